@@ -1,0 +1,55 @@
+-- cancel: give tickets back whose calls will not be made.
+--
+-- KEYS  1 state (hash)  2 waiting  3 free  4 claimed (sorted sets)
+-- ARGV  1 intervalMicros  2 burst: as for take
+--       then four per ticket:
+--       cost              permits
+--       id                of the ticket; empty for a final ticket that was taken
+--                         with keep 0, which goes by epoch and number
+--       epoch             from the reply that gave the number (0 with an id)
+--       number            (0 with an id)
+-- Reply one per ticket:
+--       0                 nothing went back: not known, or its permits are gone
+--       1                 the permits are in the line again
+-- Atomic over all tickets, which are served in order. By id, a repeated cancel
+-- returns nothing more. By number it must not be repeated: the number may be
+-- somebody else's by then.
+-- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
+
+limit()
+if (#ARGV - 2) % 4 ~= 0 or #ARGV < 6 then
+  bad('BADARG', 'tickets', 'groups of cost, id, epoch, number', #ARGV - 2)
+end
+for i = 3, #ARGV, 4 do
+  count(i, 'cost', 1, burst or 1)
+  count(i + 2, 'epoch', 0, 9007199254740991)
+  count(i + 3, 'number', 0, 9007199254740991)
+end
+if problem then return problem end
+load(-LONGEST_MICROS)
+if problem then return problem end
+uses(WAITING, FREE, CLAIMED)
+
+local function cancel(cost, id, epoch, e)
+  if id == '' then
+    return epoch == s.epoch and e <= s.final and giveback(e, cost)
+  end
+  local member = entry(cost, id)
+  for _, list in ipairs({ WAITING, CLAIMED }) do
+    local held = score(list, member)
+    if held then
+      redis.call('ZREM', list, member)
+      return giveback(held, cost)
+    end
+  end
+  return false
+end
+
+-- Without a state there is nothing to give back to.
+local reply = {}
+for i = 3, #ARGV, 4 do
+  local went = not fresh and cancel(tonumber(ARGV[i]), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]))
+  reply[#reply + 1] = went and 1 or 0
+end
+if not fresh then save() end
+return reply

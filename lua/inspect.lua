@@ -1,0 +1,36 @@
+-- inspect: look at the line as it is now, and change nothing.
+--
+-- KEYS  1 state (hash)  2 waiting  3 free  4 claimed (sorted sets)
+-- ARGV  1 intervalMicros  2 burst: as for take
+-- Reply pairs of name and value:
+--       tail              the last permit given out
+--       reachMicros       due time of permit `tail` minus now; negative when past
+--       waitMicros        what a ticket of cost 1 would wait now
+--       waiting           entries in the waiting list
+--       free              numbers that went back and are not used yet
+--       intervalMicros    of the limit that the state was last used with, as text
+--       burst             likewise
+--       epoch             the moment at which the state was made; 0: there is none
+-- Errors: BADARG, BADSTATE, WRONGTYPE.
+
+limit()
+if problem then return problem end
+load(-LONGEST_MICROS)
+if problem then return problem end
+
+local last = { interval, burst }
+if not fresh then
+  last = redis.call('HMGET', STATE, 'intervalMicros', 'burst')
+end
+local waiting, free = redis.call('ZCARD', WAITING), redis.call('ZCARD', FREE)
+redis.call('ZCARD', CLAIMED) -- of another type: say so here too
+return {
+  'tail', s.tail,
+  'reachMicros', math.ceil(due(s.tail) - now),
+  'waitMicros', wait(s.tail + 1),
+  'waiting', fresh and 0 or waiting,
+  'free', fresh and 0 or free,
+  'intervalMicros', string.format('%.17g', last[1]),
+  'burst', tonumber(last[2]),
+  'epoch', fresh and 0 or s.epoch,
+}

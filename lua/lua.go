@@ -1,0 +1,46 @@
+package lua
+
+import (
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed line.lua
+	line string
+	//go:embed take.lua
+	take string
+	//go:embed claim.lua
+	claim string
+	//go:embed cancel.lua
+	cancel string
+	//go:embed inspect.lua
+	inspect string
+)
+
+// The scripts, one per verb; each file's header says what it takes and replies.
+// They are safe for concurrent use.
+var (
+	Take    = redis.NewScript(line + take)
+	Claim   = redis.NewScript(line + claim)
+	Cancel  = redis.NewScript(line + cancel)
+	Inspect = redis.NewScript(line + inspect)
+)
+
+// Keys returns the KEYS of every script, in order, for the limit called name
+// and, where key is not empty, for one of its tenants or hosts. Neither prefix
+// nor name may hold a brace, so that the name alone is the hash tag; key may
+// hold anything.
+func Keys(prefix, name, key string) []string {
+	if key != "" {
+		key = ":" + key
+	}
+	base := prefix + ":{" + name + "}:"
+	return []string{
+		base + "line" + key,
+		base + "waiting" + key,
+		base + "free" + key,
+		base + "claimed" + key,
+	}
+}
