@@ -1,0 +1,126 @@
+package reserve
+
+import (
+	"log/slog"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Strict is the inline bound under which no turn is fixed before it has come.
+// It costs a round trip between a turn and its call.
+const Strict time.Duration = -1
+
+// DefaultInlineBound is the inline bound of a Config that does not set one.
+const DefaultInlineBound = time.Second
+
+// DefaultPrefix begins the keys of a Config that does not set a prefix.
+const DefaultPrefix = "fleetpace"
+
+// Config says what a Limiter limits. Name and Limit are required.
+type Config struct {
+	// Name of the limit, from 1 to 128 bytes without braces. Every process that
+	// uses the same name, prefix and Redis shares the limit. It is the hash tag
+	// of all keys, so one limit lives in one slot of a cluster.
+	Name string
+
+	// Limit is the rate and the burst. Processes of one name should agree; where
+	// they do not, each call re-times the line to the limit of its caller.
+	Limit Limit
+
+	// Prefix of all keys, up to 128 bytes without braces. Default
+	// [DefaultPrefix].
+	Prefix string
+
+	// InlineBound is the wait up to which a turn is final when it is given. A
+	// longer wait is looked at again within this time before its turn, so that
+	// it follows when the line moves. Default [DefaultInlineBound]; at most one
+	// minute; [Strict] for none.
+	InlineBound time.Duration
+
+	// Logger hears of what an operator should know: numbers that could not be
+	// given back, turns that were overslept. Default: nothing is logged.
+	Logger *slog.Logger
+}
+
+const (
+	maxName = 128
+	maxKey  = 512
+	maxID   = 256
+)
+
+func (c Config) withDefaults() Config {
+	if c.Prefix == "" {
+		c.Prefix = DefaultPrefix
+	}
+	switch c.InlineBound {
+	case 0:
+		c.InlineBound = DefaultInlineBound
+	case Strict:
+		c.InlineBound = 0
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	if c.Name == "" {
+		return invalid("Config.Name", "must not be empty: it is what the fleet shares")
+	}
+	for _, f := range []struct{ field, value string }{{"Config.Name", c.Name}, {"Config.Prefix", c.Prefix}} {
+		if len(f.value) > maxName {
+			return invalid(f.field, "must be at most %d bytes, got %d", maxName, len(f.value))
+		}
+		if strings.ContainsAny(f.value, "{}") {
+			return invalid(f.field, "must not hold a brace, got %q: the name is the hash tag of all keys", f.value)
+		}
+	}
+	if c.InlineBound < 0 || c.InlineBound > time.Minute {
+		return invalid("Config.InlineBound", "must be from 0 to 1m or reserve.Strict, got %v", c.InlineBound)
+	}
+	return c.Limit.check()
+}
+
+func validateClient(client redis.UniversalClient) error {
+	if client == nil || reflect.ValueOf(client).Kind() == reflect.Pointer && reflect.ValueOf(client).IsNil() {
+		return invalid("client", "must not be nil")
+	}
+	if _, ring := client.(*redis.Ring); ring {
+		return invalid("client", "must not be a *redis.Ring: when a shard fails, a ring moves its keys to"+
+			" another one without their state, and the limit would start over; use Sentinel or Cluster")
+	}
+	return nil
+}
+
+func validateKey(key string) error {
+	if key == "" || len(key) > maxKey {
+		return invalid("key", "must be from 1 to %d bytes, got %d", maxKey, len(key))
+	}
+	return nil
+}
+
+func validateID(id string) error {
+	if id == "" || len(id) > maxID {
+		return invalid("id", "must be from 1 to %d bytes, got %d", maxID, len(id))
+	}
+	return nil
+}
+
+func (c Config) validateCost(n int) error {
+	if n < 1 {
+		return invalid("n", "must be at least 1, got %d", n)
+	}
+	if burst := c.Limit.MaxBurst(); n > burst {
+		return &exceeds{invalid("n", "must be at most the burst of %d permits, got %d", burst, n)}
+	}
+	return nil
+}
+
+// exceeds is an ErrInvalid that is an ErrExceedsBurst too.
+type exceeds struct{ error }
+
+func (e *exceeds) Unwrap() []error { return []error{e.error, ErrExceedsBurst} }

@@ -1,0 +1,89 @@
+package reserve
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What an error asks you to do. Test with errors.Is; an [*Error] carries the
+// details.
+var (
+	// ErrInvalid: an argument or a setting is wrong; the text names it and its
+	// value. Nothing was asked of Redis. Correct the call.
+	ErrInvalid = errors.New("invalid")
+
+	// ErrExceedsBurst: the call costs more permits than the limit's burst, so
+	// its turn could never come. Split the call or raise the burst. It is also
+	// an ErrInvalid.
+	ErrExceedsBurst = errors.New("cost exceeds the burst")
+
+	// ErrWouldMissDeadline: the turn would come after the context's deadline.
+	// Nothing was consumed. Try later, or with more time; [Error.Wait] says how
+	// much is needed.
+	ErrWouldMissDeadline = errors.New("would miss the deadline")
+
+	// ErrUnavailable: Redis could not be reached or refused the call; the cause
+	// is in the chain. No turn was given. Try again.
+	ErrUnavailable = errors.New("redis is unavailable")
+
+	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been
+	// carried out and only its reply was lost. A number may have been taken; if
+	// nobody claims it, it costs the fleet that number and never lets more calls
+	// through. With an ID of your own, ask again under the same ID.
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+
+	// ErrCorrupt: a key of the limit holds something that is not its state.
+	// Nothing was changed. Look at the key that the text names; if nothing else
+	// owns it, delete it.
+	ErrCorrupt = errors.New("state is corrupt")
+
+	// ErrClosed: the limiter was closed. Numbers of calls that waited went back.
+	ErrClosed = errors.New("limiter is closed")
+
+	// ErrCancelled: the reservation was cancelled and has no turn any more.
+	ErrCancelled = errors.New("reservation was cancelled")
+)
+
+// Error says which call failed, for which limit, and why.
+type Error struct {
+	Op   string        // "wait", "reserve", "allow", "claim", "cancel" or "state"
+	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
+	Wait time.Duration // until the turn would have come; 0 when not known
+	Err  error         // the sentinel, joined with the cause where there is one
+}
+
+func (e *Error) Error() string {
+	text := fmt.Sprintf("reserve: %s %q: %v", e.Op, e.Key, e.Err)
+	if e.Wait > 0 {
+		text += fmt.Sprintf(": the turn is in %v", e.Wait.Round(time.Millisecond))
+	}
+	return text
+}
+
+// Unwrap gives errors.Is and errors.As the sentinel and the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// invalid names the field and what is wrong with its value.
+func invalid(field, format string, args ...any) error {
+	return fmt.Errorf("%w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
+}
+
+func (l *Limiter) fail(op string, err error) error {
+	var typed *Error
+	if err == nil || errors.As(err, &typed) {
+		return err
+	}
+	e := &Error{Op: op, Key: l.String(), Err: err}
+	var miss *missed
+	if errors.As(err, &miss) {
+		e.Wait = miss.wait
+	}
+	return e
+}
+
+// missed is ErrWouldMissDeadline with the wait on its way to an Error.
+type missed struct{ wait time.Duration }
+
+func (m *missed) Error() string { return ErrWouldMissDeadline.Error() }
+func (m *missed) Unwrap() error { return ErrWouldMissDeadline }

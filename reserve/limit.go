@@ -1,0 +1,95 @@
+package reserve
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// Limit is how often calls may be made: a rate and a burst. It is a plain
+// value, comparable and safe to copy; the zero Limit is not valid. Nothing is
+// checked when a Limit is put together: [New] checks it as a whole, and
+// [Limit.Validate] does so on request.
+//
+// The burst is how many permits an idle limit keeps for later, and so how many
+// calls may leave at once after a pause. It is 1 unless set: calls are then
+// evenly spaced. A provider that allows a burst of its own wants a smaller one
+// here: what is left between the two is what jitter on the network may use.
+type Limit struct {
+	permits float64       // per `per`
+	per     time.Duration // whole microseconds
+	extra   int           // burst beyond the first permit
+}
+
+// PerSecond allows n permits per second. Fractions are fine: 0.2 is one permit
+// every five seconds.
+func PerSecond(n float64) Limit { return Limit{permits: n, per: time.Second} }
+
+// PerMinute allows n permits per minute, evenly spaced.
+func PerMinute(n float64) Limit { return Limit{permits: n, per: time.Minute} }
+
+// PerHour allows n permits per hour, evenly spaced.
+func PerHour(n float64) Limit { return Limit{permits: n, per: time.Hour} }
+
+// PerDay allows n permits per 24 hours, evenly spaced.
+func PerDay(n float64) Limit { return Limit{permits: n, per: day} }
+
+// Every allows one permit per interval.
+func Every(interval time.Duration) Limit { return Limit{permits: 1, per: interval} }
+
+// Burst returns the limit with another burst, in permits.
+func (l Limit) Burst(permits int) Limit {
+	l.extra = permits - 1
+	return l
+}
+
+// Rate is the limit in permits per second.
+func (l Limit) Rate() float64 { return l.permits / l.per.Seconds() }
+
+// Interval is the time in which one permit becomes available, rounded to a
+// nanosecond.
+func (l Limit) Interval() time.Duration {
+	return time.Duration(math.Round(l.micros() * float64(time.Microsecond)))
+}
+
+// MaxBurst is the burst in permits.
+func (l Limit) MaxBurst() int { return l.extra + 1 }
+
+// micros is the exact interval as the scripts take it.
+func (l Limit) micros() float64 {
+	return float64(l.per/time.Microsecond) / l.permits
+}
+
+const (
+	day      = 24 * time.Hour
+	maxRate  = 1_000_000     // per second: the scripts count microseconds
+	maxBurst = 1_000_000_000 // permits
+	century  = 36525 * day   // the longest line, and the longest time to fill a bucket
+)
+
+// Validate says what is wrong with the limit, naming the value, or returns nil.
+// The error is an [ErrInvalid].
+func (l Limit) Validate() error {
+	if err := l.check(); err != nil {
+		return fmt.Errorf("reserve: %w", err)
+	}
+	return nil
+}
+
+func (l Limit) check() error {
+	switch {
+	case l == Limit{}:
+		return invalid("Limit", "is not set: use for example reserve.PerSecond(10)")
+	case math.IsNaN(l.permits) || math.IsInf(l.permits, 0) || l.permits <= 0:
+		return invalid("Limit", "rate must be a number above 0, got %v", l.permits)
+	case l.per < time.Microsecond || l.per%time.Microsecond != 0:
+		return invalid("Limit", "period must be a whole number of microseconds above 0, got %v", l.per)
+	case l.Rate() > maxRate:
+		return invalid("Limit", "rate must be at most %d per second, got %v: count in larger units", maxRate, l.Rate())
+	case l.MaxBurst() < 1 || l.MaxBurst() > maxBurst:
+		return invalid("Limit", "burst must be from 1 to %d permits, got %d", maxBurst, l.MaxBurst())
+	case l.micros()*float64(l.MaxBurst()) > float64(century/time.Microsecond):
+		return invalid("Limit", "burst of %d permits takes longer than 100 years to fill at %v", l.MaxBurst(), l)
+	}
+	return nil
+}

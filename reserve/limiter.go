@@ -1,0 +1,178 @@
+package reserve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Limiter gives every call of a whole fleet its turn. All processes that use
+// the same Redis, prefix and name share one line: calls are made one after the
+// other at the rate of the [Limit], and never faster.
+//
+// Where golang.org/x/time/rate keeps a token bucket in memory, a Limiter keeps
+// one in Redis; Wait, Reserve and Allow mean the same in both. Most callers want
+// [Limiter.Wait].
+//
+// Calls that wait in one process have their turns first come, first served.
+// Between processes, whoever is awake gets the next turn, so a process that
+// died holds nobody up.
+//
+// The zero Limiter is not usable; make one with [New] and keep it for as long
+// as the process runs. It is safe for concurrent use.
+type Limiter struct {
+	core *core
+	key  string
+	err  error // what is wrong with the key
+}
+
+// New makes a Limiter on any go-redis client: single, Sentinel or Cluster. A
+// Ring is refused, because it loses the line when a shard fails. Nothing is
+// asked of Redis yet. The error is an [ErrInvalid] that names the field.
+func New(client redis.UniversalClient, config Config) (*Limiter, error) {
+	if err := validateClient(client); err != nil {
+		return nil, fmt.Errorf("reserve: %w", err)
+	}
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, fmt.Errorf("reserve: %w", err)
+	}
+	c, err := newCore(client, config)
+	if err != nil {
+		return nil, err
+	}
+	return &Limiter{core: c}, nil
+}
+
+// For returns the same limit for one tenant, host or account: each key has a
+// line of its own. The key is 1 to 512 bytes of any kind; with another one the
+// calls of the result fail with [ErrInvalid]. For is cheap and keeps nothing:
+// call it for each use. Calling it on its own result replaces the key.
+func (l *Limiter) For(key string) *Limiter {
+	return &Limiter{core: l.core, key: key, err: validateKey(key)}
+}
+
+// Limit is the limit that the Limiter was made with.
+func (l *Limiter) Limit() Limit { return l.core.cfg.Limit }
+
+// String is the name, and the key after a slash.
+func (l *Limiter) String() string { return l.core.name(l.key) }
+
+// Close ends all waits with [ErrClosed], gives their numbers back and returns
+// when that is done. Reservations stay in the line until they are cancelled or
+// lapse. Close reaches every Limiter that For made of the same one. It may be
+// called more than once.
+func (l *Limiter) Close() error {
+	l.core.close()
+	return nil
+}
+
+// Wait blocks until the call has its turn: return nil means call now. It is
+// WaitN(ctx, 1).
+func (l *Limiter) Wait(ctx context.Context) error { return l.WaitN(ctx, 1) }
+
+// WaitN blocks until the call has its turn; the call costs n permits, from 1 to
+// the limit's burst.
+//
+// If the turn would come after the context's deadline, WaitN returns at once
+// with [ErrWouldMissDeadline] and has consumed nothing. If the context ends
+// while it waits, the number goes back to the line and the error is the
+// context's. A process that was suspended past its turn waits for another.
+//
+// Other errors: [ErrInvalid], [ErrExceedsBurst], [ErrUnavailable],
+// [ErrCorrupt], [ErrClosed].
+func (l *Limiter) WaitN(ctx context.Context, n int) error {
+	return l.fail("wait", l.wait(ctx, n))
+}
+
+func (l *Limiter) wait(ctx context.Context, n int) error {
+	line, err := l.enter(ctx, n)
+	if err != nil {
+		return err
+	}
+	defer l.core.leave(line)
+
+	deadline, _ := ctx.Deadline()
+	w := newWaiter(deadline)
+	a := line.join(w, request{cost: int64(n), id: l.core.newID(), deadline: deadline})
+	select {
+	case <-w.done:
+		return w.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-l.core.closing:
+		err = ErrClosed
+	}
+	line.quit(w, a)
+	return err
+}
+
+// Allow reports whether a call may be made right now, and if so takes the turn.
+// It never waits for a turn; it does wait for Redis. It is AllowN(ctx, 1).
+func (l *Limiter) Allow(ctx context.Context) (bool, error) { return l.AllowN(ctx, 1) }
+
+// AllowN is Allow for a call that costs n permits.
+func (l *Limiter) AllowN(ctx context.Context, n int) (bool, error) {
+	_, err := l.ask(ctx, n, request{id: l.core.newID(), deadline: time.Now()})
+	if errors.Is(err, ErrWouldMissDeadline) {
+		return false, nil
+	}
+	return err == nil, l.fail("allow", err)
+}
+
+// enter checks what every call checks and returns the line of the key.
+func (l *Limiter) enter(ctx context.Context, n int) (*line, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	if err := l.core.cfg.validateCost(n); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return l.core.enter(l.key)
+}
+
+// ask sends one request and waits for its answer. Where the context ends first,
+// a number that still comes goes back, unless Redis keeps it under its id.
+func (l *Limiter) ask(ctx context.Context, n int, r request) (*ticket, error) {
+	line, err := l.enter(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	defer l.core.leave(line)
+
+	r.cost = int64(n)
+	w := newWaiter(r.deadline)
+	gone := false
+	a := &ask{request: r}
+	a.done = func(t *ticket, err error) {
+		if gone && t != nil && !r.keep {
+			line.giveBack(t)
+		}
+		w.finish(t, err)
+	}
+	line.mu.Lock()
+	line.enqueue(a)
+	line.mu.Unlock()
+	select {
+	case <-w.done:
+		return w.ticket, w.err
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-l.core.closing:
+		err = ErrClosed
+	}
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	gone = true
+	if w.ticket != nil && !r.keep {
+		line.giveBack(w.ticket)
+	}
+	line.withdraw(a)
+	return nil, err
+}

@@ -1,0 +1,168 @@
+package reserve
+
+import (
+	"cmp"
+	"container/list"
+	"slices"
+	"time"
+)
+
+// ticket is a number of the line as this process knows it.
+type ticket struct {
+	cost   int64
+	id     string // its name in the waiting list
+	epoch  int64
+	number int64
+	due    time.Time // of its turn, or the forecast of it while it waits
+	given  time.Time // when the reply arrived
+	final  bool
+	kept   bool      // final, and known to Redis by its id
+	retry  time.Time // not to be claimed before this: the last claim failed
+}
+
+// claimAt is when a waiting ticket should be claimed.
+func (t *ticket) claimAt(lead time.Duration) time.Time {
+	if at := t.due.Add(-lead); at.After(t.retry) {
+		return at
+	}
+	return t.retry
+}
+
+// waiter is a call that waits in this process.
+type waiter struct {
+	deadline time.Time     // zero: none
+	done     chan struct{} // closed once the waiter has a ticket or an error
+	ticket   *ticket
+	err      error
+	queue    *queue
+	place    *list.Element // in its queue; nil once it left
+}
+
+func newWaiter(deadline time.Time) *waiter {
+	return &waiter{deadline: deadline, done: make(chan struct{})}
+}
+
+func (w *waiter) finish(t *ticket, err error) {
+	w.ticket, w.err = t, err
+	close(w.done)
+}
+
+// queue matches calls that wait in this process with the numbers that the
+// process holds, first come, first served: numbers belong to the queue, not to
+// a call. All tickets of a queue have one cost. It does no I/O and reads no
+// clock; its owner guards it.
+//
+// Each waiter brings one request for a number, so held + asked numbers and
+// waiters are equal until somebody leaves; then surplus says what goes back.
+type queue struct {
+	waiters  list.List // of *waiter, in order of arrival
+	asking   int       // requests that are not answered yet
+	claiming int       // tickets out to be claimed
+	final    []*ticket // by number
+	waiting  []*ticket // by number; to be claimed before their turn
+	dropped  bool      // its caller left and kept the number
+}
+
+func (q *queue) join(w *waiter) {
+	w.queue, w.place = q, q.waiters.PushBack(w)
+}
+
+// rejoin puts a waiter back to where it left.
+func (q *queue) rejoin(w *waiter) {
+	w.queue, w.place = q, q.waiters.PushFront(w)
+}
+
+// leave takes a waiter out of its queue; it does no harm to one that left.
+func (w *waiter) leave() {
+	if w.place != nil {
+		w.queue.waiters.Remove(w.place)
+		w.place = nil
+	}
+}
+
+func (q *queue) add(t *ticket) {
+	tickets := &q.waiting
+	if t.final {
+		tickets = &q.final
+	}
+	at, _ := slices.BinarySearchFunc(*tickets, t.number, func(t *ticket, number int64) int {
+		return cmp.Compare(t.number, number)
+	})
+	*tickets = slices.Insert(*tickets, at, t)
+}
+
+func (q *queue) idle() bool {
+	return q.waiters.Len()+q.asking+q.claiming+len(q.final)+len(q.waiting) == 0
+}
+
+// last is the highest number that the queue holds.
+func (q *queue) last() *ticket {
+	var last *ticket
+	if n := len(q.final); n > 0 {
+		last = q.final[n-1]
+	}
+	if n := len(q.waiting); n > 0 && (last == nil || q.waiting[n-1].number > last.number) {
+		last = q.waiting[n-1]
+	}
+	return last
+}
+
+// surplus removes and returns a ticket that no waiter needs: the last one, so
+// that those who stay move up. It returns nil when there is none, or while an
+// answer is still to come, which may bring a later one.
+func (q *queue) surplus() *ticket {
+	t := q.last()
+	if t == nil || q.asking > 0 || len(q.final)+len(q.waiting)+q.claiming <= q.waiters.Len() {
+		return nil
+	}
+	if n := len(q.final); n > 0 && q.final[n-1] == t {
+		q.final = q.final[:n-1]
+	} else {
+		q.waiting = q.waiting[:len(q.waiting)-1]
+	}
+	return t
+}
+
+// next removes and returns the first waiter and the first final ticket whose
+// turn has come.
+func (q *queue) next(now time.Time) (*waiter, *ticket) {
+	first := q.waiters.Front()
+	if first == nil || len(q.final) == 0 || q.final[0].due.After(now) {
+		return nil, nil
+	}
+	w, t := first.Value.(*waiter), q.final[0]
+	q.final = q.final[1:]
+	w.leave()
+	return w, t
+}
+
+// claimable removes and returns the tickets that should be claimed now: once
+// the first of them is closer than lead, all those closer than bound.
+func (q *queue) claimable(now time.Time, lead, bound time.Duration, most int) []*ticket {
+	if len(q.waiting) == 0 || q.waiting[0].claimAt(lead).After(now) {
+		return nil
+	}
+	n := 0
+	for n < len(q.waiting) && n < most && (n == 0 || q.waiting[n].due.Sub(now) <= bound) {
+		n++
+	}
+	claim := slices.Clone(q.waiting[:n])
+	q.waiting = q.waiting[n:]
+	q.claiming += n
+	return claim
+}
+
+// wake is the next moment at which next or claimable has something to give;
+// zero when only an answer can change that.
+func (q *queue) wake(lead time.Duration) time.Time {
+	var at time.Time
+	if len(q.final) > 0 && q.waiters.Len() > 0 {
+		at = q.final[0].due
+	}
+	if len(q.waiting) > 0 {
+		if claim := q.waiting[0].claimAt(lead); at.IsZero() || claim.Before(at) {
+			at = claim
+		}
+	}
+	return at
+}

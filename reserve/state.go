@@ -1,0 +1,78 @@
+package reserve
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/fleetpace/fleetpace/lua"
+)
+
+// State is what a line looks like at one moment, for people and dashboards.
+type State struct {
+	// Rate is permits per second, and Burst permits, of the limit that the line
+	// was last used with; where they differ from the Limiter's own, processes
+	// of different configuration share the line.
+	Rate  float64
+	Burst int
+
+	// Stored is how many permits are available now.
+	Stored float64
+
+	// NextFree is when the line is free again: the moment, on the local clock,
+	// at which the last permit that was given out becomes available. It is in
+	// the past while permits are stored.
+	NextFree time.Time
+
+	// Wait is how long a call of one permit would wait now.
+	Wait time.Duration
+
+	// Line is how many permits are given out whose turn has not come yet.
+	Line int64
+
+	// Waiting is how many numbers stand in the waiting list, to be claimed; Free
+	// is how many went back and wait to be used.
+	Waiting, Free int64
+}
+
+// State looks at the line and changes nothing. Errors: [ErrUnavailable],
+// [ErrCorrupt], [ErrInvalid].
+func (l *Limiter) State(ctx context.Context) (State, error) {
+	s, err := l.inspect(ctx)
+	return s, l.fail("state", err)
+}
+
+func (l *Limiter) inspect(ctx context.Context) (State, error) {
+	if l.err != nil {
+		return State{}, l.err
+	}
+	c := l.core
+	keys := lua.Keys(c.cfg.Prefix, c.cfg.Name, l.key)
+	reply, err := lua.Inspect.Run(ctx, c.client, keys, c.interval, c.cfg.Limit.MaxBurst()).Result()
+	if err != nil {
+		return State{}, classify(err)
+	}
+	v, err := decodeState(reply)
+	if err != nil {
+		return State{}, err
+	}
+	reach, err := micros(int64(v["reachMicros"]))
+	if err != nil {
+		return State{}, err
+	}
+	wait, err := micros(int64(v["waitMicros"]))
+	if err != nil {
+		return State{}, err
+	}
+	permits := -v["reachMicros"] / c.interval
+	return State{
+		Rate:     float64(time.Second/time.Microsecond) / v["intervalMicros"],
+		Burst:    int(v["burst"]),
+		Stored:   math.Min(math.Max(permits, 0), float64(c.cfg.Limit.MaxBurst())),
+		NextFree: time.Now().Add(reach),
+		Wait:     wait,
+		Line:     int64(math.Ceil(math.Max(-permits, 0))),
+		Waiting:  int64(v["waiting"]),
+		Free:     int64(v["free"]),
+	}, nil
+}
