@@ -55,6 +55,18 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 // for a slow round trip, late enough to follow a line that moves.
 func (c *core) lead() time.Duration { return c.cfg.InlineBound / 2 }
 
+// near is how close a turn must be for a number to count as left lying: whoever
+// holds it would have claimed it long ago, at its lead.
+func (c *core) near() time.Duration { return c.lead() / 2 }
+
+// step is the time between two turns of a cost.
+func (c *core) step(cost int64) time.Duration {
+	return time.Duration(float64(cost) * c.interval * float64(time.Microsecond))
+}
+
+// row is how many numbers of a cost are near.
+func (c *core) row(cost int64) int { return 1 + int(c.near()/max(c.step(cost), 1)) }
+
 func (c *core) newID() string {
 	return c.member + "-" + strconv.FormatUint(c.serial.Add(1), 36)
 }

@@ -21,6 +21,10 @@ const (
 	// one, which stands still while a machine sleeps.
 	suspension = time.Second
 
+	// lookEvery is how often a process whose calls all have far turns looks, at
+	// the most, whether a nearer number was left lying; see queue.look.
+	lookEvery = 250 * time.Millisecond
+
 	// patience is how long after its turn a call waits for a Redis that does not
 	// answer its claim.
 	patience = 5 * time.Second
@@ -98,9 +102,9 @@ func (l *line) fly() {
 		l.mu.Lock()
 		asks := cut(&l.asks)
 		back := cut(&l.back)
-		claims := l.claimable(time.Now())
+		claims, looks := l.claimable(time.Now())
 		reach := l.remembered()
-		if len(asks)+len(back)+len(claims) == 0 {
+		if len(asks)+len(back)+len(claims)+len(looks) == 0 {
 			l.flying = false
 			l.mu.Unlock()
 			return
@@ -111,7 +115,10 @@ func (l *line) fly() {
 			l.cancel(ctx, back)
 		}
 		if len(claims) > 0 {
-			l.claim(ctx, reach, claims)
+			l.claim(ctx, reach, claims, false)
+		}
+		if len(looks) > 0 {
+			l.claim(ctx, reach, looks, true)
 		}
 		if len(asks) > 0 {
 			l.take(ctx, reach, asks)
@@ -165,26 +172,35 @@ type claimed struct {
 	tickets []*ticket
 }
 
-func (l *line) claimable(now time.Time) []claimed {
-	var claims []claimed
+func (l *line) claimable(now time.Time) (claims, looks []claimed) {
 	room := maxBatch
 	for q := range l.all {
 		if tickets := q.claimable(now, l.core.lead(), l.core.cfg.InlineBound, room); len(tickets) > 0 {
 			claims = append(claims, claimed{q, tickets})
-			if room -= len(tickets); room == 0 {
-				break
-			}
+			room -= len(tickets)
+		} else if tickets := q.lookable(now, l.core.row(q.cost), room); len(tickets) > 0 {
+			looks = append(looks, claimed{q, tickets})
+			room -= len(tickets)
+		}
+		if room == 0 {
+			break
 		}
 	}
-	return claims
+	return claims, looks
 }
 
-func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed) {
+// claim claims tickets. One that only looks for a number left lying takes no
+// turn that its holder may still claim in time.
+func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed, looking bool) {
+	bound := l.core.cfg.InlineBound
+	if looking {
+		bound = l.core.near()
+	}
 	var tickets []*ticket
 	for _, c := range claims {
 		tickets = append(tickets, c.tickets...)
 	}
-	reply, err := l.core.claim(ctx, l.keys, reach, tickets)
+	reply, err := l.core.claim(ctx, l.keys, reach, bound, tickets)
 	now := time.Now()
 
 	l.mu.Lock()
@@ -207,6 +223,9 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed)
 				continue
 			}
 			c.from.add(t)
+		}
+		if looking {
+			c.from.looked(now, c.tickets, l.core.step(c.from.cost), bound)
 		}
 		l.advance(c.from)
 	}
@@ -335,7 +354,7 @@ func (l *line) all(yield func(*queue) bool) {
 func (l *line) shared(cost int64) *queue {
 	q := l.queues[cost]
 	if q == nil {
-		q = new(queue)
+		q = &queue{cost: cost}
 		if l.queues == nil {
 			l.queues = make(map[int64]*queue)
 		}
@@ -346,7 +365,7 @@ func (l *line) shared(cost int64) *queue {
 
 // pin makes a queue of its own for a call that keeps its number.
 func (l *line) pin(w *waiter, t *ticket) *queue {
-	q := new(queue)
+	q := &queue{cost: t.cost}
 	q.join(w)
 	q.add(t)
 	if l.pinned == nil {

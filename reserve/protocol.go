@@ -49,7 +49,7 @@ const nothingKnown = -century
 
 func (c *core) take(ctx context.Context, keys []string, reach time.Duration, reqs []request) (answers, error) {
 	now := time.Now()
-	args := c.args(4+4*len(reqs), reach)
+	args := c.args(4+4*len(reqs), c.cfg.InlineBound, reach)
 	for _, r := range reqs {
 		maxWait := int64(-1)
 		if !r.deadline.IsZero() {
@@ -61,8 +61,8 @@ func (c *core) take(ctx context.Context, keys []string, reach time.Duration, req
 	return decoded(reply, err, len(reqs))
 }
 
-func (c *core) claim(ctx context.Context, keys []string, reach time.Duration, tickets []*ticket) (answers, error) {
-	args := c.args(4+2*len(tickets), reach)
+func (c *core) claim(ctx context.Context, keys []string, reach, bound time.Duration, tickets []*ticket) (answers, error) {
+	args := c.args(4+2*len(tickets), bound, reach)
 	for _, t := range tickets {
 		args = append(args, t.cost, t.id)
 	}
@@ -74,7 +74,7 @@ func (c *core) claim(ctx context.Context, keys []string, reach time.Duration, ti
 // by number only are asked for once: a repeated call could give back a number
 // that is somebody else's by then.
 func (c *core) cancel(ctx context.Context, keys []string, tickets []*ticket) ([]bool, error) {
-	args := c.args(2+4*len(tickets), 0)[:2]
+	args := c.args(2+4*len(tickets), 0, 0)[:2]
 	once := false
 	for _, t := range tickets {
 		if t.final && !t.kept {
@@ -95,9 +95,9 @@ func (c *core) cancel(ctx context.Context, keys []string, tickets []*ticket) ([]
 	return decodeCancel(reply, len(tickets))
 }
 
-func (c *core) args(size int, reach time.Duration) []any {
+func (c *core) args(size int, bound, reach time.Duration) []any {
 	args := make([]any, 0, size)
-	return append(args, c.interval, c.cfg.Limit.MaxBurst(), c.cfg.InlineBound.Microseconds(), reach.Microseconds())
+	return append(args, c.interval, c.cfg.Limit.MaxBurst(), bound.Microseconds(), reach.Microseconds())
 }
 
 // noRetry runs scripts without go-redis's own retries.
@@ -206,11 +206,12 @@ func classify(err error) error {
 	var server redis.Error
 	if errors.As(err, &server) {
 		text := server.Error()
-		switch code, _, _ := strings.Cut(text, " "); code {
-		case "BADSTATE", "WRONGTYPE":
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		case "BADARG":
+		switch code, _, _ := strings.Cut(text, " "); {
+		case code == "BADARG":
 			return fmt.Errorf("%w argument: %w", ErrInvalid, err)
+		// Before 7.0, Redis wraps what a command inside a script replied.
+		case code == "BADSTATE", strings.Contains(text, "WRONGTYPE"):
+			return fmt.Errorf("%w: %w", ErrCorrupt, err)
 		}
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}

@@ -55,12 +55,19 @@ func (w *waiter) finish(t *ticket, err error) {
 // Each waiter brings one request for a number, so held + asked numbers and
 // waiters are equal until somebody leaves; then surplus says what goes back.
 type queue struct {
+	cost     int64
 	waiters  list.List // of *waiter, in order of arrival
 	asking   int       // requests that are not answered yet
 	claiming int       // tickets out to be claimed
 	final    []*ticket // by number
 	waiting  []*ticket // by number; to be claimed before their turn
 	dropped  bool      // its caller left and kept the number
+
+	// A call that is awake may have a nearer number than its own, if one was
+	// left lying: its holder crashed, is late, or gave it back. look is when to
+	// look for one, and row is set while there is a row of them.
+	look time.Time
+	row  bool
 }
 
 func (q *queue) join(w *waiter) {
@@ -84,6 +91,8 @@ func (q *queue) add(t *ticket) {
 	tickets := &q.waiting
 	if t.final {
 		tickets = &q.final
+	} else if q.look.IsZero() {
+		q.look = t.given.Add(pause(t.due.Sub(t.given)))
 	}
 	at, _ := slices.BinarySearchFunc(*tickets, t.number, func(t *ticket, number int64) int {
 		return cmp.Compare(t.number, number)
@@ -152,16 +161,61 @@ func (q *queue) claimable(now time.Time, lead, bound time.Duration, most int) []
 	return claim
 }
 
-// wake is the next moment at which next or claimable has something to give;
-// zero when only an answer can change that.
+// lookable removes and returns the tickets with which to look for numbers left
+// lying, when it is time to: one, or in a row of them at most `row`.
+func (q *queue) lookable(now time.Time, row, most int) []*ticket {
+	if len(q.waiting) == 0 || q.look.After(now) {
+		return nil
+	}
+	n := 1
+	if q.row {
+		n = min(row, len(q.waiting), most)
+	}
+	look := slices.Clone(q.waiting[:n])
+	q.waiting = q.waiting[n:]
+	q.claiming += n
+	return look
+}
+
+// looked notes what came of a look, and when to look next. Where one number was
+// left lying there may be a row of them, so look on at once, and then before
+// the next one's turn, which is step after that of the last one found.
+func (q *queue) looked(now time.Time, tickets []*ticket, step, near time.Duration) {
+	var last *ticket
+	for _, t := range tickets {
+		if t.final {
+			last = t
+		}
+	}
+	switch {
+	case last == nil:
+		q.row, q.look = false, now.Add(pause(tickets[0].due.Sub(now)))
+	case !q.row:
+		q.row, q.look = true, now
+	default:
+		q.look = last.due.Add(step - near/2)
+	}
+}
+
+// pause is the time until the next look of a call whose turn is far away. Who
+// waits for long costs few round trips, and if all numbers before it were left
+// lying, at most this part of the time goes unused.
+func pause(far time.Duration) time.Duration {
+	return max(lookEvery, (far / 32).Round(time.Millisecond))
+}
+
+// wake is the next moment at which next, claimable or lookable has something
+// to give; zero when only an answer can change that.
 func (q *queue) wake(lead time.Duration) time.Time {
 	var at time.Time
 	if len(q.final) > 0 && q.waiters.Len() > 0 {
 		at = q.final[0].due
 	}
 	if len(q.waiting) > 0 {
-		if claim := q.waiting[0].claimAt(lead); at.IsZero() || claim.Before(at) {
-			at = claim
+		for _, next := range []time.Time{q.waiting[0].claimAt(lead), q.look} {
+			if at.IsZero() || next.Before(at) {
+				at = next
+			}
 		}
 	}
 	return at

@@ -80,7 +80,7 @@ func (l *Limiter) claim(ctx context.Context, id string, n int) (*ticket, error) 
 	line.mu.Lock()
 	reach := line.remembered()
 	line.mu.Unlock()
-	reply, err := l.core.claim(ctx, line.keys, reach, []*ticket{t})
+	reply, err := l.core.claim(ctx, line.keys, reach, l.core.cfg.InlineBound, []*ticket{t})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// config is what the flags say.
+type config struct {
+	in          string // "" is the sample, "-" stdin
+	idField     string
+	out         string // made up when not given, see outGiven
+	outGiven    bool
+	api         string // "" is the demo API
+	header      http.Header
+	redis       string // "" is the embedded Redis
+	limit       reserve.Limit
+	concurrency int
+	json        bool
+	chart       string
+}
+
+const usage = `batch sends the records of a CSV or JSONL file to a rate-limited HTTP API, each
+call in its turn, and writes one line of JSON per result.
+
+Without flags it checks 500 sample addresses against a demo API that refuses
+whatever comes too early, on an embedded Redis. That takes about ten seconds.
+
+  batch -in orders.csv -api https://api.example.com/v1/check \
+        -header 'Authorization: Bearer $API_KEY' \
+        -redis redis://localhost:6379/0 -rate "50/s" -out results.jsonl
+
+Each record is sent by POST as a JSON object, with its ID as Idempotency-Key;
+the answer must be JSON. Answers 5xx and 429, and network errors, are tried
+again, each attempt in a turn of its own. Other 4xx answers are noted as failed
+(401, 402 and 403 stop the run: they are not about the record).
+
+-out is also the journal: run the same command again and records that are done
+are skipped, failed ones tried again. Only one process may write to it at a
+time. Processes that share a Redis share the limit of an API host.
+
+`
+
+// parseFlags reports wrong flags with an error that names the flag; for -h it
+// prints the help to w and returns flag.ErrHelp.
+func parseFlags(args []string, w io.Writer) (*config, error) {
+	cfg := &config{header: http.Header{}}
+	fs := flag.NewFlagSet("batch", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // errors are printed once, by our caller
+	fs.StringVar(&cfg.in, "in", "", "CSV or JSONL `file`, \"-\" for stdin (default: a sample of 500 addresses)")
+	fs.StringVar(&cfg.idField, "id", "id", "`field` that holds the ID of a record")
+	fs.StringVar(&cfg.out, "out", "", "JSONL `file` for results, also the journal (default: a new temporary file)")
+	fs.StringVar(&cfg.api, "api", "", "`URL` of the API (default: a demo API in this process)")
+	fs.Func("header", "`header` for the API, \"Name: value\", may be repeated; $NAME is taken from the environment", cfg.addHeader)
+	fs.StringVar(&cfg.redis, "redis", "", "`URL` of the Redis that holds the line, redis://host:port/db (default: an embedded one)")
+	fs.TextVar(&cfg.limit, "rate", reserve.PerSecond(50), "`limit` of the API, such as \"50/s\", \"1000/minute burst 5\"")
+	fs.IntVar(&cfg.concurrency, "concurrency", 0, "`records` in work at the same time, most of them waiting for their turn (default: half a second's worth, 8 to 256)")
+	fs.BoolVar(&cfg.json, "json", false, "print the summary as one JSON object, the last line on stdout")
+	fs.StringVar(&cfg.chart, "chart", "", "draw requests against the limit into this `file`, .svg or .png")
+
+	if err := fs.Parse(args); err != nil {
+		if err == flag.ErrHelp {
+			_, _ = fmt.Fprint(w, usage)
+			fs.SetOutput(w)
+			fs.PrintDefaults()
+		}
+		return nil, err
+	}
+	if fs.NArg() > 0 {
+		return nil, fmt.Errorf("%q is not a flag: name the input with -in", fs.Arg(0))
+	}
+	return cfg, cfg.complete()
+}
+
+func (c *config) addHeader(s string) error {
+	name, value, ok := strings.Cut(s, ":")
+	if !ok || strings.TrimSpace(name) == "" {
+		return fmt.Errorf("want \"Name: value\"")
+	}
+	c.header.Add(strings.TrimSpace(name), os.ExpandEnv(strings.TrimSpace(value)))
+	return nil
+}
+
+// complete fills in what depends on other flags and finds what would fail only
+// after records were paid for.
+func (c *config) complete() error {
+	if c.concurrency < 0 {
+		return fmt.Errorf("-concurrency %d: want at least 1, or 0 for the default", c.concurrency)
+	}
+	if c.concurrency == 0 {
+		c.concurrency = int(min(max(c.limit.Rate()/2, 8), 256))
+	}
+	if c.api != "" {
+		u, err := url.Parse(c.api)
+		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+			return fmt.Errorf("-api %q: want a URL such as https://api.example.com/v1/check", c.api)
+		}
+	}
+	if ext := strings.ToLower(filepath.Ext(c.chart)); c.chart != "" && ext != ".svg" && ext != ".png" {
+		return fmt.Errorf("-chart %q: want a file name that ends in .svg or .png", c.chart)
+	}
+	c.outGiven = c.out != ""
+	return nil
+}
+
+// howToResume tells in words how the next run goes on.
+func (c *config) howToResume() string {
+	if c.outGiven {
+		return "run the same command again to go on"
+	}
+	return fmt.Sprintf("run the same command with -out %s to go on", c.out)
+}

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+)
+
+// What became of a record.
+const (
+	statusDone   = "done"
+	statusFailed = "failed"
+)
+
+// result is one line of the output.
+type result struct {
+	ID       string          `json:"id"`
+	Status   string          `json:"status"`
+	Attempts int             `json:"attempts"` // calls of the run that wrote the line
+	Answer   json.RawMessage `json:"answer,omitempty"`
+	Error    string          `json:"error,omitempty"`
+}
+
+// journal is the output, which is also the memory of what is done: results are
+// appended, one line each, and read again by the next run. Where a record has
+// several lines the last one counts. It is safe for concurrent use within one
+// process.
+type journal struct {
+	file    *os.File
+	closing chan struct{}
+	synced  chan struct{} // closed when the last sync is over
+
+	mu       sync.Mutex
+	status   map[string]string // by ID
+	unsynced bool
+	broken   error // the first failure to write; nothing may follow half a line
+}
+
+// syncEvery is how long results wait for the disk. A kill loses none of them, a
+// power cut at most these; and what is lost is called again under the same
+// idempotency key.
+const syncEvery = 100 * time.Millisecond
+
+// openJournal opens or creates the journal at path. A last line that was torn by
+// a crash is cut off, and dropped says how many bytes that were. A file that is
+// not a journal is an error that names the line, and is left as it is.
+func openJournal(path string) (j *journal, dropped int64, err error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return nil, 0, fmt.Errorf("-out: %w", err)
+	}
+	j = &journal{
+		file:    file,
+		closing: make(chan struct{}),
+		synced:  make(chan struct{}),
+		status:  make(map[string]string),
+	}
+	dropped, err = j.load()
+	if err != nil {
+		return nil, 0, errors.Join(fmt.Errorf("-out %s: %w", path, err), file.Close())
+	}
+	go j.keepSyncing()
+	return j, dropped, nil
+}
+
+func (j *journal) load() (dropped int64, err error) {
+	r := bufio.NewReaderSize(j.file, 64<<10)
+	var whole int64 // bytes of whole lines
+	for line := 1; ; line++ {
+		text, err := r.ReadBytes('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return 0, err
+		}
+		torn := err != nil && len(text) > 0
+		if body := bytes.TrimSpace(text); len(body) > 0 {
+			res, parseErr := parseResult(body)
+			switch {
+			case parseErr == nil:
+				j.status[res.ID] = res.Status
+			case torn && line > 1 || torn && bytes.HasPrefix(body, []byte(`{"id":`[:min(len(body), 6)])):
+				return int64(len(text)), j.file.Truncate(whole)
+			default:
+				return 0, fmt.Errorf("line %d is not a result (%w): is it a journal? Name another file or remove the line", line, parseErr)
+			}
+		}
+		if torn { // whole after all, only the line break is missing
+			_, err := j.file.WriteString("\n")
+			return 0, err
+		}
+		if err != nil {
+			return 0, nil
+		}
+		whole += int64(len(text))
+	}
+}
+
+func parseResult(line []byte) (result, error) {
+	var res result
+	if err := json.Unmarshal(line, &res); err != nil {
+		return res, err
+	}
+	if res.ID == "" || (res.Status != statusDone && res.Status != statusFailed) {
+		return res, fmt.Errorf("id %q, status %q", res.ID, res.Status)
+	}
+	return res, nil
+}
+
+// isDone says whether the record was done, in this run or an earlier one.
+func (j *journal) isDone(id string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.status[id] == statusDone
+}
+
+// append writes one result. When it returns, the result survives the end of the
+// process, however it ends.
+func (j *journal) append(res result) error {
+	line, err := json.Marshal(res)
+	if err != nil {
+		return fmt.Errorf("journal: record %s: %w", res.ID, err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.broken != nil {
+		return j.broken
+	}
+	if _, err := j.file.Write(append(line, '\n')); err != nil {
+		j.broken = fmt.Errorf("journal: %w", err)
+		return j.broken
+	}
+	j.status[res.ID] = res.Status
+	j.unsynced = true
+	return nil
+}
+
+// keepSyncing brings results to the disk in groups and out of the way: a disk
+// that takes half a second must not keep the workers from their next turns.
+func (j *journal) keepSyncing() {
+	defer close(j.synced)
+	ticker := time.NewTicker(syncEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ticker.C:
+			j.sync()
+		case <-j.closing:
+			j.sync()
+			return
+		}
+	}
+}
+
+func (j *journal) sync() {
+	j.mu.Lock()
+	needed := j.unsynced && j.broken == nil
+	j.unsynced = false // results from now on are for the next time
+	j.mu.Unlock()
+	if !needed {
+		return
+	}
+	if err := j.file.Sync(); err != nil {
+		j.mu.Lock()
+		j.broken = fmt.Errorf("journal: %w", err)
+		j.mu.Unlock()
+	}
+}
+
+// close brings everything to the disk. It returns what ever went wrong with the
+// journal. Call it once, after the last append.
+func (j *journal) close() error {
+	close(j.closing)
+	<-j.synced
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return errors.Join(j.broken, j.file.Close())
+}

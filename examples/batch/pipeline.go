@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// pipeline takes records through the API and into the journal.
+type pipeline struct {
+	// turns gives each call its turn; it is a *reserve.Limiter. When it fails,
+	// the run stops: without it no call may be made.
+	turns       interface{ Wait(context.Context) error }
+	api         *apiClient
+	journal     *journal
+	concurrency int
+	// changed is called after every attempt, by one goroutine at a time.
+	changed func(tally)
+
+	mu    sync.Mutex
+	tally tally
+}
+
+// tally counts what this run did.
+type tally struct {
+	done, failed, retried int
+	lastRetry             error
+}
+
+// The first pause is short, because a retry waits in the line as well, and
+// because at the end of the input nobody else would use the turns that it
+// leaves. All pauses of a record together take most of a minute.
+const (
+	maxTries     = 16
+	firstBackoff = 50 * time.Millisecond
+	maxBackoff   = 10 * time.Second
+)
+
+// run processes records until all are done or failed, the context ends, or
+// something breaks that concerns all of them (the line, the journal, our access
+// to the API). Calls in flight are finished and noted in every case.
+func (p *pipeline) run(ctx context.Context, records []record) error {
+	// More records are in work than the API can take. Most of them wait in the
+	// line, so that there is always a next one: a slow answer or a pause before
+	// a retry leaves no gap.
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(p.concurrency)
+	for _, r := range records {
+		group.Go(func() error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return p.process(ctx, r)
+		})
+	}
+	return group.Wait()
+}
+
+// process calls the API for one record, up to maxTries times, and notes what
+// came of it.
+func (p *pipeline) process(ctx context.Context, r record) error {
+	attempts := 0
+	answer, err := backoff.Retry(ctx,
+		func() (json.RawMessage, error) {
+			// One turn per attempt: to the provider a retry is a call like any
+			// other. The wait for it comes on top of the backoff.
+			if err := p.turns.Wait(ctx); err != nil {
+				if errors.Is(err, reserve.ErrUnavailable) {
+					return nil, &lineError{err} // no turn was given: try again
+				}
+				return nil, backoff.Permanent(&lineError{err})
+			}
+			attempts++
+			// A call that has its turn is finished even when we are asked to
+			// stop: it would be paid for and its answer lost.
+			return p.api.call(context.WithoutCancel(ctx), r)
+		},
+		backoff.WithBackOff(newBackOff()),
+		backoff.WithMaxTries(maxTries),
+		backoff.WithMaxElapsedTime(0), // a long line is no reason to give up
+		backoff.WithNotify(func(err error, _ time.Duration) {
+			p.count(func(t *tally) { t.retried++; t.lastRetry = err })
+		}),
+	)
+
+	var noTurn *lineError
+	var status *statusError
+	switch {
+	case err == nil:
+		if err := p.journal.append(result{ID: r.ID, Status: statusDone, Attempts: attempts, Answer: answer}); err != nil {
+			return err
+		}
+		p.count(func(t *tally) { t.done++ })
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx) // not done and not failed: the next run takes it up
+	case errors.As(err, &noTurn):
+		return noTurn
+	case errors.As(err, &status) && status.aboutCaller():
+		return fmt.Errorf("the API refuses us: %w (record %s)", err, r.ID)
+	default:
+		if err := p.journal.append(result{ID: r.ID, Status: statusFailed, Attempts: attempts, Error: err.Error()}); err != nil {
+			return err
+		}
+		p.count(func(t *tally) { t.failed++ })
+		return nil
+	}
+}
+
+func newBackOff() backoff.BackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval = firstBackoff
+	b.MaxInterval = maxBackoff
+	return b
+}
+
+func (p *pipeline) count(change func(*tally)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.tally)
+	if p.changed != nil {
+		p.changed(p.tally)
+	}
+}
+
+// lineError is a failure of the limiter, not of the API.
+type lineError struct{ err error }
+
+func (e *lineError) Error() string { return "wait for a turn: " + e.err.Error() }
+func (e *lineError) Unwrap() error { return e.err }

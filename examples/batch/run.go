@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/chart"
+	"github.com/fleetpace/fleetpace/internal/progress"
+)
+
+// run does what cfg says. It returns a report as soon as there was something to
+// report on, also together with an error.
+func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err error) {
+	// What can be wrong is found first: the input, Redis, the journal. Only then
+	// is anything paid for.
+	records, err := readInput(cfg.in, cfg.idField)
+	if err != nil {
+		return nil, err
+	}
+	api, demo := cfg.api, (*demoAPI)(nil)
+	if api == "" {
+		demo, err = startDemo(cfg.limit.Rate(), cfg.limit.MaxBurst())
+		if err != nil {
+			return nil, err
+		}
+		defer func() { err = errors.Join(err, demo.close()) }()
+		api = demo.url
+	}
+	client := newAPIClient(api, cfg.header, cfg.concurrency)
+	defer client.close()
+	turns, err := openLine(ctx, cfg.redis, api, cfg.limit)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, turns.close()) }()
+
+	if cfg.out == "" {
+		if cfg.out, err = temporaryFile(); err != nil {
+			return nil, err
+		}
+	}
+	results, dropped, err := openJournal(cfg.out)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, results.close()) }()
+	if dropped > 0 {
+		fmt.Fprintf(stderr, "batch: %s: cut off a torn last line of %d bytes; its record is called again\n", cfg.out, dropped)
+	}
+
+	var todo []record
+	for _, r := range records {
+		if !results.isDone(r.ID) {
+			todo = append(todo, r)
+		}
+	}
+	skipped := len(records) - len(todo)
+	if skipped > 0 {
+		fmt.Fprintf(stderr, "batch: %d of %d records were done before\n", skipped, len(records))
+	}
+
+	bar := progress.New(stderr, "batch", len(records))
+	bar.Set(skipped)
+	defer context.AfterFunc(ctx, func() { bar.Describe("stopping, calls in flight are finished") })()
+	p := &pipeline{
+		turns:       turns,
+		api:         client,
+		journal:     results,
+		concurrency: cfg.concurrency,
+		changed: func(t tally) {
+			bar.Set(skipped + t.done + t.failed)
+			if ctx.Err() == nil {
+				bar.Describe(t.String())
+			}
+		},
+	}
+	err = p.run(ctx, todo)
+	bar.Close()
+
+	var judge referee = client.meter
+	if demo != nil {
+		judge = demo.provider
+	}
+	rep := newReport(cfg, len(records), skipped, p.tally, judge.Summary())
+	if calls := judge.History(); cfg.chart != "" && len(calls) > 0 {
+		err = errors.Join(err, chart.Requests(cfg.chart, "Requests of a batch job against the limit of its API",
+			calls, chartBin(cfg.limit.Rate()), cfg.limit.Rate()))
+	}
+	return rep, err
+}
+
+// temporaryFile makes an empty one. A default in the working directory would
+// dirty a checkout, and a second run without flags would find nothing to do.
+func temporaryFile() (path string, err error) {
+	file, err := os.CreateTemp("", "batch-results-*.jsonl")
+	if err != nil {
+		return "", fmt.Errorf("-out: %w", err)
+	}
+	if err := file.Close(); err != nil {
+		return "", fmt.Errorf("-out: %w", err)
+	}
+	return file.Name(), nil
+}
+
+// chartBin is 100 ms, or what a slow limit needs for one call per bin.
+func chartBin(perSecond float64) time.Duration {
+	bin := 100 * time.Millisecond
+	for perSecond*bin.Seconds() < 1 {
+		bin *= 10
+	}
+	return bin
+}
+
+// String is what the progress display shows behind its numbers.
+func (t tally) String() string {
+	s := ""
+	if t.failed > 0 {
+		s = fmt.Sprintf("%d failed, ", t.failed)
+	}
+	if t.retried == 0 {
+		return s + "no retries"
+	}
+	s += fmt.Sprintf("%d retried", t.retried)
+	// Short: it shares a line with the bar.
+	var status *statusError
+	if errors.As(t.lastRetry, &status) {
+		s += fmt.Sprintf(" (last: %d)", status.code)
+	} else if t.lastRetry != nil {
+		s += fmt.Sprintf(" (last: %.40s)", t.lastRetry.Error())
+	}
+	return s
+}

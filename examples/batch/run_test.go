@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// TestDemo proves that a run over the demo API, through an embedded Redis, gets
+// every record done and nothing refused, uses the limit and draws its picture.
+func TestDemo(t *testing.T) {
+	in, ids := someAddresses(t, 100, 4)
+	dir := t.TempDir()
+	stderr, err := os.Create(filepath.Join(dir, "stderr"))
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, stderr.Close()) }()
+	cfg, err := parseFlags([]string{
+		"-in", in, "-out", filepath.Join(dir, "out.jsonl"), "-chart", filepath.Join(dir, "out.svg"), "-json",
+	}, stderr)
+	require.NoError(t, err)
+
+	rep, err := run(t.Context(), cfg, stderr)
+	require.NoError(t, err)
+	assert.Equal(t, 100, rep.Records)
+	assert.Equal(t, 100, rep.Done)
+	assert.Zero(t, rep.Failed)
+	assert.Zero(t, rep.Refused)
+	assert.GreaterOrEqual(t, rep.Retried, 4)
+	assert.Equal(t, 100+rep.Retried, rep.Requests)
+	// Never above the limit, but for what jitter moves at both ends. How far
+	// below is the machine's business: it may be busy.
+	assert.Less(t, rep.Utilization, 1.1)
+	assert.Greater(t, rep.Utilization, 0.5)
+
+	var done []string
+	for _, res := range readResults(t, cfg.out) {
+		assert.Equal(t, statusDone, res.Status)
+		var v verdict
+		require.NoError(t, json.Unmarshal(res.Answer, &v))
+		assert.True(t, v.Deliverable)
+		done = append(done, res.ID)
+	}
+	assert.ElementsMatch(t, ids, done)
+	assert.FileExists(t, cfg.chart)
+
+	var stdout bytes.Buffer
+	require.NoError(t, rep.print(cfg, &stdout, stderr))
+	var fields map[string]float64
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &fields), "stdout is one JSON object")
+	for _, field := range []string{"records", "done", "refused", "seconds", "utilization"} {
+		assert.Contains(t, fields, field)
+	}
+}
+
+// child is the program in a process of its own.
+type child struct {
+	cmd            *exec.Cmd
+	stdout, stderr *safeBuffer
+}
+
+// safeBuffer can be read while the child still writes.
+type safeBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func startChild(t *testing.T, args ...string) *child {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	c := &child{cmd: exec.CommandContext(t.Context(), self, args...), stdout: &safeBuffer{}, stderr: &safeBuffer{}}
+	// The race detector makes a program linger for a second when it ends.
+	c.cmd.Env = append(os.Environ(), asChild+"=1", "GORACE=atexit_sleep_ms=0")
+	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
+	require.NoError(t, c.cmd.Start())
+	t.Cleanup(func() {
+		_ = c.cmd.Process.Kill() // fails when it has ended, as it should
+		_ = c.cmd.Wait()
+		if t.Failed() {
+			t.Logf("child %v\nstdout: %s\nstderr: %s", args, c.stdout, c.stderr)
+		}
+	})
+	return c
+}
+
+// TestKillAndResume kills a run in the middle and starts it again. It proves
+// that no record is paid for twice, not even those in flight, and that records
+// which were done are not even called again.
+func TestKillAndResume(t *testing.T) {
+	const records = 200
+	demo, err := startDemo(100, 1)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, demo.close()) }()
+	in, ids := someAddresses(t, records, 10)
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+	args := []string{"-in", in, "-out", out, "-api", demo.url, "-rate", "100/s", "-json"}
+
+	first := startChild(t, args...)
+	require.Eventually(t, func() bool { return len(demo.charged()) >= records/3 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, first.cmd.Process.Kill())
+	require.Error(t, first.cmd.Wait())
+
+	// What the journal holds now is done for good. The last line may be torn;
+	// TestTornJournal covers that.
+	before, _, err := openJournal(out)
+	require.NoError(t, err)
+	require.NoError(t, before.close())
+	require.NotEmpty(t, before.status)
+	require.Less(t, len(before.status), records)
+	calls := demo.called()
+	t.Logf("killed with %d records done and %d more called", len(before.status), len(calls)-len(before.status))
+
+	second := startChild(t, args...)
+	require.NoError(t, second.cmd.Wait())
+	lines := strings.Split(strings.TrimSpace(second.stdout.String()), "\n")
+	var rep report
+	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &rep))
+	assert.Equal(t, records, rep.Records)
+	assert.Equal(t, records, rep.Done)
+	assert.Equal(t, len(before.status), rep.Skipped)
+
+	charged := demo.charged()
+	for _, id := range ids {
+		assert.Equal(t, 1, charged[id], "charges for %s", id)
+	}
+	assert.Len(t, charged, records)
+	after := demo.called()
+	for id := range before.status {
+		assert.Equal(t, calls[id], after[id], "%s was done and is called again", id)
+	}
+	var done []string
+	for _, res := range readResults(t, out) {
+		assert.Equal(t, statusDone, res.Status)
+		done = append(done, res.ID)
+	}
+	assert.ElementsMatch(t, ids, done, "one line per record")
+
+	third := startChild(t, args...)
+	require.NoError(t, third.cmd.Wait())
+	assert.Contains(t, third.stdout.String(), `"requests":0,`)
+	assert.Equal(t, after, demo.called(), "nothing is left to call")
+}
+
+// TestCtrlC proves that the first Ctrl-C ends the run within a call's time, that
+// every call that was made is in the journal, and that the user is told how to go
+// on.
+func TestCtrlC(t *testing.T) {
+	demo, err := startDemo(100, 1)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, demo.close()) }()
+	in, _ := someAddresses(t, 2000, 0) // none unlucky: what is charged is answered
+	out := filepath.Join(t.TempDir(), "out.jsonl")
+
+	c := startChild(t, "-in", in, "-out", out, "-api", demo.url, "-rate", "100/s", "-json")
+	require.Eventually(t, func() bool { return len(demo.charged()) >= 20 }, 20*time.Second, time.Millisecond)
+	require.NoError(t, c.cmd.Process.Signal(os.Interrupt))
+	var exit *exec.ExitError
+	require.ErrorAs(t, c.cmd.Wait(), &exit)
+	assert.Equal(t, 130, exit.ExitCode())
+	assert.Equal(t, syscall.Signal(-1), exit.Sys().(syscall.WaitStatus).Signal(), "it was not killed")
+	assert.Contains(t, c.stderr.String(), "run the same command again to go on")
+
+	results := readResults(t, out)
+	charged := demo.charged()
+	assert.Len(t, results, len(charged))
+	for _, res := range results {
+		assert.Equal(t, statusDone, res.Status)
+		assert.Equal(t, 1, charged[res.ID], res.ID)
+	}
+	var rep report
+	require.NoError(t, json.Unmarshal([]byte(c.stdout.String()), &rep))
+	assert.Equal(t, len(results), rep.Done)
+	assert.Less(t, rep.Done, rep.Records)
+}
+
+// TestExitCodes proves what a script sees: 1 and no call for a wrong input, 1
+// when the API refuses the caller, 2 for wrong flags, 0 for the help.
+func TestExitCodes(t *testing.T) {
+	demo, err := startDemo(100, 1)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, demo.close()) }()
+	bad := filepath.Join(t.TempDir(), "bad.csv")
+	require.NoError(t, os.WriteFile(bad, []byte("id,city\n1,Lund\n1,Ulm\n"), 0o644))
+	noStreet := filepath.Join(t.TempDir(), "nostreet.csv")
+	require.NoError(t, os.WriteFile(noStreet, []byte("id,city\n1,Lund\n"), 0o644))
+	for name, tt := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"help":       {[]string{"-h"}, 0, "-redis URL"},
+		"wrong flag": {[]string{"-rate", "fast"}, 2, `"fast"`},
+		"wrong input": {[]string{"-in", bad, "-api", demo.url}, 1,
+			fmt.Sprintf(`%s: line 3: field "id": "1" is also the ID of line 2`, bad)},
+		"no Redis":      {[]string{"-redis", "redis://127.0.0.1:1"}, 1, "no answer from 127.0.0.1:1"},
+		"failed record": {[]string{"-in", noStreet, "-api", demo.url, "-out", filepath.Join(t.TempDir(), "o")}, 1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := startChild(t, tt.args...)
+			err := c.cmd.Wait()
+			var exit *exec.ExitError
+			if tt.code != 0 {
+				require.ErrorAs(t, err, &exit)
+				assert.Equal(t, tt.code, exit.ExitCode())
+			} else {
+				require.NoError(t, err)
+			}
+			assert.Contains(t, c.stderr.String(), tt.want)
+		})
+	}
+	assert.Empty(t, demo.charged())
+}

@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/signal"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// job is what a worker process is told to do, as JSON in its environment.
+type job struct {
+	Redis  string // URL
+	Prefix string
+	Limit  string
+	API    string // URL that is called once per turn
+	Calls  int    // goroutines that call all the time
+	Bound  time.Duration
+}
+
+// report is what a worker process prints when it is done.
+type report struct {
+	Calls    int
+	Refused  int
+	Errors   []string
+	Lateness []time.Duration // of calls whose due time is known: call − due
+}
+
+const jobVariable = "FLEETPACE_INTEGRATION_JOB"
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(jobVariable); text != "" {
+		if err := work(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// work calls the API, turn after turn, until it is interrupted.
+func work(text string) error {
+	var j job
+	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return err
+	}
+	options, err := redis.ParseURL(j.Redis)
+	if err != nil {
+		return err
+	}
+	client := redis.NewClient(options)
+	defer func() { _ = client.Close() }()
+	limit, err := reserve.ParseLimit(j.Limit)
+	if err != nil {
+		return err
+	}
+	limiter, err := reserve.New(client, reserve.Config{Name: "api", Prefix: j.Prefix, Limit: limit, InlineBound: j.Bound})
+	if err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+
+	var mu sync.Mutex
+	var r report
+	var calls sync.WaitGroup
+	for i := range j.Calls {
+		calls.Go(func() {
+			for ctx.Err() == nil {
+				due, err := turn(ctx, limiter, i%2 == 0)
+				if ctx.Err() != nil {
+					return
+				}
+				late := time.Since(due)
+				refused := err == nil && !call(j.API)
+				mu.Lock()
+				switch {
+				case err != nil:
+					r.Errors = append(r.Errors, err.Error())
+				default:
+					r.Calls++
+					if !due.IsZero() {
+						r.Lateness = append(r.Lateness, late)
+					}
+				}
+				if refused {
+					r.Refused++
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	calls.Wait()
+	if err := limiter.Close(); err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(r)
+}
+
+// turn waits for a turn in one of the two ways; with a reservation it knows
+// when that was due.
+func turn(ctx context.Context, limiter *reserve.Limiter, reservation bool) (due time.Time, err error) {
+	if !reservation {
+		return due, limiter.Wait(ctx)
+	}
+	r, err := limiter.Reserve(ctx)
+	if err != nil {
+		return due, err
+	}
+	if err := r.Wait(ctx); err != nil {
+		_ = r.Cancel(context.WithoutCancel(ctx))
+		return due, err
+	}
+	return r.Due(), nil
+}
+
+var api = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: 10 * time.Second}
+
+func call(url string) (ok bool) {
+	response, err := api.Get(url) //nolint:noctx // bounded by the client's timeout; a call that has its turn is made
+	if err != nil {
+		return false
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	return response.StatusCode == http.StatusOK
+}
+
+// worker is a running worker process.
+type worker struct {
+	t    testing.TB
+	cmd  *exec.Cmd
+	out  io.ReadCloser
+	once sync.Once
+}
+
+func startWorker(t testing.TB, j job) *worker {
+	t.Helper()
+	text, err := json.Marshal(j)
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this very binary; stopped by stop or the clean-up
+	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	w := &worker{t: t, cmd: cmd, out: out}
+	t.Cleanup(w.kill)
+	return w
+}
+
+func (w *worker) signal(s os.Signal) { require.NoError(w.t, w.cmd.Process.Signal(s)) }
+
+// stop interrupts the worker and returns its report.
+func (w *worker) stop() report {
+	w.t.Helper()
+	w.signal(os.Interrupt)
+	var r report
+	require.NoError(w.t, json.NewDecoder(w.out).Decode(&r))
+	w.once.Do(func() { require.NoError(w.t, w.cmd.Wait()) })
+	return r
+}
+
+// kill ends the worker the hard way, if it still runs.
+func (w *worker) kill() {
+	w.once.Do(func() {
+		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Wait()
+	})
+}

@@ -1,0 +1,25 @@
+package redistest
+
+import (
+	"crypto/rand"
+	"strings"
+	"testing"
+)
+
+// Prefix returns a key prefix that no other test uses, in this process or in
+// another one on the same server: the test's name (so that a key says where it
+// comes from) and 128 random bits. It holds only letters, digits, '_' and '-',
+// so it neither starts nor ends a hash tag.
+func Prefix(t testing.TB) string {
+	t.Helper()
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '_':
+			return r
+		default:
+			return '-'
+		}
+	}, t.Name())
+	const longest = 60 // names of subtests can be whole sentences
+	return name[:min(len(name), longest)] + "-" + rand.Text()
+}

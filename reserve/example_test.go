@@ -1,0 +1,169 @@
+package reserve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/embedded"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// startRedis stands for your own Redis.
+func startRedis() (*redis.Client, func()) {
+	server, err := embedded.Start("")
+	if err != nil {
+		panic(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return client, func() { _ = client.Close(); server.Close() }
+}
+
+func Example() {
+	client, stop := startRedis()
+	defer stop()
+
+	// Every process of the fleet makes the same limiter.
+	limiter, err := reserve.New(client, reserve.Config{
+		Name:  "maps-api",
+		Limit: reserve.PerSecond(50),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = limiter.Close() }()
+
+	for address := range 3 {
+		if err := limiter.Wait(context.Background()); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("looking up address", address)
+	}
+	// Output:
+	// looking up address 0
+	// looking up address 1
+	// looking up address 2
+}
+
+func ExampleLimiter_For() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "crawl", Limit: reserve.PerMinute(6)})
+	defer func() { _ = limiter.Close() }()
+
+	ctx := context.Background()
+	for _, host := range []string{"example.com", "example.org", "example.com"} {
+		ok, _ := limiter.For(host).Allow(ctx)
+		fmt.Println(host, ok)
+	}
+	// Output:
+	// example.com true
+	// example.org true
+	// example.com false
+}
+
+func ExampleLimiter_Wait_deadline() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "report-api", Limit: reserve.PerHour(1)})
+	defer func() { _ = limiter.Close() }()
+
+	_ = limiter.Wait(context.Background()) // the hour's call
+
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	err := limiter.Wait(ctx) // returns at once, and costs nothing
+	var failed *reserve.Error
+	if errors.As(err, &failed) && errors.Is(err, reserve.ErrWouldMissDeadline) {
+		fmt.Println("come back in", failed.Wait.Round(time.Minute))
+	}
+	// Output: come back in 1h0m0s
+}
+
+func ExampleLimiter_Reserve() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "mail", Limit: reserve.PerMinute(1)})
+	defer func() { _ = limiter.Close() }()
+
+	ctx := context.Background()
+	for range 3 {
+		r, err := limiter.Reserve(ctx)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("turn in", r.Delay().Round(time.Minute))
+		if r.Delay() > 90*time.Second {
+			_ = r.Cancel(ctx) // too long: somebody else may have it
+		}
+	}
+	// Output:
+	// turn in 0s
+	// turn in 1m0s
+	// turn in 2m0s
+}
+
+// A number kept under an ID survives the process that took it: another one
+// claims it.
+func ExampleLimiter_Claim() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "render", Limit: reserve.Every(100 * time.Millisecond)})
+	defer func() { _ = limiter.Close() }()
+
+	ctx := context.Background()
+	_, _ = limiter.ReserveAs(ctx, "task-1", 1)
+	_, _ = limiter.ReserveAs(ctx, "task-2", 1)
+
+	r, err := limiter.Claim(ctx, "task-2", 1)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("number", r.Number(), "final", r.Final())
+	if err := r.Wait(ctx); err == nil {
+		fmt.Println("call now")
+	}
+	// Output:
+	// number 2 final true
+	// call now
+}
+
+func ExampleLimiter_State() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "llm", Limit: reserve.PerHour(60).Burst(10)})
+	defer func() { _ = limiter.Close() }()
+
+	ctx := context.Background()
+	_, _ = limiter.ReserveN(ctx, 7)
+	s, err := limiter.State(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Printf("%.0f of %d permits stored, next call waits %v\n", s.Stored, s.Burst, s.Wait)
+	// Output: 3 of 10 permits stored, next call waits 0s
+}
+
+func ExampleParseLimit() {
+	for _, text := range []string{"100/s", "1000/minute burst 200", "20000/day", "1/0s"} {
+		limit, err := reserve.ParseLimit(text)
+		if err != nil {
+			fmt.Println(err)
+			continue
+		}
+		fmt.Println(limit, "is one permit every", limit.Interval())
+	}
+	// Output:
+	// 100/s is one permit every 10ms
+	// 1000/minute burst 200 is one permit every 60ms
+	// 20000/day is one permit every 4.32s
+	// reserve: invalid Limit: period must be a whole number of microseconds above 0, got 0s (in "1/0s"; for example "100/s" or "1000/minute burst 200")
+}

@@ -1,0 +1,228 @@
+package reserve_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Bad input gets an error that names the field and the value, asks Redis for
+// nothing and changes nothing.
+func TestBadInput(t *testing.T) {
+	m := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	ctx := t.Context()
+
+	newWith := func(change func(*reserve.Config)) func() error {
+		return func() error {
+			config := reserve.Config{Name: "api", Limit: reserve.PerSecond(1)}
+			change(&config)
+			_, err := reserve.New(client, config)
+			return err
+		}
+	}
+	limit := func(l reserve.Limit) func() error {
+		return newWith(func(c *reserve.Config) { c.Limit = l })
+	}
+	parse := func(text string) func() error {
+		return func() error { _, err := reserve.ParseLimit(text); return err }
+	}
+	good, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(1).Burst(5)})
+	require.NoError(t, err)
+	call := func(f func(l *reserve.Limiter) error) func() error {
+		return func() error { return f(good) }
+	}
+	withKey := func(key string) func() error {
+		return func() error { return good.For(key).Wait(ctx) }
+	}
+
+	cases := []struct {
+		name string
+		do   func() error
+		says []string // what the error must name
+	}{
+		{"no client", func() error { _, err := reserve.New(nil, reserve.Config{}); return err }, []string{"client", "nil"}},
+		{"nil client", func() error { _, err := reserve.New((*redis.Client)(nil), reserve.Config{}); return err }, []string{"client", "nil"}},
+		{"ring", func() error {
+			ring := redis.NewRing(&redis.RingOptions{})
+			defer func() { _ = ring.Close() }()
+			_, err := reserve.New(ring, reserve.Config{Name: "api", Limit: reserve.PerSecond(1)})
+			return err
+		}, []string{"Ring", "Sentinel or Cluster"}},
+		{"empty config", func() error { _, err := reserve.New(client, reserve.Config{}); return err }, []string{"Config.Name"}},
+		{"no name", newWith(func(c *reserve.Config) { c.Name = "" }), []string{"Config.Name"}},
+		{"long name", newWith(func(c *reserve.Config) { c.Name = strings.Repeat("n", 129) }), []string{"Config.Name", "128", "129"}},
+		{"opening brace in the name", newWith(func(c *reserve.Config) { c.Name = "a{b" }), []string{"Config.Name", "a{b"}},
+		{"closing brace in the name", newWith(func(c *reserve.Config) { c.Name = "a}b" }), []string{"Config.Name", "a}b"}},
+		{"brace in the prefix", newWith(func(c *reserve.Config) { c.Prefix = "{x}" }), []string{"Config.Prefix", "{x}"}},
+		{"long prefix", newWith(func(c *reserve.Config) { c.Prefix = strings.Repeat("p", 200) }), []string{"Config.Prefix", "200"}},
+		{"negative bound", newWith(func(c *reserve.Config) { c.InlineBound = -time.Second }), []string{"Config.InlineBound", "-1s"}},
+		{"long bound", newWith(func(c *reserve.Config) { c.InlineBound = time.Hour }), []string{"Config.InlineBound", "1h"}},
+		{"no limit", limit(reserve.Limit{}), []string{"Limit", "not set"}},
+
+		{"rate 0", limit(reserve.PerSecond(0)), []string{"rate", "got 0"}},
+		{"rate -0", limit(reserve.PerSecond(math.Copysign(0, -1))), []string{"rate", "0"}},
+		{"rate below 0", limit(reserve.PerSecond(-3)), []string{"rate", "-3"}},
+		{"rate NaN", limit(reserve.PerSecond(math.NaN())), []string{"rate", "NaN"}},
+		{"rate Inf", limit(reserve.PerMinute(math.Inf(1))), []string{"rate", "Inf"}},
+		{"rate -Inf", limit(reserve.PerHour(math.Inf(-1))), []string{"rate", "-Inf"}},
+		{"rate too high", limit(reserve.PerSecond(1e6 + 1)), []string{"rate", "1000000"}},
+		{"rate far too high", limit(reserve.PerDay(math.MaxFloat64)), []string{"rate"}},
+		{"rate too low", limit(reserve.PerDay(1e-300)), []string{"100 years"}},
+		{"smallest rate", limit(reserve.PerDay(math.SmallestNonzeroFloat64)), []string{"100 years"}},
+		{"burst 0", limit(reserve.PerSecond(1).Burst(0)), []string{"burst", "got 0"}},
+		{"burst below 0", limit(reserve.PerSecond(1).Burst(-7)), []string{"burst", "-7"}},
+		{"least burst", limit(reserve.PerSecond(1).Burst(math.MinInt)), []string{"burst", "-9223372036854775808"}},
+		{"burst too high", limit(reserve.PerSecond(1e6).Burst(1e9 + 1)), []string{"burst", "1000000001"}},
+		{"most burst", limit(reserve.PerSecond(1e6).Burst(math.MaxInt)), []string{"burst", "9223372036854775807"}},
+		{"burst that never fills", limit(reserve.PerDay(1).Burst(1e6)), []string{"1000000", "100 years"}},
+		{"every 0", limit(reserve.Every(0)), []string{"period", "0s"}},
+		{"every below 0", limit(reserve.Every(-time.Second)), []string{"period", "-1s"}},
+		{"every nanosecond", limit(reserve.Every(1)), []string{"period", "1ns"}},
+		{"every odd nanosecond", limit(reserve.Every(1500)), []string{"period", "1.5µs"}},
+		{"every 200 years", limit(reserve.Every(200 * 365 * 24 * time.Hour)), []string{"100 years"}},
+
+		{"text empty", parse(""), []string{`""`, "100/s"}},
+		{"text blank", parse("  "), []string{"permits"}},
+		{"text without a slash", parse("100"), []string{"slash", `"100"`}},
+		{"text without a rate", parse("/s"), []string{"permits", `"/s"`}},
+		{"text without a period", parse("100/"), []string{"period", `"100/"`}},
+		{"text with an unknown period", parse("100/fortnight"), []string{"period", "fortnight"}},
+		{"text with two slashes", parse("1/2/s"), []string{"period", "2/s"}},
+		{"text NaN", parse("NaN/s"), []string{"NaN"}},
+		{"text Inf", parse("Inf/s"), []string{"Inf"}},
+		{"text hexadecimal", parse("0x10/s"), []string{"0x10"}},
+		{"text underscore", parse("1_000/s"), []string{"1_000"}},
+		{"text negative", parse("-1/s"), []string{"rate", "-1"}},
+		{"text zero", parse("0/s"), []string{"rate", "0"}},
+		{"text overflow", parse("1e999/s"), []string{"1e999"}},
+		{"text too fast", parse("2000000/s"), []string{"rate", "1000000"}},
+		{"text negative period", parse("1/-5s"), []string{"period", "-5s"}},
+		{"text zero period", parse("1/0s"), []string{"period", "0s"}},
+		{"text burst without a number", parse("1/s burst"), []string{"burst"}},
+		{"text burst word", parse("1/s burst many"), []string{"burst", "many"}},
+		{"text burst fraction", parse("1/s burst 1.5"), []string{"burst", "1.5"}},
+		{"text burst 0", parse("1/s burst 0"), []string{"burst", "0"}},
+		{"text other word", parse("1/s brust 5"), []string{"brust"}},
+		{"text more words", parse("1/s burst 5 please"), []string{"please"}},
+		{"unmarshal", func() error { var l reserve.Limit; return l.UnmarshalText([]byte("x/s")) }, []string{`"x"`}},
+		{"marshal", func() error { _, err := reserve.PerSecond(-1).MarshalText(); return err }, []string{"-1"}},
+
+		{"key empty", withKey(""), []string{"key", "got 0"}},
+		{"key long", withKey(strings.Repeat("k", 513)), []string{"key", "513"}},
+		{"n 0", call(func(l *reserve.Limiter) error { return l.WaitN(ctx, 0) }), []string{"wait", "n: must", "got 0"}},
+		{"n below 0", call(func(l *reserve.Limiter) error { return l.WaitN(ctx, -1) }), []string{"n: must", "got -1"}},
+		{"n above burst", call(func(l *reserve.Limiter) error { return l.WaitN(ctx, 6) }), []string{"n: must", "burst of 5", "got 6"}},
+		{"n huge", call(func(l *reserve.Limiter) error { return l.WaitN(ctx, math.MaxInt) }), []string{"burst of 5"}},
+		{"allow n 0", call(func(l *reserve.Limiter) error { _, err := l.AllowN(ctx, 0); return err }), []string{"allow", "got 0"}},
+		{"allow n above burst", call(func(l *reserve.Limiter) error { _, err := l.AllowN(ctx, 6); return err }), []string{"allow", "got 6"}},
+		{"reserve n 0", call(func(l *reserve.Limiter) error { _, err := l.ReserveN(ctx, 0); return err }), []string{"reserve", "got 0"}},
+		{"reserve n above burst", call(func(l *reserve.Limiter) error { _, err := l.ReserveN(ctx, 6); return err }), []string{"reserve", "got 6"}},
+		{"id empty", call(func(l *reserve.Limiter) error { _, err := l.ReserveAs(ctx, "", 1); return err }), []string{"id", "got 0"}},
+		{"id long", call(func(l *reserve.Limiter) error { _, err := l.ReserveAs(ctx, strings.Repeat("i", 257), 1); return err }), []string{"id", "257"}},
+		{"claim without id", call(func(l *reserve.Limiter) error { _, err := l.Claim(ctx, "", 1); return err }), []string{"claim", "id"}},
+		{"claim n 0", call(func(l *reserve.Limiter) error { _, err := l.Claim(ctx, "a", 0); return err }), []string{"claim", "got 0"}},
+		{"cancel without id", call(func(l *reserve.Limiter) error { _, err := l.Cancel(ctx, "", 1); return err }), []string{"cancel", "id"}},
+		{"cancel n above burst", call(func(l *reserve.Limiter) error { _, err := l.Cancel(ctx, "a", 9); return err }), []string{"cancel", "got 9"}},
+		{"state of a bad key", func() error { _, err := good.For("").State(ctx); return err }, []string{"state", "key"}},
+	}
+	require.GreaterOrEqual(t, len(cases), 60)
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			err := c.do()
+			require.ErrorIs(t, err, reserve.ErrInvalid)
+			for _, part := range c.says {
+				require.ErrorContains(t, err, part)
+			}
+			aboveBurst := strings.Contains(c.name, "above burst") || c.name == "n huge"
+			require.Equal(t, aboveBurst, errors.Is(err, reserve.ErrExceedsBurst))
+		})
+	}
+	require.Empty(t, m.Keys(), "nothing was written")
+	require.Zero(t, m.CommandCount(), "nothing was asked")
+	t.Logf("%d cases of bad input", len(cases))
+}
+
+// Hostile keys and ids are data: each has a line of its own and none reaches
+// the keys of another.
+func TestHostileKeys(t *testing.T) {
+	m := miniredis.RunT(t)
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	l, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.Every(time.Hour)})
+	require.NoError(t, err)
+	ctx := context.Background()
+
+	hostile := []string{
+		"a", "a:waiting", "waiting:a", "{other}", "}{", "a b", "a\r\nFLUSHALL\r\n", "\x00", "\xff\xfe", "..",
+		"*", "?", "[a]", "%s%d", "'; return 1 --", "]]", "$(id)", "été", strings.Repeat("k", 512),
+	}
+	for _, key := range hostile {
+		ok, err := l.For(key).Allow(ctx)
+		require.NoError(t, err)
+		require.True(t, ok, "%q has a line of its own", key)
+	}
+	for _, key := range hostile {
+		ok, err := l.For(key).Allow(ctx)
+		require.NoError(t, err)
+		require.False(t, ok, "%q is remembered", key)
+	}
+	for i, id := range append(hostile[:len(hostile)-1], "1:a", "a:1", strings.Repeat("i", 256)) {
+		r, err := l.ReserveAs(ctx, id, 1)
+		require.NoError(t, err)
+		require.InDelta(t, time.Duration(i)*time.Hour, r.Delay(), float64(time.Minute))
+		again, err := l.ReserveAs(ctx, id, 1)
+		require.NoError(t, err)
+		require.Equal(t, r.Number(), again.Number(), "%q names one turn", id)
+	}
+}
+
+// A key that holds something else gives a typed error and is left as it is.
+func TestForeignKeysAreLeftAlone(t *testing.T) {
+	calls := map[string]func(context.Context, *reserve.Limiter) error{
+		"wait":    func(ctx context.Context, l *reserve.Limiter) error { return l.Wait(ctx) },
+		"allow":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Allow(ctx); return err },
+		"reserve": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Reserve(ctx); return err },
+		"claim":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Claim(ctx, "id", 1); return err },
+		"cancel":  func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Cancel(ctx, "id", 1); return err },
+		"state":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
+	}
+	for op, call := range calls {
+		for kind, spoil := range map[string]func(*miniredis.Miniredis){
+			"string": func(m *miniredis.Miniredis) { _ = m.Set("fleetpace:{api}:line", "mine") },
+			"list":   func(m *miniredis.Miniredis) { _, _ = m.Push("fleetpace:{api}:line", "mine") },
+			"hash":   func(m *miniredis.Miniredis) { m.HSet("fleetpace:{api}:line", "owner", "me") },
+			"garbage": func(m *miniredis.Miniredis) {
+				m.HSet("fleetpace:{api}:line", "tail", "12", "anchor", "x", "anchorMicros", "nan", "burst", "1e99")
+			},
+		} {
+			t.Run(fmt.Sprint(op, " on ", kind), func(t *testing.T) {
+				m := miniredis.RunT(t)
+				client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+				defer func() { _ = client.Close() }()
+				l, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(1)})
+				require.NoError(t, err)
+				spoil(m)
+				before := m.Dump()
+				err = call(t.Context(), l)
+				require.ErrorIs(t, err, reserve.ErrCorrupt)
+				var typed *reserve.Error
+				require.ErrorAs(t, err, &typed)
+				require.Equal(t, "api", typed.Key)
+				require.Equal(t, op, typed.Op)
+				require.Equal(t, before, m.Dump())
+			})
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package reserve
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// Whatever happens in whatever order: no ticket is lost or given twice, waiters
+// have their turns in order of arrival, none before its ticket is due, and at
+// rest there are as many tickets as waiters.
+func TestQueueKeepsCount(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		epoch := time.Unix(1000, 0)
+		now := epoch
+		q := &queue{cost: 1}
+		var present []*waiter // in order of arrival
+		var asking, claiming []*ticket
+		var returned, granted []*ticket
+		number := int64(0)
+
+		settle := func() {
+			for s := q.surplus(); s != nil; s = q.surplus() {
+				returned = append(returned, s)
+			}
+			for w, k := q.next(now); w != nil; w, k = q.next(now) {
+				require.False(t, k.due.After(now), "a turn before it was due")
+				require.Same(t, present[0], w, "out of order")
+				present = present[1:]
+				granted = append(granted, k)
+				w.finish(k, nil)
+			}
+		}
+		actions := map[string]func(*rapid.T){
+			"join": func(*rapid.T) {
+				w := newWaiter(time.Time{})
+				q.join(w)
+				q.asking++
+				number++
+				present = append(present, w)
+				asking = append(asking, &ticket{cost: 1, number: number})
+			},
+			"answer": func(t *rapid.T) {
+				if len(asking) == 0 {
+					t.Skip("nothing asked")
+				}
+				k := asking[0]
+				asking = asking[1:]
+				k.given = now
+				k.due = epoch.Add(time.Duration(k.number) * time.Second)
+				k.final = k.due.Sub(now) <= time.Second
+				q.asking--
+				q.add(k)
+			},
+			"leave": func(t *rapid.T) {
+				if len(present) == 0 {
+					t.Skip("nobody waits")
+				}
+				i := rapid.IntRange(0, len(present)-1).Draw(t, "who")
+				present[i].leave()
+				present = slices.Delete(present, i, i+1)
+			},
+			"claim": func(*rapid.T) {
+				claiming = append(claiming, q.claimable(now, time.Second/2, time.Second, 4)...)
+			},
+			"look": func(t *rapid.T) {
+				claiming = append(claiming, q.lookable(now, 3, 4)...)
+			},
+			"claimed": func(t *rapid.T) {
+				if len(claiming) == 0 {
+					t.Skip("nothing claimed")
+				}
+				k := claiming[0]
+				claiming = claiming[1:]
+				q.claiming--
+				k.final = rapid.Bool().Draw(t, "final")
+				q.add(k)
+				q.looked(now, []*ticket{k}, time.Second, time.Second/4)
+			},
+			"pass": func(t *rapid.T) {
+				now = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"": func(t *rapid.T) {
+				settle()
+				held := len(q.final) + len(q.waiting)
+				require.Equal(t, int(number), held+len(asking)+len(claiming)+len(returned)+len(granted),
+					"a ticket was lost or made up")
+				require.Equal(t, len(present), q.waiters.Len())
+				require.GreaterOrEqual(t, held+len(asking)+len(claiming), len(present),
+					"a waiter without a ticket to come")
+				if len(asking)+len(claiming) == 0 {
+					require.Equal(t, len(present), held, "nobody needs these tickets")
+				}
+			},
+		}
+		t.Repeat(actions)
+	})
+}
