@@ -2,7 +2,9 @@ package reserve_test
 
 import (
 	"context"
+	"io"
 	"net"
+	"sync/atomic"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
@@ -18,6 +20,7 @@ import (
 type bubble struct {
 	t     testing.TB
 	redis *miniredis.Miniredis
+	cut   atomic.Bool // while set, replies are lost
 }
 
 func newBubble(t testing.TB) *bubble {
@@ -27,10 +30,29 @@ func newBubble(t testing.TB) *bubble {
 	return &bubble{t: t, redis: m}
 }
 
+// cuts loses replies: while it is armed, a connection breaks after the server
+// has carried out what it was asked.
+type cuts struct {
+	net.Conn
+	armed *atomic.Bool
+}
+
+func (c cuts) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == nil && c.armed.Load() {
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	return n, err
+}
+
 // client is what one process of the fleet has: connections of its own.
 func (b *bubble) client() *redis.Client {
 	c := redis.NewClient(&redis.Options{
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return b.redis.Dial() },
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			conn, err := b.redis.Dial()
+			return cuts{conn, &b.cut}, err
+		},
 		// An address that needs no look-up, and none of what the client asks a
 		// real server about: both would leave the bubble.
 		Addr:                     "127.0.0.1:6379",

@@ -282,20 +282,24 @@ func (l *line) advance(q *queue) {
 	for t := q.surplus(); t != nil; t = q.surplus() {
 		l.giveBack(t)
 	}
+	overslept := 0
 	for {
 		w, t := q.next(now)
 		if w == nil {
 			break
 		}
 		if l.overslept(t, now) {
-			l.core.cfg.Logger.Warn("fleetpace: overslept a turn, claiming another",
-				"limit", l.core.name(l.key), "late", now.Sub(t.due))
+			overslept++
 			t.final, t.kept, t.due = false, false, now
 			q.rejoin(w)
 			q.add(t)
 			continue
 		}
 		w.finish(t, nil)
+	}
+	if overslept > 0 {
+		l.core.cfg.Logger.Info("fleetpace: the process slept through turns of its calls; they claim others",
+			"limit", l.core.name(l.key), "turns", overslept)
 	}
 	at := q.wake(l.core.lead())
 	switch {

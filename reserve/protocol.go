@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -221,14 +220,13 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// sent reports whether the call may have reached Redis before it failed.
+// sent reports whether the call may have reached Redis before it failed: always,
+// unless it is known to have failed before.
 func sent(err error) bool {
 	var op *net.OpError
-	if errors.As(err, &op) && op.Op == "dial" {
-		return false
-	}
-	var timeout net.Error
-	return errors.As(err, &timeout) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+	dialing := errors.As(err, &op) && op.Op == "dial"
+	return !dialing && !errors.Is(err, redis.ErrClosed) &&
+		!errors.Is(err, redis.ErrPoolTimeout) && !errors.Is(err, redis.ErrPoolExhausted)
 }
 
 // decodeState reads the reply of inspect: pairs of name and value.

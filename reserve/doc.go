@@ -1,0 +1,67 @@
+// Package reserve makes a fleet of workers take turns at a rate-limited API. It
+// is a blocking, queued, distributed rate limiter on Redis: a call takes a
+// number, learns how long it has to wait, and waits; nothing is rejected.
+//
+//	limiter, err := reserve.New(client, reserve.Config{
+//		Name:  "maps-api",
+//		Limit: reserve.PerSecond(50),
+//	})
+//	...
+//	if err := limiter.Wait(ctx); err != nil {
+//		return err
+//	}
+//	// call the API now
+//
+// # What is guaranteed
+//
+// Calls leave as a token bucket of the limit's rate and burst allows, over all
+// processes together. A strict provider with the same limit accepts them, if
+// each arrives as long after its turn as the others. Real networks jitter, so
+// leave some of the provider's burst to them: a limit of 100/s with burst 1
+// before a provider that allows a burst of 10 bears 90 ms of jitter.
+//
+// # The states of a ticket
+//
+// A call that waits holds a ticket: a number of the line, and when it is due.
+//
+//	taken     The script gave a number. Up to Config.InlineBound away (1 s), it
+//	          is final; else it enters the waiting list under an ID.
+//	waiting   Half the bound before its turn, the process claims it. It gets the
+//	          earliest number that nobody has claimed: its own or, where somebody
+//	          crashed or is late, that of another, who gets this one for it.
+//	          Long before, and rarely, it looks whether such a number was left
+//	          lying; so a dead process holds up nobody who is awake.
+//	final     The turn is fixed. The call sleeps until it is due and is made. A
+//	          process that was suspended meanwhile (SIGSTOP, a closed lid) notices
+//	          and claims another number instead of calling late.
+//	back      The call gave up (its context ended): the number goes to the next
+//	          call of the same process, and what returns to Redis is the last
+//	          number that the process holds. There it makes the line shorter, or
+//	          is given to the next who asks.
+//
+// In one process calls have their turns first come, first served. Calls that
+// ask at the same time share a round trip; one alone pays nothing for that.
+//
+// # The one clock
+//
+// Only Redis's clock counts. The scripts read it once per call and reply with
+// durations, which a process measures on its monotonic clock from the moment
+// the reply arrived: late by the way back, never early. Wall clocks of workers
+// do not matter. If Redis's clock steps back, the line steps back with it.
+//
+// # When a reply is lost
+//
+// A number whose reply was lost is not used by anybody: the fleet loses one
+// turn and never gains one. Reserving or claiming under an ID of your own may
+// be repeated and finds the number again. A number is given back by ID as often
+// as it takes, and without an ID only once.
+//
+// # When Redis is lost
+//
+// Without Redis no turn is given: calls fail with ErrUnavailable, except those
+// whose turn is final already. If Redis lost its data, the line goes on where
+// the first process that calls saw it last.
+//
+// The scripts and the keys are documented in package lua, so that workers in
+// other languages can stand in the same line.
+package reserve

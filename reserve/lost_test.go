@@ -1,0 +1,141 @@
+package reserve_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// A reservation whose reply was lost is found again under its ID, near or far.
+func TestLostReplyIsFoundAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.limiter(reserve.PerSecond(1))
+		ctx := t.Context()
+		for _, id := range []string{"now", "near", "far"} {
+			_, err := l.State(ctx) // a connection that works, to be cut
+			require.NoError(t, err)
+			b.cut.Store(true)
+			_, err = l.ReserveAs(ctx, id, 1)
+			require.ErrorIs(t, err, reserve.ErrUnavailable)
+			require.ErrorIs(t, err, reserve.ErrOutcomeUnknown)
+			b.cut.Store(false)
+		}
+		for i, id := range []string{"now", "near", "far"} {
+			r, err := l.ReserveAs(ctx, id, 1)
+			require.NoError(t, err)
+			require.Equal(t, int64(i+1), r.Number(), id)
+			require.Equal(t, time.Duration(i)*time.Second, r.Delay(), id)
+		}
+	})
+}
+
+// A reply that is lost and asked for a little later, after the turn has come,
+// does not cost the turn: the line moves back by the time that passed.
+func TestLostReplyIsFoundLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.limiter(reserve.Every(time.Hour))
+		ctx := t.Context()
+		first, err := l.ReserveAs(ctx, "id", 1)
+		require.NoError(t, err)
+		time.Sleep(100 * time.Millisecond)
+		again, err := l.ReserveAs(ctx, "id", 1)
+		require.NoError(t, err)
+		require.Equal(t, first.Number(), again.Number())
+		require.Zero(t, again.Delay())
+		claimed, err := l.Claim(ctx, "id", 1)
+		require.NoError(t, err)
+		require.Equal(t, first.Number(), claimed.Number())
+		next, err := l.Reserve(ctx)
+		require.NoError(t, err)
+		require.Equal(t, time.Hour, next.Delay())
+
+		// Long after, the turn has passed, and the ID gets a new one.
+		time.Sleep(time.Minute)
+		late, err := l.ReserveAs(ctx, "id", 1)
+		require.NoError(t, err)
+		require.Equal(t, next.Number()+1, late.Number())
+	})
+}
+
+// While claims fail, calls keep their place; afterwards they go on in order.
+func TestWaitersOutlastAShortOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.limiter(reserve.PerSecond(1))
+		require.NoError(t, l.Wait(t.Context()))
+		start := time.Now()
+		var mu sync.Mutex
+		var order []int
+		var all sync.WaitGroup
+		for i := range 8 {
+			all.Go(func() {
+				require.NoError(t, l.Wait(t.Context()))
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+			})
+			synctest.Wait()
+		}
+		time.Sleep(2100 * time.Millisecond)
+		b.redis.SetError("LOADING Redis is loading the dataset in memory")
+		time.Sleep(3 * time.Second)
+		b.redis.SetError("")
+		all.Wait()
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, order)
+		require.LessOrEqual(t, time.Since(start), 13*time.Second)
+	})
+}
+
+// With Redis gone for good, nobody waits forever.
+func TestNobodyWaitsForever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.limiter(reserve.PerSecond(1))
+		require.NoError(t, l.Wait(t.Context()))
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				if err := l.Wait(context.Background()); err != nil {
+					require.ErrorIs(t, err, reserve.ErrUnavailable)
+				}
+			})
+		}
+		synctest.Wait()
+		b.redis.SetError("LOADING Redis is loading the dataset in memory")
+		start := time.Now()
+		all.Wait()
+		require.LessOrEqual(t, time.Since(start), 20*time.Second)
+		b.redis.SetError("")
+	})
+}
+
+// Close ends every wait, gives the numbers back, and refuses new calls.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l, other := b.limiter(reserve.PerSecond(1)), b.limiter(reserve.PerSecond(1))
+		require.NoError(t, l.Wait(t.Context()))
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() { require.ErrorIs(t, l.Wait(t.Context()), reserve.ErrClosed) })
+		}
+		synctest.Wait()
+		require.NoError(t, l.Close())
+		all.Wait()
+		require.ErrorIs(t, l.Wait(t.Context()), reserve.ErrClosed)
+		require.ErrorIs(t, l.For("key").Wait(t.Context()), reserve.ErrClosed)
+		require.NoError(t, l.Close())
+		s, err := other.State(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, s.Waiting)
+		require.LessOrEqual(t, s.Wait, time.Second)
+	})
+}

@@ -1,0 +1,6 @@
+//go:build race
+
+package reserve_test
+
+// raceDetector: everything is about ten times slower.
+const raceDetector = true
