@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"net/url"
+	"strings"
+
+	"github.com/PuerkitoBio/goquery"
+	"golang.org/x/net/html/charset"
+)
+
+const (
+	maxLinks     = 2000 // per page; more is a trap or a sitemap
+	maxTitleSize = 300  // characters
+)
+
+// extract reads the title and the links of an HTML page that was served at
+// pageURL. Links come normalised, each once, in the order of the page; what
+// cannot be crawled (mailto:, javascript:, broken addresses) is left out.
+// Broken HTML is read the way browsers read it; only elements nested hundreds
+// deep are an error, with nothing read.
+func extract(body []byte, contentType string, pageURL *url.URL) (title string, links []*url.URL, err error) {
+	utf8, err := charset.NewReader(bytes.NewReader(body), contentType)
+	if err != nil {
+		// An unknown charset: the bytes as they are still hold the links.
+		utf8 = bytes.NewReader(body)
+	}
+	doc, err := goquery.NewDocumentFromReader(utf8)
+	if err != nil {
+		return "", nil, err
+	}
+
+	base := pageURL
+	if href, ok := doc.Find("base[href]").First().Attr("href"); ok {
+		if u, err := normalise(pageURL, href); err == nil {
+			base = u
+		}
+	}
+	seen := make(map[string]bool)
+	doc.Find("a[href], area[href]").EachWithBreak(func(_ int, s *goquery.Selection) bool {
+		href, _ := s.Attr("href")
+		u, err := normalise(base, href)
+		if err == nil && !seen[u.String()] {
+			seen[u.String()] = true
+			links = append(links, u)
+		}
+		return len(links) < maxLinks
+	})
+	return tidyTitle(doc.Find("title").First().Text()), links, nil
+}
+
+func tidyTitle(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if r := []rune(s); len(r) > maxTitleSize {
+		s = string(r[:maxTitleSize])
+	}
+	return s
+}

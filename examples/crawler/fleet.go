@@ -1,0 +1,121 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"time"
+)
+
+// A worker that has not ended so long after it was told to is killed; it tries
+// to end by itself before (workerStopLimit).
+const killAfter = workerStopLimit + 2*time.Second
+
+// member is one worker process, seen from the parent.
+type member struct {
+	name  string
+	cmd   *exec.Cmd
+	stdin io.WriteCloser
+
+	mu     sync.Mutex // orders are whole lines
+	orders *json.Encoder
+}
+
+// event is a report of a worker, or its end.
+type event struct {
+	from  *member
+	line  report
+	ended bool
+	err   error // why it ended, when not cleanly
+}
+
+// fleet is the worker processes. Their reports come out of events, in order for
+// each worker; read them until every worker has ended, or the workers block.
+type fleet struct {
+	members []*member
+	events  chan event
+	stop    sync.Once
+}
+
+// startFleet starts n copies of this program as workers. A worker notices by
+// itself when this process dies, because its stdin ends.
+func startFleet(n int, s setup, stderr io.Writer) (*fleet, error) {
+	program, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("start workers: %w", err)
+	}
+	f := &fleet{events: make(chan event, 64)}
+	for i := range n {
+		m := &member{name: fmt.Sprintf("worker-%d", i+1), cmd: exec.Command(program, workerArgument)}
+		m.cmd.Stderr = stderr
+		stdout, err := m.start()
+		if err != nil {
+			for _, started := range f.members {
+				_ = started.cmd.Process.Kill()
+				_ = started.cmd.Wait()
+			}
+			return nil, fmt.Errorf("start %s: %w", m.name, err)
+		}
+		f.members = append(f.members, m)
+		s.Name = m.name
+		m.send(order{Setup: &s})
+		go m.listen(stdout, f.events)
+	}
+	return f, nil
+}
+
+func (m *member) start() (stdout io.Reader, err error) {
+	if m.stdin, err = m.cmd.StdinPipe(); err != nil {
+		return nil, err
+	}
+	m.orders = json.NewEncoder(m.stdin)
+	if stdout, err = m.cmd.StdoutPipe(); err != nil {
+		return nil, err
+	}
+	return stdout, m.cmd.Start()
+}
+
+// send ignores errors: a worker that cannot be reached has ended, and listen
+// reports that.
+func (m *member) send(o order) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_ = m.orders.Encode(o)
+}
+
+func (m *member) listen(stdout io.Reader, events chan<- event) {
+	reports := json.NewDecoder(stdout)
+	for {
+		var line report
+		if err := reports.Decode(&line); err != nil {
+			if !errors.Is(err, io.EOF) {
+				// Not our language: a worker that cannot be understood cannot
+				// be told that its pages are safe.
+				_ = m.cmd.Process.Kill()
+				_, _ = io.Copy(io.Discard, stdout)
+			}
+			break
+		}
+		events <- event{from: m, line: line}
+	}
+	events <- event{from: m, ended: true, err: m.cmd.Wait()}
+}
+
+// stopAll tells the workers to stop: they take no new tasks, end their waits
+// and put their tasks back. It returns at once and may be called again.
+func (f *fleet) stopAll() {
+	f.stop.Do(func() {
+		for _, m := range f.members {
+			m.send(order{Stop: true})
+		}
+		time.AfterFunc(killAfter, func() {
+			for _, m := range f.members {
+				_ = m.cmd.Process.Kill() // fails when it has ended, as it should
+			}
+		})
+	})
+}

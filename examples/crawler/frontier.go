@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/hashicorp/golang-lru/v2"
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	visitTask = "crawl:visit"
+
+	// visitedFor is how long a finished URL is remembered, and so how long a
+	// run can be continued.
+	visitedFor = 7 * 24 * time.Hour
+
+	// A visit is not a single request: it also waits for its turns. asynq
+	// counts the time from when the task was taken from the queue.
+	visitTimeout = 10 * time.Minute
+
+	// neverArchive is asynq's MaxRetry. asynq archives a task that comes back
+	// with its retries used up, even one that was only interrupted; with a
+	// limit that is never reached, the visit itself decides when to give up
+	// (maxAttempts).
+	neverArchive = 1_000_000
+
+	rememberedURLs = 50_000
+)
+
+// target is the payload of a task: one URL to visit.
+type target struct {
+	URL   string `json:"url"`
+	Depth int    `json:"depth"`          // links from the entry page
+	Hops  int    `json:"hops,omitempty"` // redirects in a row that led here
+}
+
+// frontier is the set of URLs of one run, in Redis: those to visit and those
+// visited. Each URL is one task whose ID is made from the run and the URL, so
+// that adding it is atomic and happens once in the life of the run, whichever
+// worker finds it and whoever crashes. It is safe for concurrent use.
+type frontier struct {
+	client *asynq.Client
+	run    string
+	hosts  map[string]bool // hosts that may be visited
+
+	// known saves round trips for links that are on every page. Losing an
+	// entry is harmless, since Redis knows better.
+	known *lru.Cache[string, struct{}]
+}
+
+func newFrontier(client redis.UniversalClient, run string, hosts []string) *frontier {
+	f := &frontier{client: asynq.NewClientFromRedisClient(client), run: run, hosts: make(map[string]bool)}
+	for _, h := range hosts {
+		f.hosts[h] = true
+	}
+	f.known, _ = lru.New[string, struct{}](rememberedURLs) // fails only for sizes below 1
+	return f
+}
+
+func queueName(run string) string { return "crawl-" + run }
+
+func taskID(run, normalisedURL string) string {
+	sum := sha256.Sum256([]byte(run + "\n" + normalisedURL))
+	return hex.EncodeToString(sum[:16])
+}
+
+// inScope says whether the run may visit u.
+func (f *frontier) inScope(u *url.URL) bool { return f.hosts[u.Host] }
+
+// add puts a normalised URL on the frontier unless it is there or has been. It
+// reports whether it was new.
+func (f *frontier) add(ctx context.Context, t target) (bool, error) {
+	id := taskID(f.run, t.URL)
+	if f.known.Contains(id) {
+		return false, nil
+	}
+	payload, err := json.Marshal(t)
+	if err != nil {
+		return false, err
+	}
+	_, err = f.client.EnqueueContext(ctx, asynq.NewTask(visitTask, payload),
+		asynq.Queue(queueName(f.run)), asynq.TaskID(id), asynq.Retention(visitedFor),
+		asynq.Timeout(visitTimeout), asynq.MaxRetry(neverArchive))
+	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
+		return false, fmt.Errorf("frontier: add %s: %w", t.URL, err)
+	}
+	f.known.Add(id, struct{}{})
+	return err == nil, nil
+}
+
+// backlog is the frontier in numbers, all of one moment.
+type backlog struct {
+	unknown bool // Redis did not say
+	waiting int  // to be visited, now or later
+	active  int  // in the hands of a worker, alive or dead
+	visited int
+}
+
+func (b backlog) empty() bool { return !b.unknown && b.waiting == 0 && b.active == 0 }
+
+// countBacklog asks Redis. The numbers come from one script, and a visit adds
+// its links before it ends, so an empty frontier cannot fill again.
+func countBacklog(inspector *asynq.Inspector, run string) (backlog, error) {
+	info, err := inspector.GetQueueInfo(queueName(run))
+	if err != nil {
+		return backlog{unknown: true}, fmt.Errorf("frontier: count: %w", err)
+	}
+	return backlog{
+		waiting: info.Pending + info.Scheduled + info.Retry,
+		active:  info.Active,
+		visited: info.Completed,
+	}, nil
+}
+
+// putBack returns a task to the frontier through no fault of its own: it does
+// not count as an attempt.
+type putBack struct {
+	why   string
+	after time.Duration
+}
+
+func (e *putBack) Error() string { return "back on the frontier: " + e.why }
+
+// tryAgain returns a task after a failed attempt.
+type tryAgain struct {
+	cause error
+	after time.Duration
+}
+
+func (e *tryAgain) Error() string { return e.cause.Error() }
+func (e *tryAgain) Unwrap() error { return e.cause }
+
+// isFailure tells asynq which errors count as attempts. A lease that ran out
+// counts, so a page that kills its workers is given up some day.
+func isFailure(err error) bool {
+	var back *putBack
+	return !errors.As(err, &back)
+}
+
+// retryDelay tells asynq when a task comes back. asynq hands over a task
+// without its ID here, so the delay travels inside the error.
+func retryDelay(attempt int, err error, _ *asynq.Task) time.Duration {
+	var back *putBack
+	if errors.As(err, &back) {
+		return back.after
+	}
+	var again *tryAgain
+	if errors.As(err, &again) && again.after > 0 {
+		return again.after
+	}
+	return time.Second << min(attempt, 5)
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/progress"
+)
+
+const (
+	watchEvery   = 250 * time.Millisecond // how often the frontier is counted
+	redisSilence = 15 * time.Second       // after which the crawl ends
+	maxNotes     = 20                     // lines that are shown while it runs
+)
+
+// lead is the parent while its workers run: it writes their pages, shows how
+// far they are and decides when to stop them. One goroutine owns it.
+type lead struct {
+	scene *scene
+	fleet *fleet
+	tally *tally
+	bar   *progress.Bar
+	tty   *os.File
+
+	alive    int
+	busy     map[string]int // visits in hand, by worker
+	notes    int
+	stopping bool
+	err      error // why the crawl ended early
+}
+
+// run starts the workers and returns when all of them have ended, with what was
+// counted and what is left on the frontier. The tally is nil when nothing was
+// started.
+func (s *scene) run(ctx context.Context, stderr *os.File) (*tally, backlog, error) {
+	fleet, err := startFleet(s.opts.workers, setup{
+		RedisURL: s.redisURL, Run: s.opts.run, Hosts: s.hosts,
+		QPS: s.opts.qps, PerHost: s.perHost, Processes: s.opts.workers,
+	}, stderr)
+	if err != nil {
+		return nil, backlog{}, err
+	}
+	l := &lead{scene: s, fleet: fleet, tally: newTally(), tty: stderr, alive: len(fleet.members),
+		busy: make(map[string]int)}
+	l.bar = progress.New(stderr, "crawl", s.expectedPages())
+	defer l.bar.Close()
+	l.loop(ctx)
+	end, err := countBacklog(s.inspector, s.opts.run)
+	if l.err == nil && err != nil {
+		l.err = err
+	}
+	return l.tally, end, l.err
+}
+
+// expectedPages is the length of the progress bar; -1 when nobody knows.
+func (s *scene) expectedPages() int {
+	if s.site == nil || s.site.pages < 0 || s.continued {
+		return -1
+	}
+	if s.opts.maxPages > 0 {
+		return min(s.opts.maxPages, s.site.pages)
+	}
+	return s.site.pages
+}
+
+func (l *lead) loop(ctx context.Context) {
+	counts, endWatch := l.scene.watch()
+	defer endWatch()
+	interrupt := ctx.Done()
+	heard := time.Now()
+	for l.alive > 0 {
+		select {
+		case ev := <-l.fleet.events:
+			l.hear(ev)
+		case c := <-counts:
+			if c.err != nil {
+				if time.Since(heard) > redisSilence {
+					l.stop(fmt.Errorf("redis does not answer: %w: the crawl can be continued when it is back, if it kept its data", c.err))
+				}
+				continue
+			}
+			heard = time.Now()
+			l.show(c.backlog)
+			if c.empty() {
+				l.stop(nil)
+			}
+		case <-interrupt:
+			interrupt = nil
+			l.bar.Describe("stopping: workers put their tasks back")
+			l.stop(errInterrupted)
+		}
+	}
+}
+
+// stop tells the fleet to stop. The first reason stays.
+func (l *lead) stop(why error) {
+	if l.stopping {
+		return
+	}
+	l.stopping, l.err = true, why
+	l.fleet.stopAll()
+}
+
+func (l *lead) hear(ev event) {
+	if ev.ended {
+		l.alive--
+		delete(l.busy, ev.from.name)
+		if !l.stopping || ev.err != nil {
+			l.note(fmt.Sprintf("%s ended early (%v): its tasks come back within two minutes", ev.from.name, ev.err))
+		}
+		if l.alive == 0 && !l.stopping {
+			l.stop(errors.New("all workers have ended; the crawl can be continued with the same -redis and -run"))
+		}
+		return
+	}
+	l.tally.add(ev.from.name, ev.line)
+	switch {
+	case ev.line.Page != nil:
+		l.save(ev.from, ev.line)
+	case ev.line.Busy != nil:
+		l.busy[ev.from.name] = *ev.line.Busy
+	case ev.line.Note != "":
+		l.note(ev.line.Note)
+	case ev.line.Fatal != "":
+		l.note(ev.from.name + ": " + ev.line.Fatal)
+	}
+}
+
+// save writes a page and only then tells its worker, which ends the task.
+func (l *lead) save(from *member, line report) {
+	isNew, err := l.scene.out.write(line.Page)
+	if err != nil {
+		l.stop(err)
+		return
+	}
+	from.send(order{Saved: line.Number})
+	if !isNew {
+		return
+	}
+	l.tally.pages++
+	l.tally.bytes += line.Page.Bytes
+	if most := l.scene.opts.maxPages; most > 0 && l.tally.pages >= most {
+		l.stop(nil)
+	}
+}
+
+func (l *lead) show(b backlog) {
+	l.bar.Set(l.tally.pages)
+	if l.stopping {
+		return
+	}
+	busy := 0
+	for _, n := range l.busy {
+		busy += n
+	}
+	if b.waiting == 0 && b.active > 0 && busy == 0 && len(l.tally.calls) > 0 {
+		// Nobody alive holds them.
+		l.bar.Describe(fmt.Sprintf("%d URLs of killed workers come back within two minutes", b.active))
+		return
+	}
+	l.bar.Describe(fmt.Sprintf("%d on the frontier, %d in hand, %d requests", b.waiting, b.active, len(l.tally.calls)))
+}
+
+// note shows a line above the progress display.
+func (l *lead) note(text string) {
+	switch l.notes++; {
+	case l.notes < maxNotes:
+		say(l.tty, "\r%s\n", text)
+	case l.notes == maxNotes:
+		say(l.tty, "\r%s\nfurther notes are not shown\n", text)
+	}
+}
+
+type counted struct {
+	backlog
+	err error
+}
+
+// watch counts the frontier again and again, beside the loop, so that a slow
+// Redis does not hold up the workers' reports. Call the function to end it.
+func (s *scene) watch() (<-chan counted, func()) {
+	counts := make(chan counted)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			b, err := countBacklog(s.inspector, s.opts.run)
+			select {
+			case <-ctx.Done():
+				return
+			case counts <- counted{b, err}:
+			}
+		}
+	}()
+	return counts, func() { cancel(); <-done }
+}

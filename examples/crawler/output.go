@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+)
+
+// output is the file of pages, one JSON line each, and each URL once. It is not
+// safe for concurrent use: the parent alone writes.
+type output struct {
+	file *os.File
+	urls map[string]bool // whose line is there
+}
+
+// openOutput opens path for appending, so that a continued crawl completes its
+// file; an empty path means a new temporary file. A torn last line, left by a
+// crash, is cut off.
+func openOutput(path string) (*output, error) {
+	o := &output{urls: make(map[string]bool)}
+	var err error
+	if path == "" {
+		o.file, err = os.CreateTemp("", "fleetpace-crawl-*.jsonl")
+	} else {
+		o.file, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("-out: %w", err)
+	}
+	if err := o.readBack(); err != nil {
+		o.file.Close()
+		return nil, err
+	}
+	return o, nil
+}
+
+// readBack learns what the file holds and goes to its end.
+func (o *output) readBack() error {
+	info, err := o.file.Stat()
+	if err != nil {
+		return fmt.Errorf("-out %s: %w", o.file.Name(), err)
+	}
+	if !info.Mode().IsRegular() {
+		return nil // a device or a pipe has no past
+	}
+	whole := int64(0) // length of the complete lines
+	lines := bufio.NewReader(o.file)
+	for n := 1; ; n++ {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			if len(line) > 0 && line[0] != '{' {
+				return o.notOurs(n)
+			}
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("-out %s: %w", o.file.Name(), err)
+		}
+		var p page
+		if json.Unmarshal(line, &p) != nil || p.URL == "" {
+			return o.notOurs(n)
+		}
+		o.urls[p.URL] = true
+		whole += int64(len(line))
+	}
+	if info.Size() > whole {
+		if err := o.file.Truncate(whole); err != nil {
+			return fmt.Errorf("-out %s: cut off the torn last line: %w", o.file.Name(), err)
+		}
+	}
+	if _, err := o.file.Seek(whole, io.SeekStart); err != nil {
+		return fmt.Errorf("-out %s: %w", o.file.Name(), err)
+	}
+	return nil
+}
+
+func (o *output) notOurs(line int) error {
+	return fmt.Errorf("-out %s: line %d is not a page of a crawl: give another file, nothing was changed", o.file.Name(), line)
+}
+
+// write appends the line of p and reports whether it was new. When it returns,
+// the line survives the death of this process.
+func (o *output) write(p *page) (bool, error) {
+	if o.urls[p.URL] {
+		return false, nil
+	}
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false) // addresses stay readable
+	if err := enc.Encode(p); err != nil {
+		return false, err
+	}
+	if _, err := o.file.Write(line.Bytes()); err != nil {
+		return false, fmt.Errorf("-out %s: %w", o.file.Name(), err)
+	}
+	o.urls[p.URL] = true
+	return true, nil
+}
+
+func (o *output) close() error { return o.file.Close() }

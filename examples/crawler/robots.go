@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/temoto/robotstxt"
+	"golang.org/x/sync/singleflight"
+)
+
+const (
+	robotsFor       = time.Hour       // how long a robots.txt is believed
+	robotsErrorFor  = 3 * time.Second // how long an unreachable one is not asked for again
+	robotsFetchTTL  = time.Minute     // after which a fetch of another process is taken for dead
+	robotsPoll      = 25 * time.Millisecond
+	maxCrawlDelay   = time.Hour
+	maxRobotsLength = 512 << 10 // bytes; the rest is ignored
+)
+
+// rules are what the robots.txt of one host says to this crawler.
+type rules struct {
+	group *robotstxt.Group
+}
+
+func (r rules) allows(u *url.URL) bool    { return r.group.Test(u.RequestURI()) }
+func (r rules) crawlDelay() time.Duration { return min(max(0, r.group.CrawlDelay), maxCrawlDelay) }
+
+// robotsFile is what the fleet remembers of a host's robots.txt, in Redis.
+type robotsFile struct {
+	Status int    `json:"status"`
+	Body   string `json:"body,omitempty"`
+	Error  string `json:"error,omitempty"` // there was no answer that could be used
+}
+
+// robots answers what a host allows. Each robots.txt is fetched once by the
+// whole fleet: one process holds the key "…:fetching" while it fetches, the
+// others wait for the result in Redis; inside a process, one call does so for
+// all. It is safe for concurrent use.
+type robots struct {
+	redis redis.UniversalClient
+	run   string
+
+	// fetch makes one request, in its turn.
+	fetch func(ctx context.Context, u *url.URL) (answer, error)
+	// life ends when the process stops taking turns. One fetch serves many
+	// callers, so it must not end with the first of them.
+	life context.Context
+
+	flights singleflight.Group
+	mu      sync.Mutex
+	known   map[string]knownRules // by origin; as many as the run has hosts
+}
+
+type knownRules struct {
+	rules
+	until time.Time
+}
+
+// of returns the rules for u's host. An error means that they are not known
+// for now, and so nothing of the host may be fetched.
+func (r *robots) of(ctx context.Context, u *url.URL) (rules, error) {
+	origin := u.Scheme + "://" + u.Host
+	r.mu.Lock()
+	k, ok := r.known[origin]
+	r.mu.Unlock()
+	if ok && time.Now().Before(k.until) {
+		return k.rules, nil
+	}
+	flight := r.flights.DoChan(origin, func() (any, error) {
+		file, err := r.load(r.life, origin)
+		if err != nil {
+			return rules{}, err
+		}
+		parsed, err := parseRobots(file)
+		if err != nil {
+			return rules{}, fmt.Errorf("%s/robots.txt: %w", origin, err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.known == nil {
+			r.known = make(map[string]knownRules)
+		}
+		r.known[origin] = knownRules{parsed, time.Now().Add(robotsFor)}
+		return parsed, nil
+	})
+	select {
+	case <-ctx.Done():
+		return rules{}, ctx.Err()
+	case result := <-flight:
+		return result.Val.(rules), result.Err
+	}
+}
+
+// load returns the file from Redis, or fetches it when nobody else does.
+func (r *robots) load(ctx context.Context, origin string) (robotsFile, error) {
+	key := keyOf(r.run, "robots:"+origin)
+	for {
+		if file, known, err := r.stored(ctx, key); known || err != nil {
+			return file, err
+		}
+		mine, err := r.redis.SetNX(ctx, key+":fetching", 1, robotsFetchTTL).Result()
+		if err != nil {
+			return robotsFile{}, err
+		}
+		if mine {
+			return r.download(ctx, origin, key)
+		}
+		select {
+		case <-ctx.Done():
+			return robotsFile{}, ctx.Err()
+		case <-time.After(robotsPoll):
+		}
+	}
+}
+
+func (r *robots) stored(ctx context.Context, key string) (file robotsFile, known bool, err error) {
+	raw, err := r.redis.Get(ctx, key).Bytes()
+	if errors.Is(err, redis.Nil) {
+		return file, false, nil
+	}
+	if err != nil {
+		return file, false, err
+	}
+	if err := json.Unmarshal(raw, &file); err != nil {
+		return file, false, fmt.Errorf("redis key %s: %w: delete it", key, err)
+	}
+	return file, true, nil
+}
+
+// download fetches the file and stores it. The caller holds the key
+// "…:fetching".
+func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, error) {
+	// Whatever comes of it, another process may try. The process may be
+	// stopping, and this must still be done then.
+	defer r.redis.Del(context.WithoutCancel(ctx), key+":fetching")
+	// Another process may have stored it between our look and our turn.
+	if file, known, err := r.stored(ctx, key); known || err != nil {
+		return file, err
+	}
+
+	u, err := url.Parse(origin + "/robots.txt")
+	if err != nil {
+		return robotsFile{}, err
+	}
+	var got answer
+	for range maxHops + 1 {
+		if got, err = r.fetch(ctx, u); err != nil || !got.isRedirect() {
+			break
+		}
+		u = got.location
+	}
+	if ctx.Err() != nil {
+		return robotsFile{}, ctx.Err()
+	}
+	var back *putBack
+	if errors.As(err, &back) {
+		return robotsFile{}, err // nothing was asked, so nothing is known
+	}
+	file, ttl := robotsFile{Status: got.status, Body: string(got.body[:min(len(got.body), maxRobotsLength)])}, robotsFor
+	switch {
+	case err != nil:
+		file, ttl = robotsFile{Error: err.Error()}, robotsErrorFor
+	case got.status == http.StatusTooManyRequests || got.status >= 500:
+		file, ttl = robotsFile{Error: "status " + strconv.Itoa(got.status)}, max(robotsErrorFor, got.retryAfter)
+	}
+	raw, err := json.Marshal(file)
+	if err != nil {
+		return robotsFile{}, err
+	}
+	return file, r.redis.Set(ctx, key, raw, ttl).Err()
+}
+
+// parseRobots follows RFC 9309: no file means no restriction, an unreachable
+// one forbids everything for the time being.
+func parseRobots(f robotsFile) (rules, error) {
+	if f.Error != "" {
+		return rules{}, errors.New(f.Error)
+	}
+	if f.Status < 200 || f.Status > 299 {
+		return rules{group: &robotstxt.Group{}}, nil
+	}
+	data, err := robotstxt.FromBytes(dropBrokenLines([]byte(f.Body)))
+	if err != nil {
+		return rules{}, err
+	}
+	return rules{group: data.FindGroup(agentName)}, nil
+}
+
+// dropBrokenLines removes the lines at which the parser would give up on the
+// whole file: rules before the first User-agent, and delays that are no number.
+// A delay that is too long for the parser becomes the longest that is obeyed.
+func dropBrokenLines(body []byte) []byte {
+	var kept [][]byte
+	inGroup := false
+	for line := range bytes.Lines(body) {
+		line = bytes.TrimRight(line, "\r\n")
+		field, value, _ := strings.Cut(string(line), ":")
+		value, _, _ = strings.Cut(value, "#")
+		switch strings.ToLower(strings.Trim(field, " \t\ufeff")) {
+		case "user-agent", "useragent":
+			inGroup = true
+		case "allow", "disallow":
+			if !inGroup {
+				continue
+			}
+		case "crawl-delay", "crawldelay":
+			seconds, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+			if !inGroup || err != nil || seconds < 0 || math.IsNaN(seconds) {
+				continue
+			}
+			if seconds > maxCrawlDelay.Seconds() {
+				line = fmt.Appendf(nil, "Crawl-delay: %d", int(maxCrawlDelay.Seconds()))
+			}
+		}
+		kept = append(kept, line)
+	}
+	return bytes.Join(kept, []byte("\n"))
+}

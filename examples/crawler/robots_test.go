@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/embedded"
+)
+
+func TestParseRobots(t *testing.T) {
+	for _, c := range []struct {
+		name, body         string
+		allowed, forbidden []string
+		delay              time.Duration
+	}{
+		{name: "empty", allowed: []string{"/", "/a"}},
+		{name: "forbids all", body: "User-agent: *\nDisallow: /", forbidden: []string{"/", "/a"}},
+		{name: "allows all", body: "User-agent: *\nDisallow:\n\nUser-agent: bad\nDisallow: /", allowed: []string{"/", "/a"}},
+		{
+			name: "a section, with an exception", body: "User-agent: *\nDisallow: /private/\nAllow: /private/open/",
+			allowed: []string{"/", "/private", "/private/open/x"}, forbidden: []string{"/private/", "/private/x"},
+		},
+		{
+			name: "our own group counts alone", body: "User-agent: *\nDisallow: /\n\nUser-agent: Fleetpace-Crawler\nDisallow: /x\nCrawl-delay: 2",
+			allowed: []string{"/", "/a"}, forbidden: []string{"/x", "/x/y"}, delay: 2 * time.Second,
+		},
+		{
+			name: "patterns and queries", body: "User-agent: *\nDisallow: /*.pdf$\nDisallow: /*?print=",
+			allowed: []string{"/a.pdf.html", "/a?x=1"}, forbidden: []string{"/a/b.pdf", "/a?print=1"},
+		},
+		{
+			name: "lines that break the parser", body: "\ufeffDisallow: /lost\r\nUser-agent: *\r\nDisallow: /a # why\r\nCrawl-delay: soon\r\nDisallow: /b\r\n",
+			allowed: []string{"/lost", "/c"}, forbidden: []string{"/a", "/b"},
+		},
+		{name: "fraction", body: "User-agent: *\nCrawl-delay: 0.25", allowed: []string{"/"}, delay: 250 * time.Millisecond},
+		{name: "for ever", body: "User-agent: *\nCrawl-delay: 1e300", allowed: []string{"/"}, delay: maxCrawlDelay},
+		{name: "negative", body: "User-agent: *\nCrawl-delay: -5\nDisallow: /a", allowed: []string{"/"}, forbidden: []string{"/a"}},
+		{name: "a web page", body: "<!doctype html>\n<title>Not: found</title>", allowed: []string{"/"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r, err := parseRobots(robotsFile{Status: 200, Body: c.body})
+			require.NoError(t, err)
+			for _, path := range c.allowed {
+				assert.True(t, r.allows(mustURL(t, "http://h"+path)), path)
+			}
+			for _, path := range c.forbidden {
+				assert.False(t, r.allows(mustURL(t, "http://h"+path)), path)
+			}
+			assert.Equal(t, c.delay, r.crawlDelay())
+		})
+	}
+}
+
+func TestMissingRobotsAllowsAllAndUnreachableForbids(t *testing.T) {
+	r, err := parseRobots(robotsFile{Status: 404, Body: "User-agent: *\nDisallow: /"})
+	require.NoError(t, err)
+	assert.True(t, r.allows(mustURL(t, "http://h/")))
+
+	_, err = parseRobots(robotsFile{Error: "status 503"})
+	assert.ErrorContains(t, err, "status 503")
+}
+
+// Several processes, each with several visits, ask at the same time: the file
+// is fetched once, and nobody goes on before it is known.
+func TestRobotsAreFetchedOnceByTheFleet(t *testing.T) {
+	client := testRedis(t)
+	var fetched atomic.Int32
+	fetch := func(_ context.Context, u *url.URL) (answer, error) {
+		fetched.Add(1)
+		assert.Equal(t, "http://h:1/robots.txt", u.String())
+		time.Sleep(50 * time.Millisecond) // so that the others must wait
+		return answer{status: 200, body: []byte("User-agent: *\nDisallow: /x")}, nil
+	}
+	var wg sync.WaitGroup
+	for range 3 {
+		process := &robots{redis: client, run: "r", fetch: fetch, life: t.Context()}
+		for range 5 {
+			wg.Go(func() {
+				r, err := process.of(t.Context(), mustURL(t, "http://h:1/page"))
+				if assert.NoError(t, err) {
+					assert.False(t, r.allows(mustURL(t, "http://h:1/x")))
+				}
+			})
+		}
+	}
+	wg.Wait()
+	assert.EqualValues(t, 1, fetched.Load())
+}
+
+func TestRobotsFollowsRedirectsAndRemembersFailureShortly(t *testing.T) {
+	client := testRedis(t)
+	var asked []string
+	r := &robots{redis: client, run: "r", life: t.Context(), fetch: func(_ context.Context, u *url.URL) (answer, error) {
+		asked = append(asked, u.String())
+		switch u.Path {
+		case "/robots.txt":
+			return answer{status: 301, location: mustURL(t, "http://h/moved")}, nil
+		default:
+			return answer{status: 503}, nil
+		}
+	}}
+	for range 2 {
+		_, err := r.of(t.Context(), mustURL(t, "http://h/"))
+		assert.ErrorContains(t, err, "status 503")
+	}
+	assert.Equal(t, []string{"http://h/robots.txt", "http://h/moved"}, asked, "the failure was not remembered")
+	ttl := client.TTL(t.Context(), keyOf("r", "robots:http://h")).Val()
+	assert.LessOrEqual(t, ttl, robotsErrorFor)
+	assert.Positive(t, ttl)
+}
+
+// A visit that only had no turn says nothing about the file.
+func TestRobotsThatHadNoTurnAreAskedForAgain(t *testing.T) {
+	client := testRedis(t)
+	tries := 0
+	r := &robots{redis: client, run: "r", life: t.Context(), fetch: func(context.Context, *url.URL) (answer, error) {
+		if tries++; tries == 1 {
+			return answer{}, &putBack{why: "no turn"}
+		}
+		return answer{status: 404}, nil
+	}}
+	_, err := r.of(t.Context(), mustURL(t, "http://h/"))
+	var back *putBack
+	require.True(t, errors.As(err, &back), "%v", err)
+	_, err = r.of(t.Context(), mustURL(t, "http://h/"))
+	require.NoError(t, err)
+}
+
+func mustURL(t *testing.T, s string) *url.URL {
+	t.Helper()
+	u, err := url.Parse(s)
+	require.NoError(t, err)
+	return u
+}
+
+// testRedis is an embedded Redis of the test's own.
+func testRedis(t *testing.T) *redis.Client {
+	t.Helper()
+	server, err := embedded.Start("")
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	t.Cleanup(func() { client.Close() })
+	return client
+}

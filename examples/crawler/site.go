@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/provider"
+)
+
+// providerBurst is what the buckets of the guarded site hold. The crawler's own
+// burst is 1; the difference absorbs the jitter between a turn and the arrival
+// of its request, and, for a host, what turns.go says about fleetSlots.
+const providerBurst = 10
+
+// site is what this program itself serves on 127.0.0.1, for the demo and for
+// -dir: some hosts, each a port, guarded by the strict provider.
+type site struct {
+	all        *provider.Provider // judges every request by the limit of the crawl
+	hosts      []*provider.Provider
+	servers    []*http.Server
+	entries    []string // where the crawl begins
+	pages      int      // how many can be found; -1 when not known
+	violations atomic.Int64
+}
+
+// hostSpec is one host of a site.
+type hostSpec struct {
+	handler   http.Handler
+	perSecond float64 // its own limit
+}
+
+// listen opens one port of the loopback interface per host. want are the
+// addresses that a continued run had; without them, ports are free ones.
+func listen(n int, want []string) ([]net.Listener, []string, error) {
+	var listeners []net.Listener
+	var addrs []string
+	for i := range n {
+		addr := "127.0.0.1:0"
+		if i < len(want) {
+			addr = want[i]
+		}
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			for _, l := range listeners {
+				l.Close()
+			}
+			if len(want) > 0 {
+				return nil, nil, fmt.Errorf("this run served its site on %s and needs the same port again: %w: stop the program that uses it, or begin a new run with another -run", addr, err)
+			}
+			return nil, nil, fmt.Errorf("serve the site: %w", err)
+		}
+		listeners = append(listeners, l)
+		addrs = append(addrs, l.Addr().String())
+	}
+	return listeners, addrs, nil
+}
+
+// serve guards the hosts and starts them. slack is added to the hosts' buckets.
+func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64, slack int) {
+	s.all = provider.New(provider.TokenBucket(qps, providerBurst))
+	for i, spec := range specs {
+		own := provider.New(provider.TokenBucket(spec.perSecond, providerBurst+slack))
+		server := &http.Server{
+			Handler:           s.all.Handler(own.Handler(spec.handler)),
+			ReadHeaderTimeout: 10 * time.Second,
+		}
+		s.hosts = append(s.hosts, own)
+		s.servers = append(s.servers, server)
+		go func() {
+			if err := server.Serve(listeners[i]); !errors.Is(err, http.ErrServerClosed) {
+				panic(fmt.Sprintf("site on %s: %v", listeners[i].Addr(), err))
+			}
+		}()
+	}
+}
+
+// refused counts the requests that came too early for the crawl's limit or for
+// their host's.
+func (s *site) refused() int {
+	n := s.all.Summary().Refused
+	for _, h := range s.hosts {
+		n += h.Summary().Refused
+	}
+	return n
+}
+
+func (s *site) close() {
+	for _, server := range s.servers {
+		server.Close()
+	}
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"slices"
+
+	"github.com/fleetpace/fleetpace/internal/provider"
+)
+
+// tally is what the parent counts while the workers report. It is not safe for
+// concurrent use: the parent's loop owns it.
+type tally struct {
+	pages    int
+	bytes    int
+	outcomes map[visitResult]int
+	workers  map[string]int // requests of each worker that sent any
+	calls    []provider.Call
+}
+
+func newTally() *tally {
+	return &tally{outcomes: make(map[visitResult]int), workers: make(map[string]int)}
+}
+
+func (t *tally) add(from string, line report) {
+	if r := line.Request; r != nil {
+		t.workers[from]++
+		t.calls = append(t.calls, provider.Call{At: r.At, N: 1, Refused: r.Status == 429})
+	}
+	if line.Outcome != "" {
+		t.outcomes[line.Outcome]++
+	}
+}
+
+// sent are all requests in the order in which they were sent, as the workers
+// saw it: what counts when no provider of ours was there to judge.
+func (t *tally) sent() []provider.Call {
+	slices.SortFunc(t.calls, func(a, b provider.Call) int { return a.At.Compare(b.At) })
+	return t.calls
+}
+
+func summarise(calls []provider.Call) provider.Summary {
+	s := provider.Summary{Requests: len(calls)}
+	for _, c := range calls {
+		if c.Refused {
+			s.Refused++
+		}
+	}
+	if len(calls) > 0 {
+		s.First, s.Last = calls[0].At, calls[len(calls)-1].At
+	}
+	return s
+}
+
+// result is what a crawl came to; its JSON form is the last line of -json.
+type result struct {
+	Pages          int     `json:"pages"`
+	Requests       int     `json:"requests"`
+	Refused        int     `json:"refused"`
+	Seconds        float64 `json:"seconds"` // from the first to the last request
+	LimitPerSecond float64 `json:"limit_per_second"`
+	// Utilization is (requests - burst) / (limit * seconds), with the burst of
+	// 1 that the crawl's limit has.
+	Utilization      float64 `json:"utilization"`
+	Processes        int     `json:"processes"`                   // that sent requests
+	RobotsViolations *int    `json:"robots_violations,omitempty"` // when the site counts them
+	Complete         bool    `json:"complete"`                    // nothing is left on the frontier
+	Run              string  `json:"run"`
+	Out              string  `json:"out"`
+	Chart            string  `json:"chart,omitempty"`
+}
+
+// sum makes the result. s is nil when the site is not ours; then the workers'
+// own records are all there is.
+func (t *tally) sum(s *site, qps float64) (result, []provider.Call) {
+	calls := t.sent()
+	total := summarise(calls)
+	r := result{Pages: t.pages, Processes: len(t.workers), LimitPerSecond: qps}
+	if s != nil {
+		calls, total = s.all.History(), s.all.Summary()
+		total.Refused = s.refused()
+		violations := int(s.violations.Load())
+		r.RobotsViolations = &violations
+	}
+	r.Requests, r.Refused = total.Requests, total.Refused
+	r.Seconds = total.Last.Sub(total.First).Seconds()
+	r.Utilization = total.Utilization(qps, 1)
+	return r, calls
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+)
+
+// maxAttempts is how often a URL is tried when the server fails or refuses.
+const maxAttempts = 4
+
+const busyEvery = 200 * time.Millisecond
+
+// visitor handles the tasks of one worker process. It is safe for concurrent
+// use.
+type visitor struct {
+	name     string
+	frontier *frontier
+	robots   *robots
+	turns    *turns
+	fetcher  *fetcher
+	up       *reporter
+	inHand   atomic.Int64 // visits
+
+	// waiting ends when the process is told to stop: no turn is waited for any
+	// more. sending ends a little later, so that requests under way, whose
+	// turns are spent, can finish. asynq's own shutdown ends neither.
+	waiting context.Context
+	sending context.Context
+}
+
+// ProcessTask visits one URL. It ends with nil when nothing is left to do for
+// it. Only a payload that is no target is archived.
+func (v *visitor) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	v.inHand.Add(1)
+	defer v.inHand.Add(-1)
+	var t target
+	if err := json.Unmarshal(task.Payload(), &t); err != nil {
+		return fmt.Errorf("payload %q: %w: %w", task.Payload(), err, asynq.SkipRetry)
+	}
+	u, err := url.Parse(t.URL)
+	if err != nil {
+		return fmt.Errorf("payload %q: %w: %w", task.Payload(), err, asynq.SkipRetry)
+	}
+	earlier, _ := asynq.GetRetryCount(ctx)
+	attempt := earlier + 1
+	if attempt > maxAttempts {
+		// Only a worker that died in the attempt gets here.
+		return v.giveUp(t, attempt, fmt.Errorf("its worker died %d times", earlier))
+	}
+	err = v.visit(ctx, t, u, attempt)
+	if err != nil && v.waiting.Err() != nil && isFailure(err) {
+		return &putBack{why: "the crawl was stopped"}
+	}
+	return err
+}
+
+func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) error {
+	rules, err := v.robots.of(ctx, u)
+	if err != nil {
+		return v.failure(t, attempt, err, 0)
+	}
+	if !rules.allows(u) {
+		v.up.outcome(disallowed)
+		return nil
+	}
+	sentAt, got, err := v.get(ctx, u, rules.crawlDelay(), false)
+	switch {
+	case err != nil:
+		return v.failure(t, attempt, err, 0)
+	case got.status == http.StatusTooManyRequests || got.status >= 500:
+		return v.failure(t, attempt, fmt.Errorf("status %d", got.status), got.retryAfter)
+	case got.isRedirect():
+		return v.redirect(ctx, t, got.location)
+	case !got.isHTML:
+		v.up.outcome(notHTML)
+		return nil
+	}
+
+	title, links, err := extract(got.body, got.contentType, u)
+	if err != nil {
+		v.up.note(fmt.Sprintf("%s: %v: taken as a page without links", t.URL, err))
+	}
+	p := page{
+		URL: t.URL, Status: got.status, Title: title, Links: make([]string, 0, len(links)),
+		Bytes: len(got.body), Depth: t.Depth, FetchedAt: sentAt.UTC(), Worker: v.name,
+	}
+	for _, link := range links {
+		p.Links = append(p.Links, link.String())
+		if !v.frontier.inScope(link) {
+			continue
+		}
+		if _, err := v.frontier.add(ctx, target{URL: link.String(), Depth: t.Depth + 1}); err != nil {
+			return &putBack{why: err.Error(), after: time.Second}
+		}
+	}
+	// Links first: a page that is in the file must not hide links that were
+	// never followed.
+	return v.up.page(v.sending, p)
+}
+
+// get sends one request in its turn and reports it.
+func (v *visitor) get(ctx context.Context, u *url.URL, crawlDelay time.Duration, anyType bool) (time.Time, answer, error) {
+	wait, cancelWait := either(ctx, v.waiting)
+	defer cancelWait()
+	if err := v.turns.wait(wait, u.Host, crawlDelay); err != nil {
+		return time.Time{}, answer{}, err
+	}
+	send, cancelSend := either(ctx, v.sending)
+	defer cancelSend()
+	sentAt := time.Now()
+	got, err := v.fetcher.get(send, u, anyType)
+	v.up.request(request{At: sentAt, Status: got.status})
+	return sentAt, got, err
+}
+
+// either is ctx, ended early when other ends.
+func either(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(other, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// redirect puts the target of a redirect on the frontier instead of following
+// it, since each hop is a request and needs its own turns.
+func (v *visitor) redirect(ctx context.Context, t target, to *url.URL) error {
+	switch {
+	case !v.frontier.inScope(to):
+		if t.Depth == 0 {
+			v.up.note(fmt.Sprintf("%s redirects to %s, which is not among the hosts of this crawl: add -hosts %s", t.URL, to, to.Host))
+		}
+	case t.Hops >= maxHops:
+		v.up.note(fmt.Sprintf("%s: more than %d redirects in a row, given up", t.URL, maxHops))
+	default:
+		if _, err := v.frontier.add(ctx, target{URL: to.String(), Depth: t.Depth, Hops: t.Hops + 1}); err != nil {
+			return &putBack{why: err.Error(), after: time.Second}
+		}
+	}
+	v.up.outcome(redirected)
+	return nil
+}
+
+// failure sends the task back for another attempt, or gives up after the last.
+func (v *visitor) failure(t target, attempt int, err error, after time.Duration) error {
+	if !isFailure(err) || v.waiting.Err() != nil {
+		return err
+	}
+	if attempt >= maxAttempts {
+		return v.giveUp(t, attempt, err)
+	}
+	if attempt == 1 {
+		v.up.note(fmt.Sprintf("%s: %v: will be tried again", t.URL, err))
+	}
+	return &tryAgain{cause: err, after: after}
+}
+
+func (v *visitor) giveUp(t target, attempt int, err error) error {
+	v.up.note(fmt.Sprintf("%s: %v: given up after %d attempts", t.URL, err, min(attempt, maxAttempts)))
+	v.up.outcome(failed)
+	return nil
+}
+
+// reportBusy tells the parent how many visits are in hand, until life ends.
+func (v *visitor) reportBusy(life context.Context) {
+	tick := time.NewTicker(busyEvery)
+	defer tick.Stop()
+	for last := 0; ; {
+		select {
+		case <-life.Done():
+			return
+		case <-tick.C:
+		}
+		if n := int(v.inHand.Load()); n != last {
+			last = n
+			v.up.busy(n)
+		}
+	}
+}
