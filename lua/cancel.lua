@@ -38,7 +38,8 @@ local function cancel(cost, id, epoch, e)
   for _, list in ipairs({ WAITING, CLAIMED }) do
     local held = score(list, member)
     if held then
-      redis.call('ZREM', list, member)
+      redis.call('ZREM', WAITING, member)
+      redis.call('ZREM', CLAIMED, member) -- an earlier ticket of the same id, long gone
       return giveback(held, cost)
     end
   end

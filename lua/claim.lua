@@ -44,8 +44,8 @@ local function claim(cost, id)
     own = nil
   end
   if not own then
-    local e = score(CLAIMED, member)
-    if e and fits(e, cost) then return 1, e, wait(e) end
+    local e = again(member, bound)
+    if e then return 1, e, wait(e) end
   end
 
   local new, block = offer(cost)

@@ -21,20 +21,24 @@
 //
 // Four rules keep a strict token bucket of the same rate and burst satisfied:
 // every permit is used once; never before it is due; only while it fits in the
-// bucket, that is while now <= due(e-n) + burst*intervalMicros; and never
-// below the floor.
+// bucket, that is while now <= due(e-n) + burst*intervalMicros; and none is
+// given out below the floor.
 //
 // What the verbs do, on a state that was first brought up to now:
 //
 //	up to now  If Redis's clock went back since the last call, the line goes
-//	           back with it: anchorMicros -= seenMicros - now.
+//	           back with it: anchorMicros -= seenMicros - now. What passed since
+//	           that call is not known, so the line is late by it; final tickets
+//	           are not, and so nothing before them is used after them: the floor
+//	           becomes the final mark.
 //	           If the rate changed from i to i', permit tail is now due at
-//	           now + ceil((due(tail) - now) / i * i').
+//	           now + ceil((due(tail) - now) / i * i'), or in 100 years if that
+//	           is earlier.
 //	           If the bucket overflowed, due(tail) < low with
 //	           low = now - burst*intervalMicros, then
 //	           tail += ceil((low - due(tail)) / intervalMicros), and permit
-//	           tail is the new anchor, due at ceil(low).
-//	           No state: tail is 0, due at ceil(now + max(reachMicros, -burst*intervalMicros)).
+//	           tail is the new anchor, due at low.
+//	           No state: tail is 0, due at now + max(reachMicros, -burst*intervalMicros).
 //	take       The number is that of the earliest free block of permits that is
 //	           large enough and fits (its first permits; the rest stays free),
 //	           else tail + cost. A wait above maxWaitMicros is refused. A wait
@@ -43,21 +47,31 @@
 //	           same cost in the waiting list that is not dead, and a free one;
 //	           without an own number also a new one. The earliest candidate
 //	           wins. Is its wait above boundMicros, nothing changes (a claimer
-//	           without a number gets a new one and waits). Else it is final; its
-//	           former holder gets the claimer's number; a number that the
-//	           claimer no longer needs is given back. If it no longer fits, the
-//	           line is wound back: anchorMicros += ceil(now - due(e)), and the
-//	           floor becomes e - cost.
+//	           without a number gets a new one, as a take does, and waits). Else
+//	           it is final; its former holder gets the claimer's number; a number
+//	           that the claimer no longer needs is given back. If it no longer
+//	           fits, the line is wound back: anchorMicros += ceil(now - due(e)),
+//	           and the floor becomes e - cost.
+//	asked      An ID that asks again gets its final ticket again while that fits;
+//	again      after that, up to boundMicros after its turn, if no later number
+//	           became final: then the line is wound back to it. Whenever a ticket
+//	           becomes final, the claimed list forgets the numbers below
+//	           min(final, floor(tail - (due(tail) - now)/intervalMicros - burst)).
 //	cancel     At the tail the line steps back over the ticket, and over free
 //	           blocks that are then last; else the ticket becomes a free block
 //	           if it still fits, and is lost if not. Nothing goes back whose
-//	           permits lie below the floor. The final mark is never above tail.
+//	           permits lie below the floor or have all overflowed
+//	           (now > due(e) + burst*intervalMicros). The final mark is never
+//	           above tail.
 //	inspect    Changes nothing.
 //
 // A waiting number is dead when it can never be used: its permits lie below
 // the floor (e - cost < floor), or it no longer fits and a later number became
-// final (e <= final). A claim drops the dead ones it meets; their holders get a
-// new number when they claim.
+// final (e <= final). A claim drops the dead ones; their holders get a new
+// number when they claim. Free blocks that no longer fit are dropped by whoever
+// looks for a new number. To bound its work, a call looks at no more than the
+// first 64 entries of a list: a number that stands behind 64 others of no use to
+// it is not found.
 //
 // # Keys
 //
@@ -85,7 +99,8 @@
 //	epoch                 Redis's time when the state was made
 //
 // Keys expire one second after the bucket is full again, counted from the last
-// number given out; so an expired state and a full bucket are the same.
+// number given out and in whole milliseconds; so an expired state and a full
+// bucket are the same.
 //
 // # Units and clock
 //
@@ -109,6 +124,6 @@
 //
 //	$ redis-cli --eval <(cat line.lua take.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 1000000 -2000000 1 -1 job-1 1
 //	$ redis-cli --eval <(cat line.lua claim.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 1000000 -2000000 1 job-2
-//	$ redis-cli --eval <(cat line.lua cancel.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 1 job-1 0 0
+//	$ redis-cli --eval <(cat line.lua cancel.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 1 job-2 0 0
 //	$ redis-cli --eval <(cat line.lua inspect.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2
 package lua

@@ -5,7 +5,8 @@
 -- Reply pairs of name and value:
 --       tail              the last permit given out
 --       reachMicros       due time of permit `tail` minus now; negative when past
---       waitMicros        what a ticket of cost 1 would wait now
+--       waitMicros        what a ticket of cost 1 at the end of the line would
+--                         wait now
 --       waiting           entries in the waiting list
 --       free              numbers that went back and are not used yet
 --       intervalMicros    of the limit that the state was last used with, as text
@@ -30,7 +31,7 @@ return {
   'waitMicros', wait(s.tail + 1),
   'waiting', fresh and 0 or waiting,
   'free', fresh and 0 or free,
-  'intervalMicros', string.format('%.17g', last[1]),
+  'intervalMicros', string.format('%.17g', tonumber(last[1])),
   'burst', tonumber(last[2]),
   'epoch', fresh and 0 or s.epoch,
 }

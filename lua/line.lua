@@ -38,17 +38,22 @@ local function whole(x, least)
   return finite(x) and x == math.floor(x) and x >= least and x < 9007199254740992
 end
 
+-- digits writes a whole number. (`..` would write large ones with an exponent.)
+local function digits(x)
+  return string.format('%.0f', x)
+end
+
 -- bad notes the first problem, in words that name the field and its value.
 local function bad(code, name, want, value)
   problem = problem or redis.error_reply(
-    code .. ' ' .. name .. ' must be ' .. want .. ', got "' .. tostring(value) .. '"')
+    code .. ' ' .. name .. ' must be ' .. want .. ', got "' .. tostring(value or 'nothing') .. '"')
 end
 
 -- number reads ARGV[i] as a finite number of at least `least`.
 local function number(i, name, least)
   local x = tonumber(ARGV[i])
   if not finite(x) or x < least then
-    bad('BADARG', name, 'a number of at least ' .. least, ARGV[i])
+    bad('BADARG', name, 'a number of at least ' .. digits(least), ARGV[i])
   end
   return x
 end
@@ -57,7 +62,7 @@ end
 local function count(i, name, least, most)
   local x = tonumber(ARGV[i])
   if not whole(x, least) or x > most then
-    bad('BADARG', name, 'a whole number from ' .. least .. ' to ' .. most, ARGV[i])
+    bad('BADARG', name, 'a whole number from ' .. digits(least) .. ' to ' .. digits(most), ARGV[i])
     return least
   end
   return x
@@ -85,17 +90,19 @@ local function load(reach)
   local values = redis.call('HMGET', STATE, unpack(FIELDS))
   if not values[1] then
     if redis.call('EXISTS', STATE) == 1 then
-      return bad('BADSTATE', 'tail', 'a whole number', 'nothing')
+      return bad('BADSTATE', 'tail', 'a whole number')
     end
     fresh, moved = true, true
-    s = { tail = 0, anchor = 0, anchorMicros = math.ceil(now + math.max(reach, -burst * interval)),
+    s = { tail = 0, anchor = 0, anchorMicros = now + math.max(reach, -burst * interval),
       intervalMicros = interval, burst = burst, final = 0, floor = 0, free = 0,
       seenMicros = now, epoch = now }
     return
   end
   for i, name in ipairs(FIELDS) do
     local x = tonumber(values[i] or '')
-    if name == 'anchorMicros' or name == 'intervalMicros' then
+    if name == 'anchorMicros' then -- before 1970, when the bucket takes that long to fill
+      if not finite(x) then bad('BADSTATE', name, 'a number', values[i]) end
+    elseif name == 'intervalMicros' then
       if not finite(x) or x < 1 then bad('BADSTATE', name, 'a number of at least 1', values[i]) end
     elseif not whole(x, 0) then
       bad('BADSTATE', name, 'a whole number', values[i])
@@ -104,9 +111,13 @@ local function load(reach)
   end
   if problem then return end
 
-  -- Redis's clock went back (NTP, failover): the line goes back with it.
+  -- Redis's clock went back (NTP, failover): the line goes back with it. The
+  -- time between the last call and the step is unknown, so the line is that much
+  -- late, while final tickets keep their moment: none before them may be used
+  -- after them.
   if now < s.seenMicros then
     s.anchorMicros = s.anchorMicros - (s.seenMicros - now)
+    s.floor = math.max(s.floor, s.final)
     moved = true
   end
   s.seenMicros = now
@@ -114,7 +125,7 @@ local function load(reach)
   -- Another rate than before: calls that wait are re-timed, in order.
   if interval ~= s.intervalMicros then
     local was = s.anchorMicros + (s.tail - s.anchor) * s.intervalMicros
-    s.anchorMicros = now + math.ceil((was - now) / s.intervalMicros * interval)
+    s.anchorMicros = now + math.min(math.ceil((was - now) / s.intervalMicros * interval), LONGEST_MICROS)
     s.anchor = s.tail
     s.intervalMicros = interval
     moved = true
@@ -124,17 +135,20 @@ local function load(reach)
     moved = true
   end
 
-  -- The bucket overflowed while nobody came: what did not fit is gone.
+  -- The bucket overflowed while nobody came: what did not fit is gone. The new
+  -- anchor is not rounded: rounded up, the last permit of a full bucket would
+  -- always be a microsecond ahead; rounded down, it would overflow again.
   local lowest = now - burst * interval
   local last = due(s.tail)
   if last < lowest then
     s.tail = s.tail + math.ceil((lowest - last) / interval)
-    s.anchor, s.anchorMicros = s.tail, math.ceil(lowest)
+    s.anchor, s.anchorMicros = s.tail, lowest
     moved = true
   end
 end
 
--- uses makes sure that a list is a list before anything is written.
+-- uses makes sure that lists are lists. A script must have asked for every list
+-- that it may come to before it writes anything: then an error changes nothing.
 local used = {}
 local function uses(...)
   for _, list in ipairs({ ... }) do
@@ -148,10 +162,8 @@ end
 -- begin prepares the lists of a new state: lists that outlived their state are
 -- emptied, as their numbers mean nothing in the new one.
 local function begin()
-  if fresh then
-    uses(WAITING, FREE, CLAIMED)
-    redis.call('DEL', WAITING, FREE, CLAIMED)
-  end
+  if moved then uses(WAITING, FREE, CLAIMED) end
+  if fresh then redis.call('DEL', WAITING, FREE, CLAIMED) end
 end
 
 -- A ticket fits while its permits are still in the bucket.
@@ -168,11 +180,12 @@ end
 
 -- List entries read "<cost>:<id>", in the free list "<cost>:<number>".
 local function entry(cost, id)
-  return string.format('%.0f:', cost) .. id
+  return digits(cost) .. ':' .. id
 end
 
 local function costof(member)
-  return tonumber(string.match(member, '^(%d+):'))
+  local cost = string.match(member, '^(%d+):')
+  return cost and tonumber(cost)
 end
 
 local function score(list, member)
@@ -207,7 +220,7 @@ end
 -- `accept` needs to take it. A late free number is gone: nobody waits under it.
 local function offer(cost)
   if s.free > 0 then
-    uses(FREE)
+    uses(WAITING, FREE, CLAIMED)
     local e, member, size = first(FREE,
       function(e, size) return not fits(e, size) end,
       function(size) return size >= cost end)
@@ -225,7 +238,7 @@ local function accept(e, cost, block)
   redis.call('ZREM', FREE, block.member)
   if block.size > cost then
     local rest = block.size - cost
-    redis.call('ZADD', FREE, block.e, entry(rest, string.format('%.0f', block.e)))
+    redis.call('ZADD', FREE, block.e, entry(rest, digits(block.e)))
   end
   counted()
 end
@@ -234,7 +247,7 @@ end
 -- back, elsewhere the number becomes free. False when its permits are gone.
 local function giveback(e, cost)
   uses(FREE)
-  if e > s.tail or e - cost < s.floor then return false end
+  if e > s.tail or e - cost < s.floor or now > due(e) + burst * interval then return false end
   if e == s.tail then
     s.tail = e - cost
     while s.free > 0 do
@@ -250,7 +263,7 @@ local function giveback(e, cost)
     return true
   end
   if not fits(e, cost) then return false end
-  redis.call('ZADD', FREE, e, entry(cost, string.format('%.0f', e)))
+  redis.call('ZADD', FREE, e, entry(cost, digits(e)))
   counted()
   return true
 end
@@ -265,10 +278,26 @@ local function wind(e, cost)
   moved = true
 end
 
+-- remember keeps a final ticket for an id that asks again. Those that can not be
+-- asked for any more are forgotten.
 local function remember(member, e)
-  redis.call('ZREMRANGEBYSCORE', CLAIMED, '-inf',
-    '(' .. string.format('%.0f', math.floor(s.tail - (due(s.tail) - now) / interval - burst)))
+  local gone = math.floor(s.tail - (due(s.tail) - now) / interval - burst)
+  redis.call('ZREMRANGEBYSCORE', CLAIMED, '-inf', '(' .. digits(math.min(gone, s.final)))
   redis.call('ZADD', CLAIMED, e, member)
+end
+
+-- again finds the final ticket of an id that asks once more, as the reply was
+-- lost. Where its turn has just passed (by no more than `bound`) and nothing
+-- later was let through, the line is wound back to it: asking twice costs no turn.
+local function again(member, bound)
+  local e = score(CLAIMED, member)
+  if not e then return end
+  local cost = costof(member)
+  if not fits(e, cost) then
+    if e ~= s.final or e - cost < s.floor or now - due(e) > bound then return end
+    wind(e, cost)
+  end
+  return e
 end
 
 -- wait is rounded up: a caller that sleeps it is never early.
@@ -293,7 +322,9 @@ local function save()
     redis.call('HSET', STATE, 'tail', s.tail, 'final', s.final,
       'seenMicros', s.seenMicros, 'nextFreeTicketMillis', nextFree)
   end
-  local ttl = math.ceil((last + burst * interval - now) / 1000) + 1000
+  -- Counted in whole milliseconds of the clock, as Redis does: the keys of one
+  -- line then expire together, whichever call touched which of them.
+  local ttl = math.ceil((last + burst * interval) / 1000) - math.floor(now / 1000) + 1000
   redis.call('PEXPIRE', STATE, ttl)
   for k = 2, 4 do
     if moved or used[KEYS[k]] then redis.call('PEXPIRE', KEYS[k], ttl) end

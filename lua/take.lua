@@ -11,7 +11,8 @@
 --                         past); used only when there is no state
 --       then four per request:
 --       cost              permits, 1 to burst
---       maxWaitMicros     refuse, and consume nothing, beyond this; -1: none
+--       maxWaitMicros     refuse, and consume nothing, beyond this; -1: beyond
+--                         the longest line
 --       id                names the ticket in the waiting list; not empty
 --       keep              1: the ticket can be asked for again under its id,
 --                         also when it is final; 0: it will be called at once
@@ -21,8 +22,9 @@
 --                         2 waiting   claim the id shortly before the wait ends
 --       number            0 when refused
 --       waitMicros        rounded up
--- Atomic over all requests, which are served in order. An id that has a ticket
--- of this cost gets the same again (with keep 0: only one that waits).
+-- Atomic over all requests, which are served in order. With keep 1, an id that
+-- has a ticket of this cost gets the same again, whatever its wait, as long as it
+-- can be used. With keep 0 only when that one waits and a new one would wait too.
 -- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
 
 limit()
@@ -31,24 +33,26 @@ local reach = number(4, 'reachMicros', -LONGEST_MICROS)
 if (#ARGV - 4) % 4 ~= 0 or #ARGV < 8 then
   bad('BADARG', 'requests', 'groups of cost, maxWaitMicros, id, keep', #ARGV - 4)
 end
+local keeps = false
 for i = 5, #ARGV, 4 do
   count(i, 'cost', 1, burst or 1)
   number(i + 1, 'maxWaitMicros', -1)
   if ARGV[i + 2] == '' then bad('BADARG', 'id', 'not empty', '') end
+  keeps = count(i + 3, 'keep', 0, 1) == 1 or keeps
 end
 if problem then return problem end
 load(math.min(reach, LONGEST_MICROS))
 if problem then return problem end
 begin()
+if keeps then uses(WAITING, FREE, CLAIMED) end
 
 local function known(member, keep)
-  uses(WAITING)
+  uses(WAITING, CLAIMED)
   local e = score(WAITING, member)
   if e and not dead(e, costof(member)) then return 2, e end
   if not keep then return end
-  uses(CLAIMED)
-  e = score(CLAIMED, member)
-  if e and fits(e, costof(member)) then return 1, e end
+  e = again(member, bound)
+  if e then return 1, e end
 end
 
 local function request(cost, maxWait, id, keep)
@@ -59,7 +63,7 @@ local function request(cost, maxWait, id, keep)
   end
   local e, block = offer(cost)
   local w = wait(e)
-  if w > (maxWait < 0 and LONGEST_MICROS or maxWait) then return 0, 0, w end
+  if w > (maxWait < 0 and LONGEST_MICROS or math.min(maxWait, LONGEST_MICROS)) then return 0, 0, w end
   if w > bound then
     local status, before = known(member, false)
     if status then return status, before, wait(before) end
@@ -75,7 +79,7 @@ end
 
 local reply = { s.epoch, 0 }
 for i = 5, #ARGV, 4 do
-  local status, e, w = request(tonumber(ARGV[i]), tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3] == '1')
+  local status, e, w = request(tonumber(ARGV[i]), tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3]) == 1)
   reply[#reply + 1] = status
   reply[#reply + 1] = e
   reply[#reply + 1] = w

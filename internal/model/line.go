@@ -1,0 +1,289 @@
+// Package model is the line of one limit in plain Go: the same rules that the
+// scripts of package lua follow, written from their documentation, so that each
+// can be checked against the other. It does no I/O and knows no clock: every
+// method is told the time. Clarity comes before speed.
+package model
+
+import (
+	"math"
+	"slices"
+)
+
+// LongestMicros is the longest line, and the longest time to fill a bucket: 100
+// years of 365.25 days.
+const LongestMicros = 100 * 365.25 * 86400 * 1e6
+
+// Limit is what a caller wants to be held to.
+type Limit struct {
+	IntervalMicros float64 // micros per permit, at least 1
+	Burst          int64   // permits that an idle bucket holds, at least 1
+}
+
+// Ticket is a number with its cost: it owns the permits (Number-Cost, Number].
+// In the waiting list and among the claimed it has an ID; in the free list it
+// has none.
+type Ticket struct {
+	Number int64
+	Cost   int64
+	ID     string
+}
+
+// Line is the state of one limit. The zero value is a line that nobody has used
+// yet. It is not safe for concurrent use. Times are micros since any moment, of
+// one clock that may be stepped.
+type Line struct {
+	made  bool
+	epoch int64 // when the state was made
+	seen  int64 // the time of the last call
+
+	limit        Limit
+	anchor       int64 // a permit …
+	anchorMicros float64
+
+	tail    int64    // the last permit given out
+	final   int64    // the highest number that became final
+	floor   int64    // permits up to here can not be used any more
+	waiting []Ticket // by number
+	free    []Ticket // by number
+	claimed []Ticket // final tickets that may be asked for again
+}
+
+// Lose forgets everything, as when Redis lost its data or the keys expired.
+func (l *Line) Lose() { *l = Line{} }
+
+// Clone returns a line that shares nothing with l.
+func (l *Line) Clone() *Line {
+	c := *l
+	c.waiting = slices.Clone(l.waiting)
+	c.free = slices.Clone(l.free)
+	c.claimed = slices.Clone(l.claimed)
+	return &c
+}
+
+// At returns the line as a call at that time would find it.
+func (l *Line) At(now int64, limit Limit) *Line {
+	at := l.Clone()
+	at.upToNow(now, limit, -LongestMicros)
+	return at
+}
+
+// Made reports whether there is a state.
+func (l *Line) Made() bool { return l.made }
+
+// Epoch is the time at which the state was made.
+func (l *Line) Epoch() int64 { return l.epoch }
+
+// Tail is the last permit given out.
+func (l *Line) Tail() int64 { return l.tail }
+
+// Final is the highest number that became final.
+func (l *Line) Final() int64 { return l.final }
+
+// Floor is the permit up to which none can be used any more.
+func (l *Line) Floor() int64 { return l.floor }
+
+// Due is the moment at which permit e is due, in micros.
+func (l *Line) Due(e int64) float64 {
+	// The conversion keeps the compiler from fusing the two operations, which
+	// would round once where Lua rounds twice.
+	return l.anchorMicros + float64(float64(e-l.anchor)*l.limit.IntervalMicros)
+}
+
+// FullAt is the moment at which the bucket is full, in micros, when nobody
+// takes from it any more.
+func (l *Line) FullAt() float64 { return l.Due(l.tail) + l.fillMicros() }
+
+// LateAt is the last moment at which a ticket fits in the bucket, in micros.
+func (l *Line) LateAt(e, cost int64) float64 { return l.Due(e-cost) + l.fillMicros() }
+
+// Waiting returns the tickets that wait and are not dead, by number.
+func (l *Line) Waiting() []Ticket {
+	return slices.DeleteFunc(slices.Clone(l.waiting), l.Dead)
+}
+
+// Free returns the free blocks that still fit, by number.
+func (l *Line) Free() []Ticket {
+	return slices.DeleteFunc(slices.Clone(l.free), l.Late)
+}
+
+// Claimed returns the final tickets that may be asked for again and still fit.
+func (l *Line) Claimed() []Ticket {
+	return slices.DeleteFunc(slices.Clone(l.claimed), l.Late)
+}
+
+// fillMicros is the time that an empty bucket takes to fill.
+func (l *Line) fillMicros() float64 {
+	return float64(float64(l.limit.Burst) * l.limit.IntervalMicros)
+}
+
+// fits reports whether the ticket's permits are still in the bucket.
+func (l *Line) fits(t Ticket) bool {
+	return t.Number-t.Cost >= l.floor && float64(l.seen) <= l.LateAt(t.Number, t.Cost)
+}
+
+func (l *Line) Late(t Ticket) bool { return !l.fits(t) }
+
+// Dead reports whether a ticket that waits can never be used.
+func (l *Line) Dead(t Ticket) bool {
+	belowFloor := t.Number-t.Cost < l.floor
+	return belowFloor || l.Late(t) && t.Number <= l.final
+}
+
+// wait is the time until permit e is due: never negative, and rounded up.
+func (l *Line) wait(e int64) int64 {
+	return max(0, up(l.Due(e)-float64(l.seen)))
+}
+
+// reach is how far the line reaches; negative when permit tail is past.
+func (l *Line) reach() int64 { return up(l.Due(l.tail) - float64(l.seen)) }
+
+func up(micros float64) int64 { return int64(math.Ceil(micros)) }
+
+// upToNow brings the line to the present: the clock, the rate, the bucket.
+// reach is used when there is no state yet.
+func (l *Line) upToNow(now int64, limit Limit, reach float64) {
+	if !l.made {
+		l.Lose()
+		l.made, l.epoch, l.seen, l.limit = true, now, now, limit
+		l.anchorMicros = float64(now) + max(min(reach, LongestMicros), -l.fillMicros())
+		return
+	}
+	if now < l.seen {
+		l.stepBack(now)
+	}
+	l.seen = now
+	if limit.IntervalMicros != l.limit.IntervalMicros {
+		l.retime(limit.IntervalMicros)
+	}
+	l.limit.Burst = limit.Burst
+	l.overflow()
+}
+
+// stepBack moves the line back with the clock. Final tickets keep their moment,
+// so what stands before them is not used any more.
+func (l *Line) stepBack(now int64) {
+	l.anchorMicros -= float64(l.seen - now)
+	l.floor = max(l.floor, l.final)
+}
+
+// retime changes the interval: what was still to go becomes as many intervals
+// of the new length.
+func (l *Line) retime(interval float64) {
+	now := float64(l.seen)
+	intervals := (l.Due(l.tail) - now) / l.limit.IntervalMicros
+	l.anchor, l.anchorMicros = l.tail, now+min(math.Ceil(intervals*interval), LongestMicros)
+	l.limit.IntervalMicros = interval
+}
+
+// overflow drops the permits that did not fit in the bucket.
+func (l *Line) overflow() {
+	low := float64(l.seen) - l.fillMicros()
+	if due := l.Due(l.tail); due < low {
+		l.tail += up((low - due) / l.limit.IntervalMicros)
+		l.anchor, l.anchorMicros = l.tail, low
+	}
+}
+
+// next finds the number of a new ticket, without taking it: the first permits
+// of the earliest free block that is large enough, else those after the tail.
+// Blocks that no longer fit are dropped on the way.
+func (l *Line) next(cost int64) (e int64, free bool) {
+	l.free = slices.DeleteFunc(l.free, l.Late)
+	for _, block := range l.free {
+		if block.Cost >= cost {
+			return block.Number - block.Cost + cost, true
+		}
+	}
+	return l.tail + cost, false
+}
+
+// accept takes what next found.
+func (l *Line) accept(e, cost int64) {
+	if e > l.tail {
+		l.tail = e
+		return
+	}
+	i := slices.IndexFunc(l.free, func(b Ticket) bool { return b.Number-b.Cost == e-cost })
+	if l.free[i].Cost -= cost; l.free[i].Cost == 0 {
+		l.free = slices.Delete(l.free, i, i+1)
+	}
+}
+
+// giveBack returns an unused ticket to the line, and reports whether its
+// permits are in the line again.
+func (l *Line) giveBack(e, cost int64) bool {
+	back := Ticket{Number: e, Cost: cost}
+	switch {
+	case e > l.tail || e-cost < l.floor || l.overflowed(e):
+		return false
+	case e == l.tail:
+		l.tail -= cost
+		for l.lastIsFree() {
+			last := len(l.free) - 1
+			l.tail -= l.free[last].Cost
+			l.free = l.free[:last]
+		}
+		l.final = min(l.final, l.tail)
+		return true
+	case l.fits(back):
+		l.free = insert(l.free, back)
+		return true
+	default:
+		return false
+	}
+}
+
+// overflowed reports whether no permit up to e is in the bucket any more.
+func (l *Line) overflowed(e int64) bool { return float64(l.seen) > l.Due(e)+l.fillMicros() }
+
+// lastIsFree reports whether the line ends with a free block that may go back.
+func (l *Line) lastIsFree() bool {
+	if len(l.free) == 0 {
+		return false
+	}
+	block := l.free[len(l.free)-1]
+	return block.Number == l.tail && block.Number-block.Cost >= l.floor
+}
+
+// remember keeps a final ticket for an ID that asks again, and forgets those
+// that can not be asked for any more.
+func (l *Line) remember(t Ticket) {
+	gone := math.Floor(float64(l.tail) - (l.Due(l.tail)-float64(l.seen))/l.limit.IntervalMicros - float64(l.limit.Burst))
+	l.claimed = slices.DeleteFunc(l.claimed, func(t Ticket) bool {
+		return float64(t.Number) < min(gone, float64(l.final))
+	})
+	l.claimed = insert(l.claimed, t)
+}
+
+// wind makes a late ticket due now by moving the whole line.
+func (l *Line) wind(e, cost int64) {
+	l.anchorMicros += math.Ceil(float64(l.seen) - l.Due(e))
+	l.floor = e - cost
+}
+
+// The lists are short slices, by number. A cost and an ID name one ticket.
+
+func find(list []Ticket, cost int64, id string) (Ticket, bool) {
+	for _, t := range list {
+		if t.Cost == cost && t.ID == id {
+			return t, true
+		}
+	}
+	return Ticket{}, false
+}
+
+func insert(list []Ticket, t Ticket) []Ticket {
+	if t.ID != "" {
+		list = forget(list, t.Cost, t.ID)
+	}
+	at, _ := slices.BinarySearchFunc(list, t, func(a, b Ticket) int { return int(a.Number - b.Number) })
+	return slices.Insert(list, at, t)
+}
+
+func forget(list []Ticket, cost int64, id string) []Ticket {
+	return slices.DeleteFunc(list, func(t Ticket) bool { return t.Cost == cost && t.ID == id })
+}
+
+func without(list []Ticket, number int64) []Ticket {
+	return slices.DeleteFunc(list, func(t Ticket) bool { return t.Number == number })
+}

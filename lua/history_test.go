@@ -1,0 +1,520 @@
+package lua
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/fleetpace/fleetpace/internal/model"
+)
+
+// player is a line that a history is played on: the model, or the scripts.
+type player interface {
+	take(at int64, limit model.Limit, bound, reach float64, requests []model.Request) model.Reply
+	claim(at int64, limit model.Limit, bound, reach float64, tickets []model.Ticket) model.Reply
+	cancel(at int64, limit model.Limit, tickets []model.Cancellation)
+	inspect(at int64, limit model.Limit)
+	lose(at int64)
+	// lateAt is the last moment, on Redis's clock, at which a ticket that was
+	// granted just now fits in the bucket.
+	lateAt(number, cost int64) (micros float64, known bool)
+}
+
+// trouble is what may happen to Redis in a history.
+type trouble struct {
+	Back       bool // its clock steps back
+	Forward    bool // its clock steps forward
+	Lost       bool // it loses its data, and the caller knows how far the line reached
+	Forgotten  bool // it loses its data, and nobody knows
+	RateChange bool
+}
+
+// ticket is a caller's ticket and what the caller knows of it.
+type ticket struct {
+	cost   int64
+	id     string
+	keep   bool
+	state  ticketState
+	epoch  int64
+	number int64
+	byID   bool  // it is cancelled by ID
+	callAt int64 // when held: the true time of the call to come
+	turnAt int64 // when waiting: the true time at which its turn was expected
+}
+
+type ticketState int
+
+const (
+	refused   ticketState = iota // or never asked for
+	unsure                       // the reply was lost
+	waiting                      // to be claimed
+	held                         // final, and not called yet
+	called                       // the call was made
+	cancelled                    // given back
+)
+
+// call is a call that a caller made, in true time.
+type call struct {
+	at   int64
+	cost int64
+}
+
+// counts are what the histories of a run consisted of.
+type counts struct {
+	Histories int `json:"histories"`
+	Steps     int `json:"steps"`
+	Takes     int `json:"takes"`
+	Claims    int `json:"claims"`
+	Cancels   int `json:"cancels"`
+	Calls     int `json:"calls"`
+	Refused   int `json:"refused"`
+	Expiries  int `json:"expiries"`
+	Winds     int `json:"winds"`
+}
+
+func (c *counts) add(o counts) {
+	c.Histories += o.Histories
+	c.Steps += o.Steps
+	c.Takes += o.Takes
+	c.Claims += o.Claims
+	c.Cancels += o.Cancels
+	c.Calls += o.Calls
+	c.Refused += o.Refused
+	c.Expiries += o.Expiries
+	c.Winds += o.Winds
+}
+
+// history is a random run of correct callers on one limit. Everything follows
+// from the seed, and from the replies of the player.
+type history struct {
+	rng     *rand.Rand
+	player  player
+	trouble trouble
+	limit   model.Limit
+	bound   float64
+
+	now    int64 // true time, micros
+	offset int64 // Redis's clock minus true time
+
+	tickets []*ticket
+	nextID  int
+	calls   []call
+	reachAt float64 // true time to which the line reached by the last reply
+	allKnow bool    // callers send reachAt along
+
+	rates    []rate  // in true time, oldest first
+	jumps    float64 // micros that the clock stepped forward, in all
+	slow     float64 // micros that the clock stepped back and no script could see, in all
+	seenAt   int64   // true time, and Redis's clock, at the last call that wrote
+	seen     int64
+	losses   int // data lost with nobody knowing
+	maxBurst int64
+	epochs   map[int64]bool
+	counts   counts
+}
+
+// rate says from when on the line had an interval.
+type rate struct {
+	from           int64
+	intervalMicros float64
+}
+
+// intervals are micros per permit: whole and fractional, short and long.
+var intervals = []float64{
+	1, 1.5, 3.7, 10, 142.857142857142861, 1000, 10000. / 3, 100000, 142857.14285714287,
+	1e6 / 3., 1e6, 3e6, 60e6, 3600e6,
+}
+
+// startMicros is a moment of the size that Redis's clock has.
+const startMicros = 1_800_000_000_000_000
+
+// play plays a history of up to steps calls. The same seed and the same replies
+// give the same history. Its trouble is random, or the one given.
+func play(seed uint64, steps int, p player, troubles ...trouble) *history {
+	rng := rand.New(rand.NewPCG(seed, 0x6c696e65))
+	h := &history{rng: rng, player: p, now: startMicros + rng.Int64N(1e9), allKnow: rng.IntN(2) == 0, epochs: map[int64]bool{}}
+	switch n := rng.IntN(20); {
+	case n < 3:
+		h.trouble.Back = true
+	case n < 5:
+		h.trouble.Lost = true
+	case n < 6:
+		h.trouble.Back, h.trouble.Lost = true, true
+	case n < 8:
+		h.trouble.Forward = true
+	case n < 9:
+		h.trouble.Forgotten = true
+	case n < 11:
+		h.trouble.RateChange = true
+	}
+	if len(troubles) > 0 {
+		h.trouble = troubles[0]
+	}
+	if h.trouble.Lost {
+		h.allKnow = true
+	}
+	if h.trouble.Forgotten {
+		h.allKnow = false
+	}
+	h.limit = model.Limit{IntervalMicros: h.interval(), Burst: 1}
+	if rng.IntN(3) > 0 {
+		h.limit.Burst = 1 + rng.Int64N(20)
+	}
+	h.maxBurst = h.limit.Burst
+	h.bound = h.pickBound()
+	h.rates = []rate{{math.MinInt64, h.limit.IntervalMicros}}
+	h.reachAt = math.Inf(-1)
+
+	for h.counts.Steps < steps {
+		h.act()
+		h.advance()
+	}
+	// Those who hold a number make their calls; those who wait never come.
+	h.passTo(math.MaxInt64)
+	return h
+}
+
+func (h *history) interval() float64 {
+	if h.rng.IntN(4) == 0 {
+		return math.Exp(h.rng.Float64() * math.Log(3600e6))
+	}
+	return intervals[h.rng.IntN(len(intervals))]
+}
+
+func (h *history) pickBound() float64 {
+	switch h.rng.IntN(5) {
+	case 0:
+		return 0
+	case 1:
+		return h.limit.IntervalMicros * h.rng.Float64() * 3
+	case 2:
+		return math.Floor(h.limit.IntervalMicros * float64(h.limit.Burst))
+	case 3:
+		return 1e6
+	default:
+		return h.limit.IntervalMicros * 1000
+	}
+}
+
+// clock is Redis's clock.
+func (h *history) clock() int64 { return h.now + h.offset }
+
+// reach is what callers send along.
+func (h *history) reach() float64 {
+	if !h.allKnow {
+		return -model.LongestMicros
+	}
+	return max(h.reachAt-float64(h.now), -model.LongestMicros)
+}
+
+// touch notes a call that writes. A clock that went back, but not to before the
+// last such call, can not be told from one that is slow.
+func (h *history) touch() {
+	if passed := h.clock() - h.seen; h.seen > 0 && passed >= 0 {
+		h.slow += float64(max(0, h.now-h.seenAt-passed))
+	}
+	h.seenAt, h.seen = h.now, h.clock()
+}
+
+// act makes one call of a script.
+func (h *history) act() {
+	h.counts.Steps++
+	switch n := h.rng.IntN(100); {
+	case n < 42 || len(h.tickets) == 0:
+		h.take()
+	case n < 67:
+		h.claim()
+	case n < 87:
+		h.cancel()
+	case n < 90:
+		h.player.inspect(h.clock(), h.limit)
+	default:
+		h.befall()
+	}
+}
+
+func (h *history) take() {
+	var tickets []*ticket
+	var requests []model.Request
+	for range 1 + h.rng.IntN(3) {
+		t := h.pick(refused, unsure, waiting, held, called, cancelled)
+		again := t != nil && h.rng.IntN(5) == 0
+		if again && (!t.keep && t.state != unsure && t.state != waiting || t.cost > h.limit.Burst || slices.Contains(tickets, t)) {
+			again = false // nobody asks again for a ticket under an ID that was not kept
+		}
+		if !again {
+			t = h.newTicket()
+		}
+		tickets = append(tickets, t)
+		requests = append(requests, model.Request{Cost: t.cost, MaxWaitMicros: h.maxWait(), ID: t.id, Keep: t.keep})
+	}
+	h.touch()
+	reply := h.player.take(h.clock(), h.limit, h.bound, h.reach(), requests)
+	h.counts.Takes += len(requests)
+	h.settle(tickets, reply, func(t *ticket) bool { return t.keep })
+}
+
+func (h *history) newTicket() *ticket {
+	cost := int64(1)
+	if h.rng.IntN(2) == 0 {
+		cost = 1 + h.rng.Int64N(h.limit.Burst)
+	}
+	h.nextID++
+	t := &ticket{cost: cost, id: "job-" + strconv.Itoa(h.nextID), keep: h.rng.IntN(2) == 0}
+	h.tickets = append(h.tickets, t)
+	return t
+}
+
+func (h *history) maxWait() float64 {
+	switch h.rng.IntN(6) {
+	case 0:
+		return 0
+	case 1:
+		return math.Floor(h.limit.IntervalMicros * float64(h.rng.Int64N(2*h.limit.Burst+3)))
+	default:
+		return -1
+	}
+}
+
+func (h *history) claim() {
+	var tickets []*ticket
+	var asked []model.Ticket
+	for range 1 + h.rng.IntN(2) {
+		var t *ticket
+		switch n := h.rng.IntN(20); {
+		case n < 14:
+			t = h.pick(waiting)
+		case n < 17:
+			t = h.pick(unsure, waiting, held, refused)
+		case n < 18:
+			t = h.newTicket() // an ID that nobody knows
+		}
+		if t == nil || t.cost > h.limit.Burst || slices.Contains(tickets, t) {
+			continue
+		}
+		tickets = append(tickets, t)
+		asked = append(asked, model.Ticket{Cost: t.cost, ID: t.id})
+	}
+	if len(asked) == 0 {
+		h.take()
+		return
+	}
+	h.touch()
+	reply := h.player.claim(h.clock(), h.limit, h.bound, h.reach(), asked)
+	h.counts.Claims += len(asked)
+	h.settle(tickets, reply, func(*ticket) bool { return true })
+}
+
+// settle tells the callers what they got. Some replies get lost; who asks again
+// goes by the later reply.
+func (h *history) settle(tickets []*ticket, reply model.Reply, byID func(*ticket) bool) {
+	h.epochs[reply.Epoch] = true
+	h.reachAt = float64(h.now + reply.ReachMicros)
+	lost := h.rng.IntN(8) == 0
+	for i, t := range tickets {
+		g := reply.Grants[i]
+		same := t.epoch == reply.Epoch && t.number == g.Number
+		switch {
+		case t.state == called && (lost || g.Status == model.Final && same):
+			// Its call was made; nobody calls twice for one ticket.
+		case lost:
+			t.state = unsure
+		case g.Status == model.Refused:
+			t.state = refused
+		case g.Status == model.Waiting:
+			t.state, t.epoch, t.number = waiting, reply.Epoch, g.Number
+			t.turnAt = h.now + g.WaitMicros
+		default:
+			t.state, t.epoch, t.number = held, reply.Epoch, g.Number
+			t.byID = byID(t)
+			t.callAt = h.now + g.WaitMicros + h.lateness(g, t.cost)
+		}
+	}
+}
+
+// lateness is by how much a caller misses its turn, as far as it may.
+func (h *history) lateness(g model.Grant, cost int64) int64 {
+	var most float64
+	if late, known := h.player.lateAt(g.Number, cost); known {
+		most = math.Floor(late) - float64(h.clock()+g.WaitMicros)
+	} else if g.WaitMicros > 0 {
+		most = math.Floor(float64(h.limit.Burst-cost)*h.limit.IntervalMicros) - 1
+	}
+	switch h.rng.IntN(4) {
+	case 0:
+		return int64(max(0, most))
+	case 1:
+		return int64(max(0, math.Floor(most*h.rng.Float64())))
+	default:
+		return 0
+	}
+}
+
+func (h *history) cancel() {
+	var tickets []model.Cancellation
+	for range 1 + h.rng.IntN(2) {
+		t := h.pick(unsure, waiting, held, cancelled)
+		switch {
+		case h.rng.IntN(20) == 0:
+			tickets = append(tickets, model.Cancellation{Cost: 1, ID: "nobody"})
+			continue
+		case t == nil || t.cost > h.limit.Burst:
+			continue
+		case t.state == held && !t.byID: // once only, so the reply must not be lost
+			tickets = append(tickets, model.Cancellation{Cost: t.cost, Epoch: t.epoch, Number: t.number})
+		case t.state == cancelled && !t.byID:
+			continue
+		default:
+			t.byID = true
+			tickets = append(tickets, model.Cancellation{Cost: t.cost, ID: t.id})
+		}
+		t.state = cancelled
+	}
+	if len(tickets) == 0 {
+		h.take()
+		return
+	}
+	h.counts.Cancels += len(tickets)
+	h.touch()
+	h.player.cancel(h.clock(), h.limit, tickets)
+}
+
+// pick returns a ticket in one of the states, the younger the likelier; nil
+// when there is none.
+func (h *history) pick(states ...ticketState) *ticket {
+	for range 10 {
+		if len(h.tickets) == 0 {
+			return nil
+		}
+		back := int(h.rng.ExpFloat64() * 8)
+		t := h.tickets[max(0, len(h.tickets)-1-back)]
+		if h.rng.IntN(4) == 0 {
+			t = h.tickets[h.rng.IntN(len(h.tickets))]
+		}
+		if slices.Contains(states, t.state) {
+			return t
+		}
+	}
+	return nil
+}
+
+// befall lets one of the history's troubles happen.
+func (h *history) befall() {
+	step := int64(math.Exp(h.rng.Float64() * math.Log(20*h.limit.IntervalMicros*float64(h.limit.Burst+1))))
+	if h.rng.IntN(4) == 0 {
+		step = 1 + h.rng.Int64N(86400e6)
+	}
+	var kinds []func()
+	lost := false
+	if h.trouble.Back {
+		kinds = append(kinds, func() { h.offset -= step })
+	}
+	if h.trouble.Forward {
+		kinds = append(kinds, func() { h.offset += step; h.jumps += float64(step) })
+	}
+	if h.trouble.Lost || h.trouble.Forgotten {
+		kinds = append(kinds, func() {
+			h.player.lose(h.clock())
+			lost = true
+			if h.trouble.Forgotten {
+				h.losses++
+			}
+		})
+	}
+	if h.trouble.RateChange {
+		kinds = append(kinds, h.changeRate)
+	}
+	if len(kinds) == 0 {
+		h.take()
+		return
+	}
+	kinds[h.rng.IntN(len(kinds))]()
+	// A state is told from an earlier one by the moment at which it was made.
+	for h.epochs[h.clock()] {
+		h.now++
+	}
+	if lost && h.rng.IntN(2) == 0 {
+		// Somebody gives back, by number, what the line before had given.
+		old := h.tickets
+		h.take()
+		for _, t := range old {
+			if t.state == held && !t.byID && t.cost <= h.limit.Burst {
+				t.state = cancelled
+				h.touch()
+				h.counts.Cancels++
+				h.player.cancel(h.clock(), h.limit, []model.Cancellation{{Cost: t.cost, Epoch: t.epoch, Number: t.number}})
+				break
+			}
+		}
+	}
+}
+
+// changeRate changes the interval, and may lower the burst.
+func (h *history) changeRate() {
+	h.limit.IntervalMicros = h.interval()
+	if h.rng.IntN(3) == 0 {
+		h.limit.Burst = 1 + h.rng.Int64N(h.limit.Burst)
+	}
+	// The line changes at the first call with the new rate.
+	h.take()
+	h.rates = append(h.rates, rate{h.now, h.limit.IntervalMicros})
+}
+
+// advance lets time pass.
+func (h *history) advance() {
+	i := h.limit.IntervalMicros
+	fill := i * float64(h.limit.Burst)
+	var by float64
+	switch n := h.rng.IntN(100); {
+	case n < 20:
+		return
+	case n < 45: // to shortly before, or to, somebody's turn
+		if t := h.pick(waiting); t != nil {
+			lead := [...]float64{0, 0, h.bound, i / 2, i * 3}[h.rng.IntN(5)]
+			by = float64(t.turnAt-h.now) - lead
+			break
+		}
+		by = i * h.rng.Float64()
+	case n < 70:
+		by = i * h.rng.Float64() * 2
+	case n < 85:
+		by = fill * h.rng.Float64() * 3
+	case n < 92: // until the bucket is full, or nearly, or just overflows
+		by = max(0, h.reachAt-float64(h.now)) + fill + (h.rng.Float64()-0.5)*2*i
+	case n < 96:
+		by = max(0, h.reachAt-float64(h.now)) + fill + 1e6*h.rng.Float64()
+	default: // until the keys expire
+		by = max(0, h.reachAt-float64(h.now)) + fill + 1e6 + 2e3*h.rng.Float64()
+	}
+	if by > 0 && !math.IsInf(by, 1) {
+		h.passTo(h.now + int64(by))
+	}
+}
+
+// passTo lets true time pass, and those who hold a number make their calls.
+func (h *history) passTo(at int64) {
+	for _, t := range h.tickets {
+		if t.state == held && t.callAt <= at {
+			t.state = called
+			h.calls = append(h.calls, call{t.callAt, t.cost})
+			h.counts.Calls++
+		}
+	}
+	h.now = at
+}
+
+func (h *history) String() string {
+	return fmt.Sprintf("interval %v, burst %d, bound %v, %+v", h.limit.IntervalMicros, h.limit.Burst, h.bound, h.trouble)
+}
+
+// callList shows the calls in true time; the steps' times are on Redis's clock.
+func (h *history) callList() string {
+	var b strings.Builder
+	for _, c := range h.calls {
+		fmt.Fprintf(&b, "     call of cost %d at %d\n", c.cost, c.at-startMicros)
+	}
+	return b.String()
+}

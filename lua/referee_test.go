@@ -1,0 +1,86 @@
+package lua
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/provider"
+)
+
+// judge lets the strict provider judge the calls of a history, in true time,
+// and returns how many it refuses.
+//
+// In these it must refuse none: histories without trouble, with a clock that
+// steps back to before the last call, and with data that is lost while a caller
+// knows how far the line reached. In the others it is given as much more burst
+// as the trouble can cost, and must refuse none either:
+//
+//	clock steps forward by d   d / interval
+//	clock steps back by d, but d / interval: nobody can tell it from a clock that
+//	not to the last call       stood still
+//	data lost, nobody knows    burst + bound / interval, each time: the new line
+//	                           starts full while final tickets of the old one
+//	                           are still to be called
+//	rate changes               bound / the shorter interval, each time: tickets
+//	                           that were final before keep their moment; and the
+//	                           bucket is as large as the largest burst
+//
+// Calls are also forgiven one and a half microseconds: replies carry waits in
+// whole micros, rounded up, so that a call may come up to one too late for a
+// bucket of 1; and a double holds the Unix time in steps of a quarter.
+func (h *history) judge() (refused int, first call) {
+	slices.SortStableFunc(h.calls, func(a, b call) int { return cmp.Compare(a.at, b.at) })
+
+	extra := 0.0 // permits
+	shortest := h.rates[0].intervalMicros
+	for i := 1; i < len(h.rates); i++ {
+		was, is := h.rates[i-1].intervalMicros, h.rates[i].intervalMicros
+		shortest = min(shortest, is)
+		extra += (h.bound + 2) / min(was, is)
+	}
+	extra += (h.jumps + h.slow) / shortest
+	extra += float64(h.losses) * (float64(h.maxBurst) + h.bound/shortest)
+	extra += 1.5 / shortest
+
+	// The provider counts in whole permits, so a permit is cut into grains.
+	const grains = 1e6
+	burst := int(float64(h.maxBurst)*grains + math.Ceil(extra*grains))
+	perSecond, moment := grains*1e6/shortest, func(at int64) time.Time {
+		return time.UnixMicro(at)
+	}
+	if len(h.rates) > 1 {
+		// A second for each permit that the line let pass: on this clock its
+		// rate never changes.
+		perSecond, moment = grains, h.permitTime
+	}
+
+	p := provider.New(provider.TokenBucket(perSecond, burst))
+	for _, c := range h.calls {
+		if ok, _ := p.JudgeAt(moment(c.at), int(c.cost)*grains); !ok {
+			if refused++; refused == 1 {
+				first = c
+			}
+		}
+	}
+	return refused, first
+}
+
+// permitTime is the number of permits that came due until a true time, in
+// seconds.
+func (h *history) permitTime(at int64) time.Time {
+	permits, from := 0.0, int64(startMicros)
+	for i, r := range h.rates {
+		until := at
+		if i+1 < len(h.rates) {
+			until = min(at, h.rates[i+1].from)
+		}
+		if until > from {
+			permits += float64(until-from) / r.intervalMicros
+			from = until
+		}
+	}
+	whole := math.Floor(permits)
+	return time.Unix(int64(whole), int64((permits-whole)*1e9))
+}

@@ -1,0 +1,105 @@
+-- The clock driver: runs the scripts, word for word, on a clock of the test's,
+-- several calls in one go. Each source is put into the body of a function whose
+-- parameters shadow KEYS, ARGV and redis; that redis answers TIME from the
+-- step, notes every PEXPIRE, and passes all else on.
+--
+-- A key that the scripts let expire is deleted when its time has come on the
+-- test's clock. On the server's own clock it lives for an hour, so that a slow
+-- machine does not lose it.
+--
+-- KEYS  1 to 4 those of the scripts  5 hash: expiries between two runs
+-- ARGV  per step: verb, micros on the test's clock, number of arguments, arguments
+-- Reply per step: the script's reply, and a list of expiries in millis: that of
+--       the state, for the last step also those of the other keys
+
+local verbs = {
+  take = function(KEYS, ARGV, redis)
+--[[take]]
+  end,
+  claim = function(KEYS, ARGV, redis)
+--[[claim]]
+  end,
+  cancel = function(KEYS, ARGV, redis)
+--[[cancel]]
+  end,
+  inspect = function(KEYS, ARGV, redis)
+--[[inspect]]
+  end,
+}
+
+local scriptKeys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4] }
+local index = { [KEYS[1]] = 1, [KEYS[2]] = 2, [KEYS[3]] = 3, [KEYS[4]] = 4 }
+local expires = {} -- millis on the test's clock, by index
+for k = 1, 4 do
+  expires[k] = tonumber(redis.call('HGET', KEYS[5], k) or nil)
+end
+
+-- The server tells which keys are not there any more, or lost their expiry by
+-- being made anew. It is asked at the end of a run only, as that takes time.
+local function expiries()
+  local list = {}
+  for k = 1, 4 do
+    local left = redis.call('PTTL', scriptKeys[k])
+    if left < 0 then expires[k] = nil end
+    list[k] = left == -2 and 0 or expires[k] or -1
+  end
+  return list
+end
+
+local function at(micros)
+  local millis = math.floor(micros / 1000)
+  for k = 1, 4 do
+    if expires[k] and millis > expires[k] then
+      redis.call('DEL', scriptKeys[k])
+      expires[k] = nil
+    end
+  end
+  local shadow = { error_reply = redis.error_reply }
+  shadow.call = function(command, ...)
+    if command == 'TIME' then
+      return { string.format('%.0f', math.floor(micros / 1000000)), string.format('%.0f', micros % 1000000) }
+    elseif command == 'PEXPIRE' then
+      local key, ttl = ...
+      local done = redis.call(command, ...)
+      if done == 1 then -- one in the past deletes the key
+        expires[index[key]] = redis.call('PEXPIRE', key, 3600000) == 1 and millis + ttl or nil
+      end
+      return done
+    end
+    return redis.call(command, ...)
+  end
+  return shadow
+end
+
+local function message(problem)
+  return type(problem) == 'table' and problem.err or tostring(problem)
+end
+
+local out = {}
+local i = 1
+while i <= #ARGV do
+  local verb, micros, n = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  local args = {}
+  for k = 1, n do args[k] = ARGV[i + 2 + k] end
+  i = i + 3 + n
+
+  local reply = {}
+  local shadow = at(micros)
+  if verb == 'lose' then
+    redis.call('DEL', unpack(scriptKeys))
+    expires = {}
+  elseif verb == 'state' then
+    reply[1] = redis.call('HGETALL', KEYS[1])
+    for k = 2, 4 do reply[k] = redis.call('ZRANGE', KEYS[k], 0, -1, 'WITHSCORES') end
+  else
+    local ok
+    ok, reply = pcall(verbs[verb], scriptKeys, args, shadow)
+    if not ok then reply = redis.error_reply(message(reply)) end
+  end
+  out[#out + 1] = { reply, i > #ARGV and expiries() or { expires[1] or 0 } }
+end
+
+redis.call('DEL', KEYS[5])
+for k, millis in pairs(expires) do redis.call('HSET', KEYS[5], k, millis) end
+redis.call('PEXPIRE', KEYS[5], 3600000)
+return out
