@@ -130,7 +130,7 @@ func turn(ctx context.Context, limiter *reserve.Limiter, reservation bool) (due 
 var api = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: 10 * time.Second}
 
 func call(url string) (ok bool) {
-	response, err := api.Get(url) //nolint:noctx // bounded by the client's timeout; a call that has its turn is made
+	response, err := api.Get(url)
 	if err != nil {
 		return false
 	}
@@ -151,7 +151,7 @@ func startWorker(t testing.TB, j job) *worker {
 	t.Helper()
 	text, err := json.Marshal(j)
 	require.NoError(t, err)
-	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this very binary; stopped by stop or the clean-up
+	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()

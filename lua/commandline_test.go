@@ -48,7 +48,7 @@ func TestCommandLine(t *testing.T) {
 			line = strings.Replace(line, "redis-cli", "redis-cli -u "+server.URL(), 1)
 			line = strings.ReplaceAll(line, "p:{n}:", prefix+":{n}:")
 			var problems bytes.Buffer
-			command := exec.Command("bash", "-c", line) //nolint:noctx // it ends by itself
+			command := exec.Command("bash", "-c", line)
 			command.Stderr = &problems
 			out, err := command.Output()
 			require.NoError(t, err, "%s\n%s", line, problems.String())

@@ -337,6 +337,9 @@ func (h *history) settle(tickets []*ticket, reply model.Reply, byID func(*ticket
 
 // lateness is by how much a caller misses its turn, as far as it may.
 func (h *history) lateness(g model.Grant, cost int64) int64 {
+	if h.trouble.RateChange {
+		return 0 // nobody knows for how long a ticket of another rate fits
+	}
 	var most float64
 	if late, known := h.player.lateAt(g.Number, cost); known {
 		most = math.Floor(late) - float64(h.clock()+g.WaitMicros)

@@ -25,7 +25,8 @@ import (
 //	                           are still to be called
 //	rate changes               bound / the shorter interval, each time: tickets
 //	                           that were final before keep their moment; and the
-//	                           bucket is as large as the largest burst
+//	                           bucket is as large as the largest burst (callers
+//	                           are on time in these histories)
 //
 // Calls are also forgiven one and a half microseconds: replies carry waits in
 // whole micros, rounded up, so that a call may come up to one too late for a

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -67,7 +68,7 @@ func parseFlags(args []string, w io.Writer) (*config, error) {
 	fs.StringVar(&cfg.chart, "chart", "", "draw requests against the limit into this `file`, .svg or .png")
 
 	if err := fs.Parse(args); err != nil {
-		if err == flag.ErrHelp {
+		if errors.Is(err, flag.ErrHelp) {
 			_, _ = fmt.Fprint(w, usage)
 			fs.SetOutput(w)
 			fs.PrintDefaults()

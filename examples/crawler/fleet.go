@@ -50,6 +50,7 @@ func startFleet(n int, s setup, stderr io.Writer) (*fleet, error) {
 	}
 	f := &fleet{events: make(chan event, 64)}
 	for i := range n {
+		//nolint:noctx // a worker ends when it is told to, or when its stdin does
 		m := &member{name: fmt.Sprintf("worker-%d", i+1), cmd: exec.Command(program, workerArgument)}
 		m.cmd.Stderr = stderr
 		stdout, err := m.start()

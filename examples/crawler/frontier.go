@@ -120,39 +120,39 @@ func countBacklog(inspector *asynq.Inspector, run string) (backlog, error) {
 	}, nil
 }
 
-// putBack returns a task to the frontier through no fault of its own: it does
+// putBackError returns a task to the frontier through no fault of its own: it does
 // not count as an attempt.
-type putBack struct {
+type putBackError struct {
 	why   string
 	after time.Duration
 }
 
-func (e *putBack) Error() string { return "back on the frontier: " + e.why }
+func (e *putBackError) Error() string { return "back on the frontier: " + e.why }
 
-// tryAgain returns a task after a failed attempt.
-type tryAgain struct {
+// tryAgainError returns a task after a failed attempt.
+type tryAgainError struct {
 	cause error
 	after time.Duration
 }
 
-func (e *tryAgain) Error() string { return e.cause.Error() }
-func (e *tryAgain) Unwrap() error { return e.cause }
+func (e *tryAgainError) Error() string { return e.cause.Error() }
+func (e *tryAgainError) Unwrap() error { return e.cause }
 
 // isFailure tells asynq which errors count as attempts. A lease that ran out
 // counts, so a page that kills its workers is given up some day.
 func isFailure(err error) bool {
-	var back *putBack
+	var back *putBackError
 	return !errors.As(err, &back)
 }
 
 // retryDelay tells asynq when a task comes back. asynq hands over a task
 // without its ID here, so the delay travels inside the error.
 func retryDelay(attempt int, err error, _ *asynq.Task) time.Duration {
-	var back *putBack
+	var back *putBackError
 	if errors.As(err, &back) {
 		return back.after
 	}
-	var again *tryAgain
+	var again *tryAgainError
 	if errors.As(err, &again) && again.after > 0 {
 		return again.after
 	}

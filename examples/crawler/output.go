@@ -32,7 +32,7 @@ func openOutput(path string) (*output, error) {
 		return nil, fmt.Errorf("-out: %w", err)
 	}
 	if err := o.readBack(); err != nil {
-		o.file.Close()
+		_ = o.file.Close()
 		return nil, err
 	}
 	return o, nil

@@ -37,13 +37,13 @@ func (r *reporter) page(ctx context.Context, p page) error {
 		r.mu.Unlock()
 	}()
 	if err != nil {
-		return &putBack{why: fmt.Sprintf("the page could not be handed over: %v", err)}
+		return &putBackError{why: fmt.Sprintf("the page could not be handed over: %v", err)}
 	}
 	select {
 	case <-saved:
 		return nil
 	case <-ctx.Done():
-		return &putBack{why: "the page was not saved in time"}
+		return &putBackError{why: "the page was not saved in time"}
 	}
 }
 

@@ -163,7 +163,7 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 	if ctx.Err() != nil {
 		return robotsFile{}, ctx.Err()
 	}
-	var back *putBack
+	var back *putBackError
 	if errors.As(err, &back) {
 		return robotsFile{}, err // nothing was asked, so nothing is known
 	}

@@ -124,12 +124,12 @@ func TestRobotsThatHadNoTurnAreAskedForAgain(t *testing.T) {
 	tries := 0
 	r := &robots{redis: client, run: "r", life: t.Context(), fetch: func(context.Context, *url.URL) (answer, error) {
 		if tries++; tries == 1 {
-			return answer{}, &putBack{why: "no turn"}
+			return answer{}, &putBackError{why: "no turn"}
 		}
 		return answer{status: 404}, nil
 	}}
 	_, err := r.of(t.Context(), mustURL(t, "http://h/"))
-	var back *putBack
+	var back *putBackError
 	require.True(t, errors.As(err, &back), "%v", err)
 	_, err = r.of(t.Context(), mustURL(t, "http://h/"))
 	require.NoError(t, err)
@@ -149,6 +149,6 @@ func testRedis(t *testing.T) *redis.Client {
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { client.Close() })
+	t.Cleanup(func() { _ = client.Close() })
 	return client
 }

@@ -46,7 +46,7 @@ func listen(n int, want []string) ([]net.Listener, []string, error) {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
 			for _, l := range listeners {
-				l.Close()
+				_ = l.Close()
 			}
 			if len(want) > 0 {
 				return nil, nil, fmt.Errorf("this run served its site on %s and needs the same port again: %w: stop the program that uses it, or begin a new run with another -run", addr, err)
@@ -90,6 +90,6 @@ func (s *site) refused() int {
 
 func (s *site) close() {
 	for _, server := range s.servers {
-		server.Close()
+		_ = server.Close()
 	}
 }

@@ -66,7 +66,7 @@ func newTurns(client redis.UniversalClient, qps, perHost float64, processes int)
 
 // wait returns when a request to host may start; start it at once. crawlDelay
 // is what the host's robots.txt asks for; the slower of that and the per-host
-// limit counts. A *putBack error means that the turn is too far away to wait
+// limit counts. A *putBackError error means that the turn is too far away to wait
 // for here; then, as with every error, no turn was used up.
 func (t *turns) wait(ctx context.Context, host string, crawlDelay time.Duration) error {
 	line, gate, err := t.of(host, crawlDelay)
@@ -120,11 +120,11 @@ func waitError(ctx context.Context, of string, err error) error {
 		return ctx.Err()
 	case errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &detail):
 		// Come back when the turn is near; it is not booked.
-		return &putBack{why: "the turn of " + of + " is far away", after: max(detail.Wait-patience/2, time.Second)}
+		return &putBackError{why: "the turn of " + of + " is far away", after: max(detail.Wait-patience/2, time.Second)}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &putBack{why: "many wait for the turn of " + of, after: patience}
+		return &putBackError{why: "many wait for the turn of " + of, after: patience}
 	default:
-		return &putBack{why: fmt.Sprintf("no turn of %s: %v", of, err), after: time.Second}
+		return &putBackError{why: fmt.Sprintf("no turn of %s: %v", of, err), after: time.Second}
 	}
 }
 

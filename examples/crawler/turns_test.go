@@ -70,7 +70,7 @@ func TestFarTurnsSendTheTaskBack(t *testing.T) {
 	require.NoError(t, turns.wait(t.Context(), "slow", time.Hour))
 	began := time.Now()
 	err = turns.wait(t.Context(), "slow", time.Hour)
-	var back *putBack
+	var back *putBackError
 	require.ErrorAs(t, err, &back)
 	assert.Greater(t, back.after, 50*time.Minute)
 	assert.Less(t, time.Since(began), patience/2, "it waited")

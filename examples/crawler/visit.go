@@ -56,7 +56,7 @@ func (v *visitor) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	}
 	err = v.visit(ctx, t, u, attempt)
 	if err != nil && v.waiting.Err() != nil && isFailure(err) {
-		return &putBack{why: "the crawl was stopped"}
+		return &putBackError{why: "the crawl was stopped"}
 	}
 	return err
 }
@@ -97,7 +97,7 @@ func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) 
 			continue
 		}
 		if _, err := v.frontier.add(ctx, target{URL: link.String(), Depth: t.Depth + 1}); err != nil {
-			return &putBack{why: err.Error(), after: time.Second}
+			return &putBackError{why: err.Error(), after: time.Second}
 		}
 	}
 	// Links first: a page that is in the file must not hide links that were
@@ -139,7 +139,7 @@ func (v *visitor) redirect(ctx context.Context, t target, to *url.URL) error {
 		v.up.note(fmt.Sprintf("%s: more than %d redirects in a row, given up", t.URL, maxHops))
 	default:
 		if _, err := v.frontier.add(ctx, target{URL: to.String(), Depth: t.Depth, Hops: t.Hops + 1}); err != nil {
-			return &putBack{why: err.Error(), after: time.Second}
+			return &putBackError{why: err.Error(), after: time.Second}
 		}
 	}
 	v.up.outcome(redirected)
@@ -157,7 +157,7 @@ func (v *visitor) failure(t target, attempt int, err error, after time.Duration)
 	if attempt == 1 {
 		v.up.note(fmt.Sprintf("%s: %v: will be tried again", t.URL, err))
 	}
-	return &tryAgain{cause: err, after: after}
+	return &tryAgainError{cause: err, after: after}
 }
 
 func (v *visitor) giveUp(t target, attempt int, err error) error {

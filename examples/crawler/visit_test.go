@@ -38,7 +38,7 @@ func newTestVisitor(t *testing.T, hosts ...string) *testVisitor {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = turns.close() })
 	reader, writer := io.Pipe()
-	t.Cleanup(func() { writer.Close() })
+	t.Cleanup(func() { _ = writer.Close() })
 	waiting, stopWaits := context.WithCancel(t.Context())
 	v := &testVisitor{stopWaits: stopWaits, inspector: asynq.NewInspectorFromRedisClient(client)}
 	v.visitor = &visitor{
@@ -249,7 +249,7 @@ func TestStopSendsVisitsBackUnfailed(t *testing.T) {
 	time.AfterFunc(100*time.Millisecond, v.stopWaits)
 	began := time.Now()
 	err := v.process(t, base+"/page", 0, 0)
-	var back *putBack
+	var back *putBackError
 	require.ErrorAs(t, err, &back)
 	assert.False(t, isFailure(err))
 	assert.Less(t, time.Since(began), 5*time.Second)
@@ -302,7 +302,7 @@ func TestReporterWaitsUntilThePageIsSaved(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	err := up.page(ctx, page{URL: "http://h/"})
-	var back *putBack
+	var back *putBackError
 	require.ErrorAs(t, err, &back)
 	assert.Contains(t, wire.String(), "http://h/")
 }

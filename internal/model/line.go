@@ -121,6 +121,7 @@ func (l *Line) fits(t Ticket) bool {
 	return t.Number-t.Cost >= l.floor && float64(l.seen) <= l.LateAt(t.Number, t.Cost)
 }
 
+// Late reports whether they are not.
 func (l *Line) Late(t Ticket) bool { return !l.fits(t) }
 
 // Dead reports whether a ticket that waits can never be used.
