@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// lookEvery is how often a process whose calls all have far turns looks, at the
+// most, whether a nearer number was left lying; see queue.look.
+const lookEvery = 250 * time.Millisecond
+
 // ticket is a number of the line as this process knows it.
 type ticket struct {
 	cost   int64
