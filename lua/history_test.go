@@ -43,6 +43,8 @@ type ticket struct {
 	byID   bool  // it is cancelled by ID
 	callAt int64 // when held: the true time of the call to come
 	turnAt int64 // when waiting: the true time at which its turn was expected
+	done   int64 // the number with which a call was made …
+	doneIn int64 // … and its epoch
 }
 
 type ticketState int
@@ -316,10 +318,11 @@ func (h *history) settle(tickets []*ticket, reply model.Reply, byID func(*ticket
 	lost := h.rng.IntN(8) == 0
 	for i, t := range tickets {
 		g := reply.Grants[i]
-		same := t.epoch == reply.Epoch && t.number == g.Number
 		switch {
-		case t.state == called && (lost || g.Status == model.Final && same):
-			// Its call was made; nobody calls twice for one ticket.
+		case t.state == called && lost:
+			// Its call was made.
+		case g.Status == model.Final && t.done == g.Number && t.doneIn == reply.Epoch:
+			t.state = called // nobody calls twice for one ticket
 		case lost:
 			t.state = unsure
 		case g.Status == model.Refused:
@@ -502,6 +505,7 @@ func (h *history) passTo(at int64) {
 	for _, t := range h.tickets {
 		if t.state == held && t.callAt <= at {
 			t.state = called
+			t.done, t.doneIn = t.number, t.epoch
 			h.calls = append(h.calls, call{t.callAt, t.cost})
 			h.counts.Calls++
 		}

@@ -44,6 +44,7 @@ func (h *history) judge() (refused int, first call) {
 	extra += (h.jumps + h.slow) / shortest
 	extra += float64(h.losses) * (float64(h.maxBurst) + h.bound/shortest)
 	extra += 1.5 / shortest
+	extra = min(extra, 1e12) // a day that was skipped, at a permit per microsecond, is more than any history uses
 
 	// The provider counts in whole permits, so a permit is cut into grains.
 	const grains = 1e6
@@ -54,7 +55,7 @@ func (h *history) judge() (refused int, first call) {
 	if len(h.rates) > 1 {
 		// A second for each permit that the line let pass: on this clock its
 		// rate never changes.
-		perSecond, moment = grains, h.permitTime
+		perSecond, moment = grains, h.permitClock()
 	}
 
 	p := provider.New(provider.TokenBucket(perSecond, burst))
@@ -68,20 +69,23 @@ func (h *history) judge() (refused int, first call) {
 	return refused, first
 }
 
-// permitTime is the number of permits that came due until a true time, in
-// seconds.
-func (h *history) permitTime(at int64) time.Time {
-	permits, from := 0.0, int64(startMicros)
-	for i, r := range h.rates {
-		until := at
-		if i+1 < len(h.rates) {
-			until = min(at, h.rates[i+1].from)
+// permitClock returns a clock for calls in order of time, that goes on by a
+// second for each permit that the line let pass.
+func (h *history) permitClock() func(at int64) time.Time {
+	var last int64
+	var now time.Time
+	return func(at int64) time.Time {
+		permits := 0.0
+		for i, r := range h.rates {
+			from, until := max(last, r.from), at
+			if i+1 < len(h.rates) {
+				until = min(at, h.rates[i+1].from)
+			}
+			permits += float64(max(0, until-from)) / r.intervalMicros
 		}
-		if until > from {
-			permits += float64(until-from) / r.intervalMicros
-			from = until
-		}
+		// More than fills any bucket is as good as what does.
+		now = now.Add(time.Duration(min(permits, 1e6) * 1e9))
+		last = at
+		return now
 	}
-	whole := math.Floor(permits)
-	return time.Unix(int64(whole), int64((permits-whole)*1e9))
 }

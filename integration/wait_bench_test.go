@@ -1,0 +1,59 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// BenchmarkWait is the cost of a call whose permit is there, by how many calls
+// of the process ask at the same time; a bare PING is measured beside it, in
+// turns.
+func BenchmarkWait(b *testing.B) {
+	server := redistest.New(b)
+	client, ctx := server.Client(b), context.Background()
+	limiter, err := reserve.New(client, reserve.Config{
+		Name: "bench", Prefix: redistest.Prefix(b), Limit: reserve.PerSecond(1e6).Burst(1e9),
+	})
+	require.NoError(b, err)
+	defer func() { _ = limiter.Close() }()
+	require.NoError(b, limiter.Wait(ctx))
+
+	for _, callers := range []int{1, 64, 1024} {
+		b.Run(fmt.Sprint("callers=", callers), func(b *testing.B) {
+			var wait, ping time.Duration
+			for range 2 {
+				wait += together(callers, b.N, func() error { return limiter.Wait(ctx) })
+				ping += together(callers, b.N, func() error { return client.Ping(ctx).Err() })
+			}
+			b.ReportMetric(float64(wait.Nanoseconds())/float64(2*b.N), "ns/wait")
+			b.ReportMetric(float64(ping.Nanoseconds())/float64(2*b.N), "ns/ping")
+			b.ReportMetric(float64(wait)/float64(ping), "waits-per-ping")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// together makes n calls from so many goroutines and returns how long it took.
+func together(callers, n int, call func() error) time.Duration {
+	var all sync.WaitGroup
+	start := time.Now()
+	for i := range callers {
+		all.Go(func() {
+			for range (n + i) / callers {
+				if err := call(); err != nil {
+					panic(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	return time.Since(start)
+}
