@@ -4,14 +4,22 @@
 package embedded
 
 import (
+	"context"
 	"fmt"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 )
 
+// tick is how often keys that are due to expire are removed. Miniredis can do
+// so at every command, but then looks through all keys each time.
+const tick = 100 * time.Millisecond
+
 // Server is a running embedded Redis. Its methods are safe for concurrent use.
 type Server struct {
 	redis *miniredis.Miniredis
+	stop  context.CancelFunc
+	done  chan struct{}
 }
 
 // Start listens on addr ("host:port"); an empty addr means a free port on the
@@ -21,11 +29,30 @@ func Start(addr string) (*Server, error) {
 		addr = "127.0.0.1:0"
 	}
 	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
 	if err := m.StartAddr(addr); err != nil {
 		return nil, fmt.Errorf("embedded: listen on %q: %w", addr, err)
 	}
-	return &Server{redis: m}, nil
+	ctx, stop := context.WithCancel(context.Background())
+	s := &Server{redis: m, stop: stop, done: make(chan struct{})}
+	go s.expire(ctx)
+	return s, nil
+}
+
+// expire lets the time of keys pass.
+func (s *Server) expire(ctx context.Context) {
+	defer close(s.done)
+	ticker := time.NewTicker(tick)
+	defer ticker.Stop()
+	last := time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-ticker.C:
+			s.redis.FastForward(now.Sub(last))
+			last = now
+		}
+	}
 }
 
 // Addr is the address that clients dial, as "host:port".
@@ -37,4 +64,8 @@ func (s *Server) URL() string { return "redis://" + s.Addr() }
 
 // Close stops the server and forgets everything that it held. Closing twice
 // does no harm.
-func (s *Server) Close() { s.redis.Close() }
+func (s *Server) Close() {
+	s.stop()
+	<-s.done
+	s.redis.Close()
+}
