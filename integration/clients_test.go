@@ -1,0 +1,89 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Every kind of client that is not refused does everything: a line's keys are
+// together in one slot, whatever its key is.
+func TestKindsOfClients(t *testing.T) {
+	for kind, client := range map[string]func(*testing.T) redis.UniversalClient{
+		"single":   func(t *testing.T) redis.UniversalClient { return redistest.New(t).Client(t) },
+		"cluster":  cluster,
+		"sentinel": sentinel,
+	} {
+		t.Run(kind, func(t *testing.T) {
+			ctx := t.Context()
+			l, err := reserve.New(client(t), reserve.Config{
+				Name: "api", Prefix: redistest.Prefix(t), Limit: reserve.Every(time.Hour),
+			})
+			require.NoError(t, err)
+			for _, key := range []string{"tenant", "{other}", "}{", "a b"} {
+				l := l.For(key)
+				require.NoError(t, l.Wait(ctx))
+				r, err := l.ReserveAs(ctx, "job", 1)
+				require.NoError(t, err)
+				require.False(t, r.Final())
+				claimed, err := l.Claim(ctx, "job", 1)
+				require.NoError(t, err)
+				require.Equal(t, r.Number(), claimed.Number())
+				require.NoError(t, r.Cancel(ctx))
+				short, cancel := context.WithTimeout(ctx, time.Minute)
+				require.ErrorIs(t, l.Wait(short), reserve.ErrWouldMissDeadline)
+				cancel()
+				s, err := l.State(ctx)
+				require.NoError(t, err)
+				require.Zero(t, s.Waiting)
+				require.InDelta(t, time.Hour, s.Wait, float64(time.Minute))
+			}
+			require.NoError(t, l.Close())
+		})
+	}
+}
+
+func cluster(t *testing.T) redis.UniversalClient {
+	server := redistest.Local(t, "--cluster-enabled", "yes")
+	require.NoError(t, server.Client(t).Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
+	t.Cleanup(func() { _ = client.Close() })
+	require.Eventually(t, func() bool {
+		return client.Set(t.Context(), redistest.Prefix(t), 1, time.Second).Err() == nil
+	}, 20*time.Second, 50*time.Millisecond, "the cluster is up")
+	return client
+}
+
+func sentinel(t *testing.T) redis.UniversalClient {
+	master := redistest.Local(t)
+	host, port, err := net.SplitHostPort(master.Addr())
+	require.NoError(t, err)
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := free.Addr().String()
+	_, own, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	require.NoError(t, free.Close())
+	conf := filepath.Join(t.TempDir(), "sentinel.conf")
+	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil,
+		"bind 127.0.0.1\nport %s\nsentinel monitor api %s %s 1\n", own, host, port), 0o600))
+	process := exec.CommandContext(t.Context(), "redis-server", conf, "--sentinel")
+	require.NoError(t, process.Start())
+	t.Cleanup(func() { _ = process.Wait() })
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "api", SentinelAddrs: []string{addr}})
+	t.Cleanup(func() { _ = client.Close() })
+	require.Eventually(t, func() bool { return client.Ping(t.Context()).Err() == nil },
+		20*time.Second, 50*time.Millisecond, "the sentinel knows the master")
+	return client
+}
