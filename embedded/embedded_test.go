@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func TestSharedAndExpiring(t *testing.T) {
 	value, err := two.Get(t.Context(), "key").Result()
 	require.NoError(t, err)
 	require.Equal(t, "value", value)
-	require.Eventually(t, func() bool { return two.Get(t.Context(), "key").Err() == redis.Nil },
+	require.Eventually(t, func() bool { return errors.Is(two.Get(t.Context(), "key").Err(), redis.Nil) },
 		10*time.Second, 10*time.Millisecond)
 }
 

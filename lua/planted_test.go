@@ -32,6 +32,7 @@ var planted = []struct {
 	{"a free block stays free", "line", "redis.call('ZREM', FREE, block.member)", "", true, nil},
 	{"a passed number is not dead", "line", "return e <= s.final and now > due(e - cost) + burst * interval", "return false", true, nil},
 	{"giving back leaves the final mark above the tail", "line", "s.final = math.min(s.final, s.tail)", "", false, nil},
+	{"asking again winds back past a later ticket", "line", "if e ~= s.final or", "if", true, nil},
 	{"a claim is not remembered", "claim", "remember(member, best)", "", false, nil},
 	{"a claim does not raise the final mark", "claim", "s.final = math.max(s.final, best)", "", true, nil},
 	{"the former holder gets nothing", "claim", "redis.call('ZADD', WAITING, own, holder)", "redis.call('ZREM', WAITING, holder)", false, nil},
