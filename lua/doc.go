@@ -54,8 +54,8 @@
 //	           and the floor becomes e - cost.
 //	asked      An ID that asks again gets its final ticket again while that fits;
 //	again      after that, up to boundMicros after its turn, if no later number
-//	           became final: then the line is wound back to it. Whenever a ticket
-//	           becomes final, the claimed list forgets the numbers below
+//	           became final: then the line is wound back to it. When a final ticket
+//	           joins the claimed list, that forgets the numbers below
 //	           min(final, floor(tail - (due(tail) - now)/intervalMicros - burst)).
 //	cancel     At the tail the line steps back over the ticket, and over free
 //	           blocks that are then last; else the ticket becomes a free block

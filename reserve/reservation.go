@@ -35,9 +35,10 @@ func (l *Limiter) ReserveN(ctx context.Context, n int) (*Reservation, error) {
 
 // ReserveAs is ReserveN under an ID of the caller's, 1 to 256 bytes that no
 // other call of the fleet uses. Asked again, also by another process, it
-// returns the number that the ID already has. An ID names one turn: after its
-// use, the next turn needs another ID. The same ID with another cost is another
-// reservation.
+// returns the number that the ID already has, up to the inline bound after its
+// turn: Redis does not know whether the call was made. So an ID names one turn,
+// and after its use the next turn needs another ID. The same ID with another
+// cost is another reservation.
 func (l *Limiter) ReserveAs(ctx context.Context, id string, n int) (*Reservation, error) {
 	if err := validateID(id); err != nil {
 		return nil, l.fail("reserve", err)
