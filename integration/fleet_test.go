@@ -26,14 +26,15 @@ func strict(t testing.TB, rate float64, burst int) (*provider.Provider, string) 
 }
 
 // Four processes share 200/s for 20 seconds: the provider refuses nothing, and
-// nothing of the limit is wasted.
+// nothing of the limit is wasted. Its burst bears 100 ms of jitter, which a busy
+// test machine needs; the worst window tells how little was used of it.
 func TestFourProcessesShareALimit(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes 20 s: run without -short")
 	}
 	const rate, processes = 200, 4
 	server := redistest.New(t)
-	p, url := strict(t, rate, 10)
+	p, url := strict(t, rate, 20)
 	prefix := redistest.Prefix(t)
 	var fleet []*worker
 	for range processes {

@@ -35,7 +35,7 @@ func BenchmarkWait(b *testing.B) {
 			}
 			b.ReportMetric(float64(wait.Nanoseconds())/float64(2*b.N), "ns/wait")
 			b.ReportMetric(float64(ping.Nanoseconds())/float64(2*b.N), "ns/ping")
-			b.ReportMetric(float64(wait)/float64(ping), "waits-per-ping")
+			b.ReportMetric(float64(wait)/float64(ping), "pings/wait")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
