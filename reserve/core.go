@@ -71,6 +71,8 @@ func (c *core) newID() string {
 	return c.member + "-" + strconv.FormatUint(c.serial.Add(1), 36)
 }
 
+func (c *core) keys(key string) []string { return lua.Keys(c.cfg.Prefix, c.cfg.Name, key) }
+
 func (c *core) name(key string) string {
 	if key == "" {
 		return c.cfg.Name
@@ -87,7 +89,7 @@ func (c *core) enter(key string) (*line, error) {
 	}
 	l := c.lines[key]
 	if l == nil {
-		l = &line{core: c, key: key, keys: lua.Keys(c.cfg.Prefix, c.cfg.Name, key)}
+		l = &line{core: c, key: key, keys: c.keys(key)}
 		l.reach, _ = c.reaches.Get(key)
 		c.lines[key] = l
 		c.busy.Add(1)

@@ -123,15 +123,20 @@ func (l *Limiter) AllowN(ctx context.Context, n int) (bool, error) {
 	return err == nil, l.fail("allow", err)
 }
 
-// enter checks what every call checks and returns the line of the key.
-func (l *Limiter) enter(ctx context.Context, n int) (*line, error) {
+// check is what every call begins with.
+func (l *Limiter) check(ctx context.Context, n int) error {
 	if l.err != nil {
-		return nil, l.err
+		return l.err
 	}
 	if err := l.core.cfg.validateCost(n); err != nil {
-		return nil, err
+		return err
 	}
-	if err := ctx.Err(); err != nil {
+	return ctx.Err()
+}
+
+// enter checks a call and returns the line of the key.
+func (l *Limiter) enter(ctx context.Context, n int) (*line, error) {
+	if err := l.check(ctx, n); err != nil {
 		return nil, err
 	}
 	return l.core.enter(l.key)

@@ -123,6 +123,8 @@ func TestClose(t *testing.T) {
 		b := newBubble(t)
 		l, other := b.limiter(reserve.PerSecond(1)), b.limiter(reserve.PerSecond(1))
 		require.NoError(t, l.Wait(t.Context()))
+		kept, err := l.Reserve(t.Context())
+		require.NoError(t, err)
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() { require.ErrorIs(t, l.Wait(t.Context()), reserve.ErrClosed) })
@@ -133,6 +135,7 @@ func TestClose(t *testing.T) {
 		require.ErrorIs(t, l.Wait(t.Context()), reserve.ErrClosed)
 		require.ErrorIs(t, l.For("key").Wait(t.Context()), reserve.ErrClosed)
 		require.NoError(t, l.Close())
+		require.NoError(t, kept.Cancel(t.Context()), "a reservation can still be given back")
 		s, err := other.State(t.Context())
 		require.NoError(t, err)
 		require.Zero(t, s.Waiting)

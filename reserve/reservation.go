@@ -95,6 +95,7 @@ func (l *Limiter) claim(ctx context.Context, id string, n int) (*ticket, error) 
 
 // Cancel gives the number of an ID back to the line and reports whether there
 // was one. Only cancel what was not called: the turn is given to somebody else.
+// It works after Close, too.
 func (l *Limiter) Cancel(ctx context.Context, id string, n int) (bool, error) {
 	went, err := l.cancel(ctx, id, n)
 	return went, l.fail("cancel", err)
@@ -104,12 +105,10 @@ func (l *Limiter) cancel(ctx context.Context, id string, n int) (bool, error) {
 	if err := validateID(id); err != nil {
 		return false, err
 	}
-	line, err := l.enter(ctx, n)
-	if err != nil {
+	if err := l.check(ctx, n); err != nil {
 		return false, err
 	}
-	defer l.core.leave(line)
-	went, err := l.core.cancel(ctx, line.keys, []*ticket{{cost: int64(n), id: id}})
+	went, err := l.core.cancel(ctx, l.core.keys(l.key), []*ticket{{cost: int64(n), id: id}})
 	return err == nil && went[0], err
 }
 

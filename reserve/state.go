@@ -47,8 +47,7 @@ func (l *Limiter) inspect(ctx context.Context) (State, error) {
 		return State{}, l.err
 	}
 	c := l.core
-	keys := lua.Keys(c.cfg.Prefix, c.cfg.Name, l.key)
-	reply, err := lua.Inspect.Run(ctx, c.client, keys, c.interval, c.cfg.Limit.MaxBurst()).Result()
+	reply, err := lua.Inspect.Run(ctx, c.client, c.keys(l.key), c.interval, c.cfg.Limit.MaxBurst()).Result()
 	if err != nil {
 		return State{}, classify(err)
 	}
