@@ -26,15 +26,13 @@ func strict(t testing.TB, rate float64, burst int) (*provider.Provider, string) 
 }
 
 // Four processes share 200/s for 20 seconds: the provider refuses nothing, and
-// nothing of the limit is wasted. Its burst bears 100 ms of jitter, which a busy
-// test machine needs; the worst window tells how little was used of it.
+// nothing of the limit is wasted. Its burst bears 45 ms of jitter; the worst
+// window tells how little was used of it.
 func TestFourProcessesShareALimit(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 20 s: run without -short")
-	}
+	long(t, "takes 20 s")
 	const rate, processes = 200, 4
 	server := redistest.New(t)
-	p, url := strict(t, rate, 20)
+	p, url := strict(t, rate, 10)
 	prefix := redistest.Prefix(t)
 	var fleet []*worker
 	for range processes {
@@ -62,9 +60,7 @@ func TestFourProcessesShareALimit(t *testing.T) {
 // A process that was suspended wakes after its turns; it claims others instead
 // of calling late and all at once.
 func TestSuspendedProcessClaimsAgain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 6 s: run without -short")
-	}
+	long(t, "takes 6 s")
 	const rate = 100
 	server := redistest.New(t)
 	p, url := strict(t, rate, 10)
@@ -90,9 +86,7 @@ func TestSuspendedProcessClaimsAgain(t *testing.T) {
 // A process that is killed costs the fleet no more than the turns that it had
 // fixed already, those of the next second, however many numbers it held.
 func TestKilledProcessCostsNoCapacity(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes 8 s: run without -short")
-	}
+	long(t, "takes 8 s")
 	const rate = 50
 	server := redistest.New(t)
 	p, url := strict(t, rate, 10)
@@ -109,7 +103,7 @@ func TestKilledProcessCostsNoCapacity(t *testing.T) {
 	require.Empty(t, r.Errors)
 	require.Zero(t, s.Refused)
 	// Of 8 s, half the turns of one.
-	require.GreaterOrEqual(t, s.Utilization(rate, 1), 0.85)
+	require.GreaterOrEqual(t, s.Utilization(rate, 1), 0.9)
 }
 
 // The strict bound fixes no turn before it has come, and still keeps the limit.

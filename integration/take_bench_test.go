@@ -73,9 +73,7 @@ func takeBesides(t testing.TB, rounds int) (empty, crowded time.Duration) {
 
 // The cost of a take does not depend on how many numbers wait.
 func TestTakeCostsTheSameInALongLine(t *testing.T) {
-	if testing.Short() {
-		t.Skip("puts a million numbers into Redis: run without -short")
-	}
+	long(t, "puts a million numbers into Redis")
 	// A busy machine can spoil a measurement, but not make one better than it is.
 	best := 10.0
 	for range 3 {

@@ -38,6 +38,18 @@ type report struct {
 	Lateness []time.Duration // of calls whose due time is known: call − due
 }
 
+// long skips a test under -short, and says what it would need; where skips are
+// forbidden it fails instead.
+func long(t *testing.T, why string) {
+	t.Helper()
+	switch {
+	case testing.Short() && os.Getenv("FLEETPACE_REQUIRE") != "":
+		t.Fatalf("%s, and -short leaves it out: FLEETPACE_REQUIRE forbids that", why)
+	case testing.Short():
+		t.Skipf("%s: run without -short", why)
+	}
+}
+
 const jobVariable = "FLEETPACE_INTEGRATION_JOB"
 
 func TestMain(m *testing.M) {

@@ -1,7 +1,6 @@
 package redistest
 
 import (
-	"flag"
 	"net"
 	"os"
 	"strings"
@@ -80,9 +79,6 @@ func TestLocalLeavesNoDirectory(t *testing.T) {
 }
 
 func TestEachRunsOnBoth(t *testing.T) {
-	if flag.Lookup("test.skip").Value.String() != "" {
-		t.Skip("-skip may leave out a half of Each")
-	}
 	var kinds []Kind
 	Each(t, func(t *testing.T, server *Server) {
 		require.NoError(t, server.Client(t).Ping(t.Context()).Err())
