@@ -43,6 +43,8 @@
 //	           large enough and fits (its first permits; the rest stays free),
 //	           else tail + cost. A wait above maxWaitMicros is refused. A wait
 //	           above boundMicros enters the waiting list; any other is final.
+//	           With a boundMicros of -1 none is final, not even a stored permit:
+//	           for a call that is made by somebody who is not awake yet.
 //	claim      Candidates: the claimer's own number, the earliest number of the
 //	           same cost in the waiting list that is not dead, and a free one;
 //	           without an own number also a new one. The earliest candidate
@@ -57,6 +59,8 @@
 //	           became final: then the line is wound back to it. When a final ticket
 //	           joins the claimed list, that forgets the numbers below
 //	           min(final, floor(tail - (due(tail) - now)/intervalMicros - burst)).
+//	           Whoever made the call and wants to use the ID once more removes it
+//	           from the claimed list before: ZREM p:{n}:claimed:k <cost>:<id>.
 //	cancel     At the tail the line steps back over the ticket, and over free
 //	           blocks that are then last; else the ticket becomes a free block
 //	           if it still fits, and is lost if not. Nothing goes back whose

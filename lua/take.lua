@@ -5,7 +5,8 @@
 -- ARGV  1 intervalMicros  micros per permit, may be fractional
 --       2 burst           permits that an idle bucket holds
 --       3 boundMicros     waits up to this are final; longer ones are entered
---                         in the waiting list and have to be claimed
+--                         in the waiting list and have to be claimed; -1: none
+--                         is final
 --       4 reachMicros     how far the line reached when the caller last saw it
 --                         (due time of the last number minus now; negative when
 --                         past); used only when there is no state
@@ -28,7 +29,7 @@
 -- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
 
 limit()
-local bound = number(3, 'boundMicros', 0)
+local bound = number(3, 'boundMicros', -1)
 local reach = number(4, 'reachMicros', -LONGEST_MICROS)
 if (#ARGV - 4) % 4 ~= 0 or #ARGV < 8 then
   bad('BADARG', 'requests', 'groups of cost, maxWaitMicros, id, keep', #ARGV - 4)

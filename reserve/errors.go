@@ -47,7 +47,7 @@ var (
 
 // Error says which call failed, for which limit, and why.
 type Error struct {
-	Op   string        // "wait", "reserve", "allow", "claim", "cancel" or "state"
+	Op   string        // the method, in small letters: "wait", "reserve", "line up" …
 	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
 	Wait time.Duration // until the turn would have come; 0 when not known
 	Err  error         // the sentinel, joined with the cause where there is one

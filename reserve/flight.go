@@ -105,7 +105,7 @@ func (l *line) take(ctx context.Context, reach time.Duration, asks []*ask) {
 	for i, a := range asks {
 		reqs[i] = a.request
 	}
-	reply, err := l.core.take(ctx, l.keys, reach, reqs)
+	reply, err := l.core.take(ctx, l.keys, reach, l.core.cfg.InlineBound, reqs)
 	now := time.Now()
 
 	l.mu.Lock()
@@ -186,11 +186,15 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed,
 	for _, c := range claims {
 		c.from.claiming -= len(c.tickets)
 		for _, t := range c.tickets {
-			if err != nil && now.Sub(t.due) > patience {
-				l.abandon(c.from, err)
-				continue
+			switch {
+			case t.left && t.unused:
+				l.giveBack(t)
+			case t.left:
+			case err != nil && now.Sub(t.due) > patience:
+				l.abandon(c.from, t, err)
+			default:
+				c.from.add(t)
 			}
-			c.from.add(t)
 		}
 		if looking {
 			c.from.looked(now, c.tickets, l.core.step(c.from.cost), bound)
@@ -199,9 +203,12 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed,
 	}
 }
 
-// abandon fails the first waiter of a queue, whose number can not be claimed.
-func (l *line) abandon(q *queue, err error) {
-	if first := q.waiters.Front(); first != nil {
+// abandon fails the call whose number can not be claimed: the ticket's owner, or
+// the first waiter.
+func (l *line) abandon(q *queue, t *ticket, err error) {
+	if t.owner != nil {
+		t.owner.finish(nil, err)
+	} else if first := q.waiters.Front(); first != nil {
 		w := first.Value.(*waiter)
 		w.leave()
 		w.finish(nil, err)

@@ -5,17 +5,6 @@ import (
 	"time"
 )
 
-const (
-	// oversleep is by how much a call may be late, beyond what its permits allow,
-	// before its turn counts as missed: what timers and schedulers do to a
-	// process that runs.
-	oversleep = 20 * time.Millisecond
-
-	// suspension is by how much the wall clock may run ahead of the monotonic
-	// one, which stands still while a machine sleeps.
-	suspension = time.Second
-)
-
 // line is the waiting side of one limit in this process: the queues of its
 // calls and the round trips that they share. A line lives while something uses
 // it; see core.enter.
@@ -31,7 +20,7 @@ type line struct {
 
 	mu     sync.Mutex
 	queues map[int64]*queue // by cost, for calls without a number of their own
-	pinned map[*queue]bool  // for calls that keep theirs
+	pinned map[int64]*queue // by cost, for calls that keep theirs
 	asks   []*ask
 	back   []*ticket // to be given back
 	flying bool
@@ -81,40 +70,31 @@ func (l *line) quit(w *waiter, a *ask) {
 	if l.withdraw(a) {
 		q.asking--
 	}
-	if w.place != nil {
+	switch {
+	case w.place != nil:
 		w.leave()
-	} else if w.ticket != nil {
+	case w.ticket != nil:
 		q = l.shared(w.ticket.cost)
+		w.ticket.owner = nil
 		q.add(w.ticket)
+	case w.own != nil:
+		if l.unpin(w, true) {
+			l.giveBack(w.own)
+		}
 	}
 	l.advance(q)
 }
 
 // await lets a call wait for the turn of a number that it keeps.
-func (l *line) await(w *waiter, t *ticket) *queue {
+func (l *line) await(w *waiter, t *ticket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q := l.pin(w, t)
-	l.advance(q)
-	return q
-}
-
-// overslept reports whether the turn of a final ticket was overslept: its permits
-// are gone, and calling now would come on top of the calls of others.
-func (l *line) overslept(t *ticket, now time.Time) bool {
-	slack := time.Duration(float64(int64(l.core.cfg.Limit.MaxBurst())-t.cost)*l.core.interval) * time.Microsecond
-	if now.Sub(t.due) > slack+oversleep {
-		return true
-	}
-	return now.Round(0).Sub(t.given.Round(0))-now.Sub(t.given) > suspension
+	l.advance(l.pin(w, t))
 }
 
 // advance gives a queue's turns to its calls, gives back what nobody needs, and
 // sets the timer for what comes next. The line must be locked.
 func (l *line) advance(q *queue) {
-	if q.dropped {
-		return
-	}
 	now := time.Now()
 	for t := q.surplus(); t != nil; t = q.surplus() {
 		l.giveBack(t)
@@ -125,10 +105,12 @@ func (l *line) advance(q *queue) {
 		if w == nil {
 			break
 		}
-		if l.overslept(t, now) {
+		if l.core.overslept(t, now) {
 			overslept++
 			t.final, t.kept, t.due = false, false, now
-			q.rejoin(w)
+			if t.owner == nil {
+				q.rejoin(w)
+			}
 			q.add(t)
 			continue
 		}
@@ -184,7 +166,7 @@ func (l *line) all(yield func(*queue) bool) {
 			return
 		}
 	}
-	for q := range l.pinned {
+	for _, q := range l.pinned {
 		if !yield(q) {
 			return
 		}
@@ -193,41 +175,44 @@ func (l *line) all(yield func(*queue) bool) {
 
 // shared is the queue of all calls of a cost.
 func (l *line) shared(cost int64) *queue {
-	q := l.queues[cost]
+	return of(&l.queues, cost, false)
+}
+
+func of(queues *map[int64]*queue, cost int64, pinned bool) *queue {
+	q := (*queues)[cost]
 	if q == nil {
-		q = &queue{cost: cost}
-		if l.queues == nil {
-			l.queues = make(map[int64]*queue)
+		q = &queue{cost: cost, pinned: pinned}
+		if *queues == nil {
+			*queues = make(map[int64]*queue)
 		}
-		l.queues[cost] = q
+		(*queues)[cost] = q
 	}
 	return q
 }
 
-// pin makes a queue of its own for a call that keeps its number.
+// pin gives a ticket to a call that keeps its number.
 func (l *line) pin(w *waiter, t *ticket) *queue {
-	q := &queue{cost: t.cost}
-	q.join(w)
+	q := of(&l.pinned, t.cost, true)
+	t.owner, w.own, w.queue = w, t, q
 	q.add(t)
-	if l.pinned == nil {
-		l.pinned = make(map[*queue]bool)
-	}
-	l.pinned[q] = true
 	return q
 }
 
-// drop forgets a pinned queue whose caller left and keeps its number.
-func (l *line) drop(q *queue) {
-	q.dropped = true
-	l.stop(q)
-	l.forget(q)
+// unpin takes out the ticket of a call that leaves, unless its turn came; false
+// when it is being claimed right now. Then its fate is decided when that is done.
+func (l *line) unpin(w *waiter, unused bool) bool {
+	t := w.own
+	if w.ticket != nil || w.queue.remove(t) {
+		return true
+	}
+	t.left, t.unused = true, unused
+	return false
 }
 
 func (l *line) forget(q *queue) {
-	delete(l.pinned, q)
-	for cost, other := range l.queues {
-		if other == q {
-			delete(l.queues, cost)
+	for _, queues := range []map[int64]*queue{l.queues, l.pinned} {
+		if queues[q.cost] == q {
+			delete(queues, q.cost)
 		}
 	}
 }

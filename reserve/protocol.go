@@ -46,9 +46,12 @@ type answers struct {
 // long enough ago for any bucket to be full.
 const nothingKnown = -century
 
-func (c *core) take(ctx context.Context, keys []string, reach time.Duration, reqs []request) (answers, error) {
+// noneFinal is a bound under which every ticket has to be claimed.
+const noneFinal = -time.Microsecond
+
+func (c *core) take(ctx context.Context, keys []string, reach, bound time.Duration, reqs []request) (answers, error) {
 	now := time.Now()
-	args := c.args(4+4*len(reqs), c.cfg.InlineBound, reach)
+	args := c.args(4+4*len(reqs), bound, reach)
 	for _, r := range reqs {
 		maxWait := int64(-1)
 		if !r.deadline.IsZero() {
@@ -92,6 +95,15 @@ func (c *core) cancel(ctx context.Context, keys []string, tickets []*ticket) ([]
 		return nil, classify(err)
 	}
 	return decodeCancel(reply, len(tickets))
+}
+
+// forget takes a final ticket off the list of those that can be asked for again.
+func (c *core) forget(ctx context.Context, keys []string, t *ticket) error {
+	member := strconv.FormatInt(t.cost, 10) + ":" + t.id
+	if err := c.client.ZRem(ctx, keys[3], member).Err(); err != nil {
+		return classify(err)
+	}
+	return nil
 }
 
 func (c *core) args(size int, bound, reach time.Duration) []any {

@@ -22,6 +22,11 @@ type ticket struct {
 	final  bool
 	kept   bool      // final, and known to Redis by its id
 	retry  time.Time // not to be claimed before this: the last claim failed
+
+	// A call that keeps its number owns its ticket; others are served in order.
+	owner  *waiter
+	left   bool // its owner left while it was being claimed
+	unused bool // and does not keep the number
 }
 
 // claimAt is when a waiting ticket should be claimed.
@@ -40,6 +45,7 @@ type waiter struct {
 	err      error
 	queue    *queue
 	place    *list.Element // in its queue; nil once it left
+	own      *ticket       // of a call that keeps its number
 }
 
 func newWaiter(deadline time.Time) *waiter {
@@ -58,14 +64,17 @@ func (w *waiter) finish(t *ticket, err error) {
 //
 // Each waiter brings one request for a number, so held + asked numbers and
 // waiters are equal until somebody leaves; then surplus says what goes back.
+//
+// In a pinned queue each ticket has an owner and nobody else gets its turn;
+// there are no waiters in it besides the owners.
 type queue struct {
 	cost     int64
+	pinned   bool
 	waiters  list.List // of *waiter, in order of arrival
 	asking   int       // requests that are not answered yet
 	claiming int       // tickets out to be claimed
 	final    []*ticket // by number
 	waiting  []*ticket // by number; to be claimed before their turn
-	dropped  bool      // its caller left and kept the number
 
 	// A call that is awake may have a nearer number than its own, if one was
 	// left lying: its holder crashed, is late, or gave it back. look is when to
@@ -125,7 +134,7 @@ func (q *queue) last() *ticket {
 // answer is still to come, which may bring a later one.
 func (q *queue) surplus() *ticket {
 	t := q.last()
-	if t == nil || q.asking > 0 || len(q.final)+len(q.waiting)+q.claiming <= q.waiters.Len() {
+	if t == nil || q.pinned || q.asking > 0 || len(q.final)+len(q.waiting)+q.claiming <= q.waiters.Len() {
 		return nil
 	}
 	if n := len(q.final); n > 0 && q.final[n-1] == t {
@@ -136,16 +145,34 @@ func (q *queue) surplus() *ticket {
 	return t
 }
 
-// next removes and returns the first waiter and the first final ticket whose
-// turn has come.
+// remove takes a ticket out; false when it is out to be claimed.
+func (q *queue) remove(t *ticket) bool {
+	for _, tickets := range []*[]*ticket{&q.final, &q.waiting} {
+		if i := slices.Index(*tickets, t); i >= 0 {
+			*tickets = slices.Delete(*tickets, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+// next removes and returns the first final ticket whose turn has come, and whom
+// it serves: its owner, or the first waiter.
 func (q *queue) next(now time.Time) (*waiter, *ticket) {
-	first := q.waiters.Front()
-	if first == nil || len(q.final) == 0 || q.final[0].due.After(now) {
+	if len(q.final) == 0 || q.final[0].due.After(now) {
 		return nil, nil
 	}
-	w, t := first.Value.(*waiter), q.final[0]
+	t := q.final[0]
+	w := t.owner
+	if w == nil {
+		first := q.waiters.Front()
+		if first == nil {
+			return nil, nil
+		}
+		w = first.Value.(*waiter)
+		w.leave()
+	}
 	q.final = q.final[1:]
-	w.leave()
 	return w, t
 }
 
@@ -212,7 +239,7 @@ func pause(far time.Duration) time.Duration {
 // to give; zero when only an answer can change that.
 func (q *queue) wake(lead time.Duration) time.Time {
 	var at time.Time
-	if len(q.final) > 0 && q.waiters.Len() > 0 {
+	if len(q.final) > 0 && (q.pinned || q.waiters.Len() > 0) {
 		at = q.final[0].due
 	}
 	if len(q.waiting) > 0 {

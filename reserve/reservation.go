@@ -60,37 +60,38 @@ func (l *Limiter) reserve(ctx context.Context, id string, n int) (*Reservation, 
 // ID that has no number (any more) gets a new one. A claim may be repeated.
 // Errors are those of [Limiter.ReserveN].
 func (l *Limiter) Claim(ctx context.Context, id string, n int) (*Reservation, error) {
-	t, err := l.claim(ctx, id, n)
+	t, _, err := l.claim(ctx, id, n, l.core.cfg.InlineBound)
 	if err != nil {
 		return nil, l.fail("claim", err)
 	}
 	return l.reservation(t), nil
 }
 
-func (l *Limiter) claim(ctx context.Context, id string, n int) (*ticket, error) {
+// claim also reports whether the ticket is the last of the line.
+func (l *Limiter) claim(ctx context.Context, id string, n int, bound time.Duration) (t *ticket, last bool, err error) {
 	if err := validateID(id); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	line, err := l.enter(ctx, n)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	defer l.core.leave(line)
 
-	t := &ticket{cost: int64(n), id: id}
+	t = &ticket{cost: int64(n), id: id}
 	line.mu.Lock()
 	reach := line.remembered()
 	line.mu.Unlock()
-	reply, err := l.core.claim(ctx, line.keys, reach, l.core.cfg.InlineBound, []*ticket{t})
+	reply, err := l.core.claim(ctx, line.keys, reach, bound, []*ticket{t})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	now := time.Now()
 	line.mu.Lock()
 	line.reach = now.Add(reply.reach)
 	line.mu.Unlock()
 	t.set(reply.epoch, reply.tickets[0], now, true)
-	return t, nil
+	return t, reply.tickets[0].wait >= reply.reach, nil
 }
 
 // Cancel gives the number of an ID back to the line and reports whether there
@@ -160,7 +161,7 @@ func (r *Reservation) wait(ctx context.Context) error {
 		return err
 	}
 	w := newWaiter(time.Time{})
-	q := line.await(w, t)
+	line.await(w, t)
 	select {
 	case <-w.done:
 		err = w.err
@@ -173,7 +174,10 @@ func (r *Reservation) wait(ctx context.Context) error {
 	}
 	line.mu.Lock()
 	defer line.mu.Unlock()
-	line.drop(q)
+	if err != nil {
+		line.unpin(w, false)
+		line.advance(w.queue)
+	}
 	r.end(t, err == nil)
 	return err
 }
@@ -200,6 +204,13 @@ func (r *Reservation) end(t *ticket, used bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.ticket, r.used, r.waiting = *t, used, false
+}
+
+// Lapsed reports whether the turn was missed: it came so long ago that its
+// permits are gone, and a call made now would be one too many. Claim again.
+func (r *Reservation) Lapsed() bool {
+	t := r.snapshot()
+	return t.final && r.limiter.core.overslept(&t, time.Now())
 }
 
 // Cancel gives the number back to the line, for somebody else to use. It ends a

@@ -1,0 +1,148 @@
+package reserve
+
+import (
+	"context"
+	"time"
+)
+
+// A Request asks for one number in [Limiter.LineUp].
+type Request struct {
+	ID string // 1 to 256 bytes, as for [Limiter.ReserveAs]
+	N  int    // permits
+
+	// Deadline is the latest moment of use for the turn, on the local clock. One
+	// that would come later is not taken. The zero time means that any will do.
+	Deadline time.Time
+}
+
+// A Placed is the answer to one [Request]: a reservation or an error.
+type Placed struct {
+	*Reservation
+	Err error
+}
+
+// LineUp takes numbers for calls that are made later, perhaps by other
+// processes: one round trip takes up to 256 of them, in the order of the
+// requests. None of them is Final: whoever makes the call claims its turn with
+// [Limiter.Enter], and when nobody has come by then, the line waits for them. An
+// ID that has a number keeps it.
+//
+// Each answer has its own error: [ErrWouldMissDeadline], or one of
+// [Limiter.ReserveN]. When the context ends, numbers that were taken stay in the
+// line under their IDs.
+func (l *Limiter) LineUp(ctx context.Context, requests []Request) []Placed {
+	placed := make([]Placed, len(requests))
+	for i := range requests {
+		placed[i].Err = l.checkRequest(ctx, requests[i])
+	}
+	line, err := l.core.enter(l.key)
+	if err == nil {
+		defer l.core.leave(line)
+		l.lineUp(ctx, line, requests, placed)
+	}
+	for i := range placed {
+		if placed[i].Reservation == nil && placed[i].Err == nil {
+			placed[i].Err = err
+		}
+		placed[i].Err = l.fail("line up", placed[i].Err)
+	}
+	return placed
+}
+
+func (l *Limiter) checkRequest(ctx context.Context, r Request) error {
+	if err := validateID(r.ID); err != nil {
+		return err
+	}
+	return l.check(ctx, r.N)
+}
+
+func (l *Limiter) lineUp(ctx context.Context, line *line, requests []Request, placed []Placed) {
+	var reqs []request
+	var at []int
+	for i, r := range requests {
+		if placed[i].Err == nil {
+			reqs = append(reqs, request{cost: int64(r.N), id: r.ID, keep: true, deadline: r.Deadline})
+			at = append(at, i)
+		}
+	}
+	for len(reqs) > 0 {
+		batch := cut(&reqs)
+		for i, answer := range l.takeLater(ctx, line, batch) {
+			placed[at[i]] = answer
+		}
+		at = at[len(batch):]
+	}
+}
+
+func (l *Limiter) takeLater(ctx context.Context, line *line, reqs []request) []Placed {
+	answers := make([]Placed, len(reqs))
+	line.mu.Lock()
+	reach := line.remembered()
+	line.mu.Unlock()
+	reply, err := l.core.take(ctx, line.keys, reach, noneFinal, reqs)
+	now := time.Now()
+	if err == nil {
+		line.mu.Lock()
+		line.reach = now.Add(reply.reach)
+		line.mu.Unlock()
+	}
+	for i, r := range reqs {
+		switch {
+		case err != nil:
+			answers[i].Err = err
+		case reply.tickets[i].status == refused:
+			answers[i].Err = &missed{reply.tickets[i].wait}
+		default:
+			t := &ticket{cost: r.cost, id: r.id}
+			t.set(reply.epoch, reply.tickets[i], now, true)
+			answers[i].Reservation = l.reservation(t)
+		}
+	}
+	return answers
+}
+
+// Enter is for a call that comes out of a queue, for the first time or again,
+// such as a job whose worker is awake now. An ID that is new gets the next number
+// of the line, or a nearer one whose holder did not come in time. One that has a
+// number keeps it; and if that is far, since somebody else was given its turn
+// meanwhile, it claims the earliest as [Limiter.Claim] does.
+//
+// If the turn is near, Wait for it. If not, the number stays in the line under
+// the ID: enter again [Limiter.Lead] before it is due. It may be repeated.
+// Errors are those of [Limiter.ReserveN].
+func (l *Limiter) Enter(ctx context.Context, id string, n int) (*Reservation, error) {
+	t, last, err := l.claim(ctx, id, n, l.core.near())
+	// Whoever holds the last number of the line has just come. Newcomers take no
+	// turn that its holder may still come for, or they would always be first.
+	if err == nil && !t.final && !last && time.Until(t.due) > l.core.cfg.InlineBound {
+		t, _, err = l.claim(ctx, id, n, l.core.cfg.InlineBound)
+	}
+	if err != nil {
+		return nil, l.fail("enter", err)
+	}
+	return l.reservation(t), nil
+}
+
+// Lead is how long before its turn a call that does not wait in this process
+// should be back to [Limiter.Enter]. Its number is given to somebody who is awake
+// when it is not back by half of that.
+func (l *Limiter) Lead() time.Duration { return l.core.lead() }
+
+// Forget frees the reservation's ID once its turn was used, so that the next
+// [Limiter.ReserveAs], [Limiter.LineUp], [Limiter.Claim] or [Limiter.Enter] under
+// it is a new call with a turn of its own. Without it, the ID is for this turn
+// only. On a reservation whose turn was not used it is an [ErrInvalid]: Cancel
+// it. It may be repeated.
+func (r *Reservation) Forget(ctx context.Context) error {
+	return r.limiter.fail("forget", r.forget(ctx))
+}
+
+func (r *Reservation) forget(ctx context.Context) error {
+	r.mu.Lock()
+	t, used := r.ticket, r.used
+	r.mu.Unlock()
+	if !used {
+		return invalid("reservation", "%q was not used: cancel it", t.id)
+	}
+	return r.limiter.core.forget(ctx, r.limiter.core.keys(r.limiter.key), &t)
+}

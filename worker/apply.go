@@ -1,0 +1,120 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"math"
+	"runtime"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/fleetpace/fleetpace/internal/turn"
+)
+
+// Apply changes the configuration of the server that the Worker's tasks run on;
+// call it once, before asynq.NewServer:
+//
+//   - Concurrency becomes the waiting room plus the handlers that work at once,
+//     which are as many as Concurrency said (asynq's default: one per CPU).
+//   - TaskCheckInterval and DelayedTaskCheckInterval, where they are zero, become
+//     100 ms. At asynq's own 1 s and 5 s a task would come back 5 s earlier and
+//     wait in its worker.
+//   - IsFailure, RetryDelayFunc and ErrorHandler do not take a task that waits for
+//     its turn for one that failed. Your own are called for all other errors.
+//
+// The error says which setting can not work. What works but wastes is logged.
+func (w *Worker) Apply(config *asynq.Config) error {
+	if config == nil {
+		return invalid("asynq.Config", "must not be nil")
+	}
+	if config.DelayedTaskCheckInterval < 0 {
+		return invalid("asynq.Config.DelayedTaskCheckInterval", "must be positive, or 0 for %v, got %v",
+			turn.PollInterval, config.DelayedTaskCheckInterval)
+	}
+	if config.TaskCheckInterval <= 0 {
+		config.TaskCheckInterval = turn.PollInterval
+	}
+	if config.DelayedTaskCheckInterval == 0 {
+		config.DelayedTaskCheckInterval = turn.PollInterval
+	}
+	lead, err := w.chooseLead(config)
+	if err != nil {
+		return err
+	}
+	handlers := config.Concurrency
+	if handlers < 1 {
+		handlers = runtime.NumCPU()
+	}
+	if !w.applied.CompareAndSwap(false, true) {
+		return invalid("Worker", "was applied to a server before: make one Worker for each")
+	}
+	w.lead = lead
+	w.slots = make(chan struct{}, handlers)
+	config.Concurrency = handlers + w.room()
+	w.wrap(config)
+	return nil
+}
+
+func (w *Worker) chooseLead(config *asynq.Config) (time.Duration, error) {
+	least := turn.Lead(config.DelayedTaskCheckInterval, config.TaskCheckInterval, w.limiter.Lead())
+	switch {
+	case w.config.Lead == 0:
+		return least, nil
+	case w.config.Lead < least:
+		return 0, invalid("Config.Lead", "%v is too short: with a DelayedTaskCheckInterval of %v and a"+
+			" TaskCheckInterval of %v a task may be back in its worker only %v after it was due, and its turn would"+
+			" have passed. Use a Lead of at least %v or leave it 0, or shorten the intervals",
+			w.config.Lead, config.DelayedTaskCheckInterval, config.TaskCheckInterval,
+			config.DelayedTaskCheckInterval+config.TaskCheckInterval*3/2, least)
+	}
+	return w.config.Lead, nil
+}
+
+// room is the size of the waiting room. All turns of the fleet that are nearer
+// than the patience may wait in one process, when it is the only one.
+func (w *Worker) room() int {
+	needed := math.Ceil(w.limiter.Limit().Rate() * turn.Patience(w.lead).Seconds())
+	if w.config.WaitingRoom == 0 {
+		return int(min(max(2*needed, leastRoom), mostRoom))
+	}
+	if room := w.config.WaitingRoom; float64(room) < needed {
+		w.config.Logger.Warn("fleetpace: the waiting room is too small for one process to use the limit to the full:"+
+			" set a larger Config.WaitingRoom, shorten the intervals of asynq, or run enough processes",
+			"limit", w.limiter.String(), "room", room, "tasks that wait at once in the fleet", int(needed),
+			"processes needed", int(math.Ceil(needed/float64(room))))
+	}
+	return w.config.WaitingRoom
+}
+
+// wrap keeps asynq from taking a task that waits for one that failed.
+func (w *Worker) wrap(config *asynq.Config) {
+	isFailure := config.IsFailure
+	config.IsFailure = func(err error) bool {
+		if IsWaiting(err) {
+			return false
+		}
+		if isFailure == nil {
+			return err != nil
+		}
+		return isFailure(err)
+	}
+	delay := config.RetryDelayFunc
+	if delay == nil {
+		delay = asynq.DefaultRetryDelayFunc
+	}
+	config.RetryDelayFunc = func(n int, err error, task *asynq.Task) time.Duration {
+		var waiting *waitingError
+		if errors.As(err, &waiting) {
+			return max(0, time.Until(waiting.back))
+		}
+		return delay(n, err, task)
+	}
+	if handler := config.ErrorHandler; handler != nil {
+		config.ErrorHandler = asynq.ErrorHandlerFunc(func(ctx context.Context, task *asynq.Task, err error) {
+			if !IsWaiting(err) {
+				handler.HandleError(ctx, task, err)
+			}
+		})
+	}
+}

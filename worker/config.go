@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/fleetpace/fleetpace/internal/turn"
+)
+
+// Turn is what a task needs before it may run: a limiter, a key in it, a cost.
+// It is the same type as scheduler.Turn.
+type Turn = turn.Turn
+
+// FromHeaders is the default of Config.Turn: it reads key, cost and skip from the
+// task's headers, where [Turn.Headers] puts them. A task without them costs one
+// permit of the Worker's limiter.
+func FromHeaders(task *asynq.Task) (Turn, error) { return turn.FromHeaders(task) }
+
+// Config says how tasks wait. The zero value is good for most.
+type Config struct {
+	// Turn says what a task needs. An error fails the task. Default
+	// [FromHeaders].
+	Turn func(*asynq.Task) (Turn, error)
+
+	// WaitingRoom is how many tasks may wait in this process at once, besides
+	// those that work. Default: 1,000, or as many as a fast limit needs, up to
+	// 10,000.
+	WaitingRoom int
+
+	// Lead is how long before its turn a task that was put back comes again.
+	// Default: what the polling intervals of asynq and the limiter need. A
+	// shorter one is refused by Apply.
+	Lead time.Duration
+
+	// Inspector of the same Redis as the server's, if you use asynq.Deadline.
+	// asynq does not tell a handler whether its time is bounded by a Timeout,
+	// which starts anew when the task comes again, or by a Deadline. With the
+	// Inspector a task whose turn would come after its Deadline fails at once
+	// and leaves its turn to others; without, it fails when it comes again.
+	Inspector *asynq.Inspector
+
+	// Logger hears what an operator should know. Default slog.Default().
+	Logger *slog.Logger
+}
+
+const (
+	leastRoom = 1_000
+	mostRoom  = 10_000
+)
+
+// ErrInvalid: a setting is wrong; the text names it and its value.
+var ErrInvalid = errors.New("invalid")
+
+func invalid(field, format string, args ...any) error {
+	return fmt.Errorf("worker: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
+}
+
+func (c Config) withDefaults() Config {
+	if c.Turn == nil {
+		c.Turn = turn.FromHeaders
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	if c.WaitingRoom < 0 {
+		return invalid("Config.WaitingRoom", "must be at least 1, or 0 for the default, got %d", c.WaitingRoom)
+	}
+	if c.Lead < 0 {
+		return invalid("Config.Lead", "must be positive, or 0 for the default, got %v", c.Lead)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+// Package worker makes the tasks of an asynq fleet take turns at a rate-limited
+// API. It is middleware: a task's handler runs when the task has its turn.
+//
+//	w, err := worker.New(limiter, worker.Config{})
+//	...
+//	config := asynq.Config{Concurrency: 25}
+//	if err := w.Apply(&config); err != nil {
+//		return err
+//	}
+//	server := asynq.NewServer(redis, config)
+//	return w.Run(ctx, server, mux)
+//
+// # What happens to a task that has to wait
+//
+// It takes a number. If its turn is near, it sleeps in its worker until then. If
+// not, it goes back to asynq, to come again shortly before its turn; the number
+// stays in the line under the task's ID. Going back is no failure: it spends no
+// retry, calls no ErrorHandler and never archives a task. When it comes again, on
+// whichever worker, it has its place still.
+//
+// A task that does not come again in time (its worker died, its queue is paused,
+// it was deleted) holds nobody up: whoever is awake takes its turn, and gets the
+// absent one a later number, with which it is among the first when it comes.
+//
+// # Waiting is cheap, working is bounded
+//
+// A waiting task is a sleeping goroutine, so Apply makes asynq's Concurrency a
+// waiting room of 1,000 or more, while no more handlers work at once than the
+// Concurrency that you asked for. Where no handler is free when a turn comes, and
+// none becomes free while the turn can still be used, the turn lapses and the
+// task gets the next one; the log and [Stats] tell.
+//
+// # Tasks that can not be put back
+//
+// asynq archives a task that fails in its last attempt, whatever the error. So a
+// task with MaxRetry(0), or in its last attempt, waits in its worker for however
+// long it takes. If that is longer than its Timeout or Deadline allows, it fails
+// with an error that says so.
+//
+// # Timeout, Deadline and Unique
+//
+// Timeout counts from the moment at which asynq hands the task to a worker, so
+// what a task sleeps there is spent: allow [Worker.Patience] more than the
+// handler needs. A turn that would come after the Timeout is over is not slept
+// for; the task comes back for it. A turn after the Deadline is given back (see
+// [Config.Inspector]). A Unique lock is not extended while a task is put back:
+// choose its TTL longer than the line gets, or enqueue with package scheduler,
+// which does.
+package worker

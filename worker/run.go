@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/hibiken/asynq"
+)
+
+// Run starts the server with the Worker's middleware around handler, and returns
+// when it was shut down: after SIGTERM or an interrupt, or when ctx ends. Tasks
+// that sleep then go back at once and keep their numbers; handlers that work may
+// finish within the server's ShutdownTimeout. Use it instead of the server's own
+// Run, which lets tasks sleep on until that timeout.
+func (w *Worker) Run(ctx context.Context, server *asynq.Server, handler asynq.Handler) error {
+	if !w.applied.Load() {
+		return invalid("Worker", "call Apply on the asynq.Config before the server is made of it")
+	}
+	if handler == nil {
+		return invalid("handler", "must not be nil")
+	}
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := server.Start(w.Middleware(handler)); err != nil {
+		return err
+	}
+	<-ctx.Done()
+	w.Shutdown(server)
+	return nil
+}
+
+// Shutdown ends all sleep and shuts the server down, see [Worker.Run].
+func (w *Worker) Shutdown(server *asynq.Server) {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		server.Stop() // may take one TaskCheckInterval
+	}()
+	w.Drain()
+	<-stopped
+	server.Shutdown()
+}
+
+// Drain ends all sleep: tasks that wait go back and keep their numbers, and so do
+// those that still come. There is no way back. It returns at once.
+func (w *Worker) Drain() { w.drain() }

@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// What is asked of Redis for a task when its own time is up: the task's context
+// may have ended, so it has a time limit of its own. Where it fails, a number is
+// left in the line that nobody comes for; whoever is awake uses its turn.
+
+// giveBack returns the number of the task to the line.
+func (t *task) giveBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	defer cancel()
+	if _, err := t.limiter.Cancel(ctx, t.id, t.cost); err != nil {
+		t.complain("the number of a task could not be given back", err)
+	}
+}
+
+// lineUp takes a number for when the task comes again.
+func (t *task) lineUp(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	defer cancel()
+	for _, placed := range t.limiter.LineUp(ctx, []reserve.Request{{ID: t.id, N: t.cost}}) {
+		if placed.Err != nil {
+			t.complain("a task lost its place in the line", placed.Err)
+		}
+	}
+}
+
+// forget frees the ID of a turn that was used: for a task that comes again
+// without a retry being counted, or another one of the same task ID.
+func (t *task) forget(ctx context.Context, r *reserve.Reservation) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	defer cancel()
+	if err := r.Forget(ctx); err != nil {
+		t.complain("the ID of a turn could not be freed; if the task comes again at once, it may be let through too early", err)
+	}
+}
+
+func (t *task) complain(what string, err error) {
+	t.worker.hint.Do(func() {
+		t.worker.config.Logger.Warn("fleetpace: "+what, "limit", t.limiter.String(), "id", t.id, "error", err)
+	})
+}
+
+// lapse notes a turn that no handler was free for.
+func (w *Worker) lapse() {
+	w.lapsed.Add(1)
+	w.hint.Do(func() {
+		w.config.Logger.Warn("fleetpace: turns pass while no handler is free: set a higher asynq.Config.Concurrency,"+
+			" run more processes, or lower the limit", "handlers", cap(w.slots), "turns so far", w.lapsed.Load())
+	})
+}

@@ -1,0 +1,91 @@
+package worker
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"golang.org/x/time/rate"
+
+	"github.com/fleetpace/fleetpace/internal/turn"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Worker is middleware that gives each task its turn. Make one per asynq server
+// with [New], and call [Worker.Apply] on the server's configuration. It is safe
+// for concurrent use.
+type Worker struct {
+	limiter *reserve.Limiter
+	config  Config
+
+	applied  atomic.Bool
+	lead     time.Duration
+	slots    chan struct{} // held by handlers that work
+	draining context.Context
+	drain    context.CancelFunc
+
+	asleep, putBack, lapsed atomic.Int64
+	hint                    rate.Sometimes
+}
+
+// New makes a Worker whose tasks wait for limiter, unless their Turn names
+// another one. The limiter's Redis may be another than asynq's. The error is an
+// [ErrInvalid] that names the field.
+func New(limiter *reserve.Limiter, config Config) (*Worker, error) {
+	if limiter == nil {
+		return nil, invalid("limiter", "must not be nil")
+	}
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	w := &Worker{limiter: limiter, config: config.withDefaults(), hint: rate.Sometimes{First: 1, Interval: hintEvery}}
+	w.draining, w.drain = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// Middleware is for asynq's ServeMux.Use, where you run the server yourself
+// rather than with [Worker.Run]. What it returns runs next once the task has its
+// turn and a handler is free. The task's context then carries the moment of the
+// turn, see [Due].
+func (w *Worker) Middleware(next asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		if ctx.Value(passed{w}) != nil {
+			return next.ProcessTask(ctx, task)
+		}
+		return w.process(ctx, task, next)
+	})
+}
+
+// passed is the context key under which a task carries that it has its turn.
+type passed struct{ *Worker }
+
+type dueKey struct{}
+
+// Due is the moment, on the local clock, at which the turn of the running task
+// came; false for a task that needed none. The time since is how late it runs.
+func Due(ctx context.Context) (time.Time, bool) {
+	due, ok := ctx.Value(dueKey{}).(time.Time)
+	return due, ok
+}
+
+// Lead is how long before its turn a task that was put back comes again; 0
+// before Apply. Give it to a scheduler.Config.
+func (w *Worker) Lead() time.Duration { return w.lead }
+
+// Patience is the longest that a task sleeps in its worker before its turn,
+// unless it can not be put back.
+func (w *Worker) Patience() time.Duration { return turn.Patience(w.lead) }
+
+// Stats are numbers for dashboards.
+type Stats struct {
+	Asleep  int64 // tasks that wait in this process now
+	Working int   // handlers that work now
+	PutBack int64 // times that a task was put back to come again, so far
+	Lapsed  int64 // turns that passed while no handler was free, so far
+}
+
+// Stats returns the present numbers.
+func (w *Worker) Stats() Stats {
+	return Stats{Asleep: w.asleep.Load(), Working: len(w.slots), PutBack: w.putBack.Load(), Lapsed: w.lapsed.Load()}
+}
