@@ -1,6 +1,6 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real lint fuzz bench examples ci
+.PHONY: help test test-real lint fuzz bench fleet examples ci
 
 FUZZTIME ?= 30s
 
@@ -23,6 +23,9 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 
 bench: ## all benchmarks
 	go test -run '^$$' -bench . -benchmem -p 1 ./...
+
+fleet: ## fleetpace beside what people do today: one limit, 4 server processes, about a minute
+	cd bench && go run ./fleet -scenario one
 
 examples: ## run the examples on an embedded Redis and check their results
 	.ci/examples

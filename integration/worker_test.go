@@ -60,6 +60,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if text := os.Getenv(asynqVariable); text != "" {
+		if err := workAsynq(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 
@@ -161,10 +168,16 @@ type worker struct {
 
 func startWorker(t testing.TB, j job) *worker {
 	t.Helper()
+	return startProcess(t, jobVariable, j)
+}
+
+// startProcess starts the test binary again, with a job in its environment.
+func startProcess(t testing.TB, variable string, j any) *worker {
+	t.Helper()
 	text, err := json.Marshal(j)
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
+	cmd.Env = append(os.Environ(), variable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

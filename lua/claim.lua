@@ -21,7 +21,7 @@
 -- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
 
 limit()
-local bound = number(3, 'boundMicros', 0)
+local bound = number(3, 'boundMicros', -1)
 local reach = number(4, 'reachMicros', -LONGEST_MICROS)
 if (#ARGV - 4) % 2 ~= 0 or #ARGV < 6 then
   bad('BADARG', 'claims', 'pairs of cost, id', #ARGV - 4)

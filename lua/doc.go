@@ -66,7 +66,9 @@
 //	           if it still fits, and is lost if not. Nothing goes back whose
 //	           permits lie below the floor or have all overflowed
 //	           (now > due(e) + burst*intervalMicros). The final mark is never
-//	           above tail.
+//	           above tail; and when its own ticket went back it sinks below that,
+//	           and further past tickets that are free or waiting: none of them
+//	           was used.
 //	inspect    Changes nothing.
 //
 // A waiting number is dead when it can never be used: its permits lie below

@@ -17,6 +17,7 @@ type player interface {
 	claim(at int64, limit model.Limit, bound, reach float64, tickets []model.Ticket) model.Reply
 	cancel(at int64, limit model.Limit, tickets []model.Cancellation)
 	inspect(at int64, limit model.Limit)
+	forget(at int64, limit model.Limit, cost int64, id string)
 	lose(at int64)
 	// lateAt is the last moment, on Redis's clock, at which a ticket that was
 	// granted just now fits in the bucket.
@@ -69,8 +70,10 @@ type counts struct {
 	Histories int `json:"histories"`
 	Steps     int `json:"steps"`
 	Takes     int `json:"takes"`
+	LinedUp   int `json:"lined_up"` // of the takes: for calls that others make
 	Claims    int `json:"claims"`
 	Cancels   int `json:"cancels"`
+	Forgets   int `json:"forgets"` // IDs used anew after their call
 	Calls     int `json:"calls"`
 	Refused   int `json:"refused"`
 	Expiries  int `json:"expiries"`
@@ -81,8 +84,10 @@ func (c *counts) add(o counts) {
 	c.Histories += o.Histories
 	c.Steps += o.Steps
 	c.Takes += o.Takes
+	c.LinedUp += o.LinedUp
 	c.Claims += o.Claims
 	c.Cancels += o.Cancels
+	c.Forgets += o.Forgets
 	c.Calls += o.Calls
 	c.Refused += o.Refused
 	c.Expiries += o.Expiries
@@ -129,6 +134,9 @@ var intervals = []float64{
 	1, 1.5, 3.7, 10, 142.857142857142861, 1000, 10000. / 3, 100000, 142857.14285714287,
 	1e6 / 3., 1e6, 3e6, 60e6, 3600e6,
 }
+
+// noneFinal is the bound of a take or claim under which every ticket has to be claimed.
+const noneFinal = -1
 
 // startMicros is a moment of the size that Redis's clock has.
 const startMicros = 1_800_000_000_000_000
@@ -231,8 +239,10 @@ func (h *history) act() {
 		h.claim()
 	case n < 87:
 		h.cancel()
-	case n < 90:
+	case n < 89:
 		h.player.inspect(h.clock(), h.limit)
+	case n < 93:
+		h.forget()
 	default:
 		h.befall()
 	}
@@ -253,8 +263,22 @@ func (h *history) take() {
 		tickets = append(tickets, t)
 		requests = append(requests, model.Request{Cost: t.cost, MaxWaitMicros: h.maxWait(), ID: t.id, Keep: t.keep})
 	}
+	h.request(tickets, requests)
+}
+
+// ask takes one ticket, of any wait.
+func (h *history) ask(t *ticket) {
+	h.request([]*ticket{t}, []model.Request{{Cost: t.cost, MaxWaitMicros: -1, ID: t.id, Keep: t.keep}})
+}
+
+func (h *history) request(tickets []*ticket, requests []model.Request) {
 	h.touch()
-	reply := h.player.take(h.clock(), h.limit, h.bound, h.reach(), requests)
+	bound := h.bound
+	if h.rng.IntN(5) == 0 {
+		bound = noneFinal
+		h.counts.LinedUp += len(requests)
+	}
+	reply := h.player.take(h.clock(), h.limit, bound, h.reach(), requests)
 	h.counts.Takes += len(requests)
 	h.settle(tickets, reply, func(t *ticket) bool { return t.keep })
 }
@@ -305,7 +329,11 @@ func (h *history) claim() {
 		return
 	}
 	h.touch()
-	reply := h.player.claim(h.clock(), h.limit, h.bound, h.reach(), asked)
+	bound := h.bound
+	if h.rng.IntN(8) == 0 {
+		bound = noneFinal
+	}
+	reply := h.player.claim(h.clock(), h.limit, bound, h.reach(), asked)
 	h.counts.Claims += len(asked)
 	h.settle(tickets, reply, func(*ticket) bool { return true })
 }
@@ -386,6 +414,20 @@ func (h *history) cancel() {
 	h.counts.Cancels += len(tickets)
 	h.touch()
 	h.player.cancel(h.clock(), h.limit, tickets)
+}
+
+// forget uses an ID anew: its call was made, and the next one is another. Whoever
+// did not forget it would get the turn of the call that was made.
+func (h *history) forget() {
+	t := h.pick(called)
+	if t == nil || t.cost > h.limit.Burst {
+		h.take()
+		return
+	}
+	h.counts.Forgets++
+	h.player.forget(h.clock(), h.limit, t.cost, t.id)
+	t.state, t.done, t.doneIn, t.keep = refused, 0, 0, true
+	h.ask(t)
 }
 
 // pick returns a ticket in one of the states, the younger the likelier; nil

@@ -243,10 +243,26 @@ local function accept(e, cost, block)
   counted()
 end
 
+-- sink lowers the final mark past numbers that became final and were not used:
+-- those that are free or waiting again. So they can still be late, not dead.
+local function sink()
+  local cost
+  repeat
+    local at = digits(s.final)
+    cost = nil
+    for _, list in ipairs({ FREE, WAITING }) do
+      local member = redis.call('ZRANGEBYSCORE', list, at, at, 'LIMIT', 0, 1)[1]
+      cost = cost or member and costof(member)
+    end
+    s.final = s.final - (cost or 0)
+  until (cost or 0) == 0
+end
+
 -- giveback returns an unused ticket to the line: at the tail the line steps
 -- back, elsewhere the number becomes free. False when its permits are gone.
 local function giveback(e, cost)
-  uses(FREE)
+  uses(WAITING, FREE)
+  local highest = e == s.final
   if e > s.tail or e - cost < s.floor or now > due(e) + burst * interval then return false end
   if e == s.tail then
     s.tail = e - cost
@@ -260,11 +276,13 @@ local function giveback(e, cost)
     end
     counted()
     s.final = math.min(s.final, s.tail)
+    if highest then sink() end
     return true
   end
   if not fits(e, cost) then return false end
   redis.call('ZADD', FREE, e, entry(cost, digits(e)))
   counted()
+  if highest then sink() end
   return true
 end
 

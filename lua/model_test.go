@@ -124,6 +124,21 @@ func (r *recorder) inspect(at int64, limit model.Limit) {
 	})
 }
 
+func (r *recorder) forget(at int64, limit model.Limit, cost int64, id string) {
+	r.up(at)
+	useful := slices.ContainsFunc(r.line.At(at, limit).Claimed(), func(t model.Ticket) bool {
+		return t.Cost == cost && t.ID == id
+	})
+	r.line.Forget(cost, id)
+	r.note("forget", at, forgetArgs(cost, id), func(reply any) error {
+		// A list of which nothing can be used any more may have expired.
+		if got, err := ints(reply); err != nil || useful && got[0] != 1 {
+			return fmt.Errorf("replied %v, the model knows the ticket", reply)
+		}
+		return nil
+	})
+}
+
 func (r *recorder) lose(at int64) {
 	r.line.Lose()
 	r.note("lose", at, nil, func(any) error { return nil })
@@ -248,7 +263,7 @@ func TestScriptsEqualModel(t *testing.T) {
 		if total.Histories != number {
 			t.Errorf("%d histories were played, not %d", total.Histories, number)
 		}
-		for name, n := range map[string]int{"expiries": total.Expiries, "winds": total.Winds, "cancels": total.Cancels, "calls": total.Calls} {
+		for name, n := range map[string]int{"takes with none final": total.LinedUp, "forgets": total.Forgets, "expiries": total.Expiries, "winds": total.Winds, "cancels": total.Cancels, "calls": total.Calls} {
 			if n < number/50 {
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}

@@ -32,6 +32,8 @@ var planted = []struct {
 	{"a free block stays free", "line", "redis.call('ZREM', FREE, block.member)", "", true, nil},
 	{"a passed number is not dead", "line", "return e <= s.final and now > due(e - cost) + burst * interval", "return false", true, nil},
 	{"giving back leaves the final mark above the tail", "line", "s.final = math.min(s.final, s.tail)", "", false, nil},
+	{"the final mark does not sink", "line", "local highest = e == s.final", "local highest = false", false, nil},
+	{"the final mark sinks too far", "line", "s.final - (cost or 0)", "math.max(0, s.final - 2 * (cost or 0))", false, nil},
 	{"asking again winds back past a later ticket", "line", "if e ~= s.final or", "if", true, nil},
 	{"a claim is not remembered", "claim", "remember(member, best)", "", false, nil},
 	{"a claim does not raise the final mark", "claim", "s.final = math.max(s.final, best)", "", true, nil},
@@ -40,6 +42,7 @@ var planted = []struct {
 	{"a claim of a known number takes a second", "claim", "if e then return 1, e, wait(e) end", "", false, nil},
 	{"a take does not raise the final mark", "take", "s.final = math.max(s.final, e)", "", true, nil},
 	{"a refused take consumes", "take", "then return 0, 0, w end", "then accept(e, cost, block) return 0, 0, w end", false, nil},
+	{"a stored permit is final where none may be", "take", "if w > bound then", "if w > math.max(bound, 0) then", false, nil},
 	{"a ticket can be cancelled twice", "cancel", "redis.call('ZREM', WAITING, member)\n      redis.call('ZREM', CLAIMED, member)", "", true, nil},
 	{"the epoch of a cancelled number is ignored", "cancel", "epoch == s.epoch and", "", true, []trouble{{Lost: true}}},
 }
@@ -142,6 +145,10 @@ func (p *scriptPlayer) cancel(at int64, limit model.Limit, tickets []model.Cance
 }
 
 func (p *scriptPlayer) inspect(at int64, limit model.Limit) { p.run("inspect", at, limitArgs(limit)) }
+
+func (p *scriptPlayer) forget(at int64, _ model.Limit, cost int64, id string) {
+	p.run("forget", at, forgetArgs(cost, id))
+}
 
 func (p *scriptPlayer) lose(at int64) { p.run("lose", at, nil) }
 

@@ -31,6 +31,7 @@ var flagUpdate = flag.Bool("update", false, "write what the scripts reply into t
 //	take 1 job-1 [keep] [max 2s], 2 job-2      requests: cost, id, …
 //	claim 1 job-1, 2 job-2
 //	cancel 1 job-1, 1 #5, 1 #5@0s              by id; by number; with another epoch
+//	forget 1 job-1                             its call was made: the ID may be used anew
 //	inspect
 //	show                                       what the keys hold
 //	lose                                       delete the keys
@@ -118,6 +119,13 @@ func (p *performer) command(verb, rest string) ([]string, error) {
 		return p.grants(verb, claimArgs(p.limit, p.bound, p.reach, tickets), len(tickets))
 	case "cancel":
 		return p.cancel(rest)
+	case "forget":
+		words := strings.Fields(rest)
+		list, err := ints(p.run(verb, forgetArgs(number(words[0]), words[1])))
+		if err != nil {
+			return nil, err
+		}
+		return []string{map[int64]string{0: "not known", 1: "forgotten"}[list[0]]}, nil
 	case "inspect":
 		return p.inspect()
 	case "show":

@@ -42,6 +42,10 @@ func cancelArgs(l model.Limit, tickets []model.Cancellation) []string {
 	return args
 }
 
+func forgetArgs(cost int64, id string) []string {
+	return []string{strconv.FormatInt(cost, 10) + ":" + id}
+}
+
 // decimal writes a number so that it reads back as the same double.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 

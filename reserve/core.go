@@ -22,7 +22,8 @@ type core struct {
 	client   redis.UniversalClient
 	cfg      Config
 	interval float64 // micros per permit
-	member   string  // this process, in the ids of its tickets
+	started  time.Time
+	member   string // this process, in the ids of its tickets
 	serial   atomic.Uint64
 
 	mu      sync.Mutex
@@ -44,6 +45,7 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 		client:   client,
 		cfg:      cfg,
 		interval: cfg.Limit.micros(),
+		started:  time.Now(),
 		member:   hex.EncodeToString(member),
 		lines:    make(map[string]*line),
 		reaches:  reaches,

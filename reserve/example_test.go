@@ -135,6 +135,40 @@ func ExampleLimiter_Claim() {
 	// call now
 }
 
+// One process lines calls up; others make them, each when its turn has come.
+func ExampleLimiter_Enter() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "export", Limit: reserve.Every(300 * time.Millisecond)})
+	defer func() { _ = limiter.Close() }()
+
+	ctx := context.Background()
+	for _, placed := range limiter.LineUp(ctx, []reserve.Request{{ID: "row-1", N: 1}, {ID: "row-2", N: 1}}) {
+		fmt.Println(placed.ID(), placed.Err)
+	}
+
+	for _, row := range []string{"row-1", "row-2"} {
+		r, err := limiter.Enter(ctx, row, 1)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		// Where r.Delay() is more than that second, do something else until
+		// limiter.Lead() before the turn, and enter again.
+		if err := r.Wait(ctx); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("exporting", row)
+		_ = r.Forget(ctx) // its ID may name another call now
+	}
+	// Output:
+	// row-1 <nil>
+	// row-2 <nil>
+	// exporting row-1
+	// exporting row-2
+}
+
 func ExampleLimiter_State() {
 	client, stop := startRedis()
 	defer stop()

@@ -133,6 +133,12 @@ func TestBadInput(t *testing.T) {
 		{"id long", call(func(l *reserve.Limiter) error { _, err := l.ReserveAs(ctx, strings.Repeat("i", 257), 1); return err }), []string{"id", "257"}},
 		{"claim without id", call(func(l *reserve.Limiter) error { _, err := l.Claim(ctx, "", 1); return err }), []string{"claim", "id"}},
 		{"claim n 0", call(func(l *reserve.Limiter) error { _, err := l.Claim(ctx, "a", 0); return err }), []string{"claim", "got 0"}},
+		{"enter without id", call(func(l *reserve.Limiter) error { _, err := l.Enter(ctx, "", 1); return err }), []string{"enter", "id"}},
+		{"enter n 0", call(func(l *reserve.Limiter) error { _, err := l.Enter(ctx, "a", 0); return err }), []string{"enter", "got 0"}},
+		{"enter n above burst", call(func(l *reserve.Limiter) error { _, err := l.Enter(ctx, "a", 6); return err }), []string{"enter", "got 6"}},
+		{"line up without id", call(func(l *reserve.Limiter) error { return l.LineUp(ctx, []reserve.Request{{N: 1}})[0].Err }), []string{"line up", "id"}},
+		{"line up n 0", call(func(l *reserve.Limiter) error { return l.LineUp(ctx, []reserve.Request{{ID: "a"}})[0].Err }), []string{"line up", "got 0"}},
+		{"line up n above burst", call(func(l *reserve.Limiter) error { return l.LineUp(ctx, []reserve.Request{{ID: "a", N: 6}})[0].Err }), []string{"line up", "got 6"}},
 		{"cancel without id", call(func(l *reserve.Limiter) error { _, err := l.Cancel(ctx, "", 1); return err }), []string{"cancel", "id"}},
 		{"cancel n above burst", call(func(l *reserve.Limiter) error { _, err := l.Cancel(ctx, "a", 9); return err }), []string{"cancel", "got 9"}},
 		{"state of a bad key", func() error { _, err := good.For("").State(ctx); return err }, []string{"state", "key"}},
@@ -195,8 +201,15 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 		"allow":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Allow(ctx); return err },
 		"reserve": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Reserve(ctx); return err },
 		"claim":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Claim(ctx, "id", 1); return err },
-		"cancel":  func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Cancel(ctx, "id", 1); return err },
-		"state":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
+		"enter": func(ctx context.Context, l *reserve.Limiter) error {
+			_, err := l.Enter(ctx, "id", 1)
+			return err
+		},
+		"line up": func(ctx context.Context, l *reserve.Limiter) error {
+			return l.LineUp(ctx, []reserve.Request{{ID: "id", N: 1}})[0].Err
+		},
+		"cancel": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Cancel(ctx, "id", 1); return err },
+		"state":  func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
 	}
 	for op, call := range calls {
 		for kind, spoil := range map[string]func(*miniredis.Miniredis){

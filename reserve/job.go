@@ -24,8 +24,10 @@ type Placed struct {
 // LineUp takes numbers for calls that are made later, perhaps by other
 // processes: one round trip takes up to 256 of them, in the order of the
 // requests. None of them is Final: whoever makes the call claims its turn with
-// [Limiter.Enter], and when nobody has come by then, the line waits for them. An
-// ID that has a number keeps it.
+// [Limiter.Enter]. Where nobody has come by then, the line waits for them until
+// its keys expire, a second after the bucket would be full again. An ID that has
+// a number keeps it. Where a round trip fails, the requests behind it fail too,
+// so that the order is kept when all are asked for again.
 //
 // Each answer has its own error: [ErrWouldMissDeadline], or one of
 // [Limiter.ReserveN]. When the context ends, numbers that were taken stay in the
@@ -67,60 +69,75 @@ func (l *Limiter) lineUp(ctx context.Context, line *line, requests []Request, pl
 	}
 	for len(reqs) > 0 {
 		batch := cut(&reqs)
-		for i, answer := range l.takeLater(ctx, line, batch) {
+		answers, err := l.takeLater(ctx, line, batch)
+		if err != nil {
+			// Those behind must not be served before those that failed.
+			for _, i := range at {
+				placed[i].Err = err
+			}
+			return
+		}
+		for i, answer := range answers {
 			placed[at[i]] = answer
 		}
 		at = at[len(batch):]
 	}
 }
 
-func (l *Limiter) takeLater(ctx context.Context, line *line, reqs []request) []Placed {
+func (l *Limiter) takeLater(ctx context.Context, line *line, reqs []request) ([]Placed, error) {
 	answers := make([]Placed, len(reqs))
 	line.mu.Lock()
 	reach := line.remembered()
 	line.mu.Unlock()
 	reply, err := l.core.take(ctx, line.keys, reach, noneFinal, reqs)
+	if err != nil {
+		return nil, err
+	}
 	now := time.Now()
-	if err == nil {
-		line.mu.Lock()
-		line.reach = now.Add(reply.reach)
-		line.mu.Unlock()
-	}
+	line.mu.Lock()
+	line.reach = now.Add(reply.reach)
+	line.mu.Unlock()
 	for i, r := range reqs {
-		switch {
-		case err != nil:
-			answers[i].Err = err
-		case reply.tickets[i].status == refused:
+		if reply.tickets[i].status == refused {
 			answers[i].Err = &missed{reply.tickets[i].wait}
-		default:
-			t := &ticket{cost: r.cost, id: r.id}
-			t.set(reply.epoch, reply.tickets[i], now, true)
-			answers[i].Reservation = l.reservation(t)
+			continue
 		}
+		t := &ticket{cost: r.cost, id: r.id}
+		t.set(reply.epoch, reply.tickets[i], now, true)
+		answers[i].Reservation = l.reservation(t)
 	}
-	return answers
+	return answers, nil
 }
 
 // Enter is for a call that comes out of a queue, for the first time or again,
-// such as a job whose worker is awake now. An ID that is new gets the next number
-// of the line, or a nearer one whose holder did not come in time. One that has a
-// number keeps it; and if that is far, since somebody else was given its turn
-// meanwhile, it claims the earliest as [Limiter.Claim] does.
+// such as a job whose worker is awake now. An ID that has a number keeps it, and
+// a new one gets the next number of the line. A number that is about to pass, as
+// its holder did not come in time, is used by whoever is awake: by the first call
+// that waits in this process, or by this one if none does (not in the first
+// second of a process); the holder then has the number of that call.
 //
 // If the turn is near, Wait for it. If not, the number stays in the line under
-// the ID: enter again [Limiter.Lead] before it is due. It may be repeated.
-// Errors are those of [Limiter.ReserveN].
+// the ID: enter again [Limiter.Lead] before it is due, or earlier. It may be
+// repeated. Errors are those of [Limiter.ReserveN].
 func (l *Limiter) Enter(ctx context.Context, id string, n int) (*Reservation, error) {
-	t, last, err := l.claim(ctx, id, n, l.core.near())
-	// Whoever holds the last number of the line has just come. Newcomers take no
-	// turn that its holder may still come for, or they would always be first.
-	if err == nil && !t.final && !last && time.Until(t.due) > l.core.cfg.InlineBound {
-		t, _, err = l.claim(ctx, id, n, l.core.cfg.InlineBound)
-	}
+	t, err := l.claim(ctx, id, n, l.left)
 	if err != nil {
 		return nil, l.fail("enter", err)
 	}
 	return l.reservation(t), nil
+}
+
+// left is the bound within which a call that enters takes a number left lying.
+// One that waits here already has a nearer number and looks for them (see
+// queue.look): in its place the holder loses little, and newcomers, whose numbers
+// are far, do not send it to the end of the line. And in a process that has just
+// started, those who come back to it may come a moment later.
+func (l *Limiter) left(line *line, cost int64) time.Duration {
+	q := line.pinned[cost]
+	if q != nil && len(q.waiting)+q.claiming > 0 || time.Since(l.core.started) < l.core.cfg.InlineBound {
+		return noneFinal
+	}
+	return l.core.near()
 }
 
 // Lead is how long before its turn a call that does not wait in this process

@@ -60,38 +60,38 @@ func (l *Limiter) reserve(ctx context.Context, id string, n int) (*Reservation, 
 // ID that has no number (any more) gets a new one. A claim may be repeated.
 // Errors are those of [Limiter.ReserveN].
 func (l *Limiter) Claim(ctx context.Context, id string, n int) (*Reservation, error) {
-	t, _, err := l.claim(ctx, id, n, l.core.cfg.InlineBound)
+	t, err := l.claim(ctx, id, n, func(*line, int64) time.Duration { return l.core.cfg.InlineBound })
 	if err != nil {
 		return nil, l.fail("claim", err)
 	}
 	return l.reservation(t), nil
 }
 
-// claim also reports whether the ticket is the last of the line.
-func (l *Limiter) claim(ctx context.Context, id string, n int, bound time.Duration) (t *ticket, last bool, err error) {
+// claim asks for the turn of an ID if it is nearer than the bound.
+func (l *Limiter) claim(ctx context.Context, id string, n int, within func(*line, int64) time.Duration) (*ticket, error) {
 	if err := validateID(id); err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	line, err := l.enter(ctx, n)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	defer l.core.leave(line)
 
-	t = &ticket{cost: int64(n), id: id}
+	t := &ticket{cost: int64(n), id: id}
 	line.mu.Lock()
-	reach := line.remembered()
+	reach, bound := line.remembered(), within(line, t.cost)
 	line.mu.Unlock()
 	reply, err := l.core.claim(ctx, line.keys, reach, bound, []*ticket{t})
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
 	now := time.Now()
 	line.mu.Lock()
 	line.reach = now.Add(reply.reach)
 	line.mu.Unlock()
 	t.set(reply.epoch, reply.tickets[0], now, true)
-	return t, reply.tickets[0].wait >= reply.reach, nil
+	return t, nil
 }
 
 // Cancel gives the number of an ID back to the line and reports whether there
@@ -197,6 +197,7 @@ func (r *Reservation) begin() (*ticket, error) {
 	}
 	r.waiting = true
 	t := r.ticket
+	t.left = false // by the Wait before
 	return &t, nil
 }
 

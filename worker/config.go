@@ -52,7 +52,7 @@ const (
 	mostRoom  = 10_000
 )
 
-// ErrInvalid: a setting is wrong; the text names it and its value.
+// ErrInvalid says that a setting is wrong; the text names it and its value.
 var ErrInvalid = errors.New("invalid")
 
 func invalid(field, format string, args ...any) error {

@@ -10,7 +10,8 @@ import (
 )
 
 // Run starts the server with the Worker's middleware around handler, and returns
-// when it was shut down: after SIGTERM or an interrupt, or when ctx ends. Tasks
+// when it was shut down: when ctx ends, after SIGTERM, or after an interrupt,
+// unless the program ignores those (the parent of the process leads). Tasks
 // that sleep then go back at once and keep their numbers; handlers that work may
 // finish within the server's ShutdownTimeout. Use it instead of the server's own
 // Run, which lets tasks sleep on until that timeout.
@@ -21,7 +22,11 @@ func (w *Worker) Run(ctx context.Context, server *asynq.Server, handler asynq.Ha
 	if handler == nil {
 		return invalid("handler", "must not be nil")
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	signals := []os.Signal{syscall.SIGTERM}
+	if !signal.Ignored(os.Interrupt) {
+		signals = append(signals, os.Interrupt)
+	}
+	ctx, stop := signal.NotifyContext(ctx, signals...)
 	defer stop()
 	if err := server.Start(w.Middleware(handler)); err != nil {
 		return err
@@ -46,3 +51,7 @@ func (w *Worker) Shutdown(server *asynq.Server) {
 // Drain ends all sleep: tasks that wait go back and keep their numbers, and so do
 // those that still come. There is no way back. It returns at once.
 func (w *Worker) Drain() { w.drain() }
+
+// Draining is closed by Drain, for handlers that wait for something else and
+// could stop as well.
+func (w *Worker) Draining() <-chan struct{} { return w.draining.Done() }

@@ -22,10 +22,6 @@ const (
 	// run can be continued.
 	visitedFor = 7 * 24 * time.Hour
 
-	// A visit is not a single request: it also waits for its turns. asynq
-	// counts the time from when the task was taken from the queue.
-	visitTimeout = 10 * time.Minute
-
 	// neverArchive is asynq's MaxRetry. asynq archives a task that comes back
 	// with its retries used up, even one that was only interrupted; with a
 	// limit that is never reached, the visit itself decides when to give up
@@ -88,7 +84,7 @@ func (f *frontier) add(ctx context.Context, t target) (bool, error) {
 	}
 	_, err = f.client.EnqueueContext(ctx, asynq.NewTask(visitTask, payload),
 		asynq.Queue(queueName(f.run)), asynq.TaskID(id), asynq.Retention(visitedFor),
-		asynq.Timeout(visitTimeout), asynq.MaxRetry(neverArchive))
+		asynq.MaxRetry(neverArchive))
 	if err != nil && !errors.Is(err, asynq.ErrTaskIDConflict) {
 		return false, fmt.Errorf("frontier: add %s: %w", t.URL, err)
 	}
@@ -120,40 +116,27 @@ func countBacklog(inspector *asynq.Inspector, run string) (backlog, error) {
 	}, nil
 }
 
-// putBackError returns a task to the frontier through no fault of its own: it does
-// not count as an attempt.
-type putBackError struct {
-	why   string
-	after time.Duration
+// againError sends a visit back to the frontier, from where it takes a new turn.
+type againError struct {
+	cause  error
+	after  time.Duration
+	failed bool // counts as an attempt; without after, each takes longer to come back
 }
 
-func (e *putBackError) Error() string { return "back on the frontier: " + e.why }
-
-// tryAgainError returns a task after a failed attempt.
-type tryAgainError struct {
-	cause error
-	after time.Duration
-}
-
-func (e *tryAgainError) Error() string { return e.cause.Error() }
-func (e *tryAgainError) Unwrap() error { return e.cause }
+func (e *againError) Error() string { return e.cause.Error() }
+func (e *againError) Unwrap() error { return e.cause }
 
 // isFailure tells asynq which errors count as attempts. A lease that ran out
 // counts, so a page that kills its workers is given up some day.
 func isFailure(err error) bool {
-	var back *putBackError
-	return !errors.As(err, &back)
+	var again *againError
+	return !errors.As(err, &again) || again.failed
 }
 
-// retryDelay tells asynq when a task comes back. asynq hands over a task
-// without its ID here, so the delay travels inside the error.
+// retryDelay tells asynq when a task comes back.
 func retryDelay(attempt int, err error, _ *asynq.Task) time.Duration {
-	var back *putBackError
-	if errors.As(err, &back) {
-		return back.after
-	}
-	var again *tryAgainError
-	if errors.As(err, &again) && again.after > 0 {
+	var again *againError
+	if errors.As(err, &again) && (again.after > 0 || !again.failed) {
 		return again.after
 	}
 	return time.Second << min(attempt, 5)

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"sync"
@@ -37,13 +39,13 @@ func (r *reporter) page(ctx context.Context, p page) error {
 		r.mu.Unlock()
 	}()
 	if err != nil {
-		return &putBackError{why: fmt.Sprintf("the page could not be handed over: %v", err)}
+		return &againError{cause: fmt.Errorf("the page could not be handed over: %w", err)}
 	}
 	select {
 	case <-saved:
 		return nil
 	case <-ctx.Done():
-		return &putBackError{why: "the page was not saved in time"}
+		return &againError{cause: errors.New("the page was not saved in time")}
 	}
 }
 
@@ -65,6 +67,12 @@ func (r *reporter) outcome(o visitResult) { r.send(report{Outcome: o}) }
 func (r *reporter) busy(n int)            { r.send(report{Busy: &n}) }
 func (r *reporter) note(text string)      { r.send(report{Note: text}) }
 func (r *reporter) fatal(err error)       { r.send(report{Fatal: err.Error()}) }
+
+// Write passes on a line of a log.
+func (r *reporter) Write(line []byte) (int, error) {
+	r.note(string(bytes.TrimSpace(line)))
+	return len(line), nil
+}
 
 func (r *reporter) send(line report) {
 	r.mu.Lock()

@@ -163,8 +163,7 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 	if ctx.Err() != nil {
 		return robotsFile{}, ctx.Err()
 	}
-	var back *putBackError
-	if errors.As(err, &back) {
+	if err != nil && !isFailure(err) {
 		return robotsFile{}, err // nothing was asked, so nothing is known
 	}
 	file, ttl := robotsFile{Status: got.status, Body: string(got.body[:min(len(got.body), maxRobotsLength)])}, robotsFor

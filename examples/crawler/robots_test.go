@@ -124,13 +124,12 @@ func TestRobotsThatHadNoTurnAreAskedForAgain(t *testing.T) {
 	tries := 0
 	r := &robots{redis: client, run: "r", life: t.Context(), fetch: func(context.Context, *url.URL) (answer, error) {
 		if tries++; tries == 1 {
-			return answer{}, &putBackError{why: "no turn"}
+			return answer{}, &againError{cause: errors.New("no turn")}
 		}
 		return answer{status: 404}, nil
 	}}
 	_, err := r.of(t.Context(), mustURL(t, "http://h/"))
-	var back *putBackError
-	require.True(t, errors.As(err, &back), "%v", err)
+	require.False(t, isFailure(err), "%v", err)
 	_, err = r.of(t.Context(), mustURL(t, "http://h/"))
 	require.NoError(t, err)
 }

@@ -13,7 +13,7 @@ import (
 
 // providerBurst is what the buckets of the guarded site hold. The crawler's own
 // burst is 1; the difference absorbs the jitter between a turn and the arrival
-// of its request, and, for a host, what turns.go says about fleetSlots.
+// of its request, and, for a host, the stale turns (turns.go) of up to six processes.
 const providerBurst = 10
 
 // site is what this program itself serves on 127.0.0.1, for the demo and for
@@ -59,11 +59,11 @@ func listen(n int, want []string) ([]net.Listener, []string, error) {
 	return listeners, addrs, nil
 }
 
-// serve guards the hosts and starts them. slack is added to the hosts' buckets.
-func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64, slack int) {
+// serve guards the hosts and starts them for so many worker processes.
+func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64, processes int) {
 	s.all = provider.New(provider.TokenBucket(qps, providerBurst))
 	for i, spec := range specs {
-		own := provider.New(provider.TokenBucket(spec.perSecond, providerBurst+slack))
+		own := provider.New(provider.TokenBucket(spec.perSecond, providerBurst+max(0, processes-6)))
 		server := &http.Server{
 			Handler:           s.all.Handler(own.Handler(spec.handler)),
 			ReadHeaderTimeout: 10 * time.Second,

@@ -3,53 +3,47 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/worker"
 )
 
-const (
-	// patience is how long a visit may wait for the turn of its host inside a
-	// worker. When it would take longer, the task goes back to the frontier,
-	// so that a slow host does not occupy all handlers of the fleet.
-	patience = 15 * time.Second
+// stale is after how many intervals of its host a visit that does not stand in
+// the crawl's line yet gives up the turn of its host.
+//
+// Why: a visit has the turn of its host first and waits for the turn of the crawl
+// after that. Turns of a host that were well spaced may come out of that wait
+// closer together. But in any stretch of time no more than this many come on top
+// of what the host's limit allows, and those in the crawl's line: one for each
+// process. The demo's hosts accept that: their buckets hold 10.
+const stale = 3
 
-	// fleetSlots bounds, for each host, the visits of the whole fleet that are
-	// between asking for their host's turn and starting their request.
-	//
-	// Why: a visit waits for the turn of its host first and for the turn of the
-	// crawl after that. When the crawl's line is long, turns of the host that
-	// were well spaced may come out of it closer together than they went in.
-	// With at most s visits on the way, a host sees at most s requests more in
-	// any stretch of time than its limit allows. The demo's hosts accept that:
-	// their buckets hold 10.
-	fleetSlots = 6
-)
+var errStale = errors.New("other visits of its host wait for the turn of the crawl")
 
-// turns makes visits wait until they may send their request: first for their
-// host's limit, then for the crawl's. It is safe for concurrent use.
-type turns struct {
-	redis   redis.UniversalClient
-	perHost time.Duration // between two requests to one host
-	slots   int           // per host, in this process
-	crawl   *reserve.Limiter
-
-	mu    sync.Mutex
-	lines map[time.Duration]*reserve.Limiter // of hosts, by their interval
-	gates map[string]chan struct{}           // by host; as many as the run has hosts
-}
-
-// newTurns shares qps requests per second among all processes that use the
-// same Redis, and perHost per second among those that visit the same host.
+// turns are the limits that a request needs: its host's and the crawl's. They
+// are safe for concurrent use.
 //
 // Burst is 1, so turns are evenly spaced. The demo's provider has a larger
 // bucket with the same rate: its burst is there to absorb the jitter of the
 // network, not to be used by the crawler.
-func newTurns(client redis.UniversalClient, qps, perHost float64, processes int) (*turns, error) {
+type turns struct {
+	redis   redis.UniversalClient
+	perHost time.Duration // between two requests to one host
+	crawl   *reserve.Limiter
+
+	mu    sync.Mutex
+	hosts map[time.Duration]*reserve.Limiter // by their interval
+
+	gates sync.Map // by host, as many as the run has; each a chan struct{}
+}
+
+// newTurns shares qps requests per second among all processes that use the
+// same Redis, and perHost per second among those that visit the same host.
+func newTurns(client redis.UniversalClient, qps, perHost float64) (*turns, error) {
 	crawl, err := reserve.New(client, reserve.Config{Name: "crawl", Limit: reserve.PerSecond(qps)})
 	if err != nil {
 		return nil, err
@@ -57,74 +51,56 @@ func newTurns(client redis.UniversalClient, qps, perHost float64, processes int)
 	return &turns{
 		redis:   client,
 		perHost: reserve.PerSecond(perHost).Interval(),
-		slots:   max(1, fleetSlots/processes),
 		crawl:   crawl,
-		lines:   make(map[time.Duration]*reserve.Limiter),
-		gates:   make(map[string]chan struct{}),
+		hosts:   make(map[time.Duration]*reserve.Limiter),
 	}, nil
 }
 
-// wait returns when a request to host may start; start it at once. crawlDelay
-// is what the host's robots.txt asks for; the slower of that and the per-host
-// limit counts. A *putBackError error means that the turn is too far away to wait
-// for here; then, as with every error, no turn was used up.
+// ofHosts is the limiter of the hosts whose robots.txt asks for crawlDelay; each
+// host is a key of it. The slower of that and the per-host limit counts.
+func (t *turns) ofHosts(crawlDelay time.Duration) (*reserve.Limiter, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// Limits count whole microseconds; rounding up keeps on the polite side.
+	interval := (max(t.perHost, crawlDelay) + time.Microsecond - 1).Truncate(time.Microsecond)
+	limiter, ok := t.hosts[interval]
+	if !ok {
+		var err error
+		limiter, err = reserve.New(t.redis, reserve.Config{Name: "crawl-host", Limit: reserve.Every(interval)})
+		if err != nil {
+			return nil, err
+		}
+		t.hosts[interval] = limiter
+	}
+	return limiter, nil
+}
+
+// wait returns when a request to host may start; start it at once. A visit that
+// the worker gave the turn of its host waits for the crawl's only. After an error
+// it has to come back for another turn of its host.
 func (t *turns) wait(ctx context.Context, host string, crawlDelay time.Duration) error {
-	line, gate, err := t.of(host, crawlDelay)
+	limiter, err := t.ofHosts(crawlDelay)
 	if err != nil {
 		return err
 	}
-	impatient, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	select {
-	case gate <- struct{}{}:
-		defer func() { <-gate }()
-	case <-impatient.Done():
-		return waitError(ctx, "host "+host, impatient.Err())
-	}
-	if err := line.For(host).Wait(impatient); err != nil {
-		return waitError(ctx, "host "+host, err)
-	}
-	return waitError(ctx, "the crawl", t.crawl.Wait(ctx))
-}
-
-func (t *turns) of(host string, crawlDelay time.Duration) (*reserve.Limiter, chan struct{}, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	gate, ok := t.gates[host]
-	if !ok {
-		gate = make(chan struct{}, t.slots)
-		t.gates[host] = gate
-	}
-	// Limits count whole microseconds; rounding up keeps on the polite side.
-	interval := (max(t.perHost, crawlDelay) + time.Microsecond - 1).Truncate(time.Microsecond)
-	line, ok := t.lines[interval]
-	if !ok {
-		var err error
-		line, err = reserve.New(t.redis, reserve.Config{Name: "crawl-host", Limit: reserve.Every(interval)})
-		if err != nil {
-			return nil, nil, err
+	due, given := worker.Due(ctx)
+	if !given {
+		if err := limiter.For(host).Wait(ctx); err != nil {
+			return err
 		}
-		t.lines[interval] = line
+		due = time.Now()
 	}
-	return line, gate, nil
-}
-
-// waitError sorts what can end a wait: the visit's own end stays what it is,
-// everything else sends the task back to the frontier.
-func waitError(ctx context.Context, of string, err error) error {
-	var detail *reserve.Error
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
+	// One visit of a host at a time stands in the crawl's line, so that all hosts
+	// get an equal share.
+	gate, _ := t.gates.LoadOrStore(host, make(chan struct{}, 1))
+	select {
+	case gate.(chan struct{}) <- struct{}{}:
+		defer func() { <-gate.(chan struct{}) }()
+		return t.crawl.Wait(ctx)
+	case <-time.After(time.Until(due.Add(stale * limiter.Limit().Interval()))):
+		return errStale
+	case <-ctx.Done():
 		return ctx.Err()
-	case errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &detail):
-		// Come back when the turn is near; it is not booked.
-		return &putBackError{why: "the turn of " + of + " is far away", after: max(detail.Wait-patience/2, time.Second)}
-	case errors.Is(err, context.DeadlineExceeded):
-		return &putBackError{why: "many wait for the turn of " + of, after: patience}
-	default:
-		return &putBackError{why: fmt.Sprintf("no turn of %s: %v", of, err), after: time.Second}
 	}
 }
 
@@ -133,8 +109,8 @@ func (t *turns) close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	errs := []error{t.crawl.Close()}
-	for _, line := range t.lines {
-		errs = append(errs, line.Close())
+	for _, limiter := range t.hosts {
+		errs = append(errs, limiter.Close())
 	}
 	return errors.Join(errs...)
 }

@@ -2,16 +2,44 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/worker"
 )
+
+// serve runs the tasks of run "r" as a worker process does.
+func serve(t *testing.T, client *redis.Client, turns *turns, turn func(*asynq.Task) (worker.Turn, error), handler asynq.Handler) {
+	t.Helper()
+	w, err := worker.New(turns.crawl, worker.Config{Turn: turn})
+	require.NoError(t, err)
+	config := asynq.Config{
+		Concurrency: handlers, Queues: map[string]int{queueName("r"): 1},
+		IsFailure: isFailure, RetryDelayFunc: retryDelay, LogLevel: asynq.FatalLevel,
+	}
+	require.NoError(t, w.Apply(&config))
+	server := asynq.NewServerFromRedisClient(client, config)
+	require.NoError(t, server.Start(w.Middleware(handler)))
+	t.Cleanup(func() { w.Shutdown(server) })
+}
+
+func newTestTurns(t *testing.T, client *redis.Client, qps, perHost float64) *turns {
+	t.Helper()
+	turns, err := newTurns(client, qps, perHost)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = turns.close() })
+	return turns
+}
 
 // Two processes visit one host that asks for a longer pause than the per-host
 // limit: the strict provider, which knows only that pause, refuses nothing.
@@ -23,9 +51,7 @@ func TestCrawlDelayBeatsTheHostLimit(t *testing.T) {
 	var starts []time.Time
 	var wg sync.WaitGroup
 	for range 2 {
-		process, err := newTurns(client, 1000, 500, 2)
-		require.NoError(t, err)
-		defer process.close()
+		process := newTestTurns(t, client, 1000, 500)
 		for range 6 {
 			wg.Go(func() {
 				if !assert.NoError(t, process.wait(t.Context(), "h:80", delay)) {
@@ -51,42 +77,98 @@ func TestCrawlDelayBeatsTheHostLimit(t *testing.T) {
 
 // A crawl delay below the per-host limit changes nothing.
 func TestHostLimitBeatsAShortCrawlDelay(t *testing.T) {
-	turns, err := newTurns(testRedis(t), 100, 4, 1)
-	require.NoError(t, err)
-	defer turns.close()
-	line, _, err := turns.of("h", time.Millisecond)
-	require.NoError(t, err)
-	assert.Equal(t, 250*time.Millisecond, line.Limit().Interval())
-	line, _, err = turns.of("h", time.Second)
-	require.NoError(t, err)
-	assert.Equal(t, time.Second, line.Limit().Interval())
+	turns := newTestTurns(t, testRedis(t), 100, 4)
+	for delay, want := range map[time.Duration]time.Duration{
+		time.Millisecond: 250 * time.Millisecond,
+		time.Second:      time.Second,
+	} {
+		limiter, err := turns.ofHosts(delay)
+		require.NoError(t, err)
+		assert.Equal(t, want, limiter.Limit().Interval())
+	}
 }
 
-// A turn that is too far away is not waited for, and not booked either.
-func TestFarTurnsSendTheTaskBack(t *testing.T) {
-	turns, err := newTurns(testRedis(t), 100, 100, 1)
-	require.NoError(t, err)
-	defer turns.close()
-	require.NoError(t, turns.wait(t.Context(), "slow", time.Hour))
-	began := time.Now()
-	err = turns.wait(t.Context(), "slow", time.Hour)
-	var back *putBackError
-	require.ErrorAs(t, err, &back)
-	assert.Greater(t, back.after, 50*time.Minute)
-	assert.Less(t, time.Since(began), patience/2, "it waited")
-	assert.False(t, isFailure(err))
-	assert.Equal(t, back.after, retryDelay(0, err, nil))
-	require.NoError(t, turns.wait(t.Context(), "fast", 0), "one slow host holds up another")
+// The crawl's line is long and then empty at once. The turns that a host had
+// meanwhile may not all be used then.
+func TestStaleTurnsOfAHostAreNotUsed(t *testing.T) {
+	t.Parallel() // mostly waiting
+	client := testRedis(t)
+	const visits, interval = 12, 50 * time.Millisecond
+	process := newTestTurns(t, client, 100, 1/interval.Seconds())
+	for range 100 { // a second of the crawl's turns
+		_, err := process.crawl.Reserve(t.Context())
+		require.NoError(t, err)
+	}
+	frontier := newFrontier(client, "r", nil)
+	for i := range visits {
+		_, err := frontier.add(t.Context(), target{URL: fmt.Sprintf("http://h/%d", i)})
+		require.NoError(t, err)
+	}
+	results := make(chan error, visits)
+	// One visit stands in the crawl's line. One spare permit is for a goroutine
+	// that wakes late.
+	judge := provider.New(provider.TokenBucket(1/interval.Seconds(), 1+3+1+1))
+	serve(t, client, process, func(*asynq.Task) (worker.Turn, error) {
+		limiter, err := process.ofHosts(0)
+		return worker.Turn{Limiter: limiter, Key: "h"}, err
+	}, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
+		err := process.wait(ctx, "h", 0)
+		if err == nil {
+			ok, _ := judge.Judge(1)
+			assert.True(t, ok, "too many visits of the host at once")
+		}
+		results <- err
+		return nil
+	}))
+	went := 0
+	for range visits {
+		if err := <-results; err == nil {
+			went++
+		} else {
+			assert.ErrorIs(t, err, errStale)
+		}
+	}
+	assert.Positive(t, went)
 }
 
 func TestCancelledWaitEndsAtOnce(t *testing.T) {
-	turns, err := newTurns(testRedis(t), 100, 100, 1)
-	require.NoError(t, err)
-	defer turns.close()
+	turns := newTestTurns(t, testRedis(t), 100, 100)
 	require.NoError(t, turns.wait(t.Context(), "h", 5*time.Second))
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	began := time.Now()
 	assert.ErrorIs(t, turns.wait(ctx, "h", 5*time.Second), context.Canceled)
 	assert.Less(t, time.Since(began), 2*time.Second)
+}
+
+// A host whose turn is far away holds up nobody: its visits go back until then,
+// unfailed, and those of another host go on.
+func TestFarTurnsSendTheTaskBack(t *testing.T) {
+	base, host := newTestSite(t)
+	v := newTestVisitor(t, host)
+	limiter, err := v.turns.ofHosts(time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, limiter.For("slow").Wait(t.Context()))
+	for _, address := range []string{"http://slow/1", "http://slow/2", base + "/untyped", base + "/secret"} {
+		_, err := v.frontier.add(t.Context(), target{URL: address})
+		require.NoError(t, err)
+	}
+	serve(t, v.client, v.turns, func(task *asynq.Task) (worker.Turn, error) {
+		to, _, err := targetOf(task)
+		if err == nil && strings.HasPrefix(to.URL, "http://slow/") {
+			return worker.Turn{Limiter: limiter, Key: "slow"}, nil
+		}
+		return v.turn(task)
+	}, v)
+	require.Eventually(t, func() bool {
+		n, err := countBacklog(v.inspector, "r")
+		return err == nil && n == backlog{waiting: 2, visited: 2}
+	}, 20*time.Second, 5*time.Millisecond)
+	back, err := v.inspector.ListRetryTasks(queueName("r"))
+	require.NoError(t, err)
+	require.Len(t, back, 2)
+	for _, task := range back {
+		assert.Zero(t, task.Retried, "an attempt was counted")
+		assert.Greater(t, time.Until(task.NextProcessAt), 50*time.Minute)
+	}
 }

@@ -3,13 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"sync/atomic"
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/fleetpace/fleetpace/worker"
 )
 
 // maxAttempts is how often a URL is tried when the server fails or refuses.
@@ -26,27 +28,45 @@ type visitor struct {
 	turns    *turns
 	fetcher  *fetcher
 	up       *reporter
-	inHand   atomic.Int64 // visits
 
 	// waiting ends when the process is told to stop: no turn is waited for any
-	// more. sending ends a little later, so that requests under way, whose
-	// turns are spent, can finish. asynq's own shutdown ends neither.
+	// more. Requests under way, whose turns are spent, may finish.
 	waiting context.Context
-	sending context.Context
 }
 
-// ProcessTask visits one URL. It ends with nil when nothing is left to do for
-// it. Only a payload that is no target is archived.
-func (v *visitor) ProcessTask(ctx context.Context, task *asynq.Task) error {
-	v.inHand.Add(1)
-	defer v.inHand.Add(-1)
-	var t target
-	if err := json.Unmarshal(task.Payload(), &t); err != nil {
-		return fmt.Errorf("payload %q: %w: %w", task.Payload(), err, asynq.SkipRetry)
+// targetOf reads the payload of a task. What is no target is archived.
+func targetOf(task *asynq.Task) (t target, u *url.URL, err error) {
+	if err = json.Unmarshal(task.Payload(), &t); err == nil {
+		u, err = url.Parse(t.URL)
 	}
-	u, err := url.Parse(t.URL)
 	if err != nil {
-		return fmt.Errorf("payload %q: %w: %w", task.Payload(), err, asynq.SkipRetry)
+		err = fmt.Errorf("payload %q: %w: %w", task.Payload(), err, asynq.SkipRetry)
+	}
+	return t, u, err
+}
+
+// turn is the turn that a visit has to have before it runs: its host's. A visit
+// that will send nothing needs none. robots.txt says which it is, and is fetched
+// here, in turns of its own, when nobody knows it yet.
+func (v *visitor) turn(task *asynq.Task) (worker.Turn, error) {
+	_, u, err := targetOf(task)
+	if err != nil {
+		return worker.Turn{}, err
+	}
+	rules, err := v.robots.of(v.waiting, u)
+	if err != nil || !rules.allows(u) {
+		return worker.Turn{Skip: true}, nil // the visit finds out the same
+	}
+	limiter, err := v.turns.ofHosts(rules.crawlDelay())
+	return worker.Turn{Limiter: limiter, Key: u.Host}, err
+}
+
+// ProcessTask visits one URL, in its turn. It ends with nil when nothing is left
+// to do for it.
+func (v *visitor) ProcessTask(ctx context.Context, task *asynq.Task) error {
+	t, u, err := targetOf(task)
+	if err != nil {
+		return err
 	}
 	earlier, _ := asynq.GetRetryCount(ctx)
 	attempt := earlier + 1
@@ -55,8 +75,8 @@ func (v *visitor) ProcessTask(ctx context.Context, task *asynq.Task) error {
 		return v.giveUp(t, attempt, fmt.Errorf("its worker died %d times", earlier))
 	}
 	err = v.visit(ctx, t, u, attempt)
-	if err != nil && v.waiting.Err() != nil && isFailure(err) {
-		return &putBackError{why: "the crawl was stopped"}
+	if err != nil && v.waiting.Err() != nil {
+		return &againError{cause: errors.New("the crawl was stopped")}
 	}
 	return err
 }
@@ -97,34 +117,26 @@ func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) 
 			continue
 		}
 		if _, err := v.frontier.add(ctx, target{URL: link.String(), Depth: t.Depth + 1}); err != nil {
-			return &putBackError{why: err.Error(), after: time.Second}
+			return &againError{cause: err, after: time.Second}
 		}
 	}
 	// Links first: a page that is in the file must not hide links that were
 	// never followed.
-	return v.up.page(v.sending, p)
+	return v.up.page(ctx, p)
 }
 
-// get sends one request in its turn and reports it.
+// get sends one request in its turns and reports it.
 func (v *visitor) get(ctx context.Context, u *url.URL, crawlDelay time.Duration, anyType bool) (time.Time, answer, error) {
-	wait, cancelWait := either(ctx, v.waiting)
-	defer cancelWait()
+	wait, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(v.waiting, cancel)()
 	if err := v.turns.wait(wait, u.Host, crawlDelay); err != nil {
-		return time.Time{}, answer{}, err
+		return time.Time{}, answer{}, &againError{cause: err}
 	}
-	send, cancelSend := either(ctx, v.sending)
-	defer cancelSend()
 	sentAt := time.Now()
-	got, err := v.fetcher.get(send, u, anyType)
+	got, err := v.fetcher.get(ctx, u, anyType)
 	v.up.request(request{At: sentAt, Status: got.status})
 	return sentAt, got, err
-}
-
-// either is ctx, ended early when other ends.
-func either(ctx, other context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	stop := context.AfterFunc(other, cancel)
-	return ctx, func() { stop(); cancel() }
 }
 
 // redirect puts the target of a redirect on the frontier instead of following
@@ -139,7 +151,7 @@ func (v *visitor) redirect(ctx context.Context, t target, to *url.URL) error {
 		v.up.note(fmt.Sprintf("%s: more than %d redirects in a row, given up", t.URL, maxHops))
 	default:
 		if _, err := v.frontier.add(ctx, target{URL: to.String(), Depth: t.Depth, Hops: t.Hops + 1}); err != nil {
-			return &putBackError{why: err.Error(), after: time.Second}
+			return &againError{cause: err, after: time.Second}
 		}
 	}
 	v.up.outcome(redirected)
@@ -157,7 +169,7 @@ func (v *visitor) failure(t target, attempt int, err error, after time.Duration)
 	if attempt == 1 {
 		v.up.note(fmt.Sprintf("%s: %v: will be tried again", t.URL, err))
 	}
-	return &tryAgainError{cause: err, after: after}
+	return &againError{cause: err, after: after, failed: true}
 }
 
 func (v *visitor) giveUp(t target, attempt int, err error) error {
@@ -167,7 +179,7 @@ func (v *visitor) giveUp(t target, attempt int, err error) error {
 }
 
 // reportBusy tells the parent how many visits are in hand, until life ends.
-func (v *visitor) reportBusy(life context.Context) {
+func (v *visitor) reportBusy(life context.Context, w *worker.Worker) {
 	tick := time.NewTicker(busyEvery)
 	defer tick.Stop()
 	for last := 0; ; {
@@ -176,7 +188,8 @@ func (v *visitor) reportBusy(life context.Context) {
 			return
 		case <-tick.C:
 		}
-		if n := int(v.inHand.Load()); n != last {
+		stats := w.Stats()
+		if n := int(stats.Asleep) + stats.Working; n != last {
 			last = n
 			v.up.busy(n)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -24,6 +25,7 @@ import (
 // wire.
 type testVisitor struct {
 	*visitor
+	client    *redis.Client
 	inspector *asynq.Inspector
 	stopWaits context.CancelFunc
 
@@ -34,16 +36,14 @@ type testVisitor struct {
 func newTestVisitor(t *testing.T, hosts ...string) *testVisitor {
 	t.Helper()
 	client := testRedis(t)
-	turns, err := newTurns(client, 2000, 2000, 1)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = turns.close() })
+	turns := newTestTurns(t, client, 2000, 2000)
 	reader, writer := io.Pipe()
 	t.Cleanup(func() { _ = writer.Close() })
 	waiting, stopWaits := context.WithCancel(t.Context())
-	v := &testVisitor{stopWaits: stopWaits, inspector: asynq.NewInspectorFromRedisClient(client)}
+	v := &testVisitor{stopWaits: stopWaits, client: client, inspector: asynq.NewInspectorFromRedisClient(client)}
 	v.visitor = &visitor{
 		name: "w", turns: turns, fetcher: newFetcher(), up: newReporter(writer),
-		frontier: newFrontier(client, "r", hosts), waiting: waiting, sending: t.Context(),
+		frontier: newFrontier(client, "r", hosts), waiting: waiting,
 	}
 	v.robots = &robots{redis: client, run: "r", life: waiting, fetch: func(ctx context.Context, u *url.URL) (answer, error) {
 		_, got, err := v.get(ctx, u, 0, true)
@@ -249,9 +249,9 @@ func TestStopSendsVisitsBackUnfailed(t *testing.T) {
 	time.AfterFunc(100*time.Millisecond, v.stopWaits)
 	began := time.Now()
 	err := v.process(t, base+"/page", 0, 0)
-	var back *putBackError
-	require.ErrorAs(t, err, &back)
+	require.Error(t, err)
 	assert.False(t, isFailure(err))
+	assert.Zero(t, retryDelay(0, err, nil))
 	assert.Less(t, time.Since(began), 5*time.Second)
 }
 
@@ -302,7 +302,7 @@ func TestReporterWaitsUntilThePageIsSaved(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	err := up.page(ctx, page{URL: "http://h/"})
-	var back *putBackError
-	require.ErrorAs(t, err, &back)
+	require.Error(t, err)
+	assert.False(t, isFailure(err))
 	assert.Contains(t, wire.String(), "http://h/")
 }

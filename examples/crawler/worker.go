@@ -6,17 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+	"log/slog"
 	"net/url"
 	"os"
 	"os/signal"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
+
+	"github.com/fleetpace/fleetpace/worker"
 )
 
 const (
@@ -28,11 +30,9 @@ const (
 	// too, must not outlive its parent for long.
 	workerStopLimit = grace + 5*time.Second
 
-	// asynq polls an empty queue. Often, so that links which have just been
-	// found do not lie there while turns go by.
-	taskCheckInterval = 20 * time.Millisecond
-	// How often it looks for tasks that are due to come back.
-	delayedCheckInterval = 500 * time.Millisecond
+	// handlers is how many visits of one worker may be under way, between the
+	// turn of their host and the end of their page.
+	handlers = 100
 )
 
 // workerMain is the main function of a worker process.
@@ -65,19 +65,17 @@ func work(stdin io.Reader, up *reporter) error {
 	redis.SetLogger(quiet{})
 	client := redis.NewClient(opts)
 	defer client.Close()
-	turns, err := newTurns(client, cfg.QPS, cfg.PerHost, cfg.Processes)
+	turns, err := newTurns(client, cfg.QPS, cfg.PerHost)
 	if err != nil {
 		return err
 	}
 
-	waiting, stopWaiting := context.WithCancel(context.Background())
+	waiting, stopWaiting := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stopWaiting()
-	sending, stopSending := context.WithCancel(context.Background())
-	defer stopSending()
 	v := &visitor{
 		name: cfg.Name, turns: turns, fetcher: newFetcher(), up: up,
 		frontier: newFrontier(client, cfg.Run, cfg.Hosts),
-		waiting:  waiting, sending: sending,
+		waiting:  waiting,
 	}
 	v.robots = &robots{redis: client, run: cfg.Run, life: waiting,
 		fetch: func(ctx context.Context, u *url.URL) (answer, error) {
@@ -85,85 +83,63 @@ func work(stdin io.Reader, up *reporter) error {
 			return got, err
 		}}
 
-	server := asynq.NewServerFromRedisClient(client, asynq.Config{
-		Concurrency:              handlers(cfg.QPS, cfg.Processes),
-		Queues:                   map[string]int{queueName(cfg.Run): 1},
-		TaskCheckInterval:        taskCheckInterval,
-		DelayedTaskCheckInterval: delayedCheckInterval,
-		IsFailure:                isFailure,
-		RetryDelayFunc:           retryDelay,
-		ShutdownTimeout:          grace + time.Second,
-		Logger:                   asynqLog{up: up, last: new(atomic.Int64)},
-		LogLevel:                 asynq.WarnLevel,
-	})
-	if err := server.Start(v); err != nil {
+	w, err := worker.New(turns.crawl, worker.Config{Turn: v.turn, Logger: slog.New(slog.NewTextHandler(up, nil))})
+	if err != nil {
 		return err
 	}
-
-	go v.reportBusy(sending)
-	orphaned := obey(orders, up)
-	time.AfterFunc(workerStopLimit, func() {
+	config := asynq.Config{
+		Concurrency:     handlers,
+		Queues:          map[string]int{queueName(cfg.Run): 1},
+		IsFailure:       isFailure,
+		RetryDelayFunc:  retryDelay,
+		ShutdownTimeout: grace,
+		Logger:          asynqLog{up: up, sometimes: &rate.Sometimes{Interval: asynqLogEvery}},
+		LogLevel:        asynq.WarnLevel,
+	}
+	if err := w.Apply(&config); err != nil {
+		return err
+	}
+	go v.reportBusy(waiting, w)
+	go obey(orders, up, stopWaiting)
+	context.AfterFunc(waiting, func() {
+		time.Sleep(workerStopLimit)
 		up.fatal(errors.New("did not stop in time: its tasks come back when their leases run out"))
 		os.Exit(1)
 	})
-	server.Stop() // no new tasks
-	stopWaiting() // tasks that wait go back now
-	if orphaned {
-		stopSending() // nobody is left to save the pages that are under way
-	} else {
-		time.AfterFunc(grace, stopSending)
+	server := asynq.NewServerFromRedisClient(client, config)
+	if err := server.Start(w.Middleware(v)); err != nil {
+		return err
 	}
-	server.Shutdown()
+	<-waiting.Done()
+	w.Shutdown(server)
 	return turns.close()
 }
 
-// obey returns when the worker has to stop: the parent said so or is gone
-// (orphaned), or somebody sent SIGTERM.
-func obey(orders *json.Decoder, up *reporter) (orphaned bool) {
-	term := make(chan os.Signal, 1)
-	signal.Notify(term, syscall.SIGTERM)
-	told, gone := make(chan struct{}, 1), make(chan struct{})
-	go func() {
-		for {
-			var o order
-			if err := orders.Decode(&o); err != nil {
-				close(gone)
-				return
-			}
-			if o.Stop {
-				told <- struct{}{}
-			}
-			if o.Saved != 0 {
-				up.saved(o.Saved) // pages are still saved while the worker stops
-			}
+// obey calls stop when the parent says so or is gone.
+func obey(orders *json.Decoder, up *reporter, stop func()) {
+	defer stop()
+	for {
+		var o order
+		if orders.Decode(&o) != nil {
+			return
 		}
-	}()
-	select {
-	case <-told:
-		return false
-	case <-term:
-		return false
-	case <-gone:
-		return true
+		if o.Stop {
+			stop()
+		}
+		if o.Saved != 0 {
+			up.saved(o.Saved) // pages are still saved while the worker stops
+		}
 	}
-}
-
-// handlers is how many visits one worker has in hand. Together the fleet holds
-// about four seconds of work: enough that somebody always waits for the next
-// turn, and few enough that the wait stays below patience.
-func handlers(qps float64, processes int) int {
-	n := math.Ceil(4 * qps / float64(processes))
-	return int(min(max(n, 4), 100))
 }
 
 // asynqLog passes on what asynq complains about, a line every few seconds at
 // most: when Redis is away it complains about every task.
 type asynqLog struct {
-	up   *reporter
-	last *atomic.Int64 // Unix seconds of the last line
+	up        *reporter
+	sometimes *rate.Sometimes
 }
 
-const asynqLogEvery = 5 // seconds
+const asynqLogEvery = 5 * time.Second
 
 func (asynqLog) Debug(...any)     {}
 func (asynqLog) Info(...any)      {}
@@ -175,8 +151,5 @@ func (l asynqLog) pass(text string) {
 	if strings.HasPrefix(text, "recoverer:") && strings.HasSuffix(text, "NOT FOUND") {
 		return // another worker was faster at bringing the task back
 	}
-	now, last := time.Now().Unix(), l.last.Load()
-	if now-last >= asynqLogEvery && l.last.CompareAndSwap(last, now) {
-		l.up.note("asynq: " + text[:min(len(text), 200)])
-	}
+	l.sometimes.Do(func() { l.up.note("asynq: " + text[:min(len(text), 200)]) })
 }

@@ -214,6 +214,9 @@ func (l *Line) accept(e, cost int64) {
 // permits are in the line again.
 func (l *Line) giveBack(e, cost int64) bool {
 	back := Ticket{Number: e, Cost: cost}
+	if e == l.final {
+		defer l.sink()
+	}
 	switch {
 	case e > l.tail || e-cost < l.floor || l.overflowed(e):
 		return false
@@ -231,6 +234,21 @@ func (l *Line) giveBack(e, cost int64) bool {
 		return true
 	default:
 		return false
+	}
+}
+
+// sink lowers the final mark past numbers that were not used: those that are free
+// or waiting.
+func (l *Line) sink() {
+	for unused := true; unused; {
+		unused = false
+		for _, t := range slices.Concat(l.free, l.waiting) {
+			if t.Number == l.final {
+				l.final -= t.Cost
+				unused = true
+				break
+			}
+		}
 	}
 }
 

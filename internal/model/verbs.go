@@ -34,7 +34,7 @@ type Reply struct {
 	Grants      []Grant
 }
 
-// Take gives each request its number, in order.
+// Take gives each request its number, in order. With a bound of -1 none is final.
 func (l *Line) Take(now int64, limit Limit, boundMicros, reachMicros float64, requests ...Request) Reply {
 	l.upToNow(now, limit, reachMicros)
 	var grants []Grant
@@ -218,6 +218,12 @@ func (l *Line) cancelOne(c Cancellation) bool {
 	default:
 		return false
 	}
+}
+
+// Forget frees the ID of a final ticket whose call was made, so that the next take
+// or claim under it gets a ticket of its own.
+func (l *Line) Forget(cost int64, id string) {
+	l.claimed = forget(l.claimed, cost, id)
 }
 
 // Inspection is the line at a moment.

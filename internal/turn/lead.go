@@ -9,10 +9,6 @@ const (
 	// queue when it is idle.
 	PollInterval = 100 * time.Millisecond
 
-	// asynq's own intervals, for who insists on them.
-	AsynqTaskCheckInterval        = time.Second
-	AsynqDelayedTaskCheckInterval = 5 * time.Second
-
 	// margin is for the way of a task through Redis and for clocks of workers
 	// that differ a little.
 	margin = 100 * time.Millisecond

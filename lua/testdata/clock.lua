@@ -88,6 +88,8 @@ while i <= #ARGV do
   if verb == 'lose' then
     redis.call('DEL', unpack(scriptKeys))
     expires = {}
+  elseif verb == 'forget' then -- as package doc says: a used ID, to be used anew
+    reply = { redis.call('ZREM', KEYS[4], args[1]) }
   elseif verb == 'state' then
     reply[1] = redis.call('HGETALL', KEYS[1])
     for k = 2, 4 do reply[k] = redis.call('ZRANGE', KEYS[k], 0, -1, 'WITHSCORES') end

@@ -1,0 +1,149 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/provider"
+)
+
+// call is one call as it arrived at the API.
+type call struct {
+	line    string
+	task    string
+	at      time.Time
+	due     time.Time // as the caller says
+	refused bool
+}
+
+// api is the strict API: it judges each line's calls when they arrive.
+type api struct {
+	url    string
+	server *http.Server
+	limits []limit
+
+	mu    sync.Mutex
+	lines map[string]*provider.Provider
+	calls []call
+	done  map[string]bool // tasks whose call was accepted
+}
+
+func openAPI(limits []limit) (*api, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("open the API: %w", err)
+	}
+	a := &api{
+		url:    "http://" + listener.Addr().String(),
+		limits: limits,
+		lines:  make(map[string]*provider.Provider),
+		done:   make(map[string]bool),
+	}
+	a.server = &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
+	go func() { _ = a.server.Serve(listener) }()
+	return a, nil
+}
+
+func (a *api) close() { _ = a.server.Close() }
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	accepted, err := a.judge(r)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	case !accepted:
+		w.WriteHeader(http.StatusTooManyRequests)
+	default:
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (a *api) judge(r *http.Request) (accepted bool, err error) {
+	nanos, err := strconv.ParseInt(r.Header.Get(dueHeader), 10, 64)
+	task := r.Header.Get(taskHeader)
+	if err = errors.Join(err, r.Context().Err()); err != nil || task == "" {
+		return false, fmt.Errorf("a call needs the headers %s and %s", taskHeader, dueHeader)
+	}
+	c := call{line: strings.TrimPrefix(r.URL.Path, "/"), task: task, due: time.Unix(0, nanos)}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.lines[c.line]
+	if p == nil {
+		name, _ := splitLine(c.line)
+		l, err := limitNamed(a.limits, name)
+		if err != nil {
+			return false, err
+		}
+		p = provider.New(provider.TokenBucket(l.Rate, l.Burst))
+		a.lines[c.line] = p
+	}
+	c.at = time.Now()
+	accepted, _ = p.JudgeAt(c.at, 1)
+	c.refused = !accepted
+	a.calls = append(a.calls, c)
+	if accepted {
+		a.done[c.task] = true
+	}
+	return accepted, nil
+}
+
+// history returns all calls so far.
+func (a *api) history() []call {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.calls)
+}
+
+// state is when the first call arrived (zero: none did) and how many tasks are
+// done.
+func (a *api) state() (first time.Time, done int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.calls) > 0 {
+		first = a.calls[0].at
+	}
+	return first, len(a.done)
+}
+
+// waitUntilDone returns when the window is over: so long after the first call,
+// or when all tasks are done. The stall is how long this process, which judges
+// the calls, got no CPU at worst.
+func (a *api) waitUntilDone(ctx context.Context, tasks int, window time.Duration, show func(done int)) (stall time.Duration, err error) {
+	const look = 20 * time.Millisecond
+	opened := time.Now()
+	for ctx.Err() == nil {
+		first, done := a.state()
+		show(done)
+		switch {
+		case done == tasks:
+			return stall, nil
+		case first.IsZero() && time.Since(opened) > noCallLimit:
+			return stall, fmt.Errorf("no call came within %v", noCallLimit)
+		case !first.IsZero() && time.Since(first) > window:
+			return stall, nil
+		}
+		slept := time.Now()
+		select {
+		case <-time.After(look):
+			stall = max(stall, time.Since(slept)-look)
+		case <-ctx.Done():
+		}
+	}
+	return stall, context.Cause(ctx)
+}
+
+// noCallLimit is far above what asynq's longest polling interval needs.
+const noCallLimit = 15 * time.Second
+
+// stallLimit is the longest stall that is not worth a remark: half of the jitter
+// that the burst of scenario one bears.
+const stallLimit = 25 * time.Millisecond

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// needRedis skips a test that needs a redis-server, where there is none.
+func needRedis(t *testing.T) {
+	t.Helper()
+	_, err := serverBinary()
+	if err == nil {
+		return
+	}
+	if slices.Contains(strings.Split(os.Getenv("FLEETPACE_REQUIRE"), ","), "redis") {
+		t.Fatalf("FLEETPACE_REQUIRE holds redis, but %v", err)
+	}
+	t.Skip(err)
+}
+
+func program(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asProgram+"=1")
+	return cmd
+}
+
+// lines runs the program and returns its JSON lines.
+func lines(t *testing.T, args ...string) []map[string]any {
+	t.Helper()
+	needRedis(t)
+	cmd := program(t, append([]string{"-json", "-processes", "2"}, args...)...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	require.NoError(t, cmd.Run(), "%s", &stderr)
+	t.Logf("\n%s%s", &stderr, &stdout)
+	require.NotContains(t, stderr.String(), "DATA RACE")
+
+	var all []map[string]any
+	for decoder := json.NewDecoder(&stdout); decoder.More(); {
+		var line map[string]any
+		require.NoError(t, decoder.Decode(&line))
+		all = append(all, line)
+	}
+	return all
+}
+
+var fields = []string{
+	"scenario", "contender", "limit", "tasks", "done", "seconds", "utilization", "refused",
+	"entries_per_task", "lateness_ms_p50", "lateness_ms_p99",
+}
+
+// checkLine checks what holds on any machine, however busy.
+func checkLine(t *testing.T, line map[string]any) {
+	t.Helper()
+	var have []string
+	for field := range line {
+		have = append(have, field)
+	}
+	require.ElementsMatch(t, fields, have)
+	for _, field := range fields[3:] {
+		require.IsType(t, 0.0, line[field], field)
+	}
+	require.Positive(t, line["done"])
+	require.LessOrEqual(t, line["done"], line["tasks"])
+	require.Positive(t, line["utilization"])
+	require.LessOrEqual(t, line["utilization"], 1.0)
+	require.GreaterOrEqual(t, line["entries_per_task"], 1.0)
+	require.GreaterOrEqual(t, line["lateness_ms_p99"], line["lateness_ms_p50"])
+	if strings.HasPrefix(line["contender"].(string), "fleetpace") {
+		require.Zero(t, line["refused"], "%v", line)
+		require.Greater(t, line["utilization"], 0.8, "%v", line)
+	}
+}
+
+// The API's burst bears 125 ms of jitter at this rate, and few tasks are enqueued
+// while calls are made: a busy machine with the race detector needs that.
+func TestScenarioOneInMiniature(t *testing.T) {
+	const rate = 40
+	all := lines(t, "-scenario", "one", "-seconds", "2", "-rate", strconv.Itoa(rate), "-tasks", "150")
+	var ran []string
+	for _, line := range all {
+		checkLine(t, line)
+		ran = append(ran, line["contender"].(string))
+		require.Equal(t, "one", line["scenario"])
+		require.InDelta(t, 2, line["seconds"], 1e-9)
+		most := float64(limit{Rate: rate, Burst: 10}.most(2 * time.Second))
+		require.InDelta(t, line["done"].(float64)/most, line["utilization"], 1e-4)
+	}
+	require.Equal(t, names(), ran)
+}
+
+func TestMixedHasALinePerLimit(t *testing.T) {
+	all := lines(t, "-scenario", "mixed", "-seconds", "2", "-contender", "sleep-in-handler")
+	require.Len(t, all, 2)
+	for i, name := range []string{"slow", "fast"} {
+		checkLine(t, all[i])
+		require.Equal(t, name, all[i]["limit"])
+	}
+}
+
+func TestAllDoneEndsTheRun(t *testing.T) {
+	all := lines(t, "-scenario", "one", "-tasks", "30", "-seconds", "30", "-contender", "sleep-in-handler")
+	require.Len(t, all, 1)
+	checkLine(t, all[0])
+	require.Equal(t, 30.0, all[0]["done"])
+	require.Less(t, all[0]["seconds"], 10.0)
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+)
+
+// memberArgument, alone on the command line, makes the program a server's
+// process.
+const memberArgument = "-member"
+
+// member is a server's process, seen from inside.
+type member struct {
+	setup setup
+	redis *redis.Client
+	http  *http.Client
+	notes *notes
+}
+
+func memberMain() int {
+	// Ctrl-C reaches the whole process group. The parent ends its members.
+	signal.Ignore(os.Interrupt)
+	m := &member{notes: newNotes(os.Stdout)}
+	orders := json.NewDecoder(os.Stdin)
+	if err := orders.Decode(&m.setup); err != nil {
+		fmt.Fprintln(os.Stderr, "fleet: a member got no setup:", err)
+		return 1
+	}
+	if err := m.start(); err != nil {
+		fmt.Fprintln(os.Stderr, "fleet:", err)
+		return 1
+	}
+	m.notes.write(note{Kind: ready, At: time.Now()})
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	// The race is over: what is under way counts for nothing, and Redis is
+	// emptied. So nothing is shut down.
+	m.notes.close()
+	return 0
+}
+
+func (m *member) start() error {
+	options, err := redis.ParseURL(m.setup.Redis)
+	if err != nil {
+		return err
+	}
+	m.redis = redis.NewClient(options)
+	m.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: m.setup.Handlers}}
+	c, ok := contenderNamed(m.setup.Contender)
+	if !ok {
+		return fmt.Errorf("there is no contender %q", m.setup.Contender)
+	}
+	config := asynq.Config{
+		Concurrency:              m.setup.Handlers,
+		TaskCheckInterval:        m.setup.Polls.Task,
+		DelayedTaskCheckInterval: m.setup.Polls.Delayed,
+		LogLevel:                 asynq.ErrorLevel,
+	}
+	handler, err := c.serve(m, &config)
+	if err != nil {
+		return err
+	}
+	queue, err := asynq.ParseRedisURI(m.setup.Redis)
+	if err != nil {
+		return err
+	}
+	return asynq.NewServer(queue, config).Start(m.counted(handler))
+}
+
+// counted notes each entry of a task.
+func (m *member) counted(next asynq.Handler) asynq.Handler {
+	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+		id, _ := asynq.GetTaskID(ctx)
+		m.notes.write(note{Kind: entered, Task: id, At: time.Now()})
+		return next.ProcessTask(ctx, task)
+	})
+}
+
+// promise notes a moment that the limiter named.
+func (m *member) promise(ctx context.Context, when time.Time) {
+	id, _ := asynq.GetTaskID(ctx)
+	m.notes.write(note{Kind: promised, Task: id, At: time.Now(), Promise: when})
+}
+
+// workTime is how long a handler is busy after its call.
+const workTime = 5 * time.Millisecond
+
+// call makes the task's call, and works.
+func (m *member) call(ctx context.Context, task *asynq.Task, due time.Time) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.setup.API+"/"+string(task.Payload()), nil)
+	if err != nil {
+		return err
+	}
+	id, _ := asynq.GetTaskID(ctx)
+	request.Header.Set(taskHeader, id)
+	request.Header.Set(dueHeader, strconv.FormatInt(due.UnixNano(), 10))
+	response, err := m.http.Do(request)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, response.Body)
+	if err = errors.Join(err, response.Body.Close()); err != nil {
+		return err
+	}
+	switch response.StatusCode {
+	case http.StatusTooManyRequests:
+		return errRefused
+	case http.StatusNoContent:
+	default:
+		return fmt.Errorf("the API answered %s", response.Status)
+	}
+	time.Sleep(workTime)
+	return nil
+}

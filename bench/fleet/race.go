@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/progress"
+)
+
+// race measures one contender after the other, each on an empty Redis, and
+// reports on each as soon as it is done.
+func race(ctx context.Context, o options, stdout io.Writer, stderr *os.File) error {
+	url := o.redisURL
+	if url == "" {
+		own, stop, err := ownRedis()
+		if err != nil {
+			return err
+		}
+		defer stop()
+		url = own
+	}
+	redis.SetLogger(silent{})
+	address, err := redis.ParseURL(url)
+	if err != nil {
+		return err
+	}
+	client := redis.NewClient(address)
+	defer client.Close()
+	if err := expectEmpty(ctx, client); err != nil {
+		return err
+	}
+	announce(stderr, o)
+	report := newReport(stdout, o.json)
+	defer report.close()
+	for _, c := range o.contenders {
+		r, err := measure(ctx, c, o, url, client, stderr)
+		if err := errors.Join(err, empty(client)); err != nil {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		for _, f := range figures(o.scenario, c.name, r) {
+			report.add(f)
+		}
+		if err := drawAll(o, c, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// silent is for the parent's Redis client, whose errors all end the program.
+type silent struct{}
+
+// Printf drops what it gets.
+func (silent) Printf(context.Context, string, ...any) {}
+
+// expectEmpty keeps somebody's data from being emptied.
+func expectEmpty(ctx context.Context, client *redis.Client) error {
+	keys, err := client.DBSize(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("-redis: %w", err)
+	}
+	if keys > 0 {
+		return fmt.Errorf("-redis: the database holds %d keys: name an empty one, such as redis://localhost:6379/9, since it is emptied between contenders", keys)
+	}
+	return nil
+}
+
+// empty has a time limit of its own, since a Redis that was not ours is also
+// emptied after Ctrl-C.
+func empty(client *redis.Client) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	return client.FlushDB(ctx).Err()
+}
+
+func announce(w io.Writer, o options) {
+	for _, l := range o.scenario.limits {
+		rate, burst := l.forLimiters()
+		each := ""
+		if o.scenario.tenants > 0 {
+			each = fmt.Sprintf(" for each of %d tenants", o.scenario.tenants)
+		}
+		fmt.Fprintf(w, "limit %s: the API takes %g/s with a burst of %d%s; ", l.Name, l.Rate, l.Burst, each)
+		if burst < l.Burst {
+			fmt.Fprintf(w, "every limiter is set to the same rate and a burst of %d, so that the rest of the burst is left to jitter\n", burst)
+		} else {
+			fmt.Fprintf(w, "every limiter paces %.0f %% below, at %g/s, since there is no burst that jitter could use\n", 100*(1-paceShare), rate)
+		}
+	}
+	fmt.Fprintf(w, "%d processes of %d working handlers; asynq looks for tasks every %v and for delayed ones every %v\n",
+		o.processes, o.handlers, o.polls.Task, o.polls.Delayed)
+}
+
+// measure lets one contender run.
+func measure(ctx context.Context, c contender, o options, url string, client *redis.Client, stderr *os.File) (result, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	a, err := openAPI(o.scenario.limits)
+	if err != nil {
+		return result{}, err
+	}
+	defer a.close()
+	s := setup{Contender: c.name, Redis: url, API: a.url, Handlers: o.handlers, Polls: o.polls, Limits: o.scenario.limits}
+	servers, err := startCrew(ctx, o.processes, s, cancel)
+	if err != nil {
+		return result{}, err
+	}
+	defer servers.stop()
+
+	jobs := o.scenario.jobs(o.tasks, o.seconds)
+	bar := progress.New(stderr, c.name, min(len(jobs), o.scenario.most(o.seconds)))
+	defer bar.Close()
+	enqueuing, stopEnqueuing := context.WithCancel(ctx)
+	enqueued := make(chan struct{})
+	go func() {
+		defer close(enqueued)
+		if err := c.enqueue(enqueuing, s, client, jobs); err != nil && enqueuing.Err() == nil {
+			cancel(fmt.Errorf("enqueue: %w", err))
+		}
+	}()
+	stall, err := a.waitUntilDone(ctx, len(jobs), o.seconds, bar.Set)
+	stopEnqueuing()
+	<-enqueued
+	notes, said := servers.stop()
+	bar.Close()
+	if stall > stallLimit {
+		fmt.Fprintf(stderr, "this machine is busy: the API itself got no CPU for up to %v, and calls that came meanwhile count as late, or are refused\n",
+			stall.Round(time.Millisecond))
+	}
+	for _, text := range said {
+		fmt.Fprintf(stderr, "a server of %s said:\n%s\n", c.name, text)
+	}
+	if err != nil {
+		return result{}, err
+	}
+	return newResult(jobs, o.seconds, a.history(), notes), nil
+}

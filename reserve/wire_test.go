@@ -1,0 +1,59 @@
+package reserve_test
+
+import (
+	"context"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// wire counts the script calls of a client, and can make the way to Redis long
+// or break it.
+type wire struct {
+	scripts atomic.Int64 // calls so far
+	delay   atomic.Int64 // nanoseconds from the server's work to the reply
+	fail    atomic.Int64 // how many of the next calls never reach the server
+}
+
+func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return next(ctx, network, address)
+	}
+}
+
+func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() != "evalsha" {
+			return next(ctx, cmd)
+		}
+		w.scripts.Add(1)
+		if w.fail.Add(-1) >= 0 {
+			err := &net.OpError{Op: "dial", Err: net.ErrClosed}
+			cmd.SetErr(err)
+			return err
+		}
+		err := next(ctx, cmd)
+		time.Sleep(time.Duration(w.delay.Load()))
+		return err
+	}
+}
+
+// wired is a process of the fleet with a wire.
+func (b *bubble) wired(t testing.TB, limit reserve.Limit) (*reserve.Limiter, *wire) {
+	w, client := &wire{}, b.client()
+	client.AddHook(w)
+	l, err := reserve.New(client, reserve.Config{Name: "api", Limit: limit})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l, w
+}

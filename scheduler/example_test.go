@@ -1,0 +1,81 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/embedded"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/scheduler"
+)
+
+// startRedis stands for your own Redis.
+func startRedis() (*redis.Client, func()) {
+	server, err := embedded.Start("")
+	if err != nil {
+		log.Fatal(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return client, func() { _ = client.Close(); server.Close() }
+}
+
+func Example() {
+	ctx := context.Background()
+	connection, stop := startRedis()
+	defer stop()
+
+	limiter, err := reserve.New(connection, reserve.Config{Name: "maps-api", Limit: reserve.PerMinute(2)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	tasks, err := scheduler.New(asynq.NewClientFromRedisClient(connection), limiter, scheduler.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, place := range []string{"Oslo", "Lima", "Pune"} {
+		forecast, err := tasks.Enqueue(ctx, asynq.NewTask("geocode", []byte(place)), asynq.MaxRetry(5))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%s: number %d, in %v\n", place, forecast.Number, time.Until(forecast.At).Round(time.Second))
+	}
+	// Output:
+	// Oslo: number 1, in 0s
+	// Lima: number 2, in 30s
+	// Pune: number 3, in 1m0s
+}
+
+// Many tasks for several tenants, each with a line of its own. Those that would
+// run too late are refused, and the others are not held up.
+func ExampleScheduler_EnqueueAll() {
+	connection, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(connection, reserve.Config{Name: "shop-api", Limit: reserve.PerMinute(2)})
+	tasks, _ := scheduler.New(asynq.NewClientFromRedisClient(connection), limiter, scheduler.Config{})
+
+	var items []scheduler.Item
+	for _, tenant := range []string{"acme", "zenith", "acme", "acme"} {
+		turn := scheduler.Turn{Key: tenant}
+		items = append(items, scheduler.Item{
+			Task:    asynq.NewTaskWithHeaders("sync-stock", nil, turn.Headers()),
+			Options: []asynq.Option{asynq.Deadline(time.Now().Add(45 * time.Second))},
+		})
+	}
+	forecasts, err := tasks.EnqueueAll(context.Background(), items)
+	for i, forecast := range forecasts {
+		if forecast.Err == nil {
+			fmt.Printf("item %d: number %d of its line\n", i, forecast.Number)
+		}
+	}
+	fmt.Println(err)
+	// Output:
+	// item 0: number 1 of its line
+	// item 1: number 1 of its line
+	// item 2: number 2 of its line
+	// scheduler: 1 of 4 tasks were not enqueued; the first: item 3, task of type "sync-stock": reserve: line up "shop-api/acme": would miss the deadline: the turn is in 1m0s
+}

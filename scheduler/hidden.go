@@ -1,0 +1,49 @@
+package scheduler
+
+import (
+	"reflect"
+
+	"github.com/hibiken/asynq"
+)
+
+// hidden returns copies of the options that a task was made with, which asynq
+// keeps in a private field. Where there is no such field, they are not seen.
+func hidden(task *asynq.Task) ([]asynq.Option, error) {
+	field := reflect.ValueOf(task).Elem().FieldByName("opts")
+	if !field.IsValid() || field.Kind() != reflect.Slice {
+		return nil, nil
+	}
+	var options []asynq.Option
+	for i := range field.Len() {
+		value := field.Index(i)
+		if value.Kind() == reflect.Interface {
+			value = value.Elem()
+		}
+		if !value.IsValid() {
+			continue
+		}
+		option := copied(value)
+		if option == nil {
+			return nil, invalid("option", "an %v of asynq.NewTask can not be read there: give it to Enqueue", value.Type())
+		}
+		options = append(options, option)
+	}
+	return options, nil
+}
+
+// copied makes an option of the same type and value; nil where the value is more
+// than a number or a text. What came out of a private field can be looked at but
+// not used.
+func copied(value reflect.Value) asynq.Option {
+	twin := reflect.New(value.Type()).Elem()
+	switch {
+	case value.CanInt():
+		twin.SetInt(value.Int())
+	case value.Kind() == reflect.String:
+		twin.SetString(value.String())
+	default:
+		return nil
+	}
+	option, _ := twin.Interface().(asynq.Option)
+	return option
+}

@@ -1,0 +1,122 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// A Scheduler enqueues tasks so that each comes up when it has its turn. Tasks
+// take numbers in the order in which they are enqueued, over all processes of the
+// fleet. Make one with [New]; it keeps nothing open and is safe for concurrent
+// use. Many tasks are best enqueued with [Scheduler.EnqueueAll].
+type Scheduler struct {
+	client  *asynq.Client
+	limiter *reserve.Limiter
+	config  Config
+}
+
+// New makes a Scheduler that enqueues with client, for turns of limiter unless
+// the Turn of a task names another one. The two may use different Redis servers.
+// Nothing is asked of either yet. The error is an [ErrInvalid] that names the
+// field.
+func New(client *asynq.Client, limiter *reserve.Limiter, config Config) (*Scheduler, error) {
+	err := config.validate()
+	switch {
+	case client == nil:
+		err = invalid("client", "must not be nil")
+	case limiter == nil:
+		err = invalid("limiter", "must not be nil")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: %w", err)
+	}
+	return &Scheduler{client: client, limiter: limiter, config: config.withDefaults(limiter)}, nil
+}
+
+// A Forecast says when a task will run, as things stand now: the line may move,
+// and a turn that somebody else gives back may make it earlier.
+type Forecast struct {
+	// Info is what asynq says of the task; its NextProcessAt is when the task
+	// comes up, which is before its turn. Nil for a task that was not enqueued.
+	Info *asynq.TaskInfo
+
+	// Number of the task in its line; 0 for one that has none (yet): its Turn
+	// says Skip, or its ProcessAt is later than the turn that it would have got.
+	Number int64
+
+	// Ahead is how many permits of the line have to come before its own.
+	Ahead int64
+
+	// At is the moment of the turn, on the local clock. For a task without a
+	// number it is when it comes up; its turn may be later.
+	At time.Time
+
+	// Err is why the task was not enqueued.
+	Err error
+}
+
+// Enqueue takes a number for the task and enqueues it for its turn. See the
+// package documentation for what options mean.
+//
+// Errors, after which the task is not enqueued: [ErrInvalid]; those of
+// [reserve.Limiter.LineUp], such as [reserve.ErrWouldMissDeadline] and
+// [reserve.ErrUnavailable]; and asynq's, such as asynq.ErrDuplicateTask and
+// asynq.ErrTaskIDConflict.
+func (s *Scheduler) Enqueue(ctx context.Context, task *asynq.Task, options ...asynq.Option) (Forecast, error) {
+	items := []Item{{Task: task, Options: options}}
+	forecasts := make([]Forecast, 1)
+	s.enqueue(ctx, items, forecasts)
+	if err := forecasts[0].Err; err != nil {
+		forecasts[0].Err = fmt.Errorf("scheduler: %w", named(task, err))
+	}
+	return forecasts[0], forecasts[0].Err
+}
+
+// An Item is one task for [Scheduler.EnqueueAll], with its own options.
+type Item struct {
+	Task    *asynq.Task
+	Options []asynq.Option
+}
+
+// window is how many tasks have numbers and are not enqueued yet, at most: those
+// numbers are lost when the process dies.
+const window = 1024
+
+// EnqueueAll is Enqueue for many tasks, in few round trips: those of one line get
+// their numbers in the order of the items. A task that fails does not stop the
+// others: there is a Forecast for each item, and its Err tells. The error sums
+// up, and wraps that of the first.
+func (s *Scheduler) EnqueueAll(ctx context.Context, items []Item) ([]Forecast, error) {
+	forecasts := make([]Forecast, len(items))
+	for from := 0; from < len(items); from += window {
+		to := min(from+window, len(items))
+		s.enqueue(ctx, items[from:to], forecasts[from:to])
+	}
+	failed, first := 0, error(nil)
+	for i := range forecasts {
+		if forecasts[i].Err == nil {
+			continue
+		}
+		err := named(items[i].Task, forecasts[i].Err)
+		if failed++; first == nil {
+			first = fmt.Errorf("item %d, %w", i, err)
+		}
+		forecasts[i].Err = fmt.Errorf("scheduler: %w", err)
+	}
+	if first != nil {
+		first = fmt.Errorf("scheduler: %d of %d tasks were not enqueued; the first: %w", failed, len(items), first)
+	}
+	return forecasts, first
+}
+
+func named(task *asynq.Task, err error) error {
+	if task == nil {
+		return err
+	}
+	return fmt.Errorf("task of type %q: %w", task.Type(), err)
+}

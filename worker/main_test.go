@@ -1,0 +1,15 @@
+package worker_test
+
+import (
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Every test of this package must end without a goroutine left behind. The one
+// that go-redis keeps for an open client is not the worker's: examples leave
+// their clients open, to stay short.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
+		"github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop"))
+}

@@ -1,0 +1,78 @@
+package worker_test
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/worker"
+)
+
+// The limiter's Redis stops, and comes back empty. Tasks wait for it: none is
+// archived or counts a retry, and the provider refuses nothing.
+func TestLimiterLosesItsRedis(t *testing.T) {
+	t.Parallel()
+	const tasks, rate = 100, 20
+	lines := redistest.Local(t, "--appendonly", "no") // the test's own
+	s := open(t, redistest.New(t), reserve.PerSecond(rate))
+	client := redis.NewClient(&redis.Options{Addr: lines.Addr(), MaxRetries: -1})
+	t.Cleanup(func() { _ = client.Close() })
+	var err error
+	s.limiter, err = reserve.New(client, reserve.Config{
+		Name: "api", Limit: reserve.PerSecond(rate), InlineBound: 100 * time.Millisecond,
+	})
+	require.NoError(t, err)
+	config := s.config(4)
+	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
+		t.Errorf("the user hears of %v", err)
+	})
+	w, _ := s.serve(config, worker.Config{}, s.call)
+	for i := range tasks {
+		retries := 5
+		if i%10 == 0 {
+			retries = 0 // can not be put back
+		}
+		s.enqueue(strconv.Itoa(i), asynq.MaxRetry(retries))
+	}
+	s.within(10*time.Second, func() bool { return len(s.history()) >= 10 }, "some run")
+	require.Positive(t, w.Stats().PutBack)
+
+	_ = client.ShutdownNoSave(t.Context()).Err() // the connection ends without a reply
+	require.Eventually(t, func() bool { return client.Ping(t.Context()).Err() != nil },
+		5*time.Second, 5*time.Millisecond, "Redis is gone")
+	s.within(5*time.Second, func() bool {
+		waits, err := s.inspector.ListRetryTasks(s.queue, asynq.PageSize(tasks))
+		return err == nil && slices.ContainsFunc(waits, func(task *asynq.TaskInfo) bool {
+			return strings.HasPrefix(task.LastErr, "waiting for its turn; asks again at ")
+		})
+	}, "tasks that ask are put back")
+	still, putBack := len(s.history()), w.Stats().PutBack
+	s.within(10*time.Second, func() bool { return w.Stats().PutBack >= putBack+10 }, "again and again")
+	require.Len(t, s.history(), still, "nothing runs without the limiter")
+
+	host, port, err := net.SplitHostPort(lines.Addr())
+	require.NoError(t, err)
+	process := exec.Command("redis-server", "--bind", host, "--port", port, "--dir", t.TempDir(), "--save", "", "--appendonly", "no")
+	require.NoError(t, process.Start())
+	t.Cleanup(func() {
+		_ = process.Process.Kill()
+		_ = process.Wait()
+	})
+	for _, r := range s.await(tasks, 30*time.Second) {
+		require.Zero(t, r.retried)
+	}
+	s.empty()
+	s.paced()
+	require.Zero(t, s.info().Archived)
+}

@@ -1,0 +1,211 @@
+package worker_test
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/worker"
+)
+
+// Hundreds sleep, and no more work at once than the user said. (miniredis would be
+// too slow for hundreds under the race detector.)
+func TestConcurrencyIsKept(t *testing.T) {
+	t.Parallel()
+	const tasks, handlers = 400, 3
+	s := open(t, redistest.New(t), reserve.PerSecond(200))
+	for i := range tasks {
+		s.enqueue(strconv.Itoa(i))
+	}
+	var w *worker.Worker
+	ready := make(chan struct{})
+	var working, most, mostAsleep atomic.Int64
+	w, _ = s.serve(s.config(handlers), worker.Config{}, func(ctx context.Context, task *asynq.Task) error {
+		<-ready
+		n := working.Add(1)
+		defer working.Add(-1)
+		raise(&most, n)
+		stats := w.Stats()
+		raise(&mostAsleep, stats.Asleep)
+		if stats.Working > handlers {
+			t.Errorf("%d work", stats.Working)
+		}
+		err := s.call(ctx, task)
+		time.Sleep(25 * time.Millisecond) // three answer 120/s, so more would like to work
+		return err
+	})
+	close(ready)
+	s.await(tasks, 20*time.Second)
+	s.empty()
+	s.paced()
+	t.Logf("%d asleep, %d work at most, %d turns lapsed", mostAsleep.Load(), most.Load(), w.Stats().Lapsed)
+	require.EqualValues(t, handlers, most.Load())
+	require.Greater(t, mostAsleep.Load(), int64(100))
+	require.Zero(t, w.Stats().Asleep)
+	s.within(time.Second, func() bool { return w.Stats().Working == 0 }, "slots are free")
+}
+
+func raise(most *atomic.Int64, n int64) {
+	for {
+		m := most.Load()
+		if n <= m || most.CompareAndSwap(m, n) {
+			return
+		}
+	}
+}
+
+// Handlers that are too slow for the limit let turns lapse. The tasks get later
+// ones, the provider is never called too fast, and the log tells.
+func TestSlowHandlersLetTurnsLapse(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		t.Parallel()
+		const tasks = 80
+		s := open(t, server, reserve.PerSecond(100))
+		for i := range tasks {
+			s.enqueue(strconv.Itoa(i))
+		}
+		var log journal
+		w, _ := s.serve(s.config(2), worker.Config{Logger: log.logger()}, func(ctx context.Context, task *asynq.Task) error {
+			err := s.call(ctx, task)
+			time.Sleep(60 * time.Millisecond) // 33/s at most
+			return err
+		})
+		start := time.Now()
+		s.await(tasks, 30*time.Second)
+		t.Logf("%d tasks in %v, %d turns lapsed", tasks, time.Since(start), w.Stats().Lapsed)
+		s.empty()
+		s.paced()
+		require.Positive(t, w.Stats().Lapsed)
+		require.Contains(t, log.String(), "turns pass while no handler is free")
+		require.Contains(t, log.String(), "handlers=2")
+	})
+}
+
+// A Timeout that is shorter than the time for which a task may sleep makes it
+// come and go until its turn is near; it fails for nothing.
+func TestShortTimeout(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		t.Parallel()
+		const tasks = 40
+		s := open(t, server, reserve.PerSecond(10))
+		for i := range tasks {
+			s.enqueue(strconv.Itoa(i), asynq.Timeout(time.Second), asynq.MaxRetry(1))
+		}
+		var log journal
+		w, _ := s.serve(s.config(4), worker.Config{Logger: log.logger()}, s.call)
+		require.Greater(t, w.Patience(), time.Second)
+		s.await(tasks, 20*time.Second)
+		s.empty()
+		s.paced()
+		require.Contains(t, log.String(), "allow a longer asynq.Timeout")
+		t.Logf("%d tasks were put back %d times", tasks, w.Stats().PutBack)
+	})
+}
+
+// A task whose turn comes after its Deadline fails at once where the Inspector
+// tells of the Deadline; its number goes back to the line.
+func TestDeadlineWithInspector(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		t.Parallel()
+		s := open(t, server, reserve.PerMinute(10))
+		failed := make(chan error, 10)
+		config := s.config(4)
+		config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
+		config.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return time.Hour }
+		w, _ := s.serve(config, worker.Config{Inspector: s.inspector}, s.call)
+		s.enqueue("runs at once")
+		s.await(1, 5*time.Second)
+		s.enqueue("waits for 6 s, in time", asynq.Deadline(time.Now().Add(time.Minute)))
+		s.within(5*time.Second, func() bool { return w.Stats().PutBack == 1 }, "it waits")
+		before, err := s.limiter.State(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 1, before.Waiting)
+
+		start := time.Now()
+		s.enqueue("too late", asynq.Deadline(start.Add(8*time.Second)), asynq.MaxRetry(3))
+		err = <-failed
+		require.Less(t, time.Since(start), 4*time.Second, "it does not wait in vain")
+		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
+		require.ErrorContains(t, err, "its Timeout or Deadline ends before")
+		require.NotContains(t, err.Error(), "last attempt")
+		require.False(t, worker.IsWaiting(err))
+		after, err := s.limiter.State(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, before.Waiting, after.Waiting)
+		require.Zero(t, after.Free, "it was the last number: the line is shorter by it")
+		require.InDelta(t, 6*time.Second, before.NextFree.Sub(s.history()[0].due), float64(time.Second))
+		require.WithinDuration(t, before.NextFree, after.NextFree, 100*time.Millisecond)
+		require.Len(t, failed, 0)
+	})
+}
+
+// Without the Inspector it fails when it comes again; whoever is behind has its
+// turn meanwhile.
+func TestDeadlineWithoutInspector(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Mini(t), reserve.PerSecond(5))
+	failed := make(chan error, 10)
+	config := s.config(4)
+	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
+	config.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { return time.Hour }
+	s.serve(config, worker.Config{}, s.call)
+	for i := range 10 {
+		s.enqueue(strconv.Itoa(i))
+	}
+	s.await(1, 5*time.Second)
+	s.enqueue("too late", asynq.Deadline(time.Now().Add(time.Second)), asynq.MaxRetry(3))
+	for i := range 10 {
+		s.enqueue(strconv.Itoa(10 + i))
+	}
+	// asynq itself fails a task that comes after its Deadline.
+	require.ErrorIs(t, <-failed, context.DeadlineExceeded)
+	runs := s.await(20, 10*time.Second)
+	s.paced()
+	var gap time.Duration
+	for i := 1; i < len(runs); i++ {
+		gap = max(gap, runs[i].due.Sub(runs[i-1].due))
+	}
+	t.Logf("longest gap between turns %v", gap)
+	require.Less(t, gap, 400*time.Millisecond+20*time.Millisecond, "one turn is lost at most")
+}
+
+// In its last attempt a task can not be put back: where its turn comes too late,
+// it fails with a text that says what to do; where it can wait, it does.
+func TestLastAttempt(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		t.Parallel()
+		s := open(t, server, reserve.Every(4*time.Second))
+		failed := make(chan error, 10)
+		config := s.config(4)
+		config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
+		w, _ := s.serve(config, worker.Config{}, s.call)
+		s.enqueue("at once", asynq.MaxRetry(0))
+		s.await(1, 5*time.Second)
+		s.enqueue("waits", asynq.MaxRetry(0))
+		s.within(5*time.Second, func() bool { return w.Stats().Asleep == 1 }, "it sleeps, however long")
+		s.enqueue("too late", asynq.MaxRetry(0), asynq.Timeout(2*time.Second))
+		err := <-failed
+		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
+		require.ErrorContains(t, err, "in its last attempt a task can not be put back: allow it a longer Timeout or one more MaxRetry")
+		runs := s.await(2, 10*time.Second)
+		require.Equal(t, "waits", runs[1].payload)
+		require.Zero(t, w.Stats().PutBack)
+		require.Empty(t, failed)
+		s.within(5*time.Second, func() bool { return s.info().Size == 1 }, "only the late one is kept")
+		require.Equal(t, 1, s.info().Archived)
+		state, err := s.limiter.State(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, state.Waiting+state.Free)
+	})
+}

@@ -1,0 +1,133 @@
+package worker_test
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/worker"
+)
+
+// Shutdown does not wait for turns: tasks that sleep go back with their numbers,
+// and the next server runs them in the order of the line. A handler that works
+// may finish.
+func TestShutdownWhileTasksSleep(t *testing.T) {
+	t.Parallel()
+	const tasks = 60
+	s := open(t, redistest.New(t), reserve.PerSecond(20))
+	config := s.config(4)
+	config.ShutdownTimeout = 10 * time.Second
+	for i := range tasks {
+		s.enqueue(strconv.Itoa(i), asynq.MaxRetry(1))
+	}
+	working := make(chan struct{}, tasks)
+	first, stop := s.serve(config, worker.Config{}, func(ctx context.Context, task *asynq.Task) error {
+		err := s.call(ctx, task)
+		working <- struct{}{}
+		time.Sleep(100 * time.Millisecond)
+		return err
+	})
+	s.within(5*time.Second, func() bool { return first.Stats().Asleep >= 20 }, "tasks sleep")
+	<-working
+	start := time.Now()
+	stop()
+	took := time.Since(start)
+	before := len(s.history())
+	t.Logf("shut down in %v after %d runs", took, before)
+	require.Less(t, took, time.Second)
+	require.Zero(t, first.Stats().Asleep)
+	require.Zero(t, first.Stats().Working)
+	require.Equal(t, tasks-before, s.info().Size, "none is lost")
+	require.Zero(t, s.info().Active)
+
+	s.serve(s.config(4), worker.Config{}, s.call)
+	runs := s.await(tasks, 20*time.Second)
+	s.empty()
+	s.paced()
+	for _, r := range runs {
+		require.Zero(t, r.retried)
+	}
+}
+
+// A worker can be told to end in any order, as often as one likes and at once.
+func TestShutdownIsIdempotent(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Mini(t), reserve.PerSecond(20))
+	config := s.config(4)
+	w, err := worker.New(s.limiter, worker.Config{})
+	require.NoError(t, err)
+	require.NoError(t, w.Apply(&config))
+	server := asynq.NewServer(s.redis(), config)
+	stop := s.run(w, server, asynq.HandlerFunc(s.call))
+	s.enqueue("one")
+	s.await(1, 5*time.Second)
+	require.ErrorContains(t, w.Run(t.Context(), server, asynq.HandlerFunc(s.call)), "already running")
+	s.enqueue("two")
+	s.await(2, 5*time.Second)
+
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(w.Drain)
+		all.Go(func() { w.Shutdown(server) })
+		all.Go(stop)
+	}
+	all.Wait()
+	w.Drain()
+	w.Shutdown(server)
+	require.ErrorIs(t, w.Run(t.Context(), server, asynq.HandlerFunc(s.call)), asynq.ErrServerClosed)
+	require.ErrorIs(t, w.Run(t.Context(), server, nil), worker.ErrInvalid)
+}
+
+// A task in its last attempt can not go back by itself: asynq takes it back when
+// the ShutdownTimeout is over. It is not archived, and runs later.
+func TestShutdownInTheLastAttempt(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.New(t), reserve.Every(3*time.Second))
+	config := s.config(4)
+	config.ShutdownTimeout = 500 * time.Millisecond
+	w, stop := s.serve(config, worker.Config{}, s.call)
+	s.enqueue("at once", asynq.MaxRetry(0))
+	s.await(1, 5*time.Second)
+	s.enqueue("sleeps", asynq.MaxRetry(0))
+	s.within(5*time.Second, func() bool { return w.Stats().Asleep == 1 }, "it sleeps")
+	stop()
+	require.Len(t, s.history(), 1)
+	require.Equal(t, 1, s.info().Pending)
+
+	s.serve(s.config(4), worker.Config{}, s.call)
+	runs := s.await(2, 10*time.Second)
+	require.Zero(t, runs[1].retried)
+	require.Greater(t, runs[1].at.Sub(runs[0].at), 2900*time.Millisecond)
+	s.empty()
+}
+
+// After Drain nothing sleeps or starts, and what comes is put back with a number.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Mini(t), reserve.Every(1400*time.Millisecond))
+	w, stop := s.serve(s.config(4), worker.Config{}, s.call)
+	s.enqueue("0")
+	s.await(1, 5*time.Second)
+	s.enqueue("1")
+	s.enqueue("2")
+	s.within(time.Second, func() bool { return w.Stats().Asleep == 1 && w.Stats().PutBack == 1 }, "one sleeps, one is put back")
+	w.Drain()
+	s.within(time.Second/2, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
+	s.enqueue("3")
+	s.within(5*time.Second, func() bool { return s.info().Retry == 3 }, "all are put back")
+	require.Len(t, s.history(), 1)
+	stop()
+	require.Zero(t, s.info().Archived)
+
+	s.serve(s.config(4), worker.Config{}, s.call)
+	s.await(4, 10*time.Second)
+	s.paced()
+	s.empty()
+}

@@ -1,0 +1,235 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/worker"
+)
+
+// Tasks that are put back run in the order of the line, once each, and asynq
+// counts neither a failure nor a retry. Other middleware can tell a put-back, and
+// the user's own functions do not hear of it.
+func TestPutBack(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		t.Parallel()
+		const tasks, rate = 45, 15
+		s := open(t, server, reserve.PerSecond(rate))
+		var waiting, others, heard atomic.Int64
+		config := s.config(4)
+		config.IsFailure = func(error) bool { heard.Add(1); return true }
+		config.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { heard.Add(1); return 0 }
+		config.ErrorHandler = asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { heard.Add(1) })
+		w, err := worker.New(s.limiter, worker.Config{})
+		require.NoError(t, err)
+		require.NoError(t, w.Apply(&config))
+		metrics := func(next asynq.Handler) asynq.Handler {
+			return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+				err := next.ProcessTask(ctx, task)
+				switch {
+				case worker.IsWaiting(err):
+					waiting.Add(1)
+				case err != nil:
+					others.Add(1)
+				}
+				return err
+			})
+		}
+		for i := range tasks {
+			s.enqueue(strconv.Itoa(i))
+		}
+		mux := asynq.NewServeMux()
+		mux.Use(metrics, w.Middleware)
+		mux.HandleFunc("call", s.call)
+		asynqServer := asynq.NewServer(s.redis(), config)
+		require.NoError(t, asynqServer.Start(mux))
+		t.Cleanup(func() { w.Shutdown(asynqServer) })
+
+		s.within(10*time.Second, func() bool { return w.Stats().PutBack > 0 }, "the far ones are put back")
+		retry, err := s.inspector.ListRetryTasks(s.queue)
+		require.NoError(t, err)
+		require.NotEmpty(t, retry)
+		require.Contains(t, retry[0].LastErr, "waiting for its turn until ")
+		require.Zero(t, retry[0].Retried)
+
+		runs := s.await(tasks, 15*time.Second)
+		s.empty()
+		s.paced()
+		require.Positive(t, waiting.Load())
+		require.Zero(t, others.Load())
+		require.Zero(t, heard.Load(), "a put-back is no error of the user's")
+		require.Equal(t, waiting.Load(), w.Stats().PutBack)
+		require.LessOrEqual(t, w.Stats().PutBack, int64(tasks), "no task is put back twice")
+		require.Equal(t, tasks, s.info().ProcessedTotal, "a put-back is not counted")
+		for i, r := range runs {
+			require.Zero(t, r.retried)
+			require.False(t, r.at.Before(r.due), "run %d is %v early", i, r.due.Sub(r.at))
+			// Whoever is back early may be first, so the order is that of the line
+			// only beyond the time for which tasks sleep.
+			enqueued, err := strconv.Atoi(r.payload)
+			require.NoError(t, err)
+			require.InDelta(t, i, enqueued, rate*w.Patience().Seconds())
+		}
+	})
+}
+
+// Each turn is the limiter's: a running task knows when it came.
+func TestDue(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Mini(t), reserve.PerSecond(20))
+	for i := range 10 {
+		s.enqueue(strconv.Itoa(i))
+	}
+	s.serve(s.config(10), worker.Config{}, s.call)
+	runs := s.await(10, 5*time.Second)
+	for i, r := range runs {
+		require.InDelta(t, 0, r.at.Sub(r.due), float64(300*time.Millisecond), "how late it runs")
+		require.False(t, r.at.Before(r.due))
+		if i == 0 {
+			continue
+		}
+		// The spacing is the line's, up to what the reply took.
+		require.InDelta(t, 50*time.Millisecond, r.due.Sub(runs[i-1].due), float64(20*time.Millisecond))
+	}
+	_, ok := worker.Due(t.Context())
+	require.False(t, ok)
+}
+
+// A key has a line of its own, a second limiter too; both may come with headers
+// or from the user's function.
+func TestKeysAndLimiters(t *testing.T) {
+	t.Parallel()
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		t.Parallel()
+		s := open(t, server, reserve.Every(time.Hour))
+		search := s.limit("search", reserve.Every(time.Hour))
+		send := func(payload string, need worker.Turn) {
+			s.send(asynq.NewTaskWithHeaders("call", []byte(payload), need.Headers()))
+		}
+		send("first of all", worker.Turn{})
+		send("second of all", worker.Turn{})
+		send("first of ann", worker.Turn{Key: "ann"})
+		send("second of ann", worker.Turn{Key: "ann"})
+		send("first of bob", worker.Turn{Key: "bob"})
+		s.send(asynq.NewTask("search", []byte("first search")))
+		s.send(asynq.NewTask("search", []byte("second search")))
+		w, _ := s.serve(s.config(10), worker.Config{Turn: func(task *asynq.Task) (worker.Turn, error) {
+			if task.Type() == "search" {
+				return worker.Turn{Limiter: search}, nil
+			}
+			return worker.FromHeaders(task)
+		}}, s.call)
+
+		runs := s.await(4, 5*time.Second)
+		var ran []string
+		for _, r := range runs {
+			ran = append(ran, r.payload)
+		}
+		s.within(5*time.Second, func() bool { return w.Stats().PutBack == 3 }, "the others wait")
+		require.Len(t, s.history(), 4)
+		counts := map[string]int{}
+		for _, payload := range ran {
+			// Which of two is first is up to asynq's goroutines.
+			counts[payload[len("first "):][max(0, len(payload)-len("first ")-3):]]++
+		}
+		require.Equal(t, map[string]int{"all": 1, "ann": 1, "bob": 1, "rch": 1}, counts)
+		for _, l := range []*reserve.Limiter{s.limiter, s.limiter.For("ann"), search} {
+			state, err := l.State(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 1, state.Waiting, "in the line %v", l)
+		}
+	})
+}
+
+// A task that calls nothing does not stand in line.
+func TestSkip(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Mini(t), reserve.Every(time.Hour))
+	s.enqueue("holds the line")
+	w, _ := s.serve(s.config(2), worker.Config{}, func(ctx context.Context, task *asynq.Task) error {
+		_, waited := worker.Due(ctx)
+		if waited == (string(task.Payload()) == "skips") {
+			t.Errorf("%s: waited is %v", task.Payload(), waited)
+		}
+		return s.call(ctx, task)
+	})
+	s.await(1, 5*time.Second)
+	s.enqueue("waits")
+	for range 5 {
+		s.send(asynq.NewTaskWithHeaders("call", []byte("skips"), worker.Turn{Skip: true}.Headers()))
+	}
+	s.await(6, 5*time.Second)
+	s.within(5*time.Second, func() bool { return w.Stats().PutBack == 1 }, "the other waits")
+	state, err := s.limiter.State(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, state.Waiting)
+}
+
+// What a task needs can be wrong in three ways; each fails the task, and says
+// what is wrong.
+func TestTurnErrors(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Mini(t), reserve.PerSecond(100).Burst(3))
+	unpaid := errors.New("the tenant has not paid")
+	failed := make(chan error, 10)
+	config := s.config(2)
+	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
+	s.serve(config, worker.Config{Turn: func(task *asynq.Task) (worker.Turn, error) {
+		if string(task.Payload()) == "unpaid" {
+			return worker.Turn{}, unpaid
+		}
+		return worker.FromHeaders(task)
+	}}, s.call)
+
+	s.enqueue("unpaid", asynq.MaxRetry(0))
+	err := <-failed
+	require.ErrorIs(t, err, unpaid)
+	require.ErrorContains(t, err, `the turn of a task of type "call"`)
+
+	s.send(asynq.NewTaskWithHeaders("call", nil, map[string]string{"fleetpace-cost": "many"}), asynq.MaxRetry(0))
+	require.ErrorContains(t, <-failed, `header fleetpace-cost must be a whole number of at least 1, got "many"`)
+
+	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Cost: 4}.Headers()), asynq.MaxRetry(0))
+	err = <-failed
+	require.ErrorIs(t, err, reserve.ErrExceedsBurst)
+	require.ErrorContains(t, err, "must be at most the burst of 3 permits, got 4")
+
+	require.Empty(t, s.history())
+	s.within(5*time.Second, func() bool { return s.info().Archived == 3 }, "they are archived")
+	state, err := s.limiter.State(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, state.Waiting)
+}
+
+// Tasks cost what they say.
+func TestCost(t *testing.T) {
+	t.Parallel()
+	s := open(t, redistest.Mini(t), reserve.PerSecond(100).Burst(20))
+	costs := map[string]int{}
+	for i := range 60 {
+		payload := strconv.Itoa(i)
+		costs[payload] = 1 + i%20/4*4
+		s.send(asynq.NewTaskWithHeaders("call", []byte(payload), worker.Turn{Cost: costs[payload]}.Headers()))
+	}
+	var refused, called atomic.Int64
+	s.serve(s.config(20), worker.Config{}, func(_ context.Context, task *asynq.Task) error {
+		if ok, _ := s.provider.Judge(costs[string(task.Payload())]); !ok {
+			refused.Add(1)
+		}
+		called.Add(1)
+		return nil
+	})
+	s.within(20*time.Second, func() bool { return called.Load() == 60 }, "all run")
+	require.Zero(t, refused.Load())
+	s.empty()
+}
