@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -18,7 +19,9 @@ type Turn = turn.Turn
 // FromHeaders is the default of Config.Turn: it reads key, cost and skip from the
 // task's headers, where [Turn.Headers] puts them. A task without them costs one
 // permit of the Scheduler's limiter.
-func FromHeaders(task *asynq.Task) (Turn, error) { return turn.FromHeaders(task) }
+func FromHeaders(ctx context.Context, task *asynq.Task) (Turn, error) {
+	return turn.FromHeaders(ctx, task)
+}
 
 // Config says how tasks are scheduled. The zero value is good for most. It has to
 // agree with the worker.Config of the workers.
@@ -26,7 +29,7 @@ type Config struct {
 	// Turn says what a task needs; the same as in the workers. An error refuses
 	// the task. Tasks of one Limiter and Key take their numbers together, so name
 	// a tenant by Turn.Key. Default [FromHeaders].
-	Turn func(*asynq.Task) (Turn, error)
+	Turn func(context.Context, *asynq.Task) (Turn, error)
 
 	// Lead is how long before its turn a task is due in asynq: the Lead of the
 	// workers. One that is too short makes tasks miss their turns, one that is

@@ -37,7 +37,7 @@ func (s *Scheduler) enqueue(ctx context.Context, items []Item, forecasts []Forec
 	lines := make(map[lineKey]*line)
 	var inOrder []*line
 	for i, item := range items {
-		e, key, err := s.entry(item)
+		e, key, err := s.entry(ctx, item)
 		if err != nil {
 			forecasts[i].Err = err
 			continue
@@ -72,7 +72,7 @@ func each[T any](all []T, f func(T)) {
 }
 
 // entry reads an item; nothing is taken yet.
-func (s *Scheduler) entry(item Item) (*entry, lineKey, error) {
+func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, lineKey, error) {
 	task := item.Task
 	if task == nil {
 		return nil, lineKey{}, invalid("task", "must not be nil")
@@ -80,7 +80,7 @@ func (s *Scheduler) entry(item Item) (*entry, lineKey, error) {
 	if strings.TrimSpace(task.Type()) == "" {
 		return nil, lineKey{}, invalid("task", "its type must not be empty")
 	}
-	need, err := s.config.Turn(task)
+	need, err := s.config.Turn(ctx, task)
 	if err != nil {
 		return nil, lineKey{}, fmt.Errorf("its turn: %w", err)
 	}

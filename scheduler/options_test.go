@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -267,7 +268,7 @@ func TestAConflictCostsOneIntervalAtMost(t *testing.T) {
 func TestAnotherLimiter(t *testing.T) {
 	var other *reserve.Limiter
 	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{
-		Turn: func(task *asynq.Task) (scheduler.Turn, error) {
+		Turn: func(_ context.Context, task *asynq.Task) (scheduler.Turn, error) {
 			if strings.HasPrefix(task.Type(), "other") {
 				return scheduler.Turn{Limiter: other, Cost: 2}, nil
 			}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,13 +19,15 @@ type Turn = turn.Turn
 // FromHeaders is the default of Config.Turn: it reads key, cost and skip from the
 // task's headers, where [Turn.Headers] puts them. A task without them costs one
 // permit of the Worker's limiter.
-func FromHeaders(task *asynq.Task) (Turn, error) { return turn.FromHeaders(task) }
+func FromHeaders(ctx context.Context, task *asynq.Task) (Turn, error) {
+	return turn.FromHeaders(ctx, task)
+}
 
 // Config says how tasks wait. The zero value is good for most.
 type Config struct {
-	// Turn says what a task needs. An error fails the task. Default
-	// [FromHeaders].
-	Turn func(*asynq.Task) (Turn, error)
+	// Turn says what a task needs. It may take its time, to look something up;
+	// the context is the task's. An error fails the task. Default [FromHeaders].
+	Turn func(context.Context, *asynq.Task) (Turn, error)
 
 	// WaitingRoom is how many tasks may wait in this process at once, besides
 	// those that work. Default: 1,000, or as many as a fast limit needs, up to

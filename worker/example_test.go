@@ -75,7 +75,7 @@ func ExampleConfig() {
 	search, _ := reserve.New(client, reserve.Config{Name: "shop-search", Limit: reserve.PerMinute(30)})
 
 	_, err := worker.New(tenants, worker.Config{
-		Turn: func(task *asynq.Task) (worker.Turn, error) {
+		Turn: func(_ context.Context, task *asynq.Task) (worker.Turn, error) {
 			tenant := string(task.Payload())
 			switch task.Type() {
 			case "search":

@@ -123,11 +123,11 @@ func TestKeysAndLimiters(t *testing.T) {
 		send("first of bob", worker.Turn{Key: "bob"})
 		s.send(asynq.NewTask("search", []byte("first search")))
 		s.send(asynq.NewTask("search", []byte("second search")))
-		w, _ := s.serve(s.config(10), worker.Config{Turn: func(task *asynq.Task) (worker.Turn, error) {
+		w, _ := s.serve(s.config(10), worker.Config{Turn: func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
 			if task.Type() == "search" {
 				return worker.Turn{Limiter: search}, nil
 			}
-			return worker.FromHeaders(task)
+			return worker.FromHeaders(ctx, task)
 		}}, s.call)
 
 		runs := s.await(4, 5*time.Second)
@@ -184,11 +184,11 @@ func TestTurnErrors(t *testing.T) {
 	failed := make(chan error, 10)
 	config := s.config(2)
 	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
-	s.serve(config, worker.Config{Turn: func(task *asynq.Task) (worker.Turn, error) {
+	s.serve(config, worker.Config{Turn: func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
 		if string(task.Payload()) == "unpaid" {
 			return worker.Turn{}, unpaid
 		}
-		return worker.FromHeaders(task)
+		return worker.FromHeaders(ctx, task)
 	}}, s.call)
 
 	s.enqueue("unpaid", asynq.MaxRetry(0))

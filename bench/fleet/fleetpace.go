@@ -28,7 +28,7 @@ func newTurns(client *redis.Client, limits []limit) (turns, error) {
 	return t, nil
 }
 
-func (t turns) of(task *asynq.Task) (worker.Turn, error) {
+func (t turns) of(_ context.Context, task *asynq.Task) (worker.Turn, error) {
 	name, tenant := splitLine(string(task.Payload()))
 	if t[name] == nil {
 		return worker.Turn{}, fmt.Errorf("there is no limit %q", name)

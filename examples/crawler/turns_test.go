@@ -19,7 +19,7 @@ import (
 )
 
 // serve runs the tasks of run "r" as a worker process does.
-func serve(t *testing.T, client *redis.Client, turns *turns, turn func(*asynq.Task) (worker.Turn, error), handler asynq.Handler) {
+func serve(t *testing.T, client *redis.Client, turns *turns, turn func(context.Context, *asynq.Task) (worker.Turn, error), handler asynq.Handler) {
 	t.Helper()
 	w, err := worker.New(turns.crawl, worker.Config{Turn: turn})
 	require.NoError(t, err)
@@ -108,7 +108,7 @@ func TestStaleTurnsOfAHostAreNotUsed(t *testing.T) {
 	// One visit stands in the crawl's line. One spare permit is for a goroutine
 	// that wakes late.
 	judge := provider.New(provider.TokenBucket(1/interval.Seconds(), 1+3+1+1))
-	serve(t, client, process, func(*asynq.Task) (worker.Turn, error) {
+	serve(t, client, process, func(context.Context, *asynq.Task) (worker.Turn, error) {
 		limiter, err := process.ofHosts(0)
 		return worker.Turn{Limiter: limiter, Key: "h"}, err
 	}, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
@@ -153,12 +153,12 @@ func TestFarTurnsSendTheTaskBack(t *testing.T) {
 		_, err := v.frontier.add(t.Context(), target{URL: address})
 		require.NoError(t, err)
 	}
-	serve(t, v.client, v.turns, func(task *asynq.Task) (worker.Turn, error) {
+	serve(t, v.client, v.turns, func(_ context.Context, task *asynq.Task) (worker.Turn, error) {
 		to, _, err := targetOf(task)
 		if err == nil && strings.HasPrefix(to.URL, "http://slow/") {
 			return worker.Turn{Limiter: limiter, Key: "slow"}, nil
 		}
-		return v.turn(task)
+		return v.turn(t.Context(), task)
 	}, v)
 	require.Eventually(t, func() bool {
 		n, err := countBacklog(v.inspector, "r")

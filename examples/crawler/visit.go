@@ -48,7 +48,7 @@ func targetOf(task *asynq.Task) (t target, u *url.URL, err error) {
 // turn is the turn that a visit has to have before it runs: its host's. A visit
 // that will send nothing needs none. robots.txt says which it is, and is fetched
 // here, in turns of its own, when nobody knows it yet.
-func (v *visitor) turn(task *asynq.Task) (worker.Turn, error) {
+func (v *visitor) turn(_ context.Context, task *asynq.Task) (worker.Turn, error) {
 	_, u, err := targetOf(task)
 	if err != nil {
 		return worker.Turn{}, err

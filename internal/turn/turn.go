@@ -4,6 +4,7 @@
 package turn
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 
@@ -29,9 +30,6 @@ type Turn struct {
 	Skip bool
 }
 
-// Func says what a task needs. An error is the task's: it fails with it.
-type Func func(*asynq.Task) (Turn, error)
-
 // The headers that [FromHeaders] reads.
 const (
 	KeyHeader  = "fleetpace-key"
@@ -42,7 +40,7 @@ const (
 // FromHeaders reads the turn from the task's headers, so that whoever enqueues a
 // task says what it costs. A task without these headers costs one permit of the
 // limiter itself.
-func FromHeaders(task *asynq.Task) (Turn, error) {
+func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 	headers := task.Headers()
 	t := Turn{Key: headers[KeyHeader]}
 	var err error
