@@ -55,7 +55,7 @@ func TestKindsOfClients(t *testing.T) {
 }
 
 func cluster(t *testing.T) redis.UniversalClient {
-	server := redistest.Local(t, "--cluster-enabled", "yes")
+	server := redistest.Local(t, "--cluster-enabled", "yes", "--cluster-port", freePort(t))
 	require.NoError(t, server.Client(t).Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = client.Close() })
