@@ -19,8 +19,11 @@
 // whichever worker, it has its place still.
 //
 // A task that does not come again in time (its worker died, its queue is paused,
-// it was deleted) holds nobody up: whoever is awake takes its turn, and gets the
-// absent one a later number, with which it is among the first when it comes.
+// it was deleted) holds nobody up: whoever is awake takes its turn, and the absent
+// one has that one's number. Where a fleet just starts on a backlog of thousands,
+// tasks that come back have to stand behind all of it in asynq's queue, and their
+// turns go to newcomers, whose numbers are far: for as long as that lasts, a few
+// seconds, some tasks change places with others far behind them.
 //
 // # Waiting is cheap, working is bounded
 //
@@ -41,9 +44,9 @@
 //
 // Timeout counts from the moment at which asynq hands the task to a worker, so
 // what a task sleeps there is spent: allow [Worker.Patience] more than the
-// handler needs. A turn that would come after the Timeout is over is not slept
-// for; the task comes back for it. A turn after the Deadline is given back (see
-// [Config.Inspector]). A Unique lock is not extended while a task is put back:
-// choose its TTL longer than the line gets, or enqueue with package scheduler,
-// which does.
+// handler needs. A task does not sleep until its Timeout is over: it goes back a
+// moment before, and comes again for its turn. A turn after the Deadline is given
+// back (see [Config.Inspector]). A Unique lock is not extended while a task is put
+// back: choose its TTL longer than the line gets, or enqueue with package
+// scheduler, which does.
 package worker

@@ -2,13 +2,15 @@ package worker
 
 import (
 	"context"
+	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// What is asked of Redis for a task when its own time is up: the task's context
-// may have ended, so it has a time limit of its own. Where it fails, a number is
-// left in the line that nobody comes for; whoever is awake uses its turn.
+// tidyUp bounds what is asked of Redis for a task when its own time is up: its
+// context may have ended. Where that fails, a number is left in the line that
+// nobody comes for; whoever is awake uses its turn.
+const tidyUp = 5 * time.Second
 
 // giveBack returns the number of the task to the line.
 func (t *task) giveBack(ctx context.Context) {
@@ -38,19 +40,4 @@ func (t *task) forget(ctx context.Context, r *reserve.Reservation) {
 	if err := r.Forget(ctx); err != nil {
 		t.complain("the ID of a turn could not be freed; if the task comes again at once, it may be let through too early", err)
 	}
-}
-
-func (t *task) complain(what string, err error) {
-	t.worker.hint.Do(func() {
-		t.worker.config.Logger.Warn("fleetpace: "+what, "limit", t.limiter.String(), "id", t.id, "error", err)
-	})
-}
-
-// lapse notes a turn that no handler was free for.
-func (w *Worker) lapse() {
-	w.lapsed.Add(1)
-	w.hint.Do(func() {
-		w.config.Logger.Warn("fleetpace: turns pass while no handler is free: set a higher asynq.Config.Concurrency,"+
-			" run more processes, or lower the limit", "handlers", cap(w.slots), "turns so far", w.lapsed.Load())
-	})
 }
