@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,12 +46,12 @@ func threeMasters(t *testing.T) []string {
 				return false
 			}
 		}
-		known := 0
+		var known atomic.Int64
 		err := client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			known++
+			known.Add(1)
 			return node.Ping(ctx).Err()
 		})
-		return err == nil && known == masters
+		return err == nil && known.Load() == masters
 	}, 30*time.Second, 100*time.Millisecond, "the cluster is up")
 	return addresses
 }

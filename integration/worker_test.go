@@ -177,7 +177,8 @@ func startProcess(t testing.TB, variable string, j any) *worker {
 	text, err := json.Marshal(j)
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), variable+"="+string(text))
+	// The race detector would sleep for a second before the process ends.
+	cmd.Env = append(os.Environ(), variable+"="+string(text), "GORACE=atexit_sleep_ms=0")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)

@@ -182,6 +182,7 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed,
 	}
 	if err == nil {
 		l.reach = now.Add(reply.reach)
+		l.retime(reply, tickets)
 	}
 	for _, c := range claims {
 		c.from.claiming -= len(c.tickets)
@@ -200,6 +201,19 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed,
 			c.from.looked(now, c.tickets, l.core.step(c.from.cost), bound)
 		}
 		l.advance(c.from)
+	}
+}
+
+// retime lets all tickets that wait follow the line, which may have moved. A wait
+// of zero does not tell where it is.
+func (l *line) retime(reply answers, tickets []*ticket) {
+	for i, a := range reply.tickets {
+		if a.wait > 0 {
+			for q := range l.all {
+				q.retime(tickets[i], l.core.interval)
+			}
+			return
+		}
 	}
 }
 

@@ -177,10 +177,15 @@ func (q *queue) next(now time.Time) (*waiter, *ticket) {
 }
 
 // claimable removes and returns the tickets that should be claimed now: once
-// the first of them is closer than lead, all those closer than bound.
+// the first of them is closer than lead, all those closer than bound. Where that
+// one is overdue, nobody was awake for a while and the line stood still: the
+// others are not as near as it seems, so they wait to be retimed.
 func (q *queue) claimable(now time.Time, lead, bound time.Duration, most int) []*ticket {
 	if len(q.waiting) == 0 || q.waiting[0].claimAt(lead).After(now) {
 		return nil
+	}
+	if now.Sub(q.waiting[0].due) > oversleep {
+		most = min(most, 1)
 	}
 	n := 0
 	for n < len(q.waiting) && n < most && (n == 0 || q.waiting[n].due.Sub(now) <= bound) {
@@ -190,6 +195,17 @@ func (q *queue) claimable(now time.Time, lead, bound time.Duration, most int) []
 	q.waiting = q.waiting[n:]
 	q.claiming += n
 	return claim
+}
+
+// retime works out again when waiting tickets are due, from a ticket of the same
+// line that Redis just told of: permits become available one interval apart.
+func (q *queue) retime(told *ticket, interval float64) {
+	for _, t := range q.waiting {
+		if t.epoch == told.epoch {
+			ahead := float64(t.number-told.number) * interval
+			t.due = told.due.Add(time.Duration(ahead * float64(time.Microsecond)))
+		}
+	}
 }
 
 // lookable removes and returns the tickets with which to look for numbers left
