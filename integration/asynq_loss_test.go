@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"syscall"
 	"testing"
-	"strconv"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -88,7 +87,6 @@ func TestAsynqFleetIsAway(t *testing.T) {
 	t.Logf("AWAY for %v after %d of %d tasks at %d/s: order %.4f, %d refused, worst 1 s window %d, %.1f/s after their return",
 		back.Sub(gone).Round(time.Second), before, tasks, rate, s.order(), s.provider.Summary().Refused,
 		s.provider.WorstWindow(time.Second), after)
-	for i, c := range s.history() { tk, _ := strconv.Atoi(c.task); if d := tk - i; d > 110 || d < -110 { t.Log("DISPLACED", i, c.task, c.at.Sub(s.history()[0].at).Round(time.Millisecond)) } }
 	s.eachOnce(tasks)
 	require.GreaterOrEqual(t, s.order(), 0.99)
 	// The second's own turns, and what jitter may do as in the provider.

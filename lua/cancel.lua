@@ -1,4 +1,4 @@
--- cancel: give tickets back whose calls will not be made.
+-- cancel: give tickets back whose calls will not be made, or will be made later.
 --
 -- KEYS  1 state (hash)  2 waiting  3 free  4 claimed (sorted sets)
 -- ARGV  1 intervalMicros  2 burst: as for take
@@ -7,10 +7,11 @@
 --       id                of the ticket; empty for a final ticket that was taken
 --                         with keep 0, which goes by epoch and number
 --       epoch             from the reply that gave the number (0 with an id)
---       number            (0 with an id)
+--       number            with an id: 0 to give it back; 1 to keep its place, so that
+--                         a final ticket waits under its id again
 -- Reply one per ticket:
 --       0                 nothing went back: not known, or its permits are gone
---       1                 the permits are in the line again
+--       1                 the permits are in the line again; the ticket waits
 -- Atomic over all tickets, which are served in order. By id, a repeated cancel
 -- returns nothing more. By number it must not be repeated: the number may be
 -- somebody else's by then.
@@ -30,11 +31,27 @@ load(-LONGEST_MICROS)
 if problem then return problem end
 uses(WAITING, FREE, CLAIMED)
 
+local function wait_again(member, cost)
+  local held = score(WAITING, member)
+  if held then return not dead(held, cost) end
+  held = score(CLAIMED, member)
+  if not held then return false end
+  redis.call('ZREM', CLAIMED, member)
+  redis.call('ZADD', WAITING, held, member)
+  if held == s.final then sink() end
+  if dead(held, cost) then
+    redis.call('ZREM', WAITING, member)
+    return false
+  end
+  return true
+end
+
 local function cancel(cost, id, epoch, e)
   if id == '' then
     return epoch == s.epoch and e <= s.final and giveback(e, cost)
   end
   local member = entry(cost, id)
+  if e == 1 then return wait_again(member, cost) end
   for _, list in ipairs({ WAITING, CLAIMED }) do
     local held = score(list, member)
     if held then

@@ -66,7 +66,8 @@
 //	           if it still fits, and is lost if not. Nothing goes back whose
 //	           permits lie below the floor or have all overflowed
 //	           (now > due(e) + burst*intervalMicros). The final mark is never
-//	           above tail; and when its own ticket went back it sinks below that,
+//	           above tail; and when its own ticket went back, or waits again
+//	           because its caller wants to keep its place, it sinks below that,
 //	           and further past tickets that are free or waiting: none of them
 //	           was used.
 //	inspect    Changes nothing.

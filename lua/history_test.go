@@ -73,6 +73,7 @@ type counts struct {
 	LinedUp   int `json:"lined_up"` // of the takes: for calls that others make
 	Claims    int `json:"claims"`
 	Cancels   int `json:"cancels"`
+	Left      int `json:"left"`
 	Forgets   int `json:"forgets"` // IDs used anew after their call
 	Calls     int `json:"calls"`
 	Refused   int `json:"refused"`
@@ -87,6 +88,7 @@ func (c *counts) add(o counts) {
 	c.LinedUp += o.LinedUp
 	c.Claims += o.Claims
 	c.Cancels += o.Cancels
+	c.Left += o.Left
 	c.Forgets += o.Forgets
 	c.Calls += o.Calls
 	c.Refused += o.Refused
@@ -400,6 +402,12 @@ func (h *history) cancel() {
 		case t.state == held && !t.byID: // once only, so the reply must not be lost
 			tickets = append(tickets, model.Cancellation{Cost: t.cost, Epoch: t.epoch, Number: t.number})
 		case t.state == cancelled && !t.byID:
+			continue
+		case t.state != cancelled && h.rng.IntN(3) == 0: // it leaves, and keeps its place
+			t.byID = true
+			t.state = waiting
+			tickets = append(tickets, model.Cancellation{Cost: t.cost, ID: t.id, Number: 1})
+			h.counts.Left++
 			continue
 		default:
 			t.byID = true

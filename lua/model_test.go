@@ -263,7 +263,7 @@ func TestScriptsEqualModel(t *testing.T) {
 		if total.Histories != number {
 			t.Errorf("%d histories were played, not %d", total.Histories, number)
 		}
-		for name, n := range map[string]int{"takes with none final": total.LinedUp, "forgets": total.Forgets, "expiries": total.Expiries, "winds": total.Winds, "cancels": total.Cancels, "calls": total.Calls} {
+		for name, n := range map[string]int{"takes with none final": total.LinedUp, "forgets": total.Forgets, "expiries": total.Expiries, "winds": total.Winds, "cancels": total.Cancels, "left": total.Left, "calls": total.Calls} {
 			if n < number/50 {
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}

@@ -44,6 +44,7 @@ var planted = []struct {
 	{"a refused take consumes", "take", "then return 0, 0, w end", "then accept(e, cost, block) return 0, 0, w end", false, nil},
 	{"a stored permit is final where none may be", "take", "if w > bound then", "if w > math.max(bound, 0) then", false, nil},
 	{"a ticket can be cancelled twice", "cancel", "redis.call('ZREM', WAITING, member)\n      redis.call('ZREM', CLAIMED, member)", "", true, nil},
+	{"who leaves keeps the final ticket too", "cancel", "redis.call('ZREM', CLAIMED, member)\n  redis.call('ZADD', WAITING, held, member)", "redis.call('ZADD', WAITING, held, member)", false, nil},
 	{"the epoch of a cancelled number is ignored", "cancel", "epoch == s.epoch and", "", true, []trouble{{Lost: true}}},
 }
 

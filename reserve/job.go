@@ -140,6 +140,23 @@ func (l *Limiter) left(line *line, cost int64) time.Duration {
 	return l.core.near()
 }
 
+// Leave is for a call that entered and will not be made here, such as a job whose
+// worker ends. Its number waits again under the ID, also one that is Final: others
+// may use that turn, and the ID has their number then. End a Wait for it before.
+// Leave reports whether the ID has a number; the permits of one that lapsed are
+// gone. It may be repeated, and works after Close.
+func (l *Limiter) Leave(ctx context.Context, id string, n int) (bool, error) {
+	err := validateID(id)
+	if err == nil {
+		err = l.check(ctx, n)
+	}
+	if err != nil {
+		return false, l.fail("leave", err)
+	}
+	stays, err := l.core.putBack(ctx, l.core.keys(l.key), int64(n), id)
+	return stays, l.fail("leave", err)
+}
+
 // Lead is how long before its turn a call that does not wait in this process
 // should be back to [Limiter.Enter]. Its number is given to somebody who is awake
 // when it is not back by half of that.

@@ -97,6 +97,18 @@ func (c *core) cancel(ctx context.Context, keys []string, tickets []*ticket) ([]
 	return decodeCancel(reply, len(tickets))
 }
 
+// putBack lets a ticket that an ID has wait again, and reports whether it does.
+func (c *core) putBack(ctx context.Context, keys []string, cost int64, id string) (bool, error) {
+	const keepsPlace = 1
+	args := append(c.args(6, 0, 0)[:2], cost, id, 0, keepsPlace)
+	reply, err := lua.Cancel.Run(ctx, c.client, keys, args...).Result()
+	if err != nil {
+		return false, classify(err)
+	}
+	stays, err := decodeCancel(reply, 1)
+	return err == nil && stays[0], err
+}
+
 // forget takes a final ticket off the list of those that can be asked for again.
 func (c *core) forget(ctx context.Context, keys []string, t *ticket) error {
 	member := strconv.FormatInt(t.cost, 10) + ":" + t.id

@@ -14,8 +14,7 @@ func (t *task) leave(ctx context.Context, r *reserve.Reservation) error {
 	if r != nil {
 		err.turn, err.back = r.Due(), r.Due().Add(-t.lead)
 		if r.Delay() <= inlineBound(t.limiter) {
-			t.giveBack(ctx)
-			t.lineUp(ctx)
+			t.keepPlace(ctx)
 		}
 	}
 	if t.last {

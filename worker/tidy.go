@@ -21,14 +21,12 @@ func (t *task) giveBack(ctx context.Context) {
 	}
 }
 
-// lineUp takes a number for when the task comes again.
-func (t *task) lineUp(ctx context.Context) {
+// keepPlace lets a turn that may be fixed wait again.
+func (t *task) keepPlace(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
 	defer cancel()
-	for _, placed := range t.limiter.LineUp(ctx, []reserve.Request{{ID: t.id, N: t.cost}}) {
-		if placed.Err != nil {
-			t.complain("a task lost its place in the line", placed.Err)
-		}
+	if _, err := t.limiter.Leave(ctx, t.id, t.cost); err != nil {
+		t.complain("a task may lose its place in the line", err)
 	}
 }
 

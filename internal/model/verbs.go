@@ -180,7 +180,8 @@ func (l *Line) claimOne(cost int64, id string, bound float64) Grant {
 }
 
 // Cancellation gives a ticket back: by ID, or, with no ID, a final one by the
-// epoch and number of the reply that gave it.
+// epoch and number of the reply that gave it. With an ID and the Number 1 the
+// ticket keeps its place and waits again.
 type Cancellation struct {
 	Cost   int64
 	ID     string
@@ -209,6 +210,12 @@ func (l *Line) cancelOne(c Cancellation) bool {
 	// An ID whose final ticket is of no use any more may wait under a new number.
 	now, waits := find(l.waiting, c.Cost, c.ID)
 	before, final := find(l.claimed, c.Cost, c.ID)
+	if c.Number == 1 {
+		if waits {
+			return !l.Dead(now)
+		}
+		return final && l.waitAgain(before)
+	}
 	l.waiting, l.claimed = forget(l.waiting, c.Cost, c.ID), forget(l.claimed, c.Cost, c.ID)
 	switch {
 	case waits:
@@ -218,6 +225,18 @@ func (l *Line) cancelOne(c Cancellation) bool {
 	default:
 		return false
 	}
+}
+
+// waitAgain makes a final ticket that was not used a waiting one.
+func (l *Line) waitAgain(t Ticket) bool {
+	l.claimed = forget(l.claimed, t.Cost, t.ID)
+	l.waiting = insert(l.waiting, t)
+	l.sink()
+	if l.Dead(t) {
+		l.waiting = without(l.waiting, t.Number)
+		return false
+	}
+	return true
 }
 
 // Forget frees the ID of a final ticket whose call was made, so that the next take
