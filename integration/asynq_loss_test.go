@@ -105,9 +105,10 @@ func TestAsynqProcessEnds(t *testing.T) {
 	first := s.start()
 	var active int
 	s.within(20*time.Second, func() bool {
-		active = s.info().Active
-		return active >= asleep && len(s.history()) >= 20
-	}, "a hundred sleep")
+		info := s.info()
+		active = info.Active
+		return active >= asleep && info.Pending == 0 && len(s.history()) >= 20
+	}, "a hundred sleep, and all others have gone back")
 	took := first.end(syscall.SIGTERM)
 	before := len(s.history())
 	require.Zero(t, s.info().Active, "asynq has them all back")

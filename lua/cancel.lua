@@ -39,11 +39,7 @@ local function wait_again(member, cost)
   redis.call('ZREM', CLAIMED, member)
   redis.call('ZADD', WAITING, held, member)
   if held == s.final then sink() end
-  if dead(held, cost) then
-    redis.call('ZREM', WAITING, member)
-    return false
-  end
-  return true
+  return not dead(held, cost) -- if it is, it may live again when later ones leave too
 end
 
 local function cancel(cost, id, epoch, e)

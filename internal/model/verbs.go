@@ -232,11 +232,7 @@ func (l *Line) waitAgain(t Ticket) bool {
 	l.claimed = forget(l.claimed, t.Cost, t.ID)
 	l.waiting = insert(l.waiting, t)
 	l.sink()
-	if l.Dead(t) {
-		l.waiting = without(l.waiting, t.Number)
-		return false
-	}
-	return true
+	return !l.Dead(t)
 }
 
 // Forget frees the ID of a final ticket whose call was made, so that the next take
