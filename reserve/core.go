@@ -57,6 +57,10 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 // for a slow round trip, late enough to follow a line that moves.
 func (c *core) lead() time.Duration { return c.cfg.InlineBound / 2 }
 
+// together is how close a turn is claimed along with one whose time has come:
+// more of them share a round trip, and more are lost when the process is killed.
+func (c *core) together() time.Duration { return c.lead() * 5 / 4 }
+
 // near is how close a turn must be for a number to count as left lying: whoever
 // holds it would have claimed it long ago, at its lead.
 func (c *core) near() time.Duration { return c.lead() / 2 }

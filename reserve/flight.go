@@ -143,7 +143,7 @@ type claimed struct {
 func (l *line) claimable(now time.Time) (claims, looks []claimed) {
 	room := maxBatch
 	for q := range l.all {
-		if tickets := q.claimable(now, l.core.lead(), l.core.cfg.InlineBound, room); len(tickets) > 0 {
+		if tickets := q.claimable(now, l.core.lead(), l.core.together(), room); len(tickets) > 0 {
 			claims = append(claims, claimed{q, tickets})
 			room -= len(tickets)
 		} else if tickets := q.lookable(now, l.core.row(q.cost), room); len(tickets) > 0 {
