@@ -140,6 +140,16 @@ type claimed struct {
 	tickets []*ticket
 }
 
+// kept reports whether all tickets have the numbers that they had before.
+func (c claimed) kept(before []int64) bool {
+	for i, t := range c.tickets {
+		if t.number != before[i] {
+			return false
+		}
+	}
+	return true
+}
+
 func (l *line) claimable(now time.Time) (claims, looks []claimed) {
 	room := maxBatch
 	for q := range l.all {
@@ -165,8 +175,11 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed,
 		bound = l.core.near()
 	}
 	var tickets []*ticket
+	var before []int64
 	for _, c := range claims {
-		tickets = append(tickets, c.tickets...)
+		for _, t := range c.tickets {
+			tickets, before = append(tickets, t), append(before, t.number)
+		}
 	}
 	reply, err := l.core.claim(ctx, l.keys, reach, bound, tickets)
 	now := time.Now()
@@ -197,8 +210,13 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed,
 				c.from.add(t)
 			}
 		}
-		if looking {
+		kept := before[:len(c.tickets)]
+		before = before[len(c.tickets):]
+		switch {
+		case looking:
 			c.from.looked(now, c.tickets, l.core.step(c.from.cost), bound)
+		case err == nil && c.kept(kept):
+			c.from.look = now.Add(lookEvery) // nothing nearer was left lying
 		}
 		l.advance(c.from)
 	}
