@@ -139,11 +139,13 @@ func TestKeysExpire(t *testing.T) {
 	require.True(t, ok)
 }
 
-// Redis going away gives a typed error, in time.
+// Under the policy fail, a Redis that can not be reached gives a typed error.
 func TestUnavailableRedis(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = client.Close() }()
-	l, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(1)})
+	l, err := reserve.New(client, reserve.Config{
+		Name: "api", Limit: reserve.PerSecond(1), Outage: reserve.Outage{Policy: reserve.PolicyFail},
+	})
 	require.NoError(t, err)
 	err = l.Wait(t.Context())
 	require.ErrorIs(t, err, reserve.ErrUnavailable)

@@ -25,7 +25,7 @@ const far = -100 * 365 * 24 * 3600 * 1_000_000 // a reach that means: nothing is
 
 // take takes n numbers, which all have to wait, in one call.
 func (l *line) take(ctx context.Context, n int) error {
-	args := []any{60_000_000, 1, 0, far}
+	args := []any{60_000_000, 1, far, 0, 0, 0, "a", 0, 0}
 	for range n {
 		l.next++
 		args = append(args, 1, -1, fmt.Sprintf("0123456789abcdef-%d", l.next), 0)

@@ -31,16 +31,16 @@ func TestBoundedLook(t *testing.T) {
 				requests = append(requests,
 					model.Request{Cost: 1, MaxWaitMicros: -1, ID: "first"},
 					model.Request{Cost: 1, MaxWaitMicros: -1, ID: "second"})
-				p.take(startMicros, limit, 0, full, requests)
+				p.take(startMicros, limit, reaching(full), 0, requests)
 
 				first := int64(2 + 2*others + 1)
-				got := p.claim(startMicros, limit, 1e9, 0, []model.Ticket{{Cost: 1, ID: "second"}})
+				got := p.claim(startMicros, limit, reaching(0), 1e9, []model.Ticket{{Cost: 1, ID: "second"}})
 				want := first
 				if others >= look {
 					want = first + 1 // its own
 				}
 				require.Equal(t, want, got.Grants[0].Number)
-				got = p.claim(startMicros, limit, 1e9, 0, []model.Ticket{{Cost: 1, ID: "first"}})
+				got = p.claim(startMicros, limit, reaching(0), 1e9, []model.Ticket{{Cost: 1, ID: "first"}})
 				require.Equal(t, first+(first+1)-want, got.Grants[0].Number, "the other of the two")
 				require.NoError(t, p.stage.clear())
 			})
@@ -61,10 +61,10 @@ func TestBoundedLook(t *testing.T) {
 				requests = append(requests,
 					model.Request{Cost: 2, MaxWaitMicros: -1, ID: "large"},
 					model.Request{Cost: 1, MaxWaitMicros: -1, ID: "last"})
-				p.take(startMicros, limit, 0, 1e6, requests)
-				p.cancel(startMicros, limit, append(cancels, model.Cancellation{Cost: 2, ID: "large"}))
+				p.take(startMicros, limit, reaching(1e6), 0, requests)
+				p.cancel(startMicros, limit, reaching(1e6), append(cancels, model.Cancellation{Cost: 2, ID: "large"}))
 
-				got := p.take(startMicros, limit, 0, 1e6, []model.Request{{Cost: 2, MaxWaitMicros: -1, ID: "new"}})
+				got := p.take(startMicros, limit, reaching(1e6), 0, []model.Request{{Cost: 2, MaxWaitMicros: -1, ID: "new"}})
 				want := int64(2*small + 2) // the large one
 				if small >= look {
 					want += 3 // at the tail
@@ -84,10 +84,10 @@ func TestBoundedLook(t *testing.T) {
 				for i := range dead {
 					requests = append(requests, model.Request{Cost: 1, MaxWaitMicros: -1, ID: fmt.Sprint("dead-", i)})
 				}
-				p.take(startMicros, limit, 0, full, requests)
+				p.take(startMicros, limit, reaching(full), 0, requests)
 				// Something later is let through, and then they are late.
-				p.take(startMicros, limit, 1e9, 0, []model.Request{{Cost: 1, MaxWaitMicros: -1, ID: "later"}})
-				p.take(startMicros, limit, 0, 0, []model.Request{
+				p.take(startMicros, limit, reaching(0), 1e9, []model.Request{{Cost: 1, MaxWaitMicros: -1, ID: "later"}})
+				p.take(startMicros, limit, reaching(0), 0, []model.Request{
 					{Cost: 1, MaxWaitMicros: -1, ID: "first"},
 					{Cost: 1, MaxWaitMicros: -1, ID: "second"},
 					{Cost: 1, MaxWaitMicros: -1, ID: "third"}})
@@ -98,10 +98,13 @@ func TestBoundedLook(t *testing.T) {
 				if dead > look {
 					want = []int64{first + 1, first} // its own, then what "first" has
 				}
-				got := p.claim(at, limit, 1e9, 0, []model.Ticket{{Cost: 1, ID: "second"}, {Cost: 1, ID: "third"}})
+				got := p.claim(at, limit, reaching(0), 1e9, []model.Ticket{{Cost: 1, ID: "second"}, {Cost: 1, ID: "third"}})
 				require.Equal(t, want, []int64{got.Grants[0].Number, got.Grants[1].Number})
 				require.NoError(t, p.stage.clear())
 			})
 		}
 	})
 }
+
+// reaching is a caller who knows nothing but how far the line reached.
+func reaching(micros float64) model.Caller { return model.Caller{ReachMicros: micros} }

@@ -4,11 +4,13 @@
 -- not, and a late, crashed or deleted caller costs no capacity.
 --
 -- KEYS  1 state (hash)  2 waiting  3 free  4 claimed (sorted sets)
--- ARGV  1 intervalMicros  2 burst  3 boundMicros  4 reachMicros: as for take
+-- ARGV  1 intervalMicros  2 burst  3 reachMicros  4 epoch  5 seenMicros
+--       6 clockMicros  7 member  8 serial  9 boundMicros: as for take
 --       then two per claim:
 --       cost              permits, 1 to burst
 --       id                under which the ticket waits
--- Reply epoch, reachMicros (of the line after this call), then three per claim:
+-- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros: as of take; then
+--       three per claim:
 --       status            1 final     sleep the wait, then call
 --                         2 waiting   the turn is still further away than
 --                                     boundMicros: claim again when it is near
@@ -18,23 +20,23 @@
 -- lost may be repeated: it gets the same number for as long as that can be used.
 -- An id that is not known (its number ran out, Redis lost its data, the caller
 -- was suspended past its turn) gets a new number, then claims like any other.
--- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
+-- Errors: BADARG, BADSTATE, WRONGTYPE, STALE; then nothing was changed.
 
-limit()
-local bound = number(3, 'boundMicros', -1)
-local reach = number(4, 'reachMicros', -LONGEST_MICROS)
-if (#ARGV - 4) % 2 ~= 0 or #ARGV < 6 then
-  bad('BADARG', 'claims', 'pairs of cost, id', #ARGV - 4)
+introduce()
+local bound = number(9, 'boundMicros', -1)
+if (#ARGV - 9) % 2 ~= 0 or #ARGV < 11 then
+  bad('BADARG', 'claims', 'pairs of cost, id', #ARGV - 9)
 end
-for i = 5, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
   count(i, 'cost', 1, burst or 1)
   if ARGV[i + 1] == '' then bad('BADARG', 'id', 'not empty', '') end
 end
 if problem then return problem end
-load(math.min(reach, LONGEST_MICROS))
+load()
 if problem then return problem end
 begin()
 uses(WAITING, FREE, CLAIMED)
+guard()
 
 local function claim(cost, id)
   local member = entry(cost, id)
@@ -84,13 +86,12 @@ local function claim(cost, id)
   return 1, best, wait(best)
 end
 
-local reply = { s.epoch, 0 }
-for i = 5, #ARGV, 2 do
+local reply = { 0, 0, 0, 0, 0, 0 }
+for i = 10, #ARGV, 2 do
   local status, e, w = claim(tonumber(ARGV[i]), ARGV[i + 1])
   reply[#reply + 1] = status
   reply[#reply + 1] = e
   reply[#reply + 1] = w
 end
 save()
-reply[2] = math.ceil(due(s.tail) - now)
-return reply
+return header(reply)

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,9 +15,9 @@ import (
 )
 
 // sources are the texts of the scripts. Tests that plant bugs change a copy.
-type sources struct{ line, take, claim, cancel, inspect string }
+type sources struct{ line, take, claim, cancel, charge, inspect string }
 
-func trueSources() sources { return sources{line, take, claim, cancel, inspect} }
+func trueSources() sources { return sources{line, take, claim, cancel, charge, inspect} }
 
 // clockDriver runs the scripts as they are, but on a clock of the test's. See
 // the comments in the file.
@@ -30,12 +31,14 @@ func (s sources) driver() *redis.Script {
 		"--[[take]]", s.line+s.take,
 		"--[[claim]]", s.line+s.claim,
 		"--[[cancel]]", s.line+s.cancel,
+		"--[[charge]]", s.line+s.charge,
 		"--[[inspect]]", s.line+s.inspect,
 	).Replace(clockDriver))
 }
 
 // step is one call of a script at a moment on the test's clock, in micros. The
-// verb "lose" deletes the keys and "state" returns what they hold.
+// verb "lose" deletes the keys, "dump" notes what they hold and "rollback" brings
+// that back, and "state" returns it.
 type step struct {
 	verb string
 	at   int64
@@ -56,7 +59,7 @@ type outcome struct {
 type stage struct {
 	client *redis.Client
 	script *redis.Script
-	keys   []string // those of the scripts, then one for the driver
+	keys   []string // those of the scripts, then those of the driver
 }
 
 // newStage makes a stage whose keys nobody else uses.
@@ -65,7 +68,7 @@ func newStage(t testing.TB, client *redis.Client, script *redis.Script) *stage {
 }
 
 func stageKeys(prefix, name string) []string {
-	return append(Keys(prefix, name, ""), prefix+":{"+name+"}:expiries")
+	return slices.Concat(Keys(prefix, name, ""), []string{prefix + ":{" + name + "}:expiries"}, Keys(prefix+":dump", name, ""))
 }
 
 // run performs steps in one round trip.

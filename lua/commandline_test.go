@@ -35,7 +35,7 @@ func TestCommandLine(t *testing.T) {
 			lines = append(lines, strings.TrimSpace(command))
 		}
 	}
-	require.Len(t, lines, 4, "the lines in doc.go that start with $")
+	require.Len(t, lines, 5, "the lines in doc.go that start with $")
 
 	// Their line lives for two seconds. On a machine that takes longer than that
 	// they are tried again.
@@ -60,17 +60,19 @@ func TestCommandLine(t *testing.T) {
 			continue
 		}
 
-		take, claim, cancel, inspect := replies[0], replies[1], replies[2], replies[3]
-		require.Equal(t, []string{"-1000000", "1", "1", "0"}, take[1:], "one of two permits is left; final, number 1, no wait")
+		take, claim, cancel, charge, inspect := replies[0], replies[1], replies[2], replies[3], replies[4]
+		require.Equal(t, []string{"-1000000", "0", "0", "0", "1", "1", "0"}, take[2:], "one of two permits is left; final, number 1, no wait")
 		require.Equal(t, take[0], claim[0], "epoch")
-		require.Equal(t, []string{"1", "2", "0"}, claim[2:], "final, number 2, no wait")
+		require.Equal(t, []string{"1", "2", "0"}, claim[6:], "final, number 2, no wait")
 		require.Equal(t, []string{"1"}, cancel, "it went back")
+		require.Equal(t, take[0], charge[0], "epoch")
+		require.Len(t, charge, 6)
 		named := make(map[string]string)
 		for i := 0; i+1 < len(inspect); i += 2 {
 			named[inspect[i]] = inspect[i+1]
 		}
 		require.Equal(t, "1", named["tail"])
-		require.Equal(t, "0", named["waitMicros"])
+		require.NotEqual(t, "0", named["waitMicros"], "what was charged has to come first")
 		require.Equal(t, "0", named["waiting"])
 		require.Equal(t, "0", named["free"])
 		require.Equal(t, "1000000", named["intervalMicros"])

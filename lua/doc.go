@@ -24,21 +24,8 @@
 // bucket, that is while now <= due(e-n) + burst*intervalMicros; and none is
 // given out below the floor.
 //
-// What the verbs do, on a state that was first brought up to now:
+// What the verbs do, on a state that was first brought up to now (see below):
 //
-//	up to now  If Redis's clock went back since the last call, the line goes
-//	           back with it: anchorMicros -= seenMicros - now. What passed since
-//	           that call is not known, so the line is late by it; final tickets
-//	           are not, and so nothing before them is used after them: the floor
-//	           becomes the final mark.
-//	           If the rate changed from i to i', permit tail is now due at
-//	           now + ceil((due(tail) - now) / i * i'), or in 100 years if that
-//	           is earlier.
-//	           If the bucket overflowed, due(tail) < low with
-//	           low = now - burst*intervalMicros, then
-//	           tail += ceil((low - due(tail)) / intervalMicros), and permit
-//	           tail is the new anchor, due at low.
-//	           No state: tail is 0, due at now + max(reachMicros, -burst*intervalMicros).
 //	take       The number is that of the earliest free block of permits that is
 //	           large enough and fits (its first permits; the rest stays free),
 //	           else tail + cost. A wait above maxWaitMicros is refused. A wait
@@ -70,7 +57,97 @@
 //	           because its caller wants to keep its place, it sinks below that,
 //	           and further past tickets that are free or waiting: none of them
 //	           was used.
+//	charge     A process is back that could not reach Redis. Call foremost the last
+//	           permit before the first number beyond the final mark that waits or is
+//	           free and not below the floor; the tail, if there is none. (Numbers
+//	           before it were dropped.) If permit foremost + 1 does not fit any more,
+//	           the line is moved so that it is due now, as a claim of it would have
+//	           done. Then min(max(0, idle - the idle that it remembers), spent)
+//	           permits of idle pay, and the line is moved later by
+//	           min(most, max(least, spent - those)) intervals. If nobody called in
+//	           the second half of its absence, all were away: resumeMicros becomes
+//	           now + graceMicros, the floor becomes the final mark, and the line is
+//	           moved later so that permit foremost + 1 is not due before. The idle
+//	           that it remembers counts for the same epoch only, else it is 0.
 //	inspect    Changes nothing.
+//
+// To move the line later is to add to anchorMicros, never beyond a tail that is
+// due in 100 years. Final tickets keep their moment, and so nothing before them is
+// used after them: the floor becomes the final mark. Wherever time passes that
+// nobody used (an overflow, a line that is wound back or late), idle grows by the
+// permits of that time.
+//
+// # Up to now
+//
+// Before anything else, in this order:
+//
+//	no state   tail and final are 0, due at now + max(reachMicros,
+//	           -burst*intervalMicros): where the last final ticket was due that
+//	           the caller knows, or a full bucket. idle is
+//	           floor(-reachMicros/intervalMicros - burst), if that is positive.
+//	           The rest is left out.
+//	clock      If Redis's clock went back since the last call, the line goes back
+//	went back  with it: anchorMicros and resumeMicros -= seenMicros - now. What
+//	           passed since that call is not known, so the line is late by it;
+//	           final tickets are not: the floor becomes the final mark.
+//	clock went The least of now - seenMicros of the state and now - clockMicros of
+//	ahead      the caller is what neither the fleet nor the caller saw passing. If
+//	           it is more than a second, the line is moved later by it, and
+//	           resumeMicros with it.
+//	data lost  The caller remembers another epoch: if its last final ticket is due
+//	           after due(final), the line is moved later by the difference. The
+//	           same epoch, but the state does not know the caller's last call: it
+//	           was rolled back. The line is moved likewise, the floor becomes the
+//	           final mark, and the epoch becomes now, so that all others bring
+//	           what they remember too. The state does not know the last call of a
+//	           member if seenMicros of the caller is above that of the member's
+//	           field; or, where it has none, or one from before the clock went
+//	           back (ahead of the state, or of clockMicros by more than a second),
+//	           above that of the state, or less than a minute ago. Never while the
+//	           clock is behind seenMicros of the caller.
+//	rate       If it changed from i to i', permit tail is now due at
+//	           now + ceil((due(tail) - now) / i * i'), or in 100 years if that
+//	           is earlier. Until resumeMicros, permit foremost + 1 (see charge) is
+//	           not due before.
+//	overflow   If due(tail) < low with low = now - burst*intervalMicros, then
+//	           permit tail is the new anchor, due at low, and idle grows by
+//	           ceil((low - due(tail)) / intervalMicros). If tail is the final mark,
+//	           these permits are skipped, that is added to both first (a ticket that
+//	           is wound back in the same call takes that back); else numbers may
+//	           wait, the line is late with them, and the floor becomes the final
+//	           mark.
+//
+// # Calls that are repeated
+//
+// A member that numbers its calls may repeat its last one when the reply was lost,
+// in whatever order the copies come to Redis. A copy of an earlier call replies
+// STALE. The last one again:
+//
+//	take       Requests with keep 0 that became final get their numbers again while
+//	           these fit; if the last of them is the final mark, the line is moved
+//	           so that the first of its row fits. Those that wait are found by ID.
+//	           What is left is served as new.
+//	claim      finds its final ticket by ID, see above.
+//	cancel     changes nothing; it says which tickets keep their place. So does one
+//	           by ID whose epoch is not the state's.
+//	           By number it changes nothing either if the state does not know the
+//	           member: it was silent for so long that nobody knows whether it is a copy.
+//	charge     settles what was spent beyond what its copies settled already, in any
+//	           order of the copies. `least` is at most that, and `most` is for all
+//	           copies together.
+//
+// The numbers stand in the member's field as "<index>=<number>;" for each request,
+// counted from 1, whose number is not that of the request before it plus its cost;
+// <index>=0 says that there are none from there on. A charge leaves "<spent>
+// <charged>", of all its copies. A call without a serial leaves what stands there,
+// any other removes it.
+//
+// # Processes
+//
+// A member that called less than a minute ago is live. They are counted when a new
+// one calls, and by the first call that is made ten seconds after the last count
+// or more; fields of others are removed then. A member must give its name in every
+// call whose reply it remembers.
 //
 // A waiting number is dead when it can never be used: its permits lie below
 // the floor (e - cost < floor), or it no longer fits and a later number became
@@ -103,11 +180,20 @@
 //	floor                 permits up to here can not be used any more
 //	free                  blocks in the free list
 //	seenMicros            Redis's time at the last call
-//	epoch                 Redis's time when the state was made
+//	epoch                 Redis's time when the state was made, or rolled back
+//	live                  members, when last counted
+//	countedMicros         Redis's time then
+//	idle                  permits that nobody used, less those that paid for a charge
+//	resumeMicros          nothing is due before, after an outage; 0: there was none
+//	m:<member>            "<seenMicros> <serial> <numbers>" of its last call; see above
 //
-// Keys expire one second after the bucket is full again, counted from the last
-// number given out and in whole milliseconds; so an expired state and a full
-// bucket are the same.
+// The state expires one second after the bucket is full again, counted from the
+// last number given out and in whole milliseconds; so an expired state and a full
+// bucket are the same. While live is not 0, it also lives for 61 seconds after a
+// call. Lists live longer than the state, as a call that does not look at them
+// leaves their expiry: when one is written, it expires by the time later in which
+// the bucket fills, and by 61 seconds more while live is not 0. Whoever makes a new
+// state empties them.
 //
 // # Units and clock
 //
@@ -123,14 +209,16 @@
 //
 //	BADARG    an argument is wrong; names it and its value
 //	BADSTATE  a field of the state is not what it must be; names it and its value
+//	STALE     a copy of an earlier call than the member's last
 //	WRONGTYPE a key holds something else
 //
 // # From the command line
 //
 // In the folder of the scripts, with a limit of 1 per second and a burst of 2:
 //
-//	$ redis-cli --eval <(cat line.lua take.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 1000000 -2000000 1 -1 job-1 1
-//	$ redis-cli --eval <(cat line.lua claim.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 1000000 -2000000 1 job-2
-//	$ redis-cli --eval <(cat line.lua cancel.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 1 job-2 0 0
+//	$ redis-cli --eval <(cat line.lua take.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 -2000000 0 0 0 '' 0 1000000 1 -1 job-1 1
+//	$ redis-cli --eval <(cat line.lua claim.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 1000000 1 job-2
+//	$ redis-cli --eval <(cat line.lua cancel.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 1 job-2 0 0
+//	$ redis-cli --eval <(cat line.lua charge.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 3 3 0 0 0 3
 //	$ redis-cli --eval <(cat line.lua inspect.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2
 package lua

@@ -16,10 +16,11 @@ import (
 // replies only how far the line reaches and how long the last ticket waits.
 //
 // ARGV 1 micros on the test's clock, 2 number of requests, 3 largest cost (the
-// costs go 1, 2 … and around), then the arguments of take up to reachMicros.
+// costs go 1, 2 … and around), then the arguments of take up to boundMicros.
 var manyTakes = redis.NewScript(`
 local micros, requests, largest = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local args = { ARGV[4], ARGV[5], ARGV[6], ARGV[7] }
+local args = {}
+for k = 1, 9 do args[k] = ARGV[k + 3] end
 for k = 1, requests do
   local n = #args
   args[n + 1], args[n + 2], args[n + 3], args[n + 4] = tostring((k - 1) % largest + 1), '-1', 'id', '0'
@@ -36,7 +37,7 @@ local function take(KEYS, ARGV, redis)
 end
 local reply = take(KEYS, args, shadow)
 if reply.err then return reply end
-return { reply[2], reply[#reply - 1], reply[#reply] }
+return { reply[3], reply[#reply - 1], reply[#reply] }
 `)
 
 // TestNoDrift takes a million tickets (on miniredis fewer tickets, but as many
@@ -70,7 +71,7 @@ func TestNoDrift(t *testing.T) {
 				start := now
 				for given < permits {
 					reply, err := manyTakes.Run(context.Background(), client, keys,
-						now, batch, costs, rate.given, 1000, 1e15, 0).Int64Slice()
+						now, batch, costs, rate.given, 1000, 0, 0, 0, 0, "a", 0, 1e15).Int64Slice()
 					require.NoError(t, err)
 					for k := range batch {
 						given += k%costs + 1

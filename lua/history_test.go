@@ -13,24 +13,18 @@ import (
 
 // player is a line that a history is played on: the model, or the scripts.
 type player interface {
-	take(at int64, limit model.Limit, bound, reach float64, requests []model.Request) model.Reply
-	claim(at int64, limit model.Limit, bound, reach float64, tickets []model.Ticket) model.Reply
-	cancel(at int64, limit model.Limit, tickets []model.Cancellation)
+	take(at int64, limit model.Limit, c model.Caller, bound float64, requests []model.Request) model.Reply
+	claim(at int64, limit model.Limit, c model.Caller, bound float64, tickets []model.Ticket) model.Reply
+	cancel(at int64, limit model.Limit, c model.Caller, tickets []model.Cancellation)
+	charge(at int64, limit model.Limit, c model.Caller, what model.Charge) model.Reply
 	inspect(at int64, limit model.Limit)
 	forget(at int64, limit model.Limit, cost int64, id string)
 	lose(at int64)
+	dump(at int64)     // what the keys hold is kept …
+	rollback(at int64) // … and brought back
 	// lateAt is the last moment, on Redis's clock, at which a ticket that was
 	// granted just now fits in the bucket.
 	lateAt(number, cost int64) (micros float64, known bool)
-}
-
-// trouble is what may happen to Redis in a history.
-type trouble struct {
-	Back       bool // its clock steps back
-	Forward    bool // its clock steps forward
-	Lost       bool // it loses its data, and the caller knows how far the line reached
-	Forgotten  bool // it loses its data, and nobody knows
-	RateChange bool
 }
 
 // ticket is a caller's ticket and what the caller knows of it.
@@ -65,35 +59,13 @@ type call struct {
 	cost int64
 }
 
-// counts are what the histories of a run consisted of.
-type counts struct {
-	Histories int `json:"histories"`
-	Steps     int `json:"steps"`
-	Takes     int `json:"takes"`
-	LinedUp   int `json:"lined_up"` // of the takes: for calls that others make
-	Claims    int `json:"claims"`
-	Cancels   int `json:"cancels"`
-	Left      int `json:"left"`
-	Forgets   int `json:"forgets"` // IDs used anew after their call
-	Calls     int `json:"calls"`
-	Refused   int `json:"refused"`
-	Expiries  int `json:"expiries"`
-	Winds     int `json:"winds"`
-}
+// counts are what the histories of a run consisted of, by name.
+type counts map[string]int
 
-func (c *counts) add(o counts) {
-	c.Histories += o.Histories
-	c.Steps += o.Steps
-	c.Takes += o.Takes
-	c.LinedUp += o.LinedUp
-	c.Claims += o.Claims
-	c.Cancels += o.Cancels
-	c.Left += o.Left
-	c.Forgets += o.Forgets
-	c.Calls += o.Calls
-	c.Refused += o.Refused
-	c.Expiries += o.Expiries
-	c.Winds += o.Winds
+func (c counts) add(o counts) {
+	for name, n := range o {
+		c[name] += n
+	}
 }
 
 // history is a random run of correct callers on one limit. Everything follows
@@ -108,18 +80,15 @@ type history struct {
 	now    int64 // true time, micros
 	offset int64 // Redis's clock minus true time
 
-	tickets []*ticket
-	nextID  int
-	calls   []call
-	reachAt float64 // true time to which the line reached by the last reply
-	allKnow bool    // callers send reachAt along
+	tickets   []*ticket
+	nextID    int
+	calls     []call
+	processes []*process
+	reachAt   float64 // true time to which the line reached by the last reply
+	allKnow   bool    // processes send along what they remember
 
-	rates    []rate  // in true time, oldest first
-	jumps    float64 // micros that the clock stepped forward, in all
-	slow     float64 // micros that the clock stepped back and no script could see, in all
-	seenAt   int64   // true time, and Redis's clock, at the last call that wrote
-	seen     int64
-	losses   int // data lost with nobody knowing
+	damage
+	rates    []rate // in true time, oldest first
 	maxBurst int64
 	epochs   map[int64]bool
 	counts   counts
@@ -147,29 +116,17 @@ const startMicros = 1_800_000_000_000_000
 // give the same history. Its trouble is random, or the one given.
 func play(seed uint64, steps int, p player, troubles ...trouble) *history {
 	rng := rand.New(rand.NewPCG(seed, 0x6c696e65))
-	h := &history{rng: rng, player: p, now: startMicros + rng.Int64N(1e9), allKnow: rng.IntN(2) == 0, epochs: map[int64]bool{}}
-	switch n := rng.IntN(20); {
-	case n < 3:
-		h.trouble.Back = true
-	case n < 5:
-		h.trouble.Lost = true
-	case n < 6:
-		h.trouble.Back, h.trouble.Lost = true, true
-	case n < 8:
-		h.trouble.Forward = true
-	case n < 9:
-		h.trouble.Forgotten = true
-	case n < 11:
-		h.trouble.RateChange = true
-	}
+	h := &history{rng: rng, player: p, now: startMicros + rng.Int64N(1e9), epochs: map[int64]bool{}, counts: counts{}}
+	h.trouble = anyTrouble(rng)
 	if len(troubles) > 0 {
 		h.trouble = troubles[0]
 	}
-	if h.trouble.Lost {
-		h.allKnow = true
-	}
-	if h.trouble.Forgotten {
-		h.allKnow = false
+	h.allKnow = !h.trouble.Forgotten && (h.trouble.Lost || rng.IntN(3) > 0)
+	for _, name := range []string{"a", "b", "c"}[:1+rng.IntN(3)] {
+		if rng.IntN(6) == 0 {
+			name = ""
+		}
+		h.processes = append(h.processes, &process{name: name})
 	}
 	h.limit = model.Limit{IntervalMicros: h.interval(), Burst: 1}
 	if rng.IntN(3) > 0 {
@@ -180,7 +137,7 @@ func play(seed uint64, steps int, p player, troubles ...trouble) *history {
 	h.rates = []rate{{math.MinInt64, h.limit.IntervalMicros}}
 	h.reachAt = math.Inf(-1)
 
-	for h.counts.Steps < steps {
+	for h.counts["steps"] < steps {
 		h.act()
 		h.advance()
 	}
@@ -214,26 +171,12 @@ func (h *history) pickBound() float64 {
 // clock is Redis's clock.
 func (h *history) clock() int64 { return h.now + h.offset }
 
-// reach is what callers send along.
-func (h *history) reach() float64 {
-	if !h.allKnow {
-		return -model.LongestMicros
-	}
-	return max(h.reachAt-float64(h.now), -model.LongestMicros)
-}
-
-// touch notes a call that writes. A clock that went back, but not to before the
-// last such call, can not be told from one that is slow.
-func (h *history) touch() {
-	if passed := h.clock() - h.seen; h.seen > 0 && passed >= 0 {
-		h.slow += float64(max(0, h.now-h.seenAt-passed))
-	}
-	h.seenAt, h.seen = h.now, h.clock()
-}
-
 // act makes one call of a script.
 func (h *history) act() {
-	h.counts.Steps++
+	h.counts["steps"]++
+	if h.meddle() {
+		return
+	}
 	switch n := h.rng.IntN(100); {
 	case n < 42 || len(h.tickets) == 0:
 		h.take()
@@ -243,7 +186,7 @@ func (h *history) act() {
 		h.cancel()
 	case n < 89:
 		h.player.inspect(h.clock(), h.limit)
-	case n < 93:
+	case n < 92:
 		h.forget()
 	default:
 		h.befall()
@@ -251,6 +194,7 @@ func (h *history) act() {
 }
 
 func (h *history) take() {
+	p, numbered := h.ready()
 	var tickets []*ticket
 	var requests []model.Request
 	for range 1 + h.rng.IntN(3) {
@@ -265,24 +209,28 @@ func (h *history) take() {
 		tickets = append(tickets, t)
 		requests = append(requests, model.Request{Cost: t.cost, MaxWaitMicros: h.maxWait(), ID: t.id, Keep: t.keep})
 	}
-	h.request(tickets, requests)
+	h.request(p, numbered, tickets, requests)
 }
 
 // ask takes one ticket, of any wait.
 func (h *history) ask(t *ticket) {
-	h.request([]*ticket{t}, []model.Request{{Cost: t.cost, MaxWaitMicros: -1, ID: t.id, Keep: t.keep}})
+	p, numbered := h.ready()
+	h.request(p, numbered, []*ticket{t}, []model.Request{{Cost: t.cost, MaxWaitMicros: -1, ID: t.id, Keep: t.keep}})
 }
 
-func (h *history) request(tickets []*ticket, requests []model.Request) {
-	h.touch()
+func (h *history) request(p *process, numbered bool, tickets []*ticket, requests []model.Request) {
 	bound := h.bound
 	if h.rng.IntN(5) == 0 {
 		bound = noneFinal
-		h.counts.LinedUp += len(requests)
+		h.counts["lined_up"] += len(requests)
 	}
-	reply := h.player.take(h.clock(), h.limit, bound, h.reach(), requests)
-	h.counts.Takes += len(requests)
-	h.settle(tickets, reply, func(t *ticket) bool { return t.keep })
+	h.counts["takes"] += len(requests)
+	h.send(numbered, &message{from: p, run: func(m *message, c model.Caller) (model.Reply, func(bool)) {
+		reply := h.player.take(h.clock(), h.limit, c, bound, requests)
+		return reply, func(lost bool) {
+			h.settle(m.from, tickets, reply, lost, func(t *ticket) bool { return t.keep })
+		}
+	}})
 }
 
 func (h *history) newTicket() *ticket {
@@ -308,6 +256,7 @@ func (h *history) maxWait() float64 {
 }
 
 func (h *history) claim() {
+	p, numbered := h.ready()
 	var tickets []*ticket
 	var asked []model.Ticket
 	for range 1 + h.rng.IntN(2) {
@@ -330,22 +279,22 @@ func (h *history) claim() {
 		h.take()
 		return
 	}
-	h.touch()
 	bound := h.bound
 	if h.rng.IntN(8) == 0 {
 		bound = noneFinal
 	}
-	reply := h.player.claim(h.clock(), h.limit, bound, h.reach(), asked)
-	h.counts.Claims += len(asked)
-	h.settle(tickets, reply, func(*ticket) bool { return true })
+	h.counts["claims"] += len(asked)
+	h.send(numbered, &message{from: p, run: func(m *message, c model.Caller) (model.Reply, func(bool)) {
+		reply := h.player.claim(h.clock(), h.limit, c, bound, asked)
+		return reply, func(lost bool) {
+			h.settle(m.from, tickets, reply, lost, func(*ticket) bool { return true })
+		}
+	}})
 }
 
 // settle tells the callers what they got. Some replies get lost; who asks again
 // goes by the later reply.
-func (h *history) settle(tickets []*ticket, reply model.Reply, byID func(*ticket) bool) {
-	h.epochs[reply.Epoch] = true
-	h.reachAt = float64(h.now + reply.ReachMicros)
-	lost := h.rng.IntN(8) == 0
+func (h *history) settle(p *process, tickets []*ticket, reply model.Reply, lost bool, byID func(*ticket) bool) {
 	for i, t := range tickets {
 		g := reply.Grants[i]
 		switch {
@@ -361,6 +310,7 @@ func (h *history) settle(tickets []*ticket, reply model.Reply, byID func(*ticket
 			t.state, t.epoch, t.number = waiting, reply.Epoch, g.Number
 			t.turnAt = h.now + g.WaitMicros
 		default:
+			h.give(p, t.cost)
 			t.state, t.epoch, t.number = held, reply.Epoch, g.Number
 			t.byID = byID(t)
 			t.callAt = h.now + g.WaitMicros + h.lateness(g, t.cost)
@@ -390,6 +340,7 @@ func (h *history) lateness(g model.Grant, cost int64) int64 {
 }
 
 func (h *history) cancel() {
+	p, numbered := h.ready()
 	var tickets []model.Cancellation
 	for range 1 + h.rng.IntN(2) {
 		t := h.pick(unsure, waiting, held, cancelled)
@@ -399,7 +350,7 @@ func (h *history) cancel() {
 			continue
 		case t == nil || t.cost > h.limit.Burst:
 			continue
-		case t.state == held && !t.byID: // once only, so the reply must not be lost
+		case t.state == held && !t.byID:
 			tickets = append(tickets, model.Cancellation{Cost: t.cost, Epoch: t.epoch, Number: t.number})
 		case t.state == cancelled && !t.byID:
 			continue
@@ -407,7 +358,7 @@ func (h *history) cancel() {
 			t.byID = true
 			t.state = waiting
 			tickets = append(tickets, model.Cancellation{Cost: t.cost, ID: t.id, Number: 1})
-			h.counts.Left++
+			h.counts["left"]++
 			continue
 		default:
 			t.byID = true
@@ -419,9 +370,20 @@ func (h *history) cancel() {
 		h.take()
 		return
 	}
-	h.counts.Cancels += len(tickets)
-	h.touch()
-	h.player.cancel(h.clock(), h.limit, tickets)
+	h.giveBack(p, numbered, tickets...)
+}
+
+func (h *history) giveBack(p *process, numbered bool, tickets ...model.Cancellation) {
+	h.counts["cancels"] += len(tickets)
+	for i := range tickets {
+		if tickets[i].ID != "" && numbered && h.allKnow {
+			tickets[i].Epoch = p.epoch
+		}
+	}
+	h.send(numbered, &message{from: p, cancels: true, run: func(_ *message, c model.Caller) (model.Reply, func(bool)) {
+		h.player.cancel(h.clock(), h.limit, c, tickets)
+		return model.Reply{}, func(bool) {}
+	}})
 }
 
 // forget uses an ID anew: its call was made, and the next one is another. Whoever
@@ -432,7 +394,8 @@ func (h *history) forget() {
 		h.take()
 		return
 	}
-	h.counts.Forgets++
+	h.counts["forgets"]++
+	h.forgotten += float64(t.cost)
 	h.player.forget(h.clock(), h.limit, t.cost, t.id)
 	t.state, t.done, t.doneIn, t.keep = refused, 0, 0, true
 	h.ask(t)
@@ -455,68 +418,6 @@ func (h *history) pick(states ...ticketState) *ticket {
 		}
 	}
 	return nil
-}
-
-// befall lets one of the history's troubles happen.
-func (h *history) befall() {
-	step := int64(math.Exp(h.rng.Float64() * math.Log(20*h.limit.IntervalMicros*float64(h.limit.Burst+1))))
-	if h.rng.IntN(4) == 0 {
-		step = 1 + h.rng.Int64N(86400e6)
-	}
-	var kinds []func()
-	lost := false
-	if h.trouble.Back {
-		kinds = append(kinds, func() { h.offset -= step })
-	}
-	if h.trouble.Forward {
-		kinds = append(kinds, func() { h.offset += step; h.jumps += float64(step) })
-	}
-	if h.trouble.Lost || h.trouble.Forgotten {
-		kinds = append(kinds, func() {
-			h.player.lose(h.clock())
-			lost = true
-			if h.trouble.Forgotten {
-				h.losses++
-			}
-		})
-	}
-	if h.trouble.RateChange {
-		kinds = append(kinds, h.changeRate)
-	}
-	if len(kinds) == 0 {
-		h.take()
-		return
-	}
-	kinds[h.rng.IntN(len(kinds))]()
-	// A state is told from an earlier one by the moment at which it was made.
-	for h.epochs[h.clock()] {
-		h.now++
-	}
-	if lost && h.rng.IntN(2) == 0 {
-		// Somebody gives back, by number, what the line before had given.
-		old := h.tickets
-		h.take()
-		for _, t := range old {
-			if t.state == held && !t.byID && t.cost <= h.limit.Burst {
-				t.state = cancelled
-				h.touch()
-				h.counts.Cancels++
-				h.player.cancel(h.clock(), h.limit, []model.Cancellation{{Cost: t.cost, Epoch: t.epoch, Number: t.number}})
-				break
-			}
-		}
-	}
-}
-
-// changeRate changes the interval, and may lower the burst.
-func (h *history) changeRate() {
-	h.limit.IntervalMicros = h.interval()
-	if h.rng.IntN(3) == 0 {
-		h.limit.Burst = 1 + h.rng.Int64N(h.limit.Burst)
-	}
-	// The line changes at the first call with the new rate.
-	h.take()
-	h.rates = append(h.rates, rate{h.now, h.limit.IntervalMicros})
 }
 
 // advance lets time pass.
@@ -543,7 +444,7 @@ func (h *history) advance() {
 	case n < 96:
 		by = max(0, h.reachAt-float64(h.now)) + fill + 1e6*h.rng.Float64()
 	default: // until the keys expire
-		by = max(0, h.reachAt-float64(h.now)) + fill + 1e6 + 2e3*h.rng.Float64()
+		by = max(60e6, max(0, h.reachAt-float64(h.now))+fill) + 1e6 + 2e3*h.rng.Float64()
 	}
 	if by > 0 && !math.IsInf(by, 1) {
 		h.passTo(h.now + int64(by))
@@ -557,7 +458,7 @@ func (h *history) passTo(at int64) {
 			t.state = called
 			t.done, t.doneIn = t.number, t.epoch
 			h.calls = append(h.calls, call{t.callAt, t.cost})
-			h.counts.Calls++
+			h.counts["calls"]++
 		}
 	}
 	h.now = at

@@ -12,11 +12,13 @@
 --       intervalMicros    of the limit that the state was last used with, as text
 --       burst             likewise
 --       epoch             the moment at which the state was made; 0: there is none
+--       live              processes that called within a minute, when last counted
+--       resumeMicros      until the line goes on after an outage; 0: it does
 -- Errors: BADARG, BADSTATE, WRONGTYPE.
 
 limit()
 if problem then return problem end
-load(-LONGEST_MICROS)
+load()
 if problem then return problem end
 
 local last = { interval, burst }
@@ -34,4 +36,6 @@ return {
   'intervalMicros', string.format('%.17g', tonumber(last[1])),
   'burst', tonumber(last[2]),
   'epoch', fresh and 0 or s.epoch,
+  'live', s.live,
+  'resumeMicros', math.max(0, s.resumeMicros - now),
 }

@@ -19,9 +19,17 @@ local SCAN = 64
 -- The longest line, and the longest time to fill a bucket: 100 years.
 local LONGEST_MICROS = 100 * 365.25 * 86400 * 1000000
 
+local MOST = 9007199254740991 -- the largest whole number that a double holds exactly
+
+local STEP_MICROS = 1000000   -- a clock that goes ahead by more than this was stepped
+local ALIVE_MICROS = 60000000 -- a process counts for so long after its last call
+local COUNT_MICROS = 10000000 -- between two counts of the processes
+local LINGER_MILLIS = 61000   -- a state that processes use lives for so long after a call
+
 local FIELDS = {
   'tail', 'anchor', 'anchorMicros', 'intervalMicros', 'burst',
   'final', 'floor', 'free', 'seenMicros', 'epoch',
+  'live', 'countedMicros', 'idle', 'resumeMicros',
 }
 
 local now, interval, burst -- micros, micros per permit, permits
@@ -30,12 +38,22 @@ local fresh = false        -- there was no state: a full bucket, or lost data
 local moved = false        -- a field other than tail, final and seenMicros changed
 local problem              -- the error reply of an argument or field that is wrong
 
+-- What the caller remembers of the line, and who it is: ARGV 3 to 8.
+local caller = { reach = -LONGEST_MICROS, epoch = 0, seen = 0, clock = 0, member = '', serial = 0 }
+
+local own            -- what the state knows of the caller: seen, serial, trace
+local replay = false -- this very call was carried out before, and its reply was lost
+local trace = ''     -- the numbers that this call gave, for the case that it is repeated
+local epochRead = 0  -- the state's epoch when it was read
+local quiet = 0      -- micros since anybody's last call
+local skipped, top   -- permits that overflowed, and the tail after that
+
 local function finite(x)
   return x ~= nil and x == x and x > -math.huge and x < math.huge
 end
 
 local function whole(x, least)
-  return finite(x) and x == math.floor(x) and x >= least and x < 9007199254740992
+  return x ~= nil and x >= least and x <= MOST and x % 1 == 0
 end
 
 -- digits writes a whole number. (`..` would write large ones with an exponent.)
@@ -54,6 +72,7 @@ local function number(i, name, least)
   local x = tonumber(ARGV[i])
   if not finite(x) or x < least then
     bad('BADARG', name, 'a number of at least ' .. digits(least), ARGV[i])
+    return least
   end
   return x
 end
@@ -77,74 +96,222 @@ local function limit()
   end
 end
 
-local function due(e)
-  return s.anchorMicros + (e - s.anchor) * interval
+-- introduce reads what every call but inspect begins with.
+local function introduce()
+  limit()
+  caller.reach = math.min(number(3, 'reachMicros', -LONGEST_MICROS), LONGEST_MICROS)
+  caller.epoch = count(4, 'epoch', 0, MOST)
+  caller.seen = count(5, 'seenMicros', 0, MOST)
+  caller.clock = number(6, 'clockMicros', 0)
+  caller.member = ARGV[7] or ''
+  if not ARGV[7] or #ARGV[7] > 64 then
+    bad('BADARG', 'member', 'at most 64 bytes', ARGV[7])
+  end
+  caller.serial = count(8, 'serial', 0, MOST)
 end
 
--- load reads the clock and the state, and brings the state up to now. A state
--- that is not there begins with permit 0 due `reach` micros from now: the line
--- as the caller remembers it after data was lost, or a full bucket.
-local function load(reach)
+local function due(e)
+  return s.anchorMicros + (e - s.anchor) * s.intervalMicros
+end
+
+-- unused notes permits that nobody used, for those who spent some without the line.
+local function unused(permits)
+  s.idle = math.min(s.idle + math.max(0, permits), MOST)
+  moved = true
+end
+
+-- shift moves the line later, but never beyond the longest. Final tickets keep
+-- their moment, so none before them may be used after them.
+local function shift(micros)
+  micros = math.min(micros, now + LONGEST_MICROS - due(s.tail))
+  if micros > 0 then s.anchorMicros = s.anchorMicros + micros end
+  s.floor = math.max(s.floor, s.final)
+  moved = true
+end
+
+-- create makes a new state, in which permit 0 is due when the last ticket was
+-- that the caller knows to be final: the line goes on after data was lost, or
+-- it begins with a full bucket.
+local function create()
+  fresh, moved = true, true
+  s = { tail = 0, anchor = 0, anchorMicros = now + math.max(caller.reach, -burst * interval),
+    intervalMicros = interval, burst = burst, final = 0, floor = 0, free = 0,
+    seenMicros = now, epoch = now,
+    live = caller.member ~= '' and 1 or 0, countedMicros = now, idle = 0, resumeMicros = 0 }
+  unused(math.floor(-caller.reach / interval - burst))
+end
+
+-- read takes over what HMGET returned; the caller's own field comes first.
+local function read(values)
+  for i = 1, #FIELDS do
+    local name, text = FIELDS[i], values[i + 1]
+    local x = tonumber(text or '')
+    s[name] = x
+    if not x or x < 0 or x > MOST or x % 1 ~= 0 then -- most are whole numbers
+      if name == 'anchorMicros' then -- before 1970, when the bucket takes that long to fill
+        if not finite(x) then bad('BADSTATE', name, 'a number', text) end
+      elseif name == 'intervalMicros' then
+        if not finite(x) or x < 1 then bad('BADSTATE', name, 'a number of at least 1', text) end
+      else
+        bad('BADSTATE', name, 'a whole number', text)
+      end
+    end
+  end
+  if s.intervalMicros == 0 then bad('BADSTATE', 'intervalMicros', 'a number of at least 1', values[5]) end
+  epochRead = s.epoch
+end
+
+-- recall reads what the state knows of the caller. A copy of a call that is older
+-- than the last one of the same caller comes too late: nobody reads its reply.
+local function recall(text)
+  if not text then return end
+  local seen, serial, gave = string.match(text, '^(%d+) (%d+) (.*)$')
+  own = { seen = tonumber(seen or ''), serial = tonumber(serial or ''), trace = gave }
+  if not whole(own.seen, 0) or not whole(own.serial, 0) then
+    return bad('BADSTATE', 'm:' .. caller.member, 'micros, a serial and a trace', text)
+  end
+  if caller.serial > 0 and caller.serial < own.serial then
+    problem = problem or redis.error_reply('STALE serial must be at least ' ..
+      digits(own.serial) .. ', got "' .. digits(caller.serial) .. '"')
+  end
+  replay = caller.serial > 0 and caller.serial == own.serial
+  if replay or caller.serial == 0 then trace = gave end
+end
+
+-- Redis's clock went back (NTP, failover): the line goes back with it. The time
+-- between the last call and the step is unknown, so the line is that much late,
+-- while final tickets keep their moment.
+local function step_back(micros)
+  s.anchorMicros = s.anchorMicros - micros
+  s.floor = math.max(s.floor, s.final)
+  s.resumeMicros = math.max(0, s.resumeMicros - micros)
+  s.countedMicros = now -- the others show up on the new clock before they are counted
+  moved = true
+end
+
+-- Redis's clock went ahead by what neither the fleet nor the caller saw passing.
+-- (A slow request or a suspended caller saw less than others did; and where
+-- nobody called meanwhile, this is what winding the line back would do.)
+local function step_ahead(micros)
+  shift(micros)
+  if s.resumeMicros > 0 then s.resumeMicros = s.resumeMicros + micros end
+  s.countedMicros = now
+  quiet = quiet - micros
+end
+
+-- missed tells that the state does not hold the last call of the caller, though
+-- it is the state that the caller saw: it was rolled back. What the state knows
+-- of the caller itself tells that also when others called before it. Who has no
+-- field in it was not seen for long, or is not known any more; one that is ahead of
+-- the state, or of the caller's clock, was written before the clock went back, and
+-- tells nothing.
+local function missed(seen)
+  if now < caller.seen then return false end
+  local latest = caller.clock > 0 and math.min(seen, caller.clock + STEP_MICROS) or seen
+  if own and own.seen <= latest then return caller.seen > own.seen end
+  return caller.seen > seen or caller.member ~= '' and now - caller.seen < ALIVE_MICROS
+end
+
+-- restore lets the line go on where the caller saw it, when data was lost. After
+-- a rollback everybody else is to bring what they saw, too; and what is free or
+-- waits before the final mark may have been used.
+local function restore(seen)
+  if caller.epoch == 0 then return end
+  local back = caller.epoch == s.epoch
+  if back then
+    if not missed(seen) then return end
+    s.epoch = now == s.epoch and now + 1 or now
+  end
+  local late = math.ceil(now + caller.reach - due(s.final))
+  if back or late > 0 then shift(late) end
+end
+
+local function costof(member)
+  local cost = string.match(member, '^(%d+):')
+  return cost and tonumber(cost)
+end
+
+-- foremost is the last permit before the first number beyond the final mark that
+-- waits or is free, so that it may still be used; else the tail. Those between the
+-- mark and it were dropped.
+local function foremost()
+  local before, mark = s.tail, math.max(s.floor, s.final)
+  if before == mark then return before end
+  for _, list in ipairs({ WAITING, FREE }) do
+    local head = redis.call('ZRANGEBYSCORE', list, '(' .. digits(mark), '+inf', 'WITHSCORES', 'LIMIT', 0, SCAN)
+    for i = 1, #head, 2 do
+      local cost = costof(head[i])
+      local start = cost and tonumber(head[i + 1]) - cost
+      if start and start >= mark then before = math.min(before, start) end
+    end
+  end
+  return before
+end
+
+-- Nothing is due before everybody comes back from an outage.
+local function hold()
+  local early = math.ceil(s.resumeMicros - due(foremost() + 1))
+  if early > 0 then shift(early) end
+end
+
+-- Another rate than before: calls that wait are re-timed, in order.
+local function retime()
+  local left = (due(s.tail) - now) / s.intervalMicros
+  s.anchor, s.anchorMicros = s.tail, now + math.min(math.ceil(left * interval), LONGEST_MICROS)
+  s.intervalMicros = interval
+  if s.resumeMicros > now then hold() end
+  moved = true
+end
+
+-- The bucket overflowed while nobody came: what did not fit is gone. Where
+-- numbers may wait beyond the final ones, the line becomes late instead, so that
+-- winding it back leaves no gap behind them. The new anchor is not rounded:
+-- rounded up, the last permit of a full bucket would always be a microsecond
+-- ahead; rounded down, it would overflow again.
+local function overflow()
+  local lowest = now - burst * interval
+  local last = due(s.tail)
+  if last >= lowest then return end
+  local gone = math.ceil((lowest - last) / interval)
+  unused(gone)
+  if s.tail == s.final then
+    s.tail = s.tail + gone
+    s.final = s.tail -- nothing is left to be used before it
+    skipped, top = gone, s.tail
+  else
+    s.floor = math.max(s.floor, s.final)
+  end
+  s.anchor, s.anchorMicros = s.tail, lowest
+end
+
+-- load reads the clock and the state, and brings the state up to now.
+local function load()
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
-  local values = redis.call('HMGET', STATE, unpack(FIELDS))
-  if not values[1] then
+  local values = redis.call('HMGET', STATE, 'm:' .. caller.member, unpack(FIELDS))
+  if not values[2] then
     if redis.call('EXISTS', STATE) == 1 then
       return bad('BADSTATE', 'tail', 'a whole number')
     end
-    fresh, moved = true, true
-    s = { tail = 0, anchor = 0, anchorMicros = now + math.max(reach, -burst * interval),
-      intervalMicros = interval, burst = burst, final = 0, floor = 0, free = 0,
-      seenMicros = now, epoch = now }
-    return
+    return create()
   end
-  for i, name in ipairs(FIELDS) do
-    local x = tonumber(values[i] or '')
-    if name == 'anchorMicros' then -- before 1970, when the bucket takes that long to fill
-      if not finite(x) then bad('BADSTATE', name, 'a number', values[i]) end
-    elseif name == 'intervalMicros' then
-      if not finite(x) or x < 1 then bad('BADSTATE', name, 'a number of at least 1', values[i]) end
-    elseif not whole(x, 0) then
-      bad('BADSTATE', name, 'a whole number', values[i])
-    end
-    s[name] = x
-  end
+  read(values)
+  recall(values[1])
   if problem then return end
 
-  -- Redis's clock went back (NTP, failover): the line goes back with it. The
-  -- time between the last call and the step is unknown, so the line is that much
-  -- late, while final tickets keep their moment: none before them may be used
-  -- after them.
-  if now < s.seenMicros then
-    s.anchorMicros = s.anchorMicros - (s.seenMicros - now)
-    s.floor = math.max(s.floor, s.final)
-    moved = true
-  end
+  local seen = s.seenMicros
+  quiet = now - seen
+  if quiet < 0 then step_back(-quiet) end
   s.seenMicros = now
-
-  -- Another rate than before: calls that wait are re-timed, in order.
-  if interval ~= s.intervalMicros then
-    local was = s.anchorMicros + (s.tail - s.anchor) * s.intervalMicros
-    s.anchorMicros = now + math.min(math.ceil((was - now) / s.intervalMicros * interval), LONGEST_MICROS)
-    s.anchor = s.tail
-    s.intervalMicros = interval
-    moved = true
-  end
+  local ahead = caller.clock > 0 and math.min(quiet, math.floor(now - caller.clock)) or 0
+  if ahead > STEP_MICROS then step_ahead(ahead) end
+  restore(seen)
+  if interval ~= s.intervalMicros then retime() end
   if burst ~= s.burst then
     s.burst = burst
     moved = true
   end
-
-  -- The bucket overflowed while nobody came: what did not fit is gone. The new
-  -- anchor is not rounded: rounded up, the last permit of a full bucket would
-  -- always be a microsecond ahead; rounded down, it would overflow again.
-  local lowest = now - burst * interval
-  local last = due(s.tail)
-  if last < lowest then
-    s.tail = s.tail + math.ceil((lowest - last) / interval)
-    s.anchor, s.anchorMicros = s.tail, lowest
-    moved = true
-  end
+  overflow()
 end
 
 -- uses makes sure that lists are lists. A script must have asked for every list
@@ -159,10 +326,19 @@ local function uses(...)
   end
 end
 
+-- guard makes sure that a Redis that is full refuses the script as a whole: it
+-- looks at the first write only, and not if that one removes something.
+local guarded = false
+local function guard()
+  if not guarded then redis.call('HSET', STATE, 'tail', s.tail) end
+  guarded = true
+end
+
 -- begin prepares the lists of a new state: lists that outlived their state are
 -- emptied, as their numbers mean nothing in the new one.
 local function begin()
   if moved then uses(WAITING, FREE, CLAIMED) end
+  if fresh or s.free > 0 then guard() end
   if fresh then redis.call('DEL', WAITING, FREE, CLAIMED) end
 end
 
@@ -181,11 +357,6 @@ end
 -- List entries read "<cost>:<id>", in the free list "<cost>:<number>".
 local function entry(cost, id)
   return digits(cost) .. ':' .. id
-end
-
-local function costof(member)
-  local cost = string.match(member, '^(%d+):')
-  return cost and tonumber(cost)
 end
 
 local function score(list, member)
@@ -286,14 +457,29 @@ local function giveback(e, cost)
   return true
 end
 
+-- rewind moves the whole line back. No number up to `below` can be used after it.
+local function rewind(micros, below)
+  if s.tail == top then -- what load skipped is there again
+    s.tail, s.idle, top = s.tail - skipped, math.max(0, s.idle - skipped), nil
+    s.final = s.tail
+  end
+  s.anchorMicros = s.anchorMicros + micros
+  s.floor = below
+  unused(math.floor(micros / interval))
+end
+
 -- wind makes a late ticket due now by moving the whole line back. It is only
 -- done when nothing later was let through, so the bucket is full: everyone
 -- behind keeps order and spacing, and the fleet comes back at the paced rate
--- instead of all at once. Numbers before it can not be used any more.
+-- instead of all at once.
 local function wind(e, cost)
-  s.anchorMicros = s.anchorMicros + math.ceil(now - due(e))
-  s.floor = e - cost
-  moved = true
+  rewind(math.ceil(now - due(e)), e - cost)
+end
+
+-- mark is the highest number that became final: load moved the final mark over
+-- what overflowed.
+local function mark()
+  return s.final == top and s.final - skipped or s.final
 end
 
 -- remember keeps a final ticket for an id that asks again. Those that can not be
@@ -305,14 +491,14 @@ local function remember(member, e)
 end
 
 -- again finds the final ticket of an id that asks once more, as the reply was
--- lost. Where its turn has just passed (by no more than `bound`) and nothing
--- later was let through, the line is wound back to it: asking twice costs no turn.
+-- lost. Where its turn has just passed (by no more than `bound`) and nothing later
+-- was let through, the line is wound back to it: asking twice costs no turn.
 local function again(member, bound)
   local e = score(CLAIMED, member)
   if not e then return end
   local cost = costof(member)
   if not fits(e, cost) then
-    if e ~= s.final or e - cost < s.floor or now - due(e) > bound then return end
+    if e ~= mark() or e - cost < s.floor or now - due(e) > bound then return end
     wind(e, cost)
   end
   return e
@@ -323,28 +509,72 @@ local function wait(e)
   return math.max(0, math.ceil(due(e) - now))
 end
 
--- save writes the state. Keys live past the last number given out and past the
+-- census counts the processes that called within the last minute, and forgets
+-- the others.
+local function census()
+  guard()
+  local mine = 'm:' .. caller.member
+  local all = redis.call('HGETALL', STATE)
+  s.live, s.countedMicros, moved = caller.member ~= '' and 1 or 0, now, true
+  for i = 1, #all, 2 do
+    if string.sub(all[i], 1, 2) == 'm:' and all[i] ~= mine then
+      local seen = tonumber(string.match(all[i + 1], '^%d+') or '')
+      if seen and math.abs(now - seen) <= ALIVE_MICROS then
+        s.live = s.live + 1
+      else
+        redis.call('HDEL', STATE, all[i])
+      end
+    end
+  end
+end
+
+-- signature is the caller's field of the state, and its value.
+local function signature()
+  if caller.member == '' then return end
+  local serial = math.max(caller.serial, own and own.serial or 0)
+  return 'm:' .. caller.member, string.format('%.0f %.0f %s', now, serial, trace)
+end
+
+-- save writes the state. It lives past the last number given out and past the
 -- moment at which the bucket is full again, so that an expired state and a full
--- bucket mean the same.
+-- bucket mean the same; and for as long as the processes that use it count.
 local function save()
+  local unknown = caller.member ~= '' and not own
+  if not fresh and (unknown or now - s.countedMicros >= COUNT_MICROS or now < s.countedMicros) then census() end
   local last = due(s.tail)
   local nextFree = string.format('%.3f', last / 1000)
   if moved then
     local args = { 'nextFreeTicketMillis', nextFree }
-    for _, name in ipairs(FIELDS) do
-      args[#args + 1] = name
-      args[#args + 1] = s[name]
+    local n = 2
+    for i = 1, #FIELDS do
+      args[n + 1], args[n + 2] = FIELDS[i], s[FIELDS[i]]
+      n = n + 2
     end
+    args[n + 1], args[n + 2] = signature()
     redis.call('HSET', STATE, unpack(args))
   else
     redis.call('HSET', STATE, 'tail', s.tail, 'final', s.final,
-      'seenMicros', s.seenMicros, 'nextFreeTicketMillis', nextFree)
+      'seenMicros', s.seenMicros, 'nextFreeTicketMillis', nextFree, signature())
   end
   -- Counted in whole milliseconds of the clock, as Redis does: the keys of one
   -- line then expire together, whichever call touched which of them.
+  local fill = math.ceil(burst * interval / 1000)
   local ttl = math.ceil((last + burst * interval) / 1000) - math.floor(now / 1000) + 1000
-  redis.call('PEXPIRE', STATE, ttl)
-  for k = 2, 4 do
-    if moved or used[KEYS[k]] then redis.call('PEXPIRE', KEYS[k], ttl) end
+  if s.live > 0 then
+    ttl = math.max(ttl, LINGER_MILLIS)
+    fill = fill + LINGER_MILLIS
   end
+  redis.call('PEXPIRE', STATE, ttl)
+  -- Calls that touch no list let the state live longer, so lists are given more: by
+  -- then nothing in them can be used any more, not even if the line steps back.
+  for k = 2, 4 do
+    if moved or used[KEYS[k]] then redis.call('PEXPIRE', KEYS[k], ttl + fill) end
+  end
+end
+
+-- header fills in what the replies of take, claim and charge begin with.
+local function header(reply)
+  reply[1], reply[2], reply[3] = s.epoch, now, math.ceil(due(s.final) - now)
+  reply[4], reply[5], reply[6] = s.live, s.idle, math.max(0, s.resumeMicros - now)
+  return reply
 end

@@ -15,6 +15,8 @@ var (
 	claim string
 	//go:embed cancel.lua
 	cancel string
+	//go:embed charge.lua
+	charge string
 	//go:embed inspect.lua
 	inspect string
 )
@@ -25,6 +27,7 @@ var (
 	Take    = redis.NewScript(line + take)
 	Claim   = redis.NewScript(line + claim)
 	Cancel  = redis.NewScript(line + cancel)
+	Charge  = redis.NewScript(line + charge)
 	Inspect = redis.NewScript(line + inspect)
 )
 

@@ -34,19 +34,22 @@ func TestOnTheServersClock(t *testing.T) {
 		// Once an hour: nothing comes due while the test runs.
 		hour := time.Hour.Microseconds()
 		before := time.Now()
-		took := run(Take, hour, 1, 1e6, -hour, 1, -1, "a", 1, 1, -1, "b", 1)
+		took := run(Take, hour, 1, -hour, 0, 0, 0, "me", 1, 1e6, 1, -1, "a", 1, 1, -1, "b", 1)
 		server0, err := client.Time(ctx).Result()
 		require.NoError(t, err)
 		require.InDelta(t, server0.UnixMicro(), took[0], float64(time.Since(before).Microseconds()+1000), "the epoch is the server's time")
-		require.Equal(t, []int64{1, 1, 0}, took[2:5])
-		require.Equal(t, []int64{2, 2, hour}, took[5:8], "no time passes within a call")
-		require.Equal(t, hour, took[1])
+		require.Equal(t, took[0], took[1], "it was made now")
+		require.Equal(t, []int64{0, 1, 0, 0}, took[2:6], "the final ones reach now, one process, no idle permits, no outage")
+		require.Equal(t, []int64{1, 1, 0}, took[6:9])
+		require.Equal(t, []int64{2, 2, hour}, took[9:12], "no time passes within a call")
 
-		claimed := run(Claim, hour, 1, 1e6, 0, 1, "b")
+		claimed := run(Claim, hour, 1, 0, 0, 0, 0, "you", 1, 1e6, 1, "b")
 		require.Equal(t, took[0], claimed[0], "epoch")
-		require.Equal(t, []int64{2, 2}, claimed[2:4])
-		require.LessOrEqual(t, claimed[4], hour)
-		require.Greater(t, claimed[4], hour-time.Since(before).Microseconds()-1000)
+		require.Greater(t, claimed[1], took[1], "the clock")
+		require.Equal(t, int64(2), claimed[3], "live")
+		require.Equal(t, []int64{2, 2}, claimed[6:8])
+		require.LessOrEqual(t, claimed[8], hour)
+		require.Greater(t, claimed[8], hour-time.Since(before).Microseconds()-1000)
 
 		// Full again after the hour of b and one more; then a second.
 		left, err := client.PTTL(ctx, keys[0]).Result()
@@ -54,14 +57,20 @@ func TestOnTheServersClock(t *testing.T) {
 		require.LessOrEqual(t, left, 2*time.Hour+time.Second+time.Millisecond)
 		require.Greater(t, left, 2*time.Hour+time.Second-time.Since(before)-time.Millisecond)
 
-		require.Equal(t, []int64{1}, run(Cancel, hour, 1, 1, "b", 0, 0))
-		require.Equal(t, []int64{0}, run(Cancel, hour, 1, 1, "b", 0, 0))
+		require.Equal(t, []int64{1}, run(Cancel, hour, 1, 0, 0, 0, 0, "me", 2, 1, "b", 0, 0))
+		require.Equal(t, []int64{0}, run(Cancel, hour, 1, 0, 0, 0, 0, "me", 3, 1, "b", 0, 0))
+		require.ErrorContains(t, Cancel.Run(ctx, client, keys, hour, 1, 0, 0, 0, 0, "me", 2, 1, "b", 0, 0).Err(), "STALE serial")
+
+		charged := run(Charge, hour, 1, 0, took[0], claimed[1], 0, "me", 4, 3, 3, 0, hour, 0, 3)
+		require.Len(t, charged, 6)
+		require.Equal(t, took[0], charged[0], "epoch")
+		require.InDelta(t, 3*hour, charged[2], float64(time.Since(before).Microseconds()+1000), "the final ones reach three hours further")
 		state, err := Inspect.Run(ctx, client, keys, hour, 1).Slice()
 		require.NoError(t, err)
 		require.Equal(t, []any{"tail", int64(1)}, state[:2])
 
 		// Errors as a client gets them.
-		require.ErrorContains(t, Take.Run(ctx, client, keys, 0, 1, 0, 0, 1, -1, "a", 0).Err(), "BADARG intervalMicros")
+		require.ErrorContains(t, Take.Run(ctx, client, keys, 0, 1, 0, 0, 0, 0, "", 0, 0, 1, -1, "a", 0).Err(), "BADARG intervalMicros")
 		require.NoError(t, client.HSet(ctx, keys[0], "tail", "x").Err())
 		require.ErrorContains(t, Inspect.Run(ctx, client, keys, hour, 1).Err(), "BADSTATE tail")
 		require.NoError(t, client.Del(ctx, keys...).Err())
@@ -77,7 +86,7 @@ func TestExpiry(t *testing.T) {
 		ctx := context.Background()
 		client := patient(t, server)
 		keys := Keys(redistest.Prefix(t), "n", "")
-		require.NoError(t, Take.Run(ctx, client, keys, 1000, 2, 0, 0, 2, -1, "a", 1, 1, -1, "b", 1).Err())
+		require.NoError(t, Take.Run(ctx, client, keys, 1000, 2, 0, 0, 0, 0, "", 0, 0, 2, -1, "a", 1, 1, -1, "b", 1).Err())
 		require.Eventually(t, func() bool {
 			n, err := client.Exists(ctx, keys...).Result()
 			return err == nil && n == 0

@@ -30,21 +30,28 @@ type recorder struct {
 	expireAt int64 // millis, of Redis's clock; meaningful while there is a state
 	steps    []step
 	check    []func(outcome) error
-	counts   counts
+	expiries int
+	winds    int
+
+	dumped      *model.Line
+	dumpExpires int64
 }
 
 // up lets the keys expire when their time has come.
 func (r *recorder) up(at int64) {
 	if r.line.Made() && floorDiv(at, 1000) > r.expireAt {
 		r.line.Lose()
-		r.counts.Expiries++
+		r.expiries++
 	}
 }
 
 // wrote notes until when the keys must live: to one second after the bucket is
-// full, in whole milliseconds of the clock.
+// full, and after processes count, in whole milliseconds of the clock.
 func (r *recorder) wrote(at int64) {
 	r.expireAt = int64(math.Ceil(r.line.FullAt()/1000)) + 1000
+	if r.line.Live() > 0 {
+		r.expireAt = max(r.expireAt, floorDiv(at, 1000)+61_000)
+	}
 	if r.expireAt <= floorDiv(at, 1000) {
 		r.line.Lose()
 	}
@@ -69,36 +76,55 @@ func (r *recorder) note(verb string, at int64, args []string, want func(reply an
 	})
 }
 
-func (r *recorder) take(at int64, limit model.Limit, bound, reach float64, requests []model.Request) model.Reply {
-	r.up(at)
-	reply := r.line.Take(at, limit, bound, reach, requests...)
-	r.wrote(at)
-	r.note("take", at, takeArgs(limit, bound, reach, requests), wantInts(replyInts(reply)))
-	return reply
+func (r *recorder) take(at int64, limit model.Limit, c model.Caller, bound float64, requests []model.Request) model.Reply {
+	return r.replies("take", at, takeArgs(limit, c, bound, requests), func() model.Reply {
+		return r.line.Take(at, limit, c, bound, requests...)
+	})
 }
 
-func (r *recorder) claim(at int64, limit model.Limit, bound, reach float64, tickets []model.Ticket) model.Reply {
+func (r *recorder) claim(at int64, limit model.Limit, c model.Caller, bound float64, tickets []model.Ticket) model.Reply {
+	return r.replies("claim", at, claimArgs(limit, c, bound, tickets), func() model.Reply {
+		floor := r.line.Floor()
+		reply := r.line.Claim(at, limit, c, bound, tickets...)
+		if r.line.Floor() > floor {
+			r.winds++
+		}
+		return reply
+	})
+}
+
+func (r *recorder) charge(at int64, limit model.Limit, c model.Caller, what model.Charge) model.Reply {
+	return r.replies("charge", at, chargeArgs(limit, c, what), func() model.Reply {
+		return r.line.Charge(at, limit, c, what)
+	})
+}
+
+func (r *recorder) replies(verb string, at int64, args []string, do func() model.Reply) model.Reply {
 	r.up(at)
-	floor := r.line.Floor()
-	reply := r.line.Claim(at, limit, bound, reach, tickets...)
-	if r.line.Floor() > floor {
-		r.counts.Winds++
+	reply := do()
+	if reply.Stale {
+		r.note(verb, at, args, wantStale)
+		return reply
 	}
 	r.wrote(at)
-	r.note("claim", at, claimArgs(limit, bound, reach, tickets), wantInts(replyInts(reply)))
+	r.note(verb, at, args, wantInts(replyInts(reply)))
 	return reply
 }
 
-func (r *recorder) cancel(at int64, limit model.Limit, tickets []model.Cancellation) {
+func (r *recorder) cancel(at int64, limit model.Limit, c model.Caller, tickets []model.Cancellation) {
 	r.up(at)
 	var want []int64
-	for _, back := range r.line.Cancel(at, limit, tickets...) {
+	for _, back := range r.line.Cancel(at, limit, c, tickets...) {
 		want = append(want, map[bool]int64{true: 1}[back])
+	}
+	if want == nil {
+		r.note("cancel", at, cancelArgs(limit, c, tickets), wantStale)
+		return
 	}
 	if r.line.Made() {
 		r.wrote(at)
 	}
-	r.note("cancel", at, cancelArgs(limit, tickets), wantInts(want))
+	r.note("cancel", at, cancelArgs(limit, c, tickets), wantInts(want))
 }
 
 func (r *recorder) inspect(at int64, limit model.Limit) {
@@ -116,6 +142,7 @@ func (r *recorder) inspect(at int64, limit model.Limit) {
 		seen := model.Inspection{
 			Tail: got["tail"].(int64), ReachMicros: got["reachMicros"].(int64), WaitMicros: got["waitMicros"].(int64),
 			Limit: model.Limit{IntervalMicros: interval, Burst: got["burst"].(int64)}, Epoch: got["epoch"].(int64),
+			Live: got["live"].(int64), ResumeMicros: got["resumeMicros"].(int64),
 		}
 		if seen != want {
 			return fmt.Errorf("replied %+v, the model %+v", seen, want)
@@ -144,6 +171,17 @@ func (r *recorder) lose(at int64) {
 	r.note("lose", at, nil, func(any) error { return nil })
 }
 
+func (r *recorder) dump(at int64) {
+	r.up(at)
+	r.dumped, r.dumpExpires = r.line.Clone(), r.expireAt
+	r.note("dump", at, nil, func(any) error { return nil })
+}
+
+func (r *recorder) rollback(at int64) {
+	r.line, r.expireAt = *r.dumped.Clone(), r.dumpExpires
+	r.note("rollback", at, nil, func(any) error { return nil })
+}
+
 func (r *recorder) lateAt(number, cost int64) (float64, bool) {
 	return r.line.LateAt(number, cost), true
 }
@@ -163,10 +201,25 @@ func (r *recorder) end(at int64, limit model.Limit) {
 			}
 			return nil
 		}
-		for name, want := range map[string]int64{"tail": line.Tail(), "final": line.Final(), "floor": line.Floor(), "epoch": line.Epoch()} {
+		for name, want := range map[string]int64{"tail": line.Tail(), "final": line.Final(), "floor": line.Floor(), "epoch": line.Epoch(), "idle": line.Idle()} {
 			if got := state.fields[name]; got != strconv.FormatInt(want, 10) {
 				return fmt.Errorf("%s is %s, the model's %d", name, got, want)
 			}
+		}
+		members := 0
+		for name, text := range state.fields {
+			member, ok := strings.CutPrefix(name, "m:")
+			if !ok {
+				continue
+			}
+			members++
+			seen, serial, _ := line.Member(member)
+			if want := fmt.Sprintf("%d %d ", seen, serial); !strings.HasPrefix(text, want) {
+				return fmt.Errorf("the field of %s is %q, in the model %q", member, text, want)
+			}
+		}
+		if members != line.Members() {
+			return fmt.Errorf("%d members, in the model %d", members, line.Members())
 		}
 		// The scripts clear what is of no use any more when they meet it.
 		if got, want := slices.DeleteFunc(state.waiting, now.Dead), now.Waiting(); !slices.Equal(got, want) {
@@ -188,9 +241,9 @@ func record(seed uint64, mean float64, troubles ...trouble) (*history, *recorder
 	steps := 3 + int(rand.New(rand.NewPCG(seed, 0x7374657073)).ExpFloat64()*(mean-3))
 	h := play(seed, min(steps, 60), r, troubles...)
 	r.end(r.steps[len(r.steps)-1].at, h.limit)
-	h.counts.Histories = 1
-	h.counts.Steps = len(r.steps)
-	h.counts.Expiries, h.counts.Winds = r.counts.Expiries, r.counts.Winds
+	h.counts["histories"] = 1
+	h.counts["steps"] = len(r.steps)
+	h.counts["expiries"], h.counts["winds"] = r.expiries, r.winds
 	return h, r
 }
 
@@ -260,11 +313,18 @@ func TestScriptsEqualModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Logf("HISTORIES %s", line)
-		if total.Histories != number {
-			t.Errorf("%d histories were played, not %d", total.Histories, number)
+		if total["histories"] != number {
+			t.Errorf("%d histories were played, not %d", total["histories"], number)
 		}
-		for name, n := range map[string]int{"takes with none final": total.LinedUp, "forgets": total.Forgets, "expiries": total.Expiries, "winds": total.Winds, "cancels": total.Cancels, "left": total.Left, "calls": total.Calls} {
-			if n < number/50 {
+		for _, name := range []string{
+			"lined_up", "forgets", "expiries", "winds", "cancels", "left", "calls",
+		} {
+			if n := total[name]; n < number/50 {
+				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
+			}
+		}
+		for _, name := range []string{"repeats", "copies", "stale", "losses", "rollbacks", "charges", "ahead", "back"} {
+			if n := total[name]; n < number/250 { // those that are rare
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}
 		}
@@ -275,7 +335,7 @@ func playAll(t *testing.T, server *redistest.Server, first uint64, number int, m
 	t.Helper()
 	var next, failed atomic.Int64
 	var mu sync.Mutex
-	var total counts
+	total := counts{}
 	var workers sync.WaitGroup
 	script := trueSources().driver()
 	for range min(runtime.GOMAXPROCS(0), 4) {
@@ -285,7 +345,7 @@ func playAll(t *testing.T, server *redistest.Server, first uint64, number int, m
 		}
 		s := newStage(t, patient(t, on), script)
 		workers.Go(func() {
-			var mine counts
+			mine := counts{}
 			for {
 				n := next.Add(1) - 1
 				if n >= int64(number) || failed.Load() > 0 {
@@ -294,7 +354,7 @@ func playAll(t *testing.T, server *redistest.Server, first uint64, number int, m
 				seed := first + uint64(n)
 				h, r := record(seed, mean)
 				refused, at := h.judge()
-				h.counts.Refused = refused
+				h.counts["refused"] = refused
 				mine.add(h.counts)
 				err := r.compare(s)
 				if err == nil && refused > 0 {

@@ -13,16 +13,28 @@ import (
 // and returns how many it refuses.
 //
 // In these it must refuse none: histories without trouble, with a clock that
-// steps back to before the last call, and with data that is lost while a caller
-// knows how far the line reached. In the others it is given as much more burst
-// as the trouble can cost, and must refuse none either:
+// steps back to before the last call or forward where the caller knows the clock,
+// and with data that is lost while the only process remembers the line. In the
+// others it is given as much more burst as the trouble can cost, and must refuse
+// none either:
 //
-//	clock steps forward by d   d / interval
+//	clock steps forward by d,  d / interval
+//	the first who calls does
+//	not know the clock, or d
+//	is up to a second
 //	clock steps back by d, but d / interval: nobody can tell it from a clock that
 //	not to the last call       stood still
-//	data lost, nobody knows    burst + bound / interval, each time: the new line
-//	                           starts full while final tickets of the old one
+//	data lost                  the permits that others were given since the process
+//	                           that calls first had its last reply
+//	data lost, the first who   burst + bound / interval, each time: the new line
+//	calls knows nothing        starts full while final tickets of the old one
 //	                           are still to be called
+//	rolled back                as with data that was lost; where the first who calls
+//	                           knows nothing, what was given since. Also the IDs that
+//	                           were used anew since: they are known again
+//	permits spent without the  those that are to be charged, until then and until
+//	line                       the line has let their time pass; and for good those
+//	                           that are not, or that idle ones may pay for
 //	rate changes               bound / the shorter interval, each time: tickets
 //	                           that were final before keep their moment; and the
 //	                           bucket is as large as the largest burst (callers
@@ -43,6 +55,7 @@ func (h *history) judge() (refused int, first call) {
 	}
 	extra += (h.jumps + h.slow) / shortest
 	extra += float64(h.losses) * (float64(h.maxBurst) + h.bound/shortest)
+	extra += h.unknown + h.mostOwed + h.unpaid
 	extra += 1.5 / shortest
 	extra = min(extra, 1e12) // a day that was skipped, at a permit per microsecond, is more than any history uses
 

@@ -4,12 +4,18 @@
 -- KEYS  1 state (hash)  2 waiting  3 free  4 claimed (sorted sets)
 -- ARGV  1 intervalMicros  micros per permit, may be fractional
 --       2 burst           permits that an idle bucket holds
---       3 boundMicros     waits up to this are final; longer ones are entered
+--       3 reachMicros     when the last ticket is due that the caller knows to be
+--                         final, minus now; negative when past
+--       4 epoch           of the line when the caller last saw it; 0: never
+--       5 seenMicros      Redis's time then; 0: never
+--       6 clockMicros     Redis's time now, by the caller's own clock; 0: not known
+--       7 member          names the process, up to 64 bytes; empty: it is neither
+--                         counted nor known when it repeats a call
+--       8 serial          of this call of the member, grows; a repeated call has
+--                         that of the first; 0: not numbered, and not repeated
+--       9 boundMicros     waits up to this are final; longer ones are entered
 --                         in the waiting list and have to be claimed; -1: none
 --                         is final
---       4 reachMicros     how far the line reached when the caller last saw it
---                         (due time of the last number minus now; negative when
---                         past); used only when there is no state
 --       then four per request:
 --       cost              permits, 1 to burst
 --       maxWaitMicros     refuse, and consume nothing, beyond this; -1: beyond
@@ -17,7 +23,10 @@
 --       id                names the ticket in the waiting list; not empty
 --       keep              1: the ticket can be asked for again under its id,
 --                         also when it is final; 0: it will be called at once
--- Reply epoch, reachMicros (of the line after this call), then three per request:
+-- Reply epoch, seenMicros (Redis's time), reachMicros (due time of the last final
+--       ticket minus now, rounded up; negative when past), live (processes of the
+--       last minute), idle (permits that nobody used, ever), resumeMicros (until
+--       the line goes on after an outage, 0 or more); then three per request:
 --       status            0 refused   would wait longer than maxWaitMicros
 --                         1 final     sleep the wait, then call
 --                         2 waiting   claim the id shortly before the wait ends
@@ -25,27 +34,66 @@
 --       waitMicros        rounded up
 -- Atomic over all requests, which are served in order. With keep 1, an id that
 -- has a ticket of this cost gets the same again, whatever its wait, as long as it
--- can be used. With keep 0 only when that one waits and a new one would wait too.
--- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
+-- can be used. With keep 0 only when that one waits and a new one would wait too,
+-- or when the call is a repeated one.
+-- Errors: BADARG, BADSTATE, WRONGTYPE, STALE (a copy of an earlier call than the
+-- member's last); then nothing was changed.
 
-limit()
-local bound = number(3, 'boundMicros', -1)
-local reach = number(4, 'reachMicros', -LONGEST_MICROS)
-if (#ARGV - 4) % 4 ~= 0 or #ARGV < 8 then
-  bad('BADARG', 'requests', 'groups of cost, maxWaitMicros, id, keep', #ARGV - 4)
+introduce()
+local bound = number(9, 'boundMicros', -1)
+if (#ARGV - 9) % 4 ~= 0 or #ARGV < 13 then
+  bad('BADARG', 'requests', 'groups of cost, maxWaitMicros, id, keep', #ARGV - 9)
 end
 local keeps = false
-for i = 5, #ARGV, 4 do
+for i = 10, #ARGV, 4 do
   count(i, 'cost', 1, burst or 1)
   number(i + 1, 'maxWaitMicros', -1)
   if ARGV[i + 2] == '' then bad('BADARG', 'id', 'not empty', '') end
   keeps = count(i + 3, 'keep', 0, 1) == 1 or keeps
 end
 if problem then return problem end
-load(math.min(reach, LONGEST_MICROS))
+load()
 if problem then return problem end
 begin()
-if keeps then uses(WAITING, FREE, CLAIMED) end
+if keeps or replay then
+  uses(WAITING, FREE, CLAIMED)
+  guard()
+end
+
+-- A trace holds the numbers of the final tickets with keep 0: "<index>=<number>;"
+-- for each that does not follow from the one before it, by its cost. The number
+-- 0 says that there is none from there on.
+local traced, last = {}, 0
+local function leave(index, e, cost)
+  local follows = e > 0 and last > 0 and e == last + cost
+  if not follows and e + last > 0 then
+    traced[#traced + 1] = string.format('%.0f=%.0f;', index, e)
+  end
+  last = e
+end
+
+-- recover finds the numbers that this call gave when it was carried out before,
+-- by index. If nothing later was let through, the line is moved back as far as the
+-- first of them needs to fit: nobody else is before the next.
+local gave = {}
+local function recover()
+  local at, e, below, highest = {}, 0, 0, 0
+  for index, number in string.gmatch(own.trace, '(%d+)=(%d+);') do
+    at[tonumber(index)] = tonumber(number)
+  end
+  for i = 10, #ARGV, 4 do
+    local index, cost = (i - 6) / 4, tonumber(ARGV[i])
+    local starts = at[index]
+    e = starts or e > 0 and e + cost or 0
+    if e > 0 and e <= s.final then
+      gave[index], highest = e, e
+      if starts then below = e - cost end
+    end
+  end
+  local late = math.ceil(now - due(below) - burst * interval)
+  if highest > 0 and highest == mark() and late > 0 and below >= s.floor then rewind(late, below) end
+end
+if replay then recover() end
 
 local function known(member, keep)
   uses(WAITING, CLAIMED)
@@ -56,18 +104,20 @@ local function known(member, keep)
   if e then return 1, e end
 end
 
-local function request(cost, maxWait, id, keep)
+local function request(cost, maxWait, id, keep, index)
   local member = entry(cost, id)
-  if keep then
-    local status, e = known(member, true)
+  local before = gave[index]
+  if not keep and before and fits(before, cost) then return 1, before, wait(before) end
+  if keep or replay then
+    local status, e = known(member, keep)
     if status then return status, e, wait(e) end
   end
   local e, block = offer(cost)
   local w = wait(e)
   if w > (maxWait < 0 and LONGEST_MICROS or math.min(maxWait, LONGEST_MICROS)) then return 0, 0, w end
   if w > bound then
-    local status, before = known(member, false)
-    if status then return status, before, wait(before) end
+    local status, held = known(member, false)
+    if status then return status, held, wait(held) end
     accept(e, cost, block)
     redis.call('ZADD', WAITING, e, member)
     return 2, e, w
@@ -78,13 +128,15 @@ local function request(cost, maxWait, id, keep)
   return 1, e, w
 end
 
-local reply = { s.epoch, 0 }
-for i = 5, #ARGV, 4 do
-  local status, e, w = request(tonumber(ARGV[i]), tonumber(ARGV[i + 1]), ARGV[i + 2], tonumber(ARGV[i + 3]) == 1)
+local reply = { 0, 0, 0, 0, 0, 0 }
+for i = 10, #ARGV, 4 do
+  local cost, keep, index = tonumber(ARGV[i]), tonumber(ARGV[i + 3]) == 1, (i - 6) / 4
+  local status, e, w = request(cost, tonumber(ARGV[i + 1]), ARGV[i + 2], keep, index)
+  leave(index, status == 1 and not keep and e or 0, cost)
   reply[#reply + 1] = status
   reply[#reply + 1] = e
   reply[#reply + 1] = w
 end
+if caller.serial > 0 then trace = table.concat(traced) end
 save()
-reply[2] = math.ceil(due(s.tail) - now)
-return reply
+return header(reply)

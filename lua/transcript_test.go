@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,14 +28,20 @@ var flagUpdate = flag.Bool("update", false, "write what the scripts reply into t
 //
 //	limit 1s [burst 2] [bound 1s] [reach 5s]   the arguments of later calls; an
 //	                                           interval without unit is in micros
+//	as a [serial 1] [epoch 0s] [seen 1s] [clock 2s]   who makes later calls, and
+//	                                           what it remembers, times on the
+//	                                           transcript's clock; nobody: nothing
 //	at 1.5s                                    the clock, which may go back
 //	take 1 job-1 [keep] [max 2s], 2 job-2      requests: cost, id, …
 //	claim 1 job-1, 2 job-2
 //	cancel 1 job-1, 1 #5, 1 #5@0s              by id; by number; with another epoch
 //	forget 1 job-1                             its call was made: the ID may be used anew
+//	charge 5 [least 2] [idle 1] [away 3s] [grace 1s] [most 4]
 //	inspect
 //	show                                       what the keys hold
 //	lose                                       delete the keys
+//	dump                                       keep what the keys hold …
+//	rollback                                   … and bring it back
 //	call take 1000000 1 …                      a call with these very arguments
 //	redis HSET line tail x                     a command on one of the four keys
 //
@@ -72,6 +79,7 @@ type performer struct {
 	limit model.Limit
 	bound float64
 	reach float64
+	as    model.Caller
 	epoch int64
 
 	before  string // what the keys held before the last call
@@ -109,6 +117,8 @@ func (p *performer) command(verb, rest string) ([]string, error) {
 		var err error
 		p.now, err = time.ParseDuration(rest)
 		return nil, err
+	case "as":
+		return nil, p.setCaller(strings.Fields(rest))
 	case "take":
 		return p.take(rest)
 	case "claim":
@@ -116,9 +126,11 @@ func (p *performer) command(verb, rest string) ([]string, error) {
 		for words := range groups(rest) {
 			tickets = append(tickets, model.Ticket{Cost: number(words[0]), ID: words[1]})
 		}
-		return p.grants(verb, claimArgs(p.limit, p.bound, p.reach, tickets), len(tickets))
+		return p.grants(verb, claimArgs(p.limit, p.caller(), p.bound, tickets), len(tickets))
 	case "cancel":
 		return p.cancel(rest)
+	case "charge":
+		return p.charge(strings.Fields(rest))
 	case "forget":
 		words := strings.Fields(rest)
 		list, err := ints(p.run(verb, forgetArgs(number(words[0]), words[1])))
@@ -133,6 +145,9 @@ func (p *performer) command(verb, rest string) ([]string, error) {
 	case "lose":
 		p.run("lose", nil)
 		p.foreign = false
+		return nil, nil
+	case "dump", "rollback":
+		p.run(verb, nil)
 		return nil, nil
 	case "call":
 		words := strings.Fields(rest)
@@ -200,6 +215,58 @@ func (p *performer) setLimit(words []string) error {
 	return nil
 }
 
+func (p *performer) setCaller(words []string) error {
+	p.as = model.Caller{Member: words[0]}
+	if words[0] == "nobody" {
+		p.as.Member = ""
+	}
+	for i := 1; i+1 < len(words); i += 2 {
+		if words[i] == "serial" {
+			p.as.Serial = number(words[i+1])
+			continue
+		}
+		at := startMicros + duration(words[i+1]).Microseconds()
+		switch words[i] {
+		case "epoch":
+			p.as.Epoch = at
+		case "seen":
+			p.as.SeenMicros = at
+		case "clock":
+			p.as.ClockMicros = float64(at)
+		default:
+			return fmt.Errorf("%q is no part of a caller", words[i])
+		}
+	}
+	return nil
+}
+
+func (p *performer) caller() model.Caller {
+	c := p.as
+	c.ReachMicros = p.reach
+	return c
+}
+
+func (p *performer) charge(words []string) ([]string, error) {
+	what := model.Charge{Spent: number(words[0]), Most: number(words[0])}
+	for i := 1; i+1 < len(words); i += 2 {
+		switch words[i] {
+		case "least":
+			what.Least = number(words[i+1])
+		case "idle":
+			what.Idle = number(words[i+1])
+		case "most":
+			what.Most = number(words[i+1])
+		case "away":
+			what.AwayMicros = float64(duration(words[i+1]).Microseconds())
+		case "grace":
+			what.GraceMicros = float64(duration(words[i+1]).Microseconds())
+		default:
+			return nil, fmt.Errorf("%q is no part of a charge", words[i])
+		}
+	}
+	return p.grants("charge", chargeArgs(p.limit, p.caller(), what), 0)
+}
+
 func (p *performer) run(verb string, args []string) any {
 	p.before = p.contents()
 	outcomes, err := p.stage.run(step{verb, startMicros + p.now.Microseconds(), args})
@@ -241,33 +308,47 @@ func (p *performer) take(rest string) ([]string, error) {
 		}
 		requests = append(requests, r)
 	}
-	return p.grants("take", takeArgs(p.limit, p.bound, p.reach, requests), len(requests))
+	return p.grants("take", takeArgs(p.limit, p.caller(), p.bound, requests), len(requests))
 }
 
 // grants shows the reply of take or claim.
 func (p *performer) grants(verb string, args []string, n int) ([]string, error) {
-	list, err := ints(p.run(verb, args))
-	if err != nil {
+	raw := p.run(verb, args)
+	if err, failed := raw.(error); failed {
 		return p.failed(err), nil
 	}
-	if len(list) != 2+3*n {
-		return nil, fmt.Errorf("reply %v is not for %d tickets", list, n)
+	reply, err := parseReply(raw)
+	if err != nil || len(reply.Grants) != n {
+		return nil, fmt.Errorf("reply %v is not for %d tickets (%w)", raw, n, err)
 	}
-	p.epoch = list[0]
+	if now := startMicros + p.now.Microseconds(); reply.SeenMicros != now {
+		return nil, fmt.Errorf("reply %v does not say that it is %d", raw, now)
+	}
+	p.epoch = reply.Epoch
 	var lines []string
-	for g := list[2:]; len(g) > 0; g = g[3:] {
-		switch model.Status(g[0]) {
+	for _, g := range reply.Grants {
+		switch g.Status {
 		case model.Refused:
-			lines = append(lines, "refused, would wait "+micros(g[2]))
+			lines = append(lines, "refused, would wait "+micros(g.WaitMicros))
 		case model.Final:
-			lines = append(lines, fmt.Sprintf("final %d in %s", g[1], micros(g[2])))
+			lines = append(lines, fmt.Sprintf("final %d in %s", g.Number, micros(g.WaitMicros)))
 		case model.Waiting:
-			lines = append(lines, fmt.Sprintf("waiting %d in %s", g[1], micros(g[2])))
+			lines = append(lines, fmt.Sprintf("waiting %d in %s", g.Number, micros(g.WaitMicros)))
 		default:
-			return nil, fmt.Errorf("reply %v has status %d", list, g[0])
+			return nil, fmt.Errorf("reply %v has status %d", raw, g.Status)
 		}
 	}
-	return append(lines, "the line reaches "+micros(list[1])), nil
+	last := "final ones reach " + micros(reply.ReachMicros)
+	if p.as.Member != "" {
+		last += fmt.Sprintf(", %d live", reply.Live)
+	}
+	if verb == "charge" {
+		last += fmt.Sprintf(", %d idle", reply.Idle)
+	}
+	if reply.ResumeMicros > 0 {
+		last += ", resumes in " + micros(reply.ResumeMicros)
+	}
+	return append(lines, last), nil
 }
 
 func micros(m int64) string { return (time.Duration(m) * time.Microsecond).String() }
@@ -288,7 +369,7 @@ func (p *performer) cancel(rest string) ([]string, error) {
 		}
 		tickets = append(tickets, c)
 	}
-	args := cancelArgs(p.limit, tickets)
+	args := cancelArgs(p.limit, p.caller(), tickets)
 	list, err := ints(p.run("cancel", args))
 	if err != nil {
 		return p.failed(err), nil
@@ -312,7 +393,7 @@ func (p *performer) inspect() ([]string, error) {
 	}
 	return []string{
 		fmt.Sprintf("tail %d, reaches %s, a new ticket waits %s", reply["tail"], micros(reply["reachMicros"].(int64)), micros(reply["waitMicros"].(int64))),
-		fmt.Sprintf("%d waiting, %d free, %s", reply["waiting"], reply["free"], made),
+		fmt.Sprintf("%d waiting, %d free, %d live, %s", reply["waiting"], reply["free"], reply["live"], made),
 		fmt.Sprintf("interval %s micros, burst %d", reply["intervalMicros"], reply["burst"]),
 	}, nil
 }
@@ -344,7 +425,17 @@ func (p *performer) show() ([]string, error) {
 	lines := []string{
 		fmt.Sprintf("tail %d, next free ticket at %s", f("tail"), moment(int64(nextFree*1000))),
 		fmt.Sprintf("anchor %d at %s, interval %s, burst %d", f("anchor"), moment(f("anchorMicros")), micros(f("intervalMicros")), f("burst")),
+		fmt.Sprintf("live %d, idle %d", f("live"), f("idle")),
 		fmt.Sprintf("final %d, floor %d, free %d, seen at %s, made at %s", f("final"), f("floor"), f("free"), moment(f("seenMicros")), moment(f("epoch"))),
+	}
+	if f("resumeMicros") > 0 {
+		lines = append(lines, "resumes at "+moment(f("resumeMicros")))
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
+		if member, ok := strings.CutPrefix(name, "m:"); ok {
+			words := strings.SplitN(s.fields[name], " ", 3)
+			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s seen at %s, serial %s %s", member, moment(number(words[0])), words[1], words[2])))
+		}
 	}
 	for k, list := range [][]model.Ticket{s.waiting, s.free, s.claimed} {
 		name := [...]string{"waiting", "free", "claimed"}[k]

@@ -14,8 +14,14 @@ func limitArgs(l model.Limit) []string {
 	return []string{decimal(l.IntervalMicros), strconv.FormatInt(l.Burst, 10)}
 }
 
-func takeArgs(l model.Limit, bound, reach float64, requests []model.Request) []string {
-	args := append(limitArgs(l), decimal(bound), decimal(reach))
+// headArgs are those that every call but inspect begins with.
+func headArgs(l model.Limit, c model.Caller) []string {
+	return append(limitArgs(l), decimal(c.ReachMicros), strconv.FormatInt(c.Epoch, 10), strconv.FormatInt(c.SeenMicros, 10),
+		decimal(c.ClockMicros), c.Member, strconv.FormatInt(c.Serial, 10))
+}
+
+func takeArgs(l model.Limit, c model.Caller, bound float64, requests []model.Request) []string {
+	args := append(headArgs(l, c), decimal(bound))
 	for _, r := range requests {
 		keep := "0"
 		if r.Keep {
@@ -26,20 +32,25 @@ func takeArgs(l model.Limit, bound, reach float64, requests []model.Request) []s
 	return args
 }
 
-func claimArgs(l model.Limit, bound, reach float64, tickets []model.Ticket) []string {
-	args := append(limitArgs(l), decimal(bound), decimal(reach))
+func claimArgs(l model.Limit, c model.Caller, bound float64, tickets []model.Ticket) []string {
+	args := append(headArgs(l, c), decimal(bound))
 	for _, t := range tickets {
 		args = append(args, strconv.FormatInt(t.Cost, 10), t.ID)
 	}
 	return args
 }
 
-func cancelArgs(l model.Limit, tickets []model.Cancellation) []string {
-	args := limitArgs(l)
-	for _, c := range tickets {
-		args = append(args, strconv.FormatInt(c.Cost, 10), c.ID, strconv.FormatInt(c.Epoch, 10), strconv.FormatInt(c.Number, 10))
+func cancelArgs(l model.Limit, c model.Caller, tickets []model.Cancellation) []string {
+	args := headArgs(l, c)
+	for _, t := range tickets {
+		args = append(args, strconv.FormatInt(t.Cost, 10), t.ID, strconv.FormatInt(t.Epoch, 10), strconv.FormatInt(t.Number, 10))
 	}
 	return args
+}
+
+func chargeArgs(l model.Limit, c model.Caller, what model.Charge) []string {
+	return append(headArgs(l, c), strconv.FormatInt(what.Spent, 10), strconv.FormatInt(what.Least, 10),
+		strconv.FormatInt(what.Idle, 10), decimal(what.AwayMicros), decimal(what.GraceMicros), strconv.FormatInt(what.Most, 10))
 }
 
 func forgetArgs(cost int64, id string) []string {
@@ -49,12 +60,47 @@ func forgetArgs(cost int64, id string) []string {
 // decimal writes a number so that it reads back as the same double.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
+// headLength is how many integers come before the grants in a reply.
+const headLength = 6
+
 func replyInts(r model.Reply) []int64 {
-	list := []int64{r.Epoch, r.ReachMicros}
+	list := []int64{r.Epoch, r.SeenMicros, r.ReachMicros, r.Live, r.Idle, r.ResumeMicros}
 	for _, g := range r.Grants {
 		list = append(list, int64(g.Status), g.Number, g.WaitMicros)
 	}
 	return list
+}
+
+// parseReply reads the reply of take, claim or charge.
+func parseReply(raw any) (model.Reply, error) {
+	if stale(raw) {
+		return model.Reply{Stale: true}, nil
+	}
+	list, err := ints(raw)
+	if err != nil {
+		return model.Reply{}, err
+	}
+	if len(list) < headLength || (len(list)-headLength)%3 != 0 {
+		return model.Reply{}, fmt.Errorf("reply %v is not a head with grants", list)
+	}
+	r := model.Reply{Epoch: list[0], SeenMicros: list[1], ReachMicros: list[2], Live: list[3], Idle: list[4], ResumeMicros: list[5]}
+	for g := list[headLength:]; len(g) > 0; g = g[3:] {
+		r.Grants = append(r.Grants, model.Grant{Status: model.Status(g[0]), Number: g[1], WaitMicros: g[2]})
+	}
+	return r, nil
+}
+
+// stale reports whether a call was refused as an old copy.
+func stale(raw any) bool {
+	err, failed := raw.(error)
+	return failed && strings.HasPrefix(err.Error(), "STALE ")
+}
+
+func wantStale(raw any) error {
+	if !stale(raw) {
+		return fmt.Errorf("replied %v, in the model the call is stale", raw)
+	}
+	return nil
 }
 
 func wantInts(want []int64) func(any) error {

@@ -16,14 +16,27 @@ import (
 )
 
 // bubble is a Redis inside a testing/synctest bubble: time there is simulated,
-// so hours of a fleet take milliseconds, and connections are in memory.
+// so hours of a fleet take milliseconds. It is a miniredis, with connections in
+// memory, or with FLEETPACE_RESERVE_REDIS=real a real Redis; see realRedis.
 type bubble struct {
 	t     testing.TB
-	redis *miniredis.Miniredis
+	redis backend
 	cut   atomic.Bool // while set, replies are lost
 }
 
+// backend is what tests may do with either Redis, besides calling it.
+type backend interface {
+	Dial() (net.Conn, error)
+	SetError(text string) // that all calls get from now on; "": none
+	FlushAll()
+	Keys() []string
+}
+
 func newBubble(t testing.TB) *bubble {
+	if wantsRealRedis() {
+		t.Cleanup(realServer.begin())
+		return &bubble{t: t, redis: realServer}
+	}
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
@@ -46,22 +59,45 @@ func (c cuts) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// client is what one process of the fleet has: connections of its own.
+// client is what one process of the fleet has: connections of its own. On a real
+// Redis its user has the documented rules and nothing more.
 func (b *bubble) client() *redis.Client {
-	c := redis.NewClient(&redis.Options{
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			conn, err := b.redis.Dial()
-			return cuts{conn, &b.cut}, err
-		},
+	c := redis.NewClient(clientOptions(func() (net.Conn, error) {
+		conn, err := b.redis.Dial()
+		if err != nil {
+			return nil, err
+		}
+		return cuts{conn, &b.cut}, nil
+	}))
+	b.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func clientOptions(dial func() (net.Conn, error)) *redis.Options {
+	options := &redis.Options{
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return dial() },
 		// An address that needs no look-up, and none of what the client asks a
 		// real server about: both would leave the bubble.
 		Addr:                     "127.0.0.1:6379",
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DisableIdentity:          true,
 		MaxRetries:               -1,
-	})
-	b.t.Cleanup(func() { _ = c.Close() })
-	return c
+		// More than any test has calls under way: those that wait for a connection
+		// share timers between clients, and so between bubbles.
+		PoolSize: 1000,
+	}
+	if wantsRealRedis() {
+		options.Username, options.Password = limitedUser, limitedPassword
+	}
+	return options
+}
+
+// admin may do everything.
+func (b *bubble) admin() *redis.Client {
+	if wantsRealRedis() {
+		return realServer.admin
+	}
+	return b.client()
 }
 
 // limiter is one process of the fleet.

@@ -40,8 +40,13 @@ type Config struct {
 	// minute; [Strict] for none.
 	InlineBound time.Duration
 
-	// Logger hears of what an operator should know: numbers that could not be
-	// given back, turns that were overslept. Default: nothing is logged.
+	// Outage says what calls do while Redis is away. The default lets them
+	// through at this process's share of the rate.
+	Outage Outage
+
+	// Logger hears of what an operator should know: Redis going away and coming
+	// back, a Redis that may evict the line, turns that were overslept. Default:
+	// nothing is logged.
 	Logger *slog.Logger
 }
 
@@ -61,6 +66,7 @@ func (c Config) withDefaults() Config {
 	case Strict:
 		c.InlineBound = 0
 	}
+	c.Outage = c.Outage.withDefaults()
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -81,6 +87,9 @@ func (c Config) validate() error {
 	}
 	if c.InlineBound < 0 || c.InlineBound > time.Minute {
 		return invalid("Config.InlineBound", "must be from 0 to 1m or reserve.Strict, got %v", c.InlineBound)
+	}
+	if err := c.Outage.validate(); err != nil {
+		return err
 	}
 	return c.Limit.check()
 }

@@ -1,8 +1,11 @@
 package reserve
 
 import (
-	"crypto/rand"
+	"context"
+	cryptorand "crypto/rand"
 	"encoding/hex"
+	"log/slog"
+	mathrand "math/rand/v2"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -10,11 +13,12 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 
 	"github.com/fleetpace/fleetpace/lua"
 )
 
-// rememberedLines bounds how many idle lines a process remembers the reach of.
+// rememberedLines bounds how many idle lines a process remembers.
 const rememberedLines = 10_000
 
 // core is what a Limiter and those that For makes of it share.
@@ -23,24 +27,30 @@ type core struct {
 	cfg      Config
 	interval float64 // micros per permit
 	started  time.Time
-	member   string // this process, in the ids of its tickets
-	serial   atomic.Uint64
+	member   string        // this process, in the ids of its tickets
+	names    atomic.Uint64 // counts the ids that were made up
+	serials  atomic.Int64  // counts the numbered calls
+	clock    clock
+	gate     *gate
+	jitter   func() float64 // from 0 up to 1, so that processes do not act in step
+	warned   sync.Once      // of a Redis that may evict the line
+	lost     rate.Sometimes // numbers that could not be given back
 
 	mu      sync.Mutex
-	lines   map[string]*line              // those in use, by key
-	reaches *lru.Cache[string, time.Time] // of lines that are not
+	lines   map[string]*line           // those in use, by key
+	known   *lru.Cache[string, memory] // of lines that are not
 	closing chan struct{}
 	closed  bool
 	busy    sync.WaitGroup // one per line in use
 }
 
 func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
-	reaches, err := lru.New[string, time.Time](rememberedLines)
+	known, err := lru.New[string, memory](rememberedLines)
 	if err != nil {
 		return nil, err
 	}
 	member := make([]byte, 8)
-	_, _ = rand.Read(member) // never fails, says crypto/rand
+	_, _ = cryptorand.Read(member) // never fails, says crypto/rand
 	return &core{
 		client:   client,
 		cfg:      cfg,
@@ -48,7 +58,10 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 		started:  time.Now(),
 		member:   hex.EncodeToString(member),
 		lines:    make(map[string]*line),
-		reaches:  reaches,
+		gate:     newGate(cfg, mathrand.Float64),
+		jitter:   mathrand.Float64,
+		lost:     rate.Sometimes{First: 1, Interval: time.Minute},
+		known:    known,
 		closing:  make(chan struct{}),
 	}, nil
 }
@@ -57,9 +70,9 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 // for a slow round trip, late enough to follow a line that moves.
 func (c *core) lead() time.Duration { return c.cfg.InlineBound / 2 }
 
-// together is how close a turn is claimed along with one whose time has come:
+// nearby is how close a turn is claimed along with one whose time has come:
 // more of them share a round trip, and more are lost when the process is killed.
-func (c *core) together() time.Duration { return c.lead() * 5 / 4 }
+func (c *core) nearby() time.Duration { return c.lead() * 5 / 4 }
 
 // near is how close a turn must be for a number to count as left lying: whoever
 // holds it would have claimed it long ago, at its lead.
@@ -74,7 +87,7 @@ func (c *core) step(cost int64) time.Duration {
 func (c *core) row(cost int64) int { return 1 + int(c.near()/max(c.step(cost), 1)) }
 
 func (c *core) newID() string {
-	return c.member + "-" + strconv.FormatUint(c.serial.Add(1), 36)
+	return c.member + "-" + strconv.FormatUint(c.names.Add(1), 36)
 }
 
 func (c *core) keys(key string) []string { return lua.Keys(c.cfg.Prefix, c.cfg.Name, key) }
@@ -96,7 +109,7 @@ func (c *core) enter(key string) (*line, error) {
 	l := c.lines[key]
 	if l == nil {
 		l = &line{core: c, key: key, keys: c.keys(key)}
-		l.reach, _ = c.reaches.Get(key)
+		l.memory, _ = c.known.Get(key)
 		c.lines[key] = l
 		c.busy.Add(1)
 	}
@@ -112,14 +125,55 @@ func (c *core) hold(l *line) {
 }
 
 func (c *core) leave(l *line) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if l.uses--; l.uses > 0 {
 		return
 	}
+	for q := range l.timers {
+		l.stop(q) // it would keep the line, for as long as the limit is slow
+	}
 	delete(c.lines, l.key)
-	c.reaches.Add(l.key, l.reach)
+	c.known.Add(l.key, l.memory)
 	c.busy.Done()
+}
+
+// greet looks at Redis's settings when it has answered for the first time, if
+// somebody wants to hear of them. A line is in use meanwhile.
+func (c *core) greet() {
+	c.warned.Do(func() {
+		if ctx := context.Background(); c.cfg.Logger.Enabled(ctx, slog.LevelWarn) {
+			c.busy.Go(func() { c.warnOfEviction(ctx) })
+		}
+	})
+}
+
+func (c *core) isClosing() bool {
+	select {
+	case <-c.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// rest lets a moment pass after the nth attempt failed.
+func (c *core) rest(ctx context.Context, n int) {
+	timer := time.NewTimer(c.backoff(n))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	case <-c.closing:
+	}
+}
+
+// backoff is the pause after the nth failure in a row.
+func (c *core) backoff(n int) time.Duration {
+	pause := min(50*time.Millisecond<<min(n, 5), time.Second)
+	return time.Duration((0.5 + c.jitter()) * float64(pause))
 }
 
 func (c *core) close() {

@@ -45,22 +45,33 @@
 // # The one clock
 //
 // Only Redis's clock counts. The scripts read it once per call and reply with
-// durations, which a process measures on its monotonic clock from the moment
-// the reply arrived: late by the way back, never early. Wall clocks of workers
-// do not matter. If Redis's clock steps back, the line steps back with it.
+// durations, which a process measures on its monotonic clock from the moment at
+// which the reply should have arrived, going by the fastest of the last ones:
+// late by the way back, and not by what held up this one reply. A turn whose
+// reply came too late to use it is left, and another one claimed. Wall clocks of
+// workers do not matter. If Redis's clock steps, by NTP or a failover, the line steps
+// with it: back at once, and forward where it is by more than a second and the
+// process that calls has not seen that time pass.
 //
 // # When a reply is lost
 //
-// A number whose reply was lost is not used by anybody: the fleet loses one
-// turn and never gains one. Reserving or claiming under an ID of your own may
-// be repeated and finds the number again. A number is given back by ID as often
-// as it takes, and without an ID only once.
+// A call whose reply was lost is asked again, under the same number of the call,
+// and finds the turn that it was given; an old copy that reaches Redis late is
+// refused. Reserving, claiming and cancelling under an ID of your own may be
+// repeated by anybody, also by another process.
 //
-// # When Redis is lost
+// # When Redis is away
 //
-// Without Redis no turn is given: calls fail with ErrUnavailable, except those
-// whose turn is final already. If Redis lost its data, the line goes on where
-// the first process that calls saw it last.
+// Turns that are final are used. All other calls are asked again until some
+// failures in a row open a circuit breaker; then a [Policy] decides: the calls
+// go on at this process's share of the rate, wait, fail, or go through. How many
+// processes share the rate, each has learned from the replies that it got while
+// Redis was there. See [Outage].
+//
+// If Redis lost its data, or went back to an older copy of it, every process
+// that calls brings what it has seen of the line, and the line goes on behind the
+// last turn that any of them knows of. Numbers of calls that wait are lost then;
+// they ask for others when it is time to claim theirs.
 //
 // The scripts and the keys are documented in package lua, so that workers in
 // other languages can stand in the same line.

@@ -97,7 +97,7 @@ func TestEnterUsesTurnsThatNobodyCameFor(t *testing.T) {
 func TestEnterRefusesBadInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		l := b.limiter(reserve.PerSecond(1))
+		l := b.enduring(reserve.PerSecond(1), reserve.PolicyFail)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := l.Enter(ended, "id", 1)

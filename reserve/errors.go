@@ -23,8 +23,9 @@ var (
 	// much is needed.
 	ErrWouldMissDeadline = errors.New("would miss the deadline")
 
-	// ErrUnavailable: Redis could not be reached or refused the call; the cause
-	// is in the chain. No turn was given. Try again.
+	// ErrUnavailable: Redis could not be reached or refuses calls for now; the
+	// text says what can be done, and the cause is in the chain. No turn was
+	// given. Try again. Calls that wait see it only under [PolicyFail].
 	ErrUnavailable = errors.New("redis is unavailable")
 
 	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been
@@ -32,6 +33,14 @@ var (
 	// nobody claims it, it costs the fleet that number and never lets more calls
 	// through. With an ID of your own, ask again under the same ID.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
+
+	// ErrDenied: Redis does not let this client in, or forbids what a limiter
+	// needs: the password or the user is wrong, the user's rules leave out a
+	// command or the keys, or the two sides do not agree on TLS. The text says
+	// which. Correct the client's options, or the rules of the user: lua.ACL has
+	// them. A limiter that has had answers before takes it for an outage, see
+	// [Outage].
+	ErrDenied = errors.New("redis denies access")
 
 	// ErrCorrupt: a key of the limit holds something that is not its state.
 	// Nothing was changed. Look at the key that the text names; if nothing else

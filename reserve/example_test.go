@@ -14,6 +14,9 @@ import (
 
 // startRedis stands for your own Redis.
 func startRedis() (*redis.Client, func()) {
+	if wantsRealRedis() {
+		return realServer.forExample()
+	}
 	server, err := embedded.Start("")
 	if err != nil {
 		panic(err)
@@ -200,4 +203,20 @@ func ExampleParseLimit() {
 	// 1000/minute burst 200 is one permit every 60ms
 	// 20000/day is one permit every 4.32s
 	// reserve: invalid Limit: period must be a whole number of microseconds above 0, got 0s (in "1/0s"; for example "100/s" or "1000/minute burst 200")
+}
+
+func ExampleOutage() {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is there
+	defer func() { _ = client.Close() }()
+	limiter, _ := reserve.New(client, reserve.Config{
+		Name:   "maps-api",
+		Limit:  reserve.PerSecond(50),
+		Outage: reserve.Outage{Policy: reserve.PolicyFail},
+	})
+	defer func() { _ = limiter.Close() }()
+
+	err := limiter.Wait(context.Background())
+	fmt.Println(errors.Is(err, reserve.ErrUnavailable))
+	// Output:
+	// true
 }

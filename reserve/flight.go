@@ -3,24 +3,20 @@ package reserve
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 )
 
-const (
-	// maxBatch is how many requests, claims or cancels share one script call;
-	// Redis serves nobody else meanwhile.
-	maxBatch = 256
-
-	// patience is how long after its turn a call waits for a Redis that does not
-	// answer its claim.
-	patience = 5 * time.Second
-)
+// maxBatch is how many requests, claims or cancels share one script call; Redis
+// serves nobody else meanwhile.
+const maxBatch = 256
 
 // ask is one request on its way to Redis, and who wants the answer.
 type ask struct {
 	request
 	queue *queue               // to be advanced then; nil: none
 	done  func(*ticket, error) // called with the line locked
+	err   error                // of the last attempt
 }
 
 // enqueue sends a request with the next round trip.
@@ -63,11 +59,21 @@ func (l *line) fly() {
 	// by the timeouts of the client.
 	ctx := context.Background()
 	for {
+		if l.core.gate.open() {
+			if !l.sitOut(ctx) {
+				return
+			}
+			continue
+		}
 		l.mu.Lock()
+		if l.memory.absent != nil {
+			l.mu.Unlock()
+			l.goOn(ctx)
+			continue
+		}
 		asks := cut(&l.asks)
 		back := cut(&l.back)
 		claims, looks := l.claimable(time.Now())
-		reach := l.remembered()
 		if len(asks)+len(back)+len(claims)+len(looks) == 0 {
 			l.flying = false
 			l.mu.Unlock()
@@ -78,16 +84,32 @@ func (l *line) fly() {
 		if len(back) > 0 {
 			l.cancel(ctx, back)
 		}
+		var trips []func()
 		if len(claims) > 0 {
-			l.claim(ctx, reach, claims, false)
+			trips = append(trips, func() { l.claim(ctx, claims, false) })
 		}
 		if len(looks) > 0 {
-			l.claim(ctx, reach, looks, true)
+			trips = append(trips, func() { l.claim(ctx, looks, true) })
 		}
 		if len(asks) > 0 {
-			l.take(ctx, reach, asks)
+			trips = append(trips, func() { l.take(ctx, asks) })
+		}
+		together(trips)
+	}
+}
+
+// together makes round trips at the same time: on a slow network, one after the
+// other would take longer than turns are claimed ahead.
+func together(trips []func()) {
+	var others sync.WaitGroup
+	for i, trip := range trips {
+		if i < len(trips)-1 {
+			others.Go(trip)
+		} else {
+			trip()
 		}
 	}
+	others.Wait()
 }
 
 // cut takes the first batch off a list.
@@ -100,16 +122,49 @@ func cut[T any](list *[]T) []T {
 	return batch
 }
 
-func (l *line) take(ctx context.Context, reach time.Duration, asks []*ask) {
+// attempt makes a call until Redis answers or counts as away. A call that has a
+// serial is carried out once, also if its reply was lost. Such calls of a line are
+// made one after the other.
+func (l *line) attempt(ctx context.Context, serial int64, call func(caller) error) error {
+	for n := 0; ; n++ {
+		l.mu.Lock()
+		who := l.caller(serial)
+		l.mu.Unlock()
+		err := call(who)
+		l.core.gate.record(ctx, err)
+		if !away(err) || l.core.gate.hopeless(err) || l.core.gate.open() || l.core.isClosing() {
+			return err
+		}
+		l.core.rest(ctx, n)
+		if l.mustComeBack() {
+			return err
+		}
+	}
+}
+
+func (l *line) take(ctx context.Context, asks []*ask) {
 	reqs := make([]request, len(asks))
 	for i, a := range asks {
 		reqs[i] = a.request
 	}
-	reply, err := l.core.take(ctx, l.keys, reach, l.core.cfg.InlineBound, reqs)
-	now := time.Now()
+	var reply answers
+	err := l.attempt(ctx, l.core.serials.Add(1), func(who caller) (err error) {
+		reply, err = l.core.take(ctx, l.keys, who, l.core.cfg.InlineBound, reqs)
+		return err
+	})
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
+		for _, a := range asks {
+			a.err = err
+		}
+		l.asks = append(asks, l.asks...) // the policy decides
+		return
+	}
+	if err == nil {
+		l.memory.note(reply)
+	}
 	for i, a := range asks {
 		switch {
 		case err != nil:
@@ -118,12 +173,9 @@ func (l *line) take(ctx context.Context, reach time.Duration, asks []*ask) {
 			a.done(nil, &missed{reply.tickets[i].wait})
 		default:
 			t := &ticket{cost: a.cost, id: a.id}
-			t.set(reply.epoch, reply.tickets[i], now, a.keep)
+			t.set(reply.epoch, reply.tickets[i], reply.at, a.keep)
 			a.done(t, nil)
 		}
-	}
-	if err == nil {
-		l.reach = now.Add(reply.reach)
 	}
 	var last *queue
 	for _, a := range asks {
@@ -152,8 +204,9 @@ func (c claimed) kept(before []int64) bool {
 
 func (l *line) claimable(now time.Time) (claims, looks []claimed) {
 	room := maxBatch
+	still := oversleep + 2*l.core.clock.roundTrip()
 	for q := range l.all {
-		if tickets := q.claimable(now, l.core.lead(), l.core.together(), room); len(tickets) > 0 {
+		if tickets := q.claimable(now, l.core.lead(), l.core.nearby(), still, room); len(tickets) > 0 {
 			claims = append(claims, claimed{q, tickets})
 			room -= len(tickets)
 		} else if tickets := q.lookable(now, l.core.row(q.cost), room); len(tickets) > 0 {
@@ -169,7 +222,7 @@ func (l *line) claimable(now time.Time) (claims, looks []claimed) {
 
 // claim claims tickets. One that only looks for a number left lying takes no
 // turn that its holder may still claim in time.
-func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed, looking bool) {
+func (l *line) claim(ctx context.Context, claims []claimed, looking bool) {
 	bound := l.core.cfg.InlineBound
 	if looking {
 		bound = l.core.near()
@@ -181,20 +234,25 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed,
 			tickets, before = append(tickets, t), append(before, t.number)
 		}
 	}
-	reply, err := l.core.claim(ctx, l.keys, reach, bound, tickets)
+	var reply answers
+	const byID = 0 // a claim that is repeated finds what it got
+	err := l.attempt(ctx, byID, func(who caller) (err error) {
+		reply, err = l.core.claim(ctx, l.keys, who, bound, tickets)
+		return err
+	})
 	now := time.Now()
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, t := range tickets {
 		if err == nil {
-			t.set(reply.epoch, reply.tickets[i], now, true)
+			t.set(reply.epoch, reply.tickets[i], reply.at, true)
 		} else {
-			t.retry = now.Add(backoff(now.Sub(t.due)))
+			t.retry = now.Add(l.core.backoff(0))
 		}
 	}
 	if err == nil {
-		l.reach = now.Add(reply.reach)
+		l.memory.note(reply)
 		l.retime(reply, tickets)
 	}
 	for _, c := range claims {
@@ -204,7 +262,7 @@ func (l *line) claim(ctx context.Context, reach time.Duration, claims []claimed,
 			case t.left && t.unused:
 				l.giveBack(t)
 			case t.left:
-			case err != nil && now.Sub(t.due) > patience:
+			case err != nil && (!away(err) || l.core.gate.hopeless(err)):
 				l.abandon(c.from, t, err)
 			default:
 				c.from.add(t)
@@ -247,17 +305,25 @@ func (l *line) abandon(q *queue, t *ticket, err error) {
 	}
 }
 
-// backoff is the pause after a claim that failed, overdue by late: short at
-// first, as the turn may still be met.
-func backoff(late time.Duration) time.Duration {
-	return min(max(50*time.Millisecond, late/2), time.Second)
-}
-
 func (l *line) cancel(ctx context.Context, tickets []*ticket) {
-	if _, err := l.core.cancel(ctx, l.keys, tickets); err != nil {
-		l.core.cfg.Logger.Warn("fleetpace: numbers could not be given back; they lapse unused",
-			"limit", l.core.name(l.key), "numbers", len(tickets), "error", err)
+	err := l.attempt(ctx, l.core.serials.Add(1), func(who caller) error {
+		_, err := l.core.cancel(ctx, l.keys, who, tickets)
+		return err
+	})
+	if err == nil {
+		return
 	}
+	// By number it can not be told later whether it went back already.
+	tickets = slices.DeleteFunc(tickets, func(t *ticket) bool { return t.final && !t.kept })
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if away(err) && !l.core.isClosing() {
+		l.back = append(tickets, l.back...)
+	}
+	l.core.lost.Do(func() {
+		l.core.cfg.Logger.Warn("fleetpace: numbers could not be given back; those that nobody claims lapse",
+			"limit", l.core.name(l.key), "error", err)
+	})
 }
 
 // set puts what Redis said of a ticket into it.

@@ -72,7 +72,7 @@ func TestForgetFreesTheID(t *testing.T) {
 func TestForgetWhatWasNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		l := b.limiter(reserve.PerSecond(1))
+		l := b.enduring(reserve.PerSecond(1), reserve.PolicyFail)
 		r, err := l.ReserveAs(t.Context(), "id", 1)
 		require.NoError(t, err)
 		require.ErrorIs(t, r.Forget(t.Context()), reserve.ErrInvalid)
@@ -85,6 +85,7 @@ func TestForgetWhatWasNotUsed(t *testing.T) {
 		b.redis.SetError("LOADING Redis is loading the dataset in memory")
 		require.ErrorIs(t, r.Forget(t.Context()), reserve.ErrUnavailable)
 		b.redis.SetError("")
+		time.Sleep(time.Second)
 		require.NoError(t, r.Forget(t.Context()))
 	})
 }

@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -19,8 +19,11 @@ import (
 // Bad input gets an error that names the field and the value, asks Redis for
 // nothing and changes nothing.
 func TestBadInput(t *testing.T) {
-	m := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	asked := 0
+	client := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		asked++
+		return nil, errors.New("Redis is asked")
+	}})
 	t.Cleanup(func() { _ = client.Close() })
 	ctx := t.Context()
 
@@ -155,18 +158,14 @@ func TestBadInput(t *testing.T) {
 			require.Equal(t, aboveBurst, errors.Is(err, reserve.ErrExceedsBurst))
 		})
 	}
-	require.Empty(t, m.Keys(), "nothing was written")
-	require.Zero(t, m.CommandCount(), "nothing was asked")
+	require.Zero(t, asked, "nothing was asked")
 	t.Logf("%d cases of bad input", len(cases))
 }
 
 // Hostile keys and ids are data: each has a line of its own and none reaches
 // the keys of another.
 func TestHostileKeys(t *testing.T) {
-	m := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	l, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.Every(time.Hour)})
+	l, err := reserve.New(newBubble(t).client(), reserve.Config{Name: "api", Limit: reserve.Every(time.Hour)})
 	require.NoError(t, err)
 	ctx := context.Background()
 
@@ -212,30 +211,42 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 		"state":  func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
 	}
 	for op, call := range calls {
-		for kind, spoil := range map[string]func(*miniredis.Miniredis){
-			"string": func(m *miniredis.Miniredis) { _ = m.Set("fleetpace:{api}:line", "mine") },
-			"list":   func(m *miniredis.Miniredis) { _, _ = m.Push("fleetpace:{api}:line", "mine") },
-			"hash":   func(m *miniredis.Miniredis) { m.HSet("fleetpace:{api}:line", "owner", "me") },
-			"garbage": func(m *miniredis.Miniredis) {
-				m.HSet("fleetpace:{api}:line", "tail", "12", "anchor", "x", "anchorMicros", "nan", "burst", "1e99")
-			},
+		for kind, spoil := range map[string][]any{
+			"string":  {"set", lineKey, "mine"},
+			"list":    {"rpush", lineKey, "mine"},
+			"hash":    {"hset", lineKey, "owner", "me"},
+			"garbage": {"hset", lineKey, "tail", "12", "anchor", "x", "anchorMicros", "nan", "burst", "1e99"},
 		} {
 			t.Run(fmt.Sprint(op, " on ", kind), func(t *testing.T) {
-				m := miniredis.RunT(t)
-				client := redis.NewClient(&redis.Options{Addr: m.Addr()})
-				defer func() { _ = client.Close() }()
-				l, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(1)})
+				b := newBubble(t)
+				admin := b.admin()
+				l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(1)})
 				require.NoError(t, err)
-				spoil(m)
-				before := m.Dump()
+				require.NoError(t, admin.Do(t.Context(), spoil...).Err())
+				before := held(t, admin)
 				err = call(t.Context(), l)
 				require.ErrorIs(t, err, reserve.ErrCorrupt)
 				var typed *reserve.Error
 				require.ErrorAs(t, err, &typed)
 				require.Equal(t, "api", typed.Key)
 				require.Equal(t, op, typed.Op)
-				require.Equal(t, before, m.Dump())
+				require.Equal(t, before, held(t, admin))
+				require.Equal(t, []string{lineKey}, b.redis.Keys())
 			})
 		}
 	}
+}
+
+// lineKey is the key of the state of the limit "api".
+const lineKey = "fleetpace:{api}:line"
+
+// held is what the key holds, of whatever type.
+func held(t *testing.T, client *redis.Client) any {
+	kind, err := client.Type(t.Context(), lineKey).Result()
+	require.NoError(t, err)
+	reply, err := client.Do(t.Context(), map[string][]any{
+		"string": {"get", lineKey}, "list": {"lrange", lineKey, 0, -1}, "hash": {"hgetall", lineKey},
+	}[kind]...).Result()
+	require.NoError(t, err)
+	return reply
 }

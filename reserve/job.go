@@ -85,28 +85,26 @@ func (l *Limiter) lineUp(ctx context.Context, line *line, requests []Request, pl
 }
 
 func (l *Limiter) takeLater(ctx context.Context, line *line, reqs []request) ([]Placed, error) {
-	answers := make([]Placed, len(reqs))
-	line.mu.Lock()
-	reach := line.remembered()
-	line.mu.Unlock()
-	reply, err := l.core.take(ctx, line.keys, reach, noneFinal, reqs)
+	placed := make([]Placed, len(reqs))
+	var reply answers
+	err := line.do(ctx, func(who caller) (err error) {
+		who.member = "" // who lines up makes no calls
+		reply, err = l.core.take(ctx, line.keys, who, noneFinal, reqs)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	now := time.Now()
-	line.mu.Lock()
-	line.reach = now.Add(reply.reach)
-	line.mu.Unlock()
 	for i, r := range reqs {
 		if reply.tickets[i].status == refused {
-			answers[i].Err = &missed{reply.tickets[i].wait}
+			placed[i].Err = &missed{reply.tickets[i].wait}
 			continue
 		}
 		t := &ticket{cost: r.cost, id: r.id}
-		t.set(reply.epoch, reply.tickets[i], now, true)
-		answers[i].Reservation = l.reservation(t)
+		t.set(reply.epoch, reply.tickets[i], reply.at, true)
+		placed[i].Reservation = l.reservation(t)
 	}
-	return answers, nil
+	return placed, nil
 }
 
 // Enter is for a call that comes out of a queue, for the first time or again,
@@ -153,7 +151,11 @@ func (l *Limiter) Leave(ctx context.Context, id string, n int) (bool, error) {
 	if err != nil {
 		return false, l.fail("leave", err)
 	}
-	stays, err := l.core.putBack(ctx, l.core.keys(l.key), int64(n), id)
+	var stays bool
+	err = l.core.do(ctx, func() (err error) {
+		stays, err = l.core.putBack(ctx, l.core.keys(l.key), l.core.stranger(), int64(n), id)
+		return err
+	})
 	return stays, l.fail("leave", err)
 }
 
@@ -178,5 +180,6 @@ func (r *Reservation) forget(ctx context.Context) error {
 	if !used {
 		return invalid("reservation", "%q was not used: cancel it", t.id)
 	}
-	return r.limiter.core.forget(ctx, r.limiter.core.keys(r.limiter.key), &t)
+	c := r.limiter.core
+	return c.do(ctx, func() error { return c.forget(ctx, c.keys(r.limiter.key), &t) })
 }

@@ -97,7 +97,7 @@ func (l *Limiter) wait(ctx context.Context, n int) error {
 
 	deadline, _ := ctx.Deadline()
 	w := newWaiter(deadline)
-	a := line.join(w, request{cost: int64(n), id: l.core.newID(), deadline: deadline})
+	line.join(w, request{cost: int64(n), id: l.core.newID(), deadline: deadline})
 	select {
 	case <-w.done:
 		return w.err
@@ -106,7 +106,7 @@ func (l *Limiter) wait(ctx context.Context, n int) error {
 	case <-l.core.closing:
 		err = ErrClosed
 	}
-	line.quit(w, a)
+	line.quit(w)
 	return err
 }
 
@@ -116,7 +116,10 @@ func (l *Limiter) Allow(ctx context.Context) (bool, error) { return l.AllowN(ctx
 
 // AllowN is Allow for a call that costs n permits.
 func (l *Limiter) AllowN(ctx context.Context, n int) (bool, error) {
-	_, err := l.ask(ctx, n, request{id: l.core.newID(), deadline: time.Now()})
+	t, err := l.ask(ctx, n, request{id: l.core.newID(), deadline: time.Now()})
+	for err == nil && l.core.overslept(t, time.Now()) { // the reply came too late to use it
+		t, err = l.ask(ctx, n, request{id: l.core.newID(), deadline: time.Now()})
+	}
 	if errors.Is(err, ErrWouldMissDeadline) {
 		return false, nil
 	}
@@ -156,13 +159,14 @@ func (l *Limiter) ask(ctx context.Context, n int, r request) (*ticket, error) {
 	gone := false
 	a := &ask{request: r}
 	a.done = func(t *ticket, err error) {
-		if gone && t != nil && !r.keep {
+		if gone && t != nil && !r.keep && t.number != 0 {
 			line.giveBack(t)
 		}
 		w.finish(t, err)
 	}
 	line.mu.Lock()
 	line.enqueue(a)
+	line.serve()
 	line.mu.Unlock()
 	select {
 	case <-w.done:
@@ -175,7 +179,7 @@ func (l *Limiter) ask(ctx context.Context, n int, r request) (*ticket, error) {
 	line.mu.Lock()
 	defer line.mu.Unlock()
 	gone = true
-	if w.ticket != nil && !r.keep {
+	if w.ticket != nil && !r.keep && w.ticket.number != 0 {
 		line.giveBack(w.ticket)
 	}
 	line.withdraw(a)

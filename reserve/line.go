@@ -24,20 +24,28 @@ type line struct {
 	asks   []*ask
 	back   []*ticket // to be given back
 	flying bool
-	timers map[*queue]*time.Timer
-	reach  time.Time // when the last number that was seen is due; zero: not known
+	timers map[*queue]*time.Timer // nil: of the calls that are served without Redis
+	memory memory
+	came   int64 // calls that waited here, so far
 }
 
 // join lets a call wait for its turn, and asks for a number on its behalf.
-func (l *line) join(w *waiter, r request) *ask {
+func (l *line) join(w *waiter, r request) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := l.shared(r.cost)
+	l.arrive(w)
 	q.join(w)
 	q.asking++
-	a := &ask{request: r, queue: q, done: func(t *ticket, err error) { l.arrived(q, w, t, err) }}
-	l.enqueue(a)
-	return a
+	w.ask = &ask{request: r, queue: q, done: func(t *ticket, err error) { l.arrived(q, w, t, err) }}
+	l.enqueue(w.ask)
+	l.serve()
+}
+
+// arrive notes the order in which calls came.
+func (l *line) arrive(w *waiter) {
+	l.came++
+	w.arrival = l.came
 }
 
 // arrived takes the answer to the request of a waiter, who may have left.
@@ -63,16 +71,17 @@ func (l *line) arrived(q *queue, w *waiter, t *ticket, err error) {
 
 // quit takes a call out that does not wait any more. A turn that it was just
 // given goes to the next.
-func (l *line) quit(w *waiter, a *ask) {
+func (l *line) quit(w *waiter) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q := w.queue
-	if l.withdraw(a) {
+	if l.withdraw(w.ask) {
 		q.asking--
 	}
 	switch {
 	case w.place != nil:
 		w.leave()
+	case w.ticket != nil && w.ticket.number == 0: // a turn without the line is used up
 	case w.ticket != nil:
 		q = l.shared(w.ticket.cost)
 		w.ticket.owner = nil
@@ -89,7 +98,9 @@ func (l *line) quit(w *waiter, a *ask) {
 func (l *line) await(w *waiter, t *ticket) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.arrive(w)
 	l.advance(l.pin(w, t))
+	l.serve()
 }
 
 // advance gives a queue's turns to its calls, gives back what nobody needs, and
@@ -120,13 +131,17 @@ func (l *line) advance(q *queue) {
 		l.core.cfg.Logger.Info("fleetpace: the process slept through turns of its calls; they claim others",
 			"limit", l.core.name(l.key), "turns", overslept)
 	}
-	at := q.wake(l.core.lead())
+	at, ask := q.turn(), q.ask(l.core.lead())
 	switch {
-	case at.IsZero():
-		l.stop(q)
-	case !at.After(now):
+	case ask.IsZero():
+	case !ask.After(now): // a round trip may be under way for long; turns come meanwhile
 		l.kick()
-	default:
+	case at.IsZero() || ask.Before(at):
+		at = ask
+	}
+	if at.IsZero() {
+		l.stop(q)
+	} else {
 		l.wakeAt(q, at.Sub(now))
 	}
 	if q.idle() {
@@ -146,7 +161,11 @@ func (l *line) wakeAt(q *queue, in time.Duration) {
 	l.timers[q] = time.AfterFunc(in, func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if l.timers[q] != nil {
+		switch {
+		case l.timers[q] == nil:
+		case q == nil:
+			l.serve()
+		default:
 			l.advance(q)
 		}
 	})
@@ -215,12 +234,4 @@ func (l *line) forget(q *queue) {
 			delete(queues, q.cost)
 		}
 	}
-}
-
-// remembered is how far the line reached when this process last saw it.
-func (l *line) remembered() time.Duration {
-	if l.reach.IsZero() {
-		return nothingKnown
-	}
-	return max(time.Until(l.reach), nothingKnown)
 }

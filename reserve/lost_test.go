@@ -12,27 +12,35 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// A reservation whose reply was lost is found again under its ID, near or far.
+// A call whose reply was lost is asked again and finds its number, whether it is
+// due now, near or far, and whether Redis knows it by an ID or not.
 func TestLostReplyIsFoundAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		l := b.limiter(reserve.PerSecond(1))
+		l, wire := b.wired(t, reserve.PerSecond(1))
 		ctx := t.Context()
-		for _, id := range []string{"now", "near", "far"} {
-			_, err := l.State(ctx) // a connection that works, to be cut
-			require.NoError(t, err)
-			b.cut.Store(true)
-			_, err = l.ReserveAs(ctx, id, 1)
-			require.ErrorIs(t, err, reserve.ErrUnavailable)
-			require.ErrorIs(t, err, reserve.ErrOutcomeUnknown)
-			b.cut.Store(false)
-		}
+		start := time.Now()
 		for i, id := range []string{"now", "near", "far"} {
+			wire.lose.Store(2)
 			r, err := l.ReserveAs(ctx, id, 1)
 			require.NoError(t, err)
 			require.Equal(t, int64(i+1), r.Number(), id)
-			require.Equal(t, time.Duration(i)*time.Second, r.Delay(), id)
+			if i > 0 {
+				require.WithinDuration(t, start.Add(time.Duration(i)*time.Second), r.Due(), 250*time.Millisecond, "the first was late")
+			}
 		}
+		var all sync.WaitGroup
+		for range 5 {
+			all.Go(func() { require.NoError(t, l.Wait(ctx)) })
+		}
+		wire.lose.Store(2)
+		all.Wait()
+		require.Zero(t, max(0, wire.lose.Load()))
+		require.WithinDuration(t, start.Add(6*time.Second), time.Now(), 250*time.Millisecond)
+		s, err := l.State(ctx)
+		require.NoError(t, err)
+		require.Equal(t, int64(1), s.Waiting, "the one that did not come; somebody else used its turn")
+		require.InDelta(t, 2*time.Second, s.Wait, float64(250*time.Millisecond))
 	})
 }
 

@@ -2,11 +2,8 @@ package reserve
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,23 +32,32 @@ const (
 	waiting = 2
 )
 
-// answers is the reply of take and claim.
-type answers struct {
-	epoch   int64
-	reach   time.Duration // of the line: when its last number is due, from now
-	tickets []answer
+// head is what every reply of take, claim and charge begins with: the line as it
+// is after the call.
+type head struct {
+	epoch  int64
+	seen   int64         // Redis's time, in Unix microseconds
+	reach  time.Duration // when the last final ticket is due, from now
+	live   int64         // processes
+	idle   int64         // permits that nobody used, so far
+	resume time.Duration // nothing is due before; 0: no matter
 }
 
-// nothingKnown is the reach of a line that the process knows nothing about:
-// long enough ago for any bucket to be full.
-const nothingKnown = -century
+const headSize = 6
+
+// answers is the reply of take, claim and charge.
+type answers struct {
+	head
+	at      time.Time // when it arrived
+	tickets []answer
+}
 
 // noneFinal is a bound under which every ticket has to be claimed.
 const noneFinal = -time.Microsecond
 
-func (c *core) take(ctx context.Context, keys []string, reach, bound time.Duration, reqs []request) (answers, error) {
+func (c *core) take(ctx context.Context, keys []string, who caller, bound time.Duration, reqs []request) (answers, error) {
 	now := time.Now()
-	args := c.args(4+4*len(reqs), bound, reach)
+	args := append(c.args(who, 1+4*len(reqs)), bound.Microseconds())
 	for _, r := range reqs {
 		maxWait := int64(-1)
 		if !r.deadline.IsZero() {
@@ -59,51 +65,68 @@ func (c *core) take(ctx context.Context, keys []string, reach, bound time.Durati
 		}
 		args = append(args, r.cost, maxWait, r.id, r.keep)
 	}
-	reply, err := lua.Take.Run(ctx, c.client, keys, args...).Result()
-	return decoded(reply, err, len(reqs))
+	return c.ask(ctx, lua.Take, keys, args, len(reqs))
 }
 
-func (c *core) claim(ctx context.Context, keys []string, reach, bound time.Duration, tickets []*ticket) (answers, error) {
-	args := c.args(4+2*len(tickets), bound, reach)
+func (c *core) claim(ctx context.Context, keys []string, who caller, bound time.Duration, tickets []*ticket) (answers, error) {
+	args := append(c.args(who, 1+2*len(tickets)), bound.Microseconds())
 	for _, t := range tickets {
 		args = append(args, t.cost, t.id)
 	}
-	reply, err := lua.Claim.Run(ctx, c.client, keys, args...).Result()
-	return decoded(reply, err, len(tickets))
+	return c.ask(ctx, lua.Claim, keys, args, len(tickets))
 }
 
-// cancel reports for each ticket whether it went back. Tickets that Redis knows
-// by number only are asked for once: a repeated call could give back a number
-// that is somebody else's by then.
-func (c *core) cancel(ctx context.Context, keys []string, tickets []*ticket) ([]bool, error) {
-	args := c.args(2+4*len(tickets), 0, 0)[:2]
-	once := false
+// bill is what a process that comes back spent without the line; see charge.lua.
+type bill struct {
+	spent, least, most int64 // permits
+	idle               int64
+	away, grace        time.Duration
+}
+
+func (c *core) charge(ctx context.Context, keys []string, who caller, b bill) (answers, error) {
+	args := append(c.args(who, 6), b.spent, b.least, b.idle, b.away.Microseconds(), b.grace.Microseconds(), b.most)
+	return c.ask(ctx, lua.Charge, keys, args, 0)
+}
+
+// ask runs a script that replies with a head and some tickets.
+func (c *core) ask(ctx context.Context, script *redis.Script, keys []string, args []any, tickets int) (answers, error) {
+	sent := time.Now()
+	reply, err := c.run(ctx, script, keys, args)
+	if err != nil {
+		return answers{}, err
+	}
+	a, err := decodeAnswers(reply, tickets)
+	if err != nil {
+		return answers{}, err
+	}
+	a.at = c.clock.arrival(a.seen, sent, time.Now())
+	c.greet()
+	return a, nil
+}
+
+// cancel reports for each ticket whether it went back.
+func (c *core) cancel(ctx context.Context, keys []string, who caller, tickets []*ticket) ([]bool, error) {
+	args := c.args(who, 4*len(tickets))
 	for _, t := range tickets {
 		if t.final && !t.kept {
-			once = true
 			args = append(args, t.cost, "", t.epoch, t.number)
 		} else {
-			args = append(args, t.cost, t.id, 0, 0)
+			args = append(args, t.cost, t.id, t.epoch, 0)
 		}
 	}
-	scripter := redis.Scripter(c.client)
-	if once {
-		scripter = noRetry{c.client}
-	}
-	reply, err := lua.Cancel.Run(ctx, scripter, keys, args...).Result()
+	reply, err := c.run(ctx, lua.Cancel, keys, args)
 	if err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	return decodeCancel(reply, len(tickets))
 }
 
 // putBack lets a ticket that an ID has wait again, and reports whether it does.
-func (c *core) putBack(ctx context.Context, keys []string, cost int64, id string) (bool, error) {
+func (c *core) putBack(ctx context.Context, keys []string, who caller, cost int64, id string) (bool, error) {
 	const keepsPlace = 1
-	args := append(c.args(6, 0, 0)[:2], cost, id, 0, keepsPlace)
-	reply, err := lua.Cancel.Run(ctx, c.client, keys, args...).Result()
+	reply, err := c.run(ctx, lua.Cancel, keys, append(c.args(who, 4), cost, id, 0, keepsPlace))
 	if err != nil {
-		return false, classify(err)
+		return false, err
 	}
 	stays, err := decodeCancel(reply, 1)
 	return err == nil && stays[0], err
@@ -118,9 +141,23 @@ func (c *core) forget(ctx context.Context, keys []string, t *ticket) error {
 	return nil
 }
 
-func (c *core) args(size int, bound, reach time.Duration) []any {
-	args := make([]any, 0, size)
-	return append(args, c.interval, c.cfg.Limit.MaxBurst(), bound.Microseconds(), reach.Microseconds())
+// args are the limit and the caller, with room for more.
+func (c *core) args(who caller, more int) []any {
+	return append(make([]any, 0, 8+more), c.interval, c.cfg.Limit.MaxBurst(),
+		who.reach.Microseconds(), who.epoch, who.seen, who.clock, who.member, who.serial)
+}
+
+// run runs a script once. It is repeated by those who know under which number:
+// go-redis would do so at a time of its own.
+func (c *core) run(ctx context.Context, script *redis.Script, keys []string, args []any) (any, error) {
+	reply, err := script.Run(ctx, noRetry{c.client}, keys, args...).Result()
+	if err != nil {
+		if cluster, ok := c.client.(*redis.ClusterClient); ok {
+			cluster.ReloadState(ctx) // it does so itself only when it may retry
+		}
+		return nil, classify(err)
+	}
+	return reply, nil
 }
 
 // noRetry runs scripts without go-redis's own retries.
@@ -150,30 +187,38 @@ func (c noRetry) eval(ctx context.Context, verb, script string, keys []string, a
 	return cmd
 }
 
-func decoded(reply any, err error, tickets int) (answers, error) {
-	if err != nil {
-		return answers{}, classify(err)
-	}
-	return decodeAnswers(reply, tickets)
-}
-
 // longest is the longest wait that a script may reply: a line of 100 years and
 // a bucket of 100 more.
 const longest = 2 * century
 
-// decodeAnswers reads the reply of take and claim and trusts nothing in it.
+// decodeAnswers reads the reply of take, claim and charge and trusts nothing in it.
 func decodeAnswers(reply any, tickets int) (answers, error) {
-	values, err := integers(reply, 2+3*tickets)
+	values, err := integers(reply, headSize+3*tickets)
 	if err != nil {
 		return answers{}, err
 	}
-	reach, err := micros(values[1])
-	if err != nil || values[0] < 0 {
-		return answers{}, unreadable("epoch %d, reach %d", values[0], values[1])
+	reach, err := micros(values[2])
+	if err != nil {
+		return answers{}, err
 	}
-	a := answers{epoch: values[0], reach: reach, tickets: make([]answer, tickets)}
+	resume, err := micros(values[5])
+	if err != nil {
+		return answers{}, err
+	}
+	for i, name := range [headSize]string{"epoch", "seenMicros", "", "live", "idle", "resumeMicros"} {
+		if name != "" && values[i] < 0 {
+			return answers{}, unreadable("%s %d", name, values[i])
+		}
+	}
+	a := answers{
+		head: head{
+			epoch: values[0], seen: values[1], reach: reach,
+			live: values[3], idle: values[4], resume: resume,
+		},
+		tickets: make([]answer, tickets),
+	}
 	for i := range a.tickets {
-		v := values[2+3*i:]
+		v := values[headSize+3*i:]
 		wait, err := micros(v[2])
 		if err != nil || wait < 0 || v[0] < refused || v[0] > waiting || (v[0] == refused) != (v[1] == 0) || v[1] < 0 {
 			return answers{}, unreadable("status %d, number %d, wait %d", v[0], v[1], v[2])
@@ -221,36 +266,6 @@ func micros(v int64) (time.Duration, error) {
 
 func unreadable(format string, args ...any) error {
 	return fmt.Errorf("%w: the script replied %s", ErrCorrupt, fmt.Sprintf(format, args...))
-}
-
-// classify joins an error of Redis or of the way to it with the sentinel that
-// says what to do about it.
-func classify(err error) error {
-	var server redis.Error
-	if errors.As(err, &server) {
-		text := server.Error()
-		switch code, _, _ := strings.Cut(text, " "); {
-		case code == "BADARG":
-			return fmt.Errorf("%w argument: %w", ErrInvalid, err)
-		// Before 7.0, Redis wraps what a command inside a script replied.
-		case code == "BADSTATE", strings.Contains(text, "WRONGTYPE"):
-			return fmt.Errorf("%w: %w", ErrCorrupt, err)
-		}
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	if sent(err) {
-		return fmt.Errorf("%w, %w: %w", ErrUnavailable, ErrOutcomeUnknown, err)
-	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, err)
-}
-
-// sent reports whether the call may have reached Redis before it failed: always,
-// unless it is known to have failed before.
-func sent(err error) bool {
-	var op *net.OpError
-	dialing := errors.As(err, &op) && op.Op == "dial"
-	return !dialing && !errors.Is(err, redis.ErrClosed) &&
-		!errors.Is(err, redis.ErrPoolTimeout) && !errors.Is(err, redis.ErrPoolExhausted)
 }
 
 // decodeState reads the reply of inspect: pairs of name and value.

@@ -3,6 +3,7 @@ package reserve
 import (
 	"cmp"
 	"container/list"
+	"math"
 	"slices"
 	"time"
 )
@@ -16,7 +17,7 @@ type ticket struct {
 	cost   int64
 	id     string // its name in the waiting list
 	epoch  int64
-	number int64
+	number int64     // 0: none, as Redis is away
 	due    time.Time // of its turn, or the forecast of it while it waits
 	given  time.Time // when the reply arrived
 	final  bool
@@ -27,6 +28,14 @@ type ticket struct {
 	owner  *waiter
 	left   bool // its owner left while it was being claimed
 	unused bool // and does not keep the number
+}
+
+// place orders tickets: those without a number come last.
+func (t *ticket) place() int64 {
+	if t.number == 0 {
+		return math.MaxInt64
+	}
+	return t.number
 }
 
 // claimAt is when a waiting ticket should be claimed.
@@ -45,6 +54,8 @@ type waiter struct {
 	err      error
 	queue    *queue
 	place    *list.Element // in its queue; nil once it left
+	arrival  int64         // in the order in which calls came
+	ask      *ask          // its request; nil for a call that keeps its number
 	own      *ticket       // of a call that keeps its number
 }
 
@@ -107,8 +118,11 @@ func (q *queue) add(t *ticket) {
 	} else if q.look.IsZero() {
 		q.look = t.given.Add(pause(t.due.Sub(t.given)))
 	}
-	at, _ := slices.BinarySearchFunc(*tickets, t.number, func(t *ticket, number int64) int {
-		return cmp.Compare(t.number, number)
+	at, _ := slices.BinarySearchFunc(*tickets, t.place(), func(t *ticket, place int64) int {
+		if t.number == 0 && place == t.place() {
+			return -1 // behind those that came before
+		}
+		return cmp.Compare(t.place(), place)
 	})
 	*tickets = slices.Insert(*tickets, at, t)
 }
@@ -178,13 +192,13 @@ func (q *queue) next(now time.Time) (*waiter, *ticket) {
 
 // claimable removes and returns the tickets that should be claimed now: once
 // the first of them is closer than lead, all those closer than bound. Where that
-// one is overdue, nobody was awake for a while and the line stood still: the
-// others are not as near as it seems, so they wait to be retimed.
-func (q *queue) claimable(now time.Time, lead, bound time.Duration, most int) []*ticket {
+// one is overdue by `still`, nobody was awake for a while and the line stood still:
+// the others are not as near as it seems, so they wait to be retimed.
+func (q *queue) claimable(now time.Time, lead, bound, still time.Duration, most int) []*ticket {
 	if len(q.waiting) == 0 || q.waiting[0].claimAt(lead).After(now) {
 		return nil
 	}
-	if now.Sub(q.waiting[0].due) > oversleep {
+	if now.Sub(q.waiting[0].due) > still {
 		most = min(most, 1)
 	}
 	n := 0
@@ -195,6 +209,35 @@ func (q *queue) claimable(now time.Time, lead, bound time.Duration, most int) []
 	q.waiting = q.waiting[n:]
 	q.claiming += n
 	return claim
+}
+
+// turnless is how many calls have no turn.
+func (q *queue) turnless() int {
+	if q.pinned {
+		return len(q.waiting)
+	}
+	return max(0, q.waiters.Len()-len(q.final))
+}
+
+// foremost is the first call that has no turn.
+func (q *queue) foremost() *waiter {
+	if q.pinned {
+		if len(q.waiting) == 0 {
+			return nil
+		}
+		return q.waiting[0].owner
+	}
+	at := q.waiters.Front()
+	for range q.final {
+		if at == nil {
+			return nil
+		}
+		at = at.Next()
+	}
+	if at == nil {
+		return nil
+	}
+	return at.Value.(*waiter)
 }
 
 // retime works out again when waiting tickets are due, from a ticket of the same
@@ -251,19 +294,21 @@ func pause(far time.Duration) time.Duration {
 	return max(lookEvery, (far / 32).Round(time.Millisecond))
 }
 
-// wake is the next moment at which next, claimable or lookable has something
-// to give; zero when only an answer can change that.
-func (q *queue) wake(lead time.Duration) time.Time {
-	var at time.Time
+// turn is when the next turn comes; zero: none is fixed, or nobody waits for it.
+func (q *queue) turn() time.Time {
 	if len(q.final) > 0 && (q.pinned || q.waiters.Len() > 0) {
-		at = q.final[0].due
+		return q.final[0].due
 	}
-	if len(q.waiting) > 0 {
-		for _, next := range []time.Time{q.waiting[0].claimAt(lead), q.look} {
-			if at.IsZero() || next.Before(at) {
-				at = next
-			}
-		}
+	return time.Time{}
+}
+
+// ask is when claimable or lookable has something to give; zero: never.
+func (q *queue) ask(lead time.Duration) time.Time {
+	if len(q.waiting) == 0 {
+		return time.Time{}
 	}
-	return at
+	if at := q.waiting[0].claimAt(lead); at.Before(q.look) {
+		return at
+	}
+	return q.look
 }

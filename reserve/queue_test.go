@@ -64,7 +64,7 @@ func TestQueueKeepsCount(t *testing.T) {
 				present = slices.Delete(present, i, i+1)
 			},
 			"claim": func(*rapid.T) {
-				claiming = append(claiming, q.claimable(now, time.Second/2, time.Second, 4)...)
+				claiming = append(claiming, q.claimable(now, time.Second/2, time.Second, oversleep, 4)...)
 			},
 			"look": func(t *rapid.T) {
 				claiming = append(claiming, q.lookable(now, 3, 4)...)

@@ -80,18 +80,25 @@ func (l *Limiter) claim(ctx context.Context, id string, n int, within func(*line
 
 	t := &ticket{cost: int64(n), id: id}
 	line.mu.Lock()
-	reach, bound := line.remembered(), within(line, t.cost)
+	bound := within(line, t.cost)
 	line.mu.Unlock()
-	reply, err := l.core.claim(ctx, line.keys, reach, bound, []*ticket{t})
-	if err != nil {
+	var reply answers
+	err = line.do(ctx, func(who caller) (err error) {
+		reply, err = l.core.claim(ctx, line.keys, who, bound, []*ticket{t})
+		return err
+	})
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	switch {
+	case err == nil:
+		line.memory.note(reply)
+		t.set(reply.epoch, reply.tickets[0], reply.at, true)
+		return t, nil
+	case away(err) && l.core.gate.open():
+		return line.withoutRedis(id, t.cost, err)
+	default:
 		return nil, err
 	}
-	now := time.Now()
-	line.mu.Lock()
-	line.reach = now.Add(reply.reach)
-	line.mu.Unlock()
-	t.set(reply.epoch, reply.tickets[0], now, true)
-	return t, nil
 }
 
 // Cancel gives the number of an ID back to the line and reports whether there
@@ -109,7 +116,11 @@ func (l *Limiter) cancel(ctx context.Context, id string, n int) (bool, error) {
 	if err := l.check(ctx, n); err != nil {
 		return false, err
 	}
-	went, err := l.core.cancel(ctx, l.core.keys(l.key), []*ticket{{cost: int64(n), id: id}})
+	var went []bool
+	err := l.core.do(ctx, func() (err error) {
+		went, err = l.core.cancel(ctx, l.core.keys(l.key), l.core.stranger(), []*ticket{{cost: int64(n), id: id}})
+		return err
+	})
 	return err == nil && went[0], err
 }
 

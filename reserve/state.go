@@ -30,6 +30,9 @@ type State struct {
 	// Line is how many permits are given out whose turn has not come yet.
 	Line int64
 
+	// Processes is how many called within the last minute or so.
+	Processes int64
+
 	// Waiting is how many numbers stand in the waiting list, to be claimed; Free
 	// is how many went back and wait to be used.
 	Waiting, Free int64
@@ -47,9 +50,9 @@ func (l *Limiter) inspect(ctx context.Context) (State, error) {
 		return State{}, l.err
 	}
 	c := l.core
-	reply, err := lua.Inspect.Run(ctx, c.client, c.keys(l.key), c.interval, c.cfg.Limit.MaxBurst()).Result()
+	reply, err := c.run(ctx, lua.Inspect, c.keys(l.key), []any{c.interval, c.cfg.Limit.MaxBurst()})
 	if err != nil {
-		return State{}, classify(err)
+		return State{}, err
 	}
 	v, err := decodeState(reply)
 	if err != nil {
@@ -65,13 +68,14 @@ func (l *Limiter) inspect(ctx context.Context) (State, error) {
 	}
 	permits := -v["reachMicros"] / c.interval
 	return State{
-		Rate:     float64(time.Second/time.Microsecond) / v["intervalMicros"],
-		Burst:    int(v["burst"]),
-		Stored:   math.Min(math.Max(permits, 0), float64(c.cfg.Limit.MaxBurst())),
-		NextFree: time.Now().Add(reach),
-		Wait:     wait,
-		Line:     int64(math.Ceil(math.Max(-permits, 0))),
-		Waiting:  int64(v["waiting"]),
-		Free:     int64(v["free"]),
+		Rate:      float64(time.Second/time.Microsecond) / v["intervalMicros"],
+		Burst:     int(v["burst"]),
+		Stored:    math.Min(math.Max(permits, 0), float64(c.cfg.Limit.MaxBurst())),
+		NextFree:  time.Now().Add(reach),
+		Wait:      wait,
+		Line:      int64(math.Ceil(math.Max(-permits, 0))),
+		Waiting:   int64(v["waiting"]),
+		Free:      int64(v["free"]),
+		Processes: int64(v["live"]),
 	}, nil
 }

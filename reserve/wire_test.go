@@ -2,6 +2,7 @@ package reserve_test
 
 import (
 	"context"
+	"io"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -17,8 +18,10 @@ import (
 // or break it.
 type wire struct {
 	scripts atomic.Int64 // calls so far
+	request atomic.Int64 // nanoseconds from the call to the server's work
 	delay   atomic.Int64 // nanoseconds from the server's work to the reply
 	fail    atomic.Int64 // how many of the next calls never reach the server
+	lose    atomic.Int64 // of how many of the next calls the reply is lost
 }
 
 func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
@@ -33,6 +36,9 @@ func (w *wire) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 
 func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "eval" { // the script was not known
+			return w.reply(cmd, next(ctx, cmd))
+		}
 		if cmd.Name() != "evalsha" {
 			return next(ctx, cmd)
 		}
@@ -42,10 +48,20 @@ func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			cmd.SetErr(err)
 			return err
 		}
+		time.Sleep(time.Duration(w.request.Load()))
 		err := next(ctx, cmd)
 		time.Sleep(time.Duration(w.delay.Load()))
-		return err
+		return w.reply(cmd, err)
 	}
+}
+
+// reply loses a reply, if it is to.
+func (w *wire) reply(cmd redis.Cmder, err error) error {
+	if err == nil && w.lose.Add(-1) >= 0 {
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+	return err
 }
 
 // wired is a process of the fleet with a wire.

@@ -19,10 +19,19 @@ import (
 	"github.com/fleetpace/fleetpace/worker"
 )
 
-// The limiter's Redis stops, and comes back empty. Tasks wait for it: none is
-// archived or counts a retry, and the provider refuses nothing.
+// The limiter's Redis stops, and comes back empty. Under the policy fail tasks are
+// put back until then; under local they go on, more slowly. None is archived or
+// counts a retry, and the provider refuses nothing.
 func TestLimiterLosesItsRedis(t *testing.T) {
-	t.Parallel()
+	for _, policy := range []reserve.Policy{reserve.PolicyFail, reserve.PolicyLocal} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			loseRedis(t, policy)
+		})
+	}
+}
+
+func loseRedis(t *testing.T, policy reserve.Policy) {
 	const tasks, rate = 100, 20
 	lines := redistest.Local(t, "--appendonly", "no") // the test's own
 	s := open(t, redistest.New(t), reserve.PerSecond(rate))
@@ -31,6 +40,7 @@ func TestLimiterLosesItsRedis(t *testing.T) {
 	var err error
 	s.limiter, err = reserve.New(client, reserve.Config{
 		Name: "api", Limit: reserve.PerSecond(rate), InlineBound: 100 * time.Millisecond,
+		Outage: reserve.Outage{Policy: policy},
 	})
 	require.NoError(t, err)
 	config := s.config(4)
@@ -51,16 +61,12 @@ func TestLimiterLosesItsRedis(t *testing.T) {
 	_ = client.ShutdownNoSave(t.Context()).Err() // the connection ends without a reply
 	require.Eventually(t, func() bool { return client.Ping(t.Context()).Err() != nil },
 		5*time.Second, 5*time.Millisecond, "Redis is gone")
-	s.within(5*time.Second, func() bool {
-		waits, err := s.inspector.ListRetryTasks(s.queue, asynq.PageSize(tasks))
-		return err == nil && slices.ContainsFunc(waits, func(task *asynq.TaskInfo) bool {
-			return strings.HasPrefix(task.LastErr, "waiting for its turn; asks again at ")
-		})
-	}, "tasks that ask are put back")
-	still, putBack := len(s.history()), w.Stats().PutBack
-	s.within(10*time.Second, func() bool { return w.Stats().PutBack >= putBack+10 }, "again and again")
-	require.Len(t, s.history(), still, "nothing runs without the limiter")
-
+	still := len(s.history())
+	if policy == reserve.PolicyLocal {
+		s.within(10*time.Second, func() bool { return len(s.history()) >= still+rate }, "tasks go on")
+	} else {
+		s.areAskedAgain(w, tasks)
+	}
 	host, port, err := net.SplitHostPort(lines.Addr())
 	require.NoError(t, err)
 	process := exec.Command("redis-server", "--bind", host, "--port", port, "--dir", t.TempDir(), "--save", "", "--appendonly", "no")
@@ -75,4 +81,18 @@ func TestLimiterLosesItsRedis(t *testing.T) {
 	s.empty()
 	s.paced()
 	require.Zero(t, s.info().Archived)
+}
+
+// areAskedAgain waits until tasks are put back again and again, and checks that
+// none of them runs.
+func (s *shop) areAskedAgain(w *worker.Worker, tasks int) {
+	s.within(5*time.Second, func() bool {
+		waits, err := s.inspector.ListRetryTasks(s.queue, asynq.PageSize(tasks))
+		return err == nil && slices.ContainsFunc(waits, func(task *asynq.TaskInfo) bool {
+			return strings.HasPrefix(task.LastErr, "waiting for its turn; asks again at ")
+		})
+	}, "tasks that ask are put back")
+	still, putBack := len(s.history()), w.Stats().PutBack
+	s.within(10*time.Second, func() bool { return w.Stats().PutBack >= putBack+10 }, "again and again")
+	require.Len(s, s.history(), still, "nothing runs without the limiter")
 }

@@ -24,6 +24,7 @@ type config struct {
 	header      http.Header
 	redis       string // "" is the embedded Redis
 	limit       reserve.Limit
+	outage      reserve.Policy
 	concurrency int
 	json        bool
 	chart       string
@@ -65,6 +66,7 @@ func parseFlags(args []string, w io.Writer) (*config, error) {
 	fs.TextVar(&cfg.limit, "rate", reserve.PerSecond(50), "`limit` of the API, such as \"50/s\", \"1000/minute burst 5\"")
 	fs.IntVar(&cfg.concurrency, "concurrency", 0, "`records` in work at the same time, most of them waiting for their turn (default: half a second's worth, 8 to 256)")
 	fs.BoolVar(&cfg.json, "json", false, "print the summary as one JSON object, the last line on stdout")
+	fs.TextVar(&cfg.outage, "outage", reserve.PolicyLocal, "`policy` while Redis is away: local (go on at 0.9 of the rate), wait, fail or open")
 	fs.StringVar(&cfg.chart, "chart", "", "draw requests against the limit into this `file`, .svg or .png")
 
 	if err := fs.Parse(args); err != nil {

@@ -23,15 +23,15 @@ type line struct {
 // openLine connects to the Redis that redisURL names, or to an embedded one that
 // is started when redisURL is empty. The limit is named after the API's host, so
 // everybody who calls that host through the same Redis shares it.
-func openLine(ctx context.Context, redisURL, api string, limit reserve.Limit) (*line, error) {
+func openLine(ctx context.Context, redisURL, api string, limit reserve.Limit, outage reserve.Policy) (*line, error) {
 	l := &line{}
-	if err := l.open(ctx, redisURL, api, limit); err != nil {
+	if err := l.open(ctx, redisURL, api, limit, outage); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
 }
 
-func (l *line) open(ctx context.Context, redisURL, api string, limit reserve.Limit) error {
+func (l *line) open(ctx context.Context, redisURL, api string, limit reserve.Limit, outage reserve.Policy) error {
 	if redisURL == "" {
 		server, err := embedded.Start("")
 		if err != nil {
@@ -58,8 +58,9 @@ func (l *line) open(ctx context.Context, redisURL, api string, limit reserve.Lim
 		return fmt.Errorf("-api: %w", err)
 	}
 	l.Limiter, err = reserve.New(client, reserve.Config{
-		Name:  "batch " + u.Host,
-		Limit: limit,
+		Name:   "batch " + u.Host,
+		Limit:  limit,
+		Outage: reserve.Outage{Policy: outage},
 	})
 	if err != nil {
 		return err

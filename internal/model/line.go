@@ -5,6 +5,9 @@
 package model
 
 import (
+	"cmp"
+	"fmt"
+	"maps"
 	"math"
 	"slices"
 )
@@ -13,10 +16,39 @@ import (
 // years of 365.25 days.
 const LongestMicros = 100 * 365.25 * 86400 * 1e6
 
+const (
+	most        = 1<<53 - 1 // the largest count of permits
+	stepMicros  = 1e6       // a clock that goes ahead by more was stepped
+	aliveMicros = 60e6      // a process counts for so long after its last call
+	countMicros = 10e6      // between two counts of the processes
+)
+
 // Limit is what a caller wants to be held to.
 type Limit struct {
 	IntervalMicros float64 // micros per permit, at least 1
 	Burst          int64   // permits that an idle bucket holds, at least 1
+}
+
+// Caller is what a process remembers of the line, and who it is. Moments are on
+// the clock of the line.
+type Caller struct {
+	ReachMicros float64 // when the last ticket that it knows to be final is due, from now
+	Epoch       int64   // of the line when it last saw it; 0: never
+	SeenMicros  int64   // when that was
+	ClockMicros float64 // what its own clock says that the time is; 0: not known
+	Member      string  // empty: neither counted nor remembered
+	Serial      int64   // of this call; 0: none
+}
+
+// Nobody remembers nothing.
+var Nobody = Caller{ReachMicros: -LongestMicros}
+
+// record is what the line knows of a process.
+type record struct {
+	seen   int64
+	serial int64
+	gave   []int64 // to the final tickets of its last call that were not kept, by request; 0: none
+	bill   bill    // what its last call settled, if that was a charge
 }
 
 // Ticket is a number with its cost: it owns the permits (Number-Cost, Number].
@@ -46,6 +78,24 @@ type Line struct {
 	waiting []Ticket // by number
 	free    []Ticket // by number
 	claimed []Ticket // final tickets that may be asked for again
+
+	members map[string]record
+	live    int64 // of them, when last counted
+	counted int64 // when that was
+	idle    int64 // permits that nobody used, except those that paid for a charge
+	resume  int64 // nothing is due before, after an outage
+
+	call call
+}
+
+// call is what holds for the call that is being carried out only.
+type call struct {
+	fresh     bool  // it made the state
+	replay    bool  // it was carried out before
+	quiet     int64 // micros since the call before it
+	epochRead int64 // before the call changed it
+	skipped   int64 // permits that overflowed …
+	top       int64 // … and the tail after that; 0: none
 }
 
 // Lose forgets everything, as when Redis lost its data or the keys expired.
@@ -57,13 +107,14 @@ func (l *Line) Clone() *Line {
 	c.waiting = slices.Clone(l.waiting)
 	c.free = slices.Clone(l.free)
 	c.claimed = slices.Clone(l.claimed)
+	c.members = maps.Clone(l.members)
 	return &c
 }
 
 // At returns the line as a call at that time would find it.
 func (l *Line) At(now int64, limit Limit) *Line {
 	at := l.Clone()
-	at.upToNow(now, limit, -LongestMicros)
+	at.upToNow(now, limit, Nobody)
 	return at
 }
 
@@ -82,12 +133,27 @@ func (l *Line) Final() int64 { return l.final }
 // Floor is the permit up to which none can be used any more.
 func (l *Line) Floor() int64 { return l.floor }
 
+// Member is when the line last saw a process, and the serial of its last call.
+func (l *Line) Member(name string) (seen, serial int64, known bool) {
+	m, known := l.members[name]
+	return m.seen, m.serial, known
+}
+
+// Members is how many processes the line knows.
+func (l *Line) Members() int { return len(l.members) }
+
+// Idle is how many permits nobody used.
+func (l *Line) Idle() int64 { return l.idle }
+
 // Due is the moment at which permit e is due, in micros.
 func (l *Line) Due(e int64) float64 {
 	// The conversion keeps the compiler from fusing the two operations, which
 	// would round once where Lua rounds twice.
 	return l.anchorMicros + float64(float64(e-l.anchor)*l.limit.IntervalMicros)
 }
+
+// Live is how many processes use the line.
+func (l *Line) Live() int64 { return l.live }
 
 // FullAt is the moment at which the bucket is full, in micros, when nobody
 // takes from it any more.
@@ -135,55 +201,10 @@ func (l *Line) wait(e int64) int64 {
 	return max(0, up(l.Due(e)-float64(l.seen)))
 }
 
-// reach is how far the line reaches; negative when permit tail is past.
-func (l *Line) reach() int64 { return up(l.Due(l.tail) - float64(l.seen)) }
+// reach is when the last final ticket is due, from now; negative when past.
+func (l *Line) reach() int64 { return up(l.Due(l.final) - float64(l.seen)) }
 
 func up(micros float64) int64 { return int64(math.Ceil(micros)) }
-
-// upToNow brings the line to the present: the clock, the rate, the bucket.
-// reach is used when there is no state yet.
-func (l *Line) upToNow(now int64, limit Limit, reach float64) {
-	if !l.made {
-		l.Lose()
-		l.made, l.epoch, l.seen, l.limit = true, now, now, limit
-		l.anchorMicros = float64(now) + max(min(reach, LongestMicros), -l.fillMicros())
-		return
-	}
-	if now < l.seen {
-		l.stepBack(now)
-	}
-	l.seen = now
-	if limit.IntervalMicros != l.limit.IntervalMicros {
-		l.retime(limit.IntervalMicros)
-	}
-	l.limit.Burst = limit.Burst
-	l.overflow()
-}
-
-// stepBack moves the line back with the clock. Final tickets keep their moment,
-// so what stands before them is not used any more.
-func (l *Line) stepBack(now int64) {
-	l.anchorMicros -= float64(l.seen - now)
-	l.floor = max(l.floor, l.final)
-}
-
-// retime changes the interval: what was still to go becomes as many intervals
-// of the new length.
-func (l *Line) retime(interval float64) {
-	now := float64(l.seen)
-	intervals := (l.Due(l.tail) - now) / l.limit.IntervalMicros
-	l.anchor, l.anchorMicros = l.tail, now+min(math.Ceil(intervals*interval), LongestMicros)
-	l.limit.IntervalMicros = interval
-}
-
-// overflow drops the permits that did not fit in the bucket.
-func (l *Line) overflow() {
-	low := float64(l.seen) - l.fillMicros()
-	if due := l.Due(l.tail); due < low {
-		l.tail += up((low - due) / l.limit.IntervalMicros)
-		l.anchor, l.anchorMicros = l.tail, low
-	}
-}
 
 // next finds the number of a new ticket, without taking it: the first permits
 // of the earliest free block that is large enough, else those after the tail.
@@ -230,7 +251,9 @@ func (l *Line) giveBack(e, cost int64) bool {
 		l.final = min(l.final, l.tail)
 		return true
 	case l.fits(back):
-		l.free = insert(l.free, back)
+		if !slices.Contains(l.free, back) { // it is, where a rollback was not noticed
+			l.free = insert(l.free, back)
+		}
 		return true
 	default:
 		return false
@@ -276,8 +299,34 @@ func (l *Line) remember(t Ticket) {
 
 // wind makes a late ticket due now by moving the whole line.
 func (l *Line) wind(e, cost int64) {
-	l.anchorMicros += math.Ceil(float64(l.seen) - l.Due(e))
-	l.floor = e - cost
+	l.rewind(up(float64(l.seen)-l.Due(e)), e-cost)
+}
+
+// rewind moves the whole line back; no number up to below is used after it. What
+// overflowed at the beginning of this call is there again.
+func (l *Line) rewind(micros, below int64) {
+	if l.call.top > 0 && l.tail == l.call.top {
+		l.tail -= l.call.skipped
+		l.final = l.tail
+		l.idle = max(0, l.idle-l.call.skipped)
+		l.call.top = 0
+	}
+	l.anchorMicros += float64(micros)
+	l.floor = below
+	l.unused(math.Floor(float64(micros) / l.limit.IntervalMicros))
+}
+
+// mark is the highest number that became final, without what overflowed.
+func (l *Line) mark() int64 {
+	if l.call.top > 0 && l.final == l.call.top {
+		return l.final - l.call.skipped
+	}
+	return l.final
+}
+
+// unused notes permits that nobody used.
+func (l *Line) unused(permits float64) {
+	l.idle = int64(min(float64(l.idle)+max(0, permits), most))
 }
 
 // The lists are short slices, by number. A cost and an ID name one ticket.
@@ -295,9 +344,15 @@ func insert(list []Ticket, t Ticket) []Ticket {
 	if t.ID != "" {
 		list = forget(list, t.Cost, t.ID)
 	}
-	at, _ := slices.BinarySearchFunc(list, t, func(a, b Ticket) int { return int(a.Number - b.Number) })
+	// Two have one number only where a rollback was not noticed.
+	at, _ := slices.BinarySearchFunc(list, t, func(a, b Ticket) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.entry(), b.entry()))
+	})
 	return slices.Insert(list, at, t)
 }
+
+// entry is how a ticket stands in a list.
+func (t Ticket) entry() string { return fmt.Sprintf("%d:%s", t.Cost, t.ID) }
 
 func forget(list []Ticket, cost int64, id string) []Ticket {
 	return slices.DeleteFunc(list, func(t Ticket) bool { return t.Cost == cost && t.ID == id })

@@ -14,7 +14,7 @@ const second = 1_000_000
 var perSecond = Limit{IntervalMicros: second, Burst: 1}
 
 func (l *Line) takeAt(now int64, limit Limit, cost int64, id string) Grant {
-	return l.Take(now, limit, second, -LongestMicros, Request{Cost: cost, MaxWaitMicros: -1, ID: id}).Grants[0]
+	return l.Take(now, limit, Nobody, second, Request{Cost: cost, MaxWaitMicros: -1, ID: id}).Grants[0]
 }
 
 func TestAnUnusedLineIsAFullBucket(t *testing.T) {
@@ -34,12 +34,12 @@ func TestCancelledWaitsCostNothing(t *testing.T) {
 		l.takeAt(0, perSecond, 1, id)
 	}
 	require.Equal(t, Grant{Waiting, 7, 6 * second}, l.takeAt(0, perSecond, 1, "sixth"))
-	require.Equal(t, []bool{true}, l.Cancel(0, perSecond, Cancellation{Cost: 1, Epoch: 0, Number: 2}), "a was final")
+	require.Equal(t, []bool{true}, l.Cancel(0, perSecond, Nobody, Cancellation{Cost: 1, Epoch: 0, Number: 2}), "a was final")
 	for _, id := range ids[1:] {
-		require.Equal(t, []bool{true}, l.Cancel(0, perSecond, Cancellation{Cost: 1, ID: id}))
-		require.Equal(t, []bool{false}, l.Cancel(0, perSecond, Cancellation{Cost: 1, ID: id}), "twice returns once")
+		require.Equal(t, []bool{true}, l.Cancel(0, perSecond, Nobody, Cancellation{Cost: 1, ID: id}))
+		require.Equal(t, []bool{false}, l.Cancel(0, perSecond, Nobody, Cancellation{Cost: 1, ID: id}), "twice returns once")
 	}
-	reply := l.Claim(0, perSecond, second, 0, Ticket{Cost: 1, ID: "sixth"})
+	reply := l.Claim(0, perSecond, Nobody, second, Ticket{Cost: 1, ID: "sixth"})
 	require.Equal(t, []Grant{{Final, 2, second}}, reply.Grants)
 	require.Equal(t, int64(2), l.Tail(), "nothing is left behind")
 }
@@ -52,7 +52,7 @@ func TestALateLineIsWoundBack(t *testing.T) {
 		l.takeAt(0, perSecond, 1, id)
 	}
 	now := int64(5.5 * second)
-	reply := l.Claim(now, perSecond, second, 0, Ticket{Cost: 1, ID: "d"}, Ticket{Cost: 1, ID: "a"}, Ticket{Cost: 1, ID: "b"})
+	reply := l.Claim(now, perSecond, Nobody, second, Ticket{Cost: 1, ID: "d"}, Ticket{Cost: 1, ID: "a"}, Ticket{Cost: 1, ID: "b"})
 	require.Equal(t, []Grant{{Final, 3, 0}, {Final, 4, second}, {Waiting, 6, 3 * second}}, reply.Grants)
 	require.Equal(t, int64(2), l.Floor())
 }

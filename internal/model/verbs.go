@@ -27,26 +27,85 @@ type Grant struct {
 	WaitMicros int64
 }
 
-// Reply answers a take or a claim, with one grant per request.
+// Reply answers a take, a claim or a charge; the first two with one grant per
+// request.
 type Reply struct {
-	Epoch       int64
-	ReachMicros int64
-	Grants      []Grant
+	Epoch        int64
+	SeenMicros   int64 // the time
+	ReachMicros  int64
+	Live         int64 // processes
+	Idle         int64 // permits
+	ResumeMicros int64 // until the line goes on after an outage
+	Grants       []Grant
+	Stale        bool // an old copy of a call that was repeated; nothing was changed
+}
+
+func (l *Line) reply(grants []Grant) Reply {
+	return Reply{
+		Epoch: l.epoch, SeenMicros: l.seen, ReachMicros: l.reach(),
+		Live: l.live, Idle: l.idle, ResumeMicros: l.resumeIn(), Grants: grants,
+	}
 }
 
 // Take gives each request its number, in order. With a bound of -1 none is final.
-func (l *Line) Take(now int64, limit Limit, boundMicros, reachMicros float64, requests ...Request) Reply {
-	l.upToNow(now, limit, reachMicros)
-	var grants []Grant
-	for _, r := range requests {
-		grants = append(grants, l.takeOne(r, boundMicros))
+func (l *Line) Take(now int64, limit Limit, c Caller, boundMicros float64, requests ...Request) Reply {
+	if l.stale(c) {
+		return Reply{Stale: true}
 	}
-	return Reply{l.epoch, l.reach(), grants}
+	l.upToNow(now, limit, c)
+	gave := make([]int64, len(requests))
+	if l.call.replay {
+		gave = l.recover(c, requests)
+	}
+	trace := make([]int64, len(requests))
+	var grants []Grant
+	for i, r := range requests {
+		g := l.takeOne(r, gave[i], boundMicros)
+		if g.Status == Final && !r.Keep {
+			trace[i] = g.Number
+		}
+		grants = append(grants, g)
+	}
+	l.sign(c, trace)
+	return l.reply(grants)
 }
 
-func (l *Line) takeOne(r Request, bound float64) Grant {
+// recover returns the numbers that a repeated call was given before. If those at
+// its end are the last ones that are final, in one row, and the first of these
+// is late, the line is moved so that it fits.
+func (l *Line) recover(c Caller, requests []Request) []int64 {
+	gave := make([]int64, len(requests))
+	copy(gave, l.members[c.Member].gave)
+	var last, below int64
+	for i, e := range gave {
+		if e > l.final {
+			gave[i] = 0 // it went back meanwhile
+		}
+		if gave[i] == 0 {
+			continue
+		}
+		if i == 0 || gave[i-1] == 0 || e != last+requests[i].Cost {
+			below = e - requests[i].Cost
+		}
+		last = e
+	}
+	late := up(float64(l.seen) - l.Due(below) - l.fillMicros())
+	if last > 0 && last == l.mark() && below >= l.floor && late > 0 {
+		l.rewind(late, below)
+	}
+	return gave
+}
+
+func (l *Line) takeOne(r Request, before int64, bound float64) Grant {
+	if !r.Keep && before > 0 && l.fits(Ticket{Number: before, Cost: r.Cost}) {
+		return Grant{Final, before, l.wait(before)}
+	}
 	if r.Keep {
 		if g, ok := l.held(r.Cost, r.ID, bound); ok {
+			return g
+		}
+	} else if l.call.replay {
+		if g, ok := l.heldWaiting(r.Cost, r.ID); ok {
 			return g
 		}
 	}
@@ -59,8 +118,8 @@ func (l *Line) takeOne(r Request, bound float64) Grant {
 	case wait > longest:
 		return Grant{Refused, 0, l.wait(e)}
 	case wait > bound:
-		if before, ok := l.heldWaiting(r.Cost, r.ID); ok {
-			return before
+		if held, ok := l.heldWaiting(r.Cost, r.ID); ok {
+			return held
 		}
 		l.accept(e, r.Cost)
 		l.waiting = insert(l.waiting, Ticket{e, r.Cost, r.ID})
@@ -99,7 +158,7 @@ func (l *Line) heldFinal(cost int64, id string, bound float64) (Grant, bool) {
 		return Grant{}, false
 	}
 	if l.Late(t) {
-		if t.Number != l.final || t.Number-cost < l.floor || float64(l.seen)-l.Due(t.Number) > bound {
+		if t.Number != l.mark() || t.Number-cost < l.floor || float64(l.seen)-l.Due(t.Number) > bound {
 			return Grant{}, false
 		}
 		l.wind(t.Number, cost)
@@ -109,13 +168,17 @@ func (l *Line) heldFinal(cost int64, id string, bound float64) (Grant, bool) {
 
 // Claim gives each caller that is awake the earliest number that it can have,
 // in order. Only Cost and ID of the tickets are used.
-func (l *Line) Claim(now int64, limit Limit, boundMicros, reachMicros float64, tickets ...Ticket) Reply {
-	l.upToNow(now, limit, reachMicros)
+func (l *Line) Claim(now int64, limit Limit, c Caller, boundMicros float64, tickets ...Ticket) Reply {
+	if l.stale(c) {
+		return Reply{Stale: true}
+	}
+	l.upToNow(now, limit, c)
 	var grants []Grant
 	for _, t := range tickets {
 		grants = append(grants, l.claimOne(t.Cost, t.ID, boundMicros))
 	}
-	return Reply{l.epoch, l.reach(), grants}
+	l.sign(c, nil)
+	return l.reply(grants)
 }
 
 func (l *Line) claimOne(cost int64, id string, bound float64) Grant {
@@ -181,7 +244,7 @@ func (l *Line) claimOne(cost int64, id string, bound float64) Grant {
 
 // Cancellation gives a ticket back: by ID, or, with no ID, a final one by the
 // epoch and number of the reply that gave it. With an ID and the Number 1 the
-// ticket keeps its place and waits again.
+// ticket keeps its place and waits again. With an ID, an Epoch of 0 is any.
 type Cancellation struct {
 	Cost   int64
 	ID     string
@@ -190,16 +253,28 @@ type Cancellation struct {
 }
 
 // Cancel gives tickets back, in order, and reports for each whether its permits
-// are in the line again.
-func (l *Line) Cancel(now int64, limit Limit, tickets ...Cancellation) []bool {
+// are in the line again; for none when the call is stale.
+func (l *Line) Cancel(now int64, limit Limit, c Caller, tickets ...Cancellation) []bool {
+	if l.stale(c) {
+		return nil
+	}
 	back := make([]bool, len(tickets))
 	if !l.made {
 		return back
 	}
-	l.upToNow(now, limit, 0)
-	for i, c := range tickets {
-		back[i] = l.cancelOne(c)
+	_, known := l.members[c.Member]
+	forgotten := c.Serial > 0 && c.Member != "" && !known
+	l.upToNow(now, limit, c)
+	for i, t := range tickets {
+		if l.call.replay || forgotten && t.ID == "" || t.ID != "" && t.Epoch > 0 && t.Epoch != l.call.epochRead {
+			// It was carried out, or nobody knows any more whether it was.
+			held, waits := find(l.waiting, t.Cost, t.ID)
+			back[i] = t.ID != "" && t.Number == 1 && waits && !l.Dead(held)
+		} else {
+			back[i] = l.cancelOne(t)
+		}
 	}
+	l.sign(c, nil)
 	return back
 }
 
@@ -248,6 +323,9 @@ type Inspection struct {
 	WaitMicros  int64 // of a ticket of cost 1 after the tail
 	Limit       Limit // with which the line was last used
 	Epoch       int64 // 0: there is no state
+
+	Live         int64 // processes, when last counted
+	ResumeMicros int64 // until the line goes on after an outage
 }
 
 // Inspect looks at the line and changes nothing.
@@ -256,5 +334,8 @@ func (l *Line) Inspect(now int64, limit Limit) Inspection {
 	if !l.made {
 		at.epoch, last = 0, limit
 	}
-	return Inspection{at.tail, at.reach(), at.wait(at.tail + 1), last, at.epoch}
+	return Inspection{
+		Tail: at.tail, ReachMicros: up(at.Due(at.tail) - float64(now)), WaitMicros: at.wait(at.tail + 1),
+		Limit: last, Epoch: at.epoch, Live: at.live, ResumeMicros: at.resumeIn(),
+	}
 }

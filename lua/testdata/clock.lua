@@ -7,7 +7,11 @@
 -- test's clock. On the server's own clock it lives for an hour, so that a slow
 -- machine does not lose it.
 --
+-- The verbs "dump" and "rollback" keep what the keys hold and bring it back, as a
+-- server does that loses the last writes.
+--
 -- KEYS  1 to 4 those of the scripts  5 hash: expiries between two runs
+--       6 to 9 what the keys held at the last dump
 -- ARGV  per step: verb, micros on the test's clock, number of arguments, arguments
 -- Reply per step: the script's reply, and a list of expiries in millis: that of
 --       the state, for the last step also those of the other keys
@@ -22,6 +26,9 @@ local verbs = {
   cancel = function(KEYS, ARGV, redis)
 --[[cancel]]
   end,
+  charge = function(KEYS, ARGV, redis)
+--[[charge]]
+  end,
   inspect = function(KEYS, ARGV, redis)
 --[[inspect]]
   end,
@@ -29,9 +36,20 @@ local verbs = {
 
 local scriptKeys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4] }
 local index = { [KEYS[1]] = 1, [KEYS[2]] = 2, [KEYS[3]] = 3, [KEYS[4]] = 4 }
-local expires = {} -- millis on the test's clock, by index
-for k = 1, 4 do
+local expires = {} -- millis on the test's clock, by index; from 5 on those of the dump
+for k = 1, 8 do
   expires[k] = tonumber(redis.call('HGET', KEYS[5], k) or nil)
+end
+
+-- copy lets one set of keys hold what the other holds.
+local function copy(from, into)
+  for k = 1, 4 do
+    local source = from == 0 and KEYS[k] or KEYS[k + 5]
+    local target = into == 0 and KEYS[k] or KEYS[k + 5]
+    redis.call('DEL', target)
+    redis.call('COPY', source, target)
+    expires[k + into] = expires[k + from]
+  end
 end
 
 -- The server tells which keys are not there any more, or lost their expiry by
@@ -87,7 +105,11 @@ while i <= #ARGV do
   local shadow = at(micros)
   if verb == 'lose' then
     redis.call('DEL', unpack(scriptKeys))
-    expires = {}
+    for k = 1, 4 do expires[k] = nil end
+  elseif verb == 'dump' then
+    copy(0, 4)
+  elseif verb == 'rollback' then
+    copy(4, 0)
   elseif verb == 'forget' then -- as package doc says: a used ID, to be used anew
     reply = { redis.call('ZREM', KEYS[4], args[1]) }
   elseif verb == 'state' then

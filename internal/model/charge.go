@@ -1,0 +1,72 @@
+package model
+
+import "math"
+
+// Charge says what a process did that could not reach the line.
+type Charge struct {
+	Spent       int64   // permits that it used
+	Least       int64   // of these, what is charged in any case
+	Idle        int64   // as the last reply said
+	AwayMicros  float64 // for how long it had no answer
+	GraceMicros float64 // after an outage of all, nothing is due before
+	Most        int64   // permits that are charged
+}
+
+// bill is what the copies of one charge settled.
+type bill struct {
+	spent   int64 // permits
+	charged int64 // of these, how many the line paid for
+}
+
+// Charge lets the line pay for what a process used without it. A charge that is
+// repeated settles what was spent since.
+func (l *Line) Charge(now int64, limit Limit, c Caller, what Charge) Reply {
+	if l.stale(c) {
+		return Reply{Stale: true}
+	}
+	l.upToNow(now, limit, c)
+	var before bill
+	if l.call.replay {
+		before = l.members[c.Member].bill
+	}
+	settled := l.charge(c, what, before)
+	l.sign(c, nil)
+	if c.Member != "" && c.Serial > 0 {
+		own := l.members[c.Member]
+		own.bill = settled
+		l.members[c.Member] = own
+	}
+	return l.reply(nil)
+}
+
+func (l *Line) charge(c Caller, what Charge, settled bill) bill {
+	allAway := l.call.fresh || float64(l.call.quiet) > what.AwayMicros/2
+
+	// Who waits could not claim: their numbers are late, the first is due now.
+	now := float64(l.seen)
+	if first := l.foremost(); now > l.Due(first)+l.fillMicros() {
+		late := math.Ceil(now - l.Due(first+1))
+		l.shift(late)
+		l.unused(math.Floor(late / l.limit.IntervalMicros))
+	}
+
+	// Permits that nobody used since the process was last here pay first.
+	var before int64
+	if c.Epoch == l.call.epochRead {
+		before = what.Idle
+	}
+	spent := max(0, what.Spent-settled.spent)
+	paid := min(max(0, l.idle-before), spent)
+	l.idle -= paid
+	debt := min(max(0, what.Most-settled.charged), max(min(what.Least, spent), spent-paid))
+	if debt > 0 {
+		l.shift(float64(debt) * l.limit.IntervalMicros)
+	}
+
+	if allAway && what.GraceMicros > 0 {
+		l.resume = up(now + min(what.GraceMicros, LongestMicros))
+		l.floor = max(l.floor, l.final)
+		l.hold()
+	}
+	return bill{settled.spent + spent, settled.charged + debt}
+}

@@ -1,0 +1,55 @@
+package lua
+
+import "strings"
+
+// ACL returns the rules of a Redis user who may use the limiters of one prefix
+// (reserve.DefaultPrefix unless the Config says otherwise), and nothing else:
+//
+//	ACL SETUSER fleetpace on >password <the rules>
+//
+// Each rule is needed. Where Redis refuses a user what a client asks for when it
+// connects (CLIENT SETINFO and others), go-redis goes on without. Only a client
+// with a DB other than 0 needs "+select" besides, one with a ClientName
+// "+client|setname"; and see [ACLCluster], [ACLSentinel] and [ACLWarning].
+//
+// A space in the prefix can not be said in a rule; "?" stands for it.
+func ACL(prefix string) string {
+	return "resetkeys ~" + pattern(prefix) + ":* resetchannels -@all" +
+		" +evalsha +eval +time" +
+		" +exists +del +pexpire" +
+		" +hmget +hset +hgetall +hdel" +
+		" +zcard +zscore +zrange +zrevrange +zrangebyscore +zadd +zrem +zremrangebyscore"
+}
+
+// Rules that some users need besides those of [ACL].
+const (
+	// ACLCluster is for a cluster client, which asks where the slots are, what the
+	// commands are, and for a slot that is being moved.
+	ACLCluster = "+cluster|slots +command +asking"
+
+	// ACLWarning lets a limiter with a Logger ask whether Redis may throw out keys
+	// when it is full. Without it there is no warning.
+	ACLWarning = "+info"
+
+	// ACLSentinel are all rules of the user that a Sentinel client is at the
+	// Sentinels (SentinelUsername), if they have users. At Redis it needs [ACL].
+	ACLSentinel = "resetkeys resetchannels &+switch-master &+replica-reconf-done -@all" +
+		" +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping"
+)
+
+// pattern matches keys that begin with the prefix.
+func pattern(prefix string) string {
+	var b strings.Builder
+	for i := range len(prefix) {
+		switch c := prefix[i]; c {
+		case '*', '?', '[', ']', '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case 0, ' ', '\t', '\n', '\v', '\f', '\r':
+			b.WriteByte('?')
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}

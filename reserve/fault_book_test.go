@@ -1,0 +1,176 @@
+package reserve_test
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fleetpace/fleetpace/lua"
+)
+
+// eventLog is what happened, in order of time. Things of the same moment stand in
+// the order of their texts: the scheduler decides which came first.
+type eventLog struct {
+	start time.Time
+
+	mu     sync.Mutex
+	events []event
+}
+
+// event is put into words only when somebody reads it: most logs nobody reads.
+type event struct {
+	at     time.Duration
+	format string
+	args   []any
+	text   string
+}
+
+func (l *eventLog) add(format string, args ...any) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.events = append(l.events, event{at: time.Since(l.start), format: format, args: args})
+}
+
+func (l *eventLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, e := range l.events {
+		l.events[i].text = fmt.Sprintf(e.format, e.args...)
+	}
+	slices.SortStableFunc(l.events, func(a, b event) int {
+		if a.at != b.at {
+			return int(a.at - b.at)
+		}
+		return strings.Compare(a.text, b.text)
+	})
+	var b strings.Builder
+	for _, e := range l.events {
+		fmt.Fprintf(&b, "%12v  %s\n", e.at, e.text)
+	}
+	return b.String()
+}
+
+// book holds which numbers the line gave out, as its replies say. It is used
+// with the server locked.
+type book struct {
+	plan   *plan
+	finals map[turnOf]int64  // cost of every number that became final
+	byID   map[string]holder // the number that a ticket had last
+	back   int64             // permits that were given back
+	gone   int64             // permits whose time had passed when their ticket asked again
+	twice  []string          // tickets that got a second number while the first was good
+}
+
+type turnOf struct{ epoch, number int64 }
+
+type holder struct {
+	turnOf
+	good time.Time // until then, on the server's clock
+}
+
+func newBook(p *plan) *book {
+	return &book{plan: p, finals: map[turnOf]int64{}, byID: map[string]holder{}}
+}
+
+var verbs = map[string]string{
+	lua.Take.Hash(): "take", lua.Charge.Hash(): "charge", lua.Claim.Hash(): "claim", lua.Cancel.Hash(): "cancel", lua.Inspect.Hash(): "inspect",
+}
+
+// note enters a script call and its reply.
+func (b *book) note(log *eventLog, process int, args []string, reply []byte, now time.Time, lost bool) {
+	if len(args) < 8 || !strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") {
+		return
+	}
+	sha := args[1]
+	if strings.EqualFold(args[0], "EVAL") {
+		sha = sha1Of(args[1])
+	}
+	verb, argv := verbs[sha], args[7:]
+	values, err := integersOf(reply)
+	if err != nil {
+		log.add("redis p%d %s %v -> %v", process, verb, argv[2:], err)
+		return
+	}
+	mark := ""
+	if lost {
+		mark = " (lost)"
+	}
+	log.add("redis p%d %s %v -> %v%s", process, verb, argv[2:], values, mark)
+	switch verb {
+	case "take":
+		for i, at := 0, takeArgs; at+3 < len(argv); i, at = i+1, at+4 {
+			b.grant(argv[at], argv[at+2], values, i, now)
+		}
+	case "claim":
+		for i, at := 0, claimArgs; at+1 < len(argv); i, at = i+1, at+2 {
+			b.grant(argv[at], argv[at+1], values, i, now)
+		}
+	case "cancel":
+		for i, at := 0, cancelArgs; at+3 < len(argv); i, at = i+1, at+4 {
+			if i < len(values) && values[i] == 1 {
+				cost, _ := strconv.ParseInt(argv[at], 10, 64)
+				b.back += cost
+			}
+		}
+	}
+}
+
+func (b *book) grant(size, id string, values []int64, i int, now time.Time) {
+	const final = 1
+	if len(values) < replyHeader+3*i+3 {
+		return
+	}
+	v := values[replyHeader+3*i:]
+	cost, _ := strconv.ParseInt(size, 10, 64)
+	t := turnOf{values[0], v[1]}
+	if had, ok := b.byID[id]; ok && (v[0] != final || had.turnOf != t) {
+		if now.Before(had.good) {
+			b.twice = append(b.twice, fmt.Sprintf("%s had %d, good for another %v, and got %d", id, had.number, had.good.Sub(now), t.number))
+		}
+		b.gone += cost
+		delete(b.byID, id)
+	}
+	if v[0] == final {
+		slack := time.Duration(float64(int64(b.plan.burst)-cost) / b.plan.rate * float64(time.Second))
+		if v[2] == 0 { // it may have been due before, and nobody says when
+			slack = 0
+		}
+		b.finals[t] = cost
+		b.byID[id] = holder{t, now.Add(time.Duration(v[2])*time.Microsecond + slack)}
+	}
+}
+
+// given is how many permits became final, and did not come back.
+func (b *book) given() (permits int64) {
+	for _, cost := range b.finals {
+		permits += cost
+	}
+	return permits - b.back
+}
+
+// integersOf reads a reply that is a list of integers.
+func integersOf(reply []byte) ([]int64, error) {
+	lines := strings.Split(strings.TrimSpace(string(reply)), "\r\n")
+	if !strings.HasPrefix(lines[0], "*") {
+		return nil, fmt.Errorf("%s", lines[0])
+	}
+	var values []int64
+	for _, line := range lines[1:] {
+		v, err := strconv.ParseInt(strings.TrimPrefix(line, ":"), 10, 64)
+		if err != nil {
+			continue // a text, of inspect
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+func sha1Of(text string) string {
+	sum := sha1.Sum([]byte(text))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,18 @@
+package reserve_test
+
+import "github.com/fleetpace/fleetpace/reserve"
+
+// Where the scripts have what the book reads.
+const (
+	takeArgs    = 9 // arguments before the first request
+	claimArgs   = 9
+	cancelArgs  = 8
+	replyHeader = 6
+)
+
+const policies = true
+
+func withPolicy(c reserve.Config, policy string) reserve.Config {
+	c.Outage.Policy = reserve.Policy(policy)
+	return c
+}

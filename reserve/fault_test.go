@@ -1,0 +1,95 @@
+package reserve_test
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+)
+
+// The client would log every connection that it can not have.
+func init() { logging.Disable() }
+
+// Histories of a fleet with faults on its way to Redis and in Redis itself. See
+// plan for what happens, and check for what must hold. To run more of them, or
+// a single one with its events:
+//
+//	FLEETPACE_FAULT_HISTORIES=5000 go test ./reserve -run TestFaultHistories
+//	FLEETPACE_FAULT_SEED=17 go test ./reserve -run TestFaultHistories -v
+func TestFaultHistories(t *testing.T) {
+	t.Parallel()
+	if text := os.Getenv("FLEETPACE_FAULT_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := play(t, seed, bug{})
+		t.Logf("%s%s", h.plan, h.log)
+		for _, p := range h.problems {
+			t.Error(p)
+		}
+		return
+	}
+	histories := 300
+	if raceDetector || testing.Short() {
+		histories = 40
+	}
+	if text := os.Getenv("FLEETPACE_FAULT_HISTORIES"); text != "" {
+		var err error
+		if histories, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	started := time.Now()
+	t.Cleanup(func() {
+		took := time.Since(started)
+		t.Logf("FAULT HISTORIES %d in %v, %v each and core", histories, took.Round(time.Millisecond),
+			(took * time.Duration(runtime.GOMAXPROCS(0)) / time.Duration(histories)).Round(10*time.Microsecond))
+	})
+	chunks := runtime.GOMAXPROCS(0)
+	for chunk := range chunks {
+		t.Run(fmt.Sprintf("chunk=%d", chunk), func(t *testing.T) {
+			t.Parallel()
+			failed, limit := 0, 5
+			if os.Getenv("FLEETPACE_FAULT_BRIEF") != "" {
+				limit = histories
+			}
+			for seed := 1 + chunk; seed <= histories && failed < limit; seed += chunks {
+				if h := play(t, uint64(seed), bug{}); len(h.problems) > 0 {
+					failed++
+					report(t, h)
+				}
+			}
+		})
+	}
+}
+
+// report tells what went wrong and how to see it again.
+func report(t *testing.T, h *history) {
+	t.Helper()
+	t.Errorf("seed %d (%s): %q", h.plan.seed, h.plan.brief(), h.problems)
+	if os.Getenv("FLEETPACE_FAULT_BRIEF") == "" {
+		t.Logf("%s%sTo run this one alone: FLEETPACE_FAULT_SEED=%d go test ./reserve -run TestFaultHistories -v", h.plan, h.log, h.plan.seed)
+	}
+}
+
+// The same seed makes the same history, event for event.
+func TestFaultHistoryRepeats(t *testing.T) {
+	t.Parallel()
+	seeds := 30
+	if raceDetector || testing.Short() {
+		seeds = 6
+	}
+	before := ""
+	for seed := range uint64(seeds) {
+		first, second := play(t, seed, bug{}).log.String(), play(t, seed, bug{}).log.String()
+		require.Equal(t, first, second, "seed %d", seed)
+		require.NotEqual(t, before, first, "another seed makes another history")
+		before = first
+	}
+}

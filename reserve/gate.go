@@ -1,0 +1,131 @@
+package reserve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+)
+
+// gate stands before Redis: a circuit breaker that opens after some failures in a
+// row, lets an attempt through from time to time, and closes when one succeeds.
+type gate struct {
+	cfg     Config
+	breaker circuitbreaker.CircuitBreaker[any]
+	known   atomic.Bool // Redis has answered once
+
+	mu     sync.Mutex
+	turned chan struct{} // closed and replaced when the breaker changes its state
+	cause  error         // the last failure
+	failed time.Time     // the first failure since the last answer; zero: none
+	opened time.Time     // zero: closed
+}
+
+func newGate(cfg Config, jitter func() float64) *gate {
+	g := &gate{cfg: cfg, turned: make(chan struct{})}
+	g.breaker = circuitbreaker.NewBuilder[any]().
+		WithFailureThreshold(uint(cfg.Outage.Failures)).
+		WithSuccessThreshold(1).
+		// Each process has an interval of its own, so that they do not come in step.
+		WithDelay(time.Duration((0.5 + jitter()) * float64(cfg.Outage.Probe))).
+		OnStateChanged(func(e circuitbreaker.StateChangedEvent) { g.turn(e.OldState, e.NewState) }).
+		Build()
+	return g
+}
+
+// pass reports whether an attempt may be made now; its outcome must be recorded.
+func (g *gate) pass() bool { return g.breaker.TryAcquirePermit() }
+
+// open reports whether Redis counts as away.
+func (g *gate) open() bool { return !g.breaker.IsClosed() }
+
+// record notes the outcome of an attempt.
+func (g *gate) record(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil && err != nil:
+		// The caller left: that says nothing of Redis. But an attempt that was let
+		// through an open breaker has to end.
+		if g.open() {
+			g.breaker.RecordFailure()
+		}
+	case g.hopeless(err): // Redis is there; the calls are to hear of it
+		if g.open() {
+			g.breaker.RecordSuccess()
+		}
+	case away(err):
+		g.mu.Lock()
+		g.cause = err
+		if g.failed.IsZero() {
+			g.failed = time.Now()
+		}
+		g.mu.Unlock()
+		g.breaker.RecordFailure()
+	default:
+		g.known.Store(true)
+		g.mu.Lock()
+		g.failed = time.Time{}
+		g.mu.Unlock()
+		g.breaker.RecordSuccess()
+	}
+}
+
+// failing is since when calls fail.
+func (g *gate) failing() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.failed
+}
+
+// hopeless reports whether an error will not go away: wrong credentials, from a
+// Redis that has never accepted them.
+func (g *gate) hopeless(err error) bool { return errors.Is(err, ErrDenied) && !g.known.Load() }
+
+func (g *gate) turn(from, to circuitbreaker.State) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	close(g.turned)
+	g.turned = make(chan struct{})
+	switch {
+	case from == circuitbreaker.ClosedState:
+		g.opened = time.Now()
+		g.cfg.Logger.Warn("fleetpace: Redis gives no turns; calls follow the policy until it is back",
+			"limit", g.cfg.Name, "policy", string(g.cfg.Outage.Policy), "error", g.cause)
+	case to == circuitbreaker.ClosedState:
+		g.cfg.Logger.Info("fleetpace: Redis gives turns again",
+			"limit", g.cfg.Name, "away", time.Since(g.opened).Round(time.Millisecond))
+		g.opened = time.Time{}
+	}
+}
+
+// wait returns when another attempt may be possible, or one of the others is done.
+func (g *gate) wait(done ...<-chan struct{}) {
+	g.mu.Lock()
+	turned := g.turned
+	g.mu.Unlock()
+	var timer <-chan time.Time
+	if g.breaker.IsOpen() {
+		t := time.NewTimer(max(g.breaker.RemainingDelay(), time.Millisecond))
+		defer t.Stop()
+		timer = t.C
+	} else if g.breaker.IsClosed() {
+		return
+	}
+	done = append(done, nil, nil)
+	select {
+	case <-turned:
+	case <-timer:
+	case <-done[0]:
+	case <-done[1]:
+	}
+}
+
+// shut is the error of a call that is not attempted.
+func (g *gate) shut() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return fmt.Errorf("%w: no attempt is made for a moment, as the last ones failed: %s", ErrUnavailable, g.cause.Error())
+}

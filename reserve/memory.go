@@ -1,0 +1,117 @@
+package reserve
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// memory is what this process knows of a line from its last answer. It goes along
+// with every call: after Redis lost its data, or an older copy took over, the
+// line goes on where those who call have seen it last.
+type memory struct {
+	at     time.Time // of the answer; zero: there was none
+	epoch  int64
+	seen   int64     // Redis's time then
+	reach  time.Time // when the last turn that was fixed is due
+	live   int64     // processes that use the line
+	idle   int64     // permits of the line that nobody used
+	absent *absence  // nil: Redis is there
+}
+
+// nothingKnown is the reach of a line that the process knows nothing about:
+// long enough ago for any bucket to be full.
+const nothingKnown = -century
+
+// note takes in an answer.
+func (m *memory) note(a answers) {
+	m.at, m.epoch, m.seen = a.at, a.epoch, a.seen
+	m.reach = a.at.Add(a.reach)
+	m.live, m.idle = a.live, a.idle
+}
+
+// caller is what a process tells of itself, and of what it remembers, with a
+// call.
+type caller struct {
+	reach       time.Duration
+	epoch, seen int64
+	clock       int64 // what it thinks Redis's time is; 0: not known
+	member      string
+	serial      int64 // of the call; 0: not numbered
+}
+
+// caller begins a call. The line must be locked.
+func (l *line) caller(serial int64) caller {
+	now := time.Now()
+	reach := nothingKnown
+	if !l.memory.at.IsZero() {
+		reach = max(l.memory.reach.Sub(now), nothingKnown)
+	}
+	return caller{
+		reach: reach, epoch: l.memory.epoch, seen: l.memory.seen,
+		clock: l.core.clock.at(now), member: l.core.member, serial: serial,
+	}
+}
+
+// stranger begins a call that says nothing of a line, nor of who makes it.
+func (c *core) stranger() caller {
+	return caller{reach: nothingKnown, clock: c.clock.at(time.Now())}
+}
+
+// clock estimates Redis's time on this process's monotonic clock, so that a step
+// of Redis's clock shows, and so does a reply that took longer than others.
+type clock struct {
+	mu    sync.Mutex
+	zeros []time.Time   // when a reply read at zero would have arrived, by the last replies
+	trip  time.Duration // of a call, there and back, averaged over the last ones
+}
+
+// replies is how many of them say how long a reply takes: few, so that a way to
+// Redis that has become longer is soon taken for what it is.
+const replies = 8
+
+// arrival notes a time of Redis, in Unix microseconds, and returns when a reply
+// read at that time arrives if it takes as long as the second fastest of the last
+// ones. Waits count from there: a call whose reply was late would be late against
+// all others. Where that can not be, the clock has stepped.
+func (c *clock) arrival(micros int64, sent, arrived time.Time) time.Time {
+	since := time.Duration(micros) * time.Microsecond
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.trip += (arrived.Sub(sent) - c.trip) / 8
+	c.zeros = append(c.zeros, arrived.Add(-since))
+	if len(c.zeros) > replies {
+		c.zeros = slices.Delete(c.zeros, 0, 1)
+	}
+	at := c.zero().Add(since)
+	if at.Before(sent) {
+		c.zeros = c.zeros[len(c.zeros)-1:]
+		return arrived
+	}
+	if at.After(arrived) {
+		return arrived
+	}
+	return at
+}
+
+func (c *clock) zero() time.Time {
+	sorted := slices.SortedFunc(slices.Values(c.zeros), time.Time.Compare)
+	return sorted[min(1, len(sorted)-1)]
+}
+
+// roundTrip is how long a call takes.
+func (c *clock) roundTrip() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.trip
+}
+
+// at is Redis's time in Unix microseconds; 0 when not known.
+func (c *clock) at(now time.Time) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.zeros) == 0 {
+		return 0
+	}
+	return now.Sub(c.zero()).Microseconds()
+}

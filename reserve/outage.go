@@ -1,0 +1,133 @@
+package reserve
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// A Policy says what calls do while Redis gives no turns.
+type Policy string
+
+// The policies. A call that finds Redis away is first asked again, under the same
+// number of the call, so that it never takes two turns; the policy decides once
+// the circuit breaker is open, see [Outage].
+const (
+	// PolicyLocal lets calls through in order, evenly spaced, at this process's
+	// share of the fleet's rate. It is the default.
+	PolicyLocal Policy = "local"
+	// PolicyWait lets calls wait until Redis is back or their context ends.
+	PolicyWait Policy = "wait"
+	// PolicyFail fails calls at once with [ErrUnavailable].
+	PolicyFail Policy = "fail"
+	// PolicyOpen lets calls through at once, beyond any limit.
+	PolicyOpen Policy = "open"
+)
+
+var policies = []Policy{PolicyLocal, PolicyWait, PolicyFail, PolicyOpen}
+
+// ParsePolicy reads the name of a policy: local, wait, fail or open.
+func ParsePolicy(name string) (Policy, error) {
+	if p := Policy(name); slices.Contains(policies, p) {
+		return p, nil
+	}
+	return "", fmt.Errorf("reserve: %w", invalid("policy", "must be local, wait, fail or open, got %q", name))
+}
+
+// MarshalText returns the name of the policy.
+func (p Policy) MarshalText() ([]byte, error) { return []byte(p), nil }
+
+// UnmarshalText is ParsePolicy for flags and files.
+func (p *Policy) UnmarshalText(name []byte) (err error) {
+	*p, err = ParsePolicy(string(name))
+	return err
+}
+
+// Outage says when Redis counts as away and what calls do then. The zero Outage
+// is the default.
+//
+// While some failures in a row make up an outage, turns that are final are used
+// as they were given: no policy takes them away or adds to them. When Redis is
+// back, what was spent without it is charged to the line, as far as the line did
+// not run empty meanwhile, and at most a second's permits or a full bucket of
+// them for the whole fleet. If the whole fleet was away, the line starts again at one moment for
+// everybody, shortly after the first process is back; until then all go on as
+// they are.
+type Outage struct {
+	// Policy decides what calls do. Default [PolicyLocal].
+	//
+	// A process that alone lost its way to Redis can not know that the others did
+	// not: under PolicyLocal it uses its share besides the whole rate of the
+	// others. Where the limit must hold at any price, use PolicyWait or PolicyFail.
+	Policy Policy
+
+	// Safety is the part of the rate that the shares of all processes make up
+	// under PolicyLocal, above 0 up to 1. Default 0.9.
+	Safety float64
+
+	// Share is the part of the rate that this process uses under PolicyLocal if
+	// it never learned from Redis how many others there are, above 0 up to 1.
+	// Default 0.1. Otherwise the share is Safety by the number of live processes,
+	// those that called under the same key within the last minute.
+	Share float64
+
+	// Failures is after how many failures in a row, of any calls of the Limiter,
+	// the circuit breaker opens. Default 3. A failure takes as long as the client's
+	// timeouts let it, so keep those short: a ReadTimeout of 500 ms is plenty.
+	Failures int
+
+	// Probe is the time between two attempts to reach Redis once the breaker is
+	// open, on average: each is up to half of it earlier or later. Default 500 ms;
+	// at most a minute.
+	Probe time.Duration
+}
+
+func (o Outage) withDefaults() Outage {
+	if o.Policy == "" {
+		o.Policy = PolicyLocal
+	}
+	if o.Safety == 0 {
+		o.Safety = 0.9
+	}
+	if o.Share == 0 {
+		o.Share = 0.1
+	}
+	if o.Failures == 0 {
+		o.Failures = 3
+	}
+	if o.Probe == 0 {
+		o.Probe = 500 * time.Millisecond
+	}
+	return o
+}
+
+func (o Outage) validate() error {
+	if !slices.Contains(policies, o.Policy) {
+		return invalid("Config.Outage.Policy", "must be local, wait, fail or open, got %q", string(o.Policy))
+	}
+	for _, f := range []struct {
+		field string
+		value float64
+	}{{"Safety", o.Safety}, {"Share", o.Share}} {
+		if math.IsNaN(f.value) || f.value <= 0 || f.value > 1 {
+			return invalid("Config.Outage."+f.field, "must be above 0 and at most 1, got %v", f.value)
+		}
+	}
+	if o.Failures < 1 {
+		return invalid("Config.Outage.Failures", "must be at least 1, got %d", o.Failures)
+	}
+	if o.Probe < time.Millisecond || o.Probe > time.Minute {
+		return invalid("Config.Outage.Probe", "must be from 1ms to 1m, got %v", o.Probe)
+	}
+	return nil
+}
+
+// grace is how long after the first process is back the line starts again: the
+// longest that another one's next attempt takes to come.
+func (o Outage) grace() time.Duration {
+	if o.Policy != PolicyLocal {
+		return 0
+	}
+	return o.Probe*3/2 + 50*time.Millisecond
+}

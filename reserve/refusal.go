@@ -1,0 +1,157 @@
+package reserve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// refusal is an error that Redis replies, what it means to the caller, and what
+// can be done.
+type refusal struct {
+	code   string // the error's first word, or words anywhere in it
+	means  error
+	advice string
+}
+
+// refusals are looked through in this order.
+var refusals = []refusal{
+	// What the scripts reply.
+	{"BADARG", ErrInvalid, ""},
+	{"BADSTATE", ErrCorrupt, ""},
+	{"STALE", ErrUnavailable, "a later copy of this call has the answer"},
+
+	// Redis never does this for this client.
+	{"NOAUTH", ErrDenied, "set Username and Password in the options of the client"},
+	{"Protocol error: unauthenticated", ErrDenied, "set Username and Password in the options of the client"},
+	{"WRONGPASS", ErrDenied, "check Username and Password in the options of the client"},
+	{"called without any password configured", ErrDenied, "this Redis has no password; set none in the client"},
+	{"NOPERM", ErrDenied, adviceACL},
+	{"ACL failure in script", ErrDenied, adviceACL},
+	{"user executing the script can't", ErrDenied, adviceACL}, // before Redis 7.2
+	{"DENIED", ErrDenied, "Redis is in protected mode; give it a password, or bind it to one address"},
+	{"unknown command", ErrDenied, "the server, or a proxy before it, lacks this command"},
+
+	// Another server should be asked.
+	{"MOVED", ErrUnavailable, adviceCluster},
+	{"ASK", ErrUnavailable, adviceCluster},
+	{"CLUSTERDOWN", ErrUnavailable, "a part of the cluster is down; CLUSTER INFO says more"},
+	{"TRYAGAIN", ErrUnavailable, "the slot is moving to another node; try again"},
+	{"READONLY", ErrUnavailable, "this is a replica; ask its master, best through a Sentinel client"},
+	{"MASTERDOWN", ErrUnavailable, "this is a replica that lost its master; ask the master, best through a Sentinel client"},
+
+	// Redis does not do it for now.
+	{"LOADING", ErrUnavailable, "Redis has just started and reads its data; try again"},
+	{"BUSY", ErrUnavailable, "a script or function runs for too long; SCRIPT KILL ends it"},
+	{"UNKILLABLE", ErrUnavailable, "a script that has written runs for too long; wait, or SHUTDOWN NOSAVE"},
+	{"OOM", ErrUnavailable, "Redis is full; raise maxmemory, or remove something"},
+	{"MISCONF", ErrUnavailable, "Redis can not save its data; look at its log and its disk"},
+	{"NOREPLICAS", ErrUnavailable, "there are fewer replicas than min-replicas-to-write"},
+	{"max number of clients", ErrUnavailable, "raise maxclients, or lower PoolSize in the options of the clients"},
+	{"NOSCRIPT", ErrUnavailable, "somebody flushed the scripts just now; try again"},
+
+	{"WRONGTYPE", ErrCorrupt, "a key of the limit is used for something else"},
+}
+
+const (
+	adviceACL     = "the user needs the rules that lua.ACL gives"
+	adviceCluster = "this is a node of a cluster; use redis.NewClusterClient"
+)
+
+// is reports whether text is this refusal. Before Redis 7, what a command of a
+// script replied stands somewhere in an error of the script.
+func (r refusal) is(text string) bool {
+	code, _, _ := strings.Cut(text, " ")
+	switch {
+	case code == r.code:
+		return true
+	case strings.Contains(r.code, " "):
+		return strings.Contains(text, r.code)
+	case strings.HasPrefix(text, "ERR Error "):
+		return slices.Contains(strings.FieldsFunc(text, func(c rune) bool { return !unicode.IsLetter(c) }), r.code)
+	}
+	return false
+}
+
+// classify joins an error of Redis, or of the way to it, with the sentinel that
+// says what it means, and adds what can be done. What Redis refused, it did not
+// do; of what failed on the way that is not known, unless it never left.
+func classify(err error) error {
+	var server redis.Error
+	if errors.As(err, &server) {
+		for _, r := range refusals {
+			if r.is(server.Error()) {
+				return advised(r.means, err, r.advice)
+			}
+		}
+		return advised(ErrUnavailable, err, "")
+	}
+	switch {
+	case tlsFailed(err):
+		return advised(ErrDenied, err, "check TLSConfig in the options of the client: does Redis speak TLS there, and does each side trust the other?")
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return advised(ErrUnavailable, err, "all connections of the client are in use; raise PoolSize in its options")
+	case errors.Is(err, redis.ErrClosed):
+		return advised(ErrUnavailable, err, "close the limiter before its client")
+	case dialing(err):
+		return advised(ErrUnavailable, err, "is this the address of Redis, and is it up?")
+	}
+	advice := "the connection broke"
+	switch {
+	case errors.Is(err, context.Canceled):
+		advice = "the caller left"
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
+		advice = "no answer in time; is Redis overloaded, or does only one side speak TLS?"
+	}
+	return fmt.Errorf("%w, %w: %w (%s)", ErrUnavailable, ErrOutcomeUnknown, err, advice)
+}
+
+func advised(means, err error, advice string) error {
+	if means == ErrInvalid { //nolint:errorlint // the sentinel itself
+		return fmt.Errorf("%w argument: %w", means, err)
+	}
+	if advice == "" {
+		return fmt.Errorf("%w: %w", means, err)
+	}
+	return fmt.Errorf("%w: %w (%s)", means, err, advice)
+}
+
+// tlsFailed reports whether the two sides did not agree on how to speak, or did
+// not trust each other. Redis has not read any command then.
+func tlsFailed(err error) bool {
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
+		return true
+	}
+	var record tls.RecordHeaderError
+	if errors.As(err, &record) {
+		return record.Conn != nil // the very first one
+	}
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" && op.Op != "local error" {
+		return false
+	}
+	alert := op.Err.Error()
+	return slices.ContainsFunc([]string{"certificate", "handshake failure", "protocol version", "access denied", "unrecognized name"},
+		func(words string) bool { return strings.Contains(alert, words) })
+}
+
+// dialing reports whether there never was a connection.
+func dialing(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// away reports whether a call failed for want of Redis. A caller that lost its
+// patience says nothing about Redis.
+func away(err error) bool {
+	return (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrDenied)) && !errors.Is(err, context.Canceled)
+}

@@ -1,0 +1,72 @@
+package reserve_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// The way to Redis becomes longer for good. A reply that is later than those before
+// may not be used, but soon all are, and then calls go on at once.
+func TestLongerWayToRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l, wire := b.wired(t, reserve.PerSecond(100))
+		ask := func() time.Duration {
+			time.Sleep(time.Second)
+			start := time.Now()
+			require.NoError(t, l.Wait(t.Context()))
+			return time.Since(start)
+		}
+		for range 10 {
+			require.Zero(t, ask())
+		}
+		const way = 200 * time.Millisecond
+		wire.delay.Store(int64(way))
+		for range 3 {
+			require.LessOrEqual(t, ask(), 8*way)
+		}
+		for range 10 {
+			require.LessOrEqual(t, ask(), way)
+		}
+	})
+}
+
+// A slow and unsteady way to Redis, 100 ms ± 50 ms each way, costs no turns while
+// many wait: they are claimed early enough.
+func TestSlowWayToRedis(t *testing.T) {
+	const rate = 100
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		api := provider.New(provider.TokenBucket(rate, 10))
+		random := rand.New(rand.NewPCG(1, 1))
+		var fleet []*reserve.Limiter
+		var wires []*wire
+		for range 4 {
+			l, wire := b.wired(t, reserve.PerSecond(rate))
+			fleet, wires = append(fleet, l), append(wires, wire)
+		}
+		stop := load(t, api, 50, fleet...)
+		time.Sleep(3 * time.Second)
+		begin := time.Now()
+		for time.Since(begin) < 10*time.Second {
+			for _, w := range wires {
+				w.request.Store(int64(50*time.Millisecond + time.Duration(random.Int64N(int64(100*time.Millisecond)))))
+				w.delay.Store(int64(50*time.Millisecond + time.Duration(random.Int64N(int64(100*time.Millisecond)))))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		end := time.Now()
+		stop()
+		n, refused := calls(api, begin.Add(time.Second), end)
+		t.Logf("%d calls in 9 s, %d refused", n, refused)
+		require.Zero(t, refused)
+		require.GreaterOrEqual(t, n, 9*rate*95/100)
+	})
+}
