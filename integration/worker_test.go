@@ -67,6 +67,13 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
+	if text := os.Getenv(faultVariable); text != "" {
+		if err := workFault(text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	os.Exit(m.Run())
 }
 

@@ -1,0 +1,90 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// faultWorker is a worker process of the fault suite, as the test sees it.
+type faultWorker struct {
+	t      testing.TB
+	cmd    *exec.Cmd
+	orders io.WriteCloser // held open as long as the worker may run
+	out    io.Reader
+	ended  sync.Once
+	killed bool
+}
+
+// startFaultWorker starts the test binary again. In a group of its own the worker
+// hears of no interrupt but ours, and the kernel wakes it when it is stopped and
+// the test has gone.
+func startFaultWorker(t testing.TB, j faultJob) *faultWorker {
+	t.Helper()
+	text, err := json.Marshal(j)
+	require.NoError(t, err)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), faultVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	cmd.Stderr = os.Stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	orders, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	w := &faultWorker{t: t, cmd: cmd, orders: orders, out: out}
+	t.Cleanup(w.kill)
+	return w
+}
+
+func (w *faultWorker) signal(s os.Signal) {
+	w.t.Helper()
+	require.NoError(w.t, w.cmd.Process.Signal(s))
+}
+
+// order tells the worker something.
+func (w *faultWorker) order(what any) {
+	w.t.Helper()
+	_, err := fmt.Fprintln(w.orders, what)
+	require.NoError(w.t, err)
+}
+
+// kill ends the worker with SIGKILL, if it still runs.
+func (w *faultWorker) kill() {
+	w.ended.Do(func() {
+		w.killed = true
+		_ = w.cmd.Process.Kill()
+		_ = w.cmd.Wait()
+	})
+}
+
+// patience is how long a worker may take to end: its calls that wait must not
+// hold it up, a call to Redis that is under way may.
+const patience = 5 * time.Second
+
+// finish ends the worker with SIGTERM and returns its report; it is an error when
+// that takes too long.
+func (w *faultWorker) finish() (r faultReport, err error) {
+	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return r, err
+	}
+	late := time.AfterFunc(patience, func() { _ = w.cmd.Process.Kill() })
+	err = json.NewDecoder(w.out).Decode(&r)
+	w.ended.Do(func() {
+		if wait := w.cmd.Wait(); err == nil {
+			err = wait
+		}
+	})
+	if !late.Stop() {
+		err = fmt.Errorf("it does not end within %v of SIGTERM", patience)
+	}
+	return r, err
+}

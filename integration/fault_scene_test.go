@@ -1,0 +1,166 @@
+package integration
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/internal/redistest"
+)
+
+const (
+	faultRate  = 100 // calls per second, of the limit and of the provider
+	faultBurst = 10  // of the provider; the limit's is 1, so this is for jitter
+
+	faultWorkers = 4
+	faultCallers = 50 // goroutines of each: they wait for 2 s, so that they claim
+
+	undisturbed = 2 * time.Second // under load, before the fault
+	afterwards  = 6 * time.Second // under load, after it
+)
+
+// faultScene is a fleet under load, the API that it calls, and a fault.
+type faultScene struct {
+	*testing.T
+	name    string
+	job     faultJob
+	workers []*faultWorker
+
+	mu       sync.Mutex
+	provider *provider.Provider
+	calls    []faultCall
+
+	start, broken, mended, end time.Time
+	stall                      *stallWatch
+}
+
+// faultCall is a call as the API saw it.
+type faultCall struct {
+	provider.Call
+	worker, caller int
+}
+
+func newFaultScene(t *testing.T, name string) *faultScene {
+	t.Helper()
+	s := &faultScene{
+		T: t, name: name,
+		provider: provider.New(provider.TokenBucket(faultRate, faultBurst)),
+		job: faultJob{
+			Prefix: redistest.Prefix(t), Limit: strconv.Itoa(faultRate) + "/s", Policy: "local", Calls: faultCallers,
+		},
+	}
+	server := httptest.NewServer(http.HandlerFunc(s.answer))
+	t.Cleanup(server.Close)
+	s.job.API = server.URL
+	return s
+}
+
+func (s *faultScene) answer(w http.ResponseWriter, r *http.Request) {
+	worker, _ := strconv.Atoi(r.FormValue("worker"))
+	caller, _ := strconv.Atoi(r.FormValue("caller"))
+	s.mu.Lock()
+	now := time.Now()
+	ok, _ := s.provider.JudgeAt(now, 1)
+	s.calls = append(s.calls, faultCall{provider.Call{At: now, N: 1, Refused: !ok}, worker, caller})
+	s.mu.Unlock()
+	if !ok {
+		w.WriteHeader(http.StatusTooManyRequests)
+	}
+}
+
+func (s *faultScene) history() []faultCall {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// single starts a server of the scene's own and sends the workers to it.
+func (s *faultScene) single(args ...string) *redistest.PrivateServer {
+	s.Helper()
+	server := redistest.Private(s, redistest.PrivateOptions{Args: args})
+	s.job.Redis.URL = server.URL()
+	return server
+}
+
+// load starts the workers, which may each be given a way to Redis of their own,
+// and returns when all have been under load for a while.
+func (s *faultScene) load(own ...faultRedis) {
+	s.Helper()
+	for i := range faultWorkers {
+		j := s.job
+		j.Worker = i
+		if own != nil {
+			j.Redis = own[i]
+		}
+		s.workers = append(s.workers, startFaultWorker(s, j))
+	}
+	require.Eventually(s, func() bool {
+		seen := map[int]bool{}
+		for _, c := range s.history() {
+			seen[c.worker] = true
+		}
+		return len(seen) == faultWorkers
+	}, 20*time.Second, 10*time.Millisecond, "all workers call")
+	s.start = time.Now()
+	s.stall = watchStalls(s.T)
+	time.Sleep(undisturbed)
+}
+
+// fault runs what breaks something and mends it again.
+func (s *faultScene) fault(happens func()) {
+	s.Helper()
+	s.broken = time.Now()
+	happens()
+	s.mended = time.Now()
+}
+
+// close lets the fleet recover, ends it and judges what was seen.
+func (s *faultScene) close(must faultVerdict) {
+	s.Helper()
+	time.Sleep(afterwards)
+	s.end = time.Now()
+	reports := s.finishWorkers()
+	sum := s.sum(must, reports)
+	sum.log(s)
+	s.draw(sum)
+	s.judge(must, sum)
+	if !slices.ContainsFunc(s.workers, func(w *faultWorker) bool { return w.killed }) {
+		assert.Len(s, s.history(), reports.Calls, "the API has seen the calls that the workers made")
+	}
+}
+
+// finishWorkers ends the workers that still run, and sums up their reports.
+func (s *faultScene) finishWorkers() faultReport {
+	s.Helper()
+	reports := make([]faultReport, len(s.workers))
+	errs := make([]error, len(s.workers))
+	var ending sync.WaitGroup
+	for i, w := range s.workers {
+		if !w.killed {
+			ending.Go(func() { reports[i], errs[i] = w.finish() })
+		}
+	}
+	ending.Wait()
+	all := faultReport{Errors: map[string]int{}, Logs: map[string]int{}}
+	for i, r := range reports {
+		require.NoError(s, errs[i], "worker %d ends", i)
+		all.Calls += r.Calls
+		all.Lost += r.Lost
+		all.Failed += r.Failed
+		for text, n := range r.Errors {
+			all.Errors[text] += n
+		}
+		for text, n := range r.Logs {
+			all.Logs[text] += n
+		}
+	}
+	return all
+}

@@ -1,0 +1,31 @@
+package integration
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// stallWatch measures for how long the machine kept a process from running that
+// only sleeps. It judges nothing; who reads a figure that is out of line can tell
+// a busy machine from a fault.
+type stallWatch struct{ longest atomic.Int64 }
+
+// watchStalls measures until the test ends.
+func watchStalls(t *testing.T) *stallWatch {
+	const nap = 5 * time.Millisecond
+	w := &stallWatch{}
+	ctx := t.Context()
+	go func() {
+		for ctx.Err() == nil {
+			before := time.Now()
+			time.Sleep(nap)
+			if late := int64(time.Since(before) - nap); late > w.longest.Load() {
+				w.longest.Store(late)
+			}
+		}
+	}()
+	return w
+}
+
+func (w *stallWatch) worst() time.Duration { return time.Duration(w.longest.Load()) }

@@ -1,0 +1,26 @@
+package integration
+
+import (
+	"syscall"
+	"time"
+)
+
+// One of four workers is killed.
+func workerKilled(s *faultScene) {
+	s.single()
+	s.load()
+	s.fault(func() { s.workers[0].kill() })
+	s.close(faultVerdict{})
+}
+
+// One of four workers is suspended for 3 s.
+func workerFrozen(s *faultScene) {
+	s.single()
+	s.load()
+	s.fault(func() {
+		s.workers[0].signal(syscall.SIGSTOP)
+		time.Sleep(3 * time.Second)
+		s.workers[0].signal(syscall.SIGCONT)
+	})
+	s.close(faultVerdict{})
+}

@@ -1,0 +1,309 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"runtime/pprof"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/rs/zerolog"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+const (
+	soakLimiters = 3
+	soakCallers  = 6 // of each limiter
+	soakKeys     = 5
+	soakPool     = 4 // connections of each limiter, at the most
+
+	// soakHeap is what the heap may grow by from the end of the warm-up to the
+	// end: what pools and the garbage collector leave lying. A call that left
+	// anything behind would show: there are tens of thousands.
+	soakHeap = 512 << 10
+)
+
+// A fleet goes through random faults for a minute: its goroutines, connections
+// and memory are the same afterwards as after the first sixth of the time.
+func TestSoakWithFaults(t *testing.T) {
+	length := 10 * time.Second
+	if os.Getenv("FLEETPACE_REQUIRE") != "" {
+		length = time.Minute
+	}
+	if text := os.Getenv("FLEETPACE_SOAK"); text != "" {
+		var err error
+		length, err = time.ParseDuration(text)
+		require.NoError(t, err, "FLEETPACE_SOAK is how long the test takes, such as 60s")
+	}
+	long(t, fmt.Sprintf("takes %v", length))
+	s := newSoak(t)
+	s.run(length / 6)
+	warm := s.rest()
+	s.run(length - length/6)
+	end := s.rest()
+	s.close()
+
+	line, err := json.Marshal(map[string]any{
+		"seconds": length.Seconds(), "calls": s.calls.Load(), "turns": s.turns.Load(), "faults": s.faults,
+		"errors": s.counted(), "warm": warm, "end": end,
+	})
+	require.NoError(t, err)
+	t.Logf("SOAK %s", line)
+	require.Empty(t, s.untyped, "errors that the package does not name")
+	require.Positive(t, s.turns.Load())
+	require.LessOrEqual(t, end.Goroutines, warm.Goroutines, "at the end:\n%s\nafter the warm-up:\n%s", end.stacks, warm.stacks)
+	require.LessOrEqual(t, end.Connections, soakLimiters*soakPool)
+	require.Less(t, end.HeapBytes-warm.HeapBytes, int64(soakHeap))
+}
+
+// soak is a fleet in one process, on a Redis behind a network that fails.
+type soak struct {
+	*testing.T
+	admin    *redis.Client // past the faults
+	proxy    *toxiproxy.Proxy
+	limiters []*reserve.Limiter
+	clients  []*redis.Client
+	random   *rand.Rand
+	faults   map[string]int
+
+	calls, turns atomic.Int64
+	mu           sync.Mutex
+	errors       map[string]int
+	untyped      []string
+}
+
+// atRest is what a fleet has while it does nothing.
+type atRest struct {
+	Goroutines  int   `json:"goroutines"`
+	Connections int   `json:"connections"`
+	HeapBytes   int64 `json:"heap_bytes"`
+
+	stacks string // of the goroutines
+}
+
+func newSoak(t *testing.T) *soak {
+	// With an option of its own the server is this test's alone, to be flushed.
+	server := redistest.Local(t, "--maxclients", "1000")
+	s := &soak{
+		T: t, admin: server.Client(t), errors: map[string]int{}, faults: map[string]int{},
+		random: rand.New(rand.NewPCG(1, 2)),
+	}
+	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	s.proxy = toxiproxy.NewProxy(api, "redis", "127.0.0.1:0", server.Addr())
+	require.NoError(t, s.proxy.Start())
+	t.Cleanup(s.proxy.Stop)
+	for range soakLimiters {
+		client := redis.NewClient(&redis.Options{
+			Addr: s.proxy.Listen, PoolSize: soakPool, MaxActiveConns: soakPool, DisableIdentity: true,
+			DialTimeout: time.Second, ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond,
+		})
+		l, err := reserve.New(client, reserve.Config{
+			Name: "api", Prefix: redistest.Prefix(t), Limit: reserve.PerSecond(100).Burst(5),
+		})
+		require.NoError(t, err)
+		s.clients, s.limiters = append(s.clients, client), append(s.limiters, l)
+	}
+	return s
+}
+
+// run lets everybody call and faults happen for a while.
+func (s *soak) run(length time.Duration) {
+	ctx, cancel := context.WithTimeout(s.Context(), length)
+	defer cancel()
+	var callers sync.WaitGroup
+	for i, l := range s.limiters {
+		for n := range soakCallers {
+			random := rand.New(rand.NewPCG(uint64(i), uint64(n)))
+			callers.Go(func() {
+				for ctx.Err() == nil {
+					s.call(l.For(fmt.Sprint("key-", random.IntN(soakKeys))), random)
+				}
+			})
+		}
+	}
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Duration(500+s.random.IntN(1000)) * time.Millisecond):
+			s.fault()
+		}
+	}
+	// Nothing waits forever: each call has a few seconds.
+	done := make(chan struct{})
+	go func() { callers.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		s.Fatal("calls are stuck")
+	}
+}
+
+// call makes a call of any kind, and gives some of them up.
+func (s *soak) call(l *reserve.Limiter, random *rand.Rand) {
+	s.calls.Add(1)
+	ctx, cancel := context.WithTimeout(s.Context(), time.Duration(1+random.IntN(3000))*time.Millisecond)
+	defer cancel()
+	n := 1 + random.IntN(5)
+	var err error
+	turn := false
+	switch random.IntN(4) {
+	case 0:
+		turn, err = l.AllowN(ctx, n)
+	case 1:
+		var r *reserve.Reservation
+		if r, err = l.ReserveN(ctx, n); err == nil {
+			if random.IntN(2) == 0 {
+				err = r.Wait(ctx)
+				turn = err == nil
+			} else {
+				err = r.Cancel(ctx)
+			}
+		}
+	default:
+		if random.IntN(2) == 0 { // not a deadline, which is refused at once
+			var stop context.CancelFunc
+			ctx, stop = context.WithCancel(s.Context())
+			defer stop()
+			defer time.AfterFunc(time.Duration(random.IntN(1000))*time.Millisecond, stop).Stop()
+		}
+		err = l.WaitN(ctx, n)
+		turn = err == nil
+	}
+	if turn {
+		s.turns.Add(1)
+	}
+	if err != nil {
+		s.count(err)
+		if errors.Is(err, reserve.ErrUnavailable) || errors.Is(err, reserve.ErrWouldMissDeadline) {
+			time.Sleep(time.Millisecond) // as a caller would, so that errors are not all that there is
+		}
+	}
+}
+
+func (s *soak) count(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, known := range []error{
+		reserve.ErrUnavailable, reserve.ErrWouldMissDeadline, context.Canceled, context.DeadlineExceeded,
+	} {
+		if errors.Is(err, known) {
+			s.errors[known.Error()]++
+			return
+		}
+	}
+	s.untyped = append(s.untyped, err.Error())
+}
+
+func (s *soak) counted() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.errors
+}
+
+// fault lets one thing go wrong.
+func (s *soak) fault() {
+	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
+	defer cancel()
+	kinds := []string{"cut", "latency", "silence", "FLUSHALL", "CLIENT KILL", "SCRIPT FLUSH"}
+	kind := kinds[s.random.IntN(len(kinds))]
+	s.faults[kind]++
+	switch kind {
+	case "cut":
+		s.proxy.Stop()
+		time.Sleep(time.Duration(s.random.IntN(500)) * time.Millisecond)
+		require.NoError(s, s.proxy.Start())
+	case "latency":
+		s.worse(ctx, `{"name":"x","type":"latency","stream":"downstream","attributes":{"latency":150,"jitter":100}}`)
+	case "silence":
+		s.worse(ctx, `{"name":"x","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)
+	case "FLUSHALL":
+		require.NoError(s, s.admin.FlushAll(ctx).Err())
+	case "CLIENT KILL":
+		require.NoError(s, s.admin.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+	case "SCRIPT FLUSH":
+		require.NoError(s, s.admin.ScriptFlush(ctx).Err())
+	}
+}
+
+// worse makes the way worse for a while.
+func (s *soak) worse(ctx context.Context, toxic string) {
+	_, err := s.proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
+	require.NoError(s, err)
+	time.Sleep(time.Duration(200+s.random.IntN(600)) * time.Millisecond)
+	require.NoError(s, s.proxy.Toxics.RemoveToxic(ctx, "x"))
+}
+
+// rest waits until nothing is under way and says what is left. The connections are
+// counted, then cut, so that what a client does for them ends too.
+func (s *soak) rest() (r atRest) {
+	ctx := s.Context()
+	for _, l := range s.limiters {
+		for key := range soakKeys {
+			require.Eventually(s, func() bool {
+				_, err := l.For(fmt.Sprint("key-", key)).State(ctx)
+				return err == nil
+			}, 10*time.Second, 10*time.Millisecond)
+		}
+	}
+	clients := s.connections()
+	require.NoError(s, s.admin.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
+	require.Eventually(s, func() bool { return s.connections() == 0 }, 10*time.Second, 10*time.Millisecond)
+	r = atRest{Connections: clients}
+	// What ends on a timer of its own may take a moment.
+	for until := time.Now().Add(2 * time.Second); time.Now().Before(until); time.Sleep(50 * time.Millisecond) {
+		if n, stacks := s.goroutines(); r.Goroutines == 0 || n < r.Goroutines {
+			r.Goroutines, r.stacks = n, stacks
+		}
+	}
+	var m runtime.MemStats
+	for range 3 { // what has a finalizer or lies in a pool goes in the second or third
+		runtime.GC()
+	}
+	runtime.ReadMemStats(&m)
+	r.HeapBytes = int64(m.HeapAlloc)
+	return r
+}
+
+// goroutines counts those that are not the proxy's, which keeps some for
+// connections that were cut.
+func (s *soak) goroutines() (n int, stacks string) {
+	var all bytes.Buffer
+	require.NoError(s, pprof.Lookup("goroutine").WriteTo(&all, 2))
+	var ours []string
+	for _, stack := range strings.Split(all.String(), "\n\n") {
+		if !strings.Contains(stack, "toxiproxy") {
+			ours = append(ours, stack)
+		}
+	}
+	return len(ours), strings.Join(ours, "\n\n")
+}
+
+// connections is how many the server has, besides ours.
+func (s *soak) connections() int {
+	list, err := s.admin.ClientList(s.Context()).Result()
+	require.NoError(s, err)
+	return strings.Count(list, "\n") - 1
+}
+
+// close ends the fleet; nobody is connected then.
+func (s *soak) close() {
+	for i, l := range s.limiters {
+		require.NoError(s, l.Close())
+		require.NoError(s, s.clients[i].Close())
+	}
+	require.Eventually(s, func() bool { return s.connections() == 0 }, 10*time.Second, 10*time.Millisecond)
+}
