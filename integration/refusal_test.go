@@ -1,0 +1,404 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/lua"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// spoiler makes a server refuse, or a client be refused. What it returns makes all
+// good again.
+type spoiler func(*testing.T, *redis.Client, *redis.Options) (restore func() error)
+
+// refusal is a way in which a real Redis refuses calls.
+type refusal struct {
+	means  error
+	advice string   // part of what the error says
+	args   []string // of the server
+	spoil  spoiler
+}
+
+// Every refusal of a real Redis gets the error that says what to do, is not taken
+// for a call that may have been carried out, and changes nothing.
+func TestRefusals(t *testing.T) {
+	for name, r := range map[string]refusal{
+		"NOREPLICAS": {reserve.ErrUnavailable, "min-replicas-to-write", nil, setting("min-replicas-to-write", "1")},
+		"MISCONF":    {reserve.ErrUnavailable, "disk", []string{"--save", "3600 1000000"}, unsaved},
+		"READONLY":   {reserve.ErrUnavailable, "replica", nil, replica},
+		"MASTERDOWN": {reserve.ErrUnavailable, "lost its master", []string{"--replica-serve-stale-data", "no"}, replica},
+		"BUSY":       {reserve.ErrUnavailable, "SCRIPT KILL", []string{"--lua-time-limit", "1"}, busy},
+		"LOADING": {reserve.ErrUnavailable, "just started", []string{"--enable-debug-command", "yes",
+			"--rdbcompression", "no", "--loading-process-events-interval-bytes", "1024"}, loading},
+
+		"NOAUTH":              {reserve.ErrDenied, "set Username and Password", nil, setting("requirepass", "secret")},
+		"WRONGPASS":           {reserve.ErrDenied, "check Username and Password", nil, wrongPassword},
+		"NOPERM":              {reserve.ErrDenied, "lua.ACL", nil, user("~*", "+@read")},
+		"NOPERM for the keys": {reserve.ErrDenied, "lua.ACL", nil, user("~other:*", "+@all")},
+		"NOPERM in a script":  {reserve.ErrDenied, "lua.ACL", nil, user("~*", "+@all", "-hmget")},
+		"other type":          {reserve.ErrCorrupt, "something else", nil, otherType},
+	} {
+		t.Run(name, func(t *testing.T) {
+			admin := redistest.Local(t, append([]string{"--hz", "100"}, r.args...)...).Client(t)
+			makeLine(t, admin)
+			before := content(t, admin)
+			options := redis.Options{Addr: admin.Options().Addr}
+			restore := r.spoil(t, admin, &options)
+			mustBeRefused(t, &options, func(op string, err error) {
+				if op == "state" && err == nil && slices.Contains([]string{"NOREPLICAS", "MISCONF", "READONLY"}, name) {
+					return // these refuse only what changes something
+				}
+				require.ErrorIs(t, err, r.means, op)
+				require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown, op)
+				require.ErrorContains(t, err, r.advice, op)
+			})
+			require.NoError(t, restore())
+			require.Equal(t, before, content(t, admin))
+		})
+	}
+}
+
+// A server that takes no more connections closes them without having read
+// anything. The client may see the end of the connection before the reason.
+func TestMaxClients(t *testing.T) {
+	admin := redistest.Local(t, "--hz", "100").Client(t)
+	makeLine(t, admin)
+	before := content(t, admin)
+	restore := setting("maxclients", "1")(t, admin, nil)
+	mustBeRefused(t, admin.Options(), func(op string, err error) { require.ErrorIs(t, err, reserve.ErrUnavailable, op) })
+	require.NoError(t, restore())
+	require.Equal(t, before, content(t, admin))
+}
+
+// A server without scripts, and the node of a cluster that has no slots yet, can
+// not have the state of a limit.
+func TestServersThatCanNotServe(t *testing.T) {
+	for name, r := range map[string]refusal{
+		"unknown command": {reserve.ErrDenied, "lacks", []string{"--rename-command", "EVALSHA", "ELSEWHERE"}, nil},
+		"CLUSTERDOWN":     {reserve.ErrUnavailable, "CLUSTER INFO", []string{"--cluster-enabled", "yes", "--cluster-port", freePort(t)}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			admin := redistest.Local(t, r.args...).Client(t)
+			mustBeRefused(t, admin.Options(), func(op string, err error) {
+				require.ErrorIs(t, err, r.means, op)
+				require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown, op)
+				require.ErrorContains(t, err, r.advice, op)
+			})
+			require.Empty(t, content(t, admin))
+		})
+	}
+}
+
+// A client for a single server that was given a node of a cluster gets told so;
+// a cluster client follows.
+func TestNodeOfACluster(t *testing.T) {
+	addresses := threeMasters(t)
+	ctx := t.Context()
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
+	defer func() { _ = cluster.Close() }()
+	makeLine(t, cluster)
+	owner, err := cluster.MasterForKey(ctx, lineKey)
+	require.NoError(t, err)
+	var others []*redis.Client
+	for _, address := range addresses {
+		if address != owner.Options().Addr {
+			client := redis.NewClient(&redis.Options{Addr: address})
+			defer func() { _ = client.Close() }()
+			others = append(others, client)
+		}
+	}
+	before := content(t, owner)
+	refusedBy := func(node *redis.Client, advice string) {
+		t.Helper()
+		mustBeRefused(t, node.Options(), func(op string, err error) {
+			require.ErrorIs(t, err, reserve.ErrUnavailable, op)
+			require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown, op)
+			require.ErrorContains(t, err, advice, op)
+		})
+	}
+	for _, other := range others {
+		refusedBy(other, "MOVED")
+		refusedBy(other, "redis.NewClusterClient")
+	}
+	require.Equal(t, before, content(t, owner))
+
+	// The slot is on its way to another node, some of its keys already there.
+	slot, err := owner.ClusterKeySlot(ctx, lineKey).Result()
+	require.NoError(t, err)
+	id := func(node *redis.Client) string {
+		id, err := node.Do(ctx, "cluster", "myid").Text()
+		require.NoError(t, err)
+		return id
+	}
+	require.NoError(t, others[0].Do(ctx, "cluster", "setslot", slot, "importing", id(owner)).Err())
+	require.NoError(t, owner.Do(ctx, "cluster", "setslot", slot, "migrating", id(others[0])).Err())
+	host, port, err := net.SplitHostPort(others[0].Options().Addr)
+	require.NoError(t, err)
+	for i, key := range lua.Keys(reserve.DefaultPrefix, "api", "") {
+		reply, err := owner.Migrate(ctx, host, port, key, 0, 5*time.Second).Result()
+		require.NoError(t, err)
+		require.Equal(t, "OK", reply, "all four keys were there")
+		before := content(t, owner)
+		if i < 3 {
+			refusedBy(owner, "TRYAGAIN")
+		} else {
+			refusedBy(owner, "ASK")
+			refusedBy(owner, "redis.NewClusterClient")
+		}
+		require.Equal(t, before, content(t, owner))
+	}
+	require.NoError(t, calls["claim"](ctx, limiter(t, cluster)), "a cluster client follows")
+}
+
+// A full Redis refuses a call before it changed anything, or serves all of it: a
+// script that has begun to write goes on.
+func TestOutOfMemory(t *testing.T) {
+	admin := redistest.Local(t, "--hz", "100").Client(t)
+	makeLine(t, admin)
+	setting("maxmemory", "1")(t, admin, nil)
+	refused := 0
+	before := content(t, admin)
+	mustBeRefused(t, admin.Options(), func(op string, err error) {
+		after := content(t, admin)
+		if err != nil {
+			refused++
+			require.ErrorIs(t, err, reserve.ErrUnavailable, op)
+			require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown, op)
+			require.ErrorContains(t, err, "raise maxmemory", op)
+			require.Equal(t, before, after, op)
+		}
+		before = after
+	})
+	require.Positive(t, refused)
+}
+
+// Where the scripts were flushed, go-redis sends them again: nobody notices.
+func TestScriptFlush(t *testing.T) {
+	admin := redistest.Local(t, "--hz", "100").Client(t)
+	makeLine(t, admin)
+	l := limiter(t, admin)
+	for op, call := range calls {
+		require.NoError(t, admin.ScriptFlush(t.Context()).Err())
+		require.NoError(t, call(t.Context(), l), op)
+	}
+	require.NoError(t, admin.ScriptFlush(t.Context()).Err())
+	require.NoError(t, l.For("other").Wait(t.Context()))
+}
+
+// Nothing listens, or nothing answers.
+func TestNoServer(t *testing.T) {
+	nowhere := &redis.Options{Addr: "127.0.0.1:" + freePort(t)}
+	mustBeRefused(t, nowhere, func(op string, err error) {
+		require.ErrorIs(t, err, reserve.ErrUnavailable, op)
+		require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown, op)
+		require.ErrorContains(t, err, "is this the address of Redis", op)
+	})
+
+	admin := redistest.Local(t, "--hz", "100").Client(t)
+	makeLine(t, admin)
+	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, ReadTimeout: 50 * time.Millisecond, MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	require.NoError(t, client.Ping(t.Context()).Err())
+	require.NoError(t, admin.Do(t.Context(), "client", "pause", 200, "all").Err())
+	_, err := limiter(t, client).Claim(t.Context(), "held", 1)
+	require.ErrorIs(t, err, reserve.ErrUnavailable)
+	require.ErrorIs(t, err, reserve.ErrOutcomeUnknown, "it is carried out after the pause")
+}
+
+// All connections of a client are in use.
+func TestPoolExhausted(t *testing.T) {
+	admin := redistest.Local(t, "--hz", "100").Client(t)
+	makeLine(t, admin)
+	before := content(t, admin)
+	client := redis.NewClient(&redis.Options{
+		Addr: admin.Options().Addr, PoolSize: 1, PoolTimeout: 10 * time.Millisecond, MaxRetries: -1,
+	})
+	defer func() { _ = client.Close() }()
+	held := client.Conn()
+	require.NoError(t, held.Ping(t.Context()).Err())
+	l := limiter(t, client)
+	for op, call := range calls {
+		err := call(t.Context(), l)
+		require.ErrorIs(t, err, reserve.ErrUnavailable, op)
+		require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown, op)
+		require.ErrorContains(t, err, "raise PoolSize", op)
+	}
+	require.Equal(t, before, content(t, admin))
+	require.NoError(t, held.Close())
+	require.NoError(t, calls["state"](t.Context(), l))
+}
+
+// lineKey is the key of the state of the line that these tests ask for.
+const lineKey = "fleetpace:{api}:line"
+
+// calls are those that ask Redis once and say how that went.
+var calls = map[string]func(context.Context, *reserve.Limiter) error{
+	"enter":  func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Enter(ctx, "new", 1); return err },
+	"claim":  func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Claim(ctx, "held", 1); return err },
+	"cancel": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Cancel(ctx, "held", 1); return err },
+	"leave":  func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Leave(ctx, "held", 1); return err },
+	"line up": func(ctx context.Context, l *reserve.Limiter) error {
+		return l.LineUp(ctx, []reserve.Request{{ID: "new", N: 1}})[0].Err
+	},
+	"state": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
+}
+
+func limiter(t *testing.T, client redis.UniversalClient) *reserve.Limiter {
+	l, err := reserve.New(client, reserve.Config{
+		Name: "api", Limit: reserve.Every(time.Hour).Burst(2),
+		Outage: reserve.Outage{Policy: reserve.PolicyFail, Failures: 1},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// makeLine has all keys of a line be there, and the scripts.
+func makeLine(t *testing.T, client redis.UniversalClient) {
+	l, ctx := limiter(t, client), t.Context()
+	for _, id := range []string{"claimed", "free", "held", "far"} {
+		_, err := l.ReserveAs(ctx, id, 1)
+		require.NoError(t, err)
+	}
+	for _, id := range []string{"free", "nobody"} {
+		_, err := l.Cancel(ctx, id, 1)
+		require.NoError(t, err)
+	}
+	require.NoError(t, calls["claim"](ctx, l))
+	require.NoError(t, calls["state"](ctx, l))
+}
+
+// mustBeRefused makes each call, by a process of its own.
+func mustBeRefused(t *testing.T, options *redis.Options, check func(op string, err error)) {
+	t.Helper()
+	for op, call := range calls {
+		client := redis.NewClient(&redis.Options{
+			Addr: options.Addr, Username: options.Username, Password: options.Password,
+			MaxRetries: -1, DialerRetries: 1,
+		})
+		err := call(t.Context(), limiter(t, client))
+		_ = client.Close()
+		t.Logf("%s: %v", op, err)
+		check(op, err)
+	}
+}
+
+// content is everything that a server holds.
+func content(t *testing.T, client *redis.Client) map[string]string {
+	all := make(map[string]string)
+	keys, err := client.Keys(context.Background(), "*").Result()
+	require.NoError(t, err)
+	for _, key := range keys {
+		all[key], err = client.Dump(context.Background(), key).Result()
+		require.NoError(t, err)
+	}
+	return all
+}
+
+// refuses waits until the server refuses with the code.
+func refuses(t *testing.T, client *redis.Client, code string) {
+	require.Eventually(t, func() bool {
+		err := client.Get(t.Context(), "any").Err()
+		return err != nil && strings.HasPrefix(err.Error(), code)
+	}, 20*time.Second, time.Millisecond)
+}
+
+// setting changes a setting of the server.
+func setting(name, value string) spoiler {
+	return func(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
+		before, err := admin.ConfigGet(t.Context(), name).Result()
+		require.NoError(t, err)
+		require.NoError(t, admin.ConfigSet(t.Context(), name, value).Err())
+		return func() error { return admin.ConfigSet(context.Background(), name, before[name]).Err() }
+	}
+}
+
+// user has the client be one with these rules.
+func user(rules ...any) spoiler {
+	return func(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
+		require.NoError(t, admin.Do(t.Context(), append([]any{"acl", "setuser", "worker", "on", ">secret"}, rules...)...).Err())
+		options.Username, options.Password = "worker", "secret"
+		return func() error { return nil }
+	}
+}
+
+func wrongPassword(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
+	restore := user("~*", "+@all")(t, admin, options)
+	options.Password = "wrong"
+	return restore
+}
+
+func replica(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
+	require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", freePort(t)).Err())
+	return func() error { return admin.Do(context.Background(), "replicaof", "no", "one").Err() }
+}
+
+// otherType lets the key hold something else for a while.
+func otherType(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
+	ctx := context.Background()
+	require.NoError(t, admin.Rename(ctx, lineKey, "away").Err())
+	require.NoError(t, admin.Set(ctx, lineKey, "mine", 0).Err())
+	return func() error {
+		value, err := admin.Get(ctx, lineKey).Result()
+		require.Equal(t, "mine", value)
+		return errors.Join(err, admin.Rename(ctx, "away", lineKey).Err())
+	}
+}
+
+// unsaved lets the server fail to save its data: something stands in the way of
+// the file.
+func unsaved(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
+	config, err := admin.ConfigGet(t.Context(), "dir").Result()
+	require.NoError(t, err)
+	obstacle := filepath.Join(config["dir"], "dump.rdb")
+	require.NoError(t, os.Mkdir(obstacle, 0o700))
+	require.NoError(t, admin.BgSave(t.Context()).Err())
+	require.Eventually(t, func() bool {
+		info, err := admin.Info(t.Context(), "persistence").Result()
+		return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
+	}, 20*time.Second, 10*time.Millisecond)
+	return func() error { return os.Remove(obstacle) }
+}
+
+func busy(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
+	client := redis.NewClient(options)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = client.Eval(context.Background(), "while true do end", nil)
+	}()
+	refuses(t, admin, "BUSY")
+	return func() error {
+		err := admin.ScriptKill(context.Background()).Err()
+		<-ended
+		return errors.Join(err, client.Close())
+	}
+}
+
+// loading has the server read its data again, slowly.
+func loading(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
+	const fill = "for i = 1, 100 do redis.call('set', 'filler' .. i, string.rep('x', 2000)) end return 1"
+	const empty = "for i = 1, 100 do redis.call('del', 'filler' .. i) end return 1"
+	require.NoError(t, admin.Eval(t.Context(), fill, nil).Err())
+	require.NoError(t, admin.ConfigSet(t.Context(), "key-load-delay", "50000").Err())
+	client := redis.NewClient(options)
+	ended := make(chan error)
+	go func() { ended <- client.Do(context.Background(), "debug", "reload").Err() }()
+	refuses(t, admin, "LOADING")
+	return func() error {
+		err := admin.ConfigSet(context.Background(), "key-load-delay", "0").Err()
+		return errors.Join(err, <-ended, client.Close(), admin.Eval(context.Background(), empty, nil).Err())
+	}
+}
