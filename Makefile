@@ -1,6 +1,6 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real lint fuzz bench fleet examples ci
+.PHONY: help test test-real lint faults fuzz bench fleet examples ci
 
 FUZZTIME ?= 30s
 
@@ -17,6 +17,9 @@ lint: ## gofmt, go vet and golangci-lint (.golangci.yml gives the reasons)
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w .'; exit 1; }
 	go vet ./...
 	"$$(.ci/tool golangci-lint)" run ./...
+
+faults: ## what breaks on a bad day, on real Redis: one line of figures per fault, about 2 minutes
+	go test ./integration -count=1 -run '^TestFault$$' -v | grep -E 'FAULT|^---|^ok|^FAIL'
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	.ci/fuzz $(FUZZTIME)
