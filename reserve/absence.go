@@ -12,6 +12,8 @@ type absence struct {
 	local  *local    // nil: no calls are paced by this process
 	spent  int64     // permits used without the line
 	until  time.Time // when the line takes over; zero: Redis is not back
+
+	patience time.Duration // with the next attempt to reach Redis
 }
 
 // absent is the line's absence, which begins now if there is none. The line must
@@ -20,7 +22,7 @@ func (l *line) absent(now time.Time) *absence {
 	if l.memory.absent != nil {
 		return l.memory.absent
 	}
-	a := &absence{since: now, serial: l.core.serials.Add(1)}
+	a := &absence{since: now, serial: l.core.serials.Add(1), patience: shortProbe}
 	if !l.memory.at.IsZero() {
 		a.since = l.memory.at
 	}

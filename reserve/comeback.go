@@ -6,9 +6,13 @@ import (
 	"time"
 )
 
-// probeTime is how long an attempt to reach a Redis that is away may take. One
-// that comes through later does no harm.
-const probeTime = 500 * time.Millisecond
+// An attempt to reach a Redis that is away may take so long: at first not long, as
+// one that hangs is in the way of the next, and then longer, as the way may be slow.
+// One that comes through later does no harm.
+const (
+	shortProbe = 500 * time.Millisecond
+	longProbe  = 2 * time.Second
+)
 
 // sitOut waits for an attempt to reach Redis, and makes it; meanwhile the policy
 // rules. It returns false when there is nothing left to wait for.
@@ -89,9 +93,11 @@ func (l *line) comeBack(ctx context.Context) {
 	now := time.Now()
 	a := l.absent(now)
 	who, b := l.caller(a.serial), l.bill(a, now)
+	patience := a.patience
+	a.patience = min(2*patience, longProbe)
 	l.mu.Unlock()
 
-	reply, err := within(probeTime, func() (answers, error) { return l.core.charge(ctx, l.keys, who, b) })
+	reply, err := within(patience, func() (answers, error) { return l.core.charge(ctx, l.keys, who, b) })
 	l.core.gate.record(ctx, err)
 
 	l.mu.Lock()

@@ -1,7 +1,9 @@
 package reserve_test
 
 import (
+	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,5 +70,30 @@ func TestSlowWayToRedis(t *testing.T) {
 		t.Logf("%d calls in 9 s, %d refused", n, refused)
 		require.Zero(t, refused)
 		require.GreaterOrEqual(t, n, 9*rate*95/100)
+	})
+}
+
+// After an outage the way to Redis takes longer than a first attempt may: the
+// process finds back nevertheless.
+func TestSlowWayBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		w, client := &wire{}, b.client()
+		client.AddHook(w)
+		var log strings.Builder
+		l, err := reserve.New(client, reserve.Config{
+			Name: "api", Limit: reserve.PerSecond(100), Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		require.NoError(t, err)
+		require.NoError(t, l.Wait(t.Context()))
+		b.redis.SetError(loading)
+		stop := load(t, provider.New(), 10, l)
+		time.Sleep(5 * time.Second)
+		w.delay.Store(int64(700 * time.Millisecond))
+		b.redis.SetError("")
+		time.Sleep(6 * time.Second)
+		stop()
+		require.NoError(t, l.Close())
+		require.Contains(t, log.String(), "gives turns again")
 	})
 }
