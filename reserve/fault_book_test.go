@@ -102,6 +102,8 @@ func (b *book) note(log *eventLog, process int, args []string, reply []byte, now
 	}
 	log.add("redis p%d %s %v -> %v%s", process, verb, argv[2:], values, mark)
 	switch verb {
+	case "charge":
+		b.cameBack(argv[memberArg], now)
 	case "take":
 		for i, at := 0, takeArgs; at+3 < len(argv); i, at = i+1, at+4 {
 			b.grant(argv[at], argv[at+2], values, i, now)
@@ -116,6 +118,17 @@ func (b *book) note(log *eventLog, process int, args []string, reply []byte, now
 				cost, _ := strconv.ParseInt(argv[at], 10, 64)
 				b.back += cost
 			}
+		}
+	}
+}
+
+// cameBack notes that a process asks anew for what it could not ask again while its
+// breaker was open: numbers whose replies were lost before that lapse unused.
+func (b *book) cameBack(member string, now time.Time) {
+	for id, had := range b.byID {
+		if strings.HasPrefix(id, member+"-") {
+			had.good = now
+			b.byID[id] = had
 		}
 	}
 }

@@ -4,6 +4,7 @@ import "github.com/fleetpace/fleetpace/reserve"
 
 // Where the scripts have what the book reads.
 const (
+	memberArg   = 6 // the name of the process
 	takeArgs    = 9 // arguments before the first request
 	claimArgs   = 9
 	cancelArgs  = 8
