@@ -130,6 +130,10 @@ func TestKeysExpire(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, l.WaitN(t.Context(), 5))
 	key := prefix + ":{api}:line"
+	left, err := client.PTTL(t.Context(), key).Result()
+	require.NoError(t, err)
+	require.InDelta(t, 61*time.Second, left, float64(time.Second), "as long as a process counts")
+	require.NoError(t, client.PExpire(t.Context(), key, 100*time.Millisecond).Err())
 	require.Eventually(t, func() bool {
 		n, err := client.Exists(t.Context(), key).Result()
 		return err == nil && n == 0

@@ -46,7 +46,7 @@
 //
 // Only Redis's clock counts. The scripts read it once per call and reply with
 // durations, which a process measures on its monotonic clock from the moment at
-// which the reply should have arrived, going by the fastest of the last ones:
+// which the reply should have arrived, going by the fastest of the last minute:
 // late by the way back, and not by what held up this one reply. A turn whose
 // reply came too late to use it is left, and another one claimed. Wall clocks of
 // workers do not matter. If Redis's clock steps, by NTP or a failover, the line steps

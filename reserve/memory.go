@@ -1,7 +1,6 @@
 package reserve
 
 import (
-	"slices"
 	"sync"
 	"time"
 )
@@ -61,42 +60,45 @@ func (c *core) stranger() caller {
 // clock estimates Redis's time on this process's monotonic clock, so that a step
 // of Redis's clock shows, and so does a reply that took longer than others.
 type clock struct {
-	mu    sync.Mutex
-	zeros []time.Time   // when a reply read at zero would have arrived, by the last replies
-	trip  time.Duration // of a call, there and back, averaged over the last ones
+	mu   sync.Mutex
+	zero time.Time     // when a reply read at zero would have arrived; zero: not known
+	set  time.Time     // when that was learned
+	late int           // replies in a row that came too late for a turn
+	trip time.Duration // of a call, there and back, averaged over the last ones
 }
 
-// replies is how many of them say how long a reply takes: few, so that a way to
-// Redis that has become longer is soon taken for what it is.
-const replies = 8
+const (
+	// clockLasts is how long an estimate is trusted: two clocks drift apart.
+	clockLasts = time.Minute
+
+	// tooOften is after how many replies in a row that came too late for a turn
+	// the way to Redis is taken to have become longer.
+	tooOften = 4
+)
 
 // arrival notes a time of Redis, in Unix microseconds, and returns when a reply
-// read at that time arrives if it takes as long as the second fastest of the last
-// ones. Waits count from there: a call whose reply was late would be late against
-// all others. Where that can not be, the clock has stepped.
-func (c *clock) arrival(micros int64, sent, arrived time.Time) time.Time {
+// read at that time arrives if it takes as long as the fastest: waits count from
+// there, as a call whose reply was late would be late against all others. Where
+// that can not be, the clock has stepped, or this reply is the fastest. The wait is
+// the shortest that the reply tells; negative if it tells none.
+func (c *clock) arrival(micros int64, wait time.Duration, sent, arrived time.Time) time.Time {
 	since := time.Duration(micros) * time.Microsecond
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trip += (arrived.Sub(sent) - c.trip) / 8
-	c.zeros = append(c.zeros, arrived.Add(-since))
-	if len(c.zeros) > replies {
-		c.zeros = slices.Delete(c.zeros, 0, 1)
+	at := c.zero.Add(since)
+	switch {
+	case wait < 0:
+	case arrived.Sub(at) > wait+oversleep:
+		c.late++
+	default:
+		c.late = 0
 	}
-	at := c.zero().Add(since)
-	if at.Before(sent) {
-		c.zeros = c.zeros[len(c.zeros)-1:]
-		return arrived
-	}
-	if at.After(arrived) {
+	if c.zero.IsZero() || at.Before(sent) || at.After(arrived) || arrived.Sub(c.set) > clockLasts || c.late >= tooOften {
+		c.zero, c.set, c.late = arrived.Add(-since), arrived, 0
 		return arrived
 	}
 	return at
-}
-
-func (c *clock) zero() time.Time {
-	sorted := slices.SortedFunc(slices.Values(c.zeros), time.Time.Compare)
-	return sorted[min(1, len(sorted)-1)]
 }
 
 // roundTrip is how long a call takes.
@@ -110,8 +112,8 @@ func (c *clock) roundTrip() time.Duration {
 func (c *clock) at(now time.Time) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.zeros) == 0 {
+	if c.zero.IsZero() {
 		return 0
 	}
-	return now.Sub(c.zero()).Microseconds()
+	return now.Sub(c.zero).Microseconds()
 }

@@ -52,6 +52,17 @@ type answers struct {
 	tickets []answer
 }
 
+// shortest is the shortest wait of a turn that is fixed; negative if there is none.
+func (a answers) shortest() time.Duration {
+	shortest := time.Duration(-1)
+	for _, t := range a.tickets {
+		if t.status == final && (shortest < 0 || t.wait < shortest) {
+			shortest = t.wait
+		}
+	}
+	return shortest
+}
+
 // noneFinal is a bound under which every ticket has to be claimed.
 const noneFinal = -time.Microsecond
 
@@ -99,7 +110,7 @@ func (c *core) ask(ctx context.Context, script *redis.Script, keys []string, arg
 	if err != nil {
 		return answers{}, err
 	}
-	a.at = c.clock.arrival(a.seen, sent, time.Now())
+	a.at = c.clock.arrival(a.seen, a.shortest(), sent, time.Now())
 	c.greet()
 	return a, nil
 }
