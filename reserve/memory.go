@@ -63,7 +63,8 @@ type clock struct {
 	mu   sync.Mutex
 	zero time.Time     // when a reply read at zero would have arrived; zero: not known
 	set  time.Time     // when that was learned
-	late int           // replies in a row that came too late for a turn
+	late int           // replies in a row that came too late for a turn …
+	slow time.Time     // … and zero by the fastest of them
 	trip time.Duration // of a call, there and back, averaged over the last ones
 }
 
@@ -72,8 +73,8 @@ const (
 	clockLasts = time.Minute
 
 	// tooOften is after how many replies in a row that came too late for a turn
-	// the way to Redis is taken to have become longer.
-	tooOften = 4
+	// the way to Redis is taken to be as long as for the fastest of them.
+	tooOften = 8
 )
 
 // arrival notes a time of Redis, in Unix microseconds, and returns when a reply
@@ -86,17 +87,23 @@ func (c *clock) arrival(micros int64, wait time.Duration, sent, arrived time.Tim
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trip += (arrived.Sub(sent) - c.trip) / 8
-	at := c.zero.Add(since)
+	zero, at := arrived.Add(-since), c.zero.Add(since)
+	if c.zero.IsZero() || at.Before(sent) || at.After(arrived) || arrived.Sub(c.set) > clockLasts {
+		c.zero, c.set, c.late = zero, arrived, 0
+		return arrived
+	}
 	switch {
 	case wait < 0:
-	case arrived.Sub(at) > wait+oversleep:
-		c.late++
-	default:
+	case arrived.Sub(at) <= wait+oversleep:
 		c.late = 0
-	}
-	if c.zero.IsZero() || at.Before(sent) || at.After(arrived) || arrived.Sub(c.set) > clockLasts || c.late >= tooOften {
-		c.zero, c.set, c.late = arrived.Add(-since), arrived, 0
-		return arrived
+	default:
+		if c.late == 0 || zero.Before(c.slow) {
+			c.slow = zero
+		}
+		if c.late++; c.late >= tooOften {
+			c.zero, c.set, c.late = c.slow, arrived, 0
+			return c.zero.Add(since)
+		}
 	}
 	return at
 }
