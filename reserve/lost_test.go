@@ -73,6 +73,23 @@ func TestLostReplyIsFoundLater(t *testing.T) {
 	})
 }
 
+// standInLine lets calls wait, one behind the other. When all are done, the result
+// holds the order in which they had their turns.
+func standInLine(t *testing.T, l *reserve.Limiter, calls int, all *sync.WaitGroup) *[]int {
+	var mu sync.Mutex
+	var order []int
+	for i := range calls {
+		all.Go(func() {
+			require.NoError(t, l.Wait(t.Context()))
+			mu.Lock()
+			defer mu.Unlock()
+			order = append(order, i)
+		})
+		synctest.Wait()
+	}
+	return &order
+}
+
 // While claims fail, calls keep their place; afterwards they go on in order.
 func TestWaitersOutlastAShortOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -80,24 +97,14 @@ func TestWaitersOutlastAShortOutage(t *testing.T) {
 		l := b.limiter(reserve.PerSecond(1))
 		require.NoError(t, l.Wait(t.Context()))
 		start := time.Now()
-		var mu sync.Mutex
-		var order []int
 		var all sync.WaitGroup
-		for i := range 8 {
-			all.Go(func() {
-				require.NoError(t, l.Wait(t.Context()))
-				mu.Lock()
-				defer mu.Unlock()
-				order = append(order, i)
-			})
-			synctest.Wait()
-		}
+		order := standInLine(t, l, 8, &all)
 		time.Sleep(2100 * time.Millisecond)
 		b.redis.SetError("LOADING Redis is loading the dataset in memory")
 		time.Sleep(3 * time.Second)
 		b.redis.SetError("")
 		all.Wait()
-		require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, order)
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7}, *order)
 		require.LessOrEqual(t, time.Since(start), 13*time.Second)
 	})
 }

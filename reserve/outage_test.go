@@ -141,18 +141,8 @@ func TestWaitPolicy(t *testing.T) {
 		require.NoError(t, l.Wait(t.Context()))
 		b.redis.SetError(loading)
 		away := time.Now()
-		var mu sync.Mutex
-		var order []int
 		var all sync.WaitGroup
-		for i := range 10 {
-			all.Go(func() {
-				require.NoError(t, l.Wait(t.Context()))
-				mu.Lock()
-				defer mu.Unlock()
-				order = append(order, i)
-			})
-			synctest.Wait()
-		}
+		order := standInLine(t, l, 10, &all)
 		all.Go(func() {
 			r, err := l.Enter(t.Context(), "job", 1)
 			require.NoError(t, err)
@@ -166,10 +156,10 @@ func TestWaitPolicy(t *testing.T) {
 		_, err = l.Enter(short, "other", 1)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		time.Sleep(time.Minute - time.Since(away))
-		require.Empty(t, order)
+		require.Empty(t, *order)
 		b.redis.SetError("")
 		all.Wait()
-		require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, order)
+		require.Equal(t, []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, *order)
 		require.LessOrEqual(t, time.Since(away), time.Minute+3*time.Second)
 	})
 }
