@@ -19,7 +19,7 @@ lint: ## gofmt, go vet and golangci-lint (.golangci.yml gives the reasons)
 	"$$(.ci/tool golangci-lint)" run ./...
 
 faults: ## what breaks on a bad day, on real Redis: one line of figures per fault, about 2 minutes
-	go test ./integration -count=1 -run '^TestFault$$' -v | grep -E 'FAULT|^---|^ok|^FAIL'
+	go test ./integration -count=1 -run '^TestFault$$' -v | grep -E 'FAULT|NOT JUDGED|^ *---|^ok|^FAIL'
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	.ci/fuzz $(FUZZTIME)

@@ -1,10 +1,12 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -40,6 +42,7 @@ type faultScene struct {
 
 	start, broken, mended, end time.Time
 	stall                      *stallWatch
+	failures                   []string // of the verdict, until it is known to count
 }
 
 // faultCall is a call as the API saw it.
@@ -61,6 +64,37 @@ func newFaultScene(t *testing.T, name string) *faultScene {
 	t.Cleanup(server.Close)
 	s.job.API = server.URL
 	return s
+}
+
+// Errorf keeps what an assertion says until the verdict is known to count. What
+// ends a scene before its time fails at once.
+func (s *faultScene) Errorf(format string, args ...any) {
+	s.failures = append(s.failures, fmt.Sprintf(format, args...))
+}
+
+// FailNow is what a requirement that does not hold calls.
+func (s *faultScene) FailNow() {
+	s.fail()
+	s.T.FailNow()
+}
+
+// fail hands over what the assertions said.
+func (s *faultScene) fail() {
+	s.Helper()
+	for _, text := range s.failures {
+		s.T.Errorf("%s", text)
+	}
+}
+
+// excused reports whether the scene fails, and says why that does not count.
+func (s *faultScene) excused() bool {
+	s.Helper()
+	if len(s.failures) == 0 || s.stall.steady() {
+		return false
+	}
+	s.Logf("NOT JUDGED: the machine kept a sleeping process for %v (%v are fine); what failed: %s",
+		s.stall.worst().Round(time.Millisecond), steady, strings.Join(s.failures, ""))
+	return true
 }
 
 func (s *faultScene) answer(w http.ResponseWriter, r *http.Request) {
