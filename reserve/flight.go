@@ -258,6 +258,10 @@ func (l *line) claim(ctx context.Context, claims []claimed, looking bool) {
 	for _, c := range claims {
 		c.from.claiming -= len(c.tickets)
 		for _, t := range c.tickets {
+			t.out = false
+			if t.left {
+				l.landed(t)
+			}
 			switch {
 			case t.left && t.unused:
 				l.giveBack(t)

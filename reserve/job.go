@@ -148,6 +148,9 @@ func (l *Limiter) Leave(ctx context.Context, id string, n int) (bool, error) {
 	if err == nil {
 		err = l.check(ctx, n)
 	}
+	if err == nil {
+		err = l.core.settle(ctx, l.key, id)
+	}
 	if err != nil {
 		return false, l.fail("leave", err)
 	}

@@ -27,6 +27,8 @@ type line struct {
 	timers map[*queue]*time.Timer // nil: of the calls that are served without Redis
 	memory memory
 	came   int64 // calls that waited here, so far
+
+	landings map[string]chan struct{} // by id; see landing.go
 }
 
 // join lets a call wait for its turn, and asks for a number on its behalf.
@@ -94,10 +96,9 @@ func (l *line) quit(w *waiter) {
 	l.advance(q)
 }
 
-// await lets a call wait for the turn of a number that it keeps.
+// await lets a call wait for the turn of a number that it keeps. The line must be
+// locked.
 func (l *line) await(w *waiter, t *ticket) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.arrive(w)
 	l.advance(l.pin(w, t))
 	l.serve()
@@ -215,17 +216,6 @@ func (l *line) pin(w *waiter, t *ticket) *queue {
 	t.owner, w.own, w.queue = w, t, q
 	q.add(t)
 	return q
-}
-
-// unpin takes out the ticket of a call that leaves, unless its turn came; false
-// when it is being claimed right now. Then its fate is decided when that is done.
-func (l *line) unpin(w *waiter, unused bool) bool {
-	t := w.own
-	if w.ticket != nil || w.queue.remove(t) {
-		return true
-	}
-	t.left, t.unused = true, unused
-	return false
 }
 
 func (l *line) forget(q *queue) {

@@ -26,7 +26,8 @@ type ticket struct {
 
 	// A call that keeps its number owns its ticket; others are served in order.
 	owner  *waiter
-	left   bool // its owner left while it was being claimed
+	out    bool // being claimed
+	left   bool // its owner left meanwhile
 	unused bool // and does not keep the number
 }
 
@@ -159,15 +160,14 @@ func (q *queue) surplus() *ticket {
 	return t
 }
 
-// remove takes a ticket out; false when it is out to be claimed.
-func (q *queue) remove(t *ticket) bool {
+// remove takes a ticket out, unless it is out to be claimed.
+func (q *queue) remove(t *ticket) {
 	for _, tickets := range []*[]*ticket{&q.final, &q.waiting} {
 		if i := slices.Index(*tickets, t); i >= 0 {
 			*tickets = slices.Delete(*tickets, i, i+1)
-			return true
+			return
 		}
 	}
-	return false
 }
 
 // next removes and returns the first final ticket whose turn has come, and whom
@@ -205,10 +205,7 @@ func (q *queue) claimable(now time.Time, lead, bound, still time.Duration, most 
 	for n < len(q.waiting) && n < most && (n == 0 || q.waiting[n].due.Sub(now) <= bound) {
 		n++
 	}
-	claim := slices.Clone(q.waiting[:n])
-	q.waiting = q.waiting[n:]
-	q.claiming += n
-	return claim
+	return q.send(n)
 }
 
 // turnless is how many calls have no turn.
@@ -261,10 +258,18 @@ func (q *queue) lookable(now time.Time, row, most int) []*ticket {
 	if q.row {
 		n = min(row, len(q.waiting), most)
 	}
-	look := slices.Clone(q.waiting[:n])
+	return q.send(n)
+}
+
+// send removes and returns the first n waiting tickets, to be claimed.
+func (q *queue) send(n int) []*ticket {
+	tickets := slices.Clone(q.waiting[:n])
 	q.waiting = q.waiting[n:]
 	q.claiming += n
-	return look
+	for _, t := range tickets {
+		t.out = true
+	}
+	return tickets
 }
 
 // looked notes what came of a look, and when to look next. Where one number was

@@ -18,7 +18,8 @@ type Reservation struct {
 
 	mu        sync.Mutex
 	ticket    ticket
-	waiting   bool
+	waiter    *waiter // of the Wait that is under way, or nil
+	line      *line   // of that Wait
 	used      bool
 	cancelled chan struct{} // closed by Cancel
 }
@@ -116,6 +117,9 @@ func (l *Limiter) cancel(ctx context.Context, id string, n int) (bool, error) {
 	if err := l.check(ctx, n); err != nil {
 		return false, err
 	}
+	if err := l.core.settle(ctx, l.key, id); err != nil {
+		return false, err
+	}
 	var went []bool
 	err := l.core.do(ctx, func() (err error) {
 		went, err = l.core.cancel(ctx, l.core.keys(l.key), l.core.stranger(), []*ticket{{cost: int64(n), id: id}})
@@ -146,10 +150,17 @@ func (r *Reservation) Due() time.Time { return r.snapshot().due }
 // come.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.Due())) }
 
+// snapshot is the ticket as it is known now, also while somebody waits for it.
 func (r *Reservation) snapshot() ticket {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.ticket
+	t, w, line := r.ticket, r.waiter, r.line
+	r.mu.Unlock()
+	if w == nil {
+		return t
+	}
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	return *w.own
 }
 
 // Wait blocks until the turn has come: return nil means call now, and uses the
@@ -167,12 +178,10 @@ func (r *Reservation) wait(ctx context.Context) error {
 		return err
 	}
 	defer r.limiter.core.leave(line)
-	t, err := r.begin()
+	w, err := r.begin(line)
 	if err != nil {
 		return err
 	}
-	w := newWaiter(time.Time{})
-	line.await(w, t)
 	select {
 	case <-w.done:
 		err = w.err
@@ -189,33 +198,47 @@ func (r *Reservation) wait(ctx context.Context) error {
 		line.unpin(w, false)
 		line.advance(w.queue)
 	}
-	r.end(t, err == nil)
+	return r.end(w, err)
+}
+
+// begin lets a call wait for the reservation, with a copy of its ticket for the
+// line to work on.
+func (r *Reservation) begin(line *line) (*waiter, error) {
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isCancelled() {
+		return nil, ErrCancelled
+	}
+	if r.used || r.waiter != nil {
+		return nil, invalid("reservation", "%q is used up, or waited for already", r.ticket.id)
+	}
+	t := r.ticket
+	t.out, t.left = false, false // of the Wait before
+	r.waiter, r.line = newWaiter(time.Time{}), line
+	line.await(r.waiter, &t)
+	return r.waiter, nil
+}
+
+// end notes how a Wait went. A turn that was cancelled as it came is not used.
+func (r *Reservation) end(w *waiter, err error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && r.isCancelled() {
+		err = ErrCancelled
+	}
+	r.ticket, r.used, r.waiter, r.line = *w.own, err == nil, nil, nil
 	return err
 }
 
-// begin marks the reservation as waited for and returns a copy of its ticket
-// for the line to work on.
-func (r *Reservation) begin() (*ticket, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (r *Reservation) isCancelled() bool {
 	select {
 	case <-r.cancelled:
-		return nil, ErrCancelled
+		return true
 	default:
+		return false
 	}
-	if r.used || r.waiting {
-		return nil, invalid("reservation", "%q is used up, or waited for already", r.ticket.id)
-	}
-	r.waiting = true
-	t := r.ticket
-	t.left = false // by the Wait before
-	return &t, nil
-}
-
-func (r *Reservation) end(t *ticket, used bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.ticket, r.used, r.waiting = *t, used, false
 }
 
 // Lapsed reports whether the turn was missed: it came so long ago that its
@@ -230,18 +253,19 @@ func (r *Reservation) Lapsed() bool {
 // after an error it may be repeated.
 func (r *Reservation) Cancel(ctx context.Context) error {
 	r.mu.Lock()
-	used := r.used
-	select {
-	case <-r.cancelled:
-	default:
-		if !used {
-			close(r.cancelled)
-		}
+	used, w, line := r.used, r.waiter, r.line
+	if !used && !r.isCancelled() {
+		close(r.cancelled)
 	}
 	id, n := r.ticket.id, int(r.ticket.cost)
 	r.mu.Unlock()
 	if used {
 		return nil
+	}
+	if w != nil { // whoever waits may not have noticed yet
+		line.mu.Lock()
+		line.unpin(w, false)
+		line.mu.Unlock()
 	}
 	_, err := r.limiter.cancel(ctx, id, n)
 	return r.limiter.fail("cancel", err)
