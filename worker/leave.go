@@ -2,13 +2,31 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
+// drains ends a sleep when the worker drains, unless the turn is fixed or just being
+// fixed: then it is so near that hardly anybody else would find it in time, and the
+// task would stand at the end of the line. The others do not leave all at once, so
+// that they do not make those late. It returns what undoes it.
+func (t *task) drains(r *reserve.Reservation, wake context.CancelFunc) (undo func() bool) {
+	return context.AfterFunc(t.worker.draining, func() {
+		// Along with a turn that is a Lead ahead those are claimed that are little later.
+		claimed := t.limiter.Lead() * 5 / 4
+		if r.Final() || r.Delay() <= claimed {
+			time.AfterFunc(inlineBound(t.limiter), wake) // it may have moved away
+		} else {
+			time.AfterFunc(rand.N(claimed/2+1), wake)
+		}
+	})
+}
+
 // leave puts the task back because the worker drains. The task keeps its number,
-// also one that is final: others may use that turn, and the task gets theirs.
+// also one that is final, if no handler was free for it: others may use that turn,
+// and the task gets theirs.
 func (t *task) leave(ctx context.Context, r *reserve.Reservation) error {
 	err := &waitingError{back: time.Now()}
 	if r != nil {

@@ -104,6 +104,6 @@ func (t *task) sleep(ctx context.Context, r *reserve.Reservation) error {
 func (t *task) sleepUntil(ctx context.Context, until time.Time, r *reserve.Reservation) error {
 	awake, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
-	defer context.AfterFunc(t.worker.draining, cancel)()
+	defer t.drains(r, cancel)()
 	return r.Wait(awake)
 }

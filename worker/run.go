@@ -11,10 +11,10 @@ import (
 
 // Run starts the server with the Worker's middleware around handler, and returns
 // when it was shut down: when ctx ends, after SIGTERM, or after an interrupt,
-// unless the program ignores those (the parent of the process leads). Tasks
-// that sleep then go back at once and keep their numbers; handlers that work may
-// finish within the server's ShutdownTimeout. Use it instead of the server's own
-// Run, which lets tasks sleep on until that timeout.
+// unless the program ignores those (the parent of the process leads). It drains
+// the Worker; handlers that work may finish within the server's ShutdownTimeout.
+// Use it instead of the server's own Run, which lets tasks sleep on until that
+// timeout.
 func (w *Worker) Run(ctx context.Context, server *asynq.Server, handler asynq.Handler) error {
 	if !w.applied.Load() {
 		return invalid("Worker", "call Apply on the asynq.Config before the server is made of it")
@@ -49,7 +49,9 @@ func (w *Worker) Shutdown(server *asynq.Server) {
 }
 
 // Drain ends all sleep: tasks that wait go back and keep their numbers, and so do
-// those that still come. There is no way back. It returns at once.
+// those that still come. It takes them up to a third of the limiter's InlineBound;
+// tasks whose turn is fixed, which is less than the InlineBound ahead, still run.
+// There is no way back. It returns at once.
 func (w *Worker) Drain() { w.drain() }
 
 // Draining is closed by Drain, for handlers that wait for something else and

@@ -108,6 +108,32 @@ func TestShutdownInTheLastAttempt(t *testing.T) {
 	s.empty()
 }
 
+// A turn that is fixed is so near that others would hardly find it in time. It is
+// not lost when the worker drains: its task runs. The others go back.
+func TestDrainLeavesFixedTurnsToTheirTasks(t *testing.T) {
+	t.Parallel()
+	const rate, tasks = 100, 200
+	s := open(t, redistest.New(t), reserve.PerSecond(rate))
+	w, stop := s.serve(s.config(4), worker.Config{}, s.call)
+	for i := range tasks {
+		s.enqueue(strconv.Itoa(i))
+	}
+	s.within(5*time.Second, func() bool { return w.Stats().Asleep >= 20 && len(s.history()) >= 20 }, "tasks sleep")
+	before := len(s.history())
+	w.Drain()
+	s.within(time.Second, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
+	stop()
+	ran := len(s.history()) - before
+	t.Logf("%d ran after Drain", ran)
+	require.GreaterOrEqual(t, ran, 2, "of those whose turns come in the next 50 ms or more")
+	require.LessOrEqual(t, ran, 20)
+
+	s.serve(s.config(4), worker.Config{}, s.call)
+	s.await(tasks, 20*time.Second)
+	s.paced()
+	s.empty()
+}
+
 // After Drain nothing sleeps or starts, and what comes is put back with a number.
 func TestDrain(t *testing.T) {
 	t.Parallel()
