@@ -21,7 +21,8 @@ func TestAsynqOnCluster(t *testing.T) {
 			s.job.Existing = existing
 			s.job.Queues = append(s.job.Queues, s.job.Queues[0]+"-b")
 			s.enqueue(0, tasks)
-			first, second := s.start(), s.start()
+			var first, second *worker
+			s.rush(func() { first, second = s.start(), s.start() })
 			s.done(40*time.Second, 0)
 			first.end(syscall.SIGTERM)
 			second.end(syscall.SIGTERM)

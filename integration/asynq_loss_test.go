@@ -22,18 +22,20 @@ func TestAsynqFleetIsKilled(t *testing.T) {
 	server := redistest.New(t)
 	s := newScene(t, []string{server.Addr()}, rate, nil)
 	s.enqueue(0, tasks)
-	var fleet []*worker
-	for range processes {
-		fleet = append(fleet, s.start())
-	}
 	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
-	for range kills {
-		time.Sleep(450 * time.Millisecond)
-		victim := random.IntN(processes)
-		fleet[victim].kill()
-		fleet[victim] = s.start()
-	}
+	s.rush(func() {
+		var fleet []*worker
+		for range processes {
+			fleet = append(fleet, s.start())
+		}
+		random := rand.New(rand.NewPCG(seed, 0))
+		for range kills {
+			time.Sleep(450 * time.Millisecond)
+			victim := random.IntN(processes)
+			fleet[victim].kill()
+			fleet[victim] = s.start()
+		}
+	})
 	killed := time.Now()
 	s.within(40*time.Second, func() bool {
 		info := s.info()
@@ -69,7 +71,8 @@ func TestAsynqFleetIsAway(t *testing.T) {
 	const rate, tasks = 100, 1_500
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)
-	first, second := s.start(), s.start()
+	var first, second *worker
+	s.rush(func() { first, second = s.start(), s.start() })
 	s.within(20*time.Second, func() bool { return len(s.history()) >= 3*rate }, "a part runs")
 	first.end(syscall.SIGTERM)
 	second.end(syscall.SIGTERM)
@@ -78,8 +81,7 @@ func TestAsynqFleetIsAway(t *testing.T) {
 
 	time.Sleep(30 * time.Second)
 	require.Len(t, s.history(), before)
-	s.start()
-	s.start()
+	s.rush(func() { s.start(); s.start() })
 	s.done(60*time.Second, 0)
 	calls := s.history()
 	back := calls[before].at
@@ -102,7 +104,8 @@ func TestAsynqProcessEnds(t *testing.T) {
 	const rate, tasks, asleep = 60, 900, 100
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)
-	first := s.start()
+	var first *worker
+	s.rush(func() { first = s.start() })
 	var active int
 	s.within(20*time.Second, func() bool {
 		info := s.info()

@@ -20,7 +20,7 @@ func TestAsynqTasksAreDeleted(t *testing.T) {
 	const rate, tasks, deleted = 100, 800, 100
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)
-	s.start()
+	s.rush(func() { s.start() })
 	s.within(10*time.Second, func() bool { return s.info().Retry >= 2*deleted }, "tasks were put back")
 	waiting, err := s.inspector.ListRetryTasks(s.job.Queues[0], asynq.PageSize(tasks))
 	require.NoError(t, err)
@@ -55,7 +55,7 @@ func TestAsynqQueueIsPaused(t *testing.T) {
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	queue := s.job.Queues[0]
 	s.enqueue(0, tasks)
-	s.start()
+	s.rush(func() { s.start() })
 	s.within(10*time.Second, func() bool { return len(s.history()) >= rate }, "some run")
 
 	require.NoError(t, s.inspector.PauseQueue(queue))

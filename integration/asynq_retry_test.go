@@ -36,9 +36,10 @@ func TestAsynqLastAttempts(t *testing.T) {
 	first := s.start()
 	s.enqueue(others+only, last, asynq.MaxRetry(1)) // they fail first
 	s.within(10*time.Second, func() bool { return len(s.history()) == last }, "the first attempts")
-	s.enqueue(0, others)
-	s.enqueue(others, only, asynq.MaxRetry(0))
-	s.within(10*time.Second, func() bool { return s.info().Pending == 0 }, "all stand in line")
+	s.rush(func() {
+		s.enqueue(0, others)
+		s.enqueue(others, only, asynq.MaxRetry(0))
+	})
 	_, err := s.client.Enqueue(asynq.NewTask("call", []byte("too late")),
 		asynq.Queue(s.job.Queues[0]), asynq.MaxRetry(0), asynq.Timeout(time.Second))
 	require.NoError(t, err)
@@ -71,7 +72,8 @@ func TestAsynqRealRetries(t *testing.T) {
 	})
 	s.job.Existing = true
 	s.enqueue(0, tasks)
-	w := s.start()
+	var w *worker
+	s.rush(func() { w = s.start() })
 	s.done(20*time.Second, 0)
 	w.end(syscall.SIGTERM)
 	info := s.info()

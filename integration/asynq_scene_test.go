@@ -83,6 +83,21 @@ func (s *scene) enqueue(from, n int, options ...asynq.Option) {
 	}
 }
 
+// rushes take turns: a fleet that sees its backlog for the first time takes all
+// cores, and those who slept while others did so would come late to their turns.
+var rushes sync.Mutex
+
+// rush starts a fleet, and returns when all of its backlog stands in line.
+func (s *scene) rush(start func()) {
+	s.Helper()
+	rushes.Lock()
+	defer rushes.Unlock()
+	began := time.Now()
+	start()
+	s.within(40*time.Second, func() bool { return s.info().Pending == 0 }, "all stand in line")
+	s.Logf("all stand in line after %v", time.Since(began).Round(time.Millisecond))
+}
+
 func (s *scene) start() *worker {
 	s.Helper()
 	return startAsynq(s, s.job)

@@ -99,8 +99,8 @@ func TestOnlyAMachineThatStallsExcuses(t *testing.T) {
 		excused bool
 	}{
 		{steady, true, false},
-		{steady + 1, true, true},
-		{steady + 1, false, false},
+		{2 * steady, true, true},
+		{2 * steady, false, false},
 	} {
 		s := &faultScene{T: t, stall: &stallWatch{}}
 		s.stall.longest.Store(int64(c.stall))
