@@ -48,6 +48,24 @@ local function catch_up()
   unused(math.floor(late / interval))
 end
 
+-- Where the line moves later, numbers before the final mark that nobody claimed are
+-- lost. So these pay before it moves, the free ones first. Returns what is left.
+local function pay_with_numbers(debt)
+  for _, list in ipairs({ FREE, WAITING }) do
+    for _ = 1, SCAN do
+      if debt == 0 then return 0 end
+      local e, member, size = first(list, dead, function() return true end)
+      if not e or e > s.final then break end
+      local part = math.min(size, debt)
+      redis.call('ZREM', list, member)
+      if part < size then redis.call('ZADD', FREE, e, entry(size - part, digits(e))) end
+      debt = debt - part
+      counted()
+    end
+  end
+  return debt
+end
+
 -- Permits that nobody took from the line since the process last saw it pay for
 -- what it spent.
 local function pay()
@@ -56,7 +74,11 @@ local function pay()
   local paid = math.min(math.max(0, s.idle - before), new)
   s.idle, moved = s.idle - paid, true
   local debt = math.min(math.max(0, most - charged), math.max(math.min(least, new), new - paid))
-  if debt > 0 then shift(debt * interval) end
+  if debt > 0 then
+    guard()
+    local left = pay_with_numbers(debt)
+    if left > 0 then shift(left * interval) end
+  end
   if caller.serial > 0 then trace = digits(settled + new) .. ' ' .. digits(charged + debt) end
 end
 

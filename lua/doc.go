@@ -63,8 +63,12 @@
 //	           before it were dropped.) If permit foremost + 1 does not fit any more,
 //	           the line is moved so that it is due now, as a claim of it would have
 //	           done. Then min(max(0, idle - the idle that it remembers), spent)
-//	           permits of idle pay, and the line is moved later by
-//	           min(most, max(least, spent - those)) intervals. If nobody called in
+//	           permits of idle pay. The debt that is left, min(most, max(least,
+//	           spent - those)), is paid by numbers up to the final mark that nobody
+//	           has claimed and that are not dead: first free blocks, then tickets that
+//	           wait, at most 64 of each, by number; what one holds beyond the debt is
+//	           a free block. The line is moved later by one interval for each permit
+//	           that this does not pay. If nobody called in
 //	           the second half of its absence, all were away: resumeMicros becomes
 //	           now + graceMicros, the floor becomes the final mark, and the line is
 //	           moved later so that permit foremost + 1 is not due before. The idle

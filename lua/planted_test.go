@@ -65,6 +65,7 @@ var planted = []struct {
 	{"a clock that went ahead is believed", "line", "if ahead > STEP_MICROS then", "if false then", true, []trouble{{Forward: true}}},
 	{"a clock goes ahead where the fleet saw it passing", "line", "math.min(quiet, math.floor(now - caller.clock))", "math.floor(now - caller.clock)", false, []trouble{{Forward: true}}},
 	{"what was spent is not charged", "charge", "if debt > 0 then", "if false then", false, []trouble{{Away: true}}},
+	{"numbers that pay may be used all the same", "charge", "    redis.call('ZREM', list, member)\n", "", false, []trouble{{Away: true}}},
 	{"a repeated charge charges again", "charge", "spent - settled)", "spent)", false, []trouble{{Away: true}}},
 	{"a repeated charge does not charge what was spent since", "charge", "spent - settled)", "replay and 0 or spent)", false, []trouble{{Away: true}}},
 	{"each copy of a charge may charge the most", "charge", "most - charged)", "most)", false, []trouble{{Away: true}}},

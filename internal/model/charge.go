@@ -1,6 +1,9 @@
 package model
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Charge says what a process did that could not reach the line.
 type Charge struct {
@@ -59,8 +62,8 @@ func (l *Line) charge(c Caller, what Charge, settled bill) bill {
 	paid := min(max(0, l.idle-before), spent)
 	l.idle -= paid
 	debt := min(max(0, what.Most-settled.charged), max(min(what.Least, spent), spent-paid))
-	if debt > 0 {
-		l.shift(float64(debt) * l.limit.IntervalMicros)
+	if left := l.payWithNumbers(debt); left > 0 {
+		l.shift(float64(left) * l.limit.IntervalMicros)
 	}
 
 	if allAway && what.GraceMicros > 0 {
@@ -69,4 +72,26 @@ func (l *Line) charge(c Caller, what Charge, settled bill) bill {
 		l.hold()
 	}
 	return bill{settled.spent + spent, settled.charged + debt}
+}
+
+// payWithNumbers lets numbers before the final mark that nobody claimed pay, which
+// the line would lose when it moves. It returns what is left to pay.
+func (l *Line) payWithNumbers(debt int64) int64 {
+	const most = 64 // of a list
+	for _, list := range []*[]Ticket{&l.free, &l.waiting} {
+		for range most {
+			i := slices.IndexFunc(*list, func(t Ticket) bool { return !l.Dead(t) })
+			if debt == 0 || i < 0 || (*list)[i].Number > l.final {
+				break
+			}
+			t := (*list)[i]
+			*list = slices.Delete(*list, i, i+1)
+			part := min(t.Cost, debt)
+			if part < t.Cost {
+				l.free = insert(l.free, Ticket{Number: t.Number, Cost: t.Cost - part})
+			}
+			debt -= part
+		}
+	}
+	return debt
 }
