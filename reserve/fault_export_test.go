@@ -11,10 +11,14 @@ import (
 // which order round trips of the same moment ask for theirs.
 func (l *Limiter) SetMember(name string) {
 	l.core.member = name
-	l.core.jitter = func() float64 {
+	l.SetJitter(func() float64 {
 		h := fnv.New64a()
 		_, _ = h.Write(time.Now().AppendFormat([]byte(name), time.RFC3339Nano))
 		return float64(h.Sum64()) / math.MaxUint64
-	}
-	l.core.gate = newGate(l.core.cfg, l.core.jitter)
+	})
+}
+
+// SetJitter replaces the random source, from 0 up to 1, of a limiter's pauses.
+func (l *Limiter) SetJitter(jitter func() float64) {
+	l.core.jitter, l.core.gate = jitter, newGate(l.core.cfg, jitter)
 }

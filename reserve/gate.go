@@ -11,34 +11,66 @@ import (
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 )
 
+const (
+	// oneEvent is how long failures count as one: what breaks one call breaks others
+	// at the same moment, and an attempt that follows at once.
+	oneEvent = 200 * time.Millisecond
+
+	// breath is the least time between two attempts to reach a Redis that is away.
+	breath = 50 * time.Millisecond
+)
+
 // gate stands before Redis: a circuit breaker that opens after some failures in a
 // row, lets an attempt through from time to time, and closes when one succeeds.
 type gate struct {
-	cfg     Config
-	breaker circuitbreaker.CircuitBreaker[any]
-	known   atomic.Bool // Redis has answered once
+	cfg      Config
+	breaker  circuitbreaker.CircuitBreaker[any]
+	interval time.Duration // from one attempt to the next, begin to begin
+	known    atomic.Bool   // Redis has answered once
 
-	mu     sync.Mutex
-	turned chan struct{} // closed and replaced when the breaker changes its state
-	cause  error         // the last failure
-	failed time.Time     // the first failure since the last answer; zero: none
-	opened time.Time     // zero: closed
+	mu       sync.Mutex
+	turned   chan struct{} // closed and replaced when the breaker changes its state
+	cause    error         // the last failure
+	failed   time.Time     // the first failure since the last answer; zero: none
+	failures int           // since then, as far as they count
+	counted  time.Time     // the last of those
+	opened   time.Time     // zero: closed
+	next     time.Time     // attempt, while it is open
 }
 
 func newGate(cfg Config, jitter func() float64) *gate {
 	g := &gate{cfg: cfg, turned: make(chan struct{})}
+	// Each process has an interval of its own, so that they do not come in step.
+	g.interval = time.Duration((0.5 + jitter()) * float64(cfg.Outage.Probe))
 	g.breaker = circuitbreaker.NewBuilder[any]().
-		WithFailureThreshold(uint(cfg.Outage.Failures)).
+		WithFailureThreshold(1). // of those that matter
 		WithSuccessThreshold(1).
-		// Each process has an interval of its own, so that they do not come in step.
-		WithDelay(time.Duration((0.5 + jitter()) * float64(cfg.Outage.Probe))).
+		WithDelay(0). // next says when
 		OnStateChanged(func(e circuitbreaker.StateChangedEvent) { g.turn(e.OldState, e.NewState) }).
 		Build()
 	return g
 }
 
 // pass reports whether an attempt may be made now; its outcome must be recorded.
-func (g *gate) pass() bool { return g.breaker.TryAcquirePermit() }
+func (g *gate) pass() bool {
+	switch {
+	case !g.open():
+		return g.breaker.TryAcquirePermit()
+	case time.Now().Before(g.upcoming()), !g.breaker.TryAcquirePermit():
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.next = time.Now().Add(g.interval)
+	return true
+}
+
+// upcoming is when the next attempt may be made while the breaker is open.
+func (g *gate) upcoming() time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.next
+}
 
 // open reports whether Redis counts as away.
 func (g *gate) open() bool { return !g.breaker.IsClosed() }
@@ -57,20 +89,33 @@ func (g *gate) record(ctx context.Context, err error) {
 			g.breaker.RecordSuccess()
 		}
 	case away(err):
-		g.mu.Lock()
-		g.cause = err
-		if g.failed.IsZero() {
-			g.failed = time.Now()
+		if g.failure(time.Now(), err) || g.open() {
+			g.breaker.RecordFailure()
 		}
-		g.mu.Unlock()
-		g.breaker.RecordFailure()
 	default:
 		g.known.Store(true)
 		g.mu.Lock()
-		g.failed = time.Time{}
+		g.failed, g.failures = time.Time{}, 0
 		g.mu.Unlock()
 		g.breaker.RecordSuccess()
 	}
+}
+
+// failure notes one, and reports whether that were enough in a row.
+func (g *gate) failure(now time.Time, err error) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cause = err
+	if g.failures == 0 {
+		g.failed = now
+	}
+	if g.failures == 0 || now.Sub(g.counted) >= oneEvent {
+		g.failures, g.counted = g.failures+1, now
+	}
+	if rested := now.Add(breath); g.next.Before(rested) {
+		g.next = rested
+	}
+	return g.failures >= g.cfg.Outage.Failures
 }
 
 // failing is since when calls fail.
@@ -92,6 +137,7 @@ func (g *gate) turn(from, to circuitbreaker.State) {
 	switch {
 	case from == circuitbreaker.ClosedState:
 		g.opened = time.Now()
+		g.next = g.opened.Add(g.interval)
 		g.cfg.Logger.Warn("fleetpace: Redis gives no turns; calls follow the policy until it is back",
 			"limit", g.cfg.Name, "policy", string(g.cfg.Outage.Policy), "error", g.cause)
 	case to == circuitbreaker.ClosedState:
@@ -108,7 +154,7 @@ func (g *gate) wait(done ...<-chan struct{}) {
 	g.mu.Unlock()
 	var timer <-chan time.Time
 	if g.breaker.IsOpen() {
-		t := time.NewTimer(max(g.breaker.RemainingDelay(), time.Millisecond))
+		t := time.NewTimer(max(time.Until(g.upcoming()), time.Millisecond))
 		defer t.Stop()
 		timer = t.C
 	} else if g.breaker.IsClosed() {

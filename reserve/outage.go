@@ -73,13 +73,14 @@ type Outage struct {
 	Share float64
 
 	// Failures is after how many failures in a row, of any calls of the Limiter,
-	// the circuit breaker opens. Default 3. A failure takes as long as the client's
-	// timeouts let it, so keep those short: a ReadTimeout of 500 ms is plenty.
+	// the circuit breaker opens; those within 200 ms count as one. Default 3. A
+	// failure takes as long as the client's timeouts let it, so keep those short: a
+	// ReadTimeout of 500 ms is plenty.
 	Failures int
 
 	// Probe is the time between two attempts to reach Redis once the breaker is
-	// open, on average: each is up to half of it earlier or later. Default 500 ms;
-	// at most a minute.
+	// open, from begin to begin, on average: in each process it is up to half of it
+	// shorter or longer. Default 500 ms; at most a minute.
 	Probe time.Duration
 }
 
