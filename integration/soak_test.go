@@ -16,9 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/Shopify/toxiproxy/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/redistest"
@@ -74,7 +72,7 @@ func TestSoakWithFaults(t *testing.T) {
 type soak struct {
 	*testing.T
 	admin    *redis.Client // past the faults
-	proxy    *toxiproxy.Proxy
+	proxy    *soakProxy
 	limiters []*reserve.Limiter
 	clients  []*redis.Client
 	random   *rand.Rand
@@ -102,13 +100,10 @@ func newSoak(t *testing.T) *soak {
 		T: t, admin: server.Client(t), errors: map[string]int{}, faults: map[string]int{},
 		random: rand.New(rand.NewPCG(1, 2)),
 	}
-	api := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
-	s.proxy = toxiproxy.NewProxy(api, "redis", "127.0.0.1:0", server.Addr())
-	require.NoError(t, s.proxy.Start())
-	t.Cleanup(s.proxy.Stop)
+	s.proxy = startSoakProxy(t, server.Addr())
 	for range soakLimiters {
 		client := redis.NewClient(&redis.Options{
-			Addr: s.proxy.Listen, PoolSize: soakPool, MaxActiveConns: soakPool, DisableIdentity: true,
+			Addr: s.proxy.address, PoolSize: soakPool, MaxActiveConns: soakPool, DisableIdentity: true,
 			DialTimeout: time.Second, ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond,
 		})
 		l, err := reserve.New(client, reserve.Config{
@@ -223,13 +218,9 @@ func (s *soak) fault() {
 	s.faults[kind]++
 	switch kind {
 	case "cut":
-		s.proxy.Stop()
-		time.Sleep(time.Duration(s.random.IntN(500)) * time.Millisecond)
-		require.NoError(s, s.proxy.Start())
-	case "latency":
-		s.worse(ctx, `{"name":"x","type":"latency","stream":"downstream","attributes":{"latency":150,"jitter":100}}`)
-	case "silence":
-		s.worse(ctx, `{"name":"x","type":"timeout","stream":"upstream","attributes":{"timeout":0}}`)
+		s.proxy.order(kind, s.upTo(0, 500*time.Millisecond))
+	case "latency", "silence":
+		s.proxy.order(kind, s.upTo(200*time.Millisecond, 800*time.Millisecond))
 	case "FLUSHALL":
 		require.NoError(s, s.admin.FlushAll(ctx).Err())
 	case "CLIENT KILL":
@@ -239,12 +230,9 @@ func (s *soak) fault() {
 	}
 }
 
-// worse makes the way worse for a while.
-func (s *soak) worse(ctx context.Context, toxic string) {
-	_, err := s.proxy.Toxics.AddToxicJson(strings.NewReader(toxic))
-	require.NoError(s, err)
-	time.Sleep(time.Duration(200+s.random.IntN(600)) * time.Millisecond)
-	require.NoError(s, s.proxy.Toxics.RemoveToxic(ctx, "x"))
+// upTo is a random time.
+func (s *soak) upTo(least, most time.Duration) time.Duration {
+	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
 // rest waits until nothing is under way and says what is left. The connections are
@@ -278,18 +266,11 @@ func (s *soak) rest() (r atRest) {
 	return r
 }
 
-// goroutines counts those that are not the proxy's, which keeps some for
-// connections that were cut.
+// goroutines counts them, and tells what they do.
 func (s *soak) goroutines() (n int, stacks string) {
 	var all bytes.Buffer
 	require.NoError(s, pprof.Lookup("goroutine").WriteTo(&all, 2))
-	var ours []string
-	for _, stack := range strings.Split(all.String(), "\n\n") {
-		if !strings.Contains(stack, "toxiproxy") {
-			ours = append(ours, stack)
-		}
-	}
-	return len(ours), strings.Join(ours, "\n\n")
+	return strings.Count(all.String(), "\n\n") + 1, all.String()
 }
 
 // connections is how many the server has, besides ours.

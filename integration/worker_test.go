@@ -52,27 +52,19 @@ func long(t *testing.T, why string) {
 
 const jobVariable = "FLEETPACE_INTEGRATION_JOB"
 
+// TestMain runs the tests, or, where a test started this binary again, what it is to
+// do.
 func TestMain(m *testing.M) {
-	if text := os.Getenv(jobVariable); text != "" {
-		if err := work(text); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
+	for variable, work := range map[string]func(string) error{
+		jobVariable: work, asynqVariable: workAsynq, faultVariable: workFault, soakVariable: workSoakProxy,
+	} {
+		if text := os.Getenv(variable); text != "" {
+			if err := work(text); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
-	}
-	if text := os.Getenv(asynqVariable); text != "" {
-		if err := workAsynq(text); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
-	if text := os.Getenv(faultVariable); text != "" {
-		if err := workFault(text); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
 	}
 	os.Exit(m.Run())
 }
