@@ -121,11 +121,12 @@ func TestLineUpStopsWhereRedisIsAway(t *testing.T) {
 		l, wire := b.wired(t, reserve.PerSecond(1))
 		ctx := t.Context()
 		require.NoError(t, l.LineUp(ctx, jobs("first", 1))[0].Err)
-		wire.fail.Store(3)
+		wire.fail.Store(10)
 		failed := l.LineUp(ctx, jobs("job", 600))
 		for _, p := range failed {
 			require.ErrorIs(t, p.Err, reserve.ErrUnavailable)
 		}
+		wire.fail.Store(0)
 		time.Sleep(time.Second)
 		number := int64(1)
 		for _, p := range l.LineUp(ctx, jobs("job", 600)) {
