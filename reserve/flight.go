@@ -333,7 +333,7 @@ func (l *line) cancel(ctx context.Context, tickets []*ticket) {
 // set puts what Redis said of a ticket into it.
 func (t *ticket) set(epoch int64, a answer, now time.Time, kept bool) {
 	t.epoch, t.number = epoch, a.number
-	t.given, t.due = now, now.Add(a.wait)
+	t.given, t.due, t.since = now, now.Add(a.wait), a.since
 	t.final = a.status == final
 	t.kept = t.final && kept
 	t.retry = time.Time{}

@@ -24,6 +24,7 @@ type answer struct {
 	status int64
 	number int64
 	wait   time.Duration
+	since  time.Duration // for at least so long its turn had been due already
 }
 
 const (
@@ -61,6 +62,24 @@ func (a answers) shortest() time.Duration {
 		}
 	}
 	return shortest
+}
+
+// overdue works out for how long turns had been due when they were given, which a wait
+// of 0 does not tell: the last of the line was due at its reach, and each other at
+// least as long before as it takes to get from its number to the last one's.
+func (a answers) overdue(interval float64) {
+	var last int64
+	for _, t := range a.tickets {
+		if t.status == final {
+			last = max(last, t.number)
+		}
+	}
+	for i, t := range a.tickets {
+		if t.status == final && t.wait == 0 {
+			ahead := float64(last-t.number) * interval * float64(time.Microsecond)
+			a.tickets[i].since = max(0, time.Duration(min(ahead, float64(century)))-a.reach)
+		}
+	}
 }
 
 // noneFinal is a bound under which every ticket has to be claimed.
@@ -110,6 +129,7 @@ func (c *core) ask(ctx context.Context, script *redis.Script, keys []string, arg
 	if err != nil {
 		return answers{}, err
 	}
+	a.overdue(c.interval)
 	a.at = c.clock.arrival(a.seen, a.shortest(), sent, time.Now())
 	c.greet()
 	return a, nil

@@ -17,9 +17,10 @@ type ticket struct {
 	cost   int64
 	id     string // its name in the waiting list
 	epoch  int64
-	number int64     // 0: none, as Redis is away
-	due    time.Time // of its turn, or the forecast of it while it waits
-	given  time.Time // when the reply arrived
+	number int64         // 0: none, as Redis is away
+	due    time.Time     // of its turn, or the forecast of it while it waits
+	given  time.Time     // when the reply arrived
+	since  time.Duration // at least so long before due the turn had come in truth
 	final  bool
 	kept   bool      // final, and known to Redis by its id
 	retry  time.Time // not to be claimed before this: the last claim failed

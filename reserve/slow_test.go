@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,6 +38,37 @@ func TestLongerWayToRedis(t *testing.T) {
 		for range 10 {
 			require.LessOrEqual(t, ask(), way)
 		}
+	})
+}
+
+// A reply that is late is not used where the bucket was full: its permit was among
+// those that would have overflowed meanwhile.
+func TestLateReplyFromAFullBucket(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const rate, grains = 10, 100
+		b := newBubble(t)
+		api := provider.New(provider.TokenBucket(rate*grains, 2*grains+2*grains/10)) // bears 20 ms
+		fast := b.limiter(reserve.PerSecond(rate).Burst(2))
+		slow, wire := b.wired(t, reserve.PerSecond(rate).Burst(2))
+		require.NoError(t, fast.Wait(t.Context()))
+		require.NoError(t, slow.Wait(t.Context()))
+		for range 20 {
+			time.Sleep(time.Second)
+			wire.delay.Store(int64(90 * time.Millisecond))
+			var all sync.WaitGroup
+			all.Go(func() {
+				require.NoError(t, slow.Wait(t.Context()))
+				api.Judge(grains)
+			})
+			time.Sleep(85 * time.Millisecond)
+			wire.delay.Store(0)
+			for range 5 {
+				require.NoError(t, fast.Wait(t.Context()))
+				api.Judge(grains)
+			}
+			all.Wait()
+		}
+		require.Zero(t, api.Summary().Refused)
 	})
 }
 
