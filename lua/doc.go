@@ -108,7 +108,8 @@
 //	           field; or, where it has none, or one from before the clock went
 //	           back (ahead of the state, or of clockMicros by more than a second),
 //	           above that of the state, or less than a minute ago. Never while the
-//	           clock is behind seenMicros of the caller.
+//	           clock is behind seenMicros of the caller, and not for a repeated
+//	           call: the state holds it.
 //	rate       If it changed from i to i', permit tail is now due at
 //	           now + ceil((due(tail) - now) / i * i'), or in 100 years if that
 //	           is earlier. Until resumeMicros, permit foremost + 1 (see charge) is

@@ -206,7 +206,7 @@ end
 -- the state, or of the caller's clock, was written before the clock went back, and
 -- tells nothing.
 local function missed(seen)
-  if now < caller.seen then return false end
+  if replay or now < caller.seen then return false end -- it holds this very call
   local latest = caller.clock > 0 and math.min(seen, caller.clock + STEP_MICROS) or seen
   if own and own.seen <= latest then return caller.seen > own.seen end
   return caller.seen > seen or caller.member ~= '' and now - caller.seen < ALIVE_MICROS

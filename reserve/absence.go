@@ -8,7 +8,7 @@ import (
 // absence is the time that a line spends without Redis.
 type absence struct {
 	since  time.Time // of the last answer, or of the first failure if there was none
-	serial int64     // of the call with which the process comes back
+	serial int64     // of the call with which the process comes back; 0: there was none
 	local  *local    // nil: no calls are paced by this process
 	spent  int64     // permits used without the line
 	until  time.Time // when the line takes over; zero: Redis is not back
@@ -22,7 +22,7 @@ func (l *line) absent(now time.Time) *absence {
 	if l.memory.absent != nil {
 		return l.memory.absent
 	}
-	a := &absence{since: now, serial: l.core.serials.Add(1), patience: shortProbe}
+	a := &absence{since: now, patience: shortProbe}
 	if !l.memory.at.IsZero() {
 		a.since = l.memory.at
 	}

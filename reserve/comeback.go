@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"context"
+	"errors"
 	"math"
 	"time"
 )
@@ -73,7 +74,9 @@ func (l *line) goOn(ctx context.Context) {
 	switch {
 	case over:
 	case until.IsZero():
-		l.comeBack(ctx)
+		if !l.comeBack(ctx) && !l.core.gate.open() {
+			l.core.rest(ctx, 0)
+		}
 	default:
 		timer := time.NewTimer(time.Until(until))
 		defer timer.Stop()
@@ -87,11 +90,15 @@ func (l *line) goOn(ctx context.Context) {
 	}
 }
 
-// comeBack asks Redis to let this process back in, and settles what it spent.
-func (l *line) comeBack(ctx context.Context) {
+// comeBack asks Redis to let this process back in, and settles what it spent. It
+// reports whether Redis has answered.
+func (l *line) comeBack(ctx context.Context) bool {
 	l.mu.Lock()
 	now := time.Now()
 	a := l.absent(now)
+	if a.serial == 0 { // not before: calls were under way when the absence began
+		a.serial = l.core.serials.Add(1)
+	}
 	who, b := l.caller(a.serial), l.bill(a, now)
 	patience := a.patience
 	a.patience = min(2*patience, longProbe)
@@ -108,8 +115,11 @@ func (l *line) comeBack(ctx context.Context) {
 		a.until = reply.at.Add(reply.resume)
 	case !away(err), l.core.gate.hopeless(err): // the calls will hear of it
 		a.until = time.Now()
+	case errors.Is(err, errStale):
+		a.serial = 0
+		return false
 	default:
-		return
+		return false
 	}
 	if a.local == nil {
 		a.until = time.Now()
@@ -123,6 +133,7 @@ func (l *line) comeBack(ctx context.Context) {
 		}
 		l.advance(q)
 	}
+	return true
 }
 
 // bill is what the process owes the line.

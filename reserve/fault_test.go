@@ -51,6 +51,12 @@ func TestFaultHistories(t *testing.T) {
 		t.Logf("FAULT HISTORIES %d in %v, %v each and core", histories, took.Round(time.Millisecond),
 			(took * time.Duration(runtime.GOMAXPROCS(0)) / time.Duration(histories)).Round(10*time.Microsecond))
 	})
+	// Seeds that found something among the first 14,000.
+	for _, seed := range []uint64{838, 6314, 8490, 9532, 13803} {
+		if h := play(t, seed, bug{}); len(h.problems) > 0 {
+			report(t, h)
+		}
+	}
 	chunks := runtime.GOMAXPROCS(0)
 	for chunk := range chunks {
 		t.Run(fmt.Sprintf("chunk=%d", chunk), func(t *testing.T) {

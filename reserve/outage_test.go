@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -202,6 +203,33 @@ func TestAttemptsThatTakeLongDelayNoOther(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		require.InDelta(t, 30/0.75, w.scripts.Load(), 2)
 		b.redis.SetError("")
+		stop()
+		require.NoError(t, l.Close())
+	})
+}
+
+// A process whose later call was carried out comes back all the same.
+func TestComesBackUnderALaterSerial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		w, client := &wire{}, b.client()
+		client.AddHook(w)
+		l, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(10)})
+		require.NoError(t, err)
+		l.SetMember("me")
+		require.NoError(t, l.Wait(t.Context()))
+		stop := load(t, provider.New(), 10, l)
+		b.redis.SetError(loading)
+		time.Sleep(3 * time.Second)
+		b.redis.SetError("")
+		for serial := range 10 { // as if these had been under way
+			args := []any{100_000, 1, 0, 0, 0, 0, "me", 10 + serial, 0, 1, -1, serial, 0}
+			require.NoError(t, lua.Take.Run(t.Context(), b.client(), lua.Keys(reserve.DefaultPrefix, "api", ""), args...).Err())
+		}
+		time.Sleep(10 * time.Second)
+		w.scripts.Store(0)
+		time.Sleep(10 * time.Second)
+		require.Greater(t, w.scripts.Load(), int64(80), "more than the attempts to come back")
 		stop()
 		require.NoError(t, l.Close())
 	})

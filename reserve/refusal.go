@@ -27,7 +27,7 @@ var refusals = []refusal{
 	// What the scripts reply.
 	{"BADARG", ErrInvalid, ""},
 	{"BADSTATE", ErrCorrupt, ""},
-	{"STALE", ErrUnavailable, "a later copy of this call has the answer"},
+	{"STALE", errStale, "a later copy of this call has the answer"},
 
 	// Redis never does this for this client.
 	{"NOAUTH", ErrDenied, "set Username and Password in the options of the client"},
@@ -60,6 +60,9 @@ var refusals = []refusal{
 
 	{"WRONGTYPE", ErrCorrupt, "a key of the limit is used for something else"},
 }
+
+// errStale is of a call that comes after a later one of the same process.
+var errStale = fmt.Errorf("%w: it has answered a later call", ErrUnavailable)
 
 const (
 	adviceACL     = "the user needs the rules that lua.ACL gives"

@@ -107,6 +107,8 @@ func (l *Line) missed(c Caller, before int64) bool {
 		latest = min(latest, c.ClockMicros+stepMicros)
 	}
 	switch {
+	case l.call.replay:
+		return false // it holds this very call
 	case l.seen < c.SeenMicros:
 		return false // its clock went back
 	case known && float64(own.seen) <= latest: // else the clock went back since
