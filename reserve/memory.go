@@ -13,7 +13,8 @@ type memory struct {
 	epoch  int64
 	seen   int64     // Redis's time then
 	reach  time.Time // when the last turn that was fixed is due
-	live   int64     // processes that use the line
+	live   int64     // processes that use the line, the most of the last minute …
+	lively time.Time // … and when they were counted: lost data forgets who is there
 	idle   int64     // permits of the line that nobody used
 	absent *absence  // nil: Redis is there
 }
@@ -26,8 +27,14 @@ const nothingKnown = -century
 func (m *memory) note(a answers) {
 	m.at, m.epoch, m.seen = a.at, a.epoch, a.seen
 	m.reach = a.at.Add(a.reach)
-	m.live, m.idle = a.live, a.idle
+	m.idle = a.idle
+	if a.live >= m.live || a.at.Sub(m.lively) > alive {
+		m.live, m.lively = a.live, a.at
+	}
 }
+
+// alive is for how long a process counts after its last call, as in line.lua.
+const alive = time.Minute
 
 // caller is what a process tells of itself, and of what it remembers, with a
 // call.

@@ -69,7 +69,8 @@ type Outage struct {
 	// Share is the part of the rate that this process uses under PolicyLocal if
 	// it never learned from Redis how many others there are, above 0 up to 1.
 	// Default 0.1. Otherwise the share is Safety by the number of live processes,
-	// those that called under the same key within the last minute.
+	// the most that were seen of late: one counts for a minute after its last call
+	// under the same key, and a process goes by the highest count of a minute.
 	Share float64
 
 	// Failures is after how many failures in a row, of any calls of the Limiter,

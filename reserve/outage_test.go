@@ -134,6 +134,35 @@ func TestShareOfAProcessThatKnowsNothing(t *testing.T) {
 	})
 }
 
+// A process remembers how many there were when Redis lost its data, and with it who
+// is there; for a minute, as they may have gone.
+func TestShareOutlivesLostData(t *testing.T) {
+	for _, c := range []struct {
+		later     time.Duration
+		perSecond float64
+	}{{0, 9}, {2 * time.Minute, 18}} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t)
+			one, two := b.enduring(reserve.PerSecond(20), reserve.PolicyLocal), b.enduring(reserve.PerSecond(20), reserve.PolicyLocal)
+			require.NoError(t, one.Wait(t.Context()))
+			require.NoError(t, two.Wait(t.Context()))
+			require.NoError(t, one.Wait(t.Context()))
+			b.redis.FlushAll()
+			time.Sleep(c.later)
+			require.NoError(t, one.Wait(t.Context()))
+			b.redis.SetError(loading)
+			api := provider.New()
+			stop := load(t, api, 5, one)
+			time.Sleep(2 * time.Second)
+			from := time.Now()
+			time.Sleep(10 * time.Second)
+			stop()
+			made, _ := calls(api, from, time.Now())
+			require.InDelta(t, 10*c.perSecond, made, 3)
+		})
+	}
+}
+
 // Under wait nobody calls until Redis is back; then all go on, in order.
 func TestWaitPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
