@@ -77,6 +77,12 @@ func (a *absence) at(now time.Time, cost int64) time.Time {
 	return a.local.at(now, cost)
 }
 
+func (a *absence) plan(at time.Time) {
+	if a.local != nil {
+		a.local.plan(at)
+	}
+}
+
 func (a *absence) spend(now time.Time, cost int64) {
 	if a.local != nil {
 		a.local.take(now, cost)

@@ -82,6 +82,7 @@ func (l *line) serve() {
 			continue
 		}
 		if at.After(now) {
+			a.plan(at)
 			if wake.IsZero() || at.Before(wake) {
 				wake = at
 			}

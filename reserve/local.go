@@ -13,6 +13,7 @@ type local struct {
 	limiter *rate.Limiter
 	burst   int
 	start   time.Time // turns that are fixed are used until then
+	planned time.Time // when the next call may be let through; zero: at any time
 }
 
 func newLocal(perSecond float64, burst int, start time.Time) *local {
@@ -33,8 +34,17 @@ func (l *local) at(now time.Time, n int64) time.Time {
 	return now.Add(l.time(short))
 }
 
-// take uses n permits.
-func (l *local) take(now time.Time, n int64) { l.limiter.ReserveN(l.since(now), int(n)) }
+// plan notes when the next call is to be let through.
+func (l *local) plan(at time.Time) { l.planned = at }
+
+// take uses n permits. A timer that is late does not make the next call later.
+func (l *local) take(now time.Time, n int64) {
+	if late := now.Sub(l.planned); late > 0 && late <= oversleep {
+		now = l.planned
+	}
+	l.planned = time.Time{}
+	l.limiter.ReserveN(l.since(now), int(n))
+}
 
 // time is how long it takes until permits become available.
 func (l *local) time(permits float64) time.Duration {
