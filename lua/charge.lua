@@ -51,18 +51,19 @@ end
 -- Where the line moves later, numbers before the final mark that nobody claimed are
 -- lost. So these pay before it moves, the free ones first. Returns what is left.
 local function pay_with_numbers(debt)
+  local function any() return true end
   for _, list in ipairs({ FREE, WAITING }) do
     for _ = 1, SCAN do
-      if debt == 0 then return 0 end
-      local e, member, size = first(list, dead, function() return true end)
+      if debt == 0 then break end
+      local e, member, size = first(list, dead, any)
       if not e or e > s.final then break end
       local part = math.min(size, debt)
       redis.call('ZREM', list, member)
       if part < size then redis.call('ZADD', FREE, e, entry(size - part, digits(e))) end
       debt = debt - part
-      counted()
     end
   end
+  counted()
   return debt
 end
 

@@ -101,7 +101,7 @@ func (g *gate) record(ctx context.Context, err error) {
 	}
 }
 
-// failure notes one, and reports whether that were enough in a row.
+// failure notes one, and reports whether there were enough in a row.
 func (g *gate) failure(now time.Time, err error) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -198,12 +198,9 @@ func TestWaitPolicy(t *testing.T) {
 func TestFailuresAtOneMomentAreNoOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		w, client := &wire{}, b.client()
-		client.AddHook(w)
-		l, err := reserve.New(client, reserve.Config{
-			Name: "api", Limit: reserve.PerSecond(10), Outage: reserve.Outage{Policy: reserve.PolicyFail},
+		l, w := b.wiredWith(t, reserve.Config{
+			Limit: reserve.PerSecond(10), Outage: reserve.Outage{Policy: reserve.PolicyFail},
 		})
-		require.NoError(t, err)
 		require.NoError(t, l.Wait(t.Context()))
 		w.lose.Store(3)
 		require.NoError(t, l.Wait(t.Context()))
@@ -218,10 +215,7 @@ func TestFailuresAtOneMomentAreNoOutage(t *testing.T) {
 func TestAttemptsThatTakeLongDelayNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		w, client := &wire{}, b.client()
-		client.AddHook(w)
-		l, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(100)})
-		require.NoError(t, err)
+		l, w := b.wired(t, reserve.PerSecond(100))
 		l.SetJitter(func() float64 { return 1 }) // the longest interval
 		stop := load(t, provider.New(), 10, l)
 		time.Sleep(time.Second)
@@ -241,10 +235,7 @@ func TestAttemptsThatTakeLongDelayNoOther(t *testing.T) {
 func TestComesBackUnderALaterSerial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		w, client := &wire{}, b.client()
-		client.AddHook(w)
-		l, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(10)})
-		require.NoError(t, err)
+		l, w := b.wired(t, reserve.PerSecond(10))
 		l.SetMember("me")
 		require.NoError(t, l.Wait(t.Context()))
 		stop := load(t, provider.New(), 10, l)
@@ -268,21 +259,18 @@ func TestComesBackUnderALaterSerial(t *testing.T) {
 func TestFailPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		client := b.client()
-		w := &wire{}
-		client.AddHook(w)
-		l, err := reserve.New(client, reserve.Config{
-			Name: "api", Limit: reserve.PerSecond(10), Outage: reserve.Outage{Policy: reserve.PolicyFail},
+		l, w := b.wiredWith(t, reserve.Config{
+			Limit: reserve.PerSecond(10), Outage: reserve.Outage{Policy: reserve.PolicyFail},
 		})
-		require.NoError(t, err)
+		l.SetJitter(func() float64 { return 0.5 })
 		require.NoError(t, l.Wait(t.Context()))
 		b.redis.SetError(loading)
 		w.scripts.Store(0)
 		start := time.Now()
 		require.ErrorIs(t, l.Wait(t.Context()), reserve.ErrUnavailable)
-		require.InDelta(t, 700*time.Millisecond, time.Since(start), float64(400*time.Millisecond))
-		tried := w.scripts.Load()
-		require.GreaterOrEqual(t, tried, int64(3))
+		// Pauses of 50, 100, 200 and 400 ms: the first, the fourth and the fifth count.
+		require.InDelta(t, 750*time.Millisecond, time.Since(start), float64(time.Millisecond))
+		require.Equal(t, int64(5), w.scripts.Load())
 		start = time.Now()
 		for _, call := range []func() error{
 			func() error { return l.Wait(t.Context()) },
@@ -297,10 +285,10 @@ func TestFailPolicy(t *testing.T) {
 			require.ErrorContains(t, err, "LOADING")
 		}
 		require.Zero(t, time.Since(start))
-		require.Equal(t, tried, w.scripts.Load(), "no attempt is made")
+		require.Equal(t, int64(5), w.scripts.Load(), "no attempt is made")
 		time.Sleep(time.Second)
 		require.ErrorIs(t, l.Wait(t.Context()), reserve.ErrUnavailable)
-		require.Equal(t, tried+1, w.scripts.Load(), "one is, after a while")
+		require.Equal(t, int64(6), w.scripts.Load(), "one is, after a while")
 		b.redis.SetError("")
 		time.Sleep(time.Second)
 		require.NoError(t, l.Wait(t.Context()))

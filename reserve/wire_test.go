@@ -66,9 +66,14 @@ func (w *wire) reply(cmd redis.Cmder, err error) error {
 
 // wired is a process of the fleet with a wire.
 func (b *bubble) wired(t testing.TB, limit reserve.Limit) (*reserve.Limiter, *wire) {
+	return b.wiredWith(t, reserve.Config{Limit: limit})
+}
+
+func (b *bubble) wiredWith(t testing.TB, config reserve.Config) (*reserve.Limiter, *wire) {
 	w, client := &wire{}, b.client()
 	client.AddHook(w)
-	l, err := reserve.New(client, reserve.Config{Name: "api", Limit: limit})
+	config.Name = "api"
+	l, err := reserve.New(client, config)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	return l, w
