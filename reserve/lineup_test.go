@@ -118,7 +118,7 @@ func TestLineUpJudgesEachRequest(t *testing.T) {
 func TestLineUpStopsWhereRedisIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		l, wire := b.wired(t, reserve.PerSecond(1))
+		l, wire := b.wired(t, reserve.PerSecond(0.1)) // so slow that nothing lapses meanwhile
 		ctx := t.Context()
 		require.NoError(t, l.LineUp(ctx, jobs("first", 1))[0].Err)
 		wire.fail.Store(10)

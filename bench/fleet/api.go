@@ -24,6 +24,9 @@ type call struct {
 	refused bool
 }
 
+// late is how long after its moment the call arrived; 0 when before.
+func (c call) late() time.Duration { return max(0, c.at.Sub(c.due)) }
+
 // api is the strict API: it judges each line's calls when they arrive.
 type api struct {
 	url    string
@@ -33,6 +36,7 @@ type api struct {
 	mu    sync.Mutex
 	lines map[string]*provider.Provider
 	calls []call
+	bare  []call          // of the bare callers
 	done  map[string]bool // tasks whose call was accepted
 }
 
@@ -76,6 +80,11 @@ func (a *api) judge(r *http.Request) (accepted bool, err error) {
 
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if c.line == bareLine {
+		c.at = time.Now()
+		a.bare = append(a.bare, c)
+		return true, nil
+	}
 	p := a.lines[c.line]
 	if p == nil {
 		name, _ := splitLine(c.line)
@@ -96,11 +105,11 @@ func (a *api) judge(r *http.Request) (accepted bool, err error) {
 	return accepted, nil
 }
 
-// history returns all calls so far.
-func (a *api) history() []call {
+// history returns all calls so far: the contender's, and the bare ones.
+func (a *api) history() (calls, bare []call) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Clone(a.calls)
+	return slices.Clone(a.calls), slices.Clone(a.bare)
 }
 
 // state is when the first call arrived (zero: none did) and how many tasks are

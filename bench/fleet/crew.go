@@ -48,7 +48,7 @@ func (c *child) stop() {
 	time.AfterFunc(stopLimit, func() { _ = c.cmd.Process.Kill() }) // fails when it has ended, as it should
 }
 
-// crew is the servers' processes.
+// crew is the servers' processes, or the bare callers beside them.
 type crew struct {
 	children []*child
 	ready    sync.WaitGroup // until each is ready or has ended
@@ -61,15 +61,15 @@ type crew struct {
 	said     []string // on stderr
 }
 
-// startCrew returns when all servers run. When one of them ends before it is
-// told to, failed is called.
-func startCrew(ctx context.Context, processes int, s setup, failed context.CancelCauseFunc) (*crew, error) {
+// startCrew returns when all processes are ready. When one of them ends before it
+// is told to, failed is called.
+func startCrew(ctx context.Context, processes int, argument string, s setup, failed context.CancelCauseFunc) (*crew, error) {
 	c := &crew{failed: failed}
 	for range processes {
-		member, err := startChild(memberArgument)
+		member, err := startChild(argument)
 		if err != nil {
 			c.stop()
-			return nil, fmt.Errorf("start a server: %w", err)
+			return nil, fmt.Errorf("start a process: %w", err)
 		}
 		c.children = append(c.children, member)
 		_ = json.NewEncoder(member.stdin).Encode(s) // when it fails, the member has ended, which listen reports
@@ -112,7 +112,7 @@ func (c *crew) listen(member *child) {
 		c.said = append(c.said, said)
 	}
 	if !c.stopping {
-		c.failed(fmt.Errorf("a server's process ended: %w: %s", errors.Join(errors.New("before it was told to"), err), said))
+		c.failed(fmt.Errorf("a process of the fleet ended: %w: %s", errors.Join(errors.New("before it was told to"), err), said))
 	}
 	c.mu.Unlock()
 	isReady()
@@ -125,7 +125,7 @@ func ignoreEOF(err error) error {
 	return err
 }
 
-// stop ends all servers and returns what they noted, and said on stderr. It may
+// stop ends all processes and returns what they noted, and said on stderr. It may
 // be called again.
 func (c *crew) stop() (notes []note, said []string) {
 	c.mu.Lock()

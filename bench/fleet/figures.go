@@ -22,6 +22,7 @@ type figure struct {
 	EntriesPerTask *float64 `json:"entries_per_task"`
 	LatenessP50    *float64 `json:"lateness_ms_p50"`
 	LatenessP99    *float64 `json:"lateness_ms_p99"`
+	BareP99        *float64 `json:"bare_ms_p99"`
 }
 
 // account is what is counted for a limit or a tenant.
@@ -33,8 +34,12 @@ type account struct {
 
 func figures(s scenario, contenderName string, r result) []figure {
 	accounts := r.accounts()
+	var bare *float64
+	if late := lateness(r.bare); len(late) > 0 {
+		bare = rounded(percentile(late, 99))
+	}
 	base := func(name string) figure {
-		return figure{Scenario: s.name, Contender: contenderName, Limit: name}
+		return figure{Scenario: s.name, Contender: contenderName, Limit: name, BareP99: bare}
 	}
 	var lines []figure
 	for _, l := range s.limits {
@@ -73,7 +78,7 @@ func (r *result) accounts() map[string]*account {
 			continue
 		}
 		a.accepted++
-		a.late = append(a.late, max(0, c.at.Sub(c.due)))
+		a.late = append(a.late, c.late())
 		if !done[c.task] {
 			done[c.task] = true
 			a.done++
@@ -105,6 +110,16 @@ func (a *account) fill(f figure, l limit, r result) figure {
 		f.LatenessP99 = rounded(percentile(a.late, 99))
 	}
 	return f
+}
+
+// lateness of calls, sorted.
+func lateness(calls []call) []time.Duration {
+	var late []time.Duration
+	for _, c := range calls {
+		late = append(late, c.late())
+	}
+	slices.Sort(late)
+	return late
 }
 
 // percentile is the smallest value, in milliseconds, that p percent of the

@@ -45,7 +45,7 @@ func TestOnlyTheWindowCounts(t *testing.T) {
 		{line: "api", task: "1", at: at(50), due: at(46), refused: true},
 		{line: "api", task: "1", at: at(999), due: at(990)},
 		{line: "api", task: "2", at: at(1000), due: at(1000)}, // the window is over
-	}, []note{
+	}, nil, []note{
 		{Kind: entered, Task: "0", At: at(-5)},
 		{Kind: entered, Task: "1", At: at(40)},
 		{Kind: entered, Task: "1", At: at(980)},
@@ -65,7 +65,7 @@ func TestTheWindowEndsWhenAllIsDone(t *testing.T) {
 		{line: "api", task: "0", at: at(0)},
 		{line: "api", task: "2", at: at(100)},
 		{line: "api", task: "1", at: at(200)},
-	}, nil)
+	}, nil, nil)
 	f := figures(oneLimit(1), "someone", r)[0]
 	require.Equal(t, 1.0, f.Utilization)
 	require.Equal(t, 0.2, f.Seconds)
@@ -76,7 +76,7 @@ func TestTheLastPromiseCounts(t *testing.T) {
 		{line: "api", task: "0", at: at(0), due: at(0)},
 		{line: "api", task: "1", at: at(700), due: at(699), refused: true},
 		{line: "api", task: "1", at: at(900), due: at(899)}, // a new attempt: nothing was promised to it
-	}, []note{
+	}, nil, []note{
 		{Kind: promised, Task: "1", At: at(300), Promise: at(310)}, // notes of two processes
 		{Kind: promised, Task: "1", At: at(100), Promise: at(110)},
 		{Kind: promised, Task: "0", At: at(500), Promise: at(510)}, // later than the call
@@ -92,7 +92,7 @@ func TestWorstAndMeanTenant(t *testing.T) {
 		{line: "api/b", task: "2", at: at(10), due: at(2)},
 		{line: "api/b", task: "3", at: at(20), due: at(20), refused: true},
 		{line: "api/a", task: "1", at: at(150), due: at(148)},
-	}, []note{
+	}, nil, []note{
 		{Kind: entered, Task: "0", At: at(0)}, {Kind: entered, Task: "1", At: at(0)}, {Kind: entered, Task: "2", At: at(0)},
 	})
 	f := figures(s, "someone", r)
@@ -107,9 +107,22 @@ func TestWorstAndMeanTenant(t *testing.T) {
 	}, f[1])
 }
 
+func TestBareCallsCountInTheWindowOnly(t *testing.T) {
+	r := newResult(jobsOf("api", "api"), 100*time.Millisecond, []call{{line: "api", task: "0", at: at(10), due: at(8)}}, []call{
+		{line: bareLine, at: at(9), due: at(1)},
+		{line: bareLine, at: at(10), due: at(9)},
+		{line: bareLine, at: at(50), due: at(47)},
+		{line: bareLine, at: at(110), due: at(60)}, // the window is over
+	}, nil)
+	f := figures(oneLimit(1), "someone", r)[0]
+	require.Equal(t, new(3.0), f.BareP99)
+	require.Equal(t, new(2.0), f.LatenessP99)
+}
+
 func TestNoCallsHaveNoLateness(t *testing.T) {
-	f := figures(oneLimit(1), "someone", newResult(jobsOf("api"), time.Second, nil, nil))[0]
+	f := figures(oneLimit(1), "someone", newResult(jobsOf("api"), time.Second, nil, nil, nil))[0]
 	require.Nil(t, f.LatenessP50)
+	require.Nil(t, f.BareP99)
 	require.Nil(t, f.EntriesPerTask)
 	require.Zero(t, f.Utilization)
 }

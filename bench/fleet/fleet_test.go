@@ -59,7 +59,7 @@ func lines(t *testing.T, args ...string) []map[string]any {
 
 var fields = []string{
 	"scenario", "contender", "limit", "tasks", "done", "seconds", "utilization", "refused",
-	"entries_per_task", "lateness_ms_p50", "lateness_ms_p99",
+	"entries_per_task", "lateness_ms_p50", "lateness_ms_p99", "bare_ms_p99",
 }
 
 // checkLine checks what holds on any machine, however busy.

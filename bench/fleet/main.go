@@ -7,8 +7,9 @@
 // It needs a redis-server in PATH, or -redis. Run it with -h for the scenarios,
 // the contenders and what the columns mean.
 //
-// The program starts itself again for the servers' processes and for the keeper
-// of its Redis; what they say to each other is JSON lines on stdin and stdout.
+// The program starts itself again for the servers' processes, for the bare callers
+// beside them and for the keeper of its Redis; what they say to each other is JSON
+// lines on stdin and stdout.
 // When the parent dies, however it does, their stdin ends, and so do they.
 package main
 
@@ -31,6 +32,8 @@ func run(args []string) int {
 		switch args[0] {
 		case memberArgument:
 			return memberMain()
+		case bareArgument:
+			return bareMain()
 		case keeperArgument:
 			return keeperMain()
 		}

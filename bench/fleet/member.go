@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/signal"
-	"strconv"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -97,27 +95,17 @@ const workTime = 5 * time.Millisecond
 
 // call makes the task's call, and works.
 func (m *member) call(ctx context.Context, task *asynq.Task, due time.Time) error {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.setup.API+"/"+string(task.Payload()), nil)
-	if err != nil {
-		return err
-	}
 	id, _ := asynq.GetTaskID(ctx)
-	request.Header.Set(taskHeader, id)
-	request.Header.Set(dueHeader, strconv.FormatInt(due.UnixNano(), 10))
-	response, err := m.http.Do(request)
+	status, err := post(ctx, m.http, m.setup.API+"/"+string(task.Payload()), id, due)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(io.Discard, response.Body)
-	if err = errors.Join(err, response.Body.Close()); err != nil {
-		return err
-	}
-	switch response.StatusCode {
+	switch status {
 	case http.StatusTooManyRequests:
 		return errRefused
 	case http.StatusNoContent:
 	default:
-		return fmt.Errorf("the API answered %s", response.Status)
+		return fmt.Errorf("the API answered %d", status)
 	}
 	time.Sleep(workTime)
 	return nil

@@ -107,11 +107,16 @@ func measure(ctx context.Context, c contender, o options, url string, client *re
 	}
 	defer a.close()
 	s := setup{Contender: c.name, Redis: url, API: a.url, Handlers: o.handlers, Polls: o.polls, Limits: o.scenario.limits}
-	servers, err := startCrew(ctx, o.processes, s, cancel)
+	servers, err := startCrew(ctx, o.processes, memberArgument, s, cancel)
 	if err != nil {
 		return result{}, err
 	}
 	defer servers.stop()
+	beside, err := startCrew(ctx, o.processes, bareArgument, s, cancel)
+	if err != nil {
+		return result{}, err
+	}
+	defer beside.stop()
 
 	jobs := o.scenario.jobs(o.tasks, o.seconds)
 	bar := progress.New(stderr, c.name, min(len(jobs), o.scenario.most(o.seconds)))
@@ -128,6 +133,7 @@ func measure(ctx context.Context, c contender, o options, url string, client *re
 	stopEnqueuing()
 	<-enqueued
 	notes, said := servers.stop()
+	beside.stop()
 	bar.Close()
 	if stall > stallLimit {
 		fmt.Fprintf(stderr, "this machine is busy: the API itself got no CPU for up to %v, and calls that came meanwhile count as late, or are refused\n",
@@ -139,5 +145,6 @@ func measure(ctx context.Context, c contender, o options, url string, client *re
 	if err != nil {
 		return result{}, err
 	}
-	return newResult(jobs, o.seconds, a.history(), notes), nil
+	calls, bare := a.history()
+	return newResult(jobs, o.seconds, calls, bare, notes), nil
 }

@@ -9,13 +9,14 @@ import (
 type result struct {
 	jobs     []job
 	calls    []call // in order of arrival
+	bare     []call // of the bare callers beside the contender
 	notes    []note
 	from, to time.Time // the window, without its end
 }
 
 // newResult opens the window at the first call. It is cut after the last one
 // when all tasks are done before it is over.
-func newResult(jobs []job, window time.Duration, calls []call, notes []note) result {
+func newResult(jobs []job, window time.Duration, calls, bare []call, notes []note) result {
 	r := result{jobs: jobs, calls: calls, notes: notes}
 	if len(calls) == 0 {
 		return r
@@ -38,6 +39,11 @@ func newResult(jobs []job, window time.Duration, calls []call, notes []note) res
 			r.calls = calls[:i+1]
 			r.to = c.at.Add(1)
 			break
+		}
+	}
+	for _, c := range bare {
+		if !c.at.Before(r.from) && c.at.Before(r.to) {
+			r.bare = append(r.bare, c)
 		}
 	}
 	return r
