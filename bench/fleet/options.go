@@ -58,6 +58,9 @@ Columns (the time measured starts with the contender's first call and lasts
                allows the first time it is asked, the moment of that answer. A
                promise of the recipe is kept by the parent process for when the task
                comes again
+  bare p99     the same for bare calls beside the contender, by processes that sleep
+               until a moment, call, and ask no limiter: how late this machine alone
+               makes a call
 In scenario tenants there are two lines: the mean of all tenants (late: of all
 calls), and the worst value that any tenant has in each column.
 

@@ -46,14 +46,14 @@ func TestNoProcessIsLeft(t *testing.T) {
 			require.NoError(t, cmd.Start())
 
 			// Its progress shows that it works; then all are there: the program,
-			// the keeper, the Redis, and two servers.
+			// the keeper, the Redis, two servers, and two bare callers.
 			var said strings.Builder
 			for buffer := make([]byte, 1024); !strings.Contains(said.String(), "fleetpace-worker:"); {
 				n, err := stderr.Read(buffer)
 				require.NoError(t, err, "%s", &said)
 				said.Write(buffer[:n])
 			}
-			require.Equal(t, 5, family(t, mark, dir))
+			require.Equal(t, 7, family(t, mark, dir))
 			require.NoError(t, cmd.Process.Signal(signal))
 			require.Eventually(t, func() bool { return family(t, mark, dir) == 0 }, limit, look)
 			require.Error(t, cmd.Wait())
