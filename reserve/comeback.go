@@ -111,7 +111,7 @@ func (l *line) comeBack(ctx context.Context) bool {
 	defer l.mu.Unlock()
 	switch {
 	case err == nil:
-		l.memory.note(reply)
+		l.learn(reply)
 		a.until = reply.at.Add(reply.resume)
 	case !away(err), l.core.gate.hopeless(err): // the calls will hear of it
 		a.until = time.Now()

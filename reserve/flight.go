@@ -73,8 +73,8 @@ func (l *line) fly() {
 		}
 		asks := cut(&l.asks)
 		back := cut(&l.back)
-		claims, looks := l.claimable(time.Now())
-		if len(asks)+len(back)+len(claims)+len(looks) == 0 {
+		claims := l.claimable(time.Now())
+		if len(asks)+len(back)+claims.tickets() == 0 {
 			l.flying = false
 			l.mu.Unlock()
 			return
@@ -85,11 +85,10 @@ func (l *line) fly() {
 			l.cancel(ctx, back)
 		}
 		var trips []func()
-		if len(claims) > 0 {
-			trips = append(trips, func() { l.claim(ctx, claims, false) })
-		}
-		if len(looks) > 0 {
-			trips = append(trips, func() { l.claim(ctx, looks, true) })
+		for why, batch := range claims {
+			if len(batch) > 0 {
+				trips = append(trips, func() { l.claim(ctx, batch, purpose(why)) })
+			}
 		}
 		if len(asks) > 0 {
 			trips = append(trips, func() { l.take(ctx, asks) })
@@ -163,7 +162,7 @@ func (l *line) take(ctx context.Context, asks []*ask) {
 		return
 	}
 	if err == nil {
-		l.memory.note(reply)
+		l.learn(reply)
 	}
 	for i, a := range asks {
 		switch {
@@ -202,31 +201,71 @@ func (c claimed) kept(before []int64) bool {
 	return true
 }
 
-func (l *line) claimable(now time.Time) (claims, looks []claimed) {
+// purpose is what tickets are claimed for.
+type purpose int
+
+const (
+	forTurn   purpose = iota // it is near
+	forLook                  // a number left lying, if there is one nearer
+	forNumber                // another, as data was lost
+	purposes
+)
+
+// bound is how near the turn must be that such a claim takes. One that looks takes
+// none that its holder may still claim in time, and one for another number takes
+// none: those of other processes are not to be overtaken.
+func (c *core) bound(p purpose) time.Duration {
+	switch p {
+	case forLook:
+		return c.near()
+	case forNumber:
+		return noneFinal
+	default:
+		return c.cfg.InlineBound
+	}
+}
+
+// claimList is what is to be claimed, by purpose.
+type claimList [purposes][]claimed
+
+func (c *claimList) tickets() (n int) {
+	for _, batch := range c {
+		for _, claimed := range batch {
+			n += len(claimed.tickets)
+		}
+	}
+	return n
+}
+
+func (l *line) claimable(now time.Time) (claims claimList) {
 	room := maxBatch
 	still := oversleep + 2*l.core.clock.roundTrip()
+	lost := l.lost
+	l.lost = false
 	for q := range l.all {
-		if tickets := q.claimable(now, l.core.lead(), l.core.nearby(), still, room); len(tickets) > 0 {
-			claims = append(claims, claimed{q, tickets})
-			room -= len(tickets)
-		} else if tickets := q.lookable(now, l.core.row(q.cost), room); len(tickets) > 0 {
-			looks = append(looks, claimed{q, tickets})
-			room -= len(tickets)
+		find := func(why purpose, tickets []*ticket) bool {
+			if len(tickets) > 0 {
+				claims[why] = append(claims[why], claimed{q, tickets})
+				room -= len(tickets)
+			}
+			return len(tickets) > 0
 		}
+		if lost && find(forNumber, q.outdated(l.memory.epoch, now, room)) {
+			l.lost = true // there may be more
+		}
+		_ = find(forTurn, q.claimable(now, l.core.lead(), l.core.nearby(), still, room)) ||
+			find(forLook, q.lookable(now, l.core.row(q.cost), room))
 		if room == 0 {
+			l.lost = lost
 			break
 		}
 	}
-	return claims, looks
+	return claims
 }
 
-// claim claims tickets. One that only looks for a number left lying takes no
-// turn that its holder may still claim in time.
-func (l *line) claim(ctx context.Context, claims []claimed, looking bool) {
-	bound := l.core.cfg.InlineBound
-	if looking {
-		bound = l.core.near()
-	}
+// claim claims tickets.
+func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
+	bound := l.core.bound(why)
 	var tickets []*ticket
 	var before []int64
 	for _, c := range claims {
@@ -252,7 +291,7 @@ func (l *line) claim(ctx context.Context, claims []claimed, looking bool) {
 		}
 	}
 	if err == nil {
-		l.memory.note(reply)
+		l.learn(reply)
 		l.retime(reply, tickets)
 	}
 	for _, c := range claims {
@@ -275,7 +314,7 @@ func (l *line) claim(ctx context.Context, claims []claimed, looking bool) {
 		kept := before[:len(c.tickets)]
 		before = before[len(c.tickets):]
 		switch {
-		case looking:
+		case why == forLook:
 			c.from.looked(now, c.tickets, l.core.step(c.from.cost), bound)
 		case err == nil && c.kept(kept):
 			c.from.look = now.Add(lookEvery) // nothing nearer was left lying

@@ -26,6 +26,7 @@ type line struct {
 	flying bool
 	timers map[*queue]*time.Timer // nil: of the calls that are served without Redis
 	memory memory
+	lost   bool  // data was: numbers from before it may wait here
 	came   int64 // calls that waited here, so far
 
 	landings map[string]chan struct{} // by id; see landing.go

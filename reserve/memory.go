@@ -33,6 +33,17 @@ func (m *memory) note(a answers) {
 	}
 }
 
+// learn takes in an answer. Numbers from before data was lost mean nothing any more:
+// whoever waits under one stands in the line again at once. The line must be locked.
+func (l *line) learn(a answers) {
+	lost := l.memory.epoch != 0 && a.epoch != l.memory.epoch
+	l.memory.note(a)
+	if lost {
+		l.lost = true
+		l.kick()
+	}
+}
+
 // alive is for how long a process counts after its last call, as in line.lua.
 const alive = time.Minute
 

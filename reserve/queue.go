@@ -249,6 +249,20 @@ func (q *queue) retime(told *ticket, interval float64) {
 	}
 }
 
+// outdated removes and returns tickets that wait under numbers of another epoch, to be
+// claimed: data was lost, and the numbers with it.
+func (q *queue) outdated(epoch int64, now time.Time, most int) []*ticket {
+	var tickets []*ticket
+	q.waiting = slices.DeleteFunc(q.waiting, func(t *ticket) bool {
+		if t.number == 0 || t.epoch == epoch || t.retry.After(now) || len(tickets) == most {
+			return false
+		}
+		tickets = append(tickets, t)
+		return true
+	})
+	return q.sent(tickets)
+}
+
 // lookable removes and returns the tickets with which to look for numbers left
 // lying, when it is time to: one, or in a row of them at most `row`.
 func (q *queue) lookable(now time.Time, row, most int) []*ticket {
@@ -266,7 +280,12 @@ func (q *queue) lookable(now time.Time, row, most int) []*ticket {
 func (q *queue) send(n int) []*ticket {
 	tickets := slices.Clone(q.waiting[:n])
 	q.waiting = q.waiting[n:]
-	q.claiming += n
+	return q.sent(tickets)
+}
+
+// sent notes that tickets are out to be claimed.
+func (q *queue) sent(tickets []*ticket) []*ticket {
+	q.claiming += len(tickets)
 	for _, t := range tickets {
 		t.out = true
 	}

@@ -92,7 +92,7 @@ func (l *Limiter) claim(ctx context.Context, id string, n int, within func(*line
 	defer line.mu.Unlock()
 	switch {
 	case err == nil:
-		line.memory.note(reply)
+		line.learn(reply)
 		t.set(reply.epoch, reply.tickets[0], reply.at, true)
 		return t, nil
 	case away(err) && l.core.gate.open():
