@@ -50,13 +50,16 @@ func (s *Server) expire(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-ticker.C:
-			// What a process that was suspended missed is left out: keys that were
-			// made since are not to expire by it.
-			s.redis.FastForward(min(now.Sub(last), tick))
-			last = now
+			passed := passes(last, now)
+			s.redis.FastForward(passed)
+			last = last.Add(passed)
 		}
 	}
 }
+
+// passes is how much time passes for the keys at a tick. No more than a tick, as keys
+// that were made after a stall are not to expire by it; what is left passes later.
+func passes(last, now time.Time) time.Duration { return min(now.Sub(last), tick) }
 
 // Addr is the address that clients dial, as "host:port".
 func (s *Server) Addr() string { return s.redis.Addr() }

@@ -250,23 +250,27 @@ func (q *queue) retime(told *ticket, interval float64) {
 }
 
 // outdated removes and returns tickets that wait under numbers of another epoch, to be
-// claimed: data was lost, and the numbers with it.
-func (q *queue) outdated(epoch int64, now time.Time, most int) []*ticket {
-	var tickets []*ticket
+// claimed: data was lost, and the numbers with it. It reports whether there are more.
+func (q *queue) outdated(epoch int64, now time.Time, most int) (tickets []*ticket, more bool) {
 	q.waiting = slices.DeleteFunc(q.waiting, func(t *ticket) bool {
-		if t.number == 0 || t.epoch == epoch || t.retry.After(now) || len(tickets) == most {
+		switch {
+		case t.number == 0 || t.epoch == epoch:
 			return false
+		case t.retry.After(now) || len(tickets) == most:
+			more = true
+			return false
+		default:
+			tickets = append(tickets, t)
+			return true
 		}
-		tickets = append(tickets, t)
-		return true
 	})
-	return q.sent(tickets)
+	return q.sent(tickets), more
 }
 
 // lookable removes and returns the tickets with which to look for numbers left
 // lying, when it is time to: one, or in a row of them at most `row`.
 func (q *queue) lookable(now time.Time, row, most int) []*ticket {
-	if len(q.waiting) == 0 || q.look.After(now) {
+	if len(q.waiting) == 0 || most == 0 || q.look.After(now) {
 		return nil
 	}
 	n := 1

@@ -99,3 +99,39 @@ func TestQueueKeepsCount(t *testing.T) {
 		t.Repeat(actions)
 	})
 }
+
+// Of tickets from before data was lost, none is forgotten: not those that there is no
+// room for, nor those whose last claim failed.
+func TestOutdatedTicketsAreAllSent(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := &queue{cost: 1}
+	for number := range int64(4) {
+		q.add(&ticket{cost: 1, epoch: 1 + number/3, number: number + 1, due: now.Add(time.Hour)})
+	}
+	q.waiting[1].retry = now.Add(time.Second)
+	numbers := func(at time.Time, most int) (numbers []int64, more bool) {
+		tickets, more := q.outdated(2, at, most)
+		for _, t := range tickets {
+			numbers = append(numbers, t.number)
+		}
+		return numbers, more
+	}
+	for _, c := range []struct {
+		at   time.Time
+		most int
+		sent []int64
+		more bool
+	}{
+		{now, 0, nil, true},
+		{now, 1, []int64{1}, true},
+		{now, 9, []int64{3}, true},
+		{now.Add(time.Second), 9, []int64{2}, false},
+		{now.Add(time.Hour), 9, nil, false},
+	} {
+		sent, more := numbers(c.at, c.most)
+		require.Equal(t, c.sent, sent)
+		require.Equal(t, c.more, more)
+	}
+	require.Equal(t, 3, q.claiming)
+	require.Len(t, q.waiting, 1, "the one of this epoch")
+}

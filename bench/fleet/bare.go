@@ -22,9 +22,9 @@ const (
 	// bareLine is the line of the bare calls. The API judges them by no limit.
 	bareLine = "bare"
 
-	// bareEvery is how often each bare caller calls, at a random moment of each
-	// interval: as often as a member of four in scenario one.
-	bareEvery = 40 * time.Millisecond
+	// bareInterval is between two bare calls of all callers together, about: as many
+	// as there are calls in scenario one.
+	bareInterval = 10 * time.Millisecond
 )
 
 func bareMain() int {
@@ -41,8 +41,8 @@ func bareMain() int {
 		cancel()
 	}()
 	client := &http.Client{}
-	for slot := time.Now(); ctx.Err() == nil; slot = slot.Add(bareEvery) {
-		due := slot.Add(time.Duration(rand.Int64N(int64(bareEvery))))
+	for slot := time.Now(); ctx.Err() == nil; slot = slot.Add(s.BareEvery) {
+		due := slot.Add(time.Duration(rand.Int64N(int64(s.BareEvery)))) // a random moment of each interval
 		time.Sleep(time.Until(due))
 		if _, err := post(ctx, client, s.API+"/"+bareLine, bareLine, due); err != nil && ctx.Err() == nil {
 			fmt.Fprintln(os.Stderr, "fleet: a bare call:", err)

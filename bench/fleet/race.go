@@ -106,7 +106,8 @@ func measure(ctx context.Context, c contender, o options, url string, client *re
 		return result{}, err
 	}
 	defer a.close()
-	s := setup{Contender: c.name, Redis: url, API: a.url, Handlers: o.handlers, Polls: o.polls, Limits: o.scenario.limits}
+	s := setup{Contender: c.name, Redis: url, API: a.url, Handlers: o.handlers, Polls: o.polls, Limits: o.scenario.limits,
+		BareEvery: time.Duration(o.processes) * bareInterval}
 	servers, err := startCrew(ctx, o.processes, memberArgument, s, cancel)
 	if err != nil {
 		return result{}, err

@@ -11,6 +11,7 @@ type setup struct {
 	Handlers  int
 	Polls     polls
 	Limits    []limit
+	BareEvery time.Duration // how often a bare caller calls
 }
 
 // note is a line of JSON on a member's stdout. Its times are those of the
