@@ -11,7 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 )
 
-// tick is how often keys that are due to expire are removed, and how much too early
+// tick is how often keys that are due to expire are removed, and about how much too early
 // that may be. Miniredis can do so at every command, but then looks through all keys
 // each time.
 const tick = 100 * time.Millisecond
