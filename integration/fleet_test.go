@@ -132,7 +132,7 @@ func TestKeysExpire(t *testing.T) {
 	key := prefix + ":{api}:line"
 	left, err := client.PTTL(t.Context(), key).Result()
 	require.NoError(t, err)
-	require.InDelta(t, 61*time.Second, left, float64(time.Second), "as long as a process counts")
+	require.InDelta(t, 91*time.Second, left, float64(time.Second), "as long as a process counts")
 	require.NoError(t, client.PExpire(t.Context(), key, 400*time.Millisecond).Err())
 	require.Eventually(t, func() bool {
 		n, err := client.Exists(t.Context(), key).Result()

@@ -15,9 +15,9 @@ import (
 )
 
 // sources are the texts of the scripts. Tests that plant bugs change a copy.
-type sources struct{ line, take, claim, cancel, charge, inspect string }
+type sources struct{ line, take, claim, cancel, charge, inspect, quick string }
 
-func trueSources() sources { return sources{line, take, claim, cancel, charge, inspect} }
+func trueSources() sources { return sources{line, take, claim, cancel, charge, inspect, quick} }
 
 // clockDriver runs the scripts as they are, but on a clock of the test's. See
 // the comments in the file.
@@ -33,6 +33,7 @@ func (s sources) driver() *redis.Script {
 		"--[[cancel]]", s.line+s.cancel,
 		"--[[charge]]", s.line+s.charge,
 		"--[[inspect]]", s.line+s.inspect,
+		"--[[quick]]", s.quick,
 	).Replace(clockDriver))
 }
 

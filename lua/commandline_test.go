@@ -35,7 +35,7 @@ func TestCommandLine(t *testing.T) {
 			lines = append(lines, strings.TrimSpace(command))
 		}
 	}
-	require.Len(t, lines, 5, "the lines in doc.go that start with $")
+	require.Len(t, lines, 6, "the lines in doc.go that start with $")
 
 	// Their line lives for two seconds. On a machine that takes longer than that
 	// they are tried again.
@@ -45,7 +45,7 @@ func TestCommandLine(t *testing.T) {
 		start := time.Now()
 		for _, line := range lines {
 			require.True(t, strings.HasPrefix(line, "redis-cli --eval "), line)
-			line = strings.Replace(line, "redis-cli", "redis-cli -u "+server.URL(), 1)
+			line = strings.ReplaceAll(line, "redis-cli", "redis-cli -u "+server.URL())
 			line = strings.ReplaceAll(line, "p:{n}:", prefix+":{n}:")
 			var problems bytes.Buffer
 			command := exec.Command("bash", "-c", line)
@@ -61,12 +61,12 @@ func TestCommandLine(t *testing.T) {
 		}
 
 		take, claim, cancel, charge, inspect := replies[0], replies[1], replies[2], replies[3], replies[4]
-		require.Equal(t, []string{"-1000000", "0", "0", "0", "1", "1", "0"}, take[2:], "one of two permits is left; final, number 1, no wait")
+		require.Equal(t, []string{"-1000000", "1", "0", "0", "1", "1", "1", "0"}, take[2:], "one of two permits is left; plain; final, number 1, no wait")
 		require.Equal(t, take[0], claim[0], "epoch")
-		require.Equal(t, []string{"1", "2", "0"}, claim[6:], "final, number 2, no wait")
+		require.Equal(t, []string{"1", "2", "0"}, claim[7:], "final, number 2, no wait")
 		require.Equal(t, []string{"1"}, cancel, "it went back")
 		require.Equal(t, take[0], charge[0], "epoch")
-		require.Len(t, charge, 6)
+		require.Len(t, charge, 7)
 		named := make(map[string]string)
 		for i := 0; i+1 < len(inspect); i += 2 {
 			named[inspect[i]] = inspect[i+1]
@@ -78,6 +78,9 @@ func TestCommandLine(t *testing.T) {
 		require.Equal(t, "1000000", named["intervalMicros"])
 		require.Equal(t, "2", named["burst"])
 		require.Equal(t, take[0], named["epoch"])
+		quick := replies[5]
+		require.Equal(t, "1", quick[1], "after number 1")
+		require.Equal(t, "1", quick[4], "one permit")
 		return
 	}
 }

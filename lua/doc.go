@@ -74,6 +74,12 @@
 //	           moved later so that permit foremost + 1 is not due before. The idle
 //	           that it remembers counts for the same epoch only, else it is 0.
 //	inspect    Changes nothing.
+//	quick      Several limits of one limiter in one call, for the usual take. The next
+//	           permits in a row, final as by a take of that many with keep 0, if the
+//	           limit is plain for this caller; else -1, and nothing changes: take it.
+//	           Extra permits come last, and only if all are due now. For them the
+//	           bucket is smaller by lastingMicros: what overflows of that is gone, so
+//	           that the others fit for at least so long.
 //
 // To move the line later is to add to anchorMicros, never beyond a tail that is
 // due in 100 years. Final tickets keep their moment, and so nothing before them is
@@ -105,9 +111,10 @@
 //	           final mark, and the epoch becomes now, so that all others bring
 //	           what they remember too. The state does not know the last call of a
 //	           member if seenMicros of the caller is above that of the member's
-//	           field; or, where it has none, or one from before the clock went
+//	           field, or of that of its process; or, where both have none, or one from before the clock went
 //	           back (ahead of the state, or of clockMicros by more than a second),
-//	           above that of the state, or less than a minute ago. Never while the
+//	           above that of the state, or, unless its process has a field, less than
+//	           a minute ago. Never while the
 //	           clock is behind seenMicros of the caller, and not for a repeated
 //	           call: the state holds it.
 //	rate       If it changed from i to i', permit tail is now due at
@@ -122,6 +129,28 @@
 //	           wait, the line is late with them, and the floor becomes the final
 //	           mark.
 //
+// # Plain
+//
+// A limit is plain when a new ticket simply comes after the last one: tail is final,
+// nothing is free, and nobody waits for the end of an outage. Every call but inspect
+// and quick writes that into the state, with its epoch, live, and the limit, in the
+// very words of the caller. quick looks at that first: what the caller says of the
+// line must be that. Then it looks at whether the caller's field begins as the caller
+// left it (or is not there, if the caller never made a call), and at the clock: it must
+// not have gone back, nor ahead by more than a second that neither the fleet nor the
+// caller saw passing. So there is nothing to bring up to now but the overflow. The
+// other fields of the state it does not look at.
+//
+// A reply of quick does not say how many processes are live. When others than the
+// caller come or go, that is counted anew, and so its next quick gives nothing: the
+// take that follows tells.
+//
+// quick counts nobody, and lets the state live longer only where its bucket takes more
+// than 50 seconds to fill. So it is for those who had the reply of a take or claim in
+// the last thirty seconds, by this or another member of the process. These takes count:
+// of a fleet that makes no other calls, one hears of a process that is gone within
+// 80 seconds of its last call, and the others with their next quick.
+//
 // # Calls that are repeated
 //
 // A member that numbers its calls may repeat its last one when the reply was lost,
@@ -131,7 +160,8 @@
 //	take       Requests with keep 0 that became final get their numbers again while
 //	           these fit; if the last of them is the final mark, the line is moved
 //	           so that the first of its row fits. Those that wait are found by ID.
-//	           What is left is served as new.
+//	           What is left was refused, and is again, if it has a maxWaitMicros; else
+//	           it is served as new, as is what does not fit any more.
 //	claim      finds its final ticket by ID, see above.
 //	cancel     changes nothing; it says which tickets keep their place. So does one
 //	           by ID whose epoch is not the state's.
@@ -141,18 +171,25 @@
 //	           order of the copies. `least` is at most that, and `most` is for all
 //	           copies together.
 //
-// The numbers stand in the member's field as "<index>=<number>;" for each request,
-// counted from 1, whose number is not that of the request before it plus its cost;
-// <index>=0 says that there are none from there on. A charge leaves "<spent>
-// <charged>", of all its copies. A call without a serial leaves what stands there,
-// any other removes it.
+// A quick whose reply was lost is repeated as a take of the same permits, under its
+// serial. Of what it gave that finds all but the extra permits, and nothing where it
+// was not carried out.
+//
+// Where the permits begin stands in the member's field as "<index>=<permit before>;"
+// for each request, counted from 1, whose permits do not follow those of the request
+// before it; <index>=- says that there are none from there on. A quick leaves "1=<permit
+// before>;". A charge leaves "<spent> <charged>", of all its copies. A call without
+// a serial leaves what stands there, any other removes it.
 //
 // # Processes
 //
-// A member that called less than a minute ago is live. They are counted when a new
-// one calls, and by the first call that is made ten seconds after the last count
-// or more; fields of others are removed then. A member must give its name in every
-// call whose reply it remembers.
+// A member makes one call at a time. A process that makes several at once has a member
+// for each: "name", "name/1", "name/2" … What stands before the first slash names the
+// process; each member remembers for itself. A process is live if one of its
+// members called less than a minute ago. They are counted when a new member calls, and
+// by the first call but quick that is made ten seconds after the last count or more;
+// fields of other members are removed then. A member must give its name in every call
+// whose reply it remembers.
 //
 // A waiting number is dead when it can never be used: its permits lie below
 // the floor (e - cost < floor), or it no longer fits and a later number became
@@ -175,8 +212,10 @@
 //
 // The state, readable with HGETALL:
 //
-//	nextFreeTicketMillis  Unix milliseconds at which permit tail is due; for
-//	                      people: it is written, never read
+//	nextFreeTicketMillis  Unix milliseconds at which permit tail is due, rounded up;
+//	                      for people: it is written, never read
+//	plain                 "<epoch> <live> <intervalMicros> <burst>", if the limit is
+//	                      plain as the last call but quick left it, else "no"; see above
 //	tail                  the last permit given out
 //	anchor, anchorMicros  a permit and the moment at which it is due
 //	intervalMicros        micros per permit, may be fractional
@@ -186,7 +225,7 @@
 //	free                  blocks in the free list
 //	seenMicros            Redis's time at the last call
 //	epoch                 Redis's time when the state was made, or rolled back
-//	live                  members, when last counted
+//	live                  processes, when last counted
 //	countedMicros         Redis's time then
 //	idle                  permits that nobody used, less those that paid for a charge
 //	resumeMicros          nothing is due before, after an outage; 0: there was none
@@ -194,11 +233,13 @@
 //
 // The state expires one second after the bucket is full again, counted from the
 // last number given out and in whole milliseconds; so an expired state and a full
-// bucket are the same. While live is not 0, it also lives for 61 seconds after a
-// call. Lists live longer than the state, as a call that does not look at them
-// leaves their expiry: when one is written, it expires by the time later in which
-// the bucket fills, and by 61 seconds more while live is not 0. Whoever makes a new
-// state empties them.
+// bucket are the same. While live is not 0, it also lives for 91 seconds after a
+// call, which is a minute after a quick that comes up to thirty seconds later. A quick
+// after which the bucket is full within 50 seconds leaves the expiry as it is: so it
+// may be ten seconds more on its way. Lists live longer than the state, as a call that
+// does not look at them leaves their expiry: when one is written, it expires by the
+// time later in which the bucket fills, and by 91 seconds more while live is not 0.
+// Whoever makes a new state empties them.
 //
 // # Units and clock
 //
@@ -210,7 +251,9 @@
 //
 // # Errors
 //
-// A script that replies with an error has changed nothing.
+// A script that replies with an error has changed nothing. quick replies with one only
+// where an argument of all its limits is wrong: of any other it gives nothing, and the
+// take that follows says why.
 //
 //	BADARG    an argument is wrong; names it and its value
 //	BADSTATE  a field of the state is not what it must be; names it and its value
@@ -221,9 +264,10 @@
 //
 // In the folder of the scripts, with a limit of 1 per second and a burst of 2:
 //
-//	$ redis-cli --eval <(cat line.lua take.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 -2000000 0 0 0 '' 0 1000000 1 -1 job-1 1
+//	$ redis-cli --eval <(cat line.lua take.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 -2000000 0 0 0 me 1 1000000 1 -1 job-1 1
 //	$ redis-cli --eval <(cat line.lua claim.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 1000000 1 job-2
 //	$ redis-cli --eval <(cat line.lua cancel.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 1 job-2 0 0
 //	$ redis-cli --eval <(cat line.lua charge.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 3 3 0 0 0 3
 //	$ redis-cli --eval <(cat line.lua inspect.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2
+//	$ redis-cli --eval quick.lua p:{n}:line , 1000000 2 0 0 "$(redis-cli hget p:{n}:line epoch) 1" me "$(redis-cli hget p:{n}:line m:me | cut -d ' ' -f 1,2) " 2 1 10000000
 package lua

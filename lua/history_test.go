@@ -14,6 +14,7 @@ import (
 // player is a line that a history is played on: the model, or the scripts.
 type player interface {
 	take(at int64, limit model.Limit, c model.Caller, bound float64, requests []model.Request) model.Reply
+	quick(at int64, limit model.Limit, c model.Caller, row model.Row) model.Given
 	claim(at int64, limit model.Limit, c model.Caller, bound float64, tickets []model.Ticket) model.Reply
 	cancel(at int64, limit model.Limit, c model.Caller, tickets []model.Cancellation)
 	charge(at int64, limit model.Limit, c model.Caller, what model.Charge) model.Reply
@@ -76,6 +77,7 @@ type history struct {
 	trouble trouble
 	limit   model.Limit
 	bound   float64
+	simple  bool // most tickets are taken to be used at once
 
 	now    int64 // true time, micros
 	offset int64 // Redis's clock minus true time
@@ -127,6 +129,9 @@ func play(seed uint64, steps int, p player, troubles ...trouble) *history {
 			name = ""
 		}
 		h.processes = append(h.processes, &process{name: name})
+		if name != "" && !h.trouble.Away && rng.IntN(3) == 0 {
+			h.processes = append(h.processes, &process{name: name + "/1"}) // with a memory of its own
+		}
 	}
 	h.limit = model.Limit{IntervalMicros: h.interval(), Burst: 1}
 	if rng.IntN(3) > 0 {
@@ -134,6 +139,7 @@ func play(seed uint64, steps int, p player, troubles ...trouble) *history {
 	}
 	h.maxBurst = h.limit.Burst
 	h.bound = h.pickBound()
+	h.simple = !h.trouble.Away && rng.IntN(3) == 0
 	h.rates = []rate{{math.MinInt64, h.limit.IntervalMicros}}
 	h.reachAt = math.Inf(-1)
 
@@ -178,7 +184,7 @@ func (h *history) act() {
 		return
 	}
 	switch n := h.rng.IntN(100); {
-	case n < 42 || len(h.tickets) == 0:
+	case n < 42 || len(h.tickets) == 0 || h.simple && n < 75:
 		h.take()
 	case n < 67:
 		h.claim()
@@ -220,17 +226,21 @@ func (h *history) ask(t *ticket) {
 
 func (h *history) request(p *process, numbered bool, tickets []*ticket, requests []model.Request) {
 	bound := h.bound
-	if h.rng.IntN(5) == 0 {
+	if h.rng.IntN(5) == 0 && !h.simple {
 		bound = noneFinal
 		h.counts["lined_up"] += len(requests)
 	}
 	h.counts["takes"] += len(requests)
-	h.send(numbered, &message{from: p, run: func(m *message, c model.Caller) (model.Reply, func(bool)) {
+	m := &message{from: p, run: func(m *message, c model.Caller) (model.Reply, func(bool)) {
 		reply := h.player.take(h.clock(), h.limit, c, bound, requests)
 		return reply, func(lost bool) {
 			h.settle(m.from, tickets, reply, lost, func(t *ticket) bool { return t.keep })
 		}
-	}})
+	}}
+	if numbered && h.allKnow {
+		h.mayBeQuick(m, tickets, requests, bound)
+	}
+	h.send(numbered, m)
 }
 
 func (h *history) newTicket() *ticket {
@@ -239,7 +249,7 @@ func (h *history) newTicket() *ticket {
 		cost = 1 + h.rng.Int64N(h.limit.Burst)
 	}
 	h.nextID++
-	t := &ticket{cost: cost, id: "job-" + strconv.Itoa(h.nextID), keep: h.rng.IntN(2) == 0}
+	t := &ticket{cost: cost, id: "job-" + strconv.Itoa(h.nextID), keep: !h.simple && h.rng.IntN(2) == 0}
 	h.tickets = append(h.tickets, t)
 	return t
 }
@@ -444,7 +454,7 @@ func (h *history) advance() {
 	case n < 96:
 		by = max(0, h.reachAt-float64(h.now)) + fill + 1e6*h.rng.Float64()
 	default: // until the keys expire
-		by = max(60e6, max(0, h.reachAt-float64(h.now))+fill) + 1e6 + 2e3*h.rng.Float64()
+		by = max(70e6, max(0, h.reachAt-float64(h.now))+fill) + 1e6 + 2e3*h.rng.Float64()
 	}
 	if by > 0 && !math.IsInf(by, 1) {
 		h.passTo(h.now + int64(by))

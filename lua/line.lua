@@ -24,7 +24,7 @@ local MOST = 9007199254740991 -- the largest whole number that a double holds ex
 local STEP_MICROS = 1000000   -- a clock that goes ahead by more than this was stepped
 local ALIVE_MICROS = 60000000 -- a process counts for so long after its last call
 local COUNT_MICROS = 10000000 -- between two counts of the processes
-local LINGER_MILLIS = 61000   -- a state that processes use lives for so long after a call
+local LINGER_MILLIS = 91000   -- a state that processes use lives for so long after a call; see quick.lua
 
 local FIELDS = {
   'tail', 'anchor', 'anchorMicros', 'intervalMicros', 'burst',
@@ -35,16 +35,18 @@ local FIELDS = {
 local now, interval, burst -- micros, micros per permit, permits
 local s = {}               -- the state, by the names in FIELDS
 local fresh = false        -- there was no state: a full bucket, or lost data
-local moved = false        -- a field other than tail, final and seenMicros changed
+local moved = false        -- a field other than tail, final, plain and seenMicros changed
 local problem              -- the error reply of an argument or field that is wrong
 
 -- What the caller remembers of the line, and who it is: ARGV 3 to 8.
 local caller = { reach = -LONGEST_MICROS, epoch = 0, seen = 0, clock = 0, member = '', serial = 0 }
 
 local own            -- what the state knows of the caller: seen, serial, trace
+local witness        -- when the state saw the caller last, or else its process
 local replay = false -- this very call was carried out before, and its reply was lost
 local trace = ''     -- the numbers that this call gave, for the case that it is repeated
 local epochRead = 0  -- the state's epoch when it was read
+local plainRead      -- what it says then of plain; see quick.lua
 local quiet = 0      -- micros since anybody's last call
 local skipped, top   -- permits that overflowed, and the tail after that
 
@@ -56,9 +58,16 @@ local function whole(x, least)
   return x ~= nil and x >= least and x <= MOST and x % 1 == 0
 end
 
--- digits writes a whole number. (`..` would write large ones with an exponent.)
+-- digits writes a whole number. (`..` would write large ones with an exponent. Where a C
+-- long is short, %d does not do; elsewhere it takes a third of the time.)
+local WHOLE = string.format('%d', MOST) == '9007199254740991' and '%d' or '%.0f'
 local function digits(x)
-  return string.format('%.0f', x)
+  return string.format(WHOLE, x)
+end
+
+-- exact writes a number as the state holds it. (Redis would take longer.)
+local function exact(x)
+  return x % 1 == 0 and digits(x) or x
 end
 
 -- bad notes the first problem, in words that name the field and its value.
@@ -141,15 +150,15 @@ local function create()
   unused(math.floor(-caller.reach / interval - burst))
 end
 
--- read takes over what HMGET returned; the caller's own field comes first.
+-- read takes over what HMGET returned, from the fourth value on.
 local function read(values)
   for i = 1, #FIELDS do
-    local name, text = FIELDS[i], values[i + 1]
+    local name, text = FIELDS[i], values[i + 3]
     local x = tonumber(text or '')
     s[name] = x
     if not x or x < 0 or x > MOST or x % 1 ~= 0 then -- most are whole numbers
       if name == 'anchorMicros' then -- before 1970, when the bucket takes that long to fill
-        if not finite(x) then bad('BADSTATE', name, 'a number', text) end
+        if not finite(x) or math.abs(x) > MOST then bad('BADSTATE', name, 'a number', text) end
       elseif name == 'intervalMicros' then
         if not finite(x) or x < 1 then bad('BADSTATE', name, 'a number of at least 1', text) end
       else
@@ -157,13 +166,14 @@ local function read(values)
       end
     end
   end
-  if s.intervalMicros == 0 then bad('BADSTATE', 'intervalMicros', 'a number of at least 1', values[5]) end
+  if s.intervalMicros == 0 then bad('BADSTATE', 'intervalMicros', 'a number of at least 1', values[6]) end
   epochRead = s.epoch
 end
 
--- recall reads what the state knows of the caller. A copy of a call that is older
+-- recall reads what the state knows of the caller, and of its process. A copy of a call that is older
 -- than the last one of the same caller comes too late: nobody reads its reply.
-local function recall(text)
+local function recall(text, process)
+  witness = tonumber(string.match(text or process or '', '^%d+') or '')
   if not text then return end
   local seen, serial, gave = string.match(text, '^(%d+) (%d+) (.*)$')
   own = { seen = tonumber(seen or ''), serial = tonumber(serial or ''), trace = gave }
@@ -201,14 +211,15 @@ end
 
 -- missed tells that the state does not hold the last call of the caller, though
 -- it is the state that the caller saw: it was rolled back. What the state knows
--- of the caller itself tells that also when others called before it. Who has no
--- field in it was not seen for long, or is not known any more; one that is ahead of
--- the state, or of the caller's clock, was written before the clock went back, and
--- tells nothing.
+-- of the caller itself, or of its process where the caller is new, tells that also
+-- when others called before it. Who has no field in it was not seen for long, or is
+-- not known any more; one that is ahead of the state, or of the caller's clock, was
+-- written before the clock went back, and tells nothing.
 local function missed(seen)
   if replay or now < caller.seen then return false end -- it holds this very call
   local latest = caller.clock > 0 and math.min(seen, caller.clock + STEP_MICROS) or seen
-  if own and own.seen <= latest then return caller.seen > own.seen end
+  if witness and witness <= latest then return caller.seen > witness end
+  if witness and not own then return caller.seen > seen end -- others of its process called since
   return caller.seen > seen or caller.member ~= '' and now - caller.seen < ALIVE_MICROS
 end
 
@@ -288,15 +299,17 @@ end
 local function load()
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
-  local values = redis.call('HMGET', STATE, 'm:' .. caller.member, unpack(FIELDS))
-  if not values[2] then
+  local values = redis.call('HMGET', STATE, 'm:' .. caller.member,
+    'm:' .. string.match(caller.member, '^[^/]*'), 'plain', unpack(FIELDS))
+  if not values[4] then
     if redis.call('EXISTS', STATE) == 1 then
       return bad('BADSTATE', 'tail', 'a whole number')
     end
     return create()
   end
   read(values)
-  recall(values[1])
+  recall(values[1], values[2])
+  plainRead = values[3]
   if problem then return end
 
   local seen = s.seenMicros
@@ -510,17 +523,24 @@ local function wait(e)
 end
 
 -- census counts the processes that called within the last minute, and forgets
--- the others.
+-- the others. A process is what stands before the slash in the names of its members.
 local function census()
   guard()
   local mine = 'm:' .. caller.member
   local all = redis.call('HGETALL', STATE)
-  s.live, s.countedMicros, moved = caller.member ~= '' and 1 or 0, now, true
+  local processes = {}
+  s.live, s.countedMicros, moved = 0, now, true
+  local function add(field)
+    local process = string.match(field, '^m:([^/]*)')
+    if not processes[process] then s.live = s.live + 1 end
+    processes[process] = true
+  end
+  if caller.member ~= '' then add(mine) end
   for i = 1, #all, 2 do
     if string.sub(all[i], 1, 2) == 'm:' and all[i] ~= mine then
       local seen = tonumber(string.match(all[i + 1], '^%d+') or '')
       if seen and math.abs(now - seen) <= ALIVE_MICROS then
-        s.live = s.live + 1
+        add(all[i])
       else
         redis.call('HDEL', STATE, all[i])
       end
@@ -528,11 +548,17 @@ local function census()
   end
 end
 
+-- plain tells whether a new ticket simply comes after the last one: then quick.lua
+-- need not know more, as long as the limit is the same.
+local function plain()
+  return s.tail == s.final and s.free == 0 and s.resumeMicros <= now
+end
+
 -- signature is the caller's field of the state, and its value.
 local function signature()
   if caller.member == '' then return end
   local serial = math.max(caller.serial, own and own.serial or 0)
-  return 'm:' .. caller.member, string.format('%.0f %.0f %s', now, serial, trace)
+  return 'm:' .. caller.member, digits(now) .. ' ' .. digits(serial) .. ' ' .. trace
 end
 
 -- save writes the state. It lives past the last number given out and past the
@@ -542,19 +568,20 @@ local function save()
   local unknown = caller.member ~= '' and not own
   if not fresh and (unknown or now - s.countedMicros >= COUNT_MICROS or now < s.countedMicros) then census() end
   local last = due(s.tail)
-  local nextFree = string.format('%.3f', last / 1000)
-  if moved then
-    local args = { 'nextFreeTicketMillis', nextFree }
-    local n = 2
+  local nextFree = digits(math.ceil(last / 1000))
+  local is = plain() and table.concat({ digits(s.epoch), digits(s.live), ARGV[1], ARGV[2] }, ' ') or 'no'
+  if moved or is ~= plainRead then
+    local args = { 'nextFreeTicketMillis', nextFree, 'plain', is }
+    local n = 4
     for i = 1, #FIELDS do
-      args[n + 1], args[n + 2] = FIELDS[i], s[FIELDS[i]]
+      args[n + 1], args[n + 2] = FIELDS[i], exact(s[FIELDS[i]])
       n = n + 2
     end
     args[n + 1], args[n + 2] = signature()
     redis.call('HSET', STATE, unpack(args))
   else
-    redis.call('HSET', STATE, 'tail', s.tail, 'final', s.final,
-      'seenMicros', s.seenMicros, 'nextFreeTicketMillis', nextFree, signature())
+    redis.call('HSET', STATE, 'tail', digits(s.tail), 'final', digits(s.final),
+      'seenMicros', digits(s.seenMicros), 'nextFreeTicketMillis', nextFree, signature())
   end
   -- Counted in whole milliseconds of the clock, as Redis does: the keys of one
   -- line then expire together, whichever call touched which of them.
@@ -564,6 +591,7 @@ local function save()
     ttl = math.max(ttl, LINGER_MILLIS)
     fill = fill + LINGER_MILLIS
   end
+  ttl = math.min(ttl, MOST) -- Redis takes no more: a state may hold anything
   redis.call('PEXPIRE', STATE, ttl)
   -- Calls that touch no list let the state live longer, so lists are given more: by
   -- then nothing in them can be used any more, not even if the line steps back.
@@ -576,5 +604,6 @@ end
 local function header(reply)
   reply[1], reply[2], reply[3] = s.epoch, now, math.ceil(due(s.final) - now)
   reply[4], reply[5], reply[6] = s.live, s.idle, math.max(0, s.resumeMicros - now)
+  reply[7] = plain() and 1 or 0
   return reply
 end

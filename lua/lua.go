@@ -19,6 +19,8 @@ var (
 	charge string
 	//go:embed inspect.lua
 	inspect string
+	//go:embed quick.lua
+	quick string
 )
 
 // The scripts, one per verb; each file's header says what it takes and replies.
@@ -29,6 +31,7 @@ var (
 	Cancel  = redis.NewScript(line + cancel)
 	Charge  = redis.NewScript(line + charge)
 	Inspect = redis.NewScript(line + inspect)
+	Quick   = redis.NewScript(quick)
 )
 
 // Keys returns the KEYS of every script, in order, for the limit called name

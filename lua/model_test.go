@@ -50,12 +50,15 @@ func (r *recorder) up(at int64) {
 func (r *recorder) wrote(at int64) {
 	r.expireAt = int64(math.Ceil(r.line.FullAt()/1000)) + 1000
 	if r.line.Live() > 0 {
-		r.expireAt = max(r.expireAt, floorDiv(at, 1000)+61_000)
+		r.expireAt = max(r.expireAt, floorDiv(at, 1000)+lingerMillis)
 	}
 	if r.expireAt <= floorDiv(at, 1000) {
 		r.line.Lose()
 	}
 }
+
+// lingerMillis is for how long a state lives after a take, when processes count.
+const lingerMillis = 91_000
 
 func floorDiv(a, b int64) int64 { return int64(math.Floor(float64(a) / float64(b))) }
 
@@ -80,6 +83,20 @@ func (r *recorder) take(at int64, limit model.Limit, c model.Caller, bound float
 	return r.replies("take", at, takeArgs(limit, c, bound, requests), func() model.Reply {
 		return r.line.Take(at, limit, c, bound, requests...)
 	})
+}
+
+func (r *recorder) quick(at int64, limit model.Limit, c model.Caller, row model.Row) model.Given {
+	r.up(at)
+	given := r.line.Quick(at, limit, c, row)
+	// The take before it left at least so much as the bucket needs for 50 seconds.
+	if given.Before >= 0 && r.line.FullAt() > float64(at)+50e6 {
+		r.wrote(at)
+	}
+	if r.line.Made() && float64(r.expireAt) < math.Ceil(r.line.FullAt()/1000) {
+		panic(fmt.Sprintf("at %d the state expires at %d millis, before the bucket is full", at, r.expireAt))
+	}
+	r.note("quick", at, quickArgs(limit, c, row), wantInts(givenInts(given)))
+	return given
 }
 
 func (r *recorder) claim(at int64, limit model.Limit, c model.Caller, bound float64, tickets []model.Ticket) model.Reply {
@@ -323,7 +340,7 @@ func TestScriptsEqualModel(t *testing.T) {
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}
 		}
-		for _, name := range []string{"repeats", "copies", "stale", "losses", "rollbacks", "charges", "ahead", "back"} {
+		for _, name := range []string{"repeats", "copies", "stale", "losses", "rollbacks", "charges", "ahead", "back", "quicks", "not_plain", "extra"} {
 			if n := total[name]; n < number/250 { // those that are rare
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}

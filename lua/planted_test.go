@@ -41,7 +41,8 @@ var planted = []struct {
 	{"the former holder keeps the number", "claim", "redis.call('ZADD', WAITING, own, holder)", "", true, nil},
 	{"a claim of a known number takes a second", "claim", "if e then return 1, e, wait(e) end", "", false, nil},
 	{"a take does not raise the final mark", "take", "s.final = math.max(s.final, e)", "", true, nil},
-	{"a refused take consumes", "take", "then return 0, 0, w end", "then accept(e, cost, block) return 0, 0, w end", false, nil},
+	{"a refused take consumes", "take", "LONGEST_MICROS)) then return 0, 0, w end", "LONGEST_MICROS)) then accept(e, cost, block) return 0, 0, w end", false, nil},
+	{"a repeated take gets what it was refused", "take", "if replay and not (keep or before) and maxWait >= 0 then return 0, 0, w end", "", false, nil},
 	{"a stored permit is final where none may be", "take", "if w > bound then", "if w > math.max(bound, 0) then", false, nil},
 	{"a ticket can be cancelled twice", "cancel", "redis.call('ZREM', WAITING, member)\n      redis.call('ZREM', CLAIMED, member)", "", true, nil},
 	{"who leaves keeps the final ticket too", "cancel", "redis.call('ZREM', CLAIMED, member)\n  redis.call('ZADD', WAITING, held, member)", "redis.call('ZADD', WAITING, held, member)", false, nil},
@@ -57,8 +58,8 @@ var planted = []struct {
 	{"a repeated cancel gives a ticket back again", "cancel", "local copy = replay or", "local copy =", false, nil},
 	{"a late cancel gives back what another line gave", "cancel", "replay or epoch > 0 and epoch ~= epochRead", "replay", false, nil},
 	{"a rollback is not noticed", "line", "if not missed(seen) then return end", "do return end", true, []trouble{{Rollback: true}}},
-	{"a rollback is noticed by the first who calls only", "line", "if own and own.seen <= latest then return caller.seen > own.seen end", "", false, []trouble{{Rollback: true}}},
-	{"a rollback past a step of the clock is not noticed", "line", "own.seen <= latest", "true", false, []trouble{{Rollback: true, Back: true}}},
+	{"a rollback is noticed by the first who calls only", "line", "if witness and witness <= latest then return caller.seen > witness end", "", false, []trouble{{Rollback: true}}},
+	{"a rollback past a step of the clock is not noticed", "line", "witness <= latest", "true", false, []trouble{{Rollback: true, Back: true}}},
 	{"nobody else hears of a rollback", "line", "s.epoch = now == s.epoch and now + 1 or now", "", false, []trouble{{Rollback: true}}},
 	{"another state than the caller's is believed", "line", "if back or late > 0 then", "if back then", false, []trouble{{Lost: true}}},
 	{"moving the line leaves the floor", "line", "s.floor = math.max(s.floor, s.final)\n  moved = true\nend\n\n-- create", "moved = true\nend\n\n-- create", true, []trouble{{Rollback: true}}},
@@ -77,12 +78,43 @@ var planted = []struct {
 	{"what waits is not held up after an outage", "line", "before = math.min(before, start) end", "before = before end", false, []trouble{{Away: true}}},
 	{"a state is forgotten while processes use it", "line", "ttl = math.max(ttl, LINGER_MILLIS)", "", false, nil},
 	{"processes that are gone count", "line", "if seen and math.abs(now - seen) <= ALIVE_MICROS then", "if seen then", false, nil},
+
+	{"a quick goes by another epoch", "quick", "v[1] ~= ARGV[a] .. limits", "string.sub(v[1] or '', -#limits) ~= limits", false, []trouble{{Rollback: true}}},
+	{"a quick does not tell that others came or went", "quick", "v[1] ~= ARGV[a] .. limits", "string.gsub(v[1] or '', ' %d+', '', 1) ~= string.gsub(ARGV[a], ' %d+', '', 1) .. limits", false, nil},
+	{"a line is plain whoever came or went", "line", "digits(s.live), ARGV[1]", "digits(math.min(s.live, 1)), ARGV[1]", false, nil},
+	{"a quick goes by another rate", "quick", "v[1] ~= ARGV[a] .. limits", "string.sub(v[1] or '', 1, #ARGV[a]) ~= ARGV[a] or v[1] == 'no'", false, []trouble{{RateChange: true}}},
+	{"a quick does not ask whether the line is plain", "quick", "v[1] ~= ARGV[a] .. limits", "not v[1]", false, nil},
+	{"a quick does not see a rollback", "quick", "known == '' or sub(v[2] or '', 1, #known) ~= known", "false", true, []trouble{{Rollback: true}}},
+	{"a new member takes quickly", "quick", "known == '' or", "", false, nil},
+	{"a copy of a quick is carried out", "quick", "sub(v[2] or '', 1, #known) ~= known", "false", false, nil},
+	{"the process of a new member does not show a rollback", "line", "text or process or ''", "text or ''", false, []trouble{{Rollback: true}}},
+	{"a quick goes by a clock that went back", "quick", "now < seen or", "", false, []trouble{{Back: true}}},
+	{"a quick goes by a clock that went ahead", "quick", "now - seen > 1000000 and now - clock > 1000000", "false", false, []trouble{{Forward: true}}},
+	{"a quick takes a fleet that rests for a clock that went ahead", "quick", "now - seen > 1000000 and now - clock > 1000000", "now - seen > 1000000", false, nil},
+	{"a quick ignores an overflow", "quick", "if last < lowest then", "if false then", true, nil},
+	{"a quick ignores how far the permits are away", "quick", "not (last - now <= slack) or", "", false, nil},
+	{"a quick is not noted", "quick", "'seenMicros', text, member, record)\n    end", "'seenMicros', text)\n    end", false, nil},
+	{"a quick does not say what it gave", "quick", "' 1=' .. start .. ';'", "' '", false, nil},
+	{"a quick says that it gave what is before", "quick", "' 1=' .. start .. ';'", "' 1=' .. tail - 1 .. ';'", true, nil},
+	{"a quick leaves the serial", "quick", "text .. ' ' .. serial", "text .. ' 0'", false, nil},
+	{"a quick does not raise the final mark", "quick", "'final', number,\n        'seenMicros'", "\n        'seenMicros'", false, nil},
+	{"a quick does not note what nobody used", "quick", "idle + gone", "idle", false, nil},
+	{"extra permits do not last", "quick", "lowest = from", "lowest = lowest", false, nil},
+	{"extra permits are given that are not due", "quick", "> now then\n        extra = 0", "> now then\n        extra = extra", true, nil},
+	{"extra permits are given before they are due by themselves", "quick", "(permits + extra) * interval", "extra * interval", false, nil},
+	{"a line that a quick moves on expires before the bucket is full", "quick", "next_free + fill > now + 50000000", "false", false, nil},
+	{"a quick lets a line expire as soon as the bucket is full", "quick", "max(91000, ceil((next_free + fill) / 1000) - floor(now / 1000) + 1000)", "ceil((next_free + fill) / 1000) - floor(now / 1000)", false, nil},
+	{"a take says that a line is plain where a number is free", "line", "and s.free == 0", "", false, nil},
+	{"a take says that a line is plain where numbers wait at its end", "line", "s.tail == s.final and s.free", "s.free", false, nil},
+	{"a line is plain while nothing is due before everybody comes back", "line", "s.free == 0 and s.resumeMicros <= now", "s.free == 0", false, []trouble{{Away: true}}},
+	{"what was plain stays so", "line", "if moved or is ~= plainRead then", "if moved then", false, nil},
+	{"each member counts as a process", "line", "'^m:([^/]*)'", "'^m:(.*)'", false, nil},
 }
 
 // with returns the sources with a bug.
 func (s sources) with(t *testing.T, script, from, to string) sources {
 	t.Helper()
-	text := map[string]*string{"line": &s.line, "take": &s.take, "claim": &s.claim, "cancel": &s.cancel, "charge": &s.charge}[script]
+	text := map[string]*string{"line": &s.line, "take": &s.take, "claim": &s.claim, "cancel": &s.cancel, "charge": &s.charge, "quick": &s.quick}[script]
 	if strings.Count(*text, from) != 1 {
 		t.Fatalf("%s.lua holds %q %d times: bring the planted bug up to date", script, from, strings.Count(*text, from))
 	}
@@ -170,6 +202,14 @@ func (p *scriptPlayer) replies(verb string, at int64, args []string) model.Reply
 
 func (p *scriptPlayer) take(at int64, limit model.Limit, c model.Caller, bound float64, requests []model.Request) model.Reply {
 	return p.replies("take", at, takeArgs(limit, c, bound, requests))
+}
+
+func (p *scriptPlayer) quick(at int64, limit model.Limit, c model.Caller, row model.Row) model.Given {
+	given, err := parseGiven(p.run("quick", at, quickArgs(limit, c, row)), 1)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return given[0]
 }
 
 func (p *scriptPlayer) claim(at int64, limit model.Limit, c model.Caller, bound float64, tickets []model.Ticket) model.Reply {

@@ -6,8 +6,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/model"
 )
 
-// process is one of those that share the limit, with what it remembers of the
-// line. It learns nothing from a reply that was lost.
+// process is a member of one of those that share the limit, with what it remembers
+// of the line. It learns nothing from a reply that was lost.
 type process struct {
 	name    string // empty: it can not be told from others
 	epoch   int64  // 0: it never had a reply
@@ -15,8 +15,12 @@ type process struct {
 	seenAt  int64  // the same in true time
 	reachAt float64
 	idle    int64
+	live    int64 // as it was last told
 
-	serial  int64
+	serial     int64
+	lastSerial int64 // of the call whose reply it had last
+	tookAt     int64 // true time at which it had a reply that was not of a quick
+
 	pending *message // the last numbered call, when its reply was lost
 	sent    []*message
 	missed  float64 // permits that others were given since its last reply
@@ -35,6 +39,7 @@ type message struct {
 	must    bool // it is repeated until there is a reply
 	cancels bool
 	bills   []model.Charge // as they were sent, if it is a charge
+	quickly *quickly       // it goes by quick first, if it is such a take
 
 	caller model.Caller // as it was sent first
 	missed float64      // up to then
@@ -70,7 +75,7 @@ func (h *history) caller(p *process, serial int64) model.Caller {
 	c := model.Nobody
 	c.Member, c.Serial = p.name, serial
 	if h.allKnow && p.epoch > 0 {
-		c.Epoch, c.SeenMicros = p.epoch, p.seen
+		c.Epoch, c.SeenMicros, c.Live = p.epoch, p.seen, p.live
 		c.ReachMicros = max(p.reachAt-float64(h.now), -model.LongestMicros)
 		c.ClockMicros = float64(p.seen + h.now - p.seenAt)
 	}
@@ -86,7 +91,9 @@ func (h *history) send(numbered bool, m *message) {
 	}
 	m.caller = h.caller(p, m.serial)
 	m.missed, m.given = p.missed, h.given
-	h.deliver(m, m.caller, p.missed, true)
+	if !h.quick(m, true) {
+		h.deliver(m, m.caller, p.missed, true)
+	}
 	if m.serial > 0 {
 		p.sent = append(p.sent, m)
 	}
@@ -108,14 +115,24 @@ func (h *history) copied(m *message) {
 		return
 	}
 	h.counts["copies"]++
+	if m.quickly != nil && m.quickly.sent && h.rng.IntN(2) == 0 && h.quick(m, false) {
+		return
+	}
 	h.deliver(m, m.caller, m.missed+h.given-m.given, false)
 }
 
 func (h *history) deliver(m *message, c model.Caller, missed float64, read bool) {
-	p := m.from
 	h.touch(c, missed, !m.cancels)
 	reply, settle := m.run(m, c)
 	h.noteReply(reply, c, missed)
+	if h.answer(m, reply, read, settle) && !m.cancels {
+		m.from.tookAt = h.now
+	}
+}
+
+// answer brings a reply to the process, or loses it.
+func (h *history) answer(m *message, reply model.Reply, read bool, settle func(lost bool)) (came bool) {
+	p := m.from
 	switch {
 	case reply.Stale:
 		h.counts["stale"]++
@@ -132,10 +149,14 @@ func (h *history) deliver(m *message, c model.Caller, missed float64, read bool)
 		}
 		if reply.Epoch > 0 {
 			p.epoch, p.seen, p.seenAt, p.idle = reply.Epoch, reply.SeenMicros, h.now, reply.Idle
+			p.live = reply.Live
+			p.lastSerial = m.serial
 			p.reachAt = float64(h.now + reply.ReachMicros)
 			p.missed = 0
 		}
+		return true
 	}
+	return false
 }
 
 func (h *history) noteReply(reply model.Reply, c model.Caller, missed float64) {

@@ -42,7 +42,8 @@ import (
 //
 // Calls are also forgiven one and a half microseconds: replies carry waits in
 // whole micros, rounded up, so that a call may come up to one too late for a
-// bucket of 1; and a double holds the Unix time in steps of a quarter.
+// bucket of 1; and a double holds the Unix time in steps of a quarter. They are
+// forgiven one more where a caller of quick rounds up what was rounded up.
 func (h *history) judge() (refused int, first call) {
 	slices.SortStableFunc(h.calls, func(a, b call) int { return cmp.Compare(a.at, b.at) })
 
@@ -57,6 +58,9 @@ func (h *history) judge() (refused int, first call) {
 	extra += float64(h.losses) * (float64(h.maxBurst) + h.bound/shortest)
 	extra += h.unknown + h.mostOwed + h.unpaid
 	extra += 1.5 / shortest
+	if h.counts["quicks"] > 0 {
+		extra += 1 / shortest
+	}
 	extra = min(extra, 1e12) // a day that was skipped, at a permit per microsecond, is more than any history uses
 
 	// The provider counts in whole permits, so a permit is cut into grains.

@@ -26,7 +26,8 @@
 -- Reply epoch, seenMicros (Redis's time), reachMicros (due time of the last final
 --       ticket minus now, rounded up; negative when past), live (processes of the
 --       last minute), idle (permits that nobody used, ever), resumeMicros (until
---       the line goes on after an outage, 0 or more); then three per request:
+--       the line goes on after an outage, 0 or more), plain (1: quick.lua will do);
+--       then three per request:
 --       status            0 refused   would wait longer than maxWaitMicros
 --                         1 final     sleep the wait, then call
 --                         2 waiting   claim the id shortly before the wait ends
@@ -60,16 +61,15 @@ if keeps or replay then
   guard()
 end
 
--- A trace holds the numbers of the final tickets with keep 0: "<index>=<number>;"
--- for each that does not follow from the one before it, by its cost. The number
--- 0 says that there is none from there on.
-local traced, last = {}, 0
-local function leave(index, e, cost)
-  local follows = e > 0 and last > 0 and e == last + cost
-  if not follows and e + last > 0 then
-    traced[#traced + 1] = string.format('%.0f=%.0f;', index, e)
+-- A trace holds where the final tickets with keep 0 begin: "<index>=<permit before>;"
+-- for each that does not follow the one before it. "-" instead of the permit says
+-- that there are none from there on.
+local traced, last = {}, nil
+local function leave(index, start, cost)
+  if start ~= last then
+    traced[#traced + 1] = string.format('%.0f=%s;', index, start and digits(start) or '-')
   end
-  last = e
+  last = start and start + cost
 end
 
 -- recover finds the numbers that this call gave when it was carried out before,
@@ -77,17 +77,18 @@ end
 -- first of them needs to fit: nobody else is before the next.
 local gave = {}
 local function recover()
-  local at, e, below, highest = {}, 0, 0, 0
-  for index, number in string.gmatch(own.trace, '(%d+)=(%d+);') do
-    at[tonumber(index)] = tonumber(number)
+  local at, last, below, highest = {}, nil, 0, 0
+  for index, start in string.gmatch(own.trace, '(%d+)=([%d-]+);') do
+    at[tonumber(index)] = tonumber(start) or false
   end
   for i = 10, #ARGV, 4 do
     local index, cost = (i - 6) / 4, tonumber(ARGV[i])
-    local starts = at[index]
-    e = starts or e > 0 and e + cost or 0
-    if e > 0 and e <= s.final then
-      gave[index], highest = e, e
-      if starts then below = e - cost end
+    local start = at[index]
+    if start == nil then start = last end
+    last = start and start + cost
+    if last and last <= s.final then
+      gave[index], highest = last, last
+      if at[index] then below = start end
     end
   end
   local late = math.ceil(now - due(below) - burst * interval)
@@ -114,6 +115,7 @@ local function request(cost, maxWait, id, keep, index)
   end
   local e, block = offer(cost)
   local w = wait(e)
+  if replay and not (keep or before) and maxWait >= 0 then return 0, 0, w end -- as it was
   if w > (maxWait < 0 and LONGEST_MICROS or math.min(maxWait, LONGEST_MICROS)) then return 0, 0, w end
   if w > bound then
     local status, held = known(member, false)
@@ -128,11 +130,11 @@ local function request(cost, maxWait, id, keep, index)
   return 1, e, w
 end
 
-local reply = { 0, 0, 0, 0, 0, 0 }
+local reply = { 0, 0, 0, 0, 0, 0, 0 }
 for i = 10, #ARGV, 4 do
   local cost, keep, index = tonumber(ARGV[i]), tonumber(ARGV[i + 3]) == 1, (i - 6) / 4
   local status, e, w = request(cost, tonumber(ARGV[i + 1]), ARGV[i + 2], keep, index)
-  leave(index, status == 1 and not keep and e or 0, cost)
+  leave(index, status == 1 and not keep and e - cost or nil, cost)
   reply[#reply + 1] = status
   reply[#reply + 1] = e
   reply[#reply + 1] = w

@@ -28,11 +28,15 @@ var flagUpdate = flag.Bool("update", false, "write what the scripts reply into t
 //
 //	limit 1s [burst 2] [bound 1s] [reach 5s]   the arguments of later calls; an
 //	                                           interval without unit is in micros
-//	as a [serial 1] [epoch 0s] [seen 1s] [clock 2s]   who makes later calls, and
-//	                                           what it remembers, times on the
-//	                                           transcript's clock; nobody: nothing
+//	as a [serial 1] [epoch 0s] [live 1] [seen 1s] [clock 2s] [last 3]   who makes
+//	                                           later calls, and what it remembers,
+//	                                           times on the transcript's clock; last:
+//	                                           the serial of its last call; live: 1 if
+//	                                           it does not say; nobody: nothing
 //	at 1.5s                                    the clock, which may go back
 //	take 1 job-1 [keep] [max 2s], 2 job-2      requests: cost, id, …
+//	quick 2 [slack 1s] [extra 3 lasting 2s], 1 permits of several limits, whose states
+//	                                           are line, waiting, free and claimed
 //	claim 1 job-1, 2 job-2
 //	cancel 1 job-1, 1 #5, 1 #5@0s              by id; by number; with another epoch
 //	forget 1 job-1                             its call was made: the ID may be used anew
@@ -43,7 +47,8 @@ var flagUpdate = flag.Bool("update", false, "write what the scripts reply into t
 //	dump                                       keep what the keys hold …
 //	rollback                                   … and bring it back
 //	call take 1000000 1 …                      a call with these very arguments
-//	redis HSET line tail x                     a command on one of the four keys
+//	redis HSET line tail x                     a command on one of the four keys, or
+//	                                           on two: COPY line waiting
 //
 // After an error everything that the keys hold is compared with what they held
 // before the call.
@@ -121,6 +126,8 @@ func (p *performer) command(verb, rest string) ([]string, error) {
 		return nil, p.setCaller(strings.Fields(rest))
 	case "take":
 		return p.take(rest)
+	case "quick":
+		return p.quick(rest)
 	case "claim":
 		var tickets []model.Ticket
 		for words := range groups(rest) {
@@ -216,13 +223,20 @@ func (p *performer) setLimit(words []string) error {
 }
 
 func (p *performer) setCaller(words []string) error {
-	p.as = model.Caller{Member: words[0]}
+	p.as = model.Caller{Member: words[0], Live: 1}
 	if words[0] == "nobody" {
 		p.as.Member = ""
 	}
 	for i := 1; i+1 < len(words); i += 2 {
-		if words[i] == "serial" {
+		switch words[i] {
+		case "serial":
 			p.as.Serial = number(words[i+1])
+			continue
+		case "last":
+			p.as.LastSerial = number(words[i+1])
+			continue
+		case "live":
+			p.as.Live = number(words[i+1])
 			continue
 		}
 		at := startMicros + duration(words[i+1]).Microseconds()
@@ -311,6 +325,55 @@ func (p *performer) take(rest string) ([]string, error) {
 	return p.grants("take", takeArgs(p.limit, p.caller(), p.bound, requests), len(requests))
 }
 
+func (p *performer) quick(rest string) ([]string, error) {
+	var rows []model.Row
+	for words := range groups(rest) {
+		r := model.Row{Permits: number(words[0]), SlackMicros: p.bound}
+		for i := 1; i+1 < len(words); i += 2 {
+			switch words[i] {
+			case "slack":
+				r.SlackMicros = float64(duration(words[i+1]).Microseconds())
+			case "extra":
+				r.Extra = number(words[i+1])
+			case "lasting":
+				r.LastingMicros = float64(duration(words[i+1]).Microseconds())
+			default:
+				return nil, fmt.Errorf("%q is no part of a quick", words[i])
+			}
+		}
+		rows = append(rows, r)
+	}
+	raw := p.run("quick", quickArgs(p.limit, p.as, rows...))
+	if err, failed := raw.(error); failed {
+		return p.failed(err), nil
+	}
+	given, err := parseGiven(raw, len(rows))
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	changed := false
+	for k, g := range given {
+		if now := startMicros + p.now.Microseconds(); g.SeenMicros != now {
+			return nil, fmt.Errorf("reply %v does not say that it is %d", raw, now)
+		}
+		if g.Before < 0 {
+			lines = append(lines, "nothing given")
+			continue
+		}
+		changed = true
+		line := fmt.Sprintf("gives %d to %d, after %s, %d idle", g.Before+1, g.Before+g.Permits, micros(g.DueMicros), g.Idle)
+		if extra := g.Permits - rows[k].Permits; extra > 0 {
+			line += fmt.Sprintf(", %d of them extra", extra)
+		}
+		lines = append(lines, line)
+	}
+	if !changed && p.contents() != p.before {
+		lines = append(lines, "SOMETHING CHANGED")
+	}
+	return lines, nil
+}
+
 // grants shows the reply of take or claim.
 func (p *performer) grants(verb string, args []string, n int) ([]string, error) {
 	raw := p.run(verb, args)
@@ -344,6 +407,9 @@ func (p *performer) grants(verb string, args []string, n int) ([]string, error) 
 	}
 	if verb == "charge" {
 		last += fmt.Sprintf(", %d idle", reply.Idle)
+	}
+	if reply.Plain {
+		last += ", plain"
 	}
 	if reply.ResumeMicros > 0 {
 		last += ", resumes in " + micros(reply.ResumeMicros)
@@ -459,6 +525,9 @@ func (p *performer) redis(words []string) error {
 	}
 	args := []any{words[0], p.stage.keys[index]}
 	for _, w := range words[2:] {
+		if other := slices.Index([]string{"line", "waiting", "free", "claimed"}, w); words[0] == "COPY" && other >= 0 {
+			w = p.stage.keys[other]
+		}
 		args = append(args, strings.ReplaceAll(w, `""`, ""))
 	}
 	p.foreign = true

@@ -32,6 +32,24 @@ func takeArgs(l model.Limit, c model.Caller, bound float64, requests []model.Req
 	return args
 }
 
+// quickArgs are those of a quick with one row per limit. They are asked for by one
+// caller, and may be given extra permits for the same time, if any.
+func quickArgs(l model.Limit, c model.Caller, rows ...model.Row) []string {
+	args := append(limitArgs(l), decimal(c.ClockMicros), decimal(rows[0].LastingMicros))
+	for _, r := range rows {
+		known := ""
+		if c.SeenMicros > 0 {
+			known = fmt.Sprintf("%d %d ", c.SeenMicros, c.LastSerial)
+		}
+		args = append(args, fmt.Sprintf("%d %d", c.Epoch, c.Live), c.Member, known, strconv.FormatInt(c.Serial, 10),
+			strconv.FormatInt(r.Permits, 10), decimal(r.SlackMicros))
+		if rows[0].LastingMicros > 0 {
+			args = append(args, strconv.FormatInt(r.Extra, 10))
+		}
+	}
+	return args
+}
+
 func claimArgs(l model.Limit, c model.Caller, bound float64, tickets []model.Ticket) []string {
 	args := append(headArgs(l, c), decimal(bound))
 	for _, t := range tickets {
@@ -61,10 +79,14 @@ func forgetArgs(cost int64, id string) []string {
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // headLength is how many integers come before the grants in a reply.
-const headLength = 6
+const headLength = 7
 
 func replyInts(r model.Reply) []int64 {
-	list := []int64{r.Epoch, r.SeenMicros, r.ReachMicros, r.Live, r.Idle, r.ResumeMicros}
+	var plain int64
+	if r.Plain {
+		plain = 1
+	}
+	list := []int64{r.Epoch, r.SeenMicros, r.ReachMicros, r.Live, r.Idle, r.ResumeMicros, plain}
 	for _, g := range r.Grants {
 		list = append(list, int64(g.Status), g.Number, g.WaitMicros)
 	}
@@ -83,11 +105,36 @@ func parseReply(raw any) (model.Reply, error) {
 	if len(list) < headLength || (len(list)-headLength)%3 != 0 {
 		return model.Reply{}, fmt.Errorf("reply %v is not a head with grants", list)
 	}
-	r := model.Reply{Epoch: list[0], SeenMicros: list[1], ReachMicros: list[2], Live: list[3], Idle: list[4], ResumeMicros: list[5]}
+	r := model.Reply{
+		Epoch: list[0], SeenMicros: list[1], ReachMicros: list[2],
+		Live: list[3], Idle: list[4], ResumeMicros: list[5], Plain: list[6] == 1,
+	}
 	for g := list[headLength:]; len(g) > 0; g = g[3:] {
 		r.Grants = append(r.Grants, model.Grant{Status: model.Status(g[0]), Number: g[1], WaitMicros: g[2]})
 	}
 	return r, nil
+}
+
+// givenInts is the reply of a quick for one limit.
+func givenInts(g model.Given) []int64 {
+	return []int64{g.SeenMicros, g.Before, g.DueMicros, g.Idle, g.Permits}
+}
+
+// parseGiven reads the reply of a quick.
+func parseGiven(raw any, limits int) ([]model.Given, error) {
+	list, err := ints(raw)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) != 1+4*limits {
+		return nil, fmt.Errorf("reply %v is not for %d limits", list, limits)
+	}
+	given := make([]model.Given, limits)
+	for k := range given {
+		of := list[1+4*k:]
+		given[k] = model.Given{SeenMicros: list[0], Before: of[0], DueMicros: of[1], Idle: of[2], Permits: of[3]}
+	}
+	return given, nil
 }
 
 // stale reports whether a call was refused as an old copy.

@@ -8,7 +8,8 @@ import (
 // absence is the time that a line spends without Redis.
 type absence struct {
 	since  time.Time // of the last answer, or of the first failure if there was none
-	serial int64     // of the call with which the process comes back; 0: there was none
+	lane   *lane     // of the call with which the process comes back; nil: there was none …
+	serial int64     // … and that call; 0: likewise
 	local  *local    // nil: no calls are paced by this process
 	spent  int64     // permits used without the line
 	until  time.Time // when the line takes over; zero: Redis is not back
@@ -36,7 +37,16 @@ func (l *line) absent(now time.Time) *absence {
 		a.local = newLocal(share, burst, start)
 	}
 	l.memory.absent = a
+	l.rides.plain = false
 	return a
+}
+
+// isBack ends the line's absence. The line must be locked.
+func (l *line) isBack() {
+	if a := l.memory.absent; a != nil && a.lane != nil {
+		a.lane.busy = false
+	}
+	l.memory.absent = nil
 }
 
 // share is this process's part of the limit: permits per second, and the burst.

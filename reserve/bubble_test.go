@@ -43,6 +43,14 @@ func newBubble(t testing.TB) *bubble {
 	return &bubble{t: t, redis: m}
 }
 
+// inParallel lets a test that takes long run beside others: it sees simulated time only.
+// A real Redis is for one test at a time.
+func inParallel(t *testing.T) {
+	if !wantsRealRedis() {
+		t.Parallel()
+	}
+}
+
 // cuts loses replies: while it is armed, a connection breaks after the server
 // has carried out what it was asked.
 type cuts struct {

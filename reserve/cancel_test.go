@@ -49,6 +49,7 @@ func TestCancelledWaitsCostNothing(t *testing.T) {
 // Of 10,000 waits in 8 processes, which come in waves, a random third gives up
 // at a random time before its turn.
 func TestCancelledThirdLosesNoPermits(t *testing.T) {
+	inParallel(t)
 	const waves, wave, rate = 20, 500, 100
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)

@@ -94,7 +94,10 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 	}
 	var reply answers
 	const byID = 0 // a claim that is repeated finds what it got
-	err := l.attempt(ctx, byID, func(who caller) (err error) {
+	l.mu.Lock()
+	from := l.main()
+	l.mu.Unlock()
+	err := l.attempt(ctx, from, byID, nil, func(who caller) (err error) {
 		reply, err = l.core.claim(ctx, l.keys, who, bound, tickets)
 		return err
 	})
@@ -111,7 +114,7 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 	}
 	l.lost = l.lost || why == forNumber && err != nil
 	if err == nil {
-		l.learn(reply)
+		l.learn(from, byID, reply)
 		l.retime(reply, tickets)
 	}
 	for _, c := range claims {

@@ -25,6 +25,7 @@ func (l *line) sitOut(ctx context.Context) bool {
 	l.mu.Lock()
 	l.endure()
 	if l.core.isClosing() || !l.needed() {
+		l.core.leased.settle(l.back, nil)
 		l.back = nil // they lapse unused
 		l.flying = false
 		l.mu.Unlock()
@@ -84,7 +85,7 @@ func (l *line) goOn(ctx context.Context) {
 		case <-timer.C:
 		case <-l.core.closing:
 			l.mu.Lock()
-			l.memory.absent = nil
+			l.isBack()
 			l.mu.Unlock()
 		}
 	}
@@ -96,10 +97,13 @@ func (l *line) comeBack(ctx context.Context) bool {
 	l.mu.Lock()
 	now := time.Now()
 	a := l.absent(now)
-	if a.serial == 0 { // not before: calls were under way when the absence began
-		a.serial = l.core.serials.Add(1)
+	if a.lane == nil { // not before: calls were under way when the absence began
+		a.lane = l.lane()
 	}
-	who, b := l.caller(a.serial), l.bill(a, now)
+	if a.serial == 0 {
+		a.serial = l.sign(a.lane)
+	}
+	who, b := l.caller(a.lane, a.serial), l.bill(a, now)
 	patience := a.patience
 	a.patience = min(2*patience, longProbe)
 	l.mu.Unlock()
@@ -111,7 +115,7 @@ func (l *line) comeBack(ctx context.Context) bool {
 	defer l.mu.Unlock()
 	switch {
 	case err == nil:
-		l.learn(reply)
+		l.learn(a.lane, a.serial, reply)
 		a.until = reply.at.Add(reply.resume)
 	case !away(err), l.core.gate.hopeless(err): // the calls will hear of it
 		a.until = time.Now()

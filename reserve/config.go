@@ -40,6 +40,18 @@ type Config struct {
 	// minute; [Strict] for none.
 	InlineBound time.Duration
 
+	// Lease is for how long at the most this process may hold permits that it took
+	// ahead of its calls, so that a call needs no round trip while permits are
+	// available. 0, the default: it takes none. At most one minute; half of the time
+	// in which the bucket fills is enough.
+	//
+	// A process takes as many as its calls of late need in that time, and only
+	// permits that are stored in the bucket. They are numbers of the line like any
+	// other, so the limit stays exact; but what others find in the bucket is less by
+	// them, and by as many as become available in that time. Those that it does not
+	// use go back, or lapse when they would have overflowed: see [LeaseStats].
+	Lease time.Duration
+
 	// Outage says what calls do while Redis is away. The default lets them
 	// through at this process's share of the rate.
 	Outage Outage
@@ -88,6 +100,9 @@ func (c Config) validate() error {
 	if c.InlineBound < 0 || c.InlineBound > time.Minute {
 		return invalid("Config.InlineBound", "must be from 0 to 1m or reserve.Strict, got %v", c.InlineBound)
 	}
+	if c.Lease < 0 || c.Lease > time.Minute {
+		return invalid("Config.Lease", "must be from 0 to 1m, got %v", c.Lease)
+	}
 	if err := c.Outage.validate(); err != nil {
 		return err
 	}
@@ -119,7 +134,7 @@ func validateID(id string) error {
 	return nil
 }
 
-func (c Config) validateCost(n int) error {
+func (c *Config) validateCost(n int) error {
 	if n < 1 {
 		return invalid("n", "must be at least 1, got %d", n)
 	}

@@ -5,7 +5,9 @@ import (
 	cryptorand "crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"maps"
 	mathrand "math/rand/v2"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -26,6 +28,7 @@ type core struct {
 	client   redis.UniversalClient
 	cfg      Config
 	interval float64 // micros per permit
+	limit    [2]any  // the interval and the burst, as scripts want them
 	started  time.Time
 	member   string        // this process, in the ids of its tickets
 	names    atomic.Uint64 // counts the ids that were made up
@@ -35,35 +38,44 @@ type core struct {
 	jitter   func() float64 // from 0 up to 1, so that processes do not act in step
 	warned   sync.Once      // of a Redis that may evict the line
 	lost     rate.Sometimes // numbers that could not be given back
+	bus      bus
+	riders   riders
+	leased   leaseCounts
+	root     *line // of no key: it is in use until the end
+	closing  chan struct{}
+	closed   atomic.Bool
 
-	mu      sync.Mutex
-	lines   map[string]*line           // those in use, by key
-	known   *lru.Cache[string, memory] // of lines that are not
-	closing chan struct{}
-	closed  bool
-	busy    sync.WaitGroup // one per line in use
+	mu    sync.Mutex
+	lines map[string]*line          // those in use, by key
+	idle  *lru.Cache[string, *line] // those that are not, as far as they are remembered
+	busy  sync.WaitGroup            // one per line in use
 }
 
 func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
-	known, err := lru.New[string, memory](rememberedLines)
+	idle, err := lru.New[string, *line](rememberedLines)
 	if err != nil {
 		return nil, err
 	}
 	member := make([]byte, 8)
 	_, _ = cryptorand.Read(member) // never fails, says crypto/rand
-	return &core{
+	interval := cfg.Limit.micros()
+	c := &core{
 		client:   client,
 		cfg:      cfg,
-		interval: cfg.Limit.micros(),
+		interval: interval,
+		limit:    [2]any{strconv.FormatFloat(interval, 'f', -1, 64), strconv.Itoa(cfg.Limit.MaxBurst())},
 		started:  time.Now(),
 		member:   hex.EncodeToString(member),
 		lines:    make(map[string]*line),
 		gate:     newGate(cfg, mathrand.Float64),
 		jitter:   mathrand.Float64,
 		lost:     rate.Sometimes{First: 1, Interval: time.Minute},
-		known:    known,
+		idle:     idle,
 		closing:  make(chan struct{}),
-	}, nil
+	}
+	c.bus.core = c
+	c.root, err = c.enter("")
+	return c, err
 }
 
 // lead is how long before its turn a waiting number is claimed: early enough
@@ -83,6 +95,9 @@ func (c *core) step(cost int64) time.Duration {
 	return time.Duration(float64(cost) * c.interval * float64(time.Microsecond))
 }
 
+// fill is the time that an empty bucket takes to fill.
+func (c *core) fill() time.Duration { return c.step(int64(c.cfg.Limit.MaxBurst())) }
+
 // row is how many numbers of a cost are near.
 func (c *core) row(cost int64) int { return 1 + int(c.near()/max(c.step(cost), 1)) }
 
@@ -101,42 +116,57 @@ func (c *core) name(key string) string {
 
 // enter returns the line of a key, which stays until leave.
 func (c *core) enter(key string) (*line, error) {
+	if key == "" && c.root != nil {
+		return c.enterRoot()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed.Load() {
 		return nil, ErrClosed
 	}
 	l := c.lines[key]
 	if l == nil {
-		l = &line{core: c, key: key, keys: c.keys(key)}
-		l.memory, _ = c.known.Get(key)
+		if known, ok := c.idle.Get(key); ok {
+			l = known
+			c.idle.Remove(key)
+		} else {
+			l = &line{core: c, key: key, keys: c.keys(key)}
+		}
 		c.lines[key] = l
 		c.busy.Add(1)
 	}
-	l.uses++
+	l.uses.Add(1)
 	return l, nil
 }
 
-// hold keeps a line that is in use.
-func (c *core) hold(l *line) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	l.uses++
+func (c *core) enterRoot() (*line, error) {
+	c.root.uses.Add(1)
+	if c.closed.Load() {
+		c.leave(c.root)
+		return nil, ErrClosed
+	}
+	return c.root, nil
 }
 
+// hold keeps a line that is in use.
+func (c *core) hold(l *line) { l.uses.Add(1) }
+
 func (c *core) leave(l *line) {
+	if l.uses.Add(-1) > 0 {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if l.uses--; l.uses > 0 {
+	if l.uses.Load() > 0 || c.lines[l.key] != l { // somebody came, and may have left since
 		return
 	}
 	for q := range l.timers {
 		l.stop(q) // it would keep the line, for as long as the limit is slow
 	}
 	delete(c.lines, l.key)
-	c.known.Add(l.key, l.memory)
+	c.idle.Add(l.key, l)
 	c.busy.Done()
 }
 
@@ -178,10 +208,26 @@ func (c *core) backoff(n int) time.Duration {
 
 func (c *core) close() {
 	c.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		close(c.closing)
-	}
+	first := c.closed.CompareAndSwap(false, true)
 	c.mu.Unlock()
+	if first {
+		close(c.closing)
+		c.surrender()
+		c.leave(c.root)
+	}
 	c.busy.Wait()
+}
+
+// surrender gives back what was taken ahead.
+func (c *core) surrender() {
+	c.mu.Lock()
+	lines := slices.Collect(maps.Values(c.lines))
+	c.mu.Unlock()
+	for _, l := range lines {
+		l.mu.Lock()
+		if l.lease.timer != nil {
+			l.lease.timer.Reset(0)
+		}
+		l.mu.Unlock()
+	}
 }

@@ -30,7 +30,7 @@ func (l *line) do(ctx context.Context, call func(caller) error) error {
 	for {
 		err := l.core.do(ctx, func() error {
 			l.mu.Lock()
-			who := l.caller(0)
+			who := l.caller(l.main(), 0)
 			l.mu.Unlock()
 			return call(who)
 		})

@@ -39,8 +39,26 @@
 //	          number that the process holds. There it makes the line shorter, or
 //	          is given to the next who asks.
 //
-// In one process calls have their turns first come, first served. Calls that
-// ask at the same time share a round trip; one alone pays nothing for that.
+// In one process calls have their turns first come, first served.
+//
+// # How calls share round trips
+//
+// Most calls find a line on which nobody waits. They ride: while a trip to Redis is
+// under way, those that come wait for the next one, and it takes all of them, up to
+// 4,096 of a limit, and of up to 100 keys. One script call gives them a row of
+// permits, first come, first served. A call that is alone begins a trip at once, and
+// makes it itself if its context can not end. Where Redis is 2 ms away or more, trips
+// overlap: the next one leaves when it has a sixteenth of the calls that are under way.
+//
+// A call whose turn is not due when its trip comes back stands in its queue, as does
+// every call of a line that is not plain, because numbers wait or are free: these ask
+// by takes, up to 256 at a time. Whoever leaves during a trip disturbs nobody: the
+// number is for the next call, or goes back. A trip whose reply is lost is repeated, line by
+// line, under the same numbers.
+//
+// With [Config.Lease] a process keeps some of the permits that are stored in the
+// bucket for its next calls, as many as they needed of late. These are numbers of the
+// line like any other: used once, and only while they fit in the bucket.
 //
 // # The one clock
 //

@@ -9,6 +9,7 @@ import (
 // endure lets the calls of the line live by the policy. The line must be locked.
 func (l *line) endure() {
 	l.absent(time.Now())
+	l.turnAllAway()
 	switch l.core.cfg.Outage.Policy {
 	case PolicyFail:
 		l.failAll(l.core.gate.shut())
@@ -107,10 +108,13 @@ func (l *line) serve() {
 
 // takeOver ends an absence whose time is over, and reports whether it did.
 func (l *line) takeOver(now time.Time) bool {
+	if l.memory.absent == nil { // somebody else has
+		return true
+	}
 	if until := l.memory.absent.until; until.IsZero() || until.After(now) {
 		return false
 	}
-	l.memory.absent = nil
+	l.isBack()
 	l.stop(nil)
 	return true
 }

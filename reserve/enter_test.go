@@ -118,6 +118,7 @@ const patience = 2 * time.Second
 // More come than the limit lets pass, for minutes. Those whose turn is far leave
 // and come back in time; newcomers do not overtake them, and they not each other.
 func TestNewcomersDoNotOvertake(t *testing.T) {
+	inParallel(t)
 	t.Run("back a second before", func(t *testing.T) { testNewcomers(t, 800*time.Millisecond, patience) })
 	t.Run("back 7 s before", func(t *testing.T) { testNewcomers(t, 7*time.Second, 9*time.Second) })
 }

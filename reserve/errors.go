@@ -79,8 +79,11 @@ func invalid(field, format string, args ...any) error {
 }
 
 func (l *Limiter) fail(op string, err error) error {
+	if err == nil { // before what follows allocates
+		return nil
+	}
 	var typed *Error
-	if err == nil || errors.As(err, &typed) {
+	if errors.As(err, &typed) {
 		return err
 	}
 	e := &Error{Op: op, Key: l.String(), Err: err}

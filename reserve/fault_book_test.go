@@ -58,12 +58,14 @@ func (l *eventLog) String() string {
 // book holds which numbers the line gave out, as its replies say. It is used
 // with the server locked.
 type book struct {
-	plan   *plan
-	finals map[turnOf]int64  // cost of every number that became final
-	byID   map[string]holder // the number that a ticket had last
-	back   int64             // permits that were given back
-	gone   int64             // permits whose time had passed when their ticket asked again
-	twice  []string          // tickets that got a second number while the first was good
+	plan    *plan
+	finals  map[turnOf]bool   // permits that became final
+	byID    map[string]holder // the number that a ticket had last
+	rows    map[string]row    // what quick takes gave whose replies did not arrive, by member and serial
+	charged map[string]int64  // the serial with which a process came back
+	back    int64             // permits that were given back
+	gone    int64             // permits whose time had passed when their ticket asked again
+	twice   []string          // tickets that got a second number while the first was good
 }
 
 type turnOf struct{ epoch, number int64 }
@@ -73,38 +75,58 @@ type holder struct {
 	good time.Time // until then, on the server's clock
 }
 
+// row is what a quick take gave: the permit before, with its moment, and how many.
+type row struct {
+	holder
+	permits int64
+}
+
 func newBook(p *plan) *book {
-	return &book{plan: p, finals: map[turnOf]int64{}, byID: map[string]holder{}}
+	return &book{plan: p, finals: map[turnOf]bool{}, byID: map[string]holder{}, rows: map[string]row{}, charged: map[string]int64{}}
 }
 
 var verbs = map[string]string{
-	lua.Take.Hash(): "take", lua.Charge.Hash(): "charge", lua.Claim.Hash(): "claim", lua.Cancel.Hash(): "cancel", lua.Inspect.Hash(): "inspect",
+	lua.Take.Hash(): "take", lua.Quick.Hash(): "quick", lua.Charge.Hash(): "charge", lua.Claim.Hash(): "claim", lua.Cancel.Hash(): "cancel", lua.Inspect.Hash(): "inspect",
 }
 
 // note enters a script call and its reply.
 func (b *book) note(log *eventLog, process int, args []string, reply []byte, now time.Time, lost bool) {
-	if len(args) < 8 || !strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") {
+	if len(args) < 4 || !strings.HasPrefix(strings.ToUpper(args[0]), "EVAL") {
 		return
 	}
 	sha := args[1]
 	if strings.EqualFold(args[0], "EVAL") {
 		sha = sha1Of(args[1])
 	}
-	verb, argv := verbs[sha], args[7:]
+	keys, _ := strconv.Atoi(args[2])
+	verb, argv := verbs[sha], args[3+keys:]
 	values, err := integersOf(reply)
 	if err != nil {
-		log.add("redis p%d %s %v -> %v", process, verb, argv[2:], err)
+		log.add("redis p%d %s %v -> %v", process, verb, argv, err)
 		return
 	}
 	mark := ""
 	if lost {
 		mark = " (lost)"
 	}
-	log.add("redis p%d %s %v -> %v%s", process, verb, argv[2:], values, mark)
+	log.add("redis p%d %s %v -> %v%s", process, verb, argv, values, mark)
 	switch verb {
 	case "charge":
+		b.charged[processOf(argv[memberArg])], _ = strconv.ParseInt(argv[memberArg+1], 10, 64)
 		b.cameBack(argv[memberArg], now)
+	case "quick": // of one line
+		var epoch int64
+		_, _ = fmt.Sscan(argv[quickEpoch], &epoch)
+		if before, given := values[1], values[4]; before >= 0 {
+			b.become(turnOf{epoch, before + given}, given)
+			due := now.Add(time.Duration(values[2]) * time.Microsecond)
+			b.rows[argv[quickMember]+" "+argv[quickSerial]] = row{holder{turnOf{epoch, before}, due}, given}
+			if serial, _ := strconv.ParseInt(argv[quickSerial], 10, 64); serial < b.charged[processOf(argv[quickMember])] {
+				b.lapse(processOf(argv[quickMember]))
+			}
+		}
 	case "take":
+		b.repeated(argv, values, now)
 		for i, at := 0, takeArgs; at+3 < len(argv); i, at = i+1, at+4 {
 			b.grant(argv[at], argv[at+2], values, i, now)
 		}
@@ -122,6 +144,30 @@ func (b *book) note(log *eventLog, process int, args []string, reply []byte, now
 	}
 }
 
+// repeated notes a take that asks once more for what a quick take gave: it gets the same
+// numbers, unless their time has passed.
+func (b *book) repeated(argv []string, values []int64, now time.Time) {
+	key := argv[memberArg] + " " + argv[memberArg+1]
+	row, ok := b.rows[key]
+	if !ok {
+		return
+	}
+	delete(b.rows, key)
+	interval := time.Duration(float64(time.Second) / b.plan.rate)
+	for i, at := 0, takeArgs; at+3 < len(argv); i, at = i+1, at+4 {
+		cost, _ := strconv.ParseInt(argv[at], 10, 64)
+		good := row.good.Add(time.Duration(b.plan.burst) * interval)
+		row.number += cost
+		row.good = row.good.Add(time.Duration(cost) * interval)
+		if v := values[replyHeader+3*i:]; v[1] != row.number || values[0] != row.epoch {
+			b.gone += cost
+			if now.Before(good) {
+				b.twice = append(b.twice, fmt.Sprintf("%s had %d, good for another %v, and got %d", key, row.number, good.Sub(now), v[1]))
+			}
+		}
+	}
+}
+
 // cameBack notes that a process asks anew for what it could not ask again while its
 // breaker was open: numbers whose replies were lost before that lapse unused.
 func (b *book) cameBack(member string, now time.Time) {
@@ -131,6 +177,33 @@ func (b *book) cameBack(member string, now time.Time) {
 			b.byID[id] = had
 		}
 	}
+	b.lapse(processOf(member))
+}
+
+// lapse notes that nobody asks again for what a process was given by quick takes whose
+// replies did not arrive.
+func (b *book) lapse(process string) {
+	for key, row := range b.rows {
+		if member, _, _ := strings.Cut(key, " "); processOf(member) == process {
+			b.gone += row.permits
+			delete(b.rows, key)
+		}
+	}
+}
+
+// heard notes that the reply to a command arrived.
+func (b *book) heard(args []string) {
+	if len(args) > 3 && verbs[args[1]] == "quick" {
+		keys, _ := strconv.Atoi(args[2])
+		argv := args[3+keys:]
+		delete(b.rows, argv[quickMember]+" "+argv[quickSerial])
+	}
+}
+
+// processOf is whose member that is.
+func processOf(member string) string {
+	process, _, _ := strings.Cut(member, "/")
+	return process
 }
 
 func (b *book) grant(size, id string, values []int64, i int, now time.Time) {
@@ -153,18 +226,20 @@ func (b *book) grant(size, id string, values []int64, i int, now time.Time) {
 		if v[2] == 0 { // it may have been due before, and nobody says when
 			slack = 0
 		}
-		b.finals[t] = cost
+		b.become(t, cost)
 		b.byID[id] = holder{t, now.Add(time.Duration(v[2])*time.Microsecond + slack)}
 	}
 }
 
-// given is how many permits became final, and did not come back.
-func (b *book) given() (permits int64) {
-	for _, cost := range b.finals {
-		permits += cost
+// become notes that permits became final, perhaps once more.
+func (b *book) become(last turnOf, cost int64) {
+	for i := range cost {
+		b.finals[turnOf{last.epoch, last.number - i}] = true
 	}
-	return permits - b.back
 }
+
+// given is how many permits became final, and did not come back.
+func (b *book) given() int64 { return int64(len(b.finals)) - b.back }
 
 // integersOf reads a reply that is a list of integers.
 func integersOf(reply []byte) ([]int64, error) {

@@ -22,3 +22,11 @@ func (l *Limiter) SetMember(name string) {
 func (l *Limiter) SetJitter(jitter func() float64) {
 	l.core.jitter, l.core.gate = jitter, newGate(l.core.cfg, jitter)
 }
+
+// Processes is how many the process counts with.
+func (l *Limiter) Processes() int64 {
+	line := l.core.root
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	return line.memory.told
+}

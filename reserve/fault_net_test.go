@@ -188,19 +188,22 @@ func (e *end) arrive(args []string, fate fate, delay time.Duration) {
 	e.answered = at
 	e.mu.Unlock()
 	time.AfterFunc(time.Until(at), func() {
-		if n.plan.at(since(n), e.process, partition) == nil {
-			e.deliver(reply)
+		if n.plan.at(since(n), e.process, partition) == nil && e.deliver(reply) {
+			n.redis.heard(args)
 		}
 	})
 }
 
-func (e *end) deliver(b []byte) {
+// deliver reports whether the connection still stands.
+func (e *end) deliver(b []byte) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.err == nil {
-		e.inbox = append(e.inbox, b...)
-		e.stir()
+	if e.err != nil {
+		return false
 	}
+	e.inbox = append(e.inbox, b...)
+	e.stir()
+	return true
 }
 
 // fail breaks the connection: what has not been read yet still can be.

@@ -36,6 +36,13 @@ func newSimRedis(log *eventLog, keys []string, b *book) (*simRedis, error) {
 	return &simRedis{log: log, redis: m, keys: keys, book: b, scripts: newScripts(m.Server())}, nil
 }
 
+// heard notes that the reply to a command arrived.
+func (s *simRedis) heard(args []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.book.heard(args)
+}
+
 // serve carries out a command for a connection and returns the reply. The lost
 // are those whose reply will not arrive.
 func (s *simRedis) serve(e *end, args []string, lost bool) []byte {

@@ -28,7 +28,7 @@ func newScripts(s *server.Server) *scripts {
 	e := &scripts{server: s, known: map[string]string{}, state: lua.NewState()}
 	e.peer = server.NewPeer(bufio.NewWriter(&e.out))
 	e.state.SetGlobal("redis", e.state.SetFuncs(e.state.NewTable(), map[string]lua.LGFunction{
-		"call": e.call, "error_reply": errorReply,
+		"call": e.call, "pcall": e.pcall, "error_reply": errorReply,
 	}))
 	return e
 }
@@ -92,6 +92,30 @@ func (e *scripts) list(texts []string) *lua.LTable {
 
 // call is redis.call.
 func (e *scripts) call(l *lua.LState) int {
+	answer, err := e.command(l)
+	if err != nil {
+		l.Error(lua.LString(err.Error()), 1)
+		return 0
+	}
+	l.Push(e.value(answer))
+	return 1
+}
+
+// pcall is redis.pcall: an error is a value.
+func (e *scripts) pcall(l *lua.LState) int {
+	answer, err := e.command(l)
+	if err != nil {
+		t := l.NewTable()
+		t.RawSetString("err", lua.LString(err.Error()))
+		l.Push(t)
+		return 1
+	}
+	l.Push(e.value(answer))
+	return 1
+}
+
+// command carries out the command of a script.
+func (e *scripts) command(l *lua.LState) (any, error) {
 	args := make([]string, l.GetTop())
 	for i := range args {
 		args[i] = l.Get(i + 1).String()
@@ -99,13 +123,7 @@ func (e *scripts) call(l *lua.LState) int {
 	e.out.Reset()
 	e.server.Dispatch(e.peer, args)
 	e.peer.Flush()
-	answer, err := server.ParseReply(bufio.NewReaderSize(&e.out, 64))
-	if err != nil {
-		l.Error(lua.LString(err.Error()), 1)
-		return 0
-	}
-	l.Push(e.value(answer))
-	return 1
+	return server.ParseReply(bufio.NewReaderSize(&e.out, 64))
 }
 
 func (e *scripts) value(answer any) lua.LValue {

@@ -8,7 +8,11 @@ const (
 	takeArgs    = 9 // arguments before the first request
 	claimArgs   = 9
 	cancelArgs  = 8
-	replyHeader = 6
+	replyHeader = 7
+
+	quickEpoch  = 4 // of the first line
+	quickMember = 5
+	quickSerial = 7
 )
 
 const policies = true

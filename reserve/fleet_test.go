@@ -20,6 +20,7 @@ import (
 // provider refuses nothing, nothing of the limit is wasted, and the same seed
 // makes the same history. Under the race detector the hour has three minutes.
 func TestFleetForAnHour(t *testing.T) {
+	inParallel(t)
 	const rate, workers, processes = 20, 50, 5
 	length := time.Hour
 	if raceDetector || testing.Short() {

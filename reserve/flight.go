@@ -122,47 +122,85 @@ func cut[T any](list *[]T) []T {
 }
 
 // attempt makes a call until Redis answers or counts as away. A call that has a
-// serial is carried out once, also if its reply was lost. Such calls of a line are
-// made one after the other.
-func (l *line) attempt(ctx context.Context, serial int64, call func(caller) error) error {
-	for n := 0; ; n++ {
-		l.mu.Lock()
-		who := l.caller(serial)
-		l.mu.Unlock()
-		err := call(who)
-		l.core.gate.record(ctx, err)
-		if !away(err) || l.core.gate.hopeless(err) || l.core.gate.open() || l.core.isClosing() {
-			return err
+// serial is carried out once, also if its reply was lost. The error is that of an
+// attempt that was made already, if there was one.
+func (l *line) attempt(ctx context.Context, from *lane, serial int64, err error, call func(caller) error) error {
+	failures := 0
+	for {
+		if err != nil {
+			if !away(err) || l.core.gate.hopeless(err) || l.core.gate.open() || l.core.isClosing() {
+				return err
+			}
+			l.core.rest(ctx, failures)
+			if l.mustComeBack() {
+				return err
+			}
+			failures++
+		} else if l.mustComeBack() { // others have failed for so long
+			return l.core.gate.shut()
 		}
-		l.core.rest(ctx, n)
-		if l.mustComeBack() {
-			return err
+		l.mu.Lock()
+		who := l.caller(from, serial)
+		l.mu.Unlock()
+		err = call(who)
+		l.core.gate.record(ctx, err)
+		if err == nil {
+			return nil
 		}
 	}
 }
 
+// number begins a numbered call. The lane is to be freed when that is over. The line
+// must be locked.
+func (l *line) number() (*lane, int64) {
+	a := l.lane()
+	return a, l.sign(a)
+}
+
+// sign gives a call of a lane its serial.
+func (l *line) sign(a *lane) int64 {
+	a.serial = l.core.serials.Add(1)
+	return a.serial
+}
+
 func (l *line) take(ctx context.Context, asks []*ask) {
+	l.mu.Lock()
+	from, serial := l.number()
+	l.mu.Unlock()
+	if l.takeAs(ctx, from, serial, nil, asks) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asks = append(asks, l.asks...) // the policy decides
+}
+
+// takeAs asks under a serial; the error is that of an attempt which was made already. It
+// reports false when Redis is away.
+func (l *line) takeAs(ctx context.Context, from *lane, serial int64, err error, asks []*ask) bool {
 	reqs := make([]request, len(asks))
 	for i, a := range asks {
 		reqs[i] = a.request
 	}
 	var reply answers
-	err := l.attempt(ctx, l.core.serials.Add(1), func(who caller) (err error) {
+	err = l.attempt(ctx, from, serial, err, func(who caller) (err error) {
 		reply, err = l.core.take(ctx, l.keys, who, l.core.cfg.InlineBound, reqs)
 		return err
 	})
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	from.busy = false
 	if away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
 		for _, a := range asks {
 			a.err = err
 		}
-		l.asks = append(asks, l.asks...) // the policy decides
-		return
+		return false
 	}
+	l.rides.plain = false
 	if err == nil {
-		l.learn(reply)
+		l.learn(from, serial, reply)
+		l.rides.mayGoOn(reply, l.core.jitter())
 	}
 	for i, a := range asks {
 		switch {
@@ -183,20 +221,28 @@ func (l *line) take(ctx context.Context, asks []*ask) {
 			l.advance(last)
 		}
 	}
+	return true
 }
 
 func (l *line) cancel(ctx context.Context, tickets []*ticket) {
-	err := l.attempt(ctx, l.core.serials.Add(1), func(who caller) error {
-		_, err := l.core.cancel(ctx, l.keys, who, tickets)
+	l.mu.Lock()
+	from, serial := l.number()
+	l.mu.Unlock()
+	var went []bool
+	err := l.attempt(ctx, from, serial, nil, func(who caller) (err error) {
+		went, err = l.core.cancel(ctx, l.keys, who, tickets)
 		return err
 	})
+	l.core.leased.settle(tickets, went)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from.busy = false
+	l.rides.plain = false // what went back may be free now
 	if err == nil {
 		return
 	}
 	// By number it can not be told later whether it went back already.
 	tickets = slices.DeleteFunc(tickets, func(t *ticket) bool { return t.final && !t.kept })
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if away(err) && !l.core.isClosing() {
 		l.back = append(tickets, l.back...)
 	}

@@ -59,7 +59,7 @@ func TestNothingIsLeft(t *testing.T) {
 // arguments they reply with an error.
 func compileAll(t *testing.T, m *miniredis.Miniredis) {
 	client := redis.NewClient(&redis.Options{Addr: m.Addr(), DisableIdentity: true})
-	for _, script := range []*redis.Script{lua.Take, lua.Claim, lua.Cancel, lua.Charge, lua.Inspect} {
+	for _, script := range []*redis.Script{lua.Take, lua.Quick, lua.Claim, lua.Cancel, lua.Charge, lua.Inspect} {
 		require.Error(t, script.Eval(t.Context(), client, lua.Keys("fleetpace", "api", "")).Err())
 	}
 	require.NoError(t, client.Close())

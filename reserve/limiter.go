@@ -94,20 +94,46 @@ func (l *Limiter) wait(ctx context.Context, n int) error {
 		return err
 	}
 	defer l.core.leave(line)
+	if l.core.cfg.Lease > 0 && line.draw(int64(n)) {
+		return nil
+	}
 
 	deadline, _ := ctx.Deadline()
-	w := newWaiter(deadline)
-	line.join(w, request{cost: int64(n), id: l.core.newID(), deadline: deadline})
-	select {
-	case <-w.done:
-		return w.err
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-l.core.closing:
-		err = ErrClosed
+	w := l.core.riders.get(int64(n), deadline)
+	w.blind = ctx.Done() == nil
+	drives := line.board(w)
+	switch {
+	case drives && w.blind:
+		l.core.bus.myself()
+	case drives: // not itself: it may be told to leave at any time
+		go l.core.bus.drive()
 	}
-	line.quit(w)
-	return err
+	if w.blind { // its trip will be over soon, or it is told that it stands
+		<-w.done
+	}
+	for !w.over() {
+		select {
+		case <-w.done:
+			continue
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-l.core.closing:
+			err = ErrClosed
+		}
+		if w.turn(left) {
+			return err
+		}
+		if w.stage.Load() == standing {
+			line.quit(w)
+			return err
+		}
+		<-w.done // its turn came at the same moment
+	}
+	if w.stage.Load() == granted {
+		l.core.riders.put(w)
+		return nil
+	}
+	return told(ctx, w.err)
 }
 
 // Allow reports whether a call may be made right now, and if so takes the turn.
@@ -116,14 +142,69 @@ func (l *Limiter) Allow(ctx context.Context) (bool, error) { return l.AllowN(ctx
 
 // AllowN is Allow for a call that costs n permits.
 func (l *Limiter) AllowN(ctx context.Context, n int) (bool, error) {
-	t, err := l.ask(ctx, n, request{id: l.core.newID(), deadline: time.Now()})
-	for err == nil && l.core.overslept(t, time.Now()) { // the reply came too late to use it
-		t, err = l.ask(ctx, n, request{id: l.core.newID(), deadline: time.Now()})
-	}
+	allowed, err := l.allow(ctx, n)
 	if errors.Is(err, ErrWouldMissDeadline) {
 		return false, nil
 	}
-	return err == nil, l.fail("allow", err)
+	return allowed, l.fail("allow", err)
+}
+
+func (l *Limiter) allow(ctx context.Context, n int) (bool, error) {
+	id, err := l.rideAlone(ctx, n)
+	if id == "" || err != nil {
+		return err == nil, err
+	}
+	for {
+		t, err := l.ask(ctx, n, request{id: id, deadline: time.Now()})
+		if err != nil {
+			return false, err
+		}
+		if !l.core.overslept(t, time.Now()) { // else the reply came too late to use it
+			return true, nil
+		}
+		id = l.core.newID()
+	}
+}
+
+// rideAlone returns no id if the call had its turn when its trip came back. If not, it
+// may be too far away; whoever wants to know asks under that id.
+func (l *Limiter) rideAlone(ctx context.Context, n int) (string, error) {
+	line, err := l.enter(ctx, n)
+	if err != nil {
+		return "", err
+	}
+	defer l.core.leave(line)
+	if l.core.cfg.Lease > 0 && line.draw(int64(n)) {
+		return "", nil
+	}
+
+	w := l.core.riders.get(int64(n), time.Now())
+	w.lone = true
+	if line.board(w) {
+		go l.core.bus.drive()
+	}
+	select {
+	case <-w.done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-l.core.closing:
+		err = ErrClosed
+	}
+	if err != nil {
+		if w.turn(left) {
+			return "", err
+		}
+		<-w.done
+	}
+	switch {
+	case w.stage.Load() == granted:
+		l.core.riders.put(w)
+		return "", nil
+	case w.ask != nil:
+		return w.ask.id, err
+	default:
+		return l.core.newID(), err
+	}
 }
 
 // check is what every call begins with.
@@ -170,7 +251,7 @@ func (l *Limiter) ask(ctx context.Context, n int, r request) (*ticket, error) {
 	line.mu.Unlock()
 	select {
 	case <-w.done:
-		return w.ticket, w.err
+		return w.ticket, told(ctx, w.err)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-l.core.closing:

@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -9,14 +10,15 @@ import (
 // calls and the round trips that they share. A line lives while something uses
 // it; see core.enter.
 //
-// At most one goroutine (fly) does round trips; calls that come meanwhile share
-// the next one. Timers give the turns, so a slow Redis delays no call that
+// Calls ride to Redis on the bus, along with those of other lines; see ride.go. Where
+// that will not do, one goroutine (fly) asks for them; those that come meanwhile share
+// its next round trip. Timers give the turns, so a slow Redis delays no call that
 // already has its turn.
 type line struct {
 	core *core
 	key  string
 	keys []string
-	uses int // guarded by core.mu
+	uses atomic.Int64
 
 	mu     sync.Mutex
 	queues map[int64]*queue // by cost, for calls without a number of their own
@@ -25,24 +27,14 @@ type line struct {
 	back   []*ticket // to be given back
 	flying bool
 	timers map[*queue]*time.Timer // nil: of the calls that are served without Redis
+	lanes  []*lane
 	memory memory
+	rides  rides
+	lease  lease
 	lost   bool  // data was: numbers from before it may wait here
 	came   int64 // calls that waited here, so far
 
 	landings map[string]chan struct{} // by id; see landing.go
-}
-
-// join lets a call wait for its turn, and asks for a number on its behalf.
-func (l *line) join(w *waiter, r request) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	q := l.shared(r.cost)
-	l.arrive(w)
-	q.join(w)
-	q.asking++
-	w.ask = &ask{request: r, queue: q, done: func(t *ticket, err error) { l.arrived(q, w, t, err) }}
-	l.enqueue(w.ask)
-	l.serve()
 }
 
 // arrive notes the order in which calls came.
@@ -51,18 +43,43 @@ func (l *line) arrive(w *waiter) {
 	w.arrival = l.came
 }
 
+// stand puts a call in its queue.
+func (l *line) stand(w *waiter) {
+	l.shared(w.cost).join(w)
+	if w.blind {
+		w.tell()
+	}
+}
+
+// askFor is a request for a number of a queue, on behalf of one of its calls.
+func (l *line) askFor(q *queue, w *waiter) *ask {
+	q.asking++
+	return &ask{
+		request: request{cost: w.cost, id: l.core.newID(), deadline: w.deadline}, queue: q,
+		done: func(t *ticket, err error) { l.arrived(q, w, t, err) },
+	}
+}
+
 // arrived takes the answer to the request of a waiter, who may have left.
 func (l *line) arrived(q *queue, w *waiter, t *ticket, err error) {
 	q.asking--
-	if err != nil {
-		if w.place != nil {
-			w.leave()
-			w.finish(nil, err)
-		}
-		return
+	switch {
+	case err == nil && w.lone:
+		l.answer(q, w, t)
+	case err == nil:
+		l.assign(q, w, t)
+	case w.lone:
+		l.turnAway(w)
+	case w.place != nil:
+		w.leave()
+		w.finish(nil, err)
 	}
-	// The number is the queue's, and w gets the one that its place in the queue
-	// gives it. Where that would come too late for w, it keeps its own.
+}
+
+// assign adds a number to a queue on behalf of a call. The number is the queue's, and
+// the call gets the one that its place in the queue gives it. Where that would come
+// too late for it, it keeps its own.
+func (l *line) assign(q *queue, w *waiter, t *ticket) {
 	if last := q.last(); w.place != nil && !w.deadline.IsZero() &&
 		last != nil && last.number > t.number && last.due.After(w.deadline) {
 		w.leave()
@@ -146,9 +163,26 @@ func (l *line) advance(q *queue) {
 	} else {
 		l.wakeAt(q, at.Sub(now))
 	}
+	l.cover(q)
 	if q.idle() {
 		l.stop(q)
 		l.forget(q)
+	}
+}
+
+// cover asks for numbers where a queue holds and expects fewer than calls wait in it: a
+// call that came before others was served with the number of one of them, and then had
+// no use for its own, as that was too late for it.
+func (l *line) cover(q *queue) {
+	if q.pinned || l.memory.absent != nil {
+		return
+	}
+	at := q.waiters.Back()
+	for range q.short() {
+		w := at.Value.(*waiter)
+		w.ask = l.askFor(q, w)
+		l.enqueue(w.ask)
+		at = at.Prev()
 	}
 }
 

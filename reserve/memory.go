@@ -1,6 +1,7 @@
 package reserve
 
 import (
+	"strconv"
 	"sync"
 	"time"
 )
@@ -10,10 +11,12 @@ import (
 // line goes on where those who call have seen it last.
 type memory struct {
 	at     time.Time // of the answer; zero: there was none
+	serial int64     // of the last numbered call that was answered
 	epoch  int64
-	seen   int64     // Redis's time then
 	reach  time.Time // when the last turn that was fixed is due
-	live   int64     // processes that use the line, the most of the last minute …
+	told   int64     // how many processes use the line
+	said   any       // the epoch and that, as scripts want them; nil: they are new
+	live   int64     // the most of the last minute …
 	lively time.Time // … and when they were counted: lost data forgets who is there
 	idle   int64     // permits of the line that nobody used
 	absent *absence  // nil: Redis is there
@@ -23,22 +26,43 @@ type memory struct {
 // long enough ago for any bucket to be full.
 const nothingKnown = -century
 
-// note takes in an answer.
-func (m *memory) note(a answers) {
-	m.at, m.epoch, m.seen = a.at, a.epoch, a.seen
-	m.reach = a.at.Add(a.reach)
-	m.idle = a.idle
+// note takes in the answer to a call; serial 0: it has none. Of a call that was made
+// before another that was answered already, only its turns matter. It reports whether
+// data was lost since the last answer.
+func (m *memory) note(serial int64, a answers) (lost bool) {
+	reach := a.at.Add(a.reach)
+	if serial > 0 && serial < m.serial {
+		if a.epoch == m.epoch && reach.After(m.reach) {
+			m.reach = reach
+		}
+		return false
+	}
+	lost = m.epoch != 0 && a.epoch != m.epoch
+	m.serial = max(m.serial, serial)
+	if a.epoch != m.epoch || a.live != m.told {
+		m.said = nil
+	}
+	m.at, m.epoch, m.reach, m.idle, m.told = a.at, a.epoch, reach, a.idle, a.live
 	if a.live >= m.live || a.at.Sub(m.lively) > alive {
 		m.live, m.lively = a.live, a.at
 	}
+	return lost
 }
 
-// learn takes in an answer. Numbers from before data was lost mean nothing any more:
-// whoever waits under one stands in the line again at once. The line must be locked.
-func (l *line) learn(a answers) {
-	lost := l.memory.epoch != 0 && a.epoch != l.memory.epoch
-	l.memory.note(a)
-	if lost {
+// text is how a quick call begins to say what the process knows of the line.
+func (m *memory) text() any {
+	if m.said == nil {
+		m.said = strconv.FormatInt(m.epoch, 10) + " " + strconv.FormatInt(m.told, 10)
+	}
+	return m.said
+}
+
+// learn takes in the answer to a call of a lane. Numbers from before data was lost mean
+// nothing any more: whoever waits under one stands in the line again at once. The line
+// must be locked.
+func (l *line) learn(from *lane, serial int64, a answers) {
+	from.saw(a.epoch, a.seen)
+	if l.memory.note(serial, a) {
 		l.lost = true
 		l.kick()
 	}
@@ -46,34 +70,6 @@ func (l *line) learn(a answers) {
 
 // alive is for how long a process counts after its last call, as in line.lua.
 const alive = time.Minute
-
-// caller is what a process tells of itself, and of what it remembers, with a
-// call.
-type caller struct {
-	reach       time.Duration
-	epoch, seen int64
-	clock       int64 // what it thinks Redis's time is; 0: not known
-	member      string
-	serial      int64 // of the call; 0: not numbered
-}
-
-// caller begins a call. The line must be locked.
-func (l *line) caller(serial int64) caller {
-	now := time.Now()
-	reach := nothingKnown
-	if !l.memory.at.IsZero() {
-		reach = max(l.memory.reach.Sub(now), nothingKnown)
-	}
-	return caller{
-		reach: reach, epoch: l.memory.epoch, seen: l.memory.seen,
-		clock: l.core.clock.at(now), member: l.core.member, serial: serial,
-	}
-}
-
-// stranger begins a call that says nothing of a line, nor of who makes it.
-func (c *core) stranger() caller {
-	return caller{reach: nothingKnown, clock: c.clock.at(time.Now())}
-}
 
 // clock estimates Redis's time on this process's monotonic clock, so that a step
 // of Redis's clock shows, and so does a reply that took longer than others.
@@ -122,6 +118,17 @@ func (c *clock) arrival(micros int64, wait time.Duration, sent, arrived time.Tim
 			c.zero, c.set, c.late = c.slow, arrived, 0
 			return c.zero.Add(since)
 		}
+	}
+	return at
+}
+
+// estimate is arrival without learning anything.
+func (c *clock) estimate(micros int64, sent, arrived time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.zero.Add(time.Duration(micros) * time.Microsecond)
+	if c.zero.IsZero() || at.Before(sent) || at.After(arrived) {
+		return arrived
 	}
 	return at
 }

@@ -75,6 +75,7 @@ func calls(api *provider.Provider, from, to time.Time) (calls, refused int) {
 // rate together; when it is back they change over at one moment. The provider
 // bears a burst of one permit and one for each process.
 func TestLocalPolicyKeepsTheFleetGoing(t *testing.T) {
+	inParallel(t)
 	const rate = 100
 	for _, lost := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -293,6 +294,39 @@ func TestFailPolicy(t *testing.T) {
 		time.Sleep(time.Second)
 		require.NoError(t, l.Wait(t.Context()))
 		require.NoError(t, l.Close())
+	})
+}
+
+// ended is a context that ends once a call has begun.
+type ended struct {
+	context.Context
+	asked bool
+}
+
+func (e *ended) Err() error {
+	if !e.asked {
+		e.asked = true
+		return nil
+	}
+	return context.Canceled
+}
+
+// A call that fails as its context ends says that its context ended.
+func TestFailsAsItsContextEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.enduring(reserve.PerSecond(10), reserve.PolicyFail)
+		require.NoError(t, l.Wait(t.Context()))
+		b.redis.SetError(loading)
+		require.ErrorIs(t, l.Wait(t.Context()), reserve.ErrUnavailable)
+		for name, call := range map[string]func(ctx context.Context) error{
+			"wait":    l.Wait,
+			"allow":   func(ctx context.Context) error { _, err := l.Allow(ctx); return err },
+			"reserve": func(ctx context.Context) error { _, err := l.Reserve(ctx); return err },
+		} {
+			require.ErrorIs(t, call(t.Context()), reserve.ErrUnavailable, name)
+			require.ErrorIs(t, call(&ended{Context: t.Context()}), context.Canceled, name)
+		}
 	})
 }
 

@@ -20,6 +20,7 @@ import (
 // Reservations that wait in one process are not held up by numbers that were
 // left lying before them, all get their turns, and only one of them looks.
 func TestReservationsPassNumbersLeftLying(t *testing.T) {
+	inParallel(t)
 	const rate, left, many = 50, 50, 1000
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)

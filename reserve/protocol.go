@@ -42,9 +42,10 @@ type head struct {
 	live   int64         // processes
 	idle   int64         // permits that nobody used, so far
 	resume time.Duration // nothing is due before; 0: no matter
+	plain  bool          // the quick script will do
 }
 
-const headSize = 6
+const headSize = 7
 
 // answers is the reply of take, claim and charge.
 type answers struct {
@@ -174,7 +175,7 @@ func (c *core) forget(ctx context.Context, keys []string, t *ticket) error {
 
 // args are the limit and the caller, with room for more.
 func (c *core) args(who caller, more int) []any {
-	return append(make([]any, 0, 8+more), c.interval, c.cfg.Limit.MaxBurst(),
+	return append(make([]any, 0, 8+more), c.limit[0], c.limit[1],
 		who.reach.Microseconds(), who.epoch, who.seen, who.clock, who.member, who.serial)
 }
 
@@ -236,7 +237,7 @@ func decodeAnswers(reply any, tickets int) (answers, error) {
 	if err != nil {
 		return answers{}, err
 	}
-	for i, name := range [headSize]string{"epoch", "seenMicros", "", "live", "idle", "resumeMicros"} {
+	for i, name := range [headSize]string{"epoch", "seenMicros", "", "live", "idle", "resumeMicros", "plain"} {
 		if name != "" && values[i] < 0 {
 			return answers{}, unreadable("%s %d", name, values[i])
 		}
@@ -244,7 +245,7 @@ func decodeAnswers(reply any, tickets int) (answers, error) {
 	a := answers{
 		head: head{
 			epoch: values[0], seen: values[1], reach: reach,
-			live: values[3], idle: values[4], resume: resume,
+			live: values[3], idle: values[4], resume: resume, plain: values[6] == 1,
 		},
 		tickets: make([]answer, tickets),
 	}

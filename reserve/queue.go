@@ -23,6 +23,7 @@ type ticket struct {
 	since  time.Duration // at least so long before due the turn had come in truth
 	final  bool
 	kept   bool      // final, and known to Redis by its id
+	leased bool      // a block that was taken ahead
 	retry  time.Time // not to be claimed before this: the last claim failed
 
 	// A call that keeps its number owns its ticket; others are served in order.
@@ -40,34 +41,34 @@ func (t *ticket) place() int64 {
 	return t.number
 }
 
+// renumbered reports whether numbers began anew between two tickets, so that these do
+// not compare.
+func (t *ticket) renumbered(other *ticket) bool {
+	return t.epoch != other.epoch && t.number != 0 && other.number != 0
+}
+
+// compare orders tickets of a kind: by number, or those that are fixed by turn.
+func (t *ticket) compare(other *ticket) int {
+	if t.final && t.renumbered(other) {
+		return t.due.Compare(other.due)
+	}
+	return cmp.Compare(t.place(), other.place())
+}
+
+// after reports whether a ticket comes after another, of whatever kind.
+func (t *ticket) after(other *ticket) bool {
+	if t.renumbered(other) {
+		return t.due.After(other.due)
+	}
+	return t.number > other.number
+}
+
 // claimAt is when a waiting ticket should be claimed.
 func (t *ticket) claimAt(lead time.Duration) time.Time {
 	if at := t.due.Add(-lead); at.After(t.retry) {
 		return at
 	}
 	return t.retry
-}
-
-// waiter is a call that waits in this process.
-type waiter struct {
-	deadline time.Time     // zero: none
-	done     chan struct{} // closed once the waiter has a ticket or an error
-	ticket   *ticket
-	err      error
-	queue    *queue
-	place    *list.Element // in its queue; nil once it left
-	arrival  int64         // in the order in which calls came
-	ask      *ask          // its request; nil for a call that keeps its number
-	own      *ticket       // of a call that keeps its number
-}
-
-func newWaiter(deadline time.Time) *waiter {
-	return &waiter{deadline: deadline, done: make(chan struct{})}
-}
-
-func (w *waiter) finish(t *ticket, err error) {
-	w.ticket, w.err = t, err
-	close(w.done)
 }
 
 // queue matches calls that wait in this process with the numbers that the
@@ -86,7 +87,7 @@ type queue struct {
 	waiters  list.List // of *waiter, in order of arrival
 	asking   int       // requests that are not answered yet
 	claiming int       // tickets out to be claimed
-	final    []*ticket // by number
+	final    []*ticket // by number; those from before data was lost come first
 	waiting  []*ticket // by number; to be claimed before their turn
 
 	// A call that is awake may have a nearer number than its own, if one was
@@ -96,21 +97,23 @@ type queue struct {
 	row  bool
 }
 
+// join lets a waiter stand behind those who came before it.
 func (q *queue) join(w *waiter) {
-	w.queue, w.place = q, q.waiters.PushBack(w)
+	before := q.waiters.Back()
+	for before != nil && before.Value.(*waiter).arrival > w.arrival {
+		before = before.Prev()
+	}
+	w.queue = q
+	if before == nil {
+		w.place = q.waiters.PushFront(w)
+	} else {
+		w.place = q.waiters.InsertAfter(w, before)
+	}
 }
 
 // rejoin puts a waiter back to where it left.
 func (q *queue) rejoin(w *waiter) {
 	w.queue, w.place = q, q.waiters.PushFront(w)
-}
-
-// leave takes a waiter out of its queue; it does no harm to one that left.
-func (w *waiter) leave() {
-	if w.place != nil {
-		w.queue.waiters.Remove(w.place)
-		w.place = nil
-	}
 }
 
 func (q *queue) add(t *ticket) {
@@ -120,11 +123,8 @@ func (q *queue) add(t *ticket) {
 	} else if q.look.IsZero() {
 		q.look = t.given.Add(pause(t.due.Sub(t.given)))
 	}
-	at, _ := slices.BinarySearchFunc(*tickets, t.place(), func(t *ticket, place int64) int {
-		if t.number == 0 && place == t.place() {
-			return -1 // behind those that came before
-		}
-		return cmp.Compare(t.place(), place)
+	at, _ := slices.BinarySearchFunc(*tickets, t, func(other, t *ticket) int {
+		return cmp.Or(other.compare(t), -1) // behind those that came before
 	})
 	*tickets = slices.Insert(*tickets, at, t)
 }
@@ -133,13 +133,18 @@ func (q *queue) idle() bool {
 	return q.waiters.Len()+q.asking+q.claiming+len(q.final)+len(q.waiting) == 0
 }
 
-// last is the highest number that the queue holds.
+// short is by how many calls that wait are more than numbers that the queue has or expects.
+func (q *queue) short() int {
+	return max(0, q.waiters.Len()-len(q.final)-len(q.waiting)-q.claiming-q.asking)
+}
+
+// last is the ticket with the last turn that the queue holds.
 func (q *queue) last() *ticket {
 	var last *ticket
 	if n := len(q.final); n > 0 {
 		last = q.final[n-1]
 	}
-	if n := len(q.waiting); n > 0 && (last == nil || q.waiting[n-1].number > last.number) {
+	if n := len(q.waiting); n > 0 && (last == nil || q.waiting[n-1].after(last)) {
 		last = q.waiting[n-1]
 	}
 	return last

@@ -135,3 +135,26 @@ func TestOutdatedTicketsAreAllSent(t *testing.T) {
 	require.Equal(t, 3, q.claiming)
 	require.Len(t, q.waiting, 1, "the one of this epoch")
 }
+
+// After data was lost numbers begin anew, and turns that were fixed before are used first.
+func TestTurnsFromBeforeDataWasLostComeFirst(t *testing.T) {
+	now := time.Unix(1000, 0)
+	q := &queue{cost: 1}
+	add := func(epoch, number int64, due time.Duration, final bool) *ticket {
+		k := &ticket{cost: 1, epoch: epoch, number: number, given: now, due: now.Add(due), final: final}
+		q.add(k)
+		return k
+	}
+	fixed := []*ticket{add(1, 512, 0, true), add(1, 513, time.Second, true)}
+	add(2, 1, 2*time.Second, true)
+	far := add(2, 2, 3*time.Second, false)
+	for range 3 {
+		q.join(newWaiter(time.Time{}))
+	}
+	require.Same(t, far, q.surplus(), "who has the last turn")
+	for i, k := range fixed {
+		w, next := q.next(now.Add(time.Duration(i) * time.Second))
+		require.NotNil(t, w)
+		require.Same(t, k, next)
+	}
+}

@@ -158,3 +158,12 @@ func dialing(err error) bool {
 func away(err error) bool {
 	return (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrDenied)) && !errors.Is(err, context.Canceled)
 }
+
+// told is what a caller hears of its call: that its context has ended, if it has, and not
+// that Redis is away, too.
+func told(ctx context.Context, err error) error {
+	if gone := ctx.Err(); gone != nil && away(err) {
+		return gone
+	}
+	return err
+}

@@ -92,7 +92,7 @@ func (l *Limiter) claim(ctx context.Context, id string, n int, within func(*line
 	defer line.mu.Unlock()
 	switch {
 	case err == nil:
-		line.learn(reply)
+		line.learn(line.main(), 0, reply)
 		t.set(reply.epoch, reply.tickets[0], reply.at, true)
 		return t, nil
 	case away(err) && l.core.gate.open():
@@ -184,7 +184,7 @@ func (r *Reservation) wait(ctx context.Context) error {
 	}
 	select {
 	case <-w.done:
-		err = w.err
+		err = told(ctx, w.err)
 	case <-ctx.Done():
 		err = ctx.Err()
 	case <-r.cancelled:

@@ -50,7 +50,7 @@ func (l *Limiter) inspect(ctx context.Context) (State, error) {
 		return State{}, l.err
 	}
 	c := l.core
-	reply, err := c.run(ctx, lua.Inspect, c.keys(l.key), []any{c.interval, c.cfg.Limit.MaxBurst()})
+	reply, err := c.run(ctx, lua.Inspect, c.keys(l.key), []any{c.limit[0], c.limit[1]})
 	if err != nil {
 		return State{}, err
 	}

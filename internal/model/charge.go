@@ -80,12 +80,15 @@ func (l *Line) payWithNumbers(debt int64) int64 {
 	const most = 64 // of a list
 	for _, list := range []*[]Ticket{&l.free, &l.waiting} {
 		for range most {
-			i := slices.IndexFunc(*list, func(t Ticket) bool { return !l.Dead(t) })
-			if debt == 0 || i < 0 || (*list)[i].Number > l.final {
+			if debt == 0 {
 				break
 			}
-			t := (*list)[i]
-			*list = slices.Delete(*list, i, i+1)
+			*list = slices.DeleteFunc(*list, l.Dead)
+			if len(*list) == 0 || (*list)[0].Number > l.final {
+				break
+			}
+			t := (*list)[0]
+			*list = slices.Delete(*list, 0, 1)
 			part := min(t.Cost, debt)
 			if part < t.Cost {
 				l.free = insert(l.free, Ticket{Number: t.Number, Cost: t.Cost - part})

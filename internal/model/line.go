@@ -30,7 +30,7 @@ type Limit struct {
 }
 
 // Caller is what a process remembers of the line, and who it is. Moments are on
-// the clock of the line.
+// the clock of the line. A process may be several callers: "name", "name/1" …
 type Caller struct {
 	ReachMicros float64 // when the last ticket that it knows to be final is due, from now
 	Epoch       int64   // of the line when it last saw it; 0: never
@@ -38,16 +38,20 @@ type Caller struct {
 	ClockMicros float64 // what its own clock says that the time is; 0: not known
 	Member      string  // empty: neither counted nor remembered
 	Serial      int64   // of this call; 0: none
+	LastSerial  int64   // of the call that SeenMicros is of; only a quick says it
+	Live        int64   // processes, as it was last told; only a quick says it
 }
 
 // Nobody remembers nothing.
 var Nobody = Caller{ReachMicros: -LongestMicros}
 
-// record is what the line knows of a process.
+// record is what the line knows of a member.
 type record struct {
 	seen   int64
 	serial int64
 	gave   []int64 // to the final tickets of its last call that were not kept, by request; 0: none
+	row    bool    // it was a quick, which gave all permits in a row …
+	before int64   // … after this one
 	bill   bill    // what its last call settled, if that was a charge
 }
 
@@ -133,13 +137,13 @@ func (l *Line) Final() int64 { return l.final }
 // Floor is the permit up to which none can be used any more.
 func (l *Line) Floor() int64 { return l.floor }
 
-// Member is when the line last saw a process, and the serial of its last call.
+// Member is when the line last saw a member, and the serial of its last call.
 func (l *Line) Member(name string) (seen, serial int64, known bool) {
 	m, known := l.members[name]
 	return m.seen, m.serial, known
 }
 
-// Members is how many processes the line knows.
+// Members is how many members the line knows.
 func (l *Line) Members() int { return len(l.members) }
 
 // Idle is how many permits nobody used.

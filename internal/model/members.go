@@ -1,8 +1,11 @@
 package model
 
-import "maps"
+import (
+	"maps"
+	"strings"
+)
 
-// stale reports whether a call is older than the last one of the same process: a
+// stale reports whether a call is older than the last one of the same member: a
 // copy that comes late.
 func (l *Line) stale(c Caller) bool {
 	return c.Serial > 0 && c.Serial < l.members[c.Member].serial
@@ -18,26 +21,46 @@ func (l *Line) sign(c Caller, gave []int64) {
 	if c.Member == "" {
 		return
 	}
-	var settled bill
+	left := record{serial: max(c.Serial, own.serial), gave: gave}
 	if c.Serial == 0 || l.call.replay {
-		settled = own.bill
+		left.bill = own.bill
 		if c.Serial == 0 || gave == nil {
-			gave = own.gave
+			left.gave, left.row, left.before = own.gave, own.row, own.before
 		}
 	}
+	l.write(c, left)
+}
+
+// write notes what is left of the caller's call.
+func (l *Line) write(c Caller, r record) {
 	if l.members == nil {
 		l.members = make(map[string]record)
 	}
-	l.members[c.Member] = record{seen: l.seen, serial: max(c.Serial, own.serial), gave: gave, bill: settled}
+	r.seen = l.seen
+	l.members[c.Member] = r
 }
 
-// count forgets the processes that did not call for long, except the caller.
+// count forgets the members that did not call for long, except the caller, and
+// counts the processes that the others belong to.
 func (l *Line) count(caller string) {
 	maps.DeleteFunc(l.members, func(name string, m record) bool {
 		return name != caller && max(l.seen-m.seen, m.seen-l.seen) > aliveMicros
 	})
-	l.live, l.counted = int64(len(l.members)), l.seen
-	if _, known := l.members[caller]; caller != "" && !known {
-		l.live++
+	processes := make(map[string]bool)
+	add := func(member string) {
+		processes[process(member)] = true
 	}
+	for name := range l.members {
+		add(name)
+	}
+	if caller != "" {
+		add(caller)
+	}
+	l.live, l.counted = int64(len(processes)), l.seen
+}
+
+// process is whose member that is.
+func process(member string) string {
+	name, _, _ := strings.Cut(member, "/")
+	return name
 }

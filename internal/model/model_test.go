@@ -74,3 +74,66 @@ func TestTheLineGoesBackWithTheClock(t *testing.T) {
 	require.Equal(t, Grant{Waiting, 3, 2 * second}, l.takeAt(0, perSecond, 1, "a"))
 	require.Equal(t, l.Final(), l.Floor())
 }
+
+var me = Caller{ReachMicros: -LongestMicros, Member: "me", Serial: 1}
+
+// after is what a caller says next to a line that is made at 0.
+func (c Caller) after(now int64, l *Line) Caller {
+	seen, serial, _ := l.Member(c.Member)
+	c.Epoch, c.SeenMicros, c.LastSerial, c.Serial, c.ClockMicros = l.Epoch(), seen, serial, serial+1, float64(now)
+	c.Live = l.Live()
+	return c
+}
+
+func TestAQuickIsATakeInARow(t *testing.T) {
+	limit := Limit{IntervalMicros: second, Burst: 3}
+	for _, now := range []int64{1, second / 2, 2 * second, 60 * second} {
+		var quick Line
+		quick.Take(1, limit, me, second, Request{Cost: 2, MaxWaitMicros: -1, ID: "a"})
+		took := quick.Clone()
+
+		// A little earlier the take counts nobody either.
+		c := me.after(now, &quick)
+		took.counted = now
+		quick.counted = now
+		given := quick.Quick(now, limit, c, Row{Permits: 3, SlackMicros: 60 * second})
+		reply := took.Take(now, limit, c, 60*second, Request{2, -1, "b", false}, Request{1, -1, "c", false})
+		require.Equal(t, given.Before+2, reply.Grants[0].Number)
+		require.Equal(t, given.Before+3, reply.Grants[1].Number)
+		require.Equal(t, reply.Idle, given.Idle)
+
+		// And asked once more, one replies what the other does.
+		again := quick.Take(now+5, limit, c, 60*second, Request{2, -1, "b", false}, Request{1, -1, "c", false})
+		require.Equal(t, took.Take(now+5, limit, c, 60*second, Request{2, -1, "b", false}, Request{1, -1, "c", false}), again)
+		require.Equal(t, took, &quick)
+	}
+}
+
+// Extra permits do not let through more than the bucket holds: not even if they are
+// used when all others are taken at the last moment for which they were promised.
+func TestExtraPermitsFitWhileTheyLast(t *testing.T) {
+	for burst := int64(2); burst <= 12; burst++ {
+		for extra := int64(1); extra < burst; extra++ {
+			for lasting := int64(1); lasting <= 13; lasting++ {
+				limit, last := Limit{IntervalMicros: second, Burst: burst}, float64(lasting)*second/2
+				var l Line
+				now := int64(1000 * second)
+				l.Take(now-burst*second-5, limit, me, second, Request{Cost: burst, MaxWaitMicros: -1, ID: "a"})
+				given := l.Quick(now, limit, me.after(now, &l), Row{Permits: 1, SlackMicros: second, Extra: extra, LastingMicros: last})
+				fits := float64(1+extra)*second <= float64(burst)*second-last
+				require.Equal(t, map[bool]int64{true: extra, false: 0}[fits], given.Permits-1)
+
+				then := now + int64(last)
+				for n := given.Before + 2; n <= given.Before+given.Permits; n++ {
+					require.LessOrEqual(t, float64(then), l.LateAt(n, 1))
+				}
+				free := int64(0) // that somebody else finds then
+				for l.Take(then, limit, Nobody, 0, Request{Cost: 1, ID: "x"}).Grants[0].Status == Final {
+					free++
+				}
+				// The one that was used at first is in the bucket again as far as time went on.
+				require.LessOrEqual(t, free+given.Permits-1, burst, "burst %d, extra %d, lasting %v", burst, extra, last)
+			}
+		}
+	}
+}

@@ -33,7 +33,7 @@ func (l *Line) upToNow(now int64, limit Limit, c Caller) {
 		l.retime(limit.IntervalMicros)
 	}
 	l.limit.Burst = limit.Burst
-	l.overflow()
+	l.overflow(float64(now) - l.fillMicros())
 }
 
 // create begins a line where the caller saw it end, or with a full bucket.
@@ -102,6 +102,10 @@ func (l *Line) behind(c Caller) float64 {
 // missed reports whether the line has forgotten the caller's last call.
 func (l *Line) missed(c Caller, before int64) bool {
 	own, known := l.members[c.Member]
+	isNew := !known
+	if isNew {
+		own, known = l.members[process(c.Member)]
+	}
 	latest := float64(before)
 	if c.ClockMicros > 0 {
 		latest = min(latest, c.ClockMicros+stepMicros)
@@ -113,6 +117,8 @@ func (l *Line) missed(c Caller, before int64) bool {
 		return false // its clock went back
 	case known && float64(own.seen) <= latest: // else the clock went back since
 		return c.SeenMicros > own.seen
+	case known && isNew:
+		return c.SeenMicros > before
 	default:
 		return c.SeenMicros > before || c.Member != "" && l.seen-c.SeenMicros < aliveMicros
 	}
@@ -151,10 +157,10 @@ func (l *Line) retime(interval float64) {
 	}
 }
 
-// overflow drops the permits that did not fit in the bucket. While numbers may
-// wait beyond the final ones the line gets late by them instead.
-func (l *Line) overflow() {
-	low := float64(l.seen) - l.fillMicros()
+// overflow drops the permits that were due before low: they did not fit in the
+// bucket. While numbers may wait beyond the final ones the line gets late by them
+// instead.
+func (l *Line) overflow(low float64) {
 	due := l.Due(l.tail)
 	if due >= low {
 		return

@@ -36,6 +36,7 @@ type Reply struct {
 	Live         int64 // processes
 	Idle         int64 // permits
 	ResumeMicros int64 // until the line goes on after an outage
+	Plain        bool  // a quick will do
 	Grants       []Grant
 	Stale        bool // an old copy of a call that was repeated; nothing was changed
 }
@@ -43,7 +44,7 @@ type Reply struct {
 func (l *Line) reply(grants []Grant) Reply {
 	return Reply{
 		Epoch: l.epoch, SeenMicros: l.seen, ReachMicros: l.reach(),
-		Live: l.live, Idle: l.idle, ResumeMicros: l.resumeIn(), Grants: grants,
+		Live: l.live, Idle: l.idle, ResumeMicros: l.resumeIn(), Plain: l.Plain(), Grants: grants,
 	}
 }
 
@@ -75,7 +76,14 @@ func (l *Line) Take(now int64, limit Limit, c Caller, boundMicros float64, reque
 // is late, the line is moved so that it fits.
 func (l *Line) recover(c Caller, requests []Request) []int64 {
 	gave := make([]int64, len(requests))
-	copy(gave, l.members[c.Member].gave)
+	own := l.members[c.Member]
+	copy(gave, own.gave)
+	if e := own.before; own.row {
+		for i, r := range requests {
+			e += r.Cost
+			gave[i] = e
+		}
+	}
 	var last, below int64
 	for i, e := range gave {
 		if e > l.final {
@@ -114,8 +122,9 @@ func (l *Line) takeOne(r Request, before int64, bound float64) Grant {
 		longest = LongestMicros
 	}
 	e, _ := l.next(r.Cost)
+	asBefore := l.call.replay && !r.Keep && before == 0 && r.MaxWaitMicros >= 0
 	switch wait := float64(l.wait(e)); {
-	case wait > longest:
+	case asBefore || wait > longest:
 		return Grant{Refused, 0, l.wait(e)}
 	case wait > bound:
 		if held, ok := l.heldWaiting(r.Cost, r.ID); ok {
