@@ -8,15 +8,16 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/signal"
 	"strconv"
 	"time"
+
+	"github.com/fleetpace/fleetpace/bench/internal/child"
 )
 
-// bareArgument, alone on the command line, makes the program a bare caller: it
-// sleeps until a moment, calls the API, and so on. It asks no limiter, so its
-// calls are as late as this machine, and nothing else, makes a call.
-const bareArgument = "-bare"
+// bareRole makes the program a bare caller: it sleeps until a moment, calls the API,
+// and so on. It asks no limiter, so its calls are as late as this machine, and
+// nothing else, makes a call.
+const bareRole = "-bare"
 
 const (
 	// bareLine is the line of the bare calls. The API judges them by no limit.
@@ -28,16 +29,15 @@ const (
 )
 
 func bareMain() int {
-	signal.Ignore(os.Interrupt) // Ctrl-C reaches the whole process group
 	var s setup
-	if err := json.NewDecoder(os.Stdin).Decode(&s); err != nil {
+	if err := child.Told(&s); err != nil {
 		fmt.Fprintln(os.Stderr, "fleet: a bare caller got no setup:", err)
 		return 1
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(note{Kind: ready, At: time.Now()})
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
+		child.UntilStopped()
 		cancel()
 	}()
 	client := &http.Client{}

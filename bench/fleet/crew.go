@@ -1,56 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
-	"strings"
 	"sync"
-	"time"
+
+	"github.com/fleetpace/fleetpace/bench/internal/child"
 )
-
-// child is this program, started again. It ends when its stdin does, so that it
-// never outlives its parent.
-type child struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout io.Reader
-	stderr bytes.Buffer // read it after wait
-}
-
-func startChild(argument string) (*child, error) {
-	program, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	c := &child{cmd: exec.Command(program, argument)} //nolint:noctx // it ends when its stdin does
-	c.cmd.Stderr = &c.stderr
-	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	if c.stdout, err = c.cmd.StdoutPipe(); err != nil {
-		return nil, err
-	}
-	return c, c.cmd.Start()
-}
-
-// stopLimit is how long a child may take to end.
-const stopLimit = 5 * time.Second
-
-// stop asks the child to end. Whoever reads its stdout waits for it.
-func (c *child) stop() {
-	_ = c.stdin.Close()
-	time.AfterFunc(stopLimit, func() { _ = c.cmd.Process.Kill() }) // fails when it has ended, as it should
-}
 
 // crew is the servers' processes, or the bare callers beside them.
 type crew struct {
-	children []*child
+	children []*child.Process
 	ready    sync.WaitGroup // until each is ready or has ended
 	ended    sync.WaitGroup
 	failed   context.CancelCauseFunc // called when one ends before stop
@@ -63,16 +26,15 @@ type crew struct {
 
 // startCrew returns when all processes are ready. When one of them ends before it
 // is told to, failed is called.
-func startCrew(ctx context.Context, processes int, argument string, s setup, failed context.CancelCauseFunc) (*crew, error) {
+func startCrew(ctx context.Context, processes int, role string, s setup, failed context.CancelCauseFunc) (*crew, error) {
 	c := &crew{failed: failed}
 	for range processes {
-		member, err := startChild(argument)
+		member, err := child.Start(role, s)
 		if err != nil {
 			c.stop()
 			return nil, fmt.Errorf("start a process: %w", err)
 		}
 		c.children = append(c.children, member)
-		_ = json.NewEncoder(member.stdin).Encode(s) // when it fails, the member has ended, which listen reports
 		c.ready.Add(1)
 		c.ended.Go(func() { c.listen(member) })
 	}
@@ -84,9 +46,9 @@ func startCrew(ctx context.Context, processes int, argument string, s setup, fai
 	return c, nil
 }
 
-func (c *crew) listen(member *child) {
+func (c *crew) listen(member *child.Process) {
 	isReady := sync.OnceFunc(c.ready.Done)
-	lines := json.NewDecoder(member.stdout)
+	lines := json.NewDecoder(member.Stdout)
 	var err error
 	for {
 		var line note
@@ -102,12 +64,11 @@ func (c *crew) listen(member *child) {
 		c.mu.Unlock()
 	}
 	if !errors.Is(err, io.EOF) {
-		_ = member.cmd.Process.Kill() // it can not be understood
-		_, _ = io.Copy(io.Discard, member.stdout)
+		member.Kill() // it can not be understood
 	}
-	err = errors.Join(member.cmd.Wait(), ignoreEOF(err))
+	err = errors.Join(member.Wait(), ignoreEOF(err))
 	c.mu.Lock()
-	said := strings.TrimSpace(member.stderr.String())
+	said := member.Said()
 	if said != "" {
 		c.said = append(c.said, said)
 	}
@@ -132,7 +93,7 @@ func (c *crew) stop() (notes []note, said []string) {
 	c.stopping = true
 	c.mu.Unlock()
 	for _, member := range c.children {
-		member.stop()
+		member.Stop()
 	}
 	c.ended.Wait()
 	return c.notes, c.said

@@ -2,46 +2,22 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"os"
-	"os/exec"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/bench/internal/programtest"
 )
-
-// needRedis skips a test that needs a redis-server, where there is none.
-func needRedis(t *testing.T) {
-	t.Helper()
-	_, err := serverBinary()
-	if err == nil {
-		return
-	}
-	if slices.Contains(strings.Split(os.Getenv("FLEETPACE_REQUIRE"), ","), "redis") {
-		t.Fatalf("FLEETPACE_REQUIRE holds redis, but %v", err)
-	}
-	t.Skip(err)
-}
-
-func program(t *testing.T, args ...string) *exec.Cmd {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asProgram+"=1")
-	return cmd
-}
 
 // lines runs the program and returns its JSON lines.
 func lines(t *testing.T, args ...string) []map[string]any {
 	t.Helper()
-	needRedis(t)
-	cmd := program(t, append([]string{"-json", "-processes", "2"}, args...)...)
+	programtest.NeedRedis(t)
+	cmd := programtest.Command(t, append([]string{"-json", "-processes", "2"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	require.NoError(t, cmd.Run(), "%s", &stderr)

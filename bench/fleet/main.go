@@ -15,49 +15,20 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
-	"fmt"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/fleetpace/fleetpace/bench/internal/child"
+	"github.com/fleetpace/fleetpace/bench/internal/command"
+	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
 )
 
 func main() {
-	os.Exit(run(os.Args[1:]))
-}
-
-func run(args []string) int {
-	if len(args) == 1 {
-		switch args[0] {
-		case memberArgument:
-			return memberMain()
-		case bareArgument:
-			return bareMain()
-		case keeperArgument:
-			return keeperMain()
-		}
-	}
-	opts, err := parseOptions(args, os.Stderr)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		return 2
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The second Ctrl-C must end a program that hangs in its clean stop.
-	context.AfterFunc(ctx, stop)
-	err = race(ctx, opts, os.Stdout, os.Stderr)
-	switch {
-	case ctx.Err() != nil:
-		fmt.Fprintln(os.Stderr, "fleet: interrupted")
-		return 130 // as shells expect after Ctrl-C
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		return 1
-	}
-	return 0
+	child.Main(child.Roles{
+		memberRole:             memberMain,
+		bareRole:               bareMain,
+		redisserver.KeeperRole: redisserver.Keep,
+	})
+	os.Exit(command.Run("fleet", os.Args[1:], parseOptions, func(ctx context.Context, o options) error {
+		return race(ctx, o, os.Stdout, os.Stderr)
+	}))
 }

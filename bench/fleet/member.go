@@ -2,21 +2,19 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/bench/internal/child"
 )
 
-// memberArgument, alone on the command line, makes the program a server's
-// process.
-const memberArgument = "-member"
+// memberRole makes the program a server's process.
+const memberRole = "-member"
 
 // member is a server's process, seen from inside.
 type member struct {
@@ -27,11 +25,8 @@ type member struct {
 }
 
 func memberMain() int {
-	// Ctrl-C reaches the whole process group. The parent ends its members.
-	signal.Ignore(os.Interrupt)
 	m := &member{notes: newNotes(os.Stdout)}
-	orders := json.NewDecoder(os.Stdin)
-	if err := orders.Decode(&m.setup); err != nil {
+	if err := child.Told(&m.setup); err != nil {
 		fmt.Fprintln(os.Stderr, "fleet: a member got no setup:", err)
 		return 1
 	}
@@ -40,7 +35,7 @@ func memberMain() int {
 		return 1
 	}
 	m.notes.write(note{Kind: ready, At: time.Now()})
-	_, _ = io.Copy(io.Discard, os.Stdin)
+	child.UntilStopped()
 	// The race is over: what is under way counts for nothing, and Redis is
 	// emptied. So nothing is shut down.
 	m.notes.close()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -10,7 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/fleetpace/fleetpace/bench/internal/command"
+	"github.com/fleetpace/fleetpace/bench/internal/database"
 )
 
 const usage = `The same work, the same limit, the same time: a fleet of asynq processes calls a
@@ -96,9 +96,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var o options
 	var scenarioName, contenderNames, intervalsName string
 	var seconds float64
-	fs := flag.NewFlagSet("fleet", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() { fmt.Fprint(stderr, usage); fs.PrintDefaults() }
+	fs := command.NewFlags("fleet", usage, stderr)
 	fs.StringVar(&scenarioName, "scenario", "one", "the `name` of the scenario: one, mixed or tenants")
 	fs.StringVar(&contenderNames, "contender", "", "`names` of contenders, separated by commas (default all)")
 	fs.Float64Var(&seconds, "seconds", 12, "how long each contender is measured")
@@ -110,11 +108,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.redisURL, "redis", "", "use the Redis at this `URL`, such as redis://localhost:6379/9, instead of an own one; the database must be empty and is emptied again")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object per line instead of a table")
 	fs.StringVar(&o.chart, "chart", "", "draw the calls over time, one picture per contender and limit: the contender's name is put before the ending of this `file` (.svg or .png)")
-	if err := fs.Parse(args); err != nil {
+	if err := command.Parse(fs, args); err != nil {
 		return o, err
-	}
-	if fs.NArg() > 0 {
-		return o, fmt.Errorf("argument %q is not understood: everything is a flag, see -h", fs.Arg(0))
 	}
 	o.seconds = time.Duration(seconds * float64(time.Second))
 	return o, errors.Join(o.choose(scenarioName, contenderNames, intervalsName), o.check())
@@ -172,10 +167,8 @@ func (o *options) check() error {
 			return fmt.Errorf("%s %d: want at least %d", f.name, f.value, f.least)
 		}
 	}
-	if o.redisURL != "" {
-		if _, err := redis.ParseURL(o.redisURL); err != nil {
-			return fmt.Errorf("-redis: not a URL such as redis://localhost:6379/9: %w", err)
-		}
+	if err := database.CheckURL(o.redisURL); err != nil {
+		return err
 	}
 	if ext := strings.ToLower(filepath.Ext(o.chart)); o.chart != "" && !slices.Contains([]string{".svg", ".png"}, ext) {
 		return fmt.Errorf("-chart %q: want a name that ends in .svg or .png", o.chart)

@@ -9,30 +9,28 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
+	"github.com/fleetpace/fleetpace/bench/internal/database"
 	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
 // race measures one contender after the other, each on an empty Redis, and
 // reports on each as soon as it is done.
 func race(ctx context.Context, o options, stdout io.Writer, stderr *os.File) error {
-	url := o.redisURL
-	if url == "" {
-		own, stop, err := ownRedis()
-		if err != nil {
-			return err
-		}
-		defer stop()
-		url = own
+	url, stop, err := database.Open(o.redisURL)
+	if err != nil {
+		return err
 	}
-	redis.SetLogger(silent{})
+	defer stop()
+	logging.Disable() // what goes wrong in the parent ends the program
 	address, err := redis.ParseURL(url)
 	if err != nil {
 		return err
 	}
 	client := redis.NewClient(address)
 	defer client.Close()
-	if err := expectEmpty(ctx, client); err != nil {
+	if err := database.ExpectEmpty(ctx, client, "contenders"); err != nil {
 		return err
 	}
 	announce(stderr, o)
@@ -40,7 +38,7 @@ func race(ctx context.Context, o options, stdout io.Writer, stderr *os.File) err
 	defer report.close()
 	for _, c := range o.contenders {
 		r, err := measure(ctx, c, o, url, client, stderr)
-		if err := errors.Join(err, empty(client)); err != nil {
+		if err := errors.Join(err, database.Empty(client)); err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 		for _, f := range figures(o.scenario, c.name, r) {
@@ -51,32 +49,6 @@ func race(ctx context.Context, o options, stdout io.Writer, stderr *os.File) err
 		}
 	}
 	return nil
-}
-
-// silent is for the parent's Redis client, whose errors all end the program.
-type silent struct{}
-
-// Printf drops what it gets.
-func (silent) Printf(context.Context, string, ...any) {}
-
-// expectEmpty keeps somebody's data from being emptied.
-func expectEmpty(ctx context.Context, client *redis.Client) error {
-	keys, err := client.DBSize(ctx).Result()
-	if err != nil {
-		return fmt.Errorf("-redis: %w", err)
-	}
-	if keys > 0 {
-		return fmt.Errorf("-redis: the database holds %d keys: name an empty one, such as redis://localhost:6379/9, since it is emptied between contenders", keys)
-	}
-	return nil
-}
-
-// empty has a time limit of its own, since a Redis that was not ours is also
-// emptied after Ctrl-C.
-func empty(client *redis.Client) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	return client.FlushDB(ctx).Err()
 }
 
 func announce(w io.Writer, o options) {
@@ -108,12 +80,12 @@ func measure(ctx context.Context, c contender, o options, url string, client *re
 	defer a.close()
 	s := setup{Contender: c.name, Redis: url, API: a.url, Handlers: o.handlers, Polls: o.polls, Limits: o.scenario.limits,
 		BareEvery: time.Duration(o.processes) * bareInterval}
-	servers, err := startCrew(ctx, o.processes, memberArgument, s, cancel)
+	servers, err := startCrew(ctx, o.processes, memberRole, s, cancel)
 	if err != nil {
 		return result{}, err
 	}
 	defer servers.stop()
-	beside, err := startCrew(ctx, o.processes, bareArgument, s, cancel)
+	beside, err := startCrew(ctx, o.processes, bareRole, s, cancel)
 	if err != nil {
 		return result{}, err
 	}

@@ -2,8 +2,7 @@ package main
 
 import "time"
 
-// setup is what a member is told when it starts: one line of JSON on its stdin.
-// When its stdin ends, it ends.
+// setup is what a member is told when it starts.
 type setup struct {
 	Contender string
 	Redis     string // URL
