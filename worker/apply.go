@@ -51,7 +51,9 @@ func (w *Worker) Apply(config *asynq.Config) error {
 	}
 	w.lead = lead
 	w.slots = make(chan struct{}, handlers)
-	config.Concurrency = handlers + w.room()
+	w.places = w.room()
+	w.rush.check = config.TaskCheckInterval
+	config.Concurrency = handlers + w.places
 	w.wrap(config)
 	return nil
 }

@@ -30,8 +30,9 @@ type Config struct {
 	Turn func(context.Context, *asynq.Task) (Turn, error)
 
 	// WaitingRoom is how many tasks may wait in this process at once, besides
-	// those that work. Default: 1,000, or as many as a fast limit needs, up to
-	// 10,000.
+	// those that work; half of it is for those that keep their places while a
+	// backlog is handed out. Default: 1,000, or as many as a fast limit needs, up
+	// to 10,000.
 	WaitingRoom int
 
 	// Lead is how long before its turn a task that was put back comes again.

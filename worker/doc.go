@@ -20,10 +20,14 @@
 //
 // A task that does not come again in time (its worker died, its queue is paused,
 // it was deleted) holds nobody up: whoever is awake takes its turn, and the absent
-// one has that one's number. Where a fleet just starts on a backlog of thousands,
-// tasks that come back have to stand behind all of it in asynq's queue, and their
-// turns go to newcomers, whose numbers are far: for as long as that lasts, a few
-// seconds, some tasks change places with others far behind them.
+// one has that one's number.
+//
+// Where a fleet just starts on a backlog of thousands, tasks that come back would
+// have to stand behind all of it in asynq's queue, and miss their turns. So while
+// tasks come one after the other, those whose turns are next sleep in their
+// workers, in up to half of the waiting room. A backlog that takes longer to hand
+// out than that room lasts still makes some tasks change places with others far
+// behind them; a larger [Config.WaitingRoom] helps.
 //
 // # Waiting is cheap, working is bounded
 //

@@ -31,7 +31,7 @@ func (t *task) mayWait(ctx context.Context, r *reserve.Reservation) error {
 	far := r.Delay() > turn.Patience(t.lead)
 	misses := !t.end.IsZero() && (r.Due().After(t.end) || time.Now().After(t.end))
 	switch {
-	case !misses && (!far || t.last):
+	case !misses && (!far || t.last || t.stays(r.Delay())):
 		return nil
 	case misses && (t.last || t.missesForGood(ctx, r)):
 		t.giveBack(ctx)

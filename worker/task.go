@@ -37,6 +37,7 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 	if !w.applied.Load() {
 		return invalid("Worker", "call Apply on the asynq.Config before the server is made of it")
 	}
+	w.rush.arrive(time.Now())
 	need, err := w.config.Turn(ctx, asynqTask)
 	if err != nil {
 		return fmt.Errorf("worker: the turn of a task of type %q: %w", asynqTask.Type(), err)

@@ -22,6 +22,8 @@ type Worker struct {
 	applied  atomic.Bool
 	lead     time.Duration
 	slots    chan struct{} // held by handlers that work
+	places   int           // of the waiting room
+	rush     rush
 	draining context.Context
 	drain    context.CancelFunc
 
@@ -74,7 +76,7 @@ func Due(ctx context.Context) (time.Time, bool) {
 func (w *Worker) Lead() time.Duration { return w.lead }
 
 // Patience is the longest that a task sleeps in its worker before its turn,
-// unless it can not be put back.
+// unless it can not be put back, or a backlog is being handed out.
 func (w *Worker) Patience() time.Duration { return turn.Patience(w.lead) }
 
 // Stats are numbers for dashboards.
