@@ -91,9 +91,9 @@
 //
 // Before anything else, in this order:
 //
-//	no state   tail and final are 0, due at now + max(reachMicros,
+//	no state   tail and final are 0, due at now + max(reachMicros + laterMicros,
 //	           -burst*intervalMicros): where the last final ticket was due that
-//	           the caller knows, or a full bucket. idle is
+//	           the caller knows, or has to expect, or a full bucket. idle is
 //	           floor(-reachMicros/intervalMicros - burst), if that is positive.
 //	           The rest is left out.
 //	clock      If Redis's clock went back since the last call, the line goes back

@@ -39,7 +39,7 @@ local moved = false        -- a field other than tail, final, plain and seenMicr
 local problem              -- the error reply of an argument or field that is wrong
 
 -- What the caller remembers of the line, and who it is: ARGV 3 to 8.
-local caller = { reach = -LONGEST_MICROS, epoch = 0, seen = 0, clock = 0, member = '', serial = 0 }
+local caller = { reach = -LONGEST_MICROS, later = 0, epoch = 0, seen = 0, clock = 0, member = '', serial = 0 }
 
 local own            -- what the state knows of the caller: seen, serial, trace
 local witness        -- when the state saw the caller last, or else its process
@@ -105,10 +105,21 @@ local function limit()
   end
 end
 
+-- reach reads "<micros>" or "<micros>+<micros>".
+local function reach()
+  local known, later = string.match(ARGV[3] or '', '^([^+]+)%+?(.*)$')
+  known, later = tonumber(known or ''), tonumber(later == '' and '0' or later)
+  if not finite(known) or known < -LONGEST_MICROS or not finite(later) or later < 0 then
+    return bad('BADARG', 'reachMicros', 'a number of at least ' .. digits(-LONGEST_MICROS), ARGV[3])
+  end
+  caller.reach = math.min(known, LONGEST_MICROS)
+  caller.later = math.min(later, LONGEST_MICROS - caller.reach)
+end
+
 -- introduce reads what every call but inspect begins with.
 local function introduce()
   limit()
-  caller.reach = math.min(number(3, 'reachMicros', -LONGEST_MICROS), LONGEST_MICROS)
+  reach()
   caller.epoch = count(4, 'epoch', 0, MOST)
   caller.seen = count(5, 'seenMicros', 0, MOST)
   caller.clock = number(6, 'clockMicros', 0)
@@ -139,11 +150,11 @@ local function shift(micros)
 end
 
 -- create makes a new state, in which permit 0 is due when the last ticket was
--- that the caller knows to be final: the line goes on after data was lost, or
--- it begins with a full bucket.
+-- that the caller knows, or has to expect, to be final: the line goes on after data
+-- was lost, or it begins with a full bucket.
 local function create()
   fresh, moved = true, true
-  s = { tail = 0, anchor = 0, anchorMicros = now + math.max(caller.reach, -burst * interval),
+  s = { tail = 0, anchor = 0, anchorMicros = now + math.max(caller.reach + caller.later, -burst * interval),
     intervalMicros = interval, burst = burst, final = 0, floor = 0, free = 0,
     seenMicros = now, epoch = now,
     live = caller.member ~= '' and 1 or 0, countedMicros = now, idle = 0, resumeMicros = 0 }

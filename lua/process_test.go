@@ -77,6 +77,7 @@ func (h *history) caller(p *process, serial int64) model.Caller {
 	if h.allKnow && p.epoch > 0 {
 		c.Epoch, c.SeenMicros, c.Live = p.epoch, p.seen, p.live
 		c.ReachMicros = max(p.reachAt-float64(h.now), -model.LongestMicros)
+		c.LaterMicros = float64(h.rng.IntN(2) * h.rng.IntN(1_000_000))
 		c.ClockMicros = float64(p.seen + h.now - p.seenAt)
 	}
 	return c

@@ -16,7 +16,11 @@ func limitArgs(l model.Limit) []string {
 
 // headArgs are those that every call but inspect begins with.
 func headArgs(l model.Limit, c model.Caller) []string {
-	return append(limitArgs(l), decimal(c.ReachMicros), strconv.FormatInt(c.Epoch, 10), strconv.FormatInt(c.SeenMicros, 10),
+	reach := decimal(c.ReachMicros)
+	if c.LaterMicros > 0 {
+		reach += "+" + decimal(c.LaterMicros)
+	}
+	return append(limitArgs(l), reach, strconv.FormatInt(c.Epoch, 10), strconv.FormatInt(c.SeenMicros, 10),
 		decimal(c.ClockMicros), c.Member, strconv.FormatInt(c.Serial, 10))
 }
 

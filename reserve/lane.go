@@ -67,6 +67,7 @@ func (a *lane) saw(epoch, seen int64) { a.epoch, a.seen = epoch, seen }
 // call.
 type caller struct {
 	reach       time.Duration
+	later       time.Duration // by how much later others may have turns that are fixed
 	epoch, seen int64
 	clock       int64 // what it thinks Redis's time is; 0: not known
 	member      string
@@ -82,6 +83,7 @@ func (l *line) caller(a *lane, serial int64) caller {
 	}
 	if !l.memory.at.IsZero() {
 		who.reach = max(l.memory.reach.Sub(now), nothingKnown)
+		who.later = l.memory.later(now)
 	}
 	if a.seen == 0 || a.epoch != who.epoch { // it is new, or another heard that data was lost
 		a = l.main()

@@ -175,8 +175,12 @@ func (c *core) forget(ctx context.Context, keys []string, t *ticket) error {
 
 // args are the limit and the caller, with room for more.
 func (c *core) args(who caller, more int) []any {
+	var reach any = who.reach.Microseconds()
+	if later := who.later.Microseconds(); later > 0 {
+		reach = fmt.Sprintf("%d+%d", reach, later)
+	}
 	return append(make([]any, 0, 8+more), c.limit[0], c.limit[1],
-		who.reach.Microseconds(), who.epoch, who.seen, who.clock, who.member, who.serial)
+		reach, who.epoch, who.seen, who.clock, who.member, who.serial)
 }
 
 // run runs a script once. It is repeated by those who know under which number:

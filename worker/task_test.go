@@ -30,7 +30,7 @@ func TestPutBack(t *testing.T) {
 		config.IsFailure = func(error) bool { heard.Add(1); return true }
 		config.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { heard.Add(1); return 0 }
 		config.ErrorHandler = asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { heard.Add(1) })
-		w, err := worker.New(s.limiter, worker.Config{})
+		w, err := worker.New(s.limiter, worker.Config{WaitingRoom: 2 * rate})
 		require.NoError(t, err)
 		require.NoError(t, w.Apply(&config))
 		metrics := func(next asynq.Handler) asynq.Handler {

@@ -33,6 +33,7 @@ type Limit struct {
 // the clock of the line. A process may be several callers: "name", "name/1" …
 type Caller struct {
 	ReachMicros float64 // when the last ticket that it knows to be final is due, from now
+	LaterMicros float64 // by how much later others may have some
 	Epoch       int64   // of the line when it last saw it; 0: never
 	SeenMicros  int64   // when that was
 	ClockMicros float64 // what its own clock says that the time is; 0: not known

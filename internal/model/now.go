@@ -36,11 +36,12 @@ func (l *Line) upToNow(now int64, limit Limit, c Caller) {
 	l.overflow(float64(now) - l.fillMicros())
 }
 
-// create begins a line where the caller saw it end, or with a full bucket.
+// create begins a line where the caller saw it end, or has to expect its end, or with
+// a full bucket.
 func (l *Line) create(now int64, limit Limit, c Caller) {
 	reach := min(c.ReachMicros, LongestMicros)
 	*l = Line{made: true, epoch: now, seen: now, limit: limit, counted: now, call: call{fresh: true}}
-	l.anchorMicros = float64(now) + max(reach, -l.fillMicros())
+	l.anchorMicros = float64(now) + max(min(reach+c.LaterMicros, LongestMicros), -l.fillMicros())
 	l.unused(math.Floor(-reach/limit.IntervalMicros - float64(limit.Burst)))
 	if c.Member != "" {
 		l.live = 1
