@@ -88,8 +88,8 @@
 //
 // If Redis lost its data, or went back to an older copy of it, every process
 // that calls brings what it has seen of the line, and the line goes on behind the
-// last turn that any of them knows of. Numbers of calls that wait are lost then;
-// they ask for others when it is time to claim theirs.
+// last turn that any of them knows of, and those that others may have by then.
+// Numbers of calls that wait are lost; they stand in the line again at once.
 //
 // The scripts and the keys are documented in package lua, so that workers in
 // other languages can stand in the same line.
