@@ -36,6 +36,9 @@ func TestCallsShareATrip(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range calls {
 			all.Go(func() { require.NoError(t, l.WaitN(t.Context(), 1+i%3)) })
+			if i == 0 {
+				synctest.Wait() // it is on its way, alone
+			}
 		}
 		all.Wait()
 		require.Equal(t, 2*time.Millisecond, time.Since(start), "the first, and all others")
@@ -127,6 +130,9 @@ func TestErrorOfOneLineIsItsOwn(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range keys {
 			all.Go(func() { errs[i] = l.For(key(i)).Wait(t.Context()) })
+			if i == 0 {
+				synctest.Wait() // it is on its way, alone
+			}
 		}
 		all.Wait()
 		for i, err := range errs {
