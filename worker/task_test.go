@@ -27,6 +27,7 @@ func TestPutBack(t *testing.T) {
 		s := open(t, server, reserve.PerSecond(rate))
 		var waiting, others, heard atomic.Int64
 		config := s.config(4)
+		config.TaskCheckInterval = 10 * time.Millisecond
 		config.IsFailure = func(error) bool { heard.Add(1); return true }
 		config.RetryDelayFunc = func(int, error, *asynq.Task) time.Duration { heard.Add(1); return 0 }
 		config.ErrorHandler = asynq.ErrorHandlerFunc(func(context.Context, *asynq.Task, error) { heard.Add(1) })
@@ -45,9 +46,6 @@ func TestPutBack(t *testing.T) {
 				return err
 			})
 		}
-		for i := range tasks {
-			s.enqueue(strconv.Itoa(i))
-		}
 		mux := asynq.NewServeMux()
 		mux.Use(metrics, w.Middleware)
 		mux.HandleFunc("call", s.call)
@@ -55,10 +53,19 @@ func TestPutBack(t *testing.T) {
 		require.NoError(t, asynqServer.Start(mux))
 		t.Cleanup(func() { w.Shutdown(asynqServer) })
 
-		s.within(10*time.Second, func() bool { return w.Stats().PutBack > 0 }, "the far ones are put back")
-		retry, err := s.inspector.ListRetryTasks(s.queue)
-		require.NoError(t, err)
-		require.NotEmpty(t, retry)
+		for i := range tasks { // one by one, as calls under way overtake each other
+			s.enqueue(strconv.Itoa(i))
+			s.within(10*time.Second, func() bool {
+				now := w.Stats()
+				return len(s.history())+int(now.Asleep+now.PutBack) > i
+			}, "it has a number")
+		}
+		var retry []*asynq.TaskInfo
+		s.within(10*time.Second, func() bool {
+			retry, err = s.inspector.ListRetryTasks(s.queue)
+			require.NoError(t, err)
+			return len(retry) > 0
+		}, "the far ones are put back")
 		require.Contains(t, retry[0].LastErr, "waiting for its turn until ")
 		require.Zero(t, retry[0].Retried)
 
