@@ -13,14 +13,13 @@ type memory struct {
 	at     time.Time // of the answer; zero: there was none
 	serial int64     // of the last numbered call that was answered
 	epoch  int64
-	reach  time.Time     // when the last turn that was fixed is due …
-	ahead  time.Duration // … and how far that was from at
-	told   int64         // how many processes use the line
-	said   any           // the epoch and that, as scripts want them; nil: they are new
-	live   int64         // the most of the last minute …
-	lively time.Time     // … and when they were counted: lost data forgets who is there
-	idle   int64         // permits of the line that nobody used
-	absent *absence      // nil: Redis is there
+	reach  time.Time // when the last turn that was fixed is due
+	told   int64     // how many processes use the line
+	said   any       // the epoch and that, as scripts want them; nil: they are new
+	live   int64     // the most of the last minute …
+	lively time.Time // … and when they were counted: lost data forgets who is there
+	idle   int64     // permits of the line that nobody used
+	absent *absence  // nil: Redis is there
 }
 
 // nothingKnown is the reach of a line that the process knows nothing about:
@@ -44,7 +43,6 @@ func (m *memory) note(serial int64, a answers) (lost bool) {
 		m.said = nil
 	}
 	m.at, m.epoch, m.reach, m.idle, m.told = a.at, a.epoch, reach, a.idle, a.live
-	m.ahead = a.reach
 	if a.live >= m.live || a.at.Sub(m.lively) > alive {
 		m.live, m.lively = a.live, a.at
 	}
@@ -58,7 +56,8 @@ func (m *memory) later(now time.Time) time.Duration {
 	if m.live < 2 || m.absent != nil || now.Sub(m.at) > alive {
 		return 0
 	}
-	return max(0, now.Add(m.ahead+max(0, m.ahead/4)).Sub(m.reach))
+	ahead := m.reach.Sub(m.at)
+	return max(0, now.Sub(m.at)+max(0, ahead)/4)
 }
 
 // text is how a quick call begins to say what the process knows of the line.
