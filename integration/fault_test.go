@@ -102,8 +102,7 @@ func TestOnlyAMachineThatStallsExcuses(t *testing.T) {
 		{2 * steady, true, true},
 		{2 * steady, false, false},
 	} {
-		s := &faultScene{T: t, stall: &stallWatch{}}
-		s.stall.longest.Store(int64(c.stall))
+		s := &faultScene{T: t, stall: func() time.Duration { return c.stall }}
 		if c.fails {
 			s.Errorf("the provider refuses")
 		}

@@ -70,7 +70,7 @@ func (s *faultScene) sum(must faultVerdict, reports faultReport) faultFigures {
 		Utilization: round(rateBetween(calls, s.mended.Add(settle), s.end) / faultRate),
 		Recovered:   recoveredAfter(calls, s.mended, s.end),
 		Worst:       judged(calls, 0).WorstWindow(100 * time.Millisecond),
-		Idle:        s.idle(calls), Stall: s.stall.worst().Milliseconds(),
+		Idle:        s.idle(calls), Stall: s.stall().Milliseconds(),
 		Errors: most(reports.Errors, 3), Logs: most(reports.Logs, 3),
 	}
 	if s.mended.Sub(s.broken) >= time.Second {

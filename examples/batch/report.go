@@ -25,9 +25,12 @@ type report struct {
 	LimitPerSecond float64 `json:"limit_per_second"`
 	Seconds        float64 `json:"seconds"`     // from the first to the last request
 	Utilization    float64 `json:"utilization"` // (requests - burst) / (limit * seconds)
+
+	// Stalled is the part of the time in which the machine ran nobody; see package stall.
+	Stalled float64 `json:"stalled_share"`
 }
 
-func newReport(cfg *config, records, skipped int, t tally, s provider.Summary) *report {
+func newReport(cfg *config, records, skipped int, t tally, s provider.Summary, stalled float64) *report {
 	return &report{
 		Records:        records,
 		Done:           skipped + t.done,
@@ -39,6 +42,7 @@ func newReport(cfg *config, records, skipped int, t tally, s provider.Summary) *
 		LimitPerSecond: cfg.limit.Rate(),
 		Seconds:        round(s.Last.Sub(s.First).Seconds(), 3),
 		Utilization:    round(s.Utilization(cfg.limit.Rate(), cfg.limit.MaxBurst()), 4),
+		Stalled:        round(stalled, 4),
 	}
 }
 
@@ -67,6 +71,10 @@ func (r *report) print(cfg *config, stdout, stderr io.Writer) error {
 	}
 	text += fmt.Sprintf("\n%d requests %s, %d of them retries, in %.2f s: %d refused, %.1f %% of %v used\n",
 		r.Requests, where, r.Retried, r.Seconds, r.Refused, 100*r.Utilization, cfg.limit)
+	if r.Stalled >= 0.01 {
+		text += fmt.Sprintf("the machine did not run a process that only sleeps for %.1f %% of the time, in which turns pass\n",
+			100*r.Stalled)
+	}
 	text += fmt.Sprintf("results: %s\n", cfg.out)
 	if cfg.chart != "" && r.Requests > 0 {
 		text += fmt.Sprintf("picture: %s\n", cfg.chart)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/chart"
 	"github.com/fleetpace/fleetpace/internal/progress"
+	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 // run does what cfg says. It returns a report as soon as there was something to
@@ -77,14 +78,16 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 			}
 		},
 	}
+	machine := stall.Start(ctx)
 	err = p.run(ctx, todo)
+	stalled := machine.Share()
 	bar.Close()
 
 	var judge referee = client.meter
 	if demo != nil {
 		judge = demo.provider
 	}
-	rep := newReport(cfg, len(records), skipped, p.tally, judge.Summary())
+	rep := newReport(cfg, len(records), skipped, p.tally, judge.Summary(), stalled)
 	if calls := judge.History(); cfg.chart != "" && len(calls) > 0 {
 		err = errors.Join(err, chart.Requests(cfg.chart, "Requests of a batch job against the limit of its API",
 			calls, chartBin(cfg.limit.Rate()), cfg.limit.Rate()))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/chart"
+	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 const chartBin = 100 * time.Millisecond
@@ -27,13 +28,15 @@ func crawl(ctx context.Context, opts options, stdout *os.File, stderr *os.File) 
 		return err
 	}
 	say(stderr, "%s\n", s.greeting())
+	machine := stall.Start(ctx)
 	t, end, err := s.run(ctx, stderr)
+	stalled := machine.Share()
 	if t == nil {
 		return err
 	}
 
 	r, calls := t.sum(s.site, opts.qps)
-	r.Complete, r.Run, r.Out = end.empty(), opts.run, s.out.file.Name()
+	r.Stalled, r.Complete, r.Run, r.Out = stalled, end.empty(), opts.run, s.out.file.Name()
 	if path := s.chartPath(); len(calls) > 0 {
 		title := fmt.Sprintf("Requests of %d processes that share %g/s", r.Processes, opts.qps)
 		if drawErr := chart.Requests(path, title, calls, chartBin, opts.qps); drawErr != nil {

@@ -22,6 +22,9 @@ func writeSummary(w io.Writer, r result, t *tally, sc *scene) {
 	}
 	line("requests", "%d, refused %d (%s)", r.Requests, r.Refused, judge)
 	line("limit", "%g/s in all, %g/s per host; %.1f %% of it was used", r.LimitPerSecond, sc.perHost, 100*r.Utilization)
+	if r.Stalled >= 0.01 {
+		line("machine", "did not run a process that only sleeps for %.1f %% of the time, in which turns pass", 100*r.Stalled)
+	}
 	robots := fmt.Sprintf("%d URLs left alone", t.outcomes[disallowed])
 	if r.RobotsViolations != nil {
 		robots += fmt.Sprintf(", %d violations", *r.RobotsViolations)
@@ -38,6 +41,7 @@ func writeSummary(w io.Writer, r result, t *tally, sc *scene) {
 // writeJSON prints the result as one line.
 func writeJSON(w io.Writer, r result) error {
 	r.Utilization = math.Round(r.Utilization*10000) / 10000
+	r.Stalled = math.Round(r.Stalled*10000) / 10000
 	r.Seconds = math.Round(r.Seconds*1000) / 1000
 	return json.NewEncoder(w).Encode(r)
 }

@@ -60,6 +60,7 @@ type result struct {
 	// Utilization is (requests - burst) / (limit * seconds), with the burst of
 	// 1 that the crawl's limit has.
 	Utilization      float64 `json:"utilization"`
+	Stalled          float64 `json:"stalled_share"`               // of the time, in which the machine ran nobody; see package stall
 	Processes        int     `json:"processes"`                   // that sent requests
 	RobotsViolations *int    `json:"robots_violations,omitempty"` // when the site counts them
 	Complete         bool    `json:"complete"`                    // nothing is left on the frontier

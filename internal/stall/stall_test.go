@@ -1,0 +1,30 @@
+package stall
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		w := Start(ctx)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Zero(t, w.Longest(), "in simulated time everybody wakes when they should")
+		require.Zero(t, w.Share())
+		w.note(lateness)
+		require.Equal(t, lateness, w.Longest())
+		require.Zero(t, w.Share(), "that is not late")
+		w.note(2 * time.Second)
+		w.note(time.Second)
+		require.Equal(t, 2*time.Second, w.Longest())
+		require.InDelta(t, 0.3, w.Share(), 1e-9)
+		cancel()
+		time.Sleep(nap)
+	})
+}
