@@ -576,7 +576,7 @@ end
 -- moment at which the bucket is full again, so that an expired state and a full
 -- bucket mean the same; and for as long as the processes that use it count.
 local function save()
-  local unknown = caller.member ~= '' and not own
+  local unknown = caller.member ~= '' and not witness -- nor its process
   if not fresh and (unknown or now - s.countedMicros >= COUNT_MICROS or now < s.countedMicros) then census() end
   local last = due(s.tail)
   local nextFree = digits(math.ceil(last / 1000))

@@ -94,8 +94,8 @@ func (l *line) embark(now time.Time) (g *leg, waved int, stay bool) {
 	defer l.mu.Unlock()
 	r := &l.rides
 	waved, r.waved = r.waved, 0
-	if len(r.aboard) > 0 && !l.core.bus.far.Load() {
-		r.stop = false // that leg is back soon, and calls the bus
+	if n := len(r.aboard); n >= mostTrips || n > 0 && !l.core.bus.far.Load() {
+		r.stop = false // a leg is back soon, and calls the bus
 		return nil, waved, false
 	}
 	riders := r.waiting[:min(len(r.waiting), mostRiders)]

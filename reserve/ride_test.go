@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -103,6 +104,40 @@ func TestFarRedis(t *testing.T) {
 		require.LessOrEqual(t, settled[len(settled)/2], way+way/10)
 		require.LessOrEqual(t, settled[len(settled)*99/100], 2*way)
 		t.Logf("median %v, p99 %v, %d script calls", settled[len(settled)/2], settled[len(settled)*99/100], wire.scripts.Load())
+	})
+}
+
+// Where Redis is far away or stands still for a moment, calls that come meanwhile do not
+// each begin a trip under a name of its own: Redis would have to work through them all,
+// and know all the names for a minute.
+func TestFewTripsAreUnderWay(t *testing.T) {
+	inParallel(t)
+	synctest.Test(t, func(t *testing.T) {
+		const way, calls = 100 * time.Millisecond, 2000
+		b := newBubble(t)
+		l, wire := b.wired(t, reserve.PerSecond(10_000).Burst(10_000))
+		wire.request.Store(int64(way))
+		for range 3 { // the process learns how far Redis is
+			require.NoError(t, l.Wait(t.Context()))
+		}
+		before := wire.scripts.Load()
+		var all sync.WaitGroup
+		for range calls {
+			time.Sleep(way / calls)
+			all.Go(func() { require.NoError(t, l.Wait(t.Context())) })
+		}
+		all.Wait()
+		fields, err := b.admin().HKeys(t.Context(), b.redis.Keys()[0]).Result()
+		require.NoError(t, err)
+		names := 0
+		for _, field := range fields {
+			if strings.HasPrefix(field, "m:") {
+				names++
+			}
+		}
+		require.LessOrEqual(t, names, 20)
+		require.LessOrEqual(t, wire.scripts.Load()-before, int64(60))
+		t.Logf("%d calls: %d script calls under %d names", calls, wire.scripts.Load()-before, names)
 	})
 }
 

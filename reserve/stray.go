@@ -36,6 +36,7 @@ func (l *line) pioneer(calls []*waiter) {
 	}
 	if len(g.riders) > 0 {
 		g.lane, g.serial = l.number()
+		l.rides.aboard = append(l.rides.aboard, g)
 		l.again(g, nil)
 	}
 }
@@ -60,11 +61,13 @@ func (l *line) again(g *leg, err error) {
 // still want it wait for what the policy says.
 func (l *line) repeat(g *leg, asks []*ask, err error) {
 	defer l.core.leave(l)
-	if l.takeAs(context.Background(), g.lane, g.serial, err, asks) {
-		return
-	}
+	answered := l.takeAs(context.Background(), g.lane, g.serial, err, asks)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.getOff(g)
+	if answered {
+		return
+	}
 	var wanted []*ask
 	for i, w := range g.riders {
 		q := asks[i].queue

@@ -12,10 +12,11 @@ func (l *Line) stale(c Caller) bool {
 }
 
 // sign notes the caller, with the numbers that its call gave, and counts the
-// processes when it is time to.
+// processes when it is time to, or when it is of one that may be new.
 func (l *Line) sign(c Caller, gave []int64) {
 	own, known := l.members[c.Member]
-	if !l.call.fresh && (c.Member != "" && !known || l.seen-l.counted >= countMicros) {
+	_, counted := l.members[process(c.Member)]
+	if !l.call.fresh && (c.Member != "" && !known && !counted || l.seen-l.counted >= countMicros) {
 		l.count(c.Member)
 	}
 	if c.Member == "" {
