@@ -5,9 +5,9 @@
 -- ARGV  1 intervalMicros  micros per permit, may be fractional
 --       2 burst           permits that an idle bucket holds
 --       3 reachMicros     when the last ticket is due that the caller knows to be
---                         final, minus now; negative when past. With "+" and micros
---                         behind it: by how much later others may have final tickets,
---                         for the case that the state is lost
+--                         final, minus now; negative when past. With "+" and
+--                         laterMicros behind it: by how much later others may have
+--                         final tickets, for the case that the state is lost
 --       4 epoch           of the line when the caller last saw it; 0: never
 --       5 seenMicros      Redis's time then; 0: never
 --       6 clockMicros     Redis's time now, by the caller's own clock; 0: not known

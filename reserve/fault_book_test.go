@@ -59,11 +59,11 @@ func (l *eventLog) String() string {
 // with the server locked.
 type book struct {
 	plan    *plan
-	finals  map[turnOf]bool   // permits that became final
+	finals  map[turnOf]bool   // permits that are final: they became it, and did not go back since
 	byID    map[string]holder // the number that a ticket had last
+	back    map[string]holder // the number of a ticket that went back last
 	rows    map[string]row    // what quick takes gave whose replies did not arrive, by member and serial
 	charged map[string]int64  // the serial with which a process came back
-	back    int64             // permits that were given back
 	gone    int64             // permits whose time had passed when their ticket asked again
 	twice   []string          // tickets that got a second number while the first was good
 }
@@ -73,6 +73,7 @@ type turnOf struct{ epoch, number int64 }
 type holder struct {
 	turnOf
 	good time.Time // until then, on the server's clock
+	call string    // that was given it: the member and the serial
 }
 
 // row is what a quick take gave: the permit before, with its moment, and how many.
@@ -82,7 +83,7 @@ type row struct {
 }
 
 func newBook(p *plan) *book {
-	return &book{plan: p, finals: map[turnOf]bool{}, byID: map[string]holder{}, rows: map[string]row{}, charged: map[string]int64{}}
+	return &book{plan: p, finals: map[turnOf]bool{}, byID: map[string]holder{}, back: map[string]holder{}, rows: map[string]row{}, charged: map[string]int64{}}
 }
 
 var verbs = map[string]string{
@@ -120,7 +121,7 @@ func (b *book) note(log *eventLog, process int, args []string, reply []byte, now
 		if before, given := values[1], values[4]; before >= 0 {
 			b.become(turnOf{epoch, before + given}, given)
 			due := now.Add(time.Duration(values[2]) * time.Microsecond)
-			b.rows[argv[quickMember]+" "+argv[quickSerial]] = row{holder{turnOf{epoch, before}, due}, given}
+			b.rows[argv[quickMember]+" "+argv[quickSerial]] = row{holder{turnOf: turnOf{epoch, before}, good: due}, given}
 			if serial, _ := strconv.ParseInt(argv[quickSerial], 10, 64); serial < b.charged[processOf(argv[quickMember])] {
 				b.lapse(processOf(argv[quickMember]))
 			}
@@ -128,17 +129,16 @@ func (b *book) note(log *eventLog, process int, args []string, reply []byte, now
 	case "take":
 		b.repeated(argv, values, now)
 		for i, at := 0, takeArgs; at+3 < len(argv); i, at = i+1, at+4 {
-			b.grant(argv[at], argv[at+2], values, i, now)
+			b.grant(argv[at], argv[at+2], callOf(argv), values, i, now)
 		}
 	case "claim":
 		for i, at := 0, claimArgs; at+1 < len(argv); i, at = i+1, at+2 {
-			b.grant(argv[at], argv[at+1], values, i, now)
+			b.grant(argv[at], argv[at+1], callOf(argv), values, i, now)
 		}
 	case "cancel":
 		for i, at := 0, cancelArgs; at+3 < len(argv); i, at = i+1, at+4 {
 			if i < len(values) && values[i] == 1 {
-				cost, _ := strconv.ParseInt(argv[at], 10, 64)
-				b.back += cost
+				b.wentBack(argv[at], argv[at+1], argv[at+2], argv[at+3])
 			}
 		}
 	}
@@ -147,7 +147,7 @@ func (b *book) note(log *eventLog, process int, args []string, reply []byte, now
 // repeated notes a take that asks once more for what a quick take gave: it gets the same
 // numbers, unless their time has passed.
 func (b *book) repeated(argv []string, values []int64, now time.Time) {
-	key := argv[memberArg] + " " + argv[memberArg+1]
+	key := callOf(argv)
 	row, ok := b.rows[key]
 	if !ok {
 		return
@@ -206,7 +206,15 @@ func processOf(member string) string {
 	return process
 }
 
-func (b *book) grant(size, id string, values []int64, i int, now time.Time) {
+// callOf names a call, and its copies; empty: it is not numbered, and each copy is a call.
+func callOf(argv []string) string {
+	if argv[memberArg+1] == "0" {
+		return ""
+	}
+	return argv[memberArg] + " " + argv[memberArg+1]
+}
+
+func (b *book) grant(size, id, call string, values []int64, i int, now time.Time) {
 	const final = 1
 	if len(values) < replyHeader+3*i+3 {
 		return
@@ -214,6 +222,9 @@ func (b *book) grant(size, id string, values []int64, i int, now time.Time) {
 	v := values[replyHeader+3*i:]
 	cost, _ := strconv.ParseInt(size, 10, 64)
 	t := turnOf{values[0], v[1]}
+	if old, ok := b.back[id]; ok && old.turnOf == t && old.call == call && call != "" {
+		return // a copy that comes late: nobody reads this
+	}
 	if had, ok := b.byID[id]; ok && (v[0] != final || had.turnOf != t) {
 		if now.Before(had.good) {
 			b.twice = append(b.twice, fmt.Sprintf("%s had %d, good for another %v, and got %d", id, had.number, had.good.Sub(now), t.number))
@@ -227,7 +238,32 @@ func (b *book) grant(size, id string, values []int64, i int, now time.Time) {
 			slack = 0
 		}
 		b.become(t, cost)
-		b.byID[id] = holder{t, now.Add(time.Duration(v[2])*time.Microsecond + slack)}
+		b.byID[id] = holder{t, now.Add(time.Duration(v[2])*time.Microsecond + slack), call}
+	}
+}
+
+// wentBack notes that the line has a number again: it may give it once more, also to the
+// ticket that had it.
+func (b *book) wentBack(size, id, epoch, number string) {
+	cost, _ := strconv.ParseInt(size, 10, 64)
+	var t turnOf
+	t.epoch, _ = strconv.ParseInt(epoch, 10, 64)
+	t.number, _ = strconv.ParseInt(number, 10, 64)
+	if id != "" {
+		had, ok := b.byID[id]
+		if !ok {
+			return // it waited, and was not final
+		}
+		t = had.turnOf
+	}
+	for ticket, had := range b.byID {
+		if had.turnOf == t {
+			b.back[ticket] = had
+			delete(b.byID, ticket)
+		}
+	}
+	for i := range cost {
+		delete(b.finals, turnOf{t.epoch, t.number - i})
 	}
 }
 
@@ -238,8 +274,8 @@ func (b *book) become(last turnOf, cost int64) {
 	}
 }
 
-// given is how many permits became final, and did not come back.
-func (b *book) given() int64 { return int64(len(b.finals)) - b.back }
+// given is how many permits became final, and did not go back.
+func (b *book) given() int64 { return int64(len(b.finals)) }
 
 // integersOf reads a reply that is a list of integers.
 func integersOf(reply []byte) ([]int64, error) {
