@@ -186,7 +186,7 @@
 // A member makes one call at a time. A process that makes several at once has a member
 // for each: "name", "name/1", "name/2" … What stands before the first slash names the
 // process; each member remembers for itself. A process is live if one of its
-// members called less than a minute ago. They are counted when a new member calls, and
+// members called less than a minute ago. They are counted when a new process calls, and
 // by the first call but quick that is made ten seconds after the last count or more;
 // fields of other members are removed then. A member must give its name in every call
 // whose reply it remembers.

@@ -22,7 +22,8 @@ func (l *line) stray(g *leg, err error) {
 }
 
 // pioneer lets calls take on a lane that the line does not know yet, as those that it
-// knows are all under way. The line must be locked.
+// knows are all under way. It is one of the trips that may be under way for the line, as
+// the line has to remember each lane. The line must be locked.
 func (l *line) pioneer(calls []*waiter) {
 	g := &leg{line: l}
 	for _, w := range calls {

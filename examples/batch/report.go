@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 // report is the summary of a run; with -json it is printed as it is.
@@ -71,9 +72,8 @@ func (r *report) print(cfg *config, stdout, stderr io.Writer) error {
 	}
 	text += fmt.Sprintf("\n%d requests %s, %d of them retries, in %.2f s: %d refused, %.1f %% of %v used\n",
 		r.Requests, where, r.Retried, r.Seconds, r.Refused, 100*r.Utilization, cfg.limit)
-	if r.Stalled >= 0.01 {
-		text += fmt.Sprintf("the machine did not run a process that only sleeps for %.1f %% of the time, in which turns pass\n",
-			100*r.Stalled)
+	if note := stall.Note(r.Stalled); note != "" {
+		text += "the machine " + note + "\n"
 	}
 	text += fmt.Sprintf("results: %s\n", cfg.out)
 	if cfg.chart != "" && r.Requests > 0 {

@@ -6,6 +6,8 @@ import (
 	"io"
 	"math"
 	"strings"
+
+	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 // writeSummary tells a person what came of the crawl.
@@ -22,8 +24,8 @@ func writeSummary(w io.Writer, r result, t *tally, sc *scene) {
 	}
 	line("requests", "%d, refused %d (%s)", r.Requests, r.Refused, judge)
 	line("limit", "%g/s in all, %g/s per host; %.1f %% of it was used", r.LimitPerSecond, sc.perHost, 100*r.Utilization)
-	if r.Stalled >= 0.01 {
-		line("machine", "did not run a process that only sleeps for %.1f %% of the time, in which turns pass", 100*r.Stalled)
+	if note := stall.Note(r.Stalled); note != "" {
+		line("machine", "%s", note)
 	}
 	robots := fmt.Sprintf("%d URLs left alone", t.outcomes[disallowed])
 	if r.RobotsViolations != nil {

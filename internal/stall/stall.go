@@ -5,6 +5,7 @@ package stall
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"time"
 )
@@ -50,4 +51,12 @@ func (w *Watch) Longest() time.Duration { return time.Duration(w.longest.Load())
 // than 20 ms.
 func (w *Watch) Share() float64 {
 	return float64(w.lost.Load()) / float64(max(1, time.Since(w.began)))
+}
+
+// Note says what a share meant for a fleet; it is empty for less than a hundredth.
+func Note(share float64) string {
+	if share < 0.01 {
+		return ""
+	}
+	return fmt.Sprintf("kept a process that only sleeps from running for %.1f %% of the time, in which turns pass", 100*share)
 }

@@ -24,6 +24,8 @@ func TestWatch(t *testing.T) {
 		w.note(time.Second)
 		require.Equal(t, 2*time.Second, w.Longest())
 		require.InDelta(t, 0.3, w.Share(), 1e-9)
+		require.Contains(t, Note(w.Share()), "30.0 %")
+		require.Empty(t, Note(0.009))
 		cancel()
 		time.Sleep(nap)
 	})
