@@ -29,6 +29,8 @@ type asynqJob struct {
 	Concurrency int
 	RetryDelay  time.Duration // of tasks that failed
 	Existing    bool          // asynq uses the limiter's own client
+	Pause       bool          // when the API asks for it
+	Process     string        // its name, for the API
 }
 
 const asynqVariable = "FLEETPACE_INTEGRATION_ASYNQ"
@@ -71,7 +73,10 @@ func workAsynq(text string) error {
 	}
 	return w.Run(context.Background(), server, asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		retried, _ := asynq.GetRetryCount(ctx)
-		query := url.Values{"task": {string(task.Payload())}, "retried": {strconv.Itoa(retried)}}
+		query := url.Values{"task": {string(task.Payload())}, "retried": {strconv.Itoa(retried)}, "process": {j.Process}}
+		if j.Pause {
+			return callAndPause(ctx, limiter, j.API, query)
+		}
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, j.API+"?"+query.Encode(), nil)
 		if err != nil {
 			return err

@@ -32,10 +32,11 @@ type job struct {
 
 // report is what a worker process prints when it is done.
 type report struct {
-	Calls    int
-	Refused  int
-	Errors   []string
-	Lateness []time.Duration // of calls whose due time is known: call − due
+	Calls      int
+	Refused    int
+	Errors     []string
+	OutOfOrder int
+	Lateness   []time.Duration // of calls whose due time is known: call − due
 }
 
 // long skips a test under -short, and says what it would need; where skips are
@@ -57,6 +58,7 @@ const jobVariable = "FLEETPACE_INTEGRATION_JOB"
 func TestMain(m *testing.M) {
 	for variable, work := range map[string]func(string) error{
 		jobVariable: work, asynqVariable: workAsynq, faultVariable: workFault, soakVariable: workSoakProxy,
+		pauseVariable: workPause,
 	} {
 		if text := os.Getenv(variable); text != "" {
 			if err := work(text); err != nil {
@@ -193,6 +195,12 @@ func (w *worker) signal(s os.Signal) { require.NoError(w.t, w.cmd.Process.Signal
 func (w *worker) stop() report {
 	w.t.Helper()
 	w.signal(os.Interrupt)
+	return w.report()
+}
+
+// report is what a worker says when it is done.
+func (w *worker) report() report {
+	w.t.Helper()
 	var r report
 	require.NoError(w.t, json.NewDecoder(w.out).Decode(&r))
 	w.once.Do(func() { require.NoError(w.t, w.cmd.Wait()) })

@@ -21,6 +21,13 @@ func ACL(prefix string) string {
 		" +zcard +zscore +zrange +zrevrange +zrangebyscore +zadd +zrem +zremrangebyscore"
 }
 
+// ACLNews returns the rules that a user needs besides those of [ACL] to tell others, and
+// to be told, that turns have moved which were fixed already: by a pause, say. Without
+// them a process learns it from its next call.
+func ACLNews(prefix string) string {
+	return "&" + pattern(prefix) + ":* +publish +subscribe +unsubscribe +ping"
+}
+
 // Rules that some users need besides those of [ACL].
 const (
 	// ACLCluster is for a cluster client, which asks where the slots are, what the

@@ -14,7 +14,8 @@
 --                         were away, and nothing is due before so much has passed:
 --                         those who come later use their shares until then
 --       14 most           charge no more than this
--- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros, plain: as of take
+-- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros, plain,
+--       pauseMicros, gen, final: as of take
 -- Atomic. Repeated with its serial, in any order of the copies, it settles only what
 -- was spent beyond what was settled under that serial, and `least` is at most that;
 -- `most` is for all copies together.

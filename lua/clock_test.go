@@ -15,9 +15,11 @@ import (
 )
 
 // sources are the texts of the scripts. Tests that plant bugs change a copy.
-type sources struct{ line, take, claim, cancel, charge, inspect, quick string }
+type sources struct{ line, take, claim, cancel, charge, inspect, quick, pause, resume string }
 
-func trueSources() sources { return sources{line, take, claim, cancel, charge, inspect, quick} }
+func trueSources() sources {
+	return sources{line, take, claim, cancel, charge, inspect, quick, pause, resume}
+}
 
 // clockDriver runs the scripts as they are, but on a clock of the test's. See
 // the comments in the file.
@@ -34,6 +36,8 @@ func (s sources) driver() *redis.Script {
 		"--[[charge]]", s.line+s.charge,
 		"--[[inspect]]", s.line+s.inspect,
 		"--[[quick]]", s.quick,
+		"--[[pause]]", s.line+s.pause,
+		"--[[resume]]", s.line+s.resume,
 	).Replace(clockDriver))
 }
 

@@ -73,6 +73,16 @@
 //	           now + graceMicros, the floor becomes the final mark, and the line is
 //	           moved later so that permit foremost + 1 is not due before. The idle
 //	           that it remembers counts for the same epoch only, else it is 0.
+//	pause      The provider said when to come back. gone is the last permit that is due
+//	           by now, but before the first permit of each number that waits and is
+//	           not dead, and never below the floor. Permit gone + 1 is not due before
+//	           pauseMicros, and so the bucket is empty then: the line is moved later
+//	           as far as it takes. Final tickets move along (gen counts that), but for
+//	           those whose permits do not all come after gone: these are used up. The
+//	           floor becomes gone, and tail and the final mark are at least that. Of
+//	           several pauses the one that ends last counts.
+//	resume     The line is moved earlier by what is still to go of the pause, at most by
+//	           as much as that had moved it. Final tickets move along.
 //	inspect    Changes nothing.
 //	quick      Several limits of one limiter in one call, for the usual take. The next
 //	           permits in a row, final as by a take of that many with keep 0, if the
@@ -82,7 +92,7 @@
 //	           that the others fit for at least so long.
 //
 // To move the line later is to add to anchorMicros, never beyond a tail that is
-// due in 100 years. Final tickets keep their moment, and so nothing before them is
+// due in 100 years. But for a pause, final tickets keep their moment, and so nothing before them is
 // used after them: the floor becomes the final mark. Wherever time passes that
 // nobody used (an overflow, a line that is wound back or late), idle grows by the
 // permits of that time.
@@ -97,13 +107,13 @@
 //	           floor(-reachMicros/intervalMicros - burst), if that is positive.
 //	           The rest is left out.
 //	clock      If Redis's clock went back since the last call, the line goes back
-//	went back  with it: anchorMicros and resumeMicros -= seenMicros - now. What
+//	went back  with it: anchorMicros, resumeMicros and pauseMicros -= seenMicros - now. What
 //	           passed since that call is not known, so the line is late by it;
 //	           final tickets are not: the floor becomes the final mark.
 //	clock went The least of now - seenMicros of the state and now - clockMicros of
 //	ahead      the caller is what neither the fleet nor the caller saw passing. If
 //	           it is more than a second, the line is moved later by it, and
-//	           resumeMicros with it.
+//	           resumeMicros and pauseMicros with it.
 //	data lost  The caller remembers another epoch: if its last final ticket is due
 //	           after due(final), the line is moved later by the difference. The
 //	           same epoch, but the state does not know the caller's last call: it
@@ -118,8 +128,8 @@
 //	           clock is behind seenMicros of the caller, and not for a repeated
 //	           call: the state holds it.
 //	rate       If it changed from i to i', permit tail is now due at
-//	           now + ceil((due(tail) - now) / i * i'), or in 100 years if that
-//	           is earlier. Until resumeMicros, permit foremost + 1 (see charge) is
+//	           from + ceil((due(tail) - from) / i * i'), or in 100 years if that
+//	           is earlier, where from is the end of a pause, or now. Until resumeMicros, permit foremost + 1 (see charge) is
 //	           not due before.
 //	overflow   If due(tail) < low with low = now - burst*intervalMicros, then
 //	           permit tail is the new anchor, due at low, and idle grows by
@@ -132,7 +142,7 @@
 // # Plain
 //
 // A limit is plain when a new ticket simply comes after the last one: tail is final,
-// nothing is free, and nobody waits for the end of an outage. Every call but inspect
+// nothing is free, and nobody waits for the end of an outage or a pause. Every call but inspect
 // and quick writes that into the state, with its epoch, live, and the limit, in the
 // very words of the caller. quick looks at that first: what the caller says of the
 // line must be that. Then it looks at whether the caller's field begins as the caller
@@ -150,6 +160,21 @@
 // the last thirty seconds, by this or another member of the process. These takes count:
 // of a fleet that makes no other calls, one hears of a process that is gone within
 // 80 seconds of its last call, and the others with their next quick.
+//
+// # Final tickets that move
+//
+// A caller that holds a final ticket sleeps and calls; it does not ask again. A pause and
+// a resume move such turns. Every reply but those of quick, cancel and inspect says how
+// often that was done (gen), and where the line is since: permit e is due reachMicros +
+// (e - final)*intervalMicros from then on, so a caller that knows another gen, or another
+// epoch, can tell when its tickets of replies before that are due now. In a pause, one
+// is used up if its first permit is due before the end of that.
+//
+// So that it need not call for that, the script publishes the same on the channel that
+// the caller names: the ten numbers that replies begin with and the key of the state,
+// with a space between any two. Who does not hear it in time calls at the time it was
+// told: inside of a pause, or one call per ticket more than the limit after it. No turn is
+// final for longer than boundMicros, which bounds that.
 //
 // # Calls that are repeated
 //
@@ -229,6 +254,10 @@
 //	countedMicros         Redis's time then
 //	idle                  permits that nobody used, less those that paid for a charge
 //	resumeMicros          nothing is due before, after an outage; 0: there was none
+//	pauseMicros           nor before, as the provider said; 0: there was no pause
+//	pausedMicros          by how much that pause moved the line
+//	reason                of it, in the words of whoever paused
+//	gen                   how often final tickets were given other turns
 //	m:<member>            "<seenMicros> <serial> <numbers>" of its last call; see above
 //
 // The state expires one second after the bucket is full again, counted from the
@@ -268,6 +297,8 @@
 //	$ redis-cli --eval <(cat line.lua claim.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 1000000 1 job-2
 //	$ redis-cli --eval <(cat line.lua cancel.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 1 job-2 0 0
 //	$ redis-cli --eval <(cat line.lua charge.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 3 3 0 0 0 3
+//	$ redis-cli --eval <(cat line.lua pause.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 5000000 'Retry-After: 5' p:{n}:news
+//	$ redis-cli --eval <(cat line.lua resume.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 p:{n}:news
 //	$ redis-cli --eval <(cat line.lua inspect.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2
 //	$ redis-cli --eval quick.lua p:{n}:line , 1000000 2 0 0 "$(redis-cli hget p:{n}:line epoch) 1" me "$(redis-cli hget p:{n}:line m:me | cut -d ' ' -f 1,2) " 2 1 10000000
 package lua

@@ -18,6 +18,8 @@ type player interface {
 	claim(at int64, limit model.Limit, c model.Caller, bound float64, tickets []model.Ticket) model.Reply
 	cancel(at int64, limit model.Limit, c model.Caller, tickets []model.Cancellation)
 	charge(at int64, limit model.Limit, c model.Caller, what model.Charge) model.Reply
+	pause(at int64, limit model.Limit, c model.Caller, micros float64) model.Reply
+	resume(at int64, limit model.Limit, c model.Caller) model.Reply
 	inspect(at int64, limit model.Limit)
 	forget(at int64, limit model.Limit, cost int64, id string)
 	lose(at int64)
@@ -90,6 +92,7 @@ type history struct {
 	allKnow   bool    // processes send along what they remember
 
 	damage
+	pauses   []pauseOfAll
 	rates    []rate // in true time, oldest first
 	maxBurst int64
 	epochs   map[int64]bool
@@ -194,6 +197,8 @@ func (h *history) act() {
 		h.player.inspect(h.clock(), h.limit)
 	case n < 92:
 		h.forget()
+	case n < 94:
+		h.pauseOrResume()
 	default:
 		h.befall()
 	}

@@ -14,6 +14,12 @@
 --       epoch             the moment at which the state was made; 0: there is none
 --       live              processes that called within a minute, when last counted
 --       resumeMicros      until the line goes on after an outage; 0: it does
+--       pauseMicros       until a pause ends; 0: there is none
+--       reason            of that pause, as text
+--       gen               how often final tickets were given other turns, since epoch
+--       final             the highest number that became final
+--       finalMicros       its due time minus now; negative when past
+--       seenMicros        Redis's time
 -- Errors: BADARG, BADSTATE, WRONGTYPE.
 
 limit()
@@ -38,4 +44,10 @@ return {
   'epoch', fresh and 0 or s.epoch,
   'live', s.live,
   'resumeMicros', math.max(0, s.resumeMicros - now),
+  'pauseMicros', math.max(0, s.pauseMicros - now),
+  'reason', s.pauseMicros > now and redis.call('HGET', STATE, 'reason') or '',
+  'gen', s.gen,
+  'final', s.final,
+  'finalMicros', math.ceil(due(s.final) - now),
+  'seenMicros', now,
 }

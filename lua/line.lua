@@ -29,7 +29,7 @@ local LINGER_MILLIS = 91000   -- a state that processes use lives for so long af
 local FIELDS = {
   'tail', 'anchor', 'anchorMicros', 'intervalMicros', 'burst',
   'final', 'floor', 'free', 'seenMicros', 'epoch',
-  'live', 'countedMicros', 'idle', 'resumeMicros',
+  'live', 'countedMicros', 'idle', 'resumeMicros', 'pauseMicros', 'pausedMicros', 'gen',
 }
 
 local now, interval, burst -- micros, micros per permit, permits
@@ -157,7 +157,8 @@ local function create()
   s = { tail = 0, anchor = 0, anchorMicros = now + math.max(caller.reach + caller.later, -burst * interval),
     intervalMicros = interval, burst = burst, final = 0, floor = 0, free = 0,
     seenMicros = now, epoch = now,
-    live = caller.member ~= '' and 1 or 0, countedMicros = now, idle = 0, resumeMicros = 0 }
+    live = caller.member ~= '' and 1 or 0, countedMicros = now, idle = 0, resumeMicros = 0,
+    pauseMicros = 0, pausedMicros = 0, gen = 0 }
   unused(math.floor(-caller.reach / interval - burst))
 end
 
@@ -206,6 +207,7 @@ local function step_back(micros)
   s.anchorMicros = s.anchorMicros - micros
   s.floor = math.max(s.floor, s.final)
   s.resumeMicros = math.max(0, s.resumeMicros - micros)
+  s.pauseMicros = math.max(0, s.pauseMicros - micros)
   s.countedMicros = now -- the others show up on the new clock before they are counted
   moved = true
 end
@@ -216,6 +218,7 @@ end
 local function step_ahead(micros)
   shift(micros)
   if s.resumeMicros > 0 then s.resumeMicros = s.resumeMicros + micros end
+  if s.pauseMicros > 0 then s.pauseMicros = s.pauseMicros + micros end
   s.countedMicros = now
   quiet = quiet - micros
 end
@@ -276,10 +279,12 @@ local function hold()
   if early > 0 then shift(early) end
 end
 
--- Another rate than before: calls that wait are re-timed, in order.
+-- Another rate than before: calls that wait are re-timed, in order. What is still to
+-- go of a pause is not in permits.
 local function retime()
-  local left = (due(s.tail) - now) / s.intervalMicros
-  s.anchor, s.anchorMicros = s.tail, now + math.min(math.ceil(left * interval), LONGEST_MICROS)
+  local from = math.max(now, s.pauseMicros)
+  local left = (due(s.tail) - from) / s.intervalMicros
+  s.anchor, s.anchorMicros = s.tail, math.min(from + math.ceil(left * interval), now + LONGEST_MICROS)
   s.intervalMicros = interval
   if s.resumeMicros > now then hold() end
   moved = true
@@ -562,7 +567,7 @@ end
 -- plain tells whether a new ticket simply comes after the last one: then quick.lua
 -- need not know more, as long as the limit is the same.
 local function plain()
-  return s.tail == s.final and s.free == 0 and s.resumeMicros <= now
+  return s.tail == s.final and s.free == 0 and s.resumeMicros <= now and s.pauseMicros <= now
 end
 
 -- signature is the caller's field of the state, and its value.
@@ -611,10 +616,21 @@ local function save()
   end
 end
 
--- header fills in what the replies of take, claim and charge begin with.
+-- header fills in what the replies of take, claim, charge, pause and resume begin with.
 local function header(reply)
   reply[1], reply[2], reply[3] = s.epoch, now, math.ceil(due(s.final) - now)
   reply[4], reply[5], reply[6] = s.live, s.idle, math.max(0, s.resumeMicros - now)
-  reply[7] = plain() and 1 or 0
+  reply[7], reply[8] = plain() and 1 or 0, math.max(0, s.pauseMicros - now)
+  reply[9], reply[10] = s.gen, s.final
   return reply
+end
+
+-- announce tells those who listen that final tickets have other turns than they were
+-- told: that is what the number gen stands for. They hear what a reply begins with, and
+-- the key of the state. A user without the right to publish may still move the line.
+local function announce(channel)
+  local news = header({})
+  for i = 1, #news do news[i] = digits(news[i]) end
+  redis.pcall('PUBLISH', channel, table.concat(news, ' ') .. ' ' .. STATE)
+  return header({})
 end

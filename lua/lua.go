@@ -21,6 +21,10 @@ var (
 	inspect string
 	//go:embed quick.lua
 	quick string
+	//go:embed pause.lua
+	pause string
+	//go:embed resume.lua
+	resume string
 )
 
 // The scripts, one per verb; each file's header says what it takes and replies.
@@ -32,7 +36,13 @@ var (
 	Charge  = redis.NewScript(line + charge)
 	Inspect = redis.NewScript(line + inspect)
 	Quick   = redis.NewScript(quick)
+	Pause   = redis.NewScript(line + pause)
+	Resume  = redis.NewScript(line + resume)
 )
+
+// News is the channel on which the scripts that move turns which are fixed already say
+// so, for all keys of a limit.
+func News(prefix, name string) string { return prefix + ":{" + name + "}:news" }
 
 // Keys returns the KEYS of every script, in order, for the limit called name
 // and, where key is not empty, for one of its tenants or hosts. Neither prefix

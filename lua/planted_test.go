@@ -107,15 +107,26 @@ var planted = []struct {
 	{"a quick lets a line expire as soon as the bucket is full", "quick", "max(91000, ceil((next_free + fill) / 1000) - floor(now / 1000) + 1000)", "ceil((next_free + fill) / 1000) - floor(now / 1000)", false, nil},
 	{"a take says that a line is plain where a number is free", "line", "and s.free == 0", "", false, nil},
 	{"a take says that a line is plain where numbers wait at its end", "line", "s.tail == s.final and s.free", "s.free", false, nil},
-	{"a line is plain while nothing is due before everybody comes back", "line", "s.free == 0 and s.resumeMicros <= now", "s.free == 0", false, []trouble{{Away: true}}},
+	{"a line is plain while nothing is due before everybody comes back", "line", "and s.resumeMicros <= now and", "and", false, []trouble{{Away: true}}},
 	{"what was plain stays so", "line", "if moved or is ~= plainRead then", "if moved then", false, nil},
+	{"a line is plain in a pause", "line", "and s.pauseMicros <= now", "", false, nil},
+	{"a pause lets what overflowed come back", "pause", "s.final, s.floor = math.max(s.final, last), last", "s.final = math.max(s.final, last)", false, nil},
+	{"a pause does not move the line", "pause", "if late > 0 then", "if false then", false, nil},
+	{"a pause takes a number from who waits", "pause", "if cost and not dead(e, cost) then", "if false then", false, nil},
+	{"a pause leaves the bucket as it is", "pause", "if last > s.tail then", "if false then", false, nil},
+	{"a shorter pause counts", "pause", "if moment <= math.max(now, s.pauseMicros) then", "if moment <= now then", false, nil},
+	{"a resume moves the line by more than the pause had", "resume", "math.min(rest, s.pausedMicros)", "rest", false, nil},
+	{"pauses add up", "pause", "(s.pauseMicros > now and s.pausedMicros or 0)", "s.pausedMicros", false, nil},
+	{"a clock that goes back lengthens a pause", "line", "s.pauseMicros = math.max(0, s.pauseMicros - micros)", "", false, []trouble{{Back: true}}},
+	{"a clock that goes ahead shortens a pause", "line", "if s.pauseMicros > 0 then s.pauseMicros = s.pauseMicros + micros end", "", false, []trouble{{Forward: true}}},
+	{"a new rate stretches a pause", "line", "local from = math.max(now, s.pauseMicros)", "local from = now", false, []trouble{{RateChange: true}}},
 	{"each member counts as a process", "line", "'^m:([^/]*)'", "'^m:(.*)'", false, nil},
 }
 
 // with returns the sources with a bug.
 func (s sources) with(t *testing.T, script, from, to string) sources {
 	t.Helper()
-	text := map[string]*string{"line": &s.line, "take": &s.take, "claim": &s.claim, "cancel": &s.cancel, "charge": &s.charge, "quick": &s.quick}[script]
+	text := map[string]*string{"line": &s.line, "take": &s.take, "claim": &s.claim, "cancel": &s.cancel, "charge": &s.charge, "quick": &s.quick, "pause": &s.pause, "resume": &s.resume}[script]
 	if strings.Count(*text, from) != 1 {
 		t.Fatalf("%s.lua holds %q %d times: bring the planted bug up to date", script, from, strings.Count(*text, from))
 	}
@@ -219,6 +230,14 @@ func (p *scriptPlayer) claim(at int64, limit model.Limit, c model.Caller, bound 
 
 func (p *scriptPlayer) charge(at int64, limit model.Limit, c model.Caller, what model.Charge) model.Reply {
 	return p.replies("charge", at, chargeArgs(limit, c, what))
+}
+
+func (p *scriptPlayer) pause(at int64, limit model.Limit, c model.Caller, micros float64) model.Reply {
+	return p.replies("pause", at, pauseArgs(limit, c, micros))
+}
+
+func (p *scriptPlayer) resume(at int64, limit model.Limit, c model.Caller) model.Reply {
+	return p.replies("resume", at, resumeArgs(limit, c))
 }
 
 func (p *scriptPlayer) cancel(at int64, limit model.Limit, c model.Caller, tickets []model.Cancellation) {

@@ -35,6 +35,7 @@ import (
 //	permits spent without the  those that are to be charged, until then and until
 //	line                       the line has let their time pass; and for good those
 //	                           that are not, or that idle ones may pay for
+//	paused or resumed          what those hold who do not hear of it
 //	rate changes               bound / the shorter interval, each time: tickets
 //	                           that were final before keep their moment; and the
 //	                           bucket is as large as the largest burst (callers
@@ -43,7 +44,8 @@ import (
 // Calls are also forgiven one and a half microseconds: replies carry waits in
 // whole micros, rounded up, so that a call may come up to one too late for a
 // bucket of 1; and a double holds the Unix time in steps of a quarter. They are
-// forgiven one more where a caller of quick rounds up what was rounded up.
+// forgiven one more where a caller of quick, or one whose turn has moved, rounds up what
+// was rounded up.
 func (h *history) judge() (refused int, first call) {
 	slices.SortStableFunc(h.calls, func(a, b call) int { return cmp.Compare(a.at, b.at) })
 
@@ -56,9 +58,12 @@ func (h *history) judge() (refused int, first call) {
 	}
 	extra += (h.jumps + h.slow) / shortest
 	extra += float64(h.losses) * (float64(h.maxBurst) + h.bound/shortest)
-	extra += h.unknown + h.mostOwed + h.unpaid
+	extra += h.unknown + h.mostOwed + h.unpaid + h.unheard
 	extra += 1.5 / shortest
 	if h.counts["quicks"] > 0 {
+		extra += 1 / shortest
+	}
+	if h.counts["pauses"]+h.counts["resumes"] > 0 {
 		extra += 1 / shortest
 	}
 	extra = min(extra, 1e12) // a day that was skipped, at a permit per microsecond, is more than any history uses

@@ -28,7 +28,9 @@
 -- Reply epoch, seenMicros (Redis's time), reachMicros (due time of the last final
 --       ticket minus now, rounded up; negative when past), live (processes of the
 --       last minute), idle (permits that nobody used, ever), resumeMicros (until
---       the line goes on after an outage, 0 or more), plain (1: quick.lua will do);
+--       the line goes on after an outage, 0 or more), plain (1: quick.lua will do),
+--       pauseMicros (until a pause ends, 0 or more), gen (how often final tickets were
+--       given other turns, since epoch), final (the number that reachMicros is of);
 --       then three per request:
 --       status            0 refused   would wait longer than maxWaitMicros
 --                         1 final     sleep the wait, then call
@@ -132,7 +134,7 @@ local function request(cost, maxWait, id, keep, index)
   return 1, e, w
 end
 
-local reply = { 0, 0, 0, 0, 0, 0, 0 }
+local reply = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 for i = 10, #ARGV, 4 do
   local cost, keep, index = tonumber(ARGV[i]), tonumber(ARGV[i + 3]) == 1, (i - 6) / 4
   local status, e, w = request(cost, tonumber(ARGV[i + 1]), ARGV[i + 2], keep, index)

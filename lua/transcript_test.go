@@ -138,6 +138,11 @@ func (p *performer) command(verb, rest string) ([]string, error) {
 		return p.cancel(rest)
 	case "charge":
 		return p.charge(strings.Fields(rest))
+	case "pause":
+		micros := float64(duration(rest).Microseconds())
+		return p.grants(verb, pauseArgs(p.limit, p.caller(), micros), 0)
+	case "resume":
+		return p.grants(verb, resumeArgs(p.limit, p.caller()), 0)
 	case "forget":
 		words := strings.Fields(rest)
 		list, err := ints(p.run(verb, forgetArgs(number(words[0]), words[1])))
@@ -414,6 +419,12 @@ func (p *performer) grants(verb string, args []string, n int) ([]string, error) 
 	if reply.ResumeMicros > 0 {
 		last += ", resumes in " + micros(reply.ResumeMicros)
 	}
+	if reply.PauseMicros > 0 {
+		last += ", paused for " + micros(reply.PauseMicros)
+	}
+	if reply.Gen > 0 {
+		last += fmt.Sprintf(", of %d, gen %d", reply.Final, reply.Gen)
+	}
 	return append(lines, last), nil
 }
 
@@ -457,11 +468,15 @@ func (p *performer) inspect() ([]string, error) {
 	if epoch := reply["epoch"].(int64); epoch != 0 {
 		made = "made at " + moment(epoch)
 	}
-	return []string{
+	lines := []string{
 		fmt.Sprintf("tail %d, reaches %s, a new ticket waits %s", reply["tail"], micros(reply["reachMicros"].(int64)), micros(reply["waitMicros"].(int64))),
 		fmt.Sprintf("%d waiting, %d free, %d live, %s", reply["waiting"], reply["free"], reply["live"], made),
 		fmt.Sprintf("interval %s micros, burst %d", reply["intervalMicros"], reply["burst"]),
-	}, nil
+	}
+	if pause := reply["pauseMicros"].(int64); pause > 0 {
+		lines = append(lines, fmt.Sprintf("paused for %s: %q", micros(pause), reply["reason"]))
+	}
+	return lines, nil
 }
 
 // show writes what the keys hold and until when.
@@ -496,6 +511,9 @@ func (p *performer) show() ([]string, error) {
 	}
 	if f("resumeMicros") > 0 {
 		lines = append(lines, "resumes at "+moment(f("resumeMicros")))
+	}
+	if f("pauseMicros") > 0 {
+		lines = append(lines, fmt.Sprintf("paused until %s, moved by %s, for %q", moment(f("pauseMicros")), micros(f("pausedMicros")), s.fields["reason"]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
 		if member, ok := strings.CutPrefix(name, "m:"); ok {

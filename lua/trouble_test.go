@@ -74,6 +74,8 @@ type damage struct {
 	repaying []debt  // those that were charged: the line lets that much time pass
 	mostOwed float64
 	unpaid   float64 // permits that were spent and may not be charged
+
+	unheard float64 // permits whose turns moved, and their holders did not hear
 }
 
 // touch notes a call that writes. A clock that went back, but not to before the

@@ -75,6 +75,14 @@ func chargeArgs(l model.Limit, c model.Caller, what model.Charge) []string {
 		strconv.FormatInt(what.Idle, 10), decimal(what.AwayMicros), decimal(what.GraceMicros), strconv.FormatInt(what.Most, 10))
 }
 
+func pauseArgs(l model.Limit, c model.Caller, micros float64) []string {
+	return append(headArgs(l, c), decimal(micros), "told so", "news")
+}
+
+func resumeArgs(l model.Limit, c model.Caller) []string {
+	return append(headArgs(l, c), "news")
+}
+
 func forgetArgs(cost int64, id string) []string {
 	return []string{strconv.FormatInt(cost, 10) + ":" + id}
 }
@@ -83,14 +91,14 @@ func forgetArgs(cost int64, id string) []string {
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // headLength is how many integers come before the grants in a reply.
-const headLength = 7
+const headLength = 10
 
 func replyInts(r model.Reply) []int64 {
 	var plain int64
 	if r.Plain {
 		plain = 1
 	}
-	list := []int64{r.Epoch, r.SeenMicros, r.ReachMicros, r.Live, r.Idle, r.ResumeMicros, plain}
+	list := []int64{r.Epoch, r.SeenMicros, r.ReachMicros, r.Live, r.Idle, r.ResumeMicros, plain, r.PauseMicros, r.Gen, r.Final}
 	for _, g := range r.Grants {
 		list = append(list, int64(g.Status), g.Number, g.WaitMicros)
 	}
@@ -112,6 +120,7 @@ func parseReply(raw any) (model.Reply, error) {
 	r := model.Reply{
 		Epoch: list[0], SeenMicros: list[1], ReachMicros: list[2],
 		Live: list[3], Idle: list[4], ResumeMicros: list[5], Plain: list[6] == 1,
+		PauseMicros: list[7], Gen: list[8], Final: list[9],
 	}
 	for g := list[headLength:]; len(g) > 0; g = g[3:] {
 		r.Grants = append(r.Grants, model.Grant{Status: model.Status(g[0]), Number: g[1], WaitMicros: g[2]})

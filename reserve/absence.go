@@ -33,6 +33,9 @@ func (l *line) absent(now time.Time) *absence {
 		if fixed := l.core.gate.failing().Add(l.core.cfg.InlineBound); fixed.After(now) {
 			start = fixed
 		}
+		if l.where.until.After(start) {
+			start = l.where.until
+		}
 		share, burst := l.share()
 		a.local = newLocal(share, burst, start)
 	}

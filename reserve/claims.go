@@ -107,7 +107,7 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 	defer l.mu.Unlock()
 	for i, t := range tickets {
 		if err == nil {
-			t.set(reply.epoch, reply.tickets[i], reply.at, true)
+			t.set(reply, i, true)
 		} else {
 			t.retry = now.Add(l.core.backoff(0))
 		}
@@ -115,6 +115,9 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 	l.lost = l.lost || why == forNumber && err != nil
 	if err == nil {
 		l.learn(from, byID, reply)
+		for _, t := range tickets {
+			l.adjust(t)
+		}
 		l.retime(reply, tickets)
 	}
 	for _, c := range claims {
@@ -149,6 +152,9 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 // retime lets all tickets that wait follow the line, which may have moved. A wait
 // of zero does not tell where it is.
 func (l *line) retime(reply answers, tickets []*ticket) {
+	if reply.epoch == l.where.epoch && reply.gen < l.where.gen {
+		return // it has moved since
+	}
 	for i, a := range reply.tickets {
 		if a.wait > 0 {
 			for q := range l.all {

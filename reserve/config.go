@@ -52,6 +52,11 @@ type Config struct {
 	// use go back, or lapse when they would have overflowed: see [LeaseStats].
 	Lease time.Duration
 
+	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer one is cut to it.
+	// Set it where the API's word is not to be trusted without bounds. 0, the default:
+	// there is none.
+	MaxPause time.Duration
+
 	// Outage says what calls do while Redis is away. The default lets them
 	// through at this process's share of the rate.
 	Outage Outage
@@ -102,6 +107,9 @@ func (c Config) validate() error {
 	}
 	if c.Lease < 0 || c.Lease > time.Minute {
 		return invalid("Config.Lease", "must be from 0 to 1m, got %v", c.Lease)
+	}
+	if c.MaxPause < 0 {
+		return invalid("Config.MaxPause", "must be 0, for none, or above, got %v", c.MaxPause)
 	}
 	if err := c.Outage.validate(); err != nil {
 		return err

@@ -25,25 +25,27 @@ const rememberedLines = 10_000
 
 // core is what a Limiter and those that For makes of it share.
 type core struct {
-	client   redis.UniversalClient
-	cfg      Config
-	interval float64 // micros per permit
-	limit    [2]any  // the interval and the burst, as scripts want them
-	started  time.Time
-	member   string        // this process, in the ids of its tickets
-	names    atomic.Uint64 // counts the ids that were made up
-	serials  atomic.Int64  // counts the numbered calls
-	clock    clock
-	gate     *gate
-	jitter   func() float64 // from 0 up to 1, so that processes do not act in step
-	warned   sync.Once      // of a Redis that may evict the line
-	lost     rate.Sometimes // numbers that could not be given back
-	bus      bus
-	riders   riders
-	leased   leaseCounts
-	root     *line // of no key: it is in use until the end
-	closing  chan struct{}
-	closed   atomic.Bool
+	client    redis.UniversalClient
+	cfg       Config
+	interval  float64 // micros per permit
+	limit     [2]any  // the interval and the burst, as scripts want them
+	started   time.Time
+	member    string        // this process, in the ids of its tickets
+	names     atomic.Uint64 // counts the ids that were made up
+	serials   atomic.Int64  // counts the numbered calls
+	clock     clock
+	gate      *gate
+	jitter    func() float64 // from 0 up to 1, so that processes do not act in step
+	warned    sync.Once      // of a Redis that may evict the line
+	lost      rate.Sometimes // numbers that could not be given back
+	bus       bus
+	riders    riders
+	leased    leaseCounts
+	root      *line // of no key: it is in use until the end
+	closing   chan struct{}
+	listening atomic.Bool // to the news
+	unheard   sync.Once   // of a user who may not
+	closed    atomic.Bool
 
 	mu    sync.Mutex
 	lines map[string]*line          // those in use, by key
@@ -190,8 +192,11 @@ func (c *core) isClosing() bool {
 }
 
 // rest lets a moment pass after the nth attempt failed.
-func (c *core) rest(ctx context.Context, n int) {
-	timer := time.NewTimer(c.backoff(n))
+func (c *core) rest(ctx context.Context, n int) { c.restFor(ctx, c.backoff(n)) }
+
+// restFor lets a time pass, unless the context ends or the Limiter is closed.
+func (c *core) restFor(ctx context.Context, pause time.Duration) {
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -218,12 +223,16 @@ func (c *core) close() {
 	c.busy.Wait()
 }
 
+// inUse are the lines that something uses.
+func (c *core) inUse() []*line {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Collect(maps.Values(c.lines))
+}
+
 // surrender gives back what was taken ahead.
 func (c *core) surrender() {
-	c.mu.Lock()
-	lines := slices.Collect(maps.Values(c.lines))
-	c.mu.Unlock()
-	for _, l := range lines {
+	for _, l := range c.inUse() {
 		l.mu.Lock()
 		if l.lease.timer != nil {
 			l.lease.timer.Reset(0)

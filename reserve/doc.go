@@ -71,6 +71,13 @@
 // with it: back at once, and forward where it is by more than a second and the
 // process that calls has not seen that time pass.
 //
+// # When the API asks for a pause
+//
+// [Limiter.Pause] moves the line: every turn comes later by what is still to go, those
+// that are final too. A process in which calls wait holds one more connection, on which
+// it hears of that, and times its turns anew; one that did not hear learns it from its
+// next reply. A Reservation that nobody waits for follows when somebody does.
+//
 // # When a reply is lost
 //
 // A call whose reply was lost is asked again, under the same number of the call,

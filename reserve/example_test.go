@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -110,6 +112,31 @@ func ExampleLimiter_Reserve() {
 	// turn in 0s
 	// turn in 1m0s
 	// turn in 2m0s
+}
+
+// The API answered 429 with Retry-After: 30. Nobody of the fleet calls it until then, and
+// afterwards the calls come at the pace of the limit, in the order in which they waited.
+func ExampleLimiter_Pause() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "shop-api", Limit: reserve.PerSecond(2), MaxPause: time.Hour})
+	defer func() { _ = limiter.Close() }()
+
+	ctx := context.Background()
+	response := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}}}
+	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+		if err := limiter.Pause(ctx, time.Duration(seconds)*time.Second, "Retry-After: 30"); err != nil {
+			fmt.Println(err)
+			return
+		}
+	}
+	state, _ := limiter.State(ctx)
+	fmt.Println("paused for", state.Paused.Round(time.Second), "because of", state.PauseReason)
+	r, _ := limiter.Reserve(ctx)
+	fmt.Println("the next turn is in", r.Delay().Round(time.Second))
+	// Output:
+	// paused for 30s because of Retry-After: 30
+	// the next turn is in 30s
 }
 
 // A number kept under an ID survives the process that took it: another one

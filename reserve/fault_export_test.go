@@ -30,3 +30,7 @@ func (l *Limiter) Processes() int64 {
 	defer line.mu.Unlock()
 	return line.memory.told
 }
+
+// TurnDeaf lets the Limiter not listen to the news, for networks on which nobody speaks
+// unasked.
+func (l *Limiter) TurnDeaf() { l.core.listening.Store(true) }

@@ -122,6 +122,7 @@ func (h *history) join(t *testing.T, n *network, i int) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.TurnDeaf()
 	l.SetMember(fmt.Sprintf("process-%d-%d", h.plan.seed, i))
 	h.limiters, h.clients = append(h.limiters, l), append(h.clients, client)
 }

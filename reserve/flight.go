@@ -210,7 +210,8 @@ func (l *line) takeAs(ctx context.Context, from *lane, serial int64, err error, 
 			a.done(nil, &missed{reply.tickets[i].wait})
 		default:
 			t := &ticket{cost: a.cost, id: a.id}
-			t.set(reply.epoch, reply.tickets[i], reply.at, a.keep)
+			t.set(reply, i, a.keep)
+			l.adjust(t)
 			a.done(t, nil)
 		}
 	}
@@ -252,10 +253,11 @@ func (l *line) cancel(ctx context.Context, tickets []*ticket) {
 	})
 }
 
-// set puts what Redis said of a ticket into it.
-func (t *ticket) set(epoch int64, a answer, now time.Time, kept bool) {
-	t.epoch, t.number = epoch, a.number
-	t.given, t.due, t.since = now, now.Add(a.wait), a.since
+// set puts what Redis said of the ith ticket into it.
+func (t *ticket) set(reply answers, i int, kept bool) {
+	a := reply.tickets[i]
+	t.epoch, t.gen, t.number = reply.epoch, reply.gen, a.number
+	t.given, t.due, t.since = reply.at, reply.at.Add(a.wait), a.since
 	t.final = a.status == final
 	t.kept = t.final && kept
 	t.retry = time.Time{}

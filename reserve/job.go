@@ -101,7 +101,7 @@ func (l *Limiter) takeLater(ctx context.Context, line *line, reqs []request) ([]
 			continue
 		}
 		t := &ticket{cost: r.cost, id: r.id}
-		t.set(reply.epoch, reply.tickets[i], reply.at, true)
+		t.set(reply, i, true)
 		placed[i].Reservation = l.reservation(t)
 	}
 	return placed, nil

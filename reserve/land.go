@@ -22,6 +22,9 @@ func (l *line) land(g *leg, seen int64, at time.Time) {
 	start := at.Add(g.due)
 	if g.epoch == l.memory.epoch { // else data was lost meanwhile
 		l.keep(g.rest(start, at, l.core))
+		if g.gen < l.where.gen { // it has moved meanwhile
+			l.drop()
+		}
 		l.memory.note(g.serial, answers{at: at, head: head{
 			epoch: g.epoch, reach: g.due + l.core.step(g.given), live: g.live, idle: g.idle,
 		}})
@@ -50,6 +53,7 @@ func (l *line) land(g *leg, seen int64, at time.Time) {
 	clear(g.riders)
 	l.rides.spare = g.riders[:0]
 	for _, t := range unused {
+		l.adjust(t)
 		q := l.shared(t.cost)
 		q.add(t)
 		l.advance(q)
@@ -59,7 +63,7 @@ func (l *line) land(g *leg, seen int64, at time.Time) {
 // allGo reports whether all calls of a leg have their turn now, and nobody waits for
 // whom they would make way.
 func (l *line) allGo(g *leg, start, now time.Time) bool {
-	if start.Add(l.core.step(g.carried())).After(now) || now.Sub(start) > l.core.fill()+oversleep {
+	if g.epoch == l.where.epoch && g.gen < l.where.gen || start.Add(l.core.step(g.carried())).After(now) || now.Sub(start) > l.core.fill()+oversleep {
 		return false
 	}
 	if g.cost > 0 {
@@ -77,7 +81,7 @@ func (l *line) allGo(g *leg, start, now time.Time) bool {
 // numbered is a ticket that a leg brought.
 func (l *line) numbered(g *leg, number, cost int64, start, at time.Time) *ticket {
 	return &ticket{
-		cost: cost, id: l.core.newID(), epoch: g.epoch, number: number, final: true,
+		cost: cost, id: l.core.newID(), epoch: g.epoch, gen: g.gen, number: number, final: true,
 		given: at, due: start.Add(l.core.step(number - g.before)),
 	}
 }
@@ -89,6 +93,7 @@ func (l *line) file(g *leg, start, at time.Time) {
 	for _, w := range g.riders {
 		number += w.cost
 		t := l.numbered(g, number, w.cost, start, at)
+		l.adjust(t)
 		q := l.shared(w.cost)
 		switch {
 		case w.lone:

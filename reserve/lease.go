@@ -163,6 +163,12 @@ func (l *line) lapse(now time.Time) {
 	s.blocks = slices.DeleteFunc(s.blocks, func(b block) bool { return b.permits() == 0 })
 }
 
+// drop lets go of permits that a pause has used up, or moved. The line must be locked.
+func (l *line) drop() {
+	l.core.leased.lapsed.Add(l.lease.held)
+	l.lease.blocks, l.lease.held = nil, 0
+}
+
 // keep takes in permits for later. The line must be locked.
 func (l *line) keep(b block) {
 	s := &l.lease

@@ -10,6 +10,7 @@ type leg struct {
 	hop
 	line   *line
 	lane   *lane
+	gen    int64 // of the line, as far as the process knew when it left
 	riders []*waiter
 	cost   int64 // of each; 0: not all have the same
 }

@@ -29,6 +29,7 @@ type line struct {
 	timers map[*queue]*time.Timer // nil: of the calls that are served without Redis
 	lanes  []*lane
 	memory memory
+	where  geometry
 	rides  rides
 	lease  lease
 	lost   bool  // data was: numbers from before it may wait here
@@ -118,6 +119,7 @@ func (l *line) quit(w *waiter) {
 // locked.
 func (l *line) await(w *waiter, t *ticket) {
 	l.arrive(w)
+	l.adjust(t)
 	l.advance(l.pin(w, t))
 	l.serve()
 }
@@ -187,6 +189,7 @@ func (l *line) cover(q *queue) {
 }
 
 func (l *line) wakeAt(q *queue, in time.Duration) {
+	l.core.listen()
 	if timer := l.timers[q]; timer != nil {
 		timer.Reset(in)
 		return

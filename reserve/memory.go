@@ -73,6 +73,7 @@ func (m *memory) text() any {
 // must be locked.
 func (l *line) learn(from *lane, serial int64, a answers) {
 	from.saw(a.epoch, a.seen)
+	l.follow(a.geometry())
 	if l.memory.note(serial, a) {
 		l.lost = true
 		l.kick()

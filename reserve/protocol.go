@@ -3,6 +3,7 @@ package reserve
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -43,9 +44,12 @@ type head struct {
 	idle   int64         // permits that nobody used, so far
 	resume time.Duration // nothing is due before; 0: no matter
 	plain  bool          // the quick script will do
+	pause  time.Duration // until a pause ends; 0: there is none
+	gen    int64         // how often turns that were fixed have moved
+	final  int64         // the number of which reach is
 }
 
-const headSize = 7
+const headSize = 10
 
 // answers is the reply of take, claim and charge.
 type answers struct {
@@ -241,7 +245,13 @@ func decodeAnswers(reply any, tickets int) (answers, error) {
 	if err != nil {
 		return answers{}, err
 	}
-	for i, name := range [headSize]string{"epoch", "seenMicros", "", "live", "idle", "resumeMicros", "plain"} {
+	pause, err := micros(values[7])
+	if err != nil {
+		return answers{}, err
+	}
+	for i, name := range [headSize]string{
+		"epoch", "seenMicros", "", "live", "idle", "resumeMicros", "plain", "pauseMicros", "gen", "final",
+	} {
 		if name != "" && values[i] < 0 {
 			return answers{}, unreadable("%s %d", name, values[i])
 		}
@@ -250,6 +260,7 @@ func decodeAnswers(reply any, tickets int) (answers, error) {
 		head: head{
 			epoch: values[0], seen: values[1], reach: reach,
 			live: values[3], idle: values[4], resume: resume, plain: values[6] == 1,
+			pause: pause, gen: values[8], final: values[9],
 		},
 		tickets: make([]answer, tickets),
 	}
@@ -304,6 +315,19 @@ func unreadable(format string, args ...any) error {
 	return fmt.Errorf("%w: the script replied %s", ErrCorrupt, fmt.Sprintf(format, args...))
 }
 
+// reason is the one value of inspect's reply that is text.
+const reason = "reason"
+
+// reasonOf finds it.
+func reasonOf(reply any) string {
+	list, _ := reply.([]any)
+	if i := slices.Index(list, any(reason)); i >= 0 && i+1 < len(list) {
+		text, _ := list[i+1].(string)
+		return text
+	}
+	return ""
+}
+
 // decodeState reads the reply of inspect: pairs of name and value.
 func decodeState(reply any) (map[string]float64, error) {
 	list, ok := reply.([]any)
@@ -317,14 +341,17 @@ func decodeState(reply any) (map[string]float64, error) {
 			return nil, unreadable("%T at place %d where a name was expected", list[i], i)
 		}
 		switch v := list[i+1].(type) {
-		case int64:
-			values[name] = float64(v)
 		case string:
+			if name == reason {
+				continue
+			}
 			f, err := strconv.ParseFloat(v, 64)
 			if err != nil {
 				return nil, unreadable("%s %q where a number was expected", name, v)
 			}
 			values[name] = f
+		case int64:
+			values[name] = float64(v)
 		default:
 			return nil, unreadable("%s as %T where a number was expected", name, v)
 		}

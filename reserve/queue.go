@@ -17,6 +17,7 @@ type ticket struct {
 	cost   int64
 	id     string // its name in the waiting list
 	epoch  int64
+	gen    int64         // up to which its turn follows the line; see geometry
 	number int64         // 0: none, as Redis is away
 	due    time.Time     // of its turn, or the forecast of it while it waits
 	given  time.Time     // when the reply arrived
@@ -251,6 +252,16 @@ func (q *queue) retime(told *ticket, interval float64) {
 			ahead := float64(t.number-told.number) * interval
 			t.due = told.due.Add(time.Duration(ahead * float64(time.Microsecond)))
 		}
+	}
+}
+
+// resettle lets every ticket be adjusted that is not out to be claimed.
+func (q *queue) resettle(adjust func(*ticket)) {
+	tickets := slices.Concat(q.final, q.waiting)
+	q.final, q.waiting = nil, nil
+	for _, t := range tickets {
+		adjust(t)
+		q.add(t)
 	}
 }
 

@@ -135,6 +135,11 @@ type toldConn struct {
 	half   []byte // of a call that gets an error, and is not written to its end
 	errors bytes.Buffer
 	asked  bool // a call was sent, and nothing of its reply was read
+
+	// Whoever waits for a message that may never come would let time stand still. So
+	// nobody may subscribe: such a connection says nothing else until it is closed.
+	silent    chan struct{}
+	closeOnce sync.Once
 }
 
 func (c *toldConn) Write(b []byte) (int, error) {
@@ -144,6 +149,11 @@ func (c *toldConn) Write(b []byte) (int, error) {
 		for range calls {
 			fmt.Fprintf(&c.errors, "-%s\r\n", text)
 		}
+		return len(b), nil
+	}
+	if bytes.Contains(b, []byte("\r\nsubscribe\r\n")) {
+		c.silent = make(chan struct{})
+		c.errors.WriteString("-NOPERM no news in here\r\n")
 		return len(b), nil
 	}
 	if err := c.server.tell(time.Now()); err != nil {
@@ -156,6 +166,10 @@ func (c *toldConn) Write(b []byte) (int, error) {
 func (c *toldConn) Read(b []byte) (int, error) {
 	if c.errors.Len() > 0 {
 		return c.errors.Read(b)
+	}
+	if c.silent != nil {
+		<-c.silent
+		return 0, net.ErrClosed
 	}
 	// Of real time: a server that does not answer fails the test.
 	if err := c.Conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -170,6 +184,9 @@ func (c *toldConn) Read(b []byte) (int, error) {
 func (c *toldConn) Close() error {
 	if c.asked {
 		_, _ = c.Read(make([]byte, 1))
+	}
+	if c.silent != nil {
+		c.closeOnce.Do(func() { close(c.silent) })
 	}
 	return c.Conn.Close()
 }

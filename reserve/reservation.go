@@ -93,7 +93,8 @@ func (l *Limiter) claim(ctx context.Context, id string, n int, within func(*line
 	switch {
 	case err == nil:
 		line.learn(line.main(), 0, reply)
-		t.set(reply.epoch, reply.tickets[0], reply.at, true)
+		t.set(reply, 0, true)
+		line.adjust(t)
 		return t, nil
 	case away(err) && l.core.gate.open():
 		return line.withoutRedis(id, t.cost, err)

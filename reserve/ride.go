@@ -130,7 +130,7 @@ func (l *line) embark(now time.Time) (g *leg, waved int, stay bool) {
 		}
 		return nil, waved, stay
 	}
-	g.epoch, g.live = l.memory.epoch, l.memory.told
+	g.epoch, g.live, g.gen = l.memory.epoch, l.memory.told, l.where.gen
 	g.member, g.known = g.lane.arg, g.lane.known()
 	g.hop.line = l.memory.text()
 	g.serial = l.sign(g.lane)

@@ -33,6 +33,11 @@ type State struct {
 	// Processes is how many called within the last minute or so.
 	Processes int64
 
+	// Paused is for how long no call has its turn, and PauseReason why; 0 where there is
+	// no pause.
+	Paused      time.Duration
+	PauseReason string
+
 	// Waiting is how many numbers stand in the waiting list, to be claimed; Free
 	// is how many went back and wait to be used.
 	Waiting, Free int64
@@ -50,11 +55,15 @@ func (l *Limiter) inspect(ctx context.Context) (State, error) {
 		return State{}, l.err
 	}
 	c := l.core
-	reply, err := c.run(ctx, lua.Inspect, c.keys(l.key), []any{c.limit[0], c.limit[1]})
+	reply, err := c.look(ctx, c.keys(l.key))
 	if err != nil {
 		return State{}, err
 	}
 	v, err := decodeState(reply)
+	if err != nil {
+		return State{}, err
+	}
+	paused, err := micros(int64(v["pauseMicros"]))
 	if err != nil {
 		return State{}, err
 	}
@@ -77,5 +86,37 @@ func (l *Limiter) inspect(ctx context.Context) (State, error) {
 		Waiting:   int64(v["waiting"]),
 		Free:      int64(v["free"]),
 		Processes: int64(v["live"]),
+		Paused:    paused, PauseReason: reasonOf(reply),
 	}, nil
+}
+
+func (c *core) look(ctx context.Context, keys []string) (any, error) {
+	return c.run(ctx, lua.Inspect, keys, []any{c.limit[0], c.limit[1]})
+}
+
+// whereabouts asks where a line is.
+func (c *core) whereabouts(ctx context.Context, l *line) (geometry, error) {
+	sent := time.Now()
+	reply, err := c.look(ctx, l.keys)
+	if err != nil {
+		return geometry{}, err
+	}
+	v, err := decodeState(reply)
+	if err != nil {
+		return geometry{}, err
+	}
+	reach, err := micros(int64(v["finalMicros"]))
+	if err != nil {
+		return geometry{}, err
+	}
+	pause, err := micros(int64(v["pauseMicros"]))
+	if err != nil {
+		return geometry{}, err
+	}
+	return answers{
+		head: head{
+			epoch: int64(v["epoch"]), gen: int64(v["gen"]), final: int64(v["final"]), reach: reach, pause: pause,
+		},
+		at: c.clock.estimate(int64(v["seenMicros"]), sent, time.Now()),
+	}.geometry(), nil
 }

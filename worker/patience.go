@@ -47,7 +47,7 @@ func (t *task) mayWait(ctx context.Context, r *reserve.Reservation) error {
 				"type", t.name, "its time", time.Until(t.end).Round(time.Millisecond), "sleep", turn.Patience(t.lead))
 		})
 	}
-	return t.goBack(r, lead)
+	return t.goBack(ctx, r, lead)
 }
 
 // missesForGood reports whether the turn comes after the task's Deadline, so far
@@ -73,8 +73,12 @@ func (t *task) missed(r *reserve.Reservation) error {
 		r.Delay().Round(time.Millisecond), r.Due().Sub(t.end).Round(time.Millisecond), why, reserve.ErrWouldMissDeadline)
 }
 
-// goBack puts the task back; its number stays in the line.
-func (t *task) goBack(r *reserve.Reservation, lead time.Duration) error {
+// goBack puts the task back; its number stays in the line. Where that was fixed already
+// and has moved away since, by a pause, it waits again, for somebody who is awake then.
+func (t *task) goBack(ctx context.Context, r *reserve.Reservation, lead time.Duration) error {
+	if r.Final() {
+		t.keepPlace(ctx)
+	}
 	return &waitingError{turn: r.Due(), back: r.Due().Add(-lead)}
 }
 

@@ -89,6 +89,9 @@ type Line struct {
 	counted int64 // when that was
 	idle    int64 // permits that nobody used, except those that paid for a charge
 	resume  int64 // nothing is due before, after an outage
+	pause   int64 // nor before, as the provider said
+	paused  int64 // by how much that moved the line
+	gen     int64 // how often final tickets were given other turns
 
 	call call
 }

@@ -61,6 +61,7 @@ func (l *Line) stepBack(micros int64) {
 	l.anchorMicros -= float64(micros)
 	l.floor = max(l.floor, l.final)
 	l.resume = max(0, l.resume-micros)
+	l.pause = max(0, l.pause-micros)
 	l.counted = l.seen - micros
 }
 
@@ -69,6 +70,9 @@ func (l *Line) stepAhead(micros int64) {
 	l.shift(float64(micros))
 	if l.resume > 0 {
 		l.resume += micros
+	}
+	if l.pause > 0 {
+		l.pause += micros
 	}
 	l.counted = l.seen
 	l.call.quiet -= micros
@@ -146,12 +150,12 @@ func (l *Line) foremost() int64 {
 
 func (l *Line) resumeIn() int64 { return max(0, l.resume-l.seen) }
 
-// retime changes the interval: what was still to go becomes as many intervals
-// of the new length.
+// retime changes the interval: what was still to go, after a pause, becomes as many
+// intervals of the new length.
 func (l *Line) retime(interval float64) {
-	now := float64(l.seen)
-	intervals := (l.Due(l.tail) - now) / l.limit.IntervalMicros
-	l.anchor, l.anchorMicros = l.tail, now+min(math.Ceil(intervals*interval), LongestMicros)
+	from := float64(max(l.seen, l.pause))
+	intervals := (l.Due(l.tail) - from) / l.limit.IntervalMicros
+	l.anchor, l.anchorMicros = l.tail, min(from+math.Ceil(intervals*interval), float64(l.seen)+LongestMicros)
 	l.limit.IntervalMicros = interval
 	if l.resumeIn() > 0 {
 		l.hold()

@@ -65,7 +65,7 @@ func (l *Line) Quick(now int64, limit Limit, c Caller, r Row) Given {
 // Plain reports whether a new ticket simply comes after the last one, as the last
 // call left the line.
 func (l *Line) Plain() bool {
-	return l.tail == l.final && len(l.free) == 0 && l.resume <= l.seen
+	return l.tail == l.final && len(l.free) == 0 && max(l.resume, l.pause) <= l.seen
 }
 
 // saw reports whether the line is plain, and for this caller the same as ever: no

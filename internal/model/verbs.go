@@ -37,6 +37,9 @@ type Reply struct {
 	Idle         int64 // permits
 	ResumeMicros int64 // until the line goes on after an outage
 	Plain        bool  // a quick will do
+	PauseMicros  int64 // until a pause ends
+	Gen          int64 // how often final tickets were given other turns
+	Final        int64 // the number that ReachMicros is of
 	Grants       []Grant
 	Stale        bool // an old copy of a call that was repeated; nothing was changed
 }
@@ -44,7 +47,8 @@ type Reply struct {
 func (l *Line) reply(grants []Grant) Reply {
 	return Reply{
 		Epoch: l.epoch, SeenMicros: l.seen, ReachMicros: l.reach(),
-		Live: l.live, Idle: l.idle, ResumeMicros: l.resumeIn(), Plain: l.Plain(), Grants: grants,
+		Live: l.live, Idle: l.idle, ResumeMicros: l.resumeIn(), Plain: l.Plain(),
+		PauseMicros: l.pauseIn(), Gen: l.gen, Final: l.final, Grants: grants,
 	}
 }
 
@@ -335,6 +339,8 @@ type Inspection struct {
 
 	Live         int64 // processes, when last counted
 	ResumeMicros int64 // until the line goes on after an outage
+	PauseMicros  int64 // until a pause ends
+	Gen          int64 // how often final tickets were given other turns
 }
 
 // Inspect looks at the line and changes nothing.
@@ -346,5 +352,6 @@ func (l *Line) Inspect(now int64, limit Limit) Inspection {
 	return Inspection{
 		Tail: at.tail, ReachMicros: up(at.Due(at.tail) - float64(now)), WaitMicros: at.wait(at.tail + 1),
 		Limit: last, Epoch: at.epoch, Live: at.live, ResumeMicros: at.resumeIn(),
+		PauseMicros: at.pauseIn(), Gen: at.gen,
 	}
 }

@@ -38,6 +38,12 @@ local verbs = {
   quick = function(KEYS, ARGV, redis)
 --[[quick]]
   end,
+  pause = function(KEYS, ARGV, redis)
+--[[pause]]
+  end,
+  resume = function(KEYS, ARGV, redis)
+--[[resume]]
+  end,
 }
 
 local scriptKeys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4] }
