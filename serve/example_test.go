@@ -1,0 +1,111 @@
+package serve_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/embedded"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/serve"
+)
+
+// startRedis stands for your own Redis.
+func startRedis() (*redis.Client, func()) {
+	server, err := embedded.Start("")
+	if err != nil {
+		panic(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return client, func() { _ = client.Close(); server.Close() }
+}
+
+// hello stands for your own API.
+var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") })
+
+// call stands for a client of it.
+func call(api http.Handler, account string) *http.Response {
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	r.SetBasicAuth(account, "secret")
+	api.ServeHTTP(w, r)
+	return w.Result()
+}
+
+func ExampleMiddleware() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, err := reserve.New(client, reserve.Config{Name: "our-api", Limit: reserve.PerHour(2).Burst(2)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = limiter.Close() }()
+
+	// Two calls per hour for each account that has logged in.
+	limited, err := serve.Middleware(limiter, serve.Config{
+		Key: func(r *http.Request) (string, error) {
+			account, _, ok := r.BasicAuth()
+			if !ok {
+				return "", errors.New("not logged in")
+			}
+			return account, nil
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	api := limited(hello)
+
+	for _, account := range []string{"ann", "ann", "ann", "bob"} {
+		answer := call(api, account)
+		fmt.Printf("%s %s %q\n", account, answer.Status, answer.Header.Get("Retry-After"))
+		_ = answer.Body.Close()
+	}
+	// Output:
+	// ann 200 OK ""
+	// ann 200 OK ""
+	// ann 429 Too Many Requests "1800"
+	// bob 200 OK ""
+}
+
+// Requests may wait for a moment, and those that pass are told what is left.
+func ExampleConfig() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "our-api", Limit: reserve.PerMinute(100).Burst(100)})
+	defer func() { _ = limiter.Close() }()
+
+	limited, _ := serve.Middleware(limiter, serve.Config{
+		MaxWait:     2 * time.Second,
+		Policy:      "basic",
+		EveryAnswer: true,
+	})
+	answer := call(limited(hello), "ann")
+	defer answer.Body.Close()
+	fmt.Println(answer.Status)
+	fmt.Println("RateLimit-Policy:", answer.Header.Get("RateLimit-Policy"))
+	fmt.Println("RateLimit:", answer.Header.Get("RateLimit"))
+	// Output:
+	// 200 OK
+	// RateLimit-Policy: "basic";q=100;w=60
+	// RateLimit: "basic";r=99;t=1
+}
+
+func ExampleQuota() {
+	header := make(http.Header)
+	quota := serve.NewQuota("basic", reserve.PerMinute(60).Burst(60), reserve.State{
+		Stored:   12.7,
+		NextFree: time.Now().Add(-12700 * time.Millisecond),
+	})
+	quota.SetHeaders(header, serve.HeadersIETF)
+	fmt.Println(header.Get("RateLimit-Policy"))
+	fmt.Println(header.Get("RateLimit"))
+	// Output:
+	// "basic";q=60;w=60
+	// "basic";r=12;t=48
+}

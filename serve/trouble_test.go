@@ -1,0 +1,167 @@
+package serve_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/serve"
+)
+
+// Each way in which a request is not decided on, and its answer.
+func TestAnswersToTrouble(t *testing.T) {
+	costs := func(n int) func(*http.Request) int { return func(*http.Request) int { return n } }
+	for name, test := range map[string]struct {
+		config serve.Config
+		policy reserve.Policy
+		away   bool // Redis
+		closed bool // the limiter
+		tenant string
+		code   int
+		after  time.Duration // how long the answer takes
+		logged int
+	}{
+		"no key":                     {config: serve.Config{Key: tenant}, code: 400},
+		"an error instead of a key":  {config: serve.Config{Key: tenant}, tenant: "nobody", code: 400},
+		"no key, pass on error":      {config: serve.Config{Key: tenant, PassOnError: true}, code: 400},
+		"a cost above the burst":     {config: serve.Config{Cost: costs(4), PassOnError: true}, code: 400},
+		"a cost below 0":             {config: serve.Config{Cost: costs(-1), PassOnError: true}, code: 500, logged: 1},
+		"free of cost":               {config: serve.Config{Cost: costs(0)}, away: true, policy: reserve.PolicyFail, code: 200},
+		"Redis is away, fail":        {away: true, policy: reserve.PolicyFail, code: 503, logged: 1, after: 4 * time.Second},
+		"Redis is away, and pass":    {config: serve.Config{PassOnError: true}, away: true, policy: reserve.PolicyFail, code: 200, logged: 1, after: 4 * time.Second},
+		"Redis is away, wait":        {config: serve.Config{MaxWait: 3 * time.Second}, away: true, policy: reserve.PolicyWait, code: 503, logged: 1, after: 4 * time.Second},
+		"Redis is away, do not wait": {away: true, policy: reserve.PolicyWait, code: 503, logged: 1, after: time.Second},
+		"Redis is away, open":        {config: serve.Config{MaxWait: 3 * time.Second, EveryAnswer: true}, away: true, policy: reserve.PolicyOpen, code: 200, after: 4 * time.Second},
+		"the limiter is closed":      {closed: true, code: 503, logged: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				b := newBubble(t)
+				limiter := b.limiter(reserve.PerMinute(6).Burst(3), reserve.Outage{Policy: test.policy})
+				test.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
+				s := newSite(t, limiter, test.config)
+				if test.away {
+					b.redis.SetError("LOADING Redis is loading the dataset in memory")
+				}
+				if test.closed {
+					require.NoError(t, limiter.Close())
+				}
+				start := time.Now()
+				w := s.get(t.Context(), test.tenant)
+				require.Equal(t, test.code, w.Code, w.Body)
+				require.LessOrEqual(t, time.Since(start), test.after)
+				require.Equal(t, test.logged, strings.Count(log.String(), "\n"), log.String())
+				require.Equal(t, test.code == http.StatusOK, s.served.Load() == 1)
+				if test.code == http.StatusServiceUnavailable {
+					require.Equal(t, 1, retryAfter(t, w))
+				}
+				if test.code != http.StatusOK {
+					var problem struct {
+						Type   string
+						Status int
+						Detail string
+					}
+					require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+					require.NoError(t, json.Unmarshal(w.Body.Bytes(), &problem))
+					require.Equal(t, test.code, problem.Status)
+					require.NotContains(t, w.Body.String(), "business", "what went wrong inside is not the client's")
+				}
+				b.redis.SetError("")
+			})
+		})
+	}
+}
+
+// Figures are not worth waiting for: after a failure one request a second asks.
+func TestFiguresWithoutRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		limiter := b.limiter(reserve.PerMinute(6000).Burst(1000), reserve.Outage{Policy: reserve.PolicyOpen})
+		s := newSite(t, limiter, serve.Config{EveryAnswer: true})
+		require.NotEmpty(t, s.get(t.Context(), "").Header().Get("RateLimit"))
+		b.redis.SetError("LOADING")
+		for range 20 { // until the circuit breaker is open
+			s.get(t.Context(), "")
+			time.Sleep(500 * time.Millisecond)
+		}
+		before, start := b.scripts.Load(), time.Now()
+		for range 100 {
+			w := s.get(t.Context(), "")
+			require.Equal(t, http.StatusOK, w.Code)
+			require.Empty(t, w.Header().Get("RateLimit"))
+			require.NotEmpty(t, w.Header().Get("RateLimit-Policy"))
+		}
+		require.Zero(t, time.Since(start))
+		require.LessOrEqual(t, b.scripts.Load()-before, int64(2))
+		b.redis.SetError("")
+		time.Sleep(5 * time.Second)
+		require.NotEmpty(t, s.get(t.Context(), "").Header().Get("RateLimit"), "Redis is back")
+	})
+}
+
+// Whatever clients send, a line of the log is written once a second at the most.
+func TestLogIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := newBubble(t).site(reserve.PerMinute(6), serve.Config{
+			Cost:   func(*http.Request) int { return -1 },
+			Logger: slog.New(slog.NewTextHandler(&log, nil)),
+		})
+		for range 100 {
+			s.get(t.Context(), "")
+		}
+		require.Equal(t, 1, strings.Count(log.String(), "\n"))
+		time.Sleep(time.Second)
+		s.get(t.Context(), "")
+		require.Equal(t, 2, strings.Count(log.String(), "\n"))
+		require.Contains(t, log.String(), "unreported=99")
+	})
+}
+
+// Keys of any length and content have lines of their own.
+func TestKeysOfHostileClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		s := b.site(reserve.PerHour(1), serve.Config{Key: tenant})
+		long := strings.Repeat("x", 100_000)
+		for _, key := range []string{
+			"a", "b", "{a}", "a:waiting", "\r\nSET a b", "\x00\xff", strings.Repeat("x", 512), strings.Repeat("x", 513), long, long + "y",
+		} {
+			require.Equal(t, http.StatusOK, s.get(t.Context(), key).Code, "%.20q", key)
+			require.Equal(t, http.StatusTooManyRequests, s.get(t.Context(), key).Code, "%.20q", key)
+		}
+		for _, name := range b.redis.Keys() {
+			require.Less(t, len(name), 600)
+		}
+		time.Sleep(2 * time.Hour)
+		require.Empty(t, b.redis.Keys(), "and they go")
+	})
+}
+
+func TestMiddlewareRefusesSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := newBubble(t).limiter(reserve.PerMinute(6), reserve.Outage{})
+		for want, config := range map[string]serve.Config{
+			"Config.MaxWait: must be from 0 to 1h0m0s, got -1ns":              {MaxWait: -1},
+			"Config.MaxWait: must be from 0 to 1h0m0s, got 2h0m0s":            {MaxWait: 2 * time.Hour},
+			"Config.Headers: must be ietf, legacy, both or none, got \"all\"": {Headers: "all"},
+			"Config.Policy: must be printable ASCII, got \"a\\nb\"":           {Policy: "a\nb"},
+			"Config.Policy: must have at most 64 bytes, got 65":               {Policy: strings.Repeat("p", 65)},
+		} {
+			_, err := serve.Middleware(limiter, config)
+			require.ErrorIs(t, err, serve.ErrInvalid)
+			require.ErrorContains(t, err, want)
+		}
+		_, err := serve.Middleware(nil, serve.Config{})
+		require.ErrorContains(t, err, "limiter: is nil: make one with reserve.New")
+	})
+}

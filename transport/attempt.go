@@ -1,0 +1,84 @@
+package transport
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"sync/atomic"
+)
+
+// attempt waits for a turn and sends the request with this body, which it closes.
+//
+// net/http sends some requests again by itself, when the connection was kept and
+// turns out to be closed after something was written to it. The provider may have
+// counted that, so the next one needs a turn, too. It is taken when net/http asks
+// for another connection: before it holds one.
+func (t *Transport) attempt(request *http.Request, body io.ReadCloser, turn Turn) (*http.Response, error) {
+	if err := turn.Limiter.WaitN(request.Context(), turn.Cost); err != nil {
+		closeBody(body)
+		return nil, err
+	}
+	ctx, cancel := context.WithCancelCause(request.Context())
+	var written atomic.Bool
+	var failed atomic.Pointer[error]
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		WroteHeaders: func() { written.Store(true) },
+		GetConn: func(string) {
+			if !written.Swap(false) {
+				return
+			}
+			if err := turn.Limiter.WaitN(ctx, turn.Cost); err != nil {
+				failed.Store(&err)
+				cancel(err) // the only way to tell net/http
+			}
+		},
+	})
+	sent := request.WithContext(traced) // a copy: the caller's request stays as it is
+	sent.Body = body
+	response, err := t.config.Base.RoundTrip(sent)
+	if err != nil {
+		cancel(nil)
+		if cause := failed.Load(); cause != nil {
+			return nil, *cause
+		}
+		return nil, err
+	}
+	response.Request = request
+	if response.Body == nil { // a Base that is none of net/http's may leave it out
+		response.Body = http.NoBody
+	}
+	response.Body = hold(response.Body, func() { cancel(nil) })
+	return response, nil
+}
+
+// hold calls release when the body is closed. A body that can be written to, as
+// after a change of protocol, still can.
+func hold(body io.ReadCloser, release func()) io.ReadCloser {
+	h := held{body, release}
+	if w, ok := body.(io.Writer); ok {
+		return heldWriter{h, w}
+	}
+	return h
+}
+
+type held struct {
+	io.ReadCloser
+	release func()
+}
+
+func (h held) Close() error {
+	defer h.release()
+	return h.ReadCloser.Close()
+}
+
+type heldWriter struct {
+	held
+	io.Writer
+}
+
+func closeBody(body io.Closer) {
+	if body != nil {
+		_ = body.Close()
+	}
+}

@@ -1,0 +1,134 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// DefaultMaxPause is the longest pause of a Config that does not set one.
+const DefaultMaxPause = time.Hour
+
+// Config says what requests wait for. Limiter or Choose is required.
+type Config struct {
+	// Limiter that every request takes one permit of. Leave it out with Choose.
+	Limiter Limiter
+
+	// Choose says which turn a request needs. It is called once for each request
+	// that a client sends, redirects included, and must not change it. An error
+	// fails the request.
+	Choose func(*http.Request) (Turn, error)
+
+	// Base sends the requests. Default [http.DefaultTransport]. Where a request
+	// needs turns at two limits, such as requests and tokens, it is another
+	// Transport.
+	Base http.RoundTripper
+
+	// Retry says what is sent again. Default: nothing.
+	Retry Retry
+
+	// MaxPause is the longest pause that one answer may ask for. A longer one is
+	// cut to it, and the Logger told: whoever answers could stop the fleet
+	// otherwise. The next answer may ask for more. For the same reason Learn goes
+	// down to one permit in this time and no further. Default [DefaultMaxPause].
+	MaxPause time.Duration
+
+	// Learn lets the limit follow what the provider tells, if the limiter is an
+	// [Adjuster] and the answer says how many calls which time allows.
+	//
+	// A limit below the one that the fleet goes by counts at once. Towards a
+	// higher one it is raised by a tenth a minute, and never above the Limiter's
+	// own. What was told counts for an hour, if nothing is told again; so the end
+	// of all processes is the end of it.
+	//
+	// Where units come back all at once, the burst is taken out of what the
+	// window allows, up to half of it: both could fall into one. The burst is
+	// lowered only where the provider's whole limit is less.
+	Learn bool
+
+	// Ceiling is how far Learn may raise the rate. Default: the Limiter's own
+	// limit. Its burst is not used.
+	Ceiling reserve.Limit
+
+	// Logger hears what an operator should know: pauses that were cut, limits
+	// that changed, a limiter that could not be told. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// Retry says which requests are sent again, after another turn. They must be
+// safe to repeat (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or with the header
+// Idempotency-Key or X-Idempotency-Key), and have no body or one that can be had
+// again ([http.Request.GetBody]). What the provider asks not to repeat is not.
+//
+// There is no backoff: a retry waits as long as the answer says, and for its
+// turn.
+type Retry struct {
+	// Max is how often one request is sent again. 0: not at all.
+	Max int
+
+	// MaxWait is the longest wait that is sat out. An answer that asks for more
+	// is the caller's, and so is one that asks for more than the request's
+	// deadline leaves. 0: any.
+	MaxWait time.Duration
+
+	// Statuses that are repeated besides refusals for a limit, such as 502 or 504.
+	Statuses []int
+}
+
+// ErrInvalid says that a setting is wrong; the text names it and its value.
+var ErrInvalid = errors.New("invalid")
+
+func invalid(field, format string, args ...any) error {
+	return fmt.Errorf("transport: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
+}
+
+func (c Config) withDefaults() Config {
+	if c.Choose == nil {
+		limiter := c.Limiter
+		c.Choose = func(*http.Request) (Turn, error) { return Turn{Limiter: limiter}, nil }
+	}
+	if c.Base == nil {
+		c.Base = http.DefaultTransport
+	}
+	if c.MaxPause == 0 {
+		c.MaxPause = DefaultMaxPause
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Limiter == nil && c.Choose == nil:
+		return invalid("Config.Limiter", "must be set: it gives the turns; or set Config.Choose")
+	case c.Limiter != nil && c.Choose != nil:
+		return invalid("Config.Choose", "must not be set together with Config.Limiter: name the limiter in the Turn")
+	case c.MaxPause < 0:
+		return invalid("Config.MaxPause", "must be positive, or 0 for the default, got %v", c.MaxPause)
+	case c.Retry.Max < 0:
+		return invalid("Config.Retry.Max", "must be at least 0, got %d", c.Retry.Max)
+	case c.Retry.MaxWait < 0:
+		return invalid("Config.Retry.MaxWait", "must be positive, or 0 for any wait, got %v", c.Retry.MaxWait)
+	}
+	for _, status := range c.Retry.Statuses {
+		if status < 400 || status > 599 {
+			return invalid("Config.Retry.Statuses", "must be failures from 400 to 599, got %d", status)
+		}
+	}
+	if c.Ceiling == (reserve.Limit{}) {
+		return nil
+	}
+	if !c.Learn {
+		return invalid("Config.Ceiling", "is only for Config.Learn, got %v: set that, or leave the ceiling out", c.Ceiling)
+	}
+	if err := c.Ceiling.Validate(); err != nil {
+		return invalid("Config.Ceiling", "%v", err)
+	}
+	return nil
+}

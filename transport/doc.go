@@ -1,0 +1,31 @@
+// Package transport makes every HTTP request of a client take its turn, and
+// heeds what the provider's answers say about its limits. It is an
+// [http.RoundTripper], so it works under any client that takes an http.Client,
+// the SDKs of providers included.
+//
+//	paced, err := transport.New(transport.Config{Limiter: limiter})
+//	...
+//	client := &http.Client{Transport: paced}
+//
+// # What takes a turn
+//
+// Each attempt does: the first, each retry, each redirect that the client
+// follows, and what net/http sends again by itself when a connection turns out
+// to be dead. A turn is waited for under the request's context. A Timeout of the
+// client counts the waiting, too: use a deadline for the call as a whole, or
+// none.
+//
+// # What an answer says
+//
+// Package headers reads it. An answer that refuses the call, or that says that
+// nothing is left, pauses the limit until the moment that it names, for the
+// whole fleet if the limiter is a [Pauser]. Where it names none, nothing is
+// paused: no time is ever made up. With [Config.Learn], the limit follows what
+// the provider tells: down at once, up slowly; see there.
+//
+// # What is sent again
+//
+// Nothing, unless [Retry] says so; then what was refused, if the request may be
+// repeated and its body is there again. Clients that retry by themselves, as SDKs
+// do, need no help: each of their attempts comes here again.
+package transport

@@ -1,0 +1,65 @@
+package transport_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport"
+)
+
+var _ transport.Pauser = (*reserve.Limiter)(nil)
+
+// One answer with Retry-After holds up both processes that share the limit.
+func TestOneAnswerPausesTheFleet(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, redis *redistest.Server) {
+		const pause = 2 * time.Second
+		var mu sync.Mutex
+		var calls, early int
+		var until time.Time
+		api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			calls++
+			switch {
+			case calls == 20:
+				until = time.Now().Add(pause)
+				w.Header().Set("Retry-After", "2")
+				w.WriteHeader(http.StatusTooManyRequests)
+			case time.Now().Before(until):
+				early++
+			}
+		}))
+		defer api.Close()
+		prefix := redistest.Prefix(t)
+		var requests sync.WaitGroup
+		for range 2 {
+			limiter, err := reserve.New(redis.Client(t), reserve.Config{Name: "api", Prefix: prefix, Limit: reserve.PerSecond(50)})
+			require.NoError(t, err)
+			defer func() { _ = limiter.Close() }()
+			paced, err := transport.New(transport.Config{Limiter: limiter, Retry: transport.Retry{Max: 1}})
+			require.NoError(t, err)
+			client := &http.Client{Transport: paced}
+			for range 40 {
+				requests.Go(func() {
+					response, err := client.Get(api.URL)
+					if assert.NoError(t, err) {
+						assert.Equal(t, http.StatusOK, response.StatusCode)
+						_ = response.Body.Close()
+					}
+				})
+			}
+		}
+		requests.Wait()
+		t.Logf("PAUSE transport: %d calls, %d early", calls, early)
+		assert.Equal(t, 81, calls, "one came twice")
+		assert.LessOrEqual(t, early, 2, "at most one of each process was on its way")
+	})
+}

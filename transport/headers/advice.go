@@ -1,0 +1,147 @@
+package headers
+
+import (
+	"net/http"
+	"time"
+)
+
+// Longest is the longest wait that is believed: no limit that an API has for its
+// calls is longer than a month. What is longer is cut to it.
+const Longest = 31 * 24 * time.Hour
+
+// Advice is what an answer says about the limits of its provider. The zero
+// Advice is an answer that says nothing.
+type Advice struct {
+	// Refused: the call was refused because of a limit. That is status 429; 503
+	// and 529 where the answer says when to come back; and 403 where it does, or
+	// where it says that nothing is left, as GitHub has it.
+	//
+	// GitHub may refuse with a 403 that says so in its body alone. Such an answer
+	// can not be told here from one that denies access.
+	Refused bool
+
+	// After is when to come back, as the provider says it, or else when the limit
+	// that is used up begins anew. 0: it did not say, or the answer was not
+	// Refused.
+	After time.Duration
+
+	// Final: the provider asks not to repeat this call at all, for example
+	// because the account has no credit.
+	Final bool
+
+	// Reason of a refusal, where the provider names it, such as "global-rate".
+	Reason string
+
+	// Windows are the limits that the answer tells, in a fixed order: by family
+	// of fields, and by name in each.
+	Windows []Window
+}
+
+// Window is what one limit allows and what is left of it.
+type Window struct {
+	// Name as the provider has it, in small letters: "requests", "tokens",
+	// "input-tokens", "core", the name of a policy. Empty where there is none.
+	Name string
+
+	// Unit is what is counted: "requests", "tokens", or another unit that the
+	// provider names. Empty where it is not known.
+	Unit string
+
+	// Limit is how many units one Period allows. 0: unknown.
+	Limit float64
+
+	// Remaining is how many are left. -1: unknown.
+	Remaining float64
+
+	// Reset is how long it is until all is there again. 0: unknown, or now.
+	Reset time.Duration
+
+	// Period is the length of the window. 0: unknown.
+	Period time.Duration
+
+	// Refills says how units come back: true if one by one, as in a bucket that
+	// is full at Reset, so that calls may be made before; false if all at once at
+	// Reset, or if that is not known.
+	Refills bool
+}
+
+// The units that are more than a provider's word.
+const (
+	Requests = "requests"
+	Tokens   = "tokens"
+)
+
+// Rate is what the window allows in the long run, in units per second. 0:
+// unknown.
+func (w Window) Rate() float64 {
+	if w.Limit <= 0 || w.Period <= 0 {
+		return 0
+	}
+	return w.Limit / w.Period.Seconds()
+}
+
+// Wait is how long it is until n more units can be had, for a window that is
+// used up. 0: it is not, or it does not say.
+func (w Window) Wait(n int) time.Duration {
+	switch {
+	case w.Remaining < 0 || w.Remaining >= 1:
+		return 0
+	case !w.Refills:
+		return w.Reset
+	case w.Limit <= 0:
+		return 0 // how fast it fills is not known
+	}
+	return time.Duration(float64(w.Reset) * min(1, float64(n)/w.Limit))
+}
+
+// Read tells what an answer of this status and header says, as of now: the
+// moment at which the answer came. It changes nothing, and fails on nothing.
+func Read(status int, header http.Header, now time.Time) Advice {
+	clock := providerClock(header, now)
+	a := Advice{
+		Final:   header.Get("X-Should-Retry") == "false" || header.Get("Stripe-Should-Retry") == "false",
+		Windows: windows(header, clock),
+	}
+	after, said := retryAfter(header, clock)
+	var over bool
+	var anew time.Duration
+	for _, w := range a.Windows {
+		if w.Remaining >= 0 && w.Remaining < 1 && !w.Refills {
+			over, anew = true, max(anew, w.Reset)
+		}
+	}
+	switch status {
+	case http.StatusTooManyRequests:
+		a.Refused = true
+	case http.StatusServiceUnavailable, overloaded:
+		a.Refused = said
+	case http.StatusForbidden:
+		a.Refused = said || over
+	}
+	if !a.Refused {
+		return a
+	}
+	if said {
+		a.After = after
+	} else {
+		a.After = anew
+	}
+	a.Reason = word(header.Get("Stripe-Rate-Limited-Reason"))
+	return a
+}
+
+// overloaded is what Anthropic and some others answer in place of 503.
+const overloaded = 529
+
+func windows(header http.Header, clock time.Time) []Window {
+	var all []Window
+	for _, family := range []func(http.Header, time.Time) []Window{
+		structured, triplets, named, anthropic, shopify,
+	} {
+		all = append(all, family(header, clock)...)
+	}
+	return all[:min(len(all), mostWindows)]
+}
+
+// mostWindows bounds what a hostile answer costs those who look at its windows.
+const mostWindows = 32

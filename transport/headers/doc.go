@@ -1,0 +1,40 @@
+// Package headers reads what an answer of a rate-limited API says about its
+// limits: whether the call was refused, when to come back, and what is left. It
+// does no I/O and keeps nothing.
+//
+//	advice := headers.Read(response.StatusCode, response.Header, time.Now())
+//	if advice.Refused && advice.After > 0 {
+//		// nobody should call for advice.After
+//	}
+//
+// # What it understands
+//
+//	Retry-After                    seconds, also with a fraction, or an HTTP date
+//	Retry-After-Ms,                milliseconds; they win over Retry-After, which
+//	X-Ms-Retry-After-Ms            is the same rounded
+//	RateLimit, RateLimit-Policy    the IETF draft, as structured fields, and the
+//	                               dictionary of its older versions
+//	RateLimit-Limit, -Remaining,   the fields of before, also with X- and as
+//	-Reset                         X-Rate-Limit-…; policies in them, too
+//	X-RateLimit-Resource           GitHub: the name of the limit
+//	X-RateLimit-Limit-Requests …   OpenAI, Groq, Cerebras, Azure: one set for each
+//	                               name, such as requests, tokens, requests-day
+//	Anthropic-RateLimit-…          one set for each name
+//	X-Shopify-Shop-Api-Call-Limit  Shopify: used/limit
+//	Stripe-Rate-Limited-Reason,    Stripe; X-Should-Retry is what others say
+//	Stripe-Should-Retry
+//
+// # What it does not do
+//
+// It never makes a number up. What an answer does not say, or says in a way that
+// can be meant differently, is unknown. Values that are no sensible numbers are
+// as if they were not there: nothing in an answer makes Read panic. Waits of more
+// than [Longest] are cut to it.
+//
+// # Clocks
+//
+// Where a provider says a moment and not a duration, what counts is how long
+// after its own Date it is: so a wrong clock on either side does not matter, but
+// for the second to which a Date is rounded down, which makes waits longer and
+// never shorter. Without a Date, it is the local clock.
+package headers

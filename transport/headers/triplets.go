@@ -1,0 +1,81 @@
+package headers
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// triplets reads Limit, Remaining and Reset without a name of their own. A
+// server that sends several spellings says the same in each: the first counts.
+func triplets(header http.Header, clock time.Time) []Window {
+	for _, prefix := range []string{"Ratelimit-", "X-Ratelimit-", "X-Rate-Limit-"} {
+		w := Window{Unit: Requests, Remaining: -1}
+		others := limits(header.Values(prefix+"Limit"), &w)
+		if n, ok := number(header.Get(prefix + "Remaining")); ok {
+			w.Remaining = n
+		}
+		if d, ok := reset(header.Get(prefix+"Reset"), clock); ok {
+			w.Reset = d
+		}
+		if n, ok := number(header.Get(prefix + "Reset-After")); ok { // Discord, with a fraction
+			w.Reset = bounded(n, time.Second)
+		}
+		if w.Limit <= 0 && w.Remaining < 0 {
+			continue
+		}
+		if w.Period == 0 {
+			others = append(others, policies(header.Values("Ratelimit-Policy"), &w)...)
+		}
+		if prefix == "X-Ratelimit-" {
+			github(header, &w)
+		}
+		return append([]Window{w}, others...)
+	}
+	return nil
+}
+
+// limits reads the field of the limit into w. It is a number, or the number of
+// the limit that is closest and then all of them with their windows, such as
+// "100, 100;w=60, 10000;w=86400". Those that are not w are returned.
+func limits(values []string, w *Window) (others []Window) {
+	if len(values) == 0 {
+		return nil
+	}
+	first, _, _ := strings.Cut(values[0], ",")
+	first, _, _ = strings.Cut(first, ";")
+	w.Limit, _ = number(first)
+	return policies(values, w)
+}
+
+// policies reads policies from before they had names, such as
+// "100;w=60, 1000;w=3600": it finds the window of w among them by its limit, and
+// returns the others.
+func policies(values []string, w *Window) (others []Window) {
+	for _, item := range items(values) {
+		limit, ok := positive(item.Value)
+		period := bounded(param(item, "w", "window"), time.Second)
+		switch {
+		case !ok || period == 0:
+		case limit == w.Limit && w.Period == 0:
+			w.Period = period
+		default:
+			others = append(others, Window{Unit: Requests, Limit: limit, Remaining: -1, Period: period})
+		}
+	}
+	return others
+}
+
+// github names the window, where the answer says which one it is, and knows the
+// lengths of those that GitHub documents.
+func github(header http.Header, w *Window) {
+	w.Name = word(header.Get("X-Ratelimit-Resource"))
+	switch w.Name {
+	case "core", "integration_manifest", "source_import":
+		w.Period = time.Hour
+	case "graphql":
+		w.Unit, w.Period = "points", time.Hour
+	case "search", "code_search":
+		w.Period = time.Minute
+	}
+}

@@ -1,0 +1,185 @@
+package sdktest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport"
+	"github.com/fleetpace/fleetpace/transport/internal/inprocess"
+)
+
+// api speaks as OpenAI does: what is left of a bucket in the fields of each
+// answer, and refusals with their body and a time to wait.
+type api struct {
+	judge     *provider.Provider
+	perMinute int
+
+	mu      sync.Mutex
+	full    time.Time // when its bucket of a minute's requests is full again
+	prompts map[string]int
+	refuse  int // that many more, whatever the judge says
+}
+
+func newAPI(t *testing.T, perSecond, burst int) (*api, string) {
+	t.Helper()
+	a := &api{
+		judge:     provider.New(provider.TokenBucket(float64(perSecond), burst)),
+		perMinute: perSecond * 60,
+		prompts:   map[string]int{},
+	}
+	server := httptest.NewServer(a)
+	t.Cleanup(server.Close)
+	return a, server.URL
+}
+
+func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	ok, after := a.judge.Judge(1)
+	var call struct {
+		Model    string `json:"model"`
+		Messages []struct {
+			Content string `json:"content"`
+		} `json:"messages"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&call); err != nil || len(call.Messages) != 1 {
+		http.Error(w, `{"error":{"message":"unreadable","type":"invalid_request_error"}}`, http.StatusBadRequest)
+		return
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now, each := time.Now(), time.Minute/time.Duration(a.perMinute)
+	if a.full.Before(now) {
+		a.full = now
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if a.refuse > 0 {
+		a.refuse--
+		ok, after = false, 300*time.Millisecond
+	}
+	if ok {
+		a.full = a.full.Add(each)
+	}
+	left := a.full.Sub(now)
+	w.Header().Set("X-Ratelimit-Limit-Requests", fmt.Sprint(a.perMinute))
+	w.Header().Set("X-Ratelimit-Remaining-Requests", fmt.Sprint(a.perMinute-int((left+each-1)/each)))
+	w.Header().Set("X-Ratelimit-Reset-Requests", left.Round(time.Millisecond).String())
+	w.Header().Set("X-Ratelimit-Limit-Tokens", "150000000")
+	w.Header().Set("X-Ratelimit-Remaining-Tokens", "149999990")
+	w.Header().Set("X-Ratelimit-Reset-Tokens", "0s")
+	if !ok {
+		w.Header().Set("Retry-After", fmt.Sprint(int(after.Seconds())+1))
+		w.Header().Set("Retry-After-Ms", fmt.Sprint(after.Milliseconds()+1))
+		w.WriteHeader(http.StatusTooManyRequests)
+		_, _ = io.WriteString(w, `{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}`)
+		return
+	}
+	a.prompts[call.Messages[0].Content]++
+	_, _ = fmt.Fprintf(w, `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":%q,"choices":[{"index":0,"message":{"role":"assistant","content":%q},"finish_reason":"stop"}]}`,
+		call.Model, "re: "+call.Messages[0].Content)
+}
+
+func newClient(t *testing.T, url string, limiter transport.Limiter, retries int) openai.Client {
+	t.Helper()
+	base := &http.Transport{MaxIdleConnsPerHost: 100}
+	t.Cleanup(base.CloseIdleConnections)
+	paced, err := transport.New(transport.Config{
+		Limiter: limiter, Base: base, Learn: true, Logger: slog.New(slog.DiscardHandler),
+	})
+	require.NoError(t, err)
+	return openai.NewClient(
+		option.WithBaseURL(url), option.WithAPIKey("none"), option.WithMaxRetries(retries),
+		option.WithHTTPClient(&http.Client{Transport: paced}),
+	)
+}
+
+func ask(t *testing.T, client openai.Client, prompt string) error {
+	t.Helper()
+	answer, err := client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{
+		Model:    "gpt-test",
+		Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(prompt)},
+	})
+	if err != nil {
+		return err
+	}
+	if got := answer.Choices[0].Message.Content; got != "re: "+prompt {
+		return fmt.Errorf("prompt %q was answered %q", prompt, got)
+	}
+	return nil
+}
+
+// TestThousandCalls: 50 callers at five times the provider's limit learn it from
+// its first answer, and of 1,000 calls through OpenAI's client none is refused.
+func TestThousandCalls(t *testing.T) {
+	const calls, perSecond = 1000, 200
+	server, url := newAPI(t, perSecond, 40) // the burst is 200 ms for the machine
+	limiter := inprocess.New(reserve.PerSecond(5 * perSecond))
+	client := newClient(t, url, limiter, 0)
+	require.NoError(t, ask(t, client, "0"))
+	require.Len(t, limiter.Changes(), 1)
+	assert.InDelta(t, perSecond, limiter.Now().Rate(), 1e-6)
+
+	var group errgroup.Group
+	group.SetLimit(50)
+	for i := range calls - 1 {
+		group.Go(func() error { return ask(t, client, fmt.Sprint(i+1)) })
+	}
+	require.NoError(t, group.Wait())
+
+	history := server.judge.History()
+	refused := 0
+	for _, call := range history {
+		if call.Refused {
+			refused++
+		}
+	}
+	t.Logf("%d calls in %v, %d refused, limit set %d times, %d pauses", len(history),
+		history[len(history)-1].At.Sub(history[0].At), refused, len(limiter.Changes()), len(limiter.Pauses()))
+	assert.Zero(t, refused)
+	assert.Len(t, history, calls)
+	assert.Equal(t, calls, limiter.Turns())
+	assert.Len(t, server.prompts, calls)
+}
+
+// TestOwnRetries: OpenAI's client repeats what was refused by itself; each of its
+// attempts takes a turn, and the first refusal pauses everybody.
+func TestOwnRetries(t *testing.T) {
+	server, url := newAPI(t, 1000, 1000)
+	server.refuse = 1
+	limiter := inprocess.New(reserve.PerSecond(1000))
+	client := newClient(t, url, limiter, 2)
+	began := time.Now()
+	require.NoError(t, ask(t, client, "hello"))
+	assert.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
+	assert.Equal(t, 2, limiter.Turns())
+	assert.Len(t, server.judge.History(), 2)
+	assert.Equal(t, 1, server.prompts["hello"])
+	require.Len(t, limiter.Pauses(), 1)
+	assert.Equal(t, 301*time.Millisecond, limiter.Pauses()[0].For)
+}
+
+// TestRefusal: without retries the client sees the refusal as the provider wrote
+// it.
+func TestRefusal(t *testing.T) {
+	server, url := newAPI(t, 1000, 1000)
+	server.refuse = 1
+	err := ask(t, newClient(t, url, inprocess.New(reserve.PerSecond(1000)), 0), "hello")
+	var refused *openai.Error
+	require.ErrorAs(t, err, &refused)
+	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
+	assert.Equal(t, "rate_limit_exceeded", refused.Code)
+}
