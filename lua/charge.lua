@@ -15,7 +15,7 @@
 --                         those who come later use their shares until then
 --       14 most           charge no more than this
 -- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros, plain,
---       pauseMicros, gen, final: as of take
+--       pauseMicros, gen, final, interval, fraction, burst: as of take
 -- Atomic. Repeated with its serial, in any order of the copies, it settles only what
 -- was spent beyond what was settled under that serial, and `least` is at most that;
 -- `most` is for all copies together.

@@ -10,7 +10,7 @@
 --       cost              permits, 1 to burst
 --       id                under which the ticket waits
 -- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros, plain,
---       pauseMicros, gen, final: as of take;
+--       pauseMicros, gen, final, interval, fraction, burst: as of take;
 --       then three per claim:
 --       status            1 final     sleep the wait, then call
 --                         2 waiting   the turn is still further away than
@@ -87,7 +87,7 @@ local function claim(cost, id)
   return 1, best, wait(best)
 end
 
-local reply = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+local reply = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 for i = 10, #ARGV, 2 do
   local status, e, w = claim(tonumber(ARGV[i]), ARGV[i + 1])
   reply[#reply + 1] = status

@@ -15,10 +15,10 @@ import (
 )
 
 // sources are the texts of the scripts. Tests that plant bugs change a copy.
-type sources struct{ line, take, claim, cancel, charge, inspect, quick, pause, resume string }
+type sources struct{ line, take, claim, cancel, charge, inspect, quick, pause, resume, set string }
 
 func trueSources() sources {
-	return sources{line, take, claim, cancel, charge, inspect, quick, pause, resume}
+	return sources{line, take, claim, cancel, charge, inspect, quick, pause, resume, set}
 }
 
 // clockDriver runs the scripts as they are, but on a clock of the test's. See
@@ -38,6 +38,7 @@ func (s sources) driver() *redis.Script {
 		"--[[quick]]", s.quick,
 		"--[[pause]]", s.line+s.pause,
 		"--[[resume]]", s.line+s.resume,
+		"--[[set]]", s.line+s.set,
 	).Replace(clockDriver))
 }
 

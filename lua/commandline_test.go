@@ -35,7 +35,7 @@ func TestCommandLine(t *testing.T) {
 			lines = append(lines, strings.TrimSpace(command))
 		}
 	}
-	require.Len(t, lines, 6, "the lines in doc.go that start with $")
+	require.Len(t, lines, 9, "the lines in doc.go that start with $")
 
 	// Their line lives for two seconds. On a machine that takes longer than that
 	// they are tried again.
@@ -61,12 +61,13 @@ func TestCommandLine(t *testing.T) {
 		}
 
 		take, claim, cancel, charge, inspect := replies[0], replies[1], replies[2], replies[3], replies[4]
-		require.Equal(t, []string{"-1000000", "1", "0", "0", "1", "1", "1", "0"}, take[2:], "one of two permits is left; plain; final, number 1, no wait")
+		require.Equal(t, []string{"-1000000", "1", "0", "0", "1", "0", "0", "1", "1000000", "0", "2", "1", "1", "0"}, take[2:],
+			"one of two permits is left; plain; no pause, nothing moved, of number 1, the limit; final, number 1, no wait")
 		require.Equal(t, take[0], claim[0], "epoch")
-		require.Equal(t, []string{"1", "2", "0"}, claim[7:], "final, number 2, no wait")
+		require.Equal(t, []string{"1", "2", "0"}, claim[headLength:], "final, number 2, no wait")
 		require.Equal(t, []string{"1"}, cancel, "it went back")
 		require.Equal(t, take[0], charge[0], "epoch")
-		require.Len(t, charge, 7)
+		require.Len(t, charge, headLength)
 		named := make(map[string]string)
 		for i := 0; i+1 < len(inspect); i += 2 {
 			named[inspect[i]] = inspect[i+1]
@@ -81,6 +82,10 @@ func TestCommandLine(t *testing.T) {
 		quick := replies[5]
 		require.Equal(t, "1", quick[1], "after number 1")
 		require.Equal(t, "1", quick[4], "one permit")
+		pause, resume, set := replies[6], replies[7], replies[8]
+		require.Equal(t, "5000000", pause[7])
+		require.Equal(t, []string{"0", "2"}, resume[7:9], "no pause; moved twice")
+		require.Equal(t, []string{"3", "2", "2000000", "0", "1"}, set[8:], "moved again, of number 2, the limit")
 		return
 	}
 }

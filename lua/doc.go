@@ -83,6 +83,14 @@
 //	           several pauses the one that ends last counts.
 //	resume     The line is moved earlier by what is still to go of the pause, at most by
 //	           as much as that had moved it. Final tickets move along.
+//	set        A limit for everybody, until it ends: setIntervalMicros and setBurst are
+//	           in force instead of the interval and burst of callers. When it begins or
+//	           ends the bucket overflows by the limit of before, the floor is at least
+//	           available - burst of it, and then permit tail is due at since +
+//	           ceil((due(tail) - since) / i * i'), from the end of a pause on if that is
+//	           later, where since is now, or its end. Final tickets move along. A ticket
+//	           that costs more than the burst fits until it is due; a request for one is
+//	           refused.
 //	inspect    Changes nothing.
 //	quick      Several limits of one limiter in one call, for the usual take. The next
 //	           permits in a row, final as by a take of that many with keep 0, if the
@@ -92,7 +100,8 @@
 //	           that the others fit for at least so long.
 //
 // To move the line later is to add to anchorMicros, never beyond a tail that is
-// due in 100 years. But for a pause, final tickets keep their moment, and so nothing before them is
+// due in 100 years. But for a pause or a limit that is set, final tickets keep their
+// moment, and so nothing before them is
 // used after them: the floor becomes the final mark. Wherever time passes that
 // nobody used (an overflow, a line that is wound back or late), idle grows by the
 // permits of that time.
@@ -142,7 +151,8 @@
 // # Plain
 //
 // A limit is plain when a new ticket simply comes after the last one: tail is final,
-// nothing is free, and nobody waits for the end of an outage or a pause. Every call but inspect
+// nothing is free, nobody waits for the end of an outage or a pause, and no limit is set
+// for all. Every call but inspect
 // and quick writes that into the state, with its epoch, live, and the limit, in the
 // very words of the caller. quick looks at that first: what the caller says of the
 // line must be that. Then it looks at whether the caller's field begins as the caller
@@ -163,15 +173,15 @@
 //
 // # Final tickets that move
 //
-// A caller that holds a final ticket sleeps and calls; it does not ask again. A pause and
-// a resume move such turns. Every reply but those of quick, cancel and inspect says how
+// A caller that holds a final ticket sleeps and calls; it does not ask again. A pause, a
+// resume, and a limit that is set or ends move such turns. Every reply but those of quick, cancel and inspect says how
 // often that was done (gen), and where the line is since: permit e is due reachMicros +
-// (e - final)*intervalMicros from then on, so a caller that knows another gen, or another
+// (e - final)*interval from then on, so a caller that knows another gen, or another
 // epoch, can tell when its tickets of replies before that are due now. In a pause, one
 // is used up if its first permit is due before the end of that.
 //
 // So that it need not call for that, the script publishes the same on the channel that
-// the caller names: the ten numbers that replies begin with and the key of the state,
+// whoever paused or set last has named: the thirteen numbers that replies begin with and the key of the state,
 // with a space between any two. Who does not hear it in time calls at the time it was
 // told: inside of a pause, or one call per ticket more than the limit after it. No turn is
 // final for longer than boundMicros, which bounds that.
@@ -257,6 +267,10 @@
 //	pauseMicros           nor before, as the provider said; 0: there was no pause
 //	pausedMicros          by how much that pause moved the line
 //	reason                of it, in the words of whoever paused
+//	setIntervalMicros     of a limit that is set for all; 0: none is
+//	setBurst              of that limit
+//	setUntilMicros        when it ends; 0: when it is set again
+//	channel               on which turns that move are told of
 //	gen                   how often final tickets were given other turns
 //	m:<member>            "<seenMicros> <serial> <numbers>" of its last call; see above
 //
@@ -297,8 +311,9 @@
 //	$ redis-cli --eval <(cat line.lua claim.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 1000000 1 job-2
 //	$ redis-cli --eval <(cat line.lua cancel.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 1 job-2 0 0
 //	$ redis-cli --eval <(cat line.lua charge.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 3 3 0 0 0 3
-//	$ redis-cli --eval <(cat line.lua pause.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 5000000 'Retry-After: 5' p:{n}:news
-//	$ redis-cli --eval <(cat line.lua resume.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 p:{n}:news
 //	$ redis-cli --eval <(cat line.lua inspect.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2
 //	$ redis-cli --eval quick.lua p:{n}:line , 1000000 2 0 0 "$(redis-cli hget p:{n}:line epoch) 1" me "$(redis-cli hget p:{n}:line m:me | cut -d ' ' -f 1,2) " 2 1 10000000
+//	$ redis-cli --eval <(cat line.lua pause.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 5000000 'Retry-After: 5' p:{n}:news
+//	$ redis-cli --eval <(cat line.lua resume.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 p:{n}:news
+//	$ redis-cli --eval <(cat line.lua set.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 2000000 1 60000000 p:{n}:news
 package lua

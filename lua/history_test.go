@@ -20,6 +20,7 @@ type player interface {
 	charge(at int64, limit model.Limit, c model.Caller, what model.Charge) model.Reply
 	pause(at int64, limit model.Limit, c model.Caller, micros float64) model.Reply
 	resume(at int64, limit model.Limit, c model.Caller) model.Reply
+	set(at int64, limit model.Limit, c model.Caller, to model.Limit, micros float64) model.Reply
 	inspect(at int64, limit model.Limit)
 	forget(at int64, limit model.Limit, cost int64, id string)
 	lose(at int64)
@@ -96,6 +97,7 @@ type history struct {
 	rates    []rate // in true time, oldest first
 	maxBurst int64
 	epochs   map[int64]bool
+	gens     map[int64]int64 // how often the line had moved final tickets, by epoch
 	counts   counts
 }
 
@@ -121,7 +123,7 @@ const startMicros = 1_800_000_000_000_000
 // give the same history. Its trouble is random, or the one given.
 func play(seed uint64, steps int, p player, troubles ...trouble) *history {
 	rng := rand.New(rand.NewPCG(seed, 0x6c696e65))
-	h := &history{rng: rng, player: p, now: startMicros + rng.Int64N(1e9), epochs: map[int64]bool{}, counts: counts{}}
+	h := &history{rng: rng, player: p, now: startMicros + rng.Int64N(1e9), epochs: map[int64]bool{}, gens: map[int64]int64{}, counts: counts{}}
 	h.trouble = anyTrouble(rng)
 	if len(troubles) > 0 {
 		h.trouble = troubles[0]
@@ -335,7 +337,7 @@ func (h *history) settle(p *process, tickets []*ticket, reply model.Reply, lost 
 
 // lateness is by how much a caller misses its turn, as far as it may.
 func (h *history) lateness(g model.Grant, cost int64) int64 {
-	if h.trouble.RateChange {
+	if h.trouble.RateChange || h.trouble.RateSet {
 		return 0 // nobody knows for how long a ticket of another rate fits
 	}
 	var most float64

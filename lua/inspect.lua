@@ -16,6 +16,8 @@
 --       resumeMicros      until the line goes on after an outage; 0: it does
 --       pauseMicros       until a pause ends; 0: there is none
 --       reason            of that pause, as text
+--       setMicros         for how long a limit is in force that was set for all; 0: none
+--                         is, -1: until it is set again
 --       gen               how often final tickets were given other turns, since epoch
 --       final             the highest number that became final
 --       finalMicros       its due time minus now; negative when past
@@ -28,6 +30,7 @@ load()
 if problem then return problem end
 
 local last = { interval, burst }
+local lasts = s.setIntervalMicros > 0 and (s.setUntilMicros > 0 and s.setUntilMicros - now or -1) or 0
 if not fresh then
   last = redis.call('HMGET', STATE, 'intervalMicros', 'burst')
 end
@@ -45,7 +48,8 @@ return {
   'live', s.live,
   'resumeMicros', math.max(0, s.resumeMicros - now),
   'pauseMicros', math.max(0, s.pauseMicros - now),
-  'reason', s.pauseMicros > now and redis.call('HGET', STATE, 'reason') or '',
+  'reason', s.pauseMicros > now and redis.call('HMGET', STATE, 'reason')[1] or '',
+  'setMicros', lasts,
   'gen', s.gen,
   'final', s.final,
   'finalMicros', math.ceil(due(s.final) - now),

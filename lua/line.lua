@@ -30,12 +30,15 @@ local FIELDS = {
   'tail', 'anchor', 'anchorMicros', 'intervalMicros', 'burst',
   'final', 'floor', 'free', 'seenMicros', 'epoch',
   'live', 'countedMicros', 'idle', 'resumeMicros', 'pauseMicros', 'pausedMicros', 'gen',
+  'setIntervalMicros', 'setBurst', 'setUntilMicros',
 }
 
 local now, interval, burst -- micros, micros per permit, permits
+local ours                 -- interval and burst, as the caller works with them
 local s = {}               -- the state, by the names in FIELDS
 local fresh = false        -- there was no state: a full bucket, or lost data
 local moved = false        -- a field other than tail, final, plain and seenMicros changed
+local turned = false       -- final tickets have other turns than they were told
 local problem              -- the error reply of an argument or field that is wrong
 
 -- What the caller remembers of the line, and who it is: ARGV 3 to 8.
@@ -103,6 +106,7 @@ local function limit()
   if not problem and burst * interval > LONGEST_MICROS then
     bad('BADARG', 'burst', 'at most 100 years of permits', ARGV[2])
   end
+  ours = { interval, burst }
 end
 
 -- reach reads "<micros>" or "<micros>+<micros>".
@@ -158,7 +162,7 @@ local function create()
     intervalMicros = interval, burst = burst, final = 0, floor = 0, free = 0,
     seenMicros = now, epoch = now,
     live = caller.member ~= '' and 1 or 0, countedMicros = now, idle = 0, resumeMicros = 0,
-    pauseMicros = 0, pausedMicros = 0, gen = 0 }
+    pauseMicros = 0, pausedMicros = 0, gen = 0, setIntervalMicros = 0, setBurst = 1, setUntilMicros = 0 }
   unused(math.floor(-caller.reach / interval - burst))
 end
 
@@ -171,6 +175,8 @@ local function read(values)
     if not x or x < 0 or x > MOST or x % 1 ~= 0 then -- most are whole numbers
       if name == 'anchorMicros' then -- before 1970, when the bucket takes that long to fill
         if not finite(x) or math.abs(x) > MOST then bad('BADSTATE', name, 'a number', text) end
+      elseif name == 'setIntervalMicros' then
+        if not finite(x) or x < 1 then bad('BADSTATE', name, '0, or a number of at least 1', text) end
       elseif name == 'intervalMicros' then
         if not finite(x) or x < 1 then bad('BADSTATE', name, 'a number of at least 1', text) end
       else
@@ -208,6 +214,7 @@ local function step_back(micros)
   s.floor = math.max(s.floor, s.final)
   s.resumeMicros = math.max(0, s.resumeMicros - micros)
   s.pauseMicros = math.max(0, s.pauseMicros - micros)
+  if s.setUntilMicros > 0 then s.setUntilMicros = math.max(1, s.setUntilMicros - micros) end
   s.countedMicros = now -- the others show up on the new clock before they are counted
   moved = true
 end
@@ -219,6 +226,7 @@ local function step_ahead(micros)
   shift(micros)
   if s.resumeMicros > 0 then s.resumeMicros = s.resumeMicros + micros end
   if s.pauseMicros > 0 then s.pauseMicros = s.pauseMicros + micros end
+  if s.setUntilMicros > 0 then s.setUntilMicros = s.setUntilMicros + micros end
   s.countedMicros = now
   quiet = quiet - micros
 end
@@ -279,15 +287,30 @@ local function hold()
   if early > 0 then shift(early) end
 end
 
--- Another rate than before: calls that wait are re-timed, in order. What is still to
+-- Another rate since a moment: calls that wait are re-timed, in order. What is still to
 -- go of a pause is not in permits.
-local function retime()
-  local from = math.max(now, s.pauseMicros)
+local function retime(since)
+  local from = math.max(since, s.pauseMicros)
   local left = (due(s.tail) - from) / s.intervalMicros
   s.anchor, s.anchorMicros = s.tail, math.min(from + math.ceil(left * interval), now + LONGEST_MICROS)
   s.intervalMicros = interval
   if s.resumeMicros > now then hold() end
   moved = true
+end
+
+-- available is the last permit that is due by now.
+local function available()
+  return s.anchor + math.floor((now - s.anchorMicros) / s.intervalMicros)
+end
+
+-- govern makes the limit that was set for all, if one is in force, that of this call.
+local function govern()
+  if s.setUntilMicros > 0 and s.setUntilMicros <= now then
+    s.setIntervalMicros, s.setUntilMicros = 0, 0
+    return true
+  end
+  interval, burst = ours[1], ours[2]
+  if s.setIntervalMicros > 0 then interval, burst = s.setIntervalMicros, s.setBurst end
 end
 
 -- The bucket overflowed while nobody came: what did not fit is gone. Where
@@ -309,6 +332,19 @@ local function overflow()
     s.floor = math.max(s.floor, s.final)
   end
   s.anchor, s.anchorMicros = s.tail, lowest
+end
+
+-- relimit lets the line go on with the limit of now, which was set then, or which is the
+-- callers' again since then. Final tickets move along. What overflowed of a smaller bucket does not
+-- come back with a larger one.
+local function relimit(since)
+  interval, burst = s.intervalMicros, s.burst
+  overflow()
+  govern()
+  if interval == s.intervalMicros and burst == s.burst then return end
+  s.floor = math.max(s.floor, available() - s.burst)
+  if interval ~= s.intervalMicros then retime(since) end
+  s.burst, s.gen, moved, turned = burst, s.gen + 1, true, true
 end
 
 -- load reads the clock and the state, and brings the state up to now.
@@ -335,7 +371,9 @@ local function load()
   local ahead = caller.clock > 0 and math.min(quiet, math.floor(now - caller.clock)) or 0
   if ahead > STEP_MICROS then step_ahead(ahead) end
   restore(seen)
-  if interval ~= s.intervalMicros then retime() end
+  local ended = s.setUntilMicros
+  if govern() then relimit(ended) end
+  if interval ~= s.intervalMicros then retime(now) end
   if burst ~= s.burst then
     s.burst = burst
     moved = true
@@ -373,14 +411,14 @@ end
 
 -- A ticket fits while its permits are still in the bucket.
 local function fits(e, cost)
-  return e - cost >= s.floor and now <= due(e - cost) + burst * interval
+  return e - cost >= s.floor and now <= due(e - cost) + math.max(burst, cost) * interval
 end
 
 -- A ticket is dead when its permits are gone and the line cannot be wound back
 -- to it: a later ticket was let through, or the line was wound past it.
 local function dead(e, cost)
   if e - cost < s.floor then return true end
-  return e <= s.final and now > due(e - cost) + burst * interval
+  return e <= s.final and now > due(e - cost) + math.max(burst, cost) * interval
 end
 
 -- List entries read "<cost>:<id>", in the free list "<cost>:<number>".
@@ -568,6 +606,7 @@ end
 -- need not know more, as long as the limit is the same.
 local function plain()
   return s.tail == s.final and s.free == 0 and s.resumeMicros <= now and s.pauseMicros <= now
+    and s.setIntervalMicros == 0
 end
 
 -- signature is the caller's field of the state, and its value.
@@ -575,6 +614,25 @@ local function signature()
   if caller.member == '' then return end
   local serial = math.max(caller.serial, own and own.serial or 0)
   return 'm:' .. caller.member, digits(now) .. ' ' .. digits(serial) .. ' ' .. trace
+end
+
+-- header fills in what the replies of take, claim, charge, pause, resume and set begin with.
+local function header(reply)
+  reply[1], reply[2], reply[3] = s.epoch, now, math.ceil(due(s.final) - now)
+  reply[4], reply[5], reply[6] = s.live, s.idle, math.max(0, s.resumeMicros - now)
+  reply[7], reply[8] = plain() and 1 or 0, math.max(0, s.pauseMicros - now)
+  reply[9], reply[10] = s.gen, s.final
+  reply[11], reply[12], reply[13] = math.floor(interval), math.floor(interval % 1 * 1000000000), burst
+  return reply
+end
+
+-- announce tells those who listen that final tickets have other turns than they were
+-- told: that is what the number gen stands for. They hear what a reply begins with, and
+-- the key of the state. A user without the right to publish may still move the line.
+local function announce()
+  local news = header({})
+  for i = 1, #news do news[i] = digits(news[i]) end
+  redis.pcall('PUBLISH', redis.call('HMGET', STATE, 'channel')[1] or '', table.concat(news, ' ') .. ' ' .. STATE)
 end
 
 -- save writes the state. It lives past the last number given out and past the
@@ -607,6 +665,11 @@ local function save()
     ttl = math.max(ttl, LINGER_MILLIS)
     fill = fill + LINGER_MILLIS
   end
+  if s.setUntilMicros > 0 then
+    ttl = math.max(ttl, math.ceil(s.setUntilMicros / 1000) - math.floor(now / 1000) + 1000)
+  elseif s.setIntervalMicros > 0 then
+    ttl = math.max(ttl, LONGEST_MICROS / 1000)
+  end
   ttl = math.min(ttl, MOST) -- Redis takes no more: a state may hold anything
   redis.call('PEXPIRE', STATE, ttl)
   -- Calls that touch no list let the state live longer, so lists are given more: by
@@ -614,23 +677,5 @@ local function save()
   for k = 2, 4 do
     if moved or used[KEYS[k]] then redis.call('PEXPIRE', KEYS[k], ttl + fill) end
   end
-end
-
--- header fills in what the replies of take, claim, charge, pause and resume begin with.
-local function header(reply)
-  reply[1], reply[2], reply[3] = s.epoch, now, math.ceil(due(s.final) - now)
-  reply[4], reply[5], reply[6] = s.live, s.idle, math.max(0, s.resumeMicros - now)
-  reply[7], reply[8] = plain() and 1 or 0, math.max(0, s.pauseMicros - now)
-  reply[9], reply[10] = s.gen, s.final
-  return reply
-end
-
--- announce tells those who listen that final tickets have other turns than they were
--- told: that is what the number gen stands for. They hear what a reply begins with, and
--- the key of the state. A user without the right to publish may still move the line.
-local function announce(channel)
-  local news = header({})
-  for i = 1, #news do news[i] = digits(news[i]) end
-  redis.pcall('PUBLISH', channel, table.concat(news, ' ') .. ' ' .. STATE)
-  return header({})
+  if turned then announce() end
 end

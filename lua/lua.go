@@ -25,6 +25,8 @@ var (
 	pause string
 	//go:embed resume.lua
 	resume string
+	//go:embed set.lua
+	set string
 )
 
 // The scripts, one per verb; each file's header says what it takes and replies.
@@ -38,6 +40,7 @@ var (
 	Quick   = redis.NewScript(quick)
 	Pause   = redis.NewScript(line + pause)
 	Resume  = redis.NewScript(line + resume)
+	Set     = redis.NewScript(line + set)
 )
 
 // News is the channel on which the scripts that move turns which are fixed already say

@@ -49,6 +49,9 @@ func (r *recorder) up(at int64) {
 // full, and after processes count, in whole milliseconds of the clock.
 func (r *recorder) wrote(at int64) {
 	r.expireAt = int64(math.Ceil(r.line.FullAt()/1000)) + 1000
+	if kept := r.line.KeptUntil(at); kept > 0 {
+		r.expireAt = max(r.expireAt, int64(math.Ceil(kept/1000)))
+	}
 	if r.line.Live() > 0 {
 		r.expireAt = max(r.expireAt, floorDiv(at, 1000)+lingerMillis)
 	}
@@ -128,6 +131,12 @@ func (r *recorder) resume(at int64, limit model.Limit, c model.Caller) model.Rep
 	})
 }
 
+func (r *recorder) set(at int64, limit model.Limit, c model.Caller, to model.Limit, micros float64) model.Reply {
+	return r.replies("set", at, setArgs(limit, c, to, micros), func() model.Reply {
+		return r.line.Set(at, limit, c, to, micros)
+	})
+}
+
 func (r *recorder) replies(verb string, at int64, args []string, do func() model.Reply) model.Reply {
 	r.up(at)
 	reply := do()
@@ -172,7 +181,7 @@ func (r *recorder) inspect(at int64, limit model.Limit) {
 			Tail: got["tail"].(int64), ReachMicros: got["reachMicros"].(int64), WaitMicros: got["waitMicros"].(int64),
 			Limit: model.Limit{IntervalMicros: interval, Burst: got["burst"].(int64)}, Epoch: got["epoch"].(int64),
 			Live: got["live"].(int64), ResumeMicros: got["resumeMicros"].(int64),
-			PauseMicros: got["pauseMicros"].(int64), Gen: got["gen"].(int64),
+			PauseMicros: got["pauseMicros"].(int64), Gen: got["gen"].(int64), SetMicros: got["setMicros"].(int64),
 		}
 		if seen != want {
 			return fmt.Errorf("replied %+v, the model %+v", seen, want)
@@ -353,7 +362,7 @@ func TestScriptsEqualModel(t *testing.T) {
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}
 		}
-		for _, name := range []string{"repeats", "copies", "stale", "losses", "rollbacks", "charges", "ahead", "back", "quicks", "not_plain", "extra", "pauses", "unheard", "resumes", "paused_calls"} {
+		for _, name := range []string{"repeats", "copies", "stale", "losses", "rollbacks", "charges", "ahead", "back", "quicks", "not_plain", "extra", "pauses", "unheard", "resumes", "paused_calls", "sets", "limits_moved"} {
 			if n := total[name]; n < number/250 { // those that are rare
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}

@@ -12,7 +12,7 @@
 --                         later: what a reply begins with, joined by spaces, and the key
 --                         of the state
 -- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros, plain, pauseMicros,
---       gen, final: as of take
+--       gen, final, interval, fraction, burst: as of take
 -- Atomic. Repeated, it is a pause from then on.
 -- Errors: BADARG, BADSTATE, WRONGTYPE, STALE; then nothing was changed.
 
@@ -31,7 +31,7 @@ guard()
 -- gone is the last permit that is not used after the pause: it is due now or was before,
 -- and no number that waits has it. What overflowed must not come back with the line.
 local function gone()
-  local last = s.anchor + math.floor((now - s.anchorMicros) / s.intervalMicros)
+  local last = available()
   local head = redis.call('ZRANGE', WAITING, 0, SCAN - 1, 'WITHSCORES')
   for i = 1, #head, 2 do
     local cost, e = costof(head[i]), tonumber(head[i + 1])
@@ -50,7 +50,7 @@ local function pause(last, moment)
   late = math.min(late, math.floor(now + LONGEST_MICROS - due(s.tail)))
   if late > 0 then s.anchorMicros = s.anchorMicros + late end
   s.pausedMicros = (s.pauseMicros > now and s.pausedMicros or 0) + math.max(0, late)
-  s.pauseMicros, s.gen, moved = moment, s.gen + 1, true
+  s.pauseMicros, s.gen, moved, turned = moment, s.gen + 1, true, true
 end
 
 local moment = math.ceil(now + rest)
@@ -59,6 +59,6 @@ if moment <= math.max(now, s.pauseMicros) then
   return header({})
 end
 pause(gone(), moment)
+redis.call('HSET', STATE, 'reason', reason, 'channel', channel)
 save()
-redis.call('HSET', STATE, 'reason', reason)
-return announce(channel)
+return header({})

@@ -52,6 +52,7 @@ func (h *history) endPause() {
 // hear tells those who hold final tickets that these are due at another time. Those
 // who do not hear it call as they were told.
 func (h *history) hear(reply model.Reply, hears func() bool) {
+	h.gens[reply.Epoch] = reply.Gen
 	for _, t := range h.tickets {
 		if t.state != held || t.epoch != reply.Epoch {
 			continue
@@ -63,7 +64,7 @@ func (h *history) hear(reply model.Reply, hears func() bool) {
 			continue
 		}
 		due := func(e int64) int64 {
-			ahead := float64(e-reply.Final) * h.limit.IntervalMicros
+			ahead := float64(e-reply.Final) * reply.Limit.IntervalMicros
 			return h.now + reply.ReachMicros + int64(math.Ceil(ahead))
 		}
 		if start := due(t.number - t.cost + 1); reply.PauseMicros > 0 && start < h.now+reply.PauseMicros {

@@ -119,14 +119,20 @@ var planted = []struct {
 	{"pauses add up", "pause", "(s.pauseMicros > now and s.pausedMicros or 0)", "s.pausedMicros", false, nil},
 	{"a clock that goes back lengthens a pause", "line", "s.pauseMicros = math.max(0, s.pauseMicros - micros)", "", false, []trouble{{Back: true}}},
 	{"a clock that goes ahead shortens a pause", "line", "if s.pauseMicros > 0 then s.pauseMicros = s.pauseMicros + micros end", "", false, []trouble{{Forward: true}}},
-	{"a new rate stretches a pause", "line", "local from = math.max(now, s.pauseMicros)", "local from = now", false, []trouble{{RateChange: true}}},
+	{"a new rate stretches a pause", "line", "local from = math.max(since, s.pauseMicros)", "local from = since", false, []trouble{{RateChange: true}}},
+	{"a limit that was set for all is not in force", "line", "if s.setIntervalMicros > 0 then interval", "if false then interval", false, nil},
+	{"a limit that was set for all does not end", "line", "if s.setUntilMicros > 0 and s.setUntilMicros <= now then", "if false then", false, nil},
+	{"what overflowed comes back with a larger bucket", "line", "s.floor = math.max(s.floor, available() - s.burst)", "", false, nil},
+	{"a line is plain whatever its limit", "line", "\n    and s.setIntervalMicros == 0", "", false, nil},
+	{"a limit that was set is forgotten when the bucket is full", "line", "math.ceil(s.setUntilMicros / 1000)", "math.floor(now / 1000)", false, nil},
+	{"a request that costs more than the bucket holds is served", "take", "if cost > burst then return 0, 0, LONGEST_MICROS end", "", false, nil},
 	{"each member counts as a process", "line", "'^m:([^/]*)'", "'^m:(.*)'", false, nil},
 }
 
 // with returns the sources with a bug.
 func (s sources) with(t *testing.T, script, from, to string) sources {
 	t.Helper()
-	text := map[string]*string{"line": &s.line, "take": &s.take, "claim": &s.claim, "cancel": &s.cancel, "charge": &s.charge, "quick": &s.quick, "pause": &s.pause, "resume": &s.resume}[script]
+	text := map[string]*string{"line": &s.line, "take": &s.take, "claim": &s.claim, "cancel": &s.cancel, "charge": &s.charge, "quick": &s.quick, "pause": &s.pause, "resume": &s.resume, "set": &s.set}[script]
 	if strings.Count(*text, from) != 1 {
 		t.Fatalf("%s.lua holds %q %d times: bring the planted bug up to date", script, from, strings.Count(*text, from))
 	}
@@ -238,6 +244,10 @@ func (p *scriptPlayer) pause(at int64, limit model.Limit, c model.Caller, micros
 
 func (p *scriptPlayer) resume(at int64, limit model.Limit, c model.Caller) model.Reply {
 	return p.replies("resume", at, resumeArgs(limit, c))
+}
+
+func (p *scriptPlayer) set(at int64, limit model.Limit, c model.Caller, to model.Limit, micros float64) model.Reply {
+	return p.replies("set", at, setArgs(limit, c, to, micros))
 }
 
 func (p *scriptPlayer) cancel(at int64, limit model.Limit, c model.Caller, tickets []model.Cancellation) {

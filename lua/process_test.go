@@ -165,6 +165,7 @@ func (h *history) noteReply(reply model.Reply, c model.Caller, missed float64) {
 		return
 	}
 	h.epochs[reply.Epoch] = true
+	h.noteLimit(reply)
 	h.reachAt = float64(h.now + reply.ReachMicros)
 	if made := reply.Epoch == reply.SeenMicros; made && h.stepped {
 		h.lostTo(c, missed)

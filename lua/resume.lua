@@ -6,7 +6,7 @@
 --       6 clockMicros  7 member  8 serial: as for take
 --       9 channel         as for pause
 -- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros, plain, pauseMicros,
---       gen, final: as of take
+--       gen, final, interval, fraction, burst: as of take
 -- Atomic. Where there is no pause, it changes nothing; so it may be repeated.
 -- Errors: BADARG, BADSTATE, WRONGTYPE, STALE; then nothing was changed.
 
@@ -24,7 +24,8 @@ if rest <= 0 then
   return header({})
 end
 s.anchorMicros = s.anchorMicros - math.min(rest, s.pausedMicros)
-s.pauseMicros, s.pausedMicros, s.gen, moved = 0, 0, s.gen + 1, true
+s.pauseMicros, s.pausedMicros, s.gen, moved, turned = 0, 0, s.gen + 1, true, true
 if s.resumeMicros > now then hold() end
+redis.call('HSET', STATE, 'channel', ARGV[9])
 save()
-return announce(ARGV[9])
+return header({})

@@ -76,7 +76,7 @@ func (h *history) keepExtra(p *process, epoch int64, row model.Row, given model.
 		t.cost, t.keep = 1, false
 		t.state, t.epoch, t.number = held, epoch, n
 		t.callAt = h.now
-		if longest := int64(row.LastingMicros); !h.trouble.RateChange {
+		if longest := int64(row.LastingMicros); !h.trouble.RateChange && !h.trouble.RateSet {
 			t.callAt += min(longest, h.rng.Int64N(2*longest+1))
 		}
 	}

@@ -30,9 +30,12 @@
 --       last minute), idle (permits that nobody used, ever), resumeMicros (until
 --       the line goes on after an outage, 0 or more), plain (1: quick.lua will do),
 --       pauseMicros (until a pause ends, 0 or more), gen (how often final tickets were
---       given other turns, since epoch), final (the number that reachMicros is of);
+--       given other turns, since epoch), final (the number that reachMicros is of),
+--       interval, fraction and burst (the limit that is in force: whole micros per
+--       permit, billionths of one besides, permits);
 --       then three per request:
---       status            0 refused   would wait longer than maxWaitMicros
+--       status            0 refused   would wait longer than maxWaitMicros, or costs more
+--                                     than the burst that is in force
 --                         1 final     sleep the wait, then call
 --                         2 waiting   claim the id shortly before the wait ends
 --       number            0 when refused
@@ -117,6 +120,7 @@ local function request(cost, maxWait, id, keep, index)
     local status, e = known(member, keep)
     if status then return status, e, wait(e) end
   end
+  if cost > burst then return 0, 0, LONGEST_MICROS end -- of what was set for all
   local e, block = offer(cost)
   local w = wait(e)
   if replay and not (keep or before) and maxWait >= 0 then return 0, 0, w end -- as it was
@@ -134,7 +138,7 @@ local function request(cost, maxWait, id, keep, index)
   return 1, e, w
 end
 
-local reply = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+local reply = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 for i = 10, #ARGV, 4 do
   local cost, keep, index = tonumber(ARGV[i]), tonumber(ARGV[i + 3]) == 1, (i - 6) / 4
   local status, e, w = request(cost, tonumber(ARGV[i + 1]), ARGV[i + 2], keep, index)

@@ -141,6 +141,24 @@ func (p *performer) command(verb, rest string) ([]string, error) {
 	case "pause":
 		micros := float64(duration(rest).Microseconds())
 		return p.grants(verb, pauseArgs(p.limit, p.caller(), micros), 0)
+	case "set":
+		words := strings.Fields(rest)
+		var to model.Limit
+		if words[0] != "nothing" {
+			to = model.Limit{IntervalMicros: float64(duration(words[0]).Microseconds()), Burst: 1}
+		}
+		var micros float64
+		for i := 1; i+1 < len(words); i += 2 {
+			switch words[i] {
+			case "burst":
+				to.Burst = number(words[i+1])
+			case "for":
+				micros = float64(duration(words[i+1]).Microseconds())
+			default:
+				return nil, fmt.Errorf("%q is no part of a limit that is set", words[i])
+			}
+		}
+		return p.grants(verb, setArgs(p.limit, p.caller(), to, micros), 0)
 	case "resume":
 		return p.grants(verb, resumeArgs(p.limit, p.caller()), 0)
 	case "forget":
@@ -473,6 +491,12 @@ func (p *performer) inspect() ([]string, error) {
 		fmt.Sprintf("%d waiting, %d free, %d live, %s", reply["waiting"], reply["free"], reply["live"], made),
 		fmt.Sprintf("interval %s micros, burst %d", reply["intervalMicros"], reply["burst"]),
 	}
+	switch set := reply["setMicros"].(int64); {
+	case set < 0:
+		lines = append(lines, "set for all until it is set again")
+	case set > 0:
+		lines = append(lines, "set for all for "+micros(set))
+	}
 	if pause := reply["pauseMicros"].(int64); pause > 0 {
 		lines = append(lines, fmt.Sprintf("paused for %s: %q", micros(pause), reply["reason"]))
 	}
@@ -511,6 +535,9 @@ func (p *performer) show() ([]string, error) {
 	}
 	if f("resumeMicros") > 0 {
 		lines = append(lines, "resumes at "+moment(f("resumeMicros")))
+	}
+	if f("setIntervalMicros") > 0 {
+		lines = append(lines, fmt.Sprintf("set for all: interval %s, burst %d, until %s", micros(f("setIntervalMicros")), f("setBurst"), moment(f("setUntilMicros"))))
 	}
 	if f("pauseMicros") > 0 {
 		lines = append(lines, fmt.Sprintf("paused until %s, moved by %s, for %q", moment(f("pauseMicros")), micros(f("pausedMicros")), s.fields["reason"]))

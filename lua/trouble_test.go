@@ -16,10 +16,11 @@ type trouble struct {
 	Forgotten  bool // nobody remembers anything
 	Away       bool // processes lose the connection, and spend permits of their own
 	RateChange bool
+	RateSet    bool // for all, by one of them
 }
 
 func anyTrouble(rng *rand.Rand) trouble {
-	switch rng.IntN(26) {
+	switch rng.IntN(30) {
 	case 0, 1:
 		return trouble{Back: true}
 	case 2, 3:
@@ -48,6 +49,12 @@ func anyTrouble(rng *rand.Rand) trouble {
 		return trouble{Away: true, Lost: true}
 	case 20:
 		return trouble{Away: true, Forward: true, Back: true}
+	case 26, 27:
+		return trouble{RateSet: true}
+	case 28:
+		return trouble{RateSet: true, Lost: true}
+	case 29:
+		return trouble{RateSet: true, Back: true, Forward: true, Rollback: true}
 	default:
 		return trouble{}
 	}
@@ -162,6 +169,9 @@ func (h *history) befall() {
 	if h.trouble.Rollback {
 		kinds = append(kinds, h.keepAndRollBack)
 	}
+	if h.trouble.RateSet {
+		kinds = append(kinds, h.setLimit, h.setLimit)
+	}
 	if h.trouble.RateChange {
 		kinds = append(kinds, h.changeRate)
 	}
@@ -239,7 +249,5 @@ func (h *history) changeRate() {
 	for _, p := range h.processes { // copies would bring the rate of before
 		p.pending, p.sent = nil, nil
 	}
-	// The line changes at the first call with the new rate.
-	h.take()
-	h.rates = append(h.rates, rate{h.now, h.limit.IntervalMicros})
+	h.take() // the line changes at the first call with the new rate
 }

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -79,6 +80,10 @@ func pauseArgs(l model.Limit, c model.Caller, micros float64) []string {
 	return append(headArgs(l, c), decimal(micros), "told so", "news")
 }
 
+func setArgs(l model.Limit, c model.Caller, to model.Limit, micros float64) []string {
+	return append(headArgs(l, c), decimal(to.IntervalMicros), strconv.FormatInt(max(1, to.Burst), 10), decimal(micros), "news")
+}
+
 func resumeArgs(l model.Limit, c model.Caller) []string {
 	return append(headArgs(l, c), "news")
 }
@@ -91,14 +96,15 @@ func forgetArgs(cost int64, id string) []string {
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // headLength is how many integers come before the grants in a reply.
-const headLength = 10
+const headLength = 13
 
 func replyInts(r model.Reply) []int64 {
 	var plain int64
 	if r.Plain {
 		plain = 1
 	}
-	list := []int64{r.Epoch, r.SeenMicros, r.ReachMicros, r.Live, r.Idle, r.ResumeMicros, plain, r.PauseMicros, r.Gen, r.Final}
+	list := []int64{r.Epoch, r.SeenMicros, r.ReachMicros, r.Live, r.Idle, r.ResumeMicros, plain, r.PauseMicros, r.Gen, r.Final,
+		int64(r.Limit.IntervalMicros), int64(math.Mod(r.Limit.IntervalMicros, 1) * 1e9), r.Limit.Burst}
 	for _, g := range r.Grants {
 		list = append(list, int64(g.Status), g.Number, g.WaitMicros)
 	}
@@ -121,6 +127,7 @@ func parseReply(raw any) (model.Reply, error) {
 		Epoch: list[0], SeenMicros: list[1], ReachMicros: list[2],
 		Live: list[3], Idle: list[4], ResumeMicros: list[5], Plain: list[6] == 1,
 		PauseMicros: list[7], Gen: list[8], Final: list[9],
+		Limit: model.Limit{IntervalMicros: float64(list[10]) + float64(list[11])/1e9, Burst: list[12]},
 	}
 	for g := list[headLength:]; len(g) > 0; g = g[3:] {
 		r.Grants = append(r.Grants, model.Grant{Status: model.Status(g[0]), Number: g[1], WaitMicros: g[2]})

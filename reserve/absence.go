@@ -54,17 +54,17 @@ func (l *line) isBack() {
 
 // share is this process's part of the limit: permits per second, and the burst.
 func (l *line) share() (float64, int) {
-	limit, outage := l.core.cfg.Limit, l.core.cfg.Outage
+	limit, outage := l.terms(), l.core.cfg.Outage
 	part := outage.Share
 	if l.memory.live > 0 {
 		part = outage.Safety / float64(l.memory.live)
 	}
-	return limit.Rate() * part, max(1, int(float64(limit.MaxBurst())*part))
+	return limit.rate() * part, max(1, int(float64(limit.burst)*part))
 }
 
 // unnumbered is the ticket of a call that has no number, as Redis is away.
 func (l *line) unnumbered(id string, cost int64, now time.Time) *ticket {
-	t := &ticket{cost: cost, id: id, given: now, due: now}
+	t := &ticket{cost: cost, id: id, given: now, due: now, slack: l.core.terms().slack(cost)}
 	if l.core.cfg.Outage.Policy == PolicyLocal {
 		t.due = l.forecast(l.absent(now), cost, now)
 	}

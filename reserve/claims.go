@@ -76,7 +76,7 @@ func (l *line) claimable(now time.Time) (claims claimList) {
 		near := q.claimable(now, l.core.lead(), l.core.nearby(), still, maxBatch-claims.tickets())
 		claims.add(forTurn, q, near)
 		if len(near) == 0 {
-			claims.add(forLook, q, q.lookable(now, l.core.row(q.cost), maxBatch-claims.tickets()))
+			claims.add(forLook, q, q.lookable(now, l.row(q.cost), maxBatch-claims.tickets()))
 		}
 	}
 	return claims
@@ -141,7 +141,7 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 		before = before[len(c.tickets):]
 		switch {
 		case why == forLook:
-			c.from.looked(now, c.tickets, l.core.step(c.from.cost), bound)
+			c.from.looked(now, c.tickets, l.terms().step(c.from.cost), bound)
 		case err == nil && c.kept(kept):
 			c.from.look = now.Add(lookEvery) // nothing nearer was left lying
 		}
@@ -158,7 +158,7 @@ func (l *line) retime(reply answers, tickets []*ticket) {
 	for i, a := range reply.tickets {
 		if a.wait > 0 {
 			for q := range l.all {
-				q.retime(tickets[i], l.core.interval)
+				q.retime(tickets[i], reply.interval)
 			}
 			return
 		}

@@ -142,8 +142,8 @@ func (l *line) comeBack(ctx context.Context) bool {
 
 // bill is what the process owes the line.
 func (l *line) bill(a *absence, now time.Time) bill {
-	limit := l.core.cfg.Limit
-	most := max(float64(limit.MaxBurst()), limit.Rate())
+	limit := l.terms()
+	most := max(float64(limit.burst), limit.rate())
 	b := bill{
 		spent: a.spent,
 		most:  int64(math.Ceil(most / float64(max(l.memory.live, 1)))),

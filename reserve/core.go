@@ -92,16 +92,14 @@ func (c *core) nearby() time.Duration { return c.lead() * 5 / 4 }
 // holds it would have claimed it long ago, at its lead.
 func (c *core) near() time.Duration { return c.lead() / 2 }
 
-// step is the time between two turns of a cost.
-func (c *core) step(cost int64) time.Duration {
-	return time.Duration(float64(cost) * c.interval * float64(time.Microsecond))
-}
+// step is the time between two turns of a cost, under this process's limit.
+func (c *core) step(cost int64) time.Duration { return c.terms().step(cost) }
 
 // fill is the time that an empty bucket takes to fill.
 func (c *core) fill() time.Duration { return c.step(int64(c.cfg.Limit.MaxBurst())) }
 
-// row is how many numbers of a cost are near.
-func (c *core) row(cost int64) int { return 1 + int(c.near()/max(c.step(cost), 1)) }
+// row is how many numbers of a cost are near. The line must be locked.
+func (l *line) row(cost int64) int { return 1 + int(l.core.near()/max(l.terms().step(cost), 1)) }
 
 func (c *core) newID() string {
 	return c.member + "-" + strconv.FormatUint(c.names.Add(1), 36)

@@ -76,7 +76,8 @@
 // [Limiter.Pause] moves the line: every turn comes later by what is still to go, those
 // that are final too. A process in which calls wait holds one more connection, on which
 // it hears of that, and times its turns anew; one that did not hear learns it from its
-// next reply. A Reservation that nobody waits for follows when somebody does.
+// next reply. A Reservation that nobody waits for follows when somebody does. So it is
+// with [Limiter.SetLimit], which changes the limit of the whole fleet.
 //
 // # When a reply is lost
 //

@@ -97,5 +97,13 @@ func (l *Limiter) fail(op string, err error) error {
 // missed is ErrWouldMissDeadline with the wait on its way to an Error.
 type missed struct{ wait time.Duration }
 
+// refusal is why the ith request, of a cost, got no ticket.
+func (a answers) refusal(i int, cost int64) error {
+	if cost > a.burst {
+		return &exceeds{invalid("n", "must be at most the burst of %d permits that was set for all, got %d", a.burst, cost)}
+	}
+	return &missed{a.tickets[i].wait}
+}
+
 func (m *missed) Error() string { return ErrWouldMissDeadline.Error() }
 func (m *missed) Unwrap() error { return ErrWouldMissDeadline }

@@ -139,6 +139,29 @@ func ExampleLimiter_Pause() {
 	// the next turn is in 30s
 }
 
+// The provider has halved the quota for an hour. The whole fleet follows at once, also
+// processes that start, and those of a version that works with another limit.
+func ExampleLimiter_SetLimit() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(client, reserve.Config{Name: "maps", Limit: reserve.PerSecond(50)})
+	defer func() { _ = limiter.Close() }()
+
+	ctx := context.Background()
+	if err := limiter.SetLimit(ctx, reserve.PerSecond(25), time.Hour); err != nil {
+		fmt.Println(err)
+		return
+	}
+	state, _ := limiter.State(ctx)
+	fmt.Println(state.Rate, "per second, for", state.SetFor.Round(time.Minute))
+	_ = limiter.ResetLimit(ctx)
+	state, _ = limiter.State(ctx)
+	fmt.Println(state.Rate, "per second")
+	// Output:
+	// 25 per second, for 1h0m0s
+	// 50 per second
+}
+
 // A number kept under an ID survives the process that took it: another one
 // claims it.
 func ExampleLimiter_Claim() {

@@ -92,11 +92,11 @@ const bookedEpoch = 946684800006504
 
 func (b *booked) take(serial int, id string, number, wait int) {
 	b.note(lua.Take.Hash(), fmt.Sprint("1000000 2 0 ", id, " 0"), serial,
-		fmt.Sprint(bookedEpoch, " 0 0 1 0 0 0 0 0 0 1 ", number, " ", wait))
+		fmt.Sprint(bookedEpoch, " 0 0 1 0 0 0 0 0 0 1000000 0 2 1 ", number, " ", wait))
 }
 
 func (b *booked) claim(id string, number int) { // without a serial, as they are
-	b.note(lua.Claim.Hash(), "1000000 2 "+id, 0, fmt.Sprint(bookedEpoch, " 0 0 1 0 0 0 0 0 0 1 ", number, " 9000"))
+	b.note(lua.Claim.Hash(), "1000000 2 "+id, 0, fmt.Sprint(bookedEpoch, " 0 0 1 0 0 0 0 0 0 1000000 0 2 1 ", number, " 9000"))
 }
 
 func (b *booked) cancel(id string, number, went int) {

@@ -8,7 +8,7 @@ const (
 	takeArgs    = 9 // arguments before the first request
 	claimArgs   = 9
 	cancelArgs  = 8
-	replyHeader = 10
+	replyHeader = 13
 
 	quickEpoch  = 4 // of the first line
 	quickMember = 5

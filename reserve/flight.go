@@ -207,7 +207,7 @@ func (l *line) takeAs(ctx context.Context, from *lane, serial int64, err error, 
 		case err != nil:
 			a.done(nil, err)
 		case reply.tickets[i].status == refused:
-			a.done(nil, &missed{reply.tickets[i].wait})
+			a.done(nil, reply.refusal(i, a.cost))
 		default:
 			t := &ticket{cost: a.cost, id: a.id}
 			t.set(reply, i, a.keep)
@@ -258,6 +258,7 @@ func (t *ticket) set(reply answers, i int, kept bool) {
 	a := reply.tickets[i]
 	t.epoch, t.gen, t.number = reply.epoch, reply.gen, a.number
 	t.given, t.due, t.since = reply.at, reply.at.Add(a.wait), a.since
+	t.slack = reply.slack(t.cost)
 	t.final = a.status == final
 	t.kept = t.final && kept
 	t.retry = time.Time{}

@@ -3,17 +3,18 @@ package reserve
 import "time"
 
 // geometry is where a line is: its permits are due one interval apart. A pause moves it,
-// and with it turns that are fixed already; gen counts that.
+// and so does another limit, and with it turns that are fixed already; gen counts that.
 type geometry struct {
 	epoch, gen int64
 	number     int64     // the last one that was fixed …
 	at         time.Time // … and when it is due
 	until      time.Time // nothing is due before; zero: no matter
+	terms
 }
 
 // geometry is where the line is, as a reply says.
 func (a answers) geometry() geometry {
-	g := geometry{epoch: a.epoch, gen: a.gen, number: a.final, at: a.at.Add(a.reach)}
+	g := geometry{epoch: a.epoch, gen: a.gen, number: a.final, at: a.at.Add(a.reach), terms: a.terms}
 	if a.pause > 0 {
 		g.until = a.at.Add(a.pause)
 	}
@@ -21,20 +22,20 @@ func (a answers) geometry() geometry {
 }
 
 // due is when a permit is.
-func (g *geometry) due(permit int64, interval float64) time.Time {
-	ahead := float64(permit-g.number) * interval * float64(time.Microsecond)
+func (g *geometry) due(permit int64) time.Time {
+	ahead := float64(permit-g.number) * g.interval * float64(time.Microsecond)
 	return g.at.Add(time.Duration(max(-float64(longest), min(ahead, float64(longest)))))
 }
 
 // adjust gives a ticket the turn that it has since the line moved. One whose permits are
 // used up by a pause has to be claimed: for another number.
-func (g *geometry) adjust(t *ticket, interval float64, now time.Time) {
+func (g *geometry) adjust(t *ticket, now time.Time) {
 	if t.number == 0 || t.epoch != g.epoch || t.gen >= g.gen {
 		return
 	}
 	t.gen = g.gen
-	t.due, t.since = g.due(t.number, interval), 0
-	first := g.due(t.number-t.cost+1, interval)
+	t.due, t.since, t.slack = g.due(t.number), 0, g.slack(t.cost)
+	first := g.due(t.number - t.cost + 1)
 	if t.final && first.Add(time.Microsecond).Before(g.until) { // replies round
 		t.final, t.kept, t.due = false, false, now
 	}
@@ -47,7 +48,7 @@ func (l *line) follow(g geometry) {
 		return
 	}
 	moved := l.where.epoch == g.epoch
-	l.where = g
+	l.where, l.inForce = g, g.terms
 	if !moved {
 		return // all that is known was given by that line
 	}
@@ -62,4 +63,4 @@ func (l *line) follow(g geometry) {
 }
 
 // adjust gives a ticket of a reply the turn that it has now. The line must be locked.
-func (l *line) adjust(t *ticket) { l.where.adjust(t, l.core.interval, time.Now()) }
+func (l *line) adjust(t *ticket) { l.where.adjust(t, time.Now()) }

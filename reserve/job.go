@@ -97,7 +97,7 @@ func (l *Limiter) takeLater(ctx context.Context, line *line, reqs []request) ([]
 	}
 	for i, r := range reqs {
 		if reply.tickets[i].status == refused {
-			placed[i].Err = &missed{reply.tickets[i].wait}
+			placed[i].Err = reply.refusal(i, r.cost)
 			continue
 		}
 		t := &ticket{cost: r.cost, id: r.id}

@@ -82,7 +82,7 @@ func (l *line) allGo(g *leg, start, now time.Time) bool {
 func (l *line) numbered(g *leg, number, cost int64, start, at time.Time) *ticket {
 	return &ticket{
 		cost: cost, id: l.core.newID(), epoch: g.epoch, gen: g.gen, number: number, final: true,
-		given: at, due: start.Add(l.core.step(number - g.before)),
+		given: at, due: start.Add(l.core.step(number - g.before)), slack: l.core.terms().slack(cost),
 	}
 }
 
@@ -114,7 +114,7 @@ func (l *line) file(g *leg, start, at time.Time) {
 // line must be locked.
 func (l *line) answer(q *queue, w *waiter, t *ticket) {
 	now := time.Now()
-	if t.final && !t.due.After(now) && !l.core.overslept(t, now) && w.turn(granted) {
+	if t.final && !t.due.After(now) && !t.overslept(now) && w.turn(granted) {
 		w.tell()
 		return
 	}

@@ -159,7 +159,7 @@ func (l *Limiter) allow(ctx context.Context, n int) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !l.core.overslept(t, time.Now()) { // else the reply came too late to use it
+		if !t.overslept(time.Now()) { // else the reply came too late to use it
 			return true, nil
 		}
 		id = l.core.newID()

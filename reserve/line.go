@@ -20,20 +20,21 @@ type line struct {
 	keys []string
 	uses atomic.Int64
 
-	mu     sync.Mutex
-	queues map[int64]*queue // by cost, for calls without a number of their own
-	pinned map[int64]*queue // by cost, for calls that keep theirs
-	asks   []*ask
-	back   []*ticket // to be given back
-	flying bool
-	timers map[*queue]*time.Timer // nil: of the calls that are served without Redis
-	lanes  []*lane
-	memory memory
-	where  geometry
-	rides  rides
-	lease  lease
-	lost   bool  // data was: numbers from before it may wait here
-	came   int64 // calls that waited here, so far
+	mu      sync.Mutex
+	queues  map[int64]*queue // by cost, for calls without a number of their own
+	pinned  map[int64]*queue // by cost, for calls that keep theirs
+	asks    []*ask
+	back    []*ticket // to be given back
+	flying  bool
+	timers  map[*queue]*time.Timer // nil: of the calls that are served without Redis
+	lanes   []*lane
+	memory  memory
+	where   geometry
+	inForce terms // as of the last reply; see terms
+	rides   rides
+	lease   lease
+	lost    bool  // data was: numbers from before it may wait here
+	came    int64 // calls that waited here, so far
 
 	landings map[string]chan struct{} // by id; see landing.go
 }
@@ -137,7 +138,7 @@ func (l *line) advance(q *queue) {
 		if w == nil {
 			break
 		}
-		if l.core.overslept(t, now) {
+		if t.overslept(now) {
 			overslept++
 			t.final, t.kept, t.due = false, false, now
 			if t.owner == nil {

@@ -74,6 +74,9 @@ func (m *memory) text() any {
 func (l *line) learn(from *lane, serial int64, a answers) {
 	from.saw(a.epoch, a.seen)
 	l.follow(a.geometry())
+	if a.epoch != l.where.epoch || a.gen == l.where.gen { // else it is older
+		l.inForce = a.terms
+	}
 	if l.memory.note(serial, a) {
 		l.lost = true
 		l.kick()

@@ -435,6 +435,7 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 			Limit:  reserve.PerSecond(100),
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
+		l.TurnDeaf() // on a real Redis no news can be heard here, which is logged, too
 		stop := load(t, provider.New(), 10, l)
 		time.Sleep(time.Second)
 		b.redis.SetError(loading)

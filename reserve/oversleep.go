@@ -15,9 +15,8 @@ const (
 
 // overslept reports whether the turn of a final ticket was overslept: its permits
 // are gone, and calling now would come on top of the calls of others.
-func (c *core) overslept(t *ticket, now time.Time) bool {
-	slack := time.Duration(float64(int64(c.cfg.Limit.MaxBurst())-t.cost)*c.interval) * time.Microsecond
-	if now.Sub(t.due)+t.since > slack+oversleep {
+func (t *ticket) overslept(now time.Time) bool {
+	if now.Sub(t.due)+t.since > t.slack+oversleep {
 		return true
 	}
 	return now.Round(0).Sub(t.given.Round(0))-now.Sub(t.given) > suspension

@@ -47,9 +47,10 @@ type head struct {
 	pause  time.Duration // until a pause ends; 0: there is none
 	gen    int64         // how often turns that were fixed have moved
 	final  int64         // the number of which reach is
+	terms
 }
 
-const headSize = 10
+const headSize = 13
 
 // answers is the reply of take, claim and charge.
 type answers struct {
@@ -134,7 +135,7 @@ func (c *core) ask(ctx context.Context, script *redis.Script, keys []string, arg
 	if err != nil {
 		return answers{}, err
 	}
-	a.overdue(c.interval)
+	a.overdue(a.interval)
 	a.at = c.clock.arrival(a.seen, a.shortest(), sent, time.Now())
 	c.greet()
 	return a, nil
@@ -251,16 +252,21 @@ func decodeAnswers(reply any, tickets int) (answers, error) {
 	}
 	for i, name := range [headSize]string{
 		"epoch", "seenMicros", "", "live", "idle", "resumeMicros", "plain", "pauseMicros", "gen", "final",
+		"interval", "fraction", "burst",
 	} {
 		if name != "" && values[i] < 0 {
 			return answers{}, unreadable("%s %d", name, values[i])
 		}
+	}
+	if values[10] < 1 || values[12] < 1 {
+		return answers{}, unreadable("interval %d, burst %d", values[10], values[12])
 	}
 	a := answers{
 		head: head{
 			epoch: values[0], seen: values[1], reach: reach,
 			live: values[3], idle: values[4], resume: resume, plain: values[6] == 1,
 			pause: pause, gen: values[8], final: values[9],
+			terms: terms{float64(values[10]) + float64(values[11])/1e9, values[12]},
 		},
 		tickets: make([]answer, tickets),
 	}

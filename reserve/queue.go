@@ -21,6 +21,7 @@ type ticket struct {
 	number int64         // 0: none, as Redis is away
 	due    time.Time     // of its turn, or the forecast of it while it waits
 	given  time.Time     // when the reply arrived
+	slack  time.Duration // for so long after due it can be used
 	since  time.Duration // at least so long before due the turn had come in truth
 	final  bool
 	kept   bool      // final, and known to Redis by its id

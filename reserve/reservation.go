@@ -246,7 +246,7 @@ func (r *Reservation) isCancelled() bool {
 // permits are gone, and a call made now would be one too many. Claim again.
 func (r *Reservation) Lapsed() bool {
 	t := r.snapshot()
-	return t.final && r.limiter.core.overslept(&t, time.Now())
+	return t.final && t.overslept(time.Now())
 }
 
 // Cancel gives the number back to the line, for somebody else to use. It ends a

@@ -12,9 +12,12 @@ import (
 type State struct {
 	// Rate is permits per second, and Burst permits, of the limit that the line
 	// was last used with; where they differ from the Limiter's own, processes
-	// of different configuration share the line.
-	Rate  float64
-	Burst int
+	// of different configuration share the line, or the limit was Set for all: with
+	// [Limiter.SetLimit], for SetFor more, or until it is set again if that is 0.
+	Rate   float64
+	Burst  int
+	Set    bool
+	SetFor time.Duration
 
 	// Stored is how many permits are available now.
 	Stored float64
@@ -75,18 +78,19 @@ func (l *Limiter) inspect(ctx context.Context) (State, error) {
 	if err != nil {
 		return State{}, err
 	}
-	permits := -v["reachMicros"] / c.interval
+	permits := -v["reachMicros"] / v["intervalMicros"]
 	return State{
 		Rate:      float64(time.Second/time.Microsecond) / v["intervalMicros"],
 		Burst:     int(v["burst"]),
-		Stored:    math.Min(math.Max(permits, 0), float64(c.cfg.Limit.MaxBurst())),
+		Stored:    math.Min(math.Max(permits, 0), v["burst"]),
 		NextFree:  time.Now().Add(reach),
 		Wait:      wait,
 		Line:      int64(math.Ceil(math.Max(-permits, 0))),
 		Waiting:   int64(v["waiting"]),
 		Free:      int64(v["free"]),
 		Processes: int64(v["live"]),
-		Paused:    paused, PauseReason: reasonOf(reply),
+		Set:       v["setMicros"] != 0, SetFor: time.Duration(max(0, v["setMicros"])) * time.Microsecond,
+		Paused: paused, PauseReason: reasonOf(reply),
 	}, nil
 }
 
@@ -115,6 +119,7 @@ func (c *core) whereabouts(ctx context.Context, l *line) (geometry, error) {
 	}
 	return answers{
 		head: head{
+			terms: terms{v["intervalMicros"], int64(v["burst"])},
 			epoch: int64(v["epoch"]), gen: int64(v["gen"]), final: int64(v["final"]), reach: reach, pause: pause,
 		},
 		at: c.clock.estimate(int64(v["seenMicros"]), sent, time.Now()),

@@ -15,7 +15,10 @@ import (
 	"github.com/fleetpace/fleetpace/transport"
 )
 
-var _ transport.Pauser = (*reserve.Limiter)(nil)
+var (
+	_ transport.Pauser   = (*reserve.Limiter)(nil)
+	_ transport.Adjuster = (*reserve.Limiter)(nil)
+)
 
 // One answer with Retry-After holds up both processes that share the limit.
 func TestOneAnswerPausesTheFleet(t *testing.T) {

@@ -92,6 +92,8 @@ type Line struct {
 	pause   int64 // nor before, as the provider said
 	paused  int64 // by how much that moved the line
 	gen     int64 // how often final tickets were given other turns
+	set     Limit // for all, whatever callers work with; no interval: none is
+	until   int64 // when it ends; 0: when it is set again
 
 	call call
 }
@@ -167,8 +169,11 @@ func (l *Line) Live() int64 { return l.live }
 // takes from it any more.
 func (l *Line) FullAt() float64 { return l.Due(l.tail) + l.fillMicros() }
 
-// LateAt is the last moment at which a ticket fits in the bucket, in micros.
-func (l *Line) LateAt(e, cost int64) float64 { return l.Due(e-cost) + l.fillMicros() }
+// LateAt is the last moment at which a ticket fits in the bucket, in micros. One that costs
+// more than a bucket holds which became smaller can be used when it is due.
+func (l *Line) LateAt(e, cost int64) float64 {
+	return l.Due(e-cost) + float64(float64(max(l.limit.Burst, cost))*l.limit.IntervalMicros)
+}
 
 // Waiting returns the tickets that wait and are not dead, by number.
 func (l *Line) Waiting() []Ticket {

@@ -29,8 +29,14 @@ func (l *Line) upToNow(now int64, limit Limit, c Caller) {
 		}
 	}
 	l.restore(c, before)
+	if l.until > 0 && l.until <= now {
+		ended := l.until
+		l.set, l.until = Limit{}, 0
+		l.relimit(limit, ended)
+	}
+	limit = l.governed(limit)
 	if limit.IntervalMicros != l.limit.IntervalMicros {
-		l.retime(limit.IntervalMicros)
+		l.retime(limit.IntervalMicros, now)
 	}
 	l.limit.Burst = limit.Burst
 	l.overflow(float64(now) - l.fillMicros())
@@ -62,6 +68,9 @@ func (l *Line) stepBack(micros int64) {
 	l.floor = max(l.floor, l.final)
 	l.resume = max(0, l.resume-micros)
 	l.pause = max(0, l.pause-micros)
+	if l.until > 0 {
+		l.until = max(1, l.until-micros)
+	}
 	l.counted = l.seen - micros
 }
 
@@ -73,6 +82,9 @@ func (l *Line) stepAhead(micros int64) {
 	}
 	if l.pause > 0 {
 		l.pause += micros
+	}
+	if l.until > 0 {
+		l.until += micros
 	}
 	l.counted = l.seen
 	l.call.quiet -= micros
@@ -150,10 +162,10 @@ func (l *Line) foremost() int64 {
 
 func (l *Line) resumeIn() int64 { return max(0, l.resume-l.seen) }
 
-// retime changes the interval: what was still to go, after a pause, becomes as many
-// intervals of the new length.
-func (l *Line) retime(interval float64) {
-	from := float64(max(l.seen, l.pause))
+// retime changes the interval since a moment: what was still to go then, after a pause,
+// becomes as many intervals of the new length.
+func (l *Line) retime(interval float64, since int64) {
+	from := float64(max(since, l.pause))
 	intervals := (l.Due(l.tail) - from) / l.limit.IntervalMicros
 	l.anchor, l.anchorMicros = l.tail, min(from+math.Ceil(intervals*interval), float64(l.seen)+LongestMicros)
 	l.limit.IntervalMicros = interval

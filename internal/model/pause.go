@@ -37,7 +37,7 @@ func (l *Line) pauseUntil(end int64) {
 // gone is the last permit that is not used after a pause that begins now: it is due, and
 // no number that waits has it.
 func (l *Line) gone() int64 {
-	last := l.anchor + int64(math.Floor((float64(l.seen)-l.anchorMicros)/l.limit.IntervalMicros))
+	last := l.available()
 	for _, t := range l.Waiting() {
 		last = min(last, t.Number-t.Cost)
 	}

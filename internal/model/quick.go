@@ -1,7 +1,5 @@
 package model
 
-import "math"
-
 // Row asks for the next permits of a plain line, in a row.
 type Row struct {
 	Permits     int64
@@ -56,7 +54,7 @@ func (l *Line) Quick(now int64, limit Limit, c Caller, r Row) Given {
 	if at.Due(at.tail)-float64(now) > r.SlackMicros || at.Due(last)-float64(now) > LongestMicros || last > most {
 		return nothing
 	}
-	at.takeOne(Request{Cost: given.Permits, MaxWaitMicros: -1}, 0, math.Inf(1))
+	at.tail, at.final = last, last // nothing is free, nobody waits
 	at.write(c, record{serial: c.Serial, row: true, before: given.Before})
 	*l = *at
 	return given
@@ -65,7 +63,7 @@ func (l *Line) Quick(now int64, limit Limit, c Caller, r Row) Given {
 // Plain reports whether a new ticket simply comes after the last one, as the last
 // call left the line.
 func (l *Line) Plain() bool {
-	return l.tail == l.final && len(l.free) == 0 && max(l.resume, l.pause) <= l.seen
+	return l.tail == l.final && len(l.free) == 0 && max(l.resume, l.pause) <= l.seen && l.set.IntervalMicros == 0
 }
 
 // saw reports whether the line is plain, and for this caller the same as ever: no

@@ -40,6 +40,7 @@ type Reply struct {
 	PauseMicros  int64 // until a pause ends
 	Gen          int64 // how often final tickets were given other turns
 	Final        int64 // the number that ReachMicros is of
+	Limit        Limit // that is in force
 	Grants       []Grant
 	Stale        bool // an old copy of a call that was repeated; nothing was changed
 }
@@ -48,7 +49,7 @@ func (l *Line) reply(grants []Grant) Reply {
 	return Reply{
 		Epoch: l.epoch, SeenMicros: l.seen, ReachMicros: l.reach(),
 		Live: l.live, Idle: l.idle, ResumeMicros: l.resumeIn(), Plain: l.Plain(),
-		PauseMicros: l.pauseIn(), Gen: l.gen, Final: l.final, Grants: grants,
+		PauseMicros: l.pauseIn(), Gen: l.gen, Final: l.final, Limit: l.limit, Grants: grants,
 	}
 }
 
@@ -124,6 +125,9 @@ func (l *Line) takeOne(r Request, before int64, bound float64) Grant {
 	longest := min(r.MaxWaitMicros, LongestMicros)
 	if longest < 0 {
 		longest = LongestMicros
+	}
+	if r.Cost > l.limit.Burst {
+		return Grant{Refused, 0, LongestMicros}
 	}
 	e, _ := l.next(r.Cost)
 	asBefore := l.call.replay && !r.Keep && before == 0 && r.MaxWaitMicros >= 0
@@ -341,6 +345,7 @@ type Inspection struct {
 	ResumeMicros int64 // until the line goes on after an outage
 	PauseMicros  int64 // until a pause ends
 	Gen          int64 // how often final tickets were given other turns
+	SetMicros    int64 // for how long a limit is in force that was set for all; -1: for good
 }
 
 // Inspect looks at the line and changes nothing.
@@ -352,6 +357,6 @@ func (l *Line) Inspect(now int64, limit Limit) Inspection {
 	return Inspection{
 		Tail: at.tail, ReachMicros: up(at.Due(at.tail) - float64(now)), WaitMicros: at.wait(at.tail + 1),
 		Limit: last, Epoch: at.epoch, Live: at.live, ResumeMicros: at.resumeIn(),
-		PauseMicros: at.pauseIn(), Gen: at.gen,
+		PauseMicros: at.pauseIn(), Gen: at.gen, SetMicros: at.setFor(),
 	}
 }

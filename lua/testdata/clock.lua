@@ -44,6 +44,9 @@ local verbs = {
   resume = function(KEYS, ARGV, redis)
 --[[resume]]
   end,
+  set = function(KEYS, ARGV, redis)
+--[[set]]
+  end,
 }
 
 local scriptKeys = { KEYS[1], KEYS[2], KEYS[3], KEYS[4] }

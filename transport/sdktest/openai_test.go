@@ -13,10 +13,12 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fleetpace/fleetpace/embedded"
 	"github.com/fleetpace/fleetpace/internal/provider"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
@@ -182,4 +184,46 @@ func TestRefusal(t *testing.T) {
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
 	assert.Equal(t, "rate_limit_exceeded", refused.Code)
+}
+
+// TestThousandCallsOfAFleet is TestThousandCalls with two processes that share a line in
+// Redis: what one of them is told, both go by.
+func TestThousandCallsOfAFleet(t *testing.T) {
+	const calls, perSecond = 1000, 200
+	server, url := newAPI(t, perSecond, 40)
+	line, err := embedded.Start("127.0.0.1:0")
+	require.NoError(t, err)
+	defer line.Close()
+	var clients []openai.Client
+	var limiters []*reserve.Limiter
+	for range 2 {
+		redis := redis.NewClient(&redis.Options{Addr: line.Addr()})
+		defer func() { _ = redis.Close() }()
+		limiter, err := reserve.New(redis, reserve.Config{Name: "openai", Limit: reserve.PerSecond(5 * perSecond)})
+		require.NoError(t, err)
+		defer func() { _ = limiter.Close() }()
+		limiters = append(limiters, limiter)
+		clients = append(clients, newClient(t, url, limiter, 0))
+	}
+	require.NoError(t, ask(t, clients[0], "0"))
+	state, err := limiters[1].State(t.Context())
+	require.NoError(t, err)
+	assert.InDelta(t, perSecond, state.Rate, 1e-3)
+
+	var group errgroup.Group
+	group.SetLimit(50)
+	for i := range calls - 1 {
+		group.Go(func() error { return ask(t, clients[i%2], fmt.Sprint(i+1)) })
+	}
+	require.NoError(t, group.Wait())
+	history, refused := server.judge.History(), 0
+	for _, call := range history {
+		if call.Refused {
+			refused++
+		}
+	}
+	t.Logf("%d calls of 2 processes in %v, %d refused", len(history), history[len(history)-1].At.Sub(history[0].At), refused)
+	assert.Zero(t, refused)
+	assert.Len(t, history, calls)
+	assert.Len(t, server.prompts, calls)
 }
