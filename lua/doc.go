@@ -264,6 +264,10 @@
 //	countedMicros         Redis's time then
 //	idle                  permits that nobody used, less those that paid for a charge
 //	resumeMicros          nothing is due before, after an outage; 0: there was none
+//	m:<member>            "<seenMicros> <serial> <numbers>" of its last call; see above
+//
+// and, where they were ever needed:
+//
 //	pauseMicros           nor before, as the provider said; 0: there was no pause
 //	pausedMicros          by how much that pause moved the line
 //	reason                of it, in the words of whoever paused
@@ -272,7 +276,6 @@
 //	setUntilMicros        when it ends; 0: when it is set again
 //	channel               on which turns that move are told of
 //	gen                   how often final tickets were given other turns
-//	m:<member>            "<seenMicros> <serial> <numbers>" of its last call; see above
 //
 // The state expires one second after the bucket is full again, counted from the
 // last number given out and in whole milliseconds; so an expired state and a full

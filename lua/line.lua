@@ -33,6 +33,9 @@ local FIELDS = {
   'setIntervalMicros', 'setBurst', 'setUntilMicros',
 }
 
+-- What most lines never need is not in their states until it is.
+local RARE = { pauseMicros = '0', pausedMicros = '0', gen = '0', setIntervalMicros = '0', setBurst = '0', setUntilMicros = '0' }
+
 local now, interval, burst -- micros, micros per permit, permits
 local ours                 -- interval and burst, as the caller works with them
 local s = {}               -- the state, by the names in FIELDS
@@ -162,14 +165,17 @@ local function create()
     intervalMicros = interval, burst = burst, final = 0, floor = 0, free = 0,
     seenMicros = now, epoch = now,
     live = caller.member ~= '' and 1 or 0, countedMicros = now, idle = 0, resumeMicros = 0,
-    pauseMicros = 0, pausedMicros = 0, gen = 0, setIntervalMicros = 0, setBurst = 1, setUntilMicros = 0 }
+    pauseMicros = 0, pausedMicros = 0, gen = 0, setIntervalMicros = 0, setBurst = 0, setUntilMicros = 0 }
   unused(math.floor(-caller.reach / interval - burst))
 end
+
+local absent = {} -- fields that the state does not have, and what they would be
 
 -- read takes over what HMGET returned, from the fourth value on.
 local function read(values)
   for i = 1, #FIELDS do
     local name, text = FIELDS[i], values[i + 3]
+    if not text then text, absent[name] = RARE[name], RARE[name] end
     local x = tonumber(text or '')
     s[name] = x
     if not x or x < 0 or x > MOST or x % 1 ~= 0 then -- most are whole numbers
@@ -184,6 +190,7 @@ local function read(values)
       end
     end
   end
+  if s.setIntervalMicros ~= 0 and s.setBurst == 0 then bad('BADSTATE', 'setBurst', 'a whole number of at least 1', '0') end
   if s.intervalMicros == 0 then bad('BADSTATE', 'intervalMicros', 'a number of at least 1', values[6]) end
   epochRead = s.epoch
 end
@@ -648,8 +655,12 @@ local function save()
     local args = { 'nextFreeTicketMillis', nextFree, 'plain', is }
     local n = 4
     for i = 1, #FIELDS do
-      args[n + 1], args[n + 2] = FIELDS[i], exact(s[FIELDS[i]])
-      n = n + 2
+      local name = FIELDS[i]
+      local value = exact(s[name])
+      if value ~= (fresh and RARE or absent)[name] then
+        args[n + 1], args[n + 2] = name, value
+        n = n + 2
+      end
     end
     args[n + 1], args[n + 2] = signature()
     redis.call('HSET', STATE, unpack(args))

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -241,7 +242,7 @@ func (r *recorder) end(at int64, limit model.Limit) {
 			return nil
 		}
 		for name, want := range map[string]int64{"tail": line.Tail(), "final": line.Final(), "floor": line.Floor(), "epoch": line.Epoch(), "idle": line.Idle(), "pausedMicros": line.Paused()} {
-			if got := state.fields[name]; got != strconv.FormatInt(want, 10) {
+			if got := cmp.Or(state.fields[name], "0"); got != strconv.FormatInt(want, 10) {
 				return fmt.Errorf("%s is %s, the model's %d", name, got, want)
 			}
 		}

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -517,7 +518,7 @@ func (p *performer) show() ([]string, error) {
 		return []string{"nothing"}, nil
 	}
 	f := func(name string) int64 {
-		x, err := strconv.ParseFloat(s.fields[name], 64)
+		x, err := strconv.ParseFloat(cmp.Or(s.fields[name], "0"), 64)
 		if err != nil {
 			p.t.Fatalf("field %s is %q", name, s.fields[name])
 		}
