@@ -43,6 +43,19 @@ func newBubble(t testing.TB) *bubble {
 	return &bubble{t: t, redis: m}
 }
 
+// newHearingBubble is one in which processes hear of turns that move: always a miniredis, as
+// simulated time stands still for whoever waits for a message of a real one. (The tests of
+// package integration have those.)
+func newHearingBubble(t testing.TB) *bubble {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	if wantsRealRedis() { // its clients say who they are
+		m.RequireUserAuth(limitedUser, limitedPassword)
+	}
+	t.Cleanup(m.Close)
+	return &bubble{t: t, redis: m}
+}
+
 // inParallel lets a test that takes long run beside others: it sees simulated time only.
 // A real Redis is for one test at a time.
 func inParallel(t *testing.T) {

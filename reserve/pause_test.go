@@ -79,17 +79,9 @@ func fleet(b *bubble, n int, limit reserve.Limit) []*reserve.Limiter {
 	return processes
 }
 
-// hears skips a test where no news can be heard: simulated time needs a Redis in memory.
-func hears(t *testing.T) {
-	if wantsRealRedis() {
-		t.Skip("news in simulated time need the embedded Redis; integration has the same on a real one")
-	}
-}
-
 func TestPauseMovesEverybodyInOrder(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newBubble(t), 4, reserve.PerSecond(100))
+		processes := fleet(newHearingBubble(t), 4, reserve.PerSecond(100))
 		var f fleetCalls
 		f.wait(t, processes, 125)
 		time.Sleep(time.Second + 5*time.Millisecond)
@@ -119,9 +111,8 @@ func TestPauseMovesEverybodyInOrder(t *testing.T) {
 
 // Stored permits do not come out of a pause.
 func TestPauseEmptiesTheBucket(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newBubble(t), 2, reserve.PerSecond(10).Burst(20))
+		processes := fleet(newHearingBubble(t), 2, reserve.PerSecond(10).Burst(20))
 		require.NoError(t, processes[0].Wait(t.Context()))
 		require.NoError(t, processes[1].Pause(t.Context(), time.Second, ""))
 		allowed, err := processes[0].Allow(t.Context())
@@ -137,7 +128,6 @@ func TestPauseEmptiesTheBucket(t *testing.T) {
 }
 
 func TestPausesExtendAndDoNotAddUp(t *testing.T) {
-	hears(t)
 	const gap = 1030 * time.Millisecond
 	for name, pauses := range map[string][2]time.Duration{
 		"the second is longer":      {2 * time.Second, 5 * time.Second},
@@ -147,7 +137,7 @@ func TestPausesExtendAndDoNotAddUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				processes := fleet(newBubble(t), 2, reserve.PerSecond(10))
+				processes := fleet(newHearingBubble(t), 2, reserve.PerSecond(10))
 				var f fleetCalls
 				f.wait(t, processes, 30)
 				time.Sleep(gap)
@@ -174,9 +164,8 @@ func TestPausesExtendAndDoNotAddUp(t *testing.T) {
 }
 
 func TestResumeEndsAPause(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newBubble(t), 3, reserve.PerSecond(10))
+		processes := fleet(newHearingBubble(t), 3, reserve.PerSecond(10))
 		require.NoError(t, processes[0].Resume(t.Context()), "there is none")
 		var f fleetCalls
 		f.wait(t, processes, 20)
@@ -198,9 +187,8 @@ func TestResumeEndsAPause(t *testing.T) {
 // A process that does not hear of the pause makes those calls early whose turns were
 // fixed, which its inline bound limits, and no others.
 func TestPauseUnheard(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newBubble(t), 2, reserve.PerSecond(10))
+		processes := fleet(newHearingBubble(t), 2, reserve.PerSecond(10))
 		processes[0].TurnDeaf()
 		var f fleetCalls
 		f.wait(t, processes, 4) // all are fixed, so that it has nothing to ask
@@ -221,9 +209,8 @@ func TestPauseUnheard(t *testing.T) {
 
 // Under Strict no turn is fixed before it has come: nobody has to hear of a pause.
 func TestPauseOfAStrictLimiter(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t)
+		b := newHearingBubble(t)
 		var processes []*reserve.Limiter
 		for range 2 {
 			l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(10), InlineBound: reserve.Strict})
@@ -245,9 +232,8 @@ func TestPauseOfAStrictLimiter(t *testing.T) {
 
 // What was said while the process did not listen yet is looked up when it does.
 func TestPauseBeforeTheProcessListens(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t)
+		b := newHearingBubble(t)
 		l, other := b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))
 		require.NoError(t, l.Wait(t.Context()))
 		r, err := l.Reserve(t.Context()) // nobody waits for it, so nobody listens
@@ -261,9 +247,8 @@ func TestPauseBeforeTheProcessListens(t *testing.T) {
 }
 
 func TestPauseOfALease(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t)
+		b := newHearingBubble(t)
 		l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(100).Burst(100), Lease: 500 * time.Millisecond})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
@@ -370,9 +355,8 @@ func TestPauseWhileRedisIsAway(t *testing.T) {
 
 // A pause goes on when data was lost: those who remember the line remember it, too.
 func TestPauseOutlivesTheData(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t)
+		b := newHearingBubble(t)
 		processes := fleet(b, 2, reserve.PerSecond(10))
 		var f fleetCalls
 		f.wait(t, processes, 20)

@@ -21,9 +21,8 @@ func even(t *testing.T, calls []fleetCall, from, interval time.Duration) {
 }
 
 func TestSetLimitMovesEverybodyInOrder(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newBubble(t), 4, reserve.PerSecond(100))
+		processes := fleet(newHearingBubble(t), 4, reserve.PerSecond(100))
 		var f fleetCalls
 		f.wait(t, processes, 100)
 		time.Sleep(time.Second) // a call is made just now
@@ -47,9 +46,8 @@ func TestSetLimitMovesEverybodyInOrder(t *testing.T) {
 }
 
 func TestSetLimitUntilItsExpiry(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newBubble(t), 2, reserve.PerSecond(10))
+		processes := fleet(newHearingBubble(t), 2, reserve.PerSecond(10))
 		var f fleetCalls
 		f.wait(t, processes, 30)
 		require.NoError(t, processes[0].SetLimit(t.Context(), reserve.PerSecond(1), 5*time.Second))
@@ -77,9 +75,8 @@ func TestSetLimitUntilItsExpiry(t *testing.T) {
 // Processes that start, and those of a version that works with another limit, go by what
 // was set.
 func TestSetLimitStandsAboveTheVersionsOfAFleet(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t)
+		b := newHearingBubble(t)
 		before := b.limiter(reserve.PerSecond(10))
 		require.NoError(t, before.SetLimit(t.Context(), reserve.PerSecond(5), 0))
 		require.NoError(t, before.Close())
@@ -100,9 +97,8 @@ func TestSetLimitStandsAboveTheVersionsOfAFleet(t *testing.T) {
 
 // A burst below what calls cost fails these, and no others.
 func TestSetLimitOfASmallerBurst(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		l := newBubble(t).limiter(reserve.PerSecond(10).Burst(10))
+		l := newHearingBubble(t).limiter(reserve.PerSecond(10).Burst(10))
 		require.NoError(t, l.WaitN(t.Context(), 10))
 		waits := make(chan error, 1)
 		go func() { waits <- l.WaitN(context.Background(), 8) }()
@@ -122,9 +118,8 @@ func TestSetLimitOfASmallerBurst(t *testing.T) {
 }
 
 func TestSetLimitInAPause(t *testing.T) {
-	hears(t)
 	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newBubble(t), 2, reserve.PerSecond(10))
+		processes := fleet(newHearingBubble(t), 2, reserve.PerSecond(10))
 		var f fleetCalls
 		f.wait(t, processes, 20)
 		time.Sleep(450 * time.Millisecond)

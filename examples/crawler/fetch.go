@@ -33,6 +33,11 @@ type answer struct {
 	retryAfter  time.Duration // what a 429 or 503 asked for; 0 when it did not
 }
 
+// asksForPause reports whether the server is busy, and said until when.
+func (a answer) asksForPause() bool {
+	return a.retryAfter > 0 && (a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable)
+}
+
 func (a answer) isRedirect() bool { return a.status >= 300 && a.status < 400 && a.location != nil }
 
 // fetcher sends single requests. It never follows a redirect and never

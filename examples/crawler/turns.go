@@ -22,6 +22,9 @@ import (
 // process. The demo's hosts accept that: their buckets hold 10.
 const stale = 3
 
+// maxPause bounds what a host may ask for with Retry-After.
+const maxPause = 10 * time.Minute
+
 var errStale = errors.New("other visits of its host wait for the turn of the crawl")
 
 // turns are the limits that a request needs: its host's and the crawl's. They
@@ -66,7 +69,9 @@ func (t *turns) ofHosts(crawlDelay time.Duration) (*reserve.Limiter, error) {
 	limiter, ok := t.hosts[interval]
 	if !ok {
 		var err error
-		limiter, err = reserve.New(t.redis, reserve.Config{Name: "crawl-host", Limit: reserve.Every(interval)})
+		limiter, err = reserve.New(t.redis, reserve.Config{
+			Name: "crawl-host", Limit: reserve.Every(interval), MaxPause: maxPause,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -102,6 +107,16 @@ func (t *turns) wait(ctx context.Context, host string, crawlDelay time.Duration)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// pause lets no process send anything to host for so long: it said so. All visits of the
+// host that wait keep their order.
+func (t *turns) pause(ctx context.Context, host string, crawlDelay, d time.Duration) error {
+	limiter, err := t.ofHosts(crawlDelay)
+	if err != nil {
+		return err
+	}
+	return limiter.For(host).Pause(ctx, d, "Retry-After")
 }
 
 // close ends all waits and gives their numbers back.

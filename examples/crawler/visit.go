@@ -136,6 +136,11 @@ func (v *visitor) get(ctx context.Context, u *url.URL, crawlDelay time.Duration,
 	sentAt := time.Now()
 	got, err := v.fetcher.get(ctx, u, anyType)
 	v.up.request(request{At: sentAt, Status: got.status})
+	if err == nil && got.asksForPause() {
+		if err := v.turns.pause(ctx, u.Host, crawlDelay, got.retryAfter); err != nil {
+			v.up.note(fmt.Sprintf("%s asks for a pause of %v: %v", u.Host, got.retryAfter, err))
+		}
+	}
 	return sentAt, got, err
 }
 

@@ -33,6 +33,16 @@ type testVisitor struct {
 	reports []report
 }
 
+// paused is for how long the host is left alone.
+func (v *testVisitor) paused(t *testing.T, host string) time.Duration {
+	t.Helper()
+	limiter, err := v.turns.ofHosts(0)
+	require.NoError(t, err)
+	state, err := limiter.For(host).State(t.Context())
+	require.NoError(t, err)
+	return state.Paused
+}
+
 func newTestVisitor(t *testing.T, hosts ...string) *testVisitor {
 	t.Helper()
 	client := testRedis(t)
@@ -153,6 +163,7 @@ func TestVisit(t *testing.T) {
 		outcome    visitResult
 		err        string // of an attempt that is made again
 		after      time.Duration
+		pause      time.Duration // of the host
 		onFrontier []string
 		status     int // of the request
 	}{
@@ -167,12 +178,13 @@ func TestVisit(t *testing.T) {
 		{path: "/moved", hops: maxHops, status: 302, outcome: redirected},
 		{path: "/away", status: 301, outcome: redirected},
 		{path: "/broken", status: 500, err: "status 500", after: time.Second},
-		{path: "/busy", status: 429, err: "status 429", after: 7 * time.Second},
+		{path: "/busy", status: 429, err: "status 429", after: 7 * time.Second, pause: 7 * time.Second},
 		{path: "/cut", status: 200, err: "unexpected EOF", after: time.Second},
 	} {
 		t.Run(fmt.Sprintf("%s %d", strings.TrimPrefix(c.path, "/"), c.hops), func(t *testing.T) {
 			v := newTestVisitor(t, host)
 			err := v.process(t, base+c.path, 3, c.hops)
+			assert.InDelta(t, c.pause, v.paused(t, host), float64(time.Second))
 			if c.err == "" {
 				require.NoError(t, err)
 			} else {
