@@ -43,6 +43,10 @@ var (
 	Set     = redis.NewScript(line + set)
 )
 
+// HeadLength is how many integers the replies of take, claim, charge, pause, resume and set
+// begin with; take.lua names them.
+const HeadLength = 13
+
 // News is the channel on which the scripts that move turns which are fixed already say
 // so, for all keys of a limit.
 func News(prefix, name string) string { return prefix + ":{" + name + "}:news" }

@@ -96,7 +96,7 @@ func forgetArgs(cost int64, id string) []string {
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // headLength is how many integers come before the grants in a reply.
-const headLength = 13
+const headLength = HeadLength
 
 func replyInts(r model.Reply) []int64 {
 	var plain int64

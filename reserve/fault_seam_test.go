@@ -1,6 +1,9 @@
 package reserve_test
 
-import "github.com/fleetpace/fleetpace/reserve"
+import (
+	"github.com/fleetpace/fleetpace/lua"
+	"github.com/fleetpace/fleetpace/reserve"
+)
 
 // Where the scripts have what the book reads.
 const (
@@ -8,7 +11,7 @@ const (
 	takeArgs    = 9 // arguments before the first request
 	claimArgs   = 9
 	cancelArgs  = 8
-	replyHeader = 13
+	replyHeader = lua.HeadLength
 
 	quickEpoch  = 4 // of the first line
 	quickMember = 5

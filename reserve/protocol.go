@@ -50,7 +50,7 @@ type head struct {
 	terms
 }
 
-const headSize = 13
+const headSize = lua.HeadLength
 
 // answers is the reply of take, claim and charge.
 type answers struct {

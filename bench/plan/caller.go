@@ -67,7 +67,7 @@ func (l *line) claim(ctx context.Context, client redis.Scripter, p pace, bound t
 	return l.ask(ctx, client, lua.Claim, args, len(ids))
 }
 
-const headSize = 7 // integers that replies of take and claim begin with
+const headSize = lua.HeadLength
 
 // ask returns three integers per request.
 func (l *line) ask(ctx context.Context, client redis.Scripter, script *redis.Script, args []any, n int) ([]int64, error) {
