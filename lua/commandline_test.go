@@ -64,10 +64,10 @@ func TestCommandLine(t *testing.T) {
 		require.Equal(t, []string{"-1000000", "1", "0", "0", "1", "0", "0", "1", "1000000", "0", "2", "1", "1", "0"}, take[2:],
 			"one of two permits is left; plain; no pause, nothing moved, of number 1, the limit; final, number 1, no wait")
 		require.Equal(t, take[0], claim[0], "epoch")
-		require.Equal(t, []string{"1", "2", "0"}, claim[headLength:], "final, number 2, no wait")
+		require.Equal(t, []string{"1", "2", "0"}, claim[HeadLength:], "final, number 2, no wait")
 		require.Equal(t, []string{"1"}, cancel, "it went back")
 		require.Equal(t, take[0], charge[0], "epoch")
-		require.Len(t, charge, headLength)
+		require.Len(t, charge, HeadLength)
 		named := make(map[string]string)
 		for i := 0; i+1 < len(inspect); i += 2 {
 			named[inspect[i]] = inspect[i+1]

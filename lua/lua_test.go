@@ -41,16 +41,19 @@ func TestOnTheServersClock(t *testing.T) {
 		require.Equal(t, took[0], took[1], "it was made now")
 		require.Equal(t, []int64{0, 1, 0, 0}, took[2:6], "the final ones reach now, one process, no idle permits, no outage")
 		require.Equal(t, int64(0), took[6], "one waits, so the line is not plain")
-		require.Equal(t, []int64{1, 1, 0}, took[7:10])
-		require.Equal(t, []int64{2, 2, hour}, took[10:13], "no time passes within a call")
+		require.Equal(t, []int64{0, 0, 1, hour, 0, 1}, took[7:HeadLength], "no pause, nothing has moved, of number 1, the limit")
+		tickets := took[HeadLength:]
+		require.Equal(t, []int64{1, 1, 0}, tickets[:3])
+		require.Equal(t, []int64{2, 2, hour}, tickets[3:], "no time passes within a call")
 
 		claimed := run(Claim, hour, 1, 0, 0, 0, 0, "you", 1, 1e6, 1, "b")
 		require.Equal(t, took[0], claimed[0], "epoch")
 		require.Greater(t, claimed[1], took[1], "the clock")
 		require.Equal(t, int64(2), claimed[3], "live")
-		require.Equal(t, []int64{2, 2}, claimed[7:9])
-		require.LessOrEqual(t, claimed[9], hour)
-		require.Greater(t, claimed[9], hour-time.Since(before).Microseconds()-1000)
+		ticket := claimed[HeadLength:]
+		require.Equal(t, []int64{2, 2}, ticket[:2])
+		require.LessOrEqual(t, ticket[2], hour)
+		require.Greater(t, ticket[2], hour-time.Since(before).Microseconds()-1000)
 
 		// Full again after the hour of b and one more; then a second.
 		left, err := client.PTTL(ctx, keys[0]).Result()
@@ -67,7 +70,7 @@ func TestOnTheServersClock(t *testing.T) {
 		require.ErrorContains(t, Cancel.Run(ctx, client, keys, hour, 1, 0, 0, 0, 0, "me", 2, 1, "b", 0, 0).Err(), "STALE serial")
 
 		charged := run(Charge, hour, 1, 0, took[0], claimed[1], 0, "me", 4, 3, 3, 0, hour, 0, 3)
-		require.Len(t, charged, headLength)
+		require.Len(t, charged, HeadLength)
 		require.Equal(t, took[0], charged[0], "epoch")
 		require.InDelta(t, 3*hour, charged[2], float64(time.Since(before).Microseconds()+1000), "the final ones reach three hours further")
 		state, err := Inspect.Run(ctx, client, keys, hour, 1).Slice()

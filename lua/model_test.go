@@ -363,7 +363,10 @@ func TestScriptsEqualModel(t *testing.T) {
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}
 		}
-		for _, name := range []string{"repeats", "copies", "stale", "losses", "rollbacks", "charges", "ahead", "back", "quicks", "not_plain", "extra", "pauses", "unheard", "resumes", "paused_calls", "sets", "limits_moved"} {
+		if n := total["paused_calls"]; n < number/2500 {
+			t.Errorf("only %d paused_calls in %d histories: too few to show anything", n, number)
+		}
+		for _, name := range []string{"repeats", "copies", "stale", "losses", "rollbacks", "charges", "ahead", "back", "quicks", "not_plain", "extra", "pauses", "unheard", "resumes", "sets", "limits_moved"} {
 			if n := total[name]; n < number/250 { // those that are rare
 				t.Errorf("only %d %s in %d histories: too few to show anything", n, name, number)
 			}

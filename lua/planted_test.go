@@ -31,7 +31,7 @@ var planted = []struct {
 	{"a late free number is used", "line", "function(e, size) return not fits(e, size) end", "function() return false end", true, nil},
 	{"what is left of a free block is lost", "line", "if block.size > cost then", "if false then", false, nil},
 	{"a free block stays free", "line", "redis.call('ZREM', FREE, block.member)", "", true, nil},
-	{"a passed number is not dead", "line", "return e <= s.final and now > due(e - cost) + burst * interval", "return false", true, nil},
+	{"a passed number is not dead", "line", "return e <= s.final and now > due(e - cost) + math.max(burst, cost) * interval", "return false", true, nil},
 	{"giving back leaves the final mark above the tail", "line", "s.final = math.min(s.final, s.tail)", "", false, nil},
 	{"the final mark does not sink", "line", "local highest = e == s.final", "local highest = false", false, nil},
 	{"the final mark sinks too far", "line", "s.final - (cost or 0)", "math.max(0, s.final - 2 * (cost or 0))", false, nil},

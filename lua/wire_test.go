@@ -95,9 +95,6 @@ func forgetArgs(cost int64, id string) []string {
 // decimal writes a number so that it reads back as the same double.
 func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
-// headLength is how many integers come before the grants in a reply.
-const headLength = HeadLength
-
 func replyInts(r model.Reply) []int64 {
 	var plain int64
 	if r.Plain {
@@ -120,7 +117,7 @@ func parseReply(raw any) (model.Reply, error) {
 	if err != nil {
 		return model.Reply{}, err
 	}
-	if len(list) < headLength || (len(list)-headLength)%3 != 0 {
+	if len(list) < HeadLength || (len(list)-HeadLength)%3 != 0 {
 		return model.Reply{}, fmt.Errorf("reply %v is not a head with grants", list)
 	}
 	r := model.Reply{
@@ -129,7 +126,7 @@ func parseReply(raw any) (model.Reply, error) {
 		PauseMicros: list[7], Gen: list[8], Final: list[9],
 		Limit: model.Limit{IntervalMicros: float64(list[10]) + float64(list[11])/1e9, Burst: list[12]},
 	}
-	for g := list[headLength:]; len(g) > 0; g = g[3:] {
+	for g := list[HeadLength:]; len(g) > 0; g = g[3:] {
 		r.Grants = append(r.Grants, model.Grant{Status: model.Status(g[0]), Number: g[1], WaitMicros: g[2]})
 	}
 	return r, nil
