@@ -63,7 +63,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.redisURL, "redis", "", "use the Redis at this `URL` (redis://user:password@host:6379/0) instead of an embedded one")
 	fs.StringVar(&o.run, "run", "", "`name` of the crawl in Redis; the same name continues it (default: a new one)")
 	fs.Float64Var(&o.qps, "qps", 0, "requests per second of the whole crawl (default 20; with -url 2)")
-	fs.Float64Var(&o.perHost, "per-host", 0, "requests per second to one host (default: half of -qps; all of it when there is one host)")
+	fs.Float64Var(&o.perHost, "per-host", 0, "requests per second to one host (default: three fifths of -qps; all of it when there is one host)")
 	fs.IntVar(&o.workers, "workers", 3, "number of worker processes")
 	fs.IntVar(&o.maxPages, "max-pages", 1000, "stop after this many pages; requests under way still finish (0: no limit)")
 	fs.StringVar(&o.out, "out", "", "append the pages to this `file` (default: a new temporary file)")
@@ -169,13 +169,15 @@ func (o *options) checkNumbers() error {
 	}
 }
 
-// perHostFor is the per-host limit of a crawl over so many hosts.
+// perHostFor is the per-host limit of a crawl over so many hosts. Three fifths of the
+// crawl's leave one host room to catch up with the others: what is left of it at the end
+// has that limit alone.
 func (o *options) perHostFor(hosts int) float64 {
 	switch {
 	case o.perHost > 0:
 		return o.perHost
 	case hosts > 1:
-		return o.qps / 2
+		return o.qps * 3 / 5
 	default:
 		return o.qps
 	}

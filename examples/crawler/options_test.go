@@ -14,7 +14,7 @@ func TestOptionsDefaults(t *testing.T) {
 	o, err := parseOptions(nil, io.Discard)
 	require.NoError(t, err)
 	assert.Equal(t, 20.0, o.qps)
-	assert.Equal(t, 10.0, o.perHostFor(3))
+	assert.Equal(t, 12.0, o.perHostFor(3))
 	assert.Equal(t, 3, o.workers)
 	assert.True(t, o.newRun)
 	assert.Regexp(t, runName, o.run)
@@ -25,7 +25,7 @@ func TestOptionsDefaults(t *testing.T) {
 	assert.Equal(t, []string{"www.example.com", "blog.example.com"}, o.hosts)
 	assert.Equal(t, 2.0, o.qps, "a foreign site is crawled gently")
 	assert.Equal(t, 2.0, o.perHostFor(1))
-	assert.Equal(t, 1.0, o.perHostFor(2))
+	assert.InDelta(t, 1.2, o.perHostFor(2), 1e-9)
 }
 
 func TestOptionsThatAreRefused(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 )
 
 // providerBurst is what the buckets of the guarded site hold. The crawler's own
-// burst is 1; the difference absorbs the jitter between a turn and the arrival
+// bursts are 3 in all and 1 for a host; the difference absorbs the jitter between a turn and the arrival
 // of its request, and, for a host, the stale turns (turns.go) of up to six processes.
 const providerBurst = 10
 

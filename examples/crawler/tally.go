@@ -57,8 +57,8 @@ type result struct {
 	Refused        int     `json:"refused"`
 	Seconds        float64 `json:"seconds"` // from the first to the last request
 	LimitPerSecond float64 `json:"limit_per_second"`
-	// Utilization is (requests - burst) / (limit * seconds), with the burst of
-	// 1 that the crawl's limit has.
+	// Utilization is (requests - burst) / (limit * seconds), with the burst of the
+	// crawl's limit.
 	Utilization      float64 `json:"utilization"`
 	Stalled          float64 `json:"stalled_share"`               // of the time, in which the machine ran nobody; see package stall
 	Processes        int     `json:"processes"`                   // that sent requests
@@ -83,6 +83,6 @@ func (t *tally) sum(s *site, qps float64) (result, []provider.Call) {
 	}
 	r.Requests, r.Refused = total.Requests, total.Refused
 	r.Seconds = total.Last.Sub(total.First).Seconds()
-	r.Utilization = total.Utilization(qps, 1)
+	r.Utilization = total.Utilization(qps, crawlBurst)
 	return r, calls
 }

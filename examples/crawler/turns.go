@@ -22,6 +22,10 @@ import (
 // process. The demo's hosts accept that: their buckets hold 10.
 const stale = 3
 
+// crawlBurst is how many requests of the whole crawl may come at once, after a time in
+// which none did.
+const crawlBurst = 3
+
 // maxPause bounds what a host may ask for with Retry-After.
 const maxPause = 10 * time.Minute
 
@@ -30,9 +34,10 @@ var errStale = errors.New("other visits of its host wait for the turn of the cra
 // turns are the limits that a request needs: its host's and the crawl's. They
 // are safe for concurrent use.
 //
-// Burst is 1, so turns are evenly spaced. The demo's provider has a larger
-// bucket with the same rate: its burst is there to absorb the jitter of the
-// network, not to be used by the crawler.
+// A host's turns have a burst of 1, so they are evenly spaced. Those of the crawl have
+// crawlBurst: a turn that the machine slept through may still be used, and no more than
+// that comes at once. The demo's provider has larger buckets with the same rates: the
+// rest of them is there to absorb the jitter of the network.
 type turns struct {
 	redis   redis.UniversalClient
 	perHost time.Duration // between two requests to one host
@@ -47,7 +52,7 @@ type turns struct {
 // newTurns shares qps requests per second among all processes that use the
 // same Redis, and perHost per second among those that visit the same host.
 func newTurns(client redis.UniversalClient, qps, perHost float64) (*turns, error) {
-	crawl, err := reserve.New(client, reserve.Config{Name: "crawl", Limit: reserve.PerSecond(qps)})
+	crawl, err := reserve.New(client, reserve.Config{Name: "crawl", Limit: reserve.PerSecond(qps).Burst(crawlBurst)})
 	if err != nil {
 		return nil, err
 	}
