@@ -63,7 +63,7 @@ func parseFlags(args []string, w io.Writer) (*config, error) {
 	fs.StringVar(&cfg.api, "api", "", "`URL` of the API (default: a demo API in this process)")
 	fs.Func("header", "`header` for the API, \"Name: value\", may be repeated; $NAME is taken from the environment", cfg.addHeader)
 	fs.StringVar(&cfg.redis, "redis", "", "`URL` of the Redis that holds the line, redis://host:port/db (default: an embedded one)")
-	fs.TextVar(&cfg.limit, "rate", reserve.PerSecond(50), "`limit` of the API, such as \"50/s\", \"1000/minute burst 5\"")
+	fs.TextVar(&cfg.limit, "rate", reserve.PerSecond(50).Burst(5), "`limit` of the API, such as \"50/s\", \"1000/minute burst 5\"")
 	fs.IntVar(&cfg.concurrency, "concurrency", 0, "`records` in work at the same time, most of them waiting for their turn (default: half a second's worth, 8 to 256)")
 	fs.BoolVar(&cfg.json, "json", false, "print the summary as one JSON object, the last line on stdout")
 	fs.TextVar(&cfg.outage, "outage", reserve.PolicyLocal, "`policy` while Redis is away: local (go on at 0.9 of the rate), wait, fail or open")
