@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Limit is how often calls may be made: a rate and a burst. It is a plain
-// value, comparable and safe to copy; the zero Limit is not valid. Nothing is
+// Limit is how often calls may be made: a rate and a burst, or another [Kind] of limit. It
+// is a plain value, comparable and safe to copy; the zero Limit is not valid. Nothing is
 // checked when a Limit is put together: [New] checks it as a whole, and
 // [Limit.Validate] does so on request.
 //
@@ -19,6 +19,11 @@ type Limit struct {
 	permits float64       // per `per`
 	per     time.Duration // whole microseconds
 	extra   int           // burst beyond the first permit
+	kind    Kind
+	unit    Calendar      // of a quota …
+	zone    string        // … and where; empty: UTC
+	warm    time.Duration // to warm up
+	margin  time.Duration // at the edges of windows
 }
 
 // PerSecond allows n permits per second. Fractions are fine: 0.2 is one permit
@@ -37,13 +42,14 @@ func PerDay(n float64) Limit { return Limit{permits: n, per: day} }
 // Every allows one permit per interval.
 func Every(interval time.Duration) Limit { return Limit{permits: 1, per: interval} }
 
-// Burst returns the limit with another burst, in permits.
+// Burst returns the limit with another burst, in permits. A quota and a rolling limit have
+// none of their own: they are as large as their window allows.
 func (l Limit) Burst(permits int) Limit {
 	l.extra = permits - 1
 	return l
 }
 
-// Rate is the limit in permits per second.
+// Rate is the limit in permits per second; of a quota, about: months have 30 days.
 func (l Limit) Rate() float64 { return l.permits / l.per.Seconds() }
 
 // Interval is the time in which one permit becomes available, rounded to a
@@ -52,7 +58,7 @@ func (l Limit) Interval() time.Duration {
 	return time.Duration(math.Round(l.micros() * float64(time.Microsecond)))
 }
 
-// MaxBurst is the burst in permits.
+// MaxBurst is the burst in permits, which no call may exceed.
 func (l Limit) MaxBurst() int { return l.extra + 1 }
 
 // micros is the exact interval as the scripts take it.
@@ -82,6 +88,8 @@ func (l Limit) check() error {
 		return invalid("Limit", "is not set: use for example reserve.PerSecond(10)")
 	case math.IsNaN(l.permits) || math.IsInf(l.permits, 0) || l.permits <= 0:
 		return invalid("Limit", "rate must be a number above 0, got %v", l.permits)
+	case l.kind == KindQuota && l.per == 0:
+		return l.checkKind()
 	case l.per < time.Microsecond || l.per%time.Microsecond != 0:
 		return invalid("Limit", "period must be a whole number of microseconds above 0, got %v", l.per)
 	case l.Rate() > maxRate:
@@ -91,5 +99,5 @@ func (l Limit) check() error {
 	case l.micros()*float64(l.MaxBurst()) > float64(century/time.Microsecond):
 		return invalid("Limit", "burst of %d permits takes longer than 100 years to fill at %v", l.MaxBurst(), l)
 	}
-	return nil
+	return l.checkKind()
 }

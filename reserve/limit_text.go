@@ -2,9 +2,12 @@ package reserve
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/calendar"
 )
 
 // periods are the words for a period, the first of each being the one that is
@@ -19,14 +22,17 @@ var periods = []struct {
 	{day, []string{"day", "d"}},
 }
 
-// ParseLimit reads the text form of a limit: permits, a slash and a period,
-// then, if it is not 1, the burst:
+// ParseLimit reads the text form of a limit: permits, a slash and a period, then
+// what it has besides a rate:
 //
 //	100/s   0.2/s   600/minute   1000/hour burst 50   20000/day   5/10s
+//	20/s warmup 10s
+//	2000/day quota   2000/day quota in Europe/Berlin   100000/month quota margin 1s
+//	100/minute rolling   100/10s rolling margin 50ms
 //
 // The period is one of s, sec, second, m, min, minute, h, hr, hour, d, day, or
-// a duration as time.ParseDuration reads it. The error is an [ErrInvalid] and
-// quotes the text.
+// a duration as time.ParseDuration reads it; of a quota it is minute, hour, day, week or
+// month. The error is an [ErrInvalid] and quotes the text.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err == nil {
@@ -40,7 +46,7 @@ func ParseLimit(text string) (Limit, error) {
 
 func parseLimit(text string) (Limit, error) {
 	words := strings.Fields(text)
-	if len(words) != 1 && (len(words) != 3 || words[1] != "burst") {
+	if len(words) == 0 {
 		return Limit{}, invalid("Limit", "must read <permits>/<period> or <permits>/<period> burst <permits>")
 	}
 	rate, period, ok := strings.Cut(words[0], "/")
@@ -51,17 +57,79 @@ func parseLimit(text string) (Limit, error) {
 	if err != nil || strings.Trim(rate, "0123456789.eE+-") != "" {
 		return Limit{}, invalid("Limit", "permits must be a decimal number, got %q", rate)
 	}
+	words = words[1:]
+	switch {
+	case len(words) > 0 && words[0] == "quota":
+		unit, err := calendar.ParseUnit(period)
+		if err != nil {
+			return Limit{}, invalid("Limit", "window of a quota must be minute, hour, day, week or month, got %q", period)
+		}
+		n, err := wholePermits(permits)
+		if err != nil {
+			return Limit{}, err
+		}
+		return parseOptions(Quota(n, Calendar(unit)), words[1:])
+	case len(words) > 0 && words[0] == "rolling":
+		window, err := parsePeriod(period)
+		if err != nil {
+			return Limit{}, err
+		}
+		n, err := wholePermits(permits)
+		if err != nil {
+			return Limit{}, err
+		}
+		return parseOptions(Rolling(n, window), words[1:])
+	}
 	per, err := parsePeriod(period)
 	if err != nil {
 		return Limit{}, err
 	}
-	l := Limit{permits: permits, per: per}
-	if len(words) == 3 {
-		burst, err := strconv.Atoi(words[2])
-		if err != nil {
-			return Limit{}, invalid("Limit", "burst must be a whole number, got %q", words[2])
+	return parseOptions(Limit{permits: permits, per: per}, words)
+}
+
+func wholePermits(permits float64) (int, error) {
+	if permits < 1 || permits > maxBurst || permits != math.Trunc(permits) {
+		return 0, invalid("Limit", "permits of a window must be a whole number from 1 to %d, got %v", maxBurst, permits)
+	}
+	return int(permits), nil
+}
+
+// parseOptions reads what comes after the rate: pairs of a word and a value.
+func parseOptions(l Limit, words []string) (Limit, error) {
+	for len(words) > 0 {
+		if len(words) < 2 {
+			return Limit{}, invalid("Limit", "%q has no value", words[0])
 		}
-		l = l.Burst(burst)
+		name, value := words[0], words[1]
+		words = words[2:]
+		switch windowed := l.kind == KindQuota || l.kind == KindRolling; {
+		case name == "burst" && !windowed:
+			burst, err := strconv.Atoi(value)
+			if err != nil {
+				return Limit{}, invalid("Limit", "burst must be a whole number, got %q", value)
+			}
+			l = l.Burst(burst)
+		case name == "warmup" && !windowed:
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return Limit{}, invalid("Limit", "warmup must be a duration such as 10s, got %q", value)
+			}
+			l = l.WarmUp(d)
+		case name == "in" && l.kind == KindQuota:
+			l.zone = value
+			if value == "UTC" {
+				l.zone = ""
+			}
+		case name == "margin" && windowed:
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return Limit{}, invalid("Limit", "margin must be a duration such as 50ms, got %q", value)
+			}
+			l = l.Margin(d)
+		default:
+			return Limit{}, invalid("Limit", "must read <permits>/<period> or <permits>/<period> burst <permits>;"+
+				" a %v limit has no %q", l.kind, name)
+		}
 	}
 	return l, nil
 }
@@ -89,11 +157,32 @@ func (l Limit) String() string {
 			period = p.words[0]
 		}
 	}
-	text := strconv.FormatFloat(l.permits, 'f', -1, 64) + "/" + period
+	permits := strconv.FormatFloat(l.permits, 'f', -1, 64)
+	switch l.kind {
+	case KindQuota:
+		text := permits + "/" + l.unit.String() + " quota"
+		if l.zone != "" {
+			text += " in " + l.zone
+		}
+		return text + l.marginText()
+	case KindRolling:
+		return permits + "/" + period + " rolling" + l.marginText()
+	}
+	text := permits + "/" + period
 	if b := l.MaxBurst(); b != 1 {
 		text += " burst " + strconv.Itoa(b)
 	}
+	if l.kind == KindWarmingUp {
+		text += " warmup " + l.warm.String()
+	}
 	return text
+}
+
+func (l Limit) marginText() string {
+	if l.margin == 0 {
+		return ""
+	}
+	return " margin " + l.margin.String()
 }
 
 // MarshalText makes a limit fit for configuration files and flag.TextVar.

@@ -1,0 +1,169 @@
+package reserve
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/calendar"
+)
+
+// A Kind is how a limit counts.
+type Kind int
+
+// The kinds of limit.
+const (
+	// KindPaced: permits become available one after the other, at the rate; an idle limit
+	// keeps up to its burst. It is what [PerSecond] and its like make.
+	KindPaced Kind = iota
+
+	// KindWarmingUp: paced, and slower after a time in which it was idle: see
+	// [Limit.WarmUp].
+	KindWarmingUp
+
+	// KindQuota: so many permits in each window of the calendar: see [Quota].
+	KindQuota
+
+	// KindRolling: never more than so many in any stretch of time: see [Rolling].
+	KindRolling
+)
+
+var kindNames = [...]string{"paced", "warming up", "quota", "rolling"}
+
+// String is the name of the kind: paced, warming up, quota or rolling.
+func (k Kind) String() string {
+	if k < 0 || int(k) >= len(kindNames) {
+		return fmt.Sprintf("Kind(%d)", int(k))
+	}
+	return kindNames[k]
+}
+
+// A Calendar is a length of the windows of a [Quota].
+type Calendar int
+
+// The windows of a quota, in the time zone of its limit. Weeks are those of ISO 8601 and
+// begin on Monday. Where clocks are set, a window is shorter or longer; an hour that the
+// clock shows twice is one window.
+const (
+	CalendarMinute = Calendar(calendar.Minute)
+	CalendarHour   = Calendar(calendar.Hour)
+	CalendarDay    = Calendar(calendar.Day)
+	CalendarWeek   = Calendar(calendar.Week)
+	CalendarMonth  = Calendar(calendar.Month)
+)
+
+// String is the name of the window: minute, hour, day, week or month.
+func (c Calendar) String() string { return calendar.Unit(c).String() }
+
+// lengths of windows, about.
+var lengths = map[Calendar]time.Duration{
+	CalendarMinute: time.Minute,
+	CalendarHour:   time.Hour,
+	CalendarDay:    day,
+	CalendarWeek:   7 * day,
+	CalendarMonth:  30 * day,
+}
+
+// Quota allows n permits in each window of the calendar, in UTC unless [Limit.In] says
+// otherwise. They may all be used at once, as the window begins; give the calls a second,
+// paced limit with [All] where the API does not want that. Who finds the quota used up
+// waits for the next window. Permits that a window leaves are gone with it.
+func Quota(n int, each Calendar) Limit {
+	return Limit{permits: float64(n), per: lengths[each], extra: n - 1, kind: KindQuota, unit: each}
+}
+
+// Rolling allows no more than n permits in any stretch of time of that length, wherever it
+// begins. n of them may be used at once.
+func Rolling(n int, window time.Duration) Limit {
+	return Limit{permits: float64(n), per: window, extra: n - 1, kind: KindRolling}
+}
+
+// WarmUp makes a paced limit begin slowly after a time in which it was idle, as caches,
+// connections and autoscalers want it, and come up to its rate within the period. It is
+// Guava's SmoothWarmingUp with a cold factor of 3: while nobody calls, up to
+//
+//	most = threshold + 2 * period / (interval + 3*interval), threshold = period / (2*interval)
+//
+// permits are stored, at an even pace, so that most of them are after one period. A call uses those first,
+// and what one of them costs of time falls in a straight line, from 3 intervals when all
+// are stored to 1 at the threshold and below it.
+//
+// As in Guava, and unlike in other limits, a call is let through first and those behind it
+// wait for its permits. So the API needs a bucket as large as the most expensive call, which
+// is what the burst bounds here; nothing is stored for calls at once.
+func (l Limit) WarmUp(period time.Duration) Limit {
+	l.kind, l.warm = KindWarmingUp, period
+	return l
+}
+
+// In returns a quota with its windows in a time zone. The zone needs a name from the
+// time zone database, such as Europe/Berlin, as all processes of the fleet must find the
+// same.
+func (l Limit) In(zone *time.Location) Limit {
+	l.zone = ""
+	if zone != nil && zone != time.UTC {
+		l.zone = zone.String()
+	}
+	return l
+}
+
+// Margin keeps a distance from the edges of windows, for clocks that differ from the API's,
+// and for the time that a call takes to arrive: a quota is not used within the margin of
+// the begin and the end of a window, and the window of a rolling limit is longer by it.
+func (l Limit) Margin(d time.Duration) Limit {
+	l.margin = d
+	return l
+}
+
+// Kind is how the limit counts.
+func (l Limit) Kind() Kind { return l.kind }
+
+// location of the windows.
+func (l Limit) location() (*time.Location, error) {
+	if l.zone == "" {
+		return time.UTC, nil
+	}
+	return time.LoadLocation(l.zone)
+}
+
+const (
+	maxWarmUp  = day
+	maxRolling = 100_000 // permits: each call is kept for as long as it counts
+)
+
+// checkKind checks what only some kinds have.
+func (l Limit) checkKind() error {
+	switch l.kind {
+	case KindPaced:
+	case KindWarmingUp:
+		if l.warm < time.Millisecond || l.warm > maxWarmUp || l.warm%time.Microsecond != 0 {
+			return invalid("Limit", "warm-up must be whole microseconds from 1ms to 24h, got %v", l.warm)
+		}
+	case KindQuota:
+		if l.unit < CalendarMinute || l.unit > CalendarMonth {
+			return invalid("Limit", "window of a quota must be a calendar minute, hour, day, week or month, got %v", l.unit)
+		}
+		if _, err := l.location(); err != nil || l.zone == "Local" {
+			return invalid("Limit", "time zone must be one of the time zone database, got %q", l.zone)
+		}
+	case KindRolling:
+		if l.permits > maxRolling {
+			return invalid("Limit", "a rolling limit allows at most %d permits, got %v", maxRolling, l.permits)
+		}
+	default:
+		return invalid("Limit", "kind is not known: %v", l.kind)
+	}
+	switch {
+	case l.zone != "" && l.kind != KindQuota:
+		return invalid("Limit", "only a quota has a time zone, got %q", l.zone)
+	case l.margin != 0 && l.kind != KindQuota && l.kind != KindRolling:
+		return invalid("Limit", "only a quota and a rolling limit have a margin, got %v", l.margin)
+	case l.margin < 0 || l.margin > l.per/4 || l.margin%time.Microsecond != 0:
+		return invalid("Limit", "margin must be whole microseconds from 0 to a quarter of the window, got %v", l.margin)
+	}
+	if l.kind == KindQuota || l.kind == KindRolling {
+		if whole := float64(int64(l.permits)); whole != l.permits || int(l.permits) != l.MaxBurst() {
+			return invalid("Limit", "permits of a %v must be a whole number, and have no burst of their own, got %v", l.kind, l.permits)
+		}
+	}
+	return nil
+}
