@@ -82,7 +82,7 @@ local function claim(cost, id)
     end
   end
   if best ~= new and not fits(best, cost) then wind(best, cost) end
-  s.final = math.max(s.final, best)
+  finalize(best, cost, math.max(now, due(best)))
   remember(member, best)
   return 1, best, wait(best)
 end

@@ -10,6 +10,7 @@
 -- numbers, costs and bursts are whole permits. All stay below 2^53.
 
 local STATE, WAITING, FREE, CLAIMED = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local base = 0 -- the arguments of the line begin behind this one
 
 -- How many entries at the head of a list one call looks at. Entries of another
 -- cost, or dead ones, may stand before the one that it wants; this bounds the
@@ -30,11 +31,12 @@ local FIELDS = {
   'tail', 'anchor', 'anchorMicros', 'intervalMicros', 'burst',
   'final', 'floor', 'free', 'seenMicros', 'epoch',
   'live', 'countedMicros', 'idle', 'resumeMicros', 'pauseMicros', 'pausedMicros', 'gen',
-  'setIntervalMicros', 'setBurst', 'setUntilMicros',
+  'setIntervalMicros', 'setBurst', 'setUntilMicros', 'settledMicros',
 }
 
 -- What most lines never need is not in their states until it is.
-local RARE = { pauseMicros = '0', pausedMicros = '0', gen = '0', setIntervalMicros = '0', setBurst = '0', setUntilMicros = '0' }
+local RARE = { pauseMicros = '0', pausedMicros = '0', gen = '0', setIntervalMicros = '0', setBurst = '0', setUntilMicros = '0',
+  settledMicros = '0' }
 
 local now, interval, burst -- micros, micros per permit, permits
 local ours                 -- interval and burst, as the caller works with them
@@ -84,9 +86,10 @@ end
 
 -- number reads ARGV[i] as a finite number of at least `least`.
 local function number(i, name, least)
-  local x = tonumber(ARGV[i])
+  local text = ARGV[base + i]
+  local x = tonumber(text)
   if not finite(x) or x < least then
-    bad('BADARG', name, 'a number of at least ' .. digits(least), ARGV[i])
+    bad('BADARG', name, 'a number of at least ' .. digits(least), text)
     return least
   end
   return x
@@ -94,9 +97,10 @@ end
 
 -- count reads ARGV[i] as a whole number from `least` up to `most`.
 local function count(i, name, least, most)
-  local x = tonumber(ARGV[i])
+  local text = ARGV[base + i]
+  local x = tonumber(text)
   if not whole(x, least) or x > most then
-    bad('BADARG', name, 'a whole number from ' .. digits(least) .. ' to ' .. digits(most), ARGV[i])
+    bad('BADARG', name, 'a whole number from ' .. digits(least) .. ' to ' .. digits(most), text)
     return least
   end
   return x
@@ -107,17 +111,17 @@ local function limit()
   interval = number(1, 'intervalMicros', 1)
   burst = count(2, 'burst', 1, 1000000000)
   if not problem and burst * interval > LONGEST_MICROS then
-    bad('BADARG', 'burst', 'at most 100 years of permits', ARGV[2])
+    bad('BADARG', 'burst', 'at most 100 years of permits', ARGV[base + 2])
   end
   ours = { interval, burst }
 end
 
 -- reach reads "<micros>" or "<micros>+<micros>".
 local function reach()
-  local known, later = string.match(ARGV[3] or '', '^([^+]+)%+?(.*)$')
+  local known, later = string.match(ARGV[base + 3] or '', '^([^+]+)%+?(.*)$')
   known, later = tonumber(known or ''), tonumber(later == '' and '0' or later)
   if not finite(known) or known < -LONGEST_MICROS or not finite(later) or later < 0 then
-    return bad('BADARG', 'reachMicros', 'a number of at least ' .. digits(-LONGEST_MICROS), ARGV[3])
+    return bad('BADARG', 'reachMicros', 'a number of at least ' .. digits(-LONGEST_MICROS), ARGV[base + 3])
   end
   caller.reach = math.min(known, LONGEST_MICROS)
   caller.later = math.min(later, LONGEST_MICROS - caller.reach)
@@ -130,9 +134,9 @@ local function introduce()
   caller.epoch = count(4, 'epoch', 0, MOST)
   caller.seen = count(5, 'seenMicros', 0, MOST)
   caller.clock = number(6, 'clockMicros', 0)
-  caller.member = ARGV[7] or ''
-  if not ARGV[7] or #ARGV[7] > 64 then
-    bad('BADARG', 'member', 'at most 64 bytes', ARGV[7])
+  caller.member = ARGV[base + 7] or ''
+  if not ARGV[base + 7] or #caller.member > 64 then
+    bad('BADARG', 'member', 'at most 64 bytes', ARGV[base + 7])
   end
   caller.serial = count(8, 'serial', 0, MOST)
 end
@@ -165,7 +169,8 @@ local function create()
     intervalMicros = interval, burst = burst, final = 0, floor = 0, free = 0,
     seenMicros = now, epoch = now,
     live = caller.member ~= '' and 1 or 0, countedMicros = now, idle = 0, resumeMicros = 0,
-    pauseMicros = 0, pausedMicros = 0, gen = 0, setIntervalMicros = 0, setBurst = 0, setUntilMicros = 0 }
+    pauseMicros = 0, pausedMicros = 0, gen = 0, setIntervalMicros = 0, setBurst = 0, setUntilMicros = 0,
+    settledMicros = 0 }
   unused(math.floor(-caller.reach / interval - burst))
 end
 
@@ -354,10 +359,16 @@ local function relimit(since)
   s.burst, s.gen, moved, turned = burst, s.gen + 1, true, true
 end
 
--- load reads the clock and the state, and brings the state up to now.
-local function load()
+-- clock reads the time, once for all lines of a call.
+local function clock()
+  if now then return end
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
+end
+
+-- load reads the clock and the state, and brings the state up to now.
+local function load()
+  clock()
   local values = redis.call('HMGET', STATE, 'm:' .. caller.member,
     'm:' .. string.match(caller.member, '^[^/]*'), 'plain', unpack(FIELDS))
   if not values[4] then
@@ -447,7 +458,7 @@ local function first(list, gone, suits)
       local cost = costof(member)
       if cost and gone(e, cost) then
         redis.call('ZREM', list, member)
-      elseif cost and suits(cost) then
+      elseif cost and suits(cost, e) then
         return e, member, cost
       end
     end
@@ -460,6 +471,14 @@ local function counted()
   if free ~= s.free then s.free, moved = free, true end
 end
 
+-- trimmed is how many permits of a free block are left: of one that is larger than the
+-- bucket the first overflow, and the rest stays.
+local function trimmed(e, size)
+  if size <= burst then return size end
+  local start = s.anchor + math.ceil((now - burst * interval - s.anchorMicros) / interval)
+  return math.min(size, e - start)
+end
+
 -- offer finds the number that a new ticket would get: the earliest free one
 -- that is large enough, else the next at the tail. The second result is what
 -- `accept` needs to take it. A late free number is gone: nobody waits under it.
@@ -468,9 +487,12 @@ local function offer(cost)
     uses(WAITING, FREE, CLAIMED)
     local e, member, size = first(FREE,
       function(e, size) return not fits(e, size) end,
-      function(size) return size >= cost end)
+      function(size, e) return trimmed(e, size) >= cost end)
     counted()
-    if e then return e - size + cost, { e = e, member = member, size = size } end
+    if e then
+      size = trimmed(e, size)
+      return e - size + cost, { e = e, member = member, size = size }
+    end
   end
   return s.tail + cost
 end
@@ -613,7 +635,7 @@ end
 -- need not know more, as long as the limit is the same.
 local function plain()
   return s.tail == s.final and s.free == 0 and s.resumeMicros <= now and s.pauseMicros <= now
-    and s.setIntervalMicros == 0
+    and s.setIntervalMicros == 0 and s.settledMicros == 0
 end
 
 -- signature is the caller's field of the state, and its value.
@@ -642,6 +664,96 @@ local function announce()
   redis.pcall('PUBLISH', redis.call('HMGET', STATE, 'channel')[1] or '', table.concat(news, ' ') .. ' ' .. STATE)
 end
 
+-- ---------------------------------------------------------------------------
+-- Costs that are settled later. What a call did not use stays in the bucket of a strict
+-- provider, as far as there was room in it ever since: where the bucket held at most h of
+-- its b permits in that time, min(permits, b - h) are still there. So a line of which a call
+-- was settled keeps its crests: how many permits were stored just before calls, as
+-- "<micros>:<permits> ..." by time, without those that a later one exceeds.
+
+local CRESTS = 24                -- of which two become one where there are more
+local MEMORABLE_MICROS = 1800000000 -- how long a call may take to be settled
+
+-- stored is how many permits the bucket holds at a moment; those up to `before` are used.
+local function stored(at, before)
+  if s.free > 0 or redis.call('EXISTS', WAITING) == 1 then
+    for _, list in ipairs({ WAITING, FREE }) do
+      local head = redis.call('ZRANGE', list, 0, SCAN - 1, 'WITHSCORES')
+      for i = 1, #head, 2 do
+        local cost, e = costof(head[i]), tonumber(head[i + 1])
+        if cost and not dead(e, cost) then before = math.min(before, e - cost) end
+      end
+    end
+  end
+  return math.max(0, math.min(burst, (at - due(before)) / s.intervalMicros))
+end
+
+local function crests()
+  local list = {}
+  for at, permits in string.gmatch(redis.call('HMGET', STATE, 'crests')[1] or '', '(%d+):(%d+)') do
+    list[#list + 1] = { at = tonumber(at), permits = tonumber(permits) }
+  end
+  return list
+end
+
+local function crest(at, permits)
+  local list, words = crests(), {}
+  at, permits = math.ceil(at), math.ceil(permits)
+  if #list > 0 then at = math.max(at, list[#list].at) end
+  while #list > 0 and list[#list].permits <= permits do list[#list] = nil end
+  list[#list + 1] = { at = at, permits = permits }
+  while #list > 1 and list[1].at < now - MEMORABLE_MICROS do table.remove(list, 1) end
+  if #list > CRESTS then -- the higher one counts for the time of both
+    list[1].at = list[2].at
+    table.remove(list, 2)
+  end
+  for i, c in ipairs(list) do words[i] = digits(c.at) .. ':' .. digits(c.permits) end
+  redis.call('HSET', STATE, 'crests', table.concat(words, ' '))
+end
+
+-- finalize notes that a number has a turn at a moment that is fixed.
+local function finalize(e, cost, at)
+  if s.settledMicros > 0 then crest(at, stored(at, e - cost)) end
+  s.final = math.max(s.final, e)
+end
+
+-- told gathers what the line moved for calls that were settled: those who have turns hear
+-- of it when it is worth it.
+local UNTOLD_MICROS = 100000
+local function tell(micros)
+  local untold = math.abs((tonumber(redis.call('HMGET', STATE, 'untoldMicros')[1] or '') or 0) + micros)
+  if untold >= UNTOLD_MICROS then
+    s.gen, turned, untold = s.gen + 1, true, 0
+  end
+  redis.call('HSET', STATE, 'untoldMicros', untold)
+end
+
+-- refund lets the line come earlier by what a call that had its turn at a moment did not
+-- use. Of one that had it before the first call was settled nobody knows.
+local function refund(permits, at)
+  if s.settledMicros == 0 then
+    s.settledMicros, moved = now, true
+    crest(now, stored(now, s.final))
+    return
+  end
+  if at < s.settledMicros or at < now - MEMORABLE_MICROS then return end
+  local highest = stored(now, s.final)
+  for _, c in ipairs(crests()) do
+    if c.at >= at then highest = math.max(highest, c.permits) end
+  end
+  permits = math.floor(math.min(permits, burst - highest))
+  if permits <= 0 then return end
+  s.anchorMicros, moved = s.anchorMicros - permits * s.intervalMicros, true
+  tell(-permits * s.intervalMicros)
+end
+
+-- owe lets the line come later by what a call used more.
+local function owe(permits)
+  if s.settledMicros == 0 then s.settledMicros = now end
+  shift(permits * s.intervalMicros)
+  tell(permits * s.intervalMicros)
+end
+
 -- save writes the state. It lives past the last number given out and past the
 -- moment at which the bucket is full again, so that an expired state and a full
 -- bucket mean the same; and for as long as the processes that use it count.
@@ -650,7 +762,7 @@ local function save()
   if not fresh and (unknown or now - s.countedMicros >= COUNT_MICROS or now < s.countedMicros) then census() end
   local last = due(s.tail)
   local nextFree = digits(math.ceil(last / 1000))
-  local is = plain() and table.concat({ digits(s.epoch), digits(s.live), ARGV[1], ARGV[2] }, ' ') or 'no'
+  local is = plain() and table.concat({ digits(s.epoch), digits(s.live), ARGV[base + 1], ARGV[base + 2] }, ' ') or 'no'
   if moved or is ~= plainRead then
     local args = { 'nextFreeTicketMillis', nextFree, 'plain', is }
     local n = 4
@@ -685,8 +797,8 @@ local function save()
   redis.call('PEXPIRE', STATE, ttl)
   -- Calls that touch no list let the state live longer, so lists are given more: by
   -- then nothing in them can be used any more, not even if the line steps back.
-  for k = 2, 4 do
-    if moved or used[KEYS[k]] then redis.call('PEXPIRE', KEYS[k], ttl + fill) end
+  for _, list in ipairs({ WAITING, FREE, CLAIMED }) do
+    if moved or used[list] then redis.call('PEXPIRE', list, ttl + fill) end
   end
   if turned then announce() end
 end

@@ -133,7 +133,7 @@ local function request(cost, maxWait, id, keep, index)
     return 2, e, w
   end
   accept(e, cost, block)
-  s.final = math.max(s.final, e)
+  finalize(e, cost, math.max(now, due(e)))
   if keep then remember(member, e) end
   return 1, e, w
 end

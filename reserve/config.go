@@ -26,6 +26,11 @@ type Config struct {
 	// of all keys, so one limit lives in one slot of a cluster.
 	Name string
 
+	// Group is for limits that one call may need together: see [All]. Limits of one group
+	// live in one slot of a cluster; the group is the hash tag of their keys then. Up to
+	// 128 bytes without braces; the Name may hold no colon besides. Default: none.
+	Group string
+
 	// Limit is the rate and the burst. Processes of one name should agree; where
 	// they do not, each call re-times the line to the limit of its caller.
 	Limit Limit
@@ -94,13 +99,18 @@ func (c Config) validate() error {
 	if c.Name == "" {
 		return invalid("Config.Name", "must not be empty: it is what the fleet shares")
 	}
-	for _, f := range []struct{ field, value string }{{"Config.Name", c.Name}, {"Config.Prefix", c.Prefix}} {
+	for _, f := range []struct{ field, value string }{
+		{"Config.Name", c.Name}, {"Config.Prefix", c.Prefix}, {"Config.Group", c.Group},
+	} {
 		if len(f.value) > maxName {
 			return invalid(f.field, "must be at most %d bytes, got %d", maxName, len(f.value))
 		}
 		if strings.ContainsAny(f.value, "{}") {
 			return invalid(f.field, "must not hold a brace, got %q: the name is the hash tag of all keys", f.value)
 		}
+	}
+	if c.Group != "" && strings.Contains(c.Name, ":") {
+		return invalid("Config.Name", "must not hold a colon in a group, got %q", c.Name)
 	}
 	if c.InlineBound < 0 || c.InlineBound > time.Minute {
 		return invalid("Config.InlineBound", "must be from 0 to 1m or reserve.Strict, got %v", c.InlineBound)
@@ -113,6 +123,9 @@ func (c Config) validate() error {
 	}
 	if err := c.Outage.validate(); err != nil {
 		return err
+	}
+	if c.Lease > 0 && c.Limit.kind != KindPaced {
+		return invalid("Config.Lease", "is for paced limits only, got %v with a limit of kind %v", c.Lease, c.Limit.kind)
 	}
 	return c.Limit.check()
 }

@@ -105,7 +105,12 @@ func (c *core) newID() string {
 	return c.member + "-" + strconv.FormatUint(c.names.Add(1), 36)
 }
 
-func (c *core) keys(key string) []string { return lua.Keys(c.cfg.Prefix, c.cfg.Name, key) }
+func (c *core) keys(key string) []string {
+	return lua.GroupKeys(c.cfg.Prefix, c.cfg.Group, c.cfg.Name, key)
+}
+
+// channel is where the scripts tell of turns that move.
+func (c *core) channel() string { return lua.GroupNews(c.cfg.Prefix, c.cfg.Group, c.cfg.Name) }
 
 func (c *core) name(key string) string {
 	if key == "" {

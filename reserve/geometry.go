@@ -56,6 +56,9 @@ func (l *line) follow(g geometry) {
 		l.memory.reach = g.at
 	}
 	l.drop()
+	for g := range l.guests {
+		g.tell()
+	}
 	for q := range l.all {
 		q.resettle(l.adjust)
 		l.advance(q)

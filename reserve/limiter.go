@@ -89,6 +89,9 @@ func (l *Limiter) WaitN(ctx context.Context, n int) error {
 }
 
 func (l *Limiter) wait(ctx context.Context, n int) error {
+	if !l.paced() {
+		return l.solo().wait(ctx, []int{n})
+	}
 	line, err := l.enter(ctx, n)
 	if err != nil {
 		return err
@@ -150,6 +153,9 @@ func (l *Limiter) AllowN(ctx context.Context, n int) (bool, error) {
 }
 
 func (l *Limiter) allow(ctx context.Context, n int) (bool, error) {
+	if !l.paced() {
+		return l.solo().allow(ctx, []int{n})
+	}
 	id, err := l.rideAlone(ctx, n)
 	if id == "" || err != nil {
 		return err == nil, err
@@ -211,6 +217,9 @@ func (l *Limiter) rideAlone(ctx context.Context, n int) (string, error) {
 func (l *Limiter) check(ctx context.Context, n int) error {
 	if l.err != nil {
 		return l.err
+	}
+	if !l.paced() {
+		return l.unpaced()
 	}
 	if err := l.core.cfg.validateCost(n); err != nil {
 		return err

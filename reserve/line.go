@@ -36,6 +36,10 @@ type line struct {
 	lost    bool  // data was: numbers from before it may wait here
 	came    int64 // calls that waited here, so far
 
+	guests map[*guest]struct{} // calls that wait here and in other lines, see joint_wait.go
+	known  string              // of a limit that is not paced: what the last reply said
+	alone  *local              // of such a limit: paces its calls while Redis is away
+
 	landings map[string]chan struct{} // by id; see landing.go
 }
 

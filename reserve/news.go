@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/fleetpace/fleetpace/lua"
 )
 
 // Turns that are fixed may move, by a pause for example. The script that moves them says
@@ -58,14 +56,14 @@ func (c *core) isWaiting() bool {
 func (l *line) isWaiting() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return len(l.queues)+len(l.pinned) > 0
+	return len(l.queues)+len(l.pinned)+len(l.guests) > 0
 }
 
 // subscribe takes in the news until the connection fails, and the error says so, or as
 // long as calls wait.
 func (c *core) subscribe() error {
 	ctx := context.Background()
-	news := c.client.Subscribe(ctx, lua.News(c.cfg.Prefix, c.cfg.Name))
+	news := c.client.Subscribe(ctx, c.channel())
 	ended := make(chan struct{})
 	closed := make(chan struct{})
 	go func() {

@@ -60,7 +60,7 @@ func (l *Limiter) pause(ctx context.Context, d time.Duration, reason string) err
 	}
 	until := time.Now().Add(d)
 	err = line.move(ctx, func(who caller) (answers, error) {
-		args := append(c.args(who, 3), max(0, time.Until(until).Microseconds()), reason, lua.News(c.cfg.Prefix, c.cfg.Name))
+		args := append(c.args(who, 3), max(0, time.Until(until).Microseconds()), reason, c.channel())
 		return c.ask(ctx, lua.Pause, line.keys, args, 0)
 	})
 	if away(err) {
@@ -91,7 +91,7 @@ func (l *Limiter) resume(ctx context.Context) error {
 	}
 	defer l.core.leave(line)
 	return line.move(ctx, func(who caller) (answers, error) {
-		args := append(l.core.args(who, 1), lua.News(l.core.cfg.Prefix, l.core.cfg.Name))
+		args := append(l.core.args(who, 1), l.core.channel())
 		return l.core.ask(ctx, lua.Resume, line.keys, args, 0)
 	})
 }

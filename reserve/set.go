@@ -46,7 +46,7 @@ func (l *Limiter) set(ctx context.Context, interval float64, burst int, expiry t
 	defer l.core.leave(line)
 	return line.move(ctx, func(who caller) (answers, error) {
 		args := append(l.core.args(who, 4), strconv.FormatFloat(interval, 'f', -1, 64), burst,
-			expiry.Microseconds(), lua.News(l.core.cfg.Prefix, l.core.cfg.Name))
+			expiry.Microseconds(), l.core.channel())
 		return l.core.ask(ctx, lua.Set, line.keys, args, 0)
 	})
 }

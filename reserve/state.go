@@ -57,6 +57,9 @@ func (l *Limiter) inspect(ctx context.Context) (State, error) {
 	if l.err != nil {
 		return State{}, l.err
 	}
+	if !l.paced() {
+		return State{}, l.unpaced()
+	}
 	c := l.core
 	reply, err := c.look(ctx, c.keys(l.key))
 	if err != nil {

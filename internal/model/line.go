@@ -225,11 +225,21 @@ func up(micros float64) int64 { return int64(math.Ceil(micros)) }
 func (l *Line) next(cost int64) (e int64, free bool) {
 	l.free = slices.DeleteFunc(l.free, l.Late)
 	for _, block := range l.free {
-		if block.Cost >= cost {
-			return block.Number - block.Cost + cost, true
+		if size := l.trimmed(block); size >= cost {
+			return block.Number - size + cost, true
 		}
 	}
 	return l.tail + cost, false
+}
+
+// trimmed is how many permits of a free block are left: of one that is larger than the
+// bucket the first overflow, and the rest stays.
+func (l *Line) trimmed(block Ticket) int64 {
+	if block.Cost <= l.limit.Burst {
+		return block.Cost
+	}
+	start := l.anchor + up((float64(l.seen)-l.fillMicros()-l.anchorMicros)/l.limit.IntervalMicros)
+	return min(block.Cost, block.Number-start)
 }
 
 // accept takes what next found.
@@ -238,8 +248,8 @@ func (l *Line) accept(e, cost int64) {
 		l.tail = e
 		return
 	}
-	i := slices.IndexFunc(l.free, func(b Ticket) bool { return b.Number-b.Cost == e-cost })
-	if l.free[i].Cost -= cost; l.free[i].Cost == 0 {
+	i := slices.IndexFunc(l.free, func(b Ticket) bool { return b.Number-l.trimmed(b) == e-cost })
+	if l.free[i].Cost = l.trimmed(l.free[i]) - cost; l.free[i].Cost == 0 {
 		l.free = slices.Delete(l.free, i, i+1)
 	}
 }

@@ -1,0 +1,344 @@
+package reserve
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// guest is a call of a Joint: it stands in no queue of this process, as it waits in several
+// lines.
+type guest struct {
+	joint    *Joint
+	id       string
+	costs    []int64
+	deadline time.Time     // zero: none
+	woken    chan struct{} // holds one when a line has moved
+
+	mu    sync.Mutex
+	asked bool // Redis may know of it
+	seen  jointTurn
+}
+
+// jointTurn is what a guest knows of its turn.
+type jointTurn struct {
+	ticket          // only its moments
+	micros    int64 // the turn in Redis's time; 0: Redis was away
+	holder    *Limiter
+	unlimited bool // it was let through while Redis is away
+}
+
+func newGuest(j *Joint, costs []int64) *guest {
+	return &guest{joint: j, id: j.limits[0].core.newID(), costs: costs, woken: make(chan struct{}, 1)}
+}
+
+func (g *guest) view() jointTurn {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.seen
+}
+
+func (g *guest) tell() {
+	select {
+	case g.woken <- struct{}{}:
+	default:
+	}
+}
+
+// lead is the limiter whose connection the calls use; all have the same.
+func (j *Joint) lead() *core { return j.limits[0].core }
+
+func (j *Joint) bound() time.Duration {
+	bound := j.lead().cfg.InlineBound
+	for _, l := range j.limits {
+		bound = min(bound, l.core.cfg.InlineBound)
+	}
+	return bound
+}
+
+// enter returns the lines of the call, which stay until leave.
+func (j *Joint) enter() (lines []*line, leave func(), err error) {
+	leave = func() {
+		for _, l := range lines {
+			l.core.leave(l)
+		}
+	}
+	for _, l := range j.limits {
+		line, err := l.core.enter(l.key)
+		if err != nil {
+			leave()
+			return nil, nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, leave, nil
+}
+
+// invite lets the guest hear of lines that move, until the result is called.
+func (g *guest) invite(lines []*line) func() {
+	for _, l := range lines {
+		l.mu.Lock()
+		if l.guests == nil {
+			l.guests = make(map[*guest]struct{})
+		}
+		l.guests[g] = struct{}{}
+		l.mu.Unlock()
+		if l.core.cfg.Limit.kind == KindPaced {
+			l.core.listen()
+		}
+	}
+	return func() {
+		for _, l := range lines {
+			l.mu.Lock()
+			delete(l.guests, g)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// wait returns when the turn has come.
+func (g *guest) wait(ctx context.Context) error {
+	lines, leave, err := g.joint.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	defer g.invite(lines)()
+	closing := g.joint.closing()
+	for {
+		if err := g.ask(ctx, lines); err != nil {
+			return err
+		}
+		t := g.view()
+		look := t.due
+		if !t.final { // its wait is longer than the bound
+			look = look.Add(-g.joint.bound() / 2)
+		}
+		timer := time.NewTimer(time.Until(look))
+		select {
+		case <-timer.C:
+			if t.final && !t.overslept(time.Now()) {
+				return nil
+			}
+		case <-g.woken:
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-closing:
+			err = ErrClosed
+		}
+		timer.Stop()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// stand asks for the turn once.
+func (g *guest) stand(ctx context.Context) error {
+	lines, leave, err := g.joint.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err = g.ask(ctx, lines); err != nil {
+		g.leaveSoon()
+	}
+	return err
+}
+
+// closing is closed when the first of the limits is.
+func (j *Joint) closing() <-chan struct{} { return j.lead().closing }
+
+// ask asks Redis for the turn, or the policy while Redis is away.
+func (g *guest) ask(ctx context.Context, lines []*line) error {
+	c := g.joint.lead()
+	for {
+		err := g.trip(ctx, lines)
+		switch {
+		case err == nil, !away(err), c.gate.hopeless(err):
+			return err
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case c.isClosing():
+			return ErrClosed
+		}
+		switch c.cfg.Outage.Policy {
+		case PolicyWait:
+			c.gate.wait(ctx.Done(), c.closing)
+		case PolicyLocal, PolicyOpen:
+			return g.without(lines)
+		default:
+			return err
+		}
+	}
+}
+
+// trip asks Redis.
+func (g *guest) trip(ctx context.Context, lines []*line) error {
+	c := g.joint.lead()
+	for _, l := range lines {
+		if !c.gate.open() && !l.core.gate.open() && l.core.cfg.Limit.kind == KindPaced && l.isAbsent() {
+			l.goOn(ctx) // what was spent meanwhile is charged
+		}
+	}
+	g.mu.Lock()
+	g.asked = true
+	g.mu.Unlock()
+	return c.do(ctx, func() error { return g.turn(ctx, lines) })
+}
+
+func (l *line) isAbsent() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.memory.absent != nil
+}
+
+// without lets the call through while Redis is away, when the shares of all limits allow
+// it.
+func (g *guest) without(lines []*line) error {
+	now := time.Now()
+	at := now
+	var live int64
+	for _, l := range lines {
+		l.mu.Lock()
+		live = max(live, l.memory.live)
+		l.mu.Unlock()
+	}
+	for i, l := range lines {
+		l.mu.Lock()
+		if t := l.shareAt(now, g.costs[i], live); t.After(at) {
+			at = t
+		}
+		l.mu.Unlock()
+	}
+	if !g.deadline.IsZero() && at.After(g.deadline) {
+		return &missed{at.Sub(now)}
+	}
+	for i, l := range lines {
+		l.mu.Lock()
+		l.spendShare(now, g.costs[i])
+		l.mu.Unlock()
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.seen = jointTurn{ticket: ticket{due: at, given: now, slack: century, final: true}, unlimited: true}
+	return nil
+}
+
+// shareAt is when this process's share has so many permits. Of a quota, or of a window that
+// rolls, it is a share of what was left when Redis was last heard, at once, and of the rate
+// after that. The line must be locked.
+func (l *line) shareAt(now time.Time, cost, live int64) time.Time {
+	if l.core.cfg.Outage.Policy != PolicyLocal {
+		return now
+	}
+	if l.core.cfg.Limit.kind == KindPaced {
+		return l.absent(now).at(now, cost)
+	}
+	if l.alone == nil {
+		outage := l.core.cfg.Outage
+		part := outage.Share
+		if live > 0 {
+			part = outage.Safety / float64(live)
+		}
+		share, left := l.core.terms().rate()*part, int(float64(l.left(now))*part)
+		l.alone = newLocal(share, max(1, left), now.Add(-time.Duration(float64(left)/share*float64(time.Second))))
+	}
+	return l.alone.at(now, cost)
+}
+
+func (l *line) spendShare(now time.Time, cost int64) {
+	switch {
+	case l.core.cfg.Limit.kind == KindPaced:
+		l.absent(now).spend(now, cost)
+	case l.alone != nil:
+		l.alone.take(now, cost)
+	}
+}
+
+// leave gives back what the call has.
+func (g *guest) leave(ctx context.Context) error {
+	g.mu.Lock()
+	asked := g.asked
+	g.mu.Unlock()
+	if !asked {
+		return nil
+	}
+	lines, leave, err := g.joint.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return g.joint.lead().do(ctx, func() error { return g.giveUp(ctx, lines) })
+}
+
+// leaveSoon does so in the background, for a caller who does not wait any more.
+func (g *guest) leaveSoon() {
+	g.mu.Lock()
+	asked := g.asked
+	g.mu.Unlock()
+	if !asked {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), leavePatience)
+		defer cancel()
+		if err := g.leave(ctx); err != nil && !errors.Is(err, ErrClosed) {
+			c := g.joint.lead()
+			c.lost.Do(func() {
+				c.cfg.Logger.Warn("fleetpace: a call could not give back what it had; that lapses",
+					"limit", g.joint.String(), "error", err)
+			})
+		}
+	}()
+}
+
+// leavePatience is for how long a call that was given up tries to say so.
+const leavePatience = 5 * time.Second
+
+func (j *Joint) allow(ctx context.Context, costs []int) (bool, error) {
+	r, err := j.reserve(ctx, costs)
+	if err != nil {
+		return false, err
+	}
+	g := r.call
+	g.deadline = time.Now()
+	lines, leave, err := j.enter()
+	if err != nil {
+		return false, err
+	}
+	defer leave()
+	err = g.ask(ctx, lines)
+	switch {
+	case errors.Is(err, ErrWouldMissDeadline):
+		return false, nil
+	case err != nil:
+		g.leaveSoon()
+		return false, err
+	}
+	if t := g.view(); t.overslept(time.Now()) { // the reply came too late to use it
+		g.leaveSoon()
+		return false, nil
+	}
+	return true, nil
+}
+
+// settle tells what the call used.
+func (g *guest) settle(ctx context.Context, costs []int) error {
+	if g.view().micros == 0 {
+		return nil
+	}
+	lines, leave, err := g.joint.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c := g.joint.lead()
+	if !c.gate.pass() {
+		return c.gate.shut()
+	}
+	err = g.tellCosts(ctx, lines, costs)
+	c.gate.record(ctx, err)
+	return err
+}
