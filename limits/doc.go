@@ -1,0 +1,84 @@
+// Package limits reads limits from a YAML file and makes limiters of package reserve of
+// them. The file is checked as a whole, every error is told with its line, and the file
+// can be read again while the program runs.
+//
+//	limits:
+//	  - name: openai-requests
+//	    limit: 500/minute burst 10
+//	  - name: openai-day
+//	    limit: 2000/day quota in Europe/Berlin
+//	  - name: shop
+//	    key: "{shop}/{token}"
+//	    limit: 2/s burst 40
+//
+//	set, err := limits.Load(client, "limits.yaml", reserve.Config{Logger: slog.Default()})
+//	if err != nil {
+//		return err
+//	}
+//	defer set.Close()
+//	go set.Watch(ctx, 10*time.Second)
+//	...
+//	limiter, err := set.Get("openai-requests")
+//	if err != nil {
+//		return err
+//	}
+//	if err := limiter.Wait(ctx); err != nil {
+//		return err
+//	}
+//
+// # The file
+//
+// It holds one list, limits, of up to 1 MiB in UTF-8. A limit has these fields:
+//
+//	name          what the fleet shares, reserve.Config.Name: up to 128 bytes. Required
+//	limit         as reserve.ParseLimit reads it. Required
+//	key           a line for each tenant, host or account: see below
+//	kind          paced, warming up, quota or rolling. The limit's text says it already;
+//	              a kind that differs from it is an error
+//	inline-bound  reserve.Config.InlineBound: a duration such as 500ms, or strict
+//	lease         reserve.Config.Lease: a duration
+//	max-pause     reserve.Config.MaxPause: a duration
+//	outage        reserve.Outage.Policy: local, wait, fail or open
+//
+// What a limit does not say is as in the reserve.Config that was given to [Load]. A field
+// that is not known, one that is given twice, a name that two limits have, a file without
+// limits: all these are errors. Anchors are allowed, aliases and tags are not, so a file
+// is never larger than it looks.
+//
+// # Keys
+//
+// A key is a template with names in braces. [Set.For] fills it, and the result is the key
+// of reserve.Limiter.For. A name has letters, digits, underscores and dashes. Between two
+// names stands a text that begins with a punctuation mark; in the value before it, that
+// mark and % are percent-encoded. So different values never make the same key, whatever
+// they hold:
+//
+//	"{shop}/{token}"   acme     t1/x   acme/t1/x
+//	"{shop}/{token}"   acme/t1  x      acme%2Ft1/x
+//
+// # Reading the file again
+//
+// [Set.Reload] and [Set.Watch] take a file as a whole or not at all: one with errors
+// changes nothing. A limit that says the same as before, in whatever words, keeps its
+// limiter: the same pointer. One that differs has another one, which stands in the same
+// line. A name that is gone is not known any more.
+//
+// A limiter that was replaced or removed is not closed, as that would end the calls that
+// wait in it. Whoever holds it goes on with it, under the limit that it was made with; so
+// ask the Set for each call, or each job, and do not keep what it returns. In package
+// worker, Config.Turn can ask, and in package transport, Config.Choose; what takes a
+// limiter once and for all, as serve.Middleware does, stays with it. The Set keeps
+// each limiter that it has made until [Set.Close], and uses it again when the file says
+// again what it said then. A limiter in which no call waits has no goroutine and no
+// connection.
+//
+// The processes of a fleet read the file at different moments, and calls that waited then
+// still bring the limit with them under which they began. Meanwhile each call re-times the
+// line to the limit of its caller (reserve.Config.Limit), so that the fleet's pace changes
+// between the two limits until the last old call is made. A limit that was set for the
+// whole fleet, with reserve.Limiter.SetLimit, stands above both.
+//
+// Replace the file by renaming another one onto it, as Kubernetes does with what it mounts.
+// Watch takes a file only when it has read the same twice, so that one that is being
+// written is not taken by halves; Reload takes what it finds.
+package limits

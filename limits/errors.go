@@ -1,0 +1,78 @@
+package limits
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// What an error asks you to do. Test with errors.Is.
+var (
+	// ErrInvalid: the file or an argument is wrong; the text says where. An [*Error] in
+	// the chain lists what is wrong in the file. Correct it.
+	ErrInvalid = errors.New("invalid")
+
+	// ErrUnknown: the file has no limit of that name, or has it no more.
+	ErrUnknown = errors.New("unknown limit")
+)
+
+// Error is all that is wrong with a file. It is an [ErrInvalid].
+type Error struct {
+	File     string
+	Problems []Problem // by line
+}
+
+// A Problem is one thing that is wrong in a file.
+type Problem struct {
+	Line   int    // from 1; 0: the file as a whole
+	Path   string // such as limits[2].lease, where limits[0] is the first; empty: the file
+	Reason string
+}
+
+// mostProblems is how many of them the text of an error lists: a file that is no file of
+// limits has one in every line.
+const mostProblems = 100
+
+// Error lists the problems, one per line, as compilers do.
+func (e *Error) Error() string {
+	var lines []string
+	for _, p := range e.Problems[:min(len(e.Problems), mostProblems)] {
+		lines = append(lines, p.in(e.File))
+	}
+	if more := len(e.Problems) - mostProblems; more > 0 {
+		lines = append(lines, fmt.Sprintf("%s: and %d more", e.File, more))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap makes it an ErrInvalid.
+func (e *Error) Unwrap() error { return ErrInvalid }
+
+func (p Problem) in(file string) string {
+	text := file + ": "
+	if p.Line > 0 {
+		text = fmt.Sprintf("%s:%d: ", file, p.Line)
+	}
+	if p.Path != "" {
+		text += p.Path + ": "
+	}
+	return text + p.Reason
+}
+
+// problems collects what is wrong.
+type problems []Problem
+
+func (p *problems) add(line int, path, format string, args ...any) {
+	*p = append(*p, Problem{Line: line, Path: path, Reason: fmt.Sprintf(format, args...)})
+}
+
+// in is the error, or nil if nothing is wrong.
+func (p problems) in(file string) error {
+	if len(p) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(p, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return &Error{File: file, Problems: p}
+}

@@ -1,0 +1,137 @@
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// fields are those of a limit, in the order in which they are listed. Each takes its text
+// into the entry, or says what is wrong with it.
+var fields = []struct {
+	name string
+	read func(*entry, string) error
+}{
+	{"name", (*entry).readName},
+	{"limit", (*entry).readLimit},
+	{"key", (*entry).readKey},
+	{"kind", (*entry).readKind},
+	{"inline-bound", (*entry).readInlineBound},
+	{"lease", (*entry).readLease},
+	{"max-pause", (*entry).readMaxPause},
+	{"outage", (*entry).readOutage},
+}
+
+const (
+	longestText = 256 // of any field but a key, in bytes
+	fieldNames  = "name, limit, key, kind, inline-bound, lease, max-pause and outage"
+)
+
+func (e *entry) readName(text string) error {
+	if err := printable(text); err != nil {
+		return err
+	}
+	e.settings.name = text
+	return e.probe(func(s *settings) { s.name = text })
+}
+
+func (e *entry) readLimit(text string) (err error) {
+	e.settings.limit, err = reserve.ParseLimit(text)
+	if err != nil {
+		return errors.New(reason(err))
+	}
+	return nil
+}
+
+func (e *entry) readKey(text string) (err error) {
+	e.key, err = parseTemplate(text)
+	return err
+}
+
+func (e *entry) readKind(text string) error {
+	for k := reserve.KindPaced; k <= reserve.KindRolling; k++ {
+		if k.String() == text {
+			e.kind = text
+			return nil
+		}
+	}
+	return fmt.Errorf("must be paced, warming up, quota or rolling, got %q", text)
+}
+
+func (e *entry) readInlineBound(text string) (err error) {
+	if text == "strict" {
+		e.settings.inlineBound = reserve.Strict
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("must be strict or a duration such as 500ms, got %q", text)
+	}
+	if d <= 0 || d > time.Minute { // up to 0 it means something else in a Config
+		return fmt.Errorf("must be above 0 and at most 1m, or strict, got %v", d)
+	}
+	e.settings.inlineBound = d
+	return nil
+}
+
+func (e *entry) readLease(text string) (err error) {
+	if e.settings.lease, err = duration(text); err != nil {
+		return err
+	}
+	return e.probe(func(s *settings) { s.lease = e.settings.lease })
+}
+
+func (e *entry) readMaxPause(text string) (err error) {
+	if e.settings.maxPause, err = duration(text); err != nil {
+		return err
+	}
+	return e.probe(func(s *settings) { s.maxPause = e.settings.maxPause })
+}
+
+func (e *entry) readOutage(text string) (err error) {
+	e.settings.outage, err = reserve.ParsePolicy(text)
+	if err != nil {
+		return errors.New(reason(err))
+	}
+	return nil
+}
+
+func duration(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("must be a duration such as 500ms, got %q", text)
+	}
+	return d, nil
+}
+
+// probe lets reserve judge one setting by itself, so that each that is wrong is told.
+func (e *entry) probe(set func(*settings)) error {
+	s := settings{name: "probe", limit: reserve.PerSecond(1)}
+	set(&s)
+	if err := s.validate(e.file.client, reserve.Config{}); err != nil {
+		return errors.New(reason(err))
+	}
+	return nil
+}
+
+// agree checks the kind, which says nothing that the limit does not say.
+func (e *entry) agree() error {
+	if is := e.settings.limit.Kind().String(); e.kind != "" && e.kind != is {
+		return fmt.Errorf("must be what the limit %q is, %s, got %q", e.settings.limit, is, e.kind)
+	}
+	return nil
+}
+
+// missing are the fields that a limit can not do without.
+func (e *entry) missing() string {
+	var names []string
+	for _, name := range []string{"name", "limit"} {
+		if e.lines[name] == 0 {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " and no ")
+}

@@ -1,0 +1,102 @@
+package limits
+
+import (
+	"fmt"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Changes are the names of the limits that differ after the file was read again. Those of
+// Added and Changed are in the order of the file now, those of Removed in that of before.
+type Changes struct {
+	Added, Changed, Removed []string
+}
+
+// Any reports whether anything differs.
+func (c Changes) Any() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) > 0 }
+
+// Reload reads the file again. With an error nothing has changed, and the error is that
+// of [Load], or reserve.ErrClosed. Without one, [Set.Get] and [Set.For] go by the new file
+// from now on, for all names at one moment; see the package's page for what becomes of
+// limiters that are in use. The logger hears of each change.
+func (s *Set) Reload() (Changes, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return Changes{}, fmt.Errorf("limits: reload %s: %w", s.path, reserve.ErrClosed)
+	}
+	data, err := read(s.path)
+	if err != nil {
+		return Changes{}, err
+	}
+	old := s.table.Load()
+	now, err := s.take(data)
+	if err != nil {
+		return Changes{}, err
+	}
+	changes := differ(old, now)
+	s.report(old, now, changes)
+	return changes, nil
+}
+
+// take puts what a file says in place of what it said before.
+func (s *Set) take(data []byte) (*table, error) {
+	entries, err := parse(s.client, s.path, data, s.defaults)
+	if err != nil {
+		return nil, err
+	}
+	t := &table{limits: make(map[string]named, len(entries))}
+	for _, e := range entries {
+		limiter := s.made[e.settings]
+		if limiter == nil {
+			if limiter, err = e.settings.limiter(s.client, s.defaults); err != nil {
+				return nil, err
+			}
+			s.made[e.settings] = limiter
+		}
+		t.names = append(t.names, e.settings.name)
+		t.limits[e.settings.name] = named{e.settings, e.key, limiter}
+	}
+	s.table.Store(t)
+	return t, nil
+}
+
+func differ(old, now *table) Changes {
+	var c Changes
+	for _, name := range now.names {
+		before, known := old.limits[name]
+		after := now.limits[name]
+		switch {
+		case !known:
+			c.Added = append(c.Added, name)
+		case before.settings != after.settings || before.key.text != after.key.text:
+			c.Changed = append(c.Changed, name)
+		}
+	}
+	for _, name := range old.names {
+		if _, known := now.limits[name]; !known {
+			c.Removed = append(c.Removed, name)
+		}
+	}
+	return c
+}
+
+func (s *Set) report(old, now *table, c Changes) {
+	for _, name := range c.Added {
+		s.logger.Info("fleetpace: a limit was added", "file", s.path, "limit", name, "is", now.limits[name].String())
+	}
+	for _, name := range c.Changed {
+		s.logger.Info("fleetpace: a limit has changed", "file", s.path, "limit", name,
+			"was", old.limits[name].String(), "is", now.limits[name].String())
+	}
+	for _, name := range c.Removed {
+		s.logger.Info("fleetpace: a limit was removed", "file", s.path, "limit", name, "was", old.limits[name].String())
+	}
+}
+
+func (n named) String() string {
+	if n.key.text == "" {
+		return n.settings.String()
+	}
+	return n.settings.String() + ", key " + n.key.text
+}

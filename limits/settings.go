@@ -1,0 +1,92 @@
+package limits
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// settings are what one limit of a file makes of a reserve.Config. Two of them that are
+// equal need one limiter.
+type settings struct {
+	name        string
+	limit       reserve.Limit
+	inlineBound time.Duration
+	lease       time.Duration
+	maxPause    time.Duration
+	outage      reserve.Policy
+}
+
+// unsaid are the settings of a limit that says nothing.
+func unsaid(defaults reserve.Config) settings {
+	return settings{
+		inlineBound: defaults.InlineBound,
+		lease:       defaults.Lease,
+		maxPause:    defaults.MaxPause,
+		outage:      defaults.Outage.Policy,
+	}
+}
+
+func (s settings) limiter(client redis.UniversalClient, defaults reserve.Config) (*reserve.Limiter, error) {
+	config := defaults
+	config.Name, config.Limit = s.name, s.limit
+	config.InlineBound, config.Lease, config.MaxPause = s.inlineBound, s.lease, s.maxPause
+	config.Outage.Policy = s.outage
+	return reserve.New(client, config)
+}
+
+// validate asks reserve, which says nothing to Redis when a limiter is made.
+func (s settings) validate(client redis.UniversalClient, defaults reserve.Config) error {
+	_, err := s.limiter(client, defaults)
+	return err
+}
+
+// String is the limit and what else is not as reserve has it, for the log.
+func (s settings) String() string {
+	text := s.limit.String()
+	switch s.inlineBound {
+	case 0:
+	case reserve.Strict:
+		text += ", inline-bound strict"
+	default:
+		text += fmt.Sprintf(", inline-bound %v", s.inlineBound)
+	}
+	if s.lease != 0 {
+		text += fmt.Sprintf(", lease %v", s.lease)
+	}
+	if s.maxPause != 0 {
+		text += fmt.Sprintf(", max-pause %v", s.maxPause)
+	}
+	if s.outage != "" {
+		text += fmt.Sprintf(", outage %s", s.outage)
+	}
+	return text
+}
+
+// validateDefaults checks what is given for all limits, so that it is not told of each.
+func validateDefaults(client redis.UniversalClient, defaults reserve.Config) error {
+	if defaults.Name != "" || defaults.Limit != (reserve.Limit{}) {
+		return fmt.Errorf("limits: %w defaults: Name and Limit must not be set, as the file has them", ErrInvalid)
+	}
+	s := unsaid(defaults)
+	s.name, s.limit = "defaults", reserve.PerSecond(1)
+	if err := s.validate(client, defaults); err != nil {
+		return fmt.Errorf("limits: %w defaults: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// reason is what reserve says of a value, without the name that it has there.
+func reason(err error) string {
+	text := strings.TrimPrefix(err.Error(), "reserve: ")
+	if said, ok := strings.CutPrefix(text, reserve.ErrInvalid.Error()+" "); ok {
+		if _, after, ok := strings.Cut(said, ": "); ok {
+			return after
+		}
+	}
+	return text
+}

@@ -1,0 +1,136 @@
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// A template is a key with names in braces. The zero template is that of a limit without
+// keys.
+type template struct {
+	text  string
+	parts []part
+	end   string // the text behind the last name
+}
+
+// part is a name and the text before it.
+type part struct{ before, name string }
+
+// longestKey is what reserve.Limiter.For takes, in bytes.
+const longestKey = 512
+
+var nameInBraces = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func parseTemplate(text string) (template, error) {
+	if len(text) > longestKey {
+		return template{}, fmt.Errorf("must be at most %d bytes, got %d", longestKey, len(text))
+	}
+	if err := printable(text); err != nil {
+		return template{}, err
+	}
+	t, rest := template{text: text}, text
+	for {
+		before, after, found := strings.Cut(rest, "{")
+		if strings.Contains(before, "}") {
+			return template{}, fmt.Errorf("has a closing brace without an opening one: %q", text)
+		}
+		if !found {
+			break
+		}
+		name, behind, closed := strings.Cut(after, "}")
+		switch {
+		case !closed:
+			return template{}, fmt.Errorf("has an opening brace without a closing one: %q", text)
+		case !nameInBraces.MatchString(name):
+			return template{}, fmt.Errorf("must have names of 1 to 64 letters, digits, _ and - in its braces, got %q", name)
+		case slices.Contains(t.names(), name):
+			return template{}, fmt.Errorf("has {%s} twice", name)
+		case len(t.parts) > 0 && (before == "" || !separates(before[0])):
+			return template{}, fmt.Errorf("must have a punctuation mark other than %% behind {%s}", t.parts[len(t.parts)-1].name)
+		}
+		t.parts, rest = append(t.parts, part{before, name}), behind
+	}
+	if len(t.parts) == 0 {
+		return template{}, fmt.Errorf("must have a name in braces, such as {account}, got %q: leave it out where all calls share one line", text)
+	}
+	t.end = rest
+	return t, nil
+}
+
+// separates reports whether a byte may stand behind a value: once it is encoded there, it
+// is found nowhere else in it, which holds neither for letters and digits nor for %.
+func separates(b byte) bool {
+	return b > ' ' && b <= '~' && b != '%' && !unicode.IsLetter(rune(b)) && !unicode.IsDigit(rune(b))
+}
+
+func (t template) names() []string {
+	names := make([]string, 0, len(t.parts))
+	for _, p := range t.parts {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// fill returns the key, which is empty if there is no template.
+func (t template) fill(values map[string]string) (string, error) {
+	if err := t.fits(values); err != nil {
+		return "", err
+	}
+	var key strings.Builder
+	for i, p := range t.parts {
+		value := values[p.name]
+		if i+1 < len(t.parts) {
+			mark := t.parts[i+1].before[:1]
+			value = strings.ReplaceAll(value, "%", "%25")
+			value = strings.ReplaceAll(value, mark, fmt.Sprintf("%%%02X", mark[0]))
+		}
+		key.WriteString(p.before)
+		key.WriteString(value)
+	}
+	key.WriteString(t.end)
+	if key.Len() > longestKey {
+		return "", fmt.Errorf("the key must be at most %d bytes, got %d", longestKey, key.Len())
+	}
+	return key.String(), nil
+}
+
+// fits checks that there is a value for each name, and no other.
+func (t template) fits(values map[string]string) error {
+	names := t.names()
+	var wrong []string
+	for _, name := range names {
+		switch value, ok := values[name]; {
+		case !ok:
+			wrong = append(wrong, name+" is missing")
+		case value == "":
+			wrong = append(wrong, name+" is empty")
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if !slices.Contains(names, name) {
+			wrong = append(wrong, fmt.Sprintf("there is no name %.64q", name))
+		}
+	}
+	if len(wrong) > 0 {
+		return errors.New(strings.Join(wrong, ", "))
+	}
+	return nil
+}
+
+// printable refuses what an operator would not see in a name, or see wrongly.
+func printable(text string) error {
+	for _, r := range text {
+		if !unicode.IsPrint(r) {
+			return fmt.Errorf("must hold no control characters, got %.64q", text)
+		}
+	}
+	if strings.TrimSpace(text) != text {
+		return fmt.Errorf("must not begin or end with a space, got %.64q", text)
+	}
+	return nil
+}

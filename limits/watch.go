@@ -1,0 +1,63 @@
+package limits
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Watch reads the file once per interval, which must be above 0, and reloads it when it
+// has changed and reads the same twice in a row: so a change is in force after one to two
+// intervals. What goes wrong is logged once, and the limits stay as they are.
+//
+// Watch returns nil when the context ends or the Set is closed, and an [ErrInvalid] for a
+// wrong interval. The contents decide, not the file's times, so nothing is missed.
+func (s *Set) Watch(ctx context.Context, interval time.Duration) error {
+	if interval <= 0 {
+		return fmt.Errorf("limits: %w interval: must be above 0, got %v", ErrInvalid, interval)
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	var last, done sight
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.closing:
+			return nil
+		case <-ticker.C:
+		}
+		now := look(s.path)
+		if now == last && now != done {
+			done = now
+			s.follow()
+		}
+		last = now
+	}
+}
+
+// sight is what there is to be seen of a file: the contents, or why there are none.
+type sight struct {
+	digest  [sha256.Size]byte
+	trouble string
+}
+
+func look(path string) sight {
+	data, err := read(path)
+	if err != nil {
+		return sight{trouble: err.Error()}
+	}
+	return sight{digest: sha256.Sum256(data)}
+}
+
+// follow reloads the file, which changes nothing if it says what it said before.
+func (s *Set) follow() {
+	if _, err := s.Reload(); err != nil && !errors.Is(err, reserve.ErrClosed) {
+		s.logger.Error("fleetpace: the file of limits is not taken, and the limits stay as they were",
+			"file", s.path, "error", err)
+	}
+}
