@@ -60,15 +60,16 @@ func (g *guest) turn(ctx context.Context, lines []*line) error {
 			told = wait
 		}
 		at := c.clock.arrival(head[0], told, now, arrived)
-		if err := g.learn(lines, reply[5:], now, arrived, at); err != nil {
+		numbers, err := g.learn(lines, reply[5:], now, arrived, at)
+		if err != nil {
 			return err
 		}
-		return g.note(head, wait, at)
+		return g.note(head, wait, at, numbers)
 	}
 }
 
 // note takes in what a reply says of the turn.
-func (g *guest) note(head []int64, wait time.Duration, at time.Time) error {
+func (g *guest) note(head []int64, wait time.Duration, at time.Time, numbers []ticket) error {
 	var holder *Limiter
 	if head[4] > 0 {
 		holder = g.joint.limits[head[4]-1]
@@ -83,12 +84,16 @@ func (g *guest) note(head []int64, wait time.Duration, at time.Time) error {
 		return &heldBack{missed{wait}, holder}
 	}
 	slack := time.Duration(min(head[3], century.Microseconds())) * time.Microsecond
+	for i := range numbers {
+		numbers[i].final = head[1] == final
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.seen = jointTurn{
-		ticket: ticket{given: at, due: at.Add(wait), slack: slack, final: head[1] == final},
-		micros: head[0] + wait.Microseconds(),
-		holder: holder,
+		numbers: numbers,
+		ticket:  ticket{given: at, due: at.Add(wait), slack: slack, final: head[1] == final},
+		micros:  head[0] + wait.Microseconds(),
+		holder:  holder,
 	}
 	return nil
 }
@@ -117,7 +122,8 @@ func (g *guest) tellCosts(ctx context.Context, lines []*line, costs []int) error
 	if err != nil {
 		return err
 	}
-	return g.learn(lines, reply, sent, arrived, arrived)
+	_, err = g.learn(lines, reply, sent, arrived, arrived)
+	return err
 }
 
 func (g *guest) run(ctx context.Context, script *redis.Script, keys []string, args []any) ([]any, time.Time, error) {
@@ -233,20 +239,26 @@ func (l Limit) windows(at time.Time) ([]any, error) {
 	return moments, nil
 }
 
-// learn takes in what a reply says of the limits.
-func (g *guest) learn(lines []*line, infos []any, sent, arrived, at time.Time) error {
+// learn takes in what a reply says of the limits, and returns the numbers that the call has
+// in those that are paced.
+func (g *guest) learn(lines []*line, infos []any, sent, arrived, at time.Time) ([]ticket, error) {
 	if len(infos) != len(lines) {
-		return unreadable("%d limits where %d were expected", len(infos), len(lines))
+		return nil, unreadable("%d limits where %d were expected", len(infos), len(lines))
 	}
+	numbers := make([]ticket, len(lines))
 	for i, l := range lines {
 		info, ok := infos[i].([]any)
 		if !ok || len(info) != 2 {
-			return unreadable("%v where a limit was expected", infos[i])
+			return nil, unreadable("%v where a limit was expected", infos[i])
+		}
+		number, ok := info[0].(int64)
+		if !ok || number < 0 {
+			return nil, unreadable("%v where a number was expected", info[0])
 		}
 		if l.core.cfg.Limit.kind != KindPaced {
 			known, ok := info[1].(string)
 			if !ok {
-				return unreadable("%T where a text was expected", info[1])
+				return nil, unreadable("%T where a text was expected", info[1])
 			}
 			l.mu.Lock()
 			l.known, l.alone = known, nil
@@ -255,16 +267,18 @@ func (g *guest) learn(lines []*line, infos []any, sent, arrived, at time.Time) e
 		}
 		a, err := decodeAnswers(info[1], 0)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		a.at = at
 		if l.core != g.joint.lead() {
 			a.at = l.core.clock.arrival(a.seen, -1, sent, arrived)
 		}
+		where := a.geometry()
+		numbers[i] = ticket{number: number, cost: g.costs[i], epoch: a.epoch, gen: a.gen, due: where.due(number)}
 		l.mu.Lock()
 		l.learn(l.main(), 0, a)
 		l.rides.plain = l.rides.plain && a.plain
 		l.mu.Unlock()
 	}
-	return nil
+	return numbers, nil
 }

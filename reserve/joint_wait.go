@@ -23,8 +23,9 @@ type guest struct {
 
 // jointTurn is what a guest knows of its turn.
 type jointTurn struct {
-	ticket          // only its moments
-	micros    int64 // the turn in Redis's time; 0: Redis was away
+	ticket             // only its moments
+	micros    int64    // the turn in Redis's time; 0: Redis was away
+	numbers   []ticket // in each line; without a number where it has none
 	holder    *Limiter
 	unlimited bool // it was let through while Redis is away
 }
@@ -106,9 +107,11 @@ func (g *guest) wait(ctx context.Context) error {
 	defer leave()
 	defer g.invite(lines)()
 	closing := g.joint.closing()
-	for {
-		if err := g.ask(ctx, lines); err != nil {
-			return err
+	for known := false; ; {
+		if !known {
+			if err := g.ask(ctx, lines); err != nil {
+				return err
+			}
 		}
 		t := g.view()
 		look := t.due
@@ -121,7 +124,9 @@ func (g *guest) wait(ctx context.Context) error {
 			if t.final && !t.overslept(time.Now()) {
 				return nil
 			}
+			known = false
 		case <-g.woken:
+			known = g.follow(lines)
 		case <-ctx.Done():
 			err = ctx.Err()
 		case <-closing:
@@ -132,6 +137,43 @@ func (g *guest) wait(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// follow gives the call the turn that its numbers have since a line moved, and reports
+// whether that is known: if not, it has to ask. A turn that is fixed comes no earlier.
+func (g *guest) follow(lines []*line) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.seen.unlimited {
+		return true
+	}
+	now, latest := time.Now(), time.Time{}
+	for i, l := range lines {
+		t := &g.seen.numbers[i]
+		if t.number == 0 {
+			continue
+		}
+		l.mu.Lock()
+		l.where.adjust(t, now)
+		known := t.epoch == l.where.epoch && t.final == g.seen.final
+		l.mu.Unlock()
+		if !known {
+			return false
+		}
+		if t.due.After(latest) {
+			latest = t.due
+		}
+	}
+	if later := latest.Sub(g.seen.due); g.seen.final && later > 0 {
+		if later > g.seen.slack { // too late for its permits of another limit
+			return false
+		}
+		g.seen.due, g.seen.slack = latest, g.seen.slack-later
+	}
+	if !g.seen.final && !latest.IsZero() && (latest.After(g.seen.due) || g.seen.holder == nil || g.seen.holder.paced()) {
+		g.seen.due = latest
+	}
+	return true
 }
 
 // stand asks for the turn once.
