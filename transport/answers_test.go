@@ -275,6 +275,8 @@ func TestInvalid(t *testing.T) {
 	}{
 		{transport.Config{}, "Config.Limiter: must be set"},
 		{transport.Config{Limiter: fast(), Choose: choose}, "Config.Choose: must not be set together"},
+		{transport.Config{Choose: choose, Adapt: &hears{}}, "Config.Adapt: must not be set together with Config.Choose"},
+		{transport.Config{Limiter: fast(), Learn: true, Adapt: &hears{}}, "Config.Adapt: must not be set together with Config.Learn"},
 		{transport.Config{Limiter: fast(), MaxPause: -1}, "Config.MaxPause: must be positive, or 0 for the default, got -1ns"},
 		{transport.Config{Limiter: fast(), Retry: transport.Retry{Max: -1}}, "Config.Retry.Max: must be at least 0, got -1"},
 		{transport.Config{Limiter: fast(), Retry: transport.Retry{MaxWait: -1}}, "Config.Retry.MaxWait: must be positive"},

@@ -6,19 +6,22 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
+	"time"
 )
 
-// attempt waits for a turn and sends the request with this body, which it closes.
+// attempt waits for a turn and sends the request with this body, which it closes. It
+// tells when it was sent.
 //
 // net/http sends some requests again by itself, when the connection was kept and
 // turns out to be closed after something was written to it. The provider may have
 // counted that, so the next one needs a turn, too. It is taken when net/http asks
 // for another connection: before it holds one.
-func (t *Transport) attempt(request *http.Request, body io.ReadCloser, turn Turn) (*http.Response, error) {
+func (t *Transport) attempt(request *http.Request, body io.ReadCloser, turn Turn) (*http.Response, time.Time, error) {
 	if err := turn.Limiter.WaitN(request.Context(), turn.Cost); err != nil {
 		closeBody(body)
-		return nil, err
+		return nil, time.Time{}, err
 	}
+	began := time.Now()
 	ctx, cancel := context.WithCancelCause(request.Context())
 	var written atomic.Bool
 	var failed atomic.Pointer[error]
@@ -40,16 +43,16 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, turn Turn
 	if err != nil {
 		cancel(nil)
 		if cause := failed.Load(); cause != nil {
-			return nil, *cause
+			return nil, began, *cause
 		}
-		return nil, err
+		return nil, began, err
 	}
 	response.Request = request
 	if response.Body == nil { // a Base that is none of net/http's may leave it out
 		response.Body = http.NoBody
 	}
 	response.Body = hold(response.Body, func() { cancel(nil) })
-	return response, nil
+	return response, began, nil
 }
 
 // hold calls release when the body is closed. A body that can be written to, as

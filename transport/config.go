@@ -54,6 +54,11 @@ type Config struct {
 	// limit. Its burst is not used.
 	Ceiling reserve.Limit
 
+	// Adapt hears of every answer, so that the limit of a provider that does not tell
+	// it can be found: an adaptive.Rate of the Limiter. With Choose, name it in the
+	// Turn. It must not be used together with Learn, as both would set the limit.
+	Adapt Adapter
+
 	// Logger hears what an operator should know: pauses that were cut, limits
 	// that changed, a limiter that could not be told. Default slog.Default().
 	Logger *slog.Logger
@@ -88,8 +93,8 @@ func invalid(field, format string, args ...any) error {
 
 func (c Config) withDefaults() Config {
 	if c.Choose == nil {
-		limiter := c.Limiter
-		c.Choose = func(*http.Request) (Turn, error) { return Turn{Limiter: limiter}, nil }
+		turn := Turn{Limiter: c.Limiter, Adapt: c.Adapt}
+		c.Choose = func(*http.Request) (Turn, error) { return turn, nil }
 	}
 	if c.Base == nil {
 		c.Base = http.DefaultTransport
@@ -109,6 +114,10 @@ func (c Config) validate() error {
 		return invalid("Config.Limiter", "must be set: it gives the turns; or set Config.Choose")
 	case c.Limiter != nil && c.Choose != nil:
 		return invalid("Config.Choose", "must not be set together with Config.Limiter: name the limiter in the Turn")
+	case c.Adapt != nil && c.Choose != nil:
+		return invalid("Config.Adapt", "must not be set together with Config.Choose: name it in the Turn")
+	case c.Adapt != nil && c.Learn:
+		return invalid("Config.Adapt", "must not be set together with Config.Learn: both would set the limit")
 	case c.MaxPause < 0:
 		return invalid("Config.MaxPause", "must be positive, or 0 for the default, got %v", c.MaxPause)
 	case c.Retry.Max < 0:

@@ -21,7 +21,8 @@
 // nothing is left, pauses the limit until the moment that it names, for the
 // whole fleet if the limiter is a [Pauser]. Where it names none, nothing is
 // paused: no time is ever made up. With [Config.Learn], the limit follows what
-// the provider tells: down at once, up slowly; see there.
+// the provider tells: down at once, up slowly; see there. Where it tells nothing,
+// [Config.Adapt] finds the limit by what is refused.
 //
 // # What is sent again
 //

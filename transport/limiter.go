@@ -54,6 +54,10 @@ type Turn struct {
 	// Name it where a provider has several limits for different requests, as
 	// GitHub has for its search.
 	Window string
+
+	// Adapt hears how the request was answered, so that the limit can follow; see
+	// [Config.Adapt]. nil: nobody does.
+	Adapt Adapter
 }
 
 // concerns reports whether w is a limit that the turn's Limiter stands for.

@@ -46,12 +46,13 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	body := request.Body
 	for retries := 0; ; retries++ {
-		response, err := t.attempt(request, body, turn)
+		response, sent, err := t.attempt(request, body, turn)
 		if err != nil {
 			return nil, err
 		}
 		advice := headers.Read(response.StatusCode, response.Header, time.Now())
 		wait := t.heed(request, response, turn, advice)
+		turn.adapt(sent, response.StatusCode, advice)
 		if retries >= t.config.Retry.Max || !t.config.Retry.repeats(request, response, advice, wait.asked) {
 			return response, nil
 		}

@@ -1,0 +1,87 @@
+// Package adaptive finds the rate of an API that does not tell its limit: it rises
+// slowly while all goes well and falls fast when a call is refused, for the whole fleet
+// together.
+//
+//	rate, err := adaptive.New(client, limiter, adaptive.Config{
+//		Floor:   reserve.PerSecond(1),
+//		Ceiling: reserve.PerSecond(50),
+//	})
+//	...
+//	if err := limiter.Wait(ctx); err != nil {
+//		return err
+//	}
+//	sent := time.Now()
+//	response, err := call()
+//	if err == nil {
+//		rate.Report(sent, response.StatusCode == http.StatusTooManyRequests)
+//	}
+//
+// Where the API's answers tell its limit, transport.Config.Learn is better: it need not
+// run into the limit to find it.
+//
+// # The rate
+//
+// It is the limit that [reserve.Limiter.SetLimit] sets for all, with the burst of the
+// limiter. It begins as what is in force, the limiter's own limit or one that somebody
+// has set, and from then on:
+//
+//	down   An incident multiplies it with Config.Decrease.
+//	up     After Config.Every without an incident, Config.Increase is added, if at least
+//	       half of what the rate allowed in that time was used. A rate that nobody needs
+//	       would rise to where nobody knows whether the API bears it; so does one of
+//	       calls that are slowed down by something else.
+//
+// It stays from Config.Floor to Config.Ceiling. What is set by hand meanwhile, also
+// outside of these, is where it goes on from, at the end of a round at most.
+//
+// What was found counts for an hour, and is set anew when a quarter of that is over and
+// calls are still reported. So 45 to 60 minutes after the last report the limiter's own
+// limit is in force again.
+//
+// # One decrease per incident
+//
+// A refusal tells of the rate at which its call was sent. All calls that are under way
+// when the API begins to refuse may be refused, in every process, and they tell it once:
+//
+//	in force    The rate is the line's. A refusal of a call that was sent more than
+//	            Config.Settle after the last decrease came into force is an incident. A
+//	            script decides on it, so of all processes that report at once, one is
+//	            first.
+//	decided     The lower rate, and the number of the decision, are written down. Whoever
+//	            was first sets the limit. All refusals belong to this incident now.
+//	in force    That process says so. From this moment, plus Settle, calls count that are
+//	            sent at the lower rate.
+//
+// If the process dies between the two, the decision stands, and after a second the next
+// report carries it out: to set the same limit twice changes nothing. A process that was
+// held up, and so overwrote a later decision, hears of that when it says that it is done,
+// and sets the later one.
+//
+// Rounds are counted in the same state: permits that the processes report, each of them
+// four times per Config.Every at the most, and the first report after the end of a round
+// decides for all.
+//
+// # Time
+//
+// Redis's clock is the only one. When a call was sent is a moment on it, which the process
+// works out from the last reply that it had: never later than it was, so that a way to
+// Redis that is slow, or a report that arrives late, makes an old call no new incident. If
+// Redis's clock steps, a report may be ignored, or an incident count twice; the next reply
+// puts it right.
+//
+// # When Redis is away
+//
+// [Rate.Report] does no I/O: what there is to tell, one goroutine per key tells. What it
+// can not tell is logged, once a second at the most, and a refusal is told again a second
+// later, with the next report. The rate stays as it is meanwhile.
+//
+// # In Redis
+//
+// There is one more key per limit, beside those of package lua and with the same hash tag.
+// For prefix p, name n and key k (left out with its colon for the limit as a whole):
+//
+//	p:{n}:adapt:k  hash  see rate.lua, which names its fields
+//
+// The scripts read p:{n}:line:k, too. Commands: EVALSHA, EVAL, TIME, HMGET, HSET, EXISTS
+// and PEXPIRE, which the rules of lua.ACL allow.
+package adaptive

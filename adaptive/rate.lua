@@ -1,0 +1,85 @@
+-- rate.lua: what the fleet knows of one adaptive rate. Stands in front of each verb; it
+-- only defines locals and calls nothing.
+--
+-- The rate that is in force is that of the line (package lua) and is read there, so that
+-- what somebody else set counts, too. Here stand the last decision, how far it is carried
+-- out, and what was seen since:
+--
+--   version       of the last decision, counted from 1; 0: there was none
+--   rate          that it wants, in permits per second
+--   applied       the last version that is in force; below `version` one is on its way
+--   lowered       the last version that lowered the rate
+--   loweredMicros when that came into force, or was decided while it is on its way. Calls
+--                 that were sent until settleMicros later belong to its incident
+--   sinceMicros   when the round began in which permits are counted
+--   used          permits of calls that were answered in it
+--   takenMicros   when a process last took it on to set the limit
+--
+-- Units: micros are whole microseconds of Redis's clock, or of a duration; rates are
+-- permits per second. The state expires as long after the last report as the limit that
+-- is set.
+
+local STATE, LINE = KEYS[1], KEYS[2]
+
+-- For so long a process that took it on to set the limit is waited for.
+local LEASE_MICROS = 1000000
+
+local MOST = 9007199254740991 -- the largest whole number that a double holds exactly
+
+local FIELDS = { 'version', 'rate', 'applied', 'lowered', 'loweredMicros', 'sinceMicros', 'used', 'takenMicros' }
+
+local now, problem
+local s = {}        -- the state, by the names in FIELDS
+local fresh = false -- there was none
+
+-- number reads a text as a finite number from `least` on.
+local function number(code, name, text, least)
+  local x = tonumber(text or '')
+  if not x or x ~= x or x < least or x > MOST then
+    problem = problem or redis.error_reply(code .. ' ' .. name .. ' must be a number of at least ' ..
+      least .. ', got "' .. tostring(text or 'nothing') .. '"')
+    return least
+  end
+  return x
+end
+
+local function argument(i, name, least) return number('BADARG', name, ARGV[i], least) end
+
+-- text writes a number so that nothing of it is lost.
+local function text(x) return string.format('%.17g', x) end
+
+-- load reads the clock and the state. Where the clock went back, what it said before
+-- counts as now: no incident is ever ahead.
+local function load(settle)
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+  local values = redis.call('HMGET', STATE, unpack(FIELDS))
+  fresh = not values[1]
+  for i, name in ipairs(FIELDS) do
+    s[name] = fresh and 0 or number('BADSTATE', name, values[i], 0)
+  end
+  s.loweredMicros = math.min(s.loweredMicros, now)
+  s.takenMicros = math.min(s.takenMicros, now)
+  s.sinceMicros = fresh and now or math.min(s.sinceMicros, now + settle)
+end
+
+local function save(expiryMicros)
+  local fields = {}
+  for _, name in ipairs(FIELDS) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = text(s[name])
+  end
+  redis.call('HSET', STATE, unpack(fields))
+  redis.call('PEXPIRE', STATE, math.ceil(expiryMicros / 1000))
+end
+
+-- news is how long from now on calls are sent whose refusals tell nothing new; negative when
+-- those that are sent now do.
+local function news(settle)
+  if s.applied < s.lowered then return 0 end
+  return s.loweredMicros + settle - now
+end
+
+local function reply(task, settle, before)
+  return { task, s.version, news(settle), now, text(s.rate), text(before) }
+end

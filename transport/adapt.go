@@ -1,0 +1,29 @@
+package transport
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/fleetpace/fleetpace/transport/headers"
+)
+
+// Adapter hears how calls are answered. *adaptive.Rate is one. It must be safe for
+// concurrent use, and must not take long: the caller waits for it.
+type Adapter interface {
+	// ReportN tells when a call of n permits was sent, after it had its turn, and whether
+	// it was refused because there are too many calls.
+	ReportN(sent time.Time, n int, refused bool)
+}
+
+// overloaded is what Anthropic and some others answer in place of 503.
+const overloaded = 529
+
+// adapt tells the turn's Adapter of an answer. Whoever is overloaded refuses calls, too,
+// also where it does not know until when. What is refused for good, as the account has no
+// credit, says nothing of the rate.
+func (t Turn) adapt(sent time.Time, status int, advice headers.Advice) {
+	if t.Adapt == nil || advice.Refused && advice.Final {
+		return
+	}
+	t.Adapt.ReportN(sent, t.Cost, advice.Refused || status == http.StatusServiceUnavailable || status == overloaded)
+}
