@@ -728,18 +728,20 @@ local function tell(micros)
   redis.call('HSET', STATE, 'untoldMicros', untold)
 end
 
+-- watch begins to keep crests: of a call that had its turn before nobody knows.
+local function watch()
+  if s.settledMicros == 0 then s.settledMicros, moved = now, true end
+end
+
 -- refund lets the line come earlier by what a call that had its turn at a moment did not
--- use. Of one that had it before the first call was settled nobody knows.
+-- use. What the bucket held before that call does not matter, nor what it held at the same
+-- moment after others: that was less by the cost of this one at least.
 local function refund(permits, at)
-  if s.settledMicros == 0 then
-    s.settledMicros, moved = now, true
-    crest(now, stored(now, s.final))
-    return
-  end
+  watch()
   if at < s.settledMicros or at < now - MEMORABLE_MICROS then return end
   local highest = stored(now, s.final)
   for _, c in ipairs(crests()) do
-    if c.at >= at then highest = math.max(highest, c.permits) end
+    if c.at > at then highest = math.max(highest, c.permits) end
   end
   permits = math.floor(math.min(permits, burst - highest))
   if permits <= 0 then return end
@@ -749,7 +751,7 @@ end
 
 -- owe lets the line come later by what a call used more.
 local function owe(permits)
-  if s.settledMicros == 0 then s.settledMicros = now end
+  watch()
   shift(permits * s.intervalMicros)
   tell(permits * s.intervalMicros)
 end

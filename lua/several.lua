@@ -179,6 +179,7 @@ function paced.commit(l, at)
       shift(late)
     end
   end
+  if l.spent >= 0 then watch() end
   finalize(c.e, l.cost, at)
   remember(l.name, c.e)
   l.kept = c.e
@@ -509,10 +510,8 @@ local function leaves(l, permits)
   return at
 end
 
--- passed reports whether the moment that the call had is over. Others may count on it to
--- leave the window in time, so that it does not simply get a later one.
-function rolling.passed(l) return l.kept and l.kept < now end
-
+-- A call whose moment is over does not simply get a later one: others may count on it to
+-- leave the window in time.
 function rolling.earliest(l, at)
   at = math.max(at, l.pause)
   if l.kept and at <= l.kept then return l.kept end

@@ -238,6 +238,9 @@ func (h *severalHistory) group(c *severalCaller, spent []int64) (keys []string, 
 	for i, l := range c.limits {
 		m := h.limits[l]
 		own, actual, at := m.args(h.now), int64(-1), int64(0)
+		if h.settles && !c.alone {
+			actual = 0
+		}
 		if spent != nil {
 			actual, at = spent[i], c.turn
 		}

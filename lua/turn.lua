@@ -9,7 +9,7 @@
 --       then for each limit
 --       kind              paced, quota, rolling or warming
 --       cost              permits
---       spent             -1
+--       spent             0 where the cost will be settled; else -1
 --       atMicros          0
 --       width             how many arguments come now:
 --         paced           the first eight of take; the serial is 0
@@ -65,7 +65,6 @@ end
 local waited = false
 for _, l in ipairs(limits) do
   waited = waited or l.own or l.kept
-  if l.kind.passed and l.kind.passed(l) then l.kind.release(l) end
 end
 for i, l in ipairs(limits) do
   if waited then l.ahead = 0 end

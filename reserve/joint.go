@@ -118,6 +118,7 @@ func (j *Joint) Allow(ctx context.Context, costs ...int) (bool, error) {
 func (j *Joint) Reserve(ctx context.Context, costs ...int) (*JointReservation, error) {
 	r, err := j.reserve(ctx, costs)
 	if err == nil {
+		r.call.settles = true
 		err = r.call.stand(ctx)
 	}
 	if err != nil {

@@ -150,6 +150,9 @@ func (g *guest) groups(args []any, lines []*line, spent []int, clock int64) ([]s
 			return nil, nil, err
 		}
 		actual, at := -1, int64(0)
+		if g.settles {
+			actual = 0
+		}
 		if spent != nil {
 			actual, at = max(-1, spent[i]), g.view().micros
 		}

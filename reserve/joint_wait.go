@@ -16,9 +16,10 @@ type guest struct {
 	deadline time.Time     // zero: none
 	woken    chan struct{} // holds one when a line has moved
 
-	mu    sync.Mutex
-	asked bool // Redis may know of it
-	seen  jointTurn
+	mu      sync.Mutex
+	asked   bool // Redis may know of it
+	settles bool // its costs are settled later
+	seen    jointTurn
 }
 
 // jointTurn is what a guest knows of its turn.
