@@ -317,7 +317,7 @@ end
 -- ---------------------------------------------------------------------------
 -- quota: so many permits in each window of the calendar. The state has a field
 -- w:<begin> with what was used, for each window that has calls; the claimed list has
--- the moments of calls.
+-- the moments of the last calls.
 local quota = {}
 
 function quota.read(l)
@@ -400,7 +400,7 @@ function quota.commit(l, at)
   if before and before ~= k then use_window(l, before, -l.cost) end
   if before ~= k then use_window(l, k, l.cost) end
   l.kept = math.ceil(at)
-  redis.call('ZREMRANGEBYSCORE', l.keys[4], '-inf', '(' .. digits(l.windows[1]))
+  redis.call('ZREMRANGEBYSCORE', l.keys[4], '-inf', '(' .. digits(math.max(0, now - ALIVE_MICROS))) -- they were made
   redis.call('ZADD', l.keys[4], digits(l.kept), l.name)
 end
 
