@@ -16,9 +16,11 @@ import (
 // of it learns it from its next reply.
 
 const (
-	// quiet is after which time without news the connection is tried, or given up if no
-	// call waits any more.
+	// quiet is after which time without news the connection is tried.
 	quiet = 30 * time.Second
+
+	// idle is how often it is looked whether calls wait still; if not, it is given up.
+	idle = time.Second
 
 	// deaf is the longest pause between two attempts to listen.
 	deaf = time.Minute
@@ -38,7 +40,9 @@ func (c *core) listen() {
 				if time.Since(began) > deaf {
 					failures = 0
 				}
-				c.restFor(context.Background(), min(deaf, c.backoff(failures)<<min(failures, 8)))
+				for rest := min(deaf, c.backoff(failures)<<min(failures, 8)); rest > 0 && c.isWaiting(); rest -= idle {
+					c.restFor(context.Background(), min(rest, idle))
+				}
 			}
 		}
 		c.listening.Store(false)
@@ -75,12 +79,15 @@ func (c *core) subscribe() error {
 		_ = news.Close()
 	}()
 	defer func() { close(ended); <-closed }()
+	tried := time.Now()
 	for {
-		message, err := news.ReceiveTimeout(ctx, quiet)
-		if timeout(err) {
-			if !c.isWaiting() {
-				return nil
-			}
+		message, err := news.ReceiveTimeout(ctx, idle)
+		switch {
+		case timeout(err) && !c.isWaiting():
+			return nil
+		case timeout(err) && time.Since(tried) < quiet:
+			continue
+		case timeout(err):
 			if err = news.Ping(ctx); err == nil {
 				message, err = news.ReceiveTimeout(ctx, quiet)
 			}
@@ -88,6 +95,7 @@ func (c *core) subscribe() error {
 		if err != nil {
 			return err
 		}
+		tried = time.Now()
 		switch m := message.(type) {
 		case *redis.Message:
 			c.hear(m.Payload)

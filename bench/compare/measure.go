@@ -62,7 +62,7 @@ func closedLoop(ctx context.Context, a asker, goroutines int, keys []string, d t
 			defer func() { ops.Add(done) }()
 			ready.Done()
 			<-gate
-			for !stop.Load() {
+			for i == 0 && done == 0 || !stop.Load() { // one at least, if the machine stalls
 				key := ""
 				if len(keys) > 0 {
 					key = keys[random.IntN(len(keys))]
