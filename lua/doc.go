@@ -216,6 +216,77 @@
 // before>;". A charge leaves "<spent> <charged>", of all its copies. A call without
 // a serial leaves what stands there, any other removes it.
 //
+// # Several limits
+//
+// turn, leave and settle are for calls that need permits of several limits, of any kinds;
+// line.lua and several.lua stand before them. Each limit has its four keys, and arguments of
+// its own: turn.lua names them. They know calls by ID only, and no serial: a paced limit
+// takes the first eight arguments of take with a serial of 0.
+//
+// Of each limit they ask from when on it lets a call through that comes at a moment:
+//
+//	paced      From due(e) on, or the moment if that is later, until its permits do not
+//	           fit any more. e is the number that the ID has, if it fits at the moment
+//	           (or waits beyond the final mark); else the lowest that fits then of the
+//	           earliest of its cost that somebody waits under, those in free blocks, and
+//	           tail + cost. Permits between the tail and a new number become a free block.
+//	           A new ticket that costs the whole burst fits when it is due and at no other
+//	           time: where nobody waits, the moment may be up to an interval after the due
+//	           of the number before, and the line is moved later to it.
+//	quota      Within a window [begin + marginMicros, end - marginMicros) that has as many
+//	           permits left as it costs, after those of calls that are expected before it.
+//	           An ID that has a turn keeps it for as long as the window of that.
+//	rolling    When so many of the calls before have left the window that its permits are
+//	           within the limit. The moment of a turn counts, used or not, until it is left
+//	           or settled. An ID whose moment has passed gets another.
+//	warming    When the permits of the call before are paid for: nextMicros. While nobody
+//	           calls, up to most permits are stored, one every periodMicros / most, where
+//	           threshold = periodMicros / (2*intervalMicros) and most = threshold +
+//	           2*periodMicros / (4*intervalMicros); at first all are. A call takes
+//	           stored permits first. Its cost moves nextMicros: intervalMicros per permit,
+//	           and for stored ones above the threshold the area below a line that rises
+//	           from there to 3*intervalMicros at most.
+//
+// and do:
+//
+//	turn       Looks for the first moment that suits all limits, from now on, by asking
+//	           each from when on in turn, at most twelve times. If it is no further away
+//	           than boundMicros (and maxWaitMicros) it is final in all limits: the call has
+//	           the permits of all. Else it waits until the latest moment at which one of the
+//	           limits alone would let it through, or the moment found, if that is later. It
+//	           stands in the waiting lists of the limit that says the latest, and of those
+//	           that say less than a second before it, and gives back what it has in the
+//	           others. A wait above maxWaitMicros is refused, and leaves nothing. In a paced
+//	           limit one that takes the number of somebody who waits gives its own for it, or
+//	           the next one, as in a claim. Who is expected in a list of another kind and
+//	           does not come for five seconds is forgotten.
+//	leave      Gives back what the ID has: a number, as a cancel does; of a quota the
+//	           permits of the window of its turn; of a rolling limit its entry in the log; of
+//	           one that warms up one interval per permit, if no call came after it.
+//	settle     A call used more or less than its cost, at atMicros, its turn. A quota
+//	           and a rolling limit count that instead. One that warms up moves
+//	           nextMicros by an interval for each permit of the difference: later always, earlier
+//	           if no call came after it. A line is moved later by an interval for each
+//	           permit more. For permits less it is moved earlier, as far as a strict bucket
+//	           still has them: where it held at most h of its burst permits since atMicros,
+//	           that is min(cost - spent, burst - h).
+//	crests     For that a line of which a call was ever settled keeps its crests: at each
+//	           ticket that becomes final how many permits are stored at its turn before it
+//	           takes its own, rounded up, as "<micros>:<permits>", in order of time, without
+//	           those that a later one reaches; h is the greatest from atMicros on, and
+//	           what is stored now. At most 24 are kept (of the first two the higher one then
+//	           counts for the time of both), and those of the last thirty minutes. So the
+//	           first settle of a line gives nothing back, nor one of a call from before it,
+//	           or of one longer ago than that. Such a line is never plain. Final tickets keep
+//	           their moment; that the line moved is told (gen) once it makes up 0.1 s.
+//
+// What the reply says of a limit that is not paced, known, is numbers with a space between
+// any two: its epoch, seenMicros, and of a quota pairs of the begin of a window and what is
+// used of it; of a rolling limit what is used and the last moment; of one that warms up the
+// stored permits and nextMicros. If a state is new, or has the caller's epoch and an older
+// seenMicros, data was lost: then of each the greater one counts, and what is missing from a
+// log enters it at its last moment.
+//
 // # Processes
 //
 // A member makes one call at a time. A process that makes several at once has a member
@@ -244,6 +315,9 @@
 //	p:{n}:waiting:k  sorted set  "<cost>:<id>" by number, only while something waits
 //	p:{n}:free:k     sorted set  "<cost>:<number>" by number, only while something is free
 //	p:{n}:claimed:k  sorted set  "<cost>:<id>" by number: final tickets that may be asked for again
+//
+// A limit that calls may need together with others has a group g, which is the hash tag
+// then: p:{g}/n:line:k and so on. Limits of one call must have the same tag.
 //
 // The state, readable with HGETALL:
 //
@@ -276,6 +350,23 @@
 //	setUntilMicros        when it ends; 0: when it is set again
 //	channel               on which turns that move are told of
 //	gen                   how often final tickets were given other turns
+//	settledMicros         when a call was settled first; 0: none was
+//	crests                "<micros>:<permits> ...", see above
+//	untoldMicros          by how much calls that were settled moved the line since gen
+//
+// Limits that are not paced have the same keys, and a state of their own:
+//
+//	epoch, seenMicros     as above
+//	w:<begin>             of a quota: permits used in the window that begins then
+//	used                  of a rolling limit: the permits of its log
+//	stored, nextMicros    of one that warms up, see above
+//	lastMicros            the turn of its last call
+//
+// Their waiting list has "<cost>:<id>" by the moment at which it is expected, the claimed
+// list of a quota and of one that warms up by that of its turn, and the free list of a
+// rolling limit is the log of its calls. They live for 91 seconds after a call, and after
+// the end of the last window that was named, the last call's time in the window, or the
+// period after nextMicros.
 //
 // The state expires one second after the bucket is full again, counted from the
 // last number given out and in whole milliseconds; so an expired state and a full
@@ -319,4 +410,9 @@
 //	$ redis-cli --eval <(cat line.lua pause.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 5000000 'Retry-After: 5' p:{n}:news
 //	$ redis-cli --eval <(cat line.lua resume.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 p:{n}:news
 //	$ redis-cli --eval <(cat line.lua set.lua) p:{n}:line p:{n}:waiting p:{n}:free p:{n}:claimed , 1000000 2 0 0 0 0 '' 0 2000000 1 60000000 p:{n}:news
+//
+// Of two limits of the group g, 1 per second with a burst of 2, and 100 in any minute:
+//
+//	redis-cli --eval <(cat line.lua several.lua turn.lua) p:{g}/a:line p:{g}/a:waiting p:{g}/a:free p:{g}/a:claimed p:{g}/b:line p:{g}/b:waiting p:{g}/b:free p:{g}/b:claimed , 1000000 -1 job-1 paced 1 -1 0 8 1000000 2 -2000000 0 0 0 '' 0 rolling 1 -1 0 3 100 60000000 ''
+//	redis-cli --eval <(cat line.lua several.lua leave.lua) p:{g}/a:line p:{g}/a:waiting p:{g}/a:free p:{g}/a:claimed p:{g}/b:line p:{g}/b:waiting p:{g}/b:free p:{g}/b:claimed , job-1 paced 1 -1 0 8 1000000 2 0 0 0 0 '' 0 rolling 1 -1 0 3 100 60000000 ''
 package lua

@@ -79,6 +79,21 @@
 // next reply. A Reservation that nobody waits for follows when somebody does. So it is
 // with [Limiter.SetLimit], which changes the limit of the whole fleet.
 //
+// # Several limits in one turn
+//
+// A call of a [Joint] needs permits of several limits: [All]. It does not stand in the
+// queues of its process; one script looks for the first moment at which all limits let it
+// through, and gives it the permits of all then, or of none. If that is further away than
+// the bound, it waits in the limit where its turn comes last, and in those where it comes
+// less than a second before; in the others it holds nothing, and takes what is there when
+// it comes back, half the bound before the turn. Those that wait in several limits are
+// served in the order of the one that holds them back.
+//
+// A limit of a Joint may be of any [Kind]. Those that are not paced keep no numbers: they
+// count the calls that were let through, and remember when those that wait are expected.
+// Where Redis lost its data, calls bring what they have last seen of the count.
+// [JointReservation.Settle] corrects what a call has used.
+//
 // # When a reply is lost
 //
 // A call whose reply was lost is asked again, under the same number of the call,
