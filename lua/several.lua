@@ -76,9 +76,15 @@ function paced.begin(l)
     redis.call('ZREM', WAITING, l.name)
     l.own = nil
   end
-  l.kept = not l.own and score(CLAIMED, l.name) or nil
-  if l.kept and not fits(l.kept, l.cost) then l.kept = nil end
+  l.had = not l.own and score(CLAIMED, l.name) or nil
+  l.kept = l.had and fits(l.had, l.cost) and l.had or nil
   if l.own and l.own > s.final and not fits(l.own, l.cost) then wind(l.own, l.cost) end
+end
+
+-- resume finds the turn of a call that asks once more, a moment late, as `again` does.
+function paced.resume(l, bound)
+  on(l)
+  if l.had and not l.kept and not fresh then l.kept = again(l.name, bound) end
 end
 
 function paced.exceeds(l)
@@ -211,11 +217,11 @@ end
 -- release gives back whatever number the call has.
 function paced.release(l)
   on(l)
-  local e = l.own or l.kept
+  local e = l.own or l.kept or l.had
   if not e then return false end
   redis.call('ZREM', WAITING, l.name)
   redis.call('ZREM', CLAIMED, l.name)
-  l.own, l.kept = nil, nil
+  l.own, l.kept, l.had = nil, nil, nil
   return giveback(e, l.cost)
 end
 
@@ -515,6 +521,10 @@ end
 function rolling.earliest(l, at)
   at = math.max(at, l.pause)
   if l.kept and at <= l.kept then return l.kept end
+  if l.kept then
+    local last = redis.call('ZREVRANGE', l.keys[3], 0, 0, 'WITHSCORES')[2]
+    if tonumber(last) <= at then return at end -- nobody counts on it
+  end
   return math.max(at, leaves(l, l.amount + l.ahead + l.cost - l.permits))
 end
 
@@ -559,6 +569,7 @@ end
 -- stored, from one interval up to COLD; they are stored while nobody calls. A call is let
 -- through when the permits of those before it are paid for.
 local COLD = 3
+local LATE_MICROS = 1000000 -- a call that asks again so late was not made yet
 local warming = {}
 
 function warming.read(l)
@@ -586,7 +597,8 @@ end
 function warming.begin(l)
   begin_count(l)
   l.kept = score(l.keys[4], l.name)
-  if l.kept and l.kept < now then l.kept = nil end -- it may have been used
+  l.last = l.kept and l.kept == l.state.lastMicros and now - l.kept <= LATE_MICROS
+  if l.kept and l.kept < now and not l.last then l.kept = nil end -- it may have been used
   l.ahead = ahead(l)
 end
 
@@ -608,6 +620,7 @@ end
 function warming.earliest(l, at)
   at = math.max(at, l.pause)
   if l.kept and at <= l.kept then return l.kept end
+  if l.kept and l.last then return at end -- those behind it come later
   return math.max(at, l.next + l.ahead * l.interval)
 end
 
@@ -617,10 +630,14 @@ function warming.commit(l, at)
   redis.call('ZREM', l.keys[2], l.name)
   l.own = nil
   if l.kept and at <= l.kept then return end
-  accrue(l, at)
-  local cost = price(l, l.cost)
-  l.stored = l.stored - math.min(l.stored, l.cost)
-  l.next = l.next + cost
+  if l.kept and l.last then
+    l.next = l.next + at - l.kept
+  else
+    accrue(l, at)
+    local cost = price(l, l.cost)
+    l.stored = l.stored - math.min(l.stored, l.cost)
+    l.next = l.next + cost
+  end
   l.kept = math.ceil(at)
   l.state.lastMicros = l.kept
   redis.call('ZREMRANGEBYSCORE', l.keys[4], '-inf', '(' .. digits(now))

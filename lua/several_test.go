@@ -61,7 +61,7 @@ func TestSeveralHistoriesFindBugs(t *testing.T) {
 		"windows of a quota are not told":    {"if before + l.cost <= left then return from end", "if true then return from end", 0},
 		"what left the window too early":     {"at = math.max(at, tonumber(head[i + 1]) + l.window)", "at = math.max(at, tonumber(head[i + 1]) + l.window * 0.9)", 0},
 		"who leaves is refunded when warm":   {"if at == l.state.lastMicros then l.next", "if true then l.next", 0},
-		"a call is let through behind":       {"l.next = l.next + cost\n", "l.next = l.next + cost * 0.8\n", 0},
+		"a call is let through behind":       {"    l.next = l.next + cost\n", "    l.next = l.next + cost * 0.8\n", 0},
 		"the turn is that of the first only": {"if t > at then at, holder = t, i end", "if t > at and i == 1 then at, holder = t, i end", 0},
 	} {
 		t.Run(name, func(t *testing.T) {

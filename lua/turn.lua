@@ -64,6 +64,7 @@ end
 -- Who has waited does not stand behind those who wait in another limit.
 local waited = false
 for _, l in ipairs(limits) do
+  if l.kind.resume then l.kind.resume(l, bound) end
   waited = waited or l.own or l.kept
 end
 for i, l in ipairs(limits) do

@@ -185,13 +185,13 @@ func (l *Limiter) unpaced() error {
 	return invalid("Limit", "of kind %v serves Wait, Allow and All only", l.core.cfg.Limit.kind)
 }
 
-// heldBack is a turn that would come too late, and the limit that makes it so.
-type heldBack struct {
+// heldBackError is a turn that would come too late, and the limit that makes it so.
+type heldBackError struct {
 	missed
 	limit *Limiter
 }
 
-func (h *heldBack) Error() string {
+func (h *heldBackError) Error() string {
 	return h.missed.Error() + ", held back by \"" + h.limit.String() + "\""
 }
-func (h *heldBack) Unwrap() error { return &h.missed }
+func (h *heldBackError) Unwrap() error { return &h.missed }

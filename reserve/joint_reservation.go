@@ -47,8 +47,7 @@ func (r *JointReservation) wait(ctx context.Context) error {
 	return nil
 }
 
-// Due is the moment of the turn on the local clock, as far as it is known; the zero time
-// before the first Wait.
+// Due is the moment of the turn on the local clock, as far as it is known.
 func (r *JointReservation) Due() time.Time { return r.call.view().due }
 
 // HeldBy is the limit that the call waits for longest, as far as it is known; nil where
@@ -72,8 +71,9 @@ func (r *JointReservation) Cancel(ctx context.Context) error {
 // come earlier; what it used more, later, and for calls that were made already it is too
 // late. What comes back of a paced limit is as much as a strict provider would still have
 // in its bucket: nothing, where that was full since. So give a limit whose costs are
-// settled a burst of some times the largest cost; less than a call that costs the whole
-// burst gets nothing back. Tell it within half an hour.
+// settled a burst of some times the largest cost. Of calls that had their turns before the
+// first Reserve nothing comes back. Tell it within half an hour. Single calls of a limit
+// whose costs are settled make a trip to Redis each.
 //
 // Settle once: a second time is an [ErrInvalid]. Where the reply is lost
 // ([ErrOutcomeUnknown]) it may have been done; it is not to be repeated then. A reservation

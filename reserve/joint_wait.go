@@ -108,7 +108,7 @@ func (g *guest) wait(ctx context.Context) error {
 	defer leave()
 	defer g.invite(lines)()
 	closing := g.joint.closing()
-	for known := false; ; {
+	for known := g.isKnown(); ; {
 		if !known {
 			if err := g.ask(ctx, lines); err != nil {
 				return err
@@ -138,6 +138,15 @@ func (g *guest) wait(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// isKnown reports whether Redis was asked, and what it said holds still.
+func (g *guest) isKnown() bool {
+	t, now := g.view(), time.Now()
+	if t.final {
+		return !t.overslept(now)
+	}
+	return t.due.After(now)
 }
 
 // follow gives the call the turn that its numbers have since a line moved, and reports
