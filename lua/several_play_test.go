@@ -324,12 +324,12 @@ func (h *severalHistory) answered(c *severalCaller, status, wait, slack int64) {
 		}
 	case 2:
 		c.waits = true
-		switch p := h.IntN(30); {
-		case p == 0:
+		switch h.IntN(30) {
+		case 0:
 			c.gone = true
-		case p == 1:
+		case 1:
 			h.plan(h.now+h.Int64N(wait+1), func() { h.leave(c) })
-		case p == 2:
+		case 2:
 			h.plan(h.now+wait+h.Int64N(2e6), func() { h.ask(c) })
 		default:
 			h.plan(h.now+max(wait-h.bound/2, 1000), func() { h.ask(c) })
