@@ -661,7 +661,9 @@ end
 local function announce()
   local news = header({})
   for i = 1, #news do news[i] = digits(news[i]) end
-  redis.pcall('PUBLISH', redis.call('HMGET', STATE, 'channel')[1] or '', table.concat(news, ' ') .. ' ' .. STATE)
+  local channel = redis.call('HMGET', STATE, 'channel')[1]
+  local base = string.match(STATE, '^([^{]*{[^}]*}[^:]*:)line') -- for calls that tell no channel, as settle
+  redis.pcall('PUBLISH', channel or base and base .. 'news' or '', table.concat(news, ' ') .. ' ' .. STATE)
 end
 
 -- ---------------------------------------------------------------------------
@@ -674,18 +676,24 @@ end
 local CRESTS = 24                -- of which two become one where there are more
 local MEMORABLE_MICROS = 1800000000 -- how long a call may take to be settled
 
--- stored is how many permits the bucket holds at a moment; those up to `before` are used.
+-- stored is how many permits the bucket holds at a moment, of those behind `before` all that
+-- are due by then, and of those up to it what is free, or waited for by somebody who is late.
+-- Who waits and is not late will have used theirs; a crest of their own says so if not.
 local function stored(at, before)
-  if s.free > 0 or redis.call('EXISTS', WAITING) == 1 then
-    for _, list in ipairs({ WAITING, FREE }) do
-      local head = redis.call('ZRANGE', list, 0, SCAN - 1, 'WITHSCORES')
-      for i = 1, #head, 2 do
-        local cost, e = costof(head[i]), tonumber(head[i + 1])
-        if cost and not dead(e, cost) then before = math.min(before, e - cost) end
+  local permits = math.max(0, (at - due(before)) / s.intervalMicros)
+  if s.free == 0 and redis.call('EXISTS', WAITING) == 0 then return math.min(burst, permits) end
+  for _, list in ipairs({ WAITING, FREE }) do
+    local head = redis.call('ZRANGEBYSCORE', list, '-inf', digits(before), 'WITHSCORES', 'LIMIT', 0, SCAN)
+    for i = 1, #head, 2 do
+      local cost, e = costof(head[i]), tonumber(head[i + 1])
+      local awake = list == WAITING and due(e) > now and due(e) <= at
+      if cost and not awake and not dead(e, cost) then
+        if #head == 2 * SCAN then return math.max(0, math.min(burst, (at - due(e - cost)) / s.intervalMicros)) end
+        permits = permits + math.max(0, math.min(cost, (at - due(e - cost)) / s.intervalMicros))
       end
     end
   end
-  return math.max(0, math.min(burst, (at - due(before)) / s.intervalMicros))
+  return math.min(burst, permits)
 end
 
 local function crests()
@@ -721,8 +729,8 @@ end
 -- of it when it is worth it.
 local UNTOLD_MICROS = 100000
 local function tell(micros)
-  local untold = math.abs((tonumber(redis.call('HMGET', STATE, 'untoldMicros')[1] or '') or 0) + micros)
-  if untold >= UNTOLD_MICROS then
+  local untold = (tonumber(redis.call('HMGET', STATE, 'untoldMicros')[1] or '') or 0) + micros
+  if math.abs(untold) >= UNTOLD_MICROS then
     s.gen, turned, untold = s.gen + 1, true, 0
   end
   redis.call('HSET', STATE, 'untoldMicros', untold)

@@ -101,12 +101,32 @@ local function lowest(cost, at)
   return cost + math.max(s.floor, s.anchor + start)
 end
 
+-- free chooses a number out of a free block, if there is one from `from` on that is lower
+-- than the best so far.
+local function free(l, from, best)
+  if s.free == 0 then return best end
+  local head = redis.call('ZRANGEBYSCORE', FREE, digits(from), '+inf', 'WITHSCORES', 'LIMIT', 0, SCAN)
+  for i = 1, #head, 2 do
+    local last, size = tonumber(head[i + 1]), costof(head[i])
+    local e = size and math.max(from, last - size + l.cost)
+    if e and e <= last and last - size >= s.floor and e < best.e then
+      return { e = e, how = 'free', member = head[i], last = last, size = size }
+    end
+  end
+  return best
+end
+
 -- find chooses the number for a turn at a moment, or the next one after that: its own, the
 -- first of its cost that somebody waits under, one out of a free block, or a new one. The
--- permits between the tail and a new one become a free block.
+-- permits between the tail and a new one become a free block. A number that is fixed gives
+-- way to a free one if it is due later than the moment: another limit may let the call
+-- through earlier than when it was chosen.
 local function find(l, at)
-  if l.kept and until_when(l.kept, l.cost) >= at then return { e = l.kept, how = 'kept' } end
   local from = lowest(l.cost, at)
+  if l.kept and until_when(l.kept, l.cost) >= at then
+    local kept = { e = l.kept, how = 'kept' }
+    return due(l.kept) > at and free(l, from, kept) or kept
+  end
   if l.own and (l.own >= from or l.own > s.final) then
     return { e = l.own, how = 'own', late = l.own < from }
   end
@@ -119,18 +139,7 @@ local function find(l, at)
       break
     end
   end
-  if s.free > 0 then
-    head = redis.call('ZRANGEBYSCORE', FREE, digits(from), '+inf', 'WITHSCORES', 'LIMIT', 0, SCAN)
-    for i = 1, #head, 2 do
-      local last, size = tonumber(head[i + 1]), costof(head[i])
-      local e = size and math.max(from, last - size + l.cost)
-      if e and e <= last and last - size >= s.floor and e < best.e then
-        best = { e = e, how = 'free', member = head[i], last = last, size = size }
-        break
-      end
-    end
-  end
-  return best
+  return free(l, from, best)
 end
 
 -- earliest lets a new ticket whose permits are gone a moment after it is due, as the burst
@@ -177,6 +186,10 @@ function paced.commit(l, at)
   redis.call('ZREM', WAITING, l.name)
   if l.own and c.how ~= 'own' then giveback(l.own, l.cost) end
   l.own = nil
+  if l.kept and due(l.kept) > at then
+    redis.call('ZREM', CLAIMED, l.name)
+    giveback(l.kept, l.cost)
+  end
   counted()
   if c.late then
     local late = math.ceil(at - until_when(c.e, l.cost) + 1)
@@ -376,7 +389,6 @@ end
 function quota.exceeds() return false end
 
 function quota.earliest(l, at)
-  if l.kept then at = math.max(at, l.kept) end
   at = math.max(at, l.pause)
   local before = l.ahead
   for k = l.first, #l.windows - 1 do

@@ -20,12 +20,14 @@ type config struct {
 	idField     string
 	out         string // made up when not given, see outGiven
 	outGiven    bool
-	api         string // "" is the demo API
+	api         string // "" is the demo API, apiLLM that of a language model
 	header      http.Header
 	redis       string // "" is the embedded Redis
 	limit       reserve.Limit
 	outage      reserve.Policy
 	concurrency int
+	workers     int
+	noSettle    bool
 	json        bool
 	chart       string
 }
@@ -49,6 +51,11 @@ again, each attempt in a turn of its own. Other 4xx answers are noted as failed
 are skipped, failed ones tried again. Only one process may write to it at a
 time. Processes that share a Redis share the limit of an API host.
 
+With -api llm, 4 processes send 600 sample prompts to a demo of a language model
+that limits requests and tokens per second, and requests per minute. What a call
+costs in tokens is known from its answer only. That takes about half a minute.
+Records of your own have "prompt" and "max_tokens".
+
 `
 
 // parseFlags reports wrong flags with an error that names the flag; for -h it
@@ -60,11 +67,13 @@ func parseFlags(args []string, w io.Writer) (*config, error) {
 	fs.StringVar(&cfg.in, "in", "", "CSV or JSONL `file`, \"-\" for stdin (default: a sample of 500 addresses)")
 	fs.StringVar(&cfg.idField, "id", "id", "`field` that holds the ID of a record")
 	fs.StringVar(&cfg.out, "out", "", "JSONL `file` for results, also the journal (default: a new temporary file)")
-	fs.StringVar(&cfg.api, "api", "", "`URL` of the API (default: a demo API in this process)")
+	fs.StringVar(&cfg.api, "api", "", "`URL` of the API, or \"llm\" for a demo of a language model in this process (default: a demo API in this process)")
 	fs.Func("header", "`header` for the API, \"Name: value\", may be repeated; $NAME is taken from the environment", cfg.addHeader)
 	fs.StringVar(&cfg.redis, "redis", "", "`URL` of the Redis that holds the line, redis://host:port/db (default: an embedded one)")
-	fs.TextVar(&cfg.limit, "rate", reserve.PerSecond(50).Burst(5), "`limit` of the API, such as \"50/s\", \"1000/minute burst 5\"")
-	fs.IntVar(&cfg.concurrency, "concurrency", 0, "`records` in work at the same time, most of them waiting for their turn (default: half a second's worth, 8 to 256)")
+	fs.TextVar(&cfg.limit, "rate", reserve.PerSecond(50).Burst(5), "`limit` of the API, such as \"50/s\", \"1000/minute burst 5\"; of -api llm, that of requests")
+	fs.IntVar(&cfg.concurrency, "concurrency", 0, "`records` in work at the same time, most of them waiting for their turn (default: half a second's worth, 8 to 256; with -api llm 3 for each worker)")
+	fs.IntVar(&cfg.workers, "workers", 4, "worker `processes` of -api llm")
+	fs.BoolVar(&cfg.noSettle, "no-settle", false, "with -api llm, keep what calls were estimated to cost, to see what settling is good for")
 	fs.BoolVar(&cfg.json, "json", false, "print the summary as one JSON object, the last line on stdout")
 	fs.TextVar(&cfg.outage, "outage", reserve.PolicyLocal, "`policy` while Redis is away: local (go on at 0.9 of the rate), wait, fail or open")
 	fs.StringVar(&cfg.chart, "chart", "", "draw requests against the limit into this `file`, .svg or .png")
@@ -98,10 +107,16 @@ func (c *config) complete() error {
 	if c.concurrency < 0 {
 		return fmt.Errorf("-concurrency %d: want at least 1, or 0 for the default", c.concurrency)
 	}
+	if c.workers < 1 || c.workers > 64 {
+		return fmt.Errorf("-workers %d: want 1 to 64", c.workers)
+	}
+	if c.concurrency == 0 && c.api == apiLLM {
+		c.concurrency = 3 * c.workers
+	}
 	if c.concurrency == 0 {
 		c.concurrency = int(min(max(c.limit.Rate()/2, 8), 256))
 	}
-	if c.api != "" {
+	if c.api != "" && c.api != apiLLM {
 		u, err := url.Parse(c.api)
 		if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 			return fmt.Errorf("-api %q: want a URL such as https://api.example.com/v1/check", c.api)

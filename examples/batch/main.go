@@ -6,9 +6,16 @@
 //
 //	go run ./examples/batch           # a sample, a demo API, an embedded Redis
 //	go run ./examples/batch -h        # your file, your API, your Redis
+//	go run ./examples/batch -api llm  # four processes, and three limits at once
 //
 // The line itself is the one call turns.Wait in pipeline.go; limiter.go sets it
 // up.
+//
+// With -api llm the API is a language model, of which each call needs a request and
+// some tokens, and a part of a quota. The program starts worker processes (fleet.go) and
+// hands them the records (lead.go). A worker takes the turn of a call under all limits
+// with the most tokens that it can cost, and settles the rest when the answer says what it
+// did cost: attempt in llm_worker.go.
 package main
 
 import (
@@ -29,6 +36,9 @@ func main() {
 // done, 1 when some failed or the run broke off, 2 for wrong flags, 130 after
 // Ctrl-C.
 func command(args []string) int {
+	if len(args) == 1 && args[0] == workerArgument {
+		return workerMain()
+	}
 	cfg, err := parseFlags(args, os.Stderr)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0

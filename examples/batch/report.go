@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"time"
 
 	"github.com/fleetpace/fleetpace/internal/provider"
 	"github.com/fleetpace/fleetpace/internal/stall"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // report is the summary of a run; with -json it is printed as it is.
@@ -26,6 +29,14 @@ type report struct {
 	LimitPerSecond float64 `json:"limit_per_second"`
 	Seconds        float64 `json:"seconds"`     // from the first to the last request
 	Utilization    float64 `json:"utilization"` // (requests - burst) / (limit * seconds)
+
+	// Of -api llm: which limit held back most calls; the rate and the utilization above are
+	// its own. Its permits count instead of requests.
+	Tightest  string        `json:"tightest,omitempty"`
+	Limits    []limitReport `json:"limits,omitempty"`
+	Estimated int           `json:"tokens_estimated,omitempty"` // by the callers, of calls that were made
+	Used      int           `json:"tokens_used,omitempty"`      // as their answers say
+	Processes int           `json:"processes,omitempty"`        // that made calls
 
 	// Stalled is the part of the time in which the machine ran nobody; see package stall.
 	Stalled float64 `json:"stalled_share"`
@@ -47,6 +58,58 @@ func newReport(cfg *config, records, skipped int, t tally, s provider.Summary, s
 	}
 }
 
+// limitReport is what became of one of several limits.
+type limitReport struct {
+	Name  string        `json:"name"`
+	Limit reserve.Limit `json:"limit"`
+	Used  int           `json:"used"` // permits
+	// Utilization is (used - burst) / (rate * seconds); of a quota, how much of it was used
+	// in its fullest window.
+	Utilization float64 `json:"utilization"`
+	HeldBack    int     `json:"held_back"` // calls that waited for this limit longest
+}
+
+func newLLMReport(cfg *config, records, skipped int, l *lead, model *llmAPI, stalled float64) *report {
+	s := model.judges[0].Summary()
+	r := newReport(cfg, records, skipped, l.tally, s, stalled)
+	r.Refused = model.refusals()
+	r.Estimated, r.Used, r.Processes = l.estimated, l.used, len(l.workers)
+	for i, limit := range newLLMLimits(cfg.limit).all() {
+		own := limitReport{Name: llmNames[i], Limit: limit, HeldBack: l.heldBack[llmNames[i]]}
+		own.Used, own.Utilization = used(model.judges[i].History(), limit, s.Last.Sub(s.First))
+		if i == 0 || own.HeldBack > r.Limits[r.tightest()].HeldBack {
+			r.Tightest, r.LimitPerSecond, r.Utilization = own.Name, limit.Rate(), own.Utilization
+		}
+		r.Limits = append(r.Limits, own)
+	}
+	return r
+}
+
+// tightest is the index of the limit that Tightest names.
+func (r *report) tightest() int {
+	return slices.IndexFunc(r.Limits, func(l limitReport) bool { return l.Name == r.Tightest })
+}
+
+// used is how many permits accepted calls used, and how much of the limit that is.
+func used(calls []provider.Call, limit reserve.Limit, took time.Duration) (permits int, utilization float64) {
+	windows := make(map[time.Time]int)
+	for _, c := range calls {
+		if !c.Refused {
+			permits += c.N
+			windows[c.At.Truncate(time.Minute)] += c.N
+		}
+	}
+	switch {
+	case limit.Kind() == reserve.KindQuota:
+		for _, n := range windows {
+			utilization = max(utilization, float64(n)/float64(limit.MaxBurst()))
+		}
+	case took > 0:
+		utilization = float64(permits-limit.MaxBurst()) / (limit.Rate() * took.Seconds())
+	}
+	return permits, round(utilization, 4)
+}
+
 // round keeps some digits after the point: more would be noise.
 func round(v float64, digits int) float64 {
 	scale := math.Pow10(digits)
@@ -60,7 +123,7 @@ func (r *report) print(cfg *config, stdout, stderr io.Writer) error {
 		people = stderr
 	}
 	where := "as the API saw them"
-	if cfg.api != "" {
+	if cfg.api != "" && cfg.api != apiLLM {
 		where = "as they left"
 	}
 	text := fmt.Sprintf("%d of %d records done", r.Done, r.Records)
@@ -70,8 +133,15 @@ func (r *report) print(cfg *config, stdout, stderr io.Writer) error {
 	if r.Failed > 0 {
 		text += fmt.Sprintf("; %d failed (the file says why)", r.Failed)
 	}
-	text += fmt.Sprintf("\n%d requests %s, %d of them retries, in %.2f s: %d refused, %.1f %% of %v used\n",
-		r.Requests, where, r.Retried, r.Seconds, r.Refused, 100*r.Utilization, cfg.limit)
+	text += fmt.Sprintf("\n%d requests %s, %d of them retries, in %.2f s: %d refused", r.Requests, where, r.Retried, r.Seconds, r.Refused)
+	if cfg.api == apiLLM {
+		text += fmt.Sprintf("\n%d processes; %d tokens used of %d that were estimated\n", r.Processes, r.Used, r.Estimated)
+		for _, l := range r.Limits {
+			text += fmt.Sprintf("%-8s %-28v %5.1f %% used, held back %d calls\n", l.Name, l.Limit, 100*l.Utilization, l.HeldBack)
+		}
+	} else {
+		text += fmt.Sprintf(", %.1f %% of %v used\n", 100*r.Utilization, cfg.limit)
+	}
 	if note := stall.Note(r.Stalled); note != "" {
 		text += "the machine " + note + "\n"
 	}

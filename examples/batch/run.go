@@ -15,6 +15,9 @@ import (
 // run does what cfg says. It returns a report as soon as there was something to
 // report on, also together with an error.
 func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err error) {
+	if cfg.api == apiLLM {
+		return runLLM(ctx, cfg, stderr)
+	}
 	// What can be wrong is found first: the input, Redis, the journal. Only then
 	// is anything paid for.
 	records, err := readInput(cfg.in, cfg.idField)
@@ -38,31 +41,13 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 	}
 	defer func() { err = errors.Join(err, turns.close()) }()
 
-	if cfg.out == "" {
-		if cfg.out, err = temporaryFile(); err != nil {
-			return nil, err
-		}
-	}
-	results, dropped, err := openJournal(cfg.out)
+	results, todo, err := cfg.resume(records, stderr)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, results.close()) }()
-	if dropped > 0 {
-		fmt.Fprintf(stderr, "batch: %s: cut off a torn last line of %d bytes; its record is called again\n", cfg.out, dropped)
-	}
 
-	var todo []record
-	for _, r := range records {
-		if !results.isDone(r.ID) {
-			todo = append(todo, r)
-		}
-	}
 	skipped := len(records) - len(todo)
-	if skipped > 0 {
-		fmt.Fprintf(stderr, "batch: %d of %d records were done before\n", skipped, len(records))
-	}
-
 	bar := progress.New(stderr, "batch", len(records))
 	bar.Set(skipped)
 	defer context.AfterFunc(ctx, func() { bar.Describe("stopping, calls in flight are finished") })()
@@ -93,6 +78,33 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 			calls, chartBin(cfg.limit.Rate()), cfg.limit.Rate()))
 	}
 	return rep, err
+}
+
+// resume opens the journal, and finds the records that are not done yet.
+func (c *config) resume(records []record, stderr *os.File) (*journal, []record, error) {
+	var err error
+	if c.out == "" {
+		if c.out, err = temporaryFile(); err != nil {
+			return nil, nil, err
+		}
+	}
+	results, dropped, err := openJournal(c.out)
+	if err != nil {
+		return nil, nil, err
+	}
+	if dropped > 0 {
+		fmt.Fprintf(stderr, "batch: %s: cut off a torn last line of %d bytes; its record is called again\n", c.out, dropped)
+	}
+	var todo []record
+	for _, r := range records {
+		if !results.isDone(r.ID) {
+			todo = append(todo, r)
+		}
+	}
+	if done := len(records) - len(todo); done > 0 {
+		fmt.Fprintf(stderr, "batch: %d of %d records were done before\n", done, len(records))
+	}
+	return results, todo, nil
 }
 
 // temporaryFile makes an empty one. A default in the working directory would

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+)
+
+// lead is the parent while its workers run: it hands out the records and writes what became
+// of them. One goroutine owns it.
+type lead struct {
+	journal *journal
+	todo    []record
+	changed func(tally)
+
+	members     []*member // that are alive
+	concurrency int       // records in work in each
+	starting    int       // members that are not ready yet
+	stopping    bool
+	err         error // why the run ended early
+
+	tally           tally
+	estimated, used int            // tokens of the calls that were made
+	heldBack        map[string]int // calls, by the limit that they waited for
+	workers         map[string]int // records, by worker
+}
+
+// run starts n workers, and returns when all of them have ended.
+func (l *lead) run(ctx context.Context, n int, s setup, stderr io.Writer) error {
+	members, events, err := startFleet(n, s, stderr)
+	if err != nil {
+		return err
+	}
+	l.members, l.starting, l.concurrency = members, n, s.Concurrency
+	interrupt := ctx.Done()
+	for len(l.members) > 0 {
+		select {
+		case ev := <-events:
+			if ev.ended {
+				l.lose(ev)
+			} else {
+				l.hear(ev.from, ev.line)
+			}
+			l.handOut()
+		case <-interrupt:
+			interrupt = nil
+			l.stop(context.Cause(ctx))
+		}
+	}
+	return l.err
+}
+
+// stop tells the workers to end. The first reason stays.
+func (l *lead) stop(why error) {
+	if l.stopping {
+		return
+	}
+	l.stopping, l.err = true, why
+	for _, m := range l.members {
+		m.stop()
+	}
+}
+
+// lose takes note of a worker that has ended. If that is early, its records are for others.
+func (l *lead) lose(ev event) {
+	l.members = slices.DeleteFunc(l.members, func(m *member) bool { return m == ev.from })
+	for _, r := range ev.from.inWork {
+		l.todo = append(l.todo, r)
+	}
+	clear(ev.from.inWork)
+	switch {
+	case l.stopping && l.err == nil:
+		l.err = ev.err
+	case !l.stopping && (l.starting > 0 || len(l.members) == 0):
+		l.stop(fmt.Errorf("%s ended early: %w", ev.from.name, cmp.Or(ev.err, io.EOF)))
+	}
+}
+
+func (l *lead) hear(from *member, line outcome) {
+	switch {
+	case line.Fatal != "":
+		l.stop(fmt.Errorf("%s: %s", from.name, line.Fatal))
+	case line.Ready:
+		l.starting--
+	case line.Result != nil:
+		l.note(from, line)
+	}
+}
+
+// handOut gives the workers as many records as they may have in work, in turn, and stops them
+// when all are done. They begin together, so that the first one does not use the bursts up.
+func (l *lead) handOut() {
+	if l.starting > 0 || l.stopping {
+		return
+	}
+	inWork := 0
+	for range l.concurrency {
+		for _, m := range l.members {
+			if len(m.inWork) < l.concurrency && len(l.todo) > 0 {
+				m.inWork[l.todo[0].ID] = l.todo[0]
+				m.send(l.todo[0])
+				l.todo = l.todo[1:]
+			}
+		}
+	}
+	for _, m := range l.members {
+		inWork += len(m.inWork)
+	}
+	if inWork == 0 {
+		l.stop(nil)
+	}
+}
+
+// note writes what became of a record.
+func (l *lead) note(from *member, line outcome) {
+	delete(from.inWork, line.Result.ID)
+	if err := l.journal.append(*line.Result); err != nil {
+		l.stop(err)
+		return
+	}
+	l.workers[from.name]++
+	l.estimated += line.Estimated
+	l.used += line.Used
+	if line.HeldBy != "" {
+		l.heldBack[line.HeldBy]++
+	}
+	l.tally.retried += line.Retried
+	if line.Result.Status == statusDone {
+		l.tally.done++
+	} else {
+		l.tally.failed++
+	}
+	l.changed(l.tally)
+}

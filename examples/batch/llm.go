@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/chart"
+	"github.com/fleetpace/fleetpace/internal/progress"
+	"github.com/fleetpace/fleetpace/internal/stall"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// apiLLM, as the value of -api, selects the demo of a language model.
+const apiLLM = "llm"
+
+// prompt is what the language model understands of a record.
+type prompt struct {
+	ID        string `json:"id"`
+	Prompt    string `json:"prompt"`
+	MaxTokens int    `json:"max_tokens"`
+}
+
+// estimate is the most that a call can cost, in tokens: no token is shorter than a byte, and
+// max_tokens bounds the answer. What it does cost is in the answer.
+func (p prompt) estimate() int { return len(p.Prompt) + p.MaxTokens }
+
+// llmLimits are the limits of the language model, as the fleet keeps them. The burst of the
+// tokens is some times the largest cost of a call, as what comes back of a limit is no more
+// than it has room for; see [reserve.JointReservation.Settle].
+type llmLimits struct {
+	Requests reserve.Limit `json:"requests"`
+	Tokens   reserve.Limit `json:"tokens"`
+	Quota    reserve.Limit `json:"quota"` // of requests
+}
+
+// names of the limits, in their order.
+var llmNames = [3]string{"requests", "tokens", "quota"}
+
+func (l llmLimits) all() [3]reserve.Limit { return [3]reserve.Limit{l.Requests, l.Tokens, l.Quota} }
+
+// newLLMLimits has tokens for about 16 calls of the sample a second, and a quota that lasts
+// for all of them, even if they come within a minute. Its margin is for calls that leave
+// in one minute and arrive in the next.
+func newLLMLimits(requests reserve.Limit) llmLimits {
+	return llmLimits{
+		Requests: requests,
+		Tokens:   reserve.PerSecond(6000).Burst(2500),
+		Quota:    reserve.Quota(1000, reserve.CalendarMinute).Margin(100 * time.Millisecond),
+	}
+}
+
+// runLLM has worker processes send the records to a language model; see run.
+func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err error) {
+	limits := newLLMLimits(cfg.limit)
+	records, err := readPrompts(cfg, limits.Tokens.MaxBurst())
+	if err != nil {
+		return nil, err
+	}
+	model, err := startLLM(limits)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, model.close()) }()
+	server, err := openRedis(ctx, cfg.redis)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, server.close()) }()
+	results, todo, err := cfg.resume(records, stderr)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, results.close()) }()
+
+	skipped := len(records) - len(todo)
+	bar := progress.New(stderr, "batch", len(records))
+	bar.Set(skipped)
+	defer context.AfterFunc(ctx, func() { bar.Describe("stopping, calls in flight are finished") })()
+	machine := stall.Start(ctx)
+	l := &lead{journal: results, todo: todo, heldBack: make(map[string]int), workers: make(map[string]int)}
+	l.changed = func(t tally) {
+		bar.Set(skipped + t.done + t.failed)
+		if ctx.Err() == nil {
+			bar.Describe(t.String())
+		}
+	}
+	err = l.run(ctx, cfg.workers, setup{
+		RedisURL: server.url, API: model.url, Limits: limits, Outage: cfg.outage,
+		Concurrency: max(1, cfg.concurrency/cfg.workers), NoSettle: cfg.noSettle,
+	}, stderr)
+	stalled := machine.Share()
+	bar.Close()
+
+	rep := newLLMReport(cfg, len(records), skipped, l, model, stalled)
+	if calls := model.judges[0].History(); cfg.chart != "" && len(calls) > 0 {
+		err = errors.Join(err, chart.Requests(cfg.chart, "Requests of a fleet to a language model; the limit of its "+rep.Tightest+" is the tightest",
+			calls, time.Second, limits.Requests.Rate()))
+	}
+	return rep, err
+}
+
+// readPrompts reads the records, and finds those that no call could be made for.
+func readPrompts(cfg *config, most int) ([]record, error) {
+	if cfg.in == "" {
+		return samplePrompts(sampleSize), nil
+	}
+	records, err := readInput(cfg.in, cfg.idField)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range records {
+		var p prompt
+		switch err := json.Unmarshal(r.Body, &p); {
+		case err != nil:
+			return nil, fmt.Errorf("%s: record %s: %w", cfg.in, r.ID, err)
+		case p.Prompt == "" || p.MaxTokens < 1:
+			return nil, fmt.Errorf("%s: record %s: want a prompt, and max_tokens of at least 1", cfg.in, r.ID)
+		case p.estimate() > most:
+			return nil, fmt.Errorf("%s: record %s: prompt and max_tokens may cost %d tokens: want at most %d, the burst of the limit",
+				cfg.in, r.ID, p.estimate(), most)
+		}
+	}
+	return records, nil
+}
+
+// sampleSize makes a run of about half a minute.
+const sampleSize = 600
+
+// samplePrompts are the same in every run.
+func samplePrompts(n int) []record {
+	random := rand.New(rand.NewPCG(1, 2))
+	words := strings.Fields("queue ticket turn limit rate burst line worker call peak valve river crane harbour timetable " +
+		"signal bridge lantern orchard compass ledger mill anchor kettle meadow clock engine gate ferry mountain")
+	records := make([]record, n)
+	for i := range records {
+		text := []string{"Tell a story with these words:"}
+		for range 5 + random.IntN(10) {
+			text = append(text, words[random.IntN(len(words))])
+		}
+		id := fmt.Sprintf("prompt-%04d", i+1)
+		// A string and a number: cannot fail.
+		body, _ := json.Marshal(prompt{ID: id, Prompt: strings.Join(text, " "), MaxTokens: 250 + 50*random.IntN(11)})
+		records[i] = record{ID: id, Body: body}
+	}
+	return records
+}
