@@ -15,10 +15,11 @@ import (
 // Tasks that are deleted while they wait cost the fleet at most the interval that
 // each of them would have had; the others run.
 func TestAsynqTasksAreDeleted(t *testing.T) {
-	long(t, "takes 10 s")
+	long(t, "takes 16 s")
 	t.Parallel()
-	const rate, tasks, deleted = 100, 800, 100
+	const rate, tasks, deleted = 100, 1_400, 100
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
+	judged := beside(t)
 	s.enqueue(0, tasks)
 	s.rush(func() { s.start() })
 	s.within(10*time.Second, func() bool { return s.info().Retry >= 2*deleted }, "tasks were put back")
@@ -42,7 +43,7 @@ func TestAsynqTasksAreDeleted(t *testing.T) {
 	took := summary.Last.Sub(summary.First)
 	lost := took.Seconds()*rate - float64(summary.Requests-1)
 	t.Logf("DELETED (seed %d) %d of %d tasks at %d/s: %d refused, %.1f intervals lost", seed, deleted, tasks, rate, summary.Refused, lost)
-	require.LessOrEqual(t, lost, float64(deleted)+rate/5, "one interval each, and jitter")
+	judged(lost <= float64(deleted)+rate/5, "%v intervals lost, where one each and jitter are fine", lost)
 }
 
 // A queue that is paused for longer than its tasks sleep goes on where it was. A
