@@ -19,7 +19,6 @@ func TestAsynqTasksAreDeleted(t *testing.T) {
 	t.Parallel()
 	const rate, tasks, deleted = 100, 1_400, 100
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
-	judged := beside(t)
 	s.enqueue(0, tasks)
 	s.rush(func() { s.start() })
 	s.within(10*time.Second, func() bool { return s.info().Retry >= 2*deleted }, "tasks were put back")
@@ -43,7 +42,7 @@ func TestAsynqTasksAreDeleted(t *testing.T) {
 	took := summary.Last.Sub(summary.First)
 	lost := took.Seconds()*rate - float64(summary.Requests-1)
 	t.Logf("DELETED (seed %d) %d of %d tasks at %d/s: %d refused, %.1f intervals lost", seed, deleted, tasks, rate, summary.Refused, lost)
-	judged(lost <= float64(deleted)+rate/5, "%v intervals lost, where one each and jitter are fine", lost)
+	require.LessOrEqual(t, lost, float64(deleted)+rate/5, "one interval each, and jitter")
 }
 
 // A queue that is paused for longer than its tasks sleep goes on where it was. A

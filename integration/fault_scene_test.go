@@ -33,9 +33,6 @@ const (
 	// to count. The provider bears 90 ms, of which the workers, which do more than
 	// sleep, and the way to it need their part.
 	steady = 40 * time.Millisecond
-
-	// asleep is how late it may wake for a verdict on a fault that never had a better one.
-	asleep = 400 * time.Millisecond
 )
 
 // faultScene is a fleet under load, the API that it calls, and a fault.
@@ -95,15 +92,14 @@ func (s *faultScene) fail() {
 	}
 }
 
-// excused reports whether the scene fails, but beside a stall above the bound, and says why
-// that does not count.
-func (s *faultScene) excused(bound time.Duration) bool {
+// excused reports whether the scene fails, and says why that does not count.
+func (s *faultScene) excused() bool {
 	s.Helper()
-	if len(s.failures) == 0 || s.stall() <= bound {
+	if len(s.failures) == 0 || s.stall() <= steady {
 		return false
 	}
 	s.Logf("NOT JUDGED: the machine kept a sleeping process for %v (%v are fine); what failed: %s",
-		s.stall().Round(time.Millisecond), bound, strings.Join(s.failures, ""))
+		s.stall().Round(time.Millisecond), steady, strings.Join(s.failures, ""))
 	return true
 }
 

@@ -40,7 +40,6 @@ func TestFourProcessesShareALimit(t *testing.T) {
 			Redis: server.URL(), Prefix: prefix, Limit: "200/s", API: url, Calls: 20,
 		}))
 	}
-	judged := beside(t)
 	time.Sleep(20 * time.Second)
 	var lateness []time.Duration
 	for _, w := range fleet {
@@ -54,8 +53,8 @@ func TestFourProcessesShareALimit(t *testing.T) {
 	t.Logf("SHARE %s: %d calls by %d processes at %d/s, %d refused, utilization %.4f, call − due: median %v, p99 %v, worst 1 s window %d",
 		server.Kind, s.Requests, processes, rate, s.Refused, s.Utilization(rate, 1),
 		lateness[len(lateness)/2], lateness[len(lateness)*99/100], p.WorstWindow(time.Second))
-	judged(s.Refused == 0, "refused %d", s.Refused) // the provider bears 50 ms of jitter
-	judged(s.Utilization(rate, 1) >= 0.99, "utilization %v", s.Utilization(rate, 1))
+	require.Zero(t, s.Refused)
+	require.GreaterOrEqual(t, s.Utilization(rate, 1), 0.99)
 }
 
 // A process that was suspended wakes after its turns; it claims others instead
@@ -87,7 +86,6 @@ func TestSuspendedProcessClaimsAgain(t *testing.T) {
 // A process that is killed costs the fleet no more than the turns that it had
 // fixed already, those of the next second, however many numbers it held.
 func TestKilledProcessCostsNoCapacity(t *testing.T) {
-	judged := beside(t)
 	long(t, "takes 8 s")
 	const rate = 50
 	server := redistest.New(t)
@@ -103,9 +101,9 @@ func TestKilledProcessCostsNoCapacity(t *testing.T) {
 	t.Logf("KILLED a process that held about 300 numbers: %d calls, %d refused, utilization %.4f",
 		s.Requests, s.Refused, s.Utilization(rate, 1))
 	require.Empty(t, r.Errors)
-	judged(s.Refused == 0, "refused %d", s.Refused)
+	require.Zero(t, s.Refused)
 	// Of 8 s, half the turns of one.
-	judged(s.Utilization(rate, 1) >= 0.9, "utilization %v", s.Utilization(rate, 1))
+	require.GreaterOrEqual(t, s.Utilization(rate, 1), 0.9)
 }
 
 // The strict bound fixes no turn before it has come, and still keeps the limit.
