@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // asynq and the limiter on a Redis Cluster of three masters: two queues, each in
@@ -16,7 +18,6 @@ func TestAsynqOnCluster(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newScene(t, threeMasters(t), rate, nil)
-			judged := beside(t)
 			s.job.Existing = existing
 			s.job.Queues = append(s.job.Queues, s.job.Queues[0]+"-b")
 			s.enqueue(0, tasks)
@@ -29,7 +30,7 @@ func TestAsynqOnCluster(t *testing.T) {
 			t.Logf("CLUSTER of 3 masters, 2 queues, 2 processes, %s: %d tasks at %d/s, %d refused, utilization %.4f, order %.4f",
 				name, tasks, rate, summary.Refused, summary.Utilization(rate, 1), s.order())
 			s.eachOnce(tasks)
-			judged(summary.Utilization(rate, 1) >= 0.98, "utilization %v", summary.Utilization(rate, 1))
+			require.GreaterOrEqual(t, summary.Utilization(rate, 1), 0.98)
 		})
 	}
 }

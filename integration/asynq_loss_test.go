@@ -70,7 +70,6 @@ func TestAsynqFleetIsAway(t *testing.T) {
 	t.Parallel()
 	const rate, tasks = 100, 1_500
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
-	judged := beside(t)
 	s.enqueue(0, tasks)
 	var first, second *worker
 	s.rush(func() { first, second = s.start(), s.start() })
@@ -91,10 +90,10 @@ func TestAsynqFleetIsAway(t *testing.T) {
 		back.Sub(gone).Round(time.Second), before, tasks, rate, s.order(), s.provider.Summary().Refused,
 		s.provider.WorstWindow(time.Second), after)
 	s.eachOnce(tasks)
-	judged(s.order() >= 0.99, "order %v", s.order())
+	require.GreaterOrEqual(t, s.order(), 0.99)
 	// The second's own turns, and what jitter may do as in the provider.
 	require.LessOrEqual(t, s.provider.WorstWindow(time.Second), rate+rate/5+1)
-	judged(after > 0.95*rate, "%v/s after their return", after)
+	require.Greater(t, after, 0.95*rate)
 }
 
 // SIGTERM ends a process within a second though a hundred of its tasks sleep.
@@ -104,7 +103,6 @@ func TestAsynqProcessEnds(t *testing.T) {
 	t.Parallel()
 	const rate, tasks, asleep = 60, 900, 100
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
-	judged := beside(t)
 	s.enqueue(0, tasks)
 	var first *worker
 	s.rush(func() { first = s.start() })
@@ -122,7 +120,7 @@ func TestAsynqProcessEnds(t *testing.T) {
 	t.Logf("SIGTERM with %d tasks in the process: it ended in %v; order of the %d tasks %.4f, %d before, %d refused",
 		active, took.Round(time.Millisecond), tasks, s.order(), before, s.provider.Summary().Refused)
 	s.eachOnce(tasks)
-	judged(took < time.Second, "it ended in %v", took)
-	judged(s.order() >= 0.99, "order %v", s.order())
+	require.Less(t, took, time.Second)
+	require.GreaterOrEqual(t, s.order(), 0.99)
 	require.Zero(t, s.info().FailedTotal)
 }

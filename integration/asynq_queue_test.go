@@ -15,9 +15,9 @@ import (
 // Tasks that are deleted while they wait cost the fleet at most the interval that
 // each of them would have had; the others run.
 func TestAsynqTasksAreDeleted(t *testing.T) {
-	long(t, "takes 10 s")
+	long(t, "takes 16 s")
 	t.Parallel()
-	const rate, tasks, deleted = 100, 800, 100
+	const rate, tasks, deleted = 100, 1_400, 100
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)
 	s.rush(func() { s.start() })

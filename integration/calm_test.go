@@ -9,24 +9,6 @@ import (
 	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
-// beside judges what depends on time by how much of it the machine ran nobody: where a test
-// meets that, it gives no verdict. Its result reports whether one can be given.
-func beside(t *testing.T) (judged func(ok bool, what string, args ...any)) {
-	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(stop)
-	watch := stall.Start(ctx)
-	return func(ok bool, what string, args ...any) {
-		t.Helper()
-		switch share := watch.Share(); {
-		case ok:
-		case share < 0.01:
-			t.Errorf(what, args...)
-		default:
-			t.Logf("NOT JUDGED: this machine stalled for %.1f %% of the test: "+what, append([]any{100 * share}, args...)...)
-		}
-	}
-}
-
 // calmly expects that a run ends without an error. With a burst of 1 a turn that comes
 // while the machine runs nobody passes unused; so a run that fails beside such stalls gives
 // no verdict: it is repeated, at most twice, and the last counts.

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/redistest"
-	"github.com/fleetpace/fleetpace/internal/stall"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/worker"
 )
@@ -26,7 +25,6 @@ func TestPlacesAreKeptInARush(t *testing.T) {
 	for i := range backlog {
 		s.enqueue(strconv.Itoa(i))
 	}
-	machine := stall.Start(t.Context())
 	client := s.server.Client(t)
 	client.AddHook(slowScripts(5 * time.Millisecond)) // so it takes over 4 s to hand out the backlog
 	w, err := worker.New(s.limiter, worker.Config{Logger: slog.New(slog.DiscardHandler)})
@@ -45,10 +43,6 @@ func TestPlacesAreKeptInARush(t *testing.T) {
 		}
 	}
 	t.Logf("%d of the first %d tasks more than a second out of place; %d put back", far, calls, w.Stats().PutBack)
-	if share := machine.Share(); far >= calls/50 && share >= 0.01 {
-		t.Logf("NOT JUDGED: this machine stalled for %.1f %% of the test", 100*share)
-		return
-	}
 	require.Less(t, far, calls/50) // a busy machine may miss some
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/bench/internal/programtest"
-	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 // In miniature: what is measured is not accurate, but complete, and nothing is left.
@@ -37,8 +36,7 @@ func TestCalibrationOnARealRedis(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// The formula counts what a cluster counts. On a machine that stalls, calls that came
-// meanwhile share trips, so there are fewer; never more.
+// The formula counts what a cluster counts.
 func TestCheckOnARealCluster(t *testing.T) {
 	programtest.NeedRedis(t)
 	t.Parallel()
@@ -47,7 +45,6 @@ func TestCheckOnARealCluster(t *testing.T) {
 	c, err := startCluster(t.Context())
 	require.NoError(t, err)
 	defer c.stop()
-	machine := stall.Start(t.Context())
 	for _, driver := range []string{driverScripts, driverReserve} {
 		s := scenario{"test", workload{Rate: 200, Processes: 2, Limits: 6, Names: 3, Fill: 2 * time.Second}}
 		o, err := observe(t.Context(), c, s, driver, time.Second/4, time.Second)
@@ -63,12 +60,7 @@ func TestCheckOnARealCluster(t *testing.T) {
 		for _, row := range rows {
 			t.Logf("%s: %s: %.4g, %.4g", driver, row.Figure, row.Plan, row.Measured)
 			if driver == driverScripts && row.Figure == "script calls/s" {
-				require.Less(t, row.Ratio, 1.3)
-				if share := machine.Share(); share < 0.01 {
-					require.Greater(t, row.Ratio, 0.7)
-				} else if row.Ratio < 0.7 {
-					t.Logf("NOT JUDGED: this machine stalled for %.1f %% of the run", 100*share)
-				}
+				require.InDelta(t, 1, row.Ratio, 0.3)
 			}
 		}
 	}
