@@ -232,7 +232,10 @@
 //	           tail + cost. Permits between the tail and a new number become a free block.
 //	           A new ticket that costs the whole burst fits when it is due and at no other
 //	           time: where nobody waits, the moment may be up to an interval after the due
-//	           of the number before, and the line is moved later to it.
+//	           of the number before, and the line is moved later to it. One out of a free
+//	           block may be used between two dues to meet limits that can not agree with it:
+//	           it owns the permits of both numbers, goes by the later one, and stands in the
+//	           claimed list with a cost of one more.
 //	quota      Within a window [begin + marginMicros, end - marginMicros) that has as many
 //	           permits left as it costs, after those of calls that are expected before it.
 //	           An ID that has a turn keeps it for as long as the window of that.
@@ -250,9 +253,12 @@
 // and do:
 //
 //	turn       Looks for the first moment that suits all limits, from now on, by asking
-//	           each from when on in turn, at most twelve times. If it is no further away
-//	           than boundMicros (and maxWaitMicros) it is final in all limits: the call has
-//	           the permits of all. Else it waits until the latest moment at which one of the
+//	           each from when on in turn. Lines that do not agree after four times may give up
+//	           parts of an interval, from now on again; after four more they take, besides what
+//	           is due, only new numbers, with which they agree to each later moment. If the
+//	           moment is no further away than boundMicros (and maxWaitMicros) it is final in
+//	           all limits: the call has the permits of all. Else, or if they do not agree after
+//	           eight more times, it waits until the latest moment at which one of the
 //	           limits alone would let it through, or the moment found, if that is later. It
 //	           stands in the waiting lists of the limit that says the latest, and of those
 //	           that say less than a second before it, and gives back what it has in the

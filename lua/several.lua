@@ -70,6 +70,8 @@ function paced.begin(l)
   on(l)
   begin()
   guard()
+  l.size = l.cost -- and one more of a ticket that is wide: see free
+  l.wide = burst <= l.cost and entry(l.cost + 1, id) or l.name
   if fresh then return end
   l.own = score(WAITING, l.name)
   if l.own and dead(l.own, l.cost) then
@@ -77,15 +79,22 @@ function paced.begin(l)
     l.own = nil
   end
   l.had = not l.own and score(CLAIMED, l.name) or nil
-  l.kept = l.had and fits(l.had, l.cost) and l.had or nil
+  if not l.own and not l.had and l.wide ~= l.name then
+    l.had = score(CLAIMED, l.wide)
+    if l.had then l.size = l.cost + 1 end
+  end
+  l.kept = l.had and fits(l.had, l.size) and l.had or nil
   if l.own and l.own > s.final and not fits(l.own, l.cost) then wind(l.own, l.cost) end
 end
 
 -- resume finds the turn of a call that asks once more, a moment late, as `again` does.
 function paced.resume(l, bound)
   on(l)
-  if l.had and not l.kept and not fresh then l.kept = again(l.name, bound) end
+  if l.had and not l.kept and not fresh then l.kept = again(entry(l.size, id), bound) end
 end
+
+-- forget takes a ticket out of the claimed list, whatever it owns.
+local function forget(l) redis.call('ZREM', CLAIMED, l.name, l.wide) end
 
 function paced.exceeds(l)
   on(l)
@@ -101,16 +110,25 @@ local function lowest(cost, at)
   return cost + math.max(s.floor, s.anchor + start)
 end
 
+-- How hard earliest tries to be of one mind with the other limits: ALONE, each line takes
+-- what it likes best; to MEET them it gives up a part of an interval; and at LAST it takes
+-- nothing before its tail that is not due yet. From that on it agrees to every moment.
+local ALONE, MEET, LAST = 1, 2, 3
+
 -- free chooses a number out of a free block, if there is one from `from` on that is lower
--- than the best so far.
-local function free(l, from, best)
+-- than the best so far. One whose permits are gone a moment after it is due may be used
+-- later, to meet other limits, if it owns the permit after it too: the bucket of a strict
+-- provider overflows meanwhile by less than that. It goes by the number of that permit.
+local function free(l, from, best, at, way)
   if s.free == 0 then return best end
+  local between = way == MEET and burst <= l.cost and due(from) > at
   local head = redis.call('ZRANGEBYSCORE', FREE, digits(from), '+inf', 'WITHSCORES', 'LIMIT', 0, SCAN)
   for i = 1, #head, 2 do
     local last, size = tonumber(head[i + 1]), costof(head[i])
     local e = size and math.max(from, last - size + l.cost)
-    if e and e <= last and last - size >= s.floor and e < best.e then
-      return { e = e, how = 'free', member = head[i], last = last, size = size }
+    if e and e <= last and last - size >= s.floor and e < best.e and (way < LAST or due(e) <= at) then
+      local cost = between and e == from and e - l.cost > last - size and l.cost + 1 or l.cost
+      return { e = e, how = 'free', member = head[i], last = last, size = size, cost = cost }
     end
   end
   return best
@@ -121,11 +139,11 @@ end
 -- permits between the tail and a new one become a free block. A number that is fixed gives
 -- way to a free one if it is due later than the moment: another limit may let the call
 -- through earlier than when it was chosen.
-local function find(l, at)
+local function find(l, at, way)
   local from = lowest(l.cost, at)
-  if l.kept and until_when(l.kept, l.cost) >= at then
-    local kept = { e = l.kept, how = 'kept' }
-    return due(l.kept) > at and free(l, from, kept) or kept
+  if l.kept and until_when(l.kept, l.size) >= at then
+    local kept = { e = l.kept, how = 'kept', cost = l.size }
+    return due(l.kept - l.size + l.cost) > at and free(l, from, kept, at, way) or kept
   end
   if l.own and (l.own >= from or l.own > s.final) then
     return { e = l.own, how = 'own', late = l.own < from }
@@ -134,26 +152,27 @@ local function find(l, at)
   local head = redis.call('ZRANGEBYSCORE', WAITING, digits(from), digits(best.e), 'WITHSCORES', 'LIMIT', 0, SCAN)
   for i = 1, #head, 2 do
     local e = tonumber(head[i + 1])
-    if e < best.e and costof(head[i]) == l.cost and not dead(e, l.cost) then
+    if e < best.e and costof(head[i]) == l.cost and not dead(e, l.cost) and (way < LAST or due(e) <= at) then
       best = { e = e, how = 'early', member = head[i] }
       break
     end
   end
-  return free(l, from, best)
+  return free(l, from, best, at, way)
 end
 
 -- earliest lets a new ticket whose permits are gone a moment after it is due, as the burst
 -- is no larger than its cost, be used at the moment: the line moves to it, by less than an
--- interval. Where others wait it does so only to `meet` limits that can not agree.
-function paced.earliest(l, at, meet)
+-- interval. Where others wait it does so only to meet limits that can not agree.
+function paced.earliest(l, at, way)
   on(l)
-  local c = find(l, at)
+  local c = find(l, at, way)
   if c.how == 'new' and burst <= l.cost and due(c.e) > at and c.e - 1 >= s.tail + l.cost and
-    (meet or redis.call('EXISTS', WAITING) == 0) then
+    (way > ALONE or redis.call('EXISTS', WAITING) == 0) then
     c.e, c.late = c.e - 1, true
   end
+  c.cost = c.cost or l.cost
   l.choice = c
-  return math.max(at, due(c.e))
+  return math.max(at, due(c.e - c.cost + l.cost))
 end
 
 -- alone is when the call would have its turn under this limit only, with its own number.
@@ -172,8 +191,8 @@ function paced.commit(l, at)
     s.tail = c.e
   elseif c.how == 'free' then
     redis.call('ZREM', FREE, c.member)
-    local before = c.e - l.cost - (c.last - c.size)
-    if before > 0 then redis.call('ZADD', FREE, c.e - l.cost, entry(before, digits(c.e - l.cost))) end
+    local before = c.e - c.cost - (c.last - c.size)
+    if before > 0 then redis.call('ZADD', FREE, c.e - c.cost, entry(before, digits(c.e - c.cost))) end
     if c.last > c.e then redis.call('ZADD', FREE, c.last, entry(c.last - c.e, digits(c.last))) end
   elseif c.how == 'early' then -- its holder gets another one
     if not l.own then
@@ -186,10 +205,8 @@ function paced.commit(l, at)
   redis.call('ZREM', WAITING, l.name)
   if l.own and c.how ~= 'own' then giveback(l.own, l.cost) end
   l.own = nil
-  if l.kept and due(l.kept) > at then
-    redis.call('ZREM', CLAIMED, l.name)
-    giveback(l.kept, l.cost)
-  end
+  if l.had or l.wide ~= l.name then forget(l) end
+  if l.kept and due(l.kept) > at then giveback(l.kept, l.size) end
   counted()
   if c.late then
     local late = math.ceil(at - until_when(c.e, l.cost) + 1)
@@ -199,14 +216,14 @@ function paced.commit(l, at)
     end
   end
   if l.spent >= 0 then watch() end
-  finalize(c.e, l.cost, at)
-  remember(l.name, c.e)
-  l.kept = c.e
+  finalize(c.e, c.cost, at)
+  remember(entry(c.cost, id), c.e)
+  l.kept, l.size = c.e, c.cost
 end
 
 function paced.latest(l)
   on(l)
-  return until_when(l.choice.e, l.cost)
+  return until_when(l.choice.e, l.choice.cost)
 end
 
 -- hold lets the call wait under a number of its own: that which it has, if its turn is not
@@ -215,7 +232,7 @@ function paced.hold(l)
   on(l)
   if l.own then return end
   if l.kept then
-    redis.call('ZREM', CLAIMED, l.name)
+    forget(l)
     redis.call('ZADD', WAITING, l.kept, l.name)
     if l.kept == s.final then sink() end
     l.own, l.kept = l.kept, nil
@@ -232,10 +249,11 @@ function paced.release(l)
   on(l)
   local e = l.own or l.kept or l.had
   if not e then return false end
+  local size = l.own and l.cost or l.size
   redis.call('ZREM', WAITING, l.name)
-  redis.call('ZREM', CLAIMED, l.name)
+  forget(l)
   l.own, l.kept, l.had = nil, nil, nil
-  return giveback(e, l.cost)
+  return giveback(e, size)
 end
 
 function paced.settle(l)
@@ -535,7 +553,7 @@ function rolling.earliest(l, at)
   if l.kept and at <= l.kept then return l.kept end
   if l.kept then
     local last = redis.call('ZREVRANGE', l.keys[3], 0, 0, 'WITHSCORES')[2]
-    if tonumber(last) <= at then return at end -- nobody counts on it
+    if tonumber(last) <= l.kept then return at end -- nobody counts on it
   end
   return math.max(at, leaves(l, l.amount + l.ahead + l.cost - l.permits))
 end

@@ -75,25 +75,30 @@ for i, l in ipairs(limits) do
   end
 end
 
--- search finds a moment that suits all limits. A limit whose permits can be used only when
--- they are due may not suit another of that sort, ever; then the lines move to the moment.
-local ROUNDS = 12
+-- search finds a moment that suits all limits: each has made its choice for that one. A
+-- limit whose permits can be used only when they are due may not suit another of that sort,
+-- ever; then they try harder to meet. The last result is whether they did.
+local ROUNDS = { 4, 4, 8 }
 local function search()
-  local at, holder = now, 0
-  for round = 1, ROUNDS do
-    local before = at
-    for i, l in ipairs(limits) do
-      local t = l.kind.earliest(l, at, round > ROUNDS / 3)
-      if t > at then at, holder = t, i end
+  local at, holder
+  for way = 1, #ROUNDS do
+    at, holder = now, 0
+    for _ = 1, ROUNDS[way] do
+      local before = at
+      for i, l in ipairs(limits) do
+        local t = l.kind.earliest(l, at, way)
+        if t > at then at, holder = t, i end
+      end
+      if at == before then return at, holder, true end
+      if at - now > LONGEST_MICROS then return at, holder, false end
     end
-    if at == before or at - now > LONGEST_MICROS then break end
   end
-  return at, holder
+  return at, holder, false
 end
 
-local at, holder = search()
+local at, holder, met = search()
 local wait = at - now
-if wait <= math.max(0, bound) and (most < 0 or wait <= most) and not (bound < 0) then
+if met and wait <= math.max(0, bound) and (most < 0 or wait <= most) and not (bound < 0) then
   local slack = LONGEST_MICROS
   for _, l in ipairs(limits) do
     l.kind.commit(l, at)
