@@ -243,7 +243,9 @@
 //	p:{n}:line:k     hash        the state, see below
 //	p:{n}:waiting:k  sorted set  "<cost>:<id>" by number, only while something waits
 //	p:{n}:free:k     sorted set  "<cost>:<number>" by number, only while something is free
-//	p:{n}:claimed:k  sorted set  "<cost>:<id>" by number: final tickets that may be asked for again
+//	p:{n}:claimed:k  sorted set  "<cost>:<id>" by number: final tickets that may be asked for again;
+//	                               "!<cost>:<id>": who had another number, by the one that it has
+//	                               now, or by less the one that it had, where that passed unused
 //
 // The state, readable with HGETALL:
 //
