@@ -12,11 +12,9 @@ import (
 // a slot of its own, share one limit in a third.
 func TestAsynqOnCluster(t *testing.T) {
 	long(t, "takes 15 s")
-	t.Parallel()
 	const rate, tasks = 100, 800
 	for name, existing := range map[string]bool{"own client": false, "existing client": true} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			s := newScene(t, threeMasters(t), rate, nil)
 			s.job.Existing = existing
 			s.job.Queues = append(s.job.Queues, s.job.Queues[0]+"-b")

@@ -100,7 +100,6 @@ func TestAsynqFleetIsAway(t *testing.T) {
 // They keep their places, and no retry is counted.
 func TestAsynqProcessEnds(t *testing.T) {
 	long(t, "takes 20 s")
-	t.Parallel()
 	const rate, tasks, asleep = 60, 900, 100
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)

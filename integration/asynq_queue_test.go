@@ -16,7 +16,6 @@ import (
 // each of them would have had; the others run.
 func TestAsynqTasksAreDeleted(t *testing.T) {
 	long(t, "takes 16 s")
-	t.Parallel()
 	const rate, tasks, deleted = 100, 1_400, 100
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)
@@ -50,7 +49,6 @@ func TestAsynqTasksAreDeleted(t *testing.T) {
 // first has run.
 func TestAsynqQueueIsPaused(t *testing.T) {
 	long(t, "takes 15 s")
-	t.Parallel()
 	const rate, tasks = 100, 800
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	queue := s.job.Queues[0]

@@ -20,7 +20,6 @@ import (
 // too short for that fails, and says so.
 func TestAsynqLastAttempts(t *testing.T) {
 	long(t, "takes 10 s")
-	t.Parallel()
 	const rate, others, only, last = 100, 500, 40, 20
 	isLast := func(c apiCall) bool {
 		i, _ := strconv.Atoi(c.task)
@@ -62,7 +61,6 @@ func TestAsynqLastAttempts(t *testing.T) {
 // A task that fails is retried by the user's own delay and stands in line again;
 // asynq counts failures, and nothing but failures.
 func TestAsynqRealRetries(t *testing.T) {
-	t.Parallel()
 	const rate, tasks = 100, 300
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, func(c apiCall) int {
 		if strings.HasSuffix(c.task, "0") && c.retried < 2 {

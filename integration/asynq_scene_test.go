@@ -84,7 +84,8 @@ func (s *scene) enqueue(from, n int, options ...asynq.Option) {
 }
 
 // rushes take turns: a fleet that sees its backlog for the first time takes all
-// cores, and those who slept while others did so would come late to their turns.
+// cores, and those who slept while others did so would come late to their turns. For the
+// same reason only those scenes run beside others that mostly wait.
 var rushes sync.Mutex
 
 // rush starts a fleet, and returns when all of its backlog stands in line.

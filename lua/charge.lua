@@ -60,6 +60,7 @@ local function pay_with_numbers(debt)
       if not e or e > s.final then break end
       local part = math.min(size, debt)
       redis.call('ZREM', list, member)
+      if list == WAITING then lose(member, e) end
       if part < size then redis.call('ZADD', FREE, e, entry(size - part, digits(e))) end
       debt = debt - part
     end

@@ -3,6 +3,12 @@
 -- claimer's number instead. So nobody who is awake waits behind somebody who is
 -- not, and a late, crashed or deleted caller costs no capacity.
 --
+-- A claimer without a number (it slept through its turn) leaves the holder one at the
+-- end. The holder does not know, and comes at the time that it was told. Then it is told
+-- the earliest number, to claim that when it is near; and so is who comes when its own
+-- has passed. So a permit that was lost moves everybody behind it by one, and nobody to
+-- the end.
+--
 -- KEYS  1 state (hash)  2 waiting  3 free  4 claimed (sorted sets)
 -- ARGV  1 intervalMicros  2 burst  3 reachMicros  4 epoch  5 seenMicros
 --       6 clockMicros  7 member  8 serial  9 boundMicros: as for take
@@ -44,6 +50,7 @@ local function claim(cost, id)
   local own = score(WAITING, member)
   if own and dead(own, cost) then
     redis.call('ZREM', WAITING, member)
+    lose(member, own)
     own = nil
   end
   if not own then
@@ -62,6 +69,7 @@ local function claim(cost, id)
       redis.call('ZADD', WAITING, new, member)
       own = new
     end
+    if displaced(member, own) then own = best end
     return 2, own, wait(own)
   end
 
@@ -72,6 +80,7 @@ local function claim(cost, id)
     end
     redis.call('ZADD', WAITING, own, holder)
     redis.call('ZREM', WAITING, member)
+    if wait(own) > bound then redis.call('ZADD', CLAIMED, own, moved_to(holder)) end
   elseif best == own then
     redis.call('ZREM', WAITING, member)
   else -- a free or new number is earlier: what it held goes back

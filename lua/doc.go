@@ -320,7 +320,9 @@
 //	p:{n}:line:k     hash        the state, see below
 //	p:{n}:waiting:k  sorted set  "<cost>:<id>" by number, only while something waits
 //	p:{n}:free:k     sorted set  "<cost>:<number>" by number, only while something is free
-//	p:{n}:claimed:k  sorted set  "<cost>:<id>" by number: final tickets that may be asked for again
+//	p:{n}:claimed:k  sorted set  "<cost>:<id>" by number: final tickets that may be asked for again;
+//	                               "!<cost>:<id>": who had another number, by the one that it has
+//	                               now, or by less the one that it had, where that passed unused
 //
 // A limit that calls may need together with others has a group g, which is the hash tag
 // then: p:{g}/n:line:k and so on. Limits of one call must have the same tag.

@@ -20,6 +20,9 @@ local SCAN = 64
 -- The longest line, and the longest time to fill a bucket: 100 years.
 local LONGEST_MICROS = 100 * 365.25 * 86400 * 1000000
 
+-- Of numbers that passed unused, who had one of so many before the last is known.
+local LOSSES = 10000
+
 local MOST = 9007199254740991 -- the largest whole number that a double holds exactly
 
 local STEP_MICROS = 1000000   -- a clock that goes ahead by more than this was stepped
@@ -448,6 +451,31 @@ local function score(list, member)
   return tonumber(redis.call('ZSCORE', list, member) or nil)
 end
 
+-- moved_to is how the claimed list names who lost its number: the number that it has now,
+-- if somebody else claimed the one that it had, or less the number that it had, if that
+-- passed unused.
+local function moved_to(member)
+  return '!' .. member
+end
+
+-- lose notes that a number passed that somebody had. The last of them are known.
+local function lose(member, e)
+  uses(CLAIMED)
+  redis.call('ZADD', CLAIMED, -e, moved_to(member))
+  redis.call('ZREMRANGEBYSCORE', CLAIMED, LOSSES - s.final, 0)
+end
+
+-- displaced reports whether an id has another number now than it had. One without a mark of
+-- it, or whose number passed too long ago, is taken for one that had none.
+local function displaced(member, e)
+  local mark = score(CLAIMED, moved_to(member))
+  if mark and mark < math.min(0, LOSSES - s.final) then
+    mark = e
+    redis.call('ZADD', CLAIMED, e, moved_to(member))
+  end
+  return mark == e
+end
+
 -- first finds the earliest number of a list whose cost satisfies `suits`, and
 -- clears those that are `gone` from before it.
 local function first(list, gone, suits)
@@ -458,6 +486,7 @@ local function first(list, gone, suits)
       local cost = costof(member)
       if cost and gone(e, cost) then
         redis.call('ZREM', list, member)
+        if list == WAITING then lose(member, e) end
       elseif cost and suits(cost, e) then
         return e, member, cost
       end
@@ -582,7 +611,7 @@ end
 -- asked for any more are forgotten.
 local function remember(member, e)
   local gone = math.floor(s.tail - (due(s.tail) - now) / interval - burst)
-  redis.call('ZREMRANGEBYSCORE', CLAIMED, '-inf', '(' .. digits(math.min(gone, s.final)))
+  redis.call('ZREMRANGEBYSCORE', CLAIMED, '(0', '(' .. digits(math.min(gone, s.final)))
   redis.call('ZADD', CLAIMED, e, member)
 end
 

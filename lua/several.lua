@@ -200,6 +200,7 @@ function paced.commit(l, at)
       l.own = s.tail
     end
     redis.call('ZADD', WAITING, l.own, c.member)
+    redis.call('ZADD', CLAIMED, l.own, moved_to(c.member))
     l.own = nil
   end
   redis.call('ZREM', WAITING, l.name)

@@ -89,6 +89,31 @@ func TestSlowHandlersLetTurnsLapse(t *testing.T) {
 	})
 }
 
+// A task whose turn lapsed leaves the handler to those whose turns are now, so that
+// handlers which are a little too slow for the limit work all the time.
+func TestTurnsThatLapseLeaveHandlersToOthers(t *testing.T) {
+	t.Parallel()
+	const rate, tasks, handlers, takes = 100, 300, 8, 100 * time.Millisecond
+	s := open(t, redistest.New(t), reserve.PerSecond(rate))
+	var err error
+	s.limiter, err = reserve.New(s.server.Client(t), reserve.Config{Name: "api", Prefix: s.queue, Limit: reserve.PerSecond(rate)})
+	require.NoError(t, err)
+	for i := range tasks {
+		s.enqueue(strconv.Itoa(i))
+	}
+	w, _ := s.serve(s.config(handlers), worker.Config{}, func(ctx context.Context, task *asynq.Task) error {
+		err := s.call(ctx, task)
+		time.Sleep(takes)
+		return err
+	})
+	runs := s.await(tasks, 40*time.Second)
+	took := runs[tasks-1].at.Sub(runs[0].at)
+	used := float64(tasks) / took.Seconds() / (handlers / takes.Seconds())
+	t.Logf("%d tasks in %v, %.3f of what the handlers could do, %d turns lapsed", tasks, took, used, w.Stats().Lapsed)
+	s.paced()
+	require.Greater(t, used, 0.7)
+}
+
 // A Timeout that is shorter than the time for which a task may sleep makes it
 // come and go until its turn is near; it fails for nothing.
 func TestShortTimeout(t *testing.T) {

@@ -85,9 +85,6 @@ func (t *task) goBack(ctx context.Context, r *reserve.Reservation, lead time.Dur
 // sleep waits for the turn. Where the line moves meanwhile, so that the task had
 // better go back, the error says so.
 func (t *task) sleep(ctx context.Context, r *reserve.Reservation) error {
-	if t.isWorking && r.Delay() > inlineBound(t.limiter) {
-		t.rest() // somebody else may work meanwhile
-	}
 	t.worker.asleep.Add(1)
 	defer t.worker.asleep.Add(-1)
 	for {

@@ -3,10 +3,16 @@ package worker
 import (
 	"context"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// work takes a slot: the task becomes one of those that work.
-func (t *task) work(ctx context.Context) error {
+// stillUsable is how often a task that drains looks whether its turn has lapsed.
+const stillUsable = 5 * time.Millisecond
+
+// work takes a slot: the task becomes one of those that work. While the worker drains it
+// waits for one no longer than the turn, if there is one, can be used.
+func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 	if t.isWorking {
 		return nil
 	}
@@ -23,17 +29,28 @@ func (t *task) work(ctx context.Context) error {
 		defer timer.Stop()
 		up = timer.C
 	}
-	select {
-	case t.worker.slots <- struct{}{}:
-		t.isWorking = true
-		return nil
-	case <-up:
-		t.giveBack(ctx)
-		return &waitingError{back: time.Now()}
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.worker.draining.Done():
-		return t.worker.draining.Err()
+	draining := t.worker.draining.Done()
+	var look <-chan time.Time
+	for {
+		select {
+		case t.worker.slots <- struct{}{}:
+			t.isWorking = true
+			return nil
+		case <-up:
+			t.giveBack(ctx)
+			return &waitingError{back: time.Now()}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-draining:
+			draining = nil
+			ticker := time.NewTicker(stillUsable)
+			defer ticker.Stop()
+			look = ticker.C
+		case <-look:
+		}
+		if draining == nil && (r == nil || r.Lapsed()) {
+			return t.worker.draining.Err()
+		}
 	}
 }
 

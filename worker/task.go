@@ -46,7 +46,7 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 	defer t.rest()
 	ctx = context.WithValue(ctx, passed{w}, true)
 	if need.Skip {
-		if err := t.work(ctx); err != nil {
+		if err := t.work(ctx, nil); err != nil {
 			if w.draining.Err() != nil {
 				return t.leave(ctx, nil)
 			}
@@ -91,8 +91,12 @@ func (w *Worker) task(ctx context.Context, asynqTask *asynq.Task, need Turn) *ta
 // wait returns when the task has its turn and a slot.
 func (t *task) wait(ctx context.Context) (*reserve.Reservation, error) {
 	enter := t.enter
+	var r *reserve.Reservation
 	for {
-		r, err := t.turn(ctx, enter)
+		next, err := t.turn(ctx, enter)
+		if next != nil {
+			r = next
+		}
 		switch {
 		case err == nil && !r.Lapsed():
 			return r, nil
@@ -100,7 +104,8 @@ func (t *task) wait(ctx context.Context) (*reserve.Reservation, error) {
 			if t.stoodBy {
 				t.worker.lapse()
 			}
-			enter = t.claim // whoever has a handler gets the next turn
+			t.rest() // its next turn is not now: others' may be
+			enter = t.claim
 		case t.worker.draining.Err() != nil:
 			return nil, t.leave(ctx, r)
 		case ctx.Err() != nil:
@@ -137,7 +142,7 @@ func (t *task) turn(ctx context.Context, enter func(context.Context) (*reserve.R
 	if err := t.sleep(ctx, r); err != nil {
 		return r, err
 	}
-	return r, t.work(ctx)
+	return r, t.work(ctx, r)
 }
 
 func (t *task) enter(ctx context.Context) (*reserve.Reservation, error) {

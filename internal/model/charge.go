@@ -83,12 +83,20 @@ func (l *Line) payWithNumbers(debt int64) int64 {
 			if debt == 0 {
 				break
 			}
-			*list = slices.DeleteFunc(*list, l.Dead)
+			if list == &l.waiting {
+				l.loseDead()
+			} else {
+				l.free = slices.DeleteFunc(l.free, l.Dead)
+			}
 			if len(*list) == 0 || (*list)[0].Number > l.final {
 				break
 			}
 			t := (*list)[0]
-			*list = slices.Delete(*list, 0, 1)
+			if list == &l.waiting {
+				l.lose(t)
+			} else {
+				l.free = slices.Delete(l.free, 0, 1)
+			}
 			part := min(t.Cost, debt)
 			if part < t.Cost {
 				l.free = insert(l.free, Ticket{Number: t.Number, Cost: t.Cost - part})

@@ -310,12 +310,44 @@ func (l *Line) lastIsFree() bool {
 	return block.Number == l.tail && block.Number-block.Cost >= l.floor
 }
 
+// losses is how many numbers before the final mark it is known of who lost them.
+const losses = 10_000
+
+// lose drops a ticket that waits and is dead, and notes it in the claimed list, below
+// zero.
+func (l *Line) lose(t Ticket) {
+	l.waiting = without(l.waiting, t.Number)
+	mark := t.moved()
+	mark.Number = -t.Number
+	l.claimed = insert(l.claimed, mark)
+}
+
+// loseDead drops all that wait and are dead.
+func (l *Line) loseDead() {
+	for _, t := range slices.Clone(l.waiting) {
+		if l.Dead(t) {
+			l.lose(t)
+		}
+	}
+}
+
+// displaced reports whether an ID had another number than this, which passed unused or
+// was claimed by somebody else.
+func (l *Line) displaced(t Ticket) bool {
+	mark, ok := find(l.claimed, 0, t.moved().ID)
+	if ok && mark.Number < min(0, losses-l.final) {
+		mark.Number = t.Number
+		l.claimed = insert(l.claimed, mark)
+	}
+	return ok && mark.Number == t.Number
+}
+
 // remember keeps a final ticket for an ID that asks again, and forgets those
 // that can not be asked for any more.
 func (l *Line) remember(t Ticket) {
 	gone := math.Floor(float64(l.tail) - (l.Due(l.tail)-float64(l.seen))/l.limit.IntervalMicros - float64(l.limit.Burst))
 	l.claimed = slices.DeleteFunc(l.claimed, func(t Ticket) bool {
-		return float64(t.Number) < min(gone, float64(l.final))
+		return t.Number > 0 && float64(t.Number) < min(gone, float64(l.final))
 	})
 	l.claimed = insert(l.claimed, t)
 }
@@ -373,6 +405,10 @@ func insert(list []Ticket, t Ticket) []Ticket {
 	})
 	return slices.Insert(list, at, t)
 }
+
+// moved is what the claimed list holds of an ID that has this number since somebody
+// else claimed its earlier one. It has no cost: nobody can ask for it.
+func (t Ticket) moved() Ticket { return Ticket{Number: t.Number, ID: "!" + t.entry()} }
 
 // entry is how a ticket stands in a list.
 func (t Ticket) entry() string { return fmt.Sprintf("%d:%s", t.Cost, t.ID) }

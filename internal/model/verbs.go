@@ -1,7 +1,5 @@
 package model
 
-import "slices"
-
 // Status says what became of a request or a claim.
 type Status int64
 
@@ -201,7 +199,7 @@ func (l *Line) Claim(now int64, limit Limit, c Caller, boundMicros float64, tick
 func (l *Line) claimOne(cost int64, id string, bound float64) Grant {
 	own, hasOwn := find(l.waiting, cost, id)
 	if hasOwn && l.Dead(own) {
-		l.waiting = without(l.waiting, own.Number)
+		l.lose(own)
 		hasOwn = false
 	}
 	if !hasOwn {
@@ -209,7 +207,7 @@ func (l *Line) claimOne(cost int64, id string, bound float64) Grant {
 			return g
 		}
 	}
-	l.waiting = slices.DeleteFunc(l.waiting, l.Dead)
+	l.loseDead()
 
 	// The candidates; every one of them has the claimer's cost.
 	fresh, isFree := l.next(cost)
@@ -231,6 +229,9 @@ func (l *Line) claimOne(cost int64, id string, bound float64) Grant {
 			own = Ticket{fresh, cost, id}
 			l.waiting = insert(l.waiting, own)
 		}
+		if l.displaced(own) {
+			return Grant{Waiting, best, l.wait(best)}
+		}
 		return Grant{Waiting, own.Number, l.wait(own.Number)}
 	}
 
@@ -241,7 +242,11 @@ func (l *Line) claimOne(cost int64, id string, bound float64) Grant {
 			own.Number = fresh
 		}
 		l.waiting = without(without(l.waiting, best), own.Number)
-		l.waiting = insert(l.waiting, Ticket{own.Number, cost, holder.ID})
+		has := Ticket{own.Number, cost, holder.ID}
+		l.waiting = insert(l.waiting, has)
+		if float64(l.wait(has.Number)) > bound {
+			l.claimed = insert(l.claimed, has.moved())
+		}
 	case hasOwn && best == own.Number:
 		l.waiting = without(l.waiting, best)
 	default:
