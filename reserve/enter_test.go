@@ -76,9 +76,10 @@ func TestEnterUsesTurnsThatNobodyCameFor(t *testing.T) {
 		require.Equal(t, int64(2), newcomer.Number(), "that of a")
 		require.Equal(t, 250*time.Millisecond, newcomer.Delay())
 
-		// a comes late. Nobody else's turn is near enough to be left lying.
+		// a comes late. Nobody else's turn is near enough to be left lying, but a is to
+		// claim the next one when it is, rather than to wait for the number of the newcomer.
 		a := enter(t, l, "a")
-		require.Equal(t, int64(9), a.Number())
+		require.Equal(t, int64(3), a.Number(), "that of b, who has it as well until then")
 		require.False(t, a.Final())
 
 		// Somebody waits in the process: newcomers take nothing, the waiting call
