@@ -79,7 +79,7 @@ func (c *core) subscribe() error {
 		_ = news.Close()
 	}()
 	defer func() { close(ended); <-closed }()
-	tried := time.Now()
+	tried, asked := time.Now(), false
 	for {
 		message, err := news.ReceiveTimeout(ctx, idle)
 		switch {
@@ -87,15 +87,16 @@ func (c *core) subscribe() error {
 			return nil
 		case timeout(err) && time.Since(tried) < quiet:
 			continue
-		case timeout(err):
+		case timeout(err) && !asked:
 			if err = news.Ping(ctx); err == nil {
-				message, err = news.ReceiveTimeout(ctx, quiet)
+				tried, asked = time.Now(), true
+				continue
 			}
 		}
 		if err != nil {
 			return err
 		}
-		tried = time.Now()
+		tried, asked = time.Now(), false
 		switch m := message.(type) {
 		case *redis.Message:
 			c.hear(m.Payload)
