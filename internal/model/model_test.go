@@ -53,7 +53,9 @@ func TestALateLineIsWoundBack(t *testing.T) {
 	}
 	now := int64(5.5 * second)
 	reply := l.Claim(now, perSecond, Nobody, second, Ticket{Cost: 1, ID: "d"}, Ticket{Cost: 1, ID: "a"}, Ticket{Cost: 1, ID: "b"})
-	require.Equal(t, []Grant{{Final, 3, 0}, {Final, 4, second}, {Waiting, 6, 3 * second}}, reply.Grants)
+	// a has what was b's, and b has d's. It is to claim c's, if c does not come for that.
+	require.Equal(t, []Grant{{Final, 3, 0}, {Final, 4, second}, {Waiting, 5, 2 * second}}, reply.Grants)
+	require.Equal(t, []Ticket{{5, 1, "c"}, {6, 1, "b"}}, l.Waiting())
 	require.Equal(t, int64(2), l.Floor())
 }
 
