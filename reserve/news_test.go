@@ -20,7 +20,7 @@ import (
 // the answer to its PING has not come for long enough.
 func TestNewsEndOnASilentConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client := redis.NewClient(&redis.Options{Protocol: 2, DisableIdentity: true, MaxRetries: -1, Dialer: func(context.Context, string, string) (net.Conn, error) {
+		client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379", Protocol: 2, DisableIdentity: true, MaxRetries: -1, Dialer: func(context.Context, string, string) (net.Conn, error) {
 			ours, theirs := net.Pipe()
 			go subscribesOnly(theirs)
 			return ours, nil
@@ -41,7 +41,7 @@ func TestNewsEndOnASilentConnection(t *testing.T) {
 		waits.queues = nil
 		waits.mu.Unlock()
 		began := time.Now()
-		<-ended
+		require.NoError(t, <-ended)
 		require.LessOrEqual(t, time.Since(began), 2*idle)
 		require.NoError(t, client.Close())
 	})
