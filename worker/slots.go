@@ -13,9 +13,6 @@ const stillUsable = 5 * time.Millisecond
 // work takes a slot: the task becomes one of those that work. While the worker drains it
 // waits for one no longer than the turn, if there is one, can be used.
 func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
-	if t.isWorking {
-		return nil
-	}
 	select {
 	case t.worker.slots <- struct{}{}:
 		t.isWorking = true
