@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +12,7 @@ import (
 
 // calmly expects that a run ends without an error. With a burst of 1 a turn that comes
 // while the machine runs nobody passes unused; so a run that fails beside such stalls gives
-// no verdict: it is repeated, at most twice, and the last counts.
+// no verdict: it is repeated in a calmer moment, at most twice, and the last counts.
 func calmly(t *testing.T, run func(t *testing.T) error) {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -27,5 +28,16 @@ func calmly(t *testing.T, run func(t *testing.T) error) {
 			require.NoError(t, err)
 		}
 		t.Logf("NOT JUDGED: this machine stalled for %.1f %% of the run: %v", 100*share, err)
+		waitForCalm(t)
+	}
+}
+
+// waitForCalm waits for a moment in which the machine does not stall, but not for ever.
+func waitForCalm(t *testing.T) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	if stall.Calm(ctx, 5*time.Second) != nil {
+		t.Log("this machine has not been calm for five seconds in two minutes")
 	}
 }

@@ -59,6 +59,9 @@ func TestFault(t *testing.T) {
 	left := faults
 	// They mostly wait, so more of them run at once than -parallel would let.
 	for attempt, atOnce := range []int{3, 1, 1} {
+		if attempt > 0 && len(left) > 0 {
+			waitForCalm(t)
+		}
 		left = runFaults(t, left, atOnce, attempt == 2)
 	}
 }

@@ -16,6 +16,9 @@ const (
 	// lateness is how late a process may wake for the machine to count as one that
 	// runs it whenever it wants.
 	lateness = 20 * time.Millisecond
+
+	// noticeable is the share of stalls from which on they explain a figure.
+	noticeable = 0.01
 )
 
 // Watch measures since it was started. It is safe for concurrent use.
@@ -53,9 +56,34 @@ func (w *Watch) Share() float64 {
 	return float64(w.lost.Load()) / float64(max(1, time.Since(w.began)))
 }
 
+// Calm waits until the machine has run a process that only sleeps, for so long, whenever it
+// wanted to: until less than a hundredth of that time went by in stalls. It returns the
+// context's error where that does not come.
+func Calm(ctx context.Context, quiet time.Duration) error {
+	return calm(ctx, quiet, Start)
+}
+
+func calm(ctx context.Context, quiet time.Duration, start func(context.Context) *Watch) error {
+	for {
+		watching, stop := context.WithCancel(ctx)
+		w := start(watching)
+		select {
+		case <-time.After(quiet):
+		case <-ctx.Done():
+		}
+		stop()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if w.Share() < noticeable {
+			return nil
+		}
+	}
+}
+
 // Note says what a share meant for a fleet; it is empty for less than a hundredth.
 func Note(share float64) string {
-	if share < 0.01 {
+	if share < noticeable {
 		return ""
 	}
 	return fmt.Sprintf("kept a process that only sleeps from running for %.1f %% of the time, in which turns pass", 100*share)

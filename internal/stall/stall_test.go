@@ -30,3 +30,23 @@ func TestWatch(t *testing.T) {
 		time.Sleep(nap)
 	})
 }
+
+func TestCalm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stalls := 2
+		began := time.Now()
+		require.NoError(t, calm(t.Context(), 5*time.Second, func(context.Context) *Watch {
+			w := &Watch{began: time.Now()}
+			if stalls > 0 {
+				stalls--
+				w.note(50 * time.Millisecond) // a hundredth of 5 s
+			}
+			return w
+		}))
+		require.Equal(t, 15*time.Second, time.Since(began), "the first two stalled")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, Calm(ctx, 5*time.Second), context.DeadlineExceeded)
+		time.Sleep(nap)
+	})
+}
