@@ -1,25 +1,48 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real lint faults fuzz bench fleet examples ci
+.PHONY: help test test-real test-local test-modules lint vuln examples measure soak fuzz bench ci
 
 FUZZTIME ?= 30s
+SOAK     ?= 10m
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 test: ## all tests with -race; those that need a real Redis take the first they find, or are skipped
 	go test -race ./...
 
-test-real: ## the same, but fails where a real Redis is missing; not cached, one package at a time
-	FLEETPACE_REQUIRE=redis go test -race -count=1 -p 1 ./...
+test-real: ## the same, but fails where Redis or Docker are missing; nothing is cached
+	FLEETPACE_REQUIRE=redis,docker go test -race -count=1 -timeout 15m ./...
 
-lint: ## gofmt, go vet and golangci-lint (.golangci.yml gives the reasons)
+test-local: ## what depends on where Redis runs, on a redis-server of this machine
+	FLEETPACE_REQUIRE=redis,docker FLEETPACE_REDIS=local go test -race -count=1 -skip '^TestEachRunsOnBoth$$' ./internal/redistest
+	FLEETPACE_RESERVE_REDIS=real FLEETPACE_REQUIRE=redis go test -count=1 -timeout 15m ./reserve
+
+test-modules: ## the modules that the library does not need: bench, and transport under a provider's SDK
+	cd bench && go vet ./... && go test -race -count=1 ./...
+	cd transport/sdktest && go test -race -count=1 -vet=off ./...
+
+lint: ## gofmt, go mod tidy, go vet and golangci-lint (.golangci.yml gives the reasons)
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w .'; exit 1; }
+	go mod tidy -diff
 	go vet ./...
 	"$$(.ci/tool golangci-lint)" run ./...
 
-faults: ## what breaks on a bad day, on real Redis: one line of figures per fault, about 2 minutes
-	go test ./integration -count=1 -run '^TestFault$$' -v | grep -E 'FAULT|NOT JUDGED|^ *---|^ok|^FAIL'
+vuln: ## known vulnerabilities in what the module uses
+	"$$(.ci/tool govulncheck)" ./...
+
+examples: ## run the examples on an embedded Redis; they fail if anything is lost
+	go run ./examples/crawler -json
+	go run ./examples/batch -json
+	go run ./examples/batch -json -api llm
+
+measure: ## speed, utilization, lateness and faults: figures, no verdicts; less than 10 minutes
+	cd bench && go run ./measure
+
+soak: ## long histories, faults and load for SOAK (default 10m), with new random seeds
+	FLEETPACE_FAULT_HISTORIES=5000 go test -count=1 -timeout 0 -run '^TestFaultHistor(ies|yRepeats)$$' ./reserve
+	FLEETPACE_REDIS=local FLEETPACE_SEVERAL_HISTORIES=2000 go test -count=1 -timeout 0 -run '^TestSeveralHistories$$' ./lua
+	FLEETPACE_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -run '^TestSoak' -v ./integration
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	.ci/fuzz $(FUZZTIME)
@@ -27,11 +50,5 @@ fuzz: ## each fuzz target for FUZZTIME (default 30s)
 bench: ## all benchmarks
 	go test -run '^$$' -bench . -benchmem -p 1 ./...
 
-fleet: ## fleetpace beside what people do today: one limit, 4 server processes, about a minute
-	cd bench && go run ./fleet -scenario one
-
-examples: ## run the examples on an embedded Redis and check their results
-	.ci/examples
-
-ci: ## everything that CI runs; takes about a quarter of an hour
+ci: ## everything that CI runs; at most a quarter of an hour
 	.ci/run

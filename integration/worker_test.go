@@ -58,7 +58,7 @@ const jobVariable = "FLEETPACE_INTEGRATION_JOB"
 func TestMain(m *testing.M) {
 	for variable, work := range map[string]func(string) error{
 		jobVariable: work, asynqVariable: workAsynq, faultVariable: workFault, soakVariable: workSoakProxy,
-		pauseVariable: workPause,
+		pauseVariable: workPause, slowVariable: callSlow,
 	} {
 		if text := os.Getenv(variable); text != "" {
 			if err := work(text); err != nil {

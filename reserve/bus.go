@@ -254,5 +254,6 @@ func (c *core) arrival(legs []*leg, seen int64, sent, arrived time.Time) time.Ti
 		}
 		shortest = min(shortest, max(0, g.due+c.step(first)))
 	}
-	return c.clock.arrival(seen, shortest, sent, arrived)
+	at, _ := c.clock.arrival(seen, shortest, sent, arrived)
+	return at
 }

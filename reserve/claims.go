@@ -92,6 +92,7 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 			tickets, before = append(tickets, t), append(before, t.number)
 		}
 	}
+	l.waitAgain(ctx, tickets)
 	var reply answers
 	const byID = 0 // a claim that is repeated finds what it got
 	l.mu.Lock()

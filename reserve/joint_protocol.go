@@ -59,7 +59,7 @@ func (g *guest) turn(ctx context.Context, lines []*line) error {
 		if head[1] == final {
 			told = wait
 		}
-		at := c.clock.arrival(head[0], told, now, arrived)
+		at, _ := c.clock.arrival(head[0], told, now, arrived)
 		numbers, err := g.learn(lines, reply[5:], now, arrived, at)
 		if err != nil {
 			return err
@@ -274,7 +274,7 @@ func (g *guest) learn(lines []*line, infos []any, sent, arrived, at time.Time) (
 		}
 		a.at = at
 		if l.core != g.joint.lead() {
-			a.at = l.core.clock.arrival(a.seen, -1, sent, arrived)
+			a.at, _ = l.core.clock.arrival(a.seen, -1, sent, arrived)
 		}
 		where := a.geometry()
 		numbers[i] = ticket{number: number, cost: g.costs[i], epoch: a.epoch, gen: a.gen, due: where.due(number)}

@@ -160,16 +160,45 @@ func (l *Limiter) allow(ctx context.Context, n int) (bool, error) {
 	if id == "" || err != nil {
 		return err == nil, err
 	}
+	slow := l.core.slow(l.core.terms())
 	for {
-		t, err := l.ask(ctx, n, request{id: id, deadline: time.Now()})
-		if err != nil {
+		t, err := l.ask(ctx, n, request{id: id, keep: slow, deadline: time.Now()})
+		switch {
+		case err != nil:
 			return false, err
-		}
-		if !t.overslept(time.Now()) { // else the reply came too late to use it
+		case !t.overslept(time.Now()):
 			return true, nil
+		case t.kept: // the reply came too late to use it
+			return l.allowAgain(ctx, t)
 		}
 		id = l.core.newID()
 	}
+}
+
+// allowAgain asks for a turn once more that came too late to use it. It waits again
+// meanwhile, so it is lost only to somebody else who has it.
+func (l *Limiter) allowAgain(ctx context.Context, t *ticket) (bool, error) {
+	here, err := l.core.enter(l.key)
+	if err != nil {
+		return false, err
+	}
+	defer l.core.leave(here)
+	now := func(*line, int64) time.Duration { return 0 }
+	last := t
+	for err == nil && t.overslept(time.Now()) {
+		t.back = true
+		here.waitAgain(ctx, []*ticket{t})
+		if t, err = l.claim(ctx, t.id, int(t.cost), now); err == nil {
+			last = t
+		}
+	}
+	if err == nil && t.final {
+		return true, nil
+	}
+	here.mu.Lock()
+	defer here.mu.Unlock()
+	here.giveBack(last) // somebody else has the turn
+	return false, err
 }
 
 // rideAlone returns no id if the call had its turn when its trip came back. If not, it
@@ -189,18 +218,17 @@ func (l *Limiter) rideAlone(ctx context.Context, n int) (string, error) {
 	if line.board(w) {
 		go l.core.bus.drive()
 	}
-	select {
-	case <-w.done:
-	case <-ctx.Done():
-		err = ctx.Err()
-	case <-l.core.closing:
-		err = ErrClosed
-	}
-	if err != nil {
-		if w.turn(left) {
-			return "", err
+	for err == nil && w.stage.Load() == riding {
+		select {
+		case <-w.done: // maybe of the call before that used the waiter
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-l.core.closing:
+			err = ErrClosed
 		}
-		<-w.done
+	}
+	if err != nil && w.turn(left) {
+		return "", err
 	}
 	switch {
 	case w.stage.Load() == granted:
@@ -236,7 +264,7 @@ func (l *Limiter) enter(ctx context.Context, n int) (*line, error) {
 }
 
 // ask sends one request and waits for its answer. Where the context ends first,
-// a number that still comes goes back, unless Redis keeps it under its id.
+// a number that still comes goes back, unless the caller knows its id.
 func (l *Limiter) ask(ctx context.Context, n int, r request) (*ticket, error) {
 	line, err := l.enter(ctx, n)
 	if err != nil {
@@ -249,7 +277,7 @@ func (l *Limiter) ask(ctx context.Context, n int, r request) (*ticket, error) {
 	gone := false
 	a := &ask{request: r}
 	a.done = func(t *ticket, err error) {
-		if gone && t != nil && !r.keep && t.number != 0 {
+		if gone && t != nil && !r.named && t.number != 0 {
 			line.giveBack(t)
 		}
 		w.finish(t, err)
@@ -269,7 +297,7 @@ func (l *Limiter) ask(ctx context.Context, n int, r request) (*ticket, error) {
 	line.mu.Lock()
 	defer line.mu.Unlock()
 	gone = true
-	if w.ticket != nil && !r.keep && w.ticket.number != 0 {
+	if w.ticket != nil && !r.named && w.ticket.number != 0 {
 		line.giveBack(w.ticket)
 	}
 	line.withdraw(a)

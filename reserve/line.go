@@ -61,7 +61,7 @@ func (l *line) stand(w *waiter) {
 func (l *line) askFor(q *queue, w *waiter) *ask {
 	q.asking++
 	return &ask{
-		request: request{cost: w.cost, id: l.core.newID(), deadline: w.deadline}, queue: q,
+		request: request{cost: w.cost, id: l.core.newID(), keep: l.slow(), deadline: w.deadline}, queue: q,
 		done: func(t *ticket, err error) { l.arrived(q, w, t, err) },
 	}
 }
@@ -144,6 +144,7 @@ func (l *line) advance(q *queue) {
 		}
 		if t.overslept(now) {
 			overslept++
+			t.back = t.kept && l.slow()
 			t.final, t.kept, t.due = false, false, now
 			if t.owner == nil {
 				q.rejoin(w)

@@ -92,6 +92,7 @@ type clock struct {
 	mu   sync.Mutex
 	zero time.Time     // when a reply read at zero would have arrived; zero: not known
 	set  time.Time     // when that was learned
+	off  time.Duration // zero may be too late by so much
 	late int           // replies in a row that came too late for a turn …
 	slow time.Time     // … and zero by the fastest of them
 	trip time.Duration // of a call, there and back, averaged over the last ones
@@ -110,17 +111,19 @@ const (
 // read at that time arrives if it takes as long as the fastest: waits count from
 // there, as a call whose reply was late would be late against all others. Where
 // that can not be, the clock has stepped, or this reply is the fastest. The wait is
-// the shortest that the reply tells; negative if it tells none.
-func (c *clock) arrival(micros int64, wait time.Duration, sent, arrived time.Time) time.Time {
+// the shortest that the reply tells; negative if it tells none. The second result is by how
+// much the moment may be too late, where there is no estimate to hold it against.
+func (c *clock) arrival(micros int64, wait time.Duration, sent, arrived time.Time) (time.Time, time.Duration) {
 	since := time.Duration(micros) * time.Microsecond
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trip += (arrived.Sub(sent) - c.trip) / 8
 	zero, at := arrived.Add(-since), c.zero.Add(since)
 	if c.zero.IsZero() || at.Before(sent) || at.After(arrived) || arrived.Sub(c.set) > clockLasts {
-		c.zero, c.set, c.late = zero, arrived, 0
-		return arrived
+		c.zero, c.set, c.late, c.off = zero, arrived, 0, arrived.Sub(sent)
+		return arrived, c.off
 	}
+	c.off = min(c.off, arrived.Sub(sent))
 	switch {
 	case wait < 0:
 	case arrived.Sub(at) <= wait+oversleep:
@@ -131,10 +134,10 @@ func (c *clock) arrival(micros int64, wait time.Duration, sent, arrived time.Tim
 		}
 		if c.late++; c.late >= tooOften {
 			c.zero, c.set, c.late = c.slow, arrived, 0
-			return c.zero.Add(since)
+			return c.zero.Add(since), 0
 		}
 	}
-	return at
+	return at, 0
 }
 
 // estimate is arrival without learning anything.
@@ -155,11 +158,12 @@ func (c *clock) roundTrip() time.Duration {
 	return c.trip
 }
 
-// at is Redis's time in Unix microseconds; 0 when not known.
+// at is Redis's time in Unix microseconds; 0 when not known, or so roughly that a reply
+// that was late would look like a step of Redis's clock.
 func (c *clock) at(now time.Time) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.zero.IsZero() {
+	if c.zero.IsZero() || c.off > suspension/2 {
 		return 0
 	}
 	return now.Sub(c.zero).Microseconds()

@@ -16,7 +16,8 @@ import (
 type request struct {
 	cost     int64
 	id       string
-	keep     bool
+	keep     bool      // it can be asked for again under its id when it is final
+	named    bool      // the id is the caller's, who may ask again
 	deadline time.Time // zero: none
 }
 
@@ -136,18 +137,29 @@ func (c *core) ask(ctx context.Context, script *redis.Script, keys []string, arg
 		return answers{}, err
 	}
 	a.overdue(a.interval)
-	a.at = c.clock.arrival(a.seen, a.shortest(), sent, time.Now())
+	var late time.Duration
+	if a.at, late = c.clock.arrival(a.seen, a.shortest(), sent, time.Now()); c.slow(a.terms) {
+		for i := range a.tickets { // rather ask once more than call late
+			a.tickets[i].since += late
+		}
+	}
 	c.greet()
 	return a, nil
 }
+
+// keepsPlace lets a final ticket wait again under the number that it has.
+const keepsPlace = 1
 
 // cancel reports for each ticket whether it went back.
 func (c *core) cancel(ctx context.Context, keys []string, who caller, tickets []*ticket) ([]bool, error) {
 	args := c.args(who, 4*len(tickets))
 	for _, t := range tickets {
-		if t.final && !t.kept {
+		switch {
+		case t.back:
+			args = append(args, t.cost, t.id, t.epoch, keepsPlace)
+		case t.final && !t.kept:
 			args = append(args, t.cost, "", t.epoch, t.number)
-		} else {
+		default:
 			args = append(args, t.cost, t.id, t.epoch, 0)
 		}
 	}
@@ -160,7 +172,6 @@ func (c *core) cancel(ctx context.Context, keys []string, who caller, tickets []
 
 // putBack lets a ticket that an ID has wait again, and reports whether it does.
 func (c *core) putBack(ctx context.Context, keys []string, who caller, cost int64, id string) (bool, error) {
-	const keepsPlace = 1
 	reply, err := c.run(ctx, lua.Cancel, keys, append(c.args(who, 4), cost, id, 0, keepsPlace))
 	if err != nil {
 		return false, err

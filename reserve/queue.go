@@ -26,6 +26,7 @@ type ticket struct {
 	final  bool
 	kept   bool      // final, and known to Redis by its id
 	leased bool      // a block that was taken ahead
+	back   bool      // its turn was slept through: it is to wait again before it is claimed
 	retry  time.Time // not to be claimed before this: the last claim failed
 
 	// A call that keeps its number owns its ticket; others are served in order.

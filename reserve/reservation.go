@@ -48,7 +48,7 @@ func (l *Limiter) ReserveAs(ctx context.Context, id string, n int) (*Reservation
 }
 
 func (l *Limiter) reserve(ctx context.Context, id string, n int) (*Reservation, error) {
-	t, err := l.ask(ctx, n, request{id: id, keep: true})
+	t, err := l.ask(ctx, n, request{id: id, keep: true, named: true})
 	if err != nil {
 		return nil, l.fail("reserve", err)
 	}

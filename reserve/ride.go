@@ -42,7 +42,7 @@ func (r *rides) mayGoOn(a answers, fraction float64) {
 func (l *line) board(w *waiter) bool {
 	l.mu.Lock()
 	l.arrive(w)
-	if !l.rides.plain {
+	if !l.rides.plain || l.slow() {
 		l.turnAway(w)
 		l.serve()
 		l.mu.Unlock()

@@ -48,7 +48,7 @@ func (r *riders) get(cost int64, deadline time.Time) *waiter {
 	if !ok {
 		w = &waiter{done: make(chan struct{}, 1)}
 	}
-	w.cost, w.deadline, w.blind, w.lone = cost, deadline, false, false
+	w.cost, w.deadline, w.blind, w.lone, w.ask = cost, deadline, false, false, nil
 	w.stage.Store(riding)
 	return w
 }

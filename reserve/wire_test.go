@@ -22,6 +22,33 @@ type wire struct {
 	delay   atomic.Int64 // nanoseconds from the server's work to the reply
 	fail    atomic.Int64 // how many of the next calls never reach the server
 	lose    atomic.Int64 // of how many of the next calls the reply is lost
+
+	once  atomic.Int64 // nanoseconds by which the next reply alone is late
+	every atomic.Int64 // one of so many replies is late by once; 0: only the next
+	count atomic.Int64 // of those
+}
+
+// delayOnce makes the next reply late.
+func (w *wire) delayOnce(by time.Duration) { w.once.Store(int64(by)) }
+
+// delayOneOf makes one of n replies late until stop.
+func (w *wire) delayOneOf(n int64, by time.Duration) (stop func()) {
+	w.every.Store(n)
+	w.once.Store(int64(by))
+	return func() { w.every.Store(0); w.once.Store(0) }
+}
+
+// late is by how much the reply that comes now is late alone.
+func (w *wire) late() time.Duration {
+	every := w.every.Load()
+	switch {
+	case every == 0:
+		return time.Duration(w.once.Swap(0))
+	case w.count.Add(1)%every == 0:
+		return time.Duration(w.once.Load())
+	default:
+		return 0
+	}
 }
 
 func (w *wire) DialHook(next redis.DialHook) redis.DialHook {
@@ -50,7 +77,7 @@ func (w *wire) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		time.Sleep(time.Duration(w.request.Load()))
 		err := next(ctx, cmd)
-		time.Sleep(time.Duration(w.delay.Load()))
+		time.Sleep(time.Duration(w.delay.Load()) + w.late())
 		return w.reply(cmd, err)
 	}
 }

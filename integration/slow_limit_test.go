@@ -1,0 +1,232 @@
+package integration
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// A process that is stopped just as its turn of a slow limit comes has it when it goes on:
+// nobody came after it, so the turn is lost to nobody. If it were, it would wait for an
+// hour.
+func TestSlowLimitOfAStoppedProcess(t *testing.T) {
+	t.Parallel()
+	for _, call := range []slowCall{{}, {Allow: true}, {behind: 20}, {Allow: true, behind: 20}} {
+		for _, stopped := range []time.Duration{30 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second} {
+			t.Run(fmt.Sprintf("allow %t, %d behind, %v", call.Allow, call.behind, stopped), func(t *testing.T) {
+				t.Parallel()
+				stopSlowCall(t, call, stopped)
+			})
+		}
+	}
+}
+
+// slowCall is what the process does that is stopped.
+type slowCall struct {
+	URL, Prefix string
+	Allow       bool // or else Wait
+	behind      int  // calls that wait behind it
+}
+
+const (
+	slowVariable = "FLEETPACE_TEST_SLOW"
+	slowKey      = "fresh"
+)
+
+func (c slowCall) limiter(client redis.UniversalClient) (*reserve.Limiter, error) {
+	return reserve.New(client, reserve.Config{Name: "api", Prefix: c.Prefix, Limit: reserve.PerHour(1)})
+}
+
+// callSlow is the process: it gets to know the way to Redis, and calls when it is told to.
+func callSlow(text string) error {
+	var c slowCall
+	if err := json.Unmarshal([]byte(text), &c); err != nil {
+		return err
+	}
+	options, err := redis.ParseURL(c.URL)
+	if err != nil {
+		return err
+	}
+	l, err := c.limiter(redis.NewClient(options))
+	if err != nil {
+		return err
+	}
+	if err := l.Wait(context.Background()); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return err
+	}
+	had := true
+	if c.Allow {
+		had, err = l.For(slowKey).Allow(context.Background())
+	} else {
+		err = l.For(slowKey).Wait(context.Background())
+	}
+	fmt.Println(had, err)
+	return nil
+}
+
+func stopSlowCall(t *testing.T, c slowCall, stopped time.Duration) {
+	server := redistest.Local(t)
+	c.URL, c.Prefix = "redis://"+server.Addr(), redistest.Prefix(t)
+	l, err := c.limiter(server.Client(t))
+	require.NoError(t, err)
+
+	way := listen(t, server.Addr())
+	c.URL = "redis://" + way.address()
+	process := startSlow(t, c)
+	require.Equal(t, "ready", process.line(t))
+	var waiting sync.WaitGroup
+	ctx, leave := context.WithCancel(t.Context())
+	way.beforeNextReply(func() {
+		process.signal(t, syscall.SIGSTOP)
+		for range c.behind {
+			waiting.Go(func() { _ = l.For(slowKey).Wait(ctx) })
+		}
+		require.Eventually(t, func() bool {
+			state, err := l.For(slowKey).State(ctx)
+			return err == nil && int(state.Waiting) == c.behind
+		}, time.Minute, 10*time.Millisecond)
+		time.AfterFunc(stopped, func() { process.signal(t, syscall.SIGCONT) })
+	})
+	_, err = fmt.Fprintln(process.in, "call")
+	require.NoError(t, err)
+	require.Equal(t, "true <nil>", process.line(t))
+
+	state, err := l.For(slowKey).State(t.Context())
+	require.NoError(t, err)
+	turns := float64(time.Hour) * float64(1+c.behind)
+	require.InDelta(t, turns, float64(state.Wait), float64(30*time.Minute), "it used one permit")
+	leave()
+	waiting.Wait()
+	require.NoError(t, l.Close())
+}
+
+// slowProcess is a process that calls.
+type slowProcess struct {
+	cmd   *exec.Cmd
+	in    io.Writer
+	lines chan string
+}
+
+func startSlow(t *testing.T, c slowCall) *slowProcess {
+	t.Helper()
+	text, err := json.Marshal(c)
+	require.NoError(t, err)
+	p := &slowProcess{cmd: exec.Command(os.Args[0]), lines: make(chan string, 2)}
+	p.cmd.Env = append(os.Environ(), slowVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	p.cmd.Stderr = os.Stderr
+	p.in, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	out, err := p.cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		defer close(p.lines)
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			p.lines <- lines.Text()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-read
+		_ = p.cmd.Wait()
+	})
+	return p
+}
+
+// line is what the process says next. It must say something well before an hour is over.
+func (p *slowProcess) line(t *testing.T) string {
+	t.Helper()
+	select {
+	case line := <-p.lines:
+		return line
+	case <-time.After(2 * time.Minute):
+		require.Fail(t, "the process waits for another turn")
+		return ""
+	}
+}
+
+func (p *slowProcess) signal(t *testing.T, s os.Signal) { require.NoError(t, p.cmd.Process.Signal(s)) }
+
+// slowWay is the way of a process to Redis.
+type slowWay struct {
+	listener net.Listener
+	mu       sync.Mutex
+	armed    func()
+}
+
+func listen(t *testing.T, server string) *slowWay {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	w := &slowWay{listener: listener}
+	var ending sync.WaitGroup
+	t.Cleanup(func() {
+		_ = listener.Close()
+		ending.Wait()
+	})
+	ending.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := (&net.Dialer{}).DialContext(context.Background(), "tcp", server)
+			if err != nil {
+				_ = near.Close()
+				return
+			}
+			ending.Go(func() { _, _ = io.Copy(far, near); _ = far.Close() })
+			ending.Go(func() { w.replies(near, far); _ = near.Close() })
+		}
+	})
+	return w
+}
+
+func (w *slowWay) address() string { return w.listener.Addr().String() }
+
+// beforeNextReply runs something before the next reply goes on its way.
+func (w *slowWay) beforeNextReply(do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.armed = do
+}
+
+func (w *slowWay) replies(near io.Writer, far io.Reader) {
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := far.Read(buffer)
+		w.mu.Lock()
+		do := w.armed
+		if n > 0 {
+			w.armed = nil
+		}
+		w.mu.Unlock()
+		if n > 0 && do != nil {
+			do()
+		}
+		if _, broken := near.Write(buffer[:n]); err != nil || broken != nil {
+			return
+		}
+	}
+}
