@@ -273,6 +273,7 @@ func (g *guest) trip(ctx context.Context, lines []*line) error {
 		if !c.gate.open() && !l.core.gate.open() && l.core.cfg.Limit.kind == KindPaced && l.isAbsent() {
 			l.goOn(ctx) // what was spent meanwhile is charged
 		}
+		l.allBack(ctx, c.gate)
 	}
 	g.mu.Lock()
 	g.asked = true
@@ -372,15 +373,9 @@ func (g *guest) leaveSoon(lines []*line) {
 	if !g.wasAsked() {
 		return
 	}
-	for _, l := range lines {
-		l.core.hold(l)
-	}
+	left := leave(lines)
 	go func() {
-		defer func() {
-			for _, l := range lines {
-				l.core.leave(l)
-			}
-		}()
+		defer left()
 		ctx, cancel := context.WithTimeout(context.Background(), leavePatience)
 		defer cancel()
 		c := g.joint.lead()
