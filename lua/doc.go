@@ -290,8 +290,10 @@
 // any two: its epoch, seenMicros, and of a quota pairs of the begin of a window and what is
 // used of it; of a rolling limit what is used and the last moment; of one that warms up the
 // stored permits and nextMicros. If a state is new, or has the caller's epoch and an older
-// seenMicros, data was lost: then of each the greater one counts, and what is missing from a
-// log enters it at its last moment.
+// seenMicros, data was lost, or the state expired: then of each the greater one counts, and
+// what is missing from a log enters it at its last moment. Of a limit that warms up the
+// caller's stored permits count, and those that were stored since its nextMicros: after a
+// long silence that is all of them, as at first.
 //
 // # Processes
 //

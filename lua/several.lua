@@ -620,7 +620,9 @@ function warming.load(l)
   fields(l, 'stored', 'nextMicros', 'lastMicros')
   if problem then return end
   l.stored, l.next = l.state.stored or l.most, l.state.nextMicros or now -- it begins cold
-  if l.lost then l.stored, l.next = l.remembers[3] or l.stored, math.max(l.next, l.remembers[4] or 0) end
+  if l.lost then -- or the state expired, in a silence since then: that counts as idle time
+    l.stored, l.next = l.remembers[3] or l.stored, math.max(l.state.nextMicros or 0, l.remembers[4] or l.next)
+  end
   l.stored = math.min(l.stored, l.most)
   if l.state.seenMicros and now < l.state.seenMicros then l.next = l.next - (l.state.seenMicros - now) end
 end

@@ -53,7 +53,8 @@ func (c *curve) call(at float64, permits int64) (turn float64) {
 }
 
 // Limits that warm up go by Guava's formula, to a microsecond, over random idle times and
-// costs: the script's moments are doubles, which hold quarters of one.
+// costs: the script's moments are doubles, which hold quarters of one. Where the state expires
+// or is lost, they go on with what the caller knows.
 func TestWarmUpCurve(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		client := patient(t, server)
@@ -73,7 +74,7 @@ func TestWarmUpCurve(t *testing.T) {
 				keys := Keys(redistest.Prefix(t), "curve", "")
 				c := newCurve(set.interval, set.period)
 				begin := int64(1_700_000_000_000_000)
-				now, waited, worst := begin, 0, 0.0
+				now, waited, worst, said := begin, 0, 0.0, ""
 				for i := range 400 {
 					cost := 1 + random.Int64N(3)
 					switch random.IntN(8) {
@@ -87,12 +88,16 @@ func TestWarmUpCurve(t *testing.T) {
 					default: // about when it is warm
 						now = max(now, begin+int64(c.next)) + int64(random.Float64()*c.interval/2)
 					}
+					if random.IntN(10) == 0 {
+						require.NoError(t, client.Del(t.Context(), keys...).Err())
+					}
 					want := c.call(float64(now-begin), cost)
 					reply, err := scripts.turn.Run(t.Context(), client, keys, now, int64(1e15), -1, fmt.Sprint("c", i),
-						"warming", cost, -1, 0, 3, set.interval, set.period, "").Slice()
+						"warming", cost, -1, 0, 3, set.interval, set.period, said).Slice()
 					require.NoError(t, err)
 					require.EqualValues(t, 1, reply[1], "the turn is final")
-					known := strings.Fields(reply[5].([]any)[1].(string)) // epoch, now, stored, next
+					said = reply[5].([]any)[1].(string)
+					known := strings.Fields(said) // epoch, now, stored, next
 					next, err := strconv.ParseFloat(known[3], 64)
 					require.NoError(t, err)
 					off := math.Abs(next - float64(begin) - c.next)

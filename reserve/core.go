@@ -41,10 +41,12 @@ type core struct {
 	bus       bus
 	riders    riders
 	leased    leaseCounts
-	root      *line // of no key: it is in use until the end
-	closing   chan struct{}
-	listening atomic.Bool // to the news
-	unheard   sync.Once   // of a user who may not
+	root      *line           // of no key: it is in use until the end
+	life      context.Context // ends when it is closed …
+	end       context.CancelFunc
+	closing   <-chan struct{} // … and this with it
+	listening atomic.Bool     // to the news
+	unheard   sync.Once       // of a user who may not
 	closed    atomic.Bool
 
 	mu    sync.Mutex
@@ -73,8 +75,9 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 		jitter:   mathrand.Float64,
 		lost:     rate.Sometimes{First: 1, Interval: time.Minute},
 		idle:     idle,
-		closing:  make(chan struct{}),
 	}
+	c.life, c.end = context.WithCancel(context.Background())
+	c.closing = c.life.Done()
 	c.bus.core = c
 	c.root, err = c.enter("")
 	return c, err
@@ -142,6 +145,24 @@ func (c *core) enter(key string) (*line, error) {
 	}
 	l.uses.Add(1)
 	return l, nil
+}
+
+// revisit returns the line of a key for giving back, which works after close, too: then
+// nobody waits for it any more.
+func (c *core) revisit(key string) (l *line, leave func()) {
+	if l, err := c.enter(key); err == nil {
+		return l, func() { c.leave(l) }
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	leave = func() {}
+	if l := c.lines[key]; l != nil {
+		return l, leave
+	}
+	if l, ok := c.idle.Get(key); ok {
+		return l, leave
+	}
+	return &line{core: c, key: key, keys: c.keys(key)}, leave
 }
 
 func (c *core) enterRoot() (*line, error) {
@@ -219,7 +240,7 @@ func (c *core) close() {
 	first := c.closed.CompareAndSwap(false, true)
 	c.mu.Unlock()
 	if first {
-		close(c.closing)
+		c.end()
 		c.surrender()
 		c.leave(c.root)
 	}

@@ -17,10 +17,13 @@ type ask struct {
 	queue *queue               // to be advanced then; nil: none
 	done  func(*ticket, error) // called with the line locked
 	err   error                // of the last attempt
+
+	gave, left int64 // how much was given back before it; see returns
 }
 
 // enqueue sends a request with the next round trip.
 func (l *line) enqueue(a *ask) {
+	a.gave, a.left = l.returns.gave, l.returns.left
 	l.asks = append(l.asks, a)
 	l.kick()
 }
@@ -35,9 +38,12 @@ func (l *line) withdraw(a *ask) bool {
 	return true
 }
 
-// giveBack returns a ticket to the line with the next round trip.
+// giveBack returns a ticket to the line with the next round trip. Calls that come now do not
+// ride, as they would overtake it.
 func (l *line) giveBack(t *ticket) {
 	l.back = append(l.back, t)
+	l.returns.gave++
+	l.rides.plain = false
 	l.kick()
 }
 
@@ -71,8 +77,9 @@ func (l *line) fly() {
 			l.goOn(ctx)
 			continue
 		}
-		asks := cut(&l.asks)
 		back := cut(&l.back)
+		l.returns.cancelling = len(back) > 0
+		asks := l.ready()
 		claims := l.claimable(time.Now())
 		if len(asks)+len(back)+claims.tickets() == 0 {
 			l.flying = false
@@ -83,6 +90,10 @@ func (l *line) fly() {
 
 		if len(back) > 0 {
 			l.cancel(ctx, back)
+			l.mu.Lock()
+			l.returns.cancelling = false
+			l.returned()
+			l.mu.Unlock()
 		}
 		var trips []func()
 		for why, batch := range claims {
@@ -200,7 +211,9 @@ func (l *line) takeAs(ctx context.Context, from *lane, serial int64, err error, 
 	l.rides.plain = false
 	if err == nil {
 		l.learn(from, serial, reply)
-		l.rides.mayGoOn(reply, l.core.jitter())
+		if !l.returning() {
+			l.rides.mayGoOn(reply, l.core.jitter())
+		}
 	}
 	for i, a := range asks {
 		switch {

@@ -147,6 +147,13 @@ func (g *gate) turn(from, to circuitbreaker.State) {
 	}
 }
 
+// turning is closed when the breaker next changes its state.
+func (g *gate) turning() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.turned
+}
+
 // wait returns when another attempt may be possible, or one of the others is done.
 func (g *gate) wait(done ...<-chan struct{}) {
 	g.mu.Lock()

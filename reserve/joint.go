@@ -87,7 +87,8 @@ func (j *Joint) String() string {
 //
 // It is as [Limiter.WaitN] is: a turn that would come after the context's deadline is not
 // taken, and where the context ends, all that was taken goes back. The text of
-// [ErrWouldMissDeadline] says which limit holds the call back.
+// [ErrWouldMissDeadline] says which limit holds the call back. Closing one of the limits ends
+// the wait with [ErrClosed].
 func (j *Joint) Wait(ctx context.Context, costs ...int) error {
 	return j.fail("wait", j.wait(ctx, costs))
 }
@@ -97,10 +98,15 @@ func (j *Joint) wait(ctx context.Context, costs []int) error {
 	if err != nil {
 		return err
 	}
+	lines, leave, err := j.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
 	deadline, _ := ctx.Deadline()
 	r.call.deadline = deadline
-	if err := r.call.wait(ctx); err != nil {
-		r.call.leaveSoon()
+	if err := r.call.wait(ctx, lines); err != nil {
+		r.call.leaveSoon(lines)
 		return err
 	}
 	return nil

@@ -136,7 +136,9 @@ func (g *guest) run(ctx context.Context, script *redis.Script, keys []string, ar
 	if !ok {
 		return nil, time.Time{}, unreadable("%T where a list was expected", reply)
 	}
-	c.greet()
+	if !g.joint.isClosing() { // a line is in use
+		c.greet()
+	}
 	return list, time.Now(), nil
 }
 

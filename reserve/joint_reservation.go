@@ -40,7 +40,12 @@ func (r *JointReservation) wait(ctx context.Context) error {
 	case jointUsed, jointSettled:
 		return invalid("reservation", "%q is used up", r.call.id)
 	}
-	if err := r.call.wait(ctx); err != nil {
+	lines, leave, err := r.call.joint.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := r.call.wait(ctx, lines); err != nil {
 		return err
 	}
 	r.state = jointUsed
@@ -55,7 +60,8 @@ func (r *JointReservation) Due() time.Time { return r.call.view().due }
 func (r *JointReservation) HeldBy() *Limiter { return r.call.view().holder }
 
 // Cancel gives back what the call has in all limits. Cancelling again, or after the turn
-// was used, does nothing; after an error it may be repeated. It waits for a Wait to end.
+// was used, does nothing; after an error it may be repeated. It waits for a Wait to end, and
+// works after [Limiter.Close], too, as Settle does.
 func (r *JointReservation) Cancel(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

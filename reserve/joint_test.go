@@ -18,7 +18,13 @@ import (
 
 // group makes limiters of one process, of one group.
 func (b *bubble) group(limits ...reserve.Limit) []*reserve.Limiter {
+	return b.groupOn(&wire{}, limits...)
+}
+
+// groupOn is group, on a wire.
+func (b *bubble) groupOn(w *wire, limits ...reserve.Limit) []*reserve.Limiter {
 	client := b.client()
+	client.AddHook(w)
 	var all []*reserve.Limiter
 	for i, limit := range limits {
 		l, err := reserve.New(client, reserve.Config{Name: fmt.Sprint("limit-", i), Group: "api", Limit: limit})

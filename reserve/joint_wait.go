@@ -3,6 +3,7 @@ package reserve
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 )
@@ -77,6 +78,49 @@ func (j *Joint) enter() (lines []*line, leave func(), err error) {
 	return lines, leave, nil
 }
 
+// revisit is enter for giving back, after Close, too.
+func (j *Joint) revisit() (lines []*line, leave func()) {
+	var leaves []func()
+	for _, l := range j.limits {
+		line, leave := l.core.revisit(l.key)
+		lines, leaves = append(lines, line), append(leaves, leave)
+	}
+	return lines, func() {
+		for _, leave := range leaves {
+			leave()
+		}
+	}
+}
+
+// isClosing reports whether one of the limits is closed.
+func (j *Joint) isClosing() bool {
+	return slices.ContainsFunc(j.limits, func(l *Limiter) bool { return l.core.isClosing() })
+}
+
+// untilClosed returns a context that ends with the caller's, and when one of the limits is
+// closed. Whoever asked under it says what ended it by closed.
+func (j *Joint) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stops := make([]func() bool, len(j.limits))
+	for i, l := range j.limits {
+		stops[i] = context.AfterFunc(l.core.life, cancel)
+	}
+	return ctx, func() {
+		for _, stop := range stops {
+			stop()
+		}
+		cancel()
+	}
+}
+
+// closed is the error of a call that failed under untilClosed; ctx is the caller's.
+func (j *Joint) closed(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && j.isClosing() {
+		return ErrClosed
+	}
+	return err
+}
+
 // invite lets the guest hear of lines that move, until the result is called.
 func (g *guest) invite(lines []*line) func() {
 	for _, l := range lines {
@@ -100,14 +144,14 @@ func (g *guest) invite(lines []*line) func() {
 }
 
 // wait returns when the turn has come.
-func (g *guest) wait(ctx context.Context) error {
-	lines, leave, err := g.joint.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
+func (g *guest) wait(ctx context.Context, lines []*line) error {
+	open, stop := g.joint.untilClosed(ctx)
+	defer stop()
+	return g.joint.closed(ctx, g.await(open, lines))
+}
+
+func (g *guest) await(ctx context.Context, lines []*line) (err error) {
 	defer g.invite(lines)()
-	closing := g.joint.closing()
 	for known := g.isKnown(); ; {
 		if !known {
 			if err := g.ask(ctx, lines); err != nil {
@@ -130,8 +174,6 @@ func (g *guest) wait(ctx context.Context) error {
 			known = g.follow(lines)
 		case <-ctx.Done():
 			err = ctx.Err()
-		case <-closing:
-			err = ErrClosed
 		}
 		timer.Stop()
 		if err != nil {
@@ -193,16 +235,16 @@ func (g *guest) stand(ctx context.Context) error {
 		return err
 	}
 	defer leave()
-	if err = g.ask(ctx, lines); err != nil {
-		g.leaveSoon()
+	open, stop := g.joint.untilClosed(ctx)
+	defer stop()
+	if err = g.joint.closed(ctx, g.ask(open, lines)); err != nil {
+		g.leaveSoon(lines)
 	}
 	return err
 }
 
-// closing is closed when the first of the limits is.
-func (j *Joint) closing() <-chan struct{} { return j.lead().closing }
-
-// ask asks Redis for the turn, or the policy while Redis is away.
+// ask asks Redis for the turn, or the policy while Redis is away. The context is one that
+// ends when a limit is closed.
 func (g *guest) ask(ctx context.Context, lines []*line) error {
 	c := g.joint.lead()
 	for {
@@ -212,12 +254,10 @@ func (g *guest) ask(ctx context.Context, lines []*line) error {
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case c.isClosing():
-			return ErrClosed
 		}
 		switch c.cfg.Outage.Policy {
 		case PolicyWait:
-			c.gate.wait(ctx.Done(), c.closing)
+			c.gate.wait(ctx.Done())
 		case PolicyLocal, PolicyOpen:
 			return g.without(lines)
 		default:
@@ -233,6 +273,7 @@ func (g *guest) trip(ctx context.Context, lines []*line) error {
 		if !c.gate.open() && !l.core.gate.open() && l.core.cfg.Limit.kind == KindPaced && l.isAbsent() {
 			l.goOn(ctx) // what was spent meanwhile is charged
 		}
+		l.allBack(ctx, c.gate)
 	}
 	g.mu.Lock()
 	g.asked = true
@@ -311,33 +352,41 @@ func (l *line) spendShare(now time.Time, cost int64) {
 
 // leave gives back what the call has.
 func (g *guest) leave(ctx context.Context) error {
-	g.mu.Lock()
-	asked := g.asked
-	g.mu.Unlock()
-	if !asked {
+	if !g.wasAsked() {
 		return nil
 	}
-	lines, leave, err := g.joint.enter()
-	if err != nil {
-		return err
-	}
+	lines, leave := g.joint.revisit()
 	defer leave()
 	return g.joint.lead().do(ctx, func() error { return g.giveUp(ctx, lines) })
 }
 
-// leaveSoon does so in the background, for a caller who does not wait any more.
-func (g *guest) leaveSoon() {
+func (g *guest) wasAsked() bool {
 	g.mu.Lock()
-	asked := g.asked
-	g.mu.Unlock()
-	if !asked {
+	defer g.mu.Unlock()
+	return g.asked
+}
+
+// leaveSoon does so in the background, for a caller who does not wait any more. The lines
+// are those that the caller entered; Close waits until they are left. While a limit closes,
+// one attempt is made.
+func (g *guest) leaveSoon(lines []*line) {
+	if !g.wasAsked() {
 		return
 	}
+	left := leave(lines)
 	go func() {
+		defer left()
 		ctx, cancel := context.WithTimeout(context.Background(), leavePatience)
 		defer cancel()
-		if err := g.leave(ctx); err != nil && !errors.Is(err, ErrClosed) {
-			c := g.joint.lead()
+		c := g.joint.lead()
+		err := c.do(ctx, func() error {
+			err := g.giveUp(ctx, lines)
+			if err != nil && g.joint.isClosing() {
+				cancel()
+			}
+			return err
+		})
+		if err != nil {
 			c.lost.Do(func() {
 				c.cfg.Logger.Warn("fleetpace: a call could not give back what it had; that lapses",
 					"limit", g.joint.String(), "error", err)
@@ -361,16 +410,18 @@ func (j *Joint) allow(ctx context.Context, costs []int) (bool, error) {
 		return false, err
 	}
 	defer leave()
-	err = g.ask(ctx, lines)
+	open, stop := j.untilClosed(ctx)
+	defer stop()
+	err = j.closed(ctx, g.ask(open, lines))
 	switch {
 	case errors.Is(err, ErrWouldMissDeadline):
 		return false, nil
 	case err != nil:
-		g.leaveSoon()
+		g.leaveSoon(lines)
 		return false, err
 	}
 	if t := g.view(); t.overslept(time.Now()) { // the reply came too late to use it
-		g.leaveSoon()
+		g.leaveSoon(lines)
 		return false, nil
 	}
 	return true, nil
@@ -381,16 +432,13 @@ func (g *guest) settle(ctx context.Context, costs []int) error {
 	if g.view().micros == 0 {
 		return nil
 	}
-	lines, leave, err := g.joint.enter()
-	if err != nil {
-		return err
-	}
+	lines, leave := g.joint.revisit()
 	defer leave()
 	c := g.joint.lead()
 	if !c.gate.pass() {
 		return c.gate.shut()
 	}
-	err = g.tellCosts(ctx, lines, costs)
+	err := g.tellCosts(ctx, lines, costs)
 	c.gate.record(ctx, err)
 	return err
 }

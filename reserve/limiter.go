@@ -61,8 +61,8 @@ func (l *Limiter) Limit() Limit { return l.core.cfg.Limit }
 // String is the name, and the key after a slash.
 func (l *Limiter) String() string { return l.core.name(l.key) }
 
-// Close ends all waits with [ErrClosed], gives their numbers back and returns
-// when that is done. Reservations stay in the line until they are cancelled or
+// Close ends all waits with [ErrClosed], those of a [Joint] that needs the limit
+// too, gives their numbers back and returns when that is done. Reservations stay in the line until they are cancelled or
 // lapse. Close reaches every Limiter that For made of the same one. It may be
 // called more than once.
 func (l *Limiter) Close() error {

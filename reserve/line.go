@@ -25,6 +25,7 @@ type line struct {
 	pinned  map[int64]*queue // by cost, for calls that keep theirs
 	asks    []*ask
 	back    []*ticket // to be given back
+	returns returns
 	flying  bool
 	timers  map[*queue]*time.Timer // nil: of the calls that are served without Redis
 	lanes   []*lane
