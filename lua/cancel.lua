@@ -10,7 +10,8 @@
 --       epoch             of the line that gave the ticket: nothing is changed in
 --                         another; 0 with an id: in any
 --       number            with an id: 0 to give it back; 1 to keep its place, so that
---                         a final ticket waits under its id again
+--                         a final ticket waits under its id again; 2 to keep it only if
+--                         others stand behind it, and else to give it back
 -- Reply one per ticket:
 --       0                 nothing went back: not known, or its permits are gone
 --       1                 the permits are in the line again; the ticket waits
@@ -59,7 +60,8 @@ local function cancel(cost, id, epoch, e)
   -- of that id by now. In another line nobody knows whether it was carried out.
   local copy = replay or epoch > 0 and epoch ~= epochRead
   local member = entry(cost, id)
-  if e == 1 then return wait_again(member, cost, copy) end
+  if e == 2 and not copy and score(CLAIMED, member) == s.tail then e = 0 end
+  if e == 1 or e == 2 then return wait_again(member, cost, copy) end
   if copy then return false end
   for _, list in ipairs({ WAITING, CLAIMED }) do
     local held = score(list, member)

@@ -374,7 +374,7 @@ func (h *history) cancel() {
 		case t.state != cancelled && h.rng.IntN(3) == 0: // it leaves, and keeps its place
 			t.byID = true
 			t.state = waiting
-			tickets = append(tickets, model.Cancellation{Cost: t.cost, ID: t.id, Number: 1})
+			tickets = append(tickets, model.Cancellation{Cost: t.cost, ID: t.id, Number: 1 + h.rng.Int64N(2)})
 			h.counts["left"]++
 			continue
 		default:

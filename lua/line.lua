@@ -593,11 +593,12 @@ local function rewind(micros, below)
   unused(math.floor(micros / interval))
 end
 
--- wind makes a late ticket fit again by moving the whole line back, as far as it needs. It
--- is only done when nothing later was let through, so the bucket is full: everyone behind
--- keeps order and spacing.
+-- wind makes a late ticket due now by moving the whole line back. It is only
+-- done when nothing later was let through, so the bucket is full: everyone
+-- behind keeps order and spacing, and the fleet comes back at the paced rate
+-- instead of all at once.
 local function wind(e, cost)
-  rewind(math.ceil(now - due(e - cost) - math.max(burst, cost) * interval), e - cost)
+  rewind(math.ceil(now - due(e)), e - cost)
 end
 
 -- mark is the highest number that became final: load moved the final mark over

@@ -327,15 +327,15 @@ func (r *recorder) transcript(s *stage) string {
 func TestScriptsEqualModel(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		number, mean := 10_000, 9.0 // miniredis is slow, more so under the race detector
+		number, mean, first := 2_000, 9.0, uint64(1) // miniredis is slow, more so under the race detector
 		if raceDetector {
 			mean = 4
 		}
 		if server.Real() {
-			number, mean = 5_000, 17
-			if raceDetector {
-				number = 2_000
-			}
+			number, mean = 1_000, 17
+		}
+		if long {
+			number, first = 5*number, rand.Uint64()
 		}
 		if testing.Short() {
 			number /= 10
@@ -343,9 +343,8 @@ func TestScriptsEqualModel(t *testing.T) {
 		if *flagHistories > 0 {
 			number = *flagHistories
 		}
-		first := *flagSeed
-		if first == 0 {
-			first = rand.Uint64()
+		if *flagSeed > 0 {
+			first = *flagSeed
 		}
 		total := playAll(t, server, first, number, mean)
 		line, err := json.Marshal(total)

@@ -27,9 +27,9 @@ func (t *ticket) overslept(now time.Time) bool {
 
 // slow reports whether a turn that is slept through is worth a round trip: the next one is
 // so far away that nobody has it yet. Numbers of such a line are taken so that Redis knows
-// their IDs. Then one whose turn was slept through can wait again under the number that it
-// had, and the line goes back to it however late that is, unless a later one was let
-// through. The line must be locked.
+// their IDs. Then one whose turn was slept through goes back, or, where others stand behind
+// it, waits again under the number that it had, and the line goes back to it however late
+// that is, unless a later one was let through. The line must be locked.
 func (l *line) slow() bool { return l.core.slow(l.terms()) }
 
 func (c *core) slow(t terms) bool { return c.cfg.Lease == 0 && t.step(1) >= c.lead() }

@@ -147,8 +147,12 @@ func (c *core) ask(ctx context.Context, script *redis.Script, keys []string, arg
 	return a, nil
 }
 
-// keepsPlace lets a final ticket wait again under the number that it has.
-const keepsPlace = 1
+// What becomes of a final ticket that is not used: it waits again under the number that it
+// has, or it does so only if others stand behind it.
+const (
+	keepsPlace       = 1
+	keepsPlaceBefore = 2
+)
 
 // cancel reports for each ticket whether it went back.
 func (c *core) cancel(ctx context.Context, keys []string, who caller, tickets []*ticket) ([]bool, error) {
@@ -156,7 +160,7 @@ func (c *core) cancel(ctx context.Context, keys []string, who caller, tickets []
 	for _, t := range tickets {
 		switch {
 		case t.back:
-			args = append(args, t.cost, t.id, t.epoch, keepsPlace)
+			args = append(args, t.cost, t.id, t.epoch, keepsPlaceBefore)
 		case t.final && !t.kept:
 			args = append(args, t.cost, "", t.epoch, t.number)
 		default:

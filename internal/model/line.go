@@ -352,9 +352,9 @@ func (l *Line) remember(t Ticket) {
 	l.claimed = insert(l.claimed, t)
 }
 
-// wind makes a late ticket fit by moving the whole line.
+// wind makes a late ticket due now by moving the whole line.
 func (l *Line) wind(e, cost int64) {
-	l.rewind(up(float64(l.seen)-l.LateAt(e, cost)), e-cost)
+	l.rewind(up(float64(l.seen)-l.Due(e)), e-cost)
 }
 
 // rewind moves the whole line back; no number up to below is used after it. What

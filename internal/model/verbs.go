@@ -266,7 +266,8 @@ func (l *Line) claimOne(cost int64, id string, bound float64) Grant {
 
 // Cancellation gives a ticket back: by ID, or, with no ID, a final one by the
 // epoch and number of the reply that gave it. With an ID and the Number 1 the
-// ticket keeps its place and waits again. With an ID, an Epoch of 0 is any.
+// ticket keeps its place and waits again, with the Number 2 only if others stand behind
+// it. With an ID, an Epoch of 0 is any.
 type Cancellation struct {
 	Cost   int64
 	ID     string
@@ -291,7 +292,7 @@ func (l *Line) Cancel(now int64, limit Limit, c Caller, tickets ...Cancellation)
 		if l.call.replay || forgotten && t.ID == "" || t.ID != "" && t.Epoch > 0 && t.Epoch != l.call.epochRead {
 			// It was carried out, or nobody knows any more whether it was.
 			held, waits := find(l.waiting, t.Cost, t.ID)
-			back[i] = t.ID != "" && t.Number == 1 && waits && !l.Dead(held)
+			back[i] = t.ID != "" && t.Number > 0 && waits && !l.Dead(held)
 		} else {
 			back[i] = l.cancelOne(t)
 		}
@@ -307,7 +308,7 @@ func (l *Line) cancelOne(c Cancellation) bool {
 	// An ID whose final ticket is of no use any more may wait under a new number.
 	now, waits := find(l.waiting, c.Cost, c.ID)
 	before, final := find(l.claimed, c.Cost, c.ID)
-	if c.Number == 1 {
+	if c.Number == 1 || c.Number == 2 && !(final && before.Number == l.tail) {
 		if waits {
 			return !l.Dead(now)
 		}
