@@ -58,6 +58,9 @@ func (l *Limiter) For(key string) *Limiter {
 // Limit is the limit that the Limiter was made with.
 func (l *Limiter) Limit() Limit { return l.core.cfg.Limit }
 
+// Group is the Config.Group that the Limiter was made with.
+func (l *Limiter) Group() string { return l.core.cfg.Group }
+
 // String is the name, and the key after a slash.
 func (l *Limiter) String() string { return l.core.name(l.key) }
 
