@@ -25,7 +25,8 @@ var (
 
 	// ErrUnavailable: Redis could not be reached or refuses calls for now; the
 	// text says what can be done, and the cause is in the chain. No turn was
-	// given. Try again. Calls that wait see it only under [PolicyFail].
+	// given. Try again. Calls that wait see it only under [PolicyFail], and where the
+	// client was closed: then it is a redis.ErrClosed, too, and no attempt helps.
 	ErrUnavailable = errors.New("redis is unavailable")
 
 	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been

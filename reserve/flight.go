@@ -244,7 +244,7 @@ func (l *line) cancel(ctx context.Context, tickets []*ticket) {
 	}
 	// By number it can not be told later whether it went back already.
 	tickets = slices.DeleteFunc(tickets, func(t *ticket) bool { return t.final && !t.kept })
-	if away(err) && !l.core.isClosing() {
+	if away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
 		l.back = append(tickets, l.back...)
 	}
 	l.core.lost.Do(func() {

@@ -103,7 +103,7 @@ func classify(err error) error {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return advised(ErrUnavailable, err, "all connections of the client are in use; raise PoolSize in its options")
 	case errors.Is(err, redis.ErrClosed):
-		return advised(ErrUnavailable, err, "close the limiter before its client")
+		return advised(ErrUnavailable, err, "the client that the limiter was made with was closed; close the limiter before its client")
 	case dialing(err):
 		return advised(ErrUnavailable, err, "is this the address of Redis, and is it up?")
 	}
