@@ -207,7 +207,7 @@ func (l *line) takeAs(ctx context.Context, from *lane, serial int64, err error, 
 		case err != nil:
 			a.done(nil, err)
 		case reply.tickets[i].status == refused:
-			a.done(nil, reply.refusal(i, a.cost))
+			a.done(nil, reply.refusal(i, a.request))
 		default:
 			t := &ticket{cost: a.cost, id: a.id}
 			t.set(reply, i, a.keep)
