@@ -39,10 +39,11 @@ var (
 
 	// ErrDenied: Redis does not let this client in, or forbids what a limiter
 	// needs: the password or the user is wrong, the user's rules leave out a
-	// command or the keys, or the two sides do not agree on TLS. The text says
-	// which. Correct the client's options, or the rules of the user: lua.ACL has
-	// them. A limiter that has had answers before takes it for an outage, see
-	// [Outage].
+	// command or the keys, the two sides do not agree on TLS, or a Redis before 7
+	// is set to lua-replicate-commands no. The text says which. Correct the
+	// client's options, the rules of the user (lua.ACL has them), or the setting. A
+	// limiter that has had answers before takes it for an outage, see [Outage],
+	// except for the setting.
 	ErrDenied = errors.New("redis denies access")
 
 	// ErrCorrupt: a key of the limit holds something that is not its state.

@@ -129,9 +129,10 @@ func (g *gate) failing() time.Time {
 }
 
 // hopeless reports whether an error will not go away: wrong credentials, from a
-// Redis that has never accepted them, or a client that was closed.
+// Redis that has never accepted them, a setting with which no turn can be given, or a
+// client that was closed.
 func (g *gate) hopeless(err error) bool {
-	return errors.Is(err, ErrDenied) && !g.known.Load() || errors.Is(err, redis.ErrClosed)
+	return errors.Is(err, ErrDenied) && !g.known.Load() || errors.Is(err, errNoEffects) || errors.Is(err, redis.ErrClosed)
 }
 
 func (g *gate) turn(from, to circuitbreaker.State) {

@@ -80,6 +80,41 @@ func TestClosedClientInAnOutage(t *testing.T) {
 	})
 }
 
+// A Redis 6.2 with lua-replicate-commands no lets no script of ours write. That is no
+// outage, whatever it has answered before: calls hear what is to be set.
+func TestRedisThatDoesNotReplicateEffects(t *testing.T) {
+	const said = "ERR Error running script (call to f_4f1d): @user_script:158: @user_script: 158: Write commands not allowed" +
+		" after non deterministic commands. Call redis.replicate_commands() at the start of your script in order to switch" +
+		" to single commands replication mode."
+	for _, policy := range []reserve.Policy{reserve.PolicyLocal, reserve.PolicyWait, reserve.PolicyFail, reserve.PolicyOpen} {
+		for _, limit := range []reserve.Limit{reserve.PerSecond(10), reserve.Quota(10, reserve.CalendarDay)} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newHearingBubble(t)
+				var log bytes.Buffer
+				l := b.with(reserve.Config{
+					Limit: limit, Outage: reserve.Outage{Policy: policy},
+					Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})),
+				})
+				require.NoError(t, l.Wait(t.Context()))
+				synctest.Wait()
+				log.Reset()
+				b.redis.SetError(said)
+				at := time.Now()
+				for range 10 {
+					err := l.Wait(t.Context())
+					require.ErrorIs(t, err, reserve.ErrDenied)
+					require.ErrorContains(t, err, "set lua-replicate-commands yes")
+				}
+				require.Less(t, time.Since(at), time.Second)
+				synctest.Wait()
+				require.NotContains(t, log.String(), "Redis gives no turns")
+				b.redis.SetError("")
+				require.NoError(t, l.Wait(t.Context()), "it was set")
+			})
+		}
+	}
+}
+
 // A number that can not be given back any more is given up.
 func TestNumbersOfAClosedClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -154,6 +189,7 @@ func TestRedisThatWasNeverReachedIsLogged(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				require.NoError(t, l.Wait(t.Context()))
 			}
+			synctest.Wait()
 			require.Equal(t, c.lines, strings.Count(unasked.String(), "\n"), unasked.String())
 			if c.lines > 0 {
 				require.Contains(t, unasked.String(), "level=WARN")
