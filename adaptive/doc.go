@@ -82,6 +82,7 @@
 //
 //	p:{n}:adapt:k  hash  see rate.lua, which names its fields
 //
-// The scripts read p:{n}:line:k, too. Commands: EVALSHA, EVAL, TIME, HMGET, HSET, EXISTS
+// The scripts read p:{n}:line:k, too. Keys of a limiter of group g begin with p:{g}/n: and
+// not with p:{n}:. Commands: EVALSHA, EVAL, TIME, HMGET, HSET, EXISTS
 // and PEXPIRE, which the rules of lua.ACL allow.
 package adaptive

@@ -148,11 +148,15 @@ func (f *fleet) watch(key string) *watch {
 	return w
 }
 
-// redisKeys are the KEYS of the scripts.
+// redisKeys are the KEYS of the scripts: beside the line of the limiter, in its group if it
+// has one.
 func (r *Rate) redisKeys() []string {
-	adapt := r.fleet.config.Prefix + ":{" + r.fleet.name + "}:adapt"
+	lineOf := func(key string) string {
+		return lua.GroupKeys(r.fleet.config.Prefix, r.limiter.Group(), r.fleet.name, key)[0]
+	}
+	adapt := strings.TrimSuffix(lineOf(""), "line") + "adapt"
 	if r.key != "" {
 		adapt += ":" + r.key
 	}
-	return []string{adapt, lua.Keys(r.fleet.config.Prefix, r.fleet.name, r.key)[0]}
+	return []string{adapt, lineOf(r.key)}
 }

@@ -146,6 +146,7 @@ func classify(err error) error {
 		{"NOAUTH", reserve.ErrDenied},
 		{"WRONGPASS", reserve.ErrDenied},
 		{"can't run this command", reserve.ErrDenied},
+		{"after non deterministic commands", fmt.Errorf("%w: set lua-replicate-commands yes in this Redis", reserve.ErrDenied)},
 	} {
 		if strings.Contains(server.Error(), code.words) {
 			return fmt.Errorf("%w: %w", code.means, err)

@@ -68,7 +68,8 @@ type Config struct {
 
 	// Logger hears of what an operator should know: Redis going away and coming
 	// back, a Redis that may evict the line, turns that were overslept. Default:
-	// nothing is logged.
+	// nothing is logged, but for a Redis that was never reached: that is logged once,
+	// on slog.Default().
 	Logger *slog.Logger
 }
 
@@ -77,6 +78,9 @@ const (
 	maxKey  = 512
 	maxID   = 256
 )
+
+// noLogger is that of a Config without one.
+var noLogger = slog.New(slog.DiscardHandler)
 
 func (c Config) withDefaults() Config {
 	if c.Prefix == "" {
@@ -90,7 +94,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Outage = c.Outage.withDefaults()
 	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
+		c.Logger = noLogger
 	}
 	return c
 }

@@ -49,7 +49,7 @@ func (l *line) grant(a *absence, ask *ask, now time.Time) {
 	case ask.keep:
 		ask.done(l.unnumbered(ask.id, ask.cost, now), nil)
 	case ask.deadline.Before(at):
-		ask.done(nil, &missed{at.Sub(now)})
+		ask.done(nil, miss(at.Sub(now), ask.deadline))
 	default:
 		a.spend(now, ask.cost)
 		ask.done(&ticket{cost: ask.cost, id: ask.id, given: now, due: now, final: true}, nil)
@@ -136,7 +136,7 @@ func (l *line) miss(w *waiter, wait time.Duration) {
 	if l.withdraw(w.ask) {
 		w.queue.asking--
 	}
-	w.finish(nil, &missed{wait})
+	w.finish(nil, miss(wait, w.deadline))
 }
 
 // release lets a call through without a turn of the line. Its number, if it has

@@ -19,13 +19,16 @@ var (
 	ErrExceedsBurst = errors.New("cost exceeds the burst")
 
 	// ErrWouldMissDeadline: the turn would come after the context's deadline.
-	// Nothing was consumed. Try later, or with more time; [Error.Wait] says how
-	// much is needed.
+	// Nothing was consumed. Try later, or with more time: [Error.Wait] says how
+	// much is needed, and [Error.Left] how much there was. A loop over many calls
+	// that goes on to the next one at once fails all of them in a moment: give the
+	// wait a context without a deadline, and the deadline to the request.
 	ErrWouldMissDeadline = errors.New("would miss the deadline")
 
 	// ErrUnavailable: Redis could not be reached or refuses calls for now; the
 	// text says what can be done, and the cause is in the chain. No turn was
-	// given. Try again. Calls that wait see it only under [PolicyFail].
+	// given. Try again. Calls that wait see it only under [PolicyFail], and where the
+	// client was closed: then it is a redis.ErrClosed, too, and no attempt helps.
 	ErrUnavailable = errors.New("redis is unavailable")
 
 	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been
@@ -36,10 +39,11 @@ var (
 
 	// ErrDenied: Redis does not let this client in, or forbids what a limiter
 	// needs: the password or the user is wrong, the user's rules leave out a
-	// command or the keys, or the two sides do not agree on TLS. The text says
-	// which. Correct the client's options, or the rules of the user: lua.ACL has
-	// them. A limiter that has had answers before takes it for an outage, see
-	// [Outage].
+	// command or the keys, the two sides do not agree on TLS, or a Redis before 7
+	// is set to lua-replicate-commands no. The text says which. Correct the
+	// client's options, the rules of the user (lua.ACL has them), or the setting. A
+	// limiter that has had answers before takes it for an outage, see [Outage],
+	// except for the setting.
 	ErrDenied = errors.New("redis denies access")
 
 	// ErrCorrupt: a key of the limit holds something that is not its state.
@@ -59,6 +63,7 @@ type Error struct {
 	Op   string        // the method, in small letters: "wait", "reserve", "line up" …
 	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
 	Wait time.Duration // until the turn would have come; 0 when not known
+	Left time.Duration // until the deadline that it would have missed; 0 where that is over, or there is none
 	Err  error         // the sentinel, joined with the cause where there is one
 }
 
@@ -66,6 +71,9 @@ func (e *Error) Error() string {
 	text := fmt.Sprintf("reserve: %s %q: %v", e.Op, e.Key, e.Err)
 	if e.Wait > 0 {
 		text += fmt.Sprintf(": the turn is in %v", e.Wait.Round(time.Millisecond))
+		if errors.Is(e.Err, ErrWouldMissDeadline) {
+			text += fmt.Sprintf(", the deadline in %v", e.Left.Round(time.Millisecond))
+		}
 	}
 	return text
 }
@@ -86,23 +94,31 @@ func (l *Limiter) fail(op string, err error) error {
 	if errors.As(err, &typed) {
 		return err
 	}
-	e := &Error{Op: op, Key: l.String(), Err: err}
+	return newError(op, l.String(), err)
+}
+
+func newError(op, key string, err error) *Error {
+	e := &Error{Op: op, Key: key, Err: err}
 	var miss *missed
 	if errors.As(err, &miss) {
-		e.Wait = miss.wait
+		e.Wait, e.Left = miss.wait, miss.left
 	}
 	return e
 }
 
-// missed is ErrWouldMissDeadline with the wait on its way to an Error.
-type missed struct{ wait time.Duration }
+// missed is ErrWouldMissDeadline with what an Error says of it.
+type missed struct{ wait, left time.Duration }
 
-// refusal is why the ith request, of a cost, got no ticket.
-func (a answers) refusal(i int, cost int64) error {
-	if cost > a.burst {
-		return &exceeds{invalid("n", "must be at most the burst of %d permits that was set for all, got %d", a.burst, cost)}
+func miss(wait time.Duration, deadline time.Time) *missed {
+	return &missed{wait, max(0, time.Until(deadline))}
+}
+
+// refusal is why the ith request got no ticket.
+func (a answers) refusal(i int, r request) error {
+	if r.cost > a.burst {
+		return &exceeds{invalid("n", "must be at most the burst of %d permits that was set for all, got %d", a.burst, r.cost)}
 	}
-	return &missed{a.tickets[i].wait}
+	return miss(a.tickets[i].wait, r.deadline)
 }
 
 func (m *missed) Error() string { return ErrWouldMissDeadline.Error() }

@@ -27,6 +27,9 @@ func startRedis() (*redis.Client, func()) {
 	return client, func() { _ = client.Close(); server.Close() }
 }
 
+// lookUp stands for a request.
+func lookUp(_ context.Context, address int) { fmt.Println("looking up address", address) }
+
 func Example() {
 	client, stop := startRedis()
 	defer stop()
@@ -47,7 +50,10 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		fmt.Println("looking up address", address)
+		// The deadline of the call begins with its turn: the line may be longer.
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		lookUp(ctx, address)
+		cancel()
 	}
 	// Output:
 	// looking up address 0
@@ -86,8 +92,11 @@ func ExampleLimiter_Wait_deadline() {
 	var failed *reserve.Error
 	if errors.As(err, &failed) && errors.Is(err, reserve.ErrWouldMissDeadline) {
 		fmt.Println("come back in", failed.Wait.Round(time.Minute))
+		fmt.Println("there was", failed.Left.Round(time.Minute))
 	}
-	// Output: come back in 1h0m0s
+	// Output:
+	// come back in 1h0m0s
+	// there was 1m0s
 }
 
 func ExampleLimiter_Reserve() {

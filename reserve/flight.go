@@ -220,7 +220,7 @@ func (l *line) takeAs(ctx context.Context, from *lane, serial int64, err error, 
 		case err != nil:
 			a.done(nil, err)
 		case reply.tickets[i].status == refused:
-			a.done(nil, reply.refusal(i, a.cost))
+			a.done(nil, reply.refusal(i, a.request))
 		default:
 			t := &ticket{cost: a.cost, id: a.id}
 			t.set(reply, i, a.keep)
@@ -257,7 +257,7 @@ func (l *line) cancel(ctx context.Context, tickets []*ticket) {
 	}
 	// By number it can not be told later whether it went back already.
 	tickets = slices.DeleteFunc(tickets, func(t *ticket) bool { return t.final && !t.kept })
-	if away(err) && !l.core.isClosing() {
+	if away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
 		l.back = append(tickets, l.back...)
 	}
 	l.core.lost.Do(func() {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -27,6 +29,7 @@ type gate struct {
 	breaker  circuitbreaker.CircuitBreaker[any]
 	interval time.Duration // from one attempt to the next, begin to begin
 	known    atomic.Bool   // Redis has answered once
+	strange  sync.Once     // … or somebody was told that it has not
 
 	mu       sync.Mutex
 	turned   chan struct{} // closed and replaced when the breaker changes its state
@@ -84,7 +87,7 @@ func (g *gate) record(ctx context.Context, err error) {
 		if g.open() {
 			g.breaker.RecordFailure()
 		}
-	case g.hopeless(err): // Redis is there; the calls are to hear of it
+	case g.hopeless(err): // that is no outage; the calls are to hear of it
 		if g.open() {
 			g.breaker.RecordSuccess()
 		}
@@ -126,8 +129,11 @@ func (g *gate) failing() time.Time {
 }
 
 // hopeless reports whether an error will not go away: wrong credentials, from a
-// Redis that has never accepted them.
-func (g *gate) hopeless(err error) bool { return errors.Is(err, ErrDenied) && !g.known.Load() }
+// Redis that has never accepted them, a setting with which no turn can be given, or a
+// client that was closed.
+func (g *gate) hopeless(err error) bool {
+	return errors.Is(err, ErrDenied) && !g.known.Load() || errors.Is(err, errNoEffects) || errors.Is(err, redis.ErrClosed)
+}
 
 func (g *gate) turn(from, to circuitbreaker.State) {
 	g.mu.Lock()
@@ -138,6 +144,9 @@ func (g *gate) turn(from, to circuitbreaker.State) {
 	case from == circuitbreaker.ClosedState:
 		g.opened = time.Now()
 		g.next = g.opened.Add(g.interval)
+		if !g.known.Load() && g.cfg.Logger == noLogger {
+			g.strange.Do(g.warnOfStranger)
+		}
 		g.cfg.Logger.Warn("fleetpace: Redis gives no turns; calls follow the policy until it is back",
 			"limit", g.cfg.Name, "policy", string(g.cfg.Outage.Policy), "error", g.cause)
 	case to == circuitbreaker.ClosedState:
@@ -152,6 +161,14 @@ func (g *gate) turning() <-chan struct{} {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.turned
+}
+
+// warnOfStranger tells whoever runs the program of a Redis that was never reached, such as
+// at a wrong address, though nobody asked for a log: without it, calls go on under the
+// policy, and nothing shows that the fleet has no common limit. The gate must be locked.
+func (g *gate) warnOfStranger() {
+	slog.Default().Warn("fleetpace: Redis was never reached; calls follow the policy until it is. Set Config.Logger to hear more",
+		"limit", g.cfg.Name, "policy", string(g.cfg.Outage.Policy), "error", g.cause)
 }
 
 // wait returns when another attempt may be possible, or one of the others is done.

@@ -97,7 +97,7 @@ func (l *Limiter) takeLater(ctx context.Context, line *line, reqs []request) ([]
 	}
 	for i, r := range reqs {
 		if reply.tickets[i].status == refused {
-			placed[i].Err = reply.refusal(i, r.cost)
+			placed[i].Err = reply.refusal(i, r)
 			continue
 		}
 		t := &ticket{cost: r.cost, id: r.id}

@@ -173,12 +173,7 @@ func (j *Joint) fail(op string, err error) error {
 	if errors.As(err, &typed) {
 		return err
 	}
-	e := &Error{Op: op, Key: j.String(), Err: err}
-	var miss *missed
-	if errors.As(err, &miss) {
-		e.Wait = miss.wait
-	}
-	return e
+	return newError(op, j.String(), err)
 }
 
 // paced reports whether the limit is a line, which knows more than [Wait] and [Allow].

@@ -81,7 +81,7 @@ func (g *guest) note(head []int64, wait time.Duration, at time.Time, numbers []t
 		if holder != nil && wait >= century {
 			return &exceeds{invalid("costs", "must be at most the burst of %q that was set for all, got %v", holder, g.costs)}
 		}
-		return &heldBackError{missed{wait}, holder}
+		return &heldBackError{*miss(wait, g.deadline), holder}
 	}
 	slack := time.Duration(min(head[3], century.Microseconds())) * time.Microsecond
 	for i := range numbers {

@@ -306,7 +306,7 @@ func (g *guest) without(lines []*line) error {
 		l.mu.Unlock()
 	}
 	if !g.deadline.IsZero() && at.After(g.deadline) {
-		return &missed{at.Sub(now)}
+		return miss(at.Sub(now), g.deadline)
 	}
 	for i, l := range lines {
 		l.mu.Lock()

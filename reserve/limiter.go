@@ -58,6 +58,9 @@ func (l *Limiter) For(key string) *Limiter {
 // Limit is the limit that the Limiter was made with.
 func (l *Limiter) Limit() Limit { return l.core.cfg.Limit }
 
+// Group is the Config.Group that the Limiter was made with.
+func (l *Limiter) Group() string { return l.core.cfg.Group }
+
 // String is the name, and the key after a slash.
 func (l *Limiter) String() string { return l.core.name(l.key) }
 
@@ -78,7 +81,8 @@ func (l *Limiter) Wait(ctx context.Context) error { return l.WaitN(ctx, 1) }
 // the limit's burst.
 //
 // If the turn would come after the context's deadline, WaitN returns at once
-// with [ErrWouldMissDeadline] and has consumed nothing. If the context ends
+// with [ErrWouldMissDeadline] and has consumed nothing. So a deadline that is
+// meant for the request belongs to the request, and not to the wait. If the context ends
 // while it waits, the number goes back to the line and the error is the
 // context's. A process that was suspended past its turn waits for another.
 //

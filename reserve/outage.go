@@ -47,6 +47,10 @@ func (p *Policy) UnmarshalText(name []byte) (err error) {
 // Outage says when Redis counts as away and what calls do then. The zero Outage
 // is the default.
 //
+// A Redis that was never reached, as the address is wrong for example, is an outage, too.
+// It is logged, also without a Config.Logger. A client that was closed, or that Redis has
+// never let in, is none, nor is lua-replicate-commands no: calls fail.
+//
 // While some failures in a row make up an outage, turns that are final are used
 // as they were given: no policy takes them away or adds to them. When Redis is
 // back, what was spent without it is charged to the line, as far as the line did

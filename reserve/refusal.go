@@ -38,6 +38,8 @@ var refusals = []refusal{
 	{"ACL failure in script", ErrDenied, adviceACL},
 	{"user executing the script can't", ErrDenied, adviceACL}, // before Redis 7.2
 	{"DENIED", ErrDenied, "Redis is in protected mode; give it a password, or bind it to one address"},
+	{"Write commands not allowed after non deterministic commands", errNoEffects, // before Redis 7
+		"set lua-replicate-commands yes, in redis.conf or with CONFIG SET"},
 	{"unknown command", ErrDenied, "the server, or a proxy before it, lacks this command"},
 
 	// Another server should be asked.
@@ -63,6 +65,10 @@ var refusals = []refusal{
 
 // errStale is of a call that comes after a later one of the same process.
 var errStale = fmt.Errorf("%w: it has answered a later call", ErrUnavailable)
+
+// errNoEffects is of a Redis that replicates scripts and not what they do: then none may
+// write once it has read the clock.
+var errNoEffects = fmt.Errorf("%w: its setting forbids scripts that read the clock and write", ErrDenied)
 
 const (
 	adviceACL     = "the user needs the rules that lua.ACL gives"
@@ -103,7 +109,7 @@ func classify(err error) error {
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return advised(ErrUnavailable, err, "all connections of the client are in use; raise PoolSize in its options")
 	case errors.Is(err, redis.ErrClosed):
-		return advised(ErrUnavailable, err, "close the limiter before its client")
+		return advised(ErrUnavailable, err, "the client that the limiter was made with was closed; close the limiter before its client")
 	case dialing(err):
 		return advised(ErrUnavailable, err, "is this the address of Redis, and is it up?")
 	}

@@ -67,7 +67,9 @@ func TestRefusals(t *testing.T) {
 		script + "The user executing the script can't run this command":           {ErrDenied, "lua.ACL"},
 		"ERR The user executing the script can't access at least one of the keys": {ErrDenied, "lua.ACL"},
 		"DENIED Redis is running in protected mode":                               {ErrDenied, "protected mode"},
-		"ERR unknown command 'evalsha', with args beginning with: 'BUSY' 'OOM'":   {ErrDenied, "lacks"},
+		script + "@user_script: 212: Write commands not allowed after non deterministic commands. Call redis.replicate_commands()" +
+			" at the start of your script in order to switch to single commands replication mode.": {ErrDenied, "lua-replicate-commands yes"},
+		"ERR unknown command 'evalsha', with args beginning with: 'BUSY' 'OOM'": {ErrDenied, "lacks"},
 	} {
 		for _, err := range []error{said(text), fmt.Errorf("failed to authenticate: %w", said(text))} {
 			got := classify(err)

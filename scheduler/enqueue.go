@@ -104,6 +104,9 @@ func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, lineKey, erro
 	if key.limiter == nil {
 		key.limiter = s.limiter
 	}
+	if why := turn.Unfit(key.limiter); why != "" {
+		return nil, lineKey{}, invalid("Turn.Limiter", "%s", why)
+	}
 	e := &entry{task: task, choice: c, id: turn.ID(c.queue, c.taskID, 0)}
 	e.limiter, e.cost = need.In(s.limiter)
 	// Config.Lead is for the usual limiter; another one may want its calls back

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -72,7 +73,8 @@ func ExampleScheduler_EnqueueAll() {
 			fmt.Printf("item %d: number %d of its line\n", i, forecast.Number)
 		}
 	}
-	fmt.Println(err)
+	text, _, _ := strings.Cut(err.Error(), ", the deadline in")
+	fmt.Println(text)
 	// Output:
 	// item 0: number 1 of its line
 	// item 1: number 1 of its line

@@ -295,3 +295,29 @@ func TestAnotherLimiter(t *testing.T) {
 		}
 	}
 }
+
+// Only a paced limit has numbers that tasks could take.
+func TestLimitersThatAreNotPaced(t *testing.T) {
+	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
+	for kind, limit := range map[string]reserve.Limit{
+		"quota":      reserve.Quota(100, reserve.CalendarDay),
+		"rolling":    reserve.Rolling(10, time.Second),
+		"warming up": reserve.PerSecond(10).WarmUp(time.Second),
+	} {
+		wrong := d.newLimiter("unfit", limit)
+		_, err := scheduler.New(d.client, wrong, scheduler.Config{})
+		require.ErrorIs(t, err, scheduler.ErrInvalid)
+		require.ErrorContains(t, err, `scheduler: invalid limiter: "unfit" is of kind `+kind)
+		require.ErrorContains(t, err, "a paced limit only: use one, such as reserve.PerSecond(10)")
+
+		chooses := d.newScheduler(d.client, scheduler.Config{Turn: func(context.Context, *asynq.Task) (scheduler.Turn, error) {
+			return scheduler.Turn{Limiter: wrong}, nil
+		}})
+		_, err = chooses.Enqueue(t.Context(), task(0), d.in()...)
+		require.ErrorIs(t, err, scheduler.ErrInvalid)
+		require.ErrorContains(t, err, `invalid Turn.Limiter: "unfit" is of kind `+kind)
+	}
+	queues, err := d.inspector.Queues()
+	require.NoError(t, err)
+	require.NotContains(t, queues, d.queue, "nothing was enqueued")
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/fleetpace/fleetpace/internal/turn"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -21,7 +22,7 @@ type Scheduler struct {
 }
 
 // New makes a Scheduler that enqueues with client, for turns of limiter unless
-// the Turn of a task names another one. The two may use different Redis servers.
+// the Turn of a task names another one. The limiter has to be paced. The two may use different Redis servers.
 // Nothing is asked of either yet. The error is an [ErrInvalid] that names the
 // field.
 func New(client *asynq.Client, limiter *reserve.Limiter, config Config) (*Scheduler, error) {
@@ -31,6 +32,8 @@ func New(client *asynq.Client, limiter *reserve.Limiter, config Config) (*Schedu
 		err = invalid("client", "must not be nil")
 	case limiter == nil:
 		err = invalid("limiter", "must not be nil")
+	case err == nil && turn.Unfit(limiter) != "":
+		err = invalid("limiter", "%s", turn.Unfit(limiter))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)

@@ -11,9 +11,10 @@
 //
 // Each attempt does: the first, each retry, each redirect that the client
 // follows, and what net/http sends again by itself when a connection turns out
-// to be dead. A turn is waited for under the request's context. A Timeout of the
-// client counts the waiting, too: use a deadline for the call as a whole, or
-// none.
+// to be dead. A turn is waited for under the request's context. So its deadline,
+// and a Timeout of the client, count the waiting, too, and calls fail where the
+// line is longer. To bound how long the API may take to answer, use the
+// ResponseHeaderTimeout of the http.Transport below.
 //
 // # What an answer says
 //

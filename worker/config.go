@@ -26,7 +26,9 @@ func FromHeaders(ctx context.Context, task *asynq.Task) (Turn, error) {
 // Config says how tasks wait. The zero value is good for most.
 type Config struct {
 	// Turn says what a task needs. It may take its time, to look something up;
-	// the context is the task's. An error fails the task. Default [FromHeaders].
+	// the context is the task's. An error fails the task. A Limiter that is not
+	// paced puts it back, to ask again later, and the log tells. Default
+	// [FromHeaders].
 	Turn func(context.Context, *asynq.Task) (Turn, error)
 
 	// WaitingRoom is how many tasks may wait in this process at once, besides

@@ -118,7 +118,7 @@ func (t *task) wait(ctx context.Context) (*reserve.Reservation, error) {
 		case IsWaiting(err), errors.Is(err, reserve.ErrInvalid), errors.Is(err, reserve.ErrWouldMissDeadline):
 			return nil, err
 		default:
-			// The limiter can not be asked. Its number, if there is one, is kept.
+			// The limiter can not be asked. The task's number, if there is one, is kept.
 			if err := t.later(ctx, err); err != nil {
 				return nil, err
 			}
@@ -132,6 +132,9 @@ func (t *task) turn(ctx context.Context, enter func(context.Context) (*reserve.R
 		return nil, t.worker.draining.Err()
 	}
 	t.stoodBy = false
+	if err := t.fits(); err != nil {
+		return nil, err
+	}
 	r, err := enter(ctx)
 	if err != nil {
 		return nil, err

@@ -28,20 +28,24 @@ type Worker struct {
 	drain    context.CancelFunc
 
 	asleep, putBack, lapsed atomic.Int64
-	hint                    rate.Sometimes
+	hint, unfit             rate.Sometimes
 }
 
 // New makes a Worker whose tasks wait for limiter, unless their Turn names
-// another one. The limiter's Redis may be another than asynq's. The error is an
-// [ErrInvalid] that names the field.
+// another one. The limiter has to be paced; its Redis may be another than asynq's.
+// The error is an [ErrInvalid] that names the field.
 func New(limiter *reserve.Limiter, config Config) (*Worker, error) {
 	if limiter == nil {
 		return nil, invalid("limiter", "must not be nil")
 	}
+	if why := turn.Unfit(limiter); why != "" {
+		return nil, invalid("limiter", "%s", why)
+	}
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	w := &Worker{limiter: limiter, config: config.withDefaults(), hint: rate.Sometimes{First: 1, Interval: hintEvery}}
+	seldom := func() rate.Sometimes { return rate.Sometimes{First: 1, Interval: hintEvery} }
+	w := &Worker{limiter: limiter, config: config.withDefaults(), hint: seldom(), unfit: seldom()}
 	w.draining, w.drain = context.WithCancel(context.Background())
 	return w, nil
 }

@@ -53,6 +53,8 @@ type robots struct {
 
 	// fetch makes one request, in its turn.
 	fetch func(ctx context.Context, u *url.URL) (answer, error)
+	// inScope says whether the run may ask the host of u for anything.
+	inScope func(u *url.URL) bool
 	// life ends when the process stops taking turns. One fetch serves many
 	// callers, so it must not end with the first of them.
 	life context.Context
@@ -153,13 +155,7 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 	if err != nil {
 		return robotsFile{}, err
 	}
-	var got answer
-	for range maxHops + 1 {
-		if got, err = r.fetch(ctx, u); err != nil || !got.isRedirect() {
-			break
-		}
-		u = got.location
-	}
+	got, err := r.follow(ctx, u)
 	if ctx.Err() != nil {
 		return robotsFile{}, ctx.Err()
 	}
@@ -180,8 +176,30 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 	return file, r.redis.Set(ctx, key, raw, ttl).Err()
 }
 
+// follow fetches u, and what it redirects to as far as the run may go there: whoever asks
+// for a crawl of some hosts wants no request to others, and a host does not choose whom
+// this crawler calls.
+func (r *robots) follow(ctx context.Context, u *url.URL) (answer, error) {
+	for hop := 0; ; hop++ {
+		got, err := r.fetch(ctx, u)
+		switch to := got.location; {
+		case err != nil || got.status < 300 || got.status > 399:
+			return got, err
+		case to == nil:
+			return answer{}, fmt.Errorf("status %d, without an address to follow", got.status)
+		case hop == maxHops:
+			return answer{}, fmt.Errorf("more than %d redirects in a row", maxHops)
+		case to.Host != u.Host && !r.inScope(to):
+			return answer{}, fmt.Errorf("redirects to %s, which is not among the hosts of this crawl: add -hosts %s", to, to.Host)
+		default:
+			u = to
+		}
+	}
+}
+
 // parseRobots follows RFC 9309: no file means no restriction, an unreachable
-// one forbids everything for the time being.
+// one forbids everything for the time being. One that is behind redirects that are not
+// followed counts as unreachable: what it forbids is not known.
 func parseRobots(f robotsFile) (rules, error) {
 	if f.Error != "" {
 		return rules{}, errors.New(f.Error)

@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -99,7 +103,8 @@ func TestRobotsAreFetchedOnceByTheFleet(t *testing.T) {
 func TestRobotsFollowsRedirectsAndRemembersFailureShortly(t *testing.T) {
 	client := testRedis(t)
 	var asked []string
-	r := &robots{redis: client, run: "r", life: t.Context(), fetch: func(_ context.Context, u *url.URL) (answer, error) {
+	nowhere := func(*url.URL) bool { return false } // the host itself always is
+	r := &robots{redis: client, run: "r", life: t.Context(), inScope: nowhere, fetch: func(_ context.Context, u *url.URL) (answer, error) {
 		asked = append(asked, u.String())
 		switch u.Path {
 		case "/robots.txt":
@@ -116,6 +121,95 @@ func TestRobotsFollowsRedirectsAndRemembersFailureShortly(t *testing.T) {
 	ttl := client.TTL(t.Context(), keyOf("r", "robots:http://h")).Val()
 	assert.LessOrEqual(t, ttl, robotsErrorFor)
 	assert.Positive(t, ttl)
+}
+
+// Redirects of a robots.txt lead to no host that the crawl may not call, and not round in
+// circles. Where they are not followed, nothing is known of what is allowed, so no page is
+// fetched, and the report says why.
+func TestRedirectsOfRobotsStayInScope(t *testing.T) {
+	for name, c := range map[string]struct {
+		to      func(home, friend, stranger string) string // of the home's robots.txt
+		refused string                                     // why no page is fetched
+		home    []string                                   // what was asked of it
+		friend  int                                        // how often it was asked
+	}{
+		"the same host": {
+			to:   func(string, string, string) string { return "/rules" },
+			home: []string{"/robots.txt", "/rules", "/page"},
+		},
+		"a host of the crawl": {
+			to:   func(_, friend, _ string) string { return friend + "/rules" },
+			home: []string{"/robots.txt", "/page"}, friend: 1,
+		},
+		"a host outside": {
+			to:      func(_, _, stranger string) string { return stranger + "/rules" },
+			refused: "which is not among the hosts of this crawl: add -hosts 127.0.0.1:",
+			home:    []string{"/robots.txt"},
+		},
+		"a host outside, by way of one inside": {
+			to:      func(_, friend, _ string) string { return friend + "/leave" },
+			refused: "which is not among the hosts of this crawl: add -hosts 127.0.0.1:",
+			home:    []string{"/robots.txt"}, friend: 1,
+		},
+		"in circles": {
+			to:      func(home, _, _ string) string { return home + "/robots.txt" },
+			refused: "more than 5 redirects in a row",
+			home:    slices.Repeat([]string{"/robots.txt"}, 1+maxHops),
+		},
+		"no address": {
+			to:      func(string, string, string) string { return "gopher://127.0.0.1/" },
+			refused: "status 301, without an address to follow",
+			home:    []string{"/robots.txt"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var calls sync.Map // what was asked, by server
+			serve := func(name string, redirects map[string]*string) string {
+				asked := new([]string)
+				calls.Store(name, asked)
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					*asked = append(*asked, r.URL.Path) // one after the other
+					if to := redirects[r.URL.Path]; to != nil {
+						w.Header().Set("Location", *to)
+						w.WriteHeader(http.StatusMovedPermanently)
+						return
+					}
+					if r.URL.Path == "/rules" {
+						_, _ = io.WriteString(w, "User-agent: *\nDisallow: /secret")
+					}
+				}))
+				t.Cleanup(server.Close)
+				return server.URL
+			}
+			askedOf := func(name string) []string {
+				asked, _ := calls.Load(name)
+				return *asked.(*[]string)
+			}
+			stranger := serve("stranger", nil)
+			leave := stranger + "/rules"
+			friend := serve("friend", map[string]*string{"/leave": &leave})
+			var first string
+			home := serve("home", map[string]*string{"/robots.txt": &first})
+			first = c.to(home, friend, stranger)
+
+			v := newTestVisitor(t, mustURL(t, home).Host, mustURL(t, friend).Host)
+			err := v.process(t, home+"/page", 0, 0)
+			assert.Equal(t, c.home, askedOf("home"))
+			assert.Len(t, askedOf("friend"), c.friend)
+			assert.Empty(t, askedOf("stranger"), "nobody may call it")
+			if c.refused != "" {
+				require.ErrorContains(t, err, home+"/robots.txt: ")
+				require.ErrorContains(t, err, c.refused)
+				require.True(t, isFailure(err))
+				notes := v.told(t)
+				require.Contains(t, notes[len(notes)-1].Note, c.refused)
+				return
+			}
+			require.NoError(t, err)
+			require.NoError(t, v.process(t, home+"/secret", 0, 0))
+			assert.Equal(t, c.home, askedOf("home"), "the rules hold")
+		})
+	}
 }
 
 // A visit that only had no turn says nothing about the file.

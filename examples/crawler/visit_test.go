@@ -55,7 +55,7 @@ func newTestVisitor(t *testing.T, hosts ...string) *testVisitor {
 		name: "w", turns: turns, fetcher: newFetcher(), up: newReporter(writer),
 		frontier: newFrontier(client, "r", hosts), waiting: waiting,
 	}
-	v.robots = &robots{redis: client, run: "r", life: waiting, fetch: func(ctx context.Context, u *url.URL) (answer, error) {
+	v.robots = &robots{redis: client, run: "r", life: waiting, inScope: v.frontier.inScope, fetch: func(ctx context.Context, u *url.URL) (answer, error) {
 		_, got, err := v.get(ctx, u, 0, true)
 		return got, err
 	}}

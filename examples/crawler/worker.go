@@ -77,7 +77,7 @@ func work(stdin io.Reader, up *reporter) error {
 		frontier: newFrontier(client, cfg.Run, cfg.Hosts),
 		waiting:  waiting,
 	}
-	v.robots = &robots{redis: client, run: cfg.Run, life: waiting,
+	v.robots = &robots{redis: client, run: cfg.Run, life: waiting, inScope: v.frontier.inScope,
 		fetch: func(ctx context.Context, u *url.URL) (answer, error) {
 			_, got, err := v.get(ctx, u, 0, true)
 			return got, err

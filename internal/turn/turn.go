@@ -16,7 +16,7 @@ import (
 // Turn is what a task needs before it may run.
 type Turn struct {
 	// Limiter to wait for; nil for the one that the Worker or Scheduler was made
-	// with.
+	// with. It has to be paced, see [reserve.KindPaced].
 	Limiter *reserve.Limiter
 
 	// Key of the tenant, host or account within the limiter, as for
@@ -70,6 +70,18 @@ func (t Turn) Headers() map[string]string {
 		headers[SkipHeader] = "true"
 	}
 	return headers
+}
+
+// Unfit says why tasks can not take turns of a limiter, and what to do; it is empty where
+// they can. A task that is put back keeps a number of the line, and only paced limits have
+// those.
+func Unfit(l *reserve.Limiter) string {
+	limit := l.Limit()
+	if limit.Kind() == reserve.KindPaced {
+		return ""
+	}
+	return fmt.Sprintf("%q is of kind %v (%v), and tasks can take turns of a paced limit only: use one,"+
+		" such as reserve.PerSecond(10), or call Wait of this limiter in the handler", l, limit.Kind(), limit)
 }
 
 // In returns the limiter of the turn's line, and its cost. Its key is checked by
