@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/bare"
+)
+
+// tail is how much of what a program said stands in its error.
+const tail = 1000
+
+var errNothing = errors.New("it ended well")
+
+// patience is how much longer than usual a program may take, and how long to end.
+const patience, ending = time.Minute, 10 * time.Second
+
+// take runs the program and sleeps beside it. It is an error when there is no figure; what
+// else a program ends with is for its lines to say.
+func (r run) take(ctx context.Context, programs string) ([]line, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*r.usual+patience)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, r.program), r.args...) //nolint:gosec // built a moment ago
+	cmd.Dir, cmd.Stdout, cmd.Stderr = r.dir, &stdout, &stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
+	cmd.WaitDelay = ending
+
+	sleeping, wake := context.WithCancel(ctx)
+	sleeper := bare.Watch(sleeping)
+	failed := cmd.Run()
+	wake()
+	all, err := parse(stdout.Bytes(), r.prefix)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		said := bytes.TrimSpace(append(stdout.Bytes(), stderr.Bytes()...))
+		return nil, fmt.Errorf("it printed no figure: %w: %s", cmp.Or(failed, errNothing), said[max(0, len(said)-tail):])
+	}
+	for _, l := range all {
+		l["measure"] = r.measure
+		if r.measure == "example" {
+			l["example"] = r.what
+		}
+		l.beside(sleeper.Figures())
+		if failed != nil {
+			l["exit_status"] = cmd.ProcessState.ExitCode()
+		}
+	}
+	return all, nil
+}
