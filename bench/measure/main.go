@@ -83,11 +83,11 @@ func measure(ctx context.Context, o options, stdout, stderr io.Writer) error {
 		defer file.Close()
 		lines = io.MultiWriter(stdout, file)
 	}
-	programs, remove, err := build(ctx, stderr)
+	programs, err := os.MkdirTemp("", "fleetpace-measure-")
 	if err != nil {
 		return err
 	}
-	defer remove()
+	defer os.RemoveAll(programs)
 	return take(ctx, chosen(o.only), programs, lines, stdout, stderr)
 }
 

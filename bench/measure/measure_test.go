@@ -70,12 +70,12 @@ func TestNoFigureFailsARun(t *testing.T) {
 func TestAProgramThatCanNotRunFailsAndTheOthersRun(t *testing.T) {
 	programs, works := program(t, `echo '{"done":1}'`)
 	missing, broken := works, works
-	missing.program = "q"
+	missing.program, missing.source = "q", "./no-such-package"
 	require.NoError(t, os.WriteFile(filepath.Join(programs, "broken"), []byte("#!/bin/sh\necho no Redis >&2; exit 3\n"), 0o700)) //nolint:gosec // it is run
 	broken.program = "broken"
 	var out bytes.Buffer
 	err := take(t.Context(), []run{missing, broken, works}, programs, &out, io.Discard, io.Discard)
-	require.ErrorIs(t, err, os.ErrNotExist)
+	require.ErrorContains(t, err, "no-such-package")
 	require.ErrorContains(t, err, "exit status 3: no Redis")
 	require.Contains(t, out.String(), `"done":1`)
 }

@@ -14,17 +14,24 @@ import (
 	"github.com/fleetpace/fleetpace/internal/bare"
 )
 
-// tail is how much of what a program said stands in its error.
-const tail = 1000
+// end is what of a program's words stands in its error.
+func end(said []byte) []byte {
+	const most = 1000
+	said = bytes.TrimSpace(said)
+	return said[max(0, len(said)-most):]
+}
 
 var errNothing = errors.New("it ended well")
 
 // patience is how much longer than usual a program may take, and how long to end.
 const patience, ending = time.Minute, 10 * time.Second
 
-// take runs the program and sleeps beside it. It is an error when there is no figure; what
+// take builds the program, runs it and sleeps beside it. It is an error when there is no figure; what
 // else a program ends with is for its lines to say.
 func (r run) take(ctx context.Context, programs string) ([]line, error) {
+	if err := r.build(ctx, programs); err != nil {
+		return nil, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, 2*r.usual+patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
@@ -42,8 +49,7 @@ func (r run) take(ctx context.Context, programs string) ([]line, error) {
 		return nil, err
 	}
 	if len(all) == 0 {
-		said := bytes.TrimSpace(append(stdout.Bytes(), stderr.Bytes()...))
-		return nil, fmt.Errorf("it printed no figure: %w: %s", cmp.Or(failed, errNothing), said[max(0, len(said)-tail):])
+		return nil, fmt.Errorf("it printed no figure: %w: %s", cmp.Or(failed, errNothing), end(append(stdout.Bytes(), stderr.Bytes()...)))
 	}
 	for _, l := range all {
 		l["measure"] = r.measure
