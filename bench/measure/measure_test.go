@@ -53,7 +53,7 @@ latency  2        0     1            -1            -                1
 func program(t *testing.T, script string) (programs string, r run) {
 	t.Helper()
 	programs = t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(programs, "p"), []byte("#!/bin/sh\n"+script+"\n"), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "p"), []byte("#!/bin/sh\n"+script+"\n"), 0o700))
 	return programs, run{measure: "example", what: "p", program: "p", dir: "."}
 }
 
@@ -71,7 +71,7 @@ func TestAProgramThatCanNotRunFailsAndTheOthersRun(t *testing.T) {
 	programs, works := program(t, `echo '{"done":1}'`)
 	missing, broken := works, works
 	missing.program, missing.source = "q", "./no-such-package"
-	require.NoError(t, os.WriteFile(filepath.Join(programs, "broken"), []byte("#!/bin/sh\necho no Redis >&2; exit 3\n"), 0o700)) //nolint:gosec // it is run
+	require.NoError(t, os.WriteFile(filepath.Join(programs, "broken"), []byte("#!/bin/sh\necho no Redis >&2; exit 3\n"), 0o700))
 	broken.program = "broken"
 	var out bytes.Buffer
 	err := take(t.Context(), []run{missing, broken, works}, programs, &out, io.Discard, io.Discard)

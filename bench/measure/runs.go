@@ -64,7 +64,7 @@ func (r run) build(ctx context.Context, programs string) error {
 	if strings.HasSuffix(r.program, ".test") {
 		args = []string{"test", "-c", "-o", path, r.source}
 	}
-	cmd := exec.CommandContext(ctx, "go", args...) //nolint:gosec // its own arguments
+	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = r.dir
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go %s: %w: %s", strings.Join(args, " "), err, end(said))

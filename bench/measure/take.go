@@ -35,7 +35,7 @@ func (r run) take(ctx context.Context, programs string) ([]line, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*r.usual+patience)
 	defer cancel()
 	var stdout, stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, filepath.Join(programs, r.program), r.args...) //nolint:gosec // built a moment ago
+	cmd := exec.CommandContext(ctx, filepath.Join(programs, r.program), r.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = r.dir, &stdout, &stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it cleans up
 	cmd.WaitDelay = ending
