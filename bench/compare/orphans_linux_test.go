@@ -19,7 +19,7 @@ func TestNoProcessIsLeft(t *testing.T) {
 			require.NoError(t, family.Start())
 
 			// The program, the keeper, the Redis, and the fleet.
-			require.Eventually(t, func() bool { return family.Size(t) == 3+fleetProcesses }, 15*time.Second, 20*time.Millisecond)
+			require.Eventually(t, func() bool { return family.Size(t) == 3+fleetProcesses }, time.Minute, 20*time.Millisecond)
 			family.EndsBy(t, signal)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 func TestNoProcessIsLeft(t *testing.T) {
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGINT} {
 		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel() // mostly waiting
 			programtest.NeedRedis(t)
 			family := programtest.NewFamily(t, "-processes", "2", "-seconds", "50", "-contender", "fleetpace-worker")
 			stderr, err := family.StderrPipe()

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/bare"
 	"github.com/fleetpace/fleetpace/internal/chart"
 	"github.com/fleetpace/fleetpace/internal/progress"
-	"github.com/fleetpace/fleetpace/internal/stall"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -82,7 +82,9 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 	bar := progress.New(stderr, "batch", len(records))
 	bar.Set(skipped)
 	defer context.AfterFunc(ctx, func() { bar.Describe("stopping, calls in flight are finished") })()
-	machine := stall.Start(ctx)
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	sleeper := bare.Watch(watching)
 	l := &lead{journal: results, todo: todo, heldBack: make(map[string]int), workers: make(map[string]int)}
 	l.changed = func(t tally) {
 		bar.Set(skipped + t.done + t.failed)
@@ -94,10 +96,10 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 		RedisURL: server.url, API: model.url, Limits: limits, Outage: cfg.outage,
 		Concurrency: max(1, cfg.concurrency/cfg.workers), NoSettle: cfg.noSettle,
 	}, stderr)
-	stalled := machine.Share()
+	beside := sleeper.Figures()
 	bar.Close()
 
-	rep := newLLMReport(cfg, len(records), skipped, l, model, stalled)
+	rep := newLLMReport(cfg, len(records), skipped, l, model, beside)
 	if calls := model.judges[0].History(); cfg.chart != "" && len(calls) > 0 {
 		err = errors.Join(err, chart.Requests(cfg.chart, "Requests of a fleet to a language model; the limit of its "+rep.Tightest+" is the tightest",
 			calls, time.Second, limits.Requests.Rate()))

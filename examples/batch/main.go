@@ -60,6 +60,9 @@ func command(args []string) int {
 		}
 	}
 	if err == nil {
+		err = rep.missing()
+	}
+	if err == nil {
 		if rep.Failed > 0 {
 			return 1
 		}

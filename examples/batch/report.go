@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/bare"
 	"github.com/fleetpace/fleetpace/internal/provider"
-	"github.com/fleetpace/fleetpace/internal/stall"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -38,11 +38,10 @@ type report struct {
 	Used      int           `json:"tokens_used,omitempty"`      // as their answers say
 	Processes int           `json:"processes,omitempty"`        // that made calls
 
-	// Stalled is the part of the time in which the machine ran nobody; see package stall.
-	Stalled float64 `json:"stalled_share"`
+	bare.Figures // of a process that only slept meanwhile
 }
 
-func newReport(cfg *config, records, skipped int, t tally, s provider.Summary, stalled float64) *report {
+func newReport(cfg *config, records, skipped int, t tally, s provider.Summary, beside bare.Figures) *report {
 	return &report{
 		Records:        records,
 		Done:           skipped + t.done,
@@ -54,8 +53,16 @@ func newReport(cfg *config, records, skipped int, t tally, s provider.Summary, s
 		LimitPerSecond: cfg.limit.Rate(),
 		Seconds:        round(s.Last.Sub(s.First).Seconds(), 3),
 		Utilization:    round(s.Utilization(cfg.limit.Rate(), cfg.limit.MaxBurst()), 4),
-		Stalled:        round(stalled, 4),
+		Figures:        beside,
 	}
+}
+
+// missing is an error when the report of a whole run does not account for each record.
+func (r *report) missing() error {
+	if accounted := r.Done + r.Failed; accounted != r.Records {
+		return fmt.Errorf("%d of %d records are done or failed", accounted, r.Records)
+	}
+	return nil
 }
 
 // limitReport is what became of one of several limits.
@@ -69,9 +76,9 @@ type limitReport struct {
 	HeldBack    int     `json:"held_back"` // calls that waited for this limit longest
 }
 
-func newLLMReport(cfg *config, records, skipped int, l *lead, model *llmAPI, stalled float64) *report {
+func newLLMReport(cfg *config, records, skipped int, l *lead, model *llmAPI, beside bare.Figures) *report {
 	s := model.judges[0].Summary()
-	r := newReport(cfg, records, skipped, l.tally, s, stalled)
+	r := newReport(cfg, records, skipped, l.tally, s, beside)
 	r.Refused = model.refusals()
 	r.Estimated, r.Used, r.Processes = l.estimated, l.used, len(l.workers)
 	for i, limit := range newLLMLimits(cfg.limit).all() {
@@ -142,9 +149,7 @@ func (r *report) print(cfg *config, stdout, stderr io.Writer) error {
 	} else {
 		text += fmt.Sprintf(", %.1f %% of %v used\n", 100*r.Utilization, cfg.limit)
 	}
-	if note := stall.Note(r.Stalled); note != "" {
-		text += "the machine " + note + "\n"
-	}
+	text += r.Text() + "\n"
 	text += fmt.Sprintf("results: %s\n", cfg.out)
 	if cfg.chart != "" && r.Requests > 0 {
 		text += fmt.Sprintf("picture: %s\n", cfg.chart)

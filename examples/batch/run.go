@@ -7,9 +7,9 @@ import (
 	"os"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/bare"
 	"github.com/fleetpace/fleetpace/internal/chart"
 	"github.com/fleetpace/fleetpace/internal/progress"
-	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 // run does what cfg says. It returns a report as soon as there was something to
@@ -63,16 +63,18 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 			}
 		},
 	}
-	machine := stall.Start(ctx)
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	sleeper := bare.Watch(watching)
 	err = p.run(ctx, todo)
-	stalled := machine.Share()
+	beside := sleeper.Figures()
 	bar.Close()
 
 	var judge referee = client.meter
 	if demo != nil {
 		judge = demo.provider
 	}
-	rep := newReport(cfg, len(records), skipped, p.tally, judge.Summary(), stalled)
+	rep := newReport(cfg, len(records), skipped, p.tally, judge.Summary(), beside)
 	if calls := judge.History(); cfg.chart != "" && len(calls) > 0 {
 		err = errors.Join(err, chart.Requests(cfg.chart, "Requests of a batch job against the limit of its API",
 			calls, chartBin(cfg.limit.Rate()), cfg.limit.Rate()))

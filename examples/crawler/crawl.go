@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/bare"
 	"github.com/fleetpace/fleetpace/internal/chart"
-	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 const chartBin = 100 * time.Millisecond
@@ -28,15 +28,17 @@ func crawl(ctx context.Context, opts options, stdout *os.File, stderr *os.File) 
 		return err
 	}
 	say(stderr, "%s\n", s.greeting())
-	machine := stall.Start(ctx)
+	watching, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	sleeper := bare.Watch(watching)
 	t, end, err := s.run(ctx, stderr)
-	stalled := machine.Share()
+	beside := sleeper.Figures()
 	if t == nil {
 		return err
 	}
 
 	r, calls := t.sum(s.site, opts.qps)
-	r.Stalled, r.Complete, r.Run, r.Out = stalled, end.empty(), opts.run, s.out.file.Name()
+	r.Figures, r.Complete, r.Run, r.Out = beside, end.empty(), opts.run, s.out.file.Name()
 	if path := s.chartPath(); len(calls) > 0 {
 		title := fmt.Sprintf("Requests of %d processes that share %g/s", r.Processes, opts.qps)
 		if drawErr := chart.Requests(path, title, calls, chartBin, opts.qps); drawErr != nil {
@@ -59,7 +61,24 @@ func crawl(ctx context.Context, opts options, stdout *os.File, stderr *os.File) 
 	if err == nil && len(calls) > 0 && r.Pages == 0 && t.outcomes[failed] > 0 {
 		return fmt.Errorf("nothing of %s could be fetched: check the address and the network", recordOf(&opts))
 	}
+	if err == nil {
+		err = s.missing(r, t)
+	}
 	return err
+}
+
+// missing says what a complete crawl of a site of our own lost, of which it is known what
+// there is to be found, or what it should have left alone.
+func (s *scene) missing(r result, t *tally) error {
+	switch {
+	case r.RobotsViolations != nil && *r.RobotsViolations > 0:
+		return fmt.Errorf("%d requests were for what robots.txt forbids", *r.RobotsViolations)
+	case s.site == nil || s.site.pages < 0 || s.continued || !r.Complete:
+		return nil // nobody knows, or not all was visited
+	case r.Pages != s.site.pages:
+		return fmt.Errorf("%d pages were found of the %d that the site has; %d URLs were given up", r.Pages, s.site.pages, t.outcomes[failed])
+	}
+	return nil
 }
 
 // chartPath is where the picture goes: beside the pages unless -chart says

@@ -6,8 +6,6 @@ import (
 	"io"
 	"math"
 	"strings"
-
-	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 // writeSummary tells a person what came of the crawl.
@@ -24,9 +22,7 @@ func writeSummary(w io.Writer, r result, t *tally, sc *scene) {
 	}
 	line("requests", "%d, refused %d (%s)", r.Requests, r.Refused, judge)
 	line("limit", "%g/s in all, %g/s per host; %.1f %% of it was used", r.LimitPerSecond, sc.perHost, 100*r.Utilization)
-	if note := stall.Note(r.Stalled); note != "" {
-		line("machine", "%s", note)
-	}
+	line("machine", "%s", r.Text())
 	robots := fmt.Sprintf("%d URLs left alone", t.outcomes[disallowed])
 	if r.RobotsViolations != nil {
 		robots += fmt.Sprintf(", %d violations", *r.RobotsViolations)
@@ -43,7 +39,6 @@ func writeSummary(w io.Writer, r result, t *tally, sc *scene) {
 // writeJSON prints the result as one line.
 func writeJSON(w io.Writer, r result) error {
 	r.Utilization = math.Round(r.Utilization*10000) / 10000
-	r.Stalled = math.Round(r.Stalled*10000) / 10000
 	r.Seconds = math.Round(r.Seconds*1000) / 1000
 	return json.NewEncoder(w).Encode(r)
 }

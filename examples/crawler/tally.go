@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 
+	"github.com/fleetpace/fleetpace/internal/bare"
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
@@ -60,13 +61,14 @@ type result struct {
 	// Utilization is (requests - burst) / (limit * seconds), with the burst of the
 	// crawl's limit.
 	Utilization      float64 `json:"utilization"`
-	Stalled          float64 `json:"stalled_share"`               // of the time, in which the machine ran nobody; see package stall
 	Processes        int     `json:"processes"`                   // that sent requests
 	RobotsViolations *int    `json:"robots_violations,omitempty"` // when the site counts them
 	Complete         bool    `json:"complete"`                    // nothing is left on the frontier
 	Run              string  `json:"run"`
 	Out              string  `json:"out"`
 	Chart            string  `json:"chart,omitempty"`
+
+	bare.Figures // of a process that only slept meanwhile
 }
 
 // sum makes the result. s is nil when the site is not ours; then the workers'

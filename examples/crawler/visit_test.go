@@ -94,7 +94,7 @@ func (v *testVisitor) told(t *testing.T) []report {
 		defer v.mu.Unlock()
 		all = v.reports
 		return len(all) > 0 && all[len(all)-1].Note == "end"
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return all[:len(all)-1]
 }
 
@@ -184,7 +184,9 @@ func TestVisit(t *testing.T) {
 		t.Run(fmt.Sprintf("%s %d", strings.TrimPrefix(c.path, "/"), c.hops), func(t *testing.T) {
 			v := newTestVisitor(t, host)
 			err := v.process(t, base+c.path, 3, c.hops)
-			assert.InDelta(t, c.pause, v.paused(t, host), float64(time.Second))
+			paused := v.paused(t, host) // what is left of it
+			assert.Equal(t, c.pause > 0, paused > 0)
+			assert.LessOrEqual(t, paused, c.pause)
 			if c.err == "" {
 				require.NoError(t, err)
 			} else {

@@ -53,7 +53,7 @@ func (f *Family) Size(t testing.TB) int {
 // ends, and leaves nothing in its directory.
 func (f *Family) EndsBy(t testing.TB, signal syscall.Signal) {
 	t.Helper()
-	const limit, look = 15 * time.Second, 20 * time.Millisecond
+	const limit, look = time.Minute, 20 * time.Millisecond
 	if err := f.Process.Signal(signal); err != nil {
 		t.Fatal(err)
 	}

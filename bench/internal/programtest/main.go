@@ -29,7 +29,7 @@ func Main(m *testing.M, main func()) {
 // Command is the program, as a process that ends with the test.
 func Command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return exec.CommandContext(ctx, os.Args[0], args...) //nolint:gosec // the test binary, with arguments of the test
 }
