@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"iter"
 	"strings"
 	"testing"
 
@@ -132,6 +133,63 @@ var planted = []struct {
 	{"each member counts as a process", "line", "'^m:([^/]*)'", "'^m:(.*)'", false, nil},
 }
 
+// found says in which histories the comparison, and the provider, noticed bugs that few show.
+// They are played first, which spares the others.
+var found = map[string][2]uint64{
+	"a claim does not raise the final mark":                     {1, 62},
+	"a clock that goes ahead shortens a pause":                  {988, 0},
+	"a clock that went ahead is believed":                       {28, 329},
+	"a free block stays free":                                   {10, 125},
+	"a late cancel gives back what another line gave":           {199, 0},
+	"a late free number is used":                                {20, 35},
+	"a late ticket at the tail is given back below the floor":   {166, 0},
+	"a limit that was set for all does not end":                 {53, 0},
+	"a limit that was set for all is not in force":              {53, 0},
+	"a limit that was set is forgotten when the bucket is full": {404, 0},
+	"a line is plain whatever its limit":                        {53, 0},
+	"a new rate moves nobody":                                   {38, 0},
+	"a new rate stretches a pause":                              {161, 0},
+	"a pause takes a number from who waits":                     {59, 0},
+	"a quick does not say what it gave":                         {148, 0},
+	"a quick does not see a rollback":                           {5, 1038},
+	"a quick goes by a clock that went back":                    {1533, 0},
+	"a quick goes by another rate":                              {111, 0},
+	"a quick says that it gave what is before":                  {148, 705},
+	"a repeated cancel gives a ticket back again":               {111, 0},
+	"a repeated take gets what it was refused":                  {57, 0},
+	"a request that costs more than the bucket holds is served": {63, 0},
+	"a resume moves the line by more than the pause had":        {196, 0},
+	"a rollback is not noticed":                                 {1, 167},
+	"a shorter pause counts":                                    {124, 0},
+	"a ticket can be cancelled twice":                           {5, 731},
+	"an old copy of a charge forgets what was settled":          {599, 0},
+	"another state than the caller's is believed":               {65, 0},
+	"asking again winds back past a later ticket":               {20, 283},
+	"dropped numbers hold up those who come back":               {408, 0},
+	"each copy of a charge may charge the most":                 {2287, 0},
+	"extra permits are given that are not due":                  {3, 39},
+	"moving the line leaves the floor":                          {1, 1004},
+	"numbers that pay may be used all the same":                 {560, 0},
+	"pauses add up": {59, 0},
+	"the epoch of a cancelled number is ignored":           {106, 1512},
+	"the final mark does not sink":                         {95, 0},
+	"the process of a new member does not show a rollback": {318, 0},
+	"the reach of a caller is ignored":                     {16, 125},
+	"what overflowed comes back with a larger bucket":      {108, 0},
+}
+
+// seeds are the histories to look for a bug in, the one first that showed it before.
+func seeds(before, histories uint64) iter.Seq[uint64] {
+	return func(yield func(uint64) bool) {
+		if before > 0 && !yield(before) {
+			return
+		}
+		for seed := uint64(1); seed <= histories && yield(seed); seed++ {
+			continue
+		}
+	}
+}
+
 // with returns the sources with a bug.
 func (s sources) with(t *testing.T, script, from, to string) sources {
 	t.Helper()
@@ -154,28 +212,25 @@ func TestPlantedBugs(t *testing.T) {
 		t.Run(bug.name, func(t *testing.T) {
 			t.Parallel()
 			script := trueSources().with(t, bug.script, bug.from, bug.to).driver()
-			compared := 0
-			for seed := uint64(1); ; seed++ {
-				if seed > histories {
-					t.Fatalf("the comparison did not notice it in %d histories", histories)
-				}
+			compared := uint64(0)
+			for seed := range seeds(found[bug.name][0], histories) {
 				_, r := record(seed, 12, bug.trouble...)
 				s := newStage(t, client, script)
 				err := r.compare(s)
 				_ = s.clear()
 				if err != nil {
-					compared = int(seed)
+					compared = seed
 					break
 				}
+			}
+			if compared == 0 {
+				t.Fatalf("the comparison did not notice it in %d histories", histories)
 			}
 			if !bug.unsafe {
 				t.Logf("the comparison noticed it in history %d", compared)
 				return
 			}
-			for seed := uint64(1); ; seed++ {
-				if seed > histories {
-					t.Fatalf("the provider did not notice it in %d histories", histories)
-				}
+			for seed := range seeds(found[bug.name][1], histories) {
 				p := &scriptPlayer{t: t, stage: newStage(t, client, script)}
 				refused, _ := play(seed, 20, p, bug.trouble...).judge()
 				_ = p.stage.clear()
@@ -184,6 +239,7 @@ func TestPlantedBugs(t *testing.T) {
 					return
 				}
 			}
+			t.Fatalf("the provider did not notice it in %d histories", histories)
 		})
 	}
 }
