@@ -128,7 +128,7 @@ func TestNewcomersDoNotOvertake(t *testing.T) {
 func testNewcomers(t *testing.T, early, patience time.Duration) {
 	const rate, processes = 10, 4
 	length := 2 * time.Minute
-	if raceDetector || testing.Short() {
+	if !long || raceDetector {
 		length = 40 * time.Second
 	}
 	synctest.Test(t, func(t *testing.T) {

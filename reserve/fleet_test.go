@@ -22,7 +22,10 @@ import (
 func TestFleetForAnHour(t *testing.T) {
 	inParallel(t)
 	const rate, workers, processes = 20, 50, 5
-	length := time.Hour
+	length := 10 * time.Minute
+	if long {
+		length = time.Hour
+	}
 	if raceDetector || testing.Short() {
 		length = 3 * time.Minute
 	}

@@ -2,8 +2,6 @@ package reserve_test
 
 import (
 	"context"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -93,15 +91,14 @@ func (d *dayFleet) judge(t *testing.T) (days []int) {
 // Four processes have more records than two days' quota of calls, beside a limit of
 // requests and one of tokens, whose cost is known from the answer only. Nobody is refused
 // anything, each day's quota is used up, and the next one's as soon as it begins.
-// FLEETPACE_DAY_QUOTA=2000 makes days of 2,000 calls.
+// FLEETPACE_LONG=1 makes days of 2,000 calls.
 func TestJointForDays(t *testing.T) {
-	quota := 1000
-	if text := os.Getenv("FLEETPACE_DAY_QUOTA"); text != "" {
-		var err error
-		quota, err = strconv.Atoi(text)
-		require.NoError(t, err)
-	} else if raceDetector {
+	quota := 300
+	switch {
+	case raceDetector:
 		quota = 100
+	case long:
+		quota = 2000
 	}
 	d := &dayFleet{
 		requests: reserve.PerMinute(500).Burst(5), tokens: reserve.PerMinute(30_000).Burst(1000),

@@ -185,7 +185,7 @@ func TestTenantWithABacklog(t *testing.T) {
 		return waits
 	}
 	backlog := 3600
-	if raceDetector || testing.Short() {
+	if !long || raceDetector {
 		backlog = 200
 	}
 	without, with := waits(t, 0), waits(t, backlog)

@@ -25,4 +25,7 @@ func TestMain(m *testing.M) {
 	}))
 }
 
+// long lets tests play fleets for as long as they are allowed to: hours and days.
+var long = os.Getenv("FLEETPACE_LONG") != ""
+
 func wantsRealRedis() bool { return os.Getenv("FLEETPACE_RESERVE_REDIS") == "real" }
