@@ -122,7 +122,8 @@ func (g *guest) wait(ctx context.Context) error {
 		timer := time.NewTimer(time.Until(look))
 		select {
 		case <-timer.C:
-			if t.final && !t.overslept(time.Now()) {
+			if now := time.Now(); t.final && !t.overslept(now) {
+				g.observe(&t, now)
 				return nil
 			}
 			known = false
@@ -369,10 +370,12 @@ func (j *Joint) allow(ctx context.Context, costs []int) (bool, error) {
 		g.leaveSoon()
 		return false, err
 	}
-	if t := g.view(); t.overslept(time.Now()) { // the reply came too late to use it
+	t, now := g.view(), time.Now()
+	if t.overslept(now) { // the reply came too late to use it
 		g.leaveSoon()
 		return false, nil
 	}
+	g.observe(&t, now)
 	return true, nil
 }
 

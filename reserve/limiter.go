@@ -165,7 +165,8 @@ func (l *Limiter) allow(ctx context.Context, n int) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		if !t.overslept(time.Now()) { // else the reply came too late to use it
+		if now := time.Now(); !t.overslept(now) { // else the reply came too late to use it
+			l.observe(t, now)
 			return true, nil
 		}
 		id = l.core.newID()
