@@ -45,7 +45,7 @@ var faults = []fault{
 }
 
 // faultsAtOnce is how many faults happen at a time: they mostly wait.
-const faultsAtOnce = 7
+const faultsAtOnce = 6
 
 // Whatever breaks, no more turns are given than the limit allows, no turn and no call is
 // lost, every caller of a worker that lives calls again, and every worker ends when it is
@@ -53,6 +53,7 @@ const faultsAtOnce = 7
 // and how much of the limit it used tells of this machine, too, and decides nothing.
 func TestFault(t *testing.T) {
 	long(t, "takes half a minute")
+	t.Parallel()
 	var running errgroup.Group
 	running.SetLimit(faultsAtOnce)
 	for _, f := range faults {
