@@ -17,11 +17,11 @@ import (
 func TestAsynqTasksAreDeleted(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
-	const rate, tasks = 100, 900
+	const rate, tasks = 20, 300
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.job.Concurrency, s.job.WaitingRoom = 20, 200 // so that the others go back
 	s.enqueue(0, tasks)
-	s.rush(func() { s.start() })
+	s.start()
 	var waiting []*asynq.TaskInfo
 	s.within(liveness, func() bool {
 		var err error

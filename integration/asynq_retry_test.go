@@ -21,7 +21,7 @@ import (
 func TestAsynqLastAttempts(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
-	const rate, others, only, last = 100, 500, 40, 20
+	const rate, others, only, last = 20, 120, 20, 10
 	isLast := func(c apiCall) bool {
 		i, _ := strconv.Atoi(c.task)
 		return i >= others+only

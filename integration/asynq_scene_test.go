@@ -12,6 +12,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
@@ -20,8 +21,8 @@ import (
 type scene struct {
 	*testing.T
 	job       asynqJob
-	limit     limitOf
-	ledger    *ledger
+	limit     ledger.Limit
+	ledger    string // a directory
 	client    *asynq.Client
 	inspector *asynq.Inspector
 
@@ -40,12 +41,12 @@ type apiCall struct {
 func newScene(t *testing.T, redisAddresses []string, rate int, answer func(apiCall) int) *scene {
 	t.Helper()
 	name := redistest.Prefix(t)
-	book := newLedger(t)
-	s := &scene{T: t, limit: limitOf{rate: float64(rate), burst: 1}, ledger: book, job: asynqJob{
+	book := t.TempDir()
+	s := &scene{T: t, limit: ledger.Limit{Rate: float64(rate), Burst: 1}, ledger: book, job: asynqJob{
 		Redis: redisAddresses, Queues: []string{name}, Prefix: name, Limit: strconv.Itoa(rate) + "/s",
 		// More than ever work at once: a task that had its turn and waits for a handler may give
 		// it back as its process ends, and the ledger knows nothing of that.
-		Concurrency: 500, RetryDelay: 100 * time.Millisecond, Turns: book.dir,
+		Concurrency: 500, RetryDelay: 100 * time.Millisecond, Turns: book,
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		retried, _ := strconv.Atoi(r.FormValue("retried"))
@@ -134,9 +135,9 @@ func (s *scene) done(archived int) {
 // keptLimit judges the turns that were given so far.
 func (s *scene) keptLimit() {
 	s.Helper()
-	turns := s.ledger.turns(s)
+	turns := turnsIn(s, s.ledger)
 	require.GreaterOrEqual(s, len(turns), len(s.history()), "each call had its turn")
-	s.limit.kept(s, turns)
+	keep(s, s.limit, turns)
 }
 
 // measure logs how the calls arrived.
@@ -144,10 +145,10 @@ func (s *scene) measure(figures map[string]any) {
 	s.Helper()
 	calls := s.history()
 	first, last := calls[0].at, calls[len(calls)-1].at
-	turns := s.ledger.turns(s)
-	figures["calls"], figures["turns"], figures["rate"] = len(calls), len(turns), s.limit.rate
-	figures["refused_as_given"], figures["order"] = s.limit.refusedAsGiven(turns), s.order()
-	figures["utilization"] = round(float64(len(calls)-1) / last.Sub(first).Seconds() / s.limit.rate)
+	turns := turnsIn(s, s.ledger)
+	figures["calls"], figures["turns"], figures["rate"] = len(calls), len(turns), s.limit.Rate
+	figures["refused_as_given"], figures["order"] = s.limit.RefusedAsGiven(turns), s.order()
+	figures["utilization"] = round(float64(len(calls)-1) / last.Sub(first).Seconds() / s.limit.Rate)
 	measure(s.T, s.Name(), figures)
 }
 

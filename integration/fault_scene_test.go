@@ -50,7 +50,7 @@ type faultScene struct {
 	calls    []faultCall
 
 	start, broken, mended, end time.Time
-	ledger                     *ledger
+	ledger                     string // a directory
 	bare                       *bareSleeper
 }
 
@@ -69,8 +69,8 @@ func newFaultScene(t *testing.T, name string) *faultScene {
 			Prefix: redistest.Prefix(t), Limit: strconv.Itoa(faultRate) + "/s", Policy: "local", Calls: faultCallers,
 		},
 	}
-	s.ledger = newLedger(t)
-	s.job.Turns = s.ledger.dir
+	s.ledger = t.TempDir()
+	s.job.Turns = s.ledger
 	server := httptest.NewServer(http.HandlerFunc(s.answer))
 	t.Cleanup(server.Close)
 	s.job.API = server.URL
@@ -139,9 +139,9 @@ func (s *faultScene) untilAlone(workers int) {
 	s.Helper()
 	s.until("workers go by themselves", func() bool {
 		turns := map[string]int{}
-		for _, turn := range s.ledger.turns(s) {
-			if turn.alone() {
-				turns[turn.process]++
+		for _, turn := range turnsIn(s, s.ledger) {
+			if turn.Alone() {
+				turns[turn.Process]++
 			}
 		}
 		few := 0
@@ -177,7 +177,7 @@ func (s *faultScene) close(must faultVerdict) {
 	}
 	s.end = time.Now()
 	reports := s.finishWorkers()
-	turns := s.ledger.turns(s)
+	turns := turnsIn(s, s.ledger)
 	sum := s.sum(reports, turns)
 	sum.log(s)
 	s.draw(sum)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
@@ -61,19 +62,19 @@ type faultFigures struct {
 }
 
 // line is the limit of the scene.
-func (s *faultScene) line() limitOf {
-	return limitOf{rate: faultRate, burst: 1, share: safety / faultWorkers}
+func (s *faultScene) line() ledger.Limit {
+	return ledger.Limit{Rate: faultRate, Burst: 1, Share: safety / faultWorkers}
 }
 
 // sum turns what was seen into figures.
-func (s *faultScene) sum(reports faultReport, turns []aTurn) faultFigures {
+func (s *faultScene) sum(reports faultReport, turns []ledger.Turn) faultFigures {
 	all := s.history()
 	calls := between(all, s.start, s.end)
 	longest, share := s.bare.suffered()
 	f := faultFigures{
 		Fault: s.name, Policy: s.job.Policy, Seconds: round(s.mended.Sub(s.broken).Seconds()),
 		Calls: len(calls), Turns: len(turns), Lost: reports.Lost, Failed: reports.Failed,
-		Faults: len(s.line().faults(turns)), Refused: len(refusals(all, faultRate)), AsGiven: s.line().refusedAsGiven(turns),
+		Faults: len(s.line().Faults(turns)), Refused: len(refusals(all, faultRate)), AsGiven: s.line().RefusedAsGiven(turns),
 		Utilization: round(rateBetween(calls, s.mended.Add(settle), s.end) / faultRate),
 		Recovered:   recoveredAfter(calls, s.mended, s.end),
 		Worst:       judged(calls, 0).WorstWindow(100 * time.Millisecond),
@@ -81,7 +82,7 @@ func (s *faultScene) sum(reports faultReport, turns []aTurn) faultFigures {
 		Errors: most(reports.Errors, 3), Logs: most(reports.Logs, 3),
 	}
 	for _, turn := range turns {
-		if turn.alone() {
+		if turn.Alone() {
 			f.Alone++
 		}
 	}
@@ -99,7 +100,7 @@ func (f faultFigures) log(s *faultScene) {
 	s.Logf("FAULT %s", text)
 }
 
-func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []aTurn) {
+func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []ledger.Turn) {
 	s.Helper()
 	assert.Zero(s, f.Lost, "turns and calls that are lost")
 	assert.Empty(s, f.Idle, "callers that never called after the fault, of each worker")
@@ -107,35 +108,35 @@ func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []aTurn) {
 	line := s.line()
 	switch {
 	case must.unlimited:
-		turns = slices.DeleteFunc(turns, aTurn.alone)
+		turns = slices.DeleteFunc(turns, ledger.Turn.Alone)
 	case must.obedient:
-		line.share = 0
+		line.Share = 0
 	}
 	var never, before, after time.Time
 	before, after = s.broken, s.mended.Add(settle)
 	switch far := s.end.Add(time.Hour); {
 	case must.clock:
-		line.ownClock = true
-		given := func(from, to time.Time) (found []aTurn) {
-			return slices.DeleteFunc(slices.Clone(turns), func(turn aTurn) bool {
+		line.OwnClock = true
+		given := func(from, to time.Time) (found []ledger.Turn) {
+			return slices.DeleteFunc(slices.Clone(turns), func(turn ledger.Turn) bool {
 				return turn.Given.Before(from) || !turn.Given.Before(to)
 			})
 		}
-		line.kept(s, given(never, before))
-		line.kept(s, given(after, far))
+		keep(s, line, given(never, before))
+		keep(s, line, given(after, far))
 		return
 	case must.lossy:
-		line.kept(s, duringTurns(turns, never, before))
-		line.kept(s, duringTurns(turns, after, far))
+		keep(s, line, ledger.During(turns, never, before))
+		keep(s, line, ledger.During(turns, after, far))
 	default:
-		line.kept(s, turns)
+		keep(s, line, turns)
 	}
 	// All together keep the limit, too: lines before and after data was lost, and workers
 	// with Redis and without. A process that the machine stopped as others agreed on
 	// something may differ from them for a second.
-	all := provider.New(provider.TokenBucket(faultRate*rounding*(1+must.extra), 1+int(faultRate*ahead.Seconds())))
+	all := provider.New(provider.TokenBucket(faultRate*ledger.Rounding*(1+must.extra), 1+int(faultRate*ahead.Seconds())))
 	for _, turn := range turns {
-		ok, wait := all.JudgeAt(turn.moment(), 1)
+		ok, wait := all.JudgeAt(turn.Moment(), 1)
 		assert.True(s, ok, "all together come %v before the limit allows it: %+v", wait, turn)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -21,19 +22,19 @@ import (
 type fleetScene struct {
 	*testing.T
 	job    job
-	limit  limitOf
-	ledger *ledger
+	limit  ledger.Limit
+	ledger string // a directory
 	calls  atomic.Int64
 }
 
 func newFleetScene(t *testing.T, rate, callers int) *fleetScene {
 	t.Helper()
-	s := &fleetScene{T: t, limit: limitOf{rate: float64(rate), burst: 1}, ledger: newLedger(t)}
+	s := &fleetScene{T: t, limit: ledger.Limit{Rate: float64(rate), Burst: 1}, ledger: t.TempDir()}
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.calls.Add(1) }))
 	t.Cleanup(server.Close)
 	s.job = job{
 		Redis: redistest.New(t).URL(), Prefix: redistest.Prefix(t), Limit: strconv.Itoa(rate) + "/s",
-		API: server.URL, Calls: callers, Turns: s.ledger.dir,
+		API: server.URL, Calls: callers, Turns: s.ledger,
 	}
 	return s
 }
@@ -48,18 +49,18 @@ func (s *fleetScene) more(calls int64) {
 // judge expects that the turns keep the limit, and logs figures.
 func (s *fleetScene) judge(figures map[string]any) {
 	s.Helper()
-	turns := s.ledger.turns(s)
+	turns := turnsIn(s, s.ledger)
 	require.GreaterOrEqual(s, len(turns), int(s.calls.Load()), "each call had its turn")
-	s.limit.kept(s, turns)
+	keep(s, s.limit, turns)
 	var late []time.Duration
 	for _, turn := range turns {
-		late = append(late, turn.Given.Sub(turn.moment()))
+		late = append(late, turn.Given.Sub(turn.Moment()))
 	}
 	slices.Sort(late)
-	took := turns[len(turns)-1].moment().Sub(turns[0].moment())
-	figures["turns"], figures["rate"] = len(turns), s.limit.rate
-	figures["utilization"] = round(float64(len(turns)-1) / took.Seconds() / s.limit.rate)
-	figures["refused_as_given"] = s.limit.refusedAsGiven(turns)
+	took := turns[len(turns)-1].Moment().Sub(turns[0].Moment())
+	figures["turns"], figures["rate"] = len(turns), s.limit.Rate
+	figures["utilization"] = round(float64(len(turns)-1) / took.Seconds() / s.limit.Rate)
+	figures["refused_as_given"] = s.limit.RefusedAsGiven(turns)
 	figures["late_ms"] = []float64{ms(late[len(late)/2]), ms(late[len(late)*99/100]), ms(late[len(late)-1])}
 	measure(s.T, s.Name(), figures)
 }
@@ -80,6 +81,26 @@ func TestFourProcessesShareALimit(t *testing.T) {
 		r := w.stop()
 		require.Empty(t, r.Errors)
 		require.Positive(t, r.Calls, "every process has its share")
+	}
+	s.judge(map[string]any{"processes": 4})
+}
+
+// Where permits are there before calls, most calls need no more than the quick script: no
+// permit is given twice by that either.
+func TestFourProcessesWithPermitsToSpare(t *testing.T) {
+	long(t, "takes 3 s")
+	t.Parallel()
+	const rate, burst = 5000, 500
+	s := newFleetScene(t, rate, 4)
+	s.job.Limit += " burst " + strconv.Itoa(burst)
+	s.limit.Burst = burst
+	var fleet []*worker
+	for range 4 {
+		fleet = append(fleet, startWorker(t, s.job))
+	}
+	s.more(3000)
+	for _, w := range fleet {
+		require.Empty(t, w.stop().Errors)
 	}
 	s.judge(map[string]any{"processes": 4})
 }
@@ -126,7 +147,7 @@ func TestStrictBound(t *testing.T) {
 	w := startWorker(t, s.job)
 	s.more(50)
 	require.Empty(t, w.stop().Errors)
-	for _, turn := range s.ledger.turns(t) {
+	for _, turn := range turnsIn(t, s.ledger) {
 		require.LessOrEqual(t, turn.Turn.Turn, turn.Told, "%+v", turn)
 	}
 	s.judge(map[string]any{})

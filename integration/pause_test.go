@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -75,16 +76,16 @@ func (b *breather) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // judge expects that the pause held: no turn that Redis fixed after the pause had reached
 // it comes before its end, and of those that were fixed before, and that a process which
 // did not hear of the pause in time uses, none later than turns are fixed ahead.
-func (b *breather) judge(t *testing.T, limit limitOf, turns []aTurn) {
+func (b *breather) judge(t *testing.T, limit ledger.Limit, turns []ledger.Turn) {
 	t.Helper()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	require.False(t, b.told.IsZero(), "somebody told of the pause")
-	limit.kept(t, turns)
+	keep(t, limit, turns)
 	for _, turn := range turns {
-		if turn.Told.After(b.told) || turn.moment().After(b.told.Add(ahead)) {
-			require.False(t, turn.moment().Before(b.until.Add(-time.Millisecond)), "a turn in the pause, %v before its end: %+v",
-				b.until.Sub(turn.moment()), turn)
+		if turn.Told.After(b.told) || turn.Moment().After(b.told.Add(ahead)) {
+			require.False(t, turn.Moment().Before(b.until.Add(-time.Millisecond)), "a turn in the pause, %v before its end: %+v",
+				b.until.Sub(turn.Moment()), turn)
 		}
 	}
 	early, inFlight := map[string]int{}, 0
@@ -101,8 +102,8 @@ func (b *breather) judge(t *testing.T, limit limitOf, turns []aTurn) {
 	measure(t, t.Name(), map[string]any{
 		"calls": len(b.calls), "came_while_it_was_told": inFlight, "early": early,
 		"telling_ms":       ms(b.told.Sub(b.until.Add(-b.pause))),
-		"refused_as_given": limit.refusedAsGiven(turns),
-		"utilization":      round(float64(len(after)) / last.Sub(b.until).Seconds() / limit.rate),
+		"refused_as_given": limit.RefusedAsGiven(turns),
+		"utilization":      round(float64(len(after)) / last.Sub(b.until).Seconds() / limit.Rate),
 	})
 }
 
@@ -222,12 +223,12 @@ func TestPauseOfAFleet(t *testing.T) {
 	const rate, processes, calls = 100, 4, 240
 	server := redistest.New(t)
 	b := newBreather(t, calls/4, 2*time.Second)
-	prefix, book := redistest.Prefix(t), newLedger(t)
+	prefix, book := redistest.Prefix(t), t.TempDir()
 	var fleet []*worker
 	for i := range processes {
 		fleet = append(fleet, startProcess(t, pauseVariable, pauseJob{
 			Redis: server.URL(), Prefix: prefix, Limit: strconv.Itoa(rate) + "/s", API: b.url,
-			Process: strconv.Itoa(i), Turns: book.dir, Calls: calls / processes,
+			Process: strconv.Itoa(i), Turns: book, Calls: calls / processes,
 		}))
 	}
 	displaced, retried := 0, 0
@@ -236,8 +237,8 @@ func TestPauseOfAFleet(t *testing.T) {
 		displaced += r.OutOfOrder
 		retried += len(r.Errors)
 	}
-	turns := book.turns(t)
-	b.judge(t, limitOf{rate: rate, burst: 1}, turns)
+	turns := turnsIn(t, book)
+	b.judge(t, ledger.Limit{Rate: rate, Burst: 1}, turns)
 	t.Logf("%d calls out of order, %d retried", displaced, retried)
 	require.Len(t, b.calls, calls+retried)
 	require.Len(t, turns, calls+retried, "a call for each turn")
@@ -260,7 +261,7 @@ func TestPauseOfAsynqWorkers(t *testing.T) {
 		}
 	})
 	s.done(0)
-	b.judge(t, s.limit, s.ledger.turns(t))
+	b.judge(t, s.limit, turnsIn(t, s.ledger))
 	var served []int
 	for _, c := range b.calls {
 		if !c.early {

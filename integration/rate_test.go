@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -48,13 +49,13 @@ func TestRateChangesUnderLoad(t *testing.T) {
 	for _, w := range fleet {
 		require.Empty(t, w.stop().Errors)
 	}
-	turns := s.ledger.turns(t)
-	limitOf{rate: float64(rates[len(rates)-1]), burst: 1}.kept(t, turns)
+	turns := turnsIn(t, s.ledger)
+	keep(t, ledger.Limit{Rate: float64(rates[len(rates)-1]), Burst: 1}, turns)
 	for i, rate := range rates {
-		during := duringTurns(turns, from[i], until[i])
+		during := ledger.During(turns, from[i], until[i])
 		require.NotEmpty(t, during)
-		limitOf{rate: float64(rate), burst: 1}.kept(t, during)
-		length := during[len(during)-1].moment().Sub(during[0].moment())
+		keep(t, ledger.Limit{Rate: float64(rate), Burst: 1}, during)
+		length := during[len(during)-1].Moment().Sub(during[0].Moment())
 		measure(t, t.Name(), map[string]any{
 			"rate": rate, "turns": len(during), "utilization": round(float64(len(during)-1) / length.Seconds() / float64(rate)),
 		})

@@ -32,8 +32,11 @@ func (l *Limiter) observe(t *ticket, now time.Time) {
 
 func (c *core) observed(key string, t *ticket, now time.Time) observe.Turn {
 	turn := observe.Turn{
-		Limit: c.name(key), Cost: t.cost, Epoch: t.epoch, Number: t.number,
+		Prefix: c.cfg.Prefix, Limit: c.name(key), Cost: t.cost, Epoch: t.epoch, Number: t.number,
 		Given: now, Late: now.Sub(t.due) + t.since, Slack: t.slack,
+	}
+	if t.kept {
+		turn.ID = t.id
 	}
 	if t.seen > 0 {
 		turn.Told = time.UnixMicro(t.seen)
@@ -48,7 +51,10 @@ func (g *guest) observe(t *jointTurn, now time.Time) {
 		return
 	}
 	for i, l := range g.joint.limits {
-		turn := observe.Turn{Limit: l.String(), Cost: g.costs[i], Given: now, Late: now.Sub(t.due) + t.since, Slack: t.slack}
+		turn := observe.Turn{
+			Prefix: l.core.cfg.Prefix, Limit: l.String(), Cost: g.costs[i],
+			Given: now, Late: now.Sub(t.due) + t.since, Slack: t.slack,
+		}
 		if t.micros > 0 {
 			turn.Turn = time.UnixMicro(t.micros)
 			turn.Told = turn.Turn.Add(t.given.Sub(t.due))

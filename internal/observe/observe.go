@@ -9,13 +9,18 @@ import (
 
 // Turn is one turn of a call, or one that a call did not use.
 type Turn struct {
-	Limit string // name, and key after a slash
-	Cost  int64
+	Prefix string // of the keys in Redis
+	Limit  string // name, and key after a slash
+	Cost   int64
 
 	// Epoch and Number say which permits of the line these are: Number and the Cost - 1
 	// before it. Within an epoch no permit is given twice. Number 0: the process gave the
 	// turn by itself, as Redis was away, or the limit is one that does not number.
 	Epoch, Number int64
+
+	// ID is the name under which Redis keeps the turn; empty where it does not. Who asks
+	// again under an ID may be told of the same turn again: it is for one call all the same.
+	ID string
 
 	// Given is the moment at which the turn was found usable: it does not tell when the
 	// caller went on. Late is by how much that was after the moment of the turn, as far as
