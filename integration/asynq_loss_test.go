@@ -95,17 +95,16 @@ func TestAsynqFleetIsAway(t *testing.T) {
 	s.measure(map[string]any{"calls_before": before, "away_s": away.Seconds()})
 }
 
-// SIGTERM ends a process though a hundred of its tasks sleep. They keep their places, and
+// SIGTERM ends a process though many of its tasks sleep. They keep their places, and
 // no retry is counted.
 func TestAsynqProcessEnds(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
-	const rate, tasks, asleep = 60, 400, 100
+	const rate, tasks, asleep = 20, 200, 50
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)
-	var first *worker
-	s.rush(func() { first = s.start() })
-	s.within(liveness, func() bool { return s.info().Active >= asleep }, "a hundred sleep")
+	first := s.start()
+	s.within(liveness, func() bool { return s.info().Active >= asleep }, "many sleep")
 	took := first.end(syscall.SIGTERM)
 	before := len(s.history())
 	require.Less(t, before, tasks, "the process does not wait for their turns")
