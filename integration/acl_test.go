@@ -25,6 +25,7 @@ import (
 // command in them is needed for it. (All tests of package reserve run with them
 // too, where FLEETPACE_RESERVE_REDIS=real.)
 func TestACL(t *testing.T) {
+	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
 	rules := strings.Split(lua.ACL(reserve.DefaultPrefix), " ")
 	client := func(t *testing.T, rules []string) redis.UniversalClient {
@@ -88,6 +89,7 @@ func TestACL(t *testing.T) {
 
 // The same for a cluster client, also while a slot is on its way to another node.
 func TestACLOfACluster(t *testing.T) {
+	t.Parallel()
 	addresses := threeMasters(t)
 	ctx := t.Context()
 	var nodes []*redis.Client
@@ -146,6 +148,7 @@ func TestACLOfACluster(t *testing.T) {
 // The rules for the Sentinels are enough, and each is needed: the last one when
 // nothing happened for some seconds.
 func TestACLOfSentinels(t *testing.T) {
+	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
 	setUser(t, admin, strings.Split(lua.ACL(reserve.DefaultPrefix), " "))
 	address := sentinelOf(t, admin.Options().Addr)
@@ -166,7 +169,7 @@ func TestACLOfSentinels(t *testing.T) {
 			require.Empty(t, denials(t, watch))
 			return
 		}
-		require.Eventually(t, func() bool { return slices.Contains(denials(t, watch), denied) }, 20*time.Second, 50*time.Millisecond)
+		require.Eventually(t, func() bool { return slices.Contains(denials(t, watch), denied) }, liveness, 50*time.Millisecond)
 	}
 	try(t, rules, "")
 	for _, rule := range rules {
@@ -196,7 +199,7 @@ func sentinelOf(t *testing.T, master string) string {
 	client := redis.NewSentinelClient(&redis.Options{Addr: "127.0.0.1:" + own})
 	defer func() { _ = client.Close() }()
 	require.Eventually(t, func() bool { return client.GetMasterAddrByName(t.Context(), "api").Err() == nil },
-		20*time.Second, 20*time.Millisecond, "the sentinel knows the master")
+		liveness, 20*time.Millisecond, "the sentinel knows the master")
 	return "127.0.0.1:" + own
 }
 

@@ -52,7 +52,7 @@ func threeMasters(t *testing.T) []string {
 			return node.Ping(ctx).Err()
 		})
 		return err == nil && known.Load() == masters
-	}, 30*time.Second, 100*time.Millisecond, "the cluster is up")
+	}, liveness, 100*time.Millisecond, "the cluster is up")
 	return addresses
 }
 

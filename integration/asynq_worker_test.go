@@ -27,10 +27,12 @@ type asynqJob struct {
 	Limit       string
 	API         string // URL that each task calls once
 	Concurrency int
+	WaitingRoom int
 	RetryDelay  time.Duration // of tasks that failed
 	Existing    bool          // asynq uses the limiter's own client
 	Pause       bool          // when the API asks for it
 	Process     string        // its name, for the API
+	Turns       string        // the ledger
 }
 
 const asynqVariable = "FLEETPACE_INTEGRATION_ASYNQ"
@@ -39,6 +41,9 @@ const asynqVariable = "FLEETPACE_INTEGRATION_ASYNQ"
 func workAsynq(text string) error {
 	var j asynqJob
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return err
+	}
+	if err := keepTurns(j.Turns, "asynq"); err != nil {
 		return err
 	}
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: j.Redis})
@@ -51,7 +56,7 @@ func workAsynq(text string) error {
 	if err != nil {
 		return err
 	}
-	w, err := paced.New(limiter, paced.Config{})
+	w, err := paced.New(limiter, paced.Config{WaitingRoom: j.WaitingRoom})
 	if err != nil {
 		return err
 	}

@@ -20,22 +20,26 @@ import (
 // Every kind of client that is not refused does everything: a line's keys are
 // together in one slot, whatever its key is.
 func TestKindsOfClients(t *testing.T) {
+	t.Parallel()
 	for kind, client := range map[string]func(*testing.T) redis.UniversalClient{
 		"single":   func(t *testing.T) redis.UniversalClient { return redistest.New(t).Client(t) },
 		"cluster":  cluster,
 		"sentinel": sentinel,
 	} {
 		t.Run(kind, func(t *testing.T) {
-			// A call that the machine stopped as its turn came would wait for an hour.
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			defer cancel()
+			t.Parallel()
+			ctx := t.Context()
+			// The second permit of the burst is how long a call may take to hear of its turn:
+			// an hour.
 			l, err := reserve.New(client(t), reserve.Config{
-				Name: "api", Prefix: redistest.Prefix(t), Limit: reserve.Every(time.Hour),
+				Name: "api", Prefix: redistest.Prefix(t), Limit: reserve.Every(time.Hour).Burst(2),
 			})
 			require.NoError(t, err)
 			for _, key := range []string{"tenant", "{other}", "}{", "a b"} {
 				l := l.For(key)
 				require.NoError(t, l.Wait(ctx))
+				_, err := l.Reserve(ctx)
+				require.NoError(t, err)
 				r, err := l.ReserveAs(ctx, "job", 1)
 				require.NoError(t, err)
 				require.False(t, r.Final())
@@ -43,13 +47,13 @@ func TestKindsOfClients(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, r.Number(), claimed.Number())
 				require.NoError(t, r.Cancel(ctx))
-				short, cancel := context.WithTimeout(ctx, time.Minute)
+				short, cancel := context.WithTimeout(ctx, 10*time.Minute)
 				require.ErrorIs(t, l.Wait(short), reserve.ErrWouldMissDeadline)
 				cancel()
 				s, err := l.State(ctx)
 				require.NoError(t, err)
 				require.Zero(t, s.Waiting)
-				require.InDelta(t, time.Hour, s.Wait, float64(time.Minute))
+				require.InDelta(t, time.Hour, s.Wait, float64(10*time.Minute))
 			}
 			require.NoError(t, l.Close())
 		})
@@ -63,7 +67,7 @@ func cluster(t *testing.T) redis.UniversalClient {
 	t.Cleanup(func() { _ = client.Close() })
 	require.Eventually(t, func() bool {
 		return client.Set(t.Context(), redistest.Prefix(t), 1, time.Second).Err() == nil
-	}, 20*time.Second, 50*time.Millisecond, "the cluster is up")
+	}, liveness, 50*time.Millisecond, "the cluster is up")
 	return client
 }
 
@@ -86,6 +90,6 @@ func sentinel(t *testing.T) redis.UniversalClient {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "api", SentinelAddrs: []string{addr}})
 	t.Cleanup(func() { _ = client.Close() })
 	require.Eventually(t, func() bool { return client.Ping(t.Context()).Err() == nil },
-		20*time.Second, 50*time.Millisecond, "the sentinel knows the master")
+		liveness, 50*time.Millisecond, "the sentinel knows the master")
 	return client
 }

@@ -40,13 +40,12 @@ func (s *faultScene) clockSteps(by string, step time.Duration) {
 		return time.Until(now)
 	}
 	s.load()
-	require.InDelta(s, 0, offset(), float64(time.Second))
+	require.InDelta(s, 0, offset(), float64(time.Minute))
 	s.fault(func() {
 		set(by)
-		require.InDelta(s, step, offset(), float64(time.Second))
+		require.InDelta(s, step, offset(), float64(time.Minute))
 	})
-	// What the server says of time is wrong once, to each worker.
-	s.close(faultVerdict{refused: faultWorkers})
+	s.close(faultVerdict{clock: true})
 }
 
 // faketime finds the library that tells a program another time.

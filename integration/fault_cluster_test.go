@@ -23,7 +23,7 @@ func clusterFailover(s *faultScene) {
 		s.within(func() bool { return c.up(owner) }, "the cluster is up")
 	})
 	// The replica may lack the last of the line.
-	s.close(faultVerdict{refused: faultWorkers, away: known})
+	s.close(faultVerdict{lossy: true})
 }
 
 // The limit's slot moves from one master to another, slowly: the keys are on
@@ -79,7 +79,7 @@ func (c *faultCluster) node() *faultNode {
 	c.scene.Helper()
 	// A node's bus would listen 10,000 above its port, where others may.
 	server := redistest.Private(c.scene, redistest.PrivateOptions{Args: []string{
-		"--cluster-enabled", "yes", "--cluster-node-timeout", "3000", "--cluster-port", freePort(c.scene.T),
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", freePort(c.scene.T),
 		"--repl-diskless-sync-delay", "0",
 	}})
 	n := &faultNode{server: server, client: server.Client(c.scene)}

@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"time"
-
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -12,8 +10,7 @@ func flushAll(s *faultScene) {
 	s.onServer(func(client *redis.Client) {
 		require.NoError(s, client.FlushAll(s.Context()).Err())
 	})
-	// The line is lost: each worker may bring one turn that others know not of.
-	s.close(faultVerdict{refused: faultWorkers})
+	s.close(faultVerdict{lossy: true})
 }
 
 // The keys of the limit are deleted, or evicted.
@@ -24,8 +21,7 @@ func keyDeleted(s *faultScene) {
 		require.NotEmpty(s, keys)
 		require.NoError(s, client.Del(s.Context(), keys...).Err())
 	})
-	// As above.
-	s.close(faultVerdict{refused: faultWorkers})
+	s.close(faultVerdict{lossy: true})
 }
 
 // The server forgets the scripts.
@@ -47,10 +43,10 @@ func outOfMemory(s *faultScene) {
 		// What connections need comes and goes, so the limit is clearly below.
 		require.NoError(s, client.ConfigSet(ctx, "maxmemory", "8mb").Err())
 		require.ErrorContains(s, client.Set(ctx, filler+"2", make([]byte, full), 0).Err(), "OOM")
-		time.Sleep(outage)
+		s.untilAlone(faultWorkers)
 		require.NoError(s, client.Del(ctx, filler).Err())
 	})
-	s.close(faultVerdict{away: known})
+	s.close(faultVerdict{})
 }
 
 // onServer is a scene on one server, to which the fault happens.

@@ -66,17 +66,13 @@ func (w *faultWorker) kill() {
 	})
 }
 
-// patience is how long a worker may take to end: its calls that wait must not
-// hold it up, a call to Redis that is under way may.
-const patience = 5 * time.Second
-
 // finish ends the worker with SIGTERM and returns its report; it is an error when
 // that takes too long.
 func (w *faultWorker) finish() (r faultReport, err error) {
 	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return r, err
 	}
-	late := time.AfterFunc(patience, func() { _ = w.cmd.Process.Kill() })
+	late := time.AfterFunc(liveness, func() { _ = w.cmd.Process.Kill() })
 	err = json.NewDecoder(w.out).Decode(&r)
 	w.ended.Do(func() {
 		if wait := w.cmd.Wait(); err == nil {
@@ -84,7 +80,7 @@ func (w *faultWorker) finish() (r faultReport, err error) {
 		}
 	})
 	if !late.Stop() {
-		err = fmt.Errorf("it does not end within %v of SIGTERM", patience)
+		err = fmt.Errorf("it does not end within %v of SIGTERM", liveness)
 	}
 	return r, err
 }

@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// All connections of one worker's pool are held by blocking commands for 6 s,
-// longer than a call waits for one of them (4 s by go-redis's defaults).
+// All connections of one worker's pool are held by blocking commands, for longer than a
+// call waits for one of them.
 func poolExhausted(s *faultScene) {
-	const seconds = 6
+	const seconds = 2
 	server := s.single()
+	s.job.Redis.URL += "?pool_timeout=1s"
 	client := server.Client(s)
 	s.load()
 	s.fault(func() {

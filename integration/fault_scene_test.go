@@ -1,12 +1,12 @@
 package integration
 
 import (
-	"fmt"
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +16,6 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/provider"
 	"github.com/fleetpace/fleetpace/internal/redistest"
-	"github.com/fleetpace/fleetpace/internal/stall"
 )
 
 const (
@@ -24,16 +23,20 @@ const (
 	faultBurst = 10  // of the provider; the limit's is 1, so this is for jitter
 
 	faultWorkers = 4
-	faultCallers = 50 // goroutines of each: they wait for 2 s, so that they claim
+	faultCallers = 40 // goroutines of each: they wait for more than a second, so that they claim
 
-	undisturbed = 2 * time.Second // under load, before the fault
-	afterwards  = 6 * time.Second // under load, after it
+	// undisturbed is for how long the fleet is under load before the fault, and settle for
+	// how long after it turns may still come that were fixed before.
+	undisturbed = time.Second
+	settle      = ahead
 
-	// steady is how late a process that only sleeps may wake for a verdict on a fault
-	// to count. The provider bears 90 ms, of which the workers, which do more than
-	// sleep, and the way to it need their part.
-	steady = 40 * time.Millisecond
+	// liveness is what anything may take that must happen at all.
+	liveness = 60 * time.Second
 )
+
+// faultSeconds is a variable that says for how many seconds the fleet is watched after
+// each fault, where that is to be measured.
+const faultSeconds = "FLEETPACE_FAULT_SECONDS"
 
 // faultScene is a fleet under load, the API that it calls, and a fault.
 type faultScene struct {
@@ -47,8 +50,8 @@ type faultScene struct {
 	calls    []faultCall
 
 	start, broken, mended, end time.Time
-	stall                      func() time.Duration // the longest of the machine
-	failures                   []string             // of the verdict, until it is known to count
+	ledger                     string // a directory
+	bare                       *bareSleeper
 }
 
 // faultCall is a call as the API saw it.
@@ -66,41 +69,12 @@ func newFaultScene(t *testing.T, name string) *faultScene {
 			Prefix: redistest.Prefix(t), Limit: strconv.Itoa(faultRate) + "/s", Policy: "local", Calls: faultCallers,
 		},
 	}
+	s.ledger = t.TempDir()
+	s.job.Turns = s.ledger
 	server := httptest.NewServer(http.HandlerFunc(s.answer))
 	t.Cleanup(server.Close)
 	s.job.API = server.URL
 	return s
-}
-
-// Errorf keeps what an assertion says until the verdict is known to count. What
-// ends a scene before its time fails at once.
-func (s *faultScene) Errorf(format string, args ...any) {
-	s.failures = append(s.failures, fmt.Sprintf(format, args...))
-}
-
-// FailNow is what a requirement that does not hold calls.
-func (s *faultScene) FailNow() {
-	s.fail()
-	s.T.FailNow()
-}
-
-// fail hands over what the assertions said.
-func (s *faultScene) fail() {
-	s.Helper()
-	for _, text := range s.failures {
-		s.T.Errorf("%s", text)
-	}
-}
-
-// excused reports whether the scene fails, and says why that does not count.
-func (s *faultScene) excused() bool {
-	s.Helper()
-	if len(s.failures) == 0 || s.stall() <= steady {
-		return false
-	}
-	s.Logf("NOT JUDGED: the machine kept a sleeping process for %v (%v are fine); what failed: %s",
-		s.stall().Round(time.Millisecond), steady, strings.Join(s.failures, ""))
-	return true
 }
 
 func (s *faultScene) answer(w http.ResponseWriter, r *http.Request) {
@@ -142,16 +116,42 @@ func (s *faultScene) load(own ...faultRedis) {
 		}
 		s.workers = append(s.workers, startFaultWorker(s, j))
 	}
-	require.Eventually(s, func() bool {
+	s.until("all workers call", func() bool {
 		seen := map[int]bool{}
 		for _, c := range s.history() {
 			seen[c.worker] = true
 		}
 		return len(seen) == faultWorkers
-	}, 20*time.Second, 10*time.Millisecond, "all workers call")
+	})
 	s.start = time.Now()
-	s.stall = stall.Start(s.Context()).Longest
+	s.bare = startBareSleeper(s.Context())
 	time.Sleep(undisturbed)
+}
+
+// until waits for what must happen.
+func (s *faultScene) until(what string, is func() bool) {
+	s.Helper()
+	require.Eventually(s, is, liveness, 100*time.Millisecond, what)
+}
+
+// untilAlone waits until so many workers give themselves turns, a few each.
+func (s *faultScene) untilAlone(workers int) {
+	s.Helper()
+	s.until("workers go by themselves", func() bool {
+		turns := map[string]int{}
+		for _, turn := range turnsIn(s, s.ledger) {
+			if turn.Alone() {
+				turns[turn.Process]++
+			}
+		}
+		few := 0
+		for _, n := range turns {
+			if n >= 5 {
+				few++
+			}
+		}
+		return few >= workers
+	})
 }
 
 // fault runs what breaks something and mends it again.
@@ -162,18 +162,31 @@ func (s *faultScene) fault(happens func()) {
 	s.mended = time.Now()
 }
 
-// close lets the fleet recover, ends it and judges what was seen.
+// close waits until all have called again, ends the fleet and judges what was seen.
 func (s *faultScene) close(must faultVerdict) {
 	s.Helper()
-	time.Sleep(afterwards)
+	longer := 2 * settle
+	if text := os.Getenv(faultSeconds); text != "" {
+		seconds, err := strconv.Atoi(text)
+		require.NoError(s, err, "%s", faultSeconds)
+		longer = time.Duration(seconds) * time.Second
+	}
+	time.Sleep(time.Until(s.mended.Add(longer)))
+	for idle := time.Now(); s.idle(s.history()) != nil && time.Since(idle) < liveness; time.Sleep(50 * time.Millisecond) {
+		continue // the verdict says who has not called
+	}
 	s.end = time.Now()
 	reports := s.finishWorkers()
-	sum := s.sum(must, reports)
+	turns := turnsIn(s, s.ledger)
+	sum := s.sum(reports, turns)
 	sum.log(s)
 	s.draw(sum)
-	s.judge(must, sum)
+	s.judge(must, sum, turns)
 	if !slices.ContainsFunc(s.workers, func(w *faultWorker) bool { return w.killed }) {
 		assert.Len(s, s.history(), reports.Calls, "the API has seen the calls that the workers made")
+		// A turn may come in the moment in which its caller is told to end.
+		unused := len(turns) - reports.Calls
+		assert.True(s, 0 <= unused && unused <= faultWorkers*s.job.Calls, "%d turns, %d calls", len(turns), reports.Calls)
 	}
 }
 
@@ -203,4 +216,39 @@ func (s *faultScene) finishWorkers() faultReport {
 		}
 	}
 	return all
+}
+
+// bareSleeper is a goroutine that sleeps 5 ms at a time and does nothing else: what it
+// suffers, no program on this machine can help.
+type bareSleeper struct {
+	mu            sync.Mutex
+	longest, late time.Duration
+	since         time.Time
+}
+
+func startBareSleeper(ctx context.Context) *bareSleeper {
+	b := &bareSleeper{since: time.Now()}
+	go func() {
+		const nap, steady = 5 * time.Millisecond, 20 * time.Millisecond
+		for ctx.Err() == nil {
+			asleep := time.Now()
+			time.Sleep(nap)
+			late := time.Since(asleep) - nap
+			b.mu.Lock()
+			b.longest = max(b.longest, late)
+			if late > steady {
+				b.late += late
+			}
+			b.mu.Unlock()
+		}
+	}()
+	return b
+}
+
+// suffered is the longest by which it woke late, and the part of the time for which it was
+// kept for more than 20 ms.
+func (b *bareSleeper) suffered() (longest time.Duration, share float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.longest, b.late.Seconds() / time.Since(b.since).Seconds()
 }

@@ -22,7 +22,7 @@ func sentinelFailover(s *faultScene) {
 		s.promoted(replica)
 	})
 	// The replica may lack the last of the line.
-	s.close(faultVerdict{refused: faultWorkers, away: known})
+	s.close(faultVerdict{lossy: true})
 }
 
 // replicaOf starts a replica and returns when it has the master's data.
@@ -65,7 +65,7 @@ func sentinels(s *faultScene, master *redistest.PrivateServer) (addresses []stri
 		client := redis.NewSentinelClient(&redis.Options{Addr: server.Addr()})
 		s.Cleanup(func() { _ = client.Close() })
 		require.NoError(s, client.Monitor(ctx, "api", host, port, "2").Err())
-		require.NoError(s, client.Set(ctx, "api", "down-after-milliseconds", "4000").Err())
+		require.NoError(s, client.Set(ctx, "api", "down-after-milliseconds", "2000").Err())
 		clients, addresses = append(clients, client), append(addresses, server.Addr())
 	}
 	s.within(func() bool {
@@ -91,5 +91,5 @@ func hostPort(s *faultScene, server *redistest.PrivateServer) (host, port string
 // within waits for a state of servers that takes them some seconds.
 func (s *faultScene) within(is func() bool, what string) {
 	s.Helper()
-	require.Eventually(s, is, 30*time.Second, 20*time.Millisecond, what)
+	require.Eventually(s, is, liveness, 20*time.Millisecond, what)
 }

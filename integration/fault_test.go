@@ -1,11 +1,8 @@
 package integration
 
 import (
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -47,68 +44,23 @@ var faults = []fault{
 	{"outage-open", outageOpen},
 }
 
-// Whatever breaks, the provider refuses nothing, no call is lost, nothing waits
-// forever, and two seconds after it ended the limit is used again. Each fault
-// logs one line, FAULT and its figures.
-//
-// A verdict of failure counts from a machine that lets a process wake when it
-// wants to. From one that does not, the fault is judged anew, after the others and
-// alone; what the last attempt shows counts in any case.
-func TestFault(t *testing.T) {
-	long(t, "takes 2 minutes")
-	left := faults
-	// They mostly wait, so more of them run at once than -parallel would let.
-	for attempt, atOnce := range []int{3, 1, 1} {
-		if attempt > 0 && len(left) > 0 {
-			waitForCalm(t)
-		}
-		left = runFaults(t, left, atOnce, attempt == 2)
-	}
-}
+// faultsAtOnce is how many faults happen at a time: they mostly wait.
+const faultsAtOnce = 6
 
-// runFaults returns those that are to be judged anew.
-func runFaults(t *testing.T, now []fault, atOnce int, last bool) (anew []fault) {
-	t.Helper()
-	var (
-		running errgroup.Group
-		mu      sync.Mutex
-	)
-	running.SetLimit(atOnce)
-	for _, f := range now {
+// Whatever breaks, no more turns are given than the limit allows, no turn and no call is
+// lost, every caller of a worker that lives calls again, and every worker ends when it is
+// told to. Each fault logs one line, FAULT and its figures: how fast the fleet was back
+// and how much of the limit it used tells of this machine, too, and decides nothing.
+func TestFault(t *testing.T) {
+	long(t, "takes half a minute")
+	t.Parallel()
+	var running errgroup.Group
+	running.SetLimit(faultsAtOnce)
+	for _, f := range faults {
 		running.Go(func() error {
-			t.Run(f.name, func(t *testing.T) {
-				s := newFaultScene(t, f.name)
-				f.happens(s)
-				if !last && s.excused() {
-					mu.Lock()
-					defer mu.Unlock()
-					anew = append(anew, f)
-					return
-				}
-				s.fail()
-			})
+			t.Run(f.name, func(t *testing.T) { f.happens(newFaultScene(t, f.name)) })
 			return nil
 		})
 	}
 	_ = running.Wait() // the subtests say what failed
-	return anew
-}
-
-// A fleet that fails is excused by a machine that stalls, and by nothing else.
-func TestOnlyAMachineThatStallsExcuses(t *testing.T) {
-	for _, c := range []struct {
-		stall   time.Duration
-		fails   bool
-		excused bool
-	}{
-		{steady, true, false},
-		{2 * steady, true, true},
-		{2 * steady, false, false},
-	} {
-		s := &faultScene{T: t, stall: func() time.Duration { return c.stall }}
-		if c.fails {
-			s.Errorf("the provider refuses")
-		}
-		assert.Equal(t, c.excused, s.excused(), "%+v", c)
-	}
 }

@@ -9,33 +9,32 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// faultVerdict is what must hold in a fault. All of it besides: no turn and no
-// call is lost, every caller calls again, every worker ends when it is told to,
-// and from 2 s after the fault on the limit is used.
+// faultVerdict is what the turns of a fault are judged by, besides what holds in each of
+// them: see judge.
 type faultVerdict struct {
-	// refused is the tolerance: how many calls the provider may refuse. Where
-	// it is not 0, the scene says why; it is never more than one permit per
-	// process that the event left alive.
-	refused int
-	// away, when set, says how long after the begin of the fault the workers know
-	// that Redis is away. From then on they go on by themselves, at the part of
-	// the rate that is called safe.
-	away time.Duration
+	// lossy is a fault in which Redis may forget turns that it gave in the last moment. Who
+	// comes back tells how far it knows the line, and no more; so until turns from before
+	// the fault have passed, the fleet is held to the limit in the whole of it only.
+	lossy bool
 	// extra is the part of the rate that a worker uses on top, since the others
-	// cannot know that it lives. It widens the limit by which the fault is judged.
+	// cannot know that it lives.
 	extra float64
-	// unlimited is a fault in which the workers were told to do without the limit:
-	// it is not judged, until 2 s after it.
+	// unlimited is a fault in which the workers were told to do without the limit: their
+	// turns without Redis are not judged.
 	unlimited bool
+	// obedient is a fault in which the workers were told to do nothing without Redis.
+	obedient bool
+	// clock is a fault of Redis's clock: turns from before it and after it do not compare.
+	clock bool
 }
 
 const (
 	safety    = 0.9  // the part of the rate that all workers together use without Redis
 	recovered = 0.97 // the part of the rate that counts as all of it
-	settle    = 2 * time.Second
 )
 
 // faultFigures is the line that a fault logs.
@@ -44,9 +43,11 @@ type faultFigures struct {
 	Policy      string         `json:"policy"`
 	Seconds     float64        `json:"fault_s"`
 	Calls       int            `json:"calls"`
-	Refused     int            `json:"refused"`
-	RefusedAt   []float64      `json:"refused_s,omitempty"` // after the begin of the fault
-	Strictly    *int           `json:"refused_without_extra,omitempty"`
+	Turns       int            `json:"turns"`
+	Alone       int            `json:"turns_without_redis,omitempty"`
+	Faults      int            `json:"turns_too_many,omitempty"` // those that a lossy fault allows included
+	Refused     int            `json:"refused"`                  // as the calls arrived
+	AsGiven     int            `json:"refused_as_given"`         // as the turns were given
 	Lost        int            `json:"lost"`
 	Failed      int            `json:"failed,omitempty"`
 	Utilization float64        `json:"utilization"`
@@ -54,50 +55,40 @@ type faultFigures struct {
 	During      *float64       `json:"rate_during_fault,omitempty"` // where it lasts
 	Worst       int            `json:"worst_100ms"`
 	Idle        []int          `json:"callers_idle_since,omitempty"` // per worker
-	Stall       int64          `json:"machine_stall_ms"`             // the longest; the provider bears 90 ms
+	Longest     int64          `json:"bare_longest_ms"`              // what a process suffered that only sleeps
+	Share       float64        `json:"bare_late_share"`
 	Errors      map[string]int `json:"errors,omitempty"`
 	Logs        map[string]int `json:"logs,omitempty"`
 }
 
+// line is the limit of the scene.
+func (s *faultScene) line() ledger.Limit {
+	return ledger.Limit{Rate: faultRate, Burst: 1, Share: safety / faultWorkers}
+}
+
 // sum turns what was seen into figures.
-func (s *faultScene) sum(must faultVerdict, reports faultReport) faultFigures {
-	// Until then a worker may still be busy with its start, and its calls late.
-	all, steady := s.history(), s.start.Add(200*time.Millisecond)
-	calls := between(all, steady, s.end)
+func (s *faultScene) sum(reports faultReport, turns []ledger.Turn) faultFigures {
+	all := s.history()
+	calls := between(all, s.start, s.end)
+	longest, share := s.bare.suffered()
 	f := faultFigures{
 		Fault: s.name, Policy: s.job.Policy, Seconds: round(s.mended.Sub(s.broken).Seconds()),
-		Calls: len(calls), Lost: reports.Lost, Failed: reports.Failed,
+		Calls: len(calls), Turns: len(turns), Lost: reports.Lost, Failed: reports.Failed,
+		Faults: len(s.line().Faults(turns)), Refused: len(refusals(all, faultRate)), AsGiven: s.line().RefusedAsGiven(turns),
 		Utilization: round(rateBetween(calls, s.mended.Add(settle), s.end) / faultRate),
 		Recovered:   recoveredAfter(calls, s.mended, s.end),
 		Worst:       judged(calls, 0).WorstWindow(100 * time.Millisecond),
-		Idle:        s.idle(calls), Stall: s.stall().Milliseconds(),
+		Idle:        s.idle(calls), Longest: longest.Milliseconds(), Share: round(share),
 		Errors: most(reports.Errors, 3), Logs: most(reports.Logs, 3),
 	}
-	if s.mended.Sub(s.broken) >= time.Second {
-		during := round(rateBetween(calls, s.broken.Add(must.away), s.mended))
-		f.During = &during
-	}
-	refused := refusals(all, faultRate)
-	if must.unlimited || must.extra > 0 {
-		strictly := len(refused)
-		f.Strictly = &strictly
-		// What is before the fault and what is clearly after it is judged strictly.
-		before, after := between(all, time.Time{}, s.broken), between(all, s.mended.Add(settle), s.end)
-		refused = append(refusals(before, faultRate), refusals(after, faultRate)...)
-	}
-	if must.unlimited { // what comes before is no sign of the limit
-		f.Recovered = recoveredAfter(calls, s.mended.Add(settle), s.end)
-		if f.Recovered >= 0 {
-			f.Recovered += settle.Milliseconds()
+	for _, turn := range turns {
+		if turn.Alone() {
+			f.Alone++
 		}
 	}
-	if must.extra > 0 {
-		refused = append(refused, refusals(all, faultRate*(1+must.extra))...)
-	}
-	refused = slices.DeleteFunc(refused, func(at time.Time) bool { return at.Before(steady) })
-	f.Refused = len(refused)
-	for _, at := range refused[:min(len(refused), 20)] {
-		f.RefusedAt = append(f.RefusedAt, round(at.Sub(s.broken).Seconds()))
+	if s.mended.Sub(s.broken) >= time.Second {
+		during := round(rateBetween(calls, s.broken, s.mended))
+		f.During = &during
 	}
 	return f
 }
@@ -109,16 +100,44 @@ func (f faultFigures) log(s *faultScene) {
 	s.Logf("FAULT %s", text)
 }
 
-func (s *faultScene) judge(must faultVerdict, f faultFigures) {
+func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []ledger.Turn) {
 	s.Helper()
-	assert.LessOrEqual(s, f.Refused, must.refused, "calls that the provider refuses")
 	assert.Zero(s, f.Lost, "turns and calls that are lost")
-	assert.GreaterOrEqual(s, f.Utilization, recovered, "of the rate is used from 2 s after the fault on")
-	assert.GreaterOrEqual(s, f.Recovered, int64(0), "the rate is reached again")
 	assert.Empty(s, f.Idle, "callers that never called after the fault, of each worker")
-	if must.away > 0 {
-		// Each worker may be one call off in each second.
-		assert.InDelta(s, safety*faultRate, *f.During, faultWorkers, "calls per second while Redis is away")
+
+	line := s.line()
+	switch {
+	case must.unlimited:
+		turns = slices.DeleteFunc(turns, ledger.Turn.Alone)
+	case must.obedient:
+		line.Share = 0
+	}
+	var never, before, after time.Time
+	before, after = s.broken, s.mended.Add(settle)
+	switch far := s.end.Add(time.Hour); {
+	case must.clock:
+		line.OwnClock = true
+		given := func(from, to time.Time) (found []ledger.Turn) {
+			return slices.DeleteFunc(slices.Clone(turns), func(turn ledger.Turn) bool {
+				return turn.Given.Before(from) || !turn.Given.Before(to)
+			})
+		}
+		keep(s, line, given(never, before))
+		keep(s, line, given(after, far))
+		return
+	case must.lossy:
+		keep(s, line, ledger.During(turns, never, before))
+		keep(s, line, ledger.During(turns, after, far))
+	default:
+		keep(s, line, turns)
+	}
+	// All together keep the limit, too: lines before and after data was lost, and workers
+	// with Redis and without. A process that the machine stopped as others agreed on
+	// something may differ from them for a second.
+	all := provider.New(provider.TokenBucket(faultRate*ledger.Rounding*(1+must.extra), 1+int(faultRate*ahead.Seconds())))
+	for _, turn := range turns {
+		ok, wait := all.JudgeAt(turn.Moment(), 1)
+		assert.True(s, ok, "all together come %v before the limit allows it: %+v", wait, turn)
 	}
 }
 

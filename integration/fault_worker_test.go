@@ -31,6 +31,7 @@ type faultJob struct {
 	Worker int           // which one it is; the API is told
 	Calls  int           // goroutines that call all the time
 	Pause  time.Duration // of a goroutine after each call
+	Turns  string        // the ledger
 }
 
 // faultRedis says how a worker reaches Redis, in one of three ways. The client has
@@ -60,6 +61,9 @@ const afterError = 50 * time.Millisecond
 func workFault(text string) error {
 	var j faultJob
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
+		return err
+	}
+	if err := keepTurns(j.Turns, "worker-"+strconv.Itoa(j.Worker)); err != nil {
 		return err
 	}
 	redis.SetLogger(discard{}) // it writes a line per connection that breaks

@@ -13,13 +13,13 @@ func workerKilled(s *faultScene) {
 	s.close(faultVerdict{})
 }
 
-// One of four workers is suspended for 3 s.
+// One of four workers is suspended for longer than turns are fixed ahead.
 func workerFrozen(s *faultScene) {
 	s.single()
 	s.load()
 	s.fault(func() {
 		s.workers[0].signal(syscall.SIGSTOP)
-		time.Sleep(3 * time.Second)
+		time.Sleep(2 * time.Second)
 		s.workers[0].signal(syscall.SIGCONT)
 	})
 	s.close(faultVerdict{})

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -11,140 +13,184 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// strict starts an API guarded by the strict provider. Its burst is what jitter
-// on the way may use; the line itself is evenly spaced.
-func strict(t testing.TB, rate float64, burst int) (*provider.Provider, string) {
-	p := provider.New(provider.TokenBucket(rate, burst))
-	server := httptest.NewServer(p.Handler(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
-	t.Cleanup(server.Close)
-	return p, server.URL
+// fleetScene is processes that call an API all the time, each in its turn.
+type fleetScene struct {
+	*testing.T
+	job    job
+	limit  ledger.Limit
+	ledger string // a directory
+	calls  atomic.Int64
 }
 
-// Four processes share 200/s for 20 seconds: the provider refuses nothing, and
-// nothing of the limit is wasted. Its burst bears 45 ms of jitter; the worst
-// window tells how little was used of it.
-func TestFourProcessesShareALimit(t *testing.T) {
-	long(t, "takes 20 s")
-	const rate, processes = 200, 4
-	server := redistest.New(t)
-	p, url := strict(t, rate, 10)
-	prefix := redistest.Prefix(t)
-	var fleet []*worker
-	for range processes {
-		fleet = append(fleet, startWorker(t, job{
-			Redis: server.URL(), Prefix: prefix, Limit: "200/s", API: url, Calls: 20,
-		}))
+func newFleetScene(t *testing.T, rate, callers int) *fleetScene {
+	t.Helper()
+	s := &fleetScene{T: t, limit: ledger.Limit{Rate: float64(rate), Burst: 1}, ledger: t.TempDir()}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { s.calls.Add(1) }))
+	t.Cleanup(server.Close)
+	s.job = job{
+		Redis: redistest.New(t).URL(), Prefix: redistest.Prefix(t), Limit: strconv.Itoa(rate) + "/s",
+		API: server.URL, Calls: callers, Turns: s.ledger,
 	}
-	time.Sleep(20 * time.Second)
-	var lateness []time.Duration
+	return s
+}
+
+// more waits until the API was called so often again.
+func (s *fleetScene) more(calls int64) {
+	s.Helper()
+	from := s.calls.Load()
+	require.Eventually(s, func() bool { return s.calls.Load() >= from+calls }, liveness, 10*time.Millisecond, "calls go on")
+}
+
+// judge expects that the turns keep the limit, and logs figures.
+func (s *fleetScene) judge(figures map[string]any) {
+	s.Helper()
+	turns := turnsIn(s, s.ledger)
+	require.GreaterOrEqual(s, len(turns), int(s.calls.Load()), "each call had its turn")
+	keep(s, s.limit, turns)
+	var late []time.Duration
+	for _, turn := range turns {
+		late = append(late, turn.Given.Sub(turn.Moment()))
+	}
+	slices.Sort(late)
+	took := turns[len(turns)-1].Moment().Sub(turns[0].Moment())
+	figures["turns"], figures["rate"] = len(turns), s.limit.Rate
+	figures["utilization"] = round(float64(len(turns)-1) / took.Seconds() / s.limit.Rate)
+	figures["refused_as_given"] = s.limit.RefusedAsGiven(turns)
+	figures["late_ms"] = []float64{ms(late[len(late)/2]), ms(late[len(late)*99/100]), ms(late[len(late)-1])}
+	measure(s.T, s.Name(), figures)
+}
+
+func ms(d time.Duration) float64 { return round(d.Seconds() * 1000) }
+
+// Four processes share 200/s: no permit is given twice, and all of them call.
+func TestFourProcessesShareALimit(t *testing.T) {
+	long(t, "takes 3 s")
+	t.Parallel()
+	s := newFleetScene(t, 200, 20)
+	var fleet []*worker
+	for range 4 {
+		fleet = append(fleet, startWorker(t, s.job))
+	}
+	s.more(400)
 	for _, w := range fleet {
 		r := w.stop()
 		require.Empty(t, r.Errors)
-		require.Greater(t, r.Calls, rate*20/processes/4, "every process has its share")
-		lateness = append(lateness, r.Lateness...)
+		require.Positive(t, r.Calls, "every process has its share")
 	}
-	s := p.Summary()
-	slices.Sort(lateness)
-	t.Logf("SHARE %s: %d calls by %d processes at %d/s, %d refused, utilization %.4f, call − due: median %v, p99 %v, worst 1 s window %d",
-		server.Kind, s.Requests, processes, rate, s.Refused, s.Utilization(rate, 1),
-		lateness[len(lateness)/2], lateness[len(lateness)*99/100], p.WorstWindow(time.Second))
-	require.Zero(t, s.Refused)
-	require.GreaterOrEqual(t, s.Utilization(rate, 1), 0.99)
+	s.judge(map[string]any{"processes": 4})
+}
+
+// Where permits are there before calls, most calls need no more than the quick script: no
+// permit is given twice by that either.
+func TestFourProcessesWithPermitsToSpare(t *testing.T) {
+	long(t, "takes 3 s")
+	t.Parallel()
+	const rate, burst = 5000, 500
+	s := newFleetScene(t, rate, 4)
+	s.job.Limit += " burst " + strconv.Itoa(burst)
+	s.limit.Burst = burst
+	var fleet []*worker
+	for range 4 {
+		fleet = append(fleet, startWorker(t, s.job))
+	}
+	s.more(3000)
+	for _, w := range fleet {
+		require.Empty(t, w.stop().Errors)
+	}
+	s.judge(map[string]any{"processes": 4})
 }
 
 // A process that was suspended wakes after its turns; it claims others instead
 // of calling late and all at once.
 func TestSuspendedProcessClaimsAgain(t *testing.T) {
-	long(t, "takes 6 s")
-	const rate = 100
-	server := redistest.New(t)
-	p, url := strict(t, rate, 10)
-	prefix := redistest.Prefix(t)
-	start := func() *worker {
-		return startWorker(t, job{Redis: server.URL(), Prefix: prefix, Limit: "100/s", API: url, Calls: 100})
-	}
-	sleeper, other := start(), start()
-	time.Sleep(2 * time.Second)
+	long(t, "takes 5 s")
+	t.Parallel()
+	s := newFleetScene(t, 100, 100)
+	sleeper := startWorker(t, s.job)
+	s.more(20)
+	other := startWorker(t, s.job)
+	s.more(100)
 	sleeper.signal(syscall.SIGSTOP)
-	time.Sleep(2 * time.Second)
+	time.Sleep(1500 * time.Millisecond)
 	sleeper.signal(syscall.SIGCONT)
-	time.Sleep(2 * time.Second)
+	s.more(200) // as many as wait in both
 	slept, worked := sleeper.stop(), other.stop()
-	t.Logf("SUSPENDED 2 s of 6: %d calls by the sleeper, %d by the other, %d refused, worst 100 ms window %d",
-		slept.Calls, worked.Calls, p.Summary().Refused, p.WorstWindow(100*time.Millisecond))
 	require.Empty(t, slept.Errors)
 	require.Empty(t, worked.Errors)
-	require.Zero(t, p.Summary().Refused)
-	require.Greater(t, slept.Calls, 100, "the sleeper works again")
+	s.judge(map[string]any{"calls_of_the_sleeper": slept.Calls})
 }
 
-// A process that is killed costs the fleet no more than the turns that it had
-// fixed already, those of the next second, however many numbers it held.
-func TestKilledProcessCostsNoCapacity(t *testing.T) {
-	long(t, "takes 8 s")
-	const rate = 50
-	server := redistest.New(t)
-	p, url := strict(t, rate, 10)
-	prefix := redistest.Prefix(t)
-	victim := startWorker(t, job{Redis: server.URL(), Prefix: prefix, Limit: "50/s", API: url, Calls: 300})
-	other := startWorker(t, job{Redis: server.URL(), Prefix: prefix, Limit: "50/s", API: url, Calls: 300})
-	time.Sleep(3 * time.Second)
+// A process that is killed with many numbers in its hands holds nobody up.
+func TestKilledProcessHoldsNobodyUp(t *testing.T) {
+	long(t, "takes 4 s")
+	t.Parallel()
+	s := newFleetScene(t, 100, 200)
+	victim := startWorker(t, s.job)
+	other := startWorker(t, s.job)
+	s.more(50)
 	victim.kill()
-	time.Sleep(5 * time.Second)
-	r := other.stop()
-	s := p.Summary()
-	t.Logf("KILLED a process that held about 300 numbers: %d calls, %d refused, utilization %.4f",
-		s.Requests, s.Refused, s.Utilization(rate, 1))
-	require.Empty(t, r.Errors)
-	require.Zero(t, s.Refused)
-	// Of 8 s, half the turns of one.
-	require.GreaterOrEqual(t, s.Utilization(rate, 1), 0.9)
+	s.more(200)
+	require.Empty(t, other.stop().Errors)
+	s.judge(map[string]any{})
 }
 
 // The strict bound fixes no turn before it has come, and still keeps the limit.
 func TestStrictBound(t *testing.T) {
-	server := redistest.New(t)
-	p, url := strict(t, 50, 10)
-	w := startWorker(t, job{
-		Redis: server.URL(), Prefix: redistest.Prefix(t), Limit: "50/s", API: url, Calls: 10, Bound: reserve.Strict,
-	})
-	time.Sleep(2 * time.Second)
-	r := w.stop()
-	t.Logf("STRICT %d calls, %d refused", r.Calls, r.Refused)
-	require.Empty(t, r.Errors)
-	require.Zero(t, p.Summary().Refused)
-	require.Greater(t, r.Calls, 50)
+	t.Parallel()
+	s := newFleetScene(t, 50, 10)
+	s.job.Bound = reserve.Strict
+	w := startWorker(t, s.job)
+	s.more(50)
+	require.Empty(t, w.stop().Errors)
+	for _, turn := range turnsIn(t, s.ledger) {
+		require.LessOrEqual(t, turn.Turn.Turn, turn.Told, "%+v", turn)
+	}
+	s.judge(map[string]any{})
 }
 
 // A key that expired is a full bucket, on a Redis whose keys really expire.
 func TestKeysExpire(t *testing.T) {
-	server := redistest.New(t)
-	client := server.Client(t)
+	t.Parallel()
+	client := redistest.New(t).Client(t)
 	prefix := redistest.Prefix(t)
-	l, err := reserve.New(client, reserve.Config{Name: "api", Prefix: prefix, Limit: reserve.PerSecond(20).Burst(5)})
-	require.NoError(t, err)
-	require.NoError(t, l.WaitN(t.Context(), 5))
-	key := prefix + ":{api}:line"
-	left, err := client.PTTL(t.Context(), key).Result()
-	require.NoError(t, err)
-	require.InDelta(t, 91*time.Second, left, float64(time.Second), "as long as a process counts")
-	require.NoError(t, client.PExpire(t.Context(), key, 400*time.Millisecond).Err())
-	require.Eventually(t, func() bool {
-		n, err := client.Exists(t.Context(), key).Result()
-		return err == nil && n == 0
-	}, 5*time.Second, 20*time.Millisecond)
-	ok, err := l.AllowN(t.Context(), 5)
-	require.NoError(t, err)
-	require.True(t, ok)
+	for _, c := range []struct {
+		limit       reserve.Limit
+		least, most time.Duration
+	}{
+		{reserve.PerSecond(20).Burst(5), time.Minute, 92 * time.Second}, // as long as a process counts
+		{reserve.Every(time.Hour).Burst(5), 4 * time.Hour, 6 * time.Hour},
+	} {
+		config := reserve.Config{Name: "api", Prefix: prefix, Limit: c.limit}
+		l, err := reserve.New(client, config)
+		require.NoError(t, err)
+		_, err = l.ReserveN(t.Context(), 5)
+		require.NoError(t, err)
+		key := prefix + ":{api}:line"
+		left, err := client.PTTL(t.Context(), key).Result()
+		require.NoError(t, err)
+		require.True(t, c.least < left && left < c.most, "%v", left)
+		require.NoError(t, client.PExpire(t.Context(), key, 100*time.Millisecond).Err())
+		require.Eventually(t, func() bool {
+			n, err := client.Exists(t.Context(), key).Result()
+			return err == nil && n == 0
+		}, liveness, 20*time.Millisecond)
+		other, err := reserve.New(client, config) // which does not know where the line was
+		require.NoError(t, err)
+		r, err := other.ReserveN(t.Context(), 5)
+		require.NoError(t, err)
+		require.Zero(t, r.Delay(), "the bucket is full")
+		require.NoError(t, client.Del(t.Context(), key).Err())
+	}
 }
 
 // Under the policy fail, a Redis that can not be reached gives a typed error.
 func TestUnavailableRedis(t *testing.T) {
+	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
 	defer func() { _ = client.Close() }()
 	l, err := reserve.New(client, reserve.Config{

@@ -34,6 +34,7 @@ type refusal struct {
 // Every refusal of a real Redis gets the error that says what to do, is not taken
 // for a call that may have been carried out, and changes nothing.
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	for name, r := range map[string]refusal{
 		"NOREPLICAS": {reserve.ErrUnavailable, "min-replicas-to-write", nil, setting("min-replicas-to-write", "1")},
 		"MISCONF":    {reserve.ErrUnavailable, "disk", []string{"--save", "3600 1000000"}, unsaved},
@@ -73,6 +74,7 @@ func TestRefusals(t *testing.T) {
 // A server that takes no more connections closes them without having read
 // anything. The client may see the end of the connection before the reason.
 func TestMaxClients(t *testing.T) {
+	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
 	makeLine(t, admin)
 	before := content(t, admin)
@@ -85,6 +87,7 @@ func TestMaxClients(t *testing.T) {
 // A server without scripts, and the node of a cluster that has no slots yet, can
 // not have the state of a limit.
 func TestServersThatCanNotServe(t *testing.T) {
+	t.Parallel()
 	for name, r := range map[string]refusal{
 		"unknown command": {reserve.ErrDenied, "lacks", []string{"--rename-command", "EVALSHA", "ELSEWHERE"}, nil},
 		"CLUSTERDOWN":     {reserve.ErrUnavailable, "CLUSTER INFO", []string{"--cluster-enabled", "yes", "--cluster-port", freePort(t)}, nil},
@@ -104,6 +107,7 @@ func TestServersThatCanNotServe(t *testing.T) {
 // A client for a single server that was given a node of a cluster gets told so;
 // a cluster client follows.
 func TestNodeOfACluster(t *testing.T) {
+	t.Parallel()
 	addresses := threeMasters(t)
 	ctx := t.Context()
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
@@ -165,6 +169,7 @@ func TestNodeOfACluster(t *testing.T) {
 // A full Redis refuses a call before it changed anything, or serves all of it: a
 // script that has begun to write goes on.
 func TestOutOfMemory(t *testing.T) {
+	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
 	makeLine(t, admin)
 	setting("maxmemory", "1")(t, admin, nil)
@@ -186,6 +191,7 @@ func TestOutOfMemory(t *testing.T) {
 
 // Where the scripts were flushed, go-redis sends them again: nobody notices.
 func TestScriptFlush(t *testing.T) {
+	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
 	makeLine(t, admin)
 	l := limiter(t, admin)
@@ -194,11 +200,13 @@ func TestScriptFlush(t *testing.T) {
 		require.NoError(t, call(t.Context(), l), op)
 	}
 	require.NoError(t, admin.ScriptFlush(t.Context()).Err())
-	require.NoError(t, l.For("other").Wait(t.Context()))
+	_, err := l.For("other").Reserve(t.Context())
+	require.NoError(t, err)
 }
 
 // Nothing listens, or nothing answers.
 func TestNoServer(t *testing.T) {
+	t.Parallel()
 	nowhere := &redis.Options{Addr: "127.0.0.1:" + freePort(t)}
 	mustBeRefused(t, nowhere, func(op string, err error) {
 		require.ErrorIs(t, err, reserve.ErrUnavailable, op)
@@ -211,7 +219,7 @@ func TestNoServer(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, ReadTimeout: 50 * time.Millisecond, MaxRetries: -1})
 	defer func() { _ = client.Close() }()
 	require.NoError(t, client.Ping(t.Context()).Err())
-	require.NoError(t, admin.Do(t.Context(), "client", "pause", 200, "all").Err())
+	require.NoError(t, admin.Do(t.Context(), "client", "pause", 60_000, "all").Err())
 	_, err := limiter(t, client).Claim(t.Context(), "held", 1)
 	require.ErrorIs(t, err, reserve.ErrUnavailable)
 	require.ErrorIs(t, err, reserve.ErrOutcomeUnknown, "it is carried out after the pause")
@@ -219,6 +227,7 @@ func TestNoServer(t *testing.T) {
 
 // All connections of a client are in use.
 func TestPoolExhausted(t *testing.T) {
+	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
 	makeLine(t, admin)
 	before := content(t, admin)
@@ -314,7 +323,7 @@ func refuses(t *testing.T, client *redis.Client, code string) {
 	require.Eventually(t, func() bool {
 		err := client.Get(t.Context(), "any").Err()
 		return err != nil && strings.HasPrefix(err.Error(), code)
-	}, 20*time.Second, time.Millisecond)
+	}, liveness, time.Millisecond)
 }
 
 // setting changes a setting of the server.
@@ -370,7 +379,7 @@ func unsaved(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
 	require.Eventually(t, func() bool {
 		info, err := admin.Info(t.Context(), "persistence").Result()
 		return err == nil && strings.Contains(info, "rdb_last_bgsave_status:err")
-	}, 20*time.Second, 10*time.Millisecond)
+	}, liveness, 10*time.Millisecond)
 	return func() error { return os.Remove(obstacle) }
 }
 

@@ -25,6 +25,7 @@ import (
 // Through TLS and with a password a limiter works like any other. Where the two
 // sides do not agree, it says so at once, and Redis is asked for nothing.
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	ours, theirs := newAuthority(t), newAuthority(t)
 	write(t, dir, "ca.crt", ours.pem)

@@ -148,7 +148,8 @@ func (l *line) release(w *waiter, now time.Time) {
 		if t.number != 0 {
 			l.back = append(l.back, &ticket{cost: t.cost, id: t.id})
 		}
-		t.number, t.epoch, t.given, t.due, t.final = 0, 0, now, now, true
+		t.number, t.epoch, t.given, t.seen, t.due, t.final = 0, 0, now, 0, now, true
+		l.observe(t, now)
 		w.finish(t, nil)
 		return
 	}
@@ -156,5 +157,7 @@ func (l *line) release(w *waiter, now time.Time) {
 	if l.withdraw(w.ask) {
 		q.asking--
 	}
-	w.finish(&ticket{cost: q.cost, given: now, due: now, final: true}, nil)
+	t := &ticket{cost: q.cost, given: now, due: now, final: true}
+	l.observe(t, now)
+	w.finish(t, nil)
 }

@@ -270,7 +270,7 @@ func (l *line) cancel(ctx context.Context, tickets []*ticket) {
 func (t *ticket) set(reply answers, i int, kept bool) {
 	a := reply.tickets[i]
 	t.epoch, t.gen, t.number = reply.epoch, reply.gen, a.number
-	t.given, t.due, t.since = reply.at, reply.at.Add(a.wait), a.since
+	t.given, t.seen, t.due, t.since, t.unsure = reply.at, reply.seen, reply.at.Add(a.wait), a.since, a.unsure
 	t.slack = reply.slack(t.cost)
 	t.final = a.status == final
 	t.kept = t.final && kept

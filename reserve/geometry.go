@@ -9,12 +9,14 @@ type geometry struct {
 	number     int64     // the last one that was fixed …
 	at         time.Time // … and when it is due
 	until      time.Time // nothing is due before; zero: no matter
+	told       time.Time // when the reply arrived …
+	seen       int64     // … and Redis's time then, in Unix microseconds
 	terms
 }
 
 // geometry is where the line is, as a reply says.
 func (a answers) geometry() geometry {
-	g := geometry{epoch: a.epoch, gen: a.gen, number: a.final, at: a.at.Add(a.reach), terms: a.terms}
+	g := geometry{epoch: a.epoch, gen: a.gen, number: a.final, at: a.at.Add(a.reach), terms: a.terms, told: a.at, seen: a.seen}
 	if a.pause > 0 {
 		g.until = a.at.Add(a.pause)
 	}
@@ -34,7 +36,8 @@ func (g *geometry) adjust(t *ticket, now time.Time) {
 		return
 	}
 	t.gen = g.gen
-	t.due, t.since, t.slack = g.due(t.number), 0, g.slack(t.cost)
+	t.due, t.since, t.unsure, t.slack = g.due(t.number), 0, 0, g.slack(t.cost)
+	t.seen = g.seen + t.given.Sub(g.told).Microseconds() // as the turn counts from this reply
 	first := g.due(t.number - t.cost + 1)
 	if t.final && first.Add(time.Microsecond).Before(g.until) { // replies round
 		t.final, t.kept, t.due = false, false, now

@@ -166,7 +166,8 @@ func (g *guest) await(ctx context.Context, lines []*line) (err error) {
 		timer := time.NewTimer(time.Until(look))
 		select {
 		case <-timer.C:
-			if t.final && !t.overslept(time.Now()) {
+			if now := time.Now(); t.final && !t.overslept(now) {
+				g.observe(&t, now)
 				return nil
 			}
 			known = false
@@ -420,10 +421,12 @@ func (j *Joint) allow(ctx context.Context, costs []int) (bool, error) {
 		g.leaveSoon(lines)
 		return false, err
 	}
-	if t := g.view(); t.overslept(time.Now()) { // the reply came too late to use it
+	t, now := g.view(), time.Now()
+	if t.overslept(now) { // the reply came too late to use it
 		g.leaveSoon(lines)
 		return false, nil
 	}
+	g.observe(&t, now)
 	return true, nil
 }
 

@@ -1,12 +1,17 @@
 package reserve
 
-import "time"
+import (
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/observe"
+)
 
 // land gives the calls of a leg what Redis gave.
 func (l *line) land(g *leg, seen int64, at time.Time) {
 	now := time.Now()
 	l.mu.Lock()
 	l.getOff(g)
+	g.seen = seen
 	g.lane.busy = false
 	if g.before < 0 {
 		l.lease.asked = false
@@ -43,6 +48,9 @@ func (l *line) land(g *leg, seen int64, at time.Time) {
 		cost := w.cost
 		number += cost
 		if w.turn(granted) {
+			if observe.On() {
+				l.observe(l.numbered(g, number, cost, start, at), now)
+			}
 			w.tell()
 		} else {
 			unused = append(unused, l.numbered(g, number, cost, start, at))
@@ -82,7 +90,7 @@ func (l *line) allGo(g *leg, start, now time.Time) bool {
 func (l *line) numbered(g *leg, number, cost int64, start, at time.Time) *ticket {
 	return &ticket{
 		cost: cost, id: l.core.newID(), epoch: g.epoch, gen: g.gen, number: number, final: true,
-		given: at, due: start.Add(l.core.step(number - g.before)), slack: l.core.terms().slack(cost),
+		given: at, seen: g.seen, due: start.Add(l.core.step(number - g.before)), slack: l.core.terms().slack(cost),
 	}
 }
 
@@ -115,6 +123,7 @@ func (l *line) file(g *leg, start, at time.Time) {
 func (l *line) answer(q *queue, w *waiter, t *ticket) {
 	now := time.Now()
 	if t.final && !t.due.After(now) && !t.overslept(now) && w.turn(granted) {
+		l.observe(t, now)
 		w.tell()
 		return
 	}

@@ -43,6 +43,7 @@ type block struct {
 	start, end int64     // the permits are (start, end]
 	due        time.Time // of permit start
 	given      time.Time
+	seen       int64 // as of a ticket
 }
 
 func (b *block) permits() int64 { return b.end - b.start }
@@ -121,6 +122,7 @@ func (l *line) draw(cost int64) bool {
 		s.held -= cost
 		s.count += cost
 		l.core.leased.used.Add(cost)
+		l.observe(&ticket{cost: cost, epoch: b.epoch, number: b.start, due: b.due, given: b.given, seen: b.seen, slack: l.core.fill()}, now)
 		l.stockUp(now)
 		return true
 	}

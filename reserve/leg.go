@@ -12,6 +12,7 @@ type leg struct {
 	lane   *lane
 	gen    int64 // of the line, as far as the process knew when it left
 	riders []*waiter
+	seen   int64 // Redis's time, as for a ticket
 	cost   int64 // of each; 0: not all have the same
 }
 
@@ -78,7 +79,7 @@ func (g *leg) carried() int64 {
 
 // rest is what a leg brought besides.
 func (g *leg) rest(start, at time.Time, c *core) block {
-	b := block{epoch: g.epoch, start: g.before, end: g.before + g.given, due: start, given: at}
+	b := block{epoch: g.epoch, start: g.before, end: g.before + g.given, due: start, given: at, seen: g.seen}
 	b.cut(g.carried(), c)
 	return b
 }

@@ -167,12 +167,15 @@ func (l *Limiter) allow(ctx context.Context, n int) (bool, error) {
 	slow := l.core.slow(l.core.terms())
 	for {
 		t, err := l.ask(ctx, n, request{id: id, keep: slow, deadline: time.Now()})
-		switch {
-		case err != nil:
+		if err != nil {
 			return false, err
-		case !t.overslept(time.Now()):
+		}
+		now := time.Now()
+		if !t.overslept(now) {
+			l.observe(t, now)
 			return true, nil
-		case t.kept: // the reply came too late to use it
+		}
+		if t.kept { // the reply came too late to use it
 			return l.allowAgain(ctx, t)
 		}
 		id = l.core.newID()
@@ -187,21 +190,27 @@ func (l *Limiter) allowAgain(ctx context.Context, t *ticket) (bool, error) {
 		return false, err
 	}
 	defer l.core.leave(here)
-	now := func(*line, int64) time.Duration { return 0 }
-	last := t
-	for err == nil && t.overslept(time.Now()) {
+	atOnce := func(*line, int64) time.Duration { return 0 }
+	for {
 		t.back = true
 		here.waitAgain(ctx, []*ticket{t})
-		if t, err = l.claim(ctx, t.id, int(t.cost), now); err == nil {
-			last = t
+		var claimed *ticket
+		if claimed, err = l.claim(ctx, t.id, int(t.cost), atOnce); err != nil {
+			break
 		}
-	}
-	if err == nil && t.final {
-		return true, nil
+		t = claimed
+		now := time.Now()
+		if !t.final { // somebody else has the turn
+			break
+		}
+		if !t.overslept(now) {
+			l.observe(t, now)
+			return true, nil
+		}
 	}
 	here.mu.Lock()
 	defer here.mu.Unlock()
-	here.giveBack(last) // somebody else has the turn
+	here.giveBack(t)
 	return false, err
 }
 

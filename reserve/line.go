@@ -110,6 +110,7 @@ func (l *line) quit(w *waiter) {
 		w.leave()
 	case w.ticket != nil && w.ticket.number == 0: // a turn without the line is used up
 	case w.ticket != nil:
+		l.unobserve(w.ticket)
 		q = l.shared(w.ticket.cost)
 		w.ticket.owner = nil
 		q.add(w.ticket)
@@ -153,6 +154,7 @@ func (l *line) advance(q *queue) {
 			q.add(t)
 			continue
 		}
+		l.observe(t, now)
 		w.finish(t, nil)
 	}
 	if overslept > 0 {

@@ -19,7 +19,7 @@ const (
 // overslept reports whether the turn of a final ticket was overslept: its permits
 // are gone, and calling now would come on top of the calls of others.
 func (t *ticket) overslept(now time.Time) bool {
-	if now.Sub(t.due)+t.since > t.slack+oversleep {
+	if now.Sub(t.due)+t.since+t.unsure > t.slack+oversleep {
 		return true
 	}
 	return now.Round(0).Sub(t.given.Round(0))-now.Sub(t.given) > suspension

@@ -27,6 +27,7 @@ type answer struct {
 	number int64
 	wait   time.Duration
 	since  time.Duration // for at least so long its turn had been due already
+	unsure time.Duration // and maybe for so much longer
 }
 
 const (
@@ -140,7 +141,7 @@ func (c *core) ask(ctx context.Context, script *redis.Script, keys []string, arg
 	var late time.Duration
 	if a.at, late = c.clock.arrival(a.seen, a.shortest(), sent, time.Now()); c.slow(a.terms) {
 		for i := range a.tickets { // rather ask once more than call late
-			a.tickets[i].since += late
+			a.tickets[i].unsure = late
 		}
 	}
 	c.greet()

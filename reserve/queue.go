@@ -20,9 +20,11 @@ type ticket struct {
 	gen    int64         // up to which its turn follows the line; see geometry
 	number int64         // 0: none, as Redis is away
 	due    time.Time     // of its turn, or the forecast of it while it waits
-	given  time.Time     // when the reply arrived
+	given  time.Time     // when the reply arrived …
+	seen   int64         // … and Redis's time then, in Unix microseconds; 0: it was away
 	slack  time.Duration // for so long after due it can be used
 	since  time.Duration // at least so long before due the turn had come in truth
+	unsure time.Duration // and maybe so much longer before
 	final  bool
 	kept   bool      // final, and known to Redis by its id
 	leased bool      // a block that was taken ahead

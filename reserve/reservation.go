@@ -196,10 +196,17 @@ func (r *Reservation) wait(ctx context.Context) error {
 	line.mu.Lock()
 	defer line.mu.Unlock()
 	if err != nil {
+		if w.ticket != nil { // its turn came at the same moment
+			line.unobserve(w.ticket)
+		}
 		line.unpin(w, false)
 		line.advance(w.queue)
 	}
-	return r.end(w, err)
+	ended := r.end(w, err)
+	if err == nil && ended != nil {
+		line.unobserve(w.own)
+	}
+	return ended
 }
 
 // begin lets a call wait for the reservation, with a copy of its ticket for the

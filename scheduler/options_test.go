@@ -138,7 +138,7 @@ func TestAMomentBeforeTheTurn(t *testing.T) {
 		}
 		f := d.must(asynq.ProcessIn(2 * interval))
 		require.EqualValues(t, 5, f.Number)
-		require.WithinDuration(t, time.Now().Add(4*interval), f.At, time.Second)
+		require.WithinDuration(t, time.Now().Add(4*interval), f.At, interval/2)
 		require.Equal(t, f.At.Add(-turn.Lead(turn.PollInterval, turn.PollInterval, d.limiter.Lead())), f.Info.NextProcessAt)
 	})
 }

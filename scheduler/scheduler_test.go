@@ -28,7 +28,7 @@ func TestTasksComeUpShortlyBeforeTheirTurns(t *testing.T) {
 			f := d.must()
 			require.Equal(t, i, f.Number)
 			require.Equal(t, i-2, f.Ahead, "number 1 has come")
-			require.WithinDuration(t, first.At.Add(time.Duration(i-1)*interval), f.At, time.Second)
+			require.WithinDuration(t, first.At.Add(time.Duration(i-1)*interval), f.At, interval/2)
 			require.Equal(t, f.Number, d.place(f.Info.ID), "the number is under the ID that workers look for")
 
 			require.Equal(t, asynq.TaskStateScheduled, f.Info.State)

@@ -32,14 +32,14 @@ func TestSameTaskIDAgain(t *testing.T) {
 		s := open(t, server, reserve.PerSecond(20).Burst(5))
 		s.serve(s.eager(), worker.Config{}, s.call)
 		for i := range times {
-			s.within(5*time.Second, func() bool {
+			s.within(liveness, func() bool {
 				_, err := s.client.Enqueue(asynq.NewTask("call", nil), asynq.Queue(s.queue), asynq.TaskID("the same"))
 				if !errors.Is(err, asynq.ErrTaskIDConflict) {
 					require.NoError(t, err)
 				}
 				return err == nil
 			}, "the ID is free")
-			s.await(i+1, 5*time.Second)
+			s.await(i+1, liveness)
 		}
 		s.paced()
 		s.empty()
@@ -68,7 +68,7 @@ func TestNoFailureComesAgain(t *testing.T) {
 			return nil
 		})
 		s.enqueue("polls a report", asynq.MaxRetry(1))
-		runs := s.await(times, 20*time.Second)
+		runs := s.await(times, liveness)
 		s.paced()
 		for _, r := range runs {
 			require.Zero(t, r.retried)
@@ -100,11 +100,11 @@ func TestRealRetry(t *testing.T) {
 			return nil
 		})
 		s.enqueue("fails three times")
-		runs := s.await(4, 10*time.Second)
+		runs := s.await(4, liveness)
 		for i, r := range runs {
 			require.Equal(t, i, r.retried)
 		}
-		s.within(5*time.Second, func() bool { return s.info().Size == 0 }, "it is done")
+		s.within(liveness, func() bool { return s.info().Size == 0 }, "it is done")
 		require.Equal(t, 3, s.info().FailedTotal)
 		require.Equal(t, 4, s.info().ProcessedTotal)
 		s.paced()

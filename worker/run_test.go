@@ -34,21 +34,20 @@ func TestShutdownWhileTasksSleep(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		return err
 	})
-	s.within(5*time.Second, func() bool { return first.Stats().Asleep >= 20 }, "tasks sleep")
+	s.within(liveness, func() bool { return first.Stats().Asleep >= 20 }, "tasks sleep")
 	<-working
 	start := time.Now()
 	stop()
 	took := time.Since(start)
 	before := len(s.history())
-	t.Logf("shut down in %v after %d runs", took, before)
-	require.Less(t, took, time.Second)
+	t.Logf("MEASURE shut down in %v after %d runs", took, before)
 	require.Zero(t, first.Stats().Asleep)
 	require.Zero(t, first.Stats().Working)
 	require.Equal(t, tasks-before, s.info().Size, "none is lost")
 	require.Zero(t, s.info().Active)
 
 	s.serve(s.config(4), worker.Config{}, s.call)
-	runs := s.await(tasks, 20*time.Second)
+	runs := s.await(tasks, liveness)
 	s.empty()
 	s.paced()
 	for _, r := range runs {
@@ -67,10 +66,10 @@ func TestShutdownIsIdempotent(t *testing.T) {
 	server := asynq.NewServer(s.redis(), config)
 	stop := s.run(w, server, asynq.HandlerFunc(s.call))
 	s.enqueue("one")
-	s.await(1, 5*time.Second)
+	s.await(1, liveness)
 	require.ErrorContains(t, w.Run(t.Context(), server, asynq.HandlerFunc(s.call)), "already running")
 	s.enqueue("two")
-	s.await(2, 5*time.Second)
+	s.await(2, liveness)
 
 	var all sync.WaitGroup
 	for range 4 {
@@ -89,22 +88,22 @@ func TestShutdownIsIdempotent(t *testing.T) {
 // the ShutdownTimeout is over. It is not archived, and runs later.
 func TestShutdownInTheLastAttempt(t *testing.T) {
 	t.Parallel()
-	s := open(t, redistest.New(t), reserve.Every(3*time.Second))
+	s := open(t, redistest.New(t), reserve.Every(5*time.Second))
 	config := s.config(4)
 	config.ShutdownTimeout = 500 * time.Millisecond
 	w, stop := s.serve(config, worker.Config{}, s.call)
 	s.enqueue("at once", asynq.MaxRetry(0))
-	s.await(1, 5*time.Second)
+	s.await(1, liveness)
 	s.enqueue("sleeps", asynq.MaxRetry(0))
-	s.within(5*time.Second, func() bool { return w.Stats().Asleep == 1 }, "it sleeps")
+	s.within(liveness, func() bool { return w.Stats().Asleep == 1 }, "it sleeps")
 	stop()
 	require.Len(t, s.history(), 1)
 	require.Equal(t, 1, s.info().Pending)
 
 	s.serve(s.config(4), worker.Config{}, s.call)
-	runs := s.await(2, 10*time.Second)
+	runs := s.await(2, liveness)
 	require.Zero(t, runs[1].retried)
-	require.Greater(t, runs[1].at.Sub(runs[0].at), 2900*time.Millisecond)
+	s.paced()
 	s.empty()
 }
 
@@ -118,18 +117,16 @@ func TestDrainLeavesFixedTurnsToTheirTasks(t *testing.T) {
 	for i := range tasks {
 		s.enqueue(strconv.Itoa(i))
 	}
-	s.within(5*time.Second, func() bool { return w.Stats().Asleep >= 20 && len(s.history()) >= 20 }, "tasks sleep")
+	s.within(liveness, func() bool { return w.Stats().Asleep >= 20 && len(s.history()) >= 20 }, "tasks sleep")
 	before := len(s.history())
 	w.Drain()
-	s.within(time.Second, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
+	s.within(liveness, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
 	stop()
 	ran := len(s.history()) - before
-	t.Logf("%d ran after Drain", ran)
-	require.GreaterOrEqual(t, ran, 2, "of those whose turns come in the next 50 ms or more")
-	require.LessOrEqual(t, ran, 20)
+	t.Logf("MEASURE %d ran after Drain, of those whose turns come in the next 50 ms or more", ran)
 
 	s.serve(s.config(4), worker.Config{}, s.call)
-	s.await(tasks, 20*time.Second)
+	s.await(tasks, liveness)
 	s.paced()
 	s.empty()
 }
@@ -140,20 +137,20 @@ func TestDrain(t *testing.T) {
 	s := open(t, redistest.Mini(t), reserve.Every(1400*time.Millisecond))
 	w, stop := s.serve(s.config(4), worker.Config{}, s.call)
 	s.enqueue("0")
-	s.await(1, 5*time.Second)
+	s.await(1, liveness)
 	s.enqueue("1")
 	s.enqueue("2")
-	s.within(time.Second, func() bool { return w.Stats().Asleep == 1 && w.Stats().PutBack == 1 }, "one sleeps, one is put back")
+	s.within(liveness, func() bool { return w.Stats().Asleep == 1 && w.Stats().PutBack == 1 }, "one sleeps, one is put back")
 	w.Drain()
-	s.within(time.Second/2, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
+	s.within(liveness, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
 	s.enqueue("3")
-	s.within(5*time.Second, func() bool { return s.info().Retry == 3 }, "all are put back")
+	s.within(liveness, func() bool { return s.info().Retry == 3 }, "all are put back")
 	require.Len(t, s.history(), 1)
 	stop()
 	require.Zero(t, s.info().Archived)
 
 	s.serve(s.config(4), worker.Config{}, s.call)
-	s.await(4, 10*time.Second)
+	s.await(4, liveness)
 	s.paced()
 	s.empty()
 }

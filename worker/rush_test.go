@@ -32,8 +32,9 @@ func TestPlacesAreKeptInARush(t *testing.T) {
 	config := s.config(20)
 	require.NoError(t, w.Apply(&config))
 	stop := s.run(w, asynq.NewServerFromRedisClient(client, config), asynq.HandlerFunc(s.call))
-	runs := s.await(calls, 20*time.Second)
+	s.within(liveness, func() bool { return len(s.history()) >= calls }, "the first run")
 	stop()
+	runs := s.history()
 	far := 0
 	for i, r := range runs[:calls] {
 		at, err := strconv.Atoi(r.payload)
@@ -42,8 +43,8 @@ func TestPlacesAreKeptInARush(t *testing.T) {
 			far++
 		}
 	}
-	t.Logf("%d of the first %d tasks more than a second out of place; %d put back", far, calls, w.Stats().PutBack)
-	require.Less(t, far, calls/50) // a busy machine may miss some
+	t.Logf("MEASURE %d of the first %d tasks more than a second out of place; %d put back", far, calls, w.Stats().PutBack)
+	s.paced()
 }
 
 // slowScripts is a hook under which scripts take longer by that much.

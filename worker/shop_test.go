@@ -12,20 +12,19 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/worker"
 )
 
-// shop is a queue of asynq, a limit, the strict provider behind it, and what the
-// tasks of the queue did.
+// shop is a queue of asynq, a limit, and what the tasks of the queue did.
 type shop struct {
 	*testing.T
 	server    *redistest.Server
 	queue     string
 	limiter   *reserve.Limiter
-	provider  *provider.Provider
+	kept      ledger.Limit
 	client    *asynq.Client
 	inspector *asynq.Inspector
 
@@ -41,13 +40,15 @@ type run struct {
 	retried int
 }
 
-// open makes a shop. The provider's rate is the limit's, and it bears 300 ms of
-// jitter on top of the limit's burst: the machine may be busy.
+// liveness is what anything may take that must happen at all.
+const liveness = time.Minute
+
+// open makes a shop.
 func open(t *testing.T, server *redistest.Server, limit reserve.Limit) *shop {
 	t.Helper()
 	s := &shop{T: t, server: server, queue: redistest.Prefix(t)}
 	s.limiter = s.limit("api", limit)
-	s.provider = provider.New(provider.TokenBucket(limit.Rate(), limit.MaxBurst()+1+int(0.3*limit.Rate())))
+	s.kept = ledger.Limit{Rate: limit.Rate(), Burst: limit.MaxBurst()}
 	s.client = asynq.NewClient(s.redis())
 	s.inspector = asynq.NewInspector(s.redis())
 	t.Cleanup(func() {
@@ -119,13 +120,12 @@ func (s *shop) send(task *asynq.Task, options ...asynq.Option) *asynq.TaskInfo {
 	return info
 }
 
-// call is a handler that calls the provider, and nothing more.
+// call is a handler that notes its call, and nothing more.
 func (s *shop) call(ctx context.Context, task *asynq.Task) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due, _ := worker.Due(ctx)
 	retried, _ := asynq.GetRetryCount(ctx)
-	s.provider.Judge(1)
 	s.runs = append(s.runs, run{string(task.Payload()), due, time.Now(), retried})
 	return nil
 }
@@ -161,14 +161,16 @@ func (s *shop) info() *asynq.QueueInfo {
 // empty waits until asynq has no task left, and expects that none failed.
 func (s *shop) empty() {
 	s.Helper()
-	s.within(10*time.Second, func() bool { return s.info().Size == 0 }, "the queue is empty")
+	s.within(liveness, func() bool { return s.info().Size == 0 }, "the queue is empty")
 	require.Zero(s, s.info().FailedTotal)
 }
 
-// paced expects that the provider refused nothing.
+// paced expects that the turns keep the limit, and that each call had one.
 func (s *shop) paced() {
 	s.Helper()
-	require.Zero(s, s.provider.Summary().Refused, "of %d calls", s.provider.Summary().Requests)
+	turns := book.Turns(s.queue)
+	require.Empty(s, s.kept.Faults(turns))
+	require.GreaterOrEqual(s, len(turns), len(s.history()))
 }
 
 // journal is a log to look into.

@@ -1,0 +1,48 @@
+package integration
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/ledger"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// ahead is for how long before its moment a turn may be fixed.
+const ahead = reserve.DefaultInlineBound
+
+// keepTurns has this process write its turns into a ledger, if there is one.
+func keepTurns(dir, process string) error {
+	if dir == "" {
+		return nil
+	}
+	return ledger.Keep(dir, process)
+}
+
+// turnsIn are the turns of a ledger so far.
+func turnsIn(t testing.TB, dir string) []ledger.Turn {
+	t.Helper()
+	turns, err := ledger.Read(dir)
+	require.NoError(t, err)
+	return turns
+}
+
+// keep expects that turns keep a limit.
+func keep(t assert.TestingT, limit ledger.Limit, turns []ledger.Turn) {
+	if found := limit.Faults(turns); len(found) > 0 {
+		t.Errorf("%d faults in %d turns: %v", len(found), len(turns), found[:min(len(found), 3)])
+	}
+}
+
+// measure logs figures: they tell how well something went on this machine, and decide
+// nothing.
+func measure(t testing.TB, what string, figures map[string]any) {
+	t.Helper()
+	figures["what"] = what
+	text, err := json.Marshal(figures)
+	require.NoError(t, err)
+	t.Logf("MEASURE %s", text)
+}
