@@ -67,6 +67,7 @@ func TestACL(t *testing.T) {
 		"+client|setname": func(o *redis.Options) { o.ClientName = "worker-1" },
 	} {
 		t.Run(rule, func(t *testing.T) {
+			require.NoError(t, admin.FlushAll(t.Context()).Err()) // what a user without a right has left
 			for _, allowed := range []bool{false, true} {
 				options := &redis.Options{Addr: admin.Options().Addr, Username: "worker", Password: "secret"}
 				change(options)

@@ -139,8 +139,9 @@ func (c *core) ask(ctx context.Context, script *redis.Script, keys []string, arg
 	}
 	a.overdue(a.interval)
 	var late time.Duration
-	if a.at, late = c.clock.arrival(a.seen, a.shortest(), sent, time.Now()); c.slow(a.terms) {
-		for i := range a.tickets { // rather ask once more than call late
+	a.at, late = c.clock.arrival(a.seen, a.shortest(), sent, time.Now())
+	for i := range a.tickets { // rather ask once more than call late, where nobody else can come first
+		if c.slow(a.terms) && a.burst == 1 && a.tickets[i].number == a.final {
 			a.tickets[i].unsure = late
 		}
 	}
