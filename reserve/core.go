@@ -258,9 +258,7 @@ func (c *core) inUse() []*line {
 func (c *core) surrender() {
 	for _, l := range c.inUse() {
 		l.mu.Lock()
-		if l.lease.timer != nil {
-			l.lease.timer.Reset(0)
-		}
+		l.tidyNow()
 		l.mu.Unlock()
 	}
 }

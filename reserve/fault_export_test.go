@@ -34,3 +34,11 @@ func (l *Limiter) Processes() int64 {
 // TurnDeaf lets the Limiter not listen to the news, for networks on which nobody speaks
 // unasked.
 func (l *Limiter) TurnDeaf() { l.core.listening.Store(true) }
+
+// UntilOld is the time until the first permits that a process has ahead go back.
+func (l *Limiter) UntilOld() time.Duration {
+	line := l.core.root
+	line.mu.Lock()
+	defer line.mu.Unlock()
+	return time.Until(line.lease.blocks[0].given.Add(l.core.old()))
+}

@@ -186,6 +186,13 @@ func (l *line) keep(b block) {
 		s.timer = time.AfterFunc(l.core.old(), l.tidy)
 	}
 	if l.core.isClosing() {
+		l.tidyNow()
+	}
+}
+
+// tidyNow lets tidy run now, unless it is about to. The line must be locked.
+func (l *line) tidyNow() {
+	if s := &l.lease; s.timer != nil && s.timer.Stop() {
 		s.timer.Reset(0)
 	}
 }

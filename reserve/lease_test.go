@@ -203,3 +203,26 @@ func TestLeasePerKey(t *testing.T) {
 		require.Zero(t, ahead(l))
 	})
 }
+
+// A process that closes at the moment at which permits become too old gives them back
+// once, and Close waits for it.
+func TestLeaseGetsOldAsItCloses(t *testing.T) {
+	inParallel(t)
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		for range 100 {
+			l, wire := leased(t, b, reserve.PerSecond(1000).Burst(1000))
+			for range 200 {
+				require.NoError(t, l.Wait(t.Context()))
+				time.Sleep(time.Millisecond)
+			}
+			require.Positive(t, ahead(l))
+			wire.request.Store(int64(5 * time.Millisecond))
+			time.Sleep(l.UntilOld())
+			require.NoError(t, l.Close())
+			s := l.LeaseStats()
+			require.Zero(t, ahead(l), "%+v", s)
+			require.Positive(t, s.Returned)
+		}
+	})
+}
