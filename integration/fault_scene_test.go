@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/internal/provider"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
@@ -123,9 +124,35 @@ func (s *faultScene) load(own ...faultRedis) {
 		}
 		return len(seen) == faultWorkers
 	})
+	s.until("all workers know how many they are", func() bool { return allCounted(turnsIn(s, s.ledger)) })
 	s.start = time.Now()
 	s.bare = startBareSleeper(s.Context())
 	time.Sleep(undisturbed)
+}
+
+// allCounted reports whether each worker has heard of Redis since the last of them came: a
+// reply says how many there are, and a worker's share without Redis follows from that.
+func allCounted(turns []ledger.Turn) bool {
+	first, last := map[string]time.Time{}, map[string]time.Time{}
+	for _, turn := range turns {
+		if turn.Alone() {
+			continue
+		}
+		if first[turn.Process].IsZero() || turn.Told.Before(first[turn.Process]) {
+			first[turn.Process] = turn.Told
+		}
+		if turn.Told.After(last[turn.Process]) {
+			last[turn.Process] = turn.Told
+		}
+	}
+	for _, came := range first {
+		for _, heard := range last {
+			if heard.Before(came) {
+				return false
+			}
+		}
+	}
+	return len(first) == faultWorkers
 }
 
 // until waits for what must happen.

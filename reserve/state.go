@@ -123,7 +123,7 @@ func (c *core) whereabouts(ctx context.Context, l *line) (geometry, error) {
 	return answers{
 		head: head{
 			terms: terms{v["intervalMicros"], int64(v["burst"])},
-			epoch: int64(v["epoch"]), gen: int64(v["gen"]), final: int64(v["final"]), reach: reach, pause: pause,
+			epoch: int64(v["epoch"]), seen: int64(v["seenMicros"]), gen: int64(v["gen"]), final: int64(v["final"]), reach: reach, pause: pause,
 		},
 		at: c.clock.estimate(int64(v["seenMicros"]), sent, time.Now()),
 	}.geometry(), nil
