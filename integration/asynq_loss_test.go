@@ -100,7 +100,7 @@ func TestAsynqFleetIsAway(t *testing.T) {
 func TestAsynqProcessEnds(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
-	const rate, tasks, asleep = 20, 200, 50
+	const rate, tasks, asleep = 20, 200, 20
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)
 	first := s.start()

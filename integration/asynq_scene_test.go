@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/ledger"
@@ -121,7 +122,15 @@ func (s *scene) info() asynq.QueueInfo {
 
 func (s *scene) within(limit time.Duration, is func() bool, what string) {
 	s.Helper()
-	require.Eventually(s, is, limit, 20*time.Millisecond, what)
+	if !assert.Eventually(s, is, limit, 20*time.Millisecond, what) {
+		var calls []string
+		for i, c := range s.history() {
+			if i%20 == 0 {
+				calls = append(calls, c.at.Format("05.000"))
+			}
+		}
+		require.FailNow(s, what, "queues: %+v, calls: %d, each 20th at %v", s.info(), len(s.history()), calls)
+	}
 }
 
 // done waits until asynq has none but `archived` tasks left, and judges the turns.

@@ -95,6 +95,7 @@ func stopSlowCall(t *testing.T, c slowCall, stopped time.Duration) {
 	require.Equal(t, "ready", process.line(t))
 	var waiting sync.WaitGroup
 	ctx, leave := context.WithCancel(t.Context())
+	goesOn := make(chan struct{})
 	way.beforeNextReply(func() {
 		process.signal(t, syscall.SIGSTOP)
 		for range c.behind {
@@ -104,11 +105,15 @@ func stopSlowCall(t *testing.T, c slowCall, stopped time.Duration) {
 			state, err := l.For(slowKey).State(ctx)
 			return err == nil && int(state.Waiting) == c.behind
 		}, time.Minute, 10*time.Millisecond)
-		time.AfterFunc(stopped, func() { process.signal(t, syscall.SIGCONT) })
+		time.AfterFunc(stopped, func() {
+			process.signal(t, syscall.SIGCONT)
+			close(goesOn)
+		})
 	})
 	_, err = fmt.Fprintln(process.in, "call")
 	require.NoError(t, err)
 	require.Equal(t, "true <nil>", process.line(t))
+	<-goesOn // it may have been stopped at a reply to something else
 
 	state, err := l.For(slowKey).State(t.Context())
 	require.NoError(t, err)

@@ -197,9 +197,15 @@ func (w *worker) report() report {
 	return r
 }
 
-// kill ends the worker the hard way, if it still runs.
+// kill ends the worker the hard way, if it still runs. Of one whose test has failed it lets
+// Go print what its goroutines do.
 func (w *worker) kill() {
 	w.once.Do(func() {
+		if w.t.Failed() && w.cmd.Process.Signal(syscall.SIGQUIT) == nil {
+			time.AfterFunc(5*time.Second, func() { _ = w.cmd.Process.Kill() })
+			_ = w.cmd.Wait()
+			return
+		}
 		_ = w.cmd.Process.Kill()
 		_ = w.cmd.Wait()
 	})
