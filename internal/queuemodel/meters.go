@@ -22,6 +22,12 @@ func (s *State) atLeast(free float64) {
 	}
 }
 
+// ahead: no turn is out that is due later than that.
+const ahead = 1e6
+
+// late is for how long a turn may be used where costs are settled.
+const late = 20000
+
 func (s *State) empty(at float64) float64 { return at - s.b*s.a }
 
 func (s *State) most() float64 { return s.b/s.a/2 + 2*s.b/(s.a+3*s.a) }
@@ -106,7 +112,7 @@ func (c *call) spend(s *State, cost, at float64, id string) {
 	case "p":
 		if s.settles {
 			s.spendings++
-			micros := max(0, s.free+s.part-s.empty(at)) + s.refunded
+			micros := max(0, s.free+s.part-s.empty(at+late)) + s.refunded
 			for len(s.lows) > 0 && s.lows[len(s.lows)-1].micros >= micros {
 				s.lows = s.lows[:len(s.lows)-1]
 			}
@@ -164,7 +170,11 @@ func (c *call) ahead(s *State, before, cost float64) float64 {
 func (s *State) usable(cost, due float64) float64 {
 	switch s.kind {
 	case "p":
-		return s.free + s.part + (s.b-cost)*s.a
+		until := s.free + s.part + (s.b-cost)*s.a
+		if s.settles {
+			until = min(until, due+late)
+		}
+		return until
 	case "q":
 		return s.edges[s.windowAt(due)+1] - s.b
 	default:
@@ -255,7 +265,7 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 		}
 	}
 	if unknown {
-		s.atLeast(c.Now + c.Horizon)
+		s.atLeast(c.Now + ahead)
 	}
 }
 
@@ -271,7 +281,9 @@ func (c *call) settle(s *State, id string, cost, used, record float64) bool {
 					break
 				}
 			}
-			micros = -min(-micros, lowest)
+			if micros = -min(-micros, lowest); c.Now < s.refundable {
+				micros = 0
+			}
 			s.refunded -= micros
 		}
 		s.advance(micros)

@@ -90,7 +90,7 @@ type State struct {
 	seq, top, mark, markAt float64
 	spendings              float64 // of paced, where costs are settled
 	lows                   []spending
-	refunded               float64
+	refunded, refundable   float64
 	settles                bool
 	window                 map[float64]float64
 	edges                  []float64

@@ -182,6 +182,9 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 			s.lastOf, s.lastCost, s.lastDue = who, 0, 0
 		}
 		s.leave(id, p.Cost)
+		if item.Settles {
+			tags[i] = c.record(s, due)
+		}
 		c.spend(s, p.Cost, due, id)
 		s.lastCost, s.lastDue = s.lastCost+p.Cost, math.Ceil(due)
 		usable = min(usable, s.usable(p.Cost, due))
@@ -190,19 +193,8 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 			tag = c.newTag(s)
 		}
 		c.passed(s, tag)
-		if item.Settles {
-			record := 0.0
-			switch s.kind {
-			case "p":
-				s.settles = true
-				record = s.spendings
-			case "q":
-				record = math.Ceil(due)
-			}
-			if s.kind != "r" {
-				s.records[id+":"+number(p.Cost)] = record
-			}
-			tags[i] = record
+		if item.Settles && s.kind != "r" {
+			s.records[id+":"+number(p.Cost)] = tags[i]
 		}
 	}
 	return Answer{Status: 1, Wait: math.Ceil(due - c.at), Usable: math.Floor(usable - c.at), Tags: tags}
@@ -277,4 +269,19 @@ func (r *Redis) Set(who Caller, limits []Limit, a, b, micros float64) []Head {
 	}
 	c.become(s, a, b)
 	return c.heads()
+}
+
+// record is of a spending that follows, whose cost will be settled.
+func (c *call) record(s *State, due float64) float64 {
+	switch s.kind {
+	case "p":
+		if !s.settles && s.free+s.part > s.empty(due) {
+			s.refundable = math.Ceil(due + s.b*s.a)
+		}
+		s.settles = true
+		return s.spendings + 1
+	case "q":
+		return math.Ceil(due)
+	}
+	return 0
 }

@@ -51,17 +51,15 @@ local function spendAll(parts, due, call_)
     local asked = ARGV[7] .. ' ' .. ARGV[8]
     l.lastCost, l.lastDue = mine == asked and tonumber(cost) or 0, mine == asked and tonumber(match(l.last, ' (%S+)$')) or nil
     leave(l, call_.place .. p.cost, p.cost)
+    p.record = call_.settles and (l.meter.record(l, due) or 0)
     l.meter.spend(l, p.cost, due, call_.id)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
     usable = min(usable, l.meter.usable(l, p.cost, due))
     passed(l, p.tag or l.card > 0 and newTag(l), grace)
-    if call_.settles then
-      p.record = l.meter.record(l, due) or 0
-      if l.kind ~= 'r' then
-        redis.call('ZADD', l.log, format('%.0f', p.record), call_.id .. ':' .. p.cost)
-        redis.call('ZREMRANGEBYRANK', l.log, 0, -MOST_RECORDS - 1)
-        l.logged = true
-      end
+    if p.record and l.kind ~= 'r' then
+      call('ZADD', l.log, format('%.0f', p.record), call_.id .. ':' .. p.cost)
+      call('ZREMRANGEBYRANK', l.log, 0, -MOST_RECORDS - 1)
+      l.logged = true
     end
   end
   return usable

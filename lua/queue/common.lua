@@ -5,12 +5,14 @@
 -- sends the same text was told of this very state, so nothing in it needs a second look.
 
 local rest, general
+local run = ARGV[6] == '' and '-' or ARGV[6]
+local spent = {} -- permits of this call, by limit
 
 -- spend gives count calls of a cost their turns, and returns the time until the last of
 -- them is due; nil if that is not for this path.
 local function spend(j, count, cost)
   local i = HEAD + WIDTH * (j - 1)
-  local known, limit = ARGV[i + 5], ' p ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3]
+  local known, limit = ARGV[i + 5], ' ' .. run .. ' p ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3]
   if ARGV[i + 8] ~= '' or string.sub(known, -#limit) ~= limit then return end
   local f = pcall('HMGET', KEYS[KEYED * j - 3], 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
   if f[1] ~= known then return end
@@ -27,7 +29,8 @@ local function spend(j, count, cost)
   local wait = free - at + part
   if not (wait <= horizon) then return end
   local whole = floor(part)
-  local last = ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. count * cost
+  spent[j] = (spent[j] or 0) + count * cost
+  local last = ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. spent[j]
   call('HSET', KEYS[KEYED * j - 3], 'version', version + 1, 'seenMicros', now, 'nextFreeTicketMicros',
     format('%.0f', free + whole), 'fraction', whole == part and '0' or format('%.17g', part - whole), 'last', last)
   if floor(now / RENEW) ~= floor(seen / RENEW) then

@@ -35,6 +35,7 @@ local format, match, gmatch = string.format, string.match, string.gmatch
 
 local HEAD, WIDTH, KEYED = 9, 10, 4 -- arguments of all calls, per limit; keys per limit
 local STEP, RENEW = 1000000, 10000000 -- micros: a clock that stepped; how often the TTL is renewed
+local AHEAD = 1000000 -- micros: no turn is out that is due later than that
 
 local now = tonumber(ARGV[1])
 if not now then
@@ -42,8 +43,8 @@ if not now then
   now = t[1] * 1000000 + t[2]
 end
 local way, horizon = tonumber(ARGV[2]), tonumber(ARGV[3])
-if not (way and horizon and way >= 0 and way < 1e9 and horizon >= 0 and horizon < 1e9) then
-  return redis.error_reply('BADARG way, horizon: want numbers of micros, got ' .. (ARGV[2] or '') .. ', ' .. (ARGV[3] or ''))
+if not (way and horizon and way >= 0 and horizon >= 0 and way + horizon <= AHEAD) then
+  return redis.error_reply('BADARG way, horizon: want micros, a second together at most, got ' .. (ARGV[2] or '') .. ', ' .. (ARGV[3] or ''))
 end
 local at = now + way -- when the answer is there
 

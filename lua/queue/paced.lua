@@ -28,8 +28,9 @@ end
 
 -- Where costs are settled, `low` knows how far below full the bucket was at its spendings:
 -- those that are lower than all after them, each with its number, the lowest first. What
--- was refunded since counts as if it had been refunded before.
-local LOWS = 8
+-- was refunded since counts as if it had been refunded before. There a turn may be used LATE
+-- after it is due, and no later: else the provider's bucket could be full by then.
+local LOWS, LATE = 8, 20000
 
 local function lower(low, micros)
   low.spendings = low.spendings + 1
@@ -54,13 +55,13 @@ function paced.unpack(l, text)
   if not text then return end
   local numbers = {}
   for word in gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(word) or 0 end
-  l.low = { spendings = numbers[1], refunded = numbers[2] }
-  for k = 3, #numbers, 2 do l.low[#l.low + 1] = { micros = numbers[k], number = numbers[k + 1] } end
+  l.low = { spendings = numbers[1], refunded = numbers[2], from = numbers[3] }
+  for k = 4, #numbers, 2 do l.low[#l.low + 1] = { micros = numbers[k], number = numbers[k + 1] } end
 end
 
 function paced.pack(l)
   if not l.low then return end
-  local words = { format('%.0f %.17g', l.low.spendings, l.low.refunded) }
+  local words = { format('%.0f %.17g %.0f', l.low.spendings, l.low.refunded, l.low.from) }
   for _, one in ipairs(l.low) do words[#words + 1] = format('%.17g %.0f', one.micros, one.number) end
   return table.concat(words, ' ')
 end
@@ -68,7 +69,7 @@ end
 function paced.next(l, cost, at) return max(at, max(l.free + l.part, empty(l, at)) + cost * l.a) end
 
 function paced.spend(l, cost, at)
-  if l.low then l.low = lower(l.low, max(0, l.free + l.part - empty(l, at))) end
+  if l.low then l.low = lower(l.low, max(0, l.free + l.part - empty(l, at + LATE))) end
   atLeast(l, empty(l, at))
   advance(l, cost * l.a)
 end
@@ -78,7 +79,9 @@ function paced.ahead(l, before, cost) return l.free + l.part + (before + cost) *
 -- With f = nextFree after the spending, f <= due <= use <= f + (b-cost)a for each turn, and
 -- f grows by cost*a per turn: so the uses in any stretch of time sum to at most its length
 -- and b*a.
-function paced.usable(l, cost) return l.free + l.part + (l.b - cost) * l.a end
+function paced.usable(l, cost, due)
+  return min(l.free + l.part + (l.b - cost) * l.a, l.low and due + LATE or huge)
+end
 
 -- Permits that others could have used overflow before `due`.
 function paced.overflows(l, due) return l.free + l.part < empty(l, due) - 1 end
@@ -120,12 +123,14 @@ function paced.reach(l) return format('%.0f', ceil(l.free + l.part - at)) end
 function paced.remember(l, reach, unknown)
   local micros = tonumber(reach)
   if micros then atLeast(l, at + micros) end
-  if unknown then atLeast(l, now + horizon) end
+  if unknown then atLeast(l, now + AHEAD) end
 end
 
-function paced.record(l)
-  l.low = l.low or { spendings = 0, refunded = 0 }
-  return l.low.spendings
+-- record is called before a spending whose cost will be settled. Of the first ones nothing
+-- goes back while turns may be out that may be used later than LATE.
+function paced.record(l, due)
+  l.low = l.low or { spendings = 0, refunded = 0, from = l.free + l.part > empty(l, due) and ceil(due + l.b * l.a) or 0 }
+  return l.low.spendings + 1
 end
 
 -- What was not used after all goes back as far as the provider's bucket can not have
@@ -133,7 +138,7 @@ end
 function paced.settle(l, cost, used, record)
   local micros = (used - cost) * l.a
   if micros < 0 then
-    micros = -min(-micros, lowest(l.low, record))
+    micros = now < l.low.from and 0 or -min(-micros, lowest(l.low, record))
     l.low.refunded = l.low.refunded - micros
   end
   advance(l, micros)

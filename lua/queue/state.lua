@@ -3,7 +3,7 @@
 local METERS = { p = paced, q = quota, r = rolling, w = warming }
 local FIELDS = { 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'last', 'epoch', 'run',
   'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'queue', 'meter' }
-local FRESH = { plain = '', version = '0', fraction = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
+local FRESH = { plain = '', version = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
   pausedUntilMicros = '0', heldMicros = '0', reason = '', queue = '0 0 0 0 0' }
 local limits = {}
 
@@ -49,7 +49,7 @@ local function fields(l)
     return x
   end
   local brought, rank = l.version, l.rank
-  l.version, l.seen, l.free, l.part = number('version'), number('seenMicros', now), number('nextFreeTicketMicros', at), number('fraction')
+  l.version, l.seen, l.free, l.part = number('version'), number('seenMicros', now), number('nextFreeTicketMicros', at), number('fraction', 0)
   l.epoch, l.rank, l.setUntil = number('epoch', now), number('rank'), number('setUntilMicros')
   l.paused, l.held = number('pausedUntilMicros'), number('heldMicros')
   l.last, l.run, l.own, l.reason = l.was.last or '', l.was.run or ARGV[6], l.was.own or '', l.was.reason or ''

@@ -74,7 +74,7 @@ function warming.remember(l, reach, unknown)
     l.stored = min(stored, l.most)
     l.free, l.part = floor(at + micros), 0
   end
-  if unknown then atLeast(l, now + horizon) end
+  if unknown then atLeast(l, now + AHEAD) end
 end
 
 function warming.record() return 0 end

@@ -19,6 +19,7 @@ type server struct {
 	ask    *redis.Script
 	other  map[string]*redis.Script // by verb, where a bug is planted
 	keys   []string                 // of all limits
+	runs   int                      // of the common path, in the last reply
 }
 
 func text(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
@@ -146,10 +147,12 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 		return nil, nil, r.err
 	}
 	heads := r.heads(len(limits), who.Now)
+	s.runs = 0
 	var answers []queuemodel.Answer
 	for _, item := range items {
 		if r.number() == 1 { // a run: the caller works out the turns
 			last, p := r.number(), item.Parts[0]
+			s.runs++
 			l := limits[p.Limit]
 			for k := 1; k <= item.Count; k++ {
 				due := last - float64(item.Count-k)*p.Cost*l.A
