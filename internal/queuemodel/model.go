@@ -210,7 +210,7 @@ func (c *call) load(j int) *State {
 		s.paused, s.held = 0, 0
 	}
 	if l.Back != "" {
-		c.giveBack(s, l.Back, math.Inf(1))
+		c.giveBack(s, l.Back, 0)
 	}
 	return s
 }
@@ -279,11 +279,14 @@ func (c *call) become(s *State, a, b float64) {
 	s.a, s.b = a, b
 }
 
-func (c *call) giveBack(s *State, who string, most float64) float64 {
+func (c *call) giveBack(s *State, who string, keep float64) float64 {
 	if s.lastOf == "" || s.lastOf != who {
 		return 0
 	}
-	size := min(s.lastCost, most)
+	size := s.lastCost - keep
+	if size <= 0 {
+		return 0
+	}
 	c.unspend(s, size, s.lastDue)
 	if s.lastCost -= size; s.lastCost == 0 {
 		s.lastOf = ""

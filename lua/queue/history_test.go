@@ -40,11 +40,19 @@ type history struct {
 	number       int
 	saved        *saved
 	counts       map[string]int
+	spent        map[spending]float64
 	alone        bool // without the model
 	trace        func(format string, args ...any)
 	settling     bool // costs are settled
 	setting      bool // limits are set
+	back         bool // Redis's clock steps back, or else ahead
 	quiet        bool // calls come one by one, so that most find nobody waiting
+}
+
+// spending is what an ask spent of a limit.
+type spending struct {
+	ask   string
+	limit int
 }
 
 type ruling struct {
@@ -97,7 +105,7 @@ func (h *history) now() float64 { return h.real + h.offset }
 func (h *history) pick(n int) bool { return h.IntN(n) == 0 }
 
 func newHistory(seed uint64, client *redis.Client, prefix string, other map[string]*redis.Script) *history {
-	h := &history{quiet: seed%3 == 0, settling: seed%3 == 1, setting: seed%5 == 0, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{},
+	h := &history{quiet: seed%3 == 0, settling: seed%3 == 1, setting: seed%5 == 0, back: seed%2 == 0, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
 		trace: func(string, ...any) {}}
 	if os.Getenv("FLEETPACE_TRACE") == strconv.FormatUint(seed, 10) {
 		h.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
@@ -215,7 +223,7 @@ func (h *history) play() error {
 		lost := h.counts["lost"]+h.counts["rollback"] > 0
 		// What was lost of a window nobody knows, and not that the limit was set.
 		off := (r.kind == "q" || r.kind == "r") && (lost || h.counts["step"] > 0) || r.set && lost ||
-			r.kind == "w" && lost // what the last call is to pay for may lie beyond the horizon
+			h.counts["silent"] > 0 || r.kind == "w" && lost // what the last call is to pay for may lie beyond the horizon
 		buckets = append(buckets, &bucket{kind: r.kind, a: r.a, b: r.b, tat: startMicros - 1e12, off: off})
 	}
 	return h.referee.verdict(buckets)
@@ -289,6 +297,9 @@ func (h *history) step() error {
 	if h.quiet && n >= 86 && !h.pick(8) {
 		n = 0
 	}
+	if h.settling && h.pick(4) {
+		n = 80
+	}
 	h.trace("%.0f: %s does %d", h.real-startMicros, p.name, n)
 	switch {
 	case n < 70:
@@ -309,7 +320,12 @@ func (h *history) step() error {
 		return h.rollsBack()
 	case n < 95:
 		h.counts["step"]++
-		h.offset += []float64{-3e5, -5e6, 2e6, 1e8}[h.IntN(4)]
+		// Who has not asked since a step back can not see one ahead that follows it.
+		if h.back {
+			h.offset -= []float64{3e5, 5e6}[h.IntN(2)]
+		} else {
+			h.offset += []float64{2e6, 1e8}[h.IntN(2)]
+		}
 	case n < 96: // dies
 		if len(h.processes) > 1 {
 			h.model.Dead[p.name] = true
@@ -371,7 +387,7 @@ func (h *history) asks(p *process) error {
 		fresh = h.IntN(2)
 	}
 	for range fresh {
-		item := queuemodel.Item{Count: 1, Number: h.number, Parts: h.parts(), Settles: h.settling && h.pick(6)}
+		item := queuemodel.Item{Count: 1, Number: h.number, Parts: h.parts(), Settles: h.settling && h.pick(2)}
 		if len(item.Parts) == 1 && !item.Settles && h.pick(3) {
 			item.Count += h.IntN(3)
 		}
@@ -451,6 +467,9 @@ func (h *history) take(p *process, serial string, calls []*call, answers []queue
 				t.records = a.Tags
 			}
 			p.turns = append(p.turns, t)
+			for _, part := range c.parts {
+				h.spent[spending{t.ask, part.Limit}] += part.Cost
+			}
 		case 0:
 			h.counts["places"]++
 			for k := range c.parts {
@@ -480,14 +499,27 @@ func (h *history) leaves(p *process) error {
 	if len(p.turns) == 0 {
 		return nil
 	}
-	t := p.turns[len(p.turns)-1] // of the last ask, and the last one there
-	if t.used {
+	i := len(p.turns) - 1 // of the last ask, and the last one there
+	if h.pick(3) {
+		i = h.IntN(len(p.turns)) // of another: it lapses, unless nobody has spent since
+	}
+	t := p.turns[i]
+	others := slices.ContainsFunc(p.turns[i+1:], func(o *turn) bool { return o.ask == t.ask })
+	if t.used || others {
 		return nil
 	}
-	p.turns = p.turns[:len(p.turns)-1]
+	p.turns = slices.Delete(p.turns, i, i+1)
 	h.counts["back"]++
 	for _, part := range t.parts {
-		if err := h.leave(p, part.Limit, "turn", t.ask, part.Cost); err != nil {
+		spent := spending{t.ask, part.Limit}
+		h.spent[spent] -= part.Cost
+		keep := h.spent[spent]
+		if h.pick(3) { // twice
+			if err := h.leave(p, part.Limit, "turn", t.ask, keep); err != nil {
+				return err
+			}
+		}
+		if err := h.leave(p, part.Limit, "turn", t.ask, keep); err != nil {
 			return err
 		}
 	}
@@ -517,29 +549,39 @@ func (h *history) settles(p *process) error {
 		p.turns = slices.Delete(p.turns, i, i+1)
 		for _, part := range t.parts {
 			used := math.Floor(h.Float64() * 2 * part.Cost)
-			who, limits := h.caller(p), h.known(p)
-			id := p.name + ":" + strconv.Itoa(t.number)
-			heads, ok, err := h.server.Settle(who, limits, part.Limit, id, part.Cost, used)
+			ok, err := h.settle(p, t, part, used)
 			if err != nil {
 				return err
 			}
-			modelHeads, modelOK := h.model.Settle(who, limits, part.Limit, id, part.Cost, used)
-			h.learn(p, heads)
-			if ok != modelOK && !h.alone {
-				return fmt.Errorf("settle: %v, %v in the model", ok, modelOK)
-			}
-			if err := h.same("settle", heads, modelHeads); err != nil {
-				return err
-			}
-			h.counts["settled"]++
 			// What it used more nobody could know when the turns were given that are out.
 			if used < part.Cost && ok {
 				h.charged(t.call, part, used)
+			}
+			if h.pick(3) { // that it is told twice changes nothing
+				if _, err := h.settle(p, t, part, used); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
 	}
 	return nil
+}
+
+func (h *history) settle(p *process, t *turn, part queuemodel.Part, used float64) (bool, error) {
+	h.counts["settled"]++
+	who, limits := h.caller(p), h.known(p)
+	id := p.name + ":" + strconv.Itoa(t.number)
+	heads, ok, err := h.server.Settle(who, limits, part.Limit, id, part.Cost, used)
+	if err != nil {
+		return false, err
+	}
+	modelHeads, modelOK := h.model.Settle(who, limits, part.Limit, id, part.Cost, used)
+	h.learn(p, heads)
+	if ok != modelOK && !h.alone {
+		return false, fmt.Errorf("settle: %v, %v in the model", ok, modelOK)
+	}
+	return ok, h.same("settle", heads, modelHeads)
 }
 
 // charged tells the provider that a call used less: it knew when the call was made.
@@ -677,7 +719,11 @@ func (h *history) rollsBack() error {
 		}
 	}
 	h.model, h.saved = h.saved.model, nil
-	h.run++
+	if h.pick(4) { // a server that says nothing of it; only who has seen more can tell
+		h.counts["silent"]++
+	} else {
+		h.run++
+	}
 	return nil
 }
 

@@ -28,7 +28,7 @@ var planted = []struct {
 	{"a call pays for half of its permits", "ask", "advance(l, cost * l.a)\nend\n\nfunction paced.ahead", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.ahead", true, 0},
 	{"a bucket holds one permit too many", "ask", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", true, 0},
 	{"a turn may be used for too long", "ask", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + l.b * l.a", true, 0},
-	{"a window's quota is one too many", "ask", "(l.used[k] or 0) + cost <= l.a and", "(l.used[k] or 0) + cost <= l.a + 1 and", true, 0},
+	{"a window's quota is one too many", "ask", "(l.used[k] or 0) + cost <= l.a and", "(l.used[k] or 0) + cost <= l.a + 1 and", false, 0},
 	{"a call crosses the edge of a window", "ask", "moment <= l.edge[k + 1] - l.b", "moment <= l.edge[k + 1] + 1e5", false, 0},
 	{"the next window's count is lost", "ask", "edge == v and m or", "", false, 0},
 	{"a rolling window is too short", "ask", "moment + l.offset + l.b or 0)", "moment + l.offset + l.b / 2 or 0)", true, 0},
@@ -41,16 +41,16 @@ var planted = []struct {
 	{"the dead stay", "ask", "if dead(head) then drop(l, dead) end", "", false, 0},
 	{"the living go with the dead", "ask", "return beat < 0", "return true", false, 0},
 	{"a call waits at all of its limits", "ask", "if p == slowest then enter", "if true then enter", false, 0},
-	{"limits do not agree", "ask", "if due == last then return due end", "return due", true, 0},
+	{"limits do not agree", "ask", "if due == last then return due end", "return due", false, 0},
 	{"a pause is not seen", "ask", "p.l.meter.next(p.l, p.cost, last), p.l.paused)", "p.l.meter.next(p.l, p.cost, last))", false, 0},
 	{"permits of others overflow", "ask", "if p.l.meter.overflows(p.l, due) then return near end", "", false, 0},
 	{"a cost above the burst is not refused", "ask", "if p.cost > most then", "if false then", false, 0},
 	{"another server's data is believed", "ask", "local other = run ~= '' and l.run ~= '' and l.run ~= run", "local other = false", false, 0},
 	{"lost data is a full bucket", "ask", "l.meter.remember(l, l.reach, other", "l.meter.remember(l, '', false and other", true, 0},
-	{"turns that are out are forgotten with the data", "ask", "if unknown then atLeast(l, now + AHEAD) end\nend\n\n-- What", "end\n\n-- Where", false, 0},
+	{"turns that are out are forgotten with the data", "ask", "if unknown then atLeast(l, now + AHEAD) end\nend\n\n-- record", "end\n\n-- record", false, 0},
 	{"a clock that went back makes all wait", "ask", "if seen > now then return now - seen end", "if seen > now then return 0 end", false, 0},
 	{"a clock that jumped fills the buckets", "ask", "return clock > 0 and ahead > STEP and ahead or 0", "return 0", true, 0},
-	{"turns go back twice", "ask", "    or ''\n  return size", "    or l.last\n  return size", false, 0},
+	{"turns go back twice", "ask", "if size <= 0 then return 0 end", "", false, 0},
 	{"turns of others go back", "leave", "process .. ' ' .. serial ~= who", "process ~= match(who, '^%S+')", true, 0},
 	{"a place that is left stays", "leave", "if l.card > 0 and call('ZREM', l.places, place) == 1 then", "if false then", false, 0},
 	{"a place leaves with another's cost", "leave", "l.card - 1, l.total - cost", "l.card - 1, l.total - 1", false, 0},
@@ -87,9 +87,9 @@ func TestPlantedBugsAreFound(t *testing.T) {
 			continue
 		}
 		seed := uint64(0)
-		for ; seed < 400 && find(seed) == nil; seed++ {
+		for ; seed < 600 && find(seed) == nil; seed++ {
 		}
-		if seed == 400 {
+		if seed == 600 {
 			t.Errorf("nothing finds: %s", bug.what)
 		} else {
 			t.Logf("%s: write seed %d", bug.what, seed)

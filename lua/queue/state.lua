@@ -102,12 +102,14 @@ local function rule(l, rank)
   if l.setUntil == 0 then become(l, l.own) end
 end
 
-local function giveBack(l, who, most)
+-- giveBack takes the last spending back but for `keep` permits, if it is that of the ask.
+local function giveBack(l, who, keep)
   local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
   if not process or process .. ' ' .. serial ~= who then return 0 end
-  local size = min(tonumber(cost), most)
+  local size = tonumber(cost) - keep
+  if size <= 0 then return 0 end
   l.meter.unspend(l, size, tonumber(due) or at)
-  l.last = size < tonumber(cost) and format('%s %s %.0f %s', process, serial, cost - size, due) or ''
+  l.last = keep > 0 and format('%s %s %.0f %s', process, serial, keep, due) or ''
   return size
 end
 
@@ -127,7 +129,7 @@ local function load(j)
   if l.paused <= now then l.paused, l.held, l.reason = 0, 0, '' end
   l.card = l.fresh and 0 or call('ZCARD', l.places)
   if l.card == 0 then l.total = 0 end
-  if l.back ~= '' then giveBack(l, l.back, huge) end
+  if l.back ~= '' then giveBack(l, l.back, 0) end
   return l
 end
 
