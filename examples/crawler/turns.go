@@ -102,16 +102,21 @@ func (t *turns) wait(ctx context.Context, host string, crawlDelay time.Duration)
 	}
 	// One visit of a host at a time stands in the crawl's line, so that all hosts
 	// get an equal share.
-	gate, _ := t.gates.LoadOrStore(host, make(chan struct{}, 1))
+	line, _ := t.gates.LoadOrStore(host, make(chan struct{}, 1))
+	gate := line.(chan struct{})
 	select {
-	case gate.(chan struct{}) <- struct{}{}:
-		defer func() { <-gate.(chan struct{}) }()
-		return t.crawl.Wait(ctx)
-	case <-time.After(time.Until(due.Add(stale * limiter.Limit().Interval()))):
-		return errStale
-	case <-ctx.Done():
-		return ctx.Err()
+	case gate <- struct{}{}: // at once, however late this process is
+	default:
+		select {
+		case gate <- struct{}{}:
+		case <-time.After(time.Until(due.Add(stale * limiter.Limit().Interval()))):
+			return errStale
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	defer func() { <-gate }()
+	return t.crawl.Wait(ctx)
 }
 
 // pause lets no process send anything to host for so long: it said so. All visits of the

@@ -160,6 +160,14 @@ func staleTurnsOfAHostAreNotUsed(t *testing.T) {
 	assert.Positive(t, went)
 }
 
+// A visit that comes late, but alone, need not give way to others of its host.
+func TestLateVisitAloneHasItsTurn(t *testing.T) {
+	turns := newTestTurns(t, testRedis(t), 1e5, 1e5)
+	for range 100 {
+		require.NoError(t, turns.wait(t.Context(), "example.com", 0))
+	}
+}
+
 func TestCancelledWaitEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTestTurns(t, simulatedRedis(t), 100, 100)
