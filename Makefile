@@ -50,6 +50,7 @@ measure: ## speed, utilization, lateness and faults: figures, no verdicts; less 
 soak: ## long histories, faults and load for SOAK (default 10m), with new random seeds
 	FLEETPACE_FAULT_HISTORIES=5000 go test -count=1 -timeout 0 -run '^TestFaultHistor(ies|yRepeats)$$' ./reserve
 	FLEETPACE_REDIS=local FLEETPACE_SEVERAL_HISTORIES=2000 go test -count=1 -timeout 0 -run '^TestSeveralHistories$$' ./lua
+	FLEETPACE_REDIS=local FLEETPACE_HISTORIES=10000 go test -count=1 -timeout 0 -run '^TestScriptsEqualModel$$' ./lua/queue
 	FLEETPACE_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -run '^TestSoak' -v ./integration
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)

@@ -16,27 +16,29 @@ const module = "github.com/fleetpace/fleetpace/"
 // mayImport says which packages of ours each package may import, and so that imports run
 // one way. Examples may import all but each other.
 var mayImport = map[string][]string{
-	"lua":                {}, // the scripts are a protocol that stands alone
-	"reserve":            {"lua", "internal/calendar", "internal/observe"},
-	"internal/turn":      {"reserve"},
-	"worker":             {"reserve", "internal/turn"},
-	"scheduler":          {"reserve", "internal/turn"},
-	"serve":              {"reserve"},
-	"limits":             {"reserve"},
-	"transport":          {"reserve", "transport/headers"},
-	"transport/headers":  {},
-	"adaptive":           {"reserve", "lua"}, // it reads the keys and fields that lua documents
-	"embedded":           {},
-	"internal/bare":      {},
-	"internal/calendar":  {},
-	"internal/chart":     {"internal/provider"},
-	"internal/ledger":    {"internal/observe", "internal/provider"},
-	"internal/model":     {},
-	"internal/observe":   {},
-	"internal/progress":  {},
-	"internal/provider":  {},
-	"internal/redistest": {"embedded"},
-	"integration":        {},
+	"lua":                 {}, // the scripts are a protocol that stands alone
+	"lua/queue":           {},
+	"internal/queuemodel": {},
+	"reserve":             {"lua", "internal/calendar", "internal/observe"},
+	"internal/turn":       {"reserve"},
+	"worker":              {"reserve", "internal/turn"},
+	"scheduler":           {"reserve", "internal/turn"},
+	"serve":               {"reserve"},
+	"limits":              {"reserve"},
+	"transport":           {"reserve", "transport/headers"},
+	"transport/headers":   {},
+	"adaptive":            {"reserve", "lua"}, // it reads the keys and fields that lua documents
+	"embedded":            {},
+	"internal/bare":       {},
+	"internal/calendar":   {},
+	"internal/chart":      {"internal/provider"},
+	"internal/ledger":     {"internal/observe", "internal/provider"},
+	"internal/model":      {},
+	"internal/observe":    {},
+	"internal/progress":   {},
+	"internal/provider":   {},
+	"internal/redistest":  {"embedded"},
+	"integration":         {},
 
 	"transport/internal/inprocess": {"reserve"},
 }

@@ -1,0 +1,311 @@
+package queuemodel
+
+import (
+	"math"
+	"slices"
+)
+
+func (s *State) set(free float64) {
+	s.free = math.Floor(free)
+	s.part = free - s.free
+}
+
+func (s *State) advance(micros float64) {
+	part := s.part + micros
+	s.free += math.Floor(part)
+	s.part = part - math.Floor(part)
+}
+
+func (s *State) atLeast(free float64) {
+	if s.free+s.part < free {
+		s.set(free)
+	}
+}
+
+// ahead: no turn is out that is due later than that.
+const ahead = 1e6
+
+// late is for how long a turn may be used where costs are settled.
+const late = 20000
+
+func (s *State) empty(at float64) float64 { return at - s.b*s.a }
+
+func (s *State) most() float64 { return s.b/s.a/2 + 2*s.b/(s.a+3*s.a) }
+
+func (s *State) windowAt(moment float64) int {
+	for k := len(s.edges) - 1; k >= 0; k-- {
+		if moment >= s.edges[k] {
+			return k
+		}
+	}
+	return 0
+}
+
+func (s *State) begin(k int) float64 {
+	last := len(s.edges) - 1
+	if k <= last {
+		return s.edges[k] + s.b
+	}
+	return s.edges[last] + float64(k-last)*(s.edges[last]-s.edges[last-1]) + s.b
+}
+
+// momentOf is when permit n was spent; of one that counts no more, or never did, none.
+func (s *State) momentOf(n float64) (float64, bool) {
+	if n <= 0 {
+		return 0, false
+	}
+	number := s.used
+	for i := len(s.log) - 1; i >= 0; i-- {
+		e := s.log[i]
+		if n > number-e.cost {
+			return e.moment, true
+		}
+		number -= e.cost
+	}
+	return 0, false
+}
+
+func (s *State) inWindow() (sum float64) {
+	for _, e := range s.log {
+		sum += e.cost
+	}
+	return sum
+}
+
+func (s *State) storedAt(at float64) float64 {
+	return min(s.most(), s.stored+max(0, at-s.free-s.part)*s.most()/s.b)
+}
+
+func (s *State) price(stored, permits float64) float64 {
+	threshold := s.b / s.a / 2
+	slope := 2 * s.a / (s.most() - threshold)
+	high := stored - threshold
+	above := min(permits, max(0, high))
+	return permits*s.a + above*slope*(2*high-above)/2
+}
+
+func (c *call) next(s *State, cost, at float64) float64 {
+	switch s.kind {
+	case "p":
+		return max(at, max(s.free+s.part, s.empty(at))+cost*s.a)
+	case "q":
+		for k := s.windowAt(at); k < len(s.edges)-1; k++ {
+			moment := max(at, s.begin(k))
+			if s.window[s.edges[k]]+cost <= s.a && moment <= s.edges[k+1]-s.b {
+				return moment
+			}
+		}
+		return max(at, s.begin(len(s.edges)-1))
+	case "r":
+		moment, ok := s.momentOf(s.used + cost - s.a)
+		if !ok {
+			return max(at, s.moment+s.offset)
+		}
+		return max(at, s.moment+s.offset, moment+s.offset+s.b)
+	default:
+		return max(at, s.free+s.part)
+	}
+}
+
+func (c *call) spend(s *State, cost, at float64, id string) {
+	switch s.kind {
+	case "p":
+		if s.settles {
+			s.spendings++
+			micros := max(0, s.free+s.part-s.empty(at+late)) + s.refunded
+			for len(s.lows) > 0 && s.lows[len(s.lows)-1].micros >= micros {
+				s.lows = s.lows[:len(s.lows)-1]
+			}
+			s.lows = append(s.lows, spending{s.spendings, micros})
+			if len(s.lows) > 8 {
+				s.lows = slices.Delete(s.lows, 1, 2)
+				s.lows[0].number = max(s.lows[0].number, s.lows[1].number-1)
+			}
+		}
+		s.atLeast(s.empty(at))
+		s.advance(cost * s.a)
+	case "q":
+		k := s.windowAt(at)
+		s.window[s.edges[k]] += cost
+		if s.lastCost > 0 && s.windowAt(s.lastDue) != k {
+			s.lastCost = 0
+		}
+	case "r":
+		s.used, s.moment = s.used+cost, math.Ceil(at-s.offset)
+		s.log = append(s.log, entry{s.moment, cost, id})
+		for n := 0; n < 4 && len(s.log) > 0 && s.log[0].moment <= c.Now-s.offset-s.b; n++ {
+			s.log = s.log[1:]
+		}
+	case "w":
+		s.stored = s.storedAt(at)
+		s.atLeast(at)
+		s.advance(s.price(s.stored, cost))
+		s.stored = max(0, s.stored-cost)
+	}
+}
+
+func (c *call) ahead(s *State, before, cost float64) float64 {
+	switch s.kind {
+	case "p":
+		return s.free + s.part + (before+cost)*s.a
+	case "q":
+		over := s.window[s.edges[0]] + before + cost - s.a
+		if over <= 0 {
+			return s.begin(0)
+		}
+		return s.begin(1 + int(math.Ceil((over+s.window[s.edges[1]])/s.a)) - 1)
+	case "r":
+		before = math.Ceil(before) // a rank times a mean
+		rounds := math.Ceil((before + cost) / s.a)
+		moment, ok := s.momentOf(s.used + before + cost - rounds*s.a)
+		if !ok {
+			return c.at - s.b + rounds*s.b
+		}
+		return moment + s.offset + rounds*s.b
+	default:
+		return max(c.at, s.free+s.part) + s.price(s.storedAt(c.at), before)
+	}
+}
+
+func (s *State) usable(cost, due float64) float64 {
+	switch s.kind {
+	case "p":
+		until := s.free + s.part + (s.b-cost)*s.a
+		if s.settles {
+			until = min(until, due+late)
+		}
+		return until
+	case "q":
+		return s.edges[s.windowAt(due)+1] - s.b
+	default:
+		return due
+	}
+}
+
+func (s *State) overflows(due float64) bool {
+	return s.kind == "p" && s.free+s.part < s.empty(due)-1
+}
+
+func (c *call) unspend(s *State, cost, due float64) {
+	switch s.kind {
+	case "p", "w":
+		s.advance(-cost * s.a)
+	case "q":
+		if due >= s.edges[0] {
+			if k := s.windowAt(due); k < 2 {
+				s.window[s.edges[k]] = max(0, s.window[s.edges[k]]-cost)
+			}
+		}
+	case "r":
+		for cost > 0 && len(s.log) > 0 {
+			last := &s.log[len(s.log)-1]
+			size := min(last.cost, cost)
+			s.used -= size
+			cost -= size
+			if last.cost -= size; last.cost == 0 {
+				s.log = s.log[:len(s.log)-1]
+			}
+		}
+	}
+}
+
+func (c *call) life(s *State) float64 {
+	return s.b*s.a*one(s.kind == "p") + s.b*one(s.kind == "w") + max(0, s.free-c.Now)
+}
+
+func one(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+func (c *call) reach(s *State) []float64 {
+	switch s.kind {
+	case "p":
+		return []float64{math.Ceil(s.free + s.part - c.at)}
+	case "q":
+		return []float64{s.edges[0], s.window[s.edges[0]], s.edges[1], s.window[s.edges[1]]}
+	case "r":
+		return []float64{s.inWindow(), s.moment + s.offset - c.at}
+	default:
+		return []float64{math.Ceil(s.free + s.part - c.at), s.stored}
+	}
+}
+
+func (c *call) remember(s *State, reach []float64, unknown bool) {
+	switch s.kind {
+	case "p":
+		if len(reach) > 0 {
+			s.atLeast(c.at + reach[0])
+		}
+	case "q":
+		for k := range 2 {
+			for n := 0; n+1 < len(reach); n += 2 {
+				if reach[n] == s.edges[k] {
+					s.window[s.edges[k]] = max(s.window[s.edges[k]], reach[n+1])
+				}
+			}
+		}
+		return
+	case "r":
+		if len(reach) < 2 || reach[1]+s.b <= 0 {
+			return
+		}
+		if missing := min(reach[0], s.a) - s.inWindow(); missing > 0 {
+			s.moment = max(s.moment, math.Ceil(c.at+reach[1]-s.offset))
+			s.used += missing
+			s.log = append(s.log, entry{s.moment, missing, "lost"})
+		}
+		return
+	case "w":
+		if len(reach) > 1 && c.at+reach[0] > s.free {
+			s.stored = min(reach[1], s.most())
+			s.set(math.Floor(c.at + reach[0]))
+		}
+	}
+	if unknown {
+		s.atLeast(c.Now + ahead)
+	}
+}
+
+func (c *call) settle(s *State, id string, cost, used, record float64) bool {
+	switch s.kind {
+	case "p":
+		micros := (used - cost) * s.a
+		if micros < 0 {
+			lowest := math.Inf(1)
+			for _, low := range s.lows {
+				if low.number > record {
+					lowest = max(0, low.micros-s.refunded)
+					break
+				}
+			}
+			if micros = -min(-micros, lowest); c.Now < s.refundable {
+				micros = 0
+			}
+			s.refunded -= micros
+		}
+		s.advance(micros)
+	case "q":
+		c.unspend(s, cost-used, record)
+	case "w":
+		s.advance(max(0, used-cost) * s.a)
+	case "r":
+		for i := len(s.log) - 1; i >= 0 && i >= len(s.log)-64; i-- {
+			if e := &s.log[i]; e.id == id && e.cost == cost {
+				e.cost, e.id = used, ""
+				if used == 0 {
+					s.log = slices.Delete(s.log, i, i+1)
+				}
+				s.used += used - cost
+				return true
+			}
+		}
+		if used > cost {
+			c.spend(s, used-cost, max(c.at, s.moment+s.offset), "")
+		}
+		return used > cost
+	}
+	return true
+}

@@ -1,0 +1,329 @@
+// Package queuemodel is the model of package lua/queue in Go: a limit is a queue before a
+// meter. It keeps everything in plain lists and looks through all of them; it is for tests,
+// which play the same histories against it and against the scripts.
+package queuemodel
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Limit is what a caller says of a limit.
+type Limit struct {
+	Kind string // p, q, r, w
+	A, B float64
+	Rank float64
+	// Known, Version, Reach are of the last reply.
+	Known   string
+	Version float64
+	Reach   []float64
+	Back    string // process and serial of an ask whose turns go back
+	Clock   float64
+	Edges   []float64
+}
+
+// Caller is who asks, and when.
+type Caller struct {
+	Now, Way             float64 // micros
+	Horizon, Near, Grace float64
+	Run, Process         string
+	Serial               int
+}
+
+// Part is what a call wants of one limit.
+type Part struct {
+	Limit int // index
+	Cost  float64
+	Tag   float64 // 0: none
+}
+
+// Item is one call, or several that are alike.
+type Item struct {
+	Count, Number int
+	Settles       bool
+	Parts         []Part
+}
+
+// Answer is the answer to one call.
+type Answer struct {
+	Status       int // 0 a place, 1 a turn, 2 refused
+	Wait, Usable float64
+	Tags         []float64 // of a turn that is to be settled: records
+}
+
+// Head is what a reply says of a limit.
+type Head struct {
+	Version float64
+	Reach   []float64
+	Text    string
+	Refused bool
+}
+
+type place struct {
+	tag, cost   float64
+	id, process string
+}
+
+type spending struct {
+	number, micros float64 // of paced: how far below full it was
+}
+
+type entry struct { // of a rolling window
+	moment, cost float64
+	id           string
+}
+
+// State is a limit.
+type State struct {
+	kind                   string
+	a, b                   float64
+	epoch, version, rank   float64
+	ownA, ownB             float64
+	run                    string
+	seen, free, part       float64
+	setUntil, paused, held float64
+	lastOf                 string
+	lastCost, lastDue      float64
+	places                 []place
+	seq, top, mark, markAt float64
+	spendings              float64 // of paced, where costs are settled
+	lows                   []spending
+	refunded, refundable   float64
+	settles                bool
+	window                 map[float64]float64
+	edges                  []float64
+	log                    []entry
+	used, moment, offset   float64
+	stored                 float64
+	records                map[string]float64
+}
+
+// Redis holds the limits, by index, and who is dead.
+type Redis struct {
+	Limits map[int]*State
+	Dead   map[string]bool
+}
+
+// New returns one that holds nothing.
+func New() *Redis { return &Redis{Limits: map[int]*State{}, Dead: map[string]bool{}} }
+
+// Copy returns a copy, for a rollback.
+func (r *Redis) Copy() *Redis {
+	c := New()
+	for j, l := range r.Limits {
+		d := *l
+		d.places, d.lows, d.log = slices.Clone(l.places), slices.Clone(l.lows), slices.Clone(l.log)
+		d.window, d.records = map[float64]float64{}, map[string]float64{}
+		for k, v := range l.window {
+			d.window[k] = v
+		}
+		for k, v := range l.records {
+			d.records[k] = v
+		}
+		c.Limits[j] = &d
+	}
+	for p := range r.Dead {
+		c.Dead[p] = true
+	}
+	return c
+}
+
+// call is one script call.
+type call struct {
+	*Redis
+	Caller
+	at     float64
+	limits []Limit
+	loaded map[int]*State
+}
+
+func (r *Redis) begin(c Caller, limits []Limit) *call {
+	return &call{Redis: r, Caller: c, at: c.Now + c.Way, limits: limits, loaded: map[int]*State{}}
+}
+
+func fresh(l Limit, c *call) *State {
+	s := &State{kind: l.Kind, a: l.A, b: l.B, ownA: l.A, ownB: l.B, rank: max(0, l.Rank), epoch: c.Now, seen: c.Now, run: c.Run,
+		window: map[float64]float64{}, records: map[string]float64{}}
+	switch l.Kind {
+	case "p":
+		s.set(math.Floor(c.at - l.B*l.A))
+	case "w":
+		s.set(math.Floor(c.at))
+		s.stored = s.most()
+	}
+	return s
+}
+
+func (c *call) load(j int) *State {
+	if s := c.loaded[j]; s != nil {
+		return s
+	}
+	l := c.limits[j]
+	s := c.Limits[j]
+	isFresh := s == nil
+	if isFresh {
+		s = fresh(l, c)
+		c.Limits[j] = s
+	}
+	c.loaded[j] = s
+	s.edges = l.Edges
+	for len(s.edges) > 1 && c.at >= s.edges[1] {
+		s.edges = s.edges[1:]
+	}
+	if len(s.edges) > 0 { // those of two windows are known
+		newest := 0.0
+		for w := range s.window {
+			newest = max(newest, w)
+		}
+		older := newest // the earlier of the two
+		for w := range s.window {
+			older = min(older, w)
+		}
+		for _, w := range s.edges[:2] {
+			if _, ok := s.window[w]; !ok && len(s.window) > 0 && w < older {
+				s.window[w] = s.a
+			}
+		}
+		for w := range s.window {
+			if w != s.edges[0] && w != s.edges[1] {
+				delete(s.window, w)
+			}
+		}
+		for _, w := range s.edges[:2] {
+			s.window[w] += 0
+		}
+	}
+	c.step(s, l.Clock)
+	c.recall(s, l, isFresh)
+	if l.Rank > s.rank {
+		s.ownA, s.ownB, s.rank = l.A, l.B, l.Rank
+	}
+	if s.setUntil > 0 && s.setUntil <= c.Now {
+		s.setUntil = 0
+	}
+	if s.setUntil == 0 {
+		c.become(s, s.ownA, s.ownB)
+	}
+	if s.paused <= c.Now {
+		s.paused, s.held = 0, 0
+	}
+	if l.Back != "" {
+		c.giveBack(s, l.Back, 0)
+	}
+	return s
+}
+
+func (c *call) step(s *State, clock float64) {
+	var micros float64
+	if s.seen > c.Now {
+		micros = c.Now - s.seen
+	} else {
+		if ahead := min(c.Now-s.seen, c.Now-clock); clock > 0 && ahead > 1e6 {
+			micros = ahead
+		}
+	}
+	if micros == 0 {
+		return
+	}
+	switch s.kind {
+	case "p", "w":
+		s.advance(micros)
+	case "r":
+		s.offset += micros
+	}
+	s.markAt += micros
+	if s.paused > 0 {
+		s.paused += micros
+	}
+	if s.setUntil > 0 {
+		s.setUntil += micros
+	}
+}
+
+func (c *call) recall(s *State, l Limit, isFresh bool) {
+	epoch := 0.0
+	if l.Known != "" {
+		epoch, _ = strconv.ParseFloat(strings.Fields(l.Known)[0], 64)
+	}
+	other := c.Run != "" && s.run != "" && s.run != c.Run
+	lost := epoch > 0 && (isFresh || epoch == s.epoch && s.version < l.Version)
+	if epoch > 0 && (lost || epoch != s.epoch) || other {
+		paced := s.kind == "p" || s.kind == "w"
+		c.remember(s, l.Reach, other || paced && lost && len(l.Reach) > 0 && l.Reach[0] > -c.life(s))
+	}
+	if (lost || other) && !isFresh {
+		s.epoch = max(s.epoch+1, math.Floor(c.Now))
+	}
+	if c.Run != "" {
+		s.run = c.Run
+	}
+}
+
+func (c *call) become(s *State, a, b float64) {
+	if a == s.a && b == s.b {
+		return
+	}
+	switch s.kind {
+	case "p":
+		if s.free+s.part < c.Now {
+			permits := min((c.Now-s.free-s.part)/s.a, s.b, b)
+			s.set(c.Now - permits*a)
+		}
+	case "w":
+		full := s.stored / s.most()
+		s.a, s.b = a, b
+		s.stored = full * s.most()
+	}
+	s.a, s.b = a, b
+}
+
+func (c *call) giveBack(s *State, who string, keep float64) float64 {
+	if s.lastOf == "" || s.lastOf != who {
+		return 0
+	}
+	size := s.lastCost - keep
+	if size <= 0 {
+		return 0
+	}
+	c.unspend(s, size, s.lastDue)
+	if s.lastCost -= size; s.lastCost == 0 {
+		s.lastOf = ""
+	}
+	return size
+}
+
+func (c *call) heads() []Head {
+	heads := make([]Head, len(c.limits))
+	for j, s := range c.loaded {
+		s.version++
+		s.seen = c.Now
+		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)
+		if len(s.places) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles {
+			text = "~" + text
+		}
+		heads[j] = Head{Version: s.version, Reach: c.reach(s), Text: text}
+		if text == c.limits[j].Known {
+			heads[j].Text = ""
+		}
+	}
+	return heads
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
+
+// Only returns one that holds the jth limit alone, as its first.
+func (r *Redis) Only(j int) *Redis {
+	one := &Redis{Limits: map[int]*State{}, Dead: r.Dead}
+	if s := r.Limits[j]; s != nil {
+		one.Limits[0] = s
+	}
+	return one
+}
+
+// Take takes what Only gave back in.
+func (r *Redis) Take(j int, one *Redis) { r.Limits[j] = one.Limits[0] }
+
+// Grow lets the version of the jth limit be at least so high.
+func (r *Redis) Grow(j int, version float64) { r.Limits[j].version = max(r.Limits[j].version, version) }

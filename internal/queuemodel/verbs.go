@@ -1,0 +1,287 @@
+package queuemodel
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+)
+
+func (s *State) total() (sum float64) {
+	for _, p := range s.places {
+		sum += p.cost
+	}
+	return sum
+}
+
+func (s *State) leave(id string, cost float64) bool {
+	n := len(s.places)
+	s.places = slices.DeleteFunc(s.places, func(p place) bool { return p.id == id && p.cost == cost })
+	return len(s.places) < n
+}
+
+func (c *call) newTag(s *State) float64 {
+	s.seq = max(s.seq+1, math.Floor(c.at))
+	return s.seq
+}
+
+func (s *State) before(tag float64) float64 {
+	if tag == 0 {
+		return s.total()
+	}
+	rank := 0.0
+	for _, p := range s.places {
+		if p.tag < tag {
+			rank++
+		}
+	}
+	if rank == 0 {
+		return 0
+	}
+	return max(rank*s.total()/float64(len(s.places)), s.places[0].cost)
+}
+
+func (c *call) bury(s *State) {
+	if len(s.places) == 0 || c.at-c.ahead(s, 0, s.places[0].cost) <= 0 {
+		return
+	}
+	for n := 0; n < 64 && len(s.places) > 0 && c.Dead[s.places[0].process]; n++ {
+		s.places = s.places[1:]
+	}
+}
+
+func (c *call) entitled(s *State, p Part) float64 {
+	if len(s.places) == 0 {
+		return c.ahead(s, 0, p.Cost)
+	}
+	if c.at-c.ahead(s, 0, s.places[0].cost) > c.Grace {
+		return c.at
+	}
+	if p.Tag == 0 {
+		return math.Inf(1)
+	}
+	return c.ahead(s, s.before(p.Tag), p.Cost)
+}
+
+func (c *call) passed(s *State, tag float64) {
+	s.top = max(s.top, tag)
+	if c.Now-s.markAt <= c.Grace || len(s.places) == 0 && s.mark == s.top {
+		return
+	}
+	n := 0
+	for n < 64 && n < len(s.places) && s.places[n].tag < s.mark {
+		n++
+	}
+	s.places = s.places[n:]
+	if n < 64 {
+		s.mark, s.markAt = s.top, c.Now
+	}
+}
+
+// Ask is the script ask.
+func (r *Redis) Ask(who Caller, limits []Limit, items []Item) ([]Head, []Answer) {
+	c := r.begin(who, limits)
+	var answers []Answer
+	for _, item := range items {
+		for k := range item.Count {
+			answers = append(answers, c.one(item, k))
+		}
+	}
+	return c.heads(), answers
+}
+
+func (c *call) one(item Item, k int) Answer {
+	id := c.Process + ":" + strconv.Itoa(item.Number+k)
+	parts := slices.Clone(item.Parts)
+	limits := make([]*State, len(parts))
+	tags := make([]float64, len(parts))
+	for i, p := range parts {
+		limits[i], tags[i] = c.load(p.Limit), p.Tag
+	}
+	for i, p := range parts {
+		s := limits[i]
+		if most := s.most_(); p.Cost > most {
+			return Answer{Status: 2, Tags: tags}
+		}
+	}
+	for _, s := range limits {
+		c.bury(s)
+	}
+	due := c.at
+	for n := 0; ; n++ {
+		last := due
+		for i, p := range parts {
+			due = max(due, c.next(limits[i], p.Cost, last), limits[i].paused)
+		}
+		if due == last {
+			break
+		}
+		if n == 15 {
+			due = math.Inf(1)
+			break
+		}
+	}
+	ahead := c.Horizon
+	if len(parts) > 1 && slices.ContainsFunc(limits, func(s *State) bool { return s.overflows(due) }) {
+		ahead = c.Near
+	}
+	room := c.at
+	for i, p := range parts {
+		room = max(room, c.entitled(limits[i], p))
+	}
+	if max(due, room) <= c.at+ahead {
+		return c.turn(item, id, parts, limits, tags, due)
+	}
+	slowest, latest := 0, math.Inf(-1)
+	for i := range parts {
+		s, p := limits[i], &parts[i]
+		if p.Tag == 0 {
+			p.Tag = c.newTag(s)
+		}
+		tags[i] = p.Tag
+		forecast := max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag), p.Cost))
+		if forecast > latest {
+			slowest, latest = i, forecast
+		}
+	}
+	for i, p := range parts {
+		s := limits[i]
+		if i != slowest {
+			s.leave(id, p.Cost)
+			continue
+		}
+		if !slices.ContainsFunc(s.places, func(q place) bool { return q.id == id && q.cost == p.Cost }) {
+			s.places = append(s.places, place{p.Tag, p.Cost, id, c.Process})
+			slices.SortStableFunc(s.places, func(a, b place) int {
+				return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(member(a), member(b)))
+			})
+		}
+	}
+	return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Tags: tags}
+}
+
+func member(p place) string { return p.id + ":" + strconv.FormatFloat(p.cost, 'f', 0, 64) }
+
+func (s *State) most_() float64 {
+	switch s.kind {
+	case "p":
+		return s.b
+	case "w":
+		return 1e9
+	default:
+		return s.a
+	}
+}
+
+func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []float64, due float64) Answer {
+	usable := math.Inf(1)
+	for i, p := range parts {
+		s := limits[i]
+		who := c.Process + " " + strconv.Itoa(c.Serial)
+		if s.lastOf != who {
+			s.lastOf, s.lastCost, s.lastDue = who, 0, 0
+		}
+		s.leave(id, p.Cost)
+		if item.Settles {
+			tags[i] = c.record(s, due)
+		}
+		c.spend(s, p.Cost, due, id)
+		s.lastCost, s.lastDue = s.lastCost+p.Cost, math.Ceil(due)
+		usable = min(usable, s.usable(p.Cost, due))
+		tag := p.Tag
+		if tag == 0 && len(s.places) > 0 {
+			tag = c.newTag(s)
+		}
+		c.passed(s, tag)
+		if item.Settles && s.kind != "r" {
+			s.records[id+":"+number(p.Cost)] = tags[i]
+		}
+	}
+	return Answer{Status: 1, Wait: math.Ceil(due - c.at), Usable: math.Floor(usable - c.at), Tags: tags}
+}
+
+// Leave is the script leave, for one item.
+func (r *Redis) Leave(who Caller, limits []Limit, limit int, what, which string, cost float64) ([]Head, float64) {
+	c := r.begin(who, limits)
+	s := c.load(limit)
+	left := 0.0
+	if what == "turn" {
+		left = c.giveBack(s, which, cost)
+	} else if s.leave(c.Process+":"+which, cost) {
+		left = cost
+	}
+	return c.heads(), left
+}
+
+// Settle is the script settle, for one item.
+func (r *Redis) Settle(who Caller, limits []Limit, limit int, id string, cost, used float64) ([]Head, bool) {
+	c := r.begin(who, limits)
+	s := c.load(limit)
+	settled := false
+	if s.kind == "r" {
+		settled = c.settle(s, id, cost, used, 0)
+	} else if record, ok := s.records[id+":"+number(cost)]; ok {
+		delete(s.records, id+":"+number(cost))
+		settled = c.settle(s, id, cost, used, record)
+	}
+	return c.heads(), settled
+}
+
+// Pause is the script pause, for one limit.
+func (r *Redis) Pause(who Caller, limits []Limit, micros float64) ([]Head, float64) {
+	c := r.begin(who, limits)
+	s := c.load(0)
+	if c.Now+micros > s.paused {
+		s.paused = math.Ceil(c.Now + micros)
+		if s.kind == "p" || s.kind == "w" {
+			s.held += max(0, s.paused-s.free-s.part)
+			s.atLeast(s.paused)
+		}
+	}
+	return c.heads(), s.paused - c.Now
+}
+
+// Resume is the script resume, for one limit.
+func (r *Redis) Resume(who Caller, limits []Limit) []Head {
+	c := r.begin(who, limits)
+	s := c.load(0)
+	if s.paused > 0 {
+		if s.kind == "p" || s.kind == "w" {
+			s.advance(-min(s.held, s.paused-c.Now))
+		}
+		s.paused, s.held = 0, 0
+	}
+	return c.heads()
+}
+
+// Set is the script set, for one limit. a 0: the limit of the processes again.
+func (r *Redis) Set(who Caller, limits []Limit, a, b, micros float64) []Head {
+	c := r.begin(who, limits)
+	s := c.load(0)
+	if a == 0 {
+		s.setUntil = 0
+		c.become(s, s.ownA, s.ownB)
+		return c.heads()
+	}
+	s.setUntil = 9e15
+	if micros > 0 {
+		s.setUntil = math.Ceil(c.Now + micros)
+	}
+	c.become(s, a, b)
+	return c.heads()
+}
+
+// record is of a spending that follows, whose cost will be settled.
+func (c *call) record(s *State, due float64) float64 {
+	switch s.kind {
+	case "p":
+		if !s.settles && s.free+s.part > s.empty(due) {
+			s.refundable = math.Ceil(due + s.b*s.a)
+		}
+		s.settles = true
+		return s.spendings + 1
+	case "q":
+		return math.Ceil(due)
+	}
+	return 0
+}

@@ -1,0 +1,286 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/queuemodel"
+	"github.com/fleetpace/fleetpace/internal/redistest"
+)
+
+const (
+	windowMicros = 4e6
+	startMicros  = 1.7e15
+	steps        = 120
+)
+
+// history plays a random fleet against the scripts and the model at once. Replies must be
+// equal, and a strict provider must refuse none of the calls.
+type history struct {
+	*rand.Rand
+	server *server
+	model  *queuemodel.Redis
+	keys   []string
+
+	real, offset float64 // Redis's clock is real + offset
+	run          int
+	limits       []*ruling
+	processes    []*process
+	referee      referee
+	number       int
+	saved        *saved
+	counts       map[string]int
+	spent        map[spending]float64
+	alone        bool // without the model
+	trace        func(format string, args ...any)
+	settling     bool // costs are settled
+	setting      bool // limits are set
+	back         bool // Redis's clock steps back, or else ahead
+	quiet        bool // calls come one by one, so that most find nobody waiting
+}
+
+// spending is what an ask spent of a limit.
+type spending struct {
+	ask   string
+	limit int
+}
+
+type ruling struct {
+	kind string
+	a, b float64
+	set  bool
+}
+
+type process struct {
+	name    string
+	way     float64
+	serial  int
+	memory  []memory
+	waiting []*call
+	turns   []*turn
+}
+
+type memory struct {
+	queuemodel.Head
+	known  string
+	real   float64 // when the reply was there
+	lost   bool    // since then, as its heartbeat has told
+	offset float64 // of Redis's clock, then
+}
+
+type call struct {
+	number  int
+	parts   []queuemodel.Part
+	settles bool
+	retry   float64
+	back    string // the ask of its last turn, which it slept through
+}
+
+type turn struct {
+	*call
+	ask         string
+	from, until float64 // real
+	records     []float64
+	used        bool
+}
+
+func (h *history) now() float64 { return h.real + h.offset }
+
+func (h *history) pick(n int) bool { return h.IntN(n) == 0 }
+
+func newHistory(seed uint64, client *redis.Client, prefix string, other map[string]*redis.Script) *history {
+	h := &history{quiet: seed%3 == 0, settling: seed%3 == 1, setting: seed%5 == 0, back: seed%2 == 0, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
+		trace: func(string, ...any) {}}
+	if os.Getenv("FLEETPACE_TRACE") == strconv.FormatUint(seed, 10) {
+		h.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	}
+	for j := range 1 + h.IntN(3) {
+		kind := []string{"p", "p", "p", "q", "r", "w"}[h.IntN(6)]
+		if h.quiet && !h.pick(5) {
+			kind = "p"
+		}
+		r := &ruling{kind: kind}
+		switch kind {
+		case "p":
+			slowest := 4
+			if h.quiet {
+				slowest = 2
+			}
+			r.a, r.b = []float64{1e4, 5e4, 1e5, 1e6}[h.IntN(slowest)], []float64{1, 1, 2, 5, 20}[h.IntN(5)]
+		case "q":
+			r.a, r.b = float64(3+h.IntN(30)), 1e4
+		case "r":
+			r.a, r.b = float64(3+h.IntN(20)), []float64{3e5, 2e6}[h.IntN(2)]
+		case "w":
+			r.a, r.b = []float64{1e4, 1e5}[h.IntN(2)], 2e6
+		}
+		h.limits = append(h.limits, r)
+		h.keys = append(h.keys, Keys(prefix, "api", kind, strconv.Itoa(j))...)
+	}
+	processes := 1 + h.IntN(4)
+	if h.quiet {
+		processes = 1 + h.IntN(2)
+	}
+	for p := range processes {
+		h.processes = append(h.processes, &process{
+			name: "p" + strconv.Itoa(p), way: []float64{50, 1000, 25000}[h.IntN(3)], memory: make([]memory, len(h.limits)),
+		})
+	}
+	h.server = &server{client: client, ctx: context.Background(), ask: Ask, other: other, keys: h.keys}
+	return h
+}
+
+// play plays a history to its end, and returns what was wrong.
+func (h *history) play() error {
+	for range steps {
+		if err := h.step(); err != nil {
+			return err
+		}
+	}
+	for range 10 { // all that wait get their turns, or at least go on
+		h.pass(200000)
+	}
+	var buckets []*bucket
+	for _, r := range h.limits {
+		lost := h.counts["lost"]+h.counts["rollback"] > 0
+		// What was lost of a window nobody knows, and not that the limit was set.
+		off := (r.kind == "q" || r.kind == "r") && (lost || h.counts["step"] > 0) || r.set && lost ||
+			h.counts["silent"] > 0 || r.kind == "w" && lost // what the last call is to pay for may lie beyond the horizon
+		buckets = append(buckets, &bucket{kind: r.kind, a: r.a, b: r.b, tat: startMicros - 1e12, off: off})
+	}
+	return h.referee.verdict(buckets)
+}
+
+// pass lets time pass, in which turns are used.
+func (h *history) pass(micros float64) {
+	until := h.real + micros
+	for _, p := range h.processes {
+		for _, t := range slices.Clone(p.turns) {
+			if t.used || t.from > until {
+				continue
+			}
+			at := max(t.from, h.real)
+			switch {
+			case at > t.until+bears || h.pick(20): // slept through
+				p.turns = slices.DeleteFunc(p.turns, func(o *turn) bool { return o == t })
+				if h.pick(2) {
+					t.back = t.ask
+					for _, o := range p.turns { // others of that ask are used
+						if o.ask == t.ask {
+							t.back = ""
+						}
+					}
+					t.retry = h.real
+					p.waiting = append(p.waiting, t.call)
+				}
+				continue
+			case h.pick(3) && t.until > at:
+				at += h.Float64() * (t.until - at)
+			}
+			if at > until {
+				continue
+			}
+			t.used = true
+			h.trace("%.0f: call %d is made", at-startMicros, t.number)
+			for _, part := range t.parts {
+				h.referee.events = append(h.referee.events, event{at: at, limit: part.Limit, cost: part.Cost, of: t.number})
+			}
+			h.counts["used"]++
+		}
+	}
+	h.real = until
+}
+
+func (h *history) step() error {
+	if h.quiet && h.pick(2) {
+		h.pass(math.Floor(h.Float64() * 3e5))
+	}
+	if h.pick(4) {
+		h.pass(math.Floor(h.Float64() * 400000))
+	} else {
+		h.pass(math.Floor(h.Float64() * 20000))
+	}
+	p := h.processes[h.IntN(len(h.processes))]
+	n := h.IntN(100)
+	if h.quiet && n >= 86 && !h.pick(8) {
+		n = 0
+	}
+	if h.settling && h.pick(4) {
+		n = 80
+	}
+	h.trace("%.0f: %s does %d", h.real-startMicros, p.name, n)
+	switch {
+	case n < 70:
+		return h.asks(p)
+	case n < 80:
+		return h.leaves(p)
+	case n < 86:
+		return h.settles(p)
+	case n < 88:
+		return h.pauses(p)
+	case n < 89:
+		return h.resumes(p)
+	case n < 91:
+		return h.sets(p)
+	case n < 92:
+		return h.loses()
+	case n < 94:
+		return h.rollsBack()
+	case n < 95:
+		h.counts["step"]++
+		// Who has not asked since a step back can not see one ahead that follows it.
+		if h.back {
+			h.offset -= []float64{3e5, 5e6}[h.IntN(2)]
+		} else {
+			h.offset += []float64{2e6, 1e8}[h.IntN(2)]
+		}
+	case n < 96: // dies
+		if len(h.processes) > 1 {
+			h.model.Dead[p.name] = true
+			h.server.client.(*redis.Client).ZAdd(h.server.ctx, h.keys[3], redis.Z{Score: -h.now(), Member: p.name})
+			h.processes = slices.DeleteFunc(h.processes, func(o *process) bool { return o == p })
+			h.counts["died"]++
+		}
+	}
+	return nil
+}
+
+// histories is how many a test plays: FLEETPACE_HISTORIES, or else a hundred, and fewer under
+// the race detector, which makes miniredis several times slower.
+func histories(t *testing.T) uint64 {
+	if text := os.Getenv("FLEETPACE_HISTORIES"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	if raceDetector {
+		return 30
+	}
+	return 100
+}
+
+func TestScriptsEqualModel(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		client, counts := server.Client(t), map[string]int{}
+		prefix := redistest.Prefix(t)
+		for seed := range histories(t) {
+			h := newHistory(seed, client, prefix+strconv.FormatUint(seed, 10), nil)
+			err := h.play()
+			require.NoError(t, err, "seed %d", seed)
+			for what, n := range h.counts {
+				counts[what] += n
+			}
+			require.NoError(t, client.Del(t.Context(), h.keys...).Err())
+		}
+		t.Log(counts)
+	})
+}

@@ -1,0 +1,21 @@
+-- pause.lua: no call is due for a time. Of several pauses the one that ends last counts.
+--
+-- ARGV  after those of head.lua: micros (for so long), reason
+-- Reply: after that of head.lua, per limit the micros until the pause ends
+
+local micros = tonumber(ARGV[HEAD + WIDTH * #KEYS / KEYED + 1])
+local reason = ARGV[HEAD + WIDTH * #KEYS / KEYED + 2] or ''
+if not finite(micros) or micros <= 0 or micros > 1e15 then
+  return redis.error_reply('BADARG micros: want a number above 0, at most 1e15, got ' .. tostring(micros))
+end
+for j = 1, #KEYS / KEYED do
+  local l = load(j)
+  if not l.problem and now + micros > l.paused then
+    l.paused, l.reason = ceil(now + micros), reason
+    l.held = l.held + l.meter.hold(l, l.paused)
+    tell(l, 'paused')
+  end
+  answers[j] = { l.problem and 0 or format('%.0f', l.paused - now) }
+end
+finish()
+return flat()

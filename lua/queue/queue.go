@@ -1,0 +1,80 @@
+// Package queue holds the Redis scripts of a queue before a meter: calls wait in order and
+// own nothing, and a turn is permits that are spent a moment ahead. The header of each file
+// says what a script takes and replies; head.lua says what all have in common.
+//
+// The package stands beside package lua, which holds the scripts that reserve uses today.
+package queue
+
+import (
+	_ "embed"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	//go:embed head.lua
+	head string
+	//go:embed common.lua
+	common string
+	//go:embed paced.lua
+	paced string
+	//go:embed quota.lua
+	quota string
+	//go:embed rolling.lua
+	rolling string
+	//go:embed warming.lua
+	warming string
+	//go:embed state.lua
+	state string
+	//go:embed places.lua
+	places string
+	//go:embed ask.lua
+	ask string
+	//go:embed leave.lua
+	leave string
+	//go:embed settle.lua
+	settle string
+	//go:embed pause.lua
+	pause string
+	//go:embed resume.lua
+	resume string
+	//go:embed set.lua
+	set string
+	//go:embed inspect.lua
+	inspect string
+	//go:embed beat.lua
+	beat string
+)
+
+// inside is what the scripts of one limit or many share: the meters, the state and the
+// queue.
+func inside() string { return paced + quota + rolling + warming + state + places }
+
+// The scripts, one per verb. They are safe for concurrent use.
+var (
+	Ask     = redis.NewScript(head + common + inside() + ask)
+	Leave   = redis.NewScript(head + inside() + leave)
+	Settle  = redis.NewScript(head + inside() + settle)
+	Pause   = redis.NewScript(head + inside() + pause)
+	Resume  = redis.NewScript(head + inside() + resume)
+	Set     = redis.NewScript(head + inside() + set)
+	Inspect = redis.NewScript(head + inside() + inspect)
+	Beat    = redis.NewScript(beat)
+)
+
+// Keys returns the KEYS of one limit, in order, for the limit called name and, where key is
+// not empty, for one of its tenants or hosts. The name is the hash tag: it may hold no
+// brace. kind is that of the limit: limits of another kind have keys of their own.
+func Keys(prefix, name, kind, key string) []string {
+	base := prefix + ":{" + name + "}:"
+	if key != "" {
+		key = ":" + key
+	}
+	return []string{base + kind + key, base + kind + "-places" + key, base + kind + "-log" + key, base + "processes"}
+}
+
+// BeatKeys returns the KEYS of beat.
+func BeatKeys(prefix, name string) []string {
+	base := prefix + ":{" + name + "}:"
+	return []string{base + "processes", base + "limits"}
+}

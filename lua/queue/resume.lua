@@ -1,0 +1,16 @@
+-- resume.lua: a pause ends now.
+--
+-- ARGV  those of head.lua
+-- Reply: after that of head.lua, per limit 1, or 0: it was not paused
+
+for j = 1, #KEYS / KEYED do
+  local l, ended = load(j), 0
+  if not l.problem and l.paused > 0 then
+    l.meter.release(l, min(l.held, l.paused - now))
+    l.paused, l.held, l.reason, ended = 0, 0, '', 1
+    tell(l, 'resumed')
+  end
+  answers[j] = { ended }
+end
+finish()
+return flat()

@@ -1,0 +1,32 @@
+-- set.lua: another limit is in force, whatever the processes were made with.
+--
+-- ARGV  after those of head.lua:
+--         a b          as of the limit's kind; '' '': that of the processes again
+--         micros       for so long; 0: until it is set again
+-- Reply: that of head.lua
+
+local FOR_GOOD = 9e15 -- a moment in the year 2255
+local i = HEAD + WIDTH * #KEYS / KEYED
+local a, b, micros = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+local reset = ARGV[i + 1] == '' and ARGV[i + 2] == ''
+if not reset and not (finite(a) and finite(b) and a > 0 and a <= 1e15 and b >= 0 and b <= 1e15) then
+  return redis.error_reply('BADARG a, b: want numbers above 0, at most 1e15, got ' .. tostring(ARGV[i + 1]) .. ', ' .. tostring(ARGV[i + 2]))
+end
+if not finite(micros) or micros < 0 or micros > 1e15 then
+  return redis.error_reply('BADARG micros: want a number of at least 0, at most 1e15, got ' .. tostring(ARGV[i + 3]))
+end
+for j = 1, #KEYS / KEYED do
+  local l = load(j)
+  if not l.problem then
+    if reset then
+      l.setUntil = 0
+      become(l, l.own)
+    else
+      l.setUntil = micros == 0 and FOR_GOOD or ceil(now + micros)
+      become(l, ARGV[i + 1] .. ' ' .. ARGV[i + 2])
+    end
+    tell(l, 'limit')
+  end
+end
+finish()
+return flat()

@@ -1,0 +1,190 @@
+-- state.lua: one limit: its hash, read and checked as a whole, and written where it changed.
+
+local METERS = { p = paced, q = quota, r = rolling, w = warming }
+local FIELDS = { 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'last', 'epoch', 'run',
+  'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'queue', 'meter' }
+local FRESH = { plain = '', version = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
+  pausedUntilMicros = '0', heldMicros = '0', reason = '', queue = '0 0 0 0 0' }
+local limits = {}
+
+local function finite(x) return x and x - x == 0 end
+
+-- arguments reads what the caller says of a limit.
+local function arguments(l, i)
+  l.kind, l.meter = ARGV[i + 1], METERS[ARGV[i + 1]]
+  local a, b, rank = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
+  if not l.meter then return 'BADARG kind: want p, q, r or w, got ' .. l.kind end
+  if not (finite(a) and a > 0 and a <= 1e15) then return 'BADARG a: want a number above 0, at most 1e15, got ' .. ARGV[i + 2] end
+  if not (finite(b) and b >= (l.kind == 'q' and 0 or 1) and b <= 1e15) then
+    return 'BADARG b: want a number of at least 1, at most 1e15, got ' .. ARGV[i + 3]
+  end
+  l.version, l.clock = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 10])
+  if not (finite(rank) and finite(l.version) and finite(l.clock)) then
+    return 'BADARG rank, version, clock: want numbers, got ' .. ARGV[i + 4] .. ', ' .. ARGV[i + 6] .. ', ' .. ARGV[i + 10]
+  end
+  l.rank, l.theirs = rank, ARGV[i + 2] .. ' ' .. ARGV[i + 3]
+  l.known, l.reach, l.back, l.edges = ARGV[i + 5], ARGV[i + 7], ARGV[i + 8], ARGV[i + 9]
+end
+
+-- params reads "a b".
+local function params(l, text)
+  local a, b = match(text, '^(%S+) (%S+)$')
+  l.a, l.b, l.limit = tonumber(a), tonumber(b), text
+  return finite(l.a) and finite(l.b) and l.a > 0
+end
+
+-- fields reads the hash, and checks the types of the other keys.
+local function fields(l)
+  local f = pcall('HMGET', l.key, unpack(FIELDS))
+  for _, other in ipairs({ f, pcall('ZCARD', l.places), pcall('ZCARD', l.log), pcall('ZCARD', l.processes) }) do
+    if type(other) == 'table' and other.err then return 'BADSTATE key: ' .. other.err end
+  end
+  l.was, l.fresh = {}, not f[1]
+  if l.fresh and call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
+  for k, name in ipairs(FIELDS) do l.was[name] = f[k] or nil end
+  local function number(name, fallback)
+    local text = l.was[name] or FRESH[name] or format('%.0f', fallback)
+    local x = tonumber(text)
+    if not finite(x) then l.wrong = l.wrong or 'BADSTATE ' .. name .. ': want a number, got ' .. text end
+    return x
+  end
+  local brought, rank = l.version, l.rank
+  l.version, l.seen, l.free, l.part = number('version'), number('seenMicros', now), number('nextFreeTicketMicros', at), number('fraction', 0)
+  l.epoch, l.rank, l.setUntil = number('epoch', now), number('rank'), number('setUntilMicros')
+  l.paused, l.held = number('pausedUntilMicros'), number('heldMicros')
+  l.last, l.run, l.own, l.reason = l.was.last or '', l.was.run or ARGV[6], l.was.own or '', l.was.reason or ''
+  if l.wrong then return l.wrong end
+  if not params(l, l.was.limit or l.theirs) then return 'BADSTATE limit: want two numbers, got ' .. l.was.limit end
+  local total, seq, top, mark, markAt = match(l.was.queue or FRESH.queue, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+  l.total, l.seq, l.top, l.mark, l.markAt = tonumber(total), tonumber(seq), tonumber(top), tonumber(mark), tonumber(markAt)
+  if not (l.total and l.seq and l.top and l.mark and l.markAt) then return 'BADSTATE queue: want five numbers, got ' .. l.was.queue end
+  local wrong = l.meter.unpack and l.meter.unpack(l, l.was.meter)
+  return wrong, brought, rank
+end
+
+-- recall brings what the caller remembers, where the state lacks it: the data was lost, or
+-- is that of an older moment, or comes from another server.
+local function recall(l, brought)
+  local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[6]
+  local other = run ~= '' and l.run ~= '' and l.run ~= run
+  local lost = epoch > 0 and (l.fresh or epoch == l.epoch and l.version < brought)
+  if l.fresh then l.meter.fresh(l) end
+  if epoch > 0 and (lost or epoch ~= l.epoch) or other then
+    local young = tonumber(match(l.reach, '^%S+') or '') -- permits that were out may be under way
+    l.meter.remember(l, l.reach, other or l.meter.hold == paced.hold and lost and young and young > -l.meter.life(l))
+  end
+  if (lost or other) and not l.fresh then l.epoch = max(l.epoch + 1, floor(now)) end
+  if run ~= '' then l.run = run end
+end
+
+local function step(l)
+  local micros = stepped(l.seen, l.clock)
+  if micros == 0 then return end
+  l.meter.move(l, micros)
+  l.markAt = l.markAt + micros
+  if l.paused > 0 then l.paused = l.paused + micros end
+  if l.setUntil > 0 then l.setUntil = l.setUntil + micros end
+end
+
+local function become(l, text)
+  local a, b, before = l.a, l.b, l.limit
+  if text == before or not params(l, text) then return end
+  local nextA, nextB = l.a, l.b
+  l.a, l.b = a, b
+  l.meter.change(l, nextA, nextB)
+  l.a, l.b = nextA, nextB
+end
+
+-- rule lets the limit be in force that has the highest rank, or that was set for a time.
+local function rule(l, rank)
+  if l.own == '' or rank > l.rank then l.own, l.rank = l.theirs, max(rank, l.rank) end
+  if l.setUntil > 0 and l.setUntil <= now then l.setUntil = 0 end
+  if l.setUntil == 0 then become(l, l.own) end
+end
+
+-- giveBack takes the last spending back but for `keep` permits, if it is that of the ask.
+local function giveBack(l, who, keep)
+  local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
+  if not process or process .. ' ' .. serial ~= who then return 0 end
+  local size = tonumber(cost) - keep
+  if size <= 0 then return 0 end
+  l.meter.unspend(l, size, tonumber(due) or at)
+  l.last = keep > 0 and format('%s %s %.0f %s', process, serial, keep, due) or ''
+  return size
+end
+
+local function load(j)
+  local k = KEYED * (j - 1)
+  local l = { j = j, key = KEYS[k + 1], places = KEYS[k + 2], log = KEYS[k + 3], processes = KEYS[k + 4] }
+  limits[j] = l
+  l.problem = arguments(l, HEAD + WIDTH * (j - 1))
+  if l.problem then return l end
+  local brought, rank
+  l.problem, brought, rank = fields(l)
+  if l.problem then return l end
+  if l.fresh and not readonly then call('UNLINK', l.places, l.log) end -- what stands there is older
+  step(l)
+  recall(l, brought)
+  rule(l, rank)
+  if l.paused <= now then l.paused, l.held, l.reason = 0, 0, '' end
+  l.card = l.fresh and 0 or call('ZCARD', l.places)
+  if l.card == 0 then l.total = 0 end
+  if l.back ~= '' then giveBack(l, l.back, 0) end
+  return l
+end
+
+-- limit loads the limit that an item names; nil: there is none, or something is wrong.
+local function limit(i)
+  local j = tonumber(ARGV[i])
+  if not j or not KEYS[KEYED * j] or j < 1 then return end
+  local l = limits[j] or load(j)
+  return not l.problem and l or nil
+end
+
+-- tell publishes what happened to a limit, and where it stands.
+local function tell(l, what)
+  l.news = l.news or {}
+  l.news[#l.news + 1] = what
+end
+
+local function text(l)
+  return {
+    version = format('%.0f', l.version), seenMicros = format('%.0f', now), nextFreeTicketMicros = format('%.0f', l.free),
+    fraction = format('%.17g', l.part), last = l.last, epoch = format('%.0f', l.epoch), run = l.run, limit = l.limit,
+    own = l.own, rank = format('%.0f', l.rank), setUntilMicros = format('%.0f', l.setUntil),
+    pausedUntilMicros = format('%.0f', l.paused), heldMicros = format('%.17g', l.held), reason = l.reason,
+    queue = format('%.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.top, l.mark, l.markAt),
+    meter = l.meter.pack and l.meter.pack(l),
+    plain = (l.card > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low) and '~' or '',
+  }
+end
+
+local function save(l)
+  l.version = l.version + 1
+  local now_is, w = text(l), {}
+  local known = format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
+  now_is.plain = now_is.plain .. known
+  for _, name in ipairs(FIELDS) do
+    local was = l.was[name] or FRESH[name]
+    if now_is[name] and (now_is[name] ~= was or l.fresh and name == 'plain') then
+      w[#w + 1], w[#w + 2] = name, now_is[name]
+    end
+  end
+  call('HSET', l.key, unpack(w))
+  local life = max(l.meter.life(l), (l.latest or 0) - now, l.paused - now, l.setUntil - now) + horizon + 3 * RENEW
+  life = format('%.0f', ceil(life / 1000))
+  call('PEXPIRE', l.key, life)
+  if l.card > 0 then call('PEXPIRE', l.places, life) end
+  if l.logged or l.kind == 'r' then call('PEXPIRE', l.log, life) end
+  if l.news and ARGV[9] ~= '' then
+    call('PUBLISH', ARGV[9], format('%s %s %.0f %s', l.key, table.concat(l.news, ','), now, now_is.plain))
+  end
+  replies[l.j] = { l.version, l.meter.reach(l), now_is.plain == l.known and '' or now_is.plain, '' }
+end
+
+-- finish writes all limits, but those with problems.
+local function finish()
+  for j, l in pairs(limits) do
+    if l.problem then replies[j] = { 0, '', '', l.problem } else save(l) end
+  end
+end

@@ -1,0 +1,221 @@
+package queue
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/queuemodel"
+)
+
+// server makes script calls in the terms of the model.
+type server struct {
+	client redis.Scripter
+	ctx    context.Context
+	ask    *redis.Script
+	other  map[string]*redis.Script // by verb, where a bug is planted
+	keys   []string                 // of all limits
+	runs   int                      // of the common path, in the last reply
+}
+
+func text(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
+
+func whole(x float64) string { return strconv.FormatFloat(x, 'f', 0, 64) }
+
+func joined(numbers []float64, first string) string {
+	var words []string
+	for i, x := range numbers {
+		if i == 0 {
+			words = append(words, first)
+		} else {
+			words = append(words, text(x))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func head_(who queuemodel.Caller, limits []queuemodel.Limit) []any {
+	args := []any{whole(who.Now), whole(who.Way), whole(who.Horizon), whole(who.Near), whole(who.Grace),
+		who.Run, who.Process, who.Serial, ""}
+	for _, l := range limits {
+		reach := ""
+		if len(l.Reach) > 0 {
+			reach = joined(l.Reach, whole(l.Reach[0]))
+		}
+		if l.Kind == "r" && len(l.Reach) > 1 {
+			reach = whole(l.Reach[0]) + " " + whole(l.Reach[1])
+		}
+		if l.Kind == "q" && len(l.Reach) > 3 {
+			reach = whole(l.Reach[0]) + " " + whole(l.Reach[1]) + " " + whole(l.Reach[2]) + " " + whole(l.Reach[3])
+		}
+		var edges []string
+		for _, e := range l.Edges {
+			edges = append(edges, whole(e))
+		}
+		args = append(args, l.Kind, text(l.A), text(l.B), whole(l.Rank), l.Known, whole(l.Version), reach, l.Back, strings.Join(edges, " "), whole(l.Clock))
+	}
+	return args
+}
+
+// reply is what a script replied, read from the front.
+type reply struct {
+	values []any
+	err    error
+}
+
+func (r *reply) word() string {
+	if len(r.values) == 0 {
+		r.err = fmt.Errorf("the reply is too short")
+		return ""
+	}
+	v := fmt.Sprint(r.values[0])
+	r.values = r.values[1:]
+	return v
+}
+
+func (r *reply) number() float64 {
+	w := r.word()
+	if w == "" {
+		return 0
+	}
+	x, err := strconv.ParseFloat(w, 64)
+	if err != nil {
+		r.err = fmt.Errorf("want a number, got %q", w)
+	}
+	return x
+}
+
+func (r *reply) heads(limits int, now float64) []queuemodel.Head {
+	if at := r.number(); at != now {
+		r.err = fmt.Errorf("another time: %v", at)
+	}
+	heads := make([]queuemodel.Head, limits)
+	for j := range heads {
+		version, reach, known, problem := r.word(), r.word(), r.word(), r.word()
+		if version == "" {
+			continue
+		}
+		heads[j].Version, _ = strconv.ParseFloat(version, 64)
+		heads[j].Text, heads[j].Refused = known, problem != ""
+		if problem != "" {
+			r.err = fmt.Errorf("limit %d: %s", j, problem)
+		}
+		for _, w := range strings.Fields(reach) {
+			x, err := strconv.ParseFloat(w, 64)
+			if err != nil {
+				r.err = err
+			}
+			heads[j].Reach = append(heads[j].Reach, x)
+		}
+	}
+	return heads
+}
+
+func (s *server) run(verb string, script *redis.Script, limits []queuemodel.Limit, args []any) *reply {
+	if planted := s.other[verb]; planted != nil {
+		script = planted
+	}
+	v, err := script.Run(s.ctx, s.client, s.keys[:4*len(limits)], args...).Result()
+	if err != nil {
+		return &reply{err: err}
+	}
+	return &reply{values: v.([]any)}
+}
+
+func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []queuemodel.Item) ([]queuemodel.Head, []queuemodel.Answer, error) {
+	args := head_(who, limits)
+	for _, item := range items {
+		settles := 0
+		if item.Settles {
+			settles = 1
+		}
+		args = append(args, item.Count, item.Number, settles, len(item.Parts))
+		for _, p := range item.Parts {
+			tag := ""
+			if p.Tag != 0 {
+				tag = whole(p.Tag)
+			}
+			args = append(args, p.Limit+1, whole(p.Cost), tag)
+		}
+	}
+	r := s.run("ask", s.ask, limits, args)
+	if r.err != nil {
+		return nil, nil, r.err
+	}
+	heads := r.heads(len(limits), who.Now)
+	s.runs = 0
+	var answers []queuemodel.Answer
+	for _, item := range items {
+		if r.number() == 1 { // a run: the caller works out the turns
+			last, p := r.number(), item.Parts[0]
+			s.runs++
+			l := limits[p.Limit]
+			for k := 1; k <= item.Count; k++ {
+				due := last - float64(item.Count-k)*p.Cost*l.A
+				answers = append(answers, queuemodel.Answer{
+					Status: 1, Wait: max(0, math.Ceil(due)), Usable: math.Floor(due + (l.B-p.Cost)*l.A), Tags: make([]float64, 1),
+				})
+			}
+			continue
+		}
+		for range item.Count {
+			a := queuemodel.Answer{Status: int(r.number()), Wait: r.number()}
+			if usable := r.word(); a.Status != 2 {
+				a.Usable, _ = strconv.ParseFloat(usable, 64)
+			}
+			for range item.Parts {
+				a.Tags = append(a.Tags, r.number())
+			}
+			answers = append(answers, a)
+		}
+	}
+	return heads, answers, r.err
+}
+
+func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit int, what, which string, cost float64) ([]queuemodel.Head, float64, error) {
+	r := s.run("leave", Leave, limits, append(head_(who, limits), limit+1, what, which, whole(cost)))
+	if r.err != nil {
+		return nil, 0, r.err
+	}
+	return r.heads(len(limits), who.Now), r.number(), r.err
+}
+
+func (s *server) Settle(who queuemodel.Caller, limits []queuemodel.Limit, limit int, id string, cost, used float64) ([]queuemodel.Head, bool, error) {
+	r := s.run("settle", Settle, limits, append(head_(who, limits), limit+1, id, whole(cost), whole(used)))
+	if r.err != nil {
+		return nil, false, r.err
+	}
+	return r.heads(len(limits), who.Now), r.number() == 1, r.err
+}
+
+func (s *server) Pause(who queuemodel.Caller, limits []queuemodel.Limit, micros float64) ([]queuemodel.Head, float64, error) {
+	r := s.run("pause", Pause, limits, append(head_(who, limits), whole(micros), "told so"))
+	if r.err != nil {
+		return nil, 0, r.err
+	}
+	return r.heads(len(limits), who.Now), r.number(), r.err
+}
+
+func (s *server) Resume(who queuemodel.Caller, limits []queuemodel.Limit) ([]queuemodel.Head, error) {
+	r := s.run("resume", Resume, limits, head_(who, limits))
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.heads(len(limits), who.Now), r.err
+}
+
+func (s *server) Set(who queuemodel.Caller, limits []queuemodel.Limit, a, b, micros float64) ([]queuemodel.Head, error) {
+	args := append(head_(who, limits), text(a), text(b), whole(micros))
+	if a == 0 {
+		args = append(head_(who, limits), "", "", "0")
+	}
+	r := s.run("set", Set, limits, args)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.heads(len(limits), who.Now), r.err
+}
