@@ -1,8 +1,3 @@
-// Package queue holds the Redis scripts of a queue before a meter: calls wait in order and
-// own nothing, and a turn is permits that are spent a moment ahead. The header of each file
-// says what a script takes and replies; head.lua says what all have in common.
-//
-// The package stands beside package lua, which holds the scripts that reserve uses today.
 package queue
 
 import (

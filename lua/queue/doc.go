@@ -1,0 +1,76 @@
+// Package queue holds the Redis scripts of a queue before a meter: calls wait in order and
+// own nothing, and a turn is permits that are spent a moment ahead. The header of each file
+// says what a script takes and replies; head.lua says what all have in common. It stands
+// beside package lua, which holds the scripts that reserve uses today. Nothing uses these
+// yet.
+//
+// # The model
+//
+// A limit is a queue before a meter. The meter knows what the provider would hold: paced.lua,
+// quota.lua, rolling.lua and warming.lua have the same functions, on a table that they are
+// handed. The queue is a sorted set of places: calls that wait, in the order of their tags.
+// A place owns no permits. A turn is permits that were spent, and the moment at which they
+// are due; it is given at most a horizon ahead, and is final.
+//
+// [Ask] gives a call its turn, at all limits that it needs, or a place at the one that holds
+// it back most, with a forecast. A caller asks again a while before its forecast, with its
+// tags. [Leave] takes a place back, or turns that nobody used. [Settle] tells what a call
+// really cost. [Pause], [Resume] and [Set] move the meter. [Inspect] changes nothing. [Beat]
+// is the heartbeat of a process: it counts the living, finds the dead, and says which of the
+// limits that processes were made with is in force.
+//
+// # What a caller has to do
+//
+//   - Use a turn from its moment until it ends (waitMicros, usableMicros), and ask anew
+//     after that, with the tag, and with `back` if no turn of that ask was used.
+//   - Send an ask again, if its reply was lost, with the same serial and the same numbers of
+//     its calls, and with `back` naming itself. What the first one spent goes back, if
+//     nobody has spent since, and its places are found again by the numbers.
+//   - Drop turns that it has not used, and ask anew for their calls, when it hears of a
+//     pause, of a pause that ended early, or of a limit that is slower or has a smaller
+//     burst.
+//   - Remember per limit what the last reply said (text, version, reach), when that was, and
+//     what Redis's clock was then by its own monotonic one; and bring it with the next call.
+//   - Learn the server's run ID after every broken connection, and send it. Where its
+//     heartbeat says that Redis did not know the process (it replies 0, and the process has
+//     beaten before), data was lost: until the next reply of a limit bring a reach of at
+//     least 0, and for limits never asked the text "1" and a reach of 0.
+//
+// # What keeps the limit
+//
+// A meter never lets more be spent than its provider would have, whoever asks in whatever
+// order; the queue only decides who. So safety is a matter of each meter alone, and of when
+// turns are used. Some of it was found by histories against a strict provider, and is easily
+// lost:
+//
+//   - Turns that go back are named by what is kept of an ask, not by what goes back: a
+//     message that comes twice would give back a turn that somebody else uses.
+//   - A turn is due up to the horizon after the reply arrives, not after Redis sends it. So
+//     where turns may be out that nobody knows (another server, lost data), the meter goes on
+//     a second from now; horizon and way together are never longer.
+//   - A process that has heard of a step of Redis's clock at one limit must still tell it at
+//     the others: clockMicros is per limit. Steps back and ahead that follow each other while
+//     a process does not ask may hide the second one from it.
+//   - Where costs are settled, a turn may be used 20 ms after it is due, no later: at the end
+//     of what paced limits allow otherwise, the provider's bucket is full, and what goes back
+//     would overflow there.
+//   - A limit that warms up, and a quota or a rolling one, can not know all that was lost
+//     with the data: there calls may come too early after that.
+//
+// # Order
+//
+// A tag is Redis's time at which a call came, made unique. So tags that callers bring after
+// a loss of data sort before new ones, and need no epoch. A head whose permits were there for
+// a grace, and who has not asked, is passed over; places that were passed over for a grace
+// leave, and so do those of dead processes, at most 64 at a time. Whoever comes back with its
+// tag is first.
+//
+// # State
+//
+// The hash of a limit is readable: nextFreeTicketMicros, fraction, limit, and so on. Its
+// field plain is the epoch, the run and the limit in force, in one text, with ~ before it
+// where a call may not take the common path (common.lua: two commands, and the text is
+// compared as a whole). Versions grow with every write. The keys expire when the bucket is
+// full and nobody waits: then there is nothing to know. Keys of another kind of limit are
+// others: a limit that becomes a quota begins anew.
+package queue
