@@ -115,17 +115,15 @@ end
 for _, item in ipairs(rest) do
   local i, answer = item[1], { 0 }
   local count, number = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
-  if not (count and number and count >= 1 and count <= 10000) then
-    return redis.error_reply('BADARG count, number: want numbers, got ' .. ARGV[i] .. ', ' .. ARGV[i + 1])
-  end
   for k = 0, count - 1 do
     local id = format('%s:%.0f', ARGV[7], number + k)
     local parts = {}
     for p = 1, item[3] do
       local j = tonumber(ARGV[i + 1 + 3 * p])
       local known = j and KEYS[KEYED * j] and j >= 1
+      local tag = ARGV[i + 3 + 3 * p]
       parts[p] = { l = known and (limits[j] or load(j)) or nil, cost = tonumber(ARGV[i + 2 + 3 * p]),
-        tag = tonumber(ARGV[i + 3 + 3 * p]) }
+        tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil }
     end
     askOne(answer, { id = id, place = id .. ':', settles = ARGV[i + 2] == '1' }, parts)
   end

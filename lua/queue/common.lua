@@ -40,16 +40,25 @@ local function spend(j, count, cost)
   return ceil(wait)
 end
 
--- An item is: count, id, whether its cost will be settled, parts; for each part the limit,
--- the cost and the tag.
+-- An item is: count, number, whether its cost will be settled, parts; for each part the
+-- limit, the cost and the tag. What can not be read changes nothing.
 do
-  local i, items = HEAD + WIDTH * #KEYS / KEYED + 1, 0
+  local i = HEAD + WIDTH * #KEYS / KEYED + 1
+  while ARGV[i] do
+    local count, parts = tonumber(ARGV[i]), tonumber(ARGV[i + 3])
+    if not (count and count >= 1 and count <= 10000 and tonumber(ARGV[i + 1])) then
+      return redis.error_reply('BADARG count, number: want 1 to 10000 calls and a number, got ' .. ARGV[i] .. ', ' .. (ARGV[i + 1] or 'nothing'))
+    end
+    if not (parts and parts >= 1 and parts <= 16 and ARGV[i + 3 + 3 * parts]) then
+      return redis.error_reply('BADARG parts: want 1 to 16 limits, each with cost and tag, got ' .. (ARGV[i + 3] or 'nothing'))
+    end
+    i = i + 4 + 3 * parts
+  end
+  local items = 0
+  i = HEAD + WIDTH * #KEYS / KEYED + 1
   while ARGV[i] do
     local parts, j = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
-    if not (parts and parts >= 1 and parts <= 16 and ARGV[i + 3 + 3 * parts]) then
-      return redis.error_reply('BADARG parts: want from 1 to 16 limits, each with cost and tag, got ' .. (ARGV[i + 3] or 'nothing'))
-    end
-    local wait = parts == 1 and ARGV[i + 6] == '' and ARGV[i + 2] == '0' and not (general and general[j]) and KEYS[KEYED * j] and
+    local wait = parts == 1 and ARGV[i + 6] == '' and ARGV[i + 2] == '0' and not (general and general[j]) and j and KEYS[KEYED * j] and
       spend(j, tonumber(ARGV[i]), tonumber(ARGV[i + 5]))
     items = items + 1
     if wait then
@@ -62,5 +71,4 @@ do
     i = i + 4 + 3 * parts
   end
 end
-
 if not rest then return flat() end

@@ -15,8 +15,8 @@ end
 
 function warming.unpack(l, text)
   curve(l)
-  l.stored = text and tonumber(text) or l.most
-  if not (l.stored >= 0) then return 'BADSTATE meter: want stored permits, got ' .. text end
+  l.stored = tonumber(text or l.most)
+  if not (l.stored and l.stored >= 0) then return 'BADSTATE meter: want stored permits, got ' .. text end
   l.stored = min(l.stored, l.most)
 end
 
