@@ -183,7 +183,7 @@ func (s *State) usable(cost, due float64) float64 {
 }
 
 func (s *State) overflows(due float64) bool {
-	return s.kind == "p" && s.free+s.part < s.empty(due)-1
+	return s.kind == "p" && s.free+s.part < s.empty(due)-s.a
 }
 
 func (c *call) unspend(s *State, cost, due float64) {

@@ -263,7 +263,7 @@ func histories(t *testing.T) uint64 {
 		return n
 	}
 	if raceDetector {
-		return 30
+		return 15
 	}
 	return 100
 }

@@ -83,8 +83,9 @@ function paced.usable(l, cost, due)
   return min(l.free + l.part + (l.b - cost) * l.a, l.low and due + LATE or huge)
 end
 
--- Permits that others could have used overflow before `due`.
-function paced.overflows(l, due) return l.free + l.part < empty(l, due) - 1 end
+-- A permit that others could have used overflows before `due`. (A part of one is worth it:
+-- else calls of a slow limit would never have their turn at a fast one that is in use.)
+function paced.overflows(l, due) return l.free + l.part < empty(l, due) - l.a end
 
 function paced.unspend(l, cost)
   advance(l, -cost * l.a)

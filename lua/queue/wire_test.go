@@ -219,3 +219,7 @@ func (s *server) Set(who queuemodel.Caller, limits []queuemodel.Limit, a, b, mic
 	}
 	return r.heads(len(limits), who.Now), r.err
 }
+
+func serverOf(ctx context.Context, client redis.Scripter, keys []string) *server {
+	return &server{client: client, ctx: ctx, ask: Ask, keys: keys}
+}
