@@ -144,7 +144,7 @@ func TestKeysAndLimiters(t *testing.T) {
 		for _, r := range runs {
 			ran = append(ran, r.payload)
 		}
-		s.within(liveness, func() bool { return w.Stats().PutBack >= 3 }, "the others wait")
+		s.within(liveness, func() bool { now := w.Stats(); return now.PutBack+now.Asleep >= 3 }, "the others wait")
 		require.Len(t, s.history(), 4)
 		counts := map[string]int{}
 		for _, payload := range ran {

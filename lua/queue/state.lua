@@ -36,7 +36,8 @@ end
 -- fields reads the hash, and checks the types of the other keys.
 local function fields(l)
   local f = pcall('HMGET', l.key, unpack(FIELDS))
-  for _, other in ipairs({ f, pcall('ZCARD', l.places), pcall('ZCARD', l.log), pcall('ZCARD', l.processes) }) do
+  l.card = pcall('ZCARD', l.places)
+  for _, other in ipairs({ f, l.card, pcall('ZCARD', l.log), pcall('ZCARD', l.processes) }) do
     if type(other) == 'table' and other.err then return 'BADSTATE key: ' .. other.err end
   end
   l.was, l.fresh = {}, not f[1]
@@ -127,7 +128,7 @@ local function load(j)
   recall(l, brought)
   rule(l, rank)
   if l.paused <= now then l.paused, l.held, l.reason = 0, 0, '' end
-  l.card = l.fresh and 0 or call('ZCARD', l.places)
+  if l.fresh then l.card = 0 end
   if l.card == 0 then l.total = 0 end
   if l.back ~= '' then giveBack(l, l.back, 0) end
   return l
