@@ -100,7 +100,7 @@ func (c *call) one(item Item, k int) Answer {
 	}
 	for i, p := range parts {
 		s := limits[i]
-		if most := s.most_(); p.Cost > most {
+		if most := s.mostCost(); p.Cost > most {
 			return Answer{Status: 2, Tags: tags}
 		}
 	}
@@ -162,7 +162,7 @@ func (c *call) one(item Item, k int) Answer {
 
 func member(p place) string { return p.id + ":" + strconv.FormatFloat(p.cost, 'f', 0, 64) }
 
-func (s *State) most_() float64 {
+func (s *State) mostCost() float64 {
 	switch s.kind {
 	case "p":
 		return s.b

@@ -43,21 +43,21 @@ local function room(parts)
   return latest
 end
 
-local function spendAll(parts, due, call_)
+local function spendAll(parts, due, asker)
   local usable = huge
   for _, p in ipairs(parts) do
     local l = p.l
     local mine, cost = match(l.last, '^(%S+ %S+) (%S+)')
     local asked = ARGV[7] .. ' ' .. ARGV[8]
     l.lastCost, l.lastDue = mine == asked and tonumber(cost) or 0, mine == asked and tonumber(match(l.last, ' (%S+)$')) or nil
-    leave(l, call_.place .. p.cost, p.cost)
-    p.record = call_.settles and (l.meter.record(l, due) or 0)
-    l.meter.spend(l, p.cost, due, call_.id)
+    leave(l, asker.place .. p.cost, p.cost)
+    p.record = asker.settles and (l.meter.record(l, due) or 0)
+    l.meter.spend(l, p.cost, due, asker.id)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
     usable = min(usable, l.meter.usable(l, p.cost, due))
     passed(l, p.tag or l.card > 0 and newTag(l), grace)
     if p.record and l.kind ~= 'r' then
-      call('ZADD', l.log, format('%.0f', p.record), call_.id .. ':' .. p.cost)
+      call('ZADD', l.log, format('%.0f', p.record), asker.id .. ':' .. p.cost)
       call('ZREMRANGEBYRANK', l.log, 0, -MOST_RECORDS - 1)
       l.logged = true
     end
@@ -66,7 +66,7 @@ local function spendAll(parts, due, call_)
 end
 
 -- wait gives a call a place at the limit that holds it back most, and at no other.
-local function wait(parts, call_)
+local function wait(parts, asker)
   local slowest, latest = nil, -huge
   for _, p in ipairs(parts) do
     p.tag = p.tag or newTag(p.l)
@@ -74,7 +74,7 @@ local function wait(parts, call_)
     if moment > latest then slowest, latest = p, moment end
   end
   for _, p in ipairs(parts) do
-    local place = call_.place .. p.cost
+    local place = asker.place .. p.cost
     if p == slowest then enter(p.l, p.tag, place, p.cost) else leave(p.l, place, p.cost) end
     p.l.latest = max(p.l.latest or 0, latest)
   end
@@ -91,7 +91,7 @@ local function refusal(parts)
   end
 end
 
-local function askOne(answer, call_, parts)
+local function askOne(answer, asker, parts)
   local problem = refusal(parts)
   local status, moment, extra = 2, 0, problem
   if not problem then
@@ -99,9 +99,9 @@ local function askOne(answer, call_, parts)
     local due = agree(parts)
     if due <= at + ahead(parts, due) and max(due, room(parts)) <= at + ahead(parts, due) then
       status, moment = 1, due
-      extra = format('%.0f', floor(spendAll(parts, due, call_) - at))
+      extra = format('%.0f', floor(spendAll(parts, due, asker) - at))
     else
-      status, moment, extra = 0, wait(parts, call_), 0
+      status, moment, extra = 0, wait(parts, asker), 0
     end
     moment = moment - at
   end

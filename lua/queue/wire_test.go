@@ -38,7 +38,7 @@ func joined(numbers []float64, first string) string {
 	return strings.Join(words, " ")
 }
 
-func head_(who queuemodel.Caller, limits []queuemodel.Limit) []any {
+func headArgs(who queuemodel.Caller, limits []queuemodel.Limit) []any {
 	args := []any{whole(who.Now), whole(who.Way), whole(who.Horizon), whole(who.Near), whole(who.Grace),
 		who.Run, who.Process, who.Serial, ""}
 	for _, l := range limits {
@@ -127,7 +127,7 @@ func (s *server) run(verb string, script *redis.Script, limits []queuemodel.Limi
 }
 
 func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []queuemodel.Item) ([]queuemodel.Head, []queuemodel.Answer, error) {
-	args := head_(who, limits)
+	args := headArgs(who, limits)
 	for _, item := range items {
 		settles := 0
 		if item.Settles {
@@ -177,7 +177,7 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 }
 
 func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit int, what, which string, cost float64) ([]queuemodel.Head, float64, error) {
-	r := s.run("leave", Leave, limits, append(head_(who, limits), limit+1, what, which, whole(cost)))
+	r := s.run("leave", Leave, limits, append(headArgs(who, limits), limit+1, what, which, whole(cost)))
 	if r.err != nil {
 		return nil, 0, r.err
 	}
@@ -185,7 +185,7 @@ func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit i
 }
 
 func (s *server) Settle(who queuemodel.Caller, limits []queuemodel.Limit, limit int, id string, cost, used float64) ([]queuemodel.Head, bool, error) {
-	r := s.run("settle", Settle, limits, append(head_(who, limits), limit+1, id, whole(cost), whole(used)))
+	r := s.run("settle", Settle, limits, append(headArgs(who, limits), limit+1, id, whole(cost), whole(used)))
 	if r.err != nil {
 		return nil, false, r.err
 	}
@@ -193,7 +193,7 @@ func (s *server) Settle(who queuemodel.Caller, limits []queuemodel.Limit, limit 
 }
 
 func (s *server) Pause(who queuemodel.Caller, limits []queuemodel.Limit, micros float64) ([]queuemodel.Head, float64, error) {
-	r := s.run("pause", Pause, limits, append(head_(who, limits), whole(micros), "told so"))
+	r := s.run("pause", Pause, limits, append(headArgs(who, limits), whole(micros), "told so"))
 	if r.err != nil {
 		return nil, 0, r.err
 	}
@@ -201,7 +201,7 @@ func (s *server) Pause(who queuemodel.Caller, limits []queuemodel.Limit, micros 
 }
 
 func (s *server) Resume(who queuemodel.Caller, limits []queuemodel.Limit) ([]queuemodel.Head, error) {
-	r := s.run("resume", Resume, limits, head_(who, limits))
+	r := s.run("resume", Resume, limits, headArgs(who, limits))
 	if r.err != nil {
 		return nil, r.err
 	}
@@ -209,9 +209,9 @@ func (s *server) Resume(who queuemodel.Caller, limits []queuemodel.Limit) ([]que
 }
 
 func (s *server) Set(who queuemodel.Caller, limits []queuemodel.Limit, a, b, micros float64) ([]queuemodel.Head, error) {
-	args := append(head_(who, limits), text(a), text(b), whole(micros))
+	args := append(headArgs(who, limits), text(a), text(b), whole(micros))
 	if a == 0 {
-		args = append(head_(who, limits), "", "", "0")
+		args = append(headArgs(who, limits), "", "", "0")
 	}
 	r := s.run("set", Set, limits, args)
 	if r.err != nil {
