@@ -8,17 +8,23 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// used is a limiter on a Redis of its own that has let a call through.
+func used(t *testing.T, limit Limit) (*Limiter, *redis.Client) {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	l, err := New(client, Config{Name: "api", Limit: limit})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	require.NoError(t, l.Wait(t.Context()))
+	return l, client
+}
+
 // A waiter that is used again may hold what woke the call before: Allow takes one permit
 // nevertheless, and waits for the answer.
 func TestAllowMeetsAStaleWake(t *testing.T) {
-	server := miniredis.RunT(t)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
 	const burst = 1000
-	l, err := New(client, Config{Name: "api", Limit: PerSecond(5).Burst(burst)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = l.Close() })
-	require.NoError(t, l.Wait(t.Context())) // from here on calls ride
+	l, _ := used(t, PerSecond(5).Burst(burst)) // from here on calls ride
 
 	const calls = 100
 	for range calls {

@@ -102,8 +102,8 @@ func (t *turns) wait(ctx context.Context, host string, crawlDelay time.Duration)
 	}
 	// One visit of a host at a time stands in the crawl's line, so that all hosts
 	// get an equal share.
-	line, _ := t.gates.LoadOrStore(host, make(chan struct{}, 1))
-	gate := line.(chan struct{})
+	found, _ := t.gates.LoadOrStore(host, make(chan struct{}, 1))
+	gate := found.(chan struct{})
 	select {
 	case gate <- struct{}{}: // at once, however late this process is
 	default:

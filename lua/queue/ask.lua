@@ -97,7 +97,8 @@ local function askOne(answer, asker, parts)
   if not problem then
     for _, p in ipairs(parts) do bury(p.l) end
     local due = agree(parts)
-    if due <= at + ahead(parts, due) and max(due, room(parts)) <= at + ahead(parts, due) then
+    local last = at + ahead(parts, due)
+    if due <= last and room(parts) <= last then
       status, moment = 1, due
       extra = format('%.0f', floor(spendAll(parts, due, asker) - at))
     else

@@ -54,7 +54,8 @@ end
 function paced.unpack(l, text)
   if not text then return end
   local numbers = {}
-  for word in gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(word) or 0 end
+  for word in gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(word) end
+  if #numbers < 3 or #numbers % 2 == 0 then return 'BADSTATE meter: want three numbers and pairs, got ' .. text end
   l.low = { spendings = numbers[1], refunded = numbers[2], from = numbers[3] }
   for k = 4, #numbers, 2 do l.low[#l.low + 1] = { micros = numbers[k], number = numbers[k + 1] } end
 end
@@ -139,8 +140,8 @@ end
 function paced.settle(l, cost, used, record)
   local micros = (used - cost) * l.a
   if micros < 0 then
-    micros = now < l.low.from and 0 or -min(-micros, lowest(l.low, record))
-    l.low.refunded = l.low.refunded - micros
+    micros = (not l.low or now < l.low.from) and 0 or -min(-micros, lowest(l.low, record))
+    if l.low then l.low.refunded = l.low.refunded - micros end
   end
   advance(l, micros)
 end

@@ -56,7 +56,7 @@ var planted = []struct {
 	{"a place leaves with another's cost", "leave", "l.card - 1, l.total - cost", "l.card - 1, l.total - 1", false, 11},
 	{"costs settle twice", "settle", "call('ZREM', l.log, id .. ':' .. ARGV[i + 2])", "", false, 1},
 	{"all that was not used goes back", "settle", "-min(-micros, lowest(l.low, record))", "micros", false, 1},
-	{"a refund is not remembered", "settle", "l.low.refunded = l.low.refunded - micros", "", false, 43},
+	{"a refund is not remembered", "settle", "if l.low then l.low.refunded = l.low.refunded - micros end", "", false, 43},
 	{"a pause leaves the bucket full", "pause", "l.held = l.held + l.meter.hold(l, l.paused)", "", false, 0},
 	{"a shorter pause ends a longer one", "pause", "not l.problem and now + micros > l.paused", "not l.problem", false, 14},
 	{"all come at once after a pause", "resume", "l.meter.release(l, min(l.held, l.paused - now))", "l.meter.release(l, l.held)", false, 61},

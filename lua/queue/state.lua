@@ -88,12 +88,10 @@ local function step(l)
 end
 
 local function become(l, text)
-  local a, b, before = l.a, l.b, l.limit
-  if text == before or not params(l, text) then return end
-  local nextA, nextB = l.a, l.b
-  l.a, l.b = a, b
-  l.meter.change(l, nextA, nextB)
-  l.a, l.b = nextA, nextB
+  local to = {}
+  if text == l.limit or not params(to, text) then return end
+  l.meter.change(l, to.a, to.b)
+  l.a, l.b, l.limit = to.a, to.b, text
 end
 
 -- rule lets the limit be in force that has the highest rank, or that was set for a time.
@@ -162,13 +160,13 @@ end
 
 local function save(l)
   l.version = l.version + 1
-  local now_is, w = text(l), {}
+  local texts, w = text(l), {}
   local known = format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
-  now_is.plain = now_is.plain .. known
+  texts.plain = texts.plain .. known
   for _, name in ipairs(FIELDS) do
     local was = l.was[name] or FRESH[name]
-    if now_is[name] and (now_is[name] ~= was or l.fresh and name == 'plain') then
-      w[#w + 1], w[#w + 2] = name, now_is[name]
+    if texts[name] and (texts[name] ~= was or l.fresh and name == 'plain') then
+      w[#w + 1], w[#w + 2] = name, texts[name]
     end
   end
   call('HSET', l.key, unpack(w))
@@ -178,9 +176,9 @@ local function save(l)
   if l.card > 0 then call('PEXPIRE', l.places, life) end
   if l.logged or l.kind == 'r' then call('PEXPIRE', l.log, life) end
   if l.news and ARGV[9] ~= '' then
-    call('PUBLISH', ARGV[9], format('%s %s %.0f %s', l.key, table.concat(l.news, ','), now, now_is.plain))
+    call('PUBLISH', ARGV[9], format('%s %s %.0f %s', l.key, table.concat(l.news, ','), now, texts.plain))
   end
-  replies[l.j] = { l.version, l.meter.reach(l), now_is.plain == l.known and '' or now_is.plain, '' }
+  replies[l.j] = { l.version, l.meter.reach(l), texts.plain == l.known and '' or texts.plain, '' }
 end
 
 -- finish writes all limits, but those with problems.
