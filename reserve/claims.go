@@ -3,6 +3,8 @@ package reserve
 import (
 	"context"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // claimed is a batch of tickets of one queue that are being claimed.
@@ -132,7 +134,7 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 			case t.left && t.unused:
 				l.giveBack(t)
 			case t.left:
-			case err != nil && (!away(err) || l.core.gate.hopeless(err)):
+			case err != nil && (!fault.Away(err) || l.core.gate.hopeless(err)):
 				l.abandon(c.from, t, err)
 			default:
 				c.from.add(t)

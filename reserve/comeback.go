@@ -5,6 +5,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // An attempt to reach a Redis that is away may take so long: at first not long, as
@@ -117,9 +119,9 @@ func (l *line) comeBack(ctx context.Context) bool {
 	case err == nil:
 		l.learn(a.lane, a.serial, reply)
 		a.until = reply.at.Add(reply.resume)
-	case !away(err), l.core.gate.hopeless(err): // the calls will hear of it
+	case !fault.Away(err), l.core.gate.hopeless(err): // the calls will hear of it
 		a.until = time.Now()
-	case errors.Is(err, errStale):
+	case errors.Is(err, fault.ErrStale):
 		a.serial = 0
 		return false
 	default:
@@ -175,6 +177,6 @@ func within(limit time.Duration, call func() (answers, error)) (answers, error) 
 	case o := <-done:
 		return o.answers, o.err
 	case <-timer.C:
-		return answers{}, classify(context.DeadlineExceeded)
+		return answers{}, fault.Classify(context.DeadlineExceeded)
 	}
 }

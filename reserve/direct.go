@@ -3,6 +3,8 @@ package reserve
 import (
 	"context"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // do makes a call that may be repeated as it is, outside of the round trips of a
@@ -14,7 +16,7 @@ func (c *core) do(ctx context.Context, call func() error) error {
 		}
 		err := call()
 		c.gate.record(ctx, err)
-		if !away(err) || c.gate.hopeless(err) || ctx.Err() != nil {
+		if !fault.Away(err) || c.gate.hopeless(err) || ctx.Err() != nil {
 			return err
 		}
 		if c.gate.open() {
@@ -35,7 +37,7 @@ func (l *line) do(ctx context.Context, call func(caller) error) error {
 			return call(who)
 		})
 		switch {
-		case !away(err), l.core.gate.hopeless(err), l.core.cfg.Outage.Policy != PolicyWait:
+		case !fault.Away(err), l.core.gate.hopeless(err), l.core.cfg.Outage.Policy != PolicyWait:
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -1,9 +1,12 @@
 package reserve
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // What an error asks you to do. Test with errors.Is; an [*Error] carries the
@@ -11,12 +14,12 @@ import (
 var (
 	// ErrInvalid: an argument or a setting is wrong; the text names it and its
 	// value. Nothing was asked of Redis. Correct the call.
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = fault.ErrInvalid
 
 	// ErrExceedsBurst: the call costs more permits than the limit's burst, so
 	// its turn could never come. Split the call or raise the burst. It is also
 	// an ErrInvalid.
-	ErrExceedsBurst = errors.New("cost exceeds the burst")
+	ErrExceedsBurst = fault.ErrExceeds
 
 	// ErrWouldMissDeadline: the turn would come after the context's deadline.
 	// Nothing was consumed. Try later, or with more time: [Error.Wait] says how
@@ -29,13 +32,13 @@ var (
 	// text says what can be done, and the cause is in the chain. No turn was
 	// given. Try again. Calls that wait see it only under [PolicyFail], and where the
 	// client was closed: then it is a redis.ErrClosed, too, and no attempt helps.
-	ErrUnavailable = errors.New("redis is unavailable")
+	ErrUnavailable = fault.ErrUnavailable
 
 	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been
 	// carried out and only its reply was lost. A number may have been taken; if
 	// nobody claims it, it costs the fleet that number and never lets more calls
 	// through. With an ID of your own, ask again under the same ID.
-	ErrOutcomeUnknown = errors.New("outcome unknown")
+	ErrOutcomeUnknown = fault.ErrOutcomeUnknown
 
 	// ErrDenied: Redis does not let this client in, or forbids what a limiter
 	// needs: the password or the user is wrong, the user's rules leave out a
@@ -44,12 +47,12 @@ var (
 	// client's options, the rules of the user (lua.ACL has them), or the setting. A
 	// limiter that has had answers before takes it for an outage, see [Outage],
 	// except for the setting.
-	ErrDenied = errors.New("redis denies access")
+	ErrDenied = fault.ErrDenied
 
 	// ErrCorrupt: a key of the limit holds something that is not its state.
 	// Nothing was changed. Look at the key that the text names; if nothing else
 	// owns it, delete it.
-	ErrCorrupt = errors.New("state is corrupt")
+	ErrCorrupt = fault.ErrCorrupt
 
 	// ErrClosed: the limiter was closed. Numbers of calls that waited went back.
 	ErrClosed = errors.New("limiter is closed")
@@ -123,3 +126,12 @@ func (a answers) refusal(i int, r request) error {
 
 func (m *missed) Error() string { return ErrWouldMissDeadline.Error() }
 func (m *missed) Unwrap() error { return ErrWouldMissDeadline }
+
+// told is what a caller hears of its call: that its context has ended, if it has, and not
+// that Redis is away, too.
+func told(ctx context.Context, err error) error {
+	if gone := ctx.Err(); gone != nil && fault.Away(err) {
+		return gone
+	}
+	return err
+}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // maxBatch is how many requests, claims or cancels share one script call; Redis
@@ -139,7 +141,7 @@ func (l *line) attempt(ctx context.Context, from *lane, serial int64, err error,
 	failures := 0
 	for {
 		if err != nil {
-			if !away(err) || l.core.gate.hopeless(err) || l.core.gate.open() || l.core.isClosing() {
+			if !fault.Away(err) || l.core.gate.hopeless(err) || l.core.gate.open() || l.core.isClosing() {
 				return err
 			}
 			l.core.rest(ctx, failures)
@@ -202,7 +204,7 @@ func (l *line) takeAs(ctx context.Context, from *lane, serial int64, err error, 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from.busy = false
-	if away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
+	if fault.Away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
 		for _, a := range asks {
 			a.err = err
 		}
@@ -257,7 +259,7 @@ func (l *line) cancel(ctx context.Context, tickets []*ticket) {
 	}
 	// By number it can not be told later whether it went back already.
 	tickets = slices.DeleteFunc(tickets, func(t *ticket) bool { return t.final && !t.kept })
-	if away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
+	if fault.Away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
 		l.back = append(tickets, l.back...)
 	}
 	l.core.lost.Do(func() {

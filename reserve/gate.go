@@ -11,6 +11,8 @@ import (
 
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 const (
@@ -91,7 +93,7 @@ func (g *gate) record(ctx context.Context, err error) {
 		if g.open() {
 			g.breaker.RecordSuccess()
 		}
-	case away(err):
+	case fault.Away(err):
 		if g.failure(time.Now(), err) || g.open() {
 			g.breaker.RecordFailure()
 		}
@@ -132,7 +134,7 @@ func (g *gate) failing() time.Time {
 // Redis that has never accepted them, a setting with which no turn can be given, or a
 // client that was closed.
 func (g *gate) hopeless(err error) bool {
-	return errors.Is(err, ErrDenied) && !g.known.Load() || errors.Is(err, errNoEffects) || errors.Is(err, redis.ErrClosed)
+	return errors.Is(err, ErrDenied) && !g.known.Load() || errors.Is(err, fault.ErrNoEffects) || errors.Is(err, redis.ErrClosed)
 }
 
 func (g *gate) turn(from, to circuitbreaker.State) {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // guest is a call of a Joint: it stands in no queue of this process, as it waits in several
@@ -251,7 +253,7 @@ func (g *guest) ask(ctx context.Context, lines []*line) error {
 	for {
 		err := g.trip(ctx, lines)
 		switch {
-		case err == nil, !away(err), c.gate.hopeless(err):
+		case err == nil, !fault.Away(err), c.gate.hopeless(err):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // Turns that are fixed may move, by a pause for example. The script that moves them says
@@ -113,7 +115,7 @@ func timeout(err error) bool {
 
 // missNews notes that the process does not hear of turns that move.
 func (c *core) missNews(err error) {
-	if err = classify(err); errors.Is(err, ErrDenied) {
+	if err = fault.Classify(err); errors.Is(err, ErrDenied) {
 		c.unheard.Do(func() {
 			c.cfg.Logger.Warn("fleetpace: the user may not subscribe, so that processes hear late of turns that"+
 				" move; see lua.ACLNews", "limit", c.cfg.Name, "error", err)

@@ -6,6 +6,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/lua"
 )
 
@@ -63,7 +64,7 @@ func (l *Limiter) pause(ctx context.Context, d time.Duration, reason string) err
 		args := append(c.args(who, 3), max(0, time.Until(until).Microseconds()), reason, c.channel())
 		return c.ask(ctx, lua.Pause, line.keys, args, 0)
 	})
-	if away(err) {
+	if fault.Away(err) {
 		line.mu.Lock()
 		line.keepStill(until)
 		line.mu.Unlock()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/lua"
 )
 
@@ -190,7 +191,7 @@ func (c *core) putBack(ctx context.Context, keys []string, who caller, cost int6
 func (c *core) forget(ctx context.Context, keys []string, t *ticket) error {
 	member := strconv.FormatInt(t.cost, 10) + ":" + t.id
 	if err := c.client.ZRem(ctx, keys[3], member).Err(); err != nil {
-		return classify(err)
+		return fault.Classify(err)
 	}
 	return nil
 }
@@ -213,7 +214,7 @@ func (c *core) run(ctx context.Context, script *redis.Script, keys []string, arg
 		if cluster, ok := c.client.(*redis.ClusterClient); ok {
 			cluster.ReloadState(ctx) // it does so itself only when it may retry
 		}
-		return nil, classify(err)
+		return nil, fault.Classify(err)
 	}
 	return reply, nil
 }

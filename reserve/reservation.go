@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // A Reservation is a turn that was given and not used yet. Its number stays in
@@ -96,7 +98,7 @@ func (l *Limiter) claim(ctx context.Context, id string, n int, within func(*line
 		t.set(reply, 0, true)
 		line.adjust(t)
 		return t, nil
-	case away(err) && l.core.gate.open():
+	case fault.Away(err) && l.core.gate.open():
 		return line.withoutRedis(id, t.cost, err)
 	default:
 		return nil, err

@@ -1,6 +1,10 @@
 package reserve
 
-import "context"
+import (
+	"context"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+)
 
 // stray lets the calls of a leg stand whose trip failed. It may have been carried out:
 // then the same numbers come when it is repeated.
@@ -9,7 +13,7 @@ func (l *line) stray(g *leg, err error) {
 	defer l.mu.Unlock()
 	l.getOff(g)
 	l.rides.plain, l.lease.asked = false, false
-	if !away(err) || len(g.riders) == 0 {
+	if !fault.Away(err) || len(g.riders) == 0 {
 		g.lane.busy = false
 		for _, w := range g.riders {
 			l.turnAway(w)

@@ -1,4 +1,4 @@
-package reserve
+package fault
 
 import (
 	"context"
@@ -72,13 +72,13 @@ func TestRefusals(t *testing.T) {
 		"ERR unknown command 'evalsha', with args beginning with: 'BUSY' 'OOM'": {ErrDenied, "lacks"},
 	} {
 		for _, err := range []error{said(text), fmt.Errorf("failed to authenticate: %w", said(text))} {
-			got := classify(err)
+			got := Classify(err)
 			require.ErrorIs(t, got, want.means, text)
 			require.ErrorIs(t, got, err, "the cause is kept")
 			require.NotErrorIs(t, got, ErrOutcomeUnknown, text)
 			require.ErrorContains(t, got, want.advice)
 			require.Equal(t, want.advice == "", !strings.HasSuffix(got.Error(), ")"), "%v", got)
-			require.Equal(t, errors.Is(want.means, ErrUnavailable) || errors.Is(want.means, ErrDenied), away(got), text)
+			require.Equal(t, errors.Is(want.means, ErrUnavailable) || errors.Is(want.means, ErrDenied), Away(got), text)
 			for _, other := range []error{ErrInvalid, ErrCorrupt, ErrUnavailable, ErrDenied} {
 				require.Equal(t, errors.Is(want.means, other), errors.Is(got, other), text)
 			}
@@ -123,16 +123,16 @@ func TestFailuresOnTheWay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, err := range []error{want.err, fmt.Errorf("dialled: %w", want.err)} {
-				got := classify(err)
+				got := Classify(err)
 				require.ErrorIs(t, got, want.means)
 				require.ErrorIs(t, got, want.err)
 				require.Equal(t, errors.Is(want.means, ErrUnavailable), errors.Is(got, ErrUnavailable))
 				require.Equal(t, want.unknown, errors.Is(got, ErrOutcomeUnknown))
 				require.True(t, strings.HasSuffix(got.Error(), ")"), "advice: %v", got)
-				require.True(t, away(got))
+				require.True(t, Away(got))
 			}
 		})
 	}
-	require.False(t, away(classify(context.Canceled)), "the caller went away, not Redis")
-	require.False(t, away(nil))
+	require.False(t, Away(Classify(context.Canceled)), "the caller went away, not Redis")
+	require.False(t, Away(nil))
 }

@@ -1,4 +1,6 @@
-package reserve
+// Package fault says what an error of Redis, or of the way to it, means to a caller, and what
+// can be done about it.
+package fault
 
 import (
 	"context"
@@ -14,6 +16,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// What an error means. Package reserve documents them for users.
+var (
+	ErrInvalid        = errors.New("invalid")
+	ErrExceeds        = errors.New("cost exceeds the burst")
+	ErrUnavailable    = errors.New("redis is unavailable")
+	ErrOutcomeUnknown = errors.New("outcome unknown")
+	ErrDenied         = errors.New("redis denies access")
+	ErrCorrupt        = errors.New("state is corrupt")
+
+	// ErrStale is of a call that comes after a later one of the same process.
+	ErrStale = fmt.Errorf("%w: it has answered a later call", ErrUnavailable)
+
+	// ErrNoEffects is of a Redis that replicates scripts and not what they do: then none may
+	// write once it has read the clock.
+	ErrNoEffects = fmt.Errorf("%w: its setting forbids scripts that read the clock and write", ErrDenied)
+)
+
 // refusal is an error that Redis replies, what it means to the caller, and what
 // can be done.
 type refusal struct {
@@ -27,7 +46,7 @@ var refusals = []refusal{
 	// What the scripts reply.
 	{"BADARG", ErrInvalid, ""},
 	{"BADSTATE", ErrCorrupt, ""},
-	{"STALE", errStale, "a later copy of this call has the answer"},
+	{"STALE", ErrStale, "a later copy of this call has the answer"},
 
 	// Redis never does this for this client.
 	{"NOAUTH", ErrDenied, "set Username and Password in the options of the client"},
@@ -38,7 +57,7 @@ var refusals = []refusal{
 	{"ACL failure in script", ErrDenied, adviceACL},
 	{"user executing the script can't", ErrDenied, adviceACL}, // before Redis 7.2
 	{"DENIED", ErrDenied, "Redis is in protected mode; give it a password, or bind it to one address"},
-	{"Write commands not allowed after non deterministic commands", errNoEffects, // before Redis 7
+	{"Write commands not allowed after non deterministic commands", ErrNoEffects, // before Redis 7
 		"set lua-replicate-commands yes, in redis.conf or with CONFIG SET"},
 	{"unknown command", ErrDenied, "the server, or a proxy before it, lacks this command"},
 
@@ -63,13 +82,6 @@ var refusals = []refusal{
 	{"WRONGTYPE", ErrCorrupt, "a key of the limit is used for something else"},
 }
 
-// errStale is of a call that comes after a later one of the same process.
-var errStale = fmt.Errorf("%w: it has answered a later call", ErrUnavailable)
-
-// errNoEffects is of a Redis that replicates scripts and not what they do: then none may
-// write once it has read the clock.
-var errNoEffects = fmt.Errorf("%w: its setting forbids scripts that read the clock and write", ErrDenied)
-
 const (
 	adviceACL     = "the user needs the rules that lua.ACL gives"
 	adviceCluster = "this is a node of a cluster; use redis.NewClusterClient"
@@ -90,10 +102,10 @@ func (r refusal) is(text string) bool {
 	return false
 }
 
-// classify joins an error of Redis, or of the way to it, with the sentinel that
+// Classify joins an error of Redis, or of the way to it, with the sentinel that
 // says what it means, and adds what can be done. What Redis refused, it did not
 // do; of what failed on the way that is not known, unless it never left.
-func classify(err error) error {
+func Classify(err error) error {
 	var server redis.Error
 	if errors.As(err, &server) {
 		for _, r := range refusals {
@@ -159,17 +171,8 @@ func dialing(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// away reports whether a call failed for want of Redis. A caller that lost its
+// Away reports whether a call failed for want of Redis. A caller that lost its
 // patience says nothing about Redis.
-func away(err error) bool {
+func Away(err error) bool {
 	return (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrDenied)) && !errors.Is(err, context.Canceled)
-}
-
-// told is what a caller hears of its call: that its context has ended, if it has, and not
-// that Redis is away, too.
-func told(ctx context.Context, err error) error {
-	if gone := ctx.Err(); gone != nil && away(err) {
-		return gone
-	}
-	return err
 }
