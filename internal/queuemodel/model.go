@@ -43,6 +43,7 @@ type Part struct {
 type Item struct {
 	Count, Number int
 	Settles       bool
+	Now           bool // it does not wait: a turn that is due at once, or no place
 	Parts         []Part
 }
 
@@ -87,7 +88,7 @@ type State struct {
 	lastOf                 string
 	lastCost, lastDue      float64
 	places                 []place
-	seq, top, mark, markAt float64
+	seq, head, since       float64
 	spendings              float64 // of paced, where costs are settled
 	lows                   []spending
 	refunded, refundable   float64
@@ -137,10 +138,11 @@ type call struct {
 	at     float64
 	limits []Limit
 	loaded map[int]*State
+	asking map[string]bool
 }
 
 func (r *Redis) begin(c Caller, limits []Limit) *call {
-	return &call{Redis: r, Caller: c, at: c.Now + c.Way, limits: limits, loaded: map[int]*State{}}
+	return &call{Redis: r, Caller: c, at: c.Now + c.Way, limits: limits, loaded: map[int]*State{}, asking: map[string]bool{}}
 }
 
 func fresh(l Limit, c *call) *State {
@@ -227,13 +229,13 @@ func (c *call) step(s *State, clock float64) {
 	if micros == 0 {
 		return
 	}
+	s.head = 0
 	switch s.kind {
 	case "p", "w":
 		s.advance(micros)
 	case "r":
 		s.offset += micros
 	}
-	s.markAt += micros
 	if s.paused > 0 {
 		s.paused += micros
 	}
@@ -265,6 +267,7 @@ func (c *call) become(s *State, a, b float64) {
 	if a == s.a && b == s.b {
 		return
 	}
+	s.head = 0
 	switch s.kind {
 	case "p":
 		if s.free+s.part < c.Now {

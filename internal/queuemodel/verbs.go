@@ -41,40 +41,30 @@ func (s *State) before(tag float64) float64 {
 	return max(rank*s.total()/float64(len(s.places)), s.places[0].cost)
 }
 
-func (c *call) bury(s *State) {
-	if len(s.places) == 0 || c.at-c.ahead(s, 0, s.places[0].cost) <= 0 {
-		return
-	}
-	for n := 0; n < 64 && len(s.places) > 0 && c.Dead[s.places[0].process]; n++ {
-		s.places = s.places[1:]
-	}
-}
-
 func (c *call) entitled(s *State, p Part) float64 {
-	if len(s.places) == 0 {
+	late := func() float64 {
+		moment := c.ahead(s, 0, s.places[0].cost)
+		if s.head != s.places[0].tag || moment < s.since {
+			s.head, s.since = s.places[0].tag, math.Ceil(moment)
+		}
+		return c.at - max(s.since, s.paused)
+	}
+	if len(s.places) > 0 && late() > 0 && (late() > c.Grace || c.Dead[s.places[0].process]) {
+		process, n := s.places[0].process, 0
+		s.places = slices.DeleteFunc(s.places, func(p place) bool {
+			n++
+			return n <= 64 && p.process == process && !c.asking[p.id]
+		})
+	}
+	switch {
+	case len(s.places) == 0:
 		return c.ahead(s, 0, p.Cost)
-	}
-	if c.at-c.ahead(s, 0, s.places[0].cost) > c.Grace {
+	case late() > c.Grace:
 		return c.at
-	}
-	if p.Tag == 0 {
+	case p.Tag == 0:
 		return math.Inf(1)
-	}
-	return c.ahead(s, s.before(p.Tag), p.Cost)
-}
-
-func (c *call) passed(s *State, tag float64) {
-	s.top = max(s.top, tag)
-	if c.Now-s.markAt <= c.Grace || len(s.places) == 0 && s.mark == s.top {
-		return
-	}
-	n := 0
-	for n < 64 && n < len(s.places) && s.places[n].tag < s.mark {
-		n++
-	}
-	s.places = s.places[n:]
-	if n < 64 {
-		s.mark, s.markAt = s.top, c.Now
+	default:
+		return c.ahead(s, s.before(p.Tag), p.Cost)
 	}
 }
 
@@ -82,6 +72,11 @@ func (c *call) passed(s *State, tag float64) {
 func (r *Redis) Ask(who Caller, limits []Limit, items []Item) ([]Head, []Answer) {
 	c := r.begin(who, limits)
 	var answers []Answer
+	for _, item := range items {
+		for k := range item.Count {
+			c.asking[c.Process+":"+strconv.Itoa(item.Number+k)] = true
+		}
+	}
 	for _, item := range items {
 		for k := range item.Count {
 			answers = append(answers, c.one(item, k))
@@ -104,9 +99,6 @@ func (c *call) one(item Item, k int) Answer {
 			return Answer{Status: 2, Tags: tags}
 		}
 	}
-	for _, s := range limits {
-		c.bury(s)
-	}
 	due := c.at
 	for n := 0; ; n++ {
 		last := due
@@ -122,7 +114,9 @@ func (c *call) one(item Item, k int) Answer {
 		}
 	}
 	ahead := c.Horizon
-	if len(parts) > 1 && slices.ContainsFunc(limits, func(s *State) bool { return s.overflows(due) }) {
+	if item.Now {
+		ahead = 0
+	} else if len(parts) > 1 && slices.ContainsFunc(limits, func(s *State) bool { return s.overflows(due) }) {
 		ahead = c.Near
 	}
 	room := c.at
@@ -132,6 +126,14 @@ func (c *call) one(item Item, k int) Answer {
 	if max(due, room) <= c.at+ahead {
 		return c.turn(item, id, parts, limits, tags, due)
 	}
+	if item.Now {
+		latest := c.at
+		for i, p := range parts {
+			latest = max(latest, c.forecast(limits[i], p))
+			tags[i] = p.Tag
+		}
+		return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Tags: tags}
+	}
 	slowest, latest := 0, math.Inf(-1)
 	for i := range parts {
 		s, p := limits[i], &parts[i]
@@ -139,8 +141,7 @@ func (c *call) one(item Item, k int) Answer {
 			p.Tag = c.newTag(s)
 		}
 		tags[i] = p.Tag
-		forecast := max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag), p.Cost))
-		if forecast > latest {
+		if forecast := c.forecast(s, *p); forecast > latest {
 			slowest, latest = i, forecast
 		}
 	}
@@ -158,6 +159,10 @@ func (c *call) one(item Item, k int) Answer {
 		}
 	}
 	return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Tags: tags}
+}
+
+func (c *call) forecast(s *State, p Part) float64 {
+	return max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag), p.Cost))
 }
 
 func member(p place) string { return p.id + ":" + strconv.FormatFloat(p.cost, 'f', 0, 64) }
@@ -188,11 +193,6 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 		c.spend(s, p.Cost, due, id)
 		s.lastCost, s.lastDue = s.lastCost+p.Cost, math.Ceil(due)
 		usable = min(usable, s.usable(p.Cost, due))
-		tag := p.Tag
-		if tag == 0 && len(s.places) > 0 {
-			tag = c.newTag(s)
-		}
-		c.passed(s, tag)
 		if item.Settles && s.kind != "r" {
 			s.records[id+":"+number(p.Cost)] = tags[i]
 		}
@@ -232,7 +232,7 @@ func (r *Redis) Pause(who Caller, limits []Limit, micros float64) ([]Head, float
 	c := r.begin(who, limits)
 	s := c.load(0)
 	if c.Now+micros > s.paused {
-		s.paused = math.Ceil(c.Now + micros)
+		s.paused, s.head = math.Ceil(c.Now+micros), 0
 		if s.kind == "p" || s.kind == "w" {
 			s.held += max(0, s.paused-s.free-s.part)
 			s.atLeast(s.paused)
@@ -249,7 +249,7 @@ func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 		if s.kind == "p" || s.kind == "w" {
 			s.advance(-min(s.held, s.paused-c.Now))
 		}
-		s.paused, s.held = 0, 0
+		s.paused, s.held, s.head = 0, 0, 0
 	}
 	return c.heads()
 }

@@ -3,19 +3,23 @@
 -- ARGV  after those of head.lua, per item:
 --         count        calls that are alike; more than one only if all are new
 --         number       names the first of them; the next ones follow
---         settles      1: what it really costs is told later
+--         how          0; 1: what it really costs is told later; 2: it does not wait: a
+--                      turn that is due at once, or no place; 3: both
 --         n, then n times: limit (index), cost, tag ('' of a new call)
 -- Reply: after that of head.lua, per item either 1 and the time until the last
 --       turn (of a run: turn k of n is due (n-k)*cost*interval before; all may be used
---       until burst-cost intervals later) or 0, then for each call
+--       until burst-cost intervals later) or 0, then how many calls were answered: at most
+--       16 of an item, the others have to ask again; then for each of those
 --         1 waitMicros usableMicros, n tags    a turn; to be used from and until then. Of a
 --                                              call that is to be settled: its records
---         0 waitMicros 0, n tags               a place; the wait is a forecast
+--         0 waitMicros 0, n tags               a place; the wait is a forecast. Of a call
+--                                              that does not wait: the forecast alone
 --         2 0 problem, n tags                  refused; nothing has changed
 --       All times count from when the reply arrives, at nowMicros + wayMicros.
 
 local near, grace = tonumber(ARGV[4]), tonumber(ARGV[5])
-local MOST_ROUNDS, MOST_RECORDS = 16, 10000
+local asking = {} -- the calls of this ask
+local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE = 16, 10000, 16
 
 -- agree is the first moment that suits all meters.
 local function agree(parts)
@@ -39,7 +43,7 @@ end
 
 local function room(parts)
   local latest = at
-  for _, p in ipairs(parts) do latest = max(latest, entitled(p.l, p.tag, p.cost, grace)) end
+  for _, p in ipairs(parts) do latest = max(latest, entitled(p.l, p.tag, p.cost, grace, asking)) end
   return latest
 end
 
@@ -55,7 +59,6 @@ local function spendAll(parts, due, asker)
     l.meter.spend(l, p.cost, due, asker.id)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
     usable = min(usable, l.meter.usable(l, p.cost, due))
-    passed(l, p.tag or l.card > 0 and newTag(l), grace)
     if p.record and l.kind ~= 'r' then
       call('ZADD', l.log, format('%.0f', p.record), asker.id .. ':' .. p.cost)
       call('ZREMRANGEBYRANK', l.log, 0, -MOST_RECORDS - 1)
@@ -81,6 +84,13 @@ local function wait(parts, asker)
   return latest
 end
 
+-- without is the forecast of a call that takes no place.
+local function without(parts)
+  local latest = at
+  for _, p in ipairs(parts) do latest = max(latest, forecast(p.l, p.tag, p.cost)) end
+  return latest
+end
+
 local function refusal(parts)
   for _, p in ipairs(parts) do
     if not p.l or p.l.problem then return p.l and p.l.problem or 'BADARG limit: want an index of KEYS' end
@@ -95,14 +105,13 @@ local function askOne(answer, asker, parts)
   local problem = refusal(parts)
   local status, moment, extra = 2, 0, problem
   if not problem then
-    for _, p in ipairs(parts) do bury(p.l) end
     local due = agree(parts)
-    local last = at + ahead(parts, due)
-    if due <= last and room(parts) <= last then
+    local last = at + (asker.waits and ahead(parts, due) or 0)
+    if max(due, room(parts)) <= last then
       status, moment = 1, due
       extra = format('%.0f', floor(spendAll(parts, due, asker) - at))
     else
-      status, moment, extra = 0, wait(parts, asker), 0
+      status, moment, extra = 0, asker.waits and wait(parts, asker) or without(parts), 0
     end
     moment = moment - at
   end
@@ -114,8 +123,12 @@ local function askOne(answer, asker, parts)
 end
 
 for _, item in ipairs(rest) do
-  local i, answer = item[1], { 0 }
-  local count, number = tonumber(ARGV[i]), tonumber(ARGV[i + 1])
+  for k = 0, min(tonumber(ARGV[item[1]]), MOST_ALIKE) - 1 do asking[format('%s:%.0f', ARGV[7], ARGV[item[1] + 1] + k)] = true end
+end
+for _, item in ipairs(rest) do
+  local i = item[1]
+  local count, number, how = min(tonumber(ARGV[i]), MOST_ALIKE), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+  local answer = { 0, count }
   for k = 0, count - 1 do
     local id = format('%s:%.0f', ARGV[7], number + k)
     local parts = {}
@@ -126,7 +139,7 @@ for _, item in ipairs(rest) do
       parts[p] = { l = known and (limits[j] or load(j)) or nil, cost = tonumber(ARGV[i + 2 + 3 * p]),
         tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil }
     end
-    askOne(answer, { id = id, place = id .. ':', settles = ARGV[i + 2] == '1' }, parts)
+    askOne(answer, { id = id, place = id .. ':', settles = how % 2 == 1, waits = how < 2 }, parts)
   end
   answers[item[2]] = answer
 end

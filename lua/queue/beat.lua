@@ -10,7 +10,7 @@
 --       5 deadMicros   whoever is silent for so long is dead
 --       6 channel      for news; '': none
 -- Reply nowMicros; 1 if the process was known; how many live; rank and text of the limit
---       that is in force
+--       that is in force; the run ID of the server, '' if the user may not know it
 
 local call, format, floor = redis.call, string.format, math.floor
 local PROCESSES, LIMITS = KEYS[1], KEYS[2]
@@ -74,4 +74,6 @@ local life = micros(math.ceil((silence + KEEP) / 1000))
 call('PEXPIRE', PROCESSES, life)
 call('PEXPIRE', LIMITS, life)
 local alive = call('ZCOUNT', PROCESSES, micros(now - silence), '+inf')
-return { now, known and tonumber(known) > 0 and 1 or 0, alive, rank, ruling }
+local info = redis.pcall('INFO', 'server')
+local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
+return { now, known and tonumber(known) > 0 and 1 or 0, alive, rank, ruling, run }

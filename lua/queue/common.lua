@@ -10,7 +10,7 @@ local spent = {} -- permits of this call, by limit
 
 -- spend gives count calls of a cost their turns, and returns the time until the last of
 -- them is due; nil if that is not for this path.
-local function spend(j, count, cost)
+local function spend(j, count, cost, ahead)
   local i = HEAD + WIDTH * (j - 1)
   local known, limit = ARGV[i + 5], ' ' .. run .. ' p ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3]
   if ARGV[i + 8] ~= '' or string.sub(known, -#limit) ~= limit then return end
@@ -27,7 +27,7 @@ local function spend(j, count, cost)
   end
   part = part + count * cost * interval
   local wait = free - at + part
-  if not (wait <= horizon) then return end
+  if not (wait <= ahead) then return end
   local whole = floor(part)
   spent[j] = (spent[j] or 0) + count * cost
   local last = ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. spent[j]
@@ -40,14 +40,15 @@ local function spend(j, count, cost)
   return ceil(wait)
 end
 
--- An item is: count, number, whether its cost will be settled, parts; for each part the
--- limit, the cost and the tag. What can not be read changes nothing.
+-- An item is: count, number, how (see ask.lua), parts; for each part the limit, the cost and
+-- the tag. What can not be read changes nothing.
 do
   local i = HEAD + WIDTH * #KEYS / KEYED + 1
   while ARGV[i] do
     local count, parts = tonumber(ARGV[i]), tonumber(ARGV[i + 3])
-    if not (count and count >= 1 and count <= 10000 and tonumber(ARGV[i + 1])) then
-      return redis.error_reply('BADARG count, number: want 1 to 10000 calls and a number, got ' .. ARGV[i] .. ', ' .. (ARGV[i + 1] or 'nothing'))
+    if not (count and count >= 1 and count <= 10000 and tonumber(ARGV[i + 1]) and match(ARGV[i + 2] or '', '^[0-3]$')) then
+      return redis.error_reply('BADARG count, number, how: want 1 to 10000 calls, a number, 0 to 3, got ' .. ARGV[i] .. ', ' ..
+        (ARGV[i + 1] or 'nothing') .. ', ' .. (ARGV[i + 2] or 'nothing'))
     end
     if not (parts and parts >= 1 and parts <= 16 and ARGV[i + 3 + 3 * parts]) then
       return redis.error_reply('BADARG parts: want 1 to 16 limits, each with cost and tag, got ' .. (ARGV[i + 3] or 'nothing'))
@@ -58,8 +59,8 @@ do
   i = HEAD + WIDTH * #KEYS / KEYED + 1
   while ARGV[i] do
     local parts, j = tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
-    local wait = parts == 1 and ARGV[i + 6] == '' and ARGV[i + 2] == '0' and not (general and general[j]) and j and KEYS[KEYED * j] and
-      spend(j, tonumber(ARGV[i]), tonumber(ARGV[i + 5]))
+    local wait = parts == 1 and ARGV[i + 6] == '' and (ARGV[i + 2] == '0' or ARGV[i + 2] == '2') and not (general and general[j]) and j and KEYS[KEYED * j] and
+      spend(j, tonumber(ARGV[i]), tonumber(ARGV[i + 5]), ARGV[i + 2] == '0' and horizon or 0)
     items = items + 1
     if wait then
       answers[items] = { 1, wait }

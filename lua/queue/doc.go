@@ -60,10 +60,15 @@
 // # Order
 //
 // A tag is Redis's time at which a call came, made unique. So tags that callers bring after
-// a loss of data sort before new ones, and need no epoch. A head whose permits were there for
-// a grace, and who has not asked, is passed over; places that were passed over for a grace
-// leave, and so do those of dead processes, at most 64 at a time. Whoever comes back with its
-// tag is first.
+// a loss of data sort before new ones, and need no epoch. Where the permits of the head were
+// there for a grace, and it has not asked, its process loses the places that it has among the
+// first 64, and so does a process that is dead. Whoever comes back with its tag is first. The
+// grace counts from when the permits of that head were there for the first time: whoever has
+// them in its stead moves that moment on, and a fleet behind a dead process would get one turn
+// per grace.
+//
+// Of an item with many new calls that do not find the common path at most 16 are answered, so
+// that no script takes long; the others ask again.
 //
 // # State
 //

@@ -122,14 +122,14 @@ func (h *history) asks(p *process) error {
 		fresh = h.IntN(2)
 	}
 	for range fresh {
-		item := queuemodel.Item{Count: 1, Number: h.number, Parts: h.parts(), Settles: h.settling && h.pick(2)}
+		item := queuemodel.Item{Count: 1, Number: h.number, Parts: h.parts(), Settles: h.settling && h.pick(2), Now: h.pick(8)}
 		if len(item.Parts) == 1 && !item.Settles && h.pick(3) {
 			item.Count += h.IntN(3)
 		}
 		h.number += item.Count
 		items = append(items, item)
 		for k := range item.Count {
-			calls = append(calls, &call{number: item.Number + k, parts: slices.Clone(item.Parts), settles: item.Settles})
+			calls = append(calls, &call{number: item.Number + k, parts: slices.Clone(item.Parts), settles: item.Settles, now: item.Now})
 		}
 	}
 	if len(items) == 0 {
@@ -206,6 +206,10 @@ func (h *history) take(p *process, serial string, calls []*call, answers []queue
 				h.spent[spending{t.ask, part.Limit}] += part.Cost
 			}
 		case 0:
+			if c.now {
+				h.counts["not now"]++
+				break
+			}
 			h.counts["places"]++
 			for k := range c.parts {
 				c.parts[k].Tag = a.Tags[k]

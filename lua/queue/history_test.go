@@ -81,6 +81,7 @@ type call struct {
 	number  int
 	parts   []queuemodel.Part
 	settles bool
+	now     bool
 	retry   float64
 	back    string // the ask of its last turn, which it slept through
 }

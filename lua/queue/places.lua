@@ -39,52 +39,42 @@ local function forecast(l, tag, cost)
   return max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag), cost))
 end
 
--- drop removes places from the head while `goes` says so, and returns whether one stays.
-local function drop(l, goes)
-  local n, heads = 0, call('ZRANGE', l.places, 0, SCAN_PLACES - 1, 'WITHSCORES')
-  while heads[2 * n + 1] and goes(heads[2 * n + 1], tonumber(heads[2 * n + 2])) do
-    l.total = l.total - costOf(heads[2 * n + 1])
-    n = n + 1
-  end
-  if n > 0 then
-    call('ZREMRANGEBYRANK', l.places, 0, n - 1)
-    l.card = l.card - n
-  end
-  return n < SCAN_PLACES
-end
-
--- overdue is how long ago the permits of the head were there; nil if none waits.
+-- overdue is how long ago the permits of the head were there for the first time; nil if none
+-- waits. Others may have had those since, and it is the later for that.
 local function overdue(l)
-  local head = l.card > 0 and call('ZRANGE', l.places, 0, 0)[1]
-  return head and at - l.meter.ahead(l, 0, costOf(head)), head
+  if l.card == 0 then return end
+  local head = call('ZRANGE', l.places, 0, 0, 'WITHSCORES')
+  local moment = l.meter.ahead(l, 0, costOf(head[1]))
+  if head[2] ~= l.head or moment < l.since then l.head, l.since = head[2], ceil(moment) end
+  return at - max(l.since, l.paused), head[1]
 end
 
--- bury lets the places of dead processes go, when one is at the head and has not come.
-local function bury(l)
-  local late, head = overdue(l)
-  if not late or late <= 0 then return end
-  local function dead(place)
-    local beat = tonumber(call('ZSCORE', l.processes, processOf(place)) or 0)
-    return beat < 0
+-- clear lets places of one process go that are not in `asking`: of the first ones.
+local function clear(l, process, asking)
+  local gone = {}
+  for _, place in ipairs(call('ZRANGE', l.places, 0, SCAN_PLACES - 1)) do
+    if processOf(place) == process and not asking[match(place, '^(.*):')] then
+      gone[#gone + 1] = place
+      l.total = l.total - costOf(place)
+    end
   end
-  if dead(head) then drop(l, dead) end
+  if #gone > 0 then l.card = l.card - call('ZREM', l.places, unpack(gone)) end
 end
+
+local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
 
 -- entitled is the moment by which those before a call and it itself could have had their
--- turns. Whoever asks is entitled to permits that the head has not asked for in a grace.
--- Newcomers stand behind those who wait.
-local function entitled(l, tag, cost, grace)
-  local late = overdue(l)
+-- turns. A process that is dead, or that does not ask for the permits of its head for a
+-- grace, loses its places there: if it comes back with their tags, they are first. Permits
+-- that were there for so long are for whoever asks. Newcomers stand behind those who wait.
+local function entitled(l, tag, cost, grace, asking)
+  local late, head = overdue(l)
+  if late and late > 0 and (late > grace or dead(l, processOf(head))) then
+    clear(l, processOf(head), asking)
+    late = overdue(l)
+  end
   if not late then return l.meter.ahead(l, 0, cost) end
   if late > grace then return at end
   if not tag then return huge end
   return l.meter.ahead(l, before(l, tag), cost)
-end
-
--- passed notes the tag of a call that got a turn. Places that others have passed over for
--- a grace leave: nobody is there, or else it comes back with its tag, and is first.
-local function passed(l, tag, grace)
-  if tag then l.top = max(l.top, tag) end
-  if now - l.markAt <= grace or l.card == 0 and l.mark == l.top then return end
-  if l.card == 0 or drop(l, function(_, tag) return tag < l.mark end) then l.mark, l.markAt = l.top, now end
 end

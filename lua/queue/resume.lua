@@ -6,6 +6,7 @@
 for j = 1, #KEYS / KEYED do
   local l, ended = load(j), 0
   if not l.problem and l.paused > 0 then
+    l.head = '0'
     l.meter.release(l, min(l.held, l.paused - now))
     l.paused, l.held, l.reason, ended = 0, 0, '', 1
     tell(l, 'resumed')

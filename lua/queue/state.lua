@@ -4,7 +4,7 @@ local METERS = { p = paced, q = quota, r = rolling, w = warming }
 local FIELDS = { 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'last', 'epoch', 'run',
   'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'queue', 'meter' }
 local FRESH = { plain = '', version = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
-  pausedUntilMicros = '0', heldMicros = '0', reason = '', queue = '0 0 0 0 0' }
+  pausedUntilMicros = '0', heldMicros = '0', reason = '', queue = '0 0 0 0' }
 local limits = {}
 
 local function finite(x) return x and x - x == 0 end
@@ -56,9 +56,9 @@ local function fields(l)
   l.last, l.run, l.own, l.reason = l.was.last or '', l.was.run or ARGV[6], l.was.own or '', l.was.reason or ''
   if l.wrong then return l.wrong end
   if not params(l, l.was.limit or l.theirs) then return 'BADSTATE limit: want two numbers, got ' .. l.was.limit end
-  local total, seq, top, mark, markAt = match(l.was.queue or FRESH.queue, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
-  l.total, l.seq, l.top, l.mark, l.markAt = tonumber(total), tonumber(seq), tonumber(top), tonumber(mark), tonumber(markAt)
-  if not (l.total and l.seq and l.top and l.mark and l.markAt) then return 'BADSTATE queue: want five numbers, got ' .. l.was.queue end
+  local total, seq, head, since = match(l.was.queue or FRESH.queue, '^(%S+) (%S+) (%S+) (%S+)$')
+  l.total, l.seq, l.head, l.since = tonumber(total), tonumber(seq), head, tonumber(since)
+  if not (l.total and l.seq and l.since) then return 'BADSTATE queue: want four numbers, got ' .. l.was.queue end
   local wrong = l.meter.unpack and l.meter.unpack(l, l.was.meter)
   return wrong, brought, rank
 end
@@ -82,7 +82,7 @@ local function step(l)
   local micros = stepped(l.seen, l.clock)
   if micros == 0 then return end
   l.meter.move(l, micros)
-  l.markAt = l.markAt + micros
+  l.head = '0'
   if l.paused > 0 then l.paused = l.paused + micros end
   if l.setUntil > 0 then l.setUntil = l.setUntil + micros end
 end
@@ -91,6 +91,7 @@ local function become(l, text)
   local to = {}
   if text == l.limit or not params(to, text) then return end
   l.meter.change(l, to.a, to.b)
+  l.head = '0'
   l.a, l.b, l.limit = to.a, to.b, text
 end
 
@@ -152,7 +153,7 @@ local function text(l)
     fraction = format('%.17g', l.part), last = l.last, epoch = format('%.0f', l.epoch), run = l.run, limit = l.limit,
     own = l.own, rank = format('%.0f', l.rank), setUntilMicros = format('%.0f', l.setUntil),
     pausedUntilMicros = format('%.0f', l.paused), heldMicros = format('%.17g', l.held), reason = l.reason,
-    queue = format('%.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.top, l.mark, l.markAt),
+    queue = format('%.0f %.0f %s %.0f', l.total, l.seq, l.head, l.since),
     meter = l.meter.pack and l.meter.pack(l),
     plain = (l.card > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low) and '~' or '',
   }

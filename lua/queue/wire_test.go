@@ -129,11 +129,14 @@ func (s *server) run(verb string, script *redis.Script, limits []queuemodel.Limi
 func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []queuemodel.Item) ([]queuemodel.Head, []queuemodel.Answer, error) {
 	args := headArgs(who, limits)
 	for _, item := range items {
-		settles := 0
+		how := 0
 		if item.Settles {
-			settles = 1
+			how++
 		}
-		args = append(args, item.Count, item.Number, settles, len(item.Parts))
+		if item.Now {
+			how += 2
+		}
+		args = append(args, item.Count, item.Number, how, len(item.Parts))
 		for _, p := range item.Parts {
 			tag := ""
 			if p.Tag != 0 {
@@ -162,7 +165,7 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 			}
 			continue
 		}
-		for range item.Count {
+		for range int(r.number()) {
 			a := queuemodel.Answer{Status: int(r.number()), Wait: r.number()}
 			if usable := r.word(); a.Status != 2 {
 				a.Usable, _ = strconv.ParseFloat(usable, 64)

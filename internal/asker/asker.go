@@ -1,0 +1,109 @@
+// Package asker asks Redis for the turns of a process's calls: the only pipeline there.
+// Calls that ask at the same time share a script call, of whatever limit, and a call that
+// waits asks again shortly before its turn could come. Nothing is polled.
+//
+// A call joins the queue of those that need the same permits (package queue). Whenever a
+// queue has something to ask for, a flight takes that to Redis, together with what other
+// queues have, and brings turns and places back (package wire).
+package asker
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/queue"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// Config is what an Asker needs.
+type Config struct {
+	Client    redis.UniversalClient
+	Channel   string // for news of the limits; empty: none
+	Heartbeat wire.Heartbeat
+
+	// Watch is told of what happens, with locks held: it must not call the Asker. Or nil.
+	Watch func(Event)
+
+	// Errors are those of package reserve.
+	Errors Errors
+}
+
+// Errors are what calls are told.
+type Errors struct {
+	Closed error
+	Missed func(turn, deadline time.Time) error // the turn comes too late
+}
+
+// Asker asks for turns. All limits of one Asker are in one slot of a cluster. It is safe for
+// concurrent use.
+type Asker struct {
+	cfg     Config
+	process string
+	clock   clock
+	serial  atomic.Int64
+	number  atomic.Int64
+	rank    atomic.Int64 // of this process's limit among others
+	calls   sync.Pool
+
+	life context.Context
+	end  context.CancelFunc
+	busy sync.WaitGroup
+
+	mu        sync.Mutex
+	kinds     map[key]*kind
+	ready     []*kind // that have something to ask for
+	flights   int
+	aboard    int // calls that are asked for right now
+	closed    bool
+	run       string    // of the server
+	lost      time.Time // when it lost its data
+	beating   bool
+	listening bool
+	soon      chan struct{} // a heartbeat is wanted at once
+	used      time.Time     // when a call joined last
+	alive     int64         // processes; 0: not known
+}
+
+// New returns an Asker. It does nothing before the first call.
+func New(cfg Config) *Asker {
+	name := make([]byte, 8)
+	_, _ = rand.Read(name) // never fails, says crypto/rand
+	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, soon: make(chan struct{}, 1)}
+	a.cfg.Heartbeat.Process = a.process
+	a.calls.New = func() any { return queue.NewCall() }
+	a.life, a.end = context.WithCancel(context.Background())
+	return a
+}
+
+// Rank is to be given to the limits that this Asker asks for.
+func (a *Asker) Rank() *atomic.Int64 { return &a.rank }
+
+// Close ends all waits, leaves their places and returns when that is done.
+func (a *Asker) Close() {
+	a.mu.Lock()
+	if !a.closed {
+		a.closed = true
+		for _, k := range a.kinds {
+			k.queue.Fail(a.cfg.Errors.Closed)
+			a.wants(k)
+		}
+		a.kick()
+		a.end()
+	}
+	a.mu.Unlock()
+	a.busy.Wait()
+}
+
+// caller is what a script call says of this process. The Asker must be locked.
+func (a *Asker) caller(t times) wire.Caller {
+	return wire.Caller{
+		Process: a.process, Run: a.run, Channel: a.cfg.Channel, Serial: a.serial.Add(1),
+		Way: t.way, Horizon: t.horizon, Near: t.ahead, Grace: t.grace, Lost: a.lost,
+	}
+}

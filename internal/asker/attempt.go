@@ -1,0 +1,41 @@
+package asker
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+)
+
+// attempt makes a call until Redis answers.
+func (a *Asker) attempt(call func() error) error {
+	for failures := 0; ; failures++ {
+		err := call()
+		if err == nil || !fault.Away(err) {
+			return err
+		}
+		a.watch(Event{What: Failed, N: 1, Err: err})
+		a.hurry() // another server may answer the next call
+		if !a.rest(backoff(failures)) {
+			return a.cfg.Errors.Closed
+		}
+	}
+}
+
+// backoff is the pause after the nth failure in a row.
+func backoff(n int) time.Duration {
+	pause := min(50*time.Millisecond<<min(n, 5), time.Second)
+	return time.Duration((0.5 + rand.Float64()) * float64(pause))
+}
+
+// rest lets a time pass; false: the Asker was closed meanwhile.
+func (a *Asker) rest(pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-a.life.Done():
+		return false
+	}
+}

@@ -1,0 +1,148 @@
+package asker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/wire"
+	scripts "github.com/fleetpace/fleetpace/lua/queue"
+)
+
+// bubble is a Redis inside a testing/synctest bubble, where time is simulated. Processes of
+// a fleet reach it through connections in memory, each as far away as it wants.
+type bubble struct {
+	testing.TB
+	mini *miniredis.Miniredis
+	asks atomic.Int64 // script calls
+	seen [asker.Failed + 1]atomic.Int64
+	cut  atomic.Bool // while set, replies are lost
+	over chan struct{}
+}
+
+func newBubble(t testing.TB) *bubble {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	t.Cleanup(m.Close)
+	b := &bubble{TB: t, mini: m, over: make(chan struct{})}
+	return b
+}
+
+// conn is a connection that takes its time, each way.
+type conn struct {
+	net.Conn
+	process *process
+	asked   bool // with the last words
+}
+
+func (c *conn) Write(b []byte) (int, error) {
+	c.asked = bytes.Contains(b, []byte(scripts.Ask.Hash()))
+	c.process.travel()
+	return c.Conn.Write(b)
+}
+
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err == nil && c.process.bubble.cut.Load() {
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	c.process.travel()
+	if c.asked {
+		time.Sleep(time.Duration(c.process.delay.Swap(0)))
+	}
+	return n, err
+}
+
+// errLate is what the limits of tests say of a deadline.
+var (
+	errLate   = errors.New("the turn comes after the deadline")
+	errClosed = errors.New("closed")
+)
+
+// process is one of a fleet.
+type process struct {
+	*asker.Asker
+	bubble *bubble
+	client *redis.Client
+	way    atomic.Int64 // nanos, each way
+	delay  atomic.Int64 // of the reply to the next ask, nanos
+	hung   atomic.Bool  // it is dead, and its connections tell nobody
+}
+
+// travel takes the time of one way; a dead process never arrives.
+func (p *process) travel() {
+	way := p.way.Load()
+	time.Sleep(time.Duration(way + rand.Int64N(way/10+1)))
+	if p.hung.Load() {
+		<-p.bubble.over
+	}
+}
+
+// process starts one that is a way off.
+func (b *bubble) process(way time.Duration) *process {
+	p := &process{bubble: b}
+	p.way.Store(int64(way))
+	p.client = redis.NewClient(&redis.Options{
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			c, err := b.mini.Dial()
+			return &conn{Conn: c, process: p}, err
+		},
+		Addr:                     "127.0.0.1:6379",
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		DisableIdentity:          true,
+		MaxRetries:               -1,
+		PoolSize:                 1000,
+	})
+	p.client.AddHook(counter{&b.asks})
+	p.Asker = asker.New(asker.Config{
+		Watch:  func(e asker.Event) { b.seen[e.What].Add(int64(e.N)) },
+		Client: p.client, Channel: "news",
+		Heartbeat: wire.Heartbeat{Client: p.client, Keys: scripts.BeatKeys("t", "api"), Channel: "news", Pace: 1, Limit: "one", Dead: 3 * time.Second},
+		Errors:    asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time) error { return errLate }},
+	})
+	b.Cleanup(func() {
+		if p.hung.Load() {
+			return
+		}
+		p.Close()
+		_ = p.client.Close()
+	})
+	return p
+}
+
+// counter counts script calls.
+type counter struct{ calls *atomic.Int64 }
+
+func (counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (c counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" {
+			c.calls.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// paced is a limit of the fleet, as this process knows it.
+func (p *process) paced(key string, perSecond float64, burst int) *wire.Limit {
+	return wire.NewLimit(wire.Terms{Kind: "p", A: 1e6 / perSecond, B: float64(burst)}, scripts.Keys("t", "api", "p", key), p.Rank())
+}
+
+func one(l *wire.Limit) asker.Need { return asker.Need{Part: asker.Part{Limit: l, Cost: 1}} }

@@ -1,0 +1,337 @@
+package asker
+
+import (
+	"context"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/queue"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+const (
+	// What a flight takes is cut by the work that it is to Redis, in micros: no script is to
+	// take a millisecond.
+	mostWork    = 900
+	workOfCall  = 75 // that waits or may have to
+	workOfLimit = 10 // whose calls find nobody waiting
+	mostCalls   = 4096
+	workOfLeave = 60
+
+	// distant is the round trip from which on flights overlap: each begins when it has that
+	// part of the calls that are under way. Nearer, a second one begins for so many kinds.
+	distant     = 2 * time.Millisecond
+	mostFlights = 16
+	crowd       = 50
+
+	// yields is how often others run before the next flight begins.
+	yields = 16
+)
+
+// flight is what goes to Redis together.
+type flight struct {
+	caller  wire.Caller
+	limits  []*wire.Limit
+	index   map[*wire.Limit]int
+	items   []wire.Item
+	asks    []ask // one per item
+	back    []string
+	left    []wire.Left
+	leaving []*kind // those whose places and turns these are
+	calls   int
+}
+
+// ask is what a kind asks for with one item.
+type ask struct {
+	kind  *kind
+	place *queue.Place // nil: new calls
+}
+
+// kick begins a flight if there is something to ask for. The Asker must be locked.
+func (a *Asker) kick() {
+	if !a.mayFly() {
+		return
+	}
+	a.flights++
+	a.busy.Add(1)
+	go a.fly()
+}
+
+func (a *Asker) mayFly() bool {
+	switch {
+	case len(a.ready) == 0:
+		return false
+	case a.flights == 0:
+		return true
+	case a.clock.now(time.Now()).trip >= distant:
+		calls := 0
+		for _, k := range a.ready {
+			calls += k.queue.Waiting()
+		}
+		return a.flights < mostFlights && calls*mostFlights >= a.aboard
+	default:
+		return a.flights == 1 && len(a.ready) >= crowd
+	}
+}
+
+// fly makes flights for as long as there is something to ask for.
+func (a *Asker) fly() {
+	defer a.busy.Done()
+	for {
+		f := a.load()
+		if f == nil {
+			return
+		}
+		a.send(f)
+		a.yield(f.calls)
+	}
+}
+
+// flyOnce makes a flight for the call that needs it; others go on.
+func (a *Asker) flyOnce() {
+	defer a.busy.Done()
+	if f := a.load(); f != nil {
+		a.send(f)
+		a.mu.Lock()
+		a.flights--
+		a.kick()
+		a.mu.Unlock()
+	}
+}
+
+// yield lets those run who were given their turns: if they want another one, they share the
+// next flight with those who wait for it.
+func (a *Asker) yield(calls int) {
+	for range yields {
+		if calls <= 1 || a.gathered() >= calls {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+func (a *Asker) gathered() (calls int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range a.ready {
+		calls += k.queue.Waiting()
+	}
+	return calls
+}
+
+// load takes in what there is to ask for; nil: nothing, and the flight is over.
+func (a *Asker) load() *flight {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.clock.now(now)
+	f := &flight{index: map[*wire.Limit]int{}}
+	work := 0
+	var more []*kind
+	for len(a.ready) > 0 && work < mostWork {
+		k := a.ready[0]
+		if a.ready = a.ready[1:]; len(a.ready) == 0 {
+			a.ready = nil
+		}
+		k.ready = false
+		if k.leaving > 0 { // what it asks for now would stand behind its own places
+			continue
+		}
+		work += a.loadLeft(f, k) * workOfLeave
+		if a.load1(f, k, t, now, &work) {
+			more = append(more, k)
+		} else {
+			a.plan(k, t, now)
+		}
+	}
+	for _, k := range more {
+		a.wants(k)
+	}
+	if len(f.items)+len(f.left) == 0 {
+		a.flights--
+		return nil
+	}
+	f.caller = a.caller(t)
+	a.aboard += f.calls
+	return f
+}
+
+// load1 takes in what a kind asks for, and reports whether there is more.
+func (a *Asker) load1(f *flight, k *kind, t times, now time.Time, work *int) bool {
+	most := max(1, (mostWork-*work)/workOfCall)
+	light := k.queue.Light() && len(k.parts) == 1 && !k.need.Settles
+	if light {
+		most = mostCalls
+	}
+	ask := k.queue.Next(now, t.ofQueue(), most)
+	if ask.New > 0 {
+		f.add(k, wire.Item{Count: ask.New, Number: a.number.Add(int64(ask.New)) - int64(ask.New) + 1}, nil)
+	}
+	for _, p := range ask.Places {
+		f.add(k, wire.Item{Count: 1, Number: p.Number}, p)
+	}
+	calls := ask.New + len(ask.Places)
+	f.calls += calls
+	if light {
+		*work += workOfLimit
+	} else {
+		*work += calls * workOfCall
+	}
+	return calls == most
+}
+
+// at is the index of a limit in the flight.
+func (f *flight) at(l *wire.Limit) int {
+	i, ok := f.index[l]
+	if !ok {
+		i = len(f.limits)
+		f.index[l] = i
+		f.limits = append(f.limits, l)
+		f.back = append(f.back, "")
+	}
+	return i
+}
+
+func (f *flight) add(k *kind, item wire.Item, place *queue.Place) {
+	item.Settles, item.Now = k.need.Settles, k.need.Now
+	item.Parts = make([]wire.Part, len(k.parts))
+	for i, p := range k.parts {
+		j := f.at(p.Limit)
+		item.Parts[i] = wire.Part{Limit: j, Cost: p.Cost}
+		if place == nil {
+			continue
+		}
+		item.Parts[i].Tag = place.Tags[i]
+		if place.Back != "" {
+			f.back[j] = place.Back
+		}
+	}
+	f.items = append(f.items, item)
+	f.asks = append(f.asks, ask{k, place})
+}
+
+// loadLeft takes in the places and turns that nobody needs, and returns how many.
+func (a *Asker) loadLeft(f *flight, k *kind) int {
+	before := len(f.left)
+	for _, p := range k.queue.Spare() {
+		for _, part := range k.parts { // the process does not know at which of them it is
+			f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Place: p.Number, Cost: part.Cost})
+		}
+	}
+	for _, t := range k.queue.Unused() {
+		switch {
+		case t.Process == "":
+		case len(k.parts) == 1:
+			f.left = append(f.left, wire.Left{Limit: f.at(k.need.Limit), Turns: t.Ask, Cost: t.Permit - k.need.Cost})
+		case t.Alone:
+			for _, part := range k.parts {
+				f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Turns: t.Ask})
+			}
+		}
+	}
+	if n := len(f.left) - before; n > 0 {
+		a.watch(Event{What: Left, N: n, Need: &k.need})
+		f.leaving = append(f.leaving, k)
+		k.leaving++
+		return n
+	}
+	return 0
+}
+
+// call is the script call of a flight, now.
+func (f *flight) call(a *Asker, caller wire.Caller) *wire.Call {
+	return &wire.Call{Caller: caller, Client: a.cfg.Client, Limits: f.limits, Back: f.back, Now: time.Now()}
+}
+
+// again makes the flight fit to be sent once more, as its reply was lost: what it was given
+// goes back.
+func (f *flight) again() {
+	for j := range f.back {
+		f.back[j] = f.caller.Ask()
+	}
+}
+
+// send takes a flight to Redis, and its answers to their calls.
+func (a *Asker) send(f *flight) {
+	ctx := context.Background() // a flight serves many calls: no context of theirs ends it
+	if len(f.left) > 0 {
+		a.mu.Lock()
+		caller := f.caller
+		caller.Serial = a.serial.Add(1)
+		a.mu.Unlock()
+		call := f.call(a, caller)
+		call.Back = nil
+		_ = a.attempt(func() error {
+			call.Now = time.Now()
+			reply, err := wire.Leave(ctx, call, f.left)
+			if err == nil {
+				a.arrive(call, &reply)
+			}
+			return err
+		})
+		a.mu.Lock()
+		for _, k := range f.leaving {
+			k.leaving--
+			a.wants(k)
+		}
+		a.mu.Unlock()
+	}
+	if len(f.items) == 0 {
+		return
+	}
+	call := f.call(a, f.caller)
+	var outs []out
+	var reply wire.Reply
+	var at time.Time
+	err := a.attempt(func() (err error) {
+		outs = make([]out, 0, f.calls)
+		call.Now = time.Now()
+		reply, err = wire.Ask(ctx, call, f.items, func(i, k int, answer wire.Answer) {
+			outs = append(outs, out{item: i, k: k, Answer: answer})
+		})
+		if err == nil {
+			at = a.arrive(call, &reply)
+		} else {
+			f.again()
+		}
+		return err
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.aboard -= f.calls
+	a.watch(Event{What: Asked, N: f.calls, Took: time.Since(call.Now)})
+	if err != nil {
+		a.fail(f, err)
+	} else {
+		a.deliver(f, outs, reply.Micros, at)
+	}
+	now := time.Now()
+	t := a.clock.now(now)
+	var last *kind
+	for _, ask := range f.asks {
+		if ask.kind != last {
+			last = ask.kind
+			last.queue.Overdue()
+			a.plan(last, t, now)
+		}
+	}
+}
+
+// arrive notes a reply, and returns when it should have arrived.
+func (a *Asker) arrive(call *wire.Call, reply *wire.Reply) time.Time {
+	now := time.Now()
+	at := a.clock.arrival(reply.Micros, call.Way, call.Now, now)
+	call.Learn(reply, at)
+	return at
+}
+
+// limitsOf returns the limits of some kinds, each once.
+func limitsOf(parts []Part) (limits []*wire.Limit) {
+	for _, p := range parts {
+		if !slices.Contains(limits, p.Limit) {
+			limits = append(limits, p.Limit)
+		}
+	}
+	return limits
+}

@@ -1,0 +1,129 @@
+package asker
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/queue"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// Part is permits of one limit.
+type Part struct {
+	Limit *wire.Limit
+	Cost  int64
+}
+
+// Need is what a call needs: the same for all calls of one kind.
+type Need struct {
+	Part           // of one limit …
+	More    []Part // … and of others
+	Settles bool   // what it really costs is told later
+	Now     bool   // it does not wait
+}
+
+// key tells kinds apart.
+type key struct {
+	first        Part
+	more         string
+	settles, now bool
+}
+
+func (n *Need) key() key {
+	k := key{n.Part, "", n.Settles, n.Now}
+	if len(n.More) > 0 {
+		var b strings.Builder
+		for _, p := range n.More {
+			fmt.Fprintf(&b, "%p %d ", p.Limit, p.Cost)
+		}
+		k.more = b.String()
+	}
+	return k
+}
+
+// kind is the calls that need the same.
+type kind struct {
+	key     key
+	need    Need
+	parts   []Part
+	pace    float64 // of its limit, when its forecasts were told; 0: not known
+	queue   queue.Queue
+	ready   bool        // among those that have something to ask for
+	leaving int         // flights that take places and turns of it back
+	timer   *time.Timer // rings when it has; nil: none yet
+	rings   time.Time   // when; zero: not set
+}
+
+// kind returns the kind of a need. The Asker must be locked.
+func (a *Asker) kind(n *Need) *kind {
+	key := n.key()
+	k := a.kinds[key]
+	if k == nil {
+		k = &kind{key: key, need: *n, parts: append([]Part{n.Part}, n.More...)}
+		k.queue.Limits, k.queue.Missed = len(k.parts), a.cfg.Errors.Missed
+		a.kinds[key] = k
+	}
+	return k
+}
+
+// follow moves forecasts where permits come at another pace than when they were told. The
+// Asker must be locked.
+func (k *kind) follow(now time.Time) {
+	l := k.need.Limit
+	if l.Kind != "p" {
+		return
+	}
+	pace, _ := l.InForce()
+	if k.pace > 0 && k.pace != pace {
+		k.queue.Scale(now, pace/k.pace)
+	}
+	k.pace = pace
+}
+
+// wants notes that a kind has something to ask for. The Asker must be locked.
+func (a *Asker) wants(k *kind) {
+	if !k.ready {
+		k.ready = true
+		a.ready = append(a.ready, k)
+	}
+}
+
+// plan sets the timer of a kind, or lets it ask, or forgets it. The Asker must be locked.
+func (a *Asker) plan(k *kind, t times, now time.Time) {
+	if k.queue.Idle() && k.leaving == 0 {
+		if k.timer != nil {
+			k.timer.Stop()
+		}
+		if a.kinds[k.key] == k {
+			delete(a.kinds, k.key)
+		}
+		return
+	}
+	if k.queue.Loose() {
+		a.wants(k)
+		return
+	}
+	when, ok := k.queue.When(t.ofQueue())
+	switch {
+	case !ok:
+	case !when.After(now):
+		a.wants(k)
+	case k.timer == nil:
+		k.rings = when
+		k.timer = time.AfterFunc(when.Sub(now), func() { a.ring(k) })
+	case !k.rings.Equal(when):
+		k.rings = when
+		k.timer.Reset(when.Sub(now))
+	}
+}
+
+// ring lets a kind ask whose time has come.
+func (a *Asker) ring(k *kind) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k.rings = time.Time{}
+	now := time.Now()
+	a.plan(k, a.clock.now(now), now)
+	a.kick()
+}

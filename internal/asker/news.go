@@ -1,0 +1,167 @@
+package asker
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Turns that were given may be taken back, by a pause for example, and forecasts change as
+// others leave. The scripts tell so on a channel, and a process in which calls wait listens.
+// One that does not hear of it learns it when it asks next.
+
+const (
+	silence = 30 * time.Second // after which the connection is tried
+	look    = time.Second      // how often it is looked whether calls still wait
+	mostOff = time.Minute      // the longest pause between two attempts to listen
+)
+
+// listen begins to listen, if the process does not do so yet. The Asker must be locked.
+func (a *Asker) listen() {
+	if a.listening || a.cfg.Channel == "" {
+		return
+	}
+	a.listening = true
+	a.busy.Go(func() {
+		for failures := 0; ; failures++ {
+			began := time.Now()
+			err := a.subscribe()
+			if time.Since(began) > mostOff {
+				failures = 0
+			}
+			if !a.needsNews() || err != nil && !a.rest(min(mostOff, backoff(failures)<<min(failures, 8))) {
+				return
+			}
+		}
+	})
+}
+
+// needsNews reports whether calls wait, and ends the listening if none does.
+func (a *Asker) needsNews() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.kinds) > 0 && !a.closed {
+		return true
+	}
+	a.listening = false
+	return false
+}
+
+func (a *Asker) waits() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.kinds) > 0 && !a.closed
+}
+
+// subscribe takes in news until the connection fails, or for as long as calls wait.
+func (a *Asker) subscribe() error {
+	ctx := a.life
+	news := a.cfg.Client.Subscribe(ctx, a.cfg.Channel)
+	stop := context.AfterFunc(ctx, func() { _ = news.Close() })
+	defer func() {
+		if stop() {
+			_ = news.Close()
+		}
+	}()
+	heard, tried := time.Now(), false
+	for {
+		message, err := news.ReceiveTimeout(ctx, look)
+		if isTimeout(err) {
+			switch {
+			case !a.waits():
+				return nil
+			case time.Since(heard) < silence:
+				continue
+			case !tried:
+				if err = news.Ping(ctx); err == nil {
+					heard, tried = time.Now(), true
+					continue
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+		heard, tried = time.Now(), false
+		switch m := message.(type) {
+		case *redis.Message:
+			a.hear(m.Payload)
+		case *redis.Subscription:
+			a.refresh("") // there may have been news before
+		}
+	}
+}
+
+func isTimeout(err error) bool {
+	var net interface{ Timeout() bool }
+	return errors.As(err, &net) && net.Timeout()
+}
+
+// hear takes in what the scripts publish: of a limit "<key> <what,...> <micros> <text>", of
+// processes "dead <process>" and of limits "limit <rank> <text>".
+func (a *Asker) hear(text string) {
+	words := strings.SplitN(text, " ", 4)
+	switch {
+	case words[0] == "dead":
+		a.refresh("")
+	case words[0] == "limit":
+		a.hurry()
+	case len(words) == 4:
+		micros, err := strconv.ParseInt(words[2], 10, 64)
+		if err != nil {
+			return
+		}
+		for _, what := range strings.Split(words[1], ",") {
+			switch what {
+			case "paused", "resumed", "limit":
+				a.void(words[0], micros)
+			default:
+				a.refresh(words[0])
+			}
+		}
+	}
+}
+
+// refresh lets calls ask whose forecasts may be wrong: at the limit with a key, or at all.
+func (a *Asker) refresh(key string) {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.clock.now(now)
+	for _, k := range a.kinds {
+		if key == "" || k.at(key) {
+			k.queue.Refresh(now)
+			a.plan(k, t, now)
+		}
+	}
+	a.kick()
+}
+
+// void takes turns of a limit back that were not used, and given until a time of Redis.
+func (a *Asker) void(key string, micros int64) {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.clock.now(now)
+	for _, k := range a.kinds {
+		if !k.at(key) {
+			continue
+		}
+		if n := k.queue.Void(micros, now); n > 0 {
+			a.watch(Event{What: Voided, N: n, Need: &k.need})
+		}
+		k.queue.Refresh(now)
+		a.plan(k, t, now)
+	}
+	a.kick()
+}
+
+// at reports whether the calls of a kind need the limit with a key.
+func (k *kind) at(key string) bool {
+	return slices.ContainsFunc(k.parts, func(p Part) bool { return p.Limit.Keys[0] == key })
+}

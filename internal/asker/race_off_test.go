@@ -1,0 +1,5 @@
+//go:build !race
+
+package asker_test
+
+const raceDetector = false

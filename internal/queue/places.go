@@ -1,0 +1,187 @@
+package queue
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Ask is what a queue asks for: so many new calls, and places that it has.
+type Ask struct {
+	New    int
+	Places []*Place
+}
+
+// Times say how long before its turn a place is asked for.
+type Times struct {
+	Lead    time.Duration // usually
+	Near    time.Duration // where a turn is given at the last moment only
+	Horizon time.Duration // how far ahead turns are given
+}
+
+// Next is what the queue asks for now, at most so many calls: those without a place, and
+// the places whose forecasts are near. With those goes the first one that is too far off to
+// be given a turn: what it hears moves all forecasts.
+func (q *Queue) Next(now time.Time, t Times, most int) (ask Ask) {
+	ask.New = max(0, min(most, len(q.waiting)-len(q.places)-q.asked))
+	q.asked += ask.New
+	take := func(p *Place) {
+		p.asked = true
+		ask.Places = append(ask.Places, p)
+	}
+	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
+		switch {
+		case p.asked:
+		case !t.when(p).After(now):
+			if ask.New+len(ask.Places) < most {
+				take(p)
+			}
+		case len(ask.Places) == 0 || ask.New+len(ask.Places) == most:
+			return ask
+		case p.forecast.Sub(now) > t.Horizon:
+			take(p)
+			p.tells = true
+			return ask
+		}
+	}
+	return ask
+}
+
+// When is when the queue has something to ask for; false: not as things stand.
+func (q *Queue) When(t Times) (time.Time, bool) {
+	if len(q.waiting) > len(q.places)+q.asked {
+		return time.Time{}, true
+	}
+	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
+		if !p.asked {
+			return t.when(p), true
+		}
+	}
+	return time.Time{}, false
+}
+
+// when is when a place asks. One that came too early for some of its limits asks again
+// shortly before its turn.
+func (t Times) when(p *Place) time.Time {
+	lead := t.Lead
+	if p.early {
+		lead = min(lead, t.Near)
+	}
+	return p.forecast.Add(-lead)
+}
+
+// Refresh lets the first place ask at once, as its forecast may be wrong.
+func (q *Queue) Refresh(now time.Time) {
+	for _, p := range q.places {
+		if !p.asked {
+			p.forecast, p.early = now, false
+			return
+		}
+	}
+}
+
+// Scale lets all forecasts come so much nearer or go so much farther: the limit is another.
+func (q *Queue) Scale(now time.Time, factor float64) {
+	for _, p := range q.places {
+		p.forecast = now.Add(time.Duration(float64(p.forecast.Sub(now)) * factor))
+	}
+}
+
+// Placed notes that a new call has a place.
+func (q *Queue) Placed(p *Place, forecast, now time.Time) {
+	q.asked--
+	p.forecast, p.heard = forecast, now
+	q.insert(p)
+}
+
+func (q *Queue) insert(p *Place) {
+	i, _ := slices.BinarySearchFunc(q.places, p, func(a, b *Place) int {
+		return cmp.Or(slices.Compare(a.Tags, b.Tags), cmp.Compare(a.Number, b.Number))
+	})
+	q.places = slices.Insert(q.places, i, p)
+}
+
+// Granted notes that a new call was given a turn.
+func (q *Queue) Granted(t *Turn, now time.Time) {
+	q.asked--
+	q.Give(t, now)
+}
+
+// Moved notes another forecast of a place that was asked for.
+func (q *Queue) Moved(p *Place, forecast, now time.Time, lead time.Duration) {
+	if p.tells { // those that know nothing newer move as far
+		moved, heard, behind := forecast.Sub(p.forecast), p.heard, false
+		for _, other := range q.places {
+			behind = behind || other == p
+			// One before it asks soon anyway: it is better to be early.
+			if !other.asked && !other.heard.After(heard) && (behind || moved < 0) {
+				other.forecast, other.heard = other.forecast.Add(moved), now
+			}
+		}
+	}
+	p.early = !p.tells && forecast.Sub(now) <= lead
+	p.forecast, p.heard, p.asked, p.tells, p.Back = forecast, now, false, false, ""
+}
+
+// Reached notes that a place was given a turn.
+func (q *Queue) Reached(p *Place, t *Turn, now time.Time) {
+	if i := slices.Index(q.places, p); i >= 0 {
+		q.places = slices.Delete(q.places, i, i+1)
+	}
+	q.Give(t, now)
+}
+
+// Light reports whether calls of the queue are likely to find nobody waiting.
+func (q *Queue) Light() bool { return len(q.places) == 0 }
+
+// Lost notes that nothing is known of what was asked for: it is asked for anew.
+func (q *Queue) Lost(ask Ask) {
+	q.asked -= ask.New
+	for _, p := range ask.Places {
+		p.asked, p.tells = false, false
+	}
+}
+
+// Refuse ends the waits of as many calls as a place or new call stands for: the last one.
+func (q *Queue) Refuse(p *Place, err error) {
+	if p == nil {
+		q.asked--
+	} else if i := slices.Index(q.places, p); i >= 0 {
+		q.places = slices.Delete(q.places, i, i+1)
+	}
+	if n := len(q.waiting); n > 0 {
+		q.waiting[n-1].end(Event{Err: err})
+		q.waiting = q.waiting[:n-1]
+	}
+}
+
+// Spare takes off the last places that nobody needs any more.
+func (q *Queue) Spare() (spare []*Place) {
+	for i := len(q.places) - 1; i >= 0 && len(q.places)+q.asked > len(q.waiting); i-- {
+		if p := q.places[i]; !p.asked {
+			spare = append(spare, p)
+			q.places = slices.Delete(q.places, i, i+1)
+		}
+	}
+	return spare
+}
+
+// Unused takes off the turns that nobody needs, the last one first.
+func (q *Queue) Unused() []*Turn {
+	turns := q.unused
+	q.unused = nil
+	slices.SortFunc(turns, func(a, b *Turn) int { return b.Due.Compare(a.Due) })
+	return turns
+}
+
+// Overdue ends the waits of those whose deadline comes before their turn, as far as their
+// places tell.
+func (q *Queue) Overdue() {
+	for i := 0; i < min(len(q.places), len(q.waiting)); {
+		if q.misses(q.waiting[i], q.places[i].forecast) {
+			q.waiting = slices.Delete(q.waiting, i, i+1)
+		} else {
+			i++
+		}
+	}
+}

@@ -1,0 +1,246 @@
+// Package queue holds the calls of one process that wait for the same permits of the same
+// limits. They are interchangeable: a turn is for the first that waits, and the process's
+// last place is what leaves Redis when somebody gives up. It does no I/O and has no clock;
+// whoever uses it has a lock around it.
+package queue
+
+import (
+	"slices"
+	"time"
+)
+
+// Turn is permits that were spent, and when they may be used.
+type Turn struct {
+	Due     time.Time // from here …
+	Until   time.Time // … until here
+	Process string    // that it was given to; empty: Redis knows nothing of it
+	Number  int64     // of the call that it was given to, in Redis
+	Tags    []int64   // of that call, by limit; nil: it never had a place
+
+	Given  int64  // Redis's time, in micros: stands for the tags of one without
+	Ask    string // that it was given to: process and serial
+	Permit int64  // how many permits of the first limit that ask had been given with this turn
+	Alone  bool   // that ask was given no other turn, at any limit of this one
+}
+
+// Place is a call that waits in Redis.
+type Place struct {
+	Number int64
+	Tags   []int64 // by limit
+	Back   string  // the ask whose turn goes back when it asks next; empty: none
+
+	forecast time.Time // when it could have its turn …
+	heard    time.Time // … as was heard then
+	asked    bool      // it is being asked for …
+	tells    bool      // … so that others hear how far their turns are
+	early    bool      // it was asked for within the lead, and not given a turn
+}
+
+// Call is a call that waits in this process.
+type Call struct {
+	Deadline time.Time // zero: none
+	Wake     chan Event
+
+	turn  *Turn // that it has not used yet
+	ended bool
+}
+
+// Event is what a call is woken for.
+type Event struct {
+	Turn *Turn // that is used: it may be made now …
+	Err  error // … or will never be; neither: its turn has changed, see Queue.TurnOf
+}
+
+// NewCall returns a call that is in no queue yet.
+func NewCall() *Call { return &Call{Wake: make(chan Event, 1)} }
+
+// Reset makes a call that has ended ready for another queue.
+func (c *Call) Reset(deadline time.Time) { c.Deadline, c.turn, c.ended = deadline, nil, false }
+
+// tell wakes the call; what it was told before and has not heard is no longer so.
+func (c *Call) tell(e Event) {
+	select {
+	case <-c.Wake:
+	default:
+	}
+	c.Wake <- e
+}
+
+// end ends the wait of a call.
+func (c *Call) end(e Event) {
+	c.ended, c.turn = true, nil
+	c.tell(e)
+}
+
+// Queue holds calls that wait for the same permits.
+type Queue struct {
+	Limits int                                  // that a call needs
+	Missed func(turn, deadline time.Time) error // the error of a call whose turn comes too late
+
+	waiting []*Call  // have no turn, first come, first served
+	given   []*Call  // have a turn that they have not used, the earliest first
+	places  []*Place // in Redis, by tag
+	asked   int      // calls that were asked for and have neither place nor turn
+	unused  []*Turn  // that nobody here needs
+}
+
+// Join lets a call wait behind all others. A turn that somebody has just left is for it.
+func (q *Queue) Join(c *Call, now time.Time) {
+	q.waiting = append(q.waiting, c)
+	if i := slices.IndexFunc(q.unused, func(t *Turn) bool { return now.Before(t.Until) }); i >= 0 && len(q.waiting) == 1 {
+		t := q.unused[i]
+		q.unused = slices.Delete(q.unused, i, i+1)
+		q.Give(t, now)
+	}
+}
+
+// Give gives a turn to the first call that waits, and whose deadline it meets. A turn that
+// is due is used by that. A turn that nobody needs is kept for Unused.
+func (q *Queue) Give(t *Turn, now time.Time) {
+	for len(q.waiting) > 0 && q.misses(q.waiting[0], t.Due) {
+		q.pop()
+	}
+	if len(q.waiting) == 0 {
+		q.unused = append(q.unused, t)
+		return
+	}
+	c := q.pop()
+	if !t.Due.After(now) {
+		c.end(Event{Turn: t})
+		return
+	}
+	c.turn = t
+	i := len(q.given)
+	for i > 0 && q.given[i-1].turn.Due.After(t.Due) {
+		i--
+	}
+	q.given = slices.Insert(q.given, i, c)
+	c.tell(Event{})
+}
+
+// pop takes the first call that waits off.
+func (q *Queue) pop() *Call {
+	c := q.waiting[0]
+	q.waiting[0] = nil
+	if q.waiting = q.waiting[1:]; len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+	return c
+}
+
+// misses ends the wait of a call whose turn would come after its deadline, and reports
+// whether it did.
+func (q *Queue) misses(c *Call, turn time.Time) bool {
+	if c.Deadline.IsZero() || !turn.After(c.Deadline) {
+		return false
+	}
+	c.end(Event{Err: q.Missed(turn, c.Deadline)})
+	return true
+}
+
+// TurnOf is the turn of a call that has not used it; nil: it has none, or has ended.
+func (q *Queue) TurnOf(c *Call) *Turn { return c.turn }
+
+// Use ends the wait of a call that has a turn. It reports false if that is not the call's
+// turn any more.
+func (q *Queue) Use(c *Call, t *Turn) bool {
+	if c.turn != t || t == nil {
+		return false
+	}
+	q.drop(c)
+	c.ended, c.turn = true, nil
+	return true
+}
+
+// drop takes a call off those that have a turn.
+func (q *Queue) drop(c *Call) int {
+	i := slices.Index(q.given, c)
+	q.given = slices.Delete(q.given, i, i+1)
+	return i
+}
+
+// Return lets a call wait again, first of all, whose turn was not used in time. It asks with
+// its tag; the turn goes back if it was the last.
+func (q *Queue) Return(c *Call, t *Turn, now time.Time) {
+	if c.turn != nil {
+		q.drop(c)
+	}
+	back := ""
+	if t.Alone {
+		back = t.Ask
+	}
+	q.again(c, t, back, now)
+}
+
+// again lets a call wait, first of all, with the place of a turn that it does not have.
+func (q *Queue) again(c *Call, t *Turn, back string, now time.Time) {
+	c.turn, c.ended = nil, false
+	q.waiting = slices.Insert(q.waiting, 0, c)
+	tags := t.Tags
+	if tags == nil {
+		tags = slices.Repeat([]int64{t.Given}, q.Limits)
+	}
+	q.insert(&Place{Number: t.Number, Tags: tags, Back: back, forecast: now})
+}
+
+// Void takes back the turns that were not used and were given until a time of Redis: their
+// calls ask again, first of all, with their tags. It returns how many.
+func (q *Queue) Void(until int64, now time.Time) (voided int) {
+	void := func(t *Turn) bool { return t.Process != "" && t.Given <= until }
+	for i, c := range slices.Backward(q.given) {
+		if void(c.turn) {
+			q.given = slices.Delete(q.given, i, i+1)
+			q.again(c, c.turn, "", now)
+			c.tell(Event{})
+			voided++
+		}
+	}
+	q.unused = slices.DeleteFunc(q.unused, void)
+	return voided
+}
+
+// Leave lets a call go that gives up: its turn, or its place, is for the next one. It
+// reports false if its wait is over.
+func (q *Queue) Leave(c *Call, now time.Time) bool {
+	if c.ended {
+		return false
+	}
+	if c.turn == nil {
+		i := slices.Index(q.waiting, c)
+		q.waiting = slices.Delete(q.waiting, i, i+1)
+		c.ended = true
+		return true
+	}
+	t := c.turn
+	for _, next := range q.given[q.drop(c):] { // each has the turn of the one before it
+		t, next.turn = next.turn, t
+		next.tell(Event{})
+	}
+	c.ended, c.turn = true, nil
+	q.Give(t, now)
+	return true
+}
+
+// Fail ends all waits but of those that have a turn.
+func (q *Queue) Fail(err error) {
+	for _, c := range q.waiting {
+		c.end(Event{Err: err})
+	}
+	q.waiting = nil
+}
+
+// Waiting is how many calls wait without a turn, and Holding how many have one.
+func (q *Queue) Waiting() int { return len(q.waiting) }
+
+// Holding is how many calls have a turn that they have not used.
+func (q *Queue) Holding() int { return len(q.given) }
+
+// Loose reports whether there are places or turns that nobody here needs.
+func (q *Queue) Loose() bool {
+	return len(q.unused) > 0 || len(q.places)+q.asked > len(q.waiting) && slices.ContainsFunc(q.places, func(p *Place) bool { return !p.asked })
+}
+
+// Idle reports whether nothing is left to do or to know.
+func (q *Queue) Idle() bool {
+	return len(q.waiting)+len(q.given)+len(q.places)+q.asked+len(q.unused) == 0
+}

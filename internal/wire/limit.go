@@ -1,0 +1,191 @@
+package wire
+
+import (
+	"math"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Terms are a limit as the scripts know it.
+type Terms struct {
+	Kind string // p, q, r or w: see head.lua, also for A and B
+	A, B float64
+	// Edges are those of a quota's windows, in micros of Redis's clock: from the window of
+	// a moment or the one before on, at least three later than it.
+	Edges func(micros int64) []int64
+}
+
+// Limit is a limit under one key, and what this process remembers of it. It is safe for
+// concurrent use.
+type Limit struct {
+	Terms
+	Keys []string      // as queue.Keys returns them
+	Rank *atomic.Int64 // of the terms among those of other processes: see beat.lua
+
+	a, b string // as texts
+
+	mu      sync.Mutex
+	known   string // the text of the last reply, without its ~
+	version int64  // of the last reply …
+	reach   string // … and its reach …
+	heard   time.Time
+	micros  int64 // Redis's time when it was heard
+	inForce inForce
+}
+
+// inForce is a limit as a reply told it.
+type inForce struct{ a, b float64 }
+
+// NewLimit returns a limit of which nothing is known yet.
+func NewLimit(terms Terms, keys []string, rank *atomic.Int64) *Limit {
+	return &Limit{Terms: terms, Keys: keys, Rank: rank, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
+}
+
+func exact(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
+
+// InForce is the A and B that the last reply told, or else those of this process.
+func (l *Limit) InForce() (a, b float64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.inForce.a, l.inForce.b
+}
+
+// Heard is when the last reply came; zero: none did.
+func (l *Limit) Heard() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.heard
+}
+
+// afterLoss is for how long a limit that was never asked brings that data was lost: others
+// may have had turns of it. It is for longer where a bucket takes longer to fill.
+const afterLoss = time.Minute
+
+// append appends what head.lua wants to hear of the limit, and returns its known text.
+func (l *Limit) append(args []any, now, lost time.Time, back string) ([]any, string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known, reach, clock, edges := l.known, l.aged(now), int64(0), ""
+	if known != "" {
+		clock = l.clock(now)
+	}
+	switch {
+	case lost.IsZero() || lost.Before(l.heard):
+	case known != "":
+		reach = l.atLeast(reach, 0)
+	case l.Kind == "p" && now.Sub(lost) < max(afterLoss, time.Duration(min(l.A*l.B, 1e15))*time.Microsecond):
+		known, reach = "1", "0"
+	}
+	if l.Edges != nil {
+		micros := clock
+		if micros == 0 {
+			micros = now.UnixMicro()
+		}
+		edges = words(l.Edges(micros))
+	}
+	return append(args, l.Kind, l.a, l.b, l.Rank.Load(), known, l.version, reach, back, edges, clock), known
+}
+
+func words(numbers []int64) string {
+	var b strings.Builder
+	for i, n := range numbers {
+		if i > 0 {
+			b.WriteByte(' ')
+		}
+		b.WriteString(strconv.FormatInt(n, 10))
+	}
+	return b.String()
+}
+
+// clock is Redis's time now, as far as the monotonic clock of this process tells. The limit
+// must be locked.
+func (l *Limit) clock(now time.Time) int64 {
+	if l.heard.IsZero() {
+		return 0
+	}
+	return l.micros + max(0, now.Sub(l.heard).Microseconds())
+}
+
+// relative is which number of a reach counts from the moment of its reply; -1: none.
+func (l *Limit) relative() int {
+	switch l.Kind {
+	case "p", "w":
+		return 0
+	case "r":
+		return 1
+	default:
+		return -1
+	}
+}
+
+// aged is the reach as it is now.
+func (l *Limit) aged(now time.Time) string {
+	return l.eachReach(l.reach, func(micros int64) int64 { return micros - now.Sub(l.heard).Microseconds() })
+}
+
+func (l *Limit) atLeast(reach string, least int64) string {
+	if l.Kind != "p" && l.Kind != "w" {
+		return reach
+	}
+	return l.eachReach(reach, func(micros int64) int64 { return max(micros, least) })
+}
+
+// eachReach changes the number of a reach that is relative.
+func (l *Limit) eachReach(reach string, change func(int64) int64) string {
+	i := l.relative()
+	if i < 0 || reach == "" {
+		return reach
+	}
+	fields := strings.Fields(reach)
+	if i >= len(fields) {
+		return reach
+	}
+	micros, err := strconv.ParseInt(fields[i], 10, 64)
+	if err != nil {
+		return reach
+	}
+	fields[i] = strconv.FormatInt(change(micros), 10)
+	return strings.Join(fields, " ")
+}
+
+// learn notes what a reply says of the limit. Replies may come out of order: of one epoch
+// the highest version counts.
+func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, arrived time.Time) {
+	if h.version == 0 {
+		return
+	}
+	text := strings.TrimPrefix(h.text, "~")
+	if text == "" {
+		text = asked
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if epochOf(text) == epochOf(l.known) && h.version <= l.version {
+		return
+	}
+	l.known, l.version, l.reach = text, h.version, h.reach
+	l.heard, l.micros = arrived, micros+way.Microseconds()
+	l.inForce = termsOf(text, l.inForce)
+}
+
+func epochOf(text string) string {
+	epoch, _, _ := strings.Cut(text, " ")
+	return epoch
+}
+
+// termsOf reads the last two words of a known text.
+func termsOf(text string, otherwise inForce) inForce {
+	fields := strings.Fields(text)
+	if len(fields) < 2 {
+		return otherwise
+	}
+	a, errA := strconv.ParseFloat(fields[len(fields)-2], 64)
+	b, errB := strconv.ParseFloat(fields[len(fields)-1], 64)
+	if errA != nil || errB != nil || math.IsNaN(a+b) {
+		return otherwise
+	}
+	return inForce{a, b}
+}

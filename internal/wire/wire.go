@@ -1,0 +1,172 @@
+// Package wire makes the calls of the scripts of package lua/queue: their arguments, their
+// replies and their errors. It keeps what a process has to remember of each limit from one
+// reply to the next.
+package wire
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+)
+
+// Caller is what a call says of the process that makes it.
+type Caller struct {
+	Process string // a name of its own, without spaces and colons
+	Run     string // the run ID of the server; empty: not known
+	Channel string // for news; empty: none
+	Serial  int64  // of the call; the same if it is repeated
+
+	Way     time.Duration // from Redis back to the process
+	Horizon time.Duration // how far ahead turns may be given
+	Near    time.Duration // the same where permits of another limit would be lost meanwhile
+	Grace   time.Duration // for how long permits wait for the head of a queue
+
+	Lost time.Time // when the process heard that Redis lost its data; zero: it did not
+}
+
+// Ask names an ask: its process and serial.
+func (c Caller) Ask() string { return c.Process + " " + strconv.FormatInt(c.Serial, 10) }
+
+// ID names a call of a process in Redis.
+func ID(process string, number int64) string { return process + ":" + strconv.FormatInt(number, 10) }
+
+// Call is a script call that is ready to be made, for some limits.
+type Call struct {
+	Caller
+	Client redis.Scripter
+	Limits []*Limit
+	Back   []string // per limit the name of an ask whose turns go back; nil: none
+	Now    time.Time
+}
+
+// Reply is what all replies begin with.
+type Reply struct {
+	Micros int64 // Redis's time
+	heads  []head
+	known  []string // what was known when it was asked
+}
+
+// head is what a reply says of one limit; nothing was said of one without a version.
+type head struct {
+	version     int64
+	reach, text string
+	problem     error
+}
+
+// Problem is what is wrong with the ith limit; nil: nothing.
+func (r *Reply) Problem(i int) error { return r.heads[i].problem }
+
+// AnyProblem is the first problem of any limit; nil: none.
+func (r *Reply) AnyProblem() error {
+	for i := range r.heads {
+		if r.heads[i].problem != nil {
+			return r.heads[i].problem
+		}
+	}
+	return nil
+}
+
+// run makes the call, and returns the reply behind its heads.
+func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Reply, *reader, error) {
+	const all, each = 9, 10
+	keys := make([]string, 0, 4*len(c.Limits))
+	args := make([]any, 0, all+each*len(c.Limits)+len(extra))
+	args = append(args, "", c.Way.Microseconds(), c.Horizon.Microseconds(), c.Near.Microseconds(), c.Grace.Microseconds(),
+		c.Run, c.Process, c.Serial, c.Channel)
+	reply := Reply{heads: make([]head, len(c.Limits)), known: make([]string, len(c.Limits))}
+	for i, l := range c.Limits {
+		back := ""
+		if c.Back != nil {
+			back = c.Back[i]
+		}
+		keys = append(keys, l.Keys...)
+		args, reply.known[i] = l.append(args, c.Now, c.Lost, back)
+	}
+	values, err := script.Run(ctx, c.Client, keys, append(args, extra...)...).Slice()
+	if err != nil {
+		return reply, nil, fault.Classify(err)
+	}
+	r := &reader{values: values}
+	reply.Micros = r.number()
+	for i := range reply.heads {
+		r.head(&reply.heads[i])
+	}
+	return reply, r, r.err
+}
+
+// Learn notes what a reply says of the limits of its call; it arrived at that moment, or
+// would have if it had been as fast as others.
+func (c *Call) Learn(r *Reply, arrived time.Time) {
+	for i, l := range c.Limits {
+		l.learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived)
+	}
+}
+
+// reader reads a reply from the front.
+type reader struct {
+	values []any
+	err    error
+}
+
+func (r *reader) next() any {
+	if len(r.values) == 0 {
+		r.fail("the reply is too short")
+		return nil
+	}
+	v := r.values[0]
+	r.values = r.values[1:]
+	return v
+}
+
+func (r *reader) fail(what string) {
+	if r.err == nil {
+		r.err = fmt.Errorf("%w: %s", errUnreadable, what)
+	}
+}
+
+// number reads a whole number; an empty text is 0.
+func (r *reader) number() int64 {
+	switch v := r.next().(type) {
+	case int64:
+		return v
+	case string:
+		if v == "" {
+			return 0
+		}
+		n, err := strconv.ParseInt(v, 10, 64)
+		if err != nil {
+			r.fail(fmt.Sprintf("want a number, got %q", v))
+		}
+		return n
+	default:
+		r.fail(fmt.Sprintf("want a number, got %v", v))
+		return 0
+	}
+}
+
+func (r *reader) text() string {
+	switch v := r.next().(type) {
+	case string:
+		return v
+	case int64:
+		return strconv.FormatInt(v, 10)
+	default:
+		r.fail(fmt.Sprintf("want a text, got %v", v))
+		return ""
+	}
+}
+
+func (r *reader) micros() time.Duration { return time.Duration(r.number()) * time.Microsecond }
+
+func (r *reader) head(h *head) {
+	h.version = r.number()
+	h.reach, h.text = r.text(), r.text()
+	if problem := r.text(); problem != "" {
+		h.problem = problemOf(problem)
+	}
+}
