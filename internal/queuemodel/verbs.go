@@ -218,13 +218,31 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, id string, cost, u
 	c := r.begin(who, limits)
 	s := c.load(limit)
 	settled := false
-	if s.kind == "r" {
+	if id == "" {
+		c.away(s, cost, used)
+		settled = true
+	} else if s.kind == "r" {
 		settled = c.settle(s, id, cost, used, 0)
 	} else if record, ok := s.records[id+":"+number(cost)]; ok {
 		delete(s.records, id+":"+number(cost))
 		settled = c.settle(s, id, cost, used, record)
 	}
 	return c.heads(), settled
+}
+
+func (c *call) away(s *State, micros, used float64) {
+	if c.Now-s.seen > micros/2 && (s.kind == "p" || s.kind == "w") {
+		s.atLeast(c.Now + ahead)
+	}
+	if used == 0 {
+		return
+	}
+	at := c.at
+	if s.kind == "r" {
+		at = max(at, s.moment+s.offset)
+	}
+	c.spend(s, used, at, "")
+	s.lastOf, s.lastCost = "", 0
 }
 
 // Pause is the script pause, for one limit.

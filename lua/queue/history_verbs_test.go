@@ -69,7 +69,25 @@ func (h *history) leave(p *process, limit int, what, which string, cost float64)
 	return h.same("leave", heads, modelHeads)
 }
 
+// comesBack tells what a process has spent while Redis was away. The provider does not hear of
+// that: it would not bear it.
+func (h *history) comesBack(p *process) error {
+	h.counts["away"]++
+	who, limits, limit := h.caller(p), h.known(p), h.IntN(len(h.limits))
+	micros, used := math.Floor(h.Float64()*1e6), math.Floor(h.Float64()*4)
+	heads, _, err := h.server.Settle(who, limits, limit, "", micros, used)
+	if err != nil {
+		return err
+	}
+	modelHeads, _ := h.model.Settle(who, limits, limit, "", micros, used)
+	h.learn(p, heads)
+	return h.same("away", heads, modelHeads)
+}
+
 func (h *history) settles(p *process) error {
+	if h.away && h.pick(2) {
+		return h.comesBack(p)
+	}
 	for i, t := range p.turns {
 		if !t.used || !t.settles {
 			continue

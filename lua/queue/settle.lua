@@ -2,18 +2,31 @@
 --
 -- ARGV  after those of head.lua, per item:
 --         limit        index
---         id           "<process>:<number>" of the call
---         cost         that it had
+--         id           "<process>:<number>" of the call. '': permits that the process has
+--                      spent without Redis, while that was away
+--         cost         that it had | micros since the process has heard of the limit
 --         used         permits; above or below the cost
 -- Reply: after that of head.lua, per item 1, or 0: not known, or settled before
 
 local MOST_USED = 1e12
 
+-- away takes in what was spent without Redis. Where nobody was back before, the others may
+-- still spend their shares for a moment: the meter goes on after that.
+local function away(l, micros, used)
+  if now - l.seen > micros / 2 then l.meter.hold(l, now + AHEAD) end
+  if used == 0 then return end
+  if l.kind == 'r' then l.meter.settle(l, 0, used, nil, '') else l.meter.spend(l, used, at) end
+  l.last = ''
+end
+
 for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
   local l, id, cost, used = limit(i), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local settled = 0
   if l and cost and used and used >= 0 and used <= MOST_USED and used == floor(used) then
-    if l.kind == 'r' then
+    if id == '' then
+      away(l, cost, used)
+      settled = 1
+    elseif l.kind == 'r' then
       settled = l.meter.settle(l, cost, used, nil, id) and 1 or 0
     else
       local record = call('ZSCORE', l.log, id .. ':' .. ARGV[i + 2])
