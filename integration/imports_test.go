@@ -19,7 +19,7 @@ var mayImport = map[string][]string{
 	"lua":                 {}, // the scripts are a protocol that stands alone
 	"lua/queue":           {},
 	"internal/queuemodel": {},
-	"reserve":             {"lua", "internal/calendar", "internal/fault", "internal/observe"},
+	"reserve":             {"lua", "internal/calendar", "internal/fault", "internal/observe", "internal/outage"},
 	"internal/turn":       {"reserve"},
 	"worker":              {"reserve", "internal/turn"},
 	"scheduler":           {"reserve", "internal/turn"},
@@ -33,6 +33,7 @@ var mayImport = map[string][]string{
 	"internal/calendar":   {},
 	"internal/chart":      {"internal/provider"},
 	"internal/fault":      {},
+	"internal/outage":     {"internal/fault"},
 	"internal/wire":       {"lua/queue", "internal/fault"},
 	"internal/queue":      {},
 	"internal/asker":      {"internal/fault", "internal/queue", "internal/wire"},

@@ -3,16 +3,18 @@ package reserve
 import (
 	"math"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/outage"
 )
 
 // absence is the time that a line spends without Redis.
 type absence struct {
-	since  time.Time // of the last answer, or of the first failure if there was none
-	lane   *lane     // of the call with which the process comes back; nil: there was none …
-	serial int64     // … and that call; 0: likewise
-	local  *local    // nil: no calls are paced by this process
-	spent  int64     // permits used without the line
-	until  time.Time // when the line takes over; zero: Redis is not back
+	since  time.Time     // of the last answer, or of the first failure if there was none
+	lane   *lane         // of the call with which the process comes back; nil: there was none …
+	serial int64         // … and that call; 0: likewise
+	local  *outage.Share // nil: no calls are paced by this process
+	spent  int64         // permits used without the line
+	until  time.Time     // when the line takes over; zero: Redis is not back
 
 	patience time.Duration // with the next attempt to reach Redis
 }
@@ -30,14 +32,14 @@ func (l *line) absent(now time.Time) *absence {
 	if l.core.cfg.Outage.Policy == PolicyLocal {
 		// Until then turns are used that others were given in the last moment.
 		start := now
-		if fixed := l.core.gate.failing().Add(l.core.cfg.InlineBound); fixed.After(now) {
+		if fixed := l.core.gate.Failing().Add(l.core.cfg.InlineBound); fixed.After(now) {
 			start = fixed
 		}
 		if l.where.until.After(start) {
 			start = l.where.until
 		}
 		share, burst := l.share()
-		a.local = newLocal(share, burst, start)
+		a.local = outage.NewShare(share, burst, start)
 	}
 	l.memory.absent = a
 	l.rides.plain = false
@@ -79,7 +81,7 @@ func (l *line) forecast(a *absence, cost int64, now time.Time) time.Time {
 	for q := range l.all {
 		cost += q.cost * int64(q.turnless())
 	}
-	return a.local.at(now, min(cost, math.MaxInt32))
+	return a.local.At(now, min(cost, math.MaxInt32))
 }
 
 // at is when the process may let a call through.
@@ -87,18 +89,18 @@ func (a *absence) at(now time.Time, cost int64) time.Time {
 	if a.local == nil {
 		return now
 	}
-	return a.local.at(now, cost)
+	return a.local.At(now, cost)
 }
 
 func (a *absence) plan(at time.Time) {
 	if a.local != nil {
-		a.local.plan(at)
+		a.local.Plan(at)
 	}
 }
 
 func (a *absence) spend(now time.Time, cost int64) {
 	if a.local != nil {
-		a.local.take(now, cost)
+		a.local.Take(now, cost)
 	}
 	a.spent += cost
 }

@@ -176,7 +176,7 @@ func (b *bus) ride(lines []*line) int {
 	sent := time.Now()
 	seen, err := c.quick(ctx, keys, hops)
 	arrived := time.Now()
-	c.gate.record(ctx, err)
+	c.gate.Record(ctx, err)
 	b.back(calls, len(legs), arrived.Sub(sent))
 	if err != nil {
 		for _, g := range legs {

@@ -134,7 +134,7 @@ func (l *line) claim(ctx context.Context, claims []claimed, why purpose) {
 			case t.left && t.unused:
 				l.giveBack(t)
 			case t.left:
-			case err != nil && (!fault.Away(err) || l.core.gate.hopeless(err)):
+			case err != nil && (!fault.Away(err) || l.core.gate.Hopeless(err)):
 				l.abandon(c.from, t, err)
 			default:
 				c.from.add(t)

@@ -3,6 +3,8 @@ package reserve
 import (
 	"context"
 	"slices"
+
+	"github.com/fleetpace/fleetpace/internal/outage"
 )
 
 // A call that is given up and made again at once is to have the turn that it would have had.
@@ -89,13 +91,13 @@ func leave(lines []*line) (left func()) {
 
 // allBack returns when what is on its way back to the line is there. While Redis is away that
 // does not matter.
-func (l *line) allBack(ctx context.Context, lead *gate) {
+func (l *line) allBack(ctx context.Context, lead *outage.Breaker) {
 	l.mu.Lock()
 	gave, left, none := l.returns.gave, l.returns.left, !l.returning()
 	l.mu.Unlock()
 	for !none {
-		turned, own := lead.turning(), l.core.gate.turning()
-		if lead.open() || l.core.gate.open() {
+		turned, own := lead.Turning(), l.core.gate.Turning()
+		if lead.Open() || l.core.gate.Open() {
 			return
 		}
 		l.mu.Lock()

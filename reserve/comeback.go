@@ -20,7 +20,7 @@ const (
 // sitOut waits for an attempt to reach Redis, and makes it; meanwhile the policy
 // rules. It returns false when there is nothing left to wait for.
 func (l *line) sitOut(ctx context.Context) bool {
-	if l.core.gate.pass() {
+	if l.core.gate.Pass() {
 		l.comeBack(ctx)
 		return true
 	}
@@ -34,7 +34,7 @@ func (l *line) sitOut(ctx context.Context) bool {
 		return false
 	}
 	l.mu.Unlock()
-	l.core.gate.wait(l.core.closing)
+	l.core.gate.Wait(l.core.closing)
 	return true
 }
 
@@ -54,7 +54,7 @@ func (l *line) needed() bool {
 // mustComeBack reports whether calls have failed for so long that others may use
 // their shares, though the breaker is closed: then a call may not simply go on.
 func (l *line) mustComeBack() bool {
-	outage, since := l.core.cfg.Outage, l.core.gate.failing()
+	outage, since := l.core.cfg.Outage, l.core.gate.Failing()
 	if outage.Policy != PolicyLocal || since.IsZero() || time.Since(since) < outage.Probe {
 		return false
 	}
@@ -77,7 +77,7 @@ func (l *line) goOn(ctx context.Context) {
 	switch {
 	case over:
 	case until.IsZero():
-		if !l.comeBack(ctx) && !l.core.gate.open() {
+		if !l.comeBack(ctx) && !l.core.gate.Open() {
 			l.core.rest(ctx, 0)
 		}
 	default:
@@ -111,7 +111,7 @@ func (l *line) comeBack(ctx context.Context) bool {
 	l.mu.Unlock()
 
 	reply, err := within(patience, func() (answers, error) { return l.core.charge(ctx, l.keys, who, b) })
-	l.core.gate.record(ctx, err)
+	l.core.gate.Record(ctx, err)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,7 +119,7 @@ func (l *line) comeBack(ctx context.Context) bool {
 	case err == nil:
 		l.learn(a.lane, a.serial, reply)
 		a.until = reply.at.Add(reply.resume)
-	case !fault.Away(err), l.core.gate.hopeless(err): // the calls will hear of it
+	case !fault.Away(err), l.core.gate.Hopeless(err): // the calls will hear of it
 		a.until = time.Now()
 	case errors.Is(err, fault.ErrStale):
 		a.serial = 0
@@ -154,7 +154,7 @@ func (l *line) bill(a *absence, now time.Time) bill {
 		grace: l.core.cfg.Outage.grace(),
 	}
 	if a.local != nil {
-		b.least = min(a.spent, a.local.debt(now))
+		b.least = min(a.spent, a.local.Debt(now))
 	}
 	return b
 }

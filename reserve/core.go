@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
+	"github.com/fleetpace/fleetpace/internal/outage"
 	"github.com/fleetpace/fleetpace/lua"
 )
 
@@ -34,7 +35,7 @@ type core struct {
 	names     atomic.Uint64 // counts the ids that were made up
 	serials   atomic.Int64  // counts the numbered calls
 	clock     clock
-	gate      *gate
+	gate      *outage.Breaker
 	jitter    func() float64 // from 0 up to 1, so that processes do not act in step
 	warned    sync.Once      // of a Redis that may evict the line
 	lost      rate.Sometimes // numbers that could not be given back
@@ -71,7 +72,7 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 		started:  time.Now(),
 		member:   hex.EncodeToString(member),
 		lines:    make(map[string]*line),
-		gate:     newGate(cfg, mathrand.Float64),
+		gate:     newBreaker(cfg, mathrand.Float64),
 		jitter:   mathrand.Float64,
 		lost:     rate.Sometimes{First: 1, Interval: time.Minute},
 		idle:     idle,

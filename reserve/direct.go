@@ -11,15 +11,15 @@ import (
 // line, until Redis answers or counts as away.
 func (c *core) do(ctx context.Context, call func() error) error {
 	for n := 0; ; n++ {
-		if !c.gate.pass() {
-			return c.gate.shut()
+		if !c.gate.Pass() {
+			return c.gate.Shut()
 		}
 		err := call()
-		c.gate.record(ctx, err)
-		if !fault.Away(err) || c.gate.hopeless(err) || ctx.Err() != nil {
+		c.gate.Record(ctx, err)
+		if !fault.Away(err) || c.gate.Hopeless(err) || ctx.Err() != nil {
 			return err
 		}
-		if c.gate.open() {
+		if c.gate.Open() {
 			return err
 		}
 		c.rest(ctx, n)
@@ -37,14 +37,14 @@ func (l *line) do(ctx context.Context, call func(caller) error) error {
 			return call(who)
 		})
 		switch {
-		case !fault.Away(err), l.core.gate.hopeless(err), l.core.cfg.Outage.Policy != PolicyWait:
+		case !fault.Away(err), l.core.gate.Hopeless(err), l.core.cfg.Outage.Policy != PolicyWait:
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case l.core.isClosing():
 			return ErrClosed
 		}
-		l.core.gate.wait(ctx.Done(), l.core.closing)
+		l.core.gate.Wait(ctx.Done(), l.core.closing)
 	}
 }
 

@@ -12,7 +12,7 @@ func (l *line) endure() {
 	l.turnAllAway()
 	switch l.core.cfg.Outage.Policy {
 	case PolicyFail:
-		l.failAll(l.core.gate.shut())
+		l.failAll(l.core.gate.Shut())
 	case PolicyLocal, PolicyOpen:
 		l.serve()
 	case PolicyWait:
@@ -65,7 +65,7 @@ func (l *line) serve() {
 		return
 	}
 	now := time.Now()
-	if l.takeOver(now) || a.until.IsZero() && !l.core.gate.open() {
+	if l.takeOver(now) || a.until.IsZero() && !l.core.gate.Open() {
 		return
 	}
 	for _, ask := range slices.Clone(l.asks) {

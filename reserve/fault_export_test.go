@@ -20,7 +20,7 @@ func (l *Limiter) SetMember(name string) {
 
 // SetJitter replaces the random source, from 0 up to 1, of a limiter's pauses.
 func (l *Limiter) SetJitter(jitter func() float64) {
-	l.core.jitter, l.core.gate = jitter, newGate(l.core.cfg, jitter)
+	l.core.jitter, l.core.gate = jitter, newBreaker(l.core.cfg, jitter)
 }
 
 // Processes is how many the process counts with.

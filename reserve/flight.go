@@ -67,7 +67,7 @@ func (l *line) fly() {
 	// by the timeouts of the client.
 	ctx := context.Background()
 	for {
-		if l.core.gate.open() {
+		if l.core.gate.Open() {
 			if !l.sitOut(ctx) {
 				return
 			}
@@ -141,7 +141,7 @@ func (l *line) attempt(ctx context.Context, from *lane, serial int64, err error,
 	failures := 0
 	for {
 		if err != nil {
-			if !fault.Away(err) || l.core.gate.hopeless(err) || l.core.gate.open() || l.core.isClosing() {
+			if !fault.Away(err) || l.core.gate.Hopeless(err) || l.core.gate.Open() || l.core.isClosing() {
 				return err
 			}
 			l.core.rest(ctx, failures)
@@ -150,13 +150,13 @@ func (l *line) attempt(ctx context.Context, from *lane, serial int64, err error,
 			}
 			failures++
 		} else if l.mustComeBack() { // others have failed for so long
-			return l.core.gate.shut()
+			return l.core.gate.Shut()
 		}
 		l.mu.Lock()
 		who := l.caller(from, serial)
 		l.mu.Unlock()
 		err = call(who)
-		l.core.gate.record(ctx, err)
+		l.core.gate.Record(ctx, err)
 		if err == nil {
 			return nil
 		}
@@ -204,7 +204,7 @@ func (l *line) takeAs(ctx context.Context, from *lane, serial int64, err error, 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	from.busy = false
-	if fault.Away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
+	if fault.Away(err) && !l.core.gate.Hopeless(err) && !l.core.isClosing() {
 		for _, a := range asks {
 			a.err = err
 		}
@@ -259,7 +259,7 @@ func (l *line) cancel(ctx context.Context, tickets []*ticket) {
 	}
 	// By number it can not be told later whether it went back already.
 	tickets = slices.DeleteFunc(tickets, func(t *ticket) bool { return t.final && !t.kept })
-	if fault.Away(err) && !l.core.gate.hopeless(err) && !l.core.isClosing() {
+	if fault.Away(err) && !l.core.gate.Hopeless(err) && !l.core.isClosing() {
 		l.back = append(tickets, l.back...)
 	}
 	l.core.lost.Do(func() {

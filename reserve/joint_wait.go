@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/outage"
 )
 
 // guest is a call of a Joint: it stands in no queue of this process, as it waits in several
@@ -253,14 +254,14 @@ func (g *guest) ask(ctx context.Context, lines []*line) error {
 	for {
 		err := g.trip(ctx, lines)
 		switch {
-		case err == nil, !fault.Away(err), c.gate.hopeless(err):
+		case err == nil, !fault.Away(err), c.gate.Hopeless(err):
 			return err
 		case ctx.Err() != nil:
 			return ctx.Err()
 		}
 		switch c.cfg.Outage.Policy {
 		case PolicyWait:
-			c.gate.wait(ctx.Done())
+			c.gate.Wait(ctx.Done())
 		case PolicyLocal, PolicyOpen:
 			return g.without(lines)
 		default:
@@ -273,7 +274,7 @@ func (g *guest) ask(ctx context.Context, lines []*line) error {
 func (g *guest) trip(ctx context.Context, lines []*line) error {
 	c := g.joint.lead()
 	for _, l := range lines {
-		if !c.gate.open() && !l.core.gate.open() && l.core.cfg.Limit.kind == KindPaced && l.isAbsent() {
+		if !c.gate.Open() && !l.core.gate.Open() && l.core.cfg.Limit.kind == KindPaced && l.isAbsent() {
 			l.goOn(ctx) // what was spent meanwhile is charged
 		}
 		l.allBack(ctx, c.gate)
@@ -333,15 +334,14 @@ func (l *line) shareAt(now time.Time, cost, live int64) time.Time {
 		return l.absent(now).at(now, cost)
 	}
 	if l.alone == nil {
-		outage := l.core.cfg.Outage
-		part := outage.Share
+		part := l.core.cfg.Outage.Share
 		if live > 0 {
-			part = outage.Safety / float64(live)
+			part = l.core.cfg.Outage.Safety / float64(live)
 		}
 		share, left := l.core.terms().rate()*part, int(float64(l.left(now))*part)
-		l.alone = newLocal(share, max(1, left), now.Add(-time.Duration(float64(left)/share*float64(time.Second))))
+		l.alone = outage.NewShare(share, max(1, left), now.Add(-time.Duration(float64(left)/share*float64(time.Second))))
 	}
-	return l.alone.at(now, cost)
+	return l.alone.At(now, cost)
 }
 
 func (l *line) spendShare(now time.Time, cost int64) {
@@ -349,7 +349,7 @@ func (l *line) spendShare(now time.Time, cost int64) {
 	case l.core.cfg.Limit.kind == KindPaced:
 		l.absent(now).spend(now, cost)
 	case l.alone != nil:
-		l.alone.take(now, cost)
+		l.alone.Take(now, cost)
 	}
 }
 
@@ -440,10 +440,10 @@ func (g *guest) settle(ctx context.Context, costs []int) error {
 	lines, leave := g.joint.revisit()
 	defer leave()
 	c := g.joint.lead()
-	if !c.gate.pass() {
-		return c.gate.shut()
+	if !c.gate.Pass() {
+		return c.gate.Shut()
 	}
 	err := g.tellCosts(ctx, lines, costs)
-	c.gate.record(ctx, err)
+	c.gate.Record(ctx, err)
 	return err
 }

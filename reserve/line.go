@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/outage"
 )
 
 // line is the waiting side of one limit in this process: the queues of its
@@ -39,7 +41,7 @@ type line struct {
 
 	guests map[*guest]struct{} // calls that wait here and in other lines, see joint_wait.go
 	known  string              // of a limit that is not paced: what the last reply said
-	alone  *local              // of such a limit: paces its calls while Redis is away
+	alone  *outage.Share       // of such a limit: paces its calls while Redis is away
 
 	landings map[string]chan struct{} // by id; see landing.go
 }

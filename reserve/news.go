@@ -168,7 +168,7 @@ func (c *core) known(key string) *line {
 // lookUp asks where the lines are in which calls wait here.
 func (c *core) lookUp(ctx context.Context) {
 	for _, l := range c.inUse() {
-		if !l.isWaiting() || c.gate.open() {
+		if !l.isWaiting() || c.gate.Open() {
 			continue
 		}
 		g, err := c.whereabouts(ctx, l)

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/outage"
 )
 
 // A Policy says what calls do while Redis gives no turns.
@@ -136,4 +138,11 @@ func (o Outage) grace() time.Duration {
 		return 0
 	}
 	return o.Probe*3/2 + 50*time.Millisecond
+}
+
+func newBreaker(cfg Config, jitter func() float64) *outage.Breaker {
+	return outage.NewBreaker(outage.Config{
+		Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe, Name: cfg.Name, Policy: string(cfg.Outage.Policy),
+		Logger: cfg.Logger, Silent: cfg.Logger == noLogger,
+	}, jitter)
 }

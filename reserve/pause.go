@@ -122,7 +122,7 @@ func (l *line) keepStill(until time.Time) {
 	if until.After(l.where.until) {
 		l.where.until = until
 	}
-	if a := l.memory.absent; a != nil && a.local != nil && until.After(a.local.start) {
-		a.local.start = until
+	if a := l.memory.absent; a != nil && a.local != nil {
+		a.local.NotBefore(until)
 	}
 }

@@ -98,7 +98,7 @@ func (l *Limiter) claim(ctx context.Context, id string, n int, within func(*line
 		t.set(reply, 0, true)
 		line.adjust(t)
 		return t, nil
-	case fault.Away(err) && l.core.gate.open():
+	case fault.Away(err) && l.core.gate.Open():
 		return line.withoutRedis(id, t.cost, err)
 	default:
 		return nil, err

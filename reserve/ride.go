@@ -104,7 +104,7 @@ func (l *line) embark(now time.Time) (g *leg, waved int, stay bool) {
 	r.stop = stay
 
 	g = &leg{line: l}
-	rides := r.plain && now.Before(r.until) && !l.core.gate.open()
+	rides := r.plain && now.Before(r.until) && !l.core.gate.Open()
 	if rides {
 		if g.lane = l.usedLane(); g.lane == nil {
 			l.pioneer(riders)

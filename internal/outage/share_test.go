@@ -1,4 +1,4 @@
-package reserve
+package outage
 
 import (
 	"testing"
@@ -11,21 +11,21 @@ import (
 func TestLateTimersCostNoCalls(t *testing.T) {
 	const calls, step, late = 100, 100 * time.Millisecond, 5 * time.Millisecond
 	start := time.Now()
-	l := newLocal(float64(time.Second/step), 1, start)
+	l := NewShare(float64(time.Second/step), 1, start)
 	now, last := start, start
 	for range calls {
-		at := l.at(now, 1)
-		l.plan(at)
+		at := l.At(now, 1)
+		l.Plan(at)
 		require.WithinDuration(t, last.Add(step), at, time.Microsecond)
 		last, now = at, at.Add(late)
-		require.Equal(t, now, l.at(now, 1), "it is asked again before it is taken")
-		l.take(now, 1)
+		require.Equal(t, now, l.At(now, 1), "it is asked again before it is taken")
+		l.Take(now, 1)
 	}
 
 	// One that is too late for its turn begins anew.
-	at := l.at(now, 1)
-	l.plan(at)
-	now = at.Add(2 * oversleep)
-	l.take(now, 1)
-	require.WithinDuration(t, now.Add(step), l.at(now, 1), time.Microsecond)
+	at := l.At(now, 1)
+	l.Plan(at)
+	now = at.Add(2 * punctual)
+	l.Take(now, 1)
+	require.WithinDuration(t, now.Add(step), l.At(now, 1), time.Microsecond)
 }

@@ -1,0 +1,217 @@
+// Package outage is what a process does while Redis is away: a circuit breaker says when that
+// is so, and a share of the limit is what its calls may use meanwhile.
+package outage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/failsafe-go/failsafe-go/circuitbreaker"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+)
+
+const (
+	// oneEvent is how long failures count as one: what breaks one call breaks others
+	// at the same moment, and an attempt that follows at once.
+	oneEvent = 200 * time.Millisecond
+
+	// breath is the least time between two attempts to reach a Redis that is away.
+	breath = 50 * time.Millisecond
+)
+
+// Config is what a Breaker needs.
+type Config struct {
+	Failures int           // in a row: then it opens
+	Probe    time.Duration // between two attempts to reach Redis once it is open, on average
+	Name     string        // of the limit, and Policy what calls do meanwhile: for the log
+	Policy   string
+	Logger   *slog.Logger
+	Silent   bool // nobody asked for a log: a Redis that was never reached is told on slog.Default()
+}
+
+// Breaker stands before Redis: a circuit breaker that opens after some failures in a
+// row, lets an attempt through from time to time, and closes when one succeeds. It is safe for
+// concurrent use.
+type Breaker struct {
+	cfg      Config
+	breaker  circuitbreaker.CircuitBreaker[any]
+	interval time.Duration // from one attempt to the next, begin to begin
+	known    atomic.Bool   // Redis has answered once
+	strange  sync.Once     // … or somebody was told that it has not
+
+	mu       sync.Mutex
+	turned   chan struct{} // closed and replaced when the breaker changes its state
+	cause    error         // the last failure
+	failed   time.Time     // the first failure since the last answer; zero: none
+	failures int           // since then, as far as they count
+	counted  time.Time     // the last of those
+	opened   time.Time     // zero: closed
+	next     time.Time     // attempt, while it is open
+}
+
+// NewBreaker returns one that is closed. jitter returns numbers from 0 to 1.
+func NewBreaker(cfg Config, jitter func() float64) *Breaker {
+	b := &Breaker{cfg: cfg, turned: make(chan struct{})}
+	// Each process has an interval of its own, so that they do not come in step.
+	b.interval = time.Duration((0.5 + jitter()) * float64(cfg.Probe))
+	b.breaker = circuitbreaker.NewBuilder[any]().
+		WithFailureThreshold(1). // of those that matter
+		WithSuccessThreshold(1).
+		WithDelay(0). // next says when
+		OnStateChanged(func(e circuitbreaker.StateChangedEvent) { b.turn(e.OldState, e.NewState) }).
+		Build()
+	return b
+}
+
+// Pass reports whether an attempt may be made now; its outcome must be recorded.
+func (b *Breaker) Pass() bool {
+	switch {
+	case !b.Open():
+		return b.breaker.TryAcquirePermit()
+	case time.Now().Before(b.upcoming()), !b.breaker.TryAcquirePermit():
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.next = time.Now().Add(b.interval)
+	return true
+}
+
+// upcoming is when the next attempt may be made while the breaker is open.
+func (b *Breaker) upcoming() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.next
+}
+
+// Open reports whether Redis counts as away.
+func (b *Breaker) Open() bool { return !b.breaker.IsClosed() }
+
+// Record notes the outcome of an attempt.
+func (b *Breaker) Record(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil && err != nil:
+		// The caller left: that says nothing of Redis. But an attempt that was let
+		// through an open breaker has to end.
+		if b.Open() {
+			b.breaker.RecordFailure()
+		}
+	case b.Hopeless(err): // that is no outage; the calls are to hear of it
+		if b.Open() {
+			b.breaker.RecordSuccess()
+		}
+	case fault.Away(err):
+		if b.failure(time.Now(), err) || b.Open() {
+			b.breaker.RecordFailure()
+		}
+	default:
+		b.known.Store(true)
+		b.mu.Lock()
+		b.failed, b.failures = time.Time{}, 0
+		b.mu.Unlock()
+		b.breaker.RecordSuccess()
+	}
+}
+
+// failure notes one, and reports whether there were enough in a row.
+func (b *Breaker) failure(now time.Time, err error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.cause = err
+	if b.failures == 0 {
+		b.failed = now
+	}
+	if b.failures == 0 || now.Sub(b.counted) >= oneEvent {
+		b.failures, b.counted = b.failures+1, now
+	}
+	if rested := now.Add(breath); b.next.Before(rested) {
+		b.next = rested
+	}
+	return b.failures >= b.cfg.Failures
+}
+
+// Failing is since when calls fail.
+func (b *Breaker) Failing() time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.failed
+}
+
+// Hopeless reports whether an error will not go away: wrong credentials, from a
+// Redis that has never accepted them, a setting with which no turn can be given, or a
+// client that was closed.
+func (b *Breaker) Hopeless(err error) bool {
+	return errors.Is(err, fault.ErrDenied) && !b.known.Load() || errors.Is(err, fault.ErrNoEffects) || errors.Is(err, redis.ErrClosed)
+}
+
+func (b *Breaker) turn(from, to circuitbreaker.State) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	close(b.turned)
+	b.turned = make(chan struct{})
+	switch {
+	case from == circuitbreaker.ClosedState:
+		b.opened = time.Now()
+		b.next = b.opened.Add(b.interval)
+		if !b.known.Load() && b.cfg.Silent {
+			b.strange.Do(b.warnOfStranger)
+		}
+		b.cfg.Logger.Warn("fleetpace: Redis gives no turns; calls follow the policy until it is back",
+			"limit", b.cfg.Name, "policy", b.cfg.Policy, "error", b.cause)
+	case to == circuitbreaker.ClosedState:
+		b.cfg.Logger.Info("fleetpace: Redis gives turns again",
+			"limit", b.cfg.Name, "away", time.Since(b.opened).Round(time.Millisecond))
+		b.opened = time.Time{}
+	}
+}
+
+// Turning is closed when the breaker next changes its state.
+func (b *Breaker) Turning() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.turned
+}
+
+// warnOfStranger tells whoever runs the program of a Redis that was never reached, such as
+// at a wrong address, though nobody asked for a log: without it, calls go on under the
+// policy, and nothing shows that the fleet has no common limit. The Breaker must be locked.
+func (b *Breaker) warnOfStranger() {
+	slog.Default().Warn("fleetpace: Redis was never reached; calls follow the policy until it is. Set Config.Logger to hear more",
+		"limit", b.cfg.Name, "policy", b.cfg.Policy, "error", b.cause)
+}
+
+// Wait returns when another attempt may be possible, or one of the others is done.
+func (b *Breaker) Wait(done ...<-chan struct{}) {
+	b.mu.Lock()
+	turned := b.turned
+	b.mu.Unlock()
+	var timer <-chan time.Time
+	if b.breaker.IsOpen() {
+		t := time.NewTimer(max(time.Until(b.upcoming()), time.Millisecond))
+		defer t.Stop()
+		timer = t.C
+	} else if b.breaker.IsClosed() {
+		return
+	}
+	done = append(done, nil, nil)
+	select {
+	case <-turned:
+	case <-timer:
+	case <-done[0]:
+	case <-done[1]:
+	}
+}
+
+// Shut is the error of a call that is not attempted.
+func (b *Breaker) Shut() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return fmt.Errorf("%w: no attempt is made for a moment, as the last ones failed: %s", fault.ErrUnavailable, b.cause.Error())
+}
