@@ -36,7 +36,7 @@ var mayImport = map[string][]string{
 	"internal/outage":     {"internal/fault"},
 	"internal/wire":       {"lua/queue", "internal/fault"},
 	"internal/queue":      {},
-	"internal/asker":      {"internal/fault", "internal/queue", "internal/wire"},
+	"internal/asker":      {"internal/fault", "internal/outage", "internal/queue", "internal/wire"},
 	"internal/ledger":     {"internal/observe", "internal/provider"},
 	"internal/model":      {},
 	"internal/observe":    {},

@@ -83,6 +83,15 @@ type NotNow struct {
 
 func (n *NotNow) Error() string { return "not now, but in " + n.Wait.String() }
 
+// lose notes that nothing is known of what was asked for. The Asker must be locked.
+func (a *Asker) lose(asked ask, count int) {
+	if asked.place == nil {
+		asked.kind.queue.Lost(queue.Ask{New: count})
+	} else {
+		asked.kind.queue.Lost(queue.Ask{Places: []*queue.Place{asked.place}})
+	}
+}
+
 // fail ends the waits of those that asked in vain. The Asker must be locked.
 func (a *Asker) fail(f *flight, err error) {
 	for i, ask := range f.asks {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/outage"
 	"github.com/fleetpace/fleetpace/internal/queue"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
@@ -26,6 +27,12 @@ type Config struct {
 	Client    redis.UniversalClient
 	Channel   string // for news of the limits; empty: none
 	Heartbeat wire.Heartbeat
+
+	// Breaker says when Redis is away, Away what calls do then, and Share which part of a
+	// limit is this process's, of so many that live (0: not known).
+	Breaker *outage.Breaker
+	Away    Away
+	Share   func(l *wire.Limit, alive int64) (perSecond float64, burst int)
 
 	// Watch is told of what happens, with locks held: it must not call the Asker. Or nil.
 	Watch func(Event)
@@ -37,6 +44,7 @@ type Config struct {
 // Errors are what calls are told.
 type Errors struct {
 	Closed error
+	Away   error                                // under AwayFail
 	Missed func(turn, deadline time.Time) error // the turn comes too late
 }
 
@@ -65,16 +73,19 @@ type Asker struct {
 	lost      time.Time // when it lost its data
 	beating   bool
 	listening bool
-	soon      chan struct{} // a heartbeat is wanted at once
-	used      time.Time     // when a call joined last
-	alive     int64         // processes; 0: not known
+	soon      chan struct{}          // a heartbeat is wanted at once
+	used      time.Time              // when a call joined last
+	away      map[*wire.Limit]*spent // without Redis; nil: it is there
+	since     time.Time              // when it went
+	joined    chan struct{}          // a call did, while it is away
+	alive     int64                  // processes; 0: not known
 }
 
 // New returns an Asker. It does nothing before the first call.
 func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
-	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, soon: make(chan struct{}, 1)}
+	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	a.cfg.Heartbeat.Process = a.process
 	a.calls.New = func() any { return queue.NewCall() }
 	a.life, a.end = context.WithCancel(context.Background())

@@ -3,24 +3,7 @@ package asker
 import (
 	"math/rand/v2"
 	"time"
-
-	"github.com/fleetpace/fleetpace/internal/fault"
 )
-
-// attempt makes a call until Redis answers.
-func (a *Asker) attempt(call func() error) error {
-	for failures := 0; ; failures++ {
-		err := call()
-		if err == nil || !fault.Away(err) {
-			return err
-		}
-		a.watch(Event{What: Failed, N: 1, Err: err})
-		a.hurry() // another server may answer the next call
-		if !a.rest(backoff(failures)) {
-			return a.cfg.Errors.Closed
-		}
-	}
-}
 
 // backoff is the pause after the nth failure in a row.
 func backoff(n int) time.Duration {

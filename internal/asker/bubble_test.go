@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/outage"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua/queue"
 )
@@ -110,7 +112,12 @@ func (b *bubble) process(way time.Duration) *process {
 		Watch:  func(e asker.Event) { b.seen[e.What].Add(int64(e.N)) },
 		Client: p.client, Channel: "news",
 		Heartbeat: wire.Heartbeat{Client: p.client, Keys: scripts.BeatKeys("t", "api"), Channel: "news", Pace: 1, Limit: "one", Dead: 3 * time.Second},
-		Errors:    asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time) error { return errLate }},
+		Breaker:   outage.NewBreaker(outage.Config{Failures: 3, Probe: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, rand.Float64),
+		Away:      asker.AwayLocal, Share: func(l *wire.Limit, alive int64) (float64, int) {
+			a, _ := l.InForce()
+			return 0.9 * 1e6 / a / float64(max(alive, 1)), 1
+		},
+		Errors: asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time) error { return errLate }},
 	})
 	b.Cleanup(func() {
 		if p.hung.Load() {

@@ -2,6 +2,7 @@ package asker
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"time"
@@ -60,7 +61,7 @@ func (a *Asker) kick() {
 
 func (a *Asker) mayFly() bool {
 	switch {
-	case len(a.ready) == 0:
+	case len(a.ready) == 0, a.away != nil && !a.closed:
 		return false
 	case a.flights == 0:
 		return true
@@ -126,6 +127,10 @@ func (a *Asker) load() *flight {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	t := a.clock.now(now)
+	if a.away != nil && !a.closed {
+		a.flights--
+		return nil
+	}
 	f := &flight{index: map[*wire.Limit]int{}}
 	work := 0
 	var more []*kind
@@ -301,9 +306,15 @@ func (a *Asker) send(f *flight) {
 	defer a.mu.Unlock()
 	a.aboard -= f.calls
 	a.watch(Event{What: Asked, N: f.calls, Took: time.Since(call.Now)})
-	if err != nil {
+	switch {
+	case errors.Is(err, errAway):
+		for i, ask := range f.asks {
+			a.lose(ask, f.items[i].Count)
+		}
+		a.beAway()
+	case err != nil:
 		a.fail(f, err)
-	} else {
+	default:
 		a.deliver(f, outs, reply.Micros, at)
 	}
 	now := time.Now()

@@ -76,6 +76,13 @@ func (a *Asker) join(need *Need, c *queue.Call, idle bool) (k *kind, fly bool, e
 	a.listen()
 	k = a.kind(need)
 	k.queue.Join(c, now)
+	if a.away != nil {
+		select {
+		case a.joined <- struct{}{}:
+		default:
+		}
+		return k, false, nil
+	}
 	a.wants(k)
 	if idle && a.flights == 0 && len(a.ready) == 1 {
 		a.flights++

@@ -1,0 +1,188 @@
+package asker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/outage"
+	"github.com/fleetpace/fleetpace/internal/queue"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// Away is what calls do while Redis is away.
+type Away int
+
+// What calls may do.
+const (
+	AwayWait  Away = iota // wait until it is back
+	AwayFail              // fail
+	AwayOpen              // go on, beyond any limit
+	AwayLocal             // go on at this process's share of the limit
+)
+
+// errAway is of a call that the breaker does not let through any more.
+var errAway = errors.New("redis is away")
+
+// spent is what was spent of a limit without Redis.
+type spent struct {
+	share *outage.Share // nil: calls are not paced
+	count int64
+}
+
+// attempt makes a call until Redis answers, or counts as away.
+func (a *Asker) attempt(call func() error) error {
+	b := a.cfg.Breaker
+	for failures := 0; ; failures++ {
+		if b.Open() {
+			return errAway
+		}
+		err := call()
+		b.Record(context.Background(), err)
+		if err == nil || !fault.Away(err) || b.Hopeless(err) {
+			return err
+		}
+		a.watch(Event{What: Failed, N: 1, Err: err})
+		a.hurry() // another server may answer the next call
+		switch {
+		case b.Open():
+			return errAway
+		case !a.rest(backoff(failures)):
+			return a.cfg.Errors.Closed
+		}
+	}
+}
+
+// beAway begins the time without Redis, if it has not begun. The Asker must be locked.
+func (a *Asker) beAway() {
+	if a.away != nil || a.closed {
+		return
+	}
+	a.away = map[*wire.Limit]*spent{}
+	a.since = time.Now()
+	a.busy.Go(func() {
+		for {
+			next := a.serve()
+			if a.cfg.Breaker.Pass() {
+				if a.comeBack() {
+					return
+				}
+				continue
+			}
+			timer := time.NewTimer(min(max(time.Until(next), time.Millisecond), probing))
+			select {
+			case <-timer.C:
+			case <-a.joined:
+			case <-a.life.Done():
+			}
+			timer.Stop()
+			if a.life.Err() != nil {
+				return
+			}
+		}
+	})
+}
+
+// probing is how often it is looked whether Redis may be tried.
+const probing = 50 * time.Millisecond
+
+// serve lets calls through as Config.Away says, and returns when the next one may be.
+func (a *Asker) serve() time.Time {
+	now := time.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	next := now.Add(probing)
+	if a.cfg.Away == AwayWait {
+		return next
+	}
+	for _, k := range a.kinds {
+		if a.cfg.Away == AwayFail {
+			k.queue.Fail(a.cfg.Errors.Away)
+		}
+		for k.queue.Waiting() > 0 {
+			if at := a.localTurn(k, now); at.After(now) {
+				next = earlier(next, at)
+				break
+			}
+			k.queue.Give(&queue.Turn{Due: now, Until: now.Add(time.Hour)}, now)
+		}
+	}
+	return next
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// localTurn is when the next call of a kind may be made; one that may be made now is paid for.
+// The Asker must be locked.
+func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
+	at := now
+	for _, p := range k.parts {
+		s := a.away[p.Limit]
+		if s == nil {
+			s = &spent{}
+			if a.cfg.Away == AwayLocal {
+				perSecond, burst := a.cfg.Share(p.Limit, a.alive)
+				s.share = outage.NewShare(perSecond, burst, a.since.Add(a.clock.now(now).horizon))
+			}
+			a.away[p.Limit] = s
+		}
+		if s.share == nil {
+			continue
+		}
+		if due := s.share.At(now, p.Cost); due.After(at) {
+			at = due
+			s.share.Plan(due)
+		}
+	}
+	if at.After(now) {
+		return at
+	}
+	for _, p := range k.parts {
+		s := a.away[p.Limit]
+		s.count += p.Cost
+		if s.share != nil {
+			s.share.Take(now, p.Cost)
+		}
+	}
+	return now
+}
+
+// comeBack tells Redis what was spent without it. It reports whether Redis has answered.
+func (a *Asker) comeBack() bool {
+	now := time.Now()
+	a.mu.Lock()
+	call := &wire.Call{Caller: a.caller(a.clock.now(now)), Client: a.cfg.Client, Now: now}
+	var items []wire.Used
+	for l, s := range a.away {
+		used := s.count
+		if s.share != nil {
+			used = min(used, s.share.Debt(now))
+		}
+		items = append(items, wire.Used{Limit: len(call.Limits), Cost: now.Sub(a.since).Microseconds(), Used: used})
+		call.Limits = append(call.Limits, l)
+	}
+	a.mu.Unlock()
+	reply, _, err := wire.Settle(context.Background(), call, items)
+	a.cfg.Breaker.Record(context.Background(), err)
+	if err != nil && fault.Away(err) && !a.cfg.Breaker.Hopeless(err) {
+		return false
+	}
+	if err == nil {
+		a.arrive(call, &reply)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.away = nil
+	for _, k := range a.kinds {
+		k.queue.Refresh(now)
+		a.wants(k)
+	}
+	a.kick()
+	return true
+}
