@@ -1,0 +1,111 @@
+package wire
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+)
+
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func paced() *Limit {
+	return NewLimit(Terms{Kind: "p", A: 1000, B: 5}, []string{"s", "p", "l", "x"}, new(atomic.Int64))
+}
+
+// brought is what a call says of a limit, so long after the start.
+func brought(l *Limit, after time.Duration, lost time.Time) (known, version, reach, clock any) {
+	args, _ := l.append(nil, start.Add(after), lost, "")
+	return args[4], args[5], args[6], args[9]
+}
+
+func TestWhatIsRememberedGetsOld(t *testing.T) {
+	l := paced()
+	known, version, reach, clock := brought(l, 0, time.Time{})
+	require.Equal(t, []any{"", int64(0), "", int64(0)}, []any{known, version, reach, clock}, "nothing is known at first")
+
+	l.learn(&head{version: 7, reach: "5000", text: "~3 run p 2000 4"}, "", 1e6, 100*time.Microsecond, start)
+	known, version, reach, clock = brought(l, 2*time.Millisecond, time.Time{})
+	require.Equal(t, []any{"3 run p 2000 4", int64(7), "3000", int64(1e6 + 100 + 2000)}, []any{known, version, reach, clock})
+	a, b := l.InForce()
+	require.Equal(t, []float64{2000, 4}, []float64{a, b})
+
+	_, _, reach, _ = brought(l, 20*time.Millisecond, time.Time{})
+	require.Equal(t, "-15000", reach)
+	_, _, reach, _ = brought(l, 20*time.Millisecond, start.Add(time.Millisecond))
+	require.Equal(t, "0", reach, "data was lost since: the bucket is empty")
+}
+
+func TestRepliesMayComeOutOfOrder(t *testing.T) {
+	l := paced()
+	l.learn(&head{version: 9, reach: "9", text: "3 run p 1000 5"}, "", 1e6, 0, start)
+	l.learn(&head{version: 8, reach: "8"}, "3 run p 1000 5", 1e6, 0, start)
+	_, version, reach, _ := brought(l, 0, time.Time{})
+	require.Equal(t, []any{int64(9), "9"}, []any{version, reach}, "of one epoch the highest version counts")
+	l.learn(&head{version: 1, reach: "1", text: "4 run p 1000 5"}, "", 1e6, 0, start)
+	_, version, _, _ = brought(l, 0, time.Time{})
+	require.Equal(t, int64(1), version, "another epoch begins anew")
+}
+
+func TestALimitNeverAskedHearsOfLostData(t *testing.T) {
+	known, _, reach, _ := brought(paced(), time.Second, start)
+	require.Equal(t, []any{"1", "0"}, []any{known, reach})
+	known, _, _, _ = brought(paced(), time.Hour, start)
+	require.Equal(t, "", known, "no turns of then are out any more")
+}
+
+func TestReachOfOtherKinds(t *testing.T) {
+	for kind, want := range map[string]string{"w": "3000 0.5", "r": "5000 -2000", "q": "5000 0.5"} {
+		l := NewLimit(Terms{Kind: kind, A: 10, B: 10}, nil, new(atomic.Int64))
+		said := "5000 0.5"
+		if kind == "r" {
+			said = "5000 0"
+		}
+		l.learn(&head{version: 1, reach: said, text: "3 run x 10 10"}, "", 1e6, 0, start)
+		_, _, reach, _ := brought(l, 2*time.Millisecond, time.Time{})
+		require.Equal(t, want, reach, kind)
+	}
+}
+
+func TestARunOfTurns(t *testing.T) {
+	r := &reader{values: []any{int64(1), int64(1500)}}
+	var turns []Answer
+	r.answers(&Call{Limits: []*Limit{paced()}}, &Item{Count: 3, Parts: []Part{{Cost: 1}}}, func(_ int, a Answer) { turns = append(turns, a) })
+	require.NoError(t, r.err)
+	var waits, untils []time.Duration
+	for _, a := range turns {
+		waits, untils = append(waits, a.Wait/time.Microsecond), append(untils, a.Until/time.Microsecond)
+	}
+	require.Equal(t, []time.Duration{0, 500, 1500}, waits)
+	require.Equal(t, []time.Duration{3500, 4500, 5500}, untils, "burst less cost intervals after it was due, not after it came")
+}
+
+func TestUnreadableReplies(t *testing.T) {
+	for what, values := range map[string][]any{
+		"too short":     {int64(0), int64(1), int64(1)},
+		"no number":     {"x"},
+		"no answer":     {int64(0), int64(1), int64(9), int64(0), "", ""},
+		"another type":  {nil},
+		"tags cut off":  {int64(0), int64(1), int64(0), int64(5), int64(0)},
+		"tags no words": {int64(0), int64(1), int64(0), int64(5), int64(0), "x"},
+	} {
+		r := &reader{values: values}
+		r.answers(&Call{Limits: []*Limit{paced()}}, &Item{Count: 1, Parts: []Part{{Cost: 1}}}, func(int, Answer) {})
+		require.ErrorIs(t, r.err, fault.ErrCorrupt, what)
+	}
+}
+
+func TestProblems(t *testing.T) {
+	for text, means := range map[string]error{
+		"BADARG cost: want a whole number above 0": fault.ErrInvalid,
+		"EXCEEDS cost: want at most 3, got 5":      fault.ErrExceeds,
+		"BADSTATE plain: want a text, got nothing": fault.ErrCorrupt,
+		"another one": fault.ErrCorrupt,
+	} {
+		require.ErrorIs(t, problemOf(text), means)
+	}
+	require.ErrorIs(t, problemOf("EXCEEDS cost"), fault.ErrInvalid)
+}
