@@ -257,30 +257,11 @@ func (f *flight) again() {
 	}
 }
 
-// send takes a flight to Redis, and its answers to their calls.
+// send takes a flight to Redis, and its answers to their calls. A flight serves many calls: no
+// context of theirs ends it.
 func (a *Asker) send(f *flight) {
-	ctx := context.Background() // a flight serves many calls: no context of theirs ends it
 	if len(f.left) > 0 {
-		a.mu.Lock()
-		caller := f.caller
-		caller.Serial = a.serial.Add(1)
-		a.mu.Unlock()
-		call := f.call(a, caller)
-		call.Back = nil
-		_ = a.attempt(func() error {
-			call.Now = time.Now()
-			reply, err := wire.Leave(ctx, call, f.left)
-			if err == nil {
-				a.arrive(call, &reply)
-			}
-			return err
-		})
-		a.mu.Lock()
-		for _, k := range f.leaving {
-			k.leaving--
-			a.wants(k)
-		}
-		a.mu.Unlock()
+		a.sendLeft(f)
 	}
 	if len(f.items) == 0 {
 		return
@@ -292,7 +273,7 @@ func (a *Asker) send(f *flight) {
 	err := a.attempt(func() (err error) {
 		outs = make([]out, 0, f.calls)
 		call.Now = time.Now()
-		reply, err = wire.Ask(ctx, call, f.items, func(i, k int, answer wire.Answer) {
+		reply, err = wire.Ask(context.Background(), call, f.items, func(i, k int, answer wire.Answer) {
 			outs = append(outs, out{item: i, k: k, Answer: answer})
 		})
 		if err == nil {
@@ -302,10 +283,11 @@ func (a *Asker) send(f *flight) {
 		}
 		return err
 	})
+	now := time.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.aboard -= f.calls
-	a.watch(Event{What: Asked, N: f.calls, Took: time.Since(call.Now)})
+	a.watch(Event{What: Asked, N: f.calls, Took: now.Sub(call.Now), Err: err})
 	switch {
 	case errors.Is(err, errAway):
 		for i, ask := range f.asks {
@@ -317,7 +299,6 @@ func (a *Asker) send(f *flight) {
 	default:
 		a.deliver(f, outs, reply.Micros, at)
 	}
-	now := time.Now()
 	t := a.clock.now(now)
 	var last *kind
 	for _, ask := range f.asks {
@@ -329,6 +310,29 @@ func (a *Asker) send(f *flight) {
 	}
 }
 
+// sendLeft leaves the places and turns of a flight, before it asks. Where Redis is away they
+// lapse.
+func (a *Asker) sendLeft(f *flight) {
+	caller := f.caller
+	caller.Serial = a.serial.Add(1)
+	call := f.call(a, caller)
+	call.Back = nil
+	_ = a.attempt(func() error {
+		call.Now = time.Now()
+		reply, err := wire.Leave(context.Background(), call, f.left)
+		if err == nil {
+			a.arrive(call, &reply)
+		}
+		return err
+	})
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, k := range f.leaving {
+		k.leaving--
+		a.wants(k)
+	}
+}
+
 // arrive notes a reply, and returns when it should have arrived.
 func (a *Asker) arrive(call *wire.Call, reply *wire.Reply) time.Time {
 	now := time.Now()
@@ -337,7 +341,7 @@ func (a *Asker) arrive(call *wire.Call, reply *wire.Reply) time.Time {
 	return at
 }
 
-// limitsOf returns the limits of some kinds, each once.
+// limitsOf returns the limits of a call, each once.
 func limitsOf(parts []Part) (limits []*wire.Limit) {
 	for _, p := range parts {
 		if !slices.Contains(limits, p.Limit) {
