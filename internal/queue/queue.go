@@ -92,6 +92,10 @@ func (q *Queue) Join(c *Call, now time.Time) {
 		q.unused = slices.Delete(q.unused, i, i+1)
 		q.Give(t, now)
 	}
+	// A place that somebody has just left is for it, too, if that is not too late for it.
+	if n := len(q.waiting); n > 0 && n <= len(q.places) && q.misses(q.waiting[n-1], q.places[n-1].forecast) {
+		q.waiting = q.waiting[:n-1]
+	}
 }
 
 // Give gives a turn to the first call that waits, and whose deadline it meets. A turn that

@@ -73,6 +73,13 @@ func TestWhoGivesUpLeavesTheLastPlace(t *testing.T) {
 	q.Leave(calls[1], start)
 	q.Join(NewCall(), start)
 	require.Empty(t, q.Spare(), "who comes at once has the place")
+
+	q.Leave(calls[2], start)
+	hasty := NewCall()
+	hasty.Deadline = after(1.5)
+	q.Join(hasty, start)
+	require.Equal(t, errLate, (<-hasty.Wake).Err, "but not if it comes too late for it")
+	require.Len(t, q.Spare(), 1)
 }
 
 func TestWhoGivesUpItsTurnMovesThoseBehindForward(t *testing.T) {
