@@ -233,11 +233,8 @@ func (q *Queue) Fail(err error) {
 	q.waiting = nil
 }
 
-// Waiting is how many calls wait without a turn, and Holding how many have one.
+// Waiting is how many calls wait without a turn.
 func (q *Queue) Waiting() int { return len(q.waiting) }
-
-// Holding is how many calls have a turn that they have not used.
-func (q *Queue) Holding() int { return len(q.given) }
 
 // Loose reports whether there are places or turns that nobody here needs.
 func (q *Queue) Loose() bool {

@@ -53,13 +53,6 @@ func (l *Limit) InForce() (a, b float64) {
 	return l.inForce.a, l.inForce.b
 }
 
-// Heard is when the last reply came; zero: none did.
-func (l *Limit) Heard() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.heard
-}
-
 // afterLoss is for how long a limit that was never asked brings that data was lost: others
 // may have had turns of it. It is for longer where a bucket takes longer to fill.
 const afterLoss = time.Minute

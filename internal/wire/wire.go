@@ -58,9 +58,6 @@ type head struct {
 	problem     error
 }
 
-// Problem is what is wrong with the ith limit; nil: nothing.
-func (r *Reply) Problem(i int) error { return r.heads[i].problem }
-
 // AnyProblem is the first problem of any limit; nil: none.
 func (r *Reply) AnyProblem() error {
 	for i := range r.heads {
