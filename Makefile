@@ -20,7 +20,6 @@ test-real: ## the same, but fails where Redis or Docker are missing; nothing is 
 
 test-local: ## what depends on where Redis runs, on a redis-server of this machine
 	FLEETPACE_REQUIRE=redis,docker FLEETPACE_REDIS=local go test -race -count=1 -skip '^TestEachRunsOnBoth$$' ./internal/redistest
-	FLEETPACE_RESERVE_REDIS=real FLEETPACE_REQUIRE=redis go test -count=1 -timeout 15m ./reserve
 
 test-modules: ## the modules that the library does not need: bench, and transport under a provider's SDK
 	cd bench && go vet ./... && go test -race -count=1 ./...
@@ -49,8 +48,7 @@ measure: ## speed, utilization, lateness and faults: figures, no verdicts; less 
 
 soak: ## long histories, faults and load for SOAK (default 10m), with new random seeds
 	FLEETPACE_FAULT_HISTORIES=5000 go test -count=1 -timeout 0 -run '^TestFaultHistor(ies|yRepeats)$$' ./reserve
-	FLEETPACE_REDIS=local FLEETPACE_SEVERAL_HISTORIES=2000 go test -count=1 -timeout 0 -run '^TestSeveralHistories$$' ./lua
-	FLEETPACE_REDIS=local FLEETPACE_HISTORIES=10000 go test -count=1 -timeout 0 -run '^TestScriptsEqualModel$$' ./lua/queue
+	FLEETPACE_REDIS=local FLEETPACE_HISTORIES=10000 go test -count=1 -timeout 0 -run '^TestScriptsEqualModel$$' ./lua
 	FLEETPACE_SOAK=$(SOAK) go test -race -count=1 -timeout 0 -run '^TestSoak' -v ./integration
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)

@@ -1,13 +1,13 @@
--- applied: a process has set the limit of the line as a decision wants it. Only now are
+-- applied: a process has set the limit as a decision wants it. Only now are
 -- refusals of calls that are sent from here on another incident.
 --
--- KEYS  1 state of the adaptive rate (hash)  2 state of the line (hash): read only
+-- KEYS  1 state of the adaptive rate (hash)
 -- ARGV  1 version         of the decision
 --       2 settleMicros  3 expiryMicros: as for report
 -- Reply task, version, newsMicros, seenMicros, rate, before: as of report. The task is 1
 --       where there is a later decision by now, which this process may have overwritten.
 -- Atomic. It may be repeated.
--- Errors: BADARG, BADSTATE, BADLINE, WRONGTYPE; then nothing was changed.
+-- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
 
 local version = argument(1, 'version', 0)
 local settle = argument(2, 'settleMicros', 0)
@@ -15,9 +15,6 @@ local expiry = argument(3, 'expiryMicros', 1)
 if problem then return problem end
 load(settle)
 if problem then return problem end
-if redis.call('EXISTS', LINE) == 0 then
-  return redis.error_reply('BADLINE the line of the limiter must be at key "' .. LINE .. '", there is nothing')
-end
 
 local task = 0
 if fresh then return reply(0, settle, s.rate) end -- the decision is lost, and the limit that was set counts

@@ -43,7 +43,8 @@ type Config struct {
 	// were sent in it belong to the same incident. Up to 10m. Default 1s.
 	Settle time.Duration
 
-	// Prefix of the limiter's keys: its Config.Prefix. Default [reserve.DefaultPrefix].
+	// Prefix of the key in which the fleet keeps what it has seen: that of the limiter, its
+	// Config.Prefix. Default [reserve.DefaultPrefix].
 	Prefix string
 
 	// Logger hears of each change of the rate, and of what goes wrong. Default
@@ -131,6 +132,18 @@ func (c Config) validate(own reserve.Limit) error {
 		return invalid("Config.Prefix", "must not hold a brace, got %q", c.Prefix)
 	}
 	return nil
+}
+
+// oneOf is the limit whose rate moves.
+func oneOf(turns reserve.Turns) (*reserve.Limiter, error) {
+	if v := reflect.ValueOf(turns); turns == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, invalid("limiter", "must not be nil")
+	}
+	limits := turns.Limits()
+	if len(limits) != 1 {
+		return nil, invalid("limiter", "must be one limit, got %q: make the Rate of the paced limit whose rate is to move", turns)
+	}
+	return limits[0], nil
 }
 
 func validateClient(client redis.UniversalClient) error {

@@ -22,7 +22,10 @@
 // # The rate
 //
 // It is the limit that [reserve.Limiter.SetLimit] sets for all, with the burst of the
-// limiter. It begins as what is in force, the limiter's own limit or one that somebody
+// limiter, which is paced: a quota, a rolling limit and one that warms up are refused. Of
+// several limits at once, such as requests and tokens, make it of the one that moves.
+//
+// It begins as what is in force, the limiter's own limit or one that somebody
 // has set, and from then on:
 //
 //	down   An incident multiplies it with Config.Decrease.
@@ -43,7 +46,7 @@
 // A refusal tells of the rate at which its call was sent. All calls that are under way
 // when the API begins to refuse may be refused, in every process, and they tell it once:
 //
-//	in force    The rate is the line's. A refusal of a call that was sent more than
+//	in force    The rate is the limiter's. A refusal of a call that was sent more than
 //	            Config.Settle after the last decrease came into force is an incident. A
 //	            script decides on it, so of all processes that report at once, one is
 //	            first.
@@ -82,7 +85,7 @@
 //
 //	p:{n}:adapt:k  hash  see rate.lua, which names its fields
 //
-// The scripts read p:{n}:line:k, too. Keys of a limiter of group g begin with p:{g}/n: and
-// not with p:{n}:. Commands: EVALSHA, EVAL, TIME, HMGET, HSET, EXISTS
-// and PEXPIRE, which the rules of lua.ACL allow.
+// That of a limiter of group g begins with p:{g}/n: and not with p:{n}:. Commands: EVALSHA,
+// EVAL, TIME, HMGET, HSET and PEXPIRE, which the rules of lua.ACL allow. The rate that is in
+// force is asked of the limiter (reserve.Limiter.State), before each report.
 package adaptive

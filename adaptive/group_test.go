@@ -18,7 +18,7 @@ import (
 func TestGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		client := b.client()
+		client := b.Client()
 		limiter, err := reserve.New(client, reserve.Config{Name: "api", Group: "provider", Limit: reserve.PerSecond(100)})
 		require.NoError(t, err)
 		defer limiter.Close()
@@ -30,15 +30,15 @@ func TestGroup(t *testing.T) {
 		defer rate.Close()
 
 		for adapt, p := range map[string]process{
-			"fleetpace:{provider}/api:adapt":     {limiter, rate},
-			"fleetpace:{provider}/api:adapt:k:1": {limiter.For("k:1"), rate.For("k:1")},
+			"fleetpace:{provider}/api:adapt":     {Limiter: limiter, rate: rate},
+			"fleetpace:{provider}/api:adapt:k:1": {Limiter: limiter.For("k:1"), rate: rate.For("k:1")},
 		} {
 			for i, want := range []float64{70, 49} {
 				time.Sleep(2 * time.Second)
 				p.refused()
 				require.InDelta(t, want, p.now(t), near)
-				require.Equal(t, []string{"", "1", "2"}[i+1], b.redis.HGet(adapt, "version"))
-				require.Equal(t, b.redis.HGet(adapt, "version"), b.redis.HGet(adapt, "applied"), "the decision is in force")
+				require.Equal(t, []string{"", "1", "2"}[i+1], b.Redis.HGet(adapt, "version"))
+				require.Equal(t, b.Redis.HGet(adapt, "version"), b.Redis.HGet(adapt, "applied"), "the decision is in force")
 			}
 		}
 		require.Empty(t, troubles.String())

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/adaptive"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -69,12 +70,12 @@ func TestRefusalsAreCheap(t *testing.T) {
 		b := newBubble(t)
 		p := b.process(reserve.PerSecond(100), adaptive.Config{})
 		p.refused()
-		before := b.scripts.Load()
+		before := b.Scripts.Load()
 		for range 1000 {
 			p.rate.Report(time.Now(), true)
 		}
 		synctest.Wait()
-		require.Equal(t, before, b.scripts.Load())
+		require.Equal(t, before, b.Scripts.Load())
 	})
 }
 
@@ -83,8 +84,9 @@ func TestTheDecisionSurvivesTheProcess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
 		fleet := b.fleet(3, reserve.PerSecond(100), adaptive.Config{})
-		require.NoError(t, fleet[0].Close()) // its limiter
+		b.Refuse(lua.Set)
 		fleet[0].refused()
+		b.Refuse(nil)
 		require.Equal(t, 1, b.decisions())
 		require.InDelta(t, 100, fleet[1].now(t), near)
 		time.Sleep(500 * time.Millisecond)
@@ -118,7 +120,7 @@ func TestKeys(t *testing.T) {
 		require.Equal(t, "api/a", p.rate.For("a").String())
 
 		// A Rate of a limiter that has a key already is that key's.
-		same, err := adaptive.New(b.client(), p.For("a"), adaptive.Config{})
+		same, err := adaptive.New(b.Client(), p.For("a"), adaptive.Config{})
 		require.NoError(t, err)
 		defer same.Close()
 		time.Sleep(2 * time.Second)
@@ -133,10 +135,10 @@ func TestTheClockGoesBack(t *testing.T) {
 		b := newBubble(t)
 		fleet := b.fleet(2, reserve.PerSecond(100), adaptive.Config{})
 		fleet[0].refused()
-		b.redis.SetTime(time.Now().Add(-time.Hour))
+		b.Redis.SetTime(time.Now().Add(-time.Hour))
 		fleet[1].refused()
 		for range 3 {
-			b.redis.SetTime(time.Now().Add(-time.Hour))
+			b.Redis.SetTime(time.Now().Add(-time.Hour))
 			fleet[1].refused()
 			time.Sleep(2 * time.Second)
 		}

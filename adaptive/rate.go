@@ -49,15 +49,16 @@ type fleet struct {
 // not yet told of the calls of less than a round.
 const mostKeys = 10_000
 
-// New makes a Rate for the limiter. The client is one of the Redis that the limiter uses,
-// such as the limiter's own. Nothing is asked of Redis yet. The error is a
+// New makes a Rate for the limiter, or for a Joint of one. The client is one of the Redis that
+// the limiter uses, such as the limiter's own. Nothing is asked of Redis yet. The error is a
 // [reserve.ErrInvalid] that names the field.
-func New(client redis.UniversalClient, limiter *reserve.Limiter, config Config) (*Rate, error) {
+func New(client redis.UniversalClient, turns reserve.Turns, config Config) (*Rate, error) {
 	if err := validateClient(client); err != nil {
 		return nil, err
 	}
-	if limiter == nil {
-		return nil, invalid("limiter", "must not be nil")
+	limiter, err := oneOf(turns)
+	if err != nil {
+		return nil, err
 	}
 	own := limiter.Limit()
 	config = config.withDefaults(own)
@@ -148,15 +149,7 @@ func (f *fleet) watch(key string) *watch {
 	return w
 }
 
-// redisKeys are the KEYS of the scripts: beside the line of the limiter, in its group if it
-// has one.
-func (r *Rate) redisKeys() []string {
-	lineOf := func(key string) string {
-		return lua.GroupKeys(r.fleet.config.Prefix, r.limiter.Group(), r.fleet.name, key)[0]
-	}
-	adapt := strings.TrimSuffix(lineOf(""), "line") + "adapt"
-	if r.key != "" {
-		adapt += ":" + r.key
-	}
-	return []string{adapt, lineOf(r.key)}
+// redisKey is that of the state, beside those of the limiter.
+func (r *Rate) redisKey() string {
+	return lua.Keys(r.fleet.config.Prefix, r.limiter.Group(), r.fleet.name, "adapt", r.key)[0]
 }

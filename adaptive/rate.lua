@@ -1,8 +1,8 @@
 -- rate.lua: what the fleet knows of one adaptive rate. Stands in front of each verb; it
 -- only defines locals and calls nothing.
 --
--- The rate that is in force is that of the line (package lua) and is read there, so that
--- what somebody else set counts, too. Here stand the last decision, how far it is carried
+-- The rate that is in force is the limiter's, and comes with each report, so that what
+-- somebody else set counts, too. Here stand the last decision, how far it is carried
 -- out, and what was seen since:
 --
 --   version       of the last decision, counted from 1; 0: there was none
@@ -19,7 +19,7 @@
 -- permits per second. The state expires as long after the last report as the limit that
 -- is set.
 
-local STATE, LINE = KEYS[1], KEYS[2]
+local STATE = KEYS[1]
 
 -- For so long a process that took it on to set the limit is waited for.
 local LEASE_MICROS = 1000000

@@ -43,7 +43,7 @@ func TestRealRedis(t *testing.T) {
 			})
 			require.NoError(t, err)
 			defer rate.Close()
-			fleet = append(fleet, process{limiter, rate})
+			fleet = append(fleet, process{Limiter: limiter, rate: rate})
 		}
 		sent := time.Now()
 		var together sync.WaitGroup

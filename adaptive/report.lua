@@ -1,7 +1,7 @@
 -- report: what a process saw of the answers to its calls, and what is to be done about it.
 --
--- KEYS  1 state of the adaptive rate (hash)  2 state of the line (hash): read only
--- ARGV  1 ownRate         of the limiter, where no limit is set for all
+-- KEYS  1 state of the adaptive rate (hash)
+-- ARGV  1 rate            that is in force
 --       2 floor  3 ceiling
 --       4 decrease          factor at an incident, below 1
 --       5 increase          permits per second
@@ -12,6 +12,8 @@
 --                         this process
 --      10 sentMicros        when the last call was sent that was refused, on Redis's clock,
 --                         or earlier; 0: none was
+--      11 lastsMicros       for how long the limit is set that is in force; 0: until it is
+--                         set again, or it is not set
 -- Reply task              1: set the limit to `rate`, then call applied; 0: nothing to do
 --       version           of the decision
 --       newsMicros        refusals of calls that were sent up to so long from now on tell
@@ -21,7 +23,7 @@
 -- Atomic. A copy finds the incident known and counts used once more.
 -- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
 
-local own = argument(1, 'ownRate', 0)
+local rate = argument(1, 'rate', 0)
 local floor = argument(2, 'floor', 0)
 local ceiling = argument(3, 'ceiling', 0)
 local decrease = argument(4, 'decrease', 0)
@@ -31,20 +33,9 @@ local settle = argument(7, 'settleMicros', 0)
 local expiry = argument(8, 'expiryMicros', 1)
 local used = argument(9, 'used', 0)
 local sent = argument(10, 'sentMicros', 0)
+local lasts = argument(11, 'lastsMicros', 0)
 if problem then return problem end
 load(settle)
-if problem then return problem end
-
--- inforce is the rate that the line goes by, and for how long if one is set.
-local function inforce()
-  local set = redis.call('HMGET', LINE, 'setIntervalMicros', 'setUntilMicros')
-  local interval = number('BADSTATE', 'setIntervalMicros', set[1] or '0', 0)
-  local ends = number('BADSTATE', 'setUntilMicros', set[2] or '0', 0)
-  if interval == 0 or ends > 0 and ends <= now then return own end
-  return 1000000 / interval, ends > 0 and ends - now or nil
-end
-
-local rate, lasts = inforce()
 if problem then return problem end
 
 local task = 0
@@ -53,7 +44,7 @@ local function decide(to)
   s.version, s.rate, s.takenMicros = s.version + 1, to, now
 end
 
--- same: the line holds an interval, and so a rate that is rounded.
+-- same: a limit holds an interval, and so a rate that is rounded.
 local function same(a, b) return math.abs(a - b) <= 1e-9 * b end
 
 local pending, lowering = s.applied < s.version, s.applied < s.lowered
@@ -75,7 +66,7 @@ elseif not pending and now - s.sinceMicros >= every then
 end
 -- Whoever took a decision on is gone, or what is in force would end too soon.
 if task == 0 and now - s.takenMicros >= LEASE_MICROS and
-  (pending or same(s.rate, rate) and lasts and lasts < expiry * 3 / 4) then
+  (pending or same(s.rate, rate) and lasts > 0 and lasts < expiry * 3 / 4) then
   task, s.takenMicros = 1, now
 end
 save(expiry)

@@ -58,9 +58,13 @@ func (r *Rate) tell(w *watch) error {
 
 func (r *Rate) trip(ctx context.Context, w *watch, told sight) error {
 	c := r.fleet.config
-	v, err := r.run(ctx, w, reportScript, number(r.fleet.own.Rate()), number(c.Floor.Rate()), number(c.Ceiling.Rate()),
+	state, err := r.limiter.State(ctx)
+	if err != nil {
+		return err
+	}
+	v, err := r.run(ctx, w, reportScript, number(state.Rate), number(c.Floor.Rate()), number(c.Ceiling.Rate()),
 		number(c.Decrease), number(c.Increase), c.Every.Microseconds(), c.Settle.Microseconds(), expiry.Microseconds(),
-		told.used, told.sent)
+		told.used, told.sent, state.SetFor.Microseconds())
 	for n := 0; err == nil && v.set && n < mostSet; n++ {
 		before := v
 		limit := reserve.PerSecond(v.rate).Burst(r.fleet.own.MaxBurst())
@@ -87,7 +91,7 @@ func (r *Rate) log(v verdict) {
 }
 
 func (r *Rate) run(ctx context.Context, w *watch, script *redis.Script, args ...any) (verdict, error) {
-	reply, err := script.Run(ctx, r.fleet.client, r.redisKeys(), args...).Result()
+	reply, err := script.Run(ctx, r.fleet.client, []string{r.redisKey()}, args...).Result()
 	if err != nil {
 		return verdict{}, classify(err)
 	}
@@ -138,7 +142,6 @@ func classify(err error) error {
 		means error
 	}{
 		{"BADARG", reserve.ErrInvalid},
-		{"BADLINE", fmt.Errorf("%w: are the client and Config.Prefix those of the limiter?", reserve.ErrInvalid)},
 		{"BADSTATE", reserve.ErrCorrupt},
 		{"WRONGTYPE", reserve.ErrCorrupt},
 		{"NOPERM", reserve.ErrDenied},
@@ -146,7 +149,6 @@ func classify(err error) error {
 		{"NOAUTH", reserve.ErrDenied},
 		{"WRONGPASS", reserve.ErrDenied},
 		{"can't run this command", reserve.ErrDenied},
-		{"after non deterministic commands", fmt.Errorf("%w: set lua-replicate-commands yes in this Redis", reserve.ErrDenied)},
 	} {
 		if strings.Contains(server.Error(), code.words) {
 			return fmt.Errorf("%w: %w", code.means, err)

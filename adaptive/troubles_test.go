@@ -19,9 +19,10 @@ func TestRedisThatDoesNotReplicateEffects(t *testing.T) {
 		b := newBubble(t)
 		var log bytes.Buffer
 		p := b.process(reserve.PerSecond(10), adaptive.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		b.redis.SetError("ERR Error running script (call to f_4f1d): @user_script:75: @user_script: 75: Write commands not" +
+		b.Redis.SetError("ERR Error running script (call to f_4f1d): @user_script:75: @user_script: 75: Write commands not" +
 			" allowed after non deterministic commands. Call redis.replicate_commands() at the start of your script")
 		p.refused()
-		require.Contains(t, log.String(), "redis denies access: set lua-replicate-commands yes in this Redis")
+		require.Contains(t, log.String(), reserve.ErrDenied.Error())
+		require.Contains(t, log.String(), "set lua-replicate-commands yes")
 	})
 }

@@ -21,28 +21,45 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
+// ofBeat are the commands that the heartbeat alone needs: a call hears nothing of it.
+var ofBeat = []string{"hgetall", "hdel", "zremrangebyscore"}
+
 // The documented rules are enough for everything that a limiter does, and every
-// command in them is needed for it. (All tests of package reserve run with them
-// too, where FLEETPACE_RESERVE_REDIS=real.)
+// command in them is needed for it.
 func TestACL(t *testing.T) {
 	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
 	rules := strings.Split(lua.ACL(reserve.DefaultPrefix), " ")
+	more := append(strings.Split(lua.ACLNews(reserve.DefaultPrefix), " "), lua.ACLServer)
+	all := append(slices.Clone(rules), more...)
 	client := func(t *testing.T, rules []string) redis.UniversalClient {
 		setUser(t, admin, rules)
 		c := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "worker", Password: "secret"})
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	require.NoError(t, everything(t, admin, client(t, rules)))
-	require.Empty(t, denials(t, admin), "nothing was refused")
-	for _, rule := range rules {
-		if command, adds := strings.CutPrefix(rule, "+"); adds {
-			t.Run("without "+command, func(t *testing.T) {
-				require.ErrorIs(t, everything(t, admin, client(t, without(rules, rule))), reserve.ErrDenied)
-				require.Contains(t, denials(t, admin), command)
-			})
+	t.Run("all rules", func(t *testing.T) {
+		require.NoError(t, everything(t, admin, client(t, all)))
+		require.Empty(t, denials(t, admin), "nothing was refused")
+	})
+	t.Run("no news", func(t *testing.T) { require.NoError(t, everything(t, admin, client(t, rules))) })
+	for _, rule := range all {
+		needed := strings.TrimLeft(rule, "+&")
+		if needed == rule || needed == "ping" { // that is sent when there were no news for long
+			continue
 		}
+		if rule[0] == '&' {
+			needed = "fleetpace:{api}:turns"
+		}
+		t.Run("without "+needed, func(t *testing.T) {
+			err := everything(t, admin, client(t, without(all, rule)))
+			if slices.Contains(rules, rule) && !slices.Contains(ofBeat, needed) {
+				require.ErrorContains(t, err, reserve.ErrDenied.Error())
+			} else {
+				require.NoError(t, err)
+			}
+			require.Contains(t, denials(t, admin), needed)
+		})
 	}
 
 	t.Run("other keys", func(t *testing.T) {
@@ -115,8 +132,8 @@ func TestACLOfACluster(t *testing.T) {
 	}
 	admin := redis.NewClusterClient(&redis.ClusterOptions{Addrs: addresses})
 	defer func() { _ = admin.Close() }()
-	makeLine(t, admin)
-	owner, err := admin.MasterForKey(ctx, lineKey)
+	makeQueue(t, admin)
+	owner, err := admin.MasterForKey(ctx, stateKey)
 	require.NoError(t, err)
 	other := nodes[0]
 	if other.Options().Addr == owner.Options().Addr {
@@ -127,13 +144,14 @@ func TestACLOfACluster(t *testing.T) {
 		require.NoError(t, err)
 		return id
 	}
-	slot, err := owner.ClusterKeySlot(ctx, lineKey).Result()
+	keys := allKeys(t, owner)
+	slot, err := owner.ClusterKeySlot(ctx, stateKey).Result()
 	require.NoError(t, err)
 	require.NoError(t, other.Do(ctx, "cluster", "setslot", slot, "importing", id(owner)).Err())
 	require.NoError(t, owner.Do(ctx, "cluster", "setslot", slot, "migrating", id(other)).Err())
 	host, port, err := net.SplitHostPort(other.Options().Addr)
 	require.NoError(t, err)
-	for _, key := range lua.Keys(reserve.DefaultPrefix, "api", "") {
+	for _, key := range keys {
 		require.NoError(t, owner.Migrate(ctx, host, port, key, 0, 5*time.Second).Err())
 	}
 
@@ -151,7 +169,7 @@ func TestACLOfACluster(t *testing.T) {
 func TestACLOfSentinels(t *testing.T) {
 	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
-	setUser(t, admin, strings.Split(lua.ACL(reserve.DefaultPrefix), " "))
+	setUser(t, admin, strings.Split(lua.ACL(reserve.DefaultPrefix)+" "+lua.ACLNews(reserve.DefaultPrefix)+" "+lua.ACLServer, " "))
 	address := sentinelOf(t, admin.Options().Addr)
 	watch := redis.NewClient(&redis.Options{Addr: address})
 	defer func() { _ = watch.Close() }()
@@ -210,42 +228,59 @@ func everything(t *testing.T, admin *redis.Client, client redis.UniversalClient)
 	ctx := t.Context()
 	require.NoError(t, admin.FlushAll(ctx).Err()) // a server of this test alone
 	require.NoError(t, admin.ScriptFlush(ctx).Err())
+	now := float64(time.Now().UnixMicro())
+	beats := lua.BeatKeys(reserve.DefaultPrefix, "", "api")
+	require.NoError(t, admin.ZAdd(ctx, beats[0], redis.Z{Score: 1, Member: "dead"}).Err()) // since 1970
+	require.NoError(t, admin.HSet(ctx, beats[1], " beat", now, " since", 1, "dead", "1 1/s").Err())
 	var failed []error
 	// Each call is the first of its process: what is refused then, is no outage.
 	do := func(call func(l *reserve.Limiter) error) { failed = append(failed, call(limiter(t, client))) }
-	reserveAs := func(id string) func(*reserve.Limiter) error {
-		return func(l *reserve.Limiter) error { _, err := l.ReserveAs(ctx, id, 1); return err }
+	first := limiter(t, client) // stays, so that its heartbeat and its subscription may be seen
+	failed = append(failed, first.Wait(ctx))
+	held := make([]*reserve.Reservation, 2)
+	for i := range held {
+		var err error
+		held[i], err = first.Reserve(ctx)
+		failed = append(failed, err)
 	}
-	cancel := func(id string) func(*reserve.Limiter) error {
-		return func(l *reserve.Limiter) error { _, err := l.Cancel(ctx, id, 1); return err }
-	}
-	do(func(l *reserve.Limiter) error { return l.Wait(ctx) })
-	require.NoError(t, admin.HSet(ctx, lineKey, "m:dead", "1 1 ").Err()) // a process of 1970
-	for _, id := range []string{"now", "held", "b", "c", "d", "e"} {
-		do(reserveAs(id))
-	}
-	do(func(l *reserve.Limiter) error {
-		r, err := l.Claim(ctx, "now", 1)
-		if err != nil {
-			return err
-		}
-		return errors.Join(r.Wait(ctx), r.Forget(ctx))
-	})
-	do(cancel("d")) // is free then, and comes back with e, the last
-	do(cancel("e"))
 	for _, call := range calls {
 		do(func(l *reserve.Limiter) error { return call(ctx, l) })
 	}
-	do(func(l *reserve.Limiter) error { return l.For("a").Wait(ctx) })
-	do(func(l *reserve.Limiter) error { // the last final one
-		r, err := l.For("a").Reserve(ctx)
-		if err != nil {
-			return err
-		}
-		return r.Cancel(ctx)
-	})
+	if held[0] != nil {
+		failed = append(failed, held[0].Cancel(ctx)) // the news of it are for the other
+	}
+	for key, limit := range map[string]reserve.Limit{"settled": hourly, "rolling": reserve.Rolling(2, time.Hour)} {
+		l, err := reserve.New(client, settles(limit))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close() })
+		failed = append(failed, settleOne(ctx, l.For(key)))
+	}
 	do(func(l *reserve.Limiter) error { _, err := l.Allow(ctx); return err })
-	return errors.Join(failed...)
+	if err := errors.Join(failed...); err != nil {
+		return err
+	}
+	require.Eventually(t, func() bool { // Redis or the log has seen what goes on behind the calls
+		seen, err := admin.PubSubNumSub(ctx, lua.Channel(reserve.DefaultPrefix, "", "api")).Result()
+		require.NoError(t, err)
+		beaten, err := admin.HExists(ctx, beats[1], "dead").Result()
+		require.NoError(t, err)
+		denied := denials(t, admin)
+		return (!beaten || len(denied) > 0) && (seen[lua.Channel(reserve.DefaultPrefix, "", "api")] > 0 || len(denied) > 0)
+	}, liveness, 10*time.Millisecond)
+	return nil
+}
+
+// settleOne makes a call that costs less than was thought, and asks for another one.
+func settleOne(ctx context.Context, l *reserve.Limiter) error {
+	r, err := l.ReserveN(ctx, 2)
+	if err != nil {
+		return err
+	}
+	if err := r.Wait(ctx); err != nil {
+		return err
+	}
+	_, err = l.AllowN(ctx, 2)
+	return errors.Join(err, r.Settle(ctx, 1))
 }
 
 // setUser gives the user of these tests the rules and nothing more.

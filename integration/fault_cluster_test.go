@@ -22,7 +22,7 @@ func clusterFailover(s *faultScene) {
 		s.promoted(replica.server)
 		s.within(func() bool { return c.up(owner) }, "the cluster is up")
 	})
-	// The replica may lack the last of the line.
+	// The replica may lack the last turns.
 	s.close(faultVerdict{lossy: true})
 }
 
@@ -70,7 +70,7 @@ func newFaultCluster(s *faultScene) *faultCluster {
 	}
 	s.within(func() bool { return c.up(nil) }, "the cluster is up")
 	var err error
-	c.slot, err = c.masters[0].client.ClusterKeySlot(s.Context(), s.job.Prefix+":{api}:line").Result()
+	c.slot, err = c.masters[0].client.ClusterKeySlot(s.Context(), s.job.Prefix+":{api}:p").Result()
 	require.NoError(s, err)
 	return c
 }

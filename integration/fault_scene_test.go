@@ -24,7 +24,7 @@ const (
 	faultBurst = 10  // of the provider; the limit's is 1, so this is for jitter
 
 	faultWorkers = 4
-	faultCallers = 40 // goroutines of each: they wait for more than a second, so that they claim
+	faultCallers = 40 // goroutines of each: they wait for more than a second, so that they have places
 
 	// undisturbed is for how long the fleet is under load before the fault, and settle for
 	// how long after it turns may still come that were fixed before.
@@ -192,7 +192,7 @@ func (s *faultScene) fault(happens func()) {
 // close waits until all have called again, ends the fleet and judges what was seen.
 func (s *faultScene) close(must faultVerdict) {
 	s.Helper()
-	longer := 2 * settle
+	longer := calm + 4*time.Second
 	if text := os.Getenv(faultSeconds); text != "" {
 		seconds, err := strconv.Atoi(text)
 		require.NoError(s, err, "%s", faultSeconds)

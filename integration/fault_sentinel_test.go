@@ -21,7 +21,7 @@ func sentinelFailover(s *faultScene) {
 		master.Kill()
 		s.promoted(replica)
 	})
-	// The replica may lack the last of the line.
+	// The replica may lack the last turns.
 	s.close(faultVerdict{lossy: true})
 }
 

@@ -23,7 +23,7 @@ func killedWithAOF(s *faultScene) {
 		s.untilAlone(faultWorkers)
 		server.Start()
 	})
-	// The log may lack the last second of the line.
+	// The log may lack the last second of them.
 	s.close(faultVerdict{lossy: true})
 }
 
@@ -38,6 +38,6 @@ func frozenServer(s *faultScene) {
 		time.Sleep(1500 * time.Millisecond)
 		server.Thaw()
 	})
-	// The line is as it was.
+	// The data is as it was.
 	s.close(faultVerdict{})
 }

@@ -49,8 +49,8 @@ const faultsAtOnce = 6
 
 // Whatever breaks, no more turns are given than the limit allows, no turn and no call is
 // lost, every caller of a worker that lives calls again, and every worker ends when it is
-// told to. Each fault logs one line, FAULT and its figures: how fast the fleet was back
-// and how much of the limit it used tells of this machine, too, and decides nothing.
+// told to. Two seconds after the fault all of the limit is used, as far as this machine lets
+// its processes run. Each fault logs one line, FAULT and its figures.
 func TestFault(t *testing.T) {
 	long(t, "takes half a minute")
 	t.Parallel()

@@ -17,7 +17,7 @@ import (
 // them: see judge.
 type faultVerdict struct {
 	// lossy is a fault in which Redis may forget turns that it gave in the last moment. Who
-	// comes back tells how far it knows the line, and no more; so until turns from before
+	// comes back tells how far it knows the meter, and no more; so until turns from before
 	// the fault have passed, the fleet is held to the limit in the whole of it only.
 	lossy bool
 	// extra is the part of the rate that a worker uses on top, since the others
@@ -30,14 +30,19 @@ type faultVerdict struct {
 	obedient bool
 	// clock is a fault of Redis's clock: turns from before it and after it do not compare.
 	clock bool
+	// during is the part of the rate that is used while the fault lasts, at the least.
+	during float64
 }
 
 const (
 	safety    = 0.9  // the part of the rate that all workers together use without Redis
 	recovered = 0.97 // the part of the rate that counts as all of it
+
+	// calm is for how long after a fault the fleet may use less than that.
+	calm = 2 * time.Second
 )
 
-// faultFigures is the line that a fault logs.
+// faultFigures is what a fault logs.
 type faultFigures struct {
 	Fault       string         `json:"fault"`
 	Policy      string         `json:"policy"`
@@ -61,8 +66,8 @@ type faultFigures struct {
 	Logs        map[string]int `json:"logs,omitempty"`
 }
 
-// line is the limit of the scene.
-func (s *faultScene) line() ledger.Limit {
+// limit is that of the scene.
+func (s *faultScene) limit() ledger.Limit {
 	return ledger.Limit{Rate: faultRate, Burst: 1, Share: safety / faultWorkers}
 }
 
@@ -74,8 +79,8 @@ func (s *faultScene) sum(reports faultReport, turns []ledger.Turn) faultFigures 
 	f := faultFigures{
 		Fault: s.name, Policy: s.job.Policy, Seconds: round(s.mended.Sub(s.broken).Seconds()),
 		Calls: len(calls), Turns: len(turns), Lost: reports.Lost, Failed: reports.Failed,
-		Faults: len(s.line().Faults(turns)), Refused: len(refusals(all, faultRate)), AsGiven: s.line().RefusedAsGiven(turns),
-		Utilization: round(rateBetween(calls, s.mended.Add(settle), s.end) / faultRate),
+		Faults: len(s.limit().Faults(turns)), Refused: len(refusals(all, faultRate)), AsGiven: s.limit().RefusedAsGiven(turns),
+		Utilization: round(rateBetween(calls, s.mended.Add(calm), s.end) / faultRate),
 		Recovered:   recoveredAfter(calls, s.mended, s.end),
 		Worst:       judged(calls, 0).WorstWindow(100 * time.Millisecond),
 		Idle:        s.idle(calls), Longest: longest.Milliseconds(), Share: round(share),
@@ -105,33 +110,43 @@ func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []ledger.Tur
 	assert.Zero(s, f.Lost, "turns and calls that are lost")
 	assert.Empty(s, f.Idle, "callers that never called after the fault, of each worker")
 
-	line := s.line()
+	// A process that is stopped for longer than its turns may be late for loses them: then the
+	// machine has used the limit, and not the fleet.
+	suffered := 2 * f.Share
+	if !must.unlimited { // what was used beyond the limit is made up for
+		assert.GreaterOrEqual(s, f.Utilization, recovered-suffered, "the part of the limit that is used after the fault")
+	}
+	if must.during > 0 {
+		assert.GreaterOrEqual(s, *f.During/faultRate, must.during-suffered, "the part that is used during the fault")
+	}
+
+	limit := s.limit()
 	switch {
 	case must.unlimited:
 		turns = slices.DeleteFunc(turns, ledger.Turn.Alone)
 	case must.obedient:
-		line.Share = 0
+		limit.Share = 0
 	}
 	var never, before, after time.Time
 	before, after = s.broken, s.mended.Add(settle)
 	switch far := s.end.Add(time.Hour); {
 	case must.clock:
-		line.OwnClock = true
+		limit.OwnClock = true
 		given := func(from, to time.Time) (found []ledger.Turn) {
 			return slices.DeleteFunc(slices.Clone(turns), func(turn ledger.Turn) bool {
 				return turn.Given.Before(from) || !turn.Given.Before(to)
 			})
 		}
-		keep(s, line, given(never, before))
-		keep(s, line, given(after, far))
+		keep(s, limit, given(never, before))
+		keep(s, limit, given(after, far))
 		return
 	case must.lossy:
-		keep(s, line, ledger.During(turns, never, before))
-		keep(s, line, ledger.During(turns, after, far))
+		keep(s, limit, ledger.During(turns, never, before))
+		keep(s, limit, ledger.During(turns, after, far))
 	default:
-		keep(s, line, turns)
+		keep(s, limit, turns)
 	}
-	// All together keep the limit, too: lines before and after data was lost, and workers
+	// All together keep the limit, too: turns before and after data was lost, and workers
 	// with Redis and without. A process that the machine stopped as others agreed on
 	// something may differ from them for a second.
 	all := provider.New(provider.TokenBucket(faultRate*ledger.Rounding*(1+must.extra), 1+int(faultRate*ahead.Seconds())))

@@ -17,29 +17,30 @@ const module = "github.com/fleetpace/fleetpace/"
 // one way. Examples may import all but each other.
 var mayImport = map[string][]string{
 	"lua":                 {}, // the scripts are a protocol that stands alone
-	"lua/queue":           {},
 	"internal/queuemodel": {},
-	"reserve":             {"lua", "internal/calendar", "internal/fault", "internal/observe", "internal/outage"},
+	"reserve":             {"lua", "internal/asker", "internal/calendar", "internal/fault", "internal/observe", "internal/outage", "internal/wire"},
+	"internal/asker":      {"internal/fault", "internal/outage", "internal/queue", "internal/wire"},
+	"internal/wire":       {"lua", "internal/fault"},
+	"internal/queue":      {},
+	"internal/outage":     {"internal/fault"},
+	"internal/fault":      {},
+	"internal/calendar":   {},
+	"internal/observe":    {},
 	"internal/turn":       {"reserve"},
 	"worker":              {"reserve", "internal/turn"},
-	"scheduler":           {"reserve", "internal/turn"},
+	"scheduler":           {"reserve", "internal/turn", "worker"},
 	"serve":               {"reserve"},
 	"limits":              {"reserve"},
 	"transport":           {"reserve", "transport/headers"},
 	"transport/headers":   {},
 	"adaptive":            {"reserve", "lua"}, // it reads the keys and fields that lua documents
 	"embedded":            {},
+	"internal/asynqtest":  {"reserve", "internal/provider"},
 	"internal/bare":       {},
-	"internal/calendar":   {},
+	"internal/bubble":     {"reserve", "lua", "internal/delay"},
+	"internal/delay":      {},
 	"internal/chart":      {"internal/provider"},
-	"internal/fault":      {},
-	"internal/outage":     {"internal/fault"},
-	"internal/wire":       {"lua/queue", "internal/fault"},
-	"internal/queue":      {},
-	"internal/asker":      {"internal/fault", "internal/outage", "internal/queue", "internal/wire"},
 	"internal/ledger":     {"internal/observe", "internal/provider"},
-	"internal/model":      {},
-	"internal/observe":    {},
 	"internal/progress":   {},
 	"internal/provider":   {},
 	"internal/redistest":  {"embedded"},
@@ -48,8 +49,11 @@ var mayImport = map[string][]string{
 	"transport/internal/inprocess": {"reserve"},
 }
 
-// forTests are what only tests may import: users' builds do not pull it in.
-var forTests = []string{"github.com/stretchr/testify", "github.com/testcontainers", module + "internal/redistest"}
+// helpers are packages that only tests import: users' builds do not pull them in.
+var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/ledger", "internal/queuemodel", "internal/redistest"}
+
+// forTests are what only tests and helpers may import.
+var forTests = []string{"github.com/stretchr/testify", "github.com/testcontainers"}
 
 func TestImportsRunOneWay(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports", "./...")
@@ -75,10 +79,11 @@ func TestImportsRunOneWay(t *testing.T) {
 		may, known := mayImport[name]
 		require.True(t, known || example, "%s is not in the table of this test: add what it may import", name)
 		for _, imported := range p.Imports {
-			if name != "internal/redistest" {
+			if !slices.Contains(helpers, name) {
 				for _, only := range forTests {
 					require.False(t, strings.HasPrefix(imported, only), "%s imports %s, which is for tests", name, imported)
 				}
+				require.NotContains(t, helpers, strings.TrimPrefix(imported, module), "%s imports %s, which is for tests", name, imported)
 			}
 			ours, ok := strings.CutPrefix(imported, module)
 			if !ok {

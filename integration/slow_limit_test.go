@@ -2,6 +2,7 @@ package integration
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -96,7 +97,7 @@ func stopSlowCall(t *testing.T, c slowCall, stopped time.Duration) {
 	var waiting sync.WaitGroup
 	ctx, leave := context.WithCancel(t.Context())
 	goesOn := make(chan struct{})
-	way.beforeNextReply(func() {
+	way.beforeReply(func() {
 		process.signal(t, syscall.SIGSTOP)
 		for range c.behind {
 			waiting.Go(func() { _ = l.For(slowKey).Wait(ctx) })
@@ -113,7 +114,7 @@ func stopSlowCall(t *testing.T, c slowCall, stopped time.Duration) {
 	_, err = fmt.Fprintln(process.in, "call")
 	require.NoError(t, err)
 	require.Equal(t, "true <nil>", process.line(t))
-	<-goesOn // it may have been stopped at a reply to something else
+	<-goesOn
 
 	state, err := l.For(slowKey).State(t.Context())
 	require.NoError(t, err)
@@ -178,6 +179,7 @@ type slowWay struct {
 	listener net.Listener
 	mu       sync.Mutex
 	armed    func()
+	asked    net.Conn // on which the call went whose reply is waited for
 }
 
 func listen(t *testing.T, server string) *slowWay {
@@ -201,7 +203,7 @@ func listen(t *testing.T, server string) *slowWay {
 				_ = near.Close()
 				return
 			}
-			ending.Go(func() { _, _ = io.Copy(far, near); _ = far.Close() })
+			ending.Go(func() { w.requests(near, far); _ = far.Close() })
 			ending.Go(func() { w.replies(near, far); _ = near.Close() })
 		}
 	})
@@ -210,27 +212,46 @@ func listen(t *testing.T, server string) *slowWay {
 
 func (w *slowWay) address() string { return w.listener.Addr().String() }
 
-// beforeNextReply runs something before the next reply goes on its way.
-func (w *slowWay) beforeNextReply(do func()) {
+// beforeReply runs something before the reply to the next call about the slow limit goes on
+// its way.
+func (w *slowWay) beforeReply(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.armed = do
 }
 
-func (w *slowWay) replies(near io.Writer, far io.Reader) {
+func (w *slowWay) requests(near, far net.Conn) {
+	w.pass(near, far, func(text []byte) (do func()) {
+		if w.armed != nil && w.asked == nil && bytes.Contains(text, []byte(":"+slowKey)) {
+			w.asked = near
+		}
+		return nil
+	})
+}
+
+func (w *slowWay) replies(near, far net.Conn) {
+	w.pass(far, near, func([]byte) (do func()) {
+		if w.asked == near {
+			do, w.armed, w.asked = w.armed, nil, nil
+		}
+		return do
+	})
+}
+
+// pass takes along what comes from one side, and does what look says before.
+func (w *slowWay) pass(from io.Reader, to io.Writer, look func([]byte) func()) {
 	buffer := make([]byte, 1<<16)
 	for {
-		n, err := far.Read(buffer)
-		w.mu.Lock()
-		do := w.armed
+		n, err := from.Read(buffer)
 		if n > 0 {
-			w.armed = nil
+			w.mu.Lock()
+			do := look(buffer[:n])
+			w.mu.Unlock()
+			if do != nil {
+				do()
+			}
 		}
-		w.mu.Unlock()
-		if n > 0 && do != nil {
-			do()
-		}
-		if _, broken := near.Write(buffer[:n]); err != nil || broken != nil {
+		if _, broken := to.Write(buffer[:n]); err != nil || broken != nil {
 			return
 		}
 	}

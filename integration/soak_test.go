@@ -165,8 +165,9 @@ func (s *soak) call(l *reserve.Limiter, random *rand.Rand) {
 			if random.IntN(2) == 0 {
 				err = r.Wait(ctx)
 				turn = err == nil
-			} else {
-				err = r.Cancel(ctx)
+			}
+			if !turn { // or it keeps its place
+				err = errors.Join(err, r.Cancel(context.WithoutCancel(ctx)))
 			}
 		}
 	default:
@@ -253,8 +254,12 @@ func (s *soak) rest(before atRest) (r atRest) {
 	// Those on which limiters hear news, one each, end when no call waits.
 	require.Eventually(s, func() bool { return s.connections() <= soakLimiters*soakPool }, liveness, 10*time.Millisecond)
 	clients := s.connections()
-	require.NoError(s, s.admin.ClientKillByFilter(ctx, "TYPE", "normal", "SKIPME", "yes").Err())
-	require.Eventually(s, func() bool { return s.connections() == 0 }, liveness, 10*time.Millisecond)
+	require.Eventually(s, func() bool { // a heartbeat may come in between
+		for _, kind := range []string{"normal", "pubsub"} {
+			require.NoError(s, s.admin.ClientKillByFilter(ctx, "TYPE", kind, "SKIPME", "yes").Err())
+		}
+		return s.connections() == 0
+	}, liveness, 10*time.Millisecond)
 	r = atRest{Connections: clients}
 	patience := liveness
 	if before.Goroutines == 0 {

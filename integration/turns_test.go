@@ -3,16 +3,16 @@ package integration
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/ledger"
-	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// ahead is for how long before its moment a turn may be fixed.
-const ahead = reserve.DefaultInlineBound
+// ahead is how far ahead a turn is given at the most, the way of its answer included.
+const ahead = time.Second
 
 // keepTurns has this process write its turns into a ledger, if there is one.
 func keepTurns(dir, process string) error {

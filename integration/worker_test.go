@@ -28,7 +28,6 @@ type job struct {
 	Limit  string
 	API    string // URL that is called once per turn
 	Calls  int    // goroutines that call all the time
-	Bound  time.Duration
 	Turns  string // the ledger
 }
 
@@ -94,7 +93,7 @@ func work(text string) error {
 	if err != nil {
 		return err
 	}
-	limiter, err := reserve.New(client, reserve.Config{Name: "api", Prefix: j.Prefix, Limit: limit, InlineBound: j.Bound})
+	limiter, err := reserve.New(client, reserve.Config{Name: "api", Prefix: j.Prefix, Limit: limit})
 	if err != nil {
 		return err
 	}

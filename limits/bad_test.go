@@ -79,7 +79,7 @@ limits.yaml:4: must be UTF-8, got the byte 0xff`},
   - <<: *a
     name: *a
 `, `limits.yaml:5: limits[1]: must not be an alias: write out what it stands for
-limits.yaml:6: limits[2]: unknown field "<<": there are name, limit, key, kind, inline-bound, lease, max-pause and outage
+limits.yaml:6: limits[2]: unknown field "<<": there are name, limit, key, kind, group, settles, lease, max-pause and outage
 limits.yaml:6: limits[2]: has no limit
 limits.yaml:7: limits[2].name: must not be an alias: write out what it stands for`},
 	{"tags", `limits:
@@ -94,7 +94,8 @@ limits.yaml:4: limits[1]: must have no tag, got "!x"`},
   - name: 5
     limit: 5
     kind: 5
-    inline-bound: 5
+    settles: 5
+    group: 5
     lease: 5
     max-pause: 5
     outage: 5
@@ -102,11 +103,12 @@ limits.yaml:4: limits[1]: must have no tag, got "!x"`},
 `, `limits.yaml:2: limits[0].name: must be a text: write "5" in quotes
 limits.yaml:3: limits[0].limit: has no slash between permits and period (in "5"; for example "100/s" or "1000/minute burst 200")
 limits.yaml:4: limits[0].kind: must be paced, warming up, quota or rolling, got "5"
-limits.yaml:5: limits[0].inline-bound: must be strict or a duration such as 500ms, got "5"
-limits.yaml:6: limits[0].lease: must be a duration such as 500ms, got "5"
-limits.yaml:7: limits[0].max-pause: must be a duration such as 500ms, got "5"
-limits.yaml:8: limits[0].outage: must be local, wait, fail or open, got "5"
-limits.yaml:9: limits[0].key: must be a text: write "5" in quotes`},
+limits.yaml:5: limits[0].settles: must be true or false, got "5"
+limits.yaml:6: limits[0].group: must be a text: write "5" in quotes
+limits.yaml:7: limits[0].lease: must be a duration such as 500ms, got "5"
+limits.yaml:8: limits[0].max-pause: must be a duration such as 500ms, got "5"
+limits.yaml:9: limits[0].outage: must be local, wait, fail or open, got "5"
+limits.yaml:10: limits[0].key: must be a text: write "5" in quotes`},
 	{"nothing for all, or lists", `limits:
   - name:
     limit: ~
@@ -127,8 +129,8 @@ limits.yaml:6: limits[0].key: must be a text, got fields`},
     name: shop
   - name: shop
     limit: 2/s
-`, `limits.yaml:4: limits[0]: unknown field "burst": there are name, limit, key, kind, inline-bound, lease, max-pause and outage
-limits.yaml:5: limits[0]: unknown field that is no text: there are name, limit, key, kind, inline-bound, lease, max-pause and outage
+`, `limits.yaml:4: limits[0]: unknown field "burst": there are name, limit, key, kind, group, settles, lease, max-pause and outage
+limits.yaml:5: limits[0]: unknown field that is no text: there are name, limit, key, kind, group, settles, lease, max-pause and outage
 limits.yaml:7: limits[0].name: is there twice, first in line 2
 limits.yaml:8: limits[1].name: "shop" is the name of another limit, in line 2`},
 	{"entries that are no limits", `limits:
@@ -186,26 +188,44 @@ limits.yaml:15: limits[6].limit: time zone must be one of the time zone database
 	{"settings out of bounds", `limits:
   - name: a
     limit: 1/s
-    inline-bound: 0s
+    settles: maybe
     lease: 2m
     max-pause: -1s
     outage: shrug
   - name: b
     limit: 1/s
-    inline-bound: 61s
+    inline-bound: 500ms
     lease: 1e9s
   - name: c
     limit: 1/s
-    inline-bound: never
+    inline_bound: strict
     max-pause: 9999999999999h
-`, `limits.yaml:4: limits[0].inline-bound: must be above 0 and at most 1m, or strict, got 0s
+`, `limits.yaml:4: limits[0].settles: must be true or false, got "maybe"
 limits.yaml:5: limits[0].lease: must be from 0 to 1m, got 2m0s
 limits.yaml:6: limits[0].max-pause: must be 0, for none, or above, got -1s
 limits.yaml:7: limits[0].outage: must be local, wait, fail or open, got "shrug"
-limits.yaml:10: limits[1].inline-bound: must be above 0 and at most 1m, or strict, got 1m1s
+limits.yaml:10: limits[1].inline-bound: is gone: a turn is given at most half a second ahead, whatever the limit; leave it out
 limits.yaml:11: limits[1].lease: must be a duration such as 500ms, got "1e9s"
-limits.yaml:14: limits[2].inline-bound: must be strict or a duration such as 500ms, got "never"
+limits.yaml:14: limits[2].inline_bound: is gone: a turn is given at most half a second ahead, whatever the limit; leave it out
 limits.yaml:15: limits[2].max-pause: must be a duration such as 500ms, got "9999999999999h"`},
+	{"settings that do not go together", `limits:
+  - name: a
+    limit: 1/s
+    settles: true
+    lease: 1s
+  - name: b
+    limit: 100/day quota
+    lease: 1s
+  - name: c:d
+    limit: 1/s
+    group: g
+  - name: e
+    limit: 1/s
+    group: "{g}"
+`, `limits.yaml:2: limits[0]: is not for a limit that settles, got 1s with Config.Settles
+limits.yaml:6: limits[1]: is for paced limits only, got 1s with a limit of kind quota
+limits.yaml:9: limits[2]: must not hold a colon in a group, got "c:d"
+limits.yaml:14: limits[3].group: must not hold a brace, got "{g}": the name is the hash tag of all keys`},
 	{"an alias bomb", "limits: &a [*a, *a]\n", `limits.yaml:1: limits[0]: must not be an alias: write out what it stands for
 limits.yaml:1: limits[1]: must not be an alias: write out what it stands for`},
 	{"an alias of itself", "limits:\n  - &a {name: *a}\n", `limits.yaml:2: limits[0].name: must not be an alias: write out what it stands for
@@ -224,7 +244,7 @@ func TestBadTexts(t *testing.T) {
 		{"limit", strings.Repeat("1", 300_000), `must be at most 256 bytes, got 300000`},
 		{"limit", `"1/s\0"`, `period must be s, minute, hour, day or a duration such as 10s, got "s\x00"` +
 			` (in "1/s\x00"; for example "100/s" or "1000/minute burst 200")`},
-		{"key", "shop", `must have a name in braces, such as {account}, got "shop": leave it out where all calls share one line`},
+		{"key", "shop", `must have a name in braces, such as {account}, got "shop": leave it out where all calls share one limit`},
 		{"key", `"{shop"`, `has an opening brace without a closing one: "{shop"`},
 		{"key", `"shop}"`, `has a closing brace without an opening one: "shop}"`},
 		{"key", `"{a}}"`, `has a closing brace without an opening one: "{a}}"`},

@@ -32,10 +32,12 @@
 //
 //	name          what the fleet shares, reserve.Config.Name: up to 128 bytes. Required
 //	limit         as reserve.ParseLimit reads it. Required
-//	key           a line for each tenant, host or account: see below
+//	key           a limit for each tenant, host or account: see below
 //	kind          paced, warming up, quota or rolling. The limit's text says it already;
 //	              a kind that differs from it is an error
-//	inline-bound  reserve.Config.InlineBound: a duration such as 500ms, or strict
+//	group         reserve.Config.Group: for limits that a call may need together, see
+//	              [Set.All]
+//	settles       reserve.Config.Settles: true or false
 //	lease         reserve.Config.Lease: a duration
 //	max-pause     reserve.Config.MaxPause: a duration
 //	outage        reserve.Outage.Policy: local, wait, fail or open
@@ -60,8 +62,8 @@
 //
 // [Set.Reload] and [Set.Watch] take a file as a whole or not at all: one with errors
 // changes nothing. A limit that says the same as before, in whatever words, keeps its
-// limiter: the same pointer. One that differs has another one, which stands in the same
-// line. A name that is gone is not known any more.
+// limiter: the same pointer. One that differs has another one, of the same name in Redis: its
+// calls stand in the same queue, if the kind of the limit is the same. A name that is gone is not known any more.
 //
 // A limiter that was replaced or removed is not closed, as that would end the calls that
 // wait in it. Whoever holds it goes on with it, under the limit that it was made with; so
@@ -72,11 +74,10 @@
 // again what it said then. A limiter in which no call waits has no goroutine and no
 // connection.
 //
-// The processes of a fleet read the file at different moments, and calls that waited then
-// still bring the limit with them under which they began. Meanwhile each call re-times the
-// line to the limit of its caller (reserve.Config.Limit), so that the fleet's pace changes
-// between the two limits until the last old call is made. A limit that was set for the
-// whole fleet, with reserve.Limiter.SetLimit, stands above both.
+// The processes of a fleet read the file at different moments, and calls that waited then go
+// on in the limiter of before. While both are in use, the slower of the two limits is in force
+// for all (reserve.Config.Limit). A limit that was set for the whole fleet, with
+// reserve.Limiter.SetLimit, stands above both.
 //
 // Replace the file by renaming another one onto it, as Kubernetes does with what it mounts.
 // Watch takes a file only when it has read the same twice, so that one that is being

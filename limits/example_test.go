@@ -75,7 +75,7 @@ limits:
 	// Output: called under 500/minute burst 10
 }
 
-// Every tenant has a line of its own.
+// Every tenant has a limit of its own.
 func ExampleSet_For() {
 	client, stop := startRedis()
 	defer stop()
@@ -127,7 +127,7 @@ func ExampleCheck() {
 	// Output:
 	// limits.yaml:3: limits[0].limit: has no slash between permits and period (in "500 per minute"; for example "100/s" or "1000/minute burst 200")
 	// limits.yaml:4: limits[1]: has no limit
-	// limits.yaml:5: limits[1]: unknown field "limt": there are name, limit, key, kind, inline-bound, lease, max-pause and outage
+	// limits.yaml:5: limits[1]: unknown field "limt": there are name, limit, key, kind, group, settles, lease, max-pause and outage
 	// limits.yaml:6: limits[1].lease: must be from 0 to 1m, got 5m0s
 }
 
@@ -185,4 +185,40 @@ func ExampleSet_Watch() {
 			}
 		}
 	}
+}
+
+// A call needs a request and some tokens at once, and tells afterwards what it has used.
+func ExampleSet_All() {
+	client, stop := startRedis()
+	defer stop()
+	path, remove := fileOf(`
+limits:
+  - {name: requests, group: llm, limit: 57/minute burst 10}
+  - {name: tokens, group: llm, limit: 7500/minute burst 2500, settles: true}
+`)
+	defer remove()
+	set, err := limits.Load(client, path, reserve.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = set.Close() }()
+
+	ctx := context.Background()
+	turns, err := set.All(nil, "requests", "tokens")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	call, err := turns.Reserve(ctx, 1, 600)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	if err := call.Wait(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(turns, call.Settle(ctx, 1, 200))
+	// Output: requests + tokens <nil>
 }

@@ -19,7 +19,8 @@ var fields = []struct {
 	{"limit", (*entry).readLimit},
 	{"key", (*entry).readKey},
 	{"kind", (*entry).readKind},
-	{"inline-bound", (*entry).readInlineBound},
+	{"group", (*entry).readGroup},
+	{"settles", (*entry).readSettles},
 	{"lease", (*entry).readLease},
 	{"max-pause", (*entry).readMaxPause},
 	{"outage", (*entry).readOutage},
@@ -27,8 +28,14 @@ var fields = []struct {
 
 const (
 	longestText = 256 // of any field but a key, in bytes
-	fieldNames  = "name, limit, key, kind, inline-bound, lease, max-pause and outage"
+	fieldNames  = "name, limit, key, kind, group, settles, lease, max-pause and outage"
 )
+
+// gone are fields that there were once, and what became of them.
+var gone = map[string]string{
+	"inline-bound": "is gone: a turn is given at most half a second ahead, whatever the limit; leave it out",
+	"inline_bound": "is gone: a turn is given at most half a second ahead, whatever the limit; leave it out",
+}
 
 func (e *entry) readName(text string) error {
 	if err := printable(text); err != nil {
@@ -61,19 +68,19 @@ func (e *entry) readKind(text string) error {
 	return fmt.Errorf("must be paced, warming up, quota or rolling, got %q", text)
 }
 
-func (e *entry) readInlineBound(text string) (err error) {
-	if text == "strict" {
-		e.settings.inlineBound = reserve.Strict
-		return nil
+func (e *entry) readGroup(text string) error {
+	if err := printable(text); err != nil {
+		return err
 	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("must be strict or a duration such as 500ms, got %q", text)
+	e.settings.group = text
+	return e.probe(func(s *settings) { s.group = text })
+}
+
+func (e *entry) readSettles(text string) error {
+	if text != "true" && text != "false" {
+		return fmt.Errorf("must be true or false, got %q", text)
 	}
-	if d <= 0 || d > time.Minute { // up to 0 it means something else in a Config
-		return fmt.Errorf("must be above 0 and at most 1m, or strict, got %v", d)
-	}
-	e.settings.inlineBound = d
+	e.settings.settles = text == "true"
 	return nil
 }
 

@@ -173,6 +173,10 @@ func (e *entry) field(name, value *yaml.Node) {
 		}
 		return
 	}
+	if why := gone[name.Value]; name.Kind == yaml.ScalarNode && why != "" {
+		problems.add(name.Line, e.path+"."+name.Value, "%s", why)
+		return
+	}
 	problems.add(name.Line, e.path, "unknown field %s: there are %s", shown(name), fieldNames)
 }
 
@@ -199,7 +203,7 @@ func (p *parser) text(value *yaml.Node, path, field string) (string, bool) {
 		p.problems.add(value.Line, path, "is empty")
 	case len(value.Value) > longest:
 		p.problems.add(value.Line, path, "must be at most %d bytes, got %d", longest, len(value.Value))
-	case tag != "!!str" && (field == "name" || field == "key"):
+	case tag != "!!str" && (field == "name" || field == "key" || field == "group"):
 		p.problems.add(value.Line, path, "must be a text: write \"%s\" in quotes", value.Value)
 	default:
 		return value.Value, true

@@ -22,11 +22,11 @@ limits:
     key: "{shop}/{token}"
     limit: 2/s burst 40
     kind: paced
-    inline-bound: 250ms
+    group: g
     lease: 2s
     max-pause: 1h
     outage: wait
-  - {name: strict, limit: 20/s warmup 10s, kind: warming up, inline-bound: strict, lease: 0}
+  - {name: estimates, limit: 20/s warmup 10s, kind: warming up, settles: true, group: g, lease: 0}
   - name: yes # a text, as is no
     limit: "100/10s rolling margin 50ms"
     kind: rolling
@@ -39,8 +39,8 @@ func TestParse(t *testing.T) {
 		require.Equal(t, []string{
 			"openai-requests: 500/minute burst 10",
 			"openai-day: 2000/day quota in Europe/Berlin",
-			"shop: 2/s burst 40, inline-bound 250ms, lease 2s, max-pause 1h0m0s, outage wait, key {shop}/{token}",
-			"strict: 20/s warmup 10s, inline-bound strict",
+			"shop: 2/s burst 40, group g, lease 2s, max-pause 1h0m0s, outage wait, key {shop}/{token}",
+			"estimates: 20/s warmup 10s, group g, settles",
 			"yes: 100/10s rolling margin 50ms",
 		}, found)
 	}
@@ -52,20 +52,20 @@ func TestDefaults(t *testing.T) {
 	here(t, `
 limits:
   - {name: a, limit: 1/s}
-  - {name: b, limit: 1/s, lease: 0, max-pause: 0s, outage: local, inline-bound: 1s}
+  - {name: b, limit: 1/s, lease: 0, max-pause: 0s, outage: local, settles: true, group: h}
 `)
 	log := newLog()
 	set := load(t, reserve.Config{
-		Logger: log.Logger, InlineBound: reserve.Strict, Lease: 2, MaxPause: 3,
+		Logger: log.Logger, Group: "g", Lease: 2, MaxPause: 3,
 		Outage: reserve.Outage{Policy: reserve.PolicyFail},
 	})
 	write(t, "limits: [{name: c, limit: 1/s}]")
 	_, err := set.Reload()
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"INFO fleetpace: a limit was added file=limits.yaml limit=c is=1/s, inline-bound strict, lease 2ns, max-pause 3ns, outage fail",
-		"INFO fleetpace: a limit was removed file=limits.yaml limit=a was=1/s, inline-bound strict, lease 2ns, max-pause 3ns, outage fail",
-		"INFO fleetpace: a limit was removed file=limits.yaml limit=b was=1/s, inline-bound 1s, outage local",
+		"INFO fleetpace: a limit was added file=limits.yaml limit=c is=1/s, group g, lease 2ns, max-pause 3ns, outage fail",
+		"INFO fleetpace: a limit was removed file=limits.yaml limit=a was=1/s, group g, lease 2ns, max-pause 3ns, outage fail",
+		"INFO fleetpace: a limit was removed file=limits.yaml limit=b was=1/s, group h, settles, outage local",
 	}, log.lines())
 }
 

@@ -1,9 +1,7 @@
 package limits_test
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -11,12 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/bubble"
 	"github.com/fleetpace/fleetpace/limits"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -35,7 +32,7 @@ const after = `
 limits:
   - {name: new, limit: 10/s}
   - {name: key, limit: 10/s, key: "{b}"}
-  - {name: bound, limit: 10/s, inline-bound: strict}
+  - {name: bound, limit: 10/s, settles: true}
   - {name: rate, limit: 20/s}
   - {name: same, kind: paced, limit: 60/1m burst 5}
 `
@@ -61,7 +58,7 @@ func TestReload(t *testing.T) {
 	require.Equal(t, []string{
 		"INFO fleetpace: a limit was added file=limits.yaml limit=new is=10/s",
 		"INFO fleetpace: a limit has changed file=limits.yaml limit=key was=10/s, key {a} is=10/s, key {b}",
-		"INFO fleetpace: a limit has changed file=limits.yaml limit=bound was=10/s is=10/s, inline-bound strict",
+		"INFO fleetpace: a limit has changed file=limits.yaml limit=bound was=10/s is=10/s, settles",
 		"INFO fleetpace: a limit has changed file=limits.yaml limit=rate was=10/s is=20/s",
 		"INFO fleetpace: a limit was removed file=limits.yaml limit=gone was=10/s",
 	}, log.lines())
@@ -112,7 +109,7 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// Calls that wait when their limit is replaced or removed have their turns, and the line
+// Calls that wait when their limit is replaced or removed have their turns, and the queue
 // they stand in is the one of the new limiter.
 func TestReloadWhileCallsWait(t *testing.T) {
 	here(t, "limits: [{name: changed, limit: 1/s}, {name: removed, limit: 1/s}]")
@@ -173,23 +170,7 @@ func TestReplacedLimitersRest(t *testing.T) {
 }
 
 // inBubble is a client of a Redis in simulated time.
-func inBubble(t testing.TB) *redis.Client {
-	server := miniredis.NewMiniRedis()
-	server.ClockTTL(true)
-	t.Cleanup(server.Close)
-	client := redis.NewClient(&redis.Options{
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return server.Dial() },
-		// Nothing may leave the bubble: an address that needs no look-up, and none of
-		// what a client asks a real server about.
-		Addr:                     "127.0.0.1:6379",
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		DisableIdentity:          true,
-		MaxRetries:               -1,
-		PoolSize:                 1000, // a call that waits for a connection shares timers between bubbles
-	})
-	t.Cleanup(func() { _ = client.Close() })
-	return client
-}
+func inBubble(t testing.TB) *redis.Client { return bubble.New(t).Client() }
 
 // Whoever asks while the file is read again, by several at a time, finds a limiter of one
 // file or of the other.

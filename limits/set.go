@@ -3,6 +3,7 @@ package limits
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -101,22 +102,69 @@ func (s *Set) Get(name string) (*reserve.Limiter, error) { return s.For(name, ni
 // not have more than 512. A limit without a key wants none. The error is an [ErrUnknown],
 // or an [ErrInvalid] that tells the names that lack or are too many.
 func (s *Set) For(name string, values map[string]string) (*reserve.Limiter, error) {
-	limit, ok := s.table.Load().limits[name]
-	if !ok {
-		return nil, fmt.Errorf("limits: %w %.128q: it is not in %s", ErrUnknown, name, s.path)
-	}
-	key, err := limit.key.fill(values)
+	limit, err := s.find(s.table.Load(), name)
 	if err != nil {
-		has := fmt.Sprintf("its key is %q", limit.key.text)
-		if limit.key.text == "" {
+		return nil, err
+	}
+	return limit.limiterFor(values)
+}
+
+// All returns the Joint of some limits, in this order, for calls that need all of them at
+// once: see reserve.All. They have the same group. The values are for the names in the keys
+// of all of them together. Errors are those of [Set.For], and reserve's as an [ErrInvalid].
+func (s *Set) All(values map[string]string, names ...string) (*reserve.Joint, error) {
+	t := s.table.Load() // one file for all
+	var limiters []*reserve.Limiter
+	unused := maps.Clone(values)
+	for _, name := range names {
+		limit, err := s.find(t, name)
+		if err != nil {
+			return nil, err
+		}
+		own := make(map[string]string)
+		for _, key := range limit.key.names() {
+			if value, ok := values[key]; ok {
+				own[key] = value
+				delete(unused, key)
+			}
+		}
+		limiter, err := limit.limiterFor(own)
+		if err != nil {
+			return nil, err
+		}
+		limiters = append(limiters, limiter)
+	}
+	for _, key := range slices.Sorted(maps.Keys(unused)) {
+		return nil, fmt.Errorf("limits: %w values for %q: no key of these limits has the name %.64q", ErrInvalid, names, key)
+	}
+	joint, err := reserve.All(limiters...)
+	if err != nil {
+		return nil, fmt.Errorf("limits: %w limits %q: %w", ErrInvalid, names, err)
+	}
+	return joint, nil
+}
+
+func (s *Set) find(t *table, name string) (named, error) {
+	limit, ok := t.limits[name]
+	if !ok {
+		return named{}, fmt.Errorf("limits: %w %.128q: it is not in %s", ErrUnknown, name, s.path)
+	}
+	return limit, nil
+}
+
+func (n named) limiterFor(values map[string]string) (*reserve.Limiter, error) {
+	key, err := n.key.fill(values)
+	if err != nil {
+		has := fmt.Sprintf("its key is %q", n.key.text)
+		if n.key.text == "" {
 			has = "it has no key"
 		}
-		return nil, fmt.Errorf("limits: %w values for %q, where %s: %w", ErrInvalid, name, has, err)
+		return nil, fmt.Errorf("limits: %w values for %q, where %s: %w", ErrInvalid, n.settings.name, has, err)
 	}
 	if key == "" {
-		return limit.limiter, nil
+		return n.limiter, nil
 	}
-	return limit.limiter.For(key), nil
+	return n.limiter.For(key), nil
 }
 
 // Names are the names of the limits, in the order of the file.

@@ -13,7 +13,7 @@ import (
 func TestGetAndFor(t *testing.T) {
 	here(t, good)
 	set := load(t, reserve.Config{})
-	require.Equal(t, []string{"openai-requests", "openai-day", "shop", "strict", "yes"}, set.Names())
+	require.Equal(t, []string{"openai-requests", "openai-day", "shop", "estimates", "yes"}, set.Names())
 
 	limiter := get(t, set, "openai-requests")
 	require.Equal(t, "openai-requests", limiter.String())
@@ -78,7 +78,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, set.Close())
 	require.NoError(t, set.Close())
 	require.ErrorIs(t, limiter.Wait(t.Context()), reserve.ErrClosed)
-	require.ErrorIs(t, get(t, set, "strict").Wait(t.Context()), reserve.ErrClosed)
+	require.ErrorIs(t, get(t, set, "estimates").Wait(t.Context()), reserve.ErrClosed)
 	_, err := set.Reload()
 	require.EqualError(t, err, "limits: reload limits.yaml: limiter is closed")
 	require.ErrorIs(t, err, reserve.ErrClosed)

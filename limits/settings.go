@@ -13,47 +13,51 @@ import (
 // settings are what one limit of a file makes of a reserve.Config. Two of them that are
 // equal need one limiter.
 type settings struct {
-	name        string
-	limit       reserve.Limit
-	inlineBound time.Duration
-	lease       time.Duration
-	maxPause    time.Duration
-	outage      reserve.Policy
+	name     string
+	group    string
+	limit    reserve.Limit
+	settles  bool
+	lease    time.Duration
+	maxPause time.Duration
+	outage   reserve.Policy
 }
 
 // unsaid are the settings of a limit that says nothing.
 func unsaid(defaults reserve.Config) settings {
 	return settings{
-		inlineBound: defaults.InlineBound,
-		lease:       defaults.Lease,
-		maxPause:    defaults.MaxPause,
-		outage:      defaults.Outage.Policy,
+		group:    defaults.Group,
+		settles:  defaults.Settles,
+		lease:    defaults.Lease,
+		maxPause: defaults.MaxPause,
+		outage:   defaults.Outage.Policy,
 	}
 }
 
 func (s settings) limiter(client redis.UniversalClient, defaults reserve.Config) (*reserve.Limiter, error) {
 	config := defaults
-	config.Name, config.Limit = s.name, s.limit
-	config.InlineBound, config.Lease, config.MaxPause = s.inlineBound, s.lease, s.maxPause
+	config.Name, config.Group, config.Limit = s.name, s.group, s.limit
+	config.Settles, config.Lease, config.MaxPause = s.settles, s.lease, s.maxPause
 	config.Outage.Policy = s.outage
 	return reserve.New(client, config)
 }
 
 // validate asks reserve, which says nothing to Redis when a limiter is made.
 func (s settings) validate(client redis.UniversalClient, defaults reserve.Config) error {
-	_, err := s.limiter(client, defaults)
-	return err
+	limiter, err := s.limiter(client, defaults)
+	if err != nil {
+		return err
+	}
+	return limiter.Close()
 }
 
 // String is the limit and what else is not as reserve has it, for the log.
 func (s settings) String() string {
 	text := s.limit.String()
-	switch s.inlineBound {
-	case 0:
-	case reserve.Strict:
-		text += ", inline-bound strict"
-	default:
-		text += fmt.Sprintf(", inline-bound %v", s.inlineBound)
+	if s.group != "" {
+		text += ", group " + s.group
+	}
+	if s.settles {
+		text += ", settles"
 	}
 	if s.lease != 0 {
 		text += fmt.Sprintf(", lease %v", s.lease)

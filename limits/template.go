@@ -56,7 +56,7 @@ func parseTemplate(text string) (template, error) {
 		t.parts, rest = append(t.parts, part{before, name}), behind
 	}
 	if len(t.parts) == 0 {
-		return template{}, fmt.Errorf("must have a name in braces, such as {account}, got %q: leave it out where all calls share one line", text)
+		return template{}, fmt.Errorf("must have a name in braces, such as {account}, got %q: leave it out where all calls share one limit", text)
 	}
 	t.end = rest
 	return t, nil

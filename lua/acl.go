@@ -10,22 +10,22 @@ import "strings"
 // Each rule is needed. Where Redis refuses a user what a client asks for when it
 // connects (CLIENT SETINFO and others), go-redis goes on without. Only a client
 // with a DB other than 0 needs "+select" besides, one with a ClientName
-// "+client|setname"; and see [ACLCluster], [ACLSentinel] and [ACLWarning].
+// "+client|setname"; and see [ACLCluster], [ACLSentinel] and [ACLServer].
 //
 // A space in the prefix can not be said in a rule; "?" stands for it.
 func ACL(prefix string) string {
 	return "resetkeys ~" + pattern(prefix) + ":* resetchannels -@all" +
 		" +evalsha +eval +time" +
-		" +exists +del +pexpire" +
+		" +exists +unlink +pexpire" +
 		" +hmget +hset +hgetall +hdel" +
-		" +zcard +zscore +zrange +zrevrange +zrangebyscore +zadd +zrem +zremrangebyscore"
+		" +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +zrevrange +zscore"
 }
 
 // ACLNews returns the rules that a user needs besides those of [ACL] to tell others, and
-// to be told, that turns have moved which were fixed already: by a pause, say. Without
-// them a process learns it from its next call.
+// to be told, what turns and forecasts have changed: by a pause, say. Without them a process
+// learns it when it asks next.
 func ACLNews(prefix string) string {
-	return "&" + pattern(prefix) + ":* +publish +subscribe +unsubscribe +ping"
+	return "&" + pattern(prefix) + ":* +publish +subscribe +ping"
 }
 
 // Rules that some users need besides those of [ACL].
@@ -34,9 +34,11 @@ const (
 	// commands are, and for a slot that is being moved.
 	ACLCluster = "+cluster|slots +command +asking"
 
-	// ACLWarning lets a limiter with a Logger ask whether Redis may throw out keys
-	// when it is full. Without it there is no warning.
-	ACLWarning = "+info"
+	// ACLServer lets a process see that another server answers, such as a replica that was
+	// promoted and lacks the last writes, and a limiter with a Logger ask whether Redis may
+	// throw out keys when it is full. Without it a failover to a replica that lags may let
+	// some calls come too early.
+	ACLServer = "+info"
 
 	// ACLSentinel are all rules of the user that a Sentinel client is at the
 	// Sentinels (SentinelUsername), if they have users. At Redis it needs [ACL].

@@ -1,4 +1,4 @@
-package lua_test
+package lua
 
 import (
 	"os"
@@ -9,31 +9,30 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/fleetpace/fleetpace/lua"
 )
 
-// The rules list what the scripts call, and the two commands that run scripts.
-// That each is needed, and all are enough, is shown in integration/acl_test.go.
+// The rules list what the scripts call, and the commands that run scripts and hear news. That
+// each is needed, and all are enough, is shown in integration/acl_test.go.
 func TestACLIsWhatTheScriptsCall(t *testing.T) {
 	files, err := filepath.Glob("*.lua")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	called := []string{"+eval", "+evalsha", "+ping", "+subscribe", "+unsubscribe"}
-	call := regexp.MustCompile(`redis\.p?call\(\s*'(\w+)'`)
+	called := []string{"+eval", "+evalsha", "+ping", "+subscribe"}
+	call := regexp.MustCompile(`\bp?call\('(\w+)'`)
+	named := regexp.MustCompile(`\bp?call\(`)
 	for _, file := range files {
 		script, err := os.ReadFile(file)
 		require.NoError(t, err)
-		for _, match := range call.FindAllSubmatch(script, -1) {
+		matches := call.FindAllSubmatch(script, -1)
+		require.Len(t, named.FindAll(script, -1), len(matches), "%s: each call names its command", file)
+		for _, match := range matches {
 			called = append(called, "+"+strings.ToLower(string(match[1])))
 		}
-		calls := strings.Count(string(script), "redis.call(") + strings.Count(string(script), "redis.pcall(")
-		require.Len(t, call.FindAllString(string(script), -1), calls, "%s: each call names its command", file)
 	}
 	slices.Sort(called)
 
 	var allowed []string
-	for _, rule := range strings.Split(lua.ACL("fleetpace")+" "+lua.ACLNews("fleetpace"), " ") {
+	for _, rule := range strings.Split(ACL("fleetpace")+" "+ACLNews("fleetpace")+" "+ACLServer, " ") {
 		if rule[0] == '+' {
 			allowed = append(allowed, rule)
 		}
@@ -47,12 +46,9 @@ func TestACLOfTheREADME(t *testing.T) {
 	readme, err := os.ReadFile("../README.md")
 	require.NoError(t, err)
 	for _, rules := range []string{
-		"ACL SETUSER fleetpace on >secret " + lua.ACL("fleetpace") + "\n",
-		"`" + lua.ACLNews("fleetpace") + "`",
-		"`" + lua.ACLCluster + "`",
-		"`" + lua.ACLWarning + "`",
-		"`" + lua.ACLSentinel + "`",
+		"ACL SETUSER fleetpace on >secret " + ACL("fleetpace") + "\n",
+		"`" + ACLNews("fleetpace") + "`", "`" + ACLCluster + "`", "`" + ACLServer + "`", "`" + ACLSentinel + "`",
 	} {
-		require.Contains(t, string(readme), rules)
+		require.True(t, strings.Contains(string(readme), rules), "the README lacks %s", rules)
 	}
 }

@@ -1,495 +1,297 @@
 package lua
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
-	"strings"
+	"testing"
 
-	"github.com/fleetpace/fleetpace/internal/model"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/queuemodel"
+	"github.com/fleetpace/fleetpace/internal/redistest"
 )
-
-// player is a line that a history is played on: the model, or the scripts.
-type player interface {
-	take(at int64, limit model.Limit, c model.Caller, bound float64, requests []model.Request) model.Reply
-	quick(at int64, limit model.Limit, c model.Caller, row model.Row) model.Given
-	claim(at int64, limit model.Limit, c model.Caller, bound float64, tickets []model.Ticket) model.Reply
-	cancel(at int64, limit model.Limit, c model.Caller, tickets []model.Cancellation)
-	charge(at int64, limit model.Limit, c model.Caller, what model.Charge) model.Reply
-	pause(at int64, limit model.Limit, c model.Caller, micros float64) model.Reply
-	resume(at int64, limit model.Limit, c model.Caller) model.Reply
-	set(at int64, limit model.Limit, c model.Caller, to model.Limit, micros float64) model.Reply
-	inspect(at int64, limit model.Limit)
-	forget(at int64, limit model.Limit, cost int64, id string)
-	lose(at int64)
-	dump(at int64)     // what the keys hold is kept …
-	rollback(at int64) // … and brought back
-	// lateAt is the last moment, on Redis's clock, at which a ticket that was
-	// granted just now fits in the bucket.
-	lateAt(number, cost int64) (micros float64, known bool)
-}
-
-// ticket is a caller's ticket and what the caller knows of it.
-type ticket struct {
-	cost   int64
-	id     string
-	keep   bool
-	state  ticketState
-	epoch  int64
-	number int64
-	byID   bool  // it is cancelled by ID
-	callAt int64 // when held: the true time of the call to come
-	turnAt int64 // when waiting: the true time at which its turn was expected
-	done   int64 // the number with which a call was made …
-	doneIn int64 // … and its epoch
-}
-
-type ticketState int
 
 const (
-	refused   ticketState = iota // or never asked for
-	unsure                       // the reply was lost
-	waiting                      // to be claimed
-	held                         // final, and not called yet
-	called                       // the call was made
-	cancelled                    // given back
+	windowMicros = 4e6
+	startMicros  = 1.7e15
+	steps        = 120
 )
 
-// call is a call that a caller made, in true time.
-type call struct {
-	at   int64
-	cost int64
-}
-
-// counts are what the histories of a run consisted of, by name.
-type counts map[string]int
-
-func (c counts) add(o counts) {
-	for name, n := range o {
-		c[name] += n
-	}
-}
-
-// history is a random run of correct callers on one limit. Everything follows
-// from the seed, and from the replies of the player.
+// history plays a random fleet against the scripts and the model at once. Replies must be
+// equal, and a strict provider must refuse none of the calls.
 type history struct {
-	rng     *rand.Rand
-	player  player
-	trouble trouble
-	limit   model.Limit
-	bound   float64
-	simple  bool // most tickets are taken to be used at once
+	*rand.Rand
+	server *server
+	model  *queuemodel.Redis
+	keys   []string
 
-	now    int64 // true time, micros
-	offset int64 // Redis's clock minus true time
-
-	tickets   []*ticket
-	nextID    int
-	calls     []call
-	processes []*process
-	reachAt   float64 // true time to which the line reached by the last reply
-	allKnow   bool    // processes send along what they remember
-
-	damage
-	pauses   []pauseOfAll
-	rates    []rate // in true time, oldest first
-	maxBurst int64
-	epochs   map[int64]bool
-	gens     map[int64]int64 // how often the line had moved final tickets, by epoch
-	counts   counts
+	real, offset float64 // Redis's clock is real + offset
+	run          int
+	limits       []*ruling
+	processes    []*process
+	referee      referee
+	number       int
+	saved        *saved
+	counts       map[string]int
+	spent        map[spending]float64
+	alone        bool // without the model
+	trace        func(format string, args ...any)
+	settling     bool // costs are settled
+	setting      bool // limits are set
+	back         bool // Redis's clock steps back, or else ahead
+	away         bool // processes spend permits without Redis
+	quiet        bool // calls come one by one, so that most find nobody waiting
+	booking      bool // some calls have IDs
+	booked       []*call
 }
 
-// rate says from when on the line had an interval.
-type rate struct {
-	from           int64
-	intervalMicros float64
+// spending is what an ask spent of a limit.
+type spending struct {
+	ask   string
+	limit int
 }
 
-// intervals are micros per permit: whole and fractional, short and long.
-var intervals = []float64{
-	1, 1.5, 3.7, 10, 142.857142857142861, 1000, 10000. / 3, 100000, 142857.14285714287,
-	1e6 / 3., 1e6, 3e6, 60e6, 3600e6,
+type ruling struct {
+	kind string
+	a, b float64
+	set  bool
 }
 
-// noneFinal is the bound of a take or claim under which every ticket has to be claimed.
-const noneFinal = -1
+type process struct {
+	name    string
+	way     float64
+	serial  int
+	memory  []memory
+	waiting []*call
+	turns   []*turn
+}
 
-// startMicros is a moment of the size that Redis's clock has.
-const startMicros = 1_800_000_000_000_000
+type memory struct {
+	queuemodel.Head
+	known  string
+	real   float64 // when the reply was there
+	lost   bool    // since then, as its heartbeat has told
+	offset float64 // of Redis's clock, then
+}
 
-// play plays a history of up to steps calls. The same seed and the same replies
-// give the same history. Its trouble is random, or the one given.
-func play(seed uint64, steps int, p player, troubles ...trouble) *history {
-	rng := rand.New(rand.NewPCG(seed, 0x6c696e65))
-	h := &history{rng: rng, player: p, now: startMicros + rng.Int64N(1e9), epochs: map[int64]bool{}, gens: map[int64]int64{}, counts: counts{}}
-	h.trouble = anyTrouble(rng)
-	if len(troubles) > 0 {
-		h.trouble = troubles[0]
+type call struct {
+	number  int
+	parts   []queuemodel.Part
+	settles bool
+	now     bool
+	retry   float64
+	back    string // the ask of its last turn, which it slept through
+	// Of a call that has an ID:
+	id               string
+	patience, latest float64
+	which            int // the part at which it waits
+}
+
+type turn struct {
+	*call
+	ask         string
+	from, until float64   // real
+	tags        []float64 // or records, of a call that is to be settled
+	used        bool
+}
+
+func (h *history) now() float64 { return h.real + h.offset }
+
+func (h *history) pick(n int) bool { return h.IntN(n) == 0 }
+
+func newHistory(seed uint64, client *redis.Client, prefix string, other map[string]*redis.Script) *history {
+	h := &history{quiet: seed%3 == 0, booking: seed%4 > 0, settling: seed%3 == 1, setting: seed%5 == 0, back: seed%2 == 0, away: seed%7 == 3, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
+		trace: func(string, ...any) {}}
+	if os.Getenv("FLEETPACE_TRACE") == strconv.FormatUint(seed, 10) {
+		h.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 	}
-	h.allKnow = !h.trouble.Forgotten && (h.trouble.Lost || rng.IntN(3) > 0)
-	for _, name := range []string{"a", "b", "c"}[:1+rng.IntN(3)] {
-		if rng.IntN(6) == 0 {
-			name = ""
+	for j := range 1 + h.IntN(3) {
+		kind := []string{"p", "p", "p", "q", "r", "w"}[h.IntN(6)]
+		if h.quiet && !h.pick(5) {
+			kind = "p"
 		}
-		h.processes = append(h.processes, &process{name: name})
-		if name != "" && !h.trouble.Away && rng.IntN(3) == 0 {
-			h.processes = append(h.processes, &process{name: name + "/1"}) // with a memory of its own
+		r := &ruling{kind: kind}
+		switch kind {
+		case "p":
+			slowest := 4
+			if h.quiet {
+				slowest = 2
+			}
+			r.a, r.b = []float64{1e4, 5e4, 1e5, 1e6}[h.IntN(slowest)], []float64{1, 1, 2, 5, 20}[h.IntN(5)]
+		case "q":
+			r.a, r.b = float64(3+h.IntN(30)), 1e4
+		case "r":
+			r.a, r.b = float64(3+h.IntN(20)), []float64{3e5, 2e6}[h.IntN(2)]
+		case "w":
+			r.a, r.b = []float64{1e4, 1e5}[h.IntN(2)], 2e6
 		}
+		h.limits = append(h.limits, r)
+		h.keys = append(h.keys, Keys(prefix, "", "api", kind, strconv.Itoa(j))...)
 	}
-	h.limit = model.Limit{IntervalMicros: h.interval(), Burst: 1}
-	if rng.IntN(3) > 0 {
-		h.limit.Burst = 1 + rng.Int64N(20)
+	processes := 1 + h.IntN(4)
+	if h.quiet {
+		processes = 1 + h.IntN(2)
 	}
-	h.maxBurst = h.limit.Burst
-	h.bound = h.pickBound()
-	h.simple = !h.trouble.Away && rng.IntN(3) == 0
-	h.rates = []rate{{math.MinInt64, h.limit.IntervalMicros}}
-	h.reachAt = math.Inf(-1)
-
-	for h.counts["steps"] < steps {
-		h.act()
-		h.advance()
+	for p := range processes {
+		h.processes = append(h.processes, &process{
+			name: "p" + strconv.Itoa(p), way: []float64{50, 1000, 25000}[h.IntN(3)], memory: make([]memory, len(h.limits)),
+		})
 	}
-	// Those who hold a number make their calls; those who wait never come.
-	h.passTo(math.MaxInt64)
+	h.server = &server{client: client, ctx: context.Background(), ask: Ask, other: other, keys: h.keys}
 	return h
 }
 
-func (h *history) interval() float64 {
-	if h.rng.IntN(4) == 0 {
-		return math.Exp(h.rng.Float64() * math.Log(3600e6))
+// play plays a history to its end, and returns what was wrong.
+func (h *history) play() error {
+	for range steps {
+		if err := h.step(); err != nil {
+			return err
+		}
 	}
-	return intervals[h.rng.IntN(len(intervals))]
+	for range 10 { // all that wait get their turns, or at least go on
+		h.pass(200000)
+	}
+	var buckets []*bucket
+	for _, r := range h.limits {
+		lost := h.counts["lost"]+h.counts["rollback"] > 0
+		// What was lost of a window nobody knows, and not that the limit was set.
+		off := (r.kind == "q" || r.kind == "r") && (lost || h.counts["step"] > 0) || r.set && lost ||
+			h.counts["silent"] > 0 || r.kind == "w" && lost // what the last call is to pay for may lie beyond the horizon
+		buckets = append(buckets, &bucket{kind: r.kind, a: r.a, b: r.b, tat: startMicros - 1e12, off: off})
+	}
+	return h.referee.verdict(buckets)
 }
 
-func (h *history) pickBound() float64 {
-	switch h.rng.IntN(5) {
-	case 0:
-		return 0
-	case 1:
-		return h.limit.IntervalMicros * h.rng.Float64() * 3
-	case 2:
-		return math.Floor(h.limit.IntervalMicros * float64(h.limit.Burst))
-	case 3:
-		return 1e6
-	default:
-		return h.limit.IntervalMicros * 1000
+// pass lets time pass, in which turns are used.
+func (h *history) pass(micros float64) {
+	until := h.real + micros
+	for _, p := range h.processes {
+		for _, t := range slices.Clone(p.turns) {
+			if t.used || t.from > until {
+				continue
+			}
+			at := max(t.from, h.real)
+			switch {
+			case at > t.until+bears || h.pick(20): // slept through
+				p.turns = slices.DeleteFunc(p.turns, func(o *turn) bool { return o == t })
+				if h.pick(2) {
+					t.back = t.ask
+					for _, o := range p.turns { // others of that ask are used
+						if o.ask == t.ask {
+							t.back = ""
+						}
+					}
+					t.retry = h.real
+					p.waiting = append(p.waiting, t.call)
+				}
+				continue
+			case h.pick(3) && t.until > at:
+				at += h.Float64() * (t.until - at)
+			}
+			if at > until {
+				continue
+			}
+			t.used = true
+			h.trace("%.0f: call %d is made", at-startMicros, t.number)
+			for _, part := range t.parts {
+				h.referee.events = append(h.referee.events, event{at: at, limit: part.Limit, cost: part.Cost, of: t.number})
+			}
+			h.counts["used"]++
+		}
 	}
+	h.real = until
 }
 
-// clock is Redis's clock.
-func (h *history) clock() int64 { return h.now + h.offset }
-
-// act makes one call of a script.
-func (h *history) act() {
-	h.counts["steps"]++
-	if h.meddle() {
-		return
+func (h *history) step() error {
+	if h.quiet && h.pick(2) {
+		h.pass(math.Floor(h.Float64() * 3e5))
 	}
-	switch n := h.rng.IntN(100); {
-	case n < 42 || len(h.tickets) == 0 || h.simple && n < 75:
-		h.take()
-	case n < 67:
-		h.claim()
-	case n < 87:
-		h.cancel()
+	if h.pick(4) {
+		h.pass(math.Floor(h.Float64() * 400000))
+	} else {
+		h.pass(math.Floor(h.Float64() * 20000))
+	}
+	p := h.processes[h.IntN(len(h.processes))]
+	n := h.IntN(100)
+	if h.quiet && n >= 86 && !h.pick(8) {
+		n = 0
+	}
+	if h.settling && h.pick(4) {
+		n = 80
+	}
+	if h.booking && h.pick(150) {
+		h.pass([]float64{9e8, 5e9}[h.IntN(2)])
+	}
+	h.trace("%.0f: %s does %d", h.real-startMicros, p.name, n)
+	switch {
+	case n < 70:
+		return h.asks(p)
+	case n < 80:
+		return h.leaves(p)
+	case n < 86:
+		return h.settles(p)
+	case n < 88:
+		return h.pauses(p)
 	case n < 89:
-		h.player.inspect(h.clock(), h.limit)
+		return h.resumes(p)
+	case n < 91:
+		return h.sets(p)
 	case n < 92:
-		h.forget()
+		return h.loses()
 	case n < 94:
-		h.pauseOrResume()
-	default:
-		h.befall()
-	}
-}
-
-func (h *history) take() {
-	p, numbered := h.ready()
-	var tickets []*ticket
-	var requests []model.Request
-	for range 1 + h.rng.IntN(3) {
-		t := h.pick(refused, unsure, waiting, held, called, cancelled)
-		again := t != nil && h.rng.IntN(5) == 0
-		if again && (!t.keep && t.state != unsure && t.state != waiting || t.cost > h.limit.Burst || slices.Contains(tickets, t)) {
-			again = false // nobody asks again for a ticket under an ID that was not kept
+		return h.rollsBack()
+	case n < 95:
+		h.counts["step"]++
+		// Who has not asked since a step back can not see one ahead that follows it.
+		if h.back {
+			h.offset -= []float64{3e5, 5e6}[h.IntN(2)]
+		} else {
+			h.offset += []float64{2e6, 1e8, 2e9}[h.IntN(3)]
 		}
-		if !again {
-			t = h.newTicket()
-		}
-		tickets = append(tickets, t)
-		requests = append(requests, model.Request{Cost: t.cost, MaxWaitMicros: h.maxWait(), ID: t.id, Keep: t.keep})
-	}
-	h.request(p, numbered, tickets, requests)
-}
-
-// ask takes one ticket, of any wait.
-func (h *history) ask(t *ticket) {
-	p, numbered := h.ready()
-	h.request(p, numbered, []*ticket{t}, []model.Request{{Cost: t.cost, MaxWaitMicros: -1, ID: t.id, Keep: t.keep}})
-}
-
-func (h *history) request(p *process, numbered bool, tickets []*ticket, requests []model.Request) {
-	bound := h.bound
-	if h.rng.IntN(5) == 0 && !h.simple {
-		bound = noneFinal
-		h.counts["lined_up"] += len(requests)
-	}
-	h.counts["takes"] += len(requests)
-	m := &message{from: p, run: func(m *message, c model.Caller) (model.Reply, func(bool)) {
-		reply := h.player.take(h.clock(), h.limit, c, bound, requests)
-		return reply, func(lost bool) {
-			h.settle(m.from, tickets, reply, lost, func(t *ticket) bool { return t.keep })
-		}
-	}}
-	if numbered && h.allKnow {
-		h.mayBeQuick(m, tickets, requests, bound)
-	}
-	h.send(numbered, m)
-}
-
-func (h *history) newTicket() *ticket {
-	cost := int64(1)
-	if h.rng.IntN(2) == 0 {
-		cost = 1 + h.rng.Int64N(h.limit.Burst)
-	}
-	h.nextID++
-	t := &ticket{cost: cost, id: "job-" + strconv.Itoa(h.nextID), keep: !h.simple && h.rng.IntN(2) == 0}
-	h.tickets = append(h.tickets, t)
-	return t
-}
-
-func (h *history) maxWait() float64 {
-	switch h.rng.IntN(6) {
-	case 0:
-		return 0
-	case 1:
-		return math.Floor(h.limit.IntervalMicros * float64(h.rng.Int64N(2*h.limit.Burst+3)))
-	default:
-		return -1
-	}
-}
-
-func (h *history) claim() {
-	p, numbered := h.ready()
-	var tickets []*ticket
-	var asked []model.Ticket
-	for range 1 + h.rng.IntN(2) {
-		var t *ticket
-		switch n := h.rng.IntN(20); {
-		case n < 14:
-			t = h.pick(waiting)
-		case n < 17:
-			t = h.pick(unsure, waiting, held, refused)
-		case n < 18:
-			t = h.newTicket() // an ID that nobody knows
-		}
-		if t == nil || t.cost > h.limit.Burst || slices.Contains(tickets, t) {
-			continue
-		}
-		tickets = append(tickets, t)
-		asked = append(asked, model.Ticket{Cost: t.cost, ID: t.id})
-	}
-	if len(asked) == 0 {
-		h.take()
-		return
-	}
-	bound := h.bound
-	if h.rng.IntN(8) == 0 {
-		bound = noneFinal
-	}
-	h.counts["claims"] += len(asked)
-	h.send(numbered, &message{from: p, run: func(m *message, c model.Caller) (model.Reply, func(bool)) {
-		reply := h.player.claim(h.clock(), h.limit, c, bound, asked)
-		return reply, func(lost bool) {
-			h.settle(m.from, tickets, reply, lost, func(*ticket) bool { return true })
-		}
-	}})
-}
-
-// settle tells the callers what they got. Some replies get lost; who asks again
-// goes by the later reply.
-func (h *history) settle(p *process, tickets []*ticket, reply model.Reply, lost bool, byID func(*ticket) bool) {
-	for i, t := range tickets {
-		g := reply.Grants[i]
-		switch {
-		case t.state == called && lost:
-			// Its call was made.
-		case g.Status == model.Final && t.done == g.Number && t.doneIn == reply.Epoch:
-			t.state = called // nobody calls twice for one ticket
-		case lost:
-			t.state = unsure
-		case g.Status == model.Refused:
-			t.state = refused
-		case g.Status == model.Waiting:
-			t.state, t.epoch, t.number = waiting, reply.Epoch, g.Number
-			t.turnAt = h.now + g.WaitMicros
-		default:
-			h.give(p, t.cost)
-			t.state, t.epoch, t.number = held, reply.Epoch, g.Number
-			t.byID = byID(t)
-			t.callAt = h.now + g.WaitMicros + h.lateness(g, t.cost)
-		}
-	}
-}
-
-// lateness is by how much a caller misses its turn, as far as it may.
-func (h *history) lateness(g model.Grant, cost int64) int64 {
-	if h.trouble.RateChange || h.trouble.RateSet {
-		return 0 // nobody knows for how long a ticket of another rate fits
-	}
-	var most float64
-	if late, known := h.player.lateAt(g.Number, cost); known {
-		most = math.Floor(late) - float64(h.clock()+g.WaitMicros)
-	} else if g.WaitMicros > 0 {
-		most = math.Floor(float64(h.limit.Burst-cost)*h.limit.IntervalMicros) - 1
-	}
-	switch h.rng.IntN(4) {
-	case 0:
-		return int64(max(0, most))
-	case 1:
-		return int64(max(0, math.Floor(most*h.rng.Float64())))
-	default:
-		return 0
-	}
-}
-
-func (h *history) cancel() {
-	p, numbered := h.ready()
-	var tickets []model.Cancellation
-	for range 1 + h.rng.IntN(2) {
-		t := h.pick(unsure, waiting, held, cancelled)
-		switch {
-		case h.rng.IntN(20) == 0:
-			tickets = append(tickets, model.Cancellation{Cost: 1, ID: "nobody"})
-			continue
-		case t == nil || t.cost > h.limit.Burst:
-			continue
-		case t.state == held && !t.byID:
-			tickets = append(tickets, model.Cancellation{Cost: t.cost, Epoch: t.epoch, Number: t.number})
-		case t.state == cancelled && !t.byID:
-			continue
-		case t.state != cancelled && h.rng.IntN(3) == 0: // it leaves, and keeps its place
-			t.byID = true
-			t.state = waiting
-			tickets = append(tickets, model.Cancellation{Cost: t.cost, ID: t.id, Number: 1 + h.rng.Int64N(2)})
-			h.counts["left"]++
-			continue
-		default:
-			t.byID = true
-			tickets = append(tickets, model.Cancellation{Cost: t.cost, ID: t.id})
-		}
-		t.state = cancelled
-	}
-	if len(tickets) == 0 {
-		h.take()
-		return
-	}
-	h.giveBack(p, numbered, tickets...)
-}
-
-func (h *history) giveBack(p *process, numbered bool, tickets ...model.Cancellation) {
-	h.counts["cancels"] += len(tickets)
-	for i := range tickets {
-		if tickets[i].ID != "" && numbered && h.allKnow {
-			tickets[i].Epoch = p.epoch
-		}
-	}
-	h.send(numbered, &message{from: p, cancels: true, run: func(_ *message, c model.Caller) (model.Reply, func(bool)) {
-		h.player.cancel(h.clock(), h.limit, c, tickets)
-		return model.Reply{}, func(bool) {}
-	}})
-}
-
-// forget uses an ID anew: its call was made, and the next one is another. Whoever
-// did not forget it would get the turn of the call that was made.
-func (h *history) forget() {
-	t := h.pick(called)
-	if t == nil || t.cost > h.limit.Burst {
-		h.take()
-		return
-	}
-	h.counts["forgets"]++
-	h.forgotten += float64(t.cost)
-	h.player.forget(h.clock(), h.limit, t.cost, t.id)
-	t.state, t.done, t.doneIn, t.keep = refused, 0, 0, true
-	h.ask(t)
-}
-
-// pick returns a ticket in one of the states, the younger the likelier; nil
-// when there is none.
-func (h *history) pick(states ...ticketState) *ticket {
-	for range 10 {
-		if len(h.tickets) == 0 {
-			return nil
-		}
-		back := int(h.rng.ExpFloat64() * 8)
-		t := h.tickets[max(0, len(h.tickets)-1-back)]
-		if h.rng.IntN(4) == 0 {
-			t = h.tickets[h.rng.IntN(len(h.tickets))]
-		}
-		if slices.Contains(states, t.state) {
-			return t
+	case n < 96: // dies
+		if len(h.processes) > 1 {
+			h.model.Dead[p.name] = true
+			h.server.client.(*redis.Client).ZAdd(h.server.ctx, h.keys[3], redis.Z{Score: -h.now(), Member: p.name})
+			h.processes = slices.DeleteFunc(h.processes, func(o *process) bool { return o == p })
+			h.counts["died"]++
 		}
 	}
 	return nil
 }
 
-// advance lets time pass.
-func (h *history) advance() {
-	i := h.limit.IntervalMicros
-	fill := i * float64(h.limit.Burst)
-	var by float64
-	switch n := h.rng.IntN(100); {
-	case n < 20:
-		return
-	case n < 45: // to shortly before, or to, somebody's turn
-		if t := h.pick(waiting); t != nil {
-			lead := [...]float64{0, 0, h.bound, i / 2, i * 3}[h.rng.IntN(5)]
-			by = float64(t.turnAt-h.now) - lead
-			break
+// histories is how many a test plays: FLEETPACE_HISTORIES, or else a hundred, and fewer under
+// the race detector, which makes miniredis several times slower.
+func histories(t *testing.T) uint64 {
+	if text := os.Getenv("FLEETPACE_HISTORIES"); text != "" {
+		n, err := strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err)
+		return n
+	}
+	if raceDetector {
+		return 15
+	}
+	return 100
+}
+
+func TestScriptsEqualModel(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		client, counts := server.Client(t), map[string]int{}
+		prefix := redistest.Prefix(t)
+		for seed := range histories(t) {
+			h := newHistory(seed, client, prefix+strconv.FormatUint(seed, 10), nil)
+			err := h.play()
+			require.NoError(t, err, "seed %d", seed)
+			for what, n := range h.counts {
+				counts[what] += n
+			}
+			require.NoError(t, client.Del(t.Context(), h.keys...).Err())
 		}
-		by = i * h.rng.Float64()
-	case n < 70:
-		by = i * h.rng.Float64() * 2
-	case n < 85:
-		by = fill * h.rng.Float64() * 3
-	case n < 92: // until the bucket is full, or nearly, or just overflows
-		by = max(0, h.reachAt-float64(h.now)) + fill + (h.rng.Float64()-0.5)*2*i
-	case n < 96:
-		by = max(0, h.reachAt-float64(h.now)) + fill + 1e6*h.rng.Float64()
-	default: // until the keys expire
-		by = max(70e6, max(0, h.reachAt-float64(h.now))+fill) + 1e6 + 2e3*h.rng.Float64()
-	}
-	if by > 0 && !math.IsInf(by, 1) {
-		h.passTo(h.now + int64(by))
-	}
-}
-
-// passTo lets true time pass, and those who hold a number make their calls.
-func (h *history) passTo(at int64) {
-	for _, t := range h.tickets {
-		if t.state == held && t.callAt <= at {
-			t.state = called
-			t.done, t.doneIn = t.number, t.epoch
-			h.calls = append(h.calls, call{t.callAt, t.cost})
-			h.counts["calls"]++
-		}
-	}
-	h.now = at
-}
-
-func (h *history) String() string {
-	return fmt.Sprintf("interval %v, burst %d, bound %v, %+v", h.limit.IntervalMicros, h.limit.Burst, h.bound, h.trouble)
-}
-
-// callList shows the calls in true time; the steps' times are on Redis's clock.
-func (h *history) callList() string {
-	var b strings.Builder
-	for _, c := range h.calls {
-		fmt.Fprintf(&b, "     call of cost %d at %d\n", c.cost, c.at-startMicros)
-	}
-	return b.String()
+		t.Log(counts)
+	})
 }

@@ -1,19 +1,41 @@
--- leave: a call that has a turn in several limits, or waits for it, will not be made.
+-- leave.lua: places are left, and turns that nobody used go back.
 --
--- KEYS, ARGV as of turn, without the first two arguments: 1 id, then for each limit kind,
---       cost, spent, atMicros, width and its arguments
--- Reply one per limit: 1 if the call had something there and left it
--- Atomic. Repeated, it changes nothing more. Permits whose time is over are gone.
--- Errors: BADARG, BADSTATE, WRONGTYPE, STALE; then nothing was changed.
+-- ARGV  after those of head.lua, per item:
+--         limit        index
+--         what         place | turn | book | drop
+--         which        of a place: its number | of turns: "<process> <serial>" of their ask |
+--                      of a call that is booked: "<number> <tag> <id>"; the place with that
+--                      number is left, and the tag kept: below 0, if it does not count
+--                      there | of a booking that ends: its ID
+--         cost         of the call | how many permits of that ask are still needed, its
+--                      first ones. The others go back if nobody has spent since; else
+--                      they lapse. So it may be repeated
+-- Reply: after that of head.lua, per item how many permits went back, or were waited for
 
-id = ARGV[1]
-if not id or id == '' then bad('BADARG', 'id', 'not empty', id) end
-read_limits(2)
-if problem then return problem end
-load_limits()
-if problem then return problem end
-begin_limits()
-local reply = {}
-for i, l in ipairs(limits) do reply[i] = l.kind.release(l) and 1 or 0 end
-for _, l in ipairs(limits) do l.kind.save(l) end
-return reply
+local MOST_TAG = 9e15 -- whole micros are exact below
+
+for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
+  local l, cost, left = limit(i), tonumber(ARGV[i + 3]), 0
+  if l and cost and cost >= 0 then
+    local what, which = ARGV[i + 1], ARGV[i + 2]
+    local number, tag, id = match(which, '^(%d+) (-?%d+) (.+)$')
+    local whole = cost >= 1 and cost <= 1e15 and cost == floor(cost)
+    tag = tonumber(tag or 0)
+    if what == 'turn' then
+      left = giveBack(l, which, cost)
+    elseif what == 'drop' then
+      if whole then drop(l, which, cost) end
+    elseif what == 'book' then
+      if whole and tag and tag ~= 0 and math.abs(tag) <= MOST_TAG then
+        left = leave(l, format('%s:%s:%.0f', ARGV[7], number, cost), cost) and cost or 0
+        book(l, id, cost, tag, returning(l, math.abs(tag), cost))
+      end
+    elseif leave(l, format('%s:%s:%.0f', ARGV[7], which, cost), cost) then
+      left = cost
+    end
+    if left > 0 and l.card > 0 then tell(l, 'left') end
+  end
+  answers[#answers + 1] = { left }
+end
+finish()
+return flat()

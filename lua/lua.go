@@ -7,89 +7,87 @@ import (
 )
 
 var (
-	//go:embed line.lua
-	line string
-	//go:embed take.lua
-	take string
-	//go:embed claim.lua
-	claim string
-	//go:embed cancel.lua
-	cancel string
-	//go:embed charge.lua
-	charge string
-	//go:embed inspect.lua
-	inspect string
-	//go:embed quick.lua
-	quick string
+	//go:embed head.lua
+	head string
+	//go:embed common.lua
+	common string
+	//go:embed paced.lua
+	paced string
+	//go:embed quota.lua
+	quota string
+	//go:embed rolling.lua
+	rolling string
+	//go:embed warming.lua
+	warming string
+	//go:embed state.lua
+	state string
+	//go:embed places.lua
+	places string
+	//go:embed bookings.lua
+	bookings string
+	//go:embed ask.lua
+	ask string
+	//go:embed leave.lua
+	leave string
+	//go:embed settle.lua
+	settle string
 	//go:embed pause.lua
 	pause string
 	//go:embed resume.lua
 	resume string
 	//go:embed set.lua
 	set string
-	//go:embed several.lua
-	several string
-	//go:embed turn.lua
-	turn string
-	//go:embed leave.lua
-	leave string
-	//go:embed settle.lua
-	settle string
+	//go:embed inspect.lua
+	inspect string
+	//go:embed beat.lua
+	beat string
 )
 
-// The scripts, one per verb; each file's header says what it takes and replies.
-// They are safe for concurrent use.
+// inside is what the scripts of one limit or many share: the meters, the state and the
+// queue.
+func inside() string { return paced + quota + rolling + warming + state + places + bookings }
+
+// The scripts, one per verb. They are safe for concurrent use.
 var (
-	Take    = redis.NewScript(line + take)
-	Claim   = redis.NewScript(line + claim)
-	Cancel  = redis.NewScript(line + cancel)
-	Charge  = redis.NewScript(line + charge)
-	Inspect = redis.NewScript(line + inspect)
-	Quick   = redis.NewScript(quick)
-	Pause   = redis.NewScript(line + pause)
-	Resume  = redis.NewScript(line + resume)
-	Set     = redis.NewScript(line + set)
-	Turn    = redis.NewScript(line + several + turn)
-	Leave   = redis.NewScript(line + several + leave)
-	Settle  = redis.NewScript(line + several + settle)
+	Ask     = redis.NewScript(head + common + inside() + ask)
+	Leave   = redis.NewScript(head + inside() + leave)
+	Settle  = redis.NewScript(head + inside() + settle)
+	Pause   = redis.NewScript(head + inside() + pause)
+	Resume  = redis.NewScript(head + inside() + resume)
+	Set     = redis.NewScript(head + inside() + set)
+	Inspect = redis.NewScript(head + inside() + inspect)
+	Beat    = redis.NewScript(beat)
 )
 
-// HeadLength is how many integers the replies of take, claim, charge, pause, resume and set
-// begin with; take.lua names them.
-const HeadLength = 13
-
-// News is the channel on which the scripts that move turns which are fixed already say
-// so, for all keys of a limit.
-func News(prefix, name string) string { return GroupNews(prefix, "", name) }
-
-// Keys returns the KEYS of every script, in order, for the limit called name
-// and, where key is not empty, for one of its tenants or hosts. Neither prefix
-// nor name may hold a brace, so that the name alone is the hash tag; key may
-// hold anything.
-func Keys(prefix, name, key string) []string { return GroupKeys(prefix, "", name, key) }
-
-// GroupKeys is Keys for a limit of a group: of limits that one call may need together, in
-// any number. The group is the hash tag then. It may not hold a brace, and the name no
-// colon besides.
-func GroupKeys(prefix, group, name, key string) []string {
+// Keys returns the KEYS of one limit, in order, for the limit called name and, where key is
+// not empty, for one of its tenants or hosts. The name is the hash tag or, where it is not
+// empty, the group: they may hold no brace, and a name in a group no colon. kind is that of
+// the limit: limits of another kind have keys of their own.
+func Keys(prefix, group, name, kind, key string) []string {
+	base := stem(prefix, group, name)
 	if key != "" {
 		key = ":" + key
 	}
-	base := base(prefix, group, name)
-	return []string{
-		base + "line" + key,
-		base + "waiting" + key,
-		base + "free" + key,
-		base + "claimed" + key,
-	}
+	return []string{base + kind + key, base + kind + "-places" + key, base + kind + "-log" + key, base + "processes", base + kind + "-booked" + key}
 }
 
-// GroupNews is News for a limit of a group.
-func GroupNews(prefix, group, name string) string { return base(prefix, group, name) + "news" }
-
-func base(prefix, group, name string) string {
+func stem(prefix, group, name string) string {
 	if group == "" {
 		return prefix + ":{" + name + "}:"
 	}
 	return prefix + ":{" + group + "}/" + name + ":"
+}
+
+// Channel is where the scripts tell what happens to the limits of a name, or of a group.
+func Channel(prefix, group, name string) string {
+	if group != "" {
+		name = group
+	}
+	return prefix + ":{" + name + "}:turns"
+}
+
+// BeatKeys returns the KEYS of beat.
+func BeatKeys(prefix, group, name string) []string {
+	base := stem(prefix, group, name)
+	return []string{base + "processes", base + "limits"}
 }

@@ -1,31 +1,17 @@
--- resume: a pause ends now. Everybody's turn moves earlier by what was still to go of it,
--- as far as the pause had moved it.
+-- resume.lua: a pause ends now.
 --
--- KEYS  1 state (hash)  2 waiting  3 free  4 claimed (sorted sets)
--- ARGV  1 intervalMicros  2 burst  3 reachMicros  4 epoch  5 seenMicros
---       6 clockMicros  7 member  8 serial: as for take
---       9 channel         as for pause
--- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros, plain, pauseMicros,
---       gen, final, interval, fraction, burst: as of take
--- Atomic. Where there is no pause, it changes nothing; so it may be repeated.
--- Errors: BADARG, BADSTATE, WRONGTYPE, STALE; then nothing was changed.
+-- ARGV  those of head.lua
+-- Reply: after that of head.lua, per limit 1, or 0: it was not paused
 
-introduce()
-if #ARGV ~= 9 then bad('BADARG', 'arguments', '9', #ARGV) end
-if problem then return problem end
-load()
-if problem then return problem end
-uses(WAITING, FREE, CLAIMED)
-begin()
-
-local rest = s.pauseMicros - now
-if rest <= 0 then
-  save()
-  return header({})
+for j = 1, #KEYS / KEYED do
+  local l, ended = load(j), 0
+  if not l.problem and l.paused > 0 then
+    l.head = '0'
+    l.meter.release(l, min(l.held, l.paused - now))
+    l.paused, l.held, l.reason, ended = 0, 0, '', 1
+    tell(l, 'resumed')
+  end
+  answers[j] = { ended }
 end
-s.anchorMicros = s.anchorMicros - math.min(rest, s.pausedMicros)
-s.pauseMicros, s.pausedMicros, s.gen, moved, turned = 0, 0, s.gen + 1, true, true
-if s.resumeMicros > now then hold() end
-redis.call('HSET', STATE, 'channel', ARGV[9])
-save()
-return header({})
+finish()
+return flat()

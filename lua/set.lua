@@ -1,40 +1,42 @@
--- set: the limit of the whole fleet becomes another one, until a moment or until it is
--- set again, whatever limit the callers work with. Turns follow at once, in order.
+-- set.lua: another limit is in force, whatever the processes were made with.
 --
--- KEYS  1 state (hash)  2 waiting  3 free  4 claimed (sorted sets)
--- ARGV  1 intervalMicros  2 burst  3 reachMicros  4 epoch  5 seenMicros
---       6 clockMicros  7 member  8 serial: as for take
---       9 setIntervalMicros   as intervalMicros; 0: the limit is that of the callers
---                             again
---       10 setBurst           as burst
---       11 setMicros          for so long; 0: until it is set again
---       12 channel            as for pause
--- Reply epoch, seenMicros, reachMicros, live, idle, resumeMicros, plain, pauseMicros,
---       gen, final, interval, fraction, burst: as of take
--- Atomic. It may be repeated.
--- Errors: BADARG, BADSTATE, WRONGTYPE, STALE; then nothing was changed.
+-- ARGV  after those of head.lua:
+--         a b          as of the limit's kind; '' '': that of the processes again
+--         micros       for so long; 0: until it is set again
+-- Reply: that of head.lua. News: eased, where turns that were given stay; else limit
 
-introduce()
-local setInterval = tonumber(ARGV[9])
-if setInterval ~= 0 then number(9, 'setIntervalMicros', 1) end
-local setBurst = count(10, 'setBurst', 1, 1000000000)
-local lasts = number(11, 'setMicros', 0)
-if #ARGV ~= 12 then bad('BADARG', 'arguments', '12', #ARGV) end
-if not problem and setBurst * setInterval > LONGEST_MICROS then
-  bad('BADARG', 'setBurst', 'at most 100 years of permits', ARGV[10])
+local FOR_GOOD = 9e15 -- a moment in the year 2255
+local i = HEAD + WIDTH * #KEYS / KEYED
+local a, b, micros = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+local reset = ARGV[i + 1] == '' and ARGV[i + 2] == ''
+if not reset and not (finite(a) and finite(b) and a > 0 and a <= 1e15 and b >= 0 and b <= 1e15) then
+  return redis.error_reply('BADARG a, b: want numbers above 0, at most 1e15, got ' .. tostring(ARGV[i + 1]) .. ', ' .. tostring(ARGV[i + 2]))
 end
-if problem then return problem end
-load()
-if problem then return problem end
-uses(WAITING, FREE, CLAIMED)
-begin()
-guard()
+if not finite(micros) or micros < 0 or micros > 1e15 then
+  return redis.error_reply('BADARG micros: want a number of at least 0, at most 1e15, got ' .. tostring(ARGV[i + 3]))
+end
+-- eases reports whether the limit lets more through than the one that is in force: turns that
+-- were given stay.
+local function eases(l)
+  if l.kind == 'p' then return a <= l.a and b >= l.b end
+  if l.kind == 'w' then return a <= l.a and b <= l.b end
+  return a >= l.a and b <= l.b
+end
 
-s.setIntervalMicros, s.setBurst, s.setUntilMicros = setInterval, setBurst, 0
-if lasts > 0 and setInterval > 0 then s.setUntilMicros = math.ceil(now + math.min(lasts, LONGEST_MICROS)) end
-moved = true
-relimit(now)
-overflow()
-redis.call('HSET', STATE, 'channel', ARGV[12])
-save()
-return header({})
+for j = 1, #KEYS / KEYED do
+  local l = load(j)
+  if not l.problem then
+    local what = 'limit'
+    if reset then
+      l.setUntil = 0
+      become(l, l.own)
+    else
+      what = eases(l) and 'eased' or what
+      l.setUntil = micros == 0 and FOR_GOOD or ceil(now + micros)
+      become(l, ARGV[i + 1] .. ' ' .. ARGV[i + 2])
+    end
+    tell(l, what)
+  end
+end
+finish()
+return flat()

@@ -1,21 +1,47 @@
--- settle: a call was made, and what it used of some limits was not what it had taken. What
--- it used less lets those behind it come earlier; what it used more, later.
+-- settle.lua: what calls really used is told. Each call counts once.
 --
--- KEYS, ARGV as of leave; spent is what the call used, atMicros when it had its turn, in
---       Redis's time. A limit with spent -1, or with spent as much as cost, is left alone.
--- Reply as of turn, from the sixth on: one list per limit
--- Atomic. Not to be repeated when its reply was lost: it would settle twice. What is
--- refunded is what the bucket of a strict provider still has of it: see line.lua.
--- Errors: BADARG, BADSTATE, WRONGTYPE, STALE; then nothing was changed.
+-- ARGV  after those of head.lua, per item:
+--         limit        index
+--         id           "<process>:<number>" of the call. '': permits that the process has
+--                      spent without Redis, while that was away
+--         cost         that it had | micros since the process has heard of the limit
+--         used         permits; above or below the cost
+-- Reply: after that of head.lua, per item 1, or 0: not known, or settled before
 
-id = ARGV[1]
-if not id or id == '' then bad('BADARG', 'id', 'not empty', id) end
-read_limits(2)
-if problem then return problem end
-load_limits()
-if problem then return problem end
-begin_limits()
-for _, l in ipairs(limits) do
-  if l.spent >= 0 and l.spent ~= l.cost then l.kind.settle(l) end
+local MOST_USED = 1e12
+
+-- away takes in what was spent without Redis. Where nobody was back before, the others may
+-- still spend their shares for a moment: the meter goes on after that.
+local function away(l, micros, used)
+  if now - l.seen > micros / 2 then l.meter.hold(l, now + AHEAD + (l.kind == 'p' and l.a or 0)) end
+  if used == 0 then return end
+  if l.kind == 'r' then l.meter.settle(l, 0, used, nil, '') else l.meter.spend(l, used, at) end
+  l.last = ''
 end
-return save_limits({})
+
+for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
+  local l, id, cost, used = limit(i), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+  local settled = 0
+  if l and cost and used and used >= 0 and used <= MOST_USED and used == floor(used) then
+    if id == '' then
+      away(l, cost, used)
+      settled = 1
+    elseif l.kind == 'r' then
+      settled = l.meter.settle(l, cost, used, nil, id) and 1 or 0
+    else
+      local record = call('ZSCORE', l.log, id .. ':' .. ARGV[i + 2])
+      if record then
+        call('ZREM', l.log, id .. ':' .. ARGV[i + 2])
+        l.meter.settle(l, cost, used, tonumber(record))
+        settled, l.logged = 1, true
+      end
+    end
+    if settled == 1 and used < cost and l.card > 0 then
+      sooner(l)
+      tell(l, 'settled')
+    end
+  end
+  answers[#answers + 1] = { settled }
+end
+finish()
+return flat()

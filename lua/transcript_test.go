@@ -1,72 +1,61 @@
 package lua
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fleetpace/fleetpace/internal/model"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
 var flagUpdate = flag.Bool("update", false, "write what the scripts reply into testdata/*.txt")
 
-// TestTranscripts runs testdata/*.txt, alike on miniredis and on real Redis. In
-// these files a line that starts with a space is what the command above it leads
-// to, and # starts a comment. Times are on a clock that only "at" moves.
+// TestTranscripts runs testdata/*.txt, alike on miniredis and on real Redis. In these files a
+// line that starts with a space is what the command above it leads to, and # starts a comment.
+// Times are on a clock that only "at" moves; those that are shown as @1s are moments on it.
 //
-//	limit 1s [burst 2] [bound 1s] [reach 5s]   the arguments of later calls; an
-//	                                           interval without unit is in micros
-//	as a [serial 1] [epoch 0s] [live 1] [seen 1s] [clock 2s] [last 3]   who makes
-//	                                           later calls, and what it remembers,
-//	                                           times on the transcript's clock; last:
-//	                                           the serial of its last call; live: 1 if
-//	                                           it does not say; nobody: nothing
-//	at 1.5s                                    the clock, which may go back
-//	take 1 job-1 [keep] [max 2s], 2 job-2      requests: cost, id, …
-//	quick 2 [slack 1s] [extra 3 lasting 2s], 1 permits of several limits, whose states
-//	                                           are line, waiting, free and claimed
-//	claim 1 job-1, 2 job-2
-//	cancel 1 job-1, 1 #5, 1 #5@0s              by id; by number; with another epoch
-//	forget 1 job-1                             its call was made: the ID may be used anew
-//	charge 5 [least 2] [idle 1] [away 3s] [grace 1s] [most 4]
-//	inspect
-//	show                                       what the keys hold
-//	lose                                       delete the keys
-//	dump                                       keep what the keys hold …
-//	rollback                                   … and bring it back
-//	call take 1000000 1 …                      a call with these very arguments
-//	redis HSET line tail x                     a command on one of the four keys, or
-//	                                           on two: COPY line waiting
+//	limit api p 1s 2              a limit, its kind, a and b; of a quota, then its edges
+//	as a run=x way=1ms …          who makes later calls: also serial (grows by itself), horizon,
+//	                              near, grace, rank, back=a:1; forgets: it remembers nothing
+//	at 1.5s                       the clock, which may go back
+//	ask #1 api; #2 api 2 day 1    calls, by number: limits and costs. Before the number: x3
+//	                              alike, settles, now, ahead=1s, id=job patience=1s latest=5s;
+//	                              behind a cost @ and the tag
+//	leave place 1 api 1           also: turn a:1 api 0; book 1@0s/job api 1; drop job api 1
+//	settle a:1 api 2 1            what was used; away=3s in place of a call
+//	pause 5s api; resume api; set api 2s 1 for=10s; reset api; inspect api
+//	beat 10 10/s                  the heartbeat: pace and limit
+//	show api                      what the keys hold
+//	lose api                      delete the keys
+//	dump api, rollback api        keep what they hold, and bring it back
+//	redis HSET api:state x y      a command on one of the keys: state, places, log, processes, booked
+//	but 3=2000000 ask #1 api      a call with another ARGV, which counts from 1
 //
-// After an error everything that the keys hold is compared with what they held
-// before the call.
+// A caller brings what it remembers of its last reply. After an error all that the keys hold
+// is compared with what they held before the call.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
-	script := trueSources().driver()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		client := patient(t, server)
 		for _, file := range files {
 			t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 				before, err := os.ReadFile(file)
 				require.NoError(t, err)
-				p := &performer{t: t, stage: newStage(t, client, script)}
+				p := &performer{T: t, client: server.Client(t), prefix: redistest.Prefix(t), memory: map[string]remembered{}}
 				after := p.perform(string(before))
-				require.NoError(t, p.stage.clear())
 				if *flagUpdate && !server.Real() { // the real one then has to do the same
 					require.NoError(t, os.WriteFile(file, []byte(after), 0o600))
 					return
@@ -79,23 +68,35 @@ func TestTranscripts(t *testing.T) {
 
 // performer performs the commands of a transcript.
 type performer struct {
-	t     *testing.T
-	stage *stage
-	now   time.Duration
-	limit model.Limit
-	bound float64
-	reach float64
-	as    model.Caller
-	epoch int64
+	*testing.T
+	client *redis.Client
+	prefix string
+	now    time.Duration
+	limits []*scriptLimit
+	who    map[string]string
+	serial int
+	memory map[string]remembered // by process and limit
+	but    map[int]string
+	dumped map[string][]string
+}
 
-	before  string // what the keys held before the last call
-	foreign bool   // not only the scripts wrote into the keys
+type scriptLimit struct {
+	name, kind, a, b string
+	edges            []string
+	keys             []string
+}
+
+// remembered is what a caller keeps of a reply.
+type remembered struct {
+	known, version, reach string
+	at                    time.Duration
 }
 
 // perform returns the transcript with what its commands lead to now.
 func (p *performer) perform(text string) string {
 	var out strings.Builder
-	for number, line := range strings.Split(strings.TrimSuffix(text, "\n"), "\n") {
+	for line := range strings.Lines(text) {
+		line = strings.TrimSuffix(line, "\n")
 		if strings.HasPrefix(line, " ") {
 			continue
 		}
@@ -103,506 +104,281 @@ func (p *performer) perform(text string) string {
 		if line == "" || strings.HasPrefix(line, "#") {
 			continue
 		}
-		verb, rest, _ := strings.Cut(line, " ")
-		result, err := p.command(verb, rest)
-		if err != nil {
-			p.t.Fatalf("line %d, %q: %v", number+1, line, err)
-		}
-		for _, r := range result {
+		p.but = map[int]string{}
+		for _, r := range p.command(strings.Fields(line)) {
 			out.WriteString("  " + r + "\n")
 		}
 	}
 	return out.String()
 }
 
-func (p *performer) command(verb, rest string) ([]string, error) {
-	switch verb {
+func (p *performer) command(w []string) []string {
+	p.Helper()
+	switch verb := w[0]; verb {
 	case "limit":
-		return nil, p.setLimit(strings.Fields(rest))
-	case "at":
-		var err error
-		p.now, err = time.ParseDuration(rest)
-		return nil, err
+		l := &scriptLimit{name: w[1], kind: w[2], a: w[3], b: w[4], keys: Keys(p.prefix, "", w[1], w[2], "")}
+		if w[2] != "q" && w[2] != "r" {
+			l.a = p.micros(w[3])
+		}
+		if w[2] != "p" {
+			l.b = p.micros(w[4])
+		}
+		for _, edge := range w[5:] {
+			l.edges = append(l.edges, p.moment(edge))
+		}
+		p.limits = append(p.limits, l)
 	case "as":
-		return nil, p.setCaller(strings.Fields(rest))
-	case "take":
-		return p.take(rest)
-	case "quick":
-		return p.quick(rest)
-	case "claim":
-		var tickets []model.Ticket
-		for words := range groups(rest) {
-			tickets = append(tickets, model.Ticket{Cost: number(words[0]), ID: words[1]})
+		p.who = map[string]string{"name": w[1], "way": "0s", "horizon": "250ms", "near": "5ms", "grace": "300ms"}
+		for _, option := range w[2:] {
+			name, value, _ := strings.Cut(option, "=")
+			p.who[name] = value
 		}
-		return p.grants(verb, claimArgs(p.limit, p.caller(), p.bound, tickets), len(tickets))
-	case "cancel":
-		return p.cancel(rest)
-	case "charge":
-		return p.charge(strings.Fields(rest))
-	case "pause":
-		micros := float64(duration(rest).Microseconds())
-		return p.grants(verb, pauseArgs(p.limit, p.caller(), micros), 0)
-	case "set":
-		words := strings.Fields(rest)
-		var to model.Limit
-		if words[0] != "nothing" {
-			to = model.Limit{IntervalMicros: float64(duration(words[0]).Microseconds()), Burst: 1}
+		if _, ok := p.who["forgets"]; ok {
+			maps.DeleteFunc(p.memory, func(key string, _ remembered) bool { return strings.HasPrefix(key, w[1]+" ") })
 		}
-		var micros float64
-		for i := 1; i+1 < len(words); i += 2 {
-			switch words[i] {
-			case "burst":
-				to.Burst = number(words[i+1])
-			case "for":
-				micros = float64(duration(words[i+1]).Microseconds())
-			default:
-				return nil, fmt.Errorf("%q is no part of a limit that is set", words[i])
-			}
-		}
-		return p.grants(verb, setArgs(p.limit, p.caller(), to, micros), 0)
-	case "resume":
-		return p.grants(verb, resumeArgs(p.limit, p.caller()), 0)
-	case "forget":
-		words := strings.Fields(rest)
-		list, err := ints(p.run(verb, forgetArgs(number(words[0]), words[1])))
+	case "at":
+		p.now = p.duration(w[1])
+	case "but":
+		index, value, _ := strings.Cut(w[1], "=")
+		p.but[p.number(index)] = strings.ReplaceAll(value, "_", " ")
+		return p.command(w[2:])
+	case "ask":
+		return p.ask(w[1:])
+	case "leave", "settle", "pause", "resume", "set", "reset", "inspect":
+		return p.verb(verb, w[1:])
+	case "beat":
+		args := []any{p.moment(p.now.String()), p.who["name"], w[1], w[2], p.micros("3s"), ""}
+		v, err := Beat.Run(p.Context(), p.client, BeatKeys(p.prefix, "", "api"), p.butted(args)...).Slice()
 		if err != nil {
-			return nil, err
+			return []string{err.Error()}
 		}
-		return []string{map[int64]string{0: "not known", 1: "forgotten"}[list[0]]}, nil
-	case "inspect":
-		return p.inspect()
+		return []string{fmt.Sprintf("known %v, %v live, rank %v: %v", v[1], v[2], v[3], v[4])}
 	case "show":
-		return p.show()
+		return p.show(p.limit(w[1]))
 	case "lose":
-		p.run("lose", nil)
-		p.foreign = false
-		return nil, nil
-	case "dump", "rollback":
-		p.run(verb, nil)
-		return nil, nil
-	case "call":
-		words := strings.Fields(rest)
-		for i := range words {
-			words[i] = strings.ReplaceAll(words[i], `""`, "")
+		require.NoError(p, p.client.Del(p.Context(), p.limit(w[1]).keys...).Err())
+	case "dump":
+		p.dumped = map[string][]string{}
+		for _, key := range p.limit(w[1]).keys {
+			p.dumped[key] = content(p, p.client, key)
 		}
-		reply := p.run(words[0], words[1:])
-		if err, failed := reply.(error); failed {
-			return p.failed(err), nil
+	case "rollback":
+		for _, key := range p.limit(w[1]).keys {
+			p.restore(key)
 		}
-		return []string{fmt.Sprintf("replies with a list of %d", len(reply.([]any)))}, nil
 	case "redis":
-		return nil, p.redis(strings.Fields(rest))
+		name, key, _ := strings.Cut(w[2], ":")
+		index := slices.Index([]string{"state", "places", "log", "processes", "booked"}, key)
+		args := []any{w[1], p.limit(name).keys[index]}
+		for _, arg := range w[3:] {
+			args = append(args, strings.ReplaceAll(arg, "_", " "))
+		}
+		require.NoError(p, p.client.Do(p.Context(), args...).Err())
 	default:
-		return nil, errors.New("not a command")
+		p.Fatalf("%q is no command", w)
+	}
+	return nil
+}
+
+// restore brings back what a key held.
+func (p *performer) restore(key string) {
+	hash := p.client.Type(p.Context(), key).Val() == "hash"
+	require.NoError(p, p.client.Del(p.Context(), key).Err())
+	for _, line := range p.dumped[key] {
+		first, second, _ := strings.Cut(line, " ")
+		if hash {
+			require.NoError(p, p.client.HSet(p.Context(), key, first, second).Err())
+		} else {
+			require.NoError(p, p.client.Do(p.Context(), "ZADD", key, first, second).Err())
+		}
+		require.NoError(p, p.client.Expire(p.Context(), key, time.Hour).Err())
 	}
 }
 
-// groups are the words of each part of a comma list.
-func groups(list string) func(func([]string) bool) {
-	return func(yield func([]string) bool) {
-		for part := range strings.SplitSeq(list, ",") {
-			if !yield(strings.Fields(part)) {
-				return
-			}
+func (p *performer) limit(name string) *scriptLimit {
+	for _, l := range p.limits {
+		if l.name == name {
+			return l
 		}
 	}
+	p.Fatalf("%q is no limit", name)
+	return nil
 }
 
-func number(word string) int64 {
-	n, err := strconv.ParseInt(word, 10, 64)
-	if err != nil {
-		panic(err)
-	}
-	return n
-}
-
-func duration(word string) time.Duration {
+func (p *performer) duration(word string) time.Duration {
 	d, err := time.ParseDuration(word)
-	if err != nil {
-		panic(err)
-	}
+	require.NoError(p, err)
 	return d
 }
 
-func (p *performer) setLimit(words []string) error {
-	p.limit.Burst, p.bound, p.reach = 1, 1e6, -model.LongestMicros
-	if micros, err := strconv.ParseFloat(words[0], 64); err == nil {
-		p.limit.IntervalMicros = micros
+func (p *performer) number(word string) int {
+	n, err := strconv.Atoi(word)
+	require.NoError(p, err)
+	return n
+}
+
+func (p *performer) micros(word string) string {
+	return strconv.FormatInt(p.duration(word).Microseconds(), 10)
+}
+
+// moment is a time of the transcript's clock as a text for Redis.
+func (p *performer) moment(word string) string {
+	return strconv.FormatInt(startMicros+p.duration(word).Microseconds(), 10)
+}
+
+// head are the arguments that all scripts have, for some limits.
+func (p *performer) head(limits []*scriptLimit) []any {
+	if serial := p.who["serial"]; serial != "" {
+		p.serial = p.number(serial)
+		delete(p.who, "serial")
 	} else {
-		p.limit.IntervalMicros = float64(duration(words[0]).Microseconds())
+		p.serial++
 	}
-	for i := 1; i+1 < len(words); i += 2 {
-		switch words[i] {
-		case "burst":
-			p.limit.Burst = number(words[i+1])
-		case "bound":
-			p.bound = float64(duration(words[i+1]).Microseconds())
-		case "reach":
-			p.reach = float64(duration(words[i+1]).Microseconds())
-		default:
-			return fmt.Errorf("%q is no part of a limit", words[i])
+	args := []any{p.moment(p.now.String())}
+	for _, name := range []string{"way", "horizon", "near", "grace"} {
+		args = append(args, p.micros(p.who[name]))
+	}
+	args = append(args, p.who["run"], p.who["name"], p.serial, "")
+	for _, l := range limits {
+		rank, clock := "0", "0"
+		if p.who["rank"] != "" {
+			rank = p.who["rank"]
+		}
+		m, ok := p.memory[p.who["name"]+" "+l.name]
+		if !ok {
+			m.version = "0"
+		} else if clock = p.moment(p.now.String()); p.who["clock"] != "" {
+			clock = p.moment(p.who["clock"])
+		}
+		args = append(args, l.kind, l.a, l.b, rank, m.known, m.version, p.aged(l, m), strings.ReplaceAll(p.who["back"], ":", " "),
+			strings.Join(l.edges, " "), clock)
+	}
+	delete(p.who, "back")
+	return args
+}
+
+// aged is a reach as it is now.
+func (p *performer) aged(l *scriptLimit, m remembered) string {
+	fields := strings.Fields(m.reach)
+	i := map[string]int{"p": 0, "w": 0, "r": 1, "q": 9}[l.kind]
+	if i < len(fields) {
+		fields[i] = strconv.FormatInt(int64(p.number(fields[i]))-(p.now-m.at).Microseconds(), 10)
+	}
+	return strings.Join(fields, " ")
+}
+
+func (p *performer) butted(args []any) []any {
+	for index, value := range p.but {
+		args[index-1] = value
+	}
+	return args
+}
+
+// call makes a script call, and returns what is told of its limits, and the rest of the reply.
+func (p *performer) call(script *redis.Script, limits []*scriptLimit, extra []any) (lines []string, rest *reply) {
+	p.Helper()
+	var keys []string
+	for _, l := range limits {
+		keys = append(keys, l.keys...)
+	}
+	args := p.butted(append(p.head(limits), extra...))
+	before := p.contents(limits)
+	v, err := script.Run(p.Context(), p.client, keys, args...).Slice()
+	if err != nil {
+		text, _, _ := strings.Cut(err.Error(), " script:")
+		return append([]string{text}, p.unchanged(limits, before)...), nil
+	}
+	rest = &reply{values: v}
+	require.Equal(p, args[0], rest.word())
+	refused := false
+	for _, l := range limits {
+		version, reach, known, problem := rest.word(), rest.word(), rest.word(), rest.word()
+		switch {
+		case problem != "":
+			lines, refused = append(lines, fmt.Sprintf("%s: %s", l.name, problem)), true
+		case version != "":
+			m := p.memory[p.who["name"]+" "+l.name]
+			if known != "" {
+				lines = append(lines, fmt.Sprintf("%s is %s", l.name, p.relative(known)))
+				m.known = strings.TrimPrefix(known, "~")
+			}
+			m.version, m.reach, m.at = version, reach, p.now
+			p.memory[p.who["name"]+" "+l.name] = m
 		}
 	}
+	if refused && len(limits) == 1 {
+		lines = append(lines, p.unchanged(limits, before)...)
+	}
+	for _, key := range keys {
+		if !strings.HasSuffix(key, ":processes") && !refused {
+			ttl := p.client.PTTL(p.Context(), key).Val()
+			require.NotEqual(p, time.Duration(-1), ttl, "%s never expires", key)
+		}
+	}
+	return lines, rest
+}
+
+func (p *performer) unchanged(limits []*scriptLimit, before string) []string {
+	if p.contents(limits) == before {
+		return []string{"nothing changed"}
+	}
+	p.Errorf("a refused call changed\n%s", before)
 	return nil
 }
 
-func (p *performer) setCaller(words []string) error {
-	p.as = model.Caller{Member: words[0], Live: 1}
-	if words[0] == "nobody" {
-		p.as.Member = ""
-	}
-	for i := 1; i+1 < len(words); i += 2 {
-		switch words[i] {
-		case "serial":
-			p.as.Serial = number(words[i+1])
-			continue
-		case "last":
-			p.as.LastSerial = number(words[i+1])
-			continue
-		case "live":
-			p.as.Live = number(words[i+1])
-			continue
-		}
-		at := startMicros + duration(words[i+1]).Microseconds()
-		switch words[i] {
-		case "epoch":
-			p.as.Epoch = at
-		case "seen":
-			p.as.SeenMicros = at
-		case "clock":
-			p.as.ClockMicros = float64(at)
-		default:
-			return fmt.Errorf("%q is no part of a caller", words[i])
-		}
-	}
-	return nil
-}
-
-func (p *performer) caller() model.Caller {
-	c := p.as
-	c.ReachMicros = p.reach
-	return c
-}
-
-func (p *performer) charge(words []string) ([]string, error) {
-	what := model.Charge{Spent: number(words[0]), Most: number(words[0])}
-	for i := 1; i+1 < len(words); i += 2 {
-		switch words[i] {
-		case "least":
-			what.Least = number(words[i+1])
-		case "idle":
-			what.Idle = number(words[i+1])
-		case "most":
-			what.Most = number(words[i+1])
-		case "away":
-			what.AwayMicros = float64(duration(words[i+1]).Microseconds())
-		case "grace":
-			what.GraceMicros = float64(duration(words[i+1]).Microseconds())
-		default:
-			return nil, fmt.Errorf("%q is no part of a charge", words[i])
-		}
-	}
-	return p.grants("charge", chargeArgs(p.limit, p.caller(), what), 0)
-}
-
-func (p *performer) run(verb string, args []string) any {
-	p.before = p.contents()
-	outcomes, err := p.stage.run(step{verb, startMicros + p.now.Microseconds(), args})
-	require.NoError(p.t, err)
-	if slices.Contains(outcomes[0].expiresMillis, -1) && !p.foreign {
-		p.t.Errorf("%s %v: a key never expires: %v", verb, args, outcomes[0].expiresMillis)
-	}
-	return outcomes[0].reply
-}
-
-// failed shows the error of the last run, and whether it changed anything.
-func (p *performer) failed(err error) []string {
-	text := err.Error()
-	if at := strings.Index(text, "WRONGTYPE"); at >= 0 {
-		text = text[at:] // before it some servers say where in the script
-	}
-	after := p.contents()
-	if after != p.before {
-		p.t.Errorf("%s\nchanged\n%sto\n%s", text, p.before, after)
-		return []string{text, "SOMETHING CHANGED"}
-	}
-	return []string{text, "nothing changed"}
-}
-
-func (p *performer) take(rest string) ([]string, error) {
-	var requests []model.Request
-	for words := range groups(rest) {
-		r := model.Request{Cost: number(words[0]), ID: words[1], MaxWaitMicros: -1}
-		for i := 2; i < len(words); i++ {
-			switch words[i] {
-			case "keep":
-				r.Keep = true
-			case "max":
-				i++
-				r.MaxWaitMicros = float64(duration(words[i]).Microseconds())
-			default:
-				return nil, fmt.Errorf("%q is no part of a request", words[i])
-			}
-		}
-		requests = append(requests, r)
-	}
-	return p.grants("take", takeArgs(p.limit, p.caller(), p.bound, requests), len(requests))
-}
-
-func (p *performer) quick(rest string) ([]string, error) {
-	var rows []model.Row
-	for words := range groups(rest) {
-		r := model.Row{Permits: number(words[0]), SlackMicros: p.bound}
-		for i := 1; i+1 < len(words); i += 2 {
-			switch words[i] {
-			case "slack":
-				r.SlackMicros = float64(duration(words[i+1]).Microseconds())
-			case "extra":
-				r.Extra = number(words[i+1])
-			case "lasting":
-				r.LastingMicros = float64(duration(words[i+1]).Microseconds())
-			default:
-				return nil, fmt.Errorf("%q is no part of a quick", words[i])
-			}
-		}
-		rows = append(rows, r)
-	}
-	raw := p.run("quick", quickArgs(p.limit, p.as, rows...))
-	if err, failed := raw.(error); failed {
-		return p.failed(err), nil
-	}
-	given, err := parseGiven(raw, len(rows))
-	if err != nil {
-		return nil, err
-	}
-	var lines []string
-	changed := false
-	for k, g := range given {
-		if now := startMicros + p.now.Microseconds(); g.SeenMicros != now {
-			return nil, fmt.Errorf("reply %v does not say that it is %d", raw, now)
-		}
-		if g.Before < 0 {
-			lines = append(lines, "nothing given")
-			continue
-		}
-		changed = true
-		line := fmt.Sprintf("gives %d to %d, after %s, %d idle", g.Before+1, g.Before+g.Permits, micros(g.DueMicros), g.Idle)
-		if extra := g.Permits - rows[k].Permits; extra > 0 {
-			line += fmt.Sprintf(", %d of them extra", extra)
-		}
-		lines = append(lines, line)
-	}
-	if !changed && p.contents() != p.before {
-		lines = append(lines, "SOMETHING CHANGED")
-	}
-	return lines, nil
-}
-
-// grants shows the reply of take or claim.
-func (p *performer) grants(verb string, args []string, n int) ([]string, error) {
-	raw := p.run(verb, args)
-	if err, failed := raw.(error); failed {
-		return p.failed(err), nil
-	}
-	reply, err := parseReply(raw)
-	if err != nil || len(reply.Grants) != n {
-		return nil, fmt.Errorf("reply %v is not for %d tickets (%w)", raw, n, err)
-	}
-	if now := startMicros + p.now.Microseconds(); reply.SeenMicros != now {
-		return nil, fmt.Errorf("reply %v does not say that it is %d", raw, now)
-	}
-	p.epoch = reply.Epoch
-	var lines []string
-	for _, g := range reply.Grants {
-		switch g.Status {
-		case model.Refused:
-			lines = append(lines, "refused, would wait "+micros(g.WaitMicros))
-		case model.Final:
-			lines = append(lines, fmt.Sprintf("final %d in %s", g.Number, micros(g.WaitMicros)))
-		case model.Waiting:
-			lines = append(lines, fmt.Sprintf("waiting %d in %s", g.Number, micros(g.WaitMicros)))
-		default:
-			return nil, fmt.Errorf("reply %v has status %d", raw, g.Status)
-		}
-	}
-	last := "final ones reach " + micros(reply.ReachMicros)
-	if p.as.Member != "" {
-		last += fmt.Sprintf(", %d live", reply.Live)
-	}
-	if verb == "charge" {
-		last += fmt.Sprintf(", %d idle", reply.Idle)
-	}
-	if reply.Plain {
-		last += ", plain"
-	}
-	if reply.ResumeMicros > 0 {
-		last += ", resumes in " + micros(reply.ResumeMicros)
-	}
-	if reply.PauseMicros > 0 {
-		last += ", paused for " + micros(reply.PauseMicros)
-	}
-	if reply.Gen > 0 {
-		last += fmt.Sprintf(", of %d, gen %d", reply.Final, reply.Gen)
-	}
-	return append(lines, last), nil
-}
-
-func micros(m int64) string { return (time.Duration(m) * time.Microsecond).String() }
-
-// moment shows a time on the transcript's clock.
-func moment(m int64) string { return micros(m - startMicros) }
-
-func (p *performer) cancel(rest string) ([]string, error) {
-	var tickets []model.Cancellation
-	for words := range groups(rest) {
-		c := model.Cancellation{Cost: number(words[0]), ID: words[1]}
-		if byNumber, ok := strings.CutPrefix(c.ID, "#"); ok {
-			n, epoch, other := strings.Cut(byNumber, "@")
-			c.ID, c.Number, c.Epoch = "", number(n), p.epoch
-			if other {
-				c.Epoch = startMicros + duration(epoch).Microseconds()
-			}
-		}
-		tickets = append(tickets, c)
-	}
-	args := cancelArgs(p.limit, p.caller(), tickets)
-	list, err := ints(p.run("cancel", args))
-	if err != nil {
-		return p.failed(err), nil
-	}
-	var lines []string
-	for _, back := range list {
-		lines = append(lines, map[int64]string{0: "nothing went back", 1: "went back"}[back])
-	}
-	return lines, nil
-}
-
-func (p *performer) inspect() ([]string, error) {
-	args := limitArgs(p.limit)
-	reply, err := pairs(p.run("inspect", args))
-	if err != nil {
-		return p.failed(err), nil
-	}
-	made := "no state"
-	if epoch := reply["epoch"].(int64); epoch != 0 {
-		made = "made at " + moment(epoch)
-	}
-	lines := []string{
-		fmt.Sprintf("tail %d, reaches %s, a new ticket waits %s", reply["tail"], micros(reply["reachMicros"].(int64)), micros(reply["waitMicros"].(int64))),
-		fmt.Sprintf("%d waiting, %d free, %d live, %s", reply["waiting"], reply["free"], reply["live"], made),
-		fmt.Sprintf("interval %s micros, burst %d", reply["intervalMicros"], reply["burst"]),
-	}
-	switch set := reply["setMicros"].(int64); {
-	case set < 0:
-		lines = append(lines, "set for all until it is set again")
-	case set > 0:
-		lines = append(lines, "set for all for "+micros(set))
-	}
-	if pause := reply["pauseMicros"].(int64); pause > 0 {
-		lines = append(lines, fmt.Sprintf("paused for %s: %q", micros(pause), reply["reason"]))
-	}
-	return lines, nil
-}
-
-// show writes what the keys hold and until when.
-func (p *performer) show() ([]string, error) {
-	outcomes, err := p.stage.run(step{"state", startMicros + p.now.Microseconds(), nil})
-	if err != nil {
-		return nil, err
-	}
-	s, err := parseState(outcomes[0].reply)
-	if err != nil {
-		return nil, err
-	}
-	if len(s.fields) == 0 {
-		return []string{"nothing"}, nil
-	}
-	f := func(name string) int64 {
-		x, err := strconv.ParseFloat(cmp.Or(s.fields[name], "0"), 64)
-		if err != nil {
-			p.t.Fatalf("field %s is %q", name, s.fields[name])
-		}
-		return int64(x)
-	}
-	nextFree, err := strconv.ParseFloat(s.fields["nextFreeTicketMillis"], 64)
-	if err != nil {
-		return nil, err
-	}
-	lines := []string{
-		fmt.Sprintf("tail %d, next free ticket at %s", f("tail"), moment(int64(nextFree*1000))),
-		fmt.Sprintf("anchor %d at %s, interval %s, burst %d", f("anchor"), moment(f("anchorMicros")), micros(f("intervalMicros")), f("burst")),
-		fmt.Sprintf("live %d, idle %d", f("live"), f("idle")),
-		fmt.Sprintf("final %d, floor %d, free %d, seen at %s, made at %s", f("final"), f("floor"), f("free"), moment(f("seenMicros")), moment(f("epoch"))),
-	}
-	if f("resumeMicros") > 0 {
-		lines = append(lines, "resumes at "+moment(f("resumeMicros")))
-	}
-	if f("setIntervalMicros") > 0 {
-		lines = append(lines, fmt.Sprintf("set for all: interval %s, burst %d, until %s", micros(f("setIntervalMicros")), f("setBurst"), moment(f("setUntilMicros"))))
-	}
-	if f("pauseMicros") > 0 {
-		lines = append(lines, fmt.Sprintf("paused until %s, moved by %s, for %q", moment(f("pauseMicros")), micros(f("pausedMicros")), s.fields["reason"]))
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.fields)) {
-		if member, ok := strings.CutPrefix(name, "m:"); ok {
-			words := strings.SplitN(s.fields[name], " ", 3)
-			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s seen at %s, serial %s %s", member, moment(number(words[0])), words[1], words[2])))
-		}
-	}
-	for k, list := range [][]model.Ticket{s.waiting, s.free, s.claimed} {
-		name := [...]string{"waiting", "free", "claimed"}[k]
-		for _, t := range list {
-			lines = append(lines, strings.TrimSpace(fmt.Sprintf("%s %d of cost %d %s", name, t.Number, t.Cost, t.ID)))
-		}
-	}
-	for k, millis := range outcomes[0].expiresMillis {
-		if millis != 0 {
-			lines = append(lines, fmt.Sprintf("%s expires at %s", [...]string{"line", "waiting", "free", "claimed"}[k], moment(millis*1000)))
-		}
-	}
-	return lines, nil
-}
-
-// redis performs a command whose first argument names one of the four keys.
-func (p *performer) redis(words []string) error {
-	index := slices.Index([]string{"line", "waiting", "free", "claimed"}, words[1])
-	if index < 0 {
-		return fmt.Errorf("%q is none of the keys", words[1])
-	}
-	args := []any{words[0], p.stage.keys[index]}
-	for _, w := range words[2:] {
-		if other := slices.Index([]string{"line", "waiting", "free", "claimed"}, w); words[0] == "COPY" && other >= 0 {
-			w = p.stage.keys[other]
-		}
-		args = append(args, strings.ReplaceAll(w, `""`, ""))
-	}
-	p.foreign = true
-	return p.stage.client.Do(context.Background(), args...).Err()
-}
-
-// contents are all that the keys hold, with their types and expiries.
-func (p *performer) contents() string {
-	ctx := context.Background()
+func (p *performer) contents(limits []*scriptLimit) string {
 	var b strings.Builder
-	for _, key := range p.stage.keys[:4] {
-		kind, err := p.stage.client.Type(ctx, key).Result()
-		require.NoError(p.t, err)
-		var content any
-		switch kind {
-		case "hash":
-			content, err = p.stage.client.HGetAll(ctx, key).Result()
-		case "zset":
-			content, err = p.stage.client.ZRangeWithScores(ctx, key, 0, -1).Result()
-		case "string":
-			content, err = p.stage.client.Get(ctx, key).Result()
-		case "none":
-		default:
-			err = fmt.Errorf("key %s is a %s", key, kind)
+	for _, l := range limits {
+		for _, key := range l.keys {
+			fmt.Fprintln(&b, p.client.Type(p.Context(), key).Val(), content(p, p.client, key))
 		}
-		require.NoError(p.t, err)
-		left, err := p.stage.client.PTTL(ctx, key).Result()
-		require.NoError(p.t, err)
-		fmt.Fprintf(&b, "%s %v %v\n", kind, content, left < 0)
 	}
 	return b.String()
+}
+
+// content is what a key holds, in lines.
+func content(t testing.TB, client *redis.Client, key string) (lines []string) {
+	ctx := context.Background()
+	switch client.Type(ctx, key).Val() {
+	case "hash":
+		all := client.HGetAll(ctx, key).Val()
+		for _, name := range slices.Sorted(maps.Keys(all)) {
+			lines = append(lines, name+" "+all[name])
+		}
+	case "zset":
+		for _, z := range client.ZRangeWithScores(ctx, key, 0, -1).Val() {
+			lines = append(lines, fmt.Sprintf("%s %v", strconv.FormatFloat(z.Score, 'f', 0, 64), z.Member))
+		}
+	case "string":
+		lines = append(lines, client.Get(ctx, key).Val())
+	}
+	return lines
+}
+
+var stamp = regexp.MustCompile(`\b1[67]\d{14}\b`)
+
+// relative shows moments as times on the transcript's clock.
+func (*performer) relative(text string) string {
+	return stamp.ReplaceAllStringFunc(text, func(micros string) string {
+		n, _ := strconv.ParseInt(micros, 10, 64)
+		return "@" + span(n-startMicros)
+	})
+}
+
+func span(micros int64) string { return (time.Duration(micros) * time.Microsecond).String() }
+
+// show writes what the keys hold.
+func (p *performer) show(l *scriptLimit) (lines []string) {
+	for i, key := range l.keys {
+		for _, line := range content(p, p.client, key) {
+			if strings.HasSuffix(line, " ") || strings.HasSuffix(line, " 0") && i == 0 {
+				continue // says nothing
+			}
+			lines = append(lines, [...]string{"", "place ", "log ", "process ", "booked "}[i]+p.relative(line))
+		}
+	}
+	if len(lines) == 0 {
+		return []string{"nothing"}
+	}
+	return lines
 }

@@ -1,238 +1,235 @@
 package lua
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
 
-	"github.com/fleetpace/fleetpace/internal/model"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/queuemodel"
 )
 
-// The arguments and replies of the scripts, in the terms of the model.
-
-func limitArgs(l model.Limit) []string {
-	return []string{decimal(l.IntervalMicros), strconv.FormatInt(l.Burst, 10)}
+// server makes script calls in the terms of the model.
+type server struct {
+	client redis.Scripter
+	ctx    context.Context
+	ask    *redis.Script
+	other  map[string]*redis.Script // by verb, where a bug is planted
+	keys   []string                 // of all limits
+	runs   int                      // of the common path, in the last reply
 }
 
-// headArgs are those that every call but inspect begins with.
-func headArgs(l model.Limit, c model.Caller) []string {
-	reach := decimal(c.ReachMicros)
-	if c.LaterMicros > 0 {
-		reach += "+" + decimal(c.LaterMicros)
-	}
-	return append(limitArgs(l), reach, strconv.FormatInt(c.Epoch, 10), strconv.FormatInt(c.SeenMicros, 10),
-		decimal(c.ClockMicros), c.Member, strconv.FormatInt(c.Serial, 10))
-}
+func text(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
-func takeArgs(l model.Limit, c model.Caller, bound float64, requests []model.Request) []string {
-	args := append(headArgs(l, c), decimal(bound))
-	for _, r := range requests {
-		keep := "0"
-		if r.Keep {
-			keep = "1"
-		}
-		args = append(args, strconv.FormatInt(r.Cost, 10), decimal(r.MaxWaitMicros), r.ID, keep)
-	}
-	return args
-}
+func whole(x float64) string { return strconv.FormatFloat(x, 'f', 0, 64) }
 
-// quickArgs are those of a quick with one row per limit. They are asked for by one
-// caller, and may be given extra permits for the same time, if any.
-func quickArgs(l model.Limit, c model.Caller, rows ...model.Row) []string {
-	args := append(limitArgs(l), decimal(c.ClockMicros), decimal(rows[0].LastingMicros))
-	for _, r := range rows {
-		known := ""
-		if c.SeenMicros > 0 {
-			known = fmt.Sprintf("%d %d ", c.SeenMicros, c.LastSerial)
-		}
-		args = append(args, fmt.Sprintf("%d %d", c.Epoch, c.Live), c.Member, known, strconv.FormatInt(c.Serial, 10),
-			strconv.FormatInt(r.Permits, 10), decimal(r.SlackMicros))
-		if rows[0].LastingMicros > 0 {
-			args = append(args, strconv.FormatInt(r.Extra, 10))
+func joined(numbers []float64, first string) string {
+	var words []string
+	for i, x := range numbers {
+		if i == 0 {
+			words = append(words, first)
+		} else {
+			words = append(words, text(x))
 		}
 	}
-	return args
+	return strings.Join(words, " ")
 }
 
-func claimArgs(l model.Limit, c model.Caller, bound float64, tickets []model.Ticket) []string {
-	args := append(headArgs(l, c), decimal(bound))
-	for _, t := range tickets {
-		args = append(args, strconv.FormatInt(t.Cost, 10), t.ID)
+func headArgs(who queuemodel.Caller, limits []queuemodel.Limit) []any {
+	args := []any{whole(who.Now), whole(who.Way), whole(who.Horizon), whole(who.Near), whole(who.Grace),
+		who.Run, who.Process, who.Serial, ""}
+	for _, l := range limits {
+		reach := ""
+		if len(l.Reach) > 0 {
+			reach = joined(l.Reach, whole(l.Reach[0]))
+		}
+		if l.Kind == "r" && len(l.Reach) > 1 {
+			reach = whole(l.Reach[0]) + " " + whole(l.Reach[1])
+		}
+		if l.Kind == "q" && len(l.Reach) > 3 {
+			reach = whole(l.Reach[0]) + " " + whole(l.Reach[1]) + " " + whole(l.Reach[2]) + " " + whole(l.Reach[3])
+		}
+		var edges []string
+		for _, e := range l.Edges {
+			edges = append(edges, whole(e))
+		}
+		args = append(args, l.Kind, text(l.A), text(l.B), whole(l.Rank), l.Known, whole(l.Version), reach, l.Back, strings.Join(edges, " "), whole(l.Clock))
 	}
 	return args
 }
 
-func cancelArgs(l model.Limit, c model.Caller, tickets []model.Cancellation) []string {
-	args := headArgs(l, c)
-	for _, t := range tickets {
-		args = append(args, strconv.FormatInt(t.Cost, 10), t.ID, strconv.FormatInt(t.Epoch, 10), strconv.FormatInt(t.Number, 10))
+// reply is what a script replied, read from the front.
+type reply struct {
+	values []any
+	err    error
+}
+
+func (r *reply) word() string {
+	if len(r.values) == 0 {
+		r.err = fmt.Errorf("the reply is too short")
+		return ""
 	}
-	return args
+	v := fmt.Sprint(r.values[0])
+	r.values = r.values[1:]
+	return v
 }
 
-func chargeArgs(l model.Limit, c model.Caller, what model.Charge) []string {
-	return append(headArgs(l, c), strconv.FormatInt(what.Spent, 10), strconv.FormatInt(what.Least, 10),
-		strconv.FormatInt(what.Idle, 10), decimal(what.AwayMicros), decimal(what.GraceMicros), strconv.FormatInt(what.Most, 10))
-}
-
-func pauseArgs(l model.Limit, c model.Caller, micros float64) []string {
-	return append(headArgs(l, c), decimal(micros), "told so", "news")
-}
-
-func setArgs(l model.Limit, c model.Caller, to model.Limit, micros float64) []string {
-	return append(headArgs(l, c), decimal(to.IntervalMicros), strconv.FormatInt(max(1, to.Burst), 10), decimal(micros), "news")
-}
-
-func resumeArgs(l model.Limit, c model.Caller) []string {
-	return append(headArgs(l, c), "news")
-}
-
-func forgetArgs(cost int64, id string) []string {
-	return []string{strconv.FormatInt(cost, 10) + ":" + id}
-}
-
-// decimal writes a number so that it reads back as the same double.
-func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
-
-func replyInts(r model.Reply) []int64 {
-	var plain int64
-	if r.Plain {
-		plain = 1
+func (r *reply) number() float64 {
+	w := r.word()
+	if w == "" {
+		return 0
 	}
-	list := []int64{r.Epoch, r.SeenMicros, r.ReachMicros, r.Live, r.Idle, r.ResumeMicros, plain, r.PauseMicros, r.Gen, r.Final,
-		int64(r.Limit.IntervalMicros), int64(math.Mod(r.Limit.IntervalMicros, 1) * 1e9), r.Limit.Burst}
-	for _, g := range r.Grants {
-		list = append(list, int64(g.Status), g.Number, g.WaitMicros)
-	}
-	return list
-}
-
-// parseReply reads the reply of take, claim or charge.
-func parseReply(raw any) (model.Reply, error) {
-	if stale(raw) {
-		return model.Reply{Stale: true}, nil
-	}
-	list, err := ints(raw)
+	x, err := strconv.ParseFloat(w, 64)
 	if err != nil {
-		return model.Reply{}, err
+		r.err = fmt.Errorf("want a number, got %q", w)
 	}
-	if len(list) < HeadLength || (len(list)-HeadLength)%3 != 0 {
-		return model.Reply{}, fmt.Errorf("reply %v is not a head with grants", list)
-	}
-	r := model.Reply{
-		Epoch: list[0], SeenMicros: list[1], ReachMicros: list[2],
-		Live: list[3], Idle: list[4], ResumeMicros: list[5], Plain: list[6] == 1,
-		PauseMicros: list[7], Gen: list[8], Final: list[9],
-		Limit: model.Limit{IntervalMicros: float64(list[10]) + float64(list[11])/1e9, Burst: list[12]},
-	}
-	for g := list[HeadLength:]; len(g) > 0; g = g[3:] {
-		r.Grants = append(r.Grants, model.Grant{Status: model.Status(g[0]), Number: g[1], WaitMicros: g[2]})
-	}
-	return r, nil
+	return x
 }
 
-// givenInts is the reply of a quick for one limit.
-func givenInts(g model.Given) []int64 {
-	return []int64{g.SeenMicros, g.Before, g.DueMicros, g.Idle, g.Permits}
+func (r *reply) heads(limits int, now float64) []queuemodel.Head {
+	if at := r.number(); at != now {
+		r.err = fmt.Errorf("another time: %v", at)
+	}
+	heads := make([]queuemodel.Head, limits)
+	for j := range heads {
+		version, reach, known, problem := r.word(), r.word(), r.word(), r.word()
+		if version == "" {
+			continue
+		}
+		heads[j].Version, _ = strconv.ParseFloat(version, 64)
+		heads[j].Text, heads[j].Refused = known, problem != ""
+		if problem != "" {
+			r.err = fmt.Errorf("limit %d: %s", j, problem)
+		}
+		for _, w := range strings.Fields(reach) {
+			x, err := strconv.ParseFloat(w, 64)
+			if err != nil {
+				r.err = err
+			}
+			heads[j].Reach = append(heads[j].Reach, x)
+		}
+	}
+	return heads
 }
 
-// parseGiven reads the reply of a quick.
-func parseGiven(raw any, limits int) ([]model.Given, error) {
-	list, err := ints(raw)
+func (s *server) run(verb string, script *redis.Script, limits []queuemodel.Limit, args []any) *reply {
+	if planted := s.other[verb]; planted != nil {
+		script = planted
+	}
+	v, err := script.Run(s.ctx, s.client, s.keys[:5*len(limits)], args...).Result()
 	if err != nil {
-		return nil, err
+		return &reply{err: err}
 	}
-	if len(list) != 1+4*limits {
-		return nil, fmt.Errorf("reply %v is not for %d limits", list, limits)
-	}
-	given := make([]model.Given, limits)
-	for k := range given {
-		of := list[1+4*k:]
-		given[k] = model.Given{SeenMicros: list[0], Before: of[0], DueMicros: of[1], Idle: of[2], Permits: of[3]}
-	}
-	return given, nil
+	return &reply{values: v.([]any)}
 }
 
-// stale reports whether a call was refused as an old copy.
-func stale(raw any) bool {
-	err, failed := raw.(error)
-	return failed && strings.HasPrefix(err.Error(), "STALE ")
-}
-
-func wantStale(raw any) error {
-	if !stale(raw) {
-		return fmt.Errorf("replied %v, in the model the call is stale", raw)
-	}
-	return nil
-}
-
-func wantInts(want []int64) func(any) error {
-	return func(reply any) error {
-		got, err := ints(reply)
-		if err != nil {
-			return err
+func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []queuemodel.Item) ([]queuemodel.Head, []queuemodel.Answer, error) {
+	args := headArgs(who, limits)
+	for _, item := range items {
+		how := 0
+		if item.Settles {
+			how++
 		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			return fmt.Errorf("replied %v, the model %v", got, want)
+		if item.Now {
+			how += 2
 		}
-		return nil
-	}
-}
-
-// pairs reads a reply of names and values.
-func pairs(reply any) (map[string]any, error) {
-	if err, ok := reply.(error); ok {
-		return nil, err
-	}
-	list, ok := reply.([]any)
-	if !ok || len(list)%2 != 0 {
-		return nil, fmt.Errorf("reply %v is not a list of pairs", reply)
-	}
-	named := make(map[string]any)
-	for i := 0; i < len(list); i += 2 {
-		named[fmt.Sprint(list[i])] = list[i+1]
-	}
-	return named, nil
-}
-
-// state is what the keys hold.
-type state struct {
-	fields                 map[string]string
-	waiting, free, claimed []model.Ticket
-}
-
-// parseState reads the reply to the driver's verb "state".
-func parseState(reply any) (state, error) {
-	if err, ok := reply.(error); ok {
-		return state{}, err
-	}
-	lists := reply.([]any)
-	s := state{fields: make(map[string]string)}
-	hash := lists[0].([]any)
-	for i := 0; i < len(hash); i += 2 {
-		s.fields[hash[i].(string)] = hash[i+1].(string)
-	}
-	for k, into := range []*[]model.Ticket{&s.waiting, &s.free, &s.claimed} {
-		list := lists[k+1].([]any)
-		for i := 0; i < len(list); i += 2 {
-			member, score := list[i].(string), list[i+1].(string)
-			cost, id, _ := strings.Cut(member, ":")
-			number, err := strconv.ParseFloat(score, 64)
-			if err != nil {
-				return state{}, err
+		if item.ID != "" {
+			args = append(args, item.Count, item.Number, how+4, item.ID, text(item.Patience), text(item.Latest), len(item.Parts))
+		} else {
+			args = append(args, item.Count, item.Number, how, len(item.Parts))
+		}
+		for _, p := range item.Parts {
+			tag := ""
+			if p.Tag != 0 {
+				tag = whole(p.Tag)
 			}
-			n, err := strconv.ParseInt(cost, 10, 64)
-			if err != nil {
-				n, id = 0, member // not an entry of the scripts
-			} else if k == 1 { // a free block's name is its number
-				if id != strconv.FormatFloat(number, 'f', 0, 64) {
-					return state{}, fmt.Errorf("free entry %q has the score %s", member, score)
-				}
-				id = ""
-			}
-			*into = append(*into, model.Ticket{Number: int64(number), Cost: n, ID: id})
+			args = append(args, p.Limit+1, whole(p.Cost), tag)
 		}
 	}
-	return s, nil
+	r := s.run("ask", s.ask, limits, args)
+	if r.err != nil {
+		return nil, nil, r.err
+	}
+	heads := r.heads(len(limits), who.Now)
+	s.runs = 0
+	var answers []queuemodel.Answer
+	for _, item := range items {
+		if r.number() == 1 { // a run: the caller works out the turns
+			last, p := r.number(), item.Parts[0]
+			s.runs++
+			l := limits[p.Limit]
+			for k := 1; k <= item.Count; k++ {
+				due := last - float64(item.Count-k)*p.Cost*l.A
+				answers = append(answers, queuemodel.Answer{
+					Status: 1, Wait: max(0, math.Ceil(due)), Usable: math.Floor(due + (l.B-p.Cost)*l.A), Tags: make([]float64, 1),
+				})
+			}
+			continue
+		}
+		for range int(r.number()) {
+			a := queuemodel.Answer{Status: int(r.number()), Wait: r.number()}
+			switch third := r.word(); a.Status {
+			case 1:
+				a.Usable, _ = strconv.ParseFloat(third, 64)
+			case 0, 3, 4:
+				a.Which, _ = strconv.Atoi(third)
+			}
+			for range item.Parts {
+				a.Tags = append(a.Tags, r.number())
+			}
+			answers = append(answers, a)
+		}
+	}
+	return heads, answers, r.err
+}
+
+func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit int, what, which string, cost float64) ([]queuemodel.Head, float64, error) {
+	r := s.run("leave", Leave, limits, append(headArgs(who, limits), limit+1, what, which, whole(cost)))
+	if r.err != nil {
+		return nil, 0, r.err
+	}
+	return r.heads(len(limits), who.Now), r.number(), r.err
+}
+
+func (s *server) Settle(who queuemodel.Caller, limits []queuemodel.Limit, limit int, id string, cost, used float64) ([]queuemodel.Head, bool, error) {
+	r := s.run("settle", Settle, limits, append(headArgs(who, limits), limit+1, id, whole(cost), whole(used)))
+	if r.err != nil {
+		return nil, false, r.err
+	}
+	return r.heads(len(limits), who.Now), r.number() == 1, r.err
+}
+
+func (s *server) Pause(who queuemodel.Caller, limits []queuemodel.Limit, micros float64) ([]queuemodel.Head, float64, error) {
+	r := s.run("pause", Pause, limits, append(headArgs(who, limits), whole(micros), "told so"))
+	if r.err != nil {
+		return nil, 0, r.err
+	}
+	return r.heads(len(limits), who.Now), r.number(), r.err
+}
+
+func (s *server) Resume(who queuemodel.Caller, limits []queuemodel.Limit) ([]queuemodel.Head, error) {
+	r := s.run("resume", Resume, limits, headArgs(who, limits))
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.heads(len(limits), who.Now), r.err
+}
+
+func (s *server) Set(who queuemodel.Caller, limits []queuemodel.Limit, a, b, micros float64) ([]queuemodel.Head, error) {
+	args := append(headArgs(who, limits), text(a), text(b), whole(micros))
+	if a == 0 {
+		args = append(headArgs(who, limits), "", "", "0")
+	}
+	r := s.run("set", Set, limits, args)
+	if r.err != nil {
+		return nil, r.err
+	}
+	return r.heads(len(limits), who.Now), r.err
+}
+
+func serverOf(ctx context.Context, client redis.Scripter, keys []string) *server {
+	return &server{client: client, ctx: ctx, ask: Ask, keys: keys}
 }

@@ -2,129 +2,166 @@ package reserve_test
 
 import (
 	"context"
-	"io"
+	"fmt"
 	"net"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/delay"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// bubble is a Redis inside a testing/synctest bubble: time there is simulated,
-// so hours of a fleet take milliseconds. It is a miniredis, with connections in
-// memory, or with FLEETPACE_RESERVE_REDIS=real a real Redis; see realRedis.
+// bubble is a Redis inside a testing/synctest bubble, where time is simulated. Processes of
+// a fleet reach it through connections in memory, a millisecond away.
 type bubble struct {
-	t     testing.TB
-	redis backend
-	cut   atomic.Bool // while set, replies are lost
-}
-
-// backend is what tests may do with either Redis, besides calling it.
-type backend interface {
-	Dial() (net.Conn, error)
-	SetError(text string) // that all calls get from now on; "": none
-	FlushAll()
-	Keys() []string
+	testing.TB
+	mini *miniredis.Miniredis
+	cut  atomic.Bool  // while set, replies are lost
+	asks atomic.Int64 // commands
 }
 
 func newBubble(t testing.TB) *bubble {
-	if wantsRealRedis() {
-		t.Cleanup(realServer.begin())
-		return &bubble{t: t, redis: realServer}
-	}
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
-	return &bubble{t: t, redis: m}
+	return &bubble{TB: t, mini: m}
 }
 
-// newHearingBubble is one in which processes hear of turns that move: always a miniredis, as
-// simulated time stands still for whoever waits for a message of a real one. (The tests of
-// package integration have those.)
-func newHearingBubble(t testing.TB) *bubble {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
-	if wantsRealRedis() { // its clients say who they are
-		m.RequireUserAuth(limitedUser, limitedPassword)
+const way = time.Millisecond
+
+func (b *bubble) dial() (net.Conn, error) {
+	dialed, err := b.mini.Dial()
+	if err != nil {
+		return nil, err
 	}
-	t.Cleanup(m.Close)
-	return &bubble{t: t, redis: m}
+	return delay.Conn(dialed, delay.Way{
+		Out:  func([]byte) time.Duration { b.asks.Add(1); return way },
+		Back: func() time.Duration { return way },
+		Lost: b.cut.Load,
+	}), nil
 }
 
-// inParallel lets a test that takes long run beside others: it sees simulated time only.
-// A real Redis is for one test at a time.
-func inParallel(t *testing.T) {
-	if !wantsRealRedis() {
-		t.Parallel()
-	}
-}
-
-// cuts loses replies: while it is armed, a connection breaks after the server
-// has carried out what it was asked.
-type cuts struct {
-	net.Conn
-	armed *atomic.Bool
-}
-
-func (c cuts) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if err == nil && c.armed.Load() {
-		_ = c.Close()
-		return 0, io.EOF
-	}
-	return n, err
-}
-
-// client is what one process of the fleet has: connections of its own. On a real
-// Redis its user has the documented rules and nothing more.
+// client is what one process of the fleet has: connections of its own.
 func (b *bubble) client() *redis.Client {
-	c := redis.NewClient(clientOptions(func() (net.Conn, error) {
-		conn, err := b.redis.Dial()
-		if err != nil {
-			return nil, err
-		}
-		return cuts{conn, &b.cut}, nil
-	}))
-	b.t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-func clientOptions(dial func() (net.Conn, error)) *redis.Options {
-	options := &redis.Options{
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return dial() },
+	c := redis.NewClient(&redis.Options{
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return b.dial() },
 		// An address that needs no look-up, and none of what the client asks a
 		// real server about: both would leave the bubble.
 		Addr:                     "127.0.0.1:6379",
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DisableIdentity:          true,
 		MaxRetries:               -1,
-		// More than any test has calls under way: those that wait for a connection
-		// share timers between clients, and so between bubbles.
-		PoolSize: 1000,
-	}
-	if wantsRealRedis() {
-		options.Username, options.Password = limitedUser, limitedPassword
-	}
-	return options
+		PoolSize:                 1000,
+	})
+	b.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
-// admin may do everything.
-func (b *bubble) admin() *redis.Client {
-	if wantsRealRedis() {
-		return realServer.admin
-	}
-	return b.client()
+// with is one process of the fleet.
+func (b *bubble) with(config reserve.Config) *reserve.Limiter {
+	return b.on(b.client(), config)
 }
 
-// limiter is one process of the fleet.
-func (b *bubble) limiter(limit reserve.Limit) *reserve.Limiter {
-	l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: limit})
-	require.NoError(b.t, err)
-	b.t.Cleanup(func() { _ = l.Close() })
+func (b *bubble) on(client redis.UniversalClient, config reserve.Config) *reserve.Limiter {
+	if config.Name == "" {
+		config.Name = "api"
+	}
+	l, err := reserve.New(client, config)
+	require.NoError(b, err)
+	b.Cleanup(func() { _ = l.Close() })
 	return l
+}
+
+func (b *bubble) limiter(limit reserve.Limit) *reserve.Limiter {
+	return b.with(reserve.Config{Limit: limit})
+}
+
+// group makes limiters of one process, of one group.
+func (b *bubble) group(limits ...reserve.Limit) []*reserve.Limiter {
+	client := b.client()
+	var all []*reserve.Limiter
+	for i, limit := range limits {
+		all = append(all, b.on(client, reserve.Config{Name: fmt.Sprint("limit-", i), Group: "api", Limit: limit}))
+	}
+	return all
+}
+
+func joint(t testing.TB, limits ...*reserve.Limiter) *reserve.Joint {
+	t.Helper()
+	j, err := reserve.All(limits...)
+	require.NoError(t, err)
+	return j
+}
+
+// log is the calls that a fleet has made, in order.
+type log struct {
+	begun time.Time
+	mu    sync.Mutex
+	calls []call
+	busy  sync.WaitGroup
+}
+
+type call struct {
+	after time.Duration // since the log was begun
+	cost  int
+	who   int
+}
+
+func newLog() *log { return &log{begun: time.Now()} }
+
+func (l *log) now() time.Duration { return time.Since(l.begun) }
+
+// wait lets a call wait, and notes when it was made. Those that are called one after the other
+// wait in that order.
+func (l *log) wait(t testing.TB, cost, who int, wait func(context.Context) error) {
+	l.busy.Go(func() {
+		if err := wait(context.Background()); err != nil {
+			t.Errorf("call %d: %v", who, err)
+			return
+		}
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.calls = append(l.calls, call{l.now(), cost, who})
+	})
+	time.Sleep(time.Microsecond)
+}
+
+func (l *log) between(from, to time.Duration) (calls []call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, c := range l.calls {
+		if c.after >= from && c.after < to {
+			calls = append(calls, c)
+		}
+	}
+	return calls
+}
+
+// all waits until all calls were made.
+func (l *log) all() []call {
+	l.busy.Wait()
+	return slices.Clone(l.calls)
+}
+
+// state is how a limit stands.
+func state(t testing.TB, l *reserve.Limiter) reserve.State {
+	t.Helper()
+	s, err := l.State(context.Background())
+	require.NoError(t, err)
+	return s
+}
+
+func allowed(t testing.TB, l *reserve.Limiter, n int) bool {
+	t.Helper()
+	ok, err := l.AllowN(context.Background(), n)
+	require.NoError(t, err)
+	return ok
 }

@@ -9,13 +9,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Strict is the inline bound under which no turn is fixed before it has come.
-// It costs a round trip between a turn and its call.
-const Strict time.Duration = -1
-
-// DefaultInlineBound is the inline bound of a Config that does not set one.
-const DefaultInlineBound = time.Second
-
 // DefaultPrefix begins the keys of a Config that does not set a prefix.
 const DefaultPrefix = "fleetpace"
 
@@ -31,30 +24,29 @@ type Config struct {
 	// 128 bytes without braces; the Name may hold no colon besides. Default: none.
 	Group string
 
-	// Limit is the rate and the burst. Processes of one name should agree; where
-	// they do not, each call re-times the line to the limit of its caller.
+	// Limit is the rate and the burst, or another [Kind] of limit. Processes of one name
+	// should agree; where they do not, the slowest limit of those that live is in force.
 	Limit Limit
 
 	// Prefix of all keys, up to 128 bytes without braces. Default
 	// [DefaultPrefix].
 	Prefix string
 
-	// InlineBound is the wait up to which a turn is final when it is given. A
-	// longer wait is looked at again within this time before its turn, so that
-	// it follows when the line moves. Default [DefaultInlineBound]; at most one
-	// minute; [Strict] for none.
-	InlineBound time.Duration
+	// Settles says that costs are estimates: [Reservation.Settle] tells what was really
+	// used. It costs something: a turn of the limit may be used for 20 ms only, and calls
+	// take more of Redis's time each.
+	Settles bool
 
 	// Lease is for how long at the most this process may hold permits that it took
 	// ahead of its calls, so that a call needs no round trip while permits are
 	// available. 0, the default: it takes none. At most one minute; half of the time
-	// in which the bucket fills is enough.
+	// in which the bucket fills is enough. It is for paced limits that do not settle.
 	//
 	// A process takes as many as its calls of late need in that time, and only
-	// permits that are stored in the bucket. They are numbers of the line like any
-	// other, so the limit stays exact; but what others find in the bucket is less by
-	// them, and by as many as become available in that time. Those that it does not
-	// use go back, or lapse when they would have overflowed: see [LeaseStats].
+	// permits that are stored in the bucket. They are turns like any other, so the
+	// limit stays exact; but what others find in the bucket is less by them, and by as
+	// many as become available in that time. Those that it does not use go back, or
+	// lapse when they would have overflowed: see [LeaseStats].
 	Lease time.Duration
 
 	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer one is cut to it.
@@ -67,9 +59,10 @@ type Config struct {
 	Outage Outage
 
 	// Logger hears of what an operator should know: Redis going away and coming
-	// back, a Redis that may evict the line, turns that were overslept. Default:
-	// nothing is logged, but for a Redis that was never reached: that is logged once,
-	// on slog.Default().
+	// back, a Redis that may evict the state, turns that were slept through. Of what
+	// Limiters of one group share, that of the first one hears. Default: nothing is
+	// logged, but for a Redis that was never reached: that is logged once, on
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -85,12 +78,6 @@ var noLogger = slog.New(slog.DiscardHandler)
 func (c Config) withDefaults() Config {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
-	}
-	switch c.InlineBound {
-	case 0:
-		c.InlineBound = DefaultInlineBound
-	case Strict:
-		c.InlineBound = 0
 	}
 	c.Outage = c.Outage.withDefaults()
 	if c.Logger == nil {
@@ -116,9 +103,6 @@ func (c Config) validate() error {
 	if c.Group != "" && strings.Contains(c.Name, ":") {
 		return invalid("Config.Name", "must not hold a colon in a group, got %q", c.Name)
 	}
-	if c.InlineBound < 0 || c.InlineBound > time.Minute {
-		return invalid("Config.InlineBound", "must be from 0 to 1m or reserve.Strict, got %v", c.InlineBound)
-	}
 	if c.Lease < 0 || c.Lease > time.Minute {
 		return invalid("Config.Lease", "must be from 0 to 1m, got %v", c.Lease)
 	}
@@ -131,6 +115,9 @@ func (c Config) validate() error {
 	if c.Lease > 0 && c.Limit.kind != KindPaced {
 		return invalid("Config.Lease", "is for paced limits only, got %v with a limit of kind %v", c.Lease, c.Limit.kind)
 	}
+	if c.Lease > 0 && c.Settles {
+		return invalid("Config.Lease", "is not for a limit that settles, got %v with Config.Settles", c.Lease)
+	}
 	return c.Limit.check()
 }
 
@@ -141,6 +128,9 @@ func validateClient(client redis.UniversalClient) error {
 	if _, ring := client.(*redis.Ring); ring {
 		return invalid("client", "must not be a *redis.Ring: when a shard fails, a ring moves its keys to"+
 			" another one without their state, and the limit would start over; use Sentinel or Cluster")
+	}
+	if !reflect.ValueOf(client).Comparable() {
+		return invalid("client", "must be comparable, such as a pointer, got a %T", client)
 	}
 	return nil
 }
@@ -168,8 +158,3 @@ func (c *Config) validateCost(n int) error {
 	}
 	return nil
 }
-
-// exceeds is an ErrInvalid that is an ErrExceedsBurst too.
-type exceeds struct{ error }
-
-func (e *exceeds) Unwrap() []error { return []error{e.error, ErrExceedsBurst} }

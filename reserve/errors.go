@@ -13,7 +13,7 @@ import (
 // details.
 var (
 	// ErrInvalid: an argument or a setting is wrong; the text names it and its
-	// value. Nothing was asked of Redis. Correct the call.
+	// value. Correct the call.
 	ErrInvalid = fault.ErrInvalid
 
 	// ErrExceedsBurst: the call costs more permits than the limit's burst, so
@@ -35,9 +35,8 @@ var (
 	ErrUnavailable = fault.ErrUnavailable
 
 	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been
-	// carried out and only its reply was lost. A number may have been taken; if
-	// nobody claims it, it costs the fleet that number and never lets more calls
-	// through. With an ID of your own, ask again under the same ID.
+	// carried out and only its reply was lost. It never lets more calls through than
+	// the limit does. What has an ID may be asked for again under it.
 	ErrOutcomeUnknown = fault.ErrOutcomeUnknown
 
 	// ErrDenied: Redis does not let this client in, or forbids what a limiter
@@ -54,7 +53,7 @@ var (
 	// owns it, delete it.
 	ErrCorrupt = fault.ErrCorrupt
 
-	// ErrClosed: the limiter was closed. Numbers of calls that waited went back.
+	// ErrClosed: the limiter was closed. The places of calls that waited went back.
 	ErrClosed = errors.New("limiter is closed")
 
 	// ErrCancelled: the reservation was cancelled and has no turn any more.
@@ -63,7 +62,7 @@ var (
 
 // Error says which call failed, for which limit, and why.
 type Error struct {
-	Op   string        // the method, in small letters: "wait", "reserve", "line up" …
+	Op   string        // the method, in small letters: "wait", "reserve", "set limit" …
 	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
 	Wait time.Duration // until the turn would have come; 0 when not known
 	Left time.Duration // until the deadline that it would have missed; 0 where that is over, or there is none
@@ -89,7 +88,13 @@ func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("%w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
 }
 
-func (l *Limiter) fail(op string, err error) error {
+// exceeds is an ErrInvalid that is an ErrExceedsBurst too.
+type exceeds struct{ error }
+
+func (e *exceeds) Unwrap() []error { return []error{e.error, ErrExceedsBurst} }
+
+// failed is the error of a method, of a limit or of several; nil stays nil.
+func failed(op string, of fmt.Stringer, err error) error {
 	if err == nil { // before what follows allocates
 		return nil
 	}
@@ -97,11 +102,7 @@ func (l *Limiter) fail(op string, err error) error {
 	if errors.As(err, &typed) {
 		return err
 	}
-	return newError(op, l.String(), err)
-}
-
-func newError(op, key string, err error) *Error {
-	e := &Error{Op: op, Key: key, Err: err}
+	e := &Error{Op: op, Key: of.String(), Err: err}
 	var miss *missed
 	if errors.As(err, &miss) {
 		e.Wait, e.Left = miss.wait, miss.left
@@ -112,24 +113,22 @@ func newError(op, key string, err error) *Error {
 // missed is ErrWouldMissDeadline with what an Error says of it.
 type missed struct{ wait, left time.Duration }
 
-func miss(wait time.Duration, deadline time.Time) *missed {
-	return &missed{wait, max(0, time.Until(deadline))}
-}
-
-// refusal is why the ith request got no ticket.
-func (a answers) refusal(i int, r request) error {
-	if r.cost > a.burst {
-		return &exceeds{invalid("n", "must be at most the burst of %d permits that was set for all, got %d", a.burst, r.cost)}
-	}
-	return miss(a.tickets[i].wait, r.deadline)
+func miss(turn, deadline time.Time) error {
+	return &missed{max(0, time.Until(turn)), max(0, time.Until(deadline))}
 }
 
 func (m *missed) Error() string { return ErrWouldMissDeadline.Error() }
 func (m *missed) Unwrap() error { return ErrWouldMissDeadline }
 
-// told is what a caller hears of its call: that its context has ended, if it has, and not
+// errAway is what calls hear under PolicyFail; the breaker knows more.
+var errAway = errors.New("redis is away")
+
+// why is what a caller hears of its call: that its context has ended, if it has, and not
 // that Redis is away, too.
-func told(ctx context.Context, err error) error {
+func (s *shared) why(ctx context.Context, err error) error {
+	if err == errAway { //nolint:errorlint // the sentinel itself
+		err = s.breaker.Shut()
+	}
 	if gone := ctx.Err(); gone != nil && fault.Away(err) {
 		return gone
 	}

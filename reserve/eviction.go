@@ -2,14 +2,22 @@ package reserve
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 )
 
-// warnOfEviction asks Redis once whether it may throw out the state of a limit
-// when it is full, and logs a warning if so. Where Redis does not say, or does
-// not let this user ask, it is silent.
-func (c *core) warnOfEviction(ctx context.Context) {
-	memory, err := c.client.Info(ctx, "memory").Result()
+// lookForEviction asks Redis whether it may throw out state, if somebody wants to hear of it.
+func (s *shared) lookForEviction() {
+	if s.first.Logger.Enabled(s.life, slog.LevelWarn) {
+		s.busy.Go(func() { s.warnOfEviction(s.life) })
+	}
+}
+
+// warnOfEviction asks Redis whether it may throw out the state of a limit when it is full,
+// and logs a warning if so. Where Redis does not say, or does not let this user ask, it is
+// silent.
+func (s *shared) warnOfEviction(ctx context.Context) {
+	memory, err := s.client.Info(ctx, "memory").Result()
 	if err != nil {
 		return
 	}
@@ -17,9 +25,9 @@ func (c *core) warnOfEviction(ctx context.Context) {
 	if !limited || policy == "noeviction" {
 		return
 	}
-	c.cfg.Logger.Warn("fleetpace: Redis may throw out the line of a limit when it is full, and calls may come"+
+	s.first.Logger.Warn("fleetpace: Redis may throw out the state of a limit when it is full, and calls may come"+
 		" too fast then; set maxmemory-policy to noeviction, or give the limits a Redis of their own",
-		"limit", c.cfg.Name, "maxmemory-policy", policy)
+		"limit", s.first.Name, "maxmemory-policy", policy)
 }
 
 // evicts reads the reply of INFO memory: the policy, and whether there is a

@@ -18,9 +18,10 @@ func TestWarnOfEviction(t *testing.T) {
 	ctx := t.Context()
 	warned := func(client redis.UniversalClient) string {
 		var log bytes.Buffer
-		c, err := newCore(client, Config{Name: "api", Logger: slog.New(slog.NewTextHandler(&log, nil))}.withDefaults())
+		l, err := New(client, Config{Name: "api", Limit: PerSecond(1), Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		require.NoError(t, err)
-		c.warnOfEviction(ctx)
+		defer func() { _ = l.Close() }()
+		l.core.warnOfEviction(ctx)
 		return log.String()
 	}
 	for _, policy := range []string{"allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"} {
@@ -50,4 +51,18 @@ func TestWarnOfEviction(t *testing.T) {
 	require.Empty(t, warned(limited), "it can not ask")
 	mini := redistest.Mini(t)
 	require.Empty(t, warned(mini.Client(t)), "it does not say")
+}
+
+// It is looked once, when Redis has answered for the first time.
+func TestLooksForEvictionOnce(t *testing.T) {
+	server := redistest.Local(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	var log bytes.Buffer
+	l, err := New(server.Client(t), Config{Name: "api", Limit: PerSecond(1000), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, l.Wait(t.Context()))
+	}
+	l.core.busy.Wait()
+	require.NoError(t, l.Close())
+	require.Equal(t, 1, bytes.Count(log.Bytes(), []byte("noeviction")), log.String())
 }

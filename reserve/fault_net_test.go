@@ -1,218 +1,229 @@
 package reserve_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"fmt"
-	"hash/fnv"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
-	"strings"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/alicebob/miniredis/v2/server"
 )
 
-// network is the way between the processes of a history and its Redis. Every
-// command travels as a message of its own: it arrives some time after it was
-// written, is carried out in no time, and its reply arrives some time later. What
-// goes wrong on the way is decided by the seed, the process and what the message
-// says, and by nothing that a scheduler decides.
+// network is the way between the processes of a history and its Redis. What goes wrong on it
+// is decided when a request is written.
 type network struct {
 	plan  *plan
-	redis *simRedis
-	log   *eventLog
+	redis *faultyRedis
+	start time.Time
 
-	mu   sync.Mutex
-	ends []*end
+	mu     sync.Mutex
+	random *rand.Rand
+	ends   []*end
 }
 
-// random is a source of its own for everything that has a name.
-func (p *plan) random(name string, numbers ...int) *rand.Rand {
-	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, name, numbers)
-	return rand.New(rand.NewPCG(p.seed, h.Sum64()))
-}
+func (n *network) now() time.Duration { return time.Since(n.start) }
+
+// left is how long a trouble lasts from now, and a little, so that it is over then.
+func (n *network) left(f *trouble) time.Duration { return f.to - n.now() + 1 }
 
 // dial opens a connection of a process.
 func (n *network) dial(ctx context.Context, process int) (net.Conn, error) {
-	pause := n.plan.request[process] + n.plan.reply
-	if f := n.plan.at(since(n), process, partition, hold); f != nil {
-		pause += n.plan.until(n, f) // the first packet is sent again until it gets through
+	pause := 2 * n.plan.way[process]
+	if f := n.plan.at(n.now(), process, partition, hold); f != nil {
+		pause += n.left(f) // the first packet is sent again until it gets through
 	}
 	select {
 	case <-time.After(pause):
 	case <-ctx.Done():
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.ErrDeadlineExceeded}
 	}
-	if n.plan.at(since(n), process, down) != nil {
+	if n.plan.at(n.now(), process, down) != nil {
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	}
-	e := &end{network: n, process: process, wake: make(chan struct{}, 1)}
-	e.peer = server.NewPeer(bufio.NewWriter(&e.out))
+	server, err := n.redis.Dial()
+	if err != nil {
+		return nil, err
+	}
+	e := &end{network: n, process: process, server: server, wake: make(chan struct{}, 1)}
 	n.mu.Lock()
 	n.ends = append(n.ends, e)
 	n.mu.Unlock()
+	go e.listen()
 	return e, nil
 }
 
-// reset breaks all connections of a process, or of all.
-func (n *network) reset(process int) {
+// reset breaks all connections.
+func (n *network) reset() {
 	n.mu.Lock()
-	ends := append([]*end(nil), n.ends...)
-	n.ends = n.ends[:0]
+	ends := n.ends
+	n.ends = nil
 	n.mu.Unlock()
 	for _, e := range ends {
-		if process < 0 || e.process == process {
-			e.fail(syscall.ECONNRESET)
-		} else {
-			n.mu.Lock()
-			n.ends = append(n.ends, e)
-			n.mu.Unlock()
-		}
+		e.fail(syscall.ECONNRESET)
 	}
 }
 
-func since(n *network) time.Duration { return time.Since(n.plan.start) }
+// fate is what happens to a request that is written now, or to its reply, and a delay.
+func (n *network) fate(process int) (what string, delay time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, f := range n.plan.troubles {
+		if now := n.now(); f.from <= now && now < f.to && (f.process < 0 || f.process == process) &&
+			slices.Contains(ofMessages, f.what) && n.random.Float64() < f.chance {
+			return f.what, time.Millisecond + time.Duration(n.random.Float64()*n.random.Float64()*float64(longDelay-time.Millisecond))
+		}
+	}
+	return "", 0
+}
 
-// nanos sets every message apart from all others by less than a microsecond, so
-// that no two things happen at the same moment.
-func nanos(random *rand.Rand) time.Duration { return time.Duration(random.IntN(1000)) }
-
-// end is the client's end of a connection.
+// end is the client's end of a connection. What the server says is read at once, and kept until
+// it arrives.
 type end struct {
 	network *network
 	process int
-	peer    *server.Peer // at the other end
-	out     bytes.Buffer // what it writes
+	server  net.Conn
 
 	mu       sync.Mutex
-	partial  []byte    // of a command that was not written as a whole
-	arrived  time.Time // when the last request arrives
-	answered time.Time // when the last reply does
+	fate     string // of what the server says next
+	late     time.Duration
+	arrives  time.Time // the last request, and the last reply
+	answered time.Time
+	pending  int // requests under way
 	inbox    []byte
 	err      error // of the next read, once the inbox is empty, and of every write
 	deadline time.Time
 	wake     chan struct{}
 }
 
-// Write sends commands on their way.
+// Write sends a request on its way.
 func (e *end) Write(b []byte) (int, error) {
+	n := e.network
+	fate, late := n.fate(e.process)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 	}
-	e.partial = append(e.partial, b...)
-	for {
-		args, rest, ok := command(e.partial)
-		if !ok {
-			return len(b), nil
-		}
-		e.partial = rest
-		e.send(args)
-	}
-}
-
-// send decides the fate of a message. The end must be locked.
-func (e *end) send(args []string) {
-	n := e.network
-	random := n.plan.random(strings.Join(args, " "), e.process)
-	fate := n.plan.fate(random, since(n), e.process)
-	delay := n.plan.request[e.process] + nanos(random)
-	switch fate.kind {
+	delay := n.plan.way[e.process]
+	switch fate {
 	case dropRequest:
-		n.log.add("net p%d %s never arrives", e.process, args[0])
-		return
+		return len(b), nil
 	case resetBefore:
-		n.log.add("net p%d %s is refused by a reset", e.process, args[0])
 		time.AfterFunc(delay, func() { e.fail(syscall.ECONNRESET) })
-		return
+		return len(b), nil
 	case delayRequest:
-		n.log.add("net p%d %s arrives %v late", e.process, args[0], fate.delay)
-		delay += fate.delay
+		delay += late
 	}
-	if f := n.plan.at(since(n), e.process, hold); f != nil {
-		delay += n.plan.until(n, f)
+	if f := n.plan.at(n.now(), e.process, hold); f != nil {
+		delay += n.left(f)
 	}
-	at := time.Now().Add(delay)
-	if !at.After(e.arrived) {
-		at = e.arrived.Add(1)
-	}
-	e.arrived = at
-	replyDelay := n.plan.reply + nanos(random)
-	time.AfterFunc(time.Until(at), func() { e.arrive(args, fate, replyDelay) })
+	e.arrives = after(time.Now().Add(delay), e.arrives)
+	e.pending++
+	text := bytes.Clone(b)
+	time.AfterFunc(time.Until(e.arrives), func() { e.arrive(text, fate, late) })
+	return len(b), nil
 }
 
-// arrive is the moment at which the server has a command.
-func (e *end) arrive(args []string, fate fate, delay time.Duration) {
+// after is a moment, or the first one after another.
+func after(moment, other time.Time) time.Time {
+	if moment.After(other) {
+		return moment
+	}
+	return other.Add(1)
+}
+
+// arrive is the moment at which the server has a request, also if the client has gone.
+func (e *end) arrive(text []byte, fate string, late time.Duration) {
 	n := e.network
-	if n.plan.at(since(n), e.process, partition) != nil {
-		return
-	}
-	if n.plan.at(since(n), e.process, down) != nil {
-		e.fail(syscall.ECONNRESET)
-		return
-	}
-	lost := fate.kind == cutAfter || fate.kind == loseReply || fate.kind == cutMid
-	reply := n.redis.serve(e, args, lost)
-	switch fate.kind {
-	case loseReply:
-		n.log.add("net p%d the reply of %s is lost", e.process, args[0])
-		return
-	case cutAfter:
-		n.log.add("net p%d cut after %s", e.process, args[0])
-		time.AfterFunc(delay, func() { e.fail(io.EOF) })
-		return
-	case cutMid:
-		n.log.add("net p%d cut in the reply of %s", e.process, args[0])
-		time.AfterFunc(delay, func() { e.deliver(reply[:len(reply)/2]); e.fail(io.EOF) })
-		return
-	case delayReply:
-		n.log.add("net p%d the reply of %s is %v late", e.process, args[0], fate.delay)
-		delay += fate.delay
-	}
-	if f := n.plan.at(since(n), e.process, hold); f != nil {
-		delay += n.plan.until(n, f)
+	if n.plan.at(n.now(), e.process, partition) == nil {
+		switch refused := n.redis.refuses(); {
+		case n.plan.at(n.now(), e.process, down) != nil:
+			e.fail(syscall.ECONNRESET)
+		case refused != "":
+			e.say(bytes.Repeat([]byte("-"+refused+"\r\n"), commands(text)))
+		default:
+			e.mu.Lock()
+			e.fate, e.late = fate, late
+			e.mu.Unlock()
+			_, _ = e.server.Write(text)
+		}
 	}
 	e.mu.Lock()
-	at := time.Now().Add(delay)
-	if !at.After(e.answered) {
-		at = e.answered.Add(1)
+	defer e.mu.Unlock()
+	if e.pending--; e.pending == 0 && e.err != nil {
+		_ = e.server.Close()
 	}
-	e.answered = at
-	e.mu.Unlock()
-	time.AfterFunc(time.Until(at), func() {
-		if n.plan.at(since(n), e.process, partition) == nil && e.deliver(reply) {
-			n.redis.heard(args)
+}
+
+// commands is how many a text has.
+func commands(text []byte) int { return max(1, bytes.Count(text, []byte("\n*"))+1) }
+
+// listen takes in what the server says.
+func (e *end) listen() {
+	for {
+		text := make([]byte, 1<<16)
+		n, err := e.server.Read(text)
+		if err != nil {
+			e.fail(io.EOF)
+			return
+		}
+		e.say(text[:n])
+	}
+}
+
+// say sends what the server says on its way.
+func (e *end) say(text []byte) {
+	n := e.network
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	delay := n.plan.way[e.process]
+	var err error
+	switch e.fate {
+	case loseReply:
+		return
+	case cutAfter:
+		text, err = nil, io.EOF
+	case cutMid:
+		text, err = text[:len(text)/2], io.EOF
+	case delayReply:
+		delay += e.late
+	}
+	if f := n.plan.at(n.now(), e.process, hold); f != nil {
+		delay += n.left(f)
+	}
+	e.answered = after(time.Now().Add(delay), e.answered)
+	time.AfterFunc(time.Until(e.answered), func() {
+		if n.plan.at(n.now(), e.process, partition) == nil {
+			e.deliver(text, err)
 		}
 	})
 }
 
-// deliver reports whether the connection still stands.
-func (e *end) deliver(b []byte) bool {
+func (e *end) deliver(text []byte, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err != nil {
-		return false
+		return
 	}
-	e.inbox = append(e.inbox, b...)
+	e.inbox, e.err = append(e.inbox, text...), err
 	e.stir()
-	return true
 }
 
-// fail breaks the connection: what has not been read yet still can be.
+// fail breaks the connection: what has not been read yet still can be, and requests under way
+// still arrive.
 func (e *end) fail(err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.err == nil {
 		e.err = err
 		e.stir()
+	}
+	if e.pending == 0 {
+		_ = e.server.Close()
 	}
 }
 
@@ -226,29 +237,24 @@ func (e *end) stir() {
 func (e *end) Read(b []byte) (int, error) {
 	for {
 		e.mu.Lock()
-		if len(e.inbox) > 0 {
-			n := copy(b, e.inbox)
-			e.inbox = e.inbox[n:]
-			e.mu.Unlock()
-			return n, nil
-		}
+		n := copy(b, e.inbox)
+		e.inbox = e.inbox[n:]
 		err, deadline := e.err, e.deadline
 		e.mu.Unlock()
-		if err != nil {
-			if err == io.EOF { //nolint:errorlint // it is ours, and io.Reader wants it bare
-				return 0, err
-			}
+		switch {
+		case n > 0:
+			return n, nil
+		case err == io.EOF: //nolint:errorlint // it is ours, and io.Reader wants it bare
+			return 0, err
+		case err != nil:
 			return 0, &net.OpError{Op: "read", Net: "tcp", Err: err}
-		}
-		if deadline.IsZero() {
+		case deadline.IsZero():
 			<-e.wake
 			continue
-		}
-		left := time.Until(deadline)
-		if left <= 0 {
+		case !time.Now().Before(deadline):
 			return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
 		}
-		timer := time.NewTimer(left)
+		timer := time.NewTimer(time.Until(deadline))
 		select {
 		case <-e.wake:
 		case <-timer.C:
@@ -257,7 +263,6 @@ func (e *end) Read(b []byte) (int, error) {
 	}
 }
 
-// Close ends the connection on this side. What is on its way still arrives.
 func (e *end) Close() error {
 	e.fail(net.ErrClosed)
 	return nil
@@ -275,30 +280,3 @@ func (e *end) SetWriteDeadline(time.Time) error { return nil }
 func (e *end) SetDeadline(at time.Time) error   { return e.SetReadDeadline(at) }
 func (e *end) LocalAddr() net.Addr              { return &net.TCPAddr{} }
 func (e *end) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-
-// command cuts the first command off what a client wrote.
-func command(b []byte) (args []string, rest []byte, ok bool) {
-	count, b, ok := header(b, '*')
-	if !ok {
-		return nil, nil, false
-	}
-	for range count {
-		var size int
-		if size, b, ok = header(b, '$'); !ok || len(b) < size+2 {
-			return nil, nil, false
-		}
-		args, b = append(args, string(b[:size])), b[size+2:]
-	}
-	return args, b, true
-}
-
-func header(b []byte, kind byte) (value int, rest []byte, ok bool) {
-	i := bytes.IndexByte(b, '\n')
-	if i < 2 || b[0] != kind {
-		return 0, nil, false
-	}
-	for _, digit := range b[1 : i-1] {
-		value = 10*value + int(digit-'0')
-	}
-	return value, b[i+1:], true
-}

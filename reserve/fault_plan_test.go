@@ -3,314 +3,211 @@ package reserve_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// fault is what goes wrong for a while, or at one moment.
-type fault struct {
-	kind     kind
+// trouble is what goes wrong for a while, or at one moment.
+type trouble struct {
+	what     string
 	from, to time.Duration // since the start; moments have from only
 	process  int           // whom it strikes; -1: all
-	chance   float64       // of a message to be struck, for faults of messages
+	chance   float64       // of a message to be struck
 	step     time.Duration // of the server's clock
 	text     string        // of the server's refusal
 }
 
-type kind string
-
-// Faults of single messages.
+// Troubles of single messages.
 const (
-	dropRequest  kind = "request never arrives"
-	resetBefore  kind = "reset before the request arrives"
-	delayRequest kind = "request is late"
-	loseReply    kind = "reply never arrives"
-	cutAfter     kind = "cut after execution"
-	cutMid       kind = "cut in the reply"
-	delayReply   kind = "reply is late"
+	dropRequest  = "request never arrives"
+	resetBefore  = "reset before the request arrives"
+	delayRequest = "request is late"
+	loseReply    = "reply never arrives"
+	cutAfter     = "cut after execution"
+	cutMid       = "cut in the reply"
+	delayReply   = "reply is late"
 )
 
-// Faults of the way or the server for a while.
+// Troubles of the way or the server for a while.
 const (
-	partition kind = "partition"      // messages vanish
-	hold      kind = "hold"           // messages are held, and arrive together afterwards
-	down      kind = "server is down" // connections break and are refused; the data stays
-	refusal   kind = "server refuses" // every command has the same error
-	restart   kind = "restarts empty" // down, and the data is gone
-	rollBack  kind = "fails over"     // down, and the data is that of some time before
+	partition = "partition"      // messages vanish
+	hold      = "hold"           // messages are held, and arrive together afterwards
+	down      = "server is down" // connections break and are refused; the data stays
+	refusal   = "server refuses" // every command has the same error
+	restart   = "restarts empty" // down, and the data is gone
+	rollBack  = "fails over"     // down, and the data is that of some time before
 )
 
-// Faults of one moment.
+// Troubles of one moment.
 const (
-	flush       kind = "FLUSHALL"
-	deleteState kind = "the state is deleted"
-	deleteList  kind = "a list is deleted"
-	clockStep   kind = "the clock steps"
-	scriptFlush kind = "SCRIPT FLUSH"
+	flush       = "FLUSHALL"
+	deleteState = "the state is deleted"
+	deleteQueue = "the queue is deleted"
+	clockStep   = "the clock steps"
+	scriptFlush = "SCRIPT FLUSH"
 )
 
 var (
-	ofMessages = []kind{dropRequest, resetBefore, delayRequest, loseReply, cutAfter, cutMid, delayReply}
-	ofTheWay   = []kind{partition, hold, down, refusal}
-	ofTheData  = []kind{flush, deleteState, deleteList, restart, rollBack}
+	ofMessages = []string{dropRequest, resetBefore, delayRequest, loseReply, cutAfter, cutMid, delayReply}
+	ofTheWay   = []string{partition, hold, down, refusal}
+	ofTheData  = []string{flush, deleteState, deleteQueue, restart, rollBack}
 	refusals   = []string{
-		"LOADING Redis is loading the dataset in memory",
+		loading,
 		"READONLY You can't write against a read only replica.",
 		"OOM command not allowed when used memory > 'maxmemory'.",
-		"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
 		"CLUSTERDOWN The cluster is down",
 		"TRYAGAIN Multiple keys request during rehashing of slot",
 		"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
 		"ERR max number of clients reached",
-		"NOAUTH Authentication required.",
 		"NOPERM User default has no permissions to run the 'evalsha' command",
 	}
 )
 
-// loses reports whether the server loses data, wholly or in part.
-func (k kind) loses() bool { return k.is(flush, deleteState, deleteList, restart, rollBack) }
+func (f *trouble) is(kinds ...string) bool { return slices.Contains(kinds, f.what) }
 
-func (k kind) is(kinds ...kind) bool {
-	for _, other := range kinds {
-		if k == other {
-			return true
-		}
-	}
-	return false
-}
-
-// plan is a history before it happens: everything in it follows from the seed.
+// plan is a history before it happens. All of it follows from the seed.
 type plan struct {
 	seed   uint64
-	start  time.Time
-	policy string
+	policy reserve.Policy
 	rate   float64 // permits per second
 	burst  int
 
-	request []time.Duration // one way to the server, per process
-	reply   time.Duration   // one way back: the same for all, or calls would jitter
+	way     []time.Duration // to the server, and back, per process
 	timeout []time.Duration // of a reply, per process
 	callers []caller
 
-	faults []fault
-	ends   time.Duration // when no fault is left, nor what it delayed
-
-	cancels bool // some calls give up
+	troubles []trouble
+	ends     time.Duration // when none is left, nor what it delayed
 }
 
 // caller makes calls one after the other.
 type caller struct {
 	process, number int
-	kind            string // wait, reserve, allow
-	starts          time.Duration
-	apart           time.Duration // mean time between the begins of two calls
-	calls           int
+	verb            string // wait, reserve, ask, allow
+	apart           time.Duration
 	givesUp         float64 // chance of a call to have a deadline or to be cancelled
 }
 
 const (
-	warmUp     = 400 * time.Millisecond // before the first fault: all processes have called
+	warmUp     = 500 * time.Millisecond // before the first trouble: all processes have called
 	longDelay  = 2 * time.Second        // of a message, at the most
-	dialTime   = time.Second            // a process waits for a connection
-	maxTimeout = time.Second            // and for a reply, at the most
+	maxTimeout = time.Second            // of a reply, and of a connection
 )
 
-func (p *plan) interval() time.Duration {
-	return time.Duration(float64(time.Second) / p.rate)
+func (p *plan) interval() time.Duration { return time.Duration(float64(time.Second) / p.rate) }
+
+// random is a source of its own for everything that has a name.
+func (p *plan) random(name string, n int) *rand.Rand {
+	return rand.New(rand.NewPCG(p.seed, uint64(len(name))<<32+uint64(n)))
 }
 
-// newPlan draws a history. Every choice of what may happen is drawn first, so
-// that a history with few kinds of faults is as likely as one with all.
+// newPlan draws a history. Which families of troubles may happen is drawn first, so that a
+// history with few kinds is as likely as one with all.
 func newPlan(seed uint64) *plan {
 	p := &plan{seed: seed}
-	r := p.random("plan")
-	p.policy = []string{"local", "wait", "fail", "open"}[r.IntN(4)]
-	p.rate = float64(20 + r.IntN(41))
-	if r.IntN(10) < 3 {
-		p.rate = float64(60 + r.IntN(141))
-	}
+	r := p.random("plan", 0)
+	p.policy = []reserve.Policy{reserve.PolicyLocal, reserve.PolicyWait, reserve.PolicyFail, reserve.PolicyOpen}[r.IntN(4)]
+	p.rate = float64(20 + r.IntN(61))
 	p.burst = 1 + r.IntN(4)
 	processes := 2 + r.IntN(3)
-	p.reply = 100*time.Microsecond + time.Duration(r.IntN(1_500_000))
 	for range processes {
-		p.request = append(p.request, 100*time.Microsecond+time.Duration(r.IntN(1_500_000)))
+		p.way = append(p.way, 100*time.Microsecond+time.Duration(r.IntN(1_500_000)))
 		p.timeout = append(p.timeout, 200*time.Millisecond+time.Duration(r.IntN(801))*time.Millisecond)
 	}
-	length := time.Duration(min(4, max(0.8, 90/p.rate)*(0.7+0.6*r.Float64())) * float64(time.Second))
-	p.cancels = r.IntN(2) == 0
-	p.drawCallers(r, processes, length)
-	p.drawFaults(r, processes, length)
-	for _, f := range p.faults {
-		end := max(f.from, f.to)
-		if f.kind.is(delayRequest, delayReply) {
-			end += longDelay
-		}
-		p.ends = max(p.ends, end)
+	length := time.Duration((1 + 2*r.Float64()) * float64(time.Second))
+	quits := 0.3 * float64(r.IntN(2)) * r.Float64()
+	n := processes + r.IntN(2*processes+1)
+	load := []float64{0.4, 1, 2}[r.IntN(3)]
+	for i := range n {
+		p.callers = append(p.callers, caller{
+			process: i % processes, number: i, givesUp: quits,
+			verb:  []string{"wait", "wait", "reserve", "ask", "allow"}[r.IntN(5)],
+			apart: time.Duration(float64(n) / (p.rate * load) * float64(time.Second)),
+		})
 	}
+	p.draw(r, processes, length)
 	return p
 }
 
-func (p *plan) drawCallers(r *rand.Rand, processes int, length time.Duration) {
-	n := processes + r.IntN(2*processes+1)
-	load := []float64{0.4, 1, 2}[r.IntN(3)] // of the line, if each call had one permit
-	calls := min(80, max(40, int(p.rate*(length+warmUp).Seconds()*load)))
-	for i := range n {
-		c := caller{
-			process: i % processes, number: i,
-			kind:   []string{"wait", "wait", "reserve", "allow"}[r.IntN(4)],
-			starts: time.Duration(i)*3*time.Millisecond + time.Duration(r.IntN(1_000_000)),
-			calls:  1 + calls/n,
-		}
-		if i < processes {
-			c.kind = "wait"
-		}
-		c.apart = (length + warmUp) / time.Duration(c.calls)
-		if p.cancels {
-			c.givesUp = 0.3 * r.Float64()
-		}
-		p.callers = append(p.callers, c)
-	}
-}
-
-func (p *plan) drawFaults(r *rand.Rand, processes int, length time.Duration) {
+func (p *plan) draw(r *rand.Rand, processes int, length time.Duration) {
 	families := 1 + r.IntN(7) // bits: messages, way, data and clock
-	if r.IntN(3) == 0 {
-		families = 1 + r.IntN(3) // the network alone
-	}
-	moment := func() time.Duration {
-		return warmUp + time.Duration(r.Float64()*float64(length)) + time.Duration(r.IntN(1000))
-	}
-	whom := func() int {
-		if r.IntN(3) == 0 {
-			return -1
-		}
-		return r.IntN(processes)
-	}
+	moment := func() time.Duration { return warmUp + time.Duration(r.Float64()*float64(length)) }
+	whom := func() int { return r.IntN(processes+1) - 1 }
+	var all []trouble
 	if families&1 != 0 {
 		for range 1 + r.IntN(3) {
 			from := moment()
-			p.faults = append(p.faults, fault{
-				kind: ofMessages[r.IntN(len(ofMessages))], process: whom(), chance: 0.05 + 0.6*r.Float64(),
+			all = append(all, trouble{
+				what: ofMessages[r.IntN(len(ofMessages))], process: whom(), chance: 0.05 + 0.6*r.Float64(),
 				from: from, to: from + time.Duration(r.Float64()*float64(length)/2),
 			})
 		}
 	}
 	if families&2 != 0 {
-		for range 1 + r.IntN(2) {
-			f := fault{kind: ofTheWay[r.IntN(len(ofTheWay))], process: whom(), from: moment()}
-			f.to = f.from + time.Duration((0.05+r.Float64()*1.5)*float64(time.Second))
-			if f.kind.is(down, refusal) {
-				f.process = -1
-			}
-			f.text = refusals[r.IntN(len(refusals))]
-			p.faults = append(p.faults, f)
+		f := trouble{what: ofTheWay[r.IntN(len(ofTheWay))], process: whom(), from: moment(), text: refusals[r.IntN(len(refusals))]}
+		f.to = f.from + time.Duration((0.05+r.Float64()*1.5)*float64(time.Second))
+		if f.is(down, refusal) {
+			f.process = -1
 		}
+		all = append(all, f)
 	}
 	if families&4 != 0 {
-		for range 1 + r.IntN(2) {
-			f := fault{kind: ofTheData[r.IntN(len(ofTheData))], process: -1, from: moment()}
-			if r.IntN(3) == 0 {
-				// Anything less than a second can not be told from a delay.
-				f.kind = clockStep
-				f.step = 2*time.Second + time.Duration(r.Float64()*r.Float64()*float64(10*time.Minute))
-				if r.IntN(2) == 0 {
-					f.step = -f.step
-				}
-			}
-			if f.kind.is(restart, rollBack) {
-				f.to = f.from + time.Duration(r.Float64()*float64(time.Second))
-			}
-			p.faults = append(p.faults, f)
+		f := trouble{what: ofTheData[r.IntN(len(ofTheData))], process: -1, from: moment()}
+		if r.IntN(3) == 0 {
+			f.what = clockStep // what is less than two seconds can not be told from a delay
+			f.step = (2*time.Second + time.Duration(r.Float64()*r.Float64()*float64(10*time.Minute))) * time.Duration(1-2*r.IntN(2))
 		}
+		if f.is(restart, rollBack) {
+			f.to = f.from + time.Duration(r.Float64()*float64(time.Second))
+		}
+		all = append(all, f)
 	}
 	if r.IntN(4) == 0 {
-		p.faults = append(p.faults, fault{kind: scriptFlush, process: -1, from: moment()})
+		all = append(all, trouble{what: scriptFlush, process: -1, from: moment()})
+	}
+	p.suffer(all...)
+}
+
+// suffer lets troubles happen.
+func (p *plan) suffer(all ...trouble) {
+	p.troubles, p.ends = all, warmUp
+	for _, f := range all {
+		end := max(f.from, f.to)
+		if f.is(delayRequest, delayReply) {
+			end += longDelay
+		}
+		p.ends = max(p.ends, end)
 	}
 }
 
-// at returns a fault of one of the kinds that strikes a process at a time.
-func (p *plan) at(now time.Duration, process int, kinds ...kind) *fault {
-	for i := range p.faults {
-		f := &p.faults[i]
-		if f.from <= now && now < f.to && (f.process < 0 || f.process == process) && f.kind.is(kinds...) ||
-			f.from <= now && now < f.to && f.kind.is(restart, rollBack) && down.is(kinds...) {
+// at returns a trouble of one of the kinds that a process has at a time; nil: none.
+func (p *plan) at(now time.Duration, process int, kinds ...string) *trouble {
+	for i := range p.troubles {
+		f := &p.troubles[i]
+		if f.from <= now && now < f.to && (f.process < 0 || f.process == process) &&
+			(f.is(kinds...) || f.is(restart, rollBack) && slices.Contains(kinds, down)) {
 			return f
 		}
 	}
 	return nil
 }
 
-// until is how long a fault lasts from now, and a little, so that it is over then.
-func (p *plan) until(n *network, f *fault) time.Duration { return f.to - since(n) + 1 }
-
-type fate struct {
-	kind  kind
-	delay time.Duration
-}
-
-// fate is what happens to a message that is written now.
-func (p *plan) fate(random *rand.Rand, now time.Duration, process int) fate {
-	for _, f := range p.faults {
-		if f.from <= now && now < f.to && (f.process < 0 || f.process == process) && f.kind.is(ofMessages...) &&
-			random.Float64() < f.chance {
-			delay := time.Duration(random.Float64() * random.Float64() * float64(longDelay))
-			return fate{f.kind, max(time.Millisecond, delay)}
-		}
-	}
-	return fate{}
-}
-
-// has reports whether a fault of one of the kinds is planned.
-func (p *plan) has(kinds ...kind) bool {
-	for _, f := range p.faults {
-		if f.kind.is(kinds...) {
-			return true
-		}
-	}
-	return false
-}
-
-// events is how many moments lose state or step the clock.
-func (p *plan) events() (n int) {
-	for _, f := range p.faults {
-		if f.kind.loses() || f.kind == clockStep {
-			n++
-		}
-	}
-	return n
-}
-
-// brief names the policy and the faults.
-func (p *plan) brief() string {
-	parts := []string{p.policy}
-	for _, f := range p.faults {
-		parts = append(parts, string(f.kind))
-	}
-	return strings.Join(parts, ", ")
+// has reports whether troubles of one of the kinds are planned.
+func (p *plan) has(kinds ...string) bool {
+	return slices.ContainsFunc(p.troubles, func(f trouble) bool { return f.is(kinds...) })
 }
 
 func (p *plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "policy %s, %v/s, burst %d, %d processes, %d callers, replies take %v\n",
-		p.policy, p.rate, p.burst, len(p.request), len(p.callers), p.reply)
-	for i := range p.request {
-		fmt.Fprintf(&b, "  process %d: requests take %v, time-out %v\n", i, p.request[i], p.timeout[i])
-	}
+	fmt.Fprintf(&b, "policy %s, %v/s, burst %d, ways %v, time-outs %v\n", p.policy, p.rate, p.burst, p.way, p.timeout)
 	for _, c := range p.callers {
-		fmt.Fprintf(&b, "  caller %d of process %d: %d times %s, %v apart, gives up %.2f\n",
-			c.number, c.process, c.calls, c.kind, c.apart, c.givesUp)
+		fmt.Fprintf(&b, "  caller %d of process %d: %s, %v apart, gives up %.2f\n", c.number, c.process, c.verb, c.apart, c.givesUp)
 	}
-	for _, f := range p.faults {
-		fmt.Fprintf(&b, "  %v to %v: %s, process %d", f.from, f.to, f.kind, f.process)
-		switch {
-		case f.chance > 0:
-			fmt.Fprintf(&b, ", chance %.2f", f.chance)
-		case f.kind == clockStep:
-			fmt.Fprintf(&b, ", by %v", f.step)
-		case f.kind == refusal:
-			fmt.Fprintf(&b, ", %s", f.text)
-		}
-		b.WriteByte('\n')
+	for _, f := range p.troubles {
+		fmt.Fprintf(&b, "  %v to %v: %s, process %d, chance %.2f, step %v, %s\n", f.from, f.to, f.what, f.process, f.chance, f.step, f.text)
 	}
 	return b.String()
 }

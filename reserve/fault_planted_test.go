@@ -5,161 +5,126 @@ import (
 	"net"
 	"os"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/lua"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // bug is a mistake that somebody could make. The zero bug is none.
 type bug struct {
-	plan      func(*plan)       // makes the history one in which it shows
-	call      func(args []any)  // spoils a script call on its way
-	scripts   map[string]string // by the SHA of the true one
-	impatient bool              // calls do not wait
+	call      func(args []any) // spoils a script call on its way
+	impatient bool             // calls do not wait
 }
 
-// planted are bugs that the histories must notice: each within this many.
-const plantedWithin = 200
+// Places in the arguments of EVALSHA for one limit: the verb, the script, the number of keys and
+// five keys come first, then nine arguments of all calls.
+const argKnown, argVersion, argReach, argClock = 17 + 4, 17 + 5, 17 + 6, 17 + 9
 
+// planted are bugs that the histories must notice.
 var planted = []struct {
-	name             string
-	fault            func() fault
-	call             func() func(args []any)
-	script, from, to string // a piece of a script, and what is there instead
-	impatient        bool
+	name      string
+	trouble   trouble
+	from, to  string // a piece of the script ask, and what is there instead
+	call      func(args []any)
+	impatient bool
 }{
 	{name: "calls do not wait for their turns", impatient: true},
-	{name: "a take is repeated under another serial", fault: repliesLost, call: func() func([]any) {
-		var last atomic.Int64
-		return func(args []any) { args[argSerial] = last.Add(1) }
-	}},
-	{name: "the trace of a take is ignored", fault: repliesLost,
-		script: "take", from: "if replay then recover() end", to: ""},
-	{name: "a copy that comes late is carried out", fault: requestsLate,
-		script: "quick", from: "sub(v[2] or '', 1, #known) ~= known", to: "not v[2]"},
-	{name: "processes bring no memory", fault: func() fault { return fault{kind: flush} }, call: func() func([]any) {
-		return func(args []any) {
-			args[argReach], args[argEpoch], args[argSeen] = int64(-1e15), 0, 0
+	{name: "processes bring no memory", trouble: trouble{what: flush}, call: func(args []any) {
+		if args[1] == lua.Ask.Hash() || args[0] == "eval" && len(args) > 30 {
+			args[argKnown], args[argVersion], args[argReach], args[argClock] = "", 0, "", 0
 		}
 	}},
-	{name: "nobody notices a rollback", fault: func() fault { return fault{kind: rollBack} },
-		script: "line", from: "if not missed(seen) then return end", to: "do return end"},
-	{name: "nobody notices a clock that goes ahead", fault: func() fault { return fault{kind: clockStep, step: 1200 * time.Millisecond} },
-		script: "line", from: "if ahead > STEP_MICROS then", to: "if false then"},
+	{name: "nobody minds the turns that are out", trouble: trouble{what: flush},
+		from: "if unknown then atLeast(l, now + AHEAD", to: "if false then atLeast(l, now + AHEAD"},
+	{name: "nobody notices a rollback", trouble: trouble{what: rollBack},
+		from: "epoch == l.epoch and l.version < brought", to: "false"},
+	{name: "nobody notices a clock that goes ahead", trouble: trouble{what: clockStep, step: 3 * time.Second},
+		from: "return clock > 0 and ahead > STEP and ahead or 0", to: "return 0"},
+	{name: "turns of others go back", trouble: trouble{what: cutAfter, chance: 0.3, to: time.Second},
+		from: "if not process or process .. ' ' .. serial ~= who then return 0 end", to: "if not process then return 0 end"},
+	{name: "a turn is used however late it is", trouble: trouble{what: delayReply, chance: 0.5, to: 2 * time.Second},
+		from: "return min(l.free + l.part + (l.b - cost) * l.a,", to: "return min(due + 1e9,"},
 }
 
-// Places in the arguments of EVALSHA: the verb, the script, the number of keys and
-// the keys come first.
-const (
-	argReach  = 7 + 2
-	argEpoch  = 7 + 3
-	argSeen   = 7 + 4
-	argSerial = 7 + 7
-)
-
-func repliesLost() fault {
-	return fault{kind: cutAfter, chance: 0.3, to: time.Second}
-}
-
-func requestsLate() fault {
-	return fault{kind: delayRequest, chance: 0.3, to: time.Second}
-}
-
-// The test of the test: each bug must be noticed soon.
+// The test of the test: each bug must be noticed soon, and it is the bug that is noticed.
 func TestFaultHistoriesNoticeBugs(t *testing.T) {
 	for _, p := range planted {
 		t.Run(p.name, func(t *testing.T) {
-			t.Parallel()
-			b := bug{impatient: p.impatient, plan: func(plan *plan) {
-				plan.calm()
-				if p.fault != nil {
-					f := p.fault()
-					f.process, f.from = -1, 2*warmUp
-					if f.to > 0 {
-						f.to += f.from
-					}
-					plan.faults, plan.ends = []fault{f}, max(f.from, f.to)+longDelay
+			b := bug{impatient: p.impatient, call: p.call}
+			if p.from != "" {
+				b.call = spoiled(t, p.from, p.to)
+			}
+			plan := func(seed uint64) *plan {
+				plan := newPlan(seed)
+				plan.policy = reserve.PolicyWait
+				for i := range plan.callers {
+					plan.callers[i].givesUp = 0
 				}
-			}}
-			if p.call != nil {
-				b.call = p.call()
+				f := p.trouble
+				f.process, f.from = -1, 2*warmUp
+				if f.to > 0 || f.is(rollBack) {
+					f.to += f.from + 1
+				}
+				plan.suffer(f)
+				return plan
 			}
-			if p.script != "" {
-				b.scripts = spoiled(t, p.script, p.from, p.to)
-			}
-			for seed := range uint64(plantedWithin) {
-				if h := play(t, seed, b); len(h.problems) > 0 {
+			const within = 40
+			for seed := range uint64(within) {
+				if h := play(t, plan(seed), b); len(h.problems) > 0 {
 					t.Logf("noticed in history %d: %q", seed+1, h.problems[0])
-					clean := play(t, seed, bug{plan: b.plan})
-					require.Empty(t, clean.problems, "it is the bug that was noticed")
+					require.Empty(t, play(t, plan(seed), bug{}).problems)
 					return
 				}
 			}
-			t.Errorf("not noticed in %d histories", plantedWithin)
+			t.Errorf("not noticed in %d histories", within)
 		})
 	}
 }
 
-// calm leaves no faults, and a fleet that waits as long as it takes.
-func (p *plan) calm() {
-	p.policy, p.cancels, p.faults, p.ends = "wait", false, nil, warmUp
-	for i := range p.callers {
-		p.callers[i].givesUp = 0
-	}
-}
-
-// spoiled returns the scripts with a bug.
-func spoiled(t *testing.T, script, from, to string) map[string]string {
+// spoiled puts a script with a bug in the place of ask.
+func spoiled(t *testing.T, from, to string) func(args []any) {
 	t.Helper()
-	line, count := source(t, "line"), 0
-	if script == "line" {
-		line, count = strings.ReplaceAll(line, from, to), strings.Count(line, from)
+	var b strings.Builder
+	for _, file := range []string{"head", "common", "paced", "quota", "rolling", "warming", "state", "places", "bookings", "ask"} {
+		text, err := os.ReadFile("../lua/" + file + ".lua")
+		require.NoError(t, err)
+		b.Write(text)
 	}
-	scripts := map[string]string{}
-	for sha, verb := range verbs {
-		text := source(t, verb)
-		with := line
-		if verb == "quick" { // it stands alone
-			with = ""
-			require.Equal(t, sha, sha1Of(text), "the script of %s", verb)
-		} else {
-			require.Equal(t, sha, sha1Of(source(t, "line")+text), "the script of %s", verb)
+	text := b.String()
+	require.Equal(t, lua.Ask.Hash(), redis.NewScript(text).Hash(), "ask consists of other files")
+	require.GreaterOrEqual(t, strings.Count(text, from), 1, "bring the planted bug up to date: %s", from)
+	wrong := strings.ReplaceAll(text, from, to)
+	return func(args []any) {
+		switch args[1] {
+		case lua.Ask.Hash():
+			args[1] = redis.NewScript(wrong).Hash()
+		case text:
+			args[1] = wrong
 		}
-		if verb == script {
-			text, count = strings.ReplaceAll(text, from, to), strings.Count(text, from)
-		}
-		scripts[sha] = with + text
 	}
-	require.Equal(t, 1, count, "%s.lua does not hold %q once: bring the planted bug up to date", script, from)
-	return scripts
-}
-
-func source(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile("../lua/" + name + ".lua")
-	require.NoError(t, err)
-	return string(text)
 }
 
 // spoiler spoils script calls on their way.
 type spoiler func(args []any)
 
-func (s spoiler) DialHook(next redis.DialHook) redis.DialHook {
+func (spoiler) DialHook(next redis.DialHook) redis.DialHook {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		return next(ctx, network, address)
 	}
 }
 
-func (s spoiler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+func (spoiler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
 func (s spoiler) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if strings.HasPrefix(cmd.Name(), "eval") && len(cmd.Args()) > argSerial {
+		if strings.HasPrefix(cmd.Name(), "eval") {
 			s(cmd.Args())
 		}
 		return next(ctx, cmd)

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
@@ -21,14 +22,11 @@ import (
 
 // history is a plan at work.
 type history struct {
-	plan     *plan
-	bug      bug
-	log      *eventLog
-	book     *book
-	redis    *simRedis
-	limiters []*reserve.Limiter
-	clients  []*redis.Client
-	ctx      context.Context // ends when calls are stuck
+	*plan
+	bug     bug
+	network *network
+	fleet   []*reserve.Joint // of one limit each
+	ctx     context.Context  // ends when calls are stuck
 
 	mu       sync.Mutex
 	served   []servedCall
@@ -44,185 +42,141 @@ type servedCall struct {
 }
 
 const (
-	settled = 2 * time.Second        // after the last fault the fleet is back at its rate
-	greedy  = 8                      // callers per history that have work from the last fault on
-	hurry   = 300 * time.Millisecond // before that they always have
+	settled = 2 * time.Second // after the last trouble the fleet is back at its rate, if replies are not waited for
+	greedy  = 8               // callers per history that have work from the last trouble on
+	busy    = 2 * time.Second // of that is judged
 )
 
 // play makes a history happen in a bubble of its own.
-func play(t *testing.T, seed uint64, bug bug) *history {
-	h := &history{plan: newPlan(seed), bug: bug, open: map[string]time.Duration{}}
-	if bug.plan != nil {
-		bug.plan(h.plan)
-	}
+func play(t *testing.T, p *plan, b bug) *history {
+	h := &history{plan: p, bug: b, open: map[string]time.Duration{}}
 	synctest.Test(t, h.run)
 	return h
 }
 
 func (h *history) run(t *testing.T) {
-	p := h.plan
-	p.start = time.Now()
-	h.log = &eventLog{start: p.start}
-	h.book = newBook(p)
-	var err error
-	if h.redis, err = newSimRedis(h.log, lua.Keys(reserve.DefaultPrefix, "api", ""), h.book); err != nil {
-		t.Fatal(err)
-	}
-	defer h.redis.redis.Close()
-	h.redis.planted = h.bug.scripts
-	network := &network{plan: p, redis: h.redis, log: h.log}
-	for i := range p.request {
-		h.join(t, network, i)
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	defer m.Close()
+	server := &faultyRedis{Miniredis: m}
+	h.network = &network{plan: h.plan, redis: server, start: time.Now(), random: h.random("network", 0)}
+	var clients []*redis.Client
+	for i := range h.way {
+		clients = append(clients, h.join(t, i))
 	}
 	var stop context.CancelFunc
-	h.ctx, stop = context.WithCancel(context.Background())
-	for _, f := range p.faults {
-		h.prepare(network, f)
+	h.ctx, stop = context.WithCancel(t.Context())
+	for _, f := range h.troubles {
+		h.prepare(server, f)
 	}
 	var calls sync.WaitGroup
-	for _, c := range p.callers {
+	for _, c := range h.callers {
 		calls.Go(func() { h.work(c) })
 	}
-	from, until := p.window()
 	for i := range greedy {
-		calls.Go(func() { h.hurry(i, from-hurry, until) })
+		calls.Go(func() { h.hurry(i) })
 	}
 	h.waitFor(&calls, stop)
 	stop()
-	for i, l := range h.limiters {
-		_ = l.Close()
-		_ = h.clients[i].Close()
+	for i, j := range h.fleet {
+		_ = j.Limits()[0].Close()
+		_ = clients[i].Close()
 	}
 	h.check()
 }
 
 // join makes a process of the fleet.
-func (h *history) join(t *testing.T, n *network, i int) {
+func (h *history) join(t *testing.T, i int) *redis.Client {
 	client := redis.NewClient(&redis.Options{
-		Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) { return n.dial(ctx, i) },
-		// An address that needs no look-up, and none of what the client asks a
-		// real server about: both would leave the bubble.
+		Dialer:                   func(ctx context.Context, _, _ string) (net.Conn, error) { return h.network.dial(ctx, i) },
 		Addr:                     "127.0.0.1:6379",
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DisableIdentity:          true,
-		DialTimeout:              dialTime,
-		ReadTimeout:              h.plan.timeout[i],
-		WriteTimeout:             h.plan.timeout[i],
-		PoolSize:                 10,
-		// Retries of the client's own wait for a random time, which is not ours to
-		// draw; scripts are called without.
-		MaxRetries: -1,
+		DialTimeout:              maxTimeout,
+		DialerRetries:            1,
+		ReadTimeout:              h.timeout[i],
+		WriteTimeout:             h.timeout[i],
+		PoolSize:                 1000,
 	})
 	if h.bug.call != nil {
 		client.AddHook(spoiler(h.bug.call))
 	}
-	l, err := reserve.New(client, withPolicy(reserve.Config{
-		Name: "api", Limit: reserve.PerSecond(h.plan.rate).Burst(h.plan.burst),
-	}, h.plan.policy))
+	l, err := reserve.New(client, reserve.Config{
+		Name: "api", Limit: reserve.PerSecond(h.rate).Burst(h.burst), Outage: reserve.Outage{Policy: h.policy},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.TurnDeaf()
-	l.SetMember(fmt.Sprintf("process-%d-%d", h.plan.seed, i))
-	h.limiters, h.clients = append(h.limiters, l), append(h.clients, client)
+	h.fleet = append(h.fleet, joint(t, l))
+	return client
 }
 
-// prepare lets a fault happen when its time has come.
-func (h *history) prepare(n *network, f fault) {
+// prepare lets a trouble happen when its time has come.
+func (h *history) prepare(r *faultyRedis, f trouble) {
 	begin, end := func() {}, func() {}
-	line := h.redis.keys
-	m := h.redis.redis
-	switch f.kind {
+	keys := lua.Keys(reserve.DefaultPrefix, "", "api", "p", "")
+	switch f.what {
 	case refusal:
-		begin, end = func() { h.redis.refuse(f.text) }, func() { h.redis.refuse("") }
+		begin, end = func() { r.refuse(f.text) }, func() { r.refuse("") }
 	case down:
-		begin = func() { n.reset(-1) }
+		begin = h.network.reset
 	case restart:
-		begin = func() {
-			n.reset(-1)
-			h.redis.change(func() { m.FlushAll(); h.redis.forgetScripts() })
-		}
+		begin = func() { h.network.reset(); r.FlushAll(); r.flushScripts() }
 	case rollBack:
-		begin = func() { n.reset(-1); h.redis.rollBack(); h.redis.change(h.redis.forgetScripts) }
-		lag := time.Duration(h.plan.random("lag").IntN(1000)) * time.Millisecond
-		time.AfterFunc(max(0, f.from-lag), h.redis.save)
+		begin = func() { h.network.reset(); r.rollBack(); r.flushScripts() }
+		time.AfterFunc(max(0, f.from-time.Duration(h.random("lag", 0).IntN(1000))*time.Millisecond), r.save)
 	case flush:
-		begin = func() { h.redis.change(m.FlushAll) }
+		begin = func() { r.FlushAll() }
 	case deleteState:
-		begin = func() { h.redis.change(func() { m.Del(line[0]) }) }
-	case deleteList:
-		which := 1 + h.plan.random("list").IntN(len(line)-1)
-		begin = func() { h.redis.change(func() { m.Del(line[which]) }) }
+		begin = func() { r.Del(keys[0]) }
+	case deleteQueue:
+		begin = func() { r.Del(keys[1]) }
 	case clockStep:
-		begin = func() { h.redis.step(f.step) }
+		begin = func() { r.step(f.step) }
 	case scriptFlush:
-		begin = func() { h.redis.change(h.redis.forgetScripts) }
+		begin = r.flushScripts
 	}
-	time.AfterFunc(f.from, func() {
-		h.log.add("fault %s, process %d, until %v %s", f.kind, f.process, f.to, f.text)
-		begin()
-	})
+	time.AfterFunc(f.from, begin)
 	if f.to > f.from {
-		time.AfterFunc(f.to, func() {
-			h.log.add("fault %s is over", f.kind)
-			end()
-		})
+		time.AfterFunc(f.to, end)
 	}
 }
 
-// window is when the fleet must be back at its rate: 30 permits long, or a quarter
-// of a second. Under policy open a second's permits may have to be paid back first.
-func (p *plan) window() (from, until time.Duration) {
-	from = p.ends + settled
-	if p.policy == "open" {
-		from += time.Second
-	}
-	return from, from + max(30*p.interval(), 250*time.Millisecond)
+// window is when the fleet must be back at its rate.
+func (h *history) window() (from, until time.Duration) {
+	from = h.ends + settled + slices.Max(h.timeout)
+	return from, from + max(busy, 60*h.interval())
 }
 
-// work is what a caller does while faults happen.
+// work is what a caller does while troubles happen.
 func (h *history) work(c caller) {
-	random := h.plan.random("caller", c.number)
-	_, until := h.plan.window()
-	for i := range c.calls {
-		next := c.starts + time.Duration(i)*c.apart + time.Duration(random.Float64()*float64(c.apart))
-		if i == 0 {
-			next = c.starts
-		}
-		time.Sleep(time.Until(h.plan.start.Add(next)))
-		if time.Since(h.plan.start) > until {
-			return // it has waited for so long that it is behind
-		}
+	random := h.random("caller", c.number)
+	_, until := h.window()
+	for i := 0; h.network.now() < min(until, h.ends+settled); i++ {
 		h.call(c, fmt.Sprintf("c%d.%d", c.number, i), h.cost(random), random)
+		time.Sleep(time.Duration(2 * random.Float64() * float64(c.apart)))
 	}
 }
 
-// hurry makes one call after the other, from time to time at first: who does not
-// call does not notice that Redis is back.
-func (h *history) hurry(i int, busy, until time.Duration) {
-	random := h.plan.random("greedy", i)
-	c := caller{process: i % len(h.limiters), kind: "wait"}
-	time.Sleep(time.Until(h.plan.start.Add(h.plan.ends)) + time.Duration(i)*30*time.Millisecond + nanos(random))
-	for n := 0; time.Since(h.plan.start) < until && h.ctx.Err() == nil; n++ {
-		h.call(c, fmt.Sprintf("g%d.%d", i, n), h.cost(random), random)
-		pause := 10*time.Millisecond + nanos(random) // a call takes its time
-		if left := busy - time.Since(h.plan.start); left > 0 {
-			pause += min(left, 400*time.Millisecond)
-		}
-		time.Sleep(pause)
+// hurry makes one call after the other once all is well again.
+func (h *history) hurry(i int) {
+	random := h.random("greedy", i)
+	_, until := h.window()
+	time.Sleep(h.ends + time.Duration(i)*30*time.Millisecond)
+	for n := 0; h.network.now() < until && h.ctx.Err() == nil; n++ {
+		h.call(caller{process: i % len(h.fleet), verb: "wait"}, fmt.Sprintf("g%d.%d", i, n), h.cost(random), random)
+		time.Sleep(10 * time.Millisecond) // a call takes its time
 	}
 }
 
-func (h *history) cost(random *rand.Rand) int {
-	return max(1, h.plan.burst-random.IntN(2*h.plan.burst))
-}
+func (h *history) cost(random *rand.Rand) int { return max(1, h.burst-random.IntN(2*h.burst)) }
 
-// call makes one call, as its caller's kind does.
+// call makes one call, as its caller does.
 func (h *history) call(c caller, who string, cost int, random *rand.Rand) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	defer cancel()
-	if random.Float64() < c.givesUp && time.Since(h.plan.start) < h.plan.ends {
-		after := time.Duration(random.Float64()*float64(time.Second)) + nanos(random)
+	if random.Float64() < c.givesUp && h.network.now() < h.ends {
+		after := time.Duration(random.Float64() * float64(time.Second))
 		if random.IntN(2) == 0 {
 			ctx, cancel = context.WithTimeout(ctx, after)
 			defer cancel()
@@ -230,118 +184,116 @@ func (h *history) call(c caller, who string, cost int, random *rand.Rand) {
 			defer time.AfterFunc(after, cancel).Stop()
 		}
 	}
-	h.begin(who, c, cost)
-	l := h.limiters[c.process]
+	began := h.network.now()
+	h.mu.Lock()
+	h.open[who] = began
+	h.mu.Unlock()
+	j, served := h.fleet[c.process], true
 	var err error
-	served := false
 	switch {
-	case c.kind == "reserve" || h.bug.impatient:
-		err = h.reserve(ctx, l, who, cost)
-		served = err == nil
-	case c.kind == "allow":
-		served, err = l.AllowN(ctx, cost)
+	case h.bug.impatient:
+		_, err = j.Reserve(ctx, cost)
+	case c.verb == "allow":
+		served, err = j.Allow(ctx, cost)
+	case c.verb == "reserve":
+		var r *reserve.Reservation
+		if r, err = j.Reserve(ctx, cost); err == nil {
+			err = h.use(ctx, r)
+		}
+	case c.verb == "ask":
+		err = h.ask(ctx, j, who, cost)
 	default:
-		err = l.WaitN(ctx, cost)
-		served = err == nil
+		err = j.Wait(ctx, cost)
 	}
-	h.end(ctx, who, cost, served, err)
+	h.end(ctx, who, cost, served && err == nil, err)
 }
 
-// reserve makes a call under an ID, and asks again as long as Redis is away.
-func (h *history) reserve(ctx context.Context, l *reserve.Limiter, id string, cost int) error {
-	pause := func() bool {
-		select {
-		case <-time.After(100 * time.Millisecond):
-			return true
-		case <-ctx.Done():
-			return false
-		}
-	}
-	r, err := l.ReserveAs(ctx, id, cost)
-	for errors.Is(err, reserve.ErrUnavailable) && pause() {
-		r, err = l.ReserveAs(ctx, id, cost)
-	}
+// use waits for a reservation, or gives it up.
+func (h *history) use(ctx context.Context, r *reserve.Reservation) error {
+	err := r.Wait(ctx)
 	if err != nil {
-		return err
-	}
-	if h.bug.impatient {
-		return nil
-	}
-	err = r.Wait(ctx)
-	for errors.Is(err, reserve.ErrUnavailable) && pause() {
-		err = r.Wait(ctx)
-	}
-	if err != nil && ctx.Err() != nil {
-		_ = r.Cancel(context.Background()) // best effort: Redis may be away
+		_ = r.Cancel(context.WithoutCancel(ctx))
 	}
 	return err
 }
 
-func (h *history) begin(who string, c caller, cost int) {
-	h.log.add("call  %s p%d %s %d", who, c.process, c.kind, cost)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.open[who] = time.Since(h.plan.start)
+// ask makes a call that is booked where its turn is far, and comes back.
+func (h *history) ask(ctx context.Context, j *reserve.Joint, id string, cost int) error {
+	for {
+		r, err := j.Ask(ctx, id, 300*time.Millisecond, cost)
+		switch {
+		case err != nil:
+			return err
+		case !r.Booked():
+			return h.use(ctx, r)
+		}
+		select {
+		case <-time.After(r.Delay() - reserve.Lead):
+		case <-ctx.Done():
+			_ = r.Cancel(context.WithoutCancel(ctx))
+			return ctx.Err()
+		}
+	}
 }
 
 func (h *history) end(ctx context.Context, who string, cost int, served bool, err error) {
-	h.log.add("done  %s %v %v", who, served, err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := time.Since(h.plan.start)
-	begun := h.open[who]
+	now := h.network.now()
+	began := h.open[who]
 	delete(h.open, who)
 	if served {
 		h.served = append(h.served, servedCall{now, cost, who})
 	}
-	if took, bound := now-max(begun, h.plan.ends), h.plan.patience(); took > bound {
-		h.fault("call %s took until %v, %v after the faults; the bound is %v", who, now, took, bound)
+	if took, bound := now-max(began, h.ends), h.patience(); took > bound {
+		h.problem("call %s took until %v, %v after the troubles; the bound is %v", who, now, took, bound)
 	}
 	if err != nil && !typed(ctx, err) {
-		h.fault("call %s: not a typed error: %v", who, err)
+		h.problem("call %s: not a typed error: %v", who, err)
 	}
-	if policies && h.plan.policy == "wait" && errors.Is(err, reserve.ErrUnavailable) {
-		h.fault("call %s did not wait for Redis: %v", who, err)
+	if h.policy == reserve.PolicyWait && errors.Is(err, reserve.ErrUnavailable) {
+		h.problem("call %s did not wait for Redis: %v", who, err)
 	}
 }
 
-// fault notes that a promise was broken. The history must be locked.
-func (h *history) fault(format string, args ...any) {
+// problem notes that a promise was broken. The history must be locked.
+func (h *history) problem(format string, args ...any) {
 	h.problems = append(h.problems, fmt.Sprintf(format, args...))
+}
+
+// patience is how long after the troubles, or its own begin, a call may take: the fleet is
+// back, and then everybody who waits has its turn.
+func (h *history) patience() time.Duration {
+	queue := time.Duration((len(h.callers)+greedy)*h.burst) * h.interval()
+	return settled + 2*maxTimeout + time.Second + queue
 }
 
 // waitFor waits for all calls. Those that are stuck are counted, and ended.
 func (h *history) waitFor(calls *sync.WaitGroup, stop context.CancelFunc) {
 	done := make(chan struct{})
 	go func() { calls.Wait(); close(done) }()
-	_, until := h.plan.window()
+	_, until := h.window()
 	select {
 	case <-done:
 		return
-	case <-time.After(until + h.plan.patience()):
+	case <-time.After(until + h.patience()):
 	}
 	h.mu.Lock()
-	for who, begun := range h.open {
-		h.fault("call %s waits since %v", who, begun)
+	for who, began := range h.open {
+		h.problem("call %s waits since %v", who, began)
 	}
-	slices.Sort(h.problems)
 	h.mu.Unlock()
 	stop()
-	for _, l := range h.limiters {
-		_ = l.Close()
-	}
 	<-done
 }
 
 // typed reports whether an error is one that the package names.
 func typed(ctx context.Context, err error) bool {
-	if e := (*reserve.Error)(nil); !errors.As(err, &e) {
+	var e *reserve.Error
+	if !errors.As(err, &e) && ctx.Err() == nil {
 		return false
 	}
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return true
-	}
 	return slices.ContainsFunc([]error{
-		reserve.ErrUnavailable, reserve.ErrDenied, reserve.ErrWouldMissDeadline, reserve.ErrClosed,
-	}, func(known error) bool { return errors.Is(err, known) })
+		reserve.ErrUnavailable, reserve.ErrDenied, reserve.ErrWouldMissDeadline, ctx.Err(),
+	}, func(known error) bool { return known != nil && errors.Is(err, known) })
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -50,6 +51,9 @@ func TestBadInput(t *testing.T) {
 		return func() error { return good.For(key).Wait(ctx) }
 	}
 
+	all := func(l *reserve.Limiter) *reserve.Joint { return joint(t, l) }
+	var none context.Context
+
 	cases := []struct {
 		name string
 		do   func() error
@@ -70,8 +74,18 @@ func TestBadInput(t *testing.T) {
 		{"closing brace in the name", newWith(func(c *reserve.Config) { c.Name = "a}b" }), []string{"Config.Name", "a}b"}},
 		{"brace in the prefix", newWith(func(c *reserve.Config) { c.Prefix = "{x}" }), []string{"Config.Prefix", "{x}"}},
 		{"long prefix", newWith(func(c *reserve.Config) { c.Prefix = strings.Repeat("p", 200) }), []string{"Config.Prefix", "200"}},
-		{"negative bound", newWith(func(c *reserve.Config) { c.InlineBound = -time.Second }), []string{"Config.InlineBound", "-1s"}},
-		{"long bound", newWith(func(c *reserve.Config) { c.InlineBound = time.Hour }), []string{"Config.InlineBound", "1h"}},
+		{"colon in the name of a group", newWith(func(c *reserve.Config) { c.Name, c.Group = "a:b", "g" }), []string{"Config.Name", "a:b"}},
+		{"brace in the group", newWith(func(c *reserve.Config) { c.Group = "{g" }), []string{"Config.Group", "{g"}},
+		{"negative lease", newWith(func(c *reserve.Config) { c.Lease = -time.Second }), []string{"Config.Lease", "-1s"}},
+		{"long lease", newWith(func(c *reserve.Config) { c.Lease = time.Hour }), []string{"Config.Lease", "1h"}},
+		{"lease of a quota", newWith(func(c *reserve.Config) { c.Lease, c.Limit = time.Second, reserve.Quota(1, reserve.CalendarDay) }), []string{"Config.Lease", "quota"}},
+		{"lease that settles", newWith(func(c *reserve.Config) { c.Lease, c.Settles = time.Second, true }), []string{"Config.Lease", "Config.Settles"}},
+		{"negative longest pause", newWith(func(c *reserve.Config) { c.MaxPause = -1 }), []string{"Config.MaxPause", "-1ns"}},
+		{"policy", newWith(func(c *reserve.Config) { c.Outage.Policy = "pray" }), []string{"Config.Outage.Policy", "pray"}},
+		{"safety", newWith(func(c *reserve.Config) { c.Outage.Safety = 1.1 }), []string{"Config.Outage.Safety", "1.1"}},
+		{"share", newWith(func(c *reserve.Config) { c.Outage.Share = math.NaN() }), []string{"Config.Outage.Share", "NaN"}},
+		{"failures", newWith(func(c *reserve.Config) { c.Outage.Failures = -1 }), []string{"Config.Outage.Failures", "-1"}},
+		{"probe", newWith(func(c *reserve.Config) { c.Outage.Probe = time.Hour }), []string{"Config.Outage.Probe", "1h"}},
 		{"no limit", limit(reserve.Limit{}), []string{"Limit", "not set"}},
 
 		{"rate 0", limit(reserve.PerSecond(0)), []string{"rate", "got 0"}},
@@ -132,19 +146,32 @@ func TestBadInput(t *testing.T) {
 		{"allow n above burst", call(func(l *reserve.Limiter) error { _, err := l.AllowN(ctx, 6); return err }), []string{"allow", "got 6"}},
 		{"reserve n 0", call(func(l *reserve.Limiter) error { _, err := l.ReserveN(ctx, 0); return err }), []string{"reserve", "got 0"}},
 		{"reserve n above burst", call(func(l *reserve.Limiter) error { _, err := l.ReserveN(ctx, 6); return err }), []string{"reserve", "got 6"}},
-		{"id empty", call(func(l *reserve.Limiter) error { _, err := l.ReserveAs(ctx, "", 1); return err }), []string{"id", "got 0"}},
-		{"id long", call(func(l *reserve.Limiter) error { _, err := l.ReserveAs(ctx, strings.Repeat("i", 257), 1); return err }), []string{"id", "257"}},
-		{"claim without id", call(func(l *reserve.Limiter) error { _, err := l.Claim(ctx, "", 1); return err }), []string{"claim", "id"}},
-		{"claim n 0", call(func(l *reserve.Limiter) error { _, err := l.Claim(ctx, "a", 0); return err }), []string{"claim", "got 0"}},
-		{"enter without id", call(func(l *reserve.Limiter) error { _, err := l.Enter(ctx, "", 1); return err }), []string{"enter", "id"}},
-		{"enter n 0", call(func(l *reserve.Limiter) error { _, err := l.Enter(ctx, "a", 0); return err }), []string{"enter", "got 0"}},
-		{"enter n above burst", call(func(l *reserve.Limiter) error { _, err := l.Enter(ctx, "a", 6); return err }), []string{"enter", "got 6"}},
-		{"line up without id", call(func(l *reserve.Limiter) error { return l.LineUp(ctx, []reserve.Request{{N: 1}})[0].Err }), []string{"line up", "id"}},
-		{"line up n 0", call(func(l *reserve.Limiter) error { return l.LineUp(ctx, []reserve.Request{{ID: "a"}})[0].Err }), []string{"line up", "got 0"}},
-		{"line up n above burst", call(func(l *reserve.Limiter) error { return l.LineUp(ctx, []reserve.Request{{ID: "a", N: 6}})[0].Err }), []string{"line up", "got 6"}},
-		{"cancel without id", call(func(l *reserve.Limiter) error { _, err := l.Cancel(ctx, "", 1); return err }), []string{"cancel", "id"}},
-		{"cancel n above burst", call(func(l *reserve.Limiter) error { _, err := l.Cancel(ctx, "a", 9); return err }), []string{"cancel", "got 9"}},
+		{"ask without id", call(func(l *reserve.Limiter) error { _, err := all(l).Ask(ctx, "", 0); return err }), []string{"ask", "id", "got 0"}},
+		{"ask with a long id", call(func(l *reserve.Limiter) error {
+			_, err := all(l).Ask(ctx, strings.Repeat("i", 257), 0)
+			return err
+		}), []string{"id", "257"}},
+		{"ask n 0", call(func(l *reserve.Limiter) error { _, err := all(l).Ask(ctx, "a", 0, 0); return err }), []string{"ask", "got 0"}},
+		{"ask n above burst", call(func(l *reserve.Limiter) error { _, err := all(l).Ask(ctx, "a", 0, 6); return err }), []string{"ask", "got 6"}},
+		{"ask without patience", call(func(l *reserve.Limiter) error { _, err := all(l).Ask(ctx, "a", -1); return err }), []string{"patience", "-1ns"}},
+		{"join without id", call(func(l *reserve.Limiter) error { return all(l).Join(ctx, []reserve.Call{{}})[0].Err }), []string{"join", "id"}},
+		{"join n 0", call(func(l *reserve.Limiter) error {
+			return all(l).Join(ctx, []reserve.Call{{ID: "a", Costs: []int{0}}})[0].Err
+		}), []string{"join", "got 0"}},
+		{"join n above burst", call(func(l *reserve.Limiter) error {
+			return all(l).Join(ctx, []reserve.Call{{ID: "a", Costs: []int{6}}})[0].Err
+		}), []string{"join", "got 6"}},
+		{"leave without id", call(func(l *reserve.Limiter) error { return all(l).Leave(ctx, "") }), []string{"leave", "id"}},
+		{"leave n above burst", call(func(l *reserve.Limiter) error { return all(l).Leave(ctx, "a", 9) }), []string{"leave", "got 9"}},
+		{"two costs of one limit", call(func(l *reserve.Limiter) error { return all(l).Wait(ctx, 1, 1) }), []string{"costs", "1 limits, got 2"}},
 		{"state of a bad key", func() error { _, err := good.For("").State(ctx); return err }, []string{"state", "key"}},
+		{"all of a bad key", func() error { _, err := reserve.All(good.For("")); return err }, []string{"all", "key"}},
+		{"wait without a context", call(func(l *reserve.Limiter) error { return l.Wait(none) }), []string{"wait", "ctx"}},
+		{"allow without a context", call(func(l *reserve.Limiter) error { _, err := l.Allow(none); return err }), []string{"allow", "ctx"}},
+		{"reserve without a context", call(func(l *reserve.Limiter) error { _, err := l.Reserve(none); return err }), []string{"reserve", "ctx"}},
+		{"pause without a context", call(func(l *reserve.Limiter) error { return l.Pause(none, 1, "") }), []string{"pause", "ctx"}},
+		{"state without a context", call(func(l *reserve.Limiter) error { _, err := l.State(none); return err }), []string{"state", "ctx"}},
+		{"leave without a context", call(func(l *reserve.Limiter) error { return all(l).Leave(none, "a") }), []string{"leave", "ctx"}},
 	}
 	require.GreaterOrEqual(t, len(cases), 60)
 	for _, c := range cases {
@@ -162,91 +189,90 @@ func TestBadInput(t *testing.T) {
 	t.Logf("%d cases of bad input", len(cases))
 }
 
-// Hostile keys and ids are data: each has a line of its own and none reaches
-// the keys of another.
+// Hostile keys and IDs are data: each has a queue of its own and none reaches the keys of
+// another.
 func TestHostileKeys(t *testing.T) {
-	l, err := reserve.New(newBubble(t).client(), reserve.Config{Name: "api", Limit: reserve.Every(time.Hour)})
-	require.NoError(t, err)
-	ctx := context.Background()
-
-	hostile := []string{
-		"a", "a:waiting", "waiting:a", "{other}", "}{", "a b", "a\r\nFLUSHALL\r\n", "\x00", "\xff\xfe", "..",
-		"*", "?", "[a]", "%s%d", "'; return 1 --", "]]", "$(id)", "été", strings.Repeat("k", 512),
-	}
-	for _, key := range hostile {
-		ok, err := l.For(key).Allow(ctx)
-		require.NoError(t, err)
-		require.True(t, ok, "%q has a line of its own", key)
-	}
-	for _, key := range hostile {
-		ok, err := l.For(key).Allow(ctx)
-		require.NoError(t, err)
-		require.False(t, ok, "%q is remembered", key)
-	}
-	for i, id := range append(hostile[:len(hostile)-1], "1:a", "a:1", strings.Repeat("i", 256)) {
-		r, err := l.ReserveAs(ctx, id, 1)
-		require.NoError(t, err)
-		require.InDelta(t, time.Duration(i)*time.Hour, r.Delay(), float64(time.Minute))
-		again, err := l.ReserveAs(ctx, id, 1)
-		require.NoError(t, err)
-		require.Equal(t, r.Number(), again.Number(), "%q names one turn", id)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := newBubble(t).limiter(reserve.Every(time.Hour))
+		hostile := []string{
+			"a", "a:waiting", "waiting:a", "{other}", "}{", "a b", "a\r\nFLUSHALL\r\n", "\x00", "\xff\xfe", "..",
+			"*", "?", "[a]", "%s%d", "'; return 1 --", "]]", "$(id)", "été", strings.Repeat("k", 512),
+		}
+		for _, want := range []bool{true, false} {
+			for _, key := range hostile {
+				require.Equal(t, want, allowed(t, l.For(key), 1), "%q", key)
+			}
+		}
+		require.NoError(t, l.Wait(t.Context()))
+		ids := append(hostile[:len(hostile)-1], "1:a", "a:1", "1 2 a", " ", strings.Repeat("i", 256))
+		var calls []reserve.Call
+		for _, id := range ids {
+			calls = append(calls, reserve.Call{ID: id})
+		}
+		for range 2 { // they keep their places
+			for i, joined := range joint(t, l).Join(t.Context(), calls) {
+				require.NoError(t, joined.Err)
+				require.InDelta(t, time.Duration(i+1)*time.Hour, time.Until(joined.Due), float64(time.Minute), "%q", ids[i])
+			}
+		}
+		require.EqualValues(t, len(ids), state(t, l).Booked)
+		for _, id := range ids {
+			require.NoError(t, joint(t, l).Leave(t.Context(), id))
+		}
+		require.Zero(t, state(t, l).Booked)
+	})
 }
 
 // A key that holds something else gives a typed error and is left as it is.
 func TestForeignKeysAreLeftAlone(t *testing.T) {
+	const key = "fleetpace:{api}:p"
 	calls := map[string]func(context.Context, *reserve.Limiter) error{
 		"wait":    func(ctx context.Context, l *reserve.Limiter) error { return l.Wait(ctx) },
 		"allow":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Allow(ctx); return err },
 		"reserve": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Reserve(ctx); return err },
-		"claim":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Claim(ctx, "id", 1); return err },
-		"enter": func(ctx context.Context, l *reserve.Limiter) error {
-			_, err := l.Enter(ctx, "id", 1)
+		"pause":   func(ctx context.Context, l *reserve.Limiter) error { return l.Pause(ctx, time.Second, "") },
+		"resume":  func(ctx context.Context, l *reserve.Limiter) error { return l.Resume(ctx) },
+		"ask": func(ctx context.Context, l *reserve.Limiter) error {
+			j, _ := reserve.All(l)
+			_, err := j.Ask(ctx, "id", time.Second)
 			return err
 		},
-		"line up": func(ctx context.Context, l *reserve.Limiter) error {
-			return l.LineUp(ctx, []reserve.Request{{ID: "id", N: 1}})[0].Err
+		"join": func(ctx context.Context, l *reserve.Limiter) error {
+			j, _ := reserve.All(l)
+			return j.Join(ctx, []reserve.Call{{ID: "id"}})[0].Err
 		},
-		"cancel": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Cancel(ctx, "id", 1); return err },
-		"state":  func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
+		"leave": func(ctx context.Context, l *reserve.Limiter) error {
+			j, _ := reserve.All(l)
+			return j.Leave(ctx, "id")
+		},
+		"set limit": func(ctx context.Context, l *reserve.Limiter) error { return l.SetLimit(ctx, l.Limit(), 0) },
+		"state":     func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
 	}
 	for op, call := range calls {
 		for kind, spoil := range map[string][]any{
-			"string":  {"set", lineKey, "mine"},
-			"list":    {"rpush", lineKey, "mine"},
-			"hash":    {"hset", lineKey, "owner", "me"},
-			"garbage": {"hset", lineKey, "tail", "12", "anchor", "x", "anchorMicros", "nan", "burst", "1e99"},
+			"string":  {"set", key, "mine"},
+			"list":    {"rpush", key, "mine"},
+			"hash":    {"hset", key, "owner", "me"},
+			"garbage": {"hset", key, "plain", "~1 - p 1000000 1", "version", "x", "limit", "nan"},
 		} {
 			t.Run(fmt.Sprint(op, " on ", kind), func(t *testing.T) {
-				b := newBubble(t)
-				admin := b.admin()
-				l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(1)})
-				require.NoError(t, err)
-				require.NoError(t, admin.Do(t.Context(), spoil...).Err())
-				before := held(t, admin)
-				err = call(t.Context(), l)
-				require.ErrorIs(t, err, reserve.ErrCorrupt)
-				var typed *reserve.Error
-				require.ErrorAs(t, err, &typed)
-				require.Equal(t, "api", typed.Key)
-				require.Equal(t, op, typed.Op)
-				require.Equal(t, before, held(t, admin))
-				require.Equal(t, []string{lineKey}, b.redis.Keys())
+				synctest.Test(t, func(t *testing.T) {
+					b := newBubble(t)
+					admin := b.client()
+					l := b.limiter(reserve.PerSecond(1))
+					require.NoError(t, admin.Do(t.Context(), spoil...).Err())
+					before := b.mini.Dump()
+					err := call(t.Context(), l)
+					require.ErrorIs(t, err, reserve.ErrCorrupt)
+					var typed *reserve.Error
+					require.ErrorAs(t, err, &typed)
+					require.Equal(t, "api", typed.Key)
+					require.Equal(t, op, typed.Op)
+					require.NoError(t, l.Close())
+					require.NoError(t, admin.Del(t.Context(), "fleetpace:{api}:processes", "fleetpace:{api}:limits").Err())
+					require.Equal(t, before, b.mini.Dump())
+				})
 			})
 		}
 	}
-}
-
-// lineKey is the key of the state of the limit "api".
-const lineKey = "fleetpace:{api}:line"
-
-// held is what the key holds, of whatever type.
-func held(t *testing.T, client *redis.Client) any {
-	kind, err := client.Type(t.Context(), lineKey).Result()
-	require.NoError(t, err)
-	reply, err := client.Do(t.Context(), map[string][]any{
-		"string": {"get", lineKey}, "list": {"lrange", lineKey, 0, -1}, "hash": {"hgetall", lineKey},
-	}[kind]...).Result()
-	require.NoError(t, err)
-	return reply
 }

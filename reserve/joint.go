@@ -2,9 +2,11 @@ package reserve
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
+
+	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // maxJoint is how many limits one call may need.
@@ -18,22 +20,21 @@ const maxJoint = 8
 // then. So a tenant with an hour of backlog does not hold up those with whom it shares an
 // account: its calls come to the shared limit when their own turns have come.
 //
-// Limits of a Joint go on serving calls that need one of them only. Each call of a Joint
-// makes trips to Redis of its own, one or two; calls of a single paced limit share theirs.
-// A Joint is cheap and keeps nothing: make one for each use where the keys vary. It is
-// safe for concurrent use.
+// Limits of a Joint go on serving calls that need one of them only. A Joint is cheap and
+// keeps nothing: make one for each use where the keys vary. One of a single limit is that
+// limit. It is safe for concurrent use.
 type Joint struct {
 	limits []*Limiter
 }
 
 // All makes a Joint of one to eight different limits. They must be made with the same
 // client and prefix, and, unless they are keys of one Limiter, with the same Config.Group;
-// and agree on the policy of Config.Outage. The smallest Config.InlineBound counts. The
-// error is an [ErrInvalid] that says which limit does not fit.
+// and with the same Config.Outage. The error is an [ErrInvalid] that says which limit does
+// not fit, or an [ErrClosed].
 func All(limits ...*Limiter) (*Joint, error) {
 	j := &Joint{limits: slices.Clone(limits)}
 	if err := j.validate(); err != nil {
-		return nil, &Error{Op: "all", Key: j.String(), Err: err}
+		return nil, failed("all", j, err)
 	}
 	return j, nil
 }
@@ -45,31 +46,44 @@ func (j *Joint) validate() error {
 	if slices.Contains(j.limits, nil) {
 		return invalid("limits", "must not be nil")
 	}
-	first := j.limits[0].core
 	for i, l := range j.limits {
-		c := l.core
-		switch {
-		case l.err != nil:
+		if l.err != nil {
 			return l.err
-		case c.client != first.client:
-			return invalid("limits", "must be made with the same client: %q is not, as %q", l, j.limits[0])
-		case c.cfg.Prefix != first.cfg.Prefix:
-			return invalid("limits", "must have the same prefix: %q has %q, and %q %q", l, c.cfg.Prefix, j.limits[0], first.cfg.Prefix)
-		case c != first && (c.cfg.Group != first.cfg.Group || c.cfg.Group == ""):
-			return invalid("limits", "must have the same Config.Group, which is not empty: %q has %q, and %q %q",
-				l, c.cfg.Group, j.limits[0], first.cfg.Group)
-		case c.cfg.Outage.Policy != first.cfg.Outage.Policy:
-			return invalid("limits", "must have the same policy: %q has %q, and %q %q",
-				l, c.cfg.Outage.Policy, j.limits[0], first.cfg.Outage.Policy)
+		}
+		if err := l.fits(j.limits[0]); err != nil {
+			return err
 		}
 		for _, other := range j.limits[:i] {
-			if other.core.cfg.Name == c.cfg.Name && other.key == l.key {
+			if other.core.cfg.Name == l.core.cfg.Name && other.key == l.key {
 				return invalid("limits", "must be different: %q is there twice", l)
 			}
 		}
 	}
 	return nil
 }
+
+// fits says why a call can not need this limit together with another one; nil: it can.
+func (l *Limiter) fits(other *Limiter) error {
+	c, o := l.core, other.core
+	switch {
+	case c.shared == o.shared:
+		return nil
+	case c.client != o.client:
+		return invalid("limits", "must be made with the same client: %q is not, as %q", l, other)
+	case c.cfg.Prefix != o.cfg.Prefix:
+		return invalid("limits", "must have the same prefix: %q has %q, and %q %q", l, c.cfg.Prefix, other, o.cfg.Prefix)
+	case c.cfg.Group != o.cfg.Group || c.cfg.Group == "":
+		return invalid("limits", "must have the same Config.Group, which is not empty: %q has %q, and %q %q",
+			l, c.cfg.Group, other, o.cfg.Group)
+	case c.cfg.Outage != o.cfg.Outage:
+		return invalid("limits", "must have the same Config.Outage: %q has %+v, and %q %+v", l, c.cfg.Outage, other, o.cfg.Outage)
+	default: // one was the last of its group to be closed, before the other was made
+		return ErrClosed
+	}
+}
+
+// Limits is those that the Joint was made of.
+func (j *Joint) Limits() []*Limiter { return slices.Clone(j.limits) }
 
 // String is the names of the limits.
 func (j *Joint) String() string {
@@ -86,113 +100,102 @@ func (j *Joint) String() string {
 // of each limit, in the order of [All]; without any, the call costs one permit of each.
 //
 // It is as [Limiter.WaitN] is: a turn that would come after the context's deadline is not
-// taken, and where the context ends, all that was taken goes back. The text of
-// [ErrWouldMissDeadline] says which limit holds the call back. Closing one of the limits ends
-// the wait with [ErrClosed].
+// taken. Closing one of the limits ends the wait with [ErrClosed].
 func (j *Joint) Wait(ctx context.Context, costs ...int) error {
-	return j.fail("wait", j.wait(ctx, costs))
-}
-
-func (j *Joint) wait(ctx context.Context, costs []int) error {
-	r, err := j.reserve(ctx, costs)
-	if err != nil {
-		return err
-	}
-	lines, leave, err := j.enter()
-	if err != nil {
-		return err
-	}
-	defer leave()
-	deadline, _ := ctx.Deadline()
-	r.call.deadline = deadline
-	if err := r.call.wait(ctx, lines); err != nil {
-		r.call.leaveSoon(lines)
-		return err
-	}
-	return nil
+	return failed("wait", j, j.wait(ctx, costs, false))
 }
 
 // Allow reports whether a call may be made right now, and if so takes its turn in all
 // limits. It never waits for a turn; it does wait for Redis.
 func (j *Joint) Allow(ctx context.Context, costs ...int) (bool, error) {
-	allowed, err := j.allow(ctx, costs)
-	return allowed, j.fail("allow", err)
+	allowed, err := allows(j.wait(ctx, costs, true))
+	return allowed, failed("allow", j, err)
 }
 
-// Reserve stands in line for a call without waiting for its turn, for calls whose costs are
-// settled later, for example. The context is for the round trip only.
-func (j *Joint) Reserve(ctx context.Context, costs ...int) (*JointReservation, error) {
-	r, err := j.reserve(ctx, costs)
-	if err == nil {
-		r.call.settles = true
-		err = r.call.stand(ctx)
-	}
+func (j *Joint) wait(ctx context.Context, costs []int, now bool) error {
+	need, err := j.need(ctx, costs)
 	if err != nil {
-		return nil, j.fail("reserve", err)
-	}
-	return r, nil
-}
-
-func (j *Joint) reserve(ctx context.Context, costs []int) (*JointReservation, error) {
-	checked, err := j.check(costs)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &JointReservation{call: newGuest(j, checked)}, nil
-}
-
-// check returns the costs, one for each limit.
-func (j *Joint) check(costs []int) ([]int64, error) {
-	if len(costs) != 0 && len(costs) != len(j.limits) {
-		return nil, invalid("costs", "must be none, or one for each of the %d limits, got %d", len(j.limits), len(costs))
-	}
-	checked := make([]int64, len(j.limits))
-	for i, l := range j.limits {
-		if l.err != nil {
-			return nil, l.err
-		}
-		checked[i] = 1
-		if len(costs) > 0 {
-			checked[i] = int64(costs[i])
-		}
-		if err := l.core.cfg.validateCost(int(checked[i])); err != nil {
-			return nil, err
-		}
-	}
-	return checked, nil
-}
-
-func (j *Joint) fail(op string, err error) error {
-	if err == nil {
-		return nil
-	}
-	var typed *Error
-	if errors.As(err, &typed) {
 		return err
 	}
-	return newError(op, j.String(), err)
+	need.Now = now || hasNoTime(ctx)
+	turn, err := j.asker().Wait(ctx, need)
+	if err != nil {
+		return j.shared().why(ctx, late(err, now))
+	}
+	report(&need, &turn, j.limits...)
+	return nil
 }
 
-// paced reports whether the limit is a line, which knows more than [Wait] and [Allow].
-func (l *Limiter) paced() bool { return l.core.cfg.Limit.kind == KindPaced }
-
-// solo is the Joint of a limit that is not paced.
-func (l *Limiter) solo() *Joint { return &Joint{limits: []*Limiter{l}} }
-
-func (l *Limiter) unpaced() error {
-	return invalid("Limit", "of kind %v serves Wait, Allow and All only", l.core.cfg.Limit.kind)
+// Reserve joins the queue for a call without waiting for its turn, for calls whose costs
+// are settled later, for example. The context is for the round trip only.
+func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error) {
+	need, err := j.need(ctx, costs)
+	var r *Reservation
+	if err == nil {
+		r, err = j.hold(ctx, need)
+	}
+	return r, failed("reserve", j, err)
 }
 
-// heldBackError is a turn that would come too late, and the limit that makes it so.
-type heldBackError struct {
-	missed
-	limit *Limiter
+func (j *Joint) hold(ctx context.Context, need asker.Need) (*Reservation, error) {
+	held, err := j.asker().Hold(ctx, need)
+	if err != nil {
+		return nil, j.shared().why(ctx, err)
+	}
+	return &Reservation{joint: j, need: need, held: held}, nil
 }
 
-func (h *heldBackError) Error() string {
-	return h.missed.Error() + ", held back by \"" + h.limit.String() + "\""
+// need is what a call needs: it is checked before.
+func (j *Joint) need(ctx context.Context, costs []int) (asker.Need, error) {
+	need, err := j.needOfAny(ctx, costs)
+	if err != nil {
+		return need, err
+	}
+	for _, l := range j.limits {
+		if l.core.closed.Load() {
+			return need, ErrClosed
+		}
+	}
+	return need, ctx.Err()
 }
-func (h *heldBackError) Unwrap() error { return &h.missed }
+
+// needOfAny is need, also of limits that are closed.
+func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, err error) {
+	if len(costs) != 0 && len(costs) != len(j.limits) {
+		return need, invalid("costs", "must be none, or one for each of the %d limits, got %d", len(j.limits), len(costs))
+	}
+	for i, l := range j.limits {
+		cost := 1
+		if len(costs) > 0 {
+			cost = costs[i]
+		}
+		if err := l.usable(ctx); err != nil {
+			return need, err
+		}
+		if err := l.core.cfg.validateCost(cost); err != nil {
+			return need, err
+		}
+		part := asker.Part{Limit: l.limit, Cost: int64(cost)}
+		if i == 0 {
+			need.Part = part
+		} else {
+			need.More = append(need.More, part)
+		}
+		need.Settles = need.Settles || l.core.cfg.Settles
+	}
+	return need, nil
+}
+
+// shared is what all limits share.
+func (j *Joint) shared() *shared { return j.limits[0].core.shared }
+
+func (j *Joint) asker() *asker.Asker { return j.shared().asker }
+
+// all are the limits as the asker knows them.
+func (j *Joint) all() []*wire.Limit {
+	all := make([]*wire.Limit, len(j.limits))
+	for i, l := range j.limits {
+		all[i] = l.limit
+	}
+	return all
+}

@@ -117,6 +117,15 @@ func (l Limit) Margin(d time.Duration) Limit {
 // Kind is how the limit counts.
 func (l Limit) Kind() Kind { return l.kind }
 
+// Window is the window of a quota in which a moment lies, and the zero time of other limits.
+func (l Limit) Window(at time.Time) (begin, end time.Time) {
+	zone, err := l.location()
+	if l.kind != KindQuota || err != nil {
+		return time.Time{}, time.Time{}
+	}
+	return calendar.Unit(l.unit).Window(at, zone)
+}
+
 // location of the windows.
 func (l Limit) location() (*time.Location, error) {
 	if l.zone == "" {

@@ -70,7 +70,7 @@ const (
 	day      = 24 * time.Hour
 	maxRate  = 1_000_000     // per second: the scripts count microseconds
 	maxBurst = 1_000_000_000 // permits
-	century  = 36525 * day   // the longest line, and the longest time to fill a bucket
+	century  = 36525 * day   // the longest time to fill a bucket
 )
 
 // Validate says what is wrong with the limit, naming the value, or returns nil.

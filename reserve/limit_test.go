@@ -56,3 +56,14 @@ func TestLimitNumbers(t *testing.T) {
 	require.Equal(t, 1, l.MaxBurst(), "Burst changes a copy")
 	require.Equal(t, reserve.PerSecond(5), reserve.PerSecond(5).Burst(1))
 }
+
+// The window of a quota is that of its zone.
+func TestWindow(t *testing.T) {
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	at := time.Date(2024, 3, 31, 12, 0, 0, 0, berlin) // a day of 23 hours
+	begin, end := reserve.Quota(5, reserve.CalendarDay).In(berlin).Window(at)
+	require.Equal(t, "2024-03-30T23:00:00Z 2024-03-31T22:00:00Z", begin.UTC().Format(time.RFC3339)+" "+end.UTC().Format(time.RFC3339))
+	begin, end = reserve.PerSecond(1).Window(at)
+	require.True(t, begin.IsZero() && end.IsZero())
+}

@@ -6,15 +6,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/outage"
+	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // A Policy says what calls do while Redis gives no turns.
 type Policy string
 
-// The policies. A call that finds Redis away is first asked again, under the same
-// number of the call, so that it never takes two turns; the policy decides once
-// the circuit breaker is open, see [Outage].
+// The policies. A call that finds Redis away is first asked again, in such a way that it
+// never takes two turns; the policy decides once the circuit breaker is open, see [Outage].
 const (
 	// PolicyLocal lets calls through in order, evenly spaced, at this process's
 	// share of the fleet's rate. It is the default.
@@ -53,13 +53,10 @@ func (p *Policy) UnmarshalText(name []byte) (err error) {
 // It is logged, also without a Config.Logger. A client that was closed, or that Redis has
 // never let in, is none, nor is lua-replicate-commands no: calls fail.
 //
-// While some failures in a row make up an outage, turns that are final are used
-// as they were given: no policy takes them away or adds to them. When Redis is
-// back, what was spent without it is charged to the line, as far as the line did
-// not run empty meanwhile, and at most a second's permits or a full bucket of
-// them for the whole fleet. If the whole fleet was away, the line starts again at one moment for
-// everybody, shortly after the first process is back; until then all go on as
-// they are.
+// While some failures in a row make up an outage, turns that were given are used as they
+// are: no policy takes them away or adds to them. When Redis is back, each process tells
+// what it spent without it, as far as the API can have let it through, and the limit starts
+// with that much less.
 type Outage struct {
 	// Policy decides what calls do. Default [PolicyLocal].
 	//
@@ -74,9 +71,8 @@ type Outage struct {
 
 	// Share is the part of the rate that this process uses under PolicyLocal if
 	// it never learned from Redis how many others there are, above 0 up to 1.
-	// Default 0.1. Otherwise the share is Safety by the number of live processes,
-	// the most that were seen of late: one counts for a minute after its last call
-	// under the same key, and a process goes by the highest count of a minute.
+	// Default 0.1. Otherwise the share is Safety divided by how many live, as Redis told
+	// last.
 	Share float64
 
 	// Failures is after how many failures in a row, of any calls of the Limiter,
@@ -131,18 +127,18 @@ func (o Outage) validate() error {
 	return nil
 }
 
-// grace is how long after the first process is back the line starts again: the
-// longest that another one's next attempt takes to come.
-func (o Outage) grace() time.Duration {
-	if o.Policy != PolicyLocal {
-		return 0
-	}
-	return o.Probe*3/2 + 50*time.Millisecond
+// away is what the asker calls the policies.
+var away = map[Policy]asker.Away{
+	PolicyLocal: asker.AwayLocal, PolicyWait: asker.AwayWait, PolicyFail: asker.AwayFail, PolicyOpen: asker.AwayOpen,
 }
 
-func newBreaker(cfg Config, jitter func() float64) *outage.Breaker {
-	return outage.NewBreaker(outage.Config{
-		Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe, Name: cfg.Name, Policy: string(cfg.Outage.Policy),
-		Logger: cfg.Logger, Silent: cfg.Logger == noLogger,
-	}, jitter)
+// share is this process's part of a limit while Redis is away: permits per second, and the
+// burst.
+func (o Outage) share(l *wire.Limit) (perSecond float64, burst int) {
+	part := o.Share
+	if alive := l.Name.Alive.Load(); alive > 0 {
+		part = o.Safety / float64(alive)
+	}
+	perSecond, burst = evenly(l)
+	return perSecond * part, max(1, int(float64(burst)*part))
 }

@@ -1,11 +1,9 @@
 package reserve_test
 
 import (
-	"context"
-	"errors"
-	"slices"
+	"bytes"
+	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,291 +14,57 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// fleetCalls are calls that the processes of a fleet made, in order.
-type fleetCalls struct {
-	mu    sync.Mutex
-	start time.Time
-	calls []fleetCall
-	done  sync.WaitGroup
-}
-
-type fleetCall struct {
-	at           time.Duration
-	process, nth int // of the process, in the order in which its calls came
-}
-
-// wait lets n calls wait in each process, which come one after the other.
-func (f *fleetCalls) wait(t *testing.T, processes []*reserve.Limiter, n int) {
-	f.start = time.Now()
-	for nth := range n {
-		for p, l := range processes {
-			f.done.Go(func() {
-				if !assert.NoError(t, l.Wait(context.Background())) {
-					return
-				}
-				f.mu.Lock()
-				defer f.mu.Unlock()
-				f.calls = append(f.calls, fleetCall{time.Since(f.start), p, nth})
-			})
-			synctest.Wait()
-		}
-	}
-}
-
-// between are the calls from one moment to before another.
-func (f *fleetCalls) between(from, until time.Duration) []fleetCall {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	var some []fleetCall
-	for _, c := range f.calls {
-		if c.at >= from && c.at < until {
-			some = append(some, c)
-		}
-	}
-	return some
-}
-
-// inOrder asserts that the calls of each process were made in the order in which they
-// came.
-func (f *fleetCalls) inOrder(t *testing.T) {
-	t.Helper()
-	last := map[int]int{}
-	for _, c := range f.calls {
-		assert.GreaterOrEqual(t, c.nth, last[c.process], "process %d at %v", c.process, c.at)
-		last[c.process] = c.nth
-	}
-}
-
-func fleet(b *bubble, n int, limit reserve.Limit) []*reserve.Limiter {
-	processes := make([]*reserve.Limiter, n)
-	for i := range processes {
-		processes[i] = b.limiter(limit)
-	}
-	return processes
-}
-
-func TestPauseMovesEverybodyInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newHearingBubble(t), 4, reserve.PerSecond(100))
-		var f fleetCalls
-		f.wait(t, processes, 125)
-		time.Sleep(time.Second + 5*time.Millisecond)
-		require.NoError(t, processes[2].Pause(t.Context(), 5*time.Second, "Retry-After: 5"))
-		paused := time.Since(f.start)
-		state, err := processes[0].State(t.Context())
-		require.NoError(t, err)
-		assert.InDelta(t, 5*time.Second, state.Paused, float64(time.Millisecond))
-		assert.Equal(t, "Retry-After: 5", state.PauseReason)
-		f.done.Wait()
-
-		end := paused + 5*time.Second
-		assert.Len(t, f.between(0, paused), 101)
-		assert.Empty(t, f.between(paused, end), "in the pause")
-		after := f.between(end, time.Hour)
-		require.Len(t, after, 500-101)
-		for i, c := range after {
-			assert.InDelta(t, end+time.Duration(i)*10*time.Millisecond, c.at, float64(time.Millisecond), "call %d", i)
-		}
-		f.inOrder(t)
-		state, err = processes[0].State(t.Context())
-		require.NoError(t, err)
-		assert.Zero(t, state.Paused)
-		assert.Empty(t, state.PauseReason)
-	})
-}
-
-// Stored permits do not come out of a pause.
-func TestPauseEmptiesTheBucket(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newHearingBubble(t), 2, reserve.PerSecond(10).Burst(20))
-		require.NoError(t, processes[0].Wait(t.Context()))
-		require.NoError(t, processes[1].Pause(t.Context(), time.Second, ""))
-		allowed, err := processes[0].Allow(t.Context())
-		require.NoError(t, err)
-		assert.False(t, allowed)
-		var f fleetCalls
-		f.wait(t, processes, 10)
-		f.done.Wait()
-		for i, c := range f.calls {
-			assert.InDelta(t, time.Second+time.Duration(i)*100*time.Millisecond, c.at, float64(time.Millisecond))
-		}
-	})
-}
-
-func TestPausesExtendAndDoNotAddUp(t *testing.T) {
-	const gap = 1030 * time.Millisecond
-	for name, pauses := range map[string][2]time.Duration{
-		"the second is longer":      {2 * time.Second, 5 * time.Second},
-		"the second is shorter":     {5 * time.Second, time.Second},
-		"they are equal":            {3 * time.Second, 3 * time.Second},
-		"the second comes after it": {500 * time.Millisecond, 2 * time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				processes := fleet(newHearingBubble(t), 2, reserve.PerSecond(10))
-				var f fleetCalls
-				f.wait(t, processes, 30)
-				time.Sleep(gap)
-				first := time.Since(f.start)
-				require.NoError(t, processes[0].Pause(t.Context(), pauses[0], name))
-				time.Sleep(gap)
-				second := time.Since(f.start)
-				require.NoError(t, processes[1].Pause(t.Context(), pauses[1], name))
-				f.done.Wait()
-
-				assert.Empty(t, f.between(first, first+pauses[0]))
-				assert.Len(t, f.between(first+pauses[0], second), max(0, 6*int((gap-pauses[0])/(500*time.Millisecond))))
-				assert.Empty(t, f.between(second, second+pauses[1]))
-				end := max(first+pauses[0], second+pauses[1])
-				after := f.between(end, time.Hour)
-				require.NotEmpty(t, after)
-				for i, c := range after {
-					assert.InDelta(t, end+time.Duration(i)*100*time.Millisecond, c.at, float64(2*time.Millisecond))
-				}
-				f.inOrder(t)
-			})
-		})
-	}
-}
-
-func TestResumeEndsAPause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newHearingBubble(t), 3, reserve.PerSecond(10))
-		require.NoError(t, processes[0].Resume(t.Context()), "there is none")
-		var f fleetCalls
-		f.wait(t, processes, 20)
-		time.Sleep(1050 * time.Millisecond)
-		require.NoError(t, processes[0].Pause(t.Context(), time.Hour, "too long"))
-		time.Sleep(10 * time.Minute)
-		require.NoError(t, processes[1].Resume(t.Context()))
-		resumed := time.Since(f.start)
-		f.done.Wait()
-		after := f.between(resumed, time.Hour)
-		require.Len(t, after, 60-11)
-		for i, c := range after {
-			assert.InDelta(t, resumed+time.Duration(i)*100*time.Millisecond, c.at, float64(2*time.Millisecond))
-		}
-		f.inOrder(t)
-	})
-}
-
-// A process that does not hear of the pause makes those calls early whose turns were
-// fixed, which its inline bound limits, and no others.
-func TestPauseUnheard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		processes := fleet(newHearingBubble(t), 2, reserve.PerSecond(10))
-		processes[0].TurnDeaf()
-		var f fleetCalls
-		f.wait(t, processes, 4) // all are fixed, so that it has nothing to ask
-		time.Sleep(50 * time.Millisecond)
-		require.NoError(t, processes[1].Pause(t.Context(), 5*time.Second, ""))
-		paused := time.Since(f.start)
-		f.done.Wait()
-		early := f.between(paused, paused+5*time.Second)
-		for _, c := range early {
-			assert.Zero(t, c.process)
-			assert.LessOrEqual(t, c.at, paused+reserve.DefaultInlineBound)
-		}
-		assert.Len(t, early, 3)
-		assert.Len(t, f.calls, 8)
-		f.inOrder(t)
-	})
-}
-
-// Under Strict no turn is fixed before it has come: nobody has to hear of a pause.
-func TestPauseOfAStrictLimiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newHearingBubble(t)
-		var processes []*reserve.Limiter
-		for range 2 {
-			l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(10), InlineBound: reserve.Strict})
-			require.NoError(t, err)
-			t.Cleanup(func() { _ = l.Close() })
-			l.TurnDeaf()
-			processes = append(processes, l)
-		}
-		var f fleetCalls
-		f.wait(t, processes, 30)
-		time.Sleep(1050 * time.Millisecond)
-		require.NoError(t, processes[1].Pause(t.Context(), 5*time.Second, ""))
-		paused := time.Since(f.start)
-		f.done.Wait()
-		assert.Empty(t, f.between(paused, paused+5*time.Second))
-		assert.Len(t, f.calls, 60)
-	})
-}
-
-// What was said while the process did not listen yet is looked up when it does.
-func TestPauseBeforeTheProcessListens(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newHearingBubble(t)
-		l, other := b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))
-		require.NoError(t, l.Wait(t.Context()))
-		r, err := l.Reserve(t.Context()) // nobody waits for it, so nobody listens
-		require.NoError(t, err)
-		require.True(t, r.Final())
-		require.NoError(t, other.Pause(t.Context(), 5*time.Second, ""))
-		start := time.Now()
-		require.NoError(t, r.Wait(t.Context()))
-		assert.InDelta(t, 5*time.Second, time.Since(start), float64(10*time.Millisecond))
-	})
-}
-
-func TestPauseOfALease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newHearingBubble(t)
-		l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(100).Burst(100), Lease: 500 * time.Millisecond})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = l.Close() })
-		other := b.limiter(reserve.PerSecond(100).Burst(100))
-		for range 50 {
-			require.NoError(t, l.Wait(t.Context()))
-			time.Sleep(20 * time.Millisecond)
-		}
-		held := l.LeaseStats()
-		require.Positive(t, held.Taken-held.Used-held.Returned-held.Lapsed, "else this shows nothing")
-		go func() { _ = l.WaitN(t.Context(), 100) }() // it waits, so the process listens
-		time.Sleep(10 * time.Millisecond)
-		require.NoError(t, other.Pause(t.Context(), 5*time.Second, ""))
-		synctest.Wait()
-		allowed, err := l.Allow(t.Context())
-		require.NoError(t, err)
-		assert.False(t, allowed)
-		after := l.LeaseStats()
-		assert.Equal(t, after.Taken, after.Used+after.Returned+after.Lapsed)
-	})
-}
-
 func TestPauseIsCutToTheLongest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l, err := reserve.New(newBubble(t).client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(10), MaxPause: time.Minute})
+		b := newBubble(t)
+		var text bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&text, nil))
+		l := b.with(reserve.Config{Limit: reserve.PerSecond(10), MaxPause: time.Minute, Logger: logger})
+		require.NoError(t, l.Pause(t.Context(), time.Hour, "ever"))
+		assert.InDelta(t, time.Minute, state(t, l).Paused, float64(20*time.Millisecond))
+		assert.Contains(t, text.String(), `level=WARN msg="fleetpace: a pause is cut to Config.MaxPause" limit=api pause=1h0m0s max=1m0s reason=ever`)
+		assert.Contains(t, text.String(), `level=INFO msg="fleetpace: paused" limit=api pause=1m0s reason=ever`)
+
+		// Of a Joint, each limit is cut by itself.
+		client := b.client()
+		one := b.on(client, reserve.Config{Name: "one", Group: "g", Limit: reserve.PerSecond(1), MaxPause: time.Second})
+		two := b.on(client, reserve.Config{Name: "two", Group: "g", Limit: reserve.PerSecond(1)})
+		j := joint(t, one, two, one.For("a"))
+		require.NoError(t, j.PauseUntil(t.Context(), time.Now().Add(time.Hour), ""))
+		states, err := j.States(t.Context())
 		require.NoError(t, err)
-		t.Cleanup(func() { _ = l.Close() })
-		require.NoError(t, l.PauseUntil(t.Context(), time.Now().Add(24*time.Hour), "Retry-After: 86400"))
-		state, err := l.State(t.Context())
+		for i, want := range []time.Duration{time.Second, time.Hour, time.Second} {
+			assert.InDelta(t, want, states[i].Paused, float64(50*time.Millisecond))
+		}
+		require.NoError(t, j.Resume(t.Context()))
+		states, err = j.States(t.Context())
 		require.NoError(t, err)
-		assert.InDelta(t, time.Minute, state.Paused, float64(time.Second))
+		for _, s := range states {
+			assert.Zero(t, s.Paused)
+		}
 	})
 }
 
-func TestPauseOfNoTimeAndWrongOnes(t *testing.T) {
+// Of several pauses the one that ends last counts. They are of one key.
+func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
 		l := b.limiter(reserve.PerSecond(10))
-		require.NoError(t, l.Pause(t.Context(), 0, ""))
-		require.NoError(t, l.Pause(t.Context(), -time.Second, ""))
-		require.NoError(t, l.PauseUntil(t.Context(), time.Now().Add(-time.Hour), "an old header"))
-		assert.Empty(t, b.redis.Keys())
-		require.ErrorContains(t, l.For("").Pause(t.Context(), time.Second, ""), "key")
-		require.ErrorContains(t, l.For("").Resume(t.Context()), "key")
-		ended, cancel := context.WithCancel(t.Context())
-		cancel()
-		require.ErrorIs(t, l.Pause(ended, time.Second, ""), context.Canceled)
-		assert.Empty(t, b.redis.Keys())
-		_, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(1), MaxPause: -1})
-		require.ErrorContains(t, err, "Config.MaxPause: must be 0, for none, or above, got -1ns")
-		require.NoError(t, l.Close())
-		require.ErrorIs(t, l.Pause(t.Context(), time.Second, ""), reserve.ErrClosed)
+		require.NoError(t, l.Pause(t.Context(), 0, "none"))
+		require.NoError(t, l.Pause(t.Context(), -time.Second, "none"))
+		require.NoError(t, l.PauseUntil(t.Context(), time.Now().Add(-time.Second), "none"))
+		require.NoError(t, l.Pause(t.Context(), 1, "a nanosecond"))
+		time.Sleep(100 * time.Millisecond)
+		assert.True(t, allowed(t, l, 1))
+		require.NoError(t, l.Pause(t.Context(), 5*time.Second, "long"))
+		require.NoError(t, l.Pause(t.Context(), 2*time.Second, "short"))
+		assert.Equal(t, "long", state(t, l).PauseReason)
+		assert.True(t, allowed(t, l.For("a"), 1), "keys have pauses of their own")
+		start := time.Now()
+		require.NoError(t, l.Wait(t.Context()))
+		assert.InDelta(t, 5*time.Second, time.Since(start), float64(110*time.Millisecond))
+		require.NoError(t, l.Pause(t.Context(), 1<<62, "for good"))
+		assert.Positive(t, state(t, l).Paused)
 	})
 }
 
@@ -315,76 +79,116 @@ func TestPauseForALongReason(t *testing.T) {
 			{"not\xff text", "not? text"},
 		} {
 			require.NoError(t, l.Pause(t.Context(), time.Duration(i+1)*time.Second, test.reason))
-			state, err := l.State(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, test.want, state.PauseReason)
+			assert.Equal(t, test.want, state(t, l).PauseReason)
 		}
 	})
 }
 
-// Keys have pauses of their own.
-func TestPauseOfOneKey(t *testing.T) {
+// A pause takes turns back that are not due yet, in all processes.
+func TestPauseTakesTurnsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newBubble(t).limiter(reserve.PerSecond(10))
-		require.NoError(t, l.For("a").Pause(t.Context(), time.Second, ""))
-		for key, want := range map[string]bool{"a": false, "b": true} {
-			allowed, err := l.For(key).Allow(t.Context())
-			require.NoError(t, err)
-			assert.Equal(t, want, allowed, key)
+		b := newBubble(t)
+		one, two := b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))
+		f := newLog()
+		for i := range 10 {
+			f.wait(t, 1, i, one.Wait)
+			f.wait(t, 1, 100+i, two.Wait)
 		}
+		time.Sleep(450 * time.Millisecond)
+		require.NoError(t, one.Pause(t.Context(), 3*time.Second, ""))
+		paused := f.now()
+		f.all()
+		assert.Len(t, f.between(paused+way+time.Millisecond, paused+2990*time.Millisecond), 0)
+		rest := f.between(paused+2990*time.Millisecond, time.Hour)
+		assert.Len(t, rest, 15)
+		assert.LessOrEqual(t, rest[14].after, paused+3*time.Second+1600*time.Millisecond)
 	})
 }
 
-// While Redis is away a process that is told to pause does so by itself.
-func TestPauseWhileRedisIsAway(t *testing.T) {
+// A burst below what a call costs refuses it.
+// Names and keys may have spaces: those who wait hear of a pause all the same.
+func TestPauseOfANameWithSpaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		config := reserve.Config{Name: "the api", Group: "all of it", Limit: reserve.PerSecond(10)}
+		one, two := b.with(config).For("a tenant"), b.with(config).For("a tenant")
+		f := newLog()
+		for who := range 5 {
+			f.wait(t, 1, who, one.Wait)
+		}
+		time.Sleep(50 * time.Millisecond) // some have a turn by now
+		require.NoError(t, two.Pause(t.Context(), 5*time.Second, "stop"))
+		assert.Len(t, f.all(), 5)
+		assert.Len(t, f.between(100*time.Millisecond, 5*time.Second), 0)
+	})
+}
+
+func TestSetLimitOfASmallerBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBubble(t).limiter(reserve.PerSecond(10).Burst(10))
+		require.NoError(t, l.SetLimit(t.Context(), reserve.PerSecond(10).Burst(2), 0))
+		err := l.WaitN(t.Context(), 3)
+		require.ErrorIs(t, err, reserve.ErrExceedsBurst)
+		require.ErrorIs(t, err, reserve.ErrInvalid)
+		require.NoError(t, l.WaitN(t.Context(), 2))
+		require.NoError(t, l.SetLimit(t.Context(), reserve.PerSecond(10).Burst(20), 0))
+		require.ErrorIs(t, l.WaitN(t.Context(), 11), reserve.ErrExceedsBurst, "its own limit bounds the cost")
+		require.NoError(t, l.WaitN(t.Context(), 10))
+	})
+}
+
+func TestSetLimitWrongly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.limiter(reserve.PerSecond(10))
+		quota := b.limiter(reserve.Quota(5, reserve.CalendarDay))
+		berlin, err := time.LoadLocation("Europe/Berlin")
+		require.NoError(t, err)
+		for says, err := range map[string]error{
+			"Limit: is not set":     l.SetLimit(t.Context(), reserve.Limit{}, 0),
+			"got 0":                 l.SetLimit(t.Context(), reserve.PerSecond(0), 0),
+			"got -1s":               l.SetLimit(t.Context(), reserve.PerSecond(1), -time.Second),
+			"of kind paced":         l.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarDay), 0),
+			"warming up":            l.SetLimit(t.Context(), reserve.PerSecond(1).WarmUp(time.Second), 0),
+			`got "5/hour quota"`:    quota.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarHour), 0),
+			"in Europe/Berlin":      quota.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarDay).In(berlin), 0),
+			"key: must be from 1":   l.For("").SetLimit(t.Context(), reserve.PerSecond(1), 0),
+			"ctx: must not be nil":  l.SetLimit(nil, reserve.PerSecond(1), 0), //nolint:staticcheck // that is what is tested
+			"key: must be from 1 t": l.For("").ResetLimit(t.Context()),
+		} {
+			require.ErrorIs(t, err, reserve.ErrInvalid)
+			assert.ErrorContains(t, err, says)
+		}
+		assert.Zero(t, b.asks.Load(), "nothing was asked")
+		require.NoError(t, l.SetLimit(t.Context(), reserve.PerSecond(1), 1), "a nanosecond is not for good")
+		time.Sleep(time.Second)
+		assert.InDelta(t, 10, state(t, l).Rate, 1e-9)
+		require.NoError(t, quota.SetLimit(t.Context(), reserve.Quota(7, reserve.CalendarDay).Margin(time.Second), 1<<62))
+		assert.Equal(t, 7, state(t, quota).Burst)
+	})
+}
+
+// A pause of which only the reply was lost is made again.
+func TestPauseIsRepeated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
 		l := b.limiter(reserve.PerSecond(10))
 		require.NoError(t, l.Wait(t.Context()))
-		b.redis.SetError("LOADING Redis is away")
-		for range 5 { // until the breaker opens
-			require.NoError(t, l.Wait(t.Context()))
-		}
-		err := l.Pause(t.Context(), 5*time.Second, "")
-		require.ErrorIs(t, err, reserve.ErrUnavailable)
+		b.cut.Store(true)
+		time.AfterFunc(20*time.Millisecond, func() { b.cut.Store(false) })
+		require.NoError(t, l.Pause(t.Context(), 5*time.Second, ""))
+		_, err := l.State(t.Context())
+		require.NoError(t, err)
+	})
+}
+
+// A pause holds a limit that was idle back until its end, and not for an interval more.
+func TestPauseOfAnIdleLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBubble(t).limiter(reserve.PerHour(1))
+		require.NoError(t, l.Pause(t.Context(), time.Second, ""))
 		start := time.Now()
 		require.NoError(t, l.Wait(t.Context()))
-		assert.InDelta(t, 5*time.Second, time.Since(start), float64(300*time.Millisecond))
-	})
-}
-
-// A pause goes on when data was lost: those who remember the line remember it, too.
-func TestPauseOutlivesTheData(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newHearingBubble(t)
-		processes := fleet(b, 2, reserve.PerSecond(10))
-		var f fleetCalls
-		f.wait(t, processes, 20)
-		time.Sleep(1050 * time.Millisecond)
-		require.NoError(t, processes[0].Pause(t.Context(), 5*time.Second, ""))
-		paused := time.Since(f.start)
-		time.Sleep(time.Second)
-		b.redis.FlushAll()
-		allowed, err := processes[1].Allow(t.Context())
-		require.NoError(t, err)
-		assert.False(t, allowed)
-		f.done.Wait()
-		assert.Empty(t, f.between(paused, paused+5*time.Second-20*time.Millisecond))
-		assert.Len(t, f.calls, 40)
-		assert.True(t, slices.IsSortedFunc(f.calls, func(a, b fleetCall) int { return int(a.at - b.at) }))
-	})
-}
-
-func TestPauseOfACorruptLine(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t)
-		l := b.limiter(reserve.PerSecond(10))
-		require.NoError(t, l.Wait(t.Context()))
-		require.NoError(t, b.admin().HSet(t.Context(), "fleetpace:{api}:line", "pauseMicros", "soon").Err())
-		err := l.Pause(t.Context(), time.Second, "")
-		require.ErrorIs(t, err, reserve.ErrCorrupt)
-		require.ErrorContains(t, err, `pauseMicros must be a whole number, got "soon"`)
-		var e *reserve.Error
-		assert.True(t, errors.As(err, &e))
+		assert.InDelta(t, time.Second, time.Since(start), float64(50*time.Millisecond))
 	})
 }

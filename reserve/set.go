@@ -2,51 +2,53 @@ package reserve
 
 import (
 	"context"
-	"strconv"
 	"time"
-
-	"github.com/fleetpace/fleetpace/lua"
 )
 
 // SetLimit changes the limit of the whole fleet: for so long, or with an expiry of 0 until
 // it is set again. It stands above what the processes were made with, so that versions of
 // a fleet with other limits, or processes that start, do not change it; and it stays while
-// nobody calls. All turns follow at once, in order, also those that were fixed already, as
+// nobody calls. All turns follow at once, in order, also those that were given already, as
 // with [Limiter.Pause]. When the expiry is over, the limit of the processes is in force
 // again.
 //
-// A call that costs more than the new burst fails with [ErrExceedsBurst], unless it waits
-// already; the limit that the Limiter was made with bounds its cost as before. While a
-// limit is set, calls take their turns one round trip after the other and not in rows, so
-// that 10,000 and more per second and process cost more.
+// The limit must be of the same [Kind] as that of the Limiter, and a quota have the same
+// calendar. A call that costs more than the new burst fails with [ErrExceedsBurst]; the
+// limit that the Limiter was made with bounds its cost as before. Of a limit that warms up,
+// the burst does nothing else, so it is not set.
 //
 // If Redis loses its data, the limit that was set is lost, too. Errors: [ErrInvalid],
 // [ErrUnavailable], [ErrCorrupt], [ErrClosed].
 func (l *Limiter) SetLimit(ctx context.Context, limit Limit, expiry time.Duration) error {
-	err := limit.Validate()
-	if err == nil && expiry < 0 {
-		err = invalid("expiry", "must be 0, for none, or above, got %v", expiry)
+	return failed("set limit", l, l.set(ctx, limit, expiry))
+}
+
+func (l *Limiter) set(ctx context.Context, limit Limit, expiry time.Duration) error {
+	if err := limit.check(); err != nil {
+		return err
 	}
-	if err == nil {
-		err = l.set(ctx, limit.micros(), limit.MaxBurst(), expiry)
+	own := l.core.cfg.Limit
+	switch {
+	case limit.kind != own.kind:
+		return invalid("Limit", "must be of kind %v as that of the Limiter, got %q of kind %v", own.kind, limit, limit.kind)
+	case limit.unit != own.unit || limit.zone != own.zone:
+		return invalid("Limit", "must have the same calendar as that of the Limiter, %q, got %q", own, limit)
+	case expiry < 0:
+		return invalid("expiry", "must be 0, for none, or above, got %v", expiry)
+	case expiry > 0:
+		expiry = fitting(expiry)
 	}
-	return l.fail("set limit", err)
+	if err := l.check(ctx, 1); err != nil {
+		return err
+	}
+	return l.core.why(ctx, l.core.asker.Set(ctx, l.limit, limit.terms(), expiry))
 }
 
 // ResetLimit ends what [Limiter.SetLimit] began. Where no limit is set it changes nothing.
 func (l *Limiter) ResetLimit(ctx context.Context) error {
-	return l.fail("reset limit", l.set(ctx, 0, 1, 0))
-}
-
-func (l *Limiter) set(ctx context.Context, interval float64, burst int, expiry time.Duration) error {
-	line, err := l.enter(ctx, 1)
-	if err != nil {
-		return err
+	err := l.check(ctx, 1)
+	if err == nil {
+		err = l.core.why(ctx, l.core.asker.Reset(ctx, l.limit))
 	}
-	defer l.core.leave(line)
-	return line.move(ctx, func(who caller) (answers, error) {
-		args := append(l.core.args(who, 4), strconv.FormatFloat(interval, 'f', -1, 64), burst,
-			expiry.Microseconds(), l.core.channel())
-		return l.core.ask(ctx, lua.Set, line.keys, args, 0)
-	})
+	return failed("reset limit", l, err)
 }

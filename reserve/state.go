@@ -2,18 +2,17 @@ package reserve
 
 import (
 	"context"
-	"math"
 	"time"
 
-	"github.com/fleetpace/fleetpace/lua"
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// State is what a line looks like at one moment, for people and dashboards.
+// State is how a limit stands at one moment, for people and dashboards.
 type State struct {
-	// Rate is permits per second, and Burst permits, of the limit that the line
-	// was last used with; where they differ from the Limiter's own, processes
-	// of different configuration share the line, or the limit was Set for all: with
-	// [Limiter.SetLimit], for SetFor more, or until it is set again if that is 0.
+	// Rate is permits per second, and Burst permits, of the limit that is in force; where
+	// they differ from the Limiter's own, processes of different configuration share the
+	// limit, or it was Set for all: with [Limiter.SetLimit], for SetFor more, or until it
+	// is set again if that is 0.
 	Rate   float64
 	Burst  int
 	Set    bool
@@ -22,109 +21,69 @@ type State struct {
 	// Stored is how many permits are available now.
 	Stored float64
 
-	// NextFree is when the line is free again: the moment, on the local clock,
-	// at which the last permit that was given out becomes available. It is in
-	// the past while permits are stored.
+	// NextFree is the moment, on the local clock, at which the last permit that was spent
+	// becomes available. It is in the past while permits are stored. Of limits that are
+	// not paced it is zero.
 	NextFree time.Time
 
 	// Wait is how long a call of one permit would wait now.
 	Wait time.Duration
 
-	// Line is how many permits are given out whose turn has not come yet.
-	Line int64
+	// Waiting is how many calls wait, and Booked how many will come: see [Joint.Join].
+	Waiting, Booked int64
 
-	// Processes is how many called within the last minute or so.
+	// Processes is how many live.
 	Processes int64
 
 	// Paused is for how long no call has its turn, and PauseReason why; 0 where there is
 	// no pause.
 	Paused      time.Duration
 	PauseReason string
-
-	// Waiting is how many numbers stand in the waiting list, to be claimed; Free
-	// is how many went back and wait to be used.
-	Waiting, Free int64
 }
 
-// State looks at the line and changes nothing. Errors: [ErrUnavailable],
-// [ErrCorrupt], [ErrInvalid].
+// State looks at the limit and changes nothing. Errors: [ErrUnavailable],
+// [ErrCorrupt], [ErrInvalid], [ErrClosed].
 func (l *Limiter) State(ctx context.Context) (State, error) {
-	s, err := l.inspect(ctx)
-	return s, l.fail("state", err)
+	states, err := l.joint().inspect(ctx)
+	if err != nil {
+		return State{}, failed("state", l, err)
+	}
+	return states[0], nil
 }
 
-func (l *Limiter) inspect(ctx context.Context) (State, error) {
-	if l.err != nil {
-		return State{}, l.err
-	}
-	if !l.paced() {
-		return State{}, l.unpaced()
-	}
-	c := l.core
-	reply, err := c.look(ctx, c.keys(l.key))
-	if err != nil {
-		return State{}, err
-	}
-	v, err := decodeState(reply)
-	if err != nil {
-		return State{}, err
-	}
-	paused, err := micros(int64(v["pauseMicros"]))
-	if err != nil {
-		return State{}, err
-	}
-	reach, err := micros(int64(v["reachMicros"]))
-	if err != nil {
-		return State{}, err
-	}
-	wait, err := micros(int64(v["waitMicros"]))
-	if err != nil {
-		return State{}, err
-	}
-	permits := -v["reachMicros"] / v["intervalMicros"]
-	return State{
-		Rate:      float64(time.Second/time.Microsecond) / v["intervalMicros"],
-		Burst:     int(v["burst"]),
-		Stored:    math.Min(math.Max(permits, 0), v["burst"]),
-		NextFree:  time.Now().Add(reach),
-		Wait:      wait,
-		Line:      int64(math.Ceil(math.Max(-permits, 0))),
-		Waiting:   int64(v["waiting"]),
-		Free:      int64(v["free"]),
-		Processes: int64(v["live"]),
-		Set:       v["setMicros"] != 0, SetFor: time.Duration(max(0, v["setMicros"])) * time.Microsecond,
-		Paused: paused, PauseReason: reasonOf(reply),
-	}, nil
+// States is [Limiter.State] of all limits, at one moment.
+func (j *Joint) States(ctx context.Context) ([]State, error) {
+	states, err := j.inspect(ctx)
+	return states, failed("states", j, err)
 }
 
-func (c *core) look(ctx context.Context, keys []string) (any, error) {
-	return c.run(ctx, lua.Inspect, keys, []any{c.limit[0], c.limit[1]})
+func (j *Joint) inspect(ctx context.Context) ([]State, error) {
+	if _, err := j.need(ctx, nil); err != nil {
+		return nil, err
+	}
+	found, err := j.asker().Inspect(ctx, j.all())
+	if err != nil {
+		return nil, j.shared().why(ctx, err)
+	}
+	now := time.Now()
+	states := make([]State, len(found))
+	for i := range found {
+		states[i] = j.limits[i].stateOf(&found[i], now)
+	}
+	return states, nil
 }
 
-// whereabouts asks where a line is.
-func (c *core) whereabouts(ctx context.Context, l *line) (geometry, error) {
-	sent := time.Now()
-	reply, err := c.look(ctx, l.keys)
-	if err != nil {
-		return geometry{}, err
+// stateOf is a State that was heard now.
+func (l *Limiter) stateOf(s *wire.State, now time.Time) State {
+	limit := l.Limit()
+	rate, burst := limit.inForce(s.A, s.B)
+	state := State{
+		Rate: rate, Burst: burst, Set: s.Set, SetFor: s.SetFor,
+		Stored: float64(s.Stored), Wait: max(0, s.Next), Waiting: s.Waiting, Booked: s.Booked, Processes: s.Processes,
+		Paused: s.Paused, PauseReason: s.Reason,
 	}
-	v, err := decodeState(reply)
-	if err != nil {
-		return geometry{}, err
+	if limit.kind == KindPaced {
+		state.NextFree = now.Add(s.Free)
 	}
-	reach, err := micros(int64(v["finalMicros"]))
-	if err != nil {
-		return geometry{}, err
-	}
-	pause, err := micros(int64(v["pauseMicros"]))
-	if err != nil {
-		return geometry{}, err
-	}
-	return answers{
-		head: head{
-			terms: terms{v["intervalMicros"], int64(v["burst"])},
-			epoch: int64(v["epoch"]), seen: int64(v["seenMicros"]), gen: int64(v["gen"]), final: int64(v["final"]), reach: reach, pause: pause,
-		},
-		at: c.clock.estimate(int64(v["seenMicros"]), sent, time.Now()),
-	}.geometry(), nil
+	return state
 }

@@ -1,34 +1,98 @@
 package reserve
 
-import "time"
+import (
+	"math"
+	"sync/atomic"
+	"time"
 
-// terms are the limit that is in force for a line: that of this process, or one that was
-// set for the whole fleet.
-type terms struct {
-	interval float64 // micros per permit
-	burst    int64   // permits
-}
+	"github.com/fleetpace/fleetpace/internal/calendar"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
 
-// step is the time between two turns of a cost.
-func (t terms) step(cost int64) time.Duration {
-	return time.Duration(float64(cost) * t.interval * float64(time.Microsecond))
-}
+// The kinds as the scripts call them.
+const (
+	paced     = "p"
+	warmingUp = "w"
+	quota     = "q"
+	rolling   = "r"
+)
 
-// slack is for how long a turn can be used: while its permits are in the bucket.
-func (t terms) slack(cost int64) time.Duration {
-	return time.Duration(float64(max(0, t.burst-cost))*t.interval) * time.Microsecond
-}
+// second is the micros of one.
+const second = 1e6
 
-// rate is permits per second.
-func (t terms) rate() float64 { return float64(time.Second/time.Microsecond) / t.interval }
+func micros(d time.Duration) float64 { return float64(d / time.Microsecond) }
 
-// terms of the line, as of the last reply. The line must be locked.
-func (l *line) terms() terms {
-	if l.inForce.burst == 0 {
-		return l.core.terms()
+// terms are the limit as the scripts know it. It must be valid.
+func (l Limit) terms() wire.Terms {
+	switch l.kind {
+	case KindQuota:
+		return wire.Terms{Kind: quota, A: l.permits, B: micros(l.margin), Edges: l.edges()}
+	case KindRolling:
+		return wire.Terms{Kind: rolling, A: l.permits, B: micros(l.per + l.margin)}
+	case KindWarmingUp:
+		return wire.Terms{Kind: warmingUp, A: l.micros(), B: micros(l.warm)}
+	default:
+		return wire.Terms{Kind: paced, A: l.micros(), B: float64(l.MaxBurst())}
 	}
-	return l.inForce
 }
 
-// terms of this process.
-func (c *core) terms() terms { return terms{c.interval, int64(c.cfg.Limit.MaxBurst())} }
+// inForce is the rate, in permits per second, and the burst of a limit of this kind whose
+// terms are a and b.
+func (l Limit) inForce(a, b float64) (rate float64, burst int) {
+	switch l.kind {
+	case KindQuota:
+		return a / l.per.Seconds(), int(a)
+	case KindRolling:
+		return a * second / (b - micros(l.margin)), int(a)
+	case KindWarmingUp:
+		return second / a, l.MaxBurst()
+	default:
+		return second / a, int(b)
+	}
+}
+
+// windows is how many edges a script is told: those of the window before now, of now and
+// three later ones, as this process's clock may differ from Redis's.
+const windows = 5
+
+// edges returns a function that tells the edges of a quota's windows, from the one before a
+// moment on, in micros. It is safe for concurrent use.
+func (l Limit) edges() func(int64) []int64 {
+	zone, err := l.location()
+	if err != nil { // it was there when the limit was checked
+		zone = time.UTC
+	}
+	var last atomic.Pointer[[]int64]
+	return func(at int64) []int64 {
+		if e := last.Load(); e != nil && (*e)[1] <= at && at < (*e)[2] {
+			return *e
+		}
+		unit := calendar.Unit(l.unit)
+		begin, _ := unit.Window(time.UnixMicro(at), zone)
+		edge, end := unit.Window(begin.Add(-time.Microsecond), zone)
+		edges := []int64{edge.UnixMicro()}
+		for len(edges) < windows {
+			edges = append(edges, end.UnixMicro())
+			_, end = unit.Window(end, zone)
+		}
+		last.Store(&edges)
+		return edges
+	}
+}
+
+// evenly is the rate at which a limit that is in force is used up if its calls are evenly
+// spaced, in permits per second, and the burst that its provider bears besides.
+func evenly(l *wire.Limit) (rate float64, burst int) {
+	a, b := l.InForce()
+	switch l.Kind {
+	case quota:
+		edges := l.Edges(time.Now().UnixMicro())
+		return a * second / float64(edges[2]-edges[1]), 1
+	case rolling:
+		return a * second / b, 1
+	case warmingUp:
+		return second / a, 1
+	default:
+		return second / a, int(math.Min(b, maxBurst))
+	}
+}

@@ -10,31 +10,24 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/turn"
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/worker"
 )
 
-// Turn is what a task needs before it may run: a limiter, a key in it, a cost.
-// It is the same type as worker.Turn.
-type Turn = turn.Turn
-
-// FromHeaders is the default of Config.Turn: it reads key, cost and skip from the
-// task's headers, where [Turn.Headers] puts them. A task without them costs one
-// permit of the Scheduler's limiter.
-func FromHeaders(ctx context.Context, task *asynq.Task) (Turn, error) {
-	return turn.FromHeaders(ctx, task)
-}
+// Turn is what a task needs before it may run: see worker.Turn, which it is.
+type Turn = worker.Turn
 
 // Config says how tasks are scheduled. The zero value is good for most. It has to
 // agree with the worker.Config of the workers.
 type Config struct {
 	// Turn says what a task needs; the same as in the workers. An error refuses
-	// the task. Tasks of one Limiter and Key take their numbers together, so name
-	// a tenant by Turn.Key. Default [FromHeaders].
+	// the task. Tasks of the same Limits and Key are booked together, so name a
+	// tenant by Turn.Key. Default [worker.FromHeaders].
 	Turn func(context.Context, *asynq.Task) (Turn, error)
 
 	// Lead is how long before its turn a task is due in asynq: the Lead of the
-	// workers. One that is too short makes tasks miss their turns, one that is
-	// too long makes them come and go. Default: that of a worker on the same
-	// limiter whose server has the polling intervals of worker.Apply.
+	// workers. One that is too short makes tasks late, one that is too long makes
+	// them come and go. Default: that of a worker whose server has the polling
+	// intervals of worker.Apply.
 	Lead time.Duration
 }
 
@@ -46,12 +39,12 @@ func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("%w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
 }
 
-func (c Config) withDefaults(limiter *reserve.Limiter) Config {
+func (c Config) withDefaults() Config {
 	if c.Turn == nil {
-		c.Turn = turn.FromHeaders
+		c.Turn = worker.FromHeaders
 	}
 	if c.Lead == 0 {
-		c.Lead = turn.Lead(turn.PollInterval, turn.PollInterval, limiter.Lead())
+		c.Lead = turn.Lead(turn.PollInterval, turn.PollInterval, reserve.Lead)
 	}
 	return c
 }

@@ -3,9 +3,11 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -17,7 +19,7 @@ import (
 	"github.com/fleetpace/fleetpace/scheduler"
 )
 
-// desk is what a producer of tasks has, with a queue and a line of its own.
+// desk is what a producer of tasks has, with queues of its own.
 type desk struct {
 	*testing.T
 	*scheduler.Scheduler
@@ -87,12 +89,20 @@ func (d *desk) state() reserve.State {
 	return s
 }
 
-// place is the number under which a task ID waits. It takes one if there is none.
-func (d *desk) place(taskID string) int64 {
+// due is when the turn of a task ID is. It is booked if it was not.
+func (d *desk) due(taskID string) time.Time {
 	d.Helper()
-	placed := d.limiter.LineUp(d.Context(), []reserve.Request{{ID: turn.ID(d.queue, taskID, 0), N: 1}})
-	require.NoError(d, placed[0].Err)
-	return placed[0].Number()
+	joint, err := reserve.All(d.limiter)
+	require.NoError(d, err)
+	joined := joint.Join(d.Context(), []reserve.Call{{ID: turn.ID(d.queue, taskID, 0)}})
+	require.NoError(d, joined[0].Err)
+	return joined[0].Due
+}
+
+// place is which of the tasks that are booked a turn is of, one for each interval: the
+// first one is 1.
+func place(at time.Time) int {
+	return 1 + int(math.Round(float64(time.Until(at))/float64(interval)))
 }
 
 func task(i int) *asynq.Task { return asynq.NewTask("call", fmt.Appendf(nil, "%d", i)) }

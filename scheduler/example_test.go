@@ -43,15 +43,15 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s: number %d, in %v\n", place, forecast.Number, time.Until(forecast.At).Round(time.Second))
+		fmt.Printf("%s: in %v\n", place, time.Until(forecast.At).Round(time.Second))
 	}
 	// Output:
-	// Oslo: number 1, in 0s
-	// Lima: number 2, in 30s
-	// Pune: number 3, in 1m0s
+	// Oslo: in 0s
+	// Lima: in 30s
+	// Pune: in 1m0s
 }
 
-// Many tasks for several tenants, each with a line of its own. Those that would
+// Many tasks for several tenants, each with a queue of its own. Those that would
 // run too late are refused, and the others are not held up.
 func ExampleScheduler_EnqueueAll() {
 	connection, stop := startRedis()
@@ -70,14 +70,14 @@ func ExampleScheduler_EnqueueAll() {
 	forecasts, err := tasks.EnqueueAll(context.Background(), items)
 	for i, forecast := range forecasts {
 		if forecast.Err == nil {
-			fmt.Printf("item %d: number %d of its line\n", i, forecast.Number)
+			fmt.Printf("item %d: in %v\n", i, time.Until(forecast.At).Round(time.Second))
 		}
 	}
 	text, _, _ := strings.Cut(err.Error(), ", the deadline in")
 	fmt.Println(text)
 	// Output:
-	// item 0: number 1 of its line
-	// item 1: number 1 of its line
-	// item 2: number 2 of its line
-	// scheduler: 1 of 4 tasks were not enqueued; the first: item 3, task of type "sync-stock": reserve: line up "shop-api/acme": would miss the deadline: the turn is in 1m0s
+	// item 0: in 0s
+	// item 1: in 0s
+	// item 2: in 30s
+	// scheduler: 1 of 4 tasks were not enqueued; the first: item 3, task of type "sync-stock": reserve: join "shop-api/acme": would miss the deadline: the turn is in 1m0s
 }

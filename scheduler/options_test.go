@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +24,7 @@ func TestATurnAfterTheDeadlineTakesNothing(t *testing.T) {
 		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
 
 		in := d.must(asynq.Deadline(time.Now().Add(5 * interval)))
-		require.EqualValues(t, 5, in.Number, "the refused one took no number")
+		require.Equal(t, 5, place(in.At), "the refused one is not booked")
 		require.False(t, in.Info.Deadline.IsZero())
 	})
 }
@@ -59,7 +58,7 @@ func TestOptionsArePassedOn(t *testing.T) {
 		require.Equal(t, 3, info.MaxRetry, name)
 		require.Equal(t, time.Hour, info.Retention, name)
 		require.Equal(t, time.Minute, info.Timeout, name)
-		require.Equal(t, f.Number, d.place("own"), name)
+		require.Equal(t, place(f.At), place(d.due("own")), name)
 		require.NoError(t, d.inspector.DeleteTask(d.queue, "own"))
 	}
 }
@@ -77,7 +76,6 @@ func TestOptionsOfNewTaskAreSeen(t *testing.T) {
 	}
 	f, err := d.Enqueue(t.Context(), asynq.NewTask("call", nil, nil, asynq.ProcessIn(time.Hour)), d.in()...)
 	require.NoError(t, err)
-	require.Zero(t, f.Number)
 	require.WithinDuration(t, time.Now().Add(time.Hour), f.At, 10*time.Second)
 }
 
@@ -94,7 +92,7 @@ func TestOneTaskManyTimes(t *testing.T) {
 	forecasts, err := d.EnqueueAll(t.Context(), items)
 	require.NoError(t, err)
 	for _, f := range forecasts {
-		require.Equal(t, f.Number, d.place(f.Info.ID))
+		require.WithinDuration(t, f.At, d.due(f.Info.ID), interval/2)
 	}
 }
 
@@ -106,19 +104,18 @@ func TestAMomentAfterTheTurn(t *testing.T) {
 		moment := time.Now().Add(time.Hour)
 		for _, option := range []asynq.Option{asynq.ProcessAt(moment), asynq.ProcessIn(time.Hour)} {
 			f := d.must(option)
-			require.Zero(t, f.Number)
 			require.False(t, f.At.Before(moment))
 			require.WithinDuration(t, moment, f.At, 10*time.Second)
 			info, err := d.inspector.GetTaskInfo(d.queue, f.Info.ID)
 			require.NoError(t, err)
 			require.Equal(t, f.At.UnixNano(), info.NextProcessAt.UnixNano(), "rounded up, not down")
 		}
-		require.Equal(t, before.Waiting, d.state().Waiting)
+		require.Equal(t, before.Booked, d.state().Booked)
 	})
 }
 
 // Tasks for later are not in the way of those behind them, not for a moment.
-func TestTasksForLaterTakeNoNumbers(t *testing.T) {
+func TestTasksForLaterAreNotInTheWay(t *testing.T) {
 	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
 	d.must()
 	var items []scheduler.Item
@@ -127,7 +124,7 @@ func TestTasksForLaterTakeNoNumbers(t *testing.T) {
 	}
 	forecasts, err := d.EnqueueAll(t.Context(), append(items, d.item(task(5))))
 	require.NoError(t, err)
-	require.EqualValues(t, 2, forecasts[5].Number)
+	require.Equal(t, 2, place(forecasts[5].At))
 }
 
 func TestAMomentBeforeTheTurn(t *testing.T) {
@@ -137,9 +134,9 @@ func TestAMomentBeforeTheTurn(t *testing.T) {
 			d.must()
 		}
 		f := d.must(asynq.ProcessIn(2 * interval))
-		require.EqualValues(t, 5, f.Number)
+		require.Equal(t, 5, place(f.At))
 		require.WithinDuration(t, time.Now().Add(4*interval), f.At, interval/2)
-		require.Equal(t, f.At.Add(-turn.Lead(turn.PollInterval, turn.PollInterval, d.limiter.Lead())), f.Info.NextProcessAt)
+		require.Equal(t, f.At.Add(-turn.Lead(turn.PollInterval, turn.PollInterval, reserve.Lead)), f.Info.NextProcessAt)
 	})
 }
 
@@ -151,35 +148,28 @@ func TestATaskDoesNotComeUpBeforeItsMoment(t *testing.T) {
 	}
 	moment := time.Now().Add(4*interval - 300*time.Millisecond)
 	f := d.must(asynq.ProcessAt(moment))
-	require.EqualValues(t, 5, f.Number)
+	require.Equal(t, 5, place(f.At))
 	require.False(t, f.At.Before(moment))
 	require.False(t, f.Info.NextProcessAt.Before(moment))
 	require.WithinDuration(t, moment, f.Info.NextProcessAt, time.Second)
 }
 
-// A number that was given back in the middle of the line is offered first; it is
-// too early here, though the line is long enough.
-func TestANumberBeforeTheMomentGoesBack(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		d := open(t, server, reserve.Every(interval), scheduler.Config{})
-		for _, id := range []string{"1", "2", "3", "4"} {
-			d.must(asynq.TaskID(id))
-		}
-		gone, err := d.limiter.Cancel(t.Context(), turn.ID(d.queue, "2", 0), 1)
-		require.NoError(t, err)
-		require.True(t, gone)
-		before := d.state()
-		require.EqualValues(t, 1, before.Free)
-
-		f := d.must(asynq.ProcessIn(3 * interval))
-		require.Zero(t, f.Number)
-		after := d.state()
-		require.Equal(t, before.Free, after.Free)
-		require.Equal(t, before.Waiting, after.Waiting)
-	})
+// The booking of an ID of one's own may be another task's: a task for later leaves it alone.
+func TestAnOwnIDForLater(t *testing.T) {
+	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
+	for _, id := range []string{"1", "2", "3"} {
+		d.must(asynq.TaskID(id))
+	}
+	_, err := d.Enqueue(t.Context(), task(0), d.in(asynq.TaskID("2"), asynq.ProcessIn(time.Hour))...)
+	require.ErrorIs(t, err, asynq.ErrTaskIDConflict)
+	require.Equal(t, 2, place(d.due("2")))
+	require.EqualValues(t, 3, d.state().Booked)
+	later := d.must(asynq.TaskID("later"), asynq.ProcessIn(interval))
+	require.WithinDuration(t, time.Now().Add(interval), later.At, 2*time.Second)
+	require.EqualValues(t, 3, d.state().Booked)
 }
 
-func TestDuplicatesGiveTheirNumbersBack(t *testing.T) {
+func TestDuplicatesAreNotBooked(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval), scheduler.Config{})
 		ttl := time.Hour
@@ -190,8 +180,7 @@ func TestDuplicatesGiveTheirNumbersBack(t *testing.T) {
 		before := d.state()
 		_, err := d.Enqueue(t.Context(), task(0), d.in(asynq.Unique(ttl))...)
 		require.ErrorIs(t, err, asynq.ErrDuplicateTask)
-		require.Equal(t, before.Waiting, d.state().Waiting)
-		require.Equal(t, before.Line, d.state().Line)
+		require.Equal(t, before.Booked, d.state().Booked)
 
 		locks, err := d.redis.Keys(t.Context(), "asynq:{"+d.queue+"}:unique:*").Result()
 		require.NoError(t, err)
@@ -212,7 +201,7 @@ func TestAConflictKeepsThePlaceOfTheOther(t *testing.T) {
 			"lock":     {asynq.TaskID("locked"), asynq.Unique(time.Hour)},
 		} {
 			first := d.must(options...)
-			d.must() // the first is not the last of the line
+			d.must() // the first is not the last
 			before := d.state()
 			for range 3 {
 				_, err := d.Enqueue(t.Context(), task(0), d.in(options...)...)
@@ -222,15 +211,14 @@ func TestAConflictKeepsThePlaceOfTheOther(t *testing.T) {
 					require.ErrorIs(t, err, asynq.ErrDuplicateTask)
 				}
 			}
-			require.Equal(t, before.Waiting, d.state().Waiting, name)
-			require.Equal(t, before.Line, d.state().Line, name)
-			require.Equal(t, first.Number, d.place(first.Info.ID), name)
+			require.Equal(t, before.Booked, d.state().Booked, name)
+			require.Equal(t, place(first.At), place(d.due(first.Info.ID)), name)
 		}
 	})
 }
 
 // Two producers enqueue the same ID at the same time: one wins, and its task has
-// the number that its forecast says.
+// the turn that its forecast says.
 func TestTwoProducersOfOneID(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval), scheduler.Config{})
@@ -241,15 +229,14 @@ func TestTwoProducersOfOneID(t *testing.T) {
 		require.ErrorContains(t, err, "1 of 2")
 		for _, f := range forecasts {
 			if f.Err == nil {
-				require.Equal(t, f.Number, d.place("own"))
+				require.Equal(t, place(f.At), place(d.due("own")))
 			}
 		}
 	})
 }
 
-// The task of that ID needs no turn any more, but nobody can tell: the number
-// stays, once.
-func TestAConflictCostsOneIntervalAtMost(t *testing.T) {
+// The task of that ID needs no turn any more, but nobody can tell: it stays booked, once.
+func TestAConflictIsBookedOnceAtMost(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval), scheduler.Config{})
 		d.must()
@@ -261,63 +248,77 @@ func TestAConflictCostsOneIntervalAtMost(t *testing.T) {
 			_, err := d.Enqueue(t.Context(), task(0), d.in(asynq.TaskID("own"))...)
 			require.ErrorIs(t, err, asynq.ErrTaskIDConflict)
 		}
-		require.Equal(t, before.Line+1, d.state().Line)
+		require.Equal(t, before.Booked+1, d.state().Booked)
 	})
 }
 
-func TestAnotherLimiter(t *testing.T) {
-	var other *reserve.Limiter
-	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{
-		Turn: func(_ context.Context, task *asynq.Task) (scheduler.Turn, error) {
-			if strings.HasPrefix(task.Type(), "other") {
-				return scheduler.Turn{Limiter: other, Cost: 2}, nil
-			}
-			return scheduler.Turn{}, nil
-		},
-	})
-	var err error
-	other, err = reserve.New(d.redis, reserve.Config{
-		Name: "other", Prefix: d.queue, Limit: reserve.Every(interval).Burst(2), InlineBound: 3 * time.Second,
-	})
-	require.NoError(t, err)
-	var items []scheduler.Item
-	for range 3 {
-		items = append(items, d.item(task(0)), d.item(asynq.NewTask("other", nil)))
+// A task may name other limits, of any kind, and several: each has its own order.
+func TestOtherLimits(t *testing.T) {
+	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
+	grouped := func(name string, limit reserve.Limit) *reserve.Limiter {
+		l, err := reserve.New(d.redis, reserve.Config{Name: name, Group: "shop", Prefix: d.queue, Limit: limit})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, l.Close()) })
+		return l
 	}
-	forecasts, err := d.EnqueueAll(t.Context(), items)
-	require.NoError(t, err)
-	for i, f := range forecasts {
-		cost := int64(i%2 + 1)
-		require.Equal(t, int64(i/2+1)*cost, f.Number, "each in its own line")
-		if f.Info.State == asynq.TaskStateScheduled {
-			lead := turn.Lead(turn.PollInterval, turn.PollInterval, []*reserve.Limiter{d.limiter, other}[i%2].Lead())
-			require.Equal(t, f.At.Add(-lead), f.Info.NextProcessAt, "each back when its limiter wants it")
+	tenants, account := grouped("tenants", reserve.Every(interval)), grouped("account", reserve.Every(interval/4).Burst(2))
+	names := []string{"oslo", "lima"}
+	s := d.newScheduler(d.client, scheduler.Config{Turn: func(_ context.Context, task *asynq.Task) (scheduler.Turn, error) {
+		both, err := reserve.All(tenants, account)
+		switch task.Type() {
+		case "usual":
+			return scheduler.Turn{}, nil
+		case "each its own": // a Joint for each task is as good as a Key
+			both, err = reserve.All(tenants.For(string(task.Payload())), account)
+			return scheduler.Turn{Limits: both, Costs: []int{1, 2}}, err
+		}
+		return scheduler.Turn{Limits: both, Key: string(task.Payload()), Costs: []int{1, 2}}, err
+	}})
+	for _, kind := range []string{"usual", "with a key", "each its own"} {
+		var items []scheduler.Item
+		for i := range 6 {
+			items = append(items, d.item(asynq.NewTask(kind, []byte(names[i%2]))))
+		}
+		forecasts, err := s.EnqueueAll(t.Context(), items)
+		require.NoError(t, err)
+		for i, f := range forecasts {
+			want := i + 1
+			switch kind {
+			case "with a key":
+				want = i/2 + 1
+			case "each its own":
+				want = i/2 + 4
+			}
+			require.Equal(t, want, place(f.At), "%s: %d", kind, i)
+			if f.Info.State == asynq.TaskStateScheduled {
+				require.Equal(t, f.At.Add(-turn.Lead(turn.PollInterval, turn.PollInterval, reserve.Lead)), f.Info.NextProcessAt)
+			}
 		}
 	}
 }
 
-// Only a paced limit has numbers that tasks could take.
-func TestLimitersThatAreNotPaced(t *testing.T) {
+// Every kind of limit has forecasts.
+func TestKindsOfLimits(t *testing.T) {
 	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
-	for kind, limit := range map[string]reserve.Limit{
-		"quota":      reserve.Quota(100, reserve.CalendarDay),
-		"rolling":    reserve.Rolling(10, time.Second),
-		"warming up": reserve.PerSecond(10).WarmUp(time.Second),
+	for name, limit := range map[string]reserve.Limit{
+		"quota": reserve.Quota(3, reserve.CalendarHour), "rolling": reserve.Rolling(3, time.Hour),
+		"warming up": reserve.PerMinute(1).WarmUp(time.Minute),
 	} {
-		wrong := d.newLimiter("unfit", limit)
-		_, err := scheduler.New(d.client, wrong, scheduler.Config{})
-		require.ErrorIs(t, err, scheduler.ErrInvalid)
-		require.ErrorContains(t, err, `scheduler: invalid limiter: "unfit" is of kind `+kind)
-		require.ErrorContains(t, err, "a paced limit only: use one, such as reserve.PerSecond(10)")
-
-		chooses := d.newScheduler(d.client, scheduler.Config{Turn: func(context.Context, *asynq.Task) (scheduler.Turn, error) {
-			return scheduler.Turn{Limiter: wrong}, nil
-		}})
-		_, err = chooses.Enqueue(t.Context(), task(0), d.in()...)
-		require.ErrorIs(t, err, scheduler.ErrInvalid)
-		require.ErrorContains(t, err, `invalid Turn.Limiter: "unfit" is of kind `+kind)
+		l := d.newLimiter(name, limit)
+		s, err := scheduler.New(d.client, l, scheduler.Config{})
+		require.NoError(t, err)
+		var items []scheduler.Item
+		for i := range 5 {
+			items = append(items, d.item(task(i)))
+		}
+		forecasts, err := s.EnqueueAll(t.Context(), items)
+		require.NoError(t, err, name)
+		require.WithinDuration(t, time.Now(), forecasts[0].At, 2*time.Second, name)
+		for i := 1; i < len(forecasts); i++ {
+			require.False(t, forecasts[i].At.Before(forecasts[i-1].At.Add(-time.Millisecond)), name)
+		}
+		last := time.Until(forecasts[4].At)
+		require.Greater(t, last, time.Second, name)
+		require.Less(t, last, 61*time.Minute, name)
 	}
-	queues, err := d.inspector.Queues()
-	require.NoError(t, err)
-	require.NotContains(t, queues, d.queue, "nothing was enqueued")
 }

@@ -7,67 +7,62 @@ import (
 
 	"github.com/hibiken/asynq"
 
-	"github.com/fleetpace/fleetpace/internal/turn"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // A Scheduler enqueues tasks so that each comes up when it has its turn. Tasks
-// take numbers in the order in which they are enqueued, over all processes of the
+// are booked in the order in which they are enqueued, over all processes of the
 // fleet. Make one with [New]; it keeps nothing open and is safe for concurrent
 // use. Many tasks are best enqueued with [Scheduler.EnqueueAll].
 type Scheduler struct {
-	client  *asynq.Client
-	limiter *reserve.Limiter
-	config  Config
+	client *asynq.Client
+	turns  reserve.Turns
+	config Config
 }
 
-// New makes a Scheduler that enqueues with client, for turns of limiter unless
-// the Turn of a task names another one. The limiter has to be paced. The two may use different Redis servers.
-// Nothing is asked of either yet. The error is an [ErrInvalid] that names the
-// field.
-func New(client *asynq.Client, limiter *reserve.Limiter, config Config) (*Scheduler, error) {
+// New makes a Scheduler that enqueues with client, for turns of a [reserve.Limiter]
+// or a [reserve.Joint], unless the Turn of a task names others. Client and limits may
+// use different Redis servers. Nothing is asked of either yet. The error is an
+// [ErrInvalid] that names the field.
+func New(client *asynq.Client, turns reserve.Turns, config Config) (*Scheduler, error) {
 	err := config.validate()
 	switch {
 	case client == nil:
 		err = invalid("client", "must not be nil")
-	case limiter == nil:
-		err = invalid("limiter", "must not be nil")
-	case err == nil && turn.Unfit(limiter) != "":
-		err = invalid("limiter", "%s", turn.Unfit(limiter))
+	case turns == nil:
+		err = invalid("turns", "must not be nil")
+	case err == nil:
+		if _, why := reserve.All(turns.Limits()...); why != nil {
+			err = fmt.Errorf("%w turns: %w", ErrInvalid, why)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: %w", err)
 	}
-	return &Scheduler{client: client, limiter: limiter, config: config.withDefaults(limiter)}, nil
+	return &Scheduler{client: client, turns: turns, config: config.withDefaults()}, nil
 }
 
-// A Forecast says when a task will run, as things stand now: the line may move,
-// and a turn that somebody else gives back may make it earlier.
+// A Forecast says when a task will run, as things stand now: a pause makes it later,
+// and tasks that are deleted may make it earlier.
 type Forecast struct {
 	// Info is what asynq says of the task; its NextProcessAt is when the task
 	// comes up, which is before its turn. Nil for a task that was not enqueued.
 	Info *asynq.TaskInfo
 
-	// Number of the task in its line; 0 for one that has none (yet): its Turn
-	// says Skip, or its ProcessAt is later than the turn that it would have got.
-	Number int64
-
-	// Ahead is how many permits of the line have to come before its own.
-	Ahead int64
-
-	// At is the moment of the turn, on the local clock. For a task without a
-	// number it is when it comes up; its turn may be later.
+	// At is the moment of the turn, on the local clock. For a task that is not
+	// booked it is when it comes up: its Turn says Skip, or it is for later than
+	// the turn that it would have got.
 	At time.Time
 
 	// Err is why the task was not enqueued.
 	Err error
 }
 
-// Enqueue takes a number for the task and enqueues it for its turn. See the
-// package documentation for what options mean.
+// Enqueue books a turn for the task and enqueues it for that. See the package
+// documentation for what options mean.
 //
 // Errors, after which the task is not enqueued: [ErrInvalid]; those of
-// [reserve.Limiter.LineUp], such as [reserve.ErrWouldMissDeadline] and
+// [reserve.Joint.Join], such as [reserve.ErrWouldMissDeadline] and
 // [reserve.ErrUnavailable]; and asynq's, such as asynq.ErrDuplicateTask and
 // asynq.ErrTaskIDConflict.
 func (s *Scheduler) Enqueue(ctx context.Context, task *asynq.Task, options ...asynq.Option) (Forecast, error) {
@@ -86,12 +81,12 @@ type Item struct {
 	Options []asynq.Option
 }
 
-// window is how many tasks have numbers and are not enqueued yet, at most: those
-// numbers are lost when the process dies.
+// window is how many tasks are booked and not enqueued yet, at most: nobody comes for
+// them when the process dies.
 const window = 1024
 
-// EnqueueAll is Enqueue for many tasks, in few round trips: those of one line get
-// their numbers in the order of the items. A task that fails does not stop the
+// EnqueueAll is Enqueue for many tasks, in few round trips: those of the same limits
+// are booked in the order of the items, those for later last. A task that fails does not stop the
 // others: there is a Forecast for each item, and its Err tells. The error sums
 // up, and wraps that of the first.
 func (s *Scheduler) EnqueueAll(ctx context.Context, items []Item) ([]Forecast, error) {

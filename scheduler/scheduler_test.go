@@ -11,12 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/redistest"
-	"github.com/fleetpace/fleetpace/internal/turn"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/scheduler"
 )
 
-const interval = 5 * time.Second
+const (
+	interval   = 5 * time.Second
+	costHeader = "fleetpace-cost"
+)
 
 func TestTasksComeUpShortlyBeforeTheirTurns(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
@@ -24,12 +26,11 @@ func TestTasksComeUpShortlyBeforeTheirTurns(t *testing.T) {
 		d := open(t, server, reserve.Every(interval), scheduler.Config{Lead: lead})
 		first := d.must()
 		require.Equal(t, asynq.TaskStatePending, first.Info.State, "its turn has come: at once")
-		for i := int64(2); i <= 4; i++ {
+		for i := 2; i <= 4; i++ {
 			f := d.must()
-			require.Equal(t, i, f.Number)
-			require.Equal(t, i-2, f.Ahead, "number 1 has come")
+			require.Equal(t, i, place(f.At))
 			require.WithinDuration(t, first.At.Add(time.Duration(i-1)*interval), f.At, interval/2)
-			require.Equal(t, f.Number, d.place(f.Info.ID), "the number is under the ID that workers look for")
+			require.Equal(t, i, place(d.due(f.Info.ID)), "the ID is that which workers look for")
 
 			require.Equal(t, asynq.TaskStateScheduled, f.Info.State)
 			require.Equal(t, f.At.Add(-lead), f.Info.NextProcessAt)
@@ -43,8 +44,8 @@ func TestTasksComeUpShortlyBeforeTheirTurns(t *testing.T) {
 func TestAnInvalidSchedulerIsRefused(t *testing.T) {
 	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
 	for field, make := range map[string]func() (*scheduler.Scheduler, error){
-		"client":  func() (*scheduler.Scheduler, error) { return scheduler.New(nil, d.limiter, scheduler.Config{}) },
-		"limiter": func() (*scheduler.Scheduler, error) { return scheduler.New(d.client, nil, scheduler.Config{}) },
+		"client": func() (*scheduler.Scheduler, error) { return scheduler.New(nil, d.limiter, scheduler.Config{}) },
+		"turns":  func() (*scheduler.Scheduler, error) { return scheduler.New(d.client, nil, scheduler.Config{}) },
 		"Config.Lead": func() (*scheduler.Scheduler, error) {
 			return scheduler.New(d.client, d.limiter, scheduler.Config{Lead: -1})
 		},
@@ -55,7 +56,7 @@ func TestAnInvalidSchedulerIsRefused(t *testing.T) {
 	}
 }
 
-func TestItemsGetTheirNumbersInOrderAndInFewScripts(t *testing.T) {
+func TestItemsAreBookedInOrderAndInFewScripts(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval), scheduler.Config{})
 		keys := []string{"", "oslo", "lima"}
@@ -68,9 +69,11 @@ func TestItemsGetTheirNumbersInOrderAndInFewScripts(t *testing.T) {
 		require.NoError(t, err)
 		for i, f := range forecasts {
 			require.NoError(t, f.Err)
-			require.EqualValues(t, i/len(keys)+1, f.Number)
+			if i >= len(keys) {
+				require.WithinDuration(t, forecasts[i-len(keys)].At.Add(interval), f.At, interval/2)
+			}
 		}
-		require.LessOrEqual(t, d.scripts.Load(), int64(len(keys)+1), "one for each line, and one to load it")
+		require.LessOrEqual(t, d.scripts.Load(), int64(len(items)/10+3), "one for ten tasks, and to load them, and to be known as alive")
 	})
 }
 
@@ -78,7 +81,7 @@ func TestABadItemTakesNothingAndStopsNobody(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval).Burst(2), scheduler.Config{})
 		costing := func(cost string) *asynq.Task {
-			return asynq.NewTaskWithHeaders("call", nil, map[string]string{turn.CostHeader: cost})
+			return asynq.NewTaskWithHeaders("call", nil, map[string]string{costHeader: cost})
 		}
 		soon := time.Now().Add(3 * interval)
 		bad := []struct {
@@ -90,7 +93,7 @@ func TestABadItemTakesNothingAndStopsNobody(t *testing.T) {
 			{d.item(asynq.NewTask(" ", nil)), scheduler.ErrInvalid, "type must not be empty"},
 			{d.item(costing("3")), reserve.ErrExceedsBurst, "burst of 2"},
 			{d.item(costing("3"), asynq.ProcessIn(time.Hour)), reserve.ErrExceedsBurst, "burst of 2"},
-			{d.item(costing("many")), nil, turn.CostHeader},
+			{d.item(costing("many")), nil, costHeader},
 			{d.item(task(0), asynq.Group("g")), scheduler.ErrInvalid, "Group"},
 			{d.item(task(0), asynq.Timeout(time.Second)), scheduler.ErrInvalid, "Timeout(1s)"},
 			{d.item(task(0), asynq.Unique(time.Millisecond)), scheduler.ErrInvalid, "Unique(1ms)"},
@@ -112,7 +115,7 @@ func TestABadItemTakesNothingAndStopsNobody(t *testing.T) {
 		for i, b := range bad {
 			good, f := forecasts[2*i], forecasts[2*i+1]
 			require.NoError(t, good.Err)
-			require.EqualValues(t, i+1, good.Number, "before %q", b.says)
+			require.Equal(t, max(1, i), place(good.At), "before %q", b.says)
 			require.ErrorContains(t, f.Err, b.says)
 			if b.is != nil {
 				require.ErrorIs(t, f.Err, b.is)
@@ -122,7 +125,7 @@ func TestABadItemTakesNothingAndStopsNobody(t *testing.T) {
 			_, err := d.Enqueue(t.Context(), b.item.Task, b.item.Options...)
 			require.ErrorContains(t, err, b.says)
 		}
-		require.EqualValues(t, len(bad), d.state().Waiting)
+		require.EqualValues(t, len(bad), d.state().Booked)
 	})
 }
 
@@ -139,7 +142,6 @@ func TestATaskThatSkipsIsEnqueuedAsItIs(t *testing.T) {
 	f, err := d.Enqueue(t.Context(), skips, d.in(asynq.Group("g"))...)
 	require.NoError(t, err)
 	require.Equal(t, asynq.TaskStateAggregating, f.Info.State)
-	require.Zero(t, f.Number)
 	require.Zero(t, d.scripts.Load())
 }
 
@@ -147,22 +149,23 @@ func TestNothingIsTakenOnceItIsOver(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval), scheduler.Config{})
 		d.must()
-		before := d.state().Waiting
+		before := d.state().Booked
 
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := d.Enqueue(ended, task(0), d.in()...)
 		require.ErrorIs(t, err, context.Canceled)
-		require.Equal(t, before, d.state().Waiting)
+		require.Equal(t, before, d.state().Booked)
 
 		require.NoError(t, d.limiter.Close())
 		_, err = d.Enqueue(t.Context(), task(0), d.in()...)
 		require.ErrorIs(t, err, reserve.ErrClosed)
-		require.Equal(t, before, d.state().Waiting)
+		d.limiter = d.newLimiter("api", reserve.Every(interval))
+		require.Equal(t, before, d.state().Booked)
 	})
 }
 
-func TestATaskThatAsynqDoesNotTakeGivesItsNumberBack(t *testing.T) {
+func TestATaskThatAsynqDoesNotTakeIsNotExpected(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval), scheduler.Config{})
 		d.must()
@@ -180,14 +183,12 @@ func TestATaskThatAsynqDoesNotTakeGivesItsNumberBack(t *testing.T) {
 			require.False(t, errors.Is(f.Err, reserve.ErrUnavailable), "it is asynq's Redis: %v", f.Err)
 		}
 		after := d.state()
-		require.Equal(t, before.Waiting, after.Waiting)
-		require.Equal(t, before.Line, after.Line)
-		require.Zero(t, after.Free)
-		require.Equal(t, kept.Number, d.place("kept"))
+		require.Equal(t, before.Booked+1, after.Booked, "an own ID may be another task's")
+		require.Equal(t, place(kept.At), place(d.due("kept")))
 	})
 }
 
-func TestALostReplyCostsNoNumber(t *testing.T) {
+func TestALostReplyBooksOnce(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval), scheduler.Config{})
 		d.must()
@@ -196,36 +197,25 @@ func TestALostReplyCostsNoNumber(t *testing.T) {
 		f, err := d.Enqueue(t.Context(), task(0), d.in()...)
 		require.NoError(t, err)
 		require.Nil(t, d.replied)
-		require.NotZero(t, f.Number)
-		require.Equal(t, before.Waiting+1, d.state().Waiting)
-		require.Equal(t, before.Line+1, d.state().Line)
+		require.Equal(t, 2, place(f.At))
+		require.Equal(t, before.Booked+1, d.state().Booked)
 	})
 }
 
-func TestTheEndOfTheContextGivesNumbersBack(t *testing.T) {
+func TestTheEndOfTheContextEndsBookings(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval).Burst(3), scheduler.Config{})
-		items := []scheduler.Item{d.item(task(1)), d.item(task(2)), d.item(task(3), asynq.TaskID("own"))}
-		t.Run("after the line was looked at", func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			d.replied = func() error { d.replied = nil; cancel(); return nil }
-			_, err := d.EnqueueAll(ctx, items)
-			require.ErrorIs(t, err, context.Canceled)
-			require.ErrorContains(t, err, "3 of 3")
-			require.EqualValues(t, 1, d.state().Waiting, "an own ID on an idle line may be known")
-		})
-		t.Run("before asynq was asked", func(t *testing.T) {
-			ctx, cancel := context.WithCancel(t.Context())
-			d.replied = func() error { d.replied = nil; cancel(); return nil }
-			_, err := d.EnqueueAll(ctx, items[:2])
-			require.ErrorIs(t, err, context.Canceled)
-			require.EqualValues(t, 1, d.state().Waiting)
-		})
+		d.must()
+		ctx, cancel := context.WithCancel(t.Context())
+		d.replied = func() error { d.replied = nil; cancel(); return nil } // they are booked
+		_, err := d.EnqueueAll(ctx, []scheduler.Item{d.item(task(1)), d.item(task(2)), d.item(task(3), asynq.TaskID("own"))})
+		require.ErrorContains(t, err, "3 of 3")
+		require.ErrorContains(t, err, "context canceled")
+		require.EqualValues(t, 1+1, d.state().Booked, "an own ID may be another task's")
 	})
 }
 
-// IDs of one's own are looked for before the numbers are taken, which must not
-// put them before the others of an idle line.
+// IDs of one's own are booked in the same order as others.
 func TestOwnIDsDoNotGoFirst(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		d := open(t, server, reserve.Every(interval).Burst(3), scheduler.Config{})
@@ -235,7 +225,7 @@ func TestOwnIDsDoNotGoFirst(t *testing.T) {
 		forecasts, err := d.EnqueueAll(t.Context(), items)
 		require.NoError(t, err)
 		for i, f := range forecasts {
-			require.EqualValues(t, i+1, f.Number)
+			require.Equal(t, max(1, i-1), place(f.At))
 		}
 	})
 }

@@ -5,23 +5,32 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 )
 
 // Config says how requests are limited. The zero value is good for one limit for
 // all requests together.
 type Config struct {
-	// Key says whose request it is: the tenant, account or address that has a line
+	// Key says whose request it is: the tenant, account or address that has a limit
 	// of its own, see reserve.Limiter.For. It is called once per request, by many
 	// goroutines at a time. A request with an error or an empty key is answered with
 	// 400; the client does not see the error. Keys of more than 512 bytes are hashed.
 	// Default: none, all requests share the limit.
 	Key func(*http.Request) (string, error)
 
-	// Cost is how many permits a request needs. One of 0 passes and consumes
-	// nothing, one above the limit's burst is answered with 400, and one below 0 with
-	// 500. Default: 1.
+	// Keyed is how many of several limits the Key is for, from the first one on; all
+	// requests share the others. Default: the first alone.
+	Keyed int
+
+	// Cost is how many permits a request needs, of each of several limits. One of 0
+	// passes and consumes nothing, one above the limit's burst is answered with 400,
+	// and one below 0 with 500. Default: 1.
 	Cost func(*http.Request) int
+
+	// Costs is Cost where those of several limits differ: one for each, in their order.
+	// A limit of which it is 0 is not needed.
+	Costs func(*http.Request) []int
 
 	// MaxWait is how long a request may wait for its turn, up to an hour. One whose
 	// turn would come later, or after the deadline of the request's context, is
@@ -33,14 +42,16 @@ type Config struct {
 	// A refusal always has Retry-After.
 	Headers Headers
 
-	// EveryAnswer tells the figures of the limit also to requests that pass. It
-	// costs each of them a second round trip, which it does not share. Where Redis
-	// does not answer that one, they have no figures, and pass.
+	// EveryAnswer tells the figures of the limit also to requests that pass, and those of
+	// several limits to requests that are refused. It costs each of them a second round
+	// trip, which it does not share. Where Redis does not answer that one, they have no
+	// figures, and pass.
 	EveryAnswer bool
 
-	// Policy names the limit in the IETF's headers and in problem documents: up to
-	// 64 printable ASCII characters. Default "default".
-	Policy string
+	// Policies name the limits in the IETF's headers and in problem documents, in their
+	// order: up to 64 printable ASCII characters each. Default "default" and, of several,
+	// "default-1", "default-2" and so on.
+	Policies []string
 
 	// Refuse answers a request that has no turn. All headers of the limit are set
 	// already, Retry-After too, and no status is. Default: 429 with a problem
@@ -57,8 +68,18 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+func defaultPolicies(limits int) []string {
+	if limits == 1 {
+		return []string{"default"}
+	}
+	names := make([]string, limits)
+	for i := range names {
+		names[i] = fmt.Sprintf("default-%d", i+1)
+	}
+	return names
+}
+
 const (
-	defaultPolicy = "default"
 	longestPolicy = 64
 	longestWait   = time.Hour
 )
@@ -70,18 +91,19 @@ func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("serve: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
 }
 
-func (c Config) withDefaults() Config {
-	if c.Cost == nil {
-		c.Cost = func(*http.Request) int { return 1 }
+// withDefaults is for so many limits.
+func (c Config) withDefaults(limits int) Config {
+	if c.Keyed == 0 {
+		c.Keyed = 1
 	}
 	if c.Headers == "" {
 		c.Headers = HeadersIETF
 	}
-	if c.Policy == "" {
-		c.Policy = defaultPolicy
+	if c.Policies == nil {
+		c.Policies = defaultPolicies(limits)
 	}
 	if c.Refuse == nil {
-		c.Refuse = refusal(c.Policy)
+		c.Refuse = refusal(c.Policies)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
@@ -89,19 +111,28 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func (c Config) validate() error {
+func (c Config) validate(limits int) error {
+	if c.Keyed < 0 || c.Keyed > limits {
+		return invalid("Config.Keyed", "must be from 1 to the number of limits, %d, or 0 for the default, got %d", limits, c.Keyed)
+	}
+	if c.Cost != nil && c.Costs != nil {
+		return invalid("Config.Costs", "must not be set together with Config.Cost")
+	}
 	if c.MaxWait < 0 || c.MaxWait > longestWait {
 		return invalid("Config.MaxWait", "must be from 0 to %v, got %v", longestWait, c.MaxWait)
 	}
 	if err := c.Headers.validate(); err != nil {
 		return err
 	}
-	if len(c.Policy) > longestPolicy {
-		return invalid("Config.Policy", "must have at most %d bytes, got %d", longestPolicy, len(c.Policy))
+	if len(c.Policies) != limits {
+		return invalid("Config.Policies", "must be one for each of the %d limits, got %d", limits, len(c.Policies))
 	}
-	for _, b := range []byte(c.Policy) {
-		if b < ' ' || b > '~' {
-			return invalid("Config.Policy", "must be printable ASCII, got %q", c.Policy)
+	for _, name := range c.Policies {
+		if name == "" || len(name) > longestPolicy {
+			return invalid("Config.Policies", "must have from 1 to %d bytes each, got %d", longestPolicy, len(name))
+		}
+		if strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
+			return invalid("Config.Policies", "must be printable ASCII, got %q", name)
 		}
 	}
 	return nil

@@ -82,7 +82,7 @@ func ExampleConfig() {
 
 	limited, _ := serve.Middleware(limiter, serve.Config{
 		MaxWait:     2 * time.Second,
-		Policy:      "basic",
+		Policies:    []string{"basic"},
 		EveryAnswer: true,
 	})
 	answer := call(limited(hello), "ann")

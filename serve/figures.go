@@ -2,13 +2,14 @@ package serve
 
 import (
 	"context"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// figures asks for the state of limits, for requests that pass.
+// figures asks for the state of limits.
 //
 // The limiter's circuit breaker is not for State, and figures are not worth waiting
 // for: when a call has failed, one request a second tries again, and the others have
@@ -20,19 +21,60 @@ type figures struct {
 const figuresPause = time.Second
 
 // ask reports false where there are none.
-func (f *figures) ask(ctx context.Context, limiter *reserve.Limiter) (reserve.State, bool) {
+func (f *figures) ask(ctx context.Context, turns *reserve.Joint) ([]reserve.State, bool) {
 	now := time.Now()
 	if until := f.pause.Load(); until != 0 {
 		if now.UnixNano() < until || !f.pause.CompareAndSwap(until, now.Add(figuresPause).UnixNano()) {
-			return reserve.State{}, false
+			return nil, false
 		}
 	}
-	state, err := limiter.State(ctx)
+	states, err := turns.States(ctx)
 	switch {
 	case err == nil:
 		f.pause.Store(0)
 	case ctx.Err() == nil:
 		f.pause.Store(time.Now().Add(figuresPause).UnixNano())
 	}
-	return state, err == nil
+	return states, err == nil
+}
+
+// tell sets the figures of an answer.
+func (m *middleware) tell(w http.ResponseWriter, r *http.Request, n need) {
+	setFigures(w.Header(), m.config.Headers, m.quotas(r.Context(), n))
+}
+
+// quotas are the limits of a request; none where Redis does not answer, or nobody is told.
+func (m *middleware) quotas(ctx context.Context, n need) (all []Quota) {
+	if m.config.Headers == HeadersNone {
+		return nil
+	}
+	states, ok := m.figures.ask(ctx, n.turns)
+	if !ok {
+		return nil
+	}
+	for i, l := range n.turns.Limits() {
+		all = append(all, NewQuota(n.policies[i], l.Limit(), states[i]))
+	}
+	return all
+}
+
+// tellRefused sets the figures of a refusal. Of one limit the wait says all: how many permits
+// less than the cost are stored. It does not of a quota and a rolling limit, whose permits
+// come back together.
+func (m *middleware) tellRefused(w http.ResponseWriter, r *http.Request, n need, wait time.Duration) {
+	limit := n.turns.Limits()[0].Limit()
+	together := limit.Kind() == reserve.KindQuota || limit.Kind() == reserve.KindRolling
+	var all []Quota
+	switch {
+	case len(n.costs) == 1 && (n.costs[0] == 1 || !together):
+		all = []Quota{refusedQuota(n.policies[0], limit, n.costs[0], wait)}
+	case m.config.EveryAnswer:
+		all = m.quotas(r.Context(), n)
+	}
+	for i := range all {
+		// A bucket is full later than the request would pass. But that Retry-After is
+		// earlier than t the draft does not want.
+		all[i].Reset = min(all[i].Reset, wait)
+	}
+	setFigures(w.Header(), m.config.Headers, all)
 }

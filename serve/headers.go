@@ -41,15 +41,25 @@ func (q Quota) setPolicy(to http.Header, which Headers) {
 	}
 }
 
-// setFigures sets what changes.
-func (q Quota) setFigures(to http.Header, which Headers, now time.Time) {
-	if which.ietf() {
-		add(to, "RateLimit", q.Policy, param{"r", q.Remaining}, param{"t", seconds(q.Reset)})
+// setFigures sets what changes. The legacy fields have room for one limit: that of which
+// the smallest part is left.
+func setFigures(to http.Header, which Headers, quotas []Quota) {
+	if len(quotas) == 0 {
+		return
+	}
+	least := quotas[0]
+	for _, q := range quotas {
+		if which.ietf() {
+			add(to, "RateLimit", q.Policy, param{"r", q.Remaining}, param{"t", seconds(q.Reset)})
+		}
+		if q.Remaining*least.Permits < least.Remaining*q.Permits {
+			least = q
+		}
 	}
 	if which.legacy() {
-		reset := now.Add(time.Duration(seconds(q.Reset)) * time.Second)
-		to.Set("X-RateLimit-Limit", strconv.FormatInt(q.Permits, 10))
-		to.Set("X-RateLimit-Remaining", strconv.FormatInt(q.Remaining, 10))
+		reset := time.Now().Add(time.Duration(seconds(least.Reset)) * time.Second)
+		to.Set("X-RateLimit-Limit", strconv.FormatInt(least.Permits, 10))
+		to.Set("X-RateLimit-Remaining", strconv.FormatInt(least.Remaining, 10))
 		to.Set("X-RateLimit-Reset", strconv.FormatInt(reset.Unix(), 10))
 	}
 }

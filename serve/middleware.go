@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -10,52 +11,53 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Middleware limits the requests of a handler. What it returns may be used for
-// several handlers, which share the limit, and by many goroutines at a time. The
-// limiter stays the caller's: close it after the server. The error is an
-// [ErrInvalid] that names the field.
-func Middleware(limiter *reserve.Limiter, config Config) (func(http.Handler) http.Handler, error) {
-	if limiter == nil {
-		return nil, invalid("limiter", "is nil: make one with reserve.New")
+// Middleware limits the requests of a handler, by a [reserve.Limiter] or, where a request
+// needs several limits at once, a [reserve.Joint]. What it returns may be used for several
+// handlers, which share the limits, and by many goroutines at a time. The limits stay the
+// caller's: close them after the server. The error is an [ErrInvalid] that names the field.
+func Middleware(turns reserve.Turns, config Config) (func(http.Handler) http.Handler, error) {
+	if turns == nil {
+		return nil, invalid("turns", "is nil: make a limiter with reserve.New")
 	}
-	config = config.withDefaults()
-	if err := config.validate(); err != nil {
+	m := &middleware{limits: turns.Limits()}
+	if _, err := reserve.All(m.limits...); err != nil {
+		return nil, fmt.Errorf("serve: %w turns: %w", ErrInvalid, err)
+	}
+	m.config = config.withDefaults(len(m.limits))
+	if err := m.config.validate(len(m.limits)); err != nil {
 		return nil, err
 	}
-	m := &middleware{limiter: limiter, config: config, limit: limiter.Limit()}
-	m.troubles.logger = config.Logger
+	m.troubles.logger = m.config.Logger
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
 	}, nil
 }
 
 type middleware struct {
-	limiter  *reserve.Limiter
+	limits   []*reserve.Limiter
 	config   Config
-	limit    reserve.Limit
 	figures  figures
 	troubles troubles
 }
 
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	newQuota(m.config.Policy, m.limit, 0, 0).setPolicy(w.Header(), m.config.Headers)
-	cost := m.config.Cost(r)
-	if cost == 0 {
+	for i, l := range m.limits {
+		newQuota(m.config.Policies[i], l.Limit()).setPolicy(w.Header(), m.config.Headers)
+	}
+	need, err := m.needOf(r)
+	if err == nil && need.turns == nil {
 		next.ServeHTTP(w, r)
 		return
 	}
-	limiter, err := m.limiterFor(r)
 	if err == nil {
-		err = m.wait(r.Context(), limiter, cost)
+		err = m.wait(r.Context(), need)
 	}
 	if err != nil {
-		m.fail(w, r, next, cost, err)
+		m.fail(w, r, next, need, err)
 		return
 	}
-	if m.config.EveryAnswer && m.config.Headers != HeadersNone {
-		if state, ok := m.figures.ask(r.Context(), limiter); ok {
-			NewQuota(m.config.Policy, m.limit, state).setFigures(w.Header(), m.config.Headers, time.Now())
-		}
+	if m.config.EveryAnswer {
+		m.tell(w, r, need)
 	}
 	next.ServeHTTP(w, r)
 }
@@ -63,23 +65,27 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // answerTime is how long Redis may take beyond what the request may wait.
 const answerTime = time.Second
 
-// wait returns nil when the request has its turn.
-func (m *middleware) wait(ctx context.Context, limiter *reserve.Limiter, cost int) error {
-	until := time.Now().Add(m.config.MaxWait)
+// wait returns nil when the request has its turn. One whose turn is too far away takes no
+// place in the queue: only one that is near enough does.
+func (m *middleware) wait(ctx context.Context, need need) error {
+	now := time.Now()
+	until := now.Add(m.config.MaxWait)
 	bounded, cancel := context.WithDeadline(ctx, until.Add(answerTime))
 	defer cancel()
 	if own, ok := ctx.Deadline(); ok && own.Before(until) {
 		until = own
 	}
-	return limiter.WaitN(turnBy{bounded, until}, cost)
+	err := need.turns.Wait(turnBy{bounded, now}, need.costs...)
+	if late, ok := tooLate(err); ok && m.config.MaxWait > 0 && !time.Now().Add(late).After(until) {
+		err = need.turns.Wait(turnBy{bounded, until}, need.costs...)
+	}
+	return err
 }
 
 // turnBy is a context that says when the turn has to come at the latest, and ends
 // later: the turn may be now, and Redis needs a moment to say so.
 //
-// This way the call is refused with the wait that it would have had, and takes no
-// number. Allow does not tell the wait; and a number that is taken, to be given back,
-// costs another round trip and stands in the way of others until then.
+// This way the call is refused with the wait that it would have had. Allow does not tell it.
 type turnBy struct {
 	context.Context
 	at time.Time
@@ -87,13 +93,22 @@ type turnBy struct {
 
 func (c turnBy) Deadline() (time.Time, bool) { return c.at, true }
 
-// fail answers a request that has no turn.
-func (m *middleware) fail(w http.ResponseWriter, r *http.Request, next http.Handler, cost int, err error) {
+// tooLate is the wait of a call whose turn would come too late.
+func tooLate(err error) (time.Duration, bool) {
 	var typed *reserve.Error
+	if errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &typed) {
+		return typed.Wait, true
+	}
+	return 0, false
+}
+
+// fail answers a request that has no turn.
+func (m *middleware) fail(w http.ResponseWriter, r *http.Request, next http.Handler, need need, err error) {
+	late, ok := tooLate(err)
 	switch {
-	case errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &typed):
-		w.Header().Set("Retry-After", strconv.FormatInt(max(1, seconds(typed.Wait)), 10))
-		refusedQuota(m.config.Policy, m.limit, cost, typed.Wait).setFigures(w.Header(), m.config.Headers, time.Now())
+	case ok:
+		w.Header().Set("Retry-After", strconv.FormatInt(max(1, seconds(late)), 10))
+		m.tellRefused(w, r, need, late)
 		m.config.Refuse.ServeHTTP(w, r)
 	case errors.Is(err, errKey):
 		plain(w, http.StatusBadRequest, "The request does not say whose it is.")

@@ -36,15 +36,18 @@ func plain(w http.ResponseWriter, status int, detail string) {
 	problem{Type: typeBlank, Title: http.StatusText(status), Status: status, Detail: detail}.write(w)
 }
 
-// refusal is the default of Config.Refuse.
-func refusal(policy string) http.Handler {
+// refusal is the default of Config.Refuse. Of several limits it is not known which one it was.
+func refusal(policies []string) http.Handler {
+	if len(policies) > 1 {
+		policies = nil
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		problem{
 			Type:             typeQuota,
 			Title:            "Too many requests",
 			Status:           http.StatusTooManyRequests,
 			Detail:           "The limit is used up. Try again in " + w.Header().Get("Retry-After") + " s.",
-			ViolatedPolicies: []string{policy},
+			ViolatedPolicies: policies,
 		}.write(w)
 	})
 }

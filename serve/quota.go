@@ -15,59 +15,82 @@ type Quota struct {
 	// Policy names the limit: printable ASCII.
 	Policy string
 
-	// Window is whole seconds: those in which an empty bucket fills, rounded up, and
-	// at least 1. Permits is how many permits become available in it.
+	// Window is whole seconds. Of a quota and a rolling limit it is theirs; of others
+	// those in which an empty bucket fills, rounded up, and at least 1. Permits is how
+	// many permits become available in it.
 	//
 	// So Permits by Window is the rate, also of a limit whose bucket fills in a small
 	// part of a second, for which the burst by a second would be far too little.
 	Permits int64
 	Window  time.Duration
 
-	// Remaining is the whole permits that are stored, at most the burst.
+	// Remaining is the whole permits that may be used at once, at most the burst.
 	Remaining int64
 
-	// Reset is the time until all permits are stored, if nobody uses any.
+	// Reset is the time until all permits are there, if nobody uses any. Of a rolling
+	// limit it is that at the most, and of one that warms up until the next call.
 	Reset time.Duration
 }
 
 // NewQuota tells of a limit in some state of it; see reserve.Limiter.State. Permits
 // that other processes took ahead, on a lease, count as used.
 func NewQuota(policy string, limit reserve.Limit, state reserve.State) Quota {
-	return newQuota(policy, limit, state.Stored, time.Until(state.NextFree)+fill(limit))
+	q := newQuota(policy, limit)
+	q.Remaining = whole(state.Stored, limit)
+	window := time.Duration(float64(limit.MaxBurst()) / limit.Rate() * float64(time.Second)) // it fits: of at most 100 years
+	switch limit.Kind() {
+	case reserve.KindPaced:
+		q.Reset = max(0, time.Until(state.NextFree)+window)
+	case reserve.KindWarmingUp: // what it has stored are calls that cost more time, and not less
+		q.Remaining = 1
+	case reserve.KindQuota:
+		now := time.Now()
+		_, end := limit.Window(now)
+		window = end.Sub(now)
+		fallthrough
+	case reserve.KindRolling:
+		if q.Remaining < int64(limit.MaxBurst()) {
+			q.Reset = window
+		}
+	}
+	if state.Wait > 0 { // also where others wait, or there is a pause
+		q.Remaining, q.Reset = 0, max(q.Reset, state.Wait)
+	}
+	return q
 }
 
 // SetHeaders sets the headers, besides those of other limits that are there already.
 // Lines of the IETF's fields are added; the legacy ones are those of the last limit.
 func (q Quota) SetHeaders(to http.Header, which Headers) {
 	q.setPolicy(to, which)
-	q.setFigures(to, which, time.Now())
+	setFigures(to, which, []Quota{q})
 }
 
-func newQuota(policy string, limit reserve.Limit, stored float64, reset time.Duration) Quota {
-	// What the arithmetic of floating point is wrong by at the most. Without it, 0.1
-	// by 30 would not be 3.
-	const wrong = 1e-6
+// wrong is what the arithmetic of floating point is wrong by at the most. Without it, 0.1
+// by 30 would not be 3.
+const wrong = 1e-6
+
+// newQuota is a limit of which nothing is left.
+func newQuota(policy string, limit reserve.Limit) Quota {
 	window := max(1, math.Ceil(float64(limit.MaxBurst())/limit.Rate()-wrong))
 	return Quota{
-		Policy:    policy,
-		Permits:   max(int64(limit.MaxBurst()), int64(limit.Rate()*window+wrong)),
-		Window:    time.Duration(window) * time.Second,
-		Remaining: min(int64(limit.MaxBurst()), max(0, int64(stored+wrong))),
-		Reset:     max(0, reset),
+		Policy:  policy,
+		Permits: max(int64(limit.MaxBurst()), int64(limit.Rate()*window+wrong)),
+		Window:  time.Duration(window) * time.Second,
 	}
 }
 
-// refusedQuota tells of a limit that a call of some cost would have had to wait for.
-// That says all: so many permits less than the cost are stored.
-func refusedQuota(policy string, limit reserve.Limit, cost int, wait time.Duration) Quota {
-	stored := float64(cost) - wait.Seconds()*limit.Rate()
-	// The bucket is full later than the request would pass. But that Retry-After is
-	// earlier than t the draft does not want.
-	return newQuota(policy, limit, stored, wait)
+// whole permits, of those that are there.
+func whole(permits float64, limit reserve.Limit) int64 {
+	return min(int64(limit.MaxBurst()), max(0, int64(permits+wrong)))
 }
 
-// fill is the time in which an empty bucket fills. It fits: a limit is refused whose
-// bucket takes longer than 100 years.
-func fill(limit reserve.Limit) time.Duration {
-	return time.Duration(float64(limit.MaxBurst()) / limit.Rate() * float64(time.Second))
+// refusedQuota tells of a limit that a call of some cost would have had to wait for.
+func refusedQuota(policy string, limit reserve.Limit, cost int, wait time.Duration) Quota {
+	q := newQuota(policy, limit)
+	q.Reset = wait
+	if limit.Kind() == reserve.KindPaced {
+		q.Remaining = whole(float64(cost)-wait.Seconds()*limit.Rate(), limit)
+	}
+	return q
 }

@@ -47,7 +47,7 @@ func TestFiguresOfAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
 		s := b.site(reserve.PerMinute(6).Burst(3), serve.Config{
-			Headers: serve.HeadersBoth, EveryAnswer: true, Policy: `the "plan"`,
+			Headers: serve.HeadersBoth, EveryAnswer: true, Policies: []string{`the "plan"`},
 		})
 		for i, want := range []struct {
 			code, remaining, reset int
@@ -139,9 +139,9 @@ func TestChoiceOfHeaders(t *testing.T) {
 		}
 
 		b := newBubble(t)
-		inner := b.site(reserve.PerMinute(1), serve.Config{Policy: "inner"})
+		inner := b.site(reserve.PerMinute(1), serve.Config{Policies: []string{"inner"}})
 		outer, err := serve.Middleware(b.limiter(reserve.PerHour(9).Burst(9), reserve.Outage{}), serve.Config{
-			Policy: "outer", Key: func(*http.Request) (string, error) { return "all", nil },
+			Policies: []string{"outer"}, Key: func(*http.Request) (string, error) { return "all", nil },
 		})
 		require.NoError(t, err)
 		nested := &site{Handler: outer(inner)}

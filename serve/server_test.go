@@ -17,15 +17,18 @@ import (
 )
 
 // The same over real connections: of 60 clients at once as many as the burst pass,
-// and of those who may wait, one that hangs up is noticed and leaves the line.
+// and of those who may wait, one that hangs up is noticed and leaves the queue.
 func TestRealServer(t *testing.T) {
 	client, stop := startRedis()
 	defer stop()
-	limiter, err := reserve.New(client, reserve.Config{Name: "real", Limit: reserve.PerHour(1).Burst(10)})
-	require.NoError(t, err)
-	defer func() { _ = limiter.Close() }()
+	limiterOf := func(name string, limit reserve.Limit) *reserve.Limiter {
+		limiter, err := reserve.New(client, reserve.Config{Name: name, Limit: limit})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = limiter.Close() })
+		return limiter
+	}
 	ended := make(chan error, 1)
-	at := func(config serve.Config) *httptest.Server {
+	at := func(limiter *reserve.Limiter, config serve.Config) *httptest.Server {
 		limited, err := serve.Middleware(limiter, config)
 		require.NoError(t, err)
 		handler := limited(hello)
@@ -50,7 +53,8 @@ func TestRealServer(t *testing.T) {
 		return answer.StatusCode, nil
 	}
 
-	server := at(serve.Config{})
+	// Permits of a quota wait for whoever is slow: those of a full bucket must be used at once.
+	server := at(limiterOf("quota", reserve.Quota(10, reserve.CalendarMonth)), serve.Config{})
 	var passed, refused atomic.Int64
 	var clients sync.WaitGroup
 	for range 60 {
@@ -68,21 +72,23 @@ func TestRealServer(t *testing.T) {
 	require.EqualValues(t, 50, refused.Load())
 	t.Log("another request ended with", <-ended)
 
-	patient := at(serve.Config{MaxWait: time.Hour})
+	limiter := limiterOf("slow", reserve.PerHour(2))
+	require.NoError(t, limiter.Wait(t.Context()))
+	patient := at(limiter, serve.Config{MaxWait: time.Hour})
 	ctx, hangUp := context.WithCancel(t.Context())
 	var waits sync.WaitGroup
 	waits.Go(func() {
 		_, err := get(ctx, patient)
 		assert.ErrorIs(t, err, context.Canceled)
 	})
-	line := func() int64 {
+	waiting := func() int64 {
 		state, err := limiter.State(t.Context())
 		require.NoError(t, err)
-		return state.Line - state.Free // a number that went back is there for the next
+		return state.Waiting
 	}
-	require.Eventually(t, func() bool { return line() == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return waiting() == 1 }, 10*time.Second, 5*time.Millisecond)
 	hangUp()
 	waits.Wait()
 	require.ErrorIs(t, <-ended, context.Canceled)
-	require.Eventually(t, func() bool { return line() == 0 }, 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return waiting() == 0 }, 10*time.Second, 5*time.Millisecond)
 }

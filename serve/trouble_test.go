@@ -50,7 +50,7 @@ func TestAnswersToTrouble(t *testing.T) {
 				test.config.Logger = slog.New(slog.NewTextHandler(&log, nil))
 				s := newSite(t, limiter, test.config)
 				if test.away {
-					b.redis.SetError("LOADING Redis is loading the dataset in memory")
+					b.Redis.SetError("LOADING Redis is loading the dataset in memory")
 				}
 				if test.closed {
 					require.NoError(t, limiter.Close())
@@ -75,7 +75,7 @@ func TestAnswersToTrouble(t *testing.T) {
 					require.Equal(t, test.code, problem.Status)
 					require.NotContains(t, w.Body.String(), "business", "what went wrong inside is not the client's")
 				}
-				b.redis.SetError("")
+				b.Redis.SetError("")
 			})
 		})
 	}
@@ -88,12 +88,12 @@ func TestFiguresWithoutRedis(t *testing.T) {
 		limiter := b.limiter(reserve.PerMinute(6000).Burst(1000), reserve.Outage{Policy: reserve.PolicyOpen})
 		s := newSite(t, limiter, serve.Config{EveryAnswer: true})
 		require.NotEmpty(t, s.get(t.Context(), "").Header().Get("RateLimit"))
-		b.redis.SetError("LOADING")
+		b.Redis.SetError("LOADING")
 		for range 20 { // until the circuit breaker is open
 			s.get(t.Context(), "")
 			time.Sleep(500 * time.Millisecond)
 		}
-		before, start := b.scripts.Load(), time.Now()
+		before, start := b.Scripts.Load(), time.Now()
 		for range 100 {
 			w := s.get(t.Context(), "")
 			require.Equal(t, http.StatusOK, w.Code)
@@ -101,8 +101,8 @@ func TestFiguresWithoutRedis(t *testing.T) {
 			require.NotEmpty(t, w.Header().Get("RateLimit-Policy"))
 		}
 		require.Zero(t, time.Since(start))
-		require.LessOrEqual(t, b.scripts.Load()-before, int64(2))
-		b.redis.SetError("")
+		require.LessOrEqual(t, b.Scripts.Load()-before, int64(2))
+		b.Redis.SetError("")
 		time.Sleep(5 * time.Second)
 		require.NotEmpty(t, s.get(t.Context(), "").Header().Get("RateLimit"), "Redis is back")
 	})
@@ -139,11 +139,11 @@ func TestKeysOfHostileClients(t *testing.T) {
 			require.Equal(t, http.StatusOK, s.get(t.Context(), key).Code, "%.20q", key)
 			require.Equal(t, http.StatusTooManyRequests, s.get(t.Context(), key).Code, "%.20q", key)
 		}
-		for _, name := range b.redis.Keys() {
+		for _, name := range b.Redis.Keys() {
 			require.Less(t, len(name), 600)
 		}
 		time.Sleep(3 * time.Hour)
-		require.Empty(t, b.redis.Keys(), "and they go")
+		require.Empty(t, b.Redis.Keys(), "and they go")
 	})
 }
 
@@ -154,14 +154,26 @@ func TestMiddlewareRefusesSettings(t *testing.T) {
 			"Config.MaxWait: must be from 0 to 1h0m0s, got -1ns":              {MaxWait: -1},
 			"Config.MaxWait: must be from 0 to 1h0m0s, got 2h0m0s":            {MaxWait: 2 * time.Hour},
 			"Config.Headers: must be ietf, legacy, both or none, got \"all\"": {Headers: "all"},
-			"Config.Policy: must be printable ASCII, got \"a\\nb\"":           {Policy: "a\nb"},
-			"Config.Policy: must have at most 64 bytes, got 65":               {Policy: strings.Repeat("p", 65)},
+			"Config.Policies: must be printable ASCII, got \"a\\nb\"":         {Policies: []string{"a\nb"}},
+			"Config.Policies: must have from 1 to 64 bytes each, got 65":      {Policies: []string{strings.Repeat("p", 65)}},
 		} {
 			_, err := serve.Middleware(limiter, config)
 			require.ErrorIs(t, err, serve.ErrInvalid)
 			require.ErrorContains(t, err, want)
 		}
+		limits := newBubble(t).Joint(newBubble(t).Client(), reserve.Config{Limit: reserve.PerSecond(1)}, reserve.Config{Limit: reserve.PerHour(1)})
+		for want, config := range map[string]serve.Config{
+			"Config.Keyed: must be from 1 to the number of limits, 2, or 0": {Keyed: 3},
+			"Config.Policies: must be one for each of the 2 limits, got 1":  {Policies: []string{"a"}},
+			"Config.Costs: must not be set together with Config.Cost": {
+				Cost: func(*http.Request) int { return 1 }, Costs: func(*http.Request) []int { return nil },
+			},
+		} {
+			_, err := serve.Middleware(limits, config)
+			require.ErrorIs(t, err, serve.ErrInvalid)
+			require.ErrorContains(t, err, want)
+		}
 		_, err := serve.Middleware(nil, serve.Config{})
-		require.ErrorContains(t, err, "limiter: is nil: make one with reserve.New")
+		require.ErrorContains(t, err, "turns: is nil: make a limiter with reserve.New")
 	})
 }

@@ -8,7 +8,8 @@ import (
 )
 
 // Adapter hears how calls are answered. *adaptive.Rate is one. It must be safe for
-// concurrent use, and must not take long: the caller waits for it.
+// concurrent use, and must not take long: the caller waits for it. Of several limits it
+// is of the one that has its String, or else of the first.
 type Adapter interface {
 	// ReportN tells when a call of n permits was sent, after it had its turn, and whether
 	// it was refused because there are too many calls.
@@ -21,9 +22,9 @@ const overloaded = 529
 // adapt tells the turn's Adapter of an answer. Whoever is overloaded refuses calls, too,
 // also where it does not know until when. What is refused for good, as the account has no
 // credit, says nothing of the rate.
-func (t Turn) adapt(sent time.Time, status int, advice headers.Advice) {
-	if t.Adapt == nil || advice.Refused && advice.Final {
+func (c *call) adapt(sent time.Time, status int, advice headers.Advice) {
+	if c.Adapt == nil || advice.Refused && advice.Final {
 		return
 	}
-	t.Adapt.ReportN(sent, t.Cost, advice.Refused || status == http.StatusServiceUnavailable || status == overloaded)
+	c.Adapt.ReportN(sent, c.Costs[c.adaption], advice.Refused || status == http.StatusServiceUnavailable || status == overloaded)
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/fleetpace/fleetpace/adaptive"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
-	"github.com/fleetpace/fleetpace/transport/internal/inprocess"
 )
 
 var _ transport.Adapter = (*adaptive.Rate)(nil)
@@ -56,7 +55,7 @@ func TestAdapt(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				limiter, rate := inprocess.New(reserve.PerMinute(30).Burst(3)), &hears{}
+				limiter, rate := newLimiter(t, reserve.PerMinute(30).Burst(3)), &hears{}
 				paced := newTransport(t, transport.Config{
 					Base: slow{&script{answers: []reply{c.what}}},
 					Choose: func(*http.Request) (transport.Turn, error) {
@@ -76,7 +75,7 @@ func TestAdaptRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rate := &hears{}
 		paced := newTransport(t, transport.Config{
-			Limiter: fast(), Adapt: rate, Retry: transport.Retry{Max: 1},
+			Limiter: fast(t), Adapt: rate, Retry: transport.Retry{Max: 1},
 			Base: slow{&script{answers: []reply{{429, "Retry-After: 5"}, {200, ""}}}},
 		})
 		do(t, paced, newRequest(t, "GET", "http://api.test", nil))

@@ -14,12 +14,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
-	"github.com/fleetpace/fleetpace/transport/internal/inprocess"
 )
 
 // TestPause: which answers pause the limit, for how long, and what people read
@@ -29,7 +30,7 @@ func TestPause(t *testing.T) {
 		name   string
 		turn   transport.Turn
 		answer reply
-		want   []inprocess.Pause
+		want   []pause
 	}{
 		{"all is well", transport.Turn{}, reply{200, ""}, nil},
 		{"refused, in seconds", transport.Turn{}, reply{429, "Retry-After: 7"}, pauseOf(7*time.Second, "api.test answered 429")},
@@ -53,29 +54,29 @@ func TestPause(t *testing.T) {
 		{"longer than is believed", transport.Turn{}, reply{429, "Retry-After: 86400"}, pauseOf(10*time.Minute, "api.test answered 429")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			limiter := fast()
+			limiter := fast(t)
 			c.turn.Limiter = limiter
 			base := &script{answers: []reply{c.answer}}
 			var log bytes.Buffer
 			paced := newTransport(t, transport.Config{Base: base, MaxPause: 10 * time.Minute, Logger: logTo(&log),
 				Choose: func(*http.Request) (transport.Turn, error) { return c.turn, nil }})
 			assert.Equal(t, c.answer.status, do(t, paced, newRequest(t, "GET", "http://api.test/path?key=secret", nil)))
-			assert.Equal(t, c.want, limiter.Pauses())
+			assert.Equal(t, c.want, limiter.pauses())
 			assert.Equal(t, strings.Contains(c.name, "believed"), strings.Contains(log.String(), "Config.MaxPause"))
 			assert.NotContains(t, log.String(), "secret")
 		})
 	}
 }
 
-func pauseOf(d time.Duration, reason string) []inprocess.Pause {
-	return []inprocess.Pause{{For: d, Reason: reason}}
+func pauseOf(d time.Duration, reason string) []pause {
+	return []pause{{For: d, Reason: reason}}
 }
 
 // TestPauseStopsAll: one refusal stops every caller until the moment it named.
 func TestPauseStopsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := &script{answers: []reply{{429, "Retry-After: 30"}, {200, ""}}}
-		limiter := inprocess.New(reserve.PerSecond(10))
+		limiter := newLimiter(t, reserve.PerSecond(10))
 		paced := newTransport(t, transport.Config{Limiter: limiter, Base: base})
 		began := time.Now()
 		assert.Equal(t, 429, do(t, paced, newRequest(t, "GET", "http://api.test", nil)))
@@ -88,32 +89,25 @@ func TestPauseStopsAll(t *testing.T) {
 		}
 		wg.Wait()
 		assert.InDelta(t, 31.9, time.Since(began).Seconds(), 0.01, "and then at the rate")
-		assert.Equal(t, 21, limiter.Turns())
+		assert.Equal(t, 21, limiter.used())
 	})
 }
 
 // TestRetryWaits: a retry takes its own turn, after the pause that was asked for,
 // whether or not the limiter keeps it.
 func TestRetryWaits(t *testing.T) {
-	unable := inprocess.New(reserve.PerSecond(10))
-	unable.Fail(errors.New("redis is away"))
-	for _, c := range []struct {
-		name    string
-		limiter transport.Limiter
-	}{
-		{"the limiter pauses", inprocess.New(reserve.PerSecond(10))},
-		{"the limiter can not pause", plain{inprocess.New(reserve.PerSecond(10))}},
-		{"pausing fails", unable},
-	} {
-		t.Run(c.name, func(t *testing.T) {
+	for name, refused := range map[string]*redis.Script{"the limiter pauses": nil, "pausing fails": lua.Pause} {
+		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				limiter := newLimiter(t, reserve.PerSecond(10))
+				limiter.Refuse(refused)
 				base := &script{answers: []reply{{429, "Retry-After: 5"}, {429, ""}, {200, ""}}}
-				paced := newTransport(t, transport.Config{Limiter: c.limiter, Base: base, Retry: transport.Retry{Max: 5}})
+				paced := newTransport(t, transport.Config{Limiter: limiter, Base: base, Retry: transport.Retry{Max: 5}})
 				began := time.Now()
 				assert.Equal(t, 200, do(t, paced, newRequest(t, "GET", "http://api.test", nil)))
 				assert.Equal(t, 3, base.times())
 				// 5 s as said; then nothing was said, so the next turn 100 ms later.
-				assert.Equal(t, 5100*time.Millisecond, time.Since(began))
+				assert.InDelta(t, 5100*time.Millisecond, time.Since(began), float64(10*time.Millisecond))
 			})
 		})
 	}
@@ -159,7 +153,7 @@ func TestWhatIsRepeated(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				base := &script{answers: []reply{c.answer}}
-				limiter := fast()
+				limiter := fast(t)
 				paced := newTransport(t, transport.Config{Limiter: limiter, Base: base, Retry: c.retry})
 				r := newRequest(t, c.method, "http://api.test", c.body)
 				if c.header != "" {
@@ -172,7 +166,7 @@ func TestWhatIsRepeated(t *testing.T) {
 				}
 				assert.Equal(t, c.answer.status, do(t, paced, r), "the last answer is the caller's")
 				assert.Equal(t, c.times, base.times())
-				assert.Equal(t, c.times, limiter.Turns())
+				assert.Equal(t, c.times, limiter.used())
 				for _, s := range base.sent {
 					assert.Equal(t, base.sent[0].body, s.body)
 				}
@@ -204,7 +198,7 @@ func TestBodies(t *testing.T) {
 		}
 	}))
 	t.Cleanup(api.Close)
-	limiter := fast()
+	limiter := fast(t)
 	paced := newTransport(t, transport.Config{Limiter: limiter, Retry: transport.Retry{Max: 3}})
 	assert.Equal(t, 200, do(t, paced, newRequest(t, "PUT", api.URL, bytes.NewReader(want))))
 	mu.Lock()
@@ -214,13 +208,13 @@ func TestBodies(t *testing.T) {
 		assert.True(t, bytes.Equal(want, body))
 	}
 	assert.Len(t, ports, 1, "refused answers are read to their end")
-	assert.Equal(t, 3, limiter.Turns())
+	assert.Equal(t, 3, limiter.used())
 }
 
 // TestBodyThatCanNotBeHadAgain: then the refusal is the caller's.
 func TestBodyThatCanNotBeHadAgain(t *testing.T) {
 	base := &script{answers: []reply{{429, ""}}}
-	paced := newTransport(t, transport.Config{Limiter: fast(), Base: base, Retry: transport.Retry{Max: 3}})
+	paced := newTransport(t, transport.Config{Limiter: fast(t), Base: base, Retry: transport.Retry{Max: 3}})
 	r := newRequest(t, "PUT", "http://api.test", strings.NewReader("x"))
 	r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
 	assert.Equal(t, 429, do(t, paced, r))
@@ -238,16 +232,18 @@ func TestTrickle(t *testing.T) {
 		})
 	}))
 	t.Cleanup(api.Close)
-	paced := newTransport(t, transport.Config{Limiter: fast(), Retry: transport.Retry{Max: 1}})
+	paced := newTransport(t, transport.Config{Limiter: fast(t), Retry: transport.Retry{Max: 1}})
 	assert.Equal(t, 200, do(t, paced, newRequest(t, "GET", api.URL, nil)))
 }
 
 // TestCancelledInPause: a caller that leaves while its retry waits gets the
 // context's error, and the copy of its body is closed.
 func TestCancelledInPause(t *testing.T) {
-	for name, limiter := range map[string]transport.Limiter{"kept by the limiter": fast(), "slept": plain{fast()}} {
+	for name, refused := range map[string]*redis.Script{"kept by the limiter": nil, "slept": lua.Pause} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				limiter := fast(t)
+				limiter.Refuse(refused)
 				base := &script{answers: []reply{{429, "Retry-After: 60"}}}
 				paced := newTransport(t, transport.Config{Limiter: limiter, Base: base, Retry: transport.Retry{Max: 1}})
 				ctx, cancel := context.WithCancel(t.Context())
@@ -274,15 +270,15 @@ func TestInvalid(t *testing.T) {
 		want   string
 	}{
 		{transport.Config{}, "Config.Limiter: must be set"},
-		{transport.Config{Limiter: fast(), Choose: choose}, "Config.Choose: must not be set together"},
+		{transport.Config{Limiter: fast(t), Choose: choose}, "Config.Choose: must not be set together"},
 		{transport.Config{Choose: choose, Adapt: &hears{}}, "Config.Adapt: must not be set together with Config.Choose"},
-		{transport.Config{Limiter: fast(), Learn: true, Adapt: &hears{}}, "Config.Adapt: must not be set together with Config.Learn"},
-		{transport.Config{Limiter: fast(), MaxPause: -1}, "Config.MaxPause: must be positive, or 0 for the default, got -1ns"},
-		{transport.Config{Limiter: fast(), Retry: transport.Retry{Max: -1}}, "Config.Retry.Max: must be at least 0, got -1"},
-		{transport.Config{Limiter: fast(), Retry: transport.Retry{MaxWait: -1}}, "Config.Retry.MaxWait: must be positive"},
-		{transport.Config{Limiter: fast(), Retry: transport.Retry{Statuses: []int{200}}}, "Config.Retry.Statuses: must be failures from 400 to 599, got 200"},
-		{transport.Config{Limiter: fast(), Ceiling: reserve.PerSecond(1)}, "Config.Ceiling: is only for Config.Learn, got 1/s"},
-		{transport.Config{Limiter: fast(), Learn: true, Ceiling: reserve.PerSecond(-1)}, "Config.Ceiling: reserve: invalid Limit"},
+		{transport.Config{Limiter: fast(t), Learn: true, Adapt: &hears{}}, "Config.Adapt: must not be set together with Config.Learn"},
+		{transport.Config{Limiter: fast(t), MaxPause: -1}, "Config.MaxPause: must be positive, or 0 for the default, got -1ns"},
+		{transport.Config{Limiter: fast(t), Retry: transport.Retry{Max: -1}}, "Config.Retry.Max: must be at least 0, got -1"},
+		{transport.Config{Limiter: fast(t), Retry: transport.Retry{MaxWait: -1}}, "Config.Retry.MaxWait: must be positive"},
+		{transport.Config{Limiter: fast(t), Retry: transport.Retry{Statuses: []int{200}}}, "Config.Retry.Statuses: must be failures from 400 to 599, got 200"},
+		{transport.Config{Limiter: fast(t), Ceiling: reserve.PerSecond(1)}, "Config.Ceiling: is only for Config.Learn, got 1/s"},
+		{transport.Config{Limiter: fast(t), Learn: true, Ceiling: reserve.PerSecond(-1)}, "Config.Ceiling: reserve: invalid Limit"},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			_, err := transport.New(c.config)

@@ -7,21 +7,29 @@ import (
 	"net/http/httptrace"
 	"sync/atomic"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// attempt waits for a turn and sends the request with this body, which it closes. It
-// tells when it was sent.
+// sent is an attempt that was answered.
+type sent struct {
+	*http.Response
+	at   time.Time
+	turn *reserve.Reservation // nil: what it costs is known
+}
+
+// attempt waits for a turn and sends the request with this body, which it closes.
 //
 // net/http sends some requests again by itself, when the connection was kept and
 // turns out to be closed after something was written to it. The provider may have
 // counted that, so the next one needs a turn, too. It is taken when net/http asks
 // for another connection: before it holds one.
-func (t *Transport) attempt(request *http.Request, body io.ReadCloser, turn Turn) (*http.Response, time.Time, error) {
-	if err := turn.Limiter.WaitN(request.Context(), turn.Cost); err != nil {
+func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) (s sent, err error) {
+	if s.turn, err = t.take(request.Context(), c); err != nil {
 		closeBody(body)
-		return nil, time.Time{}, err
+		return s, err
 	}
-	began := time.Now()
+	s.at = time.Now()
 	ctx, cancel := context.WithCancelCause(request.Context())
 	var written atomic.Bool
 	var failed atomic.Pointer[error]
@@ -31,28 +39,28 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, turn Turn
 			if !written.Swap(false) {
 				return
 			}
-			if err := turn.Limiter.WaitN(ctx, turn.Cost); err != nil {
+			if err := c.joint.Wait(ctx, c.Costs...); err != nil {
 				failed.Store(&err)
 				cancel(err) // the only way to tell net/http
 			}
 		},
 	})
-	sent := request.WithContext(traced) // a copy: the caller's request stays as it is
-	sent.Body = body
-	response, err := t.config.Base.RoundTrip(sent)
+	again := request.WithContext(traced) // a copy: the caller's request stays as it is
+	again.Body = body
+	s.Response, err = t.config.Base.RoundTrip(again)
 	if err != nil {
 		cancel(nil)
 		if cause := failed.Load(); cause != nil {
-			return nil, began, *cause
+			return s, *cause
 		}
-		return nil, began, err
+		return s, err
 	}
-	response.Request = request
-	if response.Body == nil { // a Base that is none of net/http's may leave it out
-		response.Body = http.NoBody
+	s.Response.Request = request
+	if s.Body == nil { // a Base that is none of net/http's may leave it out
+		s.Body = http.NoBody
 	}
-	response.Body = hold(response.Body, func() { cancel(nil) })
-	return response, began, nil
+	s.Body = hold(s.Body, func() { cancel(nil) })
+	return s, nil
 }
 
 // hold calls release when the body is closed. A body that can be written to, as

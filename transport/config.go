@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -15,17 +16,24 @@ const DefaultMaxPause = time.Hour
 
 // Config says what requests wait for. Limiter or Choose is required.
 type Config struct {
-	// Limiter that every request takes one permit of. Leave it out with Choose.
-	Limiter Limiter
+	// Limiter that every request takes one permit of, or the Joint of several that it takes
+	// one permit of each of. Leave it out with Choose.
+	Limiter reserve.Turns
 
 	// Choose says which turn a request needs. It is called once for each request
 	// that a client sends, redirects included, and must not change it. An error
 	// fails the request.
 	Choose func(*http.Request) (Turn, error)
 
-	// Base sends the requests. Default [http.DefaultTransport]. Where a request
-	// needs turns at two limits, such as requests and tokens, it is another
-	// Transport.
+	// Used says what a request has used of each limit in truth, in their order, by its
+	// answer: see [reserve.Reservation.Settle]. It is asked for each attempt that was
+	// answered, refusals included; nil says that the costs were right, and below 0 that
+	// of one limit is not known. It may read the Body, if it puts another one in its
+	// place. The caller waits for Redis to hear of it. It is for limits that have
+	// [reserve.Config.Settles]. Default: costs are right.
+	Used func(*http.Response) []int
+
+	// Base sends the requests. Default [http.DefaultTransport].
 	Base http.RoundTripper
 
 	// Retry says what is sent again. Default: nothing.
@@ -37,8 +45,9 @@ type Config struct {
 	// down to one permit in this time and no further. Default [DefaultMaxPause].
 	MaxPause time.Duration
 
-	// Learn lets the limit follow what the provider tells, if the limiter is an
-	// [Adjuster] and the answer says how many calls which time allows.
+	// Learn lets a paced limit follow what the provider tells, if the answer says how
+	// many calls which time allows. Others stay as they are. Of several limits those
+	// follow that [Turn.Windows] names.
 	//
 	// A limit below the one that the fleet goes by counts at once. Towards a
 	// higher one it is raised by a tenth a minute, and never above the Limiter's
@@ -92,10 +101,6 @@ func invalid(field, format string, args ...any) error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Choose == nil {
-		turn := Turn{Limiter: c.Limiter, Adapt: c.Adapt}
-		c.Choose = func(*http.Request) (Turn, error) { return turn, nil }
-	}
 	if c.Base == nil {
 		c.Base = http.DefaultTransport
 	}
@@ -130,6 +135,11 @@ func (c Config) validate() error {
 			return invalid("Config.Retry.Statuses", "must be failures from 400 to 599, got %d", status)
 		}
 	}
+	if c.Limiter != nil {
+		if err := c.validateFor(c.Limiter.Limits()); err != nil {
+			return err
+		}
+	}
 	if c.Ceiling == (reserve.Limit{}) {
 		return nil
 	}
@@ -138,6 +148,20 @@ func (c Config) validate() error {
 	}
 	if err := c.Ceiling.Validate(); err != nil {
 		return invalid("Config.Ceiling", "%v", err)
+	}
+	return nil
+}
+
+// validateFor checks what not all limits can do.
+func (c Config) validateFor(limits []*reserve.Limiter) error {
+	if c.Used != nil && !slices.ContainsFunc(limits, (*reserve.Limiter).Settles) {
+		return invalid("Config.Used", "%v can not be settled: set reserve.Config.Settles", limits)
+	}
+	if c.Learn && len(limits) > 1 {
+		return invalid("Config.Learn", "needs to know which of the limits %v the provider tells: name them in Turn.Windows, with Config.Choose", limits)
+	}
+	if c.Learn && limits[0].Limit().Kind() != reserve.KindPaced {
+		return invalid("Config.Learn", "is for paced limits, whose rate can follow, got %v of kind %v", limits[0].Limit(), limits[0].Limit().Kind())
 	}
 	return nil
 }

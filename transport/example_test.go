@@ -1,18 +1,31 @@
 package transport_test
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/embedded"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
-	"github.com/fleetpace/fleetpace/transport/internal/inprocess"
 )
 
-// newLimiter stands for your own reserve.Limiter.
-func newLimiter(limit reserve.Limit) *inprocess.Limiter { return inprocess.New(limit) }
+// startRedis stands for your own Redis.
+func startRedis() (*redis.Client, func()) {
+	server, err := embedded.Start("")
+	if err != nil {
+		panic(err)
+	}
+	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	return client, func() { _ = client.Close(); server.Close() }
+}
 
 // startAPI stands for the provider: it refuses the first call.
 func startAPI() *httptest.Server {
@@ -32,7 +45,14 @@ func startAPI() *httptest.Server {
 func Example() {
 	api := startAPI()
 	defer api.Close()
-	limiter := newLimiter(reserve.PerSecond(50))
+	client, stop := startRedis()
+	defer stop()
+	limiter, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(50)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = limiter.Close() }()
 
 	paced, err := transport.New(transport.Config{
 		Limiter: limiter,
@@ -43,27 +63,28 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	client := &http.Client{Transport: paced}
-
-	response, err := client.Get(api.URL)
+	begun := time.Now()
+	response, err := (&http.Client{Transport: paced}).Get(api.URL)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	_ = response.Body.Close()
-	fmt.Println(response.Status, "after", limiter.Turns(), "turns")
-	fmt.Println("paused for", limiter.Pauses()[0].For)
-	fmt.Println("the limit is", limiter.Now())
+	fmt.Println(response.Status, "after", time.Since(begun).Truncate(200*time.Millisecond))
+	state, err := limiter.State(context.Background())
+	fmt.Printf("the limit is %.0f/s %v\n", state.Rate, err)
 	// Output:
-	// 200 OK after 2 turns
-	// paused for 200ms
-	// the limit is 10/s
+	// 200 OK after 200ms
+	// the limit is 10/s <nil>
 }
 
 // Requests of one client may need turns at different limits, or none.
 func ExampleConfig_choose() {
-	core := newLimiter(reserve.PerHour(5000).Burst(100))
-	search := newLimiter(reserve.PerMinute(30))
+	redis, stop := startRedis()
+	defer stop()
+	core, _ := reserve.New(redis, reserve.Config{Name: "core", Limit: reserve.PerHour(5000).Burst(100)})
+	search, _ := reserve.New(redis, reserve.Config{Name: "search", Limit: reserve.Rolling(30, time.Minute)})
+	defer func() { _, _ = core.Close(), search.Close() }()
 
 	choose := func(r *http.Request) (transport.Turn, error) {
 		switch {
@@ -90,6 +111,59 @@ func ExampleConfig_choose() {
 		}
 		_ = response.Body.Close()
 	}
-	fmt.Println("core:", core.Turns(), "search:", search.Turns())
-	// Output: core: 2 search: 1
+	state, _ := core.State(context.Background())
+	fmt.Println("core:", state.Stored, "left")
+	state, _ = search.State(context.Background())
+	fmt.Println("search:", state.Stored, "left")
+	// Output:
+	// core: 98 left
+	// search: 29 left
+}
+
+// A call needs a request and some tokens at once. What it has used is in its answer.
+func ExampleConfig_used() {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"usage": {"total_tokens": 200}}`))
+	}))
+	defer api.Close()
+	redis, stop := startRedis()
+	defer stop()
+	requests, _ := reserve.New(redis, reserve.Config{Name: "requests", Group: "llm", Limit: reserve.PerMinute(57).Burst(10)})
+	tokens, _ := reserve.New(redis, reserve.Config{Name: "tokens", Group: "llm", Settles: true, Limit: reserve.PerHour(7500).Burst(2500)})
+	defer func() { _, _ = requests.Close(), tokens.Close() }()
+	both, _ := reserve.All(requests, tokens)
+
+	paced, err := transport.New(transport.Config{
+		Choose: func(*http.Request) (transport.Turn, error) {
+			return transport.Turn{Limiter: both, Costs: []int{1, 600}, Windows: []string{"requests", "tokens"}}, nil
+		},
+		Used: func(answer *http.Response) []int {
+			body, err := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			answer.Body = io.NopCloser(bytes.NewReader(body)) // the client's
+			var said struct {
+				Usage struct {
+					Total int `json:"total_tokens"`
+				}
+			}
+			if err != nil || json.Unmarshal(body, &said) != nil {
+				return nil // it is not known
+			}
+			return []int{1, said.Usage.Total}
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	response, err := (&http.Client{Transport: paced}).Get(api.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	body, _ := io.ReadAll(response.Body)
+	_ = response.Body.Close()
+	state, _ := tokens.State(context.Background())
+	fmt.Println(string(body), state.Stored, "tokens left")
+	// Output: {"usage": {"total_tokens": 200}} 2300 tokens left
 }

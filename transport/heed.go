@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
@@ -34,51 +36,71 @@ func (p pause) sleep(ctx context.Context) error {
 	}
 }
 
-// heed tells the limiter what the answer says.
-func (t *Transport) heed(request *http.Request, response *http.Response, turn Turn, advice headers.Advice) pause {
-	// The fleet needs to hear of it also if this caller has left.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(request.Context()), tellFor)
-	defer cancel()
+// heed tells the limits what the answer says.
+func (t *Transport) heed(ctx context.Context, response *http.Response, c *call, advice headers.Advice) pause {
 	if t.learner != nil {
-		t.learner.hear(ctx, turn, advice.Windows)
+		t.learner.hear(ctx, c, advice.Windows)
 	}
-
-	p := pause{asked: advice.After}
-	for _, w := range advice.Windows {
-		if turn.concerns(w) {
-			p.asked = max(p.asked, w.Wait(turn.Cost))
-		}
-	}
+	each := c.pauses(advice)
+	p := pause{asked: slices.Max(each), kept: true}
 	if p.asked <= 0 {
 		return p
 	}
-	why := reason(request, response, advice)
+	why := reason(response, advice)
 	if p.asked > t.config.MaxPause {
 		t.config.Logger.Warn("the provider asks for a longer pause than Config.MaxPause: cut to that",
 			"asked", p.asked, "max_pause", t.config.MaxPause, "reason", why)
 		p.asked = t.config.MaxPause
 	}
-	pauser, ok := turn.Limiter.(Pauser)
-	if !ok {
-		return p
+	alike := map[time.Duration][]*reserve.Limiter{} // most often all are
+	for i, l := range c.limits {
+		if d := min(each[i], t.config.MaxPause); d > 0 {
+			alike[d] = append(alike[d], l)
+		}
 	}
-	if err := pauser.Pause(ctx, p.asked, why); err != nil {
-		t.config.Logger.Error("the limiter could not be paused: others may call too early",
-			"pause", p.asked, "reason", why, "error", err)
-		return p
+	for d, limits := range alike {
+		joint, err := reserve.All(limits...)
+		if err == nil {
+			err = joint.Pause(ctx, d, why)
+		}
+		if err != nil {
+			t.config.Logger.Error("the limiter could not be paused: others may call too early",
+				"pause", d, "reason", why, "error", err)
+			p.kept = false
+		}
 	}
-	p.kept = true
 	return p
+}
+
+// pauses are how long each limit is to rest. A refusal that tells which of them is used up is
+// about that one, and else about all.
+func (c *call) pauses(advice headers.Advice) []time.Duration {
+	each := make([]time.Duration, len(c.limits))
+	for i := range each {
+		for _, w := range advice.Windows {
+			if c.concerns(i, w) {
+				each[i] = max(each[i], w.Wait(c.Costs[i]))
+			}
+		}
+	}
+	all := slices.Max(each) == 0
+	for i := range each {
+		if all || each[i] > 0 {
+			each[i] = max(each[i], advice.After)
+		}
+	}
+	return each
 }
 
 // reason says for people why there is a pause. It has no path or query: these may
 // hold what is not for others.
-func reason(request *http.Request, response *http.Response, advice headers.Advice) string {
+func reason(response *http.Response, advice headers.Advice) string {
+	host := response.Request.URL.Host
 	switch {
 	case !advice.Refused:
-		return fmt.Sprintf("%s has nothing left", request.URL.Host)
+		return fmt.Sprintf("%s has nothing left", host)
 	case advice.Reason != "":
-		return fmt.Sprintf("%s answered %d: %s", request.URL.Host, response.StatusCode, advice.Reason)
+		return fmt.Sprintf("%s answered %d: %s", host, response.StatusCode, advice.Reason)
 	}
-	return fmt.Sprintf("%s answered %d", request.URL.Host, response.StatusCode)
+	return fmt.Sprintf("%s answered %d", host, response.StatusCode)
 }

@@ -2,10 +2,9 @@ package transport
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"math"
-	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -35,7 +34,7 @@ const (
 type learner struct {
 	ceiling reserve.Limit // zero: the limiter's own
 	least   float64       // permits per second
-	known   *lru.Cache[any, *lesson]
+	known   *lru.Cache[string, *lesson]
 	log     *slog.Logger
 }
 
@@ -49,7 +48,7 @@ type lesson struct {
 }
 
 func newLearner(ceiling reserve.Limit, maxPause time.Duration, log *slog.Logger) *learner {
-	known, err := lru.New[any, *lesson](mostKnown)
+	known, err := lru.New[string, *lesson](mostKnown)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
@@ -57,24 +56,29 @@ func newLearner(ceiling reserve.Limit, maxPause time.Duration, log *slog.Logger)
 }
 
 // hear tells the learner of the windows of an answer.
-func (l *learner) hear(ctx context.Context, turn Turn, windows []headers.Window) {
-	limiter, ok := turn.Limiter.(Adjuster)
-	if !ok {
-		return
+func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window) {
+	for i, limiter := range c.limits {
+		if limiter.Limit().Kind() != reserve.KindPaced || !c.told {
+			continue
+		}
+		concerned := slices.DeleteFunc(slices.Clone(windows), func(w headers.Window) bool { return !c.concerns(i, w) })
+		if told, ok := toldLimit(concerned, limiter.Limit().MaxBurst()); ok {
+			l.follow(ctx, limiter, told)
+		}
 	}
-	own := limiter.Limit()
-	told, ok := toldLimit(turn, windows, own.MaxBurst())
-	if !ok {
-		return
-	}
-	ceiling := own.Rate()
+}
+
+// follow lets a limit follow what was told of it.
+func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told told) {
+	own := limiter.Limit().Rate()
+	ceiling := own
 	if l.ceiling != (reserve.Limit{}) {
 		ceiling = l.ceiling.Rate()
 	}
 	target := min(max(told.rate, l.least), ceiling)
 
 	k := l.lesson(limiter)
-	if k == nil || !k.mu.TryLock() {
+	if !k.mu.TryLock() {
 		return // somebody is at it, with an answer as good as this one
 	}
 	defer k.mu.Unlock()
@@ -83,17 +87,17 @@ func (l *learner) hear(ctx context.Context, turn Turn, windows []headers.Window)
 	if now.Before(k.not) || !rested && !lower(target, k.rate) {
 		return
 	}
-	rate, err := l.fleetRate(ctx, limiter, k, now)
+	state, err := limiter.State(ctx)
 	if err == nil {
-		steady := rested && !k.looked.IsZero() && same(rate, k.rate)
-		k.looked, k.rate = now, rate
-		if to, change := next(rate, target, own.Rate(), steady, now.Sub(k.set) >= renewEvery); change {
+		steady := rested && !k.looked.IsZero() && same(state.Rate, k.rate)
+		k.looked, k.rate = now, state.Rate
+		if to, change := next(state.Rate, target, own, steady, now.Sub(k.set) >= renewEvery); change {
 			err = l.set(ctx, limiter, k, to, told.burst, now)
 		}
 	}
 	if err != nil {
 		k.looked, k.not = time.Time{}, now.Add(retryAfter)
-		l.log.Error("the limit could not follow what the provider tells", "limit", name(limiter), "error", err)
+		l.log.Error("the limit could not follow what the provider tells", "limit", limiter.String(), "error", err)
 	}
 }
 
@@ -110,7 +114,7 @@ func next(rate, target, own float64, steady, old bool) (float64, bool) {
 	}
 }
 
-func (l *learner) set(ctx context.Context, limiter Adjuster, k *lesson, rate float64, burst int, now time.Time) error {
+func (l *learner) set(ctx context.Context, limiter *reserve.Limiter, k *lesson, rate float64, burst int, now time.Time) error {
 	limit := reserve.PerSecond(rate).Burst(burst)
 	if err := limit.Validate(); err != nil {
 		return err
@@ -119,45 +123,18 @@ func (l *learner) set(ctx context.Context, limiter Adjuster, k *lesson, rate flo
 		return err
 	}
 	if !same(rate, k.rate) {
-		l.log.Info("the limit follows what the provider tells", "limit", name(limiter), "from", reserve.PerSecond(k.rate), "to", limit)
+		l.log.Info("the limit follows what the provider tells", "limit", limiter.String(), "from", reserve.PerSecond(k.rate), "to", limit)
 	}
 	k.rate, k.set = rate, now
 	return nil
 }
 
-// fleetRate is the rate that the fleet goes by: the limiter knows, or else what
-// this process set is.
-func (l *learner) fleetRate(ctx context.Context, limiter Adjuster, k *lesson, now time.Time) (float64, error) {
-	if line, ok := limiter.(interface {
-		State(context.Context) (reserve.State, error)
-	}); ok {
-		state, err := line.State(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if state.Rate > 0 {
-			return state.Rate, nil
-		}
-	}
-	if k.set.IsZero() || now.Sub(k.set) >= toldFor {
-		return limiter.Limit().Rate(), nil
-	}
-	return k.rate, nil
-}
-
-// lesson of the limiter, or nil for one that can not be told from others. Those
-// that have a text are known by it: [reserve.Limiter.For] makes a new Limiter of
-// the same limit for each use.
-func (l *learner) lesson(limiter Limiter) *lesson {
-	var key any = limiter
-	if text, ok := limiter.(fmt.Stringer); ok {
-		key = text.String()
-	} else if !reflect.ValueOf(limiter).Comparable() {
-		return nil
-	}
+// lesson of the limiter, which is known by its text: [reserve.Limiter.For] makes a new Limiter
+// of the same limit for each use.
+func (l *learner) lesson(limiter *reserve.Limiter) *lesson {
 	k := &lesson{}
-	if before, ok, _ := l.known.PeekOrAdd(key, k); ok {
-		l.known.Get(key) // marks the use
+	if before, ok, _ := l.known.PeekOrAdd(limiter.String(), k); ok {
+		l.known.Get(limiter.String()) // marks the use
 		return before
 	}
 	return k
@@ -169,12 +146,12 @@ type told struct {
 	burst int     // permits
 }
 
-// toldLimit is the strictest of the windows that concern the turn, for a limiter
-// of this burst; not ok if none of them says how many it allows in which time.
-func toldLimit(turn Turn, windows []headers.Window, burst int) (strictest told, ok bool) {
+// toldLimit is the strictest of some windows, for a limiter of this burst; not ok if none of
+// them says how many it allows in which time.
+func toldLimit(windows []headers.Window, burst int) (strictest told, ok bool) {
 	strictest = told{rate: math.Inf(1), burst: burst}
 	for _, w := range windows {
-		if !turn.concerns(w) || w.Rate() <= 0 {
+		if w.Rate() <= 0 {
 			continue
 		}
 		permits := w.Limit
@@ -194,11 +171,3 @@ func toldLimit(turn Turn, windows []headers.Window, burst int) (strictest told, 
 func same(a, b float64) bool { return math.Abs(a-b) <= sameRate*max(a, b) }
 
 func lower(a, b float64) bool { return a < b && !same(a, b) }
-
-// name of a limiter for people.
-func name(limiter Limiter) string {
-	if text, ok := limiter.(fmt.Stringer); ok {
-		return text.String()
-	}
-	return fmt.Sprintf("%T", limiter)
-}

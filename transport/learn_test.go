@@ -3,7 +3,6 @@ package transport_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -17,9 +16,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
-	"github.com/fleetpace/fleetpace/transport/internal/inprocess"
 )
 
 // teller is a Base whose answers tell a limit that may change.
@@ -46,35 +45,6 @@ func (p *teller) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: 200, Header: p.header.Clone(), Request: r}, nil
 }
 
-// fleet is a limiter that all processes of a fleet share and can look at, with
-// the expiry of what is set.
-type fleet struct {
-	*inprocess.Limiter
-	mu   sync.Mutex
-	ends *time.Timer
-}
-
-func (f *fleet) SetLimit(ctx context.Context, limit reserve.Limit, expiry time.Duration) error {
-	if err := f.Limiter.SetLimit(ctx, limit, expiry); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.stop()
-	f.ends = time.AfterFunc(expiry, func() { f.Restore() })
-	return nil
-}
-
-func (f *fleet) stop() {
-	if f.ends != nil {
-		f.ends.Stop()
-	}
-}
-
-func (f *fleet) State(context.Context) (reserve.State, error) {
-	return reserve.State{Rate: f.Now().Rate(), Burst: f.Now().MaxBurst()}, nil
-}
-
 func call(t *testing.T, paced http.RoundTripper) {
 	t.Helper()
 	require.Equal(t, 200, do(t, paced, newRequest(t, "GET", "http://api.test", nil)))
@@ -85,22 +55,23 @@ func call(t *testing.T, paced http.RoundTripper) {
 func TestTightensAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &teller{}
-		limiter := inprocess.New(reserve.PerSecond(10).Burst(5))
+		limiter := newLimiter(t, reserve.PerSecond(10).Burst(5))
 		paced := newTransport(t, transport.Config{Limiter: limiter, Base: p, Learn: true})
-		p.perMinute(6000)
-		call(t, paced)
-		assert.Empty(t, limiter.Changes(), "the provider allows more")
-		p.perMinute(300)
-		call(t, paced)
-		p.perMinute(60)
-		call(t, paced)
-		call(t, paced)
-		changes := limiter.Changes()
-		require.Len(t, changes, 2)
-		assert.InDelta(t, 5, changes[0].Limit.Rate(), 1e-9)
-		assert.InDelta(t, 1, changes[1].Limit.Rate(), 1e-9)
-		assert.Equal(t, 5, changes[1].Limit.MaxBurst())
-		assert.Equal(t, time.Hour, changes[0].Expiry)
+		for i, c := range []struct {
+			perMinute int
+			set       bool
+			rate      float64
+		}{{6000, false, 10}, {300, true, 5}, {60, true, 1}, {60, true, 1}} {
+			p.perMinute(c.perMinute)
+			call(t, paced)
+			state := limiter.inForce(t)
+			assert.Equal(t, c.set, state.Set, "the provider allows more")
+			assert.InDelta(t, c.rate, state.Rate, 1e-6)
+			assert.Equal(t, 5, state.Burst)
+			if i == 1 {
+				assert.InDelta(t, time.Hour, state.SetFor, float64(time.Second))
+			}
+		}
 	})
 }
 
@@ -121,68 +92,72 @@ func TestLoosensSlowly(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &teller{}
-				limiter := inprocess.New(reserve.PerSecond(10))
+				limiter := newLimiter(t, reserve.PerSecond(10))
 				paced := newTransport(t, transport.Config{Limiter: limiter, Base: p, Learn: true, Ceiling: c.ceiling})
 				p.perMinute(120)
 				call(t, paced)
+				rate, raised := limiter.inForce(t).Rate, time.Time{}
+				assert.InDelta(t, 2, rate, 1e-6)
 				p.perMinute(c.told)
-				for range 60 * 60 / 5 { // an hour, a call each 5 s
+				for range 60 * 60 / 20 { // an hour, a call each 20 s
 					call(t, paced)
-					time.Sleep(5 * time.Second)
+					rate, raised = rises(t, limiter, rate, raised)
+					time.Sleep(20 * time.Second)
 				}
-				changes := limiter.Changes()
-				assert.InDelta(t, 2, changes[0].Limit.Rate(), 1e-9)
-				for i := range changes[1:] {
-					before, after := changes[i], changes[i+1]
-					assert.LessOrEqual(t, after.Limit.Rate(), before.Limit.Rate()*1.1+1e-9)
-					assert.GreaterOrEqual(t, after.At.Sub(before.At), time.Minute)
-				}
-				assert.InDelta(t, c.want, limiter.Now().Rate(), 1e-6)
+				assert.InDelta(t, c.want, rate, 1e-6)
 			})
 		})
 	}
+}
+
+// rises checks that the rate rises by a tenth at the most, a minute after it rose last.
+func rises(t *testing.T, limiter *limiter, rate float64, raised time.Time) (float64, time.Time) {
+	t.Helper()
+	now := limiter.inForce(t).Rate
+	if now < rate+1e-6 {
+		return now, raised
+	}
+	assert.LessOrEqual(t, now, rate*1.1+1e-6)
+	assert.GreaterOrEqual(t, time.Since(raised), time.Minute)
+	return now, time.Now()
 }
 
 // TestFleetLoosensSlowly: many processes that share a limit and hear the same
 // raise it no faster than one would, and keep it from lapsing.
 func TestFleetLoosensSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const processes = 10
+		const processes = 4
 		p := &teller{}
-		shared := &fleet{Limiter: inprocess.New(reserve.PerSecond(50))}
-		defer shared.stop()
+		shared := newLimiter(t, reserve.PerSecond(50))
 		p.perMinute(600)
 		ctx, stop := context.WithTimeout(t.Context(), 3*time.Hour)
 		defer stop()
 		var wg sync.WaitGroup
 		for i := range processes {
-			paced := newTransport(t, transport.Config{Limiter: shared, Base: p, Learn: true})
+			own := shared.Bubble.Limiter(shared.Client(), reserve.Config{Name: shared.Limiter.String(), Limit: reserve.PerSecond(50)})
+			paced := newTransport(t, transport.Config{Limiter: own, Base: p, Learn: true})
 			wg.Go(func() {
 				for ctx.Err() == nil {
 					call(t, paced)
-					time.Sleep(time.Duration(10_000+137*i) * time.Millisecond)
+					time.Sleep(time.Duration(20_000+437*i) * time.Millisecond)
 				}
 			})
 		}
-		time.Sleep(2 * time.Hour)
-		for _, c := range shared.Changes() {
-			assert.InDelta(t, 10, c.Limit.Rate(), 1e-9)
+		time.Sleep(time.Minute)
+		for range 75 { // longer than what is told counts
+			time.Sleep(time.Minute)
+			state := shared.inForce(t)
+			assert.InDelta(t, 10, state.Rate, 1e-6, "it is told again before it lapses")
+			assert.True(t, state.Set)
 		}
-		assert.InDelta(t, 10, shared.Now().Rate(), 1e-9, "it is told again before it lapses")
-		before := len(shared.Changes())
-		t.Logf("%d processes: set %d times in two hours", processes, before)
 		p.perMinute(1200)
-		time.Sleep(59 * time.Minute)
+		rate, raised := 10.0, time.Time{}
+		for range 15 * 60 / 10 {
+			rate, raised = rises(t, shared, rate, raised)
+			time.Sleep(10 * time.Second)
+		}
 		stop()
 		wg.Wait()
-		last, rate := time.Time{}, 10.0
-		for _, c := range shared.Changes()[before:] {
-			if now := c.Limit.Rate(); now > rate*1.001 {
-				assert.LessOrEqual(t, now, rate*1.1+1e-9)
-				assert.GreaterOrEqual(t, c.At.Sub(last), time.Minute)
-				last, rate = c.At, now
-			}
-		}
 		assert.InDelta(t, 20, rate, 1e-6)
 	})
 }
@@ -192,16 +167,15 @@ func TestFleetLoosensSlowly(t *testing.T) {
 func TestToldLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &teller{}
-		shared := &fleet{Limiter: inprocess.New(reserve.PerSecond(50))}
-		defer shared.stop()
-		paced := newTransport(t, transport.Config{Limiter: shared, Base: p, Learn: true})
+		limiter := newLimiter(t, reserve.PerSecond(50))
+		paced := newTransport(t, transport.Config{Limiter: limiter, Base: p, Learn: true})
 		p.perMinute(60)
 		call(t, paced)
-		assert.InDelta(t, 1, shared.Now().Rate(), 1e-9)
+		assert.InDelta(t, 1, limiter.inForce(t).Rate, 1e-6)
 		time.Sleep(2 * time.Hour)
-		assert.InDelta(t, 50, shared.Now().Rate(), 1e-9)
+		assert.InDelta(t, 50, limiter.inForce(t).Rate, 1e-6)
 		call(t, paced)
-		assert.InDelta(t, 1, shared.Now().Rate(), 1e-9)
+		assert.InDelta(t, 1, limiter.inForce(t).Rate, 1e-6)
 	})
 }
 
@@ -228,28 +202,34 @@ func TestWhatIsLearned(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			p := &teller{}
 			p.tell(c.field, c.told)
-			limiter := inprocess.New(c.limit)
+			limiter := newLimiter(t, c.limit)
 			c.turn.Limiter = limiter
 			paced := newTransport(t, transport.Config{Base: p, Learn: true, MaxPause: 100 * time.Second,
 				Choose: func(*http.Request) (transport.Turn, error) { return c.turn, nil }})
 			call(t, paced)
-			if c.want == "" {
-				assert.Empty(t, limiter.Changes())
-				return
+			state := limiter.inForce(t)
+			assert.Equal(t, c.want != "", state.Set)
+			if c.want != "" {
+				want, err := reserve.ParseLimit(c.want)
+				require.NoError(t, err)
+				assert.InDelta(t, want.Rate(), state.Rate, 1e-6)
+				assert.Equal(t, want.MaxBurst(), state.Burst)
 			}
-			assert.Equal(t, c.want, limiter.Now().String())
 		})
 	}
 }
 
-// TestNothingIsLearned: without Learn, or by a limiter that can not be adjusted.
+// TestNothingIsLearned: without Learn, and by limits of other kinds.
 func TestNothingIsLearned(t *testing.T) {
 	p := &teller{}
 	p.perMinute(1)
-	limiter := inprocess.New(reserve.PerSecond(10).Burst(5))
+	limiter := newLimiter(t, reserve.PerSecond(10).Burst(5))
 	call(t, newTransport(t, transport.Config{Limiter: limiter, Base: p}))
-	call(t, newTransport(t, transport.Config{Limiter: plain{limiter}, Base: p, Learn: true}))
-	assert.Empty(t, limiter.Changes())
+	assert.False(t, limiter.inForce(t).Set)
+	quota := newLimiter(t, reserve.Quota(5, reserve.CalendarDay))
+	call(t, newTransport(t, transport.Config{Base: p, Learn: true,
+		Choose: func(*http.Request) (transport.Turn, error) { return transport.Turn{Limiter: quota}, nil }}))
+	assert.False(t, quota.inForce(t).Set)
 }
 
 // TestLearnerFails: a limiter that can not be told is told again, a second later
@@ -258,18 +238,18 @@ func TestLearnerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &teller{}
 		p.perMinute(60)
-		limiter := inprocess.New(reserve.PerSecond(10).Burst(10))
-		limiter.Fail(errors.New("redis is away"))
+		limiter := newLimiter(t, reserve.PerSecond(10).Burst(10))
+		limiter.Refuse(lua.Set)
 		var log bytes.Buffer
 		paced := newTransport(t, transport.Config{Limiter: limiter, Base: p, Learn: true, Logger: logTo(&log)})
 		for range 3 {
 			call(t, paced)
 		}
-		assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("redis is away")))
-		limiter.Fail(nil)
+		assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("the test refuses this script")))
+		limiter.Refuse(nil)
 		time.Sleep(time.Second)
 		call(t, paced)
-		assert.InDelta(t, 1, limiter.Now().Rate(), 1e-9)
+		assert.InDelta(t, 1, limiter.inForce(t).Rate, 1e-6)
 		assert.Contains(t, log.String(), "from=10/s to=\"1/s burst 10\"")
 	})
 }
@@ -283,7 +263,7 @@ func TestRefusesNothingOnceTold(t *testing.T) {
 		w.Header().Set("RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=60`, perSecond*60))
 	})))
 	t.Cleanup(api.Close)
-	limiter := inprocess.New(reserve.PerSecond(1000))
+	limiter := newLimiter(t, reserve.PerSecond(1000))
 	paced := newTransport(t, transport.Config{Limiter: limiter, Learn: true})
 	assert.Equal(t, 200, do(t, paced, newRequest(t, "GET", api.URL, nil)))
 	var group errgroup.Group
@@ -298,5 +278,5 @@ func TestRefusesNothingOnceTold(t *testing.T) {
 	history := judge.History()
 	t.Logf("%d calls took %v", len(history), history[len(history)-1].At.Sub(history[0].At))
 	assert.Len(t, history, calls)
-	assert.Len(t, limiter.Changes(), 1)
+	assert.InDelta(t, perSecond, limiter.inForce(t).Rate, 1e-6)
 }

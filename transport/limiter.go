@@ -1,50 +1,25 @@
 package transport
 
 import (
-	"context"
+	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
-// Limiter gives turns. *reserve.Limiter is one. It must be safe for concurrent
-// use.
-type Limiter interface {
-	// WaitN blocks until a call that costs n permits has its turn.
-	WaitN(ctx context.Context, n int) error
-}
-
-// Pauser is a Limiter that can be told that nobody may call for a while.
-type Pauser interface {
-	Limiter
-	// Pause lets no call of the fleet be due for d, at least; it never shortens a
-	// pause. The reason is for people.
-	Pause(ctx context.Context, d time.Duration, reason string) error
-}
-
-// Adjuster is a Limiter whose limit can be changed while it is used.
-//
-// If it also has the method State of *reserve.Limiter, that is asked which limit
-// the fleet goes by before it is changed.
-type Adjuster interface {
-	Limiter
-	// Limit is the limit that the Limiter was made with.
-	Limit() reserve.Limit
-	// SetLimit changes the limit of the whole fleet until the expiry is over, or
-	// until it is changed again; 0 is no expiry.
-	SetLimit(ctx context.Context, limit reserve.Limit, expiry time.Duration) error
-}
-
 // Turn is what a request needs before it may be sent.
 type Turn struct {
-	// Limiter to wait for. nil: the request is sent without a turn, and what its
-	// answer says is not heeded.
-	Limiter Limiter
+	// Limiter to wait for, or the Joint of several that the request needs at once. nil: the
+	// request is sent without a turn, and what its answer says is not heeded.
+	Limiter reserve.Turns
 
-	// Cost in permits, from 1 to the limit's burst. 0 means 1.
+	// Cost in permits, the same of each limit, from 1 to the least burst. 0 means 1.
 	Cost int
+
+	// Costs are permits of each limit, in their order, where they differ. Leave Cost 0 then.
+	Costs []int
 
 	// Window is the name of the limit that the Limiter stands for, among those
 	// that the provider's answers tell: "requests", "input-tokens", "core", the
@@ -55,15 +30,61 @@ type Turn struct {
 	// GitHub has for its search.
 	Window string
 
+	// Windows are the names of several limits, in their order: what is used up pauses the
+	// limit that it is, and not the others. Without them all limits are paused together,
+	// and none of them follows what is told; see [Config.Learn].
+	Windows []string
+
 	// Adapt hears how the request was answered, so that the limit can follow; see
 	// [Config.Adapt]. nil: nobody does.
 	Adapt Adapter
 }
 
-// concerns reports whether w is a limit that the turn's Limiter stands for.
-func (t Turn) concerns(w headers.Window) bool {
-	if t.Window == "" {
+// call is a turn in full.
+type call struct {
+	Turn
+	joint    *reserve.Joint
+	limits   []*reserve.Limiter
+	told     bool // which window each limit is
+	settles  bool
+	adaption int // which limit adapts
+}
+
+func (t Turn) call() (*call, error) {
+	c := &call{Turn: t, limits: t.Limiter.Limits()}
+	n := len(c.limits)
+	var err error
+	if c.joint, err = reserve.All(c.limits...); err != nil {
+		return nil, fmt.Errorf("transport: %w Turn.Limiter: %w", ErrInvalid, err)
+	}
+	switch {
+	case c.Costs == nil:
+		c.Costs = slices.Repeat([]int{max(1, c.Cost)}, n)
+	case c.Cost != 0:
+		return nil, invalid("Turn.Costs", "must not be set together with Turn.Cost")
+	case len(c.Costs) != n:
+		return nil, invalid("Turn.Costs", "must be one for each of the %d limits, got %d", n, len(c.Costs))
+	}
+	c.told = n == 1 || c.Windows != nil
+	switch {
+	case c.Windows == nil:
+		c.Windows = slices.Repeat([]string{c.Window}, n)
+	case c.Window != "":
+		return nil, invalid("Turn.Windows", "must not be set together with Turn.Window")
+	case len(c.Windows) != n:
+		return nil, invalid("Turn.Windows", "must be one for each of the %d limits, got %d", n, len(c.Windows))
+	}
+	c.settles = slices.ContainsFunc(c.limits, (*reserve.Limiter).Settles)
+	if of, ok := c.Adapt.(fmt.Stringer); ok {
+		c.adaption = max(0, slices.IndexFunc(c.limits, func(l *reserve.Limiter) bool { return l.String() == of.String() }))
+	}
+	return c, nil
+}
+
+// concerns reports whether w is what the limit at an index stands for.
+func (c *call) concerns(i int, w headers.Window) bool {
+	if c.Windows[i] == "" {
 		return w.Unit == headers.Requests
 	}
-	return w.Name == strings.ToLower(t.Window)
+	return w.Name == strings.ToLower(c.Windows[i])
 }

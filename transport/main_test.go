@@ -2,36 +2,119 @@ package transport_test
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/internal/observe"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
-	"github.com/fleetpace/fleetpace/transport/internal/inprocess"
 )
 
 // No test leaves a goroutine behind.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	observe.Turns(func(turn observe.Turn) {
+		turns.Lock()
+		turns.of[turn.Limit]++
+		turns.Unlock()
+	})
+	goleak.VerifyTestMain(m)
+}
 
-// What the documentation says of *reserve.Limiter.
-var (
-	_ transport.Limiter  = (*reserve.Limiter)(nil)
-	_ transport.Pauser   = (*inprocess.Limiter)(nil)
-	_ transport.Adjuster = (*inprocess.Limiter)(nil)
-)
+// turns are how many calls of a limit had one.
+var turns = struct {
+	sync.Mutex
+	of map[string]int
+}{of: map[string]int{}}
 
-// plain hides what a limiter can do besides giving turns.
-type plain struct{ transport.Limiter }
+// limiter is one on a Redis of its own, which keeps what it was told.
+type limiter struct {
+	*reserve.Limiter
+	*bubble.Bubble
+	*told
+}
+
+// pause is one that was asked for.
+type pause struct {
+	For    time.Duration
+	Reason string
+}
+
+var named atomic.Int64
+
+func newLimiter(t testing.TB, limit reserve.Limit) *limiter {
+	t.Helper()
+	b := bubble.New(t)
+	l := &limiter{Bubble: b, told: &told{Handler: slog.DiscardHandler}}
+	// Turns of all tests are counted by the name.
+	l.Limiter = b.Limiter(b.Client(), reserve.Config{Name: fmt.Sprint("api-", named.Add(1)), Limit: limit, Logger: slog.New(l.told)})
+	return l
+}
 
 // fast is a limiter that nobody waits for.
-func fast() *inprocess.Limiter { return inprocess.New(reserve.PerSecond(100_000).Burst(1000)) }
+func fast(t testing.TB) *limiter { return newLimiter(t, reserve.PerSecond(100_000).Burst(1000)) }
+
+// used is how many calls had a turn.
+func (l *limiter) used() int {
+	turns.Lock()
+	defer turns.Unlock()
+	return turns.of[l.Limiter.String()]
+}
+
+// inForce is the limit that is.
+func (l *limiter) inForce(t testing.TB) reserve.State {
+	t.Helper()
+	state, err := l.State(t.Context())
+	require.NoError(t, err)
+	return state
+}
+
+// told is a log that keeps pauses.
+type told struct {
+	slog.Handler
+	mu     sync.Mutex
+	paused []pause
+}
+
+func (*told) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *told) Handle(_ context.Context, r slog.Record) error {
+	if r.Message != "fleetpace: paused" {
+		return nil
+	}
+	var p pause
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "pause":
+			p.For = a.Value.Duration()
+		case "reason":
+			p.Reason = a.Value.String()
+		}
+		return true
+	})
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.paused = append(l.paused, p)
+	return nil
+}
+
+func (l *told) pauses() []pause {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.paused)
+}
 
 func newTransport(t *testing.T, config transport.Config) *transport.Transport {
 	t.Helper()

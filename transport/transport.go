@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"time"
@@ -13,6 +14,7 @@ import (
 // client. It is safe for concurrent use if its limiters and its Base are.
 type Transport struct {
 	config  Config
+	always  *call    // what all requests need; nil: Config.Choose says
 	learner *learner // nil without Config.Learn
 }
 
@@ -22,6 +24,12 @@ func New(config Config) (*Transport, error) {
 		return nil, err
 	}
 	t := &Transport{config: config.withDefaults()}
+	if config.Limiter != nil {
+		var err error
+		if t.always, err = (Turn{Limiter: config.Limiter, Adapt: config.Adapt}).call(); err != nil {
+			return nil, err
+		}
+	}
 	if config.Learn {
 		t.learner = newLearner(t.config.Ceiling, t.config.MaxPause, t.config.Logger)
 	}
@@ -33,38 +41,56 @@ func New(config Config) (*Transport, error) {
 // returned as they are, so that errors.Is and the client see what they know, such
 // as a deadline.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	turn, err := t.config.Choose(request)
+	c, err := t.choose(request)
 	if err != nil {
 		closeBody(request.Body)
 		return nil, fmt.Errorf("transport: Config.Choose of %s %s: %w", request.Method, request.URL.Redacted(), err)
 	}
-	if turn.Limiter == nil {
+	if c == nil {
 		return t.config.Base.RoundTrip(request)
-	}
-	if turn.Cost == 0 {
-		turn.Cost = 1
 	}
 	body := request.Body
 	for retries := 0; ; retries++ {
-		response, sent, err := t.attempt(request, body, turn)
+		s, err := t.attempt(request, body, c)
 		if err != nil {
 			return nil, err
 		}
-		advice := headers.Read(response.StatusCode, response.Header, time.Now())
-		wait := t.heed(request, response, turn, advice)
-		turn.adapt(sent, response.StatusCode, advice)
-		if retries >= t.config.Retry.Max || !t.config.Retry.repeats(request, response, advice, wait.asked) {
-			return response, nil
+		advice := headers.Read(s.StatusCode, s.Header, time.Now())
+		wait := t.hear(request.Context(), s, c, advice)
+		if retries >= t.config.Retry.Max || !t.config.Retry.repeats(request, s.Response, advice, wait.asked) {
+			return s.Response, nil
 		}
 		if body, err = bodyAgain(request); err != nil {
-			return response, nil //nolint:nilerr // there is an answer; it is only that it can not be improved
+			return s.Response, nil //nolint:nilerr // there is an answer; it is only that it can not be improved
 		}
-		discard(response)
+		discard(s.Response)
 		if err := wait.sleep(request.Context()); err != nil {
 			closeBody(body)
 			return nil, err
 		}
 	}
+}
+
+// choose returns what a request needs; nil: nothing.
+func (t *Transport) choose(request *http.Request) (*call, error) {
+	if t.always != nil {
+		return t.always, nil
+	}
+	turn, err := t.config.Choose(request)
+	if err != nil || turn.Limiter == nil {
+		return nil, err
+	}
+	return turn.call()
+}
+
+// hear takes in what an answer says.
+func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
+	// The fleet needs to hear of it also if this caller has left.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
+	defer cancel()
+	t.settle(ctx, s.Response, s.turn)
+	c.adapt(s.at, s.StatusCode, advice)
+	return t.heed(ctx, s.Response, c, advice)
 }
 
 // CloseIdleConnections closes those of the Base, if it has any to close.

@@ -15,62 +15,42 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/fleetpace/fleetpace/embedded"
 	"github.com/fleetpace/fleetpace/internal/provider"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
-	"github.com/fleetpace/fleetpace/transport/internal/inprocess"
 )
 
 // TestJudge: calls of many callers at once reach a strict provider as its limit
-// allows, each with one turn, under an in-process limiter and the real one.
+// allows, each with one turn.
 func TestJudge(t *testing.T) {
 	const calls, rate = 300, 200
-	server, err := embedded.Start("")
-	require.NoError(t, err)
-	t.Cleanup(server.Close)
-	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
-	distributed, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(rate)})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = distributed.Close() })
+	limiter := newLimiter(t, reserve.PerSecond(rate))
+	judge := provider.New(provider.TokenBucket(rate, 40)) // 200 ms for the machine
+	api := httptest.NewServer(judge.Handler(http.NotFoundHandler()))
+	t.Cleanup(api.Close)
+	paced := newTransport(t, transport.Config{Limiter: limiter})
 
-	for name, limiter := range map[string]transport.Limiter{
-		"in-process":      inprocess.New(reserve.PerSecond(rate)),
-		"reserve.Limiter": distributed,
-	} {
-		t.Run(name, func(t *testing.T) {
-			judge := provider.New(provider.TokenBucket(rate, 40)) // 200 ms for the machine
-			api := httptest.NewServer(judge.Handler(http.NotFoundHandler()))
-			t.Cleanup(api.Close)
-			paced := newTransport(t, transport.Config{Limiter: limiter})
-
-			var group errgroup.Group
-			group.SetLimit(50)
-			for range calls {
-				group.Go(func() error {
-					if status := do(t, paced, newRequest(t, "GET", api.URL, nil)); status != http.StatusNotFound {
-						return errors.New(http.StatusText(status))
-					}
-					return nil
-				})
+	var group errgroup.Group
+	group.SetLimit(50)
+	for range calls {
+		group.Go(func() error {
+			if status := do(t, paced, newRequest(t, "GET", api.URL, nil)); status != http.StatusNotFound {
+				return errors.New(http.StatusText(status))
 			}
-			assert.NoError(t, group.Wait())
-			history := judge.History()
-			took := history[len(history)-1].At.Sub(history[0].At)
-			t.Logf("%d calls at %d/s took %v", len(history), rate, took)
-			assert.Len(t, history, calls)
-			assert.Greater(t, took, (calls-40)*time.Second/rate)
-			if l, ok := limiter.(*inprocess.Limiter); ok {
-				assert.Equal(t, calls, l.Turns())
-			}
+			return nil
 		})
 	}
+	assert.NoError(t, group.Wait())
+	history := judge.History()
+	took := history[len(history)-1].At.Sub(history[0].At)
+	t.Logf("%d calls at %d/s took %v", len(history), rate, took)
+	assert.Len(t, history, calls)
+	assert.Greater(t, took, (calls-40)*time.Second/rate)
+	assert.Equal(t, calls, limiter.used())
 }
 
 // TestRedirects: each hop is a call, and takes a turn.
@@ -82,13 +62,13 @@ func TestRedirects(t *testing.T) {
 		}
 	}))
 	t.Cleanup(api.Close)
-	limiter := fast()
+	limiter := fast(t)
 	client := &http.Client{Transport: newTransport(t, transport.Config{Limiter: limiter})}
 	response, err := client.Get(api.URL)
 	require.NoError(t, err)
 	require.NoError(t, response.Body.Close())
 	assert.Equal(t, "/3", response.Request.URL.Path)
-	assert.Equal(t, 4, limiter.Turns())
+	assert.Equal(t, 4, limiter.used())
 }
 
 // TestHTTP2: requests that share a connection take one turn each.
@@ -102,7 +82,7 @@ func TestHTTP2(t *testing.T) {
 	api.EnableHTTP2 = true
 	api.StartTLS()
 	t.Cleanup(api.Close)
-	limiter := fast()
+	limiter := fast(t)
 	paced := newTransport(t, transport.Config{Limiter: limiter, Base: api.Client().Transport})
 	assert.Equal(t, http.StatusOK, do(t, paced, newRequest(t, "GET", api.URL, nil))) // makes the connection
 	var group errgroup.Group
@@ -114,7 +94,7 @@ func TestHTTP2(t *testing.T) {
 	}
 	require.NoError(t, group.Wait())
 	assert.EqualValues(t, 101, seen.Load())
-	assert.Equal(t, 101, limiter.Turns())
+	assert.Equal(t, 101, limiter.used())
 }
 
 // dying is a server that answers the first request on each connection, and closes
@@ -152,58 +132,57 @@ func dying(t *testing.T) (url string, requests *atomic.Int32) {
 // TestDeadConnection: what net/http sends again by itself takes a turn, too.
 func TestDeadConnection(t *testing.T) {
 	url, requests := dying(t)
-	limiter := fast()
+	limiter := fast(t)
 	paced := newTransport(t, transport.Config{Limiter: limiter})
 	for range 2 { // the second one is sent on the kept connection first
 		assert.Equal(t, http.StatusOK, do(t, paced, newRequest(t, "GET", url, nil)))
 	}
 	assert.EqualValues(t, 3, requests.Load())
-	assert.Equal(t, 3, limiter.Turns())
+	assert.Equal(t, 3, limiter.used())
 }
 
 // TestDeadConnectionWithoutTurn: where there is no turn for it, it is not sent.
 func TestDeadConnectionWithoutTurn(t *testing.T) {
 	url, requests := dying(t)
-	limiter := &failing{Limiter: fast(), after: 2, err: errors.New("no turn")}
+	limiter := newLimiter(t, reserve.Quota(2, reserve.CalendarMonth))
 	paced := newTransport(t, transport.Config{Limiter: limiter})
 	assert.Equal(t, http.StatusOK, do(t, paced, newRequest(t, "GET", url, nil)))
-	_, err := paced.RoundTrip(newRequest(t, "GET", url, nil)) //nolint:bodyclose // there is no answer
-	assert.ErrorIs(t, err, limiter.err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := paced.RoundTrip(newRequest(t, "GET", url, nil).WithContext(ctx)) //nolint:bodyclose // there is no answer
+	assert.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
 	assert.EqualValues(t, 2, requests.Load())
-}
-
-// failing fails after some turns.
-type failing struct {
-	transport.Limiter
-	after int32
-	err   error
-	turns atomic.Int32
-}
-
-func (f *failing) WaitN(ctx context.Context, n int) error {
-	if f.turns.Add(1) > f.after {
-		return f.err
-	}
-	return f.Limiter.WaitN(ctx, n)
 }
 
 // TestNoTurn: without a turn nothing is sent, the body is closed, and the error
 // is the limiter's own.
 func TestNoTurn(t *testing.T) {
 	wrong := errors.New("wrong")
+	closed := fast(t)
+	require.NoError(t, closed.Close())
+	several := fast(t).Joint(closed.Client(), reserve.Config{Limit: reserve.PerSecond(1)}, reserve.Config{Limit: reserve.PerSecond(1)})
+	chooses := func(turn transport.Turn, err error) transport.Config {
+		return transport.Config{Choose: func(*http.Request) (transport.Turn, error) { return turn, err }}
+	}
 	for _, c := range []struct {
 		name   string
 		config transport.Config
+		is     error
 	}{
-		{"Choose fails", transport.Config{Choose: func(*http.Request) (transport.Turn, error) { return transport.Turn{}, wrong }}},
-		{"the limiter fails", transport.Config{Limiter: &failing{err: wrong}}},
+		{"Choose fails", chooses(transport.Turn{}, wrong), wrong},
+		{"the limiter fails", transport.Config{Limiter: closed}, reserve.ErrClosed},
+		{"Cost and Costs", chooses(transport.Turn{Limiter: several, Cost: 1, Costs: []int{1, 1}}, nil), transport.ErrInvalid},
+		{"a cost too few", chooses(transport.Turn{Limiter: several, Costs: []int{1}}, nil), transport.ErrInvalid},
+		{"Window and Windows", chooses(transport.Turn{Limiter: several, Window: "a", Windows: []string{"a", "b"}}, nil), transport.ErrInvalid},
+		{"a window too many", chooses(transport.Turn{Limiter: several, Windows: []string{"a", "b", "c"}}, nil), transport.ErrInvalid},
+		{"a cost above the burst", chooses(transport.Turn{Limiter: several, Cost: 2}, nil), reserve.ErrExceedsBurst},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := &script{answers: []reply{{status: 200}}}
 			c.config.Base = base
 			body := &closes{Reader: strings.NewReader("x")}
 			_, err := newTransport(t, c.config).RoundTrip(newRequest(t, "PUT", "http://api.test/a?key=secret", body)) //nolint:bodyclose // there is no answer
-			assert.ErrorIs(t, err, wrong)
+			assert.ErrorIs(t, err, c.is)
 			assert.True(t, body.closed)
 			assert.Zero(t, base.times())
 		})
@@ -214,7 +193,7 @@ func TestNoTurn(t *testing.T) {
 func TestCancelledWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := &script{answers: []reply{{status: 200}}}
-		limiter := inprocess.New(reserve.PerHour(1))
+		limiter := newLimiter(t, reserve.PerHour(1))
 		paced := newTransport(t, transport.Config{Limiter: limiter, Base: base})
 		assert.Equal(t, 200, do(t, paced, newRequest(t, "GET", "http://api.test", nil)))
 
@@ -227,11 +206,11 @@ func TestCancelledWhileWaiting(t *testing.T) {
 		assert.Equal(t, time.Minute, time.Since(began))
 		assert.True(t, body.closed)
 
+		began = time.Now()
 		client := &http.Client{Transport: paced, Timeout: time.Second}
 		_, err = client.Get("http://api.test") //nolint:bodyclose // there is no answer
-		var timeout net.Error
-		require.ErrorAs(t, err, &timeout)
-		assert.True(t, timeout.Timeout(), "the client sees its own timeout")
+		assert.ErrorIs(t, err, reserve.ErrWouldMissDeadline, "it is no use to wait")
+		assert.Less(t, time.Since(began), time.Second)
 		assert.Equal(t, 1, base.times())
 	})
 }
@@ -239,7 +218,7 @@ func TestCancelledWhileWaiting(t *testing.T) {
 // TestChoose: requests take turns at different limits, at their cost, or none.
 func TestChoose(t *testing.T) {
 	base := &script{answers: []reply{{status: 429, header: "Retry-After: 3"}}}
-	a, b := inprocess.New(reserve.PerSecond(1).Burst(10)), fast()
+	a, b := newLimiter(t, reserve.PerSecond(1).Burst(10)), fast(t)
 	paced := newTransport(t, transport.Config{Base: base, Choose: func(r *http.Request) (transport.Turn, error) {
 		switch r.URL.Host {
 		case "a.test":
@@ -253,11 +232,10 @@ func TestChoose(t *testing.T) {
 		assert.Equal(t, 429, do(t, paced, newRequest(t, "GET", "http://"+host+".test", nil)))
 	}
 	assert.Equal(t, 3, base.times())
-	assert.Equal(t, []inprocess.Pause{{For: 3 * time.Second, Reason: "a.test answered 429"}}, a.Pauses())
-	assert.Equal(t, []inprocess.Pause{{For: 3 * time.Second, Reason: "b.test answered 429"}}, b.Pauses())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	assert.ErrorIs(t, a.WaitN(ctx, 1), context.DeadlineExceeded, "the cost was paid, and the limit is paused")
+	assert.Equal(t, []pause{{For: 3 * time.Second, Reason: "a.test answered 429"}}, a.pauses())
+	assert.Equal(t, []pause{{For: 3 * time.Second, Reason: "b.test answered 429"}}, b.pauses())
+	assert.Equal(t, 1, a.used())
+	assert.Greater(t, a.inForce(t).Wait, 2*time.Second, "the cost was paid, and the limit is paused")
 }
 
 // TestUntouched: the caller's request stays as it is, and the answer comes as it
@@ -269,7 +247,7 @@ func TestUntouched(t *testing.T) {
 		_, _ = io.WriteString(w, text)
 	}))
 	t.Cleanup(api.Close)
-	paced := newTransport(t, transport.Config{Limiter: fast()})
+	paced := newTransport(t, transport.Config{Limiter: fast(t)})
 	r := newRequest(t, "POST", api.URL+"/a", strings.NewReader("x"))
 	r.Header.Set("X-Mine", "1")
 	before := *r
@@ -305,7 +283,7 @@ func TestUpgrade(t *testing.T) {
 	r := newRequest(t, "GET", api.URL, nil)
 	r.Header.Set("Connection", "Upgrade")
 	r.Header.Set("Upgrade", "echo")
-	response, err := newTransport(t, transport.Config{Limiter: fast()}).RoundTrip(r)
+	response, err := newTransport(t, transport.Config{Limiter: fast(t)}).RoundTrip(r)
 	require.NoError(t, err)
 	defer func() { _ = response.Body.Close() }()
 	conn, ok := response.Body.(io.ReadWriteCloser)
@@ -327,27 +305,8 @@ func (c *closer) CloseIdleConnections() { c.closed++ }
 // TestCloseIdleConnections: it reaches the Base, which may have none to close.
 func TestCloseIdleConnections(t *testing.T) {
 	base := &closer{}
-	client := &http.Client{Transport: newTransport(t, transport.Config{Limiter: fast(), Base: base})}
+	client := &http.Client{Transport: newTransport(t, transport.Config{Limiter: fast(t), Base: base})}
 	client.CloseIdleConnections()
 	assert.Equal(t, 1, base.closed)
-	newTransport(t, transport.Config{Limiter: fast(), Base: &script{}}).CloseIdleConnections()
-}
-
-// TestTwoLimits: a Transport on another one takes a turn at both, also for what
-// the inner one sends again.
-func TestTwoLimits(t *testing.T) {
-	var calls atomic.Int32
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if calls.Add(1) == 1 {
-			w.WriteHeader(http.StatusTooManyRequests)
-		}
-	}))
-	t.Cleanup(api.Close)
-	requests, tokens := fast(), fast()
-	inner := newTransport(t, transport.Config{Limiter: tokens, Retry: transport.Retry{Max: 1}})
-	outer := newTransport(t, transport.Config{Limiter: requests, Base: inner})
-	assert.Equal(t, 200, do(t, outer, newRequest(t, "GET", api.URL, nil)))
-	assert.EqualValues(t, 2, calls.Load())
-	assert.Equal(t, 2, tokens.Turns())
-	assert.Equal(t, 2, requests.Turns())
+	newTransport(t, transport.Config{Limiter: fast(t), Base: &script{}}).CloseIdleConnections()
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // eager is a configuration with which tasks come again within a few milliseconds,
-// so that a number that is used twice shows at the provider.
+// so that a turn that is used twice shows at the provider.
 func (s *shop) eager() asynq.Config {
 	config := s.config(4)
 	config.TaskCheckInterval, config.DelayedTaskCheckInterval = 5*time.Millisecond, 5*time.Millisecond
@@ -23,7 +23,7 @@ func (s *shop) eager() asynq.Config {
 }
 
 // A task ID that comes again as soon as it has run is a new call each time, also
-// while the number of the last one could still be asked for.
+// while the place of the last one could still be asked for.
 func TestSameTaskIDAgain(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
 
 	"github.com/fleetpace/fleetpace/internal/turn"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Apply changes the configuration of the server that the Worker's tasks run on;
@@ -59,7 +61,7 @@ func (w *Worker) Apply(config *asynq.Config) error {
 }
 
 func (w *Worker) chooseLead(config *asynq.Config) (time.Duration, error) {
-	least := turn.Lead(config.DelayedTaskCheckInterval, config.TaskCheckInterval, w.limiter.Lead())
+	least := turn.Lead(config.DelayedTaskCheckInterval, config.TaskCheckInterval, reserve.Lead)
 	switch {
 	case w.config.Lead == 0:
 		return least, nil
@@ -76,15 +78,19 @@ func (w *Worker) chooseLead(config *asynq.Config) (time.Duration, error) {
 // room is the size of the waiting room. All turns of the fleet that are nearer
 // than the patience may wait in one process, when it is the only one.
 func (w *Worker) room() int {
-	needed := math.Ceil(w.limiter.Limit().Rate() * turn.Patience(w.lead).Seconds())
-	if w.config.WaitingRoom == 0 {
-		return int(min(max(2*needed, leastRoom), mostRoom))
+	var rates []float64
+	for _, l := range w.turns.Limits() {
+		rates = append(rates, l.Limit().Rate())
 	}
-	if room := w.config.WaitingRoom; float64(room) < needed {
+	needed := func(rate float64) float64 { return math.Ceil(rate * turn.Patience(w.lead).Seconds()) }
+	if w.config.WaitingRoom == 0 {
+		return int(min(max(2*needed(slices.Max(rates)), leastRoom), mostRoom))
+	}
+	if room, least := w.config.WaitingRoom, needed(slices.Min(rates)); float64(room) < least {
 		w.config.Logger.Warn("fleetpace: the waiting room is too small for one process to use the limit to the full:"+
 			" set a larger Config.WaitingRoom, shorten the intervals of asynq, or run enough processes",
-			"limit", w.limiter.String(), "room", room, "tasks that wait at once in the fleet", int(needed),
-			"processes needed", int(math.Ceil(needed/float64(room))))
+			"limit", w.turns.String(), "room", room, "tasks that wait at once in the fleet", int(least),
+			"processes needed", int(math.Ceil(least/float64(room))))
 	}
 	return w.config.WaitingRoom
 }

@@ -28,7 +28,7 @@ func unasked(t *testing.T, limit reserve.Limit) *reserve.Limiter {
 
 func TestApplySettings(t *testing.T) {
 	const poll = turn.PollInterval
-	usual := turn.Lead(poll, poll, reserve.DefaultInlineBound/2)
+	usual := turn.Lead(poll, poll, reserve.Lead)
 	for name, test := range map[string]struct {
 		limit  reserve.Limit
 		worker worker.Config
@@ -47,7 +47,7 @@ func TestApplySettings(t *testing.T) {
 		"own intervals": {
 			config:      asynq.Config{Concurrency: 1, TaskCheckInterval: time.Second, DelayedTaskCheckInterval: 2 * time.Second},
 			concurrency: 1_001, task: time.Second, delayed: 2 * time.Second,
-			lead: turn.Lead(2*time.Second, time.Second, reserve.DefaultInlineBound/2),
+			lead: turn.Lead(2*time.Second, time.Second, reserve.Lead),
 		},
 		"own room": {
 			worker: worker.Config{WaitingRoom: 300}, config: asynq.Config{Concurrency: 5},
@@ -113,7 +113,7 @@ func TestApplyRefuses(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	limiter := unasked(t, reserve.PerSecond(10))
 	for text, make := range map[string]func() (*worker.Worker, error){
-		"limiter: must not be nil":                   func() (*worker.Worker, error) { return worker.New(nil, worker.Config{}) },
+		"turns: must not be nil":                     func() (*worker.Worker, error) { return worker.New(nil, worker.Config{}) },
 		"Config.WaitingRoom: must be at least 1":     func() (*worker.Worker, error) { return worker.New(limiter, worker.Config{WaitingRoom: -1}) },
 		"Config.Lead: must be positive, or 0 for th": func() (*worker.Worker, error) { return worker.New(limiter, worker.Config{Lead: -1}) },
 	} {

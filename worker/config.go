@@ -8,28 +8,21 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
-
-	"github.com/fleetpace/fleetpace/internal/turn"
 )
-
-// Turn is what a task needs before it may run: a limiter, a key in it, a cost.
-// It is the same type as scheduler.Turn.
-type Turn = turn.Turn
-
-// FromHeaders is the default of Config.Turn: it reads key, cost and skip from the
-// task's headers, where [Turn.Headers] puts them. A task without them costs one
-// permit of the Worker's limiter.
-func FromHeaders(ctx context.Context, task *asynq.Task) (Turn, error) {
-	return turn.FromHeaders(ctx, task)
-}
 
 // Config says how tasks wait. The zero value is good for most.
 type Config struct {
 	// Turn says what a task needs. It may take its time, to look something up;
-	// the context is the task's. An error fails the task. A Limiter that is not
-	// paced puts it back, to ask again later, and the log tells. Default
-	// [FromHeaders].
+	// the context is the task's. An error fails the task, and so does a Turn that
+	// can not be. Default [FromHeaders].
 	Turn func(context.Context, *asynq.Task) (Turn, error)
+
+	// Used says what a task has used of each of its limits in truth, in their
+	// order, once its handler is done: see [reserve.Reservation.Settle]. It is
+	// asked after each run, whatever the error of the handler; nil says that the
+	// costs were right. A limit of the Worker must have [reserve.Config.Settles].
+	// Default: costs are right.
+	Used func(ctx context.Context, task *asynq.Task, err error) []int
 
 	// WaitingRoom is how many tasks may wait in this process at once, besides
 	// those that work; half of it is for those that keep their places while a
@@ -38,15 +31,15 @@ type Config struct {
 	WaitingRoom int
 
 	// Lead is how long before its turn a task that was put back comes again.
-	// Default: what the polling intervals of asynq and the limiter need. A
+	// Default: what the polling intervals of asynq and [reserve.Lead] need. A
 	// shorter one is refused by Apply.
 	Lead time.Duration
 
 	// Inspector of the same Redis as the server's, if you use asynq.Deadline.
 	// asynq does not tell a handler whether its time is bounded by a Timeout,
 	// which starts anew when the task comes again, or by a Deadline. With the
-	// Inspector a task whose turn would come after its Deadline fails at once
-	// and leaves its turn to others; without, it fails when it comes again.
+	// Inspector a task whose turn would come after its Deadline fails at once;
+	// without, it fails when it comes again.
 	Inspector *asynq.Inspector
 
 	// Logger hears what an operator should know. Default slog.Default().
@@ -67,7 +60,7 @@ func invalid(field, format string, args ...any) error {
 
 func (c Config) withDefaults() Config {
 	if c.Turn == nil {
-		c.Turn = turn.FromHeaders
+		c.Turn = FromHeaders
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

@@ -10,24 +10,31 @@
 //	server := asynq.NewServer(redis, config)
 //	return w.Run(ctx, server, mux)
 //
+// Limits may be of any kind, and a task may need several at once: a tenant's and the
+// account's, requests and tokens. See [Turn].
+//
 // # What happens to a task that has to wait
 //
-// It takes a number. If its turn is near, it sleeps in its worker until then. If
-// not, it goes back to asynq, to come again shortly before its turn; the number
-// stays in the line under the task's ID. Going back is no failure: it spends no
+// It joins the queue. If its turn is near, it sleeps in its worker until then. If
+// not, it is booked and goes back to asynq, to come again shortly before its turn:
+// under its ID it keeps its place in the order. Going back is no failure: it spends no
 // retry, calls no ErrorHandler and never archives a task. When it comes again, on
 // whichever worker, it has its place still.
 //
 // A task that does not come again in time (its worker died, its queue is paused,
-// it was deleted) holds nobody up: whoever is awake takes its turn, and the absent
-// one has that one's number.
+// it was deleted) holds nobody up: whoever is awake has a turn in its stead, and if it
+// comes after all it is first.
 //
 // Where a fleet just starts on a backlog of thousands, tasks that come back would
-// have to stand behind all of it in asynq's queue, and miss their turns. So while
-// tasks come one after the other, those whose turns are next sleep in their
-// workers, in up to half of the waiting room. A backlog that takes longer to hand
-// out than that room lasts still makes some tasks change places with others far
-// behind them; a larger [Config.WaitingRoom] helps.
+// have to stand behind all of it in asynq's queue, and be late. So while tasks come one
+// after the other, those whose turns are next sleep in their workers, in up to half of
+// the waiting room. A backlog that takes longer to hand out than that room lasts still
+// makes some tasks change places with others far behind them, and come more often; a
+// larger [Config.WaitingRoom] helps.
+//
+// A pause, or a slower limit, reaches all that sleep at once. Those that are put back
+// come when they were told, and are put back once more; where a pause ends early, or a
+// limit is faster, they do not come earlier.
 //
 // # Waiting is cheap, working is bounded
 //
@@ -35,22 +42,28 @@
 // waiting room of 1,000 or more, while no more handlers work at once than the
 // Concurrency that you asked for. Where no handler is free when a turn comes, and
 // none becomes free while the turn can still be used, the turn lapses and the
-// task gets the next one; the log and [Stats] tell.
+// task, in its place, waits for another; the log and [Stats] tell.
+//
+// # Costs that are known afterwards
+//
+// With [Config.Used] a task's cost is an estimate: what its handler did not use, or
+// used besides, is settled when it is done.
 //
 // # Tasks that can not be put back
 //
 // asynq archives a task that fails in its last attempt, whatever the error. So a
 // task with MaxRetry(0), or in its last attempt, waits in its worker for however
 // long it takes. If that is longer than its Timeout or Deadline allows, it fails
-// with an error that says so.
+// as it starts, with an error that says so. Package scheduler lets it come up shortly
+// before its turn instead.
 //
 // # Timeout, Deadline and Unique
 //
 // Timeout counts from the moment at which asynq hands the task to a worker, so
 // what a task sleeps there is spent: allow [Worker.Patience] more than the
 // handler needs. A task does not sleep until its Timeout is over: it goes back a
-// moment before, and comes again for its turn. A turn after the Deadline is given
-// back (see [Config.Inspector]). A Unique lock is not extended while a task is put
-// back: choose its TTL longer than the line gets, or enqueue with package
+// moment before, and comes again for its turn. A task whose turn comes after its
+// Deadline fails (see [Config.Inspector]). A Unique lock is not extended while a task
+// is put back: choose its TTL longer than the wait gets, or enqueue with package
 // scheduler, which does.
 package worker

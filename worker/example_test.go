@@ -79,7 +79,7 @@ func ExampleConfig() {
 			tenant := string(task.Payload())
 			switch task.Type() {
 			case "search":
-				return worker.Turn{Limiter: search}, nil
+				return worker.Turn{Limits: search}, nil
 			case "bulk-update":
 				return worker.Turn{Key: tenant, Cost: 10}, nil
 			case "cleanup":

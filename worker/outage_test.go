@@ -39,10 +39,11 @@ func loseRedis(t *testing.T, policy reserve.Policy) {
 	t.Cleanup(func() { _ = client.Close() })
 	var err error
 	s.limiter, err = reserve.New(client, reserve.Config{
-		Name: "api", Prefix: s.queue, Limit: reserve.PerSecond(rate), InlineBound: 100 * time.Millisecond,
+		Name: "api", Prefix: s.queue, Limit: reserve.PerSecond(rate),
 		Outage: reserve.Outage{Policy: policy},
 	})
 	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.limiter.Close() })
 	config := s.config(4)
 	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) {
 		t.Errorf("the user hears of %v", err)

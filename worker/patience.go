@@ -12,9 +12,17 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// retreat is how long before its time is up a task goes back: when it is up,
-// asynq counts a failure.
-const retreat = 100 * time.Millisecond
+const (
+	// retreat is how long before its time is up a task goes back: when it is up,
+	// asynq counts a failure.
+	retreat = 100 * time.Millisecond
+
+	// forever is the patience of a task that can not be put back.
+	forever = 365 * 24 * time.Hour
+
+	// nearly is for how long a task that drains waits for a turn that it was given.
+	nearly = time.Second
+)
 
 // endOf is when a task has to go back, shortly before its context ends; zero if
 // that does not end by itself.
@@ -26,28 +34,76 @@ func endOf(ctx context.Context) time.Time {
 	return deadline.Add(-min(retreat, time.Until(deadline)/10))
 }
 
-// mayWait is nil if the task should sleep until its turn.
-func (t *task) mayWait(ctx context.Context, r *reserve.Reservation) error {
-	far := r.Delay() > turn.Patience(t.lead)
+// patience is how far away a turn may be for the task to sleep until then.
+func (t *task) patience() time.Duration {
+	patience := max(turn.Patience(t.worker.lead), t.spare())
+	if t.last {
+		patience = forever
+	}
+	if !t.end.IsZero() {
+		patience = min(patience, time.Until(t.end))
+	}
+	return max(0, patience)
+}
+
+// sleep waits for the turn. Where that is far away, or moves away meanwhile, the
+// task goes back, or fails, and the error says so.
+func (t *task) sleep(ctx context.Context, r *reserve.Reservation) error {
+	t.worker.asleep.Add(1)
+	defer t.worker.asleep.Add(-1)
+	for !r.Booked() && r.Delay() < t.patience() {
+		awake, cancel := t.awake(ctx, r, time.Now().Add(r.Delay()+turn.Patience(t.worker.lead)))
+		err := r.Wait(awake)
+		cancel()
+		if err == nil || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
+			return err
+		}
+	}
+	return t.goBack(ctx, r)
+}
+
+// awake is the context of a sleep. It ends at a moment, and before the task's time is
+// up. When the worker drains it ends, too, but for a turn that is given already: that
+// is so near that the task waits for it.
+func (t *task) awake(ctx context.Context, r *reserve.Reservation, until time.Time) (context.Context, func()) {
+	if !t.end.IsZero() && t.end.Before(until) || t.last && r == nil {
+		until = t.end
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	if !until.IsZero() {
+		ctx, cancel = context.WithDeadline(ctx, until)
+	}
+	stop := context.AfterFunc(t.worker.draining, func() {
+		if r == nil || r.Final() {
+			time.AfterFunc(nearly, cancel)
+		} else {
+			cancel()
+		}
+	})
+	return ctx, func() { stop(); cancel() }
+}
+
+// goBack puts the task back until shortly before its turn. It fails one for which
+// that comes too late.
+func (t *task) goBack(ctx context.Context, r *reserve.Reservation) error {
+	far := r.Delay() > turn.Patience(t.worker.lead)
 	misses := !t.end.IsZero() && (r.Due().After(t.end) || time.Now().After(t.end))
-	switch {
-	case !misses && (!far || t.last || t.stays(r.Delay())):
-		return nil
-	case misses && (t.last || t.missesForGood(ctx, r)):
-		t.giveBack(ctx)
+	if t.last || misses && t.missesForGood(ctx, r) {
+		t.cancel(ctx, r)
 		return t.missed(r)
 	}
-	lead := t.lead
+	lead := t.worker.lead
 	if misses && !far {
 		// Its Timeout starts anew when it comes again: nearer to its turn then.
-		lead = min(lead, time.Until(t.end)/2)
+		lead = min(lead, max(0, time.Until(t.end)/2))
 		t.worker.hint.Do(func() {
 			t.worker.config.Logger.Warn("fleetpace: a task has less time than it may have to sleep in its worker, so it"+
 				" comes and goes until its turn is near: allow a longer asynq.Timeout",
-				"type", t.name, "its time", time.Until(t.end).Round(time.Millisecond), "sleep", turn.Patience(t.lead))
+				"type", t.name, "its time", time.Until(t.end).Round(time.Millisecond), "sleep", turn.Patience(t.worker.lead))
 		})
 	}
-	return t.goBack(ctx, r, lead)
+	t.book(ctx, r)
+	return &waitingError{turn: r.Due(), back: r.Due().Add(-lead)}
 }
 
 // missesForGood reports whether the turn comes after the task's Deadline, so far
@@ -71,40 +127,4 @@ func (t *task) missed(r *reserve.Reservation) error {
 	}
 	return fmt.Errorf("worker: the turn of the task comes in %v, %v too late: %s: %w",
 		r.Delay().Round(time.Millisecond), r.Due().Sub(t.end).Round(time.Millisecond), why, reserve.ErrWouldMissDeadline)
-}
-
-// goBack puts the task back; its number stays in the line. Where that was fixed already
-// and has moved away since, by a pause, it waits again, for somebody who is awake then.
-func (t *task) goBack(ctx context.Context, r *reserve.Reservation, lead time.Duration) error {
-	if r.Final() {
-		t.keepPlace(ctx)
-	}
-	return &waitingError{turn: r.Due(), back: r.Due().Add(-lead)}
-}
-
-// sleep waits for the turn. Where the line moves meanwhile, so that the task had
-// better go back, the error says so.
-func (t *task) sleep(ctx context.Context, r *reserve.Reservation) error {
-	t.worker.asleep.Add(1)
-	defer t.worker.asleep.Add(-1)
-	for {
-		until := time.Now().Add(r.Delay() + turn.Patience(t.lead))
-		if !t.end.IsZero() && t.end.Before(until) {
-			until = t.end
-		}
-		err := t.sleepUntil(ctx, until, r)
-		if err == nil || !errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil {
-			return err
-		}
-		if err := t.mayWait(ctx, r); err != nil {
-			return err
-		}
-	}
-}
-
-func (t *task) sleepUntil(ctx context.Context, until time.Time, r *reserve.Reservation) error {
-	awake, cancel := context.WithDeadline(ctx, until)
-	defer cancel()
-	defer t.drains(r, cancel)()
-	return r.Wait(awake)
 }

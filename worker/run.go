@@ -48,10 +48,9 @@ func (w *Worker) Shutdown(server *asynq.Server) {
 	server.Shutdown()
 }
 
-// Drain ends all sleep: tasks that wait go back and keep their numbers, and so do
-// those that still come. It takes them up to a third of the limiter's InlineBound;
-// tasks whose turn is fixed, which is less than the InlineBound ahead, still run.
-// There is no way back. It returns at once.
+// Drain ends all sleep: tasks that wait go back and keep their places, and so do
+// those that still come. Tasks that were given their turn, which is at most half a
+// second ahead, still run. There is no way back. It returns at once.
 func (w *Worker) Drain() { w.drain() }
 
 // Draining is closed by Drain, for handlers that wait for something else and

@@ -1,8 +1,11 @@
 package worker
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // A rush is a time in which asynq's queue is not empty. A server that finds it
@@ -35,12 +38,24 @@ func (r *rush) is(now time.Time) bool {
 	return now.Sub(r.began) > r.check && now.Sub(r.last) < 2*r.check
 }
 
-// stays reports whether a task whose turn is far had better wait here: in a rush
-// it might come again too late. It may use half of the waiting room, if that is
-// room enough for all turns before its own.
-func (t *task) stays(delay time.Duration) bool {
+// spare is how far away a turn may be for a task to sleep until then though it could be
+// put back: in a rush it might come again too late, and where costs are settled its turn
+// comes earlier than is forecast. Such tasks have half of the waiting room, none of them has
+// a turn for which that is not room enough, and none sleeps for more than half of its time.
+func (t *task) spare() time.Duration {
 	half := t.worker.places / 2
-	return t.worker.asleep.Load() < int64(half) &&
-		delay.Seconds()*t.limiter.Limit().Rate() < float64(half) &&
-		t.worker.rush.is(time.Now())
+	limits := t.joint.Limits()
+	settles := t.worker.config.Used != nil && slices.ContainsFunc(limits, (*reserve.Limiter).Settles)
+	if t.worker.asleep.Load() >= int64(half) || !settles && !t.worker.rush.is(time.Now()) {
+		return 0
+	}
+	most := 0.0 // calls per second
+	for i, l := range limits {
+		most = max(most, l.Limit().Rate()/float64(t.costs[i]))
+	}
+	spare := time.Duration(float64(half) / most * float64(time.Second))
+	if !t.end.IsZero() {
+		spare = min(spare, time.Until(t.end)/2)
+	}
+	return spare
 }

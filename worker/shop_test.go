@@ -66,14 +66,14 @@ func (s *shop) redis() asynq.RedisConnOpt {
 	return options
 }
 
-// limit makes one more limiter. Its turns are final 100 ms before they come, so
-// that tasks come back late and short tests see much of it.
+// limit makes one more limiter.
 func (s *shop) limit(name string, limit reserve.Limit) *reserve.Limiter {
 	s.Helper()
 	l, err := reserve.New(s.server.Client(s), reserve.Config{
-		Name: name, Prefix: s.queue, Limit: limit, InlineBound: 100 * time.Millisecond,
+		Name: name, Prefix: s.queue, Limit: limit,
 	})
 	require.NoError(s, err)
+	s.Cleanup(func() { require.NoError(s, l.Close()) })
 	return l
 }
 

@@ -34,7 +34,7 @@ func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 			t.isWorking = true
 			return nil
 		case <-up:
-			t.giveBack(ctx)
+			t.book(ctx, r)
 			return &waitingError{back: time.Now()}
 		case <-ctx.Done():
 			return ctx.Err()
@@ -57,4 +57,13 @@ func (t *task) rest() {
 		t.isWorking = false
 		<-t.worker.slots
 	}
+}
+
+// lapse notes a turn that no handler was free for.
+func (w *Worker) lapse() {
+	w.lapsed.Add(1)
+	w.hint.Do(func() {
+		w.config.Logger.Warn("fleetpace: turns pass while no handler is free: set a higher asynq.Config.Concurrency,"+
+			" run more processes, or lower the limit", "handlers", cap(w.slots), "turns so far", w.lapsed.Load())
+	})
 }

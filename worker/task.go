@@ -13,20 +13,19 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// askAgain is after how long, on average, a task comes again whose limiter could
+// askAgain is after how long, on average, a task comes again whose limits could
 // not be asked.
 const askAgain = 2 * time.Second
 
 // task is one stay of a task in this worker.
 type task struct {
-	worker  *Worker
-	limiter *reserve.Limiter
-	cost    int
-	id      string // names its wait in the line
-	name    string // for people
-	last    bool   // asynq archives it whatever it returns: it can not be put back
-	lead    time.Duration
-	end     time.Time // when it has to go back, shortly before its context ends; zero: never
+	worker *Worker
+	joint  *reserve.Joint
+	costs  []int
+	id     string // names its place in the order
+	name   string // for people
+	last   bool   // asynq archives it whatever it returns: it can not be put back
+	end    time.Time
 
 	isWorking bool // holds a slot
 	stoodBy   bool // had its turn before it had a slot
@@ -39,125 +38,135 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 	}
 	w.rush.arrive(time.Now())
 	need, err := w.config.Turn(ctx, asynqTask)
+	var t *task
+	if err == nil {
+		t, err = w.task(ctx, asynqTask, need)
+	}
 	if err != nil {
 		return fmt.Errorf("worker: the turn of a task of type %q: %w", asynqTask.Type(), err)
 	}
-	t := w.task(ctx, asynqTask, need)
 	defer t.rest()
-	ctx = context.WithValue(ctx, passed{w}, true)
+	running := context.WithValue(ctx, passed{w}, true)
 	if need.Skip {
 		if err := t.work(ctx, nil); err != nil {
-			if w.draining.Err() != nil {
-				return t.leave(ctx, nil)
-			}
-			return err
+			return w.ended(t.noTurn(ctx, nil, err))
 		}
-		return next.ProcessTask(ctx, asynqTask)
+		return next.ProcessTask(running, asynqTask)
 	}
 	r, err := t.wait(ctx)
 	if err != nil {
-		if IsWaiting(err) {
-			w.putBack.Add(1)
-		}
-		return err
+		return w.ended(err)
 	}
-	// The ID has to be free before the task can come again. Nobody waits for
-	// that: the call has its turn now.
-	forgotten := make(chan struct{})
-	go func() {
-		defer close(forgotten)
-		t.forget(ctx, r)
-	}()
-	defer func() { <-forgotten }()
-	return next.ProcessTask(context.WithValue(ctx, dueKey{}, r.Due()), asynqTask)
+	err = next.ProcessTask(context.WithValue(running, dueKey{}, r.Due()), asynqTask)
+	t.rest()
+	t.settle(ctx, r, asynqTask, err)
+	return err
 }
 
-func (w *Worker) task(ctx context.Context, asynqTask *asynq.Task, need Turn) *task {
+// ended counts how a task ended that did not run.
+func (w *Worker) ended(err error) error {
+	if IsWaiting(err) {
+		w.putBack.Add(1)
+	}
+	return err
+}
+
+func (w *Worker) task(ctx context.Context, asynqTask *asynq.Task, need Turn) (*task, error) {
 	queue, _ := asynq.GetQueueName(ctx)
 	id, _ := asynq.GetTaskID(ctx)
 	retried, _ := asynq.GetRetryCount(ctx)
 	most, _ := asynq.GetMaxRetry(ctx)
-	limiter, cost := need.In(w.limiter)
-	return &task{
-		worker: w, limiter: limiter, cost: cost,
-		id:   turn.ID(queue, id, retried),
-		name: asynqTask.Type(),
-		last: retried >= most,
-		lead: w.lead + max(0, limiter.Lead()-w.limiter.Lead()),
-		end:  endOf(ctx),
+	t := &task{
+		worker: w,
+		id:     turn.ID(queue, id, retried),
+		name:   asynqTask.Type(),
+		last:   retried >= most,
+		end:    endOf(ctx),
 	}
+	if need.Skip {
+		return t, nil
+	}
+	var err error
+	if t.joint, err = turn.Joint(w.turns, need.Limits, need.Key); err != nil {
+		return nil, err
+	}
+	t.costs, err = turn.Costs(need.Cost, need.Costs, len(t.joint.Limits()))
+	return t, err
 }
 
 // wait returns when the task has its turn and a slot.
 func (t *task) wait(ctx context.Context) (*reserve.Reservation, error) {
-	enter := t.enter
-	var r *reserve.Reservation
 	for {
-		next, err := t.turn(ctx, enter)
-		if next != nil {
-			r = next
+		r, err := t.ask(ctx)
+		if err == nil {
+			err = t.attend(ctx, r)
 		}
-		switch {
-		case err == nil && !r.Lapsed():
+		if err == nil {
 			return r, nil
-		case err == nil:
-			if t.stoodBy {
-				t.worker.lapse()
-			}
-			t.rest() // its next turn is not now: others' may be
-			enter = t.claim
-		case t.worker.draining.Err() != nil:
-			return nil, t.leave(ctx, r)
-		case ctx.Err() != nil:
-			// After a cancellation (the server ended, the lease was lost) the task
-			// may be with another worker by now, under the same number.
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				t.giveBack(ctx)
-			}
-			return nil, ctx.Err()
-		case IsWaiting(err), errors.Is(err, reserve.ErrInvalid), errors.Is(err, reserve.ErrWouldMissDeadline):
+		}
+		if err = t.noTurn(ctx, r, err); err != nil {
 			return nil, err
-		default:
-			// The limiter can not be asked. The task's number, if there is one, is kept.
-			if err := t.later(ctx, err); err != nil {
-				return nil, err
-			}
 		}
 	}
 }
 
-// turn gets the task's number, sleeps until its turn and takes a slot.
-func (t *task) turn(ctx context.Context, enter func(context.Context) (*reserve.Reservation, error)) (*reserve.Reservation, error) {
-	if t.worker.draining.Err() != nil {
-		return nil, t.worker.draining.Err()
-	}
-	t.stoodBy = false
-	if err := t.fits(); err != nil {
+// ask joins the queue, or hears that the turn is far away.
+func (t *task) ask(ctx context.Context) (*reserve.Reservation, error) {
+	if err := t.worker.draining.Err(); err != nil {
 		return nil, err
 	}
-	r, err := enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := t.mayWait(ctx, r); err != nil {
-		return nil, err
-	}
-	if err := t.sleep(ctx, r); err != nil {
-		return r, err
-	}
-	return r, t.work(ctx, r)
+	t.worker.asleep.Add(1) // while Redis is away it may take until the turn
+	defer t.worker.asleep.Add(-1)
+	ctx, cancel := t.awake(ctx, nil, time.Now().Add(turn.Patience(t.worker.lead)))
+	defer cancel()
+	return t.joint.Ask(ctx, t.id, t.patience(), t.costs...)
 }
 
-func (t *task) enter(ctx context.Context) (*reserve.Reservation, error) {
-	return t.limiter.Enter(ctx, t.id, t.cost)
+// attend sleeps until the turn and takes a slot. A turn that passes before a slot is
+// free is waited for again.
+func (t *task) attend(ctx context.Context, r *reserve.Reservation) error {
+	for {
+		if err := t.sleep(ctx, r); err != nil {
+			return err
+		}
+		t.stoodBy = false
+		if err := t.work(ctx, r); err != nil {
+			return err
+		}
+		if !r.Lapsed() {
+			return nil
+		}
+		if t.stoodBy {
+			t.worker.lapse()
+		}
+		t.rest() // its next turn is not now: others' may be
+	}
 }
 
-func (t *task) claim(ctx context.Context) (*reserve.Reservation, error) {
-	return t.limiter.Claim(ctx, t.id, t.cost)
+// noTurn decides what becomes of a task that has no turn, or no slot, for a reason.
+// Nil: it asks again.
+func (t *task) noTurn(ctx context.Context, r *reserve.Reservation, err error) error {
+	switch {
+	case IsWaiting(err), errors.Is(err, reserve.ErrInvalid), errors.Is(err, reserve.ErrWouldMissDeadline):
+		return err
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		t.cancel(ctx, r) // asynq counts a failure
+		return ctx.Err()
+	case ctx.Err() != nil: // the task may be with another worker by now
+		t.book(ctx, r)
+		return ctx.Err()
+	case t.worker.draining.Err() != nil:
+		return t.leave(ctx, r)
+	case t.last && !t.end.IsZero() && time.Now().After(t.end):
+		t.cancel(ctx, r)
+		return fmt.Errorf("worker: the task has no turn before its Timeout or Deadline ends: %w", err)
+	}
+	t.book(ctx, r)
+	return t.later(ctx, err)
 }
 
-// later puts the task back for a moment, or lets a moment pass where it can not
-// be put back.
+// later puts the task back for a moment, as its limits can not be asked, or lets a
+// moment pass where it can not be put back.
 func (t *task) later(ctx context.Context, cause error) error {
 	soon := askAgain/2 + rand.N(askAgain)
 	if !t.last {
@@ -169,4 +178,20 @@ func (t *task) later(ctx context.Context, cause error) error {
 	case <-ctx.Done():
 	}
 	return nil
+}
+
+// leave puts the task back because the worker drains. It keeps its place.
+func (t *task) leave(ctx context.Context, r *reserve.Reservation) error {
+	err := &waitingError{back: time.Now()}
+	if r != nil {
+		t.book(ctx, r)
+		err.turn, err.back = r.Due(), r.Due().Add(-t.worker.lead)
+	}
+	if t.last {
+		// asynq puts it back when the server's ShutdownTimeout is over, and ends
+		// the context then.
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 	"github.com/fleetpace/fleetpace/worker"
 )
 
-// Tasks that are put back run in the order of the line, once each, and asynq
+// Tasks that are put back run in the order of the queue, once each, and asynq
 // counts neither a failure nor a retry. Other middleware can tell a put-back, and
 // the user's own functions do not hear of it.
 func TestPutBack(t *testing.T) {
@@ -60,7 +61,7 @@ func TestPutBack(t *testing.T) {
 			s.within(liveness, func() bool {
 				now := w.Stats()
 				return len(s.history())+int(now.Asleep+now.PutBack) > i
-			}, "it has a number")
+			}, "it has a place")
 		}
 		var retry []*asynq.TaskInfo
 		s.within(liveness, func() bool {
@@ -83,7 +84,7 @@ func TestPutBack(t *testing.T) {
 		for i, r := range runs {
 			require.Zero(t, r.retried)
 			require.False(t, r.at.Before(r.due), "run %d is %v early", i, r.due.Sub(r.at))
-			// Whoever is back early may be first, so the order is that of the line
+			// Whoever is back early may be first, so the order is that of the queue
 			// only beyond the time for which tasks sleep.
 			enqueued, err := strconv.Atoi(r.payload)
 			require.NoError(t, err)
@@ -113,7 +114,7 @@ func TestDue(t *testing.T) {
 	require.False(t, ok)
 }
 
-// A key has a line of its own, a second limiter too; both may come with headers
+// A key has a queue of its own, a second limiter too; both may come with headers
 // or from the user's function.
 func TestKeysAndLimiters(t *testing.T) {
 	t.Parallel()
@@ -134,7 +135,7 @@ func TestKeysAndLimiters(t *testing.T) {
 		s.send(asynq.NewTask("search", []byte("second search")))
 		w, _ := s.serve(s.config(10), worker.Config{Turn: func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
 			if task.Type() == "search" {
-				return worker.Turn{Limiter: search}, nil
+				return worker.Turn{Limits: search}, nil
 			}
 			return worker.FromHeaders(ctx, task)
 		}}, s.call)
@@ -155,16 +156,16 @@ func TestKeysAndLimiters(t *testing.T) {
 		for _, l := range []*reserve.Limiter{s.limiter, s.limiter.For("ann"), search} {
 			state, err := l.State(t.Context())
 			require.NoError(t, err)
-			require.EqualValues(t, 1, state.Waiting, "in the line %v", l)
+			require.EqualValues(t, 1, state.Waiting+state.Booked, "in the queue of %v", l)
 		}
 	})
 }
 
-// A task that calls nothing does not stand in line.
+// A task that calls nothing does not wait.
 func TestSkip(t *testing.T) {
 	t.Parallel()
 	s := open(t, redistest.Mini(t), reserve.Every(20*time.Second)) // as above
-	s.enqueue("holds the line")
+	s.enqueue("takes the first turn")
 	w, _ := s.serve(s.config(2), worker.Config{}, func(ctx context.Context, task *asynq.Task) error {
 		_, waited := worker.Due(ctx)
 		if waited == (string(task.Payload()) == "skips") {
@@ -181,10 +182,10 @@ func TestSkip(t *testing.T) {
 	s.within(liveness, func() bool { return w.Stats().PutBack >= 1 }, "the other waits")
 	state, err := s.limiter.State(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 1, state.Waiting)
+	require.EqualValues(t, 1, state.Booked)
 }
 
-// What a task needs can be wrong in three ways; each fails the task, and says
+// What a task needs can be wrong in several ways; each fails the task, and says
 // what is wrong.
 func TestTurnErrors(t *testing.T) {
 	t.Parallel()
@@ -194,8 +195,11 @@ func TestTurnErrors(t *testing.T) {
 	config := s.config(2)
 	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
 	s.serve(config, worker.Config{Turn: func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
-		if string(task.Payload()) == "unpaid" {
+		switch string(task.Payload()) {
+		case "unpaid":
 			return worker.Turn{}, unpaid
+		case "both":
+			return worker.Turn{Cost: 1, Costs: []int{1}}, nil
 		}
 		return worker.FromHeaders(ctx, task)
 	}}, s.call)
@@ -206,18 +210,29 @@ func TestTurnErrors(t *testing.T) {
 	require.ErrorContains(t, err, `the turn of a task of type "call"`)
 
 	s.send(asynq.NewTaskWithHeaders("call", nil, map[string]string{"fleetpace-cost": "many"}), asynq.MaxRetry(0))
-	require.ErrorContains(t, <-failed, `header fleetpace-cost must be a whole number of at least 1, got "many"`)
+	require.ErrorContains(t, <-failed, `header fleetpace-cost must be a whole number of at least 1, or several with commas between them, got "many"`)
 
 	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Cost: 4}.Headers()), asynq.MaxRetry(0))
 	err = <-failed
 	require.ErrorIs(t, err, reserve.ErrExceedsBurst)
 	require.ErrorContains(t, err, "must be at most the burst of 3 permits, got 4")
 
+	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Costs: []int{1, 2}}.Headers()), asynq.MaxRetry(0))
+	require.ErrorContains(t, <-failed, "Turn.Costs: must be one for each of the 1 limits, got [1 2]")
+
+	s.enqueue("both", asynq.MaxRetry(0))
+	require.ErrorContains(t, <-failed, "Turn.Cost and Turn.Costs: set one of them, got 1 and [1]")
+
+	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Key: strings.Repeat("k", 600)}.Headers()), asynq.MaxRetry(0))
+	err = <-failed
+	require.ErrorIs(t, err, reserve.ErrInvalid)
+	require.ErrorContains(t, err, "512 bytes")
+
 	require.Empty(t, s.history())
-	s.within(liveness, func() bool { return s.info().Archived == 3 }, "they are archived")
+	s.within(liveness, func() bool { return s.info().Archived == 6 }, "they are archived")
 	state, err := s.limiter.State(t.Context())
 	require.NoError(t, err)
-	require.Zero(t, state.Waiting)
+	require.Zero(t, state.Waiting+state.Booked)
 }
 
 // Tasks cost what they say.

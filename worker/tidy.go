@@ -4,38 +4,58 @@ import (
 	"context"
 	"time"
 
+	"github.com/hibiken/asynq"
+
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// tidyUp bounds what is asked of Redis for a task when its own time is up: its
-// context may have ended. Where that fails, a number is left in the line that
-// nobody comes for; whoever is awake uses its turn.
+// tidyUp bounds what is asked of Redis for a task after its own time: its context may
+// have ended.
 const tidyUp = 5 * time.Second
 
-// giveBack returns the number of the task to the line.
-func (t *task) giveBack(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
-	defer cancel()
-	if _, err := t.limiter.Cancel(ctx, t.id, t.cost); err != nil {
-		t.complain("the number of a task could not be given back", err)
+// cancel ends the wait of a task that will not run.
+func (t *task) cancel(ctx context.Context, r *reserve.Reservation) {
+	if r == nil {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	defer done()
+	if err := r.Cancel(ctx); err != nil {
+		t.complain("a task that does not run is still expected", err)
 	}
 }
 
-// keepPlace lets a turn that may be fixed wait again.
-func (t *task) keepPlace(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
-	defer cancel()
-	if _, err := t.limiter.Leave(ctx, t.id, t.cost); err != nil {
-		t.complain("a task may lose its place in the line", err)
+// book keeps the place of a task that comes again, on whichever worker.
+func (t *task) book(ctx context.Context, r *reserve.Reservation) {
+	if r == nil {
+		return
+	}
+	if err := r.Book(context.WithoutCancel(ctx)); err != nil {
+		t.complain("a task may lose its place in the queue", err)
 	}
 }
 
-// forget frees the ID of a turn that was used: for a task that comes again
-// without a retry being counted, or another one of the same task ID.
-func (t *task) forget(ctx context.Context, r *reserve.Reservation) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
-	defer cancel()
-	if err := r.Forget(ctx); err != nil {
-		t.complain("the ID of a turn could not be freed; if the task comes again at once, it may be let through too early", err)
+// settle tells what a task that has run used of its limits.
+func (t *task) settle(ctx context.Context, r *reserve.Reservation, asynqTask *asynq.Task, failed error) {
+	if t.worker.config.Used == nil {
+		return
 	}
+	used := t.worker.config.Used(ctx, asynqTask, failed)
+	if used == nil {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	defer done()
+	if err := r.Settle(ctx, used...); err != nil {
+		t.complain("what a task has used could not be settled", err)
+	}
+}
+
+// hintEvery is how often the log repeats what an operator should know.
+const hintEvery = 10 * time.Second
+
+func (t *task) complain(what string, err error) {
+	t.worker.hint.Do(func() {
+		t.worker.config.Logger.Warn("fleetpace: "+what, "limit", t.joint.String(), "id", t.id, "error", err)
+	})
 }

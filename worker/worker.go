@@ -2,6 +2,8 @@ package worker
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -16,8 +18,8 @@ import (
 // with [New], and call [Worker.Apply] on the server's configuration. It is safe
 // for concurrent use.
 type Worker struct {
-	limiter *reserve.Limiter
-	config  Config
+	turns  reserve.Turns
+	config Config
 
 	applied  atomic.Bool
 	lead     time.Duration
@@ -28,24 +30,26 @@ type Worker struct {
 	drain    context.CancelFunc
 
 	asleep, putBack, lapsed atomic.Int64
-	hint, unfit             rate.Sometimes
+	hint                    rate.Sometimes
 }
 
-// New makes a Worker whose tasks wait for limiter, unless their Turn names
-// another one. The limiter has to be paced; its Redis may be another than asynq's.
-// The error is an [ErrInvalid] that names the field.
-func New(limiter *reserve.Limiter, config Config) (*Worker, error) {
-	if limiter == nil {
-		return nil, invalid("limiter", "must not be nil")
+// New makes a Worker whose tasks wait for turns, which is a [reserve.Limiter] or a
+// [reserve.Joint], unless their Turn names others. Their Redis may be another than
+// asynq's. The error is an [ErrInvalid] that names the field.
+func New(turns reserve.Turns, config Config) (*Worker, error) {
+	if turns == nil {
+		return nil, invalid("turns", "must not be nil")
 	}
-	if why := turn.Unfit(limiter); why != "" {
-		return nil, invalid("limiter", "%s", why)
+	if _, err := reserve.All(turns.Limits()...); err != nil {
+		return nil, fmt.Errorf("worker: %w turns: %w", ErrInvalid, err)
 	}
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	seldom := func() rate.Sometimes { return rate.Sometimes{First: 1, Interval: hintEvery} }
-	w := &Worker{limiter: limiter, config: config.withDefaults(), hint: seldom(), unfit: seldom()}
+	if config.Used != nil && !slices.ContainsFunc(turns.Limits(), (*reserve.Limiter).Settles) {
+		return nil, invalid("Config.Used", "%q can not be settled: set reserve.Config.Settles of its limits", turns)
+	}
+	w := &Worker{turns: turns, config: config.withDefaults(), hint: rate.Sometimes{First: 1, Interval: hintEvery}}
 	w.draining, w.drain = context.WithCancel(context.Background())
 	return w, nil
 }
@@ -80,7 +84,7 @@ func Due(ctx context.Context) (time.Time, bool) {
 func (w *Worker) Lead() time.Duration { return w.lead }
 
 // Patience is the longest that a task sleeps in its worker before its turn,
-// unless it can not be put back, or a backlog is being handed out.
+// unless it can not be put back, a backlog is being handed out, or costs are settled.
 func (w *Worker) Patience() time.Duration { return turn.Patience(w.lead) }
 
 // Stats are numbers for dashboards.

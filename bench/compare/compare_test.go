@@ -70,7 +70,11 @@ func TestCommandsAreCountedAsSent(t *testing.T) {
 				return nil
 			})
 			require.NoError(t, err)
-			if c.name != leaseName { // which may be about to get more, in nobody's time
+			switch c.name {
+			case leaseName: // it may be about to get more, in nobody's time
+			case fleetpaceName, contextName: // a heartbeat may be under way at the begin and at the end
+				require.InDelta(t, sent.commands.Load(), counted, 2)
+			default:
 				require.Equal(t, sent.commands.Load(), counted)
 			}
 			require.Equal(t, c.sent != nil, counted > 0)
@@ -150,7 +154,7 @@ func TestSmallRun(t *testing.T) {
 	leased := all["lease-bursty "+leaseName]
 	require.Subset(t, slices.Collect(maps.Keys(leased)), []string{"over_granted", "lost_share"})
 	require.Greater(t, all["memory "+fleetpaceName]["redis_bytes_per_idle_limit"], 50.0)
-	require.Greater(t, all["memory "+fleetpaceName]["redis_bytes_per_waiting_number"], 10.0)
+	require.Greater(t, all["memory "+fleetpaceName]["redis_bytes_per_waiting_call"], 10.0)
 	require.Greater(t, all["memory "+fleetpaceName]["process_bytes_per_key"], 8.0)
 }
 

@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	idleLimits     = 200
-	callsPerLimit  = 3
-	waitingNumbers = 1_000
-	keptKeys       = 100_000
+	idleLimits    = 200
+	callsPerLimit = 3
+	waitingCalls  = 1_000
+	keptKeys      = 100_000
 )
 
 // slow is a limit whose state stays in Redis while it is looked at, for redis_rate
@@ -76,7 +76,7 @@ func idleBytes(ctx context.Context, s *session, c contender, r *record) error {
 	return database.Empty(s.admin)
 }
 
-// waitingBytes is what a number takes in Redis that waits for its turn.
+// waitingBytes is what a call takes in Redis that waits for its turn.
 func waitingBytes(ctx context.Context, s *session, r *record) error {
 	client := s.client()
 	defer client.Close()
@@ -93,7 +93,7 @@ func waitingBytes(ctx context.Context, s *session, r *record) error {
 		return err
 	}
 	group, reserving := errgroup.WithContext(ctx)
-	for range waitingNumbers {
+	for range waitingCalls {
 		group.Go(func() error {
 			_, err := limiter.Reserve(reserving)
 			return err
@@ -106,7 +106,7 @@ func waitingBytes(ctx context.Context, s *session, r *record) error {
 	if err != nil {
 		return err
 	}
-	r.note("redis_bytes_per_waiting_number", float64(after-before)/waitingNumbers)
+	r.note("redis_bytes_per_waiting_call", float64(after-before)/waitingCalls)
 	return database.Empty(s.admin)
 }
 

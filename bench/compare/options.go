@@ -33,7 +33,7 @@ Cases (those in brackets only when -case names them):
   lease-steady     3 limiters of one name share 20,000/s with a burst of 10,000, and
                    get 16,000 calls/s
   lease-bursty     the same calls, for each limiter in 100 ms of each 500
-  memory           bytes per limit, per waiting number, per key
+  memory           bytes per limit, per waiting call, per key
   [memory-million] the process's heap while it visits 1,000,000 keys once
   accuracy         8 processes share 1,000/s for -seconds; a strict bucket judges
 

@@ -33,7 +33,7 @@ func (t turns) of(_ context.Context, task *asynq.Task) (worker.Turn, error) {
 	if t[name] == nil {
 		return worker.Turn{}, fmt.Errorf("there is no limit %q", name)
 	}
-	return worker.Turn{Limiter: t[name], Key: tenant}, nil
+	return worker.Turn{Limits: t[name], Key: tenant}, nil
 }
 
 // newPacer makes the Worker and puts it into the server's configuration.

@@ -49,12 +49,9 @@ func (f whatIf) weight(cores float64) float64 {
 }
 
 var causes = map[string]string{
-	"quick":   "quick calls",
-	"refresh": "a take per pair of process and limit every 22 s",
-	"lineup":  "takes in limits where numbers wait",
-	"claim":   "claims of numbers that wait",
-	"look":    "looks for numbers left lying, four a second by each process that waits in a limit",
-	"census":  "counting processes",
+	"common":  "asks where nobody waits",
+	"waiting": "asks of calls that wait, two per turn",
+	"beat":    "a heartbeat per process and name and second",
 }
 
 func (p *plan) dominant() string {
@@ -103,7 +100,7 @@ func (p *plan) warnings() []string {
 		warn("a lease of %v is used up to half of -fill only: %v", w.Lease, w.Fill/2)
 	}
 	if w.Lease > 0 && w.Waiting >= w.Limits {
-		warn("numbers wait in every limit: none has permits to lease, so -lease does nothing")
+		warn("calls wait in every limit: none has permits to lease, so -lease does nothing")
 	} else if pair := w.Rate / (float64(w.Processes) * float64(w.Limits)); w.Lease > 0 && asksOf(pair, w) == pair {
 		warn("a process makes %.3g calls per second of a limit, less than two per lease: -lease does nothing", pair)
 	}

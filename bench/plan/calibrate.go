@@ -24,13 +24,9 @@ type bench struct {
 	prefix string
 	rounds int
 	round  time.Duration // of calls of one kind
-	keys   int           // to measure the memory of small ones
 }
 
-const (
-	workers = 8  // connections that call at the same time
-	records = 32 // of processes in the state of each limit
-)
+const workers = 8 // connections that call at the same time
 
 func runCalibration(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	client, stop, err := calibrationServer(ctx, o.redisURL)
@@ -39,7 +35,7 @@ func runCalibration(ctx context.Context, o options, stdout, stderr io.Writer) er
 	}
 	defer stop()
 	fmt.Fprintln(stderr, "measuring, about 20 s ...")
-	b := bench{client: client, prefix: "fleetpace-plan-" + strings.ToLower(rand.Text()), rounds: 7, round: 100 * time.Millisecond, keys: 2000}
+	b := bench{client: client, prefix: "fleetpace-plan-" + strings.ToLower(rand.Text()), rounds: 7, round: 100 * time.Millisecond}
 	c, err := b.calibrate(ctx)
 	if err != nil {
 		return err
@@ -94,16 +90,12 @@ func (b *bench) calibrate(ctx context.Context) (c calibration, err error) {
 	if err != nil {
 		return c, err
 	}
-	c = calibration{Measured: time.Now().UTC().Format(time.DateOnly), Redis: version(info), CPU: processor(), Records: records}
+	c = calibration{Measured: time.Now().UTC().Format(time.DateOnly), Redis: version(info), CPU: processor()}
 	// Memory first: the server is empty, and has freed nothing yet.
 	if err := b.memory(ctx, &c); err != nil {
 		return c, err
 	}
 	if err := b.verbs(ctx, &c); err != nil {
-		return c, err
-	}
-	c.CensusMicros, err = b.census(ctx, c.Take.Script.of(1))
-	if err != nil {
 		return c, err
 	}
 	if err := c.check(); err != nil {
@@ -137,33 +129,25 @@ func processor() string {
 // remove deletes all keys of the bench.
 func (b *bench) remove(ctx context.Context) error {
 	scan := b.client.Scan(ctx, 0, b.prefix+":*", 1000).Iterator()
-	var keys []string
 	for scan.Next(ctx) {
-		if keys = append(keys, scan.Val()); len(keys) == 1000 {
-			if err := b.client.Del(ctx, keys...).Err(); err != nil {
-				return err
-			}
-			keys = keys[:0]
+		if err := b.client.Del(ctx, scan.Val()).Err(); err != nil {
+			return err
 		}
 	}
-	if err := scan.Err(); err != nil || len(keys) == 0 {
-		return err
-	}
-	return b.client.Del(ctx, keys...).Err()
+	return scan.Err()
 }
 
 func printCalibration(w io.Writer, c calibration) error {
-	fmt.Fprintf(w, "%s on %s, %s; %d process records per limit\n\n", c.Redis, c.CPU, c.Measured, c.Records)
+	fmt.Fprintf(w, "%s on %s, %s\n\n", c.Redis, c.CPU, c.Measured)
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "micros\tscript\t+ per item\tall\t+ per item\t")
 	for _, v := range []struct {
 		name string
 		verb
-	}{{"quick", c.Quick}, {"take", c.Take}, {"lineup", c.LineUp}, {"claim", c.Claim}} {
+	}{{"common, per limit", c.Common}, {"waiting, per call", c.Waiting}, {"beat, per process", c.Beat}} {
 		fmt.Fprintf(table, "%s\t%.2f\t%.2f\t%.2f\t%.2f\t\n", v.name, v.Script.Call, v.Script.Each, v.CPU.Call, v.CPU.Each)
 	}
-	fmt.Fprintf(table, "census\t\t%.2f\t\t\t\n", c.CensusMicros)
-	fmt.Fprintf(table, "quick of 1, idle between\t× %.2f\t\t× %.2f\t\t\n", c.IdleScript, c.IdleCPU)
+	fmt.Fprintf(table, "common of 1, idle between\t× %.2f\t\t× %.2f\t\t\n", c.IdleScript, c.IdleCPU)
 	if err := table.Flush(); err != nil {
 		return err
 	}
@@ -172,9 +156,9 @@ func printCalibration(w io.Writer, c calibration) error {
 	for _, s := range []struct {
 		name string
 		size
-	}{{"limit, by process records", c.State}, {"list, by numbers", c.List}} {
+	}{{"places, by calls", c.Places}, {"name, by processes", c.Name}} {
 		fmt.Fprintf(table, "%s\t%.0f\t%.1f\t%.0f\t%.0f\t%.1f\t\n", s.name, s.Packed.Call, s.Packed.Each, s.Most, s.Table.Call, s.Table.Each)
 	}
-	fmt.Fprintf(table, "empty server\t%.0f\t\t\t\t\t\n", c.ServerBytes)
+	fmt.Fprintf(table, "limit\t%.0f\t\t\t\t\t\nlimit where calls wait\t%.0f\t\t\t\t\t\nempty server\t%.0f\t\t\t\t\t\n", c.State, c.Lined, c.ServerBytes)
 	return table.Flush()
 }

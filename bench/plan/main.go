@@ -4,7 +4,8 @@
 //	go run ./plan -rate 5000 -processes 50 -limits 1000
 //
 // -calibrate measures the constants on a redis-server, -check compares the formula
-// with a cluster of three masters. Run it with -h for what the columns mean, and
+// with a cluster of three masters, and -growth shows what a turn costs as a fleet grows.
+// Run it with -h for what the columns mean, and
 // see model.go for the formula.
 //
 // The program starts itself again for the keeper of its redis-servers: they end with
@@ -38,6 +39,9 @@ func do(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	}
 	if o.check {
 		return runCheck(ctx, o, constants, stdout, stderr)
+	}
+	if o.growth {
+		return runGrowth(ctx, o, constants, stdout, stderr)
 	}
 	p, err := newPlan(o.workload, o.terms, constants)
 	if err != nil {

@@ -3,62 +3,77 @@ package main
 import (
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/lua"
 )
 
-// reading is what a server says of its work since it started.
-type reading struct {
-	calls  float64 // of scripts
-	micros float64 // in them
-	cpu    float64 // micros of the thread that carries out commands
-	memory float64 // bytes
+// figures are sums of what was counted, by name.
+type figures map[string]float64
+
+// plus is the sum with others, each times a factor.
+func (f figures) plus(others figures, by float64) figures {
+	sum := figures{}
+	for name, x := range f {
+		sum[name] += x
+	}
+	for name, x := range others {
+		sum[name] += by * x
+	}
+	return sum
 }
 
-func (r reading) minus(before reading) reading {
-	return reading{r.calls - before.calls, r.micros - before.micros, r.cpu - before.cpu, r.memory - before.memory}
-}
+// per is each figure divided by seconds, or by something else.
+func (f figures) per(x float64) figures { return figures{}.plus(f, 1/x) }
 
-func (r reading) plus(other reading) reading {
-	return reading{r.calls + other.calls, r.micros + other.micros, r.cpu + other.cpu, r.memory + other.memory}
-}
-
-func read(ctx context.Context, client *redis.Client) (reading, error) {
+// read is what a server says of its work since it started: script calls, micros in them,
+// cpu: micros of the thread that carries out commands, and memory in bytes.
+func read(ctx context.Context, client *redis.Client) (figures, error) {
 	info, err := infoOf(ctx, client)
 	if err != nil {
-		return reading{}, err
+		return nil, err
 	}
-	var r reading
-	for _, command := range []string{"eval", "evalsha"} {
-		calls, micros, err := commandStats(info["cmdstat_"+command])
-		if err != nil {
-			return r, fmt.Errorf("INFO commandstats of %s: %w", command, err)
+	f := figures{}
+	for _, command := range []string{"eval", "evalsha"} { // "calls=1,usec=2,..."; none if nobody used it
+		for field := range strings.SplitSeq(info["cmdstat_"+command], ",") {
+			name, value, _ := strings.Cut(field, "=")
+			to := map[string]string{"calls": "calls", "usec": "micros"}[name]
+			if to == "" {
+				continue
+			}
+			x, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return nil, fmt.Errorf("INFO commandstats of %s: %w", command, err)
+			}
+			f[to] += x
 		}
-		r.calls += calls
-		r.micros += micros
 	}
-	for _, f := range []struct {
-		to        *float64
-		factor    float64 // to micros and bytes
-		of, older string  // older: of a Redis before 7.0
+	for _, of := range []struct {
+		to     string
+		factor float64   // to micros and bytes
+		names  [2]string // the second one of a Redis before 7.0
 	}{
-		{&r.cpu, 1e6, "used_cpu_user_main_thread", "used_cpu_user"},
-		{&r.cpu, 1e6, "used_cpu_sys_main_thread", "used_cpu_sys"},
-		{&r.memory, 1, "used_memory", ""},
+		{"cpu", 1e6, [2]string{"used_cpu_user_main_thread", "used_cpu_user"}},
+		{"cpu", 1e6, [2]string{"used_cpu_sys_main_thread", "used_cpu_sys"}},
+		{"memory", 1, [2]string{"used_memory"}},
 	} {
-		text, ok := info[f.of]
+		text, ok := info[of.names[0]]
 		if !ok {
-			text = info[f.older]
+			text = info[of.names[1]]
 		}
 		x, err := strconv.ParseFloat(text, 64)
 		if err != nil {
-			return r, fmt.Errorf("INFO: %s is %q: want a number", f.of, text)
+			return nil, fmt.Errorf("INFO: %s is %q: want a number", of.names[0], text)
 		}
-		*f.to += f.factor * x
+		f[of.to] += of.factor * x
 	}
-	return r, nil
+	return f, nil
 }
 
 // infoOf is INFO ALL, by name.
@@ -76,22 +91,65 @@ func infoOf(ctx context.Context, client *redis.Client) (map[string]string, error
 	return info, nil
 }
 
-// commandStats reads "calls=1,usec=2,...". Of a command that nobody used there is none.
-func commandStats(text string) (calls, micros float64, err error) {
-	if text == "" {
-		return 0, 0, nil
+// counter is a hook of a client that counts script calls: ask, beat, other, failed; the
+// limits of asks; and the seconds that those without an error took, as their callers saw it.
+type counter struct {
+	mu  sync.Mutex
+	sum figures
+}
+
+func (c *counter) read() figures {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return figures{}.plus(c.sum, 1)
+}
+
+func (c *counter) count(cmd redis.Cmder, took time.Duration) {
+	args := cmd.Args()
+	if name := cmd.Name(); name != "evalsha" && name != "eval" || len(args) < 3 {
+		return
 	}
-	for field := range strings.SplitSeq(text, ",") {
-		name, value, _ := strings.Cut(field, "=")
-		switch name {
-		case "calls":
-			calls, err = strconv.ParseFloat(value, 64)
-		case "usec":
-			micros, err = strconv.ParseFloat(value, 64)
-		}
-		if err != nil {
-			return 0, 0, err
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sum == nil {
+		c.sum = figures{}
 	}
-	return calls, micros, nil
+	if cmd.Err() != nil {
+		c.sum["failed"]++ // also the first of each script, which Redis does not know yet
+		return
+	}
+	c.sum["seconds"] += took.Seconds()
+	switch args[1] {
+	case lua.Ask.Hash():
+		c.sum["ask"]++
+		if keys, ok := args[2].(int); ok {
+			c.sum["limits"] += float64(keys / len(lua.Keys("", "", "", "", "")))
+		}
+	case lua.Beat.Hash():
+		c.sum["beat"]++
+	default:
+		c.sum["other"]++
+	}
+}
+
+// DialHook changes nothing.
+func (c *counter) DialHook(next redis.DialHook) redis.DialHook {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return next(ctx, network, address)
+	}
+}
+
+// ProcessHook counts each command that was carried out.
+func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		sent := time.Now()
+		err := next(ctx, cmd)
+		c.count(cmd, time.Since(sent))
+		return err
+	}
+}
+
+// ProcessPipelineHook changes nothing: scripts are called one by one.
+func (c *counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }

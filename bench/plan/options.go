@@ -20,17 +20,15 @@ const usage = `What a fleet costs on Redis, from a formula with measured constan
   go run ./plan -calibrate -write my.json     measure the constants on this machine
   go run ./plan -calibration my.json -rate 5000
   go run ./plan -check                        compare the formula with a real cluster
+  go run ./plan -growth                       what a turn costs as a fleet grows
 
 A plan's lines:
-  quick    the common script call: limits in which nothing waits, many in one call
-  refresh  a take that each process makes per limit it uses, every 22 s
-  lineup   takes in limits where numbers wait
-  claim    claims of those numbers
-  look     claims that look whether an earlier number was left lying
-  census   the takes that count the processes, every 10 s per limit
+  common   script calls that ask where nobody waits, of many limits at once
+  waiting  those of calls that wait: when they come, and again before their turn
+  beat     heartbeats, one per process and name and second
 and their columns:
   calls/s           script calls per second
-  items each        limits of a quick call, else requests
+  items each        limits, calls that wait, or processes under the name
   cores in scripts  the share of one core that runs scripts (INFO commandstats)
   cores             the same with parsing, reading and writing: what counts for shards
 
@@ -40,8 +38,11 @@ than -load, if names are spread evenly; a warning says when a name is too much f
 -check starts a cluster of three masters from the redis-server in PATH and lets
 processes' worth of limiters work on it, in four scenarios of -seconds each (or the
 one that -rate, -processes and so on describe). It prints plan, measured, and
-measured / plan. -driver scripts puts a plain loop around the scripts in place of
-package reserve: it does what the formula says, so that what differs is Redis.
+measured / plan.
+
+-growth starts a redis-server and lets fleets of three sizes wait at it, each for 20 s and
+then -seconds that are measured: script calls per turn, the share of the possible turns
+that is used, and Redis's time per turn, which should not grow with the fleet.
 
 Flags:
 `
@@ -53,10 +54,10 @@ type options struct {
 	terms       terms
 	calibrate   bool
 	check       bool
+	growth      bool
 	calibration string // empty: what is built in
 	write       string
-	redisURL    string // empty: a redis-server of our own
-	driver      string
+	redisURL    string        // empty: a redis-server of our own
 	seconds     time.Duration // of a scenario
 	json        bool
 	chart       string
@@ -77,7 +78,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.DurationVar(&w.Lease, "lease", 0, "Config.Lease")
 	fs.DurationVar(&w.Fill, "fill", 2*time.Second, "in which the bucket of a limit fills: its burst / its rate")
 	fs.DurationVar(&w.RTT, "rtt", 500*time.Microsecond, "a round trip to Redis: what a PING takes")
-	fs.IntVar(&w.Waiting, "waiting", 0, "numbers that wait for longer than InlineBound, over all limits")
+	fs.IntVar(&w.Waiting, "waiting", 0, "calls that wait in the queue for longer than 0.25 s, over all limits")
 	fs.Float64Var(&o.terms.Price, "price", 0, "of a core for an hour, in any currency")
 	fs.Float64Var(&o.terms.Load, "load", 0.6, "the share of its core that a shard may be busy")
 	fs.BoolVar(&o.calibrate, "calibrate", false, "measure the constants and print them")
@@ -85,8 +86,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.calibration, "calibration", "", "plan with the constants in this `file` (default: those built in)")
 	fs.StringVar(&o.redisURL, "redis", "", "with -calibrate: use the Redis at this `URL`, such as redis://localhost:6379/9, which nobody else uses meanwhile, instead of an own one; the keys are removed again")
 	fs.BoolVar(&o.check, "check", false, "compare plan and measurement on a cluster of three masters")
-	fs.Float64Var(&seconds, "seconds", 10, "with -check: how long a scenario is measured")
-	fs.StringVar(&o.driver, "driver", "reserve", "with -check: `who` makes the calls: reserve, or scripts")
+	fs.BoolVar(&o.growth, "growth", false, "measure what a turn costs as a fleet grows")
+	fs.Float64Var(&seconds, "seconds", 20, "with -check and -growth: how long a scenario is measured")
 	fs.BoolVar(&o.json, "json", false, "print JSON instead of a table")
 	fs.StringVar(&o.chart, "chart", "", "draw the cores against the rate, for some leases, into this `file` (.svg)")
 	if err := command.Parse(fs, args); err != nil {
@@ -99,8 +100,14 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 }
 
 func (o *options) checkModes(seconds float64) error {
-	if o.calibrate && o.check {
-		return errors.New("-calibrate and -check: want one of them")
+	modes := 0
+	for _, on := range []bool{o.calibrate, o.check, o.growth} {
+		if on {
+			modes++
+		}
+	}
+	if modes > 1 {
+		return errors.New("-calibrate, -check and -growth: want one of them")
 	}
 	for _, f := range []struct {
 		flag, value, mode string
@@ -116,8 +123,8 @@ func (o *options) checkModes(seconds float64) error {
 	if o.calibrate && o.calibration != "" {
 		return invalid("-calibration", "%s: not with -calibrate, which measures; -write names the file to write", o.calibration)
 	}
-	if o.chart != "" && (o.calibrate || o.check) {
-		return invalid("-chart", "%s: not with -calibrate or -check", o.chart)
+	if o.chart != "" && modes > 0 {
+		return invalid("-chart", "%s: not with -calibrate, -check or -growth", o.chart)
 	}
 	if ext := strings.ToLower(filepath.Ext(o.chart)); o.chart != "" && ext != ".svg" {
 		return invalid("-chart", "%q: want a name that ends in .svg", o.chart)
@@ -127,9 +134,6 @@ func (o *options) checkModes(seconds float64) error {
 	}
 	if !(seconds >= 1 && seconds <= 600) {
 		return invalid("-seconds", "%g: want 1 to 600", seconds)
-	}
-	if o.driver != driverReserve && o.driver != driverScripts {
-		return invalid("-driver", "%q: want %s or %s", o.driver, driverReserve, driverScripts)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ type plan struct {
 
 	Calls       float64 `json:"calls_per_second"`
 	ScriptCalls float64 `json:"script_calls_per_second"`
-	PerTrip     float64 `json:"limits_per_quick_call"`
+	PerTrip     float64 `json:"limits_per_ask"` // where nobody waits
 	ScriptCores float64 `json:"script_cores"`
 	Cores       float64 `json:"cores"`
 	Parts       []part  `json:"parts"`

@@ -18,15 +18,15 @@ func TestCalibrationOnARealRedis(t *testing.T) {
 	client, stop, err := calibrationServer(t.Context(), "")
 	require.NoError(t, err)
 	defer stop()
-	b := bench{client: client, prefix: "test", rounds: 1, round: 10 * time.Millisecond, keys: 100}
+	b := bench{client: client, prefix: "test", rounds: 1, round: 10 * time.Millisecond}
 	c, err := b.calibrate(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, c.check())
 	require.Contains(t, c.Redis, ".")
 	// Known to be so on any machine.
-	require.Greater(t, c.State.Table.Each, c.State.Packed.Each)
-	require.Greater(t, c.State.Packed.Each, 40.0)
-	require.Greater(t, c.List.Table.Each, c.List.Packed.Each)
+	require.Greater(t, c.Places.Table.Each, c.Places.Packed.Each)
+	require.Greater(t, c.Places.Packed.Each, 20.0)
+	require.Greater(t, c.Lined, c.State)
 	var out bytes.Buffer
 	require.NoError(t, printCalibration(&out, c))
 	t.Logf("\n%s", &out)
@@ -36,8 +36,8 @@ func TestCalibrationOnARealRedis(t *testing.T) {
 	require.Zero(t, left)
 }
 
-// In miniature: each shard is asked, and each figure stands beside the plan's. How near they
-// are is a measurement: go run ./plan -check.
+// In miniature: each figure stands beside the plan's. How near they are is a measurement:
+// go run ./plan -check.
 func TestCheckOnARealCluster(t *testing.T) {
 	programtest.NeedRedis(t)
 	t.Parallel()
@@ -46,21 +46,35 @@ func TestCheckOnARealCluster(t *testing.T) {
 	c, err := startCluster(t.Context())
 	require.NoError(t, err)
 	defer c.stop()
-	for _, driver := range []string{driverScripts, driverReserve} {
-		s := scenario{"test", workload{Rate: 200, Processes: 2, Limits: 6, Names: 3, Fill: 2 * time.Second}}
-		o, err := observe(t.Context(), c, s, driver, time.Second/4, 3*time.Second)
-		require.NoError(t, err, driver)
-		require.Positive(t, o.scenario.Rate, driver)
-		require.Len(t, o.shards, masters)
-		for _, shard := range o.shards { // names are on all of them
-			require.Positive(t, shard.calls, driver)
-			require.Positive(t, shard.cpu, driver)
-		}
-		rows := compareWith(o, constants)
+	for _, s := range []scenario{
+		{"common", workload{Rate: 200, Processes: 2, Limits: 6, Names: 3, Fill: 2 * time.Second}},
+		{"waiting", workload{Rate: 30, Processes: 2, Limits: 6, Names: 3, Fill: time.Second / 5, Waiting: 60}},
+	} {
+		rows, err := checkOn(t.Context(), c, s, constants, time.Second/4, 3*time.Second)
+		require.NoError(t, err, s.Name)
 		require.NoError(t, printRows(io.Discard, rows))
+		seen := map[string]float64{}
 		for _, row := range rows {
-			t.Logf("%s: %s: %.4g, %.4g", driver, row.Figure, row.Plan, row.Measured)
-			require.False(t, row.Figure == "script calls/s" && row.Measured <= 0, driver)
+			t.Logf("%s: %s: %.4g, %.4g", s.Name, row.Figure, row.Plan, row.Measured)
+			seen[row.Figure] = row.Measured
 		}
+		for _, figure := range []string{"calls/s", "asks/s", "heartbeats/s", "script calls/s", "cores", "memory of keys, kB"} {
+			require.Positive(t, seen[figure], "%s: %s", s.Name, figure)
+		}
+		require.Equal(t, s.Waiting > 0, seen["calls that wait"] > 0, s.Name)
 	}
+}
+
+// In miniature.
+func TestGrowthOnARealRedis(t *testing.T) {
+	programtest.NeedRedis(t)
+	t.Parallel()
+	constants, err := readCalibration("")
+	require.NoError(t, err)
+	g, err := sized{2, 20, 2}.measure(t.Context(), constants, time.Second, 3*time.Second)
+	require.NoError(t, err)
+	require.Positive(t, g.Turns)
+	require.Positive(t, g.Script)
+	require.Greater(t, g.CallsPerTurn, 0.1)
+	require.NoError(t, printGrowth(io.Discard, []grown{g}))
 }

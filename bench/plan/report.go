@@ -16,7 +16,7 @@ func printJSON(w io.Writer, value any) error {
 
 func printPlan(w io.Writer, p plan, c calibration) error {
 	load := p.workload
-	fmt.Fprintf(w, "%s calls/s by %d processes on %d limits in %d names; lease %v, round trip %v, %d numbers wait\n\n",
+	fmt.Fprintf(w, "%s calls/s by %d processes on %d limits in %d names; lease %v, round trip %v, %d calls wait\n\n",
 		number(load.Rate), load.Processes, load.Limits, load.Names, load.Lease, load.RTT, load.Waiting)
 
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)

@@ -10,12 +10,12 @@ import (
 type workload struct {
 	Rate      float64       // calls per second of the fleet, over all limits
 	Processes int           // that call; each uses all limits
-	Limits    int           // lines: names, and keys of For
+	Limits    int           // names, and keys of For
 	Names     int           // of limiters, over which the limits are spread evenly
 	Lease     time.Duration // Config.Lease
 	Fill      time.Duration // in which the bucket of a limit fills: burst / rate
 	RTT       time.Duration // of a PING
-	Waiting   int           // numbers that wait beyond InlineBound, over all limits
+	Waiting   int           // calls that wait in the queue, over all limits
 }
 
 // terms are what a core costs and how busy it may be.

@@ -69,7 +69,7 @@ func parseFlags(args []string, w io.Writer) (*config, error) {
 	fs.StringVar(&cfg.out, "out", "", "JSONL `file` for results, also the journal (default: a new temporary file)")
 	fs.StringVar(&cfg.api, "api", "", "`URL` of the API, or \"llm\" for a demo of a language model in this process (default: a demo API in this process)")
 	fs.Func("header", "`header` for the API, \"Name: value\", may be repeated; $NAME is taken from the environment", cfg.addHeader)
-	fs.StringVar(&cfg.redis, "redis", "", "`URL` of the Redis that holds the line, redis://host:port/db (default: an embedded one)")
+	fs.StringVar(&cfg.redis, "redis", "", "`URL` of the Redis that holds the queue, redis://host:port/db (default: an embedded one)")
 	fs.TextVar(&cfg.limit, "rate", reserve.PerSecond(50).Burst(5), "`limit` of the API, such as \"50/s\", \"1000/minute burst 5\"; of -api llm, that of requests")
 	fs.IntVar(&cfg.concurrency, "concurrency", 0, "`records` in work at the same time, most of them waiting for their turn (default: half a second's worth, 8 to 256; with -api llm 3 for each worker)")
 	fs.IntVar(&cfg.workers, "workers", 4, "worker `processes` of -api llm")

@@ -38,10 +38,10 @@ const (
 )
 
 // startDemo starts the API with a limit of perSecond calls a second for clients
-// that send them in a line with the given burst.
+// that send them in turns with the given burst.
 //
-// The provider's rate is that of the line, but its burst is larger: 10 for a
-// line with a burst of 1. The line is exact when calls leave. Until they arrive,
+// The provider's rate is that of the turns, but its burst is larger: 10 for
+// turns with a burst of 1. Those are exact when calls leave. Until they arrive,
 // the network and the schedulers of both sides have delayed one of them more
 // than the next, so two calls that left 20 ms apart may arrive together. A
 // provider without any burst to spare would refuse the second one, and no client

@@ -9,16 +9,16 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// line is the limiter with what it runs on.
-type line struct {
+// turns is the limiter with what it runs on.
+type turns struct {
 	*reserve.Limiter
 	redis *redisServer
 }
 
-// openLine connects to the Redis that redisURL names, or to an embedded one that
+// openTurns connects to the Redis that redisURL names, or to an embedded one that
 // is started when redisURL is empty. The limit is named after the API's host, so
 // everybody who calls that host through the same Redis shares it.
-func openLine(ctx context.Context, redisURL, api string, limit reserve.Limit, outage reserve.Policy) (*line, error) {
+func openTurns(ctx context.Context, redisURL, api string, limit reserve.Limit, outage reserve.Policy) (*turns, error) {
 	server, err := openRedis(ctx, redisURL)
 	if err != nil {
 		return nil, err
@@ -27,7 +27,7 @@ func openLine(ctx context.Context, redisURL, api string, limit reserve.Limit, ou
 	if err != nil {
 		return nil, errors.Join(err, server.close())
 	}
-	return &line{limiter, server}, nil
+	return &turns{limiter, server}, nil
 }
 
 func newLimiter(server *redisServer, api string, limit reserve.Limit, outage reserve.Policy) (*reserve.Limiter, error) {
@@ -42,6 +42,6 @@ func newLimiter(server *redisServer, api string, limit reserve.Limit, outage res
 	})
 }
 
-// close gives back the turns that nobody waits for any more and ends the
-// connection, and the embedded Redis if there is one.
-func (l *line) close() error { return errors.Join(l.Close(), l.redis.close()) }
+// close gives the places of calls that still wait back and ends the connection,
+// and the embedded Redis if there is one.
+func (t *turns) close() error { return errors.Join(t.Close(), t.redis.close()) }

@@ -32,7 +32,7 @@ func (p prompt) estimate() int { return len(p.Prompt) + p.MaxTokens }
 
 // llmLimits are the limits of the language model, as the fleet keeps them. The burst of the
 // tokens is some times the largest cost of a call, as what comes back of a limit is no more
-// than it has room for; see [reserve.JointReservation.Settle].
+// than it has room for; see [reserve.Reservation.Settle].
 type llmLimits struct {
 	Requests reserve.Limit `json:"requests"`
 	Tokens   reserve.Limit `json:"tokens"`

@@ -92,11 +92,13 @@ func (w *llmWorker) open(server *redisServer) error {
 		return err
 	}
 	for i, limit := range w.Limits.all() {
+		estimated := llmNames[i] == "tokens" && !w.NoSettle
 		l, err := reserve.New(server.client, reserve.Config{
-			Name:   llmNames[i],
-			Group:  "batch " + u.Host,
-			Limit:  limit,
-			Outage: reserve.Outage{Policy: w.Outage},
+			Name:    llmNames[i],
+			Group:   "batch " + u.Host,
+			Limit:   limit,
+			Settles: estimated,
+			Outage:  reserve.Outage{Policy: w.Outage},
 		})
 		if err != nil {
 			return err
@@ -152,7 +154,7 @@ func (w *llmWorker) process(ctx context.Context, r record) error {
 	answer, err := backoff.Retry(ctx,
 		func() (json.RawMessage, error) {
 			answer, err := w.attempt(ctx, r, p, &line, &attempts)
-			var noTurn *lineError
+			var noTurn *turnError
 			if errors.As(err, &noTurn) && !errors.Is(err, reserve.ErrUnavailable) {
 				return nil, backoff.Permanent(err)
 			}
@@ -164,7 +166,7 @@ func (w *llmWorker) process(ctx context.Context, r record) error {
 		backoff.WithNotify(func(error, time.Duration) { line.Retried++ }),
 	)
 	line.Result = &result{ID: r.ID, Status: statusDone, Attempts: attempts, Answer: answer}
-	var noTurn *lineError
+	var noTurn *turnError
 	var status *statusError
 	switch {
 	case err == nil:
@@ -186,14 +188,14 @@ func (w *llmWorker) process(ctx context.Context, r record) error {
 func (w *llmWorker) attempt(ctx context.Context, r record, p prompt, line *outcome, attempts *int) (json.RawMessage, error) {
 	turn, err := w.turns.Reserve(ctx, 1, p.estimate(), 1)
 	if err != nil {
-		return nil, &lineError{err}
+		return nil, &turnError{err}
 	}
 	if held := turn.HeldBy(); held != nil {
 		line.HeldBy = llmNames[slices.Index(w.limits, held)]
 	}
 	finish := context.WithoutCancel(ctx) // a call that has its turn is finished, also when we are asked to stop
 	if err := turn.Wait(ctx); err != nil {
-		return nil, errors.Join(&lineError{err}, turn.Cancel(finish))
+		return nil, errors.Join(&turnError{err}, turn.Cancel(finish))
 	}
 	*attempts++
 	answer, err := w.api.call(finish, r)

@@ -1,5 +1,5 @@
 // Command batch sends the records of a CSV or JSONL file to a paid, rate-limited
-// HTTP API: every call waits for its own turn in a line that all processes with
+// HTTP API: every call waits for its own turn in a queue that all processes with
 // the same Redis share, so the API refuses nothing and its limit is used to the
 // full. It can be killed at any time; a second run goes on where the first one
 // stopped and pays for nothing twice.
@@ -8,8 +8,7 @@
 //	go run ./examples/batch -h        # your file, your API, your Redis
 //	go run ./examples/batch -api llm  # four processes, and three limits at once
 //
-// The line itself is the one call turns.Wait in pipeline.go; limiter.go sets it
-// up.
+// The queue is the one call turns.Wait in pipeline.go; limiter.go sets it up.
 //
 // With -api llm the API is a language model, of which each call needs a request and
 // some tokens, and a part of a quota. The program starts worker processes (fleet.go) and

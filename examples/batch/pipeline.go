@@ -35,7 +35,7 @@ type tally struct {
 	lastRetry             error
 }
 
-// The first pause is short, because a retry waits in the line as well, and
+// The first pause is short, because a retry waits in the queue as well, and
 // because at the end of the input nobody else would use the turns that it
 // leaves. All pauses of a record together take most of a minute.
 const (
@@ -45,11 +45,11 @@ const (
 )
 
 // run processes records until all are done or failed, the context ends, or
-// something breaks that concerns all of them (the line, the journal, our access
+// something breaks that concerns all of them (the queue, the journal, our access
 // to the API). Calls in flight are finished and noted in every case.
 func (p *pipeline) run(ctx context.Context, records []record) error {
 	// More records are in work than the API can take. Most of them wait in the
-	// line, so that there is always a next one: a slow answer or a pause before
+	// queue, so that there is always a next one: a slow answer or a pause before
 	// a retry leaves no gap.
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(p.concurrency)
@@ -74,9 +74,9 @@ func (p *pipeline) process(ctx context.Context, r record) error {
 			// other. The wait for it comes on top of the backoff.
 			if err := p.turns.Wait(ctx); err != nil {
 				if errors.Is(err, reserve.ErrUnavailable) {
-					return nil, &lineError{err} // no turn was given: try again
+					return nil, &turnError{err} // no turn was given: try again
 				}
-				return nil, backoff.Permanent(&lineError{err})
+				return nil, backoff.Permanent(&turnError{err})
 			}
 			attempts++
 			// A call that has its turn is finished even when we are asked to
@@ -85,13 +85,13 @@ func (p *pipeline) process(ctx context.Context, r record) error {
 		},
 		backoff.WithBackOff(newBackOff()),
 		backoff.WithMaxTries(maxTries),
-		backoff.WithMaxElapsedTime(0), // a long line is no reason to give up
+		backoff.WithMaxElapsedTime(0), // a long queue is no reason to give up
 		backoff.WithNotify(func(err error, _ time.Duration) {
 			p.count(func(t *tally) { t.retried++; t.lastRetry = err })
 		}),
 	)
 
-	var noTurn *lineError
+	var noTurn *turnError
 	var status *statusError
 	switch {
 	case err == nil:
@@ -131,8 +131,8 @@ func (p *pipeline) count(change func(*tally)) {
 	}
 }
 
-// lineError is a failure of the limiter, not of the API.
-type lineError struct{ err error }
+// turnError is a failure of the limiter, not of the API.
+type turnError struct{ err error }
 
-func (e *lineError) Error() string { return "wait for a turn: " + e.err.Error() }
-func (e *lineError) Unwrap() error { return e.err }
+func (e *turnError) Error() string { return "wait for a turn: " + e.err.Error() }
+func (e *turnError) Unwrap() error { return e.err }

@@ -134,7 +134,7 @@ func TestTurnPerAttempt(t *testing.T) {
 // TestStopsWhenAllAreConcerned proves that a run does not go through the whole
 // input noting failures when the failure is not about the record.
 func TestStopsWhenAllAreConcerned(t *testing.T) {
-	lost := errors.New("the line is gone")
+	lost := errors.New("the limit is gone")
 	for name, tt := range map[string]struct {
 		code  int
 		turns *turnCounter
@@ -143,7 +143,7 @@ func TestStopsWhenAllAreConcerned(t *testing.T) {
 		"wrong key":  {401, &turnCounter{}, "the API refuses us: 401 Unauthorized"},
 		"unpaid":     {402, &turnCounter{}, "402 Payment Required"},
 		"moved":      {308, &turnCounter{}, "/elsewhere"},
-		"lost line":  {200, &turnCounter{failAt: 1, err: lost}, "wait for a turn: the line is gone"},
+		"lost limit": {200, &turnCounter{failAt: 1, err: lost}, "wait for a turn: the limit is gone"},
 		"closed one": {200, &turnCounter{failAt: 1, err: reserve.ErrClosed}, reserve.ErrClosed.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {

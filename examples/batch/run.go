@@ -35,7 +35,7 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 	}
 	client := newAPIClient(api, cfg.header, cfg.concurrency)
 	defer client.close()
-	turns, err := openLine(ctx, cfg.redis, api, cfg.limit, cfg.outage)
+	turns, err := openTurns(ctx, cfg.redis, api, cfg.limit, cfg.outage)
 	if err != nil {
 		return nil, err
 	}

@@ -9,10 +9,10 @@
 // comes too early, and three worker processes. -h lists what else it can do.
 //
 // The frontier is a queue of asynq with one task per URL. Package worker gives
-// each task the turn of its host: one whose turn is far away goes back to the
-// frontier until then. A visit that has its turn waits for the turn of the crawl
-// (turns.go), fetches the page (visit.go), puts the links that it finds on the
-// frontier and hands the page to the parent process, which writes it.
+// each task its turn, under the limits of its host and of the crawl at once
+// (turns.go): one whose turn is far away goes back to the frontier until then. A
+// visit that has its turn fetches the page (visit.go), puts the links that it
+// finds on the frontier and hands the page to the parent process, which writes it.
 //
 // # What a crash costs
 //

@@ -55,6 +55,8 @@ type robots struct {
 	fetch func(ctx context.Context, u *url.URL) (answer, error)
 	// inScope says whether the run may ask the host of u for anything.
 	inScope func(u *url.URL) bool
+	// learned is told the rules of a host before anybody goes by them; nil: nobody is.
+	learned func(ctx context.Context, host string, r rules) error
 	// life ends when the process stops taking turns. One fetch serves many
 	// callers, so it must not end with the first of them.
 	life context.Context
@@ -87,6 +89,11 @@ func (r *robots) of(ctx context.Context, u *url.URL) (rules, error) {
 		parsed, err := parseRobots(file)
 		if err != nil {
 			return rules{}, fmt.Errorf("%s/robots.txt: %w", origin, err)
+		}
+		if r.learned != nil {
+			if err := r.learned(r.life, u.Host, parsed); err != nil {
+				return rules{}, err
+			}
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()

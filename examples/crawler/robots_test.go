@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -244,4 +245,22 @@ func testRedis(t *testing.T) *redis.Client {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// What robots.txt asks for counts from the first visit on, and for processes that did not
+// read it.
+func TestCrawlDelayIsLearnedFromRobots(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "User-agent: *\nCrawl-delay: 0.5\n")
+	}))
+	defer server.Close()
+	host := mustURL(t, server.URL).Host
+	v := newTestVisitor(t, host)
+	need, err := v.turn(t.Context(), asynq.NewTask(visitTask, []byte(`{"url":"`+server.URL+`/page"}`)))
+	require.NoError(t, err)
+	require.Len(t, need.Limits.Limits(), 2, "its host's and the crawl's")
+	other := newTestTurns(t, v.client, 2000, 2000)
+	state, err := other.hosts.For(host).State(t.Context())
+	require.NoError(t, err)
+	require.InDelta(t, 2, state.Rate, 1e-9)
 }

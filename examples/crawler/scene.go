@@ -118,7 +118,7 @@ func (s *scene) openSite(rec *record) (entries []string, err error) {
 	} else {
 		s.site, specs = newDemo(o.demo, addrs, s.perHost)
 	}
-	s.site.serve(listeners, specs, o.qps, o.workers)
+	s.site.serve(listeners, specs, o.qps)
 	s.closers = append(s.closers, s.site.close)
 	return s.site.entries, nil
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// providerBurst is what the buckets of the guarded site hold. The crawler's own
-// bursts are 3 in all and 1 for a host; the difference absorbs the jitter between a turn and the arrival
-// of its request, and, for a host, the stale turns (turns.go) of up to six processes.
+// providerBurst is what the buckets of the guarded site hold. The crawler's own bursts are 3
+// in all and 2 for a host; the difference absorbs the jitter between a turn and the arrival
+// of its request.
 const providerBurst = 10
 
 // site is what this program itself serves on 127.0.0.1, for the demo and for
@@ -59,11 +59,11 @@ func listen(n int, want []string) ([]net.Listener, []string, error) {
 	return listeners, addrs, nil
 }
 
-// serve guards the hosts and starts them for so many worker processes.
-func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64, processes int) {
+// serve guards the hosts and starts them.
+func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64) {
 	s.all = provider.New(provider.TokenBucket(qps, providerBurst))
 	for i, spec := range specs {
-		own := provider.New(provider.TokenBucket(spec.perSecond, providerBurst+max(0, processes-6)))
+		own := provider.New(provider.TokenBucket(spec.perSecond, providerBurst))
 		server := &http.Server{
 			Handler:           s.all.Handler(own.Handler(spec.handler)),
 			ReadHeaderTimeout: 10 * time.Second,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,107 +74,95 @@ func TestCrawlDelayBeatsTheHostLimit(t *testing.T) {
 func crawlDelayBeatsTheHostLimit(t *testing.T) {
 	client := simulatedRedis(t)
 	const delay = 80 * time.Millisecond
+	judge := provider.New(provider.TokenBucket(1/delay.Seconds(), 1))
+	var first, last time.Time
 	var mu sync.Mutex
-	var starts []time.Time
 	var wg sync.WaitGroup
 	for range 2 {
 		process := newTestTurns(t, client, 1000, 500)
+		require.NoError(t, process.slow(t.Context(), "h:80", delay))
 		for range 6 {
 			wg.Go(func() {
-				if !assert.NoError(t, process.wait(t.Context(), "h:80", delay)) {
+				if !assert.NoError(t, process.wait(t.Context(), "h:80")) {
 					return
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				starts = append(starts, time.Now())
+				ok, _ := judge.Judge(1)
+				assert.True(t, ok, "a call came too early")
+				last = time.Now()
+				if first.IsZero() {
+					first = last
+				}
 			})
 		}
 	}
 	wg.Wait()
-	slices.SortFunc(starts, time.Time.Compare)
-	judge := provider.New(provider.TokenBucket(1/delay.Seconds(), 1))
-	for i, at := range starts {
-		ok, _ := judge.JudgeAt(at, 1)
-		assert.True(t, ok, "call %d came too early", i)
-	}
-	assert.Len(t, starts, 12)
-	assert.Equal(t, 11*delay, starts[11].Sub(starts[0]), "no turn is lost")
+	assert.Equal(t, 12, judge.Summary().Requests)
+	assert.Equal(t, 11*delay, last.Sub(first), "no turn is lost")
 }
 
-// A crawl delay below the per-host limit changes nothing.
+// A crawl delay below the per-host limit changes nothing, and that of one host nothing for
+// the others.
 func TestHostLimitBeatsAShortCrawlDelay(t *testing.T) {
 	turns := newTestTurns(t, testRedis(t), 100, 4)
-	for delay, want := range map[time.Duration]time.Duration{
-		time.Millisecond: 250 * time.Millisecond,
-		time.Second:      time.Second,
-	} {
-		limiter, err := turns.ofHosts(delay)
+	for host, c := range map[string]struct {
+		delay time.Duration
+		want  float64
+	}{"none": {0, 4}, "short": {time.Millisecond, 4}, "long": {2 * time.Second, 0.5}} {
+		require.NoError(t, turns.slow(t.Context(), host, c.delay))
+		state, err := turns.hosts.For(host).State(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, want, limiter.Limit().Interval())
+		assert.InDelta(t, c.want, state.Rate, 1e-9, host)
 	}
 }
 
-// The crawl's line is long and then empty at once. The turns that a host had
-// meanwhile may not all be used then.
-func TestStaleTurnsOfAHostAreNotUsed(t *testing.T) {
-	synctest.Test(t, staleTurnsOfAHostAreNotUsed)
+// The crawl is busy for a second. What a host may have sent meanwhile is not made up for
+// afterwards: its visits come at the pace of its limit, and all of them come.
+func TestVisitsOfAHostKeepItsPace(t *testing.T) {
+	synctest.Test(t, visitsOfAHostKeepItsPace)
 }
 
-func staleTurnsOfAHostAreNotUsed(t *testing.T) {
+func visitsOfAHostKeepItsPace(t *testing.T) {
 	client := simulatedRedis(t)
 	const visits, interval = 12, 50 * time.Millisecond
 	process := newTestTurns(t, client, 100, 1/interval.Seconds())
-	for range 100 { // a second of the crawl's turns
-		_, err := process.crawl.Reserve(t.Context())
-		require.NoError(t, err)
+	for i := range 100 { // a second of the crawl's turns
+		go func() { assert.NoError(t, process.wait(t.Context(), fmt.Sprint("other ", i))) }()
 	}
+	time.Sleep(10 * time.Millisecond)
 	frontier := newFrontier(client, "r", nil)
 	for i := range visits {
 		_, err := frontier.add(t.Context(), target{URL: fmt.Sprintf("http://h/%d", i)})
 		require.NoError(t, err)
 	}
-	results := make(chan error, visits)
-	// One visit stands in the crawl's line.
-	judge := provider.New(provider.TokenBucket(1/interval.Seconds(), 1+stale+1))
+	began := time.Now()
+	came := make(chan time.Time, visits)
+	judge := provider.New(provider.TokenBucket(1/interval.Seconds(), hostBurst))
 	serve(t, client, process, func(context.Context, *asynq.Task) (worker.Turn, error) {
-		limiter, err := process.ofHosts(0)
-		return worker.Turn{Limiter: limiter, Key: "h"}, err
-	}, asynq.HandlerFunc(func(ctx context.Context, _ *asynq.Task) error {
-		err := process.wait(ctx, "h", 0)
-		if err == nil {
-			ok, _ := judge.Judge(1)
-			assert.True(t, ok, "too many visits of the host at once")
-		}
-		results <- err
+		limits, err := process.of("h")
+		return worker.Turn{Limits: limits}, err
+	}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
+		ok, _ := judge.Judge(1)
+		assert.True(t, ok, "the visits of the host are too close together")
+		came <- time.Now()
 		return nil
 	}))
-	went := 0
-	for range visits {
-		if err := <-results; err == nil {
-			went++
-		} else {
-			assert.ErrorIs(t, err, errStale)
-		}
-	}
-	assert.Positive(t, went)
-}
-
-// A visit that comes late, but alone, need not give way to others of its host.
-func TestLateVisitAloneHasItsTurn(t *testing.T) {
-	turns := newTestTurns(t, testRedis(t), 1e5, 1e5)
-	for range 100 {
-		require.NoError(t, turns.wait(t.Context(), "example.com", 0))
+	assert.Greater(t, (<-came).Sub(began), 500*time.Millisecond, "the crawl was not busy")
+	for range visits - 1 {
+		<-came
 	}
 }
 
 func TestCancelledWaitEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := newTestTurns(t, simulatedRedis(t), 100, 100)
-		require.NoError(t, turns.wait(t.Context(), "h", 5*time.Second))
+		require.NoError(t, turns.slow(t.Context(), "h", 5*time.Second))
+		require.NoError(t, turns.wait(t.Context(), "h"))
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(50*time.Millisecond, cancel)
 		began := time.Now()
-		assert.ErrorIs(t, turns.wait(ctx, "h", 5*time.Second), context.Canceled)
+		assert.ErrorIs(t, turns.wait(ctx, "h"), context.Canceled)
 		assert.Equal(t, 50*time.Millisecond, time.Since(began))
 	})
 }
@@ -185,9 +172,10 @@ func TestCancelledWaitEndsAtOnce(t *testing.T) {
 func TestFarTurnsSendTheTaskBack(t *testing.T) {
 	base, host := newTestSite(t)
 	v := newTestVisitor(t, host)
-	limiter, err := v.turns.ofHosts(time.Hour)
+	require.NoError(t, v.turns.slow(t.Context(), "slow", time.Hour))
+	require.NoError(t, v.turns.wait(t.Context(), "slow"))
+	limits, err := v.turns.of("slow")
 	require.NoError(t, err)
-	require.NoError(t, limiter.For("slow").Wait(t.Context()))
 	for _, address := range []string{"http://slow/1", "http://slow/2", base + "/untyped", base + "/secret"} {
 		_, err := v.frontier.add(t.Context(), target{URL: address})
 		require.NoError(t, err)
@@ -195,7 +183,7 @@ func TestFarTurnsSendTheTaskBack(t *testing.T) {
 	serve(t, v.client, v.turns, func(_ context.Context, task *asynq.Task) (worker.Turn, error) {
 		to, _, err := targetOf(task)
 		if err == nil && strings.HasPrefix(to.URL, "http://slow/") {
-			return worker.Turn{Limiter: limiter, Key: "slow"}, nil
+			return worker.Turn{Limits: limits}, nil
 		}
 		return v.turn(t.Context(), task)
 	}, v)

@@ -45,9 +45,9 @@ func targetOf(task *asynq.Task) (t target, u *url.URL, err error) {
 	return t, u, err
 }
 
-// turn is the turn that a visit has to have before it runs: its host's. A visit
-// that will send nothing needs none. robots.txt says which it is, and is fetched
-// here, in turns of its own, when nobody knows it yet.
+// turn is the turn that a visit has to have before it runs: one of its host and of the
+// crawl. A visit that will send nothing needs none. robots.txt says which it is, and is
+// fetched here, in turns of its own, when nobody knows it yet.
 func (v *visitor) turn(_ context.Context, task *asynq.Task) (worker.Turn, error) {
 	_, u, err := targetOf(task)
 	if err != nil {
@@ -57,8 +57,8 @@ func (v *visitor) turn(_ context.Context, task *asynq.Task) (worker.Turn, error)
 	if err != nil || !rules.allows(u) {
 		return worker.Turn{Skip: true}, nil // the visit finds out the same
 	}
-	limiter, err := v.turns.ofHosts(rules.crawlDelay())
-	return worker.Turn{Limiter: limiter, Key: u.Host}, err
+	limits, err := v.turns.of(u.Host)
+	return worker.Turn{Limits: limits}, err
 }
 
 // ProcessTask visits one URL, in its turn. It ends with nil when nothing is left
@@ -90,7 +90,7 @@ func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) 
 		v.up.outcome(disallowed)
 		return nil
 	}
-	sentAt, got, err := v.get(ctx, u, rules.crawlDelay(), false)
+	sentAt, got, err := v.get(ctx, u, false)
 	switch {
 	case err != nil:
 		return v.failure(t, attempt, err, 0)
@@ -125,23 +125,40 @@ func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) 
 	return v.up.page(ctx, p)
 }
 
-// get sends one request in its turns and reports it.
-func (v *visitor) get(ctx context.Context, u *url.URL, crawlDelay time.Duration, anyType bool) (time.Time, answer, error) {
-	wait, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(v.waiting, cancel)()
-	if err := v.turns.wait(wait, u.Host, crawlDelay); err != nil {
+// get sends one request in its turn and reports it.
+func (v *visitor) get(ctx context.Context, u *url.URL, anyType bool) (time.Time, answer, error) {
+	if err := v.wait(ctx, u.Host); err != nil {
 		return time.Time{}, answer{}, &againError{cause: err}
 	}
 	sentAt := time.Now()
 	got, err := v.fetcher.get(ctx, u, anyType)
 	v.up.request(request{At: sentAt, Status: got.status})
 	if err == nil && got.asksForPause() {
-		if err := v.turns.pause(ctx, u.Host, crawlDelay, got.retryAfter); err != nil {
+		if err := v.turns.pause(ctx, u.Host, got.retryAfter); err != nil {
 			v.up.note(fmt.Sprintf("%s asks for a pause of %v: %v", u.Host, got.retryAfter, err))
 		}
 	}
 	return sentAt, got, err
+}
+
+// wait returns when a request to host may start. A visit that the worker gave its turn need
+// not wait.
+func (v *visitor) wait(ctx context.Context, host string) error {
+	if _, given := worker.Due(ctx); given {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(v.waiting, cancel)()
+	return v.turns.wait(ctx, host)
+}
+
+// obey keeps the fleet to the pace that the robots.txt of a host asks for.
+func (v *visitor) obey(ctx context.Context, host string, r rules) error {
+	if err := v.turns.slow(ctx, host, r.crawlDelay()); err != nil {
+		return &againError{cause: err, after: time.Second}
+	}
+	return nil
 }
 
 // redirect puts the target of a redirect on the frontier instead of following

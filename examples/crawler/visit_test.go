@@ -36,9 +36,7 @@ type testVisitor struct {
 // paused is for how long the host is left alone.
 func (v *testVisitor) paused(t *testing.T, host string) time.Duration {
 	t.Helper()
-	limiter, err := v.turns.ofHosts(0)
-	require.NoError(t, err)
-	state, err := limiter.For(host).State(t.Context())
+	state, err := v.turns.hosts.For(host).State(t.Context())
 	require.NoError(t, err)
 	return state.Paused
 }
@@ -55,8 +53,8 @@ func newTestVisitor(t *testing.T, hosts ...string) *testVisitor {
 		name: "w", turns: turns, fetcher: newFetcher(), up: newReporter(writer),
 		frontier: newFrontier(client, "r", hosts), waiting: waiting,
 	}
-	v.robots = &robots{redis: client, run: "r", life: waiting, inScope: v.frontier.inScope, fetch: func(ctx context.Context, u *url.URL) (answer, error) {
-		_, got, err := v.get(ctx, u, 0, true)
+	v.robots = &robots{redis: client, run: "r", life: waiting, inScope: v.frontier.inScope, learned: v.obey, fetch: func(ctx context.Context, u *url.URL) (answer, error) {
+		_, got, err := v.get(ctx, u, true)
 		return got, err
 	}}
 	go func() {
@@ -257,9 +255,8 @@ func TestRedirectsCountTheirHops(t *testing.T) {
 func TestStopSendsVisitsBackUnfailed(t *testing.T) {
 	base, host := newTestSite(t)
 	v := newTestVisitor(t, host)
-	v.turns.perHost = time.Minute
-	require.NoError(t, v.turns.wait(t.Context(), host, 0)) // the next turn is a minute away
-	v.turns.perHost = 10 * time.Second
+	require.NoError(t, v.turns.slow(t.Context(), host, time.Minute))
+	require.NoError(t, v.turns.wait(t.Context(), host)) // the next turn is a minute away
 	time.AfterFunc(100*time.Millisecond, v.stopWaits)
 	began := time.Now()
 	err := v.process(t, base+"/page", 0, 0)

@@ -9,13 +9,12 @@ import "time"
 // setup is the first line that a worker reads. The Redis URL travels here
 // rather than on the command line, where others could read its password.
 type setup struct {
-	RedisURL  string   `json:"redis_url"`
-	Run       string   `json:"run"`
-	Name      string   `json:"name"` // of this worker
-	Hosts     []string `json:"hosts"`
-	QPS       float64  `json:"qps"`
-	PerHost   float64  `json:"per_host"`
-	Processes int      `json:"processes"` // of the fleet
+	RedisURL string   `json:"redis_url"`
+	Run      string   `json:"run"`
+	Name     string   `json:"name"` // of this worker
+	Hosts    []string `json:"hosts"`
+	QPS      float64  `json:"qps"`
+	PerHost  float64  `json:"per_host"`
 }
 
 // order is one line from the parent; exactly one field is set.

@@ -30,8 +30,8 @@ const (
 	// too, must not outlive its parent for long.
 	workerStopLimit = grace + 5*time.Second
 
-	// handlers is how many visits of one worker may be under way, between the
-	// turn of their host and the end of their page.
+	// handlers is how many visits of one worker may be under way, between their
+	// turn and the end of their page.
 	handlers = 100
 )
 
@@ -77,9 +77,9 @@ func work(stdin io.Reader, up *reporter) error {
 		frontier: newFrontier(client, cfg.Run, cfg.Hosts),
 		waiting:  waiting,
 	}
-	v.robots = &robots{redis: client, run: cfg.Run, life: waiting, inScope: v.frontier.inScope,
+	v.robots = &robots{redis: client, run: cfg.Run, life: waiting, inScope: v.frontier.inScope, learned: v.obey,
 		fetch: func(ctx context.Context, u *url.URL) (answer, error) {
-			_, got, err := v.get(ctx, u, 0, true)
+			_, got, err := v.get(ctx, u, true)
 			return got, err
 		}}
 

@@ -1,79 +1,119 @@
 package asker
 
 import (
+	"errors"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/queue"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// out is the answer to one call of a flight.
-type out struct {
-	item, k int
-	wire.Answer
-}
-
 // deliver takes the answers of a flight to the queues. The Asker must be locked.
-func (a *Asker) deliver(f *flight, outs []out, micros int64, at time.Time) {
+func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time.Time) {
 	now := time.Now()
 	t := a.clock.now(now)
-	given := make([]given, len(f.limits))
-	answered := make([]int, len(f.items))
-	for i := range outs {
-		answered[outs[i].item]++
-		if outs[i].Turn {
-			for _, p := range f.items[outs[i].item].Parts {
-				given[p.Limit].turns++
-			}
+	for i := range answers {
+		asked := f.asks[i]
+		asked.kind.follow(now)
+		if asked.lease == nil { // those that were not answered ask again
+			asked.kind.queue.Lost(queue.Ask{New: f.items[i].Count - answers[i].Count})
+		} else {
+			asked.lease.asked = false
 		}
 	}
-	for _, ask := range f.asks {
-		ask.kind.follow(now)
-	}
-	turns := make([]queue.Turn, 0, len(outs))
-	name := f.caller.Ask()
-	for i, n := range answered { // the others ask again
-		f.asks[i].kind.queue.Lost(queue.Ask{New: f.items[i].Count - n})
-	}
-	for i := range outs {
-		o := &outs[i]
-		item, ask := &f.items[o.item], f.asks[o.item]
-		q := &ask.kind.queue
-		number := item.Number + int64(o.k)
-		switch {
-		case o.Refused != nil:
-			a.watch(Event{What: Refused, N: 1, Need: &ask.kind.need, Err: o.Refused})
-			q.Refuse(ask.place, o.Refused)
-		case o.Turn:
-			turns = append(turns, queue.Turn{
-				Due: at.Add(o.Wait), Until: at.Add(o.Until + Tolerance), Process: a.process, Number: number, Tags: o.Tags,
-				Given: micros, Ask: name, Alone: true,
-			})
-			turn := &turns[len(turns)-1]
-			for _, p := range item.Parts {
-				given[p.Limit].permits += p.Cost
-				turn.Alone = turn.Alone && given[p.Limit].turns == 1
+	g := f.given(answers)
+	turn := queue.Turn{Process: a.process, Given: micros, Ask: f.caller.Ask()}
+	for i := range answers {
+		item, asked := &f.items[i], f.asks[i]
+		for k := range answers[i].Count {
+			answer := answers[i].At(k)
+			number := item.Number + int64(k)
+			if answer.Turn {
+				turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
+				turn.Moment = micros + (f.caller.Way + answer.Wait).Microseconds()
+				turn.Number, turn.Tags = number, answer.Tags
+				g.next(item, &turn)
+				asked.give(&turn, now)
+				continue
 			}
-			turn.Permit = given[item.Parts[0].Limit].permits
-			if ask.place == nil {
-				q.Granted(turn, now)
-			} else {
-				q.Reached(ask.place, turn, now)
-			}
-		case item.Now:
-			q.Refuse(nil, &NotNow{Wait: o.Wait})
-		case ask.place == nil:
-			q.Placed(&queue.Place{Number: number, Tags: o.Tags}, at.Add(o.Wait), now)
-		default:
-			q.Moved(ask.place, at.Add(o.Wait), now, t.lead)
+			a.tell(asked, item.Now, number, &answer, at.Add(answer.Wait), now, t)
+		}
+		if asked.lease != nil {
+			asked.lease.serve(asked.kind, now)
+			a.watchFor(asked.lease)
 		}
 	}
 }
 
-// given is what an ask was given of one limit.
-type given struct {
+// tell takes an answer that is no turn to the queue.
+func (a *Asker) tell(asked ask, hasty bool, number int64, answer *wire.Answer, forecast, now time.Time, t times) {
+	q := &asked.kind.queue
+	switch {
+	case errors.Is(answer.Refused, wire.ErrClock):
+		a.lose(asked, 1)
+	case answer.Refused != nil:
+		a.watch(Event{What: Refused, N: 1, Need: &asked.kind.need, Err: answer.Refused})
+		q.Refuse(asked.place, answer.Refused)
+	case answer.Booked:
+		q.Booked(forecast) // if it has left, its booking counts until others have passed it
+	case hasty:
+		q.Refuse(asked.place, &NotNow{Wait: answer.Wait})
+	case asked.place == nil:
+		q.Placed(&queue.Place{Number: number, Tags: answer.Tags, Slowest: answer.Slowest}, forecast, now)
+	default:
+		asked.place.Slowest = answer.Slowest
+		q.Moved(asked.place, forecast, now, t.lead)
+	}
+}
+
+// give takes a turn to those who asked for it, and keeps no pointer to it.
+func (asked ask) give(turn *queue.Turn, now time.Time) {
+	switch {
+	case asked.lease != nil:
+		asked.lease.keep(turn)
+	case asked.place == nil:
+		asked.kind.queue.Granted(turn, now)
+	default:
+		asked.kind.queue.Reached(asked.place, turn, now)
+	}
+}
+
+// given is what an ask was given of each of its limits.
+type given []struct {
 	turns   int
-	permits int64
+	permits int64 // as far as it was counted
+	spent   int64 // of those, as far as is known: see queue.Turn
+}
+
+func (f *flight) given(answers []wire.Answers) given {
+	g := make(given, len(f.limits))
+	for i := range answers {
+		for k := range answers[i].Count {
+			if !answers[i].At(k).Turn {
+				continue
+			}
+			for _, p := range f.items[i].Parts {
+				g[p.Limit].turns++
+			}
+		}
+	}
+	return g
+}
+
+// next counts a turn, and notes in it what the ask was given with it. One of several limits
+// does not go back if there are others: so those before it must not, either.
+func (g given) next(item *wire.Item, t *queue.Turn) {
+	t.Alone = true
+	for _, p := range item.Parts {
+		of := &g[p.Limit]
+		of.permits += p.Cost
+		t.Alone = t.Alone && of.turns == 1
+		if len(item.Parts) > 1 {
+			of.spent = of.permits
+		}
+	}
+	first := &g[item.Parts[0].Limit]
+	t.Permit, t.Spent = first.permits, &first.spent
 }
 
 // NotNow is the error of a call that does not wait, and is not due.
@@ -85,9 +125,12 @@ func (n *NotNow) Error() string { return "not now, but in " + n.Wait.String() }
 
 // lose notes that nothing is known of what was asked for. The Asker must be locked.
 func (a *Asker) lose(asked ask, count int) {
-	if asked.place == nil {
+	switch {
+	case asked.lease != nil:
+		asked.lease.asked = false
+	case asked.place == nil:
 		asked.kind.queue.Lost(queue.Ask{New: count})
-	} else {
+	default:
 		asked.kind.queue.Lost(queue.Ask{Places: []*queue.Place{asked.place}})
 	}
 }
@@ -95,6 +138,10 @@ func (a *Asker) lose(asked ask, count int) {
 // fail ends the waits of those that asked in vain. The Asker must be locked.
 func (a *Asker) fail(f *flight, err error) {
 	for i, ask := range f.asks {
+		if ask.lease != nil {
+			ask.lease.asked = false
+			continue
+		}
 		for range f.items[i].Count {
 			ask.kind.queue.Refuse(ask.place, err)
 		}

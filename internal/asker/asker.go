@@ -24,15 +24,15 @@ import (
 
 // Config is what an Asker needs.
 type Config struct {
-	Client    redis.UniversalClient
-	Channel   string // for news of the limits; empty: none
-	Heartbeat wire.Heartbeat
+	Client  redis.UniversalClient
+	Channel string        // for news of the limits; empty: none
+	Dead    time.Duration // a process that is silent for so long is dead
 
 	// Breaker says when Redis is away, Away what calls do then, and Share which part of a
-	// limit is this process's, of so many that live (0: not known).
+	// limit is this process's.
 	Breaker *outage.Breaker
 	Away    Away
-	Share   func(l *wire.Limit, alive int64) (perSecond float64, burst int)
+	Share   func(l *wire.Limit) (perSecond float64, burst int)
 
 	// Watch is told of what happens, with locks held: it must not call the Asker. Or nil.
 	Watch func(Event)
@@ -56,8 +56,8 @@ type Asker struct {
 	clock   clock
 	serial  atomic.Int64
 	number  atomic.Int64
-	rank    atomic.Int64 // of this process's limit among others
-	calls   sync.Pool
+	waiters sync.Pool
+	door    door
 
 	life context.Context
 	end  context.CancelFunc
@@ -67,39 +67,41 @@ type Asker struct {
 	kinds     map[key]*kind
 	ready     []*kind // that have something to ask for
 	flights   int
-	aboard    int // calls that are asked for right now
+	landed    []*flight // may be used again
+	idle      *kind     // the last one that was forgotten: it may be wanted at once
+	aboard    int       // calls that are asked for right now
 	closed    bool
 	run       string    // of the server
 	lost      time.Time // when it lost its data
+	names     map[*wire.Name]*pulse
+	leases    map[Part]*lease
+	past      map[*wire.Name]*LeaseStats // of leases that are no more
 	beating   bool
 	listening bool
-	soon      chan struct{}          // a heartbeat is wanted at once
-	used      time.Time              // when a call joined last
-	away      map[*wire.Limit]*spent // without Redis; nil: it is there
-	since     time.Time              // when it went
-	joined    chan struct{}          // a call did, while it is away
-	alive     int64                  // processes; 0: not known
+	soon      chan struct{}             // a heartbeat is wanted at once
+	away      map[*wire.Limit]*spent    // without Redis; nil: it is there
+	since     time.Time                 // when it went
+	still     map[*wire.Limit]time.Time // until when they rest without Redis
+	joined    chan struct{}             // a call did, while it is away
 }
 
 // New returns an Asker. It does nothing before the first call.
 func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
-	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
-	a.cfg.Heartbeat.Process = a.process
-	a.calls.New = func() any { return queue.NewCall() }
+	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{},
+		past: map[*wire.Name]*LeaseStats{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
+	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }
 	a.life, a.end = context.WithCancel(context.Background())
 	return a
 }
 
-// Rank is to be given to the limits that this Asker asks for.
-func (a *Asker) Rank() *atomic.Int64 { return &a.rank }
-
 // Close ends all waits, leaves their places and returns when that is done.
 func (a *Asker) Close() {
-	a.mu.Lock()
+	a.lock()
 	if !a.closed {
 		a.closed = true
+		a.tidyLeases(time.Now(), true)
 		for _, k := range a.kinds {
 			k.queue.Fail(a.cfg.Errors.Closed)
 			a.wants(k)

@@ -3,6 +3,8 @@ package asker_test
 import (
 	"context"
 	"math/rand/v2"
+	"os"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -119,7 +121,11 @@ func TestFleet(t *testing.T) {
 		{what: "a third gives up", rate: 20, burst: 1, ways: make([]time.Duration, 4), callers: 30, span: 60, quits: 0.33, used: 0.98, asks: 5},
 		{what: "near and far", rate: 50, burst: 1, ways: []time.Duration{50 * time.Microsecond, far}, callers: 20, span: 20, used: 0.97, asks: 3},
 		{what: "fast", rate: 2000, burst: 100, ways: []time.Duration{500 * time.Microsecond, time.Millisecond}, callers: 100, span: 1, bears: 10 * time.Millisecond, used: 0.97, asks: 1},
+		{what: "50 workers", rate: 20, burst: 1, ways: make([]time.Duration, 5), callers: 10, span: 20, used: 0.99, asks: 3},
 	} {
+		if c.what == "50 workers" && os.Getenv("FLEETPACE_LONG") != "" {
+			c.span = 3600
+		}
 		t.Run(c.what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c.span = shorter(c.span)
@@ -138,7 +144,11 @@ func TestFleet(t *testing.T) {
 				}
 				used, asks := float64(calls)/(c.rate*c.span), float64(b.asks.Load())/float64(judge.calls)
 				t.Logf("used %.4f, refused %d, %.2f script calls per turn, %d lapsed", used, judge.refused, asks, b.seen[asker.Lapsed].Load())
-				require.Zero(t, judge.refused)
+				first := 0 // a process that is far away does not know how far, at first
+				if slices.Max(c.ways) == far {
+					first = 1
+				}
+				require.LessOrEqual(t, judge.refused, first, judge.worst)
 				require.GreaterOrEqual(t, used, c.used)
 				require.LessOrEqual(t, asks, c.asks)
 			})

@@ -87,10 +87,14 @@ func (a *Asker) beAway() {
 // probing is how often it is looked whether Redis may be tried.
 const probing = 50 * time.Millisecond
 
+// alone is for how long a turn may be used that a process gives itself. It is given when it is
+// due, so the call needs time to hear of it; and what comes together in that time is little.
+const alone = 100 * time.Millisecond
+
 // serve lets calls through as Config.Away says, and returns when the next one may be.
 func (a *Asker) serve() time.Time {
 	now := time.Now()
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	next := now.Add(probing)
 	if a.cfg.Away == AwayWait {
@@ -103,9 +107,12 @@ func (a *Asker) serve() time.Time {
 		for k.queue.Waiting() > 0 {
 			if at := a.localTurn(k, now); at.After(now) {
 				next = earlier(next, at)
+				if k.need.Now {
+					k.queue.Fail(&NotNow{Wait: at.Sub(now)})
+				}
 				break
 			}
-			k.queue.Give(&queue.Turn{Due: now, Until: now.Add(time.Hour)}, now)
+			k.queue.Give(&queue.Turn{Due: now, Until: now.Add(alone)}, now)
 		}
 	}
 	return next
@@ -118,16 +125,24 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
 // localTurn is when the next call of a kind may be made; one that may be made now is paid for.
 // The Asker must be locked.
 func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 	at := now
 	for _, p := range k.parts {
+		at = later(at, a.still[p.Limit])
 		s := a.away[p.Limit]
 		if s == nil {
 			s = &spent{}
 			if a.cfg.Away == AwayLocal {
-				perSecond, burst := a.cfg.Share(p.Limit, a.alive)
+				perSecond, burst := a.cfg.Share(p.Limit)
 				s.share = outage.NewShare(perSecond, burst, a.since.Add(a.clock.now(now).horizon))
 			}
 			a.away[p.Limit] = s
@@ -153,19 +168,31 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 	return now
 }
 
-// comeBack tells Redis what was spent without it. It reports whether Redis has answered.
+// comeBack tells Redis what was spent without it. It reports whether Redis has answered. The
+// heartbeat goes first: it tells whether another server answers now.
 func (a *Asker) comeBack() bool {
+	for _, name := range a.inUse() {
+		if err := a.beatOnce(name); errors.Is(err, fault.ErrUnavailable) {
+			a.cfg.Breaker.Record(context.Background(), err)
+			return false
+		}
+	}
 	now := time.Now()
-	a.mu.Lock()
+	a.lock()
 	call := &wire.Call{Caller: a.caller(a.clock.now(now)), Client: a.cfg.Client, Now: now}
 	var items []wire.Used
 	for l, s := range a.away {
-		used := s.count
+		used := min(s.count, l.Most()) // the API has let no more through
 		if s.share != nil {
 			used = min(used, s.share.Debt(now))
 		}
 		items = append(items, wire.Used{Limit: len(call.Limits), Cost: now.Sub(a.since).Microseconds(), Used: used})
 		call.Limits = append(call.Limits, l)
+	}
+	for _, k := range a.kinds { // in a cluster another server would answer a call of no limit
+		if len(call.Limits) == 0 {
+			call.Limits = []*wire.Limit{k.need.Limit}
+		}
 	}
 	a.mu.Unlock()
 	reply, _, err := wire.Settle(context.Background(), call, items)
@@ -176,11 +203,11 @@ func (a *Asker) comeBack() bool {
 	if err == nil {
 		a.arrive(call, &reply)
 	}
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	a.away = nil
 	for _, k := range a.kinds {
-		k.queue.Refresh(now)
+		k.queue.Refresh()
 		a.wants(k)
 	}
 	a.kick()

@@ -38,3 +38,33 @@ func TestOutage(t *testing.T) {
 		require.Zero(t, judge.refused, judge.worst)
 	})
 }
+
+// A turn that a process gives itself is used at once, or another one is asked for: calls that
+// are held do not save up turns.
+func TestTurnsWithoutRedisAreNotSavedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		p := b.process(time.Millisecond)
+		need := one(p.paced("", 50, 1))
+		_, err := p.Wait(t.Context(), need)
+		require.NoError(t, err)
+		b.mini.SetError("LOADING Redis is loading the dataset in memory")
+		judge := strict(50, 7) // what comes in a tenth of a second
+		var group sync.WaitGroup
+		for range 50 {
+			group.Go(func() {
+				h, err := p.Hold(t.Context(), need)
+				if err == nil {
+					time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 20, 0, time.UTC))) // no handler is free
+					_, err = h.Wait(t.Context())
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				judge.call()
+			})
+		}
+		group.Wait()
+		require.Zero(t, judge.refused, judge.worst)
+	})
+}

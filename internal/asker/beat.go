@@ -2,7 +2,9 @@ package asker
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -13,64 +15,140 @@ const (
 	idle  = 10 * time.Second // after which none is needed, if nobody waits
 )
 
-// beat begins to tell Redis that the process lives, if it does not yet. The Asker must be
-// locked.
-func (a *Asker) beat() {
-	if a.beating || a.cfg.Heartbeat.Keys == nil {
-		return
+// pulse is the heartbeat of this process under a name.
+type pulse struct {
+	used     time.Time // when a call joined last
+	known    bool      // Redis has answered …
+	answered time.Time // … a heartbeat that left then
+}
+
+// beat begins to tell Redis that the process lives, under the names of the limits that a call
+// needs. The Asker must be locked.
+func (a *Asker) beat(parts []Part, now time.Time) {
+	for _, p := range parts {
+		a.lives(p.Limit.Name, now)
 	}
-	a.beating = true
-	a.busy.Go(func() {
-		for known := false; ; {
-			pulse, err := wire.Beat(context.Background(), a.cfg.Heartbeat)
-			if err == nil {
-				a.felt(pulse, known)
-				known = true
-			}
-			timer := time.NewTimer(time.Duration((0.75 + rand.Float64()/2) * float64(every)))
-			select {
-			case <-timer.C:
-			case <-a.soon:
-				timer.Stop()
-			case <-a.life.Done():
-				timer.Stop()
-				return
-			}
-			if a.resting() {
-				return
+	if !a.beating {
+		a.beating = true
+		a.busy.Go(a.beats)
+	}
+}
+
+// lives notes that a name is in use, and reports whether Redis knows for sure that the process
+// lives. The Asker must be locked.
+func (a *Asker) lives(name *wire.Name, now time.Time) bool {
+	p := a.names[name]
+	if p == nil {
+		p = &pulse{}
+		a.names[name] = p
+		a.hurry()
+	}
+	p.used = now
+	return now.Sub(p.answered) <= trusted
+}
+
+// beats tells it about every second, for as long as somebody needs it.
+func (a *Asker) beats() {
+	for {
+		for _, name := range a.inUse() {
+			_ = a.beatOnce(name)
+		}
+		a.expire()
+		timer := time.NewTimer(time.Duration((0.75 + rand.Float64()/2) * float64(every)))
+		select {
+		case <-timer.C:
+		case <-a.soon:
+			timer.Stop()
+		case <-a.life.Done():
+			timer.Stop()
+			return
+		}
+		if a.resting() {
+			return
+		}
+	}
+}
+
+// inUse are the names that calls have needed of late.
+func (a *Asker) inUse() (names []*wire.Name) {
+	a.lock()
+	defer a.mu.Unlock()
+	for _, k := range a.kinds {
+		for _, p := range k.parts {
+			if pulse := a.names[p.Limit.Name]; pulse != nil {
+				pulse.used = time.Now()
 			}
 		}
-	})
+	}
+	slowest := map[string]*wire.Name{} // of those that share keys: two limiters of one name
+	for name, pulse := range a.names {
+		if time.Since(pulse.used) >= idle {
+			delete(a.names, name)
+		} else if other := slowest[name.Keys[0]]; other == nil || name.Pace < other.Pace {
+			slowest[name.Keys[0]] = name
+		}
+	}
+	return slices.Collect(maps.Values(slowest))
+}
+
+// beatOnce is one heartbeat under a name. Where Redis does not know a process that it knew,
+// its data was lost.
+func (a *Asker) beatOnce(name *wire.Name) error {
+	left := time.Now()
+	h := wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead}
+	p, err := wire.Beat(context.Background(), h, name)
+	if err != nil {
+		return err
+	}
+	a.lock()
+	defer a.mu.Unlock()
+	if p.Run != "" {
+		a.run = p.Run
+	}
+	for other, pulse := range a.names {
+		if other.Keys[0] != name.Keys[0] {
+			continue
+		}
+		if pulse.known && !p.Known {
+			a.lost = time.Now()
+		}
+		pulse.known, pulse.answered = true, left
+		other.Alive.Store(name.Alive.Load())
+	}
+	return nil
+}
+
+// kept is for how long a turn that nobody waits for is kept after it is over.
+const kept = time.Minute
+
+// expire forgets calls that are held and whose turns were over long ago.
+func (a *Asker) expire() {
+	now := time.Now()
+	a.lock()
+	defer a.mu.Unlock()
+	for _, k := range a.kinds {
+		k.queue.Expire(now.Add(-kept))
+		a.plan(k, a.clock.now(now), now)
+	}
+	a.tidyLeases(now, false)
+	a.kick()
 }
 
 // resting ends the heartbeat if nobody needs it.
 func (a *Asker) resting() bool {
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
-	if len(a.kinds) > 0 || time.Since(a.used) < idle {
+	if len(a.kinds)+len(a.leases) > 0 {
 		return false
 	}
+	for _, pulse := range a.names {
+		if time.Since(pulse.used) < idle {
+			return false
+		}
+	}
+	clear(a.names)
 	a.beating = false
 	return true
-}
-
-// felt notes what Redis says to a heartbeat. Where it does not know a process that it knew,
-// its data was lost.
-func (a *Asker) felt(p wire.Pulse, known bool) {
-	rank := int64(0)
-	if p.Limit == a.cfg.Heartbeat.Limit {
-		rank = p.Rank
-	}
-	a.rank.Store(rank)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.alive = p.Alive
-	if p.Run != "" {
-		a.run = p.Run
-	}
-	if known && !p.Known {
-		a.lost = time.Now()
-	}
 }
 
 // hurry lets the next heartbeat come at once.

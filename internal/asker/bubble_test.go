@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -17,9 +16,10 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/delay"
 	"github.com/fleetpace/fleetpace/internal/outage"
 	"github.com/fleetpace/fleetpace/internal/wire"
-	scripts "github.com/fleetpace/fleetpace/lua/queue"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // bubble is a Redis inside a testing/synctest bubble, where time is simulated. Processes of
@@ -41,32 +41,6 @@ func newBubble(t testing.TB) *bubble {
 	return b
 }
 
-// conn is a connection that takes its time, each way.
-type conn struct {
-	net.Conn
-	process *process
-	asked   bool // with the last words
-}
-
-func (c *conn) Write(b []byte) (int, error) {
-	c.asked = bytes.Contains(b, []byte(scripts.Ask.Hash()))
-	c.process.travel()
-	return c.Conn.Write(b)
-}
-
-func (c *conn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	if err == nil && c.process.bubble.cut.Load() {
-		_ = c.Close()
-		return 0, io.EOF
-	}
-	c.process.travel()
-	if c.asked {
-		time.Sleep(time.Duration(c.process.delay.Swap(0)))
-	}
-	return n, err
-}
-
 // errLate is what the limits of tests say of a deadline.
 var (
 	errLate   = errors.New("the turn comes after the deadline")
@@ -78,29 +52,50 @@ type process struct {
 	*asker.Asker
 	bubble *bubble
 	client *redis.Client
+	name   *wire.Name
 	way    atomic.Int64 // nanos, each way
 	delay  atomic.Int64 // of the reply to the next ask, nanos
 	hung   atomic.Bool  // it is dead, and its connections tell nobody
 }
 
-// travel takes the time of one way; a dead process never arrives.
-func (p *process) travel() {
+// travel is how long one way takes.
+func (p *process) travel() time.Duration {
 	way := p.way.Load()
-	time.Sleep(time.Duration(way + rand.Int64N(way/10+1)))
-	if p.hung.Load() {
-		<-p.bubble.over
+	return time.Duration(way + rand.Int64N(way/10+1))
+}
+
+// dial connects a process; one that is dead never hears anything.
+func (p *process) dial() (net.Conn, error) {
+	dialed, err := p.bubble.mini.Dial()
+	if err != nil {
+		return nil, err
 	}
+	var asked atomic.Bool // with the last words
+	return delay.Conn(dialed, delay.Way{
+		Out: func(data []byte) time.Duration {
+			asked.Store(bytes.Contains(data, []byte(scripts.Ask.Hash())))
+			if p.hung.Load() {
+				<-p.bubble.over
+			}
+			return p.travel()
+		},
+		Back: func() time.Duration {
+			if asked.Load() {
+				return p.travel() + time.Duration(p.delay.Swap(0))
+			}
+			return p.travel()
+		},
+		Lost: p.bubble.cut.Load,
+		Dead: p.hung.Load,
+	}), nil
 }
 
 // process starts one that is a way off.
 func (b *bubble) process(way time.Duration) *process {
-	p := &process{bubble: b}
+	p := &process{bubble: b, name: &wire.Name{Keys: scripts.BeatKeys("t", "", "api"), Pace: 1, Limit: "one"}}
 	p.way.Store(int64(way))
 	p.client = redis.NewClient(&redis.Options{
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			c, err := b.mini.Dial()
-			return &conn{Conn: c, process: p}, err
-		},
+		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return p.dial() },
 		Addr:                     "127.0.0.1:6379",
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DisableIdentity:          true,
@@ -111,11 +106,11 @@ func (b *bubble) process(way time.Duration) *process {
 	p.Asker = asker.New(asker.Config{
 		Watch:  func(e asker.Event) { b.seen[e.What].Add(int64(e.N)) },
 		Client: p.client, Channel: "news",
-		Heartbeat: wire.Heartbeat{Client: p.client, Keys: scripts.BeatKeys("t", "api"), Channel: "news", Pace: 1, Limit: "one", Dead: 3 * time.Second},
-		Breaker:   outage.NewBreaker(outage.Config{Failures: 3, Probe: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, rand.Float64),
-		Away:      asker.AwayLocal, Share: func(l *wire.Limit, alive int64) (float64, int) {
+		Dead:    3 * time.Second,
+		Breaker: outage.NewBreaker(outage.Config{Failures: 3, Probe: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, rand.Float64),
+		Away:    asker.AwayLocal, Share: func(l *wire.Limit) (float64, int) {
 			a, _ := l.InForce()
-			return 0.9 * 1e6 / a / float64(max(alive, 1)), 1
+			return 0.9 * 1e6 / a / float64(max(l.Name.Alive.Load(), 1)), 1
 		},
 		Errors: asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time) error { return errLate }},
 	})
@@ -149,7 +144,9 @@ func (c counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // paced is a limit of the fleet, as this process knows it.
 func (p *process) paced(key string, perSecond float64, burst int) *wire.Limit {
-	return wire.NewLimit(wire.Terms{Kind: "p", A: 1e6 / perSecond, B: float64(burst)}, scripts.Keys("t", "api", "p", key), p.Rank())
+	return wire.NewLimit(wire.Terms{Kind: "p", A: 1e6 / perSecond, B: float64(burst)}, scripts.Keys("t", "", "api", "p", key), p.name)
 }
 
 func one(l *wire.Limit) asker.Need { return asker.Need{Part: asker.Part{Limit: l, Cost: 1}} }
+
+func (*process) limits(l ...*wire.Limit) []*wire.Limit { return l }

@@ -15,29 +15,39 @@ const (
 	// samples is how many round trips are kept.
 	samples = 128
 
-	// tooLate is after how many replies in a row that took longer than Tolerance the way is
-	// taken to be as long as that of the fastest of them.
-	tooLate = 8
+	// alike is how many round trips must be about as fast as the fastest before half of that
+	// is taken to be the way back. The first ones connect, log in and send the scripts before
+	// Redis reads its clock, and a machine that is busy stops any. A turn that is late for that
+	// is late once; one that is early would break the limit.
+	alike = 3
 )
 
 // Tolerance is by how much a call may be late beyond what its permits allow: every provider
 // bears that much, as networks jitter.
 const Tolerance = 20 * time.Millisecond
 
-// clock knows how long the way to Redis is, and when replies should arrive: turns count from
+// clock knows how long the way to Redis is, and when its moments are here: turns count from
 // there, as a call whose reply was late would be late against all others. It is safe for
 // concurrent use.
+//
+// A reply is read between the moments at which its call was sent and it arrived. So each trip
+// bounds by how much the clocks differ: those that were fast on the way there from below, and
+// those that were fast on the way back from above. It is in the middle, if some trips were about
+// as fast as that; else it is taken to be at the upper end: no turn is early for that.
 type clock struct {
-	mu   sync.Mutex
-	zero time.Time // when a reply read at Redis's time 0 would have arrived; zero: not known
-	set  time.Time // when that was learned
-	late int       // replies in a row that were too late …
-	slow time.Time // … and zero by the fastest of them
+	mu     sync.Mutex
+	bounds [2]bounds // of now, and of before
 
 	trips [samples]trip
 	next  int
 	times times
 	fresh int // trips that the times do not know of
+}
+
+// bounds are those of the moment here of Redis's time 0.
+type bounds struct {
+	low, high time.Time
+	since     time.Time
 }
 
 // trip is a round trip to Redis.
@@ -83,38 +93,50 @@ func timesOf(trips []time.Duration) times {
 }
 
 // arrival notes a round trip, and Redis's time in its reply, in micros, and returns when
-// that time and the way that the call told is over: turns of the reply count from there. It
-// is when the fastest replies arrive, once the way is known.
+// that time and the way that the call told is over: turns of the reply count from there.
 func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Time) time.Time {
+	since := time.Duration(micros) * time.Microsecond
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.trips[c.next%samples] = trip{arrived.Sub(sent), arrived}
 	c.next++
 	c.fresh++
-	at := c.expected(micros, sent, arrived)
-	return at.Add(told - c.lately(arrived).way)
+	low, high := c.bound(sent.Add(-since), arrived.Add(-since), arrived)
+	way := high.Sub(low) / 2
+	if !c.trusted(2*way, arrived) {
+		way = 0
+	}
+	return high.Add(since - way + told)
 }
 
-// expected is when a reply arrives that is as fast as the fastest. The clock must be locked.
-func (c *clock) expected(micros int64, sent, arrived time.Time) time.Time {
-	since := time.Duration(micros) * time.Microsecond
-	zero, at := arrived.Add(-since), c.zero.Add(since)
-	if c.zero.IsZero() || at.Before(sent) || at.After(arrived) || arrived.Sub(c.set) > window {
-		c.zero, c.set, c.late = zero, arrived, 0
-		return arrived
+// bound notes what a trip says of the clocks, and returns the bounds. Where they can not be,
+// one of them has stepped.
+func (c *clock) bound(low, high, now time.Time) (time.Time, time.Time) {
+	b := &c.bounds[0]
+	if b.since.IsZero() || now.Sub(b.since) > window/2 {
+		c.bounds[1], *b = *b, bounds{low, high, now}
 	}
-	if arrived.Sub(at) <= Tolerance {
-		c.late = 0
-		return at
+	b.low, b.high = later(b.low, low), earlier(b.high, high)
+	least, most := b.low, b.high
+	if before := c.bounds[1]; !before.since.IsZero() {
+		least, most = later(least, before.low), earlier(most, before.high)
 	}
-	if c.late == 0 || zero.Before(c.slow) {
-		c.slow = zero
+	if least.After(most) {
+		c.bounds = [2]bounds{{low, high, now}}
+		return low, high
 	}
-	if c.late++; c.late >= tooLate {
-		c.zero, c.set, c.late = c.slow, arrived, 0
-		at = c.zero.Add(since)
+	return least, most
+}
+
+// trusted reports whether some trips of late took about so long.
+func (c *clock) trusted(took time.Duration, now time.Time) bool {
+	n := 0
+	for _, t := range c.trips[:min(c.next, samples)] {
+		if now.Sub(t.at) <= window && t.took <= took*9/8+time.Millisecond {
+			n++
+		}
 	}
-	return at
+	return n >= alike
 }
 
 // now are the times by the round trips of late.

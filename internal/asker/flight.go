@@ -20,8 +20,8 @@ const (
 	mostCalls   = 4096
 	workOfLeave = 60
 
-	// distant is the round trip from which on flights overlap: each begins when it has that
-	// part of the calls that are under way. Nearer, a second one begins for so many kinds.
+	// distant is the fastest round trip from which on flights overlap: each begins when it has
+	// that part of the calls that are under way. Nearer, a second one begins for so many kinds.
 	distant     = 2 * time.Millisecond
 	mostFlights = 16
 	crowd       = 50
@@ -34,9 +34,10 @@ const (
 type flight struct {
 	caller  wire.Caller
 	limits  []*wire.Limit
-	index   map[*wire.Limit]int
+	index   map[string]int
 	items   []wire.Item
-	asks    []ask // one per item
+	parts   []wire.Part // of all items
+	asks    []ask       // one per item
 	back    []string
 	left    []wire.Left
 	leaving []*kind // those whose places and turns these are
@@ -47,6 +48,29 @@ type flight struct {
 type ask struct {
 	kind  *kind
 	place *queue.Place // nil: new calls
+	lease *lease       // that asks for turns ahead; nil: calls do
+}
+
+// flight returns an empty one. The Asker must be locked.
+func (a *Asker) flight() *flight {
+	if n := len(a.landed); n > 0 {
+		f := a.landed[n-1]
+		a.landed = a.landed[:n-1]
+		return f
+	}
+	return &flight{index: map[string]int{}}
+}
+
+// reuse empties a flight for another one. The Asker must be locked.
+func (a *Asker) reuse(f *flight) {
+	clear(f.limits)
+	clear(f.index)
+	clear(f.items)
+	clear(f.asks)
+	clear(f.leaving)
+	*f = flight{index: f.index, limits: f.limits[:0], items: f.items[:0], parts: f.parts[:0], asks: f.asks[:0], back: f.back[:0],
+		left: f.left[:0], leaving: f.leaving[:0]}
+	a.landed = append(a.landed, f)
 }
 
 // kick begins a flight if there is something to ask for. The Asker must be locked.
@@ -54,10 +78,12 @@ func (a *Asker) kick() {
 	if !a.mayFly() {
 		return
 	}
-	a.flights++
-	a.busy.Add(1)
+	a.begin()
 	go a.fly()
 }
+
+// distant reports whether Redis is so far away that flights overlap.
+func (a *Asker) distant() bool { return 2*a.clock.now(time.Now()).way >= distant }
 
 func (a *Asker) mayFly() bool {
 	switch {
@@ -65,7 +91,7 @@ func (a *Asker) mayFly() bool {
 		return false
 	case a.flights == 0:
 		return true
-	case a.clock.now(time.Now()).trip >= distant:
+	case a.distant():
 		calls := 0
 		for _, k := range a.ready {
 			calls += k.queue.Waiting()
@@ -84,8 +110,9 @@ func (a *Asker) fly() {
 		if f == nil {
 			return
 		}
+		calls := f.calls
 		a.send(f)
-		a.yield(f.calls)
+		a.yield(calls + a.gathered())
 	}
 }
 
@@ -94,8 +121,8 @@ func (a *Asker) flyOnce() {
 	defer a.busy.Done()
 	if f := a.load(); f != nil {
 		a.send(f)
-		a.mu.Lock()
-		a.flights--
+		a.lock()
+		a.land()
 		a.kick()
 		a.mu.Unlock()
 	}
@@ -105,7 +132,7 @@ func (a *Asker) flyOnce() {
 // next flight with those who wait for it.
 func (a *Asker) yield(calls int) {
 	for range yields {
-		if calls <= 1 || a.gathered() >= calls {
+		if a.gathered() >= calls {
 			return
 		}
 		runtime.Gosched()
@@ -113,7 +140,7 @@ func (a *Asker) yield(calls int) {
 }
 
 func (a *Asker) gathered() (calls int) {
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	for _, k := range a.ready {
 		calls += k.queue.Waiting()
@@ -124,14 +151,14 @@ func (a *Asker) gathered() (calls int) {
 // load takes in what there is to ask for; nil: nothing, and the flight is over.
 func (a *Asker) load() *flight {
 	now := time.Now()
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	t := a.clock.now(now)
 	if a.away != nil && !a.closed {
-		a.flights--
+		a.land()
 		return nil
 	}
-	f := &flight{index: map[*wire.Limit]int{}}
+	f := a.flight()
 	work := 0
 	var more []*kind
 	for len(a.ready) > 0 && work < mostWork {
@@ -154,7 +181,8 @@ func (a *Asker) load() *flight {
 		a.wants(k)
 	}
 	if len(f.items)+len(f.left) == 0 {
-		a.flights--
+		a.reuse(f)
+		a.land()
 		return nil
 	}
 	f.caller = a.caller(t)
@@ -170,12 +198,13 @@ func (a *Asker) load1(f *flight, k *kind, t times, now time.Time, work *int) boo
 		most = mostCalls
 	}
 	ask := k.queue.Next(now, t.ofQueue(), most)
-	if ask.New > 0 {
-		f.add(k, wire.Item{Count: ask.New, Number: a.number.Add(int64(ask.New)) - int64(ask.New) + 1}, nil)
-	}
 	for _, p := range ask.Places {
 		f.add(k, wire.Item{Count: 1, Number: p.Number}, p)
 	}
+	if ask.New > 0 {
+		f.add(k, wire.Item{Count: ask.New, Number: a.number.Add(int64(ask.New)) - int64(ask.New) + 1}, nil)
+	}
+	a.loadAhead(f, k, now)
 	calls := ask.New + len(ask.Places)
 	f.calls += calls
 	if light {
@@ -188,10 +217,10 @@ func (a *Asker) load1(f *flight, k *kind, t times, now time.Time, work *int) boo
 
 // at is the index of a limit in the flight.
 func (f *flight) at(l *wire.Limit) int {
-	i, ok := f.index[l]
+	i, ok := f.index[l.Keys[0]]
 	if !ok {
 		i = len(f.limits)
-		f.index[l] = i
+		f.index[l.Keys[0]] = i
 		f.limits = append(f.limits, l)
 		f.back = append(f.back, "")
 	}
@@ -199,49 +228,21 @@ func (f *flight) at(l *wire.Limit) int {
 }
 
 func (f *flight) add(k *kind, item wire.Item, place *queue.Place) {
-	item.Settles, item.Now = k.need.Settles, k.need.Now
-	item.Parts = make([]wire.Part, len(k.parts))
+	item.Settles, item.Now, item.ID = k.need.Settles, k.need.Now, k.idOf(place)
+	first := len(f.parts)
 	for i, p := range k.parts {
-		j := f.at(p.Limit)
-		item.Parts[i] = wire.Part{Limit: j, Cost: p.Cost}
-		if place == nil {
-			continue
-		}
-		item.Parts[i].Tag = place.Tags[i]
-		if place.Back != "" {
-			f.back[j] = place.Back
-		}
-	}
-	f.items = append(f.items, item)
-	f.asks = append(f.asks, ask{k, place})
-}
-
-// loadLeft takes in the places and turns that nobody needs, and returns how many.
-func (a *Asker) loadLeft(f *flight, k *kind) int {
-	before := len(f.left)
-	for _, p := range k.queue.Spare() {
-		for _, part := range k.parts { // the process does not know at which of them it is
-			f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Place: p.Number, Cost: part.Cost})
-		}
-	}
-	for _, t := range k.queue.Unused() {
-		switch {
-		case t.Process == "":
-		case len(k.parts) == 1:
-			f.left = append(f.left, wire.Left{Limit: f.at(k.need.Limit), Turns: t.Ask, Cost: t.Permit - k.need.Cost})
-		case t.Alone:
-			for _, part := range k.parts {
-				f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Turns: t.Ask})
+		part := wire.Part{Limit: f.at(p.Limit), Cost: p.Cost}
+		if place != nil {
+			part.Tag = place.Tags[i]
+			if place.Back != "" {
+				f.back[part.Limit] = place.Back
 			}
 		}
+		f.parts = append(f.parts, part)
 	}
-	if n := len(f.left) - before; n > 0 {
-		a.watch(Event{What: Left, N: n, Need: &k.need})
-		f.leaving = append(f.leaving, k)
-		k.leaving++
-		return n
-	}
-	return 0
+	item.Parts = f.parts[first:len(f.parts):len(f.parts)]
+	f.items = append(f.items, item)
+	f.asks = append(f.asks, ask{kind: k, place: place})
 }
 
 // call is the script call of a flight, now.
@@ -264,18 +265,18 @@ func (a *Asker) send(f *flight) {
 		a.sendLeft(f)
 	}
 	if len(f.items) == 0 {
+		a.lock()
+		defer a.mu.Unlock()
+		a.reuse(f)
 		return
 	}
 	call := f.call(a, f.caller)
-	var outs []out
+	var answers []wire.Answers
 	var reply wire.Reply
 	var at time.Time
 	err := a.attempt(func() (err error) {
-		outs = make([]out, 0, f.calls)
 		call.Now = time.Now()
-		reply, err = wire.Ask(context.Background(), call, f.items, func(i, k int, answer wire.Answer) {
-			outs = append(outs, out{item: i, k: k, Answer: answer})
-		})
+		reply, answers, err = wire.Ask(context.Background(), call, f.items)
 		if err == nil {
 			at = a.arrive(call, &reply)
 		} else {
@@ -284,7 +285,7 @@ func (a *Asker) send(f *flight) {
 		return err
 	})
 	now := time.Now()
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	a.aboard -= f.calls
 	a.watch(Event{What: Asked, N: f.calls, Took: now.Sub(call.Now), Err: err})
@@ -297,7 +298,7 @@ func (a *Asker) send(f *flight) {
 	case err != nil:
 		a.fail(f, err)
 	default:
-		a.deliver(f, outs, reply.Micros, at)
+		a.deliver(f, answers, reply.Micros, at)
 	}
 	t := a.clock.now(now)
 	var last *kind
@@ -308,29 +309,7 @@ func (a *Asker) send(f *flight) {
 			a.plan(last, t, now)
 		}
 	}
-}
-
-// sendLeft leaves the places and turns of a flight, before it asks. Where Redis is away they
-// lapse.
-func (a *Asker) sendLeft(f *flight) {
-	caller := f.caller
-	caller.Serial = a.serial.Add(1)
-	call := f.call(a, caller)
-	call.Back = nil
-	_ = a.attempt(func() error {
-		call.Now = time.Now()
-		reply, err := wire.Leave(context.Background(), call, f.left)
-		if err == nil {
-			a.arrive(call, &reply)
-		}
-		return err
-	})
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, k := range f.leaving {
-		k.leaving--
-		a.wants(k)
-	}
+	a.reuse(f)
 }
 
 // arrive notes a reply, and returns when it should have arrived.

@@ -21,6 +21,19 @@ type Need struct {
 	More    []Part // … and of others
 	Settles bool   // what it really costs is told later
 	Now     bool   // it does not wait
+
+	// ID is of a booking, or empty: a call that may be made by another process. One whose
+	// turn is farther away than its Patience is booked, and does not wait here.
+	ID       string
+	Patience time.Duration
+	number   int64 // tells calls with IDs apart
+}
+
+func (n *Need) parts() []Part { return append([]Part{n.Part}, n.More...) }
+
+// leases reports whether turns of it are taken ahead.
+func (n *Need) leases() bool {
+	return n.Limit.Lease > 0 && n.Limit.Kind == "p" && len(n.More) == 0 && !n.Settles && n.ID == ""
 }
 
 // key tells kinds apart.
@@ -28,10 +41,11 @@ type key struct {
 	first        Part
 	more         string
 	settles, now bool
+	number       int64
 }
 
 func (n *Need) key() key {
-	k := key{n.Part, "", n.Settles, n.Now}
+	k := key{n.Part, "", n.Settles, n.Now, n.number}
 	if len(n.More) > 0 {
 		var b strings.Builder
 		for _, p := range n.More {
@@ -42,6 +56,12 @@ func (n *Need) key() key {
 	return k
 }
 
+// is reports whether a need is that of the kind; false of one with others or an ID, which are
+// looked up.
+func (k *kind) is(n *Need) bool {
+	return k.key == key{first: n.Part, settles: n.Settles, now: n.Now} && len(n.More) == 0 && n.ID == ""
+}
+
 // kind is the calls that need the same.
 type kind struct {
 	key     key
@@ -50,6 +70,7 @@ type kind struct {
 	pace    float64 // of its limit, when its forecasts were told; 0: not known
 	queue   queue.Queue
 	ready   bool        // among those that have something to ask for
+	books   bool        // who leaves is booked under the ID
 	leaving int         // flights that take places and turns of it back
 	timer   *time.Timer // rings when it has; nil: none yet
 	rings   time.Time   // when; zero: not set
@@ -57,10 +78,17 @@ type kind struct {
 
 // kind returns the kind of a need. The Asker must be locked.
 func (a *Asker) kind(n *Need) *kind {
+	if n.ID != "" && n.number == 0 {
+		n.number = a.number.Add(1)
+	}
 	key := n.key()
 	k := a.kinds[key]
+	if k == nil && a.idle != nil && a.idle.key == key {
+		k, a.idle = a.idle, nil
+		a.kinds[key] = k
+	}
 	if k == nil {
-		k = &kind{key: key, need: *n, parts: append([]Part{n.Part}, n.More...)}
+		k = &kind{key: key, need: *n, parts: n.parts()}
 		k.queue.Limits, k.queue.Missed = len(k.parts), a.cfg.Errors.Missed
 		a.kinds[key] = k
 	}
@@ -94,9 +122,11 @@ func (a *Asker) plan(k *kind, t times, now time.Time) {
 	if k.queue.Idle() && k.leaving == 0 {
 		if k.timer != nil {
 			k.timer.Stop()
+			k.rings = time.Time{}
 		}
 		if a.kinds[k.key] == k {
 			delete(a.kinds, k.key)
+			a.idle = k
 		}
 		return
 	}
@@ -120,7 +150,7 @@ func (a *Asker) plan(k *kind, t times, now time.Time) {
 
 // ring lets a kind ask whose time has come.
 func (a *Asker) ring(k *kind) {
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	k.rings = time.Time{}
 	now := time.Now()

@@ -43,7 +43,7 @@ func (a *Asker) listen() {
 
 // needsNews reports whether calls wait, and ends the listening if none does.
 func (a *Asker) needsNews() bool {
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	if len(a.kinds) > 0 && !a.closed {
 		return true
@@ -53,7 +53,7 @@ func (a *Asker) needsNews() bool {
 }
 
 func (a *Asker) waits() bool {
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	return len(a.kinds) > 0 && !a.closed
 }
@@ -102,8 +102,8 @@ func isTimeout(err error) bool {
 	return errors.As(err, &net) && net.Timeout()
 }
 
-// hear takes in what the scripts publish: of a limit "<key> <what,...> <micros> <text>", of
-// processes "dead <process>" and of limits "limit <rank> <text>".
+// hear takes in what the scripts publish: of a limit "news <what,...> <micros> <key>", of
+// processes "dead <process>" and of all limits "limit <rank> <text>". A key may have spaces.
 func (a *Asker) hear(text string) {
 	words := strings.SplitN(text, " ", 4)
 	switch {
@@ -111,7 +111,8 @@ func (a *Asker) hear(text string) {
 		a.refresh("")
 	case words[0] == "limit":
 		a.hurry()
-	case len(words) == 4:
+	case words[0] == "news" && len(words) == 4:
+		key := words[3]
 		micros, err := strconv.ParseInt(words[2], 10, 64)
 		if err != nil {
 			return
@@ -119,9 +120,9 @@ func (a *Asker) hear(text string) {
 		for _, what := range strings.Split(words[1], ",") {
 			switch what {
 			case "paused", "resumed", "limit":
-				a.void(words[0], micros)
+				a.void(key, micros)
 			default:
-				a.refresh(words[0])
+				a.refresh(key)
 			}
 		}
 	}
@@ -130,12 +131,12 @@ func (a *Asker) hear(text string) {
 // refresh lets calls ask whose forecasts may be wrong: at the limit with a key, or at all.
 func (a *Asker) refresh(key string) {
 	now := time.Now()
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	t := a.clock.now(now)
 	for _, k := range a.kinds {
 		if key == "" || k.at(key) {
-			k.queue.Refresh(now)
+			k.queue.Refresh()
 			a.plan(k, t, now)
 		}
 	}
@@ -145,9 +146,10 @@ func (a *Asker) refresh(key string) {
 // void takes turns of a limit back that were not used, and given until a time of Redis.
 func (a *Asker) void(key string, micros int64) {
 	now := time.Now()
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	t := a.clock.now(now)
+	a.dropLeases(key)
 	for _, k := range a.kinds {
 		if !k.at(key) {
 			continue
@@ -155,7 +157,7 @@ func (a *Asker) void(key string, micros int64) {
 		if n := k.queue.Void(micros, now); n > 0 {
 			a.watch(Event{What: Voided, N: n, Need: &k.need})
 		}
-		k.queue.Refresh(now)
+		k.queue.Refresh()
 		a.plan(k, t, now)
 	}
 	a.kick()

@@ -14,14 +14,14 @@ import (
 	"github.com/fleetpace/fleetpace/internal/outage"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/internal/wire"
-	scripts "github.com/fleetpace/fleetpace/lua/queue"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // On a real Redis everybody has a turn, at the limit's pace, and nothing is left behind.
 func TestOnRealRedis(t *testing.T) {
 	server := redistest.New(t)
 	prefix := redistest.Prefix(t)
-	keys := scripts.Keys(prefix, "api", "p", "")
+	keys := scripts.Keys(prefix, "", "api", "p", "")
 	const perSecond, processes, calls = 1000, 3, 100
 	admin := server.Client(t)
 	began, err := admin.Time(t.Context()).Result()
@@ -32,11 +32,11 @@ func TestOnRealRedis(t *testing.T) {
 		client := server.Client(t)
 		a := asker.New(asker.Config{
 			Client: client, Channel: prefix + ":news",
-			Heartbeat: wire.Heartbeat{Client: client, Keys: scripts.BeatKeys(prefix, "api"), Channel: prefix + ":news", Pace: perSecond, Limit: "1000/s", Dead: 3 * time.Second},
-			Breaker:   outage.NewBreaker(outage.Config{Failures: 3, Probe: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, rand.Float64),
-			Errors:    asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time) error { return errLate }},
+			Dead:    3 * time.Second,
+			Breaker: outage.NewBreaker(outage.Config{Failures: 3, Probe: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, rand.Float64),
+			Errors:  asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time) error { return errLate }},
 		})
-		limit := wire.NewLimit(wire.Terms{Kind: "p", A: 1e6 / perSecond, B: 1}, keys, a.Rank())
+		limit := wire.NewLimit(wire.Terms{Kind: "p", A: 1e6 / perSecond, B: 1}, keys, &wire.Name{Keys: scripts.BeatKeys(prefix, "", "api"), Pace: perSecond, Limit: "1000/s"})
 		fleet.Go(func() {
 			defer a.Close()
 			var waiting sync.WaitGroup

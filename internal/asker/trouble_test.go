@@ -97,8 +97,8 @@ func TestAnotherLimit(t *testing.T) {
 	})
 }
 
-// While replies are lost, what they gave goes back or lapses: no call is made twice, none is
-// forgotten.
+// While replies are lost, what they gave goes back, or lapses where others have had turns since:
+// no call is made twice, none is forgotten.
 func TestLostReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
@@ -121,7 +121,7 @@ func TestLostReplies(t *testing.T) {
 		t.Logf("used %.3f, refused %d, failed %d", float64(judge.calls)/1000, judge.refused, b.seen[asker.Failed].Load())
 		require.Zero(t, judge.refused, judge.worst)
 		require.Positive(t, b.seen[asker.Failed].Load())
-		require.GreaterOrEqual(t, judge.calls, 800)
+		require.GreaterOrEqual(t, judge.calls, 500)
 	})
 }
 

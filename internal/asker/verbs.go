@@ -2,39 +2,47 @@ package asker
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // Pause lets no call of some limits be due for a time.
 func (a *Asker) Pause(ctx context.Context, limits []*wire.Limit, d time.Duration, reason string) error {
-	return a.move(limits, func(c *wire.Call) (wire.Reply, error) { return wire.Pause(ctx, c, d, reason) })
+	return a.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Pause(ctx, c, d, reason) })
 }
 
 // Resume ends a pause.
 func (a *Asker) Resume(ctx context.Context, limits []*wire.Limit) error {
-	return a.move(limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) })
+	return a.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) })
 }
 
 // Set lets another limit be in force: for a time or, with 0, until it is set again.
 func (a *Asker) Set(ctx context.Context, limit *wire.Limit, terms wire.Terms, d time.Duration) error {
-	return a.move([]*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Set(ctx, c, terms.A, terms.B, d) })
+	set := func(c *wire.Call) (wire.Reply, error) { return wire.Set(ctx, c, terms.A, terms.B, d) }
+	if !limit.Eases(terms) {
+		return a.move(ctx, []*wire.Limit{limit}, set)
+	}
+	err := a.once(ctx, []*wire.Limit{limit}, set)
+	a.refresh(limit.Keys[0])
+	return err
 }
 
 // Reset ends what Set began.
 func (a *Asker) Reset(ctx context.Context, limit *wire.Limit) error {
-	return a.move([]*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Reset(ctx, c) })
+	return a.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Reset(ctx, c) })
 }
 
 // Settle tells what the call of a turn really used of each of its limits.
 func (a *Asker) Settle(ctx context.Context, need Need, t Turn, used []int64) error {
-	parts := append([]Part{need.Part}, need.More...)
+	parts := need.parts()
 	items := make([]wire.Used, len(parts))
 	for i, p := range parts {
-		items[i] = wire.Used{Limit: i, ID: wire.ID(t.Process, t.Number), Cost: p.Cost, Used: used[i]}
+		items[i] = wire.Used{Limit: i, ID: wire.CallID(t.Process, t.Number), Cost: p.Cost, Used: used[i]}
 	}
-	return a.once(limitsOf(parts), func(c *wire.Call) (wire.Reply, error) {
+	return a.once(ctx, limitsOf(parts), func(c *wire.Call) (wire.Reply, error) {
 		reply, _, err := wire.Settle(ctx, c, items)
 		return reply, err
 	})
@@ -42,7 +50,7 @@ func (a *Asker) Settle(ctx context.Context, need Need, t Turn, used []int64) err
 
 // Inspect returns how some limits stand, and changes nothing.
 func (a *Asker) Inspect(ctx context.Context, limits []*wire.Limit) (states []wire.State, err error) {
-	err = a.once(limits, func(c *wire.Call) (reply wire.Reply, err error) {
+	err = a.once(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
 		reply, states, err = wire.Inspect(ctx, c)
 		return reply, err
 	})
@@ -50,9 +58,9 @@ func (a *Asker) Inspect(ctx context.Context, limits []*wire.Limit) (states []wir
 }
 
 // move makes a call that moves limits: turns of this process that were not used are void.
-func (a *Asker) move(limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
+func (a *Asker) move(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
 	var micros int64
-	err := a.once(limits, func(c *wire.Call) (wire.Reply, error) {
+	err := a.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
 		reply, err := call(c)
 		micros = reply.Micros
 		return reply, err
@@ -65,17 +73,38 @@ func (a *Asker) move(limits []*wire.Limit, call func(*wire.Call) (wire.Reply, er
 	return err
 }
 
-// once makes a call that nobody shares.
-func (a *Asker) once(limits []*wire.Limit, make func(*wire.Call) (wire.Reply, error)) error {
+// once makes a call that nobody shares, until Redis answers, or counts as away. It may be
+// repeated.
+func (a *Asker) once(ctx context.Context, limits []*wire.Limit, make func(*wire.Call) (wire.Reply, error)) error {
+	for failures := 0; ; failures++ {
+		err := a.onceOnly(ctx, limits, make)
+		if errors.Is(err, wire.ErrClock) && failures == 0 {
+			continue
+		}
+		if err == nil || !fault.Away(err) || ctx.Err() != nil || a.cfg.Breaker.Hopeless(err) || a.cfg.Breaker.Open() {
+			return err
+		}
+		if !a.rest(backoff(failures)) {
+			return a.cfg.Errors.Closed
+		}
+	}
+}
+
+// onceOnly makes such a call one time, if the breaker lets it through.
+func (a *Asker) onceOnly(ctx context.Context, limits []*wire.Limit, make func(*wire.Call) (wire.Reply, error)) error {
+	if !a.cfg.Breaker.Pass() {
+		return a.cfg.Breaker.Shut()
+	}
 	now := time.Now()
-	a.mu.Lock()
+	a.lock()
 	caller := a.caller(a.clock.now(now))
 	a.mu.Unlock()
 	call := &wire.Call{Caller: caller, Client: a.cfg.Client, Limits: limits, Now: now}
 	reply, err := make(call)
-	if err != nil {
-		return err
+	if err == nil {
+		a.arrive(call, &reply)
+		err = reply.AnyProblem()
 	}
-	a.arrive(call, &reply)
-	return reply.AnyProblem()
+	a.cfg.Breaker.Record(ctx, err)
+	return err
 }

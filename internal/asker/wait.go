@@ -16,92 +16,91 @@ func (a *Asker) Wait(ctx context.Context, need Need) (Turn, error) {
 	if err := ctx.Err(); err != nil {
 		return Turn{}, err
 	}
-	deadline, _ := ctx.Deadline()
-	c, _ := a.calls.Get().(*queue.Call)
-	c.Reset(deadline)
-	k, mine, err := a.join(&need, c, ctx.Done() == nil)
-	if err != nil {
-		return Turn{}, err
+	if need.leases() {
+		if t, ok := a.draw(&need, time.Now()); ok {
+			return t, nil
+		}
 	}
-	if mine {
+	w, _ := a.waiters.Get().(*waiter)
+	w.need, w.kind = need, nil
+	deadline, _ := ctx.Deadline()
+	if need.Now {
+		deadline = time.Time{} // it is made as soon as Redis says so
+	}
+	w.Reset(deadline)
+	if a.join(w, ctx.Done() == nil) {
 		a.flyOnce()
 	}
 	var timer alarm
 	defer timer.stop()
 	var t *Turn // that is not used yet
 	for {
-		select {
-		case e := <-c.Wake:
-			switch {
-			case e.Err != nil:
-				a.calls.Put(c)
-				return Turn{}, e.Err
-			case e.Turn == nil:
-				t = a.turnOf(k, c)
-				timer.set(t)
-				continue
-			}
-			t = e.Turn
-		case <-timer.due:
-			if !a.use(k, c, t) {
-				continue
-			}
-		case <-ctx.Done():
-			if a.giveUp(k, c) {
+		switch e, what := w.await(ctx.Done(), timer.due); {
+		case what == ended:
+			if a.giveUp(w) {
 				return Turn{}, ctx.Err()
 			}
+			continue
+		case what == rang:
+			if !a.use(w.kind, w.Call, t) {
+				continue
+			}
+		case e.Err != nil:
+			a.waiters.Put(w)
+			return Turn{}, e.Err
+		case e.Turn != nil:
+			t = e.Turn
+		default:
+			t = a.turnOf(w)
+			timer.set(t)
 			continue
 		}
 		now := time.Now()
 		if now.After(t.Until) {
-			k = a.overslept(k, c, t, now)
+			w.kind = a.overslept(w.kind, w.Call, t, now)
 			continue
 		}
-		a.calls.Put(c)
-		a.watch(Event{What: Used, N: 1, Took: now.Sub(t.Due), Need: &k.need})
-		return *t, nil
+		used := *t
+		used.Used = now
+		a.watch(Event{What: Used, N: 1, Took: now.Sub(t.Due), Need: &w.need})
+		a.waiters.Put(w)
+		return used, nil
 	}
 }
 
-// join lets a call wait. It reports whether the caller is to make a flight itself.
-func (a *Asker) join(need *Need, c *queue.Call, idle bool) (k *kind, fly bool, err error) {
-	now := time.Now()
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		return nil, false, a.cfg.Errors.Closed
+// What a call waits for.
+type what int
+
+const (
+	woken what = iota // by its queue
+	rang              // its alarm
+	ended             // its context
+)
+
+// await returns what happens first.
+func (w *waiter) await(done <-chan struct{}, due <-chan time.Time) (queue.Event, what) {
+	if done == nil && due == nil { // a plain receive takes a third of the time
+		return <-w.Wake, woken
 	}
-	a.used = now
-	a.beat()
-	a.listen()
-	k = a.kind(need)
-	k.queue.Join(c, now)
-	if a.away != nil {
-		select {
-		case a.joined <- struct{}{}:
-		default:
-		}
-		return k, false, nil
+	select {
+	case e := <-w.Wake:
+		return e, woken
+	case <-due:
+		return queue.Event{}, rang
+	case <-done:
+		return queue.Event{}, ended
 	}
-	a.wants(k)
-	if idle && a.flights == 0 && len(a.ready) == 1 {
-		a.flights++
-		a.busy.Add(1)
-		return k, true, nil
-	}
-	a.kick()
-	return k, false, nil
 }
 
 // turnOf is the turn that a call has, and has not used yet.
-func (a *Asker) turnOf(k *kind, c *queue.Call) *Turn {
-	a.mu.Lock()
+func (a *Asker) turnOf(w *waiter) *Turn {
+	a.lock()
 	defer a.mu.Unlock()
-	return k.queue.TurnOf(c)
+	return w.kind.queue.TurnOf(w.Call)
 }
 
 func (a *Asker) use(k *kind, c *queue.Call, t *Turn) bool {
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
 	if !k.queue.Use(c, t) {
 		return false
@@ -114,14 +113,14 @@ func (a *Asker) use(k *kind, c *queue.Call, t *Turn) bool {
 }
 
 // giveUp ends the wait of a call, unless that is over.
-func (a *Asker) giveUp(k *kind, c *queue.Call) bool {
+func (a *Asker) giveUp(w *waiter) bool {
 	now := time.Now()
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
-	if !k.queue.Leave(c, now) {
+	if w.kind == nil || !w.kind.queue.Leave(w.Call, now) {
 		return false
 	}
-	a.plan(k, a.clock.now(now), now)
+	a.plan(w.kind, a.clock.now(now), now)
 	a.kick()
 	return true
 }
@@ -129,9 +128,9 @@ func (a *Asker) giveUp(k *kind, c *queue.Call) bool {
 // overslept lets a call ask anew whose turn was over when it came to use it, and returns its
 // kind: the old one may be forgotten.
 func (a *Asker) overslept(k *kind, c *queue.Call, t *Turn, now time.Time) *kind {
-	a.mu.Lock()
+	a.lock()
 	defer a.mu.Unlock()
-	if a.closed {
+	if a.closed || k.need.ended() {
 		c.Wake <- queue.Event{Err: a.cfg.Errors.Closed}
 		return k
 	}

@@ -67,7 +67,7 @@ func Read(dir string) ([]Turn, error) {
 			all = append(all, turn)
 		}
 	}
-	return used(all), nil
+	return inOrder(all), nil
 }
 
 // Book keeps the turns of this process, by the prefix of their limits.
@@ -91,47 +91,11 @@ func Open() *Book {
 func (b *Book) Turns(prefix string) []Turn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return used(slices.Clone(b.turns[prefix]))
+	return inOrder(slices.Clone(b.turns[prefix]))
 }
 
-// used leaves out turns that nobody used: their calls had left, or had found that they
-// came too late for them, and were told of the same turn again.
-func used(turns []Turn) []Turn {
-	type permit struct {
-		process, prefix, limit string
-		epoch, number          int64
-	}
-	of := func(turn Turn) permit {
-		return permit{turn.Process, turn.Prefix, turn.Limit, turn.Epoch, turn.Number}
-	}
-	back := map[permit]int{}
-	for _, turn := range turns {
-		if turn.Back {
-			back[of(turn)]++
-		}
-	}
-	turns = slices.DeleteFunc(turns, func(turn Turn) bool {
-		p := of(turn)
-		if turn.Back || turn.Number == 0 || back[p] == 0 {
-			return turn.Back
-		}
-		back[p]--
-		return true
-	})
-	type name struct {
-		prefix, limit, id string
-		epoch, number     int64
-	}
-	last := map[name]time.Time{}
-	under := func(turn Turn) name { return name{turn.Prefix, turn.Limit, turn.ID, turn.Epoch, turn.Number} }
-	for _, turn := range turns {
-		if turn.Given.After(last[under(turn)]) {
-			last[under(turn)] = turn.Given
-		}
-	}
-	turns = slices.DeleteFunc(turns, func(turn Turn) bool {
-		return turn.ID != "" && turn.Number > 0 && turn.Given.Before(last[under(turn)])
-	})
+// inOrder sorts turns by their moments.
+func inOrder(turns []Turn) []Turn {
 	slices.SortStableFunc(turns, func(a, b Turn) int { return a.Moment().Compare(b.Moment()) })
 	return turns
 }
@@ -161,8 +125,9 @@ type Limit struct {
 const (
 	// Rounding is what replies in whole microseconds may add to a rate.
 	Rounding = 1.001
-	// oversleep is by how much a turn may be late beyond what its permits allow.
-	oversleep = 20 * time.Millisecond
+	// tardy is by how much a process that goes by itself may be late with a turn, and with
+	// the next one in time.
+	tardy = 20 * time.Millisecond
 	// drift is by how much the monotonic clock, by which a process waits, may run away
 	// from Redis's while a test runs.
 	drift = 20 * time.Millisecond
@@ -171,36 +136,27 @@ const (
 // Faults is what is wrong with turns that come from one limit. Each part of it holds
 // however long the machine stops a process, since none asks when a caller went on:
 //
-//   - No permit is given twice.
 //   - By Redis's clock, the moments of the turns keep the limit exactly: a strict provider
-//     that was called at these moments refuses nothing. A process can not know them so
-//     well: it takes a reply to be as old as the fastest on its way, and one that a stall
-//     held up, with none faster before it, makes its turns late by as much as that. So
-//     moments on the clock of a process say nothing exact of a limit, and Redis's do.
-//   - No turn is given before its moment; and none later than its permits last, on the
-//     clock of its process. What is judged is the moment that reserve looked at when it
-//     found the turn usable.
+//     that was called at these moments refuses nothing. So no permit was given twice. A
+//     process can not know them so well: it takes a reply to be as old as the fastest on its
+//     way, and one that a stall held up, with none faster before it, makes its turns late by
+//     as much as that. So moments on the clock of a process say nothing exact of a limit, and
+//     Redis's do.
+//   - No turn is used before its moment; and none later than it may be, on the clock of its
+//     process. What is judged is the moment that reserve looked at when it found the turn
+//     usable.
 //   - Where processes go by themselves, each keeps its own share.
 func (l Limit) Faults(turns []Turn) (found []string) {
 	wrong := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
-	type permit struct {
-		prefix, limit string
-		epoch, number int64
-	}
-	holder := map[permit]Turn{}
-	type line struct {
-		prefix, limit string
-		epoch         int64 // with data, the order of numbers is lost
-	}
-	lines := map[line]*provider.Provider{}
+	type api struct{ prefix, limit string }
+	apis := map[api]*provider.Provider{}
 	type member struct{ process, prefix, limit string }
 	alone := map[member]*provider.Provider{}
 	for _, turn := range turns {
 		if turn.Alone() {
 			m := member{turn.Process, turn.Prefix, turn.Limit}
 			if alone[m] == nil {
-				// It may give a turn late by oversleep, and the next in time.
-				late := 1 + int(l.Rate*l.Share*oversleep.Seconds())
+				late := 1 + int(l.Rate*l.Share*tardy.Seconds())
 				alone[m] = provider.New(provider.TokenBucket(max(l.Rate*l.Share, 1e-9)*Rounding, max(1, int(float64(l.Burst)*l.Share))+late))
 			}
 			if ok, wait := alone[m].JudgeAt(turn.Given, int(turn.Cost)); !ok || l.Share == 0 {
@@ -208,25 +164,18 @@ func (l Limit) Faults(turns []Turn) (found []string) {
 			}
 			continue
 		}
-		for number := turn.Number; turn.Number > 0 && number > turn.Number-turn.Cost; number-- {
-			p := permit{turn.Prefix, turn.Limit, turn.Epoch, number}
-			if other, ok := holder[p]; ok {
-				wrong("permit %d is given twice: %+v and %+v", number, other, turn)
-			}
-			holder[p] = turn
+		to := api{turn.Prefix, turn.Limit}
+		if apis[to] == nil {
+			apis[to] = provider.New(provider.TokenBucket(l.Rate*Rounding, l.Burst))
 		}
-		in := line{turn.Prefix, turn.Limit, turn.Epoch}
-		if lines[in] == nil {
-			lines[in] = provider.New(provider.TokenBucket(l.Rate*Rounding, l.Burst))
-		}
-		if ok, wait := lines[in].JudgeAt(turn.Moment(), int(turn.Cost)); !ok {
+		if ok, wait := apis[to].JudgeAt(turn.Moment(), int(turn.Cost)); !ok {
 			wrong("a turn comes %v before the limit allows it: %+v", wait, turn)
 		}
-		if turn.Late < 0 || turn.Late > turn.Slack+oversleep {
-			wrong("a turn is given %v after its moment, and its permits last %v: %+v", turn.Late, turn.Slack, turn)
+		if turn.Late < 0 || turn.Late > turn.Slack {
+			wrong("a turn is used %v after its moment, and may be for %v: %+v", turn.Late, turn.Slack, turn)
 		}
 		if early := turn.Moment().Sub(turn.Given); early > drift && !l.OwnClock {
-			wrong("a turn is given %v before its moment by Redis's clock: %+v", early, turn)
+			wrong("a turn is used %v before its moment by Redis's clock: %+v", early, turn)
 		}
 	}
 	return found
@@ -237,7 +186,7 @@ func (l Limit) Faults(turns []Turn) (found []string) {
 func (l Limit) RefusedAsGiven(turns []Turn) (refused int) {
 	turns = slices.Clone(turns)
 	slices.SortStableFunc(turns, func(a, b Turn) int { return a.Given.Compare(b.Given) })
-	p := provider.New(provider.TokenBucket(l.Rate*Rounding, l.Burst+cmp.Or(int(l.Rate*oversleep.Seconds()), 1)))
+	p := provider.New(provider.TokenBucket(l.Rate*Rounding, l.Burst+cmp.Or(int(l.Rate*tardy.Seconds()), 1)))
 	for _, turn := range turns {
 		if ok, _ := p.JudgeAt(turn.Given, int(turn.Cost)); !ok {
 			refused++

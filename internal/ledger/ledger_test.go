@@ -13,27 +13,31 @@ import (
 // Each fault of turns is seen.
 func TestFaultsAreFound(t *testing.T) {
 	start := time.UnixMicro(1_700_000_000_000_000)
-	line := func() (turns []Turn) {
+	kept := func() (turns []Turn) {
 		for i := range int64(1000) {
 			at := start.Add(time.Duration(i) * 10 * time.Millisecond)
 			turns = append(turns, Turn{Process: "one", Turn: observe.Turn{
-				Limit: "api", Epoch: 1, Number: i + 1, Cost: 1, Late: 2 * time.Millisecond,
+				Limit: "api", Cost: 1, Late: 2 * time.Millisecond, Slack: 20 * time.Millisecond,
 				Given: at.Add(5 * time.Millisecond), Told: at.Add(-time.Second), Turn: at,
 			}})
 		}
 		return turns
 	}
 	limit := Limit{Rate: 100, Burst: 1, Share: 0.2}
-	assert.Empty(t, limit.Faults(line()))
+	assert.Empty(t, limit.Faults(kept()))
 	for name, spoil := range map[string]func([]Turn) []Turn{
 		"a permit that is given twice": func(turns []Turn) []Turn { return slices.Insert(turns, 500, turns[500]) },
-		"a turn too many": func(turns []Turn) []Turn {
+		"a permit that two processes are given": func(turns []Turn) []Turn {
 			more := turns[500]
-			more.Number = 5000
-			return slices.Insert(turns, 500, more)
+			more.Process, more.Turn.Turn = "two", more.Turn.Turn.Add(time.Millisecond)
+			return slices.Insert(turns, 501, more)
+		},
+		"two turns for the permits of one": func(turns []Turn) []Turn {
+			turns[500].Cost = 2
+			return turns
 		},
 		"a turn that is overslept": func(turns []Turn) []Turn {
-			turns[500].Late = oversleep + 1
+			turns[500].Late = turns[500].Slack + 1
 			return turns
 		},
 		"a turn before its moment": func(turns []Turn) []Turn {
@@ -51,6 +55,6 @@ func TestFaultsAreFound(t *testing.T) {
 			return turns
 		},
 	} {
-		assert.NotEmpty(t, limit.Faults(spoil(line())), name)
+		assert.NotEmpty(t, limit.Faults(spoil(kept())), name)
 	}
 }

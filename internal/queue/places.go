@@ -19,32 +19,36 @@ type Times struct {
 	Horizon time.Duration // how far ahead turns are given
 }
 
-// Next is what the queue asks for now, at most so many calls: those without a place, and
-// the places whose forecasts are near. With those goes the first one that is too far off to
-// be given a turn: what it hears moves all forecasts.
+// Next is what the queue asks for now, at most so many calls: places whose forecasts are
+// near, and behind them those that have none.
 func (q *Queue) Next(now time.Time, t Times, most int) (ask Ask) {
-	ask.New = max(0, min(most, len(q.waiting)-len(q.places)-q.asked))
+	fresh := len(q.waiting) - len(q.places) - q.asked
+	ask.Places = q.near(now, t, most)
+	ask.New = max(0, min(most-len(ask.Places), fresh))
 	q.asked += ask.New
-	take := func(p *Place) {
-		p.asked = true
-		ask.Places = append(ask.Places, p)
-	}
+	return ask
+}
+
+// near takes the places whose forecasts are near, at most so many. With them goes the first
+// one that is too far off to be given a turn: what it hears moves all forecasts.
+func (q *Queue) near(now time.Time, t Times, most int) (near []*Place) {
 	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
 		switch {
 		case p.asked:
 		case !t.when(p).After(now):
-			if ask.New+len(ask.Places) < most {
-				take(p)
-			}
-		case len(ask.Places) == 0 || ask.New+len(ask.Places) == most:
-			return ask
+			p.asked, p.soon = true, false
+			near = append(near, p)
+		case len(near) == 0:
+			return nil
 		case p.forecast.Sub(now) > t.Horizon:
-			take(p)
-			p.tells = true
-			return ask
+			p.asked, p.tells, p.soon = true, true, false
+			return append(near, p)
+		}
+		if len(near) == most {
+			return near
 		}
 	}
-	return ask
+	return near
 }
 
 // When is when the queue has something to ask for; false: not as things stand.
@@ -61,8 +65,11 @@ func (q *Queue) When(t Times) (time.Time, bool) {
 }
 
 // when is when a place asks. One that came too early for some of its limits asks again
-// shortly before its turn.
+// shortly before its turn. One whose forecast may be wrong asks at once: the zero time.
 func (t Times) when(p *Place) time.Time {
+	if p.soon {
+		return time.Time{}
+	}
 	lead := t.Lead
 	if p.early {
 		lead = min(lead, t.Near)
@@ -70,13 +77,19 @@ func (t Times) when(p *Place) time.Time {
 	return p.forecast.Add(-lead)
 }
 
-// Refresh lets the first place ask at once, as its forecast may be wrong.
-func (q *Queue) Refresh(now time.Time) {
+// Refresh lets the first place ask at once, as its forecast may be wrong. One that is being
+// asked for asks again: the answer may be older than what was heard since.
+func (q *Queue) Refresh() {
 	for _, p := range q.places {
 		if !p.asked {
-			p.forecast, p.early = now, false
+			p.soon, p.early = true, false
 			return
 		}
+	}
+	if len(q.places) > 0 {
+		q.places[0].soon = true
+	} else {
+		q.stale = q.asked > 0
 	}
 }
 
@@ -90,8 +103,19 @@ func (q *Queue) Scale(now time.Time, factor float64) {
 // Placed notes that a new call has a place.
 func (q *Queue) Placed(p *Place, forecast, now time.Time) {
 	q.asked--
-	p.forecast, p.heard = forecast, now
+	p.forecast, p.heard, p.soon, q.stale = forecast, now, q.stale, false
 	q.insert(p)
+	if n := len(q.places); n <= len(q.waiting) && q.waiting[n-1].Held {
+		q.waiting[n-1].Tell(Event{})
+	}
+}
+
+// Booked notes that a new call does not wait here: it is to come back for its turn.
+func (q *Queue) Booked(turn time.Time) {
+	q.asked--
+	if len(q.waiting) > 0 {
+		q.pop().end(Event{Booked: turn})
+	}
 }
 
 func (q *Queue) insert(p *Place) {

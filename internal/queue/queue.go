@@ -18,37 +18,58 @@ type Turn struct {
 	Tags    []int64   // of that call, by limit; nil: it never had a place
 
 	Given  int64  // Redis's time, in micros: stands for the tags of one without
+	Moment int64  // Due by Redis's clock, in micros
 	Ask    string // that it was given to: process and serial
 	Permit int64  // how many permits of the first limit that ask had been given with this turn
 	Alone  bool   // that ask was given no other turn, at any limit of this one
+	Spent  *int64 // how many of those permits were used at the least; nil: none ever count
+
+	Used time.Time // when its call found it usable, and used it
 }
 
 // Place is a call that waits in Redis.
 type Place struct {
-	Number int64
-	Tags   []int64 // by limit
-	Back   string  // the ask whose turn goes back when it asks next; empty: none
+	Number  int64
+	Tags    []int64 // by limit
+	Back    string  // the ask whose turn goes back when it asks next; empty: none
+	Slowest int     // the limit that it waits at
 
 	forecast time.Time // when it could have its turn …
 	heard    time.Time // … as was heard then
 	asked    bool      // it is being asked for …
 	tells    bool      // … so that others hear how far their turns are
 	early    bool      // it was asked for within the lead, and not given a turn
+	soon     bool      // it is to ask at once: its forecast may be wrong
 }
+
+// Spend notes that the turn is used.
+func (t *Turn) Spend() {
+	if t.Spent != nil {
+		*t.Spent = max(*t.Spent, t.Permit)
+	}
+}
+
+// Returns reports whether the turn may go back: that takes those with it that the same ask was
+// given later, so none of them may have been used.
+func (t *Turn) Returns() bool { return t.Ask != "" && (t.Spent == nil || *t.Spent < t.Permit) }
 
 // Call is a call that waits in this process.
 type Call struct {
 	Deadline time.Time // zero: none
+	Held     bool      // perhaps nobody waits for it: it uses no turn by itself, and hears of its place
 	Wake     chan Event
 
 	turn  *Turn // that it has not used yet
+	own   Turn  // that it was given when it was due
+	over  *Turn // the same of one that was forgotten
 	ended bool
 }
 
 // Event is what a call is woken for.
 type Event struct {
-	Turn *Turn // that is used: it may be made now …
-	Err  error // … or will never be; neither: its turn has changed, see Queue.TurnOf
+	Turn   *Turn     // that is used: it may be made now …
+	Err    error     // … or will never be …
+	Booked time.Time // … or is to come back for its turn; none: its turn has changed, see Queue.TurnOf
 }
 
 // NewCall returns a call that is in no queue yet.
@@ -57,8 +78,8 @@ func NewCall() *Call { return &Call{Wake: make(chan Event, 1)} }
 // Reset makes a call that has ended ready for another queue.
 func (c *Call) Reset(deadline time.Time) { c.Deadline, c.turn, c.ended = deadline, nil, false }
 
-// tell wakes the call; what it was told before and has not heard is no longer so.
-func (c *Call) tell(e Event) {
+// Tell wakes the call; what it was told before and has not heard is no longer so.
+func (c *Call) Tell(e Event) {
 	select {
 	case <-c.Wake:
 	default:
@@ -69,7 +90,7 @@ func (c *Call) tell(e Event) {
 // end ends the wait of a call.
 func (c *Call) end(e Event) {
 	c.ended, c.turn = true, nil
-	c.tell(e)
+	c.Tell(e)
 }
 
 // Queue holds calls that wait for the same permits.
@@ -81,6 +102,7 @@ type Queue struct {
 	given   []*Call  // have a turn that they have not used, the earliest first
 	places  []*Place // in Redis, by tag
 	asked   int      // calls that were asked for and have neither place nor turn
+	stale   bool     // forecasts for those may be wrong
 	unused  []*Turn  // that nobody here needs
 }
 
@@ -99,27 +121,35 @@ func (q *Queue) Join(c *Call, now time.Time) {
 }
 
 // Give gives a turn to the first call that waits, and whose deadline it meets. A turn that
-// is due is used by that. A turn that nobody needs is kept for Unused.
+// is due is used by that. A turn that nobody needs is kept for Unused. It keeps a copy.
 func (q *Queue) Give(t *Turn, now time.Time) {
 	for len(q.waiting) > 0 && q.misses(q.waiting[0], t.Due) {
 		q.pop()
 	}
 	if len(q.waiting) == 0 {
-		q.unused = append(q.unused, t)
+		q.unused = append(q.unused, t.kept())
 		return
 	}
 	c := q.pop()
-	if !t.Due.After(now) {
-		c.end(Event{Turn: t})
+	if !t.Due.After(now) && !c.Held {
+		t.Spend()
+		c.own = *t
+		c.end(Event{Turn: &c.own})
 		return
 	}
-	c.turn = t
+	c.turn = t.kept()
 	i := len(q.given)
 	for i > 0 && q.given[i-1].turn.Due.After(t.Due) {
 		i--
 	}
 	q.given = slices.Insert(q.given, i, c)
-	c.tell(Event{})
+	c.Tell(Event{})
+}
+
+func (t *Turn) kept() *Turn {
+	kept := new(Turn)
+	*kept = *t
+	return kept
 }
 
 // pop takes the first call that waits off.
@@ -145,12 +175,16 @@ func (q *Queue) misses(c *Call, turn time.Time) bool {
 // TurnOf is the turn of a call that has not used it; nil: it has none, or has ended.
 func (q *Queue) TurnOf(c *Call) *Turn { return c.turn }
 
+// Expired is the turn of a call that Expire has ended.
+func (q *Queue) Expired(c *Call) *Turn { return c.over }
+
 // Use ends the wait of a call that has a turn. It reports false if that is not the call's
 // turn any more.
 func (q *Queue) Use(c *Call, t *Turn) bool {
 	if c.turn != t || t == nil {
 		return false
 	}
+	t.Spend()
 	q.drop(c)
 	c.ended, c.turn = true, nil
 	return true
@@ -164,21 +198,26 @@ func (q *Queue) drop(c *Call) int {
 }
 
 // Return lets a call wait again, first of all, whose turn was not used in time. It asks with
-// its tag; the turn goes back if it was the last.
+// its tag; the turn goes back if it was the last. One of many that found nobody waiting has no
+// tag, and asks as a new one: they may be thousands.
 func (q *Queue) Return(c *Call, t *Turn, now time.Time) {
 	if c.turn != nil {
 		q.drop(c)
 	}
-	back := ""
-	if t.Alone {
-		back = t.Ask
+	switch {
+	case t.Alone:
+		q.again(c, t, t.Ask, now)
+	case t.Tags != nil:
+		q.again(c, t, "", now)
+	default:
+		c.turn, c.over, c.ended = nil, nil, false
+		q.waiting = slices.Insert(q.waiting, 0, c)
 	}
-	q.again(c, t, back, now)
 }
 
 // again lets a call wait, first of all, with the place of a turn that it does not have.
 func (q *Queue) again(c *Call, t *Turn, back string, now time.Time) {
-	c.turn, c.ended = nil, false
+	c.turn, c.over, c.ended = nil, nil, false
 	q.waiting = slices.Insert(q.waiting, 0, c)
 	tags := t.Tags
 	if tags == nil {
@@ -186,6 +225,20 @@ func (q *Queue) again(c *Call, t *Turn, back string, now time.Time) {
 	}
 	q.insert(&Place{Number: t.Number, Tags: tags, Back: back, forecast: now})
 }
+
+// Expire ends the calls that nobody waits for, and whose turns were over at a moment.
+func (q *Queue) Expire(moment time.Time) {
+	q.given = slices.DeleteFunc(q.given, func(c *Call) bool {
+		over := c.Held && c.turn.Until.Before(moment)
+		if over {
+			c.ended, c.over, c.turn = true, c.turn, nil
+		}
+		return over
+	})
+}
+
+// Unneeded takes a turn in that was used for nothing.
+func (q *Queue) Unneeded(t *Turn) { q.unused = append(q.unused, t) }
 
 // Void takes back the turns that were not used and were given until a time of Redis: their
 // calls ask again, first of all, with their tags. It returns how many.
@@ -195,7 +248,7 @@ func (q *Queue) Void(until int64, now time.Time) (voided int) {
 		if void(c.turn) {
 			q.given = slices.Delete(q.given, i, i+1)
 			q.again(c, c.turn, "", now)
-			c.tell(Event{})
+			c.Tell(Event{})
 			voided++
 		}
 	}
@@ -218,7 +271,7 @@ func (q *Queue) Leave(c *Call, now time.Time) bool {
 	t := c.turn
 	for _, next := range q.given[q.drop(c):] { // each has the turn of the one before it
 		t, next.turn = next.turn, t
-		next.tell(Event{})
+		next.Tell(Event{})
 	}
 	c.ended, c.turn = true, nil
 	q.Give(t, now)
@@ -231,6 +284,15 @@ func (q *Queue) Fail(err error) {
 		c.end(Event{Err: err})
 	}
 	q.waiting = nil
+}
+
+// Forecast is when a call could have its turn, and the limit that holds it back most; false:
+// that is not known.
+func (q *Queue) Forecast(c *Call) (moment time.Time, slowest int, known bool) {
+	if i := slices.Index(q.waiting, c); i >= 0 && i < len(q.places) {
+		return q.places[i].forecast, q.places[i].Slowest, true
+	}
+	return time.Time{}, 0, false
 }
 
 // Waiting is how many calls wait without a turn.

@@ -97,6 +97,27 @@ func TestWhoGivesUpItsTurnMovesThoseBehindForward(t *testing.T) {
 	require.Len(t, q.Unused(), 1, "nobody needs it")
 }
 
+// A turn goes back with those that the same ask was given after it. So it must not if one of
+// them was used, as it can be where its call leaves when it is due.
+func TestATurnGoesBackWithThoseAfterItOnly(t *testing.T) {
+	for last := range 3 {
+		q, calls := held(3, 1, 2, 3)
+		var spent int64
+		for k, p := range slices.Clone(q.places) {
+			turn := turn(float64(k+1), int64(k))
+			turn.Permit, turn.Spent = int64(k+1), &spent
+			q.Reached(p, turn, start)
+		}
+		require.True(t, q.Use(calls[last], q.TurnOf(calls[last])))
+		for k := range calls {
+			q.Leave(calls[k], start)
+		}
+		for _, unused := range q.Unused() {
+			require.Equal(t, unused.Permit > int64(last+1), unused.Returns(), "turn %d of 3, where %d was used", unused.Permit, last+1)
+		}
+	}
+}
+
 func TestAnUnusedTurnIsForWhoComesNext(t *testing.T) {
 	q, calls := held(1, 1)
 	q.Reached(q.places[0], turn(1, 0), start)
@@ -168,6 +189,29 @@ func TestPlacesAskShortlyBeforeTheirTurn(t *testing.T) {
 	q.Moved(ask.Places[2], after(2.5), after(1), times.Lead)
 	require.Equal(t, after(3.5), q.places[4].forecast, "those behind move as far")
 	require.Equal(t, after(1.2), q.places[2].forecast, "those before do not come later")
+}
+
+// News that come while places are asked for: the answers may be older.
+func TestNewsAreNewerThanAnswersOnTheirWay(t *testing.T) {
+	q, _ := held(1, 1)
+	ask := q.Next(after(0.95), times, 100)
+	q.Refresh()
+	q.Moved(ask.Places[0], after(9), after(1), times.Lead)
+	when, ok := q.When(times)
+	require.True(t, ok)
+	require.False(t, when.After(after(1)), "it asks again")
+	ask = q.Next(after(1), times, 100)
+	require.Len(t, ask.Places, 1)
+	q.Moved(ask.Places[0], after(2), after(1), times.Lead)
+	when, _ = q.When(times)
+	require.Equal(t, after(1.9), when, "once")
+
+	q, _ = held(1)
+	require.Equal(t, 1, q.Next(after(0), times, 100).New)
+	q.Refresh()
+	q.Placed(&Place{Number: 1, Tags: []int64{1}}, after(9), start)
+	when, _ = q.When(times)
+	require.False(t, when.After(start), "a new one, too")
 }
 
 func TestTwoFlightsMoveForecastsOnce(t *testing.T) {

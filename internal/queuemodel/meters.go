@@ -25,6 +25,9 @@ func (s *State) atLeast(free float64) {
 // ahead: no turn is out that is due later than that.
 const ahead = 1e6
 
+// renew is how often the TTL of a state is renewed.
+const renew = 10e6
+
 // late is for how long a turn may be used where costs are settled.
 const late = 20000
 

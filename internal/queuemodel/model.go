@@ -1,4 +1,4 @@
-// Package queuemodel is the model of package lua/queue in Go: a limit is a queue before a
+// Package queuemodel is the model of package lua in Go: a limit is a queue before a
 // meter. It keeps everything in plain lists and looks through all of them; it is for tests,
 // which play the same histories against it and against the scripts.
 package queuemodel
@@ -44,13 +44,18 @@ type Item struct {
 	Count, Number int
 	Settles       bool
 	Now           bool // it does not wait: a turn that is due at once, or no place
-	Parts         []Part
+	ID            string
+	// Of a call with an ID: it is booked if its turn is further away than Patience, and not
+	// at all if it is further away than Latest.
+	Patience, Latest float64
+	Parts            []Part
 }
 
 // Answer is the answer to one call.
 type Answer struct {
-	Status       int // 0 a place, 1 a turn, 2 refused
+	Status       int // 0 a place, 1 a turn, 2 refused, 3 booked, 4 too late
 	Wait, Usable float64
+	Which        int       // of 0, 3 and 4: the part that holds it back most, from 1
 	Tags         []float64 // of a turn that is to be settled: records
 }
 
@@ -89,6 +94,10 @@ type State struct {
 	lastCost, lastDue      float64
 	places                 []place
 	seq, head, since       float64
+	bookings               []booking
+	front                  float64 // the highest tag of a call with an ID that had its turn
+	latest, span           float64 // when all bookings are late; how long after its tag one was to be back, at most
+	returned               float64 // when a booking was back
 	spendings              float64 // of paced, where costs are settled
 	lows                   []spending
 	refunded, refundable   float64
@@ -116,6 +125,7 @@ func (r *Redis) Copy() *Redis {
 	for j, l := range r.Limits {
 		d := *l
 		d.places, d.lows, d.log = slices.Clone(l.places), slices.Clone(l.lows), slices.Clone(l.log)
+		d.bookings = slices.Clone(l.bookings)
 		d.window, d.records = map[float64]float64{}, map[string]float64{}
 		for k, v := range l.window {
 			d.window[k] = v
@@ -211,6 +221,12 @@ func (c *call) load(j int) *State {
 	if s.paused <= c.Now {
 		s.paused, s.held = 0, 0
 	}
+	if s.latest < c.Now {
+		s.bookings = nil
+	}
+	if len(s.bookings) == 0 {
+		s.span = 0
+	}
 	if l.Back != "" {
 		c.giveBack(s, l.Back, 0)
 	}
@@ -242,6 +258,12 @@ func (c *call) step(s *State, clock float64) {
 	if s.setUntil > 0 {
 		s.setUntil += micros
 	}
+	if s.latest > 0 {
+		s.latest += micros
+	}
+	if s.span > 0 {
+		s.span = max(0, s.span+micros)
+	}
 }
 
 func (c *call) recall(s *State, l Limit, isFresh bool) {
@@ -253,7 +275,7 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 	lost := epoch > 0 && (isFresh || epoch == s.epoch && s.version < l.Version)
 	if epoch > 0 && (lost || epoch != s.epoch) || other {
 		paced := s.kind == "p" || s.kind == "w"
-		c.remember(s, l.Reach, other || paced && lost && len(l.Reach) > 0 && l.Reach[0] > -c.life(s))
+		c.remember(s, l.Reach, other || paced && lost && len(l.Reach) > 0 && l.Reach[0] > -c.life(s)-2*renew)
 	}
 	if (lost || other) && !isFresh {
 		s.epoch = max(s.epoch+1, math.Floor(c.Now))
@@ -303,7 +325,7 @@ func (c *call) heads() []Head {
 		s.version++
 		s.seen = c.Now
 		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)
-		if len(s.places) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles {
+		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles {
 			text = "~" + text
 		}
 		heads[j] = Head{Version: s.version, Reach: c.reach(s), Text: text}

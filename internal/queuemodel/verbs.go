@@ -44,8 +44,13 @@ func (s *State) before(tag float64) float64 {
 func (c *call) entitled(s *State, p Part) float64 {
 	late := func() float64 {
 		moment := c.ahead(s, 0, s.places[0].cost)
-		if s.head != s.places[0].tag || moment < s.since {
-			s.head, s.since = s.places[0].tag, math.Ceil(moment)
+		switch {
+		case c.asking[s.places[0].id]:
+			s.head, s.since = s.places[0].tag, math.Ceil(max(moment, c.at))
+		case s.head != s.places[0].tag:
+			s.head, s.since = s.places[0].tag, math.Ceil(max(moment, min(s.since, c.at)))
+		case s.since > c.at && moment < s.since:
+			s.since = math.Ceil(max(moment, c.at))
 		}
 		return c.at - max(s.since, s.paused)
 	}
@@ -99,6 +104,37 @@ func (c *call) one(item Item, k int) Answer {
 			return Answer{Status: 2, Tags: tags}
 		}
 	}
+	if item.ID != "" {
+		for i := range parts {
+			if parts[i].Tag == 0 {
+				parts[i].Tag = limits[i].tagOf(item.ID, parts[i].Cost)
+				tags[i] = parts[i].Tag
+			}
+		}
+	}
+	if item.ID == "" || item.Patience >= 0 {
+		if due, ok := c.now(item, parts, limits); ok {
+			return c.turn(item, id, parts, limits, tags, due)
+		}
+	}
+	if item.Now {
+		latest, which := c.at, 1
+		for i, p := range parts {
+			moment := c.forecast(limits[i], p)
+			if item.ID != "" {
+				moment = c.returning(limits[i], p)
+			}
+			if moment > latest {
+				latest, which = moment, i+1
+			}
+		}
+		return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: which, Tags: tags}
+	}
+	return c.wait(item, id, parts, limits, tags)
+}
+
+// now is when a call is due, and whether it has its turn now.
+func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 	due := c.at
 	for n := 0; ; n++ {
 		last := due
@@ -119,21 +155,18 @@ func (c *call) one(item Item, k int) Answer {
 	} else if len(parts) > 1 && slices.ContainsFunc(limits, func(s *State) bool { return s.overflows(due) }) {
 		ahead = c.Near
 	}
+	if due > c.at+ahead { // nobody is passed over for a call that has no permits
+		return due, false
+	}
 	room := c.at
 	for i, p := range parts {
 		room = max(room, c.entitled(limits[i], p))
 	}
-	if max(due, room) <= c.at+ahead {
-		return c.turn(item, id, parts, limits, tags, due)
-	}
-	if item.Now {
-		latest := c.at
-		for i, p := range parts {
-			latest = max(latest, c.forecast(limits[i], p))
-			tags[i] = p.Tag
-		}
-		return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Tags: tags}
-	}
+	return due, room <= c.at+ahead
+}
+
+// wait gives a call a place where it is held back most, or books it there.
+func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64) Answer {
 	slowest, latest := 0, math.Inf(-1)
 	for i := range parts {
 		s, p := limits[i], &parts[i]
@@ -141,24 +174,41 @@ func (c *call) one(item Item, k int) Answer {
 			p.Tag = c.newTag(s)
 		}
 		tags[i] = p.Tag
-		if forecast := c.forecast(s, *p); forecast > latest {
-			slowest, latest = i, forecast
+		moment := c.forecast(s, *p)
+		if item.ID != "" {
+			moment = c.returning(s, *p)
 		}
+		if moment > latest {
+			slowest, latest = i, moment
+		}
+	}
+	answer := Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: slowest + 1, Tags: tags}
+	switch {
+	case item.ID != "" && latest-c.at > item.Latest:
+		answer.Status = 4
+		return answer
+	case item.ID != "" && latest-c.at > item.Patience:
+		answer.Status = 3
 	}
 	for i, p := range parts {
 		s := limits[i]
-		if i != slowest {
+		if item.ID != "" {
+			c.keep(s, booking{item.ID, p.Cost, p.Tag, answer.Status == 3 && i == slowest}, latest)
+		}
+		s.latest = max(s.latest, math.Ceil(latest))
+		if answer.Status == 3 || i != slowest {
 			s.leave(id, p.Cost)
 			continue
 		}
 		if !slices.ContainsFunc(s.places, func(q place) bool { return q.id == id && q.cost == p.Cost }) {
 			s.places = append(s.places, place{p.Tag, p.Cost, id, c.Process})
+			s.seq = max(s.seq, p.Tag)
 			slices.SortStableFunc(s.places, func(a, b place) int {
 				return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(member(a), member(b)))
 			})
 		}
 	}
-	return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Tags: tags}
+	return answer
 }
 
 func (c *call) forecast(s *State, p Part) float64 {
@@ -193,6 +243,12 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 		c.spend(s, p.Cost, due, id)
 		s.lastCost, s.lastDue = s.lastCost+p.Cost, math.Ceil(due)
 		usable = min(usable, s.usable(p.Cost, due))
+		if item.ID != "" {
+			p.Tag = c.had(s, item.ID, p)
+			if !item.Settles {
+				tags[i] = p.Tag
+			}
+		}
 		if item.Settles && s.kind != "r" {
 			s.records[id+":"+number(p.Cost)] = tags[i]
 		}
@@ -205,10 +261,17 @@ func (r *Redis) Leave(who Caller, limits []Limit, limit int, what, which string,
 	c := r.begin(who, limits)
 	s := c.load(limit)
 	left := 0.0
-	if what == "turn" {
+	switch what {
+	case "turn":
 		left = c.giveBack(s, which, cost)
-	} else if s.leave(c.Process+":"+which, cost) {
-		left = cost
+	case "book":
+		left = c.book(s, which, cost)
+	case "drop":
+		c.ends(s, which, cost)
+	default:
+		if s.leave(c.Process+":"+which, cost) {
+			left = cost
+		}
 	}
 	return c.heads(), left
 }
@@ -227,7 +290,17 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, id string, cost, u
 		delete(s.records, id+":"+number(cost))
 		settled = c.settle(s, id, cost, used, record)
 	}
+	if settled && used < cost {
+		c.sooner(s)
+	}
 	return c.heads(), settled
+}
+
+// sooner notes that permits came back.
+func (c *call) sooner(s *State) {
+	if len(s.places) > 0 && (s.head != s.places[0].tag || s.since > c.at) {
+		s.head, s.since = s.places[0].tag, math.Ceil(max(c.at, c.ahead(s, 0, s.places[0].cost)))
+	}
 }
 
 func (c *call) away(s *State, micros, used float64) {
@@ -252,8 +325,12 @@ func (r *Redis) Pause(who Caller, limits []Limit, micros float64) ([]Head, float
 	if c.Now+micros > s.paused {
 		s.paused, s.head = math.Ceil(c.Now+micros), 0
 		if s.kind == "p" || s.kind == "w" {
-			s.held += max(0, s.paused-s.free-s.part)
-			s.atLeast(s.paused)
+			till := s.paused
+			if s.kind == "p" { // then there is one permit
+				till -= s.a
+			}
+			s.held += max(0, till-s.free-s.part)
+			s.atLeast(till)
 		}
 	}
 	return c.heads(), s.paused - c.Now

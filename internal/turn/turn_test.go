@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -13,48 +12,51 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-func TestHeadersTravel(t *testing.T) {
-	for _, want := range []turn.Turn{{}, {Key: "shop 7: ümlaut", Cost: 12}, {Skip: true}, {Cost: 1}} {
-		got, err := turn.FromHeaders(t.Context(), asynq.NewTaskWithHeaders("type", nil, want.Headers()))
-		require.NoError(t, err)
-		require.Equal(t, want, got)
-	}
-	got, err := turn.FromHeaders(t.Context(), asynq.NewTask("type", nil))
-	require.NoError(t, err)
-	require.Equal(t, turn.Turn{}, got)
-}
-
-func TestBadHeadersAreNamed(t *testing.T) {
-	for header, values := range map[string][]string{
-		turn.CostHeader: {"", "0", "-1", "1.5", "many", "99999999999999999999"},
-		turn.SkipHeader: {"", "perhaps"},
-	} {
-		for _, value := range values {
-			_, err := turn.FromHeaders(t.Context(), asynq.NewTaskWithHeaders("type", nil, map[string]string{header: value}))
-			require.ErrorContains(t, err, header)
-			require.ErrorContains(t, err, `"`+value+`"`)
-		}
-	}
-}
-
-func TestIn(t *testing.T) {
+func TestJoint(t *testing.T) {
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is asked of it
 	defer func() { _ = client.Close() }()
 	limiter := func(name string) *reserve.Limiter {
-		l, err := reserve.New(client, reserve.Config{Name: name, Limit: reserve.PerSecond(1)})
+		l, err := reserve.New(client, reserve.Config{Name: name, Group: "g", Limit: reserve.PerSecond(1)})
 		require.NoError(t, err)
+		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
 	usual, other := limiter("usual"), limiter("other")
-	for want, of := range map[string]turn.Turn{
-		"usual": {}, "usual/k": {Key: "k", Cost: 1}, "other": {Limiter: other}, "other/k": {Limiter: other, Key: "k"},
+	both, err := reserve.All(usual, other)
+	require.NoError(t, err)
+	for want, of := range map[string]struct {
+		limits reserve.Turns
+		key    string
+	}{
+		"usual": {}, "usual/k": {key: "k"}, "other": {limits: other}, "other/k": {other, "k"},
+		"usual + other": {limits: both}, "usual/k + other": {both, "k"},
 	} {
-		l, cost := of.In(usual)
-		require.Equal(t, want, l.String())
-		require.Equal(t, 1, cost)
+		j, err := turn.Joint(usual, of.limits, of.key)
+		require.NoError(t, err)
+		require.Equal(t, want, j.String())
 	}
-	_, cost := turn.Turn{Cost: 7}.In(usual)
-	require.Equal(t, 7, cost)
+	require.Equal(t, "usual + other", both.String(), "it has not changed")
+	_, err = turn.Joint(usual, nil, strings.Repeat("k", 600))
+	require.ErrorIs(t, err, reserve.ErrInvalid)
+	var none *reserve.Limiter
+	_, err = turn.Joint(usual, none, "k")
+	require.ErrorIs(t, err, reserve.ErrInvalid)
+}
+
+func TestCosts(t *testing.T) {
+	for _, test := range []struct {
+		one  int
+		each []int
+		want []int
+	}{{0, nil, []int{1, 1}}, {7, nil, []int{7, 7}}, {0, []int{1, 600}, []int{1, 600}}} {
+		costs, err := turn.Costs(test.one, test.each, 2)
+		require.NoError(t, err)
+		require.Equal(t, test.want, costs)
+	}
+	_, err := turn.Costs(1, []int{1, 2}, 2)
+	require.ErrorContains(t, err, "set one of them")
+	_, err = turn.Costs(0, []int{1}, 2)
+	require.ErrorContains(t, err, "one for each of the 2 limits")
 }
 
 // IDs of different waits differ, and are never longer than reserve allows.

@@ -5,16 +5,25 @@ import (
 	"math"
 	"time"
 
-	scripts "github.com/fleetpace/fleetpace/lua/queue"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // Item is one call that asks for its turn, or several that are alike.
 type Item struct {
-	Count   int   // more than one only if all are new
-	Number  int64 // of the first of them; the next ones follow
-	Settles bool  // what they really cost is told later
-	Now     bool  // they do not wait: a turn that is due at once, or nothing
+	Count   int           // more than one only if all are new
+	Number  int64         // of the first of them; the next ones follow
+	Settles bool          // what they really cost is told later
+	Now     bool          // they do not wait: a turn that is due at once, or nothing
+	ID      *ID           // of one that may be booked; nil: it has none
+	Ahead   time.Duration // taken ahead of calls, to be used within that time; 0: they are not
 	Parts   []Part
+}
+
+// ID is that of a call which is booked where its turn is far: it is made later then.
+type ID struct {
+	Text     string
+	Patience time.Duration // one whose turn is further away is booked; below 0: any is
+	Latest   time.Duration // one whose turn is further away than that is not booked; 0: any is
 }
 
 // Part is what a call wants of one limit.
@@ -27,16 +36,36 @@ type Part struct {
 // Answer is the answer to one call of an item. All times count from when the reply arrives.
 type Answer struct {
 	Turn    bool
+	Booked  bool          // to come back for its turn
+	TooLate bool          // the turn would be: nothing has changed
 	Refused error         // or nil
-	Wait    time.Duration // until the turn; of a place, a forecast
+	Wait    time.Duration // until the turn; else a forecast
+	Slowest int           // of a call without a turn: the part that holds it back most
 	Until   time.Duration // of a turn: may be used until then, may be below 0
 	Tags    []int64       // of a call with a place; nil: none
 	Records []int64       // of a call that settles; nil: none
 }
 
-// Ask makes the call, and hands each answer over: that of the kth call of the ith item. Of an
-// item with many calls only the first may be answered; the others have to ask again.
-func Ask(ctx context.Context, c *Call, items []Item, each func(i, k int, a Answer)) (Reply, error) {
+// Answers are those to the calls of an item. Of one with many calls only the first may be
+// answered; the others have to ask again.
+type Answers struct {
+	Count int
+	each  []Answer // or else a run of turns, one step after the other:
+
+	last, step, usable float64 // micros
+}
+
+// At is the answer to the kth call.
+func (a *Answers) At(k int) Answer {
+	if a.each != nil {
+		return a.each[k]
+	}
+	due := a.last - float64(a.Count-1-k)*a.step
+	return Answer{Turn: true, Wait: micros(math.Ceil(max(0, due))), Until: micros(math.Floor(due + a.usable))}
+}
+
+// Ask makes the call, and returns the answers to each item.
+func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
 	extra := make([]any, 0, 8*len(items))
 	for _, item := range items {
 		how := 0
@@ -46,19 +75,38 @@ func Ask(ctx context.Context, c *Call, items []Item, each func(i, k int, a Answe
 		if item.Now {
 			how += 2
 		}
-		extra = append(extra, item.Count, item.Number, how, len(item.Parts))
+		switch {
+		case item.Ahead > 0:
+			extra = append(extra, item.Count, item.Number, how+8, item.Ahead.Microseconds())
+		case item.ID == nil:
+			extra = append(extra, item.Count, item.Number, how)
+		default:
+			extra = append(extra, item.Count, item.Number, how+4, item.ID.Text, item.ID.Patience.Microseconds(), item.ID.latest())
+		}
+		extra = append(extra, len(item.Parts))
 		for _, p := range item.Parts {
 			extra = append(extra, p.Limit+1, p.Cost, tagText(p.Tag))
 		}
 	}
 	reply, r, err := c.run(ctx, scripts.Ask, extra)
 	if err != nil {
-		return reply, err
+		return reply, nil, err
 	}
+	answers := make([]Answers, len(items))
 	for i := range items {
-		r.answers(c, &items[i], func(k int, a Answer) { each(i, k, a) })
+		answers[i] = r.answers(c, &items[i])
 	}
-	return reply, r.err
+	if r.err != nil {
+		return reply, nil, r.err
+	}
+	return reply, answers, nil
+}
+
+func (id *ID) latest() any {
+	if id.Latest == 0 {
+		return int64(9e15)
+	}
+	return id.Latest.Microseconds()
 }
 
 func tagText(tag int64) any {
@@ -68,24 +116,24 @@ func tagText(tag int64) any {
 	return tag
 }
 
-func (r *reader) answers(c *Call, item *Item, each func(int, Answer)) {
+func (r *reader) answers(c *Call, item *Item) Answers {
 	if r.number() == 1 { // a run: the time until the last turn tells the others
-		last, p := float64(r.number()), item.Parts[0]
+		p := item.Parts[0]
 		l := c.Limits[p.Limit]
-		step := float64(p.Cost) * l.A
-		for k := 0; k < item.Count && r.err == nil; k++ {
-			due := last - float64(item.Count-1-k)*step
-			each(k, Answer{Turn: true, Wait: micros(math.Ceil(max(0, due))), Until: micros(math.Floor(due + (l.B-float64(p.Cost))*l.A))})
-		}
-		return
+		return Answers{Count: item.Count, last: float64(r.number()), step: float64(p.Cost) * l.A, usable: (l.B - float64(p.Cost)) * l.A}
 	}
-	answered := int(r.number())
-	for k := 0; k < answered && r.err == nil; k++ {
+	count := int(r.number())
+	if count < 0 || count > item.Count {
+		r.fail("there are more answers than calls")
+		count = 0
+	}
+	answers := Answers{Count: count, each: make([]Answer, 0, count)}
+	for len(answers.each) < count && r.err == nil {
 		status, a := r.number(), Answer{}
 		a.Wait = r.micros()
 		switch status {
-		case 0:
-			r.number()
+		case 0, 3, 4:
+			a.Booked, a.TooLate, a.Slowest = status == 3, status == 4, int(r.number())-1
 			a.Tags = r.numbers(len(item.Parts))
 		case 1:
 			a.Turn, a.Until = true, r.micros()
@@ -100,8 +148,9 @@ func (r *reader) answers(c *Call, item *Item, each func(int, Answer)) {
 		default:
 			r.fail("an answer is none of turn, place and refusal")
 		}
-		each(k, a)
+		answers.each = append(answers.each, a)
 	}
+	return answers
 }
 
 // numbers reads some; nil if the first one is not there.

@@ -6,38 +6,40 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fleetpace/fleetpace/internal/fault"
-	scripts "github.com/fleetpace/fleetpace/lua/queue"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// Heartbeat is what a process tells of itself, about every second.
+// Heartbeat is what a process tells of itself under a name, about every second.
 type Heartbeat struct {
-	Client  redis.Scripter
-	Keys    []string // as queue.BeatKeys returns them
+	Client  redis.UniversalClient
 	Channel string
 	Process string
-	Pace    float64       // of its limit, permits per second: what slower means
-	Limit   string        // its text
 	Dead    time.Duration // whoever is silent for so long is dead
 }
 
 // Pulse is what Redis says to a heartbeat.
 type Pulse struct {
 	Known bool   // Redis knew the process
-	Alive int64  // processes
-	Rank  int64  // of the limit that is in force …
-	Limit string // … and its text
 	Run   string // of the server; empty: not known
 }
 
-// Beat tells that the process lives.
-func Beat(ctx context.Context, h Heartbeat) (Pulse, error) {
-	values, err := scripts.Beat.Run(ctx, h.Client, h.Keys, "", h.Process, exact(h.Pace), h.Limit, h.Dead.Microseconds(), h.Channel).Slice()
+// Beat tells that the process lives, and notes what is in force under the name.
+func Beat(ctx context.Context, h Heartbeat, n *Name) (Pulse, error) {
+	args := []any{"", h.Process, exact(n.Pace), n.Limit, h.Dead.Microseconds(), h.Channel}
+	values, err := run(ctx, h.Client, scripts.Beat, n.Keys, args)
 	if err != nil {
-		return Pulse{}, fault.Classify(err)
+		return Pulse{}, err
 	}
 	r := &reader{values: values}
 	r.number()
-	p := Pulse{Known: r.number() == 1, Alive: r.number(), Rank: r.number(), Limit: r.text(), Run: r.text()}
-	return p, r.err
+	known, alive, rank, limit, run := r.number() == 1, r.number(), r.number(), r.text(), r.text()
+	if r.err != nil {
+		return Pulse{}, r.err
+	}
+	if limit != n.Limit {
+		rank = 0
+	}
+	n.Rank.Store(rank)
+	n.Alive.Store(alive)
+	return Pulse{Known: known, Run: run}, nil
 }

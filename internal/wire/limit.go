@@ -1,11 +1,11 @@
 package wire
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -22,8 +22,11 @@ type Terms struct {
 // concurrent use.
 type Limit struct {
 	Terms
-	Keys []string      // as queue.Keys returns them
-	Rank *atomic.Int64 // of the terms among those of other processes: see beat.lua
+	Keys []string // as queue.Keys returns them
+	Name *Name
+
+	// Lease is for how long turns may be taken ahead of calls; 0: none are.
+	Lease time.Duration
 
 	a, b string // as texts
 
@@ -32,7 +35,8 @@ type Limit struct {
 	version int64  // of the last reply …
 	reach   string // … and its reach …
 	heard   time.Time
-	micros  int64 // Redis's time when it was heard
+	micros  int64         // Redis's time when it was heard
+	off     time.Duration // Redis's clock less that of this machine, as a reply showed that knew no more
 	inForce inForce
 }
 
@@ -40,8 +44,8 @@ type Limit struct {
 type inForce struct{ a, b float64 }
 
 // NewLimit returns a limit of which nothing is known yet.
-func NewLimit(terms Terms, keys []string, rank *atomic.Int64) *Limit {
-	return &Limit{Terms: terms, Keys: keys, Rank: rank, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
+func NewLimit(terms Terms, keys []string, name *Name) *Limit {
+	return &Limit{Terms: terms, Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
 }
 
 func exact(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
@@ -51,6 +55,45 @@ func (l *Limit) InForce() (a, b float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inForce.a, l.inForce.b
+}
+
+// Eases reports whether other terms let more through than those in force.
+func (l *Limit) Eases(to Terms) bool {
+	a, b := l.InForce()
+	switch l.Kind {
+	case "p":
+		return to.A <= a && to.B >= b
+	case "w":
+		return to.A <= a && to.B <= b
+	default:
+		return to.A >= a && to.B <= b
+	}
+}
+
+// Most is how many permits may be used at once.
+func (l *Limit) Most() int64 {
+	a, b := l.InForce()
+	switch l.Kind {
+	case "p":
+		return int64(b)
+	case "w":
+		return 1
+	default:
+		return int64(a)
+	}
+}
+
+// Stored is how many permits of a paced limit nobody has spent, as far as is known, if the
+// bucket is to lack what comes in a time.
+func (l *Limit) Stored(now time.Time, lack time.Duration) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free, err := strconv.ParseInt(l.aged(now), 10, 64)
+	if l.Kind != "p" || err != nil || l.inForce.a <= 0 {
+		return 0
+	}
+	most := l.inForce.b - math.Ceil(float64(lack.Microseconds())/l.inForce.a)
+	return max(0, int64(min(-float64(free)/l.inForce.a, most)))
 }
 
 // afterLoss is for how long a limit that was never asked brings that data was lost: others
@@ -75,11 +118,11 @@ func (l *Limit) append(args []any, now, lost time.Time, back string) ([]any, str
 	if l.Edges != nil {
 		micros := clock
 		if micros == 0 {
-			micros = now.UnixMicro()
+			micros = now.Add(l.off).UnixMicro()
 		}
 		edges = words(l.Edges(micros))
 	}
-	return append(args, l.Kind, l.a, l.b, l.Rank.Load(), known, l.version, reach, back, edges, clock), known
+	return append(args, l.Kind, l.a, l.b, l.Name.Rank.Load(), known, l.version, reach, back, edges, clock), known
 }
 
 func words(numbers []int64) string {
@@ -132,6 +175,9 @@ func (l *Limit) eachReach(reach string, change func(int64) int64) string {
 	if i < 0 || reach == "" {
 		return reach
 	}
+	if micros, err := strconv.ParseInt(reach, 10, 64); err == nil && i == 0 { // it is all there is
+		return strconv.FormatInt(change(micros), 10)
+	}
 	fields := strings.Fields(reach)
 	if i >= len(fields) {
 		return reach
@@ -148,6 +194,11 @@ func (l *Limit) eachReach(reach string, change func(int64) int64) string {
 // the highest version counts.
 func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, arrived time.Time) {
 	if h.version == 0 {
+		if errors.Is(h.problem, ErrClock) {
+			l.mu.Lock()
+			l.off = time.UnixMicro(micros).Sub(arrived.Round(0))
+			l.mu.Unlock()
+		}
 		return
 	}
 	text := strings.TrimPrefix(h.text, "~")
@@ -159,9 +210,11 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 	if epochOf(text) == epochOf(l.known) && h.version <= l.version {
 		return
 	}
-	l.known, l.version, l.reach = text, h.version, h.reach
+	if text != l.known {
+		l.known, l.inForce = text, termsOf(text, l.inForce)
+	}
+	l.version, l.reach = h.version, h.reach
 	l.heard, l.micros = arrived, micros+way.Microseconds()
-	l.inForce = termsOf(text, l.inForce)
 }
 
 func epochOf(text string) string {

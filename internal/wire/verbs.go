@@ -2,33 +2,50 @@ package wire
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"time"
 
-	scripts "github.com/fleetpace/fleetpace/lua/queue"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// Left is a place that a call leaves, or turns of an ask that nobody uses.
+// Left is a place that a call leaves, or turns of an ask that nobody uses, or the end of a
+// booking.
 type Left struct {
 	Limit int
 	// Of a place its number and its cost; of turns the ask that they were given to, and how
-	// many permits of it are still needed, its first ones.
+	// many permits of it are still needed, its first ones; of a booking that ends its cost.
 	Place int64
 	Turns string
 	Cost  int64
+
+	// Of a call that leaves its place and is booked, its ID and its tag, less than 0 if it
+	// does not count there; of a booking that ends, its ID and the tag 0.
+	ID  string
+	Tag int64
 }
 
-// Leave leaves places, and gives back turns that nobody used. It may be repeated.
-func Leave(ctx context.Context, c *Call, items []Left) (Reply, error) {
+// Leave leaves places, and gives back turns that nobody used. It returns how many permits went
+// back, or were waited for. It may be repeated.
+func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
 	extra := make([]any, 0, 4*len(items))
 	for _, item := range items {
-		if item.Turns != "" {
+		switch {
+		case item.Turns != "":
 			extra = append(extra, item.Limit+1, "turn", item.Turns, item.Cost)
-		} else {
+		case item.ID == "":
 			extra = append(extra, item.Limit+1, "place", item.Place, item.Cost)
+		case item.Tag != 0:
+			extra = append(extra, item.Limit+1, "book", fmt.Sprintf("%d %d %s", item.Place, item.Tag, item.ID), item.Cost)
+		default:
+			extra = append(extra, item.Limit+1, "drop", item.ID, item.Cost)
 		}
 	}
-	reply, _, err := c.run(ctx, scripts.Leave, extra)
-	return reply, err
+	reply, r, err := c.run(ctx, scripts.Leave, extra)
+	if err != nil {
+		return reply, nil, err
+	}
+	return reply, r.numbers(len(items)), r.err
 }
 
 // Used is what a call really used of a limit.
@@ -80,6 +97,9 @@ func Reset(ctx context.Context, c *Call) (Reply, error) {
 	return reply, err
 }
 
+// forGood is a time that no limit is set for: it is set until it is set again.
+const forGood = 1e15 * time.Microsecond
+
 // State is how a limit stands.
 type State struct {
 	A, B    float64       // in force; 0: the limit has no state, or a problem
@@ -88,6 +108,13 @@ type State struct {
 	Permits int64         // that they want
 	Paused  time.Duration // until a pause ends; 0: there is none
 	Reason  string        // of the pause
+
+	Stored    int64         // permits that could be spent now
+	Free      time.Duration // p: until the last permit that was spent is there again, may be below 0
+	Set       bool          // another limit was set …
+	SetFor    time.Duration // … and for so long; 0: until it is set again
+	Booked    int64         // calls that are still to come
+	Processes int64         // that live
 }
 
 // Inspect returns how the limits stand, and changes nothing.
@@ -101,6 +128,14 @@ func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
 		s, limit := &states[i], termsOf(r.text(), inForce{})
 		s.A, s.B = limit.a, limit.b
 		s.Next, s.Waiting, s.Permits, s.Paused, s.Reason = r.micros(), r.number(), r.number(), r.micros(), r.text()
+		s.SetFor, s.Booked, s.Stored, s.Processes = r.micros(), r.number(), r.number(), r.number()
+		if s.Set = s.SetFor > 0; s.SetFor > forGood {
+			s.SetFor = 0
+		}
+		if l := c.Limits[i]; l.Kind == "p" {
+			free, _ := strconv.ParseInt(reply.heads[i].reach, 10, 64)
+			s.Free = time.Duration(free) * time.Microsecond
+		}
 	}
 	return reply, states, r.err
 }

@@ -1,4 +1,4 @@
-// Package wire makes the calls of the scripts of package lua/queue: their arguments, their
+// Package wire makes the calls of the scripts of package lua: their arguments, their
 // replies and their errors. It keeps what a process has to remember of each limit from one
 // reply to the next.
 package wire
@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // Caller is what a call says of the process that makes it.
@@ -32,13 +30,15 @@ type Caller struct {
 // Ask names an ask: its process and serial.
 func (c Caller) Ask() string { return c.Process + " " + strconv.FormatInt(c.Serial, 10) }
 
-// ID names a call of a process in Redis.
-func ID(process string, number int64) string { return process + ":" + strconv.FormatInt(number, 10) }
+// CallID names a call of a process in Redis.
+func CallID(process string, number int64) string {
+	return process + ":" + strconv.FormatInt(number, 10)
+}
 
 // Call is a script call that is ready to be made, for some limits.
 type Call struct {
 	Caller
-	Client redis.Scripter
+	Client redis.UniversalClient
 	Limits []*Limit
 	Back   []string // per limit the name of an ask whose turns go back; nil: none
 	Now    time.Time
@@ -70,9 +70,15 @@ func (r *Reply) AnyProblem() error {
 
 // run makes the call, and returns the reply behind its heads.
 func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Reply, *reader, error) {
-	const all, each = 9, 10
-	keys := make([]string, 0, 4*len(c.Limits))
-	args := make([]any, 0, all+each*len(c.Limits)+len(extra))
+	const evalsha, keyed, all, each = 3, 5, 9, 10
+	args := make([]any, 0, evalsha+all+(keyed+each)*len(c.Limits)+len(extra))
+	args = append(args, "evalsha", script.Hash(), keyed*len(c.Limits))
+	for _, l := range c.Limits {
+		for _, key := range l.Keys {
+			args = append(args, key)
+		}
+	}
+	first := len(args)
 	args = append(args, "", c.Way.Microseconds(), c.Horizon.Microseconds(), c.Near.Microseconds(), c.Grace.Microseconds(),
 		c.Run, c.Process, c.Serial, c.Channel)
 	reply := Reply{heads: make([]head, len(c.Limits)), known: make([]string, len(c.Limits))}
@@ -81,12 +87,11 @@ func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Repl
 		if c.Back != nil {
 			back = c.Back[i]
 		}
-		keys = append(keys, l.Keys...)
 		args, reply.known[i] = l.append(args, c.Now, c.Lost, back)
 	}
-	values, err := script.Run(ctx, c.Client, keys, append(args, extra...)...).Slice()
+	values, err := c.once(ctx, script, append(args, extra...), first)
 	if err != nil {
-		return reply, nil, fault.Classify(err)
+		return reply, nil, err
 	}
 	r := &reader{values: values}
 	reply.Micros = r.number()

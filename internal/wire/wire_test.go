@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func paced() *Limit {
-	return NewLimit(Terms{Kind: "p", A: 1000, B: 5}, []string{"s", "p", "l", "x"}, new(atomic.Int64))
+	return NewLimit(Terms{Kind: "p", A: 1000, B: 5}, []string{"s", "p", "l", "x"}, new(Name))
 }
 
 // brought is what a call says of a limit, so long after the start.
@@ -59,7 +58,7 @@ func TestALimitNeverAskedHearsOfLostData(t *testing.T) {
 
 func TestReachOfOtherKinds(t *testing.T) {
 	for kind, want := range map[string]string{"w": "3000 0.5", "r": "5000 -2000", "q": "5000 0.5"} {
-		l := NewLimit(Terms{Kind: kind, A: 10, B: 10}, nil, new(atomic.Int64))
+		l := NewLimit(Terms{Kind: kind, A: 10, B: 10}, nil, new(Name))
 		said := "5000 0.5"
 		if kind == "r" {
 			said = "5000 0"
@@ -72,11 +71,11 @@ func TestReachOfOtherKinds(t *testing.T) {
 
 func TestARunOfTurns(t *testing.T) {
 	r := &reader{values: []any{int64(1), int64(1500)}}
-	var turns []Answer
-	r.answers(&Call{Limits: []*Limit{paced()}}, &Item{Count: 3, Parts: []Part{{Cost: 1}}}, func(_ int, a Answer) { turns = append(turns, a) })
+	answers := r.answers(&Call{Limits: []*Limit{paced()}}, &Item{Count: 3, Parts: []Part{{Cost: 1}}})
 	require.NoError(t, r.err)
 	var waits, untils []time.Duration
-	for _, a := range turns {
+	for k := range answers.Count {
+		a := answers.At(k)
 		waits, untils = append(waits, a.Wait/time.Microsecond), append(untils, a.Until/time.Microsecond)
 	}
 	require.Equal(t, []time.Duration{0, 500, 1500}, waits)
@@ -87,13 +86,14 @@ func TestUnreadableReplies(t *testing.T) {
 	for what, values := range map[string][]any{
 		"too short":     {int64(0), int64(1), int64(1)},
 		"no number":     {"x"},
+		"too many":      {int64(0), int64(2)},
 		"no answer":     {int64(0), int64(1), int64(9), int64(0), "", ""},
 		"another type":  {nil},
 		"tags cut off":  {int64(0), int64(1), int64(0), int64(5), int64(0)},
 		"tags no words": {int64(0), int64(1), int64(0), int64(5), int64(0), "x"},
 	} {
 		r := &reader{values: values}
-		r.answers(&Call{Limits: []*Limit{paced()}}, &Item{Count: 1, Parts: []Part{{Cost: 1}}}, func(int, Answer) {})
+		r.answers(&Call{Limits: []*Limit{paced()}}, &Item{Count: 1, Parts: []Part{{Cost: 1}}})
 		require.ErrorIs(t, r.err, fault.ErrCorrupt, what)
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
-	"github.com/fleetpace/fleetpace/transport/internal/inprocess"
 )
 
 // api speaks as OpenAI does: what is left of a bucket in the fields of each
@@ -95,7 +94,7 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		call.Model, "re: "+call.Messages[0].Content)
 }
 
-func newClient(t *testing.T, url string, limiter transport.Limiter, retries int) openai.Client {
+func newClient(t *testing.T, url string, limiter reserve.Turns, retries int) openai.Client {
 	t.Helper()
 	base := &http.Transport{MaxIdleConnsPerHost: 100}
 	t.Cleanup(base.CloseIdleConnections)
@@ -124,37 +123,59 @@ func ask(t *testing.T, client openai.Client, prompt string) error {
 	return nil
 }
 
-// TestThousandCalls: 50 callers at five times the provider's limit learn it from
-// its first answer, and of 1,000 calls through OpenAI's client none is refused.
+// fleet makes the limiter of each of some processes.
+func fleet(t *testing.T, processes int, limit reserve.Limit) (all []*reserve.Limiter) {
+	t.Helper()
+	server, err := embedded.Start("127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	for range processes {
+		redis := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		t.Cleanup(func() { _ = redis.Close() })
+		limiter, err := reserve.New(redis, reserve.Config{Name: "openai", Limit: limit})
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = limiter.Close() })
+		all = append(all, limiter)
+	}
+	return all
+}
+
+// TestThousandCalls: 50 callers of one process, or of two that share a limit, at five times
+// the provider's limit learn it from its first answer, and of 1,000 calls through OpenAI's
+// client none is refused.
 func TestThousandCalls(t *testing.T) {
-	const calls, perSecond = 1000, 200
-	server, url := newAPI(t, perSecond, 40) // the burst is 200 ms for the machine
-	limiter := inprocess.New(reserve.PerSecond(5 * perSecond))
-	client := newClient(t, url, limiter, 0)
-	require.NoError(t, ask(t, client, "0"))
-	require.Len(t, limiter.Changes(), 1)
-	assert.InDelta(t, perSecond, limiter.Now().Rate(), 1e-6)
+	for _, processes := range []int{1, 2} {
+		t.Run(fmt.Sprint(processes), func(t *testing.T) {
+			const calls, perSecond = 1000, 200
+			server, url := newAPI(t, perSecond, 40) // the burst is 200 ms for the machine
+			limiters := fleet(t, processes, reserve.PerSecond(5*perSecond))
+			var clients []openai.Client
+			for _, limiter := range limiters {
+				clients = append(clients, newClient(t, url, limiter, 0))
+			}
+			require.NoError(t, ask(t, clients[0], "0"))
+			state, err := limiters[processes-1].State(t.Context())
+			require.NoError(t, err)
+			assert.InDelta(t, perSecond, state.Rate, 1e-3)
 
-	var group errgroup.Group
-	group.SetLimit(50)
-	for i := range calls - 1 {
-		group.Go(func() error { return ask(t, client, fmt.Sprint(i+1)) })
+			var group errgroup.Group
+			group.SetLimit(50)
+			for i := range calls - 1 {
+				group.Go(func() error { return ask(t, clients[i%processes], fmt.Sprint(i+1)) })
+			}
+			require.NoError(t, group.Wait())
+			history, refused := server.judge.History(), 0
+			for _, call := range history {
+				if call.Refused {
+					refused++
+				}
+			}
+			t.Logf("%d calls of %d processes in %v, %d refused", len(history), processes, history[len(history)-1].At.Sub(history[0].At), refused)
+			assert.Zero(t, refused)
+			assert.Len(t, history, calls)
+			assert.Len(t, server.prompts, calls)
+		})
 	}
-	require.NoError(t, group.Wait())
-
-	history := server.judge.History()
-	refused := 0
-	for _, call := range history {
-		if call.Refused {
-			refused++
-		}
-	}
-	t.Logf("%d calls in %v, %d refused, limit set %d times, %d pauses", len(history),
-		history[len(history)-1].At.Sub(history[0].At), refused, len(limiter.Changes()), len(limiter.Pauses()))
-	assert.Zero(t, refused)
-	assert.Len(t, history, calls)
-	assert.Equal(t, calls, limiter.Turns())
-	assert.Len(t, server.prompts, calls)
 }
 
 // TestOwnRetries: OpenAI's client repeats what was refused by itself; each of its
@@ -162,16 +183,13 @@ func TestThousandCalls(t *testing.T) {
 func TestOwnRetries(t *testing.T) {
 	server, url := newAPI(t, 1000, 1000)
 	server.refuse = 1
-	limiter := inprocess.New(reserve.PerSecond(1000))
+	limiter := fleet(t, 1, reserve.PerSecond(1000))[0]
 	client := newClient(t, url, limiter, 2)
 	began := time.Now()
 	require.NoError(t, ask(t, client, "hello"))
 	assert.GreaterOrEqual(t, time.Since(began), 300*time.Millisecond)
-	assert.Equal(t, 2, limiter.Turns())
 	assert.Len(t, server.judge.History(), 2)
 	assert.Equal(t, 1, server.prompts["hello"])
-	require.Len(t, limiter.Pauses(), 1)
-	assert.Equal(t, 301*time.Millisecond, limiter.Pauses()[0].For)
 }
 
 // TestRefusal: without retries the client sees the refusal as the provider wrote
@@ -179,51 +197,9 @@ func TestOwnRetries(t *testing.T) {
 func TestRefusal(t *testing.T) {
 	server, url := newAPI(t, 1000, 1000)
 	server.refuse = 1
-	err := ask(t, newClient(t, url, inprocess.New(reserve.PerSecond(1000)), 0), "hello")
+	err := ask(t, newClient(t, url, fleet(t, 1, reserve.PerSecond(1000))[0], 0), "hello")
 	var refused *openai.Error
 	require.ErrorAs(t, err, &refused)
 	assert.Equal(t, http.StatusTooManyRequests, refused.StatusCode)
 	assert.Equal(t, "rate_limit_exceeded", refused.Code)
-}
-
-// TestThousandCallsOfAFleet is TestThousandCalls with two processes that share a line in
-// Redis: what one of them is told, both go by.
-func TestThousandCallsOfAFleet(t *testing.T) {
-	const calls, perSecond = 1000, 200
-	server, url := newAPI(t, perSecond, 40)
-	line, err := embedded.Start("127.0.0.1:0")
-	require.NoError(t, err)
-	defer line.Close()
-	var clients []openai.Client
-	var limiters []*reserve.Limiter
-	for range 2 {
-		redis := redis.NewClient(&redis.Options{Addr: line.Addr()})
-		defer func() { _ = redis.Close() }()
-		limiter, err := reserve.New(redis, reserve.Config{Name: "openai", Limit: reserve.PerSecond(5 * perSecond)})
-		require.NoError(t, err)
-		defer func() { _ = limiter.Close() }()
-		limiters = append(limiters, limiter)
-		clients = append(clients, newClient(t, url, limiter, 0))
-	}
-	require.NoError(t, ask(t, clients[0], "0"))
-	state, err := limiters[1].State(t.Context())
-	require.NoError(t, err)
-	assert.InDelta(t, perSecond, state.Rate, 1e-3)
-
-	var group errgroup.Group
-	group.SetLimit(50)
-	for i := range calls - 1 {
-		group.Go(func() error { return ask(t, clients[i%2], fmt.Sprint(i+1)) })
-	}
-	require.NoError(t, group.Wait())
-	history, refused := server.judge.History(), 0
-	for _, call := range history {
-		if call.Refused {
-			refused++
-		}
-	}
-	t.Logf("%d calls of 2 processes in %v, %d refused", len(history), history[len(history)-1].At.Sub(history[0].At), refused)
-	assert.Zero(t, refused)
-	assert.Len(t, history, calls)
-	assert.Len(t, server.prompts, calls)
 }

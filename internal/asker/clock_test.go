@@ -1,0 +1,40 @@
+package asker
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The first calls of a process take longer, and most of that before Redis has read its clock:
+// it connects, logs in and sends the scripts. A machine that is busy stops any of them. No turn
+// is early for that, and in the end none is late.
+func TestRepliesMakeNoTurnEarly(t *testing.T) {
+	const back = 10
+	for what, trips := range map[string][]int{
+		"it connects":     {150, 40, 10, 10, 10, 10, 10, 10, 10, 10},
+		"it is stopped":   {80, 70, 150, 300, 90, 10, 10, 10, 10, 10},
+		"and once more":   {10, 10, 10, 10, 10, 10, 10, 300, 10, 10},
+		"it comes nearer": {90, 90, 90, 90, 90, 90, 10, 10, 10, 10, 10, 10},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var c clock
+			start, now := time.Now(), time.Duration(0)
+			var late time.Duration
+			for i, there := range trips {
+				sent, told := start.Add(now), c.now(start.Add(now)).way
+				now += time.Duration(there) * time.Millisecond
+				truth := start.Add(now + told)
+				micros := 1_000_000 + now.Microseconds()
+				now += back * time.Millisecond
+				late = c.arrival(micros, told, sent, start.Add(now)).Sub(truth)
+				if what != "it comes nearer" || there == back { // half of 100 ms is all that can be known
+					require.GreaterOrEqual(t, late, -time.Millisecond, "call %d", i)
+				}
+				require.LessOrEqual(t, late, back*time.Millisecond, "call %d", i)
+			}
+			require.Less(t, late, time.Millisecond)
+		})
+	}
+}

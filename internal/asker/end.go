@@ -1,0 +1,61 @@
+package asker
+
+import (
+	"math"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// Still lets no call of some limits be made by this process before a moment, while Redis is
+// away: a pause did not reach it. Turns that were not used are void.
+func (a *Asker) Still(limits []*wire.Limit, until time.Time) {
+	a.lock()
+	if a.still == nil {
+		a.still = map[*wire.Limit]time.Time{}
+	}
+	for l, end := range a.still {
+		if time.Now().After(end) {
+			delete(a.still, l)
+		}
+	}
+	for _, l := range limits {
+		if until.After(a.still[l]) {
+			a.still[l] = until
+		}
+	}
+	a.mu.Unlock()
+	for _, l := range limits {
+		a.void(l.Keys[0], math.MaxInt64)
+	}
+}
+
+// End ends the calls that need a limit of a name, with Errors.Closed, and lets none join any
+// more. Other calls go on.
+func (a *Asker) End(name *wire.Name) {
+	a.lock()
+	defer a.mu.Unlock()
+	name.Ended.Store(true)
+	now := time.Now()
+	t := a.clock.now(now)
+	for _, k := range a.kinds {
+		if k.need.ended() {
+			k.queue.Fail(a.cfg.Errors.Closed)
+			a.plan(k, t, now)
+		}
+	}
+	a.kick()
+}
+
+// ended reports whether a limit of the need belongs to a name that has ended.
+func (n *Need) ended() bool {
+	if n.Limit.Name.Ended.Load() {
+		return true
+	}
+	for _, p := range n.More {
+		if p.Limit.Name.Ended.Load() {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,93 @@
+package asker
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/queue"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// loadLeft takes in the places and turns that nobody needs, and returns how many.
+func (a *Asker) loadLeft(f *flight, k *kind) int {
+	n := 0
+	for _, p := range k.queue.Spare() {
+		n++
+		if !k.books {
+			f.loadPlace(k, p)
+		}
+		if k.need.ID != "" {
+			f.loadBooked(k, p.Number, p.Tags, p.Slowest)
+		}
+	}
+	for _, t := range k.queue.Unused() {
+		if t.Process == "" {
+			continue
+		}
+		if l := a.leases[k.need.Part]; l != nil && k.leases() && !a.closed {
+			t.Ask = "" // its ask may have been given others that the lease has used
+			l.keep(t)
+			continue
+		}
+		n++
+		f.loadTurn(k, t)
+		if k.books {
+			tags := t.Tags
+			if tags == nil {
+				tags = slices.Repeat([]int64{t.Given}, len(k.parts))
+			}
+			f.loadBooked(k, t.Number, tags, 0)
+		}
+	}
+	if n > 0 {
+		a.watch(Event{What: Left, N: n, Need: &k.need})
+		f.leaving = append(f.leaving, k)
+		k.leaving++
+	}
+	return n
+}
+
+// loadPlace takes in a place that is left. The process does not know at which limit it is
+// now.
+func (f *flight) loadPlace(k *kind, p *queue.Place) {
+	for _, part := range k.parts {
+		f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Place: p.Number, Cost: part.Cost})
+	}
+}
+
+// loadTurn takes in a turn that nobody uses.
+func (f *flight) loadTurn(k *kind, t *queue.Turn) {
+	switch {
+	case len(k.parts) == 1 && t.Returns():
+		f.left = append(f.left, wire.Left{Limit: f.at(k.need.Limit), Turns: t.Ask, Cost: t.Permit - k.need.Cost})
+	case len(k.parts) == 1: // it lapses
+	case t.Alone:
+		for _, part := range k.parts {
+			f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Turns: t.Ask})
+		}
+	}
+}
+
+// sendLeft leaves the places and turns of a flight, before it asks. Where Redis is away they
+// lapse.
+func (a *Asker) sendLeft(f *flight) {
+	caller := f.caller
+	caller.Serial = a.serial.Add(1)
+	call := f.call(a, caller)
+	call.Back = nil
+	_ = a.attempt(func() error {
+		call.Now = time.Now()
+		reply, _, err := wire.Leave(context.Background(), call, f.left)
+		if err == nil {
+			a.arrive(call, &reply)
+		}
+		return err
+	})
+	a.lock()
+	defer a.mu.Unlock()
+	for _, k := range f.leaving {
+		k.leaving--
+		a.wants(k)
+	}
+}

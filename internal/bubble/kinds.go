@@ -1,0 +1,61 @@
+package bubble
+
+import (
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Kind is what calls may need: a limit of one kind, or several at once. Each of its limits is
+// used up soon, and has room for more calls as Faster.
+type Kind struct {
+	Name    string
+	Limits  []reserve.Limit
+	Faster  []reserve.Limit
+	AtOnce  int // calls that an idle one lets through at once
+	Settles bool
+}
+
+// Kinds are all of them.
+var Kinds = []Kind{
+	{Name: "paced", Limits: one(paced), Faster: one(reserve.PerSecond(1000).Burst(5)), AtOnce: 5},
+	{Name: "warming up", Limits: one(reserve.PerSecond(1).Burst(5).WarmUp(2 * time.Second)),
+		Faster: one(reserve.PerSecond(1000).Burst(5).WarmUp(2 * time.Second)), AtOnce: 1},
+	{Name: "quota", Limits: one(quota), Faster: one(reserve.Quota(50, reserve.CalendarMinute)), AtOnce: 5},
+	{Name: "rolling", Limits: one(rolling), Faster: one(reserve.Rolling(50, 20*time.Second)), AtOnce: 5},
+	{Name: "several", Limits: []reserve.Limit{paced, quota, rolling}, AtOnce: 5,
+		Faster: []reserve.Limit{reserve.PerSecond(1000).Burst(5), reserve.Quota(50, reserve.CalendarMinute), reserve.Rolling(50, 20*time.Second)}},
+}
+
+var (
+	paced   = reserve.PerSecond(1).Burst(5)
+	quota   = reserve.Quota(5, reserve.CalendarMinute)
+	rolling = reserve.Rolling(5, 20*time.Second)
+)
+
+func one(l reserve.Limit) []reserve.Limit { return []reserve.Limit{l} }
+
+// Turns makes the limits of a kind, as one process has them.
+func (b *Bubble) Turns(client *redis.Client, k Kind) reserve.Turns {
+	b.Helper()
+	if len(k.Limits) == 1 {
+		return b.Limiter(client, reserve.Config{Limit: k.Limits[0], Settles: k.Settles})
+	}
+	configs := make([]reserve.Config, len(k.Limits))
+	for i, l := range k.Limits {
+		configs[i] = reserve.Config{Limit: l, Settles: k.Settles}
+	}
+	return b.Joint(client, configs...)
+}
+
+// Hasten sets the faster limits for all.
+func (b *Bubble) Hasten(turns reserve.Turns, k Kind) {
+	b.Helper()
+	for i, l := range turns.Limits() {
+		if err := l.SetLimit(b.Context(), k.Faster[i], time.Hour); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

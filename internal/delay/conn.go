@@ -1,0 +1,130 @@
+// Package delay makes connections in memory take their time, in the simulated time of
+// testing/synctest. It is for tests.
+package delay
+
+import (
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Way says what happens to what is sent.
+type Way struct {
+	Out  func(data []byte) time.Duration // how long it takes to the server
+	Back func() time.Duration            // and what the server says, back
+	Lost func() bool                     // true: the connection breaks as the server answers; nil: never
+	Dead func() bool                     // true: what the server says never arrives; nil: it does
+}
+
+// conn is a connection. What the server says is read at once, and kept until it arrives:
+// miniredis waits for those who read its news with its lock held, and time stands still for
+// who waits for a lock.
+type conn struct {
+	net.Conn
+	way    Way
+	heard  chan heard
+	closed chan struct{}
+	once   sync.Once
+
+	mu    sync.Mutex
+	until time.Time // by which a Read has to end; zero: at any time
+	rest  []byte
+}
+
+// heard is what the server said, and when it arrives.
+type heard struct {
+	data []byte
+	err  error
+	at   time.Time
+}
+
+// Conn lets a connection take its time.
+func Conn(dialed net.Conn, way Way) net.Conn {
+	c := &conn{Conn: dialed, way: way, heard: make(chan heard, 1000), closed: make(chan struct{})}
+	go c.listen()
+	return c
+}
+
+func (c *conn) listen() {
+	for {
+		data := make([]byte, 4096)
+		n, err := c.Conn.Read(data)
+		switch {
+		case err == nil && c.way.Dead != nil && c.way.Dead():
+			continue
+		case err == nil && c.way.Lost != nil && c.way.Lost():
+			_ = c.Conn.Close()
+			n, err = 0, io.EOF
+		}
+		select {
+		case c.heard <- heard{data[:n], err, time.Now().Add(c.way.Back())}:
+		case <-c.closed:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// Write sends something, and returns when it is there.
+func (c *conn) Write(data []byte) (int, error) {
+	time.Sleep(c.way.Out(data))
+	return c.Conn.Write(data)
+}
+
+// Read returns what has arrived.
+func (c *conn) Read(data []byte) (int, error) {
+	if len(c.rest) == 0 {
+		if err := c.receive(); err != nil {
+			return 0, err
+		}
+	}
+	n := copy(data, c.rest)
+	c.rest = c.rest[n:]
+	return n, nil
+}
+
+func (c *conn) receive() error {
+	c.mu.Lock()
+	until := c.until
+	c.mu.Unlock()
+	var late <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case h := <-c.heard:
+		time.Sleep(time.Until(h.at))
+		c.rest = h.data
+		return h.err
+	case <-late:
+		return os.ErrDeadlineExceeded
+	case <-c.closed:
+		return net.ErrClosed
+	}
+}
+
+// SetDeadline bounds what is read; what is sent takes as long as it does.
+func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
+
+// SetReadDeadline bounds a Read that begins later.
+func (c *conn) SetReadDeadline(t time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.until = t
+	return nil
+}
+
+// SetWriteDeadline does nothing.
+func (*conn) SetWriteDeadline(time.Time) error { return nil }
+
+// Close ends a Read, too.
+func (c *conn) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return c.Conn.Close()
+}

@@ -1,0 +1,140 @@
+package queuemodel
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// booking is what is kept of a call that is made later, perhaps by another process.
+type booking struct {
+	id        string
+	cost, tag float64
+	counts    bool // it is still to come, and to have its turn here
+}
+
+const (
+	forgotten  = 3600e6 // a booking that is late by so much
+	latecomers = 600e6  // bookings are kept for so long after the last of them was to be back
+	patient    = 10e6   // a booking that came back so lately shows that others will, too
+)
+
+func (s *State) find(id string, cost float64) int {
+	return slices.IndexFunc(s.bookings, func(b booking) bool { return b.id == id && b.cost == cost })
+}
+
+// tagOf is the tag that is kept under an ID; 0: none.
+func (s *State) tagOf(id string, cost float64) float64 {
+	if i := s.find(id, cost); i >= 0 {
+		return s.bookings[i].tag
+	}
+	return 0
+}
+
+func (s *State) drop(id string, cost float64) {
+	if i := s.find(id, cost); i >= 0 {
+		s.bookings = slices.Delete(s.bookings, i, i+1)
+	}
+}
+
+// ends ends the booking of a call that came back, or will not be made.
+func (c *call) ends(s *State, id string, cost float64) {
+	if i := s.find(id, cost); i >= 0 && s.bookings[i].counts {
+		s.returned = math.Floor(c.at)
+	}
+	s.drop(id, cost)
+}
+
+// keep keeps a tag of a call that is to be back by a moment. A new booking lets some go that
+// nobody expects any more: none was told to stay away for longer than span.
+func (c *call) keep(s *State, b booking, by float64) {
+	s.latest = max(s.latest, math.Ceil(by+latecomers))
+	s.span = max(s.span, math.Ceil(by-b.tag))
+	if i := s.find(b.id, b.cost); i >= 0 {
+		if s.bookings[i].counts && !b.counts {
+			s.returned = math.Floor(c.at)
+		}
+		s.bookings[i] = b
+		return
+	}
+	old := math.Floor(c.Now - s.span - forgotten)
+	if old > 0 {
+		s.forget(true, func(tag float64) bool { return tag <= old }, 1)
+		s.forget(false, func(tag float64) bool { return tag <= old }, -1)
+	}
+	s.bookings = append(s.bookings, b)
+}
+
+// forget lets up to 64 bookings go, the lowest first or, with -1, the highest.
+func (s *State) forget(counts bool, old func(tag float64) bool, order int) {
+	var gone []booking
+	for _, b := range s.bookings {
+		if b.counts == counts && old(b.tag) {
+			gone = append(gone, b)
+		}
+	}
+	slices.SortFunc(gone, func(a, b booking) int {
+		if a.tag != b.tag {
+			return order * int(math.Copysign(1, a.tag-b.tag))
+		}
+		return strings.Compare(nameOf(a), nameOf(b))
+	})
+	for _, b := range gone[:min(64, len(gone))] {
+		s.drop(b.id, b.cost)
+	}
+}
+
+func nameOf(b booking) string { return b.id + ":" + strconv.FormatFloat(b.cost, 'f', 0, 64) }
+
+// expected is how many permits bookings want that are still to come, before a tag: so many,
+// at the mean cost of all that count. 0: before a new call.
+func (s *State) expected(tag float64) float64 {
+	var wanted, counted, before float64
+	for _, b := range s.bookings {
+		if !b.counts {
+			continue
+		}
+		wanted, counted = wanted+b.cost, counted+1
+		if b.tag > s.front && (tag == 0 || b.tag < tag) {
+			before++
+		}
+	}
+	if counted == 0 {
+		return 0
+	}
+	return before * wanted / counted
+}
+
+// returning is when a call with an ID is to have its turn.
+func (c *call) returning(s *State, p Part) float64 {
+	return max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag)+s.expected(p.Tag), p.Cost))
+}
+
+// had notes that a call with an ID had its turn: those before it did not come in time. It
+// returns its tag, which is after those of all that are booked if it is new. 0: nobody is
+// booked besides.
+func (c *call) had(s *State, id string, p Part) float64 {
+	c.ends(s, id, p.Cost)
+	if len(s.bookings) == 0 || p.Tag == 0 && c.at-s.returned < patient {
+		return p.Tag
+	}
+	if p.Tag == 0 {
+		p.Tag = c.newTag(s)
+	}
+	s.front = max(s.front, min(p.Tag, max(s.seq, math.Floor(c.at)))) // no tag is later, but one from nowhere
+	s.seq = max(s.seq, s.front)
+	return p.Tag
+}
+
+// book is the verb book of the script leave: of a call that waits no longer in this process.
+func (c *call) book(s *State, which string, cost float64) (left float64) {
+	number, rest, _ := strings.Cut(which, " ")
+	text, id, _ := strings.Cut(rest, " ")
+	tag, _ := strconv.ParseFloat(text, 64)
+	if s.leave(c.Process+":"+number, cost) {
+		left = cost
+	}
+	c.keep(s, booking{id, cost, math.Abs(tag), tag > 0}, c.returning(s, Part{Cost: cost, Tag: math.Abs(tag)}))
+	return left
+}

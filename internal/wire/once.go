@@ -1,0 +1,70 @@
+package wire
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+)
+
+// once makes the call once, with arguments that are as of evalsha: those from first on are
+// the script's. A copy that nobody knows of would spend permits that nobody uses, so the
+// client must not repeat it by itself.
+func (c *Call) once(ctx context.Context, script *redis.Script, args []any, first int) ([]any, error) {
+	cmd := process(ctx, c.Client, args) // script.Run would allocate each of them once more
+	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		var keys []string
+		for _, l := range c.Limits {
+			keys = append(keys, l.Keys...)
+		}
+		cmd = script.Eval(ctx, once{c.Client}, keys, args[first:]...)
+	}
+	return outcome(ctx, c.Client, cmd)
+}
+
+// run is the same for any script call.
+func run(ctx context.Context, client redis.UniversalClient, script *redis.Script, keys []string, args []any) ([]any, error) {
+	return outcome(ctx, client, script.Run(ctx, once{client}, keys, args...))
+}
+
+func outcome(ctx context.Context, client redis.UniversalClient, cmd *redis.Cmd) ([]any, error) {
+	values, err := cmd.Slice()
+	if err == nil {
+		return values, nil
+	}
+	if cluster, ok := client.(*redis.ClusterClient); ok {
+		cluster.ReloadState(ctx) // it does so itself only when it may repeat a call
+	}
+	return nil, fault.Classify(err)
+}
+
+func process(ctx context.Context, client redis.UniversalClient, args []any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, args...)
+	cmd.SetFirstKeyPos(3)
+	_ = client.Process(ctx, onceCmd{cmd}) // the error is kept in the command
+	return cmd
+}
+
+// once is a client that runs scripts without retries of its own.
+type once struct{ redis.UniversalClient }
+
+type onceCmd struct{ *redis.Cmd }
+
+func (onceCmd) NoRetry() bool { return true }
+
+func (c once) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, "evalsha", sha, keys, args)
+}
+
+func (c once) Eval(ctx context.Context, script string, keys []string, args ...any) *redis.Cmd {
+	return c.eval(ctx, "eval", script, keys, args)
+}
+
+func (c once) eval(ctx context.Context, verb, script string, keys []string, args []any) *redis.Cmd {
+	full := append(make([]any, 0, 3+len(keys)+len(args)), verb, script, len(keys))
+	for _, k := range keys {
+		full = append(full, k)
+	}
+	return process(ctx, c.UniversalClient, append(full, args...))
+}

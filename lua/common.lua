@@ -1,0 +1,94 @@
+-- common.lua: ask for calls that find nobody waiting, at a paced limit that the caller
+-- knows as it is. Two commands per limit. Everything else goes to the rest of the script.
+--
+-- `plain` is the text of such a limit: epoch, run, kind, interval, burst. A caller that
+-- sends the same text was told of this very state, so nothing in it needs a second look.
+
+local rest, general
+local run = ARGV[6] == '' and '-' or ARGV[6]
+local spent = {} -- permits of this call, by limit
+
+-- spend gives count calls of a cost their turns, and returns the time until the last of
+-- them is due; nil if that is not for this path.
+local function spend(j, count, cost, ahead, lack)
+  local i = HEAD + WIDTH * (j - 1)
+  local known, limit = ARGV[i + 5], ' ' .. run .. ' p ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3]
+  if ARGV[i + 8] ~= '' or string.sub(known, -#limit) ~= limit then return end
+  local f = pcall('HMGET', KEYS[KEYED * j - 4], 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
+  if f[1] ~= known then return end
+  local version, seen, free, part = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
+  local interval, burst = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
+  local brought, clock = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 10])
+  if not (version and seen and free and part and finite(brought) and finite(clock) and cost and cost >= 1 and cost <= burst and cost == floor(cost)) then return end
+  if version < brought or stepped(seen, clock) ~= 0 then return end
+  local full = at - burst * interval + lack
+  if free + part < full then
+    free = floor(full)
+    part = full - free
+  end
+  part = part + count * cost * interval
+  local wait = free - at + part
+  if not (wait <= ahead) then return end
+  local whole = floor(part)
+  spent[j] = (spent[j] or 0) + count * cost
+  local last = ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. spent[j]
+  call('HSET', KEYS[KEYED * j - 4], 'version', version + 1, 'seenMicros', now, 'nextFreeTicketMicros',
+    format('%.0f', free + whole), 'fraction', whole == part and '0' or format('%.17g', part - whole), 'last', last)
+  if floor(now / RENEW) ~= floor(seen / RENEW) then
+    call('PEXPIRE', KEYS[KEYED * j - 4], ceil((burst * interval + horizon + 3 * RENEW) / 1000))
+  end
+  replies[j] = { version + 1, format('%.0f', ceil(wait)), '', '' }
+  return ceil(wait)
+end
+
+-- An item is: count, number, how (see ask.lua), of a call with an ID that, its patience and
+-- its latest, of turns ahead the micros, then parts; for each part the limit, the cost and the tag. What can not be read
+-- changes nothing.
+do
+  local items, i = {}, HEAD + WIDTH * #KEYS / KEYED + 1
+  while ARGV[i] do
+    local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
+    if not (count and count >= 1 and count <= 10000 and count == floor(count) and tonumber(ARGV[i + 1]) and how and match(ARGV[i + 2], '^[0-8]$') and (how < 4 or how == 8 or count == 1)) then
+      return redis.error_reply('BADARG count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8, got ' .. ARGV[i] .. ', ' ..
+        (ARGV[i + 1] or 'nothing') .. ', ' .. (ARGV[i + 2] or 'nothing'))
+    end
+    local first = how < 4 and i + 3 or how == 8 and i + 4 or i + 6
+    local item = { i = i, first = first, count = count, how = how, number = ARGV[i + 1] }
+    if how == 8 then
+      item.lack = tonumber(ARGV[i + 3] or '')
+      if not (finite(item.lack) and item.lack >= 0) then
+        return redis.error_reply('BADARG lack: want a number of at least 0, got ' .. (ARGV[i + 3] or 'nothing'))
+      end
+    elseif how >= 4 then
+      item.id, item.patience, item.latest = ARGV[i + 3], tonumber(ARGV[i + 4] or ''), tonumber(ARGV[i + 5] or '')
+      if not (item.id ~= '' and finite(item.patience) and item.latest and item.latest == item.latest) then
+        return redis.error_reply('BADARG id, patience, latest: want a text and two numbers, got ' .. (item.id or 'nothing') .. ', ' ..
+          (ARGV[i + 4] or 'nothing') .. ', ' .. (ARGV[i + 5] or 'nothing'))
+      end
+    end
+    local parts = tonumber(ARGV[first])
+    if not (parts and parts >= 1 and parts <= 16 and ARGV[first + 3 * parts]) then
+      return redis.error_reply('BADARG parts: want 1 to 16 limits, each with cost and tag, got ' .. (ARGV[first] or 'nothing'))
+    end
+    item.parts, i = parts, first + 1 + 3 * parts
+    items[#items + 1] = item
+  end
+  for n, item in ipairs(items) do
+    local first, how = item.first, item.how
+    local j = tonumber(ARGV[first + 1])
+    local light = item.parts == 1 and ARGV[first + 3] == '' and (how == 0 or how == 2 or how == 8 or how == 4 and item.patience >= 0)
+    local wait = light and not (general and general[j]) and j and KEYS[KEYED * j] and
+      spend(j, item.count, tonumber(ARGV[first + 2]), (how == 2 or how == 8) and 0 or horizon, item.lack or 0)
+    if wait then
+      answers[n] = { 1, wait }
+    elseif how == 8 then
+      answers[n] = { 0, 0 }
+    else -- what comes later for the same limit must not overtake
+      rest, general = rest or {}, general or {}
+      item.n = n
+      rest[#rest + 1] = item
+      for p = 1, item.parts do general[tonumber(ARGV[first - 2 + 3 * p]) or 0] = true end
+    end
+  end
+end
+if not rest then return flat() end

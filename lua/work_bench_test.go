@@ -1,0 +1,110 @@
+package lua
+
+import (
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/queuemodel"
+	"github.com/fleetpace/fleetpace/internal/redistest"
+)
+
+var perCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([\d.]+)`)
+
+// BenchmarkRedis reports Redis's own time per script call, as its commandstats have it.
+func BenchmarkRedis(b *testing.B) {
+	client := redistest.Local(b, "--hz", "20").Client(b)
+	for _, script := range []*redis.Script{Ask, Leave, Pause} {
+		require.NoError(b, script.Load(b.Context(), client).Err())
+	}
+	paced := queuemodel.Limit{Kind: "p", A: 1, B: 1000}
+	slow := queuemodel.Limit{Kind: "p", A: 1e6, B: 5}
+	one := []queuemodel.Part{{Cost: 1}}
+
+	// measure runs a call over and over, a millisecond apart.
+	measure := func(b *testing.B, call func(n int) error) {
+		b.Helper()
+		require.NoError(b, call(0))
+		require.NoError(b, client.ConfigResetStat(b.Context()).Err())
+		b.ResetTimer()
+		for n := range b.N {
+			require.NoError(b, call(n+1))
+		}
+		b.StopTimer()
+		info, err := client.Info(b.Context(), "commandstats").Result()
+		require.NoError(b, err)
+		found := perCall.FindStringSubmatch(info)
+		require.NotNil(b, found)
+		micros, err := strconv.ParseFloat(found[1], 64)
+		require.NoError(b, err)
+		b.ReportMetric(micros, "redis-µs/call")
+	}
+	idle := func(limits, count int) func(*testing.B) {
+		return func(b *testing.B) {
+			s, who, _ := backlog(b, client, paced, 0)
+			s.keys = nil
+			prefix := redistest.Prefix(b)
+			var known []queuemodel.Limit
+			var items []queuemodel.Item
+			for j := range limits {
+				s.keys = append(s.keys, Keys(prefix, "", "api", "p", strconv.Itoa(j))...)
+				known = append(known, paced)
+				items = append(items, queuemodel.Item{Count: count, Number: 1, Parts: []queuemodel.Part{{Limit: j, Cost: 1}}})
+			}
+			measure(b, func(n int) error {
+				who.Now, who.Serial = startMicros+float64(n)*1000, n
+				heads, _, err := s.Ask(who, known, items)
+				for j, h := range heads {
+					if h.Text != "" {
+						known[j].Known = h.Text
+					}
+					known[j].Version, known[j].Reach, known[j].Clock = h.Version, h.Reach, who.Now+1000
+				}
+				return err
+			})
+		}
+	}
+	b.Run("idle", idle(1, 1))
+	b.Run("idle-256-calls", idle(1, 256))
+	b.Run("idle-100-limits", idle(100, 1))
+	for name, waiting := range map[string]int{"0": 0, "1000000": 1000000} {
+		b.Run("waiting-"+name, func(b *testing.B) {
+			s, who, limits := backlog(b, client, slow, waiting)
+			who.Now += 1000
+			used, err := client.MemoryUsage(b.Context(), s.keys[1], 0).Result()
+			if err == nil && waiting > 0 {
+				b.Logf("%d bytes per waiting call", used/int64(waiting))
+			}
+			b.Run("ask", func(b *testing.B) {
+				measure(b, func(n int) error {
+					_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 1e7 + n, Parts: one}})
+					return err
+				})
+			})
+			b.Run("leave", func(b *testing.B) {
+				measure(b, func(n int) error {
+					_, _, err := s.Leave(who, limits, 0, "place", strconv.Itoa(int(1e7)+n), 1)
+					return err
+				})
+			})
+			b.Run("pause", func(b *testing.B) {
+				measure(b, func(n int) error {
+					_, _, err := s.Pause(who, limits, 1e6+float64(n))
+					return err
+				})
+			})
+		})
+	}
+	b.Run("rolling-100000-and-100000-waiting", func(b *testing.B) {
+		limit := queuemodel.Limit{Kind: "r", A: 100000, B: 86400e6}
+		s, who, limits := backlog(b, client, limit, 200000)
+		who.Now += 1000
+		measure(b, func(n int) error {
+			_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 1e7 + n, Parts: one}})
+			return err
+		})
+	})
+}

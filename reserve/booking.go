@@ -1,0 +1,113 @@
+package reserve
+
+import (
+	"context"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/asker"
+)
+
+// A call may be made later, and by another process than the one that knows of it first: a
+// task of a queue, for example. It has an ID, which no other call of the fleet uses until
+// it was made or has left.
+
+// Lead is how long before its turn a call that was booked should ask again.
+const Lead = 500 * time.Millisecond
+
+// Call is one that is made later.
+type Call struct {
+	ID    string // from 1 to 256 bytes of any kind
+	Costs []int  // of each limit, in the order of [All]; none: one permit of each
+
+	// Deadline is the latest moment of use for the turn, on the local clock. A call whose
+	// turn would come later is not booked. The zero time means that any will do.
+	Deadline time.Time
+}
+
+// Joined is the answer to one Call.
+type Joined struct {
+	Due time.Time // its turn on the local clock, a forecast
+	Err error     // or why it is not booked
+}
+
+// Join books calls that are made later, perhaps by other processes, in their order. A
+// booking takes no permits: it keeps a place in the order, under the ID, and tells when to
+// come: whoever makes the call asks, with [Joint.Ask], a [Lead] before it is Due or earlier.
+// One that does not come holds nobody up. A call that is booked keeps its place.
+//
+// Several calls share a round trip. Where one fails, the calls behind fail too, so that the
+// order is kept when all of them are booked again. Each answer has its own error:
+// [ErrWouldMissDeadline], or one of [Limiter.WaitN].
+func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
+	joined := make([]Joined, len(calls))
+	var bookings []asker.Booking
+	var of []int // which call each of them is of
+	for i, c := range calls {
+		if need, err := j.named(ctx, c.ID, c.Costs); err != nil {
+			joined[i].Err = failed("join", j, err)
+		} else {
+			bookings, of = append(bookings, asker.Booking{Need: need, Deadline: c.Deadline}), append(of, i)
+		}
+	}
+	_ = j.asker().Book(ctx, bookings) // each has its error
+	for k, b := range bookings {
+		answer := &joined[of[k]]
+		if answer.Err = failed("join", j, j.shared().why(ctx, b.Err)); b.Err == nil {
+			answer.Due = b.Due
+		}
+	}
+	return joined
+}
+
+// Ask is for a call that is here now, for the first time or again. If its turn is not
+// farther away than the patience, [Reservation.Wait] for it. If it is, the call is
+// [Reservation.Booked]: its process need not stay, and asks again a [Lead] before it is Due,
+// or earlier. Asking may be repeated under the same ID. Errors are those of [Limiter.WaitN].
+func (j *Joint) Ask(ctx context.Context, id string, patience time.Duration, costs ...int) (*Reservation, error) {
+	r, err := j.ask(ctx, id, patience, costs)
+	return r, failed("ask", j, err)
+}
+
+func (j *Joint) ask(ctx context.Context, id string, patience time.Duration, costs []int) (*Reservation, error) {
+	need, err := j.named(ctx, id, costs)
+	if err != nil {
+		return nil, err
+	}
+	if patience < 0 {
+		return nil, invalid("patience", "must be 0 or above, got %v", patience)
+	}
+	need.Patience = patience
+	return j.hold(ctx, need)
+}
+
+// Leave ends a booking: the call will not be made. The costs are those that it was booked
+// with. It may be repeated, and works after [Limiter.Close]. Errors: [ErrInvalid],
+// [ErrUnavailable], [ErrCorrupt].
+func (j *Joint) Leave(ctx context.Context, id string, costs ...int) error {
+	return failed("leave", j, j.leave(ctx, id, costs))
+}
+
+func (j *Joint) leave(ctx context.Context, id string, costs []int) error {
+	if err := validateID(id); err != nil {
+		return err
+	}
+	need, err := j.needOfAny(ctx, costs)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	need.ID = id
+	return j.shared().why(ctx, j.asker().Drop(ctx, need))
+}
+
+// named is the need of a call with an ID.
+func (j *Joint) named(ctx context.Context, id string, costs []int) (asker.Need, error) {
+	if err := validateID(id); err != nil {
+		return asker.Need{}, err
+	}
+	need, err := j.need(ctx, costs)
+	need.ID = id
+	return need, err
+}

@@ -1,0 +1,122 @@
+package reserve
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
+
+	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/outage"
+	scripts "github.com/fleetpace/fleetpace/lua"
+)
+
+// dead is after which silence a process counts as dead.
+const dead = 5 * time.Second
+
+// shared is what the Limiters of one group share in a process, so that a call may need
+// several of them at once. A Limiter without a group has one of its own.
+type shared struct {
+	group   group
+	client  redis.UniversalClient
+	first   Config // of the Limiter that came first: its name and Logger are used
+	asker   *asker.Asker
+	breaker *outage.Breaker
+
+	warned sync.Once      // of a Redis that may evict the state
+	slept  rate.Sometimes // turns that were slept through
+
+	uses int // Limiters that are open; guarded by the lock of groups
+	life context.Context
+	end  context.CancelFunc
+	busy sync.WaitGroup
+}
+
+// group tells the groups of a process apart.
+type group struct {
+	client       redis.UniversalClient
+	prefix, name string
+	outage       Outage
+}
+
+// groups are those that have an open Limiter.
+var groups = struct {
+	sync.Mutex
+	open map[group]*shared
+}{open: map[group]*shared{}}
+
+// share returns what a Limiter shares with others of its group.
+func share(client redis.UniversalClient, cfg Config) *shared {
+	if cfg.Group == "" {
+		return newShared(client, cfg, group{})
+	}
+	g := group{client, cfg.Prefix, cfg.Group, cfg.Outage}
+	groups.Lock()
+	defer groups.Unlock()
+	s := groups.open[g]
+	if s == nil {
+		s = newShared(client, cfg, g)
+		groups.open[g] = s
+	} else {
+		s.uses++
+	}
+	return s
+}
+
+// newShared returns what one Limiter uses.
+func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
+	name := cfg.Name
+	if cfg.Group != "" {
+		name = cfg.Group
+	}
+	s := &shared{group: g, client: client, first: cfg, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.breaker = outage.NewBreaker(outage.Config{
+		Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe, Name: name, Policy: string(cfg.Outage.Policy),
+		Logger: cfg.Logger, Silent: cfg.Logger == noLogger,
+	}, rand.Float64)
+	s.asker = asker.New(asker.Config{
+		Client: client, Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
+		Breaker: s.breaker, Away: away[cfg.Outage.Policy], Share: cfg.Outage.share,
+		Watch:  s.watch,
+		Errors: asker.Errors{Closed: ErrClosed, Away: errAway, Missed: miss},
+	})
+	return s
+}
+
+// leave ends the calls of a Limiter, and with the last one of the group all that is shared.
+func (s *shared) leave(c *core) {
+	groups.Lock()
+	s.uses--
+	last := s.uses == 0
+	if last && groups.open[s.group] == s {
+		delete(groups.open, s.group)
+	}
+	groups.Unlock()
+	if !last {
+		s.asker.End(c.name)
+		return
+	}
+	s.end()
+	s.asker.Close()
+	s.busy.Wait()
+}
+
+// watch tells the log what an operator should know. The asker is locked meanwhile.
+func (s *shared) watch(e asker.Event) {
+	switch e.What {
+	case asker.Asked:
+		if e.Err == nil {
+			s.warned.Do(s.lookForEviction)
+		}
+	case asker.Lapsed:
+		s.slept.Do(func() {
+			s.first.Logger.Info("fleetpace: the process slept through turns of its calls; they ask for others",
+				"key", e.Need.Limit.Keys[0], "late", e.Took.Round(time.Millisecond))
+		})
+	default:
+	}
+}

@@ -1,0 +1,129 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/fleetpace/fleetpace/internal/turn"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// entry is one task on its way.
+type entry struct {
+	task    *asynq.Task
+	options []asynq.Option // as they were given
+	skip    bool
+
+	choice   choice
+	limits   []*reserve.Limiter // as they were given
+	joint    *reserve.Joint     // the same with the key
+	costs    []int
+	id       string // of its booking
+	booked   bool
+	forecast *Forecast
+}
+
+// entry reads an item; nothing is booked yet.
+func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, error) {
+	task := item.Task
+	if task == nil {
+		return nil, invalid("task", "must not be nil")
+	}
+	if strings.TrimSpace(task.Type()) == "" {
+		return nil, invalid("task", "its type must not be empty")
+	}
+	need, err := s.config.Turn(ctx, task)
+	if err != nil {
+		return nil, fmt.Errorf("its turn: %w", err)
+	}
+	if need.Skip {
+		return &entry{task: task, options: item.Options, skip: true}, nil
+	}
+	options, err := hidden(task)
+	if err != nil {
+		return nil, err
+	}
+	if len(options) > 0 {
+		// They are among ours from here on. asynq appends to them in place, which
+		// a task that is enqueued more than once must not bear.
+		task = asynq.NewTaskWithHeaders(task.Type(), task.Payload(), task.Headers())
+	}
+	c, err := read(append(options, item.Options...))
+	if err != nil {
+		return nil, err
+	}
+	e := &entry{task: task, choice: c, id: turn.ID(c.queue, c.taskID, 0), limits: s.turns.Limits()}
+	if need.Limits != nil {
+		e.limits = need.Limits.Limits()
+	}
+	if e.joint, err = turn.Joint(s.turns, need.Limits, need.Key); err != nil {
+		return nil, err
+	}
+	if e.costs, err = turn.Costs(need.Cost, need.Costs, len(e.limits)); err != nil {
+		return nil, err
+	}
+	return e, e.choice.check(s.config.Lead)
+}
+
+// book books some entries of the same limits and key, in their order.
+func (b *batch) book(ctx context.Context, entries []*entry) {
+	for len(entries) > 0 {
+		n := 1
+		for n < len(entries) && slices.Equal(entries[n].limits, entries[0].limits) {
+			n++
+		}
+		calls := make([]reserve.Call, n)
+		for i, e := range entries[:n] {
+			calls[i] = reserve.Call{ID: e.id, Costs: e.costs, Deadline: e.choice.deadline}
+		}
+		for i, joined := range entries[0].joint.Join(ctx, calls) {
+			e := entries[i]
+			e.booked, e.forecast.At = true, joined.Due
+			switch {
+			case errors.Is(joined.Err, reserve.ErrOutcomeUnknown):
+				e.forecast.Err = b.leave(ctx, e, joined.Err)
+			case joined.Err != nil:
+				e.forecast.Err = joined.Err
+			case joined.Due.Before(e.choice.notBefore):
+				// If this fails, the task has a place from today when it comes up.
+				_ = b.leave(ctx, e, nil)
+				e.booked = false
+			}
+		}
+		entries = entries[n:]
+	}
+}
+
+// leave ends the booking of an entry, unless it may be that of another task, and returns
+// the error that led to it.
+func (b *batch) leave(ctx context.Context, e *entry, because error) error {
+	if e.choice.own || !e.booked {
+		return because
+	}
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), b.tidyBy())
+	defer cancel()
+	if err := e.joint.Leave(ctx, e.id, e.costs...); err != nil && because != nil {
+		return fmt.Errorf("%w (it is still booked: %w)", because, err)
+	}
+	return because
+}
+
+// comesUp is when a task has to come up in asynq; in the past means at once.
+func (e *entry) comesUp(lead time.Duration) time.Time {
+	notBefore := e.choice.notBefore
+	if !e.booked {
+		e.forecast.At = wholeSecond(notBefore)
+		return e.forecast.At
+	}
+	at := e.forecast.At.Add(-lead)
+	if !notBefore.IsZero() && at.Before(notBefore) {
+		at = wholeSecond(notBefore) // awake, it might be given an earlier turn
+	}
+	return at
+}

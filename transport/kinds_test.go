@@ -1,0 +1,112 @@
+package transport_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport"
+)
+
+// eachKind has a client whose requests need limits of each kind; the answers are those of a
+// script.
+func eachKind(t *testing.T, settles bool, test func(*testing.T, *bubble.Bubble, bubble.Kind, reserve.Turns)) {
+	for _, k := range bubble.Kinds {
+		t.Run(k.Name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				k.Settles = settles
+				b := bubble.New(t)
+				test(t, b, k, b.Turns(b.Client(), k))
+			})
+		})
+	}
+}
+
+// get sends so many requests, one after the other, and returns how long that took.
+func get(t *testing.T, turns reserve.Turns, n int, answers ...reply) time.Duration {
+	t.Helper()
+	paced := newTransport(t, transport.Config{Limiter: turns, Base: &script{answers: answers}})
+	began := time.Now()
+	for range n {
+		do(t, paced, newRequest(t, "GET", "http://api.test", nil))
+	}
+	return time.Since(began)
+}
+
+var well = reply{200, ""}
+
+// Requests wait for their turns.
+func TestKindsWait(t *testing.T) {
+	eachKind(t, false, func(t *testing.T, _ *bubble.Bubble, k bubble.Kind, turns reserve.Turns) {
+		assert.Zero(t, get(t, turns, k.AtOnce, well))
+		assert.GreaterOrEqual(t, get(t, turns, 1, well), time.Second-time.Millisecond)
+	})
+}
+
+// An answer pauses all limits, until somebody resumes them.
+func TestKindsPauseAndResume(t *testing.T) {
+	eachKind(t, false, func(t *testing.T, _ *bubble.Bubble, _ bubble.Kind, turns reserve.Turns) {
+		get(t, turns, 1, reply{429, "Retry-After: 90"})
+		for _, l := range turns.Limits() {
+			state, err := l.State(t.Context())
+			require.NoError(t, err)
+			assert.InDelta(t, 90*time.Second, state.Paused, float64(time.Second))
+			assert.Equal(t, "api.test answered 429", state.PauseReason)
+		}
+		time.AfterFunc(30*time.Second, func() { assert.NoError(t, turns.Resume(t.Context())) })
+		assert.InDelta(t, 30*time.Second, get(t, turns, 1, well), float64(4*time.Second))
+		get(t, turns, 1, reply{429, "Retry-After: 90"})
+		assert.InDelta(t, 90*time.Second, get(t, turns, 1, well), float64(4*time.Second))
+	})
+}
+
+// A limit that is set for the fleet counts. Following what answers tell is for paced limits.
+func TestKindsSetLimit(t *testing.T) {
+	eachKind(t, false, func(t *testing.T, b *bubble.Bubble, k bubble.Kind, turns reserve.Turns) {
+		get(t, turns, k.AtOnce, well)
+		b.Hasten(turns, k)
+		assert.Less(t, get(t, turns, 5, well), 4*time.Second)
+
+		_, err := transport.New(transport.Config{Limiter: turns, Learn: true})
+		switch {
+		case len(k.Limits) > 1:
+			require.ErrorIs(t, err, transport.ErrInvalid)
+			require.ErrorContains(t, err, "Config.Learn: needs to know which of the limits [limit-0 limit-1 limit-2] the provider tells")
+		case k.Limits[0].Kind() != reserve.KindPaced:
+			require.ErrorIs(t, err, transport.ErrInvalid)
+			require.ErrorContains(t, err, "Config.Learn: is for paced limits, whose rate can follow, got "+k.Limits[0].String())
+		default:
+			require.NoError(t, err)
+		}
+	})
+}
+
+// What a request has not used is there for others, but for limits that warm up.
+func TestKindsSettle(t *testing.T) {
+	eachKind(t, true, func(t *testing.T, b *bubble.Bubble, k bubble.Kind, turns reserve.Turns) {
+		nothing := make([]int, len(k.Limits))
+		paced := newTransport(t, transport.Config{
+			Limiter: turns, Base: &script{answers: []reply{well}}, Used: func(*http.Response) []int { return nothing },
+		})
+		began := time.Now()
+		for range 20 {
+			do(t, paced, newRequest(t, "GET", "http://api.test", nil))
+		}
+		if k.Name == "warming up" { // a call is let through first, and is paid for by then
+			assert.InDelta(t, 20*time.Second, time.Since(began), float64(4*time.Second))
+		} else {
+			assert.Less(t, time.Since(began), time.Second)
+		}
+
+		other := b.Turns(b.Client(), bubble.Kind{Limits: k.Limits})
+		_, err := transport.New(transport.Config{Limiter: other, Used: func(*http.Response) []int { return nothing }})
+		require.ErrorIs(t, err, transport.ErrInvalid)
+		require.ErrorContains(t, err, "can not be settled: set reserve.Config.Settles")
+	})
+}
