@@ -205,11 +205,6 @@ func TestWhatHoldsForEachWorkload(t *testing.T) {
 			longer.Lease = min(time.Minute, w.Lease+time.Duration(r.Int64N(int64(time.Second))))
 			require.LessOrEqual(t, coresOf(longer, c), p.Cores*slip, "a longer lease, more cores: %+v", w)
 		}
-		c := c
-		c.Beat.CPU.Each = 0 // the more processes share a name, the dearer it is, a little
-		split := w
-		split.Names = min(w.Limits, 2*w.Names)
-		require.LessOrEqual(t, coresOf(w, c), coresOf(split, c)*slip, "more names, fewer cores: %+v", w)
 	}
 }
 
