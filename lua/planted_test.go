@@ -22,7 +22,7 @@ var planted = []struct {
 	{"the common path spends nothing", "ask", "part = part + count * cost * interval", "part = part", true, 2},
 	{"the common path overfills the bucket", "ask", "  if free + part < full then\n    free = floor(full)", "  if false then\n    free = floor(full)", false, 0},
 	{"the common path takes an old version for new", "ask", "if version < brought or ", "if ", false, 66},
-	{"the common path does not see a clock that stepped", "ask", " or stepped(seen, tonumber(ARGV[i + 10])) ~= 0 then", " then", false, 77},
+	{"the common path does not see a clock that stepped", "ask", " or stepped(seen, clock) ~= 0 then", " then", false, 77},
 	{"the common path overtakes", "ask", "not (general and general[j]) and", "", false, 5},
 	{"the common path is not known as the last", "ask", ", 'last', last)", ")", false, 0},
 	{"a call pays for half of its permits", "ask", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.left", true, 36},
