@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"net/http"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -32,16 +31,21 @@ func (t *Transport) take(ctx context.Context, c *call) (*reserve.Reservation, er
 	return turn, nil
 }
 
-// settle tells the limits what an attempt has used.
-func (t *Transport) settle(ctx context.Context, response *http.Response, turn *reserve.Reservation) {
-	if turn == nil {
-		return
+// used is what an attempt has used, and nil where its costs were right.
+func (t *Transport) used(s sent) []int {
+	if s.turn == nil {
+		return nil
 	}
-	used := t.config.Used(response)
+	return t.config.Used(s.Response)
+}
+
+// settle tells the limits what an attempt has used. What net/http sent again by itself costs
+// what it was estimated.
+func (t *Transport) settle(ctx context.Context, s sent, used []int) {
 	if used == nil {
 		return
 	}
-	if err := turn.Settle(ctx, used...); err != nil {
+	if err := s.turn.Settle(ctx, used...); err != nil {
 		t.config.Logger.Error("the limiter does not know what a call has used: its cost stays as it was estimated",
 			"used", used, "error", err)
 	}

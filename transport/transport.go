@@ -85,10 +85,11 @@ func (t *Transport) choose(request *http.Request) (*call, error) {
 
 // hear takes in what an answer says.
 func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
+	used := t.used(s) // it may read the body, which may take long
 	// The fleet needs to hear of it also if this caller has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
 	defer cancel()
-	t.settle(ctx, s.Response, s.turn)
+	t.settle(ctx, s, used)
 	c.adapt(s.at, s.StatusCode, advice)
 	return t.heed(ctx, s.Response, c, advice)
 }
