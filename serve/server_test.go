@@ -11,12 +11,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/serve"
 )
 
-// The same over real connections: of 60 clients at once as many as the burst pass,
+// The same over real connections: of 60 clients as many as the burst pass,
 // and of those who may wait, one that hangs up is noticed and leaves the queue.
 func TestRealServer(t *testing.T) {
 	client, stop := startRedis()
@@ -56,18 +57,21 @@ func TestRealServer(t *testing.T) {
 	// Permits of a quota wait for whoever is slow: those of a full bucket must be used at once.
 	server := at(limiterOf("quota", reserve.Quota(10, reserve.CalendarMonth)), serve.Config{})
 	var passed, refused atomic.Int64
-	var clients sync.WaitGroup
+	var clients errgroup.Group
+	clients.SetLimit(10) // more would keep the machine busy for longer than Redis may take
 	for range 60 {
-		clients.Go(func() {
-			switch code, _ := get(t.Context(), server); code {
+		clients.Go(func() error {
+			code, err := get(t.Context(), server)
+			switch code {
 			case http.StatusOK:
 				passed.Add(1)
 			case http.StatusTooManyRequests:
 				refused.Add(1)
 			}
+			return err
 		})
 	}
-	clients.Wait()
+	require.NoError(t, clients.Wait())
 	require.EqualValues(t, 10, passed.Load())
 	require.EqualValues(t, 50, refused.Load())
 	t.Log("another request ended with", <-ended)

@@ -99,7 +99,7 @@ func TestLoosensSlowly(t *testing.T) {
 				rate, raised := limiter.inForce(t).Rate, time.Time{}
 				assert.InDelta(t, 2, rate, 1e-6)
 				p.perMinute(c.told)
-				for range 60 * 60 / 20 { // an hour, a call each 20 s
+				for range 30 * 60 / 20 { // half an hour, a call each 20 s
 					call(t, paced)
 					rate, raised = rises(t, limiter, rate, raised)
 					time.Sleep(20 * time.Second)
