@@ -96,6 +96,9 @@ func (w *waiter) await(done <-chan struct{}, due <-chan time.Time) (queue.Event,
 func (a *Asker) turnOf(w *waiter) *Turn {
 	a.lock()
 	defer a.mu.Unlock()
+	if w.kind == nil { // it was not let in, and hears why
+		return nil
+	}
 	return w.kind.queue.TurnOf(w.Call)
 }
 
