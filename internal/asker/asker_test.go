@@ -84,6 +84,9 @@ func (p *process) closed(callers int, span time.Duration, need asker.Need, judge
 					judge.call()
 				}
 				cancel()
+				if p.bubble.Context().Err() != nil { // the test is over: no time passes any more
+					return
+				}
 			}
 		})
 	}

@@ -133,22 +133,31 @@ func (q *Queue) Granted(t *Turn, now time.Time) {
 
 // Moved notes another forecast of a place that was asked for.
 func (q *Queue) Moved(p *Place, forecast, now time.Time, lead time.Duration) {
-	if p.tells { // those that know nothing newer move as far
-		moved, heard, behind := forecast.Sub(p.forecast), p.heard, false
-		for _, other := range q.places {
-			behind = behind || other == p
-			// One before it asks soon anyway: it is better to be early.
-			if !other.asked && !other.heard.After(heard) && (behind || moved < 0) {
-				other.forecast, other.heard = other.forecast.Add(moved), now
-			}
-		}
-	}
+	q.told(p, forecast, now)
 	p.early = !p.tells && forecast.Sub(now) <= lead
 	p.forecast, p.heard, p.asked, p.tells, p.Back = forecast, now, false, false, ""
 }
 
-// Reached notes that a place was given a turn.
+// told moves the forecasts of those that know nothing newer as far as that of a place that was
+// to tell.
+func (q *Queue) told(p *Place, forecast, now time.Time) {
+	if !p.tells {
+		return
+	}
+	moved, heard, behind := forecast.Sub(p.forecast), p.heard, false
+	for _, other := range q.places {
+		behind = behind || other == p
+		// One before it asks soon anyway: it is better to be early.
+		if !other.asked && !other.heard.After(heard) && (behind || moved < 0) {
+			other.forecast, other.heard = other.forecast.Add(moved), now
+		}
+	}
+}
+
+// Reached notes that a place was given a turn. One that was to tell how far others are does so
+// by that: it was nearer than it knew.
 func (q *Queue) Reached(p *Place, t *Turn, now time.Time) {
+	q.told(p, t.Due, now)
 	if i := slices.Index(q.places, p); i >= 0 {
 		q.places = slices.Delete(q.places, i, i+1)
 	}

@@ -118,6 +118,20 @@ func TestATurnGoesBackWithThoseAfterItOnly(t *testing.T) {
 	}
 }
 
+// A pause of an hour ends: the first place is asked for, and the second, which is to tell how
+// far the others are. It tells that also if it is given a turn.
+func TestAPlaceThatIsToTellTellsByItsTurn(t *testing.T) {
+	q, _ := held(4, 3600, 3601, 3602, 3603)
+	q.Refresh()
+	ask := q.Next(start, times, 100)
+	require.Equal(t, []int64{0, 1}, numbers(ask.Places))
+	q.Reached(ask.Places[0], turn(0, 0), start)
+	q.Reached(ask.Places[1], turn(0.2, 1), start)
+	when, ok := q.When(times)
+	require.True(t, ok)
+	require.WithinDuration(t, after(1.2), when, times.Lead, "one second after the turn, as before")
+}
+
 func TestAnUnusedTurnIsForWhoComesNext(t *testing.T) {
 	q, calls := held(1, 1)
 	q.Reached(q.places[0], turn(1, 0), start)
