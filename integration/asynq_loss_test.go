@@ -68,7 +68,7 @@ func TestAsynqFleetIsKilled(t *testing.T) {
 	s.measure(map[string]any{"seed": seed, "kills": kills, "held_by_the_dead": held})
 }
 
-// All workers are gone for a while in the middle of a backlog. The line waits for them,
+// All workers are gone for a while in the middle of a backlog. Their places wait for them,
 // and they go on without a burst.
 func TestAsynqFleetIsAway(t *testing.T) {
 	long(t, "takes 8 s")

@@ -16,7 +16,7 @@ import (
 )
 
 // Tasks that asynq would archive for going back, with MaxRetry(0) or in their last
-// attempt, wait in their worker under a long line, and run. One whose Timeout is
+// attempt, wait in their worker behind many others, and run. One whose Timeout is
 // too short for that fails, and says so.
 func TestAsynqLastAttempts(t *testing.T) {
 	long(t, "takes 8 s")
@@ -32,13 +32,13 @@ func TestAsynqLastAttempts(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	s.job.RetryDelay = 2 * time.Second // until the line is long
+	s.job.RetryDelay = 2 * time.Second // until the queue is long
 	first := s.start()
 	s.enqueue(others+only, last, asynq.MaxRetry(1)) // they fail first
 	s.within(liveness, func() bool { return len(s.history()) == last }, "the first attempts")
 	s.rush(func() {
 		s.enqueue(0, others)
-		// Before those that wait in their handlers: behind them the line is short when its
+		// Before those that wait in their handlers: behind them the queue is short when its
 		// turn to be handled comes.
 		_, err := s.client.Enqueue(asynq.NewTask("call", []byte("too late")),
 			asynq.Queue(s.job.Queues[0]), asynq.MaxRetry(0), asynq.Timeout(time.Second))
@@ -59,7 +59,7 @@ func TestAsynqLastAttempts(t *testing.T) {
 	require.Equal(t, last+1, s.info().FailedTotal)
 }
 
-// A task that fails is retried by the user's own delay and stands in line again;
+// A task that fails is retried by the user's own delay and waits its turn again;
 // asynq counts failures, and nothing but failures.
 func TestAsynqRealRetries(t *testing.T) {
 	t.Parallel()

@@ -84,11 +84,11 @@ func (s *scene) enqueue(from, n int, options ...asynq.Option) {
 	}
 }
 
-// rush starts a fleet, and returns when all of its backlog stands in line.
+// rush starts a fleet, and returns when all of its backlog waits its turn.
 func (s *scene) rush(start func()) {
 	s.Helper()
 	start()
-	s.within(liveness, func() bool { return s.info().Pending == 0 }, "all stand in line")
+	s.within(liveness, func() bool { return s.info().Pending == 0 }, "all wait their turns")
 }
 
 func (s *scene) start() *worker {

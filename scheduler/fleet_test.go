@@ -56,12 +56,6 @@ func TestABatchRunsInItsTurns(t *testing.T) {
 		return handler.ProcessTask(ctx, task)
 	})
 
-	// The line is in use: on an idle one, the first turns have passed before
-	// anybody looks into the queue, and the whole line is put off for them.
-	for range burst + rate {
-		_, err := d.limiter.Reserve(t.Context())
-		require.NoError(t, err)
-	}
 	items := make([]scheduler.Item, tasks)
 	for i := range items {
 		items[i] = d.item(task(i))

@@ -15,8 +15,8 @@ import (
 	"github.com/fleetpace/fleetpace/worker"
 )
 
-// Shutdown does not wait for turns: tasks that sleep go back with their numbers,
-// and the next server runs them in the order of the line. A handler that works
+// Shutdown does not wait for turns: tasks that sleep go back and keep their
+// places, and the next server runs them. A handler that works
 // may finish.
 func TestShutdownWhileTasksSleep(t *testing.T) {
 	t.Parallel()
@@ -107,9 +107,9 @@ func TestShutdownInTheLastAttempt(t *testing.T) {
 	s.empty()
 }
 
-// A turn that is fixed is so near that others would hardly find it in time. It is
-// not lost when the worker drains: its task runs. The others go back.
-func TestDrainLeavesFixedTurnsToTheirTasks(t *testing.T) {
+// A turn that was given is so near that its task still runs when the worker drains. The
+// others go back.
+func TestDrainLeavesGivenTurnsToTheirTasks(t *testing.T) {
 	t.Parallel()
 	const rate, tasks = 100, 200
 	s := open(t, redistest.New(t), reserve.PerSecond(rate))
@@ -123,7 +123,7 @@ func TestDrainLeavesFixedTurnsToTheirTasks(t *testing.T) {
 	s.within(liveness, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
 	stop()
 	ran := len(s.history()) - before
-	t.Logf("MEASURE %d ran after Drain, of those whose turns come in the next 50 ms or more", ran)
+	t.Logf("MEASURE %d ran after Drain", ran)
 
 	s.serve(s.config(4), worker.Config{}, s.call)
 	s.await(tasks, liveness)
@@ -131,7 +131,7 @@ func TestDrainLeavesFixedTurnsToTheirTasks(t *testing.T) {
 	s.empty()
 }
 
-// After Drain nothing sleeps or starts, and what comes is put back with a number.
+// After Drain nothing sleeps or starts, and what comes is put back.
 func TestDrain(t *testing.T) {
 	t.Parallel()
 	s := open(t, redistest.Mini(t), reserve.Every(1400*time.Millisecond))

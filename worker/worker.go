@@ -87,7 +87,7 @@ func (w *Worker) Lead() time.Duration { return w.lead }
 // unless it can not be put back, a backlog is being handed out, or costs are settled.
 func (w *Worker) Patience() time.Duration { return turn.Patience(w.lead) }
 
-// Stats are numbers for dashboards.
+// Stats are figures for dashboards.
 type Stats struct {
 	Asleep  int64 // tasks that wait in this process now
 	Working int   // handlers that work now
@@ -95,7 +95,7 @@ type Stats struct {
 	Lapsed  int64 // turns that passed while no handler was free, so far
 }
 
-// Stats returns the present numbers.
+// Stats returns the present figures.
 func (w *Worker) Stats() Stats {
 	return Stats{Asleep: w.asleep.Load(), Working: len(w.slots), PutBack: w.putBack.Load(), Lapsed: w.lapsed.Load()}
 }
