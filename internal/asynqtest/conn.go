@@ -7,13 +7,11 @@ import (
 	"time"
 )
 
-// Way is how long a message takes to Redis, and as long back.
-const Way = time.Millisecond
-
 // conn is a connection that takes its time. What comes from Redis is taken off the other end
 // at once: a Redis in memory holds its lock while it writes to who listens.
 type conn struct {
 	net.Conn
+	way  time.Duration // to Redis, and as long back
 	came chan piece
 	left []byte
 
@@ -29,13 +27,13 @@ type piece struct {
 	err  error
 }
 
-func newConn(c net.Conn) *conn {
-	d := &conn{Conn: c, came: make(chan piece, 10_000), moved: make(chan struct{})}
+func newConn(c net.Conn, way time.Duration) *conn {
+	d := &conn{Conn: c, way: way, came: make(chan piece, 10_000), moved: make(chan struct{})}
 	go func() {
 		for {
 			buffer := make([]byte, 4096)
 			n, err := c.Read(buffer)
-			d.came <- piece{time.Now().Add(Way), buffer[:n], err}
+			d.came <- piece{time.Now().Add(way), buffer[:n], err}
 			if err != nil {
 				close(d.came)
 				return
@@ -46,7 +44,7 @@ func newConn(c net.Conn) *conn {
 }
 
 func (c *conn) Write(b []byte) (int, error) {
-	time.Sleep(Way)
+	time.Sleep(c.way)
 	return c.Conn.Write(b)
 }
 

@@ -31,6 +31,7 @@ type Fleet struct {
 	Client    *redis.Client // of whoever enqueues
 	Inspector *asynq.Inspector
 	Start     time.Time
+	Way       time.Duration // to Redis, and as long back, of connections that are made from now on
 
 	mu      sync.Mutex
 	apis    map[string]*provider.Provider
@@ -51,7 +52,7 @@ func Open(t testing.TB) *Fleet {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
-	f := &Fleet{TB: t, Redis: m, Start: time.Now(), apis: map[string]*provider.Provider{}}
+	f := &Fleet{TB: t, Redis: m, Start: time.Now(), Way: time.Millisecond, apis: map[string]*provider.Provider{}}
 	f.Client = f.Dial()
 	f.Inspector = asynq.NewInspectorFromRedisClient(f.Client)
 	return f
@@ -65,7 +66,7 @@ func (f *Fleet) Dial() *redis.Client {
 			if err != nil {
 				return nil, err
 			}
-			return newConn(c), nil
+			return newConn(c, f.Way), nil
 		},
 		// Nothing may leave the bubble: an address that needs no look-up, and none of what a
 		// client asks a real server about.
