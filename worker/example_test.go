@@ -35,6 +35,7 @@ func Example() {
 	if err != nil {                                                                                     // +
 		log.Fatal(err) // +
 	} // +
+	defer limiter.Close()                              // +
 	paced, err := worker.New(limiter, worker.Config{}) // +
 	if err != nil {                                    // +
 		log.Fatal(err) // +

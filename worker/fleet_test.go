@@ -108,7 +108,7 @@ type judged struct {
 var kinds = map[string][]judged{
 	"paced":      {{reserve.PerSecond(5).Burst(3), asynqtest.Bucket(5, 3)}},
 	"warming up": {{reserve.PerSecond(5).WarmUp(2 * time.Second), asynqtest.Bucket(5, 1)}},
-	"quota":      {{reserve.Quota(300, reserve.CalendarMinute).Margin(10 * time.Millisecond), asynqtest.Window(300, time.Minute)}},
+	"quota":      {{reserve.Quota(80, reserve.CalendarMinute).Margin(10 * time.Millisecond), asynqtest.Window(80, time.Minute)}},
 	"rolling":    {{reserve.Rolling(50, 10*time.Second), asynqtest.Rolling(50, 10*time.Second)}},
 	"several": {
 		{reserve.PerSecond(5).Burst(3), asynqtest.Bucket(5, 3)},
@@ -141,17 +141,17 @@ func TestKindsOfLimits(t *testing.T) {
 	for name, limits := range kinds {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fleet) {
-				const tasks = 400
+				const tasks = 200
 				turns, apis := f.turns(limits)
 				other, _ := f.turns(limits)
 				f.enqueue(0, tasks)
 				f.serve(turns, worker.Config{WaitingRoom: 100}, 10, apis...)
 				f.serve(other, worker.Config{WaitingRoom: 100}, 10, apis...)
 
-				f.Until(100, time.Minute)
+				f.Until(50, time.Minute)
 				require.NoError(t, turns.Pause(t.Context(), 5*time.Second, "maintenance"))
 				f.rests(5*time.Second - 10*time.Millisecond)
-				f.Until(200, 3*time.Minute)
+				f.Until(100, 3*time.Minute)
 				require.NoError(t, turns.Pause(t.Context(), 30*time.Second, "maintenance"))
 				f.rests(500 * time.Millisecond)
 				require.NoError(t, other.Resume(t.Context()))
@@ -171,14 +171,14 @@ func TestAnotherLimit(t *testing.T) {
 	slower := map[string]judged{
 		"paced":      {reserve.PerSecond(2).Burst(2), asynqtest.Bucket(2, 2)},
 		"warming up": {reserve.PerSecond(2).WarmUp(2 * time.Second), asynqtest.Bucket(2, 1)},
-		"quota":      {reserve.Quota(100, reserve.CalendarMinute).Margin(10 * time.Millisecond), asynqtest.Window(100, time.Minute)},
+		"quota":      {reserve.Quota(30, reserve.CalendarMinute).Margin(10 * time.Millisecond), asynqtest.Window(30, time.Minute)},
 		"rolling":    {reserve.Rolling(20, 10*time.Second), asynqtest.Rolling(20, 10*time.Second)},
 	}
 	slower["several"] = slower["paced"]
 	for name, limits := range kinds {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fleet) {
-				const tasks = 150
+				const tasks = 100
 				turns, apis := f.turns(limits)
 				other, _ := f.turns(limits)
 				f.enqueue(0, tasks)
