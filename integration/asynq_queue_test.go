@@ -49,8 +49,9 @@ func TestAsynqTasksAreDeleted(t *testing.T) {
 func TestAsynqQueueIsPaused(t *testing.T) {
 	long(t, "takes 6 s")
 	t.Parallel()
-	const rate, tasks = 100, 300
+	const rate, tasks = 100, 500
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
+	s.job.Concurrency, s.job.WaitingRoom = 20, 2*rate // so that the others go back
 	queue := s.job.Queues[0]
 	s.enqueue(0, tasks)
 	s.rush(func() { s.start() })
