@@ -26,13 +26,18 @@ type bubble struct {
 	mini *miniredis.Miniredis
 	cut  atomic.Bool  // while set, replies are lost
 	asks atomic.Int64 // commands
+	way  atomic.Int64 // to it and back, each, in nanos
+
+	late func() time.Duration // by how much a reply is late; nil: none is
 }
 
 func newBubble(t testing.TB) *bubble {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
-	return &bubble{TB: t, mini: m}
+	b := &bubble{TB: t, mini: m}
+	b.way.Store(int64(way))
+	return b
 }
 
 const way = time.Millisecond
