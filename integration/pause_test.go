@@ -173,7 +173,7 @@ func workPause(text string) error {
 
 // outOfOrder is how many of the turns, of calls that are counted from 0, came to others
 // than is their place, those left out that came again. Who wakes first of two calls that
-// come or go at the same moment is not the line's to say.
+// come or go at the same moment is not the limiter's to say.
 func outOfOrder(turns []int) (n int) {
 	var first []int
 	for _, nth := range turns {
