@@ -112,7 +112,7 @@ func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []ledger.Tur
 
 	// A process that is stopped for longer than its turns may be late for loses them: then the
 	// machine has used the limit, and not the fleet.
-	suffered := 2 * f.Share
+	suffered := min(2*f.Share, 0.1)
 	if !must.unlimited { // what was used beyond the limit is made up for
 		assert.GreaterOrEqual(s, f.Utilization, recovered-suffered, "the part of the limit that is used after the fault")
 	}
