@@ -62,6 +62,6 @@
 // went back to an older copy of it, the processes bring what they remember, and calls that
 // wait keep their order.
 //
-// The scripts and the keys are documented in package lua/queue, so that workers in other
+// The scripts and the keys are documented in package lua, so that workers in other
 // languages can join the same queue.
 package reserve
