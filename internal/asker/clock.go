@@ -74,6 +74,7 @@ func (t times) ofQueue() queue.Times {
 const (
 	leastLead, mostLead = 100 * time.Millisecond, 400 * time.Millisecond
 	slop                = 4 * time.Millisecond // of timers and of the network
+	mostHorizon         = 500 * time.Millisecond
 	leastGrace          = 300 * time.Millisecond
 	farthest            = time.Second // way and horizon together: see head.lua
 )
@@ -85,7 +86,7 @@ func timesOf(trips []time.Duration) times {
 	}
 	at := func(part float64) time.Duration { return trips[int(part*float64(len(trips)-1))] }
 	t := times{way: at(0) / 2, trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: max(leastGrace, 2*at(1))}
-	t.horizon = 2*t.lead + 50*time.Millisecond
+	t.horizon = min(2*t.lead+50*time.Millisecond, mostHorizon)
 	t.way = min(t.way, farthest-t.horizon)
 	t.ahead = min(t.trip+slop, t.horizon)
 	t.near = t.trip + t.ahead*3/5

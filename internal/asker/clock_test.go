@@ -38,3 +38,14 @@ func TestRepliesMakeNoTurnEarly(t *testing.T) {
 		})
 	}
 }
+
+// A turn is given at most half a second ahead, wherever Redis is: a pause that a process does not
+// hear of is broken for no longer. Who asks in time is given one.
+func TestTurnsAreGivenHalfASecondAhead(t *testing.T) {
+	for _, trip := range []time.Duration{0, time.Millisecond, 50 * time.Millisecond, 200 * time.Millisecond, time.Second, time.Minute} {
+		of := timesOf([]time.Duration{trip, trip, trip})
+		require.LessOrEqual(t, of.horizon, time.Second/2, trip)
+		require.Greater(t, of.horizon, of.lead, trip)
+		require.LessOrEqual(t, of.way+of.horizon, farthest, trip)
+	}
+}
