@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"fmt"
 	"regexp"
 	"strconv"
 	"testing"
@@ -14,7 +15,8 @@ import (
 
 var perCall = regexp.MustCompile(`cmdstat_evalsha:.*usec_per_call=([\d.]+)`)
 
-// BenchmarkRedis reports Redis's own time per script call, as its commandstats have it.
+// BenchmarkRedis reports Redis's own time per script call, as its commandstats have it, and how
+// many calls its slow log has.
 func BenchmarkRedis(b *testing.B) {
 	client := redistest.Local(b, "--hz", "20").Client(b)
 	for _, script := range []*redis.Script{Ask, Leave, Pause} {
@@ -29,6 +31,8 @@ func BenchmarkRedis(b *testing.B) {
 		b.Helper()
 		require.NoError(b, call(0))
 		require.NoError(b, client.ConfigResetStat(b.Context()).Err())
+		require.NoError(b, client.ConfigSet(b.Context(), "slowlog-log-slower-than", "1000").Err())
+		require.NoError(b, client.Do(b.Context(), "slowlog", "reset").Err())
 		b.ResetTimer()
 		for n := range b.N {
 			require.NoError(b, call(n+1))
@@ -41,6 +45,9 @@ func BenchmarkRedis(b *testing.B) {
 		micros, err := strconv.ParseFloat(found[1], 64)
 		require.NoError(b, err)
 		b.ReportMetric(micros, "redis-µs/call")
+		slow, err := client.Do(b.Context(), "slowlog", "len").Int()
+		require.NoError(b, err)
+		b.ReportMetric(float64(slow), "above-1-ms")
 	}
 	idle := func(limits, count int) func(*testing.B) {
 		return func(b *testing.B) {
@@ -98,13 +105,16 @@ func BenchmarkRedis(b *testing.B) {
 			})
 		})
 	}
-	b.Run("rolling-100000-and-100000-waiting", func(b *testing.B) {
-		limit := queuemodel.Limit{Kind: "r", A: 100000, B: 86400e6}
-		s, who, limits := backlog(b, client, limit, 200000)
-		who.Now += 1000
-		measure(b, func(n int) error {
-			_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 1e7 + n, Parts: one}})
-			return err
+	for _, permits := range []int{10_000, 100_000} {
+		waiting := max(20_000, permits)
+		b.Run(fmt.Sprintf("rolling-%d-and-%d-waiting", permits, waiting), func(b *testing.B) {
+			limit := queuemodel.Limit{Kind: "r", A: float64(permits), B: 86400e6}
+			s, who, limits := backlog(b, client, limit, permits+waiting)
+			who.Now += 1000
+			measure(b, func(n int) error {
+				_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 1e7 + n, Parts: one}})
+				return err
+			})
 		})
-	})
+	}
 }
