@@ -110,6 +110,13 @@ func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Tim
 	return high.Add(since - way + told)
 }
 
+// sure reports whether turns can be told when they are due.
+func (c *clock) sure() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next >= alike || c.next > 0 && c.bounds[0].high.Sub(c.bounds[0].low) <= slop
+}
+
 // bound notes what a trip says of the clocks, and returns the bounds. Where they can not be,
 // one of them has stepped.
 func (c *clock) bound(low, high, now time.Time) (time.Time, time.Time) {

@@ -270,6 +270,7 @@ func (a *Asker) send(f *flight) {
 		a.reuse(f)
 		return
 	}
+	a.measure(f)
 	call := f.call(a, f.caller)
 	var answers []wire.Answers
 	var reply wire.Reply

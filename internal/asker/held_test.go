@@ -256,3 +256,33 @@ func TestCallsWithIDsHearOfSettledCosts(t *testing.T) {
 		})
 	}
 }
+
+// A turn lapses that is given up after a later one of the same ask was used. Calls that come
+// then have theirs.
+func TestATurnThatLapsesHoldsNobodyUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newBubble(t).process(time.Millisecond / 2)
+		need := one(p.paced("", 10, 5))
+		for range 3 { // then the way is known
+			_, err := p.Wait(t.Context(), need)
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Second)
+		var held *asker.Held
+		var group sync.WaitGroup
+		group.Go(func() { _, _ = p.Wait(t.Context(), need) }) // the others share the next ask
+		time.Sleep(100 * time.Microsecond)
+		group.Go(func() { held, _ = p.Hold(t.Context(), need) })
+		time.Sleep(100 * time.Microsecond)
+		group.Go(func() { _, _ = p.Wait(t.Context(), need) })
+		group.Wait()
+		require.True(t, held.Given())
+		require.True(t, held.Cancel())
+		time.Sleep(10 * time.Millisecond)
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.Wait(ctx, need)
+		require.NoError(t, err)
+	})
+}

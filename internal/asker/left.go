@@ -9,11 +9,11 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// loadLeft takes in the places and turns that nobody needs, and returns how many.
+// loadLeft takes in the places and turns that nobody needs, and returns how many. A turn that can
+// not go back lapses.
 func (a *Asker) loadLeft(f *flight, k *kind) int {
-	n := 0
+	first := len(f.left)
 	for _, p := range k.queue.Spare() {
-		n++
 		if !k.books {
 			f.loadPlace(k, p)
 		}
@@ -30,7 +30,6 @@ func (a *Asker) loadLeft(f *flight, k *kind) int {
 			l.keep(t)
 			continue
 		}
-		n++
 		f.loadTurn(k, t)
 		if k.books {
 			tags := t.Tags
@@ -40,6 +39,7 @@ func (a *Asker) loadLeft(f *flight, k *kind) int {
 			f.loadBooked(k, t.Number, tags, 0)
 		}
 	}
+	n := len(f.left) - first
 	if n > 0 {
 		a.watch(Event{What: Left, N: n, Need: &k.need})
 		f.leaving = append(f.leaving, k)
@@ -61,8 +61,7 @@ func (f *flight) loadTurn(k *kind, t *queue.Turn) {
 	switch {
 	case len(k.parts) == 1 && t.Returns():
 		f.left = append(f.left, wire.Left{Limit: f.at(k.need.Limit), Turns: t.Ask, Cost: t.Permit - k.need.Cost})
-	case len(k.parts) == 1: // it lapses
-	case t.Alone:
+	case len(k.parts) > 1 && t.Alone:
 		for _, part := range k.parts {
 			f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Turns: t.Ask})
 		}
