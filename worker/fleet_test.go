@@ -92,7 +92,8 @@ func TestABacklog(t *testing.T) {
 				t.Logf("MEASURE used %.3f, entries %.2f, out of place %.1f, at worst %d", used, entries, mean, worst)
 				require.GreaterOrEqual(t, used, 0.99)
 				require.LessOrEqual(t, entries, 2.0)
-				require.LessOrEqual(t, worst, max(5, backlog.rate), "a second")
+				const together = 16 // new calls of a process that an ask answers
+				require.LessOrEqual(t, worst, max(together, backlog.rate), "those of a second")
 			})
 		})
 	}

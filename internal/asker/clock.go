@@ -102,38 +102,42 @@ func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Tim
 	c.trips[c.next%samples] = trip{arrived.Sub(sent), arrived}
 	c.next++
 	c.fresh++
-	low, high := c.bound(sent.Add(-since), arrived.Add(-since), arrived)
+	c.bound(sent.Add(-since), arrived.Add(-since), arrived)
+	low, high := c.within()
 	way := high.Sub(low) / 2
 	if !c.trusted(2*way, arrived) {
 		way = 0
 	}
-	return high.Add(since - way + told)
+	return high.Add(since + told - way)
 }
 
 // sure reports whether turns can be told when they are due.
 func (c *clock) sure() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.next >= alike || c.next > 0 && c.bounds[0].high.Sub(c.bounds[0].low) <= slop
+	low, high := c.within()
+	return c.next >= alike || c.next > 0 && high.Sub(low) <= slop
 }
 
-// bound notes what a trip says of the clocks, and returns the bounds. Where they can not be,
-// one of them has stepped.
-func (c *clock) bound(low, high, now time.Time) (time.Time, time.Time) {
+// bound notes what a trip says of the clocks. Where both can not be, one of them has stepped.
+func (c *clock) bound(low, high, now time.Time) {
 	b := &c.bounds[0]
 	if b.since.IsZero() || now.Sub(b.since) > window/2 {
 		c.bounds[1], *b = *b, bounds{low, high, now}
 	}
 	b.low, b.high = later(b.low, low), earlier(b.high, high)
-	least, most := b.low, b.high
-	if before := c.bounds[1]; !before.since.IsZero() {
-		least, most = later(least, before.low), earlier(most, before.high)
-	}
-	if least.After(most) {
+	if least, most := c.within(); least.After(most) {
 		c.bounds = [2]bounds{{low, high, now}}
-		return low, high
 	}
-	return least, most
+}
+
+// within are the bounds of both. The clock must be locked.
+func (c *clock) within() (low, high time.Time) {
+	now, before := c.bounds[0], c.bounds[1]
+	if before.since.IsZero() {
+		return now.low, now.high
+	}
+	return later(now.low, before.low), earlier(now.high, before.high)
 }
 
 // trusted reports whether some trips of late took about so long.

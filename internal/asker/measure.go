@@ -6,9 +6,9 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// measure finds out how far away Redis is, before the process is given its first turn: one that
-// is late by the way back is late against those of others. Where Redis is near, one trip is enough.
-// If it does not answer, the ask that follows sees to that.
+// measure finds out how far away Redis is, before the process asks for its first turn: one that
+// is late by the way back is late against those of others. Where Redis is near, a trip or two
+// are enough. If it does not answer, the ask that follows sees to that.
 func (a *Asker) measure(f *flight) {
 	for !a.clock.sure() {
 		call := f.call(a, f.caller)
