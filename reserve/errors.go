@@ -66,7 +66,10 @@ type Error struct {
 	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
 	Wait time.Duration // until the turn would have come; 0 when not known
 	Left time.Duration // until the deadline that it would have missed; 0 where that is over, or there is none
-	Err  error         // the sentinel, joined with the cause where there is one
+	// HeldBy is the limit of a Joint that holds the call back most; empty where that is not known.
+	HeldBy string
+
+	Err error // the sentinel, joined with the cause where there is one
 }
 
 func (e *Error) Error() string {
@@ -75,6 +78,9 @@ func (e *Error) Error() string {
 		text += fmt.Sprintf(": the turn is in %v", e.Wait.Round(time.Millisecond))
 		if errors.Is(e.Err, ErrWouldMissDeadline) {
 			text += fmt.Sprintf(", the deadline in %v", e.Left.Round(time.Millisecond))
+		}
+		if e.HeldBy != "" {
+			text += fmt.Sprintf(", held back by %q", e.HeldBy)
 		}
 	}
 	return text
@@ -106,15 +112,21 @@ func failed(op string, of fmt.Stringer, err error) error {
 	var miss *missed
 	if errors.As(err, &miss) {
 		e.Wait, e.Left = miss.wait, miss.left
+		if j, several := of.(*Joint); several && len(j.limits) > 1 && miss.slowest >= 0 {
+			e.HeldBy = j.limits[miss.slowest].String()
+		}
 	}
 	return e
 }
 
 // missed is ErrWouldMissDeadline with what an Error says of it.
-type missed struct{ wait, left time.Duration }
+type missed struct {
+	wait, left time.Duration
+	slowest    int // of the limits; -1: not known
+}
 
-func miss(turn, deadline time.Time) error {
-	return &missed{max(0, time.Until(turn)), max(0, time.Until(deadline))}
+func miss(turn, deadline time.Time, slowest int) error {
+	return &missed{max(0, time.Until(turn)), max(0, time.Until(deadline)), slowest}
 }
 
 func (m *missed) Error() string { return ErrWouldMissDeadline.Error() }

@@ -115,6 +115,20 @@ func TestJointTakesFromAllOrNone(t *testing.T) {
 	})
 }
 
+// A call whose turn would come after its deadline hears which limit that is due to.
+func TestJointNamesTheLimitThatIsTooSlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := joint(t, newBubble(t).group(reserve.PerSecond(10), reserve.PerHour(1))...)
+		require.NoError(t, j.Wait(t.Context()))
+		short, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		var e *reserve.Error
+		require.ErrorAs(t, j.Wait(short), &e)
+		assert.Equal(t, "limit-1", e.HeldBy)
+		require.ErrorContains(t, e, `held back by "limit-1"`)
+	})
+}
+
 // A tenant with an hour of backlog does not hold up those with whom it shares an account.
 func TestJointOfATenantAndAnAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

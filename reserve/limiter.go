@@ -146,7 +146,7 @@ func late(err error, now bool) error {
 	if now || !errors.As(err, &later) {
 		return err
 	}
-	return &missed{wait: later.Wait}
+	return &missed{wait: later.Wait, slowest: -1}
 }
 
 // allows is what a call that does not wait says: whether it has its turn.

@@ -44,8 +44,10 @@ type Config struct {
 // Errors are what calls are told.
 type Errors struct {
 	Closed error
-	Away   error                                // under AwayFail
-	Missed func(turn, deadline time.Time) error // the turn comes too late
+	Away   error // under AwayFail
+	// Missed is of a turn that comes too late. The slowest of its limits is the one of that index;
+	// -1: that is not known.
+	Missed func(turn, deadline time.Time, slowest int) error
 }
 
 // Asker asks for turns. All limits of one Asker are in one slot of a cluster. It is safe for

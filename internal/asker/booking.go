@@ -65,10 +65,10 @@ func (a *Asker) bookSome(ctx context.Context, bookings []Booking) error {
 	})
 }
 
-func (b *Booking) hear(answer wire.Answer, missed func(turn, deadline time.Time) error) {
+func (b *Booking) hear(answer wire.Answer, missed func(turn, deadline time.Time, slowest int) error) {
 	b.Due, b.Err = time.Now().Add(answer.Wait), answer.Refused
 	if answer.TooLate {
-		b.Err = missed(b.Due, b.Deadline)
+		b.Err = missed(b.Due, b.Deadline, answer.Slowest)
 	}
 }
 

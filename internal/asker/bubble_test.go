@@ -112,7 +112,7 @@ func (b *bubble) process(way time.Duration) *process {
 			a, _ := l.InForce()
 			return 0.9 * 1e6 / a / float64(max(l.Name.Alive.Load(), 1)), 1
 		},
-		Errors: asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time) error { return errLate }},
+		Errors: asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time, int) error { return errLate }},
 	})
 	b.Cleanup(func() {
 		if p.hung.Load() {

@@ -34,7 +34,7 @@ func TestOnRealRedis(t *testing.T) {
 			Client: client, Channel: prefix + ":news",
 			Dead:    3 * time.Second,
 			Breaker: outage.NewBreaker(outage.Config{Failures: 3, Probe: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, rand.Float64),
-			Errors:  asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time) error { return errLate }},
+			Errors:  asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time, int) error { return errLate }},
 		})
 		limit := wire.NewLimit(wire.Terms{Kind: "p", A: 1e6 / perSecond, B: 1}, keys, &wire.Name{Keys: scripts.BeatKeys(prefix, "", "api"), Pace: perSecond, Limit: "1000/s"})
 		fleet.Go(func() {

@@ -211,7 +211,7 @@ func (q *Queue) Unused() []*Turn {
 // places tell.
 func (q *Queue) Overdue() {
 	for i := 0; i < min(len(q.places), len(q.waiting)); {
-		if q.misses(q.waiting[i], q.places[i].forecast) {
+		if q.misses(q.waiting[i], q.places[i].forecast, q.places[i].Slowest) {
 			q.waiting = slices.Delete(q.waiting, i, i+1)
 		} else {
 			i++

@@ -95,8 +95,11 @@ func (c *Call) end(e Event) {
 
 // Queue holds calls that wait for the same permits.
 type Queue struct {
-	Limits int                                  // that a call needs
-	Missed func(turn, deadline time.Time) error // the error of a call whose turn comes too late
+	Limits int // that a call needs
+
+	// Missed is the error of a call whose turn comes too late, and waits at a limit; -1: that is
+	// not known.
+	Missed func(turn, deadline time.Time, slowest int) error
 
 	waiting []*Call  // have no turn, first come, first served
 	given   []*Call  // have a turn that they have not used, the earliest first
@@ -115,7 +118,7 @@ func (q *Queue) Join(c *Call, now time.Time) {
 		q.Give(t, now)
 	}
 	// A place that somebody has just left is for it, too, if that is not too late for it.
-	if n := len(q.waiting); n > 0 && n <= len(q.places) && q.misses(q.waiting[n-1], q.places[n-1].forecast) {
+	if n := len(q.waiting); n > 0 && n <= len(q.places) && q.misses(q.waiting[n-1], q.places[n-1].forecast, q.places[n-1].Slowest) {
 		q.waiting = q.waiting[:n-1]
 	}
 }
@@ -123,7 +126,7 @@ func (q *Queue) Join(c *Call, now time.Time) {
 // Give gives a turn to the first call that waits, and whose deadline it meets. A turn that
 // is due is used by that. A turn that nobody needs is kept for Unused. It keeps a copy.
 func (q *Queue) Give(t *Turn, now time.Time) {
-	for len(q.waiting) > 0 && q.misses(q.waiting[0], t.Due) {
+	for len(q.waiting) > 0 && q.misses(q.waiting[0], t.Due, -1) {
 		q.pop()
 	}
 	if len(q.waiting) == 0 {
@@ -164,11 +167,11 @@ func (q *Queue) pop() *Call {
 
 // misses ends the wait of a call whose turn would come after its deadline, and reports
 // whether it did.
-func (q *Queue) misses(c *Call, turn time.Time) bool {
+func (q *Queue) misses(c *Call, turn time.Time, slowest int) bool {
 	if c.Deadline.IsZero() || !turn.After(c.Deadline) {
 		return false
 	}
-	c.end(Event{Err: q.Missed(turn, c.Deadline)})
+	c.end(Event{Err: q.Missed(turn, c.Deadline, slowest)})
 	return true
 }
 

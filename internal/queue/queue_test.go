@@ -22,7 +22,7 @@ func after(seconds float64) time.Time {
 // held is a queue with calls that joined in order, and have places but for the first few, by
 // their forecasts in seconds.
 func held(calls int, forecasts ...float64) (*Queue, []*Call) {
-	q := &Queue{Limits: 1, Missed: func(time.Time, time.Time) error { return errLate }}
+	q := &Queue{Limits: 1, Missed: func(time.Time, time.Time, int) error { return errLate }}
 	var all []*Call
 	for range calls {
 		c := NewCall()
@@ -246,7 +246,7 @@ func TestTwoFlightsMoveForecastsOnce(t *testing.T) {
 func TestNobodyIsForgotten(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))
-		q := &Queue{Limits: 1, Missed: func(time.Time, time.Time) error { return errLate }}
+		q := &Queue{Limits: 1, Missed: func(time.Time, time.Time, int) error { return errLate }}
 		var calls []*Call
 		var flights []Ask
 		now, number, given, used, back, lapsed := start, int64(0), 0, 0, 0, 0
