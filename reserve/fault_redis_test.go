@@ -62,13 +62,18 @@ func (r *faultyRedis) save() {
 		}
 		data[key] = s
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.saved = data
 }
 
 // rollBack puts what was saved in the place of what was written since.
 func (r *faultyRedis) rollBack() {
+	r.mu.Lock()
+	data := r.saved
+	r.mu.Unlock()
 	r.FlushAll()
-	for key, s := range r.saved {
+	for key, s := range data {
 		for f, v := range s.hash {
 			r.HSet(key, f, v)
 		}

@@ -270,12 +270,14 @@ func (a *Asker) send(f *flight) {
 		a.reuse(f)
 		return
 	}
-	a.measure(f)
 	call := f.call(a, f.caller)
 	var answers []wire.Answers
 	var reply wire.Reply
 	var at time.Time
 	err := a.attempt(func() (err error) {
+		if err = a.measure(f); err != nil {
+			return err
+		}
 		call.Now = time.Now()
 		reply, answers, err = wire.Ask(context.Background(), call, f.items)
 		if err == nil {

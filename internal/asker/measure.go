@@ -8,15 +8,16 @@ import (
 
 // measure finds out how far away Redis is, before the process asks for its first turn: one that
 // is late by the way back is late against those of others. Where Redis is near, a trip or two
-// are enough. If it does not answer, the ask that follows sees to that.
-func (a *Asker) measure(f *flight) {
+// are enough.
+func (a *Asker) measure(f *flight) error {
 	for !a.clock.sure() {
 		call := f.call(a, f.caller)
 		call.Limits, call.Back = call.Limits[:1], nil
 		reply, _, err := wire.Inspect(context.Background(), call)
 		if err != nil {
-			return
+			return err
 		}
 		a.arrive(call, &reply)
 	}
+	return nil
 }
