@@ -41,14 +41,15 @@ local function spend(j, count, cost, ahead, lack)
   return ceil(wait)
 end
 
--- An item is: count, number, how (see ask.lua), of a call with an ID that, its patience and
--- its latest, of turns ahead the micros, then parts; for each part the limit, the cost and the tag. What can not be read
--- changes nothing.
+-- An item is: count, number, how (see ask.lua); of a call with an ID that, its patience and its
+-- latest; of turns ahead the micros; then how many parts, and for each of them the limit, the
+-- cost and the tag. What can not be read changes nothing.
 do
   local items, i = {}, HEAD + WIDTH * #KEYS / KEYED + 1
   while ARGV[i] do
     local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
-    if not (count and count >= 1 and count <= 10000 and count == floor(count) and tonumber(ARGV[i + 1]) and how and match(ARGV[i + 2], '^[0-8]$') and (how < 4 or how == 8 or count == 1)) then
+    local counts = count and count >= 1 and count <= 10000 and count == floor(count)
+    if not (counts and tonumber(ARGV[i + 1]) and how and match(ARGV[i + 2], '^[0-8]$') and (how < 4 or how == 8 or count == 1)) then
       return redis.error_reply('BADARG count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8, got ' .. ARGV[i] .. ', ' ..
         (ARGV[i + 1] or 'nothing') .. ', ' .. (ARGV[i + 2] or 'nothing'))
     end

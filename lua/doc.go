@@ -30,7 +30,7 @@
 //
 // with times in micros: way is half of the fastest round trip, horizon and near how far ahead
 // it wants a turn (20000, if it does not listen to news). The reply is the time, then four
-// values of the limit, of which the last one is its problem, ” if there is none, and then
+// values of the limit, of which the last one is its problem, or empty, and then
 //
 //	0 1 1 wait usable tag    its turn: sleep so long, then make the call
 //	0 1 0 wait 1 tag         a place: sleep almost so long, then ask again with the tag and

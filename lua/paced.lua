@@ -4,7 +4,8 @@
 --
 -- All meters have the same functions. next: the moment, not before `at`, at which so many
 -- permits may be spent. spend: spends them then. ahead: when a call gets its permits after
--- so many permits of others. left: permits that could be spent now. usable: until when permits that were just spent may be used.
+-- so many permits of others. left: permits that could be spent now. usable: until when permits
+-- that were just spent may be used.
 -- unspend: takes the last spending back, or a part of it; whether it could. change: another
 -- `a` and `b`. hold: none before a moment. move: the clock has stepped. life: for how long
 -- the state is worth keeping. reach, remember: what a caller keeps of it for the case that

@@ -65,7 +65,8 @@ local function fields(l)
   l.total, l.seq, l.head, l.since = tonumber(q[1]), tonumber(q[2]), q[3], tonumber(q[4])
   l.wanted, l.front, l.latest = tonumber(q[5]), tonumber(q[6]), tonumber(q[7])
   l.span, l.returned = tonumber(q[8]), tonumber(q[9])
-  if not (finite(l.total) and finite(l.seq) and finite(l.since) and finite(l.wanted) and finite(l.front) and finite(l.latest) and finite(l.span) and finite(l.returned)) then
+  local wellformed = finite(l.total) and finite(l.seq) and finite(l.since) and finite(l.wanted) and finite(l.front)
+  if not (wellformed and finite(l.latest) and finite(l.span) and finite(l.returned)) then
     return 'BADSTATE queue: want nine numbers, got ' .. l.was.queue
   end
   local wrong = l.meter.unpack and l.meter.unpack(l, l.was.meter)
