@@ -64,7 +64,7 @@ local function overdue(l, asking)
 end
 
 -- sooner notes that permits came back: those of the head are there from now on at the earliest.
-local function sooner(l)
+function sooner(l)
   if l.card == 0 then return end
   local place, tag = head(l)
   if tag ~= l.head or l.since > at then

@@ -115,6 +115,8 @@ local function rule(l, rank)
   if l.setUntil == 0 then become(l, l.own) end
 end
 
+local sooner -- see places.lua
+
 -- giveBack takes the last spending back but for `keep` permits, if it is that of the ask.
 local function giveBack(l, who, keep)
   local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
@@ -122,6 +124,7 @@ local function giveBack(l, who, keep)
   local size = tonumber(cost) - keep
   if size <= 0 then return 0 end
   l.meter.unspend(l, size, tonumber(due) or at)
+  sooner(l)
   l.last = keep > 0 and format('%s %s %.0f %s', process, serial, keep, due) or ''
   return size
 end

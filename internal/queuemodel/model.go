@@ -313,6 +313,7 @@ func (c *call) giveBack(s *State, who string, keep float64) float64 {
 		return 0
 	}
 	c.unspend(s, size, s.lastDue)
+	c.sooner(s)
 	if s.lastCost -= size; s.lastCost == 0 {
 		s.lastOf = ""
 	}
