@@ -9,7 +9,7 @@
 --       4 limit        its text
 --       5 deadMicros   whoever is silent for so long is dead
 --       6 channel      for news; '': none
--- Reply nowMicros; 1 if the process was known; how many live; rank and text of the limit
+-- Reply nowMicros; 1 if the process was known, be it as dead; how many live; rank and text of the limit
 --       that is in force; what tells the server from others, '' if the user may not know it
 
 local call, format, floor = redis.call, string.format, math.floor
@@ -78,4 +78,4 @@ local info = redis.pcall('INFO', 'server')
 -- The first 12 digits of it: what a hash keeps of it is packed up to 64 bytes only.
 local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
 run = string.sub(run, 1, 12)
-return { now, known and tonumber(known) > 0 and 1 or 0, alive, rank, ruling, run }
+return { now, known and 1 or 0, alive, rank, ruling, run }

@@ -58,7 +58,7 @@ func TestBeatSlowestLimitRules(t *testing.T) {
 			f.beat("b", 20, "p 50000 1")
 		}
 		require.Equal(t, heartbeat{known: true, alive: 2, rank: 4, limit: "p 50000 1"}, f.beat("a", 30, "p 33333 1"))
-		require.Equal(t, heartbeat{alive: 3, rank: 5, limit: "p 1000000 1"}, f.beat("c", 1, "p 1000000 1"), "it is back")
+		require.Equal(t, heartbeat{known: true, alive: 3, rank: 5, limit: "p 1000000 1"}, f.beat("c", 1, "p 1000000 1"), "it is back")
 	})
 }
 

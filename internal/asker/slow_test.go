@@ -57,3 +57,29 @@ func TestLateReplyOfASlowLimit(t *testing.T) {
 		}
 	}
 }
+
+// A process that was silent for so long that it counted as dead comes back: no data was lost for
+// that, and a limit that nobody has used lets its call through.
+func TestBackFromTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		p, other := b.process(time.Millisecond), b.process(time.Millisecond)
+		over := time.Now().Add(20 * time.Second)
+		groups := []*sync.WaitGroup{ // both have something to do
+			p.closed(1, 20*time.Second, one(p.paced("", 1, 1)), &provider{}, 0),
+			other.closed(1, 20*time.Second, one(other.paced("", 1, 1)), &provider{}, 0),
+		}
+		time.Sleep(5 * time.Second)
+		p.way.Store(int64(4 * time.Second))
+		time.Sleep(10 * time.Second)
+		p.way.Store(int64(time.Millisecond))
+		time.Sleep(time.Until(over.Add(-time.Second)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err := p.Wait(ctx, one(p.paced("fresh", 1.0/3600, 1)))
+		require.NoError(t, err)
+		for _, g := range groups {
+			g.Wait()
+		}
+	})
+}
