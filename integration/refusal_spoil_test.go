@@ -95,8 +95,8 @@ func busy(t *testing.T, admin *redis.Client, options *redis.Options) func() erro
 
 // loading has the server read its data again, slowly.
 func loading(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
-	const fill = "for i = 1, 100 do redis.call('set', 'filler' .. i, string.rep('x', 2000)) end return 1"
-	const empty = "for i = 1, 100 do redis.call('del', 'filler' .. i) end return 1"
+	const fill = "for i = 1, 2000 do redis.call('set', 'filler' .. i, string.rep('x', 2000)) end return 1"
+	const empty = "for i = 1, 2000 do redis.call('del', 'filler' .. i) end return 1"
 	require.NoError(t, admin.Eval(t.Context(), fill, nil).Err())
 	require.NoError(t, admin.ConfigSet(t.Context(), "key-load-delay", "50000").Err())
 	client := redis.NewClient(options)

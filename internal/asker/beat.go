@@ -131,6 +131,7 @@ func (a *Asker) expire() {
 		a.plan(k, a.clock.now(now), now)
 	}
 	a.tidyLeases(now, false)
+	maps.DeleteFunc(a.voided, func(_ string, v voiding) bool { return now.Sub(v.heard) > overtaken })
 	a.kick()
 }
 

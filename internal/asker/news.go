@@ -3,6 +3,7 @@ package asker
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -143,12 +144,24 @@ func (a *Asker) refresh(key string) {
 	a.kick()
 }
 
+// voiding is of turns of a limit.
+type voiding struct {
+	until int64     // a time of Redis: those that were given until then are void
+	heard time.Time // when the process heard so
+}
+
+// overtaken is for how long a reply may come that was on its way as turns became void.
+const overtaken = time.Minute
+
 // void takes turns of a limit back that were not used, and given until a time of Redis.
 func (a *Asker) void(key string, micros int64) {
 	now := time.Now()
 	a.lock()
 	defer a.mu.Unlock()
 	t := a.clock.now(now)
+	if micros < math.MaxInt64 {
+		a.voided[key] = voiding{max(micros, a.voided[key].until), now}
+	}
 	a.dropLeases(key)
 	for _, k := range a.kinds {
 		if !k.at(key) {
@@ -161,6 +174,15 @@ func (a *Asker) void(key string, micros int64) {
 		a.plan(k, t, now)
 	}
 	a.kick()
+}
+
+// isVoid reports whether a turn of a kind is void that was given at a time of Redis. The Asker must
+// be locked.
+func (a *Asker) isVoid(k *kind, given int64) bool {
+	return len(a.voided) > 0 && slices.ContainsFunc(k.parts, func(p Part) bool {
+		v, ok := a.voided[p.Limit.Keys[0]]
+		return ok && given <= v.until
+	})
 }
 
 // at reports whether the calls of a kind need the limit with a key.

@@ -261,3 +261,28 @@ func TestClose(t *testing.T) {
 		require.ErrorIs(t, err, errClosed)
 	})
 }
+
+// A pause is heard before the reply to an ask that came before it: the turn in that reply is void,
+// too.
+func TestPauseOvertakesAReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		one0, two := b.process(time.Millisecond), b.process(time.Millisecond)
+		a, c := one0.paced("", 10, 1), two.paced("", 10, 1)
+		for range 5 { // then they know the way, and listen
+			_, err := two.Wait(t.Context(), one(c))
+			require.NoError(t, err)
+		}
+		two.delay.Store(int64(50 * time.Millisecond))
+		had := make(chan time.Time, 1)
+		go func() {
+			if _, err := two.Wait(t.Context(), one(c)); err == nil {
+				had <- time.Now()
+			}
+		}()
+		time.Sleep(20 * time.Millisecond)
+		require.NoError(t, one0.Pause(t.Context(), []*wire.Limit{a}, seconds(5), "told so"))
+		paused := time.Now()
+		require.GreaterOrEqual(t, (<-had).Sub(paused), seconds(4.9))
+	})
+}

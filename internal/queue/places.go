@@ -77,18 +77,17 @@ func (t Times) when(p *Place) time.Time {
 	return p.forecast.Add(-lead)
 }
 
-// Refresh lets the first place ask at once, as its forecast may be wrong. One that is being
-// asked for asks again: the answer may be older than what was heard since.
+// Refresh lets the first place ask at once, as its forecast may be wrong. Those that are being
+// asked for ask again: the answer may be older than what was heard since.
 func (q *Queue) Refresh() {
 	for _, p := range q.places {
+		p.soon = true
 		if !p.asked {
-			p.soon, p.early = true, false
+			p.early = false
 			return
 		}
 	}
-	if len(q.places) > 0 {
-		q.places[0].soon = true
-	} else {
+	if len(q.places) == 0 {
 		q.stale = q.asked > 0
 	}
 }

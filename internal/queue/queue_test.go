@@ -329,3 +329,16 @@ func TestNobodyIsForgotten(t *testing.T) {
 		}
 	}
 }
+
+// News come while the first place is being asked for, and the answer that follows may be older:
+// it asks once more, and not only the one behind it.
+func TestARefreshIsNewerThanAnAnswerUnderWay(t *testing.T) {
+	q, _ := held(2, 0.1, 3600)
+	ask := q.Next(start, times, 100)
+	require.NotEmpty(t, ask.Places)
+	first := ask.Places[0]
+	q.Refresh()
+	q.Moved(first, after(3600), start, times.Lead)
+	ask = q.Next(start, times, 100)
+	require.Contains(t, ask.Places, first)
+}
