@@ -146,7 +146,7 @@ func (a *Asker) refresh(key string) {
 
 // voiding is of turns of a limit.
 type voiding struct {
-	until int64     // a time of Redis: those that were given until then are void
+	until int64     // a time of Redis: those that were given before are void
 	heard time.Time // when the process heard so
 }
 
@@ -181,7 +181,7 @@ func (a *Asker) void(key string, micros int64) {
 func (a *Asker) isVoid(k *kind, given int64) bool {
 	return len(a.voided) > 0 && slices.ContainsFunc(k.parts, func(p Part) bool {
 		v, ok := a.voided[p.Limit.Keys[0]]
-		return ok && given <= v.until
+		return ok && given < v.until
 	})
 }
 
