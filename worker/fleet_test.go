@@ -142,7 +142,7 @@ func TestKindsOfLimits(t *testing.T) {
 	for name, limits := range kinds {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fleet) {
-				const tasks = 200
+				const tasks = 120
 				turns, apis := f.turns(limits)
 				other, _ := f.turns(limits)
 				f.enqueue(0, tasks)
@@ -179,7 +179,7 @@ func TestAnotherLimit(t *testing.T) {
 	for name, limits := range kinds {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fleet) {
-				const tasks = 100
+				const tasks = 80
 				turns, apis := f.turns(limits)
 				other, _ := f.turns(limits)
 				f.enqueue(0, tasks)
