@@ -151,15 +151,17 @@ type alarm struct {
 	due   <-chan time.Time
 }
 
+// set lets it ring. A timer that has expired when it is set is run by whoever looks at it first,
+// and Go's race detector does not bear that two do so at once in simulated time.
 func (l *alarm) set(t *Turn) {
 	switch {
 	case t == nil:
 		l.due = nil
 	case l.timer == nil:
-		l.timer = time.NewTimer(time.Until(t.Due))
+		l.timer = time.NewTimer(max(time.Until(t.Due), time.Nanosecond))
 		l.due = l.timer.C
 	default:
-		l.timer.Reset(time.Until(t.Due))
+		l.timer.Reset(max(time.Until(t.Due), time.Nanosecond))
 		l.due = l.timer.C
 	}
 }
