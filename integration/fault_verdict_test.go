@@ -64,12 +64,9 @@ type faultFigures struct {
 	Logs        map[string]int `json:"logs,omitempty"`
 }
 
-// limit is that of the scene. Without Redis a worker uses its share: all of what is safe, if it
-// has heard last that it is the only one. That is so where the others did not reach Redis for
-// five seconds, for which a machine that stalls is enough; how they share is judged in simulated
-// time.
+// limit is that of the scene.
 func (s *faultScene) limit() ledger.Limit {
-	return ledger.Limit{Rate: faultRate, Burst: 1, Share: safety}
+	return ledger.Limit{Rate: faultRate, Burst: 1, Share: safety / faultWorkers}
 }
 
 // sum turns what was seen into figures.

@@ -82,7 +82,12 @@ func TestABacklog(t *testing.T) {
 				f.Allow("api", asynqtest.Bucket(float64(backlog.rate), 1))
 				f.enqueue(0, backlog.tasks)
 				for range backlog.processes {
-					f.serve(f.limiter(reserve.PerSecond(float64(backlog.rate))), worker.Config{WaitingRoom: backlog.room}, 10, "api")
+					l := f.limiter(reserve.PerSecond(float64(backlog.rate)))
+					for range 3 { // then it knows how far away Redis is, and does not measure that as tasks come
+						_, err := l.State(t.Context())
+						require.NoError(t, err)
+					}
+					f.serve(l, worker.Config{WaitingRoom: backlog.room}, 10, "api")
 				}
 				took := f.Await(backlog.tasks, time.Hour)
 				f.unharmed()
@@ -92,8 +97,7 @@ func TestABacklog(t *testing.T) {
 				t.Logf("MEASURE used %.3f, entries %.2f, out of place %.1f, at worst %d", used, entries, mean, worst)
 				require.GreaterOrEqual(t, used, 0.99)
 				require.LessOrEqual(t, entries, 2.0)
-				const together = 16 // new calls of a process that an ask answers
-				require.LessOrEqual(t, worst, max(together, backlog.rate), "those of a second")
+				require.LessOrEqual(t, worst, max(5, backlog.rate), "a second")
 			})
 		})
 	}
