@@ -73,8 +73,8 @@ func TestCallsShareTrips(t *testing.T) {
 	}{
 		{fleetpaceName, 64, 0.05, 0},
 		{contextName, 64, 0.05, 0},
-		{fleetpaceName, 4096, 0.001, 0},
-		{contextName, 4096, 0.001, 0},
+		{fleetpaceName, 4096, 0.0005, 0},
+		{contextName, 4096, 0.0005, 0},
 		{pingName, 64, 1, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {

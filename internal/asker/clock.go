@@ -58,6 +58,7 @@ type trip struct {
 
 // times say when to ask, and what to tell Redis of it.
 type times struct {
+	trips   int           // that these are taken from
 	way     time.Duration // back from Redis
 	trip    time.Duration // there and back, usually
 	lead    time.Duration // how long before its turn a call asks
@@ -85,7 +86,7 @@ func timesOf(trips []time.Duration) times {
 		trips = []time.Duration{0}
 	}
 	at := func(part float64) time.Duration { return trips[int(part*float64(len(trips)-1))] }
-	t := times{way: at(0) / 2, trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: max(leastGrace, 2*at(1))}
+	t := times{trips: len(trips), way: at(0) / 2, trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: max(leastGrace, 2*at(1))}
 	t.horizon = min(2*t.lead+50*time.Millisecond, mostHorizon)
 	t.way = min(t.way, farthest-t.horizon)
 	t.ahead = min(t.trip+slop, t.horizon)

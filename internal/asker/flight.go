@@ -82,8 +82,12 @@ func (a *Asker) kick() {
 	go a.fly()
 }
 
-// distant reports whether Redis is so far away that flights overlap.
-func (a *Asker) distant() bool { return 2*a.clock.now(time.Now()).way >= distant }
+// distant reports whether Redis is so far away that flights overlap. A first trip, which connects
+// and sends the script, does not tell.
+func (a *Asker) distant() bool {
+	t := a.clock.now(time.Now())
+	return t.trips >= alike && 2*t.way >= distant
+}
 
 func (a *Asker) mayFly() bool {
 	switch {
