@@ -28,7 +28,7 @@ import (
 func TestSlowLimitOfAStoppedProcess(t *testing.T) {
 	t.Parallel()
 	for _, call := range []slowCall{{}, {Allow: true}, {behind: 20}, {Allow: true, behind: 20}} {
-		for _, stopped := range []time.Duration{30 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second} {
+		for _, stopped := range []time.Duration{30 * time.Millisecond, 200 * time.Millisecond, 2 * time.Second, 8 * time.Second} {
 			t.Run(fmt.Sprintf("allow %t, %d behind, %v", call.Allow, call.behind, stopped), func(t *testing.T) {
 				t.Parallel()
 				stopSlowCall(t, call, stopped)

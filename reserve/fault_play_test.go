@@ -58,7 +58,7 @@ func (h *history) run(t *testing.T) {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	defer m.Close()
-	server := &faultyRedis{Miniredis: m}
+	server := newFaultyRedis(m)
 	h.network = &network{plan: h.plan, redis: server, start: time.Now(), random: h.random("network", 0)}
 	var clients []*redis.Client
 	for i := range h.way {
@@ -121,7 +121,7 @@ func (h *history) prepare(r *faultyRedis, f trouble) {
 	case down:
 		begin = h.network.reset
 	case restart:
-		begin = func() { h.network.reset(); r.FlushAll(); r.flushScripts() }
+		begin = func() { h.network.reset(); r.restart(); r.flushScripts() }
 	case rollBack:
 		begin = func() { h.network.reset(); r.rollBack(); r.flushScripts() }
 		time.AfterFunc(max(0, f.from-time.Duration(h.random("lag", 0).IntN(1000))*time.Millisecond), r.save)

@@ -1,10 +1,12 @@
 package reserve_test
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 )
 
 // faultyRedis is the Redis of a history, with a clock of its own.
@@ -15,6 +17,25 @@ type faultyRedis struct {
 	offset time.Duration // of its clock from that of the processes
 	text   string        // the error that it gives to every command; empty: none
 	saved  map[string]saved
+	run    int // another one after it has failed over, or was restarted
+}
+
+// newFaultyRedis returns one that tells its run ID, which miniredis does not.
+func newFaultyRedis(m *miniredis.Miniredis) *faultyRedis {
+	r := &faultyRedis{Miniredis: m}
+	if conn, err := m.Dial(); err == nil { // the first one makes its server
+		_ = conn.Close()
+	}
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if cmd != "INFO" || len(args) != 1 || args[0] != "server" {
+			return false
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		c.WriteBulk(fmt.Sprintf("# Server\r\nrun_id:%012x%028x\r\n", r.run, 0))
+		return true
+	})
+	return r
 }
 
 // saved is what one key held.
@@ -72,7 +93,7 @@ func (r *faultyRedis) rollBack() {
 	r.mu.Lock()
 	data := r.saved
 	r.mu.Unlock()
-	r.FlushAll()
+	r.restart()
 	for key, s := range data {
 		for f, v := range s.hash {
 			r.HSet(key, f, v)
@@ -86,6 +107,14 @@ func (r *faultyRedis) rollBack() {
 			r.Del(key)
 		}
 	}
+}
+
+// restart lets another server, which knows nothing, take over.
+func (r *faultyRedis) restart() {
+	r.FlushAll()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.run++
 }
 
 // flushScripts lets the server forget them.

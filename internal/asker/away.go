@@ -38,13 +38,18 @@ func (a *Asker) attempt(call func() error) error {
 		if b.Open() {
 			return errAway
 		}
-		err := call()
+		err := error(nil)
+		if failures > 0 {
+			err = a.meet()
+		}
+		if err == nil {
+			err = call()
+		}
 		b.Record(context.Background(), err)
 		if err == nil || !fault.Away(err) || b.Hopeless(err) {
 			return err
 		}
 		a.watch(Event{What: Failed, N: 1, Err: err})
-		a.hurry() // another server may answer the next call
 		switch {
 		case b.Open():
 			return errAway
@@ -168,14 +173,29 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 	return now
 }
 
-// comeBack tells Redis what was spent without it. It reports whether Redis has answered. The
-// heartbeat goes first: it tells whether another server answers now.
-func (a *Asker) comeBack() bool {
+// meet makes a heartbeat before the call that follows a failure: it tells whether another
+// server answers now, which may know less than the one before.
+func (a *Asker) meet() error {
 	for _, name := range a.inUse() {
 		if err := a.beatOnce(name); errors.Is(err, fault.ErrUnavailable) {
-			a.cfg.Breaker.Record(context.Background(), err)
-			return false
+			return err
 		}
+	}
+	return nil
+}
+
+// server is the run ID of the one that answered last, as far as it is known.
+func (a *Asker) server() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.run
+}
+
+// comeBack tells Redis what was spent without it. It reports whether Redis has answered.
+func (a *Asker) comeBack() bool {
+	if err := a.meet(); err != nil {
+		a.cfg.Breaker.Record(context.Background(), err)
+		return false
 	}
 	now := time.Now()
 	a.lock()

@@ -120,6 +120,17 @@ func (c *clock) sure() bool {
 	return c.next >= alike || c.next > 0 && high.Sub(low) <= slop
 }
 
+// redis is Redis's time at a moment, in micros, at the least; 0: it is not known.
+func (c *clock) redis(moment time.Time) int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.next == 0 {
+		return 0
+	}
+	_, high := c.within()
+	return moment.Sub(high).Microseconds()
+}
+
 // bound notes what a trip says of the clocks. Where both can not be, one of them has stepped.
 func (c *clock) bound(low, high, now time.Time) {
 	b := &c.bounds[0]

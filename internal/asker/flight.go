@@ -255,10 +255,17 @@ func (f *flight) call(a *Asker, caller wire.Caller) *wire.Call {
 }
 
 // again makes the flight fit to be sent once more, as its reply was lost: what it was given
-// goes back.
-func (f *flight) again() {
+// goes back, and who came since stands behind its calls, that were sent at a time of Redis.
+func (f *flight) again(sent int64) {
 	for j := range f.back {
 		f.back[j] = f.caller.Ask()
+	}
+	for _, item := range f.items {
+		for i, p := range item.Parts {
+			if p.Tag == 0 && item.Ahead == 0 {
+				item.Parts[i].Tag = sent
+			}
+		}
 	}
 }
 
@@ -282,12 +289,12 @@ func (a *Asker) send(f *flight) {
 		if err = a.measure(f); err != nil {
 			return err
 		}
-		call.Now = time.Now()
+		call.Run, call.Now = a.server(), time.Now()
 		reply, answers, err = wire.Ask(context.Background(), call, f.items)
 		if err == nil {
 			at = a.arrive(call, &reply)
 		} else {
-			f.again()
+			f.again(a.clock.redis(call.Now))
 		}
 		return err
 	})

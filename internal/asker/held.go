@@ -135,23 +135,26 @@ func (h *Held) Wait(ctx context.Context) (Turn, error) {
 	}
 	var timer alarm
 	defer timer.stop()
-	timer.set(t)
+	due := timer.set(t)
 	for {
-		select {
-		case e := <-h.Call.Wake:
-			h.hear(e)
-			if e.Err != nil {
-				return Turn{}, e.Err
-			}
-			t = a.turnOf(h.waiter)
-			timer.set(t)
-			continue
-		case <-timer.due:
-			if !a.use(h.kind, h.Call, t) {
+		if !due {
+			select {
+			case e := <-h.Call.Wake:
+				h.hear(e)
+				if e.Err != nil {
+					return Turn{}, e.Err
+				}
+				t = a.turnOf(h.waiter)
+				due = timer.set(t)
 				continue
+			case <-timer.due:
+			case <-ctx.Done():
+				return Turn{}, ctx.Err()
 			}
-		case <-ctx.Done():
-			return Turn{}, ctx.Err()
+		}
+		due = false
+		if !a.use(h.kind, h.Call, t) {
+			continue
 		}
 		now := time.Now()
 		if now.After(t.Until) {

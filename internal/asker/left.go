@@ -76,7 +76,7 @@ func (a *Asker) sendLeft(f *flight) {
 	call := f.call(a, caller)
 	call.Back = nil
 	_ = a.attempt(func() error {
-		call.Now = time.Now()
+		call.Run, call.Now = a.server(), time.Now()
 		reply, _, err := wire.Leave(context.Background(), call, f.left)
 		if err == nil {
 			a.arrive(call, &reply)

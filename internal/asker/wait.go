@@ -51,9 +51,9 @@ func (a *Asker) Wait(ctx context.Context, need Need) (Turn, error) {
 		case e.Turn != nil:
 			t = e.Turn
 		default:
-			t = a.turnOf(w)
-			timer.set(t)
-			continue
+			if t = a.turnOf(w); !timer.set(t) || !a.use(w.kind, w.Call, t) {
+				continue
+			}
 		}
 		now := time.Now()
 		if now.After(t.Until) {
@@ -151,19 +151,25 @@ type alarm struct {
 	due   <-chan time.Time
 }
 
-// set lets it ring. A timer that has expired when it is set is run by whoever looks at it first,
-// and Go's race detector does not bear that two do so at once in simulated time.
-func (l *alarm) set(t *Turn) {
-	switch {
-	case t == nil:
-		l.due = nil
-	case l.timer == nil:
-		l.timer = time.NewTimer(max(time.Until(t.Due), time.Nanosecond))
-		l.due = l.timer.C
-	default:
-		l.timer.Reset(max(time.Until(t.Due), time.Nanosecond))
-		l.due = l.timer.C
+// set lets it ring when a turn is due, and reports whether it is due already: then it does not
+// ring. A timer that has expired when it is set is run by whoever looks at it first, and Go's
+// race detector does not bear that two do so at once in simulated time.
+func (l *alarm) set(t *Turn) bool {
+	l.due = nil
+	if t == nil {
+		return false
 	}
+	left := time.Until(t.Due)
+	switch {
+	case left <= 0:
+		return true
+	case l.timer == nil:
+		l.timer = time.NewTimer(left)
+	default:
+		l.timer.Reset(left)
+	}
+	l.due = l.timer.C
+	return false
 }
 
 func (l *alarm) stop() {
