@@ -35,6 +35,14 @@ type asynqJob struct {
 	Turns       string        // the ledger
 }
 
+func (j asynqJob) limiter(client redis.UniversalClient) (*reserve.Limiter, error) {
+	limit, err := reserve.ParseLimit(j.Limit)
+	if err != nil {
+		return nil, err
+	}
+	return reserve.New(client, reserve.Config{Name: "api", Prefix: j.Prefix, Limit: limit})
+}
+
 const asynqVariable = "FLEETPACE_INTEGRATION_ASYNQ"
 
 // workAsynq runs an asynq server until it is told to end.
@@ -48,11 +56,7 @@ func workAsynq(text string) error {
 	}
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: j.Redis})
 	defer func() { _ = client.Close() }()
-	limit, err := reserve.ParseLimit(j.Limit)
-	if err != nil {
-		return err
-	}
-	limiter, err := reserve.New(client, reserve.Config{Name: "api", Prefix: j.Prefix, Limit: limit})
+	limiter, err := j.limiter(client)
 	if err != nil {
 		return err
 	}
