@@ -15,7 +15,7 @@ end
 
 local function enter(l, tag, place, cost)
   if call('ZADD', l.places, 'NX', format('%.17g', tag), place) == 1 then
-    l.card, l.total, l.first, l.seq = l.card + 1, l.total + cost, nil, max(l.seq, tag)
+    l.card, l.total, l.first, l.seq, l.newest = l.card + 1, l.total + cost, nil, max(l.seq, tag), nil
   end
 end
 

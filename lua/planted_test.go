@@ -42,6 +42,7 @@ var planted = []struct {
 	{"the living go with the dead", "ask", "processOf(place) == process and", "", false, 1},
 	{"those who ask go with the silent", "ask", " and not asking[match(place, '^(.*):')]", "", false, 7},
 	{"a call waits at all of its limits", "ask", "if k == which and not books then enter", "if not books then enter", false, 4},
+	{"a call waits for its own place", "ask", "max(l.seq, tag), nil", "max(l.seq, tag), l.newest", false, 605},
 	{"limits do not agree", "ask", "if due == last then return due end", "return due", false, 550},
 	{"a pause is not seen", "ask", "p.l.meter.next(p.l, p.cost, last), p.l.paused)", "p.l.meter.next(p.l, p.cost, last))", false, 4},
 	{"permits of others overflow", "ask", "if p.l.meter.overflows(p.l, due) then return near end", "", false, 1},
