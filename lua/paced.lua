@@ -97,8 +97,9 @@ function paced.unspend(l, cost)
 end
 
 -- Turns that were given stay, so a slower limit begins behind them. A bucket keeps what it
--- has, as far as the other holds so much.
+-- has, as far as the other holds so much; what costs of before were too much stays away.
 function paced.change(l, a, b)
+  if l.low then lower(l.low, 0) end
   if l.free + l.part < now then
     local permits = min((now - l.free - l.part) / l.a, l.b, b)
     local free = now - permits * a

@@ -62,6 +62,7 @@ var planted = []struct {
 	{"costs settle twice", "settle", "call('ZREM', l.log, id .. ':' .. ARGV[i + 2])", "", false, 1},
 	{"all that was not used goes back", "settle", "-min(-micros, lowest(l.low, record))", "micros", false, 1},
 	{"a refund is not remembered", "settle", "if l.low then l.low.refunded = l.low.refunded - micros end", "", false, 94},
+	{"costs of another limit are refunded", "set", "if l.low then lower(l.low, 0) end", "", true, 8020},
 	{"a pause leaves the bucket full", "pause", "l.held = l.held + l.meter.hold(l, l.paused)", "", false, 2},
 	{"a shorter pause ends a longer one", "pause", "not l.problem and now + micros > l.paused", "not l.problem", false, 17},
 	{"all come at once after a pause", "resume", "l.meter.release(l, min(l.held, l.paused - now))", "l.meter.release(l, l.held)", false, 2},

@@ -110,20 +110,25 @@ func (c *call) next(s *State, cost, at float64) float64 {
 	}
 }
 
+// lower notes how far below full the bucket is.
+func (s *State) lower(micros float64) {
+	s.spendings++
+	micros += s.refunded
+	for len(s.lows) > 0 && s.lows[len(s.lows)-1].micros >= micros {
+		s.lows = s.lows[:len(s.lows)-1]
+	}
+	s.lows = append(s.lows, spending{s.spendings, micros})
+	if len(s.lows) > 8 {
+		s.lows = slices.Delete(s.lows, 1, 2)
+		s.lows[0].number = max(s.lows[0].number, s.lows[1].number-1)
+	}
+}
+
 func (c *call) spend(s *State, cost, at float64, id string) {
 	switch s.kind {
 	case "p":
 		if s.settles {
-			s.spendings++
-			micros := max(0, s.free+s.part-s.empty(at+late)) + s.refunded
-			for len(s.lows) > 0 && s.lows[len(s.lows)-1].micros >= micros {
-				s.lows = s.lows[:len(s.lows)-1]
-			}
-			s.lows = append(s.lows, spending{s.spendings, micros})
-			if len(s.lows) > 8 {
-				s.lows = slices.Delete(s.lows, 1, 2)
-				s.lows[0].number = max(s.lows[0].number, s.lows[1].number-1)
-			}
+			s.lower(max(0, s.free+s.part-s.empty(at+late)))
 		}
 		s.atLeast(s.empty(at))
 		s.advance(cost * s.a)

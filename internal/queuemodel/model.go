@@ -296,6 +296,9 @@ func (c *call) become(s *State, a, b float64) {
 			permits := min((c.Now-s.free-s.part)/s.a, s.b, b)
 			s.set(c.Now - permits*a)
 		}
+		if s.settles { // nothing of calls before goes back to the other bucket
+			s.lower(0)
+		}
 	case "w":
 		full := s.stored / s.most()
 		s.a, s.b = a, b
