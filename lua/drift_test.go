@@ -21,7 +21,7 @@ func TestAMillionCallsDoNotDrift(t *testing.T) {
 		"1 in 3 s": big.NewRat(3e6, 1), "7/s": big.NewRat(1e6, 7), "600/min": big.NewRat(1e5, 1), "1,000,000/s": big.NewRat(1, 1),
 	} {
 		t.Run(rate, func(t *testing.T) {
-			client := redistest.Mini(t).Client(t)
+			client := still(t)
 			a, _ := interval.Float64()
 			s := &server{client: client, ctx: t.Context(), ask: Ask, keys: Keys(redistest.Prefix(t), "", "api", "p", "")}
 			who := queuemodel.Caller{Now: startMicros, Horizon: horizon, Near: 5000, Grace: 300000, Run: "run", Process: "p"}

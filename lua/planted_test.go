@@ -96,7 +96,7 @@ func sources() map[string]string {
 }
 
 func TestPlantedBugsAreFound(t *testing.T) {
-	client := redistest.Mini(t).Client(t)
+	client := still(t)
 	prefix, all := redistest.Prefix(t), sources()
 	for _, bug := range planted {
 		require.Equal(t, 1, strings.Count(all[bug.verb], bug.from), "%s: %q in %s", bug.what, bug.from, bug.verb)
