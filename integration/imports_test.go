@@ -35,7 +35,7 @@ var mayImport = map[string][]string{
 	"transport/headers":   {},
 	"adaptive":            {"reserve", "lua"}, // it reads the keys and fields that lua documents
 	"embedded":            {},
-	"internal/asynqtest":  {"reserve", "internal/provider"},
+	"internal/asynqtest":  {"reserve", "internal/bubble", "internal/provider"},
 	"internal/bare":       {},
 	"internal/bubble":     {"reserve", "lua", "internal/delay"},
 	"internal/delay":      {},

@@ -39,23 +39,17 @@ func TestScheduledTasksComeOnce(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				const tasks = 250
 				f := asynqtest.Open(t)
-				switch limit.Kind() {
-				case reserve.KindRolling:
-					f.Allow("api", asynqtest.Rolling(50, 10*time.Second))
-				case reserve.KindQuota:
-					f.Allow("api", asynqtest.Window(100, time.Minute))
-				default:
-					f.Allow("api", asynqtest.Bucket(limit.Rate(), limit.MaxBurst()))
-				}
+				f.Allow("api", asynqtest.Strict(limit))
 				config := reserve.Config{Name: "api", Limit: limit}
 				for range 2 {
-					process(t, f, f.Limiter(f.Dial(), config), func(_ context.Context, task *asynq.Task) error {
+					process(t, f, f.Limiter(f.Client(), config), func(_ context.Context, task *asynq.Task) error {
 						f.Call("api", 1)
 						f.Ran(string(task.Payload()), 0)
 						return nil
 					})
 				}
-				s, err := scheduler.New(asynq.NewClientFromRedisClient(f.Client), f.Limiter(f.Client, config), scheduler.Config{})
+				client := f.Client()
+				s, err := scheduler.New(asynq.NewClientFromRedisClient(client), f.Limiter(client, config), scheduler.Config{})
 				require.NoError(t, err)
 				var items []scheduler.Item
 				for i := range tasks {
@@ -93,7 +87,7 @@ func TestOneAttemptAndABacklog(t *testing.T) {
 					f.Allow("type-"+strconv.Itoa(i), asynqtest.Bucket(2, 1))
 				}
 				limits := func() (*reserve.Joint, func(context.Context, *asynq.Task) (scheduler.Turn, error)) {
-					client := f.Dial()
+					client := f.Client()
 					tenants := f.Limiter(client, reserve.Config{Name: "tenants", Group: "shop", Limit: reserve.PerSecond(2)})
 					account := f.Limiter(client, reserve.Config{Name: "account", Group: "shop", Limit: reserve.PerSecond(10)})
 					both, err := reserve.All(tenants, account)
@@ -113,7 +107,7 @@ func TestOneAttemptAndABacklog(t *testing.T) {
 						return nil
 					})
 				}
-				client := asynq.NewClientFromRedisClient(f.Client)
+				client := asynq.NewClientFromRedisClient(f.Client())
 				var items []scheduler.Item
 				for i := range types * each {
 					items = append(items, scheduler.Item{

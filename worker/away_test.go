@@ -34,7 +34,7 @@ func TestLimiterIsAway(t *testing.T) {
 					f.enqueue(i, i+1, asynq.MaxRetry(retries))
 				}
 				for range 2 {
-					l := limits.Limiter(limits.Dial(), reserve.Config{
+					l := limits.Limiter(limits.Client(), reserve.Config{
 						Name: "api", Limit: reserve.PerSecond(rate), Outage: reserve.Outage{Policy: policy},
 					})
 					f.serve(l, worker.Config{WaitingRoom: 2 * rate}, 4, "api")

@@ -22,13 +22,13 @@ var quiet = slog.New(slog.DiscardHandler)
 // fleet is one in simulated time, whose tasks have numbers for payloads.
 type fleet struct {
 	*asynqtest.Fleet
-	*asynq.Client
+	tasks *asynq.Client
 }
 
 func simulate(t *testing.T, do func(t *testing.T, f *fleet)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := asynqtest.Open(t)
-		do(t, &fleet{f, asynq.NewClientFromRedisClient(f.Client)})
+		do(t, &fleet{f, asynq.NewClientFromRedisClient(f.Client())})
 	})
 }
 
@@ -36,7 +36,7 @@ func simulate(t *testing.T, do func(t *testing.T, f *fleet)) {
 func (f *fleet) enqueue(from, to int, options ...asynq.Option) {
 	f.Helper()
 	for i := from; i < to; i++ {
-		_, err := f.Enqueue(asynq.NewTask("call", []byte(strconv.Itoa(i))), append(options, asynq.Queue(asynqtest.Queue))...)
+		_, err := f.tasks.Enqueue(asynq.NewTask("call", []byte(strconv.Itoa(i))), append(options, asynq.Queue(asynqtest.Queue))...)
 		require.NoError(f, err)
 	}
 }
@@ -58,7 +58,7 @@ func (f *fleet) serve(turns reserve.Turns, config worker.Config, handlers int, a
 
 func (f *fleet) limiter(limit reserve.Limit) *reserve.Limiter {
 	f.Helper()
-	return f.Limiter(f.Dial(), reserve.Config{Name: "api", Limit: limit})
+	return f.Limiter(f.Client(), reserve.Config{Name: "api", Limit: limit})
 }
 
 // unharmed expects that no task has failed, and that none is left.
@@ -125,7 +125,7 @@ var kinds = map[string][]judged{
 // turns makes what a process needs for limits, and the APIs.
 func (f *fleet) turns(limits []judged) (turns reserve.Turns, apis []string) {
 	f.Helper()
-	client := f.Dial()
+	client := f.Client()
 	var all []*reserve.Limiter
 	for i, l := range limits {
 		api := "api-" + strconv.Itoa(i)
@@ -207,7 +207,7 @@ func TestSettledCosts(t *testing.T) {
 		const tasks, estimate, used = 20, 600, 200
 		f.Allow("requests", asynqtest.Bucket(57.0/60, 10))
 		f.Allow("tokens", asynqtest.Bucket(7500.0/60, 2500))
-		client := f.Dial()
+		client := f.Client()
 		requests := f.Limiter(client, reserve.Config{Name: "requests", Group: "llm", Limit: reserve.PerMinute(57).Burst(10)})
 		tokens := f.Limiter(client, reserve.Config{Name: "tokens", Group: "llm", Limit: reserve.PerMinute(7500).Burst(2500), Settles: true})
 		both, err := reserve.All(requests, tokens)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // unit is what a permit counts in the rules of an API: they bear parts of one.
@@ -24,6 +25,21 @@ func Window(n int, window time.Duration) provider.Rule { return provider.FixedWi
 // Rolling is the rule of an API that allows so many permits in any time of that length.
 func Rolling(n int, window time.Duration) provider.Rule {
 	return provider.RollingWindow(n*unit, window-bears)
+}
+
+// Strict is the rule of an API that has that limit itself.
+func Strict(limit reserve.Limit) provider.Rule {
+	n := limit.MaxBurst()
+	switch window := (time.Duration(n) * limit.Interval()).Round(time.Millisecond); limit.Kind() {
+	case reserve.KindQuota:
+		return Window(n, window)
+	case reserve.KindRolling:
+		return Rolling(n, window)
+	case reserve.KindWarmingUp:
+		return Bucket(limit.Rate(), 1)
+	default:
+		return Bucket(limit.Rate(), n)
+	}
 }
 
 // Allow makes an API with a name.

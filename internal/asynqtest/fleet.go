@@ -5,20 +5,16 @@ package asynqtest
 
 import (
 	"context"
-	"net"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/hibiken/asynq"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/bubble"
 	"github.com/fleetpace/fleetpace/internal/provider"
-	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Queue is the one that a fleet works on.
@@ -26,12 +22,9 @@ const Queue = "work"
 
 // Fleet is a Redis, and what the tasks of its queue did.
 type Fleet struct {
-	testing.TB
-	Redis     *miniredis.Miniredis
-	Client    *redis.Client // of whoever enqueues
+	*bubble.Bubble
 	Inspector *asynq.Inspector
 	Start     time.Time
-	Way       time.Duration // to Redis, and as long back, of connections that are made from now on
 
 	mu      sync.Mutex
 	apis    map[string]*provider.Provider
@@ -46,47 +39,13 @@ type Call struct {
 	Process int
 }
 
-// Open begins a fleet, inside a bubble.
+// Open begins a fleet, inside a bubble, whose processes are a millisecond away from Redis.
 func Open(t testing.TB) *Fleet {
 	t.Helper()
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
-	t.Cleanup(m.Close)
-	f := &Fleet{TB: t, Redis: m, Start: time.Now(), Way: time.Millisecond, apis: map[string]*provider.Provider{}}
-	f.Client = f.Dial()
-	f.Inspector = asynq.NewInspectorFromRedisClient(f.Client)
+	f := &Fleet{Bubble: bubble.New(t), Start: time.Now(), apis: map[string]*provider.Provider{}}
+	f.Way = time.Millisecond
+	f.Inspector = asynq.NewInspectorFromRedisClient(f.Client())
 	return f
-}
-
-// Dial returns the client of one process.
-func (f *Fleet) Dial() *redis.Client {
-	client := redis.NewClient(&redis.Options{
-		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			c, err := f.Redis.Dial()
-			if err != nil {
-				return nil, err
-			}
-			return newConn(c, f.Way), nil
-		},
-		// Nothing may leave the bubble: an address that needs no look-up, and none of what a
-		// client asks a real server about.
-		Addr:                     "127.0.0.1:6379",
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		DisableIdentity:          true,
-		MaxRetries:               -1,
-		PoolSize:                 2000, // a call that waits for a connection shares timers between bubbles
-	})
-	f.Cleanup(func() { _ = client.Close() })
-	return client
-}
-
-// Limiter makes one for a process, on a client of its own. It ends with the test.
-func (f *Fleet) Limiter(client *redis.Client, config reserve.Config) *reserve.Limiter {
-	f.Helper()
-	l, err := reserve.New(client, config)
-	require.NoError(f, err)
-	f.Cleanup(func() { _ = l.Close() })
-	return l
 }
 
 // Config is that of an asynq server for the fleet.
@@ -105,7 +64,7 @@ type Middleware interface {
 func (f *Fleet) Serve(w Middleware, config asynq.Config, handler asynq.HandlerFunc) (stop func()) {
 	f.Helper()
 	require.NoError(f, w.Apply(&config))
-	server := asynq.NewServerFromRedisClient(f.Dial(), config)
+	server := asynq.NewServerFromRedisClient(f.Client(), config)
 	paced := w.Middleware(handler)
 	require.NoError(f, server.Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		f.mu.Lock()
@@ -152,7 +111,8 @@ func (f *Fleet) Until(calls int, within time.Duration) {
 	f.Helper()
 	for start := time.Now(); len(f.Calls()) < calls; time.Sleep(10 * time.Millisecond) {
 		if time.Since(start) > within {
-			require.FailNow(f, "too few calls", "%d of %d after %v; %+v", len(f.Calls()), calls, within, f.Info())
+			info, _ := f.Inspector.GetQueueInfo(Queue) // nil: no task was ever there
+			require.FailNow(f, "too few calls", "%d of %d after %v; %+v", len(f.Calls()), calls, within, info)
 		}
 	}
 }

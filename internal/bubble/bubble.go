@@ -23,7 +23,8 @@ import (
 type Bubble struct {
 	testing.TB
 	Redis   *miniredis.Miniredis
-	Scripts atomic.Int64 // calls of one, but for heartbeats
+	Way     time.Duration // to Redis, and as long back, of connections that are made from now on
+	Scripts atomic.Int64  // calls of one, but for heartbeats
 	refused atomic.Pointer[redis.Script]
 }
 
@@ -43,8 +44,9 @@ func (b *Bubble) Client() *redis.Client {
 			if err != nil {
 				return nil, err
 			}
+			way := b.Way
 			return delay.Conn(dialed, delay.Way{
-				Out: func([]byte) time.Duration { return 0 }, Back: func() time.Duration { return 0 },
+				Out: func([]byte) time.Duration { return way }, Back: func() time.Duration { return way },
 			}), nil
 		},
 		// Nothing may leave the bubble: an address that needs no look-up, and none of
@@ -53,7 +55,7 @@ func (b *Bubble) Client() *redis.Client {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DisableIdentity:          true,
 		MaxRetries:               -1,
-		PoolSize:                 1000, // a call that waits for a connection shares timers between bubbles
+		PoolSize:                 2000, // a call that waits for a connection shares timers between bubbles
 	})
 	client.AddHook(hook{b})
 	b.Cleanup(func() { _ = client.Close() })

@@ -93,7 +93,11 @@ func (c *conn) receive() error {
 	c.mu.Unlock()
 	var late <-chan time.Time
 	if !until.IsZero() {
-		timer := time.NewTimer(time.Until(until))
+		left := time.Until(until)
+		if left <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		timer := time.NewTimer(left)
 		defer timer.Stop()
 		late = timer.C
 	}
