@@ -1,3 +1,4 @@
 // Package integration holds the tests that need a real Redis and several
-// processes. Workers are the test binary, started again: see worker.
+// processes, and those that are about all packages. Workers are the test binary,
+// started again: see worker.
 package integration

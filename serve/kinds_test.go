@@ -133,19 +133,6 @@ func TestKindsPauseAndResume(t *testing.T) {
 	})
 }
 
-// A limit that is set for the fleet counts here.
-func TestKindsSetLimit(t *testing.T) {
-	eachKind(t, serve.Config{}, func(t *testing.T, k kindOf) {
-		k.useUp(t)
-		k.b.Hasten(k.turns, k.Kind)
-		time.Sleep(3 * time.Second) // what the last call of one that warms up has cost, it still costs
-		for range 5 {
-			time.Sleep(5 * time.Millisecond)
-			require.Equal(t, http.StatusOK, k.get(t.Context(), "").Code)
-		}
-	})
-}
-
 // Limits whose costs are settled by others are as others here: a request costs what it costs.
 func TestKindsThatSettle(t *testing.T) {
 	for _, k := range inbubble.Kinds {

@@ -28,51 +28,11 @@ func eachKind(t *testing.T, settles bool, test func(*testing.T, *bubble.Bubble, 
 	}
 }
 
-// get sends so many requests, one after the other, and returns how long that took.
-func get(t *testing.T, turns reserve.Turns, n int, answers ...reply) time.Duration {
-	t.Helper()
-	paced := newTransport(t, transport.Config{Limiter: turns, Base: &script{answers: answers}})
-	began := time.Now()
-	for range n {
-		do(t, paced, newRequest(t, "GET", "http://api.test", nil))
-	}
-	return time.Since(began)
-}
-
 var well = reply{200, ""}
 
-// Requests wait for their turns.
-func TestKindsWait(t *testing.T) {
+// Following what answers tell is for paced limits.
+func TestKindsLearn(t *testing.T) {
 	eachKind(t, false, func(t *testing.T, _ *bubble.Bubble, k bubble.Kind, turns reserve.Turns) {
-		assert.Zero(t, get(t, turns, k.AtOnce, well))
-		assert.GreaterOrEqual(t, get(t, turns, 1, well), time.Second-time.Millisecond)
-	})
-}
-
-// An answer pauses all limits, until somebody resumes them.
-func TestKindsPauseAndResume(t *testing.T) {
-	eachKind(t, false, func(t *testing.T, _ *bubble.Bubble, _ bubble.Kind, turns reserve.Turns) {
-		get(t, turns, 1, reply{429, "Retry-After: 90"})
-		for _, l := range turns.Limits() {
-			state, err := l.State(t.Context())
-			require.NoError(t, err)
-			assert.InDelta(t, 90*time.Second, state.Paused, float64(time.Second))
-			assert.Equal(t, "api.test answered 429", state.PauseReason)
-		}
-		time.AfterFunc(30*time.Second, func() { assert.NoError(t, turns.Resume(t.Context())) })
-		assert.InDelta(t, 30*time.Second, get(t, turns, 1, well), float64(4*time.Second))
-		get(t, turns, 1, reply{429, "Retry-After: 90"})
-		assert.InDelta(t, 90*time.Second, get(t, turns, 1, well), float64(4*time.Second))
-	})
-}
-
-// A limit that is set for the fleet counts. Following what answers tell is for paced limits.
-func TestKindsSetLimit(t *testing.T) {
-	eachKind(t, false, func(t *testing.T, b *bubble.Bubble, k bubble.Kind, turns reserve.Turns) {
-		get(t, turns, k.AtOnce, well)
-		b.Hasten(turns, k)
-		assert.Less(t, get(t, turns, 5, well), 4*time.Second)
-
 		_, err := transport.New(transport.Config{Limiter: turns, Learn: true})
 		switch {
 		case len(k.Limits) > 1:

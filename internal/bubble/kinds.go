@@ -9,30 +9,48 @@ import (
 )
 
 // Kind is what calls may need: a limit of one kind, or several at once. Each of its limits is
-// used up soon, and has room for more calls as Faster.
+// used up soon, and has room for more calls as Faster. Then are the moments of the next calls,
+// if all come at once, six seconds before the end of a minute.
 type Kind struct {
 	Name    string
 	Limits  []reserve.Limit
 	Faster  []reserve.Limit
 	AtOnce  int // calls that an idle one lets through at once
+	Then    [2]time.Duration
 	Settles bool
 }
 
 // Kinds are all of them.
 var Kinds = []Kind{
-	{Name: "paced", Limits: one(paced), Faster: one(reserve.PerSecond(1000).Burst(5)), AtOnce: 5},
-	{Name: "warming up", Limits: one(reserve.PerSecond(1).Burst(5).WarmUp(2 * time.Second)),
-		Faster: one(reserve.PerSecond(1000).Burst(5).WarmUp(2 * time.Second)), AtOnce: 1},
-	{Name: "quota", Limits: one(quota), Faster: one(reserve.Quota(50, reserve.CalendarMinute)), AtOnce: 5},
-	{Name: "rolling", Limits: one(rolling), Faster: one(reserve.Rolling(50, 20*time.Second)), AtOnce: 5},
-	{Name: "several", Limits: []reserve.Limit{paced, quota, rolling}, AtOnce: 5,
-		Faster: []reserve.Limit{reserve.PerSecond(1000).Burst(5), reserve.Quota(50, reserve.CalendarMinute), reserve.Rolling(50, 20*time.Second)}},
+	{
+		Name: "paced", Limits: one(paced), AtOnce: 5, Then: [2]time.Duration{time.Second, 2 * time.Second},
+		Faster: one(reserve.PerSecond(1000).Burst(5)),
+	},
+	{
+		Name: "warming up", Limits: one(warming), AtOnce: 1, Then: [2]time.Duration{2 * time.Second, 3 * time.Second},
+		Faster: one(reserve.PerSecond(1000).Burst(5).WarmUp(2 * time.Second)),
+	},
+	{
+		Name: "quota", Limits: one(quota), AtOnce: 5, Then: [2]time.Duration{6 * time.Second, 6 * time.Second},
+		Faster: one(reserve.Quota(50, reserve.CalendarMinute)),
+	},
+	{
+		Name: "rolling", Limits: one(rolling), AtOnce: 5, Then: [2]time.Duration{4 * time.Second, 4 * time.Second},
+		Faster: one(reserve.Rolling(50, 4*time.Second)),
+	},
+	{
+		Name: "several", Limits: []reserve.Limit{paced, quota, rolling}, AtOnce: 5, Then: [2]time.Duration{6 * time.Second, 6 * time.Second},
+		Faster: []reserve.Limit{
+			reserve.PerSecond(1000).Burst(5), reserve.Quota(50, reserve.CalendarMinute), reserve.Rolling(50, 4*time.Second),
+		},
+	},
 }
 
 var (
 	paced   = reserve.PerSecond(1).Burst(5)
+	warming = reserve.PerSecond(1).Burst(5).WarmUp(2 * time.Second)
 	quota   = reserve.Quota(5, reserve.CalendarMinute)
-	rolling = reserve.Rolling(5, 20*time.Second)
+	rolling = reserve.Rolling(5, 4*time.Second)
 )
 
 func one(l reserve.Limit) []reserve.Limit { return []reserve.Limit{l} }
