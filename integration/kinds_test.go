@@ -233,6 +233,8 @@ func (f *kindsFleet) setsLimits() {
 		left++
 	}
 	assert.LessOrEqual(f, left, f.AtOnce)
+	f.two.call(1)
+	f.Until(f.AtOnce+1+5+1+left+1, f.Then[1]+late) // a minute ends before
 }
 
 // tellsStates: who waits is seen, and so is what is left.

@@ -68,9 +68,9 @@ end
 function quota.left(l) return l.a - l.used[1] end
 
 function quota.ahead(l, before, cost)
-  local over = l.used[1] + before + cost - l.a
+  local over = before + cost - max(0, l.a - l.used[1]) -- what was used beyond `a` is of its window alone
   if over <= 0 then return begin(l, 1) end
-  return begin(l, 1 + ceil((over + l.used[2]) / l.a))
+  return begin(l, 1 + ceil((over + min(l.used[2], l.a)) / l.a))
 end
 
 function quota.usable(l, _, due) return l.edge[window(l, due) + 1] - l.b end

@@ -85,6 +85,29 @@ func TestReservationsInOrder(t *testing.T) {
 	})
 }
 
+// Who reserves as another one of its process has just cancelled has the place of that one, and
+// hears at once when its turn is.
+func TestReserveRightAfterACancel(t *testing.T) {
+	for _, limit := range []reserve.Limit{
+		reserve.Every(time.Minute), reserve.Every(time.Minute).WarmUp(time.Minute),
+		reserve.Quota(1, reserve.CalendarMinute), reserve.Rolling(1, time.Minute),
+	} {
+		t.Run(limit.Kind().String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newBubble(t).limiter(limit)
+				require.NoError(t, l.Wait(t.Context()))
+				for range 5 {
+					start := time.Now()
+					r := held(t, l, 1)
+					assert.LessOrEqual(t, time.Since(start), 20*time.Millisecond, "some round trips")
+					assert.Positive(t, r.Delay())
+					require.NoError(t, r.Cancel(t.Context()))
+				}
+			})
+		})
+	}
+}
+
 // If the context of a Wait ends, the place is kept; a deadline does not matter.
 func TestReservationIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

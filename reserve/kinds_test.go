@@ -168,6 +168,36 @@ func TestSlowerLimitOfEachKind(t *testing.T) {
 	})
 }
 
+// What a window was used beyond a lower limit is not taken from the windows behind it: a call
+// waits for the next window, and no longer.
+func TestAQuotaThatIsLowered(t *testing.T) {
+	for name, lower := range map[string]func(t *testing.T, l *reserve.Limiter){
+		"set": func(t *testing.T, l *reserve.Limiter) {
+			require.NoError(t, l.WaitN(t.Context(), 12))
+			require.NoError(t, l.SetLimit(t.Context(), reserve.Quota(5, reserve.CalendarMinute), 0))
+		},
+		"settled": func(t *testing.T, l *reserve.Limiter) {
+			r := held(t, l, 1)
+			require.NoError(t, r.Wait(t.Context()))
+			require.NoError(t, r.Settle(t.Context(), 45))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(80 * time.Second)))
+				l := b.with(reserve.Config{Limit: reserve.Quota(20, reserve.CalendarMinute), Settles: true})
+				require.NoError(t, l.Wait(t.Context()))
+				lower(t, l)
+				assert.InDelta(t, 40*time.Second, state(t, l).Wait, float64(100*time.Millisecond))
+				start := time.Now()
+				require.NoError(t, l.Wait(t.Context()))
+				assert.InDelta(t, 40*time.Second, time.Since(start), float64(100*time.Millisecond))
+			})
+		})
+	}
+}
+
 func TestStateOfEachKind(t *testing.T) {
 	each(t, func(t *testing.T, b *bubble, k kind) {
 		l := b.limiter(k.limit)

@@ -118,8 +118,13 @@ func (q *Queue) Join(c *Call, now time.Time) {
 		q.Give(t, now)
 	}
 	// A place that somebody has just left is for it, too, if that is not too late for it.
-	if n := len(q.waiting); n > 0 && n <= len(q.places) && q.misses(q.waiting[n-1], q.places[n-1].forecast, q.places[n-1].Slowest) {
-		q.waiting = q.waiting[:n-1]
+	if n := len(q.waiting); n > 0 && n <= len(q.places) {
+		switch last := q.waiting[n-1]; {
+		case q.misses(last, q.places[n-1].forecast, q.places[n-1].Slowest):
+			q.waiting = q.waiting[:n-1]
+		case last.Held:
+			last.Tell(Event{})
+		}
 	}
 }
 

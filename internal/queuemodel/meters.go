@@ -157,11 +157,11 @@ func (c *call) ahead(s *State, before, cost float64) float64 {
 	case "p":
 		return s.free + s.part + (before+cost)*s.a
 	case "q":
-		over := s.window[s.edges[0]] + before + cost - s.a
+		over := before + cost - max(0, s.a-s.window[s.edges[0]])
 		if over <= 0 {
 			return s.begin(0)
 		}
-		return s.begin(1 + int(math.Ceil((over+s.window[s.edges[1]])/s.a)) - 1)
+		return s.begin(1 + int(math.Ceil((over+min(s.window[s.edges[1]], s.a))/s.a)) - 1)
 	case "r":
 		before = math.Ceil(before) // a rank times a mean
 		rounds := math.Ceil((before + cost) / s.a)
