@@ -139,3 +139,13 @@ func Displaced(calls []Call) (mean float64, worst int) {
 	}
 	return float64(sum) / float64(len(calls)), worst
 }
+
+// Overtaken is by how many places the payloads of calls, which are numbers, come later than their
+// order, at worst.
+func Overtaken(calls []Call) (worst int) {
+	for i, c := range calls {
+		n, _ := strconv.Atoi(c.Payload)
+		worst = max(worst, i-n)
+	}
+	return worst
+}
