@@ -59,6 +59,7 @@ type Asker struct {
 	serial  atomic.Int64
 	number  atomic.Int64
 	waiters sync.Pool
+	unmet   atomic.Bool // a call has failed: another server may answer the next one
 	door    door
 
 	life context.Context

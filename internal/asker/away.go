@@ -39,7 +39,7 @@ func (a *Asker) attempt(call func() error) error {
 			return errAway
 		}
 		err := error(nil)
-		if failures > 0 {
+		if a.unmet.Load() {
 			err = a.meet()
 		}
 		if err == nil {
@@ -49,6 +49,7 @@ func (a *Asker) attempt(call func() error) error {
 		if err == nil || !fault.Away(err) || b.Hopeless(err) {
 			return err
 		}
+		a.unmet.Store(true)
 		a.watch(Event{What: Failed, N: 1, Err: err})
 		switch {
 		case b.Open():
@@ -173,9 +174,10 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 	return now
 }
 
-// meet makes a heartbeat before the call that follows a failure: it tells whether another
-// server answers now, which may know less than the one before.
+// meet makes a heartbeat before the call that follows a failure, of whatever call: it tells
+// whether another server answers now, which may know less than the one before.
 func (a *Asker) meet() error {
+	a.unmet.Store(false)
 	for _, name := range a.inUse() {
 		if err := a.beatOnce(name); errors.Is(err, fault.ErrUnavailable) {
 			return err

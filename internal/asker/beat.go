@@ -2,11 +2,13 @@ package asker
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -98,6 +100,9 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 	h := wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead}
 	p, err := wire.Beat(context.Background(), h, name)
 	if err != nil {
+		if errors.Is(err, fault.ErrUnavailable) {
+			a.unmet.Store(true)
+		}
 		return err
 	}
 	a.lock()
