@@ -8,8 +8,9 @@ import (
 // [All]; a cost below 0 is not known, and stays. What it used less lets those behind it
 // come earlier; what it used more, later, and for calls that were made already it is too
 // late. What comes back of a paced limit is as much as a strict provider would still have
-// in its bucket: nothing, where that was full since, or where another limit was set. So give a limit whose costs are
-// settled a burst of some times the largest cost. Tell it within half an hour.
+// in its bucket: nothing, where that was full since, or where another limit was set. So give
+// a limit whose costs are settled a burst of some times the largest cost. Tell it within
+// half an hour.
 //
 // Config.Settles must be set for a limit, or, of a [Joint], for one of them: else it is an
 // [ErrInvalid], as it is before the turn was used, and a second time. After another error

@@ -38,7 +38,7 @@ func (a *Asker) attempt(call func() error) error {
 		if b.Open() {
 			return errAway
 		}
-		err := error(nil)
+		var err error
 		if a.unmet.Load() {
 			err = a.meet()
 		}

@@ -141,11 +141,14 @@ func Displaced(calls []Call) (mean float64, worst int) {
 }
 
 // Overtaken is by how many places the payloads of calls, which are numbers, come later than their
-// order, at worst.
-func Overtaken(calls []Call) (worst int) {
+// order, at worst, and how many come earlier by more than so many places.
+func Overtaken(calls []Call, places int) (worst, early int) {
 	for i, c := range calls {
 		n, _ := strconv.Atoi(c.Payload)
 		worst = max(worst, i-n)
+		if n-i > places {
+			early++
+		}
 	}
-	return worst
+	return worst, early
 }
