@@ -10,14 +10,15 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
 // Tasks that asynq would archive for going back, with MaxRetry(0) or in their last
-// attempt, wait in their worker behind many others, and run. One whose Timeout is
-// too short for that fails, and says so.
+// attempt, wait in their worker behind many others, and run. One whose Timeout ends
+// before its turn fails, and says so.
 func TestAsynqLastAttempts(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
@@ -36,13 +37,20 @@ func TestAsynqLastAttempts(t *testing.T) {
 	first := s.start()
 	s.enqueue(others+only, last, asynq.MaxRetry(1)) // they fail first
 	s.within(liveness, func() bool { return len(s.history()) == last }, "the first attempts")
+	client := redis.NewClient(&redis.Options{Addr: s.job.Redis[0]})
+	defer client.Close()
+	limiter, err := s.job.limiter(client)
+	require.NoError(t, err)
+	defer limiter.Close()
+	// A pause is too long for it whatever the machine's pace is.
+	require.NoError(t, limiter.Pause(t.Context(), 20*time.Second, "one is too late"))
+	_, err = s.client.Enqueue(asynq.NewTask("call", []byte("too late")),
+		asynq.Queue(s.job.Queues[0]), asynq.MaxRetry(0), asynq.Timeout(time.Second))
+	require.NoError(t, err)
+	s.within(liveness, func() bool { return s.info().Archived == 1 }, "it has failed")
+	require.NoError(t, limiter.Resume(t.Context()))
 	s.rush(func() {
 		s.enqueue(0, others)
-		// Before those that wait in their handlers: behind them the queue is short when its
-		// turn to be handled comes.
-		_, err := s.client.Enqueue(asynq.NewTask("call", []byte("too late")),
-			asynq.Queue(s.job.Queues[0]), asynq.MaxRetry(0), asynq.Timeout(time.Second))
-		require.NoError(t, err)
 		s.enqueue(others, only, asynq.MaxRetry(0))
 	})
 	s.done(1)

@@ -45,8 +45,7 @@ func newScene(t *testing.T, redisAddresses []string, rate int, answer func(apiCa
 	book := t.TempDir()
 	s := &scene{T: t, limit: ledger.Limit{Rate: float64(rate), Burst: 1}, ledger: book, job: asynqJob{
 		Redis: redisAddresses, Queues: []string{name}, Prefix: name, Limit: strconv.Itoa(rate) + "/s",
-		// More than ever work at once: a task that had its turn and waits for a handler may give
-		// it back as its process ends, and the ledger knows nothing of that.
+		// More than ever work at once: no turn lapses for want of a handler.
 		Concurrency: 500, RetryDelay: 100 * time.Millisecond, Turns: book,
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -9,6 +9,15 @@ import (
 
 // report tells a test that looks of a turn that a call of some limits uses now.
 func report(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
+	observed(need, t, false, limits)
+}
+
+// unused tells it that the call of a turn was not made.
+func unused(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
+	observed(need, t, true, limits)
+}
+
+func observed(need *asker.Need, t *asker.Turn, unused bool, limits []*Limiter) {
 	if !observe.On() {
 		return
 	}
@@ -19,7 +28,7 @@ func report(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
 		}
 		turn := observe.Turn{
 			Prefix: l.core.cfg.Prefix, Limit: l.String(), Cost: part.Cost, ID: need.ID,
-			Given: t.Used, Late: t.Used.Sub(t.Due), Slack: t.Until.Sub(t.Due),
+			Given: t.Used, Late: t.Used.Sub(t.Due), Slack: t.Until.Sub(t.Due), Unused: unused,
 		}
 		if t.Process != "" { // Redis knows of it
 			turn.Told, turn.Turn = time.UnixMicro(t.Given), time.UnixMicro(t.Moment)

@@ -103,6 +103,9 @@ func (r *Reservation) begin(ctx context.Context) (context.Context, error) {
 	if r.held.Booked() {
 		return nil, invalid("reservation", "%q is booked: ask again shortly before it is due", r.need.ID)
 	}
+	if r.stage == used {
+		unused(&r.need, &r.turn, r.joint.limits...)
+	}
 	r.stage = open
 	ctx, r.leave = context.WithCancel(ctx)
 	r.left = make(chan struct{})
@@ -204,6 +207,9 @@ func (r *Reservation) book(ctx context.Context) error {
 	}
 	if r.need.ID == "" {
 		return invalid("reservation", "has no ID to be booked under: use Joint.Ask")
+	}
+	if r.stage == used {
+		unused(&r.need, &r.turn, r.joint.limits...)
 	}
 	if !r.held.Booked() {
 		r.held.Book()

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/asynqtest"
+	"github.com/fleetpace/fleetpace/internal/ledger"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/worker"
 )
@@ -34,6 +35,32 @@ func TestSlowHandlersWorkAllTheTime(t *testing.T) {
 		t.Logf("MEASURE took %v, %d turns lapsed, at worst %d out of place", took, w.Stats().Lapsed, worst)
 		require.Positive(t, w.Stats().Lapsed)
 		require.Less(t, took, tasks*takes/handlers*11/10)
+	})
+}
+
+// A turn that lapses as no handler is free is not used: what was told of it is taken back,
+// and its permits go to the same task's next turn.
+func TestTurnsThatLapseAreNotUsed(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fleet) {
+		const rate, takes = 20, 75 * time.Millisecond
+		f.Allow("api", asynqtest.Bucket(rate, 1))
+		f.enqueue(0, 2)
+		l := f.Limiter(f.Client(), reserve.Config{Name: "api", Prefix: "lapses", Limit: reserve.PerSecond(rate)})
+		w, err := worker.New(l, worker.Config{Logger: quiet})
+		require.NoError(t, err)
+		f.Serve(w, asynqtest.Config(1), func(_ context.Context, task *asynq.Task) error {
+			f.Call("api", 1)
+			f.Ran(string(task.Payload()), 0)
+			time.Sleep(takes)
+			return nil
+		})
+		took := f.Await(2, time.Minute)
+		f.unharmed()
+		require.EqualValues(t, 1, w.Stats().Lapsed)
+		require.Less(t, took, 2*time.Second/rate, "the permit that lapsed goes back")
+		turns := book.Turns("lapses")
+		require.Len(t, turns, 2)
+		require.Empty(t, ledger.Limit{Rate: rate, Burst: 1}.Faults(turns))
 	})
 }
 

@@ -46,7 +46,7 @@ func Keep(dir, process string) error {
 }
 
 // Read returns the turns that were used so far, by all who keep theirs in the directory,
-// in the order of their moments.
+// in the order of their moments, without those that were not used after all.
 func Read(dir string) ([]Turn, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -94,8 +94,28 @@ func (b *Book) Turns(prefix string) []Turn {
 	return inOrder(slices.Clone(b.turns[prefix]))
 }
 
-// inOrder sorts turns by their moments.
+// inOrder sorts turns by their moments, and strikes out those that were not used after all.
 func inOrder(turns []Turn) []Turn {
+	type one struct {
+		process, prefix, limit, id string
+		cost, given, moment        int64
+	}
+	is := func(t Turn) one {
+		return one{t.Process, t.Prefix, t.Limit, t.ID, t.Cost, t.Given.UnixNano(), t.Moment().UnixNano()}
+	}
+	unused := map[one]int{}
+	for _, t := range turns {
+		if t.Unused {
+			unused[is(t)]++
+		}
+	}
+	turns = slices.DeleteFunc(turns, func(t Turn) bool {
+		if !t.Unused && unused[is(t)] > 0 {
+			unused[is(t)]--
+			return true
+		}
+		return t.Unused
+	})
 	slices.SortStableFunc(turns, func(a, b Turn) int { return a.Moment().Compare(b.Moment()) })
 	return turns
 }

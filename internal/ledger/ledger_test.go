@@ -36,6 +36,11 @@ func TestFaultsAreFound(t *testing.T) {
 			turns[500].Cost = 2
 			return turns
 		},
+		"a permit that is given twice, and was not used another time": func(turns []Turn) []Turn {
+			other := turns[400]
+			other.Unused = true
+			return inOrder(append(slices.Insert(turns, 500, turns[500]), other))
+		},
 		"a turn that is overslept": func(turns []Turn) []Turn {
 			turns[500].Late = turns[500].Slack + 1
 			return turns
@@ -57,4 +62,17 @@ func TestFaultsAreFound(t *testing.T) {
 	} {
 		assert.NotEmpty(t, limit.Faults(spoil(kept())), name)
 	}
+}
+
+// A turn that was not used after all is none: its permits may be given again.
+func TestUnusedTurnsAreStruckOut(t *testing.T) {
+	start := time.UnixMicro(1_700_000_000_000_000)
+	at := func(d time.Duration, unused bool) Turn {
+		return Turn{Turn: observe.Turn{Limit: "api", Cost: 1, Given: start.Add(d), Turn: start.Add(d), Slack: time.Second, Unused: unused}}
+	}
+	limit := Limit{Rate: 10, Burst: 1}
+	lapsed, next := at(0, false), at(30*time.Millisecond, false)
+	assert.NotEmpty(t, limit.Faults(inOrder([]Turn{lapsed, next})))
+	assert.Equal(t, []Turn{next}, inOrder([]Turn{lapsed, at(0, true), next}))
+	assert.Equal(t, []Turn{lapsed}, inOrder([]Turn{lapsed, at(0, true), lapsed}), "one of two")
 }

@@ -14,6 +14,10 @@ type Turn struct {
 	Cost   int64
 	ID     string // of a call that has one
 
+	// Unused: the call was not made in time after all, and gives up the turn, which was
+	// reported before without this.
+	Unused bool
+
 	// Given is the moment at which the turn was found usable: it does not tell when the
 	// caller went on. Late is by how much that was after the moment of the turn, as far as
 	// the process knew, and Slack for how long after it the turn may be used.
