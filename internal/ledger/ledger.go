@@ -145,8 +145,8 @@ type Limit struct {
 const (
 	// Rounding is what replies in whole microseconds may add to a rate.
 	Rounding = 1.001
-	// tardy is by how much a process that goes by itself may be late with a turn, and with
-	// the next one in time.
+	// tardy is by how much a process that goes by itself may give a turn late, and the next
+	// one in time.
 	tardy = 20 * time.Millisecond
 	// drift is by how much the monotonic clock, by which a process waits, may run away
 	// from Redis's while a test runs.
@@ -165,7 +165,8 @@ const (
 //   - No turn is used before its moment; and none later than it may be, on the clock of its
 //     process. What is judged is the moment that reserve looked at when it found the turn
 //     usable.
-//   - Where processes go by themselves, each keeps its own share.
+//   - Where processes go by themselves, each keeps its own share: by the moments at which it
+//     gave itself its turns, since a stall may hold up any call that has one.
 func (l Limit) Faults(turns []Turn) (found []string) {
 	wrong := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	type api struct{ prefix, limit string }
@@ -173,13 +174,16 @@ func (l Limit) Faults(turns []Turn) (found []string) {
 	type member struct{ process, prefix, limit string }
 	alone := map[member]*provider.Provider{}
 	for _, turn := range turns {
+		if turn.Late < 0 || turn.Late > turn.Slack {
+			wrong("a turn is used %v after its moment, and may be for %v: %+v", turn.Late, turn.Slack, turn)
+		}
 		if turn.Alone() {
 			m := member{turn.Process, turn.Prefix, turn.Limit}
 			if alone[m] == nil {
 				late := 1 + int(l.Rate*l.Share*tardy.Seconds())
 				alone[m] = provider.New(provider.TokenBucket(max(l.Rate*l.Share, 1e-9)*Rounding, max(1, int(float64(l.Burst)*l.Share))+late))
 			}
-			if ok, wait := alone[m].JudgeAt(turn.Given, int(turn.Cost)); !ok || l.Share == 0 {
+			if ok, wait := alone[m].JudgeAt(turn.Given.Add(-turn.Late), int(turn.Cost)); !ok || l.Share == 0 {
 				wrong("%s gives itself a turn %v before its share allows it: %+v", turn.Process, wait, turn)
 			}
 			continue
@@ -190,9 +194,6 @@ func (l Limit) Faults(turns []Turn) (found []string) {
 		}
 		if ok, wait := apis[to].JudgeAt(turn.Moment(), int(turn.Cost)); !ok {
 			wrong("a turn comes %v before the limit allows it: %+v", wait, turn)
-		}
-		if turn.Late < 0 || turn.Late > turn.Slack {
-			wrong("a turn is used %v after its moment, and may be for %v: %+v", turn.Late, turn.Slack, turn)
 		}
 		if early := turn.Moment().Sub(turn.Given); early > drift && !l.OwnClock {
 			wrong("a turn is used %v before its moment by Redis's clock: %+v", early, turn)

@@ -53,6 +53,9 @@ func TestFaultsAreFound(t *testing.T) {
 			turns[500].Given = turns[500].Turn.Turn.Add(-drift - 1)
 			return turns
 		},
+		"a turn of its own that is overslept": func(turns []Turn) []Turn {
+			return append(turns, Turn{Process: "one", Turn: observe.Turn{Cost: 1, Given: turns[999].Given, Late: 2, Slack: 1}})
+		},
 		"more than its share": func(turns []Turn) []Turn {
 			for range 3 {
 				turns = append(turns, Turn{Process: "one", Turn: observe.Turn{Cost: 1, Given: turns[999].Given}})
@@ -75,4 +78,16 @@ func TestUnusedTurnsAreStruckOut(t *testing.T) {
 	assert.NotEmpty(t, limit.Faults(inOrder([]Turn{lapsed, next})))
 	assert.Equal(t, []Turn{next}, inOrder([]Turn{lapsed, at(0, true), next}))
 	assert.Equal(t, []Turn{lapsed}, inOrder([]Turn{lapsed, at(0, true), lapsed}), "one of two")
+}
+
+// A process that goes by itself gives its turns in time, and a stall holds some of them up.
+func TestOwnTurnsThatAreHeldUp(t *testing.T) {
+	start := time.UnixMicro(1_700_000_000_000_000)
+	own := func(due, late time.Duration) Turn {
+		return Turn{Turn: observe.Turn{Cost: 1, Given: start.Add(due + late), Late: late, Slack: 100 * time.Millisecond}}
+	}
+	limit := Limit{Rate: 10, Burst: 1, Share: 1}
+	assert.Empty(t, limit.Faults([]Turn{own(0, 0), own(100*time.Millisecond, 90*time.Millisecond),
+		own(200*time.Millisecond, 80*time.Millisecond), own(300*time.Millisecond, 0)}))
+	assert.NotEmpty(t, limit.Faults([]Turn{own(0, 0), own(100*time.Millisecond, 0), own(120*time.Millisecond, 0), own(140*time.Millisecond, 0)}))
 }
