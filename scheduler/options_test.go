@@ -76,13 +76,13 @@ func TestOptionsOfNewTaskAreSeen(t *testing.T) {
 	}
 	f, err := d.Enqueue(t.Context(), asynq.NewTask("call", nil, nil, asynq.ProcessIn(time.Hour)), d.in()...)
 	require.NoError(t, err)
-	require.WithinDuration(t, time.Now().Add(time.Hour), f.At, 10*time.Second)
+	require.WithinDuration(t, time.Now().Add(time.Hour), f.At, interval/2)
 }
 
 // A task that is enqueued twice at a time must not have its options mixed up, not
 // even where they were made of a slice with room behind it.
 func TestOneTaskManyTimes(t *testing.T) {
-	d := open(t, redistest.Mini(t), reserve.PerSecond(1000), scheduler.Config{})
+	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
 	roomy := append(make([]asynq.Option, 0, 16), asynq.MaxRetry(3))
 	same := asynq.NewTask("call", nil, roomy...)
 	items := make([]scheduler.Item, 200)
@@ -105,7 +105,7 @@ func TestAMomentAfterTheTurn(t *testing.T) {
 		for _, option := range []asynq.Option{asynq.ProcessAt(moment), asynq.ProcessIn(time.Hour)} {
 			f := d.must(option)
 			require.False(t, f.At.Before(moment))
-			require.WithinDuration(t, moment, f.At, 10*time.Second)
+			require.WithinDuration(t, moment, f.At, interval/2)
 			info, err := d.inspector.GetTaskInfo(d.queue, f.Info.ID)
 			require.NoError(t, err)
 			require.Equal(t, f.At.UnixNano(), info.NextProcessAt.UnixNano(), "rounded up, not down")
@@ -165,7 +165,7 @@ func TestAnOwnIDForLater(t *testing.T) {
 	require.Equal(t, 2, place(d.due("2")))
 	require.EqualValues(t, 3, d.state().Booked)
 	later := d.must(asynq.TaskID("later"), asynq.ProcessIn(interval))
-	require.WithinDuration(t, time.Now().Add(interval), later.At, 2*time.Second)
+	require.WithinDuration(t, time.Now().Add(interval), later.At, interval/2)
 	require.EqualValues(t, 3, d.state().Booked)
 }
 
@@ -313,7 +313,7 @@ func TestKindsOfLimits(t *testing.T) {
 		}
 		forecasts, err := s.EnqueueAll(t.Context(), items)
 		require.NoError(t, err, name)
-		require.WithinDuration(t, time.Now(), forecasts[0].At, 2*time.Second, name)
+		require.WithinDuration(t, time.Now(), forecasts[0].At, interval/2, name)
 		for i := 1; i < len(forecasts); i++ {
 			require.False(t, forecasts[i].At.Before(forecasts[i-1].At.Add(-time.Millisecond)), name)
 		}

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	interval   = 5 * time.Second
+	// interval between the turns of most tests: half of it is more than any machine stops.
+	interval   = time.Minute
 	costHeader = "fleetpace-cost"
 )
 

@@ -124,10 +124,10 @@ func inOrder(turns []Turn) []Turn {
 func (turn Turn) Alone() bool { return turn.Turn.Turn.IsZero() }
 
 // Moment is that of the turn by Redis's clock; of one that Redis knows nothing of, that at
-// which it was given.
+// which the process gave it to itself.
 func (turn Turn) Moment() time.Time {
 	if turn.Alone() {
-		return turn.Given
+		return turn.Given.Add(-turn.Late)
 	}
 	return turn.Turn.Turn
 }
@@ -183,7 +183,7 @@ func (l Limit) Faults(turns []Turn) (found []string) {
 				late := 1 + int(l.Rate*l.Share*tardy.Seconds())
 				alone[m] = provider.New(provider.TokenBucket(max(l.Rate*l.Share, 1e-9)*Rounding, max(1, int(float64(l.Burst)*l.Share))+late))
 			}
-			if ok, wait := alone[m].JudgeAt(turn.Given.Add(-turn.Late), int(turn.Cost)); !ok || l.Share == 0 {
+			if ok, wait := alone[m].JudgeAt(turn.Moment(), int(turn.Cost)); !ok || l.Share == 0 {
 				wrong("%s gives itself a turn %v before its share allows it: %+v", turn.Process, wait, turn)
 			}
 			continue

@@ -87,7 +87,11 @@ func TestOwnTurnsThatAreHeldUp(t *testing.T) {
 		return Turn{Turn: observe.Turn{Cost: 1, Given: start.Add(due + late), Late: late, Slack: 100 * time.Millisecond}}
 	}
 	limit := Limit{Rate: 10, Burst: 1, Share: 1}
-	assert.Empty(t, limit.Faults([]Turn{own(0, 0), own(100*time.Millisecond, 90*time.Millisecond),
-		own(200*time.Millisecond, 80*time.Millisecond), own(300*time.Millisecond, 0)}))
-	assert.NotEmpty(t, limit.Faults([]Turn{own(0, 0), own(100*time.Millisecond, 0), own(120*time.Millisecond, 0), own(140*time.Millisecond, 0)}))
+	assert.Empty(t, limit.Faults(inOrder([]Turn{own(0, 0), own(100*time.Millisecond, 90*time.Millisecond),
+		own(200*time.Millisecond, 80*time.Millisecond), own(300*time.Millisecond, 0)})))
+	overtaken := []Turn{own(100*time.Millisecond, 90*time.Millisecond), own(180*time.Millisecond, 0)}
+	assert.Empty(t, limit.Faults(inOrder(slices.Clone(overtaken))))
+	slices.Reverse(overtaken)
+	assert.Empty(t, limit.Faults(inOrder(overtaken)), "the order in which they were told does not count")
+	assert.NotEmpty(t, limit.Faults(inOrder([]Turn{own(0, 0), own(100*time.Millisecond, 0), own(120*time.Millisecond, 0), own(140*time.Millisecond, 0)})))
 }
