@@ -30,6 +30,9 @@ func observed(need *asker.Need, t *asker.Turn, unused bool, limits []*Limiter) {
 			Prefix: l.core.cfg.Prefix, Limit: l.String(), Cost: part.Cost, ID: need.ID,
 			Given: t.Used, Late: t.Used.Sub(t.Due), Slack: t.Until.Sub(t.Due), Unused: unused,
 		}
+		if i == 0 {
+			turn.Pace = t.Pace
+		}
 		if t.Process != "" { // Redis knows of it
 			turn.Told, turn.Turn = time.UnixMicro(t.Given), time.UnixMicro(t.Moment)
 		}

@@ -28,6 +28,7 @@ var errAway = errors.New("redis is away")
 // spent is what was spent of a limit without Redis.
 type spent struct {
 	share *outage.Share // nil: calls are not paced
+	pace  float64       // of the share
 	count int64
 }
 
@@ -118,7 +119,7 @@ func (a *Asker) serve() time.Time {
 				}
 				break
 			}
-			k.queue.Give(&queue.Turn{Due: now, Until: now.Add(alone)}, now)
+			k.queue.Give(&queue.Turn{Due: now, Until: now.Add(alone), Pace: a.away[k.need.Limit].pace}, now)
 		}
 	}
 	return next
@@ -149,7 +150,7 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 			s = &spent{}
 			if a.cfg.Away == AwayLocal {
 				perSecond, burst := a.cfg.Share(p.Limit)
-				s.share = outage.NewShare(perSecond, burst, a.since.Add(a.clock.now(now).horizon))
+				s.pace, s.share = perSecond, outage.NewShare(perSecond, burst, a.since.Add(a.clock.now(now).horizon))
 			}
 			a.away[p.Limit] = s
 		}

@@ -136,7 +136,8 @@ func (turn Turn) Moment() time.Time {
 type Limit struct {
 	Rate  float64 // permits per second
 	Burst int
-	// Share is the part of the rate that a process may use by itself. With 0 nobody may.
+	// Share is the part of the rate that a process may use by itself, where it does not tell how
+	// much that is: it shares the rate with those that it knows of. With 0 nobody may.
 	Share float64
 	// OwnClock: Redis's clock is not that of this machine.
 	OwnClock bool
@@ -171,20 +172,27 @@ func (l Limit) Faults(turns []Turn) (found []string) {
 	wrong := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 	type api struct{ prefix, limit string }
 	apis := map[api]*provider.Provider{}
-	type member struct{ process, prefix, limit string }
+	type member struct {
+		process, prefix, limit string
+		pace                   float64
+	}
 	alone := map[member]*provider.Provider{}
 	for _, turn := range turns {
 		if turn.Late < 0 || turn.Late > turn.Slack {
 			wrong("a turn is used %v after its moment, and may be for %v: %+v", turn.Late, turn.Slack, turn)
 		}
 		if turn.Alone() {
-			m := member{turn.Process, turn.Prefix, turn.Limit}
+			pace := cmp.Or(turn.Pace, l.Rate*l.Share)
+			m := member{turn.Process, turn.Prefix, turn.Limit, pace}
 			if alone[m] == nil {
-				late := 1 + int(l.Rate*l.Share*tardy.Seconds())
-				alone[m] = provider.New(provider.TokenBucket(max(l.Rate*l.Share, 1e-9)*Rounding, max(1, int(float64(l.Burst)*l.Share))+late))
+				late := 1 + int(pace*tardy.Seconds())
+				alone[m] = provider.New(provider.TokenBucket(max(pace, 1e-9)*Rounding, max(1, int(float64(l.Burst)*pace/l.Rate))+late))
 			}
 			if ok, wait := alone[m].JudgeAt(turn.Moment(), int(turn.Cost)); !ok || l.Share == 0 {
 				wrong("%s gives itself a turn %v before its share allows it: %+v", turn.Process, wait, turn)
+			}
+			if turn.Pace > l.Rate {
+				wrong("%s gives itself more than all of the limit: %+v", turn.Process, turn)
 			}
 			continue
 		}

@@ -93,5 +93,10 @@ func TestOwnTurnsThatAreHeldUp(t *testing.T) {
 	assert.Empty(t, limit.Faults(inOrder(slices.Clone(overtaken))))
 	slices.Reverse(overtaken)
 	assert.Empty(t, limit.Faults(inOrder(overtaken)), "the order in which they were told does not count")
+	fast, faster := own(0, 0), own(50*time.Millisecond, 0)
+	fast.Pace, faster.Pace = 5, 20
+	assert.Empty(t, limit.Faults([]Turn{own(0, 0), own(100*time.Millisecond, 0), fast}), "as much as it knows to be its share")
+	assert.NotEmpty(t, limit.Faults([]Turn{faster}))
+	assert.NotEmpty(t, limit.Faults([]Turn{fast, fast, fast}))
 	assert.NotEmpty(t, limit.Faults(inOrder([]Turn{own(0, 0), own(100*time.Millisecond, 0), own(120*time.Millisecond, 0), own(140*time.Millisecond, 0)})))
 }

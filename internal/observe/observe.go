@@ -14,6 +14,10 @@ type Turn struct {
 	Cost   int64
 	ID     string // of a call that has one
 
+	// Pace is the share, in permits per second, by which a process gives itself the turn: as
+	// many processes as it knows of have the same. 0: Redis gave it, or it is of no share.
+	Pace float64
+
 	// Unused: the call was not made in time after all, and gives up the turn, which was
 	// reported before without this.
 	Unused bool

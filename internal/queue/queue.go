@@ -24,6 +24,7 @@ type Turn struct {
 	Alone  bool   // that ask was given no other turn, at any limit of this one
 	Spent  *int64 // how many of those permits were used at the least; nil: none ever count
 
+	Pace float64   // of one that a process gives itself: permits per second of its share; 0: of none
 	Used time.Time // when its call found it usable, and used it
 }
 
