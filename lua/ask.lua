@@ -142,6 +142,11 @@ local function askOne(answer, asker, parts)
   end
 end
 
+-- A full Redis lets a script go on that has removed something. It must not: some calls would have
+-- turns, while the processes of others take it for away, and go by their shares.
+local full = pcall('ZADD', KEYS[2], 'XX', 0, '')
+if type(full) == 'table' and full.err and match(full.err, 'OOM') then return full end
+
 for _, item in ipairs(rest) do
   for k = 0, min(item.count, MOST_ALIKE) - 1 do asking[format('%s:%.0f', ARGV[7], item.number + k)] = true end
 end
