@@ -87,7 +87,7 @@ func (asked ask) give(turn *queue.Turn, now time.Time) {
 // given is what an ask was given of each of its limits.
 type given []struct {
 	turns   int
-	permits int64 // as far as it was counted
+	permits int64 // as far as it was counted; when it was, those that did not go back
 	spent   int64 // of those, as far as is known: see queue.Turn
 }
 
@@ -119,7 +119,7 @@ func (g given) next(item *wire.Item, t *queue.Turn) {
 		}
 	}
 	first := &g[item.Parts[0].Limit]
-	t.Permit, t.Spent = first.permits, &first.spent
+	t.Permit, t.Spent, t.Out = first.permits, &first.spent, &first.permits
 }
 
 // NotNow is the error of a call that does not wait, and is not due.

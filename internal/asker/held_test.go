@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/asker"
@@ -285,4 +286,54 @@ func TestATurnThatLapsesHoldsNobodyUp(t *testing.T) {
 		_, err := p.Wait(ctx, need)
 		require.NoError(t, err)
 	})
+}
+
+// Two calls of different kinds are given turns by the same ask, and one of them gives up. Its
+// turn does not go back if the other one's would go with it, as that is used later.
+func TestATurnGoesBackWithoutThoseOfOthers(t *testing.T) {
+	for gone := range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			const interval = 100 * time.Millisecond
+			p := newBubble(t).process(time.Millisecond / 2)
+			need := one(p.paced("", 10, 1))
+			for range 3 { // then the way is known
+				_, err := p.Wait(t.Context(), need)
+				require.NoError(t, err)
+			}
+			time.Sleep(time.Second)
+			var held [2]*asker.Held
+			var group sync.WaitGroup
+			group.Go(func() { _, _ = p.Wait(t.Context(), need) }) // the others share the next ask
+			time.Sleep(100 * time.Microsecond)
+			for i := range held {
+				group.Go(func() {
+					other := need
+					other.ID, other.Patience = strconv.Itoa(i), time.Hour
+					held[i], _ = p.Hold(t.Context(), other)
+				})
+				time.Sleep(100 * time.Microsecond)
+			}
+			group.Wait()
+			require.True(t, held[0].Given() && held[1].Given())
+			require.True(t, held[gone].Cancel())
+			time.Sleep(10 * time.Millisecond)
+
+			var mu sync.Mutex
+			var due []time.Time
+			used := func(turn asker.Turn, err error) {
+				assert.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				due = append(due, turn.Due)
+			}
+			for range 2 {
+				group.Go(func() { used(p.Wait(t.Context(), need)) })
+			}
+			group.Go(func() { used(held[1-gone].Wait(t.Context())) })
+			group.Wait()
+			for i := 1; i < len(due); i++ {
+				require.GreaterOrEqual(t, due[i].Sub(due[i-1]), interval-time.Millisecond, "turns at %v", due)
+			}
+		})
+	}
 }

@@ -168,20 +168,17 @@ func (a *Asker) paused(l *lease) {
 // giveLast gives back the turns of the last ask, as far as they were not used. The Asker must be
 // locked.
 func (a *Asker) giveLast(l *lease) {
-	ask := ""
-	for _, t := range l.turns {
-		if t.Returns() {
-			ask = t.Ask
+	var first queue.Turn
+	var permits int64
+	for i := len(l.turns) - 1; i >= 0; i-- {
+		if t := &l.turns[i]; (first.Ask == "" || t.Ask == first.Ask) && t.GoBack(l.need.Cost) {
+			first, permits = *t, permits+l.need.Cost
+			l.turns = slices.Delete(l.turns, i, i+1)
 		}
 	}
-	back := slices.IndexFunc(l.turns, func(t queue.Turn) bool { return t.Returns() && t.Ask == ask })
-	if back < 0 {
-		return
+	if permits > 0 {
+		a.busy.Go(func() { a.giveBack(l, first, permits) })
 	}
-	first, all := l.turns[back], len(l.turns)
-	l.turns = slices.DeleteFunc(l.turns, func(t queue.Turn) bool { return t.Returns() && t.Ask == ask })
-	permits := int64(all-len(l.turns)) * l.need.Cost
-	a.busy.Go(func() { a.giveBack(l, first, permits) })
 }
 
 // dropLeases lets go of turns that a pause has taken, or another limit.

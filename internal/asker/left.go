@@ -59,7 +59,7 @@ func (f *flight) loadPlace(k *kind, p *queue.Place) {
 // loadTurn takes in a turn that nobody uses.
 func (f *flight) loadTurn(k *kind, t *queue.Turn) {
 	switch {
-	case len(k.parts) == 1 && t.Returns():
+	case len(k.parts) == 1 && t.GoBack(k.need.Cost):
 		f.left = append(f.left, wire.Left{Limit: f.at(k.need.Limit), Turns: t.Ask, Cost: t.Permit - k.need.Cost})
 	case len(k.parts) > 1 && t.Alone:
 		for _, part := range k.parts {

@@ -22,7 +22,8 @@ type Turn struct {
 	Ask    string // that it was given to: process and serial
 	Permit int64  // how many permits of the first limit that ask had been given with this turn
 	Alone  bool   // that ask was given no other turn, at any limit of this one
-	Spent  *int64 // how many of those permits were used at the least; nil: none ever count
+	Spent  *int64 // how many of those permits were used at the least
+	Out    *int64 // how many permits that ask was given, and did not go back
 
 	Pace float64   // of one that a process gives itself: permits per second of its share; 0: of none
 	Used time.Time // when its call found it usable, and used it
@@ -45,14 +46,21 @@ type Place struct {
 
 // Spend notes that the turn is used.
 func (t *Turn) Spend() {
-	if t.Spent != nil {
+	if t.Spent != nil { // Redis knows of it
 		*t.Spent = max(*t.Spent, t.Permit)
 	}
 }
 
-// Returns reports whether the turn may go back: that takes those with it that the same ask was
-// given later, so none of them may have been used.
-func (t *Turn) Returns() bool { return t.Ask != "" && (t.Spent == nil || *t.Spent < t.Permit) }
+// GoBack reports whether the turn, of so many permits, may go back, and notes that it does. That
+// takes those with it that the same ask was given later: so none of them may have been used, nor
+// be out, as somebody else may use it yet.
+func (t *Turn) GoBack(cost int64) bool {
+	if t.Ask == "" || *t.Spent >= t.Permit || *t.Out > t.Permit {
+		return false
+	}
+	*t.Out = t.Permit - cost
+	return true
+}
 
 // Call is a call that waits in this process.
 type Call struct {

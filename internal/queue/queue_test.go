@@ -98,14 +98,14 @@ func TestWhoGivesUpItsTurnMovesThoseBehindForward(t *testing.T) {
 }
 
 // A turn goes back with those that the same ask was given after it. So it must not if one of
-// them was used, as it can be where its call leaves when it is due.
+// them was used, as it can be where its call leaves when it is due, or is still out.
 func TestATurnGoesBackWithThoseAfterItOnly(t *testing.T) {
 	for last := range 3 {
 		q, calls := held(3, 1, 2, 3)
-		var spent int64
+		var spent, out int64 = 0, 3
 		for k, p := range slices.Clone(q.places) {
 			turn := turn(float64(k+1), int64(k))
-			turn.Permit, turn.Spent = int64(k+1), &spent
+			turn.Ask, turn.Permit, turn.Spent, turn.Out = "p 1", int64(k+1), &spent, &out
 			q.Reached(p, turn, start)
 		}
 		require.True(t, q.Use(calls[last], q.TurnOf(calls[last])))
@@ -113,9 +113,15 @@ func TestATurnGoesBackWithThoseAfterItOnly(t *testing.T) {
 			q.Leave(calls[k], start)
 		}
 		for _, unused := range q.Unused() {
-			require.Equal(t, unused.Permit > int64(last+1), unused.Returns(), "turn %d of 3, where %d was used", unused.Permit, last+1)
+			require.Equal(t, unused.Permit > int64(last+1), unused.GoBack(1), "turn %d of 3, where %d was used", unused.Permit, last+1)
 		}
 	}
+	var spent, out int64 = 0, 2
+	one := &Turn{Ask: "p 1", Permit: 1, Spent: &spent, Out: &out}
+	other := &Turn{Ask: "p 1", Permit: 2, Spent: &spent, Out: &out}
+	require.False(t, one.GoBack(1), "another queue has the other")
+	require.True(t, other.GoBack(1))
+	require.True(t, one.GoBack(1))
 }
 
 // A pause of an hour ends: the first place is asked for, and the second, which is to tell how
