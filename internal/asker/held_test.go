@@ -258,17 +258,23 @@ func TestCallsWithIDsHearOfSettledCosts(t *testing.T) {
 	}
 }
 
+// knowsItsWay makes calls until the process knows how far away Redis is, and lets a second pass.
+func (p *process) knowsItsWay(need asker.Need) {
+	p.bubble.Helper()
+	for range 3 {
+		_, err := p.Wait(p.bubble.Context(), need)
+		require.NoError(p.bubble, err)
+	}
+	time.Sleep(time.Second)
+}
+
 // A turn lapses that is given up after a later one of the same ask was used. Calls that come
 // then have theirs.
 func TestATurnThatLapsesHoldsNobodyUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newBubble(t).process(time.Millisecond / 2)
 		need := one(p.paced("", 10, 5))
-		for range 3 { // then the way is known
-			_, err := p.Wait(t.Context(), need)
-			require.NoError(t, err)
-		}
-		time.Sleep(time.Second)
+		p.knowsItsWay(need)
 		var held *asker.Held
 		var group sync.WaitGroup
 		group.Go(func() { _, _ = p.Wait(t.Context(), need) }) // the others share the next ask
@@ -296,11 +302,7 @@ func TestATurnGoesBackWithoutThoseOfOthers(t *testing.T) {
 			const interval = 100 * time.Millisecond
 			p := newBubble(t).process(time.Millisecond / 2)
 			need := one(p.paced("", 10, 1))
-			for range 3 { // then the way is known
-				_, err := p.Wait(t.Context(), need)
-				require.NoError(t, err)
-			}
-			time.Sleep(time.Second)
+			p.knowsItsWay(need)
 			var held [2]*asker.Held
 			var group sync.WaitGroup
 			group.Go(func() { _, _ = p.Wait(t.Context(), need) }) // the others share the next ask
