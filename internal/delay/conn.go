@@ -3,6 +3,7 @@
 package delay
 
 import (
+	"bytes"
 	"io"
 	"net"
 	"os"
@@ -18,13 +19,14 @@ type Way struct {
 	Dead func() bool                     // true: what the server says never arrives; nil: it does
 }
 
-// conn is a connection. What the server says is read at once, and kept until it arrives:
-// miniredis waits for those who read its news with its lock held, and time stands still for
+// conn is a connection. What is under way is kept until it arrives, either way: go-redis writes,
+// and miniredis waits for those who read its news, with a lock held, and time stands still for
 // who waits for a lock.
 type conn struct {
 	net.Conn
 	way    Way
-	heard  chan heard
+	said   chan parcel
+	heard  chan parcel
 	closed chan struct{}
 	once   sync.Once
 
@@ -33,8 +35,8 @@ type conn struct {
 	rest  []byte
 }
 
-// heard is what the server said, and when it arrives.
-type heard struct {
+// parcel is what was sent, and when it arrives.
+type parcel struct {
 	data []byte
 	err  error
 	at   time.Time
@@ -42,8 +44,9 @@ type heard struct {
 
 // Conn lets a connection take its time.
 func Conn(dialed net.Conn, way Way) net.Conn {
-	c := &conn{Conn: dialed, way: way, heard: make(chan heard, 1000), closed: make(chan struct{})}
+	c := &conn{Conn: dialed, way: way, said: make(chan parcel, 1000), heard: make(chan parcel, 1000), closed: make(chan struct{})}
 	go c.listen()
+	go c.deliver()
 	return c
 }
 
@@ -59,7 +62,7 @@ func (c *conn) listen() {
 			n, err = 0, io.EOF
 		}
 		select {
-		case c.heard <- heard{data[:n], err, time.Now().Add(c.way.Back())}:
+		case c.heard <- parcel{data[:n], err, time.Now().Add(c.way.Back())}:
 		case <-c.closed:
 			return
 		}
@@ -69,10 +72,36 @@ func (c *conn) listen() {
 	}
 }
 
-// Write sends something, and returns when it is there.
+// deliver takes to the server what was written. Where that fails, listen hears of it.
+func (c *conn) deliver() {
+	for {
+		select {
+		case p := <-c.said:
+			select {
+			case <-time.After(time.Until(p.at)):
+				_, _ = c.Conn.Write(p.data)
+			case <-c.closed:
+				return
+			}
+		case <-c.closed:
+			return
+		}
+	}
+}
+
+// Write sends something, and does not wait until it is there.
 func (c *conn) Write(data []byte) (int, error) {
-	time.Sleep(c.way.Out(data))
-	return c.Conn.Write(data)
+	select {
+	case <-c.closed:
+		return 0, net.ErrClosed
+	default:
+	}
+	select {
+	case c.said <- parcel{data: bytes.Clone(data), at: time.Now().Add(c.way.Out(data))}:
+		return len(data), nil
+	case <-c.closed:
+		return 0, net.ErrClosed
+	}
 }
 
 // Read returns what has arrived.
@@ -113,7 +142,7 @@ func (c *conn) receive() error {
 	}
 }
 
-// SetDeadline bounds what is read; what is sent takes as long as it does.
+// SetDeadline bounds what is read; who sends does not wait.
 func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
 // SetReadDeadline bounds a Read that begins later.

@@ -1,0 +1,46 @@
+package delay
+
+import (
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who writes with a lock held holds nobody up who wants it: time would stand still for that.
+func TestNobodyWaitsForAWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := Conn(near, Way{
+			Out:  func([]byte) time.Duration { return time.Second },
+			Back: func() time.Duration { return time.Minute },
+		})
+		defer far.Close()
+		defer c.Close()
+		began := time.Now()
+		for _, text := range []string{"one", "two"} {
+			n, err := c.Write([]byte(text))
+			require.NoError(t, err)
+			require.Equal(t, 3, n)
+		}
+		require.Zero(t, time.Since(began))
+		data := make([]byte, 9)
+		for _, text := range []string{"one", "two"} {
+			n, err := far.Read(data)
+			require.NoError(t, err)
+			require.Equal(t, text, string(data[:n]))
+			require.Equal(t, time.Second, time.Since(began))
+		}
+		_, err := far.Write([]byte("three"))
+		require.NoError(t, err)
+		n, err := c.Read(data)
+		require.NoError(t, err)
+		require.Equal(t, "three", string(data[:n]))
+		require.Equal(t, time.Second+time.Minute, time.Since(began))
+		require.NoError(t, c.Close())
+		_, err = c.Write([]byte("four"))
+		require.ErrorIs(t, err, net.ErrClosed)
+	})
+}
