@@ -250,6 +250,7 @@ const stateKey = "fleetpace:{api}:p"
 var calls = map[string]func(context.Context, *reserve.Limiter) error{
 	"allow":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Allow(ctx); return err },
 	"reserve": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Reserve(ctx); return err },
+	"flow":    func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Flow("a").Reserve(ctx); return err },
 	"join": func(ctx context.Context, l *reserve.Limiter) error {
 		return all(l).Join(ctx, []reserve.Call{{ID: "new"}})[0].Err
 	},
@@ -315,6 +316,7 @@ func makeQueue(t *testing.T, client redis.UniversalClient) {
 func allKeys(t *testing.T, owner *redis.Client) []string {
 	keys := lua.Keys(reserve.DefaultPrefix, "", "api", "p", "")
 	require.NoError(t, owner.ZAdd(t.Context(), keys[1], redis.Z{Score: 1, Member: "gone:1:1"}).Err())
+	require.NoError(t, owner.ZAdd(t.Context(), keys[5], redis.Z{Score: 1, Member: "=gone"}).Err())
 	return keys
 }
 

@@ -18,7 +18,7 @@ func ACL(prefix string) string {
 		" +evalsha +eval +time" +
 		" +exists +unlink +pexpire" +
 		" +hmget +hset +hgetall +hdel" +
-		" +zadd +zcard +zcount +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +zrevrange +zscore"
+		" +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +zrevrange +zscore"
 }
 
 // ACLNews returns the rules that a user needs besides those of [ACL] to tell others, and

@@ -6,7 +6,10 @@
 --         how          the sum of 1: what it really costs is told later; 2: it does not
 --                      wait: a turn that is due at once, or no place; 4: it has an ID
 --                      alone 8: turns that are taken ahead of calls, if nobody waits and
---                      all of them are due at once; or none
+--                      all of them are due at once; or none; 16: it names its flow
+--         of a flow:   weight: its part of the limit, 1 of calls that name none; urgent: 0, or
+--                      the part of the limit that urgent calls have together, and this is
+--                      one; and its name
 --         of turns ahead: for how many micros they are to be usable: the bucket lacks
 --                      what comes in that time
 --         with an ID:  the ID; patience: a call whose turn is further away than so many
@@ -64,7 +67,8 @@ local function spendAll(parts, due, asker)
     local mine, cost = match(l.last, '^(%S+ %S+) (%S+)')
     local asked = ARGV[7] .. ' ' .. ARGV[8]
     l.lastCost, l.lastDue = mine == asked and tonumber(cost) or 0, mine == asked and tonumber(match(l.last, ' (%S+)$')) or nil
-    leave(l, asker.place .. p.cost, p.cost)
+    leave(l, placeOf(asker, p), p.cost)
+    served(l, p.tag)
     p.record = asker.settles and (l.meter.record(l, due) or 0)
     l.meter.spend(l, p.cost, due, asker.id)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
@@ -88,13 +92,19 @@ local function wait(parts, asker)
     local moment = (booking and returning or forecast)(p.l, p.tag, p.cost)
     if moment > latest then which, latest = k, moment end
   end
-  if booking and latest - at > booking.latest then return 4, latest, which end
+  if booking and latest - at > booking.latest then
+    for _, p in ipairs(parts) do
+      if p.charged then refund(p.l, placeOf(asker, p), p.tag) end
+    end
+    return 4, latest, which
+  end
   local books = booking and latest - at > booking.patience
   for k, p in ipairs(parts) do
-    local place = asker.place .. p.cost
+    local place = placeOf(asker, p)
     if k == which and not books then enter(p.l, p.tag, place, p.cost) else leave(p.l, place, p.cost) end
     if booking then book(p.l, booking.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
     p.l.latest = max(p.l.latest, ceil(latest))
+    askedAgain(p.l, asker.id, p.cost)
   end
   return books and 3 or 0, latest, which
 end
@@ -124,7 +134,10 @@ local function askOne(answer, asker, parts)
   local status, moment, extra = 2, 0, problem
   if not problem then
     local booking = asker.booking
-    for _, p in ipairs(parts) do p.tag = p.tag or booking and tagOf(p.l, booking.id, p.cost) end
+    for _, p in ipairs(parts) do
+      p.tag = p.tag or booking and tagOf(p.l, booking.id, p.cost)
+      order(p, asker)
+    end
     local due = booking and booking.patience < 0 and huge or agree(parts)
     local last = at + (asker.waits and ahead(parts, due) or 0)
     if due <= last and room(parts) <= last then
@@ -151,7 +164,8 @@ for _, item in ipairs(rest) do
   for k = 0, min(item.count, MOST_ALIKE) - 1 do asking[format('%s:%.0f', ARGV[7], item.number + k)] = true end
 end
 for _, item in ipairs(rest) do
-  local count = min(item.count, MOST_ALIKE)
+  local count, flow = min(item.count, MOST_ALIKE), item.flow
+  local suffix = flow and ':' .. (flow.urgent > 0 and '0' or flow.text) .. ':' .. flow.name or ''
   local answer = { 0, count }
   for k = 0, count - 1 do
     local id = format('%s:%.0f', ARGV[7], item.number + k)
@@ -163,7 +177,7 @@ for _, item in ipairs(rest) do
       parts[p] = { l = known and (limits[j] or load(j)) or nil, cost = tonumber(ARGV[i + 1]),
         tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil }
     end
-    askOne(answer, { id = id, place = id .. ':', settles = item.how % 2 == 1, waits = item.how % 4 < 2, booking = item.id and item }, parts)
+    askOne(answer, { id = id, suffix = suffix, flow = flow, settles = item.how % 2 == 1, waits = item.how % 4 < 2, booking = item.id and item }, parts)
   end
   answers[item.n] = answer
 end

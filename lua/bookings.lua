@@ -10,6 +10,7 @@
 local FORGET, LATECOMERS, SCAN_BOOKINGS, PATIENT = 3600000000, 600000000, 64, 10000000
 
 local function nameOf(id, cost) return format('%s:%.0f', id, cost) end
+local function costOfBooking(name) return tonumber(match(name, ':(%d+)$')) end
 
 local function tagOf(l, id, cost)
   local tag = l.bookings > 0 and call('ZSCORE', l.booked, nameOf(id, cost))
@@ -42,7 +43,7 @@ local function forget(l)
   local old = floor(now - l.span - FORGET)
   if old <= 0 then return end
   local gone = call('ZRANGEBYSCORE', l.booked, '(0', format('%.0f', old), 'LIMIT', 0, SCAN_BOOKINGS)
-  for _, name in ipairs(gone) do l.wanted = l.wanted - costOf(name) end
+  for _, name in ipairs(gone) do l.wanted = l.wanted - costOfBooking(name) end
   for _, name in ipairs(call('ZRANGEBYSCORE', l.booked, format('%.0f', -old), '(0', 'LIMIT', 0, SCAN_BOOKINGS)) do gone[#gone + 1] = name end
   if #gone > 0 then l.bookings = l.bookings - call('ZREM', l.booked, unpack(gone)) end
 end
@@ -72,5 +73,6 @@ end
 
 -- returning is when a call with a tag is to be back, and those before it had their turns.
 local function returning(l, tag, cost)
-  return max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag) + expected(l, tag), cost))
+  local moment = max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag) + expected(l, tag), cost))
+  return l.virtual > 0 and tag and amongOthers(l, tag, moment) or moment
 end

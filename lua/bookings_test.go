@@ -64,22 +64,22 @@ func (d *desk) pass(micros float64) { d.who.Now += micros }
 
 func (d *desk) leave(limit int, what, which string, cost float64) float64 {
 	d.Helper()
-	_, left, err := d.server.Leave(d.who, d.limits, limit, what, which, cost)
+	_, left, err := d.server.Leave(d.who, d.limits, limit, what, which, cost, nil)
 	require.NoError(d, err)
 	return left
 }
 
 func (d *desk) kept(limit int) int64 {
-	return d.client.ZCard(d.Context(), d.server.keys[5*limit+4]).Val()
+	return d.client.ZCard(d.Context(), d.server.keys[6*limit+4]).Val()
 }
 
 // life is for how many seconds a key of a limit is kept.
 func (d *desk) life(limit, key int) float64 {
-	return d.client.PTTL(d.Context(), d.server.keys[5*limit+key]).Val().Seconds()
+	return d.client.PTTL(d.Context(), d.server.keys[6*limit+key]).Val().Seconds()
 }
 
 func (d *desk) queueField(limit int) []string {
-	return strings.Fields(d.client.HGet(d.Context(), d.server.keys[5*limit], "queue").Val())
+	return strings.Fields(d.client.HGet(d.Context(), d.server.keys[6*limit], "queue").Val())
 }
 
 // A turn of a new call lets all go that were booked before it: at the same moment, too.

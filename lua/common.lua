@@ -14,7 +14,7 @@ local function spend(j, count, cost, ahead, lack)
   local i = HEAD + WIDTH * (j - 1)
   local known, limit = ARGV[i + 5], ' ' .. run .. ' p ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3]
   if ARGV[i + 8] ~= '' or string.sub(known, -#limit) ~= limit then return end
-  local f = pcall('HMGET', KEYS[KEYED * j - 4], 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
+  local f = pcall('HMGET', KEYS[KEYED * j - 5], 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
   if f[1] ~= known then return end
   local version, seen, free, part = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
   local interval, burst = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
@@ -32,29 +32,41 @@ local function spend(j, count, cost, ahead, lack)
   local whole = floor(part)
   spent[j] = (spent[j] or 0) + count * cost
   local last = ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. spent[j]
-  call('HSET', KEYS[KEYED * j - 4], 'version', version + 1, 'seenMicros', now, 'nextFreeTicketMicros',
+  call('HSET', KEYS[KEYED * j - 5], 'version', version + 1, 'seenMicros', now, 'nextFreeTicketMicros',
     format('%.0f', free + whole), 'fraction', whole == part and '0' or format('%.17g', part - whole), 'last', last)
   if floor(now / RENEW) ~= floor(seen / RENEW) then
-    call('PEXPIRE', KEYS[KEYED * j - 4], ceil((burst * interval + horizon + 3 * RENEW) / 1000))
+    call('PEXPIRE', KEYS[KEYED * j - 5], ceil((burst * interval + horizon + 3 * RENEW) / 1000))
   end
   replies[j] = { version + 1, format('%.0f', ceil(wait)), '', '' }
   return ceil(wait)
 end
 
--- An item is: count, number, how (see ask.lua); of a call with an ID that, its patience and its
--- latest; of turns ahead the micros; then how many parts, and for each of them the limit, the
--- cost and the tag. What can not be read changes nothing.
+-- An item is: count, number, how (see ask.lua); of one that names its flow weight, urgent and
+-- name; of a call with an ID that, its patience and its latest; of turns ahead the micros; then
+-- how many parts, and for each of them the limit, the cost and the tag. What can not be read
+-- changes nothing.
 do
   local items, i = {}, HEAD + WIDTH * #KEYS / KEYED + 1
   while ARGV[i] do
     local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
     local counts = count and count >= 1 and count <= 10000 and count == floor(count)
-    if not (counts and tonumber(ARGV[i + 1]) and how and match(ARGV[i + 2], '^[0-8]$') and (how < 4 or how == 8 or count == 1)) then
-      return redis.error_reply('BADARG count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8, got ' .. ARGV[i] .. ', ' ..
-        (ARGV[i + 1] or 'nothing') .. ', ' .. (ARGV[i + 2] or 'nothing'))
+    local flow = how and how >= 16 and {}
+    how = flow and how - 16 or how
+    if not (counts and tonumber(ARGV[i + 1]) and how and how >= 0 and how <= 8 and how == floor(how) and (how < 4 or how == 8 or count == 1)) then
+      return redis.error_reply('BADARG count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, got ' .. ARGV[i] ..
+        ', ' .. (ARGV[i + 1] or 'nothing') .. ', ' .. (ARGV[i + 2] or 'nothing'))
+    end
+    local number = ARGV[i + 1]
+    if flow then
+      flow.text, flow.weight, flow.urgent, flow.name = ARGV[i + 3], tonumber(ARGV[i + 3] or ''), tonumber(ARGV[i + 4] or ''), ARGV[i + 5] or ''
+      if not (finite(flow.weight) and flow.weight >= 1e-6 and flow.weight <= 1e6 and finite(flow.urgent) and flow.urgent >= 0 and flow.urgent < 1) then
+        return redis.error_reply('BADARG weight, urgent: want a number from 1e-6 to 1e6, and one of at least 0, less than 1, got ' ..
+          (ARGV[i + 3] or 'nothing') .. ', ' .. (ARGV[i + 4] or 'nothing'))
+      end
+      i = i + 3
     end
     local first = how < 4 and i + 3 or how == 8 and i + 4 or i + 6
-    local item = { i = i, first = first, count = count, how = how, number = ARGV[i + 1] }
+    local item = { i = i, first = first, count = count, how = how, number = number, flow = flow or nil }
     if how == 8 then
       item.lack = tonumber(ARGV[i + 3] or '')
       if not (finite(item.lack) and item.lack >= 0) then

@@ -21,8 +21,8 @@
 // # A small client
 //
 // One script is enough to share a limit: ask. Its text is the files head, common, paced,
-// quota, rolling, warming, state, places, bookings and ask, one after the other. [Keys]
-// shows the names of its five KEYS. A client that keeps nothing sends
+// quota, rolling, warming, state, places, shares, bookings and ask, one after the other.
+// [Keys] shows the names of its six KEYS. A client that keeps nothing sends
 //
 //	'' way horizon near 300000 '' process serial ''    of itself; a new serial each time
 //	p interval burst 0 '' 0 '' '' '' 0                 of the limit, 1e6/rate and burst
@@ -90,6 +90,21 @@
 //
 // Of an item with many new calls that do not find the common path at most 16 are answered, so
 // that no script takes long; the others ask again.
+//
+// # Shares
+//
+// A call may name its flow: a tenant, for example, of those that share the limit (`how` of ask,
+// +16, with weight, urgent and flow behind it). From the first such call on that waits, tags are
+// those of start-time fair queueing: a call's tag is where the last one of its flow ends, or
+// `virtual`, the highest tag that had a turn, if that is later; and it ends a stretch later that
+// is its cost times the limit's pace, divided by the weight. So who has had less comes first.
+// Calls without a flow are a flow together. As nobody waits any more, all debts end.
+//
+// A place that is left is no debt: it leaves a gap in the stretch of its flow, and the calls of
+// the flow behind it come forward when they ask next. Replies bring the tags that count now.
+// An urgent call has the tag `virtual`, or where the last urgent one ends: those have together
+// at most their part of the limit. The member of a place ends with weight and flow, so whoever
+// removes it knows whom to refund.
 //
 // # Bookings
 //

@@ -280,7 +280,7 @@ func (s *simulation) giveUp(c *simCall) {
 	s.waiting[c.process] = slices.DeleteFunc(s.waiting[c.process], func(o *simCall) bool { return o == c })
 	s.after(s.rtt/2, func() {
 		for _, p := range c.parts {
-			heads, left, err := s.server.Leave(s.caller(c.process), s.knows(c.process), p.Limit, "place", strconv.Itoa(c.number), p.Cost)
+			heads, left, err := s.server.Leave(s.caller(c.process), s.knows(c.process), p.Limit, "place", strconv.Itoa(c.number), p.Cost, nil)
 			require.NoError(s, err)
 			s.learn(c.process, heads)
 			if left == 0 || s.limits[p.Limit].Kind != "p" {

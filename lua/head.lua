@@ -1,7 +1,7 @@
 -- head.lua: what every script begins with: the time, and the arguments that all have. Every
 -- script takes
 --
--- KEYS  for each limit: state, places, log, processes, booked
+-- KEYS  for each limit: state, places, log, processes, booked, flows
 -- ARGV  1 nowMicros    '': Redis's TIME
 --       2 wayMicros    from Redis to the caller
 --       3 horizonMicros  how far ahead a turn may be given
@@ -33,7 +33,7 @@ local call, pcall = redis.call, redis.pcall
 local max, min, floor, ceil, huge = math.max, math.min, math.floor, math.ceil, math.huge
 local format, match, gmatch = string.format, string.match, string.gmatch
 
-local HEAD, WIDTH, KEYED = 9, 10, 5 -- arguments of all calls, per limit; keys per limit
+local HEAD, WIDTH, KEYED = 9, 10, 6 -- arguments of all calls, per limit; keys per limit
 local STEP, RENEW = 1000000, 10000000 -- micros: a clock that stepped; how often the TTL is renewed
 local AHEAD = 1000000 -- micros: no turn is out that is due later than that
 

@@ -127,6 +127,12 @@ func (h *history) asks(p *process) error {
 	}
 	for range fresh {
 		c := call{number: h.number, parts: h.parts(), settles: h.settling && h.pick(2), now: h.pick(8)}
+		if h.flowing && !h.pick(4) {
+			c.flow = &queuemodel.Flow{Name: []string{"", "a", "b: c", "d"}[h.IntN(4)], Weight: []float64{1, 3, 0.25}[h.IntN(3)]}
+			if h.pick(6) {
+				c.flow.Urgent = []float64{0.5, 0.2}[h.IntN(2)]
+			}
+		}
 		if h.booking && h.pick(2) {
 			c.id = "id " + strconv.Itoa(h.number)
 			h.patient(&c, -1)

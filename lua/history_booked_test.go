@@ -11,7 +11,7 @@ const never = 1e15 // micros
 
 func (c *call) item() queuemodel.Item {
 	return queuemodel.Item{Count: 1, Number: c.number, Settles: c.settles, Now: c.now, Parts: slices.Clone(c.parts),
-		ID: c.id, Patience: c.patience, Latest: c.latest}
+		ID: c.id, Patience: c.patience, Latest: c.latest, Flow: c.flow}
 }
 
 // patient draws how long a call with an ID waits before it is booked; least: at least.
@@ -74,7 +74,7 @@ func (h *history) book(p *process, c *call) error {
 			tag = part.Tag
 		}
 		which := strconv.Itoa(c.number) + " " + whole(tag) + " " + c.id
-		if err := h.leave(p, part.Limit, "book", which, part.Cost); err != nil {
+		if err := h.leave(p, part.Limit, "book", which, part.Cost, c.flow); err != nil {
 			return err
 		}
 	}
@@ -92,7 +92,7 @@ func (h *history) drops(p *process) error {
 	}
 	h.counts["dropped"]++
 	for _, part := range c.parts {
-		if err := h.leave(p, part.Limit, "drop", c.id, part.Cost); err != nil {
+		if err := h.leave(p, part.Limit, "drop", c.id, part.Cost, nil); err != nil {
 			return err
 		}
 	}

@@ -37,7 +37,7 @@ func (h *history) loses() error {
 	if h.pick(3) {
 		gone = nil
 		for j := range h.limits {
-			gone = append(gone, h.keys[5*j])
+			gone = append(gone, h.keys[6*j])
 		}
 	}
 	return h.server.client.(*redis.Client).Del(h.server.ctx, gone...).Err()
@@ -58,7 +58,7 @@ func (h *history) rollsBack() error {
 	if h.saved == nil {
 		h.saved = &saved{h.model.Copy(), map[string]map[string]string{}, map[string][]redis.Z{}}
 		for i, key := range h.keys {
-			if i%5 == 0 {
+			if i%6 == 0 {
 				h.saved.hashes[key] = client.HGetAll(ctx, key).Val()
 			} else {
 				h.saved.sets[key] = client.ZRangeWithScores(ctx, key, 0, -1).Val()

@@ -24,7 +24,7 @@ func (h *history) leaves(p *process) error {
 			return h.book(p, c)
 		}
 		for _, part := range c.parts {
-			if err := h.leave(p, part.Limit, "place", strconv.Itoa(c.number), part.Cost); err != nil {
+			if err := h.leave(p, part.Limit, "place", strconv.Itoa(c.number), part.Cost, c.flow); err != nil {
 				return err
 			}
 		}
@@ -49,11 +49,11 @@ func (h *history) leaves(p *process) error {
 		h.spent[spent] -= part.Cost
 		keep := h.spent[spent]
 		if h.pick(3) { // twice
-			if err := h.leave(p, part.Limit, "turn", t.ask, keep); err != nil {
+			if err := h.leave(p, part.Limit, "turn", t.ask, keep, nil); err != nil {
 				return err
 			}
 		}
-		if err := h.leave(p, part.Limit, "turn", t.ask, keep); err != nil {
+		if err := h.leave(p, part.Limit, "turn", t.ask, keep, nil); err != nil {
 			return err
 		}
 	}
@@ -66,10 +66,10 @@ func (h *history) leaves(p *process) error {
 	return h.book(p, t.call)
 }
 
-func (h *history) leave(p *process, limit int, what, which string, cost float64) error {
+func (h *history) leave(p *process, limit int, what, which string, cost float64, flow *queuemodel.Flow) error {
 	h.trace("%.0f: %s leaves %s %s of limit %d with %v", h.real-startMicros, p.name, what, which, limit, cost)
 	who, limits := h.caller(p), h.known(p)
-	heads, left, err := h.server.Leave(who, limits, limit, what, which, cost)
+	heads, left, err := h.server.Leave(who, limits, limit, what, which, cost, flow)
 	if err != nil {
 		return err
 	}
@@ -155,7 +155,7 @@ func (h *history) charged(c *call, part queuemodel.Part, used float64) {
 // only is what a verb of one limit sees.
 func (h *history) only(p *process, j int) ([]queuemodel.Limit, *server, *queuemodel.Redis) {
 	one := *h.server
-	one.keys = h.keys[5*j : 5*j+5]
+	one.keys = h.keys[6*j : 6*j+6]
 	return h.known(p)[j : j+1], &one, h.model.Only(j)
 }
 

@@ -7,15 +7,17 @@
 --                      of a call that is booked: "<number> <tag> <id>"; the place with that
 --                      number is left, and the tag kept: below 0, if it does not count
 --                      there | of a booking that ends: its ID
---         cost         of the call | how many permits of that ask are still needed, its
---                      first ones. The others go back if nobody has spent since; else
---                      they lapse. So it may be repeated
+--         cost         of the call, and ":<weight>:<flow>" behind it where its place names one |
+--                      how many permits of that ask are still needed, its first ones. The
+--                      others go back if nobody has spent since; else they lapse. So it may
+--                      be repeated
 -- Reply: after that of head.lua, per item how many permits went back, or were waited for
 
 local MOST_TAG = 9e15 -- whole micros are exact below
 
 for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
-  local l, cost, left = limit(i), tonumber(ARGV[i + 3]), 0
+  local size, flow = match(ARGV[i + 3] or '', '^([^:]*)(.*)$')
+  local l, cost, left = limit(i), tonumber(size), 0
   if l and cost and cost >= 0 then
     local what, which = ARGV[i + 1], ARGV[i + 2]
     local number, tag, id = match(which, '^(%d+) (-?%d+) (.+)$')
@@ -27,11 +29,16 @@ for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
       if whole then drop(l, which, cost) end
     elseif what == 'book' then
       if whole and tag and tag ~= 0 and math.abs(tag) <= MOST_TAG then
-        left = leave(l, format('%s:%s:%.0f', ARGV[7], number, cost), cost) and cost or 0
+        left = leave(l, format('%s:%s:%.0f%s', ARGV[7], number, cost, flow), cost) and cost or 0
         book(l, id, cost, tag, returning(l, math.abs(tag), cost))
       end
-    elseif leave(l, format('%s:%s:%.0f', ARGV[7], which, cost), cost) then
-      left = cost
+    else
+      local place = format('%s:%s:%.0f%s', ARGV[7], which, cost, flow)
+      local score = l.virtual > 0 and call('ZSCORE', l.places, place)
+      if leave(l, place, cost) then
+        left = cost
+        if score then refund(l, place, tonumber(score)) end
+      end
     end
     if left > 0 and l.card > 0 then tell(l, 'left') end
   end

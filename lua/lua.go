@@ -23,6 +23,8 @@ var (
 	state string
 	//go:embed places.lua
 	places string
+	//go:embed shares.lua
+	shares string
 	//go:embed bookings.lua
 	bookings string
 	//go:embed ask.lua
@@ -45,7 +47,7 @@ var (
 
 // inside is what the scripts of one limit or many share: the meters, the state and the
 // queue.
-func inside() string { return paced + quota + rolling + warming + state + places + bookings }
+func inside() string { return paced + quota + rolling + warming + state + places + shares + bookings }
 
 // The scripts, one per verb. They are safe for concurrent use.
 var (
@@ -68,7 +70,7 @@ func Keys(prefix, group, name, kind, key string) []string {
 	if key != "" {
 		key = ":" + key
 	}
-	return []string{base + kind + key, base + kind + "-places" + key, base + kind + "-log" + key, base + "processes", base + kind + "-booked" + key}
+	return []string{base + kind + key, base + kind + "-places" + key, base + kind + "-log" + key, base + "processes", base + kind + "-booked" + key, base + kind + "-flows" + key}
 }
 
 func stem(prefix, group, name string) string {

@@ -91,6 +91,9 @@ function quota.release() end
 
 function quota.move() end
 
+-- pace is how many micros a permit takes.
+function quota.pace(l) return (l.edge[3] - l.edge[2]) / l.a end
+
 function quota.life(l) return l.edge[3] - now end
 
 function quota.fresh() end

@@ -94,6 +94,8 @@ function rolling.release() end
 
 function rolling.move(l, micros) l.offset = l.offset + micros end
 
+function rolling.pace(l) return l.b / l.a end
+
 function rolling.life(l) return max(0, l.moment + l.offset - now) + l.b end
 
 function rolling.fresh() end

@@ -52,7 +52,7 @@ func TestOneSlot(t *testing.T) {
 		require.Len(t, slots, 1, group)
 
 		args := []any{"", 0, 250000, 5000, 300000, "", "p", 1, Channel("pre", group, "api")}
-		for range len(keys) / 5 {
+		for range len(keys) / 6 {
 			args = append(args, "p", 1e6, 5, 0, "", 0, "", "", "", 0)
 		}
 		for script, extra := range map[*redis.Script][]any{

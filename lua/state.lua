@@ -1,9 +1,9 @@
 -- state.lua: one limit: its hash, read and checked as a whole, and written where it changed.
 
 local FIELDS = { 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'last', 'epoch', 'run',
-  'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'queue', 'meter' }
+  'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'queue', 'meter', 'shares' }
 local FRESH = { plain = '', version = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
-  pausedUntilMicros = '0', heldMicros = '0', reason = '', queue = '0 0 0 0 0 0 0 0 0' }
+  pausedUntilMicros = '0', heldMicros = '0', reason = '', queue = '0 0 0 0 0 0 0 0 0', shares = '' }
 local limits = {}
 
 -- arguments reads what the caller says of a limit.
@@ -69,6 +69,14 @@ local function fields(l)
   if not (wellformed and finite(l.latest) and finite(l.span) and finite(l.returned)) then
     return 'BADSTATE queue: want nine numbers, got ' .. l.was.queue
   end
+  l.virtual, l.from, l.mark, l.speed = 0, 0, 0, 0 -- see shares.lua
+  if l.was.shares then
+    local s = { match(l.was.shares, '^(%S+) (%S+) (%S+) (%S+)$') }
+    l.virtual, l.from, l.mark, l.speed = tonumber(s[1]), tonumber(s[2]), tonumber(s[3]), tonumber(s[4])
+    if not (finite(l.virtual) and finite(l.from) and finite(l.mark) and finite(l.speed)) then
+      return 'BADSTATE shares: want four numbers, got ' .. l.was.shares
+    end
+  end
   local wrong = l.meter.unpack and l.meter.unpack(l, l.was.meter)
   return wrong, brought, rank
 end
@@ -96,6 +104,7 @@ local function step(l)
   l.head = '0'
   if l.paused > 0 then l.paused = l.paused + micros end
   if l.latest > 0 then l.latest = l.latest + micros end
+  if l.mark > 0 then l.mark = l.mark + micros end
   if l.span > 0 then l.span = max(0, l.span + micros) end
   if l.setUntil > 0 then l.setUntil = l.setUntil + micros end
 end
@@ -115,7 +124,7 @@ local function rule(l, rank)
   if l.setUntil == 0 then become(l, l.own) end
 end
 
-local sooner -- see places.lua
+local sooner, endShares -- see places.lua, shares.lua
 
 -- giveBack takes the last spending back but for `keep` permits, if it is that of the ask.
 local function giveBack(l, who, keep)
@@ -135,14 +144,15 @@ local function load(j)
   local k = KEYED * (j - 1)
   limits[j] = byKey[KEYS[k + 1]]
   if limits[j] then return limits[j] end
-  local l = { j = j, key = KEYS[k + 1], places = KEYS[k + 2], log = KEYS[k + 3], processes = KEYS[k + 4], booked = KEYS[k + 5] }
+  local l = { j = j, key = KEYS[k + 1], places = KEYS[k + 2], log = KEYS[k + 3], processes = KEYS[k + 4], booked = KEYS[k + 5],
+    flows = KEYS[k + 6] }
   limits[j], byKey[l.key] = l, l
   l.problem = arguments(l, HEAD + WIDTH * (j - 1))
   if l.problem then return l end
   local brought, rank
   l.problem, brought, rank = fields(l)
   if l.problem then return l end
-  if l.fresh and not readonly then call('UNLINK', l.places, l.log, l.booked) end -- what stands there is older
+  if l.fresh and not readonly then call('UNLINK', l.places, l.log, l.booked, l.flows) end -- what stands there is older
   step(l)
   recall(l, brought)
   rule(l, rank)
@@ -154,6 +164,7 @@ local function load(j)
   end
   if l.card == 0 then l.total = 0 end
   if l.bookings == 0 then l.wanted, l.span = 0, 0 end
+  endShares(l)
   l.empty, l.unbooked, l.far = l.card == 0, l.bookings == 0, floor(max(l.latest, l.paused, l.setUntil) / RENEW)
   if l.back ~= '' then giveBack(l, l.back, 0) end
   return l
@@ -201,12 +212,14 @@ local function changes(l, plain)
   text('reason', l.reason)
   text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.head, l.since, l.wanted,
     l.front, l.latest, l.span, l.returned))
+  if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g', l.virtual, l.from, l.mark, l.speed)) end
   if l.meter.pack then text('meter', l.meter.pack(l)) end
   return w
 end
 
 local function save(l)
   l.version = l.version + 1
+  endShares(l)
   local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low)
   local plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
   call('HSET', l.key, unpack(changes(l, plain)))
@@ -217,8 +230,10 @@ local function save(l)
     call('PEXPIRE', l.key, life)
     if l.card > 0 then call('PEXPIRE', l.places, life) end
     if l.bookings > 0 then call('PEXPIRE', l.booked, life) end
+    if l.virtual > 0 then call('PEXPIRE', l.flows, life) end
     if l.kind ~= 'r' then call('PEXPIRE', l.log, life) end
   end
+  if l.charged and l.virtual > 0 then call('PEXPIRE', l.flows, life) end
   if l.logged or l.kind == 'r' then call('PEXPIRE', l.log, life) end
   if l.news and ARGV[9] ~= '' then
     pcall('PUBLISH', ARGV[9], format('news %s %.0f %s', table.concat(l.news, ','), now, l.key))

@@ -168,7 +168,7 @@ func (p *performer) command(w []string) []string {
 		}
 	case "redis":
 		name, key, _ := strings.Cut(w[2], ":")
-		index := slices.Index([]string{"state", "places", "log", "processes", "booked"}, key)
+		index := slices.Index([]string{"state", "places", "log", "processes", "booked", "flows"}, key)
 		args := []any{w[1], p.limit(name).keys[index]}
 		for _, arg := range w[3:] {
 			args = append(args, strings.ReplaceAll(arg, "_", " "))
@@ -371,10 +371,12 @@ func span(micros int64) string { return (time.Duration(micros) * time.Microsecon
 func (p *performer) show(l *scriptLimit) (lines []string) {
 	for i, key := range l.keys {
 		for _, line := range content(p, p.client, key) {
-			if strings.HasSuffix(line, " ") || strings.HasSuffix(line, " 0") && i == 0 {
-				continue // says nothing
+			nothing := strings.HasSuffix(line, " ") || strings.HasSuffix(line, " 0") && len(strings.Fields(line)) == 2 ||
+				line == "queue 0 0 0 0 0 0 0 0 0"
+			if nothing && i == 0 {
+				continue
 			}
-			lines = append(lines, [...]string{"", "place ", "log ", "process ", "booked "}[i]+p.relative(line))
+			lines = append(lines, [...]string{"", "place ", "log ", "process ", "booked ", "flow "}[i]+p.relative(line))
 		}
 	}
 	if len(lines) == 0 {

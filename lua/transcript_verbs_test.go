@@ -111,6 +111,12 @@ func (p *performer) item(w []string, limits *[]*scriptLimit) (a asked) {
 	default:
 		a.args = []any{a.count, number, how}
 	}
+	if flow := options["flow"]; flow != "" { // name,weight,urgent
+		words := strings.Split(flow, ",")
+		words = append(words, []string{"1", "0"}[len(words)-1:]...)
+		a.args[2] = a.args[2].(int) + 16
+		a.args = slices.Insert(a.args, 3, any(words[1]), any(words[2]), any(words[0]))
+	}
 	a.parts = len(parts)
 	a.args = append(a.args, len(parts))
 	for _, part := range parts {

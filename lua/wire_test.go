@@ -119,7 +119,7 @@ func (s *server) run(verb string, script *redis.Script, limits []queuemodel.Limi
 	if planted := s.other[verb]; planted != nil {
 		script = planted
 	}
-	v, err := script.Run(s.ctx, s.client, s.keys[:5*len(limits)], args...).Result()
+	v, err := script.Run(s.ctx, s.client, s.keys[:6*len(limits)], args...).Result()
 	if err != nil {
 		return &reply{err: err}
 	}
@@ -136,10 +136,17 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 		if item.Now {
 			how += 2
 		}
+		args = append(args, item.Count, item.Number)
+		var flow []any
+		if f := item.Flow; f != nil {
+			how += 16
+			flow = []any{text(f.Weight), text(f.Urgent), f.Name}
+		}
 		if item.ID != "" {
-			args = append(args, item.Count, item.Number, how+4, item.ID, text(item.Patience), text(item.Latest), len(item.Parts))
+			args = append(append(args, how+4), flow...)
+			args = append(args, item.ID, text(item.Patience), text(item.Latest), len(item.Parts))
 		} else {
-			args = append(args, item.Count, item.Number, how, len(item.Parts))
+			args = append(append(append(args, how), flow...), len(item.Parts))
 		}
 		for _, p := range item.Parts {
 			tag := ""
@@ -186,8 +193,16 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 	return heads, answers, r.err
 }
 
-func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit int, what, which string, cost float64) ([]queuemodel.Head, float64, error) {
-	r := s.run("leave", Leave, limits, append(headArgs(who, limits), limit+1, what, which, whole(cost)))
+func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit int, what, which string, cost float64, flow *queuemodel.Flow) ([]queuemodel.Head, float64, error) {
+	size := whole(cost)
+	if flow != nil {
+		weight := flow.Weight
+		if flow.Urgent > 0 {
+			weight = 0
+		}
+		size += ":" + text(weight) + ":" + flow.Name
+	}
+	r := s.run("leave", Leave, limits, append(headArgs(who, limits), limit+1, what, which, size))
 	if r.err != nil {
 		return nil, 0, r.err
 	}

@@ -93,7 +93,7 @@ func BenchmarkRedis(b *testing.B) {
 			})
 			b.Run("leave", func(b *testing.B) {
 				measure(b, func(n int) error {
-					_, _, err := s.Leave(who, limits, 0, "place", strconv.Itoa(int(1e7)+n), 1)
+					_, _, err := s.Leave(who, limits, 0, "place", strconv.Itoa(int(1e7)+n), 1, nil)
 					return err
 				})
 			})

@@ -54,6 +54,10 @@ type Config struct {
 	// there is none.
 	MaxPause time.Duration
 
+	// Urgent is the part of the limit that urgent calls have together at most while others
+	// wait, from 0.01 to 0.99: see [Limiter.Urgent]. Default 0.5.
+	Urgent float64
+
 	// Outage says what calls do while Redis is away. The default lets them
 	// through at this process's share of the rate.
 	Outage Outage
@@ -108,6 +112,9 @@ func (c Config) validate() error {
 	}
 	if c.MaxPause < 0 {
 		return invalid("Config.MaxPause", "must be 0, for none, or above, got %v", c.MaxPause)
+	}
+	if c.Urgent != 0 && !(c.Urgent >= leastUrgent && c.Urgent <= mostUrgent) {
+		return invalid("Config.Urgent", "must be from %v to %v, or 0 for %v, got %v", leastUrgent, mostUrgent, defaultUrgent, c.Urgent)
 	}
 	if err := c.Outage.validate(); err != nil {
 		return err

@@ -37,6 +37,15 @@
 // processes, those that came first are first while they are awake. A turn that was slept
 // through, as the process was suspended, is not used: the call asks for another.
 //
+// # Fair shares, and calls that can not wait
+//
+// A [Limiter.Flow] is a tenant, an account or a host of those that share a limit. Where calls
+// wait, each flow has its turns by its [Limiter.Weight], however many calls of others wait;
+// what it does not use is for the others. A flow that has calls waiting is never further behind
+// its share than by its largest call, what is let through in the half second for which turns are
+// given ahead, and its share of the largest call of each flow. A call that is [Limiter.Urgent]
+// goes before all others, as far as its part of the limit goes.
+//
 // # The one clock
 //
 // Only Redis's clock counts. Its replies are durations, which a process measures on its

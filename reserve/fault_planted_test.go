@@ -22,8 +22,8 @@ type bug struct {
 }
 
 // Places in the arguments of EVALSHA for one limit: the verb, the script, the number of keys and
-// five keys come first, then nine arguments of all calls.
-const argKnown, argVersion, argReach, argClock = 17 + 4, 17 + 5, 17 + 6, 17 + 9
+// six keys come first, then nine arguments of all calls.
+const argKnown, argVersion, argReach, argClock = 18 + 4, 18 + 5, 18 + 6, 18 + 9
 
 // planted are bugs that the histories must notice.
 var planted = []struct {
@@ -102,7 +102,7 @@ func TestFaultHistoriesNoticeBugs(t *testing.T) {
 func spoiled(t *testing.T, pieces []string) func(args []any) {
 	t.Helper()
 	var b strings.Builder
-	for _, file := range []string{"head", "common", "paced", "quota", "rolling", "warming", "state", "places", "bookings", "ask"} {
+	for _, file := range []string{"head", "common", "paced", "quota", "rolling", "warming", "state", "places", "shares", "bookings", "ask"} {
 		text, err := os.ReadFile("../lua/" + file + ".lua")
 		require.NoError(t, err)
 		b.Write(text)

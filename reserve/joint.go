@@ -29,11 +29,16 @@ type Joint struct {
 
 // All makes a Joint of one to eight different limits. They must be made with the same
 // client and prefix, and, unless they are keys of one Limiter, with the same Config.Group;
-// and with the same Config.Outage. The error is an [ErrInvalid] that says which limit does
+// and with the same Config.Outage. A call is of one flow: if one limit names it ([Limiter.Flow]),
+// the others need not. The error is an [ErrInvalid] that says which limit does
 // not fit, or an [ErrClosed].
 func All(limits ...*Limiter) (*Joint, error) {
 	j := &Joint{limits: slices.Clone(limits)}
-	if err := j.validate(); err != nil {
+	err := j.validate()
+	if err == nil {
+		err = j.agree()
+	}
+	if err != nil {
 		return nil, failed("all", j, err)
 	}
 	return j, nil
@@ -161,6 +166,7 @@ func (j *Joint) need(ctx context.Context, costs []int) (asker.Need, error) {
 
 // needOfAny is need, also of limits that are closed.
 func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, err error) {
+	need.Flow = j.limits[0].flow
 	if len(costs) != 0 && len(costs) != len(j.limits) {
 		return need, invalid("costs", "must be none, or one for each of the %d limits, got %d", len(j.limits), len(costs))
 	}

@@ -28,8 +28,9 @@ import (
 type Limiter struct {
 	core  *core
 	key   string
-	limit *wire.Limit
-	err   error // what is wrong with the key
+	limit *wire.Limit // nil: its key is wrong
+	flow  wire.Flow
+	err   error // what is wrong with the key or the flow
 }
 
 // New makes a Limiter on any go-redis client: single, Sentinel or Cluster. A
@@ -56,9 +57,13 @@ func New(client redis.UniversalClient, config Config) (*Limiter, error) {
 // Calling it on its own result replaces the key.
 func (l *Limiter) For(key string) *Limiter {
 	if err := validateKey(key); err != nil {
-		return &Limiter{core: l.core, key: key, err: err}
+		return &Limiter{core: l.core, key: key, flow: l.flow, err: err}
 	}
-	return &Limiter{core: l.core, key: key, limit: l.core.limit(key)}
+	of := &Limiter{core: l.core, key: key, limit: l.core.limit(key), flow: l.flow}
+	if l.limit != nil {
+		of.err = l.err
+	}
+	return of
 }
 
 // Limit is the limit that the Limiter was made with.
@@ -124,7 +129,7 @@ func (l *Limiter) wait(ctx context.Context, n int, now bool) error {
 	if err := l.check(ctx, n); err != nil {
 		return err
 	}
-	need := asker.Need{Part: asker.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Now: now || hasNoTime(ctx)}
+	need := asker.Need{Part: asker.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Now: now || hasNoTime(ctx), Flow: l.flow}
 	turn, err := l.core.asker.Wait(ctx, need)
 	if err != nil {
 		return l.core.why(ctx, late(err, now))

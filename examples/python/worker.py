@@ -12,14 +12,14 @@ import time
 import redis
 
 LUA = pathlib.Path(__file__).parent / "../../lua"
-FILES = "head common paced quota rolling warming state places bookings ask".split()
+FILES = "head common paced quota rolling warming state places shares bookings ask".split()
 LEAD = 0.1  # seconds before its turn a call asks again
 
 
 class Limit:
     def __init__(self, client, name, rate, burst, prefix="fleetpace"):
         base = f"{prefix}:{{{name}}}:"
-        self.keys = [base + k for k in ("p", "p-places", "p-log", "processes", "p-booked")]
+        self.keys = [base + k for k in ("p", "p-places", "p-log", "processes", "p-booked", "p-flows")]
         self.ask = client.register_script("".join((LUA / f"{f}.lua").read_text() for f in FILES))
         self.terms = ["p", repr(1e6 / rate), burst, 0, "", 0, "", "", "", 0]
         self.process, self.serial, self.way = f"py{os.getpid()}-{time.time_ns()}", 0, 1.0

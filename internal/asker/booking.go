@@ -48,7 +48,7 @@ func (a *Asker) bookSome(ctx context.Context, bookings []Booking) error {
 		if !b.Deadline.IsZero() {
 			id.Latest = max(b.Deadline.Sub(now), time.Microsecond)
 		}
-		item := wire.Item{Count: 1, Number: a.number.Add(1), Settles: b.Need.Settles, ID: id}
+		item := wire.Item{Count: 1, Number: a.number.Add(1), Settles: b.Need.Settles, Flow: b.Need.Flow, ID: id}
 		for _, p := range b.Need.parts() {
 			item.Parts = append(item.Parts, wire.Part{Limit: f.at(p.Limit), Cost: p.Cost})
 		}
@@ -89,7 +89,7 @@ func (a *Asker) Drop(ctx context.Context, need Need) error {
 // had. Where it is booked, it counts at the limit that held it back most.
 func (f *flight) loadBooked(k *kind, number int64, tags []int64, slowest int) {
 	for i, part := range k.parts {
-		left := wire.Left{Limit: f.at(part.Limit), Place: number, ID: k.need.ID, Cost: part.Cost}
+		left := wire.Left{Limit: f.at(part.Limit), Place: number, ID: k.need.ID, Cost: part.Cost, Flow: k.need.Flow}
 		if k.books {
 			if left.Tag = -tags[i]; i == slowest {
 				left.Tag = tags[i]

@@ -232,7 +232,7 @@ func (f *flight) at(l *wire.Limit) int {
 }
 
 func (f *flight) add(k *kind, item wire.Item, place *queue.Place) {
-	item.Settles, item.Now, item.ID = k.need.Settles, k.need.Now, k.idOf(place)
+	item.Settles, item.Now, item.Flow, item.ID = k.need.Settles, k.need.Now, k.need.Flow, k.idOf(place)
 	first := len(f.parts)
 	for i, p := range k.parts {
 		part := wire.Part{Limit: f.at(p.Limit), Cost: p.Cost}

@@ -21,6 +21,7 @@ type Need struct {
 	More    []Part // … and of others
 	Settles bool   // what it really costs is told later
 	Now     bool   // it does not wait
+	Flow    wire.Flow
 
 	// ID is of a booking, or empty: a call that may be made by another process. One whose
 	// turn is farther away than its Patience is booked, and does not wait here.
@@ -42,10 +43,11 @@ type key struct {
 	more         string
 	settles, now bool
 	number       int64
+	flow         wire.Flow
 }
 
 func (n *Need) key() key {
-	k := key{n.Part, "", n.Settles, n.Now, n.number}
+	k := key{n.Part, "", n.Settles, n.Now, n.number, n.Flow}
 	if len(n.More) > 0 {
 		var b strings.Builder
 		for _, p := range n.More {
@@ -59,7 +61,7 @@ func (n *Need) key() key {
 // is reports whether a need is that of the kind; false of one with others or an ID, which are
 // looked up.
 func (k *kind) is(n *Need) bool {
-	return k.key == key{first: n.Part, settles: n.Settles, now: n.Now} && len(n.More) == 0 && n.ID == ""
+	return k.key == key{first: n.Part, settles: n.Settles, now: n.Now, flow: n.Flow} && len(n.More) == 0 && n.ID == ""
 }
 
 // kind is the calls that need the same.

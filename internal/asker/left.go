@@ -52,7 +52,7 @@ func (a *Asker) loadLeft(f *flight, k *kind) int {
 // now.
 func (f *flight) loadPlace(k *kind, p *queue.Place) {
 	for _, part := range k.parts {
-		f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Place: p.Number, Cost: part.Cost})
+		f.left = append(f.left, wire.Left{Limit: f.at(part.Limit), Place: p.Number, Cost: part.Cost, Flow: k.need.Flow})
 	}
 }
 

@@ -117,6 +117,15 @@ func (q *Queue) Booked(turn time.Time) {
 	}
 }
 
+// Retag notes the tags of a place: a call may come forward.
+func (q *Queue) Retag(p *Place, tags []int64) {
+	if i := slices.Index(q.places, p); i >= 0 && tags != nil && !slices.Equal(tags, p.Tags) {
+		q.places = slices.Delete(q.places, i, i+1)
+		p.Tags = tags
+		q.insert(p)
+	}
+}
+
 func (q *Queue) insert(p *Place) {
 	i, _ := slices.BinarySearchFunc(q.places, p, func(a, b *Place) int {
 		return cmp.Or(slices.Compare(a.Tags, b.Tags), cmp.Compare(a.Number, b.Number))

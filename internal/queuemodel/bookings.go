@@ -108,7 +108,11 @@ func (s *State) expected(tag float64) float64 {
 
 // returning is when a call with an ID is to have its turn.
 func (c *call) returning(s *State, p Part) float64 {
-	return max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag)+s.expected(p.Tag), p.Cost))
+	moment := max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag)+s.expected(p.Tag), p.Cost))
+	if p.Tag == 0 {
+		return moment
+	}
+	return c.amongOthers(s, p.Tag, moment)
 }
 
 // had notes that a call with an ID had its turn: those before it did not come in time. It

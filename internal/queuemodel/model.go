@@ -4,6 +4,7 @@
 package queuemodel
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -49,6 +50,7 @@ type Item struct {
 	// at all if it is further away than Latest.
 	Patience, Latest float64
 	Parts            []Part
+	Flow             *Flow // nil: it names none
 }
 
 // Answer is the answer to one call.
@@ -70,6 +72,8 @@ type Head struct {
 type place struct {
 	tag, cost   float64
 	id, process string
+	flow        Flow
+	named       bool // it names its flow
 }
 
 type spending struct {
@@ -93,7 +97,8 @@ type State struct {
 	lastOf                 string
 	lastCost, lastDue      float64
 	places                 []place
-	seq, head, since       float64
+	seq, since             float64
+	head                   string // the call whose permits came since
 	bookings               []booking
 	front                  float64 // the highest tag of a call with an ID that had its turn
 	latest, span           float64 // when all bookings are late; how long after its tag one was to be back, at most
@@ -108,6 +113,9 @@ type State struct {
 	used, moment, offset   float64
 	stored                 float64
 	records                map[string]float64
+	virtual, urgent        float64            // the highest tag that had a turn; where the last urgent call ends
+	from, mark, speed      float64            // of virtual, of late
+	flows                  map[string]stretch // while virtual is not 0
 }
 
 // Redis holds the limits, by index, and who is dead.
@@ -126,7 +134,7 @@ func (r *Redis) Copy() *Redis {
 		d := *l
 		d.places, d.lows, d.log = slices.Clone(l.places), slices.Clone(l.lows), slices.Clone(l.log)
 		d.bookings = slices.Clone(l.bookings)
-		d.window, d.records = map[float64]float64{}, map[string]float64{}
+		d.window, d.records, d.flows = map[float64]float64{}, map[string]float64{}, maps.Clone(l.flows)
 		for k, v := range l.window {
 			d.window[k] = v
 		}
@@ -157,7 +165,7 @@ func (r *Redis) begin(c Caller, limits []Limit) *call {
 
 func fresh(l Limit, c *call) *State {
 	s := &State{kind: l.Kind, a: l.A, b: l.B, ownA: l.A, ownB: l.B, rank: max(0, l.Rank), epoch: c.Now, seen: c.Now, run: c.Run,
-		window: map[float64]float64{}, records: map[string]float64{}}
+		window: map[float64]float64{}, records: map[string]float64{}, flows: map[string]stretch{}}
 	switch l.Kind {
 	case "p":
 		s.set(math.Floor(c.at - l.B*l.A))
@@ -227,6 +235,7 @@ func (c *call) load(j int) *State {
 	if len(s.bookings) == 0 {
 		s.span = 0
 	}
+	s.endShares()
 	if l.Back != "" {
 		c.giveBack(s, l.Back, 0)
 	}
@@ -245,7 +254,7 @@ func (c *call) step(s *State, clock float64) {
 	if micros == 0 {
 		return
 	}
-	s.head = 0
+	s.head = ""
 	switch s.kind {
 	case "p", "w":
 		s.advance(micros)
@@ -260,6 +269,9 @@ func (c *call) step(s *State, clock float64) {
 	}
 	if s.latest > 0 {
 		s.latest += micros
+	}
+	if s.mark > 0 {
+		s.mark += micros
 	}
 	if s.span > 0 {
 		s.span = max(0, s.span+micros)
@@ -289,7 +301,7 @@ func (c *call) become(s *State, a, b float64) {
 	if a == s.a && b == s.b {
 		return
 	}
-	s.head = 0
+	s.head = ""
 	switch s.kind {
 	case "p":
 		if s.free+s.part < c.Now {
@@ -327,6 +339,7 @@ func (c *call) heads() []Head {
 	heads := make([]Head, len(c.limits))
 	for j, s := range c.loaded {
 		s.version++
+		s.endShares()
 		s.seen = c.Now
 		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)
 		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles {

@@ -35,20 +35,34 @@ func (s *State) before(tag float64) float64 {
 			rank++
 		}
 	}
-	if rank == 0 {
-		return 0
+	if rank == float64(len(s.places)) {
+		return s.total()
 	}
-	return max(rank*s.total()/float64(len(s.places)), s.places[0].cost)
+	if rank == 0 || s.total() == float64(len(s.places)) { // all want one
+		return rank
+	}
+	sum := 0.0
+	for _, p := range s.places[:min(int(rank), nearPlaces)] {
+		sum += p.cost
+	}
+	if rank <= nearPlaces {
+		return sum
+	}
+	others := rank - nearPlaces
+	return sum + (others-math.Sqrt(others))*min(sum/nearPlaces, (s.total()-sum)/(float64(len(s.places))-nearPlaces))
 }
+
+// nearPlaces is of how many places the costs are added up one by one.
+const nearPlaces = 32
 
 func (c *call) entitled(s *State, p Part) float64 {
 	late := func() float64 {
 		moment := c.ahead(s, 0, s.places[0].cost)
 		switch {
 		case c.asking[s.places[0].id]:
-			s.head, s.since = s.places[0].tag, math.Ceil(max(moment, c.at))
-		case s.head != s.places[0].tag:
-			s.head, s.since = s.places[0].tag, math.Ceil(max(moment, min(s.since, c.at)))
+			s.head, s.since = s.places[0].id, math.Ceil(max(moment, c.at))
+		case s.head != s.places[0].id:
+			s.head, s.since = s.places[0].id, math.Ceil(max(moment, min(s.since, c.at)))
 		case s.since > c.at && moment < s.since:
 			s.since = math.Ceil(max(moment, c.at))
 		}
@@ -58,7 +72,11 @@ func (c *call) entitled(s *State, p Part) float64 {
 		process, n := s.places[0].process, 0
 		s.places = slices.DeleteFunc(s.places, func(p place) bool {
 			n++
-			return n <= 64 && p.process == process && !c.asking[p.id]
+			gone := n <= 64 && p.process == process && !c.asking[p.id]
+			if gone && c.Dead[process] {
+				s.refund(p)
+			}
+			return gone
 		})
 	}
 	switch {
@@ -112,6 +130,11 @@ func (c *call) one(item Item, k int) Answer {
 			}
 		}
 	}
+	charged := make([]bool, len(parts))
+	for i := range parts {
+		charged[i] = c.order(limits[i], &parts[i], id, item)
+		tags[i] = parts[i].Tag
+	}
 	if item.ID == "" || item.Patience >= 0 {
 		if due, ok := c.now(item, parts, limits); ok {
 			return c.turn(item, id, parts, limits, tags, due)
@@ -130,7 +153,27 @@ func (c *call) one(item Item, k int) Answer {
 		}
 		return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: which, Tags: tags}
 	}
-	return c.wait(item, id, parts, limits, tags)
+	return c.wait(item, id, parts, limits, tags, charged)
+}
+
+// order gives a call the tag that it has at a limit, and reports whether its flow was charged.
+func (c *call) order(s *State, p *Part, id string, item Item) bool {
+	if item.Flow != nil && (len(s.places) > 0 || len(s.bookings) > 0) {
+		c.beginShares(s, p.Tag)
+	}
+	flow := nobody
+	if item.Flow != nil {
+		flow = *item.Flow
+	}
+	switch {
+	case s.virtual == 0:
+	case p.Tag > 0:
+		p.Tag = s.forward(p.Tag, id, p.Cost, flow)
+	case !item.Now:
+		p.Tag = s.fairTag(p.Cost, flow)
+		return true
+	}
+	return false
 }
 
 // now is when a call is due, and whether it has its turn now.
@@ -166,7 +209,7 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 }
 
 // wait gives a call a place where it is held back most, or books it there.
-func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64) Answer {
+func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged []bool) Answer {
 	slowest, latest := 0, math.Inf(-1)
 	for i := range parts {
 		s, p := limits[i], &parts[i]
@@ -186,6 +229,11 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 	switch {
 	case item.ID != "" && latest-c.at > item.Latest:
 		answer.Status = 4
+		for i, p := range parts {
+			if charged[i] {
+				limits[i].refund(c.place(item, id, p))
+			}
+		}
 		return answer
 	case item.ID != "" && latest-c.at > item.Patience:
 		answer.Status = 3
@@ -196,26 +244,51 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 			c.keep(s, booking{item.ID, p.Cost, p.Tag, answer.Status == 3 && i == slowest}, latest)
 		}
 		s.latest = max(s.latest, math.Ceil(latest))
+		if s.head == id {
+			s.since = math.Ceil(max(c.at, c.ahead(s, 0, p.Cost)))
+		}
 		if answer.Status == 3 || i != slowest {
 			s.leave(id, p.Cost)
 			continue
 		}
 		if !slices.ContainsFunc(s.places, func(q place) bool { return q.id == id && q.cost == p.Cost }) {
-			s.places = append(s.places, place{p.Tag, p.Cost, id, c.Process})
+			s.places = append(s.places, c.place(item, id, p))
 			s.seq = max(s.seq, p.Tag)
-			slices.SortStableFunc(s.places, func(a, b place) int {
-				return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(member(a), member(b)))
-			})
+			s.sort()
 		}
 	}
 	return answer
+}
+
+func (c *call) place(item Item, id string, p Part) place {
+	q := place{p.Tag, p.Cost, id, c.Process, nobody, item.Flow != nil}
+	if q.named {
+		q.flow = *item.Flow
+	}
+	return q
+}
+
+func (s *State) sort() {
+	slices.SortStableFunc(s.places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(member(a), member(b)))
+	})
 }
 
 func (c *call) forecast(s *State, p Part) float64 {
 	return max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag), p.Cost))
 }
 
-func member(p place) string { return p.id + ":" + strconv.FormatFloat(p.cost, 'f', 0, 64) }
+func member(p place) string {
+	name := p.id + ":" + strconv.FormatFloat(p.cost, 'f', 0, 64)
+	if p.named {
+		weight := p.flow.Weight
+		if p.flow.Urgent > 0 {
+			weight = 0
+		}
+		name += ":" + number(weight) + ":" + p.flow.Name
+	}
+	return name
+}
 
 func (s *State) mostCost() float64 {
 	switch s.kind {
@@ -237,6 +310,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 			s.lastOf, s.lastCost, s.lastDue = who, 0, 0
 		}
 		s.leave(id, p.Cost)
+		c.served(s, p.Tag)
 		if item.Settles {
 			tags[i] = c.record(s, due)
 		}
@@ -269,6 +343,11 @@ func (r *Redis) Leave(who Caller, limits []Limit, limit int, what, which string,
 	case "drop":
 		c.ends(s, which, cost)
 	default:
+		for _, p := range s.places {
+			if p.id == c.Process+":"+which && p.cost == cost {
+				s.refund(p)
+			}
+		}
 		if s.leave(c.Process+":"+which, cost) {
 			left = cost
 		}
@@ -298,8 +377,8 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, id string, cost, u
 
 // sooner notes that permits came back.
 func (c *call) sooner(s *State) {
-	if len(s.places) > 0 && (s.head != s.places[0].tag || s.since > c.at) {
-		s.head, s.since = s.places[0].tag, math.Ceil(max(c.at, c.ahead(s, 0, s.places[0].cost)))
+	if len(s.places) > 0 && (s.head != s.places[0].id || s.since > c.at) {
+		s.head, s.since = s.places[0].id, math.Ceil(max(c.at, c.ahead(s, 0, s.places[0].cost)))
 	}
 }
 
@@ -323,7 +402,7 @@ func (r *Redis) Pause(who Caller, limits []Limit, micros float64) ([]Head, float
 	c := r.begin(who, limits)
 	s := c.load(0)
 	if c.Now+micros > s.paused {
-		s.paused, s.head = math.Ceil(c.Now+micros), 0
+		s.paused, s.head = math.Ceil(c.Now+micros), ""
 		if s.kind == "p" || s.kind == "w" {
 			till := s.paused
 			if s.kind == "p" { // then there is one permit
@@ -344,7 +423,7 @@ func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 		if s.kind == "p" || s.kind == "w" {
 			s.advance(-min(s.held, s.paused-c.Now))
 		}
-		s.paused, s.held, s.head = 0, 0, 0
+		s.paused, s.held, s.head = 0, 0, ""
 	}
 	return c.heads()
 }

@@ -10,11 +10,12 @@ import (
 
 // Item is one call that asks for its turn, or several that are alike.
 type Item struct {
-	Count   int           // more than one only if all are new
-	Number  int64         // of the first of them; the next ones follow
-	Settles bool          // what they really cost is told later
-	Now     bool          // they do not wait: a turn that is due at once, or nothing
-	ID      *ID           // of one that may be booked; nil: it has none
+	Count   int   // more than one only if all are new
+	Number  int64 // of the first of them; the next ones follow
+	Settles bool  // what they really cost is told later
+	Now     bool  // they do not wait: a turn that is due at once, or nothing
+	ID      *ID   // of one that may be booked; nil: it has none
+	Flow    Flow
 	Ahead   time.Duration // taken ahead of calls, to be used within that time; 0: they are not
 	Parts   []Part
 }
@@ -75,13 +76,18 @@ func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
 		if item.Now {
 			how += 2
 		}
+		if item.Flow.Weight > 0 {
+			how += 16
+		}
 		switch {
 		case item.Ahead > 0:
-			extra = append(extra, item.Count, item.Number, how+8, item.Ahead.Microseconds())
+			extra = item.Flow.append(append(extra, item.Count, item.Number, how+8))
+			extra = append(extra, item.Ahead.Microseconds())
 		case item.ID == nil:
-			extra = append(extra, item.Count, item.Number, how)
+			extra = item.Flow.append(append(extra, item.Count, item.Number, how))
 		default:
-			extra = append(extra, item.Count, item.Number, how+4, item.ID.Text, item.ID.Patience.Microseconds(), item.ID.latest())
+			extra = item.Flow.append(append(extra, item.Count, item.Number, how+4))
+			extra = append(extra, item.ID.Text, item.ID.Patience.Microseconds(), item.ID.latest())
 		}
 		extra = append(extra, len(item.Parts))
 		for _, p := range item.Parts {

@@ -18,6 +18,7 @@ type Left struct {
 	Place int64
 	Turns string
 	Cost  int64
+	Flow  Flow // of a place
 
 	// Of a call that leaves its place and is booked, its ID and its tag, less than 0 if it
 	// does not count there; of a booking that ends, its ID and the tag 0.
@@ -34,9 +35,9 @@ func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
 		case item.Turns != "":
 			extra = append(extra, item.Limit+1, "turn", item.Turns, item.Cost)
 		case item.ID == "":
-			extra = append(extra, item.Limit+1, "place", item.Place, item.Cost)
+			extra = append(extra, item.Limit+1, "place", item.Place, item.Flow.size(item.Cost))
 		case item.Tag != 0:
-			extra = append(extra, item.Limit+1, "book", fmt.Sprintf("%d %d %s", item.Place, item.Tag, item.ID), item.Cost)
+			extra = append(extra, item.Limit+1, "book", fmt.Sprintf("%d %d %s", item.Place, item.Tag, item.ID), item.Flow.size(item.Cost))
 		default:
 			extra = append(extra, item.Limit+1, "drop", item.ID, item.Cost)
 		}

@@ -70,7 +70,7 @@ func (r *Reply) AnyProblem() error {
 
 // run makes the call, and returns the reply behind its heads.
 func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Reply, *reader, error) {
-	const evalsha, keyed, all, each = 3, 5, 9, 10
+	const evalsha, keyed, all, each = 3, 6, 9, 10
 	args := make([]any, 0, evalsha+all+(keyed+each)*len(c.Limits)+len(extra))
 	args = append(args, "evalsha", script.Hash(), keyed*len(c.Limits))
 	for _, l := range c.Limits {

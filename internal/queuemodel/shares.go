@@ -1,0 +1,187 @@
+package queuemodel
+
+import "math"
+
+// Flow is whose call it is.
+type Flow struct {
+	Name   string
+	Weight float64
+	Urgent float64 // the part of the limit that urgent calls have together; 0: it is none
+}
+
+// stretch is where the last call of a flow ends, and the gap that places left: from == to: none.
+type stretch struct{ ends, from, to float64 }
+
+const (
+	leastPace = 1000
+	mostShare = 1e13
+	lastTag   = 8e15
+
+	speedWindow = 2 * 1e6
+	trust       = 0.7
+)
+
+var nobody = Flow{Weight: 1}
+
+// pace is how many micros a permit takes.
+func (s *State) pace() float64 {
+	switch s.kind {
+	case "q":
+		return (s.edges[2] - s.edges[1]) / s.a
+	case "r":
+		return s.b / s.a
+	default:
+		return s.a
+	}
+}
+
+func (s *State) share(cost, weight float64) float64 {
+	return max(1, min(mostShare, math.Floor(cost*max(s.pace(), leastPace)/weight)))
+}
+
+// of is the stretch of a flow, as far as the queue has not passed it.
+func (s *State) of(name string) stretch {
+	f := s.flows[name]
+	f.ends, f.from = max(f.ends, s.virtual), max(f.from, s.virtual)
+	if f.to <= f.from {
+		f.from, f.to = 0, 0
+	}
+	return f
+}
+
+func (s *State) keepFlow(name string, f stretch) {
+	if f.to > 0 && f.to >= f.ends {
+		f.ends, f.from, f.to = f.from, 0, 0
+	}
+	if f.from >= f.to {
+		f.from, f.to = 0, 0
+	}
+	s.flows[name] = f
+}
+
+func (c *call) beginShares(s *State, tag float64) {
+	if s.virtual > 0 {
+		return
+	}
+	s.virtual = max(1, math.Floor(c.at))
+	if len(s.places) > 0 {
+		first := s.places[0]
+		s.virtual = max(1, math.Floor(first.tag))
+		if len(s.places) > 1 || !first.named {
+			s.keepFlow("", stretch{ends: max(s.seq+1, s.virtual)})
+		}
+		if first.named && first.flow.Urgent == 0 {
+			s.keepFlow(first.flow.Name, stretch{ends: s.virtual + s.share(first.cost, first.flow.Weight)})
+		}
+	} else if tag > 0 {
+		s.virtual = min(tag, s.virtual)
+	}
+}
+
+// debts are how many flows, and gaps of theirs, virtual has not passed.
+func (s *State) debts() (flows float64) {
+	for _, f := range s.flows {
+		for _, end := range []float64{f.ends, f.from, f.to} {
+			if end > s.virtual {
+				flows++
+			}
+		}
+	}
+	return flows
+}
+
+// amongOthers is when a call that is booked is to be back, where other flows wait, too.
+func (c *call) amongOthers(s *State, tag, moment float64) float64 {
+	flows := s.debts()
+	if s.urgent > s.virtual {
+		flows++
+	}
+	if s.virtual == 0 || s.speed <= 0 || tag <= s.virtual || flows < 2 {
+		return moment
+	}
+	return moment + trust*max(0, c.at+(tag-s.virtual)/s.speed-moment)
+}
+
+// urgentTag is that of an urgent call: it is charged to what is for such calls.
+func (s *State) urgentTag(cost, part float64) float64 {
+	flows := s.debts()
+	tag := max(s.virtual, s.urgent)
+	s.urgent = tag + max(1, math.Floor(s.share(cost, 1)*(1-part)/part/max(1, flows)))
+	return min(tag, lastTag)
+}
+
+func (s *State) fairTag(cost float64, flow Flow) float64 {
+	if flow.Urgent > 0 {
+		return s.urgentTag(cost, flow.Urgent)
+	}
+	size := s.share(cost, flow.Weight)
+	f := s.of(flow.Name)
+	tag := f.ends
+	if f.to > 0 {
+		tag = f.from
+		if f.from += size; f.from >= f.to {
+			f = stretch{ends: max(f.ends, f.from)}
+		}
+	} else {
+		if tag == s.virtual {
+			tag += min(float64(len(s.places)), size-1)
+		}
+		f.ends += size
+	}
+	s.keepFlow(flow.Name, f)
+	return min(tag, lastTag)
+}
+
+func (s *State) forward(tag float64, id string, cost float64, flow Flow) float64 {
+	f := s.of(flow.Name)
+	if f.to == 0 || f.from >= tag || flow.Urgent > 0 {
+		return tag
+	}
+	size := s.share(cost, flow.Weight)
+	s.keepFlow(flow.Name, stretch{f.ends, f.from + size, f.to + size})
+	for i := range s.places {
+		if s.places[i].id == id && s.places[i].cost == cost {
+			s.places[i].tag = f.from
+		}
+	}
+	s.sort()
+	return f.from
+}
+
+func (s *State) refund(p place) {
+	if s.virtual == 0 || p.flow.Urgent > 0 {
+		return
+	}
+	size := s.share(p.cost, p.flow.Weight)
+	f := s.of(p.flow.Name)
+	if f.ends <= max(s.virtual, p.tag) {
+		return
+	}
+	if f.to == 0 {
+		f.from = max(p.tag, s.virtual)
+		f.to = f.from + size
+	} else {
+		first := max(min(f.from, p.tag), s.virtual)
+		f.from, f.to = first, first+f.to-f.from+size
+	}
+	s.keepFlow(p.flow.Name, f)
+}
+
+func (c *call) served(s *State, tag float64) {
+	if s.virtual > 0 && tag > 0 {
+		s.virtual = max(s.virtual, min(tag, max(s.seq, math.Floor(c.at))))
+		if s.mark == 0 || c.Now-s.mark >= speedWindow {
+			if s.speed = 0; s.mark > 0 {
+				s.speed = (s.virtual - s.from) / (c.Now - s.mark)
+			}
+			s.from, s.mark = s.virtual, c.Now
+		}
+	}
+}
+
+func (s *State) endShares() {
+	if len(s.places) == 0 && len(s.bookings) == 0 {
+		s.virtual, s.urgent, s.from, s.mark, s.speed = 0, 0, 0, 0, 0
+		clear(s.flows)
+	}
+}

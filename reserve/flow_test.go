@@ -1,0 +1,210 @@
+package reserve_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// callers call one after the other until the context ends, and are counted.
+type callers struct {
+	mu    sync.Mutex
+	busy  sync.WaitGroup
+	calls map[string]int
+	waits map[string][]time.Duration
+}
+
+func newCallers() *callers {
+	return &callers{calls: map[string]int{}, waits: map[string][]time.Duration{}}
+}
+
+// go n lets n callers of a flow call for as long as the context lasts, with a pause in between.
+func (c *callers) call(ctx context.Context, n int, flow string, turns reserve.Turns, pause time.Duration, costs ...int) {
+	j, err := reserve.All(turns.Limits()...)
+	if err != nil {
+		panic(err)
+	}
+	for range n {
+		c.busy.Go(func() {
+			for ctx.Err() == nil {
+				began := time.Now()
+				if j.Wait(ctx, costs...) != nil {
+					return
+				}
+				c.mu.Lock()
+				c.calls[flow]++
+				c.waits[flow] = append(c.waits[flow], time.Since(began))
+				c.mu.Unlock()
+				select {
+				case <-time.After(max(pause, time.Microsecond)):
+				case <-ctx.Done():
+				}
+			}
+		})
+		time.Sleep(time.Microsecond)
+	}
+}
+
+// slowest is how long one of a hundred calls of a flow waited at least.
+func (c *callers) slowest(flow string) time.Duration {
+	waits := slices.Sorted(slices.Values(c.waits[flow]))
+	if len(waits) == 0 {
+		return math.MaxInt64
+	}
+	return waits[len(waits)*99/100]
+}
+
+// One tenant floods the limit: the others do not notice. Without shares they wait behind it.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		one, two := b.limiter(reserve.PerSecond(50)), b.limiter(reserve.PerSecond(50))
+		ctx, stop := context.WithTimeout(t.Context(), 40*time.Second)
+		defer stop()
+		c := newCallers()
+		c.call(ctx, 300, "flood", one.Flow("flood"), 0)
+		c.call(ctx, 300, "flood", two.Flow("flood"), 0)
+		time.Sleep(5 * time.Second)
+		for i := range 10 {
+			tenant := fmt.Sprint("tenant ", i)
+			c.call(ctx, 1, tenant, []*reserve.Limiter{one, two}[i%2].Flow(tenant), time.Second)
+		}
+		c.busy.Wait()
+		total := 0
+		for flow, calls := range c.calls {
+			total += calls
+			if flow != "flood" {
+				assert.LessOrEqual(t, c.slowest(flow), 1500*time.Millisecond, flow)
+			}
+		}
+		t.Logf("MEASURE used %.3f, others wait %v", float64(total)/50/40, c.slowest("tenant 0"))
+		assert.GreaterOrEqual(t, total, 50*40*97/100)
+	})
+}
+
+// Flows have their turns by their weights, whatever their calls cost, in several processes, and
+// below limits of their own.
+func TestWeights(t *testing.T) {
+	for name, costs := range map[string][2]int{"alike": {1, 1}, "heavy and light": {10, 1}, "light and heavy": {1, 10}} {
+		for _, weight := range []float64{3, 10} {
+			for _, several := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, %v to 1, several %t", name, weight, several), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b := newBubble(t)
+						ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+						defer stop()
+						c := newCallers()
+						for range 2 {
+							client := b.client()
+							account := b.on(client, reserve.Config{Name: "account", Group: "g", Limit: reserve.PerSecond(100).Burst(10)})
+							tenants := b.on(client, reserve.Config{Name: "tenants", Group: "g", Limit: reserve.PerSecond(1000).Burst(100)})
+							for i, flow := range []string{"much", "little"} {
+								turns, cost := account.Flow(flow), []int{costs[i]}
+								if i == 0 {
+									turns = turns.Weight(weight)
+								}
+								limits := turns.Limits()
+								if several {
+									limits, cost = append(limits, tenants.For(flow)), append(cost, 1)
+								}
+								c.call(ctx, 40, flow, joint(t, limits...), 0, cost...)
+							}
+						}
+						c.busy.Wait()
+						much, little := c.calls["much"]*costs[0], c.calls["little"]*costs[1]
+						t.Logf("MEASURE %d to %d permits", much, little)
+						assert.InEpsilon(t, weight, float64(much)/float64(little), 0.05)
+						assert.GreaterOrEqual(t, much+little, 100*60*97/100)
+					})
+				})
+			}
+		}
+	}
+}
+
+// A person waits for one call among thousands. Where there are more urgent calls than the limit
+// lets through, the others have their half.
+func TestUrgent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		one, two := b.limiter(reserve.PerSecond(100)), b.limiter(reserve.PerSecond(100))
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		c := newCallers()
+		c.call(ctx, 2000, "batch", one, 0)
+		time.Sleep(5 * time.Second)
+		c.call(ctx, 1, "person", two.Urgent(), time.Second)
+		time.Sleep(15 * time.Second)
+		assert.LessOrEqual(t, c.slowest("person"), time.Second)
+		t.Logf("MEASURE a person waits %v", c.slowest("person"))
+		before := c.calls["batch"]
+		c.call(ctx, 200, "rush", two.Urgent(), 0)
+		began := time.Now()
+		c.busy.Wait()
+		part := float64(c.calls["batch"]-before) / 100 / time.Since(began).Seconds()
+		t.Logf("MEASURE the others have %.2f", part)
+		assert.InDelta(t, 0.5, part, 0.05)
+	})
+}
+
+func TestFlowIsInvalid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBubble(t).limiter(reserve.PerSecond(1))
+		for text, turns := range map[string]*reserve.Limiter{
+			"invalid flow: must have 1 to 256 bytes, got 0":         l.Flow(""),
+			"invalid flow: must have 1 to 256 bytes, got 257":       l.Flow(strings.Repeat("x", 257)).Weight(3),
+			"invalid weight: must be from 1e-06 to 1e+06, got 0":    l.Flow("a").Weight(0),
+			"invalid weight: must be from 1e-06 to 1e+06, got -1":   l.Flow("a").Weight(-1).Urgent(),
+			"invalid weight: must be from 1e-06 to 1e+06, got NaN":  l.Flow("a").Weight(math.NaN()),
+			"invalid weight: must be from 1e-06 to 1e+06, got +Inf": l.Flow("a").Weight(math.Inf(1)),
+		} {
+			err := turns.Wait(t.Context())
+			require.ErrorIs(t, err, reserve.ErrInvalid)
+			require.ErrorContains(t, err, text)
+		}
+	})
+}
+
+// A call is of one flow: at all limits of a Joint it is the one that some of them name.
+func TestFlowOfAJoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limits := newBubble(t).group(reserve.PerSecond(1), reserve.PerSecond(1), reserve.PerSecond(1))
+		plain := joint(t, limits...)
+		want := joint(t, limits[0].Flow("a").Weight(3), limits[1].Flow("a").Weight(3), limits[2].Flow("a").Weight(3))
+		require.Equal(t, want, joint(t, limits[0], limits[1].Flow("a").Weight(3), limits[2]))
+		require.Equal(t, want, plain.Weight(3).Flow("a"))
+		require.NotEqual(t, want, plain.Weight(3).Flow("a").Urgent())
+		require.Equal(t, joint(t, limits...), plain, "it has not changed")
+		require.Equal(t, limits[0].For("k").Flow("a"), limits[0].Flow("a").For("k"))
+
+		_, err := reserve.All(limits[0].Flow("a"), limits[1].Flow("b"))
+		require.ErrorIs(t, err, reserve.ErrInvalid)
+		require.ErrorContains(t, err, "must be for calls of one flow")
+		_, err = reserve.All(limits[0].Flow("").For("k"))
+		require.ErrorContains(t, err, "must have 1 to 256 bytes", "a key does not mend the flow")
+		_, err = reserve.All(limits[0].For("").For("k"))
+		require.NoError(t, err)
+	})
+}
+
+func TestUrgentPartIsInvalid(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is asked of it
+	defer client.Close()
+	for _, part := range []float64{-1, 0.001, 1, 2, math.NaN(), math.Inf(1)} {
+		_, err := reserve.New(client, reserve.Config{Name: "api", Limit: reserve.PerSecond(1), Urgent: part})
+		require.ErrorIs(t, err, reserve.ErrInvalid)
+		require.ErrorContains(t, err, fmt.Sprintf("Config.Urgent: must be from 0.01 to 0.99, or 0 for 0.5, got %v", part))
+	}
+}
