@@ -79,7 +79,7 @@ limits.yaml:4: must be UTF-8, got the byte 0xff`},
   - <<: *a
     name: *a
 `, `limits.yaml:5: limits[1]: must not be an alias: write out what it stands for
-limits.yaml:6: limits[2]: unknown field "<<": there are name, limit, key, kind, group, settles, lease, max-pause and outage
+limits.yaml:6: limits[2]: unknown field "<<": there are name, limit, key, share, weights, kind, group, settles, lease, max-pause and outage
 limits.yaml:6: limits[2]: has no limit
 limits.yaml:7: limits[2].name: must not be an alias: write out what it stands for`},
 	{"tags", `limits:
@@ -129,8 +129,8 @@ limits.yaml:6: limits[0].key: must be a text, got fields`},
     name: shop
   - name: shop
     limit: 2/s
-`, `limits.yaml:4: limits[0]: unknown field "burst": there are name, limit, key, kind, group, settles, lease, max-pause and outage
-limits.yaml:5: limits[0]: unknown field that is no text: there are name, limit, key, kind, group, settles, lease, max-pause and outage
+`, `limits.yaml:4: limits[0]: unknown field "burst": there are name, limit, key, share, weights, kind, group, settles, lease, max-pause and outage
+limits.yaml:5: limits[0]: unknown field that is no text: there are name, limit, key, share, weights, kind, group, settles, lease, max-pause and outage
 limits.yaml:7: limits[0].name: is there twice, first in line 2
 limits.yaml:8: limits[1].name: "shop" is the name of another limit, in line 2`},
 	{"entries that are no limits", `limits:
@@ -226,6 +226,32 @@ limits.yaml:15: limits[2].max-pause: must be a duration such as 500ms, got "9999
 limits.yaml:6: limits[1]: is for paced limits only, got 1s with a limit of kind quota
 limits.yaml:9: limits[2]: must not hold a colon in a group, got "c:d"
 limits.yaml:14: limits[3].group: must not hold a brace, got "{g}": the name is the hash tag of all keys`},
+	{"weights", `limits:
+  - name: a
+    limit: 1/s
+    weights: {acme: 3}
+  - name: b
+    limit: 1/s
+    share: "{tenant}"
+    weights: 3
+  - name: c
+    limit: 1/s
+    share: "{tenant}"
+    weights:
+      acme: much
+      free: 0
+      [a]: 1
+      acme: 2
+      hooli: .nan
+    weights: {}
+`, `limits.yaml:4: limits[0].weights: are for a limit that has a share, such as {tenant}
+limits.yaml:8: limits[1].weights: must be weights by name, such as {acme: 3, default: 1}, got "3"
+limits.yaml:13: limits[2].weights.acme: must be a number, got "much"
+limits.yaml:14: limits[2].weights.free: must be from 1e-06 to 1e+06, got 0
+limits.yaml:15: limits[2].weights: must be by name, got a list
+limits.yaml:16: limits[2].weights.acme: is there twice
+limits.yaml:17: limits[2].weights.hooli: must be a number, got ".nan"
+limits.yaml:18: limits[2].weights: is there twice, first in line 12`},
 	{"an alias bomb", "limits: &a [*a, *a]\n", `limits.yaml:1: limits[0]: must not be an alias: write out what it stands for
 limits.yaml:1: limits[1]: must not be an alias: write out what it stands for`},
 	{"an alias of itself", "limits:\n  - &a {name: *a}\n", `limits.yaml:2: limits[0].name: must not be an alias: write out what it stands for
@@ -258,12 +284,14 @@ func TestBadTexts(t *testing.T) {
 		{"key", `"{a}/{a}"`, `has {a} twice`},
 		{"key", `"\a{a}"`, `must hold no control characters, got "\a{a}"`},
 		{"key", strings.Repeat("k", 513), `must be at most 512 bytes, got 513`},
+		{"share", "tenant", `must have a name in braces, such as {account}, got "tenant": leave it out where all calls share one limit`},
+		{"share", strings.Repeat("k", 513), `must be at most 512 bytes, got 513`},
 	} {
 		other := "name: a"
 		if c.field == "name" {
 			other = "limit: 1/s"
 		}
-		if c.field == "key" {
+		if c.field == "key" || c.field == "share" {
 			other += "\n    limit: 1/s"
 		}
 		here(t, fmt.Sprintf("limits:\n  - %s: %s\n    %s\n", c.field, c.text, other))

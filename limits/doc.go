@@ -33,6 +33,8 @@
 //	name          what the fleet shares, reserve.Config.Name: up to 128 bytes. Required
 //	limit         as reserve.ParseLimit reads it. Required
 //	key           a limit for each tenant, host or account: see below
+//	share         whose call it is: see below
+//	weights       of those whose calls they are: see below
 //	kind          paced, warming up, quota or rolling. The limit's text says it already;
 //	              a kind that differs from it is an error
 //	group         reserve.Config.Group: for limits that a call may need together, see
@@ -57,6 +59,19 @@
 //
 //	"{shop}/{token}"   acme     t1/x   acme/t1/x
 //	"{shop}/{token}"   acme/t1  x      acme%2Ft1/x
+//
+// # Shares
+//
+// A share is a template, too. [Set.For] fills it with the same values, and the result is the
+// flow of reserve.Limiter.Flow: where calls wait, each flow has its share of the limit, however
+// many calls of others wait. Weights are by the name of the flow, and default is that of all
+// others; without it that is 1:
+//
+//	limits:
+//	  - name: account
+//	    limit: 100/s
+//	    share: "{tenant}"
+//	    weights: {acme: 3, free-tier: 0.5, default: 1}
 //
 // # Reading the file again
 //

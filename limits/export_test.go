@@ -11,7 +11,7 @@ func Parse(client redis.UniversalClient, file string, data []byte) ([]string, er
 	entries, err := parse(client, file, data, reserve.Config{})
 	var lines []string
 	for _, e := range entries {
-		lines = append(lines, e.settings.name+": "+named{e.settings, e.key, nil}.String())
+		lines = append(lines, e.settings.name+": "+named{e.settings, e.key, e.shares, nil}.String())
 	}
 	return lines, err
 }
@@ -22,7 +22,10 @@ func Fill(text string, values map[string]string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return t.fill(values)
+	if err := fits(t.names(), values); err != nil {
+		return "", err
+	}
+	return t.fill(values, "key", longestKey)
 }
 
 // Guard makes an error of a panic.

@@ -18,6 +18,7 @@ var fields = []struct {
 	{"name", (*entry).readName},
 	{"limit", (*entry).readLimit},
 	{"key", (*entry).readKey},
+	{"share", (*entry).readShare},
 	{"kind", (*entry).readKind},
 	{"group", (*entry).readGroup},
 	{"settles", (*entry).readSettles},
@@ -28,7 +29,7 @@ var fields = []struct {
 
 const (
 	longestText = 256 // of any field but a key, in bytes
-	fieldNames  = "name, limit, key, kind, group, settles, lease, max-pause and outage"
+	fieldNames  = "name, limit, key, share, weights, kind, group, settles, lease, max-pause and outage"
 )
 
 // gone are fields that there were once, and what became of them.
@@ -55,6 +56,11 @@ func (e *entry) readLimit(text string) (err error) {
 
 func (e *entry) readKey(text string) (err error) {
 	e.key, err = parseTemplate(text)
+	return err
+}
+
+func (e *entry) readShare(text string) (err error) {
+	e.shares.flow, err = parseTemplate(text)
 	return err
 }
 
@@ -124,12 +130,16 @@ func (e *entry) probe(set func(*settings)) error {
 	return nil
 }
 
-// agree checks the kind, which says nothing that the limit does not say.
-func (e *entry) agree() error {
-	if is := e.settings.limit.Kind().String(); e.kind != "" && e.kind != is {
-		return fmt.Errorf("must be what the limit %q is, %s, got %q", e.settings.limit, is, e.kind)
+// agree checks the kind, which says nothing that the limit does not say, and returns the field
+// that does not agree with others.
+func (e *entry) agree() (string, error) {
+	if e.shares.weights != nil && e.shares.flow.text == "" {
+		return "weights", errors.New("are for a limit that has a share, such as {tenant}")
 	}
-	return nil
+	if is := e.settings.limit.Kind().String(); e.kind != "" && e.kind != is {
+		return "kind", fmt.Errorf("must be what the limit %q is, %s, got %q", e.settings.limit, is, e.kind)
+	}
+	return "", nil
 }
 
 // missing are the fields that a limit can not do without.

@@ -17,6 +17,7 @@ const limitsField = "limits"
 type entry struct {
 	settings settings
 	key      template
+	shares   shares
 	kind     string // as the file says; empty: it does not
 
 	file  *parser
@@ -142,8 +143,8 @@ func (p *parser) entry(node *yaml.Node, path string) *entry {
 	if len(p.problems) > before {
 		return e
 	}
-	if err := e.agree(); err != nil {
-		p.problems.add(e.lines["kind"], path+".kind", "%v", err)
+	if field, err := e.agree(); err != nil {
+		p.problems.add(e.lines[field], path+"."+field, "%v", err)
 		return e
 	}
 	if err := e.settings.validate(p.client, p.defaults); err != nil { // what does not go together
@@ -154,14 +155,19 @@ func (p *parser) entry(node *yaml.Node, path string) *entry {
 
 func (e *entry) field(name, value *yaml.Node) {
 	problems := &e.file.problems
+	path := e.path + "." + name.Value
+	if first := e.lines[name.Value]; first > 0 {
+		problems.add(name.Line, path, "is there twice, first in line %d", first)
+		return
+	}
+	if name.Kind == yaml.ScalarNode && name.Value == "weights" {
+		e.lines[name.Value] = name.Line
+		e.readWeights(value, path)
+		return
+	}
 	for _, f := range fields {
 		if name.Kind != yaml.ScalarNode || name.Value != f.name {
 			continue
-		}
-		path := e.path + "." + f.name
-		if first := e.lines[f.name]; first > 0 {
-			problems.add(name.Line, path, "is there twice, first in line %d", first)
-			return
 		}
 		e.lines[f.name] = name.Line
 		if text, ok := e.file.text(value, path, f.name); ok {
@@ -192,7 +198,7 @@ func (p *parser) claim(name, path string, line int) {
 // text is that of a scalar.
 func (p *parser) text(value *yaml.Node, path, field string) (string, bool) {
 	longest := longestText
-	if field == "key" {
+	if field == "key" || field == "share" {
 		longest = longestKey
 	}
 	if !p.is(value, yaml.ScalarNode, path, "a text") {
@@ -203,7 +209,7 @@ func (p *parser) text(value *yaml.Node, path, field string) (string, bool) {
 		p.problems.add(value.Line, path, "is empty")
 	case len(value.Value) > longest:
 		p.problems.add(value.Line, path, "must be at most %d bytes, got %d", longest, len(value.Value))
-	case tag != "!!str" && (field == "name" || field == "key" || field == "group"):
+	case tag != "!!str" && (field == "name" || field == "key" || field == "share" || field == "group"):
 		p.problems.add(value.Line, path, "must be a text: write \"%s\" in quotes", value.Value)
 	default:
 		return value.Value, true

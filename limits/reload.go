@@ -55,7 +55,7 @@ func (s *Set) take(data []byte) (*table, error) {
 			s.made[e.settings] = limiter
 		}
 		t.names = append(t.names, e.settings.name)
-		t.limits[e.settings.name] = named{e.settings, e.key, limiter}
+		t.limits[e.settings.name] = named{e.settings, e.key, e.shares, limiter}
 	}
 	s.table.Store(t)
 	return t, nil
@@ -69,7 +69,7 @@ func differ(old, now *table) Changes {
 		switch {
 		case !known:
 			c.Added = append(c.Added, name)
-		case before.settings != after.settings || before.key.text != after.key.text:
+		case before.settings != after.settings || before.key.text != after.key.text, before.shares.String() != after.shares.String():
 			c.Changed = append(c.Changed, name)
 		}
 	}
@@ -95,8 +95,9 @@ func (s *Set) report(old, now *table, c Changes) {
 }
 
 func (n named) String() string {
-	if n.key.text == "" {
-		return n.settings.String()
+	text := n.settings.String()
+	if n.key.text != "" {
+		text += ", key " + n.key.text
 	}
-	return n.settings.String() + ", key " + n.key.text
+	return text + n.shares.String()
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -42,6 +43,7 @@ type table struct {
 type named struct {
 	settings settings
 	key      template
+	shares   shares
 	limiter  *reserve.Limiter
 }
 
@@ -98,7 +100,7 @@ func Check(path string, defaults reserve.Config) error {
 func (s *Set) Get(name string) (*reserve.Limiter, error) { return s.For(name, nil) }
 
 // For returns the limiter of a limit for one tenant, host or account: the values are for
-// the names in the limit's key, none of them empty. They may hold any bytes; the key must
+// the names in the limit's key and share, none of them empty. They may hold any bytes; the key must
 // not have more than 512. A limit without a key wants none. The error is an [ErrUnknown],
 // or an [ErrInvalid] that tells the names that lack or are too many.
 func (s *Set) For(name string, values map[string]string) (*reserve.Limiter, error) {
@@ -122,7 +124,7 @@ func (s *Set) All(values map[string]string, names ...string) (*reserve.Joint, er
 			return nil, err
 		}
 		own := make(map[string]string)
-		for _, key := range limit.key.names() {
+		for _, key := range limit.names() {
 			if value, ok := values[key]; ok {
 				own[key] = value
 				delete(unused, key)
@@ -153,18 +155,51 @@ func (s *Set) find(t *table, name string) (named, error) {
 }
 
 func (n named) limiterFor(values map[string]string) (*reserve.Limiter, error) {
-	key, err := n.key.fill(values)
+	err := fits(n.names(), values)
+	var key, flow string
+	if err == nil {
+		key, err = n.key.fill(values, "key", longestKey)
+	}
+	if err == nil {
+		flow, err = n.shares.flow.fill(values, "share", longestFlow)
+	}
 	if err != nil {
-		has := fmt.Sprintf("its key is %q", n.key.text)
-		if n.key.text == "" {
-			has = "it has no key"
+		return nil, fmt.Errorf("limits: %w values for %q, where %s: %w", ErrInvalid, n.settings.name, n.wants(), err)
+	}
+	limiter := n.limiter
+	if key != "" {
+		limiter = limiter.For(key)
+	}
+	if flow != "" {
+		limiter = limiter.Flow(flow).Weight(n.shares.weight(flow))
+	}
+	return limiter, nil
+}
+
+// names are those that For wants values for.
+func (n named) names() []string {
+	names := n.key.names()
+	for _, name := range n.shares.flow.names() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
 		}
-		return nil, fmt.Errorf("limits: %w values for %q, where %s: %w", ErrInvalid, n.settings.name, has, err)
 	}
-	if key == "" {
-		return n.limiter, nil
+	return names
+}
+
+// wants says what values are for.
+func (n named) wants() string {
+	var has []string
+	if n.key.text != "" {
+		has = append(has, fmt.Sprintf("its key is %q", n.key.text))
 	}
-	return n.limiter.For(key), nil
+	if n.shares.flow.text != "" {
+		has = append(has, fmt.Sprintf("its share is %q", n.shares.flow.text))
+	}
+	if len(has) == 0 {
+		return "it has no key"
+	}
+	return strings.Join(has, " and ")
 }
 
 // Names are the names of the limits, in the order of the file.

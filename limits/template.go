@@ -10,8 +10,8 @@ import (
 	"unicode"
 )
 
-// A template is a key with names in braces. The zero template is that of a limit without
-// keys.
+// A template is a key, or the name of a flow, with names in braces. The zero template is that
+// of a limit without keys.
 type template struct {
 	text  string
 	parts []part
@@ -76,11 +76,9 @@ func (t template) names() []string {
 	return names
 }
 
-// fill returns the key, which is empty if there is no template.
-func (t template) fill(values map[string]string) (string, error) {
-	if err := t.fits(values); err != nil {
-		return "", err
-	}
+// fill returns the key, which is empty if there is no template. There are values for all names.
+// It has at most so many bytes.
+func (t template) fill(values map[string]string, what string, longest int) (string, error) {
 	var key strings.Builder
 	for i, p := range t.parts {
 		value := values[p.name]
@@ -93,15 +91,14 @@ func (t template) fill(values map[string]string) (string, error) {
 		key.WriteString(value)
 	}
 	key.WriteString(t.end)
-	if key.Len() > longestKey {
-		return "", fmt.Errorf("the key must be at most %d bytes, got %d", longestKey, key.Len())
+	if key.Len() > longest {
+		return "", fmt.Errorf("the %s must be at most %d bytes, got %d", what, longest, key.Len())
 	}
 	return key.String(), nil
 }
 
-// fits checks that there is a value for each name, and no other.
-func (t template) fits(values map[string]string) error {
-	names := t.names()
+// fits checks that there is a value for each of some names, and no other.
+func fits(names []string, values map[string]string) error {
 	var wrong []string
 	for _, name := range names {
 		switch value, ok := values[name]; {

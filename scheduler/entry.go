@@ -62,7 +62,7 @@ func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, error) {
 	if need.Limits != nil {
 		e.limits = need.Limits.Limits()
 	}
-	if e.joint, err = turn.Joint(s.turns, need.Limits, need.Key); err != nil {
+	if e.joint, err = turn.Joint(s.turns, turn.Need{Limits: need.Limits, Key: need.Key, Flow: need.Flow, Weight: need.Weight, Urgent: need.Urgent}); err != nil {
 		return nil, err
 	}
 	if e.costs, err = turn.Costs(need.Cost, need.Costs, len(e.limits)); err != nil {

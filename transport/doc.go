@@ -19,6 +19,9 @@
 // The limits may be of any kind, and several at once ([reserve.Joint]), such as requests
 // and tokens. Where a cost is an estimate, [Config.Used] says what the answer tells of it.
 //
+// Requests of tenants that share a limit have fair shares of it if [Config.Choose] returns
+// the limit for each of them, with [reserve.Limiter.Flow].
+//
 // # What an answer says
 //
 // Package headers reads it. An answer that refuses the call, or that says that

@@ -36,6 +36,14 @@
 // come when they were told, and are put back once more; where a pause ends early, or a
 // limit is faster, they do not come earlier.
 //
+// # Tenants that share a limit
+//
+// [Turn].Flow says whose task it is: where tasks wait, each flow has its turns by its Weight,
+// and one that enqueues a hundred thousand holds up nobody but itself. Its tasks come into a
+// worker a few times more for that, as those of others come between. An Urgent one is first.
+// Enqueue such tasks in a queue of asynq that is not behind the backlog of others: who is to be
+// first has to be in a worker.
+//
 // # Waiting is cheap, working is bounded
 //
 // A waiting task is a sleeping goroutine, so Apply makes asynq's Concurrency a

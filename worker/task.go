@@ -87,7 +87,7 @@ func (w *Worker) task(ctx context.Context, asynqTask *asynq.Task, need Turn) (*t
 		return t, nil
 	}
 	var err error
-	if t.joint, err = turn.Joint(w.turns, need.Limits, need.Key); err != nil {
+	if t.joint, err = turn.Joint(w.turns, turn.Need{Limits: need.Limits, Key: need.Key, Flow: need.Flow, Weight: need.Weight, Urgent: need.Urgent}); err != nil {
 		return nil, err
 	}
 	t.costs, err = turn.Costs(need.Cost, need.Costs, len(t.joint.Limits()))

@@ -30,24 +30,40 @@ type Turn struct {
 	// Leave Cost 0 then.
 	Costs []int
 
+	// Flow is whose call it is, of those that share the limits: a tenant, an account. Each
+	// has its turns by its Weight, whatever the others enqueue: see [reserve.Limiter.Flow].
+	// Empty: as the limits say, which is none if they do not.
+	Flow string
+
+	// Weight of the flow, from 0.000001 to 1,000,000: see [reserve.Limiter.Weight]. 0: as the
+	// limits say, which is 1 if they do not.
+	Weight float64
+
+	// Urgent lets the task go before others that wait, as far as [reserve.Config.Urgent]
+	// allows that.
+	Urgent bool
+
 	// Skip is for a task that calls nothing: it runs without a turn.
 	Skip bool
 }
 
 // The headers that FromHeaders reads.
 const (
-	keyHeader  = "fleetpace-key"
-	costHeader = "fleetpace-cost"
-	skipHeader = "fleetpace-skip"
+	keyHeader    = "fleetpace-key"
+	costHeader   = "fleetpace-cost"
+	flowHeader   = "fleetpace-flow"
+	weightHeader = "fleetpace-weight"
+	urgentHeader = "fleetpace-urgent"
+	skipHeader   = "fleetpace-skip"
 )
 
-// FromHeaders is the default of Config.Turn: it reads key, costs and skip from the
+// FromHeaders is the default of Config.Turn: it reads key, costs, flow and skip from the
 // task's headers, where [Turn.Headers] puts them, so that whoever enqueues a task
 // says what it costs. A task without them costs one permit of each of the usual
 // limits.
 func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 	headers := task.Headers()
-	t := Turn{Key: headers[keyHeader]}
+	t := Turn{Key: headers[keyHeader], Flow: headers[flowHeader]}
 	if text, ok := headers[costHeader]; ok {
 		for part := range strings.SplitSeq(text, ",") {
 			cost, err := strconv.Atoi(part)
@@ -61,13 +77,33 @@ func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 			t.Cost, t.Costs = t.Costs[0], nil
 		}
 	}
-	if text, ok := headers[skipHeader]; ok {
+	if text, ok := headers[weightHeader]; ok {
 		var err error
-		if t.Skip, err = strconv.ParseBool(text); err != nil {
-			return Turn{}, fmt.Errorf("header %s must be true or false, got %q", skipHeader, text)
+		if t.Weight, err = strconv.ParseFloat(text, 64); err != nil {
+			return Turn{}, fmt.Errorf("header %s must be a number, got %q", weightHeader, text)
 		}
 	}
+	var err error
+	if t.Urgent, err = boolean(headers, urgentHeader); err == nil {
+		t.Skip, err = boolean(headers, skipHeader)
+	}
+	if err != nil {
+		return Turn{}, err
+	}
 	return t, nil
+}
+
+// boolean reads a header; false where there is none.
+func boolean(headers map[string]string, name string) (bool, error) {
+	text, ok := headers[name]
+	if !ok {
+		return false, nil
+	}
+	value, err := strconv.ParseBool(text)
+	if err != nil {
+		return false, fmt.Errorf("header %s must be true or false, got %q", name, text)
+	}
+	return value, nil
 }
 
 // Headers are those that FromHeaders reads t from. The Limits do not travel.
@@ -86,6 +122,15 @@ func (t Turn) Headers() map[string]string {
 			texts[i] = strconv.Itoa(cost)
 		}
 		headers[costHeader] = strings.Join(texts, ",")
+	}
+	if t.Flow != "" {
+		headers[flowHeader] = t.Flow
+	}
+	if t.Weight != 0 {
+		headers[weightHeader] = strconv.FormatFloat(t.Weight, 'g', -1, 64)
+	}
+	if t.Urgent {
+		headers[urgentHeader] = "true"
 	}
 	if t.Skip {
 		headers[skipHeader] = "true"

@@ -10,18 +10,40 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Joint is the limits of a task: usual where it names none, with its key in the
-// first one. Errors are those of [reserve.All].
-func Joint(usual, limits reserve.Turns, key string) (*reserve.Joint, error) {
+// Need is what a task needs of limits.
+type Need struct {
+	Limits reserve.Turns // nil: the usual ones
+	Key    string        // in the first of them
+	Flow   string        // whose call it is; empty: the limits say
+	Weight float64       // of the flow; 0: the limits say
+	Urgent bool
+}
+
+// Joint is the limits of a task. Errors are those of [reserve.All].
+func Joint(usual reserve.Turns, need Need) (*reserve.Joint, error) {
+	limits := need.Limits
 	if limits == nil {
 		limits = usual
 	}
 	all := limits.Limits()
-	if key != "" && len(all) > 0 && all[0] != nil {
+	if need.Key != "" && len(all) > 0 && all[0] != nil {
 		all = slices.Clone(all)
-		all[0] = all[0].For(key)
+		all[0] = all[0].For(need.Key)
 	}
-	return reserve.All(all...)
+	j, err := reserve.All(all...)
+	if err != nil || need.Flow == "" && need.Weight == 0 && !need.Urgent {
+		return j, err
+	}
+	if need.Flow != "" {
+		j = j.Flow(need.Flow)
+	}
+	if need.Weight != 0 {
+		j = j.Weight(need.Weight)
+	}
+	if need.Urgent {
+		j = j.Urgent()
+	}
+	return reserve.All(j.Limits()...)
 }
 
 // Costs are those of a task for each of its limits: one for all of them, or one for

@@ -24,23 +24,23 @@ func TestJoint(t *testing.T) {
 	usual, other := limiter("usual"), limiter("other")
 	both, err := reserve.All(usual, other)
 	require.NoError(t, err)
-	for want, of := range map[string]struct {
-		limits reserve.Turns
-		key    string
-	}{
-		"usual": {}, "usual/k": {key: "k"}, "other": {limits: other}, "other/k": {other, "k"},
-		"usual + other": {limits: both}, "usual/k + other": {both, "k"},
+	for want, of := range map[string]turn.Need{
+		"usual": {}, "usual/k": {Key: "k"}, "other": {Limits: other}, "other/k": {Limits: other, Key: "k"},
+		"usual + other": {Limits: both}, "usual/k + other": {Limits: both, Key: "k", Flow: "f", Weight: 2, Urgent: true},
 	} {
-		j, err := turn.Joint(usual, of.limits, of.key)
+		j, err := turn.Joint(usual, of)
 		require.NoError(t, err)
 		require.Equal(t, want, j.String())
 	}
 	require.Equal(t, "usual + other", both.String(), "it has not changed")
-	_, err = turn.Joint(usual, nil, strings.Repeat("k", 600))
-	require.ErrorIs(t, err, reserve.ErrInvalid)
-	var none *reserve.Limiter
-	_, err = turn.Joint(usual, none, "k")
-	require.ErrorIs(t, err, reserve.ErrInvalid)
+	for want, of := range map[string]turn.Need{
+		"invalid key": {Key: strings.Repeat("k", 600)}, "invalid flow": {Flow: strings.Repeat("f", 300)},
+		"invalid weight": {Weight: -1}, "invalid limits": {Limits: (*reserve.Limiter)(nil), Key: "k"},
+	} {
+		_, err = turn.Joint(usual, of)
+		require.ErrorIs(t, err, reserve.ErrInvalid)
+		require.ErrorContains(t, err, want)
+	}
 }
 
 func TestCosts(t *testing.T) {

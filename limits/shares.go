@@ -1,0 +1,100 @@
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// longestFlow is what reserve.Limiter.Flow takes, in bytes.
+const longestFlow = 256
+
+// defaultWeight is the name of the weight of all flows that have none by their names.
+const defaultWeight = "default"
+
+// shares say whose calls have which share of a limit.
+type shares struct {
+	flow    template
+	weights map[string]float64 // nil: all are 1
+}
+
+func (s shares) weight(flow string) float64 {
+	for _, name := range []string{flow, defaultWeight} {
+		if weight, ok := s.weights[name]; ok {
+			return weight
+		}
+	}
+	return 1
+}
+
+// readWeights takes in the weights of flows, by their names.
+func (e *entry) readWeights(node *yaml.Node, path string) {
+	if !e.file.is(node, yaml.MappingNode, path, "weights by name, such as {acme: 3, default: 1}") {
+		return
+	}
+	problems := &e.file.problems
+	e.shares.weights = map[string]float64{}
+	for name, value := range pairs(node) {
+		if name.Kind != yaml.ScalarNode {
+			problems.add(name.Line, path, "must be by name, got %s", kindOf(name))
+			continue
+		}
+		of := path + "." + name.Value
+		if _, twice := e.shares.weights[name.Value]; twice {
+			problems.add(name.Line, of, "is there twice")
+			continue
+		}
+		e.shares.weights[name.Value] = 1
+		text, ok := e.file.text(value, of, "weights")
+		if !ok {
+			continue
+		}
+		weight, err := strconv.ParseFloat(text, 64)
+		if err == nil {
+			err = e.file.probeWeight(weight)
+		} else {
+			err = fmt.Errorf("must be a number, got %q", text)
+		}
+		if err != nil {
+			problems.add(value.Line, of, "%v", err)
+		}
+		e.shares.weights[name.Value] = weight
+	}
+}
+
+// probeWeight lets reserve judge a weight.
+func (p *parser) probeWeight(weight float64) error {
+	limiter, err := reserve.New(p.client, reserve.Config{Name: "probe", Limit: reserve.PerSecond(1)})
+	if err != nil {
+		return err
+	}
+	defer limiter.Close()
+	if _, err = reserve.All(limiter.Weight(weight)); err != nil {
+		_, said, _ := strings.Cut(err.Error(), "weight: ")
+		return errors.New(said)
+	}
+	return nil
+}
+
+// String is what a limit says of shares, for the log; empty: nothing.
+func (s shares) String() string {
+	if s.flow.text == "" {
+		return ""
+	}
+	text := ", share " + s.flow.text
+	if len(s.weights) == 0 {
+		return text
+	}
+	var weights []string
+	for _, name := range slices.Sorted(maps.Keys(s.weights)) {
+		weights = append(weights, fmt.Sprintf("%s: %v", name, s.weights[name]))
+	}
+	return text + ", weights {" + strings.Join(weights, ", ") + "}"
+}
