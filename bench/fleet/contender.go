@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -48,17 +49,36 @@ func names() []string {
 // errRefused: the API refused the call.
 var errRefused = errors.New("the API refused the call (429)")
 
+// inTime calls send for each job, in their order and not before its time.
+func inTime(ctx context.Context, jobs []job, send func(*job) error) error {
+	began := time.Now()
+	for i := range jobs {
+		if left := jobs[i].after - time.Since(began); left > 0 {
+			select {
+			case <-time.After(left):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		if err := send(&jobs[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 const enqueuers = 16
 
 // enqueuePlain enqueues as fast as asynq's client can, in about the order of the
 // jobs.
 func enqueuePlain(ctx context.Context, _ setup, client *redis.Client, jobs []job) error {
 	queue := asynq.NewClientFromRedisClient(client)
-	next := make(chan job)
+	next := make(chan *job)
 	group, ctx := errgroup.WithContext(ctx)
 	for range enqueuers {
 		group.Go(func() error {
 			for j := range next {
+				j.enqueued = time.Now()
 				if _, err := queue.EnqueueContext(ctx, j.task(), j.options()...); err != nil {
 					return err
 				}
@@ -68,14 +88,14 @@ func enqueuePlain(ctx context.Context, _ setup, client *redis.Client, jobs []job
 	}
 	group.Go(func() error {
 		defer close(next)
-		for _, j := range jobs {
+		return inTime(ctx, jobs, func(j *job) error {
 			select {
 			case next <- j:
+				return nil
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		}
-		return nil
+		})
 	})
 	return group.Wait()
 }

@@ -23,6 +23,8 @@ type figure struct {
 	LatenessP50    *float64 `json:"lateness_ms_p50"`
 	LatenessP99    *float64 `json:"lateness_ms_p99"`
 	BareP99        *float64 `json:"bare_ms_p99"`
+	WaitP50        *float64 `json:"wait_ms_p50,omitempty"`
+	WaitP99        *float64 `json:"wait_ms_p99,omitempty"`
 }
 
 // account is what is counted for a limit or a tenant.
@@ -30,6 +32,7 @@ type account struct {
 	tasks, done, accepted, refused int
 	entries                        int // of tasks that are done
 	late                           []time.Duration
+	waits                          []time.Duration // since they were enqueued, where groups are compared
 }
 
 func figures(s scenario, contenderName string, r result) []figure {
@@ -45,6 +48,9 @@ func figures(s scenario, contenderName string, r result) []figure {
 	for _, l := range s.limits {
 		if s.tenants == 0 {
 			lines = append(lines, accounts[l.Name].fill(base(l.Name), l, r))
+			for _, group := range s.groups {
+				lines = append(lines, accounts[l.Name+" "+group].fill(base(group), l, r))
+			}
 			continue
 		}
 		var each []figure
@@ -64,28 +70,52 @@ func figures(s scenario, contenderName string, r result) []figure {
 func (r *result) accounts() map[string]*account {
 	accounts := make(map[string]*account)
 	entries := r.entries()
-	for _, j := range r.jobs {
-		if accounts[j.line] == nil {
-			accounts[j.line] = &account{}
+	jobs := make(map[string]*job)
+	for i := range r.jobs {
+		j := &r.jobs[i]
+		jobs[j.id] = j
+		for _, name := range j.accounts() {
+			if accounts[name] == nil {
+				accounts[name] = &account{}
+			}
+			accounts[name].tasks++
 		}
-		accounts[j.line].tasks++
 	}
 	done := make(map[string]bool)
 	for _, c := range r.calls {
-		a := accounts[c.line]
-		if c.refused {
-			a.refused++
-			continue
+		j := jobs[c.task]
+		for _, name := range j.accounts() {
+			accounts[name].take(c, j, entries[c.task], done[c.task])
 		}
-		a.accepted++
-		a.late = append(a.late, c.late())
-		if !done[c.task] {
-			done[c.task] = true
-			a.done++
-			a.entries += entries[c.task]
-		}
+		done[c.task] = done[c.task] || !c.refused
 	}
 	return accounts
+}
+
+// accounts are those that a job counts for.
+func (j *job) accounts() []string {
+	if j.group == "" {
+		return []string{j.line}
+	}
+	return []string{j.line, j.line + " " + j.group}
+}
+
+// take counts a call of a job.
+func (a *account) take(c call, j *job, entries int, wasDone bool) {
+	if c.refused {
+		a.refused++
+		return
+	}
+	a.accepted++
+	a.late = append(a.late, c.late())
+	if wasDone {
+		return
+	}
+	a.done++
+	a.entries += entries
+	if j.group != "" {
+		a.waits = append(a.waits, c.at.Sub(j.enqueued))
+	}
 }
 
 func (a *account) add(b *account) {
@@ -108,6 +138,11 @@ func (a *account) fill(f figure, l limit, r result) figure {
 		slices.Sort(a.late)
 		f.LatenessP50 = rounded(percentile(a.late, 50))
 		f.LatenessP99 = rounded(percentile(a.late, 99))
+	}
+	if len(a.waits) > 0 {
+		slices.Sort(a.waits)
+		f.WaitP50 = rounded(percentile(a.waits, 50))
+		f.WaitP99 = rounded(percentile(a.waits, 99))
 	}
 	return f
 }

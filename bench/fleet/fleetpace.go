@@ -28,12 +28,14 @@ func newTurns(client *redis.Client, limits []limit) (turns, error) {
 	return t, nil
 }
 
-func (t turns) of(_ context.Context, task *asynq.Task) (worker.Turn, error) {
+func (t turns) of(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
 	name, tenant := splitLine(string(task.Payload()))
 	if t[name] == nil {
 		return worker.Turn{}, fmt.Errorf("there is no limit %q", name)
 	}
-	return worker.Turn{Limits: t[name], Key: tenant}, nil
+	turn, err := worker.FromHeaders(ctx, task)
+	turn.Limits, turn.Key = t[name], tenant
+	return turn, err
 }
 
 // newPacer makes the Worker and puts it into the server's configuration.

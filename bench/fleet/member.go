@@ -58,6 +58,10 @@ func (m *member) start() error {
 		TaskCheckInterval:        m.setup.Polls.Task,
 		DelayedTaskCheckInterval: m.setup.Polls.Delayed,
 		LogLevel:                 asynq.ErrorLevel,
+		Queues:                   map[string]int{},
+	}
+	for _, queue := range m.setup.Queues {
+		config.Queues[queue] = 1
 	}
 	handler, err := c.serve(m, &config)
 	if err != nil {

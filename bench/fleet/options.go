@@ -24,6 +24,10 @@ Scenarios:
   one      2,000 tasks, one API that takes 100 calls/s with a burst of 10
   mixed    every fifth task calls an API of 5/s (burst 2), the others one of 100/s
            (burst 10); all are in one queue
+  flood    20,000 tasks of one tenant at once, and 10 others with a task each second,
+           in a queue of their own; they share an API of 50/s (burst 10)
+  urgent   20,000 tasks at once, and each second one for which somebody waits, in a
+           queue of its own; one API of 100/s (burst 10)
   tenants  200 tenants, each allowed 1 call/s without any burst, each with more tasks
            than it can make, shuffled in one queue
 
@@ -61,6 +65,8 @@ Columns (the time measured starts with the contender's first call and lasts
   bare p99     the same for bare calls beside the contender, by processes that sleep
                until a moment, call, and ask no limiter: how late this machine alone
                makes a call
+  wait p50/99  how long after it was enqueued the task's call arrived, in flood and urgent,
+               where a line is a group of tasks, after that of all (of those done)
 In scenario tenants there are two lines: the mean of all tenants (late: of all
 calls), and the worst value that any tenant has in each column.
 
@@ -97,7 +103,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var scenarioName, contenderNames, intervalsName string
 	var seconds float64
 	fs := command.NewFlags("fleet", usage, stderr)
-	fs.StringVar(&scenarioName, "scenario", "one", "the `name` of the scenario: one, mixed or tenants")
+	fs.StringVar(&scenarioName, "scenario", "one", "the `name` of the scenario: one, mixed, flood, urgent or tenants")
 	fs.StringVar(&contenderNames, "contender", "", "`names` of contenders, separated by commas (default all)")
 	fs.Float64Var(&seconds, "seconds", 12, "how long each contender is measured")
 	fs.IntVar(&o.processes, "processes", 4, "number of server processes")
@@ -118,7 +124,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 func (o *options) choose(scenarioName, contenderNames, intervalsName string) error {
 	var ok bool
 	if o.scenario, ok = scenarios[scenarioName]; !ok {
-		return fmt.Errorf("-scenario %q: want one, mixed or tenants", scenarioName)
+		return fmt.Errorf("-scenario %q: want one, mixed, flood, urgent or tenants", scenarioName)
 	}
 	if o.polls, ok = intervals[intervalsName]; !ok {
 		return fmt.Errorf("-intervals %q: want short or asynq", intervalsName)

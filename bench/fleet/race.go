@@ -78,7 +78,8 @@ func measure(ctx context.Context, c contender, o options, url string, client *re
 		return result{}, err
 	}
 	defer a.close()
-	s := setup{Contender: c.name, Redis: url, API: a.url, Handlers: o.handlers, Polls: o.polls, Limits: o.scenario.limits,
+	jobs := o.scenario.jobs(o.tasks, o.seconds)
+	s := setup{Contender: c.name, Redis: url, API: a.url, Handlers: o.handlers, Polls: o.polls, Limits: o.scenario.limits, Queues: queues(jobs),
 		BareEvery: time.Duration(o.processes) * bareInterval}
 	servers, err := startCrew(ctx, o.processes, memberRole, s, cancel)
 	if err != nil {
@@ -91,7 +92,6 @@ func measure(ctx context.Context, c contender, o options, url string, client *re
 	}
 	defer beside.stop()
 
-	jobs := o.scenario.jobs(o.tasks, o.seconds)
 	bar := progress.New(stderr, c.name, min(len(jobs), o.scenario.most(o.seconds)))
 	defer bar.Close()
 	enqueuing, stopEnqueuing := context.WithCancel(ctx)

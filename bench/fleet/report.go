@@ -29,10 +29,11 @@ func (r *report) add(f figure) {
 		return
 	}
 	if r.lines++; r.lines == 1 {
-		fmt.Fprintln(r.table, "contender\tlimit\ttasks\tdone\tseconds\tutilization\trefused\tentries\tlate p50\tlate p99\tbare p99\t")
+		fmt.Fprintln(r.table, "contender\tlimit\ttasks\tdone\tseconds\tutilization\trefused\tentries\tlate p50\tlate p99\tbare p99\twait p50\twait p99\t")
 	}
-	fmt.Fprintf(r.table, "%s\t%s\t%s\t%s\t%.1f\t%.1f %%\t%s\t%s\t%s\t%s\t%s\t\n", f.Contender, f.Limit, short(f.Tasks), short(f.Done),
-		f.Seconds, 100*f.Utilization, short(f.Refused), text("%.2f", f.EntriesPerTask), text("%.1f ms", f.LatenessP50), text("%.1f ms", f.LatenessP99), text("%.1f ms", f.BareP99))
+	fmt.Fprintf(r.table, "%s\t%s\t%s\t%s\t%.1f\t%.1f %%\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", f.Contender, f.Limit, short(f.Tasks), short(f.Done),
+		f.Seconds, 100*f.Utilization, short(f.Refused), text("%.2f", f.EntriesPerTask), text("%.1f ms", f.LatenessP50), text("%.1f ms", f.LatenessP99), text("%.1f ms", f.BareP99),
+		text("%.0f ms", f.WaitP50), text("%.0f ms", f.WaitP99))
 }
 
 // short has no more digits than it needs; means have two decimals.

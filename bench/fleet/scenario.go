@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/fleetpace/fleetpace/worker"
 )
 
 // limit is what an API allows.
@@ -46,7 +49,8 @@ func (l limit) most(window time.Duration) int {
 type scenario struct {
 	name    string
 	limits  []limit
-	tenants int // that each have the limit for themselves; 0: there are none
+	tenants int      // that each have the limit for themselves; 0: there are none
+	groups  []string // of tasks whose waits are compared
 	jobs    func(tasks int, window time.Duration) []job
 }
 
@@ -54,6 +58,12 @@ type scenario struct {
 type job struct {
 	id   string
 	line string // the name of a limit; with a tenant's after a slash
+
+	group    string        // one of the scenario's
+	flow     string        // whose task it is, of those that share the limit; empty: nobody says
+	urgent   bool          // somebody waits for it
+	after    time.Duration // how long after the first one it is enqueued
+	enqueued time.Time     // when it was
 }
 
 const (
@@ -82,6 +92,31 @@ var scenarios = map[string]scenario{
 			})
 		},
 	},
+	"flood": {
+		name:   "flood",
+		limits: []limit{{"api", 50, 10}},
+		groups: []string{"flood", "others"},
+		jobs: func(tasks int, window time.Duration) []job {
+			var others []job
+			for i := range floodOthers * int(window.Seconds()-1) {
+				others = append(others, job{line: "api", group: "others", flow: "tenant-" + strconv.Itoa(i%floodOthers),
+					after: time.Duration(i) * time.Second / floodOthers})
+			}
+			return flooded(tasks, "flood", "flood", others)
+		},
+	},
+	"urgent": {
+		name:   "urgent",
+		limits: []limit{{"api", 100, 10}},
+		groups: []string{"batch", "urgent"},
+		jobs: func(tasks int, window time.Duration) []job {
+			var others []job
+			for i := range int(window.Seconds() - 1) {
+				others = append(others, job{line: "api", group: "urgent", flow: "person", urgent: true, after: time.Duration(i) * time.Second})
+			}
+			return flooded(tasks, "batch", "batch", others)
+		},
+	},
 	"tenants": {
 		name:    "tenants",
 		limits:  []limit{{"api", 1, 1}},
@@ -94,6 +129,27 @@ var scenarios = map[string]scenario{
 			return number(tasks, func(i int) string { return fmt.Sprintf("api/tenant-%03d", order[i]%tenants) })
 		},
 	},
+}
+
+const (
+	floodTasks  = 20_000
+	floodOthers = 10 // tenants with a task each second
+)
+
+// flooded is a backlog of so many tasks of one group, and others that come in time.
+func flooded(tasks int, group, flow string, others []job) []job {
+	if tasks == 0 {
+		tasks = floodTasks
+	}
+	jobs := make([]job, tasks, tasks+len(others))
+	for i := range jobs {
+		jobs[i] = job{line: "api", group: group, flow: flow}
+	}
+	jobs = append(jobs, others...)
+	for i := range jobs {
+		jobs[i].id = strconv.Itoa(i)
+	}
+	return jobs
 }
 
 func number(tasks int, line func(i int) string) []job {
@@ -121,7 +177,28 @@ func limitNamed(limits []limit, name string) (limit, error) {
 	return limit{}, fmt.Errorf("there is no limit %q", name)
 }
 
-func (j job) task() *asynq.Task { return asynq.NewTask("call", []byte(j.line)) }
+func (j job) task() *asynq.Task {
+	turn := worker.Turn{Flow: j.flow, Urgent: j.urgent}
+	return asynq.NewTaskWithHeaders("call", []byte(j.line), turn.Headers())
+}
+
+// queues are those of asynq that jobs are in.
+func queues(jobs []job) (names []string) {
+	for _, j := range jobs {
+		if !slices.Contains(names, j.queue()) {
+			names = append(names, j.queue())
+		}
+	}
+	return names
+}
+
+// queue is that of asynq. Who is to be first must be in a worker: not behind a backlog.
+func (j job) queue() string {
+	if j.group == "others" || j.urgent {
+		return "soon"
+	}
+	return "default"
+}
 
 const (
 	maxRetry = 1_000            // the recipe archives a task that is put back more often
@@ -129,7 +206,7 @@ const (
 )
 
 func (j job) options() []asynq.Option {
-	return []asynq.Option{asynq.TaskID(j.id), asynq.MaxRetry(maxRetry), asynq.Timeout(timeout)}
+	return []asynq.Option{asynq.TaskID(j.id), asynq.MaxRetry(maxRetry), asynq.Timeout(timeout), asynq.Queue(j.queue())}
 }
 
 // most is how many calls all limits together accept at most.

@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
@@ -27,10 +30,23 @@ func enqueueScheduled(ctx context.Context, s setup, client *redis.Client, jobs [
 	if err != nil {
 		return err
 	}
-	items := make([]scheduler.Item, len(jobs))
-	for i, j := range jobs {
-		items[i] = scheduler.Item{Task: j.task(), Options: j.options()}
+	first := slices.IndexFunc(jobs, func(j job) bool { return j.after > 0 })
+	if first < 0 {
+		first = len(jobs)
+	}
+	later := make(chan error, 1) // they come while the backlog is still being booked
+	go func() {
+		later <- inTime(ctx, jobs[first:], func(j *job) error {
+			j.enqueued = time.Now()
+			_, err := paced.Enqueue(ctx, j.task(), j.options()...)
+			return err
+		})
+	}()
+	items := make([]scheduler.Item, first)
+	for i := range items {
+		jobs[i].enqueued = time.Now()
+		items[i] = scheduler.Item{Task: jobs[i].task(), Options: jobs[i].options()}
 	}
 	_, err = paced.EnqueueAll(ctx, items)
-	return err
+	return errors.Join(err, <-later)
 }

@@ -10,6 +10,7 @@ type setup struct {
 	Handlers  int
 	Polls     polls
 	Limits    []limit
+	Queues    []string      // of asynq
 	BareEvery time.Duration // how often a bare caller calls
 }
 
