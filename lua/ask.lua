@@ -68,7 +68,7 @@ local function spendAll(parts, due, asker)
     local asked = ARGV[7] .. ' ' .. ARGV[8]
     l.lastCost, l.lastDue = mine == asked and tonumber(cost) or 0, mine == asked and tonumber(match(l.last, ' (%S+)$')) or nil
     leave(l, placeOf(asker, p), p.cost)
-    served(l, p.tag)
+    served(l, p.tag, p.cost)
     p.record = asker.settles and (l.meter.record(l, due) or 0)
     l.meter.spend(l, p.cost, due, asker.id)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
@@ -89,7 +89,7 @@ local function wait(parts, asker)
   local booking, which, latest = asker.booking, 1, -huge
   for k, p in ipairs(parts) do
     p.tag = p.tag or newTag(p.l)
-    local moment = (booking and returning or forecast)(p.l, p.tag, p.cost)
+    local moment = booking and returning(p.l, p.tag, p.cost, booking.patience) or forecast(p.l, p.tag, p.cost)
     if moment > latest then which, latest = k, moment end
   end
   if booking and latest - at > booking.latest then
@@ -113,7 +113,7 @@ end
 local function without(parts, asker)
   local latest, which = at, 1
   for k, p in ipairs(parts) do
-    local moment = (asker.booking and returning or forecast)(p.l, p.tag, p.cost)
+    local moment = asker.booking and returning(p.l, p.tag, p.cost, asker.booking.patience) or forecast(p.l, p.tag, p.cost)
     if moment > latest then which, latest = k, moment end
   end
   return 0, latest, which

@@ -71,8 +71,9 @@ local function expected(l, tag)
   return call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), tag and '(' .. format('%.17g', tag) or '+inf') * l.wanted / counted
 end
 
--- returning is when a call with a tag is to be back, and those before it had their turns.
-local function returning(l, tag, cost)
+-- returning is when a call with a tag is to be back, and those before it had their turns. One
+-- that may be that near is to stay: who has enough of others leaves the limit to it.
+local function returning(l, tag, cost, patience)
   local moment = max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag) + expected(l, tag), cost))
-  return l.virtual > 0 and tag and amongOthers(l, tag, moment) or moment
+  return l.virtual > 0 and tag and moment - at > patience and amongOthers(l, tag, moment) or moment
 end

@@ -30,7 +30,7 @@ for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
     elseif what == 'book' then
       if whole and tag and tag ~= 0 and math.abs(tag) <= MOST_TAG then
         left = leave(l, format('%s:%s:%.0f%s', ARGV[7], number, cost, flow), cost) and cost or 0
-        book(l, id, cost, tag, returning(l, math.abs(tag), cost))
+        book(l, id, cost, tag, returning(l, math.abs(tag), cost, 0))
       end
     else
       local place = format('%s:%s:%.0f%s', ARGV[7], which, cost, flow)

@@ -10,8 +10,8 @@
 -- the gap that ask again, take it. "!" is where the last urgent call ends. What `virtual` has
 -- passed means nothing any more.
 --
--- `speed` is how fast `virtual` has moved of late: by so many micros each micro, from `from` at
--- `mark` on.
+-- `speed` is how far `virtual` has moved of late, from `from` on, beside what was `given`: the
+-- time that the limit takes for that. Where it is idle, that says nothing of who waits.
 
 local LEAST_PACE, MOST_SHARE, LAST_TAG, FORGET_FLOWS, SPEED_WINDOW, TRUST = 1000, 1e13, 8e15, 64, 2000000, 0.7
 local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name none
@@ -62,6 +62,7 @@ local function beginShares(l, tag)
   elseif tag then
     l.virtual = min(tag, l.virtual)
   end
+  l.from = l.virtual
 end
 
 -- urgentTag gives an urgent call its tag: the first one of all, as far as the part of the limit
@@ -127,12 +128,13 @@ function refund(l, place, tag)
 end
 
 -- served notes that a call with a tag has its turn.
-local function served(l, tag)
+local function served(l, tag, cost)
   if l.virtual == 0 or not tag then return end
   l.virtual = max(l.virtual, min(tag, max(l.seq, floor(at))))
-  if l.mark == 0 or now - l.mark >= SPEED_WINDOW then
-    l.speed = l.mark > 0 and (l.virtual - l.from) / (now - l.mark) or 0
-    l.from, l.mark = l.virtual, now
+  l.given = l.given + share(l, cost, 1)
+  if l.given >= SPEED_WINDOW then
+    l.speed = (l.virtual - l.from) / l.given
+    l.from, l.given = l.virtual, 0
   end
   local passed = call('ZRANGEBYSCORE', l.flows, '-inf', format('%.0f', l.virtual), 'LIMIT', 0, FORGET_FLOWS)
   if #passed > 0 then call('ZREM', l.flows, unpack(passed)) end
@@ -161,6 +163,6 @@ end
 -- endShares ends all debts, as nobody waits.
 function endShares(l)
   if l.virtual == 0 or l.card > 0 or l.bookings > 0 then return end
-  l.virtual, l.from, l.mark, l.speed = 0, 0, 0, 0
+  l.virtual, l.from, l.given, l.speed = 0, 0, 0, 0
   if not readonly then call('UNLINK', l.flows) end
 end

@@ -69,11 +69,11 @@ local function fields(l)
   if not (wellformed and finite(l.latest) and finite(l.span) and finite(l.returned)) then
     return 'BADSTATE queue: want nine numbers, got ' .. l.was.queue
   end
-  l.virtual, l.from, l.mark, l.speed = 0, 0, 0, 0 -- see shares.lua
+  l.virtual, l.from, l.given, l.speed = 0, 0, 0, 0 -- see shares.lua
   if l.was.shares then
     local s = { match(l.was.shares, '^(%S+) (%S+) (%S+) (%S+)$') }
-    l.virtual, l.from, l.mark, l.speed = tonumber(s[1]), tonumber(s[2]), tonumber(s[3]), tonumber(s[4])
-    if not (finite(l.virtual) and finite(l.from) and finite(l.mark) and finite(l.speed)) then
+    l.virtual, l.from, l.given, l.speed = tonumber(s[1]), tonumber(s[2]), tonumber(s[3]), tonumber(s[4])
+    if not (finite(l.virtual) and finite(l.from) and finite(l.given) and finite(l.speed)) then
       return 'BADSTATE shares: want four numbers, got ' .. l.was.shares
     end
   end
@@ -104,7 +104,6 @@ local function step(l)
   l.head = '0'
   if l.paused > 0 then l.paused = l.paused + micros end
   if l.latest > 0 then l.latest = l.latest + micros end
-  if l.mark > 0 then l.mark = l.mark + micros end
   if l.span > 0 then l.span = max(0, l.span + micros) end
   if l.setUntil > 0 then l.setUntil = l.setUntil + micros end
 end
@@ -212,7 +211,7 @@ local function changes(l, plain)
   text('reason', l.reason)
   text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.head, l.since, l.wanted,
     l.front, l.latest, l.span, l.returned))
-  if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g', l.virtual, l.from, l.mark, l.speed)) end
+  if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g', l.virtual, l.from, l.given, l.speed)) end
   if l.meter.pack then text('meter', l.meter.pack(l)) end
   return w
 end

@@ -57,8 +57,17 @@ func (c *callers) call(ctx context.Context, n int, flow string, turns reserve.Tu
 	}
 }
 
+// count is how many calls of a flow had their turn.
+func (c *callers) count(flow string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[flow]
+}
+
 // slowest is how long one of a hundred calls of a flow waited at least.
 func (c *callers) slowest(flow string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	waits := slices.Sorted(slices.Values(c.waits[flow]))
 	if len(waits) == 0 {
 		return math.MaxInt64
@@ -70,12 +79,12 @@ func (c *callers) slowest(flow string) time.Duration {
 func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		one, two := b.limiter(reserve.PerSecond(50)), b.limiter(reserve.PerSecond(50))
-		ctx, stop := context.WithTimeout(t.Context(), 40*time.Second)
+		one, two := b.limiter(reserve.PerSecond(20)), b.limiter(reserve.PerSecond(20))
+		ctx, stop := context.WithTimeout(t.Context(), 20*time.Second)
 		defer stop()
 		c := newCallers()
-		c.call(ctx, 300, "flood", one.Flow("flood"), 0)
-		c.call(ctx, 300, "flood", two.Flow("flood"), 0)
+		c.call(ctx, 100, "flood", one.Flow("flood"), 0)
+		c.call(ctx, 100, "flood", two.Flow("flood"), 0)
 		time.Sleep(5 * time.Second)
 		for i := range 10 {
 			tenant := fmt.Sprint("tenant ", i)
@@ -89,71 +98,76 @@ func TestFlood(t *testing.T) {
 				assert.LessOrEqual(t, c.slowest(flow), 1500*time.Millisecond, flow)
 			}
 		}
-		t.Logf("MEASURE used %.3f, others wait %v", float64(total)/50/40, c.slowest("tenant 0"))
-		assert.GreaterOrEqual(t, total, 50*40*97/100)
+		t.Logf("MEASURE used %.3f, others wait %v", float64(total)/20/20, c.slowest("tenant 0"))
+		assert.GreaterOrEqual(t, total, 20*20*97/100)
 	})
 }
 
 // Flows have their turns by their weights, whatever their calls cost, in several processes, and
 // below limits of their own.
 func TestWeights(t *testing.T) {
-	for name, costs := range map[string][2]int{"alike": {1, 1}, "heavy and light": {10, 1}, "light and heavy": {1, 10}} {
-		for _, weight := range []float64{3, 10} {
-			for _, several := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s, %v to 1, several %t", name, weight, several), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						b := newBubble(t)
-						ctx, stop := context.WithTimeout(t.Context(), time.Minute)
-						defer stop()
-						c := newCallers()
-						for range 2 {
-							client := b.client()
-							account := b.on(client, reserve.Config{Name: "account", Group: "g", Limit: reserve.PerSecond(100).Burst(10)})
-							tenants := b.on(client, reserve.Config{Name: "tenants", Group: "g", Limit: reserve.PerSecond(1000).Burst(100)})
-							for i, flow := range []string{"much", "little"} {
-								turns, cost := account.Flow(flow), []int{costs[i]}
-								if i == 0 {
-									turns = turns.Weight(weight)
-								}
-								limits := turns.Limits()
-								if several {
-									limits, cost = append(limits, tenants.For(flow)), append(cost, 1)
-								}
-								c.call(ctx, 40, flow, joint(t, limits...), 0, cost...)
-							}
+	for name, c := range map[string]struct {
+		costs   [2]int
+		weight  float64
+		several bool
+	}{
+		"alike":                       {[2]int{1, 1}, 3, false},
+		"the heavier has large calls": {[2]int{10, 1}, 10, false},
+		"the lighter has large calls": {[2]int{1, 10}, 3, false},
+		"below limits of their own":   {[2]int{10, 1}, 3, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+				defer stop()
+				had := newCallers()
+				for range 2 {
+					client := b.client()
+					account := b.on(client, reserve.Config{Name: "account", Group: "g", Limit: reserve.PerSecond(40).Burst(10)})
+					tenants := b.on(client, reserve.Config{Name: "tenants", Group: "g", Limit: reserve.PerSecond(400).Burst(100)})
+					for i, flow := range []string{"much", "little"} {
+						turns, cost := account.Flow(flow), []int{c.costs[i]}
+						if i == 0 {
+							turns = turns.Weight(c.weight)
 						}
-						c.busy.Wait()
-						much, little := c.calls["much"]*costs[0], c.calls["little"]*costs[1]
-						t.Logf("MEASURE %d to %d permits", much, little)
-						assert.InEpsilon(t, weight, float64(much)/float64(little), 0.05)
-						assert.GreaterOrEqual(t, much+little, 100*60*97/100)
-					})
-				})
-			}
-		}
+						limits := turns.Limits()
+						if c.several {
+							limits, cost = append(limits, tenants.For(flow)), append(cost, 1)
+						}
+						had.call(ctx, 20, flow, joint(t, limits...), 0, cost...)
+					}
+				}
+				had.busy.Wait()
+				much, little := had.count("much")*c.costs[0], had.count("little")*c.costs[1]
+				t.Logf("MEASURE %d to %d permits", much, little)
+				assert.InEpsilon(t, c.weight, float64(much)/float64(little), 0.05)
+				assert.GreaterOrEqual(t, much+little, 40*30*97/100)
+			})
+		})
 	}
 }
 
-// A person waits for one call among thousands. Where there are more urgent calls than the limit
+// A person waits for one call among hundreds. Where there are more urgent calls than the limit
 // lets through, the others have their half.
 func TestUrgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
-		one, two := b.limiter(reserve.PerSecond(100)), b.limiter(reserve.PerSecond(100))
-		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		one, two := b.limiter(reserve.PerSecond(40)), b.limiter(reserve.PerSecond(40))
+		ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 		defer stop()
 		c := newCallers()
-		c.call(ctx, 2000, "batch", one, 0)
+		c.call(ctx, 200, "batch", one, 0)
 		time.Sleep(5 * time.Second)
 		c.call(ctx, 1, "person", two.Urgent(), time.Second)
-		time.Sleep(15 * time.Second)
+		time.Sleep(10 * time.Second)
 		assert.LessOrEqual(t, c.slowest("person"), time.Second)
 		t.Logf("MEASURE a person waits %v", c.slowest("person"))
-		before := c.calls["batch"]
-		c.call(ctx, 200, "rush", two.Urgent(), 0)
+		before := c.count("batch")
+		c.call(ctx, 50, "rush", two.Urgent(), 0)
 		began := time.Now()
 		c.busy.Wait()
-		part := float64(c.calls["batch"]-before) / 100 / time.Since(began).Seconds()
+		part := float64(c.count("batch")-before) / 40 / time.Since(began).Seconds()
 		t.Logf("MEASURE the others have %.2f", part)
 		assert.InDelta(t, 0.5, part, 0.05)
 	})

@@ -107,9 +107,9 @@ func (s *State) expected(tag float64) float64 {
 }
 
 // returning is when a call with an ID is to have its turn.
-func (c *call) returning(s *State, p Part) float64 {
+func (c *call) returning(s *State, p Part, patience float64) float64 {
 	moment := max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag)+s.expected(p.Tag), p.Cost))
-	if p.Tag == 0 {
+	if p.Tag == 0 || moment-c.at <= patience {
 		return moment
 	}
 	return c.amongOthers(s, p.Tag, moment)
@@ -139,6 +139,6 @@ func (c *call) book(s *State, which string, cost float64) (left float64) {
 	if s.leave(c.Process+":"+number, cost) {
 		left = cost
 	}
-	c.keep(s, booking{id, cost, math.Abs(tag), tag > 0}, c.returning(s, Part{Cost: cost, Tag: math.Abs(tag)}))
+	c.keep(s, booking{id, cost, math.Abs(tag), tag > 0}, c.returning(s, Part{Cost: cost, Tag: math.Abs(tag)}, 0))
 	return left
 }

@@ -114,7 +114,7 @@ type State struct {
 	stored                 float64
 	records                map[string]float64
 	virtual, urgent        float64            // the highest tag that had a turn; where the last urgent call ends
-	from, mark, speed      float64            // of virtual, of late
+	from, given, speed     float64            // of virtual, of late
 	flows                  map[string]stretch // while virtual is not 0
 }
 
@@ -269,9 +269,6 @@ func (c *call) step(s *State, clock float64) {
 	}
 	if s.latest > 0 {
 		s.latest += micros
-	}
-	if s.mark > 0 {
-		s.mark += micros
 	}
 	if s.span > 0 {
 		s.span = max(0, s.span+micros)

@@ -76,6 +76,7 @@ func (c *call) beginShares(s *State, tag float64) {
 	} else if tag > 0 {
 		s.virtual = min(tag, s.virtual)
 	}
+	s.from = s.virtual
 }
 
 // debts are how many flows, and gaps of theirs, virtual has not passed.
@@ -167,21 +168,19 @@ func (s *State) refund(p place) {
 	s.keepFlow(p.flow.Name, f)
 }
 
-func (c *call) served(s *State, tag float64) {
+func (c *call) served(s *State, tag, cost float64) {
 	if s.virtual > 0 && tag > 0 {
 		s.virtual = max(s.virtual, min(tag, max(s.seq, math.Floor(c.at))))
-		if s.mark == 0 || c.Now-s.mark >= speedWindow {
-			if s.speed = 0; s.mark > 0 {
-				s.speed = (s.virtual - s.from) / (c.Now - s.mark)
-			}
-			s.from, s.mark = s.virtual, c.Now
+		if s.given += s.share(cost, 1); s.given >= speedWindow {
+			s.speed = (s.virtual - s.from) / s.given
+			s.from, s.given = s.virtual, 0
 		}
 	}
 }
 
 func (s *State) endShares() {
 	if len(s.places) == 0 && len(s.bookings) == 0 {
-		s.virtual, s.urgent, s.from, s.mark, s.speed = 0, 0, 0, 0, 0
+		s.virtual, s.urgent, s.from, s.given, s.speed = 0, 0, 0, 0, 0
 		clear(s.flows)
 	}
 }

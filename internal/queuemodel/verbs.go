@@ -145,7 +145,7 @@ func (c *call) one(item Item, k int) Answer {
 		for i, p := range parts {
 			moment := c.forecast(limits[i], p)
 			if item.ID != "" {
-				moment = c.returning(limits[i], p)
+				moment = c.returning(limits[i], p, item.Patience)
 			}
 			if moment > latest {
 				latest, which = moment, i+1
@@ -219,7 +219,7 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		tags[i] = p.Tag
 		moment := c.forecast(s, *p)
 		if item.ID != "" {
-			moment = c.returning(s, *p)
+			moment = c.returning(s, *p, item.Patience)
 		}
 		if moment > latest {
 			slowest, latest = i, moment
@@ -310,7 +310,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 			s.lastOf, s.lastCost, s.lastDue = who, 0, 0
 		}
 		s.leave(id, p.Cost)
-		c.served(s, p.Tag)
+		c.served(s, p.Tag, p.Cost)
 		if item.Settles {
 			tags[i] = c.record(s, due)
 		}
