@@ -10,10 +10,14 @@
 -- the gap that ask again, take it. "!" is where the last urgent call ends. What `virtual` has
 -- passed means nothing any more.
 --
+-- Calls that waited before a flow was named have dense tags, a micro or more apart, up to
+-- `dense`. Among them a flow's calls have the tags of those behind which its share is; that is
+-- as fine as it can be there, so urgent calls have a turn between any two of theirs.
+--
 -- `speed` is how far `virtual` has moved of late, from `from` on, beside what was `given`: the
 -- time that the limit takes for that. Where it is idle, that says nothing of who waits.
 
-local LEAST_PACE, MOST_SHARE, LAST_TAG, FORGET_FLOWS, SPEED_WINDOW, TRUST = 1000, 1e13, 8e15, 64, 2000000, 0.7
+local LEAST_PACE, MOST_SHARE, LAST_TAG, FORGET_FLOWS, SPEED_WINDOW, TRUST, SCAN_DENSE = 1000, 1e13, 8e15, 64, 2000000, 0.7, 256
 local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name none
 
 -- flowOf is the flow of a place, which says ":<weight>:<flow>" at its end.
@@ -34,6 +38,19 @@ local function stretch(l, name)
   local ends, from, to = max(tonumber(s[1] or 0), l.virtual), max(tonumber(s[2] or 0), l.virtual), tonumber(s[3] or 0)
   if to > from then return ends, from, to end
   return ends
+end
+
+-- after is the tag that comes so much later. Among dense tags it is that of the place behind so
+-- many permits of calls that name no flow, but one at least.
+local function after(l, tag, size)
+  if tag >= l.dense then return tag + size end
+  local permits = max(1, size / share(l, 1, 1))
+  local places = call('ZRANGEBYSCORE', l.places, format('%.0f', tag), '(' .. format('%.0f', l.dense), 'WITHSCORES', 'LIMIT', 0, SCAN_DENSE)
+  for k = 1, #places, 2 do
+    if permits <= 0 then return max(floor(tonumber(places[k + 1])), tag + 1) end
+    if flowOf(places[k]) == NOBODY then permits = permits - costOf(places[k]) end
+  end
+  return l.dense + size
 end
 
 -- keep writes them. A gap at the end is none.
@@ -57,7 +74,10 @@ local function beginShares(l, tag)
     local place, first = head(l)
     local flow = flowOf(place)
     l.virtual = max(1, floor(tonumber(first)))
-    if l.card > 1 or flow == NOBODY then keepStretch(l, '', max(l.seq + 1, l.virtual)) end
+    if l.card > 1 or flow == NOBODY then
+      l.dense = max(l.seq + 1, l.virtual)
+      keepStretch(l, '', l.dense)
+    end
     if flow ~= NOBODY and flow.weight > 0 then keepStretch(l, flow.name, l.virtual + share(l, costOf(place), flow.weight)) end
   elseif tag then
     l.virtual = min(tag, l.virtual)
@@ -72,7 +92,7 @@ local function urgentTag(l, cost, part)
   local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
   if last > l.virtual then flows = flows - 1 end
   local tag = max(l.virtual, last)
-  call('ZADD', l.flows, format('%.0f', tag + max(1, floor(share(l, cost, 1) * (1 - part) / part / max(1, flows)))), '!')
+  call('ZADD', l.flows, format('%.0f', after(l, tag, max(1, floor(share(l, cost, 1) * (1 - part) / part / max(1, flows))))), '!')
   l.charged = true
   return min(tag, LAST_TAG)
 end
@@ -89,7 +109,7 @@ local function fairTag(l, cost, flow)
     if from >= to then ends, from = max(ends, from), nil end
   else
     if tag == l.virtual then tag = tag + min(l.card, size - 1) end
-    ends = ends + size
+    ends = after(l, ends, size)
   end
   keepStretch(l, flow.name, ends, from, to)
   return min(tag, LAST_TAG)
@@ -111,7 +131,7 @@ end
 
 -- refund lets a flow have what a place that was left would have taken.
 function refund(l, place, tag)
-  if l.virtual == 0 then return end
+  if l.virtual == 0 or tag < l.dense then return end
   local flow = flowOf(place)
   if flow.weight == 0 then return end -- urgent
   local size = share(l, costOf(place), flow.weight)
@@ -132,7 +152,9 @@ local function served(l, tag, cost)
   if l.virtual == 0 or not tag then return end
   l.virtual = max(l.virtual, min(tag, max(l.seq, floor(at))))
   l.given = l.given + share(l, cost, 1)
-  if l.given >= SPEED_WINDOW then
+  if l.virtual < l.dense then
+    l.from, l.given = l.virtual, 0
+  elseif l.given >= SPEED_WINDOW then
     l.speed = (l.virtual - l.from) / l.given
     l.from, l.given = l.virtual, 0
   end
@@ -163,6 +185,6 @@ end
 -- endShares ends all debts, as nobody waits.
 function endShares(l)
   if l.virtual == 0 or l.card > 0 or l.bookings > 0 then return end
-  l.virtual, l.from, l.given, l.speed = 0, 0, 0, 0
+  l.virtual, l.from, l.given, l.speed, l.dense = 0, 0, 0, 0, 0
   if not readonly then call('UNLINK', l.flows) end
 end

@@ -69,12 +69,12 @@ local function fields(l)
   if not (wellformed and finite(l.latest) and finite(l.span) and finite(l.returned)) then
     return 'BADSTATE queue: want nine numbers, got ' .. l.was.queue
   end
-  l.virtual, l.from, l.given, l.speed = 0, 0, 0, 0 -- see shares.lua
+  l.virtual, l.from, l.given, l.speed, l.dense = 0, 0, 0, 0, 0 -- see shares.lua
   if l.was.shares then
-    local s = { match(l.was.shares, '^(%S+) (%S+) (%S+) (%S+)$') }
-    l.virtual, l.from, l.given, l.speed = tonumber(s[1]), tonumber(s[2]), tonumber(s[3]), tonumber(s[4])
-    if not (finite(l.virtual) and finite(l.from) and finite(l.given) and finite(l.speed)) then
-      return 'BADSTATE shares: want four numbers, got ' .. l.was.shares
+    local s = { match(l.was.shares, '^(%S+) (%S+) (%S+) (%S+) (%S+)$') }
+    l.virtual, l.from, l.given, l.speed, l.dense = tonumber(s[1]), tonumber(s[2]), tonumber(s[3]), tonumber(s[4]), tonumber(s[5])
+    if not (finite(l.virtual) and finite(l.from) and finite(l.given) and finite(l.speed) and finite(l.dense)) then
+      return 'BADSTATE shares: want five numbers, got ' .. l.was.shares
     end
   end
   local wrong = l.meter.unpack and l.meter.unpack(l, l.was.meter)
@@ -211,7 +211,7 @@ local function changes(l, plain)
   text('reason', l.reason)
   text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.head, l.since, l.wanted,
     l.front, l.latest, l.span, l.returned))
-  if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g', l.virtual, l.from, l.given, l.speed)) end
+  if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g %.0f', l.virtual, l.from, l.given, l.speed, l.dense)) end
   if l.meter.pack then text('meter', l.meter.pack(l)) end
   return w
 end

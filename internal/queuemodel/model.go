@@ -115,6 +115,7 @@ type State struct {
 	records                map[string]float64
 	virtual, urgent        float64            // the highest tag that had a turn; where the last urgent call ends
 	from, given, speed     float64            // of virtual, of late
+	dense                  float64            // up to there are tags of before flows were named
 	flows                  map[string]stretch // while virtual is not 0
 }
 

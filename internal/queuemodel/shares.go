@@ -19,6 +19,7 @@ const (
 
 	speedWindow = 2 * 1e6
 	trust       = 0.7
+	scanDense   = 256
 )
 
 var nobody = Flow{Weight: 1}
@@ -49,6 +50,30 @@ func (s *State) of(name string) stretch {
 	return f
 }
 
+// after is the tag that comes so much later, or, among dense ones, so many permits of calls that
+// name no flow.
+func (s *State) after(tag, size float64) float64 {
+	if tag >= s.dense {
+		return tag + size
+	}
+	permits, scanned := max(1, size/s.share(1, 1)), 0
+	for _, p := range s.places {
+		if p.tag < tag || p.tag >= s.dense {
+			continue
+		}
+		if scanned++; scanned > scanDense {
+			break
+		}
+		if permits <= 0 {
+			return max(math.Floor(p.tag), tag+1)
+		}
+		if !p.named {
+			permits -= p.cost
+		}
+	}
+	return s.dense + size
+}
+
 func (s *State) keepFlow(name string, f stretch) {
 	if f.to > 0 && f.to >= f.ends {
 		f.ends, f.from, f.to = f.from, 0, 0
@@ -68,7 +93,8 @@ func (c *call) beginShares(s *State, tag float64) {
 		first := s.places[0]
 		s.virtual = max(1, math.Floor(first.tag))
 		if len(s.places) > 1 || !first.named {
-			s.keepFlow("", stretch{ends: max(s.seq+1, s.virtual)})
+			s.dense = max(s.seq+1, s.virtual)
+			s.keepFlow("", stretch{ends: s.dense})
 		}
 		if first.named && first.flow.Urgent == 0 {
 			s.keepFlow(first.flow.Name, stretch{ends: s.virtual + s.share(first.cost, first.flow.Weight)})
@@ -107,7 +133,7 @@ func (c *call) amongOthers(s *State, tag, moment float64) float64 {
 func (s *State) urgentTag(cost, part float64) float64 {
 	flows := s.debts()
 	tag := max(s.virtual, s.urgent)
-	s.urgent = tag + max(1, math.Floor(s.share(cost, 1)*(1-part)/part/max(1, flows)))
+	s.urgent = s.after(tag, max(1, math.Floor(s.share(cost, 1)*(1-part)/part/max(1, flows))))
 	return min(tag, lastTag)
 }
 
@@ -127,7 +153,7 @@ func (s *State) fairTag(cost float64, flow Flow) float64 {
 		if tag == s.virtual {
 			tag += min(float64(len(s.places)), size-1)
 		}
-		f.ends += size
+		f.ends = s.after(f.ends, size)
 	}
 	s.keepFlow(flow.Name, f)
 	return min(tag, lastTag)
@@ -150,7 +176,7 @@ func (s *State) forward(tag float64, id string, cost float64, flow Flow) float64
 }
 
 func (s *State) refund(p place) {
-	if s.virtual == 0 || p.flow.Urgent > 0 {
+	if s.virtual == 0 || p.tag < s.dense || p.flow.Urgent > 0 {
 		return
 	}
 	size := s.share(p.cost, p.flow.Weight)
@@ -171,7 +197,10 @@ func (s *State) refund(p place) {
 func (c *call) served(s *State, tag, cost float64) {
 	if s.virtual > 0 && tag > 0 {
 		s.virtual = max(s.virtual, min(tag, max(s.seq, math.Floor(c.at))))
-		if s.given += s.share(cost, 1); s.given >= speedWindow {
+		switch s.given += s.share(cost, 1); {
+		case s.virtual < s.dense:
+			s.from, s.given = s.virtual, 0
+		case s.given >= speedWindow:
 			s.speed = (s.virtual - s.from) / s.given
 			s.from, s.given = s.virtual, 0
 		}
@@ -180,7 +209,7 @@ func (c *call) served(s *State, tag, cost float64) {
 
 func (s *State) endShares() {
 	if len(s.places) == 0 && len(s.bookings) == 0 {
-		s.virtual, s.urgent, s.from, s.given, s.speed = 0, 0, 0, 0, 0
+		s.virtual, s.urgent, s.from, s.given, s.speed, s.dense = 0, 0, 0, 0, 0, 0
 		clear(s.flows)
 	}
 }
