@@ -3,11 +3,13 @@ package scheduler_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/asynqtest"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/internal/turn"
 	"github.com/fleetpace/fleetpace/reserve"
@@ -31,10 +33,25 @@ func TestATurnAfterTheDeadlineTakesNothing(t *testing.T) {
 
 // asynq ends a task at the last whole second before its Deadline.
 func TestADeadlineCountsInWholeSeconds(t *testing.T) {
-	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
-	due := d.must().At.Add(interval - 5*time.Millisecond) // Redis's clock is known within that
-	_, err := d.Enqueue(t.Context(), task(0), d.in(asynq.Deadline(due.Truncate(time.Second).Add(time.Second-1)))...)
-	require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
+	synctest.Test(t, func(t *testing.T) {
+		f := asynqtest.Open(t)
+		l := f.Limiter(f.Client(), reserve.Config{Limit: reserve.Every(interval)})
+		s, err := scheduler.New(asynq.NewClientFromRedisClient(f.Client()), l, scheduler.Config{})
+		require.NoError(t, err)
+		enqueue := func(options ...asynq.Option) (scheduler.Forecast, error) {
+			return s.Enqueue(t.Context(), task(0), append(options, asynq.Queue(asynqtest.Queue))...)
+		}
+		time.Sleep(500 * time.Millisecond) // so turns are in the middle of a second
+		first, err := enqueue()
+		require.NoError(t, err)
+		due := first.At.Add(interval)
+		before := due.Truncate(time.Second)
+		_, err = enqueue(asynq.Deadline(before.Add(time.Second - 1)))
+		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
+		second, err := enqueue(asynq.Deadline(before.Add(time.Second)))
+		require.NoError(t, err)
+		require.WithinDuration(t, due, second.At, 10*time.Millisecond)
+	})
 }
 
 func TestOptionsArePassedOn(t *testing.T) {
