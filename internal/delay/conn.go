@@ -30,9 +30,10 @@ type conn struct {
 	closed chan struct{}
 	once   sync.Once
 
-	mu    sync.Mutex
-	until time.Time // by which a Read has to end; zero: at any time
-	rest  []byte
+	mu     sync.Mutex
+	until  time.Time // by which a Read has to end; zero: at any time
+	broken error     // it is, as the last Read has found out
+	rest   []byte
 }
 
 // parcel is what was sent, and when it arrives.
@@ -118,8 +119,11 @@ func (c *conn) Read(data []byte) (int, error) {
 
 func (c *conn) receive() error {
 	c.mu.Lock()
-	until := c.until
+	until, broken := c.until, c.broken
 	c.mu.Unlock()
+	if broken != nil {
+		return broken
+	}
 	var late <-chan time.Time
 	if !until.IsZero() {
 		left := time.Until(until)
@@ -134,6 +138,9 @@ func (c *conn) receive() error {
 	case h := <-c.heard:
 		time.Sleep(time.Until(h.at))
 		c.rest = h.data
+		c.mu.Lock()
+		c.broken = h.err
+		c.mu.Unlock()
 		return h.err
 	case <-late:
 		return os.ErrDeadlineExceeded

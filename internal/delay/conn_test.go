@@ -1,6 +1,7 @@
 package delay
 
 import (
+	"io"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -42,5 +43,29 @@ func TestNobodyWaitsForAWrite(t *testing.T) {
 		require.NoError(t, c.Close())
 		_, err = c.Write([]byte("four"))
 		require.ErrorIs(t, err, net.ErrClosed)
+	})
+}
+
+// A connection that broke stays broken: nobody waits for an answer on it.
+func TestABrokenConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := net.Pipe()
+		c := Conn(near, Way{
+			Out:  func([]byte) time.Duration { return time.Second },
+			Back: func() time.Duration { return time.Second },
+			Lost: func() bool { return true },
+		})
+		defer c.Close()
+		go func() {
+			_, _ = far.Write([]byte("answer"))
+			_ = far.Close()
+		}()
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
+		began := time.Now()
+		for range 2 {
+			_, err := c.Read(make([]byte, 9))
+			require.ErrorIs(t, err, io.EOF)
+			require.Equal(t, time.Second, time.Since(began))
+		}
 	})
 }
