@@ -105,6 +105,20 @@ func BenchmarkRedis(b *testing.B) {
 			})
 		})
 	}
+	for _, flows := range []int{0, 1, 1000} {
+		b.Run(fmt.Sprintf("flows-%d-and-1000-waiting", flows), func(b *testing.B) {
+			s, who, limits := backlog(b, client, slow, 1000)
+			who.Now += 1000
+			measure(b, func(n int) error {
+				item := queuemodel.Item{Count: 1, Number: 1e7 + n, Parts: one}
+				if flows > 0 {
+					item.Flow = &queuemodel.Flow{Name: strconv.Itoa(n % flows), Weight: 1}
+				}
+				_, _, err := s.Ask(who, limits, []queuemodel.Item{item})
+				return err
+			})
+		})
+	}
 	for _, permits := range []int{10_000, 100_000} {
 		waiting := max(20_000, permits)
 		b.Run(fmt.Sprintf("rolling-%d-and-%d-waiting", permits, waiting), func(b *testing.B) {

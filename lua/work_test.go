@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -87,4 +88,58 @@ func TestWorkDoesNotGrowWithTheQueue(t *testing.T) {
 		}
 		require.Equal(t, of(3000), of(50000), limit.Kind)
 	}
+}
+
+// Flows that came and went cost nothing, also where the queue is never empty: 2,000 of them, or
+// FLEETPACE_FLOWS.
+func TestFlowsThatWent(t *testing.T) {
+	rounds := 20
+	if text := os.Getenv("FLEETPACE_FLOWS"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err)
+		rounds = n / 100
+	}
+	client := redistest.Local(t, "--hz", "20").Client(t)
+	s := &server{client: client, ctx: t.Context(), ask: Ask, keys: Keys(redistest.Prefix(t), "", "api", "p", "")}
+	who := queuemodel.Caller{Now: startMicros, Horizon: 1000, Near: 1000, Grace: 300000, Run: "run", Process: "p", Serial: 1}
+	limits := []queuemodel.Limit{{Kind: "p", A: 1000, B: 1}}
+	ask := func(items ...queuemodel.Item) []queuemodel.Answer {
+		who.Serial++
+		_, answers, err := s.Ask(who, limits, items)
+		require.NoError(t, err)
+		return answers
+	}
+	// One that is booked keeps the shares from ending.
+	require.Equal(t, 3, ask(queuemodel.Item{Count: 1, Number: 1, ID: "later", Patience: -1, Latest: 9e15, Parts: []queuemodel.Part{{Cost: 1}}})[0].Status)
+	most := int64(0)
+	for round := range rounds {
+		items := make([]queuemodel.Item, 100)
+		for i := range items {
+			items[i] = queuemodel.Item{Count: 1, Number: 1000*round + i + 2, Parts: []queuemodel.Part{{Cost: 1}},
+				Flow: &queuemodel.Flow{Name: "tenant " + strconv.Itoa(100*round+i), Weight: 1}}
+		}
+		for len(items) > 0 {
+			var wait []queuemodel.Item
+			for i, a := range ask(items...) {
+				if a.Status == 0 {
+					items[i].Parts[0].Tag = a.Tags[0]
+					wait = append(wait, items[i])
+				}
+			}
+			items, who.Now = wait, who.Now+50_000
+		}
+		there, err := client.ZCard(t.Context(), s.keys[5]).Result()
+		require.NoError(t, err)
+		most = max(most, there)
+	}
+	who.Now += 60e6
+	ask(queuemodel.Item{Count: 1, Number: 0, Parts: []queuemodel.Part{{Cost: 1}}})
+	bytes := int64(0)
+	for _, key := range s.keys {
+		if used, err := client.MemoryUsage(t.Context(), key, 0).Result(); err == nil {
+			bytes += used
+		}
+	}
+	t.Logf("MEASURE of %d flows at most %d are known at a time; a minute later all keys have %d bytes", 100*rounds, most, bytes)
+	require.LessOrEqual(t, most, int64(1100), "a flow is known until others had as much as it")
 }
