@@ -106,12 +106,15 @@ func work(text string) error {
 	for i := range j.Calls {
 		calls.Go(func() {
 			for ctx.Err() == nil {
-				err := turn(ctx, limiter, i%2 == 0)
+				held, err := turn(ctx, limiter, i%2 == 0)
 				if ctx.Err() != nil {
 					return
 				}
 				if err == nil {
 					err = reach(j.API)
+				}
+				if held != nil {
+					held.Release()
 				}
 				mu.Lock()
 				if err != nil {
@@ -130,20 +133,23 @@ func work(text string) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// turn waits for a turn in one of the two ways.
-func turn(ctx context.Context, limiter *reserve.Limiter, reservation bool) error {
+// turn waits for a turn in one of the two ways; where there are slots, in the third one.
+func turn(ctx context.Context, limiter *reserve.Limiter, reservation bool) (*reserve.Reservation, error) {
+	if limiter.Limit().Kind() == reserve.KindSlots {
+		return limiter.Acquire(ctx, 1)
+	}
 	if !reservation {
-		return limiter.Wait(ctx)
+		return nil, limiter.Wait(ctx)
 	}
 	r, err := limiter.Reserve(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := r.Wait(ctx); err != nil {
 		_ = r.Cancel(context.WithoutCancel(ctx))
-		return err
+		return nil, err
 	}
-	return nil
+	return r, nil
 }
 
 var api = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}, Timeout: liveness}

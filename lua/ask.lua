@@ -70,11 +70,11 @@ local function spendAll(parts, due, asker)
     leave(l, placeOf(asker, p), p.cost)
     served(l, p.tag, p.cost)
     p.record = asker.settles and (l.meter.record(l, due) or 0)
-    l.meter.spend(l, p.cost, due, asker.id)
+    l.meter.spend(l, p.cost, due, asker.id, asker.what)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
     usable = min(usable, l.meter.usable(l, p.cost, due))
     if asker.booking then had(l, asker.booking.id, p) end
-    if p.record and l.kind ~= 'r' then
+    if p.record and l.kind ~= 'r' and l.kind ~= 's' then
       call('ZADD', l.log, format('%.0f', p.record), asker.id .. ':' .. p.cost)
       call('ZREMRANGEBYRANK', l.log, 0, -MOST_RECORDS - 1)
       l.logged = true
@@ -122,7 +122,7 @@ end
 local function refusal(parts)
   for _, p in ipairs(parts) do
     if not p.l or p.l.problem then return p.l and p.l.problem or 'BADARG limit: want an index of KEYS' end
-    local most = (p.l.kind == 'q' or p.l.kind == 'r') and p.l.a or p.l.kind == 'p' and p.l.b or 1e9
+    local most = (p.l.kind == 'q' or p.l.kind == 'r' or p.l.kind == 's') and p.l.a or p.l.kind == 'p' and p.l.b or 1e9
     if not (p.cost and p.cost >= 1 and p.cost == floor(p.cost)) then return 'BADARG cost: want a whole number above 0' end
     if p.cost > most then return format('EXCEEDS cost: want at most %.17g, got %.0f', most, p.cost) end
     if p.tag and not (p.tag > 0 and p.tag <= 9e15) then return 'BADARG tag: want a number above 0, at most 9e15' end
@@ -135,6 +135,7 @@ local function askOne(answer, asker, parts)
   if not problem then
     local booking = asker.booking
     for _, p in ipairs(parts) do
+      if p.l.meter.asks then p.l.meter.asks(p.l, asker.id, p.cost, asker.what) end
       p.tag = p.tag or booking and tagOf(p.l, booking.id, p.cost)
       order(p, asker)
     end
@@ -177,7 +178,7 @@ for _, item in ipairs(rest) do
       parts[p] = { l = known and (limits[j] or load(j)) or nil, cost = tonumber(ARGV[i + 1]),
         tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil }
     end
-    askOne(answer, { id = id, suffix = suffix, flow = flow, settles = item.how % 2 == 1, waits = item.how % 4 < 2, booking = item.id and item }, parts)
+    askOne(answer, { id = id, suffix = suffix, flow = flow, what = item.id or flow and flow.name or '', settles = item.how % 2 == 1, waits = item.how % 4 < 2, booking = item.id and item }, parts)
   end
   answers[item.n] = answer
 end

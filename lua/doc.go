@@ -6,7 +6,7 @@
 // # The model
 //
 // A limit is a queue before a meter. The meter knows what the provider would hold: paced.lua,
-// quota.lua, rolling.lua and warming.lua have the same functions, on a table that they are
+// quota.lua, rolling.lua, slots.lua and warming.lua have the same functions, on a table that they are
 // handed. The queue is a sorted set of places: calls that wait, in the order of their tags.
 // A place owns no permits. A turn is permits that were spent, and the moment at which they
 // are due; it is given at most a horizon ahead, and is final.
@@ -21,7 +21,7 @@
 // # A small client
 //
 // One script is enough to share a limit: ask. Its text is the files head, common, paced,
-// quota, rolling, warming, state, places, shares, bookings and ask, one after the other.
+// quota, rolling, warming, state, places, slots, shares, bookings and ask, one after the other.
 // [Keys] shows the names of its six KEYS. A client that keeps nothing sends
 //
 //	'' way horizon near 300000 '' process serial ''    of itself; a new serial each time
@@ -105,6 +105,18 @@
 // An urgent call has the tag `virtual`, or where the last urgent one ends: those have together
 // at most their part of the limit. The member of a place ends with weight and flow, so whoever
 // removes it knows whom to refund.
+//
+// # Slots
+//
+// A limit of slots is how many calls are made at once. A turn holds its slots, under the number
+// of its call, until [Leave] says that the call is done, or its process is dead. When that will
+// be nobody knows: who waits is told on the channel, "room:<process>:<n>", when there is room for
+// the first n of a process's calls, and asks then; and every ten seconds or so, in case that was
+// lost. A call that asks again holds nothing: so the slots of a reply that was lost are free.
+//
+// A process whose heartbeat shows that it was taken for dead, or that Redis has lost its data,
+// tells what its calls hold still (keep of leave). Where data was lost no slot is given for three
+// seconds, which is longer than that takes.
 //
 // # Bookings
 //

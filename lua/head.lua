@@ -13,7 +13,7 @@
 --       9 channel      for news; '': none
 --       then ten per limit:
 --         kind a b     p intervalMicros burst | q permits marginMicros | r permits
---                      windowMicros | w intervalMicros periodMicros
+--                      windowMicros | s permits 1 | w intervalMicros periodMicros
 --         rank         of this limit: the highest is in force
 --         known        the text of the last reply, without its ~; '': never asked
 --         version      of the last reply; 0

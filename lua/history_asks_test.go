@@ -28,11 +28,14 @@ func (h *history) known(p *process) []queuemodel.Limit {
 		case len(l.Reach) == 0:
 		case r.kind == "p" || r.kind == "w":
 			l.Reach[0] -= passed
-		case r.kind == "r":
+		case r.kind == "r" || r.kind == "s":
 			l.Reach[1] -= passed
 		}
 		if m.known == "" && h.counts["lost"]+h.counts["rollback"] > 0 { // its heartbeat has told it so
 			l.Known, l.Reach = "1", []float64{0}
+		}
+		if r.kind == "s" && (m.lost || l.Known == "1") {
+			l.Reach = []float64{1, 0}
 		}
 		if m.lost && (r.kind == "p" || r.kind == "w") && len(l.Reach) > 0 {
 			l.Reach[0] = max(l.Reach[0], 0)
@@ -214,7 +217,7 @@ func (h *history) take(p *process, serial string, calls []*call, answers []queue
 		case 1:
 			h.counts["turns"]++
 			h.trace("  a turn for call %d in %+v from %.0f until %.0f", c.number, c.parts, arrives+a.Wait-startMicros, arrives+a.Usable-startMicros)
-			t := &turn{call: c, ask: p.name + " " + serial, from: arrives + a.Wait, until: arrives + a.Usable}
+			t := &turn{call: c, of: p, ask: p.name + " " + serial, from: arrives + a.Wait, until: arrives + a.Usable}
 			t.tags = a.Tags
 			p.turns = append(p.turns, t)
 			for _, part := range c.parts {

@@ -50,6 +50,8 @@ type history struct {
 	booking      bool // some calls have IDs
 	flowing      bool // calls name their flows
 	booked       []*call
+	holding      []*turn // with slots, whose calls are not done
+	keepBy       float64 // when those are noted again, as data was lost; 0: it was not
 }
 
 // spending is what an ask spent of a limit.
@@ -98,10 +100,14 @@ type call struct {
 type turn struct {
 	*call
 	ask         string
+	of          *process
 	from, until float64   // real
 	tags        []float64 // or records, of a call that is to be settled
 	used        bool
 }
+
+// slotSeeds are those from which on histories have limits of slots.
+const slotSeeds = 1_000_000
 
 func (h *history) now() float64 { return h.real + h.offset }
 
@@ -118,6 +124,9 @@ func newHistory(seed uint64, client *redis.Client, prefix string, other map[stri
 		if h.quiet && !h.pick(5) {
 			kind = "p"
 		}
+		if seed >= slotSeeds && (j == 0 || h.pick(3)) {
+			kind = "s"
+		}
 		r := &ruling{kind: kind}
 		switch kind {
 		case "p":
@@ -130,6 +139,8 @@ func newHistory(seed uint64, client *redis.Client, prefix string, other map[stri
 			r.a, r.b = float64(3+h.IntN(30)), 1e4
 		case "r":
 			r.a, r.b = float64(3+h.IntN(20)), []float64{3e5, 2e6}[h.IntN(2)]
+		case "s":
+			r.a, r.b = []float64{1, 1, 2, 5, 20}[h.IntN(5)], 1
 		case "w":
 			r.a, r.b = []float64{1e4, 1e5}[h.IntN(2)], 2e6
 		}
@@ -146,6 +157,7 @@ func newHistory(seed uint64, client *redis.Client, prefix string, other map[stri
 		})
 	}
 	h.server = &server{client: client, ctx: context.Background(), ask: Ask, other: other, keys: h.keys}
+	h.beat()
 	return h
 }
 
@@ -164,7 +176,7 @@ func (h *history) play() error {
 		lost := h.counts["lost"]+h.counts["rollback"] > 0
 		// What was lost of a window nobody knows, and not that the limit was set.
 		off := (r.kind == "q" || r.kind == "r") && (lost || h.counts["step"] > 0) || r.set && lost ||
-			h.counts["silent"] > 0 || r.kind == "w" && lost // what the last call is to pay for may lie beyond the horizon
+			h.counts["silent"] > 0 || r.kind == "s" && lost && h.counts["step"] > 0 || r.kind == "w" && lost // what the last call is to pay for may lie beyond the horizon
 		buckets = append(buckets, &bucket{kind: r.kind, a: r.a, b: r.b, tat: startMicros - 1e12, off: off})
 	}
 	return h.referee.verdict(buckets)
@@ -201,6 +213,9 @@ func (h *history) pass(micros float64) {
 			}
 			t.used = true
 			h.trace("%.0f: call %d is made", at-startMicros, t.number)
+			if h.hasSlots(t.call) {
+				h.holding = append(h.holding, t)
+			}
 			for _, part := range t.parts {
 				h.referee.events = append(h.referee.events, event{at: at, limit: part.Limit, cost: part.Cost, of: t.number})
 			}
@@ -227,7 +242,13 @@ func (h *history) step() error {
 	if h.settling && h.pick(4) {
 		n = 80
 	}
-	if h.booking && h.pick(150) {
+	if err := h.keeps(); err != nil {
+		return err
+	}
+	if len(h.holding) > 0 && h.pick(2) {
+		return h.ends()
+	}
+	if h.booking && h.pick(150) && h.keepBy == 0 {
 		h.pass([]float64{9e8, 5e9}[h.IntN(2)])
 	}
 	h.trace("%.0f: %s does %d", h.real-startMicros, p.name, n)
@@ -258,7 +279,8 @@ func (h *history) step() error {
 		}
 	case n < 96: // dies
 		if len(h.processes) > 1 {
-			h.model.Dead[p.name] = true
+			h.model.Dead[p.name] = h.now()
+			h.killed(p)
 			h.server.client.(*redis.Client).ZAdd(h.server.ctx, h.keys[3], redis.Z{Score: -h.now(), Member: p.name})
 			h.processes = slices.DeleteFunc(h.processes, func(o *process) bool { return o == p })
 			h.counts["died"]++
@@ -281,11 +303,17 @@ func histories(t *testing.T) uint64 {
 	return 100
 }
 
-func TestScriptsEqualModel(t *testing.T) {
+func TestScriptsEqualModel(t *testing.T) { playHistories(t, 0) }
+
+// Limits of slots, alone and beside others: what is in flight is never more than they allow.
+func TestScriptsEqualModelOfSlots(t *testing.T) { playHistories(t, slotSeeds) }
+
+func playHistories(t *testing.T, first uint64) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		client, counts := server.Client(t), map[string]int{}
 		prefix := redistest.Prefix(t)
 		for seed := range histories(t) {
+			seed += first
 			h := newHistory(seed, client, prefix+strconv.FormatUint(seed, 10), nil)
 			err := h.play()
 			require.NoError(t, err, "seed %d", seed)

@@ -40,6 +40,7 @@ func (h *history) loses() error {
 			gone = append(gone, h.keys[6*j])
 		}
 	}
+	defer h.beat()
 	return h.server.client.(*redis.Client).Del(h.server.ctx, gone...).Err()
 }
 
@@ -50,6 +51,7 @@ func (h *history) suspect() {
 			p.memory[j].lost = true
 		}
 	}
+	h.keepBy = h.real + 1.2e6
 }
 
 // rollsBack brings back what Redis held some time ago, as a replica that lags does.

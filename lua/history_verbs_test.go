@@ -44,6 +44,9 @@ func (h *history) leaves(p *process) error {
 	}
 	p.turns = slices.Delete(p.turns, i, i+1)
 	h.counts["back"]++
+	if err := h.slots(p, t, "done"); err != nil {
+		return err
+	}
 	for _, part := range t.parts {
 		spent := spending{t.ask, part.Limit}
 		h.spent[spent] -= part.Cost

@@ -5,19 +5,21 @@
 --       be let through; how many calls wait, and the permits that they want; micros until a
 --       pause ends, and its reason; for how many micros more the limit is set, 0 if it is
 --       not; how many calls are booked and still to come; permits that could be spent now;
---       processes that live
+--       processes that live; of slots then how many hold some, and of each of those
+--       "<process>:<number>:<cost>:<what>" and micros since when
 
 readonly = true
 for j = 1, #KEYS / KEYED do
   local l = load(j)
   if l.problem then
-    answers[j] = { '', 0, 0, 0, 0, '', 0, 0, 0, 0 }
+    answers[j] = { '', 0, 0, 0, 0, '', 0, 0, 0, 0, l.kind == 's' and 0 or nil }
     replies[j] = { 0, '', '', l.problem }
   else
     local moment = forecast(l, nil, 1)
     answers[j] = { l.limit, format('%.0f', ceil(moment - at)), l.card, l.total, format('%.0f', max(0, l.paused - now)), l.reason,
       format('%.0f', max(0, l.setUntil - now)), l.bookings > 0 and call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), '+inf') or 0,
       format('%.0f', max(0, floor(l.meter.left(l)))), call('ZCOUNT', l.processes, '(0', '+inf') }
+    if l.meter.holders then l.meter.holders(l, answers[j]) end
     replies[j] = { l.version, l.meter.reach(l), l.was.plain or '', '' }
   end
 end

@@ -53,7 +53,7 @@ func TestInvalid(t *testing.T) {
 			{what: "way", who: func(c *queuemodel.Caller) { c.Way = -1 }, says: "BADARG way, horizon: want micros, a second together at most, got -1"},
 			{what: "horizon", who: func(c *queuemodel.Caller) { c.Horizon = 2e6 }, says: "got 100, 2000000"},
 			{what: "horizon NaN", who: func(c *queuemodel.Caller) { c.Horizon = math.NaN() }, says: "BADARG"},
-			{what: "kind", limit: queuemodel.Limit{Kind: "x", A: 1, B: 1}, says: "BADARG kind: want p, q, r or w, got x"},
+			{what: "kind", limit: queuemodel.Limit{Kind: "x", A: 1, B: 1}, says: "BADARG kind: want p, q, r, s or w, got x"},
 			{what: "a 0", limit: queuemodel.Limit{Kind: "p", A: 0, B: 1}, says: "BADARG a: want a number above 0, at most 1e15, got 0"},
 			{what: "a NaN", limit: queuemodel.Limit{Kind: "p", A: math.NaN(), B: 1}, says: "BADARG a"},
 			{what: "a Inf", limit: queuemodel.Limit{Kind: "p", A: math.Inf(1), B: 1}, says: "BADARG a"},

@@ -1,17 +1,20 @@
--- leave.lua: places are left, and turns that nobody used go back.
+-- leave.lua: places are left, turns that nobody used go back, and slots whose calls are done.
 --
 -- ARGV  after those of head.lua, per item:
 --         limit        index
---         what         place | turn | book | drop
+--         what         place | turn | book | drop | done | keep
 --         which        of a place: its number | of turns: "<process> <serial>" of their ask |
 --                      of a call that is booked: "<number> <tag> <id>"; the place with that
 --                      number is left, and the tag kept: below 0, if it does not count
---                      there | of a booking that ends: its ID
+--                      there | of a booking that ends: its ID | of a call that is done, with its slots: its
+--                      number | of slots that are held still, which may have been lost:
+--                      "<number> <micros>", their call and since when
 --         cost         of the call, and ":<weight>:<flow>" behind it where its place names one |
 --                      how many permits of that ask are still needed, its first ones. The
 --                      others go back if nobody has spent since; else they lapse. So it may
---                      be repeated
--- Reply: after that of head.lua, per item how many permits went back, or were waited for
+--                      be repeated | of slots, how many, and ":<what>" behind it
+-- Reply: after that of head.lua, per item how many permits went back, or were waited for, or
+--       are held within the limit
 
 local MOST_TAG = 9e15 -- whole micros are exact below
 
@@ -27,6 +30,8 @@ for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
       left = giveBack(l, which, cost)
     elseif what == 'drop' then
       if whole then drop(l, which, cost) end
+    elseif what == 'done' or what == 'keep' then
+      left = whole and l.kind == 's' and l.meter[what](l, ARGV[7], which, cost, string.sub(flow, 2)) or 0
     elseif what == 'book' then
       if whole and tag and tag ~= 0 and math.abs(tag) <= MOST_TAG then
         left = leave(l, format('%s:%s:%.0f%s', ARGV[7], number, cost, flow), cost) and cost or 0
@@ -40,7 +45,7 @@ for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
         if score then refund(l, place, tonumber(score)) end
       end
     end
-    if left > 0 and l.card > 0 then tell(l, 'left') end
+    if left > 0 and l.card > 0 and l.kind ~= 's' then tell(l, 'left') end
   end
   answers[#answers + 1] = { left }
 end

@@ -23,6 +23,8 @@ var (
 	state string
 	//go:embed places.lua
 	places string
+	//go:embed slots.lua
+	slots string
 	//go:embed shares.lua
 	shares string
 	//go:embed bookings.lua
@@ -47,7 +49,9 @@ var (
 
 // inside is what the scripts of one limit or many share: the meters, the state and the
 // queue.
-func inside() string { return paced + quota + rolling + warming + state + places + shares + bookings }
+func inside() string {
+	return paced + quota + rolling + warming + state + places + slots + shares + bookings
+}
 
 // The scripts, one per verb. They are safe for concurrent use.
 var (

@@ -21,6 +21,7 @@ type event struct {
 	cost   float64 // a call
 	of     int     // its number
 	change func(*bucket)
+	done   bool // it holds its slots no longer
 }
 
 // bucket judges a limit of any kind.
@@ -29,6 +30,7 @@ type bucket struct {
 	a, b float64
 	tat  float64
 	log  []event
+	held float64
 	off  bool // nothing is judged: a quota can not know what Redis lost
 }
 
@@ -63,6 +65,14 @@ func (b *bucket) judge(e event) error {
 		b.log = append(b.log, e)
 		if used > b.a {
 			return fmt.Errorf("%v of %v permits in a window", used, b.a)
+		}
+	case "s":
+		if e.done {
+			b.held -= e.cost
+			return nil
+		}
+		if b.held += e.cost; b.held > b.a {
+			return fmt.Errorf("%v of %v slots", b.held, b.a)
 		}
 	case "r":
 		used := e.cost

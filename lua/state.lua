@@ -14,7 +14,7 @@ local function arguments(l, i)
     METERS[l.kind] = l.meter
   end
   local a, b, rank = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
-  if not l.meter then return 'BADARG kind: want p, q, r or w, got ' .. l.kind end
+  if not l.meter then return 'BADARG kind: want p, q, r, s or w, got ' .. l.kind end
   if not (finite(a) and a > 0 and a <= 1e15) then return 'BADARG a: want a number above 0, at most 1e15, got ' .. ARGV[i + 2] end
   if not (finite(b) and b >= (l.kind == 'q' and 0 or 1) and b <= 1e15) then
     return 'BADARG b: want a number of at least 1, at most 1e15, got ' .. ARGV[i + 3]
@@ -128,7 +128,7 @@ local sooner, endShares -- see places.lua, shares.lua
 -- giveBack takes the last spending back but for `keep` permits, if it is that of the ask.
 local function giveBack(l, who, keep)
   local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
-  if not process or process .. ' ' .. serial ~= who then return 0 end
+  if not process or process .. ' ' .. serial ~= who or l.kind == 's' then return 0 end
   local size = tonumber(cost) - keep
   if size <= 0 then return 0 end
   l.meter.unspend(l, size, tonumber(due) or at)
@@ -218,6 +218,7 @@ end
 
 local function save(l)
   l.version = l.version + 1
+  if l.meter.wake then l.meter.wake(l) end
   endShares(l)
   local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low)
   local plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit

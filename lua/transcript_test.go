@@ -33,7 +33,8 @@ var flagUpdate = flag.Bool("update", false, "write what the scripts reply into t
 //	ask #1 api; #2 api 2 day 1    calls, by number: limits and costs. Before the number: x3
 //	                              alike, settles, now, ahead=1s, id=job patience=1s latest=5s;
 //	                              behind a cost @ and the tag
-//	leave place 1 api 1           also: turn a:1 api 0; book 1@0s/job api 1; drop job api 1
+//	leave place 1 api 1           also: turn a:1 api 0; book 1@0s/job api 1; drop job api 1;
+//	                              of slots done 1 api 1:what; keep 1@0s api 1:what
 //	settle a:1 api 2 1            what was used; away=3s in place of a call
 //	pause 5s api; resume api; set api 2s 1 for=10s; reset api; inspect api
 //	beat 10 10/s                  the heartbeat: pace and limit
@@ -117,10 +118,10 @@ func (p *performer) command(w []string) []string {
 	switch verb := w[0]; verb {
 	case "limit":
 		l := &scriptLimit{name: w[1], kind: w[2], a: w[3], b: w[4], keys: Keys(p.prefix, "", w[1], w[2], "")}
-		if w[2] != "q" && w[2] != "r" {
+		if w[2] == "p" || w[2] == "w" {
 			l.a = p.micros(w[3])
 		}
-		if w[2] != "p" {
+		if w[2] != "p" && w[2] != "s" {
 			l.b = p.micros(w[4])
 		}
 		for _, edge := range w[5:] {
@@ -260,7 +261,7 @@ func (p *performer) head(limits []*scriptLimit) []any {
 // aged is a reach as it is now.
 func (p *performer) aged(l *scriptLimit, m remembered) string {
 	fields := strings.Fields(m.reach)
-	i := map[string]int{"p": 0, "w": 0, "r": 1, "q": 9}[l.kind]
+	i := map[string]int{"p": 0, "w": 0, "r": 1, "s": 1, "q": 9}[l.kind]
 	if i < len(fields) {
 		fields[i] = strconv.FormatInt(int64(p.number(fields[i]))-(p.now-m.at).Microseconds(), 10)
 	}

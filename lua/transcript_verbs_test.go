@@ -137,6 +137,8 @@ func (p *performer) verb(verb string, w []string) []string {
 		case "book":
 			tag, id, _ := strings.Cut(rest, "/")
 			which = number + " " + p.moment(tag) + " " + id
+		case "keep":
+			which = number + " " + p.moment(rest)
 		}
 		return p.plain(Leave, w[2], []any{1, w[0], which, w[3]}, "%v permits")
 	case "settle": // call limit cost used
@@ -157,6 +159,10 @@ func (p *performer) verb(verb string, w []string) []string {
 	case "reset":
 		return p.plain(Set, w[0], []any{"", "", "0"}, "")
 	default:
+		if p.limit(w[0]).kind == "s" {
+			return p.plain(Inspect, w[0], nil, "in force %v; next in %v µs; %v wait for %v permits; paused for %v µs, %q; set for %v µs; "+
+				"%v booked; %v stored; %v live; %v hold some: %v for %v µs")
+		}
 		return p.plain(Inspect, w[0], nil, "in force %v; next in %v µs; %v wait for %v permits; paused for %v µs, %q; set for %v µs; "+
 			"%v booked; %v stored; %v live")
 	}

@@ -46,7 +46,7 @@ func headArgs(who queuemodel.Caller, limits []queuemodel.Limit) []any {
 		if len(l.Reach) > 0 {
 			reach = joined(l.Reach, whole(l.Reach[0]))
 		}
-		if l.Kind == "r" && len(l.Reach) > 1 {
+		if (l.Kind == "r" || l.Kind == "s") && len(l.Reach) > 1 {
 			reach = whole(l.Reach[0]) + " " + whole(l.Reach[1])
 		}
 		if l.Kind == "q" && len(l.Reach) > 3 {
@@ -195,7 +195,9 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 
 func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit int, what, which string, cost float64, flow *queuemodel.Flow) ([]queuemodel.Head, float64, error) {
 	size := whole(cost)
-	if flow != nil {
+	if what == "done" || what == "keep" {
+		size += ":" + flow.Name
+	} else if flow != nil {
 		weight := flow.Weight
 		if flow.Urgent > 0 {
 			weight = 0

@@ -77,7 +77,7 @@ func (j *Joint) ask(ctx context.Context, id string, patience time.Duration, cost
 		return nil, invalid("patience", "must be 0 or above, got %v", patience)
 	}
 	need.Patience = patience
-	return j.hold(ctx, need)
+	return j.hold(ctx, need, time.Time{})
 }
 
 // Leave ends a booking: the call will not be made. The costs are those that it was booked

@@ -37,6 +37,11 @@
 // processes, those that came first are first while they are awake. A turn that was slept
 // through, as the process was suspended, is not used: the call asks for another.
 //
+// # So many calls at once
+//
+// A limit of [Concurrent] has slots: a call holds one from its turn until it is released, so it
+// is made with [Limiter.Acquire]. Slots of a process that is silent for 3 s are for others.
+//
 // # Fair shares, and calls that can not wait
 //
 // A [Limiter.Flow] is a tenant, an account or a host of those that share a limit. Where calls

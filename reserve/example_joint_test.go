@@ -407,6 +407,36 @@ func ExampleLimit_WarmUp() {
 	// the next one is in 2h48m0s
 }
 
+// Two calls at a time, over all processes: each holds its slot until it is done.
+func ExampleConcurrent() {
+	client, stop := startRedis()
+	defer stop()
+	limiter, err := reserve.New(client, reserve.Config{Name: "render", Limit: reserve.Concurrent(2)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = limiter.Close() }()
+
+	ctx := context.Background()
+	for range 3 {
+		held, err := limiter.Acquire(ctx, 1)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		func() {
+			defer held.Release()
+			state, _ := limiter.State(ctx)
+			fmt.Println(len(state.Holders), "call at work,", state.Stored, "slot free")
+		}()
+	}
+	// Output:
+	// 1 call at work, 1 slot free
+	// 1 call at work, 1 slot free
+	// 1 call at work, 1 slot free
+}
+
 // The day of this quota begins at midnight in New York.
 func ExampleLimit_In() {
 	client, stop := startRedis()
@@ -466,6 +496,7 @@ func ExampleLimit_Kind() {
 		reserve.PerSecond(50).WarmUp(time.Minute),
 		reserve.Quota(2_000, reserve.CalendarDay),
 		reserve.Rolling(100, time.Minute),
+		reserve.Concurrent(5),
 	} {
 		fmt.Println(limit, "is", limit.Kind())
 	}
@@ -474,6 +505,7 @@ func ExampleLimit_Kind() {
 	// 50/s warmup 1m0s is warming up
 	// 2000/day quota is quota
 	// 100/minute rolling is rolling
+	// 5 at once is slots
 }
 
 func ExampleKind() {
@@ -556,12 +588,16 @@ var apis = []func(ctx context.Context, limit, estimated func(name string, limit 
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
 		github, err := reserve.All(limit("hour", reserve.Rolling(5_000, time.Hour)),
-			limit("points", reserve.Rolling(900, time.Minute).Margin(time.Second)))
+			limit("points", reserve.Rolling(900, time.Minute).Margin(time.Second)), limit("at once", reserve.Concurrent(100)))
 		if err != nil {
 			return err
 		}
-		err = github.Wait(ctx, 1, 5) // one request, of 5 points
-		return err
+		call, err := github.Acquire(ctx, 1, 5, 1) // one request, of 5 points
+		if err != nil {
+			return err
+		}
+		defer call.Release()
+		return nil
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
 		shop, retryAfter := "acme", time.Millisecond

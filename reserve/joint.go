@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fleetpace/fleetpace/internal/asker"
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -122,6 +123,9 @@ func (j *Joint) wait(ctx context.Context, costs []int, now bool) error {
 	if err != nil {
 		return err
 	}
+	if err := j.needsNoRelease(); err != nil {
+		return err
+	}
 	need.Now = now || hasNoTime(ctx)
 	turn, err := j.asker().Wait(ctx, need)
 	if err != nil {
@@ -137,13 +141,13 @@ func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error)
 	need, err := j.need(ctx, costs)
 	var r *Reservation
 	if err == nil {
-		r, err = j.hold(ctx, need)
+		r, err = j.hold(ctx, need, time.Time{})
 	}
 	return r, failed("reserve", j, err)
 }
 
-func (j *Joint) hold(ctx context.Context, need asker.Need) (*Reservation, error) {
-	held, err := j.asker().Hold(ctx, need)
+func (j *Joint) hold(ctx context.Context, need asker.Need, deadline time.Time) (*Reservation, error) {
+	held, err := j.asker().Hold(ctx, need, deadline)
 	if err != nil {
 		return nil, j.shared().why(ctx, err)
 	}

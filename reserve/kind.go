@@ -25,11 +25,14 @@ const (
 
 	// KindRolling: never more than so many in any stretch of time: see [Rolling].
 	KindRolling
+
+	// KindSlots: so many calls at once, however long they take: see [Concurrent].
+	KindSlots
 )
 
-var kindNames = [...]string{"paced", "warming up", "quota", "rolling"}
+var kindNames = [...]string{"paced", "warming up", "quota", "rolling", "slots"}
 
-// String is the name of the kind: paced, warming up, quota or rolling.
+// String is the name of the kind: paced, warming up, quota, rolling or slots.
 func (k Kind) String() string {
 	if k < 0 || int(k) >= len(kindNames) {
 		return fmt.Sprintf("Kind(%d)", int(k))
@@ -75,6 +78,14 @@ func Quota(n int, each Calendar) Limit {
 // begins. n of them may be used at once.
 func Rolling(n int, window time.Duration) Limit {
 	return Limit{permits: float64(n), per: window, extra: n - 1, kind: KindRolling}
+}
+
+// Concurrent allows n calls at once, from 1 to 1,000. A call holds its slot from its turn until
+// it is released, so it needs [Limiter.Acquire], or a package that releases it: worker and
+// transport do. Slots of a process that died, or is silent for 3 s, are free for others. Together
+// with a rate, in [All], no slot is held while a call waits for the rate.
+func Concurrent(n int) Limit {
+	return Limit{permits: float64(n), per: time.Second, extra: n - 1, kind: KindSlots}
 }
 
 // WarmUp makes a paced limit begin slowly after a time in which it was idle, as caches,
@@ -137,6 +148,7 @@ func (l Limit) location() (*time.Location, error) {
 const (
 	maxWarmUp  = day
 	maxRolling = 100_000 // permits: each call is kept for as long as it counts
+	maxSlots   = 1_000
 )
 
 // checkKind checks what only some kinds have.
@@ -158,6 +170,10 @@ func (l Limit) checkKind() error {
 		if l.permits > maxRolling {
 			return invalid("Limit", "a rolling limit allows at most %d permits, got %v", maxRolling, l.permits)
 		}
+	case KindSlots:
+		if l.permits < 1 || l.permits > maxSlots || l.per != time.Second {
+			return invalid("Limit", "slots must be from 1 to %d, got %v", maxSlots, l.permits)
+		}
 	default:
 		return invalid("Limit", "kind is not known: %v", l.kind)
 	}
@@ -169,7 +185,7 @@ func (l Limit) checkKind() error {
 	case l.margin < 0 || l.margin > l.per/4 || l.margin%time.Microsecond != 0:
 		return invalid("Limit", "margin must be whole microseconds from 0 to a quarter of the window, got %v", l.margin)
 	}
-	if l.kind == KindQuota || l.kind == KindRolling {
+	if l.kind == KindQuota || l.kind == KindRolling || l.kind == KindSlots {
 		if whole := float64(int64(l.permits)); whole != l.permits || int(l.permits) != l.MaxBurst() {
 			return invalid("Limit", "permits of a %v must be a whole number, and have no burst of their own, got %v", l.kind, l.permits)
 		}

@@ -49,7 +49,8 @@ func (l Limit) Burst(permits int) Limit {
 	return l
 }
 
-// Rate is the limit in permits per second; of a quota, about: months have 30 days.
+// Rate is the limit in permits per second; of a quota, about: months have 30 days. Of slots it
+// is how many there are.
 func (l Limit) Rate() float64 { return l.permits / l.per.Seconds() }
 
 // Interval is the time in which one permit becomes available, rounded to a
@@ -86,6 +87,8 @@ func (l Limit) check() error {
 	switch {
 	case l == Limit{}:
 		return invalid("Limit", "is not set: use for example reserve.PerSecond(10)")
+	case l.kind == KindSlots:
+		return l.checkKind()
 	case math.IsNaN(l.permits) || math.IsInf(l.permits, 0) || l.permits <= 0:
 		return invalid("Limit", "rate must be a number above 0, got %v", l.permits)
 	case l.kind == KindQuota && l.per == 0:

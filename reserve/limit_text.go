@@ -29,6 +29,7 @@ var periods = []struct {
 //	20/s warmup 10s
 //	2000/day quota   2000/day quota in Europe/Berlin   100000/month quota margin 1s
 //	100/minute rolling   100/10s rolling margin 50ms
+//	5 at once
 //
 // The period is one of s, sec, second, m, min, minute, h, hr, hour, d, day, or
 // a duration as time.ParseDuration reads it; of a quota it is minute, hour, day, week or
@@ -48,6 +49,13 @@ func parseLimit(text string) (Limit, error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
 		return Limit{}, invalid("Limit", "must read <permits>/<period> or <permits>/<period> burst <permits>")
+	}
+	if len(words) == 3 && words[1] == "at" && words[2] == "once" {
+		n, err := strconv.Atoi(words[0])
+		if err != nil {
+			return Limit{}, invalid("Limit", "slots must be a whole number, got %q", words[0])
+		}
+		return Concurrent(n), nil
 	}
 	rate, period, ok := strings.Cut(words[0], "/")
 	if !ok {
@@ -165,6 +173,8 @@ func (l Limit) String() string {
 			text += " in " + l.zone
 		}
 		return text + l.marginText()
+	case KindSlots:
+		return permits + " at once"
 	case KindRolling:
 		return permits + "/" + period + " rolling" + l.marginText()
 	}

@@ -129,6 +129,9 @@ func (l *Limiter) wait(ctx context.Context, n int, now bool) error {
 	if err := l.check(ctx, n); err != nil {
 		return err
 	}
+	if err := l.needsNoRelease(); err != nil {
+		return err
+	}
 	need := asker.Need{Part: asker.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Now: now || hasNoTime(ctx), Flow: l.flow}
 	turn, err := l.core.asker.Wait(ctx, need)
 	if err != nil {

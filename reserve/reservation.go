@@ -19,6 +19,7 @@ type Reservation struct {
 	mu      sync.Mutex
 	stage   stage
 	turn    asker.Turn         // that was used
+	slots   *asker.Slots       // that it holds; nil: none
 	settled bool               // what it used was told, or is being told
 	leave   context.CancelFunc // ends a Wait; nil: there is none
 	left    chan struct{}      // closed when the last Wait is over; nil: there was none
@@ -105,6 +106,7 @@ func (r *Reservation) begin(ctx context.Context) (context.Context, error) {
 	}
 	if r.stage == used {
 		unused(&r.need, &r.turn, r.joint.limits...)
+		r.release()
 	}
 	r.stage = open
 	ctx, r.leave = context.WithCancel(ctx)
@@ -137,7 +139,7 @@ func (r *Reservation) end(turn asker.Turn, err error) error {
 	r.leave = nil
 	switch {
 	case err == nil:
-		r.stage, r.turn = used, turn
+		r.stage, r.turn, r.slots = used, turn, r.joint.asker().Keep(r.need, turn)
 		report(&r.need, &turn, r.joint.limits...)
 	case r.stage == cancelled:
 		err = ErrCancelled
@@ -210,6 +212,7 @@ func (r *Reservation) book(ctx context.Context) error {
 	}
 	if r.stage == used {
 		unused(&r.need, &r.turn, r.joint.limits...)
+		r.release()
 	}
 	if !r.held.Booked() {
 		r.held.Book()

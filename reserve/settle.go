@@ -68,7 +68,7 @@ func (r *Reservation) settles() error {
 	defer r.mu.Unlock()
 	if r.stage == open && r.leave == nil {
 		if turn, ok := r.held.Take(); ok {
-			r.stage, r.turn = used, turn
+			r.stage, r.turn, r.slots = used, turn, r.joint.asker().Keep(r.need, turn)
 		}
 	}
 	switch {

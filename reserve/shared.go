@@ -15,7 +15,7 @@ import (
 )
 
 // dead is after which silence a process counts as dead.
-const dead = 5 * time.Second
+const dead = 3 * time.Second
 
 // shared is what the Limiters of one group share in a process, so that a call may need
 // several of them at once. A Limiter without a group has one of its own.

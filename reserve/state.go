@@ -9,7 +9,7 @@ import (
 
 // State is how a limit stands at one moment, for people and dashboards.
 type State struct {
-	// Rate is permits per second, and Burst permits, of the limit that is in force; where
+	// Rate is permits per second (of slots, how many there are), and Burst permits, of the limit that is in force; where
 	// they differ from the Limiter's own, processes of different configuration share the
 	// limit, or it was Set for all: with [Limiter.SetLimit], for SetFor more, or until it
 	// is set again if that is 0.
@@ -35,10 +35,22 @@ type State struct {
 	// Processes is how many live.
 	Processes int64
 
+	// Holders are the calls that hold slots, those that have them longest first; at most 1,000.
+	Holders []Holder
+
 	// Paused is for how long no call has its turn, and PauseReason why; 0 where there is
 	// no pause.
 	Paused      time.Duration
 	PauseReason string
+}
+
+// A Holder is a call that holds slots: see [Concurrent].
+type Holder struct {
+	// Process is the name of its process in Redis, and Doing the ID of the call, or else its
+	// flow, if it has one.
+	Process, Doing string
+	Slots          int
+	Since          time.Time // on the local clock
 }
 
 // State looks at the limit and changes nothing. Errors: [ErrUnavailable],
@@ -81,6 +93,9 @@ func (l *Limiter) stateOf(s *wire.State, now time.Time) State {
 		Rate: rate, Burst: burst, Set: s.Set, SetFor: s.SetFor,
 		Stored: float64(s.Stored), Wait: max(0, s.Next), Waiting: s.Waiting, Booked: s.Booked, Processes: s.Processes,
 		Paused: s.Paused, PauseReason: s.Reason,
+	}
+	for _, h := range s.Holders {
+		state.Holders = append(state.Holders, Holder{Process: h.Process, Doing: h.Doing, Slots: int(h.Cost), Since: now.Add(-h.Since)})
 	}
 	if limit.kind == KindPaced {
 		state.NextFree = now.Add(s.Free)

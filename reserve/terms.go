@@ -15,6 +15,7 @@ const (
 	warmingUp = "w"
 	quota     = "q"
 	rolling   = "r"
+	slots     = "s"
 )
 
 // second is the micros of one.
@@ -29,6 +30,8 @@ func (l Limit) terms() wire.Terms {
 		return wire.Terms{Kind: quota, A: l.permits, B: micros(l.margin), Edges: l.edges()}
 	case KindRolling:
 		return wire.Terms{Kind: rolling, A: l.permits, B: micros(l.per + l.margin)}
+	case KindSlots:
+		return wire.Terms{Kind: slots, A: l.permits, B: 1}
 	case KindWarmingUp:
 		return wire.Terms{Kind: warmingUp, A: l.micros(), B: micros(l.warm)}
 	default:
@@ -44,6 +47,8 @@ func (l Limit) inForce(a, b float64) (rate float64, burst int) {
 		return a / l.per.Seconds(), int(a)
 	case KindRolling:
 		return a * second / (b - micros(l.margin)), int(a)
+	case KindSlots:
+		return a, int(a)
 	case KindWarmingUp:
 		return second / a, l.MaxBurst()
 	default:
@@ -90,6 +95,8 @@ func evenly(l *wire.Limit) (rate float64, burst int) {
 		return a * second / float64(edges[2]-edges[1]), 1
 	case rolling:
 		return a * second / b, 1
+	case slots:
+		return a, 1
 	case warmingUp:
 		return second / a, 1
 	default:

@@ -12,7 +12,7 @@ import time
 import redis
 
 LUA = pathlib.Path(__file__).parent / "../../lua"
-FILES = "head common paced quota rolling warming state places shares bookings ask".split()
+FILES = "head common paced quota rolling warming state places slots shares bookings ask".split()
 LEAD = 0.1  # seconds before its turn a call asks again
 
 

@@ -78,6 +78,7 @@ type Asker struct {
 	lost      time.Time // when it lost its data
 	names     map[*wire.Name]*pulse
 	leases    map[Part]*lease
+	slots     map[*Slots]bool            // that calls hold
 	past      map[*wire.Name]*LeaseStats // of leases that are no more
 	beating   bool
 	listening bool
@@ -93,7 +94,7 @@ type Asker struct {
 func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
-	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{},
+	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{},
 		past: map[*wire.Name]*LeaseStats{}, voided: map[string]voiding{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }
 	a.life, a.end = context.WithCancel(context.Background())
@@ -106,6 +107,9 @@ func (a *Asker) Close() {
 	if !a.closed {
 		a.closed = true
 		a.tidyLeases(time.Now(), true)
+		for s := range a.slots {
+			a.release(s)
+		}
 		for _, k := range a.kinds {
 			k.queue.Fail(a.cfg.Errors.Closed)
 			a.wants(k)

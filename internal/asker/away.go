@@ -144,6 +144,9 @@ func later(a, b time.Time) time.Time {
 func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 	at := now
 	for _, p := range k.parts {
+		if p.Limit.Kind == "s" && a.cfg.Away == AwayLocal { // who holds slots nobody knows
+			return now.Add(probing)
+		}
 		at = later(at, a.still[p.Limit])
 		s := a.away[p.Limit]
 		if s == nil {
@@ -230,7 +233,7 @@ func (a *Asker) comeBack() bool {
 	defer a.mu.Unlock()
 	a.away = nil
 	for _, k := range a.kinds {
-		k.queue.Refresh()
+		k.queue.Refresh(1)
 		a.wants(k)
 	}
 	a.kick()

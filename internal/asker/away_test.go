@@ -53,7 +53,7 @@ func TestTurnsWithoutRedisAreNotSavedUp(t *testing.T) {
 		var group sync.WaitGroup
 		for range 50 {
 			group.Go(func() {
-				h, err := p.Hold(t.Context(), need)
+				h, err := p.Hold(t.Context(), need, time.Time{})
 				if err == nil {
 					time.Sleep(time.Until(time.Date(2000, 1, 1, 0, 0, 20, 0, time.UTC))) // no handler is free
 					_, err = h.Wait(t.Context())

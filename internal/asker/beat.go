@@ -55,6 +55,7 @@ func (a *Asker) beats() {
 		for _, name := range a.inUse() {
 			_ = a.beatOnce(name)
 		}
+		a.keepSlots()
 		a.expire()
 		timer := time.NewTimer(time.Duration((0.75 + rand.Float64()/2) * float64(every)))
 		select {
@@ -82,6 +83,11 @@ func (a *Asker) inUse() (names []*wire.Name) {
 			}
 		}
 	}
+	for s := range a.slots {
+		for _, p := range s.need.parts() {
+			a.lives(p.Limit.Name, time.Now())
+		}
+	}
 	slowest := map[string]*wire.Name{} // of those that share keys: two limiters of one name
 	for name, pulse := range a.names {
 		if time.Since(pulse.used) >= idle {
@@ -107,6 +113,7 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 	}
 	a.lock()
 	defer a.mu.Unlock()
+	lost := a.run != "" && p.Run != "" && p.Run != a.run
 	if p.Run != "" {
 		a.run = p.Run
 	}
@@ -117,8 +124,14 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 		if pulse.known && !p.Known {
 			a.lost = time.Now()
 		}
+		lost = lost || pulse.known && (!p.Known || left.Sub(pulse.answered) >= a.cfg.Dead)
 		pulse.known, pulse.answered = true, left
 		other.Alive.Store(name.Alive.Load())
+	}
+	for s := range a.slots {
+		if s.at(name.Keys[0]) {
+			s.unsure = s.unsure || lost
+		}
 	}
 	return nil
 }
@@ -132,7 +145,7 @@ func (a *Asker) expire() {
 	a.lock()
 	defer a.mu.Unlock()
 	for _, k := range a.kinds {
-		k.queue.Expire(now.Add(-kept))
+		k.queue.Expire(now, kept)
 		a.plan(k, a.clock.now(now), now)
 	}
 	a.tidyLeases(now, false)
@@ -144,7 +157,7 @@ func (a *Asker) expire() {
 func (a *Asker) resting() bool {
 	a.lock()
 	defer a.mu.Unlock()
-	if len(a.kinds)+len(a.leases) > 0 {
+	if len(a.kinds)+len(a.leases)+len(a.slots) > 0 {
 		return false
 	}
 	for _, pulse := range a.names {

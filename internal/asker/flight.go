@@ -40,7 +40,8 @@ type flight struct {
 	asks    []ask       // one per item
 	back    []string
 	left    []wire.Left
-	leaving []*kind // those whose places and turns these are
+	leaving []*kind     // those whose places and turns these are
+	ended   []endedTurn // turns that hold their slots no longer
 	calls   int
 }
 
@@ -68,8 +69,9 @@ func (a *Asker) reuse(f *flight) {
 	clear(f.items)
 	clear(f.asks)
 	clear(f.leaving)
+	clear(f.ended)
 	*f = flight{index: f.index, limits: f.limits[:0], items: f.items[:0], parts: f.parts[:0], asks: f.asks[:0], back: f.back[:0],
-		left: f.left[:0], leaving: f.leaving[:0]}
+		left: f.left[:0], leaving: f.leaving[:0], ended: f.ended[:0]}
 	a.landed = append(a.landed, f)
 }
 

@@ -23,12 +23,13 @@ type Held struct {
 
 // Hold lets a call join the queue, and returns when it has a turn or a forecast. Where Redis
 // is away that may be when its turn has come. Errors are those of Wait; the context is for
-// the first answer only.
-func (a *Asker) Hold(ctx context.Context, need Need) (*Held, error) {
+// the first answer only. A turn after the deadline is none for it; zero: any is.
+func (a *Asker) Hold(ctx context.Context, need Need, deadline time.Time) (*Held, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	w := &waiter{Call: queue.NewCall(), need: need}
+	w.Deadline = deadline
 	w.Held = true
 	a.join(w, false)
 	h := &Held{asker: a, waiter: w}

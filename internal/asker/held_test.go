@@ -21,7 +21,7 @@ func TestHeldCallsHaveForecastsAndTurns(t *testing.T) {
 		need, start := one(p.paced("", 1, 1)), time.Now()
 		var held []*asker.Held
 		for range 4 {
-			h, err := p.Hold(t.Context(), need)
+			h, err := p.Hold(t.Context(), need, time.Time{})
 			require.NoError(t, err)
 			held = append(held, h)
 		}
@@ -56,9 +56,9 @@ func TestHeldTurnsAreOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newBubble(t).process(time.Millisecond)
 		need := one(p.paced("", 1, 1))
-		h, err := p.Hold(t.Context(), need)
+		h, err := p.Hold(t.Context(), need, time.Time{})
 		require.NoError(t, err)
-		behind, err := p.Hold(t.Context(), need)
+		behind, err := p.Hold(t.Context(), need, time.Time{})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Second)
 		require.True(t, h.Given())
@@ -108,7 +108,7 @@ func TestBookedCallsComeBack(t *testing.T) {
 					mu.Lock()
 					came++
 					mu.Unlock()
-					h, err := p.Hold(t.Context(), need)
+					h, err := p.Hold(t.Context(), need, time.Time{})
 					if err != nil {
 						t.Error(err)
 						return
@@ -150,7 +150,7 @@ func TestAnImpatientCallIsBooked(t *testing.T) {
 		hold := func(id string) *asker.Held {
 			need := one(l)
 			need.ID, need.Patience = id, 3*time.Second
-			h, err := p.Hold(t.Context(), need)
+			h, err := p.Hold(t.Context(), need, time.Time{})
 			require.NoError(t, err)
 			return h
 		}
@@ -190,7 +190,7 @@ func TestACallThatWasNotMadeKeepsItsPlace(t *testing.T) {
 		hold := func(id string) *asker.Held {
 			need := one(l)
 			need.ID, need.Patience = id, time.Minute
-			h, err := p.Hold(t.Context(), need)
+			h, err := p.Hold(t.Context(), need, time.Time{})
 			require.NoError(t, err)
 			return h
 		}
@@ -236,7 +236,7 @@ func TestCallsWithIDsHearOfSettledCosts(t *testing.T) {
 			for i := range calls {
 				group.Go(func() {
 					need := asker.Need{Part: asker.Part{Limit: l, Cost: cost}, Settles: true, ID: strconv.Itoa(i), Patience: time.Hour}
-					h, err := p.Hold(t.Context(), need)
+					h, err := p.Hold(t.Context(), need, time.Time{})
 					if err != nil {
 						t.Error(err)
 						return
@@ -279,7 +279,7 @@ func TestATurnThatLapsesHoldsNobodyUp(t *testing.T) {
 		var group sync.WaitGroup
 		group.Go(func() { _, _ = p.Wait(t.Context(), need) }) // the others share the next ask
 		time.Sleep(100 * time.Microsecond)
-		group.Go(func() { held, _ = p.Hold(t.Context(), need) })
+		group.Go(func() { held, _ = p.Hold(t.Context(), need, time.Time{}) })
 		time.Sleep(100 * time.Microsecond)
 		group.Go(func() { _, _ = p.Wait(t.Context(), need) })
 		group.Wait()
@@ -311,7 +311,7 @@ func TestATurnGoesBackWithoutThoseOfOthers(t *testing.T) {
 				group.Go(func() {
 					other := need
 					other.ID, other.Patience = strconv.Itoa(i), time.Hour
-					held[i], _ = p.Hold(t.Context(), other)
+					held[i], _ = p.Hold(t.Context(), other, time.Time{})
 				})
 				time.Sleep(100 * time.Microsecond)
 			}

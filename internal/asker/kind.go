@@ -2,6 +2,7 @@ package asker
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +32,19 @@ type Need struct {
 }
 
 func (n *Need) parts() []Part { return append([]Part{n.Part}, n.More...) }
+
+// slots are which of its limits are of slots; nil: none.
+func (n *Need) slots() []bool {
+	parts := n.parts()
+	if !slices.ContainsFunc(parts, func(p Part) bool { return p.Limit.Kind == "s" }) {
+		return nil
+	}
+	slots := make([]bool, len(parts))
+	for i, p := range parts {
+		slots[i] = p.Limit.Kind == "s"
+	}
+	return slots
+}
 
 // leases reports whether turns of it are taken ahead.
 func (n *Need) leases() bool {
@@ -91,7 +105,7 @@ func (a *Asker) kind(n *Need) *kind {
 	}
 	if k == nil {
 		k = &kind{key: key, need: *n, parts: n.parts()}
-		k.queue.Limits, k.queue.Missed = len(k.parts), a.cfg.Errors.Missed
+		k.queue.Limits, k.queue.Slots, k.queue.Missed = len(k.parts), n.slots(), a.cfg.Errors.Missed
 		a.kinds[key] = k
 	}
 	return k

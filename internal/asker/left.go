@@ -2,6 +2,7 @@ package asker
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -21,10 +22,14 @@ func (a *Asker) loadLeft(f *flight, k *kind) int {
 			f.loadBooked(k, p.Number, p.Tags, p.Slowest)
 		}
 	}
+	for _, t := range k.queue.Ended() {
+		f.loadSlots(k, t)
+	}
 	for _, t := range k.queue.Unused() {
 		if t.Process == "" {
 			continue
 		}
+		f.loadSlots(k, t)
 		if l := a.leases[k.need.Part]; l != nil && k.leases() && !a.closed {
 			t.Ask = "" // its ask may have been given others that the lease has used
 			l.keep(t)
@@ -59,6 +64,7 @@ func (f *flight) loadPlace(k *kind, p *queue.Place) {
 // loadTurn takes in a turn that nobody uses.
 func (f *flight) loadTurn(k *kind, t *queue.Turn) {
 	switch {
+	case len(k.parts) == 1 && k.queue.Slots != nil:
 	case len(k.parts) == 1 && t.GoBack(k.need.Cost):
 		f.left = append(f.left, wire.Left{Limit: f.at(k.need.Limit), Turns: t.Ask, Cost: t.Permit - k.need.Cost})
 	case len(k.parts) > 1 && t.Alone:
@@ -75,7 +81,7 @@ func (a *Asker) sendLeft(f *flight) {
 	caller.Serial = a.serial.Add(1)
 	call := f.call(a, caller)
 	call.Back = nil
-	_ = a.attempt(func() error {
+	err := a.attempt(func() error {
 		call.Run, call.Now = a.server(), time.Now()
 		reply, _, err := wire.Leave(context.Background(), call, f.left)
 		if err == nil {
@@ -85,6 +91,12 @@ func (a *Asker) sendLeft(f *flight) {
 	})
 	a.lock()
 	defer a.mu.Unlock()
+	if errors.Is(err, errAway) {
+		for _, e := range f.ended { // slots are not to be lost
+			e.kind.queue.Done(e.turn)
+		}
+		a.beAway()
+	}
 	for _, k := range f.leaving {
 		k.leaving--
 		a.wants(k)

@@ -93,7 +93,7 @@ func (a *Asker) subscribe() error {
 		case *redis.Message:
 			a.hear(m.Payload)
 		case *redis.Subscription:
-			a.refresh("") // there may have been news before
+			a.refresh("", 1) // there may have been news before
 		}
 	}
 }
@@ -109,7 +109,7 @@ func (a *Asker) hear(text string) {
 	words := strings.SplitN(text, " ", 4)
 	switch {
 	case words[0] == "dead":
-		a.refresh("")
+		a.refresh("", 1)
 	case words[0] == "limit":
 		a.hurry()
 	case words[0] == "news" && len(words) == 4:
@@ -123,21 +123,39 @@ func (a *Asker) hear(text string) {
 			case "paused", "resumed", "limit":
 				a.void(key, micros)
 			default:
-				a.refresh(key)
+				if n := a.told(what); n > 0 {
+					a.refresh(key, n)
+				}
 			}
 		}
 	}
 }
 
-// refresh lets calls ask whose forecasts may be wrong: at the limit with a key, or at all.
-func (a *Asker) refresh(key string) {
+// told is how many calls are to ask for what has happened: of slots, "room:<process>:<n>", those
+// of one process that are first.
+func (a *Asker) told(what string) int {
+	room, ok := strings.CutPrefix(what, "room:")
+	if !ok {
+		return 1
+	}
+	process, count, _ := strings.Cut(room, ":")
+	n, err := strconv.Atoi(count)
+	if process != a.process || err != nil {
+		return 0
+	}
+	return n
+}
+
+// refresh lets the first n calls of each kind ask whose forecasts may be wrong: at the limit with
+// a key, or at all.
+func (a *Asker) refresh(key string, n int) {
 	now := time.Now()
 	a.lock()
 	defer a.mu.Unlock()
 	t := a.clock.now(now)
 	for _, k := range a.kinds {
 		if key == "" || k.at(key) {
-			k.queue.Refresh()
+			k.queue.Refresh(n)
 			a.plan(k, t, now)
 		}
 	}
@@ -170,7 +188,7 @@ func (a *Asker) void(key string, micros int64) {
 		if n := k.queue.Void(micros, now); n > 0 {
 			a.watch(Event{What: Voided, N: n, Need: &k.need})
 		}
-		k.queue.Refresh()
+		k.queue.Refresh(1)
 		a.plan(k, t, now)
 	}
 	a.kick()

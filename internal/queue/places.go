@@ -35,11 +35,12 @@ func (q *Queue) near(now time.Time, t Times, most int) (near []*Place) {
 	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
 		switch {
 		case p.asked:
-		case !t.when(p).After(now):
+		case !q.when(p, t).After(now):
 			p.asked, p.soon = true, false
 			near = append(near, p)
 		case len(near) == 0:
 			return nil
+		case q.atSlot(p.Slowest):
 		case p.forecast.Sub(now) > t.Horizon:
 			p.asked, p.tells, p.soon = true, true, false
 			return append(near, p)
@@ -58,17 +59,21 @@ func (q *Queue) When(t Times) (time.Time, bool) {
 	}
 	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
 		if !p.asked {
-			return t.when(p), true
+			return q.when(p, t), true
 		}
 	}
 	return time.Time{}, false
 }
 
 // when is when a place asks. One that came too early for some of its limits asks again
-// shortly before its turn. One whose forecast may be wrong asks at once: the zero time.
-func (t Times) when(p *Place) time.Time {
+// shortly before its turn. One whose forecast may be wrong asks at once: the zero time. One that
+// waits for a slot is told when there is room, and asks all the same from time to time.
+func (q *Queue) when(p *Place, t Times) time.Time {
 	if p.soon {
 		return time.Time{}
+	}
+	if q.atSlot(p.Slowest) {
+		return p.heard.Add(unheard + time.Duration(p.Number%32)*unheard/64)
 	}
 	lead := t.Lead
 	if p.early {
@@ -77,14 +82,22 @@ func (t Times) when(p *Place) time.Time {
 	return p.forecast.Add(-lead)
 }
 
-// Refresh lets the first place ask at once, as its forecast may be wrong. Those that are being
-// asked for ask again: the answer may be older than what was heard since.
-func (q *Queue) Refresh() {
+// unheard is how long a place that waits for a slot waits for news.
+const unheard = 8 * time.Second
+
+// atSlot reports whether a limit is of slots.
+func (q *Queue) atSlot(limit int) bool { return limit >= 0 && limit < len(q.Slots) && q.Slots[limit] }
+
+// Refresh lets the first n places ask at once, as their forecasts may be wrong. Those that are
+// being asked for ask again: the answer may be older than what was heard since.
+func (q *Queue) Refresh(n int) {
 	for _, p := range q.places {
 		p.soon = true
 		if !p.asked {
 			p.early = false
-			return
+			if n--; n <= 0 {
+				return
+			}
 		}
 	}
 	if len(q.places) == 0 {
@@ -225,4 +238,14 @@ func (q *Queue) Overdue() {
 			i++
 		}
 	}
+}
+
+// Done notes that a turn holds its slots no longer.
+func (q *Queue) Done(t *Turn) { q.done = append(q.done, t) }
+
+// Ended takes off the turns that hold their slots no longer.
+func (q *Queue) Ended() []*Turn {
+	done := q.done
+	q.done = nil
+	return done
 }

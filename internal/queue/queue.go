@@ -104,7 +104,8 @@ func (c *Call) end(e Event) {
 
 // Queue holds calls that wait for the same permits.
 type Queue struct {
-	Limits int // that a call needs
+	Limits int    // that a call needs
+	Slots  []bool // which of them are of slots, which turns hold until Done; nil: none
 
 	// Missed is the error of a call whose turn comes too late, and waits at a limit; -1: that is
 	// not known.
@@ -116,6 +117,7 @@ type Queue struct {
 	asked   int      // calls that were asked for and have neither place nor turn
 	stale   bool     // forecasts for those may be wrong
 	unused  []*Turn  // that nobody here needs
+	done    []*Turn  // whose slots are held no longer
 }
 
 // Join lets a call wait behind all others. A turn that somebody has just left is for it.
@@ -182,7 +184,7 @@ func (q *Queue) pop() *Call {
 // misses ends the wait of a call whose turn would come after its deadline, and reports
 // whether it did.
 func (q *Queue) misses(c *Call, turn time.Time, slowest int) bool {
-	if c.Deadline.IsZero() || !turn.After(c.Deadline) {
+	if c.Deadline.IsZero() || !turn.After(c.Deadline) || q.atSlot(slowest) { // nobody knows when a slot is free
 		return false
 	}
 	c.end(Event{Err: q.Missed(turn, c.Deadline, slowest)})
@@ -222,6 +224,8 @@ func (q *Queue) Return(c *Call, t *Turn, now time.Time) {
 		q.drop(c)
 	}
 	switch {
+	case q.Slots != nil:
+		q.again(c, t, "", now)
 	case t.Alone:
 		q.again(c, t, t.Ask, now)
 	case t.Tags != nil:
@@ -243,11 +247,18 @@ func (q *Queue) again(c *Call, t *Turn, back string, now time.Time) {
 	q.insert(&Place{Number: t.Number, Tags: tags, Back: back, forecast: now})
 }
 
-// Expire ends the calls that nobody waits for, and whose turns were over at a moment.
-func (q *Queue) Expire(moment time.Time) {
+// Expire ends the calls that nobody waits for, and whose turns were over for so long. Slots are
+// for others as soon as they are.
+func (q *Queue) Expire(now time.Time, kept time.Duration) {
+	if q.Slots != nil {
+		kept = 0
+	}
 	q.given = slices.DeleteFunc(q.given, func(c *Call) bool {
-		over := c.Held && c.turn.Until.Before(moment)
+		over := c.Held && now.Sub(c.turn.Until) > kept
 		if over {
+			if q.Slots != nil {
+				q.Done(c.turn)
+			}
 			c.ended, c.over, c.turn = true, c.turn, nil
 		}
 		return over
@@ -269,7 +280,9 @@ func (q *Queue) Void(until int64, now time.Time) (voided int) {
 			voided++
 		}
 	}
-	q.unused = slices.DeleteFunc(q.unused, void)
+	if q.Slots == nil {
+		q.unused = slices.DeleteFunc(q.unused, void)
+	}
 	return voided
 }
 
@@ -317,10 +330,10 @@ func (q *Queue) Waiting() int { return len(q.waiting) }
 
 // Loose reports whether there are places or turns that nobody here needs.
 func (q *Queue) Loose() bool {
-	return len(q.unused) > 0 || len(q.places)+q.asked > len(q.waiting) && slices.ContainsFunc(q.places, func(p *Place) bool { return !p.asked })
+	return len(q.unused)+len(q.done) > 0 || len(q.places)+q.asked > len(q.waiting) && slices.ContainsFunc(q.places, func(p *Place) bool { return !p.asked })
 }
 
 // Idle reports whether nothing is left to do or to know.
 func (q *Queue) Idle() bool {
-	return len(q.waiting)+len(q.given)+len(q.places)+q.asked+len(q.unused) == 0
+	return len(q.waiting)+len(q.given)+len(q.places)+q.asked+len(q.unused)+len(q.done) == 0
 }

@@ -128,7 +128,7 @@ func TestATurnGoesBackWithThoseAfterItOnly(t *testing.T) {
 // far the others are. It tells that also if it is given a turn.
 func TestAPlaceThatIsToTellTellsByItsTurn(t *testing.T) {
 	q, _ := held(4, 3600, 3601, 3602, 3603)
-	q.Refresh()
+	q.Refresh(1)
 	ask := q.Next(start, times, 100)
 	require.Equal(t, []int64{0, 1}, numbers(ask.Places))
 	q.Reached(ask.Places[0], turn(0, 0), start)
@@ -215,7 +215,7 @@ func TestPlacesAskShortlyBeforeTheirTurn(t *testing.T) {
 func TestNewsAreNewerThanAnswersOnTheirWay(t *testing.T) {
 	q, _ := held(1, 1)
 	ask := q.Next(after(0.95), times, 100)
-	q.Refresh()
+	q.Refresh(1)
 	q.Moved(ask.Places[0], after(9), after(1), times.Lead)
 	when, ok := q.When(times)
 	require.True(t, ok)
@@ -228,7 +228,7 @@ func TestNewsAreNewerThanAnswersOnTheirWay(t *testing.T) {
 
 	q, _ = held(1)
 	require.Equal(t, 1, q.Next(after(0), times, 100).New)
-	q.Refresh()
+	q.Refresh(1)
 	q.Placed(&Place{Number: 1, Tags: []int64{1}}, after(9), start)
 	when, _ = q.When(times)
 	require.False(t, when.After(start), "a new one, too")
@@ -343,7 +343,7 @@ func TestARefreshIsNewerThanAnAnswerUnderWay(t *testing.T) {
 	ask := q.Next(start, times, 100)
 	require.Equal(t, []int64{0}, numbers(ask.Places))
 	first := ask.Places[0]
-	q.Refresh()
+	q.Refresh(1)
 	q.Moved(first, after(3600), start, times.Lead)
 	ask = q.Next(start, times, 100)
 	require.Contains(t, ask.Places, first)

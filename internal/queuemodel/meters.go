@@ -105,6 +105,11 @@ func (c *call) next(s *State, cost, at float64) float64 {
 			return max(at, s.moment+s.offset)
 		}
 		return max(at, s.moment+s.offset, moment+s.offset+s.b)
+	case "s":
+		if s.inUse()+cost > s.a {
+			c.sweep(s)
+		}
+		return max(at, c.ahead(s, 0, cost))
 	default:
 		return max(at, s.free+s.part)
 	}
@@ -144,6 +149,8 @@ func (c *call) spend(s *State, cost, at float64, id string) {
 		for n := 0; n < 4 && len(s.log) > 0 && s.log[0].moment <= c.Now-s.offset-s.b; n++ {
 			s.log = s.log[1:]
 		}
+	case "s":
+		s.take(id, cost, at)
 	case "w":
 		s.stored = s.storedAt(at)
 		s.atLeast(at)
@@ -170,6 +177,12 @@ func (c *call) ahead(s *State, before, cost float64) float64 {
 			return c.at - s.b + rounds*s.b
 		}
 		return moment + s.offset + rounds*s.b
+	case "s":
+		over := s.inUse() + before + cost - s.a
+		if over <= 0 {
+			return max(c.at, s.till)
+		}
+		return max(s.till, c.at+max(c.Horizon+1, math.Ceil(over/s.a*s.mean)))
 	default:
 		return max(c.at, s.free+s.part) + s.price(s.storedAt(c.at), before)
 	}
@@ -185,13 +198,15 @@ func (s *State) usable(cost, due float64) float64 {
 		return until
 	case "q":
 		return s.edges[s.windowAt(due)+1] - s.b
+	case "s":
+		return due + 1e6
 	default:
 		return due
 	}
 }
 
 func (s *State) overflows(due float64) bool {
-	return s.kind == "p" && s.free+s.part < s.empty(due)-s.a
+	return s.kind == "p" && s.free+s.part < s.empty(due)-s.a || s.kind == "s"
 }
 
 func (c *call) unspend(s *State, cost, due float64) {
@@ -236,6 +251,8 @@ func (c *call) reach(s *State) []float64 {
 		return []float64{s.edges[0], s.window[s.edges[0]], s.edges[1], s.window[s.edges[1]]}
 	case "r":
 		return []float64{s.inWindow(), s.moment + s.offset - c.at}
+	case "s":
+		return []float64{s.inUse(), 0}
 	default:
 		return []float64{math.Ceil(s.free + s.part - c.at), s.stored}
 	}
@@ -264,6 +281,11 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 			s.moment = max(s.moment, math.Ceil(c.at+reach[1]-s.offset))
 			s.used += missing
 			s.log = append(s.log, entry{s.moment, missing, "lost"})
+		}
+		return
+	case "s":
+		if unknown || len(reach) > 1 && reach[0] > 0 && reach[1] > -3*renew {
+			s.till = max(s.till, math.Ceil(c.at+3e6))
 		}
 		return
 	case "w":

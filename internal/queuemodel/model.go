@@ -13,7 +13,7 @@ import (
 
 // Limit is what a caller says of a limit.
 type Limit struct {
-	Kind string // p, q, r, w
+	Kind string // p, q, r, s, w
 	A, B float64
 	Rank float64
 	// Known, Version, Reach are of the last reply.
@@ -117,16 +117,18 @@ type State struct {
 	from, given, speed     float64            // of virtual, of late
 	dense                  float64            // up to there are tags of before flows were named
 	flows                  map[string]stretch // while virtual is not 0
+	holders                []holder           // of slots
+	mean, checked, till    float64
 }
 
-// Redis holds the limits, by index, and who is dead.
+// Redis holds the limits, by index, and since when who is dead.
 type Redis struct {
 	Limits map[int]*State
-	Dead   map[string]bool
+	Dead   map[string]float64
 }
 
 // New returns one that holds nothing.
-func New() *Redis { return &Redis{Limits: map[int]*State{}, Dead: map[string]bool{}} }
+func New() *Redis { return &Redis{Limits: map[int]*State{}, Dead: map[string]float64{}} }
 
 // Copy returns a copy, for a rollback.
 func (r *Redis) Copy() *Redis {
@@ -134,7 +136,7 @@ func (r *Redis) Copy() *Redis {
 	for j, l := range r.Limits {
 		d := *l
 		d.places, d.lows, d.log = slices.Clone(l.places), slices.Clone(l.lows), slices.Clone(l.log)
-		d.bookings = slices.Clone(l.bookings)
+		d.bookings, d.holders = slices.Clone(l.bookings), slices.Clone(l.holders)
 		d.window, d.records, d.flows = map[float64]float64{}, map[string]float64{}, maps.Clone(l.flows)
 		for k, v := range l.window {
 			d.window[k] = v
@@ -144,9 +146,7 @@ func (r *Redis) Copy() *Redis {
 		}
 		c.Limits[j] = &d
 	}
-	for p := range r.Dead {
-		c.Dead[p] = true
-	}
+	maps.Copy(c.Dead, r.Dead)
 	return c
 }
 
@@ -261,6 +261,11 @@ func (c *call) step(s *State, clock float64) {
 		s.advance(micros)
 	case "r":
 		s.offset += micros
+	case "s":
+		s.checked = 0
+		if s.till > 0 {
+			s.till += micros
+		}
 	}
 	if s.paused > 0 {
 		s.paused += micros
@@ -318,7 +323,7 @@ func (c *call) become(s *State, a, b float64) {
 }
 
 func (c *call) giveBack(s *State, who string, keep float64) float64 {
-	if s.lastOf == "" || s.lastOf != who {
+	if s.lastOf == "" || s.lastOf != who || s.kind == "s" {
 		return 0
 	}
 	size := s.lastCost - keep
@@ -337,6 +342,7 @@ func (c *call) heads() []Head {
 	heads := make([]Head, len(c.limits))
 	for j, s := range c.loaded {
 		s.version++
+		c.wake(s)
 		s.endShares()
 		s.seen = c.Now
 		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)

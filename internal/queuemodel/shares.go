@@ -31,6 +31,8 @@ func (s *State) pace() float64 {
 		return (s.edges[2] - s.edges[1]) / s.a
 	case "r":
 		return s.b / s.a
+	case "s":
+		return s.mean / s.a
 	default:
 		return s.a
 	}

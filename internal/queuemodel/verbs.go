@@ -68,16 +68,8 @@ func (c *call) entitled(s *State, p Part) float64 {
 		}
 		return c.at - max(s.since, s.paused)
 	}
-	if len(s.places) > 0 && late() > 0 && (late() > c.Grace || c.Dead[s.places[0].process]) {
-		process, n := s.places[0].process, 0
-		s.places = slices.DeleteFunc(s.places, func(p place) bool {
-			n++
-			gone := n <= 64 && p.process == process && !c.asking[p.id]
-			if gone && c.Dead[process] {
-				s.refund(p)
-			}
-			return gone
-		})
+	if len(s.places) > 0 && late() > 0 && (late() > c.Grace || c.Dead[s.places[0].process] > 0) {
+		c.clear(s, s.places[0].process)
 	}
 	switch {
 	case len(s.places) == 0:
@@ -89,6 +81,19 @@ func (c *call) entitled(s *State, p Part) float64 {
 	default:
 		return c.ahead(s, s.before(p.Tag), p.Cost)
 	}
+}
+
+// clear lets the first places of a process go, but for calls that ask.
+func (c *call) clear(s *State, process string) {
+	n := 0
+	s.places = slices.DeleteFunc(s.places, func(p place) bool {
+		n++
+		gone := n <= 64 && p.process == process && !c.asking[p.id]
+		if gone && c.Dead[process] > 0 {
+			s.refund(p)
+		}
+		return gone
+	})
 }
 
 // Ask is the script ask.
@@ -120,6 +125,11 @@ func (c *call) one(item Item, k int) Answer {
 		s := limits[i]
 		if most := s.mostCost(); p.Cost > most {
 			return Answer{Status: 2, Tags: tags}
+		}
+	}
+	for i, p := range parts {
+		if s := limits[i]; s.letGo(id, p.Cost) {
+			c.sooner(s)
 		}
 	}
 	if item.ID != "" {
@@ -323,7 +333,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 				tags[i] = p.Tag
 			}
 		}
-		if item.Settles && s.kind != "r" {
+		if item.Settles && s.kind != "r" && s.kind != "s" {
 			s.records[id+":"+number(p.Cost)] = tags[i]
 		}
 	}
@@ -342,6 +352,10 @@ func (r *Redis) Leave(who Caller, limits []Limit, limit int, what, which string,
 		left = c.book(s, which, cost)
 	case "drop":
 		c.ends(s, which, cost)
+	case "done":
+		left = c.done(s, which, cost)
+	case "keep":
+		left = c.keepSlots(s, which, cost)
 	default:
 		for _, p := range s.places {
 			if p.id == c.Process+":"+which && p.cost == cost {

@@ -11,7 +11,7 @@ import (
 
 // Terms are a limit as the scripts know it.
 type Terms struct {
-	Kind string // p, q, r or w: see head.lua, also for A and B
+	Kind string // p, q, r, s or w: see head.lua, also for A and B
 	A, B float64
 	// Edges are those of a quota's windows, in micros of Redis's clock: from the window of
 	// a moment or the one before on, at least three later than it.
@@ -112,6 +112,8 @@ func (l *Limit) append(args []any, now, lost time.Time, back string) ([]any, str
 	case lost.IsZero() || lost.Before(l.heard):
 	case known != "":
 		reach = l.atLeast(reach, 0)
+	case l.Kind == "s" && now.Sub(lost) < afterLoss:
+		known, reach = "1", "1 0"
 	case l.Kind == "p" && now.Sub(lost) < max(afterLoss, time.Duration(min(l.A*l.B, 1e15))*time.Microsecond):
 		known, reach = "1", "0"
 	}
@@ -150,7 +152,7 @@ func (l *Limit) relative() int {
 	switch l.Kind {
 	case "p", "w":
 		return 0
-	case "r":
+	case "r", "s":
 		return 1
 	default:
 		return -1
@@ -163,6 +165,9 @@ func (l *Limit) aged(now time.Time) string {
 }
 
 func (l *Limit) atLeast(reach string, least int64) string {
+	if l.Kind == "s" { // others may hold some
+		return "1 0"
+	}
 	if l.Kind != "p" && l.Kind != "w" {
 		return reach
 	}

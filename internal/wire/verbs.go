@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // Left is a place that a call leaves, or turns of an ask that nobody uses, or the end of a
-// booking.
+// booking, or slots.
 type Left struct {
 	Limit int
 	// Of a place its number and its cost; of turns the ask that they were given to, and how
@@ -24,14 +25,24 @@ type Left struct {
 	// does not count there; of a booking that ends, its ID and the tag 0.
 	ID  string
 	Tag int64
+
+	// Of slots of the call with the number Place: they are held no longer, or they are still,
+	// since a time of Redis in micros, though that may have been lost. Doing is what for.
+	Done  bool
+	Since int64
+	Doing string
 }
 
 // Leave leaves places, and gives back turns that nobody used. It returns how many permits went
-// back, or were waited for. It may be repeated.
+// back, or were waited for, or are held within the limit. It may be repeated.
 func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
 	extra := make([]any, 0, 4*len(items))
 	for _, item := range items {
 		switch {
+		case item.Done:
+			extra = append(extra, item.Limit+1, "done", item.Place, fmt.Sprintf("%d:%s", item.Cost, item.Doing))
+		case item.Since > 0:
+			extra = append(extra, item.Limit+1, "keep", fmt.Sprintf("%d %d", item.Place, item.Since), fmt.Sprintf("%d:%s", item.Cost, item.Doing))
 		case item.Turns != "":
 			extra = append(extra, item.Limit+1, "turn", item.Turns, item.Cost)
 		case item.ID == "":
@@ -116,6 +127,15 @@ type State struct {
 	SetFor    time.Duration // … and for so long; 0: until it is set again
 	Booked    int64         // calls that are still to come
 	Processes int64         // that live
+	Holders   []Holder      // s: who holds slots, the longest ones first; at most 1,000
+}
+
+// Holder is a call that holds slots.
+type Holder struct {
+	Process string
+	Doing   string
+	Cost    int64
+	Since   time.Duration // ago
 }
 
 // Inspect returns how the limits stand, and changes nothing.
@@ -133,10 +153,28 @@ func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
 		if s.Set = s.SetFor > 0; s.SetFor > forGood {
 			s.SetFor = 0
 		}
+		if c.Limits[i].Kind == "s" {
+			s.Holders = r.holders()
+		}
 		if l := c.Limits[i]; l.Kind == "p" {
 			free, _ := strconv.ParseInt(reply.heads[i].reach, 10, 64)
 			s.Free = time.Duration(free) * time.Microsecond
 		}
 	}
 	return reply, states, r.err
+}
+
+// holders reads "<process>:<number>:<cost>:<doing>" and micros for each.
+func (r *reader) holders() []Holder {
+	holders := make([]Holder, 0, 8)
+	for n := r.number(); n > 0 && r.err == nil; n-- {
+		fields := strings.SplitN(r.text(), ":", 4)
+		if len(fields) < 4 {
+			r.fail("a holder of slots is none")
+			return nil
+		}
+		cost, _ := strconv.ParseInt(fields[2], 10, 64)
+		holders = append(holders, Holder{Process: fields[0], Doing: fields[3], Cost: cost, Since: r.micros()})
+	}
+	return holders
 }

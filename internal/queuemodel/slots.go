@@ -1,0 +1,102 @@
+package queuemodel
+
+import (
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// holder is a call that holds slots.
+type holder struct {
+	id          string
+	cost, since float64
+}
+
+func (s *State) inUse() (sum float64) {
+	for _, h := range s.holders {
+		sum += h.cost
+	}
+	return sum
+}
+
+func (s *State) take(id string, cost, since float64) {
+	if id != "" && !slices.ContainsFunc(s.holders, func(h holder) bool { return h.id == id && h.cost == cost }) {
+		s.holders = append(s.holders, holder{id, cost, math.Floor(since)})
+	}
+}
+
+func (s *State) letGo(id string, cost float64) bool {
+	n := len(s.holders)
+	s.holders = slices.DeleteFunc(s.holders, func(h holder) bool { return h.id == id && h.cost == cost })
+	return len(s.holders) < n
+}
+
+// sweep takes those off whose processes are dead: of the model all others are known to live.
+func (c *call) sweep(s *State) {
+	died := 0.0
+	for _, at := range c.Dead {
+		died = max(died, at)
+	}
+	if len(s.holders) == 0 || died < s.checked && c.Now-s.checked < 60e6 {
+		return
+	}
+	s.checked = c.Now
+	n := len(s.holders)
+	s.holders = slices.DeleteFunc(s.holders, func(h holder) bool {
+		process, _, _ := strings.Cut(h.id, ":")
+		return c.Dead[process] > 0
+	})
+	if len(s.holders) < n {
+		c.sooner(s)
+	}
+}
+
+func (c *call) done(s *State, number string, cost float64) float64 {
+	id := c.Process + ":" + number
+	for _, h := range s.holders {
+		if h.id == id && h.cost == cost {
+			held := max(0, c.Now-h.since)
+			if s.mean == 0 {
+				s.mean = held
+			} else {
+				s.mean = math.Floor(s.mean + (held-s.mean)/8)
+			}
+			s.letGo(id, cost)
+			c.sooner(s)
+			return cost
+		}
+	}
+	return 0
+}
+
+func (c *call) keepSlots(s *State, which string, cost float64) float64 {
+	number, text, _ := strings.Cut(which, " ")
+	since, _ := strconv.ParseFloat(text, 64)
+	s.take(c.Process+":"+number, cost, min(since, c.Now))
+	if s.inUse() > s.a {
+		return 0
+	}
+	return cost
+}
+
+// wake lets the places of the dead go that stand first where there is room.
+func (c *call) wake(s *State) {
+	free := s.a - s.inUse()
+	if s.kind != "s" || free <= 0 || s.till > c.Now || s.paused > c.Now {
+		return
+	}
+	for _, p := range s.places[:min(len(s.places), int(min(free, 64)))] {
+		if free -= p.cost; free < 0 {
+			return
+		}
+		if c.Dead[p.process] > 0 {
+			asking := c.asking
+			c.asking = nil
+			c.clear(s, p.process)
+			c.asking = asking
+			c.wake(s)
+			return
+		}
+	}
+}

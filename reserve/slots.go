@@ -1,0 +1,90 @@
+package reserve
+
+import (
+	"context"
+	"slices"
+)
+
+// Acquire blocks until the call has its turn, and returns what holds its slots: release it when
+// the call is done. It is Acquire of a [Joint] of this limit alone.
+func (l *Limiter) Acquire(ctx context.Context, n int) (*Reservation, error) {
+	return l.joint().Acquire(ctx, n)
+}
+
+// Acquire blocks until the call has its turn, as [Joint.Wait] does, and returns what holds its
+// slots:
+//
+//	held, err := both.Acquire(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	defer held.Release()
+//
+// When a slot will be free nobody knows: where that is what a call waits for, a deadline ends the
+// wait when it has come, and not before. With limits none of which has slots it works, too, and there is nothing to release.
+func (j *Joint) Acquire(ctx context.Context, costs ...int) (*Reservation, error) {
+	r, err := j.acquire(ctx, costs)
+	return r, failed("acquire", j, err)
+}
+
+func (j *Joint) acquire(ctx context.Context, costs []int) (*Reservation, error) {
+	need, err := j.need(ctx, costs)
+	if err != nil {
+		return nil, err
+	}
+	deadline, _ := ctx.Deadline()
+	r, err := j.hold(ctx, need, deadline)
+	if err != nil {
+		return nil, err
+	}
+	if err = r.wait(ctx); err != nil {
+		_ = r.cancel(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return r, nil
+}
+
+// Release lets others have the slots that the call holds, once it is done. It does not wait for
+// Redis, and may be repeated; before the turn was used, or where there are no slots, it does
+// nothing.
+func (r *Reservation) Release() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.release()
+}
+
+// release lets the slots go. The Reservation must be locked.
+func (r *Reservation) release() {
+	if r.slots != nil {
+		r.slots.Release()
+		r.slots = nil
+	}
+}
+
+// Lost is closed when others may have the slots of the call, though it has not released them: its
+// process was silent for so long that it counted as dead, and the limit was full when it came
+// back. The call goes on, unless you end it. It is nil where the call holds no slots, before its
+// turn and after Release.
+func (r *Reservation) Lost() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.slots == nil {
+		return nil
+	}
+	return r.slots.Lost()
+}
+
+// needsNoRelease says that a call of slots can not be made by Wait and Allow.
+func (l *Limiter) needsNoRelease() error {
+	if l.core.cfg.Limit.kind == KindSlots {
+		return invalid("Limit", "%q has slots (%v), which are to be released: use Acquire in place of Wait and Allow", l, l.core.cfg.Limit)
+	}
+	return nil
+}
+
+func (j *Joint) needsNoRelease() error {
+	if i := slices.IndexFunc(j.limits, func(l *Limiter) bool { return l.needsNoRelease() != nil }); i >= 0 {
+		return j.limits[i].needsNoRelease()
+	}
+	return nil
+}
