@@ -102,7 +102,7 @@ limits.yaml:4: limits[1]: must have no tag, got "!x"`},
     key: 5
 `, `limits.yaml:2: limits[0].name: must be a text: write "5" in quotes
 limits.yaml:3: limits[0].limit: has no slash between permits and period (in "5"; for example "100/s" or "1000/minute burst 200")
-limits.yaml:4: limits[0].kind: must be paced, warming up, quota or rolling, got "5"
+limits.yaml:4: limits[0].kind: must be paced, warming up, quota, rolling or slots, got "5"
 limits.yaml:5: limits[0].settles: must be true or false, got "5"
 limits.yaml:6: limits[0].group: must be a text: write "5" in quotes
 limits.yaml:7: limits[0].lease: must be a duration such as 500ms, got "5"
@@ -162,7 +162,7 @@ limits.yaml:7: limits[5]: has no name and no limit`},
 `, `limits.yaml:4: limits[0].kind: must be what the limit "2/s burst 40" is, paced, got "quota"
 limits.yaml:7: limits[1].kind: must be what the limit "2000/day quota in Europe/Berlin" is, quota, got "paced"
 limits.yaml:10: limits[2].kind: must be what the limit "5/s" is, paced, got "warming up"
-limits.yaml:13: limits[3].kind: must be paced, warming up, quota or rolling, got "Rolling"`},
+limits.yaml:13: limits[3].kind: must be paced, warming up, quota, rolling or slots, got "Rolling"`},
 	{"limits out of bounds", `limits:
   - name: a
     limit: NaN/s

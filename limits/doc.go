@@ -35,7 +35,7 @@
 //	key           a limit for each tenant, host or account: see below
 //	share         whose call it is: see below
 //	weights       of those whose calls they are: see below
-//	kind          paced, warming up, quota or rolling. The limit's text says it already;
+//	kind          paced, warming up, quota, rolling or slots. The limit's text says it already;
 //	              a kind that differs from it is an error
 //	group         reserve.Config.Group: for limits that a call may need together, see
 //	              [Set.All]

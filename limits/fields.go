@@ -65,13 +65,13 @@ func (e *entry) readShare(text string) (err error) {
 }
 
 func (e *entry) readKind(text string) error {
-	for k := reserve.KindPaced; k <= reserve.KindRolling; k++ {
+	for k := reserve.KindPaced; k <= reserve.KindSlots; k++ {
 		if k.String() == text {
 			e.kind = text
 			return nil
 		}
 	}
-	return fmt.Errorf("must be paced, warming up, quota or rolling, got %q", text)
+	return fmt.Errorf("must be paced, warming up, quota, rolling or slots, got %q", text)
 }
 
 func (e *entry) readGroup(text string) error {

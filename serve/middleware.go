@@ -23,6 +23,11 @@ func Middleware(turns reserve.Turns, config Config) (func(http.Handler) http.Han
 	if _, err := reserve.All(m.limits...); err != nil {
 		return nil, fmt.Errorf("serve: %w turns: %w", ErrInvalid, err)
 	}
+	for _, l := range m.limits {
+		if l.Limit().Kind() == reserve.KindSlots {
+			return nil, invalid("turns", "has slots, of %q: what serves a request does not release them; use a limit of another kind", l)
+		}
+	}
 	m.config = config.withDefaults(len(m.limits))
 	if err := m.config.validate(len(m.limits)); err != nil {
 		return nil, err

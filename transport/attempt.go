@@ -15,7 +15,14 @@ import (
 type sent struct {
 	*http.Response
 	at   time.Time
-	turn *reserve.Reservation // nil: what it costs is known
+	turn *reserve.Reservation // nil: what it costs is known, and it holds no slots
+}
+
+// release lets the slots go that it holds.
+func (s sent) release() {
+	if s.turn != nil {
+		s.turn.Release()
+	}
 }
 
 // attempt waits for a turn and sends the request with this body, which it closes.
@@ -39,7 +46,7 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 			if !written.Swap(false) {
 				return
 			}
-			if err := c.joint.Wait(ctx, c.Costs...); err != nil {
+			if err := c.wait(ctx); err != nil {
 				failed.Store(&err)
 				cancel(err) // the only way to tell net/http
 			}
@@ -50,6 +57,7 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 	s.Response, err = t.config.Base.RoundTrip(again)
 	if err != nil {
 		cancel(nil)
+		s.release()
 		if cause := failed.Load(); cause != nil {
 			return s, *cause
 		}
@@ -59,7 +67,10 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 	if s.Body == nil { // a Base that is none of net/http's may leave it out
 		s.Body = http.NoBody
 	}
-	s.Body = hold(s.Body, func() { cancel(nil) })
+	s.Body = hold(s.Body, func() {
+		cancel(nil)
+		s.release()
+	})
 	return s, nil
 }
 

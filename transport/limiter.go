@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -47,7 +48,9 @@ type call struct {
 	limits   []*reserve.Limiter
 	told     bool // which window each limit is
 	settles  bool
-	adaption int // which limit adapts
+	slots    bool  // some limits have slots, which it holds until it is answered …
+	again    []int // … and the others are these
+	adaption int   // which limit adapts
 }
 
 func (t Turn) call() (*call, error) {
@@ -74,11 +77,38 @@ func (t Turn) call() (*call, error) {
 	case len(c.Windows) != n:
 		return nil, invalid("Turn.Windows", "must be one for each of the %d limits, got %d", n, len(c.Windows))
 	}
+	for i, l := range c.limits {
+		if l.Limit().Kind() == reserve.KindSlots {
+			c.slots = true
+		} else {
+			c.again = append(c.again, i)
+		}
+	}
 	c.settles = slices.ContainsFunc(c.limits, (*reserve.Limiter).Settles)
 	if of, ok := c.Adapt.(fmt.Stringer); ok {
 		c.adaption = max(0, slices.IndexFunc(c.limits, func(l *reserve.Limiter) bool { return l.String() == of.String() }))
 	}
 	return c, nil
+}
+
+// wait waits for the turn of a request that is sent again while it holds its slots.
+func (c *call) wait(ctx context.Context) error {
+	if !c.slots {
+		return c.joint.Wait(ctx, c.Costs...)
+	}
+	if len(c.again) == 0 {
+		return nil
+	}
+	var limits []*reserve.Limiter
+	var costs []int
+	for _, i := range c.again {
+		limits, costs = append(limits, c.limits[i]), append(costs, c.Costs[i])
+	}
+	joint, err := reserve.All(limits...)
+	if err != nil {
+		return err
+	}
+	return joint.Wait(ctx, costs...)
 }
 
 // concerns reports whether w is what the limit at an index stands for.

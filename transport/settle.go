@@ -2,38 +2,22 @@ package transport
 
 import (
 	"context"
-	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// take waits for the turn of a call, which is kept if its costs are settled afterwards.
+// take waits for the turn of a call, which is kept if its costs are settled afterwards, or it
+// holds slots.
 func (t *Transport) take(ctx context.Context, c *call) (*reserve.Reservation, error) {
-	if t.config.Used == nil || !c.settles {
+	if !c.slots && (t.config.Used == nil || !c.settles) {
 		return nil, c.joint.Wait(ctx, c.Costs...)
 	}
-	turn, err := c.joint.Reserve(ctx, c.Costs...)
-	if err != nil {
-		return nil, err
-	}
-	deadline, ok := ctx.Deadline()
-	if ok && turn.Due().After(deadline) {
-		err = &reserve.Error{
-			Op: "wait", Key: c.joint.String(), Wait: turn.Delay(), Left: max(0, time.Until(deadline)), Err: reserve.ErrWouldMissDeadline,
-		}
-	} else {
-		err = turn.Wait(ctx)
-	}
-	if err != nil {
-		_ = turn.Cancel(context.WithoutCancel(ctx)) // it asks nobody
-		return nil, err
-	}
-	return turn, nil
+	return c.joint.Acquire(ctx, c.Costs...)
 }
 
 // used is what an attempt has used, and nil where its costs were right.
-func (t *Transport) used(s sent) []int {
-	if s.turn == nil {
+func (t *Transport) used(s sent, c *call) []int {
+	if t.config.Used == nil || !c.settles {
 		return nil
 	}
 	return t.config.Used(s.Response)

@@ -85,7 +85,7 @@ func (t *Transport) choose(request *http.Request) (*call, error) {
 
 // hear takes in what an answer says.
 func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
-	used := t.used(s) // it may read the body, which may take long
+	used := t.used(s, c) // it may read the body, which may take long
 	// The fleet needs to hear of it also if this caller has left.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
 	defer cancel()

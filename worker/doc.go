@@ -36,6 +36,12 @@
 // come when they were told, and are put back once more; where a pause ends early, or a
 // limit is faster, they do not come earlier.
 //
+// # So many tasks at once
+//
+// With a limit of [reserve.Concurrent], alone or beside rates, a task holds its slot until its
+// handler ends, whatever it returns. The slots of a worker that is killed are free for others
+// after some seconds, and asynq gives its tasks to others later than that.
+//
 // # Tenants that share a limit
 //
 // [Turn].Flow says whose task it is: where tasks wait, each flow has its turns by its Weight,

@@ -57,7 +57,9 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 	if err != nil {
 		return w.ended(err)
 	}
+	defer r.Release()
 	err = next.ProcessTask(context.WithValue(running, dueKey{}, r.Due()), asynqTask)
+	r.Release()
 	t.rest()
 	t.settle(ctx, r, asynqTask, err)
 	return err
@@ -103,6 +105,9 @@ func (t *task) wait(ctx context.Context) (*reserve.Reservation, error) {
 		}
 		if err == nil {
 			return r, nil
+		}
+		if r != nil {
+			r.Release() // it may have had its turn
 		}
 		if err = t.noTurn(ctx, r, err); err != nil {
 			return nil, err
