@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"net/http"
 	"slices"
@@ -35,6 +36,7 @@ type api struct {
 
 	mu    sync.Mutex
 	lines map[string]*provider.Provider
+	held  map[string]int // calls that are served, of lines with slots
 	calls []call
 	bare  []call          // of the bare callers
 	done  map[string]bool // tasks whose call was accepted
@@ -49,6 +51,7 @@ func openAPI(limits []limit) (*api, error) {
 		url:    "http://" + listener.Addr().String(),
 		limits: limits,
 		lines:  make(map[string]*provider.Provider),
+		held:   make(map[string]int),
 		done:   make(map[string]bool),
 	}
 	a.server = &http.Server{Handler: a, ReadHeaderTimeout: time.Minute}
@@ -59,7 +62,10 @@ func openAPI(limits []limit) (*api, error) {
 func (a *api) close() { _ = a.server.Close() }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	accepted, err := a.judge(r)
+	accepted, serve, err := a.judge(r)
+	if serve != nil {
+		serve()
+	}
 	switch {
 	case err != nil:
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -70,11 +76,12 @@ func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (a *api) judge(r *http.Request) (accepted bool, err error) {
+// judge judges a call. What it returns besides serves the call, if that takes time.
+func (a *api) judge(r *http.Request) (accepted bool, serve func(), err error) {
 	nanos, err := strconv.ParseInt(r.Header.Get(dueHeader), 10, 64)
 	task := r.Header.Get(taskHeader)
 	if err = errors.Join(err, r.Context().Err()); err != nil || task == "" {
-		return false, fmt.Errorf("a call needs the headers %s and %s", taskHeader, dueHeader)
+		return false, nil, fmt.Errorf("a call needs the headers %s and %s", taskHeader, dueHeader)
 	}
 	c := call{line: strings.TrimPrefix(r.URL.Path, "/"), task: task, due: time.Unix(0, nanos)}
 
@@ -83,26 +90,50 @@ func (a *api) judge(r *http.Request) (accepted bool, err error) {
 	if c.line == bareLine {
 		c.at = time.Now()
 		a.bare = append(a.bare, c)
-		return true, nil
+		return true, nil, nil
 	}
-	p := a.lines[c.line]
-	if p == nil {
-		name, _ := splitLine(c.line)
-		l, err := limitNamed(a.limits, name)
-		if err != nil {
-			return false, err
+	name, _ := splitLine(c.line)
+	l, err := limitNamed(a.limits, name)
+	if err != nil {
+		return false, nil, err
+	}
+	if l.Slots > 0 {
+		c.at = time.Now()
+		if accepted = a.held[c.line] < l.Slots; accepted {
+			a.held[c.line]++
+			serve = func() { a.serve(c) }
 		}
-		p = provider.New(provider.TokenBucket(l.Rate, l.Burst))
-		a.lines[c.line] = p
+	} else {
+		accepted = a.accepts(l, &c)
 	}
-	c.at = time.Now()
-	accepted, _ = p.JudgeAt(c.at, 1)
 	c.refused = !accepted
 	a.calls = append(a.calls, c)
 	if accepted {
 		a.done[c.task] = true
 	}
-	return accepted, nil
+	return accepted, serve, nil
+}
+
+// accepts reports whether a rate allows a call now. The API must be locked.
+func (a *api) accepts(l limit, c *call) bool {
+	p := a.lines[c.line]
+	if p == nil {
+		p = provider.New(provider.TokenBucket(l.Rate, l.Burst))
+		a.lines[c.line] = p
+	}
+	c.at = time.Now()
+	accepted, _ := p.JudgeAt(c.at, 1)
+	return accepted
+}
+
+// serve takes as long as the call of a task does, the same for everybody.
+func (a *api) serve(c call) {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(c.task))
+	time.Sleep(leastCall + time.Duration(h.Sum32()%1000)*(mostCall-leastCall)/999)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.held[c.line]--
 }
 
 // history returns all calls so far: the contender's, and the bare ones.

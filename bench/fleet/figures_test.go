@@ -17,7 +17,7 @@ func jobsOf(lines ...string) []job {
 }
 
 func oneLimit(burst int) scenario {
-	return scenario{name: "test", limits: []limit{{"api", 10, burst}}}
+	return scenario{name: "test", limits: []limit{{Name: "api", Rate: 10, Burst: burst}}}
 }
 
 func TestMostIsWhatAFullBucketAllows(t *testing.T) {
@@ -26,13 +26,13 @@ func TestMostIsWhatAFullBucketAllows(t *testing.T) {
 		window time.Duration
 		most   int
 	}{
-		{limit{"", 1, 1}, 12 * time.Second, 12},             // at 0, 1, … 11 s
-		{limit{"", 1, 1}, 12*time.Second + 1, 13},           // and at 12 s
-		{limit{"", 100, 10}, 12 * time.Second, 1209},        // 10 at once, then each 10 ms
-		{limit{"", 5, 2}, 100 * time.Millisecond, 2},        // the burst
-		{limit{"", 5, 2}, 200*time.Millisecond + 1, 3},      // and one more
-		{limit{"", 0.5, 1}, 1999 * time.Millisecond, 1},     // the first
-		{limit{"", 0.5, 3}, 2001 * time.Millisecond, 2 + 2}, // three and one more
+		{limit{Rate: 1, Burst: 1}, 12 * time.Second, 12},             // at 0, 1, … 11 s
+		{limit{Rate: 1, Burst: 1}, 12*time.Second + 1, 13},           // and at 12 s
+		{limit{Rate: 100, Burst: 10}, 12 * time.Second, 1209},        // 10 at once, then each 10 ms
+		{limit{Rate: 5, Burst: 2}, 100 * time.Millisecond, 2},        // the burst
+		{limit{Rate: 5, Burst: 2}, 200*time.Millisecond + 1, 3},      // and one more
+		{limit{Rate: 0.5, Burst: 1}, 1999 * time.Millisecond, 1},     // the first
+		{limit{Rate: 0.5, Burst: 3}, 2001 * time.Millisecond, 2 + 2}, // three and one more
 	} {
 		require.Equal(t, c.most, c.limit.most(c.window), "%+v", c)
 	}

@@ -19,7 +19,11 @@ func newTurns(client *redis.Client, limits []limit) (turns, error) {
 	t := make(turns)
 	for _, l := range limits {
 		rate, burst := l.forLimiters()
-		limiter, err := reserve.New(client, reserve.Config{Name: l.Name, Limit: reserve.PerSecond(rate).Burst(burst)})
+		limit := reserve.PerSecond(rate).Burst(burst)
+		if l.Slots > 0 {
+			limit = reserve.Concurrent(l.Slots)
+		}
+		limiter, err := reserve.New(client, reserve.Config{Name: l.Name, Limit: limit})
 		if err != nil {
 			return nil, err
 		}

@@ -28,6 +28,7 @@ Scenarios:
            in a queue of their own; they share an API of 50/s (burst 10)
   urgent   20,000 tasks at once, and each second one for which somebody waits, in a
            queue of its own; one API of 100/s (burst 10)
+  slots    10,000 tasks; one API that takes 10 calls at once, each of 5 to 50 ms
   tenants  200 tenants, each allowed 1 call/s without any burst, each with more tasks
            than it can make, shuffled in one queue
 
@@ -38,6 +39,8 @@ Contenders:
                        go-redis/redis_rate as a limiter for the whole fleet: a task that
                        is not allowed goes back for a random 0 to 9 s (at least as
                        long as the limiter says), which counts as no failure
+                       Where the API has slots: the semaphore of asynq's x/rate; a task that
+                       does not get one goes back for 30 s, as in its example
   sleep-in-handler     redis_rate; the handler sleeps as long as the limiter says and
                        asks again
 
@@ -53,7 +56,8 @@ Columns (the time measured starts with the contender's first call and lasts
   seconds      the length of that time
   utilization  accepted calls per call that the API could have accepted in that
                time at most, the full bucket at its start included: never above 1.
-               Limiters get less than that: half of the burst, or 98 % of the rate
+               Of slots: accepted calls per call that would have been served, if none
+               had ever stood idle. Limiters get less than the rate: half of the burst, or 98 % of the rate
   refused      calls that the API refused
   entries      how often a task entered its handler chain, mean of those done
   late p50/99  how long after the moment that the limiter named last the call
@@ -103,7 +107,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	var scenarioName, contenderNames, intervalsName string
 	var seconds float64
 	fs := command.NewFlags("fleet", usage, stderr)
-	fs.StringVar(&scenarioName, "scenario", "one", "the `name` of the scenario: one, mixed, flood, urgent or tenants")
+	fs.StringVar(&scenarioName, "scenario", "one", "the `name` of the scenario: one, mixed, flood, urgent, slots or tenants")
 	fs.StringVar(&contenderNames, "contender", "", "`names` of contenders, separated by commas (default all)")
 	fs.Float64Var(&seconds, "seconds", 12, "how long each contender is measured")
 	fs.IntVar(&o.processes, "processes", 4, "number of server processes")
@@ -124,7 +128,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 func (o *options) choose(scenarioName, contenderNames, intervalsName string) error {
 	var ok bool
 	if o.scenario, ok = scenarios[scenarioName]; !ok {
-		return fmt.Errorf("-scenario %q: want one, mixed, flood, urgent or tenants", scenarioName)
+		return fmt.Errorf("-scenario %q: want one, mixed, flood, urgent, slots or tenants", scenarioName)
 	}
 	if o.polls, ok = intervals[intervalsName]; !ok {
 		return fmt.Errorf("-intervals %q: want short or asynq", intervalsName)

@@ -53,6 +53,10 @@ func race(ctx context.Context, o options, stdout io.Writer, stderr *os.File) err
 
 func announce(w io.Writer, o options) {
 	for _, l := range o.scenario.limits {
+		if l.Slots > 0 {
+			fmt.Fprintf(w, "limit %s: the API takes %d calls at once, which take from %v to %v\n", l.Name, l.Slots, leastCall, mostCall)
+			continue
+		}
 		rate, burst := l.forLimiters()
 		each := ""
 		if o.scenario.tenants > 0 {

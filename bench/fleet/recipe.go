@@ -41,6 +41,9 @@ func serveRecipe(m *member, config *asynq.Config) (asynq.Handler, error) {
 		}
 		return asynq.DefaultRetryDelayFunc(n, err, task)
 	}
+	if m.setup.Limits[0].Slots > 0 {
+		return serveSemaphore(m)
+	}
 	limits := newRedisRate(m)
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		answer, err := limits.ask(ctx, task)

@@ -19,7 +19,11 @@ type limit struct {
 	Name  string
 	Rate  float64 // per second
 	Burst int
+	Slots int // calls at once, in place of the others; 0: any number
 }
+
+// Calls of a limit with slots take from leastCall to mostCall, evenly spread.
+const leastCall, mostCall = 5 * time.Millisecond, 50 * time.Millisecond
 
 const (
 	// burstShare is the part of the API's burst that limiters get. Calls that
@@ -42,6 +46,9 @@ func (l limit) forLimiters() (rate float64, burst int) {
 // most is how many calls the API accepts at most in a window of this length that
 // begins with a full bucket and does not include its end.
 func (l limit) most(window time.Duration) int {
+	if l.Slots > 0 {
+		return l.Slots + int(float64(l.Slots)*window.Seconds()/((leastCall+mostCall)/2).Seconds())
+	}
 	return l.Burst - 1 + int(math.Ceil(l.Rate*window.Seconds()))
 }
 
@@ -75,14 +82,14 @@ const (
 var scenarios = map[string]scenario{
 	"one": {
 		name:   "one",
-		limits: []limit{{"api", 100, 10}},
+		limits: []limit{{Name: "api", Rate: 100, Burst: 10}},
 		jobs: func(tasks int, _ time.Duration) []job {
 			return number(tasks, func(int) string { return "api" })
 		},
 	},
 	"mixed": {
 		name:   "mixed",
-		limits: []limit{{"slow", 5, 2}, {"fast", 100, 10}},
+		limits: []limit{{Name: "slow", Rate: 5, Burst: 2}, {Name: "fast", Rate: 100, Burst: 10}},
 		jobs: func(tasks int, _ time.Duration) []job {
 			return number(tasks, func(i int) string {
 				if i%everySlow == everySlow-1 {
@@ -94,7 +101,7 @@ var scenarios = map[string]scenario{
 	},
 	"flood": {
 		name:   "flood",
-		limits: []limit{{"api", 50, 10}},
+		limits: []limit{{Name: "api", Rate: 50, Burst: 10}},
 		groups: []string{"flood", "others"},
 		jobs: func(tasks int, window time.Duration) []job {
 			var others []job
@@ -107,7 +114,7 @@ var scenarios = map[string]scenario{
 	},
 	"urgent": {
 		name:   "urgent",
-		limits: []limit{{"api", 100, 10}},
+		limits: []limit{{Name: "api", Rate: 100, Burst: 10}},
 		groups: []string{"batch", "urgent"},
 		jobs: func(tasks int, window time.Duration) []job {
 			var others []job
@@ -117,9 +124,19 @@ var scenarios = map[string]scenario{
 			return flooded(tasks, "batch", "batch", others)
 		},
 	},
+	"slots": {
+		name:   "slots",
+		limits: []limit{{Name: "api", Slots: 10}},
+		jobs: func(tasks int, _ time.Duration) []job {
+			if tasks == 0 {
+				tasks = slotTasks
+			}
+			return number(tasks, func(int) string { return "api" })
+		},
+	},
 	"tenants": {
 		name:    "tenants",
-		limits:  []limit{{"api", 1, 1}},
+		limits:  []limit{{Name: "api", Rate: 1, Burst: 1}},
 		tenants: tenants,
 		jobs: func(tasks int, window time.Duration) []job {
 			if tasks == 0 {
@@ -132,6 +149,7 @@ var scenarios = map[string]scenario{
 }
 
 const (
+	slotTasks   = 10_000
 	floodTasks  = 20_000
 	floodOthers = 10 // tenants with a task each second
 )
