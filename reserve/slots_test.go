@@ -300,3 +300,34 @@ func TestSlotsOfARedisThatLosesItsData(t *testing.T) {
 		r.Release()
 	})
 }
+
+// A release wakes one call, however many wait, each under an ID of its own: what a turn costs
+// does not grow with them.
+func TestAReleaseWakesOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cost := func(waiting int) float64 {
+			b := newBubble(t)
+			l := b.limiter(reserve.Concurrent(1))
+			both := joint(t, l)
+			var all sync.WaitGroup
+			for i := range waiting {
+				all.Go(func() {
+					r, err := both.Ask(t.Context(), fmt.Sprint("task ", i), time.Hour)
+					if assert.NoError(t, err) && assert.NoError(t, r.Wait(t.Context())) {
+						time.Sleep(100 * time.Millisecond)
+						r.Release()
+					}
+				})
+			}
+			time.Sleep(time.Second) // all wait
+			before := b.mini.CommandCount()
+			time.Sleep(2 * time.Second)
+			made := b.mini.CommandCount() - before
+			all.Wait()
+			return float64(made)
+		}
+		few, many := cost(40), cost(200)
+		t.Logf("MEASURE %v commands in 2 s while 40 wait, %v while 200 do", few, many)
+		assert.LessOrEqual(t, many, 1.5*few)
+	})
+}

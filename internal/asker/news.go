@@ -1,6 +1,7 @@
 package asker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -93,7 +94,7 @@ func (a *Asker) subscribe() error {
 		case *redis.Message:
 			a.hear(m.Payload)
 		case *redis.Subscription:
-			a.refresh("", 1) // there may have been news before
+			a.refresh("") // there may have been news before
 		}
 	}
 }
@@ -109,7 +110,7 @@ func (a *Asker) hear(text string) {
 	words := strings.SplitN(text, " ", 4)
 	switch {
 	case words[0] == "dead":
-		a.refresh("", 1)
+		a.refresh("")
 	case words[0] == "limit":
 		a.hurry()
 	case words[0] == "news" && len(words) == 4:
@@ -123,39 +124,71 @@ func (a *Asker) hear(text string) {
 			case "paused", "resumed", "limit":
 				a.void(key, micros)
 			default:
-				if n := a.told(what); n > 0 {
-					a.refresh(key, n)
+				if n, room := a.told(what); room {
+					a.room(key, n)
+				} else {
+					a.refresh(key)
 				}
 			}
 		}
 	}
 }
 
-// told is how many calls are to ask for what has happened: of slots, "room:<process>:<n>", those
-// of one process that are first.
-func (a *Asker) told(what string) int {
-	room, ok := strings.CutPrefix(what, "room:")
-	if !ok {
-		return 1
+// told reads "room:<process>:<n>": there is room for the first n calls of a process at a limit of
+// slots; 0 of another one.
+func (a *Asker) told(what string) (n int, room bool) {
+	text, room := strings.CutPrefix(what, "room:")
+	if process, count, _ := strings.Cut(text, ":"); room && process == a.process {
+		n, _ = strconv.Atoi(count)
 	}
-	process, count, _ := strings.Cut(room, ":")
-	n, err := strconv.Atoi(count)
-	if process != a.process || err != nil {
-		return 0
-	}
-	return n
+	return n, room
 }
 
-// refresh lets the first n calls of each kind ask whose forecasts may be wrong: at the limit with
-// a key, or at all.
-func (a *Asker) refresh(key string, n int) {
+// room lets the first n calls ask that wait at the limit of slots with a key.
+func (a *Asker) room(key string, n int) {
+	if n == 0 {
+		return
+	}
+	type first struct {
+		kind *kind
+		tag  int64
+	}
+	var all []first
+	now := time.Now()
+	a.lock()
+	defer a.mu.Unlock()
+	for _, k := range a.kinds {
+		i := slices.IndexFunc(k.parts, func(p Part) bool { return p.Limit.Keys[0] == key })
+		if i < 0 {
+			continue
+		}
+		for _, tag := range k.queue.Tags(i, n) {
+			all = append(all, first{k, tag})
+		}
+	}
+	slices.SortFunc(all, func(x, y first) int { return cmp.Compare(x.tag, y.tag) })
+	ask := map[*kind]int{}
+	for _, f := range all[:min(n, len(all))] {
+		ask[f.kind]++
+	}
+	t := a.clock.now(now)
+	for k, count := range ask {
+		k.queue.Refresh(count)
+		a.plan(k, t, now)
+	}
+	a.kick()
+}
+
+// refresh lets the first call of each kind ask whose forecasts may be wrong: at the limit with a
+// key, or at all.
+func (a *Asker) refresh(key string) {
 	now := time.Now()
 	a.lock()
 	defer a.mu.Unlock()
 	t := a.clock.now(now)
 	for _, k := range a.kinds {
 		if key == "" || k.at(key) {
-			k.queue.Refresh(n)
+			k.queue.Refresh(1)
 			a.plan(k, t, now)
 		}
 	}

@@ -26,7 +26,7 @@ func (a *Asker) Set(ctx context.Context, limit *wire.Limit, terms wire.Terms, d 
 		return a.move(ctx, []*wire.Limit{limit}, set)
 	}
 	err := a.once(ctx, []*wire.Limit{limit}, set)
-	a.refresh(limit.Keys[0], 1)
+	a.refresh(limit.Keys[0])
 	return err
 }
 

@@ -88,6 +88,19 @@ const unheard = 8 * time.Second
 // atSlot reports whether a limit is of slots.
 func (q *Queue) atSlot(limit int) bool { return limit >= 0 && limit < len(q.Slots) && q.Slots[limit] }
 
+// Tags are those of the first n places that wait at a limit, and are not being asked for.
+func (q *Queue) Tags(limit, n int) (tags []int64) {
+	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
+		if len(tags) == n {
+			break
+		}
+		if p.Slowest == limit && !p.asked {
+			tags = append(tags, p.Tags[limit])
+		}
+	}
+	return tags
+}
+
 // Refresh lets the first n places ask at once, as their forecasts may be wrong. Those that are
 // being asked for ask again: the answer may be older than what was heard since.
 func (q *Queue) Refresh(n int) {
