@@ -53,7 +53,7 @@ local function after(l, tag, size)
   return l.dense + size
 end
 
--- keep writes them. A gap at the end is none.
+-- keepStretch writes them. A gap at the end is none.
 local function keepStretch(l, name, ends, from, to)
   if from and to >= ends then ends, from = from, nil end
   if from and from < to then
@@ -65,7 +65,7 @@ local function keepStretch(l, name, ends, from, to)
   l.charged = true
 end
 
--- begin lets flows count from now on. Who waits already is of the flow without a name, but for
+-- beginShares lets flows count from now on. Who waits already is of the flow without a name, but for
 -- the first one, if that names its own.
 local function beginShares(l, tag)
   if l.virtual > 0 then return end

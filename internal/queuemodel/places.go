@@ -1,0 +1,95 @@
+package queuemodel
+
+import (
+	"math"
+	"slices"
+)
+
+func (s *State) total() (sum float64) {
+	for _, p := range s.places {
+		sum += p.cost
+	}
+	return sum
+}
+
+func (s *State) leave(id string, cost float64) bool {
+	n := len(s.places)
+	s.places = slices.DeleteFunc(s.places, func(p place) bool { return p.id == id && p.cost == cost })
+	return len(s.places) < n
+}
+
+func (c *call) newTag(s *State) float64 {
+	s.seq = max(s.seq+1, math.Floor(c.at))
+	return s.seq
+}
+
+func (s *State) before(tag float64) float64 {
+	if tag == 0 {
+		return s.total()
+	}
+	rank := 0.0
+	for _, p := range s.places {
+		if p.tag < tag {
+			rank++
+		}
+	}
+	if rank == float64(len(s.places)) {
+		return s.total()
+	}
+	if rank == 0 || s.total() == float64(len(s.places)) { // all want one
+		return rank
+	}
+	sum := 0.0
+	for _, p := range s.places[:min(int(rank), nearPlaces)] {
+		sum += p.cost
+	}
+	if rank <= nearPlaces {
+		return sum
+	}
+	others := rank - nearPlaces
+	return sum + (others-math.Sqrt(others))*min(sum/nearPlaces, (s.total()-sum)/(float64(len(s.places))-nearPlaces))
+}
+
+// nearPlaces is of how many places the costs are added up one by one.
+const nearPlaces = 32
+
+func (c *call) entitled(s *State, p Part) float64 {
+	late := func() float64 {
+		moment := c.ahead(s, 0, s.places[0].cost)
+		switch {
+		case c.asking[s.places[0].id]:
+			s.head, s.since = s.places[0].id, math.Ceil(max(moment, c.at))
+		case s.head != s.places[0].id:
+			s.head, s.since = s.places[0].id, math.Ceil(max(moment, min(s.since, c.at)))
+		case s.since > c.at && moment < s.since:
+			s.since = math.Ceil(max(moment, c.at))
+		}
+		return c.at - max(s.since, s.paused)
+	}
+	if len(s.places) > 0 && late() > 0 && (late() > c.Grace || c.Dead[s.places[0].process] > 0) {
+		c.clear(s, s.places[0].process)
+	}
+	switch {
+	case len(s.places) == 0:
+		return c.ahead(s, 0, p.Cost)
+	case late() > c.Grace:
+		return c.at
+	case p.Tag == 0:
+		return math.Inf(1)
+	default:
+		return c.ahead(s, s.before(p.Tag), p.Cost)
+	}
+}
+
+// clear lets the first places of a process go, but for calls that ask.
+func (c *call) clear(s *State, process string) {
+	n := 0
+	s.places = slices.DeleteFunc(s.places, func(p place) bool {
+		n++
+		gone := n <= 64 && p.process == process && !c.asking[p.id]
+		if gone && c.Dead[process] > 0 {
+			s.refund(p)
+		}
+		return gone
+	})
+}
