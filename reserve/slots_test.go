@@ -331,3 +331,45 @@ func TestAReleaseWakesOne(t *testing.T) {
 		assert.LessOrEqual(t, many, 1.5*few)
 	})
 }
+
+// Slots that are released while Redis is told that they are held are not held for ever.
+func TestReleaseWhileSlotsAreKept(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		client := b.client()
+		var held *reserve.Reservation
+		client.AddHook(onKeep(func() {
+			held.Release()
+			time.Sleep(100 * time.Millisecond)
+		}))
+		l := b.on(client, reserve.Config{Limit: reserve.Concurrent(1)})
+		var err error
+		held, err = l.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		time.Sleep(2 * time.Second)
+		b.mini.FlushAll()
+		time.Sleep(5 * time.Second)
+		require.Nil(t, held.Lost(), "it was released")
+		assert.Empty(t, state(t, l).Holders)
+	})
+}
+
+// onKeep is called before Redis is told what is held.
+type onKeep func()
+
+func (onKeep) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (onKeep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h onKeep) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		for _, arg := range cmd.Args() {
+			if arg == "keep" {
+				h()
+			}
+		}
+		return next(ctx, cmd)
+	}
+}

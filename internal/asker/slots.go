@@ -116,12 +116,17 @@ func (a *Asker) keepSlots() {
 		reply, kept, err = wire.Leave(context.WithoutCancel(a.life), c, f.left)
 		return reply, err
 	})
-	if err != nil {
-		return // the next heartbeat tries again
-	}
 	a.lock()
 	defer a.mu.Unlock()
+	defer a.kick()
 	for i, s := range held {
+		if !a.slots[s] { // it was released meanwhile, and may have been noted after that
+			a.release(s)
+			continue
+		}
+		if err != nil { // the next heartbeat tries again
+			continue
+		}
 		s.unsure = false
 		if kept[i] == 0 && !s.gone {
 			s.gone = true
