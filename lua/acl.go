@@ -18,7 +18,16 @@ func ACL(prefix string) string {
 		" +evalsha +eval +time" +
 		" +exists +unlink +pexpire" +
 		" +hmget +hset +hgetall +hdel" +
-		" +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem +zremrangebyrank +zremrangebyscore +zrevrange +zscore"
+		" +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem +zremrangebyrank +zrevrange +zscore"
+}
+
+// ACLObserver returns the rules of a user who may look at the limits of one prefix, and change
+// nothing: the commands ls, show, top, watch and why, and the reader of a dashboard. The server
+// must be Redis 7 or newer; on older ones the observer needs those of [ACL].
+func ACLObserver(prefix string) string {
+	return "resetkeys %R~" + pattern(prefix) + ":* resetchannels -@all" +
+		" +evalsha_ro +eval_ro +time +exists +hmget +hgetall +scan" +
+		" +zcard +zcount +zmscore +zrange +zrangebyscore +zrevrange +zscore +ping"
 }
 
 // ACLNews returns the rules that a user needs besides those of [ACL] to tell others, and

@@ -1,26 +1,29 @@
 -- beat.lua: the heartbeat of a process, for one name. It counts the living, finds the dead,
--- and registers the limit: where those of the living differ, the slowest is in force.
+-- and registers the limit: where those of the living differ, the slowest is in force. What
+-- the process tells of itself is kept for people, and nobody else reads it.
 --
 -- KEYS  1 processes (sorted set: name -> last beat; of the dead: less than 0)
 --       2 limits (hash: name -> "<pace> <limit>", and what is in force)
+--       3 reports (hash: name -> what it tells of itself; of the dead, too, for ten minutes)
 -- ARGV  1 nowMicros    '': Redis's TIME
 --       2 process      without spaces and colons
 --       3 pace         of its limit, calls per second: what slower means
 --       4 limit        its text
 --       5 deadMicros   whoever is silent for so long is dead
 --       6 channel      for news; '': none
+--       7 report       what the process tells of itself; '': nothing
 -- Reply nowMicros; 1 if the process was known, be it as dead; how many live; rank and text of the limit
 --       that is in force; what tells the server from others, '' if the user may not know it
 
 local call, format, floor = redis.call, string.format, math.floor
-local PROCESSES, LIMITS = KEYS[1], KEYS[2]
+local PROCESSES, LIMITS, REPORTS = KEYS[1], KEYS[2], KEYS[3]
 local MOST, KEEP = 64, 600000000
 local now, me, pace, silence = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
 if not now then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-if not (me and me ~= '' and not string.find(me, '[ :]') and pace and pace > 0 and silence and silence > 0 and ARGV[6]) then
+if not (me and me ~= '' and not string.find(me, '[ :]') and pace and pace > 0 and silence and silence > 0 and ARGV[6] and ARGV[7]) then
   return redis.error_reply('BADARG process, pace, deadMicros: want a name and numbers above 0, got ' .. tostring(me) .. ', ' ..
     tostring(ARGV[3]) .. ', ' .. tostring(ARGV[5]))
 end
@@ -47,7 +50,11 @@ if now - since >= silence then
   end
 end
 call('ZADD', PROCESSES, micros(now), me)
-call('ZREMRANGEBYSCORE', PROCESSES, micros(-now + KEEP), '(0')
+for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, micros(-now + KEEP), '(0', 'LIMIT', 0, MOST)) do
+  call('ZREM', PROCESSES, process)
+  call('HDEL', REPORTS, process)
+end
+if ARGV[7] ~= '' then call('HSET', REPORTS, me, ARGV[7]) end
 
 local mine = ARGV[3] .. ' ' .. ARGV[4]
 if state[5] ~= mine then
@@ -73,6 +80,7 @@ call('HSET', LIMITS, ' beat', micros(now), ' since', micros(since), ' rank', ran
 local life = micros(math.ceil((silence + KEEP) / 1000))
 call('PEXPIRE', PROCESSES, life)
 call('PEXPIRE', LIMITS, life)
+call('PEXPIRE', REPORTS, life)
 local alive = call('ZCOUNT', PROCESSES, micros(now - silence), '+inf')
 local info = redis.pcall('INFO', 'server')
 -- The first 12 digits of it: what a hash keeps of it is packed up to 64 bytes only.

@@ -32,7 +32,7 @@ type heartbeat struct {
 
 func (f *fleet) beat(process string, pace float64, limit string) heartbeat {
 	f.Helper()
-	v, err := Beat.Run(context.Background(), f.client, BeatKeys(f.prefix, "", "api"), whole(f.now), process, pace, limit, 3*second, f.news).Slice()
+	v, err := Beat.Run(context.Background(), f.client, BeatKeys(f.prefix, "", "api"), whole(f.now), process, pace, limit, 3*second, f.news, "").Slice()
 	if err != nil {
 		return heartbeat{error: err.Error()}
 	}

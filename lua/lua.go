@@ -2,6 +2,7 @@ package lua
 
 import (
 	_ "embed"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -95,5 +96,25 @@ func Channel(prefix, group, name string) string {
 // BeatKeys returns the KEYS of beat.
 func BeatKeys(prefix, group, name string) []string {
 	base := stem(prefix, group, name)
-	return []string{base + "processes", base + "limits"}
+	return []string{base + "processes", base + "limits", base + "reports"}
+}
+
+// Index is the key of a hash in which processes note the names of their limits, so that others
+// find them: the field is that of [Indexed], and the value the time, in micros.
+func Index(prefix string) string { return prefix + ":names" }
+
+// Indexed is the field of a name in the hash of [Index].
+func Indexed(group, name string) string { return strings.TrimPrefix(stem("", group, name), ":") }
+
+// NameOf reads a field of the hash of [Index].
+func NameOf(field string) (group, name string, ok bool) {
+	tag, rest, ok := strings.Cut(strings.TrimPrefix(field, "{"), "}")
+	if !ok || !strings.HasPrefix(field, "{") || !strings.HasSuffix(rest, ":") {
+		return "", "", false
+	}
+	name, inGroup := strings.CutPrefix(strings.TrimSuffix(rest, ":"), "/")
+	if inGroup {
+		return tag, name, name != ""
+	}
+	return "", tag, name == "" && tag != ""
 }

@@ -148,7 +148,7 @@ func (p *performer) command(w []string) []string {
 	case "leave", "settle", "pause", "resume", "set", "reset", "inspect":
 		return p.verb(verb, w[1:])
 	case "beat":
-		args := []any{p.moment(p.now.String()), p.who["name"], w[1], w[2], p.micros("3s"), ""}
+		args := []any{p.moment(p.now.String()), p.who["name"], w[1], w[2], p.micros("3s"), "", ""}
 		v, err := Beat.Run(p.Context(), p.client, BeatKeys(p.prefix, "", "api"), p.butted(args)...).Slice()
 		if err != nil {
 			return []string{err.Error()}

@@ -33,6 +33,7 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 	}
 	c := &core{cfg: cfg, terms: cfg.Limit.terms(), keyed: keyed, gone: make(chan struct{}), name: &wire.Name{
 		Keys: scripts.BeatKeys(cfg.Prefix, cfg.Group, cfg.Name), Pace: cfg.Limit.Rate(), Limit: cfg.Limit.String(),
+		Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
 	}}
 	c.root = c.newLimit("")
 	c.shared = share(client, cfg)
@@ -41,7 +42,7 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 
 func (c *core) newLimit(key string) *wire.Limit {
 	l := wire.NewLimit(c.terms, scripts.Keys(c.cfg.Prefix, c.cfg.Group, c.cfg.Name, c.terms.Kind, key), c.name)
-	l.Lease = c.cfg.Lease
+	l.Key, l.Lease = key, c.cfg.Lease
 	return l
 }
 

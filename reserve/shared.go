@@ -80,7 +80,7 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	}, rand.Float64)
 	s.asker = asker.New(asker.Config{
 		Client: client, Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
-		Breaker: s.breaker, Away: away[cfg.Outage.Policy], Share: cfg.Outage.share,
+		Breaker: s.breaker, Away: away[cfg.Outage.Policy], Share: cfg.Outage.share, Policy: string(cfg.Outage.Policy),
 		Watch:  s.watch,
 		Errors: asker.Errors{Closed: ErrClosed, Away: errAway, Missed: miss},
 	})

@@ -33,6 +33,7 @@ type Config struct {
 	Breaker *outage.Breaker
 	Away    Away
 	Share   func(l *wire.Limit) (perSecond float64, burst int)
+	Policy  string // the name of Away, for reports
 
 	// Watch is told of what happens, with locks held: it must not call the Asker. Or nil.
 	Watch func(Event)

@@ -19,9 +19,11 @@ const (
 
 // pulse is the heartbeat of this process under a name.
 type pulse struct {
-	used     time.Time // when a call joined last
-	known    bool      // Redis has answered …
-	answered time.Time // … a heartbeat that left then
+	used     time.Time                 // when a call joined last
+	noted    time.Time                 // in the index of names
+	limits   map[*wire.Limit]time.Time // that calls have needed, and when last
+	known    bool                      // Redis has answered …
+	answered time.Time                 // … a heartbeat that left then
 }
 
 // beat begins to tell Redis that the process lives, under the names of the limits that a call
@@ -29,6 +31,7 @@ type pulse struct {
 func (a *Asker) beat(parts []Part, now time.Time) {
 	for _, p := range parts {
 		a.lives(p.Limit.Name, now)
+		a.names[p.Limit.Name].limits[p.Limit] = now
 	}
 	if !a.beating {
 		a.beating = true
@@ -41,7 +44,7 @@ func (a *Asker) beat(parts []Part, now time.Time) {
 func (a *Asker) lives(name *wire.Name, now time.Time) bool {
 	p := a.names[name]
 	if p == nil {
-		p = &pulse{}
+		p = &pulse{limits: map[*wire.Limit]time.Time{}}
 		a.names[name] = p
 		a.hurry()
 	}
@@ -53,7 +56,9 @@ func (a *Asker) lives(name *wire.Name, now time.Time) bool {
 func (a *Asker) beats() {
 	for {
 		for _, name := range a.inUse() {
-			_ = a.beatOnce(name)
+			if a.beatOnce(name) == nil {
+				a.note(name)
+			}
 		}
 		a.keepSlots()
 		a.expire()
@@ -80,6 +85,7 @@ func (a *Asker) inUse() (names []*wire.Name) {
 		for _, p := range k.parts {
 			if pulse := a.names[p.Limit.Name]; pulse != nil {
 				pulse.used = time.Now()
+				pulse.limits[p.Limit] = pulse.used
 			}
 		}
 	}
@@ -103,7 +109,7 @@ func (a *Asker) inUse() (names []*wire.Name) {
 // its data was lost.
 func (a *Asker) beatOnce(name *wire.Name) error {
 	left := time.Now()
-	h := wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead}
+	h := wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead, Report: a.report(name, left)}
 	p, err := wire.Beat(context.Background(), h, name)
 	if err != nil {
 		if errors.Is(err, fault.ErrUnavailable) {

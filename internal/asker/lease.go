@@ -74,6 +74,8 @@ func (a *Asker) draw(need *Need, now time.Time) (t Turn, ok bool) {
 			l.stats.Used += need.Cost
 			t.Used = now
 			t.Spend()
+			need.count(1)
+			a.names[need.Limit.Name].limits[need.Limit] = now
 		} else {
 			l.stats.Lapsed += need.Cost
 		}

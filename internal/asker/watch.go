@@ -26,7 +26,23 @@ type Event struct {
 }
 
 func (a *Asker) watch(e Event) {
+	if e.What == Used {
+		e.Need.count(e.N)
+	}
 	if a.cfg.Watch != nil {
 		a.cfg.Watch(e)
 	}
+}
+
+// count notes that calls have used their turns, for the reports of the process.
+func (n *Need) count(calls int) {
+	n.Part.count(calls)
+	for _, p := range n.More {
+		p.count(calls)
+	}
+}
+
+func (p Part) count(calls int) {
+	p.Limit.Calls.Add(int64(calls))
+	p.Limit.Permits.Add(int64(calls) * p.Cost)
 }

@@ -67,6 +67,7 @@ type Call struct {
 	Deadline time.Time // zero: none
 	Held     bool      // perhaps nobody waits for it: it uses no turn by itself, and hears of its place
 	Wake     chan Event
+	joined   time.Time // the queue
 
 	turn  *Turn // that it has not used yet
 	own   Turn  // that it was given when it was due
@@ -122,6 +123,7 @@ type Queue struct {
 
 // Join lets a call wait behind all others. A turn that somebody has just left is for it.
 func (q *Queue) Join(c *Call, now time.Time) {
+	c.joined = now
 	q.waiting = append(q.waiting, c)
 	if i := slices.IndexFunc(q.unused, func(t *Turn) bool { return now.Before(t.Until) }); i >= 0 && len(q.waiting) == 1 {
 		t := q.unused[i]
@@ -327,6 +329,14 @@ func (q *Queue) Forecast(c *Call) (moment time.Time, slowest int, known bool) {
 
 // Waiting is how many calls wait without a turn.
 func (q *Queue) Waiting() int { return len(q.waiting) }
+
+// Oldest is when the first of those that have no turn joined, and zero where there is none.
+func (q *Queue) Oldest() time.Time {
+	if len(q.waiting) == 0 {
+		return time.Time{}
+	}
+	return q.waiting[0].joined
+}
 
 // Loose reports whether there are places or turns that nobody here needs.
 func (q *Queue) Loose() bool {

@@ -15,6 +15,7 @@ type Heartbeat struct {
 	Channel string
 	Process string
 	Dead    time.Duration // whoever is silent for so long is dead
+	Report  Report        // of what it does
 }
 
 // Pulse is what Redis says to a heartbeat.
@@ -25,7 +26,7 @@ type Pulse struct {
 
 // Beat tells that the process lives, and notes what is in force under the name.
 func Beat(ctx context.Context, h Heartbeat, n *Name) (Pulse, error) {
-	args := []any{"", h.Process, exact(n.Pace), n.Limit, h.Dead.Microseconds(), h.Channel}
+	args := []any{"", h.Process, exact(n.Pace), n.Limit, h.Dead.Microseconds(), h.Channel, h.Report.text()}
 	values, err := run(ctx, h.Client, scripts.Beat, n.Keys, args)
 	if err != nil {
 		return Pulse{}, err

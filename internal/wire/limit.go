@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -23,7 +24,10 @@ type Terms struct {
 type Limit struct {
 	Terms
 	Keys []string // as queue.Keys returns them
+	Key  string   // the tenant or host; empty: none
 	Name *Name
+
+	Calls, Permits atomic.Int64 // that this process has used
 
 	// Lease is for how long turns may be taken ahead of calls; 0: none are.
 	Lease time.Duration

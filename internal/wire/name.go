@@ -9,6 +9,8 @@ type Name struct {
 	Pace  float64  // of its limit, permits per second: what slower means
 	Limit string   // its text
 
+	Index, Field string // where others find it: see lua.Index; empty: nowhere
+
 	Rank  atomic.Int64 // of this limit among those of other processes: see beat.lua
 	Alive atomic.Int64 // processes; 0: not known
 	Ended atomic.Bool  // its limiter was closed: no call joins any more

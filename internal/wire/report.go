@@ -1,0 +1,53 @@
+package wire
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Report is what a process tells of itself under a name, with each heartbeat. It is for people:
+// nothing depends on it.
+type Report struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Started int64  `json:"started"` // Unix seconds
+	Policy  string `json:"policy"`  // of what calls do while Redis is away
+
+	Waiting []Waiting `json:"waiting,omitempty"` // those with the most calls
+	Used    []Usage   `json:"used,omitempty"`    // those that were used last
+}
+
+// Waiting are calls of one key and flow that have no turn yet.
+type Waiting struct {
+	Key    string  `json:"key,omitempty"`
+	Flow   string  `json:"flow,omitempty"`
+	Calls  int     `json:"calls"`
+	Oldest float64 `json:"oldest"` // seconds that the first of them has waited
+}
+
+// Usage is what the process has used under a key since it began.
+type Usage struct {
+	Key     string `json:"key,omitempty"`
+	Calls   int64  `json:"calls"`
+	Permits int64  `json:"permits"`
+}
+
+// text is the report as Redis keeps it.
+func (r *Report) text() string {
+	if r.PID == 0 {
+		return ""
+	}
+	text, err := json.Marshal(r)
+	if err != nil { // a float that is not finite: there is none
+		return ""
+	}
+	return string(text)
+}
+
+// Register notes a name in the index, so that others find it.
+func Register(ctx context.Context, client redis.UniversalClient, n *Name, now time.Time) error {
+	return client.HSet(ctx, n.Index, n.Field, now.UnixMicro()).Err()
+}
