@@ -27,7 +27,7 @@ func ACL(prefix string) string {
 func ACLObserver(prefix string) string {
 	return "resetkeys %R~" + pattern(prefix) + ":* resetchannels -@all" +
 		" +evalsha_ro +eval_ro +time +exists +hmget +hgetall +scan" +
-		" +zcard +zcount +zmscore +zrange +zrangebyscore +zrevrange +zscore +ping"
+		" +zcard +zcount +zmscore +zrange +zrangebyscore +zrevrange +zscore +zscan +ping"
 }
 
 // ACLNews returns the rules that a user needs besides those of [ACL] to tell others, and

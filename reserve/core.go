@@ -33,7 +33,7 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 	}
 	c := &core{cfg: cfg, terms: cfg.Limit.terms(), keyed: keyed, gone: make(chan struct{}), name: &wire.Name{
 		Keys: scripts.BeatKeys(cfg.Prefix, cfg.Group, cfg.Name), Pace: cfg.Limit.Rate(), Limit: cfg.Limit.String(),
-		Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
+		Text: cfg.Name, Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
 	}}
 	c.root = c.newLimit("")
 	c.shared = share(client, cfg)

@@ -15,6 +15,7 @@ type State struct {
 	// is set again if that is 0.
 	Rate   float64
 	Burst  int
+	Limit  Limit // the same as a whole
 	Set    bool
 	SetFor time.Duration
 
@@ -90,7 +91,7 @@ func (l *Limiter) stateOf(s *wire.State, now time.Time) State {
 	limit := l.Limit()
 	rate, burst := limit.inForce(s.A, s.B)
 	state := State{
-		Rate: rate, Burst: burst, Set: s.Set, SetFor: s.SetFor,
+		Rate: rate, Burst: burst, Limit: limit.with(s.A, s.B), Set: s.Set, SetFor: s.SetFor,
 		Stored: float64(s.Stored), Wait: max(0, s.Next), Waiting: s.Waiting, Booked: s.Booked, Processes: s.Processes,
 		Paused: s.Paused, PauseReason: s.Reason,
 	}

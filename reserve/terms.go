@@ -56,6 +56,27 @@ func (l Limit) inForce(a, b float64) (rate float64, burst int) {
 	}
 }
 
+// with is a limit of this kind with other terms; without terms it is the limit itself.
+func (l Limit) with(a, b float64) Limit {
+	if a == 0 || l.terms().A == a && (l.kind == KindWarmingUp || l.terms().B == b) {
+		return l
+	}
+	switch l.kind {
+	case KindQuota, KindSlots:
+		l.permits, l.extra = a, int(a)-1
+	case KindRolling:
+		l.permits, l.extra, l.per = a, int(a)-1, time.Duration(b)*time.Microsecond-l.margin
+	case KindWarmingUp:
+		l.permits = nine(l.per.Seconds() * second / a)
+	default:
+		l.permits, l.extra = nine(l.per.Seconds()*second/a), int(b)-1
+	}
+	return l
+}
+
+// nine is a number without what dividing twice adds to it.
+func nine(x float64) float64 { return math.Round(x*1e9) / 1e9 }
+
 // windows is how many edges a script is told: those of the window before now, of now and
 // three later ones, as this process's clock may differ from Redis's.
 const windows = 5

@@ -44,7 +44,7 @@ func (a *Asker) report(name *wire.Name, now time.Time) wire.Report {
 
 // waitingOf are the calls that wait for limits of a name. The Asker must be locked.
 func (a *Asker) waitingOf(name *wire.Name, now time.Time) []wire.Waiting {
-	type whose struct{ key, flow string }
+	type whose struct{ key, flow, heldBy string }
 	found := map[whose]*wire.Waiting{}
 	for _, k := range a.kinds {
 		calls := k.queue.Waiting()
@@ -52,15 +52,18 @@ func (a *Asker) waitingOf(name *wire.Name, now time.Time) []wire.Waiting {
 		if i < 0 || calls == 0 {
 			continue
 		}
-		of := whose{k.parts[i].Limit.Key, k.need.Flow.Name}
+		of := whose{k.parts[i].Limit.Key, k.need.Flow.Name, ""}
+		if by := k.queue.HeldBy(); by >= 0 && by < len(k.parts) && by != i {
+			of.heldBy = k.parts[by].Limit.String()
+		}
 		if found[of] == nil {
-			found[of] = &wire.Waiting{Key: of.key, Flow: of.flow}
+			found[of] = &wire.Waiting{Key: of.key, Flow: of.flow, HeldBy: of.heldBy}
 		}
 		found[of].Calls += calls
 		found[of].Oldest = max(found[of].Oldest, now.Sub(k.queue.Oldest()).Round(time.Millisecond).Seconds())
 	}
 	all := firsts(slices.Collect(maps.Values(found)), func(x, y *wire.Waiting) int {
-		return cmp.Or(cmp.Compare(y.Calls, x.Calls), cmp.Compare(x.Key, y.Key), cmp.Compare(x.Flow, y.Flow))
+		return cmp.Or(cmp.Compare(y.Calls, x.Calls), cmp.Compare(x.Key, y.Key), cmp.Compare(x.Flow, y.Flow), cmp.Compare(x.HeldBy, y.HeldBy))
 	})
 	told := make([]wire.Waiting, len(all))
 	for i, w := range all {

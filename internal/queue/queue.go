@@ -338,6 +338,14 @@ func (q *Queue) Oldest() time.Time {
 	return q.waiting[0].joined
 }
 
+// HeldBy is which limit holds the first place back; -1: there is none.
+func (q *Queue) HeldBy() int {
+	if len(q.places) == 0 {
+		return -1
+	}
+	return q.places[0].Slowest
+}
+
 // Loose reports whether there are places or turns that nobody here needs.
 func (q *Queue) Loose() bool {
 	return len(q.unused)+len(q.done) > 0 || len(q.places)+q.asked > len(q.waiting) && slices.ContainsFunc(q.places, func(p *Place) bool { return !p.asked })

@@ -54,6 +54,14 @@ func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 
 func exact(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
+// String is its name, and its key after a slash.
+func (l *Limit) String() string {
+	if l.Key == "" {
+		return l.Name.Text
+	}
+	return l.Name.Text + "/" + l.Key
+}
+
 // InForce is the A and B that the last reply told, or else those of this process.
 func (l *Limit) InForce() (a, b float64) {
 	l.mu.Lock()

@@ -9,6 +9,7 @@ type Name struct {
 	Pace  float64  // of its limit, permits per second: what slower means
 	Limit string   // its text
 
+	Text         string // as users know it
 	Index, Field string // where others find it: see lua.Index; empty: nowhere
 
 	Rank  atomic.Int64 // of this limit among those of other processes: see beat.lua

@@ -25,7 +25,8 @@ type Waiting struct {
 	Key    string  `json:"key,omitempty"`
 	Flow   string  `json:"flow,omitempty"`
 	Calls  int     `json:"calls"`
-	Oldest float64 `json:"oldest"` // seconds that the first of them has waited
+	Oldest float64 `json:"oldest"`           // seconds that the first of them has waited
+	HeldBy string  `json:"heldBy,omitempty"` // another limit that holds them back, with its key after a slash
 }
 
 // Usage is what the process has used under a key since it began.

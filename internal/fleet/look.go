@@ -1,0 +1,126 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Row is how the limit of one key stands.
+type Row struct {
+	Queue
+	State reserve.State `json:"-"`
+	Err   error         `json:"-"` // of its state; the rest is known all the same
+
+	Limit   string    `json:"limit"` // in force
+	Rate    float64   `json:"rate"`  // permits per second; of slots, how many there are
+	Waiting int64     `json:"waiting"`
+	Booked  int64     `json:"booked"`
+	Paused  bool      `json:"paused"`
+	Until   time.Time `json:"until,omitzero"` // of a pause
+	Reason  string    `json:"reason,omitempty"`
+	Set     bool      `json:"set"`
+	Wait    float64   `json:"wait"` // seconds that a call of one permit would wait now
+	Held    int       `json:"held"` // slots
+	Error   string    `json:"error,omitempty"`
+}
+
+// Look is how a name stands: its processes, and the rows of some of its keys.
+type Look struct {
+	*Survey
+	Rows []Row `json:"rows"`
+}
+
+// Look reads a name and the states of the keys that are wanted, or of none: then of the key ""
+// and of as many others as most, those with the most calls first. Each state is one script call.
+func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (*Look, error) {
+	s, err := r.Survey(ctx, n)
+	if err != nil {
+		return nil, err
+	}
+	look := &Look{Survey: s, Rows: []Row{}}
+	limit, err := s.InForce()
+	if err != nil {
+		return look, nil // nobody has used it for long: there is nothing to look at
+	}
+	limiter, err := r.Limiter(n, limit)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]Queue{}
+	for _, q := range s.Keys {
+		known[q.Key] = q
+		if len(wanted) == 0 && len(look.Rows) < most {
+			look.Rows = append(look.Rows, Row{Queue: q})
+		}
+	}
+	for _, key := range wanted {
+		q := known[key]
+		q.Key = key
+		look.Rows = append(look.Rows, Row{Queue: q})
+	}
+	if len(look.Rows) == 0 && most > 0 {
+		look.Rows = append(look.Rows, Row{})
+	}
+	for i := range look.Rows {
+		look.Rows[i].read(ctx, limiter, limit)
+		if err := look.Rows[i].Err; err != nil && !errors.Is(err, reserve.ErrCorrupt) && !errors.Is(err, reserve.ErrInvalid) {
+			return nil, err
+		}
+	}
+	return look, nil
+}
+
+// read reads the state of a row.
+func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserve.Limit) {
+	if row.Key != "" {
+		limiter = limiter.For(row.Key)
+	}
+	row.Limit = limit.String()
+	row.State, row.Err = limiter.State(ctx)
+	if row.Err != nil {
+		row.Error = row.Err.Error()
+		return
+	}
+	st := &row.State
+	row.Rate, row.Waiting, row.Booked = st.Rate, st.Waiting, st.Booked
+	row.Paused, row.Reason, row.Set = st.Paused > 0, st.PauseReason, st.Set
+	row.Wait = st.Wait.Seconds()
+	if row.Paused {
+		row.Until = time.Now().Add(st.Paused).Round(time.Millisecond)
+	}
+	if st.Set {
+		row.Limit = st.Limit.String()
+	}
+	for _, h := range st.Holders {
+		row.Held += h.Slots
+	}
+}
+
+// InForce is the limit that the processes are made with, the slowest of them. The error says that
+// none is known, as no process has used the limit for ten minutes.
+func (s *Survey) InForce() (reserve.Limit, error) {
+	if s.Limit == "" {
+		return reserve.Limit{}, fmt.Errorf("no process has used the limit %q for ten minutes: say with -limit which one it is", s.Name)
+	}
+	return reserve.ParseLimit(s.Limit)
+}
+
+// scriptKind is what the scripts call the kind of a limit.
+func scriptKind(l reserve.Limit) string {
+	switch l.Kind() {
+	case reserve.KindQuota:
+		return "q"
+	case reserve.KindRolling:
+		return "r"
+	case reserve.KindSlots:
+		return "s"
+	case reserve.KindWarmingUp:
+		return "w"
+	default:
+		return "p"
+	}
+}

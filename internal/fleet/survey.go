@@ -1,0 +1,210 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+	"github.com/fleetpace/fleetpace/lua"
+)
+
+// Process is one of a fleet.
+type Process struct {
+	ID     string      `json:"id"`
+	Alive  bool        `json:"alive"`
+	Silent float64     `json:"silent"` // seconds since its last heartbeat; of the dead since they were found dead
+	Limit  string      `json:"limit,omitempty"`
+	Report wire.Report `json:"report"`
+}
+
+// Queue are calls that wait in the processes that live, of one key, or of one flow.
+type Queue struct {
+	Key     string  `json:"key"`
+	Calls   int     `json:"calls"`
+	Oldest  float64 `json:"oldest"` // seconds
+	HeldBy  string  `json:"heldBy,omitempty"`
+	Used    int64   `json:"used"`    // calls of the processes that are known, since they began
+	Permits int64   `json:"permits"` // that those cost
+}
+
+// Survey is what is known of a name from the heartbeats of its processes.
+type Survey struct {
+	Name
+	Limit     string            `json:"limit"`            // that the processes were made with, the slowest; empty: none is known
+	Differ    map[string]int    `json:"differ,omitempty"` // limit -> processes, where they were made with different ones
+	Processes []Process         `json:"processes"`
+	Keys      []Queue           `json:"keys"`
+	Flows     []Queue           `json:"flows,omitempty"`
+	SetBy     map[string]string `json:"setBy,omitempty"` // by key: who has set another limit, where that was told
+
+	at time.Time // of the local clock
+}
+
+// Alive is how many processes live.
+func (s *Survey) Alive() (n int) {
+	for i := range s.Processes {
+		if s.Processes[i].Alive {
+			n++
+		}
+	}
+	return n
+}
+
+// Waiting is how many calls wait, as the processes that live tell.
+func (s *Survey) Waiting() (calls int) {
+	for _, k := range s.Keys {
+		calls += k.Calls
+	}
+	return calls
+}
+
+// silent is after how long without a heartbeat a process counts as dead.
+const silent = 3 * time.Second
+
+// setter begins the fields of reports that say who has set a limit; a process's name has no space.
+const setter = " set "
+
+// Survey reads what the processes of a name tell.
+func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
+	keys := lua.BeatKeys(r.prefix, n.Group, n.Name)
+	var beats *redis.ZSliceCmd
+	var limits, reports *redis.MapStringStringCmd
+	var clock *redis.TimeCmd
+	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		beats = p.ZRangeWithScores(ctx, keys[0], 0, -1)
+		limits, reports = p.HGetAll(ctx, keys[1]), p.HGetAll(ctx, keys[2])
+		clock = p.Time(ctx)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the processes of %q: %w", n, err)
+	}
+	s := &Survey{Name: n, Limit: limits.Val()[" limit"], at: time.Now()}
+	for _, beat := range beats.Val() {
+		id, _ := beat.Member.(string)
+		p := Process{ID: id}
+		last := time.UnixMicro(int64(max(beat.Score, -beat.Score)))
+		ago := max(0, clock.Val().Sub(last))
+		p.Silent, p.Alive = ago.Round(time.Millisecond).Seconds(), beat.Score > 0 && ago < silent
+		_, p.Limit, _ = strings.Cut(limits.Val()[id], " ")
+		_ = json.Unmarshal([]byte(reports.Val()[id]), &p.Report) // of another version: what can be read
+		s.Processes = append(s.Processes, p)
+	}
+	slices.SortFunc(s.Processes, func(x, y Process) int {
+		return cmp.Or(cmp.Compare(x.Report.Host, y.Report.Host), cmp.Compare(x.Report.PID, y.Report.PID), cmp.Compare(x.ID, y.ID))
+	})
+	for field, text := range reports.Val() {
+		if key, ok := strings.CutPrefix(field, setter); ok {
+			if s.SetBy == nil {
+				s.SetBy = map[string]string{}
+			}
+			s.SetBy[key] = text
+		}
+	}
+	s.count()
+	return s, nil
+}
+
+// count adds up what the processes tell.
+func (s *Survey) count() {
+	limits, byKey, byFlow := map[string]int{}, map[string]*Queue{}, map[string]*Queue{}
+	add := func(all map[string]*Queue, key string) *Queue {
+		if all[key] == nil {
+			all[key] = &Queue{Key: key}
+		}
+		return all[key]
+	}
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		if p.Alive && p.Limit != "" {
+			limits[p.Limit]++
+		}
+		for _, u := range p.Report.Used {
+			q := add(byKey, u.Key)
+			q.Used, q.Permits = q.Used+u.Calls, q.Permits+u.Permits
+		}
+		if !p.Alive {
+			continue
+		}
+		for _, w := range p.Report.Waiting {
+			queues := []*Queue{add(byKey, w.Key)}
+			if w.Flow != "" {
+				queues = append(queues, add(byFlow, w.Flow))
+			}
+			for _, q := range queues {
+				q.Calls += w.Calls
+				q.Oldest = max(q.Oldest, w.Oldest)
+				q.HeldBy = cmp.Or(q.HeldBy, w.HeldBy)
+			}
+		}
+	}
+	if len(limits) > 1 {
+		s.Differ = limits
+	}
+	s.Keys, s.Flows = ordered(byKey), ordered(byFlow)
+}
+
+// ordered are those with the most calls first, then those that were used the most.
+func ordered(all map[string]*Queue) []Queue {
+	queues := []Queue{}
+	for _, q := range slices.Collect(maps.Values(all)) {
+		queues = append(queues, *q)
+	}
+	slices.SortFunc(queues, func(x, y Queue) int {
+		return cmp.Or(cmp.Compare(y.Calls, x.Calls), cmp.Compare(y.Used, x.Used), cmp.Compare(x.Key, y.Key))
+	})
+	return queues
+}
+
+// SetBy notes for people who has set another limit under a key; whoever may only read can not.
+func (r *Reader) SetBy(ctx context.Context, n Name, key, who string) error {
+	return r.client.HSet(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[2], setter+key, who).Err()
+}
+
+// Booked is where a booking stands among those that are to come: see reserve.Call.
+type Booked struct {
+	ID     string `json:"id"`
+	Cost   int64  `json:"cost"`
+	Before int64  `json:"before"` // bookings
+}
+
+// Booked finds the booking whose ID has a text in it; nil: there is none.
+func (r *Reader) Booked(ctx context.Context, n Name, kind, key, text string) (*Booked, error) {
+	const looks, each = 100, 1000
+	booked := lua.Keys(r.prefix, n.Group, n.Name, kind, key)[4]
+	cursor := uint64(0)
+	for range looks {
+		found, next, err := r.client.ZScan(ctx, booked, cursor, "*"+literal(text)+"*", each).Result()
+		if err != nil {
+			return nil, err
+		}
+		if len(found) >= 2 {
+			i := strings.LastIndexByte(found[0], ':')
+			if i < 0 {
+				return nil, errors.New("a booking is none")
+			}
+			cost, _ := strconv.ParseInt(found[0][i+1:], 10, 64)
+			before, err := r.client.ZCount(ctx, booked, "(0", "("+strings.TrimPrefix(found[1], "-")).Result()
+			return &Booked{ID: found[0][:i], Cost: cost, Before: before}, err
+		}
+		if cursor = next; cursor == 0 {
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+// literal is a text in a pattern of Redis.
+func literal(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
+}

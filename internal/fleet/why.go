@@ -1,0 +1,286 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Why is a word for scripts: what holds a call back.
+type Why string
+
+// The reasons, the weightiest first.
+const (
+	WhyUnknown   Why = "unknown"   // no process has used such a limit
+	WhyAway      Why = "away"      // Redis does not answer
+	WhyCorrupt   Why = "corrupt"   // a key holds something else
+	WhyPaused    Why = "paused"    // nobody has a turn until the pause ends
+	WhyNobody    Why = "nobody"    // calls are to come, and no process lives to make them
+	WhySlots     Why = "slots"     // all are held
+	WhyHeldBy    Why = "held_by"   // another limit lets them wait
+	WhyUsedUp    Why = "used_up"   // of a quota, or of a rolling limit
+	WhySet       Why = "set"       // somebody has set a limit that lets less through, and calls wait
+	WhyDiffer    Why = "differ"    // processes were made with different limits, and calls wait
+	WhyLine      Why = "line"      // others are before it
+	WhyAvailable Why = "available" // nothing does: a call would have its turn now
+	WhyIdle      Why = "idle"      // nobody has used it for ten minutes
+)
+
+// Answer is why calls of a limit wait.
+type Answer struct {
+	Limit    string   `json:"limit"`
+	Key      string   `json:"key,omitempty"`
+	Reason   Why      `json:"reason"`
+	Text     string   `json:"text"` // a sentence
+	Also     []Why    `json:"also,omitempty"`
+	Evidence []string `json:"evidence"`
+}
+
+// Away is the answer where Redis does not.
+func Away(limit string, err error) *Answer {
+	return &Answer{Limit: limit, Reason: WhyAway, Text: "Redis does not answer, so each process goes by its outage policy (local: its share of the rate).",
+		Evidence: []string{err.Error()}}
+}
+
+// Explain says why calls of a limit wait: of the key, or of the booking whose ID has that text in
+// it; of the whole name if it is empty. An error is one of Redis, or ErrUnknown.
+func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, error) {
+	look, err := r.Look(ctx, n, 1, which)
+	if err != nil {
+		return nil, err
+	}
+	a := &Answer{Limit: n.String(), Key: which, Evidence: []string{}}
+	if len(look.Rows) == 0 {
+		a.Reason, a.Text = WhyIdle, "No process has used the limit for ten minutes: nothing waits for it."
+		return a, nil
+	}
+	row := &look.Rows[0]
+	booked, err := r.booking(ctx, n, look, &row, which)
+	if err != nil {
+		return nil, err
+	}
+	a.Key = row.Key
+	if which == "" {
+		row = look.busiest(ctx, r, n, row)
+		a.Key = row.Key
+	}
+	reasons := look.reasons(row, booked)
+	a.Reason, a.Text = reasons[0].why, reasons[0].text
+	for _, other := range reasons[1:] {
+		if other.why != WhyLine && other.why != WhyAvailable {
+			a.Also = append(a.Also, other.why)
+		}
+		a.Evidence = append(a.Evidence, other.text)
+	}
+	a.Evidence = append(a.Evidence, look.evidence(row)...)
+	return a, nil
+}
+
+// booking finds what an ID names, and goes over to the row of its key.
+func (r *Reader) booking(ctx context.Context, n Name, look *Look, row **Row, which string) (*Booked, error) {
+	if which == "" || slices.ContainsFunc(look.Keys, func(q Queue) bool { return q.Key == which }) {
+		return nil, nil
+	}
+	limit, err := look.InForce()
+	if err != nil {
+		return nil, err
+	}
+	keys := []string{""}
+	for _, q := range look.Keys {
+		if q.Key != "" {
+			keys = append(keys, q.Key)
+		}
+	}
+	for _, key := range keys {
+		booked, err := r.Booked(ctx, n, scriptKind(limit), key, which)
+		if err != nil {
+			return nil, err
+		}
+		if booked != nil {
+			of, err := r.Look(ctx, n, 1, key)
+			if err != nil || len(of.Rows) == 0 {
+				return nil, err
+			}
+			*row = &of.Rows[0]
+			return booked, nil
+		}
+	}
+	return nil, nil
+}
+
+// busiest is the row of the key with the most calls that wait, where those of no key do not.
+func (l *Look) busiest(ctx context.Context, r *Reader, n Name, row *Row) *Row {
+	if row.Waiting > 0 || row.Paused || row.Err != nil || row.Used > 0 {
+		return row
+	}
+	all, err := r.Look(ctx, n, 1)
+	if err != nil || len(all.Rows) == 0 {
+		return row
+	}
+	return &all.Rows[0]
+}
+
+// reason is one of them, and what it is.
+type reason struct {
+	why  Why
+	text string
+}
+
+// reasons are all that hold, the weightiest first; there is one at least.
+func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
+	add := func(holds bool, why Why, format string, args ...any) {
+		if holds {
+			all = append(all, reason{why, fmt.Sprintf(format, args...)})
+		}
+	}
+	st := &row.State
+	if row.Err != nil {
+		add(true, WhyCorrupt, "A key in Redis is not what it should be: %v.", row.Err)
+		return all
+	}
+	because := ""
+	if st.PauseReason != "" {
+		because = " because: " + st.PauseReason
+	}
+	add(row.Paused, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
+	calls := max(st.Waiting, int64(row.Calls))
+	waits := calls > 0 || st.Booked > 0
+	add(waits && l.Alive() == 0, WhyNobody, "%s to come, and no process is alive to make them.", count(calls+st.Booked, "call is", "calls are"))
+	limit, _ := l.InForce()
+	if limit.Kind() == reserve.KindSlots {
+		add(row.Held >= st.Burst && st.Burst > 0, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))
+	}
+	add(row.HeldBy != "" && row.Calls > 0, WhyHeldBy, "The limit %q holds its calls back.", row.HeldBy)
+	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
+		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: the next permit is there in %s.", row.Limit, span(st.Wait))
+	}
+	if st.Set {
+		until := "until it is set again"
+		if st.SetFor > 0 {
+			until = "for " + span(st.SetFor) + " more"
+		}
+		by := ""
+		if who := l.SetBy[row.Key]; who != "" {
+			by = " by " + who
+		}
+		add(true, WhySet, "The limit was set to %s%s, %s; the processes were made with %s.", row.Limit, by, until, l.Limit)
+	}
+	add(len(l.Differ) > 0, WhyDiffer, "Processes were made with different limits, and the slowest is in force: %s.", differing(l.Differ))
+	switch {
+	case booked != nil:
+		add(true, WhyLine, "It is the line: its task is booked as number %d, and comes back before its turn, in about %s.", booked.Before+1, span(st.Wait))
+	case calls > 0 || st.Wait > 0:
+		add(true, WhyLine, "It is the line: %s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
+	default:
+		add(true, WhyAvailable, "Nothing holds it back: a call would have its turn now.")
+	}
+	return weighed(all, waits)
+}
+
+// weighed puts what only slows a line behind it, where nothing waits.
+func weighed(all []reason, waits bool) []reason {
+	if waits {
+		return all
+	}
+	slices.SortStableFunc(all, func(x, y reason) int { return slower(x.why) - slower(y.why) })
+	return all
+}
+
+func slower(why Why) int {
+	if why == WhySet || why == WhyDiffer {
+		return 1
+	}
+	return 0
+}
+
+// evidence is what can be counted.
+func (l *Look) evidence(row *Row) []string {
+	st := &row.State
+	texts := []string{fmt.Sprintf("limit %s; %s, %d booked; %v permits stored", row.Limit, count(st.Waiting, "call waits", "calls wait"), st.Booked, st.Stored)}
+	dead := len(l.Processes) - l.Alive()
+	texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process lives", "processes live"), dead))
+	if row.Oldest > 0 {
+		texts = append(texts, "the first of them has waited for "+span(seconds(row.Oldest)))
+	}
+	for i, h := range st.Holders {
+		if i == 3 {
+			texts = append(texts, fmt.Sprintf("and %d more hold slots", len(st.Holders)-i))
+			break
+		}
+		texts = append(texts, fmt.Sprintf("%s holds %s for %s%s", l.process(h.Process), count(int64(h.Slots), "slot", "slots"), span(time.Since(h.Since)), doing(h)))
+	}
+	return texts
+}
+
+func (l *Look) longest(holders []reserve.Holder) string {
+	if len(holders) == 0 {
+		return ""
+	}
+	h := holders[0]
+	return fmt.Sprintf(", the longest by %s for %s%s", l.process(h.Process), span(time.Since(h.Since)), doing(h))
+}
+
+func doing(h reserve.Holder) string {
+	if h.Doing == "" {
+		return ""
+	}
+	return " (" + h.Doing + ")"
+}
+
+// process is how people know one.
+func (l *Look) process(id string) string {
+	for i := range l.Processes {
+		if p := &l.Processes[i]; p.ID == id && p.Report.PID > 0 {
+			return fmt.Sprintf("%s, process %d", p.Report.Host, p.Report.PID)
+		}
+	}
+	return "process " + id
+}
+
+func differing(limits map[string]int) string {
+	var texts []string
+	for limit, n := range limits {
+		texts = append(texts, fmt.Sprintf("%s in %d", limit, n))
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
+}
+
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// span is a time for people.
+func span(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Second).String()
+	}
+}
+
+func clock(t time.Time) string {
+	if time.Until(t) > 12*time.Hour {
+		return t.Format("Mon 2 Jan 15:04:05")
+	}
+	return t.Format("15:04:05")
+}
+
+// IsAway reports whether an error says that Redis does not answer.
+func IsAway(err error) bool {
+	return err != nil && !errors.Is(err, ErrUnknown) && !errors.Is(err, reserve.ErrInvalid) && !errors.Is(err, reserve.ErrCorrupt) &&
+		!errors.Is(err, reserve.ErrDenied) && !errors.Is(err, context.Canceled)
+}
