@@ -3,6 +3,8 @@ package reserve
 import (
 	"context"
 	"slices"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // Acquire blocks until the call has its turn, and returns what holds its slots: release it when
@@ -72,6 +74,19 @@ func (r *Reservation) Lost() <-chan struct{} {
 		return nil
 	}
 	return r.slots.Lost()
+}
+
+// Free takes the slots of a call away that some process of the fleet made, for others to have
+// them: for an operator who knows that the call hangs, or is over. The call goes on, and its
+// process is not told. The holder is one of
+// [State.Holders]. It reports false where that holds none any more.
+// Errors are those of [Limiter.State].
+func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
+	if err := l.check(ctx, 1); err != nil {
+		return false, failed("free", l, err)
+	}
+	freed, err := l.core.asker.Free(ctx, l.limit, wire.Holder{Process: h.Process, Number: h.Number, Doing: h.Doing, Cost: int64(h.Slots)})
+	return freed, failed("free", l, l.core.why(ctx, err))
 }
 
 // needsNoRelease says that a call of slots can not be made by Wait and Allow.

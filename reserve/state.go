@@ -50,6 +50,7 @@ type Holder struct {
 	// Process is the name of its process in Redis, and Doing the ID of the call, or else its
 	// flow, if it has one.
 	Process, Doing string
+	Number         int64 // of the call, in its process
 	Slots          int
 	Since          time.Time // on the local clock
 }
@@ -96,7 +97,7 @@ func (l *Limiter) stateOf(s *wire.State, now time.Time) State {
 		Paused: s.Paused, PauseReason: s.Reason,
 	}
 	for _, h := range s.Holders {
-		state.Holders = append(state.Holders, Holder{Process: h.Process, Doing: h.Doing, Slots: int(h.Cost), Since: now.Add(-h.Since)})
+		state.Holders = append(state.Holders, Holder{Process: h.Process, Number: h.Number, Doing: h.Doing, Slots: int(h.Cost), Since: now.Add(-h.Since)})
 	}
 	if limit.kind == KindPaced {
 		state.NextFree = now.Add(s.Free)

@@ -11,9 +11,10 @@ import (
 )
 
 const (
-	renoted   = 10 * time.Minute // how often a name is noted again, so that the index outlives a Redis
-	forgotten = 10 * time.Minute // without a call a key is told of no more
-	mostTold  = 50               // keys and flows that a report tells of
+	renoted   = 10 * time.Minute       // how often a name is noted again, so that the index outlives a Redis
+	forgotten = 10 * time.Minute       // without a call a key is told of no more
+	asking    = 100 * time.Millisecond // a call that has been there for less may just be asking
+	mostTold  = 50                     // keys and flows that a report tells of
 )
 
 // self is what is the same in all reports.
@@ -49,7 +50,7 @@ func (a *Asker) waitingOf(name *wire.Name, now time.Time) []wire.Waiting {
 	for _, k := range a.kinds {
 		calls := k.queue.Waiting()
 		i := slices.IndexFunc(k.parts, func(p Part) bool { return p.Limit.Name.Keys[0] == name.Keys[0] })
-		if i < 0 || calls == 0 {
+		if i < 0 || calls == 0 || now.Sub(k.queue.Oldest()) < asking {
 			continue
 		}
 		of := whose{k.parts[i].Limit.Key, k.need.Flow.Name, ""}

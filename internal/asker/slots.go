@@ -134,3 +134,14 @@ func (a *Asker) keepSlots() {
 		}
 	}
 }
+
+// Free lets the slots of a call go that some process made, and reports whether it held any.
+func (a *Asker) Free(ctx context.Context, limit *wire.Limit, h wire.Holder) (freed bool, err error) {
+	err = a.once(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) {
+		c.Process = h.Process
+		reply, left, err := wire.Leave(ctx, c, []wire.Left{{Place: h.Number, Cost: h.Cost, Done: true, Doing: h.Doing}})
+		freed = freed || err == nil && left[0] > 0
+		return reply, err
+	})
+	return freed, err
+}

@@ -148,7 +148,10 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		because = " because: " + st.PauseReason
 	}
 	add(row.Paused, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
-	calls := max(st.Waiting, int64(row.Calls))
+	calls := st.Waiting
+	if row.HeldBy != "" { // its places are there
+		calls = max(calls, int64(row.Calls))
+	}
 	waits := calls > 0 || st.Booked > 0
 	add(waits && l.Alive() == 0, WhyNobody, "%s to come, and no process is alive to make them.", count(calls+st.Booked, "call is", "calls are"))
 	limit, _ := l.InForce()

@@ -133,6 +133,7 @@ type State struct {
 // Holder is a call that holds slots.
 type Holder struct {
 	Process string
+	Number  int64 // of the call, in its process
 	Doing   string
 	Cost    int64
 	Since   time.Duration // ago
@@ -174,7 +175,8 @@ func (r *reader) holders() []Holder {
 			return nil
 		}
 		cost, _ := strconv.ParseInt(fields[2], 10, 64)
-		holders = append(holders, Holder{Process: fields[0], Doing: fields[3], Cost: cost, Since: r.micros()})
+		number, _ := strconv.ParseInt(fields[1], 10, 64)
+		holders = append(holders, Holder{Process: fields[0], Number: number, Doing: fields[3], Cost: cost, Since: r.micros()})
 	}
 	return holders
 }

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// change is a command that changes a limit: it says what it will do, and asks.
+type change struct {
+	use, short string
+	flags      func(*cobra.Command)
+	// plan says what will be done, and returns what does it.
+	plan func(ctx context.Context, t *target) (what string, do func(context.Context) error, err error)
+}
+
+// target is what is changed.
+type target struct {
+	name    fleet.Name
+	key     string
+	limit   reserve.Limit // that the processes were made with
+	limiter *reserve.Limiter
+	row     *fleet.Row
+	rest    []string // of the arguments
+}
+
+func (t *target) String() string {
+	if t.key == "" {
+		return t.name.String()
+	}
+	return t.name.String() + "/" + t.key
+}
+
+func (a *app) changes(c change) *cobra.Command {
+	var known string
+	cmd := &cobra.Command{
+		Use: c.use, Short: c.short, Args: cobra.RangeArgs(1, 2+strings.Count(c.use, "SLOT")), ValidArgsFunction: a.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			t, err := a.target(ctx, args, known, strings.Contains(c.use, "SLOT"))
+			if err != nil {
+				return err
+			}
+			what, do, err := c.plan(ctx, t)
+			if err != nil {
+				return err
+			}
+			if err := a.confirm(what); err != nil {
+				return err
+			}
+			if err := do(ctx); err != nil {
+				return err
+			}
+			if a.format == "json" {
+				return a.json(map[string]string{"limit": t.name.String(), "key": t.key, "done": what})
+			}
+			fmt.Fprintln(a.out, "done:", plain(what))
+			return nil
+		},
+	}
+	if c.flags != nil {
+		c.flags(cmd)
+	}
+	cmd.Flags().StringVar(&known, "limit", "", "the `limit` that the processes are made with, where none has used it for ten minutes")
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
+	return cmd
+}
+
+// target finds what the arguments name, and how it stands.
+func (a *app) target(ctx context.Context, args []string, known string, slot bool) (*target, error) {
+	t := &target{}
+	if slot {
+		last := len(args) - 1
+		args, t.rest = args[:last], args[last:]
+		if len(args) == 0 {
+			return nil, usageError{errors.New("want a limit and a slot; fleetpace show LIMIT lists them")}
+		}
+	}
+	n, key, err := a.find(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	t.name, t.key = n, key
+	look, err := a.fleet.Look(ctx, n, 1, key)
+	if err != nil {
+		return nil, err
+	}
+	if known != "" {
+		t.limit, err = reserve.ParseLimit(known)
+	} else {
+		t.limit, err = look.InForce()
+	}
+	if err != nil {
+		return nil, usageError{err}
+	}
+	if len(look.Rows) > 0 {
+		t.row = &look.Rows[0]
+	} else {
+		t.row = &fleet.Row{}
+	}
+	t.limiter, err = a.fleet.Limiter(n, t.limit)
+	if err == nil && key != "" {
+		t.limiter = t.limiter.For(key)
+	}
+	return t, err
+}
+
+// confirm says what will be done and asks, unless -y was given.
+func (a *app) confirm(what string) error {
+	if a.yes {
+		return nil
+	}
+	if f, ok := a.in.(*os.File); ok && !isatty.IsTerminal(f.Fd()) {
+		return usageError{fmt.Errorf("this would %s; say -y, as nobody can be asked", what)}
+	}
+	fmt.Fprintf(a.errs, "This will %s.\nGo on? [y/N] ", plain(what))
+	answer, _ := bufio.NewReader(a.in).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		return errNotConfirmed
+	}
+	return nil
+}
+
+// me is who acts, for those who see it.
+func me() string {
+	name, host := "somebody", "somewhere"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
+}
+
+func (a *app) pause() *cobra.Command {
+	var length time.Duration
+	var reason string
+	return a.changes(change{
+		use: "pause LIMIT [KEY]", short: "Let no call have its turn for a time",
+		flags: func(c *cobra.Command) {
+			c.Flags().DurationVar(&length, "for", 10*time.Minute, "how `long`")
+			c.Flags().StringVar(&reason, "reason", "", "`why`, for those who see it")
+		},
+		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
+			if length <= 0 {
+				return "", nil, usageError{fmt.Errorf("--for: must be above 0, got %v", length)}
+			}
+			why := strings.TrimSpace(reason + " (by " + me() + ")")
+			return fmt.Sprintf("pause %s for %v: no process of the fleet calls until %s", t, length, time.Now().Add(length).Format(time.DateTime)),
+				func(ctx context.Context) error { return t.limiter.Pause(ctx, length, why) }, nil
+		},
+	})
+}
+
+func (a *app) resume() *cobra.Command {
+	return a.changes(change{
+		use: "resume LIMIT [KEY]", short: "End a pause",
+		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
+			what := fmt.Sprintf("end the pause of %s", t)
+			if !t.row.Paused {
+				what += " (there is none)"
+			}
+			return what, t.limiter.Resume, nil
+		},
+	})
+}
+
+func (a *app) set() *cobra.Command {
+	var to string
+	var length time.Duration
+	return a.changes(change{
+		use: "set LIMIT [KEY] --to LIMIT", short: "Let another limit be in force",
+		flags: func(c *cobra.Command) {
+			c.Flags().StringVar(&to, "to", "", "the new `limit`, such as 50/s or \"600/minute burst 20\"")
+			c.Flags().DurationVar(&length, "for", 0, "for how `long`; 0: until it is set again, or reset")
+		},
+		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
+			limit, err := reserve.ParseLimit(to)
+			if err != nil {
+				return "", nil, usageError{fmt.Errorf("--to: %w", err)}
+			}
+			until := "until it is set again or reset"
+			if length > 0 {
+				until = "for " + length.String()
+			}
+			return fmt.Sprintf("set %s to %s %s (in force now: %s)", t, limit, until, t.row.Limit), func(ctx context.Context) error {
+				if err := t.limiter.SetLimit(ctx, limit, length); err != nil {
+					return err
+				}
+				_ = a.fleet.SetBy(ctx, t.name, t.key, me()) // for those who ask why
+				return nil
+			}, nil
+		},
+	})
+}
+
+func (a *app) reset() *cobra.Command {
+	return a.changes(change{
+		use: "reset LIMIT [KEY]", short: "End what set began",
+		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
+			what := fmt.Sprintf("let %s have the limit of its processes again, %s", t, t.limit)
+			if !t.row.Set {
+				what += " (no other is set)"
+			}
+			return what, t.limiter.ResetLimit, nil
+		},
+	})
+}
+
+func (a *app) release() *cobra.Command {
+	return a.changes(change{
+		use: "release LIMIT [KEY] SLOT", short: "Take the slots of a call away, for others to have them",
+		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
+			for _, h := range t.row.State.Holders {
+				if slotID(h.Process, h.Number) != t.rest[0] {
+					continue
+				}
+				return fmt.Sprintf("take %d of the slots of %s away from %s, which has held them for %s: its call goes on, so one more may run than the limit allows",
+						h.Slots, t, t.rest[0], time.Since(h.Since).Round(time.Second)), func(ctx context.Context) error {
+						freed, err := t.limiter.Free(ctx, h)
+						if err == nil && !freed {
+							err = fmt.Errorf("%w: slot %q is held no longer", fleet.ErrUnknown, t.rest[0])
+						}
+						return err
+					}, nil
+			}
+			return "", nil, fmt.Errorf("%w: slot %q of %s; fleetpace show lists them", fleet.ErrUnknown, t.rest[0], t)
+		},
+	})
+}

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/fleetpace/fleetpace/limits"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+func (a *app) check() *cobra.Command {
+	return &cobra.Command{
+		Use: "check FILE", Short: "Check a file of limits, without Redis", Args: cobra.ExactArgs(1), Annotations: map[string]string{offline: "yes"},
+		RunE: func(_ *cobra.Command, args []string) error {
+			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"}) // nothing is asked of it
+			defer func() { _ = client.Close() }()
+			set, err := limits.Load(client, args[0], reserve.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+			if err != nil {
+				return err
+			}
+			defer func() { _ = set.Close() }()
+			type checked struct {
+				Name  string `json:"name"`
+				Limit string `json:"limit"`
+			}
+			all, rows := []checked{}, [][]string{}
+			for _, name := range set.Names() {
+				l, err := set.Get(name)
+				if err != nil {
+					return err
+				}
+				all = append(all, checked{name, l.Limit().String()})
+				rows = append(rows, []string{"  " + name, l.Limit().String()})
+			}
+			if a.format == "json" {
+				return a.json(all)
+			}
+			fmt.Fprintf(a.out, "%s: %d limits, all right\n", args[0], len(all))
+			return table(a.out, rows)
+		},
+	}
+}
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Say which version this is", Args: cobra.NoArgs, Annotations: map[string]string{offline: "yes"},
+		RunE: func(*cobra.Command, []string) error {
+			version, goes := "unknown", ""
+			if info, ok := debug.ReadBuildInfo(); ok {
+				version, goes = info.Main.Version, info.GoVersion
+			}
+			if a.format == "json" {
+				return a.json(map[string]string{"version": version, "go": goes})
+			}
+			fmt.Fprintf(a.out, "fleetpace %s (%s)\n", version, goes)
+			return nil
+		},
+	}
+}

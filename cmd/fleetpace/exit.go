@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// What scripts can tell from the exit code.
+const (
+	exitOK       = 0
+	exitFailed   = 1
+	exitUsage    = 2
+	exitUnknown  = 3 // no such limit, key or slot
+	exitAway     = 4 // Redis does not answer
+	exitRefused  = 5 // the answer to "go on?" was no
+	exitHeldBack = 10
+	exitCtrlC    = 130
+)
+
+const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such limit, 4 Redis does not
+answer, 5 not confirmed, 10 (why --exit-code) calls are held back.`
+
+var (
+	errHeldBack     = errors.New("calls are held back")
+	errNotConfirmed = errors.New("nothing was changed")
+)
+
+// usageError is of arguments that are wrong.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func exitCode(ctx context.Context, err error) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errHeldBack):
+		return exitHeldBack
+	case errors.Is(err, errNotConfirmed):
+		return exitRefused
+	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):
+		return exitUsage
+	case ctx.Err() != nil:
+		return exitCtrlC
+	case errors.Is(err, fleet.ErrUnknown):
+		return exitUnknown
+	case errors.Is(err, reserve.ErrInvalid):
+		return exitUsage
+	case errors.Is(err, errConnect), errors.Is(err, reserve.ErrUnavailable):
+		return exitAway
+	default:
+		return exitFailed
+	}
+}
+
+// advised says what to do, where the error does not.
+func advised(err error) error {
+	if errors.Is(err, errConnect) {
+		return errors.Join(err, errors.New("is -redis (or FLEETPACE_REDIS_URL) right, and does the server run?"))
+	}
+	return err
+}

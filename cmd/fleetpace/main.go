@@ -1,0 +1,48 @@
+// Command fleetpace shows how the limits of a fleet stand, says why calls wait, and changes
+// limits while they are in use:
+//
+//	go install github.com/fleetpace/fleetpace/cmd/fleetpace@latest
+//	fleetpace -redis redis://localhost:6379 ls
+//	fleetpace why openai
+//	fleetpace pause openai --for 10m --reason "their status page is red"
+//
+// It reads what the processes of the fleet tell with their heartbeats, and needs neither their
+// configuration nor the limit's figures. fleetpace -h lists the commands.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	redis.SetLogger(quiet{}) // what is wrong, the errors say
+	a := &app{in: os.Stdin, out: os.Stdout, errs: os.Stderr}
+	os.Exit(a.run(ctx, os.Args[1:]))
+}
+
+// run is the whole program; it returns the exit code.
+func (a *app) run(ctx context.Context, args []string) int {
+	root := a.root()
+	root.SetArgs(single(args))
+	root.SetIn(a.in)
+	root.SetOut(a.out)
+	root.SetErr(a.errs)
+	err := root.ExecuteContext(ctx)
+	a.close()
+	if err != nil && err != errHeldBack {
+		fmt.Fprintln(a.errs, "fleetpace:", advised(err))
+	}
+	return exitCode(ctx, err)
+}
+
+type quiet struct{}
+
+func (quiet) Printf(context.Context, string, ...any) {}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// scene is a Redis with limits that a process uses, and the command beside it.
+type scene struct {
+	*testing.T
+	url, prefix string
+	client      redis.UniversalClient
+}
+
+func newScene(t *testing.T, server *redistest.Server) *scene {
+	return &scene{T: t, url: server.URL(), prefix: redistest.Prefix(t), client: server.Client(t)}
+}
+
+func (s *scene) limiter(name, limit string) *reserve.Limiter {
+	s.Helper()
+	parsed, err := reserve.ParseLimit(limit)
+	require.NoError(s, err)
+	l, err := reserve.New(s.client, reserve.Config{Name: name, Prefix: s.prefix, Limit: parsed})
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// command runs the command with somebody who answers.
+func (s *scene) command(answer string, args ...string) (code int, out, errs string) {
+	s.Helper()
+	var o, e bytes.Buffer
+	a := &app{in: strings.NewReader(answer), out: &o, errs: &e}
+	code = a.run(s.Context(), append([]string{"-redis", s.url, "-prefix", s.prefix}, args...))
+	return code, o.String(), e.String()
+}
+
+// does runs the command, which must succeed.
+func (s *scene) does(args ...string) string {
+	s.Helper()
+	code, out, errs := s.command("", args...)
+	require.Zero(s, code, "%s%s", out, errs)
+	return out
+}
+
+// known waits for the first heartbeat of a name.
+func (s *scene) known(names ...string) {
+	s.Helper()
+	require.Eventually(s, func() bool {
+		var lines []line
+		if json.Unmarshal([]byte(s.does("ls", "-o", "json")), &lines) != nil || len(lines) != len(names) {
+			return false
+		}
+		for _, l := range lines {
+			if l.Processes == 0 {
+				return false
+			}
+		}
+		return true
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
+// wait lets so many calls wait until the test ends.
+func (s *scene) wait(l *reserve.Limiter, calls int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{}, calls)
+	for range calls {
+		go func() {
+			_ = l.Wait(ctx)
+			done <- struct{}{}
+		}()
+	}
+	s.Cleanup(func() {
+		cancel()
+		for range calls {
+			<-done
+		}
+	})
+}
+
+func TestLookingAndChanging(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s := newScene(t, server)
+		require.Equal(t, "[]\n", s.does("ls", "-o", "json"))
+		openai, shop := s.limiter("openai", "1/hour"), s.limiter("shop", "100/s burst 5")
+		require.NoError(t, openai.Wait(t.Context()))
+		s.wait(openai, 3)
+		require.NoError(t, shop.For("<script>\x1b[31m").Wait(t.Context()))
+		s.known("openai", "shop")
+
+		require.Eventually(t, func() bool {
+			var lines []map[string]any
+			require.NoError(t, json.Unmarshal([]byte(s.does("ls", "-o", "json")), &lines))
+			require.Equal(t, "openai", lines[0]["name"])
+			require.Equal(t, "1/hour", lines[0]["limit"])
+			require.Equal(t, false, lines[0]["paused"])
+			return lines[0]["waiting"] == 3.0
+		}, 20*time.Second, 50*time.Millisecond)
+		require.Contains(t, s.does("ls"), "100/s burst 5")
+		shown := s.does("show", "shop", "<script>\x1b[31m")
+		require.Contains(t, shown, "<script>?[31m", "what a terminal would act on is not written")
+		require.Contains(t, s.does("show", "openai"), fmt.Sprint(os.Getpid()))
+
+		var answer struct {
+			Reason   string
+			Evidence []string
+		}
+		require.NoError(t, json.Unmarshal([]byte(s.does("why", "openai", "-o", "json")), &answer))
+		require.Equal(t, "line", answer.Reason)
+		require.NotEmpty(t, answer.Evidence)
+		code, _, _ := s.command("", "why", "openai", "--exit-code")
+		require.Equal(t, exitHeldBack, code)
+		require.Contains(t, s.does("why", "shop"), "Nothing holds it back")
+
+		// A change says what it will do, and asks.
+		code, _, errs := s.command("n\n", "pause", "openai", "--for", "1h", "--reason", "status page is red")
+		require.Equal(t, exitRefused, code)
+		require.Contains(t, errs, "pause openai for 1h0m0s")
+		require.Contains(t, s.does("why", "openai"), "It is the line")
+		code, _, _ = s.command("y\n", "pause", "openai", "--for", "1h", "--reason", "status page is red")
+		require.Zero(t, code)
+		require.Contains(t, s.does("why", "openai"), "status page is red (by ")
+		require.Contains(t, s.does("ls"), "status page is red")
+		s.does("resume", "openai", "-y")
+		require.NotContains(t, s.does("ls"), "status page is red")
+		s.does("set", "openai", "--to", "2/hour", "--for", "1h", "-y")
+		set := s.does("why", "openai")
+		require.Contains(t, set, "set to 2/hour by ")
+		require.Contains(t, s.does("show", "openai"), "2/hour (set)")
+		s.does("reset", "openai", "-y")
+		require.NotContains(t, s.does("why", "openai"), "was set")
+		require.Contains(t, s.does("top", "-o", "json", "--by", "flow"), "[]")
+		require.Contains(t, s.does("top", "openai"), "openai")
+	})
+}
+
+func TestReleaseOfASlot(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s := newScene(t, server)
+		l := s.limiter("browser", "1 at once")
+		held, err := l.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		defer held.Release()
+		s.known("browser")
+		got := make(chan error, 1)
+		go func() {
+			second, err := l.Acquire(t.Context(), 1)
+			if err == nil {
+				second.Release()
+			}
+			got <- err
+		}()
+		require.Eventually(t, func() bool { return strings.Contains(s.does("why", "browser"), "All 1 slots are held") },
+			20*time.Second, 50*time.Millisecond)
+		state, err := l.State(t.Context())
+		require.NoError(t, err)
+		require.Len(t, state.Holders, 1)
+		slot := slotID(state.Holders[0].Process, state.Holders[0].Number)
+		require.Contains(t, s.does("show", "browser"), slot)
+		code, _, errs := s.command("", "release", "browser", "nobody:1", "-y")
+		require.Equal(t, exitUnknown, code)
+		require.Contains(t, errs, "nobody:1")
+		s.does("release", "browser", slot, "-y")
+		require.NoError(t, <-got)
+	})
+}
+
+func TestWrongArguments(t *testing.T) {
+	server := redistest.New(t)
+	s := newScene(t, server)
+	l := s.limiter("api", "1/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("api")
+	for _, c := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{exitUnknown, "there are: api", []string{"show", "apis"}},
+		{exitUnknown, "there are: api", []string{"why", "apis"}},
+		{exitUsage, "unknown flag", []string{"ls", "--nonsense"}},
+		{exitUsage, "want text or json", []string{"ls", "-o", "xml"}},
+		{exitUsage, "usage:", []string{"show"}},
+		{exitUsage, "above 0", []string{"pause", "api", "--for", "-1s", "-y"}},
+		{exitUsage, "--to", []string{"set", "api", "--to", "many", "-y"}},
+		{exitUsage, "kind", []string{"set", "api", "--to", "2 at once", "-y"}},
+		{exitUsage, "--by", []string{"top", "--by", "size"}},
+		{exitUsage, "at least 1", []string{"top", "-n", "0"}},
+		{exitUsage, "100ms", []string{"watch", "--every", "1ms"}},
+		{exitUsage, "unknown command", []string{"pauze"}},
+	} {
+		code, _, errs := s.command("", c.args...)
+		require.Equal(t, c.code, code, "%v: %s", c.args, errs)
+		require.Contains(t, errs, c.says, "%v", c.args)
+	}
+}
+
+func TestRedisThatDoesNotAnswer(t *testing.T) {
+	s := &scene{T: t, url: "redis://:secret@127.0.0.1:1", prefix: "x"}
+	code, _, errs := s.command("", "ls")
+	require.Equal(t, exitAway, code)
+	require.Contains(t, errs, "is -redis")
+	require.NotContains(t, errs, "secret")
+	require.Contains(t, s.does("why", "api"), "Redis does not answer")
+	s.url = "redis://:secret@[::1"
+	code, _, errs = s.command("", "ls")
+	require.Equal(t, exitUsage, code)
+	require.NotContains(t, errs, "secret")
+}
+
+func TestWithoutRedis(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.yaml")
+	s := &scene{T: t, url: "redis://127.0.0.1:1", prefix: "x"}
+	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - name: api\n    limit: 5/s\n"), 0o600))
+	require.Contains(t, s.does("check", file), "1 limits, all right")
+	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - name: api\n    limit: many\n"), 0o600))
+	code, _, errs := s.command("", "check", file)
+	require.NotZero(t, code)
+	require.Contains(t, errs, "many")
+	require.Contains(t, s.does("version"), "fleetpace ")
+	require.Contains(t, s.does("completion", "bash"), "fleetpace")
+	require.Contains(t, s.does("-h"), "why")
+}
+
+// Watching without a terminal writes lines until it is ended.
+func TestWatchWithoutTerminal(t *testing.T) {
+	server := redistest.New(t)
+	s := newScene(t, server)
+	l := s.limiter("api", "100/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("api")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	read, write := io.Pipe()
+	a := &app{in: strings.NewReader(""), out: write, errs: io.Discard}
+	done := make(chan int, 1)
+	go func() {
+		done <- a.run(ctx, []string{"-redis", s.url, "-prefix", s.prefix, "watch", "--every", "100ms"})
+	}()
+	var text strings.Builder
+	buffer := make([]byte, 1000)
+	for strings.Count(text.String(), "CALLS/S") < 3 {
+		n, err := read.Read(buffer)
+		require.NoError(t, err)
+		text.Write(buffer[:n])
+	}
+	cancel()
+	go func() { _, _ = io.Copy(io.Discard, read) }()
+	require.Zero(t, <-done)
+	require.Contains(t, text.String(), "api")
+}

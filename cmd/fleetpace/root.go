@@ -1,0 +1,135 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// app is one run of the command.
+type app struct {
+	in         io.Reader
+	out, errs  io.Writer
+	url        string
+	prefix     string
+	format     string
+	yes        bool
+	client     redis.UniversalClient
+	fleet      *fleet.Reader
+	unverified bool // Redis is not tried before the command
+}
+
+const about = `Shows how the limits of a fleet stand, says why calls wait, and changes limits.
+
+A LIMIT is the name that the processes use (Config.Name), or group/name; a KEY is what they
+give to For: a tenant or a host.
+`
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use: "fleetpace", Short: "How the limits of a fleet stand, and why calls wait", Long: about + "\n" + exitCodes,
+		SilenceErrors: true, SilenceUsage: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.open(cmd) },
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see %s -h)", err, cmd.CommandPath())}
+	})
+	flags := root.PersistentFlags()
+	flags.StringVar(&a.url, "redis", cmp.Or(os.Getenv("FLEETPACE_REDIS_URL"), "redis://localhost:6379"), urlHelp+"; default FLEETPACE_REDIS_URL")
+	flags.Lookup("redis").DefValue = ""
+	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "Config.`Prefix` of the limits")
+	flags.StringVarP(&a.format, "output", "o", "text", "text or json")
+	root.AddCommand(a.ls(), a.show(), a.top(), a.watch(), a.why(), a.pause(), a.resume(), a.set(), a.reset(), a.release(),
+		a.check(), a.version())
+	for _, c := range root.Commands() {
+		c.Flags().SortFlags = false
+		if args := c.Args; args != nil {
+			c.Args = func(cmd *cobra.Command, given []string) error {
+				if err := args(cmd, given); err != nil {
+					return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
+				}
+				return nil
+			}
+		}
+	}
+	return root
+}
+
+// offline marks commands that need no Redis.
+const offline = "offline"
+
+// open connects, unless the command needs no Redis.
+func (a *app) open(cmd *cobra.Command) error {
+	if a.format != "text" && a.format != "json" {
+		return usageError{fmt.Errorf("-o: want text or json, got %q", a.format)}
+	}
+	if cmd.Annotations[offline] != "" || cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" || strings.HasPrefix(cmd.Name(), "__") {
+		return nil
+	}
+	return a.connect(cmd.Context())
+}
+
+func (a *app) connect(ctx context.Context) (err error) {
+	if a.client, err = connect(a.url); err != nil {
+		return err
+	}
+	a.fleet = fleet.New(a.client, a.prefix)
+	if a.unverified {
+		return nil
+	}
+	return reach(ctx, a.client)
+}
+
+func (a *app) close() {
+	if a.fleet != nil {
+		a.fleet.Close()
+		_ = a.client.Close()
+	}
+}
+
+// find is the limit and the key that the arguments name.
+func (a *app) find(ctx context.Context, args []string) (n fleet.Name, key string, err error) {
+	n, err = a.fleet.Find(ctx, args[0])
+	if len(args) > 1 {
+		key = args[1]
+	}
+	return n, key, err
+}
+
+// names completes the name of a limit.
+func (a *app) names(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 || a.connect(cmd.Context()) != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	names, _ := a.fleet.Names(cmd.Context())
+	var texts []string
+	for _, n := range names {
+		texts = append(texts, n.String())
+	}
+	return texts, cobra.ShellCompDirectiveNoFileComp
+}
+
+// single lets long flags have one dash, as Go programs have them: -redis, -prefix.
+func single(args []string) []string {
+	long := []string{"-redis", "-prefix", "-output", "-reason", "-for", "-to", "-every", "-exit-code"}
+	out := make([]string, len(args))
+	for i, arg := range args {
+		out[i] = arg
+		name, _, _ := strings.Cut(arg, "=")
+		for _, l := range long {
+			if name == l {
+				out[i] = "-" + arg
+			}
+		}
+	}
+	return out
+}

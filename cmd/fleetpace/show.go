@@ -1,0 +1,105 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+)
+
+func (a *app) show() *cobra.Command {
+	return &cobra.Command{
+		Use: "show LIMIT [KEY]", Short: "Show all that is known of a limit", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, _, err := a.find(cmd.Context(), args)
+			if err != nil {
+				return err
+			}
+			look, err := a.fleet.Look(cmd.Context(), n, 20, args[1:]...)
+			if err != nil {
+				return err
+			}
+			if a.format == "json" {
+				return a.json(look)
+			}
+			return a.print(look)
+		},
+	}
+}
+
+func (a *app) print(look *fleet.Look) error {
+	fmt.Fprintf(a.out, "%s\n", plain(look.Name.String()))
+	if look.Limit == "" {
+		fmt.Fprintln(a.out, "  no process has used it for ten minutes")
+	} else {
+		fmt.Fprintf(a.out, "  processes were made with %s\n", look.Limit)
+	}
+	for limit, n := range look.Differ {
+		fmt.Fprintf(a.out, "  DIFFERENT LIMITS: %s in %d\n", limit, n)
+	}
+	rows := [][]string{{"KEY", "LIMIT", "WAITING", "LONGEST", "BOOKED", "STORED", "A NEW CALL WAITS", "PAUSED"}}
+	for i := range look.Rows {
+		r := &look.Rows[i]
+		if r.Error != "" {
+			rows = append(rows, []string{named(r.Key), "ERROR: " + r.Error})
+			continue
+		}
+		limit, paused := r.Limit, "-"
+		if r.Set {
+			limit += " (set)"
+		}
+		if r.Paused {
+			paused = fmt.Sprintf("%s more: %s", r.State.Paused.Round(time.Second), r.Reason)
+		}
+		rows = append(rows, []string{named(r.Key), limit, strconv.FormatInt(max(r.Waiting, int64(r.Calls)), 10), span(r.Oldest),
+			strconv.FormatInt(r.Booked, 10), number(r.State.Stored), span(r.Wait), paused})
+	}
+	fmt.Fprintln(a.out)
+	if err := table(a.out, rows); err != nil {
+		return err
+	}
+	if err := a.holders(look); err != nil {
+		return err
+	}
+	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "REDIS AWAY", "UP"}}
+	for i := range look.Processes {
+		p := &look.Processes[i]
+		beat := span(p.Silent) + " ago"
+		if !p.Alive {
+			beat = "dead"
+		}
+		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), beat, p.Limit, p.Report.Policy,
+			time.Since(time.Unix(p.Report.Started, 0)).Round(time.Second).String()})
+	}
+	fmt.Fprintln(a.out)
+	return table(a.out, rows)
+}
+
+// holders lists who holds slots.
+func (a *app) holders(look *fleet.Look) error {
+	rows := [][]string{{"SLOT", "KEY", "SLOTS", "HELD FOR", "DOING"}}
+	for i := range look.Rows {
+		for _, h := range look.Rows[i].State.Holders {
+			rows = append(rows, []string{slotID(h.Process, h.Number), named(look.Rows[i].Key), strconv.Itoa(h.Slots),
+				time.Since(h.Since).Round(time.Millisecond).String(), h.Doing})
+		}
+	}
+	if len(rows) == 1 {
+		return nil
+	}
+	fmt.Fprintln(a.out)
+	return table(a.out, rows)
+}
+
+// slotID names what a call holds, for release.
+func slotID(process string, number int64) string { return fmt.Sprintf("%s:%d", process, number) }
+
+func named(key string) string {
+	if key == "" {
+		return "-"
+	}
+	return key
+}

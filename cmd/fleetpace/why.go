@@ -1,0 +1,59 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+)
+
+func (a *app) why() *cobra.Command {
+	var fails bool
+	c := &cobra.Command{
+		Use: "why LIMIT [KEY|ID]", Short: "Say why calls wait, in one sentence and its evidence",
+		Long: "Says why calls of the limit wait, or those of a key, or the booking of a task whose ID has that text in it.",
+		Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names, Annotations: map[string]string{offline: "it says so itself"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			answer, err := a.explain(cmd, args)
+			if err != nil {
+				return err
+			}
+			if a.format == "json" {
+				err = a.json(answer)
+			} else {
+				fmt.Fprintln(a.out, plain(answer.Text))
+				for _, e := range answer.Evidence {
+					fmt.Fprintln(a.out, "  "+plain(e))
+				}
+			}
+			if err == nil && fails && answer.Reason != fleet.WhyAvailable && answer.Reason != fleet.WhyIdle {
+				return errHeldBack
+			}
+			return err
+		},
+	}
+	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back")
+	return c
+}
+
+// explain asks for the answer; that Redis is away is one.
+func (a *app) explain(cmd *cobra.Command, args []string) (*fleet.Answer, error) {
+	ctx := cmd.Context()
+	if err := a.connect(ctx); err != nil {
+		if errors.Is(err, errConnect) && ctx.Err() == nil {
+			return fleet.Away(args[0], err), nil
+		}
+		return nil, err
+	}
+	n, which, err := a.find(ctx, args)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := a.fleet.Explain(ctx, n, which)
+	if err != nil && ctx.Err() == nil && fleet.IsAway(err) {
+		return fleet.Away(args[0], err), nil
+	}
+	return answer, err
+}
