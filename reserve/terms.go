@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"math"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -67,15 +68,21 @@ func (l Limit) with(a, b float64) Limit {
 	case KindRolling:
 		l.permits, l.extra, l.per = a, int(a)-1, time.Duration(b)*time.Microsecond-l.margin
 	case KindWarmingUp:
-		l.permits = nine(l.per.Seconds() * second / a)
+		l.permits = short(l.per.Seconds() * second / a)
 	default:
-		l.permits, l.extra = nine(l.per.Seconds()*second/a), int(b)-1
+		l.permits, l.extra = short(l.per.Seconds()*second/a), int(b)-1
 	}
 	return l
 }
 
-// nine is a number without what dividing twice adds to it.
-func nine(x float64) float64 { return math.Round(x*1e9) / 1e9 }
+// short is a number without what comes of whole micros: 1.5 for 1.49999925.
+func short(x float64) float64 {
+	six, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
+	if err == nil && math.Abs(six-x) <= 1e-6*x {
+		return six
+	}
+	return x
+}
 
 // windows is how many edges a script is told: those of the window before now, of now and
 // three later ones, as this process's clock may differ from Redis's.

@@ -150,8 +150,8 @@ func (a *app) pause() *cobra.Command {
 	return a.changes(change{
 		use: "pause LIMIT [KEY]", short: "Let no call have its turn for a time",
 		flags: func(c *cobra.Command) {
-			c.Flags().DurationVar(&length, "for", 10*time.Minute, "how `long`")
-			c.Flags().StringVar(&reason, "reason", "", "`why`, for those who see it")
+			c.Flags().DurationVar(&length, "for", 10*time.Minute, "`time`, such as 90s or 2h")
+			c.Flags().StringVar(&reason, "reason", "", "a `text` for those who see the pause")
 		},
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			if length <= 0 {
@@ -184,7 +184,7 @@ func (a *app) set() *cobra.Command {
 		use: "set LIMIT [KEY] --to LIMIT", short: "Let another limit be in force",
 		flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&to, "to", "", "the new `limit`, such as 50/s or \"600/minute burst 20\"")
-			c.Flags().DurationVar(&length, "for", 0, "for how `long`; 0: until it is set again, or reset")
+			c.Flags().DurationVar(&length, "for", 0, "for a `time`; 0: until it is set again, or reset")
 		},
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			limit, err := reserve.ParseLimit(to)

@@ -14,8 +14,12 @@ import (
 // errConnect is of a Redis that does not answer.
 var errConnect = errors.New("no Redis answers")
 
-const urlHelp = "`URL` of Redis: redis://user:password@host:6379/0, rediss:// for TLS, " +
-	"redis://host:6379?addr=host2:6379 for a Cluster, redis://sentinel:26379?master_name=mymaster for Sentinel"
+const urlForms = `Redis is at the URL of -redis, or else of FLEETPACE_REDIS_URL:
+
+  redis://user:password@host:6379/0                 one server; rediss:// for TLS
+  redis://host:6379?addr=host2:6379                 a Cluster
+  redis://sentinel:26379?master_name=mymaster       Sentinel
+`
 
 // connect makes a client for a URL. Nothing is asked yet.
 func connect(text string) (redis.UniversalClient, error) {

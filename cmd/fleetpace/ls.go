@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ type line struct {
 	Paused    bool    `json:"paused"`              // one of its keys is
 	PausedFor float64 `json:"pausedFor,omitempty"` // seconds more
 	Reason    string  `json:"reason,omitempty"`
-	Set       bool    `json:"set"`
+	Set       bool    `json:"set"` // of one of its keys another limit is
 	Held      int     `json:"held"`
 	Keys      int     `json:"keys"`
 	Processes int     `json:"processes"`
@@ -33,7 +34,7 @@ const keysOfLine = 8
 
 func (a *app) ls() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls", Short: "List the limits", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the limits", Long: "Lists the limits. A star behind a limit: of it, or of one of its keys, another one was set.", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lines, err := a.lines(cmd.Context(), nil)
 			if err != nil {
@@ -90,9 +91,9 @@ func lineOf(look *fleet.Look, rates *fleet.Rates) line {
 }
 
 func listing(lines []line, rates bool) [][]string {
-	head := []string{"NAME", "LIMIT", "WAITING", "LONGEST", "BOOKED", "PAUSED", "KEYS", "PROCESSES"}
+	head := []string{"NAME", "LIMIT", "WAITING", "LONGEST", "BOOKED", "KEYS", "PROCESSES", "PAUSED"}
 	if rates {
-		head = append(head, "CALLS/S")
+		head = slices.Insert(head, 2, "CALLS/S")
 	}
 	rows := [][]string{head}
 	for _, l := range lines {
@@ -101,7 +102,7 @@ func listing(lines []line, rates bool) [][]string {
 			limit = "(not used)"
 		}
 		if l.Set {
-			limit += " (set)"
+			limit += " *"
 		}
 		paused := "-"
 		if l.Paused {
@@ -114,10 +115,10 @@ func listing(lines []line, rates bool) [][]string {
 			paused = "ERROR: " + l.Error
 		}
 		name := fleet.Name{Name: l.Name, Group: l.Group}.String()
-		row := []string{name, limit, strconv.FormatInt(l.Waiting, 10), span(l.Oldest), strconv.FormatInt(l.Booked, 10), paused,
-			strconv.Itoa(l.Keys), strconv.Itoa(l.Processes)}
+		row := []string{name, limit, strconv.FormatInt(l.Waiting, 10), span(l.Oldest), strconv.FormatInt(l.Booked, 10),
+			strconv.Itoa(l.Keys), strconv.Itoa(l.Processes), paused}
 		if rates {
-			row = append(row, number(l.PerSecond))
+			row = slices.Insert(row, 2, number(l.PerSecond))
 		}
 		rows = append(rows, row)
 	}

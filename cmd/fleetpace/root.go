@@ -36,7 +36,7 @@ give to For: a tenant or a host.
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "fleetpace", Short: "How the limits of a fleet stand, and why calls wait", Long: about + "\n" + exitCodes,
+		Use: "fleetpace", Short: "How the limits of a fleet stand, and why calls wait", Long: about + "\n" + urlForms + "\n" + exitCodes,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.open(cmd) },
 	}
@@ -44,10 +44,10 @@ func (a *app) root() *cobra.Command {
 		return usageError{fmt.Errorf("%w (see %s -h)", err, cmd.CommandPath())}
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.url, "redis", cmp.Or(os.Getenv("FLEETPACE_REDIS_URL"), "redis://localhost:6379"), urlHelp+"; default FLEETPACE_REDIS_URL")
+	flags.StringVar(&a.url, "redis", cmp.Or(os.Getenv("FLEETPACE_REDIS_URL"), "redis://localhost:6379"), "`URL` of Redis (default FLEETPACE_REDIS_URL, or redis://localhost:6379)")
 	flags.Lookup("redis").DefValue = ""
-	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "Config.`Prefix` of the limits")
-	flags.StringVarP(&a.format, "output", "o", "text", "text or json")
+	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "Config.Prefix of the limits, a `text`")
+	flags.StringVarP(&a.format, "output", "o", "text", "`format`: text or json")
 	root.AddCommand(a.ls(), a.show(), a.top(), a.watch(), a.why(), a.pause(), a.resume(), a.set(), a.reset(), a.release(),
 		a.check(), a.version())
 	for _, c := range root.Commands() {

@@ -118,7 +118,7 @@ func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 // View is the screen.
 func (s screen) View() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "fleetpace  %s  %d limits  (q ends)\n\n", s.at.Format(time.TimeOnly), len(s.lines))
+	fmt.Fprintf(&b, "fleetpace  %s  limits: %d  (q ends)\n\n", s.at.Format(time.TimeOnly), len(s.lines))
 	if s.err != nil {
 		fmt.Fprintf(&b, "Redis does not answer: %s\nWhat follows is as it was at %s.\n\n", plain(s.err.Error()), s.at.Format(time.TimeOnly))
 	}

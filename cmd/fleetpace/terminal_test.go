@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/embedded"
+	"github.com/fleetpace/fleetpace/internal/redistest"
+)
+
+// asCommand lets the test binary be the command.
+const asCommand = "FLEETPACE_TEST_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// terminal is one of tmux, with a shell.
+type terminal struct {
+	*testing.T
+	socket string
+}
+
+func newTerminal(t *testing.T, width, height int) *terminal {
+	if _, err := exec.LookPath("tmux"); err != nil {
+		redistest.Missing(t, "tmux is not installed: apt-get install tmux")
+	}
+	w := &terminal{t, fmt.Sprintf("fleetpace-%d-%d", os.Getpid(), time.Now().UnixNano())}
+	w.tmux("-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "env PS1='ready> ' sh")
+	t.Cleanup(func() { w.tmux("kill-server") })
+	w.until("ready>")
+	return w
+}
+
+func (w *terminal) tmux(args ...string) string {
+	w.Helper()
+	out, err := exec.CommandContext(w.Context(), "tmux", append([]string{"-L", w.socket}, args...)...).CombinedOutput()
+	if w.Context().Err() == nil {
+		require.NoError(w, err, "%s", out)
+	}
+	return string(out)
+}
+
+func (w *terminal) screen() string { return w.tmux("capture-pane", "-p") }
+
+// until waits for texts on the screen.
+func (w *terminal) until(texts ...string) (screen string) {
+	w.Helper()
+	require.Eventually(w, func() bool {
+		screen = w.screen()
+		for _, text := range texts {
+			if !strings.Contains(screen, text) {
+				return false
+			}
+		}
+		return true
+	}, 30*time.Second, 50*time.Millisecond, "%s", texts)
+	return screen
+}
+
+func (w *terminal) types(keys ...string) {
+	w.tmux(append([]string{"send-keys"}, keys...)...)
+}
+
+// The full screen follows the fleet and the size of the terminal; a Redis that goes away is said;
+// and whatever ends it, the terminal is as it was.
+func TestWatchInATerminal(t *testing.T) {
+	server, err := embedded.Start("")
+	require.NoError(t, err)
+	stopped := false
+	defer func() {
+		if !stopped {
+			server.Close()
+		}
+	}()
+	options, err := redis.ParseURL(server.URL())
+	require.NoError(t, err)
+	client := redis.NewClient(options)
+	defer func() { _ = client.Close() }()
+	s := &scene{T: t, url: server.URL(), prefix: "fleetpace", client: client}
+	l := s.limiter("openai", "1/hour")
+	require.NoError(t, l.Wait(t.Context()))
+	s.wait(l, 4)
+	s.known("openai")
+	w := newTerminal(t, 100, 12)
+	w.types("-l", fmt.Sprintf("%s=1 %s -redis %s watch --every 100ms; echo status $?", asCommand, os.Args[0], s.url))
+	w.types("Enter")
+	w.until("q ends", "openai", "1/hour")
+	require.NoError(t, l.Pause(t.Context(), time.Hour, "their status page is red"))
+	t.Log(w.until("59m5", "their status page is red"))
+	w.tmux("resize-window", "-x", "50", "-y", "8")
+	narrow := w.until("q ends", "…")
+	for line := range strings.Lines(narrow) {
+		require.LessOrEqual(t, len([]rune(strings.TrimRight(line, "\n"))), 50)
+	}
+	w.tmux("resize-window", "-x", "110", "-y", "12")
+	stopped = true
+	server.Close()
+	w.until("Redis does not answer", "openai")
+	w.types("C-c")
+	after := w.until("status 0", "ready>")
+	require.NotContains(t, after, "q ends", "the screen of before is back")
+	w.types("-l", "echo it is seen what is typed")
+	w.types("Enter")
+	w.until("ready> echo it is seen what is typed")
+	w.types("-l", "stty -a | grep -c -- ' icanon'")
+	w.types("Enter")
+	w.until("\n1\n")
+}
