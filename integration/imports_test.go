@@ -26,6 +26,7 @@ var mayImport = map[string][]string{
 	"internal/fault":      {},
 	"internal/calendar":   {},
 	"internal/observe":    {},
+	"internal/fleet":      {"lua", "reserve", "internal/wire"},
 	"internal/turn":       {"reserve"},
 	"worker":              {"reserve", "internal/turn"},
 	"scheduler":           {"reserve", "internal/turn", "worker"},
@@ -46,6 +47,7 @@ var mayImport = map[string][]string{
 	"internal/redistest":  {"embedded"},
 	"integration":         {},
 
+	"cmd/fleetpace":                {"internal/fleet", "limits", "reserve"},
 	"transport/internal/inprocess": {"reserve"},
 }
 

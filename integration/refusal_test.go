@@ -340,12 +340,12 @@ func mustBeRefused(t *testing.T, options *redis.Options, check func(op string, e
 	}
 }
 
-// content is everything that a server holds, but for heartbeats.
+// content is everything that a server holds, but for heartbeats and the index of names.
 func content(t *testing.T, client *redis.Client) map[string]any {
 	all, ctx := make(map[string]any), context.Background()
 	keys, err := client.Keys(ctx, "*").Result()
 	require.NoError(t, err)
-	beats := lua.BeatKeys(reserve.DefaultPrefix, "", "api")
+	beats := append(lua.BeatKeys(reserve.DefaultPrefix, "", "api"), lua.Index(reserve.DefaultPrefix))
 	for _, key := range keys {
 		if slices.Contains(beats, key) {
 			continue

@@ -47,7 +47,7 @@ func TestACLOfTheREADME(t *testing.T) {
 	require.NoError(t, err)
 	for _, rules := range []string{
 		"ACL SETUSER fleetpace on >secret " + ACL("fleetpace") + "\n",
-		"`" + ACLNews("fleetpace") + "`", "`" + ACLCluster + "`", "`" + ACLServer + "`", "`" + ACLSentinel + "`",
+		"`" + ACLNews("fleetpace") + "`", "`" + ACLObserver("fleetpace") + "`", "`" + ACLCluster + "`", "`" + ACLServer + "`", "`" + ACLSentinel + "`",
 	} {
 		require.True(t, strings.Contains(string(readme), rules), "the README lacks %s", rules)
 	}
