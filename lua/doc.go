@@ -78,6 +78,13 @@
 //   - A limit that warms up, and a quota or a rolling one, can not know all that was lost
 //     with the data: there calls may come too early after that.
 //
+// # For people
+//
+// With its heartbeat a process sends a report, JSON that the scripts do not read: host, pid, who
+// waits by key and flow, what was used by key. It stays for ten minutes after the process's death.
+// The hash of [Index] has the names of all limits: a process writes its own there every ten
+// minutes. Nothing depends on either.
+//
 // # Order
 //
 // A tag is Redis's time at which a call came, made unique. So tags that callers bring after

@@ -63,7 +63,9 @@ type Config struct {
 	Outage Outage
 
 	// Logger hears of what an operator should know: Redis going away and coming
-	// back, a Redis that may evict the state, turns that were slept through. Of what
+	// back, and what was used without it, a pause or a limit that another process has set,
+	// processes with different limits, a Redis that may evict the state, turns that were slept
+	// through. Of what
 	// Limiters of one group share, that of the first one hears. Default: nothing is
 	// logged, but for a Redis that was never reached: that is logged once, on
 	// slog.Default().

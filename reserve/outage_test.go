@@ -169,7 +169,7 @@ func TestPauseWhileRedisIsAway(t *testing.T) {
 	}
 }
 
-// An operator hears of an outage twice, however many calls it concerns.
+// An operator hears of an outage as it begins and as it ends, with what was used meanwhile, however many calls it concerns.
 func TestOutageIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
@@ -186,10 +186,11 @@ func TestOutageIsLogged(t *testing.T) {
 		require.NoError(t, l.Wait(t.Context()))
 		mu.Lock()
 		defer mu.Unlock()
-		assert.Equal(t, 2, bytes.Count(text.Bytes(), []byte("\n")), text.String())
+		assert.Equal(t, 3, bytes.Count(text.Bytes(), []byte("\n")), text.String())
 		assert.Contains(t, text.String(), "Redis gives no turns; calls follow the policy until it is back")
 		assert.Contains(t, text.String(), "limit=api policy=local")
 		assert.Contains(t, text.String(), "Redis gives turns again")
+		assert.Contains(t, text.String(), "calls were made while Redis was away\" limit=api permits=20")
 	})
 }
 

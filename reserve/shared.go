@@ -118,5 +118,6 @@ func (s *shared) watch(e asker.Event) {
 				"key", e.Need.Limit.Keys[0], "late", e.Took.Round(time.Millisecond))
 		})
 	default:
+		s.hear(e)
 	}
 }

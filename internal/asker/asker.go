@@ -88,6 +88,7 @@ type Asker struct {
 	since     time.Time                 // when it went
 	still     map[*wire.Limit]time.Time // until when they rest without Redis
 	voided    map[string]voiding        // by key
+	moving    map[string]int            // by key: calls of this process that move the limit
 	joined    chan struct{}             // a call did, while it is away
 }
 
@@ -96,7 +97,7 @@ func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
 	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{},
-		past: map[*wire.Name]*LeaseStats{}, voided: map[string]voiding{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
+		past: map[*wire.Name]*LeaseStats{}, voided: map[string]voiding{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }
 	a.life, a.end = context.WithCancel(context.Background())
 	return a

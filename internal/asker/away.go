@@ -231,6 +231,11 @@ func (a *Asker) comeBack() bool {
 	}
 	a.lock()
 	defer a.mu.Unlock()
+	for l, s := range a.away {
+		if s.count > 0 {
+			a.watch(Event{What: Outlasted, N: int(s.count), Took: now.Sub(a.since), Limit: l})
+		}
+	}
 	a.away = nil
 	for _, k := range a.kinds {
 		k.queue.Refresh(1)

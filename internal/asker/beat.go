@@ -20,6 +20,7 @@ const (
 // pulse is the heartbeat of this process under a name.
 type pulse struct {
 	used     time.Time                 // when a call joined last
+	ruling   string                    // the limit in force, as was heard last
 	noted    time.Time                 // in the index of names
 	limits   map[*wire.Limit]time.Time // that calls have needed, and when last
 	known    bool                      // Redis has answered …
@@ -127,6 +128,7 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 		if other.Keys[0] != name.Keys[0] {
 			continue
 		}
+		pulse.compare(a, other, p.Limit)
 		if pulse.known && !p.Known {
 			a.lost = time.Now()
 		}
@@ -140,6 +142,21 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 		}
 	}
 	return nil
+}
+
+// compare tells the watch where another limit than that of the process is in force. The Asker
+// must be locked.
+func (p *pulse) compare(a *Asker, name *wire.Name, ruling string) {
+	if ruling == p.ruling {
+		return
+	}
+	p.ruling = ruling
+	for l := range p.limits {
+		if ruling != name.Limit {
+			a.watch(Event{What: Differs, Limit: l, Text: ruling})
+		}
+		return
+	}
 }
 
 // kept is for how long a turn that nobody waits for is kept after it is over.

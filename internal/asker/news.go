@@ -122,7 +122,11 @@ func (a *Asker) hear(text string) {
 		for _, what := range strings.Split(words[1], ",") {
 			switch what {
 			case "paused", "resumed", "limit":
+				a.heardOf(key, what, micros)
 				a.void(key, micros)
+			case "eased":
+				a.heardOf(key, "limit", micros)
+				a.refresh(key)
 			default:
 				if n, room := a.told(what); room {
 					a.room(key, n)
@@ -199,6 +203,7 @@ func (a *Asker) refresh(key string) {
 type voiding struct {
 	until int64     // a time of Redis: those that were given before are void
 	heard time.Time // when the process heard so
+	own   int64     // the same of what this process did itself
 }
 
 // overtaken is for how long a reply may come that was on its way as turns became void.
@@ -211,7 +216,9 @@ func (a *Asker) void(key string, micros int64) {
 	defer a.mu.Unlock()
 	t := a.clock.now(now)
 	if micros < math.MaxInt64 {
-		a.voided[key] = voiding{max(micros, a.voided[key].until), now}
+		v := a.voided[key]
+		v.until, v.heard = max(micros, v.until), now
+		a.voided[key] = v
 	}
 	a.dropLeases(key)
 	for _, k := range a.kinds {
@@ -225,6 +232,24 @@ func (a *Asker) void(key string, micros int64) {
 		a.plan(k, t, now)
 	}
 	a.kick()
+}
+
+// heardOf tells the watch that another process has moved a limit; what this one did itself is not
+// told.
+func (a *Asker) heardOf(key, what string, micros int64) {
+	a.lock()
+	defer a.mu.Unlock()
+	if a.moving[key] > 0 || a.voided[key].own == micros {
+		return
+	}
+	for _, pulse := range a.names {
+		for l := range pulse.limits {
+			if l.Keys[0] == key {
+				a.watch(Event{What: Moved, Limit: l, Text: what})
+				return
+			}
+		}
+	}
 }
 
 // isVoid reports whether a turn of a kind is void that was given at a time of Redis. The Asker must

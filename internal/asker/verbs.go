@@ -25,7 +25,15 @@ func (a *Asker) Set(ctx context.Context, limit *wire.Limit, terms wire.Terms, d 
 	if !limit.Eases(terms) {
 		return a.move(ctx, []*wire.Limit{limit}, set)
 	}
-	err := a.once(ctx, []*wire.Limit{limit}, set)
+	a.moves([]*wire.Limit{limit}, 1)
+	defer a.moves([]*wire.Limit{limit}, -1)
+	var micros int64
+	err := a.once(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) {
+		reply, err := set(c)
+		micros = reply.Micros
+		return reply, err
+	})
+	a.owns(limit.Keys[0], micros)
 	a.refresh(limit.Keys[0])
 	return err
 }
@@ -60,6 +68,8 @@ func (a *Asker) Inspect(ctx context.Context, limits []*wire.Limit) (states []wir
 // move makes a call that moves limits: turns of this process that were not used are void.
 func (a *Asker) move(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
 	var micros int64
+	a.moves(limits, 1)
+	defer a.moves(limits, -1)
 	err := a.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
 		reply, err := call(c)
 		micros = reply.Micros
@@ -68,9 +78,30 @@ func (a *Asker) move(ctx context.Context, limits []*wire.Limit, call func(*wire.
 	if err == nil {
 		for _, l := range limits {
 			a.void(l.Keys[0], micros)
+			a.owns(l.Keys[0], micros)
 		}
 	}
 	return err
+}
+
+// owns notes that news of a limit are of what this process did.
+func (a *Asker) owns(key string, micros int64) {
+	a.lock()
+	defer a.mu.Unlock()
+	v := a.voided[key]
+	v.own, v.heard = micros, time.Now()
+	a.voided[key] = v
+}
+
+// moves notes that a call which moves limits begins, or has ended.
+func (a *Asker) moves(limits []*wire.Limit, change int) {
+	a.lock()
+	defer a.mu.Unlock()
+	for _, l := range limits {
+		if a.moving[l.Keys[0]] += change; a.moving[l.Keys[0]] == 0 {
+			delete(a.moving, l.Keys[0])
+		}
+	}
 }
 
 // once makes a call that nobody shares, until Redis answers, or counts as away. It may be

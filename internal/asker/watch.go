@@ -1,28 +1,37 @@
 package asker
 
-import "time"
+import (
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
 
 // What happened: see Event.
 type What int
 
 // What passes through an Asker.
 const (
-	Asked   What = iota // a flight is back: N calls asked, and Took is its round trip
-	Used                // a turn was used: Took is by how much later than it was due
-	Lapsed              // a turn was over when its call came to use it
-	Left                // a turn or a place that nobody needs goes back
-	Voided              // turns were taken back, by a pause for example: the call asks anew
-	Refused             // N calls, by Redis
-	Failed              // a script call: Redis is away
+	Asked     What = iota // a flight is back: N calls asked, and Took is its round trip
+	Used                  // a turn was used: Took is by how much later than it was due
+	Lapsed                // a turn was over when its call came to use it
+	Left                  // a turn or a place that nobody needs goes back
+	Voided                // turns were taken back, by a pause for example: the call asks anew
+	Refused               // N calls, by Redis
+	Failed                // a script call: Redis is away
+	Outlasted             // Redis is back: N permits of Limit were used without it, and Took is for how long
+	Moved                 // another process did so to Limit: Text is paused, resumed or limit
+	Differs               // another limit than that of this process's is in force under Limit's name: Text
 )
 
 // Event is something that happened: all of them pass through Config.Watch.
 type Event struct {
-	What What
-	N    int
-	Took time.Duration
-	Need *Need // of the calls; nil: of several kinds
-	Err  error
+	What  What
+	N     int
+	Took  time.Duration
+	Need  *Need // of the calls; nil: of several kinds
+	Limit *wire.Limit
+	Text  string
+	Err   error
 }
 
 func (a *Asker) watch(e Event) {

@@ -22,6 +22,7 @@ type Heartbeat struct {
 type Pulse struct {
 	Known bool   // Redis knew the process
 	Run   string // of the server; empty: not known
+	Limit string // that is in force: the slowest
 }
 
 // Beat tells that the process lives, and notes what is in force under the name.
@@ -42,5 +43,5 @@ func Beat(ctx context.Context, h Heartbeat, n *Name) (Pulse, error) {
 	}
 	n.Rank.Store(rank)
 	n.Alive.Store(alive)
-	return Pulse{Known: known, Run: run}, nil
+	return Pulse{Known: known, Run: run, Limit: limit}, nil
 }

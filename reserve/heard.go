@@ -1,0 +1,55 @@
+package reserve
+
+import (
+	"log/slog"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// hear logs what happened elsewhere in the fleet. The asker is locked meanwhile.
+func (s *shared) hear(e asker.Event) {
+	log := s.first.Logger
+	switch e.What {
+	case asker.Outlasted:
+		log.Warn("fleetpace: calls were made while Redis was away", "limit", e.Limit.String(), "permits", e.N,
+			"away", e.Took.Round(time.Millisecond), "policy", string(s.first.Outage.Policy))
+	case asker.Differs:
+		log.Warn("fleetpace: processes were made with different limits, and the slowest is in force; make them agree",
+			"limit", e.Limit.Name.Text, "own", e.Limit.Name.Limit, "in_force", e.Text)
+	case asker.Moved:
+		if log.Enabled(s.life, slog.LevelInfo) {
+			s.busy.Go(func() { s.moved(e.Limit, e.Text) })
+		}
+	}
+}
+
+// moved logs how a limit stands that another process has paused or set.
+func (s *shared) moved(l *wire.Limit, what string) {
+	states, err := s.asker.Inspect(s.life, []*wire.Limit{l})
+	if err != nil {
+		return
+	}
+	switch st := &states[0]; {
+	case what == "resumed":
+		s.first.Logger.Info("fleetpace: a pause was ended by another process", "limit", l.String())
+	case what == "paused":
+		s.first.Logger.Info("fleetpace: paused by another process", "limit", l.String(),
+			"pause", st.Paused.Round(time.Millisecond), "reason", st.Reason)
+	case st.Set:
+		s.first.Logger.Info("fleetpace: another limit was set by another process", "limit", l.String(),
+			"in_force", inForceText(l, st), "for", st.SetFor.Round(time.Millisecond))
+	default:
+		s.first.Logger.Info("fleetpace: the limit that was set was reset by another process", "limit", l.String(), "in_force", inForceText(l, st))
+	}
+}
+
+// inForceText is the limit that a state tells, as text.
+func inForceText(l *wire.Limit, st *wire.State) string {
+	own, err := ParseLimit(l.Name.Limit)
+	if err != nil {
+		return l.Name.Limit
+	}
+	return own.with(st.A, st.B).String()
+}

@@ -1,0 +1,117 @@
+package reserve_test
+
+import (
+	"bytes"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// book is a log that a test reads.
+type book struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *book) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *book) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+// logged makes a limiter, and the log that it writes.
+func (b *bubble) logged(limit reserve.Limit) (*reserve.Limiter, *book) {
+	log := &book{}
+	l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: limit, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	require.NoError(b, err)
+	return l, log
+}
+
+// What others do to the limit, each process that uses it logs once, with the reason.
+func TestWhatOthersDoIsLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		one, oneLog := b.logged(reserve.PerSecond(1))
+		other, otherLog := b.logged(reserve.PerSecond(1))
+		done := make(chan error, 12)
+		for range 12 {
+			go func() { done <- one.Wait(t.Context()) }()
+		}
+		time.Sleep(1500 * time.Millisecond)
+		require.NoError(t, other.Pause(t.Context(), 2*time.Second, "status page is red"))
+		time.Sleep(time.Second)
+		require.Contains(t, oneLog.String(), `msg="fleetpace: paused by another process" limit=api pause=`)
+		require.Contains(t, oneLog.String(), `reason="status page is red"`)
+		require.NotContains(t, otherLog.String(), "by another process")
+		require.NoError(t, other.SetLimit(t.Context(), reserve.PerSecond(0.5), time.Minute))
+		time.Sleep(time.Second)
+		require.Contains(t, oneLog.String(), "in_force=0.5/s")
+		require.Equal(t, 2, bytes.Count([]byte(oneLog.String()), []byte("by another process")), oneLog.String())
+		require.NotContains(t, otherLog.String(), "another process")
+		require.NoError(t, other.SetLimit(t.Context(), reserve.PerSecond(2), time.Minute))
+		time.Sleep(time.Second)
+		require.Contains(t, oneLog.String(), "in_force=2/s")
+		require.NoError(t, other.ResetLimit(t.Context()))
+		time.Sleep(time.Second)
+		require.Contains(t, oneLog.String(), "was reset by another process")
+		require.NoError(t, other.Pause(t.Context(), time.Hour, ""))
+		require.NoError(t, other.Resume(t.Context()))
+		time.Sleep(time.Second)
+		require.Contains(t, oneLog.String(), "a pause was ended by another process")
+		for range 12 {
+			require.NoError(t, <-done)
+		}
+		require.NoError(t, one.Close())
+		require.NoError(t, other.Close())
+	})
+}
+
+// Of processes with different limits those whose own is not in force say so, once.
+func TestDifferentLimitsAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		slow, slowLog := b.logged(reserve.PerSecond(5))
+		fast, fastLog := b.logged(reserve.PerSecond(50))
+		for range 10 {
+			require.NoError(t, slow.Wait(t.Context()))
+			require.NoError(t, fast.Wait(t.Context()))
+			time.Sleep(time.Second)
+		}
+		require.Contains(t, fastLog.String(), "limit=api own=50/s in_force=5/s")
+		require.Equal(t, 1, bytes.Count([]byte(fastLog.String()), []byte("different limits")))
+		require.NotContains(t, slowLog.String(), "different limits")
+		require.NoError(t, slow.Close())
+		require.NoError(t, fast.Close())
+	})
+}
+
+// Who lets calls through while Redis is away says how many.
+func TestCallsWithoutRedisAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l, log := b.logged(reserve.PerSecond(10))
+		require.NoError(t, l.Wait(t.Context()))
+		time.Sleep(2 * time.Second)
+		b.mini.SetError("LOADING Redis is loading the dataset in memory")
+		for range 20 {
+			require.NoError(t, l.Wait(t.Context()))
+		}
+		b.mini.SetError("")
+		time.Sleep(5 * time.Second)
+		require.NoError(t, l.Wait(t.Context()))
+		require.Contains(t, log.String(), `msg="fleetpace: calls were made while Redis was away" limit=api permits=20 away=`)
+		require.NoError(t, l.Close())
+	})
+}
