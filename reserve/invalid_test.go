@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -269,7 +270,7 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 					require.Equal(t, "api", typed.Key)
 					require.Equal(t, op, typed.Op)
 					require.NoError(t, l.Close())
-					require.NoError(t, admin.Del(t.Context(), "fleetpace:{api}:processes", "fleetpace:{api}:limits").Err())
+					require.NoError(t, admin.Del(t.Context(), append(lua.BeatKeys("fleetpace", "", "api"), lua.Index("fleetpace"))...).Err())
 					require.Equal(t, before, b.mini.Dump())
 				})
 			})
