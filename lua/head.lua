@@ -58,7 +58,7 @@ local function stepped(seen, clock)
   return clock > 0 and ahead > STEP and ahead or 0
 end
 
-local replies, answers, readonly = {}, {}, false
+local replies, answers = {}, {}
 
 -- flat is the reply: the time, then for each limit four values, then the answers.
 local function flat()

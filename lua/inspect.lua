@@ -8,7 +8,10 @@
 --       processes that live; of slots then how many hold some, and of each of those
 --       "<process>:<number>:<cost>:<what>" and micros since when
 
-readonly = true
+local WRITES = { HSET = true, PEXPIRE = true, UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true }
+local really = call
+call = function(name, ...) return WRITES[name] and 0 or really(name, ...) end
+
 for j = 1, #KEYS / KEYED do
   local l = load(j)
   if l.problem then

@@ -186,5 +186,5 @@ end
 function endShares(l)
   if l.virtual == 0 or l.card > 0 or l.bookings > 0 then return end
   l.virtual, l.from, l.given, l.speed, l.dense = 0, 0, 0, 0, 0
-  if not readonly then call('UNLINK', l.flows) end
+  call('UNLINK', l.flows)
 end

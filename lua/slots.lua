@@ -38,7 +38,7 @@ end
 local function sweep(l)
   local last = call('ZRANGE', l.processes, 0, 0, 'WITHSCORES')
   local died = last[2] and -tonumber(last[2]) or 0
-  if readonly or l.used == 0 or died < l.checked and now - l.checked < UNKNOWN then return end
+  if l.used == 0 or died < l.checked and now - l.checked < UNKNOWN then return end
   l.checked = now
   local beats, gone = {}, false
   local holders = call('ZRANGE', l.log, 0, -1, 'WITHSCORES')

@@ -151,14 +151,14 @@ local function load(j)
   local brought, rank
   l.problem, brought, rank = fields(l)
   if l.problem then return l end
-  if l.fresh and not readonly then call('UNLINK', l.places, l.log, l.booked, l.flows) end -- what stands there is older
+  if l.fresh then call('UNLINK', l.places, l.log, l.booked, l.flows) end -- what stands there is older
   step(l)
   recall(l, brought)
   rule(l, rank)
   if l.paused <= now then l.paused, l.held, l.reason = 0, 0, '' end
   if l.fresh then l.card, l.bookings = 0, 0 end
   if l.bookings > 0 and l.latest < now then -- all of them are late: the limit is in use, so its keys live on
-    if not readonly then call('UNLINK', l.booked) end
+    call('UNLINK', l.booked)
     l.bookings = 0
   end
   if l.card == 0 then l.total = 0 end

@@ -284,7 +284,11 @@ func (p *performer) call(script *redis.Script, limits []*scriptLimit, extra []an
 	}
 	args := p.butted(append(p.head(limits), extra...))
 	before := p.contents(limits)
-	v, err := script.Run(p.Context(), p.client, keys, args...).Slice()
+	run := script.Run
+	if script == Inspect { // Redis refuses what a read-only script writes
+		run = script.RunRO
+	}
+	v, err := run(p.Context(), p.client, keys, args...).Slice()
 	if err != nil {
 		text, _, _ := strings.Cut(err.Error(), " script:")
 		return append([]string{text}, p.unchanged(limits, before)...), nil

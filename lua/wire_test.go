@@ -119,7 +119,11 @@ func (s *server) run(verb string, script *redis.Script, limits []queuemodel.Limi
 	if planted := s.other[verb]; planted != nil {
 		script = planted
 	}
-	v, err := script.Run(s.ctx, s.client, s.keys[:6*len(limits)], args...).Result()
+	run := script.Run
+	if verb == "inspect" { // Redis refuses what a read-only script writes
+		run = script.RunRO
+	}
+	v, err := run(s.ctx, s.client, s.keys[:6*len(limits)], args...).Result()
 	if err != nil {
 		return &reply{err: err}
 	}

@@ -14,13 +14,21 @@ import (
 func (c *Call) once(ctx context.Context, script *redis.Script, args []any, first int) ([]any, error) {
 	cmd := process(ctx, c.Client, args) // script.Run would allocate each of them once more
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		var keys []string
-		for _, l := range c.Limits {
-			keys = append(keys, l.Keys...)
+		cmd = script.Eval(ctx, once{c.Client}, c.keys(), args[first:]...)
+	}
+	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver
+		if read := script.RunRO(ctx, c.Client, c.keys(), args[first:]...); !redis.HasErrorPrefix(read.Err(), "NOPERM") {
+			cmd = read
 		}
-		cmd = script.Eval(ctx, once{c.Client}, keys, args[first:]...)
 	}
 	return outcome(ctx, c.Client, cmd)
+}
+
+func (c *Call) keys() (keys []string) {
+	for _, l := range c.Limits {
+		keys = append(keys, l.Keys...)
+	}
+	return keys
 }
 
 // run is the same for any script call.

@@ -141,7 +141,7 @@ type Holder struct {
 
 // Inspect returns how the limits stand, and changes nothing.
 func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
-	reply, r, err := c.run(ctx, scripts.Inspect, nil)
+	reply, r, err := c.reading().run(ctx, scripts.Inspect, nil)
 	if err != nil {
 		return reply, nil, err
 	}

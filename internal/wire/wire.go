@@ -42,6 +42,15 @@ type Call struct {
 	Limits []*Limit
 	Back   []string // per limit the name of an ask whose turns go back; nil: none
 	Now    time.Time
+
+	reads bool // it changes nothing
+}
+
+// reading is the same call of a script that changes nothing.
+func (c *Call) reading() *Call {
+	reading := *c
+	reading.reads = true
+	return &reading
 }
 
 // Reply is what all replies begin with.
