@@ -71,6 +71,11 @@ func (l Limit) with(a, b float64) Limit {
 		l.permits = short(l.per.Seconds() * second / a)
 	default:
 		l.permits, l.extra = short(l.per.Seconds()*second/a), int(b)-1
+		for _, p := range periods { // not 0.000277778/s, but 1/hour
+			if l.permits < 1 && p.length > l.per {
+				l.permits, l.per = short(p.length.Seconds()*second/a), p.length
+			}
+		}
 	}
 	return l
 }

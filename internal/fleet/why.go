@@ -160,7 +160,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	add(row.HeldBy != "" && row.Calls > 0, WhyHeldBy, "The limit %q holds its calls back.", row.HeldBy)
 	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
-		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: the next permit is there in %s.", row.Limit, span(st.Wait))
+		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in %s.", row.Limit, span(st.Wait))
 	}
 	if st.Set {
 		until := "until it is set again"
@@ -177,10 +177,12 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	switch {
 	case booked != nil:
 		add(true, WhyLine, "It is the line: its task is booked as number %d, and comes back before its turn, in about %s.", booked.Before+1, span(st.Wait))
-	case calls > 0 || st.Wait > 0:
+	case calls == 0 && st.Wait > 0:
+		add(true, WhyAvailable, "Nobody waits: a new call would have its turn in %s.", span(st.Wait))
+	case calls > 0:
 		add(true, WhyLine, "It is the line: %s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
 	default:
-		add(true, WhyAvailable, "Nothing holds it back: a call would have its turn now.")
+		add(true, WhyAvailable, "Nothing holds it back: a new call would have its turn now.")
 	}
 	return weighed(all, waits)
 }
