@@ -22,7 +22,7 @@ import (
 )
 
 // ofBeat are the commands that the heartbeat alone needs: a call hears nothing of it.
-var ofBeat = []string{"hgetall", "hdel", "zremrangebyscore"}
+var ofBeat = []string{"hgetall", "hdel"}
 
 // The documented rules are enough for everything that a limiter does, and every
 // command in them is needed for it.

@@ -66,12 +66,12 @@ func (r *Reader) Close() {
 
 // Names are those of all limits that processes have used, in order.
 func (r *Reader) Names(ctx context.Context) ([]Name, error) {
-	fields, err := r.client.HKeys(ctx, lua.Index(r.prefix)).Result()
+	fields, err := r.client.HGetAll(ctx, lua.Index(r.prefix)).Result()
 	if err != nil {
 		return nil, fmt.Errorf("read the names of the limits: %w", err)
 	}
 	var names []Name
-	for _, field := range fields {
+	for field := range fields {
 		if group, name, ok := lua.NameOf(field); ok {
 			names = append(names, Name{name, group})
 		}
