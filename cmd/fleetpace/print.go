@@ -53,10 +53,3 @@ func span(seconds float64) string {
 }
 
 func number(x float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", x), ".0") }
-
-func yes(b bool, text string) string {
-	if b {
-		return text
-	}
-	return "-"
-}
