@@ -51,7 +51,7 @@ func (b *bench) memory(ctx context.Context, c *calibration) error {
 		if err := b.addProcesses(ctx, name, 0, n-1); n > 1 && err != nil {
 			return nil, err
 		}
-		_, err := wire.Beat(ctx, wire.Heartbeat{Client: b.client, Process: member(n), Dead: 5 * time.Second}, name)
+		_, err := wire.Beat(ctx, wire.Heartbeat{Client: b.client, Process: member(n), Dead: 5 * time.Second, Report: report}, name)
 		return name.Keys, err
 	})
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -185,7 +186,7 @@ func (b *bench) beat(ctx context.Context) ([]int, work, error) {
 		}
 	}
 	return sizes, func(ctx context.Context, worker, n int) error {
-		_, err := wire.Beat(ctx, wire.Heartbeat{Client: b.client, Process: member(worker), Dead: 5 * time.Second}, names[n][worker])
+		_, err := wire.Beat(ctx, wire.Heartbeat{Client: b.client, Process: member(worker), Dead: 5 * time.Second, Report: report}, names[n][worker])
 		return err
 	}, nil
 }
@@ -200,8 +201,23 @@ func (b *bench) addProcesses(ctx context.Context, name *wire.Name, from, n int) 
 	if err := b.client.ZAdd(ctx, name.Keys[0], lives...).Err(); err != nil {
 		return err
 	}
-	return b.client.HSet(ctx, name.Keys[1], limits...).Err()
+	if err := b.client.HSet(ctx, name.Keys[1], limits...).Err(); err != nil {
+		return err
+	}
+	text, err := json.Marshal(report)
+	if err != nil {
+		return err
+	}
+	reports := make([]any, 0, 2*n)
+	for i := range n {
+		reports = append(reports, member(from+i), text)
+	}
+	return b.client.HSet(ctx, name.Keys[2], reports...).Err()
 }
+
+// report is that of a process with one key.
+var report = wire.Report{Host: "worker-1", PID: 4711, Started: 1_790_000_000, Policy: "local",
+	Used: []wire.Usage{{Calls: 1_000_000, Permits: 1_000_000}}}
 
 // verb is what a call costs by its size. All sizes have their turn in each round, so
 // that what else the machine does meets them alike, and the least of all rounds counts:
