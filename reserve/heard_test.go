@@ -57,7 +57,7 @@ func TestWhatOthersDoIsLogged(t *testing.T) {
 		require.NotContains(t, otherLog.String(), "by another process")
 		require.NoError(t, other.SetLimit(t.Context(), reserve.PerSecond(0.5), time.Minute))
 		time.Sleep(time.Second)
-		require.Contains(t, oneLog.String(), "in_force=0.5/s")
+		require.Contains(t, oneLog.String(), "in_force=30/minute")
 		require.Equal(t, 2, bytes.Count([]byte(oneLog.String()), []byte("by another process")), oneLog.String())
 		require.NotContains(t, otherLog.String(), "another process")
 		require.NoError(t, other.SetLimit(t.Context(), reserve.PerSecond(2), time.Minute))
