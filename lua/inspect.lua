@@ -8,9 +8,19 @@
 --       processes that live; of slots then how many hold some, and of each of those
 --       "<process>:<number>:<cost>:<what>" and micros since when
 
-local WRITES = { HSET = true, PEXPIRE = true, UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true }
-local really = call
-call = function(name, ...) return WRITES[name] and 0 or really(name, ...) end
+-- Nothing is written. A key that another script would take away is as one that is not there.
+local WRITES = { UNLINK = true, ZADD = true, ZREM = true }
+local NOTHING = { ZCARD = 0, ZCOUNT = 0, ZSCORE = false, HGET = false }
+local really, gone = call, {}
+call = function(name, key, ...)
+  if WRITES[name] then
+    for _, taken in ipairs(name == 'UNLINK' and { key, ... } or name == 'ZREM' and { ... } or {}) do gone[taken] = true end
+    return 0
+  end
+  if not gone[key] then return really(name, key, ...) end
+  local nothing = NOTHING[name]
+  return nothing == nil and {} or nothing
+end
 
 for j = 1, #KEYS / KEYED do
   local l = load(j)
@@ -18,11 +28,12 @@ for j = 1, #KEYS / KEYED do
     answers[j] = { '', 0, 0, 0, 0, '', 0, 0, 0, 0, l.kind == 's' and 0 or nil }
     replies[j] = { 0, '', '', l.problem }
   else
+    local held = l.meter.holders and l.meter.holders(l, gone) or {}
     local moment = forecast(l, nil, 1)
     answers[j] = { l.limit, format('%.0f', ceil(moment - at)), l.card, l.total, format('%.0f', max(0, l.paused - now)), l.reason,
       format('%.0f', max(0, l.setUntil - now)), l.bookings > 0 and call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), '+inf') or 0,
       format('%.0f', max(0, floor(l.meter.left(l)))), call('ZCOUNT', l.processes, '(0', '+inf') }
-    if l.meter.holders then l.meter.holders(l, answers[j]) end
+    for _, value in ipairs(held) do answers[j][#answers[j] + 1] = value end
     replies[j] = { l.version, l.meter.reach(l), l.was.plain or '', '' }
   end
 end

@@ -119,12 +119,18 @@ function slots.wake(l)
   for process, count in pairs(told) do tell(l, 'room:' .. process .. ':' .. count) end
 end
 
-function slots.holders(l, answer)
+-- holders is how many hold some, and of each who and for how long: without the dead, who are gone.
+function slots.holders(l, gone)
+  sweep(l)
   local holders = l.used > 0 and call('ZRANGE', l.log, 0, MOST - 1, 'WITHSCORES') or {}
-  answer[#answer + 1] = #holders / 2
+  local held = { 0 }
   for k = 1, #holders, 2 do
-    answer[#answer + 1], answer[#answer + 2] = holders[k], format('%.0f', max(0, now - holders[k + 1]))
+    if not gone[holders[k]] then
+      held[1] = held[1] + 1
+      held[#held + 1], held[#held + 2] = holders[k], format('%.0f', max(0, now - holders[k + 1]))
+    end
   end
+  return held
 end
 
 function slots.left(l) return l.till > now and 0 or l.a - l.used end

@@ -159,13 +159,25 @@ func (p *performer) verb(verb string, w []string) []string {
 	case "reset":
 		return p.plain(Set, w[0], []any{"", "", "0"}, "")
 	default:
-		if p.limit(w[0]).kind == "s" {
-			return p.plain(Inspect, w[0], nil, "in force %v; next in %v µs; %v wait for %v permits; paused for %v µs, %q; set for %v µs; "+
-				"%v booked; %v stored; %v live; %v hold some: %v for %v µs")
-		}
-		return p.plain(Inspect, w[0], nil, "in force %v; next in %v µs; %v wait for %v permits; paused for %v µs, %q; set for %v µs; "+
-			"%v booked; %v stored; %v live")
+		return p.inspect(w[0])
 	}
+}
+
+func (p *performer) inspect(limit string) []string {
+	p.Helper()
+	lines, r := p.call(Inspect, []*scriptLimit{p.limit(limit)}, nil)
+	if r == nil {
+		return lines
+	}
+	const fields = 10 // and those who hold slots
+	format := "in force %v; next in %v µs; %v wait for %v permits; paused for %v µs, %q; set for %v µs; %v booked; %v stored; %v live"
+	if len(r.values) > fields {
+		format += "; %v hold some"
+		for k := fields + 1; k < len(r.values); k += 2 {
+			format += ": %v for %v µs"
+		}
+	}
+	return append(lines, fmt.Sprintf(format, r.values...))
 }
 
 // plain makes a call of one limit, and shows what comes behind its head.
