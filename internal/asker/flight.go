@@ -176,6 +176,10 @@ func (a *Asker) load() *flight {
 		if k.leaving > 0 { // what it asks for now would stand behind its own places
 			continue
 		}
+		if k.need.Now && a.leavingOf(k) {
+			a.behind = append(a.behind, k)
+			continue
+		}
 		work += a.loadLeft(f, k) * workOfLeave
 		if a.load1(f, k, t, now, &work) {
 			more = append(more, k)

@@ -339,3 +339,27 @@ func TestATurnGoesBackWithoutThoseOfOthers(t *testing.T) {
 		})
 	}
 }
+
+// A call that does not wait comes after those of its process that gave up: what they had is
+// there for it, also where the two would go to a far Redis on trips of their own.
+func TestNowFollowsWhoGaveUp(t *testing.T) {
+	for _, way := range []time.Duration{time.Millisecond / 2, 5 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			p := newBubble(t).process(way)
+			p.knowsItsWay(one(p.paced("other", 1000, 5)))
+			need := one(p.paced("", 0.001, 1))
+			held, err := p.Hold(t.Context(), need, time.Time{})
+			require.NoError(t, err)
+			require.True(t, held.Given())
+			now := need
+			now.Now = true
+			_, err = p.Wait(t.Context(), now)
+			require.Error(t, err)
+
+			require.True(t, held.Cancel())
+			synctest.Wait() // it is on its way
+			_, err = p.Wait(t.Context(), now)
+			require.NoError(t, err)
+		})
+	}
+}
