@@ -50,7 +50,9 @@ func (a *Asker) attempt(call func() error) error {
 		if err == nil || !fault.Away(err) || b.Hopeless(err) {
 			return err
 		}
-		a.unmet.Store(true)
+		if !errors.Is(err, fault.ErrMigrating) {
+			a.unmet.Store(true)
+		}
 		a.watch(Event{What: Failed, N: 1, Err: err})
 		switch {
 		case b.Open():

@@ -113,7 +113,7 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 	h := wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead, Report: a.report(name, left)}
 	p, err := wire.Beat(context.Background(), h, name)
 	if err != nil {
-		if errors.Is(err, fault.ErrUnavailable) {
+		if errors.Is(err, fault.ErrUnavailable) && !errors.Is(err, fault.ErrMigrating) {
 			a.unmet.Store(true)
 		}
 		return err

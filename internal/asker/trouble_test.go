@@ -8,10 +8,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/asker"
 	"github.com/fleetpace/fleetpace/internal/wire"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // One of two processes is killed while 300 calls wait: the other one uses the limit.
@@ -284,5 +286,39 @@ func TestPauseOvertakesAReply(t *testing.T) {
 		require.NoError(t, one0.Pause(t.Context(), []*wire.Limit{a}, seconds(5), "told so"))
 		paused := time.Now()
 		require.GreaterOrEqual(t, (<-had).Sub(paused), seconds(4.9))
+	})
+}
+
+// migrating answers heartbeats as the node of a cluster does that has some of their keys.
+type migrating struct{ counter }
+
+func (migrating) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if args := cmd.Args(); len(args) > 1 && args[1] == scripts.Beat.Hash() {
+			cmd.SetErr(tryAgain("TRYAGAIN Multiple keys request during rehashing of slot"))
+			return cmd.Err()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+type tryAgain string
+
+func (e tryAgain) Error() string { return string(e) }
+func (tryAgain) RedisError()     {}
+
+// While a slot of a cluster moves, a heartbeat may be refused whose keys are not all at one node.
+// Calls whose keys are have their turns.
+func TestHeartbeatsWhileASlotMoves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newBubble(t).process(time.Millisecond)
+		p.client.AddHook(migrating{})
+		need := one(p.paced("", 2, 1))
+		for range 10 {
+			_, err := p.Wait(t.Context(), need)
+			require.NoError(t, err)
+		}
+		require.Zero(t, p.bubble.seen[asker.Failed].Load())
+		require.EqualValues(t, 10, p.bubble.seen[asker.Used].Load())
 	})
 }

@@ -28,6 +28,10 @@ var (
 	// ErrStale is of a call that comes after a later one of the same process.
 	ErrStale = fmt.Errorf("%w: it has answered a later call", ErrUnavailable)
 
+	// ErrMigrating is of a cluster, one of whose nodes has some of the keys of a call, and another
+	// one the others: nothing is broken.
+	ErrMigrating = fmt.Errorf("%w: a slot of the cluster is moving", ErrUnavailable)
+
 	// ErrNoEffects is of a Redis that replicates scripts and not what they do: then none may
 	// write once it has read the clock.
 	ErrNoEffects = fmt.Errorf("%w: its setting forbids scripts that read the clock and write", ErrDenied)
@@ -65,7 +69,7 @@ var refusals = []refusal{
 	{"MOVED", ErrUnavailable, adviceCluster},
 	{"ASK", ErrUnavailable, adviceCluster},
 	{"CLUSTERDOWN", ErrUnavailable, "a part of the cluster is down; CLUSTER INFO says more"},
-	{"TRYAGAIN", ErrUnavailable, "the slot is moving to another node; try again"},
+	{"TRYAGAIN", ErrMigrating, "try again"},
 	{"READONLY", ErrUnavailable, "this is a replica; ask its master, best through a Sentinel client"},
 	{"MASTERDOWN", ErrUnavailable, "this is a replica that lost its master; ask the master, best through a Sentinel client"},
 
