@@ -46,7 +46,7 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 	if err != nil {
 		return look, nil // nobody has used it for long: there is nothing to look at
 	}
-	limiter, err := r.Limiter(n, limit)
+	limiter, err := r.limiter(use{Name: n}, limit)
 	if err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -46,12 +47,19 @@ type Reader struct {
 	prefix string
 
 	mu       sync.Mutex
-	limiters map[Name]*reserve.Limiter
+	limiters map[use]*reserve.Limiter
+}
+
+// use is what a limiter is for. Where the user may not act, attempts at it look like an outage:
+// that must not hinder who looks.
+type use struct {
+	Name
+	acts bool
 }
 
 // New returns a Reader of the limits with a prefix; empty: reserve.DefaultPrefix.
 func New(client redis.UniversalClient, prefix string) *Reader {
-	return &Reader{client: client, prefix: cmp.Or(prefix, reserve.DefaultPrefix), limiters: map[Name]*reserve.Limiter{}}
+	return &Reader{client: client, prefix: cmp.Or(prefix, reserve.DefaultPrefix), limiters: map[use]*reserve.Limiter{}}
 }
 
 // Close lets go of what the Reader has made. The client stays open.
@@ -66,9 +74,9 @@ func (r *Reader) Close() {
 
 // Names are those of all limits that processes have used, in order.
 func (r *Reader) Names(ctx context.Context) ([]Name, error) {
-	fields, err := r.client.HGetAll(ctx, lua.Index(r.prefix)).Result()
+	fields, err := r.client.HGetAll(ctx, lua.Index(r.prefix)).Result() // an observer may not call HKEYS
 	if err != nil {
-		return nil, fmt.Errorf("read the names of the limits: %w", err)
+		return nil, classified("read the names of the limits", err)
 	}
 	var names []Name
 	for field := range fields {
@@ -78,6 +86,14 @@ func (r *Reader) Names(ctx context.Context) ([]Name, error) {
 	}
 	slices.SortFunc(names, func(x, y Name) int { return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Group, y.Group)) })
 	return names, nil
+}
+
+// classified says of an error of Redis what it means: as those of package reserve do.
+func classified(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, fault.Classify(err))
 }
 
 // Find is the limit that a text names: its name or, where several groups have one of that name,
@@ -123,6 +139,10 @@ func listed(names []Name) string {
 // Limiter is one that acts on a limit that is in force: for Pause, SetLimit and State. It joins
 // no queue, so the fleet does not count this process.
 func (r *Reader) Limiter(n Name, limit reserve.Limit) (*reserve.Limiter, error) {
+	return r.limiter(use{n, true}, limit)
+}
+
+func (r *Reader) limiter(n use, limit reserve.Limit) (*reserve.Limiter, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if l := r.limiters[n]; l != nil {
@@ -132,7 +152,7 @@ func (r *Reader) Limiter(n Name, limit reserve.Limit) (*reserve.Limiter, error) 
 		_ = l.Close()
 	}
 	l, err := reserve.New(r.client, reserve.Config{
-		Name: n.Name, Group: n.Group, Prefix: r.prefix, Limit: limit,
+		Name: n.Name.Name, Group: n.Group, Prefix: r.prefix, Limit: limit,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

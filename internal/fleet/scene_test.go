@@ -2,11 +2,14 @@ package fleet_test
 
 import (
 	"context"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/internal/redistest"
@@ -14,91 +17,193 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// scene is a Redis, limits that this process uses, and a reader.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scene is a fleet on a Redis, and who looks at it.
 type scene struct {
 	*testing.T
-	*fleet.Reader
-	client redis.UniversalClient
+	server *redistest.Server
+	client *redis.Client
 	prefix string
+	reader *fleet.Reader
 }
 
 func newScene(t *testing.T, server *redistest.Server) *scene {
-	s := &scene{T: t, client: server.Client(t), prefix: redistest.Prefix(t)}
-	s.Reader = fleet.New(s.client, s.prefix)
-	t.Cleanup(s.Reader.Close)
+	s := &scene{T: t, server: server, client: server.Client(t), prefix: redistest.Prefix(t)}
+	s.reader = fleet.New(s.client, s.prefix)
+	t.Cleanup(s.reader.Close)
 	return s
 }
 
-// eventually is for how long something may take to be seen: a heartbeat comes every second.
-const eventually, often = 20 * time.Second, 20 * time.Millisecond
+var api = fleet.Name{Name: "api"}
 
-// limiter is of a process of its own, as it shares nothing.
-func (s *scene) limiter(name, group string, limit reserve.Limit) *reserve.Limiter {
+// process is a limiter of a process of its own: it has a client of its own.
+func (s *scene) process(config reserve.Config) (*reserve.Limiter, *redis.Client) {
 	s.Helper()
-	l, err := reserve.New(s.client, reserve.Config{Name: name, Group: group, Prefix: s.prefix, Limit: limit})
+	client := s.server.Client(s)
+	return s.limiter(client, config), client
+}
+
+func (s *scene) limiter(client *redis.Client, config reserve.Config) *reserve.Limiter {
+	s.Helper()
+	if config.Name == "" {
+		config.Name = "api"
+	}
+	config.Prefix = s.prefix
+	l, err := reserve.New(client, config)
 	require.NoError(s, err)
 	s.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
-// used is a limiter that has been used once, and whose process is known.
-func (s *scene) used(name, group string, limit reserve.Limit) *reserve.Limiter {
-	l := s.limiter(name, group, limit)
-	if limit.Kind() == reserve.KindSlots {
-		r, err := l.Acquire(s.Context(), 1)
-		require.NoError(s, err)
-		r.Release()
-	} else {
-		require.NoError(s, l.Wait(s.Context()))
-	}
-	require.Eventually(s, func() bool {
-		survey, err := s.Survey(s.Context(), fleet.Name{Name: name, Group: group})
-		require.NoError(s, err)
-		return survey.Alive() > 0
-	}, eventually, often)
+// paced is a process with a limit, which has used it once.
+func (s *scene) paced(limit reserve.Limit) *reserve.Limiter {
+	s.Helper()
+	l, _ := s.process(reserve.Config{Limit: limit})
+	require.NoError(s, l.Wait(s.Context()))
 	return l
 }
 
-// turns are what calls wait for.
-type turns interface {
-	Wait(ctx context.Context) error
-}
-
-type joint struct{ *reserve.Joint }
-
-func (j joint) Wait(ctx context.Context) error { return j.Joint.Wait(ctx) }
-
-// waiting lets calls wait until the test ends, and returns when as many have a place.
-func (s *scene) waiting(of turns, at *reserve.Limiter, calls int) {
-	s.Helper()
+// waits lets so many calls wait until the test ends.
+func (s *scene) waits(calls int, wait func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{}, calls)
+	var waiting sync.WaitGroup
 	for range calls {
-		go func() {
-			_ = of.Wait(ctx)
-			done <- struct{}{}
-		}()
+		waiting.Go(func() { _ = wait(ctx) })
 	}
 	s.Cleanup(func() {
 		cancel()
-		for range calls {
-			<-done
-		}
+		waiting.Wait()
 	})
-	require.Eventually(s, func() bool {
-		state, err := at.State(s.Context())
-		require.NoError(s, err)
-		return state.Waiting >= int64(calls)
-	}, eventually, often)
 }
 
-// processesAre forges the heartbeats of a name: all of them died some minutes ago.
-func (s *scene) allDied(name string) {
-	keys := lua.BeatKeys(s.prefix, "", name)
-	beats, err := s.client.ZRangeWithScores(s.Context(), keys[0], 0, -1).Result()
+// until waits for what the heartbeats bring.
+func (s *scene) until(what string, holds func() bool) {
+	s.Helper()
+	require.Eventually(s, holds, 20*time.Second, 20*time.Millisecond, what)
+}
+
+func (s *scene) explain(which string) *fleet.Answer {
+	s.Helper()
+	a, err := s.reader.Explain(s.Context(), api, which)
 	require.NoError(s, err)
-	for _, b := range beats {
-		b.Score = -float64(time.Now().Add(-time.Minute).UnixMicro())
-		require.NoError(s, s.client.ZAdd(s.Context(), keys[0], b).Err())
+	return a
+}
+
+// told waits until so many calls wait in Redis, and the processes have told of as many.
+func (s *scene) told(calls int) {
+	s.Helper()
+	s.until("the calls wait", func() bool {
+		look, err := s.reader.Look(s.Context(), api, 1)
+		require.NoError(s, err)
+		return look.Waiting() == calls && len(look.Rows) > 0 && look.Rows[0].Waiting == int64(calls)
+	})
+}
+
+// known waits until the processes have told that they live.
+func (s *scene) known(processes int) {
+	s.Helper()
+	s.until("the processes are known", func() bool {
+		survey, err := s.reader.Survey(s.Context(), api)
+		require.NoError(s, err)
+		return survey.Alive() == processes
+	})
+}
+
+// keys are those of a limit.
+func (s *scene) keys(kind, key string) []string { return lua.Keys(s.prefix, "", "api", kind, key) }
+
+func (s *scene) beats() []string { return lua.BeatKeys(s.prefix, "", "api") }
+
+// silent lets all processes be silent for so long, or found dead so long ago. Their clients must be closed.
+func (s *scene) silent(ago time.Duration, dead bool) {
+	s.Helper()
+	now, err := s.client.Time(s.Context()).Result()
+	require.NoError(s, err)
+	score := float64(now.Add(-ago).UnixMicro())
+	if dead {
+		score = -score
 	}
+	processes, err := s.client.ZRange(s.Context(), s.beats()[0], 0, -1).Result()
+	require.NoError(s, err)
+	for _, p := range processes {
+		require.NoError(s, s.client.ZAdd(s.Context(), s.beats()[0], redis.Z{Score: score, Member: p}).Err())
+	}
+}
+
+// slots are held by a tenant.
+func (s *scene) slots(slots, held int) (*reserve.Limiter, *redis.Client) {
+	s.Helper()
+	l, client := s.process(reserve.Config{Limit: reserve.Concurrent(slots)})
+	s.waits(held, func(ctx context.Context) error {
+		r, err := l.Flow("tenant-1").Acquire(ctx, 1)
+		if err == nil {
+			defer r.Release()
+			<-ctx.Done()
+		}
+		return err
+	})
+	s.until("the slots are held", func() bool {
+		used, _ := s.client.ZCard(s.Context(), s.keys("s", "")[2]).Result()
+		return used == int64(held)
+	})
+	return l, client
+}
+
+func (s *scene) waitsForSlot(l *reserve.Limiter) {
+	s.Helper()
+	s.waits(1, func(ctx context.Context) error {
+		r, err := l.Acquire(ctx, 1)
+		if err == nil {
+			r.Release()
+		}
+		return err
+	})
+	s.told(1)
+}
+
+// abandoned is what a process leaves behind whose connections end while calls wait.
+func (s *scene) abandoned(calls int) {
+	s.Helper()
+	l, client := s.process(reserve.Config{Limit: reserve.PerMinute(1)})
+	require.NoError(s, l.Wait(s.Context()))
+	s.waits(calls, l.Wait)
+	s.told(calls)
+	require.NoError(s, client.Close())
+}
+
+// used uses a limit up, and lets a call wait.
+func (s *scene) used(limit reserve.Limit) {
+	s.Helper()
+	l := s.paced(limit)
+	require.NoError(s, l.Wait(s.Context()))
+	s.waits(1, l.Wait)
+	s.told(1)
+}
+
+// booked books calls at one each minute.
+func (s *scene) booked(ids ...string) {
+	s.Helper()
+	l := s.paced(reserve.PerMinute(1))
+	s.known(1)
+	j, err := reserve.All(l)
+	require.NoError(s, err)
+	var calls []reserve.Call
+	for _, id := range ids {
+		calls = append(calls, reserve.Call{ID: id})
+	}
+	for i, joined := range j.Join(s.Context(), calls) {
+		require.NoError(s, joined.Err)
+		require.InDelta(s, float64(i+1), time.Until(joined.Due).Minutes(), 0.2)
+	}
+}
+
+// sentence is what an answer is to be: one line, which ends.
+func sentence(t *testing.T, text string) {
+	t.Helper()
+	require.NotContains(t, text, "\n")
+	require.True(t, strings.HasSuffix(text, "."), text)
+	require.NotContains(t, text, "..")
+	require.NotContains(t, text, "%!", "a format")
+	require.Less(t, len(text), 400)
 }

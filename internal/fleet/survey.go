@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -31,10 +29,12 @@ type Process struct {
 type Queue struct {
 	Key     string  `json:"key"`
 	Calls   int     `json:"calls"`
-	Oldest  float64 `json:"oldest"` // seconds
-	HeldBy  string  `json:"heldBy,omitempty"`
+	Oldest  float64 `json:"oldest"`  // seconds
 	Used    int64   `json:"used"`    // calls of the processes that are known, since they began
 	Permits int64   `json:"permits"` // that those cost
+
+	HeldBy   string `json:"heldBy,omitempty"`   // another limit, which holds back …
+	HeldBack int    `json:"heldBack,omitempty"` // … so many of the calls; or others do
 }
 
 // Survey is what is known of a name from the heartbeats of its processes.
@@ -87,7 +87,7 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the processes of %q: %w", n, err)
+		return nil, classified(fmt.Sprintf("read the processes of %q", n), err)
 	}
 	s := &Survey{Name: n, Limit: limits.Val()[" limit"], at: time.Now()}
 	for _, beat := range beats.Val() {
@@ -144,7 +144,9 @@ func (s *Survey) count() {
 			for _, q := range queues {
 				q.Calls += w.Calls
 				q.Oldest = max(q.Oldest, w.Oldest)
-				q.HeldBy = cmp.Or(q.HeldBy, w.HeldBy)
+				if w.HeldBy != "" {
+					q.HeldBy, q.HeldBack = cmp.Or(q.HeldBy, w.HeldBy), q.HeldBack+w.Calls
+				}
 			}
 		}
 	}
@@ -168,43 +170,5 @@ func ordered(all map[string]*Queue) []Queue {
 
 // SetBy notes for people who has set another limit under a key; whoever may only read can not.
 func (r *Reader) SetBy(ctx context.Context, n Name, key, who string) error {
-	return r.client.HSet(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[2], setter+key, who).Err()
-}
-
-// Booked is where a booking stands among those that are to come: see reserve.Call.
-type Booked struct {
-	ID     string `json:"id"`
-	Cost   int64  `json:"cost"`
-	Before int64  `json:"before"` // bookings
-}
-
-// Booked finds the booking whose ID has a text in it; nil: there is none.
-func (r *Reader) Booked(ctx context.Context, n Name, kind, key, text string) (*Booked, error) {
-	const looks, each = 100, 1000
-	booked := lua.Keys(r.prefix, n.Group, n.Name, kind, key)[4]
-	cursor := uint64(0)
-	for range looks {
-		found, next, err := r.client.ZScan(ctx, booked, cursor, "*"+literal(text)+"*", each).Result()
-		if err != nil {
-			return nil, err
-		}
-		if len(found) >= 2 {
-			i := strings.LastIndexByte(found[0], ':')
-			if i < 0 {
-				return nil, errors.New("a booking is none")
-			}
-			cost, _ := strconv.ParseInt(found[0][i+1:], 10, 64)
-			before, err := r.client.ZCount(ctx, booked, "(0", "("+strings.TrimPrefix(found[1], "-")).Result()
-			return &Booked{ID: found[0][:i], Cost: cost, Before: before}, err
-		}
-		if cursor = next; cursor == 0 {
-			return nil, nil
-		}
-	}
-	return nil, nil
-}
-
-// literal is a text in a pattern of Redis.
-func literal(text string) string {
-	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
+	return classified("note who has set a limit", r.client.HSet(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[2], setter+key, who).Err())
 }

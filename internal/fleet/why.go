@@ -1,13 +1,16 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -47,21 +50,40 @@ func Away(limit string, err error) *Answer {
 		Evidence: []string{err.Error()}}
 }
 
+// Unknown is the answer where there is no such limit.
+func Unknown(limit string, err error) *Answer {
+	return &Answer{Limit: limit, Reason: WhyUnknown, Text: "No process has ever used such a limit here.", Evidence: []string{err.Error()}}
+}
+
 // Explain says why calls of a limit wait: of the key, or of the booking whose ID has that text in
-// it; of the whole name if it is empty. An error is one of Redis, or ErrUnknown.
+// it; of the whole name if it is empty. An error is one of Redis, ErrUnknown, or of a key that can
+// be none.
 func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, error) {
-	look, err := r.Look(ctx, n, 1, which)
-	if err != nil {
-		return nil, err
-	}
 	a := &Answer{Limit: n.String(), Key: which, Evidence: []string{}}
-	if len(look.Rows) == 0 {
-		a.Reason, a.Text = WhyIdle, "No process has used the limit for ten minutes: nothing waits for it."
+	look, err := r.Look(ctx, n, 1, which)
+	switch {
+	case errors.Is(err, reserve.ErrCorrupt): // what the processes tell
+		a.Reason, a.Text = WhyCorrupt, corrupt(err)
+		return a, nil
+	case err != nil:
+		return nil, err
+	case len(look.Rows) == 0:
+		if names, err := r.Names(ctx); err != nil || !slices.Contains(names, n) {
+			return nil, cmp.Or(err, fmt.Errorf("%w: %q (there are: %s)", ErrUnknown, n, listed(names)))
+		}
+		a.Reason, a.Text = WhyIdle, "No process has used the limit for ten minutes, so no call waits for it."
 		return a, nil
 	}
 	row := &look.Rows[0]
+	if errors.Is(row.Err, reserve.ErrInvalid) {
+		return nil, row.Err
+	}
 	booked, err := r.booking(ctx, n, look, &row, which)
-	if err != nil {
+	switch {
+	case errors.Is(err, reserve.ErrCorrupt):
+		a.Reason, a.Text = WhyCorrupt, corrupt(err)
+		return a, nil
+	case err != nil:
 		return nil, err
 	}
 	a.Key = row.Key
@@ -70,6 +92,13 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		a.Key = row.Key
 	}
 	reasons := look.reasons(row, booked)
+	if which != "" && booked == nil && row.Calls == 0 && row.Used == 0 && reasons[0].why == WhyAvailable {
+		if there, err := r.there(ctx, n, look, which); err != nil {
+			return nil, err
+		} else if !there {
+			reasons[0].text = fmt.Sprintf("No call is booked under %q, and a call with that key would have its turn now.", which)
+		}
+	}
 	a.Reason, a.Text = reasons[0].why, reasons[0].text
 	for _, other := range reasons[1:] {
 		if other.why != WhyLine && other.why != WhyAvailable {
@@ -79,6 +108,16 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	}
 	a.Evidence = append(a.Evidence, look.evidence(row)...)
 	return a, nil
+}
+
+// there reports whether Redis has a state of a key.
+func (r *Reader) there(ctx context.Context, n Name, look *Look, key string) (bool, error) {
+	limit, err := look.InForce()
+	if err != nil {
+		return false, err
+	}
+	count, err := r.client.Exists(ctx, lua.Keys(r.prefix, n.Group, n.Name, scriptKind(limit), key)[0]).Result()
+	return count > 0, classified("look for a state", err)
 }
 
 // booking finds what an ID names, and goes over to the row of its key.
@@ -115,11 +154,11 @@ func (r *Reader) booking(ctx context.Context, n Name, look *Look, row **Row, whi
 
 // busiest is the row of the key with the most calls that wait, where those of no key do not.
 func (l *Look) busiest(ctx context.Context, r *Reader, n Name, row *Row) *Row {
-	if row.Waiting > 0 || row.Paused || row.Err != nil || row.Used > 0 {
+	if row.Waiting > 0 || row.Calls > 0 || row.Paused || row.Err != nil {
 		return row
 	}
 	all, err := r.Look(ctx, n, 1)
-	if err != nil || len(all.Rows) == 0 {
+	if err != nil || len(all.Rows) == 0 || row.Used > 0 && all.Rows[0].Calls == 0 {
 		return row
 	}
 	return &all.Rows[0]
@@ -140,27 +179,27 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	st := &row.State
 	if row.Err != nil {
-		add(true, WhyCorrupt, "A key in Redis is not what it should be: %v.", row.Err)
-		return all
+		return []reason{{WhyCorrupt, corrupt(row.Err)}}
 	}
 	because := ""
-	if st.PauseReason != "" {
-		because = " because: " + st.PauseReason
+	if told := plain(st.PauseReason); told != "" {
+		because = " because: " + told
 	}
 	add(row.Paused, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
-	calls := st.Waiting
-	if row.HeldBy != "" { // its places are there
-		calls = max(calls, int64(row.Calls))
+	calls := st.Waiting // what the processes tell is a second old; and calls may wait for other limits
+	if calls > 0 {
+		calls = max(calls, int64(row.Calls-row.HeldBack))
 	}
 	waits := calls > 0 || st.Booked > 0
-	add(waits && l.Alive() == 0, WhyNobody, "%s to come, and no process is alive to make them.", count(calls+st.Booked, "call is", "calls are"))
+	// Those who only have bookings need not show themselves.
+	add(calls > 0 && l.Alive() == 0, WhyNobody, "%s, and no process is alive to make the calls.", count(calls, "call waits", "calls wait"))
 	limit, _ := l.InForce()
 	if limit.Kind() == reserve.KindSlots {
 		add(row.Held >= st.Burst && st.Burst > 0, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))
 	}
-	add(row.HeldBy != "" && row.Calls > 0, WhyHeldBy, "The limit %q holds its calls back.", row.HeldBy)
+	add(row.HeldBy != "" && 2*row.HeldBack > row.Calls, WhyHeldBy, "The limit %q holds %d of its %s back.", row.HeldBy, row.HeldBack, count(int64(row.Calls), "call", "calls"))
 	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
-		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in %s.", row.Limit, span(st.Wait))
+		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s.", row.Limit, span(st.Wait))
 	}
 	if st.Set {
 		until := "until it is set again"
@@ -169,20 +208,30 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		}
 		by := ""
 		if who := l.SetBy[row.Key]; who != "" {
-			by = " by " + who
+			by = " by " + plain(who)
 		}
-		add(true, WhySet, "The limit was set to %s%s, %s; the processes were made with %s.", row.Limit, by, until, l.Limit)
+		slows := st.Rate < limit.Rate() || st.Burst < limit.MaxBurst() && limit.Kind() != reserve.KindSlots
+		add(slows, WhySet, "The limit was set to %s%s, %s; the processes were made with %s.", row.Limit, by, until, l.Limit)
 	}
 	add(len(l.Differ) > 0, WhyDiffer, "Processes were made with different limits, and the slowest is in force: %s.", differing(l.Differ))
+	line := "It is the line: "
+	if len(all) > 0 {
+		line = ""
+	}
 	switch {
+	case booked != nil && !booked.Counts:
+		add(true, WhyLine, "It is the line: its call is back and waits, or another limit holds it back.")
 	case booked != nil:
-		add(true, WhyLine, "It is the line: its task is booked as number %d, and comes back before its turn, in about %s.", booked.Before+1, span(st.Wait))
-	case calls == 0 && st.Wait > 0:
-		add(true, WhyAvailable, "Nobody waits: a new call would have its turn in %s.", span(st.Wait))
+		add(true, WhyLine, "It is the line: its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
 	case calls > 0:
-		add(true, WhyLine, "It is the line: %s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
+		add(true, WhyLine, line+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
+	case st.Wait > 0 && len(all) == 0:
+		add(true, WhyLine, "Calls before it have used what there was, and a new call would have its turn in about %s.", span(st.Wait))
+	case st.Wait > 0:
+		add(true, WhyLine, "A new call would have its turn in about %s.", span(st.Wait))
 	default:
-		add(true, WhyAvailable, "Nothing holds it back: a new call would have its turn now.")
+		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
+		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.")
 	}
 	return weighed(all, waits)
 }
@@ -201,6 +250,14 @@ func slower(why Why) int {
 		return 1
 	}
 	return 0
+}
+
+// turnOf is about when a booking has its turn, as far as the rate tells.
+func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
+	if limit, _ := l.InForce(); limit.Kind() == reserve.KindSlots || st.Rate <= 0 {
+		return ""
+	}
+	return ", in about " + span(st.Wait+seconds(float64(booked.Permits)/st.Rate))
 }
 
 // evidence is what can be counted.
@@ -256,6 +313,16 @@ func differing(limits map[string]int) string {
 	return strings.Join(texts, ", ")
 }
 
+// corrupt is a sentence of what is wrong with a key.
+func corrupt(err error) string {
+	return fmt.Sprintf("A key in Redis is not what it should be: %s.", plain(err.Error()))
+}
+
+// plain is a text within a sentence, in one line.
+func plain(text string) string {
+	return strings.TrimRight(strings.Join(strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " "), ".!")
+}
+
 func count(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -286,6 +353,5 @@ func clock(t time.Time) string {
 
 // IsAway reports whether an error says that Redis does not answer.
 func IsAway(err error) bool {
-	return err != nil && !errors.Is(err, ErrUnknown) && !errors.Is(err, reserve.ErrInvalid) && !errors.Is(err, reserve.ErrCorrupt) &&
-		!errors.Is(err, reserve.ErrDenied) && !errors.Is(err, context.Canceled)
+	return errors.Is(err, reserve.ErrUnavailable) && !errors.Is(err, context.Canceled)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -12,225 +11,323 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/internal/redistest"
-	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// situation is one that an operator may find, and what the answer is.
-type situation struct {
-	name   string
-	make   func(s *scene) (which string) // the limit is called api
-	reason fleet.Why
-	says   []string // in the sentence, or the evidence
-	also   []fleet.Why
-}
-
-var situations = []situation{
-	{"nothing holds it back", func(s *scene) string {
-		s.used("api", "", reserve.PerSecond(100))
-		return ""
-	}, fleet.WhyAvailable, []string{"a new call would have its turn", "1 process lives"}, nil},
-
-	{"the line", func(s *scene) string {
-		l := s.used("api", "", reserve.PerHour(60))
-		s.waiting(l, l, 8)
-		return ""
-	}, fleet.WhyLine, []string{"8 calls wait", "in about 9m"}, nil},
-
-	{"the line of a tenant", func(s *scene) string {
-		l := s.used("api", "", reserve.PerHour(60)).For("a b")
-		require.NoError(s, l.Wait(s.Context()))
-		s.waiting(l, l, 2)
-		return "a b"
-	}, fleet.WhyLine, []string{"2 calls wait"}, nil},
-
-	{"a task that will come back", func(s *scene) string {
-		l := s.used("api", "", reserve.PerMinute(1))
-		all, err := reserve.All(l)
-		require.NoError(s, err)
-		for _, call := range all.Join(s.Context(), []reserve.Call{{ID: "default:first"}, {ID: "default:4711"}}) {
-			require.NoError(s, call.Err)
-		}
-		return "4711"
-	}, fleet.WhyLine, []string{"booked as number 2"}, nil},
-
-	{"paused, with a reason", func(s *scene) string {
-		l := s.used("api", "", reserve.PerSecond(10))
-		require.NoError(s, l.Pause(s.Context(), time.Hour, "the status page is red"))
-		s.waiting(l, l, 1)
-		return ""
-	}, fleet.WhyPaused, []string{"paused until", "1h0m0s more", "because: the status page is red"}, nil},
-
-	{"another limit was set", func(s *scene) string {
-		l := s.used("api", "", reserve.PerSecond(10))
-		require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(1), time.Hour))
-		require.NoError(s, s.SetBy(s.Context(), fleet.Name{Name: "api"}, "", "ann@desk"))
-		s.waiting(l, l, 2)
-		return ""
-	}, fleet.WhySet, []string{"set to 1/hour by ann@desk", "for 1h0m0s more", "made with 10/s"}, nil},
-
-	{"paused, and another limit was set", func(s *scene) string {
-		l := s.used("api", "", reserve.PerSecond(10))
-		require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(1), 0))
-		require.NoError(s, l.Pause(s.Context(), time.Hour, "both"))
-		s.waiting(l, l, 2)
-		return ""
-	}, fleet.WhyPaused, []string{"because: both", "until it is set again"}, []fleet.Why{fleet.WhySet}},
-
-	{"processes with different limits", func(s *scene) string {
-		slow := s.used("api", "", reserve.PerHour(2))
-		fast := s.limiter("api", "", reserve.PerSecond(50))
-		s.waiting(slow, slow, 1)
-		s.waiting(fast, slow, 2)
-		require.Eventually(s, func() bool {
-			survey, err := s.Survey(s.Context(), fleet.Name{Name: "api"})
+// situations are what may hold calls back. Each returns which key or booking is asked for.
+var situations = []struct {
+	what string
+	make func(s *scene) (which string)
+	why  fleet.Why
+	also []fleet.Why
+	says []string
+}{
+	{
+		what: "nothing", why: fleet.WhyAvailable, says: []string{"turn now"},
+		make: func(s *scene) string {
+			s.paced(reserve.PerSecond(100).Burst(100))
+			s.known(1)
+			return ""
+		},
+	},
+	{
+		what: "a booking that is none", why: fleet.WhyAvailable, says: []string{`No call is booked under "task-9"`},
+		make: func(s *scene) string {
+			s.paced(reserve.PerSecond(100).Burst(100))
+			s.known(1)
+			return "task-9"
+		},
+	},
+	{
+		what: "nobody has used it for ten minutes", why: fleet.WhyIdle, says: []string{"ten minutes"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerSecond(100))
+			s.until("it is in the index", func() bool { _, err := s.reader.Find(s.Context(), "api"); return err == nil })
+			require.NoError(s, l.Close())
+			require.NoError(s, s.client.Del(s.Context(), s.beats()...).Err())
+			return ""
+		},
+	},
+	{
+		what: "a pause", why: fleet.WhyPaused, says: []string{"paused until", "m0s more", `because: Retry-After of 60 s, says the API\.$`},
+		make: func(s *scene) string {
+			require.NoError(s, s.paced(reserve.PerSecond(100)).Pause(s.Context(), time.Minute, "Retry-After of 60 s,\r\n says the API."))
+			s.known(1)
+			return ""
+		},
+	},
+	{
+		what: "a pause of a limit that somebody has set", why: fleet.WhyPaused, also: []fleet.Why{fleet.WhySet}, says: []string{"paused until"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerSecond(100))
+			require.NoError(s, l.SetLimit(s.Context(), reserve.PerSecond(1), 0))
+			require.NoError(s, l.Pause(s.Context(), time.Minute, ""))
+			s.known(1)
+			return ""
+		},
+	},
+	{
+		what: "a limit that somebody has set", why: fleet.WhySet, says: []string{"set to 30/minute by ann of ops, for 59m", "made with 100/s"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerSecond(100))
+			require.NoError(s, l.SetLimit(s.Context(), reserve.PerSecond(0.5), time.Hour))
+			s.waits(3, l.Wait)
+			s.told(3)
+			require.NoError(s, s.reader.SetBy(s.Context(), api, "", "ann\nof ops."))
+			return ""
+		},
+	},
+	{
+		what: "a limit that somebody has raised", why: fleet.WhyLine, says: []string{"3 calls wait"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerMinute(1))
+			require.NoError(s, l.SetLimit(s.Context(), reserve.PerMinute(2), 0))
+			s.waits(3, l.Wait)
+			s.told(3)
+			return ""
+		},
+	},
+	{
+		what: "processes with different limits", why: fleet.WhyDiffer, says: []string{"1/minute in 1, 100/s in 1", "slowest"},
+		make: func(s *scene) string {
+			slow := s.paced(reserve.PerMinute(1))
+			s.known(1)
+			fast, _ := s.process(reserve.Config{Limit: reserve.PerSecond(100)})
+			s.waits(2, fast.Wait)
+			s.waits(1, slow.Wait)
+			s.told(3)
+			return ""
+		},
+	},
+	{
+		what: "slots", why: fleet.WhySlots, says: []string{"All 2 slots are held", ", process ", `\(tenant-1\)`, " for "},
+		make: func(s *scene) string {
+			l, _ := s.slots(2, 2)
+			s.waitsForSlot(l)
+			return ""
+		},
+	},
+	{
+		what: "some slots", why: fleet.WhyAvailable,
+		make: func(s *scene) string {
+			s.slots(2, 1)
+			s.known(1)
+			return ""
+		},
+	},
+	{
+		what: "slots and a pause", why: fleet.WhyPaused, also: []fleet.Why{fleet.WhySlots}, says: []string{"because: broken"},
+		make: func(s *scene) string {
+			l, _ := s.slots(2, 2)
+			s.waitsForSlot(l)
+			require.NoError(s, l.Pause(s.Context(), time.Minute, "broken"))
+			return ""
+		},
+	},
+	{
+		what: "slots of the dead", why: fleet.WhyAvailable,
+		make: func(s *scene) string {
+			_, client := s.slots(2, 2)
+			s.known(1)
+			require.NoError(s, client.Close())
+			s.silent(time.Second, true)
+			return ""
+		},
+	},
+	{
+		what: "nobody lives", why: fleet.WhyNobody, says: []string{"3 calls wait", "no process is alive"},
+		make: func(s *scene) string {
+			s.abandoned(3)
+			s.silent(5*time.Second, false)
+			return ""
+		},
+	},
+	{
+		what: "all were found dead", why: fleet.WhyNobody, says: []string{"1 call waits"},
+		make: func(s *scene) string {
+			s.abandoned(1)
+			s.silent(time.Minute, true)
+			return ""
+		},
+	},
+	{
+		what: "another limit", why: fleet.WhyHeldBy, says: []string{`"tokens/t1" holds 3 of its 3 calls back`},
+		make: func(s *scene) string {
+			client := s.server.Client(s)
+			calls := s.limiter(client, reserve.Config{Group: "g", Limit: reserve.PerSecond(100)})
+			tokens := s.limiter(client, reserve.Config{Group: "g", Name: "tokens", Limit: reserve.PerMinute(1)})
+			both, err := reserve.All(calls, tokens.For("t1"))
 			require.NoError(s, err)
-			return len(survey.Differ) == 2
-		}, eventually, often)
-		return ""
-	}, fleet.WhyDiffer, []string{"2/hour in", "50/s in 1"}, nil},
-
-	{"all slots are held", func(s *scene) string {
-		l := s.used("api", "", reserve.Concurrent(2))
-		both, err := reserve.All(l.Flow("nightly"))
-		require.NoError(s, err)
-		for range 2 {
-			r, err := both.Acquire(s.Context())
-			require.NoError(s, err)
-			s.Cleanup(r.Release)
-		}
-		s.acquiring(l)
-		return ""
-	}, fleet.WhySlots, []string{"All 2 slots are held", "(nightly)", "holds 1 slot"}, nil},
-
-	{"all slots are held, and it is paused", func(s *scene) string {
-		l := s.used("api", "", reserve.Concurrent(1))
-		r, err := l.Acquire(s.Context(), 1)
-		require.NoError(s, err)
-		s.Cleanup(r.Release)
-		require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
-		s.acquiring(l)
-		return ""
-	}, fleet.WhyPaused, []string{"is paused", "All 1 slots are held"}, []fleet.Why{fleet.WhySlots}},
-
-	{"another limit holds it back", func(s *scene) string {
-		api, tenant := s.used("api", "shop", reserve.PerSecond(100)), s.used("tenant", "shop", reserve.PerHour(1))
-		both, err := reserve.All(api, tenant)
-		require.NoError(s, err)
-		s.waiting(joint{both}, tenant, 3)
-		require.Eventually(s, func() bool {
-			survey, err := s.Survey(s.Context(), fleet.Name{Name: "api", Group: "shop"})
-			require.NoError(s, err)
-			return survey.Waiting() == 3
-		}, eventually, often)
-		return ""
-	}, fleet.WhyHeldBy, []string{`The limit "tenant" holds its calls back`}, nil},
-
-	{"a quota is used up", func(s *scene) string {
-		l := s.used("api", "", reserve.Quota(1, reserve.CalendarMonth))
-		s.waiting(l, l, 1)
-		return ""
-	}, fleet.WhyUsedUp, []string{"1/month quota is used up"}, nil},
-
-	{"a rolling limit is used up", func(s *scene) string {
-		l := s.used("api", "", reserve.Rolling(1, time.Hour))
-		s.waiting(l, l, 1)
-		return ""
-	}, fleet.WhyUsedUp, []string{"1/hour rolling is used up", "a new call would have its turn in 2h"}, nil},
-
-	{"nobody is alive", func(s *scene) string {
-		l := s.used("api", "", reserve.PerHour(1))
-		all, err := reserve.All(l)
-		require.NoError(s, err)
-		require.NoError(s, all.Join(s.Context(), []reserve.Call{{ID: "job"}})[0].Err)
-		require.NoError(s, l.Close())
-		s.allDied("api")
-		return ""
-	}, fleet.WhyNobody, []string{"1 call is to come", "no process is alive"}, nil},
-
-	{"nobody has used it for ten minutes", func(s *scene) string {
-		l := s.used("api", "", reserve.PerHour(1))
-		require.NoError(s, l.Close())
-		require.NoError(s, s.client.Del(s.Context(), lua.BeatKeys(s.prefix, "", "api")...).Err())
-		return ""
-	}, fleet.WhyIdle, []string{"for ten minutes"}, nil},
-
-	{"the state is something else", func(s *scene) string {
-		l := s.used("api", "", reserve.PerHour(1))
-		require.NoError(s, l.Close())
-		key := lua.Keys(s.prefix, "", "api", "p", "")[0]
-		require.NoError(s, s.client.Del(s.Context(), key).Err())
-		require.NoError(s, s.client.Set(s.Context(), key, "mine", 0).Err())
-		return ""
-	}, fleet.WhyCorrupt, []string{"WRONGTYPE"}, nil},
-}
-
-// acquiring lets a call wait for a slot until the test ends.
-func (s *scene) acquiring(l *reserve.Limiter) {
-	s.waiting(slotted{l}, l, 1)
-}
-
-// slotted waits for a slot, and releases it.
-type slotted struct{ *reserve.Limiter }
-
-func (l slotted) Wait(ctx context.Context) error {
-	r, err := l.Acquire(ctx, 1)
-	if err == nil {
-		r.Release()
-	}
-	return err
+			s.waits(4, func(ctx context.Context) error { return both.Wait(ctx) })
+			s.until("the report says so", func() bool {
+				a, err := s.reader.Explain(s.Context(), fleet.Name{Name: "api", Group: "g"}, "")
+				return err == nil && a.Reason == fleet.WhyHeldBy
+			})
+			return ""
+		},
+	},
+	{
+		what: "a quota", why: fleet.WhyUsedUp, says: []string{"2/month quota is used up"},
+		make: func(s *scene) string {
+			s.used(reserve.Quota(2, reserve.CalendarMonth))
+			return ""
+		},
+	},
+	{
+		what: "a rolling limit", why: fleet.WhyUsedUp, says: []string{"2/hour rolling is used up"},
+		make: func(s *scene) string {
+			s.used(reserve.Rolling(2, time.Hour))
+			return ""
+		},
+	},
+	{
+		what: "the line", why: fleet.WhyLine, says: []string{"5 calls wait", "in about (5m5.|6m0)s"},
+		make: func(s *scene) string {
+			s.waits(5, s.paced(reserve.PerMinute(1)).Wait)
+			s.told(5)
+			return ""
+		},
+	},
+	{
+		what: "the rate", why: fleet.WhyLine, says: []string{"used what there was", "in about (59.|1m0)"},
+		make: func(s *scene) string {
+			s.paced(reserve.PerMinute(1))
+			s.known(1)
+			return ""
+		},
+	},
+	{
+		what: "the line of a key, though none of the others", why: fleet.WhyLine, says: []string{"1 call waits", "in about"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerMinute(1))
+			require.NoError(s, l.For("tenant").Wait(s.Context()))
+			s.waits(1, l.For("tenant").Wait)
+			s.until("the call waits", func() bool {
+				look, err := s.reader.Look(s.Context(), api, 1, "tenant")
+				return err == nil && look.Rows[0].Calls == 1 && look.Rows[0].Waiting == 1
+			})
+			return ""
+		},
+	},
+	{
+		what: "a booking", why: fleet.WhyLine, says: []string{"number 3", "in about (2m5.|3m0)s"},
+		make: func(s *scene) string {
+			s.booked("task-12", "task-11", "task-1")
+			return "task-1"
+		},
+	},
+	{
+		what: "a booking, by a part of its ID", why: fleet.WhyLine, says: []string{"number 2", "in about (1m5.|2m0)s"},
+		make: func(s *scene) string {
+			s.booked("asynq:{default}:1", "asynq:{default}:a*b", "asynq:{default}:axb")
+			return "a*b"
+		},
+	},
+	{
+		what: "what is no state", why: fleet.WhyCorrupt, says: []string{"not what it should be"},
+		make: func(s *scene) string {
+			s.paced(reserve.PerSecond(100))
+			s.known(1)
+			require.NoError(s, s.client.Set(s.Context(), s.keys("p", "")[0], "mine", 0).Err())
+			return ""
+		},
+	},
+	{
+		what: "a field that is none", why: fleet.WhyCorrupt, says: []string{"version"},
+		make: func(s *scene) string {
+			s.paced(reserve.PerSecond(100))
+			s.known(1)
+			require.NoError(s, s.client.HSet(s.Context(), s.keys("p", "")[0], "version", "x\ny").Err())
+			return ""
+		},
+	},
+	{
+		what: "bookings that are none", why: fleet.WhyCorrupt, says: []string{"WRONGTYPE"},
+		make: func(s *scene) string {
+			s.paced(reserve.PerSecond(100))
+			s.known(1)
+			require.NoError(s, s.client.Set(s.Context(), s.keys("p", "")[4], "mine", 0).Err())
+			return "task-1"
+		},
+	},
+	{
+		what: "heartbeats that are none", why: fleet.WhyCorrupt, says: []string{"WRONGTYPE"},
+		make: func(s *scene) string {
+			require.NoError(s, s.client.Set(s.Context(), s.beats()[0], "mine", 0).Err())
+			return ""
+		},
+	},
 }
 
 func TestWhy(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		for _, c := range situations {
-			t.Run(c.name, func(t *testing.T) {
-				t.Parallel()
-				s := newScene(t, server)
-				which := c.make(s)
-				n, err := s.Find(t.Context(), "api")
-				require.NoError(t, err)
-				answer, err := s.Explain(t.Context(), n, which)
-				require.NoError(t, err)
-				t.Logf("%s\n  %s", answer.Text, strings.Join(answer.Evidence, "\n  "))
-				require.Equal(t, c.reason, answer.Reason)
-				all := fmt.Sprint(answer.Text, answer.Evidence)
-				for _, text := range c.says {
-					require.Contains(t, all, text)
-				}
-				for _, why := range c.also {
-					require.Contains(t, answer.Also, why)
-				}
-			})
-		}
-	})
+	server := redistest.New(t)
+	for _, c := range situations {
+		t.Run(c.what, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, server)
+			which, name := c.make(s), api
+			if c.why == fleet.WhyHeldBy {
+				name.Group = "g"
+			}
+			a, err := s.reader.Explain(t.Context(), name, which)
+			require.NoError(t, err)
+			t.Log(a.Text)
+			for _, e := range a.Evidence {
+				t.Log("  " + e)
+			}
+			require.Equal(t, c.why, a.Reason, "%+v", a)
+			require.Equal(t, c.also, a.Also, "%+v", a)
+			for _, text := range c.says {
+				require.Regexp(t, text, a.Text)
+			}
+			sentence(t, a.Text)
+		})
+	}
 }
 
-func TestWhyOfWhatIsNotThere(t *testing.T) {
-	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
-		s := newScene(t, server)
-		_, err := s.Find(t.Context(), "api")
-		require.ErrorIs(t, err, fleet.ErrUnknown)
-		require.ErrorContains(t, err, "is it the right Redis and -prefix?")
-		s.used("other", "", reserve.PerSecond(1))
-		s.used("both", "a", reserve.PerSecond(1))
-		s.used("both", "b", reserve.PerSecond(1))
-		_, err = s.Find(t.Context(), "api")
-		require.ErrorContains(t, err, "other")
-		_, err = s.Find(t.Context(), "both")
-		require.ErrorContains(t, err, "say one of a/both, b/both")
-		n, err := s.Find(t.Context(), "b/both")
-		require.NoError(t, err)
-		require.Equal(t, fleet.Name{Name: "both", Group: "b"}, n)
-		require.False(t, fleet.IsAway(err))
-	})
+// What nobody has used is no limit; a key that can be none is none.
+func TestWhyUnknown(t *testing.T) {
+	s := newScene(t, redistest.New(t))
+	s.paced(reserve.PerSecond(100))
+	s.known(1)
+	_, err := s.reader.Find(t.Context(), "nope")
+	require.ErrorIs(t, err, fleet.ErrUnknown)
+	_, err = s.reader.Explain(t.Context(), fleet.Name{Name: "nope"}, "")
+	require.ErrorIs(t, err, fleet.ErrUnknown)
+	require.False(t, fleet.IsAway(err))
+	a := fleet.Unknown("nope", err)
+	require.Equal(t, fleet.WhyUnknown, a.Reason)
+	require.Equal(t, "nope", a.Limit)
+	require.Contains(t, a.Evidence[0], "nope")
+	sentence(t, a.Text)
+
+	_, err = s.reader.Explain(t.Context(), api, string(make([]byte, 600)))
+	require.ErrorIs(t, err, reserve.ErrInvalid)
+	require.False(t, fleet.IsAway(err))
 }
 
-func TestAwayIsAnAnswer(t *testing.T) {
-	a := fleet.Away("api", errors.New("connection refused"))
+// Where Redis does not answer, the answer says what processes do meanwhile.
+func TestWhyAway(t *testing.T) {
+	private := redistest.Private(t, redistest.PrivateOptions{})
+	s := newScene(t, private.Server)
+	s.paced(reserve.PerSecond(100))
+	s.known(1)
+	s.explain("")
+	private.Kill()
+	_, err := s.reader.Explain(t.Context(), api, "")
+	require.Error(t, err)
+	require.True(t, fleet.IsAway(err), err)
+	a := fleet.Away("api", err)
 	require.Equal(t, fleet.WhyAway, a.Reason)
-	require.Equal(t, []string{"connection refused"}, a.Evidence)
-	require.True(t, fleet.IsAway(errors.New("connection refused")))
-	require.False(t, fleet.IsAway(reserve.ErrCorrupt))
-	require.False(t, fleet.IsAway(fleet.ErrUnknown))
+	require.Contains(t, a.Text, "local")
+	require.Contains(t, fmt.Sprint(a.Evidence), "refused")
+	sentence(t, a.Text)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = s.reader.Explain(ended, api, "")
+	require.ErrorIs(t, err, context.Canceled)
+	require.False(t, fleet.IsAway(err))
+	require.False(t, fleet.IsAway(nil))
+	require.False(t, fleet.IsAway(errors.New("something else")))
 }

@@ -15,4 +15,6 @@ type Name struct {
 	Rank  atomic.Int64 // of this limit among those of other processes: see beat.lua
 	Alive atomic.Int64 // processes; 0: not known
 	Ended atomic.Bool  // its limiter was closed: no call joins any more
+
+	observed atomic.Bool // the user may only look
 }

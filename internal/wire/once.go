@@ -12,12 +12,16 @@ import (
 // the script's. A copy that nobody knows of would spend permits that nobody uses, so the
 // client must not repeat it by itself.
 func (c *Call) once(ctx context.Context, script *redis.Script, args []any, first int) ([]any, error) {
+	if c.reads && c.Limits[0].Name.observed.Load() {
+		return outcome(ctx, c.Client, script.RunRO(ctx, c.Client, c.keys(), args[first:]...))
+	}
 	cmd := process(ctx, c.Client, args) // script.Run would allocate each of them once more
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = script.Eval(ctx, once{c.Client}, c.keys(), args[first:]...)
 	}
 	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver
 		if read := script.RunRO(ctx, c.Client, c.keys(), args[first:]...); !redis.HasErrorPrefix(read.Err(), "NOPERM") {
+			c.Limits[0].Name.observed.Store(true)
 			cmd = read
 		}
 	}

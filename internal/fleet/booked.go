@@ -1,0 +1,75 @@
+package fleet
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/fleetpace/fleetpace/lua"
+)
+
+// Booked is where a booking stands among those that are to come: see reserve.Call.
+type Booked struct {
+	ID      string `json:"id"`
+	Cost    int64  `json:"cost"`
+	Counts  bool   `json:"counts"`  // here: its call is still to come, and no other limit holds it back
+	Before  int64  `json:"before"`  // bookings
+	Permits int64  `json:"permits"` // that those want, if each costs the same
+}
+
+// Booked finds the booking with an ID, or else one whose ID has that text in it; nil: there is none.
+func (r *Reader) Booked(ctx context.Context, n Name, kind, key, text string) (*Booked, error) {
+	const looks, each = 100, 1000
+	keys := lua.Keys(r.prefix, n.Group, n.Name, kind, key)
+	cursor := uint64(0)
+	var some, score string
+	for range looks {
+		found, next, err := r.client.ZScan(ctx, keys[4], cursor, "*"+literal(text)+"*", each).Result()
+		if err != nil {
+			return nil, classified("look for a booking", err)
+		}
+		exact := false
+		for i := 0; i+1 < len(found) && !exact; i += 2 {
+			id := found[i][:max(0, strings.LastIndexByte(found[i], ':'))]
+			if exact = id == text; exact || some == "" && strings.Contains(id, text) {
+				some, score = found[i], found[i+1]
+			}
+		}
+		if cursor = next; exact || cursor == 0 {
+			break
+		}
+	}
+	if some == "" {
+		return nil, nil
+	}
+	i := strings.LastIndexByte(some, ':')
+	cost, _ := strconv.ParseInt(some[i+1:], 10, 64)
+	b := &Booked{ID: some[:i], Cost: cost, Counts: !strings.HasPrefix(score, "-")}
+	front, err := r.front(ctx, keys[0])
+	if err != nil || !b.Counts {
+		return b, err
+	}
+	b.Before, err = r.client.ZCount(ctx, keys[4], "("+front, "("+score).Result()
+	b.Permits = b.Before * cost
+	return b, classified("count the bookings", err)
+}
+
+// front is the tag up to which bookings that are not back count no more: see bookings.lua.
+func (r *Reader) front(ctx context.Context, state string) (string, error) {
+	const field = 5
+	values, err := r.client.HMGet(ctx, state, "queue").Result()
+	if err != nil {
+		return "0", classified("look for a booking", err)
+	}
+	if queue, ok := values[0].(string); ok {
+		if words := strings.Fields(queue); len(words) > field {
+			return words[field], nil
+		}
+	}
+	return "0", nil
+}
+
+// literal is a text in a pattern of Redis.
+func literal(text string) string {
+	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
+}
