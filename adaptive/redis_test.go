@@ -38,7 +38,7 @@ func TestRealRedis(t *testing.T) {
 			require.NoError(t, err)
 			defer limiter.Close()
 			rate, err := adaptive.New(client, limiter, adaptive.Config{
-				Prefix: prefix, Settle: 200 * time.Millisecond, Every: 200 * time.Millisecond, Increase: 3,
+				Prefix: prefix, Settle: 200 * time.Millisecond, Every: 2 * time.Second, Increase: 3,
 				Ceiling: reserve.PerSecond(200), Logger: slog.New(slog.DiscardHandler),
 			})
 			require.NoError(t, err)
@@ -60,7 +60,7 @@ func TestRealRedis(t *testing.T) {
 				fleet[1].rate.Report(time.Now(), false)
 			}
 			return fleet[0].now(t) > 70
-		}, 10*time.Second, 10*time.Millisecond)
+		}, 30*time.Second, 10*time.Millisecond)
 		require.InDelta(t, 0, math.Remainder(fleet[0].now(t)-70, 3), near, "in whole steps")
 	})
 }

@@ -23,10 +23,11 @@ func TestSharedAndExpiring(t *testing.T) {
 
 	one, two := redis.NewClient(options), redis.NewClient(options)
 	defer func() { _, _ = one.Close(), two.Close() }()
-	require.NoError(t, one.Set(t.Context(), "key", "value", 50*time.Millisecond).Err())
+	require.NoError(t, one.Set(t.Context(), "key", "value", 0).Err())
 	value, err := two.Get(t.Context(), "key").Result()
 	require.NoError(t, err)
 	require.Equal(t, "value", value)
+	require.NoError(t, one.PExpire(t.Context(), "key", 50*time.Millisecond).Err())
 	require.Eventually(t, func() bool { return errors.Is(two.Get(t.Context(), "key").Err(), redis.Nil) },
 		10*time.Second, 10*time.Millisecond)
 }

@@ -27,7 +27,7 @@ func ExampleAll() {
 		return
 	}
 	defer func() { _ = requests.Close() }()
-	tokens, err := reserve.New(client, reserve.Config{Name: "tokens", Group: "llm", Limit: reserve.PerHour(100_000).Burst(8_000)})
+	tokens, err := reserve.New(client, reserve.Config{Name: "tokens", Group: "llm", Limit: reserve.PerDay(100_000).Burst(8_000)})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -253,11 +253,11 @@ func ExampleReservation_Wait() {
 	client, stop := startRedis()
 	defer stop()
 	limits, end := group(client, "api", map[string]reserve.Limit{
-		"second": reserve.PerSecond(50).Burst(5),
-		"day":    reserve.PerDay(1_000).Burst(10),
+		"day":   reserve.Quota(1_000, reserve.CalendarDay),
+		"month": reserve.Quota(20_000, reserve.CalendarMonth),
 	})
 	defer end()
-	call, _ := reserve.All(limits["second"], limits["day"])
+	call, _ := reserve.All(limits["day"], limits["month"])
 
 	ctx := context.Background()
 	r, err := call.Reserve(ctx)
@@ -383,8 +383,8 @@ func ExampleRolling() {
 	// the next one is in 1h0m0s
 }
 
-// A service that was idle is called slowly first: one call per hour is its rate, and after
-// the first one it is given nearly three.
+// A service that was idle is called slowly first: its rate is one call per hour, and the
+// second one comes nearly three hours after the first.
 func ExampleLimit_WarmUp() {
 	client, stop := startRedis()
 	defer stop()
@@ -395,16 +395,17 @@ func ExampleLimit_WarmUp() {
 	}
 	defer func() { _ = limiter.Close() }()
 
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	fmt.Println(limiter.Wait(ctx))
-	var failed *reserve.Error
-	if errors.As(limiter.Wait(ctx), &failed) {
-		fmt.Println("the next one is in", failed.Wait.Round(time.Minute))
+	for range 2 {
+		r, err := limiter.Reserve(context.Background())
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println("the turn is in", r.Delay().Round(time.Minute))
 	}
 	// Output:
-	// <nil>
-	// the next one is in 2h48m0s
+	// the turn is in 0s
+	// the turn is in 2h48m0s
 }
 
 // Two calls at a time, over all processes: each holds its slot until it is done.

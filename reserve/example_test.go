@@ -120,7 +120,7 @@ func ExampleLimiter_Reserve() {
 	// turn in 2m0s
 }
 
-// The API answered 429 with Retry-After: 30. Nobody of the fleet calls it until then, and
+// The API answered 429 with Retry-After: 1800. Nobody of the fleet calls it until then, and
 // afterwards the calls come at the pace of the limit, in the order in which they waited.
 func ExampleLimiter_Pause() {
 	client, stop := startRedis()
@@ -129,20 +129,20 @@ func ExampleLimiter_Pause() {
 	defer func() { _ = limiter.Close() }()
 
 	ctx := context.Background()
-	response := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"30"}}}
+	response := &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{"Retry-After": {"1800"}}}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
-		if err := limiter.Pause(ctx, time.Duration(seconds)*time.Second, "Retry-After: 30"); err != nil {
+		if err := limiter.Pause(ctx, time.Duration(seconds)*time.Second, "Retry-After: 1800"); err != nil {
 			fmt.Println(err)
 			return
 		}
 	}
 	state, _ := limiter.State(ctx)
-	fmt.Println("paused for", state.Paused.Round(time.Second), "because of", state.PauseReason)
+	fmt.Println("paused for", state.Paused.Round(time.Minute), "because of", state.PauseReason)
 	r, _ := limiter.Reserve(ctx)
-	fmt.Println("the next turn is in", r.Delay().Round(time.Second))
+	fmt.Println("the next turn is in", r.Delay().Round(time.Minute))
 	// Output:
-	// paused for 30s because of Retry-After: 30
-	// the next turn is in 30s
+	// paused for 30m0s because of Retry-After: 1800
+	// the next turn is in 30m0s
 }
 
 // The provider has halved the quota for an hour. The whole fleet follows at once, also

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/embedded"
@@ -38,7 +39,9 @@ func newTerminal(t *testing.T, width, height int) *terminal {
 	}
 	w := &terminal{t, fmt.Sprintf("fleetpace-%d-%d", os.Getpid(), time.Now().UnixNano())}
 	w.tmux("-f", "/dev/null", "new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height), "env PS1='ready> ' sh")
-	t.Cleanup(func() { w.tmux("kill-server") })
+	t.Cleanup(func() { // the test's context has ended
+		assert.NoError(t, exec.Command("tmux", "-L", w.socket, "kill-server").Run())
+	})
 	w.until("ready>")
 	return w
 }

@@ -49,9 +49,9 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a pause", why: fleet.WhyPaused, says: []string{"paused until", "m0s more", `because: Retry-After of 60 s, says the API\.$`},
+		what: "a pause", why: fleet.WhyPaused, says: []string{"paused until", "for 1h30m.* more", `because: Retry-After of 60 s, says the API\.$`},
 		make: func(s *scene) string {
-			require.NoError(s, s.paced(reserve.PerSecond(100)).Pause(s.Context(), time.Minute, "Retry-After of 60 s,\r\n says the API."))
+			require.NoError(s, s.paced(reserve.PerSecond(100)).Pause(s.Context(), 90*time.Minute+30*time.Second, "Retry-After of 60 s,\r\n says the API."))
 			s.known(1)
 			return ""
 		},
@@ -67,10 +67,10 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a limit that somebody has set", why: fleet.WhySet, says: []string{"set to 30/minute by ann of ops, for 59m", "made with 100/s"},
+		what: "a limit that somebody has set", why: fleet.WhySet, says: []string{"set to 1/hour by ann of ops, for 59m", "made with 10/hour"},
 		make: func(s *scene) string {
-			l := s.paced(reserve.PerSecond(100))
-			require.NoError(s, l.SetLimit(s.Context(), reserve.PerSecond(0.5), time.Hour))
+			l := s.paced(reserve.PerHour(10))
+			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(1), time.Hour))
 			s.waits(3, l.Wait)
 			s.told(3)
 			require.NoError(s, s.reader.SetBy(s.Context(), api, "", "ann\nof ops."))
@@ -80,17 +80,17 @@ var situations = []struct {
 	{
 		what: "a limit that somebody has raised", why: fleet.WhyLine, says: []string{"3 calls wait"},
 		make: func(s *scene) string {
-			l := s.paced(reserve.PerMinute(1))
-			require.NoError(s, l.SetLimit(s.Context(), reserve.PerMinute(2), 0))
+			l := s.paced(reserve.PerHour(1))
+			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(2), 0))
 			s.waits(3, l.Wait)
 			s.told(3)
 			return ""
 		},
 	},
 	{
-		what: "processes with different limits", why: fleet.WhyDiffer, says: []string{"1/minute in 1, 100/s in 1", "slowest"},
+		what: "processes with different limits", why: fleet.WhyDiffer, says: []string{"1/hour in 1, 100/s in 1", "slowest"},
 		make: func(s *scene) string {
-			slow := s.paced(reserve.PerMinute(1))
+			slow := s.paced(reserve.PerHour(1))
 			s.known(1)
 			fast, _ := s.process(reserve.Config{Limit: reserve.PerSecond(100)})
 			s.waits(2, fast.Wait)
@@ -189,7 +189,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "the rate", why: fleet.WhyLine, says: []string{"used what there was", "in about (59.|1m0)"},
+		what: "the rate", why: fleet.WhyLine, says: []string{"used what there was", `in about (5\d\.|1m0)`},
 		make: func(s *scene) string {
 			s.paced(reserve.PerMinute(1))
 			s.known(1)
