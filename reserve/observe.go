@@ -34,7 +34,7 @@ func observed(need *asker.Need, t *asker.Turn, unused bool, limits []*Limiter) {
 			turn.Pace = t.Pace
 		}
 		if t.Process != "" { // Redis knows of it
-			turn.Told, turn.Turn = time.UnixMicro(t.Given), time.UnixMicro(t.Moment)
+			turn.Told, turn.Turn, turn.Early = time.UnixMicro(t.Given), time.UnixMicro(t.Moment), t.Early
 		}
 		observe.Report(turn)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // deliver takes the answers of a flight to the queues. The Asker must be locked.
-func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time.Time) {
+func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time.Time, early time.Duration) {
 	now := time.Now()
 	t := a.clock.now(now)
 	for i := range answers {
@@ -22,7 +22,7 @@ func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time
 		}
 	}
 	g := f.given(answers)
-	turn := queue.Turn{Process: a.process, Given: micros, Ask: f.caller.Ask()}
+	turn := queue.Turn{Process: a.process, Given: micros, Ask: f.caller.Ask(), Early: early}
 	for i := range answers {
 		item, asked := &f.items[i], f.asks[i]
 		void := a.isVoid(asked.kind, micros)

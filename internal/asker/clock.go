@@ -37,6 +37,7 @@ const Tolerance = 20 * time.Millisecond
 type clock struct {
 	mu     sync.Mutex
 	bounds [2]bounds // of now, and of before
+	began  time.Time // the first trip that they are from
 
 	trips [samples]trip
 	next  int
@@ -95,8 +96,9 @@ func timesOf(trips []time.Duration) times {
 }
 
 // arrival notes a round trip, and Redis's time in its reply, in micros, and returns when
-// that time and the way that the call told is over: turns of the reply count from there.
-func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Time) time.Time {
+// that time and the way that the call told is over: turns of the reply count from there. They
+// are early by less than the way back that this takes for granted.
+func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Time) (at time.Time, way time.Duration) {
 	since := time.Duration(micros) * time.Microsecond
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,11 +107,10 @@ func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Tim
 	c.fresh++
 	c.bound(sent.Add(-since), arrived.Add(-since), arrived)
 	low, high := c.within()
-	way := high.Sub(low) / 2
-	if !c.trusted(2*way, arrived) {
+	if way = high.Sub(low) / 2; !c.trusted(2*way, arrived) {
 		way = 0
 	}
-	return high.Add(since + told - way)
+	return high.Add(since + told - way), way
 }
 
 // sure reports whether turns can be told when they are due.
@@ -137,9 +138,12 @@ func (c *clock) bound(low, high, now time.Time) {
 	if b.since.IsZero() || now.Sub(b.since) > window/2 {
 		c.bounds[1], *b = *b, bounds{low, high, now}
 	}
+	if c.began.IsZero() {
+		c.began = now
+	}
 	b.low, b.high = later(b.low, low), earlier(b.high, high)
 	if least, most := c.within(); least.After(most) {
-		c.bounds = [2]bounds{{low, high, now}}
+		c.bounds, c.began = [2]bounds{{low, high, now}}, now
 	}
 }
 
@@ -152,11 +156,11 @@ func (c *clock) within() (low, high time.Time) {
 	return later(now.low, before.low), earlier(now.high, before.high)
 }
 
-// trusted reports whether some trips of late took about so long.
+// trusted reports whether some trips of late, that the bounds are from, took about so long.
 func (c *clock) trusted(took time.Duration, now time.Time) bool {
 	n := 0
 	for _, t := range c.trips[:min(c.next, samples)] {
-		if now.Sub(t.at) <= window && t.took <= took*9/8+time.Millisecond {
+		if now.Sub(t.at) <= window && !t.at.Before(c.began) && t.took <= took*9/8+time.Millisecond {
 			n++
 		}
 	}

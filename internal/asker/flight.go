@@ -291,6 +291,7 @@ func (a *Asker) send(f *flight) {
 	var answers []wire.Answers
 	var reply wire.Reply
 	var at time.Time
+	var early time.Duration
 	err := a.attempt(func() (err error) {
 		if err = a.measure(f); err != nil {
 			return err
@@ -298,7 +299,7 @@ func (a *Asker) send(f *flight) {
 		call.Run, call.Now = a.server(), time.Now()
 		reply, answers, err = wire.Ask(context.Background(), call, f.items)
 		if err == nil {
-			at = a.arrive(call, &reply)
+			at, early = a.arrive(call, &reply)
 		} else {
 			f.again(a.clock.redis(call.Now))
 		}
@@ -318,7 +319,7 @@ func (a *Asker) send(f *flight) {
 	case err != nil:
 		a.fail(f, err)
 	default:
-		a.deliver(f, answers, reply.Micros, at)
+		a.deliver(f, answers, reply.Micros, at, early)
 	}
 	t := a.clock.now(now)
 	var last *kind
@@ -332,12 +333,12 @@ func (a *Asker) send(f *flight) {
 	a.reuse(f)
 }
 
-// arrive notes a reply, and returns when it should have arrived.
-func (a *Asker) arrive(call *wire.Call, reply *wire.Reply) time.Time {
-	now := time.Now()
-	at := a.clock.arrival(reply.Micros, call.Way, call.Now, now)
+// arrive notes a reply, and returns when it should have arrived, and by how much that may be
+// early.
+func (a *Asker) arrive(call *wire.Call, reply *wire.Reply) (at time.Time, early time.Duration) {
+	at, early = a.clock.arrival(reply.Micros, call.Way, call.Now, time.Now())
 	call.Learn(reply, at)
-	return at
+	return at, early
 }
 
 // limitsOf returns the limits of a call, each once.

@@ -29,8 +29,10 @@ type Turn struct {
 	Late, Slack time.Duration
 
 	// Told is Redis's time when it gave the turn, and Turn the moment of the turn by
-	// Redis's clock. Zero: Redis does not know of the turn.
+	// Redis's clock. Zero: Redis does not know of the turn. The process may take the moment
+	// to be earlier, by less than Early: half of the fastest round trips that it has seen.
 	Told, Turn time.Time
+	Early      time.Duration
 }
 
 var hook atomic.Pointer[func(Turn)]

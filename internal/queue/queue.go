@@ -17,13 +17,14 @@ type Turn struct {
 	Number  int64     // of the call that it was given to, in Redis
 	Tags    []int64   // of that call, by limit; nil: it never had a place
 
-	Given  int64  // Redis's time, in micros: stands for the tags of one without
-	Moment int64  // Due by Redis's clock, in micros
-	Ask    string // that it was given to: process and serial
-	Permit int64  // how many permits of the first limit that ask had been given with this turn
-	Alone  bool   // that ask was given no other turn, at any limit of this one
-	Spent  *int64 // how many of those permits were used at the least
-	Out    *int64 // how many permits that ask was given, and did not go back
+	Given  int64         // Redis's time, in micros: stands for the tags of one without
+	Moment int64         // Due by Redis's clock, in micros …
+	Early  time.Duration // … before which Due is by less than that
+	Ask    string        // that it was given to: process and serial
+	Permit int64         // how many permits of the first limit that ask had been given with this turn
+	Alone  bool          // that ask was given no other turn, at any limit of this one
+	Spent  *int64        // how many of those permits were used at the least
+	Out    *int64        // how many permits that ask was given, and did not go back
 
 	Pace float64   // of one that a process gives itself: permits per second of its share; 0: of none
 	Used time.Time // when its call found it usable, and used it
