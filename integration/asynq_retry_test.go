@@ -33,19 +33,19 @@ func TestAsynqLastAttempts(t *testing.T) {
 		}
 		return http.StatusOK
 	})
-	s.job.RetryDelay = 2 * time.Second // until the queue is long
+	s.job.RetryDelay = 10 * time.Second // until the queue is long
 	first := s.start()
 	s.enqueue(others+only, last, asynq.MaxRetry(1)) // they fail first
-	s.within(liveness, func() bool { return len(s.history()) == last }, "the first attempts")
+	s.within(liveness, func() bool { return len(s.history()) >= last }, "the first attempts")
 	client := redis.NewClient(&redis.Options{Addr: s.job.Redis[0]})
 	defer client.Close()
 	limiter, err := s.job.limiter(client)
 	require.NoError(t, err)
 	defer limiter.Close()
 	// A pause is too long for it whatever the machine's pace is.
-	require.NoError(t, limiter.Pause(t.Context(), 20*time.Second, "one is too late"))
+	require.NoError(t, limiter.Pause(t.Context(), time.Minute, "one is too late"))
 	_, err = s.client.Enqueue(asynq.NewTask("call", []byte("too late")),
-		asynq.Queue(s.job.Queues[0]), asynq.MaxRetry(0), asynq.Timeout(time.Second))
+		asynq.Queue(s.job.Queues[0]), asynq.MaxRetry(0), asynq.Timeout(10*time.Second))
 	require.NoError(t, err)
 	s.within(liveness, func() bool { return s.info().Archived == 1 }, "it has failed")
 	require.NoError(t, limiter.Resume(t.Context()))

@@ -143,8 +143,9 @@ func (s *scene) done(archived int) {
 // keptLimit judges the turns that were given so far.
 func (s *scene) keptLimit() {
 	s.Helper()
+	calls := len(s.history())
 	turns := turnsIn(s, s.ledger)
-	require.GreaterOrEqual(s, len(turns), len(s.history()), "each call had its turn")
+	require.GreaterOrEqual(s, len(turns), calls, "each call had its turn")
 	keep(s, s.limit, turns)
 }
 

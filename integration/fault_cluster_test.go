@@ -69,6 +69,9 @@ func newFaultCluster(s *faultScene) *faultCluster {
 		s.job.Redis.Cluster = append(s.job.Redis.Cluster, n.server.Addr())
 	}
 	s.within(func() bool { return c.up(nil) }, "the cluster is up")
+	for _, n := range c.masters {
+		n.impatient(s)
+	}
 	var err error
 	c.slot, err = c.masters[0].client.ClusterKeySlot(s.Context(), s.job.Prefix+":{api}:p").Result()
 	require.NoError(s, err)
@@ -79,12 +82,19 @@ func (c *faultCluster) node() *faultNode {
 	c.scene.Helper()
 	// A node's bus would listen 10,000 above its port, where others may.
 	server := redistest.Private(c.scene, redistest.PrivateOptions{Args: []string{
-		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", freePort(c.scene.T),
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "15000", "--cluster-port", freePort(c.scene.T),
 		"--repl-diskless-sync-delay", "0",
 	}})
 	n := &faultNode{server: server, client: server.Client(c.scene)}
 	n.id = c.do(n, "cluster", "myid")
 	return n
+}
+
+// impatient lets a node that knows the others notice within seconds that one of them is gone.
+// Before, it would give up one that takes its time to answer to a MEET.
+func (n *faultNode) impatient(s *faultScene) {
+	s.Helper()
+	require.NoError(s, n.client.ConfigSet(s.Context(), "cluster-node-timeout", "2000").Err())
 }
 
 // meet introduces a node to the others.
@@ -150,6 +160,7 @@ func (c *faultCluster) addReplica(of *faultNode) *faultNode {
 		}
 		return true
 	}, "the masters know the replica")
+	n.impatient(c.scene)
 	return n
 }
 

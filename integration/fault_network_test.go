@@ -1,10 +1,6 @@
 package integration
 
-import (
-	"time"
-
-	"github.com/stretchr/testify/require"
-)
+import "time"
 
 // A round trip takes 200 ms, give or take 100 ms, half of it on each way.
 func latency(s *faultScene) {
@@ -34,12 +30,12 @@ func repliesCut(s *faultScene) {
 			p.add("cut", replies, cut{Part: 0.05})
 		}
 		time.Sleep(2 * time.Second)
+		s.within(func() bool { return cuts.Load() > before }, "some replies are cut")
 		for _, p := range ways {
 			p.heal(replies)
 		}
 	})
 	lost := cuts.Load() - before
-	require.Positive(s, lost)
 	s.Logf("%d replies were cut", lost)
 	s.close(faultVerdict{})
 }

@@ -66,6 +66,7 @@ func sentinels(s *faultScene, master *redistest.PrivateServer) (addresses []stri
 		s.Cleanup(func() { _ = client.Close() })
 		require.NoError(s, client.Monitor(ctx, "api", host, port, "2").Err())
 		require.NoError(s, client.Set(ctx, "api", "down-after-milliseconds", "2000").Err())
+		require.NoError(s, client.Set(ctx, "api", "failover-timeout", "5000").Err()) // an election that nobody wins is held again
 		clients, addresses = append(clients, client), append(addresses, server.Addr())
 	}
 	s.within(func() bool {

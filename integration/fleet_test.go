@@ -76,6 +76,13 @@ func TestFourProcessesShareALimit(t *testing.T) {
 	for range 4 {
 		fleet = append(fleet, startWorker(t, s.job))
 	}
+	require.Eventually(t, func() bool {
+		processes := map[string]bool{}
+		for _, turn := range turnsIn(t, s.ledger) {
+			processes[turn.Process] = true
+		}
+		return len(processes) == len(fleet)
+	}, liveness, 50*time.Millisecond, "every process has its share")
 	s.more(400)
 	for _, w := range fleet {
 		r := w.stop()

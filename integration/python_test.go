@@ -106,9 +106,11 @@ func TestPythonWorkers(t *testing.T) {
 		}
 	}
 	seen := make([]int, workers+1)
-	for i, turn := range turns { // while all of them call, none is passed over
+	// While all of them call, none is passed over: but one that stood still for some seconds has
+	// missed what came meanwhile.
+	for i, turn := range turns {
 		if i > slices.Max(first) && i < slices.Min(last) && seen[turn.who] > slices.Max(first) {
-			require.LessOrEqual(t, i-seen[turn.who], 4*(workers+1), "turn %d", i)
+			require.LessOrEqual(t, i-seen[turn.who], 4*(workers+1)+2*perSecond, "turn %d", i)
 		}
 		seen[turn.who] = i
 	}

@@ -79,7 +79,7 @@ func unsaved(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
 }
 
 func busy(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
-	client := redis.NewClient(options)
+	client := patient(options)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -93,13 +93,20 @@ func busy(t *testing.T, admin *redis.Client, options *redis.Options) func() erro
 	}
 }
 
+// patient is a client that waits for a reply, however long that takes.
+func patient(options *redis.Options) *redis.Client {
+	theirs := *options
+	theirs.ReadTimeout, theirs.MaxRetries = -1, -1
+	return redis.NewClient(&theirs)
+}
+
 // loading has the server read its data again, slowly.
 func loading(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
 	const fill = "for i = 1, 2000 do redis.call('set', 'filler' .. i, string.rep('x', 2000)) end return 1"
 	const empty = "for i = 1, 2000 do redis.call('del', 'filler' .. i) end return 1"
 	require.NoError(t, admin.Eval(t.Context(), fill, nil).Err())
 	require.NoError(t, admin.ConfigSet(t.Context(), "key-load-delay", "50000").Err())
-	client := redis.NewClient(options)
+	client := patient(options)
 	ended := make(chan error)
 	go func() { ended <- client.Do(context.Background(), "debug", "reload").Err() }()
 	refuses(t, admin, "LOADING")

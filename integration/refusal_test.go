@@ -213,11 +213,11 @@ func TestNoServer(t *testing.T) {
 
 	admin := redistest.Local(t, "--hz", "100").Client(t)
 	makeQueue(t, admin)
-	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, ReadTimeout: 50 * time.Millisecond, MaxRetries: -1})
+	client := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, MaxRetries: -1})
 	defer func() { _ = client.Close() }()
 	require.NoError(t, client.Ping(t.Context()).Err())
 	require.NoError(t, admin.Do(t.Context(), "client", "pause", 60_000, "all").Err())
-	err := calls["pause"](t.Context(), limiter(t, client))
+	err := calls["pause"](t.Context(), limiter(t, client.WithTimeout(50*time.Millisecond)))
 	require.ErrorIs(t, err, reserve.ErrUnavailable)
 	require.ErrorIs(t, err, reserve.ErrOutcomeUnknown, "it is carried out after the pause")
 }

@@ -105,6 +105,7 @@ func newSoak(t *testing.T) *soak {
 	for range soakLimiters {
 		client := redis.NewClient(&redis.Options{
 			Addr: s.proxy.address, PoolSize: soakPool, MaxActiveConns: soakPool, DisableIdentity: true,
+			ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10, // connections that a pool still holds are no leak
 			DialTimeout: time.Second, ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond,
 		})
 		l, err := reserve.New(client, reserve.Config{

@@ -30,7 +30,7 @@ func Example() {
 	connection, stop := startRedis()
 	defer stop()
 
-	limiter, err := reserve.New(connection, reserve.Config{Name: "maps-api", Limit: reserve.PerMinute(2)})
+	limiter, err := reserve.New(connection, reserve.Config{Name: "maps-api", Limit: reserve.PerHour(2)})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -43,12 +43,12 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Printf("%s: in %v\n", place, time.Until(forecast.At).Round(time.Second))
+		fmt.Printf("%s: in %v\n", place, time.Until(forecast.At).Round(time.Minute))
 	}
 	// Output:
 	// Oslo: in 0s
-	// Lima: in 30s
-	// Pune: in 1m0s
+	// Lima: in 30m0s
+	// Pune: in 1h0m0s
 }
 
 // Many tasks for several tenants, each with a queue of its own. Those that would
@@ -56,7 +56,7 @@ func Example() {
 func ExampleScheduler_EnqueueAll() {
 	connection, stop := startRedis()
 	defer stop()
-	limiter, _ := reserve.New(connection, reserve.Config{Name: "shop-api", Limit: reserve.PerMinute(2)})
+	limiter, _ := reserve.New(connection, reserve.Config{Name: "shop-api", Limit: reserve.PerHour(2)})
 	tasks, _ := scheduler.New(asynq.NewClientFromRedisClient(connection), limiter, scheduler.Config{})
 
 	var items []scheduler.Item
@@ -64,20 +64,20 @@ func ExampleScheduler_EnqueueAll() {
 		turn := scheduler.Turn{Key: tenant}
 		items = append(items, scheduler.Item{
 			Task:    asynq.NewTaskWithHeaders("sync-stock", nil, turn.Headers()),
-			Options: []asynq.Option{asynq.Deadline(time.Now().Add(45 * time.Second))},
+			Options: []asynq.Option{asynq.Deadline(time.Now().Add(45 * time.Minute))},
 		})
 	}
 	forecasts, err := tasks.EnqueueAll(context.Background(), items)
 	for i, forecast := range forecasts {
 		if forecast.Err == nil {
-			fmt.Printf("item %d: in %v\n", i, time.Until(forecast.At).Round(time.Second))
+			fmt.Printf("item %d: in %v\n", i, time.Until(forecast.At).Round(time.Minute))
 		}
 	}
-	text, _, _ := strings.Cut(err.Error(), ", the deadline in")
+	text, _, _ := strings.Cut(err.Error(), ": the turn is in")
 	fmt.Println(text)
 	// Output:
 	// item 0: in 0s
 	// item 1: in 0s
-	// item 2: in 30s
-	// scheduler: 1 of 4 tasks were not enqueued; the first: item 3, task of type "sync-stock": reserve: join "shop-api/acme": would miss the deadline: the turn is in 1m0s
+	// item 2: in 30m0s
+	// scheduler: 1 of 4 tasks were not enqueued; the first: item 3, task of type "sync-stock": reserve: join "shop-api/acme": would miss the deadline
 }

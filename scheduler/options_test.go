@@ -202,7 +202,7 @@ func TestDuplicatesAreNotBooked(t *testing.T) {
 		locks, err := d.redis.Keys(t.Context(), "asynq:{"+d.queue+"}:unique:*").Result()
 		require.NoError(t, err)
 		require.Len(t, locks, 1)
-		left, err := d.redis.TTL(t.Context(), locks[0]).Result()
+		left, err := d.redis.PTTL(t.Context(), locks[0]).Result()
 		require.NoError(t, err)
 		require.GreaterOrEqual(t, time.Now().Add(left), first.At.Add(ttl), "it outlives the wait")
 		require.Less(t, time.Now().Add(left), first.At.Add(ttl+5*time.Second))

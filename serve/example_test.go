@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -47,6 +49,7 @@ func ExampleMiddleware() {
 
 	// Two calls per hour for each account that has logged in.
 	limited, err := serve.Middleware(limiter, serve.Config{
+		MaxWait: 10 * time.Second, // its turn, and for Redis
 		Key: func(r *http.Request) (string, error) {
 			account, _, ok := r.BasicAuth()
 			if !ok {
@@ -63,21 +66,22 @@ func ExampleMiddleware() {
 
 	for _, account := range []string{"ann", "ann", "ann", "bob"} {
 		answer := call(api, account)
-		fmt.Printf("%s %s %q\n", account, answer.Status, answer.Header.Get("Retry-After"))
+		seconds, _ := strconv.ParseFloat(answer.Header.Get("Retry-After"), 64)
+		fmt.Printf("%s %s %.0f min\n", account, answer.Status, seconds/60)
 		_ = answer.Body.Close()
 	}
 	// Output:
-	// ann 200 OK ""
-	// ann 200 OK ""
-	// ann 429 Too Many Requests "1800"
-	// bob 200 OK ""
+	// ann 200 OK 0 min
+	// ann 200 OK 0 min
+	// ann 429 Too Many Requests 30 min
+	// bob 200 OK 0 min
 }
 
 // Requests may wait for a moment, and those that pass are told what is left.
 func ExampleConfig() {
 	client, stop := startRedis()
 	defer stop()
-	limiter, _ := reserve.New(client, reserve.Config{Name: "our-api", Limit: reserve.PerMinute(100).Burst(100)})
+	limiter, _ := reserve.New(client, reserve.Config{Name: "our-api", Limit: reserve.PerHour(100).Burst(100)})
 	defer func() { _ = limiter.Close() }()
 
 	limited, _ := serve.Middleware(limiter, serve.Config{
@@ -89,18 +93,19 @@ func ExampleConfig() {
 	defer answer.Body.Close()
 	fmt.Println(answer.Status)
 	fmt.Println("RateLimit-Policy:", answer.Header.Get("RateLimit-Policy"))
-	fmt.Println("RateLimit:", answer.Header.Get("RateLimit"))
+	left, _, _ := strings.Cut(answer.Header.Get("RateLimit"), ";t=")
+	fmt.Println("RateLimit:", left)
 	// Output:
 	// 200 OK
-	// RateLimit-Policy: "basic";q=100;w=60
-	// RateLimit: "basic";r=99;t=1
+	// RateLimit-Policy: "basic";q=100;w=3600
+	// RateLimit: "basic";r=99
 }
 
 func ExampleQuota() {
 	header := make(http.Header)
 	quota := serve.NewQuota("basic", reserve.PerMinute(60).Burst(60), reserve.State{
-		Stored:   12.7,
-		NextFree: time.Now().Add(-12700 * time.Millisecond),
+		Stored:   12.05,
+		NextFree: time.Now().Add(-12_050 * time.Millisecond),
 	})
 	quota.SetHeaders(header, serve.HeadersIETF)
 	fmt.Println(header.Get("RateLimit-Policy"))

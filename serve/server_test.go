@@ -55,10 +55,10 @@ func TestRealServer(t *testing.T) {
 	}
 
 	// Permits of a quota wait for whoever is slow: those of a full bucket must be used at once.
-	server := at(limiterOf("quota", reserve.Quota(10, reserve.CalendarMonth)), serve.Config{})
+	server := at(limiterOf("quota", reserve.Quota(10, reserve.CalendarMonth)), serve.Config{MaxWait: 10 * time.Second})
 	var passed, refused atomic.Int64
 	var clients errgroup.Group
-	clients.SetLimit(10) // more would keep the machine busy for longer than Redis may take
+	clients.SetLimit(10)
 	for range 60 {
 		clients.Go(func() error {
 			code, err := get(t.Context(), server)

@@ -70,11 +70,11 @@ func Example() {
 		return
 	}
 	_ = response.Body.Close()
-	fmt.Println(response.Status, "after", time.Since(begun).Truncate(200*time.Millisecond))
+	fmt.Println(response.Status, "after 200 ms:", time.Since(begun) >= 200*time.Millisecond)
 	state, err := limiter.State(context.Background())
 	fmt.Printf("the limit is %.0f/s %v\n", state.Rate, err)
 	// Output:
-	// 200 OK after 200ms
+	// 200 OK after 200 ms: true
 	// the limit is 10/s <nil>
 }
 
@@ -82,7 +82,7 @@ func Example() {
 func ExampleConfig_choose() {
 	redis, stop := startRedis()
 	defer stop()
-	core, _ := reserve.New(redis, reserve.Config{Name: "core", Limit: reserve.PerHour(5000).Burst(100)})
+	core, _ := reserve.New(redis, reserve.Config{Name: "core", Limit: reserve.Rolling(5000, time.Hour)})
 	search, _ := reserve.New(redis, reserve.Config{Name: "search", Limit: reserve.Rolling(30, time.Minute)})
 	defer func() { _, _ = core.Close(), search.Close() }()
 
@@ -116,7 +116,7 @@ func ExampleConfig_choose() {
 	state, _ = search.State(context.Background())
 	fmt.Println("search:", state.Stored, "left")
 	// Output:
-	// core: 98 left
+	// core: 4998 left
 	// search: 29 left
 }
 
@@ -129,7 +129,7 @@ func ExampleConfig_used() {
 	redis, stop := startRedis()
 	defer stop()
 	requests, _ := reserve.New(redis, reserve.Config{Name: "requests", Group: "llm", Limit: reserve.PerMinute(57).Burst(10)})
-	tokens, _ := reserve.New(redis, reserve.Config{Name: "tokens", Group: "llm", Settles: true, Limit: reserve.PerHour(7500).Burst(2500)})
+	tokens, _ := reserve.New(redis, reserve.Config{Name: "tokens", Group: "llm", Settles: true, Limit: reserve.PerHour(60).Burst(2500)})
 	defer func() { _, _ = requests.Close(), tokens.Close() }()
 	both, _ := reserve.All(requests, tokens)
 

@@ -28,16 +28,18 @@ func TestMain(m *testing.M) {
 	observe.Turns(func(turn observe.Turn) {
 		turns.Lock()
 		turns.of[turn.Limit]++
+		turns.moments[turn.Prefix] = append(turns.moments[turn.Prefix], turn.Turn)
 		turns.Unlock()
 	})
 	goleak.VerifyTestMain(m)
 }
 
-// turns are how many calls of a limit had one.
+// turns are how many calls of a limit had one, and those under a prefix of keys, by Redis's clock.
 var turns = struct {
 	sync.Mutex
-	of map[string]int
-}{of: map[string]int{}}
+	of      map[string]int
+	moments map[string][]time.Time
+}{of: map[string]int{}, moments: map[string][]time.Time{}}
 
 // limiter is one on a Redis of its own, which keeps what it was told.
 type limiter struct {

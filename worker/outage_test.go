@@ -94,6 +94,7 @@ func (s *shop) areAskedAgain(w *worker.Worker, tasks int) {
 			return strings.HasPrefix(task.LastErr, "waiting for its turn; asks again at ")
 		})
 	}, "tasks that ask are put back")
+	s.within(liveness, func() bool { return w.Stats().Working == 0 }, "calls that had their turns before are made")
 	still, putBack := len(s.history()), w.Stats().PutBack
 	s.within(liveness, func() bool { return w.Stats().PutBack >= putBack+10 }, "again and again")
 	require.Len(s, s.history(), still, "nothing runs without the limiter")

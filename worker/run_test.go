@@ -10,6 +10,7 @@ import (
 	"github.com/hibiken/asynq"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/asynqtest"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/worker"
@@ -20,7 +21,7 @@ import (
 // may finish.
 func TestShutdownWhileTasksSleep(t *testing.T) {
 	t.Parallel()
-	const tasks = 60
+	const tasks = 120
 	s := open(t, redistest.New(t), reserve.PerSecond(20))
 	config := s.config(4)
 	config.ShutdownTimeout = 10 * time.Second
@@ -111,13 +112,13 @@ func TestShutdownInTheLastAttempt(t *testing.T) {
 // others go back.
 func TestDrainLeavesGivenTurnsToTheirTasks(t *testing.T) {
 	t.Parallel()
-	const rate, tasks = 100, 200
+	const rate, tasks = 20, 100
 	s := open(t, redistest.New(t), reserve.PerSecond(rate))
-	w, stop := s.serve(s.config(4), worker.Config{}, s.call)
 	for i := range tasks {
 		s.enqueue(strconv.Itoa(i))
 	}
-	s.within(liveness, func() bool { return w.Stats().Asleep >= 20 && len(s.history()) >= 20 }, "tasks sleep")
+	w, stop := s.serve(s.config(4), worker.Config{}, s.call)
+	s.within(liveness, func() bool { return w.Stats().Asleep >= 5 && len(s.history()) >= 20 }, "tasks sleep")
 	before := len(s.history())
 	w.Drain()
 	s.within(liveness, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
@@ -133,24 +134,29 @@ func TestDrainLeavesGivenTurnsToTheirTasks(t *testing.T) {
 
 // After Drain nothing sleeps or starts, and what comes is put back.
 func TestDrain(t *testing.T) {
-	t.Parallel()
-	s := open(t, redistest.Mini(t), reserve.Every(1400*time.Millisecond))
-	w, stop := s.serve(s.config(4), worker.Config{}, s.call)
-	s.enqueue("0")
-	s.await(1, liveness)
-	s.enqueue("1")
-	s.enqueue("2")
-	s.within(liveness, func() bool { return w.Stats().Asleep == 1 && w.Stats().PutBack == 1 }, "one sleeps, one is put back")
-	w.Drain()
-	s.within(liveness, func() bool { return w.Stats().Asleep == 0 }, "nobody sleeps")
-	s.enqueue("3")
-	s.within(liveness, func() bool { return s.info().Retry == 3 }, "all are put back")
-	require.Len(t, s.history(), 1)
-	stop()
-	require.Zero(t, s.info().Archived)
+	simulate(t, func(t *testing.T, f *fleet) {
+		f.Allow("api", asynqtest.Bucket(1/1.4, 1))
+		limiter := f.limiter(reserve.Every(1400 * time.Millisecond))
+		w, stop := f.serve(limiter, worker.Config{}, 4, "api")
+		f.enqueue(0, 1)
+		f.Await(1, time.Minute)
+		f.enqueue(1, 3)
+		time.Sleep(200 * time.Millisecond)
+		require.EqualValues(t, 1, w.Stats().Asleep)
+		require.EqualValues(t, 1, w.Stats().PutBack)
+		w.Drain()
+		f.enqueue(3, 4)
+		time.Sleep(100 * time.Millisecond)
+		require.Zero(t, w.Stats().Asleep)
+		for until := time.Now().Add(time.Minute); f.Info().Retry < 3; time.Sleep(10 * time.Millisecond) {
+			require.True(t, time.Now().Before(until), "all are put back")
+		}
+		require.Len(t, f.Calls(), 1)
+		stop()
+		require.Zero(t, f.Info().Archived)
 
-	s.serve(s.config(4), worker.Config{}, s.call)
-	s.await(4, liveness)
-	s.paced()
-	s.empty()
+		f.serve(limiter, worker.Config{}, 4, "api")
+		f.Await(4, time.Minute)
+		f.unharmed()
+	})
 }

@@ -19,8 +19,8 @@ const (
 	// the limiters is 50 ms for the jitter of the machine.
 	judgeBurst = 60
 
-	fleetBoot   = time.Second // until all processes are there
-	fleetLeadIn = time.Second // until the burst is used up and all wait
+	fleetBoot   = 5 * time.Second // until all processes are there, on a busy machine, too
+	fleetLeadIn = time.Second     // until the burst is used up and all wait
 )
 
 // runAccuracy lets 8 processes share 1,000 calls/s, and judges when they are made.

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/bench/internal/programtest"
+	"github.com/fleetpace/fleetpace/lua"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // counter counts the commands of a client on its own side, but for those that begin a
@@ -55,11 +57,17 @@ func TestCommandsAreCountedAsSent(t *testing.T) {
 			defer client.Close()
 			sent := &counter{}
 			client.AddHook(sent)
-			a, err := c.open(client, plenty(s.fresh()))
+			name := s.fresh()
+			a, err := c.open(client, plenty(name))
 			require.NoError(t, err)
 			defer a.close()
 			a.cut = false // a command that is cut may not reach Redis
 			require.NoError(t, a.ask(t.Context(), ""))
+			if c.name == fleetpaceName || c.name == contextName { // its first heartbeat is over
+				require.Eventually(t, func() bool {
+					return client.HExists(t.Context(), lua.Index(reserve.DefaultPrefix), lua.Indexed("", name)).Val()
+				}, time.Minute, time.Millisecond)
+			}
 
 			sent.commands.Store(0)
 			counted, err := s.counted(t.Context(), c, func() error {
@@ -158,7 +166,7 @@ func TestSmallRun(t *testing.T) {
 	require.Greater(t, all["memory "+fleetpaceName]["process_bytes_per_key"], 8.0)
 }
 
-// Its processes have four seconds to start in and to make a call.
+// Its processes have eight seconds to start in and to make a call.
 func TestSmallRunOfAFleet(t *testing.T) {
 	t.Parallel()
 	all := lines(t, "-seconds", "2", "-case", "accuracy")

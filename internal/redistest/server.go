@@ -104,7 +104,7 @@ func serverInfo(ctx context.Context, address string) (map[string]string, error) 
 	}
 	// Knock first: a client would spend a second on retries, and log them, when
 	// nothing listens (yet).
-	dialer := net.Dialer{Timeout: time.Second}
+	dialer := net.Dialer{Timeout: 10 * time.Second} // a refused port answers at once
 	connection, err := dialer.DialContext(ctx, options.Network, options.Addr)
 	if err != nil {
 		return nil, err
