@@ -40,7 +40,7 @@ func python(t *testing.T) string {
 // Workers in Python and in Go share a limit: no two turns are closer than it allows, by
 // Redis's clock, and they have their turns one after the other.
 func TestPythonWorkers(t *testing.T) {
-	const perSecond, calls, workers = 10, 20, 2
+	const perSecond, calls, workers = 10, 30, 2
 	interpreter, prefix := python(t), "fleetpace"
 	server := redistest.Local(t)
 	limiter, err := reserve.New(server.Client(t), reserve.Config{Name: "api", Prefix: prefix, Limit: reserve.PerSecond(perSecond)})
@@ -110,7 +110,7 @@ func TestPythonWorkers(t *testing.T) {
 	// missed what came meanwhile.
 	for i, turn := range turns {
 		if i > slices.Max(first) && i < slices.Min(last) && seen[turn.who] > slices.Max(first) {
-			require.LessOrEqual(t, i-seen[turn.who], 4*(workers+1)+2*perSecond, "turn %d", i)
+			require.LessOrEqual(t, i-seen[turn.who], 4*(workers+1)+3*perSecond, "turn %d", i)
 		}
 		seen[turn.who] = i
 	}

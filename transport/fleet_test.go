@@ -63,6 +63,7 @@ func TestOneAnswerPausesTheFleet(t *testing.T) {
 		due := slices.SortedFunc(slices.Values(turns.moments[prefix]), time.Time.Compare)
 		turns.Unlock()
 		require.Len(t, due, calls)
+		require.False(t, due[0].IsZero(), "Redis knows of all")
 		var gap time.Duration
 		for i := range due[1:] {
 			gap = max(gap, due[i+1].Sub(due[i]))

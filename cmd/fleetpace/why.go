@@ -48,10 +48,10 @@ func (a *app) explain(cmd *cobra.Command, args []string) (*fleet.Answer, error) 
 		return nil, err
 	}
 	n, which, err := a.find(ctx, args)
-	if err != nil {
-		return nil, err
+	var answer *fleet.Answer
+	if err == nil {
+		answer, err = a.fleet.Explain(ctx, n, which)
 	}
-	answer, err := a.fleet.Explain(ctx, n, which)
 	if err != nil && ctx.Err() == nil && fleet.IsAway(err) {
 		return fleet.Away(args[0], err), nil
 	}

@@ -69,9 +69,9 @@ type Asker struct {
 
 	mu        sync.Mutex
 	kinds     map[key]*kind
-	ready     []*kind             // that have something to ask for
-	leaving   map[*wire.Limit]int // flights that take its places and turns back
-	behind    []*kind             // that ask when those have landed
+	ready     []*kind        // that have something to ask for
+	leaving   map[string]int // by key: places and turns that are on their way back
+	behind    []*kind        // that ask when those have landed
 	flights   int
 	landed    []*flight // may be used again
 	idle      *kind     // the last one that was forgotten: it may be wanted at once
@@ -98,7 +98,7 @@ type Asker struct {
 func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
-	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, leaving: map[*wire.Limit]int{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{},
+	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, leaving: map[string]int{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{},
 		past: map[*wire.Name]*LeaseStats{}, voided: map[string]voiding{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }
 	a.life, a.end = context.WithCancel(context.Background())

@@ -186,6 +186,7 @@ func (a *Asker) meet() error {
 	a.unmet.Store(false)
 	for _, name := range a.inUse() {
 		if err := a.beatOnce(name); errors.Is(err, fault.ErrUnavailable) {
+			a.unmet.Store(true) // also where a slot moves
 			return err
 		}
 	}

@@ -55,6 +55,7 @@ type process struct {
 	name   *wire.Name
 	way    atomic.Int64 // nanos, each way
 	delay  atomic.Int64 // of the reply to the next ask, nanos
+	leaves atomic.Int64 // by how much longer they are on their way, nanos
 	hung   atomic.Bool  // it is dead, and its connections tell nobody
 }
 
@@ -76,6 +77,9 @@ func (p *process) dial() (net.Conn, error) {
 			asked.Store(bytes.Contains(data, []byte(scripts.Ask.Hash())))
 			if p.hung.Load() {
 				<-p.bubble.over
+			}
+			if bytes.Contains(data, []byte(scripts.Leave.Hash())) {
+				return p.travel() + time.Duration(p.leaves.Load())
 			}
 			return p.travel()
 		},

@@ -37,7 +37,6 @@ const Tolerance = 20 * time.Millisecond
 type clock struct {
 	mu     sync.Mutex
 	bounds [2]bounds // of now, and of before
-	began  time.Time // the first trip that they are from
 
 	trips [samples]trip
 	next  int
@@ -138,12 +137,9 @@ func (c *clock) bound(low, high, now time.Time) {
 	if b.since.IsZero() || now.Sub(b.since) > window/2 {
 		c.bounds[1], *b = *b, bounds{low, high, now}
 	}
-	if c.began.IsZero() {
-		c.began = now
-	}
 	b.low, b.high = later(b.low, low), earlier(b.high, high)
 	if least, most := c.within(); least.After(most) {
-		c.bounds, c.began = [2]bounds{{low, high, now}}, now
+		c.bounds = [2]bounds{{low, high, now}}
 	}
 }
 
@@ -158,9 +154,12 @@ func (c *clock) within() (low, high time.Time) {
 
 // trusted reports whether some trips of late, that the bounds are from, took about so long.
 func (c *clock) trusted(took time.Duration, now time.Time) bool {
-	n := 0
+	n, began := 0, c.bounds[1].since
+	if began.IsZero() {
+		began = c.bounds[0].since
+	}
 	for _, t := range c.trips[:min(c.next, samples)] {
-		if now.Sub(t.at) <= window && !t.at.Before(c.began) && t.took <= took*9/8+time.Millisecond {
+		if now.Sub(t.at) <= window && !t.at.Before(began) && t.took <= took*9/8+time.Millisecond {
 			n++
 		}
 	}

@@ -68,6 +68,22 @@ func TestAStepOfTheClockMakesNoTurnEarly(t *testing.T) {
 	}
 }
 
+// What trips tell is forgotten after some time, and so is that they were fast: later ones that
+// are slow on the way there make no turn early for that.
+func TestOldTripsMakeNoTurnEarly(t *testing.T) {
+	const back = 10
+	var c clock
+	start := time.Now()
+	for i, trip := range []struct{ at, there int }{{0, 10}, {20_000, 10}, {21_000, 10}, {22_000, 10}, {31_000, 90}, {62_000, 90}} {
+		sent := start.Add(time.Duration(trip.at) * time.Millisecond)
+		told := c.now(sent).way
+		truth := sent.Add(time.Duration(trip.there)*time.Millisecond + told)
+		micros := (truth.Sub(start) - told + time.Hour).Microseconds()
+		at, _ := c.arrival(micros, told, sent, truth.Add(back*time.Millisecond-told))
+		require.False(t, at.Before(truth.Add(-time.Millisecond)), "call %d is %v early", i, truth.Sub(at))
+	}
+}
+
 // A turn is given at most half a second ahead, wherever Redis is: a pause that a process does not
 // hear of is broken for no longer. Who asks in time is given one.
 func TestTurnsAreGivenHalfASecondAhead(t *testing.T) {

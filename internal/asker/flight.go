@@ -176,10 +176,11 @@ func (a *Asker) load() *flight {
 		if k.leaving > 0 { // what it asks for now would stand behind its own places
 			continue
 		}
-		if k.need.Now && a.leavingOf(k) {
+		if k.need.Now && !k.followed && a.leavingOf(k) {
 			a.behind = append(a.behind, k)
 			continue
 		}
+		k.followed = false
 		work += a.loadLeft(f, k) * workOfLeave
 		if a.load1(f, k, t, now, &work) {
 			more = append(more, k)
@@ -196,6 +197,9 @@ func (a *Asker) load() *flight {
 		return nil
 	}
 	f.caller = a.caller(t)
+	for _, l := range f.left { // what it asks for itself comes behind that
+		a.leaving[f.limits[l.Limit].Keys[0]]++
+	}
 	a.aboard += f.calls
 	return f
 }

@@ -2,6 +2,7 @@ package asker_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
@@ -341,25 +342,62 @@ func TestATurnGoesBackWithoutThoseOfOthers(t *testing.T) {
 }
 
 // A call that does not wait comes after those of its process that gave up: what they had is
-// there for it, also where the two would go to a far Redis on trips of their own.
+// there for it, also where the two would go to a far Redis on trips of their own. It follows them
+// once: those that give up all the time do not hold it up.
 func TestNowFollowsWhoGaveUp(t *testing.T) {
-	for _, way := range []time.Duration{time.Millisecond / 2, 5 * time.Millisecond} {
-		synctest.Test(t, func(t *testing.T) {
-			p := newBubble(t).process(way)
-			p.knowsItsWay(one(p.paced("other", 1000, 5)))
-			need := one(p.paced("", 0.001, 1))
-			held, err := p.Hold(t.Context(), need, time.Time{})
+	synctest.Test(t, func(t *testing.T) {
+		p := newBubble(t).process(5 * time.Millisecond)
+		p.leaves.Store(int64(20 * time.Millisecond))
+		p.knowsItsWay(one(p.paced("other", 1000, 5)))
+		need := one(p.paced("", 0.001, 2))
+		var held [2]*asker.Held
+		for i := range held {
+			var err error
+			held[i], err = p.Hold(t.Context(), need, time.Time{})
 			require.NoError(t, err)
-			require.True(t, held.Given())
-			now := need
-			now.Now = true
-			_, err = p.Wait(t.Context(), now)
-			require.Error(t, err)
+			require.True(t, held[i].Given())
+		}
+		now := need
+		now.Now = true
+		_, err := p.Wait(t.Context(), now)
+		require.Error(t, err)
 
-			require.True(t, held.Cancel())
-			synctest.Wait() // it is on its way
-			_, err = p.Wait(t.Context(), now)
-			require.NoError(t, err)
-		})
-	}
+		require.True(t, held[1].Cancel())
+		synctest.Wait() // it is on its way
+		_, err = p.Wait(t.Context(), now)
+		require.NoError(t, err)
+	})
+}
+
+func TestNowFollowsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newBubble(t).process(20 * time.Millisecond)
+		p.leaves.Store(int64(100 * time.Millisecond))
+		need := one(p.paced("", 100, 20))
+		p.knowsItsWay(need)
+		ctx, cancel := context.WithCancel(t.Context())
+		var others sync.WaitGroup
+		for i := range 200 {
+			others.Go(func() {
+				need := need
+				need.Cost = int64(i%20) + 1 // those of a kind leave on one trip at a time
+				for ctx.Err() == nil {
+					soon, end := context.WithCancel(ctx)
+					time.AfterFunc(50*time.Millisecond+rand.N(50*time.Millisecond), end)
+					_, _ = p.Wait(soon, need)
+					end()
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		now := need
+		now.Now = true
+		for range 20 {
+			start := time.Now()
+			_, _ = p.Wait(t.Context(), now)
+			require.Less(t, time.Since(start), 300*time.Millisecond)
+		}
+		cancel()
+		others.Wait()
+	})
 }

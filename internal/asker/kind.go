@@ -80,16 +80,17 @@ func (k *kind) is(n *Need) bool {
 
 // kind is the calls that need the same.
 type kind struct {
-	key     key
-	need    Need
-	parts   []Part
-	pace    float64 // of its limit, when its forecasts were told; 0: not known
-	queue   queue.Queue
-	ready   bool        // among those that have something to ask for
-	books   bool        // who leaves is booked under the ID
-	leaving int         // flights that take places and turns of it back
-	timer   *time.Timer // rings when it has; nil: none yet
-	rings   time.Time   // when; zero: not set
+	key      key
+	need     Need
+	parts    []Part
+	pace     float64 // of its limit, when its forecasts were told; 0: not known
+	queue    queue.Queue
+	ready    bool        // among those that have something to ask for
+	books    bool        // who leaves is booked under the ID
+	leaving  int         // flights that take places and turns of it back
+	followed bool        // it has waited for those of others to be back
+	timer    *time.Timer // rings when it has; nil: none yet
+	rings    time.Time   // when; zero: not set
 }
 
 // kind returns the kind of a need. The Asker must be locked.

@@ -49,16 +49,13 @@ func (a *Asker) loadLeft(f *flight, k *kind) int {
 		a.watch(Event{What: Left, N: n, Need: &k.need})
 		f.leaving = append(f.leaving, k)
 		k.leaving++
-		for _, part := range k.parts {
-			a.leaving[part.Limit]++
-		}
 	}
 	return n
 }
 
 // leavingOf reports whether a limit of a kind is about to have permits back.
 func (a *Asker) leavingOf(k *kind) bool {
-	return len(a.leaving) > 0 && slices.ContainsFunc(k.parts, func(p Part) bool { return a.leaving[p.Limit] > 0 })
+	return len(a.leaving) > 0 && slices.ContainsFunc(k.parts, func(p Part) bool { return a.leaving[p.Limit.Keys[0]] > 0 })
 }
 
 // loadPlace takes in a place that is left. The process does not know at which limit it is
@@ -108,14 +105,17 @@ func (a *Asker) sendLeft(f *flight) {
 	for _, k := range f.leaving {
 		k.leaving--
 		a.wants(k)
-		for _, part := range k.parts {
-			if a.leaving[part.Limit]--; a.leaving[part.Limit] == 0 {
-				delete(a.leaving, part.Limit)
-			}
+	}
+	for _, l := range f.left {
+		key := f.limits[l.Limit].Keys[0]
+		if a.leaving[key]--; a.leaving[key] == 0 {
+			delete(a.leaving, key)
 		}
 	}
 	for _, k := range a.behind {
+		k.followed = true
 		a.wants(k)
 	}
 	a.behind = nil
+	a.kick()
 }

@@ -14,7 +14,7 @@ type Booked struct {
 	Cost    int64  `json:"cost"`
 	Counts  bool   `json:"counts"`  // here: its call is still to come, and no other limit holds it back
 	Before  int64  `json:"before"`  // bookings
-	Permits int64  `json:"permits"` // that those want, if each costs the same
+	Permits int64  `json:"permits"` // that those want, less those of calls that wait behind it, if each costs the same
 }
 
 // Booked finds the booking with an ID, or else one whose ID has that text in it; nil: there is none.
@@ -50,7 +50,11 @@ func (r *Reader) Booked(ctx context.Context, n Name, kind, key, text string) (*B
 		return b, err
 	}
 	b.Before, err = r.client.ZCount(ctx, keys[4], "("+front, "("+score).Result()
-	b.Permits = b.Before * cost
+	if err == nil {
+		var behind int64
+		behind, err = r.client.ZCount(ctx, keys[1], "("+score, "+inf").Result()
+		b.Permits = (b.Before - behind) * cost
+	}
 	return b, classified("count the bookings", err)
 }
 

@@ -181,10 +181,10 @@ func (s *scene) used(limit reserve.Limit) {
 	s.told(1)
 }
 
-// booked books calls at one each minute.
+// booked books calls at one each hour.
 func (s *scene) booked(ids ...string) {
 	s.Helper()
-	l := s.paced(reserve.PerMinute(1))
+	l := s.paced(reserve.PerHour(1))
 	s.known(1)
 	j, err := reserve.All(l)
 	require.NoError(s, err)
@@ -194,7 +194,7 @@ func (s *scene) booked(ids ...string) {
 	}
 	for i, joined := range j.Join(s.Context(), calls) {
 		require.NoError(s, joined.Err)
-		require.InDelta(s, float64(i+1), time.Until(joined.Due).Minutes(), 0.2)
+		require.InDelta(s, float64(i+1), time.Until(joined.Due).Hours(), 0.05)
 	}
 }
 

@@ -34,7 +34,10 @@ type Queue struct {
 	Permits int64   `json:"permits"` // that those cost
 
 	HeldBy   string `json:"heldBy,omitempty"`   // another limit, which holds back …
-	HeldBack int    `json:"heldBack,omitempty"` // … so many of the calls; or others do
+	HeldBack int    `json:"heldBack,omitempty"` // … so many of the calls, the most of all …
+	HeldElse int    `json:"heldElse,omitempty"` // … and others hold so many
+
+	heldBy map[string]int
 }
 
 // Survey is what is known of a name from the heartbeats of its processes.
@@ -145,7 +148,7 @@ func (s *Survey) count() {
 				q.Calls += w.Calls
 				q.Oldest = max(q.Oldest, w.Oldest)
 				if w.HeldBy != "" {
-					q.HeldBy, q.HeldBack = cmp.Or(q.HeldBy, w.HeldBy), q.HeldBack+w.Calls
+					q.held(w.HeldBy, w.Calls)
 				}
 			}
 		}
@@ -154,6 +157,19 @@ func (s *Survey) count() {
 		s.Differ = limits
 	}
 	s.Keys, s.Flows = ordered(byKey), ordered(byFlow)
+}
+
+// held notes that another limit holds calls back.
+func (q *Queue) held(by string, calls int) {
+	if q.heldBy == nil {
+		q.heldBy = map[string]int{}
+	}
+	q.heldBy[by] += calls
+	q.HeldElse += calls + q.HeldBack
+	if n := q.heldBy[by]; n > q.HeldBack || by == q.HeldBy {
+		q.HeldBy, q.HeldBack = by, n
+	}
+	q.HeldElse -= q.HeldBack
 }
 
 // ordered are those with the most calls first, then those that were used the most.

@@ -19,7 +19,6 @@ type Why string
 
 // The reasons, the weightiest first.
 const (
-	WhyUnknown   Why = "unknown"   // no process has used such a limit
 	WhyAway      Why = "away"      // Redis does not answer
 	WhyCorrupt   Why = "corrupt"   // a key holds something else
 	WhyPaused    Why = "paused"    // nobody has a turn until the pause ends
@@ -48,11 +47,6 @@ type Answer struct {
 func Away(limit string, err error) *Answer {
 	return &Answer{Limit: limit, Reason: WhyAway, Text: "Redis does not answer, so each process goes by its outage policy (local: its share of the rate).",
 		Evidence: []string{err.Error()}}
-}
-
-// Unknown is the answer where there is no such limit.
-func Unknown(limit string, err error) *Answer {
-	return &Answer{Limit: limit, Reason: WhyUnknown, Text: "No process has ever used such a limit here.", Evidence: []string{err.Error()}}
 }
 
 // Explain says why calls of a limit wait: of the key, or of the booking whose ID has that text in
@@ -96,7 +90,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		if there, err := r.there(ctx, n, look, which); err != nil {
 			return nil, err
 		} else if !there {
-			reasons[0].text = fmt.Sprintf("No call is booked under %q, and a call with that key would have its turn now.", which)
+			reasons[0].text = fmt.Sprintf("No call is booked under %q at the keys that processes have told of, and a call with that key would have its turn now.", which)
 		}
 	}
 	a.Reason, a.Text = reasons[0].why, reasons[0].text
@@ -154,7 +148,7 @@ func (r *Reader) booking(ctx context.Context, n Name, look *Look, row **Row, whi
 
 // busiest is the row of the key with the most calls that wait, where those of no key do not.
 func (l *Look) busiest(ctx context.Context, r *Reader, n Name, row *Row) *Row {
-	if row.Waiting > 0 || row.Calls > 0 || row.Paused || row.Err != nil {
+	if row.Waiting > 0 || row.Booked > 0 || row.Calls > 0 || row.Paused || row.Err != nil {
 		return row
 	}
 	all, err := r.Look(ctx, n, 1)
@@ -188,7 +182,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add(row.Paused, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
 	calls := st.Waiting // what the processes tell is a second old; and calls may wait for other limits
 	if calls > 0 {
-		calls = max(calls, int64(row.Calls-row.HeldBack))
+		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))
 	}
 	waits := calls > 0 || st.Booked > 0
 	// Those who only have bookings need not show themselves.
@@ -197,7 +191,12 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if limit.Kind() == reserve.KindSlots {
 		add(row.Held >= st.Burst && st.Burst > 0, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))
 	}
-	add(row.HeldBy != "" && 2*row.HeldBack > row.Calls, WhyHeldBy, "The limit %q holds %d of its %s back.", row.HeldBy, row.HeldBack, count(int64(row.Calls), "call", "calls"))
+	others := ""
+	if row.HeldElse > 0 {
+		others = fmt.Sprintf(", and others hold %d", row.HeldElse)
+	}
+	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "The limit %q holds %d of its %s back%s.",
+		row.HeldBy, row.HeldBack, count(int64(row.Calls), "call", "calls"), others)
 	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
 		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s.", row.Limit, span(st.Wait))
 	}
@@ -220,9 +219,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	switch {
 	case booked != nil && !booked.Counts:
-		add(true, WhyLine, "It is the line: its call is back and waits, or another limit holds it back.")
+		add(true, WhyLine, "%sits call is back and waits, or another limit holds it back.", line)
 	case booked != nil:
-		add(true, WhyLine, "It is the line: its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
+		add(true, WhyLine, line+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
 	case calls > 0:
 		add(true, WhyLine, line+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
 	case st.Wait > 0 && len(all) == 0:
@@ -254,10 +253,11 @@ func slower(why Why) int {
 
 // turnOf is about when a booking has its turn, as far as the rate tells.
 func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
-	if limit, _ := l.InForce(); limit.Kind() == reserve.KindSlots || st.Rate <= 0 {
+	limit, _ := l.InForce()
+	if kind := limit.Kind(); kind != reserve.KindPaced && kind != reserve.KindWarmingUp || st.Rate <= 0 {
 		return ""
 	}
-	return ", in about " + span(st.Wait+seconds(float64(booked.Permits)/st.Rate))
+	return ", in about " + span(max(0, st.Wait+seconds(float64(booked.Permits)/st.Rate)))
 }
 
 // evidence is what can be counted.

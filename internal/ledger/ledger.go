@@ -151,7 +151,7 @@ const (
 	tardy = 20 * time.Millisecond
 	// drift is by how much the monotonic clock, by which a process waits, may run away
 	// from Redis's while a test runs.
-	drift = 5 * time.Millisecond
+	drift = 10 * time.Millisecond
 )
 
 // Faults is what is wrong with turns that come from one limit. Each part of it holds

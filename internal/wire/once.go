@@ -12,20 +12,31 @@ import (
 // the script's. A copy that nobody knows of would spend permits that nobody uses, so the
 // client must not repeat it by itself.
 func (c *Call) once(ctx context.Context, script *redis.Script, args []any, first int) ([]any, error) {
-	if c.reads && c.Limits[0].Name.observed.Load() {
-		return outcome(ctx, c.Client, script.RunRO(ctx, c.Client, c.keys(), args[first:]...))
+	observed := &c.Limits[0].Name.observed
+	if c.reads && observed.Load() {
+		if read, may := c.readOnly(ctx, script, args[first:]); may {
+			return outcome(ctx, c.Client, read)
+		}
+		observed.Store(false) // its rights are others
 	}
 	cmd := process(ctx, c.Client, args) // script.Run would allocate each of them once more
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = script.Eval(ctx, once{c.Client}, c.keys(), args[first:]...)
 	}
 	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver
-		if read := script.RunRO(ctx, c.Client, c.keys(), args[first:]...); !redis.HasErrorPrefix(read.Err(), "NOPERM") {
-			c.Limits[0].Name.observed.Store(true)
+		if read, may := c.readOnly(ctx, script, args[first:]); may {
+			observed.Store(true)
 			cmd = read
 		}
 	}
 	return outcome(ctx, c.Client, cmd)
+}
+
+// readOnly makes the call as one that changes nothing, and reports whether the user may do that
+// and the server, from Redis 7 on, knows how.
+func (c *Call) readOnly(ctx context.Context, script *redis.Script, args []any) (*redis.Cmd, bool) {
+	cmd := script.RunRO(ctx, c.Client, c.keys(), args...)
+	return cmd, !redis.HasErrorPrefix(cmd.Err(), "NOPERM") && !redis.HasErrorPrefix(cmd.Err(), "unknown command")
 }
 
 func (c *Call) keys() (keys []string) {
