@@ -74,8 +74,8 @@ func (f *fleet) unharmed() {
 // queue, and the limit is used to the full.
 func TestABacklog(t *testing.T) {
 	for name, backlog := range map[string]struct{ rate, tasks, processes, room int }{
-		"that fits into the room": {50, 300, 2, 0}, "slow": {2, 60, 2, 40}, "one process": {20, 400, 1, 200},
-		"much larger than the room": {20, 400, 2, 100},
+		"that fits into the room": {50, 300, 2, 0}, "slow": {2, 60, 2, 40}, "one process": {20, 250, 1, 200},
+		"much larger than the room": {20, 250, 2, 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			simulate(t, func(t *testing.T, f *fleet) {

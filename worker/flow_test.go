@@ -109,7 +109,7 @@ func TestWeightsOfTasks(t *testing.T) {
 // Those whose turns are near stay: where others have enough for a while, they use the limit.
 func TestAFloodBesideBusyTenants(t *testing.T) {
 	simulate(t, func(t *testing.T, f *fleet) {
-		const rate, flood, others, seconds, total = 20, 70, 10, 40, 70 + 2*10*40
+		const rate, flood, others, seconds, total = 20, 40, 10, 25, 40 + 2*10*25
 		f.Allow("api", asynqtest.Bucket(rate, 1))
 		var entries atomic.Int64
 		counted := func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
