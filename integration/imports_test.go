@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"internal/fault":      {},
 	"internal/calendar":   {},
 	"internal/observe":    {},
-	"internal/fleet":      {"lua", "reserve", "internal/wire"},
+	"internal/fleet":      {"lua", "reserve", "internal/fault", "internal/wire"},
 	"internal/turn":       {"reserve"},
 	"worker":              {"reserve", "internal/turn"},
 	"scheduler":           {"reserve", "internal/turn", "worker"},
