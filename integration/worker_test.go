@@ -52,9 +52,19 @@ func long(t *testing.T, why string) {
 
 const jobVariable = "FLEETPACE_INTEGRATION_JOB"
 
+// heldVariable says that the process is to end when its standard input does: whoever started it
+// holds that open. So no worker outlives tests that are killed.
+const heldVariable = "FLEETPACE_INTEGRATION_HELD"
+
 // TestMain runs the tests, or, where a test started this binary again, what it is to
 // do.
 func TestMain(m *testing.M) {
+	if os.Getenv(heldVariable) != "" {
+		go func() {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+			os.Exit(1)
+		}()
+	}
 	for variable, work := range map[string]func(string) error{
 		jobVariable: work, asynqVariable: workAsynq, faultVariable: workFault, soakVariable: workSoakProxy,
 		pauseVariable: workPause, slowVariable: callSlow,
@@ -174,8 +184,10 @@ func startProcess(t testing.TB, variable string, j any) *worker {
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0])
 	// The race detector would sleep for a second before the process ends.
-	cmd.Env = append(os.Environ(), variable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), variable+"="+string(text), "GORACE=atexit_sleep_ms=0", heldVariable+"=1")
 	cmd.Stderr = os.Stderr
+	_, err = cmd.StdinPipe() // until it has ended, or this process has
+	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
