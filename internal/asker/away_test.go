@@ -1,6 +1,7 @@
 package asker_test
 
 import (
+	"context"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -66,5 +67,25 @@ func TestTurnsWithoutRedisAreNotSavedUp(t *testing.T) {
 		}
 		group.Wait()
 		require.Zero(t, judge.refused, judge.worst)
+	})
+}
+
+// Redis is back when nobody waits any more, and nothing was used without it.
+func TestBackWhenNobodyWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		p := b.process(time.Millisecond)
+		_, err := p.Wait(t.Context(), one(p.paced("", 1, 1)))
+		require.NoError(t, err)
+		b.mini.SetError("LOADING Redis is loading the dataset in memory")
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // it gives up before Redis counts as away
+		defer cancel()
+		_, err = p.Wait(ctx, one(p.paced("other", 1, 1)))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		time.Sleep(5 * time.Second)
+		b.mini.SetError("")
+		time.Sleep(5 * time.Second)
+		_, err = p.Wait(t.Context(), one(p.paced("", 1, 1)))
+		require.NoError(t, err)
 	})
 }

@@ -12,12 +12,11 @@ import (
 // the script's. A copy that nobody knows of would spend permits that nobody uses, so the
 // client must not repeat it by itself.
 func (c *Call) once(ctx context.Context, script *redis.Script, args []any, first int) ([]any, error) {
-	observed := &c.Limits[0].Name.observed
-	if c.reads && observed.Load() {
+	if c.reads && c.Limits[0].Name.observed.Load() {
 		if read, may := c.readOnly(ctx, script, args[first:]); may {
 			return outcome(ctx, c.Client, read)
 		}
-		observed.Store(false) // its rights are others
+		c.Limits[0].Name.observed.Store(false) // its rights are others
 	}
 	cmd := process(ctx, c.Client, args) // script.Run would allocate each of them once more
 	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
@@ -25,7 +24,7 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any, first
 	}
 	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver
 		if read, may := c.readOnly(ctx, script, args[first:]); may {
-			observed.Store(true)
+			c.Limits[0].Name.observed.Store(true)
 			cmd = read
 		}
 	}
