@@ -53,6 +53,10 @@ func TestFaultsAreFound(t *testing.T) {
 			turns[500].Given = turns[500].Turn.Turn.Add(-drift - 1)
 			return turns
 		},
+		"a clock that is far ahead, as the process can not know better": func(turns []Turn) []Turn {
+			turns[500].Given, turns[500].Early = turns[500].Turn.Turn.Add(-mostEarly-1), time.Second
+			return turns
+		},
 		"a turn of its own that is overslept": func(turns []Turn) []Turn {
 			return append(turns, Turn{Process: "one", Turn: observe.Turn{Cost: 1, Given: turns[999].Given, Late: 2, Slack: 1}})
 		},
