@@ -1,6 +1,15 @@
 // Package embedded runs a Redis inside the process, on a real TCP port, so
 // that several processes can share it: for trying things out, for examples and
 // for tests. It is miniredis with a clock that runs; it keeps nothing on disk.
+//
+//	server, err := embedded.Start("") // or at an address, such as "localhost:6379"
+//	if err != nil {
+//		return err
+//	}
+//	defer server.Close()
+//	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+//
+// For simulated time see package reservetest.
 package embedded
 
 import (

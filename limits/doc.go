@@ -9,7 +9,7 @@
 //	    limit: 2000/day quota in Europe/Berlin
 //	  - name: shop
 //	    key: "{shop}/{token}"
-//	    limit: 2/s burst 40
+//	    limit: 2/s burst 30
 //
 //	set, err := limits.Load(client, "limits.yaml", reserve.Config{Logger: slog.Default()})
 //	if err != nil {

@@ -41,14 +41,14 @@ func TestACLIsWhatTheScriptsCall(t *testing.T) {
 	require.Equal(t, slices.Compact(called), allowed)
 }
 
-// What the README tells to type are these rules.
-func TestACLOfTheREADME(t *testing.T) {
-	readme, err := os.ReadFile("../README.md")
+// What the page about Redis tells to type are these rules.
+func TestACLOfThePage(t *testing.T) {
+	page, err := os.ReadFile("../docs/redis.md")
 	require.NoError(t, err)
 	for _, rules := range []string{
 		"ACL SETUSER fleetpace on >secret " + ACL("fleetpace") + "\n",
 		"`" + ACLNews("fleetpace") + "`", "`" + ACLObserver("fleetpace") + "`", "`" + ACLCluster + "`", "`" + ACLServer + "`", "`" + ACLSentinel + "`",
 	} {
-		require.True(t, strings.Contains(string(readme), rules), "the README lacks %s", rules)
+		require.True(t, strings.Contains(string(page), rules), "the page lacks %s", rules)
 	}
 }

@@ -136,7 +136,10 @@ local function askOne(answer, asker, parts)
     local booking = asker.booking
     for _, p in ipairs(parts) do
       if p.l.meter.asks then p.l.meter.asks(p.l, asker.id, p.cost, asker.what) end
-      p.tag = p.tag or booking and tagOf(p.l, booking.id, p.cost)
+      if booking and not p.tag then
+        p.tag = tagOf(p.l, booking.id, p.cost)
+        if p.tag and p.l.virtual == 0 then supersede(p.l, p.tag, asker.id) end
+      end
       order(p, asker)
     end
     local due = booking and booking.patience < 0 and huge or agree(parts)

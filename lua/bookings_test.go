@@ -326,3 +326,22 @@ func TestLateBookingsAreForgotten(t *testing.T) {
 		require.Less(d, d.kept(0), int64(5))
 	}, queuemodel.Limit{Kind: "p", A: second, B: 1})
 }
+
+// A call that another process asks for has one place, the one that it had, though nobody knows
+// yet that the process is dead which asked for it first.
+func TestAnotherProcessHasThePlace(t *testing.T) {
+	eachDesk(t, func(d *desk) {
+		d.asks("", never)
+		for _, id := range []string{"a", "b", "c"} {
+			d.asks(id, never)
+		}
+		d.who.Process = "q"
+		for i, id := range []string{"b", "a", "c"} {
+			d.pass(1000)
+			answer := d.asks(id, never)
+			require.Equal(d, 0, answer.Status)
+			require.InDelta(d, []float64{2e6, 1e6, 3e6}[i], answer.Wait, 1e4)
+			require.EqualValues(d, 3, d.client.ZCard(d.Context(), d.server.keys[1]).Val())
+		}
+	}, queuemodel.Limit{Kind: "p", A: 1e6, B: 1})
+}

@@ -289,7 +289,7 @@ func (h *history) step() error {
 	return nil
 }
 
-// histories is how many a test plays: FLEETPACE_HISTORIES, or else a hundred, and fewer under
+// histories is how many a test plays: FLEETPACE_HISTORIES, or else 40, and fewer under
 // the race detector, which makes miniredis several times slower.
 func histories(t *testing.T) uint64 {
 	if text := os.Getenv("FLEETPACE_HISTORIES"); text != "" {
@@ -300,7 +300,7 @@ func histories(t *testing.T) uint64 {
 	if raceDetector {
 		return 15
 	}
-	return 100
+	return 40
 }
 
 func TestScriptsEqualModel(t *testing.T) { playHistories(t, 0) }

@@ -32,6 +32,15 @@ local function leave(l, place, cost)
   end
 end
 
+-- supersede removes the places that a call had in another process, which may be dead: they have
+-- its tag. Where flows are named, calls of several may have one tag, and the place stays.
+local function supersede(l, tag, id)
+  local text = format('%.17g', tag)
+  for _, place in ipairs(l.card > 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
+    if callOf(place) ~= id then leave(l, place, costOf(place)) end
+  end
+end
+
 -- head is the first place, and its tag as a text.
 local function head(l)
   if not l.first then l.first = call('ZRANGE', l.places, 0, 0, 'WITHSCORES') end

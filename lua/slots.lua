@@ -6,7 +6,7 @@
 METERS.s = function()
 
 local slots = {}
-local DAY, UNKNOWN, UNSURE, WAKES = 86400000000, 60000000, 3000000, 64 -- micros; places
+local DAY, UNKNOWN, UNSURE, WAKES = 86400000000, 8000000, 3000000, 64 -- micros; places
 local USABLE, MOST = 1000000, 1000
 
 -- checked: when the dead were looked for. till: none is given before, as data was lost, until

@@ -62,7 +62,9 @@ func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 // Ask is for a call that is here now, for the first time or again. If its turn is not
 // farther away than the patience, [Reservation.Wait] for it. If it is, the call is
 // [Reservation.Booked]: its process need not stay, and asks again a [Lead] before it is Due,
-// or earlier. Asking may be repeated under the same ID. Errors are those of [Limiter.WaitN].
+// or earlier. Asking may be repeated under the same ID. Where ctx ends while Redis is asked, Ask
+// waits half a second for the answer at the most, so that the call keeps its place. Errors are
+// those of [Limiter.WaitN].
 func (j *Joint) Ask(ctx context.Context, id string, patience time.Duration, costs ...int) (*Reservation, error) {
 	r, err := j.ask(ctx, id, patience, costs)
 	return r, failed("ask", j, err)
@@ -77,7 +79,21 @@ func (j *Joint) ask(ctx context.Context, id string, patience time.Duration, cost
 		return nil, invalid("patience", "must be 0 or above, got %v", patience)
 	}
 	need.Patience = patience
-	return j.hold(ctx, need, time.Time{})
+	heard, done := lasting(ctx)
+	defer done()
+	r, err := j.hold(heard, need, time.Time{})
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return r, err
+}
+
+// lasting lets an ask that is under way when its context ends go on for a moment: a call whose
+// answer nobody hears would lose the place that it has kept.
+func lasting(ctx context.Context) (longer context.Context, done func()) {
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second/2, cancel) })
+	return longer, func() { stop(); cancel() }
 }
 
 // Leave ends a booking: the call will not be made. The costs are those that it was booked
@@ -99,7 +115,10 @@ func (j *Joint) leave(ctx context.Context, id string, costs []int) error {
 		return err
 	}
 	need.ID = id
-	return j.shared().why(ctx, j.asker().Drop(ctx, need))
+	if err = j.asker().Drop(ctx, need); err == nil {
+		ended(ctx, &need, 0, ErrCancelled, j.limits...)
+	}
+	return j.shared().why(ctx, err)
 }
 
 // named is the need of a call with an ID.

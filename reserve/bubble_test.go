@@ -25,6 +25,7 @@ type bubble struct {
 	testing.TB
 	mini *miniredis.Miniredis
 	cut  atomic.Bool  // while set, replies are lost
+	dead atomic.Bool  // while set, replies never come
 	asks atomic.Int64 // commands
 	way  atomic.Int64 // to it and back, each, in nanos
 
@@ -51,6 +52,7 @@ func (b *bubble) dial() (net.Conn, error) {
 		Out:  func([]byte) time.Duration { b.asks.Add(1); return way },
 		Back: func() time.Duration { return way },
 		Lost: b.cut.Load,
+		Dead: b.dead.Load,
 	}), nil
 }
 

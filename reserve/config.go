@@ -33,7 +33,7 @@ type Config struct {
 	Prefix string
 
 	// Settles says that costs are estimates: [Reservation.Settle] tells what was really
-	// used. It costs something: a turn of the limit may be used for 20 ms only, and calls
+	// used. It costs something: a turn of the limit may be used for 40 ms only, and calls
 	// take more of Redis's time each.
 	Settles bool
 

@@ -6,6 +6,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
@@ -34,6 +35,7 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 	c := &core{cfg: cfg, terms: cfg.Limit.terms(), keyed: keyed, gone: make(chan struct{}), name: &wire.Name{
 		Keys: scripts.BeatKeys(cfg.Prefix, cfg.Group, cfg.Name), Pace: cfg.Limit.Rate(), Limit: cfg.Limit.String(),
 		Text: cfg.Name, Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
+		Meter: meter.Of(cfg.Group, cfg.Name),
 	}}
 	c.root = c.newLimit("")
 	c.shared = share(client, cfg)

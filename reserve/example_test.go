@@ -47,7 +47,7 @@ func Example() {
 			fmt.Println(err)
 			return
 		}
-		// The deadline of the call begins with its turn: the line may be longer.
+		// The deadline of the call begins with its turn: the queue may be longer.
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		lookUp(ctx, address)
 		cancel()

@@ -49,7 +49,7 @@ var planted = []struct {
 		spoil: []string{"return clock > 0 and ahead > STEP and ahead or 0", "return 0"}},
 	{name: "turns of others go back", trouble: trouble{what: cutAfter, chance: 0.3, to: time.Second},
 		spoil: []string{"if not process or process .. ' ' .. serial ~= who or l.kind == 's' then return 0 end", "if not process or l.kind == 's' then return 0 end"}},
-	{name: "a turn is used however late it is", trouble: trouble{what: delayReply, chance: 0.5, to: 2 * time.Second},
+	{name: "a turn is used however late it is", from: 12, trouble: trouble{what: delayReply, chance: 0.5, to: 2 * time.Second},
 		spoil: []string{"return min(l.free + l.part + (l.b - cost) * l.a,", "return min(due + 1e9,"}},
 }
 

@@ -30,7 +30,7 @@ func TestFaultHistories(t *testing.T) {
 		}
 		return
 	}
-	histories := 40
+	histories := 16
 	if raceDetector || testing.Short() {
 		histories = 10
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/reservetest"
 )
 
 // Calls that are booked keep their order, tell when to come, and count before others when they
@@ -214,5 +215,38 @@ func TestJoinOfSeveralLimits(t *testing.T) {
 		for _, s := range states {
 			assert.Zero(t, s.Booked)
 		}
+	})
+}
+
+// A call whose context ends while it asks keeps its place.
+func TestAskIsHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := reservetest.New(t)
+		config := reserve.Config{Name: "api", Limit: reserve.PerHour(1)}
+		l := server.Limiter(config)
+		require.NoError(t, l.Wait(t.Context()))
+		joint(t, l).Join(t.Context(), []reserve.Call{{ID: "first"}, {ID: "second"}})
+		server.Delay(100 * time.Millisecond)
+		other := joint(t, server.Limiter(config))
+		_, err := other.Allow(t.Context())
+		require.NoError(t, err)
+
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		r, err := other.Ask(ctx, "first", 10*time.Hour)
+		require.NoError(t, err)
+		require.ErrorIs(t, r.Wait(ctx), context.DeadlineExceeded)
+		require.NoError(t, r.Book(t.Context()))
+		r, err = other.Ask(t.Context(), "first", 10*time.Hour)
+		require.NoError(t, err)
+		require.Less(t, r.Delay(), 61*time.Minute, "it is before the second")
+
+		server.Outage(time.Hour)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		began := time.Now()
+		_, err = joint(t, server.Limiter(reserve.Config{Name: "api", Limit: reserve.PerHour(1), Outage: reserve.Outage{Policy: reserve.PolicyWait}})).Ask(ctx, "third", 0)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.LessOrEqual(t, time.Since(began), time.Minute+time.Second)
 	})
 }

@@ -129,9 +129,12 @@ func (j *Joint) wait(ctx context.Context, costs []int, now bool) error {
 	need.Now = now || hasNoTime(ctx)
 	turn, err := j.asker().Wait(ctx, need)
 	if err != nil {
-		return j.shared().why(ctx, late(err, now))
+		err = j.shared().why(ctx, late(err, now))
+		ended(ctx, &need, turn.Waited, err, j.limits...)
+		return err
 	}
 	report(&need, &turn, j.limits...)
+	tell(ctx, &need, &turn, j.limits...)
 	return nil
 }
 
@@ -149,7 +152,9 @@ func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error)
 func (j *Joint) hold(ctx context.Context, need asker.Need, deadline time.Time) (*Reservation, error) {
 	held, err := j.asker().Hold(ctx, need, deadline)
 	if err != nil {
-		return nil, j.shared().why(ctx, err)
+		err = j.shared().why(ctx, err)
+		ended(ctx, &need, 0, err, j.limits...)
+		return nil, err
 	}
 	return &Reservation{joint: j, need: need, held: held}, nil
 }

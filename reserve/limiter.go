@@ -69,6 +69,9 @@ func (l *Limiter) For(key string) *Limiter {
 // Limit is the limit that the Limiter was made with.
 func (l *Limiter) Limit() Limit { return l.core.cfg.Limit }
 
+// Name is the Config.Name that the Limiter was made with.
+func (l *Limiter) Name() string { return l.core.cfg.Name }
+
 // Group is the Config.Group that the Limiter was made with.
 func (l *Limiter) Group() string { return l.core.cfg.Group }
 
@@ -135,9 +138,12 @@ func (l *Limiter) wait(ctx context.Context, n int, now bool) error {
 	need := asker.Need{Part: asker.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Now: now || hasNoTime(ctx), Flow: l.flow}
 	turn, err := l.core.asker.Wait(ctx, need)
 	if err != nil {
-		return l.core.why(ctx, late(err, now))
+		err = l.core.why(ctx, late(err, now))
+		ended(ctx, &need, turn.Waited, err, l)
+		return err
 	}
 	report(&need, &turn, l)
+	tell(ctx, &need, &turn, l)
 	return nil
 }
 

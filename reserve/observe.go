@@ -1,9 +1,15 @@
 package reserve
 
 import (
+	"context"
+	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/observe"
 )
 
@@ -37,5 +43,72 @@ func observed(need *asker.Need, t *asker.Turn, unused bool, limits []*Limiter) {
 			turn.Told, turn.Turn, turn.Early = time.UnixMicro(t.Given), time.UnixMicro(t.Moment), t.Early
 		}
 		observe.Report(turn)
+	}
+}
+
+// tell adds the wait of a call that has its turn to the caller's span, if it waited.
+func tell(ctx context.Context, need *asker.Need, t *asker.Turn, limits ...*Limiter) {
+	if t.Waited == 0 {
+		return
+	}
+	heldBy := -1
+	if t.Placed {
+		heldBy = t.Slowest
+	}
+	event(ctx, need, meter.Waited, t.Waited, heldBy, limits)
+}
+
+// ended counts a call that was not let through, and tells the caller's span of it: that is no
+// error.
+func ended(ctx context.Context, need *asker.Need, waited time.Duration, err error, limits ...*Limiter) {
+	result, heldBy := resultOf(err), -1
+	need.Ended(result, waited)
+	var miss *missed
+	if errors.As(err, &miss) {
+		heldBy = miss.slowest
+	}
+	event(ctx, need, result, waited, heldBy, limits)
+}
+
+// event adds what became of a call to the span of a context, if that is recorded. heldBy is the
+// index of a limit; -1: it is not known.
+func event(ctx context.Context, need *asker.Need, result meter.Result, waited time.Duration, heldBy int, limits []*Limiter) {
+	span := trace.SpanFromContext(ctx)
+	if !span.IsRecording() {
+		return
+	}
+	names, costs := make([]string, len(limits)), []int64{need.Cost}
+	for i, l := range limits {
+		names[i] = l.String()
+	}
+	for _, p := range need.More {
+		costs = append(costs, p.Cost)
+	}
+	attributes := []attribute.KeyValue{
+		attribute.StringSlice("fleetpace.limits", names), attribute.Int64Slice("fleetpace.costs", costs),
+		attribute.String("fleetpace.result", result.String()), attribute.Float64("fleetpace.waited", waited.Seconds()),
+	}
+	if heldBy >= 0 {
+		attributes = append(attributes, attribute.String("fleetpace.held_by", names[heldBy]))
+	}
+	span.AddEvent("fleetpace.wait", trace.WithAttributes(attributes...))
+}
+
+// resultOf is how a call ended that had this error.
+func resultOf(err error) meter.Result {
+	var later *asker.NotNow
+	switch {
+	case errors.As(err, &later):
+		return meter.NotNow
+	case errors.Is(err, ErrWouldMissDeadline):
+		return meter.MissedDeadline
+	case errors.Is(err, ErrClosed):
+		return meter.Closed
+	case errors.Is(err, ErrCancelled), errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return meter.GivenUp
+	case errors.Is(err, ErrUnavailable):
+		return meter.Unavailable
+	default:
+		return meter.Failed
 	}
 }

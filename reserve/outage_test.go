@@ -52,6 +52,40 @@ func TestLocalPolicy(t *testing.T) {
 	})
 }
 
+// Where Redis does not refuse, but never answers, each look for it takes as long as the client's
+// timeouts do. Calls go on at their share meanwhile.
+func TestLocalPolicyBesideAFrozenRedis(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.limiter(reserve.PerSecond(100).Burst(5))
+		f := newLog()
+		ctx, cancel := context.WithCancel(t.Context())
+		var busy sync.WaitGroup
+		for range 20 {
+			busy.Go(func() {
+				for l.Wait(ctx) == nil {
+					f.mu.Lock()
+					f.calls = append(f.calls, call{f.now(), 1, 0})
+					f.mu.Unlock()
+				}
+			})
+		}
+		time.Sleep(5 * time.Second)
+		b.dead.Store(true)
+		time.Sleep(30 * time.Second) // three failures, of some seconds each
+		from := f.now()
+		time.Sleep(30 * time.Second)
+		to := f.now()
+		b.dead.Store(false)
+		time.Sleep(20 * time.Second)
+		cancel()
+		busy.Wait()
+		require.InDelta(t, 0.9*100*30, len(f.between(from, to)), 0.03*100*30)
+		end := f.now()
+		require.InDelta(t, 100*10, len(f.between(end-10*time.Second, end)), 30)
+	})
+}
+
 // A process that never reached Redis uses its configured share.
 func TestShareOfAProcessThatKnowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -83,6 +84,7 @@ func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error
 		}
 	}
 	for _, l := range j.limits {
+		l.core.name.Meter.Add(meter.Pauses, 1)
 		l.core.cfg.Logger.Info("fleetpace: paused", "limit", l.String(), "pause", l.cut(d), "reason", reason)
 	}
 	return nil

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/meter"
 )
 
 // A Reservation is a call that is in the queue while nobody waits for it: of
@@ -20,6 +21,7 @@ type Reservation struct {
 	stage   stage
 	turn    asker.Turn         // that was used
 	slots   *asker.Slots       // that it holds; nil: none
+	failed  bool               // a Wait has, for good
 	settled bool               // what it used was told, or is being told
 	leave   context.CancelFunc // ends a Wait; nil: there is none
 	left    chan struct{}      // closed when the last Wait is over; nil: there was none
@@ -88,7 +90,27 @@ func (r *Reservation) wait(ctx context.Context) error {
 		return err
 	}
 	turn, err := r.held.Wait(waiting)
-	return r.joint.shared().why(ctx, r.end(turn, err))
+	err = r.joint.shared().why(ctx, r.end(turn, err))
+	switch {
+	case err == nil:
+		tell(ctx, &r.need, &turn, r.joint.limits...)
+	case r.over(err):
+		ended(ctx, &r.need, 0, err, r.joint.limits...)
+	}
+	return err
+}
+
+// over notes that an error has ended the call, and reports whether it is the first that did.
+// Where a context has, the place is kept.
+func (r *Reservation) over(err error) bool {
+	if resultOf(err) == meter.GivenUp {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := !r.failed
+	r.failed = true
+	return first
 }
 
 // begin lets a call wait for the turn.
@@ -165,7 +187,7 @@ func (r *Reservation) cancel(ctx context.Context) error {
 		return nil
 	}
 	r.stage = cancelled
-	left := r.left
+	left, counted := r.left, r.failed
 	if r.leave != nil {
 		r.leave()
 	}
@@ -174,11 +196,15 @@ func (r *Reservation) cancel(ctx context.Context) error {
 		<-left
 	}
 	if !r.held.Booked() {
-		r.held.Cancel() // does nothing if the turn was used at that moment
+		if r.held.Cancel() && !counted { // it does nothing if the turn was used at that moment
+			ended(ctx, &r.need, 0, ErrCancelled, r.joint.limits...)
+		}
 		return nil
 	}
 	err := r.joint.asker().Drop(ctx, r.need)
-	if err != nil {
+	if err == nil {
+		ended(ctx, &r.need, 0, ErrCancelled, r.joint.limits...)
+	} else {
 		r.mu.Lock()
 		r.stage = open
 		r.mu.Unlock()
@@ -192,10 +218,16 @@ func (r *Reservation) cancel(ctx context.Context) error {
 // its turn, Book says that the call was not made. Of a call that is booked already it
 // changes nothing. Errors: [ErrInvalid], [ErrCancelled], [ErrClosed].
 func (r *Reservation) Book(ctx context.Context) error {
-	return failed("book", r.joint, r.book(ctx))
+	return failed("book", r.joint, r.book(ctx, (*asker.Held).Book))
 }
 
-func (r *Reservation) book(ctx context.Context) error {
+// Keep is Book for a call that may not come back, as nobody knows what became of its caller: it
+// keeps its place in the order, and nobody waits for it.
+func (r *Reservation) Keep(ctx context.Context) error {
+	return failed("keep", r.joint, r.book(ctx, (*asker.Held).Keep))
+}
+
+func (r *Reservation) book(ctx context.Context, book func(*asker.Held) bool) error {
 	if _, err := r.joint.need(ctx, nil); err != nil {
 		return err
 	}
@@ -215,7 +247,7 @@ func (r *Reservation) book(ctx context.Context) error {
 		r.release()
 	}
 	if !r.held.Booked() {
-		r.held.Book()
+		book(r.held)
 	}
 	r.stage = booked
 	return nil

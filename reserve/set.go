@@ -3,6 +3,8 @@ package reserve
 import (
 	"context"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/meter"
 )
 
 // SetLimit changes the limit of the whole fleet: for so long, or with an expiry of 0 until
@@ -41,14 +43,22 @@ func (l *Limiter) set(ctx context.Context, limit Limit, expiry time.Duration) er
 	if err := l.check(ctx, 1); err != nil {
 		return err
 	}
-	return l.core.why(ctx, l.core.asker.Set(ctx, l.limit, limit.terms(), expiry))
+	return l.changed(ctx, l.core.asker.Set(ctx, l.limit, limit.terms(), expiry))
 }
 
 // ResetLimit ends what [Limiter.SetLimit] began. Where no limit is set it changes nothing.
 func (l *Limiter) ResetLimit(ctx context.Context) error {
 	err := l.check(ctx, 1)
 	if err == nil {
-		err = l.core.why(ctx, l.core.asker.Reset(ctx, l.limit))
+		err = l.changed(ctx, l.core.asker.Reset(ctx, l.limit))
 	}
 	return failed("reset limit", l, err)
+}
+
+// changed counts a limit that was set or reset, and returns the error for the caller.
+func (l *Limiter) changed(ctx context.Context, err error) error {
+	if err == nil {
+		l.core.name.Meter.Add(meter.Changes, 1)
+	}
+	return l.core.why(ctx, err)
 }

@@ -7,10 +7,11 @@ import (
 // Settle tells what the call used of each limit in truth, once it was made: in the order of
 // [All]; a cost below 0 is not known, and stays. What it used less lets those behind it
 // come earlier; what it used more, later, and for calls that were made already it is too
-// late. What comes back of a paced limit is as much as a strict provider would still have
-// in its bucket: nothing, where that was full since, or where another limit was set. So give
-// a limit whose costs are settled a burst of some times the largest cost. Tell it within
-// half an hour.
+// late. What comes back of a paced limit is at most what a strict provider would still have
+// in its bucket: nothing where that was full since, where another limit was set, or where it
+// went down by more than eight calls since; and nothing of a rolling limit after 64 later
+// calls. So give a limit whose costs are settled a burst of some times the largest cost, and
+// tell it when the call is over.
 //
 // Config.Settles must be set for a limit, or, of a [Joint], for one of them: else it is an
 // [ErrInvalid], as it is before the turn was used, and a second time. After another error

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/outage"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
@@ -25,6 +26,7 @@ type shared struct {
 	first   Config // of the Limiter that came first: its name and Logger are used
 	asker   *asker.Asker
 	breaker *outage.Breaker
+	source  *meter.Source
 
 	warned sync.Once      // of a Redis that may evict the state
 	slept  rate.Sometimes // turns that were slept through
@@ -84,6 +86,8 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 		Watch:  s.watch,
 		Errors: asker.Errors{Closed: ErrClosed, Away: errAway, Missed: miss},
 	})
+	s.source = &meter.Source{Policy: string(cfg.Outage.Policy), Read: s.asker.Standing}
+	s.source.Open()
 	return s
 }
 
@@ -100,6 +104,7 @@ func (s *shared) leave(c *core) {
 		s.asker.End(c.name)
 		return
 	}
+	s.source.Close()
 	s.end()
 	s.asker.Close()
 	s.busy.Wait()

@@ -37,7 +37,7 @@ func TestScheduledTasksComeOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const tasks = 250
+				const tasks = 150
 				f := asynqtest.Open(t)
 				f.Allow("api", asynqtest.Strict(limit))
 				config := reserve.Config{Name: "api", Limit: limit}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
@@ -90,6 +91,9 @@ func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Ad
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
 	defer cancel()
 	t.settle(ctx, s, used)
+	for _, l := range c.limits {
+		meter.Of(l.Group(), l.Name()).Answered(s.StatusCode, advice.After)
+	}
 	c.adapt(s.at, s.StatusCode, advice)
 	return t.heed(ctx, s.Response, c, advice)
 }

@@ -132,24 +132,38 @@ func TestDeadConnection(t *testing.T) {
 	url, requests := dying(t)
 	limiter := fast(t)
 	paced := newTransport(t, transport.Config{Limiter: limiter})
-	for range 2 { // the second one is sent on the kept connection first
+	for sent := 1; ; sent++ {
 		assert.Equal(t, http.StatusOK, do(t, paced, newRequest(t, "GET", url, nil)))
+		if int(requests.Load()) > sent {
+			break // it was sent on the kept connection first
+		}
+		require.Less(t, sent, kept)
 	}
-	assert.EqualValues(t, 3, requests.Load())
-	assert.Equal(t, 3, limiter.used())
+	assert.EqualValues(t, requests.Load(), limiter.used())
 }
+
+// kept is after how many requests of a client one connection was kept for the next: net/http
+// gives one up where the machine is busy.
+const kept = 20
 
 // TestDeadConnectionWithoutTurn: where there is no turn for it, it is not sent.
 func TestDeadConnectionWithoutTurn(t *testing.T) {
 	url, requests := dying(t)
-	limiter := newLimiter(t, reserve.Quota(2, reserve.CalendarMonth))
-	paced := newTransport(t, transport.Config{Limiter: limiter})
-	assert.Equal(t, http.StatusOK, do(t, paced, newRequest(t, "GET", url, nil)))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	_, err := paced.RoundTrip(newRequest(t, "GET", url, nil).WithContext(ctx)) //nolint:bodyclose // there is no answer
-	assert.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
-	assert.EqualValues(t, 2, requests.Load())
+	for tries := 1; ; tries++ {
+		before := requests.Load()
+		paced := newTransport(t, transport.Config{Limiter: newLimiter(t, reserve.Quota(2, reserve.CalendarMonth))})
+		assert.Equal(t, http.StatusOK, do(t, paced, newRequest(t, "GET", url, nil)))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		answer, err := paced.RoundTrip(newRequest(t, "GET", url, nil).WithContext(ctx))
+		cancel()
+		assert.EqualValues(t, 2, requests.Load()-before)
+		if err != nil {
+			assert.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
+			return
+		}
+		_ = answer.Body.Close() // the connection was not kept
+		require.Less(t, tries, kept)
+	}
 }
 
 // TestNoTurn: without a turn nothing is sent, the body is closed, and the error

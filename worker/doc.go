@@ -67,7 +67,7 @@
 //
 // asynq archives a task that fails in its last attempt, whatever the error. So a
 // task with MaxRetry(0), or in its last attempt, waits in its worker for however
-// long it takes. If that is longer than its Timeout or Deadline allows, it fails
+// long it takes. If that is longer than its Timeout (asynq gives 30 minutes) or Deadline allows, it fails
 // as it starts, with an error that says so. Package scheduler lets it come up shortly
 // before its turn instead.
 //

@@ -101,3 +101,11 @@ func redisURL() (address string, done func()) {
 	}
 	return server.URL(), server.Close
 }
+
+// Whoever enqueues a task says what it needs.
+func ExampleTurn_Headers() {
+	task := asynq.NewTaskWithHeaders("sync-stock", nil, worker.Turn{Key: "acme", Cost: 10, Flow: "acme"}.Headers())
+	turn, err := worker.FromHeaders(context.Background(), task)
+	fmt.Println(turn.Key, turn.Cost, turn.Flow, err)
+	// Output: acme 10 acme <nil>
+}

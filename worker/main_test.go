@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -16,6 +17,10 @@ var book *ledger.Book
 // their clients open, to stay short.
 func TestMain(m *testing.M) {
 	book = ledger.Open()
+	// Those that are parallel mostly wait, and none judges how fast anything is.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction(
 		"github.com/redis/go-redis/v9/maintnotifications.(*CircuitBreakerManager).cleanupLoop"))
 }

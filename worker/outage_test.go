@@ -23,6 +23,7 @@ import (
 // put back until then; under local they go on, more slowly. None is archived or
 // counts a retry, and the provider refuses nothing.
 func TestLimiterLosesItsRedis(t *testing.T) {
+	t.Parallel()
 	for _, policy := range []reserve.Policy{reserve.PolicyFail, reserve.PolicyLocal} {
 		t.Run(string(policy), func(t *testing.T) {
 			t.Parallel()

@@ -12,7 +12,8 @@ import (
 // Run starts the server with the Worker's middleware around handler, and returns
 // when it was shut down: when ctx ends, after SIGTERM, or after an interrupt,
 // unless the program ignores those (the parent of the process leads). It drains
-// the Worker; handlers that work may finish within the server's ShutdownTimeout.
+// the Worker; handlers that work, and tasks in their last attempt that wait, may finish
+// within the server's ShutdownTimeout.
 // Use it instead of the server's own Run, which lets tasks sleep on until that
 // timeout.
 func (w *Worker) Run(ctx context.Context, server *asynq.Server, handler asynq.Handler) error {

@@ -37,7 +37,7 @@ func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time
 			if answer.Turn {
 				turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
 				turn.Moment = micros + (f.caller.Way + answer.Wait).Microseconds()
-				turn.Number, turn.Tags = number, answer.Tags
+				turn.Number, turn.Tags, turn.Later = number, answer.Tags, answer.Wait > 0
 				g.next(item, &turn)
 				asked.give(&turn, now)
 				continue
@@ -95,13 +95,9 @@ type given []struct {
 func (f *flight) given(answers []wire.Answers) given {
 	g := make(given, len(f.limits))
 	for i := range answers {
-		for k := range answers[i].Count {
-			if !answers[i].At(k).Turn {
-				continue
-			}
-			for _, p := range f.items[i].Parts {
-				g[p.Limit].turns++
-			}
+		turns := answers[i].Turns()
+		for _, p := range f.items[i].Parts {
+			g[p.Limit].turns += turns
 		}
 	}
 	return g

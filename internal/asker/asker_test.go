@@ -116,8 +116,8 @@ func TestFleet(t *testing.T) {
 		used    float64
 		asks    float64
 	}{
-		{what: "steady", rate: 100, burst: 1, ways: make([]time.Duration, 4), callers: 20, span: 20, used: 0.99, asks: 2},
-		{what: "a burst", rate: 100, burst: 10, ways: make([]time.Duration, 4), callers: 20, span: 20, used: 0.99, asks: 2},
+		{what: "steady", rate: 100, burst: 1, ways: make([]time.Duration, 4), callers: 20, span: 10, used: 0.99, asks: 2},
+		{what: "a burst", rate: 100, burst: 10, ways: make([]time.Duration, 4), callers: 20, span: 10, used: 0.99, asks: 2},
 		{what: "slow", rate: 1, burst: 1, ways: make([]time.Duration, 2), callers: 5, span: 100, used: 0.99, asks: 5},
 		{what: "a third gives up", rate: 20, burst: 1, ways: make([]time.Duration, 4), callers: 30, span: 60, quits: 0.33, used: 0.98, asks: 5},
 		{what: "near and far", rate: 50, burst: 1, ways: []time.Duration{50 * time.Microsecond, 25 * time.Millisecond}, callers: 20, span: 20, used: 0.97, asks: 3},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/outage"
 	"github.com/fleetpace/fleetpace/internal/queue"
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -70,17 +71,27 @@ func (a *Asker) beAway() {
 	}
 	a.away = map[*wire.Limit]*spent{}
 	a.since = time.Now()
+	for name := range a.names {
+		name.Meter.Add(meter.Outages, 1)
+	}
 	a.busy.Go(func() {
+		// To look for Redis takes as long as the client's timeouts do. Calls do not stand still
+		// meanwhile.
+		met, looks := make(chan error, 1), false
 		for {
 			next := a.serve()
-			if a.cfg.Breaker.Pass() {
-				if a.comeBack() {
-					return
-				}
-				continue
+			if !looks && a.cfg.Breaker.Pass() {
+				looks = true
+				a.busy.Go(func() { met <- a.meet() })
 			}
 			timer := time.NewTimer(min(max(time.Until(next), time.Millisecond), probing))
 			select {
+			case err := <-met:
+				looks = false
+				if a.comeBack(err) {
+					timer.Stop()
+					return
+				}
 			case <-timer.C:
 			case <-a.joined:
 			case <-a.life.Done():
@@ -121,7 +132,7 @@ func (a *Asker) serve() time.Time {
 				}
 				break
 			}
-			k.queue.Give(&queue.Turn{Due: now, Until: now.Add(alone), Pace: a.away[k.need.Limit].pace}, now)
+			k.queue.Give(&queue.Turn{Due: now, Until: now.Add(alone), Pace: a.away[k.need.Limit].pace, Later: now.Sub(k.queue.Oldest()) >= asking}, now)
 		}
 	}
 	return next
@@ -200,9 +211,10 @@ func (a *Asker) server() string {
 	return a.run
 }
 
-// comeBack tells Redis what was spent without it. It reports whether Redis has answered.
-func (a *Asker) comeBack() bool {
-	if err := a.meet(); err != nil {
+// comeBack tells Redis what was spent without it, if it was met. It reports whether Redis has
+// answered.
+func (a *Asker) comeBack(err error) bool {
+	if err != nil {
 		a.cfg.Breaker.Record(context.Background(), err)
 		return false
 	}

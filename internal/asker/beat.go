@@ -131,6 +131,7 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 		pulse.compare(a, other, p.Limit)
 		if pulse.known && !p.Known {
 			a.lost = time.Now()
+			pulse.noted = time.Time{}
 		}
 		lost = lost || pulse.known && (!p.Known || left.Sub(pulse.answered) >= a.cfg.Dead)
 		pulse.known, pulse.answered = true, left

@@ -86,12 +86,12 @@ func (a *Asker) Drop(ctx context.Context, need Need) error {
 }
 
 // loadBooked takes in what becomes of the ID of a call that leaves; tags are those that it
-// had. Where it is booked, it counts at the limit that held it back most.
+// had. Where it is booked and expected, it counts at the limit that held it back most.
 func (f *flight) loadBooked(k *kind, number int64, tags []int64, slowest int) {
 	for i, part := range k.parts {
 		left := wire.Left{Limit: f.at(part.Limit), Place: number, ID: k.need.ID, Cost: part.Cost, Flow: k.need.Flow}
 		if k.books {
-			if left.Tag = -tags[i]; i == slowest {
+			if left.Tag = -tags[i]; i == slowest && !k.unsure {
 				left.Tag = tags[i]
 			}
 		}

@@ -80,10 +80,17 @@ func (a *Asker) letIn() {
 		if k == nil || !k.is(&w.need) {
 			k = a.kind(&w.need)
 			a.beat(k.parts, now)
-			a.wants(k)
 		}
 		w.kind = k
 		k.queue.Join(w.Call, now)
+		if k.ready {
+			continue
+		}
+		if k.queue.Gathers() {
+			a.plan(k, a.clock.now(now), now)
+		} else {
+			a.wants(k)
+		}
 	}
 	a.door.back(came)
 	if k == nil {

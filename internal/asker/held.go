@@ -107,7 +107,9 @@ func (h *Held) Take() (Turn, bool) {
 		return Turn{}, false
 	}
 	h.kind.queue.Use(h.Call, t)
-	h.used, t.Used = true, now
+	h.used = true
+	h.Uses(t, now)
+	a.used(&h.kind.need, t)
 	return *t, true
 }
 
@@ -163,9 +165,10 @@ func (h *Held) Wait(ctx context.Context) (Turn, error) {
 			continue
 		}
 		a.lock()
-		h.turn, h.used, h.due, t.Used = t, true, t.Due, now
+		h.turn, h.used, h.due = t, true, t.Due
+		h.Uses(t, now)
+		a.used(&h.kind.need, t)
 		a.mu.Unlock()
-		a.watch(Event{What: Used, N: 1, Took: now.Sub(t.Due), Need: &h.kind.need})
 		return *t, nil
 	}
 }
@@ -213,13 +216,16 @@ func (h *Held) again(t *queue.Turn, now time.Time) {
 
 // Cancel ends the call: its place goes, or its turn, if that was the last that was given, or
 // its booking. It reports false if its turn was used.
-func (h *Held) Cancel() bool { return h.leave(false) }
+func (h *Held) Cancel() bool { return h.leave(false, false) }
 
 // Book ends the call here: it is to come back under its ID, in the order that it had. A turn
 // that was used, or is over, was for nothing then.
-func (h *Held) Book() bool { return h.leave(true) }
+func (h *Held) Book() bool { return h.leave(true, false) }
 
-func (h *Held) leave(books bool) bool {
+// Keep is Book for a call that may not come back: nobody waits for it.
+func (h *Held) Keep() bool { return h.leave(true, true) }
+
+func (h *Held) leave(books, unsure bool) bool {
 	a := h.asker
 	a.lock()
 	h.look()
@@ -229,11 +235,11 @@ func (h *Held) leave(books bool) bool {
 		a.mu.Unlock()
 		return false
 	case books && h.turn != nil && k.queue.TurnOf(h.Call) == nil:
-		h.rebook()
+		h.rebook(unsure)
 		a.mu.Unlock()
 		return true
 	}
-	k.books = books
+	k.books, k.unsure = books, unsure
 	h.booked = h.booked && books
 	a.mu.Unlock()
 	a.giveUp(h.waiter)
@@ -241,14 +247,14 @@ func (h *Held) leave(books bool) bool {
 }
 
 // rebook books a call whose turn is in no queue any more. The asker must be locked.
-func (h *Held) rebook() {
+func (h *Held) rebook(unsure bool) {
 	a := h.asker
 	if a.closed {
 		return
 	}
 	now := time.Now()
 	h.kind = a.kind(&h.kind.need)
-	h.kind.books = true
+	h.kind.books, h.kind.unsure = true, unsure
 	h.kind.queue.Unneeded(h.turn)
 	a.plan(h.kind, a.clock.now(now), now)
 	a.kick()

@@ -86,7 +86,8 @@ type kind struct {
 	pace     float64 // of its limit, when its forecasts were told; 0: not known
 	queue    queue.Queue
 	ready    bool        // among those that have something to ask for
-	books    bool        // who leaves is booked under the ID
+	books    bool        // who leaves is booked under the ID …
+	unsure   bool        // … and is not expected back
 	leaving  int         // flights that take places and turns of it back
 	followed bool        // it has waited for those of others to be back
 	timer    *time.Timer // rings when it has; nil: none yet

@@ -74,13 +74,14 @@ func (a *Asker) draw(need *Need, now time.Time) (t Turn, ok bool) {
 			l.stats.Used += need.Cost
 			t.Used = now
 			t.Spend()
-			need.count(1)
+			a.used(&l.need, &t)
 			a.names[need.Limit.Name].limits[need.Limit] = now
 		} else {
 			l.stats.Lapsed += need.Cost
 		}
 	}
-	if ok && !l.asked && l.wants(now) > 0 {
+	// A call that does not wait asks for itself alone.
+	if (ok || need.Now) && !l.asked && l.wants(now) > 0 {
 		l.asked = true
 		a.wants(a.kind(&l.need))
 		a.kick()

@@ -38,7 +38,7 @@ func (a *Asker) report(name *wire.Name, now time.Time) wire.Report {
 		}
 	}
 	for _, l := range firsts(slices.Collect(maps.Keys(used)), func(x, y *wire.Limit) int { return used[y].Compare(used[x]) }) {
-		report.Used = append(report.Used, wire.Usage{Key: l.Key, Calls: l.Calls.Load(), Permits: l.Permits.Load()})
+		report.Used = append(report.Used, wire.Usage{Key: l.Key, Calls: l.Calls.Load(), Permits: l.Calls.Load() + l.Further.Load()})
 	}
 	return report
 }

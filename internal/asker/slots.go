@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/fleetpace/fleetpace/internal/queue"
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -45,6 +46,11 @@ func (a *Asker) Keep(need Need, turn Turn) *Slots {
 // told when it is back.
 func (s *Slots) Release() {
 	s.over.Do(func() {
+		s.need.each(func(p Part) {
+			if p.Limit.Kind == "s" {
+				p.Limit.Name.Meter.Held(time.Since(s.turn.Used))
+			}
+		})
 		a := s.asker
 		a.lock()
 		defer a.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 type Turn = queue.Turn
 
 // Wait returns when the call has its turn: it is to be made now. Errors are those of the
-// context, of Config.Errors, and of Redis's refusals.
+// context, of Config.Errors, and of Redis's refusals. Of a turn that comes with an error only
+// Waited is set, if that.
 func (a *Asker) Wait(ctx context.Context, need Need) (Turn, error) {
 	if err := ctx.Err(); err != nil {
 		return Turn{}, err
@@ -38,7 +39,7 @@ func (a *Asker) Wait(ctx context.Context, need Need) (Turn, error) {
 		switch e, what := w.await(ctx.Done(), timer.due); {
 		case what == ended:
 			if a.giveUp(w) {
-				return Turn{}, ctx.Err()
+				return Turn{Waited: w.Waited(time.Now())}, ctx.Err()
 			}
 			continue
 		case what == rang:
@@ -61,8 +62,8 @@ func (a *Asker) Wait(ctx context.Context, need Need) (Turn, error) {
 			continue
 		}
 		used := *t
-		used.Used = now
-		a.watch(Event{What: Used, N: 1, Took: now.Sub(t.Due), Need: &w.need})
+		w.Uses(&used, now)
+		a.used(&w.need, &used)
 		a.waiters.Put(w)
 		return used, nil
 	}

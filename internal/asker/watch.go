@@ -12,7 +12,7 @@ type What int
 // What passes through an Asker.
 const (
 	Asked     What = iota // a flight is back: N calls asked, and Took is its round trip
-	Used                  // a turn was used: Took is by how much later than it was due
+	Used                  // a turn was used: Took is by how much later than it was due, and Waited for how long its call waited
 	Lapsed                // a turn was over when its call came to use it
 	Left                  // a turn or a place that nobody needs goes back
 	Voided                // turns were taken back, by a pause for example: the call asks anew
@@ -32,26 +32,19 @@ type Event struct {
 	Limit *wire.Limit
 	Text  string
 	Err   error
+
+	Waited time.Duration // 0: not at all
+	Alone  bool          // without Redis
 }
 
 func (a *Asker) watch(e Event) {
-	if e.What == Used {
-		e.Need.count(e.N)
-	}
+	e.count()
 	if a.cfg.Watch != nil {
 		a.cfg.Watch(e)
 	}
 }
 
-// count notes that calls have used their turns, for the reports of the process.
-func (n *Need) count(calls int) {
-	n.Part.count(calls)
-	for _, p := range n.More {
-		p.count(calls)
-	}
-}
-
-func (p Part) count(calls int) {
-	p.Limit.Calls.Add(int64(calls))
-	p.Limit.Permits.Add(int64(calls) * p.Cost)
+// used tells of a turn that a call uses.
+func (a *Asker) used(need *Need, t *Turn) {
+	a.watch(Event{What: Used, N: 1, Took: t.Used.Sub(t.Due), Need: need, Waited: t.Waited, Alone: t.Process == ""})
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/redis/go-redis/v9"
@@ -135,6 +136,9 @@ func Classify(err error) error {
 		advice = "the caller left"
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		advice = "no answer in time; is Redis overloaded, or does only one side speak TLS?"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		// Of a client certificate that Redis refuses, often nothing else is heard: it closes at once.
+		advice = "the connection broke; if each one does, compare TLSConfig in the options of the client with what Redis asks for"
 	}
 	return fmt.Errorf("%w, %w: %w (%s)", ErrUnavailable, ErrOutcomeUnknown, err, advice)
 }

@@ -27,6 +27,9 @@ import (
 // ErrUnknown is of a limit that no process has used of late.
 var ErrUnknown = errors.New("no such limit")
 
+// ErrUnused is of a limit of which nobody knows how it is, as nobody uses it.
+var ErrUnused = errors.New("no process has used the limit for ten minutes")
+
 // Name is a limit's name, and its Config.Group.
 type Name struct {
 	Name  string `json:"name"`
@@ -124,7 +127,7 @@ func (r *Reader) Find(ctx context.Context, text string) (Name, error) {
 func listed(names []Name) string {
 	const most = 10
 	if len(names) == 0 {
-		return "none; is it the right Redis and -prefix?"
+		return "none: a limit is there once a process has used it. Is it the right Redis and -prefix?"
 	}
 	var texts []string
 	for _, n := range names[:min(len(names), most)] {

@@ -255,7 +255,7 @@ func TestAnObserverReads(t *testing.T) {
 		require.NoError(t, err, n)
 		require.NotEqual(t, fleet.WhyCorrupt, a.Reason, a.Text)
 	}
-	for text, why := range map[string]fleet.Why{"task-2": fleet.WhyLine, "no task": fleet.WhyAvailable} {
+	for text, why := range map[string]fleet.Why{"task-2": fleet.WhyQueue, "no task": fleet.WhyAvailable} {
 		a, err := reader.Explain(t.Context(), api, text)
 		require.NoError(t, err)
 		require.Equal(t, why, a.Reason)
@@ -279,4 +279,20 @@ func TestAnObserverReads(t *testing.T) {
 	err = reader.SetBy(t.Context(), api, "", "me")
 	require.ErrorIs(t, err, reserve.ErrDenied)
 	require.False(t, fleet.IsAway(err))
+}
+
+// A Redis that lost its data hears the names again with the next heartbeats.
+func TestNamesComeBackAfterALoss(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s := newScene(t, server)
+		l, _ := s.process(reserve.Config{Limit: reserve.Every(time.Hour)})
+		require.NoError(t, l.Wait(t.Context()))
+		s.waits(1, l.Wait)
+		noted := func() bool { names, err := s.reader.Names(t.Context()); return err == nil && len(names) == 1 }
+		s.until("the name is noted", noted)
+		for _, key := range append(lua.BeatKeys(s.prefix, "", "api"), lua.Index(s.prefix)) {
+			require.NoError(t, s.client.Del(t.Context(), key).Err())
+		}
+		s.until("it is noted again", noted)
+	})
 }

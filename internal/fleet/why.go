@@ -28,7 +28,7 @@ const (
 	WhyUsedUp    Why = "used_up"   // of a quota, or of a rolling limit
 	WhySet       Why = "set"       // somebody has set a limit that lets less through, and calls wait
 	WhyDiffer    Why = "differ"    // processes were made with different limits, and calls wait
-	WhyLine      Why = "line"      // others are before it
+	WhyQueue     Why = "queue"     // others are before it
 	WhyAvailable Why = "available" // nothing does: a call would have its turn now
 	WhyIdle      Why = "idle"      // nobody has used it for ten minutes
 )
@@ -95,7 +95,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	}
 	a.Reason, a.Text = reasons[0].why, reasons[0].text
 	for _, other := range reasons[1:] {
-		if other.why != WhyLine && other.why != WhyAvailable {
+		if other.why != WhyQueue && other.why != WhyAvailable {
 			a.Also = append(a.Also, other.why)
 		}
 		a.Evidence = append(a.Evidence, other.text)
@@ -213,21 +213,21 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(slows, WhySet, "The limit was set to %s%s, %s; the processes were made with %s.", row.Limit, by, until, l.Limit)
 	}
 	add(len(l.Differ) > 0, WhyDiffer, "Processes were made with different limits, and the slowest is in force: %s.", differing(l.Differ))
-	line := "It is the line: "
+	queue := "It is the queue: "
 	if len(all) > 0 {
-		line = ""
+		queue = ""
 	}
 	switch {
 	case booked != nil && !booked.Counts:
-		add(true, WhyLine, "%sits call is back and waits, or another limit holds it back.", line)
+		add(true, WhyQueue, "%sits call is back and waits, or another limit holds it back.", queue)
 	case booked != nil:
-		add(true, WhyLine, line+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
+		add(true, WhyQueue, queue+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
 	case calls > 0:
-		add(true, WhyLine, line+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
+		add(true, WhyQueue, queue+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
 	case st.Wait > 0 && len(all) == 0:
-		add(true, WhyLine, "Calls before it have used what there was, and a new call would have its turn in about %s.", span(st.Wait))
+		add(true, WhyQueue, "Calls before it have used what there was, and a new call would have its turn in about %s.", span(st.Wait))
 	case st.Wait > 0:
-		add(true, WhyLine, "A new call would have its turn in about %s.", span(st.Wait))
+		add(true, WhyQueue, "A new call would have its turn in about %s.", span(st.Wait))
 	default:
 		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
 		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.")

@@ -79,7 +79,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a limit that somebody has raised", why: fleet.WhyLine, says: []string{"3 calls wait"},
+		what: "a limit that somebody has raised", why: fleet.WhyQueue, says: []string{"3 calls wait"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(1))
 			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(2), 0))
@@ -182,7 +182,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "the line", why: fleet.WhyLine, says: []string{"5 calls wait", "in about (5h5.m|6h0m)"},
+		what: "the queue", why: fleet.WhyQueue, says: []string{"5 calls wait", "in about (5h5.m|6h0m)"},
 		make: func(s *scene) string {
 			s.waits(5, s.paced(reserve.PerHour(1)).Wait)
 			s.told(5)
@@ -190,7 +190,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "the rate", why: fleet.WhyLine, says: []string{"used what there was", "in about (5.m|1h0m)"},
+		what: "the rate", why: fleet.WhyQueue, says: []string{"used what there was", "in about (5.m|1h0m)"},
 		make: func(s *scene) string {
 			s.paced(reserve.PerHour(1))
 			s.known(1)
@@ -198,7 +198,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "the line of a key, though none of the others", why: fleet.WhyLine, says: []string{"1 call waits", "in about"},
+		what: "the queue of a key, though none of the others", why: fleet.WhyQueue, says: []string{"1 call waits", "in about"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerMinute(1))
 			require.NoError(s, l.For("tenant").Wait(s.Context()))
@@ -211,14 +211,14 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a booking", why: fleet.WhyLine, says: []string{"number 3", "in about (2h5.m|3h0m)"},
+		what: "a booking", why: fleet.WhyQueue, says: []string{"number 3", "in about (2h5.m|3h0m)"},
 		make: func(s *scene) string {
 			s.booked("task-12", "task-11", "task-1")
 			return "task-1"
 		},
 	},
 	{
-		what: "a booking, by a part of its ID", why: fleet.WhyLine, says: []string{"number 2", "in about (1h5.m|2h0m)"},
+		what: "a booking, by a part of its ID", why: fleet.WhyQueue, says: []string{"number 2", "in about (1h5.m|2h0m)"},
 		make: func(s *scene) string {
 			s.booked("asynq:{default}:1", "asynq:{default}:a*b", "asynq:{default}:axb")
 			return "a*b"

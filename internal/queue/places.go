@@ -22,7 +22,7 @@ type Times struct {
 // Next is what the queue asks for now, at most so many calls: places whose forecasts are
 // near, and behind them those that have none.
 func (q *Queue) Next(now time.Time, t Times, most int) (ask Ask) {
-	fresh := len(q.waiting) - len(q.places) - q.asked
+	fresh := q.fresh()
 	ask.Places = q.near(now, t, most)
 	ask.New = max(0, min(most-len(ask.Places), fresh))
 	q.asked += ask.New
@@ -35,7 +35,7 @@ func (q *Queue) near(now time.Time, t Times, most int) (near []*Place) {
 	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
 		switch {
 		case p.asked:
-		case !q.when(p, t).After(now):
+		case !q.when(p, t).After(now), len(near) > 0 && q.nearly(p, now, t):
 			p.asked, p.soon = true, false
 			near = append(near, p)
 		case len(near) == 0:
@@ -54,16 +54,51 @@ func (q *Queue) near(now time.Time, t Times, most int) (near []*Place) {
 
 // When is when the queue has something to ask for; false: not as things stand.
 func (q *Queue) When(t Times) (time.Time, bool) {
-	if len(q.waiting) > len(q.places)+q.asked {
+	fresh := q.fresh() > 0
+	if fresh && q.gathers.IsZero() {
 		return time.Time{}, true
 	}
 	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
 		if !p.asked {
-			return q.when(p, t), true
+			if when := q.when(p, t); !fresh || when.Before(q.gathers) {
+				return when, true
+			}
+			break
 		}
 	}
-	return time.Time{}, false
+	return q.gathers, fresh
 }
+
+// fresh is how many calls have neither turn nor place and were not asked for.
+func (q *Queue) fresh() int { return max(0, len(q.waiting)-len(q.places)-q.asked) }
+
+// At a limit that has turns every few milliseconds, calls that come while others wait here for
+// long ask together with those that come in the next moment: they have their turns after those, so
+// it holds up nobody, and Redis is asked once for many.
+const (
+	together = 10 * time.Millisecond
+	long     = 10 * together
+)
+
+// nearly reports whether a place may ask a moment before its time, as others do.
+func (q *Queue) nearly(p *Place, now time.Time, t Times) bool {
+	return !p.early && p.forecast.Sub(now) <= min(t.Lead+together, t.Horizon)
+}
+
+// gather says until when calls that come now wait for others.
+func (q *Queue) gather(now time.Time) {
+	q.gathers = time.Time{}
+	if n := len(q.places); n > 0 && n <= len(q.waiting) {
+		first, last := q.places[0], q.places[n-1]
+		dense := last.forecast.Sub(first.forecast) < time.Duration(n-1)*together
+		if dense && last.forecast.Sub(now) > long && !q.atSlot(last.Slowest) {
+			q.gathers = now.Add(together)
+		}
+	}
+}
+
+// Gathers reports whether calls that were not asked for wait for others.
+func (q *Queue) Gathers() bool { return q.fresh() > 0 && !q.gathers.IsZero() }
 
 // when is when a place asks. One that came too early for some of its limits asks again
 // shortly before its turn. One whose forecast may be wrong asks at once: the zero time. One that
@@ -162,6 +197,7 @@ func (q *Queue) insert(p *Place) {
 // Granted notes that a new call was given a turn.
 func (q *Queue) Granted(t *Turn, now time.Time) {
 	q.asked--
+	t.Placed = false
 	q.Give(t, now)
 }
 
@@ -195,6 +231,7 @@ func (q *Queue) Reached(p *Place, t *Turn, now time.Time) {
 	if i := slices.Index(q.places, p); i >= 0 {
 		q.places = slices.Delete(q.places, i, i+1)
 	}
+	t.Placed, t.Slowest = true, p.Slowest
 	q.Give(t, now)
 }
 

@@ -26,8 +26,13 @@ type Turn struct {
 	Spent  *int64        // how many of those permits were used at the least
 	Out    *int64        // how many permits that ask was given, and did not go back
 
-	Pace float64   // of one that a process gives itself: permits per second of its share; 0: of none
-	Used time.Time // when its call found it usable, and used it
+	Later   bool // it was given ahead: its call has to wait
+	Placed  bool // its call had a place before …
+	Slowest int  // … where it waited at that limit, as was heard last
+
+	Pace   float64       // of one that a process gives itself: permits per second of its share; 0: of none
+	Used   time.Time     // when its call found it usable, and used it …
+	Waited time.Duration // … for which it had waited so long; 0: it had it at once
 }
 
 // Place is a call that waits in Redis.
@@ -83,6 +88,17 @@ type Event struct {
 	Booked time.Time // … or is to come back for its turn; none: its turn has changed, see Queue.TurnOf
 }
 
+// Waited is for how long a call has waited since it joined the queue.
+func (c *Call) Waited(now time.Time) time.Duration { return max(time.Nanosecond, now.Sub(c.joined)) }
+
+// Uses notes that the call uses a turn.
+func (c *Call) Uses(t *Turn, now time.Time) {
+	t.Used, t.Waited = now, 0
+	if t.Later || t.Placed {
+		t.Waited = c.Waited(now)
+	}
+}
+
 // NewCall returns a call that is in no queue yet.
 func NewCall() *Call { return &Call{Wake: make(chan Event, 1)} }
 
@@ -113,18 +129,25 @@ type Queue struct {
 	// not known.
 	Missed func(turn, deadline time.Time, slowest int) error
 
-	waiting []*Call  // have no turn, first come, first served
-	given   []*Call  // have a turn that they have not used, the earliest first
-	places  []*Place // in Redis, by tag
-	asked   int      // calls that were asked for and have neither place nor turn
-	stale   bool     // forecasts for those may be wrong
-	unused  []*Turn  // that nobody here needs
-	done    []*Turn  // whose slots are held no longer
+	waiting []*Call   // have no turn, first come, first served
+	given   []*Call   // have a turn that they have not used, the earliest first
+	places  []*Place  // in Redis, by tag
+	asked   int       // calls that were asked for and have neither place nor turn
+	gathers time.Time // until when those that were not asked for may wait for others; zero: not at all
+	stale   bool      // forecasts for those may be wrong
+	unused  []*Turn   // that nobody here needs
+	done    []*Turn   // whose slots are held no longer
 }
 
 // Join lets a call wait behind all others. A turn that somebody has just left is for it.
 func (q *Queue) Join(c *Call, now time.Time) {
 	c.joined = now
+	if q.fresh() == 0 {
+		q.gather(now)
+	}
+	if !c.Deadline.IsZero() && c.Deadline.Before(q.gathers) { // it is to hear in time that it is too late
+		q.gathers = time.Time{}
+	}
 	q.waiting = append(q.waiting, c)
 	if i := slices.IndexFunc(q.unused, func(t *Turn) bool { return now.Before(t.Until) }); i >= 0 && len(q.waiting) == 1 {
 		t := q.unused[i]
@@ -330,6 +353,9 @@ func (q *Queue) Forecast(c *Call) (moment time.Time, slowest int, known bool) {
 
 // Waiting is how many calls wait without a turn.
 func (q *Queue) Waiting() int { return len(q.waiting) }
+
+// Calls is how many calls have not used a turn.
+func (q *Queue) Calls() int { return len(q.waiting) + len(q.given) }
 
 // Oldest is when the first of those that have no turn joined, and zero where there is none.
 func (q *Queue) Oldest() time.Time {

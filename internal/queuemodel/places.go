@@ -18,6 +18,11 @@ func (s *State) leave(id string, cost float64) bool {
 	return len(s.places) < n
 }
 
+// supersede removes the places that a call had in another process.
+func (s *State) supersede(tag float64, id string) {
+	s.places = slices.DeleteFunc(s.places, func(p place) bool { return p.tag == tag && p.id != id })
+}
+
 func (c *call) newTag(s *State) float64 {
 	s.seq = max(s.seq+1, math.Floor(c.at))
 	return s.seq

@@ -38,7 +38,7 @@ func (c *call) sweep(s *State) {
 	for _, at := range c.Dead {
 		died = max(died, at)
 	}
-	if len(s.holders) == 0 || died < s.checked && c.Now-s.checked < 60e6 {
+	if len(s.holders) == 0 || died < s.checked && c.Now-s.checked < 8e6 {
 		return
 	}
 	s.checked = c.Now

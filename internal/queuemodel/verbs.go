@@ -47,6 +47,9 @@ func (c *call) one(item Item, k int) Answer {
 		for i := range parts {
 			if parts[i].Tag == 0 {
 				parts[i].Tag = limits[i].tagOf(item.ID, parts[i].Cost)
+				if parts[i].Tag != 0 && limits[i].virtual == 0 {
+					limits[i].supersede(parts[i].Tag, id)
+				}
 				tags[i] = parts[i].Tag
 			}
 		}

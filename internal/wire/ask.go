@@ -56,6 +56,19 @@ type Answers struct {
 	last, step, usable float64 // micros
 }
 
+// Turns is how many of the answers are turns.
+func (a *Answers) Turns() (n int) {
+	if a.each == nil {
+		return a.Count
+	}
+	for i := range a.each {
+		if a.each[i].Turn {
+			n++
+		}
+	}
+	return n
+}
+
 // At is the answer to the kth call.
 func (a *Answers) At(k int) Answer {
 	if a.each != nil {

@@ -27,7 +27,8 @@ type Limit struct {
 	Key  string   // the tenant or host; empty: none
 	Name *Name
 
-	Calls, Permits atomic.Int64 // that this process has used
+	Calls   atomic.Int64 // that this process has made …
+	Further atomic.Int64 // … and the permits that they cost besides one each
 
 	// Lease is for how long turns may be taken ahead of calls; 0: none are.
 	Lease time.Duration

@@ -1,6 +1,10 @@
 package wire
 
-import "sync/atomic"
+import (
+	"sync/atomic"
+
+	"github.com/fleetpace/fleetpace/internal/meter"
+)
 
 // Name is the name of a limiter, which all its keys share: processes tell under it that they
 // live, and which limit they were made with. It is safe for concurrent use.
@@ -15,6 +19,8 @@ type Name struct {
 	Rank  atomic.Int64 // of this limit among those of other processes: see beat.lua
 	Alive atomic.Int64 // processes; 0: not known
 	Ended atomic.Bool  // its limiter was closed: no call joins any more
+
+	Meter *meter.Limit // counts what happens to its calls; nil: nobody does
 
 	observed atomic.Bool // the user may only look
 }

@@ -1,0 +1,100 @@
+package fleet
+
+import (
+	"context"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Line is how a name stands as a whole.
+type Line struct {
+	Name      string  `json:"name"`
+	Group     string  `json:"group,omitempty"`
+	Limit     string  `json:"limit"`
+	Waiting   int64   `json:"waiting"`
+	Oldest    float64 `json:"oldest"` // seconds
+	Booked    int64   `json:"booked"`
+	Paused    bool    `json:"paused"`              // one of its keys is
+	PausedFor float64 `json:"pausedFor,omitempty"` // seconds more
+	Reason    string  `json:"reason,omitempty"`
+	Set       bool    `json:"set"` // of one of its keys another limit is
+	Held      int     `json:"held"`
+	Keys      int     `json:"keys"`
+	Processes int     `json:"processes"`
+	PerSecond float64 `json:"perSecond"` // calls, of late; 0 before two looks
+	Allowed   float64 `json:"allowed"`   // permits per second, of all keys that calls wait for, or else of one; 0 of slots
+	Slots     int64   `json:"slots,omitempty"`
+	HeldFor   float64 `json:"heldFor,omitempty"` // seconds, by the call that has held its slots longest
+	Differ    bool    `json:"differ,omitempty"`  // processes were made with different limits
+	Error     string  `json:"error,omitempty"`
+}
+
+// ID is the name of the line's limit, as Find takes it.
+func (l *Line) ID() string { return Name{l.Name, l.Group}.String() }
+
+// Lines are those of all names, for each of which the states of so many keys are read, with what
+// was used per second since another look.
+func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, error) {
+	names, err := r.Names(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lines := []Line{}
+	for _, n := range names {
+		look, err := r.Look(ctx, n, keys)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, look.Line(rates))
+	}
+	return lines, nil
+}
+
+// Line sums a look up.
+func (l *Look) Line(rates *Rates) Line {
+	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Alive(), Differ: len(l.Differ) > 0}
+	for _, k := range l.Keys {
+		sum.Oldest = max(sum.Oldest, k.Oldest)
+	}
+	most := 0.0
+	for i := range l.Rows {
+		row := &l.Rows[i]
+		sum.Waiting, sum.Booked, sum.Held = sum.Waiting+row.Waiting, sum.Booked+row.Booked, sum.Held+row.Held
+		sum.Set = sum.Set || row.Set
+		if row.Paused && !sum.Paused {
+			sum.Paused, sum.PausedFor, sum.Reason = true, row.State.Paused.Seconds(), row.Reason
+		}
+		if row.Error != "" {
+			sum.Error = row.Error
+			continue
+		}
+		if row.Key == "" && row.Set {
+			sum.Limit = row.Limit
+		}
+		most = max(most, sum.allow(row))
+	}
+	if sum.Allowed == 0 {
+		sum.Allowed = most
+	}
+	sum.Waiting = max(sum.Waiting, int64(l.Waiting()))
+	if rates != nil {
+		sum.PerSecond = rates.Of(l.Survey)
+	}
+	return sum
+}
+
+// allow adds what the limit of a row allows, and returns its rate.
+func (l *Line) allow(row *Row) (perSecond float64) {
+	if row.State.Limit.Kind() != reserve.KindSlots {
+		if row.Waiting > 0 || row.Calls > 0 {
+			l.Allowed += row.Rate
+		}
+		return row.Rate
+	}
+	l.Slots += int64(row.Rate)
+	for _, h := range row.State.Holders {
+		l.HeldFor = max(l.HeldFor, time.Since(h.Since).Seconds())
+	}
+	return 0
+}

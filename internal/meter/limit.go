@@ -1,0 +1,133 @@
+package meter
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// Result is how a call ended.
+type Result int
+
+// How calls end.
+const (
+	AtOnce         Result = iota // it had its turn as it asked
+	Waited                       // it had its turn later
+	NotNow                       // it did not want to wait
+	MissedDeadline               // its turn would have come too late
+	GivenUp                      // its context ended, or it was cancelled
+	Unavailable                  // Redis was away, and the policy lets calls fail
+	Closed                       // its limiter was closed
+	Failed                       // Redis refused it
+	results
+)
+
+var resultNames = [results]string{"at_once", "waited", "not_now", "missed_deadline", "given_up", "unavailable", "closed", "failed"}
+
+// String is the value of the attribute fleetpace.result.
+func (r Result) String() string { return resultNames[r] }
+
+// Number is something that is counted, besides how calls end.
+type Number int
+
+// What is counted.
+const (
+	Further Number = iota // permits that calls have used besides one each
+	Alone                 // calls that were let through while Redis was away
+	Outages               // of Redis, while calls needed the limit
+	Lapsed                // turns that were over when their calls came to use them
+	Voided                // turns that were taken back, by a pause for example
+	Pauses                // that this process has made
+	Changes               // limits that it has set and reset
+	numbers
+)
+
+// LimitKey is the attribute that names a limit.
+const LimitKey = attribute.Key("fleetpace.limit")
+
+const resultKey = attribute.Key("fleetpace.result")
+
+// Limit counts what happens to the calls of a limit, whatever their keys. It is safe for
+// concurrent use; a nil one counts nothing.
+type Limit struct {
+	name     string
+	numbers  [numbers]atomic.Int64
+	results  [results]atomic.Int64
+	all      []metric.ObserveOption // of the numbers
+	byResult [results][]metric.ObserveOption
+	recorded []metric.RecordOption
+	ended    [results][]metric.RecordOption
+}
+
+// limits are those of this process, also of limiters that were closed: sums are not to fall.
+var limits = struct {
+	sync.Mutex
+	byName map[string]*Limit
+}{byName: map[string]*Limit{}}
+
+// Of is the Limit with a name, behind its group and a slash if it has one.
+func Of(group, name string) *Limit {
+	if group != "" {
+		name = group + "/" + name
+	}
+	begin()
+	limits.Lock()
+	defer limits.Unlock()
+	l := limits.byName[name]
+	if l == nil {
+		l = newLimit(name)
+		limits.byName[name] = l
+	}
+	return l
+}
+
+func newLimit(name string) *Limit {
+	l := &Limit{name: name}
+	set := metric.WithAttributeSet(attribute.NewSet(LimitKey.String(name)))
+	l.all, l.recorded = []metric.ObserveOption{set}, []metric.RecordOption{set}
+	for r := range results {
+		set := metric.WithAttributeSet(attribute.NewSet(LimitKey.String(name), resultKey.String(r.String())))
+		l.byResult[r], l.ended[r] = []metric.ObserveOption{set}, []metric.RecordOption{set}
+	}
+	return l
+}
+
+// String is the name of the limit, as its attribute has it.
+func (l *Limit) String() string { return l.name }
+
+// Ended counts calls that ended so.
+func (l *Limit) Ended(r Result, calls int) {
+	if l != nil {
+		l.results[r].Add(int64(calls))
+	}
+}
+
+// Add adds to a number.
+func (l *Limit) Add(n Number, by int64) {
+	if l != nil {
+		l.numbers[n].Add(by)
+	}
+}
+
+// InQueue tells for how long a call waited that ended so; late is by how much it went on after
+// its turn had come, if it had one.
+func (l *Limit) InQueue(r Result, waited, late time.Duration) {
+	if l == nil {
+		return
+	}
+	in.inQueue.Record(context.Background(), waited.Seconds(), l.ended[r]...)
+	if r == Waited {
+		in.delay.Record(context.Background(), max(0, late.Seconds()), l.recorded...)
+	}
+}
+
+// Held tells for how long a call held its slots.
+func (l *Limit) Held(d time.Duration) {
+	if l != nil {
+		in.held.Record(context.Background(), d.Seconds(), l.recorded...)
+	}
+}
