@@ -3,16 +3,25 @@ package main
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"runtime"
 	"strings"
 	"testing"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/sdk/metric"
 )
 
 // BenchmarkReservation is the closed loops for benchstat, whose -col /contender puts
 // the contenders side by side:
 //
 //	go test ./compare -run '^$' -bench . -count 10 | benchstat -col /contender -
+//
+// FLEETPACE_METRICS=on collects metrics meanwhile, as a program with OpenTelemetry does.
 func BenchmarkReservation(b *testing.B) {
+	if os.Getenv("FLEETPACE_METRICS") == "on" {
+		otel.SetMeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())))
+	}
 	s := onOwnRedis(b)
 	for _, loop := range []struct {
 		name               string

@@ -1,0 +1,141 @@
+"""The client for asyncio."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import cast
+
+from . import protocol
+from .aio_http import AsyncHTTP, hang_up
+from .answers import Allowed, Given, LimitInfo, State
+from .errors import FleetpaceError
+from .needs import Cost, Key, Limit, Needs, needs_of
+from .protocol import Request, Steps, T, Wait
+
+
+class AsyncFleetpace(AsyncHTTP):
+    """A server that gives turns, for the tasks of an event loop. Close it at the end.
+
+    A task that is cancelled while it waits hangs up: it gives up its place, unless it gave an id.
+    """
+
+    def limiter(
+        self, *limits: str | Limit, key: Key = None, cost: int = 1,
+        share: str | None = None, weight: float | None = None, urgent: bool = False,
+    ) -> "AsyncLimiter":  # fmt: skip
+        """One limit, or several at once. Key and cost are of those given by name; a Limit has its own."""
+        return AsyncLimiter(self, needs_of(limits, key, cost, share, weight, urgent))
+
+    async def limits(self) -> list[LimitInfo]:
+        """The limits of the server's file."""
+        return await self.run(protocol.limits())
+
+    async def state(self, name: str, key: str | None = None) -> State:
+        """How a limit stands."""
+        return await self.run(protocol.state(name, key))
+
+    async def aclose(self) -> None:
+        """Closes the connections that no request uses, and the others when their requests end."""
+        self._closed = True
+        await asyncio.gather(*self._finishing)
+        while (stream := self.reuse(asyncio.get_running_loop())) is not None:
+            await hang_up(stream)
+
+    async def __aenter__(self) -> "AsyncFleetpace":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def run(self, steps: Steps[T]) -> T:
+        """Sends what the protocol wants to be sent, and sleeps when it wants to."""
+        try:
+            step = next(steps)
+            while True:
+                if isinstance(step, Request):
+                    step = steps.send(await self.exchange(step))
+                else:
+                    step = steps.send(await asyncio.sleep(step, None))
+        except StopIteration as done:
+            return cast(T, done.value)
+
+    def finish(self, steps: Steps[object]) -> "asyncio.Task[None]":
+        """Begins what is done also where the caller is cancelled. The server does it without it, too, only later."""
+
+        async def quietly() -> None:
+            try:
+                await self.run(steps)
+            except FleetpaceError as error:
+                logging.getLogger("fleetpace").info("%s", error)
+
+        task = asyncio.create_task(quietly())
+        self._finishing.add(task)
+        task.add_done_callback(self._finishing.discard)
+        return task
+
+
+class AsyncTurn:
+    """A turn that came after waited seconds. lost is set when its slots are lost: others may have them."""
+
+    def __init__(self, client: AsyncFleetpace, given: Given) -> None:
+        self.id, self.waited, self.lost = given.turn, given.waited, asyncio.Event()
+        self._client = client
+
+    async def settle(self, *used: int) -> None:
+        """Tells what the call used, a number for each limit; -1: not known."""
+        await self._client.run(protocol.settle(self.id, *used))
+
+
+class AsyncLimiter:
+    """Takes turns of one limit, or of several at once."""
+
+    def __init__(self, client: AsyncFleetpace, needs: Needs) -> None:
+        self._client, self._needs = client, needs
+
+    @asynccontextmanager
+    async def turn(
+        self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None
+    ) -> AsyncIterator[AsyncTurn]:
+        """Waits for a turn. Its slots are held while the block runs, and released at the end."""
+        given = await self._wait(cost, max_wait, id, slots=True)
+        turn = AsyncTurn(self._client, given)
+        if given.lease is None:
+            yield turn
+            return
+        renewing = asyncio.create_task(self._renew(turn, given.lease))
+        try:
+            yield turn
+        finally:
+            renewing.cancel()
+            await asyncio.shield(self._client.finish(protocol.release(turn.id)))
+
+    async def wait(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> AsyncTurn:
+        """Waits for a turn of limits without slots."""
+        return AsyncTurn(self._client, await self._wait(cost, max_wait, id, slots=False))
+
+    async def allow(self, cost: Cost = None, *, ahead: int | None = None) -> Allowed:
+        """Takes a turn if there is one now; with ahead, up to so many, for the next calls."""
+        return await self._client.run(protocol.allow(self._needs, cost, ahead))
+
+    async def pause(self, seconds: float, reason: str | None = None) -> None:
+        """Lets nobody of the fleet have a turn for so long. Of several pauses the one that ends last counts."""
+        await self._client.run(protocol.pause(self._needs, seconds, reason))
+
+    async def resume(self) -> None:
+        """Ends a pause."""
+        await self._client.run(protocol.resume(self._needs))
+
+    async def _wait(self, cost: Cost, max_wait: float | None, id: str | None, slots: bool) -> Given:
+        client = self._client
+        wait = Wait(self._needs, cost, max_wait, id, client.poll, client.timeout, client.patience)
+        try:
+            return await client.run(wait.steps(slots))
+        except asyncio.CancelledError:
+            if wait.kept:
+                client.finish(wait.leave())
+            raise
+
+    async def _renew(self, turn: AsyncTurn, lease: float) -> None:
+        if await self._client.run(protocol.renew(turn.id, lease, lambda: False)):
+            turn.lost.set()

@@ -1,0 +1,115 @@
+"""What the server answers. All durations are seconds."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import TypeVar, get_args, get_origin, get_type_hints
+
+from .errors import FleetpaceError
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """Whether a call may be made now; true if it may. Turns taken ahead lapse evenly in valid seconds."""
+
+    allowed: bool
+    taken: int
+    limit: str
+    retry_after: float = 0.0
+    valid: float | None = None
+    remaining: int | None = None
+
+    def __bool__(self) -> bool:
+        return self.allowed
+
+
+@dataclass(frozen=True)
+class LimitInfo:
+    """A limit of the server's file; key and share are templates."""
+
+    name: str
+    limit: str
+    key: str | None = None
+    share: str | None = None
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who holds slots; since is a time as RFC 3339 has it."""
+
+    process: str | None = None
+    doing: str | None = None
+    slots: int | None = None
+    since: str | None = None
+
+
+@dataclass(frozen=True)
+class State:
+    """How a limit stands. A call of one permit would wait for wait; a pause lasts for paused more."""
+
+    name: str
+    limit: str
+    set: bool
+    stored: float
+    wait: float
+    waiting: int
+    booked: int
+    processes: int
+    paused: float
+    set_for: float | None = None
+    pause_reason: str | None = None
+    holders: tuple[Holder, ...] = ()
+
+
+@dataclass(frozen=True)
+class Listed:
+    limits: tuple[LimitInfo, ...]
+
+
+@dataclass(frozen=True)
+class Given:
+    turn: str
+    waited: float
+    lease: float | None = None
+
+
+@dataclass(frozen=True)
+class Later:
+    id: str
+    forecast: float
+    retry_after: float
+    held_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Lease:
+    lease: float
+
+
+def decode(kind: type[T], document: object) -> T:
+    """An answer as a dataclass. New fields are skipped; one that is missing or of another type is an error."""
+    values: dict[str, object] = {}
+    given = document if isinstance(document, dict) else {}
+    for name, hint in get_type_hints(kind).items():
+        millis = name not in given and f"{name}_ms" in given
+        value, kinds = given.get(f"{name}_ms" if millis else name), get_args(hint) or (hint,)
+        if value is None and hasattr(kind, name):
+            continue
+        if float in kinds and type(value) is int and abs(value) < 1 << 63:
+            value = float(value)
+        if get_origin(hint) is tuple and isinstance(value, list):
+            value = tuple(decode(kinds[0], item) for item in value)
+        elif type(value) not in kinds or (isinstance(value, float) and not math.isfinite(value)):
+            raise FleetpaceError(f"the answer has no valid {name}: {document!r:.200}")
+        values[name] = value / 1000 if millis and isinstance(value, float) else value
+    return kind(**values)
+
+
+def parse(body: bytes) -> object:
+    """The JSON of an answer."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise FleetpaceError(f"the answer is no JSON: {error}: {body[:100]!r}") from error

@@ -1,0 +1,85 @@
+"""What can go wrong. Each error answers: what should I do now?"""
+
+import ssl
+from asyncio import LimitOverrunError
+from http.client import HTTPException, IncompleteRead
+
+
+class FleetpaceError(Exception):
+    """Any error. One of no class below is of an answer that no fleetpace server gives."""
+
+    retry_after: float = 0.0
+    field: str | None = None
+    value: object = None
+
+
+class Unauthorized(FleetpaceError):
+    """401: the server wants its token."""
+
+
+class UnknownLimit(FleetpaceError):
+    """404: the server's file of limits has no such limit."""
+
+
+class UnknownTurn(FleetpaceError):
+    """404: the turn was settled or released, its lease was over, or another server gave it."""
+
+
+class Conflict(FleetpaceError):
+    """409: another request waits under the same id now, and has the place."""
+
+
+class InvalidRequest(FleetpaceError):
+    """400: field is wrong; value is what it was. Asking again does not help."""
+
+
+class TooLate(FleetpaceError):
+    """429: the turn would come later than max_wait, in about retry_after seconds. No permit was used."""
+
+
+class Unavailable(FleetpaceError):
+    """503, or no answer: ask again, after retry_after seconds; 0: nobody says when."""
+
+
+_KINDS = {
+    400: InvalidRequest, 404: UnknownLimit, 409: Conflict, 413: InvalidRequest, 415: InvalidRequest, 429: TooLate,
+}  # fmt: skip
+
+
+def invalid(field: str, value: object, detail: str) -> InvalidRequest:
+    was = "" if value is None else f" (it was {value!r:.200})"
+    error = InvalidRequest((detail if field in detail else f"{field}: {detail}") + was)
+    error.field, error.value = field, value
+    return error
+
+
+def error_of(path: str, status: int, problem: object, retry_after: float) -> FleetpaceError:
+    """The error of an answer. One without a problem document is of a proxy, or of another server."""
+    known = problem if isinstance(problem, dict) else {}
+    detail = str(known.get("detail", f"{path} was answered with {status}, without a reason"))
+    kind = _KINDS.get(status, FleetpaceError) if known else FleetpaceError
+    if kind is UnknownLimit and path in ("/v1/settle", "/v1/release", "/v1/renew"):
+        kind = UnknownTurn
+    if status == 401:
+        kind = Unauthorized
+    elif status in (502, 503, 504) or (status == 429 and not known):
+        kind = Unavailable
+    if kind is InvalidRequest:
+        return invalid(str(known.get("field", "body")), known.get("value"), detail)
+    error = kind(detail)
+    error.retry_after = retry_after
+    return error
+
+
+FAILURES = (OSError, EOFError, HTTPException, ValueError, LimitOverrunError, FleetpaceError)  # of an exchange
+
+
+def failure_of(error: Exception, url: str) -> FleetpaceError:
+    """The error of an exchange that failed: the server is away, or it is none of ours."""
+    if isinstance(error, FleetpaceError):
+        return error
+    distrusted = isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))
+    away = isinstance(error, (OSError, EOFError, IncompleteRead)) and not distrusted
+    failure = (Unavailable if away else FleetpaceError)(f"{url}: {error or type(error).__name__}")
+    failure.__cause__ = error
+    return failure

@@ -1,0 +1,154 @@
+"""What is asked of the server, and when again, without I/O: steps are requests to send and seconds to sleep."""
+
+import math
+import random
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from email.message import Message
+from time import monotonic
+from typing import TypeVar
+from urllib.parse import quote, urlencode
+
+from .answers import Allowed, Given, Later, Lease, LimitInfo, Listed, State, decode, parse
+from .errors import FleetpaceError, TooLate, Unavailable, UnknownTurn, error_of, invalid
+from .needs import Cost, Document, Needs, duration, present
+from .retry_after import retry_after
+
+T = TypeVar("T")
+LEAVE_TIMEOUT = 2.0
+LONGEST_SLEEP = 600.0
+
+
+@dataclass(frozen=True)
+class Request:
+    path: str
+    body: Document | None = None  # None: a GET
+    timeout: float | None = None  # None: that of the client
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: Message
+    body: bytes
+
+
+Steps = Generator[Request | float, object, T]  # a request is answered with an Answer or a FleetpaceError
+
+
+def ask(path: str, body: Document | None = None, timeout: float | None = None) -> Steps[object]:
+    """Sends one request. The result is the document of the answer; an error is raised."""
+    answer = yield Request(path, body, timeout)
+    if not isinstance(answer, Answer):
+        raise answer if isinstance(answer, FleetpaceError) else TypeError(f"no answer: {answer!r}")
+    content = answer.headers.get_content_type()
+    if answer.status == 204:
+        return None
+    if answer.status in (200, 202) or (answer.status == 429 and content == "application/json"):
+        return parse(answer.body)
+    problem = parse(answer.body) if content == "application/problem+json" else None
+    raise error_of(path, answer.status, problem, retry_after(answer.headers.get("Retry-After")))
+
+
+def allow(needs: Needs, cost: Cost, ahead: int | None) -> Steps[Allowed]:
+    return decode(Allowed, (yield from ask("/v1/allow", needs.of(cost) | needs.whose() | present(ahead=ahead))))
+
+
+def pause(needs: Needs, seconds: float, reason: str | None) -> Steps[None]:
+    terms: Document = {"for": duration("seconds", seconds)}
+    yield from ask("/v1/pause", needs.of() | terms | present(reason=reason))
+
+
+def resume(needs: Needs) -> Steps[None]:
+    yield from ask("/v1/resume", needs.of())
+
+
+def settle(turn: str, *used: int) -> Steps[None]:
+    yield from ask("/v1/settle", {"turn": turn, "used": used})
+
+
+def release(turn: str) -> Steps[None]:
+    yield from ask("/v1/release", {"turn": turn})
+
+
+def limits() -> Steps[list[LimitInfo]]:
+    return list(decode(Listed, (yield from ask("/v1/limits"))).limits)
+
+
+def state(name: str, key: str | None) -> Steps[State]:
+    query = "" if key is None else "?" + urlencode({"key": key})
+    return decode(State, (yield from ask(f"/v1/limits/{quote(name, safe='')}{query}")))
+
+
+@dataclass
+class Wait:
+    """A call that waits. Its id is the caller's, or the server's once that has said that the turn comes later."""
+
+    needs: Needs
+    cost: Cost
+    max_wait: float | None
+    id: str | None
+    poll: float
+    timeout: float
+    patience: float
+    kept: bool = False  # the server keeps a place that the caller does not know of
+
+    def steps(self, slots: bool) -> Steps[Given]:
+        """Asks until there is a turn. One with slots needs somebody who releases them."""
+        duration("max_wait", self.max_wait)
+        began = heard = monotonic()
+        deadline = math.inf if self.max_wait is None else began + self.max_wait
+        failures = 0
+        while True:
+            try:
+                document = yield from self._ask(max(0.0, deadline - monotonic()))
+            except Unavailable as error:
+                left = min(deadline, heard + self.patience) - monotonic()
+                if left <= 0 or error.retry_after > left:
+                    raise
+                failures = min(failures + 1, 6)
+                yield min(left, error.retry_after + random.uniform(0.02, 0.1 * 2**failures))
+                continue
+            heard, failures = monotonic(), 0
+            if isinstance(document, dict) and "turn" in document:
+                given = replace(decode(Given, document), waited=heard - began)  # of all its requests
+                if given.lease is None or slots:
+                    return given
+                yield from release(given.turn)
+                names = [limit.name for limit in self.needs.limits]
+                raise invalid("limits", names, "has slots: use turn(), which releases them")
+            later = decode(Later, document)
+            self.id, self.kept = later.id, self.kept or self.id is None
+            if heard + later.forecast > deadline:
+                yield from self.leave()
+                late = TooLate(f"the turn would come in {later.forecast:.1f} s, held back by {later.held_by}")
+                late.retry_after = later.forecast
+                raise late
+            yield min(max(later.retry_after, 0.01), LONGEST_SLEEP)
+
+    def leave(self) -> Steps[object]:
+        return ask("/v1/leave", self.needs.of(self.cost) | {"id": self.id}, LEAVE_TIMEOUT)
+
+    def _ask(self, left: float) -> Steps[object]:
+        # Under an id the server counts max_wait from when it first heard of the call.
+        most = self.max_wait if self.id is not None or self.max_wait is None else left
+        poll = min(self.poll, left)
+        terms = present(id=self.id, poll=duration("poll", poll), max_wait=duration("max_wait", most))
+        return ask("/v1/wait", self.needs.of(self.cost) | self.needs.whose() | terms, poll + self.timeout)
+
+
+def renew(turn: str, lease: float, ended: Callable[[], bool]) -> Steps[bool]:
+    """Renews a lease until the turn has ended, False, or its slots are lost, True."""
+    end = monotonic() + lease
+    while True:
+        third = min(max((end - monotonic()) / 3, 0.02), LONGEST_SLEEP)
+        yield third
+        asked = monotonic()
+        try:
+            if not ended():
+                end = asked + decode(Lease, (yield from ask("/v1/renew", {"turn": turn}, third))).lease
+        except FleetpaceError as error:
+            if isinstance(error, UnknownTurn) or monotonic() >= end:
+                return not ended()
+        if ended():
+            return False

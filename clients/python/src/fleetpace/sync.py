@@ -1,0 +1,129 @@
+"""The client for threads."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+from . import protocol
+from .answers import Allowed, Given, LimitInfo, State
+from .errors import FleetpaceError
+from .needs import Cost, Key, Limit, Needs, needs_of
+from .protocol import Request, Steps, T, Wait
+from .sync_http import SyncHTTP
+
+
+class Fleetpace(SyncHTTP):
+    """A server that gives turns. Safe for threads, and in processes that were forked. Close it at the end."""
+
+    def limiter(
+        self, *limits: str | Limit, key: Key = None, cost: int = 1,
+        share: str | None = None, weight: float | None = None, urgent: bool = False,
+    ) -> "Limiter":  # fmt: skip
+        """One limit, or several at once. Key and cost are of those given by name; a Limit has its own."""
+        return Limiter(self, needs_of(limits, key, cost, share, weight, urgent))
+
+    def limits(self) -> list[LimitInfo]:
+        """The limits of the server's file."""
+        return self.run(protocol.limits())
+
+    def state(self, name: str, key: str | None = None) -> State:
+        """How a limit stands."""
+        return self.run(protocol.state(name, key))
+
+    def close(self) -> None:
+        """Closes the connections that no request uses, and the others when their requests end."""
+        self._closed = True
+        while (connection := self.reuse()) is not None:
+            connection.close()
+
+    def __enter__(self) -> "Fleetpace":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def run(self, steps: Steps[T], sleep: Callable[[float], object] = time.sleep) -> T:
+        """Sends what the protocol wants to be sent, and sleeps when it wants to."""
+        try:
+            step = next(steps)
+            while True:
+                step = steps.send(self.exchange(step) if isinstance(step, Request) else sleep(step))
+        except StopIteration as done:
+            return cast(T, done.value)
+
+    def finish(self, steps: Steps[object]) -> None:
+        """Does what the server does without it, too, only later."""
+        try:
+            self.run(steps)
+        except FleetpaceError as error:
+            logging.getLogger("fleetpace").info("%s", error)
+
+
+class Turn:
+    """A turn that came after waited seconds. lost is set when its slots are lost: others may have them."""
+
+    def __init__(self, client: Fleetpace, given: Given) -> None:
+        self.id, self.waited, self.lost = given.turn, given.waited, threading.Event()
+        self._client = client
+
+    def settle(self, *used: int) -> None:
+        """Tells what the call used, a number for each limit; -1: not known."""
+        self._client.run(protocol.settle(self.id, *used))
+
+
+class Limiter:
+    """Takes turns of one limit, or of several at once. Safe for threads."""
+
+    def __init__(self, client: Fleetpace, needs: Needs) -> None:
+        self._client, self._needs = client, needs
+
+    @contextmanager
+    def turn(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Iterator[Turn]:
+        """Waits for a turn. Its slots are held while the block runs, and released at the end."""
+        given, ended = self._wait(cost, max_wait, id, slots=True), threading.Event()
+        turn = Turn(self._client, given)
+        if given.lease is None:
+            yield turn
+            return
+        try:
+            steps = protocol.renew(turn.id, given.lease, ended.is_set)
+            threading.Thread(target=self._renew, args=(turn, steps, ended), name="fleetpace-renew", daemon=True).start()
+            yield turn
+        finally:
+            ended.set()
+            self._client.finish(protocol.release(turn.id))
+
+    def wait(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Turn:
+        """Waits for a turn of limits without slots."""
+        return Turn(self._client, self._wait(cost, max_wait, id, slots=False))
+
+    def allow(self, cost: Cost = None, *, ahead: int | None = None) -> Allowed:
+        """Takes a turn if there is one now; with ahead, up to so many, for the next calls."""
+        return self._client.run(protocol.allow(self._needs, cost, ahead))
+
+    def pause(self, seconds: float, reason: str | None = None) -> None:
+        """Lets nobody of the fleet have a turn for so long. Of several pauses the one that ends last counts."""
+        self._client.run(protocol.pause(self._needs, seconds, reason))
+
+    def resume(self) -> None:
+        """Ends a pause."""
+        self._client.run(protocol.resume(self._needs))
+
+    def _wait(self, cost: Cost, max_wait: float | None, id: str | None, slots: bool) -> Given:
+        client = self._client
+        wait = Wait(self._needs, cost, max_wait, id, client.poll, client.timeout, client.patience)
+        try:
+            return client.run(wait.steps(slots))
+        except Exception:
+            raise
+        except BaseException:  # Ctrl-C, for example
+            if wait.kept:
+                client.finish(wait.leave())
+            raise
+
+    def _renew(self, turn: Turn, steps: Steps[bool], ended: threading.Event) -> None:
+        if self._client.run(steps, sleep=ended.wait):
+            turn.lost.set()

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel"
+
+	"github.com/fleetpace/fleetpace/internal/scrape"
+	"github.com/fleetpace/fleetpace/limits"
+	"github.com/fleetpace/fleetpace/remote"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// tokenVariable holds the bearer token. On the command line others could read it.
+const tokenVariable = "FLEETPACE_TOKEN"
+
+// token is that of the environment; a line's end does not count.
+func token() string { return strings.TrimSpace(os.Getenv(tokenVariable)) }
+
+// serving is what the flags of serve say.
+type serving struct {
+	limits, listen      string
+	cert, key, clientCA string
+	poll, lease, grace  time.Duration
+}
+
+func (a *app) serve() *cobra.Command {
+	var o serving
+	c := &cobra.Command{
+		Use: "serve", Short: "Give turns over HTTP, to workers in any language",
+		Long: `Gives turns over HTTP, to workers in any language: POST /v1/wait answers when the call may be
+made. The limits are those of a file, which is read again when it changes. What requests and
+answers hold is at /v1/openapi.yaml; /healthz, /readyz and /metrics are for operators.
+
+Who may: ` + tokenVariable + ` is a token that workers send (Authorization: Bearer …). At an address that
+others reach, TLS and a token, or client certificates, are asked for.`,
+		Example: `  fleetpace serve -limits limits.yaml
+  fleetpace serve -limits limits.yaml -listen unix:/run/fleetpace.sock
+  curl --json '{"limits": [{"name": "openai"}]}' localhost:9467/v1/wait`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.poll = cmp.Or(o.poll, 25*time.Second)
+			secure, err := o.secure(token())
+			if err != nil {
+				return usageError{err}
+			}
+			return a.giveTurns(cmd.Context(), o, secure)
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.limits, "limits", "", "`file` of limits (required)")
+	f.StringVar(&o.listen, "listen", "localhost:9467", "`address` to listen at, or unix:PATH")
+	f.StringVar(&o.cert, "cert", "", "`file` of the server's certificate, for TLS")
+	f.StringVar(&o.key, "key", "", "`file` of its key")
+	f.StringVar(&o.clientCA, "client-ca", "", "`file` of the authorities whose clients are let in")
+	f.DurationVar(&o.poll, "poll", 25*time.Second, "how long a request waits at the most")
+	f.DurationVar(&o.lease, "lease", 10*time.Second, "how long a turn holds slots without being renewed")
+	f.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests may take to end after SIGTERM")
+	_ = c.MarkFlagRequired("limits")
+	return c
+}
+
+// secure says how connections are secured; nil: they are not. The error is of flags that would
+// let strangers in.
+func (o serving) secure(token string) (*tls.Config, error) {
+	if (o.cert == "") != (o.key == "") {
+		return nil, errors.New("--cert and --key: give both, or none")
+	}
+	if o.clientCA != "" && o.cert == "" {
+		return nil, errors.New("--client-ca: wants --cert and --key")
+	}
+	if o.cert == "" {
+		if path, ok := strings.CutPrefix(o.listen, "unix:"); ok && path != "" || loopback(o.listen) {
+			return nil, nil
+		}
+		return nil, fmt.Errorf("--listen %s: others could reach the server: give --cert and --key, and %s or --client-ca; or listen at localhost or unix:PATH", o.listen, tokenVariable)
+	}
+	if token == "" && o.clientCA == "" && !loopback(o.listen) {
+		return nil, fmt.Errorf("--listen %s: everybody could take turns: set %s, or give --client-ca", o.listen, tokenVariable)
+	}
+	pair, err := tls.LoadX509KeyPair(o.cert, o.key)
+	if err != nil {
+		return nil, fmt.Errorf("--cert, --key: %w", err)
+	}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	if o.clientCA != "" {
+		pem, err := os.ReadFile(o.clientCA)
+		if err != nil {
+			return nil, fmt.Errorf("--client-ca: %w", err)
+		}
+		secure.ClientCAs, secure.ClientAuth = x509.NewCertPool(), tls.RequireAndVerifyClientCert
+		if !secure.ClientCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("--client-ca %s: holds no certificate", o.clientCA)
+		}
+	}
+	return secure, nil
+}
+
+// loopback reports whether only this machine reaches an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// giveTurns serves until the context ends; then who waits is told to ask again.
+func (a *app) giveTurns(ctx context.Context, o serving, secure *tls.Config) error {
+	provider, metrics, err := scrape.New()
+	if err != nil {
+		return err
+	}
+	otel.SetMeterProvider(provider)
+	logger := slog.New(slog.NewTextHandler(a.errs, nil))
+	set, err := limits.Load(a.client, o.limits, reserve.Config{Prefix: a.prefix, Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = set.Close() }()
+	turns, err := remote.New(set, remote.Config{
+		Token: token(), Poll: o.poll, Lease: o.lease, Metrics: metrics, Logger: logger,
+		Ready: func(ctx context.Context) error { return reach(ctx, a.client) },
+	})
+	if err != nil {
+		return usageError{err}
+	}
+	listener, err := listen(ctx, o.listen)
+	if err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() { _ = set.Watch(watching, 5*time.Second) }()
+	handler := http.Handler(turns)
+	if token() == "" && o.clientCA == "" && loopback(o.listen) {
+		handler = localOnly(turns)
+	}
+	return serveTurns(ctx, &http.Server{
+		Handler: handler, TLSConfig: secure, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+		ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, WriteTimeout: o.poll + 15*time.Second, MaxHeaderBytes: 16 << 10,
+	}, turns, listener, o, func(at string) { fmt.Fprintf(a.errs, "turns are at %s\n", at) })
+}
+
+func serveTurns(ctx context.Context, server *http.Server, turns *remote.Server, listener net.Listener, o serving, tell func(string)) error {
+	secured := server.TLSConfig != nil
+	done := make(chan error, 1)
+	go func() {
+		if secured {
+			done <- server.ServeTLS(listener, "", "")
+		} else {
+			done <- server.Serve(listener)
+		}
+	}()
+	switch {
+	case strings.HasPrefix(o.listen, "unix:"):
+		tell(o.listen)
+	case secured:
+		tell("https://" + listener.Addr().String())
+	default:
+		tell("http://" + listener.Addr().String())
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+	}
+	turns.Drain()
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.grace)
+	defer cancel()
+	if err := server.Shutdown(ending); err != nil {
+		_ = server.Close()
+	}
+	return nil
+}
+
+// listen listens at an address, or at unix:PATH. A socket that a server left there that died is
+// replaced, and one that somebody answers at is not.
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	path, unix := strings.CutPrefix(address, "unix:")
+	if !unix {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("--listen %s: %w", address, err)
+		}
+		return l, nil
+	}
+	if about, err := os.Lstat(path); err == nil && about.Mode()&os.ModeSocket != 0 {
+		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
+			_ = conn.Close()
+			return nil, fmt.Errorf("--listen %s: a server listens there already", address)
+		} else if !errors.Is(err, syscall.ECONNREFUSED) { // perhaps it is busy
+			return nil, fmt.Errorf("--listen %s: %w", address, err)
+		}
+		_ = os.Remove(path)
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("--listen %s: %w", address, err)
+	}
+	return l, nil
+}

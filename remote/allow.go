@@ -1,0 +1,154 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/serve"
+)
+
+// mostAhead is how many turns one request takes at the most.
+const mostAhead = 10_000
+
+// allowAnswer says whether a call may be made now.
+type allowAnswer struct {
+	Allowed    bool    `json:"allowed"`
+	Taken      int     `json:"taken"`
+	Valid      float64 `json:"valid_ms,omitempty"`
+	Remaining  *int64  `json:"remaining,omitempty"`
+	Limit      string  `json:"limit"`
+	RetryAfter float64 `json:"retry_after"`
+}
+
+func (s *Server) allow(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		call
+		Ahead *int `json:"ahead"`
+	}
+	if !read(w, r, &q) {
+		return
+	}
+	n, err := s.resolve(&q.call, true)
+	ahead := 1
+	if err == nil && q.Ahead != nil {
+		ahead = *q.Ahead
+		err = validateAhead(ahead, n)
+	}
+	if err == nil && n.slots {
+		err = wrong("limits", nil, "must have no slots, which are to be released: use /v1/wait")
+	}
+	var body allowAnswer
+	var wait time.Duration
+	if err == nil {
+		body.Taken, wait, err = take(r.Context(), n, ahead)
+	}
+	if err != nil {
+		s.report(r.Context(), err)
+		answer(w, problemOf(err, "limits"))
+		return
+	}
+	body.Allowed, body.RetryAfter = body.Taken > 0, millis(wait)/1000
+	inForce := s.tell(w, r, n, &q.call, &body)
+	if q.Ahead != nil && body.Allowed && inForce != nil { // else they are not to be kept
+		body.Valid = millis(valid(*inForce, body.Taken*n.costs[0]))
+	}
+	status := http.StatusOK
+	if !body.Allowed {
+		status = http.StatusTooManyRequests
+		retryAfter(w, max(wait, time.Second))
+	}
+	write(w, status, "application/json", body)
+}
+
+func validateAhead(ahead int, n need) error {
+	if ahead < 1 || ahead > mostAhead {
+		return wrong("ahead", ahead, fmt.Sprintf("must be from 1 to %d, got %d", mostAhead, ahead))
+	}
+	all := n.turns.Limits()
+	if kind := all[0].Limit().Kind(); len(all) > 1 || kind != reserve.KindPaced && kind != reserve.KindQuota {
+		return wrong("ahead", ahead, "is for one limit that is paced or a quota")
+	}
+	return nil
+}
+
+// take takes turns that may be used now, up to so many, and says how long the first one would
+// have to wait where there are none.
+func take(ctx context.Context, n need, ahead int) (taken int, wait time.Duration, err error) {
+	if ahead > 1 {
+		cost := n.costs[0]
+		most := min(ahead, n.turns.Limits()[0].Limit().MaxBurst()/cost)
+		if wait, err = now(ctx, n.turns, most*cost); err != nil || wait == 0 {
+			return most, 0, err
+		}
+		states, err := n.turns.States(ctx)
+		if err != nil {
+			return 0, 0, err
+		}
+		if some := min(most-1, int(states[0].Stored)/cost); some > 1 {
+			if wait, err = now(ctx, n.turns, some*cost); err != nil || wait == 0 {
+				return some, 0, err
+			}
+		}
+	}
+	if wait, err = now(ctx, n.turns, n.costs...); err != nil || wait > 0 {
+		return 0, wait, err
+	}
+	return 1, 0, nil
+}
+
+// now takes a turn that may be used now, or says how long it would have to wait.
+func now(ctx context.Context, turns *reserve.Joint, costs ...int) (time.Duration, error) {
+	bounded, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	err := turns.Wait(turnNow{bounded, time.Now()}, costs...)
+	var typed *reserve.Error
+	if errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &typed) {
+		return max(typed.Wait, time.Millisecond), nil
+	}
+	return 0, err
+}
+
+// answerTime is how long Redis may take.
+const answerTime = 2 * time.Second
+
+// turnNow is a context whose deadline for the turn is now, and which ends later: Redis needs a
+// moment to say so. This way a call that is refused hears of its wait.
+type turnNow struct {
+	context.Context
+	at time.Time
+}
+
+func (c turnNow) Deadline() (time.Time, bool) { return c.at, true }
+
+// valid is in what time permits that were taken ahead lapse. Those of a paced limit that fit in
+// its bucket besides what it holds become fewer as it fills; those of a quota end with its window.
+func valid(limit reserve.Limit, permits int) time.Duration {
+	if limit.Kind() == reserve.KindQuota {
+		_, end := limit.Window(time.Now())
+		return time.Until(end)
+	}
+	return time.Duration(float64(permits) / limit.Rate() * float64(time.Second))
+}
+
+// tell adds the figures of the limits to an answer, and returns the first limit as it is in force.
+// Where Redis does not tell them, it has none.
+func (s *Server) tell(w http.ResponseWriter, r *http.Request, n need, c *call, body *allowAnswer) *reserve.Limit {
+	all := n.turns.Limits()
+	body.Limit = all[0].Limit().String()
+	states, err := n.turns.States(r.Context())
+	if err != nil {
+		return nil
+	}
+	for i := range all {
+		quota := serve.NewQuota(c.Limits[i].Name, states[i].Limit, states[i])
+		quota.SetHeaders(w.Header(), serve.HeadersIETF)
+		if body.Remaining == nil || quota.Remaining < *body.Remaining {
+			body.Remaining, body.Limit = &quota.Remaining, states[i].Limit.String()
+		}
+	}
+	return &states[0].Limit
+}

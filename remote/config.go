@@ -1,0 +1,77 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Config says how turns are given. The zero value is good for a server that only this machine
+// reaches.
+type Config struct {
+	// Token is asked for as a bearer token of all requests but /healthz and /readyz. Default:
+	// none is asked for.
+	Token string
+
+	// Poll is how long a request may wait at the most, and does unless it wants less; from 1 s
+	// to 10 minutes. Keep it below what proxies between allow. Default 25 s.
+	Poll time.Duration
+
+	// Lease is for how long a turn holds slots without being renewed; from 1 s to an hour.
+	// Default 10 s.
+	Lease time.Duration
+
+	// MaxWaiting is how many requests wait at a time; others get 503. Default 20,000.
+	MaxWaiting int
+
+	// Ready says why no turns can be given, or nil, for /readyz. Default: they always can.
+	Ready func(context.Context) error
+
+	// Metrics serves /metrics. Default: nothing does.
+	Metrics http.Handler
+
+	// Logger hears of what Redis or a file of limits does wrong, and of slots that nobody
+	// renewed. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// ErrInvalid says that a setting is wrong; the text names it and its value.
+var ErrInvalid = errors.New("invalid")
+
+func invalid(field, format string, args ...any) error {
+	return fmt.Errorf("remote: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
+}
+
+func (c Config) withDefaults() Config {
+	if c.Poll == 0 {
+		c.Poll = 25 * time.Second
+	}
+	if c.Lease == 0 {
+		c.Lease = 10 * time.Second
+	}
+	if c.MaxWaiting == 0 {
+		c.MaxWaiting = 20_000
+	}
+	if c.Ready == nil {
+		c.Ready = func(context.Context) error { return nil }
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Poll < time.Second || c.Poll > 10*time.Minute:
+		return invalid("Config.Poll", "must be from 1s to 10m, or 0 for the default, got %v", c.Poll)
+	case c.Lease < time.Second || c.Lease > time.Hour:
+		return invalid("Config.Lease", "must be from 1s to 1h, or 0 for the default, got %v", c.Lease)
+	case c.MaxWaiting < 0:
+		return invalid("Config.MaxWaiting", "must be 1 or above, or 0 for the default, got %d", c.MaxWaiting)
+	}
+	return nil
+}

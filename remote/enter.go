@@ -1,0 +1,157 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// prefix begins the ids of callers in Redis, where workers of other kinds have ids, too.
+const prefix = "http:"
+
+// join lets a call that has no place yet join the queue. One without an id whose turn comes after
+// its poll is given one, and stands in Redis from then on: it is the last in any case.
+func (s *Server) join(ctx context.Context, at *place, t terms) (err error) {
+	if at.reservation != nil && !at.reservation.Booked() {
+		return nil
+	}
+	patience := max(0, time.Until(t.poll))
+	ctx, cancel := context.WithDeadline(ctx, t.poll.Add(answerTime))
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
+	if at.inRedis {
+		at.reservation, err = at.turns.Ask(ctx, at.id, patience, at.costs...)
+		return err
+	}
+	if at.reservation, err = at.turns.Reserve(ctx, at.costs...); err != nil {
+		return err
+	}
+	latest := t.latest(at)
+	due := at.reservation.Due()
+	if !due.After(t.poll) || !latest.IsZero() && due.After(latest) {
+		return nil
+	}
+	if err = at.reservation.Cancel(context.WithoutCancel(ctx)); err != nil {
+		return err
+	}
+	at.id, at.inRedis = prefix+newID(), true
+	at.reservation, err = at.turns.Ask(ctx, at.id, patience, at.costs...)
+	return err
+}
+
+// given is the answer of a call that has its turn. Whoever asks again under its id has another
+// turn: nobody knows whether the answer was lost, or the call was made. One whose caller is gone
+// did not make its call.
+func (s *Server) given(ctx context.Context, at *place) any {
+	r := at.reservation
+	if ctx.Err() != nil {
+		s.hangUp(ctx, at)
+		return away("The request has ended.")
+	}
+	s.places.drop(at)
+	token := newID()
+	s.turns.add(token, at.need, r)
+	answer := turnAnswer{Turn: token, Waited: millis(time.Since(at.since))}
+	if at.slots {
+		answer.Lease = millis(s.config.Lease)
+	}
+	return answer
+}
+
+// miss is the answer of a call whose turn comes too late. It leaves.
+func (s *Server) miss(at *place) any {
+	wait := at.reservation.Delay()
+	s.places.drop(at)
+	if err := at.reservation.Cancel(context.Background()); err != nil {
+		s.report(context.Background(), err)
+	}
+	return tooLate(wait)
+}
+
+// hangUp ends a call whose caller is gone: one with an id is to come back.
+func (s *Server) hangUp(ctx context.Context, at *place) {
+	defer s.places.drop(at)
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	if at.inRedis {
+		err = at.reservation.Keep(ctx)
+	} else {
+		at.reservation.Release()
+		err = at.reservation.Cancel(ctx)
+	}
+	if err != nil && !errors.Is(err, reserve.ErrInvalid) {
+		s.report(ctx, err)
+	}
+}
+
+// keepPlace is the answer at the end of a poll. The place stays in the queue until the caller
+// asks again. Of a booking, which is in Redis, only since when it waits is kept.
+func (s *Server) keepPlace(ctx context.Context, at *place) any {
+	if at.id == "" {
+		at.id = prefix + newID()
+	}
+	body := later(at)
+	if at.reservation.Booked() {
+		s.places.giveBack(at, again(at.reservation.Delay())+keep, func() {})
+	} else {
+		s.places.giveBack(at, keep, func() { s.leaveQueue(context.WithoutCancel(ctx), at) })
+	}
+	return body
+}
+
+// leaveQueue ends a place that nobody asked for again.
+func (s *Server) leaveQueue(ctx context.Context, at *place) {
+	var err error
+	if at.inRedis {
+		err = at.reservation.Keep(ctx)
+	} else {
+		err = at.reservation.Cancel(ctx)
+	}
+	if err != nil {
+		s.report(ctx, err)
+	}
+}
+
+// handOver is the answer where the server ends: the place is in Redis, for another server.
+func (s *Server) handOver(ctx context.Context, at *place) any {
+	defer s.places.drop(at)
+	if at.inRedis {
+		if err := at.reservation.Book(context.WithoutCancel(ctx)); err != nil {
+			s.report(ctx, err)
+		}
+	} else {
+		at.id = prefix + newID()
+		joined := at.turns.Join(ctx, []reserve.Call{{ID: at.id, Costs: at.costs}})
+		if err := joined[0].Err; err != nil {
+			s.report(ctx, err)
+		}
+		_ = at.reservation.Cancel(context.WithoutCancel(ctx))
+	}
+	body := later(at)
+	body.RetryAfter = min(body.RetryAfter, millis(time.Second))
+	return body
+}
+
+// early is how long before its turn the caller of a booking is to ask again, at the most.
+const early = 2 * time.Second
+
+// again is when the caller of a booking is to ask again. Its turn may come earlier than is
+// forecast, as a pause ends for example: so it asks some times until then.
+func again(delay time.Duration) time.Duration {
+	return max(10*time.Millisecond, min(delay-min(early, delay/2), max(5*time.Second, min(delay/4, time.Minute))))
+}
+
+func later(at *place) laterAnswer {
+	r := at.reservation
+	body := laterAnswer{ID: strings.TrimPrefix(at.id, prefix), Forecast: millis(r.Delay())}
+	if r.Booked() {
+		body.RetryAfter = millis(again(r.Delay()))
+	}
+	if l := r.HeldBy(); l != nil {
+		body.HeldBy = l.String()
+	}
+	return body
+}

@@ -1,0 +1,207 @@
+package remote
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+func (s *Server) leave(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		call
+		ID string `json:"id"`
+	}
+	if !read(w, r, &q) {
+		return
+	}
+	err := validateID(q.ID)
+	if err == nil && q.ID == "" {
+		err = wrong("id", "", "must not be empty")
+	}
+	var n need
+	if err == nil {
+		n, err = s.resolve(&q.call, false)
+	}
+	if err == nil {
+		id := prefix + q.ID
+		if s.places.known(id) {
+			var at *place
+			if _, at, err = s.places.claim(r.Context(), id, n); err == nil {
+				s.places.drop(at)
+				if at.reservation != nil {
+					err = at.reservation.Cancel(r.Context())
+				}
+			}
+		}
+		if err == nil {
+			err = n.turns.Leave(r.Context(), id, n.costs...)
+		}
+	}
+	done(w, err, "limits")
+}
+
+// longestReason is what reserve.Limiter.Pause takes, in bytes.
+const longestReason = 256
+
+func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		call
+		For    string     `json:"for"`
+		Until  *time.Time `json:"until"`
+		Reason string     `json:"reason"`
+	}
+	if !read(w, r, &q) {
+		return
+	}
+	n, err := s.resolve(&q.call, false)
+	if err == nil && len(q.Reason) > longestReason {
+		err = wrong("reason", nil, fmt.Sprintf("must have at most %d bytes, got %d", longestReason, len(q.Reason)))
+	}
+	var pause time.Duration
+	if err == nil {
+		pause, err = durationOf("for", q.For)
+	}
+	if err == nil && (q.For == "") == (q.Until == nil) {
+		err = wrong("for", q.For, "must be there, or until")
+	}
+	switch {
+	case err != nil:
+	case q.Until != nil:
+		err = n.turns.PauseUntil(r.Context(), *q.Until, q.Reason)
+	default:
+		err = n.turns.Pause(r.Context(), pause, q.Reason)
+	}
+	done(w, err, "reason")
+}
+
+func (s *Server) resume(w http.ResponseWriter, r *http.Request) {
+	var q call
+	if !read(w, r, &q) {
+		return
+	}
+	n, err := s.resolve(&q, false)
+	if err == nil {
+		err = n.turns.Resume(r.Context())
+	}
+	done(w, err, "limits")
+}
+
+// done answers that something was done, or what went wrong.
+func done(w http.ResponseWriter, err error, field string) {
+	if err != nil {
+		answer(w, problemOf(err, field))
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// listed is a limit of the file.
+type listed struct {
+	Name  string `json:"name"`
+	Limit string `json:"limit"`
+	Key   string `json:"key,omitempty"`
+	Share string `json:"share,omitempty"`
+}
+
+func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
+	all := struct {
+		Limits []listed `json:"limits"`
+	}{[]listed{}}
+	for _, name := range s.limits.Names() {
+		if about, err := s.limits.About(name); err == nil { // it was not removed just now
+			all.Limits = append(all.Limits, listed{name, about.Limit.String(), about.Key, about.Share})
+		}
+	}
+	answer(w, all)
+}
+
+// ofPath is the limit of a path.
+func (s *Server) ofPath(r *http.Request) (*reserve.Limiter, error) {
+	name := r.PathValue("name")
+	var key json.RawMessage
+	if given := r.URL.Query().Get("key"); given != "" {
+		key, _ = json.Marshal(given) // of a text: it does not fail
+	}
+	l, _, err := s.limiter("", name, key, "", false)
+	return l, err
+}
+
+// state is how a limit stands.
+type state struct {
+	Name        string   `json:"name"`
+	Limit       string   `json:"limit"`
+	Set         bool     `json:"set"`
+	SetFor      float64  `json:"set_for_ms,omitempty"`
+	Stored      float64  `json:"stored"`
+	Wait        float64  `json:"wait_ms"`
+	Waiting     int64    `json:"waiting"`
+	Booked      int64    `json:"booked"`
+	Processes   int64    `json:"processes"`
+	Paused      float64  `json:"paused_ms"`
+	PauseReason string   `json:"pause_reason,omitempty"`
+	Holders     []holder `json:"holders,omitempty"`
+}
+
+type holder struct {
+	Process string    `json:"process"`
+	Doing   string    `json:"doing,omitempty"`
+	Slots   int       `json:"slots"`
+	Since   time.Time `json:"since"`
+}
+
+func (s *Server) show(w http.ResponseWriter, r *http.Request) {
+	l, err := s.ofPath(r)
+	if err != nil {
+		answer(w, problemOf(err, "key"))
+		return
+	}
+	now, err := l.State(r.Context())
+	if err != nil {
+		answer(w, problemOf(err, "name"))
+		return
+	}
+	body := state{
+		Name: l.String(), Limit: now.Limit.String(), Set: now.Set, SetFor: millis(now.SetFor), Stored: now.Stored, Wait: millis(now.Wait),
+		Waiting: now.Waiting, Booked: now.Booked, Processes: now.Processes, Paused: millis(now.Paused), PauseReason: now.PauseReason,
+	}
+	for _, h := range now.Holders {
+		body.Holders = append(body.Holders, holder{h.Process, h.Doing, h.Slots, h.Since.UTC().Round(time.Millisecond)})
+	}
+	answer(w, body)
+}
+
+func (s *Server) set(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Limit string `json:"limit"`
+		For   string `json:"for"`
+	}
+	if !read(w, r, &q) {
+		return
+	}
+	l, err := s.ofPath(r)
+	var limit reserve.Limit
+	if err == nil {
+		if limit, err = reserve.ParseLimit(q.Limit); err != nil {
+			err = wrong("limit", q.Limit, "is none: "+err.Error())
+		}
+	}
+	var expiry time.Duration
+	if err == nil {
+		expiry, err = durationOf("for", q.For)
+	}
+	if err == nil {
+		err = l.SetLimit(r.Context(), limit, expiry)
+	}
+	done(w, err, "limit")
+}
+
+func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
+	l, err := s.ofPath(r)
+	if err == nil {
+		err = l.ResetLimit(r.Context())
+	}
+	done(w, err, "name")
+}

@@ -1,0 +1,118 @@
+package remote
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"mime"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+)
+
+const (
+	largestBody = 64 << 10
+	bodyTime    = 5 * time.Second // in which a body arrives
+	longestID   = 200             // of a call, in bytes
+)
+
+// read takes in the body of a request, or answers what is wrong with it.
+func read(w http.ResponseWriter, r *http.Request, into any) bool {
+	if err := readBody(w, r, into); err != nil {
+		answer(w, problemOf(err, ""))
+		return false
+	}
+	return true
+}
+
+// indexes are those in the name of a field, as encoding/json tells it; Go 1.26 leaves them out.
+var indexes = regexp.MustCompile(`\.([0-9]+)`)
+
+func readBody(w http.ResponseWriter, r *http.Request, into any) error {
+	// A web page can send any other type to a server of this machine without asking.
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return problem{
+			Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Value: r.Header.Get("Content-Type"),
+			Detail: "Content-Type must be application/json", after: -1,
+		}
+	}
+	connection := http.NewResponseController(w)
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestBody))
+	decoder.DisallowUnknownFields()
+	err := decoder.Decode(into)
+	if err == nil {
+		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
+			_ = connection.SetReadDeadline(time.Time{})
+			return nil
+		}
+		if err == nil {
+			return wrong("body", nil, "must be one JSON object")
+		}
+	}
+	var large *http.MaxBytesError
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &large):
+		return problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("The body has more than %d bytes.", largestBody), after: -1}
+	case errors.As(err, &kind) && kind.Field != "":
+		return wrong(indexes.ReplaceAllString(strings.TrimPrefix(kind.Field, "call."), "[$1]"), kind.Value, "must be of another type than "+kind.Value)
+	default:
+		return wrong("body", nil, "must be JSON of the form that /v1/openapi.yaml has: "+err.Error())
+	}
+}
+
+// durationOf reads a text such as 10s; an empty one is 0.
+func durationOf(field, text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, wrong(field, text, "must be a duration of 0 or above, such as 500ms or 10s")
+	}
+	return d, nil
+}
+
+// call is what all requests for turns have.
+type call struct {
+	Limits []part   `json:"limits"`
+	Share  string   `json:"share"`
+	Weight *float64 `json:"weight"`
+	Urgent bool     `json:"urgent"`
+}
+
+// part is one limit of a call.
+type part struct {
+	Name string          `json:"name"`
+	Key  json.RawMessage `json:"key"`
+	Cost *int            `json:"cost"`
+}
+
+// validate checks what does not depend on the limits.
+func (c *call) validate() error {
+	if len(c.Limits) < 1 || len(c.Limits) > 8 {
+		return wrong("limits", len(c.Limits), fmt.Sprintf("must be from 1 to 8, got %d", len(c.Limits)))
+	}
+	for i, p := range c.Limits {
+		if p.Name == "" {
+			return wrong(fmt.Sprintf("limits[%d].name", i), "", "must not be empty")
+		}
+		if p.Cost != nil && *p.Cost < 1 {
+			return wrong(fmt.Sprintf("limits[%d].cost", i), *p.Cost, fmt.Sprintf("must be 1 or above, got %d", *p.Cost))
+		}
+	}
+	if w := c.Weight; w != nil && !(*w >= 1e-6 && *w <= 1e6) || c.Weight != nil && math.IsNaN(*c.Weight) {
+		return wrong("weight", *w, fmt.Sprintf("must be from 0.000001 to 1000000, got %v", *w))
+	}
+	return nil
+}
+
+func validateID(id string) error {
+	if len(id) > longestID {
+		return wrong("id", nil, fmt.Sprintf("must have at most %d bytes, got %d", longestID, len(id)))
+	}
+	return nil
+}

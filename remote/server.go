@@ -1,0 +1,110 @@
+package remote
+
+import (
+	"context"
+	_ "embed"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/fleetpace/fleetpace/limits"
+)
+
+// A Server is an [http.Handler] that gives turns. It may be mounted beside other handlers, at
+// the paths that its page names. It is safe for concurrent use.
+type Server struct {
+	limits   *limits.Set
+	config   Config
+	handler  http.Handler
+	waiting  atomic.Int64
+	ending   context.Context // ends with Drain
+	end      context.CancelFunc
+	reported atomic.Int64 // when trouble was logged, in Unix seconds
+	places   places
+	turns    turns
+}
+
+//go:embed openapi.yaml
+var page []byte
+
+// New returns a Server of the limits of a file. The Set stays the caller's: let it watch the
+// file, and close it after the server. The error is an [ErrInvalid] that names the field.
+func New(set *limits.Set, config Config) (*Server, error) {
+	if set == nil {
+		return nil, invalid("set", "is nil: make one with limits.Load")
+	}
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	s := &Server{limits: set, config: config}
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.places.byID = map[string]*place{}
+	s.turns = turns{byToken: map[string]*turn{}, lease: config.Lease, logger: config.Logger}
+	s.handler = s.routes()
+	return s, nil
+}
+
+func (s *Server) routes() http.Handler {
+	own := http.NewServeMux()
+	own.HandleFunc("POST /v1/wait", s.wait)
+	own.HandleFunc("POST /v1/leave", s.leave)
+	own.HandleFunc("POST /v1/allow", s.allow)
+	own.HandleFunc("POST /v1/settle", s.settle)
+	own.HandleFunc("POST /v1/release", s.release)
+	own.HandleFunc("POST /v1/renew", s.renew)
+	own.HandleFunc("POST /v1/pause", s.pause)
+	own.HandleFunc("POST /v1/resume", s.resume)
+	own.HandleFunc("GET /v1/limits", s.list)
+	own.HandleFunc("GET /v1/limits/{name}", s.show)
+	own.HandleFunc("PUT /v1/limits/{name}", s.set)
+	own.HandleFunc("DELETE /v1/limits/{name}", s.reset)
+	own.HandleFunc("GET /v1/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/yaml")
+		_, _ = w.Write(page)
+	})
+	if s.config.Metrics != nil {
+		own.Handle("GET /metrics", s.config.Metrics)
+	}
+	all := http.NewServeMux()
+	all.Handle("/", admit(s.config.Token, own))
+	all.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "lives\n") })
+	all.HandleFunc("GET /readyz", s.ready)
+	return all
+}
+
+// ServeHTTP answers a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	// Also of a body that nobody reads, as its sender is not let in. readBody ends it.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // what can not set one bounds it itself
+	s.handler.ServeHTTP(w, r)
+}
+
+// Drain ends all polls: their callers are told to ask again. Those with ids keep their places; the
+// others get new ones. From then on nobody waits here. Call it before the Shutdown of the [http.Server].
+func (s *Server) Drain() {
+	s.end()
+	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
+	defer cancel()
+	for _, at := range s.places.idle() { // between two polls
+		s.handOver(ctx, at)
+	}
+}
+
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	switch err := s.config.Ready(r.Context()); {
+	case s.ending.Err() != nil:
+		text(w, http.StatusServiceUnavailable, "ends\n")
+	case err != nil:
+		s.report(r.Context(), err)
+		text(w, http.StatusServiceUnavailable, "Redis does not answer\n") // anybody may ask
+	default:
+		text(w, http.StatusOK, "gives turns\n")
+	}
+}
+
+func text(w http.ResponseWriter, status int, body string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write([]byte(body)) // a client that is gone can not be told
+}

@@ -1,0 +1,214 @@
+package remote
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+const (
+	settleTime = 30 * time.Minute // in which what a call used may be told
+	mostTurns  = 200_000          // that are kept for that
+)
+
+// turn is one that holds slots, or whose cost is settled.
+type turn struct {
+	reservation    *reserve.Reservation
+	slots, settles bool
+	expires        *time.Timer // the lease, or the time to settle
+}
+
+// turns are those that something is left to do with.
+type turns struct {
+	mu      sync.Mutex
+	byToken map[string]*turn
+	lease   time.Duration
+	logger  *slog.Logger
+}
+
+// add keeps a turn, if there is something left to do with it.
+func (t *turns) add(token string, n need, r *reserve.Reservation) {
+	if !n.slots && !n.settles {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.byToken) >= mostTurns && !n.slots {
+		t.logger.Warn("fleetpace: too many turns wait to be settled; this one can not be", "limits", n.turns.String())
+		return
+	}
+	u := &turn{reservation: r, slots: n.slots, settles: n.settles}
+	t.byToken[token] = u
+	if u.slots {
+		u.expires = time.AfterFunc(t.lease, func() { t.expire(token, u) })
+	} else {
+		u.expires = time.AfterFunc(settleTime, func() { t.forget(token) })
+	}
+}
+
+func (t *turns) find(token string) *turn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byToken[token]
+}
+
+func (t *turns) forget(token string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u := t.byToken[token]; u != nil {
+		u.expires.Stop()
+		delete(t.byToken, token)
+	}
+}
+
+// expire frees the slots of a turn that nobody renewed.
+func (t *turns) expire(token string, u *turn) {
+	if t.free(token, u) {
+		t.logger.Warn("fleetpace: the lease of a turn is over, its slots are free", "turn", token)
+	}
+}
+
+// free lets the slots of a turn go; false: it has none any more.
+func (t *turns) free(token string, u *turn) bool {
+	t.mu.Lock()
+	held := u.slots && t.byToken[token] == u
+	if held {
+		u.slots = false
+		u.expires.Stop()
+		if u.settles {
+			u.expires = time.AfterFunc(settleTime, func() { t.forget(token) })
+		} else {
+			delete(t.byToken, token)
+		}
+	}
+	t.mu.Unlock()
+	if held {
+		u.reservation.Release()
+	}
+	return held
+}
+
+// renew lets a turn hold its slots for another lease; false: they are lost.
+func (t *turns) renew(token string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	u := t.byToken[token]
+	if u == nil || !u.slots {
+		return false
+	}
+	lost := u.reservation.Lost()
+	if lost == nil || !u.expires.Stop() { // its lease is over just now
+		return false
+	}
+	u.expires.Reset(t.lease)
+	select {
+	case <-lost:
+		return false
+	default:
+		return true
+	}
+}
+
+// turnRequest is a body of /v1/release and /v1/renew.
+type turnRequest struct {
+	Turn string `json:"turn"`
+}
+
+func (s *Server) release(w http.ResponseWriter, r *http.Request) {
+	var q turnRequest
+	if !read(w, r, &q) {
+		return
+	}
+	u := s.turns.find(q.Turn)
+	if q.Turn == "" {
+		answer(w, wrong("turn", "", "must not be empty"))
+	} else if u == nil || !s.turns.free(q.Turn, u) {
+		answer(w, unknownTurn(q.Turn))
+	} else {
+		w.WriteHeader(http.StatusNoContent)
+	}
+}
+
+func (s *Server) renew(w http.ResponseWriter, r *http.Request) {
+	var q turnRequest
+	if !read(w, r, &q) {
+		return
+	}
+	if q.Turn == "" {
+		answer(w, wrong("turn", "", "must not be empty"))
+	} else if !s.turns.renew(q.Turn) {
+		answer(w, unknownTurn(q.Turn))
+	} else {
+		answer(w, map[string]float64{"lease_ms": millis(s.config.Lease)})
+	}
+}
+
+func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
+	var q struct {
+		Turn string `json:"turn"`
+		Used []int  `json:"used"`
+	}
+	if !read(w, r, &q) {
+		return
+	}
+	u := s.turns.toSettle(q.Turn)
+	switch {
+	case q.Turn == "":
+		answer(w, wrong("turn", "", "must not be empty"))
+		return
+	case len(q.Used) == 0:
+		answer(w, wrong("used", nil, "must be one number for each limit"))
+		return
+	case u == nil:
+		answer(w, unknownTurn(q.Turn))
+		return
+	}
+	if err := u.reservation.Settle(r.Context(), q.Used...); err != nil {
+		answer(w, problemOf(err, "used"))
+		return
+	}
+	s.turns.settled(q.Turn, u)
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// toSettle finds a turn whose use is to be told; nil: there is none.
+func (t *turns) toSettle(token string) *turn {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u := t.byToken[token]; u != nil && u.settles {
+		return u
+	}
+	return nil
+}
+
+// settled notes that what a call used was told.
+func (t *turns) settled(token string, u *turn) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if u.settles = false; !u.slots && t.byToken[token] == u {
+		u.expires.Stop()
+		delete(t.byToken, token)
+	}
+}
+
+func unknownTurn(token string) problem {
+	return problem{
+		Status: http.StatusNotFound, Field: "turn", Value: token,
+		Detail: "This server knows nothing more of the turn: it was released or settled, its lease was over, or another server gave it.", after: -1,
+	}
+}
+
+// report logs what Redis does wrong, and not what callers do, once a second at the most.
+func (s *Server) report(ctx context.Context, err error) {
+	if isEnded(err) || problemOf(err, "").Status < http.StatusInternalServerError {
+		return
+	}
+	now := time.Now().Unix()
+	if last := s.reported.Load(); last < now && s.reported.CompareAndSwap(last, now) {
+		s.config.Logger.WarnContext(ctx, "fleetpace: a call over HTTP was not decided", "error", err)
+	}
+}

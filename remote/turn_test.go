@@ -1,0 +1,118 @@
+package remote_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/remote"
+)
+
+// A turn holds its slots until it is released, or its lease is over.
+func TestSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, bubble.New(t), remote.Config{Lease: 10 * time.Second})
+		take := func() (answer, time.Duration) {
+			began := time.Now()
+			a := body(t, post(t, s, "/v1/wait", wants("slots")))
+			require.Equal(t, ms(10*time.Second), a.Lease)
+			return a, time.Since(began)
+		}
+		of := func(a answer) string { return `{"turn":"` + a.Turn + `"}` }
+		first, _ := take()
+		second, _ := take()
+		require.Len(t, body(t, do(t, s, request(t, http.MethodGet, "/v1/limits/slots", ""))).Holders, 2)
+
+		time.AfterFunc(time.Second, func() {
+			require.Equal(t, http.StatusNoContent, post(t, s, "/v1/release", of(first)).Code)
+		})
+		third, waited := take()
+		require.InDelta(t, 1, waited.Seconds(), 0.1)
+		require.Equal(t, http.StatusNotFound, post(t, s, "/v1/release", of(first)).Code)
+
+		for range 3 { // it is renewed, and the other one is not
+			time.Sleep(4 * time.Second)
+			w := post(t, s, "/v1/renew", of(third))
+			require.Equal(t, http.StatusOK, w.Code)
+			require.Equal(t, ms(10*time.Second), body(t, w).Lease)
+		}
+		require.Equal(t, http.StatusNotFound, post(t, s, "/v1/renew", of(second)).Code)
+		_, waited = take()
+		require.Less(t, waited, 100*time.Millisecond)
+		_, waited = take()
+		require.InDelta(t, 10, waited.Seconds(), 0.2)
+	})
+}
+
+// An id that is used again, after a release or a leave, has slots of its own.
+func TestSlotsOfOneID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, bubble.New(t), remote.Config{})
+		mine := wants("slots", `"id":"a"`)
+		first := body(t, post(t, s, "/v1/wait", mine)).Turn
+		require.Equal(t, http.StatusNoContent, post(t, s, "/v1/release", `{"turn":"`+first+`"}`).Code)
+		for range 2 {
+			require.Equal(t, http.StatusOK, post(t, s, "/v1/wait", mine).Code)
+			post(t, s, "/v1/leave", mine)
+		}
+		require.Equal(t, http.StatusTooManyRequests, post(t, s, "/v1/wait", wants("slots", `"max_wait":"1s"`)).Code)
+	})
+}
+
+// What a call did not use lets the next one come earlier.
+func TestSettle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, bubble.New(t), remote.Config{})
+		cost := `{"limits":[{"name":"tokens","cost":100}]}`
+		turn := body(t, post(t, s, "/v1/wait", cost)).Turn
+		require.Equal(t, http.StatusBadRequest, post(t, s, "/v1/settle", `{"turn":"`+turn+`","used":[1,2]}`).Code)
+		require.Equal(t, http.StatusNoContent, post(t, s, "/v1/settle", `{"turn":"`+turn+`","used":[10]}`).Code)
+		require.Equal(t, http.StatusNotFound, post(t, s, "/v1/settle", `{"turn":"`+turn+`","used":[10]}`).Code)
+		began := time.Now()
+		post(t, s, "/v1/wait", cost)
+		require.InDelta(t, 1, time.Since(began).Seconds(), 0.1)
+	})
+}
+
+// Allow takes a turn that is there now, or says when one would be.
+func TestAllow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, bubble.New(t), remote.Config{})
+		w := post(t, s, "/v1/allow", wants("slow"))
+		require.Equal(t, http.StatusOK, w.Code)
+		require.True(t, body(t, w).Allowed)
+		w = post(t, s, "/v1/allow", wants("slow"))
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Equal(t, "60", w.Header().Get("Retry-After"))
+		require.Equal(t, `"slow";q=1;w=60`, w.Header().Get("RateLimit-Policy"))
+		require.InDelta(t, 60, body(t, w).After, 0.1)
+
+		w = post(t, s, "/v1/allow", `{"limits":[{"name":"both-a"},{"name":"both-b"}]}`)
+		require.Equal(t, http.StatusOK, w.Code)
+		require.Len(t, w.Header().Values("RateLimit"), 2)
+	})
+}
+
+// Turns that are taken ahead are there for nobody else, as many as there are.
+func TestAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, bubble.New(t), remote.Config{})
+		ahead := wants("burst", `"ahead":15`)
+		a := body(t, post(t, s, "/v1/allow", ahead))
+		require.Equal(t, 15, a.Taken)
+		require.InDelta(t, ms(1500*time.Millisecond), a.Valid, 1)
+		require.Equal(t, 5, *a.Left)
+		require.Equal(t, 5, body(t, post(t, s, "/v1/allow", ahead)).Taken)
+		w := post(t, s, "/v1/allow", ahead)
+		require.Equal(t, http.StatusTooManyRequests, w.Code)
+		require.Zero(t, body(t, w).Taken)
+
+		a = body(t, post(t, s, "/v1/allow", wants("day", `"ahead":50`)))
+		require.Equal(t, 50, a.Taken)
+		require.InDelta(t, ms(24*time.Hour), a.Valid, ms(time.Minute))
+	})
+}

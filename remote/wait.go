@@ -1,0 +1,193 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// waitRequest is a body of /v1/wait.
+type waitRequest struct {
+	call
+	MaxWait string `json:"max_wait"`
+	Poll    string `json:"poll"`
+	ID      string `json:"id"`
+}
+
+// turnAnswer is of a call that has its turn.
+type turnAnswer struct {
+	Turn   string  `json:"turn"`
+	Waited float64 `json:"waited_ms"`
+	Lease  float64 `json:"lease_ms,omitempty"`
+}
+
+// laterAnswer is of a call whose turn comes later than its poll ends.
+type laterAnswer struct {
+	ID         string  `json:"id"`
+	Forecast   float64 `json:"forecast_ms"`
+	RetryAfter float64 `json:"retry_after_ms"`
+	HeldBy     string  `json:"held_by,omitempty"`
+}
+
+// terms are until when a request waits.
+type terms struct {
+	poll    time.Time
+	maxWait time.Duration // of its turn, from when it asked first; below 0: any
+}
+
+// latest is the latest moment that a turn may have; zero: there is none. The time that Redis takes
+// to answer does not count.
+func (t terms) latest(at *place) time.Time {
+	if t.maxWait < 0 {
+		return time.Time{}
+	}
+	return at.since.Add(t.maxWait + roundTrip)
+}
+
+const roundTrip = 20 * time.Millisecond
+
+func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
+	var q waitRequest
+	if !read(w, r, &q) {
+		return
+	}
+	n, t, err := s.waitTerms(&q)
+	if err != nil {
+		answer(w, problemOf(err, ""))
+		return
+	}
+	defer s.waiting.Add(-1)
+	switch most := int64(s.config.MaxWaiting); {
+	case s.waiting.Add(1) > most:
+		answer(w, away("Too many requests wait at this server."))
+		return
+	case s.ending.Err() != nil:
+		answer(w, away("This server ends."))
+		return
+	}
+	id := q.ID
+	if id != "" {
+		id = prefix + id
+	}
+	mine, at, err := s.places.claim(r.Context(), id, n)
+	if err != nil {
+		answer(w, problemOf(err, "id"))
+		return
+	}
+	body := s.await(r.Context(), mine, at, t)
+	if later, ok := body.(laterAnswer); ok {
+		retryAfter(w, time.Duration(later.RetryAfter*float64(time.Millisecond)))
+		write(w, http.StatusAccepted, "application/json", later)
+		return
+	}
+	answer(w, body)
+}
+
+func (s *Server) waitTerms(q *waitRequest) (n need, t terms, err error) {
+	if err = validateID(q.ID); err != nil {
+		return n, t, err
+	}
+	t.maxWait = -1
+	if q.MaxWait != "" {
+		if t.maxWait, err = durationOf("max_wait", q.MaxWait); err != nil {
+			return n, t, err
+		}
+	}
+	poll := s.config.Poll
+	if q.Poll != "" {
+		own, err := durationOf("poll", q.Poll)
+		if err != nil {
+			return n, t, err
+		}
+		poll = min(poll, own)
+	}
+	t.poll = time.Now().Add(poll)
+	n, err = s.resolve(&q.call, true)
+	return n, t, err
+}
+
+// await waits for the turn of a place that the request has, and returns what to answer. It gives
+// the place back, or forgets it.
+func (s *Server) await(ctx, mine context.Context, at *place, t terms) any {
+	if at.leased && at.id == "" {
+		if wait, err := now(mine, at.turns, at.costs...); err == nil && wait == 0 {
+			s.places.drop(at)
+			return turnAnswer{Turn: newID(), Waited: millis(time.Since(at.since))}
+		}
+	}
+	if err := s.join(mine, at, t); err != nil {
+		taken := mine.Err() != nil
+		s.places.drop(at)
+		switch {
+		case ctx.Err() != nil || !isEnded(err):
+			return problemOf(err, "limits")
+		case taken:
+			return errTaken
+		}
+		return away("Redis has not answered before the end of the poll, or of this server.")
+	}
+	r := at.reservation
+	for {
+		latest := t.latest(at)
+		switch due := r.Due(); {
+		case !latest.IsZero() && due.After(latest):
+			return s.miss(at)
+		case r.Booked():
+			return s.keepPlace(ctx, at)
+		}
+		until := t.poll
+		if r.Final() { // it comes in half a second: who asks again could be late for it
+			until = maxTime(until, maxTime(r.Due(), time.Now()).Add(keepUp))
+		}
+		waiting, cancel := context.WithDeadline(mine, minTime(until, latest))
+		stop := context.AfterFunc(s.ending, cancel)
+		err := r.Wait(waiting)
+		stop()
+		over := waiting.Err() != nil
+		cancel()
+		switch {
+		case err == nil:
+			return s.given(ctx, at)
+		case !over:
+			s.places.drop(at)
+			_ = r.Cancel(context.WithoutCancel(ctx))
+			s.report(ctx, err)
+			return problemOf(err, "limits")
+		case ctx.Err() != nil:
+			s.hangUp(ctx, at)
+			return away("The request has ended.")
+		case mine.Err() != nil:
+			<-at.mine
+			return errTaken
+		case s.ending.Err() != nil:
+			return s.handOver(ctx, at)
+		case !latest.IsZero() && !time.Now().Before(latest):
+			return s.miss(at)
+		case r.Final() && !r.Lapsed() && !time.Now().After(t.poll.Add(keepUp)):
+			continue
+		}
+		return s.keepPlace(ctx, at)
+	}
+}
+
+func isEnded(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// keepUp is by how much a poll may be longer, for a turn that was given.
+const keepUp = time.Second
+
+func minTime(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

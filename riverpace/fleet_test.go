@@ -1,0 +1,75 @@
+package riverpace_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// Two clients find a backlog. The limit is used to the full and kept, and each job is called
+// once, in its first attempt.
+func TestABacklog(t *testing.T) {
+	s := newScene(t)
+	const jobs = 1_000
+	s.insert(jobs)
+	s.serve(2)
+	s.done(jobs)
+	s.onceEach(jobs)
+	require.GreaterOrEqual(t, s.judge(s.turns()), 0.9)
+}
+
+// Few workers are all full of jobs that wait, and the next ones stand in River's queue: the limit
+// is used to the full all the same.
+func TestFewWorkers(t *testing.T) {
+	s := newScene(t)
+	const jobs = 600
+	s.job.Workers = rate / 4
+	s.insert(jobs)
+	s.serve(2)
+	s.done(jobs)
+	s.onceEach(jobs)
+	require.GreaterOrEqual(t, s.judge(s.turns()), 0.9)
+}
+
+// Clients hand out a backlog that takes them longer than the turns of its first jobs are away:
+// these come back behind the others, and the limit is used to the full all the same.
+func TestALargeBacklog(t *testing.T) {
+	s := newScene(t)
+	s.insert(20_000)
+	s.serve(2)
+	s.until("a part is called", func() bool { return s.called() >= 600 })
+	require.GreaterOrEqual(t, s.judge(s.turns()), 0.9)
+}
+
+// Jobs that are cancelled while they wait in their workers are not called, and hold nobody up.
+func TestWaitingJobsAreCancelled(t *testing.T) {
+	s := newScene(t)
+	const jobs, cancelled = 300, 50
+	s.insert(jobs)
+	limiter, err := reserve.New(redistest.New(t).Client(t), reserve.Config{
+		Name: "api", Prefix: s.job.Prefix, Limit: reserve.PerSecond(rate).Burst(burst),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = limiter.Close() })
+	require.NoError(t, limiter.Pause(t.Context(), time.Minute, "maintenance"))
+	s.job.Poll = 2 * time.Minute // so jobs are patient
+	s.serve(1)
+	s.until("many wait", func() bool { return s.states()["running 1"] == s.job.Workers })
+
+	client, err := river.NewClient(riverpgxv5.New(s.pool), &river.Config{Logger: quiet})
+	require.NoError(t, err)
+	for id := range cancelled {
+		_, err := client.JobCancel(t.Context(), int64(id+1))
+		require.NoError(t, err)
+	}
+	s.until("they are cancelled", func() bool { return s.states()["cancelled 1"] == cancelled })
+	require.NoError(t, limiter.Resume(t.Context()))
+	s.until("the others are done", func() bool { return s.states()["completed 1"] == jobs-cancelled })
+	require.Equal(t, jobs-cancelled, s.called())
+}
