@@ -50,15 +50,15 @@ func partitionLocal(s *faultScene) {
 // One of four workers reaches nothing of Redis, and waits.
 func partitionWait(s *faultScene) {
 	s.job.Policy = "wait"
-	s.partitionOne(func() { time.Sleep(3 * time.Second) })
+	s.partitionOne(func() { time.Sleep(6 * time.Second) })
 	s.close(faultVerdict{obedient: true})
 }
 
 // partitionOne loses all that goes to and from the first worker. Its calls to
-// Redis give up after 300 ms, as where an outage is to be noticed fast.
+// Redis give up after 1.5 s: sooner than by default, and not in a stall of the machine.
 func (s *faultScene) partitionOne(known func()) {
 	s.Helper()
-	ways, urls := s.proxies("?dial_timeout=300ms&read_timeout=300ms&write_timeout=300ms")
+	ways, urls := s.proxies("?dial_timeout=1500ms&read_timeout=1500ms&write_timeout=1500ms")
 	s.load(urls...)
 	s.fault(func() {
 		ways[0].add("timeout", requests, map[string]int{"timeout": 0})

@@ -16,12 +16,19 @@ const module = "github.com/fleetpace/fleetpace/"
 // mayImport says which packages of ours each package may import, and so that imports run
 // one way. Examples may import all but each other.
 var mayImport = map[string][]string{
+	"docs":                {},
+	"docs/map":            {},
+	"reservetest":         {"internal/delay", "internal/observe", "internal/provider", "lua", "reserve"},
 	"lua":                 {}, // the scripts are a protocol that stands alone
 	"internal/queuemodel": {},
-	"reserve":             {"lua", "internal/asker", "internal/calendar", "internal/fault", "internal/observe", "internal/outage", "internal/wire"},
-	"internal/asker":      {"internal/fault", "internal/outage", "internal/queue", "internal/wire"},
-	"internal/wire":       {"lua", "internal/fault"},
+	"reserve":             {"lua", "internal/asker", "internal/calendar", "internal/fault", "internal/observe", "internal/meter", "internal/outage", "internal/wire"},
+	"internal/asker":      {"internal/fault", "internal/meter", "internal/outage", "internal/queue", "internal/wire"},
+	"internal/wire":       {"lua", "internal/fault", "internal/meter"},
 	"internal/queue":      {},
+	"internal/meter":      {},
+	"internal/scrape":     {},
+	"monitor":             {"reserve", "internal/fleet"},
+	"deploy":              {},
 	"internal/outage":     {"internal/fault"},
 	"internal/fault":      {},
 	"internal/calendar":   {},
@@ -31,8 +38,9 @@ var mayImport = map[string][]string{
 	"worker":              {"reserve", "internal/turn"},
 	"scheduler":           {"reserve", "internal/turn", "worker"},
 	"serve":               {"reserve"},
+	"remote":              {"limits", "reserve", "serve"},
 	"limits":              {"reserve"},
-	"transport":           {"reserve", "transport/headers"},
+	"transport":           {"reserve", "internal/meter", "transport/headers"},
 	"transport/headers":   {},
 	"adaptive":            {"reserve", "lua"}, // it reads the keys and fields that lua documents
 	"embedded":            {},
@@ -47,12 +55,12 @@ var mayImport = map[string][]string{
 	"internal/redistest":  {"embedded"},
 	"integration":         {},
 
-	"cmd/fleetpace":                {"internal/fleet", "limits", "reserve"},
+	"cmd/fleetpace":                {"internal/fleet", "internal/scrape", "limits", "monitor", "remote", "reserve"},
 	"transport/internal/inprocess": {"reserve"},
 }
 
 // helpers are packages that only tests import: users' builds do not pull them in.
-var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/ledger", "internal/queuemodel", "internal/redistest"}
+var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/ledger", "internal/queuemodel", "internal/redistest", "reservetest"}
 
 // forTests are what only tests and helpers may import.
 var forTests = []string{"github.com/stretchr/testify", "github.com/testcontainers"}

@@ -38,7 +38,7 @@ func python(t *testing.T) string {
 }
 
 // Workers in Python and in Go share a limit: no two turns are closer than it allows, by
-// Redis's clock, and they have their turns one after the other.
+// Redis's clock, and they have their turns one after the other. It is not parallel: it hears of the turns of all limiters.
 func TestPythonWorkers(t *testing.T) {
 	const perSecond, calls, workers = 10, 30, 2
 	interpreter, prefix := python(t), "fleetpace"

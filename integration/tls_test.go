@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"math/big"
 	"net"
 	"os"
@@ -61,11 +62,9 @@ func TestTLS(t *testing.T) {
 		change func(*redis.Options)
 		says   string
 	}{
-		"Redis is not trusted":      {func(o *redis.Options) { o.TLSConfig.RootCAs = theirs.pool() }, "TLSConfig"},
-		"Redis has another name":    {func(o *redis.Options) { o.TLSConfig.ServerName = "elsewhere.example.com" }, "TLSConfig"},
-		"no client certificate":     {func(o *redis.Options) { o.TLSConfig.Certificates = nil }, "TLSConfig"},
-		"the client is not trusted": {func(o *redis.Options) { o.TLSConfig.Certificates = []tls.Certificate{theirs.pair(t)} }, "TLSConfig"},
-		"no TLS there":              {func(o *redis.Options) { o.Addr = plainServer(t) }, "TLSConfig"},
+		"Redis is not trusted":   {func(o *redis.Options) { o.TLSConfig.RootCAs = theirs.pool() }, "TLSConfig"},
+		"Redis has another name": {func(o *redis.Options) { o.TLSConfig.ServerName = "elsewhere.example.com" }, "TLSConfig"},
+		"no TLS there":           {func(o *redis.Options) { o.Addr = plainServer(t) }, "TLSConfig"},
 		"no version in common": {func(o *redis.Options) {
 			o.TLSConfig.MinVersion, o.TLSConfig.MaxVersion = tls.VersionTLS10, tls.VersionTLS10
 		}, "TLSConfig"},
@@ -78,6 +77,18 @@ func TestTLS(t *testing.T) {
 			require.ErrorIs(t, err, reserve.ErrDenied)
 			require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown)
 			require.ErrorContains(t, err, wrong.says)
+		})
+	}
+	// Since TLS 1.3 a client has sent its first command before Redis refuses its certificate. Then
+	// the refusal is heard, or that the connection is reset, whichever comes first.
+	for name, certificates := range map[string][]tls.Certificate{
+		"no client certificate": nil, "the client is not trusted": {theirs.pair(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := try(t, func(o *redis.Options) { o.TLSConfig.Certificates = certificates })
+			t.Log(err)
+			require.True(t, errors.Is(err, reserve.ErrDenied) || errors.Is(err, reserve.ErrUnavailable), err)
+			require.ErrorContains(t, err, "TLSConfig")
 		})
 	}
 	// Where only one side speaks TLS, Redis itself does not say so: it waits for

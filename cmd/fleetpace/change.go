@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,19 +28,8 @@ type change struct {
 
 // target is what is changed.
 type target struct {
-	name    fleet.Name
-	key     string
-	limit   reserve.Limit // that the processes were made with
-	limiter *reserve.Limiter
-	row     *fleet.Row
-	rest    []string // of the arguments
-}
-
-func (t *target) String() string {
-	if t.key == "" {
-		return t.name.String()
-	}
-	return t.name.String() + "/" + t.key
+	*fleet.Target
+	rest []string // of the arguments
 }
 
 func (a *app) changes(c change) *cobra.Command {
@@ -56,6 +46,7 @@ func (a *app) changes(c change) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			what += a.misses(ctx, t)
 			if err := a.confirm(what); err != nil {
 				return err
 			}
@@ -63,7 +54,7 @@ func (a *app) changes(c change) *cobra.Command {
 				return err
 			}
 			if a.format == "json" {
-				return a.json(map[string]string{"limit": t.name.String(), "key": t.key, "done": what})
+				return a.json(map[string]string{"limit": t.Name.String(), "key": t.Key, "done": what})
 			}
 			fmt.Fprintln(a.out, "done:", plain(what))
 			return nil
@@ -91,29 +82,23 @@ func (a *app) target(ctx context.Context, args []string, known string, slot bool
 	if err != nil {
 		return nil, err
 	}
-	t.name, t.key = n, key
-	look, err := a.fleet.Look(ctx, n, 1, key)
-	if err != nil {
-		return nil, err
-	}
-	if known != "" {
-		t.limit, err = reserve.ParseLimit(known)
-	} else {
-		t.limit, err = look.InForce()
-	}
-	if err != nil {
-		return nil, usageError{err}
-	}
-	if len(look.Rows) > 0 {
-		t.row = &look.Rows[0]
-	} else {
-		t.row = &fleet.Row{}
-	}
-	t.limiter, err = a.fleet.Limiter(n, t.limit)
-	if err == nil && key != "" {
-		t.limiter = t.limiter.For(key)
+	if t.Target, err = a.fleet.Target(ctx, n, key, known); errors.Is(err, fleet.ErrUnused) || errors.Is(err, reserve.ErrInvalid) {
+		err = usageError{err}
 	}
 	return t, err
+}
+
+// misses warns of a change that may concern no call: each key has a queue of its own.
+func (a *app) misses(ctx context.Context, t *target) string {
+	survey, err := a.fleet.Survey(ctx, t.Name)
+	if err != nil || len(survey.Keys) == 0 || slices.ContainsFunc(survey.Keys, func(q fleet.Queue) bool { return q.Key == t.Key }) {
+		return ""
+	}
+	used := survey.Keys[0].Key
+	if t.Key == "" {
+		return fmt.Sprintf(". But its calls are made under keys, such as %q, and this concerns none of them: name a key", used)
+	}
+	return fmt.Sprintf(". But no process has told of this key of late; it has told of %q, for example", used)
 }
 
 // confirm says what will be done and asks, unless -y was given.
@@ -159,7 +144,7 @@ func (a *app) pause() *cobra.Command {
 			}
 			why := strings.TrimSpace(reason + " (by " + me() + ")")
 			return fmt.Sprintf("pause %s for %v: no process of the fleet calls until %s", t, length, time.Now().Add(length).Format(time.DateTime)),
-				func(ctx context.Context) error { return t.limiter.Pause(ctx, length, why) }, nil
+				func(ctx context.Context) error { return t.Limiter.Pause(ctx, length, why) }, nil
 		},
 	})
 }
@@ -169,10 +154,10 @@ func (a *app) resume() *cobra.Command {
 		use: "resume LIMIT [KEY]", short: "End a pause",
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			what := fmt.Sprintf("end the pause of %s", t)
-			if !t.row.Paused {
+			if !t.Row.Paused {
 				what += " (there is none)"
 			}
-			return what, t.limiter.Resume, nil
+			return what, t.Limiter.Resume, nil
 		},
 	})
 }
@@ -195,11 +180,11 @@ func (a *app) set() *cobra.Command {
 			if length > 0 {
 				until = "for " + length.String()
 			}
-			return fmt.Sprintf("set %s to %s %s (in force now: %s)", t, limit, until, t.row.Limit), func(ctx context.Context) error {
-				if err := t.limiter.SetLimit(ctx, limit, length); err != nil {
+			return fmt.Sprintf("set %s to %s %s (in force now: %s)", t, limit, until, t.Row.Limit), func(ctx context.Context) error {
+				if err := t.Limiter.SetLimit(ctx, limit, length); err != nil {
 					return err
 				}
-				_ = a.fleet.SetBy(ctx, t.name, t.key, me()) // for those who ask why
+				_ = a.fleet.SetBy(ctx, t.Name, t.Key, me()) // for those who ask why
 				return nil
 			}, nil
 		},
@@ -210,11 +195,11 @@ func (a *app) reset() *cobra.Command {
 	return a.changes(change{
 		use: "reset LIMIT [KEY]", short: "End what set began",
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			what := fmt.Sprintf("let %s have the limit of its processes again, %s", t, t.limit)
-			if !t.row.Set {
+			what := fmt.Sprintf("let %s have the limit of its processes again, %s", t, t.Limit)
+			if !t.Row.Set {
 				what += " (no other is set)"
 			}
-			return what, t.limiter.ResetLimit, nil
+			return what, t.Limiter.ResetLimit, nil
 		},
 	})
 }
@@ -223,13 +208,13 @@ func (a *app) release() *cobra.Command {
 	return a.changes(change{
 		use: "release LIMIT [KEY] SLOT", short: "Take the slots of a call away, for others to have them",
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			for _, h := range t.row.State.Holders {
-				if slotID(h.Process, h.Number) != t.rest[0] {
+			for _, h := range t.Row.State.Holders {
+				if fleet.SlotID(h.Process, h.Number) != t.rest[0] {
 					continue
 				}
 				return fmt.Sprintf("take %d of the slots of %s away from %s, which has held them for %s: its call goes on, so one more may run than the limit allows",
 						h.Slots, t, t.rest[0], time.Since(h.Since).Round(time.Second)), func(ctx context.Context) error {
-						freed, err := t.limiter.Free(ctx, h)
+						freed, err := t.Limiter.Free(ctx, h)
 						if err == nil && !freed {
 							err = fmt.Errorf("%w: slot %q is held no longer", fleet.ErrUnknown, t.rest[0])
 						}

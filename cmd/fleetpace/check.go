@@ -27,15 +27,24 @@ func (a *app) check() *cobra.Command {
 			type checked struct {
 				Name  string `json:"name"`
 				Limit string `json:"limit"`
+				Key   string `json:"key,omitempty"`
+				Share string `json:"share,omitempty"`
 			}
 			all, rows := []checked{}, [][]string{}
 			for _, name := range set.Names() {
-				l, err := set.Get(name)
+				about, err := set.About(name)
 				if err != nil {
 					return err
 				}
-				all = append(all, checked{name, l.Limit().String()})
-				rows = append(rows, []string{"  " + name, l.Limit().String()})
+				all = append(all, checked{name, about.Limit.String(), about.Key, about.Share})
+				row := []string{"  " + name, about.Limit.String()}
+				if about.Key != "" {
+					row = append(row, "for each "+about.Key)
+				}
+				if about.Share != "" {
+					row = append(row, "shared by "+about.Share)
+				}
+				rows = append(rows, row)
 			}
 			if a.format == "json" {
 				return a.json(all)

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -61,7 +62,7 @@ func (s *scene) does(args ...string) string {
 func (s *scene) known(names ...string) {
 	s.Helper()
 	require.Eventually(s, func() bool {
-		var lines []line
+		var lines []fleet.Line
 		if json.Unmarshal([]byte(s.does("ls", "-o", "json")), &lines) != nil || len(lines) != len(names) {
 			return false
 		}
@@ -120,7 +121,7 @@ func TestLookingAndChanging(t *testing.T) {
 			Evidence []string
 		}
 		require.NoError(t, json.Unmarshal([]byte(s.does("why", "openai", "-o", "json")), &answer))
-		require.Equal(t, "line", answer.Reason)
+		require.Equal(t, "queue", answer.Reason)
 		require.NotEmpty(t, answer.Evidence)
 		code, _, _ := s.command("", "why", "openai", "--exit-code")
 		require.Equal(t, exitHeldBack, code)
@@ -130,7 +131,7 @@ func TestLookingAndChanging(t *testing.T) {
 		code, _, errs := s.command("n\n", "pause", "openai", "--for", "1h", "--reason", "status page is red")
 		require.Equal(t, exitRefused, code)
 		require.Contains(t, errs, "pause openai for 1h0m0s")
-		require.Contains(t, s.does("why", "openai"), "It is the line")
+		require.Contains(t, s.does("why", "openai"), "It is the queue")
 		code, _, _ = s.command("y\n", "pause", "openai", "--for", "1h", "--reason", "status page is red")
 		require.Zero(t, code)
 		require.Contains(t, s.does("why", "openai"), "status page is red (by ")
@@ -143,6 +144,11 @@ func TestLookingAndChanging(t *testing.T) {
 		require.Contains(t, s.does("show", "openai"), "10/day (set)")
 		s.does("reset", "openai", "-y")
 		require.NotContains(t, s.does("why", "openai"), "was set")
+		// A change that concerns no call says so.
+		require.NotContains(t, s.does("resume", "openai", "-y"), "But ")
+		require.Contains(t, s.does("resume", "shop", "-y"), "But its calls are made under keys")
+		require.Contains(t, s.does("resume", "shop", "mistyped", "-y"), "But no process has told of this key")
+		require.NotContains(t, s.does("resume", "shop", "<script>\x1b[31m", "-y"), "But ")
 		require.Contains(t, s.does("top", "-o", "json", "--by", "flow"), "[]")
 		require.Contains(t, s.does("top", "openai"), "openai")
 	})
@@ -169,7 +175,7 @@ func TestReleaseOfASlot(t *testing.T) {
 		state, err := l.State(t.Context())
 		require.NoError(t, err)
 		require.Len(t, state.Holders, 1)
-		slot := slotID(state.Holders[0].Process, state.Holders[0].Number)
+		slot := fleet.SlotID(state.Holders[0].Process, state.Holders[0].Number)
 		require.Contains(t, s.does("show", "browser"), slot)
 		code, _, errs := s.command("", "release", "browser", "nobody:1", "-y")
 		require.Equal(t, exitUnknown, code)
@@ -227,6 +233,8 @@ func TestWithoutRedis(t *testing.T) {
 	s := &scene{T: t, url: "redis://127.0.0.1:1", prefix: "x"}
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - name: api\n    limit: 5/s\n"), 0o600))
 	require.Contains(t, s.does("check", file), "1 limits, all right")
+	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - {name: shop, limit: 2/s burst 30, key: \"{shop}/{token}\", share: \"{tenant}\"}\n"), 0o600))
+	require.Contains(t, s.does("check", file), "for each {shop}/{token}")
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - name: api\n    limit: many\n"), 0o600))
 	code, _, errs := s.command("", "check", file)
 	require.NotZero(t, code)

@@ -6,7 +6,6 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
-	"time"
 	"unicode"
 )
 
@@ -37,19 +36,3 @@ func (a *app) json(v any) error {
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
-
-func span(seconds float64) string {
-	d := time.Duration(seconds * float64(time.Second))
-	switch {
-	case d == 0:
-		return "-"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Second).String()
-	}
-}
-
-func number(x float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", x), ".0") }

@@ -49,7 +49,7 @@ func (a *app) root() *cobra.Command {
 	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "Config.Prefix of the limits, a `text`")
 	flags.StringVarP(&a.format, "output", "o", "text", "`format`: text or json")
 	root.AddCommand(a.ls(), a.show(), a.top(), a.watch(), a.why(), a.pause(), a.resume(), a.set(), a.reset(), a.release(),
-		a.check(), a.version())
+		a.check(), a.export(), a.monitor(), a.serve(), a.version())
 	for _, c := range root.Commands() {
 		c.Flags().SortFlags = false
 		if args := c.Args; args != nil {
@@ -120,7 +120,8 @@ func (a *app) names(cmd *cobra.Command, args []string, _ string) ([]string, cobr
 
 // single lets long flags have one dash, as Go programs have them: -redis, -prefix.
 func single(args []string) []string {
-	long := []string{"-redis", "-prefix", "-output", "-reason", "-for", "-to", "-every", "-exit-code"}
+	long := []string{"-redis", "-prefix", "-output", "-reason", "-for", "-to", "-every", "-exit-code", "-listen", "-read-only", "-no-auth",
+		"-limits", "-cert", "-key", "-client-ca", "-poll", "-lease", "-grace"}
 	out := make([]string, len(args))
 	for i, arg := range args {
 		out[i] = arg

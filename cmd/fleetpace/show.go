@@ -54,8 +54,8 @@ func (a *app) print(look *fleet.Look) error {
 		if r.Paused {
 			paused = fmt.Sprintf("%s more: %s", r.State.Paused.Round(time.Second), r.Reason)
 		}
-		rows = append(rows, []string{named(r.Key), limit, strconv.FormatInt(max(r.Waiting, int64(r.Calls)), 10), span(r.Oldest),
-			strconv.FormatInt(r.Booked, 10), number(r.State.Stored), span(r.Wait), paused})
+		rows = append(rows, []string{named(r.Key), limit, strconv.FormatInt(max(r.Waiting, int64(r.Calls)), 10), fleet.Span(r.Oldest),
+			strconv.FormatInt(r.Booked, 10), fleet.Number(r.State.Stored), fleet.Span(r.Wait), paused})
 	}
 	fmt.Fprintln(a.out)
 	if err := table(a.out, rows); err != nil {
@@ -67,7 +67,7 @@ func (a *app) print(look *fleet.Look) error {
 	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "REDIS AWAY", "UP"}}
 	for i := range look.Processes {
 		p := &look.Processes[i]
-		beat := span(p.Silent) + " ago"
+		beat := fleet.Span(p.Silent) + " ago"
 		if !p.Alive {
 			beat = "dead"
 		}
@@ -83,7 +83,7 @@ func (a *app) holders(look *fleet.Look) error {
 	rows := [][]string{{"SLOT", "KEY", "SLOTS", "HELD FOR", "DOING"}}
 	for i := range look.Rows {
 		for _, h := range look.Rows[i].State.Holders {
-			rows = append(rows, []string{slotID(h.Process, h.Number), named(look.Rows[i].Key), strconv.Itoa(h.Slots),
+			rows = append(rows, []string{fleet.SlotID(h.Process, h.Number), named(look.Rows[i].Key), strconv.Itoa(h.Slots),
 				time.Since(h.Since).Round(time.Millisecond).String(), h.Doing})
 		}
 	}
@@ -93,9 +93,6 @@ func (a *app) holders(look *fleet.Look) error {
 	fmt.Fprintln(a.out)
 	return table(a.out, rows)
 }
-
-// slotID names what a call holds, for release.
-func slotID(process string, number int64) string { return fmt.Sprintf("%s:%d", process, number) }
 
 func named(key string) string {
 	if key == "" {

@@ -49,9 +49,9 @@ func (a *app) top() *cobra.Command {
 				rows = [][]string{{"LIMIT", "FLOW", "WAITING", "LONGEST"}}
 			}
 			for _, u := range all {
-				row := []string{u.Limit, named(cmp.Or(u.Key, u.Flow)), strconv.Itoa(u.Waiting), span(u.Oldest)}
+				row := []string{u.Limit, named(cmp.Or(u.Key, u.Flow)), strconv.Itoa(u.Waiting), fleet.Span(u.Oldest)}
 				if by == "key" {
-					row = append(row, number(u.PerSecond))
+					row = append(row, fleet.Number(u.PerSecond))
 				}
 				rows = append(rows, row)
 			}

@@ -36,7 +36,7 @@ func (a *app) watch() *cobra.Command {
 func (a *app) watchPlain(ctx context.Context, every time.Duration) error {
 	var rates fleet.Rates
 	for {
-		lines, err := a.lines(ctx, &rates)
+		lines, err := a.fleet.Lines(ctx, keysOfLine, &rates)
 		switch {
 		case ctx.Err() != nil:
 			return nil
@@ -63,7 +63,7 @@ type screen struct {
 	app    *app
 	every  time.Duration
 	rates  *fleet.Rates
-	lines  []line
+	lines  []fleet.Line
 	at     time.Time
 	err    error
 	width  int
@@ -72,7 +72,7 @@ type screen struct {
 
 // seen is a look at the fleet.
 type seen struct {
-	lines []line
+	lines []fleet.Line
 	err   error
 }
 
@@ -86,7 +86,7 @@ func (a *app) watchFull(ctx context.Context, every time.Duration) error {
 }
 
 func (s screen) look() tea.Msg {
-	lines, err := s.app.lines(s.ctx, s.rates)
+	lines, err := s.app.fleet.Lines(s.ctx, keysOfLine, s.rates)
 	return seen{lines: lines, err: err}
 }
 

@@ -28,6 +28,7 @@ type config struct {
 	concurrency int
 	workers     int
 	noSettle    bool
+	monitor     string // where a web page shows the limits; empty: nowhere
 	json        bool
 	chart       string
 }
@@ -76,6 +77,7 @@ func parseFlags(args []string, w io.Writer) (*config, error) {
 	fs.BoolVar(&cfg.noSettle, "no-settle", false, "with -api llm, keep what calls were estimated to cost, to see what settling is good for")
 	fs.BoolVar(&cfg.json, "json", false, "print the summary as one JSON object, the last line on stdout")
 	fs.TextVar(&cfg.outage, "outage", reserve.PolicyLocal, "`policy` while Redis is away: local (go on at 0.9 of the rate), wait, fail or open")
+	fs.StringVar(&cfg.monitor, "monitor", "", "serve a web page of the limits at this `address`, such as localhost:9466")
 	fs.StringVar(&cfg.chart, "chart", "", "draw requests against the limit into this `file`, .svg or .png")
 
 	if err := fs.Parse(args); err != nil {

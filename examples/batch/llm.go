@@ -72,6 +72,9 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, server.close()) }()
+	if err := server.monitor(cfg.monitor, stderr); err != nil {
+		return nil, err
+	}
 	results, todo, err := cfg.resume(records, stderr)
 	if err != nil {
 		return nil, err

@@ -40,6 +40,9 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, turns.close()) }()
+	if err := turns.redis.monitor(cfg.monitor, stderr); err != nil {
+		return nil, err
+	}
 
 	results, todo, err := cfg.resume(records, stderr)
 	if err != nil {

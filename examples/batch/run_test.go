@@ -2,11 +2,15 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,12 +32,15 @@ func TestDemo(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, stderr.Close()) }()
 	cfg, err := parseFlags([]string{
-		"-in", in, "-out", filepath.Join(dir, "out.jsonl"), "-chart", filepath.Join(dir, "out.svg"), "-rate", "200/s burst 5", "-json",
+		"-in", in, "-out", filepath.Join(dir, "out.jsonl"), "-chart", filepath.Join(dir, "out.svg"), "-rate", "40/s burst 5", "-json", "-monitor", "127.0.0.1:0",
 	}, stderr)
 	require.NoError(t, err)
 
+	shown := make(chan string, 1)
+	go func() { shown <- pageOf(t.Context(), stderr.Name()) }()
 	rep, err := run(t.Context(), cfg, stderr)
 	require.NoError(t, err)
+	assert.Contains(t, <-shown, "batch 127.0.0.1")
 	assert.Equal(t, 100, rep.Records)
 	assert.Equal(t, 100, rep.Done)
 	assert.Zero(t, rep.Failed)
@@ -246,4 +253,30 @@ func TestExitCodes(t *testing.T) {
 func TestNoRecordIsForgotten(t *testing.T) {
 	require.NoError(t, (&report{Records: 5, Done: 3, Failed: 2}).missing())
 	require.EqualError(t, (&report{Records: 5, Done: 3, Failed: 1}).missing(), "4 of 5 records are done or failed")
+}
+
+// pageOf is what the page of -monitor shows, once it shows a limit: its address is in what the
+// program says.
+func pageOf(ctx context.Context, said string) (text string) {
+	address := regexp.MustCompile(`shown at (http\S+)`)
+	for ctx.Err() == nil && !strings.Contains(text, "<td") {
+		time.Sleep(20 * time.Millisecond)
+		log, _ := os.ReadFile(said)
+		found := address.FindSubmatch(log)
+		if found == nil {
+			continue
+		}
+		get, err := http.NewRequestWithContext(ctx, http.MethodGet, string(found[1]), nil)
+		if err != nil {
+			return err.Error()
+		}
+		answer, err := http.DefaultClient.Do(get)
+		if err != nil {
+			return err.Error()
+		}
+		page, _ := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		text = string(page)
+	}
+	return text
 }

@@ -28,6 +28,9 @@ func crawl(ctx context.Context, opts options, stdout *os.File, stderr *os.File) 
 		return err
 	}
 	say(stderr, "%s\n", s.greeting())
+	if s.page != "" {
+		say(stderr, "the limits are shown at %s\n", s.page)
+	}
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	sleeper := bare.Watch(watching)

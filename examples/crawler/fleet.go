@@ -62,8 +62,10 @@ func startFleet(n int, s setup, stderr io.Writer) (*fleet, error) {
 			return nil, fmt.Errorf("start %s: %w", m.name, err)
 		}
 		f.members = append(f.members, m)
-		s.Name = m.name
-		m.send(order{Setup: &s})
+		of := s
+		of.Name = m.name
+		of.Metrics, _ = metricsOf(s.Metrics, i) // it was checked
+		m.send(order{Setup: &of})
 		go m.listen(stdout, f.events)
 	}
 	return f, nil

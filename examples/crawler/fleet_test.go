@@ -111,7 +111,7 @@ func TestFleetCrawlsTheDemo(t *testing.T) {
 	const n = 60
 	inv := takeInventory(t, n)
 	out := filepath.Join(t.TempDir(), "pages.jsonl")
-	r := start(t, "-demo-pages", "60", "-qps", "100", "-out", out).end(t, 0)
+	r := start(t, "-demo-pages", "60", "-qps", "100", "-out", out, "-monitor", "127.0.0.1:0").end(t, 0)
 
 	assert.Equal(t, n, r.Pages)
 	assertOnce(t, inv, r)

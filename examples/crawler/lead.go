@@ -38,7 +38,7 @@ type lead struct {
 func (s *scene) run(ctx context.Context, stderr *os.File) (*tally, backlog, error) {
 	fleet, err := startFleet(s.opts.workers, setup{
 		RedisURL: s.redisURL, Run: s.opts.run, Hosts: s.hosts,
-		QPS: s.opts.qps, PerHost: s.perHost,
+		QPS: s.opts.qps, PerHost: s.perHost, Metrics: s.opts.metrics,
 	}, stderr)
 	if err != nil {
 		return nil, backlog{}, err

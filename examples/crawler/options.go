@@ -6,10 +6,12 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -45,6 +47,8 @@ type options struct {
 	maxPages int // 0: all
 	out      string
 	chart    string
+	metrics  string // where the first worker's metrics are; empty: nowhere
+	monitor  string // where a web page shows the limits; empty: nowhere
 	json     bool
 	demo     int // pages of the demo site
 }
@@ -68,6 +72,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&o.maxPages, "max-pages", 1000, "stop after this many pages; requests under way still finish (0: no limit)")
 	fs.StringVar(&o.out, "out", "", "append the pages to this `file` (default: a new temporary file)")
 	fs.StringVar(&o.chart, "chart", "", "draw the requests over time to this `file`, .svg or .png (default: beside -out)")
+	fs.StringVar(&o.monitor, "monitor", "", "serve a web page of the limits at this `address`, such as localhost:9466")
+	fs.StringVar(&o.metrics, "metrics", "", "serve the metrics of the first worker to Prometheus at this `address` (localhost:9464), and those of the next ones at the ports behind it")
 	fs.BoolVar(&o.json, "json", false, "print the result as one JSON object, the last line on stdout; all else goes to stderr")
 	fs.IntVar(&o.demo, "demo-pages", 300, "number of pages of the demo site")
 	if err := fs.Parse(args); err != nil {
@@ -161,6 +167,11 @@ func (o *options) checkNumbers() error {
 	if o.demo < 6 || o.demo > 100_000 {
 		return fmt.Errorf("-demo-pages %d: from 6 to 100000", o.demo)
 	}
+	if o.metrics != "" {
+		if _, err := metricsOf(o.metrics, o.workers-1); err != nil {
+			return fmt.Errorf("-metrics %q: %w: give a host and a port, such as localhost:9464", o.metrics, err)
+		}
+	}
 	switch ext := strings.ToLower(filepath.Ext(o.chart)); {
 	case o.chart == "", ext == ".svg", ext == ".png":
 		return nil
@@ -181,4 +192,20 @@ func (o *options) perHostFor(hosts int) float64 {
 	default:
 		return o.qps
 	}
+}
+
+// metricsOf is where the metrics of a worker are, the first of which is 0; empty: nowhere.
+func metricsOf(first string, worker int) (string, error) {
+	if first == "" {
+		return "", nil
+	}
+	host, text, err := net.SplitHostPort(first)
+	if err != nil {
+		return "", err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || port == 0 || int(port)+worker > 65535 {
+		return "", fmt.Errorf("%q is no port from 1 to %d", text, 65535-worker)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)+worker)), nil
 }

@@ -27,6 +27,7 @@ type scene struct {
 	perHost   float64
 	continued bool
 	out       *output
+	page      string // the address of -monitor's
 	closers   []func()
 }
 
@@ -57,6 +58,9 @@ func (s *scene) prepare(ctx context.Context) error {
 	s.closers = append(s.closers, func() { _ = s.out.close() })
 	if err := saveRecord(ctx, s.redis, s.opts.run, rec); err != nil {
 		return err
+	}
+	if err := s.openMonitor(); err != nil {
+		return fmt.Errorf("-monitor: %w", err)
 	}
 	f := newFrontier(s.redis, s.opts.run, s.hosts)
 	for _, u := range entries {

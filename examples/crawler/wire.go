@@ -15,6 +15,7 @@ type setup struct {
 	Hosts    []string `json:"hosts"`
 	QPS      float64  `json:"qps"`
 	PerHost  float64  `json:"per_host"`
+	Metrics  string   `json:"metrics,omitempty"` // of the first worker; then of this one
 }
 
 // order is one line from the parent; exactly one field is set.

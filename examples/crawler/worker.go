@@ -18,6 +18,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
+	"github.com/fleetpace/fleetpace/internal/scrape"
 	"github.com/fleetpace/fleetpace/worker"
 )
 
@@ -98,6 +99,13 @@ func work(stdin io.Reader, up *reporter) error {
 	}
 	if err := w.Apply(&config); err != nil {
 		return err
+	}
+	if cfg.Metrics != "" {
+		at, err := scrape.Process(waiting, cfg.Metrics)
+		if err != nil {
+			return err
+		}
+		up.note("its metrics are at http://" + at + "/metrics")
 	}
 	go v.reportBusy(waiting, w)
 	go obey(orders, up, stopWaiting)

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/internal/scrape"
+)
+
+func (a *app) export() *cobra.Command {
+	var listen string
+	c := &cobra.Command{
+		Use: "export", Short: "Serve how the fleet stands to Prometheus",
+		Long: `Serves how the fleet stands to Prometheus, at /metrics: what waits, pauses, slots, processes.
+One exporter is enough for a fleet. What becomes of calls each process counts for itself,
+through OpenTelemetry. Names of limits are labels, their keys are not.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serveMetrics(cmd.Context(), listen) },
+	}
+	c.Flags().StringVar(&listen, "listen", "localhost:9465", "`address` to listen at")
+	return c
+}
+
+func (a *app) serveMetrics(ctx context.Context, listen string) error {
+	provider, handler, err := scrape.New()
+	if err != nil {
+		return err
+	}
+	if err := newGauges(provider.Meter("github.com/fleetpace/fleetpace/cmd/fleetpace"), a); err != nil {
+		return err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", handler)
+	at, done, err := scrape.Serve(ctx, listen, mux)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.errs, "metrics of the fleet are at http://%s/metrics\n", at)
+	return <-done
+}
+
+// gauges are how a fleet stands, by limit.
+type gauges struct {
+	app *app
+	up  metric.Int64ObservableGauge
+
+	waiting, booked, processes, keys, paused, set, differ, slots, held metric.Int64ObservableGauge
+	longest, pause, allowed, oldest                                    metric.Float64ObservableGauge
+}
+
+func newGauges(m metric.Meter, a *app) error {
+	g := &gauges{app: a}
+	var made []metric.Observable
+	var failed error
+	whole := func(name, unit, about string) metric.Int64ObservableGauge {
+		i, err := m.Int64ObservableGauge("fleetpace.fleet."+name, metric.WithUnit(unit), metric.WithDescription(about))
+		if err != nil {
+			failed = err
+		}
+		made = append(made, i)
+		return i
+	}
+	seconds := func(name, unit, about string) metric.Float64ObservableGauge {
+		f, err := m.Float64ObservableGauge("fleetpace.fleet."+name, metric.WithUnit(unit), metric.WithDescription(about))
+		if err != nil {
+			failed = err
+		}
+		made = append(made, f)
+		return f
+	}
+	g.up = whole("redis.up", "", "1 where Redis told how the fleet stands.")
+	g.waiting = whole("queued_calls", "{call}", "Calls that wait for their turns.")
+	g.longest = seconds("queued_calls.longest", "s", "How long the call has waited that waits longest.")
+	g.booked = whole("booked_calls", "{call}", "Calls that will come for their turns later: tasks that were put back.")
+	g.processes = whole("processes", "{process}", "Processes that live.")
+	g.keys = whole("keys", "{key}", "Keys that processes tell of.")
+	g.paused = whole("paused", "", "1 where the limit is paused, or one of its keys.")
+	g.pause = seconds("pause.remaining", "s", "For how long it is.")
+	g.set = whole("set", "", "1 where another limit was set than the processes have.")
+	g.differ = whole("differ", "", "1 where processes were made with different limits.")
+	g.allowed = seconds("allowed", "{permit}/s", "Permits per second of the limit in force, of all keys that calls wait for, or else of one.")
+	g.slots = whole("slots", "{slot}", "Slots that a limit has.")
+	g.held = whole("slots.held", "{slot}", "Slots that calls hold.")
+	g.oldest = seconds("slots.oldest", "s", "For how long the call has held its slots that has them longest.")
+	if failed != nil {
+		return failed
+	}
+	_, err := m.RegisterCallback(g.observe, made...)
+	return err
+}
+
+// keysOfGauge is of how many keys of a limit the states are read.
+const keysOfGauge = 50
+
+// observe reads how the fleet stands, and tells it. A Redis that does not answer is told, too.
+func (g *gauges) observe(ctx context.Context, o metric.Observer) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	lines, err := g.app.fleet.Lines(ctx, keysOfGauge, nil)
+	up := int64(1)
+	if err != nil {
+		up = 0
+		fmt.Fprintln(g.app.errs, "fleetpace: Redis does not answer:", err)
+	}
+	o.ObserveInt64(g.up, up)
+	for i := range lines {
+		g.tell(o, &lines[i])
+	}
+	return nil
+}
+
+// tell tells how a limit stands.
+func (g *gauges) tell(o metric.Observer, l *fleet.Line) {
+	of := metric.WithAttributes(attribute.String("fleetpace.limit", l.ID()))
+	for _, n := range []struct {
+		gauge metric.Int64ObservableGauge
+		value int64
+	}{
+		{g.waiting, l.Waiting}, {g.booked, l.Booked}, {g.processes, int64(l.Processes)}, {g.keys, int64(l.Keys)},
+		{g.paused, flag(l.Paused)}, {g.set, flag(l.Set)}, {g.differ, flag(l.Differ)},
+	} {
+		o.ObserveInt64(n.gauge, n.value, of)
+	}
+	o.ObserveFloat64(g.longest, l.Oldest, of)
+	o.ObserveFloat64(g.pause, l.PausedFor, of)
+	if l.Slots == 0 {
+		o.ObserveFloat64(g.allowed, l.Allowed, of)
+		return
+	}
+	o.ObserveInt64(g.slots, l.Slots, of)
+	o.ObserveInt64(g.held, int64(l.Held), of)
+	o.ObserveFloat64(g.oldest, l.HeldFor, of)
+}
+
+func flag(on bool) int64 {
+	if on {
+		return 1
+	}
+	return 0
+}

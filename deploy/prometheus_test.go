@@ -1,0 +1,211 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/internal/scrape"
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport"
+)
+
+// Prometheus can read the rules, and the configuration of the demo.
+func TestPromtool(t *testing.T) {
+	if _, err := exec.LookPath("promtool"); err != nil {
+		redistest.Missing(t, "promtool is not installed: apt-get install prometheus")
+	}
+	for _, args := range [][]string{{"check", "rules", "alerts.yaml"}, {"check", "config", "prometheus.yml"}} {
+		out, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput()
+		assert.NoError(t, err, string(out))
+	}
+}
+
+// Each alert has a page that its link names.
+func TestRunbooks(t *testing.T) {
+	rules, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	links := regexp.MustCompile(`runbook_url: \S+/deploy/(\S+)`).FindAllStringSubmatch(string(rules), -1)
+	require.Len(t, links, len(alertsOf(t)))
+	for _, l := range links {
+		assert.FileExists(t, l[1])
+	}
+}
+
+func alertsOf(t *testing.T) (names []string) {
+	rules, err := os.ReadFile("alerts.yaml")
+	require.NoError(t, err)
+	for _, m := range regexp.MustCompile(`- alert: (\S+)`).FindAllStringSubmatch(string(rules), -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// queries are those of the dashboard, by panel.
+func queries(t *testing.T) map[string][]string {
+	file, err := os.ReadFile("dashboard.json")
+	require.NoError(t, err)
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(file, &dashboard))
+	all := map[string][]string{}
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			all[p.Title] = append(all[p.Title], strings.NewReplacer("$__rate_interval", "30s", "$limit", ".*").Replace(target.Expr))
+		}
+	}
+	return all
+}
+
+// Three crawler workers, other calls and the exporter, scraped by a real Prometheus: each query of
+// the dashboard returns data, sums equal what the provider has counted, and each alert fires by
+// the fault that it is about, and resolves.
+func TestPrometheus(t *testing.T) {
+	own, err := scrape.Process(t.Context(), "127.0.0.1:0")
+	require.NoError(t, err)
+	s := newScene(t, own)
+	o := newOthers(s)
+
+	s.eventually("crawling", func() bool { return s.sum(`fleetpace_calls_total{fleetpace_limit="crawl/crawl"}`) > 50 })
+	s.eventually("calls wait", func() bool { return s.sum(`fleetpace_queued_calls`) > 0 })
+
+	const passed = `fleetpace_calls_total{fleetpace_limit="crawl/crawl",fleetpace_result=~"at_once|waited"}`
+	// Tasks that were put back come when the pause is over, so it is short, and prolonged until all
+	// is seen.
+	var paused time.Time
+	pause := func() { s.run("pause", "crawl/crawl", "--for", "25s", "--reason", "test"); paused = time.Now() }
+	inPause := func(what string, holds func() bool) {
+		s.eventually(what, func() bool {
+			if time.Since(paused) > 5*time.Second {
+				pause()
+			}
+			return holds()
+		})
+	}
+	o.refuses.Store(true)
+	o.hold()
+	o.crowd()
+	inPause("FleetpaceNothingRuns fires", func() bool { return s.fires("FleetpaceNothingRuns") })
+	inPause("sums over workers equal what the site has counted", func() bool { return s.sum(passed) == float64(s.requests.Load()) })
+	pause()
+	time.Sleep(2 * time.Second) // scrapes
+	require.InDelta(t, float64(s.requests.Load()), s.sum(passed), 0, "and it stays so while the limit is paused")
+	t.Logf("the site has counted %d requests, and so have the workers", s.requests.Load())
+	for _, alert := range []string{"FleetpaceProviderRefuses", "FleetpaceSlotHeldTooLong", "FleetpaceQueueTooLong", "FleetpaceLimitHardlyUsed"} {
+		s.eventually(alert+" fires", func() bool { return s.fires(alert) })
+	}
+	o.refuses.Store(false)
+	o.leave()
+	s.eventually("FleetpaceNothingRuns resolves", func() bool { return !s.fires("FleetpaceNothingRuns") })
+	for panel, exprs := range queries(t) {
+		for _, expr := range exprs {
+			s.eventually("data for "+panel+": "+expr, func() bool { return len(s.query(expr)) > 0 })
+		}
+	}
+	o.held.Release()
+	s.redis.Kill()
+	s.eventually("FleetpaceRedisAway fires", func() bool { return s.fires("FleetpaceRedisAway") })
+	s.redis.Start()
+	for _, alert := range alertsOf(t) {
+		s.eventually(alert+" resolves", func() bool { return !s.fires(alert) })
+	}
+}
+
+// others are calls of this process, besides the crawl.
+type others struct {
+	*scene
+	refuses atomic.Bool
+	slots   *reserve.Limiter
+	held    *reserve.Reservation
+	both    *reserve.Joint
+	waiting sync.WaitGroup
+	end     context.CancelFunc
+}
+
+// newOthers calls a provider by package transport, all the time.
+func newOthers(s *scene) *others {
+	o := &others{scene: s}
+	options, err := redis.ParseURL(s.redis.URL())
+	require.NoError(s, err)
+	client := redis.NewClient(options)
+	s.Cleanup(func() { _ = client.Close() })
+	make := func(name string, limit reserve.Limit) *reserve.Limiter {
+		l, err := reserve.New(client, reserve.Config{Name: name, Group: "others", Limit: limit})
+		require.NoError(s, err)
+		s.Cleanup(func() { _ = l.Close() })
+		return l
+	}
+	o.slots = make("slots", reserve.Concurrent(2))
+	o.both, err = reserve.All(make("fast", reserve.PerSecond(100)), make("slow", reserve.PerSecond(1)))
+	require.NoError(s, err)
+
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if o.refuses.Load() {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	s.Cleanup(api.Close)
+	through, err := transport.New(transport.Config{Limiter: make("api", reserve.PerSecond(20)), MaxPause: time.Second})
+	require.NoError(s, err)
+	calls, stop := context.WithCancel(s.Context())
+	var busy sync.WaitGroup
+	s.Cleanup(func() { stop(); busy.Wait() })
+	for range 3 {
+		busy.Go(func() {
+			for calls.Err() == nil {
+				get, err := http.NewRequestWithContext(calls, http.MethodGet, api.URL, nil)
+				if err != nil {
+					return
+				}
+				if answer, err := (&http.Client{Transport: through}).Do(get); err == nil {
+					_ = answer.Body.Close()
+				}
+				if held, err := o.slots.Acquire(calls, 1); err == nil {
+					held.Release()
+				}
+			}
+		})
+	}
+	return o
+}
+
+// hold takes one of two slots, for long.
+func (o *others) hold() {
+	var err error
+	o.held, err = o.slots.Acquire(o.Context(), 1)
+	require.NoError(o, err)
+}
+
+// crowd lets calls wait for a slow limit and a fast one, which they hardly use.
+func (o *others) crowd() {
+	var ctx context.Context
+	ctx, o.end = context.WithCancel(o.Context())
+	for range 200 {
+		o.waiting.Go(func() { _ = o.both.Wait(ctx) })
+	}
+}
+
+// leave lets them give up.
+func (o *others) leave() {
+	o.end()
+	o.waiting.Wait()
+}

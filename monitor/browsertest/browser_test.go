@@ -1,0 +1,323 @@
+// Package browsertest looks at package monitor's page with a real Chromium. It is a module of its
+// own, so that users of the page do not load what drives a browser.
+//
+//	cd monitor/browsertest && go test ./...
+//
+// FLEETPACE_SCREENSHOTS names a folder for pictures.
+package browsertest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/monitor"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// scene is a fleet, its page, and a browser.
+type scene struct {
+	*testing.T
+	server  *redistest.Server
+	client  *redis.Client
+	prefix  string
+	url     string // of the page
+	browser context.Context
+}
+
+const patience = time.Minute
+
+func newScene(t *testing.T) *scene {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		redistest.Missing(t, "chromium is not installed: apt-get install chromium")
+	}
+	s := &scene{T: t, server: redistest.Local(t), prefix: redistest.Prefix(t)}
+	s.client = s.server.Client(t)
+	web, err := monitor.New(s.client, monitor.Config{Prefix: s.prefix})
+	require.NoError(t, err)
+	server := httptest.NewServer(http.StripPrefix("/limits", web))
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+		require.NoError(t, web.Close())
+	})
+	s.url = server.URL + "/limits/"
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox, chromedp.ExecPath(path), chromedp.DisableGPU)
+	allocator, stop := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(stop)
+	browser, end := chromedp.NewContext(allocator)
+	t.Cleanup(end)
+	require.NoError(t, chromedp.Run(browser))
+	s.browser = browser
+	return s
+}
+
+func (s *scene) limiter(name string, limit reserve.Limit) *reserve.Limiter {
+	l, err := reserve.New(s.server.Client(s), reserve.Config{Name: name, Prefix: s.prefix, Limit: limit})
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// calls keeps calls going until the test ends, and counts them.
+func (s *scene) calls(callers int, wait func(context.Context) error) *atomic.Int64 {
+	var made atomic.Int64
+	var busy sync.WaitGroup
+	ctx, stop := context.WithCancel(s.Context())
+	s.Cleanup(func() { stop(); busy.Wait() })
+	for range callers {
+		busy.Go(func() {
+			for wait(ctx) == nil {
+				made.Add(1)
+			}
+		})
+	}
+	return &made
+}
+
+// tab opens a page in a tab of its own.
+func (s *scene) tab(path string, actions ...chromedp.Action) context.Context {
+	s.Helper()
+	tab, end := chromedp.NewContext(s.browser)
+	s.Cleanup(end)
+	require.NoError(s, chromedp.Run(tab, page.BringToFront())) // the tab lives as long as the context of the first one
+	s.run(tab, append(actions, chromedp.Navigate(s.url+path))...)
+	return tab
+}
+
+func (s *scene) run(tab context.Context, actions ...chromedp.Action) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(tab, patience)
+	defer cancel()
+	require.NoError(s, chromedp.Run(ctx, actions...))
+}
+
+// value is what an expression is in a tab.
+func (s *scene) value(tab context.Context, expression string, to any) {
+	s.Helper()
+	s.run(tab, chromedp.Evaluate(expression, to))
+}
+
+func (s *scene) eventually(what string, holds func() bool) {
+	s.Helper()
+	require.Eventually(s, holds, patience, 50*time.Millisecond, what)
+}
+
+// cell is the text of a cell of the list.
+func (s *scene) cell(tab context.Context, id string, column int) string {
+	s.Helper()
+	quoted, err := json.Marshal(id)
+	require.NoError(s, err)
+	var text string
+	s.value(tab, fmt.Sprintf(`([...document.querySelectorAll("tbody tr")].find((r) => r.dataset.id === %s)?.cells[%d].textContent) || ""`, quoted, column), &text)
+	return text
+}
+
+// picture writes a screenshot, if somebody wants them.
+func (s *scene) picture(tab context.Context, name string) {
+	s.Helper()
+	folder := os.Getenv("FLEETPACE_SCREENSHOTS")
+	if folder == "" {
+		return
+	}
+	var png []byte
+	s.run(tab, chromedp.Sleep(2*time.Second), chromedp.FullScreenshot(&png, 100))
+	require.NoError(s, os.WriteFile(filepath.Join(folder, name+".png"), png, 0o600))
+}
+
+// Rows appear and move without a reload.
+func TestRowsAppearAndMove(t *testing.T) {
+	s := newScene(t)
+	tab := s.tab("")
+	s.run(tab, chromedp.Evaluate("window.loaded = 1", nil))
+	s.calls(3, s.limiter("openai", reserve.PerSecond(20)).Wait)
+	s.eventually("a row appears", func() bool { return s.cell(tab, "openai", 1) == "20/s" })
+	seen := map[string]bool{}
+	s.eventually("its calls per second move", func() bool { seen[s.cell(tab, "openai", 2)] = true; return len(seen) > 3 })
+	s.calls(50, s.limiter("maps", reserve.Every(time.Hour)).Wait)
+	s.eventually("another one appears, and calls wait", func() bool { return s.cell(tab, "maps", 4) == "50" })
+	var loaded int
+	s.value(tab, "window.loaded", &loaded)
+	assert.Equal(t, 1, loaded, "it was not loaded again")
+
+	s.run(tab, chromedp.SendKeys("#search", "map"))
+	var hidden bool
+	s.value(tab, `document.querySelector('tr[data-id="openai"]').hidden && !document.querySelector('tr[data-id="maps"]').hidden`, &hidden)
+	assert.True(t, hidden, "it is searched")
+	s.run(tab, chromedp.Evaluate(`document.getElementById("search").value = ""; document.getElementById("search").dispatchEvent(new Event("input"))`, nil),
+		chromedp.Focus(`th[data-sort="waiting"] button`), chromedp.KeyEvent("\r"))
+	var first string
+	s.value(tab, `document.querySelector("tbody tr").dataset.id`, &first)
+	assert.Equal(t, "maps", first, "it is sorted, by the keyboard")
+	for _, look := range []struct {
+		name, scheme string
+		width        int64
+	}{{"list", "light", 1200}, {"list-dark", "dark", 1200}, {"list-narrow", "light", 360}, {"list-narrow-dark", "dark", 360}} {
+		s.run(tab, chromedp.EmulateViewport(look.width, 700), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}))
+		var wide bool
+		s.value(tab, "document.documentElement.scrollWidth > innerWidth", &wide)
+		assert.False(t, wide, "%s: nothing is cut off", look.name)
+		s.picture(tab, look.name)
+	}
+}
+
+// A pause that somebody makes in the page stops the fleet, and is counted down: in the page and
+// in the command's watch.
+func TestPauseInThePage(t *testing.T) {
+	s := newScene(t)
+	l := s.limiter("openai", reserve.PerSecond(50))
+	made := s.calls(5, l.Wait)
+	s.eventually("calls are made", func() bool { return made.Load() > 50 })
+	binary := filepath.Join(t.TempDir(), "fleetpace")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/fleetpace")
+	build.Dir = "../.."
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, string(out))
+	list := s.tab("")
+	s.eventually("the list shows it", func() bool { return s.cell(list, "openai", 9) == "-" })
+	tab := s.tab("limit?name=openai")
+	s.run(tab, chromedp.SetValue(`form[action=pause] input[name=for]`, "1h"),
+		chromedp.SetValue(`form[action=pause] input[name=reason]`, "<b>red</b>"), chromedp.Click(`form[action=pause] button`))
+	clicked := time.Now()
+	s.eventually("the limit is paused", func() bool { st, err := l.State(t.Context()); return err == nil && st.Paused > 0 })
+	took := time.Since(clicked)
+	time.Sleep(time.Second)
+	before := made.Load()
+	time.Sleep(2 * time.Second)
+	assert.Equal(t, before, made.Load(), "a second later nobody calls")
+	t.Logf("MEASURE the pause was in force %v after the click", took.Round(time.Millisecond))
+
+	seen := map[string]bool{}
+	s.eventually("it is counted down, with its reason as text", func() bool {
+		text := s.cell(list, "openai", 9)
+		if strings.HasPrefix(text, "59m") && strings.Contains(text, "<b>red</b>") {
+			seen[text] = true
+		}
+		return len(seen) > 2
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	watch, _ := exec.CommandContext(ctx, binary, "watch", "--redis", s.server.URL(), "--prefix", s.prefix).Output() // it is killed
+	assert.Contains(t, string(watch), "<b>red</b>")
+	s.picture(tab, "limit-paused")
+	s.run(tab, chromedp.Click(`form[action=resume] button`))
+	s.eventually("calls are made again", func() bool { return made.Load() > before+20 })
+	for _, look := range []struct {
+		name, scheme string
+		width        int64
+	}{{"limit", "light", 1200}, {"limit-dark", "dark", 1200}, {"limit-narrow", "light", 360}} {
+		s.run(tab, chromedp.EmulateViewport(look.width, 900), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}))
+		s.picture(tab, look.name)
+	}
+}
+
+// Names and keys may hold anything, and are shown as text.
+func TestHostileNames(t *testing.T) {
+	s := newScene(t)
+	hostile := []string{`<script>window.pwned = 1</script>`, `"; --`, `<img src=x onerror="window.pwned = 1">`, `'); alert(1)//`}
+	for _, name := range hostile {
+		l := s.limiter(name, reserve.Every(time.Hour))
+		s.calls(2, l.For(name).Wait)
+	}
+	list := s.tab("")
+	for _, name := range hostile {
+		s.eventually(name, func() bool { return s.cell(list, name, 0) == name })
+		tab := s.tab("limit?name=" + url.QueryEscape(name))
+		s.eventually("its key, after a look", func() bool {
+			var keys []string
+			s.value(tab, `[...document.querySelectorAll("#parts tbody th")].map((c) => c.textContent)`, &keys)
+			var live bool
+			s.value(tab, `document.getElementById("state").textContent === "live"`, &live)
+			for _, k := range keys {
+				if k == name && live {
+					return true
+				}
+			}
+			return false
+		})
+		var pwned bool
+		s.value(tab, "Boolean(window.pwned)", &pwned)
+		require.False(t, pwned)
+	}
+}
+
+// A limit of 10,000 keys costs a page little: figures, and bounds that are far from them.
+func TestManyKeys(t *testing.T) {
+	s := newScene(t)
+	l := s.limiter("tenants", reserve.PerSecond(100))
+	const keys = 10_000
+	var all sync.WaitGroup
+	for part := range 50 {
+		all.Go(func() {
+			for i := part; i < keys; i += 50 {
+				assert.NoError(t, l.For(fmt.Sprint("tenant-", i)).Wait(t.Context()))
+			}
+		})
+	}
+	all.Wait()
+	s.eventually("it is known", func() bool { return s.client.Exists(t.Context(), s.prefix+":names").Val() >= 0 })
+	for _, path := range []string{"", "limit?name=tenants"} {
+		tab := s.tab(path)
+		var paint float64
+		s.eventually("it has painted", func() bool {
+			s.value(tab, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime || 0`, &paint)
+			return paint > 0
+		})
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		const pages = 10
+		var streams sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		events := s.url + "events" + strings.TrimPrefix(path, "limit")
+		var open atomic.Int64
+		for range pages {
+			streams.Go(func() {
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, events, nil)
+				if err != nil {
+					return
+				}
+				answer, err := http.DefaultClient.Do(r)
+				if err != nil {
+					return
+				}
+				defer answer.Body.Close()
+				text := make([]byte, 4096)
+				for n, err := answer.Body.Read(text); err == nil; n, err = answer.Body.Read(text) {
+					if n > 0 && strings.Contains(string(text[:n]), "event: look") {
+						open.Add(1)
+					}
+				}
+			})
+		}
+		s.eventually("all pages are live", func() bool { return open.Load() >= 3*pages })
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		stop()
+		streams.Wait()
+		each := (float64(after.HeapAlloc) - float64(before.HeapAlloc)) / pages / (1 << 20)
+		t.Logf("MEASURE %q: first paint after %.0f ms, %.2f MB per page", path, paint, each)
+		assert.Less(t, each, 5.)
+	}
+}

@@ -1,0 +1,125 @@
+// Package monitor is a web page that shows how the limits of a fleet stand, and lets people pause,
+// resume, set and reset them, and take slots away. Mount it beside other pages:
+//
+//	page, err := monitor.New(client, monitor.Config{ReadOnly: true})
+//	mux.Handle("/limits/", http.StripPrefix("/limits", page))
+//
+// It has no login of its own: put it behind the one that you have. Its page works where
+// JavaScript is off, but does not move then.
+package monitor
+
+import (
+	"embed"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+)
+
+// Config says what a page shows.
+type Config struct {
+	// Prefix is the Config.Prefix of the limits. Default: that of package reserve.
+	Prefix string
+
+	// ReadOnly refuses all that changes a limit, with status 403.
+	ReadOnly bool
+
+	// Who names the person who sends a request, for those who see what was changed. Default:
+	// "web page", or the user's name where the request has one by basic authentication.
+	Who func(*http.Request) string
+
+	// Logger hears of reads of Redis that failed. Default: nobody does.
+	Logger *slog.Logger
+}
+
+// Page is the http.Handler. It is safe for concurrent use. Redis is read once a second for all
+// who look, and not at all while nobody does.
+type Page struct {
+	config Config
+	fleet  *fleet.Reader
+	feed   *feed
+	pages  *template.Template
+	serve  http.Handler
+}
+
+//go:embed page.html limit.html parts.html
+var files embed.FS
+
+//go:embed static
+var static embed.FS
+
+// New returns a Page. Nothing is asked of Redis yet. Close it in the end.
+func New(client redis.UniversalClient, config Config) (*Page, error) {
+	if client == nil {
+		return nil, fmt.Errorf("monitor: the client must not be nil")
+	}
+	if config.Who == nil {
+		config.Who = who
+	}
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Page{config: config, fleet: fleet.New(client, config.Prefix)}
+	p.feed = newFeed(p.fleet, config.Logger)
+	var err error
+	if p.pages, err = template.New("").Funcs(functions).ParseFS(files, "*.html"); err != nil {
+		return nil, fmt.Errorf("monitor: %w", err)
+	}
+	parts, err := fs.Sub(static, "static")
+	if err != nil {
+		return nil, fmt.Errorf("monitor: %w", err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", p.list)
+	mux.HandleFunc("GET /limit", p.limit)
+	mux.HandleFunc("GET /events", p.events)
+	mux.Handle("GET /static/", http.StripPrefix("/static", http.FileServerFS(parts)))
+	for name, act := range actions {
+		mux.HandleFunc("POST /"+name, p.change(act))
+	}
+	p.serve = http.NewCrossOriginProtection().Handler(p.guarded(mux))
+	return p, nil
+}
+
+// Close ends what reads Redis. The client stays open.
+func (p *Page) Close() error {
+	p.feed.close()
+	p.fleet.Close()
+	return nil
+}
+
+// ServeHTTP serves the page.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.serve.ServeHTTP(w, r) }
+
+// policy lets a page have nothing but what this handler serves.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// guarded sets the headers that browsers heed, and refuses what changes something where the page
+// is for reading only.
+func (p *Page) guarded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Content-Security-Policy", policy)
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Cache-Control", "no-store")
+		if p.config.ReadOnly && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			http.Error(w, "this page is for reading only", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func who(r *http.Request) string {
+	if name, _, ok := r.BasicAuth(); ok && name != "" {
+		return name
+	}
+	return "web page"
+}

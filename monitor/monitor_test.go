@@ -1,0 +1,283 @@
+package monitor_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/monitor"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scene is a fleet, and a page that is mounted under a prefix.
+type scene struct {
+	*testing.T
+	client *redis.Client
+	prefix string
+	url    string // of the page
+}
+
+func newScene(t *testing.T, config monitor.Config) *scene {
+	server := redistest.New(t)
+	s := &scene{T: t, client: server.Client(t), prefix: redistest.Prefix(t)}
+	config.Prefix = s.prefix
+	page, err := monitor.New(s.client, config)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, page.Close()) })
+	mux := http.NewServeMux()
+	mux.Handle("/some/where/", http.StripPrefix("/some/where", page))
+	web := httptest.NewServer(mux)
+	t.Cleanup(web.Close)
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	s.url = web.URL + "/some/where/"
+	return s
+}
+
+func (s *scene) limiter(name string, limit reserve.Limit) *reserve.Limiter {
+	l, err := reserve.New(s.client, reserve.Config{Name: name, Prefix: s.prefix, Limit: limit})
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = l.Close() })
+	return l
+}
+
+// waits lets calls wait until the test ends.
+func (s *scene) waits(n int, wait func(context.Context) error) {
+	var all sync.WaitGroup
+	ctx, cancel := context.WithCancel(s.Context())
+	s.Cleanup(func() { cancel(); all.Wait() })
+	for range n {
+		all.Go(func() { _ = wait(ctx) })
+	}
+}
+
+var dontFollow = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+func (s *scene) send(method, path string, form url.Values, headers ...string) (status int, body string, h http.Header) {
+	s.Helper()
+	r, err := http.NewRequestWithContext(s.Context(), method, s.url+path, strings.NewReader(form.Encode()))
+	require.NoError(s, err)
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := dontFollow.Do(r)
+	require.NoError(s, err)
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	require.NoError(s, err)
+	return answer.StatusCode, string(text), answer.Header
+}
+
+func (s *scene) get(path string) string {
+	s.Helper()
+	status, body, _ := s.send(http.MethodGet, path, nil)
+	require.Equal(s, http.StatusOK, status, body)
+	return body
+}
+
+// shows waits until a page shows a text. A limit that nobody has noted yet has no page.
+func (s *scene) shows(path, text string) {
+	s.Helper()
+	require.Eventually(s, func() bool {
+		status, body, _ := s.send(http.MethodGet, path, nil)
+		return status == http.StatusOK && strings.Contains(body, text)
+	}, time.Minute, 100*time.Millisecond, "%s shows %q", path, text)
+}
+
+func (s *scene) does(action string, form url.Values) {
+	s.Helper()
+	status, body, h := s.send(http.MethodPost, action, form)
+	require.Equal(s, http.StatusSeeOther, status, body)
+	require.Equal(s, "limit?name="+url.QueryEscape(form.Get("name")), h.Get("Location"), "relative, as the page does not know where it is mounted")
+}
+
+func (s *scene) state(l *reserve.Limiter) reserve.State {
+	s.Helper()
+	st, err := l.State(s.Context())
+	require.NoError(s, err)
+	return st
+}
+
+// Hostile names and keys are shown as they are, and every address in the page is relative.
+func TestPages(t *testing.T) {
+	s := newScene(t, monitor.Config{})
+	for _, name := range []string{"<script>alert(1)</script>", `"; --`, "openai"} {
+		l := s.limiter(name, reserve.Every(time.Hour))
+		require.NoError(t, l.For(`<img src=x onerror=alert(1)>`).Wait(t.Context()))
+		s.waits(2, l.For(`<img src=x onerror=alert(1)>`).Wait)
+	}
+	s.shows("", "openai")
+	s.shows("", "&lt;script&gt;alert(1)&lt;/script&gt;")
+	s.shows("", "&#34;; --")
+	list := s.get("")
+	assert.NotContains(t, list, "<script>alert")
+	s.shows("limit?name="+url.QueryEscape(`"; --`), "&lt;img src=x onerror=alert(1)&gt;")
+	detail := s.get("limit?name=" + url.QueryEscape("<script>alert(1)</script>"))
+	assert.NotContains(t, detail, "<img")
+	for _, page := range []string{list, detail} {
+		for _, attribute := range []string{`href="/`, `src="/`, `action="/`, "http://", "https://", " style=", " onclick="} {
+			assert.NotContains(t, page, attribute)
+		}
+	}
+	status, body, _ := s.send(http.MethodGet, "limit?name=nobody", nil)
+	assert.Equal(t, http.StatusNotFound, status, body)
+	_, _, h := s.send(http.MethodGet, "", nil)
+	assert.Contains(t, h.Get("Content-Security-Policy"), "default-src 'none'; script-src 'self';")
+	for _, file := range []string{"app.js", "style.css", "uPlot.iife.min.js", "uPlot.min.css", "icon.svg"} {
+		s.get("static/" + file)
+	}
+}
+
+// What people do in the page is done.
+func TestChanges(t *testing.T) {
+	s := newScene(t, monitor.Config{Who: func(*http.Request) string { return "ann" }})
+	l := s.limiter("openai", reserve.PerSecond(10))
+	require.NoError(t, l.Wait(t.Context()))
+	s.shows("", "openai")
+	form := func(pairs ...string) url.Values {
+		v := url.Values{"name": {"openai"}}
+		for i := 0; i < len(pairs); i += 2 {
+			v.Set(pairs[i], pairs[i+1])
+		}
+		return v
+	}
+	s.does("pause", form("for", "1h", "reason", "their status page is red"))
+	st := s.state(l)
+	assert.InDelta(t, time.Hour, st.Paused, float64(time.Minute))
+	assert.Equal(t, "their status page is red (by ann)", st.PauseReason)
+	s.shows("limit?name=openai", "their status page is red (by ann)")
+	s.does("resume", form())
+	assert.Zero(t, s.state(l).Paused)
+
+	s.does("set", form("to", "4/s burst 2", "for", "1h"))
+	st = s.state(l)
+	assert.InDelta(t, 4, st.Rate, 1e-9)
+	assert.InDelta(t, time.Hour, st.SetFor, float64(time.Minute))
+	s.does("reset", form())
+	assert.False(t, s.state(l).Set)
+
+	s.does("pause", form("for", "1h", "key", "tenant"))
+	assert.NotZero(t, s.state(l.For("tenant")).Paused)
+	assert.Zero(t, s.state(l).Paused)
+
+	for action, wrong := range map[string]url.Values{
+		"pause":   form("for", "soon"),
+		"set":     form("to", "fast"),
+		"resume":  {"name": {"openai"}, "key": {strings.Repeat("k", 1000)}},
+		"release": {"name": {"openai"}, "key": {strings.Repeat("k", 1000)}, "slot": {"x:1"}},
+	} {
+		status, body, _ := s.send(http.MethodPost, action, wrong)
+		assert.Equal(t, http.StatusBadRequest, status, "%s: %s", action, body)
+	}
+	for _, d := range []string{"-1h", "0s"} {
+		status, body, _ := s.send(http.MethodPost, "pause", form("for", d))
+		assert.Equal(t, http.StatusBadRequest, status)
+		assert.Contains(t, body, "for: must be above 0")
+	}
+	status, _, _ := s.send(http.MethodPost, "pause", url.Values{"name": {"nobody"}, "for": {"1h"}})
+	assert.Equal(t, http.StatusNotFound, status)
+}
+
+// A slot that is taken away in the page is for the next call.
+func TestRelease(t *testing.T) {
+	s := newScene(t, monitor.Config{})
+	l := s.limiter("renders", reserve.Concurrent(1))
+	_, err := l.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	s.shows("limit?name=renders", "Calls that hold slots")
+	h := s.state(l).Holders[0]
+	slot := fmt.Sprintf("%s:%d", h.Process, h.Number)
+	assert.Contains(t, s.get("limit?name=renders"), slot)
+	s.does("release", url.Values{"name": {"renders"}, "slot": {slot}})
+	assert.Empty(t, s.state(l).Holders)
+	s.does("release", url.Values{"name": {"renders"}, "slot": {slot}}) // it is gone already
+}
+
+// A page for reading only, and another site, change nothing.
+func TestNobodyElseChanges(t *testing.T) {
+	s := newScene(t, monitor.Config{ReadOnly: true})
+	l := s.limiter("openai", reserve.PerSecond(10))
+	require.NoError(t, l.Wait(t.Context()))
+	s.shows("", "openai")
+	assert.NotContains(t, s.get("limit?name=openai"), "<form")
+	form := url.Values{"name": {"openai"}, "for": {"1h"}, "to": {"1/s"}}
+	for _, action := range []string{"pause", "resume", "set", "reset", "release", "", "limit", "events"} {
+		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
+			status, _, _ := s.send(method, action, form)
+			assert.Equal(t, http.StatusForbidden, status, "%s %s", method, action)
+		}
+	}
+	other := newScene(t, monitor.Config{})
+	foreign := other.limiter("openai", reserve.PerSecond(10))
+	require.NoError(t, foreign.Wait(t.Context()))
+	other.shows("", "openai")
+	for _, headers := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://evil.example"}} {
+		status, _, _ := other.send(http.MethodPost, "pause", form, headers...)
+		assert.Equal(t, http.StatusForbidden, status)
+	}
+	assert.Zero(t, s.state(l).Paused)
+	assert.Zero(t, other.state(foreign).Paused)
+}
+
+// The page moves: each look of the server is an event, of all limits or of one.
+func TestEvents(t *testing.T) {
+	s := newScene(t, monitor.Config{})
+	l := s.limiter("openai", reserve.Every(time.Hour))
+	require.NoError(t, l.Wait(t.Context()))
+	s.waits(3, l.Wait)
+	for _, path := range []string{"events", "events?name=openai"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+		require.NoError(t, err)
+		answer, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.Equal(t, "text/event-stream", answer.Header.Get("Content-Type"))
+		looks, past := 0, 0
+		for lines := bufio.NewScanner(answer.Body); looks < 3 && lines.Scan(); {
+			switch data, ok := strings.CutPrefix(lines.Text(), "data: "); {
+			case lines.Text() == "event: past":
+				past++
+			case ok && strings.Contains(data, `"waiting":3`):
+				require.True(t, json.Valid([]byte(data)))
+				looks++
+			}
+		}
+		assert.Equal(t, 3, looks, "%s: three looks that see three calls wait", path)
+		assert.Equal(t, 1, past)
+		_ = answer.Body.Close()
+		cancel()
+	}
+}
+
+// Without Redis the page says so, and shows what it knew.
+func TestRedisIsAway(t *testing.T) {
+	s := newScene(t, monitor.Config{})
+	l := s.limiter("openai", reserve.PerSecond(10))
+	require.NoError(t, l.Wait(t.Context()))
+	s.shows("", "openai")
+	require.NoError(t, s.client.Close())
+	s.shows("", "Redis does not answer")
+	assert.Contains(t, s.get(""), "openai")
+}
+
+func TestNew(t *testing.T) {
+	_, err := monitor.New(nil, monitor.Config{})
+	require.ErrorContains(t, err, "client")
+}
