@@ -1,0 +1,174 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+func Example_several() {
+	ctx := context.Background()
+	limit := func(name string, limit reserve.Limit) *reserve.Limiter {
+		l, err := reserve.New(client, reserve.Config{Name: name, Group: "several", Limit: limit})
+		if err != nil {
+			panic(err)
+		}
+		return l
+	}
+	requests, tokens := limit("requests", reserve.PerSecond(50).Burst(5)), limit("tokens", reserve.PerSecond(100).Burst(2000))
+	tenants := limit("tenants", reserve.PerMinute(6).Burst(2))
+	defer requests.Close()
+	defer tokens.Close()
+	defer tenants.Close()
+	if err := together(ctx, requests, tokens, tenants); err != nil {
+		fmt.Println(err)
+	}
+	// Output: tokens true
+}
+
+func together(ctx context.Context, requests, tokens, tenants *reserve.Limiter) error {
+	call, err := reserve.All(requests, tokens, tenants.For("acme")) // up to 8, of one Config.Group
+	if err != nil {
+		return err
+	}
+	err = call.Wait(ctx, 1, 1200, 1) // what it costs of each
+	if err != nil {
+		return err
+	}
+	r, err := call.Reserve(ctx, 1, 1200, 1)
+	if err != nil {
+		return err
+	}
+	fmt.Println(r.HeldBy(), time.Until(r.Due()) > 0)
+	return r.Cancel(ctx)
+}
+
+func Example_severalSettles() {
+	if err := settles(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+}
+
+func settles(ctx context.Context) error {
+	estimated, err := reserve.New(client, reserve.Config{Name: "tokens", Limit: reserve.PerMinute(30_000).Burst(20_000), Settles: true})
+	if err != nil {
+		return err
+	}
+	r, err := estimated.ReserveN(ctx, 1_500) // an estimate
+	if err != nil {
+		return err
+	}
+	err = r.Wait(ctx)
+	if err != nil {
+		return err
+	}
+	err = r.Settle(ctx, 900) // as the answer says
+	if err != nil {
+		return err
+	}
+	return estimated.Close()
+}
+
+// How much comes back depends on the kind, and on how many calls had their turns since.
+func Example_severalComesBack() {
+	for _, c := range []struct {
+		limit  reserve.Limit
+		others int
+	}{
+		{reserve.PerDay(1000).Burst(1000), 0},
+		{reserve.Quota(1000, reserve.CalendarMonth), 3},
+		{reserve.Rolling(1000, time.Hour), 63},
+		{reserve.Rolling(1000, time.Hour), 64},
+	} {
+		back, err := comesBack(context.Background(), c.limit, c.others)
+		fmt.Println(c.limit, "after", c.others, "others:", back, err)
+	}
+	// Output:
+	// 1000/day burst 1000 after 0 others: 400 <nil>
+	// 1000/month quota after 3 others: 400 <nil>
+	// 1000/hour rolling after 63 others: 400 <nil>
+	// 1000/hour rolling after 64 others: 0 <nil>
+}
+
+// comesBack is what a call of 500 permits that used 100 gives back after others.
+func comesBack(ctx context.Context, limit reserve.Limit, others int) (int, error) {
+	l, err := reserve.New(client, reserve.Config{Name: fmt.Sprint(limit.Kind(), " comes back ", others), Limit: limit, Settles: true})
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	r, err := l.ReserveN(ctx, 500)
+	if err == nil {
+		err = r.Wait(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	var calls errgroup.Group
+	for range others {
+		calls.Go(func() error { return l.Wait(ctx) })
+	}
+	if err := calls.Wait(); err != nil {
+		return 0, err
+	}
+	before, err := l.State(ctx)
+	if err == nil {
+		err = r.Settle(ctx, 100)
+	}
+	if err != nil {
+		return 0, err
+	}
+	after, err := l.State(ctx)
+	return int(math.Round(after.Stored - before.Stored)), err
+}
+
+func Example_severalSlots() {
+	if err := atOnce(context.Background()); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+}
+
+func atOnce(ctx context.Context) error {
+	slots, err := reserve.New(client, reserve.Config{Name: "at-once", Limit: reserve.Concurrent(100)})
+	if err != nil {
+		return err
+	}
+	held, err := slots.Acquire(ctx, 1) // of a Limiter, or of a Joint of slots and rates
+	if err != nil {
+		return err
+	}
+	defer held.Release()
+	return nil
+}
+
+func Example_severalFlows() {
+	ctx, tenant := context.Background(), "acme"
+	account, err := reserve.New(client, reserve.Config{Name: "account", Limit: reserve.PerSecond(50).Burst(5)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer account.Close()
+	fmt.Println(shares(ctx, account, tenant))
+	// Output: <nil>
+}
+
+func shares(ctx context.Context, account *reserve.Limiter, tenant string) error {
+	err := account.Flow(tenant).Wait(ctx) // each tenant that waits has an equal share …
+	if err != nil {
+		return err
+	}
+	err = account.Flow(tenant).Weight(3).Wait(ctx) // … or one by its weight
+	if err != nil {
+		return err
+	}
+	err = account.Flow(tenant).Urgent().Wait(ctx) // somebody waits for it: before all others
+	return err
+}

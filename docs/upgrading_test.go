@@ -1,0 +1,124 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/worker"
+)
+
+func Example_upgrading() {
+	ctx := context.Background()
+	limiter, err := reserve.New(client, reserve.Config{Name: "upgrading", Limit: reserve.PerSecond(50).Burst(5)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer limiter.Close()
+	fmt.Println(halve(ctx, limiter))
+	state, err := limiter.State(ctx)
+	fmt.Println(state.Limit, err)
+	// Output:
+	// <nil>
+	// 25/s burst 5 <nil>
+}
+
+func halve(ctx context.Context, limiter *reserve.Limiter) error {
+	err := limiter.SetLimit(ctx, reserve.PerSecond(25).Burst(5), 10*time.Minute) // half of 50/s
+	return err
+}
+
+func Example_upgradingAQuota() {
+	ctx := context.Background()
+	quota, err := reserve.New(client, reserve.Config{Name: "upgrading-quota", Limit: reserve.Rolling(2500, 24*time.Hour)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer quota.Close()
+	ok, err := quota.AllowN(ctx, 1800) // what the old processes have used today
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	state, err := quota.State(ctx)
+	fmt.Println(ok, state.Stored, err)
+	// Output: true 700 <nil>
+}
+
+func Example_upgradingCode() {
+	ctx := context.Background()
+	shops, err := reserve.New(client, reserve.Config{Name: "upgrading-shops", Limit: reserve.PerSecond(50)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer shops.Close()
+	turn, err := turnOf(shops, "acme")
+	fmt.Println(turn.Limits, turn.Key, err)
+	fmt.Println(settling(client, reserve.PerSecond(100).Burst(2000)))
+	fmt.Println(jobs(ctx, shops, "job 1"))
+	// Output:
+	// upgrading-shops acme <nil>
+	// true <nil>
+	// true <nil>
+}
+
+func turnOf(shops *reserve.Limiter, shop string) (worker.Turn, error) {
+	return worker.Turn{Limits: shops, Key: shop}, nil
+}
+
+func settling(client redis.UniversalClient, limit reserve.Limit) (bool, error) {
+	tokens, err := reserve.New(client, reserve.Config{Name: "tokens", Limit: limit, Settles: true})
+	if err != nil {
+		return false, err
+	}
+	return tokens.Settles(), tokens.Close()
+}
+
+func jobs(ctx context.Context, limiter *reserve.Limiter, id string) (bool, error) {
+	turns, err := reserve.All(limiter)
+	if err != nil {
+		return false, err
+	}
+	joined := turns.Join(ctx, []reserve.Call{{ID: id}})
+	if joined[0].Err != nil {
+		return false, joined[0].Err
+	}
+	r, err := turns.Ask(ctx, id, time.Second) // it stays if its turn is so near
+	if err != nil {
+		return false, err
+	}
+	err = r.Book(ctx) // the job goes back
+	if err != nil {
+		return false, err
+	}
+	err = turns.Leave(ctx, id) // the job was deleted
+	return r.Booked(), err
+}
+
+// What the page says to write now stands above.
+func TestUpgradedCodeRuns(t *testing.T) {
+	page, err := os.ReadFile("upgrading.md")
+	require.NoError(t, err)
+	code, err := os.ReadFile("upgrading_test.go")
+	require.NoError(t, err)
+	words := func(text string) string { return strings.Join(strings.Fields(text), " ") }
+	all, lines := words(string(code)), 0
+	for line := range strings.Lines(string(page)) {
+		if added, ok := strings.CutPrefix(line, "+"); ok {
+			lines++
+			assert.Contains(t, all, words(added))
+		}
+	}
+	require.NotZero(t, lines)
+}
