@@ -1,10 +1,18 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real test-local test-modules lint lint-all vuln examples measure soak fuzz bench ci
+.PHONY: help test test-real test-local test-modules test-clients test-python test-browser lint lint-all vuln examples measure soak fuzz bench map ci race-env
 
 # In Go 1.26 the race detector crashes in the simulated time of testing/synctest, where two
 # threads run timers of one bubble at once. Go 1.27 runs each with a context of its own.
-RACE = GOTOOLCHAIN=go1.27.4 go test -race
+# The Lua of the embedded Redis is not instrumented: each script runs it in one goroutine, and
+# tests of scripts take half the time. The race detector must then be told of every allocation,
+# which the specialized ones leave out.
+RACE_ENV = GOTOOLCHAIN=go1.27.4 GOEXPERIMENT=nosizespecializedmalloc \
+	GOFLAGS='$(shell go env GOFLAGS) -race -gcflags=github.com/yuin/gopher-lua/...=-race=false'
+RACE = $(RACE_ENV) go test
+
+# What takes longest begins first, so that nothing waits for it in the end.
+LONGEST = ./reserve ./integration ./internal/asker ./lua ./worker ./deploy
 
 FUZZTIME ?= 30s
 SOAK     ?= 10m
@@ -19,20 +27,34 @@ help: ## this list
 test: ## all tests with -race; those that need a real Redis take the first they find, or are skipped
 	$(RACE) ./...
 
-test-real: ## the same, but fails where Redis or Docker are missing; nothing is cached
-	FLEETPACE_REQUIRE=redis,docker $(RACE) -count=1 -timeout 25m ./...
+test-real: ## the same, but fails where Redis or Docker are missing; nothing is cached, and lint vets
+	FLEETPACE_REQUIRE=redis,docker $(RACE) -count=1 -vet=off -timeout 25m $(LONGEST) ./...
 
 test-local: ## what depends on where Redis runs, on a redis-server of this machine
-	FLEETPACE_REQUIRE=redis,docker FLEETPACE_REDIS=local $(RACE) -count=1 -skip '^TestEachRunsOnBoth$$' ./internal/redistest
+	FLEETPACE_REQUIRE=redis,docker FLEETPACE_REDIS=local $(RACE) -count=1 -vet=off -skip '^TestEachRunsOnBoth$$' ./internal/redistest
 
-test-modules: ## the modules that the library does not need: bench, and transport under a provider's SDK
-	cd bench && go vet ./... && $(RACE) -count=1 ./...
+test-modules: ## modules that the library does not need: bench, transport under a provider's SDK, River
+	cd bench && go vet ./... && $(RACE) -count=1 -vet=off ./...
 	cd transport/sdktest && $(RACE) -count=1 -vet=off ./...
+	cd riverpace && go vet ./... && FLEETPACE_REQUIRE=redis,postgres FLEETPACE_REDIS=local $(RACE) -count=1 -vet=off ./...
 
-lint: ## gofmt, go mod tidy, go vet, and staticcheck of what is not a test
+test-clients: ## the clients in Python and TypeScript, also against the real server; wants node and npm
+	.ci/clients python typescript
+	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^TestLanguages$$' -v ./cmd/fleetpace
+
+test-python: ## the client in Python, with a server that is played; test-clients has the real one
+	cd clients/python && PYTHONPATH=src python3 -m unittest tests.test_contract tests.test_hanging_up tests.test_hostile tests.test_retry_after tests.test_tls
+
+test-browser: ## the web page in a real Chromium; FLEETPACE_SCREENSHOTS names a folder for pictures
+	cd monitor/browsertest && go vet ./... && FLEETPACE_REQUIRE=redis $(RACE) -count=1 -vet=off ./...
+
+lint: ## gofmt, go mod tidy, go vet, spelling, and staticcheck of what is not a test
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w .'; exit 1; }
+	@command -v codespell >/dev/null || { echo 'install codespell (a package of Debian, or pip)'; exit 1; }
+	codespell $$(git ls-files)
 	go mod tidy -diff
 	go vet ./...
+	go vet -tags clients ./cmd/fleetpace
 	"$$(.ci/tool staticcheck)" -tests=false -checks $(CHECKS) $$(go list ./... | grep -v /internal/redistest)
 	"$$(.ci/tool staticcheck)" -checks U1000 ./...
 
@@ -46,6 +68,9 @@ examples: ## run the examples on an embedded Redis; they fail if anything is los
 	go run ./examples/crawler -json
 	go run ./examples/batch -json
 	go run ./examples/batch -json -api llm
+
+map: ## draw the packages into docs/how-it-works.md
+	go run ./docs/map
 
 measure: ## speed, utilization, lateness and faults: figures, no verdicts; less than 10 minutes
 	cd bench && go run ./measure
@@ -63,3 +88,6 @@ bench: ## all benchmarks
 
 ci: ## everything that CI runs; at most a quarter of an hour
 	.ci/run
+
+race-env: # how the tests are built, for .ci/run: each further kind of build takes minutes
+	@printf '%s\n' "$(RACE_ENV)"
