@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/ledger"
@@ -43,7 +44,9 @@ func newFleetScene(t *testing.T, rate, callers int) *fleetScene {
 func (s *fleetScene) more(calls int64) {
 	s.Helper()
 	from := s.calls.Load()
-	require.Eventually(s, func() bool { return s.calls.Load() >= from+calls }, liveness, 10*time.Millisecond, "calls go on")
+	if !assert.Eventually(s, func() bool { return s.calls.Load() >= from+calls }, liveness, 10*time.Millisecond) {
+		s.Fatalf("%d of %d more calls in %v", s.calls.Load()-from, calls, liveness)
+	}
 }
 
 // judge expects that the turns keep the limit, and logs figures.

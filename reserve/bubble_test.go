@@ -49,8 +49,16 @@ func (b *bubble) dial() (net.Conn, error) {
 		return nil, err
 	}
 	return delay.Conn(dialed, delay.Way{
-		Out:  func([]byte) time.Duration { b.asks.Add(1); return way },
-		Back: func() time.Duration { return way },
+		Out: func([]byte) time.Duration {
+			b.asks.Add(1)
+			return time.Duration(b.way.Load())
+		},
+		Back: func() time.Duration {
+			if b.late == nil {
+				return time.Duration(b.way.Load())
+			}
+			return time.Duration(b.way.Load()) + b.late()
+		},
 		Lost: b.cut.Load,
 		Dead: b.dead.Load,
 	}), nil

@@ -59,7 +59,8 @@ type trip struct {
 // times say when to ask, and what to tell Redis of it.
 type times struct {
 	trips   int           // that these are taken from
-	way     time.Duration // back from Redis
+	fastest time.Duration // there and back
+	way     time.Duration // back from Redis; most replies are not too late for it
 	trip    time.Duration // there and back, usually
 	lead    time.Duration // how long before its turn a call asks
 	near    time.Duration // the same where a turn is given at the last moment only
@@ -86,9 +87,9 @@ func timesOf(trips []time.Duration) times {
 		trips = []time.Duration{0}
 	}
 	at := func(part float64) time.Duration { return trips[int(part*float64(len(trips)-1))] }
-	t := times{trips: len(trips), way: at(0) / 2, trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: max(leastGrace, 2*at(1))}
+	t := times{trips: len(trips), fastest: at(0), trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: max(leastGrace, 2*at(1))}
 	t.horizon = min(2*t.lead+50*time.Millisecond, mostHorizon)
-	t.way = min(t.way, farthest-t.horizon)
+	t.way = min(max(t.fastest/2, at(0.6)-t.fastest/2-Tolerance), farthest-t.horizon)
 	t.ahead = min(t.trip+slop, t.horizon)
 	t.near = t.trip + t.ahead*3/5
 	return t

@@ -88,7 +88,7 @@ func (a *Asker) kick() {
 // and sends the script, does not tell.
 func (a *Asker) distant() bool {
 	t := a.clock.now(time.Now())
-	return t.trips >= alike && 2*t.way >= distant
+	return t.trips >= alike && t.fastest >= distant
 }
 
 func (a *Asker) mayFly() bool {

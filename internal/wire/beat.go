@@ -20,9 +20,10 @@ type Heartbeat struct {
 
 // Pulse is what Redis says to a heartbeat.
 type Pulse struct {
-	Known bool   // Redis knew the process
-	Run   string // of the server; empty: not known
-	Limit string // that is in force: the slowest
+	Micros int64  // Redis's time
+	Known  bool   // Redis knew the process
+	Run    string // of the server; empty: not known
+	Limit  string // that is in force: the slowest
 }
 
 // Beat tells that the process lives, and notes what is in force under the name.
@@ -33,8 +34,7 @@ func Beat(ctx context.Context, h Heartbeat, n *Name) (Pulse, error) {
 		return Pulse{}, err
 	}
 	r := &reader{values: values}
-	r.number()
-	known, alive, rank, limit, run := r.number() == 1, r.number(), r.number(), r.text(), r.text()
+	micros, known, alive, rank, limit, run := r.number(), r.number() == 1, r.number(), r.number(), r.text(), r.text()
 	if r.err != nil {
 		return Pulse{}, r.err
 	}
@@ -43,5 +43,5 @@ func Beat(ctx context.Context, h Heartbeat, n *Name) (Pulse, error) {
 	}
 	n.Rank.Store(rank)
 	n.Alive.Store(alive)
-	return Pulse{Known: known, Run: run, Limit: limit}, nil
+	return Pulse{Micros: micros, Known: known, Run: run, Limit: limit}, nil
 }
