@@ -8,7 +8,7 @@
 -- ARGV  1 nowMicros    '': Redis's TIME
 --       2 process      without spaces and colons
 --       3 pace         of its limit, calls per second: what slower means
---       4 limit        its text
+--       4 limit        its text; '': the process needs the name no more, and counts as dead
 --       5 deadMicros   whoever is silent for so long is dead
 --       6 channel      for news; '': none
 --       7 report       what the process tells of itself; '': nothing
@@ -49,15 +49,21 @@ if now - since >= silence then
     end
   end
 end
-call('ZADD', PROCESSES, micros(now), me)
+local leaves = ARGV[4] == ''
+if leaves then
+  if known then call('ZADD', PROCESSES, micros(-now), me) end
+  changed = call('HDEL', LIMITS, me) == 1 or changed
+else
+  call('ZADD', PROCESSES, micros(now), me)
+end
 for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, micros(-now + KEEP), '(0', 'LIMIT', 0, MOST)) do
   call('ZREM', PROCESSES, process)
   call('HDEL', REPORTS, process)
 end
-if ARGV[7] ~= '' then call('HSET', REPORTS, me, ARGV[7]) end
+if ARGV[7] ~= '' and (known or not leaves) then call('HSET', REPORTS, me, ARGV[7]) end
 
 local mine = ARGV[3] .. ' ' .. ARGV[4]
-if state[5] ~= mine then
+if not leaves and state[5] ~= mine then
   call('HSET', LIMITS, me, mine)
   changed = true
 end
@@ -76,6 +82,7 @@ if changed or not ruling then
     tell('limit', rank, text)
   end
 end
+if not ruling then return { now, known and 1 or 0, 0, rank, '', '' } end -- nobody was here
 call('HSET', LIMITS, ' beat', micros(now), ' since', micros(since), ' rank', rank, ' limit', ruling)
 local life = micros(math.ceil((silence + KEEP) / 1000))
 call('PEXPIRE', PROCESSES, life)

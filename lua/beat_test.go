@@ -62,6 +62,24 @@ func TestBeatSlowestLimitRules(t *testing.T) {
 	})
 }
 
+// Who signs off is not dead, and its limit does not count.
+func TestBeatSignsOff(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		f := newFleet(t, server)
+		require.Equal(t, heartbeat{}, f.beat("d", 10, ""), "nobody was here")
+		f.beat("a", 10, "p 100000 1")
+		f.beat("b", 1, "p 1000000 1")
+		require.Equal(t, heartbeat{known: true, alive: 1, rank: 3, limit: "p 100000 1"}, f.beat("b", 1, ""))
+		require.Equal(t, heartbeat{known: true, alive: 1, rank: 3, limit: "p 100000 1"}, f.beat("b", 1, ""), "again")
+		require.Equal(t, heartbeat{known: true, alive: 1, rank: 3, limit: "p 100000 1"}, f.beat("a", 10, "p 100000 1"))
+		keys := BeatKeys(f.prefix, "", "api")
+		require.Equal(t, []string{"b", "a"}, f.client.ZRange(t.Context(), keys[0], 0, -1).Val())
+		require.Negative(t, f.client.ZScore(t.Context(), keys[0], "b").Val(), "as if it was dead")
+		f.beat("a", 10, "")
+		require.Equal(t, heartbeat{alive: 1, rank: 4, limit: "p 500000 1"}, f.beat("c", 2, "p 500000 1"), "nobody's limit is left")
+	})
+}
+
 // Where everybody was silent, nobody is dead.
 func TestBeatAGapOfAllCountsForNobody(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {

@@ -26,6 +26,7 @@ answer, 5 not confirmed, 10 (why --exit-code) calls are held back.`
 
 var (
 	errHeldBack     = errors.New("calls are held back")
+	errSaid         = errors.New("Redis does not answer, as the output says")
 	errNotConfirmed = errors.New("nothing was changed")
 )
 
@@ -51,7 +52,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUnknown
 	case errors.Is(err, reserve.ErrInvalid):
 		return exitUsage
-	case errors.Is(err, errConnect), errors.Is(err, reserve.ErrUnavailable):
+	case errors.Is(err, errConnect), errors.Is(err, errSaid), errors.Is(err, reserve.ErrUnavailable):
 		return exitAway
 	default:
 		return exitFailed

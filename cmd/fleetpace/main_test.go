@@ -221,7 +221,10 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 	require.Equal(t, exitAway, code)
 	require.Contains(t, errs, "is -redis")
 	require.NotContains(t, errs, "secret")
-	require.Contains(t, s.does("why", "api"), "Redis does not answer")
+	code, out, errs := s.command("", "why", "api")
+	require.Equal(t, exitAway, code)
+	require.Contains(t, out, "Redis does not answer")
+	require.Empty(t, errs, "it is said")
 	s.url = "redis://:secret@[::1"
 	code, _, errs = s.command("", "ls")
 	require.Equal(t, exitUsage, code)

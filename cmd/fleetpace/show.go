@@ -67,11 +67,7 @@ func (a *app) print(look *fleet.Look) error {
 	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "REDIS AWAY", "UP"}}
 	for i := range look.Processes {
 		p := &look.Processes[i]
-		beat := fleet.Span(p.Silent) + " ago"
-		if !p.Alive {
-			beat = "dead"
-		}
-		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), beat, p.Limit, p.Report.Policy,
+		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), p.Beat(), p.Limit, p.Report.Policy,
 			time.Since(time.Unix(p.Report.Started, 0)).Round(time.Second).String()})
 	}
 	fmt.Fprintln(a.out)

@@ -28,6 +28,9 @@ func (a *app) why() *cobra.Command {
 					fmt.Fprintln(a.out, "  "+plain(e))
 				}
 			}
+			if err == nil && answer.Reason == fleet.WhyAway {
+				return errSaid
+			}
 			if err == nil && fails && answer.Reason != fleet.WhyAvailable && answer.Reason != fleet.WhyIdle {
 				return errHeldBack
 			}

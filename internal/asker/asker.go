@@ -105,7 +105,10 @@ func New(cfg Config) *Asker {
 	return a
 }
 
-// Close ends all waits, leaves their places and returns when that is done.
+// patience is for how long Close waits for Redis to hear that the process ends.
+const patience = time.Second
+
+// Close ends all waits, leaves their places, signs the process off and returns when that is done.
 func (a *Asker) Close() {
 	a.lock()
 	if !a.closed {
@@ -123,6 +126,15 @@ func (a *Asker) Close() {
 	}
 	a.mu.Unlock()
 	a.busy.Wait()
+	off := make(chan struct{})
+	go func() {
+		defer close(off)
+		a.signOff(a.known())
+	}()
+	select {
+	case <-off:
+	case <-time.After(patience):
+	}
 }
 
 // caller is what a script call says of this process. The Asker must be locked.

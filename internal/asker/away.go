@@ -195,7 +195,8 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 // whether another server answers now, which may know less than the one before.
 func (a *Asker) meet() error {
 	a.unmet.Store(false)
-	for _, name := range a.inUse() {
+	names, _ := a.inUse()
+	for _, name := range names {
 		if err := a.beatOnce(name); errors.Is(err, fault.ErrUnavailable) {
 			a.unmet.Store(true) // also where a slot moves
 			return err

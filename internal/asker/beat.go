@@ -56,7 +56,9 @@ func (a *Asker) lives(name *wire.Name, now time.Time) bool {
 // beats tells it about every second, for as long as somebody needs it.
 func (a *Asker) beats() {
 	for {
-		for _, name := range a.inUse() {
+		names, gone := a.inUse()
+		a.signOff(gone)
+		for _, name := range names {
 			if a.beatOnce(name) == nil {
 				a.note(name)
 			}
@@ -78,8 +80,8 @@ func (a *Asker) beats() {
 	}
 }
 
-// inUse are the names that calls have needed of late.
-func (a *Asker) inUse() (names []*wire.Name) {
+// inUse are the names that calls have needed of late; gone are those that none needs any more.
+func (a *Asker) inUse() (names, gone []*wire.Name) {
 	a.lock()
 	defer a.mu.Unlock()
 	for _, k := range a.kinds {
@@ -98,20 +100,62 @@ func (a *Asker) inUse() (names []*wire.Name) {
 	slowest := map[string]*wire.Name{} // of those that share keys: two limiters of one name
 	for name, pulse := range a.names {
 		if time.Since(pulse.used) >= idle {
-			delete(a.names, name)
+			gone = append(gone, name)
 		} else if other := slowest[name.Keys[0]]; other == nil || name.Pace < other.Pace {
 			slowest[name.Keys[0]] = name
 		}
 	}
-	return slices.Collect(maps.Values(slowest))
+	gone = slices.DeleteFunc(gone, func(name *wire.Name) bool {
+		mute := !a.names[name].known || slowest[name.Keys[0]] != nil
+		if mute {
+			delete(a.names, name)
+		}
+		return mute
+	})
+	return slices.Collect(maps.Values(slowest)), gone
+}
+
+// signOff tells Redis that the process needs names no more. Where that fails, Redis finds out
+// later.
+func (a *Asker) signOff(names []*wire.Name) {
+	for _, name := range names {
+		if !a.unmet.Load() {
+			if err := wire.SignOff(context.Background(), a.heartbeat(name, time.Now()), name); errors.Is(err, fault.ErrUnavailable) {
+				a.unmet.Store(true)
+			}
+		}
+		a.lock()
+		if pulse := a.names[name]; pulse != nil && time.Since(pulse.used) >= idle {
+			delete(a.names, name)
+		}
+		a.mu.Unlock()
+	}
+}
+
+func (a *Asker) heartbeat(name *wire.Name, now time.Time) wire.Heartbeat {
+	return wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead, Report: a.report(name, now)}
+}
+
+// known are the names under which Redis knows the process.
+func (a *Asker) known() (names []*wire.Name) {
+	a.lock()
+	defer a.mu.Unlock()
+	if a.away != nil {
+		return nil
+	}
+	for name, pulse := range a.names {
+		if pulse.known {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // beatOnce is one heartbeat under a name. Where Redis does not know a process that it knew,
 // its data was lost.
 func (a *Asker) beatOnce(name *wire.Name) error {
 	left := time.Now()
-	h := wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead, Report: a.report(name, left)}
-	p, err := wire.Beat(context.Background(), h, name)
+	p, err := wire.Beat(context.Background(), a.heartbeat(name, left), name)
 	if err != nil {
 		if errors.Is(err, fault.ErrUnavailable) && !errors.Is(err, fault.ErrMigrating) {
 			a.unmet.Store(true)
@@ -183,15 +227,9 @@ func (a *Asker) expire() {
 func (a *Asker) resting() bool {
 	a.lock()
 	defer a.mu.Unlock()
-	if len(a.kinds)+len(a.leases)+len(a.slots) > 0 {
+	if len(a.kinds)+len(a.leases)+len(a.slots)+len(a.names) > 0 {
 		return false
 	}
-	for _, pulse := range a.names {
-		if time.Since(pulse.used) < idle {
-			return false
-		}
-	}
-	clear(a.names)
 	a.beating = false
 	return true
 }

@@ -44,6 +44,10 @@ func (a *Asker) End(name *wire.Name) {
 			a.plan(k, t, now)
 		}
 	}
+	if pulse := a.names[name]; pulse != nil {
+		pulse.used = time.Time{}
+		a.hurry()
+	}
 	a.kick()
 }
 

@@ -186,16 +186,25 @@ func (s *scene) booked(ids ...string) {
 	s.Helper()
 	l := s.paced(reserve.PerHour(1))
 	s.known(1)
+	for i, due := range s.books(l, ids...) {
+		require.InDelta(s, float64(i+1), time.Until(due).Hours(), 0.05)
+	}
+}
+
+// books books calls, and returns when they are due.
+func (s *scene) books(l *reserve.Limiter, ids ...string) (due []time.Time) {
+	s.Helper()
 	j, err := reserve.All(l)
 	require.NoError(s, err)
 	var calls []reserve.Call
 	for _, id := range ids {
 		calls = append(calls, reserve.Call{ID: id})
 	}
-	for i, joined := range j.Join(s.Context(), calls) {
+	for _, joined := range j.Join(s.Context(), calls) {
 		require.NoError(s, joined.Err)
-		require.InDelta(s, float64(i+1), time.Until(joined.Due).Hours(), 0.05)
+		due = append(due, joined.Due)
 	}
+	return due
 }
 
 // sentence is what an answer is to be: one line, which ends.

@@ -20,9 +20,20 @@ import (
 type Process struct {
 	ID     string      `json:"id"`
 	Alive  bool        `json:"alive"`
-	Silent float64     `json:"silent"` // seconds since its last heartbeat; of the dead since they were found dead
+	Silent float64     `json:"silent"` // seconds since its last heartbeat; of those that ended or died since that was known
 	Limit  string      `json:"limit,omitempty"`
 	Report wire.Report `json:"report"`
+}
+
+// Beat says in words when the process has sent its last heartbeat.
+func (p *Process) Beat() string {
+	switch {
+	case p.Alive:
+		return Span(p.Silent) + " ago"
+	case p.Report.Ended: // its limiter was closed, or has had no call for some time
+		return "idle"
+	}
+	return "dead"
 }
 
 // Queue are calls that wait in the processes that live, of one key, or of one flow.
@@ -57,6 +68,16 @@ type Survey struct {
 func (s *Survey) Alive() (n int) {
 	for i := range s.Processes {
 		if s.Processes[i].Alive {
+			n++
+		}
+	}
+	return n
+}
+
+// Dead is how many died in the last ten minutes. Those that told that they end did not.
+func (s *Survey) Dead() (n int) {
+	for i := range s.Processes {
+		if p := &s.Processes[i]; !p.Alive && !p.Report.Ended {
 			n++
 		}
 	}

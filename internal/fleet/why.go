@@ -29,6 +29,7 @@ const (
 	WhySet       Why = "set"       // somebody has set a limit that lets less through, and calls wait
 	WhyDiffer    Why = "differ"    // processes were made with different limits, and calls wait
 	WhyQueue     Why = "queue"     // others are before it
+	WhyBooked    Why = "booked"    // its calls were put back, and come when they were told to; a new one would have its turn now
 	WhyAvailable Why = "available" // nothing does: a call would have its turn now
 	WhyIdle      Why = "idle"      // nobody has used it for ten minutes
 )
@@ -101,6 +102,9 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		a.Evidence = append(a.Evidence, other.text)
 	}
 	a.Evidence = append(a.Evidence, look.evidence(row)...)
+	if which == "" && a.Key != "" {
+		a.Evidence = append(a.Evidence, fmt.Sprintf("this is of the key %q, which has the most to do", plain(a.Key)))
+	}
 	return a, nil
 }
 
@@ -228,6 +232,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(true, WhyQueue, "Calls before it have used what there was, and a new call would have its turn in about %s.", span(st.Wait))
 	case st.Wait > 0:
 		add(true, WhyQueue, "A new call would have its turn in about %s.", span(st.Wait))
+	case st.Booked > 0 && len(all) == 0:
+		add(true, WhyBooked, "Nothing holds a new call back. %s booked, and %s back when they were told to: if the limit let less through then, or was paused, run their tasks now to have them earlier.",
+			count(st.Booked, "call is", "calls are"), map[bool]string{true: "comes", false: "come"}[st.Booked == 1])
 	default:
 		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
 		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.")
@@ -264,8 +271,7 @@ func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
 func (l *Look) evidence(row *Row) []string {
 	st := &row.State
 	texts := []string{fmt.Sprintf("limit %s; %s, %d booked; %v permits stored", row.Limit, count(st.Waiting, "call waits", "calls wait"), st.Booked, st.Stored)}
-	dead := len(l.Processes) - l.Alive()
-	texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process lives", "processes live"), dead))
+	texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process lives", "processes live"), l.Dead()))
 	if row.Oldest > 0 {
 		texts = append(texts, "the first of them has waited for "+span(seconds(row.Oldest)))
 	}

@@ -225,6 +225,17 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "bookings of a pause that is over", why: fleet.WhyBooked, says: []string{"Nothing holds a new call back. 2 calls are booked", "run their tasks now"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerSecond(100).Burst(10))
+			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
+			s.books(l, "task-1", "task-2")
+			require.NoError(s, l.Resume(s.Context()))
+			s.until("there are permits", func() bool { look, err := s.reader.Look(s.Context(), api, 1, ""); return err == nil && look.Rows[0].State.Wait == 0 })
+			return ""
+		},
+	},
+	{
 		what: "what is no state", why: fleet.WhyCorrupt, says: []string{"not what it should be"},
 		make: func(s *scene) string {
 			s.paced(reserve.PerSecond(100))
@@ -282,6 +293,7 @@ func TestWhy(t *testing.T) {
 				require.Regexp(t, text, a.Text)
 			}
 			sentence(t, a.Text)
+			require.Equal(t, which == "" && a.Key != "", strings.Contains(fmt.Sprint(a.Evidence), "this is of the key"), "who asks for no key is told which one")
 		})
 	}
 }

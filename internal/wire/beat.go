@@ -26,10 +26,20 @@ type Pulse struct {
 	Limit  string // that is in force: the slowest
 }
 
+// SignOff tells that the process needs a name no more: its limit does not count.
+func SignOff(ctx context.Context, h Heartbeat, n *Name) error {
+	h.Report.Ended = true
+	_, err := run(ctx, h.Client, scripts.Beat, n.Keys, h.args(n, ""))
+	return err
+}
+
+func (h *Heartbeat) args(n *Name, limit string) []any {
+	return []any{"", h.Process, exact(n.Pace), limit, h.Dead.Microseconds(), h.Channel, h.Report.text()}
+}
+
 // Beat tells that the process lives, and notes what is in force under the name.
 func Beat(ctx context.Context, h Heartbeat, n *Name) (Pulse, error) {
-	args := []any{"", h.Process, exact(n.Pace), n.Limit, h.Dead.Microseconds(), h.Channel, h.Report.text()}
-	values, err := run(ctx, h.Client, scripts.Beat, n.Keys, args)
+	values, err := run(ctx, h.Client, scripts.Beat, n.Keys, h.args(n, n.Limit))
 	if err != nil {
 		return Pulse{}, err
 	}

@@ -13,8 +13,9 @@ import (
 type Report struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
-	Started int64  `json:"started"` // Unix seconds
-	Policy  string `json:"policy"`  // of what calls do while Redis is away
+	Started int64  `json:"started"`         // Unix seconds
+	Policy  string `json:"policy"`          // of what calls do while Redis is away
+	Ended   bool   `json:"ended,omitempty"` // the process has told that it needs the name no more
 
 	Waiting []Waiting `json:"waiting,omitempty"` // those with the most calls
 	Used    []Usage   `json:"used,omitempty"`    // those that were used last

@@ -1,0 +1,69 @@
+package reserve_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/lua"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// A limit that was made slower counts for as long as its limiter is open, and no longer.
+func TestClosedLimitersAreNotInForce(t *testing.T) {
+	for _, alone := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t)
+			client := b.client()
+			slow := b.on(client, reserve.Config{Limit: reserve.PerSecond(1)})
+			if !alone { // the process lives on
+				b.on(client, reserve.Config{Name: "other", Limit: reserve.PerSecond(1)})
+			}
+			require.NoError(t, slow.Wait(t.Context()))
+			time.Sleep(2 * time.Second)
+			require.NoError(t, slow.Close())
+			time.Sleep(100 * time.Millisecond)
+			fast, begun := b.limiter(reserve.PerSecond(10)), time.Now()
+			for range 11 {
+				require.NoError(t, fast.Wait(t.Context()))
+			}
+			require.Less(t, time.Since(begun), 2*time.Second)
+		})
+	}
+}
+
+// A process that needs a name no more is not one that died.
+func TestIdleProcessesSignOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		ended := func() (n int) { // of the two
+			scores, err := b.mini.SortedSet(lua.BeatKeys(reserve.DefaultPrefix, "", "api")[0])
+			require.NoError(t, err)
+			require.Len(t, scores, 2)
+			for _, score := range scores {
+				if score < 0 {
+					n++
+				}
+			}
+			return n
+		}
+		fleet := []*reserve.Limiter{b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))}
+		for range 2 {
+			for _, l := range fleet {
+				require.NoError(t, l.Wait(t.Context()))
+			}
+			time.Sleep(2 * time.Second)
+			require.Zero(t, ended())
+			time.Sleep(11 * time.Second)
+			require.Equal(t, 2, ended(), "idle")
+		}
+		require.NoError(t, fleet[0].Wait(t.Context()))
+		time.Sleep(2 * time.Second)
+		b.dead.Store(true)
+		begun := time.Now()
+		require.NoError(t, fleet[0].Close())
+		require.LessOrEqual(t, time.Since(begun), time.Second, "Redis does not answer")
+	})
+}
