@@ -29,7 +29,7 @@ type bubble struct {
 	asks atomic.Int64 // commands
 	way  atomic.Int64 // to it and back, each, in nanos
 
-	late func() time.Duration // by how much a reply is late; nil: none is
+	late atomic.Pointer[func() time.Duration] // by how much a reply is late; nil: none is
 }
 
 func newBubble(t testing.TB) *bubble {
@@ -43,6 +43,9 @@ func newBubble(t testing.TB) *bubble {
 
 const way = time.Millisecond
 
+// delay lets replies be late from now on.
+func (b *bubble) delay(late func() time.Duration) { b.late.Store(&late) }
+
 func (b *bubble) dial() (net.Conn, error) {
 	dialed, err := b.mini.Dial()
 	if err != nil {
@@ -54,10 +57,11 @@ func (b *bubble) dial() (net.Conn, error) {
 			return time.Duration(b.way.Load())
 		},
 		Back: func() time.Duration {
-			if b.late == nil {
-				return time.Duration(b.way.Load())
+			back := time.Duration(b.way.Load())
+			if late := b.late.Load(); late != nil {
+				back += (*late)()
 			}
-			return time.Duration(b.way.Load()) + b.late()
+			return back
 		},
 		Lost: b.cut.Load,
 		Dead: b.dead.Load,

@@ -22,7 +22,7 @@ func TestUsualRepliesAreNotLate(t *testing.T) {
 		const usual = 100 * time.Millisecond // half of them take longer
 		api := provider.New(provider.TokenBucket(rate, burst+rate/50+1))
 		b := newBubble(t)
-		b.late = func() time.Duration { return rand.N(2 * usual) }
+		b.delay(func() time.Duration { return rand.N(2 * usual) })
 		ctx, stop := context.WithTimeout(t.Context(), took)
 		defer stop()
 		calls := newLog()

@@ -33,12 +33,12 @@ func TestLateRepliesOfASlowLimit(t *testing.T) {
 						}
 					}
 					var replies atomic.Int64
-					b.late = func() time.Duration {
+					b.delay(func() time.Duration {
 						if replies.Add(1)%4 == 1 {
 							return late
 						}
 						return 0
-					}
+					})
 					calls := newLog()
 					ctx, leave := context.WithCancel(t.Context())
 					defer leave()
@@ -86,14 +86,13 @@ func TestLateReplyOfAnAllow(t *testing.T) {
 				for i := range 6 {
 					require.NoError(t, l.For(fmt.Sprint("other ", i)).Wait(t.Context()))
 				}
-				first := true
-				b.late = func() time.Duration {
-					defer func() { first = false }()
-					if first {
+				var replies atomic.Int64
+				b.delay(func() time.Duration {
+					if replies.Add(1) == 1 {
 						return late
 					}
 					return 0
-				}
+				})
 				require.True(t, allowed(t, l.For("key"), 1), late)
 			})
 		}
