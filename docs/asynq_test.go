@@ -86,7 +86,7 @@ func Example_asynq() {
 	// cleanup for acme
 }
 
-func Example_asynqUsed() {
+func Example_asynqSettle() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	connection := asynq.RedisClientOpt{Addr: client.Options().Addr}
@@ -112,16 +112,7 @@ func serveTokens(ctx context.Context, connection asynq.RedisConnOpt, complete fu
 		return err
 	}
 	defer tokens.Close()
-	var used sync.Map // by the ID of the task
-	paced, err := worker.New(tokens, worker.Config{
-		Used: func(ctx context.Context, _ *asynq.Task, _ error) []int {
-			id, _ := asynq.GetTaskID(ctx)
-			if n, ok := used.LoadAndDelete(id); ok {
-				return []int{n.(int)}
-			}
-			return nil // it is not known: the estimate stays
-		},
-	})
+	paced, err := worker.New(tokens, worker.Config{})
 	if err != nil {
 		return err
 	}
@@ -131,9 +122,7 @@ func serveTokens(ctx context.Context, connection asynq.RedisConnOpt, complete fu
 		if err != nil {
 			return err
 		}
-		id, _ := asynq.GetTaskID(ctx)
-		used.Store(id, n)
-		return nil
+		return worker.Settle(ctx, n)
 	})
 	config := asynq.Config{Queues: map[string]int{"docs-used": 1}}
 	if err := paced.Apply(&config); err != nil {

@@ -60,8 +60,8 @@
 //
 // # Costs that are known afterwards
 //
-// With [Config.Used] a task's cost is an estimate: what its handler did not use, or
-// used besides, is settled when it is done.
+// A task's cost may be an estimate. Its handler tells with [Settle] what it used, or
+// [Config.Used] says it for all tasks; the difference is settled when it is done.
 //
 // # Tasks that can not be put back
 //

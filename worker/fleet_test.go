@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/asynqtest"
@@ -201,8 +202,14 @@ func TestAnotherLimit(t *testing.T) {
 	}
 }
 
-// Costs that are settled: what tasks did not use is for those behind them.
+// Costs that are settled, by the configuration or by handlers: what tasks did not use is for
+// those behind them.
 func TestSettledCosts(t *testing.T) {
+	t.Run("Config.Used", func(t *testing.T) { settled(t, false) })
+	t.Run("Settle", func(t *testing.T) { settled(t, true) })
+}
+
+func settled(t *testing.T, byHandler bool) {
 	simulate(t, func(t *testing.T, f *fleet) {
 		const tasks, estimate, used = 20, 600, 200
 		f.Allow("requests", asynqtest.Bucket(57.0/60, 10))
@@ -212,16 +219,24 @@ func TestSettledCosts(t *testing.T) {
 		tokens := f.Limiter(client, reserve.Config{Name: "tokens", Group: "llm", Limit: reserve.PerMinute(7500).Burst(2500), Settles: true})
 		both, err := reserve.All(requests, tokens)
 		require.NoError(t, err)
-		w, err := worker.New(both, worker.Config{
+		config := worker.Config{
 			Logger: quiet,
 			Turn: func(context.Context, *asynq.Task) (worker.Turn, error) {
 				return worker.Turn{Costs: []int{1, estimate}}, nil
 			},
-			Used: func(_ context.Context, _ *asynq.Task, err error) []int { return []int{-1, used} },
-		})
+		}
+		if !byHandler {
+			config.Used = func(context.Context, *asynq.Task, error) []int { return []int{-1, used} }
+		}
+		w, err := worker.New(both, config)
 		require.NoError(t, err)
 		f.enqueue(0, tasks)
-		f.Serve(w, asynqtest.Config(10), func(_ context.Context, task *asynq.Task) error {
+		f.Serve(w, asynqtest.Config(10), func(ctx context.Context, task *asynq.Task) error {
+			if byHandler {
+				assert.NoError(t, worker.Settle(ctx, estimate, estimate), "the last call counts")
+				assert.NoError(t, worker.Settle(ctx, -1, used))
+				assert.ErrorContains(t, worker.Settle(ctx, used), "one figure for each of")
+			}
 			f.Call("requests", 1)
 			f.Call("tokens", used)
 			f.Ran(string(task.Payload()), 0)
@@ -242,6 +257,10 @@ func TestUsedWantsLimitsThatSettle(t *testing.T) {
 	_, err := worker.New(unasked(t, reserve.PerSecond(1)), worker.Config{Used: used})
 	require.ErrorIs(t, err, worker.ErrInvalid)
 	require.ErrorContains(t, err, `Config.Used: "api" can not be settled: set reserve.Config.Settles`)
+}
+
+func TestSettleWantsATask(t *testing.T) {
+	require.ErrorIs(t, worker.Settle(t.Context(), 1), worker.ErrInvalid)
 }
 
 // rests lets a time pass in which nothing runs.

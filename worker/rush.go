@@ -45,7 +45,7 @@ func (r *rush) is(now time.Time) bool {
 func (t *task) spare() time.Duration {
 	half := t.worker.places / 2
 	limits := t.joint.Limits()
-	settles := t.worker.config.Used != nil && slices.ContainsFunc(limits, (*reserve.Limiter).Settles)
+	settles := slices.ContainsFunc(limits, (*reserve.Limiter).Settles)
 	if t.worker.asleep.Load() >= int64(half) || !settles && !t.worker.rush.is(time.Now()) {
 		return 0
 	}

@@ -58,10 +58,12 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 		return w.ended(err)
 	}
 	defer r.Release()
-	err = next.ProcessTask(context.WithValue(running, dueKey{}, r.Due()), asynqTask)
+	settles := &settlement{limits: t.joint.Limits()}
+	running = context.WithValue(context.WithValue(running, dueKey{}, r.Due()), settlesKey{}, settles)
+	err = next.ProcessTask(running, asynqTask)
 	r.Release()
 	t.rest()
-	t.settle(ctx, r, asynqTask, err)
+	t.settle(ctx, r, settles.told(ctx, &w.config, asynqTask, err))
 	return err
 }
 

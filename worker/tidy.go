@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/hibiken/asynq"
-
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -32,22 +30,6 @@ func (t *task) book(ctx context.Context, r *reserve.Reservation) {
 	}
 	if err := r.Book(context.WithoutCancel(ctx)); err != nil {
 		t.complain("a task may lose its place in the queue", err)
-	}
-}
-
-// settle tells what a task that has run used of its limits.
-func (t *task) settle(ctx context.Context, r *reserve.Reservation, asynqTask *asynq.Task, failed error) {
-	if t.worker.config.Used == nil {
-		return
-	}
-	used := t.worker.config.Used(ctx, asynqTask, failed)
-	if used == nil {
-		return
-	}
-	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
-	defer done()
-	if err := r.Settle(ctx, used...); err != nil {
-		t.complain("what a task has used could not be settled", err)
 	}
 }
 

@@ -1,0 +1,67 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"github.com/hibiken/asynq"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+type settlesKey struct{}
+
+// settlement is what the handler of a task tells of its costs.
+type settlement struct {
+	limits []*reserve.Limiter
+
+	mu   sync.Mutex
+	used []int // nil: the costs were right
+}
+
+// Settle tells, from within a handler, what its task has used of each of its limits in truth, in
+// their order. A cost below 0 is not known, and stays. The worker settles it once the handler is
+// done, whatever its error, in place of what [Config.Used] says; the last call counts. See
+// [reserve.Reservation.Settle] for what comes back. It is safe for concurrent use.
+//
+// The error is an [ErrInvalid], and a mistake of the program: the context is not that of a task
+// that has its turn, the figures do not fit its limits, or none of these has
+// [reserve.Config.Settles]. Nothing is settled then.
+func Settle(ctx context.Context, used ...int) error {
+	s, ok := ctx.Value(settlesKey{}).(*settlement)
+	switch {
+	case !ok:
+		return invalid("ctx", "want the context of a handler whose task has its turn")
+	case !slices.ContainsFunc(s.limits, (*reserve.Limiter).Settles):
+		return invalid("used", "%v can not be settled: set reserve.Config.Settles of a limit", s.limits)
+	case len(used) != len(s.limits):
+		return invalid("used", "want one figure for each of %v, got %v", s.limits, used)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = slices.Clone(used)
+	return nil
+}
+
+// told is what the handler has told, or else what the configuration says.
+func (s *settlement) told(ctx context.Context, config *Config, task *asynq.Task, failed error) []int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used == nil && config.Used != nil {
+		return config.Used(ctx, task, failed)
+	}
+	return s.used
+}
+
+// settle tells what a task that has run used of its limits.
+func (t *task) settle(ctx context.Context, r *reserve.Reservation, used []int) {
+	if used == nil {
+		return
+	}
+	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
+	defer done()
+	if err := r.Settle(ctx, used...); err != nil {
+		t.complain("what a task has used could not be settled", err)
+	}
+}
