@@ -2,7 +2,9 @@ package docs_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -173,4 +175,28 @@ func enqueueAll(ctx context.Context, limiter *reserve.Limiter, connection asynq.
 		fmt.Printf("%s: in %v\n", places[i], time.Until(forecast.At).Round(time.Minute))
 	}
 	return err
+}
+
+var errRefused = errors.New("the API has refused the call")
+
+// heed is for a handler that has called an API.
+func heed(ctx context.Context, maps *reserve.Limiter, tenant string, answer *http.Response, retryAfter time.Duration) error {
+	if answer.StatusCode == http.StatusTooManyRequests {
+		err := maps.For(tenant).Pause(ctx, retryAfter, "429")
+		return errors.Join(errRefused, err)
+	}
+	return nil
+}
+
+func Example_asynqRefused() {
+	maps, err := reserve.New(client, reserve.Config{Name: "asynq-refused", Limit: reserve.PerSecond(50)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer maps.Close()
+	err = heed(context.Background(), maps, "acme", &http.Response{StatusCode: http.StatusTooManyRequests}, time.Minute)
+	state, stateErr := maps.For("acme").State(context.Background())
+	fmt.Println(err, state.Paused > 50*time.Second, stateErr)
+	// Output: the API has refused the call true <nil>
 }

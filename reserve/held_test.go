@@ -225,7 +225,7 @@ func TestSettle(t *testing.T) {
 		r := held(t, l, 50)
 		err := r.Settle(t.Context(), 1)
 		require.ErrorIs(t, err, reserve.ErrInvalid)
-		assert.ErrorContains(t, err, "was not used")
+		assert.ErrorContains(t, err, "has not had its turn")
 	})
 }
 

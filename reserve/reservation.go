@@ -121,10 +121,10 @@ func (r *Reservation) begin(ctx context.Context) (context.Context, error) {
 		return nil, err
 	}
 	if r.stage == used && !r.Lapsed() {
-		return nil, invalid("reservation", "%q is used up", r.need.ID)
+		return nil, r.invalid("is used up")
 	}
 	if r.held.Booked() {
-		return nil, invalid("reservation", "%q is booked: ask again shortly before it is due", r.need.ID)
+		return nil, r.invalid("is booked: ask again shortly before it is due")
 	}
 	if r.stage == used {
 		unused(&r.need, &r.turn, r.joint.limits...)
@@ -136,6 +136,14 @@ func (r *Reservation) begin(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
+// invalid is the error of a call that came too early, too late or twice.
+func (r *Reservation) invalid(what string) error {
+	if r.need.ID == "" {
+		return invalid("reservation", "it %s", what)
+	}
+	return invalid("reservation", "%q %s", r.need.ID, what)
+}
+
 // usable says why the turn can not be used or put back; nil: it can. The Reservation must
 // be locked.
 func (r *Reservation) usable() error {
@@ -143,11 +151,11 @@ func (r *Reservation) usable() error {
 	case r.stage == cancelled:
 		return ErrCancelled
 	case r.settled:
-		return invalid("reservation", "%q is used up", r.need.ID)
+		return r.invalid("is used up")
 	case r.stage == booked:
-		return invalid("reservation", "%q was booked: ask again shortly before it is due", r.need.ID)
+		return r.invalid("was booked: ask again shortly before it is due")
 	case r.leave != nil:
-		return invalid("reservation", "%q is waited for already", r.need.ID)
+		return r.invalid("is waited for already")
 	}
 	return nil
 }

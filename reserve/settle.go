@@ -14,7 +14,7 @@ import (
 // tell it when the call is over.
 //
 // Config.Settles must be set for a limit, or, of a [Joint], for one of them: else it is an
-// [ErrInvalid], as it is before the turn was used, and a second time. After another error
+// [ErrInvalid], as it is before the turn has come, and a second time. After another error
 // it may be repeated: it counts once. A call that was let through while Redis was away
 // settles nothing. It works after [Limiter.Close].
 func (r *Reservation) Settle(ctx context.Context, used ...int) error {
@@ -74,9 +74,9 @@ func (r *Reservation) settles() error {
 	}
 	switch {
 	case r.stage != used:
-		return invalid("reservation", "%q was not used", r.need.ID)
+		return r.invalid("has not had its turn")
 	case r.settled:
-		return invalid("reservation", "%q is settled already", r.need.ID)
+		return r.invalid("is settled already")
 	}
 	r.settled = true
 	return nil

@@ -119,8 +119,8 @@ func (s *shared) watch(e asker.Event) {
 		}
 	case asker.Lapsed:
 		s.slept.Do(func() {
-			s.first.Logger.Info("fleetpace: the process slept through turns of its calls; they ask for others",
-				"key", e.Need.Limit.Keys[0], "late", e.Took.Round(time.Millisecond))
+			s.first.Logger.Info("fleetpace: a turn was over when its call came to use it, as the process had no CPU or Redis answered late; the call asks for another",
+				"limit", e.Need.Limit.String(), "over_for", e.Took.Round(time.Millisecond))
 		})
 	default:
 		s.hear(e)

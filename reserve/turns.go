@@ -6,7 +6,7 @@ import (
 )
 
 // Turns is what gives turns: a [Limiter] or a [Joint]. All(t.Limits()...) is the Joint of
-// either.
+// either. Other packages use that Joint, so methods of a type of your own would not be called.
 type Turns interface {
 	Limits() []*Limiter
 	String() string

@@ -134,10 +134,14 @@ func ExampleConfig_used() {
 	both, _ := reserve.All(requests, tokens)
 
 	paced, err := transport.New(transport.Config{
-		Choose: func(*http.Request) (transport.Turn, error) {
-			return transport.Turn{Limiter: both, Costs: []int{1, 600}, Windows: []string{"requests", "tokens"}}, nil
+		Choose: func(r *http.Request) (transport.Turn, error) {
+			estimate := int(r.ContentLength)/4 + 600 // four bytes are about a token; and the longest answer
+			return transport.Turn{Limiter: both, Costs: []int{1, estimate}, Windows: []string{"requests", "tokens"}}, nil
 		},
 		Used: func(answer *http.Response) []int {
+			if answer.StatusCode != http.StatusOK {
+				return nil // the estimate stays
+			}
 			body, err := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
 			answer.Body = io.NopCloser(bytes.NewReader(body)) // the client's

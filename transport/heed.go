@@ -73,7 +73,7 @@ func (t *Transport) heed(ctx context.Context, response *http.Response, c *call, 
 }
 
 // pauses are how long each limit is to rest. A refusal that tells which of them is used up is
-// about that one, and else about all.
+// about that one, and else about those that Turn.Pauses says.
 func (c *call) pauses(advice headers.Advice) []time.Duration {
 	each := make([]time.Duration, len(c.limits))
 	for i := range each {
@@ -85,7 +85,7 @@ func (c *call) pauses(advice headers.Advice) []time.Duration {
 	}
 	all := slices.Max(each) == 0
 	for i := range each {
-		if all || each[i] > 0 {
+		if all && c.rests[i] || each[i] > 0 {
 			each[i] = max(each[i], advice.After)
 		}
 	}

@@ -36,6 +36,11 @@ type Turn struct {
 	// and none of them follows what is told; see [Config.Learn].
 	Windows []string
 
+	// Pauses are those of several limits that a refusal pauses which does not tell what is used
+	// up, such as a 503 with Retry-After: the limit of one site, say, and not that of the whole
+	// crawl. nil: all of them.
+	Pauses reserve.Turns
+
 	// Adapt hears how the request was answered, so that the limit can follow; see
 	// [Config.Adapt]. nil: nobody does.
 	Adapt Adapter
@@ -46,7 +51,8 @@ type call struct {
 	Turn
 	joint    *reserve.Joint
 	limits   []*reserve.Limiter
-	told     bool // which window each limit is
+	told     bool   // which window each limit is
+	rests    []bool // which limits a refusal pauses that tells of none
 	settles  bool
 	slots    bool  // some limits have slots, which it holds until it is answered …
 	again    []int // … and the others are these
@@ -77,6 +83,9 @@ func (t Turn) call() (*call, error) {
 	case len(c.Windows) != n:
 		return nil, invalid("Turn.Windows", "must be one for each of the %d limits, got %d", n, len(c.Windows))
 	}
+	if c.rests, err = t.resting(); err != nil {
+		return nil, err
+	}
 	for i, l := range c.limits {
 		if l.Limit().Kind() == reserve.KindSlots {
 			c.slots = true
@@ -89,6 +98,21 @@ func (t Turn) call() (*call, error) {
 		c.adaption = max(0, slices.IndexFunc(c.limits, func(l *reserve.Limiter) bool { return l.String() == of.String() }))
 	}
 	return c, nil
+}
+
+// resting says which limits are Pauses.
+func (t Turn) resting() ([]bool, error) {
+	rests, named := make([]bool, len(t.Limiter.Limits())), 0
+	for i, l := range t.Limiter.Limits() {
+		rests[i] = t.Pauses == nil || slices.ContainsFunc(t.Pauses.Limits(), func(p *reserve.Limiter) bool { return p.String() == l.String() })
+		if rests[i] {
+			named++
+		}
+	}
+	if t.Pauses != nil && named != len(t.Pauses.Limits()) {
+		return nil, invalid("Turn.Pauses", "must be limits of Turn.Limiter %v, got %v", t.Limiter, t.Pauses)
+	}
+	return rests, nil
 }
 
 // wait waits for the turn of a request that is sent again while it holds its slots.

@@ -17,7 +17,14 @@ func (t *Transport) take(ctx context.Context, c *call) (*reserve.Reservation, er
 
 // used is what an attempt has used, and nil where its costs were right.
 func (t *Transport) used(s sent, c *call) []int {
-	if t.config.Used == nil || !c.settles {
+	if t.config.Used == nil {
+		return nil
+	}
+	if !c.settles {
+		t.unsettled.Do(func() {
+			t.config.Logger.Warn("costs of a request can not be settled, so Config.Used is not asked: set reserve.Config.Settles of its limit",
+				"limit", c.joint.String())
+		})
 		return nil
 	}
 	return t.config.Used(s.Response)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -150,24 +151,45 @@ func TestWrongUse(t *testing.T) {
 		})
 		assert.Equal(t, 200, do(t, paced, newRequest(t, "GET", "http://api.test", nil)))
 		assert.Contains(t, log.String(), "must be one for each of the 2 limits, got 1")
+
+		log.Reset()
+		turn := transport.Turn{Limiter: both.Limits()[0]}
+		paced = newTransport(t, transport.Config{
+			Base: &script{answers: []reply{{200, ""}, {200, ""}}}, Logger: logTo(&log),
+			Choose: func(*http.Request) (transport.Turn, error) { return turn, nil },
+			Used:   func(*http.Response) []int { return []int{200} },
+		})
+		for range 2 {
+			assert.Equal(t, 200, do(t, paced, newRequest(t, "GET", "http://api.test", nil)))
+		}
+		assert.Equal(t, 1, strings.Count(log.String(), "set reserve.Config.Settles"), log.String())
+
+		turn.Pauses = both
+		_, err := paced.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
+		assert.ErrorIs(t, err, transport.ErrInvalid)
+		assert.ErrorContains(t, err, `Turn.Pauses: must be limits of Turn.Limiter requests, got requests + tokens`)
 	})
 }
 
 // TestPausesWhatIsUsedUp: where the answer names a limit, that one rests; else all do.
 func TestPausesWhatIsUsedUp(t *testing.T) {
 	const tokensUp = "X-RateLimit-Limit-Tokens: 7500\nX-RateLimit-Remaining-Tokens: 0\nX-RateLimit-Reset-Tokens: 1m0s\nX-RateLimit-Remaining-Requests: 5"
+	const requestsUp = "X-RateLimit-Limit-Requests: 57\nX-RateLimit-Remaining-Requests: 0\nX-RateLimit-Reset-Requests: 1m0s"
 	for _, c := range []struct {
 		name    string
 		windows []string
+		pauses  bool // the second one alone
 		answer  reply
 		want    [2]time.Duration
 	}{
-		{"refused", nil, reply{429, "Retry-After: 7"}, [2]time.Duration{7 * time.Second, 7 * time.Second}},
-		{"refused, and no limit is said to be used up", []string{"requests", "tokens"}, reply{429, "Retry-After: 7"}, [2]time.Duration{7 * time.Second, 7 * time.Second}},
-		{"refused for tokens", []string{"requests", "tokens"}, reply{429, "Retry-After: 7\n" + tokensUp}, [2]time.Duration{0, 7 * time.Second}},
-		{"the last tokens", []string{"requests", "tokens"}, reply{200, tokensUp}, [2]time.Duration{0, 4800 * time.Millisecond}},
-		{"the last tokens, of an unnamed limit", nil, reply{200, tokensUp}, [2]time.Duration{}},
-		{"all is well", []string{"requests", "tokens"}, reply{200, "X-RateLimit-Remaining-Tokens: 50"}, [2]time.Duration{}},
+		{"refused, and one is to rest", nil, true, reply{503, "Retry-After: 7"}, [2]time.Duration{0, 7 * time.Second}},
+		{"the last requests, and one is to rest", []string{"requests", "tokens"}, true, reply{200, requestsUp}, [2]time.Duration{time.Minute / 57, 0}},
+		{"refused", nil, false, reply{429, "Retry-After: 7"}, [2]time.Duration{7 * time.Second, 7 * time.Second}},
+		{"refused, and no limit is said to be used up", []string{"requests", "tokens"}, false, reply{429, "Retry-After: 7"}, [2]time.Duration{7 * time.Second, 7 * time.Second}},
+		{"refused for tokens", []string{"requests", "tokens"}, false, reply{429, "Retry-After: 7\n" + tokensUp}, [2]time.Duration{0, 7 * time.Second}},
+		{"the last tokens", []string{"requests", "tokens"}, false, reply{200, tokensUp}, [2]time.Duration{0, 4800 * time.Millisecond}},
+		{"the last tokens, of an unnamed limit", nil, false, reply{200, tokensUp}, [2]time.Duration{}},
+		{"all is well", []string{"requests", "tokens"}, false, reply{200, "X-RateLimit-Remaining-Tokens: 50"}, [2]time.Duration{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -175,7 +197,11 @@ func TestPausesWhatIsUsedUp(t *testing.T) {
 				paced := newTransport(t, transport.Config{
 					Base: &script{answers: []reply{c.answer}},
 					Choose: func(*http.Request) (transport.Turn, error) {
-						return transport.Turn{Limiter: both, Costs: []int{1, 600}, Windows: c.windows}, nil
+						turn := transport.Turn{Limiter: both, Costs: []int{1, 600}, Windows: c.windows}
+						if c.pauses {
+							turn.Pauses = both.Limits()[1]
+						}
+						return turn, nil
 					},
 				})
 				do(t, paced, newRequest(t, "GET", "http://api.test", nil))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/meter"
@@ -17,6 +18,8 @@ type Transport struct {
 	config  Config
 	always  *call    // what all requests need; nil: Config.Choose says
 	learner *learner // nil without Config.Learn
+
+	unsettled sync.Once // tells that the costs of a request can not be settled
 }
 
 // New makes a Transport. The error is an ErrInvalid that names the field.

@@ -98,11 +98,11 @@ func (a *app) close() {
 
 // find is the limit and the key that the arguments name.
 func (a *app) find(ctx context.Context, args []string) (n fleet.Name, key string, err error) {
-	n, err = a.fleet.Find(ctx, args[0])
-	if len(args) > 1 {
-		key = args[1]
+	if len(args) == 1 {
+		return a.fleet.FindKey(ctx, args[0])
 	}
-	return n, key, err
+	n, err = a.fleet.Find(ctx, args[0])
+	return n, args[1], err
 }
 
 // names completes the name of a limit.

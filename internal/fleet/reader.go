@@ -124,6 +124,27 @@ func (r *Reader) Find(ctx context.Context, text string) (Name, error) {
 	return Name{}, fmt.Errorf("%w: %q is in several groups: say one of %s", ErrUnknown, text, strings.Join(found, ", "))
 }
 
+// FindKey is Find, or else the limit and the key that a text names as other answers do: the
+// limit, a slash, the key.
+func (r *Reader) FindKey(ctx context.Context, text string) (n Name, key string, err error) {
+	n, unknown := r.Find(ctx, text)
+	if !errors.Is(unknown, ErrUnknown) {
+		return n, "", unknown
+	}
+	for i, c := range text {
+		if c != '/' || i == len(text)-1 {
+			continue
+		}
+		switch n, err = r.Find(ctx, text[:i]); {
+		case err == nil:
+			return n, text[i+1:], nil
+		case !errors.Is(err, ErrUnknown):
+			return n, "", err
+		}
+	}
+	return Name{}, "", unknown
+}
+
 func listed(names []Name) string {
 	const most = 10
 	if len(names) == 0 {

@@ -89,6 +89,14 @@ func TestFindInGroups(t *testing.T) {
 		found, err = s.reader.Find(t.Context(), "h/api")
 		require.NoError(t, err)
 		require.Equal(t, fleet.Name{Name: "api", Group: "h"}, found)
+		for text, want := range map[string]string{"h/api": "", "h/api/tenant/1": "tenant/1", "api/x": "x"} {
+			found, key, err := s.reader.FindKey(t.Context(), text)
+			require.NoError(t, err, text)
+			require.Equal(t, want, key)
+			require.Equal(t, strings.HasPrefix(text, "h"), found.Group == "h", text)
+		}
+		_, _, err = s.reader.FindKey(t.Context(), "nope/x")
+		require.ErrorIs(t, err, fleet.ErrUnknown)
 	})
 }
 

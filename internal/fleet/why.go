@@ -91,7 +91,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		if there, err := r.there(ctx, n, look, which); err != nil {
 			return nil, err
 		} else if !there {
-			reasons[0].text = fmt.Sprintf("No call is booked under %q at the keys that processes have told of, and a call with that key would have its turn now.", which)
+			reasons[0].text = fmt.Sprintf("Nothing is known of %q: no key that was used lately, and no booking. A call with that key would have its turn now.", which)
 		}
 	}
 	a.Reason, a.Text = reasons[0].why, reasons[0].text
@@ -223,7 +223,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	switch {
 	case booked != nil && !booked.Counts:
-		add(true, WhyQueue, "%sits call is back and waits, or another limit holds it back.", queue)
+		add(true, WhyQueue, "%sits call is back and waits, or another limit of its Joint holds it back: ask for it there.", queue)
 	case booked != nil:
 		add(true, WhyQueue, queue+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
 	case calls > 0:
@@ -270,10 +270,10 @@ func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
 // evidence is what can be counted.
 func (l *Look) evidence(row *Row) []string {
 	st := &row.State
-	texts := []string{fmt.Sprintf("limit %s; %s, %d booked; %v permits stored", row.Limit, count(st.Waiting, "call waits", "calls wait"), st.Booked, st.Stored)}
+	texts := []string{fmt.Sprintf("limit %s; Redis knows %s here, %d booked; %v permits stored", row.Limit, count(st.Waiting, "call that waits", "calls that wait"), st.Booked, st.Stored)}
 	texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process lives", "processes live"), l.Dead()))
 	if row.Oldest > 0 {
-		texts = append(texts, "the first of them has waited for "+span(seconds(row.Oldest)))
+		texts = append(texts, "the first call that processes tell of has waited for "+span(seconds(row.Oldest)))
 	}
 	for i, h := range st.Holders {
 		if i == 3 {

@@ -32,7 +32,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a booking that is none", why: fleet.WhyAvailable, says: []string{`No call is booked under "task-9"`},
+		what: "a booking that is none", why: fleet.WhyAvailable, says: []string{`Nothing is known of "task-9"`},
 		make: func(s *scene) string {
 			s.paced(reserve.PerSecond(100).Burst(100))
 			s.known(1)
