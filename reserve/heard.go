@@ -39,10 +39,18 @@ func (s *shared) moved(l *wire.Limit, what string) {
 			"pause", st.Paused.Round(time.Millisecond), "reason", st.Reason)
 	case st.Set:
 		s.first.Logger.Info("fleetpace: another limit was set by another process", "limit", l.String(),
-			"in_force", inForceText(l, st), "for", st.SetFor.Round(time.Millisecond))
+			"in_force", inForceText(l, st), "for", setFor(st.SetFor))
 	default:
 		s.first.Logger.Info("fleetpace: the limit that was set was reset by another process", "limit", l.String(), "in_force", inForceText(l, st))
 	}
+}
+
+// setFor is for how long a limit is set: until it is set again, if there is no end.
+func setFor(d time.Duration) string {
+	if d <= 0 {
+		return "good"
+	}
+	return d.Round(time.Millisecond).String()
 }
 
 // inForceText is the limit that a state tells, as text.

@@ -180,7 +180,7 @@ func (a *app) set() *cobra.Command {
 			if length > 0 {
 				until = "for " + length.String()
 			}
-			return fmt.Sprintf("set %s to %s %s (in force now: %s)", t, limit, until, t.Row.Limit), func(ctx context.Context) error {
+			return fmt.Sprintf("set %s to %s %s (it is %s now)", t, limit, until, t.Row.Limit), func(ctx context.Context) error {
 				if err := t.Limiter.SetLimit(ctx, limit, length); err != nil {
 					return err
 				}

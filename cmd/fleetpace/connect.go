@@ -12,9 +12,9 @@ import (
 )
 
 // errConnect is of a Redis that does not answer.
-var errConnect = errors.New("no Redis answers")
+var errConnect = errors.New("Redis does not answer")
 
-const urlForms = `Redis is at the URL of -redis, or else of FLEETPACE_REDIS_URL:
+const urlForms = `Redis is at the URL of --redis, or else of FLEETPACE_REDIS_URL:
 
   redis://user:password@host:6379/0                 one server; rediss:// for TLS
   redis://host:6379?addr=host2:6379                 a Cluster
@@ -25,13 +25,13 @@ const urlForms = `Redis is at the URL of -redis, or else of FLEETPACE_REDIS_URL:
 func connect(text string) (redis.UniversalClient, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, usageError{fmt.Errorf("-redis: %w", hidden(err))}
+		return nil, usageError{fmt.Errorf("--redis: %w", hidden(err))}
 	}
 	switch q := u.Query(); {
 	case q.Has("master_name"):
 		o, err := redis.ParseFailoverURL(text)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("-redis: %w", hidden(err))}
+			return nil, usageError{fmt.Errorf("--redis: %w", hidden(err))}
 		}
 		o.DialTimeout, o.ReadTimeout = patience, patience
 		o.DialerRetries, o.MaxRetries = 1, 1
@@ -39,7 +39,7 @@ func connect(text string) (redis.UniversalClient, error) {
 	case q.Has("addr"):
 		o, err := redis.ParseClusterURL(text)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("-redis: %w", hidden(err))}
+			return nil, usageError{fmt.Errorf("--redis: %w", hidden(err))}
 		}
 		o.DialTimeout, o.ReadTimeout = patience, patience
 		o.DialerRetries, o.MaxRetries = 1, 1
@@ -47,7 +47,7 @@ func connect(text string) (redis.UniversalClient, error) {
 	default:
 		o, err := redis.ParseURL(text)
 		if err != nil {
-			return nil, usageError{fmt.Errorf("-redis: %w", hidden(err))}
+			return nil, usageError{fmt.Errorf("--redis: %w", hidden(err))}
 		}
 		o.DialTimeout, o.ReadTimeout = patience, patience
 		o.DialerRetries, o.MaxRetries = 1, 1

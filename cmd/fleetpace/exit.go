@@ -26,7 +26,7 @@ answer, 5 not confirmed, 10 (why --exit-code) calls are held back.`
 
 var (
 	errHeldBack     = errors.New("calls are held back")
-	errSaid         = errors.New("Redis does not answer, as the output says")
+	errSaid         = errors.New("no answer, as the output says")
 	errNotConfirmed = errors.New("nothing was changed")
 )
 
@@ -62,7 +62,7 @@ func exitCode(ctx context.Context, err error) int {
 // advised says what to do, where the error does not.
 func advised(err error) error {
 	if errors.Is(err, errConnect) {
-		return errors.Join(err, errors.New("is -redis (or FLEETPACE_REDIS_URL) right, and does the server run?"))
+		return errors.Join(err, errors.New("is --redis (or FLEETPACE_REDIS_URL) right, and does the server run?"))
 	}
 	return err
 }

@@ -219,7 +219,7 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 	s := &scene{T: t, url: "redis://:secret@127.0.0.1:1", prefix: "x"}
 	code, _, errs := s.command("", "ls")
 	require.Equal(t, exitAway, code)
-	require.Contains(t, errs, "is -redis")
+	require.Contains(t, errs, "is --redis")
 	require.NotContains(t, errs, "secret")
 	code, out, errs := s.command("", "why", "api")
 	require.Equal(t, exitAway, code)

@@ -47,7 +47,10 @@ func (a *app) print(look *fleet.Look) error {
 			rows = append(rows, []string{named(r.Key), "ERROR: " + r.Error})
 			continue
 		}
-		limit, paused := r.Limit, "-"
+		limit, paused, wait := r.Limit, "-", fleet.Span(r.Wait)
+		if len(r.State.Holders) > 0 { // when a slot is free nobody knows
+			wait = "-"
+		}
 		if r.Set {
 			limit += " (set)"
 		}
@@ -55,7 +58,7 @@ func (a *app) print(look *fleet.Look) error {
 			paused = fmt.Sprintf("%s more: %s", r.State.Paused.Round(time.Second), r.Reason)
 		}
 		rows = append(rows, []string{named(r.Key), limit, strconv.FormatInt(max(r.Waiting, int64(r.Calls)), 10), fleet.Span(r.Oldest),
-			strconv.FormatInt(r.Booked, 10), fleet.Number(r.State.Stored), fleet.Span(r.Wait), paused})
+			strconv.FormatInt(r.Booked, 10), fleet.Number(r.State.Stored), wait, paused})
 	}
 	fmt.Fprintln(a.out)
 	if err := table(a.out, rows); err != nil {
@@ -64,7 +67,7 @@ func (a *app) print(look *fleet.Look) error {
 	if err := a.holders(look); err != nil {
 		return err
 	}
-	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "REDIS AWAY", "UP"}}
+	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "IF REDIS IS AWAY", "UP"}}
 	for i := range look.Processes {
 		p := &look.Processes[i]
 		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), p.Beat(), p.Limit, p.Report.Policy,

@@ -60,7 +60,7 @@ func (w *terminal) screen() string { return w.tmux("capture-pane", "-p") }
 // until waits for texts on the screen.
 func (w *terminal) until(texts ...string) (screen string) {
 	w.Helper()
-	require.Eventually(w, func() bool {
+	if !assert.Eventually(w, func() bool {
 		screen = w.screen()
 		for _, text := range texts {
 			if !strings.Contains(screen, text) {
@@ -68,7 +68,9 @@ func (w *terminal) until(texts ...string) (screen string) {
 			}
 		}
 		return true
-	}, 30*time.Second, 50*time.Millisecond, "%s", texts)
+	}, 30*time.Second, 50*time.Millisecond) {
+		w.Fatalf("want %q on the screen:\n%s", texts, w.screen())
+	}
 	return screen
 }
 
@@ -116,7 +118,7 @@ func TestWatchInATerminal(t *testing.T) {
 	require.NotContains(t, after, "q ends", "the screen of before is back")
 	w.types("-l", "echo it is seen what is typed")
 	w.types("Enter")
-	w.until("ready> echo it is seen what is typed")
+	w.until("ready> echo it is seen what is typed", "\nit is seen what is typed\nready>") // the shell reads again
 	w.types("-l", "stty -a | grep -c -- ' icanon'")
 	w.types("Enter")
 	w.until("\n1\n")

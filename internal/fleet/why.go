@@ -46,7 +46,7 @@ type Answer struct {
 
 // Away is the answer where Redis does not.
 func Away(limit string, err error) *Answer {
-	return &Answer{Limit: limit, Reason: WhyAway, Text: "Redis does not answer, so each process goes by its outage policy (local: its share of the rate).",
+	return &Answer{Limit: limit, Reason: WhyAway, Text: "Redis does not answer, so each process goes by its outage policy.",
 		Evidence: []string{err.Error()}}
 }
 
@@ -191,6 +191,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	waits := calls > 0 || st.Booked > 0
 	// Those who only have bookings need not show themselves.
 	add(calls > 0 && l.Alive() == 0, WhyNobody, "%s, and no process is alive to make the calls.", count(calls, "call waits", "calls wait"))
+	add(calls == 0 && l.Alive() == 0 && l.Dead() > 0, WhyNobody, "No process is alive to make calls: %d died in the last ten minutes.", l.Dead())
 	limit, _ := l.InForce()
 	if limit.Kind() == reserve.KindSlots {
 		add(row.Held >= st.Burst && st.Burst > 0, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))
@@ -226,6 +227,8 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(true, WhyQueue, "%sits call is back and waits, or another limit of its Joint holds it back: ask for it there.", queue)
 	case booked != nil:
 		add(true, WhyQueue, queue+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
+	case calls > 0 && limit.Kind() == reserve.KindSlots: // when one is free nobody knows
+		add(true, WhyQueue, queue+"%s for slots.", count(calls, "call waits", "calls wait"))
 	case calls > 0:
 		add(true, WhyQueue, queue+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
 	case st.Wait > 0 && len(all) == 0:
@@ -304,7 +307,11 @@ func doing(h reserve.Holder) string {
 func (l *Look) process(id string) string {
 	for i := range l.Processes {
 		if p := &l.Processes[i]; p.ID == id && p.Report.PID > 0 {
-			return fmt.Sprintf("%s, process %d", p.Report.Host, p.Report.PID)
+			dead := ""
+			if !p.Alive && !p.Report.Ended {
+				dead = " (dead)"
+			}
+			return fmt.Sprintf("%s, process %d%s", p.Report.Host, p.Report.PID, dead)
 		}
 	}
 	return "process " + id
@@ -352,9 +359,9 @@ func span(d time.Duration) string {
 
 func clock(t time.Time) string {
 	if time.Until(t) > 12*time.Hour {
-		return t.Format("Mon 2 Jan 15:04:05")
+		return t.Format("Mon 2 Jan 15:04:05 MST")
 	}
-	return t.Format("15:04:05")
+	return t.Format("15:04:05 MST")
 }
 
 // IsAway reports whether an error says that Redis does not answer.

@@ -126,7 +126,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "slots of the dead", why: fleet.WhyAvailable,
+		what: "slots of the dead", why: fleet.WhyNobody, says: []string{"No process is alive to make calls: 1 died"},
 		make: func(s *scene) string {
 			_, client := s.slots(2, 2)
 			s.known(1)
@@ -231,7 +231,10 @@ var situations = []struct {
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
 			s.books(l, "task-1", "task-2")
 			require.NoError(s, l.Resume(s.Context()))
-			s.until("there are permits", func() bool { look, err := s.reader.Look(s.Context(), api, 1, ""); return err == nil && look.Rows[0].State.Wait == 0 })
+			s.until("there are permits", func() bool {
+				look, err := s.reader.Look(s.Context(), api, 1, "")
+				return err == nil && look.Rows[0].State.Wait == 0
+			})
 			return ""
 		},
 	},
@@ -327,7 +330,7 @@ func TestWhyAway(t *testing.T) {
 	require.True(t, fleet.IsAway(err), err)
 	a := fleet.Away("api", err)
 	require.Equal(t, fleet.WhyAway, a.Reason)
-	require.Contains(t, a.Text, "local")
+	require.Contains(t, a.Text, "outage policy")
 	require.Contains(t, fmt.Sprint(a.Evidence), "refused")
 	sentence(t, a.Text)
 
