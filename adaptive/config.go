@@ -14,37 +14,38 @@ import (
 )
 
 // Config says how the rate adapts. All processes of a fleet should have the same one. The
-// zero value is good where the limiter's own limit is the highest that is wanted.
+// zero value is good where the rate should not rise above the limiter's own limit.
 type Config struct {
-	// Ceiling is what the rate does not rise above, at least the limiter's own. Its burst
-	// is not used. Default: the limiter's own limit.
+	// Ceiling is the highest rate, at least the limiter's own. Its burst is not used.
+	// Default: the limiter's own limit.
 	Ceiling reserve.Limit
 
-	// Floor is what the rate does not fall below, at most the limiter's own. Its burst is
-	// not used. Default: a hundredth of the Ceiling.
+	// Floor is the lowest rate, at most the limiter's own. Its burst is not used. Default: a
+	// hundredth of the Ceiling.
 	Floor reserve.Limit
 
-	// Decrease is the factor at an incident, above 0 and below 1. Default 0.7.
+	// Decrease is the factor by which an incident multiplies the rate, above 0 and below 1.
+	// Default 0.7.
 	Decrease float64
 
-	// Increase is the permits per second that are added after Every without an incident.
+	// Increase is how many permits per second are added after Every without an incident.
 	// Default: a hundredth of the Ceiling.
 	//
-	// Larger steps find a limit that rose sooner, and run into one that did not more
-	// often.
+	// With larger steps the rate follows a limit that rose sooner, and runs more often into
+	// one that did not.
 	Increase float64
 
 	// Every is the length of a round, from 100ms to 10m. Default 10s. Calls should take
 	// much less than that.
 	Every time.Duration
 
-	// Settle is for how long after a decrease the API may still refuse calls because of
-	// those before: the length of the window in which it counts. Refusals of calls that
-	// were sent in it belong to the same incident. Up to 10m. Default 1s.
+	// Settle is how long after a decrease the API may still refuse calls because of earlier
+	// ones: the length of the window in which it counts. Refusals of calls that were sent
+	// within Settle belong to the same incident. Up to 10m. Default 1s.
 	Settle time.Duration
 
-	// Prefix of the key in which the fleet keeps what it has seen: that of the limiter, its
-	// Config.Prefix. Default [reserve.DefaultPrefix].
+	// Prefix begins the name of the key in which the fleet keeps what it has seen. Use that
+	// of the limiter, [reserve.Config.Prefix]. Default [reserve.DefaultPrefix].
 	Prefix string
 
 	// Logger hears of each change of the rate, and of what goes wrong. Default

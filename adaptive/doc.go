@@ -1,11 +1,15 @@
-// Package adaptive finds the rate of an API that does not tell its limit: it rises
-// slowly while all goes well and falls fast when a call is refused, for the whole fleet
+// Package adaptive finds the rate of an API that does not tell its limit. The rate rises
+// slowly while all goes well, and falls fast when a call is refused, for the whole fleet
 // together.
 //
 //	rate, err := adaptive.New(client, limiter, adaptive.Config{
 //		Floor:   reserve.PerSecond(1),
 //		Ceiling: reserve.PerSecond(50),
 //	})
+//	if err != nil {
+//		return err
+//	}
+//	defer rate.Close()
 //	...
 //	if err := limiter.Wait(ctx); err != nil {
 //		return err
@@ -22,8 +26,8 @@
 // # The rate
 //
 // It is the limit that [reserve.Limiter.SetLimit] sets for all, with the burst of the
-// limiter, which is paced: a quota, a rolling limit and one that warms up are refused. Of
-// several limits at once, such as requests and tokens, make it of the one that moves.
+// limiter. The limiter must be paced: [New] refuses limits of other kinds. Where calls need
+// several limits, such as requests and tokens, make a [Rate] of the one that moves.
 //
 // It begins as what is in force, the limiter's own limit or one that somebody
 // has set, and from then on:
@@ -34,10 +38,11 @@
 //	       would rise to where nobody knows whether the API bears it; so does one of
 //	       calls that are slowed down by something else.
 //
-// It stays from Config.Floor to Config.Ceiling. What is set by hand meanwhile, also
-// outside of these, is where it goes on from, at the end of a round at most.
+// It stays between Config.Floor and Config.Ceiling. If somebody sets the limit by hand
+// meanwhile, also outside of these, the rate goes on from there, at the latest after the
+// end of a round.
 //
-// What was found counts for an hour, and is set anew when a quarter of that is over and
+// What was found counts for an hour. It is set anew when a quarter of that is over and
 // calls are still reported. So 45 to 60 minutes after the last report the limiter's own
 // limit is in force again.
 //
@@ -57,26 +62,25 @@
 //
 // If the process dies between the two, the decision stands, and after a second the next
 // report carries it out: to set the same limit twice changes nothing. A process that was
-// held up, and so overwrote a later decision, hears of that when it says that it is done,
+// held up may overwrite a later decision. It hears of that when it says that it is done,
 // and sets the later one.
 //
-// Rounds are counted in the same state: permits that the processes report, each of them
-// four times per Config.Every at the most, and the first report after the end of a round
-// decides for all.
+// The same state in Redis counts the permits of a round. Each process reports them at most
+// four times per Config.Every. The first report after the end of a round decides for all.
 //
 // # Time
 //
-// Redis's clock is the only one. When a call was sent is a moment on it, which the process
-// works out from the last reply that it had: never later than it was, so that a way to
-// Redis that is slow, or a report that arrives late, makes an old call no new incident. If
-// Redis's clock steps, a report may be ignored, or an incident count twice; the next reply
-// puts it right.
+// Redis's clock is the only one. The process works out from the last reply that it had
+// when, on that clock, a call was sent. It may take that moment for earlier than it was, and
+// never for later. So a slow way to Redis, or a report that arrives late, makes an old call
+// no new incident. If Redis's clock steps, a report may be ignored, or an incident may count
+// twice. The next reply puts it right.
 //
 // # When Redis is away
 //
-// [Rate.Report] does no I/O: what there is to tell, one goroutine per key tells. What it
-// can not tell is logged, once a second at the most, and a refusal is told again a second
-// later, with the next report. The rate stays as it is meanwhile.
+// [Rate.Report] does no I/O: one goroutine per key tells Redis. Its failures are logged, at
+// most once a second. A refusal is told again a second later, with the next report. The rate
+// stays as it is meanwhile.
 //
 // # In Redis
 //
@@ -85,7 +89,7 @@
 //
 //	p:{n}:adapt:k  hash  see rate.lua, which names its fields
 //
-// That of a limiter of group g begins with p:{g}/n: and not with p:{n}:. Commands: EVALSHA,
-// EVAL, TIME, HMGET, HSET and PEXPIRE, which the rules of lua.ACL allow. The rate that is in
-// force is asked of the limiter (reserve.Limiter.State), before each report.
+// The key of a limiter of group g begins with p:{g}/n: and not with p:{n}:. Commands: EVALSHA,
+// EVAL, TIME, HMGET, HSET and PEXPIRE, which the rules of lua.ACL allow. Before each report
+// the limiter is asked for the rate that is in force ([reserve.Limiter.State]).
 package adaptive

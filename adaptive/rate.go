@@ -14,10 +14,10 @@ import (
 )
 
 // Rate moves the limit of a [reserve.Limiter], for the whole fleet, by what is reported of
-// its calls: down once per incident, and up again in small steps. See the package's
-// documentation for what that means. Most callers want [Rate.Report], after each call.
+// its calls: down once per incident, and up again in small steps. The package's
+// documentation says what that means. Most callers want [Rate.Report], after each call.
 //
-// A limit should have one Rate per process and nothing else that sets it on its own, such
+// Make one Rate of a limit in each process. Nothing else may set the limit on its own, such
 // as transport.Config.Learn.
 //
 // The zero Rate is not usable; make one with [New] and keep it for as long as its limiter.
@@ -49,9 +49,9 @@ type fleet struct {
 // not yet told of the calls of less than a round.
 const mostKeys = 10_000
 
-// New makes a Rate for the limiter, or for a Joint of one. The client is one of the Redis that
-// the limiter uses, such as the limiter's own. Nothing is asked of Redis yet. The error is a
-// [reserve.ErrInvalid] that names the field.
+// New makes a Rate for a [reserve.Limiter], or for a [reserve.Joint] of one. The client is one
+// of the Redis that the limiter uses, such as the limiter's own. Nothing is asked of Redis yet.
+// The error is a [reserve.ErrInvalid] that names the field.
 func New(client redis.UniversalClient, turns reserve.Turns, config Config) (*Rate, error) {
 	if err := validateClient(client); err != nil {
 		return nil, err
@@ -77,9 +77,9 @@ func New(client redis.UniversalClient, turns reserve.Turns, config Config) (*Rat
 	return &Rate{fleet: f, limiter: limiter, key: key, bad: len(key) > longestKey}, nil
 }
 
-// For returns the rate of one key of the limiter: it goes with limiter.For(key), and adapts
-// on its own. For is cheap: call it for each use. Where the limiter refuses the key,
-// reports do nothing.
+// For returns the Rate of one key of the limiter, for calls of [reserve.Limiter.For] of the
+// same key. The rate of each key adapts on its own. For is cheap: call it for each use. Where
+// the limiter refuses the key, reports do nothing.
 func (r *Rate) For(key string) *Rate {
 	return &Rate{fleet: r.fleet, limiter: r.limiter.For(key), key: key, bad: key == "" || len(key) > longestKey}
 }
@@ -87,10 +87,10 @@ func (r *Rate) For(key string) *Rate {
 // String is that of the limiter.
 func (r *Rate) String() string { return r.limiter.String() }
 
-// Report tells of a call that was answered: when it was sent, after its turn had come, by
-// time.Now, and whether the API refused it because there are too many calls (such as
-// status 429, or 503 and 529 where it is overloaded). Calls that had no answer, or that
-// failed for reasons of their own, are not reported as refused.
+// Report tells of a call that was answered. The moment sent is that of [time.Now] after its
+// turn had come. The call was refused if the API says that there are too many calls: with
+// status 429, or with 503 or 529 where it is overloaded. A call that failed for another
+// reason is not refused. Do not report calls that had no answer.
 //
 // It never waits for Redis and is cheap. The rate may change shortly after.
 func (r *Rate) Report(sent time.Time, refused bool) { r.ReportN(sent, 1, refused) }
@@ -115,9 +115,10 @@ func (r *Rate) ReportN(sent time.Time, n int, refused bool) {
 	}()
 }
 
-// Close ends what is under way and returns when that is done. The rate stays as it is until
-// it expires. Reports do nothing any more. Close reaches every Rate that For made of the
-// same one, and may be called more than once; close the limiter and the client after it.
+// Close ends what is under way and returns when that is done. Reports do nothing from then
+// on, and the rate stays as it is until it expires. Close also closes every Rate that For
+// made of the same one. It may be called more than once, and its error is always nil. Close
+// the limiter and the client after it.
 func (r *Rate) Close() error {
 	f := r.fleet
 	f.mu.Lock()

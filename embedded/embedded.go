@@ -1,6 +1,6 @@
 // Package embedded runs a Redis inside the process, on a real TCP port, so
 // that several processes can share it: for trying things out, for examples and
-// for tests. It is miniredis with a clock that runs; it keeps nothing on disk.
+// for tests. It is miniredis with a clock that runs, and keeps nothing on disk.
 //
 //	server, err := embedded.Start("") // or at an address, such as "localhost:6379"
 //	if err != nil {
@@ -25,15 +25,17 @@ import (
 // each time.
 const tick = 100 * time.Millisecond
 
-// Server is a running embedded Redis. Its methods are safe for concurrent use.
+// Server is an embedded Redis that runs. Make one with [Start], and close it in the end.
+// Its methods are safe for concurrent use.
 type Server struct {
 	redis *miniredis.Miniredis
 	stop  context.CancelFunc
 	done  chan struct{}
 }
 
-// Start listens on addr ("host:port"); an empty addr means a free port on the
-// loopback interface.
+// Start starts a server that listens on addr ("host:port"). An empty addr means a free
+// port on the loopback interface. The error is that of listening, for example on a port
+// that is in use.
 func Start(addr string) (*Server, error) {
 	if addr == "" {
 		addr = "127.0.0.1:0"
@@ -77,8 +79,8 @@ func (s *Server) Addr() string { return s.redis.Addr() }
 // asynq.ParseRedisURI understand.
 func (s *Server) URL() string { return "redis://" + s.Addr() }
 
-// Close stops the server and forgets everything that it held. Closing twice
-// does no harm.
+// Close stops the server and forgets everything that it held. It may be called more than
+// once.
 func (s *Server) Close() {
 	s.stop()
 	<-s.done

@@ -8,19 +8,24 @@ import (
 
 // About is what the file says of a limit.
 type About struct {
-	Name  string
+	// Name is the limit's own, reserve.Config.Name.
+	Name string
+
+	// Limit is what the file allows, reserve.Config.Limit.
 	Limit reserve.Limit
 
-	// Lease is reserve.Config.Lease; 0: turns are not taken ahead.
+	// Lease is reserve.Config.Lease. 0: turns are not taken ahead.
 	Lease time.Duration
 
-	// Key and Share are the templates, empty where there is none, and KeyNames and ShareNames
-	// the names in them: those that [Set.For] wants values for.
-	Key, Share           string
+	// Key and Share are the templates, empty where there is none.
+	Key, Share string
+
+	// KeyNames and ShareNames are the names in the templates: those for which [Set.For] needs
+	// values.
 	KeyNames, ShareNames []string
 }
 
-// About tells of a limit. The error is an [ErrUnknown].
+// About returns what the file says of the limit of a name. The error is an [ErrUnknown].
 func (s *Set) About(name string) (About, error) {
 	limit, err := s.find(s.table.Load(), name)
 	if err != nil {

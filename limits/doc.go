@@ -1,5 +1,5 @@
-// Package limits reads limits from a YAML file and makes limiters of package reserve of
-// them. The file is checked as a whole, every error is told with its line, and the file
+// Package limits reads limits from a YAML file, and makes a limiter of package reserve for
+// each. The file is checked as a whole, every error is told with its line, and the file
 // can be read again while the program runs.
 //
 //	limits:
@@ -44,16 +44,16 @@
 //	max-pause     reserve.Config.MaxPause: a duration
 //	outage        reserve.Outage.Policy: local, wait, fail or open
 //
-// What a limit does not say is as in the reserve.Config that was given to [Load]. A field
-// that is not known, one that is given twice, a name that two limits have, a file without
-// limits: all these are errors. Anchors are allowed, aliases and tags are not, so a file
-// is never larger than it looks.
+// What a limit does not say is as in the reserve.Config that was given to [Load]. These are
+// errors: a field that is not known or is given twice, a name that two limits have, a file
+// without limits. Anchors are allowed, aliases and tags are not, so a file is never larger
+// than it looks.
 //
 // # Keys
 //
 // A key is a template with names in braces. [Set.For] fills it, and the result is the key
 // of reserve.Limiter.For. A name has letters, digits, underscores and dashes. Between two
-// names stands a text that begins with a punctuation mark; in the value before it, that
+// names stands a text that begins with a punctuation mark. In the value before it, that
 // mark and % are percent-encoded. So different values never make the same key, whatever
 // they hold:
 //
@@ -63,9 +63,9 @@
 // # Shares
 //
 // A share is a template, too. [Set.For] fills it with the same values, and the result is the
-// flow of reserve.Limiter.Flow: where calls wait, each flow has its share of the limit, however
-// many calls of others wait. Weights are by the name of the flow, and default is that of all
-// others; without it that is 1:
+// flow of reserve.Limiter.Flow. Where calls wait, each flow has its share of the limit, however
+// many calls of others wait. Weights are by the name of the flow. The weight default is that of
+// all other flows, and is 1 if it is not given:
 //
 //	limits:
 //	  - name: account
@@ -77,24 +77,26 @@
 //
 // [Set.Reload] and [Set.Watch] take a file as a whole or not at all: one with errors
 // changes nothing. A limit that says the same as before, in whatever words, keeps its
-// limiter: the same pointer. One that differs has another one, of the same name in Redis: its
-// calls stand in the same queue, if the kind of the limit is the same. A name that is gone is not known any more.
+// limiter: the same pointer. A limit that differs gets another limiter of the same name in
+// Redis. Its calls stand in the same queue, if the kind of the limit is the same. A name that
+// is gone is not known any more.
 //
 // A limiter that was replaced or removed is not closed, as that would end the calls that
-// wait in it. Whoever holds it goes on with it, under the limit that it was made with; so
-// ask the Set for each call, or each job, and do not keep what it returns. In package
-// worker, Config.Turn can ask, and in package transport, Config.Choose; what takes a
-// limiter once and for all, as serve.Middleware does, stays with it. The Set keeps
-// each limiter that it has made until [Set.Close], and uses it again when the file says
-// again what it said then. A limiter in which no call waits has no goroutine and no
-// connection.
+// wait in it. Whoever holds it goes on with it, under the limit that it was made with. So
+// ask the Set for each call or each job, and do not keep what it returns. In package
+// worker, Config.Turn can ask, and in package transport, Config.Choose. What takes a
+// limiter once and for all, as serve.Middleware does, stays with it.
+//
+// The Set keeps each limiter that it has made until [Set.Close], and uses it again when the
+// file says again what it said then. A limiter in which no call waits has no goroutine and
+// no connection.
 //
 // The processes of a fleet read the file at different moments, and calls that waited then go
-// on in the limiter of before. While both are in use, the slower of the two limits is in force
+// on in the old limiter. While both are in use, the slower of the two limits is in force
 // for all (reserve.Config.Limit). A limit that was set for the whole fleet, with
 // reserve.Limiter.SetLimit, stands above both.
 //
 // Replace the file by renaming another one onto it, as Kubernetes does with what it mounts.
-// Watch takes a file only when it has read the same twice, so that one that is being
-// written is not taken by halves; Reload takes what it finds.
+// Watch takes a file only when it has read the same twice, so it does not take half of one
+// that is being written. Reload takes what it finds.
 package limits

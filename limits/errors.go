@@ -10,32 +10,32 @@ import (
 
 // What an error asks you to do. Test with errors.Is.
 var (
-	// ErrInvalid: the file or an argument is wrong; the text says where. An [*Error] in
+	// ErrInvalid: the file or an argument is wrong, and the text says where. An [*Error] in
 	// the chain lists what is wrong in the file. Correct it.
 	ErrInvalid = errors.New("invalid")
 
-	// ErrUnknown: the file has no limit of that name, or has it no more.
+	// ErrUnknown: the file has no limit of that name, or no longer has one.
 	ErrUnknown = errors.New("unknown limit")
 )
 
 // Error is all that is wrong with a file. It is an [ErrInvalid].
 type Error struct {
-	File     string
-	Problems []Problem // by line
+	File     string    // its path
+	Problems []Problem // in the order of lines
 }
 
 // A Problem is one thing that is wrong in a file.
 type Problem struct {
 	Line   int    // from 1; 0: the file as a whole
 	Path   string // such as limits[2].lease, where limits[0] is the first; empty: the file
-	Reason string
+	Reason string // what is wrong, and what is right
 }
 
 // mostProblems is how many of them the text of an error lists: a file that is no file of
 // limits has one in every line.
 const mostProblems = 100
 
-// Error lists the problems, one per line, as compilers do.
+// Error lists the problems, one per line, as compilers do: the first 100 of them.
 func (e *Error) Error() string {
 	var lines []string
 	for _, p := range e.Problems[:min(len(e.Problems), mostProblems)] {

@@ -6,8 +6,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Changes are the names of the limits that differ after the file was read again. Those of
-// Added and Changed are in the order of the file now, those of Removed in that of before.
+// Changes are the names of the limits that differ after the file was read again. Added and
+// Changed are in the order of the new file, and Removed is in the order of the old one.
 type Changes struct {
 	Added, Changed, Removed []string
 }
@@ -15,10 +15,10 @@ type Changes struct {
 // Any reports whether anything differs.
 func (c Changes) Any() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) > 0 }
 
-// Reload reads the file again. With an error nothing has changed, and the error is that
-// of [Load], or reserve.ErrClosed. Without one, [Set.Get] and [Set.For] go by the new file
-// from now on, for all names at one moment; see the package's page for what becomes of
-// limiters that are in use. The logger hears of each change.
+// Reload reads the file again. If it fails, nothing has changed. The error is one of those of
+// [Load], or [reserve.ErrClosed]. If it succeeds, the Set goes by the new file from now on, for
+// all names at one moment. The package's documentation says what becomes of limiters that are
+// in use. The Logger hears of each change.
 func (s *Set) Reload() (Changes, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

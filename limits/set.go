@@ -16,8 +16,8 @@ import (
 )
 
 // A Set has a limiter for each limit of a file. Ask it for each call or job, with
-// [Set.Get] or [Set.For], which take no lock: the answer changes when the file is read
-// again.
+// [Set.Get], [Set.For] or [Set.All]: the answer changes when the file is read again. These
+// take no lock.
 //
 // The zero Set is not usable; make one with [Load]. It is safe for concurrent use.
 type Set struct {
@@ -47,13 +47,13 @@ type named struct {
 	limiter  *reserve.Limiter
 }
 
-// Load reads a file of limits and makes their limiters. The defaults are what limits have
-// that do not say otherwise; of their own they have Prefix, Logger, and in Outage all but
-// Policy. Name and Limit must not be set. The logger hears of changes, too. Nothing is
-// asked of Redis yet.
+// Load reads a file of limits and makes their limiters. The defaults say what the file leaves
+// out. Prefix, Logger, and all of Outage but its Policy, come from the defaults alone. Their
+// Name and Limit must not be set. The Logger also hears of changes of the file. Nothing is
+// asked of Redis yet. Close the Set in the end.
 //
-// The error is an [*Error] if the file is wrong, an [ErrInvalid] if an argument is, and
-// one of package fs if the file can not be read.
+// The error is an [*Error] if the file is wrong, and an [ErrInvalid] if an argument is. If the
+// file cannot be read, it wraps an [*os.PathError].
 func Load(client redis.UniversalClient, path string, defaults reserve.Config) (*Set, error) {
 	if err := validateDefaults(client, defaults); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func Load(client redis.UniversalClient, path string, defaults reserve.Config) (*
 	return s, nil
 }
 
-// Check is Load without a Redis: it returns the error that Load would return, for tests
-// that run before a file is shipped.
+// Check returns the error that [Load] would return for this file and these defaults. It needs
+// no Redis, so it suits tests that run before a file is shipped.
 func Check(path string, defaults reserve.Config) error {
 	offline := redis.NewClient(&redis.Options{})
 	defer offline.Close()
@@ -99,10 +99,10 @@ func Check(path string, defaults reserve.Config) error {
 // [ErrUnknown], or an [ErrInvalid] if the limit has a key.
 func (s *Set) Get(name string) (*reserve.Limiter, error) { return s.For(name, nil) }
 
-// For returns the limiter of a limit for one tenant, host or account: the values are for
-// the names in the limit's key and share, none of them empty. They may hold any bytes; the key must
-// not have more than 512. A limit without a key wants none. The error is an [ErrUnknown],
-// or an [ErrInvalid] that tells the names that lack or are too many.
+// For returns the limiter of a limit for one tenant, host or account. The values are for
+// the names in the limit's key and share, all of them and no others. No value is empty. They
+// may hold any bytes, but the key that they make has at most 512. The error is an
+// [ErrUnknown], or an [ErrInvalid] that tells which names are missing or too many.
 func (s *Set) For(name string, values map[string]string) (*reserve.Limiter, error) {
 	limit, err := s.find(s.table.Load(), name)
 	if err != nil {
@@ -112,8 +112,9 @@ func (s *Set) For(name string, values map[string]string) (*reserve.Limiter, erro
 }
 
 // All returns the Joint of some limits, in this order, for calls that need all of them at
-// once: see reserve.All. They have the same group. The values are for the names in the keys
-// of all of them together. Errors are those of [Set.For], and reserve's as an [ErrInvalid].
+// once: see [reserve.All]. The limits must have the same group. The values are for the names
+// in the keys and shares of all of them together. Errors are those of [Set.For]; those of
+// reserve.All are an [ErrInvalid].
 func (s *Set) All(values map[string]string, names ...string) (*reserve.Joint, error) {
 	t := s.table.Load() // one file for all
 	var limiters []*reserve.Limiter

@@ -10,12 +10,13 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Watch reads the file once per interval, which must be above 0, and reloads it when it
-// has changed and reads the same twice in a row: so a change is in force after one to two
-// intervals. What goes wrong is logged once, and the limits stay as they are.
+// Watch reads the file once per interval, which must be above 0. It reloads the file when it
+// has changed and reads the same twice in a row. So a change is in force after one to two
+// intervals. The contents decide, not the file's times, so nothing is missed. What goes wrong
+// is logged once, and the limits stay as they are.
 //
 // Watch returns nil when the context ends or the Set is closed, and an [ErrInvalid] for a
-// wrong interval. The contents decide, not the file's times, so nothing is missed.
+// wrong interval.
 func (s *Set) Watch(ctx context.Context, interval time.Duration) error {
 	if interval <= 0 {
 		return fmt.Errorf("limits: %w interval: must be above 0, got %v", ErrInvalid, interval)

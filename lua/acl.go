@@ -8,11 +8,13 @@ import "strings"
 //	ACL SETUSER fleetpace on >password <the rules>
 //
 // Each rule is needed. Where Redis refuses a user what a client asks for when it
-// connects (CLIENT SETINFO and others), go-redis goes on without. Only a client
-// with a DB other than 0 needs "+select" besides, one with a ClientName
-// "+client|setname"; and see [ACLCluster], [ACLSentinel] and [ACLServer].
+// connects (CLIENT SETINFO and others), go-redis goes on without. A client with a
+// DB other than 0 needs "+select" besides, and one with a ClientName needs
+// "+client|setname". For more see [ACLCluster], [ACLSentinel], [ACLServer] and
+// [ACLNews].
 //
-// A space in the prefix can not be said in a rule; "?" stands for it.
+// A rule cannot hold a space: "?", which matches any character, stands for one of
+// the prefix.
 func ACL(prefix string) string {
 	return "resetkeys ~" + pattern(prefix) + ":* resetchannels -@all" +
 		" +evalsha +eval +time" +
@@ -22,35 +24,36 @@ func ACL(prefix string) string {
 }
 
 // ACLObserver returns the rules of a user who may look at the limits of one prefix, and change
-// nothing: the commands ls, show, top, watch and why, and the reader of a dashboard. The server
-// must be Redis 7 or newer; on older ones the observer needs those of [ACL].
+// nothing. They are enough for the commands ls, show, top, watch and why of fleetpace, and for
+// the reader of a dashboard. They need Redis 7 or newer. On an older one an observer needs the
+// rules of [ACL].
 func ACLObserver(prefix string) string {
 	return "resetkeys %R~" + pattern(prefix) + ":* resetchannels -@all" +
 		" +evalsha_ro +eval_ro +time +exists +hmget +hgetall +scan" +
 		" +zcard +zcount +zmscore +zrange +zrangebyscore +zrevrange +zscore +zscan +ping"
 }
 
-// ACLNews returns the rules that a user needs besides those of [ACL] to tell others, and
-// to be told, what turns and forecasts have changed: by a pause, say. Without them a process
-// learns it when it asks next.
+// ACLNews returns the rules that a user needs besides those of [ACL] to send and to hear news,
+// such as that of a pause, which changes turns and forecasts. Without them a process learns of a
+// change when it asks next.
 func ACLNews(prefix string) string {
 	return "&" + pattern(prefix) + ":* +publish +subscribe +ping"
 }
 
 // Rules that some users need besides those of [ACL].
 const (
-	// ACLCluster is for a cluster client, which asks where the slots are, what the
+	// ACLCluster is for a cluster client. It asks where the cluster's slots are, what the
 	// commands are, and for a slot that is being moved.
 	ACLCluster = "+cluster|slots +command +asking"
 
 	// ACLServer lets a process see that another server answers, such as a replica that was
-	// promoted and lacks the last writes, and a limiter with a Logger ask whether Redis may
-	// throw out keys when it is full. Without it a failover to a replica that lags may let
-	// some calls come too early.
+	// promoted and lacks the last writes. Without it a failover to a replica that lags may let
+	// some calls come too early. It also lets a limiter with a Logger ask whether Redis may
+	// evict keys when it is full.
 	ACLServer = "+info"
 
-	// ACLSentinel are all rules of the user that a Sentinel client is at the
-	// Sentinels (SentinelUsername), if they have users. At Redis it needs [ACL].
+	// ACLSentinel are all rules that the user of a Sentinel client needs at the Sentinels
+	// (SentinelUsername), if these have users. At Redis the client needs those of [ACL].
 	ACLSentinel = "resetkeys resetchannels &+switch-master &+replica-reconf-done -@all" +
 		" +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping"
 )

@@ -1,7 +1,21 @@
-// Package lua holds the Redis scripts of a queue before a meter: calls wait in order and
-// own nothing, and a turn is permits that are spent a moment ahead. The header of each file
-// says what a script takes and replies; head.lua says what all have in common. Workers in
-// other languages can use them: see "A small client".
+// Package lua holds the Redis scripts of a queue before a meter. It is for those who write a
+// worker in another language, or want to know what happens in Redis. In Go use package
+// reserve, which calls these scripts. Here one of them asks for a turn of a limit of 50/s with a
+// burst of 5:
+//
+//	keys := lua.Keys("fleetpace", "", "maps-api", "p", "")
+//	reply, err := lua.Ask.Run(ctx, client, keys,
+//		"", 500, 20_000, 20_000, 300_000, "", "worker-1", 1, "", // of this process, in micros
+//		"p", 20_000, 5, 0, "", 0, "", "", "", 0, // of the limit: 20 ms each, a burst of 5
+//		1, 1, 0, 1, 1, 1, "", // of one call, whose cost is 1
+//	).Slice()
+//	if err != nil {
+//		return err
+//	}
+//	status, wait := reply[7], reply[8] // 1: it has its turn, in so many micros
+//
+// The header of each file says what a script takes and replies, and head.lua says what all have
+// in common.
 //
 // # The model
 //
@@ -9,74 +23,74 @@
 // quota.lua, rolling.lua, slots.lua and warming.lua have the same functions, on a table that they are
 // handed. The queue is a sorted set of places: calls that wait, in the order of their tags.
 // A place owns no permits. A turn is permits that were spent, and the moment at which they
-// are due; it is given at most a horizon ahead, and is final.
+// are due. It is given at most a horizon ahead, and is final.
 //
 // [Ask] gives a call its turn, at all limits that it needs, or a place at the one that holds
 // it back most, with a forecast. A caller asks again a while before its forecast, with its
 // tags. [Leave] takes a place back, or turns that nobody used. [Settle] tells what a call
-// really cost. [Pause], [Resume] and [Set] move the meter. [Inspect] changes nothing. [Beat]
+// cost in the end. [Pause], [Resume] and [Set] move the meter. [Inspect] changes nothing. [Beat]
 // is the heartbeat of a process: it counts the living, finds the dead, and says which of the
 // limits that processes were made with is in force.
 //
 // # A small client
 //
-// One script is enough to share a limit: ask. Its text is the files head, common, paced,
-// quota, rolling, warming, state, places, slots, shares, bookings and ask, one after the other.
-// [Keys] shows the names of its six KEYS. A client that keeps nothing sends
+// One script is enough to share a limit: ask. Its text is these files of this package, one after
+// the other: head, common, paced, quota, rolling, warming, state, places, slots, shares, bookings
+// and ask. [Keys] shows the names of its six KEYS. A client that keeps nothing sends
 //
 //	'' way horizon near 300000 '' process serial ''    of itself; a new serial each time
 //	p interval burst 0 '' 0 '' '' '' 0                 of the limit, 1e6/rate and burst
 //	1 number 0 1 1 cost tag                            of one call; its tag is '' at first
 //
-// with times in micros: way is half of the fastest round trip, horizon and near how far ahead
-// it wants a turn (20000, if it does not listen to news). The reply is the time, then four
-// values of the limit, of which the last one is its problem, or empty, and then
+// with times in micros. The way is half of the fastest round trip. The horizon and near say how
+// far ahead it wants a turn: 20000, if it does not listen to news. The reply begins with the time
+// and four values of the limit, of which the last one is its problem, or empty. Then come
 //
 //	0 1 1 wait usable tag    its turn: sleep so long, then make the call
 //	0 1 0 wait 1 tag         a place: sleep almost so long, then ask again with the tag and
 //	                         the same number
 //	0 1 2 0 problem tag      refused
 //
-// A turn must be used before it is usable no longer; else ask again. examples/python has all
-// of it.
+// Wait and usable count from when the reply arrives. A turn may be used until usable micros have
+// passed. After that ask again. examples/python has all of it.
 //
 // # What a caller has to do
 //
-//   - Use a turn from its moment until it ends (waitMicros, usableMicros), and ask anew
-//     after that, with the tag, and with `back` if no turn of that ask was used.
-//   - Send an ask again, if its reply was lost, with the same serial and the same numbers of
-//     its calls, and with `back` naming itself. What the first one spent goes back, if
-//     nobody has spent since, and its places are found again by the numbers.
-//   - Drop turns that it has not used, and ask anew for their calls, when it hears of a
-//     pause, of a pause that ended early, or of a limit that is slower or has a smaller
-//     burst.
-//   - Remember per limit what the last reply said (text, version, reach), when that was, and
-//     what Redis's clock was then by its own monotonic one; and bring it with the next call.
-//   - Learn the server's run ID after every broken connection, and send it. Where its
-//     heartbeat says that Redis did not know the process (it replies 0, and the process has
-//     beaten before), data was lost: until the next reply of a limit bring a reach of at
-//     least 0, and for limits never asked the text "1" and a reach of 0.
+//   - Use a turn from its moment until it ends (waitMicros, usableMicros). After that ask
+//     anew, with the tag, and with `back` if no turn of that ask was used.
+//   - If the reply of an ask was lost, send it again, with the same serial and the same
+//     numbers of its calls, and with `back` naming itself. What the first one spent goes
+//     back, if nobody has spent since. Its places are found again by the numbers.
+//   - Drop the turns that were not used, and ask anew for their calls, at three kinds of
+//     news: a pause, a pause that ended early, a limit that is slower or has a smaller burst.
+//   - Remember per limit what the last reply said (text, version, reach), and when that was.
+//     Remember what Redis's clock was then, and count on with a monotonic clock. Bring all of
+//     it with the next call.
+//   - Learn the server's run ID after every broken connection, and send it.
+//   - Notice that data was lost: a heartbeat replies 0, though the process has beaten before.
+//     Until the next reply of a limit bring a reach of at least 0. For limits never asked
+//     bring the text "1" and a reach of 0.
 //
 // # What keeps the limit
 //
 // A meter never lets more be spent than its provider would have, whoever asks in whatever
-// order; the queue only decides who. So safety is a matter of each meter alone, and of when
-// turns are used. Some of it was found by histories against a strict provider, and is easily
-// lost:
+// order. The queue only decides who. So safety is a matter of each meter alone, and of when
+// turns are used. Some of it was found by playing histories to a strict provider, and a change
+// may lose it without notice:
 //
-//   - Turns that go back are named by what is kept of an ask, not by what goes back: a
+//   - Turns that go back are named by what is kept of an ask, not by what goes back. Else a
 //     message that comes twice would give back a turn that somebody else uses.
 //   - A turn is due up to the horizon after the reply arrives, not after Redis sends it. So
 //     where turns may be out that nobody knows (another server, lost data), the meter goes on
-//     a second from now; horizon and way together are never longer.
+//     a second from now. Horizon and way together are never longer.
 //   - A process that has heard of a step of Redis's clock at one limit must still tell it at
 //     the others: clockMicros is per limit. Steps back and ahead that follow each other while
 //     a process does not ask may hide the second one from it.
-//   - Where costs are settled, a turn may be used 20 ms after it is due, no later: at the end
-//     of what paced limits allow otherwise, the provider's bucket is full, and what goes back
-//     would overflow there.
-//   - A limit that warms up, and a quota or a rolling one, can not know all that was lost
-//     with the data: there calls may come too early after that.
+//   - Where costs are settled, a turn may be used up to 20 ms after it is due, and no longer.
+//     Other turns of paced limits may be used until the provider's bucket is full: there, what
+//     goes back would overflow.
+//   - A limit that warms up, a quota and a rolling limit cannot know all that was lost with
+//     the data: calls may come too early after that.
 //
 // # For people
 //
@@ -88,58 +102,61 @@
 // # Order
 //
 // A tag is Redis's time at which a call came, made unique. So tags that callers bring after
-// a loss of data sort before new ones, and need no epoch. Where the permits of the head were
-// there for a grace, and it has not asked, its process loses the places that it has among the
-// first 64, and so does a process that is dead. Whoever comes back with its tag is first. The
-// grace counts from when the permits of that head were there for the first time: whoever has
-// them in its stead moves that moment on, and a fleet behind a dead process would get one turn
-// per grace.
+// a loss of data sort before new ones, and need no epoch. Whoever comes back with its tag is
+// first.
+//
+// The head of the queue has a grace to ask, once its permits are there. After that its process
+// loses the places that it has among the first 64, and so does a process that is dead. The
+// grace counts from when the permits of that head were there for the first time. Else whoever
+// has them in its stead would move that moment on, and a fleet behind a dead process would get
+// one turn per grace.
 //
 // Of an item with many new calls that do not find the common path at most 16 are answered, so
-// that no script takes long; the others ask again.
+// that no script takes long. The others ask again.
 //
 // # Shares
 //
-// A call may name its flow: a tenant, for example, of those that share the limit (`how` of ask,
-// +16, with weight, urgent and flow behind it). From the first such call on that waits, tags are
-// those of start-time fair queueing: a call's tag is where the last one of its flow ends, or
-// `virtual`, the highest tag that had a turn, if that is later; and it ends a stretch later that
-// is its cost times the limit's pace, divided by the weight. So who has had less comes first.
-// Calls without a flow are a flow together. As nobody waits any more, all debts end.
+// A call may name its flow, such as a tenant of those that share the limit (`how` of ask, +16,
+// with weight, urgent and flow behind it). From the first such call that waits, tags are those of
+// start-time fair queueing. A call's tag is the later one of two: where the last call of its flow
+// ends, and `virtual`, the highest tag that had a turn. It ends later by its cost times
+// the limit's pace, divided by its weight. So who has had less comes first. Calls without a flow
+// are a flow together. When nobody waits any more, all debts end.
 //
-// A place that is left is no debt: it leaves a gap in the stretch of its flow, and the calls of
+// A place that is left is no debt. It leaves a gap in the stretch of its flow, and the calls of
 // the flow behind it come forward when they ask next. Replies bring the tags that count now.
-// An urgent call has the tag `virtual`, or where the last urgent one ends: those have together
+// An urgent call has the tag `virtual`, or where the last urgent one ends: together those have
 // at most their part of the limit. The member of a place ends with weight and flow, so whoever
 // removes it knows whom to refund.
 //
 // # Slots
 //
 // A limit of slots is how many calls are made at once. A turn holds its slots, under the number
-// of its call, until [Leave] says that the call is done, or its process is dead. When that will
-// be nobody knows: who waits is told on the channel, "room:<process>:<n>", when there is room for
-// the first n of a process's calls, and asks then; and every ten seconds or so, in case that was
-// lost. A call that asks again holds nothing: so the slots of a reply that was lost are free.
+// of its call, until [Leave] says that the call is done, or its process is dead. Nobody knows when
+// that will be. So a process whose calls wait is told on the channel when there is room for the
+// first n of them, "room:<process>:<n>", and asks then. It also asks every ten seconds or so, in
+// case the message was lost. A call that asks again holds nothing: so the slots of a reply that
+// was lost are free.
 //
-// A process whose heartbeat shows that it was taken for dead, or that Redis has lost its data,
-// tells what its calls hold still (keep of leave). Where data was lost no slot is given for three
-// seconds, which is longer than that takes.
+// A process learns from its heartbeat that it was taken for dead, or that Redis has lost its data.
+// Then it tells what its calls hold still (keep of leave). Where data was lost no slot is given for
+// three seconds, which is longer than that takes.
 //
 // # Bookings
 //
 // A call that is made later, perhaps by another process, such as a task of a queue, has an
-// ID and is booked: its tag is kept under the ID, and it holds neither permits nor a place.
-// What it is told counts the bookings before its own; when it is back it is before all that
-// came after it. Nobody waits for a booking: those that do not come back count no more once
+// ID and is booked. Its tag is kept under the ID, and it holds neither permits nor a place.
+// Its forecast counts the bookings before its own. When it is back it is before all that
+// came after it. Nobody waits for a booking. One that does not come back counts no more once
 // a call with an ID and a later tag had its turn. So 900 tasks that were deleted cost
 // nothing.
 //
 // # State
 //
 // The hash of a limit is readable: nextFreeTicketMicros, fraction, limit, and so on. Its
-// field plain is the epoch, the run and the limit in force, in one text, with ~ before it
-// where a call may not take the common path (common.lua: two commands, and the text is
-// compared as a whole). Versions grow with every write. The keys expire when the bucket is
-// full and nobody waits: then there is nothing to know. Keys of another kind of limit are
-// others: a limit that becomes a quota begins anew.
+// field plain is one text of the epoch, the run and the limit in force. It begins with ~ where
+// a call may not take the common path, which is two commands and compares that text as a whole
+// (common.lua). Versions grow with every write. The keys expire when the bucket is full and
+// nobody waits: then there is nothing to know. Keys of another kind of limit are others: a
+// limit that becomes a quota begins anew.
 package lua

@@ -54,7 +54,8 @@ func inside() string {
 	return paced + quota + rolling + warming + state + places + slots + shares + bookings
 }
 
-// The scripts, one per verb. They are safe for concurrent use.
+// The scripts, one per verb. Run them with Run, which sends the text only if Redis does not have
+// it yet. They are safe for concurrent use.
 var (
 	Ask     = redis.NewScript(head + common + inside() + ask)
 	Leave   = redis.NewScript(head + inside() + leave)
@@ -66,10 +67,12 @@ var (
 	Beat    = redis.NewScript(beat)
 )
 
-// Keys returns the KEYS of one limit, in order, for the limit called name and, where key is
-// not empty, for one of its tenants or hosts. The name is the hash tag or, where it is not
-// empty, the group: they may hold no brace, and a name in a group no colon. kind is that of
-// the limit: limits of another kind have keys of their own.
+// Keys returns the KEYS of one limit, in order: of the limit of a name and, where key is not
+// empty, of one of its tenants or hosts. The group is the hash tag, or the name where the group
+// is empty. Neither may hold a brace, and a name in a group no colon.
+//
+// The kind is "p" of a paced limit, "q" of a quota, "r" of a rolling limit, "s" of slots, and "w"
+// of a limit that warms up. Limits of another kind have keys of their own.
 func Keys(prefix, group, name, kind, key string) []string {
 	base := stem(prefix, group, name)
 	if key != "" {
@@ -85,7 +88,8 @@ func stem(prefix, group, name string) string {
 	return prefix + ":{" + group + "}/" + name + ":"
 }
 
-// Channel is where the scripts tell what happens to the limits of a name, or of a group.
+// Channel is the name of the channel on which the scripts send news of the limits of a group. Where
+// the group is empty, it is that of the limit of a name.
 func Channel(prefix, group, name string) string {
 	if group != "" {
 		name = group
@@ -93,20 +97,22 @@ func Channel(prefix, group, name string) string {
 	return prefix + ":{" + name + "}:turns"
 }
 
-// BeatKeys returns the KEYS of beat.
+// BeatKeys returns the KEYS of [Beat], in order, for the limit of a name. The group may be empty.
 func BeatKeys(prefix, group, name string) []string {
 	base := stem(prefix, group, name)
 	return []string{base + "processes", base + "limits", base + "reports"}
 }
 
 // Index is the key of a hash in which processes note the names of their limits, so that others
-// find them: the field is that of [Indexed], and the value the time, in micros.
+// find them. A field is that of [Indexed]. Its value is when a process noted it last, in
+// Unix micros.
 func Index(prefix string) string { return prefix + ":names" }
 
-// Indexed is the field of a name in the hash of [Index].
+// Indexed is the field of a name in the hash of [Index]. The group may be empty.
 func Indexed(group, name string) string { return strings.TrimPrefix(stem("", group, name), ":") }
 
-// NameOf reads a field of the hash of [Index].
+// NameOf returns the group and the name of a field of the hash of [Index]: it is the reverse of
+// [Indexed]. It returns false where the field is none.
 func NameOf(field string) (group, name string, ok bool) {
 	tag, rest, ok := strings.Cut(strings.TrimPrefix(field, "{"), "}")
 	if !ok || !strings.HasPrefix(field, "{") || !strings.HasSuffix(rest, ":") {

@@ -1,11 +1,16 @@
 // Package monitor is a web page that shows how the limits of a fleet stand, and lets people pause,
 // resume, set and reset them, and take slots away. Mount it beside other pages:
 //
+//	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	page, err := monitor.New(client, monitor.Config{ReadOnly: true})
+//	if err != nil {
+//		return err
+//	}
+//	defer page.Close()
 //	mux.Handle("/limits/", http.StripPrefix("/limits", page))
 //
-// It has no login of its own: put it behind the one that you have. Its page works where
-// JavaScript is off, but does not move then.
+// It has no login of its own: put it behind the one that you have. Where JavaScript is off, the
+// page works, but does not update by itself.
 package monitor
 
 import (
@@ -23,22 +28,22 @@ import (
 
 // Config says what a page shows.
 type Config struct {
-	// Prefix is the Config.Prefix of the limits. Default: that of package reserve.
+	// Prefix is the Config.Prefix of the limits. Default: reserve.DefaultPrefix.
 	Prefix string
 
-	// ReadOnly refuses all that changes a limit, with status 403.
+	// ReadOnly refuses all that changes a limit, with status 403. Default: changes are allowed.
 	ReadOnly bool
 
-	// Who names the person who sends a request, for those who see what was changed. Default:
-	// "web page", or the user's name where the request has one by basic authentication.
+	// Who names the person who sends a request, as what they change is noted under that name.
+	// Default: the user's name of basic authentication, or "web page" where there is none.
 	Who func(*http.Request) string
 
-	// Logger hears of reads of Redis that failed. Default: nobody does.
+	// Logger hears of reads of Redis that failed. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Page is the http.Handler. It is safe for concurrent use. Redis is read once a second for all
-// who look, and not at all while nobody does.
+// Page is the [http.Handler] of the page. It is safe for concurrent use. It reads Redis once a
+// second for all who look, and stops two minutes after the last of them. Make one with [New].
 type Page struct {
 	config Config
 	fleet  *fleet.Reader
@@ -53,7 +58,8 @@ var files embed.FS
 //go:embed static
 var static embed.FS
 
-// New returns a Page. Nothing is asked of Redis yet. Close it in the end.
+// New returns a Page. Nothing is asked of Redis yet. Close the Page when it is no longer served.
+// The error says that the client is nil.
 func New(client redis.UniversalClient, config Config) (*Page, error) {
 	if client == nil {
 		return nil, fmt.Errorf("monitor: the client must not be nil")
@@ -86,7 +92,8 @@ func New(client redis.UniversalClient, config Config) (*Page, error) {
 	return p, nil
 }
 
-// Close ends what reads Redis. The client stays open.
+// Close ends what reads Redis, and open pages with it. The client stays open. The error is
+// always nil.
 func (p *Page) Close() error {
 	p.feed.close()
 	p.fleet.Close()

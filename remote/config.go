@@ -12,29 +12,30 @@ import (
 // Config says how turns are given. The zero value is good for a server that only this machine
 // reaches.
 type Config struct {
-	// Token is asked for as a bearer token of all requests but /healthz and /readyz. Default:
-	// none is asked for.
+	// Token is the bearer token that all requests need, but those of /healthz and /readyz.
+	// Default: none is needed.
 	Token string
 
-	// Poll is how long a request may wait at the most, and does unless it wants less; from 1 s
-	// to 10 minutes. Keep it below what proxies between allow. Default 25 s.
+	// Poll is the longest that a request waits, from 1 s to 10 minutes. A request may ask for
+	// less. Keep it below the timeouts of proxies on the way. Default 25 s.
 	Poll time.Duration
 
-	// Lease is for how long a turn holds slots without being renewed; from 1 s to an hour.
+	// Lease is how long a turn holds slots without being renewed, from 1 s to an hour.
 	// Default 10 s.
 	Lease time.Duration
 
-	// MaxWaiting is how many requests wait at a time; others get 503. Default 20,000.
+	// MaxWaiting is how many requests may wait at a time. Others get 503. Default 20,000.
 	MaxWaiting int
 
-	// Ready says why no turns can be given, or nil, for /readyz. Default: they always can.
+	// Ready is what /readyz asks: its error says why no turns can be given, and nil that they
+	// can. Several goroutines may call it at a time. Default: they always can.
 	Ready func(context.Context) error
 
 	// Metrics serves /metrics. Default: nothing does.
 	Metrics http.Handler
 
-	// Logger hears of what Redis or a file of limits does wrong, and of slots that nobody
-	// renewed. Default slog.Default().
+	// Logger hears of failures of Redis, of mistakes in the file of limits, and of slots that
+	// nobody renewed. Default slog.Default().
 	Logger *slog.Logger
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // A Server is an [http.Handler] that gives turns. It may be mounted beside other handlers, at
-// the paths that its page names. It is safe for concurrent use.
+// the paths that openapi.yaml names. It is safe for concurrent use. Make one with [New].
 type Server struct {
 	limits   *limits.Set
 	config   Config
@@ -28,7 +28,8 @@ type Server struct {
 var page []byte
 
 // New returns a Server of the limits of a file. The Set stays the caller's: let it watch the
-// file, and close it after the server. The error is an [ErrInvalid] that names the field.
+// file, and close it after the server. Nothing is asked of Redis yet. The error is an
+// [ErrInvalid] that names the field.
 func New(set *limits.Set, config Config) (*Server, error) {
 	if set == nil {
 		return nil, invalid("set", "is nil: make one with limits.Load")
@@ -73,15 +74,17 @@ func (s *Server) routes() http.Handler {
 	return all
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP answers a request. A request of /v1/wait is answered when it has its turn, or when
+// its poll ends.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Also of a body that nobody reads, as its sender is not let in. readBody ends it.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // what can not set one bounds it itself
 	s.handler.ServeHTTP(w, r)
 }
 
-// Drain ends all polls: their callers are told to ask again. Those with ids keep their places; the
-// others get new ones. From then on nobody waits here. Call it before the Shutdown of the [http.Server].
+// Drain ends all polls: their callers are told to ask again. Those with ids keep their places, and
+// the others get new ones. From then on nobody waits here: requests that want to are answered with
+// 503. Call it before the Shutdown of the [http.Server].
 func (s *Server) Drain() {
 	s.end()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)

@@ -12,11 +12,11 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// API is an API with limits, which judges each request at the moment when it comes: what comes
-// too early is refused, with 429 and Retry-After, and uses nothing. It records all requests.
+// API is an API with limits, which judges each request at the moment when it comes. What comes
+// too early is refused with 429 and Retry-After, and uses nothing. It records all requests.
 //
-// It is an [http.Handler]: give it to httptest.NewServer for real connections, which a bubble
-// can not wait for. [API.Client] needs none. It is safe for concurrent use.
+// [API.Client] needs no connections. For real ones, which a bubble cannot wait for, give the API
+// to [net/http/httptest.NewServer]: it is an [http.Handler]. It is safe for concurrent use.
 type API struct {
 	limits *provider.Provider
 	answer http.Handler
@@ -25,23 +25,24 @@ type API struct {
 	requests []Request
 }
 
-// Request is one that an API had.
+// Request is a request that an API had.
 type Request struct {
-	At      time.Time
+	At      time.Time // when it came
 	Method  string
-	Path    string
-	Refused bool // by the limits of the API
+	Path    string // without the query
+	Refused bool   // by the limits of the API
 }
 
-// NewAPI makes an API that keeps to all of the limits: paced and rolling ones, and quotas of a
-// minute, an hour or a day in UTC. Others end the test. Each request costs one permit, and what
-// is accepted is answered with 200 and nothing.
+// NewAPI makes an API that enforces all of the limits. They are paced or rolling, or quotas of a
+// minute, an hour or a day in UTC. Others end the test. Each request costs one permit of each. A
+// request that is accepted is answered with 200 and an empty body.
 func NewAPI(t testing.TB, limits ...reserve.Limit) *API {
 	t.Helper()
 	return NewAPIHandler(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), limits...)
 }
 
-// NewAPIHandler makes an API as [NewAPI] does, in which a handler answers what is accepted.
+// NewAPIHandler is [NewAPI] with a handler that answers the requests that are accepted. A nil
+// handler ends the test.
 func NewAPIHandler(t testing.TB, answer http.Handler, limits ...reserve.Limit) *API {
 	t.Helper()
 	if answer == nil {
@@ -79,7 +80,7 @@ func ruleOf(l reserve.Limit) (provider.Rule, error) {
 	return provider.Rule{}, fmt.Errorf("must be paced, rolling, or a quota of a minute, an hour or a day in UTC, got %v", l)
 }
 
-// ServeHTTP answers a request.
+// ServeHTTP answers a request: with 429 if a limit refuses it, and else as the handler does.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	own := len(a.requests)
@@ -93,14 +94,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})).ServeHTTP(w, r)
 }
 
-// Requests are those that the API had, in the order in which they came.
+// Requests are those that the API had until now, in the order in which they came.
 func (a *API) Requests() []Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.requests)
 }
 
-// Refused is how many of them it has refused.
+// Refused is how many requests the limits of the API have refused until now.
 func (a *API) Refused() (n int) {
 	for _, r := range a.Requests() {
 		if r.Refused {

@@ -17,11 +17,11 @@
 // Make a [Server] and an [API] inside of the bubble. They end with the test, so tests may run
 // one after the other and in parallel. Outside of a bubble the same works in real time.
 //
-// What your code makes on a [Server.Client] it has to close before the test ends, limiters above
+// Your code has to close what it makes on a [Server.Client] before the test ends, limiters above
 // all: a goroutine that is left fails a bubble. What a Server makes it closes itself.
 //
-// [RecordTurns] tells which calls had their turns when. A Server can be away, slow, and lose
-// answers and data, and its clock can step: see [Server.Outage], [Server.Delay],
+// [RecordTurns] tells which calls had their turns when. A Server can be away or slow, it can lose
+// replies and data, and its clock can step. See [Server.Outage], [Server.Delay],
 // [Server.LoseReplies], [Server.LoseData] and [Server.StepClock].
 //
 // Fleets of asynq run on a Server, too: see [Server.MakeRedisClient].

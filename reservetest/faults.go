@@ -3,7 +3,7 @@ package reservetest
 import "time"
 
 // Outage lets the server be away for d from now on: each command fails and breaks its
-// connection. Its data stays. An Outage of 0 ends one. A d below 0 ends the test.
+// connection. Its data stays. An Outage of 0 ends the one before. A d below 0 ends the test.
 func (s *Server) Outage(d time.Duration) {
 	s.t.Helper()
 	s.atLeast0("Outage", d)
@@ -12,11 +12,11 @@ func (s *Server) Outage(d time.Duration) {
 	s.away = time.Now().Add(d)
 }
 
-// Delay lets all that is sent from now on take d to the server, and answers as long back; 0 ends
-// that. A d below 0 ends the test.
+// Delay lets all that is sent from now on take d to the server, and replies take d back. A d of 0
+// ends that. A d below 0 ends the test.
 //
-// Turns come as exactly as a process can know them, so let an [API] allow a burst of one more
-// than the limiter then, as for a real network.
+// With a delay a process knows the moments of its turns less exactly, as on a real network. So let
+// an [API] allow a burst of one more than the limiter.
 func (s *Server) Delay(d time.Duration) {
 	s.t.Helper()
 	s.atLeast0("Delay", d)
@@ -25,9 +25,9 @@ func (s *Server) Delay(d time.Duration) {
 	s.way = d
 }
 
-// LoseReplies lets the next n script calls be carried out, and their answers be lost: who asked
-// hears that the connection broke. Heartbeats of limiters do not count. 0 ends that. An n below
-// 0 ends the test.
+// LoseReplies loses the replies of the next n script calls, which are carried out: who asked
+// hears that the connection broke. Heartbeats of limiters do not count. An n of 0 ends that, and
+// one below 0 ends the test.
 func (s *Server) LoseReplies(n int) {
 	s.t.Helper()
 	if n < 0 {
@@ -38,11 +38,11 @@ func (s *Server) LoseReplies(n int) {
 	s.lose = n
 }
 
-// LoseData empties the server, as a restart without a file does.
+// LoseData empties the server, as a restart of a Redis without persistence does.
 func (s *Server) LoseData() { s.redis.FlushAll() }
 
-// StepClock moves the server's clock by d, ahead or back. It goes on from there. Keys expire by
-// as much earlier as it steps ahead.
+// StepClock moves the server's clock by d: ahead, or back if d is below 0. The clock goes on from
+// there. By as much as it steps ahead keys expire earlier. A step back moves no expiry.
 func (s *Server) StepClock(d time.Duration) {
 	s.mu.Lock()
 	s.stepped, s.ahead = true, s.ahead+d

@@ -12,7 +12,7 @@ import (
 func (a *API) Client() *http.Client { return &http.Client{Transport: a.RoundTripper()} }
 
 // RoundTripper is that of [API.Client], to put below another one. An answer comes when the
-// handler is done. A request whose context ends before fails; its handler goes on.
+// handler is done. A request whose context ends before that fails, and its handler goes on.
 func (a *API) RoundTripper() http.RoundTripper { return direct{a} }
 
 type direct struct{ api *API }

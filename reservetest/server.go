@@ -13,8 +13,8 @@ import (
 )
 
 // Server is a Redis in memory, whose clock is that of the bubble: it tells the time by it, and
-// keys expire by it. Make one with [New]. It is safe for concurrent use, but what ends the test,
-// as its arguments are wrong, belongs into the goroutine of the test.
+// keys expire by it. Make one with [New]. It is safe for concurrent use. But wrong arguments end
+// the test, and that works only in the goroutine of the test.
 type Server struct {
 	t     testing.TB
 	redis *miniredis.Miniredis
@@ -27,7 +27,7 @@ type Server struct {
 	stepped bool          // its clock has
 }
 
-// New starts a Server, which ends with the test.
+// New starts an empty Server, which ends with the test.
 func New(t testing.TB) *Server {
 	s := &Server{t: t, redis: miniredis.NewMiniRedis()}
 	s.redis.ClockTTL(true)
@@ -35,8 +35,8 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Client is a client as one process of a fleet has it: who makes two has two processes. It makes
-// no connections of TCP, asks once, and ends with the test.
+// Client is a client as one process of a fleet has it: two clients are two processes. It makes
+// no connections of TCP, does not retry, and ends with the test.
 func (s *Server) Client() *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: s.dial,
@@ -55,19 +55,20 @@ func (s *Server) Client() *redis.Client {
 }
 
 // MakeRedisClient is [Server.Client] for asynq: a Server is an asynq.RedisConnOpt. In a bubble a
-// server of asynq runs with Run of package worker, or with Start and Shutdown; its own Run ends
-// by a signal only, and nobody sends one.
+// server of asynq runs with Run of package worker, or with Start and Shutdown. Its own Run ends
+// only by a signal, and nobody sends one.
 func (s *Server) MakeRedisClient() any { return s.Client() }
 
-// Limiter makes a limiter as a process of its own has it. It ends with the test. A config that
-// is wrong ends the test.
+// Limiter makes a limiter on a client of its own, as another process would. The limiter is closed
+// at the end of the test. A config that is wrong ends the test.
 func (s *Server) Limiter(config reserve.Config) *reserve.Limiter {
 	s.t.Helper()
 	return s.process("Limiter", config)[0]
 }
 
-// Joint makes limiters as one process has them, and their [reserve.Joint]: configs need the same
-// Group, as of [reserve.All]. They end with the test. A config that is wrong ends the test.
+// Joint makes limiters on one client, as one process would, and their [reserve.Joint]. The configs
+// need the same Group, see [reserve.All]. The limiters are closed at the end of the test. A config
+// that is wrong ends the test.
 func (s *Server) Joint(configs ...reserve.Config) *reserve.Joint {
 	s.t.Helper()
 	joint, err := reserve.All(s.process("Joint", configs...)...)

@@ -9,20 +9,20 @@ import (
 	"github.com/fleetpace/fleetpace/internal/observe"
 )
 
-// Turn is what a call had of a limit. A call that needs several limits has one of each.
+// Turn is what a call had of one limit. A call that needs several limits has one Turn of each.
 type Turn struct {
 	At    time.Time // when the call was let through
-	Limit string    // name of the limit, and the key after a slash, as of [reserve.Limiter.String]
+	Limit string    // name of the limit, and the key after a slash: see [reserve.Limiter.String]
 	Cost  int       // permits
 }
 
 // RecordTurns records which calls have their turns, from now to the end of the test, whatever
-// lets them through: a limiter, a worker, a transport. The function that it makes returns those
-// so far, by their moments; it is safe for concurrent use. A turn whose call was not made after
-// all ([reserve.Reservation.Book]) is none.
+// lets them through: a limiter, a worker, a transport. The function that it returns gives the
+// turns so far, in the order of their moments. It is safe for concurrent use. A turn whose call
+// was not made after all ([reserve.Reservation.Book]) does not count.
 //
-// It sees all that this process does. So a test that is parallel, or records twice, is ended;
-// [API.Requests] works there, too.
+// It sees all that this process does. So it ends a test that is parallel, or that records twice.
+// [API.Requests] works in parallel tests, too.
 func RecordTurns(t testing.TB) (turns func() []Turn) {
 	t.Helper()
 	needAlone(t)

@@ -13,9 +13,9 @@ import (
 
 // Config says what jobs need. The zero value is good for most.
 type Config struct {
-	// Turn says what a job needs. Many goroutines call it, each time a job comes into a
-	// worker; the context is the job's. An error fails the job's attempt, and so does a Turn
-	// that can not be. Default: the zero [Turn].
+	// Turn says what a job needs. It is called each time a job comes into a worker, by many
+	// goroutines at a time, with the job's context. An error fails the job's attempt, and so
+	// does a Turn that is wrong. Default: the zero [Turn].
 	Turn func(context.Context, *rivertype.JobRow) (Turn, error)
 
 	// Logger hears, at most every 10 s, of jobs whose limits do not answer. Default
@@ -26,12 +26,12 @@ type Config struct {
 // Turn is what a job needs before it is worked. The zero Turn is one permit of each of the
 // usual limits.
 type Turn struct {
-	// Limits to wait for, a Limiter or a Joint: that of a tenant, [reserve.Limiter.For], for
-	// example, or of a flow, [reserve.Limiter.Flow], or one for calls that go first,
-	// [reserve.Limiter.Urgent]. Nil for those that the Pacer was made with.
+	// Limits is a Limiter or a Joint to wait for. It may be that of a tenant
+	// ([reserve.Limiter.For]), of a flow ([reserve.Limiter.Flow]), or of calls that go first
+	// ([reserve.Limiter.Urgent]). Nil: the limits that the Pacer was made with.
 	Limits reserve.Turns
 
-	// Costs are permits of each of the limits, in their order. None: one permit of each.
+	// Costs are the permits of each of the limits, in their order. None: one permit of each.
 	Costs []int
 
 	// Skip is for a job that calls nothing: it is worked without a turn.

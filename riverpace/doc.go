@@ -18,7 +18,7 @@
 // booked and snoozed until shortly before its turn: it keeps its place in the order, in whichever
 // client it comes again. A snooze counts no attempt, and no ErrorHandler hears of it. A job that
 // comes late, or never, holds nobody up: one that is there has the turn in its stead. While Redis
-// is away [reserve.Outage] decides; a job that it gives no turn is snoozed for 1 to 3 s.
+// is away [reserve.Outage] decides. A job that it gives no turn is snoozed for 1 to 3 s.
 //
 // River looks for due jobs once per FetchPollInterval. So a snooze ends that much earlier, and
 // jobs wait in their workers for up to [Pacer.Patience]: 2.3 s with River's defaults.
@@ -26,9 +26,9 @@
 // # How many workers
 //
 // A job that waits in its worker is one of the MaxWorkers. A fleet uses its limit to the full
-// while half a second of it waits in workers: 50 jobs at 100/s, besides those that work. No more
-// wait at once than Patience times the rate. Jobs that need no turn stand behind those that
-// wait: give them another queue.
+// while jobs for half a second wait in its workers, besides those that work: 50 jobs at 100/s.
+// No more wait at once than Patience times the rate. Jobs that need no turn stand behind those
+// that wait: give them another queue.
 //
 // # When a client stops
 //
@@ -37,9 +37,9 @@
 // clients. Stop lets them have their turns, for up to four times Patience. Close the limiter
 // when the client has stopped.
 //
-// River works a job again whose call was cut off by the end of its context, and counts no
+// If the end of its context cuts off a job's call, River works the job again, and counts no
 // attempt. Give a call that must not be made twice a context without cancel, see
-// [context.WithoutCancel], or a SoftStopTimeout that it fits into.
+// [context.WithoutCancel], or a SoftStopTimeout that is longer than the call.
 //
 // The jobs of a client that was killed come again when River rescues them, after
 // RescueStuckJobsAfter. A rescue counts an attempt. If that client was River's leader, snoozed

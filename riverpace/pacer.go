@@ -16,7 +16,7 @@ import (
 )
 
 // Pacer gives each job of a River client its turn. Make one for each client with [New], and
-// call [Pacer.Apply] before the client is made. It is safe for concurrent use.
+// call [Pacer.Apply] before the client is made. After that it is safe for concurrent use.
 type Pacer struct {
 	limits reserve.Turns
 	config Config
@@ -26,8 +26,8 @@ type Pacer struct {
 	hint           rate.Sometimes
 }
 
-// New makes a Pacer whose jobs wait for limits, a [reserve.Limiter] or a [reserve.Joint],
-// unless their Turn names others. The error is an [ErrInvalid] that names the field.
+// New makes a Pacer. Its jobs wait for limits, a [reserve.Limiter] or a [reserve.Joint],
+// unless Config.Turn names others. The error is an [ErrInvalid] that names the field.
 func New(limits reserve.Turns, config Config) (*Pacer, error) {
 	if limits == nil {
 		return nil, invalid("limits", "must not be nil")
@@ -45,9 +45,9 @@ func New(limits reserve.Turns, config Config) (*Pacer, error) {
 }
 
 // Apply adds the Pacer to config.Plugins, as the last one. Call it once, before
-// river.NewClient, when the intervals and queues of config are set. What is in
+// river.NewClient, when the intervals and queues of config are set. Middleware of
 // config.Middleware runs within the turn, and hears nothing of jobs that wait. The error is an
-// [ErrInvalid] that names the field.
+// [ErrInvalid] that names the field. Config is unchanged then.
 func (p *Pacer) Apply(config *river.Config) error {
 	if config == nil {
 		return invalid("river.Config", "must not be nil")

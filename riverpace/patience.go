@@ -34,6 +34,6 @@ func lead(config *river.Config) time.Duration {
 	return poll + max(poll/10, 10*time.Millisecond) + cooldown + reserve.Lead + margin
 }
 
-// Patience is how far away a turn may be for a job to wait for it in its worker; 0 before
-// Apply.
+// Patience is how far away a turn may be for a job to wait for it in its worker. It is 0 before
+// [Pacer.Apply].
 func (p *Pacer) Patience() time.Duration { return p.patience }

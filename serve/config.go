@@ -13,44 +13,44 @@ import (
 // all requests together.
 type Config struct {
 	// Key says whose request it is: the tenant, account or address that has a limit
-	// of its own, see reserve.Limiter.For. It is called once per request, by many
+	// of its own, see [reserve.Limiter.For]. It is called once per request, by many
 	// goroutines at a time. A request with an error or an empty key is answered with
 	// 400; the client does not see the error. Keys of more than 512 bytes are hashed.
 	// Default: none, all requests share the limit.
 	Key func(*http.Request) (string, error)
 
-	// Keyed is how many of several limits the Key is for, from the first one on; all
-	// requests share the others. Default: the first alone.
+	// Keyed is how many of several limits the Key is for, from the first one on. All
+	// requests share the others. Default 1: the first alone.
 	Keyed int
 
-	// Cost is how many permits a request needs, of each of several limits. One of 0
-	// passes and consumes nothing, one above the limit's burst is answered with 400,
-	// and one below 0 with 500. Default: 1.
+	// Cost is how many permits a request needs, the same of each of several limits. With
+	// a cost of 0 it passes and uses nothing. A cost above the limit's burst is answered
+	// with 400, and one below 0 with 500. Many goroutines call it at a time. Default: 1.
 	Cost func(*http.Request) int
 
-	// Costs is Cost where those of several limits differ: one for each, in their order.
-	// A limit of which it is 0 is not needed.
+	// Costs is for several limits whose costs differ: one for each, in their order. A
+	// limit whose cost is 0 is not needed. It must not be set together with Cost.
 	Costs func(*http.Request) []int
 
 	// MaxWait is how long a request may wait for its turn, up to an hour. One whose
 	// turn would come later, or after the deadline of the request's context, is
-	// refused at once. Default 0: refused unless its turn is now. Time in which Redis
-	// answers is not counted, up to a second.
+	// refused at once. Default 0: refused unless its turn is now. The time that Redis
+	// takes to answer is not counted, up to a second.
 	MaxWait time.Duration
 
 	// Headers says which headers tell clients of the limit. Default [HeadersIETF].
 	// A refusal always has Retry-After.
 	Headers Headers
 
-	// EveryAnswer tells the figures of the limit also to requests that pass, and those of
-	// several limits to requests that are refused. It costs each of them a second round
-	// trip, which it does not share. Where Redis does not answer that one, they have no
-	// figures, and pass.
+	// EveryAnswer puts the figures of the limits on all answers: also on those of requests
+	// that pass, and on all refusals. Where the figures do not come with the decision, an
+	// answer costs another round trip, which it shares with no other. If Redis does not
+	// answer that one, there are no figures, and the decision stays as it is.
 	EveryAnswer bool
 
 	// Policies name the limits in the IETF's headers and in problem documents, in their
-	// order: up to 64 printable ASCII characters each. Default "default" and, of several,
-	// "default-1", "default-2" and so on.
+	// order: up to 64 printable ASCII characters each. Default "default", and for several
+	// limits "default-1", "default-2" and so on.
 	Policies []string
 
 	// Refuse answers a request that has no turn. All headers of the limit are set
@@ -58,13 +58,13 @@ type Config struct {
 	// document (RFC 9457).
 	Refuse http.Handler
 
-	// PassOnError lets a request pass that the limiter could not decide on, since
-	// Redis is away and its policy has no answer, or the limiter is closed. Nothing
-	// is limited then. Default: 503 with Retry-After: 1.
+	// PassOnError lets a request pass that the limiter could not decide on: because
+	// Redis is away and the policy has no answer, or because the limiter is closed.
+	// Nothing is limited then. Default: 503 with Retry-After: 1.
 	PassOnError bool
 
-	// Logger hears of requests that the limiter could not decide on, once a second at
-	// the most. Default slog.Default().
+	// Logger hears of requests that the limiter could not decide on, at most once a
+	// second. Default slog.Default().
 	Logger *slog.Logger
 }
 

@@ -16,9 +16,9 @@ const (
 	HeadersIETF Headers = "ietf"
 	// HeadersLegacy are X-RateLimit-Limit, -Remaining and -Reset.
 	HeadersLegacy Headers = "legacy"
-	// HeadersBoth are all of these.
+	// HeadersBoth are those of HeadersIETF and of HeadersLegacy.
 	HeadersBoth Headers = "both"
-	// HeadersNone are none of these. A refusal still has Retry-After.
+	// HeadersNone sets none of them. A refusal still has Retry-After.
 	HeadersNone Headers = "none"
 )
 

@@ -12,9 +12,12 @@ import (
 )
 
 // Middleware limits the requests of a handler, by a [reserve.Limiter] or, where a request
-// needs several limits at once, a [reserve.Joint]. What it returns may be used for several
-// handlers, which share the limits, and by many goroutines at a time. The limits stay the
-// caller's: close them after the server. The error is an [ErrInvalid] that names the field.
+// needs several limits at once, by a [reserve.Joint]. Limits of slots are refused. The
+// function that it returns may wrap several handlers, which then share the limits. It is
+// safe for concurrent use, and so are the handlers.
+//
+// The limits stay the caller's: close them after the server. The error is an [ErrInvalid]
+// that names the field.
 func Middleware(turns reserve.Turns, config Config) (func(http.Handler) http.Handler, error) {
 	if turns == nil {
 		return nil, invalid("turns", "is nil: make a limiter with reserve.New")

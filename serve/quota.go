@@ -15,25 +15,26 @@ type Quota struct {
 	// Policy names the limit: printable ASCII.
 	Policy string
 
-	// Window is whole seconds. Of a quota and a rolling limit it is theirs; of others
-	// those in which an empty bucket fills, rounded up, and at least 1. Permits is how
-	// many permits become available in it.
-	//
-	// So Permits by Window is the rate, also of a limit whose bucket fills in a small
-	// part of a second, for which the burst by a second would be far too little.
+	// Permits is how many permits become available in one Window. So Permits by Window
+	// is the rate, also of a limit whose bucket fills in a small part of a second.
 	Permits int64
-	Window  time.Duration
 
-	// Remaining is the whole permits that may be used at once, at most the burst.
+	// Window is the length of the window of a quota or a rolling limit. Of other limits
+	// it is the time in which an empty bucket fills. It is in whole seconds, rounded up,
+	// and at least one.
+	Window time.Duration
+
+	// Remaining is how many whole permits may be used at once, at most the burst.
 	Remaining int64
 
 	// Reset is the time until all permits are there, if nobody uses any. Of a rolling
-	// limit it is that at the most, and of one that warms up until the next call.
+	// limit it is the longest that this may take. Of a limit that warms up it is the time
+	// until the next call.
 	Reset time.Duration
 }
 
-// NewQuota tells of a limit in some state of it; see reserve.Limiter.State. Permits
-// that other processes took ahead, on a lease, count as used.
+// NewQuota makes the Quota of a limit from its state; see [reserve.Limiter.State]. Permits
+// that processes took ahead, on a lease, count as used.
 func NewQuota(policy string, limit reserve.Limit, state reserve.State) Quota {
 	q := newQuota(policy, limit)
 	q.Remaining = whole(state.Stored, limit)
@@ -59,8 +60,8 @@ func NewQuota(policy string, limit reserve.Limit, state reserve.State) Quota {
 	return q
 }
 
-// SetHeaders sets the headers, besides those of other limits that are there already.
-// Lines of the IETF's fields are added; the legacy ones are those of the last limit.
+// SetHeaders sets the headers. The IETF's fields are added to those of other limits that
+// are there already. The legacy fields are replaced: they are those of the last limit.
 func (q Quota) SetHeaders(to http.Header, which Headers) {
 	q.setPolicy(to, which)
 	setFigures(to, which, []Quota{q})

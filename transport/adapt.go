@@ -8,11 +8,12 @@ import (
 )
 
 // Adapter hears how calls are answered. *adaptive.Rate is one. It must be safe for
-// concurrent use, and must not take long: the caller waits for it. Of several limits it
-// is of the one that has its String, or else of the first.
+// concurrent use, and must not take long: the caller waits for it. Where a call needs
+// several limits, the Adapter belongs to the one whose String equals its own, or else to
+// the first.
 type Adapter interface {
-	// ReportN tells when a call of n permits was sent, after it had its turn, and whether
-	// it was refused because there are too many calls.
+	// ReportN is told when a call of n permits was sent, after it had its turn, and
+	// whether it was refused because there are too many calls.
 	ReportN(sent time.Time, n int, refused bool)
 }
 

@@ -16,21 +16,23 @@ const DefaultMaxPause = time.Hour
 
 // Config says what requests wait for. Limiter or Choose is required.
 type Config struct {
-	// Limiter that every request takes one permit of, or the Joint of several that it takes
-	// one permit of each of. Leave it out with Choose.
+	// Limiter is the limit of which every request takes one permit, or the Joint of
+	// several limits, of each of which it takes one. Leave it out with Choose.
 	Limiter reserve.Turns
 
 	// Choose says which turn a request needs. It is called once for each request
-	// that a client sends, redirects included, and must not change it. An error
-	// fails the request.
+	// that a client sends, redirects included, and must not change it. Several
+	// goroutines may call it at a time. An error fails the request.
 	Choose func(*http.Request) (Turn, error)
 
-	// Used says what a request has used of each limit in truth, in their order, by its
-	// answer: see [reserve.Reservation.Settle]. It is asked for each attempt that was
-	// answered, refusals included; nil says that the costs were right, and below 0 that
-	// of one limit is not known. It may read the Body, if it puts another one in its
-	// place. The caller waits for Redis to hear of it. It is for limits that have
-	// [reserve.Config.Settles]. Default: costs are right.
+	// Used reads from an answer how many permits its request has used of each limit, in
+	// their order: see [reserve.Reservation.Settle]. It is called for each attempt that was
+	// answered, refusals included, by several goroutines at a time. A nil slice says that
+	// the costs were right, and a number below 0 that the use of that limit is not known.
+	//
+	// Used may read the Body, if it puts another one in its place. The caller waits for
+	// Redis to hear of the use. It needs a limit that has [reserve.Config.Settles].
+	// Default: the costs are right.
 	Used func(*http.Response) []int
 
 	// Base sends the requests. Default [http.DefaultTransport].
@@ -40,32 +42,32 @@ type Config struct {
 	Retry Retry
 
 	// MaxPause is the longest pause that one answer may ask for. A longer one is
-	// cut to it, and the Logger told: whoever answers could stop the fleet
-	// otherwise. The next answer may ask for more. For the same reason Learn goes
-	// down to one permit in this time and no further. Default [DefaultMaxPause].
+	// cut to it, and the Logger hears of that: otherwise one wrong answer could stop
+	// the fleet. The next answer may ask for another pause. For the same reason Learn
+	// goes down to one permit in this time and no further. Default [DefaultMaxPause].
 	MaxPause time.Duration
 
 	// Learn lets a paced limit follow what the provider tells, if the answer says how
-	// many calls which time allows. Others stay as they are. Of several limits those
-	// follow that [Turn.Windows] names.
+	// many calls are allowed in which time. Limits of other kinds stay as they are; New
+	// refuses such a Limiter. Of several limits those follow that [Turn.Windows] names.
 	//
-	// A limit below the one that the fleet goes by counts at once. Towards a
-	// higher one it is raised by a tenth a minute, and never above the Limiter's
-	// own. What was told counts for an hour, if nothing is told again; so the end
-	// of all processes is the end of it.
+	// If the provider tells a lower limit than the fleet goes by, that is in force at
+	// once. Towards a higher one the rate rises by a tenth a minute, up to the Ceiling.
+	// What was told counts for an hour, unless it is told again.
 	//
-	// Where units come back all at once, the burst is taken out of what the
-	// window allows, up to half of it: both could fall into one. The burst is
-	// lowered only where the provider's whole limit is less.
+	// Some windows give all their units back at once. A burst and all that the rate
+	// gives could then fall into one window. So the rate is lowered by the burst, but
+	// to no less than half. The burst is lowered only where the provider's whole limit
+	// is less.
 	Learn bool
 
 	// Ceiling is how far Learn may raise the rate. Default: the Limiter's own
 	// limit. Its burst is not used.
 	Ceiling reserve.Limit
 
-	// Adapt hears of every answer, so that the limit of a provider that does not tell
-	// it can be found: an adaptive.Rate of the Limiter. With Choose, name it in the
-	// Turn. It must not be used together with Learn, as both would set the limit.
+	// Adapt hears of every answer, to find the limit of a provider that does not tell
+	// it: an adaptive.Rate of the Limiter. With Choose, name it in the Turn. It must
+	// not be used together with Learn, as both would set the limit.
 	Adapt Adapter
 
 	// Logger hears what an operator should know: pauses that were cut, limits
@@ -73,10 +75,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Retry says which requests are sent again, after another turn. They must be
-// safe to repeat (GET, HEAD, OPTIONS, TRACE, PUT, DELETE, or with the header
-// Idempotency-Key or X-Idempotency-Key), and have no body or one that can be had
-// again ([http.Request.GetBody]). What the provider asks not to repeat is not.
+// Retry says which requests are sent again, after another turn. A request must be
+// safe to repeat: its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, or it has
+// the header Idempotency-Key or X-Idempotency-Key. It has no body, or one that can be
+// had again ([http.Request.GetBody]). What the provider asks not to repeat is not sent
+// again.
 //
 // There is no backoff: a retry waits as long as the answer says, and for its
 // turn.
@@ -84,12 +87,13 @@ type Retry struct {
 	// Max is how often one request is sent again. 0: not at all.
 	Max int
 
-	// MaxWait is the longest wait that is sat out. An answer that asks for more
-	// is the caller's, and so is one that asks for more than the request's
-	// deadline leaves. 0: any.
+	// MaxWait is the longest wait that a retry sits out. An answer that asks for a
+	// longer one goes to the caller, and so does one that asks for more than the
+	// request's deadline leaves. 0: any wait.
 	MaxWait time.Duration
 
-	// Statuses that are repeated besides refusals for a limit, such as 502 or 504.
+	// Statuses are those from 400 to 599 after which a request is sent again, besides
+	// refusals for a limit, such as 502 or 504.
 	Statuses []int
 }
 

@@ -12,28 +12,29 @@ import (
 
 // Turn is what a request needs before it may be sent.
 type Turn struct {
-	// Limiter to wait for, or the Joint of several that the request needs at once. nil: the
-	// request is sent without a turn, and what its answer says is not heeded.
+	// Limiter is the limit to wait for, or the Joint of several that the request needs at
+	// once. nil: the request is sent without a turn, and what its answer says is not heeded.
 	Limiter reserve.Turns
 
-	// Cost in permits, the same of each limit, from 1 to the least burst. 0 means 1.
+	// Cost is in permits, the same of each limit, from 1 to the least burst. 0 means 1.
 	Cost int
 
-	// Costs are permits of each limit, in their order, where they differ. Leave Cost 0 then.
+	// Costs are the permits of each limit, in their order, where they differ. Leave Cost at
+	// 0 then.
 	Costs []int
 
-	// Window is the name of the limit that the Limiter stands for, among those
-	// that the provider's answers tell: "requests", "input-tokens", "core", the
-	// name of a policy; see [headers.Window]. The others do not concern it. Empty:
-	// all limits that count requests do.
+	// Window is the provider's name for the limit, as its answers tell it: "requests",
+	// "input-tokens", "core", the name of a policy; see [headers.Window]. What answers
+	// say of other windows does not concern the limit. Empty: all windows that count
+	// requests concern it.
 	//
 	// Name it where a provider has several limits for different requests, as
 	// GitHub has for its search.
 	Window string
 
-	// Windows are the names of several limits, in their order: what is used up pauses the
-	// limit that it is, and not the others. Without them all limits are paused together,
-	// and none of them follows what is told; see [Config.Learn].
+	// Windows are the provider's names for several limits, in their order. The limit that
+	// is used up is paused, and the others are not. Without Windows all limits are paused
+	// together, and none of them follows what is told; see [Config.Learn].
 	Windows []string
 
 	// Pauses are those of several limits that a refusal pauses which does not tell what is used

@@ -42,8 +42,8 @@ func New(config Config) (*Transport, error) {
 
 // RoundTrip sends the request when it has its turn, and returns the answer as it
 // came: a refusal is no error. Errors of the limiter and of the Base are
-// returned as they are, so that errors.Is and the client see what they know, such
-// as a deadline.
+// returned as they are, so that errors.Is and the client recognize them, such
+// as a deadline. An error of Config.Choose is wrapped.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	c, err := t.choose(request)
 	if err != nil {
@@ -101,7 +101,8 @@ func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Ad
 	return t.heed(ctx, s.Response, c, advice)
 }
 
-// CloseIdleConnections closes those of the Base, if it has any to close.
+// CloseIdleConnections closes the idle connections of the Base, if that has a method
+// of this name. [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
 	if closer, ok := t.config.Base.(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()

@@ -5,31 +5,32 @@ import (
 	"time"
 )
 
-// Longest is the longest wait that is believed: no limit that an API has for its
-// calls is longer than a month. What is longer is cut to it.
+// Longest is the longest wait that is believed, 31 days. A longer one is cut to it, as
+// no limit for the calls of an API has a window of more than a month.
 const Longest = 31 * 24 * time.Hour
 
 // Advice is what an answer says about the limits of its provider. The zero
 // Advice is an answer that says nothing.
 type Advice struct {
-	// Refused: the call was refused because of a limit. That is status 429; 503
-	// and 529 where the answer says when to come back; and 403 where it does, or
-	// where it says that nothing is left, as GitHub has it.
+	// Refused: the call was refused because of a limit. That is status 429, and 503
+	// or 529 where the answer says when to come back. It is also 403 where the answer
+	// says that, or that nothing is left, as GitHub does.
 	//
-	// GitHub may refuse with a 403 that says so in its body alone. Such an answer
-	// can not be told here from one that denies access.
+	// GitHub may refuse with a 403 that says so in its body alone. Here such an answer
+	// looks like one that denies access, and is not Refused.
 	Refused bool
 
-	// After is when to come back, as the provider says it, or else when the limit
-	// that is used up begins anew. 0: it did not say, or the answer was not
-	// Refused.
+	// After is how long to wait before the next call: as the provider says it, or else
+	// until the limit that is used up begins anew. 0: the answer does not say, or the
+	// call was not Refused.
 	After time.Duration
 
 	// Final: the provider asks not to repeat this call at all, for example
 	// because the account has no credit.
 	Final bool
 
-	// Reason of a refusal, where the provider names it, such as "global-rate".
+	// Reason is why the call was refused, where the provider names it, such as
+	// "global-rate".
 	Reason string
 
 	// Windows are the limits that the answer tells, in a fixed order: by family
@@ -39,7 +40,7 @@ type Advice struct {
 
 // Window is what one limit allows and what is left of it.
 type Window struct {
-	// Name as the provider has it, in small letters: "requests", "tokens",
+	// Name is the provider's, in small letters: "requests", "tokens",
 	// "input-tokens", "core", the name of a policy. Empty where there is none.
 	Name string
 
@@ -50,29 +51,29 @@ type Window struct {
 	// Limit is how many units one Period allows. 0: unknown.
 	Limit float64
 
-	// Remaining is how many are left. -1: unknown.
+	// Remaining is how many units are left. -1: unknown.
 	Remaining float64
 
-	// Reset is how long it is until all is there again. 0: unknown, or now.
+	// Reset is how long it takes until all units are there again. 0: unknown, or now.
 	Reset time.Duration
 
 	// Period is the length of the window. 0: unknown.
 	Period time.Duration
 
-	// Refills says how units come back: true if one by one, as in a bucket that
-	// is full at Reset, so that calls may be made before; false if all at once at
-	// Reset, or if that is not known.
+	// Refills says how units come back. True: one by one, as in a bucket that is full
+	// at Reset, so calls may be made before. False: all at once at Reset, or it is not
+	// known.
 	Refills bool
 }
 
-// The units that are more than a provider's word.
+// The units whose meaning is known. Any other unit is a provider's own word.
 const (
 	Requests = "requests"
 	Tokens   = "tokens"
 )
 
-// Rate is what the window allows in the long run, in units per second. 0:
-// unknown.
+// Rate is what the window allows in the long run, in units per second: Limit by
+// Period. 0: unknown.
 func (w Window) Rate() float64 {
 	if w.Limit <= 0 || w.Period <= 0 {
 		return 0
@@ -80,8 +81,8 @@ func (w Window) Rate() float64 {
 	return w.Limit / w.Period.Seconds()
 }
 
-// Wait is how long it is until n more units can be had, for a window that is
-// used up. 0: it is not, or it does not say.
+// Wait is how long it takes until n units can be had, for a window that is used up.
+// 0: it is not used up, or it does not say.
 func (w Window) Wait(n int) time.Duration {
 	switch {
 	case w.Remaining < 0 || w.Remaining >= 1:
@@ -94,8 +95,9 @@ func (w Window) Wait(n int) time.Duration {
 	return time.Duration(float64(w.Reset) * min(1, float64(n)/w.Limit))
 }
 
-// Read tells what an answer of this status and header says, as of now: the
-// moment at which the answer came. It changes nothing, and fails on nothing.
+// Read tells what an answer with this status and header says. The last argument is the
+// moment at which the answer came, most often [time.Now]. Read does not change the header
+// and never fails. It is safe for concurrent use.
 func Read(status int, header http.Header, now time.Time) Advice {
 	clock := providerClock(header, now)
 	a := Advice{

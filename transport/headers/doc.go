@@ -2,9 +2,17 @@
 // limits: whether the call was refused, when to come back, and what is left. It
 // does no I/O and keeps nothing.
 //
+//	response, err := client.Do(request)
+//	if err != nil {
+//		return err
+//	}
+//	defer response.Body.Close()
 //	advice := headers.Read(response.StatusCode, response.Header, time.Now())
 //	if advice.Refused && advice.After > 0 {
 //		// nobody should call for advice.After
+//	}
+//	for _, w := range advice.Windows {
+//		log.Printf("%s: %.0f of %.0f are left", w.Name, w.Remaining, w.Limit)
 //	}
 //
 // # What it understands
@@ -27,14 +35,14 @@
 // # What it does not do
 //
 // It never makes a number up. What an answer does not say, or says in a way that
-// can be meant differently, is unknown. Values that are no sensible numbers are
-// as if they were not there: nothing in an answer makes Read panic. Waits of more
-// than [Longest] are cut to it.
+// can be read in two ways, is unknown. Values that are no sensible numbers are
+// ignored: nothing in an answer makes Read panic. Waits of more than [Longest] are
+// cut to it.
 //
 // # Clocks
 //
-// Where a provider says a moment and not a duration, what counts is how long
-// after its own Date it is: so a wrong clock on either side does not matter, but
-// for the second to which a Date is rounded down, which makes waits longer and
-// never shorter. Without a Date, it is the local clock.
+// Some providers say a moment and not a duration. Then the wait is the time from the
+// Date of the same answer to that moment, so a wrong clock on either side does not
+// matter. A Date is rounded down to a second, which makes waits longer by up to a
+// second and never shorter. Without a Date the local clock counts.
 package headers
