@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,7 +14,11 @@ import (
 	"github.com/fleetpace/fleetpace/adaptive"
 	"github.com/fleetpace/fleetpace/embedded"
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/reservetest"
 )
+
+// t is the *testing.T of your test.
+var t = new(testing.T)
 
 // startRedis stands for your own Redis.
 func startRedis() (*redis.Client, func()) {
@@ -77,4 +83,82 @@ func Example() {
 	state := waitForChange(limiter, 100)
 	fmt.Printf("%.0f/s\n", state.Rate)
 	// Output: 70/s
+}
+
+// A limit that is not known yet: the rate begins at the limiter's own and goes up to the ceiling.
+func ExampleNew() {
+	synctest.Test(t, func(t *testing.T) {
+		server := reservetest.New(t)
+		limiter := server.Limiter(reserve.Config{Name: "maps-api", Limit: reserve.PerSecond(1)})
+		rate, err := adaptive.New(server.Client(), limiter, adaptive.Config{
+			Floor:    reserve.PerMinute(10),
+			Ceiling:  reserve.PerSecond(3),
+			Increase: 1, // permit per second, every 10 s
+			Logger:   slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = rate.Close() }()
+
+		for range 90 { // about 40 s of simulated time
+			if err := limiter.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rate.Report(time.Now(), false)
+		}
+		state, err := limiter.State(t.Context())
+		fmt.Printf("%.0f/s %v\n", state.Rate, err)
+	})
+	// Output: 3/s <nil>
+}
+
+// Each host has a rate of its own.
+func ExampleRate_For() {
+	synctest.Test(t, func(t *testing.T) {
+		server := reservetest.New(t)
+		limiter := server.Limiter(reserve.Config{Name: "hosts", Limit: reserve.PerSecond(10)})
+		rate, err := adaptive.New(server.Client(), limiter, adaptive.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = rate.Close() }()
+
+		for _, host := range []string{"a.example", "b.example"} {
+			if err := limiter.For(host).Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			rate.For(host).Report(time.Now(), host == "b.example") // that one refuses
+		}
+		time.Sleep(3 * time.Second) // of simulated time
+		for _, host := range []string{"a.example", "b.example"} {
+			state, err := limiter.For(host).State(t.Context())
+			fmt.Printf("%s: %.0f/s %v\n", host, state.Rate, err)
+		}
+	})
+	// Output:
+	// a.example: 10/s <nil>
+	// b.example: 7/s <nil>
+}
+
+// A call that cost several permits counts as many towards what was used.
+func ExampleRate_ReportN() {
+	synctest.Test(t, func(t *testing.T) {
+		server := reservetest.New(t)
+		limiter := server.Limiter(reserve.Config{Name: "tokens", Limit: reserve.PerSecond(1000).Burst(500)})
+		rate, err := adaptive.New(server.Client(), limiter, adaptive.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = rate.Close() }()
+
+		if err := limiter.WaitN(t.Context(), 400); err != nil {
+			t.Fatal(err)
+		}
+		rate.ReportN(time.Now(), 400, true)
+		time.Sleep(3 * time.Second) // of simulated time
+		state, err := limiter.State(t.Context())
+		fmt.Printf("%.0f/s %v\n", state.Rate, err)
+	})
+	// Output: 700/s <nil>
 }

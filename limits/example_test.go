@@ -2,6 +2,7 @@ package limits_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -221,4 +222,105 @@ limits:
 	}
 	fmt.Println(turns, call.Settle(ctx, 1, 200))
 	// Output: requests + tokens <nil>
+}
+
+// The limiters of a file are asked for by their names, for each call or job.
+func ExampleSet_Get() {
+	client, stop := startRedis()
+	defer stop()
+	path, remove := fileOf("limits: [{name: maps, limit: 10/s}, {name: shop, key: \"{shop}\", limit: 2/s}]")
+	defer remove()
+	set, err := limits.Load(client, path, reserve.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = set.Close() }()
+
+	for _, name := range set.Names() {
+		limiter, err := set.Get(name)
+		fmt.Println(limiter != nil, err)
+	}
+	_, err = set.Get("mail")
+	fmt.Println(errors.Is(err, limits.ErrUnknown))
+	// Output:
+	// true <nil>
+	// false limits: invalid values for "shop", where its key is "{shop}": shop is missing
+	// true
+}
+
+// A program that takes names from others looks up which values a limit needs.
+func ExampleSet_About() {
+	client, stop := startRedis()
+	defer stop()
+	path, remove := fileOf(`
+limits:
+  - name: shop
+    key: "{shop}/{token}"
+    share: "{tenant}"
+    limit: 2/s burst 30
+`)
+	defer remove()
+	set, err := limits.Load(client, path, reserve.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = set.Close() }()
+
+	about, err := set.About("shop")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(about.Name, "is", about.Limit)
+	fmt.Println("its key needs", about.KeyNames, "and its share", about.ShareNames)
+	// Output:
+	// shop is 2/s burst 30
+	// its key needs [shop token] and its share [tenant]
+}
+
+// Calls that wait in any limiter of the Set end with it.
+func ExampleSet_Close() {
+	client, stop := startRedis()
+	defer stop()
+	path, remove := fileOf("limits: [{name: maps, limit: 1/hour}]")
+	defer remove()
+	set, err := limits.Load(client, path, reserve.Config{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limiter, err := set.Get("maps")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(limiter.Wait(context.Background()))
+
+	ended := make(chan error)
+	go func() { ended <- limiter.Wait(context.Background()) }() // for an hour
+	_ = set.Close()
+	fmt.Println(errors.Is(<-ended, reserve.ErrClosed))
+	// Output:
+	// <nil>
+	// true
+}
+
+// An editor or a check of yours shows each mistake in its line.
+func ExampleError() {
+	path, remove := fileOf(`limits:
+  - name: shop
+    limit: 2/s
+    lease: 5m
+`)
+	defer remove()
+
+	var wrong *limits.Error
+	if errors.As(limits.Check(path, reserve.Config{}), &wrong) {
+		for _, p := range wrong.Problems {
+			fmt.Printf("line %d: %s %s\n", p.Line, p.Path, p.Reason)
+		}
+	}
+	// Output: line 4: limits[0].lease must be from 0 to 1m, got 5m0s
 }

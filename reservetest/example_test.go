@@ -310,3 +310,28 @@ func ExampleRecordTurns() {
 	// 00:00:30 api/acme 3
 	// 00:00:30 api/globex 3
 }
+
+// Code that takes an http.Client calls the API, whatever the address.
+func ExampleAPI_Client() {
+	synctest.Test(t, func(t *testing.T) {
+		api := reservetest.NewAPI(t, reserve.PerMinute(1))
+		client := api.Client()
+		for range 2 {
+			response, err := client.Get("https://api.example/items")
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Println(response.Status)
+		}
+		time.Sleep(time.Minute) // of simulated time
+		response, err := client.Get("https://other.example/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Println(response.Status)
+	})
+	// Output:
+	// 200 OK
+	// 429 Too Many Requests
+	// 200 OK
+}

@@ -7,14 +7,20 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/embedded"
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/reservetest"
 	"github.com/fleetpace/fleetpace/serve"
 )
+
+// t is the *testing.T of your test.
+var t = new(testing.T)
 
 // startRedis stands for your own Redis.
 func startRedis() (*redis.Client, func()) {
@@ -113,4 +119,38 @@ func ExampleQuota() {
 	// Output:
 	// "basic";q=60;w=60
 	// "basic";r=12;t=48
+}
+
+// A page of your own tells what an account has left.
+func ExampleNewQuota() {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := reservetest.New(t).Limiter(reserve.Config{Name: "our-api", Limit: reserve.PerMinute(60).Burst(60)})
+		if err := limiter.For("ann").WaitN(t.Context(), 20); err != nil {
+			t.Fatal(err)
+		}
+
+		state, err := limiter.For("ann").State(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		quota := serve.NewQuota("basic", limiter.Limit(), state)
+		fmt.Printf("%d of %d left, all of them in %v\n", quota.Remaining, quota.Permits, quota.Reset.Round(time.Second))
+	})
+	// Output: 40 of 60 left, all of them in 20s
+}
+
+// An answer has the headers of two limits.
+func ExampleQuota_SetHeaders() {
+	header := make(http.Header)
+	for _, quota := range []serve.Quota{
+		{Policy: "minute", Permits: 60, Window: time.Minute, Remaining: 12, Reset: 48 * time.Second},
+		{Policy: "day", Permits: 5000, Window: 24 * time.Hour, Remaining: 4100, Reset: 9 * time.Hour},
+	} {
+		quota.SetHeaders(header, serve.HeadersIETF)
+	}
+	fmt.Println("RateLimit-Policy:", strings.Join(header.Values("RateLimit-Policy"), ", "))
+	fmt.Println("RateLimit:", strings.Join(header.Values("RateLimit"), ", "))
+	// Output:
+	// RateLimit-Policy: "minute";q=60;w=60, "day";q=5000;w=86400
+	// RateLimit: "minute";r=12;t=48, "day";r=4100;t=32400
 }

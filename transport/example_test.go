@@ -6,16 +6,23 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/embedded"
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/reservetest"
 	"github.com/fleetpace/fleetpace/transport"
 )
+
+// t is the *testing.T of your test.
+var t = new(testing.T)
 
 // startRedis stands for your own Redis.
 func startRedis() (*redis.Client, func()) {
@@ -170,4 +177,137 @@ func ExampleConfig_used() {
 	state, _ := tokens.State(context.Background())
 	fmt.Println(string(body), state.Stored, "tokens left")
 	// Output: {"usage": {"total_tokens": 200}} 2300 tokens left
+}
+
+// A client whose requests take turns, in simulated time.
+func ExampleNew() {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := reservetest.New(t).Limiter(reserve.Config{Name: "api", Limit: reserve.PerMinute(6)})
+		api := reservetest.NewAPI(t, reserve.PerMinute(6))
+
+		paced, err := transport.New(transport.Config{Limiter: limiter, Base: api.RoundTripper()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: paced}
+		began := time.Now()
+		for range 3 {
+			response, err := client.Get("https://api.example/items")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			fmt.Println(response.Status, "after", time.Since(began).Round(time.Second))
+		}
+	})
+	// Output:
+	// 200 OK after 0s
+	// 200 OK after 10s
+	// 200 OK after 20s
+}
+
+// The API allows less than the limiter. What it refuses is sent again when it says.
+func ExampleRetry() {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := reservetest.New(t).Limiter(reserve.Config{Name: "api", Limit: reserve.PerMinute(60)})
+		api := reservetest.NewAPI(t, reserve.PerMinute(2))
+
+		paced, err := transport.New(transport.Config{
+			Limiter: limiter,
+			Base:    api.RoundTripper(),
+			Retry:   transport.Retry{Max: 1, MaxWait: time.Minute},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: paced}
+		for range 2 {
+			response, err := client.Get("https://api.example/items")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			fmt.Println(response.Status)
+		}
+		for _, r := range api.Requests() {
+			fmt.Println(r.At.Format(time.TimeOnly), "refused:", r.Refused)
+		}
+	})
+	// Output:
+	// 200 OK
+	// 200 OK
+	// 00:00:00 refused: false
+	// 00:00:01 refused: true
+	// 00:00:30 refused: false
+}
+
+// signed is a transport of yours, on top of the one that takes turns.
+type signed struct{ next http.RoundTripper }
+
+func (s signed) RoundTrip(request *http.Request) (*http.Response, error) {
+	request = request.Clone(request.Context())
+	request.Header.Set("Authorization", "Bearer secret")
+	return s.next.RoundTrip(request)
+}
+
+// Transports stand on top of each other: one signs, one takes turns, one sends.
+func ExampleTransport_RoundTrip() {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := reservetest.New(t).Limiter(reserve.Config{Name: "api", Limit: reserve.PerMinute(6)})
+		api := reservetest.NewAPIHandler(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = fmt.Fprintf(w, "%s at %s", r.Header.Get("Authorization"), time.Now().Format(time.TimeOnly))
+		}), reserve.PerMinute(6))
+
+		paced, err := transport.New(transport.Config{Limiter: limiter, Base: api.RoundTripper()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: signed{paced}}
+		for range 2 {
+			response, err := client.Get("https://api.example/items")
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, err := io.ReadAll(response.Body)
+			_ = response.Body.Close()
+			fmt.Println(string(body), err)
+		}
+	})
+	// Output:
+	// Bearer secret at 00:00:00 <nil>
+	// Bearer secret at 00:00:10 <nil>
+}
+
+// A client that is not needed any more closes its connections through the transport.
+func ExampleTransport_CloseIdleConnections() {
+	closed := make(chan bool, 1)
+	api := httptest.NewUnstartedServer(http.NotFoundHandler())
+	api.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- true
+		}
+	}
+	api.Start()
+	defer api.Close()
+	redis, stop := startRedis()
+	defer stop()
+	limiter, _ := reserve.New(redis, reserve.Config{Name: "api", Limit: reserve.PerSecond(50)})
+	defer func() { _ = limiter.Close() }()
+
+	paced, err := transport.New(transport.Config{Limiter: limiter, Base: &http.Transport{}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	client := &http.Client{Transport: paced}
+	response, err := client.Get(api.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, _ = io.Copy(io.Discard, response.Body)
+	_ = response.Body.Close()
+	client.CloseIdleConnections() // calls that of the transport
+	fmt.Println("closed:", <-closed)
+	// Output: closed: true
 }

@@ -24,3 +24,29 @@ func ExampleRead() {
 	// refused: true come back in 1.25s
 	// requests: 0 left of 500 in 1m0s
 }
+
+// A limiter goes by the long run of a window.
+func ExampleWindow_Rate() {
+	header := http.Header{}
+	header.Set("RateLimit-Policy", `"default";q=600;w=60`)
+
+	for _, w := range headers.Read(http.StatusOK, header, time.Now()).Windows {
+		fmt.Printf("%s: %.0f/s\n", w.Name, w.Rate())
+	}
+	// Output: default: 10/s
+}
+
+// A window that gives all back at once is waited for to its end, a bucket for as many units as
+// a call needs.
+func ExampleWindow_Wait() {
+	window := headers.Window{Limit: 600, Remaining: 0, Reset: time.Minute}
+	bucket := headers.Window{Limit: 600, Remaining: 0, Reset: time.Minute, Refills: true}
+	left := headers.Window{Limit: 600, Remaining: 3, Reset: time.Minute}
+	fmt.Println("window:", window.Wait(1))
+	fmt.Println("bucket:", bucket.Wait(1), "for one unit,", bucket.Wait(10), "for ten")
+	fmt.Println("with units left:", left.Wait(1))
+	// Output:
+	// window: 1m0s
+	// bucket: 100ms for one unit, 1s for ten
+	// with units left: 0s
+}
