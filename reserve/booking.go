@@ -14,10 +14,10 @@ import (
 // Lead is how long before its turn a call that was booked should ask again.
 const Lead = 500 * time.Millisecond
 
-// Call is one that is made later.
+// Call is a call that is made later: see [Joint.Join].
 type Call struct {
 	ID    string // from 1 to 256 bytes of any kind
-	Costs []int  // of each limit, in the order of [All]; none: one permit of each
+	Costs []int  // permits of each limit, in the order of [All]; empty: one of each
 
 	// Deadline is the latest moment of use for the turn, on the local clock. A call whose
 	// turn would come later is not booked. The zero time means that any will do.
@@ -26,17 +26,17 @@ type Call struct {
 
 // Joined is the answer to one Call.
 type Joined struct {
-	Due time.Time // its turn on the local clock, a forecast
-	Err error     // or why it is not booked
+	Due time.Time // forecast of its turn, on the local clock
+	Err error     // why it is not booked; nil if it is
 }
 
-// Join books calls that are made later, perhaps by other processes, in their order. A
-// booking takes no permits: it keeps a place in the order, under the ID, and tells when to
-// come: whoever makes the call asks, with [Joint.Ask], a [Lead] before it is Due or earlier.
-// One that does not come holds nobody up. A call that is booked keeps its place.
+// Join books calls that are made later, perhaps by other processes, in their order. A booking
+// takes no permits: it keeps a place in the order, under the ID of the call, and has a forecast of
+// its turn. Whoever makes the call asks with [Joint.Ask], a [Lead] before it is Due or earlier. A
+// booking that nobody comes for holds nobody up. A call that is booked already keeps its place.
 //
-// Several calls share a round trip. Where one fails, the calls behind fail too, so that the
-// order is kept when all of them are booked again. Each answer has its own error:
+// Several calls share a round trip. Where one fails, the calls behind it fail, too: so the order
+// is kept when all of them are booked again. Each answer has its own error:
 // [ErrWouldMissDeadline], or one of [Limiter.WaitN].
 func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 	joined := make([]Joined, len(calls))
@@ -59,12 +59,14 @@ func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 	return joined
 }
 
-// Ask is for a call that is here now, for the first time or again. If its turn is not
-// farther away than the patience, [Reservation.Wait] for it. If it is, the call is
-// [Reservation.Booked]: its process need not stay, and asks again a [Lead] before it is Due,
-// or earlier. Asking may be repeated under the same ID. Where ctx ends while Redis is asked, Ask
-// waits half a second for the answer at the most, so that the call keeps its place. Errors are
-// those of [Limiter.WaitN].
+// Ask joins the queue for a call that is here now, for the first time or again. The ID names the
+// call, in 1 to 256 bytes. If its turn is no farther away than the patience, call
+// [Reservation.Wait]. If it is farther away, the call is [Reservation.Booked]: its process need
+// not stay, and asks again a [Lead] before it is Due, or earlier.
+//
+// Asking may be repeated under the same ID. If ctx ends while Redis is asked, Ask waits for the
+// answer for at most half a second, so that the call keeps its place. A deadline does not bound
+// the turn: errors are those of [Limiter.WaitN] except [ErrWouldMissDeadline].
 func (j *Joint) Ask(ctx context.Context, id string, patience time.Duration, costs ...int) (*Reservation, error) {
 	r, err := j.ask(ctx, id, patience, costs)
 	return r, failed("ask", j, err)
@@ -96,9 +98,9 @@ func lasting(ctx context.Context) (longer context.Context, done func()) {
 	return longer, func() { stop(); cancel() }
 }
 
-// Leave ends a booking: the call will not be made. The costs are those that it was booked
-// with. It may be repeated, and works after [Limiter.Close]. Errors: [ErrInvalid],
-// [ErrUnavailable], [ErrCorrupt].
+// Leave ends a booking: the call will not be made. The costs are those that it was booked with.
+// Leave may be repeated, and works after [Limiter.Close]. Errors: [ErrInvalid], [ErrExceedsBurst],
+// [ErrUnavailable], [ErrDenied], [ErrCorrupt], or the context's.
 func (j *Joint) Leave(ctx context.Context, id string, costs ...int) error {
 	return failed("leave", j, j.leave(ctx, id, costs))
 }

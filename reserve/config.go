@@ -19,55 +19,58 @@ type Config struct {
 	// of all keys, so one limit lives in one slot of a cluster.
 	Name string
 
-	// Group is for limits that one call may need together: see [All]. Limits of one group
-	// live in one slot of a cluster; the group is the hash tag of their keys then. Up to
-	// 128 bytes without braces; the Name may hold no colon besides. Default: none.
+	// Group is for limits that one call may need together: see [All]. Limits of one group live in
+	// one slot of a cluster, because the group is the hash tag of their keys then. Up to 128 bytes
+	// without braces; in a group, the Name must not hold a colon. Default: none.
 	Group string
 
-	// Limit is the rate and the burst, or another [Kind] of limit. Processes of one name
-	// should agree; where they do not, the slowest limit of those that live is in force.
+	// Limit is the rate and the burst, or another [Kind] of limit. Processes of one name should
+	// agree. Where they do not, the slowest limit of the processes that make calls is in force.
 	Limit Limit
 
 	// Prefix of all keys, up to 128 bytes without braces. Default
 	// [DefaultPrefix].
 	Prefix string
 
-	// Settles says that costs are estimates: [Reservation.Settle] tells what was really
-	// used. It costs something: a turn of the limit may be used for 40 ms only, and calls
-	// take more of Redis's time each.
+	// Settles says that costs are estimates: [Reservation.Settle] tells what a call has used. It
+	// has a price: calls take more of Redis's time each, and a turn of a paced limit may be used
+	// for 20 ms only.
 	Settles bool
 
-	// Lease is for how long at the most this process may hold permits that it took
-	// ahead of its calls, so that a call needs no round trip while permits are
-	// available. 0, the default: it takes none. At most one minute; half of the time
-	// in which the bucket fills is enough. It is for paced limits that do not settle.
+	// Lease is how long this process may hold permits that it took ahead of its calls, so that
+	// most calls need no round trip while permits are stored. It is at most one minute. Half of
+	// the time in which the bucket fills is enough. 0, the default, means that it takes none
+	// ahead. A lease is for paced limits that do not settle.
 	//
-	// A process takes as many as its calls of late need in that time, and only
-	// permits that are stored in the bucket. They are turns like any other, so the
-	// limit stays exact; but what others find in the bucket is less by them, and by as
-	// many as become available in that time. Those that it does not use go back, or
-	// lapse when they would have overflowed: see [LeaseStats].
+	// A process takes as many permits as its recent calls used in that time, and only permits that
+	// are stored in the bucket. They are turns like any other, so the limit stays exact. But
+	// the bucket holds less for others: by those permits, and by as many as become available in
+	// that time. Permits that the process does not use go back, or lapse when the bucket would
+	// have overflowed: see [LeaseStats].
 	Lease time.Duration
 
-	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer one is cut to it.
-	// Set it where the API's word is not to be trusted without bounds. 0, the default:
-	// there is none.
+	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer one is cut to it. Set it
+	// where the API's word is not to be trusted without bounds. 0, the default, means no bound.
 	MaxPause time.Duration
 
-	// Urgent is the part of the limit that urgent calls have together at most while others
-	// wait, from 0.01 to 0.99: see [Limiter.Urgent]. Default 0.5.
+	// Urgent is the part of the limit that urgent calls together have at most while others wait,
+	// from 0.01 to 0.99: see [Limiter.Urgent]. Default 0.5.
 	Urgent float64
 
-	// Outage says what calls do while Redis is away. The default lets them
-	// through at this process's share of the rate.
+	// Outage says what calls do while Redis is away. By default they go on at this process's share
+	// of the rate.
 	Outage Outage
 
-	// Logger hears of what an operator should know: Redis going away and coming
-	// back, and what was used without it, a pause or a limit that another process has set,
-	// processes with different limits, a Redis that may evict the state, turns that were slept
-	// through. Of what
-	// Limiters of one group share, that of the first one hears. Default: nothing is
-	// logged, but for a Redis that was never reached: that is logged once, on
+	// Logger hears of what an operator should know:
+	//
+	//   - Redis is away or back, and what was used without it
+	//   - another process has set a pause or a limit
+	//   - processes were made with different limits
+	//   - Redis may evict the state
+	//   - the process slept through turns
+	//
+	// What Limiters of one group share, the Logger of the first one hears. By default nothing is
+	// logged, with one exception: a Redis that was never reached is logged once, on
 	// slog.Default().
 	Logger *slog.Logger
 }

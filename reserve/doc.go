@@ -14,42 +14,49 @@
 //
 // # What is guaranteed
 //
-// Calls leave as a token bucket of the limit's rate and burst allows, over all
-// processes together. A strict provider with the same limit accepts them, if each
-// arrives as long after its turn as the others. Real networks jitter, so
-// leave some of the provider's burst to them: a limit of 100/s with burst 1
-// before a provider that allows a burst of 10 bears 90 ms of jitter.
+// Calls leave as a token bucket of the limit's rate and burst allows, over all processes
+// together. A strict provider with the same limit accepts them, if each arrives as long
+// after its turn as the others. Real networks jitter, so leave some of the provider's burst
+// to them. Take a limit of 100/s with burst 1: before a provider that allows a burst of 10
+// it bears 90 ms of jitter.
 //
 // # The words
 //
 // A limit is a meter, which knows how many permits the API would still allow, and a queue
 // of the calls that wait. A call that waits has a place in the queue and owns no permits.
-// Its forecast is when those before it and it itself will have had their turns. A turn is
-// permits that were spent, and the moment at which they are due; it is given at most half
-// a second ahead, and is final. So whoever gives up, or dies, has held nothing, and a pause
-// or another limit moves all that wait.
+// Its forecast is the moment of its turn, as far as is known now. A turn is permits that
+// were spent, and the moment at which they are due. It is given at most half a second
+// ahead, and is final: only a pause, or a limit that lets less through, takes it back.
 //
-// A booking is a call that is made later, perhaps by another process: it has a place in
-// the order and an ID, and counts before others when it comes. See [Joint.Join] and
-// [Joint.Ask].
+// So a call that gives up, or whose process dies, has held nothing. A pause or another
+// limit moves all calls that wait.
 //
-// In one process calls of the same cost have their turns first come, first served; between
+// A booking is a place in the order that is kept, under an ID, for a call that is made
+// later, perhaps by another process. When the call comes, it is before those that came
+// after it. See [Joint.Join] and [Joint.Ask].
+//
+// In one process calls of the same cost have their turns first come, first served. Between
 // processes, those that came first are first while they are awake. A turn that was slept
-// through, as the process was suspended, is not used: the call asks for another.
+// through, because the process was suspended, is not used: the call asks for another one.
 //
 // # So many calls at once
 //
-// A limit of [Concurrent] has slots: a call holds one from its turn until it is released, so it
-// is made with [Limiter.Acquire]. Slots of a process that is silent for 3 s are for others.
+// A limit of [Concurrent] has slots. A call holds one from its turn until it is released,
+// so it is made with [Limiter.Acquire]. Slots of a process that is silent for 3 s are for
+// others.
 //
-// # Fair shares, and calls that can not wait
+// # Fair shares, and calls that cannot wait
 //
 // A [Limiter.Flow] is a tenant, an account or a host of those that share a limit. Where calls
-// wait, each flow has its turns by its [Limiter.Weight], however many calls of others wait;
-// what it does not use is for the others. A flow that has calls waiting is never further behind
-// its share than by its largest call, what is let through in the half second for which turns are
-// given ahead, and its share of the largest call of each flow. A call that is [Limiter.Urgent]
-// goes before all others, as far as its part of the limit goes.
+// wait, each flow has its turns by its [Limiter.Weight], however many calls of others wait.
+// What it does not use is for the others.
+//
+// How far a flow that has calls waiting can be behind its share is bounded. The bound is the
+// sum of its largest call, what is let through in half a second (turns are given that far
+// ahead), and its share of the largest call of each flow.
+//
+// A call that is [Limiter.Urgent] goes before all others, as far as its part of the limit
+// goes.
 //
 // # The one clock
 //
@@ -58,20 +65,21 @@
 //
 // # When the API asks for a pause
 //
-// [Limiter.Pause] lets nobody have a turn for a time, also those that were given one which
-// is not due yet. A process in which calls wait holds one more connection, on which it
-// hears of that, and of another limit: see [Limiter.SetLimit].
+// After [Limiter.Pause] nobody has a turn for a time, not even a call that was given one which
+// is not due yet. A process in which calls wait holds one more connection, on which it hears
+// of that, and of another limit: see [Limiter.SetLimit].
 //
 // # Several limits in one turn
 //
 // A call of a [Joint] needs permits of several limits, of any [Kind]: one step gives it the
 // permits of all, or of none. It waits at the limit that holds it back most, and takes
-// nothing from the others until then. [Reservation.Settle] corrects what a call has used.
+// nothing from the others until then. [Reservation.Settle] corrects the cost of a call once
+// it is known.
 //
 // # When Redis is away
 //
 // Turns that were given are used. All other calls are asked again until some failures in a
-// row open a circuit breaker; then a [Policy] decides: the calls go on at this process's
+// row open a circuit breaker. Then a [Policy] decides: the calls go on at this process's
 // share of the rate, wait, fail, or go through. See [Outage]. If Redis lost its data, or
 // went back to an older copy of it, the processes bring what they remember, and calls that
 // wait keep their order.

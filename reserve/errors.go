@@ -16,36 +16,39 @@ var (
 	// value. Correct the call.
 	ErrInvalid = fault.ErrInvalid
 
-	// ErrExceedsBurst: the call costs more permits than the limit's burst, so
-	// its turn could never come. Split the call or raise the burst. It is also
-	// an ErrInvalid.
+	// ErrExceedsBurst: the call costs more permits than the limit's burst, so its turn could never
+	// come. Split the call or raise the burst. It is also an ErrInvalid.
 	ErrExceedsBurst = fault.ErrExceeds
 
-	// ErrWouldMissDeadline: the turn would come after the context's deadline.
-	// Nothing was consumed. Try later, or with more time: [Error.Wait] says how
-	// much is needed, and [Error.Left] how much there was. A loop over many calls
-	// that goes on to the next one at once fails all of them in a moment: give the
-	// wait a context without a deadline, and the deadline to the request.
+	// ErrWouldMissDeadline: the turn would come after the context's deadline. Nothing was
+	// consumed. Try later, or with more time: [Error.Wait] says how much is needed, and
+	// [Error.Left] how much there was.
+	//
+	// In a loop over many calls, do not go on to the next one at once: each would fail in the same
+	// moment. Wait with a context without a deadline, and give the deadline to the request.
 	ErrWouldMissDeadline = errors.New("would miss the deadline")
 
-	// ErrUnavailable: Redis could not be reached or refuses calls for now; the
-	// text says what can be done, and the cause is in the chain. No turn was
-	// given. Try again. Calls that wait see it only under [PolicyFail], and where the
-	// client was closed: then it is a redis.ErrClosed, too, and no attempt helps.
+	// ErrUnavailable: Redis could not be reached or refuses calls for now. The text says what can
+	// be done, and the cause is in the chain. No turn was given. Try again. Calls that wait see it
+	// only under [PolicyFail], and where the client was closed. In the latter case it is a
+	// redis.ErrClosed, too, and trying again does not help.
 	ErrUnavailable = fault.ErrUnavailable
 
-	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been
-	// carried out and only its reply was lost. It never lets more calls through than
-	// the limit does. What has an ID may be asked for again under it.
+	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been carried out and only
+	// its reply was lost. It never lets more calls through than the limit does. A call that has an
+	// ID may ask again under it.
 	ErrOutcomeUnknown = fault.ErrOutcomeUnknown
 
-	// ErrDenied: Redis does not let this client in, or forbids what a limiter
-	// needs: the password or the user is wrong, the user's rules leave out a
-	// command or the keys, the two sides do not agree on TLS, or a Redis before 7
-	// is set to lua-replicate-commands no. The text says which. Correct the
-	// client's options, the rules of the user (lua.ACL has them), or the setting. A
-	// limiter that has had answers before takes it for an outage, see [Outage],
-	// except for the setting.
+	// ErrDenied: Redis does not let this client in, or forbids what a limiter needs. The text says
+	// which of these it is:
+	//
+	//   - the password or the user is wrong
+	//   - the user's rules leave out a command or the keys
+	//   - the two sides do not agree on TLS
+	//   - a Redis before 7 is set to lua-replicate-commands no
+	//
+	// Correct the client's options, the user's rules (lua.ACL has them), or the setting. A limiter
+	// that has had answers before takes it for an outage, see [Outage], except for the setting.
 	ErrDenied = fault.ErrDenied
 
 	// ErrCorrupt: a key of the limit holds something that is not its state.
@@ -53,7 +56,7 @@ var (
 	// owns it, delete it.
 	ErrCorrupt = fault.ErrCorrupt
 
-	// ErrClosed: the limiter was closed. The places of calls that waited went back.
+	// ErrClosed: the limiter was closed. Calls that waited have given their places back.
 	ErrClosed = errors.New("limiter is closed")
 
 	// ErrCancelled: the reservation was cancelled and has no turn any more.
@@ -64,12 +67,13 @@ var (
 type Error struct {
 	Op   string        // the method, in small letters: "wait", "reserve", "set limit" …
 	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
-	Wait time.Duration // until the turn would have come; 0 when not known
-	Left time.Duration // until the deadline that it would have missed; 0 where that is over, or there is none
-	// HeldBy is the limit of a Joint that holds the call back most; empty where that is not known.
+	Wait time.Duration // until the turn would have come; 0 if not known
+	Left time.Duration // until the deadline that it would have missed; 0 if that is past or not known
+	// HeldBy is the limit of a [Joint] that holds the call back most; empty where that is not
+	// known.
 	HeldBy string
 
-	Err error // the sentinel, joined with the cause where there is one
+	Err error // one of the errors above, joined with the cause if there is one
 }
 
 func (e *Error) Error() string {

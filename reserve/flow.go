@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -16,14 +17,15 @@ const (
 	leastUrgent, defaultUrgent, mostUrgent = 0.01, 0.5, 0.99
 )
 
-// Flow returns the same limit for the calls of one flow: a tenant, an account, a queue or a
-// host of those that share the limit. Where calls wait, each flow has its turns by its weight,
-// however many calls of others wait: one that enqueues 100,000 calls holds up nobody but
-// itself. Within a flow calls have their turns first come, first served. Calls that name no
-// flow are a flow together, of weight 1. A flow of which no call waits costs nothing, and once
-// nobody waits at all there are neither debts nor credit.
+// Flow returns the same limit for the calls of one flow: a tenant, an account, a queue or a host
+// of those that share the limit. Where calls wait, each flow has its turns by its weight, however
+// many calls of others wait. A flow that enqueues 100,000 calls holds up nobody but itself. Within
+// a flow calls have their turns first come, first served.
 //
-// The name is 1 to 256 bytes of any kind; with another one calls fail with [ErrInvalid]. Flow
+// Calls that name no flow are a flow together, of weight 1. A flow of which no call waits costs
+// nothing, and once nobody waits at all there are neither debts nor credit.
+//
+// The name is 1 to 256 bytes of any kind; with any other name, calls fail with [ErrInvalid]. Flow
 // is cheap: call it for each use. Shares are those of start-time fair queueing (Goyal, Vin and
 // Cheng, SIGCOMM 1996).
 func (l *Limiter) Flow(name string) *Limiter {
@@ -33,9 +35,10 @@ func (l *Limiter) Flow(name string) *Limiter {
 	return l.with(wire.Flow{Name: name, Weight: l.flow.Weight, Urgent: l.flow.Urgent}, nil)
 }
 
-// Weight returns the same for a flow with a weight from 0.000001 to 1,000,000; without it that
-// is 1. While both wait, a flow of weight 3 has three turns for each one of a flow of weight 1;
-// where costs differ, permits count. All calls of a flow are to have the same weight.
+// Weight returns the same limit for calls whose flow has this weight, from 0.000001 to 1,000,000;
+// with any other weight, calls fail with [ErrInvalid]. The default is 1. While both wait, a flow
+// of weight 3 has three permits for each one of a flow of weight 1. Give all calls of a flow the
+// same weight.
 func (l *Limiter) Weight(weight float64) *Limiter {
 	if math.IsNaN(weight) || weight < leastWeight || weight > mostWeight {
 		return l.with(l.flow, invalid("weight", "must be from %v to %v, got %v", leastWeight, float64(mostWeight), weight))
@@ -43,9 +46,9 @@ func (l *Limiter) Weight(weight float64) *Limiter {
 	return l.with(wire.Flow{Name: l.flow.Name, Weight: weight, Urgent: l.flow.Urgent}, nil)
 }
 
-// Urgent returns the limit for calls that go before all others that wait, as somebody waits for
-// them. While others wait, urgent calls of all flows together have at most the part of the
-// limit that [Config.Urgent] says, so nobody starves.
+// Urgent returns the same limit for calls that go before all others that wait, because a person
+// waits for them, say. While others wait, urgent calls of all flows together have at most the part
+// of the limit that [Config.Urgent] says, so nobody starves.
 func (l *Limiter) Urgent() *Limiter {
 	part := cmp.Or(l.core.cfg.Urgent, defaultUrgent)
 	return l.with(wire.Flow{Name: l.flow.Name, Weight: l.flow.Weight, Urgent: part}, nil)
@@ -83,6 +86,15 @@ func (j *Joint) each(of func(*Limiter) *Limiter) *Joint {
 	return &Joint{limits: limits}
 }
 
+// textOf is a flow for people.
+func textOf(f wire.Flow) string {
+	text := fmt.Sprintf("flow %q of weight %v", f.Name, f.Weight)
+	if f.Urgent > 0 {
+		text += ", urgent"
+	}
+	return text
+}
+
 // agree lets all limits serve the flow that some of them name: a call is of one.
 func (j *Joint) agree() error {
 	var flow wire.Flow
@@ -92,7 +104,7 @@ func (j *Joint) agree() error {
 		case flow == wire.Flow{}:
 			flow = l.flow
 		default:
-			return invalid("limits", "must be for calls of one flow: %q is for %v, and another for %v", l, l.flow, flow)
+			return invalid("limits", "must be for calls of one flow: %q is for %s, and another for %s", l, textOf(l.flow), textOf(flow))
 		}
 	}
 	for i, l := range j.limits {

@@ -13,26 +13,26 @@ import (
 // maxJoint is how many limits one call may need.
 const maxJoint = 8
 
-// A Joint gives calls their turns under several limits at once, such as requests and
-// tokens, per second and per day, or tenant and account. A call has its turn when all of
-// them let it through: it gets the permits of all, or of none, in one atomic step.
+// A Joint gives calls their turns under several limits at once, such as requests and tokens, per
+// second and per day, or tenant and account. A call has its turn when all of them let it through:
+// it gets the permits of all, or of none, in one atomic step.
 //
-// A call waits where its turn comes last, and takes nothing from the other limits until
-// then. So a tenant with an hour of backlog does not hold up those with whom it shares an
-// account: its calls come to the shared limit when their own turns have come.
+// A call waits at the limit where its turn comes last, and takes nothing from the other limits
+// until then. So a tenant with an hour of backlog does not hold up those with whom it shares an
+// account. Its calls come to the shared limit when their own turns have come.
 //
-// Limits of a Joint go on serving calls that need one of them only. A Joint is cheap and
-// keeps nothing: make one for each use where the keys vary. One of a single limit is that
-// limit. It is safe for concurrent use.
+// The limits of a Joint still serve calls that need only one of them. A Joint is cheap and keeps
+// nothing: make one for each use where the keys vary. A Joint of a single limit is that limit. It
+// is safe for concurrent use.
 type Joint struct {
 	limits []*Limiter
 }
 
-// All makes a Joint of one to eight different limits. They must be made with the same
-// client and prefix, and, unless they are keys of one Limiter, with the same Config.Group;
-// and with the same Config.Outage. A call is of one flow: if one limit names it ([Limiter.Flow]),
-// the others need not. The error is an [ErrInvalid] that says which limit does
-// not fit, or an [ErrClosed].
+// All makes a Joint of one to eight different limits. All of them must have the same client,
+// [Config.Prefix] and [Config.Outage]. They must also have the same [Config.Group], unless they
+// are keys of one Limiter. A call is of one flow: if one limit names it with [Limiter.Flow], the
+// others need not. The error is an [ErrInvalid] that says which limit does not fit, or an
+// [ErrClosed].
 func All(limits ...*Limiter) (*Joint, error) {
 	j := &Joint{limits: slices.Clone(limits)}
 	err := j.validate()
@@ -88,10 +88,10 @@ func (l *Limiter) fits(other *Limiter) error {
 	}
 }
 
-// Limits is those that the Joint was made of.
+// Limits returns the limits that the Joint was made of, in their order.
 func (j *Joint) Limits() []*Limiter { return slices.Clone(j.limits) }
 
-// String is the names of the limits.
+// String is the names of the limits, with " + " between them.
 func (j *Joint) String() string {
 	names := make([]string, len(j.limits))
 	for i, l := range j.limits {
@@ -102,17 +102,18 @@ func (j *Joint) String() string {
 	return strings.Join(names, " + ")
 }
 
-// Wait blocks until the call has its turn: return nil means call now. The costs are permits
-// of each limit, in the order of [All]; without any, the call costs one permit of each.
+// Wait blocks until the call has its turn: a nil error means call now. The costs are permits of
+// each limit, in the order of [All]; without any, the call costs one permit of each.
 //
-// It is as [Limiter.WaitN] is: a turn that would come after the context's deadline is not
-// taken. Closing one of the limits ends the wait with [ErrClosed].
+// It is [Limiter.WaitN] for several limits: a turn that would come after the context's deadline is
+// not taken, and errors are the same. Closing one of the limits ends the wait with [ErrClosed].
 func (j *Joint) Wait(ctx context.Context, costs ...int) error {
 	return failed("wait", j, j.wait(ctx, costs, false))
 }
 
-// Allow reports whether a call may be made right now, and if so takes its turn in all
-// limits. It never waits for a turn; it does wait for Redis.
+// Allow reports whether a call may be made right now, and if so takes its turn at all limits. It
+// does not wait for a turn, but it does wait for Redis. Costs are those of [Joint.Wait], and
+// errors those of [Limiter.AllowN].
 func (j *Joint) Allow(ctx context.Context, costs ...int) (bool, error) {
 	allowed, err := allows(j.wait(ctx, costs, true))
 	return allowed, failed("allow", j, err)
@@ -138,8 +139,9 @@ func (j *Joint) wait(ctx context.Context, costs []int, now bool) error {
 	return nil
 }
 
-// Reserve joins the queue for a call without waiting for its turn, for calls whose costs
-// are settled later, for example. The context is for the round trip only.
+// Reserve joins the queue for a call without waiting for its turn: to settle its cost later, for
+// example. Costs are those of [Joint.Wait]. The context is for the round trip only. Errors are
+// those of [Limiter.ReserveN].
 func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error) {
 	need, err := j.need(ctx, costs)
 	var r *Reservation

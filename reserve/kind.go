@@ -40,7 +40,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// A Calendar is a length of the windows of a [Quota].
+// A Calendar is the length of the windows of a [Quota].
 type Calendar int
 
 // The windows of a quota, in the time zone of its limit. Weeks are those of ISO 8601 and
@@ -66,49 +66,50 @@ var lengths = map[Calendar]time.Duration{
 	CalendarMonth:  30 * day,
 }
 
-// Quota allows n permits in each window of the calendar, in UTC unless [Limit.In] says
-// otherwise. They may all be used at once, as the window begins; give the calls a second,
-// paced limit with [All] where the API does not want that. Who finds the quota used up
-// waits for the next window. Permits that a window leaves are gone with it.
+// Quota allows n permits in each window of the calendar, in UTC unless [Limit.In] says otherwise.
+// All of them may be used at once when the window begins. Where the API does not want that, add a
+// paced limit with [All]. A call that finds the quota used up waits for the next window. Permits
+// that a window leaves are gone with it.
 func Quota(n int, each Calendar) Limit {
 	return Limit{permits: float64(n), per: lengths[each], extra: n - 1, kind: KindQuota, unit: each}
 }
 
-// Rolling allows no more than n permits in any stretch of time of that length, wherever it
-// begins. n of them may be used at once.
+// Rolling allows no more than n permits, at most 100,000, in any stretch of time as long as the
+// window, wherever it begins. All n of them may be used at once.
 func Rolling(n int, window time.Duration) Limit {
 	return Limit{permits: float64(n), per: window, extra: n - 1, kind: KindRolling}
 }
 
-// Concurrent allows n calls at once, from 1 to 1,000. A call holds its slot from its turn until
-// it is released, so it needs [Limiter.Acquire], or a package that releases it: worker and
-// transport do. Slots of a process that died, or is silent for 3 s, are free for others. Together
-// with a rate, in [All], no slot is held while a call waits for the rate.
+// Concurrent allows n calls at once, from 1 to 1,000. A call holds its slot from its turn until it
+// is released. So use [Limiter.Acquire], or a package that releases it: worker and transport do.
+// Slots of a process that died, or is silent for 3 s, are free for others. Together with a rate,
+// in [All], no slot is held while a call waits for the rate.
 func Concurrent(n int) Limit {
 	return Limit{permits: float64(n), per: time.Second, extra: n - 1, kind: KindSlots}
 }
 
 // WarmUp makes a paced limit begin slowly after a time in which it was idle, as caches,
-// connections and autoscalers want it, and come up to its rate within the period. It is
-// Guava's SmoothWarmingUp with a cold factor of 3: while nobody calls, up to
+// connections and autoscalers want it. It comes up to its rate within the period, which is
+// from 1 ms to 24 h.
 //
-//	most = threshold + 2 * period / (interval + 3*interval), threshold = period / (2*interval)
+// It is Guava's SmoothWarmingUp with a cold factor of 3. While nobody calls, permits are stored at
+// an even pace, so that all of them are there after one period. They are at most
 //
-// permits are stored, at an even pace, so that most of them are after one period. A call uses those first,
-// and what one of them costs of time falls in a straight line, from 3 intervals when all
-// are stored to 1 at the threshold and below it.
+//	threshold + 2*period / (interval + 3*interval), where threshold = period / (2*interval)
 //
-// As in Guava, and unlike in other limits, a call is let through first and those behind it
-// wait for its permits. So the API needs a bucket as large as the most expensive call, which
-// is what the burst bounds here; nothing is stored for calls at once.
+// Calls use stored permits first. The time that one of those costs falls in a straight line: from
+// 3 intervals when all are stored to 1 interval at the threshold and below it.
+//
+// As in Guava, and unlike in other limits, a call is let through first and those behind it wait
+// for its permits. So the API needs a bucket as large as the most expensive call. The burst bounds
+// that cost; nothing is stored for calls at once.
 func (l Limit) WarmUp(period time.Duration) Limit {
 	l.kind, l.warm = KindWarmingUp, period
 	return l
 }
 
-// In returns a quota with its windows in a time zone. The zone needs a name from the
-// time zone database, such as Europe/Berlin, as all processes of the fleet must find the
-// same.
+// In returns a quota whose windows are those of a time zone. The zone needs a name from the time
+// zone database, such as Europe/Berlin, because all processes of the fleet must find the same one.
 func (l Limit) In(zone *time.Location) Limit {
 	l.zone = ""
 	if zone != nil && zone != time.UTC {
@@ -117,9 +118,10 @@ func (l Limit) In(zone *time.Location) Limit {
 	return l
 }
 
-// Margin keeps a distance from the edges of windows, for clocks that differ from the API's,
-// and for the time that a call takes to arrive: a quota is not used within the margin of
-// the begin and the end of a window, and the window of a rolling limit is longer by it.
+// Margin keeps a distance from the edges of windows, for clocks that differ from the API's and for
+// the time that a call takes to arrive. A quota is not used within the margin after the begin of a
+// window and before its end. The window of a rolling limit is longer by the margin. It is at most
+// a quarter of the window.
 func (l Limit) Margin(d time.Duration) Limit {
 	l.margin = d
 	return l
@@ -128,7 +130,8 @@ func (l Limit) Margin(d time.Duration) Limit {
 // Kind is how the limit counts.
 func (l Limit) Kind() Kind { return l.kind }
 
-// Window is the window of a quota in which a moment lies, and the zero time of other limits.
+// Window is the window of a quota in which a moment lies. Other limits have none: it is the zero
+// time.
 func (l Limit) Window(at time.Time) (begin, end time.Time) {
 	zone, err := l.location()
 	if l.kind != KindQuota || err != nil {
@@ -186,8 +189,12 @@ func (l Limit) checkKind() error {
 		return invalid("Limit", "margin must be whole microseconds from 0 to a quarter of the window, got %v", l.margin)
 	}
 	if l.kind == KindQuota || l.kind == KindRolling || l.kind == KindSlots {
-		if whole := float64(int64(l.permits)); whole != l.permits || int(l.permits) != l.MaxBurst() {
-			return invalid("Limit", "permits of a %v must be a whole number, and have no burst of their own, got %v", l.kind, l.permits)
+		if whole := float64(int64(l.permits)); whole != l.permits {
+			return invalid("Limit", "permits of a limit of kind %v must be a whole number, got %v", l.kind, l.permits)
+		}
+		if int(l.permits) != l.MaxBurst() {
+			return invalid("Limit", "a limit of kind %v must have no burst of its own, got a burst of %d with %v permits",
+				l.kind, l.MaxBurst(), l.permits)
 		}
 	}
 	return nil

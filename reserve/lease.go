@@ -9,7 +9,7 @@ type LeaseStats struct {
 	Lapsed   int64 // lost: nobody used them while they fitted in the bucket
 }
 
-// LeaseStats returns the counts since the Limiter was made, of all its keys.
+// LeaseStats returns the counts since the Limiter was made, for all of its keys together.
 func (l *Limiter) LeaseStats() LeaseStats {
 	s := l.core.asker.LeaseStats(l.core.name)
 	return LeaseStats{s.Taken, s.Used, s.Returned, s.Lapsed}

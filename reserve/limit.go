@@ -6,15 +6,14 @@ import (
 	"time"
 )
 
-// Limit is how often calls may be made: a rate and a burst, or another [Kind] of limit. It
-// is a plain value, comparable and safe to copy; the zero Limit is not valid. Nothing is
-// checked when a Limit is put together: [New] checks it as a whole, and
-// [Limit.Validate] does so on request.
+// Limit is how often calls may be made: a rate and a burst, or another [Kind] of limit. It is a
+// plain value, comparable and safe to copy; the zero Limit is not valid. Nothing is checked when a
+// Limit is put together: [New] checks it as a whole, and [Limit.Validate] does so on request.
 //
-// The burst is how many permits an idle limit keeps for later, and so how many
-// calls may leave at once after a pause. It is 1 unless set: calls are then
-// evenly spaced. A provider that allows a burst of its own wants a smaller one
-// here: what is left between the two is what jitter on the network may use.
+// The burst is how many permits an idle limit keeps for later, and so how many calls may leave at
+// once after an idle time. It is 1 unless set: calls are evenly spaced then. Where the provider
+// allows a burst of its own, set a smaller one here. The difference between the two is what jitter
+// on the network may use.
 type Limit struct {
 	permits float64       // per `per`
 	per     time.Duration // whole microseconds
@@ -39,27 +38,27 @@ func PerHour(n float64) Limit { return Limit{permits: n, per: time.Hour} }
 // PerDay allows n permits per 24 hours, evenly spaced.
 func PerDay(n float64) Limit { return Limit{permits: n, per: day} }
 
-// Every allows one permit per interval.
+// Every allows one permit per interval, of whole microseconds.
 func Every(interval time.Duration) Limit { return Limit{permits: 1, per: interval} }
 
-// Burst returns the limit with another burst, in permits. A quota and a rolling limit have
-// none of their own: they are as large as their window allows.
+// Burst returns the limit with another burst, in permits. A quota, a rolling limit and slots have
+// no burst of their own: [Limit.Validate] refuses one.
 func (l Limit) Burst(permits int) Limit {
 	l.extra = permits - 1
 	return l
 }
 
-// Rate is the limit in permits per second; of a quota, about: months have 30 days. Of slots it
-// is how many there are.
+// Rate is the limit in permits per second. Of a quota it is about right, as a month counts as 30
+// days. Of slots it is how many there are.
 func (l Limit) Rate() float64 { return l.permits / l.per.Seconds() }
 
-// Interval is the time in which one permit becomes available, rounded to a
-// nanosecond.
+// Interval is the time in which one permit becomes available, rounded to a nanosecond. Of a quota
+// or a rolling limit it is an average; of slots it means nothing.
 func (l Limit) Interval() time.Duration {
 	return time.Duration(math.Round(l.micros() * float64(time.Microsecond)))
 }
 
-// MaxBurst is the burst in permits, which no call may exceed.
+// MaxBurst is how many permits may be used at once, and so the highest cost of a call.
 func (l Limit) MaxBurst() int { return l.extra + 1 }
 
 // micros is the exact interval as the scripts take it.
@@ -74,8 +73,8 @@ const (
 	century  = 36525 * day   // the longest time to fill a bucket
 )
 
-// Validate says what is wrong with the limit, naming the value, or returns nil.
-// The error is an [ErrInvalid].
+// Validate returns nil for a valid limit, and else an [ErrInvalid] that names what is wrong and
+// its value.
 func (l Limit) Validate() error {
 	if err := l.check(); err != nil {
 		return fmt.Errorf("reserve: %w", err)

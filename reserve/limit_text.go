@@ -22,8 +22,8 @@ var periods = []struct {
 	{day, []string{"day", "d"}},
 }
 
-// ParseLimit reads the text form of a limit: permits, a slash and a period, then
-// what it has besides a rate:
+// ParseLimit reads the text form of a limit: permits, a slash and a period, then what it has
+// besides a rate:
 //
 //	100/s   0.2/s   600/minute   1000/hour burst 50   20000/day   5/10s
 //	20/s warmup 10s
@@ -31,9 +31,9 @@ var periods = []struct {
 //	100/minute rolling   100/10s rolling margin 50ms
 //	5 at once
 //
-// The period is one of s, sec, second, m, min, minute, h, hr, hour, d, day, or
-// a duration as time.ParseDuration reads it; of a quota it is minute, hour, day, week or
-// month. The error is an [ErrInvalid] and quotes the text.
+// The period is s, sec, second, m, min, minute, h, hr, hour, d, day, or a duration as
+// time.ParseDuration reads it. For a quota it is minute, hour, day, week or month. The error is an
+// [ErrInvalid] and quotes the text.
 func ParseLimit(text string) (Limit, error) {
 	l, err := parseLimit(text)
 	if err == nil {
@@ -195,7 +195,8 @@ func (l Limit) marginText() string {
 	return " margin " + l.margin.String()
 }
 
-// MarshalText makes a limit fit for configuration files and flag.TextVar.
+// MarshalText returns the text of [Limit.String], for configuration files and flag.TextVar. The
+// error is that of [Limit.Validate].
 func (l Limit) MarshalText() ([]byte, error) {
 	if err := l.Validate(); err != nil {
 		return nil, err

@@ -20,8 +20,8 @@ import (
 // one in Redis; Wait, Reserve and Allow mean the same in both. Most callers want
 // [Limiter.Wait].
 //
-// Calls that wait have their turns first come, first served. A process that died, or
-// does not answer, holds nobody up.
+// Calls that wait have their turns first come, first served, unless they name flows or are
+// urgent. A process that died, or does not answer, holds nobody up.
 //
 // The zero Limiter is not usable; make one with [New] and keep it for as long
 // as the process runs. It is safe for concurrent use.
@@ -33,9 +33,9 @@ type Limiter struct {
 	err   error // what is wrong with the key or the flow
 }
 
-// New makes a Limiter on any go-redis client: single, Sentinel or Cluster. A
-// Ring is refused, because it loses the state when a shard fails. Nothing is
-// asked of Redis yet. The error is an [ErrInvalid] that names the field.
+// New makes a Limiter on any go-redis client: single, Sentinel or Cluster. A Ring is refused,
+// because it loses the state when a shard fails. Nothing is asked of Redis yet. Close the Limiter
+// before its client. The error is an [ErrInvalid] that names the field.
 func New(client redis.UniversalClient, config Config) (*Limiter, error) {
 	if err := validateClient(client); err != nil {
 		return nil, fmt.Errorf("reserve: %w", err)
@@ -51,10 +51,9 @@ func New(client redis.UniversalClient, config Config) (*Limiter, error) {
 	return &Limiter{core: c, limit: c.root}, nil
 }
 
-// For returns the same limit for one tenant, host or account: each key has a
-// queue of its own. The key is 1 to 512 bytes of any kind; with another one the
-// calls of the result fail with [ErrInvalid]. For is cheap: call it for each use.
-// Calling it on its own result replaces the key.
+// For returns the same limit for one tenant, host or account: each key has a queue and permits of
+// its own. The key is 1 to 512 bytes of any kind; with any other key, calls fail with
+// [ErrInvalid]. For is cheap: call it for each use. Calling it on its own result replaces the key.
 func (l *Limiter) For(key string) *Limiter {
 	if err := validateKey(key); err != nil {
 		return &Limiter{core: l.core, key: key, flow: l.flow, err: err}
@@ -66,7 +65,7 @@ func (l *Limiter) For(key string) *Limiter {
 	return of
 }
 
-// Limit is the limit that the Limiter was made with.
+// Limit is the limit that the Limiter was made with; [Limiter.State] has the one that is in force.
 func (l *Limiter) Limit() Limit { return l.core.cfg.Limit }
 
 // Name is the Config.Name that the Limiter was made with.
@@ -78,10 +77,10 @@ func (l *Limiter) Group() string { return l.core.cfg.Group }
 // Settles reports whether costs are settled after the call: see [Config.Settles].
 func (l *Limiter) Settles() bool { return l.core.cfg.Settles }
 
-// Limits is the Limiter itself, as [Joint.Limits] is those of a Joint.
+// Limits returns the Limiter itself, as [Joint.Limits] returns those of a Joint.
 func (l *Limiter) Limits() []*Limiter { return []*Limiter{l} }
 
-// String is the name, and the key after a slash.
+// String is the name, and the key after a slash if there is one.
 func (l *Limiter) String() string {
 	if l.key == "" {
 		return l.core.cfg.Name
@@ -89,40 +88,43 @@ func (l *Limiter) String() string {
 	return l.core.cfg.Name + "/" + l.key
 }
 
-// Close ends all waits with [ErrClosed], those of a [Joint] that needs the limit
-// too, and gives their places back. Whoever has its turn already, at most half a second
-// ahead, is not disturbed. Bookings stay; [Joint.Leave], [Reservation.Cancel] and
-// [Reservation.Settle] go on working. Close reaches every Limiter that For made of the
-// same one. It may be called more than once.
+// Close ends all waits with [ErrClosed] and gives their places back, also those of each [Joint]
+// that needs the limit. A call that has its turn already, at most half a second ahead, keeps it.
+// Slots that calls still hold may go to others then, so close the Limiter after those calls.
+//
+// Bookings stay, and [Joint.Leave], [Reservation.Cancel] and [Reservation.Settle] go on working.
+// Close reaches every Limiter that For, Flow, Weight and Urgent made of the same one. It may be
+// called more than once, and returns nil.
 func (l *Limiter) Close() error {
 	l.core.close()
 	return nil
 }
 
-// Wait blocks until the call has its turn: return nil means call now. It is
-// WaitN(ctx, 1).
+// Wait blocks until the call has its turn: a nil error means call now. It is WaitN(ctx, 1).
 func (l *Limiter) Wait(ctx context.Context) error { return l.WaitN(ctx, 1) }
 
-// WaitN blocks until the call has its turn; the call costs n permits, from 1 to
-// the limit's burst.
+// WaitN blocks until the call has its turn: a nil error means call now. The call costs n permits,
+// from 1 to the limit's burst.
 //
-// If the turn would come after the context's deadline, WaitN returns at once
-// with [ErrWouldMissDeadline] and has consumed nothing. So a deadline that is
-// meant for the request belongs to the request, and not to the wait. If the context ends
-// while it waits, its place goes to the next one and the error is the
-// context's. A process that was suspended past its turn waits for another.
+// If the turn would come after the context's deadline, WaitN returns at once with
+// [ErrWouldMissDeadline] and has consumed nothing. So give the wait a deadline only if the wait
+// itself has one, and the request a context of its own. If the context ends during the wait, the
+// place goes to the next call and the error is the context's. A process that was suspended past
+// its turn waits for another one.
 //
-// Other errors: [ErrInvalid], [ErrExceedsBurst], [ErrUnavailable],
-// [ErrCorrupt], [ErrClosed].
+// A limit of [Concurrent] refuses Wait and Allow with [ErrInvalid]: use [Limiter.Acquire]. Other
+// errors: [ErrInvalid], [ErrExceedsBurst], [ErrUnavailable], [ErrDenied], [ErrCorrupt],
+// [ErrClosed].
 func (l *Limiter) WaitN(ctx context.Context, n int) error {
 	return failed("wait", l, l.wait(ctx, n, false))
 }
 
-// Allow reports whether a call may be made right now, and if so takes the turn.
-// It never waits for a turn; it does wait for Redis. It is AllowN(ctx, 1).
+// Allow reports whether a call may be made right now, and if so takes the turn. It does not wait
+// for a turn, but it does wait for Redis. It is AllowN(ctx, 1).
 func (l *Limiter) Allow(ctx context.Context) (bool, error) { return l.AllowN(ctx, 1) }
 
-// AllowN is Allow for a call that costs n permits.
+// AllowN is Allow for a call that costs n permits. Errors are those of [Limiter.WaitN] except
+// [ErrWouldMissDeadline].
 func (l *Limiter) AllowN(ctx context.Context, n int) (bool, error) {
 	allowed, err := allows(l.wait(ctx, n, true))
 	return allowed, failed("allow", l, err)
@@ -203,9 +205,9 @@ func (l *Limiter) joint() *Joint { return &Joint{limits: []*Limiter{l}} }
 // Reserve joins the queue without waiting for the turn. It is ReserveN(ctx, 1).
 func (l *Limiter) Reserve(ctx context.Context) (*Reservation, error) { return l.ReserveN(ctx, 1) }
 
-// ReserveN joins the queue for a call of n permits without waiting for its turn; it
-// returns when the turn, or a forecast of it, is known. The context is for the round trip
-// only: a deadline does not bound the turn. Errors are those of [Limiter.WaitN].
+// ReserveN joins the queue for a call of n permits without waiting for its turn. It returns when
+// the turn, or a forecast of it, is known. The context is for the round trip only: a deadline does
+// not bound the turn. Errors are those of [Limiter.WaitN] except [ErrWouldMissDeadline].
 func (l *Limiter) ReserveN(ctx context.Context, n int) (*Reservation, error) {
 	return l.joint().Reserve(ctx, n)
 }

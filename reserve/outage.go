@@ -14,10 +14,10 @@ import (
 type Policy string
 
 // The policies. A call that finds Redis away is first asked again, in such a way that it
-// never takes two turns; the policy decides once the circuit breaker is open, see [Outage].
+// never takes two turns. Once the circuit breaker is open, the policy decides: see [Outage].
 const (
-	// PolicyLocal lets calls through in order, evenly spaced, at this process's
-	// share of the fleet's rate. It is the default.
+	// PolicyLocal lets calls through in order, evenly spaced, at this process's share of the
+	// fleet's rate. Calls that need a slot wait. It is the default.
 	PolicyLocal Policy = "local"
 	// PolicyWait lets calls wait until Redis is back or their context ends.
 	PolicyWait Policy = "wait"
@@ -29,7 +29,7 @@ const (
 
 var policies = []Policy{PolicyLocal, PolicyWait, PolicyFail, PolicyOpen}
 
-// ParsePolicy reads the name of a policy: local, wait, fail or open.
+// ParsePolicy reads the name of a policy: local, wait, fail or open. The error is an [ErrInvalid].
 func ParsePolicy(name string) (Policy, error) {
 	if p := Policy(name); slices.Contains(policies, p) {
 		return p, nil
@@ -37,53 +37,49 @@ func ParsePolicy(name string) (Policy, error) {
 	return "", fmt.Errorf("reserve: %w", invalid("policy", "must be local, wait, fail or open, got %q", name))
 }
 
-// MarshalText returns the name of the policy.
+// MarshalText returns the name of the policy. It never fails.
 func (p Policy) MarshalText() ([]byte, error) { return []byte(p), nil }
 
-// UnmarshalText is ParsePolicy for flags and files.
+// UnmarshalText is [ParsePolicy] for configuration files and flag.TextVar.
 func (p *Policy) UnmarshalText(name []byte) (err error) {
 	*p, err = ParsePolicy(string(name))
 	return err
 }
 
-// Outage says when Redis counts as away and what calls do then. The zero Outage
-// is the default.
+// Outage says when Redis counts as away and what calls do then. The zero Outage is the default.
 //
-// A Redis that was never reached, as the address is wrong for example, is an outage, too.
-// It is logged, also without a Config.Logger. A client that was closed, or that Redis has
-// never let in, is none, nor is lua-replicate-commands no: calls fail.
+// A Redis that was never reached, because its address is wrong for example, is an outage, too. It
+// is logged even without a [Config.Logger]. Three faults are no outage, and calls fail: the client
+// was closed, Redis has never let it in, or Redis is set to lua-replicate-commands no.
 //
-// While some failures in a row make up an outage, turns that were given are used as they
-// are: no policy takes them away or adds to them. When Redis is back, each process tells
-// what it spent without it, as far as the API can have let it through, and the limit starts
-// with that much less.
+// Turns that were given before are used as they are: no policy takes them away or adds to them.
+// When Redis is back, each process tells what it spent meanwhile, as far as the API can have let
+// it through. The limit starts with that much less.
 type Outage struct {
 	// Policy decides what calls do. Default [PolicyLocal].
 	//
-	// A process that alone lost its way to Redis can not know that the others did
-	// not: under PolicyLocal it uses its share besides the whole rate of the
-	// others. Where the limit must hold at any price, use PolicyWait or PolicyFail.
+	// A process that alone lost its way to Redis cannot know that the others did not. Under
+	// PolicyLocal it uses its share, on top of the whole rate that the others use. Where the limit
+	// must hold at any price, use PolicyWait or PolicyFail.
 	Policy Policy
 
-	// Safety is the part of the rate that the shares of all processes make up
-	// under PolicyLocal, above 0 up to 1. Default 0.9.
+	// Safety is the part of the rate that the shares of all processes make up together under
+	// PolicyLocal, above 0 and at most 1. Default 0.9. The share of each is Safety divided by the
+	// number of live processes that Redis told last.
 	Safety float64
 
-	// Share is the part of the rate that this process uses under PolicyLocal if
-	// it never learned from Redis how many others there are, above 0 up to 1.
-	// Default 0.1. Otherwise the share is Safety divided by how many live, as Redis told
-	// last.
+	// Share is the part of the rate that this process uses under PolicyLocal if it never learned
+	// from Redis how many processes there are, above 0 and at most 1. Default 0.1.
 	Share float64
 
-	// Failures is after how many failures in a row, of any calls of the Limiter,
-	// the circuit breaker opens; those within 200 ms count as one. Default 3. A
-	// failure takes as long as the client's timeouts let it, so keep those short: a
-	// ReadTimeout of 500 ms is plenty.
+	// Failures is how many failures in a row, of any calls of the Limiter, open the circuit
+	// breaker; those within 200 ms count as one. Default 3. A failure takes as long as the
+	// client's timeouts let it, so keep those short: a ReadTimeout of 500 ms is plenty.
 	Failures int
 
-	// Probe is the time between two attempts to reach Redis once the breaker is
-	// open, from begin to begin, on average: in each process it is up to half of it
-	// shorter or longer. Default 500 ms; at most a minute.
+	// Probe is the average time from the start of one attempt to reach Redis to the start of the
+	// next, once the breaker is open. In each process it is up to half of it shorter or longer.
+	// From 1 ms to one minute; default 500 ms.
 	Probe time.Duration
 }
 

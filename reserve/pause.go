@@ -18,32 +18,34 @@ const (
 	longest = 1e15 * time.Microsecond
 )
 
-// Pause lets no call of the whole fleet have its turn for d, because the API asked for
-// it: with a Retry-After header, say. Turns follow in the same order, and at the pace of
-// the rate from the end of the pause on: the bucket is empty then. Of several pauses the
-// one that ends last counts; they do not add up. [Limiter.Resume] ends it early.
+// Pause lets no call of the whole fleet have its turn for d, because the API asked for it: with a
+// Retry-After header, say. When the pause ends, turns follow in the same order, at the rate. A
+// paced limit begins with one permit then, however many it had stored. Of several pauses the one
+// that ends last counts; they do not add up. [Limiter.Resume] ends a pause early.
 //
-// Calls that wait, here and in other processes, hear of it at once, also those that were
-// given a turn which is not due yet; bookings do when they come. A process that can not
-// hear it, as its connection just broke, makes calls that were given a turn already, which
-// is up to half a second ahead. Permits that a process leased are given up.
+// Calls that wait, here and in other processes, hear of it at once, even those that were given a
+// turn which is not due yet. Bookings learn of it when they come. A process whose connection just
+// broke cannot hear of it: it makes the calls that were given a turn already, which is at most
+// half a second ahead. Permits that a process leased are given up.
 //
-// The reason is for people: [Limiter.State] and the log show it, up to 256 bytes. A d
-// of 0 or less changes nothing, and one above Config.MaxPause counts as that. Pause never
-// waits for the pause to end. After an error with [ErrUnavailable] this process pauses,
-// and the others may not know. Other errors: [ErrInvalid], [ErrCorrupt], [ErrClosed].
+// The reason is for people: [Limiter.State] and the log show up to 256 bytes of it. A d of 0 or less
+// changes nothing, and one above [Config.MaxPause] is cut to that. Pause does not wait for the
+// pause to end.
+//
+// After an error with [ErrUnavailable] this process pauses, and the others may not know. Other
+// errors: [ErrInvalid], [ErrDenied], [ErrCorrupt], [ErrClosed], or the context's.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration, reason string) error {
 	return l.joint().Pause(ctx, d, reason)
 }
 
-// PauseUntil is [Limiter.Pause] until a moment on the local clock, such as an API tells
-// it in a header. One that is past changes nothing.
+// PauseUntil is [Limiter.Pause] until a moment on the local clock, as an API may tell it in a
+// header. A moment in the past changes nothing.
 func (l *Limiter) PauseUntil(ctx context.Context, until time.Time, reason string) error {
 	return l.Pause(ctx, time.Until(until), reason)
 }
 
-// Resume ends a pause. Turns move earlier by what was still to go of it, in order.
-// Without a pause it changes nothing. Errors are those of [Limiter.Pause].
+// Resume ends a pause. Turns move earlier by what was left of it, in order. Without a pause it
+// changes nothing. Errors are those of [Limiter.Pause].
 func (l *Limiter) Resume(ctx context.Context) error { return l.joint().Resume(ctx) }
 
 // Pause is [Limiter.Pause] for all limits, each up to its own Config.MaxPause.

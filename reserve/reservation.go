@@ -9,9 +9,10 @@ import (
 	"github.com/fleetpace/fleetpace/internal/meter"
 )
 
-// A Reservation is a call that is in the queue while nobody waits for it: of
-// [Limiter.Reserve], [Joint.Reserve] or [Joint.Ask]. Its turn is given at most half a second
-// ahead; until then, its moment is a forecast. It is safe for concurrent use.
+// A Reservation is a call that is in the queue, whether or not anybody waits for it:
+// [Limiter.Reserve], [Joint.Reserve], [Joint.Ask] and [Joint.Acquire] make one. Its turn is given
+// at most half a second ahead; until then, its moment is a forecast. It is safe for concurrent
+// use, but only one Wait at a time.
 type Reservation struct {
 	joint *Joint
 	need  asker.Need
@@ -37,33 +38,34 @@ const (
 	booked // it is somebody else's
 )
 
-// ID is the name of the call in Redis, which [Joint.Ask] gave it; empty: it has none.
+// ID is the name of the call in Redis, as [Joint.Ask] was given it, or empty.
 func (r *Reservation) ID() string { return r.need.ID }
 
-// Due is the moment of the turn on the local clock, as far as it is known.
+// Due is the moment of the turn on the local clock, as far as is known now.
 func (r *Reservation) Due() time.Time { return r.held.Due() }
 
-// Delay is how long it is until the turn, as far as it is known; 0 once it has come.
+// Delay is how long it is until the turn, as far as is known now; 0 once it has come.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.Due())) }
 
-// Final reports whether the turn is given: Delay is no forecast any more.
+// Final reports whether the turn is given, so that Delay is no forecast any more. Only a pause, or
+// a limit that lets less through, can still take such a turn back.
 func (r *Reservation) Final() bool { return r.held.Given() }
 
-// Lapsed reports whether the turn was missed: it came so long ago that its permits are
-// gone, and a call made now would be one too many. Wait asks for another one, also where a
-// Wait has ended since and the call was not made in time.
+// Lapsed reports whether the turn was missed: it came so long ago that its permits are gone, and a
+// call made now would be one too many. Wait then asks for another turn, even if an earlier Wait
+// has returned and its call was not made in time.
 func (r *Reservation) Lapsed() bool { return r.held.Given() && time.Now().After(r.held.Until()) }
 
-// Booked reports whether the turn is farther away than the patience of [Joint.Ask], or the
-// call was put back with Book: ask again shortly before it is Due.
+// Booked reports whether the call is booked: its turn is farther away than the patience of
+// [Joint.Ask], or it was put back with Book. Ask again shortly before it is Due.
 func (r *Reservation) Booked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stage == booked || r.held.Booked()
 }
 
-// HeldBy is the limit that the call waits for longest, as far as it is known; nil where
-// its turn has come.
+// HeldBy is the limit that the call waits for longest, as far as is known now; nil where its turn
+// has come.
 func (r *Reservation) HeldBy() *Limiter {
 	if r.Delay() == 0 {
 		return nil
@@ -71,12 +73,13 @@ func (r *Reservation) HeldBy() *Limiter {
 	return r.joint.limits[r.held.Slowest()]
 }
 
-// Wait blocks until the turn has come: return nil means call now, and uses the
-// reservation up. If the context ends first, the place is kept: Wait again, or
-// Cancel. Unlike [Limiter.Wait] it does not mind when the deadline is. Errors: the
-// context's, [ErrCancelled], [ErrUnavailable], [ErrCorrupt], [ErrClosed], and [ErrInvalid]
-// where the turn was used before and has not [Reservation.Lapsed], or is being waited for
-// already, or the call is booked.
+// Wait blocks until the turn has come. A nil error means call now, and uses the reservation up. If
+// the context ends first, the call keeps its place: Wait again, or Cancel. Unlike [Limiter.Wait],
+// it does not refuse a turn that comes after the deadline.
+//
+// Errors: the context's, [ErrCancelled], [ErrUnavailable], [ErrDenied], [ErrCorrupt] and
+// [ErrClosed]. It is an [ErrInvalid] if the turn was used and has not [Reservation.Lapsed], if
+// another Wait is under way, or if the call is booked.
 func (r *Reservation) Wait(ctx context.Context) error {
 	return failed("wait", r.joint, r.wait(ctx))
 }
@@ -177,10 +180,10 @@ func (r *Reservation) end(turn asker.Turn, err error) error {
 	return err
 }
 
-// Cancel leaves the queue: somebody else is first. A turn that was given goes back if it
-// was the last one. It ends a Wait, and a booking. Cancelling again, or after the turn was
-// used or put back, does nothing; after an error it may be repeated. It works after
-// [Limiter.Close].
+// Cancel leaves the queue, and those behind come earlier. A turn that was given goes back if it
+// was the last one given. Cancel also ends a Wait, which returns [ErrCancelled], and a booking
+// that [Joint.Ask] made. Cancelling again does nothing, nor does it after the turn was used or the
+// call was put back. After an error it may be repeated. It works after [Limiter.Close].
 func (r *Reservation) Cancel(ctx context.Context) error {
 	return failed("cancel", r.joint, r.cancel(ctx))
 }
@@ -220,17 +223,19 @@ func (r *Reservation) cancel(ctx context.Context) error {
 	return r.joint.shared().why(ctx, err)
 }
 
-// Book puts the call back under its ID: it was asked for and will be made later, or by
-// another process, as its worker ends, for example. Its turn goes back if it was the last
-// one given; it keeps its place in the order. End a Wait for it before; after one that had
-// its turn, Book says that the call was not made. Of a call that is booked already it
-// changes nothing. Errors: [ErrInvalid], [ErrCancelled], [ErrClosed].
+// Book puts the call back under its ID, to be made later or by another process: because its worker
+// ends, for example. The call keeps its place in the order, and its turn goes back if it was the
+// last one given. Let a Wait for it end before. After a Wait that had its turn, Book says that the
+// call was not made. If the call is booked already, Book changes nothing.
+//
+// Errors: [ErrCancelled], [ErrClosed], the context's, and [ErrInvalid], such as for a call without
+// an ID.
 func (r *Reservation) Book(ctx context.Context) error {
 	return failed("book", r.joint, r.book(ctx, (*asker.Held).Book))
 }
 
-// Keep is Book for a call that may not come back, as nobody knows what became of its caller: it
-// keeps its place in the order, and nobody waits for it.
+// Keep is Book for a call that may never come back, because nobody knows what became of its
+// caller. The call keeps its place in the order, and forecasts of other calls leave it out.
 func (r *Reservation) Keep(ctx context.Context) error {
 	return failed("keep", r.joint, r.book(ctx, (*asker.Held).Keep))
 }
@@ -248,7 +253,7 @@ func (r *Reservation) book(ctx context.Context, book func(*asker.Held) bool) err
 		return err
 	}
 	if r.need.ID == "" {
-		return invalid("reservation", "has no ID to be booked under: use Joint.Ask")
+		return r.invalid("has no ID to be booked under: use Joint.Ask")
 	}
 	if r.stage == used {
 		unused(&r.need, &r.turn, r.joint.limits...)

@@ -7,20 +7,21 @@ import (
 	"github.com/fleetpace/fleetpace/internal/meter"
 )
 
-// SetLimit changes the limit of the whole fleet: for so long, or with an expiry of 0 until
-// it is set again. It stands above what the processes were made with, so that versions of
-// a fleet with other limits, or processes that start, do not change it; and it stays while
-// nobody calls. All turns follow at once, in order, also those that were given already, as
-// with [Limiter.Pause]. When the expiry is over, the limit of the processes is in force
-// again.
+// SetLimit changes the limit of the whole fleet until the expiry is over, or, with an expiry of 0,
+// until it is set again or reset. It overrules the limits that the processes were made with:
+// neither processes that start nor other versions of your program change it. It stays while nobody
+// calls. When it is over, the limit of the processes is in force again.
 //
-// The limit must be of the same [Kind] as that of the Limiter, and a quota have the same
-// calendar. A call that costs more than the new burst fails with [ErrExceedsBurst]; the
-// limit that the Limiter was made with bounds its cost as before. Of a limit that warms up,
-// the burst does nothing else, so it is not set.
+// Calls that wait follow at once, in order. If the new limit lets less through, turns that were
+// given and are not due yet are taken back, as with [Limiter.Pause].
+//
+// The limit must be of the same [Kind] as that of the Limiter, and a quota must have the same
+// calendar. A call that costs more than the new burst fails with [ErrExceedsBurst]. The limit that
+// the Limiter was made with bounds its cost as before. The burst of a limit that warms up does
+// nothing but bound costs, so it is not set.
 //
 // If Redis loses its data, the limit that was set is lost, too. Errors: [ErrInvalid],
-// [ErrUnavailable], [ErrCorrupt], [ErrClosed].
+// [ErrUnavailable], [ErrDenied], [ErrCorrupt], [ErrClosed], or the context's.
 func (l *Limiter) SetLimit(ctx context.Context, limit Limit, expiry time.Duration) error {
 	return failed("set limit", l, l.set(ctx, limit, expiry))
 }
@@ -46,7 +47,8 @@ func (l *Limiter) set(ctx context.Context, limit Limit, expiry time.Duration) er
 	return l.changed(ctx, l.core.asker.Set(ctx, l.limit, limit.terms(), expiry))
 }
 
-// ResetLimit ends what [Limiter.SetLimit] began. Where no limit is set it changes nothing.
+// ResetLimit ends what [Limiter.SetLimit] began. Where no limit is set it changes nothing. Errors
+// are those of [Limiter.SetLimit].
 func (l *Limiter) ResetLimit(ctx context.Context) error {
 	err := l.check(ctx, 1)
 	if err == nil {

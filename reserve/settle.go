@@ -4,19 +4,25 @@ import (
 	"context"
 )
 
-// Settle tells what the call used of each limit in truth, once it was made: in the order of
-// [All]; a cost below 0 is not known, and stays. What it used less lets those behind it
-// come earlier; what it used more, later, and for calls that were made already it is too
-// late. What comes back of a paced limit is at most what a strict provider would still have
-// in its bucket: nothing where that was full since, where another limit was set, or where it
-// went down by more than eight calls since; and nothing of a rolling limit after 64 later
-// calls. So give a limit whose costs are settled a burst of some times the largest cost, and
-// tell it when the call is over.
+// Settle tells what the call has used of each limit, in the order of [All], once it was made. A
+// cost below 0 means that it is not known, and the estimate stays. If the call used less than its
+// estimate, those behind it come earlier; if it used more, they come later. For calls that were
+// made already, that is too late.
 //
-// Config.Settles must be set for a limit, or, of a [Joint], for one of them: else it is an
-// [ErrInvalid], as it is before the turn has come, and a second time. After another error
-// it may be repeated: it counts once. A call that was let through while Redis was away
-// settles nothing. It works after [Limiter.Close].
+// What comes back depends on the kind of limit:
+//
+//   - paced: at most what a strict provider would still have in its bucket. Nothing comes back if
+//     the bucket was full since, if another limit was set, or if the level of the bucket fell at
+//     more than eight calls since. So set a burst of some times the largest cost, and settle as
+//     soon as the call is over.
+//   - quota: all of it, in the window of the call.
+//   - rolling: all of it, unless 64 calls or more had their turns since.
+//   - warming up: nothing.
+//
+// It is an [ErrInvalid] if none of the limits has [Config.Settles], if the turn has not come yet,
+// or if the call was settled before. After any other error Settle may be repeated, and counts
+// once. A call that was let through while Redis was away settles nothing. Settle works after
+// [Limiter.Close].
 func (r *Reservation) Settle(ctx context.Context, used ...int) error {
 	return failed("settle", r.joint, r.settle(ctx, used))
 }

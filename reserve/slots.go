@@ -7,14 +7,14 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Acquire blocks until the call has its turn, and returns what holds its slots: release it when
-// the call is done. It is Acquire of a [Joint] of this limit alone.
+// Acquire blocks until the call has its turn, and returns the Reservation that holds its n slots.
+// Release it when the call is done. It is [Joint.Acquire] for this limit alone.
 func (l *Limiter) Acquire(ctx context.Context, n int) (*Reservation, error) {
 	return l.joint().Acquire(ctx, n)
 }
 
-// Acquire blocks until the call has its turn, as [Joint.Wait] does, and returns what holds its
-// slots:
+// Acquire blocks until the call has its turn, as [Joint.Wait] does, and returns the Reservation
+// that holds its slots:
 //
 //	held, err := both.Acquire(ctx)
 //	if err != nil {
@@ -22,8 +22,9 @@ func (l *Limiter) Acquire(ctx context.Context, n int) (*Reservation, error) {
 //	}
 //	defer held.Release()
 //
-// When a slot will be free nobody knows: where that is what a call waits for, a deadline ends the
-// wait when it has come, and not before. With limits none of which has slots it works, too, and there is nothing to release.
+// Nobody knows when a slot will be free. So a call that waits for a slot is not refused at once
+// because of its deadline: the wait ends when the deadline comes. Acquire also works with limits
+// that have no slots; then there is nothing to release. Errors are those of [Limiter.WaitN].
 func (j *Joint) Acquire(ctx context.Context, costs ...int) (*Reservation, error) {
 	r, err := j.acquire(ctx, costs)
 	return r, failed("acquire", j, err)
@@ -46,9 +47,8 @@ func (j *Joint) acquire(ctx context.Context, costs []int) (*Reservation, error) 
 	return r, nil
 }
 
-// Release lets others have the slots that the call holds, once it is done. It does not wait for
-// Redis, and may be repeated; before the turn was used, or where there are no slots, it does
-// nothing.
+// Release gives back the slots that the call holds, once it is done. It does not wait for Redis,
+// and may be repeated. Before the turn was used, or where there are no slots, it does nothing.
 func (r *Reservation) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,10 +63,10 @@ func (r *Reservation) release() {
 	}
 }
 
-// Lost is closed when others may have the slots of the call, though it has not released them: its
-// process was silent for so long that it counted as dead, and the limit was full when it came
-// back. The call goes on, unless you end it. It is nil where the call holds no slots, before its
-// turn and after Release.
+// Lost returns a channel that is closed when others may have the slots of the call, though it has
+// not released them. That happens if its process was silent for so long that it counted as dead,
+// or if Redis lost its data, and the limit is full without the call. The call goes on, unless you
+// end it. The channel is nil while the call holds no slots: before its turn, and after Release.
 func (r *Reservation) Lost() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,11 +76,10 @@ func (r *Reservation) Lost() <-chan struct{} {
 	return r.slots.Lost()
 }
 
-// Free takes the slots of a call away that some process of the fleet made, for others to have
-// them: for an operator who knows that the call hangs, or is over. The call goes on, and its
-// process is not told. The holder is one of
-// [State.Holders]. It reports false where that holds none any more.
-// Errors are those of [Limiter.State].
+// Free takes slots away from a call of any process of the fleet, so that others can have them. It
+// is for an operator who knows that the call hangs, or is over. The call itself goes on, and its
+// process is not told. The holder is one of [State.Holders]. Free reports false if it holds no
+// slots any more. Errors are those of [Limiter.State].
 func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
 	if err := l.check(ctx, 1); err != nil {
 		return false, failed("free", l, err)

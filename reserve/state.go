@@ -9,13 +9,17 @@ import (
 
 // State is how a limit stands at one moment, for people and dashboards.
 type State struct {
-	// Rate is permits per second (of slots, how many there are), and Burst permits, of the limit that is in force; where
-	// they differ from the Limiter's own, processes of different configuration share the
-	// limit, or it was Set for all: with [Limiter.SetLimit], for SetFor more, or until it
-	// is set again if that is 0.
-	Rate   float64
-	Burst  int
-	Limit  Limit // the same as a whole
+	// Rate and Burst are of the limit that is in force: permits per second, and permits. Of
+	// slots, Rate is how many there are. They differ from the Limiter's own limit where
+	// processes were made with different limits, or where [Limiter.SetLimit] set another one.
+	Rate  float64
+	Burst int
+
+	// Limit is the limit that is in force, as a whole.
+	Limit Limit
+
+	// Set reports whether the limit was set by [Limiter.SetLimit], and SetFor for how much
+	// longer; 0 means until it is set again or reset.
 	Set    bool
 	SetFor time.Duration
 
@@ -23,8 +27,8 @@ type State struct {
 	Stored float64
 
 	// NextFree is the moment, on the local clock, at which the last permit that was spent
-	// becomes available. It is in the past while permits are stored. Of limits that are
-	// not paced it is zero.
+	// becomes available again. It is in the past while permits are stored. Only paced limits
+	// have it; else it is zero.
 	NextFree time.Time
 
 	// Wait is how long a call of one permit would wait now.
@@ -33,30 +37,31 @@ type State struct {
 	// Waiting is how many calls wait, and Booked how many will come: see [Joint.Join].
 	Waiting, Booked int64
 
-	// Processes is how many live.
+	// Processes is how many processes use the limit. One that has had no call for 10 s, or is
+	// silent for 3 s, does not count.
 	Processes int64
 
-	// Holders are the calls that hold slots, those that have them longest first; at most 1,000.
+	// Holders are the calls that hold slots, the oldest first; at most 1,000.
 	Holders []Holder
 
-	// Paused is for how long no call has its turn, and PauseReason why; 0 where there is
-	// no pause.
+	// Paused is how much longer the pause lasts, and PauseReason why there is one. Without a
+	// pause they are zero.
 	Paused      time.Duration
 	PauseReason string
 }
 
 // A Holder is a call that holds slots: see [Concurrent].
 type Holder struct {
-	// Process is the name of its process in Redis, and Doing the ID of the call, or else its
-	// flow, if it has one.
+	// Process is the name of its process in Redis. Doing is the ID of the call; without one it
+	// is the flow, if there is one.
 	Process, Doing string
-	Number         int64 // of the call, in its process
-	Slots          int
+	Number         int64     // of the call, in its process
+	Slots          int       // that it holds
 	Since          time.Time // on the local clock
 }
 
-// State looks at the limit and changes nothing. Errors: [ErrUnavailable],
-// [ErrCorrupt], [ErrInvalid], [ErrClosed].
+// State looks at the limit and changes nothing. It asks Redis. Errors: [ErrUnavailable],
+// [ErrDenied], [ErrCorrupt], [ErrInvalid], [ErrClosed], or the context's.
 func (l *Limiter) State(ctx context.Context) (State, error) {
 	states, err := l.joint().inspect(ctx)
 	if err != nil {
@@ -65,7 +70,7 @@ func (l *Limiter) State(ctx context.Context) (State, error) {
 	return states[0], nil
 }
 
-// States is [Limiter.State] of all limits, at one moment.
+// States is [Limiter.State] of all limits, in their order and at one moment.
 func (j *Joint) States(ctx context.Context) ([]State, error) {
 	states, err := j.inspect(ctx)
 	return states, failed("states", j, err)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Turns is what gives turns: a [Limiter] or a [Joint]. All(t.Limits()...) is the Joint of
-// either. Other packages use that Joint, so methods of a type of your own would not be called.
+// Turns is a [Limiter] or a [Joint], for code that works with either. All(t.Limits()...) makes a
+// Joint of it. Other packages use that one, and call no methods of a type of your own.
 type Turns interface {
 	Limits() []*Limiter
 	String() string

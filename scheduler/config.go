@@ -13,26 +13,25 @@ import (
 	"github.com/fleetpace/fleetpace/worker"
 )
 
-// Turn is what a task needs before it may run: see worker.Turn, which it is.
+// Turn is what a task needs before it may run: it is a [worker.Turn].
 type Turn = worker.Turn
 
 // Config says how tasks are scheduled. The zero value is good for most. It has to
 // agree with the worker.Config of the workers.
 type Config struct {
-	// Turn says what a task needs; the same as in the workers. An error refuses
-	// the task. Tasks of the same Limits and Key are booked together, so name a
-	// tenant by Turn.Key. Default [worker.FromHeaders].
+	// Turn says what a task needs, as in the workers. An error refuses the task. Tasks of the same
+	// Limits and Key are booked together, so name a tenant by Turn.Key. Default
+	// [worker.FromHeaders].
 	Turn func(context.Context, *asynq.Task) (Turn, error)
 
-	// Lead is how long before its turn a task is due in asynq: the Lead of the
-	// workers. One that is too short makes tasks late, one that is too long makes
-	// them come and go. Default: that of a worker whose server has the polling
-	// intervals of worker.Apply.
+	// Lead is how long before its turn a task is due in asynq: the [worker.Worker.Lead] of the
+	// workers. With too short a Lead tasks are late; with too long a one they come and go.
+	// Default: that of a worker whose server has the polling intervals of [worker.Worker.Apply].
 	Lead time.Duration
 }
 
-// ErrInvalid says that a setting, a task or an option is wrong; the text names it
-// and its value. Nothing was taken.
+// ErrInvalid says that a setting, a task or an option is wrong; the text names it and its value.
+// Nothing was booked.
 var ErrInvalid = errors.New("invalid")
 
 func invalid(field, format string, args ...any) error {

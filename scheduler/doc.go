@@ -7,21 +7,20 @@
 //	forecast, err := s.Enqueue(ctx, asynq.NewTask("geocode", address))
 //	// forecast.At is when it will run
 //
-// The tasks need workers with package worker on the same limits: those find the
-// booking and sleep the short rest. Without them nothing holds the tasks to the
-// moment that was forecast.
+// The workers of the tasks must use package worker with the same limits: there a task finds
+// its booking, and sleeps the short time until its turn. Without that, nothing holds tasks
+// to the limit.
 //
 // A booking is a place in the order and takes no permits. So tasks that are deleted,
 // or whose enqueuing fails, cost the limit nothing.
 //
 // # Options
 //
-// An option may be given to Enqueue or to asynq.NewTask; of two of a kind the
-// last one counts, and those of Enqueue come last. asynq keeps the options of
-// NewTask to itself, so they are read by reflection. A Deadline or a ProcessAt
-// can not be read there and is refused; give it to Enqueue. If another version of
-// asynq keeps its options elsewhere, those of NewTask are not seen: a TaskID,
-// Queue, ProcessAt or ProcessIn among them has no effect then.
+// Give options to Enqueue or to asynq.NewTask. Of two of a kind the last one counts, and
+// those of Enqueue come last. asynq keeps the options of NewTask to itself, so they are read
+// by reflection. A Deadline or a ProcessAt cannot be read there and is refused: give it to
+// Enqueue. If another version of asynq keeps its options elsewhere, those of NewTask are
+// not seen: a TaskID, Queue, ProcessAt or ProcessIn among them has no effect then.
 //
 //	Queue, TaskID         name the task; without a TaskID it gets a UUID
 //	MaxRetry, Retention   passed on
@@ -44,17 +43,16 @@
 //
 // # What becomes of the booking of a task that was not enqueued
 //
-// It ends, if Redis can be reached, unless it may be somebody else's: a TaskID of
-// your own names one booking, however often and by whomever it is enqueued. So that
-// of an own TaskID stays: the task that waits under it keeps its place. Where none
-// waits, nobody comes for it, and others pass it.
+// It ends, if Redis can be reached, unless the task has a TaskID of your own. Such a TaskID
+// names one booking, however often and by whomever it is enqueued, so the booking stays: a
+// task that waits under it keeps its place. If no task waits, nobody comes for the booking,
+// and others pass it.
 //
-// An enqueue whose reply was lost may end the booking of a task that exists; the
-// task waits its turn when it comes up.
+// If asynq enqueued a task and only its reply was lost, the booking ends, too. The task then
+// waits for its turn when it comes up.
 //
 // # Periodic tasks
 //
-// An asynq.Scheduler enqueues its tasks itself, and each runs soon after it was
-// enqueued, so there is nothing to schedule ahead: they wait in the worker when they
-// come up.
+// An asynq.Scheduler enqueues its tasks itself, and each runs soon after it was enqueued. So
+// there is nothing to schedule ahead: such tasks wait in the worker when they come up.
 package scheduler

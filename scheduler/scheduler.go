@@ -20,10 +20,10 @@ type Scheduler struct {
 	config Config
 }
 
-// New makes a Scheduler that enqueues with client, for turns of a [reserve.Limiter]
-// or a [reserve.Joint], unless the Turn of a task names others. Client and limits may
-// use different Redis servers. Nothing is asked of either yet. The error is an
-// [ErrInvalid] that names the field.
+// New makes a Scheduler that enqueues with client, for turns of a [reserve.Limiter] or a
+// [reserve.Joint], unless the Turn of a task names others. Client and limits may use different
+// Redis servers. Nothing is asked of either yet. The error is an [ErrInvalid] that names the
+// field.
 func New(client *asynq.Client, turns reserve.Turns, config Config) (*Scheduler, error) {
 	err := config.validate()
 	switch {
@@ -49,22 +49,21 @@ type Forecast struct {
 	// comes up, which is before its turn. Nil for a task that was not enqueued.
 	Info *asynq.TaskInfo
 
-	// At is the moment of the turn, on the local clock. For a task that is not
-	// booked it is when it comes up: its Turn says Skip, or it is for later than
-	// the turn that it would have got.
+	// At is the moment of the turn, on the local clock. For a task that is not booked, it is the
+	// moment at which the task comes up. Two kinds of tasks are not booked: those whose Turn says
+	// Skip, and some of those for later (see the package documentation, ProcessAt).
 	At time.Time
 
 	// Err is why the task was not enqueued.
 	Err error
 }
 
-// Enqueue books a turn for the task and enqueues it for that. See the package
-// documentation for what options mean.
+// Enqueue books a turn for the task, and enqueues the task to come up shortly before it. See the
+// package documentation for what options mean.
 //
-// Errors, after which the task is not enqueued: [ErrInvalid]; those of
-// [reserve.Joint.Join], such as [reserve.ErrWouldMissDeadline] and
-// [reserve.ErrUnavailable]; and asynq's, such as asynq.ErrDuplicateTask and
-// asynq.ErrTaskIDConflict.
+// After an error the task is not enqueued. Errors are [ErrInvalid]; those of [reserve.Joint.Join],
+// such as [reserve.ErrWouldMissDeadline] and [reserve.ErrUnavailable]; and asynq's, such as
+// asynq.ErrDuplicateTask and asynq.ErrTaskIDConflict.
 func (s *Scheduler) Enqueue(ctx context.Context, task *asynq.Task, options ...asynq.Option) (Forecast, error) {
 	items := []Item{{Task: task, Options: options}}
 	forecasts := make([]Forecast, 1)
@@ -85,10 +84,10 @@ type Item struct {
 // them when the process dies.
 const window = 1024
 
-// EnqueueAll is Enqueue for many tasks, in few round trips: those of the same limits
-// are booked in the order of the items, those for later last. A task that fails does not stop the
-// others: there is a Forecast for each item, and its Err tells. The error sums
-// up, and wraps that of the first.
+// EnqueueAll is Enqueue for many tasks, in few round trips. Those of the same limits are booked in
+// the order of the items, and those for later last. A task that fails does not stop the others:
+// there is a Forecast for each item, and its Err says why. The error counts those that failed, and
+// wraps that of the first.
 func (s *Scheduler) EnqueueAll(ctx context.Context, items []Item) ([]Forecast, error) {
 	forecasts := make([]Forecast, len(items))
 	for from := 0; from < len(items); from += window {

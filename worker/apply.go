@@ -14,18 +14,18 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Apply changes the configuration of the server that the Worker's tasks run on;
-// call it once, before asynq.NewServer:
+// Apply changes the configuration of the server that the Worker's tasks run on. Call it once,
+// before asynq.NewServer:
 //
-//   - Concurrency becomes the waiting room plus the handlers that work at once,
-//     which are as many as Concurrency said (asynq's default: one per CPU).
-//   - TaskCheckInterval and DelayedTaskCheckInterval, where they are zero, become
-//     100 ms. At asynq's own 1 s and 5 s a task would come back 5 s earlier and
-//     wait in its worker.
-//   - IsFailure, RetryDelayFunc and ErrorHandler do not take a task that waits for
-//     its turn for one that failed. Your own are called for all other errors.
+//   - Concurrency becomes the waiting room plus the handlers that work at once. Those are as many
+//     as Concurrency said (asynq's default: one per CPU).
+//   - TaskCheckInterval and DelayedTaskCheckInterval, where they are zero, become 100 ms. At
+//     asynq's own 1 s and 5 s a task would come back 5 s earlier and wait in its worker.
+//   - IsFailure, RetryDelayFunc and ErrorHandler do not take a task that waits for its turn for
+//     one that failed. Your own are called for all other errors.
 //
-// The error says which setting can not work. What works but wastes is logged.
+// The error is an [ErrInvalid] that says which setting cannot work. A setting that works but
+// wastes is logged.
 func (w *Worker) Apply(config *asynq.Config) error {
 	if config == nil {
 		return invalid("asynq.Config", "must not be nil")

@@ -12,34 +12,30 @@ import (
 
 // Config says how tasks wait. The zero value is good for most.
 type Config struct {
-	// Turn says what a task needs. It may take its time, to look something up;
-	// the context is the task's. An error fails the task, and so does a Turn that
-	// can not be. Default [FromHeaders].
+	// Turn says what a task needs. It may take its time, to look something up; the context is the
+	// task's. The task fails if Turn returns an error, or a [Turn] that is not valid. Default
+	// [FromHeaders].
 	Turn func(context.Context, *asynq.Task) (Turn, error)
 
-	// Used says what a task has used of each of its limits in truth, in their
-	// order, once its handler is done: see [reserve.Reservation.Settle]. It is
-	// asked after each run, whatever the error of the handler; nil says that the
-	// costs were right. A limit of the Worker must have [reserve.Config.Settles].
-	// Default: costs are right.
+	// Used says how many permits a task has used of each of its limits, in their order, once its
+	// handler is done: see [reserve.Reservation.Settle]. It is asked after each run, whether or
+	// not the handler failed. Nil means that the costs were right, as they are by default. A limit
+	// of the Worker must have [reserve.Config.Settles].
 	Used func(ctx context.Context, task *asynq.Task, err error) []int
 
-	// WaitingRoom is how many tasks may wait in this process at once, besides
-	// those that work; half of it is for those that keep their places while a
-	// backlog is handed out. Default: 1,000, or as many as a fast limit needs, up
-	// to 10,000.
+	// WaitingRoom is how many tasks may wait in this process at once, besides those that work.
+	// Half of it is for tasks that keep their places while a backlog is handed out. Default:
+	// 1,000, or as many as a fast limit needs, up to 10,000.
 	WaitingRoom int
 
-	// Lead is how long before its turn a task that was put back comes again.
-	// Default: what the polling intervals of asynq and [reserve.Lead] need. A
-	// shorter one is refused by Apply.
+	// Lead is how long before its turn a task that was put back comes again. Default: what the
+	// polling intervals of asynq and [reserve.Lead] need. Apply refuses a shorter one.
 	Lead time.Duration
 
-	// Inspector of the same Redis as the server's, if you use asynq.Deadline.
-	// asynq does not tell a handler whether its time is bounded by a Timeout,
-	// which starts anew when the task comes again, or by a Deadline. With the
-	// Inspector a task whose turn would come after its Deadline fails at once;
-	// without, it fails when it comes again.
+	// Inspector is for tasks with an asynq.Deadline; it must use the same Redis as the server.
+	// asynq does not tell a handler whether its time is bounded by a Timeout, which starts anew
+	// when the task comes again, or by a Deadline. With the Inspector a task whose turn would come
+	// after its Deadline fails at once; without it, when it comes again.
 	Inspector *asynq.Inspector
 
 	// Logger hears what an operator should know. Default slog.Default().

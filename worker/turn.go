@@ -11,32 +11,31 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Turn is what a task needs before it may run. The zero Turn is one permit of each
-// of the usual limits.
+// Turn is what a task needs before it may run. The zero Turn is one permit of each of the usual
+// limits: those that the Worker or Scheduler was made with.
 type Turn struct {
-	// Limits to wait for, a Limiter or a Joint; nil for those that the Worker or
-	// Scheduler was made with.
+	// Limits are a Limiter or a Joint to wait for; nil for the usual limits.
 	Limits reserve.Turns
 
-	// Key of the tenant, host or account within the first of the limits, as for
-	// [reserve.Limiter.For]. Empty for that limit itself.
+	// Key is the tenant, host or account within the first of the limits, as for
+	// [reserve.Limiter.For]. Empty means that limit itself.
 	Key string
 
-	// Cost in permits, the same for each of the limits, from 1 to the least burst.
-	// 0 means 1.
+	// Cost is how many permits the task needs of each of the limits, from 1 to the least burst. 0
+	// means 1.
 	Cost int
 
-	// Costs are permits of each of the limits, in their order, where they differ.
-	// Leave Cost 0 then.
+	// Costs are permits of each of the limits, in their order, where they differ. Leave Cost 0
+	// then.
 	Costs []int
 
-	// Flow is whose call it is, of those that share the limits: a tenant, an account. Each
-	// has its turns by its Weight, whatever the others enqueue: see [reserve.Limiter.Flow].
-	// Empty: as the limits say, which is none if they do not.
+	// Flow is whose call it is, of those that share the limits: a tenant, an account. Each flow
+	// has its turns by its Weight, whatever the others enqueue: see [reserve.Limiter.Flow]. If it
+	// is empty, the flow is that of the limits, which have none by default.
 	Flow string
 
-	// Weight of the flow, from 0.000001 to 1,000,000: see [reserve.Limiter.Weight]. 0: as the
-	// limits say, which is 1 if they do not.
+	// Weight is that of the flow, from 0.000001 to 1,000,000: see [reserve.Limiter.Weight]. 0
+	// means that of the limits, which is 1 by default.
 	Weight float64
 
 	// Urgent lets the task go before others that wait, as far as [reserve.Config.Urgent]
@@ -57,10 +56,10 @@ const (
 	skipHeader   = "fleetpace-skip"
 )
 
-// FromHeaders is the default of Config.Turn: it reads key, costs, flow and skip from the
-// task's headers, where [Turn.Headers] puts them, so that whoever enqueues a task
-// says what it costs. A task without them costs one permit of each of the usual
-// limits.
+// FromHeaders is the default of Config.Turn. It reads key, costs, flow, weight, urgent and skip
+// from the task's headers, where [Turn.Headers] puts them. So whoever enqueues a task says what it
+// costs. A task without such headers costs one permit of each of the usual limits. The error names
+// the header that is wrong and its value.
 func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 	headers := task.Headers()
 	t := Turn{Key: headers[keyHeader], Flow: headers[flowHeader]}
@@ -106,7 +105,7 @@ func boolean(headers map[string]string, name string) (bool, error) {
 	return value, nil
 }
 
-// Headers are those that FromHeaders reads t from. The Limits do not travel.
+// Headers returns the headers that [FromHeaders] reads t from. The Limits do not travel.
 func (t Turn) Headers() map[string]string {
 	headers := make(map[string]string)
 	if t.Key != "" {

@@ -33,9 +33,9 @@ type Worker struct {
 	hint                    rate.Sometimes
 }
 
-// New makes a Worker whose tasks wait for turns, which is a [reserve.Limiter] or a
-// [reserve.Joint], unless their Turn names others. Their Redis may be another than
-// asynq's. The error is an [ErrInvalid] that names the field.
+// New makes a Worker whose tasks wait for turns of a [reserve.Limiter] or a [reserve.Joint],
+// unless their Turn names others. Those may use another Redis than asynq. The error is an
+// [ErrInvalid] that names the field.
 func New(turns reserve.Turns, config Config) (*Worker, error) {
 	if turns == nil {
 		return nil, invalid("turns", "must not be nil")
@@ -54,10 +54,9 @@ func New(turns reserve.Turns, config Config) (*Worker, error) {
 	return w, nil
 }
 
-// Middleware is for asynq's ServeMux.Use, where you run the server yourself
-// rather than with [Worker.Run]. What it returns runs next once the task has its
-// turn and a handler is free. The task's context then carries the moment of the
-// turn, see [Due].
+// Middleware is for asynq's ServeMux.Use, where you run the server yourself rather than with
+// [Worker.Run]. The handler that it returns runs next once the task has its turn and a handler is
+// free. The task's context then carries the moment of the turn, see [Due].
 func (w *Worker) Middleware(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		if ctx.Value(passed{w}) != nil {
@@ -72,22 +71,22 @@ type passed struct{ *Worker }
 
 type dueKey struct{}
 
-// Due is the moment, on the local clock, at which the turn of the running task
-// came; false for a task that needed none. The time since is how late it runs.
+// Due is the moment, on the local clock, at which the turn of the running task came. It reports
+// false for a task that needed none. The time since then is how late the task runs.
 func Due(ctx context.Context) (time.Time, bool) {
 	due, ok := ctx.Value(dueKey{}).(time.Time)
 	return due, ok
 }
 
-// Lead is how long before its turn a task that was put back comes again; 0
-// before Apply. Give it to a scheduler.Config.
+// Lead is how long before its turn a task that was put back comes again; 0 before Apply. Give it
+// to a scheduler.Config.
 func (w *Worker) Lead() time.Duration { return w.lead }
 
-// Patience is the longest that a task sleeps in its worker before its turn,
-// unless it can not be put back, a backlog is being handed out, or costs are settled.
+// Patience is the longest that a task usually sleeps in its worker before its turn. It may sleep
+// longer if it cannot be put back, while a backlog is handed out, or where costs are settled.
 func (w *Worker) Patience() time.Duration { return turn.Patience(w.lead) }
 
-// Stats are figures for dashboards.
+// Stats are figures of one Worker, for dashboards.
 type Stats struct {
 	Asleep  int64 // tasks that wait in this process now
 	Working int   // handlers that work now
