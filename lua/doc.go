@@ -23,7 +23,7 @@
 // quota.lua, rolling.lua, slots.lua and warming.lua have the same functions, on a table that they are
 // handed. The queue is a sorted set of places: calls that wait, in the order of their tags.
 // A place owns no permits. A turn is permits that were spent, and the moment at which they
-// are due. It is given at most a horizon ahead, and is final.
+// are due. It is given at most a horizon ahead, and is final, unless a pause or a slower limit takes it back.
 //
 // [Ask] gives a call its turn, at all limits that it needs, or a place at the one that holds
 // it back most, with a forecast. A caller asks again a while before its forecast, with its

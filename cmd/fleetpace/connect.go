@@ -12,7 +12,7 @@ import (
 )
 
 // errConnect is of a Redis that does not answer.
-var errConnect = errors.New("Redis does not answer")
+var errConnect = errors.New("redis does not answer")
 
 const urlForms = `Redis is at the URL of --redis, or else of FLEETPACE_REDIS_URL:
 
