@@ -23,7 +23,8 @@
 // quota.lua, rolling.lua, slots.lua and warming.lua have the same functions, on a table that they are
 // handed. The queue is a sorted set of places: calls that wait, in the order of their tags.
 // A place owns no permits. A turn is permits that were spent, and the moment at which they
-// are due. It is given at most a horizon ahead, and is final, unless a pause or a slower limit takes it back.
+// are due. It is given at most a horizon ahead, and is final, unless a pause or a slower limit
+// takes it back.
 //
 // [Ask] gives a call its turn, at all limits that it needs, or a place at the one that holds
 // it back most, with a forecast. A caller asks again a while before its forecast, with its
@@ -98,6 +99,8 @@
 // waits by key and flow, what was used by key. It stays for ten minutes after the process's death.
 // The hash of [Index] has the names of all limits: a process writes its own there every ten
 // minutes. Nothing depends on either.
+// A last beat without a limit signs the process off: it is not dead, and what it says of itself has
+// `ended`.
 //
 // # Order
 //
