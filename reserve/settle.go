@@ -5,9 +5,9 @@ import (
 )
 
 // Settle tells what the call has used of each limit, in the order of [All], once it was made. A
-// cost below 0 means that it is not known, and the estimate stays. If the call used less than its
-// estimate, those behind it come earlier; if it used more, they come later. For calls that were
-// made already, that is too late.
+// cost of 0 says that nothing was used; one below 0, that it is not known: the estimate stays. If
+// the call used less than its estimate, those behind it come earlier; if it used more, they come
+// later. For calls that were made already, that is too late.
 //
 // What comes back depends on the kind of limit:
 //

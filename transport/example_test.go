@@ -311,3 +311,40 @@ func ExampleTransport_CloseIdleConnections() {
 	fmt.Println("closed:", <-closed)
 	// Output: closed: true
 }
+
+// A crawler has a limit for each site, and one for all. A site that wants a rest is left alone,
+// and the others go on.
+func ExampleTurn_pauses() {
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "60")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}))
+	defer site.Close()
+	redis, stop := startRedis()
+	defer stop()
+	sites, _ := reserve.New(redis, reserve.Config{Name: "sites", Group: "crawl", Limit: reserve.PerSecond(2)})
+	crawl, _ := reserve.New(redis, reserve.Config{Name: "crawl", Group: "crawl", Limit: reserve.PerSecond(6)})
+	defer func() { _, _ = sites.Close(), crawl.Close() }()
+
+	paced, err := transport.New(transport.Config{
+		Choose: func(r *http.Request) (transport.Turn, error) {
+			site := sites.For(r.URL.Host)
+			both, err := reserve.All(site, crawl)
+			return transport.Turn{Limiter: both, Pauses: site}, err
+		},
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	response, err := (&http.Client{Transport: paced}).Get(site.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = response.Body.Close()
+	ofSite, _ := sites.For(response.Request.URL.Host).State(context.Background())
+	ofCrawl, _ := crawl.State(context.Background())
+	fmt.Println(response.Status, ofSite.Paused > 0, ofCrawl.Paused > 0)
+	// Output: 503 Service Unavailable true false
+}
