@@ -166,7 +166,7 @@ func (c *Config) validateCost(n int) error {
 		return invalid("n", "must be at least 1, got %d", n)
 	}
 	if burst := c.Limit.MaxBurst(); n > burst {
-		return &exceeds{invalid("n", "must be at most %d, which is what %q gives at once, got %d", burst, c.Name, n)}
+		return &exceeds{invalid("n", "must be at most the burst of %q, which is %d, got %d", c.Name, burst, n)}
 	}
 	return nil
 }

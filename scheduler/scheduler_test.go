@@ -92,8 +92,8 @@ func TestABadItemTakesNothingAndStopsNobody(t *testing.T) {
 		}{
 			{scheduler.Item{}, scheduler.ErrInvalid, "task: must not be nil"},
 			{d.item(asynq.NewTask(" ", nil)), scheduler.ErrInvalid, "type must not be empty"},
-			{d.item(costing("3")), reserve.ErrExceedsBurst, "at most 2, which is what \"api\" gives"},
-			{d.item(costing("3"), asynq.ProcessIn(time.Hour)), reserve.ErrExceedsBurst, "at most 2, which is what \"api\" gives"},
+			{d.item(costing("3")), reserve.ErrExceedsBurst, `burst of "api", which is 2`},
+			{d.item(costing("3"), asynq.ProcessIn(time.Hour)), reserve.ErrExceedsBurst, `burst of "api", which is 2`},
 			{d.item(costing("many")), nil, costHeader},
 			{d.item(task(0), asynq.Group("g")), scheduler.ErrInvalid, "Group"},
 			{d.item(task(0), asynq.Timeout(time.Second)), scheduler.ErrInvalid, "Timeout(1s)"},
