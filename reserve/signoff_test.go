@@ -59,6 +59,6 @@ func TestIdleProcessesSignOff(t *testing.T) {
 		b.dead.Store(true)
 		begun := time.Now()
 		require.NoError(t, fleet[0].Close())
-		require.LessOrEqual(t, time.Since(begun), time.Second, "Redis does not answer")
+		require.Less(t, time.Since(begun), 6*time.Second, "Redis does not answer: one try of the client")
 	})
 }

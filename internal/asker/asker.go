@@ -105,9 +105,6 @@ func New(cfg Config) *Asker {
 	return a
 }
 
-// patience is for how long Close waits for Redis to hear that the process ends.
-const patience = time.Second
-
 // Close ends all waits, leaves their places, signs the process off and returns when that is done.
 func (a *Asker) Close() {
 	a.lock()
@@ -126,15 +123,7 @@ func (a *Asker) Close() {
 	}
 	a.mu.Unlock()
 	a.busy.Wait()
-	off := make(chan struct{})
-	go func() {
-		defer close(off)
-		a.signOff(a.known())
-	}()
-	select {
-	case <-off:
-	case <-time.After(patience):
-	}
+	a.signOff(a.known())
 }
 
 // caller is what a script call says of this process. The Asker must be locked.
