@@ -154,7 +154,7 @@ func (a *Asker) known() (names []*wire.Name) {
 // beatOnce is one heartbeat under a name. Where Redis does not know a process that it knew,
 // its data was lost.
 func (a *Asker) beatOnce(name *wire.Name) error {
-	left := time.Now()
+	left, rank := time.Now(), name.Rank.Load()
 	p, err := wire.Beat(context.Background(), a.heartbeat(name, left), name)
 	if err != nil {
 		if errors.Is(err, fault.ErrUnavailable) && !errors.Is(err, fault.ErrMigrating) {
@@ -187,6 +187,16 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 		if s.at(name.Keys[0]) {
 			s.unsure = s.unsure || lost
 		}
+	}
+	if name.Rank.Load() > rank { // another limit is in force: forecasts are wrong
+		now := time.Now()
+		for _, k := range a.kinds {
+			if slices.ContainsFunc(k.parts, func(p Part) bool { return p.Limit.Name.Keys[0] == name.Keys[0] }) {
+				k.queue.Refresh(1)
+				a.plan(k, a.clock.now(now), now)
+			}
+		}
+		a.kick()
 	}
 	return nil
 }
