@@ -34,6 +34,26 @@ func TestClosedLimitersAreNotInForce(t *testing.T) {
 	}
 }
 
+// Calls that wait ask again when a slower limit is in force no more.
+func TestCallsHearOfAClosedLimiter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		slow, fast := b.limiter(reserve.PerHour(1).Burst(5)), b.limiter(reserve.PerSecond(20).Burst(5))
+		calls := newLog()
+		require.NoError(t, slow.Wait(t.Context()))
+		require.NoError(t, fast.Wait(t.Context()))
+		time.Sleep(3 * time.Second)
+		for who := range 10 {
+			calls.wait(t, 1, who, fast.Wait)
+		}
+		time.Sleep(3 * time.Second)
+		require.Len(t, calls.between(0, time.Hour), 3)
+		require.NoError(t, slow.Close())
+		time.Sleep(10 * time.Second)
+		require.Len(t, calls.between(0, time.Hour), 10)
+	})
+}
+
 // A process that needs a name no more is not one that died.
 func TestIdleProcessesSignOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
