@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -50,7 +49,7 @@ func newScene(t *testing.T, own string) *scene {
 	site := httptest.NewServer(http.HandlerFunc(s.page))
 	t.Cleanup(site.Close)
 	workers := s.crawl(site.URL)
-	exporter := s.until(regexp.MustCompile(`http://(\S+)/metrics`), "fleetpace", "export", "--redis", s.redis.URL(), "--listen", "127.0.0.1:0")
+	exporter := s.until(1, regexp.MustCompile(`http://(\S+)/metrics`), "fleetpace", "export", "--redis", s.redis.URL(), "--listen", "127.0.0.1:0")
 	s.scrape(append(workers, own), exporter)
 	return s
 }
@@ -69,36 +68,12 @@ func (s *scene) page(w http.ResponseWriter, r *http.Request) {
 
 // crawl starts the crawler, and returns where its workers' metrics are.
 func (s *scene) crawl(site string) (workers []string) {
-	base := s.ports(3)
-	s.until(regexp.MustCompile(`:`+strconv.Itoa(base+2)+`/metrics`), "crawler", "-redis", s.redis.URL(), "-url", site, "-max-pages", "0",
-		"-qps", "40", "-out", filepath.Join(s.dir, "pages.jsonl"), "-metrics", net.JoinHostPort("127.0.0.1", strconv.Itoa(base)))
-	for i := range 3 {
-		workers = append(workers, net.JoinHostPort("127.0.0.1", strconv.Itoa(base+i)))
-	}
-	return workers
+	return s.until(3, regexp.MustCompile(`http://(\S+)/metrics`), "crawler", "-redis", s.redis.URL(), "-url", site, "-max-pages", "0",
+		"-qps", "40", "-out", filepath.Join(s.dir, "pages.jsonl"), "-metrics", "127.0.0.1:0")
 }
 
-// ports finds n ports in a row that nobody listens at.
-func (s *scene) ports(n int) int {
-	for base := 21000 + os.Getpid()%5000; base < 32000; base += n {
-		free := true
-		for i := range n {
-			l, err := (&net.ListenConfig{}).Listen(s.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(base+i)))
-			if free = err == nil; !free {
-				break
-			}
-			_ = l.Close()
-		}
-		if free {
-			return base
-		}
-	}
-	s.Fatal("no ports are free")
-	return 0
-}
-
-// until starts a program, which ends with the test, and returns what its output says first.
-func (s *scene) until(says *regexp.Regexp, program string, args ...string) string {
+// until starts a program, which ends with the test, and returns what n lines of its output say.
+func (s *scene) until(n int, says *regexp.Regexp, program string, args ...string) (texts []string) {
 	s.Helper()
 	path := filepath.Join(s.dir, program)
 	if _, err := os.Stat(path); err != nil {
@@ -118,31 +93,35 @@ func (s *scene) until(says *regexp.Regexp, program string, args ...string) strin
 		_ = cmd.Wait()
 		timer.Stop()
 	})
-	found := make(chan string, 1)
+	found := make(chan string, n)
 	go func() {
 		defer close(found)
-		var said bool
+		said := 0
 		for lines := bufio.NewScanner(r); lines.Scan(); {
-			if m := says.FindStringSubmatch(lines.Text()); m != nil && !said {
-				said = true
-				found <- m[len(m)-1]
-			} else if !said && program != "prometheus" {
-				s.Log(program, lines.Text())
+			if said == n {
+				continue
+			}
+			s.Log(program, lines.Text())
+			if m := says.FindStringSubmatch(lines.Text()); m != nil {
+				said++
+				found <- m[1]
 			}
 		}
 	}()
-	select {
-	case text, ok := <-found:
-		require.True(s, ok, "%s has ended", program)
-		return text
-	case <-ctx.Done():
-		s.Fatalf("%s does not say %v", program, says)
-		return ""
+	for len(texts) < n {
+		select {
+		case text, ok := <-found:
+			require.True(s, ok, "%s has ended", program)
+			texts = append(texts, text)
+		case <-ctx.Done():
+			s.Fatalf("%s does not say %v", program, says)
+		}
 	}
+	return texts
 }
 
 // scrape starts Prometheus, with the rules of alerts.yaml in a shorter time.
-func (s *scene) scrape(workers []string, exporter string) {
+func (s *scene) scrape(workers, exporter []string) {
 	rules, err := os.ReadFile("alerts.yaml")
 	require.NoError(s, err)
 	require.NoError(s, os.WriteFile(filepath.Join(s.dir, "alerts.yaml"), []byte(shorter(string(rules))), 0o600))
@@ -151,16 +130,19 @@ func (s *scene) scrape(workers []string, exporter string) {
 		"rule_files": []string{"alerts.yaml"},
 		"scrape_configs": []any{
 			map[string]any{"job_name": "workers", "static_configs": []any{map[string]any{"targets": workers}}},
-			map[string]any{"job_name": "fleet", "static_configs": []any{map[string]any{"targets": []string{exporter}}}},
+			map[string]any{"job_name": "fleet", "static_configs": []any{map[string]any{"targets": exporter}}},
 		},
 	})
 	require.NoError(s, err)
 	file := filepath.Join(s.dir, "prometheus.yml")
 	require.NoError(s, os.WriteFile(file, config, 0o600))
-	port := s.ports(1)
-	s.prometheus = "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	s.until(regexp.MustCompile(`(Server is ready)`), "prometheus", "--config.file", file, "--storage.tsdb.path", filepath.Join(s.dir, "tsdb"),
-		"--web.listen-address", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	at := s.until(1, regexp.MustCompile(`msg="Listening on".* address=(\S+)`), "prometheus", "--config.file", file,
+		"--storage.tsdb.path", filepath.Join(s.dir, "tsdb"), "--web.listen-address", "127.0.0.1:0")
+	s.prometheus = "http://" + at[0]
+	s.eventually("Prometheus is ready", func() bool {
+		answer, err := http.Get(s.prometheus + "/-/ready")
+		return err == nil && answer.Body.Close() == nil && answer.StatusCode == http.StatusOK
+	})
 }
 
 // shorter are rules that need seconds where those of operators need minutes.

@@ -73,7 +73,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.StringVar(&o.out, "out", "", "append the pages to this `file` (default: a new temporary file)")
 	fs.StringVar(&o.chart, "chart", "", "draw the requests over time to this `file`, .svg or .png (default: beside -out)")
 	fs.StringVar(&o.monitor, "monitor", "", "serve a web page of the limits at this `address`, such as localhost:9466")
-	fs.StringVar(&o.metrics, "metrics", "", "serve the metrics of the first worker to Prometheus at this `address` (localhost:9464), and those of the next ones at the ports behind it")
+	fs.StringVar(&o.metrics, "metrics", "", "serve the metrics of the first worker to Prometheus at this `address` (localhost:9464), and those of the next ones at the ports behind it; with port 0 each takes a free one, and says which")
 	fs.BoolVar(&o.json, "json", false, "print the result as one JSON object, the last line on stdout; all else goes to stderr")
 	fs.IntVar(&o.demo, "demo-pages", 300, "number of pages of the demo site")
 	if err := fs.Parse(args); err != nil {
@@ -204,8 +204,11 @@ func metricsOf(first string, worker int) (string, error) {
 		return "", err
 	}
 	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || port == 0 || int(port)+worker > 65535 {
-		return "", fmt.Errorf("%q is no port from 1 to %d", text, 65535-worker)
+	if err != nil || int(port)+worker > 65535 {
+		return "", fmt.Errorf("%q is no port from 0 to %d", text, 65535-worker)
+	}
+	if port == 0 {
+		return first, nil
 	}
 	return net.JoinHostPort(host, strconv.Itoa(int(port)+worker)), nil
 }
