@@ -11,6 +11,7 @@ for j = 1, #KEYS / KEYED do
     l.paused, l.held, l.reason, ended = 0, 0, '', 1
     tell(l, 'resumed')
   end
+  if not l.problem then l.resumed = l.epoch end
   answers[j] = { ended }
 end
 finish()

@@ -1,9 +1,9 @@
 -- state.lua: one limit: its hash, read and checked as a whole, and written where it changed.
 
 local FIELDS = { 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'last', 'epoch', 'run',
-  'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'queue', 'meter', 'shares' }
+  'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'resumed', 'queue', 'meter', 'shares' }
 local FRESH = { plain = '', version = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
-  pausedUntilMicros = '0', heldMicros = '0', reason = '', queue = '0 0 0 0 0 0 0 0 0', shares = '' }
+  pausedUntilMicros = '0', heldMicros = '0', reason = '', resumed = '0', queue = '0 0 0 0 0 0 0 0 0', shares = '' }
 local limits = {}
 
 -- arguments reads what the caller says of a limit.
@@ -57,7 +57,7 @@ local function fields(l)
   local brought, rank = l.version, l.rank
   l.version, l.seen, l.free, l.part = number('version'), number('seenMicros', now), number('nextFreeTicketMicros', at), number('fraction', 0)
   l.epoch, l.rank, l.setUntil = number('epoch', now), number('rank'), number('setUntilMicros')
-  l.paused, l.held = number('pausedUntilMicros'), number('heldMicros')
+  l.paused, l.held, l.resumed = number('pausedUntilMicros'), number('heldMicros'), number('resumed')
   l.last, l.run, l.own, l.reason = l.was.last or '', l.was.run or ARGV[6], l.was.own or '', l.was.reason or ''
   if l.wrong then return l.wrong end
   if not params(l, l.was.limit or l.theirs) then return 'BADSTATE limit: want two numbers, got ' .. l.was.limit end
@@ -90,8 +90,16 @@ local function recall(l, brought)
   if l.fresh then l.meter.fresh(l) end
   if epoch > 0 and (lost or epoch ~= l.epoch) or other then
     -- Keys that are gone so soon did not expire: turns that others were given may be out.
-    local young = tonumber(match(l.reach, '^%S+') or '')
+    local young, free = tonumber(match(l.reach, '^%S+') or ''), l.free
     l.meter.remember(l, l.reach, other or (l.kind == 'p' or l.kind == 'w') and lost and young and young > -l.meter.life(l) - 2 * RENEW)
+    free = max(free, now + AHEAD)
+    if l.kind == 'p' and l.paused <= now and l.free > free then -- no turn reaches so far: a pause, or a debt
+      if epoch < l.epoch and l.resumed == l.epoch then -- somebody has ended that since
+        l.free, l.part = free, 0
+      else
+        l.paused, l.held, l.reason = l.free, l.free - now, 'Redis lost its data, and this is what a process remembers of it'
+      end
+    end
   end
   if (lost or other) and not l.fresh then l.epoch = max(l.epoch + 1, floor(now)) end
   if run ~= '' then l.run = run end
@@ -209,6 +217,7 @@ local function changes(l, plain)
   number('pausedUntilMicros', l.paused, '%.0f')
   number('heldMicros', l.held, '%.17g')
   text('reason', l.reason)
+  number('resumed', l.resumed, '%.0f')
   text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.head, l.since, l.wanted,
     l.front, l.latest, l.span, l.returned))
   if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g %.0f', l.virtual, l.from, l.given, l.speed, l.dense)) end

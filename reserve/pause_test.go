@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,5 +192,48 @@ func TestPauseOfAnIdleLimit(t *testing.T) {
 		start := time.Now()
 		require.NoError(t, l.Wait(t.Context()))
 		assert.InDelta(t, time.Second, time.Since(start), float64(50*time.Millisecond))
+	})
+}
+
+// A pause goes on where Redis has lost it and a process remembers it; to resume ends it for good.
+func TestResumeEndsAPauseThatRedisLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		one, two, idle := b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))
+		for _, l := range []*reserve.Limiter{one, two, idle} {
+			require.NoError(t, l.Wait(t.Context()))
+		}
+		require.NoError(t, one.Pause(t.Context(), time.Hour, "broken"))
+		time.Sleep(time.Second)
+		require.False(t, allowed(t, idle, 1), "so it knows of the pause")
+		var all sync.WaitGroup
+		var made atomic.Int64
+		wait := func(l *reserve.Limiter) {
+			all.Go(func() {
+				assert.NoError(t, l.Wait(t.Context()))
+				made.Add(1)
+			})
+		}
+		wait(one)
+		wait(two)
+		time.Sleep(time.Second)
+		b.mini.FlushAll()
+		wait(one)
+		wait(two)
+		time.Sleep(10 * time.Second)
+		assert.Zero(t, made.Load(), "it is paused")
+		s := state(t, b.limiter(reserve.PerSecond(10)))
+		assert.InDelta(t, time.Hour-12*time.Second, s.Paused, float64(time.Second))
+		assert.Contains(t, s.PauseReason, "lost its data")
+
+		require.NoError(t, two.Resume(t.Context()))
+		start := time.Now()
+		all.Wait()
+		assert.Less(t, time.Since(start), 2*time.Second)
+		for _, l := range []*reserve.Limiter{idle, one, two} {
+			require.NoError(t, l.Wait(t.Context()))
+		}
+		assert.Less(t, time.Since(start), 2*time.Second)
+		assert.Zero(t, state(t, one).Paused)
 	})
 }

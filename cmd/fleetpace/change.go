@@ -143,7 +143,7 @@ func (a *app) pause() *cobra.Command {
 				return "", nil, usageError{fmt.Errorf("--for: must be above 0, got %v", length)}
 			}
 			why := strings.TrimSpace(reason + " (by " + me() + ")")
-			return fmt.Sprintf("pause %s for %v: no process of the fleet calls until %s", t, length, time.Now().Add(length).Format(time.DateTime)),
+			return fmt.Sprintf("pause %s for %v: no process of the fleet calls until %s", t, length, time.Now().Add(length).Format(time.DateTime+" MST")),
 				func(ctx context.Context) error { return t.Limiter.Pause(ctx, length, why) }, nil
 		},
 	})
@@ -216,12 +216,12 @@ func (a *app) release() *cobra.Command {
 						h.Slots, t, t.rest[0], time.Since(h.Since).Round(time.Second)), func(ctx context.Context) error {
 						freed, err := t.Limiter.Free(ctx, h)
 						if err == nil && !freed {
-							err = fmt.Errorf("%w: slot %q is held no longer", fleet.ErrUnknown, t.rest[0])
+							err = fmt.Errorf("%w: %q is held no longer", errNoSlot, t.rest[0])
 						}
 						return err
 					}, nil
 			}
-			return "", nil, fmt.Errorf("%w: slot %q of %s; fleetpace show lists them", fleet.ErrUnknown, t.rest[0], t)
+			return "", nil, fmt.Errorf("%w: %q of %s; fleetpace show lists them", errNoSlot, t.rest[0], t)
 		},
 	})
 }

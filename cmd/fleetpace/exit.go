@@ -21,10 +21,11 @@ const (
 	exitCtrlC    = 130
 )
 
-const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such limit, 4 Redis does not
+const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such limit or slot, 4 Redis does not
 answer, 5 not confirmed, 10 (why --exit-code) calls are held back.`
 
 var (
+	errNoSlot       = errors.New("no such slot")
 	errHeldBack     = errors.New("calls are held back")
 	errSaid         = errors.New("no answer, as the output says")
 	errNotConfirmed = errors.New("nothing was changed")
@@ -48,7 +49,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUsage
 	case ctx.Err() != nil:
 		return exitCtrlC
-	case errors.Is(err, fleet.ErrUnknown):
+	case errors.Is(err, fleet.ErrUnknown), errors.Is(err, errNoSlot):
 		return exitUnknown
 	case errors.Is(err, reserve.ErrInvalid):
 		return exitUsage

@@ -179,7 +179,7 @@ func TestReleaseOfASlot(t *testing.T) {
 		require.Contains(t, s.does("show", "browser"), slot)
 		code, _, errs := s.command("", "release", "browser", "nobody:1", "-y")
 		require.Equal(t, exitUnknown, code)
-		require.Contains(t, errs, "nobody:1")
+		require.Contains(t, errs, `no such slot: "nobody:1"`)
 		s.does("release", "browser", slot, "-y")
 		require.NoError(t, <-got)
 	})

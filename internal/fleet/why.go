@@ -182,6 +182,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	because := ""
 	if told := plain(st.PauseReason); told != "" {
 		because = " because: " + told
+		if strings.HasPrefix(told, "(by ") { // no reason was given
+			because = " " + told
+		}
 	}
 	add(row.Paused, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
 	calls := st.Waiting // what the processes tell is a second old; and calls may wait for other limits
@@ -198,7 +201,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	others := ""
 	if row.HeldElse > 0 {
-		others = fmt.Sprintf(", and others hold %d", row.HeldElse)
+		others = fmt.Sprintf(", and other limits hold %d", row.HeldElse)
 	}
 	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "The limit %q holds %d of its %s back%s.",
 		row.HeldBy, row.HeldBack, count(int64(row.Calls), "call", "calls"), others)
@@ -215,7 +218,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 			by = " by " + plain(who)
 		}
 		slows := st.Rate < limit.Rate() || st.Burst < limit.MaxBurst() && limit.Kind() != reserve.KindSlots
-		add(slows, WhySet, "The limit was set to %s%s, %s; the processes were made with %s.", row.Limit, by, until, l.Limit)
+		of := ""
+		if row.Key != "" {
+			of = fmt.Sprintf(" of the key %q", plain(row.Key))
+		}
+		add(slows, WhySet, "The limit%s was set to %s%s, %s; the processes were made with %s.", of, row.Limit, by, until, l.Limit)
 	}
 	add(len(l.Differ) > 0, WhyDiffer, "Processes were made with different limits, and the slowest is in force: %s.", differing(l.Differ))
 	queue := "It is the queue: "

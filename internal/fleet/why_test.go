@@ -79,6 +79,24 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "a limit of a key that somebody has set", why: fleet.WhySet, says: []string{`The limit of the key "acme" was set to 1/hour, until`},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerHour(10)).For("acme")
+			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(1), 0))
+			s.waits(3, l.Wait)
+			s.told(3)
+			return "acme"
+		},
+	},
+	{
+		what: "a pause without a reason", why: fleet.WhyPaused, says: []string{`more \(by ann@desk\)\.$`},
+		make: func(s *scene) string {
+			require.NoError(s, s.paced(reserve.PerSecond(100)).Pause(s.Context(), time.Minute, "(by ann@desk)"))
+			s.known(1)
+			return ""
+		},
+	},
+	{
 		what: "a limit that somebody has raised", why: fleet.WhyQueue, says: []string{"3 calls wait"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(1))

@@ -87,38 +87,38 @@ type entry struct { // of a rolling window
 
 // State is a limit.
 type State struct {
-	kind                   string
-	a, b                   float64
-	epoch, version, rank   float64
-	ownA, ownB             float64
-	run                    string
-	seen, free, part       float64
-	setUntil, paused, held float64
-	lastOf                 string
-	lastCost, lastDue      float64
-	places                 []place
-	seq, since             float64
-	head                   string // the call whose permits came since
-	bookings               []booking
-	front                  float64 // the highest tag of a call with an ID that had its turn
-	latest, span           float64 // when all bookings are late; how long after its tag one was to be back, at most
-	returned               float64 // when a booking was back
-	spendings              float64 // of paced, where costs are settled
-	lows                   []spending
-	refunded, refundable   float64
-	settles                bool
-	window                 map[float64]float64
-	edges                  []float64
-	log                    []entry
-	used, moment, offset   float64
-	stored                 float64
-	records                map[string]float64
-	virtual, urgent        float64            // the highest tag that had a turn; where the last urgent call ends
-	from, given, speed     float64            // of virtual, of late
-	dense                  float64            // up to there are tags of before flows were named
-	flows                  map[string]stretch // while virtual is not 0
-	holders                []holder           // of slots
-	mean, checked, till    float64
+	kind                            string
+	a, b                            float64
+	epoch, version, rank            float64
+	ownA, ownB                      float64
+	run                             string
+	seen, free, part                float64
+	setUntil, paused, held, resumed float64
+	lastOf                          string
+	lastCost, lastDue               float64
+	places                          []place
+	seq, since                      float64
+	head                            string // the call whose permits came since
+	bookings                        []booking
+	front                           float64 // the highest tag of a call with an ID that had its turn
+	latest, span                    float64 // when all bookings are late; how long after its tag one was to be back, at most
+	returned                        float64 // when a booking was back
+	spendings                       float64 // of paced, where costs are settled
+	lows                            []spending
+	refunded, refundable            float64
+	settles                         bool
+	window                          map[float64]float64
+	edges                           []float64
+	log                             []entry
+	used, moment, offset            float64
+	stored                          float64
+	records                         map[string]float64
+	virtual, urgent                 float64            // the highest tag that had a turn; where the last urgent call ends
+	from, given, speed              float64            // of virtual, of late
+	dense                           float64            // up to there are tags of before flows were named
+	flows                           map[string]stretch // while virtual is not 0
+	holders                         []holder           // of slots
+	mean, checked, till             float64
 }
 
 // Redis holds the limits, by index, and since when who is dead.
@@ -289,8 +289,16 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 	other := c.Run != "" && s.run != "" && s.run != c.Run
 	lost := epoch > 0 && (isFresh || epoch == s.epoch && s.version < l.Version)
 	if epoch > 0 && (lost || epoch != s.epoch) || other {
-		paced := s.kind == "p" || s.kind == "w"
+		paced, free := s.kind == "p" || s.kind == "w", s.free
 		c.remember(s, l.Reach, other || paced && lost && len(l.Reach) > 0 && l.Reach[0] > -c.life(s)-2*renew)
+		free = max(free, c.Now+ahead)
+		switch {
+		case s.kind != "p" || s.paused > c.Now || s.free <= free:
+		case epoch < s.epoch && s.resumed == s.epoch:
+			s.free, s.part = free, 0
+		default:
+			s.paused, s.held = s.free, s.free-c.Now
+		}
 	}
 	if (lost || other) && !isFresh {
 		s.epoch = max(s.epoch+1, math.Floor(c.Now))

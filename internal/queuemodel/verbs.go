@@ -353,6 +353,7 @@ func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 		}
 		s.paused, s.held, s.head = 0, 0, ""
 	}
+	s.resumed = s.epoch
 	return c.heads()
 }
 
