@@ -91,10 +91,10 @@ func TestPrometheus(t *testing.T) {
 	// Tasks that were put back come when the pause is over, so it is short, and prolonged until all
 	// is seen.
 	var paused time.Time
-	pause := func() { s.run("pause", "crawl/crawl", "--for", "25s", "--reason", "test"); paused = time.Now() }
+	pause := func() { s.run("pause", "crawl/crawl", "--for", "12s", "--reason", "test"); paused = time.Now() }
 	inPause := func(what string, holds func() bool) {
 		s.eventually(what, func() bool {
-			if time.Since(paused) > 5*time.Second {
+			if time.Since(paused) > 4*time.Second {
 				pause()
 			}
 			return holds()

@@ -18,6 +18,7 @@ import (
 
 // One answer with Retry-After holds up both processes that share the limit.
 func TestOneAnswerPausesTheFleet(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, redis *redistest.Server) {
 		const pause = 2 * time.Second
 		var mu sync.Mutex

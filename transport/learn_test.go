@@ -78,6 +78,7 @@ func TestTightensAtOnce(t *testing.T) {
 // TestLoosensSlowly: towards a higher limit it takes steps of a tenth, a minute
 // apart, up to what is told or the ceiling.
 func TestLoosensSlowly(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		ceiling reserve.Limit
@@ -125,6 +126,7 @@ func rises(t *testing.T, limiter *limiter, rate float64, raised time.Time) (floa
 // TestFleetLoosensSlowly: many processes that share a limit and hear the same
 // raise it no faster than one would, and keep it from lapsing.
 func TestFleetLoosensSlowly(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const processes = 4
 		p := &teller{}
@@ -257,6 +259,7 @@ func TestLearnerFails(t *testing.T) {
 // TestRefusesNothingOnceTold: callers at five times the provider's limit learn it
 // from its first answer, and none of the others is refused.
 func TestRefusesNothingOnceTold(t *testing.T) {
+	t.Parallel()
 	const calls, perSecond = 400, 200
 	judge := provider.New(provider.TokenBucket(perSecond, 40)) // 200 ms for the machine
 	api := httptest.NewServer(judge.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -53,6 +53,7 @@ func llm(t testing.TB) *reserve.Joint {
 // times 200 of 2,500 in stock: after 15.2 s. What comes back of the first ones may be lost, as
 // the bucket was full then.
 func TestSettles(t *testing.T) {
+	t.Parallel()
 	const lost = 2 * 400 * time.Minute / 7500
 	for name, c := range map[string]struct {
 		used []int

@@ -27,6 +27,7 @@ import (
 // TestJudge: calls of many callers at once reach a strict provider as its limit
 // allows, each with one turn.
 func TestJudge(t *testing.T) {
+	t.Parallel()
 	const calls, rate = 300, 200
 	limiter := newLimiter(t, reserve.PerSecond(rate))
 	judge := provider.New(provider.TokenBucket(rate, 40)) // 200 ms for the machine

@@ -27,6 +27,7 @@ type fleet struct {
 }
 
 func simulate(t *testing.T, do func(t *testing.T, f *fleet)) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := asynqtest.Open(t)
 		do(t, &fleet{f, asynq.NewClientFromRedisClient(f.Client())})

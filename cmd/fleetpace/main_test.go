@@ -94,6 +94,7 @@ func (s *scene) wait(l *reserve.Limiter, calls int) {
 }
 
 func TestLookingAndChanging(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		s := newScene(t, server)
 		require.Equal(t, "[]\n", s.does("ls", "-o", "json"))

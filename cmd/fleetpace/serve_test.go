@@ -133,6 +133,7 @@ func turn(ctx context.Context, client *http.Client, id string) bool {
 // its turn, and no more turns are given than the limit allows. In which order is a figure here, and
 // judged in simulated time by remote's TestAnotherServer.
 func TestServeIsKilled(t *testing.T) {
+	t.Parallel()
 	server := redistest.New(t)
 	socket := "unix:" + filepath.Join(t.TempDir(), "s")
 	prefix := redistest.Prefix(t)
@@ -204,6 +205,7 @@ func TestServeIsKilledWithASlot(t *testing.T) {
 // A third of those that wait hang up: the others have their turns, and as good as no permit is
 // lost. Then the server ends in order: who waits is told to ask again.
 func TestServeIsHungUpOn(t *testing.T) {
+	t.Parallel()
 	server := redistest.New(t)
 	s := serveTurnsOf(t, server, redistest.Prefix(t), "limits:\n  - {name: api, limit: 200/s}\n", "127.0.0.1:0")
 	client := s.client()
@@ -258,6 +260,7 @@ func TestServeIsHungUpOn(t *testing.T) {
 
 // Clients that send slowly, or too much, are sent away, and do not hold up others.
 func TestServeIsHostileTo(t *testing.T) {
+	t.Parallel()
 	server := redistest.New(t)
 	s := serveTurnsOf(t, server, redistest.Prefix(t), "limits:\n  - {name: api, limit: 1000/s}\n", "127.0.0.1:0")
 	client := s.client()

@@ -23,6 +23,7 @@ var hostile = []string{"<script>alert(1)</script>", `a"; --`, "two  words ", "a/
 
 // Each name that was used is found, alone and in its group; where several groups have one, it says so.
 func TestNames(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		s := newScene(t, server)
 		names, err := s.reader.Names(t.Context())
@@ -102,6 +103,7 @@ func TestFindInGroups(t *testing.T) {
 
 // What two processes tell adds up: keys, flows, who waits longest.
 func TestSurvey(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		s := newScene(t, server)
 		first, gone := s.process(reserve.Config{Limit: reserve.PerMinute(1)})
@@ -188,6 +190,7 @@ func (h *scripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // Of 10,000 keys only those are read that are wanted.
 func TestLookReadsWhatIsWanted(t *testing.T) {
+	t.Parallel()
 	s := newScene(t, redistest.New(t))
 	l, _ := s.process(reserve.Config{Limit: reserve.PerSecond(1000)})
 	const all = 10_000
@@ -291,6 +294,7 @@ func TestAnObserverReads(t *testing.T) {
 
 // A Redis that lost its data hears the names again with the next heartbeats.
 func TestNamesComeBackAfterALoss(t *testing.T) {
+	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		s := newScene(t, server)
 		l, _ := s.process(reserve.Config{Limit: reserve.Every(time.Hour)})

@@ -82,6 +82,7 @@ var situations = []struct {
 		what: "a limit of a key that somebody has set", why: fleet.WhySet, says: []string{`The limit of the key "acme" was set to 1/hour, until`},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(10)).For("acme")
+			require.NoError(s, l.Wait(s.Context()))
 			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(1), 0))
 			s.waits(3, l.Wait)
 			s.told(3)
@@ -337,6 +338,7 @@ func TestWhyUnknown(t *testing.T) {
 
 // Where Redis does not answer, the answer says what processes do meanwhile.
 func TestWhyAway(t *testing.T) {
+	t.Parallel()
 	private := redistest.Private(t, redistest.PrivateOptions{})
 	s := newScene(t, private.Server)
 	s.paced(reserve.PerSecond(100))
