@@ -6,8 +6,9 @@
 # threads run timers of one bubble at once. Go 1.27 runs each with a context of its own.
 # The Lua of the embedded Redis is not instrumented: each script runs it in one goroutine, and
 # tests of scripts take half the time. The race detector must then be told of every allocation,
-# which the specialized ones leave out.
-RACE_ENV = GOTOOLCHAIN=go1.27.4 GOEXPERIMENT=nosizespecializedmalloc \
+# which the specialized ones leave out. A program would sleep for a second as it ends: there are a
+# hundred of them.
+RACE_ENV = GOTOOLCHAIN=go1.27.4 GOEXPERIMENT=nosizespecializedmalloc GORACE=atexit_sleep_ms=0 \
 	GOFLAGS='$(shell go env GOFLAGS) -race -gcflags=github.com/yuin/gopher-lua/...=-race=false'
 RACE = $(RACE_ENV) go test
 
