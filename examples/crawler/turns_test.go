@@ -99,7 +99,7 @@ func crawlDelayBeatsTheHostLimit(t *testing.T) {
 	}
 	wg.Wait()
 	assert.Equal(t, 12, judge.Summary().Requests)
-	assert.Equal(t, 11*delay, last.Sub(first), "no turn is lost")
+	assert.InDelta(t, 11*delay, last.Sub(first), float64(time.Millisecond), "no turn is lost")
 }
 
 // A crawl delay below the per-host limit changes nothing, and that of one host nothing for
