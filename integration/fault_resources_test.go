@@ -4,22 +4,27 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // All connections of one worker's pool are held by blocking commands, for longer than a
 // call waits for one of them.
 func poolExhausted(s *faultScene) {
-	const seconds = 2
 	server := s.single()
 	s.job.Redis.URL += "?pool_timeout=1s"
 	client := server.Client(s)
+	all := client.Options().PoolSize
 	s.load()
 	s.fault(func() {
-		s.workers[0].order(seconds)
-		held := fmt.Sprintf("blocked_clients:%d\r", client.Options().PoolSize)
+		s.workers[0].order("hold all connections")
+		held := fmt.Sprintf("blocked_clients:%d\r", all)
 		s.within(func() bool { return strings.Contains(client.Info(s.Context(), "clients").Val(), held) },
 			"all connections are held")
-		time.Sleep(time.Until(s.broken.Add(seconds * time.Second)))
+		time.Sleep(2 * time.Second)
+		for i := range all {
+			require.NoError(s, client.RPush(s.Context(), heldKey(s.job.Prefix, i), "free").Err())
+		}
 	})
 	s.close(faultVerdict{})
 }

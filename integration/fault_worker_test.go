@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
@@ -154,31 +153,29 @@ func reach(address string) error {
 	return errors.Join(err, response.Body.Close())
 }
 
-// obey reads orders from the test: for how many seconds to hold all connections.
-// Where they end, the test's process has ended, and so must this one.
+// obey reads orders from the test: each is to hold all connections. Where they end, the test's
+// process has ended, and so must this one.
 func obey(client redis.UniversalClient, prefix string) {
-	orders := bufio.NewScanner(os.Stdin)
-	for orders.Scan() {
-		seconds, err := strconv.Atoi(orders.Text())
-		if err != nil {
-			fmt.Fprintf(os.Stderr, "order %q is no number of seconds\n", orders.Text())
-			os.Exit(1)
+	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
+		if single, ok := client.(*redis.Client); ok {
+			occupy(single, prefix)
 		}
-		occupy(client, prefix, time.Duration(seconds)*time.Second)
 	}
 	os.Exit(1)
 }
 
-// occupy holds all connections of a client's pool for a while.
-func occupy(client redis.UniversalClient, prefix string, d time.Duration) {
-	single, ok := client.(*redis.Client)
-	if !ok {
-		return
-	}
-	for i := range single.Options().PoolSize {
-		go single.BLPop(context.Background(), d, prefix+":nothing:"+strconv.Itoa(i))
+// occupy holds all connections of a client's pool, each until something is pushed to its key.
+func occupy(client *redis.Client, prefix string) {
+	for i := range client.Options().PoolSize {
+		go func() {
+			for client.BLPop(context.Background(), 0, heldKey(prefix, i)).Err() != nil { // it found none free
+				time.Sleep(time.Millisecond)
+			}
+		}()
 	}
 }
+
+func heldKey(prefix string, i int) string { return prefix + ":nothing:" + strconv.Itoa(i) }
 
 type discard struct{}
 
