@@ -5,13 +5,15 @@
 
 for j = 1, #KEYS / KEYED do
   local l, ended = load(j), 0
-  if not l.problem and l.paused > 0 then
-    l.head = '0'
-    l.meter.release(l, min(l.held, l.paused - now))
-    l.paused, l.held, l.reason, ended = 0, 0, '', 1
-    tell(l, 'resumed')
+  if not l.problem then
+    if l.paused > 0 then
+      l.head = '0'
+      l.meter.release(l, min(l.held, l.paused - now))
+      l.paused, l.held, l.reason, ended = 0, 0, '', 1
+      tell(l, 'resumed')
+    end
+    l.resumed = l.epoch -- memories of before bring no pause: see recall
   end
-  if not l.problem then l.resumed = l.epoch end
   answers[j] = { ended }
 end
 finish()

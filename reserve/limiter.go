@@ -92,6 +92,8 @@ func (l *Limiter) String() string {
 // that needs the limit. A call that has its turn already, at most half a second ahead, keeps it.
 // Slots that calls still hold may go to others then, so close the Limiter after those calls.
 //
+// Where Redis does not answer, Close takes as long as one try of the client.
+//
 // Bookings stay, and [Joint.Leave], [Reservation.Cancel] and [Reservation.Settle] go on working.
 // Close reaches every Limiter that For, Flow, Weight and Urgent made of the same one. It may be
 // called more than once, and returns nil.

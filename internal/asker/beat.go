@@ -189,14 +189,9 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 		}
 	}
 	if name.Rank.Load() > rank { // another limit is in force: forecasts are wrong
-		now := time.Now()
-		for _, k := range a.kinds {
-			if slices.ContainsFunc(k.parts, func(p Part) bool { return p.Limit.Name.Keys[0] == name.Keys[0] }) {
-				k.queue.Refresh(1)
-				a.plan(k, a.clock.now(now), now)
-			}
-		}
-		a.kick()
+		a.refreshAll(func(k *kind) bool {
+			return slices.ContainsFunc(k.parts, func(p Part) bool { return p.Limit.Name.Keys[0] == name.Keys[0] })
+		})
 	}
 	return nil
 }

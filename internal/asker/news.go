@@ -189,12 +189,17 @@ func (a *Asker) room(key string, n int) {
 // refresh lets the first call of each kind ask whose forecasts may be wrong: at the limit with a
 // key, or at all.
 func (a *Asker) refresh(key string) {
-	now := time.Now()
 	a.lock()
 	defer a.mu.Unlock()
+	a.refreshAll(func(k *kind) bool { return key == "" || k.at(key) })
+}
+
+// refreshAll does so with some kinds. The Asker must be locked.
+func (a *Asker) refreshAll(some func(*kind) bool) {
+	now := time.Now()
 	t := a.clock.now(now)
 	for _, k := range a.kinds {
-		if key == "" || k.at(key) {
+		if some(k) {
 			k.queue.Refresh(1)
 			a.plan(k, t, now)
 		}
