@@ -15,10 +15,10 @@ const (
 	// samples is how many round trips are kept.
 	samples = 128
 
-	// alike is how many round trips must be about as fast as the fastest before half of that
-	// is taken to be the way back. The first ones connect, log in and send the scripts before
-	// Redis reads its clock, and a machine that is busy stops any. A turn that is late for that
-	// is late once; one that is early would break the limit.
+	// alike is how many round trips, one after the other, must be about as fast as the fastest
+	// before half of that is taken to be the way back. The first ones connect, log in and send
+	// the scripts before Redis reads its clock, and a machine that is busy stops any. A turn
+	// that is late for that is late once; one that is early would break the limit.
 	alike = 3
 )
 
@@ -153,15 +153,21 @@ func (c *clock) within() (low, high time.Time) {
 	return later(now.low, before.low), earlier(now.high, before.high)
 }
 
-// trusted reports whether some trips of late, that the bounds are from, took about so long.
+// trusted reports whether some trips of late, that the bounds are from, took about so long, one
+// after the other: those that one stall holds up at once are as long as each other.
 func (c *clock) trusted(took time.Duration, now time.Time) bool {
 	n, began := 0, c.bounds[1].since
 	if began.IsZero() {
 		began = c.bounds[0].since
 	}
-	for _, t := range c.trips[:min(c.next, samples)] {
-		if now.Sub(t.at) <= window && !t.at.Before(began) && t.took <= took*9/8+time.Millisecond {
-			n++
+	var last time.Time
+	for i := max(0, c.next-samples); i < c.next && n < alike; i++ {
+		t := c.trips[i%samples]
+		if now.Sub(t.at) > window || t.at.Before(began) || t.took > took*9/8+time.Millisecond {
+			continue
+		}
+		if sent := t.at.Add(-t.took); !sent.Before(last) {
+			n, last = n+1, t.at
 		}
 	}
 	return n >= alike

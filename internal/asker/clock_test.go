@@ -41,6 +41,21 @@ func TestRepliesMakeNoTurnEarly(t *testing.T) {
 	}
 }
 
+// Calls that one stall holds up on their way to Redis take about as long as each other, and tell
+// as little as one of them: no turn is early for that.
+func TestCallsOfOneStallMakeNoTurnEarly(t *testing.T) {
+	const back = 10 * time.Millisecond
+	var c clock
+	start := time.Now()
+	read := start.Add(150 * time.Millisecond)
+	for i := range 6 {
+		sent := start.Add(time.Duration(i) * time.Millisecond)
+		at, early := c.arrival(time.Hour.Microseconds(), 0, sent, read.Add(back))
+		require.False(t, at.Before(read), "call %d is %v early", i, read.Sub(at))
+		require.LessOrEqual(t, read.Sub(at), early, "call %d", i)
+	}
+}
+
 // When Redis's clock has stepped, what was known of it is void, and so is what the trips before
 // told of the way: no turn is early for that.
 func TestAStepOfTheClockMakesNoTurnEarly(t *testing.T) {
