@@ -4,11 +4,14 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"testing"
+	"testing/synctest"
 	"time"
 
-	"golang.org/x/sync/errgroup"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/reservetest"
 )
 
 func Example_several() {
@@ -76,56 +79,38 @@ func settles(ctx context.Context) error {
 }
 
 // How much comes back depends on the kind, and on how many calls had their turns since.
-func Example_severalComesBack() {
+func TestHowMuchComesBack(t *testing.T) {
 	for _, c := range []struct {
-		limit  reserve.Limit
-		others int
+		limit        reserve.Limit
+		others, back int
 	}{
-		{reserve.PerDay(1000).Burst(1000), 0},
-		{reserve.Quota(1000, reserve.CalendarMonth), 3},
-		{reserve.Rolling(1000, time.Hour), 63},
-		{reserve.Rolling(1000, time.Hour), 64},
+		{reserve.PerDay(1000).Burst(1000), 0, 400},
+		{reserve.Quota(1000, reserve.CalendarMonth), 3, 400},
+		{reserve.Rolling(1000, time.Hour), 63, 400},
+		{reserve.Rolling(1000, time.Hour), 64, 0},
 	} {
-		back, err := comesBack(context.Background(), c.limit, c.others)
-		fmt.Println(c.limit, "after", c.others, "others:", back, err)
+		t.Run(fmt.Sprint(c.limit, " after ", c.others), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { require.Equal(t, c.back, comesBack(t, c.limit, c.others)) })
+		})
 	}
-	// Output:
-	// 1000/day burst 1000 after 0 others: 400 <nil>
-	// 1000/month quota after 3 others: 400 <nil>
-	// 1000/hour rolling after 63 others: 400 <nil>
-	// 1000/hour rolling after 64 others: 0 <nil>
 }
 
 // comesBack is what a call of 500 permits that used 100 gives back after others.
-func comesBack(ctx context.Context, limit reserve.Limit, others int) (int, error) {
-	l, err := reserve.New(client, reserve.Config{Name: fmt.Sprint(limit.Kind(), " comes back ", others), Limit: limit, Settles: true})
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
+func comesBack(t *testing.T, limit reserve.Limit, others int) int {
+	ctx := t.Context()
+	l := reservetest.New(t).Limiter(reserve.Config{Name: "estimated", Limit: limit, Settles: true})
 	r, err := l.ReserveN(ctx, 500)
-	if err == nil {
-		err = r.Wait(ctx)
-	}
-	if err != nil {
-		return 0, err
-	}
-	var calls errgroup.Group
+	require.NoError(t, err)
+	require.NoError(t, r.Wait(ctx))
 	for range others {
-		calls.Go(func() error { return l.Wait(ctx) })
-	}
-	if err := calls.Wait(); err != nil {
-		return 0, err
+		require.NoError(t, l.Wait(ctx))
 	}
 	before, err := l.State(ctx)
-	if err == nil {
-		err = r.Settle(ctx, 100)
-	}
-	if err != nil {
-		return 0, err
-	}
+	require.NoError(t, err)
+	require.NoError(t, r.Settle(ctx, 100))
 	after, err := l.State(ctx)
-	return int(math.Round(after.Stored - before.Stored)), err
+	require.NoError(t, err)
+	return int(math.Round(after.Stored - before.Stored))
 }
 
 func Example_severalSlots() {
