@@ -20,7 +20,7 @@ func Example_http() {
 		return
 	}
 	defer limiter.Close()
-	ctx, seconds := context.Background(), 1
+	ctx, seconds := context.Background(), 60
 	err = limiter.Pause(ctx, time.Duration(seconds)*time.Second, "Retry-After")
 	if err != nil {
 		fmt.Println(err)

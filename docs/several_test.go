@@ -23,7 +23,7 @@ func Example_several() {
 		}
 		return l
 	}
-	requests, tokens := limit("requests", reserve.PerSecond(50).Burst(5)), limit("tokens", reserve.PerSecond(100).Burst(2000))
+	requests, tokens := limit("requests", reserve.PerSecond(50).Burst(5)), limit("tokens", reserve.PerMinute(100).Burst(2000))
 	tenants := limit("tenants", reserve.PerMinute(6).Burst(2))
 	defer requests.Close()
 	defer tokens.Close()

@@ -5,10 +5,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strconv"
-	"time"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/reservetest"
 	"github.com/fleetpace/fleetpace/serve"
 )
 
@@ -20,72 +24,46 @@ func tenantOf(r *http.Request) (string, error) {
 	return account, nil
 }
 
-// asked asks as a tenant, and prints what it is told.
-func asked(api http.Handler, tenant, path string) {
+// asked asks as a tenant, and returns the status and how long it is told to wait.
+func asked(api http.Handler, tenant, path string) string {
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, nil)
 	if tenant != "" {
 		r.SetBasicAuth(tenant, "secret")
 	}
 	api.ServeHTTP(w, r)
-	seconds, _ := strconv.Atoi(w.Header().Get("Retry-After"))
-	fmt.Println(w.Code, (time.Duration(seconds) * time.Second).Round(time.Minute))
+	return strings.TrimSpace(fmt.Sprint(w.Code, " ", w.Header().Get("Retry-After")))
 }
 
-func Example_yourOwnAPI() {
-	limiter, err := reserve.New(client, reserve.Config{Name: "our-api", Limit: reserve.PerHour(1)})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer limiter.Close()
-	mux, server := http.NewServeMux(), &http.Server{}
-	mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
-	limited, err := serve.Middleware(limiter, serve.Config{Key: tenantOf})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	server.Handler = limited(mux)
-	asked(server.Handler, "acme", "/")
-	asked(server.Handler, "acme", "/")
-	asked(server.Handler, "zenith", "/")
-	asked(server.Handler, "", "/")
-	// Output:
-	// 200 0s
-	// 429 1h0m0s
-	// 200 0s
-	// 400 0s
+func TestYourOwnAPI(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		limiter := reservetest.New(t).Limiter(reserve.Config{Name: "our-api", Limit: reserve.PerHour(1)})
+		mux, server := http.NewServeMux(), &http.Server{}
+		mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
+		limited, err := serve.Middleware(limiter, serve.Config{Key: tenantOf})
+		require.NoError(t, err)
+		server.Handler = limited(mux)
+		require.Equal(t, "200", asked(server.Handler, "acme", "/"))
+		require.Equal(t, "429 3600", asked(server.Handler, "acme", "/"))
+		require.Equal(t, "200", asked(server.Handler, "zenith", "/"))
+		require.Equal(t, "400", asked(server.Handler, "", "/"))
+	})
 }
 
 // Each tenant has a limit, and all together have one. Exports cost more.
-func Example_yourOwnAPITwoLimits() {
-	tenants, err := reserve.New(client, reserve.Config{Name: "our-tenants", Group: "our-api", Limit: reserve.PerHour(2).Burst(10)})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer tenants.Close()
-	everybody, err := reserve.New(client, reserve.Config{Name: "everybody", Group: "our-api", Limit: reserve.PerHour(4).Burst(15)})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	defer everybody.Close()
-	limited, err := twoLimits(tenants, everybody)
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	api := limited(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	asked(api, "acme", "/export")
-	asked(api, "acme", "/")
-	asked(api, "zenith", "/health")
-	asked(api, "zenith", "/export")
-	// Output:
-	// 200 0s
-	// 429 30m0s
-	// 200 0s
-	// 429 1h15m0s
+func TestYourOwnAPITwoLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		both := reservetest.New(t).Joint(
+			reserve.Config{Name: "our-tenants", Group: "our-api", Limit: reserve.PerHour(2).Burst(10)},
+			reserve.Config{Name: "everybody", Group: "our-api", Limit: reserve.PerHour(4).Burst(15)},
+		).Limits()
+		limited, err := twoLimits(both[0], both[1])
+		require.NoError(t, err)
+		api := limited(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		require.Equal(t, "200", asked(api, "acme", "/export"))
+		require.Equal(t, "429 1800", asked(api, "acme", "/"))
+		require.Equal(t, "200", asked(api, "zenith", "/health"))
+		require.Equal(t, "429 4500", asked(api, "zenith", "/export"))
+	})
 }
 
 func twoLimits(tenants, everybody *reserve.Limiter) (func(http.Handler) http.Handler, error) {

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -26,6 +27,7 @@ type scene struct {
 	ledger    string // a directory
 	client    *asynq.Client
 	inspector *asynq.Inspector
+	started   int // processes
 
 	mu    sync.Mutex
 	calls []apiCall
@@ -83,15 +85,36 @@ func (s *scene) enqueue(from, n int, options ...asynq.Option) {
 	}
 }
 
-// rush starts a fleet, and returns when all of its backlog waits its turn.
+// rush starts a fleet, and returns when all of it runs, and all of its backlog waits its turn.
 func (s *scene) rush(start func()) {
 	s.Helper()
+	before, started := s.servers(), s.started
 	start()
+	s.within(liveness, func() bool {
+		came := s.servers()
+		maps.DeleteFunc(came, func(id string, _ bool) bool { return before[id] })
+		return len(came) == s.started-started
+	}, "all processes have started")
 	s.within(liveness, func() bool { return s.info().Pending == 0 }, "all wait their turns")
+}
+
+// servers are the IDs of the processes that asynq knows: those hear signals.
+func (s *scene) servers() map[string]bool {
+	s.Helper()
+	servers, err := s.inspector.Servers()
+	require.NoError(s, err)
+	ids := map[string]bool{}
+	for _, server := range servers {
+		if _, ok := server.Queues[s.job.Queues[0]]; ok {
+			ids[server.ID] = true
+		}
+	}
+	return ids
 }
 
 func (s *scene) start() *worker {
 	s.Helper()
+	s.started++
 	return startAsynq(s, s.job)
 }
 

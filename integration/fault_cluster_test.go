@@ -14,6 +14,9 @@ import (
 // The master that has the limit's slot is killed, and its replica takes over.
 func clusterFailover(s *faultScene) {
 	c := newFaultCluster(s)
+	for _, n := range c.masters {
+		n.impatient(s)
+	}
 	owner := c.owner()
 	replica := c.addReplica(owner)
 	s.load()
@@ -69,9 +72,6 @@ func newFaultCluster(s *faultScene) *faultCluster {
 		s.job.Redis.Cluster = append(s.job.Redis.Cluster, n.server.Addr())
 	}
 	s.within(func() bool { return c.up(nil) }, "the cluster is up")
-	for _, n := range c.masters {
-		n.impatient(s)
-	}
 	var err error
 	c.slot, err = c.masters[0].client.ClusterKeySlot(s.Context(), s.job.Prefix+":{api}:p").Result()
 	require.NoError(s, err)

@@ -49,6 +49,18 @@ func (s *fleetScene) more(calls int64) {
 	}
 }
 
+// allCall waits until so many processes have had turns: those that start listen for signals then.
+func allCall(t *testing.T, ledger string, processes int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		seen := map[string]bool{}
+		for _, turn := range turnsIn(t, ledger) {
+			seen[turn.Process] = true
+		}
+		return len(seen) == processes
+	}, liveness, 50*time.Millisecond, "every process has its share")
+}
+
 // judge expects that the turns keep the limit, and logs figures.
 func (s *fleetScene) judge(figures map[string]any) {
 	s.Helper()
@@ -79,13 +91,7 @@ func TestFourProcessesShareALimit(t *testing.T) {
 	for range 4 {
 		fleet = append(fleet, startWorker(t, s.job))
 	}
-	require.Eventually(t, func() bool {
-		processes := map[string]bool{}
-		for _, turn := range turnsIn(t, s.ledger) {
-			processes[turn.Process] = true
-		}
-		return len(processes) == len(fleet)
-	}, liveness, 50*time.Millisecond, "every process has its share")
+	allCall(t, s.ledger, len(fleet))
 	s.more(400)
 	for _, w := range fleet {
 		r := w.stop()
@@ -107,6 +113,7 @@ func TestFourProcessesWithPermitsToSpare(t *testing.T) {
 	for range 4 {
 		fleet = append(fleet, startWorker(t, s.job))
 	}
+	allCall(t, s.ledger, len(fleet))
 	s.more(3000)
 	for _, w := range fleet {
 		require.Empty(t, w.stop().Errors)

@@ -62,13 +62,14 @@ func TestFourProcessesShareSlots(t *testing.T) {
 	const slots, calls, takes = 3, 300, 20 * time.Millisecond
 	api := &served{takes: func() time.Duration { return takes }}
 	j := slotsJob(t, slots, 10, api)
+	j.Turns = t.TempDir()
 	var fleet []*worker
 	for range 4 {
 		fleet = append(fleet, startWorker(t, j))
 	}
-	require.Eventually(t, func() bool { return api.calls() > 0 }, liveness, time.Millisecond)
-	began := time.Now()
-	require.Eventually(t, func() bool { return api.calls() > calls }, liveness, time.Millisecond, "calls go on")
+	allCall(t, j.Turns, len(fleet))
+	began, before := time.Now(), api.calls()
+	require.Eventually(t, func() bool { return api.calls() > before+calls }, liveness, time.Millisecond, "calls go on")
 	used := calls * takes.Seconds() / slots / time.Since(began).Seconds()
 	for _, w := range fleet {
 		r := w.stop()

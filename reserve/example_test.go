@@ -61,7 +61,7 @@ func Example() {
 func ExampleLimiter_For() {
 	client, stop := startRedis()
 	defer stop()
-	limiter, _ := reserve.New(client, reserve.Config{Name: "crawl", Limit: reserve.PerMinute(6)})
+	limiter, _ := reserve.New(client, reserve.Config{Name: "crawl", Limit: reserve.PerHour(6)})
 	defer func() { _ = limiter.Close() }()
 
 	ctx := context.Background()

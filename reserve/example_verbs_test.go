@@ -96,16 +96,16 @@ func ExampleLimiter_WaitN() {
 }
 
 func ExampleLimiter_ReserveN() {
-	limiter, stop := newLimiter("tokens", reserve.PerMinute(60).Burst(60))
+	limiter, stop := newLimiter("tokens", reserve.PerHour(60).Burst(60))
 	defer stop()
 	ctx := context.Background()
 	for range 2 {
 		r, err := limiter.ReserveN(ctx, 60)
-		fmt.Println(r.Delay().Round(10*time.Second), err)
+		fmt.Println(r.Delay().Round(10*time.Minute), err)
 	}
 	// Output:
 	// 0s <nil>
-	// 1m0s <nil>
+	// 1h0m0s <nil>
 }
 
 // At most two calls at a time, in the whole fleet.

@@ -108,14 +108,16 @@ func ExampleConfig() {
 }
 
 func ExampleQuota() {
-	header := make(http.Header)
-	quota := serve.NewQuota("basic", reserve.PerMinute(60).Burst(60), reserve.State{
-		Stored:   12.05,
-		NextFree: time.Now().Add(-12_050 * time.Millisecond),
+	synctest.Test(t, func(*testing.T) {
+		header := make(http.Header)
+		quota := serve.NewQuota("basic", reserve.PerMinute(60).Burst(60), reserve.State{
+			Stored:   12.05,
+			NextFree: time.Now().Add(-12_050 * time.Millisecond),
+		})
+		quota.SetHeaders(header, serve.HeadersIETF)
+		fmt.Println(header.Get("RateLimit-Policy"))
+		fmt.Println(header.Get("RateLimit"))
 	})
-	quota.SetHeaders(header, serve.HeadersIETF)
-	fmt.Println(header.Get("RateLimit-Policy"))
-	fmt.Println(header.Get("RateLimit"))
 	// Output:
 	// "basic";q=60;w=60
 	// "basic";r=12;t=48

@@ -224,7 +224,7 @@ var situations = []struct {
 			s.waits(1, l.For("tenant").Wait)
 			s.until("the call waits", func() bool {
 				look, err := s.reader.Look(s.Context(), api, 1, "tenant")
-				return err == nil && look.Rows[0].Calls == 1 && look.Rows[0].Waiting == 1
+				return err == nil && len(look.Rows) > 0 && look.Rows[0].Calls == 1 && look.Rows[0].Waiting == 1
 			})
 			return ""
 		},
@@ -252,7 +252,7 @@ var situations = []struct {
 			require.NoError(s, l.Resume(s.Context()))
 			s.until("there are permits", func() bool {
 				look, err := s.reader.Look(s.Context(), api, 1, "")
-				return err == nil && look.Rows[0].State.Wait == 0
+				return err == nil && len(look.Rows) > 0 && look.Rows[0].State.Wait == 0
 			})
 			return ""
 		},

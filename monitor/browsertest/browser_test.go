@@ -7,6 +7,7 @@
 package browsertest
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -216,10 +217,18 @@ func TestPauseInThePage(t *testing.T) {
 		}
 		return len(seen) > 2
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	watch, _ := exec.CommandContext(ctx, binary, "watch", "--redis", s.server.URL(), "--prefix", s.prefix).Output() // it is killed
-	assert.Contains(t, string(watch), "<b>red</b>")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	watch := exec.CommandContext(ctx, binary, "watch", "--redis", s.server.URL(), "--prefix", s.prefix)
+	text, err := watch.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, watch.Start())
+	shown := false
+	for lines := bufio.NewScanner(text); !shown && lines.Scan(); {
+		shown = strings.Contains(lines.Text(), "<b>red</b>")
+	}
+	cancel()
+	_ = watch.Wait() // it is killed
+	assert.True(t, shown, "the command shows the reason as text")
 	s.picture(tab, "limit-paused")
 	s.run(tab, chromedp.Click(`form[action=resume] button`))
 	s.eventually("calls are made again", func() bool { return made.Load() > before+20 })
