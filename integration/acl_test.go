@@ -208,7 +208,7 @@ func TestACLOfSentinels(t *testing.T) {
 func sentinelOf(t *testing.T, master string) string {
 	host, port, err := net.SplitHostPort(master)
 	require.NoError(t, err)
-	own := freePort(t)
+	own := redistest.Port(t)
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil,
 		"bind 127.0.0.1\nport %s\nsentinel monitor api %s %s 1\n", own, host, port), 0o600))

@@ -24,7 +24,7 @@ func threeMasters(t *testing.T) []string {
 	for i := range masters {
 		// A node's bus would listen 10,000 above its port, which may be no port.
 		server := redistest.Local(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000",
-			"--cluster-port", freePort(t))
+			"--cluster-port", redistest.Port(t))
 		node := server.Client(t)
 		require.NoError(t, node.Do(ctx, "cluster", "addslotsrange", i*slots/masters, (i+1)*slots/masters-1).Err())
 		require.NoError(t, node.Do(ctx, "cluster", "set-config-epoch", i+1).Err())
@@ -54,14 +54,4 @@ func threeMasters(t *testing.T) []string {
 		return err == nil && known.Load() == masters
 	}, liveness, 100*time.Millisecond, "the cluster is up")
 	return addresses
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, listener.Close())
-	return port
 }

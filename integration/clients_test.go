@@ -62,7 +62,7 @@ func TestKindsOfClients(t *testing.T) {
 }
 
 func cluster(t *testing.T) redis.UniversalClient {
-	server := redistest.Local(t, "--cluster-enabled", "yes", "--cluster-port", freePort(t))
+	server := redistest.Local(t, "--cluster-enabled", "yes", "--cluster-port", redistest.Port(t))
 	require.NoError(t, server.Client(t).Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = client.Close() })
@@ -76,19 +76,14 @@ func sentinel(t *testing.T) redis.UniversalClient {
 	master := redistest.Local(t)
 	host, port, err := net.SplitHostPort(master.Addr())
 	require.NoError(t, err)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	addr := free.Addr().String()
-	_, own, err := net.SplitHostPort(addr)
-	require.NoError(t, err)
-	require.NoError(t, free.Close())
+	own := redistest.Port(t)
 	conf := filepath.Join(t.TempDir(), "sentinel.conf")
 	require.NoError(t, os.WriteFile(conf, fmt.Appendf(nil,
 		"bind 127.0.0.1\nport %s\nsentinel monitor api %s %s 1\n", own, host, port), 0o600))
 	process := exec.CommandContext(t.Context(), "redis-server", conf, "--sentinel")
 	require.NoError(t, process.Start())
 	t.Cleanup(func() { _ = process.Wait() })
-	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "api", SentinelAddrs: []string{addr}})
+	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "api", SentinelAddrs: []string{"127.0.0.1:" + own}})
 	t.Cleanup(func() { _ = client.Close() })
 	require.Eventually(t, func() bool { return client.Ping(t.Context()).Err() == nil },
 		liveness, 50*time.Millisecond, "the sentinel knows the master")

@@ -82,7 +82,7 @@ func (c *faultCluster) node() *faultNode {
 	c.scene.Helper()
 	// A node's bus would listen 10,000 above its port, where others may.
 	server := redistest.Private(c.scene, redistest.PrivateOptions{Args: []string{
-		"--cluster-enabled", "yes", "--cluster-node-timeout", "15000", "--cluster-port", freePort(c.scene.T),
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "15000", "--cluster-port", redistest.Port(c.scene.T),
 		"--repl-diskless-sync-delay", "0",
 	}})
 	n := &faultNode{server: server, client: server.Client(c.scene)}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
 // refuses waits until the server refuses with the code.
@@ -47,7 +49,7 @@ func wrongPassword(t *testing.T, admin *redis.Client, options *redis.Options) fu
 }
 
 func replica(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
-	require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", freePort(t)).Err())
+	require.NoError(t, admin.Do(t.Context(), "replicaof", "127.0.0.1", redistest.Port(t)).Err())
 	return func() error { return admin.Do(context.Background(), "replicaof", "no", "one").Err() }
 }
 

@@ -88,7 +88,7 @@ func TestServersThatCanNotServe(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]refusal{
 		"unknown command": {reserve.ErrDenied, "lacks", []string{"--rename-command", "EVALSHA", "ELSEWHERE"}, nil},
-		"CLUSTERDOWN":     {reserve.ErrUnavailable, "CLUSTER INFO", []string{"--cluster-enabled", "yes", "--cluster-port", freePort(t)}, nil},
+		"CLUSTERDOWN":     {reserve.ErrUnavailable, "CLUSTER INFO", []string{"--cluster-enabled", "yes", "--cluster-port", redistest.Port(t)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -207,7 +207,7 @@ func TestScriptFlush(t *testing.T) {
 // Nothing listens, or nothing answers.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
-	nowhere := &redis.Options{Addr: "127.0.0.1:" + freePort(t)}
+	nowhere := &redis.Options{Addr: "127.0.0.1:" + redistest.Port(t)}
 	mustBeRefused(t, nowhere, func(op string, err error) {
 		require.ErrorIs(t, err, reserve.ErrUnavailable, op)
 		require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown, op)

@@ -33,7 +33,7 @@ func TestTLS(t *testing.T) {
 	certificate, key := ours.issue(t)
 	write(t, dir, "redis.crt", certificate)
 	write(t, dir, "redis.key", key)
-	port := freePort(t)
+	port := redistest.Port(t)
 	admin := redistest.Local(t, "--tls-port", port,
 		"--tls-cert-file", filepath.Join(dir, "redis.crt"), "--tls-key-file", filepath.Join(dir, "redis.key"),
 		"--tls-ca-cert-file", filepath.Join(dir, "ca.crt"), "--tls-auth-clients", "yes").Client(t)

@@ -1,7 +1,6 @@
 package lua
 
 import (
-	"net"
 	"testing"
 	"time"
 
@@ -14,12 +13,7 @@ import (
 // All keys of a name are in one slot of a cluster, whatever its limits' keys are, and so are
 // all names of a group; the channel is where their news are, too. Every script runs there.
 func TestOneSlot(t *testing.T) {
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, bus, err := net.SplitHostPort(free.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, free.Close())
-	server := redistest.Local(t, "--cluster-enabled", "yes", "--cluster-port", bus)
+	server := redistest.Local(t, "--cluster-enabled", "yes", "--cluster-port", redistest.Port(t))
 	require.NoError(t, server.Client(t).Do(t.Context(), "cluster", "addslotsrange", 0, 16383).Err())
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = client.Close() })

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -138,19 +137,6 @@ func (p *privateProcess) start() error {
 			return err
 		}
 	}
-}
-
-// quietPort is a free port below those that systems give to outgoing
-// connections: one of these could take the server's port while it is down.
-func quietPort() (int, error) {
-	const lowest, highest = 12_000, 30_000
-	for range 1000 {
-		port := lowest + rand.IntN(highest-lowest)
-		if listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, listener.Close()
-		}
-	}
-	return 0, errors.New("found no free port")
 }
 
 func (p *privateProcess) startOn(port int) error {

@@ -43,7 +43,7 @@ func serverBinary() (string, error) {
 var errPortTaken = errors.New("port is taken")
 
 func startOnFreePort(ctx context.Context, binary string, args []string) (running, error) {
-	port, err := freePort()
+	port, err := quietPort()
 	if err != nil {
 		return running{}, err
 	}
@@ -92,16 +92,6 @@ func startOnFreePort(ctx context.Context, binary string, args []string) (running
 		return running{}, errors.Join(err, remove())
 	}
 	return running{url: address, id: strconv.Itoa(process.Process.Pid), remove: remove}, nil
-}
-
-// freePort asks the kernel for a port that nothing listens on.
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	return port, listener.Close()
 }
 
 // waitForProcess returns when the process pid serves the address. Asking for
