@@ -151,6 +151,24 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
+// A call that was let through and not made in time has another turn: the calls that were made are
+// those that were let through, less the turns that were not used.
+func TestMetricsOfAnUnusedTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBubble(t).with(reserve.Config{Name: "unused", Limit: reserve.PerSecond(1)})
+		before := collect(t)
+		r, err := l.Reserve(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, r.Wait(t.Context()))
+		time.Sleep(time.Minute)
+		require.NoError(t, r.Wait(t.Context()), "its call was not made in time")
+		synctest.Wait()
+		got := collect(t).less(before)
+		require.InDelta(t, 2, got["fleetpace.calls unused at_once"]+got["fleetpace.calls unused waited"], 0)
+		require.InDelta(t, 1, got["fleetpace.turns.unused unused"], 0)
+	})
+}
+
 // What moves a limit, and what happens to turns, is counted, too.
 func TestMetricsOfChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

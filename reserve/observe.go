@@ -18,8 +18,9 @@ func report(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
 	observed(need, t, false, limits)
 }
 
-// unused tells it that the call of a turn was not made.
+// unused tells it, and who counts, that the call of a turn was not made.
 func unused(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
+	need.Unused()
 	observed(need, t, true, limits)
 }
 

@@ -39,6 +39,11 @@ func (n *Need) Ended(r meter.Result, waited time.Duration) {
 	})
 }
 
+// Unused counts a turn of the need that was counted as used, and was not.
+func (n *Need) Unused() {
+	n.each(func(p Part) { p.Limit.Name.Meter.Add(meter.Unused, 1) })
+}
+
 // used counts a call that was let through.
 func (p Part) used(e *Event) {
 	p.Limit.Calls.Add(int64(e.N))

@@ -73,6 +73,7 @@ func (in *instruments) make() {
 		Alone:   count("fleetpace.outage.calls", "{call}", "Calls that were let through while Redis was away."),
 		Outages: count("fleetpace.outages", "{outage}", "How often Redis went away while calls needed the limit."),
 		Lapsed:  count("fleetpace.turns.lapsed", "{turn}", "Turns that were over when their calls came to use them."),
+		Unused:  count("fleetpace.turns.unused", "{turn}", "Turns that calls were let through with, and did not use then."),
 		Voided:  count("fleetpace.turns.voided", "{turn}", "Turns that were taken back before they were used, by a pause for example."),
 		Pauses:  count("fleetpace.pauses", "{pause}", "Pauses that this process has made."),
 		Changes: count("fleetpace.limit.changes", "{change}", "Limits that this process has set or reset."),

@@ -40,6 +40,7 @@ const (
 	Alone                 // calls that were let through while Redis was away
 	Outages               // of Redis, while calls needed the limit
 	Lapsed                // turns that were over when their calls came to use them
+	Unused                // turns that calls had, and did not use then
 	Voided                // turns that were taken back, by a pause for example
 	Pauses                // that this process has made
 	Changes               // limits that it has set and reset
