@@ -18,7 +18,7 @@ import (
 // bug is a mistake that somebody could make. The zero bug is none.
 type bug struct {
 	call      func(args []any) // spoils a script call on its way
-	impatient bool             // calls do not wait
+	impatient bool             // one call in ten does not wait
 }
 
 // Places in the arguments of EVALSHA for one limit: the verb, the script, the number of keys and
@@ -34,7 +34,7 @@ var planted = []struct {
 	impatient bool
 	from      uint64 // the first seed: one that finds it
 }{
-	{name: "calls do not wait for their turns", impatient: true},
+	{name: "one call in ten does not wait for its turn", impatient: true},
 	{name: "processes bring no memory", trouble: trouble{what: flush}, call: func(args []any) {
 		if args[1] == lua.Ask.Hash() || args[0] == "eval" && len(args) > 30 {
 			args[argKnown], args[argVersion], args[argReach], args[argClock] = "", 0, "", 0

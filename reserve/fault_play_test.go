@@ -191,7 +191,7 @@ func (h *history) call(c caller, who string, cost int, random *rand.Rand) {
 	j, served := h.fleet[c.process], true
 	var err error
 	switch {
-	case h.bug.impatient:
+	case h.bug.impatient && random.IntN(10) == 0:
 		_, err = j.Reserve(ctx, cost)
 	case c.verb == "allow":
 		served, err = j.Allow(ctx, cost)
