@@ -32,7 +32,7 @@ func startFaultWorker(t testing.TB, j faultJob) *faultWorker {
 	text, err := json.Marshal(j)
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), faultVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), faultVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	orders, err := cmd.StdinPipe()

@@ -143,7 +143,7 @@ func startSlow(t *testing.T, c slowCall) *slowProcess {
 	text, err := json.Marshal(c)
 	require.NoError(t, err)
 	p := &slowProcess{cmd: exec.Command(os.Args[0]), lines: make(chan string, 2)}
-	p.cmd.Env = append(os.Environ(), slowVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	p.cmd.Env = append(os.Environ(), slowVariable+"="+string(text))
 	p.cmd.Stderr = os.Stderr
 	p.in, err = p.cmd.StdinPipe()
 	require.NoError(t, err)

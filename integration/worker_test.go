@@ -184,7 +184,7 @@ func startProcess(t testing.TB, variable string, j any) *worker {
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0])
 	// The race detector would sleep for a second before the process ends.
-	cmd.Env = append(os.Environ(), variable+"="+string(text), "GORACE=atexit_sleep_ms=0", heldVariable+"=1")
+	cmd.Env = append(os.Environ(), variable+"="+string(text), heldVariable+"=1")
 	cmd.Stderr = os.Stderr
 	_, err = cmd.StdinPipe() // until it has ended, or this process has
 	require.NoError(t, err)

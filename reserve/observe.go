@@ -18,7 +18,7 @@ func report(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
 	observed(need, t, false, limits)
 }
 
-// unused tells it, and who counts, that the call of a turn was not made.
+// unused counts a turn whose call was not made, and tells a test that looks.
 func unused(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
 	need.Unused()
 	observed(need, t, true, limits)

@@ -53,7 +53,7 @@ func (s *scene) start(id string) *process {
 	require.NoError(s, err)
 	cmd := exec.Command(os.Args[0])
 	// The race detector would sleep for a second before the process ends.
-	cmd.Env = append(os.Environ(), jobVariable+"="+string(text), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
 	_, err = cmd.StdinPipe() // until it has ended, or this process has
 	require.NoError(s, err)

@@ -40,7 +40,7 @@ func serveTurnsOf(t *testing.T, server *redistest.Server, prefix, limits, addres
 	require.NoError(t, os.WriteFile(path, []byte(limits), 0o600))
 	args := append([]string{"serve", "-redis", server.URL(), "-limits", path, "-listen", address, "-prefix", prefix}, more...)
 	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1", "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(os.Environ(), asCommand+"=1")
 	errs, err := cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, cmd.Start())

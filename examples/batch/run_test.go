@@ -99,7 +99,7 @@ func startChild(t *testing.T, args ...string) *child {
 	require.NoError(t, err)
 	c := &child{cmd: exec.CommandContext(t.Context(), self, args...), stdout: &safeBuffer{}, stderr: &safeBuffer{}}
 	// The race detector makes a program linger for a second when it ends.
-	c.cmd.Env = append(os.Environ(), asChild+"=1", "GORACE=atexit_sleep_ms=0")
+	c.cmd.Env = append(os.Environ(), asChild+"=1")
 	c.cmd.Stdout, c.cmd.Stderr = c.stdout, c.stderr
 	require.NoError(t, c.cmd.Start())
 	t.Cleanup(func() {

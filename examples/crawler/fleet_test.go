@@ -28,7 +28,7 @@ type program struct {
 // programEnv also takes out the second for which the race detector lingers at
 // the end of each process.
 func programEnv() []string {
-	return append(os.Environ(), asProgram+"=1", "GORACE=atexit_sleep_ms=0")
+	return append(os.Environ(), asProgram+"=1")
 }
 
 func start(t *testing.T, args ...string) *program {
