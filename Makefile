@@ -1,6 +1,6 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real test-local test-modules test-clients test-python test-browser lint lint-all vuln examples measure soak fuzz bench map ci race-env
+.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-python test-browser lint lint-all vuln examples measure soak fuzz bench map ci race-env
 
 # In Go 1.26 the race detector crashes in the simulated time of testing/synctest, where two
 # threads run timers of one bubble at once. Go 1.27 runs each with a context of its own.
@@ -34,10 +34,16 @@ test-real: ## the same, but fails where Redis or Docker are missing; nothing is 
 test-local: ## what depends on where Redis runs, on a redis-server of this machine
 	FLEETPACE_REQUIRE=redis,docker FLEETPACE_REDIS=local $(RACE) -count=1 -vet=off -skip '^TestEachRunsOnBoth$$' ./internal/redistest
 
-test-modules: ## modules that the library does not need: bench, transport under a provider's SDK, River
-	cd bench && go vet ./... && $(RACE) -count=1 -vet=off ./...
-	cd transport/sdktest && $(RACE) -count=1 -vet=off ./...
+test-modules: test-river test-bench test-sdk ## modules that the library does not need: River, bench, a provider's SDK
+
+test-river:
 	cd riverpace && go vet ./... && FLEETPACE_REQUIRE=redis,postgres FLEETPACE_REDIS=local $(RACE) -count=1 -vet=off ./...
+
+test-bench:
+	cd bench && go vet ./... && $(RACE) -count=1 -vet=off ./...
+
+test-sdk:
+	cd transport/sdktest && $(RACE) -count=1 -vet=off ./...
 
 test-clients: ## the clients in Python and TypeScript, also against the real server; wants node and npm
 	.ci/clients python typescript

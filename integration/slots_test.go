@@ -16,6 +16,7 @@ import (
 // served is an API that counts what it serves at a time.
 type served struct {
 	takes func() time.Duration
+	freed chan struct{} // when it is closed, what is under way ends; or nil
 
 	mu              sync.Mutex
 	now, most, made int
@@ -29,6 +30,7 @@ func (s *served) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	s.mu.Unlock()
 	select {
 	case <-time.After(s.takes()):
+	case <-s.freed:
 	case <-r.Context().Done():
 	}
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,35 @@ func BenchmarkWait(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
+}
+
+// BenchmarkSlots is how many calls of 5 to 50 ms are made by callers that need no more slots than
+// there are, per call that they make without a limit, in turns.
+func BenchmarkSlots(b *testing.B) {
+	const slots, callers, rounds = 40, 32, 2
+	limiter, err := reserve.New(redistest.New(b).Client(b), reserve.Config{
+		Name: "bench", Prefix: redistest.Prefix(b), Limit: reserve.Concurrent(slots),
+	})
+	require.NoError(b, err)
+	defer func() { _ = limiter.Close() }()
+	call := func() error {
+		time.Sleep(5*time.Millisecond + rand.N(45*time.Millisecond))
+		return nil
+	}
+	var free, limited time.Duration
+	for range rounds {
+		free += together(callers, b.N, call)
+		limited += together(callers, b.N, func() error {
+			held, err := limiter.Acquire(b.Context(), 1)
+			if err != nil {
+				return err
+			}
+			defer held.Release()
+			return call()
+		})
+	}
+	b.ReportMetric(float64(free)/float64(limited), "of-the-calls-without")
+	b.ReportMetric(0, "ns/op")
 }
 
 // together makes n calls from so many goroutines and returns how long it took.

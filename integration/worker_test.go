@@ -15,7 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -23,12 +22,13 @@ import (
 
 // job is what a worker process is told to do, as JSON in its environment.
 type job struct {
-	Redis  string // URL
-	Prefix string
-	Limit  string
-	API    string // URL that is called once per turn
-	Calls  int    // goroutines that call all the time
-	Turns  string // the ledger
+	Redis     string   // URL
+	Sentinels []string // in its place
+	Prefix    string
+	Limit     string
+	API       string // URL that is called once per turn
+	Calls     int    // goroutines that call all the time
+	Turns     string // the ledger
 }
 
 // report is what a worker process prints when it is done.
@@ -93,11 +93,10 @@ func work(text string) error {
 	if err := keepTurns(j.Turns, "worker"); err != nil {
 		return err
 	}
-	options, err := redis.ParseURL(j.Redis)
+	client, err := faultRedis{URL: j.Redis, Sentinels: j.Sentinels}.client()
 	if err != nil {
 		return err
 	}
-	client := redis.NewClient(options)
 	defer func() { _ = client.Close() }()
 	limit, err := reserve.ParseLimit(j.Limit)
 	if err != nil {

@@ -98,8 +98,9 @@ function slots.keep(l, process, which, cost, what)
 end
 
 -- wake tells the processes of the first who wait, as far as there is room for them. The dead
--- leave their places.
+-- leave their slots and places.
 function slots.wake(l)
+  if l.card > 0 then sweep(l) end
   local free = l.a - l.used
   if l.card == 0 or free <= 0 or l.till > now or l.paused > now then
     l.woken = 0

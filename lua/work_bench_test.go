@@ -49,7 +49,7 @@ func BenchmarkRedis(b *testing.B) {
 		require.NoError(b, err)
 		b.ReportMetric(float64(slow), "above-1-ms")
 	}
-	idle := func(limits, count int) func(*testing.B) {
+	idle := func(limits, count int, flow *queuemodel.Flow) func(*testing.B) {
 		return func(b *testing.B) {
 			s, who, _ := backlog(b, client, paced, 0)
 			s.keys = nil
@@ -59,7 +59,7 @@ func BenchmarkRedis(b *testing.B) {
 			for j := range limits {
 				s.keys = append(s.keys, Keys(prefix, "", "api", "p", strconv.Itoa(j))...)
 				known = append(known, paced)
-				items = append(items, queuemodel.Item{Count: count, Number: 1, Parts: []queuemodel.Part{{Limit: j, Cost: 1}}})
+				items = append(items, queuemodel.Item{Count: count, Number: 1, Flow: flow, Parts: []queuemodel.Part{{Limit: j, Cost: 1}}})
 			}
 			measure(b, func(n int) error {
 				who.Now, who.Serial = startMicros+float64(n)*1000, n
@@ -74,9 +74,10 @@ func BenchmarkRedis(b *testing.B) {
 			})
 		}
 	}
-	b.Run("idle", idle(1, 1))
-	b.Run("idle-256-calls", idle(1, 256))
-	b.Run("idle-100-limits", idle(100, 1))
+	b.Run("idle", idle(1, 1, nil))
+	b.Run("idle-of-a-flow", idle(1, 1, &queuemodel.Flow{Name: "tenant", Weight: 1}))
+	b.Run("idle-256-calls", idle(1, 256, nil))
+	b.Run("idle-100-limits", idle(100, 1, nil))
 	for name, waiting := range map[string]int{"0": 0, "1000000": 1000000} {
 		b.Run("waiting-"+name, func(b *testing.B) {
 			s, who, limits := backlog(b, client, slow, waiting)

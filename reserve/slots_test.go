@@ -1,6 +1,7 @@
 package reserve_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -146,6 +147,112 @@ func TestSlotsOfTheDead(t *testing.T) {
 		for _, r := range held {
 			r.Release()
 		}
+	})
+}
+
+// The calls of a process that is killed stood before others, which hear that there is room before
+// the answer comes to what they asked as they heard of the death: they have the slots soon.
+func TestSlotsOfTheDeadWhoseCallsWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		dying := b.client()
+		one := b.on(dying, reserve.Config{Limit: reserve.Concurrent(2)})
+		client := slowClient(t, b, way, 10*way)
+		two := b.on(client, reserve.Config{Limit: reserve.Concurrent(2)})
+		for range 2 {
+			_, err := one.Acquire(t.Context(), 1)
+			require.NoError(t, err)
+		}
+		for range 3 {
+			go func() { _, _ = one.Acquire(t.Context(), 1) }()
+		}
+		time.Sleep(time.Second)
+		var had sync.WaitGroup
+		for range 2 {
+			had.Go(func() {
+				_, err := two.Acquire(t.Context(), 1)
+				assert.NoError(t, err)
+			})
+		}
+		time.Sleep(5 * time.Second)
+		require.NoError(t, dying.Close())
+		killed := time.Now()
+		had.Wait()
+		t.Logf("MEASURE free after %v", time.Since(killed))
+		assert.LessOrEqual(t, time.Since(killed), 5*time.Second)
+	})
+}
+
+// slowClient has its own ways to Redis and back. News come at once.
+func slowClient(t *testing.T, b *bubble, out, back time.Duration) *redis.Client {
+	client := redis.NewClient(&redis.Options{
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			dialed, err := b.mini.Dial()
+			if err != nil {
+				return nil, err
+			}
+			var news atomic.Bool
+			return delay.Conn(dialed, delay.Way{
+				Out: func(sent []byte) time.Duration {
+					if bytes.Contains(sent, []byte("subscribe")) {
+						news.Store(true)
+					}
+					return out
+				},
+				Back: func() time.Duration {
+					if news.Load() {
+						return 0
+					}
+					return back
+				},
+			}), nil
+		},
+		Addr: "127.0.0.1:6379", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		DisableIdentity: true, MaxRetries: -1,
+	})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Room that is left by a process that is killed is told to another one that is killed, and holds
+// slots as well: all of them are found as soon as that is known, by whoever asks.
+func TestSlotsOfTheDeadOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		hold := func(client *redis.Client, calls int) *reserve.Limiter {
+			l := b.on(client, reserve.Config{Limit: reserve.Concurrent(4)})
+			for range calls {
+				_, err := l.Acquire(t.Context(), 1)
+				require.NoError(t, err)
+			}
+			return l
+		}
+		first, second := b.client(), b.client()
+		hold(first, 2)
+		two := hold(second, 2)
+		slow, fast := hold(slowClient(t, b, 10*way, way), 0), hold(b.client(), 0)
+		var had sync.WaitGroup
+		for _, l := range []*reserve.Limiter{two, slow, fast} {
+			for range 2 {
+				if l == two {
+					go func() { _, _ = l.Acquire(t.Context(), 1) }()
+					continue
+				}
+				had.Go(func() {
+					_, err := l.Acquire(t.Context(), 1)
+					assert.NoError(t, err)
+				})
+			}
+			time.Sleep(time.Second)
+		}
+		time.Sleep(5 * time.Second)
+		require.NoError(t, first.Close())
+		time.Sleep(2 * time.Second)
+		require.NoError(t, second.Close())
+		killed := time.Now()
+		had.Wait()
+		t.Logf("MEASURE free after %v", time.Since(killed))
+		assert.LessOrEqual(t, time.Since(killed), 5*time.Second)
 	})
 }
 

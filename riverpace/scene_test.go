@@ -29,9 +29,6 @@ const (
 	rate  = 100 // calls per second
 	burst = 5
 
-	// strict is the burst of the API: the rest is for what stops this machine.
-	strict = 50
-
 	latency = 20 * time.Millisecond // of the API
 
 	// liveness is when something that has to happen has not.
@@ -140,15 +137,16 @@ func (s *scene) onceEach(n int) {
 	require.Equal(s, n, arrived, "none is called twice")
 }
 
-// judge expects that turns and calls keep the limit, and logs and returns how much of it was used.
-func (s *scene) judge(turns []ledger.Turn) float64 {
+// judge expects that turns keep the limit, and logs how much of it was used, and how many calls APIs
+// would have refused by their bursts.
+func (s *scene) judge(turns []ledger.Turn) {
 	s.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	require.Empty(s, ledger.Limit{Rate: rate, Burst: burst}.Faults(turns))
 	refused := map[int]int{}
 	var judged provider.Summary
-	for _, bucket := range []int{burst + 1, 10, 20, strict} {
+	for _, bucket := range []int{burst + 1, 10, 20, 50} {
 		api := provider.New(provider.TokenBucket(rate, bucket))
 		for _, at := range s.arrivals {
 			api.JudgeAt(at, 1)
@@ -156,13 +154,10 @@ func (s *scene) judge(turns []ledger.Turn) float64 {
 		judged = api.Summary()
 		refused[bucket] = judged.Refused
 	}
-	used := judged.Utilization(rate, burst)
 	var snoozes float64
 	err := s.pool.QueryRow(s.Context(), "SELECT coalesce(avg(coalesce((metadata->>'snoozes')::int, 0)), 0) FROM river_job").Scan(&snoozes)
 	require.NoError(s, err)
-	s.Logf("MEASURE calls %d, used %.3f, refused by burst %v, snoozes per job %.2f", judged.Requests, used, refused, snoozes)
-	require.Zero(s, judged.Refused)
-	return used
+	s.Logf("MEASURE calls %d, used %.3f, refused by burst %v, snoozes per job %.2f", judged.Requests, judged.Utilization(rate, burst), refused, snoozes)
 }
 
 // clientJob is what a River client is told to do, as JSON where it is a process of its own.

@@ -47,7 +47,8 @@ Contenders:
 All limiters get the API's rate and half of its burst: the other half is for the
 jitter of the way. Where the API allows no burst they pace 2 % below its rate.
 All servers poll at the same intervals. Each handler makes one HTTP call and works
-5 ms. A call that the API refuses (429) fails its task.
+5 ms, except in slots, where the call is the work. A call that the API refuses (429)
+fails its task.
 
 Columns (the time measured starts with the contender's first call and lasts
 -seconds, or until the last task is done):
@@ -86,6 +87,10 @@ type options struct {
 	handlers   int
 	tasks      int     // 0: the scenario's own number
 	rate       float64 // 0: the scenario's own limits
+	slots      int     // the same
+	flooders   int
+	others     int
+	noShares   bool
 	polls      polls
 	redisURL   string // empty: a redis-server of our own
 	json       bool
@@ -114,6 +119,10 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&o.handlers, "handlers", 25, "handlers that work at once in a process (asynq's Concurrency)")
 	fs.IntVar(&o.tasks, "tasks", 0, "number of tasks (default 2000; in tenants enough for all the time)")
 	fs.Float64Var(&o.rate, "rate", 0, "calls per second that the API of scenario one takes (default 100); the burst stays 10")
+	fs.IntVar(&o.slots, "slots", 0, "calls at once that the API of scenario slots takes (default 10)")
+	fs.IntVar(&o.flooders, "flooders", 1, "tenants that have the 20,000 tasks of scenario flood, each as many")
+	fs.IntVar(&o.others, "others", 10, "tenants of scenario flood with a task each second")
+	fs.BoolVar(&o.noShares, "no-shares", false, "in scenario flood nobody says whose a task is")
 	fs.StringVar(&intervalsName, "intervals", "short", "polling `intervals` of asynq, for all contenders: short (100 ms for both) or asynq (its own: 1 s and 5 s)")
 	fs.StringVar(&o.redisURL, "redis", "", "use the Redis at this `URL`, such as redis://localhost:6379/9, instead of an own one; the database must be empty and is emptied again")
 	fs.BoolVar(&o.json, "json", false, "print one JSON object per line instead of a table")
@@ -137,6 +146,12 @@ func (o *options) choose(scenarioName, contenderNames, intervalsName string) err
 		if err := o.setRate(); err != nil {
 			return err
 		}
+	}
+	if err := o.setSlots(); err != nil {
+		return err
+	}
+	if err := o.setFlood(); err != nil {
+		return err
 	}
 	if contenderNames == "" {
 		o.contenders = contenders
@@ -162,6 +177,36 @@ func (o *options) setRate() error {
 	l := o.scenario.limits[0]
 	l.Rate = o.rate
 	o.scenario.limits = []limit{l}
+	return nil
+}
+
+func (o *options) setSlots() error {
+	switch {
+	case o.slots == 0:
+		return nil
+	case o.scenario.name != "slots":
+		return fmt.Errorf("-slots %d: only for scenario slots", o.slots)
+	case o.slots < 0 || o.slots > 1000:
+		return fmt.Errorf("-slots %d: want 1 to 1000", o.slots)
+	}
+	l := o.scenario.limits[0]
+	l.Slots = o.slots
+	o.scenario.limits = []limit{l}
+	return nil
+}
+
+func (o *options) setFlood() error {
+	switch {
+	case o.flooders == 1 && o.others == 10 && !o.noShares:
+		return nil
+	case o.scenario.name != "flood":
+		return errors.New("-flooders, -others and -no-shares: only for scenario flood")
+	case o.flooders < 1 || o.flooders > 99:
+		return fmt.Errorf("-flooders %d: want 1 to 99", o.flooders)
+	case o.others < 0 || o.others > 1000:
+		return fmt.Errorf("-others %d: want 0 to 1000", o.others)
+	}
+	o.scenario = flood(o.flooders, o.others, !o.noShares)
 	return nil
 }
 

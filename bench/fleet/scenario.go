@@ -99,19 +99,7 @@ var scenarios = map[string]scenario{
 			})
 		},
 	},
-	"flood": {
-		name:   "flood",
-		limits: []limit{{Name: "api", Rate: 50, Burst: 10}},
-		groups: []string{"flood", "others"},
-		jobs: func(tasks int, window time.Duration) []job {
-			var others []job
-			for i := range floodOthers * int(window.Seconds()-1) {
-				others = append(others, job{line: "api", group: "others", flow: "tenant-" + strconv.Itoa(i%floodOthers),
-					after: time.Duration(i) * time.Second / floodOthers})
-			}
-			return flooded(tasks, "flood", "flood", others)
-		},
-	},
+	"flood": flood(1, 10, true),
 	"urgent": {
 		name:   "urgent",
 		limits: []limit{{Name: "api", Rate: 100, Burst: 10}},
@@ -121,7 +109,7 @@ var scenarios = map[string]scenario{
 			for i := range int(window.Seconds() - 1) {
 				others = append(others, job{line: "api", group: "urgent", flow: "person", urgent: true, after: time.Duration(i) * time.Second})
 			}
-			return flooded(tasks, "batch", "batch", others)
+			return flooded(tasks, func(int) string { return "batch" }, others)
 		},
 	},
 	"slots": {
@@ -148,27 +136,7 @@ var scenarios = map[string]scenario{
 	},
 }
 
-const (
-	slotTasks   = 10_000
-	floodTasks  = 20_000
-	floodOthers = 10 // tenants with a task each second
-)
-
-// flooded is a backlog of so many tasks of one group, and others that come in time.
-func flooded(tasks int, group, flow string, others []job) []job {
-	if tasks == 0 {
-		tasks = floodTasks
-	}
-	jobs := make([]job, tasks, tasks+len(others))
-	for i := range jobs {
-		jobs[i] = job{line: "api", group: group, flow: flow}
-	}
-	jobs = append(jobs, others...)
-	for i := range jobs {
-		jobs[i].id = strconv.Itoa(i)
-	}
-	return jobs
-}
+const slotTasks = 10_000
 
 func number(tasks int, line func(i int) string) []job {
 	if tasks == 0 {

@@ -161,6 +161,7 @@ func (a *Asker) room(key string, n int) {
 		tag  int64
 	}
 	var all []first
+	ask := map[*kind]int{}
 	now := time.Now()
 	a.lock()
 	defer a.mu.Unlock()
@@ -169,12 +170,12 @@ func (a *Asker) room(key string, n int) {
 		if i < 0 {
 			continue
 		}
+		ask[k] = 0 // what it is being asked may be older
 		for _, tag := range k.queue.Tags(i, n) {
 			all = append(all, first{k, tag})
 		}
 	}
 	slices.SortFunc(all, func(x, y first) int { return cmp.Compare(x.tag, y.tag) })
-	ask := map[*kind]int{}
 	for _, f := range all[:min(n, len(all))] {
 		ask[f.kind]++
 	}

@@ -140,13 +140,13 @@ func (q *Queue) Tags(limit, n int) (tags []int64) {
 // being asked for ask again: the answer may be older than what was heard since.
 func (q *Queue) Refresh(n int) {
 	for _, p := range q.places {
-		p.soon = true
 		if !p.asked {
-			p.early = false
-			if n--; n <= 0 {
+			if n--; n < 0 {
 				return
 			}
+			p.early = false
 		}
+		p.soon = true
 	}
 	if len(q.places) == 0 {
 		q.stale = q.asked > 0

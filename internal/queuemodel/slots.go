@@ -80,10 +80,17 @@ func (c *call) keepSlots(s *State, which string, cost float64) float64 {
 	return cost
 }
 
-// wake lets the places of the dead go that stand first where there is room.
+// wake lets the slots of the dead go where calls wait, and their places that stand first where
+// there is room.
 func (c *call) wake(s *State) {
+	if s.kind != "s" {
+		return
+	}
+	if len(s.places) > 0 {
+		c.sweep(s)
+	}
 	free := s.a - s.inUse()
-	if s.kind != "s" || free <= 0 || s.till > c.Now || s.paused > c.Now {
+	if free <= 0 || s.till > c.Now || s.paused > c.Now {
 		return
 	}
 	for _, p := range s.places[:min(len(s.places), int(min(free, 64)))] {
