@@ -106,7 +106,7 @@ function slots.wake(l)
     l.woken = 0
     return
   end
-  local places, told = call('ZRANGE', l.places, 0, min(free, WAKES) - 1, 'WITHSCORES'), {}
+  local places, told, news = call('ZRANGE', l.places, 0, min(free, WAKES) - 1, 'WITHSCORES'), {}, {}
   for k = 1, #places, 2 do
     free = free - costOf(places[k])
     if free < 0 then break end
@@ -115,9 +115,10 @@ function slots.wake(l)
       clear(l, process, {}, true)
       return slots.wake(l)
     end
-    if tag > l.woken then l.woken, told[process] = tag, (told[process] or 0) + 1 end
+    told[process] = (told[process] or 0) + 1
+    if tag > l.woken then l.woken, news[process] = tag, true end
   end
-  for process, count in pairs(told) do tell(l, 'room:' .. process .. ':' .. count) end
+  for process in pairs(news) do tell(l, 'room:' .. process .. ':' .. told[process]) end
 end
 
 -- holders is how many hold some, and of each who and for how long: without the dead, who are gone.

@@ -179,9 +179,9 @@ func (a *Asker) room(key string, n int) {
 	for _, f := range all[:min(n, len(all))] {
 		ask[f.kind]++
 	}
-	t := a.clock.now(now)
+	t, others := a.clock.now(now), max(0, n-len(all)) // are being asked for
 	for k, count := range ask {
-		k.queue.Refresh(count)
+		k.queue.Refresh(count + others)
 		a.plan(k, t, now)
 	}
 	a.kick()

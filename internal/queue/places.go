@@ -136,8 +136,9 @@ func (q *Queue) Tags(limit, n int) (tags []int64) {
 	return tags
 }
 
-// Refresh lets the first n places ask at once, as their forecasts may be wrong. Those that are
-// being asked for ask again: the answer may be older than what was heard since.
+// Refresh lets the first n places ask at once, as their forecasts may be wrong, or new calls for
+// which there are none yet. Those that are being asked for ask again: the answer may be older than
+// what was heard since.
 func (q *Queue) Refresh(n int) {
 	for _, p := range q.places {
 		if !p.asked {
@@ -148,9 +149,7 @@ func (q *Queue) Refresh(n int) {
 		}
 		p.soon = true
 	}
-	if len(q.places) == 0 {
-		q.stale = q.asked > 0
-	}
+	q.stale = min(q.asked, max(q.stale, n))
 }
 
 // Scale lets all forecasts come so much nearer or go so much farther: the limit is another.
@@ -163,7 +162,8 @@ func (q *Queue) Scale(now time.Time, factor float64) {
 // Placed notes that a new call has a place.
 func (q *Queue) Placed(p *Place, forecast, now time.Time) {
 	q.asked--
-	p.forecast, p.heard, p.soon, q.stale = forecast, now, q.stale, false
+	p.forecast, p.heard, p.soon = forecast, now, q.stale > 0
+	q.stale = min(q.asked, max(0, q.stale-1))
 	q.insert(p)
 	if n := len(q.places); n <= len(q.waiting) && q.waiting[n-1].Held {
 		q.waiting[n-1].Tell(Event{})

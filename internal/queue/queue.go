@@ -134,7 +134,7 @@ type Queue struct {
 	places  []*Place  // in Redis, by tag
 	asked   int       // calls that were asked for and have neither place nor turn
 	gathers time.Time // until when those that were not asked for may wait for others; zero: not at all
-	stale   bool      // forecasts for those may be wrong
+	stale   int       // forecasts for so many of those may be wrong
 	unused  []*Turn   // that nobody here needs
 	done    []*Turn   // whose slots are held no longer
 }

@@ -234,6 +234,17 @@ func TestNewsAreNewerThanAnswersOnTheirWay(t *testing.T) {
 	require.False(t, when.After(start), "a new one, too")
 }
 
+// News of room for several calls come while new ones are asked for: as many ask again.
+func TestNewsForSeveralNewCalls(t *testing.T) {
+	q, _ := held(4)
+	require.Equal(t, 4, q.Next(after(0), times, 100).New)
+	q.Refresh(2)
+	for n := range 4 {
+		q.Placed(&Place{Number: int64(n + 1), Tags: []int64{int64(n + 1)}}, after(9), start)
+	}
+	require.Equal(t, []int64{1, 2, 3}, numbers(q.Next(start, times, 100).Places), "and one that tells how far the others are")
+}
+
 func TestTwoFlightsMoveForecastsOnce(t *testing.T) {
 	q, _ := held(6, 1, 1.05, 2, 3, 4, 5)
 	one := q.Next(after(0.9), times, 2)
