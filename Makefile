@@ -84,8 +84,8 @@ measure: ## speed, utilization, lateness and faults: figures, no verdicts; less 
 
 soak: ## long histories, faults and load for SOAK (default 10m), with new random seeds
 	FLEETPACE_FAULT_HISTORIES=5000 go test -count=1 -timeout 0 -run '^TestFaultHistor(ies|yRepeats)$$' ./reserve
-	FLEETPACE_REDIS=local FLEETPACE_HISTORIES=10000 go test -count=1 -timeout 0 -run '^TestScriptsEqualModel$$' ./lua
-	FLEETPACE_SOAK=$(SOAK) $(RACE) -count=1 -timeout 0 -run '^TestSoak' -v ./integration
+	FLEETPACE_REDIS=local FLEETPACE_HISTORIES=10000 FLEETPACE_FIRST_HISTORY=$$(date +%6N) go test -count=1 -timeout 0 -run '^TestScriptsEqualModel$$' ./lua
+	FLEETPACE_SOAK=$(SOAK) $(RACE) -count=1 -timeout 0 -run '^Test(Soak|SlotsOfKilled)' -v ./integration
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	.ci/fuzz $(FUZZTIME)

@@ -136,11 +136,13 @@ local function askOne(answer, asker, parts)
     local booking = asker.booking
     for _, p in ipairs(parts) do
       if p.l.meter.asks then p.l.meter.asks(p.l, asker.id, p.cost, asker.what) end
+      local back = false
       if booking and not p.tag then
         p.tag = tagOf(p.l, booking.id, p.cost)
-        if p.tag and p.l.virtual == 0 then supersede(p.l, p.tag, asker.id) end
+        back = p.tag ~= nil
+        if back and p.l.virtual == 0 then supersede(p.l, p.tag, asker.id) end
       end
-      order(p, asker)
+      order(p, asker, back)
     end
     local due = booking and booking.patience < 0 and huge or agree(parts)
     local last = at + (asker.waits and ahead(parts, due) or 0)

@@ -292,9 +292,7 @@ func (h *history) step() error {
 // histories is how many a test plays: FLEETPACE_HISTORIES, or else 40, and fewer under
 // the race detector, which makes miniredis several times slower.
 func histories(t *testing.T) uint64 {
-	if text := os.Getenv("FLEETPACE_HISTORIES"); text != "" {
-		n, err := strconv.ParseUint(text, 10, 64)
-		require.NoError(t, err)
+	if n := setting(t, "FLEETPACE_HISTORIES"); n > 0 {
 		return n
 	}
 	if raceDetector {
@@ -303,12 +301,24 @@ func histories(t *testing.T) uint64 {
 	return 40
 }
 
+// setting is a variable with a number; 0: it is not set.
+func setting(t *testing.T, name string) (n uint64) {
+	if text := os.Getenv(name); text != "" {
+		var err error
+		n, err = strconv.ParseUint(text, 10, 64)
+		require.NoError(t, err, name)
+	}
+	return n
+}
+
 func TestScriptsEqualModel(t *testing.T) { playHistories(t, 0) }
 
 // Limits of slots, alone and beside others: what is in flight is never more than they allow.
 func TestScriptsEqualModelOfSlots(t *testing.T) { playHistories(t, slotSeeds) }
 
+// playHistories plays those from a seed on, or from so many behind it as FLEETPACE_FIRST_HISTORY says.
 func playHistories(t *testing.T, first uint64) {
+	first += setting(t, "FLEETPACE_FIRST_HISTORY")
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		client, counts := server.Client(t), map[string]int{}
 		prefix := redistest.Prefix(t)

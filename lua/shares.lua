@@ -8,7 +8,8 @@
 -- The sorted set `flows` has for each flow, "=<flow>", where its last call ends. Places that
 -- were left leave a gap: from "<<flow>" to "><flow>". The flow's next calls, and those behind
 -- the gap that ask again, take it. "!" is where the last urgent call ends. What `virtual` has
--- passed means nothing any more.
+-- passed means nothing any more. "~<flow>" is where the last of its calls ends that came back too
+-- late.
 --
 -- Calls that waited before a flow was named have dense tags, a micro or more apart, up to
 -- `dense`. Among them a flow's calls have the tags of those behind which its share is; that is
@@ -115,6 +116,18 @@ local function fairTag(l, cost, flow)
   return min(tag, LAST_TAG)
 end
 
+-- overtaken is the tag of a call that comes back from a booking. Where `virtual` has passed its own,
+-- others of its flow had turns in its stead: it stands behind those that came back as late, by the
+-- share of its flow, as with their own tags all of them would be before the calls of others.
+local function overtaken(l, tag, cost, flow)
+  if l.virtual <= tag or flow.urgent > 0 then return tag end
+  local last = tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0)
+  tag = max(l.virtual, last)
+  call('ZADD', l.flows, format('%.0f', after(l, tag, share(l, cost, flow.weight))), '~' .. flow.name)
+  l.charged = true
+  return min(tag, LAST_TAG)
+end
+
 -- forward is the tag of a call that asks again: that of a gap before it, which moves behind.
 local function forward(l, tag, place, cost, flow)
   if flow.urgent > 0 then return tag end
@@ -169,12 +182,13 @@ local function amongOthers(l, tag, moment)
   return moment + TRUST * max(0, at + (tag - l.virtual) / l.speed - moment)
 end
 
--- order gives a call the tag that it has at a limit: of a new one that waits, and of one that
--- can come forward.
-local function order(p, asker)
+-- order gives a call the tag that it has at a limit: of a new one that waits, of one that comes back
+-- from a booking, and of one that can come forward.
+local function order(p, asker, back)
   local l, flow = p.l, asker.flow or NOBODY
   if asker.flow and (l.card > 0 or l.bookings > 0) then beginShares(l, p.tag) end
   if l.virtual == 0 then return end
+  if back then p.tag = overtaken(l, p.tag, p.cost, flow) end
   if p.tag then
     p.tag = forward(l, p.tag, placeOf(asker, p), p.cost, flow)
   elseif asker.waits then

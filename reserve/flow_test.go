@@ -103,6 +103,49 @@ func TestFlood(t *testing.T) {
 	})
 }
 
+// Calls with IDs of a flow that come back too late, many at once, are in each other's way only: who
+// is urgent, and who is of another flow, does not stand behind all of them.
+func TestLateCallsOfAFlow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.limiter(reserve.PerSecond(50))
+		batch := joint(t, l).Flow("batch")
+		ctx, stop := context.WithCancel(t.Context())
+		var calls []reserve.Call
+		for i := range 600 {
+			calls = append(calls, reserve.Call{ID: fmt.Sprint(i)})
+		}
+		for _, joined := range batch.Join(ctx, calls) {
+			require.NoError(t, joined.Err)
+		}
+		var all sync.WaitGroup
+		come := func(from, to int) {
+			for i := from; i < to; i++ {
+				all.Go(func() {
+					if r, err := batch.Ask(ctx, fmt.Sprint(i), time.Hour); err == nil {
+						_ = r.Wait(ctx)
+					}
+				})
+			}
+		}
+		come(300, 600) // they could have turns from 6 s on
+		time.Sleep(8 * time.Second)
+		come(0, 300)
+		time.Sleep(500 * time.Millisecond)
+		for who, of := range map[string]*reserve.Limiter{"urgent": l.Flow("person").Urgent(), "of another flow": l.Flow("other")} {
+			all.Go(func() {
+				began := time.Now()
+				assert.NoError(t, of.Wait(t.Context()))
+				t.Logf("MEASURE %s: %v", who, time.Since(began))
+				assert.LessOrEqual(t, time.Since(began), time.Second, who)
+			})
+		}
+		time.Sleep(10 * time.Second)
+		stop()
+		all.Wait()
+	})
+}
+
 // Flows have their turns by their weights, whatever their calls cost, in several processes, and
 // below limits of their own.
 func TestWeights(t *testing.T) {

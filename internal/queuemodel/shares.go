@@ -116,6 +116,11 @@ func (s *State) debts() (flows float64) {
 			}
 		}
 	}
+	for _, end := range s.late {
+		if end > s.virtual {
+			flows++
+		}
+	}
 	return flows
 }
 
@@ -158,6 +163,17 @@ func (s *State) fairTag(cost float64, flow Flow) float64 {
 		f.ends = s.after(f.ends, size)
 	}
 	s.keepFlow(flow.Name, f)
+	return min(tag, lastTag)
+}
+
+// overtaken is the tag of a call that comes back from a booking: behind those of its flow that came
+// back as late, where virtual has passed its own.
+func (s *State) overtaken(tag, cost float64, flow Flow) float64 {
+	if s.virtual <= tag || flow.Urgent > 0 {
+		return tag
+	}
+	tag = max(s.virtual, s.late[flow.Name])
+	s.late[flow.Name] = s.after(tag, s.share(cost, flow.Weight))
 	return min(tag, lastTag)
 }
 
@@ -213,5 +229,6 @@ func (s *State) endShares() {
 	if len(s.places) == 0 && len(s.bookings) == 0 {
 		s.virtual, s.urgent, s.from, s.given, s.speed, s.dense = 0, 0, 0, 0, 0, 0
 		clear(s.flows)
+		clear(s.late)
 	}
 }

@@ -43,20 +43,21 @@ func (c *call) one(item Item, k int) Answer {
 			c.sooner(s)
 		}
 	}
+	back, charged := make([]bool, len(parts)), make([]bool, len(parts))
 	if item.ID != "" {
 		for i := range parts {
 			if parts[i].Tag == 0 {
 				parts[i].Tag = limits[i].tagOf(item.ID, parts[i].Cost)
-				if parts[i].Tag != 0 && limits[i].virtual == 0 {
+				back[i] = parts[i].Tag != 0
+				if back[i] && limits[i].virtual == 0 {
 					limits[i].supersede(parts[i].Tag, id)
 				}
 				tags[i] = parts[i].Tag
 			}
 		}
 	}
-	charged := make([]bool, len(parts))
 	for i := range parts {
-		charged[i] = c.order(limits[i], &parts[i], id, item)
+		charged[i] = c.order(limits[i], &parts[i], id, item, back[i])
 		tags[i] = parts[i].Tag
 	}
 	if item.ID == "" || item.Patience >= 0 {
@@ -81,7 +82,7 @@ func (c *call) one(item Item, k int) Answer {
 }
 
 // order gives a call the tag that it has at a limit, and reports whether its flow was charged.
-func (c *call) order(s *State, p *Part, id string, item Item) bool {
+func (c *call) order(s *State, p *Part, id string, item Item, back bool) bool {
 	if item.Flow != nil && (len(s.places) > 0 || len(s.bookings) > 0) {
 		c.beginShares(s, p.Tag)
 	}
@@ -92,6 +93,9 @@ func (c *call) order(s *State, p *Part, id string, item Item) bool {
 	switch {
 	case s.virtual == 0:
 	case p.Tag > 0:
+		if back {
+			p.Tag = s.overtaken(p.Tag, p.Cost, flow)
+		}
 		p.Tag = s.forward(p.Tag, id, p.Cost, flow)
 	case !item.Now:
 		p.Tag = s.fairTag(p.Cost, flow)
