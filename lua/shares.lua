@@ -9,7 +9,7 @@
 -- were left leave a gap: from "<<flow>" to "><flow>". The flow's next calls, and those behind
 -- the gap that ask again, take it. "!" is where the last urgent call ends. What `virtual` has
 -- passed means nothing any more. "~<flow>" is where the last of its calls ends that came back too
--- late.
+-- late, less than 0, so that it does not count as another flow that waits.
 --
 -- Calls that waited before a flow was named have dense tags, a micro or more apart, up to
 -- `dense`. Among them a flow's calls have the tags of those behind which its share is; that is
@@ -118,12 +118,12 @@ end
 
 -- overtaken is the tag of a call that comes back from a booking. Where `virtual` has passed its own,
 -- others of its flow had turns in its stead: it stands behind those that came back as late, by the
--- share of its flow, as with their own tags all of them would be before the calls of others.
+-- share of its flow, as with their own tags all of them would be before the calls of others. Not
+-- so with slots: tags of before calls took any time are close to each other.
 local function overtaken(l, tag, cost, flow)
-  if l.virtual <= tag or flow.urgent > 0 then return tag end
-  local last = tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0)
-  tag = max(l.virtual, last)
-  call('ZADD', l.flows, format('%.0f', after(l, tag, share(l, cost, flow.weight))), '~' .. flow.name)
+  if l.virtual <= tag or flow.urgent > 0 or l.kind == 's' then return tag end
+  tag = max(l.virtual, -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0))
+  call('ZADD', l.flows, format('%.0f', -after(l, tag, share(l, cost, flow.weight))), '~' .. flow.name)
   l.charged = true
   return min(tag, LAST_TAG)
 end
@@ -171,7 +171,7 @@ local function served(l, tag, cost)
     l.speed = (l.virtual - l.from) / l.given
     l.from, l.given = l.virtual, 0
   end
-  local passed = call('ZRANGEBYSCORE', l.flows, '-inf', format('%.0f', l.virtual), 'LIMIT', 0, FORGET_FLOWS)
+  local passed = call('ZRANGEBYSCORE', l.flows, format('%.0f', -l.virtual), format('%.0f', l.virtual), 'LIMIT', 0, FORGET_FLOWS)
   if #passed > 0 then call('ZREM', l.flows, unpack(passed)) end
 end
 

@@ -116,11 +116,6 @@ func (s *State) debts() (flows float64) {
 			}
 		}
 	}
-	for _, end := range s.late {
-		if end > s.virtual {
-			flows++
-		}
-	}
 	return flows
 }
 
@@ -169,7 +164,7 @@ func (s *State) fairTag(cost float64, flow Flow) float64 {
 // overtaken is the tag of a call that comes back from a booking: behind those of its flow that came
 // back as late, where virtual has passed its own.
 func (s *State) overtaken(tag, cost float64, flow Flow) float64 {
-	if s.virtual <= tag || flow.Urgent > 0 {
+	if s.virtual <= tag || flow.Urgent > 0 || s.kind == "s" {
 		return tag
 	}
 	tag = max(s.virtual, s.late[flow.Name])
