@@ -157,7 +157,7 @@ func TestSlotsOfTheDeadWhoseCallsWait(t *testing.T) {
 		b := newBubble(t)
 		dying := b.client()
 		one := b.on(dying, reserve.Config{Limit: reserve.Concurrent(2)})
-		client := slowClient(t, b, way, 10*way)
+		client := slowClient(b, way, 10*way)
 		two := b.on(client, reserve.Config{Limit: reserve.Concurrent(2)})
 		for range 2 {
 			_, err := one.Acquire(t.Context(), 1)
@@ -176,42 +176,55 @@ func TestSlotsOfTheDeadWhoseCallsWait(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		require.NoError(t, dying.Close())
-		killed := time.Now()
-		had.Wait()
-		t.Logf("MEASURE free after %v", time.Since(killed))
-		assert.LessOrEqual(t, time.Since(killed), 5*time.Second)
+		soonAfter(t, &had)
 	})
 }
 
 // slowClient has its own ways to Redis and back. News come at once.
-func slowClient(t *testing.T, b *bubble, out, back time.Duration) *redis.Client {
+func slowClient(b *bubble, out, back time.Duration) *redis.Client {
+	return clientOn(b, func() delay.Way {
+		var news atomic.Bool
+		return delay.Way{
+			Out: func(sent []byte) time.Duration {
+				if bytes.Contains(sent, []byte("subscribe")) {
+					news.Store(true)
+				}
+				return out
+			},
+			Back: func() time.Duration {
+				if news.Load() {
+					return 0
+				}
+				return back
+			},
+		}
+	})
+}
+
+// clientOn has a way to Redis of its own for each connection.
+func clientOn(b *bubble, to func() delay.Way) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			dialed, err := b.mini.Dial()
 			if err != nil {
 				return nil, err
 			}
-			var news atomic.Bool
-			return delay.Conn(dialed, delay.Way{
-				Out: func(sent []byte) time.Duration {
-					if bytes.Contains(sent, []byte("subscribe")) {
-						news.Store(true)
-					}
-					return out
-				},
-				Back: func() time.Duration {
-					if news.Load() {
-						return 0
-					}
-					return back
-				},
-			}), nil
+			return delay.Conn(dialed, to()), nil
 		},
 		Addr: "127.0.0.1:6379", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DisableIdentity: true, MaxRetries: -1,
 	})
-	t.Cleanup(func() { _ = client.Close() })
+	b.Cleanup(func() { _ = client.Close() })
 	return client
+}
+
+// soonAfter expects that all calls have slots soon after now.
+func soonAfter(t *testing.T, calls *sync.WaitGroup) {
+	t.Helper()
+	killed := time.Now()
+	calls.Wait()
+	t.Logf("MEASURE free after %v", time.Since(killed))
+	assert.LessOrEqual(t, time.Since(killed), 5*time.Second)
 }
 
 // Room that is left by a process that is killed is told to another one that is killed, and holds
@@ -230,7 +243,7 @@ func TestSlotsOfTheDeadOneAfterTheOther(t *testing.T) {
 		first, second := b.client(), b.client()
 		hold(first, 2)
 		two := hold(second, 2)
-		slow, fast := hold(slowClient(t, b, 10*way, way), 0), hold(b.client(), 0)
+		slow, fast := hold(slowClient(b, 10*way, way), 0), hold(b.client(), 0)
 		var had sync.WaitGroup
 		for _, l := range []*reserve.Limiter{two, slow, fast} {
 			for range 2 {
@@ -249,10 +262,7 @@ func TestSlotsOfTheDeadOneAfterTheOther(t *testing.T) {
 		require.NoError(t, first.Close())
 		time.Sleep(2 * time.Second)
 		require.NoError(t, second.Close())
-		killed := time.Now()
-		had.Wait()
-		t.Logf("MEASURE free after %v", time.Since(killed))
-		assert.LessOrEqual(t, time.Since(killed), 5*time.Second)
+		soonAfter(t, &had)
 	})
 }
 
@@ -324,20 +334,11 @@ func TestSlotsOfAProcessThatIsCutOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
 		var cut atomic.Bool
-		client := redis.NewClient(&redis.Options{
-			Dialer: func(context.Context, string, string) (net.Conn, error) {
-				dialed, err := b.mini.Dial()
-				if err != nil {
-					return nil, err
-				}
-				return delay.Conn(dialed, delay.Way{
-					Out: func([]byte) time.Duration { return way }, Back: func() time.Duration { return way }, Lost: cut.Load,
-				}), nil
-			},
-			Addr: "127.0.0.1:6379", MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-			DisableIdentity: true, MaxRetries: -1,
+		client := clientOn(b, func() delay.Way {
+			return delay.Way{
+				Out: func([]byte) time.Duration { return way }, Back: func() time.Duration { return way }, Lost: cut.Load,
+			}
 		})
-		t.Cleanup(func() { _ = client.Close() })
 		one := b.on(client, reserve.Config{Limit: reserve.Concurrent(2), Outage: reserve.Outage{Policy: reserve.PolicyWait}})
 		two := b.limiter(reserve.Concurrent(2))
 		first, err := one.Acquire(t.Context(), 1)
