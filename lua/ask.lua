@@ -3,10 +3,9 @@
 -- ARGV  after those of head.lua, per item:
 --         count        calls that are alike; more than one only if all are new
 --         number       names the first of them; the next ones follow
---         how          the sum of 1: what it really costs is told later; 2: it does not
---                      wait: a turn that is due at once, or no place; 4: it has an ID
---                      alone 8: turns that are taken ahead of calls, if nobody waits and
---                      all of them are due at once; or none; 16: it names its flow
+--         how          the sum of 1: its cost is settled later; 2: it does not wait: a turn that
+--                      is due at once, or no place; 4: it has an ID; 16: it names its flow. Or 8,
+--                      24 with a flow: turns ahead of calls: all at once if nobody waits, or none
 --         of a flow:   weight: its part of the limit, 1 of calls that name none; urgent: 0, or
 --                      the part of the limit that urgent calls have together, and this is
 --                      one; and its name
@@ -45,7 +44,8 @@ local function agree(parts)
   return huge
 end
 
-local function ahead(parts, due)
+-- horizonOf is how far ahead a turn may be given.
+local function horizonOf(parts, due)
   if #parts > 1 then
     for _, p in ipairs(parts) do
       if p.l.meter.overflows(p.l, due) then return near end
@@ -84,14 +84,15 @@ local function spendAll(parts, due, asker)
 end
 
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books
--- it there.
+-- it there. One that does not wait has the forecast alone.
 local function wait(parts, asker)
   local booking, which, latest = asker.booking, 1, -huge
   for k, p in ipairs(parts) do
-    p.tag = p.tag or newTag(p.l)
+    p.tag = p.tag or asker.waits and newTag(p.l) or nil
     local moment = booking and returning(p.l, p.tag, p.cost, booking.patience) or forecast(p.l, p.tag, p.cost)
     if moment > latest then which, latest = k, moment end
   end
+  if not asker.waits then return 0, latest, which end
   if booking and latest - at > booking.latest then
     for _, p in ipairs(parts) do
       if p.charged then refund(p.l, placeOf(asker, p), p.tag) end
@@ -107,16 +108,6 @@ local function wait(parts, asker)
     askedAgain(p.l, asker.id, p.cost)
   end
   return books and 3 or 0, latest, which
-end
-
--- without is the forecast of a call that takes no place.
-local function without(parts, asker)
-  local latest, which = at, 1
-  for k, p in ipairs(parts) do
-    local moment = asker.booking and returning(p.l, p.tag, p.cost, asker.booking.patience) or forecast(p.l, p.tag, p.cost)
-    if moment > latest then which, latest = k, moment end
-  end
-  return 0, latest, which
 end
 
 local function refusal(parts)
@@ -145,12 +136,12 @@ local function askOne(answer, asker, parts)
       order(p, asker, back)
     end
     local due = booking and booking.patience < 0 and huge or agree(parts)
-    local last = at + (asker.waits and ahead(parts, due) or 0)
+    local last = at + (asker.waits and horizonOf(parts, due) or 0)
     if due <= last and room(parts) <= last then
       status, moment = 1, due
       extra = format('%.0f', floor(spendAll(parts, due, asker) - at))
     else
-      status, moment, extra = (asker.waits and wait or without)(parts, asker)
+      status, moment, extra = wait(parts, asker)
     end
     moment = moment - at
   end
@@ -161,8 +152,8 @@ local function askOne(answer, asker, parts)
   end
 end
 
--- A full Redis lets a script go on that has removed something. It must not: some calls would have
--- turns, while the processes of others take it for away, and go by their shares.
+-- A full Redis refuses no write once a script has removed something. So it is asked first: else some
+-- calls would have turns here, while other processes take Redis for away and use their shares.
 local full = pcall('ZADD', KEYS[2], 'XX', 0, '')
 if type(full) == 'table' and full.err and match(full.err, 'OOM') then return full end
 

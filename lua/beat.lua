@@ -15,7 +15,7 @@
 -- Reply nowMicros; 1 if the process was known, be it as dead; how many live; rank and text of the limit
 --       that is in force; what tells the server from others, '' if the user may not know it
 
-local call, format, floor = redis.call, string.format, math.floor
+local call, format = redis.call, string.format
 local PROCESSES, LIMITS, REPORTS = KEYS[1], KEYS[2], KEYS[3]
 local MOST, KEEP = 64, 600000000
 local now, me, pace, silence = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
@@ -38,6 +38,10 @@ local last, since, rank, ruling = tonumber(state[1] or 0), tonumber(state[2] or 
 -- Nobody is dead where everybody was silent: Redis stood still, or its clock jumped.
 if last == 0 or now - last > silence / 2 or now < last then since = now end
 
+-- Beats of later are from before the clock stepped back. Who lives beats again.
+for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(' .. micros(now), '+inf', 'LIMIT', 0, MOST)) do
+  call('ZADD', PROCESSES, micros(now), process)
+end
 local changed = false
 if now - since >= silence then
   for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(0', '(' .. micros(now - silence), 'LIMIT', 0, MOST)) do

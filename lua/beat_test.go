@@ -62,6 +62,23 @@ func TestBeatSlowestLimitRules(t *testing.T) {
 	})
 }
 
+// The clock of Redis steps back an hour just after a process has beaten for the last time: it is
+// found dead as soon as ever.
+func TestBeatFindsTheDeadAfterAStepBack(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		f := newFleet(t, server)
+		f.beat("a", 10, "p 100000 1")
+		f.beat("b", 1, "p 1000000 1")
+		f.now -= 3600 * second
+		for range 5 {
+			f.beat("a", 10, "p 100000 1")
+			f.now += second
+		}
+		require.Equal(t, heartbeat{known: true, alive: 1, rank: 3, limit: "p 100000 1"}, f.beat("a", 10, "p 100000 1"))
+		require.Negative(t, f.client.ZScore(t.Context(), BeatKeys(f.prefix, "", "api")[0], "b").Val())
+	})
+}
+
 // Who signs off is not dead, and its limit does not count.
 func TestBeatSignsOff(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {

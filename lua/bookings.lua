@@ -58,6 +58,7 @@ local function book(l, id, cost, tag, moment)
   if was == tag then return end
   if was == 0 then forget(l) end
   if was > 0 and tag < 0 then l.returned = floor(at) end
+  l.renews = l.renews or l.bookings == 0
   call('ZADD', l.booked, format('%.17g', tag), name)
   l.bookings = l.bookings + (was == 0 and 1 or 0)
   l.wanted = l.wanted + (tag > 0 and cost or 0) - (was > 0 and cost or 0)
@@ -71,8 +72,8 @@ local function expected(l, tag)
   return call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), tag and '(' .. format('%.17g', tag) or '+inf') * l.wanted / counted
 end
 
--- returning is when a call with a tag is to be back, and those before it had their turns. One
--- that may be that near is to stay: who has enough of others leaves the limit to it.
+-- returning is when a call with a tag has its turn, after the bookings before it. Only if that is
+-- beyond its patience the new calls of other flows are added: there may be none.
 local function returning(l, tag, cost, patience)
   local moment = max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag) + expected(l, tag), cost))
   return l.virtual > 0 and tag and moment - at > patience and amongOthers(l, tag, moment) or moment

@@ -41,27 +41,30 @@ local function spend(j, count, cost, ahead, lack)
   return ceil(wait)
 end
 
--- An item is: count, number, how (see ask.lua); of one that names its flow weight, urgent and
--- name; of a call with an ID that, its patience and its latest; of turns ahead the micros; then
--- how many parts, and for each of them the limit, the cost and the tag. What can not be read
--- changes nothing.
+-- bad is the error of the n arguments from i on.
+local function bad(what, i, n)
+  local got = {}
+  for k = 1, n do got[k] = ARGV[i + k - 1] or 'nothing' end
+  return redis.error_reply('BADARG ' .. what .. ', got ' .. table.concat(got, ', '))
+end
+
+-- An item is: count number how [weight urgent flow] [id patience latest | lack] n, then n times
+-- limit cost tag (see ask.lua). All items are read before one of them changes anything.
 do
-  local items, i = {}, HEAD + WIDTH * #KEYS / KEYED + 1
+  local items, i = {}, OWN + 1
   while ARGV[i] do
     local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
     local counts = count and count >= 1 and count <= 10000 and count == floor(count)
     local flow = how and how >= 16 and {}
     how = flow and how - 16 or how
     if not (counts and tonumber(ARGV[i + 1]) and how and how >= 0 and how <= 8 and how == floor(how) and (how < 4 or how == 8 or count == 1)) then
-      return redis.error_reply('BADARG count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, got ' .. ARGV[i] ..
-        ', ' .. (ARGV[i + 1] or 'nothing') .. ', ' .. (ARGV[i + 2] or 'nothing'))
+      return bad('count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24', i, 3)
     end
     local number = ARGV[i + 1]
     if flow then
       flow.text, flow.weight, flow.urgent, flow.name = ARGV[i + 3], tonumber(ARGV[i + 3] or ''), tonumber(ARGV[i + 4] or ''), ARGV[i + 5] or ''
       if not (finite(flow.weight) and flow.weight >= 1e-6 and flow.weight <= 1e6 and finite(flow.urgent) and flow.urgent >= 0 and flow.urgent < 1) then
-        return redis.error_reply('BADARG weight, urgent: want a number from 1e-6 to 1e6, and one of at least 0, less than 1, got ' ..
-          (ARGV[i + 3] or 'nothing') .. ', ' .. (ARGV[i + 4] or 'nothing'))
+        return bad('weight, urgent: want a number from 1e-6 to 1e6, and one of at least 0, less than 1', i + 3, 2)
       end
       i = i + 3
     end
@@ -70,18 +73,17 @@ do
     if how == 8 then
       item.lack = tonumber(ARGV[i + 3] or '')
       if not (finite(item.lack) and item.lack >= 0) then
-        return redis.error_reply('BADARG lack: want a number of at least 0, got ' .. (ARGV[i + 3] or 'nothing'))
+        return bad('lack: want a number of at least 0', i + 3, 1)
       end
     elseif how >= 4 then
       item.id, item.patience, item.latest = ARGV[i + 3], tonumber(ARGV[i + 4] or ''), tonumber(ARGV[i + 5] or '')
       if not (item.id ~= '' and finite(item.patience) and item.latest and item.latest == item.latest) then
-        return redis.error_reply('BADARG id, patience, latest: want a text and two numbers, got ' .. (item.id or 'nothing') .. ', ' ..
-          (ARGV[i + 4] or 'nothing') .. ', ' .. (ARGV[i + 5] or 'nothing'))
+        return bad('id, patience, latest: want a text and two numbers', i + 3, 3)
       end
     end
     local parts = tonumber(ARGV[first])
     if not (parts and parts >= 1 and parts <= 16 and ARGV[first + 3 * parts]) then
-      return redis.error_reply('BADARG parts: want 1 to 16 limits, each with cost and tag, got ' .. (ARGV[first] or 'nothing'))
+      return bad('parts: want 1 to 16 limits, each with cost and tag', first, 1)
     end
     item.parts, i = parts, first + 1 + 3 * parts
     items[#items + 1] = item
@@ -100,7 +102,10 @@ do
       rest, general = rest or {}, general or {}
       item.n = n
       rest[#rest + 1] = item
-      for p = 1, item.parts do general[tonumber(ARGV[first - 2 + 3 * p]) or 0] = true end
+      for p = 1, item.parts do
+        local q = tonumber(ARGV[first - 2 + 3 * p])
+        if q and KEYS[KEYED * q] then general[q] = true end
+      end
     end
   end
 end

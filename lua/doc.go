@@ -52,8 +52,8 @@
 //	                         the same number
 //	0 1 2 0 problem tag      refused
 //
-// Wait and usable count from when the reply arrives. A turn may be used until usable micros have
-// passed. After that ask again. examples/python has all of it.
+// Wait and usable count from when the reply arrives. A turn may be used until usable, and 20 ms
+// more, as a sleep ends late. After that ask again. examples/python has all of it.
 //
 // # What a caller has to do
 //
@@ -69,8 +69,8 @@
 //     it with the next call.
 //   - Learn the server's run ID after every broken connection, and send it.
 //   - Notice that data was lost: a heartbeat replies 0, though the process has beaten before.
-//     Until the next reply of a limit bring a reach of at least 0. For limits never asked
-//     bring the text "1" and a reach of 0.
+//     Until the next reply of a limit bring a reach of at least 0, of slots "1 0". For paced
+//     limits and slots never asked bring the text "1" with it.
 //
 // # What keeps the limit
 //
@@ -79,14 +79,14 @@
 // turns are used. Some of it was found by playing histories to a strict provider, and a change
 // may lose it without notice:
 //
-//   - Turns that go back are named by what is kept of an ask, not by what goes back. Else a
-//     message that comes twice would give back a turn that somebody else uses.
-//   - A turn is due up to the horizon after the reply arrives, not after Redis sends it. So
-//     where turns may be out that nobody knows (another server, lost data), the meter goes on
-//     a second from now. Horizon and way together are never longer.
-//   - A process that has heard of a step of Redis's clock at one limit must still tell it at
-//     the others: clockMicros is per limit. Steps back and ahead that follow each other while
-//     a process does not ask may hide the second one from it.
+//   - `turn` of leave says how many permits of an ask are kept, not how many go back. Else a
+//     message that comes twice would give back a turn that is in use.
+//   - A turn is due at most way + horizon after Redis gave it: a second, at most. So where there
+//     may be turns that Redis does not know (another server, lost data), the next one is due a
+//     second from now at the earliest.
+//   - Keep clockMicros per limit: who learns of a step of Redis's clock at one limit still has to
+//     tell the others. Of a step back and one ahead between two asks the second may not be
+//     noticed.
 //   - Where costs are settled, a turn may be used up to 20 ms after it is due, and no longer.
 //     Other turns of paced limits may be used until the provider's bucket is full: there, what
 //     goes back would overflow.
@@ -99,8 +99,8 @@
 // waits by key and flow, what was used by key. It stays for ten minutes after the process's death.
 // The hash of [Index] has the names of all limits: a process writes its own there every ten
 // minutes. Nothing depends on either.
-// A last beat without a limit signs the process off: it is not dead, and what it says of itself has
-// `ended`.
+// A last beat without a limit signs the process off: the scripts take it for dead, and its report
+// has `ended`.
 //
 // # Order
 //
@@ -110,9 +110,9 @@
 //
 // The head of the queue has a grace to ask, once its permits are there. After that its process
 // loses the places that it has among the first 64, and so does a process that is dead. The
-// grace counts from when the permits of that head were there for the first time. Else whoever
-// has them in its stead would move that moment on, and a fleet behind a dead process would get
-// one turn per grace.
+// grace counts from the first moment at which the permits of that head were there, also if others
+// have had them since. Else each turn of others would begin the grace anew, and a fleet behind a
+// dead process would get one turn per grace.
 //
 // Of an item with many new calls that do not find the common path at most 16 are answered, so
 // that no script takes long. The others ask again.
@@ -141,8 +141,8 @@
 // case the message was lost. A call that asks again holds nothing: so the slots of a reply that
 // was lost are free.
 //
-// A process learns from its heartbeat that it was taken for dead, or that Redis has lost its data.
-// Then it tells what its calls hold still (keep of leave). Where data was lost no slot is given for
+// A process whose last answered heartbeat is deadMicros old may have been taken for dead. Then, or
+// if Redis has lost its data or is another server, it tells what its calls hold still (keep of leave). Where data was lost no slot is given for
 // three seconds, which is longer than that takes.
 //
 // # Bookings

@@ -17,23 +17,25 @@
 --         rank         of this limit: the highest is in force
 --         known        the text of the last reply, without its ~; '': never asked
 --         version      of the last reply; 0
---         reach        of the last reply; its first number less what has passed since
---         back         "<process> <serial>" of an ask whose turns were not used, and those
---                      alone: they go back if nobody has spent since. ''
+--         reach        of the last reply, its micros less what has passed since: the first number
+--                      of p and w, the second of r and s; of q nothing
+--         back         "<process> <serial>" of an ask of which no turn was used: all go back if
+--                      nobody has spent since. ''
 --         edges        of a quota's windows, from the one of now or before, rising: at
 --                      least two later than now. ''
 --         clockMicros  Redis's time now: that of the last reply, or of the caller's first,
 --                      and what has passed since on its monotonic clock. 0: not known
 --       then what the script itself wants.
 -- Every reply begins with nowMicros and, per limit: version, reach, text ('' as known; ~
--- before it: not all calls may take the common path), problem. What is wrong with one limit
--- changes nothing there, and does not hinder the others.
+-- before it: not all calls may take the common path), problem; four '' of a limit that no item
+-- needed. What is wrong with one limit changes nothing there, and does not hinder the others.
 
 local call, pcall = redis.call, redis.pcall
 local max, min, floor, ceil, huge = math.max, math.min, math.floor, math.ceil, math.huge
 local format, match, gmatch = string.format, string.match, string.gmatch
 
 local HEAD, WIDTH, KEYED = 9, 10, 6 -- arguments of all calls, per limit; keys per limit
+local OWN = HEAD + WIDTH * #KEYS / KEYED -- arguments before those of the script itself
 local STEP, RENEW = 1000000, 10000000 -- micros: a clock that stepped; how often the TTL is renewed
 local AHEAD = 1000000 -- micros: no turn is out that is due later than that
 

@@ -10,7 +10,7 @@
 
 -- Nothing is written. A key that another script would take away is as one that is not there.
 local WRITES = { UNLINK = true, ZADD = true, ZREM = true }
-local NOTHING = { ZCARD = 0, ZCOUNT = 0, ZSCORE = false, HGET = false }
+local NOTHING = { ZCARD = 0, ZCOUNT = 0, ZSCORE = false }
 local really, gone = call, {}
 call = function(name, key, ...)
   if WRITES[name] then

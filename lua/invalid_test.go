@@ -118,3 +118,21 @@ func TestInvalid(t *testing.T) {
 		}
 	})
 }
+
+// A limit that warms up wants a period, from whoever sets it: without one all its moments would be
+// no numbers from then on.
+func TestSetWantsAPeriod(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		client := server.Client(t)
+		s := serverOf(t.Context(), client, Keys(redistest.Prefix(t), "", "api", "w", ""))
+		who := queuemodel.Caller{Now: startMicros, Horizon: 1000, Near: 1000, Grace: 300000, Run: "run", Process: "p", Serial: 1}
+		limits := []queuemodel.Limit{warmingLimit}
+		ask := []queuemodel.Item{{Count: 1, Number: 1, Parts: []queuemodel.Part{{Cost: 1}}}}
+		_, _, err := s.Ask(who, limits, ask)
+		require.NoError(t, err)
+		before := held(t, client, s.keys)
+		_, err = s.Set(who, limits, 2e4, 0, 0)
+		require.ErrorContains(t, err, "BADARG a, b")
+		require.Equal(t, before, held(t, client, s.keys))
+	})
+}

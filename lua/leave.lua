@@ -2,23 +2,23 @@
 --
 -- ARGV  after those of head.lua, per item:
 --         limit        index
---         what         place | turn | book | drop | done | keep
---         which        of a place: its number | of turns: "<process> <serial>" of their ask |
---                      of a call that is booked: "<number> <tag> <id>"; the place with that
---                      number is left, and the tag kept: below 0, if it does not count
---                      there | of a booking that ends: its ID | of a call that is done, with its slots: its
---                      number | of slots that are held still, which may have been lost:
---                      "<number> <micros>", their call and since when
---         cost         of the call, and ":<weight>:<flow>" behind it where its place names one |
---                      how many permits of that ask are still needed, its first ones. The
---                      others go back if nobody has spent since; else they lapse. So it may
---                      be repeated | of slots, how many, and ":<what>" behind it
+--         what which cost, one of
+--           place "<number>" cost             the place is left
+--           book  "<number> <tag> <id>" cost  so is it, and the tag is kept: below 0, if it does
+--                                             not count there
+--           turn  "<process> <serial>" keep   of that ask the first `keep` permits are still
+--                                             needed. The others go back if nobody has spent
+--                                             since, else they lapse. So it may be repeated
+--           drop  "<id>" cost                 the booking ends
+--           done  "<number>" cost:what        the call is done, with its slots
+--           keep  "<number> <micros>" cost:what  it holds its slots still, since then
+--         The cost of place and book has ":<weight>:<flow>" behind it where the place names one
 -- Reply: after that of head.lua, per item how many permits went back, or were waited for, or
 --       are held within the limit
 
 local MOST_TAG = 9e15 -- whole micros are exact below
 
-for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
+for i = OWN + 1, #ARGV, 4 do
   local size, flow = match(ARGV[i + 3] or '', '^([^:]*)(.*)$')
   local l, cost, left = limit(i), tonumber(size), 0
   if l and cost and cost >= 0 then

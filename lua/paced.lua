@@ -27,10 +27,10 @@ local function atLeast(l, free)
   end
 end
 
--- Where costs are settled, `low` knows how far below full the bucket was at its spendings:
--- those that are lower than all after them, each with its number, the lowest first. What
--- was refunded since counts as if it had been refunded before. There a turn may be used LATE
--- after it is due, and no later: else the provider's bucket could be full by then.
+-- Where costs are settled, `low` has how many micros the bucket lacked to be full at a spending,
+-- and its number: only those that lacked less than all after them, the least first. Refunds since
+-- are taken off (`refunded`). A turn may be used until LATE after it is due, and no later: else
+-- the provider's bucket could be full by then.
 local LOWS, LATE = 8, 20000
 
 local function lower(low, micros)
@@ -40,9 +40,8 @@ local function lower(low, micros)
   low[#low + 1] = { micros = micros, number = low.spendings }
   if #low > LOWS then -- the lower one of two stands for both
     table.remove(low, 2)
-    low[1].number = max(low[1].number, low[2].number - 1)
+    low[1].number = low[2].number - 1
   end
-  return low
 end
 
 local function lowest(low, number)
@@ -71,7 +70,7 @@ end
 function paced.next(l, cost, at) return max(at, max(l.free + l.part, empty(l, at)) + cost * l.a) end
 
 function paced.spend(l, cost, at)
-  if l.low then l.low = lower(l.low, max(0, l.free + l.part - empty(l, at + LATE))) end
+  if l.low then lower(l.low, max(0, l.free + l.part - empty(l, at + LATE))) end
   atLeast(l, empty(l, at))
   advance(l, cost * l.a)
 end
@@ -96,8 +95,8 @@ function paced.unspend(l, cost)
   return true
 end
 
--- Turns that were given stay, so a slower limit begins behind them. A bucket keeps what it
--- has, as far as the other holds so much; what costs of before were too much stays away.
+-- Turns that were given stay, so a slower limit begins behind them. A bucket keeps its permits, up
+-- to the new burst. Costs from before the change get no refund.
 function paced.change(l, a, b)
   if l.low then lower(l.low, 0) end
   if l.free + l.part < now then

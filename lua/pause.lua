@@ -3,8 +3,8 @@
 -- ARGV  after those of head.lua: micros (for so long), reason
 -- Reply: after that of head.lua, per limit the micros until the pause ends
 
-local micros = tonumber(ARGV[HEAD + WIDTH * #KEYS / KEYED + 1])
-local reason = ARGV[HEAD + WIDTH * #KEYS / KEYED + 2] or ''
+local micros = tonumber(ARGV[OWN + 1])
+local reason = ARGV[OWN + 2] or ''
 if not finite(micros) or micros <= 0 or micros > 1e15 then
   return redis.error_reply('BADARG micros: want a number above 0, at most 1e15, got ' .. tostring(micros))
 end

@@ -20,6 +20,7 @@ end
 
 local function enter(l, tag, place, cost)
   if call('ZADD', l.places, 'NX', format('%.17g', tag), place) == 1 then
+    l.renews = l.renews or l.card == 0
     l.card, l.total, l.first, l.seq, l.newest = l.card + 1, l.total + cost, nil, max(l.seq, tag), nil
     l.sums = nil
   end
@@ -56,9 +57,9 @@ local function near(l, count)
   return l.sums[count]
 end
 
--- before is how many permits those before a call want: those of the first ones, and of the
--- others as many as its rank, at their mean cost or that of the first ones, whichever is less;
--- and a little less, as who comes too early asks once more, and who comes too late is passed over.
+-- before estimates the permits that places before a call want: the costs of the first NEAR_PLACES,
+-- and for the n others n - sqrt(n) times the lower one of both mean costs. Too low is better: who
+-- comes too early asks once more, who comes too late is passed over.
 local function before(l, tag)
   if l.card == 0 then return 0 end
   if not tag or tag == l.newest then return l.total end
@@ -74,9 +75,9 @@ local function forecast(l, tag, cost)
   return max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag), cost))
 end
 
--- overdue is how long ago the permits of the head were there for the first time since it
--- asked; nil if none waits. Others may have had those since, and it is the later for that.
--- They were not there before those of the head before it.
+-- overdue is for how long the head has not asked though its permits were there: below 0 before
+-- that, nil if nobody waits. Others may have had them since. Those of a new head are not there
+-- before those of the head before it.
 local function overdue(l, asking)
   if l.card == 0 then return end
   local place = head(l)
@@ -123,10 +124,10 @@ end
 
 local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
 
--- entitled is the moment by which those before a call and it itself could have had their
--- turns. A process that is dead, or that does not ask for the permits of its head for a
--- grace, loses its places there: if it comes back with their tags, they are first. Permits
--- that were there for so long are for whoever asks. Newcomers stand behind those who wait.
+-- entitled is the moment at which a call, and all before it, have their permits. If the head is
+-- overdue by more than the grace, or overdue and its process dead, that process loses its first
+-- places: with their tags it is first again. If the next head is overdue by the grace, too,
+-- whoever asks has the permits. A new call is behind all that wait.
 local function entitled(l, tag, cost, grace, asking)
   local late, head = overdue(l, asking)
   local isDead = late and late > 0 and dead(l, processOf(head))

@@ -6,10 +6,11 @@
 -- Reply: that of head.lua. News: eased, where turns that were given stay; else limit
 
 local FOR_GOOD = 9e15 -- a moment in the year 2255
-local i = HEAD + WIDTH * #KEYS / KEYED
+local i = OWN
 local a, b, micros = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
 local reset = ARGV[i + 1] == '' and ARGV[i + 2] == ''
-if not reset and not (finite(a) and finite(b) and a > 0 and a <= 1e15 and b >= 0 and b <= 1e15) then
+local least = ARGV[HEAD + 1] == 'q' and 0 or 1 -- a window's margin may be none
+if not reset and not (finite(a) and finite(b) and a > 0 and a <= 1e15 and b >= least and b <= 1e15) then
   return redis.error_reply('BADARG a, b: want numbers above 0, at most 1e15, got ' .. tostring(ARGV[i + 1]) .. ', ' .. tostring(ARGV[i + 2]))
 end
 if not finite(micros) or micros < 0 or micros > 1e15 then

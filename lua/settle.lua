@@ -10,8 +10,8 @@
 
 local MOST_USED = 1e12
 
--- away takes in what was spent without Redis. Where nobody was back before, the others may
--- still spend their shares for a moment: the meter goes on after that.
+-- away spends what a process used while Redis was away. If nobody has used the limit again before,
+-- others may still use their shares: no turn is due for a second.
 local function away(l, micros, used)
   if now - l.seen > micros / 2 then l.meter.hold(l, now + AHEAD + (l.kind == 'p' and l.a or 0)) end
   if used == 0 then return end
@@ -19,7 +19,7 @@ local function away(l, micros, used)
   l.last = ''
 end
 
-for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
+for i = OWN + 1, #ARGV, 4 do
   local l, id, cost, used = limit(i), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local settled = 0
   if l and cost and used and used >= 0 and used <= MOST_USED and used == floor(used) then
@@ -38,7 +38,7 @@ for i = HEAD + WIDTH * #KEYS / KEYED + 1, #ARGV, 4 do
     end
     if settled == 1 and used < cost and l.card > 0 then
       sooner(l)
-      tell(l, 'settled')
+      if id ~= '' then tell(l, 'settled') end
     end
   end
   answers[#answers + 1] = { settled }

@@ -5,11 +5,11 @@
 -- too: a permit of a flow with weight 1 takes the limit's pace. Where no flow was named since
 -- the queue was empty, `virtual` is 0, and none of this takes place; all debts end there.
 --
--- The sorted set `flows` has for each flow, "=<flow>", where its last call ends. Places that
--- were left leave a gap: from "<<flow>" to "><flow>". The flow's next calls, and those behind
--- the gap that ask again, take it. "!" is where the last urgent call ends. What `virtual` has
--- passed means nothing any more. "~<flow>" is where the last of its calls ends that came back too
--- late, less than 0, so that it does not count as another flow that waits.
+-- The sorted set `flows` has, per flow, "=<flow>": where its last call ends; "<<flow>" and
+-- "><flow>": the gap that places left, for its next calls, and those behind it that ask again;
+-- "~<flow>": where the last call ends that came back too late. "!" is where the last urgent call
+-- ends. Gaps and "~" are below 0, so that only "=" and "!" count as flows that wait. What
+-- `virtual` has passed is removed.
 --
 -- Calls that waited before a flow was named have dense tags, a micro or more apart, up to
 -- `dense`. Among them a flow's calls have the tags of those behind which its share is; that is
@@ -36,7 +36,7 @@ end
 -- stretch reads where the last call of a flow ends, and its gap; nil: it has none.
 local function stretch(l, name)
   local s = call('ZMSCORE', l.flows, '=' .. name, '<' .. name, '>' .. name)
-  local ends, from, to = max(tonumber(s[1] or 0), l.virtual), max(tonumber(s[2] or 0), l.virtual), tonumber(s[3] or 0)
+  local ends, from, to = max(tonumber(s[1] or 0), l.virtual), max(-tonumber(s[2] or 0), l.virtual), -tonumber(s[3] or 0)
   if to > from then return ends, from, to end
   return ends
 end
@@ -58,7 +58,7 @@ end
 local function keepStretch(l, name, ends, from, to)
   if from and to >= ends then ends, from = from, nil end
   if from and from < to then
-    call('ZADD', l.flows, format('%.0f', ends), '=' .. name, format('%.0f', from), '<' .. name, format('%.0f', to), '>' .. name)
+    call('ZADD', l.flows, format('%.0f', ends), '=' .. name, format('%.0f', -from), '<' .. name, format('%.0f', -to), '>' .. name)
   else
     call('ZADD', l.flows, format('%.0f', ends), '=' .. name)
     call('ZREM', l.flows, '<' .. name, '>' .. name)
@@ -98,8 +98,8 @@ local function urgentTag(l, cost, part)
   return min(tag, LAST_TAG)
 end
 
--- fairTag gives a new call its tag, and charges its flow. What is new to the queue stands
--- behind others that are, as far as its share is long.
+-- fairTag gives a new call its tag, and charges its flow. First calls of flows without debt stand
+-- in the order in which they came: a micro per place behind `virtual`, within their stretch.
 local function fairTag(l, cost, flow)
   if flow.urgent > 0 then return urgentTag(l, cost, flow.urgent) end
   local size = share(l, cost, flow.weight)
@@ -116,10 +116,10 @@ local function fairTag(l, cost, flow)
   return min(tag, LAST_TAG)
 end
 
--- overtaken is the tag of a call that comes back from a booking. Where `virtual` has passed its own,
--- others of its flow had turns in its stead: it stands behind those that came back as late, by the
--- share of its flow, as with their own tags all of them would be before the calls of others. Not
--- so with slots: tags of before calls took any time are close to each other.
+-- overtaken is the tag of a call that comes back from a booking after `virtual` has passed its own:
+-- behind the calls of its flow that came back late before it. With their own tags all of them would
+-- be before the calls of others. Slots keep theirs: before it is known how long calls take, tags
+-- are close together.
 local function overtaken(l, tag, cost, flow)
   if l.virtual <= tag or flow.urgent > 0 or l.kind == 's' then return tag end
   tag = max(l.virtual, -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0))

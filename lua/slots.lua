@@ -159,8 +159,8 @@ function slots.life(l) return l.used > 0 and DAY or 0 end
 
 function slots.fresh() end
 
--- reach: what is in use, and a moment. Who has heard longer ago that some are may have missed
--- that the state has expired.
+-- reach: how many are in use, and 0, less what has passed since. After 30 s it proves no loss: they
+-- may have been done since, and the state expired.
 function slots.reach(l) return format('%.0f 0', l.used) end
 
 function slots.remember(l, reach, unknown)

@@ -2,8 +2,8 @@
 
 local FIELDS = { 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'last', 'epoch', 'run',
   'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'resumed', 'queue', 'meter', 'shares' }
-local FRESH = { plain = '', version = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
-  pausedUntilMicros = '0', heldMicros = '0', reason = '', resumed = '0', queue = '0 0 0 0 0 0 0 0 0', shares = '' }
+local FRESH = { version = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
+  pausedUntilMicros = '0', heldMicros = '0', reason = '', resumed = '0', queue = '0 0 0 0 0 0 0 0 0' }
 local limits = {}
 
 -- arguments reads what the caller says of a limit.
@@ -112,6 +112,7 @@ local function step(l)
   l.head = '0'
   if l.paused > 0 then l.paused = l.paused + micros end
   if l.latest > 0 then l.latest = l.latest + micros end
+  if l.returned > 0 then l.returned = l.returned + micros end
   if l.span > 0 then l.span = max(0, l.span + micros) end
   if l.setUntil > 0 then l.setUntil = l.setUntil + micros end
 end
@@ -172,7 +173,7 @@ local function load(j)
   if l.card == 0 then l.total = 0 end
   if l.bookings == 0 then l.wanted, l.span = 0, 0 end
   endShares(l)
-  l.empty, l.unbooked, l.far = l.card == 0, l.bookings == 0, floor(max(l.latest, l.paused, l.setUntil) / RENEW)
+  l.far = floor(max(l.latest, l.paused, l.setUntil) / RENEW)
   if l.back ~= '' then giveBack(l, l.back, 0) end
   return l
 end
@@ -185,7 +186,7 @@ local function limit(i)
   return not l.problem and l or nil
 end
 
--- tell publishes what happened to a limit, and where it stands, if the user may.
+-- tell notes what happened to a limit: save publishes it.
 local function tell(l, what)
   l.news = l.news or {}
   l.news[#l.news + 1] = what
@@ -235,7 +236,7 @@ local function save(l)
   local far = max(l.latest, l.paused, l.setUntil)
   local life = max(l.meter.life(l), far - now) + horizon + 3 * RENEW
   life = format('%.0f', ceil(life / 1000))
-  if l.renews or floor(far / RENEW) ~= l.far or l.empty and l.card > 0 or l.unbooked and l.bookings > 0 then
+  if l.renews or floor(far / RENEW) ~= l.far then
     call('PEXPIRE', l.key, life)
     if l.card > 0 then call('PEXPIRE', l.places, life) end
     if l.bookings > 0 then call('PEXPIRE', l.booked, life) end

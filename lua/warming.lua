@@ -81,7 +81,7 @@ function warming.remember(l, reach, unknown)
   if unknown then atLeast(l, now + AHEAD) end
 end
 
-function warming.record() return 0 end
+function warming.record() return now end -- those of long ago are forgotten first
 
 -- Each call is due at a bucket that is full again: only what was used more matters.
 function warming.settle(l, cost, used) advance(l, max(0, used - cost) * l.a) end

@@ -271,6 +271,9 @@ func (c *call) step(s *State, clock float64) {
 	if s.paused > 0 {
 		s.paused += micros
 	}
+	if s.returned > 0 {
+		s.returned += micros
+	}
 	if s.setUntil > 0 {
 		s.setUntil += micros
 	}

@@ -107,13 +107,11 @@ func (c *call) beginShares(s *State, tag float64) {
 	s.from = s.virtual
 }
 
-// debts are how many flows, and gaps of theirs, virtual has not passed.
+// debts are how many flows virtual has not passed.
 func (s *State) debts() (flows float64) {
 	for _, f := range s.flows {
-		for _, end := range []float64{f.ends, f.from, f.to} {
-			if end > s.virtual {
-				flows++
-			}
+		if f.ends > s.virtual {
+			flows++
 		}
 	}
 	return flows

@@ -389,6 +389,8 @@ func (c *call) record(s *State, due float64) float64 {
 		return s.spendings + 1
 	case "q":
 		return math.Ceil(due)
+	case "w":
+		return c.Now
 	}
 	return 0
 }
