@@ -31,7 +31,7 @@ func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time
 			number := item.Number + int64(k)
 			if answer.Turn && void {
 				a.watch(Event{What: Voided, N: 1, Need: &asked.kind.need})
-				a.lose(asked, 1)
+				a.lose(asked, number, 1)
 				continue
 			}
 			if answer.Turn {
@@ -56,7 +56,7 @@ func (a *Asker) tell(asked ask, hasty bool, number int64, answer *wire.Answer, f
 	q := &asked.kind.queue
 	switch {
 	case errors.Is(answer.Refused, wire.ErrClock):
-		a.lose(asked, 1)
+		a.lose(asked, number, 1)
 	case answer.Refused != nil:
 		a.watch(Event{What: Refused, N: 1, Need: &asked.kind.need, Err: answer.Refused})
 		q.Refuse(asked.place, answer.Refused)
@@ -126,15 +126,22 @@ type NotNow struct {
 
 func (n *NotNow) Error() string { return "not now, but in " + n.Wait.String() }
 
-// lose notes that nothing is known of what was asked for. The Asker must be locked.
-func (a *Asker) lose(asked ask, count int) {
+// lose notes that nothing is known of what was asked for: so many calls, from a number on. New ones
+// ask under other numbers, so slots that they were given are let go. The Asker must be locked.
+func (a *Asker) lose(asked ask, number int64, count int) {
+	q := &asked.kind.queue
 	switch {
 	case asked.lease != nil:
 		asked.lease.asked = false
 	case asked.place == nil:
-		asked.kind.queue.Lost(queue.Ask{New: count})
+		q.Lost(queue.Ask{New: count})
+		for i := range count {
+			if q.Slots != nil {
+				q.Done(&queue.Turn{Number: number + int64(i)})
+			}
+		}
 	default:
-		asked.kind.queue.Lost(queue.Ask{Places: []*queue.Place{asked.place}})
+		q.Lost(queue.Ask{Places: []*queue.Place{asked.place}})
 	}
 }
 

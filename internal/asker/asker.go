@@ -73,9 +73,10 @@ type Asker struct {
 	leaving   map[string]int // by key: places and turns that are on their way back
 	behind    []*kind        // that ask when those have landed
 	flights   int
-	landed    []*flight // may be used again
-	idle      *kind     // the last one that was forgotten: it may be wanted at once
-	aboard    int       // calls that are asked for right now
+	quiet     *sync.Cond // told when there are none
+	landed    []*flight  // may be used again
+	idle      *kind      // the last one that was forgotten: it may be wanted at once
+	aboard    int        // calls that are asked for right now
 	closed    bool
 	run       string    // of the server
 	lost      time.Time // when it lost its data
@@ -100,6 +101,7 @@ func New(cfg Config) *Asker {
 	_, _ = rand.Read(name) // never fails, says crypto/rand
 	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, leaving: map[string]int{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{},
 		past: map[*wire.Name]*LeaseStats{}, voided: map[string]voiding{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
+	a.quiet = sync.NewCond(&a.mu)
 	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }
 	a.life, a.end = context.WithCancel(context.Background())
 	return a
@@ -120,6 +122,9 @@ func (a *Asker) Close() {
 		}
 		a.kick()
 		a.end()
+	}
+	for a.flights > 0 { // a call that is cancelled later may begin another one
+		a.quiet.Wait()
 	}
 	a.mu.Unlock()
 	a.busy.Wait()

@@ -127,6 +127,9 @@ func (a *Asker) signOff(names []*wire.Name) {
 		a.lock()
 		if pulse := a.names[name]; pulse != nil && time.Since(pulse.used) >= idle {
 			delete(a.names, name)
+		} else if pulse != nil { // a call came meanwhile, and others may have had its slots
+			pulse.answered = time.Time{}
+			a.hurry()
 		}
 		a.mu.Unlock()
 	}

@@ -124,13 +124,14 @@ func (a *Asker) join(w *waiter, idle bool) bool {
 // begin notes that a flight begins. The Asker must be locked.
 func (a *Asker) begin() {
 	a.flights++
-	a.busy.Add(1)
 	a.door.watch(!a.distant())
 }
 
 // land notes that a flight is over. The Asker must be locked.
 func (a *Asker) land() {
-	a.flights--
+	if a.flights--; a.flights == 0 {
+		a.quiet.Broadcast()
+	}
 	if a.door.watch(a.flights > 0 && !a.distant()) && a.flights == 0 {
 		a.letIn()
 		a.kick()

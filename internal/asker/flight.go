@@ -110,7 +110,6 @@ func (a *Asker) mayFly() bool {
 
 // fly makes flights for as long as there is something to ask for.
 func (a *Asker) fly() {
-	defer a.busy.Done()
 	for {
 		f := a.load()
 		if f == nil {
@@ -124,7 +123,6 @@ func (a *Asker) fly() {
 
 // flyOnce makes a flight for the call that needs it; others go on.
 func (a *Asker) flyOnce() {
-	defer a.busy.Done()
 	if f := a.load(); f != nil {
 		a.send(f)
 		a.lock()
@@ -317,7 +315,7 @@ func (a *Asker) send(f *flight) {
 	switch {
 	case errors.Is(err, errAway):
 		for i, ask := range f.asks {
-			a.lose(ask, f.items[i].Count)
+			a.lose(ask, f.items[i].Number, f.items[i].Count)
 		}
 		a.beAway()
 	case err != nil:

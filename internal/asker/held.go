@@ -184,23 +184,19 @@ func (h *Held) resume() (*queue.Turn, error) {
 		return nil, a.cfg.Errors.Closed
 	}
 	h.look()
-	switch {
-	case h.kind.queue.TurnOf(h.Call) != nil:
-		return h.turn, nil
-	case h.turn != nil: // it was over long ago, or was used too late
-		h.kind = a.kind(&h.kind.need)
-		h.kind.queue.Return(h.Call, h.turn, now)
-		h.turn, h.used = nil, false
-	case h.booked:
-		h.booked = false
-		h.Call.Reset(time.Time{})
-		need := h.kind.need
-		need.Patience = forever
-		h.kind = a.kind(&need)
-		h.kind.queue.Join(h.Call, now)
-	default:
-		return nil, nil
+	if !h.Ended() {
+		return h.kind.queue.TurnOf(h.Call), nil
 	}
+	h.Forget()
+	h.kind = a.kind(&h.kind.need)
+	if h.turn != nil { // it was over long ago, or was used too late
+		h.kind.queue.Return(h.Call, h.turn, now)
+	} else { // it was booked, or its wait has failed
+		h.kind.need.Patience = forever
+		h.Reset(time.Time{})
+		h.kind.queue.Join(h.Call, now)
+	}
+	h.turn, h.used, h.booked = nil, false, false
 	a.wants(h.kind)
 	a.kick()
 	return nil, nil

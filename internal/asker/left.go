@@ -15,6 +15,7 @@ import (
 func (a *Asker) loadLeft(f *flight, k *kind) int {
 	first := len(f.left)
 	for _, p := range k.queue.Spare() {
+		f.loadSlots(k, &queue.Turn{Number: p.Number}) // of a turn that was over
 		if !k.books {
 			f.loadPlace(k, p)
 		}
@@ -96,8 +97,8 @@ func (a *Asker) sendLeft(f *flight) {
 	})
 	a.lock()
 	defer a.mu.Unlock()
-	if errors.Is(err, errAway) {
-		for _, e := range f.ended { // slots are not to be lost
+	if errors.Is(err, errAway) && !a.closed { // else its slots are free when Redis counts it as dead
+		for _, e := range f.ended {
 			e.kind.queue.Done(e.turn)
 		}
 		a.beAway()

@@ -135,7 +135,7 @@ func (a *Asker) overslept(k *kind, c *queue.Call, t *Turn, now time.Time) *kind 
 	a.lock()
 	defer a.mu.Unlock()
 	if a.closed || k.need.ended() {
-		c.Wake <- queue.Event{Err: a.cfg.Errors.Closed}
+		c.Tell(queue.Event{Err: a.cfg.Errors.Closed})
 		return k
 	}
 	k = a.kind(&k.need)

@@ -105,12 +105,20 @@ func NewCall() *Call { return &Call{Wake: make(chan Event, 1)} }
 // Reset makes a call that has ended ready for another queue.
 func (c *Call) Reset(deadline time.Time) { c.Deadline, c.turn, c.ended = deadline, nil, false }
 
-// Tell wakes the call; what it was told before and has not heard is no longer so.
-func (c *Call) Tell(e Event) {
+// Ended reports whether the call waits no longer: it has used its turn, is booked, or has failed.
+func (c *Call) Ended() bool { return c.ended }
+
+// Forget takes back what the call was told and has not heard.
+func (c *Call) Forget() {
 	select {
 	case <-c.Wake:
 	default:
 	}
+}
+
+// Tell wakes the call; what it was told before and has not heard is no longer so.
+func (c *Call) Tell(e Event) {
+	c.Forget()
 	c.Wake <- e
 }
 
