@@ -87,7 +87,7 @@
 //   - Keep clockMicros per limit: who learns of a step of Redis's clock at one limit still has to
 //     tell the others. Of a step back and one ahead between two asks the second may not be
 //     noticed.
-//   - Where costs are settled, a turn may be used up to 20 ms after it is due, and no longer.
+//   - Where costs are settled, a turn may be used up to 20 ms after it is due, and 20 ms more.
 //     Other turns of paced limits may be used until the provider's bucket is full: there, what
 //     goes back would overflow.
 //   - A limit that warms up, a quota and a rolling limit cannot know all that was lost with

@@ -32,9 +32,9 @@ type Config struct {
 	// [DefaultPrefix].
 	Prefix string
 
-	// Settles says that costs are estimates: [Reservation.Settle] tells what a call has used. It
-	// has a price: calls take more of Redis's time each, and a turn of a paced limit may be used
-	// for 20 ms only.
+	// Settles says that the cost of a call is an estimate, which [Reservation.Settle] corrects
+	// after the call. Each call then takes more of Redis's time, and a turn of a paced limit may be
+	// used for at most 40 ms after it is due.
 	Settles bool
 
 	// Lease is how long this process may hold permits that it took ahead of its calls, so that
@@ -43,9 +43,9 @@ type Config struct {
 	// ahead. A lease is for paced limits that do not settle.
 	//
 	// A process takes as many permits as its recent calls used in that time, and only permits that
-	// are stored in the bucket. They are turns like any other, so the limit stays exact. But
-	// the bucket holds less for others: by those permits, and by as many as become available in
-	// that time. Permits that the process does not use go back, or lapse when the bucket would
+	// are stored in the bucket. They are turns like any other, so the limit stays exact.
+	// Meanwhile the bucket holds fewer permits for other processes: fewer by those that were taken
+	// ahead, and by those that become available in the time of the lease. Permits that the process does not use go back, or lapse when the bucket would
 	// have overflowed: see [LeaseStats].
 	Lease time.Duration
 
@@ -61,7 +61,8 @@ type Config struct {
 	// of the rate.
 	Outage Outage
 
-	// Logger hears of what an operator should know:
+	// Logger hears of what an operator should know. It may be called while calls are held up for
+	// it, so its handler must be quick, and must not wait for a limiter:
 	//
 	//   - Redis is away or back, and what was used without it
 	//   - another process has set a pause or a limit

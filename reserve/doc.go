@@ -15,10 +15,10 @@
 // # What is guaranteed
 //
 // Calls leave as a token bucket of the limit's rate and burst allows, over all processes
-// together. A strict provider with the same limit accepts them, if each arrives as long
-// after its turn as the others. Real networks jitter, so leave some of the provider's burst
-// to them. Take a limit of 100/s with burst 1: before a provider that allows a burst of 10
-// it bears 90 ms of jitter.
+// together. A strict provider with the same limit accepts all of them if the network delays
+// each call by the same time. Real networks jitter, so set a smaller burst than the
+// provider's. A limit of 100/s with burst 1, before a provider that allows a burst of 10,
+// leaves room for 90 ms of jitter.
 //
 // # The words
 //
@@ -51,9 +51,9 @@
 // wait, each flow has its turns by its [Limiter.Weight], however many calls of others wait.
 // What it does not use is for the others.
 //
-// How far a flow that has calls waiting can be behind its share is bounded. The bound is the
-// sum of its largest call, what is let through in half a second (turns are given that far
-// ahead), and its share of the largest call of each flow.
+// A flow with waiting calls is behind its share by a bounded number of permits: its largest
+// call, what the limit lets through in half a second (turns are given that far ahead), and
+// its share of the largest call of each flow.
 //
 // A call that is [Limiter.Urgent] goes before all others, as far as its part of the limit
 // goes.

@@ -139,8 +139,8 @@ func (m *missed) Unwrap() error { return ErrWouldMissDeadline }
 // errAway is what calls hear under PolicyFail; the breaker knows more.
 var errAway = errors.New("redis is away")
 
-// why is what a caller hears of its call: that its context has ended, if it has, and not
-// that Redis is away, too.
+// why returns the error for the caller. Where the context has ended and Redis is away, that is
+// the context's. Under PolicyFail it says why Redis is away.
 func (s *shared) why(ctx context.Context, err error) error {
 	if err == errAway { //nolint:errorlint // the sentinel itself
 		err = s.breaker.Shut()

@@ -22,8 +22,8 @@ const (
 // many calls of others wait. A flow that enqueues 100,000 calls holds up nobody but itself. Within
 // a flow calls have their turns first come, first served.
 //
-// Calls that name no flow are a flow together, of weight 1. A flow of which no call waits costs
-// nothing, and once nobody waits at all there are neither debts nor credit.
+// Calls that name no flow are a flow together, of weight 1. A flow without waiting calls costs
+// nothing. When no call waits at all, what each flow has had is forgotten.
 //
 // The name is 1 to 256 bytes of any kind; with any other name, calls fail with [ErrInvalid]. Flow
 // is cheap: call it for each use. Shares are those of start-time fair queueing (Goyal, Vin and

@@ -13,8 +13,8 @@ import (
 )
 
 // A Limiter gives every call of a whole fleet its turn. All processes that use
-// the same Redis, prefix and name share one queue: calls are made one after the
-// other at the rate of the [Limit], and never faster.
+// the same Redis, prefix and name share one queue, and together make no more
+// calls than the [Limit] allows.
 //
 // Where golang.org/x/time/rate keeps a token bucket in memory, a Limiter keeps
 // one in Redis; Wait, Reserve and Allow mean the same in both. Most callers want
@@ -158,7 +158,7 @@ func hasNoTime(ctx context.Context) bool {
 	return ok && !deadline.After(time.Now())
 }
 
-// late is the error of a call that had no time.
+// late is the error of a Wait that had no time: its deadline has come. That of an Allow (now) stays.
 func late(err error, now bool) error {
 	var later *asker.NotNow
 	if now || !errors.As(err, &later) {

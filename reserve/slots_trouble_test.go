@@ -140,7 +140,7 @@ func TestASlotOfALapsedTurnIsFree(t *testing.T) {
 		b.mini.SetError(loading)
 		going, stop := context.WithCancel(t.Context())
 		go func() { _, _ = l.Acquire(going, 1) }() // notices that Redis is away
-		time.Sleep(1030 * time.Millisecond) // it has just lapsed
+		time.Sleep(1030 * time.Millisecond)        // it has just lapsed
 		stop()
 		ctx, stop := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer stop()

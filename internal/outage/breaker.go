@@ -47,18 +47,16 @@ type Breaker struct {
 	strange  sync.Once     // … or somebody was told that it has not
 
 	mu       sync.Mutex
-	turned   chan struct{} // closed and replaced when the breaker changes its state
-	cause    error         // the last failure
-	failed   time.Time     // the first failure since the last answer; zero: none
-	failures int           // since then, as far as they count
-	counted  time.Time     // the last of those
-	opened   time.Time     // zero: closed
-	next     time.Time     // attempt, while it is open
+	cause    error     // the last failure
+	failures int       // since the last answer, as far as they count
+	counted  time.Time // the last of those
+	opened   time.Time // zero: closed
+	next     time.Time // attempt, while it is open
 }
 
 // NewBreaker returns one that is closed. jitter returns numbers from 0 to 1.
 func NewBreaker(cfg Config, jitter func() float64) *Breaker {
-	b := &Breaker{cfg: cfg, turned: make(chan struct{})}
+	b := &Breaker{cfg: cfg}
 	// Each process has an interval of its own, so that they do not come in step.
 	b.interval = time.Duration((0.5 + jitter()) * float64(cfg.Probe))
 	b.breaker = circuitbreaker.NewBuilder[any]().
@@ -114,7 +112,7 @@ func (b *Breaker) Record(ctx context.Context, err error) {
 	default:
 		b.known.Store(true)
 		b.mu.Lock()
-		b.failed, b.failures = time.Time{}, 0
+		b.failures = 0
 		b.mu.Unlock()
 		b.breaker.RecordSuccess()
 	}
@@ -125,9 +123,6 @@ func (b *Breaker) failure(now time.Time, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.cause = err
-	if b.failures == 0 {
-		b.failed = now
-	}
 	if b.failures == 0 || now.Sub(b.counted) >= oneEvent {
 		b.failures, b.counted = b.failures+1, now
 	}
@@ -135,13 +130,6 @@ func (b *Breaker) failure(now time.Time, err error) bool {
 		b.next = rested
 	}
 	return b.failures >= b.cfg.Failures
-}
-
-// Failing is since when calls fail.
-func (b *Breaker) Failing() time.Time {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.failed
 }
 
 // Hopeless reports whether an error will not go away: wrong credentials, from a
@@ -154,8 +142,6 @@ func (b *Breaker) Hopeless(err error) bool {
 func (b *Breaker) turn(from, to circuitbreaker.State) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	close(b.turned)
-	b.turned = make(chan struct{})
 	switch {
 	case from == circuitbreaker.ClosedState:
 		b.opened = time.Now()
@@ -172,41 +158,12 @@ func (b *Breaker) turn(from, to circuitbreaker.State) {
 	}
 }
 
-// Turning is closed when the breaker next changes its state.
-func (b *Breaker) Turning() <-chan struct{} {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.turned
-}
-
 // warnOfStranger tells whoever runs the program of a Redis that was never reached, such as
 // at a wrong address, though nobody asked for a log: without it, calls go on under the
 // policy, and nothing shows that the fleet has no common limit. The Breaker must be locked.
 func (b *Breaker) warnOfStranger() {
 	slog.Default().Warn("fleetpace: Redis was never reached; calls follow the policy until it is. Set Config.Logger to hear more",
 		"limit", b.cfg.Name, "policy", b.cfg.Policy, "error", b.cause)
-}
-
-// Wait returns when another attempt may be possible, or one of the others is done.
-func (b *Breaker) Wait(done ...<-chan struct{}) {
-	b.mu.Lock()
-	turned := b.turned
-	b.mu.Unlock()
-	var timer <-chan time.Time
-	if b.breaker.IsOpen() {
-		t := time.NewTimer(max(time.Until(b.upcoming()), time.Millisecond))
-		defer t.Stop()
-		timer = t.C
-	} else if b.breaker.IsClosed() {
-		return
-	}
-	done = append(done, nil, nil)
-	select {
-	case <-turned:
-	case <-timer:
-	case <-done[0]:
-	case <-done[1]:
-	}
 }
 
 // Shut is the error of a call that is not attempted.

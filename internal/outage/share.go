@@ -64,13 +64,6 @@ func (s *Share) Debt(now time.Time) int64 {
 	return int64(math.Ceil(max(0, float64(s.burst)-s.limiter.TokensAt(s.since(now)))))
 }
 
-// NotBefore lets no call through before a moment.
-func (s *Share) NotBefore(moment time.Time) {
-	if moment.After(s.start) {
-		s.start = moment
-	}
-}
-
 func (s *Share) since(now time.Time) time.Time {
 	if now.Before(s.start) {
 		return s.start

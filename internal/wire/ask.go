@@ -44,7 +44,6 @@ type Answer struct {
 	Slowest int           // of a call without a turn: the part that holds it back most
 	Until   time.Duration // of a turn: may be used until then, may be below 0
 	Tags    []int64       // of a call with a place; nil: none
-	Records []int64       // of a call that settles; nil: none
 }
 
 // Answers are those to the calls of an item. Of one with many calls only the first may be
@@ -156,9 +155,7 @@ func (r *reader) answers(c *Call, item *Item) Answers {
 			a.Tags = r.numbers(len(item.Parts))
 		case 1:
 			a.Turn, a.Until = true, r.micros()
-			if numbers := r.numbers(len(item.Parts)); item.Settles {
-				a.Records = numbers
-			} else {
+			if numbers := r.numbers(len(item.Parts)); !item.Settles { // then they are records
 				a.Tags = numbers
 			}
 		case 2:

@@ -23,7 +23,7 @@ type Terms struct {
 // concurrent use.
 type Limit struct {
 	Terms
-	Keys []string // as queue.Keys returns them
+	Keys []string // as lua.Keys returns them
 	Key  string   // the tenant or host; empty: none
 	Name *Name
 

@@ -9,7 +9,7 @@ import (
 // Name is the name of a limiter, which all its keys share: processes tell under it that they
 // live, and which limit they were made with. It is safe for concurrent use.
 type Name struct {
-	Keys  []string // as queue.BeatKeys returns them
+	Keys  []string // as lua.BeatKeys returns them
 	Pace  float64  // of its limit, permits per second: what slower means
 	Limit string   // its text
 
