@@ -258,7 +258,7 @@ func (q *Queue) Return(c *Call, t *Turn, now time.Time) {
 		q.drop(c)
 	}
 	switch {
-	case q.Slots != nil:
+	case q.Slots != nil && t.Process != "":
 		q.again(c, t, "", now)
 	case t.Alone:
 		q.again(c, t, t.Ask, now)
@@ -314,9 +314,12 @@ func (q *Queue) Void(until int64, now time.Time) (voided int) {
 			voided++
 		}
 	}
-	if q.Slots == nil {
-		q.unused = slices.DeleteFunc(q.unused, void)
-	}
+	q.unused = slices.DeleteFunc(q.unused, func(t *Turn) bool {
+		if void(t) && q.Slots != nil {
+			q.Done(t)
+		}
+		return void(t)
+	})
 	return voided
 }
 
