@@ -26,7 +26,8 @@
 --                                              that does not wait: the forecast alone
 --         3 waitMicros which, n tags           booked: to come back for its turn by then
 --         4 waitMicros which, n tags           its turn is too late; nothing has changed
---         2 0 problem, n tags                  refused; nothing has changed
+--         2 0 problem, n tags                  refused; nothing has changed. Of CLOCK: ask
+--                                              again
 --       All times count from when the reply arrives, at nowMicros + wayMicros.
 
 local near, grace = tonumber(ARGV[4]), tonumber(ARGV[5])
@@ -122,11 +123,16 @@ end
 
 local function askOne(answer, asker, parts)
   local problem = refusal(parts)
+  for _, p in ipairs(problem and {} or parts) do
+    if p.l.meter.asks and p.l.meter.asks(p.l, asker.id, p.cost, asker.what) then
+      problem = 'CLOCK number: of a call that has slots since then, got ' .. asker.id
+      break
+    end
+  end
   local status, moment, extra = 2, 0, problem
   if not problem then
     local booking = asker.booking
     for _, p in ipairs(parts) do
-      if p.l.meter.asks then p.l.meter.asks(p.l, asker.id, p.cost, asker.what) end
       local back = false
       if booking and not p.tag then
         p.tag = tagOf(p.l, booking.id, p.cost)

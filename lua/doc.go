@@ -142,8 +142,9 @@
 // was lost are free.
 //
 // A process whose last answered heartbeat is deadMicros old may have been taken for dead. Then, or
-// if Redis has lost its data or is another server, it tells what its calls hold still (keep of leave). Where data was lost no slot is given for
-// three seconds, which is longer than that takes.
+// if Redis has lost its data or is another server, it tells what its calls hold still (keep of
+// leave). Where data was lost no slot is given for three seconds, which is longer than that takes.
+// On another server what was held is forgotten, as it may have missed which calls are done.
 //
 // # Bookings
 //

@@ -23,10 +23,15 @@ function slots.pack(l) return format('%.0f %.0f %.0f %.0f %.0f', l.used, l.mean,
 
 local function holder(id, cost, what) return format('%s:%.0f:%s', id, cost, what) end
 
--- leaves takes a holder off; nil: it holds none.
-local function leaves(l, who)
+-- MARGIN is by how much a caller may be wrong about Redis's time, and a turn be due ahead.
+local MARGIN = way + (tonumber(ARGV[4]) or 0)
+
+-- leaves takes a holder off; nil: it holds none. One that was given its slots after the caller has
+-- sent its message keeps them, as that is a copy that comes late: true.
+local function leaves(l, who, sent)
   local since = l.used > 0 and call('ZSCORE', l.log, who)
   if not since then return end
+  if sent and sent > 0 and since - MARGIN > sent and since - MARGIN <= now then return nil, true end
   call('ZREM', l.log, who)
   l.used, l.woken = max(0, l.used - costOf(who)), 0
   if l.used == 0 then l.renews = true end
@@ -73,14 +78,16 @@ function slots.spend(l, cost, due, id, what)
   l.logged = true
 end
 
--- asks lets go of what a call was given that asks again.
+-- asks lets go of what a call was given that asks again. True: it may hold that still.
 function slots.asks(l, id, cost, what)
-  if leaves(l, holder(id, cost, what)) then sooner(l) end
+  local left, late = leaves(l, holder(id, cost, what), l.clock)
+  if left then sooner(l) end
+  return late
 end
 
 -- done ends a turn, and returns how many permits are free for that.
 function slots.done(l, process, number, cost, what)
-  local since = leaves(l, holder(process .. ':' .. number, cost, what))
+  local since = leaves(l, holder(process .. ':' .. number, cost, what), l.clock)
   if not since then return 0 end
   local held = max(0, now - since)
   l.mean = l.mean == 0 and held or floor(l.mean + (held - l.mean) / 8)
@@ -95,6 +102,12 @@ function slots.keep(l, process, which, cost, what)
   if not number then return 0 end
   slots.spend(l, cost, min(tonumber(since), now), process .. ':' .. number, what)
   return l.used <= l.a and cost or 0
+end
+
+-- forget: another server may have missed which calls are done. Who holds slots still tells so.
+function slots.forget(l)
+  if l.used > 0 then call('UNLINK', l.log) end
+  l.used, l.till = 0, max(l.till, ceil(at + UNSURE))
 end
 
 -- wake tells the processes of the first who wait, as far as there is room for them. The dead

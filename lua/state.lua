@@ -101,7 +101,10 @@ local function recall(l, brought)
       end
     end
   end
-  if (lost or other) and not l.fresh then l.epoch = max(l.epoch + 1, floor(now)) end
+  if (lost or other) and not l.fresh then
+    l.epoch = max(l.epoch + 1, floor(now))
+    if l.meter.forget then l.meter.forget(l) end
+  end
   if run ~= '' then l.run = run end
 end
 

@@ -74,6 +74,7 @@ type plan struct {
 	policy reserve.Policy
 	rate   float64 // permits per second
 	burst  int
+	slots  int // above 0: the limit is of so many slots instead
 
 	way     []time.Duration // to the server, and back, per process
 	timeout []time.Duration // of a reply, per process

@@ -31,6 +31,7 @@ type history struct {
 	mu       sync.Mutex
 	served   []servedCall
 	open     map[string]time.Duration // calls under way, and since when
+	holding  map[*reserve.Reservation]bool
 	problems []string
 }
 
@@ -49,7 +50,7 @@ const (
 
 // play makes a history happen in a bubble of its own.
 func play(t *testing.T, p *plan, b bug) *history {
-	h := &history{plan: p, bug: b, open: map[string]time.Duration{}}
+	h := &history{plan: p, bug: b, open: map[string]time.Duration{}, holding: map[*reserve.Reservation]bool{}}
 	synctest.Test(t, h.run)
 	return h
 }
@@ -78,11 +79,16 @@ func (h *history) run(t *testing.T) {
 	}
 	h.waitFor(&calls, stop)
 	stop()
+	if h.slots > 0 {
+		h.allFree(t)
+	}
 	for i, j := range h.fleet {
 		_ = j.Limits()[0].Close()
 		_ = clients[i].Close()
 	}
-	h.check()
+	if h.slots == 0 {
+		h.check()
+	}
 }
 
 // join makes a process of the fleet.
@@ -101,9 +107,11 @@ func (h *history) join(t *testing.T, i int) *redis.Client {
 	if h.bug.call != nil {
 		client.AddHook(spoiler(h.bug.call))
 	}
-	l, err := reserve.New(client, reserve.Config{
-		Name: "api", Limit: reserve.PerSecond(h.rate).Burst(h.burst), Outage: reserve.Outage{Policy: h.policy},
-	})
+	limit := reserve.PerSecond(h.rate).Burst(h.burst)
+	if h.slots > 0 {
+		limit = reserve.Concurrent(h.slots)
+	}
+	l, err := reserve.New(client, reserve.Config{Name: "api", Limit: limit, Outage: reserve.Outage{Policy: h.policy}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -191,6 +199,8 @@ func (h *history) call(c caller, who string, cost int, random *rand.Rand) {
 	j, served := h.fleet[c.process], true
 	var err error
 	switch {
+	case h.slots > 0:
+		err = h.hold(ctx, j, c, random)
 	case h.bug.impatient && random.IntN(10) == 0:
 		_, err = j.Reserve(ctx, cost)
 	case c.verb == "allow":
@@ -265,6 +275,9 @@ func (h *history) problem(format string, args ...any) {
 // back, and then everybody who waits has its turn.
 func (h *history) patience() time.Duration {
 	queue := time.Duration((len(h.callers)+greedy)*h.burst) * h.interval()
+	if h.slots > 0 && h.has(flush, restart, rollBack, clockStep) {
+		queue += lostSlots
+	}
 	return settled + 2*maxTimeout + time.Second + queue
 }
 

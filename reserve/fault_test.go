@@ -30,16 +30,7 @@ func TestFaultHistories(t *testing.T) {
 		}
 		return
 	}
-	histories := 16
-	if raceDetector || testing.Short() {
-		histories = 10
-	}
-	if text := os.Getenv("FLEETPACE_FAULT_HISTORIES"); text != "" {
-		var err error
-		if histories, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	histories := faultHistories(t)
 	started, failed := time.Now(), 0
 	for seed := 1; seed <= histories && failed < 5; seed++ {
 		if h := play(t, newPlan(uint64(seed)), bug{}); len(h.problems) > 0 {
@@ -48,4 +39,19 @@ func TestFaultHistories(t *testing.T) {
 		}
 	}
 	t.Logf("FAULT HISTORIES %d, %v each", histories, (time.Since(started) / time.Duration(histories)).Round(time.Millisecond))
+}
+
+// faultHistories is how many a test plays.
+func faultHistories(t *testing.T) int {
+	if text := os.Getenv("FLEETPACE_FAULT_HISTORIES"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	if raceDetector || testing.Short() {
+		return 10
+	}
+	return 16
 }

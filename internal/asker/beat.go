@@ -186,6 +186,9 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 		pulse.known, pulse.answered = true, left
 		other.Alive.Store(name.Alive.Load())
 	}
+	if lost {
+		a.unsure = time.Now().Add(restsAfterLoss)
+	}
 	for s := range a.slots {
 		if s.at(name.Keys[0]) {
 			s.unsure = s.unsure || lost
@@ -214,6 +217,10 @@ func (p *pulse) compare(a *Asker, name *wire.Name, ruling string) {
 	}
 }
 
+// After a loss of data no slot is given for three seconds, and then no call has ended that would
+// tell others. So who waits asks with each heartbeat, for twice as long.
+const restsAfterLoss = 6 * time.Second
+
 // kept is for how long a turn that nobody waits for is kept after it is over.
 const kept = time.Minute
 
@@ -225,6 +232,9 @@ func (a *Asker) expire() {
 	for _, k := range a.kinds {
 		k.queue.Expire(now, kept)
 		a.plan(k, a.clock.now(now), now)
+	}
+	if now.Before(a.unsure) {
+		a.refreshAll(func(k *kind) bool { return k.queue.Slots != nil })
 	}
 	a.tidyLeases(now, false)
 	maps.DeleteFunc(a.voided, func(_ string, v voiding) bool { return now.Sub(v.heard) > overtaken })

@@ -92,7 +92,7 @@ type State struct {
 	epoch, version, rank            float64
 	ownA, ownB                      float64
 	run                             string
-	seen, free, part                float64
+	seen, clock, free, part         float64
 	setUntil, paused, held, resumed float64
 	lastOf                          string
 	lastCost, lastDue               float64
@@ -217,6 +217,7 @@ func (c *call) load(j int) *State {
 			s.window[w] += 0
 		}
 	}
+	s.clock = l.Clock
 	c.step(s, l.Clock)
 	c.recall(s, l, isFresh)
 	if l.Rank > s.rank {
@@ -306,6 +307,9 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 	}
 	if (lost || other) && !isFresh {
 		s.epoch = max(s.epoch+1, math.Floor(c.Now))
+		if s.kind == "s" {
+			s.holders, s.till = nil, max(s.till, math.Ceil(c.Now+c.Way+3e6))
+		}
 	}
 	if c.Run != "" {
 		s.run = c.Run

@@ -52,8 +52,20 @@ func (c *call) sweep(s *State) {
 	}
 }
 
+// copied reports whether a call was given its slots after a message about it was sent: that comes
+// late, and is not the last one.
+func (c *call) copied(s *State, id string, cost float64) bool {
+	return slices.ContainsFunc(s.holders, func(h holder) bool {
+		since := h.since - c.Way - c.Near
+		return h.id == id && h.cost == cost && s.clock > 0 && since > s.clock && since <= c.Now
+	})
+}
+
 func (c *call) done(s *State, number string, cost float64) float64 {
 	id := c.Process + ":" + number
+	if c.copied(s, id, cost) {
+		return 0
+	}
 	for _, h := range s.holders {
 		if h.id == id && h.cost == cost {
 			held := max(0, c.Now-h.since)

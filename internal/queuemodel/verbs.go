@@ -39,7 +39,11 @@ func (c *call) one(item Item, k int) Answer {
 		}
 	}
 	for i, p := range parts {
-		if s := limits[i]; s.letGo(id, p.Cost) {
+		s := limits[i]
+		if c.copied(s, id, p.Cost) {
+			return Answer{Status: 2, Tags: tags}
+		}
+		if s.letGo(id, p.Cost) {
 			c.sooner(s)
 		}
 	}

@@ -1,0 +1,62 @@
+package lua
+
+import (
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/queuemodel"
+	"github.com/fleetpace/fleetpace/internal/redistest"
+)
+
+// slotOf is a limit of one slot, which the first call of process "a" holds.
+func slotOf(t *testing.T, client *redis.Client) (*server, queuemodel.Caller, []queuemodel.Limit, func(queuemodel.Caller, float64) queuemodel.Answer) {
+	s := serverOf(t.Context(), client, Keys(redistest.Prefix(t), "", "api", "s", ""))
+	who := queuemodel.Caller{Now: startMicros, Way: 500, Horizon: 250000, Near: 4000, Grace: 300000, Run: "one", Process: "a", Serial: 1}
+	limits := []queuemodel.Limit{{Kind: "s", A: 1, B: 1, Clock: startMicros}}
+	ask := func(who queuemodel.Caller, tag float64) queuemodel.Answer {
+		_, answers, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 1, Parts: []queuemodel.Part{{Cost: 1, Tag: tag}}}})
+		require.NoError(t, err)
+		return answers[0]
+	}
+	require.Equal(t, 1, ask(who, 0).Status)
+	for _, process := range []string{"a", "b"} { // they live
+		require.NoError(t, client.ZAdd(t.Context(), s.keys[3], redis.Z{Score: startMicros, Member: process}).Err())
+	}
+	return s, who, limits, ask
+}
+
+// A message that was sent again comes late: the call that it is about holds the slot that the later
+// one gave it, and keeps it.
+func TestALateCopyTakesNoSlot(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s, who, limits, ask := slotOf(t, server.Client(t))
+		holders := func() int64 { return s.client.(*redis.Client).ZCard(t.Context(), s.keys[2]).Val() }
+		who.Now, who.Serial, limits[0].Clock = who.Now+2e6, 2, startMicros-1e6
+		require.Equal(t, 2, ask(who, 0).Status)
+		require.EqualValues(t, 1, holders())
+		_, left, err := s.Leave(who, limits, 0, "done", "1", 1, &queuemodel.Flow{})
+		require.NoError(t, err)
+		require.Zero(t, left)
+		require.EqualValues(t, 1, holders())
+
+		limits[0].Clock = who.Now
+		_, left, err = s.Leave(who, limits, 0, "done", "1", 1, &queuemodel.Flow{})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, left)
+	})
+}
+
+// A server that took over has missed that a call is done: its slot is free when those who hold
+// some have had time to tell.
+func TestAnotherServerForgetsWhoHoldsSlots(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		_, who, limits, ask := slotOf(t, server.Client(t))
+		who.Now, who.Run, who.Process, limits[0].Clock = who.Now+1e6, "two", "b", 0
+		waits := ask(who, 0)
+		require.Equal(t, 0, waits.Status)
+		who.Now, who.Serial = who.Now+4e6, 2
+		require.Equal(t, 1, ask(who, waits.Tags[0]).Status)
+	})
+}
