@@ -258,7 +258,7 @@ limits.yaml:1: limits[1]: must not be an alias: write out what it stands for`},
 limits.yaml:2: limits[0]: has no limit`},
 }
 
-// Names, limits and keys that are too long, can not be seen or mean nothing.
+// Names, limits and keys that are too long, cannot be seen or mean nothing.
 func TestBadTexts(t *testing.T) {
 	for _, c := range []struct{ field, text, want string }{
 		{"name", `"a\nb"`, `must hold no control characters, got "a\nb"`},
@@ -360,6 +360,6 @@ func TestBadDefaults(t *testing.T) {
 
 // What the parser of YAML does not expect of itself is an error of the file.
 func TestParserPanics(t *testing.T) {
-	require.EqualError(t, limits.Guard(func() error { panic("impossible") }), "can not be read as YAML: impossible")
+	require.EqualError(t, limits.Guard(func() error { panic("impossible") }), "cannot be read as YAML: impossible")
 	require.ErrorIs(t, limits.Guard(func() error { return os.ErrClosed }), os.ErrClosed)
 }

@@ -142,7 +142,7 @@ func (e *entry) agree() (string, error) {
 	return "", nil
 }
 
-// missing are the fields that a limit can not do without.
+// missing are the fields that a limit cannot do without.
 func (e *entry) missing() string {
 	var names []string
 	for _, name := range []string{"name", "limit"} {

@@ -34,7 +34,7 @@ type parser struct {
 }
 
 // parse returns the limits of a file in their order, or an *Error that tells all that is
-// wrong in it. Syntax that can not be read hides what comes after it.
+// wrong in it. Syntax that cannot be read hides what comes after it.
 func parse(client redis.UniversalClient, file string, data []byte, defaults reserve.Config) ([]*entry, error) {
 	p := &parser{client: client, defaults: defaults, names: make(map[string]int)}
 	entries := p.document(data)
@@ -72,7 +72,7 @@ func (p *parser) document(data []byte) []*entry {
 func guard(load func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("can not be read as YAML: %v", r)
+			err = fmt.Errorf("cannot be read as YAML: %v", r)
 		}
 	}()
 	return load()

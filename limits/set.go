@@ -49,8 +49,9 @@ type named struct {
 
 // Load reads a file of limits and makes their limiters. The defaults say what the file leaves
 // out. Prefix, Logger, and all of Outage but its Policy, come from the defaults alone. Their
-// Name and Limit must not be set. The Logger also hears of changes of the file. Nothing is
-// asked of Redis yet. Close the Set in the end.
+// Name and Limit must not be set. The Logger also hears of changes of the file, and of what is
+// wrong with it; without one slog.Default() does. Nothing is asked of Redis yet. Close the Set in
+// the end.
 //
 // The error is an [*Error] if the file is wrong, and an [ErrInvalid] if an argument is. If the
 // file cannot be read, it wraps an [*os.PathError].
@@ -67,7 +68,7 @@ func Load(client redis.UniversalClient, path string, defaults reserve.Config) (*
 		made:     make(map[settings]*reserve.Limiter),
 	}
 	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
+		s.logger = slog.Default()
 	}
 	s.table.Store(&table{})
 	data, err := read(path)

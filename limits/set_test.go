@@ -52,7 +52,7 @@ func TestGetAndFor(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A value can not reach the key of another one.
+// A value cannot reach the key of another one.
 func TestKeys(t *testing.T) {
 	for _, c := range []struct{ template, a, b, want string }{
 		{"{a}/{b}", "acme", "t1/x", "acme/t1/x"},

@@ -2,11 +2,14 @@ package limits_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/limits"
@@ -65,6 +68,25 @@ func TestWatch(t *testing.T) {
 
 		stop()
 		require.NoError(t, <-ended)
+	})
+}
+
+// Without a Logger of the defaults, that of the program hears of a file that is wrong.
+func TestWatchWithoutLogger(t *testing.T) {
+	here(t, "limits: [{name: a, limit: 1/s}]")
+	synctest.Test(t, func(t *testing.T) {
+		log, before := newLog(), slog.Default()
+		slog.SetDefault(log.Logger)
+		defer slog.SetDefault(before)
+		set := load(t, reserve.Config{})
+		var watch sync.WaitGroup
+		watch.Go(func() { assert.NoError(t, set.Watch(t.Context(), time.Second)) })
+		write(t, "limits: [")
+		time.Sleep(5 * time.Second)
+		require.NoError(t, set.Close())
+		watch.Wait()
+		require.Len(t, log.lines(), 1)
+		require.Contains(t, log.lines()[0], "ERROR fleetpace: the file of limits is not taken")
 	})
 }
 

@@ -20,7 +20,7 @@ type asked struct {
 	fleet *fleet.Reader
 }
 
-// errForm is of a form that can not be understood.
+// errForm is of a form that cannot be understood.
 var errForm = errors.New("the form is wrong")
 
 // actions change a limit, by the names of their forms.
@@ -33,7 +33,7 @@ var actions = map[string]func(context.Context, *asked) error{
 		if err != nil {
 			return err
 		}
-		return a.Limiter.Pause(ctx, d, a.form.Get("reason")+" (by "+a.who+")")
+		return a.Limiter.Pause(ctx, d, fleet.Reason(a.form.Get("reason"), a.who))
 	},
 	"resume": func(ctx context.Context, a *asked) error { return a.Limiter.Resume(ctx) },
 	"set": func(ctx context.Context, a *asked) error {

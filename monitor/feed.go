@@ -129,7 +129,7 @@ func (f *feed) look() {
 	if err == nil {
 		f.remember(s.Lines)
 	}
-	s.text, _ = json.Marshal(s) // has no value that can not be written
+	s.text, _ = json.Marshal(s) // has no value that cannot be written
 	f.last = s
 	close(f.news)
 	f.news = make(chan struct{})

@@ -42,8 +42,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Page is the [http.Handler] of the page. It is safe for concurrent use. It reads Redis once a
-// second for all who look, and stops two minutes after the last of them. Make one with [New].
+// Page is the [http.Handler] of the page. It is safe for concurrent use. For the list of
+// all limits it reads Redis once a second for all who look, and stops two minutes after the last of
+// them. The page of a single limit reads Redis once a second for each viewer. Make one with [New].
 type Page struct {
 	config Config
 	fleet  *fleet.Reader

@@ -165,6 +165,9 @@ func TestChanges(t *testing.T) {
 	s.shows("limit?name=openai", "their status page is red (by ann)")
 	s.does("resume", form())
 	assert.Zero(t, s.state(l).Paused)
+	s.does("pause", form("for", "1h", "reason", strings.Repeat("long ", 100)))
+	assert.True(t, strings.HasSuffix(s.state(l).PauseReason, " (by ann)"), s.state(l).PauseReason)
+	s.does("resume", form())
 
 	s.does("set", form("to", "4/s burst 2", "for", "1h"))
 	st = s.state(l)

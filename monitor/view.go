@@ -76,7 +76,7 @@ func (p *Page) view(ctx context.Context, id string) (*limitView, error) {
 	return &limitView{Look: look, Line: look.Line(nil), Answer: answer, ReadOnly: p.config.ReadOnly, At: time.Now().UnixMilli()}, nil
 }
 
-// show writes a page; one that can not be made is an error, and not half a page.
+// show writes a page; one that cannot be made is an error, and not half a page.
 func (p *Page) show(w http.ResponseWriter, name string, view any) {
 	var page bytes.Buffer
 	if err := p.pages.ExecuteTemplate(&page, name, view); err != nil {
@@ -124,7 +124,7 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		case <-p.feed.life.Done():
 			return
 		}
-		last, _ = p.feed.want()
+		last = p.feed.first(r.Context()) // the feed may have ended since: the process stood still
 	}
 }
 

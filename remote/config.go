@@ -34,8 +34,8 @@ type Config struct {
 	// Metrics serves /metrics. Default: nothing does.
 	Metrics http.Handler
 
-	// Logger hears of failures of Redis, of mistakes in the file of limits, and of slots that
-	// nobody renewed. Default slog.Default().
+	// Logger hears of failures of Redis, and of slots that nobody renewed. Of mistakes in the file
+	// of limits that of [limits.Load] hears. Default slog.Default().
 	Logger *slog.Logger
 }
 

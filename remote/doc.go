@@ -36,5 +36,7 @@
 //
 // A turn that holds slots has a lease, which its caller renews. Only the process that gave a turn
 // can release its slots or settle its costs: with several servers, callers need to reach the same
-// one again. If that process ends, its slots are free for others after 3 s.
+// one again. If that process is killed, its slots are free for others after 3 to 5 s. One that ends
+// in order calls [Server.Drain], and [Server.Released] while it still answers, so that callers can
+// renew and release. The slots that are left are free when the Set is closed.
 package remote

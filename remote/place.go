@@ -67,10 +67,16 @@ func (p *places) claim(ctx context.Context, id string, n need) (context.Context,
 		case at.mine <- struct{}{}:
 		case <-mine.Done():
 			evict()
-			if ctx.Err() == nil {
-				return nil, nil, errTaken
+			p.mu.Lock()
+			gone := at.gone
+			p.mu.Unlock()
+			switch {
+			case ctx.Err() != nil:
+				return nil, nil, ctx.Err()
+			case gone: // it was dropped, and nobody else wants it
+				continue
 			}
-			return nil, nil, ctx.Err()
+			return nil, nil, errTaken
 		}
 		p.mu.Lock()
 		gone := at.gone

@@ -97,7 +97,7 @@ func write(w http.ResponseWriter, status int, kind string, body any) {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	_, _ = w.Write(encoded) // a client that is gone can not be told
+	_, _ = w.Write(encoded) // a client that is gone cannot be told
 }
 
 func millis(d time.Duration) float64 {

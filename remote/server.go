@@ -78,13 +78,14 @@ func (s *Server) routes() http.Handler {
 // its poll ends.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// Also of a body that nobody reads, as its sender is not let in. readBody ends it.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // what can not set one bounds it itself
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // what cannot set one bounds it itself
 	s.handler.ServeHTTP(w, r)
 }
 
 // Drain ends all polls: their callers are told to ask again. Those with ids keep their places, and
 // the others get new ones. From then on nobody waits here: requests that want to are answered with
-// 503. Call it before the Shutdown of the [http.Server].
+// 503. Call it before the Shutdown of the [http.Server], and [Server.Released] in between if
+// limits have slots.
 func (s *Server) Drain() {
 	s.end()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
@@ -93,6 +94,11 @@ func (s *Server) Drain() {
 		s.handOver(ctx, at)
 	}
 }
+
+// Released blocks until no turn holds slots: they were released, or their leases are over. Call it
+// after Drain, while the server still answers: slots can only be released and renewed here. The
+// error is that of the context, which bounds how long calls may take to end.
+func (s *Server) Released(ctx context.Context) error { return s.turns.released(ctx) }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	switch err := s.config.Ready(r.Context()); {
@@ -109,5 +115,5 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 func text(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) // a client that is gone can not be told
+	_, _ = w.Write([]byte(body)) // a client that is gone cannot be told
 }

@@ -28,6 +28,7 @@ limits:
   - {name: shops, key: "{shop}/{token}", limit: 1/s}
   - {name: tenants, share: "{tenant}", weights: {acme: 3}, limit: 10/s}
   - {name: slots, limit: 2 at once}
+  - {name: loose, limit: 2 at once, outage: open}
   - {name: tokens, limit: 10/s burst 100, settles: true}
   - {name: both-a, group: both, limit: 10/s}
   - {name: both-b, group: both, limit: 5/s}

@@ -28,6 +28,47 @@ type turns struct {
 	byToken map[string]*turn
 	lease   time.Duration
 	logger  *slog.Logger
+
+	holding int           // requests that may be given slots, and turns that hold some
+	none    chan struct{} // closed once there are none; made by the first one
+}
+
+// hold counts one more or, with -1, one less of holding. The turns must be locked.
+func (t *turns) hold(n int) {
+	if t.holding == 0 {
+		t.none = make(chan struct{})
+	}
+	if t.holding += n; t.holding == 0 {
+		close(t.none)
+	}
+}
+
+// enter counts a request that may be given slots, until it calls what enter returns.
+func (t *turns) enter() (leave func()) {
+	count := func(n int) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.hold(n)
+	}
+	count(1)
+	return func() { count(-1) }
+}
+
+// released blocks until nothing holds slots.
+func (t *turns) released(ctx context.Context) error {
+	for {
+		t.mu.Lock()
+		holding, none := t.holding, t.none
+		t.mu.Unlock()
+		if holding == 0 {
+			return nil
+		}
+		select {
+		case <-none:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // add keeps a turn, if there is something left to do with it.
@@ -38,12 +79,13 @@ func (t *turns) add(token string, n need, r *reserve.Reservation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byToken) >= mostTurns && !n.slots {
-		t.logger.Warn("fleetpace: too many turns wait to be settled; this one can not be", "limits", n.turns.String())
+		t.logger.Warn("fleetpace: too many turns wait to be settled; this one cannot be", "limits", n.turns.String())
 		return
 	}
 	u := &turn{reservation: r, slots: n.slots, settles: n.settles}
 	t.byToken[token] = u
 	if u.slots {
+		t.hold(1)
 		u.expires = time.AfterFunc(t.lease, func() { t.expire(token, u) })
 	} else {
 		u.expires = time.AfterFunc(settleTime, func() { t.forget(token) })
@@ -88,29 +130,33 @@ func (t *turns) free(token string, u *turn) bool {
 	t.mu.Unlock()
 	if held {
 		u.reservation.Release()
+		t.mu.Lock()
+		t.hold(-1)
+		t.mu.Unlock()
 	}
 	return held
 }
 
-// renew lets a turn hold its slots for another lease; false: they are lost.
+// renew lets a turn hold its slots for another lease; false: they are lost. A turn that was let
+// through while Redis was away holds none, and has none to lose.
 func (t *turns) renew(token string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	u := t.byToken[token]
-	if u == nil || !u.slots {
+	u := t.find(token)
+	if u == nil {
 		return false
 	}
-	lost := u.reservation.Lost()
-	if lost == nil || !u.expires.Stop() { // its lease is over just now
+	select {
+	case <-u.reservation.Lost():
+		t.free(token, u)
+		return false
+	default:
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !u.slots || !u.expires.Stop() { // its lease is over just now
 		return false
 	}
 	u.expires.Reset(t.lease)
-	select {
-	case <-lost:
-		return false
-	default:
-		return true
-	}
+	return true
 }
 
 // turnRequest is a body of /v1/release and /v1/renew.

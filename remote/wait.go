@@ -57,6 +57,9 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 		answer(w, problemOf(err, ""))
 		return
 	}
+	if n.slots {
+		defer s.turns.enter()()
+	}
 	defer s.waiting.Add(-1)
 	switch most := int64(s.config.MaxWaiting); {
 	case s.waiting.Add(1) > most:

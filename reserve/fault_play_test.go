@@ -275,8 +275,8 @@ func (h *history) problem(format string, args ...any) {
 // back, and then everybody who waits has its turn.
 func (h *history) patience() time.Duration {
 	queue := time.Duration((len(h.callers)+greedy)*h.burst) * h.interval()
-	if h.slots > 0 && h.has(flush, restart, rollBack, clockStep) {
-		queue += lostSlots
+	if h.slots > 0 {
+		queue += unheard
 	}
 	return settled + 2*maxTimeout + time.Second + queue
 }

@@ -12,8 +12,8 @@ import (
 // longest is how long a call holds its slot, at the most.
 const longest = 200 * time.Millisecond
 
-// lostSlots is for how long none is given, where it is not known who holds some.
-const lostSlots = 3 * time.Second
+// unheard is how long a call may wait for a slot that is free, where the message was lost that says so.
+const unheard = 12 * time.Second
 
 // hold makes a call that holds a slot for a while.
 func (h *history) hold(ctx context.Context, j *reserve.Joint, c caller, random *rand.Rand) error {

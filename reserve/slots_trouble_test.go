@@ -220,3 +220,28 @@ func TestACallWhileItsProcessSignsOff(t *testing.T) {
 		other.Release()
 	})
 }
+
+// Redis loses its data while calls wait for a slot, and nobody is left who would tell them that it
+// is free: they ask as soon as slots are given again.
+func TestSlotsAreFoundAfterALossOfData(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		one, two := b.limiter(reserve.Concurrent(1)), b.limiter(reserve.Concurrent(1))
+		held, err := one.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		ended := make(chan error)
+		go func() {
+			r, err := two.Acquire(context.Background(), 1)
+			if err == nil {
+				r.Release()
+			}
+			ended <- err
+		}()
+		time.Sleep(2 * time.Second)
+		b.mini.FlushAll()
+		held.Release()
+		began := time.Now()
+		require.NoError(t, <-ended)
+		require.LessOrEqual(t, time.Since(began), 6*time.Second)
+	})
+}

@@ -107,7 +107,7 @@ func place(at time.Time) int {
 
 func task(i int) *asynq.Task { return asynq.NewTask("call", fmt.Appendf(nil, "%d", i)) }
 
-// away is an asynq client whose Redis can not be reached.
+// away is an asynq client whose Redis cannot be reached.
 func away(t *testing.T) *asynq.Client {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

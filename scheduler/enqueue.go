@@ -28,7 +28,7 @@ type batch struct {
 func (s *Scheduler) enqueue(ctx context.Context, items []Item, forecasts []Forecast) {
 	b := &batch{Scheduler: s, tidyBy: sync.OnceValue(func() time.Time { return time.Now().Add(tidyUp) })}
 	entries := make([]*entry, 0, len(items))
-	groups := make(map[string]*group) // by the names of limits and key
+	groups := make(map[groupKey]*group)
 	var inOrder []*group
 	for i, item := range items {
 		e, err := s.entry(ctx, item)
@@ -41,10 +41,10 @@ func (s *Scheduler) enqueue(ctx context.Context, items []Item, forecasts []Forec
 		if e.skip {
 			continue
 		}
-		g := groups[e.joint.String()]
+		g := groups[e.together]
 		if g == nil {
 			g = &group{}
-			groups[e.joint.String()] = g
+			groups[e.together] = g
 			inOrder = append(inOrder, g)
 		}
 		g.add(e)
@@ -60,6 +60,14 @@ func (s *Scheduler) enqueue(ctx context.Context, items []Item, forecasts []Forec
 		}
 		b.hand(ctx, e)
 	})
+}
+
+// groupKey is what the entries of a group have in common.
+type groupKey struct {
+	limits string // their names, and the key
+	flow   string
+	weight float64
+	urgent bool
 }
 
 // group is entries that are booked one after the other. Those for later come last: where

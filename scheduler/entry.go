@@ -22,7 +22,8 @@ type entry struct {
 
 	choice   choice
 	limits   []*reserve.Limiter // as they were given
-	joint    *reserve.Joint     // the same with the key
+	joint    *reserve.Joint     // the same with the key and the flow
+	together groupKey           // of those that may be booked with it
 	costs    []int
 	id       string // of its booking
 	booked   bool
@@ -65,13 +66,14 @@ func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, error) {
 	if e.joint, err = turn.Joint(s.turns, turn.Need{Limits: need.Limits, Key: need.Key, Flow: need.Flow, Weight: need.Weight, Urgent: need.Urgent}); err != nil {
 		return nil, err
 	}
+	e.together = groupKey{e.joint.String(), need.Flow, need.Weight, need.Urgent}
 	if e.costs, err = turn.Costs(need.Cost, need.Costs, len(e.limits)); err != nil {
 		return nil, err
 	}
 	return e, e.choice.check(s.config.Lead)
 }
 
-// book books some entries of the same limits and key, in their order.
+// book books some entries of one group, in their order.
 func (b *batch) book(ctx context.Context, entries []*entry) {
 	for len(entries) > 0 {
 		n := 1

@@ -139,7 +139,7 @@ func TestOneAttemptAndABacklog(t *testing.T) {
 				archived, err := f.Inspector.ListArchivedTasks(asynqtest.Queue, asynq.PageSize(len(items)))
 				require.NoError(t, err)
 				for _, task := range archived {
-					require.Contains(t, task.LastErr, "in its last attempt a task can not be put back: allow it a longer Timeout or one more MaxRetry")
+					require.Contains(t, task.LastErr, "in its last attempt a task cannot be put back: allow it a longer Timeout or one more MaxRetry")
 				}
 				t.Logf("MEASURE %d ran, %d failed", len(f.Calls()), info.Archived)
 				require.GreaterOrEqual(t, len(f.Calls()), types*2*28, "all that could be in half a minute")

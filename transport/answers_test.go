@@ -149,6 +149,7 @@ func TestWhatIsRepeated(t *testing.T) {
 		{"broken, and to be repeated", transport.Retry{Max: 2, Statuses: []int{502}}, "GET", "", nil, reply{502, ""}, 0, 3},
 		{"longer than is sat out", transport.Retry{Max: 2, MaxWait: time.Second}, "GET", "", nil, soon, 0, 1},
 		{"as long as is sat out", transport.Retry{Max: 2, MaxWait: 2 * time.Second}, "GET", "", nil, soon, 0, 3},
+		{"longer than is sat out, and than is believed", transport.Retry{Max: 2, MaxWait: 2 * time.Hour}, "GET", "", nil, reply{429, "Retry-After: 86400"}, 0, 1},
 		{"longer than the deadline leaves", again, "GET", "", nil, soon, 3 * time.Second, 2},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -89,7 +89,8 @@ type Retry struct {
 
 	// MaxWait is the longest wait that a retry sits out. An answer that asks for a
 	// longer one goes to the caller, and so does one that asks for more than the
-	// request's deadline leaves. 0: any wait.
+	// request's deadline leaves. What the answer asks for counts, also where it is longer
+	// than Config.MaxPause. 0: any wait.
 	MaxWait time.Duration
 
 	// Statuses are those from 400 to 599 after which a request is sent again, besides
@@ -159,7 +160,7 @@ func (c Config) validate() error {
 // validateFor checks what not all limits can do.
 func (c Config) validateFor(limits []*reserve.Limiter) error {
 	if c.Used != nil && !slices.ContainsFunc(limits, (*reserve.Limiter).Settles) {
-		return invalid("Config.Used", "%v can not be settled: set reserve.Config.Settles", limits)
+		return invalid("Config.Used", "%v cannot be settled: set reserve.Config.Settles", limits)
 	}
 	if c.Learn && len(limits) > 1 {
 		return invalid("Config.Learn", "needs to know which of the limits %v the provider tells: name them in Turn.Windows, with Config.Choose", limits)

@@ -17,16 +17,17 @@ const tellFor = 5 * time.Second
 
 // pause is what an answer asks for.
 type pause struct {
-	asked time.Duration // cut to Config.MaxPause
+	asked time.Duration // by the provider
+	lasts time.Duration // the same, cut to Config.MaxPause
 	kept  bool          // the limiter lets nobody through before
 }
 
 // sleep sits the pause out where the limiter does not.
 func (p pause) sleep(ctx context.Context) error {
-	if p.kept || p.asked <= 0 {
+	if p.kept || p.lasts <= 0 {
 		return context.Cause(ctx)
 	}
-	timer := time.NewTimer(p.asked)
+	timer := time.NewTimer(p.lasts)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -43,14 +44,14 @@ func (t *Transport) heed(ctx context.Context, response *http.Response, c *call, 
 	}
 	each := c.pauses(advice)
 	p := pause{asked: slices.Max(each), kept: true}
+	p.lasts = min(p.asked, t.config.MaxPause)
 	if p.asked <= 0 {
 		return p
 	}
 	why := reason(response, advice)
-	if p.asked > t.config.MaxPause {
+	if p.asked > p.lasts {
 		t.config.Logger.Warn("the provider asks for a longer pause than Config.MaxPause: cut to that",
 			"asked", p.asked, "max_pause", t.config.MaxPause, "reason", why)
-		p.asked = t.config.MaxPause
 	}
 	alike := map[time.Duration][]*reserve.Limiter{} // most often all are
 	for i, l := range c.limits {

@@ -67,6 +67,6 @@ func TestKindsSettle(t *testing.T) {
 		other := b.Turns(b.Client(), bubble.Kind{Limits: k.Limits})
 		_, err := transport.New(transport.Config{Limiter: other, Used: func(*http.Response) []int { return nothing }})
 		require.ErrorIs(t, err, transport.ErrInvalid)
-		require.ErrorContains(t, err, "can not be settled: set reserve.Config.Settles")
+		require.ErrorContains(t, err, "cannot be settled: set reserve.Config.Settles")
 	})
 }

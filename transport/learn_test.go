@@ -234,7 +234,7 @@ func TestNothingIsLearned(t *testing.T) {
 	assert.False(t, quota.inForce(t).Set)
 }
 
-// TestLearnerFails: a limiter that can not be told is told again, a second later
+// TestLearnerFails: a limiter that cannot be told is told again, a second later
 // and not at each answer.
 func TestLearnerFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

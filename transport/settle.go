@@ -22,7 +22,7 @@ func (t *Transport) used(s sent, c *call) []int {
 	}
 	if !c.settles {
 		t.unsettled.Do(func() {
-			t.config.Logger.Warn("costs of a request can not be settled, so Config.Used is not asked: set reserve.Config.Settles of its limit",
+			t.config.Logger.Warn("costs of a request cannot be settled, so Config.Used is not asked: set reserve.Config.Settles of its limit",
 				"limit", c.joint.String())
 		})
 		return nil

@@ -141,7 +141,7 @@ func TestSettlesEachAttempt(t *testing.T) {
 	})
 }
 
-// TestWrongUse: what can not be settled is told, and the answer is the caller's all the same.
+// TestWrongUse: what cannot be settled is told, and the answer is the caller's all the same.
 func TestWrongUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer

@@ -19,7 +19,7 @@ type Transport struct {
 	always  *call    // what all requests need; nil: Config.Choose says
 	learner *learner // nil without Config.Learn
 
-	unsettled sync.Once // tells that the costs of a request can not be settled
+	unsettled sync.Once // tells that the costs of a request cannot be settled
 }
 
 // New makes a Transport. The error is an ErrInvalid that names the field.
@@ -65,7 +65,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			return s.Response, nil
 		}
 		if body, err = bodyAgain(request); err != nil {
-			return s.Response, nil //nolint:nilerr // there is an answer; it is only that it can not be improved
+			return s.Response, nil //nolint:nilerr // there is an answer; it is only that it cannot be improved
 		}
 		discard(s.Response)
 		if err := wait.sleep(request.Context()); err != nil {

@@ -84,7 +84,7 @@ func TestApplySettings(t *testing.T) {
 	}
 }
 
-// What can not work is refused, with a text that says what to do, and leaves the
+// What cannot work is refused, with a text that says what to do, and leaves the
 // Worker as it was.
 func TestApplyRefuses(t *testing.T) {
 	w, err := worker.New(unasked(t, reserve.PerSecond(10)), worker.Config{Lead: 5 * time.Second})

@@ -29,7 +29,7 @@ func TestLimiterIsAway(t *testing.T) {
 				for i := range tasks {
 					retries := 5
 					if i%10 == 0 {
-						retries = 0 // can not be put back
+						retries = 0 // cannot be put back
 					}
 					f.enqueue(i, i+1, asynq.MaxRetry(retries))
 				}

@@ -24,8 +24,10 @@ type Config struct {
 	Used func(ctx context.Context, task *asynq.Task, err error) []int
 
 	// WaitingRoom is how many tasks may wait in this process at once, besides those that work.
-	// Half of it is for tasks that keep their places while a backlog is handed out. Default:
-	// 1,000, or as many as a fast limit needs, up to 10,000.
+	// Half of it is for tasks that keep their places while a backlog is handed out. Tasks in their
+	// last attempt stay in it until their turns, and Skip tasks until a handler is free. When it is
+	// full, the server takes no more tasks: so many Skip tasks, or many last attempts, belong on a
+	// server of their own. Default: 1,000, or as many as a fast limit needs, up to 10,000.
 	WaitingRoom int
 
 	// Lead is how long before its turn a task that was put back comes again. Default: what the

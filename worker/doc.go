@@ -21,9 +21,13 @@
 // retry, calls no ErrorHandler and never archives a task. When it comes again, on
 // whichever worker, it still has its place.
 //
-// A task may not come again in time: its worker died, its queue is paused, or it was
+// A task may not come again in time: no worker runs, its queue is paused, or it was
 // deleted. It holds nobody up, because whoever is awake has a turn in its stead. If it
 // comes after all, it is first.
+//
+// Of a worker that is killed, asynq finds the tasks one to two minutes later, and counts a
+// failure for each, also for those that only waited. That spends a retry, and the task joins
+// the queue anew; in its last attempt it is archived. Tasks that were put back keep their places.
 //
 // Where a fleet starts on a backlog of thousands, a task that comes back stands behind all
 // of it in asynq's queue, and would be late. So while tasks come one after the other, those
@@ -38,7 +42,8 @@
 // # So many tasks at once
 //
 // With a limit of [reserve.Concurrent], alone or beside rates, a task holds its slot until its
-// handler ends, whatever it returns. The slots of a worker that is killed are free for others
+// handler ends, whatever it returns. Slots of tasks for which no handler is free go to other
+// processes after about a second. The slots of a worker that is killed are free for others
 // after some seconds. asynq gives its tasks to other workers later than that.
 //
 // # Tenants that share a limit

@@ -56,7 +56,7 @@ func ExampleNew() {
 	fmt.Println(err)
 	// Output:
 	// true
-	// worker: invalid Config.Used: "tokens" can not be settled: set reserve.Config.Settles of its limits
+	// worker: invalid Config.Used: "tokens" cannot be settled: set reserve.Config.Settles of its limits
 }
 
 // Tasks that wait have a room of their own beside the handlers that work.

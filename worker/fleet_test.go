@@ -23,14 +23,15 @@ var quiet = slog.New(slog.DiscardHandler)
 // fleet is one in simulated time, whose tasks have numbers for payloads.
 type fleet struct {
 	*asynqtest.Fleet
-	tasks *asynq.Client
+	tasks  *asynq.Client
+	limits *asynqtest.Fleet // whose Redis has the limits, where it is another one
 }
 
 func simulate(t *testing.T, do func(t *testing.T, f *fleet)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := asynqtest.Open(t)
-		do(t, &fleet{f, asynq.NewClientFromRedisClient(f.Client())})
+		do(t, &fleet{Fleet: f, tasks: asynq.NewClientFromRedisClient(f.Client())})
 	})
 }
 
@@ -257,7 +258,7 @@ func TestUsedWantsLimitsThatSettle(t *testing.T) {
 	used := func(context.Context, *asynq.Task, error) []int { return nil }
 	_, err := worker.New(unasked(t, reserve.PerSecond(1)), worker.Config{Used: used})
 	require.ErrorIs(t, err, worker.ErrInvalid)
-	require.ErrorContains(t, err, `Config.Used: "api" can not be settled: set reserve.Config.Settles`)
+	require.ErrorContains(t, err, `Config.Used: "api" cannot be settled: set reserve.Config.Settles`)
 }
 
 func TestSettleWantsATask(t *testing.T) {

@@ -53,7 +53,7 @@ func loseRedis(t *testing.T, policy reserve.Policy) {
 	for i := range tasks {
 		retries := 5
 		if i%10 == 0 {
-			retries = 0 // can not be put back
+			retries = 0 // cannot be put back
 		}
 		s.enqueue(strconv.Itoa(i), asynq.MaxRetry(retries))
 	}

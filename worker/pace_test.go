@@ -195,7 +195,7 @@ func TestDeadlineWithoutInspector(t *testing.T) {
 	t.Logf("MEASURE longest gap between turns %v, where one is lost 400 ms", gap)
 }
 
-// In its last attempt a task can not be put back: where its turn comes too late,
+// In its last attempt a task cannot be put back: where its turn comes too late,
 // it fails with a text that says what to do; where it can wait, it does.
 func TestLastAttempt(t *testing.T) {
 	t.Parallel()
@@ -213,7 +213,7 @@ func TestLastAttempt(t *testing.T) {
 		s.enqueue("too late", asynq.MaxRetry(0), asynq.Timeout(2*time.Second))
 		err := <-failed
 		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
-		require.ErrorContains(t, err, "in its last attempt a task can not be put back: allow it a longer Timeout or one more MaxRetry")
+		require.ErrorContains(t, err, "in its last attempt a task cannot be put back: allow it a longer Timeout or one more MaxRetry")
 		runs := s.await(2, liveness)
 		require.Equal(t, "waits", runs[1].payload)
 		require.Zero(t, w.Stats().PutBack)

@@ -17,7 +17,7 @@ const (
 	// asynq counts a failure.
 	retreat = 100 * time.Millisecond
 
-	// forever is the patience of a task that can not be put back.
+	// forever is the patience of a task that cannot be put back.
 	forever = 365 * 24 * time.Hour
 
 	// nearly is for how long a task that drains waits for a turn that it was given.
@@ -122,7 +122,7 @@ func (t *task) missesForGood(ctx context.Context, r *reserve.Reservation) bool {
 func (t *task) missed(r *reserve.Reservation) error {
 	why := "its Timeout or Deadline ends before"
 	if t.last {
-		why = "its Timeout or Deadline ends before, and in its last attempt a task can not be put back:" +
+		why = "its Timeout or Deadline ends before, and in its last attempt a task cannot be put back:" +
 			" allow it a longer Timeout or one more MaxRetry"
 	}
 	return fmt.Errorf("worker: the turn of the task comes in %v, %v too late: %s: %w",

@@ -85,7 +85,7 @@ func TestShutdownIsIdempotent(t *testing.T) {
 	require.ErrorIs(t, w.Run(t.Context(), server, nil), worker.ErrInvalid)
 }
 
-// A task in its last attempt can not go back by itself: asynq takes it back when
+// A task in its last attempt cannot go back by itself: asynq takes it back when
 // the ShutdownTimeout is over. It is not archived, and runs later.
 func TestShutdownInTheLastAttempt(t *testing.T) {
 	t.Parallel()

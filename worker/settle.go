@@ -34,7 +34,7 @@ func Settle(ctx context.Context, used ...int) error {
 	case !ok:
 		return invalid("ctx", "want the context of a handler whose task has its turn")
 	case !slices.ContainsFunc(s.limits, (*reserve.Limiter).Settles):
-		return invalid("used", "%v can not be settled: set reserve.Config.Settles of a limit", s.limits)
+		return invalid("used", "%v cannot be settled: set reserve.Config.Settles of a limit", s.limits)
 	case len(used) != len(s.limits):
 		return invalid("used", "want one figure for each of %v, got %v", s.limits, used)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hibiken/asynq"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/internal/turn"
 	"github.com/fleetpace/fleetpace/reserve"
@@ -24,14 +25,14 @@ type task struct {
 	costs  []int
 	id     string // names its place in the order
 	name   string // for people
-	last   bool   // asynq archives it whatever it returns: it can not be put back
+	last   bool   // asynq archives it whatever it returns: it cannot be put back
 	end    time.Time
 
-	isWorking bool // holds a slot
-	stoodBy   bool // had its turn before it had a slot
+	isWorking bool // has a handler
+	stoodBy   bool // had its turn before it had a handler
 }
 
-// process gives a task its turn and a slot, and runs it.
+// process gives a task its turn and a handler, and runs it.
 func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.Handler) error {
 	if !w.applied.Load() {
 		return invalid("Worker", "call Apply on the asynq.Config before the server is made of it")
@@ -98,7 +99,7 @@ func (w *Worker) task(ctx context.Context, asynqTask *asynq.Task, need Turn) (*t
 	return t, err
 }
 
-// wait returns when the task has its turn and a slot.
+// wait returns when the task has its turn and a handler.
 func (t *task) wait(ctx context.Context) (*reserve.Reservation, error) {
 	for {
 		r, err := t.ask(ctx)
@@ -129,7 +130,7 @@ func (t *task) ask(ctx context.Context) (*reserve.Reservation, error) {
 	return t.joint.Ask(ctx, t.id, t.patience(), t.costs...)
 }
 
-// attend sleeps until the turn and takes a slot. A turn that passes before a slot is
+// attend sleeps until the turn and takes a handler. A turn that passes before a handler is
 // free is waited for again.
 func (t *task) attend(ctx context.Context, r *reserve.Reservation) error {
 	for {
@@ -150,7 +151,7 @@ func (t *task) attend(ctx context.Context, r *reserve.Reservation) error {
 	}
 }
 
-// noTurn decides what becomes of a task that has no turn, or no slot, for a reason.
+// noTurn decides what becomes of a task that has no turn, or no handler, for a reason.
 // Nil: it asks again.
 func (t *task) noTurn(ctx context.Context, r *reserve.Reservation, err error) error {
 	switch {
@@ -168,12 +169,34 @@ func (t *task) noTurn(ctx context.Context, r *reserve.Reservation, err error) er
 		t.cancel(ctx, r)
 		return fmt.Errorf("worker: the task has no turn before its Timeout or Deadline ends: %w", err)
 	}
+	t.worker.report(err)
 	t.book(ctx, r)
 	return t.later(ctx, err)
 }
 
-// later puts the task back for a moment, as its limits can not be asked, or lets a
-// moment pass where it can not be put back.
+// report logs an error that somebody has to mend. Of a Redis that is away the limiter's Logger
+// hears.
+func (w *Worker) report(err error) {
+	do := "see the error"
+	switch {
+	case errors.Is(err, reserve.ErrClosed):
+		do = "close a limiter only after the workers that use it were shut down; restart this process"
+	case errors.Is(err, reserve.ErrDenied):
+		do = "correct what the error names: the client's options, the rights of its user, or the settings of Redis"
+	case errors.Is(err, reserve.ErrCorrupt):
+		do = "look at the key that the error names, and delete it if nothing else owns it"
+	case errors.Is(err, redis.ErrClosed):
+		do = "close a Redis client only after the workers that use it were shut down; restart this process"
+	case errors.Is(err, reserve.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return
+	}
+	w.trouble.Do(func() {
+		w.config.Logger.Error("fleetpace: tasks have no turns, and are put back until this is mended", "error", err, "do", do)
+	})
+}
+
+// later puts the task back for a moment, as its limits cannot be asked, or lets a
+// moment pass where it cannot be put back.
 func (t *task) later(ctx context.Context, cause error) error {
 	soon := askAgain/2 + rand.N(askAgain)
 	if !t.last {

@@ -23,14 +23,14 @@ type Worker struct {
 
 	applied  atomic.Bool
 	lead     time.Duration
-	slots    chan struct{} // held by handlers that work
+	handlers chan struct{} // has a token of each that works
 	places   int           // of the waiting room
 	rush     rush
 	draining context.Context
 	drain    context.CancelFunc
 
 	asleep, putBack, lapsed atomic.Int64
-	hint                    rate.Sometimes
+	hint, trouble           rate.Sometimes
 }
 
 // New makes a Worker whose tasks wait for turns of a [reserve.Limiter] or a [reserve.Joint],
@@ -47,9 +47,11 @@ func New(turns reserve.Turns, config Config) (*Worker, error) {
 		return nil, err
 	}
 	if config.Used != nil && !slices.ContainsFunc(turns.Limits(), (*reserve.Limiter).Settles) {
-		return nil, invalid("Config.Used", "%q can not be settled: set reserve.Config.Settles of its limits", turns)
+		return nil, invalid("Config.Used", "%q cannot be settled: set reserve.Config.Settles of its limits", turns)
 	}
-	w := &Worker{turns: turns, config: config.withDefaults(), hint: rate.Sometimes{First: 1, Interval: hintEvery}}
+	w := &Worker{turns: turns, config: config.withDefaults()}
+	w.hint.First, w.hint.Interval = 1, hintEvery
+	w.trouble.First, w.trouble.Interval = 1, hintEvery
 	w.draining, w.drain = context.WithCancel(context.Background())
 	return w, nil
 }
@@ -96,5 +98,5 @@ type Stats struct {
 
 // Stats returns the present figures.
 func (w *Worker) Stats() Stats {
-	return Stats{Asleep: w.asleep.Load(), Working: len(w.slots), PutBack: w.putBack.Load(), Lapsed: w.lapsed.Load()}
+	return Stats{Asleep: w.asleep.Load(), Working: len(w.handlers), PutBack: w.putBack.Load(), Lapsed: w.lapsed.Load()}
 }

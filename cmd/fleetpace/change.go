@@ -142,7 +142,7 @@ func (a *app) pause() *cobra.Command {
 			if length <= 0 {
 				return "", nil, usageError{fmt.Errorf("--for: must be above 0, got %v", length)}
 			}
-			why := strings.TrimSpace(reason + " (by " + me() + ")")
+			why := fleet.Reason(reason, me())
 			return fmt.Sprintf("pause %s for %v: no process of the fleet calls until %s", t, length, time.Now().Add(length).Format(time.DateTime+" MST")),
 				func(ctx context.Context) error { return t.Limiter.Pause(ctx, length, why) }, nil
 		},

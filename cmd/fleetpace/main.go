@@ -31,7 +31,7 @@ func main() {
 // run is the whole program; it returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
-	root.SetArgs(single(args))
+	root.SetArgs(single(root, args))
 	root.SetIn(a.in)
 	root.SetOut(a.out)
 	root.SetErr(a.errs)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
@@ -153,6 +154,33 @@ func TestLookingAndChanging(t *testing.T) {
 		require.Contains(t, s.does("top", "-o", "json", "--by", "flow"), "[]")
 		require.Contains(t, s.does("top", "openai"), "openai")
 	})
+}
+
+// A key may be given with a slash, and is shown even if it is not used.
+func TestShowOfAKey(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.New(t))
+	l := s.limiter("shop", "100/s")
+	require.NoError(t, l.For("used").Wait(t.Context()))
+	s.known("shop")
+	for _, args := range [][]string{{"show", "shop/mine"}, {"show", "shop", "mine"}} {
+		var look struct{ Rows []struct{ Key string } }
+		require.NoError(t, json.Unmarshal([]byte(s.does(append(args, "-o", "json")...)), &look))
+		require.Len(t, look.Rows, 1, "%v", args)
+		require.Equal(t, "mine", look.Rows[0].Key, "%v", args)
+	}
+}
+
+// Each long flag of each command may have one dash.
+func TestFlagsWithOneDash(t *testing.T) {
+	root := (&app{}).root()
+	for _, c := range append(root.Commands(), root) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			require.Equal(t, []string{c.Name(), "--" + f.Name, "--" + f.Name + "=x"}, single(root, []string{c.Name(), "-" + f.Name, "-" + f.Name + "=x"}))
+		})
+	}
+	others := []string{"why", "-y", "-n", "2", "-", "--", "-o", "json", "--limit"}
+	require.Equal(t, others, single(root, others))
 }
 
 func TestReleaseOfASlot(t *testing.T) {

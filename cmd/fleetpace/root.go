@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/reserve"
@@ -17,15 +19,14 @@ import (
 
 // app is one run of the command.
 type app struct {
-	in         io.Reader
-	out, errs  io.Writer
-	url        string
-	prefix     string
-	format     string
-	yes        bool
-	client     redis.UniversalClient
-	fleet      *fleet.Reader
-	unverified bool // Redis is not tried before the command
+	in        io.Reader
+	out, errs io.Writer
+	url       string
+	prefix    string
+	format    string
+	yes       bool
+	client    redis.UniversalClient
+	fleet     *fleet.Reader
 }
 
 const about = `Shows how the limits of a fleet stand, says why calls wait, and changes limits.
@@ -83,9 +84,6 @@ func (a *app) connect(ctx context.Context) (err error) {
 		return err
 	}
 	a.fleet = fleet.New(a.client, a.prefix)
-	if a.unverified {
-		return nil
-	}
 	return reach(ctx, a.client)
 }
 
@@ -119,17 +117,17 @@ func (a *app) names(cmd *cobra.Command, args []string, _ string) ([]string, cobr
 }
 
 // single lets long flags have one dash, as Go programs have them: -redis, -prefix.
-func single(args []string) []string {
-	long := []string{"-redis", "-prefix", "-output", "-reason", "-for", "-to", "-every", "-exit-code", "-listen", "-read-only", "-no-auth",
-		"-limits", "-cert", "-key", "-client-ca", "-poll", "-lease", "-grace"}
-	out := make([]string, len(args))
+func single(root *cobra.Command, args []string) []string {
+	long := map[string]bool{}
+	note := func(f *pflag.Flag) { long["-"+f.Name] = true }
+	root.PersistentFlags().VisitAll(note)
+	for _, c := range root.Commands() {
+		c.Flags().VisitAll(note)
+	}
+	out := slices.Clone(args)
 	for i, arg := range args {
-		out[i] = arg
-		name, _, _ := strings.Cut(arg, "=")
-		for _, l := range long {
-			if name == l {
-				out[i] = "-" + arg
-			}
+		if name, _, _ := strings.Cut(arg, "="); long[name] {
+			out[i] = "-" + arg
 		}
 	}
 	return out

@@ -68,7 +68,7 @@ others reach, TLS and a token, or client certificates, are asked for.`,
 	f.StringVar(&o.clientCA, "client-ca", "", "`file` of the authorities whose clients are let in")
 	f.DurationVar(&o.poll, "poll", 25*time.Second, "how long a request waits at the most")
 	f.DurationVar(&o.lease, "lease", 10*time.Second, "how long a turn holds slots without being renewed")
-	f.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests may take to end after SIGTERM")
+	f.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests, and calls that hold slots, may take to end after SIGTERM")
 	_ = c.MarkFlagRequired("limits")
 	return c
 }
@@ -116,7 +116,8 @@ func loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// giveTurns serves until the context ends; then who waits is told to ask again.
+// giveTurns serves until the context ends; then who waits is told to ask again, and who holds slots
+// has the grace to release them.
 func (a *app) giveTurns(ctx context.Context, o serving, secure *tls.Config) error {
 	provider, metrics, err := scrape.New()
 	if err != nil {
@@ -179,6 +180,7 @@ func serveTurns(ctx context.Context, server *http.Server, turns *remote.Server, 
 	turns.Drain()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.grace)
 	defer cancel()
+	_ = turns.Released(ending) // nobody else can release them; what is left is freed as the set is closed
 	if err := server.Shutdown(ending); err != nil {
 		_ = server.Close()
 	}

@@ -14,11 +14,15 @@ func (a *app) show() *cobra.Command {
 	return &cobra.Command{
 		Use: "show LIMIT [KEY]", Short: "Show all that is known of a limit", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, _, err := a.find(cmd.Context(), args)
+			n, key, err := a.find(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
-			look, err := a.fleet.Look(cmd.Context(), n, 20, args[1:]...)
+			var keys []string // none: those that are used most
+			if key != "" {
+				keys = []string{key}
+			}
+			look, err := a.fleet.Look(cmd.Context(), n, 20, keys...)
 			if err != nil {
 				return err
 			}

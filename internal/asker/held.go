@@ -187,7 +187,9 @@ func (h *Held) resume() (*queue.Turn, error) {
 	if !h.Ended() {
 		return h.kind.queue.TurnOf(h.Call), nil
 	}
-	h.Forget()
+	if e := h.Heard(); e.Err != nil {
+		return nil, e.Err
+	}
 	h.kind = a.kind(&h.kind.need)
 	if h.turn != nil { // it was over long ago, or was used too late
 		h.kind.queue.Return(h.Call, h.turn, now)

@@ -104,7 +104,7 @@ func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserv
 // none is known, as no process has used the limit for ten minutes.
 func (s *Survey) InForce() (reserve.Limit, error) {
 	if s.Limit == "" {
-		return reserve.Limit{}, fmt.Errorf("%w: %q; say with -limit which one it is", ErrUnused, s.Name)
+		return reserve.Limit{}, fmt.Errorf("%w: %q; say with --limit of the fleetpace command which one it is", ErrUnused, s.Name)
 	}
 	return reserve.ParseLimit(s.Limit)
 }

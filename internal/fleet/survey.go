@@ -205,7 +205,7 @@ func ordered(all map[string]*Queue) []Queue {
 	return queues
 }
 
-// SetBy notes for people who has set another limit under a key; whoever may only read can not.
+// SetBy notes for people who has set another limit under a key; whoever may only read cannot.
 func (r *Reader) SetBy(ctx context.Context, n Name, key, who string) error {
 	return classified("note who has set a limit", r.client.HSet(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[2], setter+key, who).Err())
 }

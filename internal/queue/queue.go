@@ -108,17 +108,18 @@ func (c *Call) Reset(deadline time.Time) { c.Deadline, c.turn, c.ended = deadlin
 // Ended reports whether the call waits no longer: it has used its turn, is booked, or has failed.
 func (c *Call) Ended() bool { return c.ended }
 
-// Forget takes back what the call was told and has not heard.
-func (c *Call) Forget() {
+// Heard takes what the call was told and has not heard; the zero Event: nothing.
+func (c *Call) Heard() (e Event) {
 	select {
-	case <-c.Wake:
+	case e = <-c.Wake:
 	default:
 	}
+	return e
 }
 
 // Tell wakes the call; what it was told before and has not heard is no longer so.
 func (c *Call) Tell(e Event) {
-	c.Forget()
+	c.Heard()
 	c.Wake <- e
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
-// FuzzRead proves that no answer makes Read panic or tell what can not be:
+// FuzzRead proves that no answer makes Read panic or tell what cannot be:
 // negative or endless times, numbers that are none.
 func FuzzRead(f *testing.F) {
 	f.Add(429, "Retry-After: 120")

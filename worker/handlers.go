@@ -7,14 +7,20 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// stillUsable is how often a task that drains looks whether its turn has lapsed.
-const stillUsable = 5 * time.Millisecond
+const (
+	// stillUsable is how often a task that drains looks whether its turn has lapsed.
+	stillUsable = 5 * time.Millisecond
 
-// work takes a slot: the task becomes one of those that work. While the worker drains it
-// waits for one no longer than the turn, if there is one, can be used.
+	// stillHeld is how often a task that holds slots, but has no handler yet, looks.
+	stillHeld = 100 * time.Millisecond
+)
+
+// work takes a handler: the task becomes one of those that work. While the worker drains it
+// waits for one no longer than the turn, if there is one, can be used. Slots of a limit go to
+// others once the turn has lapsed: the task asks for them again when a handler is free.
 func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 	select {
-	case t.worker.slots <- struct{}{}:
+	case t.worker.handlers <- struct{}{}:
 		t.isWorking = true
 		return nil
 	default:
@@ -27,10 +33,15 @@ func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 		up = timer.C
 	}
 	draining := t.worker.draining.Done()
-	var look <-chan time.Time
+	var look, held <-chan time.Time
+	if r != nil && r.Lost() != nil {
+		ticker := time.NewTicker(stillHeld)
+		defer ticker.Stop()
+		held = ticker.C
+	}
 	for {
 		select {
-		case t.worker.slots <- struct{}{}:
+		case t.worker.handlers <- struct{}{}:
 			t.isWorking = true
 			return nil
 		case <-up:
@@ -44,6 +55,11 @@ func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 			defer ticker.Stop()
 			look = ticker.C
 		case <-look:
+		case <-held:
+			if r.Lapsed() {
+				r.Release()
+				held = nil
+			}
 		}
 		if draining == nil && (r == nil || r.Lapsed()) {
 			return t.worker.draining.Err()
@@ -51,11 +67,11 @@ func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 	}
 }
 
-// rest gives the slot to others.
+// rest gives the handler to others.
 func (t *task) rest() {
 	if t.isWorking {
 		t.isWorking = false
-		<-t.worker.slots
+		<-t.worker.handlers
 	}
 }
 
@@ -64,6 +80,6 @@ func (w *Worker) lapse() {
 	w.lapsed.Add(1)
 	w.hint.Do(func() {
 		w.config.Logger.Warn("fleetpace: turns pass while no handler is free: set a higher asynq.Config.Concurrency,"+
-			" run more processes, or lower the limit", "handlers", cap(w.slots), "turns so far", w.lapsed.Load())
+			" run more processes, or lower the limit", "handlers", cap(w.handlers), "turns so far", w.lapsed.Load())
 	})
 }
