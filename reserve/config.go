@@ -15,8 +15,8 @@ const DefaultPrefix = "fleetpace"
 // Config says what a Limiter limits. Name and Limit are required.
 type Config struct {
 	// Name of the limit, from 1 to 128 bytes without braces. Every process that
-	// uses the same name, prefix and Redis shares the limit. It is the hash tag
-	// of all keys, so one limit lives in one slot of a cluster.
+	// uses the same name, prefix and Redis shares the limit. Without a
+	// Group it is the hash tag of all keys, so one limit lives in one slot of a cluster.
 	Name string
 
 	// Group is for limits that one call may need together: see [All]. Limits of one group live in
@@ -45,8 +45,8 @@ type Config struct {
 	// A process takes as many permits as its recent calls used in that time, and only permits that
 	// are stored in the bucket. They are turns like any other, so the limit stays exact.
 	// Meanwhile the bucket holds fewer permits for other processes: fewer by those that were taken
-	// ahead, and by those that become available in the time of the lease. Permits that the process does not use go back, or lapse when the bucket would
-	// have overflowed: see [LeaseStats].
+	// ahead, and by those that become available in the time of the lease. Permits that the process
+	// does not use go back, or lapse when the bucket would have overflowed: see [LeaseStats].
 	Lease time.Duration
 
 	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer one is cut to it. Set it

@@ -329,7 +329,7 @@ func ExampleTurn_pauses() {
 	paced, err := transport.New(transport.Config{
 		Choose: func(r *http.Request) (transport.Turn, error) {
 			site := sites.For(r.URL.Host)
-			both, err := reserve.All(site, crawl)
+			both, err := reserve.All(site, crawl) // of one Config.Group
 			return transport.Turn{Limiter: both, Pauses: site}, err
 		},
 	})

@@ -37,9 +37,9 @@ type Turn struct {
 	// together, and none of them follows what is told; see [Config.Learn].
 	Windows []string
 
-	// Pauses are those of several limits that a refusal pauses which does not tell what is used
-	// up, such as a 503 with Retry-After: the limit of one site, say, and not that of the whole
-	// crawl. nil: all of them.
+	// Pauses are the limits, of several, that a refusal pauses if it does not tell which one is
+	// used up, such as a 503 with Retry-After: the limit of one site, say, and not that of the
+	// whole crawl. nil: all of them.
 	Pauses reserve.Turns
 
 	// Adapt hears how the request was answered, so that the limit can follow; see
