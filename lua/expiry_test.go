@@ -14,9 +14,7 @@ import (
 func TestAllKeysExpire(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		client := server.Client(t)
-		s := serverOf(t.Context(), client, Keys(redistest.Prefix(t), "", "api", "p", ""))
-		who := queuemodel.Caller{Now: startMicros, Horizon: 1000, Near: 1000, Grace: 300000, Run: "run", Process: "p", Serial: 1}
-		limits := []queuemodel.Limit{{Kind: "p", A: second, B: 1}}
+		s, who, limits := backlog(t, client, queuemodel.Limit{Kind: "p", A: second, B: 1}, 0)
 		live := func(keys ...string) {
 			for _, key := range keys {
 				require.Positive(t, client.PTTL(t.Context(), key).Val(), key)

@@ -124,9 +124,7 @@ func TestInvalid(t *testing.T) {
 func TestSetWantsAPeriod(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		client := server.Client(t)
-		s := serverOf(t.Context(), client, Keys(redistest.Prefix(t), "", "api", "w", ""))
-		who := queuemodel.Caller{Now: startMicros, Horizon: 1000, Near: 1000, Grace: 300000, Run: "run", Process: "p", Serial: 1}
-		limits := []queuemodel.Limit{warmingLimit}
+		s, who, limits := backlog(t, client, warmingLimit, 0)
 		ask := []queuemodel.Item{{Count: 1, Number: 1, Parts: []queuemodel.Part{{Cost: 1}}}}
 		_, _, err := s.Ask(who, limits, ask)
 		require.NoError(t, err)

@@ -55,22 +55,14 @@ func TestRefundsTakeNoPlaces(t *testing.T) {
 // What a process has spent while Redis was away is no refund: nobody is told that permits are there.
 func TestSpendingWithoutRedisIsNoNews(t *testing.T) {
 	client := redistest.New(t).Client(t)
-	prefix := redistest.Prefix(t)
-	require.NoError(t, Settle.Load(t.Context(), client).Err())
-	channel := Channel(prefix, "", "api")
-	news := client.Subscribe(t.Context(), channel)
-	t.Cleanup(func() { _ = news.Close() })
-	_, err := news.Receive(t.Context())
-	require.NoError(t, err)
+	s, news := listening(t, client, "p")
 	limits := []queuemodel.Limit{{Kind: "p", A: 1e6, B: 1, Rank: 1}}
-	s := &server{client: onChannel{client, channel}, ctx: t.Context(), ask: Ask, keys: Keys(prefix, "", "api", "p", "")}
 	who := queuemodel.Caller{Now: startMicros, Horizon: 1000, Near: 1000, Grace: 300_000, Process: "a", Serial: 1}
-	require.NoError(t, Ask.Load(t.Context(), client).Err())
-	_, _, err = s.Ask(who, limits, []queuemodel.Item{{Count: 2, Number: 1, Parts: []queuemodel.Part{{Cost: 1}}}})
+	_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 2, Number: 1, Parts: []queuemodel.Part{{Cost: 1}}}})
 	require.NoError(t, err)
 	_, _, err = s.Settle(who, limits, 0, "", 3e6, 5)
 	require.NoError(t, err)
-	require.NoError(t, client.Publish(t.Context(), channel, "the end").Err())
+	require.NoError(t, client.Publish(t.Context(), s.client.(onChannel).channel, "the end").Err())
 	message, err := news.ReceiveMessage(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "the end", message.Payload)

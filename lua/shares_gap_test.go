@@ -14,9 +14,7 @@ import (
 func TestGapsAreNoFlows(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		urgent := func(leaves bool) []float64 {
-			s := serverOf(t.Context(), server.Client(t), Keys(redistest.Prefix(t), "", "api", "p", ""))
-			who := queuemodel.Caller{Now: startMicros, Horizon: 1000, Near: 1000, Grace: 300000, Run: "run", Process: "p", Serial: 1}
-			limits := []queuemodel.Limit{{Kind: "p", A: second, B: 1}}
+			s, who, limits := backlog(t, server.Client(t), queuemodel.Limit{Kind: "p", A: second, B: 1}, 0)
 			one := []queuemodel.Part{{Cost: 1}}
 			flow := &queuemodel.Flow{Name: "x", Weight: 1}
 			_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 5, Number: 1, Parts: one, Flow: flow}})

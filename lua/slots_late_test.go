@@ -10,18 +10,16 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// slotOf is a limit of one slot, which the first call of process "a" holds.
+// slotOf is a limit of one slot, which the first call of process "p" holds.
 func slotOf(t *testing.T, client *redis.Client) (*server, queuemodel.Caller, []queuemodel.Limit, func(queuemodel.Caller, float64) queuemodel.Answer) {
-	s := serverOf(t.Context(), client, Keys(redistest.Prefix(t), "", "api", "s", ""))
-	who := queuemodel.Caller{Now: startMicros, Way: 500, Horizon: 250000, Near: 4000, Grace: 300000, Run: "one", Process: "a", Serial: 1}
-	limits := []queuemodel.Limit{{Kind: "s", A: 1, B: 1, Clock: startMicros}}
+	s, who, limits := backlog(t, client, queuemodel.Limit{Kind: "s", A: 1, B: 1, Clock: startMicros}, 0)
 	ask := func(who queuemodel.Caller, tag float64) queuemodel.Answer {
 		_, answers, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 1, Parts: []queuemodel.Part{{Cost: 1, Tag: tag}}}})
 		require.NoError(t, err)
 		return answers[0]
 	}
 	require.Equal(t, 1, ask(who, 0).Status)
-	for _, process := range []string{"a", "b"} { // they live
+	for _, process := range []string{"p", "other"} { // they live
 		require.NoError(t, client.ZAdd(t.Context(), s.keys[3], redis.Z{Score: startMicros, Member: process}).Err())
 	}
 	return s, who, limits, ask
@@ -53,7 +51,7 @@ func TestALateCopyTakesNoSlot(t *testing.T) {
 func TestAnotherServerForgetsWhoHoldsSlots(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		_, who, limits, ask := slotOf(t, server.Client(t))
-		who.Now, who.Run, who.Process, limits[0].Clock = who.Now+1e6, "two", "b", 0
+		who.Now, who.Run, who.Process, limits[0].Clock = who.Now+1e6, "another", "other", 0
 		waits := ask(who, 0)
 		require.Equal(t, 0, waits.Status)
 		who.Now, who.Serial = who.Now+4e6, 2

@@ -24,20 +24,25 @@ func (o onChannel) EvalSha(ctx context.Context, sha string, keys []string, args 
 	return o.Scripter.EvalSha(ctx, sha, keys, args...)
 }
 
-// While there is room for the first who wait, and they have not come for it, others get nearer the
-// front: each process hears for how many of its calls there is room by now, however many it has
-// heard of before.
-func TestNewsOfRoomCountAllThatThereIs(t *testing.T) {
-	client := redistest.New(t).Client(t)
+// listening is a limit of a kind whose scripts publish their news, and what hears them.
+func listening(t *testing.T, client *redis.Client, kind string) (*server, *redis.PubSub) {
 	prefix := redistest.Prefix(t)
-	require.NoError(t, Ask.Load(t.Context(), client).Err())
-	require.NoError(t, Leave.Load(t.Context(), client).Err())
+	for _, script := range []*redis.Script{Ask, Leave, Settle} {
+		require.NoError(t, script.Load(t.Context(), client).Err())
+	}
 	channel := Channel(prefix, "", "api")
 	news := client.Subscribe(t.Context(), channel)
 	t.Cleanup(func() { _ = news.Close() })
 	_, err := news.Receive(t.Context())
 	require.NoError(t, err)
-	s := &server{client: onChannel{client, channel}, ctx: t.Context(), ask: Ask, keys: Keys(prefix, "", "api", "s", "")}
+	return serverOf(t.Context(), onChannel{client, channel}, Keys(prefix, "", "api", kind, "")), news
+}
+
+// While there is room for the first who wait, and they have not come for it, others get nearer the
+// front: each process hears for how many of its calls there is room by now, however many it has
+// heard of before.
+func TestNewsOfRoomCountAllThatThereIs(t *testing.T) {
+	s, news := listening(t, redistest.New(t).Client(t), "s")
 	limits := []queuemodel.Limit{{Kind: "s", A: 3, B: 1}}
 	now := float64(startMicros)
 	as := func(process string) queuemodel.Caller {

@@ -25,6 +25,19 @@ func soon(t *testing.T, j *reserve.Joint) {
 	r.Release()
 }
 
+// taking takes a slot, however long that takes, and lets it go; then it tells how that went.
+func taking(j *reserve.Joint) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		r, err := j.Acquire(context.Background())
+		if err == nil {
+			r.Release()
+		}
+		ended <- err
+	}()
+	return ended
+}
+
 // Close does not wait for a Redis that is away, though there are slots to let go.
 func TestCloseWithSlotsWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -35,11 +48,7 @@ func TestCloseWithSlotsWithoutRedis(t *testing.T) {
 		released, err := l.Acquire(t.Context(), 1)
 		require.NoError(t, err)
 		b.mini.SetError(loading)
-		ended := make(chan error)
-		go func() {
-			_, err := l.Acquire(context.Background(), 1)
-			ended <- err
-		}()
+		ended := taking(joint(t, l))
 		time.Sleep(10 * time.Second)
 		released.Release()
 		began := time.Now()
@@ -59,14 +68,7 @@ func TestASlotOfALostReplyIsFree(t *testing.T) {
 		soon(t, joint(t, l))
 		time.Sleep(time.Second)
 		b.cut.Store(true)
-		ended := make(chan error)
-		go func() {
-			r, err := l.Acquire(context.Background(), 1)
-			if err == nil {
-				r.Release()
-			}
-			ended <- err
-		}()
+		ended := taking(joint(t, l))
 		time.Sleep(1500 * time.Millisecond)
 		b.cut.Store(false)
 		select {
@@ -99,24 +101,16 @@ func TestASlotOfAVoidTurnIsFree(t *testing.T) {
 				},
 			}
 		})
-		limits := func(one, two *reserve.Limiter) *reserve.Joint { return joint(t, one, two) }
 		rate, slots := reserve.PerSecond(100), reserve.Concurrent(1)
-		mine := limits(b.on(client, reserve.Config{Name: "rate", Group: "g", Limit: rate}), b.on(client, reserve.Config{Name: "slots", Group: "g", Limit: slots}))
+		mine := joint(t, b.on(client, reserve.Config{Name: "rate", Group: "g", Limit: rate}), b.on(client, reserve.Config{Name: "slots", Group: "g", Limit: slots}))
 		other := b.client()
-		others := limits(b.on(other, reserve.Config{Name: "rate", Group: "g", Limit: rate}), b.on(other, reserve.Config{Name: "slots", Group: "g", Limit: slots}))
+		others := joint(t, b.on(other, reserve.Config{Name: "rate", Group: "g", Limit: rate}), b.on(other, reserve.Config{Name: "slots", Group: "g", Limit: slots}))
 		for range 5 { // then it knows the way, and listens
 			soon(t, mine)
 			time.Sleep(100 * time.Millisecond)
 		}
 		late.Store(int64(50 * time.Millisecond))
-		ended := make(chan error)
-		go func() {
-			r, err := mine.Acquire(context.Background())
-			if err == nil {
-				r.Release()
-			}
-			ended <- err
-		}()
+		ended := taking(mine)
 		time.Sleep(20 * time.Millisecond)
 		require.NoError(t, others.Pause(t.Context(), time.Second, "told so"))
 		select {
@@ -229,14 +223,7 @@ func TestSlotsAreFoundAfterALossOfData(t *testing.T) {
 		one, two := b.limiter(reserve.Concurrent(1)), b.limiter(reserve.Concurrent(1))
 		held, err := one.Acquire(t.Context(), 1)
 		require.NoError(t, err)
-		ended := make(chan error)
-		go func() {
-			r, err := two.Acquire(context.Background(), 1)
-			if err == nil {
-				r.Release()
-			}
-			ended <- err
-		}()
+		ended := taking(joint(t, two))
 		time.Sleep(2 * time.Second)
 		b.mini.FlushAll()
 		held.Release()

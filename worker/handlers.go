@@ -33,11 +33,11 @@ func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 		up = timer.C
 	}
 	draining := t.worker.draining.Done()
-	var look, held <-chan time.Time
+	var look <-chan time.Time
 	if r != nil && r.Lost() != nil {
 		ticker := time.NewTicker(stillHeld)
 		defer ticker.Stop()
-		held = ticker.C
+		look = ticker.C
 	}
 	for {
 		select {
@@ -55,11 +55,10 @@ func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 			defer ticker.Stop()
 			look = ticker.C
 		case <-look:
-		case <-held:
-			if r.Lapsed() {
-				r.Release()
-				held = nil
-			}
+		}
+		if r != nil && r.Lapsed() {
+			r.Release()
+			look = nil
 		}
 		if draining == nil && (r == nil || r.Lapsed()) {
 			return t.worker.draining.Err()

@@ -80,7 +80,7 @@ type Asker struct {
 	closed    bool
 	run       string    // of the server
 	lost      time.Time // when it lost its data
-	unsure    time.Time // until when nobody may tell that there are slots, as it may have lost its data
+	searching time.Time // until when who waits for a slot asks with each heartbeat
 	names     map[*wire.Name]*pulse
 	leases    map[Part]*lease
 	slots     map[*Slots]bool            // that calls hold

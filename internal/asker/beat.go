@@ -187,7 +187,7 @@ func (a *Asker) beatOnce(name *wire.Name) error {
 		other.Alive.Store(name.Alive.Load())
 	}
 	if lost {
-		a.unsure = time.Now().Add(restsAfterLoss)
+		a.searching = time.Now().Add(search)
 	}
 	for s := range a.slots {
 		if s.at(name.Keys[0]) {
@@ -217,9 +217,9 @@ func (p *pulse) compare(a *Asker, name *wire.Name, ruling string) {
 	}
 }
 
-// After a loss of data no slot is given for three seconds, and then no call has ended that would
-// tell others. So who waits asks with each heartbeat, for twice as long.
-const restsAfterLoss = 6 * time.Second
+// search is for how long calls that wait for slots ask with each heartbeat after a loss of data. No
+// slot is given for the first three seconds, and then there may be no call whose end tells others.
+const search = 6 * time.Second
 
 // kept is for how long a turn that nobody waits for is kept after it is over.
 const kept = time.Minute
@@ -233,7 +233,7 @@ func (a *Asker) expire() {
 		k.queue.Expire(now, kept)
 		a.plan(k, a.clock.now(now), now)
 	}
-	if now.Before(a.unsure) {
+	if now.Before(a.searching) {
 		a.refreshAll(func(k *kind) bool { return k.queue.Slots != nil })
 	}
 	a.tidyLeases(now, false)
