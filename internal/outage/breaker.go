@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
@@ -36,12 +35,10 @@ type Config struct {
 	Silent   bool // nobody asked for a log: a Redis that was never reached is told on slog.Default()
 }
 
-// Breaker stands before Redis: a circuit breaker that opens after some failures in a
-// row, lets an attempt through from time to time, and closes when one succeeds. It is safe for
-// concurrent use.
+// Breaker stands before Redis: it opens after some failures in a row, lets one attempt at a time
+// through while it is open, and closes when one succeeds. It is safe for concurrent use.
 type Breaker struct {
 	cfg      Config
-	breaker  circuitbreaker.CircuitBreaker[any]
 	interval time.Duration // from one attempt to the next, begin to begin
 	known    atomic.Bool   // Redis has answered once
 	strange  sync.Once     // … or somebody was told that it has not
@@ -51,77 +48,61 @@ type Breaker struct {
 	failures int       // since the last answer, as far as they count
 	counted  time.Time // the last of those
 	opened   time.Time // zero: closed
+	trying   bool      // while it is open: an attempt was let through whose outcome is not recorded
 	next     time.Time // attempt, while it is open
 }
 
 // NewBreaker returns one that is closed. jitter returns numbers from 0 to 1.
 func NewBreaker(cfg Config, jitter func() float64) *Breaker {
-	b := &Breaker{cfg: cfg}
 	// Each process has an interval of its own, so that they do not come in step.
-	b.interval = time.Duration((0.5 + jitter()) * float64(cfg.Probe))
-	b.breaker = circuitbreaker.NewBuilder[any]().
-		WithFailureThreshold(1). // of those that matter
-		WithSuccessThreshold(1).
-		WithDelay(0). // next says when
-		OnStateChanged(func(e circuitbreaker.StateChangedEvent) { b.turn(e.OldState, e.NewState) }).
-		Build()
-	return b
+	return &Breaker{cfg: cfg, interval: time.Duration((0.5 + jitter()) * float64(cfg.Probe))}
 }
 
 // Pass reports whether an attempt may be made now; its outcome must be recorded.
 func (b *Breaker) Pass() bool {
-	switch {
-	case !b.Open():
-		return b.breaker.TryAcquirePermit()
-	case time.Now().Before(b.upcoming()), !b.breaker.TryAcquirePermit():
-		return false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.next = time.Now().Add(b.interval)
+	if b.opened.IsZero() {
+		return true
+	}
+	now := time.Now()
+	if b.trying || now.Before(b.next) {
+		return false
+	}
+	b.trying, b.next = true, now.Add(b.interval)
 	return true
 }
 
-// upcoming is when the next attempt may be made while the breaker is open.
-func (b *Breaker) upcoming() time.Time {
+// Open reports whether Redis counts as away.
+func (b *Breaker) Open() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.next
+	return !b.opened.IsZero()
 }
-
-// Open reports whether Redis counts as away.
-func (b *Breaker) Open() bool { return !b.breaker.IsClosed() }
 
 // Record notes the outcome of an attempt.
 func (b *Breaker) Record(ctx context.Context, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
-	case ctx.Err() != nil && err != nil:
-		// The caller left: that says nothing of Redis. But an attempt that was let
-		// through an open breaker has to end.
-		if b.Open() {
-			b.breaker.RecordFailure()
-		}
+	case ctx.Err() != nil && err != nil: // the caller left, which says nothing of Redis
+		b.trying = false
 	case b.Hopeless(err): // that is no outage; the calls are to hear of it
-		if b.Open() {
-			b.breaker.RecordSuccess()
-		}
+		b.close()
 	case fault.Away(err):
-		if b.failure(time.Now(), err) || b.Open() {
-			b.breaker.RecordFailure()
+		if b.failure(time.Now(), err); b.failures >= b.cfg.Failures && b.opened.IsZero() {
+			b.open()
 		}
+		b.trying = false
 	default:
 		b.known.Store(true)
-		b.mu.Lock()
 		b.failures = 0
-		b.mu.Unlock()
-		b.breaker.RecordSuccess()
+		b.close()
 	}
 }
 
-// failure notes one, and reports whether there were enough in a row.
-func (b *Breaker) failure(now time.Time, err error) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// failure counts one. The Breaker must be locked.
+func (b *Breaker) failure(now time.Time, err error) {
 	b.cause = err
 	if b.failures == 0 || now.Sub(b.counted) >= oneEvent {
 		b.failures, b.counted = b.failures+1, now
@@ -129,7 +110,6 @@ func (b *Breaker) failure(now time.Time, err error) bool {
 	if rested := now.Add(breath); b.next.Before(rested) {
 		b.next = rested
 	}
-	return b.failures >= b.cfg.Failures
 }
 
 // Hopeless reports whether an error will not go away: wrong credentials, from a
@@ -139,23 +119,26 @@ func (b *Breaker) Hopeless(err error) bool {
 	return errors.Is(err, fault.ErrDenied) && !b.known.Load() || errors.Is(err, fault.ErrNoEffects) || errors.Is(err, redis.ErrClosed)
 }
 
-func (b *Breaker) turn(from, to circuitbreaker.State) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case from == circuitbreaker.ClosedState:
-		b.opened = time.Now()
-		b.next = b.opened.Add(b.interval)
-		if !b.known.Load() && b.cfg.Silent {
-			b.strange.Do(b.warnOfStranger)
-		}
-		b.cfg.Logger.Warn("fleetpace: Redis gives no turns; calls follow the policy until it is back",
-			"limit", b.cfg.Name, "policy", b.cfg.Policy, "error", b.cause)
-	case to == circuitbreaker.ClosedState:
-		b.cfg.Logger.Info("fleetpace: Redis gives turns again",
-			"limit", b.cfg.Name, "away", time.Since(b.opened).Round(time.Millisecond))
-		b.opened = time.Time{}
+// open opens a breaker that is closed. It must be locked.
+func (b *Breaker) open() {
+	b.opened = time.Now()
+	b.next = b.opened.Add(b.interval)
+	if !b.known.Load() && b.cfg.Silent {
+		b.strange.Do(b.warnOfStranger)
 	}
+	b.cfg.Logger.Warn("fleetpace: Redis gives no turns; calls follow the policy until it is back",
+		"limit", b.cfg.Name, "policy", b.cfg.Policy, "error", b.cause)
+}
+
+// close closes a breaker whose attempt has succeeded. An answer to a call from before it opened
+// closes nothing. The Breaker must be locked.
+func (b *Breaker) close() {
+	if b.opened.IsZero() || !b.trying {
+		return
+	}
+	b.cfg.Logger.Info("fleetpace: Redis gives turns again",
+		"limit", b.cfg.Name, "away", time.Since(b.opened).Round(time.Millisecond))
+	b.opened, b.trying = time.Time{}, false
 }
 
 // warnOfStranger tells whoever runs the program of a Redis that was never reached, such as
