@@ -32,7 +32,7 @@ func Example_outages() {
 func Example_outagesTimeouts() {
 	client := redis.NewClient(&redis.Options{
 		Addr:          "localhost:6379",
-		ReadTimeout:   500 * time.Millisecond, // go-redis waits for 3 s
+		ReadTimeout:   500 * time.Millisecond, // go-redis waits for 5 s
 		DialerRetries: 1,                      // … and dials 5 times
 	})
 	fmt.Println(client.Close())

@@ -77,7 +77,7 @@ func parseFlags(args []string, w io.Writer) (*config, error) {
 	fs.BoolVar(&cfg.noSettle, "no-settle", false, "with -api llm, keep what calls were estimated to cost, to see what settling is good for")
 	fs.BoolVar(&cfg.json, "json", false, "print the summary as one JSON object, the last line on stdout")
 	fs.TextVar(&cfg.outage, "outage", reserve.PolicyLocal, "`policy` while Redis is away: local (go on at 0.9 of the rate), wait, fail or open")
-	fs.StringVar(&cfg.monitor, "monitor", "", "serve a web page of the limits at this `address`, such as localhost:9466")
+	fs.StringVar(&cfg.monitor, "monitor", "", "serve a web page of the limits at this `address`, such as localhost:9469")
 	fs.StringVar(&cfg.chart, "chart", "", "draw requests against the limit into this `file`, .svg or .png")
 
 	if err := fs.Parse(args); err != nil {

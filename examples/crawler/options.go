@@ -72,8 +72,8 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	fs.IntVar(&o.maxPages, "max-pages", 1000, "stop after this many pages; requests under way still finish (0: no limit)")
 	fs.StringVar(&o.out, "out", "", "append the pages to this `file` (default: a new temporary file)")
 	fs.StringVar(&o.chart, "chart", "", "draw the requests over time to this `file`, .svg or .png (default: beside -out)")
-	fs.StringVar(&o.monitor, "monitor", "", "serve a web page of the limits at this `address`, such as localhost:9466")
-	fs.StringVar(&o.metrics, "metrics", "", "serve the metrics of the first worker to Prometheus at this `address` (localhost:9464), and those of the next ones at the ports behind it; with port 0 each takes a free one, and says which")
+	fs.StringVar(&o.monitor, "monitor", "", "serve a web page of the limits at this `address`, such as localhost:9468")
+	fs.StringVar(&o.metrics, "metrics", "", "serve the metrics of the first worker to Prometheus at this `address` (localhost:9470), and those of the next ones at the ports behind it; with port 0 each takes a free one, and says which")
 	fs.BoolVar(&o.json, "json", false, "print the result as one JSON object, the last line on stdout; all else goes to stderr")
 	fs.IntVar(&o.demo, "demo-pages", 300, "number of pages of the demo site")
 	if err := fs.Parse(args); err != nil {
@@ -169,7 +169,7 @@ func (o *options) checkNumbers() error {
 	}
 	if o.metrics != "" {
 		if _, err := metricsOf(o.metrics, o.workers-1); err != nil {
-			return fmt.Errorf("-metrics %q: %w: give a host and a port, such as localhost:9464", o.metrics, err)
+			return fmt.Errorf("-metrics %q: %w: give a host and a port, such as localhost:9470", o.metrics, err)
 		}
 	}
 	switch ext := strings.ToLower(filepath.Ext(o.chart)); {
