@@ -244,6 +244,61 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
+// A time or a limit where a KEY is expected is a flag that was forgotten. Each command that takes
+// a KEY says what to write, and a key of that name is reached behind a slash.
+func TestWordsThatAreNoKeys(t *testing.T) {
+	s := newScene(t, redistest.New(t))
+	l := s.limiter("api", "1/s")
+	slots := s.limiter("browser", "1 at once")
+	require.NoError(t, l.Wait(t.Context()))
+	held, err := slots.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	defer held.Release()
+	s.known("api", "browser")
+	takeKeys := 0
+	for _, c := range (&app{}).root().Commands() {
+		if !strings.Contains(c.Use, "[KEY") {
+			continue
+		}
+		takeKeys++
+		for _, word := range []string{"20s", "1h30m", "1.5h", "-5s", "500ms", "10min", "90sec", "2 hours", "1d", "3weeks", "50/s", "600/minute burst 20", "2 at once"} {
+			args := []string{c.Name(), "api", "-y"}
+			if c.Flags().Lookup("yes") == nil {
+				args = args[:2]
+			}
+			if args = append(args, "--", word); c.Name() == "release" {
+				args = append(args, "p:1")
+			}
+			code, _, errs := s.command("", args...)
+			require.Equal(t, exitUsage, code, "%v: %s", args, errs)
+			require.Contains(t, errs, fmt.Sprintf("%q reads as", word), "%v", args)
+			require.Contains(t, errs, "api/"+word, "%v: a key of that name", args)
+		}
+	}
+	require.Equal(t, 7, takeKeys, "show, why, pause, resume, set, reset, release")
+	code, _, errs := s.command("", "pause", "api", "20s", "-y")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, `KEY: "20s" reads as a time; write fleetpace pause api --for 20s if it is one; write fleetpace pause api/20s if it is the name of a key`)
+	_, _, errs = s.command("", "pause", "api", "2 hours", "-y")
+	require.Contains(t, errs, "pause api --for 2h0m0s")
+	_, _, errs = s.command("", "set", "api", "50/s", "-y")
+	require.Contains(t, errs, `KEY: "50/s" reads as a limit; write fleetpace set api --to "50/s"`)
+
+	state, err := l.For("20s").State(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, state.Paused, "nothing was changed")
+	s.does("pause", "api/20s", "--for", "1h", "-y")
+	state, err = l.For("20s").State(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, state.Paused, "a key may have that name")
+	for _, key := range []string{"0", "4711", "1.5", "tenant-20s", "s", "20s.example.com", "a/b", "5e3", "2x"} {
+		s.does("pause", "api", key, "-y")
+	}
+	code, _, errs = s.command("", "release", "browser", "20s", "-y")
+	require.Equal(t, exitUnknown, code, "a slot is no key")
+	require.Contains(t, errs, `no such slot: "20s"`)
+}
+
 func TestRedisThatDoesNotAnswer(t *testing.T) {
 	s := &scene{T: t, url: "redis://:secret@127.0.0.1:1", prefix: "x"}
 	code, _, errs := s.command("", "ls")

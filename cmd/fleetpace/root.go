@@ -58,6 +58,9 @@ func (a *app) root() *cobra.Command {
 				if err := args(cmd, given); err != nil {
 					return usageError{fmt.Errorf("%w; usage: %s", err, cmd.UseLine())}
 				}
+				if err := checkKey(cmd, given); err != nil {
+					return usageError{err}
+				}
 				return nil
 			}
 		}
