@@ -22,7 +22,7 @@ func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time
 		}
 	}
 	g := f.given(answers)
-	turn := queue.Turn{Process: a.process, Given: micros, Ask: f.caller.Ask(), Early: early}
+	turn := queue.Turn{Process: a.process, Given: micros, Ask: f.caller.Ask(), Early: early, Way: f.caller.Way + max(0, now.Sub(at))}
 	for i := range answers {
 		item, asked := &f.items[i], f.asks[i]
 		void := a.isVoid(asked.kind, micros)

@@ -78,7 +78,8 @@ const (
 	slop                = 4 * time.Millisecond // of timers and of the network
 	mostHorizon         = 500 * time.Millisecond
 	leastGrace          = 300 * time.Millisecond
-	farthest            = time.Second // way and horizon together: see head.lua
+	leastHorizon        = 50 * time.Millisecond // of a reply that was late
+	farthest            = time.Second           // way and horizon together: see head.lua
 )
 
 // timesOf are those of a way whose round trips are known, sorted.

@@ -43,6 +43,7 @@ type flight struct {
 	leaving []*kind     // those whose places and turns these are
 	ended   []endedTurn // turns that hold their slots no longer
 	calls   int
+	late    time.Duration // the way that it takes for granted at the least
 }
 
 // ask is what a kind asks for with one item.
@@ -195,6 +196,8 @@ func (a *Asker) load() *flight {
 		return nil
 	}
 	f.caller = a.caller(t)
+	f.caller.Way = min(max(f.caller.Way, f.late), farthest-leastHorizon)
+	f.caller.Horizon = min(f.caller.Horizon, farthest-f.caller.Way)
 	for _, l := range f.left { // what it asks for itself comes behind that
 		a.leaving[f.limits[l.Limit].Keys[0]]++
 	}
@@ -215,6 +218,9 @@ func (a *Asker) load1(f *flight, k *kind, t times, now time.Time, work *int) boo
 	}
 	if ask.New > 0 {
 		f.add(k, wire.Item{Count: ask.New, Number: a.number.Add(int64(ask.New)) - int64(ask.New) + 1}, nil)
+	}
+	if len(ask.Places)+ask.New > 0 && k.late > 0 { // else the reply would come too late again
+		f.late, k.late = max(f.late, k.late), 0
 	}
 	a.loadAhead(f, k, now)
 	calls := ask.New + len(ask.Places)

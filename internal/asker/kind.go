@@ -85,13 +85,14 @@ type kind struct {
 	parts    []Part
 	pace     float64 // of its limit, when its forecasts were told; 0: not known
 	queue    queue.Queue
-	ready    bool        // among those that have something to ask for
-	books    bool        // who leaves is booked under the ID …
-	unsure   bool        // … and is not expected back
-	leaving  int         // flights that take places and turns of it back
-	followed bool        // it has waited for those of others to be back
-	timer    *time.Timer // rings when it has; nil: none yet
-	rings    time.Time   // when; zero: not set
+	late     time.Duration // the way of the reply whose turn was over when it arrived; 0: none was
+	ready    bool          // among those that have something to ask for
+	books    bool          // who leaves is booked under the ID …
+	unsure   bool          // … and is not expected back
+	leaving  int           // flights that take places and turns of it back
+	followed bool          // it has waited for those of others to be back
+	timer    *time.Timer   // rings when it has; nil: none yet
+	rings    time.Time     // when; zero: not set
 }
 
 // kind returns the kind of a need. The Asker must be locked.

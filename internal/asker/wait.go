@@ -141,6 +141,7 @@ func (a *Asker) overslept(k *kind, c *queue.Call, t *Turn, now time.Time) *kind 
 	k = a.kind(&k.need)
 	a.watch(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &k.need})
 	k.queue.Return(c, t, now)
+	k.late = max(k.late, t.Way+slop)
 	a.wants(k)
 	a.kick()
 	return k

@@ -21,6 +21,7 @@ type Turn struct {
 	Moment int64         // Due by Redis's clock, in micros …
 	Early  time.Duration // … before which Due is by less than that
 	Ask    string        // that it was given to: process and serial
+	Way    time.Duration // that its reply took from Redis
 	Permit int64         // how many permits of the first limit that ask had been given with this turn
 	Alone  bool          // that ask was given no other turn, at any limit of this one
 	Spent  *int64        // how many of those permits were used at the least
