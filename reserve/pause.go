@@ -71,19 +71,30 @@ func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error
 	if _, err := j.need(ctx, nil); err != nil || d <= 0 {
 		return err
 	}
-	alike := map[time.Duration][]*wire.Limit{} // most often all are
+	var lengths []time.Duration // most often one
+	alike := map[time.Duration][]*wire.Limit{}
 	for _, l := range j.limits {
 		length := l.pauseOf(d, reason)
+		if alike[length] == nil {
+			lengths = append(lengths, length)
+		}
 		alike[length] = append(alike[length], l.limit)
 	}
-	for length, limits := range alike {
-		until := time.Now().Add(length)
-		if err := j.asker().Pause(ctx, limits, length, reason); err != nil {
-			if fault.Away(err) {
-				j.asker().Still(limits, until)
-			}
-			return j.shared().why(ctx, err)
+	var first error // a limit that cannot be paused keeps none of the others going
+	for _, length := range lengths {
+		until, err := time.Now().Add(length), first
+		if !fault.Away(first) { // else the others would try to reach Redis in vain, too
+			err = j.asker().Pause(ctx, alike[length], length, reason)
 		}
+		if fault.Away(err) {
+			j.asker().Still(alike[length], until)
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		return j.shared().why(ctx, first)
 	}
 	for _, l := range j.limits {
 		l.core.name.Meter.Add(meter.Pauses, 1)

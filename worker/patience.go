@@ -69,8 +69,10 @@ func (t *task) awake(ctx context.Context, r *reserve.Reservation, until time.Tim
 	if !t.end.IsZero() && t.end.Before(until) || t.last && r == nil {
 		until = t.end
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	if !until.IsZero() {
+	var cancel context.CancelFunc
+	if until.IsZero() {
+		ctx, cancel = context.WithCancel(ctx)
+	} else {
 		ctx, cancel = context.WithDeadline(ctx, until)
 	}
 	stop := context.AfterFunc(t.worker.draining, func() {

@@ -1,6 +1,7 @@
 package asker
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -12,12 +13,17 @@ func backoff(n int) time.Duration {
 }
 
 // rest lets a time pass; false: the Asker was closed meanwhile.
-func (a *Asker) rest(pause time.Duration) bool {
+func (a *Asker) rest(pause time.Duration) bool { return a.restWith(context.Background(), pause) }
+
+// restWith is rest for a caller whose context may end meanwhile: false, too.
+func (a *Asker) restWith(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return true
+	case <-ctx.Done():
+		return false
 	case <-a.life.Done():
 		return false
 	}

@@ -75,7 +75,7 @@ func (a *Asker) move(ctx context.Context, limits []*wire.Limit, call func(*wire.
 		micros = reply.Micros
 		return reply, err
 	})
-	if err == nil {
+	if micros > 0 { // Redis has answered: it has moved all limits with which nothing is wrong
 		for _, l := range limits {
 			a.void(l.Keys[0], micros)
 			a.owns(l.Keys[0], micros)
@@ -115,7 +115,10 @@ func (a *Asker) once(ctx context.Context, limits []*wire.Limit, make func(*wire.
 		if err == nil || !fault.Away(err) || ctx.Err() != nil || a.cfg.Breaker.Hopeless(err) || a.cfg.Breaker.Open() {
 			return err
 		}
-		if !a.rest(backoff(failures)) {
+		if !a.restWith(ctx, backoff(failures)) {
+			if ctx.Err() != nil {
+				return err
+			}
 			return a.cfg.Errors.Closed
 		}
 	}
