@@ -80,6 +80,29 @@ func (n *network) fate(process int) (what string, delay time.Duration) {
 	return "", 0
 }
 
+// losesNews reports whether what is told now does not arrive.
+func (n *network) losesNews(process int) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	f := n.plan.at(n.now(), process, loseNews)
+	return f != nil && n.random.Float64() < f.chance
+}
+
+// cutNews breaks the connections that hear news.
+func (n *network) cutNews() {
+	n.mu.Lock()
+	ends := slices.Clone(n.ends)
+	n.mu.Unlock()
+	for _, e := range ends {
+		e.mu.Lock()
+		news := e.news
+		e.mu.Unlock()
+		if news {
+			e.fail(syscall.ECONNRESET)
+		}
+	}
+}
+
 // end is the client's end of a connection. What the server says is read at once, and kept until
 // it arrives.
 type end struct {
@@ -92,7 +115,8 @@ type end struct {
 	late     time.Duration
 	arrives  time.Time // the last request, and the last reply
 	answered time.Time
-	pending  int // requests under way
+	pending  int  // requests under way
+	news     bool // it hears those
 	inbox    []byte
 	err      error // of the next read, once the inbox is empty, and of every write
 	deadline time.Time
@@ -109,6 +133,7 @@ func (e *end) Write(b []byte) (int, error) {
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: syscall.EPIPE}
 	}
 	delay := n.plan.way[e.process]
+	e.news = e.news || bytes.Contains(b, []byte("\r\nsubscribe\r\n"))
 	switch fate {
 	case dropRequest:
 		return len(b), nil
@@ -180,6 +205,9 @@ func (e *end) say(text []byte) {
 	n := e.network
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	if e.news && n.losesNews(e.process) {
+		return
+	}
 	delay := n.plan.way[e.process]
 	var err error
 	switch e.fate {

@@ -39,6 +39,7 @@ const (
 	refusal   = "server refuses" // every command has the same error
 	restart   = "restarts empty" // down, and the data is gone
 	rollBack  = "fails over"     // down, and the data is that of some time before
+	loseNews  = "news are lost"  // of those who hear them, some messages do not arrive
 )
 
 // Troubles of one moment.
@@ -48,6 +49,7 @@ const (
 	deleteQueue = "the queue is deleted"
 	clockStep   = "the clock steps"
 	scriptFlush = "SCRIPT FLUSH"
+	cutNews     = "connections that hear news break"
 )
 
 var (

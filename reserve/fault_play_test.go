@@ -143,6 +143,8 @@ func (h *history) prepare(r *faultyRedis, f trouble) {
 		begin = func() { r.step(f.step) }
 	case scriptFlush:
 		begin = r.flushScripts
+	case cutNews:
+		begin = h.network.cutNews
 	}
 	time.AfterFunc(f.from, begin)
 	if f.to > f.from {

@@ -87,6 +87,8 @@ type Asker struct {
 	past      map[*wire.Name]*LeaseStats // of leases that are no more
 	beating   bool
 	listening bool
+	looking   bool                      // from time to time, while it is not sure to hear news
+	heard     time.Time                 // when it has heard something of those who tell them
 	soon      chan struct{}             // a heartbeat is wanted at once
 	away      map[*wire.Limit]*spent    // without Redis; nil: it is there
 	since     time.Time                 // when it went

@@ -5,26 +5,39 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // Turns that were given may be taken back, by a pause for example, and forecasts change as
 // others leave. The scripts tell so on a channel, and a process in which calls wait listens.
-// One that does not hear of it learns it when it asks next.
+// While it is not sure to hear, its first calls ask from time to time.
 
 const (
-	silence = 30 * time.Second // after which the connection is tried
-	look    = time.Second      // how often it is looked whether calls still wait
-	mostOff = time.Minute      // the longest pause between two attempts to listen
+	look    = time.Second // how often a silent connection is tried, and it is looked whether calls still wait
+	sure    = 2 * look    // for so long after it has heard something a process is sure to hear news
+	silence = 3 * look    // after which a connection is given up
+	mostOff = time.Minute // the longest pause between two attempts to listen where Redis forbids it …
+	leftOff = 3           // … and where it does not answer: that of so many failures
+	glances = 16          // how many kinds ask at once that are not sure to hear
 )
 
 // listen begins to listen, if the process does not do so yet. The Asker must be locked.
 func (a *Asker) listen() {
+	if !a.looking {
+		a.looking = true
+		a.busy.Go(func() {
+			for a.rest(time.Duration((0.25+0.75*rand.Float64())*float64(look))) && a.glance() {
+			}
+		})
+	}
 	if a.listening || a.cfg.Channel == "" {
 		return
 	}
@@ -33,14 +46,48 @@ func (a *Asker) listen() {
 		for failures := 0; ; failures++ {
 			began := time.Now()
 			err := a.subscribe()
-			if time.Since(began) > mostOff {
+			if a.hasHeard(began) {
 				failures = 0
 			}
-			if !a.needsNews() || err != nil && !a.rest(min(mostOff, backoff(failures)<<min(failures, 8))) {
+			pause := backoff(min(failures, leftOff))
+			if !fault.Away(fault.Classify(err)) {
+				pause = min(mostOff, backoff(failures)<<min(failures, 8))
+			}
+			if !a.needsNews() || err != nil && !a.rest(pause) {
 				return
 			}
 		}
 	})
+}
+
+// hasHeard reports whether the process has heard something since a moment.
+func (a *Asker) hasHeard(since time.Time) bool {
+	a.lock()
+	defer a.mu.Unlock()
+	return a.heard.After(since)
+}
+
+// hears notes that the process hears its connection, whatever that says.
+func (a *Asker) hears() {
+	a.lock()
+	defer a.mu.Unlock()
+	a.heard = time.Now()
+}
+
+// glance lets the first calls of some kinds ask, unless the process is sure to hear news. It
+// reports false if no calls wait.
+func (a *Asker) glance() bool {
+	a.lock()
+	defer a.mu.Unlock()
+	if len(a.kinds) == 0 || a.closed {
+		a.looking = false
+		return false
+	}
+	if a.away == nil && time.Since(a.heard) > sure {
+		n := 0
+		a.refreshAll(func(*kind) bool { n++; return n <= glances })
+	}
+	return true
 }
 
 // needsNews reports whether calls wait, and ends the listening if none does.
@@ -72,18 +119,15 @@ func (a *Asker) subscribe() error {
 			_ = news.Close()
 		}
 	}()
-	heard, tried := time.Now(), false
+	heard := time.Now()
 	for {
 		message, err := news.ReceiveTimeout(ctx, look)
 		if isTimeout(err) {
-			switch {
-			case !a.waits():
+			if !a.waits() {
 				return nil
-			case time.Since(heard) < silence:
-				continue
-			case !tried:
+			}
+			if time.Since(heard) < silence {
 				if err = news.Ping(ctx); err == nil {
-					heard, tried = time.Now(), true
 					continue
 				}
 			}
@@ -91,7 +135,8 @@ func (a *Asker) subscribe() error {
 		if err != nil {
 			return err
 		}
-		heard, tried = time.Now(), false
+		heard = time.Now()
+		a.hears()
 		switch m := message.(type) {
 		case *redis.Message:
 			a.hear(m.Payload)

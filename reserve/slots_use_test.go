@@ -1,0 +1,174 @@
+package reserve_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+const (
+	usual    = 3 * time.Second // without trouble, at first
+	recovers = 5 * time.Second // after Redis is back: no slot is given for 3 s where data was lost
+	judged   = 3 * time.Second
+)
+
+// slotUse is a fleet whose calls wait for slots all the time, and a trouble. All slots are to be
+// used when it is over, and none by two.
+type slotUse struct {
+	history
+	callers int           // of each process
+	takes   time.Duration // a call, about
+
+	calls []slotCall
+	now   int // calls that hold slots
+	most  int
+}
+
+// slotCall is one that was made: when it began to wait, and to be made.
+type slotCall struct{ came, made time.Duration }
+
+func newSlotUse(seed uint64, all ...trouble) *slotUse {
+	p := &plan{seed: seed, policy: reserve.PolicyWait, burst: 1}
+	r := p.random("use", 0)
+	p.slots = 1 + r.IntN(3)
+	for range 2 + r.IntN(2) {
+		p.way = append(p.way, 100*time.Microsecond+time.Duration(r.IntN(1_500_000)))
+		p.timeout = append(p.timeout, 200*time.Millisecond+time.Duration(r.IntN(301))*time.Millisecond)
+	}
+	p.suffer(all...)
+	u := &slotUse{history: history{plan: p, open: map[string]time.Duration{}}, callers: p.slots + r.IntN(3)}
+	u.takes = time.Duration(50+r.IntN(51)) * time.Millisecond
+	return u
+}
+
+func (u *slotUse) run(t *testing.T) {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	defer m.Close()
+	server := newFaultyRedis(m)
+	u.network = &network{plan: u.plan, redis: server, start: time.Now(), random: u.random("network", 0)}
+	var clients []*redis.Client
+	for i := range u.way {
+		clients = append(clients, u.join(t, i))
+	}
+	for _, f := range u.troubles {
+		u.prepare(server, f)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range u.way {
+		for k := range u.callers {
+			all.Go(func() { u.calling(ctx, i, k) })
+		}
+	}
+	time.Sleep(u.ends + recovers + judged)
+	stop()
+	all.Wait()
+	for i, j := range u.fleet {
+		_ = j.Limits()[0].Close()
+		_ = clients[i].Close()
+	}
+}
+
+// calling makes one call after the other.
+func (u *slotUse) calling(ctx context.Context, process, caller int) {
+	random := u.random("caller", process*100+caller)
+	for ctx.Err() == nil {
+		came := u.network.now()
+		r, err := u.fleet[process].Acquire(ctx)
+		u.mu.Lock()
+		if err == nil {
+			u.calls = append(u.calls, slotCall{came, u.network.now()})
+			u.now++
+			u.most = max(u.most, u.now)
+		} else if !errors.Is(err, context.Canceled) {
+			u.problem("%v", err)
+		}
+		u.mu.Unlock()
+		if err != nil {
+			return
+		}
+		time.Sleep(time.Duration((0.8 + 0.4*random.Float64()) * float64(u.takes)))
+		u.mu.Lock()
+		u.now--
+		u.mu.Unlock()
+		r.Release()
+	}
+}
+
+// rate is how many calls were made per second in a time.
+func (u *slotUse) rate(from, to time.Duration) float64 {
+	n := 0
+	for _, c := range u.calls {
+		if from <= c.made && c.made < to {
+			n++
+		}
+	}
+	return float64(n) / (to - from).Seconds()
+}
+
+// longest is how long a call has waited that came after a moment.
+func (u *slotUse) longest(from time.Duration) (most time.Duration) {
+	for _, c := range u.calls {
+		if c.came >= from {
+			most = max(most, c.made-c.came)
+		}
+	}
+	return most
+}
+
+// round is how long it takes until all callers had a slot.
+func (u *slotUse) round() time.Duration {
+	return u.takes * time.Duration(u.callers*len(u.way)) / time.Duration(u.slots)
+}
+
+// every lets the same happen over and over.
+func (f trouble) every(apart, until time.Duration) (all []trouble) {
+	for ; f.from < until; f.from += apart {
+		all = append(all, f)
+	}
+	return all
+}
+
+// Whatever happens to Redis or to its news, all slots are used again when it is over, and none by
+// two calls.
+func TestSlotsAreUsedAfterTroubles(t *testing.T) {
+	for i, c := range []struct {
+		name     string
+		troubles []trouble
+		least    float64 // of the usual rate is used meanwhile
+	}{
+		{"away for 6 s", []trouble{{what: down, process: -1, from: usual, to: usual + 6*time.Second}}, 0},
+		{"away for 20 s", []trouble{{what: down, process: -1, from: usual, to: usual + 20*time.Second}}, 0},
+		{"away for 6 s, data lost", []trouble{{what: restart, process: -1, from: usual, to: usual + 6*time.Second}}, 0},
+		{"away for 20 s, data lost", []trouble{{what: restart, process: -1, from: usual, to: usual + 20*time.Second}}, 0},
+		{"away for one", []trouble{{what: partition, process: 0, from: usual, to: usual + 8*time.Second}}, 0},
+		{"news are cut", trouble{what: cutNews, process: -1, from: usual}.every(800*time.Millisecond, usual+6*time.Second), 0.9},
+		{"replies are lost", []trouble{{what: loseReply, process: -1, from: usual, to: usual + 5*time.Second, chance: 0.02}}, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for seed := range uint64(max(1, faultHistories(t)/16)) {
+				u := newSlotUse(uint64(i)+seed*100, c.troubles...)
+				synctest.Test(t, u.run)
+				before, after := u.rate(usual/2, usual), u.rate(u.ends+recovers, u.ends+recovers+judged)
+				meanwhile, longest := u.rate(usual, u.ends), u.longest(u.ends+recovers)
+				t.Logf("seed %d, %d slots, %d processes of %d callers: %.1f/s before, %.1f/s meanwhile, %.1f/s after, %d at once, longest wait %v, a round %v",
+					u.seed, u.slots, len(u.way), u.callers, before, meanwhile, after, u.most, longest, u.round())
+				require.Empty(t, u.problems)
+				require.LessOrEqual(t, u.most, u.slots, "calls at once")
+				require.GreaterOrEqual(t, meanwhile, c.least*before, "calls per second meanwhile")
+				require.GreaterOrEqual(t, after, 0.9*before, "calls per second afterwards")
+				require.LessOrEqual(t, longest, u.round()*3/2, "the longest wait")
+			}
+		})
+	}
+}
