@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -32,6 +34,8 @@ type Row struct {
 type Look struct {
 	*Survey
 	Rows []Row `json:"rows"`
+
+	left left // where there are no rows
 }
 
 // Look reads a name and the states of the keys that are wanted, or of none: then of the key ""
@@ -43,8 +47,9 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 	}
 	look := &Look{Survey: s, Rows: []Row{}}
 	limit, err := s.InForce()
-	if err != nil {
-		return look, nil // nobody has used it for long: there is nothing to look at
+	if err != nil { // nobody has used it for long
+		look.left, err = r.left(ctx, n, slices.Concat(wanted, []string{""})[0])
+		return look, err
 	}
 	limiter, err := r.limiter(use{Name: n}, limit)
 	if err != nil {
@@ -72,6 +77,30 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 		}
 	}
 	return look, nil
+}
+
+// left are calls of a limit that no process has used for ten minutes.
+type left struct{ waiting, booked int64 }
+
+// left counts them for a key. Which kind the limit is nobody tells any more.
+func (r *Reader) left(ctx context.Context, n Name, key string) (sum left, err error) {
+	for _, kind := range kinds {
+		keys := lua.Keys(r.prefix, n.Group, n.Name, kind, key)
+		front, err := r.front(ctx, keys[0])
+		if err != nil {
+			return sum, err
+		}
+		booked, err := r.client.ZCount(ctx, keys[4], "("+front, "+inf").Result()
+		if err != nil {
+			return sum, classified("count the bookings", err)
+		}
+		waiting, err := r.client.ZCard(ctx, keys[1]).Result()
+		if err != nil {
+			return sum, classified("count the calls that wait", err)
+		}
+		sum.booked, sum.waiting = sum.booked+booked, sum.waiting+waiting
+	}
+	return sum, nil
 }
 
 // read reads the state of a row.
@@ -108,6 +137,9 @@ func (s *Survey) InForce() (reserve.Limit, error) {
 	}
 	return reserve.ParseLimit(s.Limit)
 }
+
+// kinds are what the scripts call the kinds of limits.
+var kinds = []string{"p", "w", "q", "r", "s"}
 
 // scriptKind is what the scripts call the kind of a limit.
 func scriptKind(l reserve.Limit) string {
