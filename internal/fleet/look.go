@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -84,23 +86,30 @@ type left struct{ waiting, booked int64 }
 
 // left counts them for a key. Which kind the limit is nobody tells any more.
 func (r *Reader) left(ctx context.Context, n Name, key string) (sum left, err error) {
-	for _, kind := range kinds {
-		keys := lua.Keys(r.prefix, n.Group, n.Name, kind, key)
-		front, err := r.front(ctx, keys[0])
-		if err != nil {
-			return sum, err
+	var waiting, booked [len(kinds)]*redis.IntCmd
+	_, err = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, kind := range kinds {
+			keys := lua.Keys(r.prefix, n.Group, n.Name, kind, key)
+			waiting[i], booked[i] = p.ZCard(ctx, keys[1]), p.ZCard(ctx, keys[4])
 		}
-		booked, err := r.client.ZCount(ctx, keys[4], "("+front, "+inf").Result()
+		return nil
+	})
+	for i, kind := range kinds {
 		if err != nil {
-			return sum, classified("count the bookings", err)
+			return sum, classified("count the calls that wait or are booked", err)
 		}
-		waiting, err := r.client.ZCard(ctx, keys[1]).Result()
-		if err != nil {
-			return sum, classified("count the calls that wait", err)
+		sum.waiting += waiting[i].Val()
+		if booked[i].Val() == 0 {
+			continue
 		}
-		sum.booked, sum.waiting = sum.booked+booked, sum.waiting+waiting
+		keys, front := lua.Keys(r.prefix, n.Group, n.Name, kind, key), ""
+		if front, err = r.front(ctx, keys[0]); err == nil {
+			var count int64
+			count, err = r.client.ZCount(ctx, keys[4], "("+front, "+inf").Result()
+			sum.booked += count
+		}
 	}
-	return sum, nil
+	return sum, classified("count the bookings", err)
 }
 
 // read reads the state of a row.
@@ -139,7 +148,7 @@ func (s *Survey) InForce() (reserve.Limit, error) {
 }
 
 // kinds are what the scripts call the kinds of limits.
-var kinds = []string{"p", "w", "q", "r", "s"}
+var kinds = [...]string{"p", "w", "q", "r", "s"}
 
 // scriptKind is what the scripts call the kind of a limit.
 func scriptKind(l reserve.Limit) string {
