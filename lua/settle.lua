@@ -11,9 +11,13 @@
 local MOST_USED = 1e12
 
 -- away spends what a process used while Redis was away. If nobody has used the limit again before,
--- others may still use their shares: no turn is due for a second.
+-- others may still use their shares, and tell what they have spent a moment later: no turn is due
+-- for a second.
 local function away(l, micros, used)
-  if now - l.seen > micros / 2 then l.meter.hold(l, now + AHEAD + (l.kind == 'p' and l.a or 0)) end
+  if l.fresh or now - l.seen > micros / 2 then
+    l.meter.hold(l, now + AHEAD + (l.kind == 'p' and l.a or 0))
+    if l.kind == 'q' or l.kind == 'r' then l.paused = max(l.paused, now + AHEAD) end -- they hold no moment
+  end
   if used == 0 then return end
   if l.kind == 'r' then l.meter.settle(l, 0, used, nil, '') else l.meter.spend(l, used, at) end
   l.last = ''

@@ -31,6 +31,64 @@ type spent struct {
 	share *outage.Share // nil: calls are not paced
 	pace  float64       // of the share
 	count int64
+
+	// Of a quota or a rolling limit: until which moment of Redis its window lasts, and what was
+	// spent in it.
+	ends   int64
+	recent []spending
+}
+
+// spending is permits that were spent without Redis, at about the same time.
+type spending struct {
+	at      time.Time
+	permits int64
+}
+
+// grains is how finely the spendings of a window are kept.
+const grains = 16
+
+// enter begins another window of a limit, if it is one, and forgets what counts no more.
+func (s *spent) enter(l *wire.Limit, now time.Time, ends int64) {
+	if l.Kind == "q" && s.ends != ends {
+		s.ends, s.recent = ends, nil
+	}
+	for len(s.recent) > 0 && l.Kind == "r" && now.Sub(s.recent[0].at) > l.Window() {
+		s.recent = s.recent[1:]
+	}
+}
+
+// spend notes permits of a limit that were spent.
+func (s *spent) spend(l *wire.Limit, now time.Time, permits int64) {
+	s.count += permits
+	if l.Kind != "q" && l.Kind != "r" {
+		return
+	}
+	last := len(s.recent) - 1
+	if last < 0 || l.Kind == "r" && now.Sub(s.recent[last].at) > l.Window()/grains {
+		s.recent = append(s.recent, spending{at: now, permits: permits})
+		return
+	}
+	s.recent[last].permits += permits
+	s.recent[last].at = now
+}
+
+// inWindow is what was spent of the window of now.
+func (s *spent) inWindow() (sum int64) {
+	for _, r := range s.recent {
+		sum += r.permits
+	}
+	return sum
+}
+
+// rest is for how long permits of a limit are not at hand, as its window is used up: by what the
+// process was told last, by its part of what was left then, and by what it has spent since.
+func (s *spent) rest(l *wire.Limit, now time.Time, cost int64) time.Duration {
+	left, ends, after, known := l.Left(now)
+	s.enter(l, now, ends)
+	if !known || s.inWindow()+cost <= left/max(1, l.Name.Alive.Load()) {
+		return 0
+	}
+	return after
 }
 
 // attempt makes a call until Redis answers, or counts as away.
@@ -173,6 +231,7 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 		if s.share == nil {
 			continue
 		}
+		at = later(at, now.Add(s.rest(p.Limit, now, p.Cost)))
 		if due := s.share.At(now, p.Cost); due.After(at) {
 			at = due
 			s.share.Plan(due)
@@ -183,7 +242,7 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 	}
 	for _, p := range k.parts {
 		s := a.away[p.Limit]
-		s.count += p.Cost
+		s.spend(p.Limit, now, p.Cost)
 		if s.share != nil {
 			s.share.Take(now, p.Cost)
 		}
@@ -225,7 +284,11 @@ func (a *Asker) comeBack(err error) bool {
 	var items []wire.Used
 	for l, s := range a.away {
 		used := min(s.count, l.Most()) // the API has let no more through
-		if s.share != nil {
+		switch _, ends, _, windows := l.Left(now); {
+		case l.Kind == "r" || l.Kind == "q" && windows: // all of it counts until its window ends
+			s.enter(l, now, ends)
+			used = min(used, s.inWindow())
+		case s.share != nil:
 			used = min(used, s.share.Debt(now))
 		}
 		items = append(items, wire.Used{Limit: len(call.Limits), Cost: now.Sub(a.since).Microseconds(), Used: used})

@@ -93,6 +93,7 @@ type State struct {
 	ownA, ownB                      float64
 	run                             string
 	seen, clock, free, part         float64
+	isNew                           bool // nothing was kept of it
 	setUntil, paused, held, resumed float64
 	lastOf                          string
 	lastCost, lastDue               float64
@@ -166,7 +167,7 @@ func (r *Redis) begin(c Caller, limits []Limit) *call {
 }
 
 func fresh(l Limit, c *call) *State {
-	s := &State{kind: l.Kind, a: l.A, b: l.B, ownA: l.A, ownB: l.B, rank: max(0, l.Rank), epoch: c.Now, seen: c.Now, run: c.Run,
+	s := &State{kind: l.Kind, a: l.A, b: l.B, ownA: l.A, ownB: l.B, isNew: true, rank: max(0, l.Rank), epoch: c.Now, seen: c.Now, run: c.Run,
 		window: map[float64]float64{}, records: map[string]float64{}, flows: map[string]stretch{}, late: map[string]float64{}}
 	switch l.Kind {
 	case "p":
@@ -360,7 +361,7 @@ func (c *call) heads() []Head {
 		s.version++
 		c.wake(s)
 		s.endShares()
-		s.seen = c.Now
+		s.seen, s.isNew = c.Now, false
 		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)
 		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles {
 			text = "~" + text

@@ -169,14 +169,6 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		return answer
 	case item.ID != "" && latest-c.at > item.Patience:
 		answer.Status = 3
-	case item.ID != "": // it waits, and is told when its turn is if no booking comes back
-		told := math.Inf(-1)
-		for i, p := range parts {
-			if moment := c.forecast(limits[i], p); moment > told {
-				slowest, told = i, moment
-			}
-		}
-		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
 	}
 	for i, p := range parts {
 		s := limits[i]
@@ -327,8 +319,13 @@ func (c *call) sooner(s *State) {
 }
 
 func (c *call) away(s *State, micros, used float64) {
-	if c.Now-s.seen > micros/2 && (s.kind == "p" || s.kind == "w") {
-		s.atLeast(c.Now + ahead)
+	if s.isNew || c.Now-s.seen > micros/2 {
+		switch s.kind {
+		case "p", "w":
+			s.atLeast(c.Now + ahead)
+		case "q", "r":
+			s.paused = max(s.paused, c.Now+ahead)
+		}
 	}
 	if used == 0 {
 		return

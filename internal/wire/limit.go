@@ -109,6 +109,48 @@ func (l *Limit) Stored(now time.Time, lack time.Duration) int64 {
 	return max(0, int64(min(-float64(free)/l.inForce.a, most)))
 }
 
+// Left is what the last reply left of the window of a quota or a rolling limit, in permits: the
+// window ends after so long, and at that moment of Redis's clock, in micros. It reports false where
+// nothing is known of the window of now. A moment in the margin of a quota's window counts in the
+// one before, too.
+func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Duration, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.reach == "" || l.heard.IsZero() || l.Kind != "q" && l.Kind != "r" {
+		return 0, 0, 0, false
+	}
+	var n [4]int64
+	for i, field := range strings.Fields(l.reach) {
+		if x, err := strconv.ParseInt(field, 10, 64); err == nil && i < len(n) {
+			n[i] = x
+		}
+	}
+	clock, a, b := l.clock(now), int64(l.inForce.a), int64(l.inForce.b)
+	used := n[0] // of a rolling limit: its permits, and the moment of the last one
+	if ends = l.micros + n[1] + b; l.Kind == "q" {
+		edges := l.Edges(clock - b)
+		k := 0
+		for k+2 < len(edges) && edges[k+1] <= clock-b {
+			k++
+		}
+		if ends, used = edges[k+1]+b, 0; edges[k] == n[0] {
+			used = n[1]
+		} else if edges[k] == n[2] {
+			used = n[3]
+		}
+	}
+	after = time.Duration(ends-clock) * time.Microsecond
+	return max(0, a-used), ends, after, after > 0
+}
+
+// Window is for how long permits of a rolling limit count, as far as is known; 0 of others.
+func (l *Limit) Window() time.Duration {
+	if _, b := l.InForce(); l.Kind == "r" {
+		return time.Duration(b) * time.Microsecond
+	}
+	return 0
+}
+
 // afterLoss is for how long a limit that was never asked brings that data was lost: others
 // may have had turns of it. It is for longer where a bucket takes longer to fill.
 const afterLoss = time.Minute
