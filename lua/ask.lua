@@ -85,7 +85,8 @@ local function spendAll(parts, due, asker)
 end
 
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books
--- it there. One that does not wait has the forecast alone.
+-- it there. One that does not wait has the forecast alone. Bookings before a call only decide
+-- whether it is booked: one that waits is told when its turn is if none of those comes back.
 local function wait(parts, asker)
   local booking, which, latest = asker.booking, 1, -huge
   for k, p in ipairs(parts) do
@@ -101,6 +102,14 @@ local function wait(parts, asker)
     return 4, latest, which
   end
   local books = booking and latest - at > booking.patience
+  local told = latest
+  if booking and not books then
+    told = -huge
+    for k, p in ipairs(parts) do
+      local moment = forecast(p.l, p.tag, p.cost)
+      if moment > told then which, told = k, moment end
+    end
+  end
   for k, p in ipairs(parts) do
     local place = placeOf(asker, p)
     if k == which and not books then enter(p.l, p.tag, place, p.cost) else leave(p.l, place, p.cost) end
@@ -108,7 +117,7 @@ local function wait(parts, asker)
     p.l.latest = max(p.l.latest, ceil(latest))
     askedAgain(p.l, asker.id, p.cost)
   end
-  return books and 3 or 0, latest, which
+  return books and 3 or 0, told, which
 end
 
 local function refusal(parts)

@@ -151,7 +151,8 @@
 // A call that is made later, perhaps by another process, such as a task of a queue, has an
 // ID and is booked. Its tag is kept under the ID, and it holds neither permits nor a place.
 // Its forecast counts the bookings before its own. When it is back it is before all that
-// came after it. Nobody waits for a booking. One that does not come back counts no more once
+// came after it. Nobody waits for a booking: a call that stands in the queue is told when its
+// turn is if no other one comes back. One that does not come back counts no more once
 // a call with an ID and a later tag had its turn. So 900 tasks that were deleted cost
 // nothing.
 //

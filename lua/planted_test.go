@@ -79,6 +79,7 @@ var planted = []struct {
 	{"a booking outlives its turn", "ask", "drop(l, id, p.cost)\n  if l.bookings == 0", "if l.bookings == 0", false, 2},
 	{"a turn that is too late is booked", "ask", "if booking and latest - at > booking.latest then", "if false then", false, 3},
 	{"calls with IDs have no patience", "ask", "local books = booking and latest - at > booking.patience", "local books = booking", false, 2},
+	{"who waits is told that all bookings come back", "ask", "  if booking and not books then\n", "  if false then\n", false, 2},
 	{"calls without IDs wait for bookings", "ask", "= booking and returning(p.l, p.tag, p.cost, booking.patience) or forecast(p.l, p.tag, p.cost)", "= returning(p.l, p.tag, p.cost, booking and booking.patience or 0)", false, 2},
 	{"bookings live as long as their limit", "ask", "if l.bookings > 0 and l.latest < now then", "if false then", false, 7},
 	{"a backlog of hours loses its tags", "ask", "floor(now - l.span - FORGET)", "floor(now - FORGET)", false, 13},

@@ -24,7 +24,7 @@ func ExampleNew() {
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer func() { _ = client.Close() }()
 
-	page, err := monitor.New(client, monitor.Config{ReadOnly: true})
+	page, err := monitor.New(client, monitor.Config{ReadOnly: true, Hosts: []string{"limits.example.com"}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -34,7 +34,7 @@ func ExampleNew() {
 	mux.Handle("/limits/", http.StripPrefix("/limits", page))
 
 	w := httptest.NewRecorder()
-	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/limits/", nil))
+	mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "https://limits.example.com/limits/", nil))
 	fmt.Println(w.Code)
 	// Output: 200
 }
@@ -57,7 +57,7 @@ func ExamplePage_ServeHTTP() {
 	defer page.Close()
 
 	form := url.Values{"name": {"maps-api"}, "for": {"1m"}}
-	pause := httptest.NewRequest(http.MethodPost, "/pause", strings.NewReader(form.Encode()))
+	pause := httptest.NewRequest(http.MethodPost, "http://localhost/pause", strings.NewReader(form.Encode()))
 	pause.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	w := httptest.NewRecorder()
 	page.ServeHTTP(w, pause)

@@ -2,14 +2,15 @@
 // resume, set and reset them, and take slots away. Mount it beside other pages:
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
-//	page, err := monitor.New(client, monitor.Config{ReadOnly: true})
+//	page, err := monitor.New(client, monitor.Config{ReadOnly: true, Hosts: []string{"limits.example.com"}})
 //	if err != nil {
 //		return err
 //	}
 //	defer page.Close()
 //	mux.Handle("/limits/", http.StripPrefix("/limits", page))
 //
-// It has no login of its own: put it behind the one that you have. Where JavaScript is off, the
+// It has no login of its own: put it behind the one that you have. Name the hosts by which browsers
+// reach it in [Config.Hosts]: requests that name others are refused. Where JavaScript is off, the
 // page works, but does not update by itself.
 package monitor
 
@@ -38,6 +39,13 @@ type Config struct {
 	// Default: the user's name of basic authentication, or "web page" where there is none.
 	Who func(*http.Request) string
 
+	// Hosts are the names by which browsers reach the page, without scheme and port, such as
+	// limits.example.com. Requests that name another host are refused with status 403, but for
+	// localhost and addresses such as 10.0.0.7, which are always let in. This stops web pages
+	// elsewhere whose name is made to mean this server's address (DNS rebinding). "*" lets any
+	// name in: use it where a login that such pages do not have is asked for. Default: no names.
+	Hosts []string
+
 	// Logger hears of reads of Redis that failed. Default: nothing is logged.
 	Logger *slog.Logger
 }
@@ -60,10 +68,14 @@ var files embed.FS
 var static embed.FS
 
 // New returns a Page. Nothing is asked of Redis yet. Close the Page when it is no longer served.
-// The error says that the client is nil.
+// The error says that the client is nil, or which of Config.Hosts is no name.
 func New(client redis.UniversalClient, config Config) (*Page, error) {
 	if client == nil {
 		return nil, fmt.Errorf("monitor: the client must not be nil")
+	}
+	hosts, err := hostsOf(config.Hosts)
+	if err != nil {
+		return nil, err
 	}
 	if config.Who == nil {
 		config.Who = who
@@ -73,7 +85,6 @@ func New(client redis.UniversalClient, config Config) (*Page, error) {
 	}
 	p := &Page{config: config, fleet: fleet.New(client, config.Prefix)}
 	p.feed = newFeed(p.fleet, config.Logger)
-	var err error
 	if p.pages, err = template.New("").Funcs(functions).ParseFS(files, "*.html"); err != nil {
 		return nil, fmt.Errorf("monitor: %w", err)
 	}
@@ -89,7 +100,7 @@ func New(client redis.UniversalClient, config Config) (*Page, error) {
 	for name, act := range actions {
 		mux.HandleFunc("POST /"+name, p.change(act))
 	}
-	p.serve = http.NewCrossOriginProtection().Handler(p.guarded(mux))
+	p.serve = ownHosts(hosts, http.NewCrossOriginProtection().Handler(p.guarded(mux)))
 	return p, nil
 }
 

@@ -50,8 +50,8 @@ type gauges struct {
 	app *app
 	up  metric.Int64ObservableGauge
 
-	waiting, booked, processes, keys, paused, set, differ, slots, held metric.Int64ObservableGauge
-	longest, pause, allowed, oldest                                    metric.Float64ObservableGauge
+	waiting, booked, heldCalls, unclaimed, processes, keys, paused, set, differ, slots, held metric.Int64ObservableGauge
+	longest, longestNotHeld, pause, allowed, oldest                                          metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter, a *app) error {
@@ -77,7 +77,10 @@ func newGauges(m metric.Meter, a *app) error {
 	g.up = whole("redis.up", "", "1 where Redis told how the fleet stands.")
 	g.waiting = whole("queued_calls", "{call}", "Calls that wait for their turns.")
 	g.longest = seconds("queued_calls.longest", "s", "How long the call has waited that waits longest.")
+	g.longestNotHeld = seconds("queued_calls.longest_not_held", "s", "The same, of calls that neither a pause nor another limit holds back.")
 	g.booked = whole("booked_calls", "{call}", "Calls that will come for their turns later: tasks that were put back.")
+	g.heldCalls = whole("held_calls", "{call}", "Calls that wait or are booked, and that a pause or another limit holds back.")
+	g.unclaimed = whole("unclaimed_calls", "{call}", "Calls that could go on, and no process tells that it lives to make them.")
 	g.processes = whole("processes", "{process}", "Processes that live.")
 	g.keys = whole("keys", "{key}", "Keys that processes tell of.")
 	g.paused = whole("paused", "", "1 where the limit is paused, or one of its keys.")
@@ -122,13 +125,17 @@ func (g *gauges) tell(o metric.Observer, l *fleet.Line) {
 		gauge metric.Int64ObservableGauge
 		value int64
 	}{
-		{g.waiting, l.Waiting}, {g.booked, l.Booked}, {g.processes, int64(l.Processes)}, {g.keys, int64(l.Keys)},
+		{g.waiting, l.Waiting}, {g.booked, l.Booked}, {g.heldCalls, l.HeldCalls}, {g.unclaimed, l.Unclaimed}, {g.processes, int64(l.Processes)}, {g.keys, int64(l.Keys)},
 		{g.paused, flag(l.Paused)}, {g.set, flag(l.Set)}, {g.differ, flag(l.Differ)},
 	} {
 		o.ObserveInt64(n.gauge, n.value, of)
 	}
 	o.ObserveFloat64(g.longest, l.Oldest, of)
+	o.ObserveFloat64(g.longestNotHeld, l.OldestNotHeld, of)
 	o.ObserveFloat64(g.pause, l.PausedFor, of)
+	if l.Limit == "" { // nobody tells what it allows
+		return
+	}
 	if l.Slots == 0 {
 		o.ObserveFloat64(g.allowed, l.Allowed, of)
 		return

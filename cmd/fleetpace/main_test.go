@@ -18,6 +18,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -242,6 +243,39 @@ func TestWrongArguments(t *testing.T) {
 		require.Equal(t, c.code, code, "%v: %s", c.args, errs)
 		require.Contains(t, errs, c.says, "%v", c.args)
 	}
+}
+
+// The exit code of why says whether calls are held back: one that would be, and is not there, does
+// not count.
+func TestExitCodeOfWhy(t *testing.T) {
+	s := newScene(t, redistest.New(t))
+	limits := map[string]*reserve.Limiter{}
+	for name, limit := range map[string]string{"free": "100/s", "paused": "100/s", "used": "1/hour", "quota": "1/day quota",
+		"slots": "1 at once", "waiting": "1/hour", "waiting-paused": "100/s", "broken": "100/s"} {
+		l := s.limiter(name, limit)
+		held, err := l.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		defer held.Release()
+		limits[name] = l
+	}
+	for _, name := range []string{"paused", "waiting-paused"} {
+		require.NoError(t, limits[name].Pause(t.Context(), time.Hour, ""))
+	}
+	for _, name := range []string{"waiting", "waiting-paused"} {
+		s.wait(limits[name], 2)
+		require.Eventually(t, func() bool {
+			state, err := limits[name].State(t.Context())
+			return err == nil && state.Waiting == 2
+		}, 20*time.Second, 20*time.Millisecond)
+	}
+	s.known("free", "paused", "used", "quota", "slots", "waiting", "waiting-paused", "broken")
+	require.NoError(t, s.client.Set(t.Context(), lua.Keys(s.prefix, "", "broken", "p", "")[0], "mine", 0).Err())
+	for name, want := range map[string]int{"free": 0, "paused": 0, "used": 0, "quota": 0, "slots": 0,
+		"waiting": exitHeldBack, "waiting-paused": exitHeldBack, "broken": exitHeldBack} {
+		code, out, errs := s.command("", "why", name, "--exit-code")
+		require.Equal(t, want, code, "%s: %s%s", name, out, errs)
+	}
+	require.Contains(t, s.does("why", "paused"), "It is paused", "what would hold a call back is said all the same")
 }
 
 // A time or a limit where a KEY is expected is a flag that was forgotten. Each command that takes

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.opentelemetry.io/otel"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/internal/scrape"
 	"github.com/fleetpace/fleetpace/limits"
 	"github.com/fleetpace/fleetpace/remote"
@@ -45,17 +46,26 @@ func (a *app) serve() *cobra.Command {
 made. The limits are those of a file, which is read again when it changes. What requests and
 answers hold is at /v1/openapi.yaml; /healthz, /readyz and /metrics are for operators.
 
+Where Redis does not answer, the server starts all the same: /readyz says that it is not ready, and
+calls go on by the outage policy of their limits until Redis is there.
+
 Who may: ` + tokenVariable + ` is a token that workers send (Authorization: Bearer …). At an address that
 others reach, TLS and a token, or client certificates, are asked for.`,
 		Example: `  fleetpace serve -limits limits.yaml
   fleetpace serve -limits limits.yaml -listen unix:/run/fleetpace.sock
   curl --json '{"limits": [{"name": "openai"}]}' localhost:9467/v1/wait`,
-		Args: cobra.NoArgs,
+		Args: cobra.NoArgs, Annotations: map[string]string{offline: "it starts without Redis"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.poll = cmp.Or(o.poll, 25*time.Second)
 			secure, err := o.secure(token())
 			if err != nil {
 				return usageError{err}
+			}
+			switch err := a.connect(cmd.Context()); {
+			case errors.Is(err, errConnect) && !errors.Is(fault.Classify(err), fault.ErrDenied) && cmd.Context().Err() == nil:
+				fmt.Fprintf(a.errs, "fleetpace: %v; calls go on by the outage policy of their limits until it does\n", err)
+			case err != nil:
+				return err
 			}
 			return a.giveTurns(cmd.Context(), o, secure)
 		},

@@ -28,6 +28,10 @@ type Line struct {
 	HeldFor   float64 `json:"heldFor,omitempty"` // seconds, by the call that has held its slots longest
 	Differ    bool    `json:"differ,omitempty"`  // processes were made with different limits
 	Error     string  `json:"error,omitempty"`
+
+	HeldCalls     int64   `json:"heldCalls,omitempty"`     // that wait or are booked, and a pause or another limit holds back
+	OldestNotHeld float64 `json:"oldestNotHeld,omitempty"` // seconds, of the calls that wait and are not held so
+	Unclaimed     int64   `json:"unclaimed,omitempty"`     // calls that could go on, and no process tells that it lives to make them
 }
 
 // ID is the name of the line's limit, as Find takes it.
@@ -54,14 +58,36 @@ func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, err
 // Line sums a look up.
 func (l *Look) Line(rates *Rates) Line {
 	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Alive(), Differ: len(l.Differ) > 0}
+	paused := map[string]bool{}
+	for i := range l.Rows {
+		paused[l.Rows[i].Key] = l.Rows[i].Paused
+	}
 	for _, k := range l.Keys {
 		sum.Oldest = max(sum.Oldest, k.Oldest)
+		switch held := k.HeldBack + k.HeldElse; {
+		case paused[k.Key]: // all of its calls, see below
+		case held < k.Calls:
+			sum.OldestNotHeld = max(sum.OldestNotHeld, k.Oldest)
+			fallthrough
+		default:
+			sum.HeldCalls += int64(held)
+		}
 	}
 	most := 0.0
 	for i := range l.Rows {
 		row := &l.Rows[i]
 		sum.Waiting, sum.Booked, sum.Held = sum.Waiting+row.Waiting, sum.Booked+row.Booked, sum.Held+row.Held
 		sum.Set = sum.Set || row.Set
+		switch {
+		case row.Paused:
+			sum.HeldCalls += max(row.Waiting, int64(row.Calls)) + row.Booked
+		case l.Alive() > 0:
+		case row.Wait <= 0: // permits are there
+			sum.Unclaimed += row.Booked
+			fallthrough
+		default: // whose calls are all booked, and come later, need not tell that they live
+			sum.Unclaimed += row.Waiting
+		}
 		if row.Paused && !sum.Paused {
 			sum.Paused, sum.PausedFor, sum.Reason = true, row.State.Paused.Seconds(), row.Reason
 		}
@@ -77,6 +103,8 @@ func (l *Look) Line(rates *Rates) Line {
 	if sum.Allowed == 0 {
 		sum.Allowed = most
 	}
+	sum.Waiting, sum.Booked = sum.Waiting+l.left.waiting, sum.Booked+l.left.booked
+	sum.Unclaimed += l.left.waiting + l.left.booked
 	sum.Waiting = max(sum.Waiting, int64(l.Waiting()))
 	if rates != nil {
 		sum.PerSecond = rates.Of(l.Survey)

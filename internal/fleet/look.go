@@ -4,8 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -32,6 +36,8 @@ type Row struct {
 type Look struct {
 	*Survey
 	Rows []Row `json:"rows"`
+
+	left left // where there are no rows
 }
 
 // Look reads a name and the states of the keys that are wanted, or of none: then of the key ""
@@ -43,8 +49,9 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 	}
 	look := &Look{Survey: s, Rows: []Row{}}
 	limit, err := s.InForce()
-	if err != nil {
-		return look, nil // nobody has used it for long: there is nothing to look at
+	if err != nil { // nobody has used it for long
+		look.left, err = r.left(ctx, n, slices.Concat(wanted, []string{""})[0])
+		return look, err
 	}
 	limiter, err := r.limiter(use{Name: n}, limit)
 	if err != nil {
@@ -72,6 +79,37 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 		}
 	}
 	return look, nil
+}
+
+// left are calls of a limit that no process has used for ten minutes.
+type left struct{ waiting, booked int64 }
+
+// left counts them for a key. Which kind the limit is nobody tells any more.
+func (r *Reader) left(ctx context.Context, n Name, key string) (sum left, err error) {
+	var waiting, booked [len(kinds)]*redis.IntCmd
+	_, err = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i, kind := range kinds {
+			keys := lua.Keys(r.prefix, n.Group, n.Name, kind, key)
+			waiting[i], booked[i] = p.ZCard(ctx, keys[1]), p.ZCard(ctx, keys[4])
+		}
+		return nil
+	})
+	for i, kind := range kinds {
+		if err != nil {
+			return sum, classified("count the calls that wait or are booked", err)
+		}
+		sum.waiting += waiting[i].Val()
+		if booked[i].Val() == 0 {
+			continue
+		}
+		keys, front := lua.Keys(r.prefix, n.Group, n.Name, kind, key), ""
+		if front, err = r.front(ctx, keys[0]); err == nil {
+			var count int64
+			count, err = r.client.ZCount(ctx, keys[4], "("+front, "+inf").Result()
+			sum.booked += count
+		}
+	}
+	return sum, classified("count the bookings", err)
 }
 
 // read reads the state of a row.
@@ -108,6 +146,9 @@ func (s *Survey) InForce() (reserve.Limit, error) {
 	}
 	return reserve.ParseLimit(s.Limit)
 }
+
+// kinds are what the scripts call the kinds of limits.
+var kinds = [...]string{"p", "w", "q", "r", "s"}
 
 // scriptKind is what the scripts call the kind of a limit.
 func scriptKind(l reserve.Limit) string {

@@ -207,6 +207,33 @@ func (s *scene) books(l *reserve.Limiter, ids ...string) (due []time.Time) {
 	return due
 }
 
+// bookedWithoutWorkers books two calls while the limit is paused. Then the pause is over, and the
+// process has ended.
+func (s *scene) bookedWithoutWorkers() {
+	s.Helper()
+	l, client := s.process(reserve.Config{Limit: reserve.PerSecond(100).Burst(10)})
+	require.NoError(s, l.Wait(s.Context()))
+	require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
+	s.books(l, "task-1", "task-2")
+	require.NoError(s, l.Resume(s.Context()))
+	s.until("there are permits", func() bool {
+		look, err := s.reader.Look(s.Context(), api, 1, "")
+		return err == nil && len(look.Rows) > 0 && look.Rows[0].State.Wait == 0 && look.Alive() == 1
+	})
+	require.NoError(s, client.Close())
+}
+
+// forgotten is what Redis knows of processes that have ended; of those that have ended long ago it
+// has no limit, either.
+func (s *scene) forgotten(long bool) {
+	s.Helper()
+	keys := s.beats()
+	require.NoError(s, s.client.Del(s.Context(), keys[0], keys[2]).Err())
+	if long {
+		require.NoError(s, s.client.Del(s.Context(), keys[1]).Err())
+	}
+}
+
 // sentence is what an answer is to be: one line, which ends.
 func sentence(t *testing.T, text string) {
 	t.Helper()

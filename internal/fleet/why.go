@@ -42,6 +42,10 @@ type Answer struct {
 	Text     string   `json:"text"` // a sentence
 	Also     []Why    `json:"also,omitempty"`
 	Evidence []string `json:"evidence"`
+
+	// Held is how many calls are held back: those that wait and those that are booked, or the one
+	// whose booking was asked for. 0 where a call would be held back, and there is none.
+	Held int64 `json:"held"`
 }
 
 // Away is the answer where Redis does not.
@@ -67,6 +71,11 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 			return nil, cmp.Or(err, fmt.Errorf("%w: %q (there are: %s)", ErrUnknown, n, listed(names)))
 		}
 		a.Reason, a.Text = WhyIdle, "No process has used the limit for ten minutes, so no call waits for it."
+		if left := look.left; left.waiting+left.booked > 0 {
+			a.Reason, a.Held = WhyNobody, left.waiting+left.booked
+			a.Text = fmt.Sprintf("No process has used the limit for ten minutes, and %s booked: start workers if none runs.",
+				count(a.Held, "call waits or is", "calls wait or are"))
+		}
 		return a, nil
 	}
 	row := &look.Rows[0]
@@ -87,6 +96,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		a.Key = row.Key
 	}
 	reasons := look.reasons(row, booked)
+	a.Held = held(row, booked, reasons[0].why)
 	if which != "" && booked == nil && row.Calls == 0 && row.Used == 0 && reasons[0].why == WhyAvailable {
 		if there, err := r.there(ctx, n, look, which); err != nil {
 			return nil, err
@@ -106,6 +116,18 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		a.Evidence = append(a.Evidence, fmt.Sprintf("this is of the key %q, which has the most to do", plain(a.Key)))
 	}
 	return a, nil
+}
+
+// held is how many calls are held back for a reason. Of a state that cannot be read it is those
+// that the processes tell of.
+func held(row *Row, booked *Booked, why Why) int64 {
+	switch {
+	case why == WhyAvailable:
+		return 0
+	case booked != nil:
+		return 1
+	}
+	return max(row.State.Waiting, int64(row.Calls)) + row.State.Booked
 }
 
 // there reports whether Redis has a state of a key.
@@ -192,9 +214,16 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))
 	}
 	waits := calls > 0 || st.Booked > 0
-	// Those who only have bookings need not show themselves.
-	add(calls > 0 && l.Alive() == 0, WhyNobody, "%s, and no process is alive to make the calls.", count(calls, "call waits", "calls wait"))
-	add(calls == 0 && l.Alive() == 0 && l.Dead() > 0, WhyNobody, "No process is alive to make calls: %d died in the last ten minutes.", l.Dead())
+	nobody := l.Alive() == 0
+	add(calls > 0 && nobody, WhyNobody, "%s, and no process is alive to make the calls.", count(calls, "call waits", "calls wait"))
+	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked > 0, WhyNobody, "%s booked, and no process is alive to make the calls: %d died in the last ten minutes.",
+		count(st.Booked, "call is", "calls are"), l.Dead())
+	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked == 0, WhyNobody, "No process is alive to make calls: %d died in the last ten minutes.", l.Dead())
+	// Workers whose calls are all booked need not tell that they live. So this is said only where
+	// permits are there, and none of the calls has come for them.
+	add(calls == 0 && nobody && l.Dead() == 0 && st.Booked > 0 && st.Wait <= 0, WhyNobody,
+		"%s booked, permits are there, and no process tells that it lives: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
+		count(st.Booked, "call is", "calls are"))
 	limit, _ := l.InForce()
 	if limit.Kind() == reserve.KindSlots {
 		add(row.Held >= st.Burst && st.Burst > 0, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))

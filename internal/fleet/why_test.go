@@ -22,6 +22,7 @@ var situations = []struct {
 	why  fleet.Why
 	also []fleet.Why
 	says []string
+	held int64 // calls that are held back
 }{
 	{
 		what: "nothing", why: fleet.WhyAvailable, says: []string{"turn now"},
@@ -68,7 +69,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a limit that somebody has set", why: fleet.WhySet, says: []string{"set to 1/hour by ann of ops, for 59m", "made with 10/hour"},
+		what: "a limit that somebody has set", held: 3, why: fleet.WhySet, says: []string{"set to 1/hour by ann of ops, for 59m", "made with 10/hour"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(10))
 			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(1), time.Hour))
@@ -79,7 +80,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a limit of a key that somebody has set", why: fleet.WhySet, says: []string{`The limit of the key "acme" was set to 1/hour, until`},
+		what: "a limit of a key that somebody has set", held: 3, why: fleet.WhySet, says: []string{`The limit of the key "acme" was set to 1/hour, until`},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(10)).For("acme")
 			require.NoError(s, l.Wait(s.Context()))
@@ -98,7 +99,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a limit that somebody has raised", why: fleet.WhyQueue, says: []string{"3 calls wait"},
+		what: "a limit that somebody has raised", held: 3, why: fleet.WhyQueue, says: []string{"3 calls wait"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(1))
 			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(2), 0))
@@ -108,7 +109,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "processes with different limits", why: fleet.WhyDiffer, says: []string{"1/hour in 1, 100/s in 1", "slowest"},
+		what: "processes with different limits", held: 3, why: fleet.WhyDiffer, says: []string{"1/hour in 1, 100/s in 1", "slowest"},
 		make: func(s *scene) string {
 			slow := s.paced(reserve.PerHour(1))
 			s.known(1)
@@ -120,7 +121,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "slots", why: fleet.WhySlots, says: []string{"All 2 slots are held", ", process ", `\(tenant-1\)`, " for "},
+		what: "slots", held: 1, why: fleet.WhySlots, says: []string{"All 2 slots are held", ", process ", `\(tenant-1\)`, " for "},
 		make: func(s *scene) string {
 			l, _ := s.slots(2, 2)
 			s.waitsForSlot(l)
@@ -136,7 +137,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "slots and a pause", why: fleet.WhyPaused, also: []fleet.Why{fleet.WhySlots}, says: []string{"because: broken"},
+		what: "slots and a pause", held: 1, why: fleet.WhyPaused, also: []fleet.Why{fleet.WhySlots}, says: []string{"because: broken"},
 		make: func(s *scene) string {
 			l, _ := s.slots(2, 2)
 			s.waitsForSlot(l)
@@ -155,7 +156,76 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "nobody lives", why: fleet.WhyNobody, says: []string{"3 calls wait", "no process is alive"},
+		what: "slots of the dead, with a living process that does not wait", why: fleet.WhyAvailable, says: []string{"turn now"},
+		make: func(s *scene) string {
+			_, client := s.slots(2, 2)
+			s.known(1)
+			require.NoError(s, client.Close())
+			s.silent(time.Minute, true)
+			l, _ := s.process(reserve.Config{Limit: reserve.Concurrent(2)})
+			r, err := l.Acquire(s.Context(), 1)
+			require.NoError(s, err)
+			r.Release()
+			s.until("a process lives", func() bool {
+				survey, err := s.reader.Survey(s.Context(), api)
+				return err == nil && survey.Alive() == 1
+			})
+			return ""
+		},
+	},
+	{
+		what: "bookings, and all processes have ended", held: 2, why: fleet.WhyNobody, says: []string{"2 calls are booked, permits are there, and no process tells that it lives"},
+		make: func(s *scene) string {
+			s.bookedWithoutWorkers()
+			s.forgotten(false)
+			return ""
+		},
+	},
+	{
+		what: "a booking by its ID, and all processes have ended", held: 1, why: fleet.WhyNobody, says: []string{"2 calls are booked, permits are there"},
+		make: func(s *scene) string {
+			s.bookedWithoutWorkers()
+			s.forgotten(false)
+			return "task-2"
+		},
+	},
+	{
+		what: "bookings, and all processes have died", held: 2, why: fleet.WhyNobody, says: []string{"2 calls are booked, and no process is alive to make the calls: 1 died"},
+		make: func(s *scene) string {
+			s.bookedWithoutWorkers()
+			s.silent(time.Minute, true)
+			return ""
+		},
+	},
+	{
+		what: "bookings, and no process has used the limit for ten minutes", held: 2, why: fleet.WhyNobody, says: []string{"for ten minutes, and 2 calls wait or are booked: start workers"},
+		make: func(s *scene) string {
+			s.bookedWithoutWorkers()
+			s.forgotten(true)
+			return ""
+		},
+	},
+	{
+		what: "nobody lives, and nobody waits", why: fleet.WhyNobody, says: []string{"No process is alive to make calls: 1 died"},
+		make: func(s *scene) string {
+			l, client := s.process(reserve.Config{Limit: reserve.PerSecond(100)})
+			require.NoError(s, l.Wait(s.Context()))
+			s.known(1)
+			require.NoError(s, client.Close())
+			s.silent(time.Minute, true)
+			return ""
+		},
+	},
+	{
+		what: "bookings far ahead, whose workers need not tell that they live", held: 2, why: fleet.WhyQueue, says: []string{"used what there was", "in about (5.m|1h0m)"},
+		make: func(s *scene) string {
+			s.booked("task-1", "task-2")
+			require.NoError(s, s.client.Del(s.Context(), s.beats()[0]).Err())
+			return ""
+		},
+	},
+	{
+		what: "nobody lives", held: 3, why: fleet.WhyNobody, says: []string{"3 calls wait", "no process is alive"},
 		make: func(s *scene) string {
 			s.abandoned(3)
 			s.silent(5*time.Second, false)
@@ -163,7 +233,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "all were found dead", why: fleet.WhyNobody, says: []string{"1 call waits"},
+		what: "all were found dead", held: 1, why: fleet.WhyNobody, says: []string{"1 call waits"},
 		make: func(s *scene) string {
 			s.abandoned(1)
 			s.silent(time.Minute, true)
@@ -171,7 +241,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "another limit", why: fleet.WhyHeldBy, says: []string{`"tokens/t1" holds 3 of its 3 calls back`},
+		what: "another limit", held: 3, why: fleet.WhyHeldBy, says: []string{`"tokens/t1" holds 3 of its 3 calls back`},
 		make: func(s *scene) string {
 			client := s.server.Client(s)
 			calls := s.limiter(client, reserve.Config{Group: "g", Limit: reserve.PerSecond(100)})
@@ -187,21 +257,21 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a quota", why: fleet.WhyUsedUp, says: []string{"2/month quota is used up"},
+		what: "a quota", held: 1, why: fleet.WhyUsedUp, says: []string{"2/month quota is used up"},
 		make: func(s *scene) string {
 			s.used(reserve.Quota(2, reserve.CalendarMonth))
 			return ""
 		},
 	},
 	{
-		what: "a rolling limit", why: fleet.WhyUsedUp, says: []string{"2/hour rolling is used up"},
+		what: "a rolling limit", held: 1, why: fleet.WhyUsedUp, says: []string{"2/hour rolling is used up"},
 		make: func(s *scene) string {
 			s.used(reserve.Rolling(2, time.Hour))
 			return ""
 		},
 	},
 	{
-		what: "the queue", why: fleet.WhyQueue, says: []string{"5 calls wait", "in about (5h5.m|6h0m)"},
+		what: "the queue", held: 5, why: fleet.WhyQueue, says: []string{"5 calls wait", "in about (5h5.m|6h0m)"},
 		make: func(s *scene) string {
 			s.waits(5, s.paced(reserve.PerHour(1)).Wait)
 			s.told(5)
@@ -217,7 +287,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "the queue of a key, though none of the others", why: fleet.WhyQueue, says: []string{"1 call waits", "in about"},
+		what: "the queue of a key, though none of the others", held: 1, why: fleet.WhyQueue, says: []string{"1 call waits", "in about"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerMinute(1))
 			require.NoError(s, l.For("tenant").Wait(s.Context()))
@@ -230,21 +300,21 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a booking", why: fleet.WhyQueue, says: []string{"number 3", "in about (2h5.m|3h0m)"},
+		what: "a booking", held: 1, why: fleet.WhyQueue, says: []string{"number 3", "in about (2h5.m|3h0m)"},
 		make: func(s *scene) string {
 			s.booked("task-12", "task-11", "task-1")
 			return "task-1"
 		},
 	},
 	{
-		what: "a booking, by a part of its ID", why: fleet.WhyQueue, says: []string{"number 2", "in about (1h5.m|2h0m)"},
+		what: "a booking, by a part of its ID", held: 1, why: fleet.WhyQueue, says: []string{"number 2", "in about (1h5.m|2h0m)"},
 		make: func(s *scene) string {
 			s.booked("asynq:{default}:1", "asynq:{default}:a*b", "asynq:{default}:axb")
 			return "a*b"
 		},
 	},
 	{
-		what: "bookings of a pause that is over", why: fleet.WhyBooked, says: []string{"Nothing holds a new call back. 2 calls are booked", "run their tasks now"},
+		what: "bookings of a pause that is over", held: 2, why: fleet.WhyBooked, says: []string{"Nothing holds a new call back. 2 calls are booked", "run their tasks now"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerSecond(100).Burst(10))
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
@@ -311,6 +381,7 @@ func TestWhy(t *testing.T) {
 			}
 			require.Equal(t, c.why, a.Reason, "%+v", a)
 			require.Equal(t, c.also, a.Also, "%+v", a)
+			require.Equal(t, c.held, a.Held, "calls that are held back: %+v", a)
 			for _, text := range c.says {
 				require.Regexp(t, text, a.Text)
 			}

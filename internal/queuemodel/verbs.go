@@ -169,6 +169,14 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		return answer
 	case item.ID != "" && latest-c.at > item.Patience:
 		answer.Status = 3
+	case item.ID != "": // it waits, and is told when its turn is if no booking comes back
+		told := math.Inf(-1)
+		for i, p := range parts {
+			if moment := c.forecast(limits[i], p); moment > told {
+				slowest, told = i, moment
+			}
+		}
+		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
 	}
 	for i, p := range parts {
 		s := limits[i]

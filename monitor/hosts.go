@@ -1,0 +1,55 @@
+package monitor
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+)
+
+// anyHost in Config.Hosts lets requests name any host.
+const anyHost = "*"
+
+// hostsOf returns the names of Config.Hosts as requests are compared with them. The error names
+// the entry that is no host name.
+func hostsOf(names []string) (map[string]bool, error) {
+	hosts := map[string]bool{"localhost": true}
+	for i, name := range names {
+		if name == "" || name != anyHost && strings.ContainsAny(name, "/:*@ ") {
+			return nil, fmt.Errorf("monitor: Config.Hosts[%d] is %q: must be a name without a scheme and a port, such as limits.example.com, or %q for any", i, name, anyHost)
+		}
+		hosts[canonical(name)] = true
+	}
+	return hosts, nil
+}
+
+func canonical(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
+
+// admits reports whether a request may name a host. An address is let in: what leads a browser
+// here by DNS rebinding is a name.
+func admits(hosts map[string]bool, host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	if _, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]")); err == nil {
+		return true
+	}
+	return hosts[anyHost] || hosts[canonical(name)]
+}
+
+// ownHosts refuses requests that name a host that is not one of the page's. Otherwise a web page
+// elsewhere, whose name is made to mean this server's address, could read and change the limits
+// in the browser of somebody who reaches it (https://en.wikipedia.org/wiki/DNS_rebinding).
+func ownHosts(hosts map[string]bool, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !admits(hosts, r.Host) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // of a body that may never come
+			http.Error(w, fmt.Sprintf("the Host of this request is %q: call the page by localhost or an address, or add the name to monitor.Config.Hosts", r.Host), http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
