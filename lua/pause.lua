@@ -12,7 +12,7 @@ for j = 1, #KEYS / KEYED do
   local l = load(j)
   if not l.problem and now + micros > l.paused then
     l.paused, l.reason = ceil(now + micros), reason
-    l.head = '0'
+    anew(l, l.paused)
     l.held = l.held + l.meter.hold(l, l.paused)
     tell(l, 'paused')
   end

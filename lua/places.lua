@@ -71,8 +71,13 @@ local function before(l, tag)
   return sum + (others - math.sqrt(others)) * min(sum / NEAR_PLACES, (l.total - sum) / (l.card - NEAR_PLACES))
 end
 
+-- forecast is when a call and those before it will have had their turns. Who is first at a limit that
+-- was set for a time asks when that is over, and all hear of it then.
 local function forecast(l, tag, cost)
-  return max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag), cost))
+  local others = before(l, tag)
+  local moment = max(l.meter.next(l, cost, at), l.meter.ahead(l, others, cost))
+  if others == 0 and moment > l.setUntil and l.setUntil > now then moment = l.setUntil end
+  return max(at, l.paused, moment)
 end
 
 -- overdue is for how long the head has not asked though its permits were there: below 0 before

@@ -7,7 +7,7 @@ for j = 1, #KEYS / KEYED do
   local l, ended = load(j), 0
   if not l.problem then
     if l.paused > 0 then
-      l.head = '0'
+      anew(l, at)
       l.meter.release(l, min(l.held, l.paused - now))
       l.paused, l.held, l.reason, ended = 0, 0, '', 1
       tell(l, 'resumed')

@@ -3,7 +3,8 @@
 -- ARGV  after those of head.lua:
 --         a b          as of the limit's kind; '' '': that of the processes again
 --         micros       for so long; 0: until it is set again
--- Reply: that of head.lua. News: eased, where turns that were given stay; else limit
+-- Reply: that of head.lua. News: eased, where turns that were given stay; else limit. Who comes first
+--       after that time tells eased again
 
 local FOR_GOOD = 9e15 -- a moment in the year 2255
 local i = OWN

@@ -120,18 +120,31 @@ local function step(l)
   if l.setUntil > 0 then l.setUntil = l.setUntil + micros end
 end
 
+-- tell notes what happened to a limit: save publishes it.
+local function tell(l, what)
+  l.news = l.news or {}
+  l.news[#l.news + 1] = what
+end
+
+-- anew lets the head of the queue have its grace from a moment on: its permits come at another one than
+-- it was told.
+local function anew(l, moment) l.head, l.since = '0', ceil(moment) end
+
 local function become(l, text)
   local to = {}
   if text == l.limit or not params(to, text) then return end
   l.meter.change(l, to.a, to.b)
-  l.head = '0'
+  anew(l, at)
   l.a, l.b, l.limit, l.renews = to.a, to.b, text, true
 end
 
 -- rule lets the limit be in force that has the highest rank, or that was set for a time.
 local function rule(l, rank)
   if l.own == '' or rank > l.rank then l.own, l.rank = l.theirs, max(rank, l.rank) end
-  if l.setUntil > 0 and l.setUntil <= now then l.setUntil = 0 end
+  if l.setUntil > 0 and l.setUntil <= now then
+    l.setUntil = 0
+    tell(l, 'eased')
+  end
   if l.setUntil == 0 then become(l, l.own) end
 end
 
@@ -187,12 +200,6 @@ local function limit(i)
   if not j or not KEYS[KEYED * j] or j < 1 then return end
   local l = limits[j] or load(j)
   return not l.problem and l or nil
-end
-
--- tell notes what happened to a limit: save publishes it.
-local function tell(l, what)
-  l.news = l.news or {}
-  l.news[#l.news + 1] = what
 end
 
 -- changes lists the fields that changed, with their texts: what is handed to Redis as a

@@ -10,7 +10,7 @@ import (
 // SetLimit changes the limit of the whole fleet until the expiry is over, or, with an expiry of 0,
 // until it is set again or reset. It overrules the limits that the processes were made with:
 // neither processes that start nor other versions of your program change it. It stays while nobody
-// calls. When it is over, the limit of the processes is in force again.
+// calls. When it is over, the limit of the processes is in force again, and calls that wait follow.
 //
 // Calls that wait follow at once, in order. If the new limit lets less through, turns that were
 // given and are not due yet are taken back, as with [Limiter.Pause].

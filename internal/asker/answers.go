@@ -67,7 +67,7 @@ func (a *Asker) tell(asked ask, hasty bool, number int64, answer *wire.Answer, f
 	case asked.place == nil:
 		q.Placed(&queue.Place{Number: number, Tags: answer.Tags, Slowest: answer.Slowest}, forecast, now)
 	default:
-		asked.place.Slowest = answer.Slowest
+		q.Waits(asked.place, answer.Slowest)
 		q.Retag(asked.place, answer.Tags)
 		q.Moved(asked.place, forecast, now, t.lead)
 	}

@@ -206,7 +206,7 @@ func (a *Asker) room(key string, n int) {
 		tag  int64
 	}
 	var all []first
-	ask := map[*kind]int{}
+	ask, at := map[*kind]int{}, map[*kind]int{}
 	now := time.Now()
 	a.lock()
 	defer a.mu.Unlock()
@@ -215,6 +215,7 @@ func (a *Asker) room(key string, n int) {
 		if i < 0 {
 			continue
 		}
+		at[k] = i
 		ask[k] = 0 // what it is being asked may be older
 		for _, tag := range k.queue.Tags(i, n) {
 			all = append(all, first{k, tag})
@@ -226,7 +227,7 @@ func (a *Asker) room(key string, n int) {
 	}
 	t, others := a.clock.now(now), max(0, n-len(all)) // are being asked for
 	for k, count := range ask {
-		k.queue.Refresh(count + others)
+		k.queue.RefreshAt(at[k], count+others)
 		a.plan(k, t, now)
 	}
 	a.kick()

@@ -29,44 +29,70 @@ func (q *Queue) Next(now time.Time, t Times, most int) (ask Ask) {
 	return ask
 }
 
-// near takes the places whose forecasts are near, at most so many. With them goes the first
-// one that is too far off to be given a turn: what it hears moves all forecasts.
+// near takes the places whose forecasts are near, at most so many: of each limit those that wait
+// there, as one at another limit says nothing of them. With them goes the first one of the limit that
+// is too far off to be given a turn: what it hears moves the forecasts of those behind it.
 func (q *Queue) near(now time.Time, t Times, most int) (near []*Place) {
+	var taken, over lines
 	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
+		if len(near) == most || over.all(q.Limits) {
+			break
+		}
+		at := lineOf(p.Slowest)
 		switch {
-		case p.asked:
-		case !q.when(p, t).After(now), len(near) > 0 && q.nearly(p, now, t):
-			p.asked, p.soon = true, false
-			near = append(near, p)
-		case len(near) == 0:
-			return nil
+		case p.asked, over.has(at):
+		case !q.when(p, t).After(now), taken.has(at) && q.nearly(p, now, t):
+			near = append(near, p.take(now, t))
+			taken |= at
+		case !taken.has(at):
+			over |= at
 		case q.atSlot(p.Slowest):
 		case p.forecast.Sub(now) > t.Horizon:
-			p.asked, p.tells, p.soon = true, true, false
-			return append(near, p)
-		}
-		if len(near) == most {
-			return near
+			near = append(near, p.take(now, t))
+			p.tells = true
+			over |= at
 		}
 	}
 	return near
 }
 
+// take notes that a place is asked for.
+func (p *Place) take(now time.Time, t Times) *Place {
+	p.asked, p.soon, p.far = true, false, p.forecast.Sub(now) > t.Horizon
+	return p
+}
+
+// lines are some of the limits at which places wait, a bit each.
+type lines uint64
+
+func lineOf(limit int) lines { return 1 << (uint(max(0, limit)) % 64) }
+
+func (l lines) has(line lines) bool { return l&line != 0 }
+
+// all reports whether they are those of all the limits that a call needs.
+func (l lines) all(limits int) bool { return l == lineOf(max(1, limits))-1 }
+
 // When is when the queue has something to ask for; false: not as things stand.
-func (q *Queue) When(t Times) (time.Time, bool) {
-	fresh := q.fresh() > 0
-	if fresh && q.gathers.IsZero() {
-		return time.Time{}, true
+func (q *Queue) When(t Times) (when time.Time, ok bool) {
+	if q.fresh() > 0 {
+		if q.gathers.IsZero() {
+			return time.Time{}, true
+		}
+		when, ok = q.gathers, true
 	}
+	var over lines
 	for _, p := range q.places[:min(len(q.places), len(q.waiting))] {
-		if !p.asked {
-			if when := q.when(p, t); !fresh || when.Before(q.gathers) {
-				return when, true
-			}
+		if over.all(q.Limits) {
 			break
 		}
+		if at := lineOf(p.Slowest); !p.asked && !over.has(at) {
+			over |= at
+			if moment := q.when(p, t); !ok || moment.Before(when) {
+				when, ok = moment, true
+			}
+		}
 	}
-	return q.gathers, fresh
+	return when, ok
 }
 
 // fresh is how many calls have neither turn nor place and were not asked for.
@@ -139,8 +165,14 @@ func (q *Queue) Tags(limit, n int) (tags []int64) {
 // Refresh lets the first n places ask at once, as their forecasts may be wrong, or new calls for
 // which there are none yet. Those that are being asked for ask again: the answer may be older than
 // what was heard since.
-func (q *Queue) Refresh(n int) {
+func (q *Queue) Refresh(n int) { q.RefreshAt(-1, n) }
+
+// RefreshAt is Refresh for the places that wait at one limit; below 0: at any.
+func (q *Queue) RefreshAt(limit, n int) {
 	for _, p := range q.places {
+		if limit >= 0 && p.Slowest != limit && !p.asked {
+			continue
+		}
 		if !p.asked {
 			if n--; n < 0 {
 				return
@@ -208,8 +240,9 @@ func (q *Queue) Moved(p *Place, forecast, now time.Time, lead time.Duration) {
 	p.forecast, p.heard, p.asked, p.tells, p.Back = forecast, now, false, false, ""
 }
 
-// told moves the forecasts of those that know nothing newer as far as that of a place that was
-// to tell.
+// told moves the forecasts of those behind a place that was to tell, at its limit, as far as its own;
+// those that know something newer aside. If it comes nearer, so do those before it: they ask soon
+// anyway, and it is better to be early.
 func (q *Queue) told(p *Place, forecast, now time.Time) {
 	if !p.tells {
 		return
@@ -217,22 +250,46 @@ func (q *Queue) told(p *Place, forecast, now time.Time) {
 	moved, heard, behind := forecast.Sub(p.forecast), p.heard, false
 	for _, other := range q.places {
 		behind = behind || other == p
-		// One before it asks soon anyway: it is better to be early.
-		if !other.asked && !other.heard.After(heard) && (behind || moved < 0) {
+		if other.Slowest == p.Slowest && !other.asked && !other.heard.After(heard) && (behind || moved < 0) {
 			other.forecast, other.heard = other.forecast.Add(moved), now
 		}
 	}
 }
 
-// Reached notes that a place was given a turn. One that was to tell how far others are does so
-// by that: it was nearer than it knew.
+// Waits notes the limit at which a place waits. What it hears at another one than before says nothing
+// of those that still wait there.
+func (q *Queue) Waits(p *Place, slowest int) {
+	if p.Slowest != slowest {
+		p.Slowest, p.tells = slowest, false
+	}
+}
+
+// Reached notes that a place was given a turn. If that was to be farther off than turns are given,
+// permits come sooner than others were told: the next two ask at once.
 func (q *Queue) Reached(p *Place, t *Turn, now time.Time) {
-	q.told(p, t.Due, now)
 	if i := slices.Index(q.places, p); i >= 0 {
 		q.places = slices.Delete(q.places, i, i+1)
 	}
+	if p.far && !q.atSlot(p.Slowest) {
+		q.hasten(p.Slowest, growth)
+	}
 	t.Placed, t.Slowest = true, p.Slowest
 	q.Give(t, now)
+}
+
+// growth is how many places ask for each one that was given its turn sooner than it was told.
+const growth = 2
+
+// hasten lets the first n places at a limit ask at once that do not do so anyway.
+func (q *Queue) hasten(limit, n int) {
+	for _, p := range q.places {
+		if p.Slowest == limit && !p.asked && !p.soon {
+			if n--; n < 0 {
+				return
+			}
+			p.soon, p.early = true, false
+		}
+	}
 }
 
 // Light reports whether calls of the queue are likely to find nobody waiting.

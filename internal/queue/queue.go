@@ -49,6 +49,7 @@ type Place struct {
 	tells    bool      // … so that others hear how far their turns are
 	early    bool      // it was asked for within the lead, and not given a turn
 	soon     bool      // it is to ask at once: its forecast may be wrong
+	far      bool      // it was asked for though its turn seemed to be farther off than turns are given
 }
 
 // Spend notes that the turn is used.

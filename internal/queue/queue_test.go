@@ -125,17 +125,52 @@ func TestATurnGoesBackWithThoseAfterItOnly(t *testing.T) {
 }
 
 // A pause of an hour ends: the first place is asked for, and the second, which is to tell how
-// far the others are. It tells that also if it is given a turn.
-func TestAPlaceThatIsToTellTellsByItsTurn(t *testing.T) {
-	q, _ := held(4, 3600, 3601, 3602, 3603)
+// far the others are. It is given a turn, so the next ones ask, in growing numbers, until one is given
+// none.
+func TestMoreAskForAsLongAsTurnsComeSooner(t *testing.T) {
+	q, _ := held(12, 3600, 3601, 3602, 3603, 3604, 3605, 3606, 3607, 3608, 3609, 3610, 3611)
 	q.Refresh(1)
-	ask := q.Next(start, times, 100)
-	require.Equal(t, []int64{0, 1}, numbers(ask.Places))
-	q.Reached(ask.Places[0], turn(0, 0), start)
-	q.Reached(ask.Places[1], turn(0.2, 1), start)
+	reached := func(n ...int64) {
+		ask := q.Next(start, times, 100)
+		require.Equal(t, n, numbers(ask.Places))
+		for _, p := range ask.Places {
+			q.Reached(p, turn(0.2, p.Number), start)
+		}
+	}
+	reached(0, 1)
+	reached(2, 3, 4, 5, 6)
+	ask := q.Next(start, times, 2)
+	require.Equal(t, []int64{7, 8}, numbers(ask.Places))
+	q.Moved(ask.Places[0], after(10), start, times.Lead)
+	q.Moved(ask.Places[1], after(11), start, times.Lead)
+	require.Empty(t, q.Next(start, times, 100).Places)
 	when, ok := q.When(times)
 	require.True(t, ok)
-	require.WithinDuration(t, after(1.2), when, times.Lead, "one second after the turn, as before")
+	require.Equal(t, after(9.9), when)
+}
+
+// What a place hears is of its limit, and moves no forecast of another one.
+func TestEachLimitHasItsForecasts(t *testing.T) {
+	q, _ := held(6, 1, 20, 1.05, 21, 1.5, 22)
+	q.Limits = 2
+	for i, p := range q.places {
+		p.Slowest = i % 2
+	}
+	when, _ := q.When(times)
+	require.Equal(t, after(0.9), when)
+	ask := q.Next(after(0.96), times, 100)
+	require.Equal(t, []int64{0, 2, 4}, numbers(ask.Places))
+	q.Waits(ask.Places[2], 0)
+	q.Moved(ask.Places[2], after(1.6), after(1), times.Lead)
+	require.Equal(t, after(22), q.places[5].forecast)
+
+	q.RefreshAt(1, 1) // the one with the latest forecast but one is due, behind one at another limit that is not
+	ask = q.Next(after(1), times, 100)
+	require.Equal(t, []int64{1, 3}, numbers(ask.Places))
+	q.Moved(ask.Places[0], after(10), after(1), times.Lead)
+	q.Waits(ask.Places[1], 0)
+	q.Moved(ask.Places[1], after(2), after(1), times.Lead)
+	require.Equal(t, after(22), q.places[5].forecast, "it heard nothing of the limit where that waits")
 }
 
 func TestAnUnusedTurnIsForWhoComesNext(t *testing.T) {

@@ -317,11 +317,14 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 	}
 }
 
+// anew lets the head of the queue have its grace from a moment on.
+func (s *State) anew(moment float64) { s.head, s.since = "", math.Ceil(moment) }
+
 func (c *call) become(s *State, a, b float64) {
 	if a == s.a && b == s.b {
 		return
 	}
-	s.head = ""
+	s.anew(c.at)
 	switch s.kind {
 	case "p":
 		if s.free+s.part < c.Now {

@@ -215,7 +215,12 @@ func (s *State) sort() {
 }
 
 func (c *call) forecast(s *State, p Part) float64 {
-	return max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag), p.Cost))
+	others := s.before(p.Tag)
+	moment := max(c.next(s, p.Cost, c.at), c.ahead(s, others, p.Cost))
+	if others == 0 && s.setUntil > c.Now { // it asks when the limit that was set is over
+		moment = min(moment, s.setUntil)
+	}
+	return max(c.at, s.paused, moment)
 }
 
 func member(p place) string {
@@ -351,7 +356,8 @@ func (r *Redis) Pause(who Caller, limits []Limit, micros float64) ([]Head, float
 	c := r.begin(who, limits)
 	s := c.load(0)
 	if c.Now+micros > s.paused {
-		s.paused, s.head = math.Ceil(c.Now+micros), ""
+		s.paused = math.Ceil(c.Now + micros)
+		s.anew(s.paused)
 		if s.kind == "p" || s.kind == "w" {
 			till := s.paused
 			if s.kind == "p" { // then there is one permit
@@ -372,7 +378,8 @@ func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 		if s.kind == "p" || s.kind == "w" {
 			s.advance(-min(s.held, s.paused-c.Now))
 		}
-		s.paused, s.held, s.head = 0, 0, ""
+		s.paused, s.held = 0, 0
+		s.anew(c.at)
 	}
 	s.resumed = s.epoch
 	return c.heads()
