@@ -72,8 +72,8 @@ type Config struct {
 	//   - the process slept through turns
 	//
 	// What Limiters of one group share, the Logger of the first one hears. By default nothing is
-	// logged, with one exception: a Redis that was never reached is logged once, on
-	// slog.Default().
+	// logged, with two exceptions, on slog.Default(): a Redis that was never reached, once, and
+	// processes that were made with different limits, once for each change.
 	Logger *slog.Logger
 }
 
