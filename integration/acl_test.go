@@ -228,10 +228,10 @@ func everything(t *testing.T, admin *redis.Client, client redis.UniversalClient)
 	ctx := t.Context()
 	require.NoError(t, admin.FlushAll(ctx).Err()) // a server of this test alone
 	require.NoError(t, admin.ScriptFlush(ctx).Err())
-	now := float64(time.Now().UnixMicro())
 	beats := lua.BeatKeys(reserve.DefaultPrefix, "", "api")
 	require.NoError(t, admin.ZAdd(ctx, beats[0], redis.Z{Score: 1, Member: "dead"}).Err()) // since 1970
-	require.NoError(t, admin.HSet(ctx, beats[1], " beat", now, " since", 1, "dead", "1 1/s").Err())
+	require.NoError(t, admin.HSet(ctx, beats[1], "since", 1).Err())
+	require.NoError(t, admin.HSet(ctx, beats[2], "dead", "1 1/s", "gone", "- 1").Err())
 	var failed []error
 	// Each call is the first of its process: what is refused then, is no outage.
 	do := func(call func(l *reserve.Limiter) error) { failed = append(failed, call(limiter(t, client))) }

@@ -1,100 +1,176 @@
--- beat.lua: the heartbeat of a process, for one name. It counts the living, finds the dead,
--- and registers the limit: where those of the living differ, the slowest is in force. What
--- the process tells of itself is kept for people, and nobody else reads it.
+-- beat.lua: the heartbeat of a process, for all names that it uses. It says first that the process
+-- lives, and finds the dead: that is known per process, not per name. Then it registers under
+-- each name which limit the process was made with. Where those of the living differ, the slowest
+-- is in force. What the process tells of itself is kept for people, and nobody else reads it.
 --
--- KEYS  1 processes (sorted set: name -> last beat; of the dead: less than 0)
---       2 limits (hash: name -> "<pace> <limit>", and what is in force)
---       3 reports (hash: name -> what it tells of itself; of the dead, too, for ten minutes)
+-- KEYS  1 processes (sorted set: process -> last beat; of those that died or ended: less than 0)
+--       2 beats   (hash: since -> since when the beats of all have had no gap)
+--       then per name:
+--         limits  (hash: process -> "<pace> <limit>", or "- <micros>" of one that has gone since
+--                 then; and what is in force)
+--         reports (hash: process -> what it tells of itself; of those that have gone for ten
+--                 minutes)
 -- ARGV  1 nowMicros    '': Redis's TIME
 --       2 process      without spaces and colons
---       3 pace         of its limit, calls per second: what slower means
---       4 limit        its text; '': the process needs the name no more, and counts as dead
---       5 deadMicros   whoever is silent for so long is dead
---       6 channel      for news; '': none
---       7 report       what the process tells of itself; '': nothing
--- Reply nowMicros; 1 if the process was known, be it as dead; how many live; rank and text of the limit
---       that is in force; what tells the server from others, '' if the user may not know it
+--       3 deadMicros   whoever is silent for so long is dead
+--       4 channel      for news; '': none
+--       5 lives        1; 0: the process ends, and counts as dead
+--       then per name:
+--         kind         of its limit: p, q, r, s or w
+--         pace         of its limit, calls per second: what slower means
+--         limit        its text; '': the process needs the name no more
+--         report       what the process tells of itself; '': nothing
+-- Reply nowMicros; 0 if the process was not known, 1 if it was, 2 if it counted as dead; when a
+--       process died or ended last, in micros; what tells the server from others, '' if the user
+--       may not know it; then per name: how many of those that use it live; rank, text and kind
+--       of the limit that is in force. The last names may be missing, so that the script does not
+--       take long: they are to be sent again.
 
-local call, format = redis.call, string.format
-local PROCESSES, LIMITS, REPORTS = KEYS[1], KEYS[2], KEYS[3]
-local MOST, KEEP = 64, 600000000
-local now, me, pace, silence = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
+local call, format, find, match = redis.call, string.format, string.find, string.match
+local PROCESSES, BEATS = KEYS[1], KEYS[2]
+local HEAD, WIDTH = 5, 4
+local MOST, WORK = 64, 96 -- processes; names, or processes of a name, that a script looks at
+local KEEP, LOOK = 600000000, 60000000 -- micros: how long the dead are kept; how often all of a name are looked at
+local now, me, silence, channel = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local names = (#KEYS - 2) / 2
 if not now then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-if not (me and me ~= '' and not string.find(me, '[ :]') and pace and pace > 0 and silence and silence > 0 and ARGV[6] and ARGV[7]) then
-  return redis.error_reply('BADARG process, pace, deadMicros: want a name and numbers above 0, got ' .. tostring(me) .. ', ' ..
+if not (me and me ~= '' and not find(me, '[ :]') and silence and silence > 0 and channel and (ARGV[5] == '0' or ARGV[5] == '1')) then
+  return redis.error_reply('BADARG process, deadMicros, lives: want a name, a number above 0, and 0 or 1, got ' .. tostring(me) .. ', ' ..
     tostring(ARGV[3]) .. ', ' .. tostring(ARGV[5]))
 end
+if #ARGV ~= HEAD + WIDTH * names then
+  return redis.error_reply('BADARG names: want 2 keys and 4 arguments of each, got ' .. #KEYS - 2 .. ' and ' .. #ARGV - HEAD)
+end
+for n = 1, names do
+  local i = HEAD + WIDTH * (n - 1)
+  local pace = tonumber(ARGV[i + 2])
+  if not (find(ARGV[i + 1], '^[pqrsw]$') and pace and pace > 0) then
+    return redis.error_reply('BADARG kind, pace: want p, q, r, s or w, and a number above 0, got ' .. ARGV[i + 1] .. ', ' .. ARGV[i + 2])
+  end
+end
 local function tell(...)
-  if ARGV[6] ~= '' then redis.pcall('PUBLISH', ARGV[6], table.concat({ ... }, ' ')) end
+  if channel ~= '' then redis.pcall('PUBLISH', channel, table.concat({ ... }, ' ')) end
 end
 local function micros(x) return format('%.0f', x) end
 
-local known = call('ZSCORE', PROCESSES, me)
-local state = call('HMGET', LIMITS, ' beat', ' since', ' rank', ' limit', me)
-local last, since, rank, ruling = tonumber(state[1] or 0), tonumber(state[2] or 0), tonumber(state[3] or 0), state[4]
+-- The process lives, or ends.
+local score = tonumber(call('ZSCORE', PROCESSES, me) or nil)
+local last = tonumber(call('ZREVRANGE', PROCESSES, 0, 0, 'WITHSCORES')[2] or 0)
+local since = tonumber(call('HMGET', BEATS, 'since')[1] or nil)
 -- Nobody is dead where everybody was silent: Redis stood still, or its clock jumped.
-if last == 0 or now - last > silence / 2 or now < last then since = now end
-
--- Beats of later are from before the clock stepped back. Who lives beats again.
-for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(' .. micros(now), '+inf', 'LIMIT', 0, MOST)) do
-  call('ZADD', PROCESSES, micros(now), process)
+if not since or last <= 0 or now - last > silence / 2 or now < last then
+  since = now
+  call('HSET', BEATS, 'since', micros(now))
 end
-local changed = false
-if now - since >= silence then
-  for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(0', '(' .. micros(now - silence), 'LIMIT', 0, MOST)) do
-    if process ~= me then
-      call('ZADD', PROCESSES, micros(-now), process)
-      call('HDEL', LIMITS, process)
-      changed = true
-      tell('dead', process)
-    end
+-- Beats of later are from before the clock stepped back. Who lives beats again.
+if last > now then
+  for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(' .. micros(now), '+inf', 'LIMIT', 0, MOST)) do
+    call('ZADD', PROCESSES, micros(now), process)
   end
 end
-local leaves = ARGV[4] == ''
-if leaves then
-  if known then call('ZADD', PROCESSES, micros(-now), me) end
-  changed = call('HDEL', LIMITS, me) == 1 or changed
-else
+if ARGV[5] == '1' then
   call('ZADD', PROCESSES, micros(now), me)
+elseif score then
+  call('ZADD', PROCESSES, micros(-now), me)
+end
+if now - since >= silence then
+  for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(0', '(' .. micros(now - silence), 'LIMIT', 0, MOST)) do
+    call('ZADD', PROCESSES, micros(-now), process)
+    tell('dead', process)
+  end
 end
 for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, micros(-now + KEEP), '(0', 'LIMIT', 0, MOST)) do
   call('ZREM', PROCESSES, process)
-  call('HDEL', REPORTS, process)
 end
-if ARGV[7] ~= '' and (known or not leaves) then call('HSET', REPORTS, me, ARGV[7]) end
-
-local mine = ARGV[3] .. ' ' .. ARGV[4]
-if not leaves and state[5] ~= mine then
-  call('HSET', LIMITS, me, mine)
-  changed = true
-end
-if changed or not ruling then
-  local slowest, text = math.huge, nil
-  local all = call('HGETALL', LIMITS)
-  for i = 1, #all, 2 do
-    local theirs, limit = string.match(all[i + 1], '^(%S+) (.*)$')
-    theirs = tonumber(theirs)
-    if string.sub(all[i], 1, 1) ~= ' ' and theirs and (theirs < slowest or theirs == slowest and limit < text) then
-      slowest, text = theirs, limit
-    end
-  end
-  if text and text ~= ruling then
-    rank, ruling = rank + 1, text
-    tell('limit', rank, text)
-  end
-end
-if not ruling then return { now, known and 1 or 0, 0, rank, '', '' } end -- nobody was here
-call('HSET', LIMITS, ' beat', micros(now), ' since', micros(since), ' rank', rank, ' limit', ruling)
+local died = -math.min(0, tonumber(call('ZRANGE', PROCESSES, 0, 0, 'WITHSCORES')[2] or 0))
 local life = micros(math.ceil((silence + KEEP) / 1000))
 call('PEXPIRE', PROCESSES, life)
-call('PEXPIRE', LIMITS, life)
-call('PEXPIRE', REPORTS, life)
-local alive = call('ZCOUNT', PROCESSES, micros(now - silence), '+inf')
+call('PEXPIRE', BEATS, life)
 local info = redis.pcall('INFO', 'server')
 -- The first 12 digits of it: what a hash keeps of it is packed up to 64 bytes only.
-local run = type(info) == 'string' and string.match(info, 'run_id:(%x+)') or ''
-run = string.sub(run, 1, 12)
-return { now, known and 1 or 0, alive, rank, ruling, run }
+local run = type(info) == 'string' and match(info, 'run_id:(%x+)') or ''
+local reply = { now, not score and 0 or score > 0 and 1 or 2, died, string.sub(run, 1, 12) }
+
+-- look takes those off whose processes are dead, and finds the slowest limit of the others. It
+-- returns how many processes it has looked at.
+local function look(limits, reports, s)
+  local all, users, gone = call('HGETALL', limits), {}, {}
+  local of = {}
+  for i = 1, #all, 2 do
+    local process, text = all[i], all[i + 1]
+    local left = match(text, '^%- (%d+)$')
+    if string.sub(process, 1, 1) == ' ' then -- what is in force
+    elseif not left then
+      users[#users + 1], of[process] = process, text
+    elseif now - tonumber(left) > KEEP then
+      gone[#gone + 1] = process
+    end
+  end
+  if #gone > 0 then
+    call('HDEL', limits, unpack(gone))
+    call('HDEL', reports, unpack(gone))
+  end
+  local scores = #users > 0 and call('ZMSCORE', PROCESSES, unpack(users)) or {}
+  local slowest, text, live, dead = math.huge, nil, 0, {}
+  for k, process in ipairs(users) do
+    local theirs, limit = match(of[process], '^(%S+) (.*)$')
+    theirs = tonumber(theirs)
+    if tonumber(scores[k] or 0) <= 0 then
+      dead[#dead + 1], dead[#dead + 2] = process, '- ' .. micros(now)
+    elseif theirs then
+      live = live + 1
+      if theirs < slowest or theirs == slowest and limit < text then slowest, text = theirs, limit end
+    end
+  end
+  if #dead > 0 then call('HSET', limits, unpack(dead)) end
+  s.live, s.pace, s.limit, s.looked = live, text and slowest or 0, text or s.limit, now
+  call('PEXPIRE', limits, life)
+  call('PEXPIRE', reports, life)
+  return #all / 2
+end
+
+-- note registers the limit of a process under a name, and returns the work that it was.
+local function note(limits, reports, kind, pace, limit, report)
+  local f = call('HMGET', limits, ' kind', ' rank', ' limit', ' pace', ' live', ' looked', me)
+  local s = { kind = f[1], limit = f[3], pace = tonumber(f[4] or nil), live = tonumber(f[5] or 0), looked = tonumber(f[6] or 0) }
+  local rank, ruling, was = tonumber(f[2] or 0), s.limit, f[7] and not find(f[7], '^%- ') and f[7]
+  local mine, work = limit ~= '' and pace .. ' ' .. limit or nil, 1
+  local old = not s.pace or died > s.looked or now < s.looked or now - s.looked > LOOK
+  local n = #reply
+  if not (mine or f[1]) then -- nobody was here
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, 0, '', ''
+    return work
+  end
+  if mine ~= (was or nil) then
+    call('HSET', limits, me, mine or '- ' .. micros(now))
+    local is = tonumber(pace)
+    if was and s.limit == match(was, '^%S+ (.*)$') then
+      old = true
+    elseif mine and not old and (s.live == 0 or is < s.pace or is == s.pace and limit < s.limit) then
+      s.pace, s.limit = is, limit
+    end
+    s.live = s.live + (mine and 1 or 0) - (was and 1 or 0)
+  end
+  if old then work = work + 1 + look(limits, reports, s) / 8 end
+  if s.limit and s.limit ~= ruling then
+    rank = rank + 1
+    tell('limit', rank, limits)
+  end
+  if old or s.limit ~= ruling or mine ~= (was or nil) then
+    call('HSET', limits, ' kind', kind, ' rank', rank, ' limit', s.limit or '', ' pace', format('%.17g', s.pace), ' live', s.live, ' looked', micros(s.looked))
+  end
+  if report ~= '' and (mine or f[7]) then call('HSET', reports, me, report) end
+  reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = s.live, rank, s.limit or '', kind
+  return work
+end
+
+local work = 0
+for n = 1, names do
+  if work >= WORK then break end
+  local i = HEAD + WIDTH * (n - 1)
+  work = work + note(KEYS[1 + 2 * n], KEYS[2 + 2 * n], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4])
+end
+return reply

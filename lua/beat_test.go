@@ -32,12 +32,16 @@ type heartbeat struct {
 
 func (f *fleet) beat(process string, pace float64, limit string) heartbeat {
 	f.Helper()
-	v, err := Beat.Run(context.Background(), f.client, BeatKeys(f.prefix, "", "api"), whole(f.now), process, pace, limit, 3*second, f.news, "").Slice()
+	lives := 1
+	if limit == "" {
+		lives = 0
+	}
+	v, err := Beat.Run(context.Background(), f.client, BeatKeys(f.prefix, "", "api"), whole(f.now), process, 3*second, f.news, lives, "p", pace, limit, "").Slice()
 	if err != nil {
 		return heartbeat{error: err.Error()}
 	}
 	require.Equal(f, int64(f.now), v[0])
-	return heartbeat{known: v[1] == int64(1), alive: v[2].(int64), rank: v[3].(int64), limit: v[4].(string)}
+	return heartbeat{known: v[1] != int64(0), alive: v[4].(int64), rank: v[5].(int64), limit: v[6].(string)}
 }
 
 func newFleet(t *testing.T, server *redistest.Server) *fleet {
@@ -157,7 +161,7 @@ func TestBeatBuriesTheDead(t *testing.T) {
 	})
 }
 
-// News tell who died, and which limit is in force.
+// News tell who died, and where another limit is in force.
 func TestBeatTellsTheNews(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		f := newFleet(t, server)
@@ -171,16 +175,17 @@ func TestBeatTellsTheNews(t *testing.T) {
 			require.NoError(t, err)
 			return message.(*redis.Message).Payload
 		}
+		limits := BeatKeys(f.prefix, "", "api")[2]
 		f.beat("a", 10, "p 100000 1")
-		require.Equal(t, "limit 1 p 100000 1", next())
+		require.Equal(t, "limit 1 "+limits, next())
 		f.beat("b", 5, "p 200000 1")
-		require.Equal(t, "limit 2 p 200000 1", next())
+		require.Equal(t, "limit 2 "+limits, next())
 		for range 4 {
 			f.now += second
 			f.beat("a", 10, "p 100000 1")
 		}
 		require.Equal(t, "dead b", next())
-		require.Equal(t, "limit 3 p 100000 1", next())
+		require.Equal(t, "limit 3 "+limits, next())
 	})
 }
 
@@ -190,6 +195,6 @@ func TestBeatOfNobody(t *testing.T) {
 		for _, name := range []string{"", "a b", "a:b"} {
 			require.Contains(t, f.beat(name, 10, "p 1 1").error, "BADARG process", fmt.Sprintf("%q", name))
 		}
-		require.Contains(t, f.beat("a", 0, "p 1 1").error, "BADARG process, pace")
+		require.Contains(t, f.beat("a", 0, "p 1 1").error, "BADARG kind, pace")
 	})
 }

@@ -30,8 +30,21 @@
 // it back most, with a forecast. A caller asks again a while before its forecast, with its
 // tags. [Leave] takes a place back, or turns that nobody used. [Settle] tells what a call
 // cost in the end. [Pause], [Resume] and [Set] move the meter. [Inspect] changes nothing. [Beat]
-// is the heartbeat of a process: it counts the living, finds the dead, and says which of the
-// limits that processes were made with is in force.
+// is the heartbeat of a process: it finds the dead, and says which of the limits that processes
+// were made with is in force.
+//
+// # Heartbeats
+//
+// Whether a process lives is known for all names of a group at once. So one message says that it
+// does, and goes out about every second, before anything else that the process writes. Its first
+// names come with it. Where there are more than the script takes in, further messages bring the
+// others. A name is told of when there is something new, and every five seconds or so. That is
+// also the case when a process has died since: then Redis looks for the limits of the dead.
+//
+// A process that is not sure of its heartbeat does not ask for slots: where the last one that was
+// answered left more than 1.5 s ago, another one goes before the ask. A heartbeat replies 2 to a
+// process that had counted as dead. Then others may have its slots, and it tells what its calls
+// hold still (see Slots).
 //
 // # A small client
 //
@@ -69,6 +82,7 @@
 //     it with the next call.
 //   - Learn the server's run ID after every broken connection, and send it.
 //   - Notice that data was lost: a heartbeat replies 0, though the process has beaten before.
+//     (Of two that were under way at once the first one may be answered last.)
 //     Until the next reply of a limit bring a reach of at least 0, of slots "1 0". For paced
 //     limits and slots never asked bring the text "1" with it.
 //
@@ -95,12 +109,12 @@
 //
 // # For people
 //
-// With its heartbeat a process sends a report, JSON that the scripts do not read: host, pid, who
+// With its heartbeats a process sends a report per name, JSON that the scripts do not read: host, pid, who
 // waits by key and flow, what was used by key. It stays for ten minutes after the process's death.
 // The hash of [Index] has the names of all limits: a process writes its own there every ten
 // minutes. Nothing depends on either.
-// A last beat without a limit signs the process off: the scripts take it for dead, and its report
-// has `ended`.
+// A message without a limit says that the process needs a name no more, and its report has `ended`.
+// A last one that says so of the process signs it off: the scripts take it for dead.
 //
 // # Order
 //

@@ -81,6 +81,7 @@ func ExampleBeatKeys() {
 	}
 	// Output:
 	// fleetpace:{maps-api}:processes
+	// fleetpace:{maps-api}:beats
 	// fleetpace:{maps-api}:limits
 	// fleetpace:{maps-api}:reports
 }

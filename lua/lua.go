@@ -48,10 +48,6 @@ var (
 	beat string
 )
 
-// Longest is the longest time that the scripts take, in micros: about 31 years. An interval between
-// permits, the time in which a bucket fills, a window and a pause are no longer.
-const Longest = 1e15
-
 // inside is what the scripts of one limit or many share: the meters, the state and the
 // queue.
 func inside() string {
@@ -82,7 +78,7 @@ func Keys(prefix, group, name, kind, key string) []string {
 	if key != "" {
 		key = ":" + key
 	}
-	return []string{base + kind + key, base + kind + "-places" + key, base + kind + "-log" + key, base + "processes", base + kind + "-booked" + key, base + kind + "-flows" + key}
+	return []string{base + kind + key, base + kind + "-places" + key, base + kind + "-log" + key, life(prefix, group, name) + "processes", base + kind + "-booked" + key, base + kind + "-flows" + key}
 }
 
 func stem(prefix, group, name string) string {
@@ -92,19 +88,24 @@ func stem(prefix, group, name string) string {
 	return prefix + ":{" + group + "}/" + name + ":"
 }
 
-// Channel is the name of the channel on which the scripts send news of the limits of a group. Where
-// the group is empty, it is that of the limit of a name.
-func Channel(prefix, group, name string) string {
+// life begins the keys of what the names of a group share: that of the group, or of a name without one.
+func life(prefix, group, name string) string {
 	if group != "" {
 		name = group
 	}
-	return prefix + ":{" + name + "}:turns"
+	return stem(prefix, "", name)
 }
 
-// BeatKeys returns the KEYS of [Beat], in order, for the limit of a name. The group may be empty.
+// Channel is the name of the channel on which the scripts send news of the limits of a group. Where
+// the group is empty, it is that of the limit of a name.
+func Channel(prefix, group, name string) string { return life(prefix, group, name) + "turns" }
+
+// BeatKeys returns the KEYS of [Beat], in order, for the limit of a name. The group may be empty. The
+// first two are the same for all names of a group; a heartbeat of several names has the last two of
+// each behind them.
 func BeatKeys(prefix, group, name string) []string {
-	base := stem(prefix, group, name)
-	return []string{base + "processes", base + "limits", base + "reports"}
+	common, base := life(prefix, group, name), stem(prefix, group, name)
+	return []string{common + "processes", common + "beats", base + "limits", base + "reports"}
 }
 
 // Index is the key of a hash in which processes note the names of their limits, so that others

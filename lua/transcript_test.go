@@ -148,12 +148,12 @@ func (p *performer) command(w []string) []string {
 	case "leave", "settle", "pause", "resume", "set", "reset", "inspect":
 		return p.verb(verb, w[1:])
 	case "beat":
-		args := []any{p.moment(p.now.String()), p.who["name"], w[1], w[2], p.micros("3s"), "", ""}
+		args := []any{p.moment(p.now.String()), p.who["name"], p.micros("3s"), "", "1", "p", w[1], w[2], ""}
 		v, err := Beat.Run(p.Context(), p.client, BeatKeys(p.prefix, "", "api"), p.butted(args)...).Slice()
 		if err != nil {
 			return []string{err.Error()}
 		}
-		return []string{fmt.Sprintf("known %v, %v live, rank %v: %v", v[1], v[2], v[3], v[4])}
+		return []string{fmt.Sprintf("known %v, %v live, rank %v: %v", v[1], v[4], v[5], v[6])}
 	case "show":
 		return p.show(p.limit(w[1]))
 	case "lose":

@@ -1,7 +1,6 @@
 package reserve
 
 import (
-	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -72,8 +71,8 @@ type Config struct {
 	//   - the process slept through turns
 	//
 	// What Limiters of one group share, the Logger of the first one hears. By default nothing is
-	// logged, with two exceptions, on slog.Default(): a Redis that was never reached, once, and
-	// processes that were made with different limits, once for each change.
+	// logged, with one exception: a Redis that was never reached is logged once, on
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -163,22 +162,12 @@ func validateID(id string) error {
 	return nil
 }
 
-// validateCost checks the cost of a call, which the caller knows by a name.
-func (c *Config) validateCost(name string, n int) error {
+func (c *Config) validateCost(n int) error {
 	if n < 1 {
-		return invalid(name, "must be at least 1, got %d", n)
+		return invalid("n", "must be at least 1, got %d", n)
 	}
-	limit, burst := c.Limit, c.Limit.MaxBurst()
-	if n <= burst {
-		return nil
+	if burst := c.Limit.MaxBurst(); n > burst {
+		return &exceeds{invalid("n", "must be at most the burst of %q, which is %d, got %d", c.Name, burst, n)}
 	}
-	if limit.kind != KindPaced && limit.kind != KindWarmingUp {
-		return &exceeds{invalid(name, "must be at most the permits of %q, which are %d (%v), got %d: split the call, or raise the limit",
-			c.Name, burst, limit, n)}
-	}
-	advice := "split the call"
-	if larger := limit.Burst(n); larger.check() == nil {
-		advice = fmt.Sprintf("let the limit have .Burst(%d), or %q as text, or split the call", n, larger)
-	}
-	return &exceeds{invalid(name, "must be at most the burst of %q, which is %d (%v), got %d: %s", c.Name, burst, limit, n, advice)}
+	return nil
 }

@@ -32,8 +32,10 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 	if err != nil {
 		return nil, err
 	}
+	beats := scripts.BeatKeys(cfg.Prefix, cfg.Group, cfg.Name)
 	c := &core{cfg: cfg, terms: cfg.Limit.terms(), keyed: keyed, gone: make(chan struct{}), name: &wire.Name{
-		Keys: scripts.BeatKeys(cfg.Prefix, cfg.Group, cfg.Name), Pace: cfg.Limit.Rate(), Limit: cfg.Limit.String(),
+		Life: beats[:2], Keys: beats[2:],
+		Kind: cfg.Limit.terms().Kind, Pace: cfg.Limit.Rate(), Limit: cfg.Limit.String(),
 		Text: cfg.Name, Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
 		Meter: meter.Of(cfg.Group, cfg.Name),
 	}}

@@ -47,12 +47,11 @@ func (b *bench) memory(ctx context.Context, c *calibration) error {
 		return fmt.Errorf("memory of places: %w", err)
 	}
 	c.Name, err = b.sizes(ctx, func(key string, n int) ([]string, error) {
-		name := &wire.Name{Keys: lua.BeatKeys(b.prefix, "", "memory-"+key), Pace: 100, Limit: "100/s burst 10"}
+		name := nameOf(lua.BeatKeys(b.prefix, "", "memory-"+key), 100, "100/s burst 10")
 		if err := b.addProcesses(ctx, name, 0, n-1); n > 1 && err != nil {
 			return nil, err
 		}
-		_, err := wire.Beat(ctx, wire.Heartbeat{Client: b.client, Process: member(n), Dead: 5 * time.Second, Report: report}, name)
-		return name.Keys, err
+		return append(name.Life, name.Keys...), b.beatOf(ctx, n, name)
 	})
 	if err != nil {
 		return fmt.Errorf("memory of names: %w", err)

@@ -178,7 +178,7 @@ func (b *bench) beat(ctx context.Context) ([]int, work, error) {
 	names := map[int][]*wire.Name{}
 	for _, n := range sizes {
 		for worker := range workers {
-			name := &wire.Name{Keys: lua.BeatKeys(b.prefix, "", fmt.Sprintf("beat-%d-%d", n, worker)), Pace: 1, Limit: "1/s"}
+			name := nameOf(lua.BeatKeys(b.prefix, "", fmt.Sprintf("beat-%d-%d", n, worker)), 1, "1/s")
 			names[n] = append(names[n], name)
 			if err := b.addProcesses(ctx, name, workers, n); err != nil {
 				return nil, nil, err
@@ -186,9 +186,22 @@ func (b *bench) beat(ctx context.Context) ([]int, work, error) {
 		}
 	}
 	return sizes, func(ctx context.Context, worker, n int) error {
-		_, err := wire.Beat(ctx, wire.Heartbeat{Client: b.client, Process: member(worker), Dead: 5 * time.Second, Report: report}, names[n][worker])
-		return err
+		return b.beatOf(ctx, worker, names[n][worker])
 	}, nil
+}
+
+// nameOf is a name that has the keys of a heartbeat.
+func nameOf(keys []string, pace float64, limit string) *wire.Name {
+	return &wire.Name{Life: keys[:2], Keys: keys[2:], Kind: "p", Pace: pace, Limit: limit}
+}
+
+// beatOf is a heartbeat of a worker that uses one name.
+func (b *bench) beatOf(ctx context.Context, worker int, name *wire.Name) error {
+	_, err := wire.Beat(ctx, &wire.Heartbeat{
+		Client: b.client, Process: member(worker), Dead: 5 * time.Second, Life: name.Life,
+		Names: []wire.Told{{Name: name, Report: report.Text()}},
+	})
+	return err
 }
 
 // addProcesses lets so many processes live under a name, for an hour.
@@ -198,10 +211,10 @@ func (b *bench) addProcesses(ctx context.Context, name *wire.Name, from, n int) 
 		lives[i] = redis.Z{Score: float64(time.Now().Add(time.Hour).UnixMicro()), Member: member(from + i)}
 		limits = append(limits, member(from+i), fmt.Sprintf("%g %s", name.Pace, name.Limit))
 	}
-	if err := b.client.ZAdd(ctx, name.Keys[0], lives...).Err(); err != nil {
+	if err := b.client.ZAdd(ctx, name.Life[0], lives...).Err(); err != nil {
 		return err
 	}
-	if err := b.client.HSet(ctx, name.Keys[1], limits...).Err(); err != nil {
+	if err := b.client.HSet(ctx, name.Keys[0], limits...).Err(); err != nil {
 		return err
 	}
 	text, err := json.Marshal(report)
@@ -212,7 +225,7 @@ func (b *bench) addProcesses(ctx context.Context, name *wire.Name, from, n int) 
 	for i := range n {
 		reports = append(reports, member(from+i), text)
 	}
-	return b.client.HSet(ctx, name.Keys[2], reports...).Err()
+	return b.client.HSet(ctx, name.Keys[1], reports...).Err()
 }
 
 // report is that of a process with one key.

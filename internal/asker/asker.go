@@ -82,6 +82,11 @@ type Asker struct {
 	lost      time.Time // when it lost its data
 	searching time.Time // until when who waits for a slot asks with each heartbeat
 	names     map[*wire.Name]*pulse
+	lifeKeys  []string  // of the heartbeat: the same for all names
+	known     bool      // Redis has answered …
+	answered  time.Time // … a heartbeat that left then
+	knownAt   int64     // by Redis's clock, in micros: it knows the process since then at the latest
+	died      int64     // when a process died last, as it said, in micros of Redis
 	leases    map[Part]*lease
 	slots     map[*Slots]bool            // that calls hold
 	past      map[*wire.Name]*LeaseStats // of leases that are no more
@@ -131,7 +136,7 @@ func (a *Asker) Close() {
 	}
 	a.mu.Unlock()
 	a.busy.Wait()
-	a.signOff(a.known())
+	a.signOff()
 }
 
 // caller is what a script call says of this process. The Asker must be locked.

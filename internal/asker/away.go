@@ -251,15 +251,13 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 }
 
 // meet makes a heartbeat before the call that follows a failure, of whatever call: it tells
-// whether another server answers now, which may know less than the one before.
+// whether another server answers now, which may know less than the one before. It is one script
+// call, however many names the process uses.
 func (a *Asker) meet() error {
 	a.unmet.Store(false)
-	names, _ := a.inUse()
-	for _, name := range names {
-		if err := a.beatOnce(name); errors.Is(err, fault.ErrUnavailable) {
-			a.unmet.Store(true) // also where a slot moves
-			return err
-		}
+	if _, _, err := a.tell1(nil, false); errors.Is(err, fault.ErrUnavailable) {
+		a.unmet.Store(true) // also where a slot moves
+		return err
 	}
 	return nil
 }

@@ -15,16 +15,24 @@ import (
 const (
 	every = time.Second      // about: a heartbeat
 	idle  = 10 * time.Second // after which none is needed, if nobody waits
+
+	// retold is how often Redis is told of a name of which there is nothing new, and mostNames how
+	// many a message has: no script is to take a millisecond.
+	retold    = 5 * time.Second
+	mostNames = 96
 )
 
-// pulse is the heartbeat of this process under a name.
+// pulse is what this process tells under a name.
 type pulse struct {
-	used     time.Time                 // when a call joined last
-	ruling   string                    // the limit in force, as was heard last
-	noted    time.Time                 // in the index of names
-	limits   map[*wire.Limit]time.Time // that calls have needed, and when last
-	known    bool                      // Redis has answered …
-	answered time.Time                 // … a heartbeat that left then
+	used   time.Time                 // when a call joined last
+	ruling string                    // the limit in force, as was heard last
+	noted  time.Time                 // in the index of names
+	limits map[*wire.Limit]time.Time // that calls have needed, and when last
+
+	told   time.Time // when Redis was told of the name last; zero: never …
+	report string    // … and what the process told of itself then
+	died   int64     // when a process had died last, in micros of Redis, as Redis looked at the name
+	stale  time.Time // when what is known of it was found to be old: Redis is to look at it again
 }
 
 // beat begins to tell Redis that the process lives, under the names of the limits that a call
@@ -47,21 +55,19 @@ func (a *Asker) lives(name *wire.Name, now time.Time) bool {
 	if p == nil {
 		p = &pulse{limits: map[*wire.Limit]time.Time{}}
 		a.names[name] = p
+		a.lifeKeys = name.Life
 		a.hurry()
 	}
 	p.used = now
-	return now.Sub(p.answered) <= trusted
+	return now.Sub(a.answered) <= trusted
 }
 
 // beats tells it about every second, for as long as somebody needs it.
 func (a *Asker) beats() {
 	for {
 		names, gone := a.inUse()
-		a.signOff(gone)
-		for _, name := range names {
-			if a.beatOnce(name) == nil {
-				a.note(name)
-			}
+		if a.tellOf(names, gone) == nil {
+			a.note(names)
 		}
 		a.keepSlots()
 		a.expire()
@@ -106,7 +112,7 @@ func (a *Asker) inUse() (names, gone []*wire.Name) {
 		}
 	}
 	gone = slices.DeleteFunc(gone, func(name *wire.Name) bool {
-		mute := !a.names[name].known || slowest[name.Keys[0]] != nil
+		mute := a.names[name].told.IsZero() || slowest[name.Keys[0]] != nil
 		if mute {
 			delete(a.names, name)
 		}
@@ -115,102 +121,190 @@ func (a *Asker) inUse() (names, gone []*wire.Name) {
 	return slices.Collect(maps.Values(slowest)), gone
 }
 
-// signOff tells Redis that the process needs names no more. Where that fails, Redis finds out
-// later.
-func (a *Asker) signOff(names []*wire.Name) {
+// due is what there is to tell under names, whose use has ended or has not: what is new, or has
+// not been told for some time.
+func (a *Asker) due(names []*wire.Name, ends bool) (told []wire.Told) {
+	now := time.Now()
 	for _, name := range names {
-		if !a.unmet.Load() {
-			if err := wire.SignOff(context.Background(), a.heartbeat(name, time.Now()), name); errors.Is(err, fault.ErrUnavailable) {
-				a.unmet.Store(true)
-			}
-		}
+		report := a.report(name, now)
+		report.Ended = ends
+		text := report.Text()
 		a.lock()
-		if pulse := a.names[name]; pulse != nil && time.Since(pulse.used) >= idle {
-			delete(a.names, name)
-		} else if pulse != nil { // a call came meanwhile, and others may have had its slots
-			pulse.answered = time.Time{}
-			a.hurry()
+		if p := a.names[name]; p != nil && (ends || p.stale.After(p.told) || text != p.report || p.died < a.died || now.Sub(p.told) >= retold) {
+			told = append(told, wire.Told{Name: name, Ends: ends, Report: text})
 		}
 		a.mu.Unlock()
 	}
+	return told
 }
 
-func (a *Asker) heartbeat(name *wire.Name, now time.Time) wire.Heartbeat {
-	return wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead, Report: a.report(name, now)}
+// tellOf is one heartbeat: the first message says that the process lives, for all of its names. It
+// also has the first of what there is to tell of them; more messages have the rest.
+func (a *Asker) tellOf(names, gone []*wire.Name) error {
+	told := slices.Concat(a.due(gone, true), a.due(names, false))
+	for first := true; first || len(told) > 0; first = false {
+		some := told[:min(len(told), mostNames)]
+		n, died, err := a.tell1(some, len(names) == 0 && len(some) == len(told))
+		if err != nil || n == 0 && len(some) > 0 {
+			return err
+		}
+		if told = told[n:]; died && first { // then limits of the dead may be in force
+			told = slices.Concat(told, a.due(slices.DeleteFunc(slices.Clone(names), func(name *wire.Name) bool {
+				return slices.ContainsFunc(told, func(t wire.Told) bool { return t.Name == name })
+			}), false))
+		}
+	}
+	return nil
 }
 
-// known are the names under which Redis knows the process.
-func (a *Asker) known() (names []*wire.Name) {
+// tell1 sends one message of a heartbeat, and returns of how many names Redis took it in, and
+// whether a process has died. Where Redis does not know a process that it knew, its data was lost.
+func (a *Asker) tell1(told []wire.Told, ends bool) (n int, died bool, err error) {
+	a.lock()
+	h := wire.Heartbeat{Client: a.cfg.Client, Channel: a.cfg.Channel, Process: a.process, Dead: a.cfg.Dead, Life: a.lifeKeys, Ends: ends, Names: told}
+	ends = ends && a.known
+	a.mu.Unlock()
+	if h.Life == nil || h.Ends && !ends {
+		return 0, false, nil
+	}
+	left := time.Now()
+	ranks := make([]int64, len(told))
+	for i := range told {
+		ranks[i] = told[i].Name.Rank.Load()
+	}
+	p, err := wire.Beat(context.Background(), &h)
+	if err != nil {
+		if errors.Is(err, fault.ErrUnavailable) && !errors.Is(err, fault.ErrMigrating) {
+			a.unmet.Store(true)
+		}
+		return 0, false, err
+	}
+	// Calls of a slow limit ask too rarely to know the clocks by.
+	a.clock.arrival(p.Micros, 0, left, time.Now())
 	a.lock()
 	defer a.mu.Unlock()
-	if a.away != nil {
-		return nil
+	died = p.Died > a.died
+	a.died = max(a.died, p.Died)
+	a.learn(&p, left)
+	for i, ruling := range p.Names {
+		a.rules(&told[i], ranks[i], ruling, left)
 	}
+	if ends {
+		a.ended()
+	}
+	return len(p.Names), died, nil
+}
+
+// learn takes in what a heartbeat that left at a moment says of the process and the server. The
+// Asker must be locked.
+func (a *Asker) learn(p *wire.Pulse, left time.Time) {
+	other := a.run != "" && p.Run != "" && p.Run != a.run
+	if p.Run != "" {
+		a.run = p.Run
+	}
+	// Two heartbeats may be under way at once, and answered in any order.
+	forgot := a.known && !p.Known && (p.Micros > a.knownAt || other)
+	if forgot {
+		a.lost = time.Now()
+	}
+	if other || forgot {
+		for _, pulse := range a.names {
+			pulse.stale, pulse.noted = time.Now(), time.Time{}
+		}
+		a.hurry()
+	}
+	if other || forgot || a.known && (p.Dead || left.Sub(a.answered) >= a.cfg.Dead) {
+		a.searching = time.Now().Add(search)
+		for s := range a.slots {
+			s.unsure = true
+		}
+	}
+	if !a.known || forgot || p.Micros < a.knownAt {
+		a.knownAt = p.Micros
+	}
+	a.known, a.answered = true, later(a.answered, left)
+}
+
+// rules takes in what Redis says of a name that it was told of. The Asker must be locked.
+func (a *Asker) rules(told *wire.Told, rank int64, ruling wire.Ruling, left time.Time) {
+	name := told.Name
+	for other, pulse := range a.names {
+		if other.Keys[0] != name.Keys[0] {
+			continue
+		}
+		pulse.told, pulse.report, pulse.died = left, told.Report, a.died
+		other.Alive.Store(name.Alive.Load())
+		switch {
+		case !told.Ends:
+			pulse.compare(a, other, ruling.Limit)
+		case time.Since(pulse.used) >= idle:
+			delete(a.names, other)
+		default: // a call came meanwhile
+			pulse.stale = time.Now()
+			a.hurry()
+		}
+	}
+	if !told.Ends && name.Rank.Load() > rank { // another limit is in force: forecasts are wrong
+		a.refreshAll(func(k *kind) bool {
+			return slices.ContainsFunc(k.parts, func(p Part) bool { return p.Limit.Name.Keys[0] == name.Keys[0] })
+		})
+	}
+}
+
+// ended notes that Redis counts the process as one that has ended. The Asker must be locked.
+func (a *Asker) ended() {
+	a.answered = time.Time{}
+	a.known = len(a.names) > 0 // a call came meanwhile, and others may have had its slots
+	if a.known {
+		a.hurry()
+	}
+}
+
+// retell lets the next heartbeat come at once, and tell of a name: another limit is in force there.
+func (a *Asker) retell(key string) {
+	a.lock()
+	defer a.mu.Unlock()
 	for name, pulse := range a.names {
-		if pulse.known {
+		if name.Keys[0] == key {
+			pulse.stale = time.Now()
+			a.hurry()
+		}
+	}
+}
+
+// registered are the names under which Redis knows the process.
+func (a *Asker) registered() (names []*wire.Name) {
+	a.lock()
+	defer a.mu.Unlock()
+	for name, pulse := range a.names {
+		if !pulse.told.IsZero() {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// beatOnce is one heartbeat under a name. Where Redis does not know a process that it knew,
-// its data was lost.
-func (a *Asker) beatOnce(name *wire.Name) error {
-	left, rank := time.Now(), name.Rank.Load()
-	p, err := wire.Beat(context.Background(), a.heartbeat(name, left), name)
-	if err != nil {
-		if errors.Is(err, fault.ErrUnavailable) && !errors.Is(err, fault.ErrMigrating) {
-			a.unmet.Store(true)
-		}
-		return err
-	}
-	// Calls of a slow limit ask too rarely to know the clocks by.
-	a.clock.arrival(p.Micros, 0, left, time.Now())
+// signOff tells Redis that the process has ended. Where that fails, Redis finds out later.
+func (a *Asker) signOff() {
 	a.lock()
-	defer a.mu.Unlock()
-	lost := a.run != "" && p.Run != "" && p.Run != a.run
-	if p.Run != "" {
-		a.run = p.Run
+	away := a.away != nil
+	a.mu.Unlock()
+	if !away && !a.unmet.Load() {
+		_ = a.tellOf(nil, a.registered())
 	}
-	for other, pulse := range a.names {
-		if other.Keys[0] != name.Keys[0] {
-			continue
-		}
-		pulse.compare(a, other, p.Limit)
-		if pulse.known && !p.Known {
-			a.lost = time.Now()
-			pulse.noted = time.Time{}
-		}
-		lost = lost || pulse.known && (!p.Known || left.Sub(pulse.answered) >= a.cfg.Dead)
-		pulse.known, pulse.answered = true, left
-		other.Alive.Store(name.Alive.Load())
-	}
-	if lost {
-		a.searching = time.Now().Add(search)
-	}
-	for s := range a.slots {
-		if s.at(name.Keys[0]) {
-			s.unsure = s.unsure || lost
-		}
-	}
-	if name.Rank.Load() > rank { // another limit is in force: forecasts are wrong
-		a.refreshAll(func(k *kind) bool {
-			return slices.ContainsFunc(k.parts, func(p Part) bool { return p.Limit.Name.Keys[0] == name.Keys[0] })
-		})
-	}
-	return nil
 }
 
-// compare tells the watch which limit is in force, with the first heartbeat and where that changes.
-// The Asker must be locked.
+// compare tells the watch where another limit than that of the process is in force. The Asker
+// must be locked.
 func (p *pulse) compare(a *Asker, name *wire.Name, ruling string) {
 	if ruling == p.ruling {
 		return
 	}
 	p.ruling = ruling
 	for l := range p.limits {
-		a.watch(Event{What: Rules, Limit: l, Text: ruling})
+		if ruling != name.Limit {
+			a.watch(Event{What: Differs, Limit: l, Text: ruling})
+		}
 		return
 	}
 }

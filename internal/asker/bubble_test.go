@@ -28,7 +28,7 @@ type bubble struct {
 	testing.TB
 	mini *miniredis.Miniredis
 	asks atomic.Int64 // script calls
-	seen [asker.Rules + 1]atomic.Int64
+	seen [asker.Differs + 1]atomic.Int64
 	cut  atomic.Bool // while set, replies are lost
 	over chan struct{}
 }
@@ -96,7 +96,8 @@ func (p *process) dial() (net.Conn, error) {
 
 // process starts one that is a way off.
 func (b *bubble) process(way time.Duration) *process {
-	p := &process{bubble: b, name: &wire.Name{Keys: scripts.BeatKeys("t", "", "api"), Pace: 1, Limit: "one"}}
+	beats := scripts.BeatKeys("t", "", "api")
+	p := &process{bubble: b, name: &wire.Name{Life: beats[:2], Keys: beats[2:], Kind: "p", Pace: 1, Limit: "one"}}
 	p.way.Store(int64(way))
 	p.client = redis.NewClient(&redis.Options{
 		Dialer:                   func(context.Context, string, string) (net.Conn, error) { return p.dial() },

@@ -295,6 +295,7 @@ func (a *Asker) send(f *flight) {
 		a.reuse(f)
 		return
 	}
+	a.sureOf(f)
 	call := f.call(a, f.caller)
 	var answers []wire.Answers
 	var reply wire.Reply
@@ -339,6 +340,19 @@ func (a *Asker) send(f *flight) {
 		}
 	}
 	a.reuse(f)
+}
+
+// sureOf lets a heartbeat go before a flight that asks for slots, where the last one was answered
+// too long ago: a process that counts as dead soon must not be given any.
+func (a *Asker) sureOf(f *flight) {
+	if !slices.ContainsFunc(f.limits, func(l *wire.Limit) bool { return l.Kind == "s" }) {
+		return
+	}
+	a.lock()
+	defer a.mu.Unlock()
+	if time.Since(a.answered) > trusted {
+		a.unmet.Store(true)
+	}
 }
 
 // arrive notes a reply, and returns when it should have arrived, and by how much that may be

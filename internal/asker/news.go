@@ -153,14 +153,16 @@ func isTimeout(err error) bool {
 }
 
 // hear takes in what the scripts publish: of a limit "news <what,...> <micros> <key>", of
-// processes "dead <process>" and of all limits "limit <rank> <text>". A key may have spaces.
+// processes "dead <process>" and of what is in force under a name "limit <rank> <key of the name's
+// limits>". A key may have spaces.
 func (a *Asker) hear(text string) {
 	words := strings.SplitN(text, " ", 4)
 	switch {
 	case words[0] == "dead":
 		a.refresh("")
 	case words[0] == "limit":
-		a.hurry()
+		_, key, _ := strings.Cut(strings.TrimPrefix(text, "limit "), " ")
+		a.retell(key)
 	case words[0] == "news" && len(words) == 4:
 		key := words[3]
 		micros, err := strconv.ParseInt(words[2], 10, 64)

@@ -36,7 +36,9 @@ func TestOnRealRedis(t *testing.T) {
 			Breaker: outage.NewBreaker(outage.Config{Failures: 3, Probe: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}, rand.Float64),
 			Errors:  asker.Errors{Closed: errClosed, Missed: func(time.Time, time.Time, int) error { return errLate }},
 		})
-		limit := wire.NewLimit(wire.Terms{Kind: "p", A: 1e6 / perSecond, B: 1}, keys, &wire.Name{Keys: scripts.BeatKeys(prefix, "", "api"), Pace: perSecond, Limit: "1000/s"})
+		beats := scripts.BeatKeys(prefix, "", "api")
+		name := &wire.Name{Life: beats[:2], Keys: beats[2:], Kind: "p", Pace: perSecond, Limit: "1000/s"}
+		limit := wire.NewLimit(wire.Terms{Kind: "p", A: 1e6 / perSecond, B: 1}, keys, name)
 		fleet.Go(func() {
 			defer a.Close()
 			var waiting sync.WaitGroup

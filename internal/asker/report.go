@@ -79,19 +79,28 @@ func firsts[T any](all []T, order func(x, y T) int) []T {
 	return all[:min(len(all), mostTold)]
 }
 
-// note writes a name into the index, from time to time.
-func (a *Asker) note(name *wire.Name) {
+// mostNoted is how many names are written into the index with one command.
+const mostNoted = 256
+
+// note writes names into the index, from time to time.
+func (a *Asker) note(names []*wire.Name) {
 	now := time.Now()
 	a.lock()
-	p := a.names[name]
-	due := p != nil && name.Index != "" && now.Sub(p.noted) >= renoted
-	if due {
-		p.noted = now
-	}
+	names = slices.DeleteFunc(slices.Clone(names), func(name *wire.Name) bool {
+		p := a.names[name]
+		return p == nil || name.Index == "" || now.Sub(p.noted) < renoted
+	})
 	a.mu.Unlock()
-	if due && wire.Register(a.life, a.cfg.Client, name, now) != nil {
+	for some := range slices.Chunk(names, mostNoted) {
+		if wire.Register(a.life, a.cfg.Client, some, now) != nil {
+			return // once more with the next heartbeat
+		}
 		a.lock()
-		p.noted = time.Time{} // and once more with the next heartbeat
+		for _, name := range some {
+			if p := a.names[name]; p != nil {
+				p.noted = now
+			}
+		}
 		a.mu.Unlock()
 	}
 }

@@ -2,7 +2,6 @@ package asker
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -70,11 +69,6 @@ func (a *Asker) release(s *Slots) {
 	k := a.kind(&s.need)
 	k.queue.Done(&s.turn)
 	a.wants(k)
-}
-
-// at reports whether slots are of a limit whose processes have a key.
-func (s *Slots) at(key string) bool {
-	return slices.ContainsFunc(s.need.parts(), func(p Part) bool { return p.Limit.Kind == "s" && p.Limit.Name.Keys[0] == key })
 }
 
 // loadSlots takes in that a turn holds its slots no longer.

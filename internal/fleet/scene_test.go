@@ -228,9 +228,9 @@ func (s *scene) bookedWithoutWorkers() {
 func (s *scene) forgotten(long bool) {
 	s.Helper()
 	keys := s.beats()
-	require.NoError(s, s.client.Del(s.Context(), keys[0], keys[2]).Err())
+	require.NoError(s, s.client.Del(s.Context(), keys[0], keys[3]).Err())
 	if long {
-		require.NoError(s, s.client.Del(s.Context(), keys[1]).Err())
+		require.NoError(s, s.client.Del(s.Context(), keys[2]).Err())
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -106,7 +107,7 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 	var clock *redis.TimeCmd
 	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		beats = p.ZRangeWithScores(ctx, keys[0], 0, -1)
-		limits, reports = p.HGetAll(ctx, keys[1]), p.HGetAll(ctx, keys[2])
+		limits, reports = p.HGetAll(ctx, keys[2]), p.HGetAll(ctx, keys[3])
 		clock = p.Time(ctx)
 		return nil
 	})
@@ -114,13 +115,26 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 		return nil, classified(fmt.Sprintf("read the processes of %q", n), err)
 	}
 	s := &Survey{Name: n, Limit: limits.Val()[" limit"], at: time.Now()}
+	last := map[string]float64{} // beats; those of the dead are less than 0
 	for _, beat := range beats.Val() {
 		id, _ := beat.Member.(string)
+		last[id] = beat.Score
+	}
+	for id, text := range limits.Val() {
+		if strings.HasPrefix(id, " ") { // what is in force
+			continue
+		}
 		p := Process{ID: id}
-		last := time.UnixMicro(int64(max(beat.Score, -beat.Score)))
-		ago := max(0, clock.Val().Sub(last))
-		p.Silent, p.Alive = ago.Round(time.Millisecond).Seconds(), beat.Score > 0 && ago < silent
-		_, p.Limit, _ = strings.Cut(limits.Val()[id], " ")
+		pace, limit, _ := strings.Cut(text, " ")
+		score, known := last[id]
+		if pace == "-" { // it has gone since then
+			micros, _ := strconv.ParseFloat(limit, 64)
+			score = -micros
+		} else if p.Limit = limit; !known { // it died long ago
+			continue
+		}
+		ago := max(0, clock.Val().Sub(time.UnixMicro(int64(max(score, -score)))))
+		p.Silent, p.Alive = ago.Round(time.Millisecond).Seconds(), score > 0 && ago < silent
 		_ = json.Unmarshal([]byte(reports.Val()[id]), &p.Report) // of another version: what can be read
 		s.Processes = append(s.Processes, p)
 	}
@@ -207,5 +221,5 @@ func ordered(all map[string]*Queue) []Queue {
 
 // SetBy notes for people who has set another limit under a key; whoever may only read cannot.
 func (r *Reader) SetBy(ctx context.Context, n Name, key, who string) error {
-	return classified("note who has set a limit", r.client.HSet(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[2], setter+key, who).Err())
+	return classified("note who has set a limit", r.client.HSet(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[3], setter+key, who).Err())
 }

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/fleetpace/fleetpace/internal/meter"
@@ -9,7 +10,9 @@ import (
 // Name is the name of a limiter, which all its keys share: processes tell under it that they
 // live, and which limit they were made with. It is safe for concurrent use.
 type Name struct {
-	Keys  []string // as lua.BeatKeys returns them
+	Life  []string // the first two of lua.BeatKeys: the same for all names of a group …
+	Keys  []string // … and the others, of the name alone
+	Kind  string   // of its limit, as the scripts know it
 	Pace  float64  // of its limit, permits per second: what slower means
 	Limit string   // its text
 
@@ -23,4 +26,9 @@ type Name struct {
 	Meter *meter.Limit // counts what happens to its calls; nil: nobody does
 
 	observed atomic.Bool // the user may only look
+}
+
+// grouped reports whether the name has a group, whose names share what tells that processes live.
+func (n *Name) grouped() bool {
+	return len(n.Life) > 0 && strings.TrimSuffix(n.Life[0], "processes") != strings.TrimSuffix(n.Keys[0], "limits")
 }

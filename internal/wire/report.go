@@ -37,8 +37,8 @@ type Usage struct {
 	Permits int64  `json:"permits"`
 }
 
-// text is the report as Redis keeps it.
-func (r *Report) text() string {
+// Text is the report as Redis keeps it.
+func (r *Report) Text() string {
 	if r.PID == 0 {
 		return ""
 	}
@@ -49,7 +49,11 @@ func (r *Report) text() string {
 	return string(text)
 }
 
-// Register notes a name in the index, so that others find it.
-func Register(ctx context.Context, client redis.UniversalClient, n *Name, now time.Time) error {
-	return client.HSet(ctx, n.Index, n.Field, now.UnixMicro()).Err()
+// Register notes names in the index, so that others find them. All are of one prefix.
+func Register(ctx context.Context, client redis.UniversalClient, names []*Name, now time.Time) error {
+	fields := make([]any, 0, 2*len(names))
+	for _, n := range names {
+		fields = append(fields, n.Field, now.UnixMicro())
+	}
+	return client.HSet(ctx, names[0].Index, fields...).Err()
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
@@ -162,7 +163,28 @@ func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
 			s.Free = time.Duration(free) * time.Microsecond
 		}
 	}
-	return reply, states, r.err
+	if r.err != nil {
+		return reply, states, r.err
+	}
+	return reply, states, c.countUsers(ctx, states)
+}
+
+// countUsers corrects how many processes live where names are of a group: the script has counted
+// those that use any name of it.
+func (c *Call) countUsers(ctx context.Context, states []State) error {
+	for i, l := range c.Limits {
+		if !l.Name.grouped() {
+			continue
+		}
+		live, err := c.Client.HMGet(ctx, l.Name.Keys[0], " live").Result()
+		if err != nil {
+			return fault.Classify(err)
+		}
+		text, _ := live[0].(string)
+		users, _ := strconv.ParseInt(text, 10, 64) // none is noted: nobody has used it
+		states[i].Processes = min(states[i].Processes, users)
+	}
+	return nil
 }
 
 // holders reads "<process>:<number>:<cost>:<doing>" and micros for each.
