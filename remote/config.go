@@ -27,6 +27,13 @@ type Config struct {
 	// MaxWaiting is how many requests may wait at a time. Others get 503. Default 20,000.
 	MaxWaiting int
 
+	// MaxKept is how many calls may have a place that only this server keeps between two of their
+	// requests, and of how many calls it knows the turn that was given last, so that they can hand
+	// it back. Each is kept for 10 s. A call that would be one place too many gets 503: with an id
+	// of its own, its place is in Redis, and does not count. Turns beyond it are forgotten, the
+	// oldest first. Default 20,000.
+	MaxKept int
+
 	// Ready is what /readyz asks: its error says why no turns can be given, and nil that they
 	// can. Several goroutines may call it at a time. Default: they always can.
 	Ready func(context.Context) error
@@ -56,6 +63,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxWaiting == 0 {
 		c.MaxWaiting = 20_000
 	}
+	if c.MaxKept == 0 {
+		c.MaxKept = 20_000
+	}
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
 	}
@@ -73,6 +83,8 @@ func (c Config) validate() error {
 		return invalid("Config.Lease", "must be from 1s to 1h, or 0 for the default, got %v", c.Lease)
 	case c.MaxWaiting < 0:
 		return invalid("Config.MaxWaiting", "must be 1 or above, or 0 for the default, got %d", c.MaxWaiting)
+	case c.MaxKept < 0:
+		return invalid("Config.MaxKept", "must be 1 or above, or 0 for the default, got %d", c.MaxKept)
 	}
 	return nil
 }

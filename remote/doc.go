@@ -32,6 +32,26 @@
 // answer was lost, or the call was made. So a lost answer costs permits, and the limit always
 // holds.
 //
+// # Late turns
+//
+// An answer takes time on its way, and its caller may stand still before it reads it. A call that
+// is made after its turn is over is one too many. So the answer says how long the request was held
+// (held_ms) and how long, from the answer on, the turn may be used (usable_ms). A caller takes the
+// time of a monotonic clock as it sends a request, and again as it makes the call. The call may be
+// made until sent + held_ms + usable_ms.
+//
+// A turn that came too late is handed back: the caller asks again, with "late": true, the id of the
+// answer, and the turn by name. The turn goes back to the limit if it was the last one given, and
+// the call is first of all that wait. A caller that had no answer asks with late and its own id: it
+// keeps its place, too, and what it may have been given lapses. The last [Config.MaxKept] turns are
+// known for 10 s. Late of an id that is not known is an ask as any other.
+//
+// Where an answer is always longer on its way than turns last, the caller says how long (way). The
+// answer then comes that much before the turn is due, and the caller waits for the rest (due_ms).
+// To tell a long way from a stall, it needs the shortest that it saw: an answer that was slow once
+// is chance, and a long way before the next turn would cost the permits of that time. The clients
+// give the way that made a turn late from the second turn in a row on.
+//
 // # Slots
 //
 // A turn that holds slots has a lease, which its caller renews. Only the process that gave a turn

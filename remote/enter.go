@@ -42,10 +42,10 @@ func (s *Server) join(ctx context.Context, at *place, t terms) (err error) {
 	return err
 }
 
-// given is the answer of a call that has its turn. Whoever asks again under its id has another
+// give is the answer of a call that has its turn. Whoever asks again under its id has another
 // turn: nobody knows whether the answer was lost, or the call was made. One whose caller is gone
 // did not make its call.
-func (s *Server) given(ctx context.Context, at *place) any {
+func (s *Server) give(ctx context.Context, at *place, t terms) any {
 	r := at.reservation
 	if ctx.Err() != nil {
 		s.hangUp(ctx, at)
@@ -53,8 +53,16 @@ func (s *Server) given(ctx context.Context, at *place) any {
 	}
 	s.places.drop(at)
 	token := newID()
+	if at.id == "" {
+		at.id = prefix + token
+	}
 	s.turns.add(token, at.need, r)
-	answer := turnAnswer{Turn: token, Waited: millis(time.Since(at.since))}
+	s.given.keep(token, at)
+	now := time.Now()
+	answer := turnAnswer{
+		Turn: token, ID: strings.TrimPrefix(at.id, prefix), Waited: millis(now.Sub(at.since)),
+		Held: millis(now.Sub(t.came)), Due: millis(r.Due().Sub(now)), Usable: millis(r.Until().Sub(now)),
+	}
 	if at.slots {
 		answer.Lease = millis(s.config.Lease)
 	}
@@ -94,12 +102,19 @@ func (s *Server) keepPlace(ctx context.Context, at *place) any {
 		at.id = prefix + newID()
 	}
 	body := later(at)
+	span, over := keep, func() { s.leaveQueue(context.WithoutCancel(ctx), at) }
 	if at.reservation.Booked() {
-		s.places.giveBack(at, again(at.reservation.Delay())+keep, func() {})
-	} else {
-		s.places.giveBack(at, keep, func() { s.leaveQueue(context.WithoutCancel(ctx), at) })
+		span, over = again(at.reservation.Delay())+keep, func() {}
 	}
-	return body
+	if s.places.giveBack(at, span, over) {
+		return body
+	}
+	if at.inRedis { // only since when it waits is forgotten
+		return s.handOver(ctx, at)
+	}
+	s.leaveQueue(context.WithoutCancel(ctx), at)
+	s.places.drop(at)
+	return away("Too many calls are kept between two requests at this server. Give the call an id, so that its place is in Redis.")
 }
 
 // leaveQueue ends a place that nobody asked for again.

@@ -51,7 +51,7 @@ func TestSetLimit(t *testing.T) {
 		require.Equal(t, http.StatusOK, do(t, s, request(t, http.MethodGet, "/v1/limits/tenants", "")).Code)
 		require.Equal(t, http.StatusOK, do(t, s, request(t, http.MethodGet, "/v1/openapi.yaml", "")).Code)
 		all := body(t, do(t, s, request(t, http.MethodGet, "/v1/limits", ""))).Limits
-		require.Len(t, all, 15)
+		require.Len(t, all, 19)
 		require.Equal(t, listed{"hosts", "1/s", "{host}", ""}, all[4])
 	})
 }

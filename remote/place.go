@@ -27,12 +27,15 @@ type place struct {
 	evict   context.CancelFunc
 	expires *time.Timer
 	gone    bool // it is in no map any more
+	kept    bool // it counts among those that are kept
 }
 
 // places are those that are kept under ids.
 type places struct {
 	mu   sync.Mutex
 	byID map[string]*place
+	kept int // that no request has …
+	most int // … and may be
 }
 
 // errTaken is of a request whose place another one has now.
@@ -80,6 +83,7 @@ func (p *places) claim(ctx context.Context, id string, n need) (context.Context,
 		}
 		p.mu.Lock()
 		gone := at.gone
+		p.count(at)
 		if at.expires != nil {
 			at.expires.Stop()
 			at.expires = nil
@@ -100,10 +104,16 @@ func (p *places) known(id string) bool {
 	return p.byID[id] != nil
 }
 
-// giveBack lets others have a place, and keeps it for so long; then it is over.
-func (p *places) giveBack(at *place, span time.Duration, over func()) {
+// giveBack lets others have a place, and keeps it for so long; then it is over. It reports false
+// if too many are kept: the request still has it then.
+func (p *places) giveBack(at *place, span time.Duration, over func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.kept >= p.most {
+		return false
+	}
+	p.kept++
+	at.kept = true
 	p.byID[at.id] = at
 	var expires *time.Timer
 	expires = time.AfterFunc(span, func() {
@@ -114,6 +124,15 @@ func (p *places) giveBack(at *place, span time.Duration, over func()) {
 	})
 	at.expires = expires
 	<-at.mine
+	return true
+}
+
+// count notes that a place is kept no longer. The places must be locked.
+func (p *places) count(at *place) {
+	if at.kept {
+		at.kept = false
+		p.kept--
+	}
 }
 
 // take has a place that nobody has asked for since its timer was set; false: somebody has.
@@ -154,6 +173,7 @@ func (p *places) drop(at *place) {
 		delete(p.byID, at.id)
 	}
 	at.gone = true
+	p.count(at)
 	at.evict()
 	<-at.mine
 }

@@ -16,7 +16,7 @@ func TestTheClaimOfAPlaceThatIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bubble.New(t)
 		n := need{turns: b.Joint(b.Client(), reserve.Config{Limit: reserve.PerSecond(1)}), costs: []int{1}}
-		all := places{byID: map[string]*place{}}
+		all := places{byID: map[string]*place{}, most: 1}
 		mine, first, err := all.claim(t.Context(), "id", n)
 		require.NoError(t, err)
 		var second *place
@@ -44,7 +44,7 @@ func TestTheClaimOfAPlaceThatAThirdOneHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bubble.New(t)
 		n := need{turns: b.Joint(b.Client(), reserve.Config{Limit: reserve.PerSecond(1)}), costs: []int{1}}
-		all := places{byID: map[string]*place{}}
+		all := places{byID: map[string]*place{}, most: 1}
 		_, first, err := all.claim(t.Context(), "id", n)
 		require.NoError(t, err)
 		results := make([]error, 2)

@@ -22,6 +22,7 @@ type Server struct {
 	reported atomic.Int64 // when trouble was logged, in Unix seconds
 	places   places
 	turns    turns
+	given    givenTurns
 }
 
 //go:embed openapi.yaml
@@ -40,7 +41,8 @@ func New(set *limits.Set, config Config) (*Server, error) {
 	}
 	s := &Server{limits: set, config: config}
 	s.ending, s.end = context.WithCancel(context.Background())
-	s.places.byID = map[string]*place{}
+	s.places = places{byID: map[string]*place{}, most: config.MaxKept}
+	s.given = givenTurns{byID: map[string]*givenTurn{}, most: config.MaxKept}
 	s.turns = turns{byToken: map[string]*turn{}, lease: config.Lease, logger: config.Logger}
 	s.handler = s.routes()
 	return s, nil

@@ -35,6 +35,10 @@ limits:
   - {name: leased, limit: 100/s burst 100, lease: 500ms}
   - {name: quick, limit: 100/s}
   - {name: strict, limit: 10/s, outage: fail}
+  - {name: window, limit: 100/minute quota}
+  - {name: rate, group: mixed, limit: 100/s}
+  - {name: other, group: mixed, limit: 80/s burst 4}
+  - {name: ten, group: mixed, limit: 10 at once}
 `
 
 // site is a server in simulated time.
@@ -63,6 +67,9 @@ func siteOn(t testing.TB, client *redis.Client, config remote.Config) *site {
 type answer struct {
 	Turn     string   `json:"turn"`
 	Waited   float64  `json:"waited_ms"`
+	Held     float64  `json:"held_ms"`
+	Due      float64  `json:"due_ms"`
+	Usable   float64  `json:"usable_ms"`
 	Lease    float64  `json:"lease_ms"`
 	ID       string   `json:"id"`
 	Forecast float64  `json:"forecast_ms"`

@@ -5,6 +5,9 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // waitRequest is a body of /v1/wait.
@@ -13,18 +16,26 @@ type waitRequest struct {
 	MaxWait string `json:"max_wait"`
 	Poll    string `json:"poll"`
 	ID      string `json:"id"`
+	Late    bool   `json:"late"`
+	Turn    string `json:"turn"`
+	Way     string `json:"way"`
 }
 
 // turnAnswer is of a call that has its turn.
 type turnAnswer struct {
 	Turn   string  `json:"turn"`
+	ID     string  `json:"id,omitempty"`
 	Waited float64 `json:"waited_ms"`
+	Held   float64 `json:"held_ms"`
+	Due    float64 `json:"due_ms"`
+	Usable float64 `json:"usable_ms"`
 	Lease  float64 `json:"lease_ms,omitempty"`
 }
 
 // laterAnswer is of a call whose turn comes later than its poll ends.
 type laterAnswer struct {
 	ID         string  `json:"id"`
+	Held       float64 `json:"held_ms"`
 	Forecast   float64 `json:"forecast_ms"`
 	RetryAfter float64 `json:"retry_after_ms"`
 	HeldBy     string  `json:"held_by,omitempty"`
@@ -32,6 +43,8 @@ type laterAnswer struct {
 
 // terms are until when a request waits.
 type terms struct {
+	came    time.Time     // the request
+	way     time.Duration // of the answer to the caller
 	poll    time.Time
 	maxWait time.Duration // of its turn, from when it asked first; below 0: any
 }
@@ -48,6 +61,7 @@ func (t terms) latest(at *place) time.Time {
 const roundTrip = 20 * time.Millisecond
 
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
+	came := time.Now()
 	var q waitRequest
 	if !read(w, r, &q) {
 		return
@@ -57,6 +71,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 		answer(w, problemOf(err, ""))
 		return
 	}
+	t.came = came
 	if n.slots {
 		defer s.turns.enter()()
 	}
@@ -78,8 +93,10 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 		answer(w, problemOf(err, "id"))
 		return
 	}
+	s.handBack(r.Context(), &q, at, t)
 	body := s.await(r.Context(), mine, at, t)
 	if later, ok := body.(laterAnswer); ok {
+		later.Held = millis(time.Since(came))
 		retryAfter(w, time.Duration(later.RetryAfter*float64(time.Millisecond)))
 		write(w, http.StatusAccepted, "application/json", later)
 		return
@@ -105,6 +122,13 @@ func (s *Server) waitTerms(q *waitRequest) (n need, t terms, err error) {
 		}
 		poll = min(poll, own)
 	}
+	if t.way, err = durationOf("way", q.Way); err != nil {
+		return n, t, err
+	}
+	t.way = min(t.way, reserve.Lead)
+	if q.Late && q.ID == "" {
+		return n, t, wrong("id", "", "must be there with late: it says whose turn came too late")
+	}
 	t.poll = time.Now().Add(poll)
 	n, err = s.resolve(&q.call, true)
 	return n, t, err
@@ -116,7 +140,8 @@ func (s *Server) await(ctx, mine context.Context, at *place, t terms) any {
 	if at.leased && at.id == "" {
 		if wait, err := now(mine, at.turns, at.costs...); err == nil && wait == 0 {
 			s.places.drop(at)
-			return turnAnswer{Turn: newID(), Waited: millis(time.Since(at.since))}
+			used := time.Now() // one of a lease may be used for that long at the least
+			return turnAnswer{Turn: newID(), Waited: millis(used.Sub(at.since)), Held: millis(used.Sub(t.came)), Usable: millis(asker.Tolerance)}
 		}
 	}
 	if err := s.join(mine, at, t); err != nil {
@@ -145,13 +170,13 @@ func (s *Server) await(ctx, mine context.Context, at *place, t terms) any {
 		}
 		waiting, cancel := context.WithDeadline(mine, minTime(until, latest))
 		stop := context.AfterFunc(s.ending, cancel)
-		err := r.Wait(waiting)
+		err := r.WaitEarly(waiting, t.way)
 		stop()
 		over := waiting.Err() != nil
 		cancel()
 		switch {
 		case err == nil:
-			return s.given(ctx, at)
+			return s.give(ctx, at, t)
 		case !over:
 			s.places.drop(at)
 			_ = r.Cancel(context.WithoutCancel(ctx))

@@ -56,6 +56,10 @@ func (r *Reservation) Final() bool { return r.held.Given() }
 // has returned and its call was not made in time.
 func (r *Reservation) Lapsed() bool { return r.held.Given() && time.Now().After(r.held.Until()) }
 
+// Until is the latest moment at which the turn may be used, on the local clock: a call that is made
+// later is one too many. It is the zero time while no turn is given.
+func (r *Reservation) Until() time.Time { return r.held.Until() }
+
 // Booked reports whether the call is booked: its turn is farther away than the patience of
 // [Joint.Ask], or it was put back with Book. Ask again shortly before it is Due.
 func (r *Reservation) Booked() bool {
@@ -81,10 +85,51 @@ func (r *Reservation) HeldBy() *Limiter {
 // [ErrClosed]. It is an [ErrInvalid] if the turn was used and has not [Reservation.Lapsed], if
 // another Wait is under way, or if the call is booked.
 func (r *Reservation) Wait(ctx context.Context) error {
-	return failed("wait", r.joint, r.wait(ctx))
+	return failed("wait", r.joint, r.wait(ctx, 0))
 }
 
-func (r *Reservation) wait(ctx context.Context) error {
+// WaitEarly is Wait for a call that is made elsewhere: it returns up to early before the turn is
+// Due, so that whoever makes the call hears of it in time. The call must not be made before Due,
+// nor after Until. Early is from 0 to half a second.
+func (r *Reservation) WaitEarly(ctx context.Context, early time.Duration) error {
+	if early < 0 || early > Lead {
+		return failed("wait", r.joint, invalid("early", "must be from 0 to %v, got %v", Lead, early))
+	}
+	return failed("wait", r.joint, r.wait(ctx, early))
+}
+
+// Late says, after a Wait, that the call was not made: its turn came too late to whoever was to
+// make it. The call is in the queue again, first of all; Wait for another turn. It is due later by
+// way, the time from here to who makes the call, from 0 to half a second. The turn goes back if it
+// was the last one given and unused is true, which says that surely nobody has made the call.
+//
+// Errors: [ErrCancelled], [ErrClosed], and [ErrInvalid], such as for a turn that was not used.
+func (r *Reservation) Late(way time.Duration, unused bool) error {
+	return failed("late", r.joint, r.late(way, unused))
+}
+
+func (r *Reservation) late(way time.Duration, nobody bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.usable(); err != nil {
+		return err
+	}
+	switch {
+	case way < 0 || way > Lead:
+		return invalid("way", "must be from 0 to %v, got %v", Lead, way)
+	case r.stage != used:
+		return r.invalid("has no turn that was used: Wait comes before")
+	}
+	unused(&r.need, &r.turn, r.joint.limits...)
+	r.release()
+	if err := r.held.Late(way, nobody); err != nil {
+		return err
+	}
+	r.stage = open
+	return nil
+}
+
+func (r *Reservation) wait(ctx context.Context, early time.Duration) error {
 	if _, err := r.joint.need(ctx, nil); err != nil {
 		return err
 	}
@@ -92,7 +137,7 @@ func (r *Reservation) wait(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	turn, err := r.held.Wait(waiting)
+	turn, err := r.held.WaitEarly(waiting, early)
 	err = r.joint.shared().why(ctx, r.end(turn, err))
 	switch {
 	case err == nil:

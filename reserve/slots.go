@@ -40,7 +40,7 @@ func (j *Joint) acquire(ctx context.Context, costs []int) (*Reservation, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err = r.wait(ctx); err != nil {
+	if err = r.wait(ctx, 0); err != nil {
 		_ = r.cancel(context.WithoutCancel(ctx))
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package asker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/queue"
@@ -130,7 +131,10 @@ func (h *Held) Booked() bool {
 
 // Wait is Asker.Wait for a call that is held; one that is booked joins the queue, and one
 // whose turn was used is given another. If the context ends, the call keeps what it has.
-func (h *Held) Wait(ctx context.Context) (Turn, error) {
+func (h *Held) Wait(ctx context.Context) (Turn, error) { return h.WaitEarly(ctx, 0) }
+
+// WaitEarly is Wait for a call that is made elsewhere: it returns up to early before the turn is due.
+func (h *Held) WaitEarly(ctx context.Context, early time.Duration) (Turn, error) {
 	a := h.asker
 	t, err := h.resume()
 	if err != nil {
@@ -138,7 +142,7 @@ func (h *Held) Wait(ctx context.Context) (Turn, error) {
 	}
 	var timer alarm
 	defer timer.stop()
-	due := timer.set(t)
+	due := timer.set(t, early)
 	for {
 		if !due {
 			select {
@@ -148,7 +152,7 @@ func (h *Held) Wait(ctx context.Context) (Turn, error) {
 					return Turn{}, e.Err
 				}
 				t = a.turnOf(h.waiter)
-				due = timer.set(t)
+				due = timer.set(t, early)
 				continue
 			case <-timer.due:
 			case <-ctx.Done():
@@ -166,7 +170,7 @@ func (h *Held) Wait(ctx context.Context) (Turn, error) {
 		}
 		a.lock()
 		h.turn, h.used, h.due = t, true, t.Due
-		h.Uses(t, now)
+		h.Uses(t, later(now, t.Due))
 		a.used(&h.kind.need, t)
 		a.mu.Unlock()
 		return *t, nil
@@ -202,6 +206,37 @@ func (h *Held) resume() (*queue.Turn, error) {
 	a.wants(h.kind)
 	a.kick()
 	return nil, nil
+}
+
+// Late lets the call ask anew, first of all, whose turn came too late to who was to make it. The
+// next turn takes so long a way from here for granted. The turn goes back where it is known that
+// nobody has used it.
+func (h *Held) Late(way time.Duration, unused bool) error {
+	a := h.asker
+	now := time.Now()
+	a.lock()
+	defer a.mu.Unlock()
+	if a.closed || h.kind.need.ended() {
+		return a.cfg.Errors.Closed
+	}
+	if !h.used {
+		return nil
+	}
+	t := *h.turn
+	t.Alone = t.Alone && unused
+	if t.Tags == nil && t.Process != "" { // as one that had to wait: it keeps its place
+		t.Tags = slices.Repeat([]int64{t.Given}, len(h.kind.parts))
+	}
+	h.kind = a.kind(&h.kind.need)
+	a.watch(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &h.kind.need})
+	h.kind.queue.Return(h.Call, &t, now)
+	if way > 0 {
+		h.kind.late = max(h.kind.late, t.Way+way)
+	}
+	h.turn, h.used, h.due = nil, false, now
+	a.wants(h.kind)
+	a.kick()
+	return nil
 }
 
 // again lets the call ask anew whose turn was over when it came to use it.

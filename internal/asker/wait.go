@@ -52,7 +52,7 @@ func (a *Asker) Wait(ctx context.Context, need Need) (Turn, error) {
 		case e.Turn != nil:
 			t = e.Turn
 		default:
-			if t = a.turnOf(w); !timer.set(t) || !a.use(w.kind, w.Call, t) {
+			if t = a.turnOf(w); !timer.set(t, 0) || !a.use(w.kind, w.Call, t) {
 				continue
 			}
 		}
@@ -147,7 +147,7 @@ func (a *Asker) overslept(k *kind, c *queue.Call, t *Turn, now time.Time) *kind 
 	return k
 }
 
-// alarm rings when a turn is due.
+// alarm rings when a turn is due, or some time before.
 type alarm struct {
 	timer *time.Timer
 	due   <-chan time.Time
@@ -156,12 +156,12 @@ type alarm struct {
 // set lets it ring when a turn is due, and reports whether it is due already: then it does not
 // ring. A timer that has expired when it is set is run by whoever looks at it first, and Go's
 // race detector does not bear that two do so at once in simulated time.
-func (l *alarm) set(t *Turn) bool {
+func (l *alarm) set(t *Turn, early time.Duration) bool {
 	l.due = nil
 	if t == nil {
 		return false
 	}
-	left := time.Until(t.Due)
+	left := time.Until(t.Due) - early
 	switch {
 	case left <= 0:
 		return true

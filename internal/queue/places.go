@@ -231,6 +231,15 @@ func (q *Queue) Granted(t *Turn, now time.Time) {
 	q.asked--
 	t.Placed = false
 	q.Give(t, now)
+	q.tellLast()
+}
+
+// tellLast tells the last call that has a place by now that it has one: a call before it has left,
+// or had a turn that another call had asked for.
+func (q *Queue) tellLast() {
+	if n := min(len(q.places), len(q.waiting)); n > 0 && q.waiting[n-1].Held {
+		q.waiting[n-1].Tell(Event{})
+	}
 }
 
 // Moved notes another forecast of a place that was asked for.

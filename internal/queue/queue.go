@@ -336,6 +336,7 @@ func (q *Queue) Leave(c *Call, now time.Time) bool {
 		i := slices.Index(q.waiting, c)
 		q.waiting = slices.Delete(q.waiting, i, i+1)
 		c.ended = true
+		q.tellLast()
 		return true
 	}
 	t := c.turn

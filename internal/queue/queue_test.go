@@ -394,3 +394,38 @@ func TestARefreshIsNewerThanAnAnswerUnderWay(t *testing.T) {
 	ask = q.Next(start, times, 100)
 	require.Contains(t, ask.Places, first)
 }
+
+// A held call hears that it has a place, also if that is one that was asked for another call: that
+// one has left, or had the turn that this one asked for.
+func TestAHeldCallHearsOfThePlaceOfAnother(t *testing.T) {
+	now := time.Now()
+	join := func(q *Queue) *Call {
+		c := NewCall()
+		c.Held = true
+		q.Join(c, now)
+		return c
+	}
+	hears := func(c *Call) bool { return len(c.Wake) == 1 }
+	t.Run("given", func(t *testing.T) {
+		q := &Queue{Limits: 1}
+		c := join(q)
+		require.Equal(t, 1, q.Next(now, times, 10).New)
+		late := NewCall()
+		late.Held = true
+		q.Return(late, &Turn{Process: "p", Number: 7, Tags: []int64{1}}, now)
+		q.Granted(&Turn{Process: "p", Number: 8, Due: now.Add(time.Second), Until: now.Add(time.Second)}, now)
+		require.NotNil(t, q.TurnOf(late))
+		require.True(t, hears(c))
+	})
+	t.Run("left", func(t *testing.T) {
+		q := &Queue{Limits: 1}
+		first := join(q)
+		require.Equal(t, 1, q.Next(now, times, 10).New)
+		q.Placed(&Place{Number: 1, Tags: []int64{1}}, now.Add(time.Minute), now)
+		second := join(q)
+		require.Equal(t, 1, q.Next(now, times, 10).New)
+		require.False(t, hears(second))
+		require.True(t, q.Leave(first, now))
+		require.True(t, hears(second))
+	})
+}

@@ -58,6 +58,54 @@ class Contract(Case):
     def waits(self) -> list[dict[str, Any]]:
         return self.server.bodies("/v1/wait")
 
+    # Turns that come too late
+
+    def given(self, turn: str, usable: float, after: float = 0.0, due: float = 0.0, id: str | None = "place-1") -> Any:
+        """An answer that says that the server held the request for no time."""
+
+        def answer(_: Seen) -> Reply:
+            time.sleep(after)
+            times = {"waited_ms": 0, "held_ms": 0, "due_ms": due * 1000, "usable_ms": usable * 1000}
+            return Reply(200, {"turn": turn, **times} | ({"id": id} if id else {}))
+
+        return answer
+
+    def test_a_turn_that_comes_too_late_is_handed_back(self) -> None:
+        for id in (None, "job-17"):
+            self.server.seen.clear()
+            place = id or "place-1"
+            self.script("/v1/wait", self.given("a", 0.1, after=0.3, id=place), self.given("b", 60, id=place))
+            self.assertEqual(self.client.limiter("openai").wait(id=id).id, "b")
+            first, second = self.waits()
+            self.assertNotIn("late", first)
+            self.assertEqual((second["late"], second["turn"], second["id"]), (True, "a", place))
+            self.assertNotIn("way", second)
+
+    def test_a_way_that_is_too_long_again_is_told(self) -> None:
+        late = [self.given(turn, 0.1, after=0.3) for turn in "abc"]
+        self.script("/v1/wait", *late, self.given("d", 60))
+        self.client.limiter("openai").wait()
+        ways = [float(body.get("way", "0s").rstrip("s")) for body in self.waits()]
+        self.assertEqual(ways[:2], [0.0, 0.0])
+        self.assertTrue(0.3 <= ways[2] <= ways[3] or 0.3 <= ways[3] <= ways[2], ways)
+
+    def test_a_turn_without_an_id_that_comes_too_late_is_asked_for_anew(self) -> None:
+        self.script("/v1/wait", self.given("a", 0.1, after=0.3, id=None), self.given("b", 60, id=None))
+        self.assertEqual(self.client.limiter("openai").wait().id, "b")
+        self.assertNotIn("late", self.waits()[1])
+
+    def test_a_turn_that_is_due_later_is_waited_for(self) -> None:
+        self.script("/v1/wait", self.given("a", 60, due=0.3))
+        began = time.monotonic()
+        self.client.limiter("openai").wait()
+        self.assertGreaterEqual(time.monotonic() - began, 0.3)
+
+    def test_an_answer_that_was_lost_is_as_one_that_was_late(self) -> None:
+        self.script("/v1/wait", DROP, self.given("b", 60))
+        self.client.limiter("openai").wait(id="job-17")
+        self.assertEqual([body.get("late") for body in self.waits()], [None, True])
+        self.assertNotIn("turn", self.waits()[1])
+
     # Waiting
 
     def test_a_turn_of_one_limit(self) -> None:

@@ -1,5 +1,6 @@
 import { errorOf, FleetpaceError, InvalidRequest, Unavailable } from "./errors.js";
 import { longest, retryAfterOf } from "./time.js";
+import { Ways } from "./way.js";
 
 export interface Options {
   /** Where the server is. Default http://localhost:9467. For a unix socket see fleetpace/unix. */
@@ -22,6 +23,8 @@ interface Terms {
 
 /** Asks the server, once, and makes errors of what is no answer. */
 export class Connection {
+  /** Of answers to those that wait. */
+  readonly ways = new Ways();
   readonly #url: string;
   readonly #headers: Record<string, string> = { accept: "application/json" };
   readonly #fetch: Fetch;

@@ -2,6 +2,7 @@ import { type Connection, numberIn, textIn } from "./connection.js";
 import { InvalidRequest, TooLate } from "./errors.js";
 import { duration, now, persist, sleep } from "./time.js";
 import { Turn } from "./turn.js";
+import { useOf } from "./way.js";
 
 /** A limit of the server's file, and what a call needs of it. */
 export interface Limit {
@@ -65,24 +66,47 @@ export class Limiter {
     this.request = JSON.parse(JSON.stringify({ limits, share, weight, urgent })); // a copy, without what is undefined
   }
 
-  /** Waits for a turn. Slots of it have to be renewed: see Turn.keep, or use turn(). */
+  /**
+   * Waits for a turn, and hands back one that comes too late. Make the call at once: what passes until then this cannot
+   * see. Slots of the turn have to be renewed: see Turn.keep, or use turn().
+   */
   async wait({ maxWait, id, signal }: WaitOptions = {}): Promise<Turn> {
     const field = "maxWait";
     if (maxWait !== undefined && !(maxWait >= 0)) throw new InvalidRequest(`maxWait is ${maxWait}: must be 0 ms or more`, { field, value: maxWait });
     const until = maxWait === undefined ? undefined : now() + maxWait;
     const restMs = () => Math.max(0, (until ?? Infinity) - now());
+    const { ways } = this.connection;
     let place = id;
+    let sent = 0;
+    let late: { turn?: string | undefined; way: number } | undefined; // of the last turn, which was not used
     const poll = () => {
+      const way = Math.max(ways.least, late?.way ?? 0);
       const rest = restMs();
       const pollMs = Math.min(rest, 25_000);
       const most = maxWait !== undefined && { max_wait: duration(place === undefined ? rest : maxWait) }; // under an id the server counts
-      const body = { ...this.request, ...most, poll: duration(pollMs), id: place };
+      const again = late && { late: true, turn: late.turn };
+      const body = { ...this.request, ...most, poll: duration(pollMs), id: place, ...again, ...(way >= 1 && { way: duration(way) }) };
+      sent = now();
       return this.connection.ask("/v1/wait", body, { signal, timeout: pollMs + 10_000 });
     };
     try {
-      for (;;) {
-        const { status, body } = await persist(poll, until, signal);
-        if (status !== 202) return new Turn(this.connection, body);
+      for (let slow = 0; ; ) {
+        const { status, body } = await persist(poll, until, signal, () => place !== undefined && (late = { way: 0, ...late, turn: undefined }));
+        const heard = now();
+        const onTheWay = "held_ms" in body ? ways.heard(heard - sent - numberIn(body, "held_ms")) : 0;
+        if (status !== 202) {
+          const turn = new Turn(this.connection, body);
+          const use = useOf(body, sent, heard, ways.least);
+          if (use.from > heard) await sleep(use.from - heard, signal);
+          if (now() <= use.until) return turn;
+          // Once is chance, such as a loop that stood still. From the second time on the next turn has such a way before it.
+          const way = slow && Math.min(slow, onTheWay);
+          slow = slow ? way : onTheWay;
+          place = typeof body["id"] === "string" ? body["id"] : id;
+          late = place === undefined ? undefined : { turn: turn.turn, way };
+          continue;
+        }
+        late = undefined;
         place = textIn(body, "id");
         if (restMs() === 0) throw new TooLate(`no turn in ${maxWait} ms`, { retryAfter: numberIn(body, "forecast_ms") });
         await sleep(Math.min(Math.max(numberIn(body, "retry_after_ms"), 10), restMs()), signal);

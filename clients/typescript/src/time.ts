@@ -29,11 +29,12 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
 }
 
 /** Tries again while the server is away: until a moment or, without one, for a minute. */
-export async function persist<T>(attempt: () => Promise<T>, until?: number, signal?: AbortSignal): Promise<T> {
+export async function persist<T>(attempt: () => Promise<T>, until?: number, signal?: AbortSignal, failed?: () => void): Promise<T> {
   for (let failures = 0; ; failures++) {
     try {
       return await attempt();
     } catch (error) {
+      failed?.();
       const rest = (until ??= now() + 60_000) - now();
       if (!(error instanceof Unavailable) || rest <= 0 || (error.retryAfter ?? 0) > rest) throw error;
       const backoff = Math.min(100 * 2 ** failures, 5_000) * (0.5 + Math.random() / 2); // so that a fleet does not ask at once

@@ -22,7 +22,7 @@ const whose = {
 };
 
 const bodies: Record<string, [fields: Record<string, Check>, required: string[]]> = {
-  "/v1/wait": [{ limits, ...whose, max_wait: duration, poll: duration, id }, ["limits"]],
+  "/v1/wait": [{ limits, ...whose, max_wait: duration, poll: duration, id, late: (value) => value === true, turn, way: duration }, ["limits"]],
   "/v1/leave": [{ limits, id }, ["limits", "id"]],
   "/v1/allow": [{ limits, ...whose, ahead: integer(1, 10_000) }, ["limits"]],
   "/v1/settle": [{ turn, used: list(8, integer(-1, 2 ** 31)) }, ["turn", "used"]],

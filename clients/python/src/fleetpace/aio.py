@@ -128,7 +128,7 @@ class AsyncLimiter:
 
     async def _wait(self, cost: Cost, max_wait: float | None, id: str | None, slots: bool) -> Given:
         client = self._client
-        wait = Wait(self._needs, cost, max_wait, id, client.poll, client.timeout, client.patience)
+        wait = Wait(self._needs, cost, max_wait, id, client.poll, client.timeout, client.patience, client.ways)
         try:
             return await client.run(wait.steps(slots))
         except asyncio.CancelledError:

@@ -73,6 +73,10 @@ class Given:
     turn: str
     waited: float
     lease: float | None = None
+    id: str | None = None
+    held: float | None = None  # None: an older server, which does not say
+    due: float = 0.0
+    usable: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,7 @@ class Later:
     forecast: float
     retry_after: float
     held_by: str | None = None
+    held: float | None = None
 
 
 @dataclass(frozen=True)

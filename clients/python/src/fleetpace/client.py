@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 from urllib.parse import urlsplit
 
 from .errors import invalid
-from .protocol import Request
+from .protocol import Request, Ways
 
 C = TypeVar("C")  # a connection
 LARGEST_ANSWER = 1 << 20
@@ -38,6 +38,7 @@ class Client(Generic[C]):
         self.ssl = (ssl_context or ssl.create_default_context()) if to.scheme == "https" else None
         self.headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
         self.url, self.timeout, self.poll, self.patience = url, timeout, poll, patience
+        self.ways = Ways()
         self._idle: deque[C] = deque()
         self._owner: object = None
         self._closed = False

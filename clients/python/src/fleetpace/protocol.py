@@ -2,8 +2,9 @@
 
 import math
 import random
+from collections import deque
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from email.message import Message
 from time import monotonic
 from typing import TypeVar
@@ -80,6 +81,22 @@ def state(name: str, key: str | None) -> Steps[State]:
     return decode(State, (yield from ask(f"/v1/limits/{quote(name, safe='')}{query}")))
 
 
+class Ways:
+    """How long requests and their answers were on their way, of the latest ones."""
+
+    def __init__(self) -> None:
+        self._both: deque[float] = deque(maxlen=20)
+
+    def least(self) -> float:
+        """How long an answer is on its way at the least, as far as that is known."""
+        both = list(self._both)
+        return min(both) / 2 if len(both) >= 5 else 0.0
+
+    def heard(self, both: float) -> float:
+        self._both.append(both)
+        return both
+
+
 @dataclass
 class Wait:
     """A call that waits. Its id is the caller's, or the server's once that has said that the turn comes later."""
@@ -91,6 +108,9 @@ class Wait:
     poll: float
     timeout: float
     patience: float
+    ways: Ways
+    late: Document = field(default_factory=dict)  # says that the last turn was not used
+    way: float = 0.0  # of an answer, as the server is to take it for granted
     kept: bool = False  # the server keeps a place that the caller does not know of
 
     def steps(self, slots: bool) -> Steps[Given]:
@@ -98,8 +118,9 @@ class Wait:
         duration("max_wait", self.max_wait)
         began = heard = monotonic()
         deadline = math.inf if self.max_wait is None else began + self.max_wait
-        failures = 0
+        failures, slow = 0, 0.0
         while True:
+            sent = monotonic()
             try:
                 document = yield from self._ask(max(0.0, deadline - monotonic()))
             except Unavailable as error:
@@ -107,17 +128,32 @@ class Wait:
                 if left <= 0 or error.retry_after > left:
                     raise
                 failures = min(failures + 1, 6)
+                if self.id is not None:  # a turn that the lost answer had was not used
+                    self.late = {"late": True}
                 yield min(left, error.retry_after + random.uniform(0.02, 0.1 * 2**failures))
                 continue
             heard, failures = monotonic(), 0
             if isinstance(document, dict) and "turn" in document:
                 given = replace(decode(Given, document), waited=heard - began)  # of all its requests
-                if given.lease is None or slots:
+                if given.lease is not None and not slots:
+                    yield from release(given.turn)
+                    names = [limit.name for limit in self.needs.limits]
+                    raise invalid("limits", names, "has slots: use turn(), which releases them")
+                if given.held is None:
                     return given
-                yield from release(given.turn)
-                names = [limit.name for limit in self.needs.limits]
-                raise invalid("limits", names, "has slots: use turn(), which releases them")
-            later = decode(Later, document)
+                both, least = self.ways.heard(heard - sent - given.held), self.ways.least()
+                if given.due > 0:
+                    yield max(0.0, heard + given.due - least - monotonic())
+                if monotonic() <= sent + given.held + given.usable + least:
+                    return given
+                # It came too late. Once is chance; from the second time on the next turn has such a way before it.
+                self.way, slow = (min(slow, both),) * 2 if slow else (0.0, both)
+                self.id = self.id or given.id
+                self.late = {"late": True, "turn": given.turn} if self.id else {}
+                continue
+            later, self.late = decode(Later, document), {}
+            if later.held is not None:
+                self.ways.heard(heard - sent - later.held)
             self.id, self.kept = later.id, self.kept or self.id is None
             if heard + later.forecast > deadline:
                 yield from self.leave()
@@ -133,7 +169,9 @@ class Wait:
         # Under an id the server counts max_wait from when it first heard of the call.
         most = self.max_wait if self.id is not None or self.max_wait is None else left
         poll = min(self.poll, left)
+        way = max(self.way, self.ways.least())
         terms = present(id=self.id, poll=duration("poll", poll), max_wait=duration("max_wait", most))
+        terms |= self.late | ({"way": duration("way", way)} if way >= 0.001 else {})
         return ask("/v1/wait", self.needs.of(self.cost) | self.needs.whose() | terms, poll + self.timeout)
 
 

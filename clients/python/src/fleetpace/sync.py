@@ -114,7 +114,7 @@ class Limiter:
 
     def _wait(self, cost: Cost, max_wait: float | None, id: str | None, slots: bool) -> Given:
         client = self._client
-        wait = Wait(self._needs, cost, max_wait, id, client.poll, client.timeout, client.patience)
+        wait = Wait(self._needs, cost, max_wait, id, client.poll, client.timeout, client.patience, client.ways)
         try:
             return client.run(wait.steps(slots))
         except Exception:
