@@ -134,3 +134,29 @@ func TestSetWantsAPeriod(t *testing.T) {
 		require.Equal(t, before, held(t, client, s.keys))
 	})
 }
+
+// The longest time is the same for limits, pauses and what is set: Longest.
+func TestBounds(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		client := server.Client(t)
+		ask := []queuemodel.Item{{Count: 1, Number: 1, Parts: []queuemodel.Part{{Cost: 1}}}}
+		for _, c := range []struct {
+			length float64
+			ok     bool
+		}{{Longest / 2, true}, {Longest, true}, {Longest + 1, false}, {Longest * 3, false}} {
+			for _, limit := range []queuemodel.Limit{{Kind: "p", A: c.length, B: 1}, {Kind: "w", A: c.length, B: 1e6}, {Kind: "r", A: 5, B: c.length}} {
+				s, who, _ := backlog(t, client, pacedLimit, 0)
+				s.keys = Keys(redistest.Prefix(t), "", "api", limit.Kind, "")
+				good := []queuemodel.Limit{{Kind: limit.Kind, A: 5, B: 1e6}}
+				_, _, err := s.Ask(who, []queuemodel.Limit{limit}, ask)
+				require.Equal(t, c.ok, err == nil, "ask: %v: %v", limit, err)
+				_, err = s.Set(who, good, limit.A, limit.B, 0)
+				require.Equal(t, c.ok, err == nil, "set: %v: %v", limit, err)
+				_, err = s.Set(who, good, 5, 1e6, c.length)
+				require.Equal(t, c.ok, err == nil, "set for %v: %v", c.length, err)
+				_, _, err = s.Pause(who, good, c.length)
+				require.Equal(t, c.ok, err == nil, "pause for %v: %v", c.length, err)
+			}
+		}
+	})
+}

@@ -48,6 +48,10 @@ var (
 	beat string
 )
 
+// Longest is the longest time that the scripts take, in micros: about 31 years. An interval between
+// permits, the time in which a bucket fills, a window and a pause are no longer.
+const Longest = 1e15
+
 // inside is what the scripts of one limit or many share: the meters, the state and the
 // queue.
 func inside() string {

@@ -1,6 +1,7 @@
 package reserve
 
 import (
+	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -71,8 +72,8 @@ type Config struct {
 	//   - the process slept through turns
 	//
 	// What Limiters of one group share, the Logger of the first one hears. By default nothing is
-	// logged, with one exception: a Redis that was never reached is logged once, on
-	// slog.Default().
+	// logged, with two exceptions, on slog.Default(): a Redis that was never reached, once, and
+	// processes that were made with different limits, once for each change.
 	Logger *slog.Logger
 }
 
@@ -162,12 +163,22 @@ func validateID(id string) error {
 	return nil
 }
 
-func (c *Config) validateCost(n int) error {
+// validateCost checks the cost of a call, which the caller knows by a name.
+func (c *Config) validateCost(name string, n int) error {
 	if n < 1 {
-		return invalid("n", "must be at least 1, got %d", n)
+		return invalid(name, "must be at least 1, got %d", n)
 	}
-	if burst := c.Limit.MaxBurst(); n > burst {
-		return &exceeds{invalid("n", "must be at most the burst of %q, which is %d, got %d", c.Name, burst, n)}
+	limit, burst := c.Limit, c.Limit.MaxBurst()
+	if n <= burst {
+		return nil
 	}
-	return nil
+	if limit.kind != KindPaced && limit.kind != KindWarmingUp {
+		return &exceeds{invalid(name, "must be at most the permits of %q, which are %d (%v), got %d: split the call, or raise the limit",
+			c.Name, burst, limit, n)}
+	}
+	advice := "split the call"
+	if larger := limit.Burst(n); larger.check() == nil {
+		advice = fmt.Sprintf("let the limit have .Burst(%d), or %q as text, or split the call", n, larger)
+	}
+	return &exceeds{invalid(name, "must be at most the burst of %q, which is %d (%v), got %d: %s", c.Name, burst, limit, n, advice)}
 }

@@ -15,14 +15,43 @@ func (s *shared) hear(e asker.Event) {
 	case asker.Outlasted:
 		log.Warn("fleetpace: calls were made while Redis was away", "limit", e.Limit.String(), "permits", e.N,
 			"away", e.Took.Round(time.Millisecond), "policy", string(s.first.Outage.Policy))
-	case asker.Differs:
-		log.Warn("fleetpace: processes were made with different limits, and the slowest is in force; make them agree",
-			"limit", e.Limit.Name.Text, "own", e.Limit.Name.Limit, "in_force", e.Text)
+	case asker.Rules:
+		s.differ(e.Limit.Name, e.Text)
 	case asker.Moved:
 		if log.Enabled(s.life, slog.LevelInfo) {
 			s.busy.Go(func() { s.moved(e.Limit, e.Text) })
 		}
 	}
+}
+
+// differing is another limit than that of this process, which was told to be in force.
+type differing struct {
+	ruling string
+	at     time.Time
+}
+
+// tellAgain is after how long the same difference is a new one. Processes that rest for a moment
+// take their limits with them, and come back with them.
+const tellAgain = 10 * time.Minute
+
+// differ logs once per change that another limit is in force than that of this process. As it slows
+// the process down, or spoils what it was deployed for, it is also told where there is no Logger.
+func (s *shared) differ(name *wire.Name, ruling string) {
+	of, now := name.Keys[0]+" "+name.Limit, time.Now()
+	last := s.differs[of]
+	if ruling == name.Limit {
+		return
+	}
+	s.differs[of] = differing{ruling, now}
+	if last.ruling == ruling && now.Sub(last.at) < tellAgain {
+		return
+	}
+	log := s.first.Logger
+	if log == noLogger {
+		log = slog.Default()
+	}
+	log.Warn("fleetpace: processes were made with different limits, and the slowest is in force; make them agree",
+		"limit", name.Text, "own", name.Limit, "in_force", ruling)
 }
 
 // moved logs how a limit stands that another process has paused or set.

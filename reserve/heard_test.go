@@ -97,6 +97,46 @@ func TestDifferentLimitsAreLogged(t *testing.T) {
 	})
 }
 
+// Different limits are told where there is no Logger, too, on slog.Default(): by the process whose
+// own limit is not in force, once per change. That a process uses the limit at times only is no
+// change.
+func TestDifferentLimitsAreToldWithoutALogger(t *testing.T) {
+	log := &book{}
+	before := slog.Default()
+	slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+	defer slog.SetDefault(before)
+	for name, rests := range map[string][2]time.Duration{
+		"both use it all the time": {time.Second, time.Second}, "the fast one rests": {time.Second, 15 * time.Second}, "both rest": {15 * time.Second, 15 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log.text.Reset()
+				b := newBubble(t)
+				fast := b.limiter(reserve.PerSecond(50))
+				use := func(l *reserve.Limiter, rest time.Duration) {
+					for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(rest) {
+						require.NoError(t, l.Wait(t.Context()))
+					}
+				}
+				for i, told := range []int{0, 1, 1, 2, 3} {
+					other := reserve.PerSecond([]float64{50, 5, 50, 5, 2}[i])
+					slow := b.limiter(other)
+					var both sync.WaitGroup
+					both.Go(func() { use(slow, rests[0]) })
+					both.Go(func() { use(fast, rests[1]) })
+					both.Wait()
+					require.Equal(t, told, bytes.Count([]byte(log.String()), []byte("different limits")), log.String())
+					require.Equal(t, told, bytes.Count([]byte(log.String()), []byte("limit=api own=50/s in_force=")), log.String())
+					require.NoError(t, slow.Close())
+					time.Sleep(11 * time.Minute)
+				}
+				require.Contains(t, log.String(), "in_force=2/s")
+				require.NoError(t, fast.Close())
+			})
+		})
+	}
+}
+
 // Who lets calls through while Redis is away says how many.
 func TestCallsWithoutRedisAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

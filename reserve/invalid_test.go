@@ -97,19 +97,19 @@ func TestBadInput(t *testing.T) {
 		{"rate -Inf", limit(reserve.PerHour(math.Inf(-1))), []string{"rate", "-Inf"}},
 		{"rate too high", limit(reserve.PerSecond(1e6 + 1)), []string{"rate", "1000000"}},
 		{"rate far too high", limit(reserve.PerDay(math.MaxFloat64)), []string{"rate"}},
-		{"rate too low", limit(reserve.PerDay(1e-300)), []string{"100 years"}},
-		{"smallest rate", limit(reserve.PerDay(math.SmallestNonzeroFloat64)), []string{"100 years"}},
+		{"rate too low", limit(reserve.PerDay(1e-300)), []string{"31 years"}},
+		{"smallest rate", limit(reserve.PerDay(math.SmallestNonzeroFloat64)), []string{"31 years"}},
 		{"burst 0", limit(reserve.PerSecond(1).Burst(0)), []string{"burst", "got 0"}},
 		{"burst below 0", limit(reserve.PerSecond(1).Burst(-7)), []string{"burst", "-7"}},
 		{"least burst", limit(reserve.PerSecond(1).Burst(math.MinInt)), []string{"burst", "-9223372036854775808"}},
 		{"burst too high", limit(reserve.PerSecond(1e6).Burst(1e9 + 1)), []string{"burst", "1000000001"}},
 		{"most burst", limit(reserve.PerSecond(1e6).Burst(math.MaxInt)), []string{"burst", "9223372036854775807"}},
-		{"burst that never fills", limit(reserve.PerDay(1).Burst(1e6)), []string{"1000000", "100 years"}},
+		{"burst that never fills", limit(reserve.PerDay(1).Burst(1e6)), []string{"1000000", "31 years"}},
 		{"every 0", limit(reserve.Every(0)), []string{"period", "0s"}},
 		{"every below 0", limit(reserve.Every(-time.Second)), []string{"period", "-1s"}},
 		{"every nanosecond", limit(reserve.Every(1)), []string{"period", "1ns"}},
 		{"every odd nanosecond", limit(reserve.Every(1500)), []string{"period", "1.5µs"}},
-		{"every 200 years", limit(reserve.Every(200 * 365 * 24 * time.Hour)), []string{"100 years"}},
+		{"every 200 years", limit(reserve.Every(200 * 365 * 24 * time.Hour)), []string{"31 years"}},
 
 		{"text empty", parse(""), []string{`""`, "100/s"}},
 		{"text blank", parse("  "), []string{"permits"}},
@@ -188,6 +188,42 @@ func TestBadInput(t *testing.T) {
 	}
 	require.Zero(t, asked, "nothing was asked")
 	t.Logf("%d cases of bad input", len(cases))
+}
+
+// A cost above the burst says which limit and which cost, and what to write. In a Joint it says at
+// which position. Where no burst helps it says so.
+func TestCostsAboveTheBurst(t *testing.T) {
+	client := redis.NewClient(&redis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("Redis is asked")
+	}})
+	t.Cleanup(func() { _ = client.Close() })
+	make := func(name string, limit reserve.Limit) *reserve.Limiter {
+		l, err := reserve.New(client, reserve.Config{Name: name, Group: "g", Limit: limit})
+		require.NoError(t, err)
+		return l
+	}
+	tokens := make("tokens", reserve.PerMinute(10_000))
+	requests := make("requests", reserve.PerSecond(100))
+	for _, c := range []struct {
+		err  error
+		says string
+	}{
+		{tokens.WaitN(t.Context(), 5000), `n: must be at most the burst of "tokens", which is 1 (10000/minute), got 5000: let the limit have .Burst(5000), or "10000/minute burst 5000" as text, or split the call`},
+		{joint(t, tokens).Wait(t.Context(), 5000), `n: must be at most the burst of "tokens"`},
+		{joint(t, requests, tokens).Wait(t.Context(), 1, 5000), `costs[1]: must be at most the burst of "tokens", which is 1 (10000/minute), got 5000: let the limit have .Burst(5000)`},
+		{joint(t, tokens, requests).Wait(t.Context(), 5000, 1), `costs[0]: must be at most the burst of "tokens"`},
+		{joint(t, requests, tokens).Wait(t.Context(), 1, 0), `costs[1]: must be at least 1, got 0`},
+		{joint(t, requests, tokens).Join(t.Context(), []reserve.Call{{ID: "a", Costs: []int{1, 2}}})[0].Err, `costs[1]: must be at most the burst of "tokens"`},
+		{make("day", reserve.Quota(100, reserve.CalendarDay)).WaitN(t.Context(), 500), `n: must be at most the permits of "day", which are 100 (100/day quota), got 500: split the call, or raise the limit`},
+		{make("window", reserve.Rolling(100, time.Second)).WaitN(t.Context(), 500), `which are 100 (100/s rolling), got 500: split the call`},
+		{make("warm", reserve.PerSecond(10).WarmUp(time.Second)).WaitN(t.Context(), 5), `which is 1 (10/s warmup 1s), got 5: let the limit have .Burst(5), or "10/s burst 5 warmup 1s" as text`},
+		{make("slow", reserve.PerDay(1)).WaitN(t.Context(), 100_000), `which is 1 (1/day), got 100000: split the call`},
+		{func() error { _, err := make("slots", reserve.Concurrent(3)).Acquire(t.Context(), 4); return err }(), `which are 3 (3 at once), got 4: split the call`},
+	} {
+		require.ErrorIs(t, c.err, reserve.ErrInvalid)
+		require.ErrorContains(t, c.err, c.says)
+		require.Equal(t, !strings.Contains(c.says, "at least"), errors.Is(c.err, reserve.ErrExceedsBurst))
+	}
 }
 
 // Hostile keys and IDs are data: each has a queue of its own and none reaches the keys of

@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -175,6 +176,14 @@ func (j *Joint) need(ctx context.Context, costs []int) (asker.Need, error) {
 	return need, ctx.Err()
 }
 
+// costName is what a caller knows the cost of the limit at an index by.
+func (j *Joint) costName(i int) string {
+	if len(j.limits) == 1 {
+		return "n"
+	}
+	return fmt.Sprintf("costs[%d]", i)
+}
+
 // needOfAny is need, also of limits that are closed.
 func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, err error) {
 	need.Flow = j.limits[0].flow
@@ -189,8 +198,8 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, er
 		if err := l.usable(ctx); err != nil {
 			return need, err
 		}
-		if err := l.core.cfg.validateCost(cost); err != nil {
-			return need, err
+		if cfg := &l.core.cfg; cost < 1 || cost > cfg.Limit.MaxBurst() {
+			return need, cfg.validateCost(j.costName(i), cost)
 		}
 		part := asker.Part{Limit: l.limit, Cost: int64(cost)}
 		if i == 0 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/fleetpace/fleetpace/lua"
 )
 
 // Limit is how often calls may be made: a rate and a burst, or another [Kind] of limit. It is a
@@ -70,7 +72,10 @@ const (
 	day      = 24 * time.Hour
 	maxRate  = 1_000_000     // per second: the scripts count microseconds
 	maxBurst = 1_000_000_000 // permits
-	century  = 36525 * day   // the longest time to fill a bucket
+
+	// longest is the longest time that the scripts take.
+	longest     = lua.Longest * time.Microsecond
+	longestText = "31 years"
 )
 
 // Validate returns nil for a valid limit, and else an [ErrInvalid] that names what is wrong and
@@ -98,8 +103,10 @@ func (l Limit) check() error {
 		return invalid("Limit", "rate must be at most %d per second, got %v: count in larger units", maxRate, l.Rate())
 	case l.MaxBurst() < 1 || l.MaxBurst() > maxBurst:
 		return invalid("Limit", "burst must be from 1 to %d permits, got %d", maxBurst, l.MaxBurst())
-	case l.micros()*float64(l.MaxBurst()) > float64(century/time.Microsecond):
-		return invalid("Limit", "burst of %d permits takes longer than 100 years to fill at %v", l.MaxBurst(), l)
+	case l.micros()*float64(l.MaxBurst()) > lua.Longest:
+		return invalid("Limit", "burst of %d permits takes longer than %s to fill at %v", l.MaxBurst(), longestText, l)
+	case l.kind == KindRolling && micros(l.per+l.margin) > lua.Longest:
+		return invalid("Limit", "window and margin together must be at most %s, got %v and %v", longestText, l.per, l.margin)
 	}
 	return l.checkKind()
 }

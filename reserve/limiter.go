@@ -184,7 +184,7 @@ func (l *Limiter) check(ctx context.Context, n int) error {
 	if err := l.usable(ctx); err != nil {
 		return err
 	}
-	if err := l.core.cfg.validateCost(n); err != nil {
+	if err := l.core.cfg.validateCost("n", n); err != nil {
 		return err
 	}
 	if l.core.closed.Load() {

@@ -11,12 +11,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-const (
-	maxReason = 256
-
-	// longest is the longest time that the scripts take: about 31 years.
-	longest = 1e15 * time.Microsecond
-)
+const maxReason = 256
 
 // Pause lets no call of the whole fleet have its turn for d, because the API asked for it: with a
 // Retry-After header, say. When the pause ends, turns follow in the same order, at the rate. A

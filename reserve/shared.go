@@ -31,6 +31,8 @@ type shared struct {
 	warned sync.Once      // of a Redis that may evict the state
 	slept  rate.Sometimes // turns that were slept through
 
+	differs map[string]differing // by name and own limit; guarded by the lock of the asker
+
 	uses int // Limiters that are open; guarded by the lock of groups
 	life context.Context
 	end  context.CancelFunc
@@ -74,7 +76,7 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	if cfg.Group != "" {
 		name = cfg.Group
 	}
-	s := &shared{group: g, client: client, first: cfg, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}}
+	s := &shared{group: g, client: client, first: cfg, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}, differs: map[string]differing{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.breaker = outage.NewBreaker(outage.Config{
 		Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe, Name: name, Policy: string(cfg.Outage.Policy),

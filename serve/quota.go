@@ -38,7 +38,7 @@ type Quota struct {
 func NewQuota(policy string, limit reserve.Limit, state reserve.State) Quota {
 	q := newQuota(policy, limit)
 	q.Remaining = whole(state.Stored, limit)
-	window := time.Duration(float64(limit.MaxBurst()) / limit.Rate() * float64(time.Second)) // it fits: of at most 100 years
+	window := time.Duration(float64(limit.MaxBurst()) / limit.Rate() * float64(time.Second)) // it fits: of at most 31 years
 	switch limit.Kind() {
 	case reserve.KindPaced:
 		q.Reset = max(0, time.Until(state.NextFree)+window)

@@ -294,17 +294,15 @@ func (a *Asker) signOff() {
 	}
 }
 
-// compare tells the watch where another limit than that of the process is in force. The Asker
-// must be locked.
+// compare tells the watch which limit is in force, with the first heartbeat and where that changes.
+// The Asker must be locked.
 func (p *pulse) compare(a *Asker, name *wire.Name, ruling string) {
 	if ruling == p.ruling {
 		return
 	}
 	p.ruling = ruling
 	for l := range p.limits {
-		if ruling != name.Limit {
-			a.watch(Event{What: Differs, Limit: l, Text: ruling})
-		}
+		a.watch(Event{What: Rules, Limit: l, Text: ruling})
 		return
 	}
 }

@@ -28,7 +28,7 @@ type bubble struct {
 	testing.TB
 	mini *miniredis.Miniredis
 	asks atomic.Int64 // script calls
-	seen [asker.Differs + 1]atomic.Int64
+	seen [asker.Rules + 1]atomic.Int64
 	cut  atomic.Bool // while set, replies are lost
 	over chan struct{}
 }

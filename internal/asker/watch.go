@@ -20,7 +20,7 @@ const (
 	Failed                // a script call: Redis is away
 	Outlasted             // Redis is back: N permits of Limit were used without it, and Took is for how long
 	Moved                 // another process did so to Limit: Text is paused, resumed or limit
-	Differs               // another limit than that of this process's is in force under Limit's name: Text
+	Rules                 // the limit Text is in force under Limit's name, be it that of this process or not
 )
 
 // Event is something that happened: all of them pass through Config.Watch.

@@ -122,7 +122,7 @@ func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
 
 func (id *ID) latest() any {
 	if id.Latest == 0 {
-		return int64(9e15)
+		return int64(math.MaxInt64) // the queue of a slow limit may be long
 	}
 	return id.Latest.Microseconds()
 }
@@ -186,4 +186,6 @@ func (r *reader) numbers(n int) []int64 {
 	return numbers
 }
 
-func micros(x float64) time.Duration { return time.Duration(x) * time.Microsecond }
+func micros(x float64) time.Duration {
+	return time.Duration(min(max(x, -farthest), farthest)) * time.Microsecond
+}

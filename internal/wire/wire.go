@@ -5,6 +5,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -140,7 +141,7 @@ func (r *reader) fail(what string) {
 	}
 }
 
-// number reads a whole number; an empty text is 0.
+// number reads a whole number, cut to what an int64 holds; an empty text is 0.
 func (r *reader) number() int64 {
 	switch v := r.next().(type) {
 	case int64:
@@ -150,7 +151,7 @@ func (r *reader) number() int64 {
 			return 0
 		}
 		n, err := strconv.ParseInt(v, 10, 64)
-		if err != nil {
+		if err != nil && !errors.Is(err, strconv.ErrRange) {
 			r.fail(fmt.Sprintf("want a number, got %q", v))
 		}
 		return n
@@ -172,7 +173,13 @@ func (r *reader) text() string {
 	}
 }
 
-func (r *reader) micros() time.Duration { return time.Duration(r.number()) * time.Microsecond }
+func (r *reader) micros() time.Duration {
+	return time.Duration(min(max(r.number(), -farthest), farthest)) * time.Microsecond
+}
+
+// farthest is what a time is cut to, in micros: some 250 years, as twice as long is no time.Duration.
+// A long queue of a slow limit may have calls whose turns are further away.
+const farthest = 8e15
 
 func (r *reader) head(h *head) {
 	h.version = r.number()
