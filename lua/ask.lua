@@ -6,6 +6,9 @@
 --         how          the sum of 1: its cost is settled later; 2: it does not wait: a turn that
 --                      is due at once, or no place; 4: it has an ID; 16: it names its flow. Or 8,
 --                      24 with a flow: turns ahead of calls: all at once if nobody waits, or none
+--                      And 32: the call has a deadline
+--         deadline:    a call whose turn is further away than so many micros has neither turn nor
+--                      place
 --         of a flow:   weight: its part of the limit, 1 of calls that name none; urgent: 0, or
 --                      the part of the limit that urgent calls have together, and this is
 --                      one; and its name
@@ -25,7 +28,9 @@
 --                                              call waits at that of its limits. Of one
 --                                              that does not wait: the forecast alone
 --         3 waitMicros which, n tags           booked: to come back for its turn by then
---         4 waitMicros which, n tags           its turn is too late; nothing has changed
+--         4 waitMicros which, n tags           its turn is too late; nothing has changed. Of
+--                                              calls that are alike the others, behind it, are
+--                                              not answered
 --         2 0 problem, n tags                  refused; nothing has changed. Of CLOCK: ask
 --                                              again
 --       All times count from when the reply arrives, at nowMicros + wayMicros.
@@ -95,9 +100,11 @@ local function wait(parts, asker)
     if moment > latest then which, latest = k, moment end
   end
   if not asker.waits then return 0, latest, which end
-  if booking and latest - at > booking.latest then
+  local most = booking and booking.latest or asker.within
+  if most and latest - at > most then
     for _, p in ipairs(parts) do
       if p.charged then refund(p.l, placeOf(asker, p), p.tag) end
+      if p.old and asker.within then leave(p.l, placeOf(asker, p), p.cost) end -- of an ask whose reply was lost
     end
     return 4, latest, which
   end
@@ -152,6 +159,7 @@ local function askOne(answer, asker, parts)
     end
     local due = booking and booking.patience < 0 and huge or agree(parts)
     local last = at + (asker.waits and horizonOf(parts, due) or 0)
+    if asker.within then last = min(last, at + asker.within) end
     if due <= last and room(parts) <= last then
       status, moment = 1, due
       extra = format('%.0f', floor(spendAll(parts, due, asker) - at))
@@ -165,6 +173,7 @@ local function askOne(answer, asker, parts)
   for _, p in ipairs(parts) do
     answer[#answer + 1] = p.record and format('%.0f', p.record) or p.tag and format('%.0f', p.tag) or ''
   end
+  return status
 end
 
 -- A full Redis refuses no write once a script has removed something. So it is asked first: else some
@@ -187,9 +196,13 @@ for _, item in ipairs(rest) do
       local j, tag = tonumber(ARGV[i]), ARGV[i + 2]
       local known = j and KEYS[KEYED * j] and j >= 1
       parts[p] = { l = known and (limits[j] or load(j)) or nil, cost = tonumber(ARGV[i + 1]),
-        tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil }
+        tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil, old = tag ~= '' }
     end
-    askOne(answer, { id = id, suffix = suffix, flow = flow, what = item.id or flow and flow.name or '', settles = item.how % 2 == 1, waits = item.how % 4 < 2, booking = item.id and item }, parts)
+    local status = askOne(answer, { id = id, suffix = suffix, flow = flow, what = item.id or flow and flow.name or '', settles = item.how % 2 == 1, waits = item.how % 4 < 2, booking = item.id and item, within = item.within }, parts)
+    if status == 4 then -- so is that of those behind it
+      answer[2] = k + 1
+      break
+    end
   end
   answers[item.n] = answer
 end

@@ -48,19 +48,24 @@ local function bad(what, i, n)
   return redis.error_reply('BADARG ' .. what .. ', got ' .. table.concat(got, ', '))
 end
 
--- An item is: count number how [weight urgent flow] [id patience latest | lack] n, then n times
+-- An item is: count number how [within] [weight urgent flow] [id patience latest | lack] n, then n times
 -- limit cost tag (see ask.lua). All items are read before one of them changes anything.
 do
   local items, i = {}, OWN + 1
   while ARGV[i] do
     local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
     local counts = count and count >= 1 and count <= 10000 and count == floor(count)
+    local number, within = ARGV[i + 1], nil
+    if how and how >= 32 then
+      how, within = how - 32, tonumber(ARGV[i + 3] or '')
+      if not finite(within) then return bad('within: want a number', i + 3, 1) end
+    end
     local flow = how and how >= 16 and {}
     how = flow and how - 16 or how
     if not (counts and tonumber(ARGV[i + 1]) and how and how >= 0 and how <= 8 and how == floor(how) and (how < 4 or how == 8 or count == 1)) then
-      return bad('count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24', i, 3)
+      return bad('count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, or 32 more', i, 3)
     end
-    local number = ARGV[i + 1]
+    if within then i = i + 1 end
     if flow then
       flow.text, flow.weight, flow.urgent, flow.name = ARGV[i + 3], tonumber(ARGV[i + 3] or ''), tonumber(ARGV[i + 4] or ''), ARGV[i + 5] or ''
       if not (finite(flow.weight) and flow.weight >= 1e-6 and flow.weight <= 1e6 and finite(flow.urgent) and flow.urgent >= 0 and flow.urgent < 1) then
@@ -69,7 +74,7 @@ do
       i = i + 3
     end
     local first = how < 4 and i + 3 or how == 8 and i + 4 or i + 6
-    local item = { i = i, first = first, count = count, how = how, number = number, flow = flow or nil }
+    local item = { i = i, first = first, count = count, how = how, number = number, flow = flow or nil, within = within }
     if how == 8 then
       item.lack = tonumber(ARGV[i + 3] or '')
       if not (finite(item.lack) and item.lack >= 0) then
@@ -93,7 +98,7 @@ do
     local j = tonumber(ARGV[first + 1])
     local light = item.parts == 1 and ARGV[first + 3] == '' and (how == 0 or how == 2 or how == 8 or how == 4 and item.patience >= 0)
     local wait = light and not (general and general[j]) and j and KEYS[KEYED * j] and
-      spend(j, item.count, tonumber(ARGV[first + 2]), (how == 2 or how == 8) and 0 or horizon, item.lack or 0)
+      spend(j, item.count, tonumber(ARGV[first + 2]), (how == 2 or how == 8) and 0 or min(horizon, item.within or horizon), item.lack or 0)
     if wait then
       answers[n] = { 1, wait }
     elseif how == 8 then

@@ -68,6 +68,10 @@
 // Wait and usable count from when the reply arrives. A turn may be used until usable, and 20 ms
 // more, as a sleep ends late. After that ask again. examples/python has all of it.
 //
+// A new call with a deadline sends 32 and the micros until then in place of its 0. If its turn comes
+// later, it has neither turn nor place, and the reply is 0 1 4 wait 1 and a tag: wait is when its turn
+// would be.
+//
 // # What a caller has to do
 //
 //   - Use a turn from its moment until it ends (waitMicros, usableMicros). After that ask

@@ -144,6 +144,9 @@ func (h *history) asks(p *process) error {
 		if len(item.Parts) == 1 && !item.Settles && c.id == "" && h.pick(3) {
 			item.Count += h.IntN(3)
 		}
+		if h.hasty && item.Count == 1 && c.id == "" && !c.now {
+			item.Within = []float64{1, 200000, 1e6, 5e6}[h.number%4]
+		}
 		h.number += item.Count
 		items = append(items, item)
 		for k := range item.Count {

@@ -146,6 +146,10 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 			how += 16
 			flow = []any{text(f.Weight), text(f.Urgent), f.Name}
 		}
+		if item.Within > 0 {
+			how += 32
+			flow = append([]any{text(item.Within)}, flow...)
+		}
 		if item.ID != "" {
 			args = append(append(args, how+4), flow...)
 			args = append(args, item.ID, text(item.Patience), text(item.Latest), len(item.Parts))

@@ -21,11 +21,13 @@ var (
 	ErrExceedsBurst = fault.ErrExceeds
 
 	// ErrWouldMissDeadline: the turn would come after the context's deadline. Nothing was
-	// consumed. Try later, or with more time: [Error.Wait] says how much is needed, and
-	// [Error.Left] how much there was.
+	// consumed, and the call has no place in the queue. Try later, or with more time: [Error.Wait]
+	// says how much is needed, [Error.Left] how much there was, and [Error.RetryAfter] when as much
+	// will be enough. It is a context.DeadlineExceeded, too.
 	//
 	// In a loop over many calls, do not go on to the next one at once: each would fail in the same
-	// moment. Wait with a context without a deadline, and give the deadline to the request.
+	// moment. Wait with a context without a deadline, and give the deadline to the request. Who
+	// tries again sooner than RetryAfter may hear a forecast that is up to half a second old.
 	ErrWouldMissDeadline = errors.New("would miss the deadline")
 
 	// ErrUnavailable: Redis could not be reached or refuses calls for now. The text says what can
@@ -69,6 +71,9 @@ type Error struct {
 	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
 	Wait time.Duration // until the turn would have come; 0 if not known
 	Left time.Duration // until the deadline that it would have missed; 0 if that is past or not known
+	// RetryAfter is when to try again after an [ErrWouldMissDeadline]: from then on a call with as
+	// much time as this one had has its turn in time, as things stand. 0 if not known.
+	RetryAfter time.Duration
 	// HeldBy is the limit of a [Joint] that holds the call back most; empty where that is not
 	// known.
 	HeldBy string
@@ -82,6 +87,9 @@ func (e *Error) Error() string {
 		text += fmt.Sprintf(": the turn is in %v", e.Wait.Round(time.Millisecond))
 		if errors.Is(e.Err, ErrWouldMissDeadline) {
 			text += fmt.Sprintf(", the deadline in %v", e.Left.Round(time.Millisecond))
+			if e.RetryAfter > 0 {
+				text += fmt.Sprintf(": try again in %v", e.RetryAfter.Round(time.Millisecond))
+			}
 		}
 		if e.HeldBy != "" {
 			text += fmt.Sprintf(", held back by %q", e.HeldBy)
@@ -115,7 +123,7 @@ func failed(op string, of fmt.Stringer, err error) error {
 	e := &Error{Op: op, Key: of.String(), Err: err}
 	var miss *missed
 	if errors.As(err, &miss) {
-		e.Wait, e.Left = miss.wait, miss.left
+		e.Wait, e.Left, e.RetryAfter = miss.wait, miss.left, max(0, miss.wait-miss.left)
 		if j, several := of.(*Joint); several && len(j.limits) > 1 && miss.slowest >= 0 {
 			e.HeldBy = j.limits[miss.slowest].String()
 		}
@@ -133,8 +141,8 @@ func miss(turn, deadline time.Time, slowest int) error {
 	return &missed{max(0, time.Until(turn)), max(0, time.Until(deadline)), slowest}
 }
 
-func (m *missed) Error() string { return ErrWouldMissDeadline.Error() }
-func (m *missed) Unwrap() error { return ErrWouldMissDeadline }
+func (m *missed) Error() string   { return ErrWouldMissDeadline.Error() }
+func (m *missed) Unwrap() []error { return []error{ErrWouldMissDeadline, context.DeadlineExceeded} }
 
 // errAway is what calls hear under PolicyFail; the breaker knows more.
 var errAway = errors.New("redis is away")

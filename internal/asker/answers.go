@@ -60,6 +60,11 @@ func (a *Asker) tell(asked ask, hasty bool, number int64, answer *wire.Answer, f
 	case answer.Refused != nil:
 		a.watch(Event{What: Refused, N: 1, Need: &asked.kind.need, Err: answer.Refused})
 		q.Refuse(asked.place, answer.Refused)
+	case answer.TooLate:
+		if !forecast.After(asked.latest) {
+			forecast = asked.latest.Add(time.Microsecond)
+		}
+		q.TooLate(forecast, answer.Slowest)
 	case answer.Booked:
 		q.Booked(forecast) // if it has left, its booking counts until others have passed it
 	case hasty:

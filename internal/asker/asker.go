@@ -99,6 +99,8 @@ type Asker struct {
 	since     time.Time                 // when it went
 	still     map[*wire.Limit]time.Time // until when they rest without Redis
 	voided    map[string]voiding        // by key
+	missed    map[key]missed            // turns that came too late for a call
+	moved     map[string]time.Time      // by key: when turns were heard to come earlier than that
 	moving    map[string]int            // by key: calls of this process that move the limit
 	joined    chan struct{}             // a call did, while it is away
 }

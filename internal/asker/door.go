@@ -77,6 +77,9 @@ func (a *Asker) letIn() {
 			w.Tell(queue.Event{Err: a.cfg.Errors.Closed})
 			continue
 		}
+		if a.turnAway(w, now) {
+			continue
+		}
 		if k == nil || !k.is(&w.need) {
 			k = a.kind(&w.need)
 			a.beat(k.parts, now)

@@ -51,6 +51,8 @@ type ask struct {
 	kind  *kind
 	place *queue.Place // nil: new calls
 	lease *lease       // that asks for turns ahead; nil: calls do
+
+	latest time.Time // new calls whose turn is later take no place; zero: all do
 }
 
 // flight returns an empty one. The Asker must be locked.
@@ -166,6 +168,7 @@ func (a *Asker) load() *flight {
 	f := a.flight()
 	work := 0
 	var more []*kind
+	a.waitingFirst()
 	for len(a.ready) > 0 && work < mostWork {
 		k := a.ready[0]
 		if a.ready = a.ready[1:]; len(a.ready) == 0 {
@@ -205,10 +208,30 @@ func (a *Asker) load() *flight {
 	return f
 }
 
+// waitingFirst lets kinds whose calls wait ask before those whose calls are new: however many come
+// and are too late, the turns of the others are given in time. The Asker must be locked.
+func (a *Asker) waitingFirst() {
+	fresh := func(k *kind) bool { return k.queue.Light() }
+	first := slices.IndexFunc(a.ready, fresh)
+	if first < 0 || !slices.ContainsFunc(a.ready[first:], func(k *kind) bool { return !fresh(k) }) {
+		return
+	}
+	slices.SortStableFunc(a.ready[first:], func(x, y *kind) int {
+		switch {
+		case fresh(x) == fresh(y):
+			return 0
+		case fresh(y):
+			return -1
+		default:
+			return 1
+		}
+	})
+}
+
 // load1 takes in what a kind asks for, and reports whether there is more.
 func (a *Asker) load1(f *flight, k *kind, t times, now time.Time, work *int) bool {
 	most := max(1, (mostWork-*work)/workOfCall)
-	light := k.queue.Light() && len(k.parts) == 1 && !k.need.Settles
+	light := k.queue.Light() && len(k.parts) == 1 && !k.need.Settles && k.need.Limit.Calm()
 	if light {
 		most = mostCalls
 	}
@@ -217,7 +240,13 @@ func (a *Asker) load1(f *flight, k *kind, t times, now time.Time, work *int) boo
 		f.add(k, wire.Item{Count: 1, Number: p.Number}, p)
 	}
 	if ask.New > 0 {
-		f.add(k, wire.Item{Count: ask.New, Number: a.number.Add(int64(ask.New)) - int64(ask.New) + 1}, nil)
+		item := wire.Item{Count: ask.New, Number: a.number.Add(int64(ask.New)) - int64(ask.New) + 1}
+		latest := k.queue.Latest(ask.New)
+		if !latest.IsZero() && k.need.ID == "" && !k.need.Now {
+			item.Within = max(latest.Sub(now), time.Microsecond)
+		}
+		f.add(k, item, nil)
+		f.asks[len(f.asks)-1].latest = latest
 	}
 	if len(ask.Places)+ask.New > 0 && k.late > 0 { // else the reply would come too late again
 		f.late, k.late = max(f.late, k.late), 0

@@ -108,7 +108,7 @@ func (a *Asker) kind(n *Need) *kind {
 	}
 	if k == nil {
 		k = &kind{key: key, need: *n, parts: n.parts()}
-		k.queue.Limits, k.queue.Slots, k.queue.Missed = len(k.parts), n.slots(), a.cfg.Errors.Missed
+		k.queue.Limits, k.queue.Slots, k.queue.Missed = len(k.parts), n.slots(), a.missedBy(key)
 		a.kinds[key] = k
 	}
 	return k

@@ -240,6 +240,7 @@ func (a *Asker) room(key string, n int) {
 func (a *Asker) refresh(key string) {
 	a.lock()
 	defer a.mu.Unlock()
+	a.forgetMissed(key, time.Now())
 	a.refreshAll(func(k *kind) bool { return key == "" || k.at(key) })
 }
 
@@ -278,6 +279,7 @@ func (a *Asker) void(key string, micros int64) {
 		a.voided[key] = v
 	}
 	a.dropLeases(key)
+	a.forgetMissed(key, now)
 	for _, k := range a.kinds {
 		if !k.at(key) {
 			continue

@@ -124,6 +124,9 @@ func (a *Asker) giveUp(w *waiter) bool {
 	if w.kind == nil || !w.kind.queue.Leave(w.Call, now) {
 		return false
 	}
+	for _, p := range w.kind.parts {
+		a.forgetMissed(p.Limit.Keys[0], now)
+	}
 	a.plan(w.kind, a.clock.now(now), now)
 	a.kick()
 	return true

@@ -19,6 +19,9 @@ func (r *Redis) Ask(who Caller, limits []Limit, items []Item) ([]Head, []Answer)
 	for _, item := range items {
 		for k := range item.Count {
 			answers = append(answers, c.one(item, k))
+			if answers[len(answers)-1].Status == 4 {
+				break
+			}
 		}
 	}
 	return c.heads(), answers
@@ -130,6 +133,9 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 	} else if len(parts) > 1 && slices.ContainsFunc(limits, func(s *State) bool { return s.overflows(due) }) {
 		ahead = c.Near
 	}
+	if item.Within > 0 {
+		ahead = min(ahead, item.Within)
+	}
 	if due > c.at+ahead { // nobody is passed over for a call that has no permits
 		return due, false
 	}
@@ -159,11 +165,14 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 	}
 	answer := Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: slowest + 1, Tags: tags}
 	switch {
-	case item.ID != "" && latest-c.at > item.Latest:
+	case item.ID != "" && latest-c.at > item.Latest, item.ID == "" && item.Within > 0 && latest-c.at > item.Within:
 		answer.Status = 4
 		for i, p := range parts {
 			if charged[i] {
 				limits[i].refund(c.place(item, id, p))
+			}
+			if item.Within > 0 { // the place of an ask whose reply was lost
+				limits[i].leave(id, p.Cost)
 			}
 		}
 		return answer

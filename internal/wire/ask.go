@@ -16,6 +16,7 @@ type Item struct {
 	Now     bool  // they do not wait: a turn that is due at once, or nothing
 	ID      *ID   // of one that may be booked; nil: it has none
 	Flow    Flow
+	Within  time.Duration // one whose turn is further away has neither turn nor place; 0: any has
 	Ahead   time.Duration // taken ahead of calls, to be used within that time; 0: they are not
 	Parts   []Part
 }
@@ -96,7 +97,12 @@ func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
 			extra = item.Flow.append(append(extra, item.Count, item.Number, how+8))
 			extra = append(extra, item.Ahead.Microseconds())
 		case item.ID == nil:
-			extra = item.Flow.append(append(extra, item.Count, item.Number, how))
+			extra = append(extra, item.Count, item.Number, how)
+			if item.Within > 0 {
+				extra[len(extra)-1] = how + 32
+				extra = append(extra, item.Within.Microseconds())
+			}
+			extra = item.Flow.append(extra)
 		default:
 			extra = item.Flow.append(append(extra, item.Count, item.Number, how+4))
 			extra = append(extra, item.ID.Text, item.ID.Patience.Microseconds(), item.ID.latest())

@@ -43,6 +43,7 @@ type Limit struct {
 	micros  int64         // Redis's time when it was heard
 	off     time.Duration // Redis's clock less that of this machine, as a reply showed that knew no more
 	inForce inForce
+	calm    bool // calls of it took the common path, when it was heard of last
 }
 
 // inForce is a limit as a reply told it.
@@ -68,6 +69,14 @@ func (l *Limit) InForce() (a, b float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inForce.a, l.inForce.b
+}
+
+// Calm reports whether nobody waited when the limit was heard of last: then calls are little work
+// for Redis.
+func (l *Limit) Calm() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.calm
 }
 
 // Eases reports whether other terms let more through than those in force.
@@ -273,7 +282,7 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 	if text != l.known {
 		l.known, l.inForce = text, termsOf(text, l.inForce)
 	}
-	l.version, l.reach = h.version, h.reach
+	l.version, l.reach, l.calm = h.version, h.reach, !strings.HasPrefix(h.text, "~")
 	l.heard, l.micros = arrived, micros+way.Microseconds()
 }
 
