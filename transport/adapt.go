@@ -22,9 +22,9 @@ const overloaded = 529
 
 // adapt tells the turn's Adapter of an answer. Whoever is overloaded refuses calls, too,
 // also where it does not know until when. What is refused for good, as the account has no
-// credit, says nothing of the rate.
+// credit, says nothing of the rate, nor does an answer from a cache.
 func (c *call) adapt(sent time.Time, status int, advice headers.Advice) {
-	if c.Adapt == nil || advice.Refused && advice.Final {
+	if c.Adapt == nil || advice.Cached || advice.Refused && advice.Final {
 		return
 	}
 	c.Adapt.ReportN(sent, c.Costs[c.adaption], advice.Refused || status == http.StatusServiceUnavailable || status == overloaded)

@@ -37,8 +37,15 @@ func TestPause(t *testing.T) {
 		{"refused, in seconds", transport.Turn{}, reply{429, "Retry-After: 7"}, pauseOf(7*time.Second, "api.test answered 429")},
 		{"refused, in milliseconds", transport.Turn{}, reply{429, "Retry-After: 8\nRetry-After-Ms: 7250"}, pauseOf(7250*time.Millisecond, "api.test answered 429")},
 		{"refused, at a date", transport.Turn{}, reply{503, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nRetry-After: Thu, 21 Aug 2025 12:41:09 GMT"}, pauseOf(9*time.Second, "api.test answered 503")},
-		{"refused, and it does not say until when", transport.Turn{}, reply{429, ""}, nil},
-		{"refused, and it says garbage", transport.Turn{}, reply{429, "Retry-After: soon"}, nil},
+		{"refused, and it does not say until when", transport.Turn{}, reply{429, ""}, pauseOf(time.Second, "api.test answered 429")},
+		{"refused, and it says garbage", transport.Turn{}, reply{429, "Retry-After: soon"}, pauseOf(time.Second, "api.test answered 429")},
+		{"refused, and it says now", transport.Turn{}, reply{429, "Retry-After: 0"}, nil},
+		{"refused for good", transport.Turn{}, reply{429, "X-Should-Retry: false"}, pauseOf(time.Second, "api.test answered 429")},
+		{"refused, at a moment since 1970", transport.Turn{}, reply{429, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nRetry-After: 1755780150"}, pauseOf(90*time.Second, "api.test answered 429")},
+		{"refused, by a cache", transport.Turn{}, reply{429, "Retry-After: 7\nAge: 5"}, nil},
+		{"nothing left, by a cache", transport.Turn{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\nAge: 5"}, nil},
+		{"nothing left, by a client's cache", transport.Turn{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\nX-From-Cache: 1"}, nil},
+		{"overloaded, and it does not say until when", transport.Turn{}, reply{503, ""}, nil},
 		{"broken", transport.Turn{}, reply{500, "Retry-After: 7"}, nil},
 		{"with a reason", transport.Turn{}, reply{429, "Retry-After: 1\nStripe-Rate-Limited-Reason: endpoint-rate"}, pauseOf(time.Second, "api.test answered 429: endpoint-rate")},
 		{"GitHub, primary", transport.Turn{}, reply{403, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nX-RateLimit-Limit: 5000\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1755780150\nX-RateLimit-Resource: core"},
@@ -107,8 +114,8 @@ func TestRetryWaits(t *testing.T) {
 				began := time.Now()
 				assert.Equal(t, 200, do(t, paced, newRequest(t, "GET", "http://api.test", nil)))
 				assert.Equal(t, 3, base.times())
-				// 5 s as said; then nothing was said, so the next turn 100 ms later.
-				assert.InDelta(t, 5100*time.Millisecond, time.Since(began), float64(10*time.Millisecond))
+				// 5 s as said; then nothing was said, so a second.
+				assert.InDelta(t, 6*time.Second, time.Since(began), float64(10*time.Millisecond))
 			})
 		})
 	}
@@ -193,6 +200,7 @@ func TestBodies(t *testing.T) {
 		defer mu.Unlock()
 		got = append(got, body)
 		if len(got) < 3 {
+			w.Header().Set("Retry-After", "0")
 			w.WriteHeader(http.StatusTooManyRequests)
 			_, _ = io.WriteString(w, strings.Repeat("no ", 1000))
 		}
@@ -237,7 +245,7 @@ func (b *readBody) Read(p []byte) (int, error) {
 
 // TestBodyThatCanNotBeHadAgain: then the refusal is the caller's.
 func TestBodyThatCanNotBeHadAgain(t *testing.T) {
-	base := &script{answers: []reply{{429, ""}}}
+	base := &script{answers: []reply{{429, "Retry-After: 0"}}}
 	paced := newTransport(t, transport.Config{Limiter: fast(t), Base: base, Retry: transport.Retry{Max: 3}})
 	r := newRequest(t, "PUT", "http://api.test", strings.NewReader("x"))
 	r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
@@ -250,6 +258,7 @@ func TestTrickle(t *testing.T) {
 	var first sync.Once
 	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first.Do(func() {
+			w.Header().Set("Retry-After", "0")
 			w.WriteHeader(http.StatusTooManyRequests)
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done() // until the client gives up

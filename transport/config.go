@@ -41,10 +41,11 @@ type Config struct {
 	// Retry says what is sent again. Default: nothing.
 	Retry Retry
 
-	// MaxPause is the longest pause that one answer may ask for. A longer one is
-	// cut to it, and the Logger hears of that: otherwise one wrong answer could stop
-	// the fleet. The next answer may ask for another pause. For the same reason Learn
-	// goes down to one permit in this time and no further. Default [DefaultMaxPause].
+	// MaxPause is the longest pause that one answer may ask for, and the longest one where
+	// refusals name no moment. A longer one is cut to it, and the Logger hears of that:
+	// otherwise one wrong answer could stop the fleet. The next answer may ask for another
+	// pause. For the same reason Learn goes down to one permit in this time and no further.
+	// Default [DefaultMaxPause].
 	MaxPause time.Duration
 
 	// Learn lets a paced limit follow what the provider tells, if the answer says how
@@ -81,8 +82,8 @@ type Config struct {
 // had again ([http.Request.GetBody]). What the provider asks not to repeat is not sent
 // again.
 //
-// There is no backoff: a retry waits as long as the answer says, and for its
-// turn.
+// A retry waits as long as the answer says, with whatever status, and for its turn. Where a refusal
+// does not say, the limit itself backs off, for all calls. After other failures there is no backoff.
 type Retry struct {
 	// Max is how often one request is sent again. 0: not at all.
 	Max int

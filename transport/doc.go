@@ -36,8 +36,11 @@
 // Package headers reads it. An answer that refuses the call, or that says that
 // nothing is left, pauses the limit for the whole fleet, until the moment that the
 // answer names. Of several limits only the one that is used up is paused, if
-// [Turn.Windows] tells which that is; else all are. Where an answer names no moment,
-// nothing is paused: no time is ever made up.
+// [Turn.Windows] tells which that is; else all are. An answer from a cache pauses nothing.
+//
+// A refusal that names no moment pauses the limit for a second, the next one for two, and so on
+// up to [Config.MaxPause], until a call succeeds. Where [Config.Adapt] hears of it, the rate
+// falls instead. An answer that is no refusal and names no moment pauses nothing.
 //
 // With [Config.Learn], a paced limit follows what the provider tells: down at once,
 // up slowly. Where the provider tells nothing, [Config.Adapt] finds the limit by what
@@ -46,6 +49,6 @@
 // # What is sent again
 //
 // Nothing, unless [Retry] says so. Then it is what was refused, if the request may be
-// repeated and its body can be had again. Clients that retry by themselves, as SDKs
+// repeated and its body can be had again. A Retry-After counts with every status. Clients that retry by themselves, as SDKs
 // do, need no help: each of their attempts comes here again.
 package transport

@@ -38,17 +38,26 @@ func (p pause) sleep(ctx context.Context) error {
 }
 
 // heed tells the limits what the answer says.
-func (t *Transport) heed(ctx context.Context, response *http.Response, c *call, advice headers.Advice) pause {
+func (t *Transport) heed(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
+	response := s.Response
 	if t.learner != nil {
 		t.learner.hear(ctx, c, advice.Windows)
 	}
 	each := c.pauses(advice)
-	p := pause{asked: slices.Max(each), kept: true}
+	t.backOff(s, c, advice, each)
+	p := pause{asked: longest(each), kept: true}
 	p.lasts = min(p.asked, t.config.MaxPause)
-	if p.asked <= 0 {
-		return p
+	if p.asked > 0 {
+		t.pause(ctx, c, each, &p, reason(response, advice))
 	}
-	why := reason(response, advice)
+	if !advice.Refused && advice.Repeat > p.asked { // what it asks of this call alone
+		p = pause{asked: advice.Repeat, lasts: min(advice.Repeat, t.config.MaxPause)}
+	}
+	return p
+}
+
+// pause pauses each limit for as long as it is to rest.
+func (t *Transport) pause(ctx context.Context, c *call, each []time.Duration, p *pause, why string) {
 	if p.asked > p.lasts {
 		t.config.Logger.Warn("the provider asks for a longer pause than Config.MaxPause: cut to that",
 			"asked", p.asked, "max_pause", t.config.MaxPause, "reason", why)
@@ -70,8 +79,9 @@ func (t *Transport) heed(ctx context.Context, response *http.Response, c *call, 
 			p.kept = false
 		}
 	}
-	return p
 }
+
+func longest(each []time.Duration) time.Duration { return slices.Max(each) }
 
 // pauses are how long each limit is to rest. A refusal that tells which of them is used up is
 // about that one, and else about those that Turn.Pauses says.

@@ -108,7 +108,7 @@ func TestSettlesEachAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		both := llm(t)
 		paced := newTransport(t, transport.Config{
-			Base:  &script{answers: []reply{{429, ""}, {200, ""}}},
+			Base:  &script{answers: []reply{{429, "Retry-After: 0"}, {200, ""}}},
 			Retry: transport.Retry{Max: 1},
 			Choose: func(*http.Request) (transport.Turn, error) {
 				return transport.Turn{Limiter: both, Costs: []int{1, 1000}}, nil

@@ -19,6 +19,8 @@ type Transport struct {
 	always  *call    // what all requests need; nil: Config.Choose says
 	learner *learner // nil without Config.Learn
 
+	backoffs *backoffs
+
 	unsettled sync.Once // tells that the costs of a request cannot be settled
 }
 
@@ -28,6 +30,7 @@ func New(config Config) (*Transport, error) {
 		return nil, err
 	}
 	t := &Transport{config: config.withDefaults()}
+	t.backoffs = newBackoffs(t.config.MaxPause)
 	if config.Limiter != nil {
 		var err error
 		if t.always, err = (Turn{Limiter: config.Limiter, Adapt: config.Adapt}).call(); err != nil {
@@ -98,7 +101,7 @@ func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Ad
 		meter.Of(l.Group(), l.Name()).Answered(s.StatusCode, advice.After)
 	}
 	c.adapt(s.at, s.StatusCode, advice)
-	return t.heed(ctx, s.Response, c, advice)
+	return t.heed(ctx, s, c, advice)
 }
 
 // CloseIdleConnections closes the idle connections of the Base, if that has a method

@@ -1,6 +1,7 @@
 package headers
 
 import (
+	"cmp"
 	"net/http"
 	"time"
 )
@@ -21,9 +22,20 @@ type Advice struct {
 	Refused bool
 
 	// After is how long to wait before the next call: as the provider says it, or else
-	// until the limit that is used up begins anew. 0: the answer does not say, or the
+	// until the limit that is used up begins anew. 0: now, or the answer does not say, or the
 	// call was not Refused.
 	After time.Duration
+
+	// Named: the answer says when to come back, with Retry-After and its like, be it now.
+	Named bool
+
+	// Repeat is how long to wait before this call is sent again, as Retry-After and its like
+	// say it with any status: it is not about the calls of others where it was not Refused.
+	Repeat time.Duration
+
+	// Cached: the answer comes from a cache, so it is old. It says nothing of the limits:
+	// nothing else is set.
+	Cached bool
 
 	// Final: the provider asks not to repeat this call at all, for example
 	// because the account has no credit.
@@ -99,12 +111,16 @@ func (w Window) Wait(n int) time.Duration {
 // moment at which the answer came, most often [time.Now]. Read does not change the header
 // and never fails. It is safe for concurrent use.
 func Read(status int, header http.Header, now time.Time) Advice {
+	if cached(header) {
+		return Advice{Cached: true}
+	}
 	clock := providerClock(header, now)
 	a := Advice{
 		Final:   header.Get("X-Should-Retry") == "false" || header.Get("Stripe-Should-Retry") == "false",
 		Windows: windows(header, clock),
 	}
 	after, said := retryAfter(header, clock)
+	a.Named, a.Repeat = said, after
 	var over bool
 	var anew time.Duration
 	for _, w := range a.Windows {
@@ -128,8 +144,15 @@ func Read(status int, header http.Header, now time.Time) Advice {
 	} else {
 		a.After = anew
 	}
-	a.Reason = word(header.Get("Stripe-Rate-Limited-Reason"))
+	a.Reason = word(cmp.Or(header.Get("Stripe-Rate-Limited-Reason"), header.Get("Ratelimit-Reason")))
 	return a
+}
+
+// cached reports whether an answer comes from a cache: of a client, which marks it, or of one on
+// the way, which says its age.
+func cached(header http.Header) bool {
+	age, ok := number(header.Get("Age")) // some that did not have it say 0
+	return ok && age > 0 || header.Get("X-From-Cache") != ""
 }
 
 // overloaded is what Anthropic and some others answer in place of 503.
@@ -138,7 +161,7 @@ const overloaded = 529
 func windows(header http.Header, clock time.Time) []Window {
 	var all []Window
 	for _, family := range []func(http.Header, time.Time) []Window{
-		structured, triplets, named, anthropic, shopify,
+		structured, triplets, named, anthropic, shopify, hubspot,
 	} {
 		all = append(all, family(header, clock)...)
 	}

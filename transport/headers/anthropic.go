@@ -29,7 +29,7 @@ func anthropic(header http.Header, clock time.Time) []Window {
 		case what == "Remaining" && isNumber:
 			s.at(name).Remaining = n
 		case what == "Reset":
-			if d, ok := reset(values[0], clock); ok {
+			if d, ok := waitOf(values[0], clock); ok {
 				s.at(name).Reset = d
 			}
 		}

@@ -17,20 +17,28 @@
 //
 // # What it understands
 //
-//	Retry-After                    seconds, also with a fraction, or an HTTP date
+//	Retry-After                    seconds, also with a fraction; a moment, as an HTTP
+//	                               date, as RFC 3339 has it, or since 1970; 1m30s
 //	Retry-After-Ms,                milliseconds; they win over Retry-After, which
-//	X-Ms-Retry-After-Ms            is the same rounded
+//	X-Ms-Retry-After-Ms,           is the same rounded
+//	X-Amz-Retry-After
 //	RateLimit, RateLimit-Policy    the IETF draft, as structured fields, and the
 //	                               dictionary of its older versions
 //	RateLimit-Limit, -Remaining,   the fields of before, also with X- and as
-//	-Reset                         X-Rate-Limit-…; policies in them, too
+//	-Reset                         X-Rate-Limit-…; policies in them, too. The reset
+//	                               has all forms of Retry-After
 //	X-RateLimit-Resource           GitHub: the name of the limit
 //	X-RateLimit-Limit-Requests …   OpenAI, Groq, Cerebras, Azure: one set for each
 //	                               name, such as requests, tokens, requests-day
+//	X-RateLimit-FillRate,          Atlassian Data Center: a bucket, and how fast it fills
+//	X-RateLimit-Interval-Seconds
+//	RateLimit-Reason               Jira and Confluence Cloud
 //	Anthropic-RateLimit-…          one set for each name
+//	X-HubSpot-RateLimit-…          HubSpot: "rolling" and "daily"
 //	X-Shopify-Shop-Api-Call-Limit  Shopify: used/limit
 //	Stripe-Rate-Limited-Reason,    Stripe; X-Should-Retry is what others say
 //	Stripe-Should-Retry
+//	Age, X-From-Cache              the answer is from a cache, and says nothing of limits
 //
 // # What it does not do
 //

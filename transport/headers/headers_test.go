@@ -70,6 +70,95 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
+// TestForms reads a time in each form that providers send it, under each name: they mix them.
+func TestForms(t *testing.T) {
+	for _, c := range []struct {
+		text string
+		want time.Duration
+		ok   bool
+	}{
+		{"90", 90 * time.Second, true},
+		{"90.5", 90500 * time.Millisecond, true},
+		{"0", 0, true},
+		{"1755780150", 90 * time.Second, true}, // seconds since 1970
+		{"1755780150.25", 90250 * time.Millisecond, true},
+		{"1755780150250", 90250 * time.Millisecond, true}, // milliseconds since 1970
+		{"1755780000", 0, true},                           // has passed
+		{"1m30s", 90 * time.Second, true},
+		{"450ms", 450 * time.Millisecond, true},
+		{"2025-08-21T12:42:30Z", 90 * time.Second, true},
+		{"2025-08-21T14:42:30+02:00", 90 * time.Second, true},
+		{"2025-08-21T12:42:30.5Z", 90500 * time.Millisecond, true},
+		{"2025-08-21T12:43Z", 2 * time.Minute, true}, // Jira
+		{"2025-08-21T14:43+02:00", 2 * time.Minute, true},
+		{"2025-08-21T12:42:30+0000", 90 * time.Second, true},
+		{"2025-08-21 12:42:30 UTC", 90 * time.Second, true},
+		{"Thu, 21 Aug 2025 12:42:30 GMT", 90 * time.Second, true},
+		{"Thu, 21 Aug 2025 12:42:30 UTC", 90 * time.Second, true},
+		{"Thu, 21 Aug 2025 12:42:30 Z", 90 * time.Second, true},
+		{"Thu, 21 Aug 2025 08:42:30 EDT", 90 * time.Second, true},
+		{"Thu, 21 Aug 2025 05:42:30 PDT", 90 * time.Second, true},
+		{"Thu, 21 Aug 2025 14:42:30 +0200", 90 * time.Second, true},
+		{"Thursday, 21-Aug-25 12:42:30 GMT", 90 * time.Second, true},
+		{"Thursday, 21-Aug-25 08:42:30 EDT", 90 * time.Second, true},
+		{"Thu, 21-Aug-2025 12:42:30 GMT", 90 * time.Second, true},
+		{"Thu Aug 21 12:42:30 2025", 90 * time.Second, true},
+		{"Thu, 21 Aug 2025 14:42:30 XYZ", 0, false}, // nobody knows where that is
+		{"Thursday, 21-Aug-25 14:42:30 CEST", 0, false},
+		{"Thu, 21 Aug 2025 12:42:30", 0, false},
+		{"2025-08-21T12:42:30", 0, false}, // of which zone?
+		{"2025-08-21", 0, false},
+		{"-90", 0, false},
+		{"-1m", 0, false},
+		{"tomorrow", 0, false},
+	} {
+		t.Run(c.text, func(t *testing.T) {
+			a := headers.Read(429, answer(t, "Retry-After: "+c.text), now)
+			assert.Equal(t, c.want, a.After, "Retry-After")
+			assert.Equal(t, c.ok, a.Named, "Retry-After")
+			for _, family := range []string{"X-RateLimit-Limit: 60\nX-RateLimit-Reset: ", "RateLimit-Limit: 60\nRateLimit-Reset: ", "X-Rate-Limit-Limit: 60\nX-Rate-Limit-Reset: ",
+				"X-RateLimit-Limit-Requests: 60\nX-RateLimit-Reset-Requests: ", "X-RateLimit-Limit: 60\nX-RateLimit-Reset-After: "} {
+				a := headers.Read(200, answer(t, family+c.text), now)
+				require.Len(t, a.Windows, 1)
+				assert.Equal(t, c.want, a.Windows[0].Reset, "%s", family)
+			}
+		})
+	}
+}
+
+// TestRepeat: Retry-After is read at every status, for the call itself; only a refusal is about
+// others, too.
+func TestRepeat(t *testing.T) {
+	for _, status := range []int{200, 202, 301, 403, 408, 409, 425, 429, 500, 502, 503, 504, 529} {
+		a := headers.Read(status, answer(t, "Retry-After: 7"), now)
+		assert.True(t, a.Named, status)
+		assert.Equal(t, 7*time.Second, a.Repeat, status)
+		assert.Equal(t, a.Refused, a.After > 0, status)
+		a = headers.Read(status, answer(t, ""), now)
+		assert.False(t, a.Named, status)
+		assert.Zero(t, a.Repeat, status)
+	}
+}
+
+// TestCached: an answer from a cache says nothing of the limits, whatever it says.
+func TestCached(t *testing.T) {
+	const full = "Retry-After: 60\nX-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\n"
+	for _, c := range []struct {
+		lines  string
+		cached bool
+	}{{"Age: 1", true}, {"Age: 3600", true}, {"X-From-Cache: 1", true}, {"Age: 0", false}, {"Age: old", false}, {"X-Cache: MISS", false}} {
+		for _, status := range []int{200, 403, 429, 503} {
+			a := headers.Read(status, answer(t, full+c.lines), now)
+			assert.Equal(t, c.cached, a.Cached, "%d %s", status, c.lines)
+			if c.cached {
+				assert.Equal(t, headers.Advice{Cached: true}, a, "%d %s", status, c.lines)
+			} else {
+				assert.NotEmpty(t, a.Windows)
+			}
+		}
+	}
+}
+
 // TestClocks: what counts is how long after the answer's own Date a moment is.
 func TestClocks(t *testing.T) {
 	for name, skew := range map[string]time.Duration{"right": 0, "an hour slow": -time.Hour, "a day fast": 24 * time.Hour} {
@@ -121,6 +210,9 @@ func TestRefused(t *testing.T) {
 		{"GitHub, secondary, 429", 429, "Retry-After: 60", headers.Advice{Refused: true, After: time.Minute}},
 		{"Stripe", 429, "Stripe-Rate-Limited-Reason: global-concurrency\nStripe-Should-Retry: true",
 			headers.Advice{Refused: true, Reason: "global-concurrency"}},
+		{"Jira Cloud", 429, "Retry-After: 5\nRateLimit-Reason: jira-quota-global-based", headers.Advice{Refused: true, After: 5 * time.Second, Reason: "jira-quota-global-based"}},
+		{"HubSpot, in a day", 429, "X-HubSpot-RateLimit-Daily: 250000\nX-HubSpot-RateLimit-Daily-Remaining: 0", headers.Advice{Refused: true}},
+		{"AWS", 429, "X-Amz-Retry-After: 1500", headers.Advice{Refused: true, After: 1500 * time.Millisecond}},
 		{"Stripe, final", 429, "Stripe-Should-Retry: false", headers.Advice{Refused: true, Final: true}},
 		{"OpenAI, no credit", 429, "X-Should-Retry: false", headers.Advice{Refused: true, Final: true}},
 		{"a bucket that is empty does not say when the next call is due", 429, `
@@ -131,7 +223,7 @@ func TestRefused(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a := headers.Read(c.status, answer(t, c.lines), now)
-			a.Windows = nil
+			a.Windows, a.Named, a.Repeat = nil, false, 0
 			assert.Equal(t, c.want, a)
 		})
 	}
@@ -194,6 +286,51 @@ func TestWindows(t *testing.T) {
 			x-ratelimit-limit-tokens: -1
 			x-ratelimit-remaining-tokens: -1
 			x-ratelimit-reset-tokens: 0`, nil},
+		{"Azure: the reset is spelled in another way", `
+			x-ratelimit-remaining-tokens: 0
+			x-ratelimit-remaining-requests: 11
+			x-rate-limit-reset-tokens: 55`, []headers.Window{
+			{Name: "requests", Unit: "requests", Remaining: 11},
+			{Name: "tokens", Unit: "tokens", Remaining: 0, Reset: 55 * time.Second},
+		}},
+		{"HubSpot", `
+			X-HubSpot-RateLimit-Daily: 250000
+			X-HubSpot-RateLimit-Daily-Remaining: 249000
+			X-HubSpot-RateLimit-Interval-Milliseconds: 10000
+			X-HubSpot-RateLimit-Max: 100
+			X-HubSpot-RateLimit-Remaining: 99
+			X-HubSpot-RateLimit-Secondly: 10
+			X-HubSpot-RateLimit-Secondly-Remaining: 9`, []headers.Window{
+			{Name: "daily", Unit: "requests", Limit: 250000, Remaining: 249000, Period: day},
+			{Name: "rolling", Unit: "requests", Limit: 100, Remaining: 99, Period: 10 * time.Second},
+		}},
+		{"HubSpot, of the day alone", "X-HubSpot-RateLimit-Daily-Remaining: 0", []headers.Window{
+			{Name: "daily", Unit: "requests", Remaining: 0, Period: day},
+		}},
+		{"HubSpot, nonsense", "X-HubSpot-RateLimit-Max: many\nX-HubSpot-RateLimit-Daily: -1", nil},
+		{"Atlassian Data Center: 2 come each 5 s, and 10 are kept", `
+			X-RateLimit-Limit: 10
+			X-RateLimit-Remaining: 3
+			X-RateLimit-Interval-Seconds: 5
+			X-RateLimit-FillRate: 2
+			Retry-After: 0`, []headers.Window{
+			{Unit: "requests", Limit: 10, Remaining: 3, Reset: 20 * time.Second, Period: 25 * time.Second, Refills: true},
+		}},
+		{"Atlassian Data Center: a fill rate of 0 says nothing", `
+			X-RateLimit-Limit: 10
+			X-RateLimit-Remaining: 3
+			X-RateLimit-Interval-Seconds: 5
+			X-RateLimit-FillRate: 0`, []headers.Window{
+			{Unit: "requests", Limit: 10, Remaining: 3},
+		}},
+		{"Jira Cloud", `
+			X-RateLimit-Limit: 350
+			X-RateLimit-Remaining: 0
+			X-RateLimit-NearLimit: true
+			X-RateLimit-Reset: 2025-08-21T12:45Z
+			RateLimit-Reason: jira-burst-based`, []headers.Window{
+			{Unit: "requests", Limit: 350, Remaining: 0, Reset: 4 * minute},
+		}},
 		{"Anthropic", `
 			Date: Thu, 21 Aug 2025 12:40:00 GMT
 			anthropic-ratelimit-input-tokens-limit: 80000

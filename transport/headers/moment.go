@@ -15,14 +15,14 @@ func providerClock(header http.Header, now time.Time) time.Time {
 	return now
 }
 
-// reset reads when a window begins anew: how long from clock on.
+// waitOf reads when a window begins anew, or when to come back: how long from clock on. All fields
+// that say it are read alike, as providers send every form under every name.
 //
-// A plain number may mean seconds from now or since 1970, and providers send
-// both under one name. No window is as long as the time since 1970, so the size
-// tells them apart: from a billion on (the year 2001) it is a moment in seconds,
-// from a hundred billion on one in milliseconds, and below it is seconds from
-// now. Between a month and the year 2001 nothing makes sense and nothing is read.
-func reset(text string, clock time.Time) (time.Duration, bool) {
+// A plain number may mean seconds from now or since 1970. No window is as long as the time since
+// 1970, so the size tells them apart: from a billion on (the year 2001) it is a moment in seconds,
+// from a hundred billion on one in milliseconds, and below it is seconds from now. Between a month
+// and the year 2001 nothing makes sense and nothing is read.
+func waitOf(text string, clock time.Time) (time.Duration, bool) {
 	text = strings.TrimSpace(text)
 	if n, ok := number(text); ok {
 		switch {
@@ -40,14 +40,53 @@ func reset(text string, clock time.Time) (time.Duration, bool) {
 	if d, ok := span(text); ok {
 		return d, true
 	}
-	if moment, err := time.Parse(time.RFC3339, text); err == nil {
-		return until(moment, clock), true
-	}
-	if moment, err := http.ParseTime(text); err == nil {
+	if moment, ok := date(text); ok {
 		return until(moment, clock), true
 	}
 	return 0, false
 }
+
+// zones are the names that RFC 822 gives to zones, and others of the same meaning. A name that is
+// not among them is ambiguous, as CST or IST are outside of America.
+var zones = map[string]string{
+	"GMT": "+0000", "UTC": "+0000", "UT": "+0000", "Z": "+0000",
+	"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
+}
+
+// dates are the forms of a moment, with the zone as an offset.
+var dates = []string{
+	"Mon, 02 Jan 2006 15:04:05 -0700", "Mon, 2 Jan 2006 15:04:05 -0700", "02 Jan 2006 15:04:05 -0700", // HTTP, mail
+	"Monday, 02-Jan-06 15:04:05 -0700", "Mon, 02-Jan-2006 15:04:05 -0700", // before RFC 1123, cookies
+	"2006-01-02T15:04:05 -0700", "2006-01-02 15:04:05 -0700", "2006-01-02T15:04 -0700", // RFC 3339; without seconds as Jira has it
+}
+
+// date reads a moment in words. One without a zone is in UTC only where the form says so.
+func date(text string) (time.Time, bool) {
+	if len(text) > longestDate {
+		return time.Time{}, false
+	}
+	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05Z0700", time.ANSIC} {
+		if moment, err := time.Parse(layout, text); err == nil {
+			return moment, true
+		}
+	}
+	i := strings.LastIndexByte(text, ' ')
+	if i < 0 {
+		return time.Time{}, false
+	}
+	zone := text[i+1:]
+	if offset, ok := zones[strings.ToUpper(zone)]; ok {
+		zone = offset
+	}
+	for _, layout := range dates {
+		if moment, err := time.Parse(layout, text[:i]+" "+zone); err == nil {
+			return moment, true
+		}
+	}
+	return time.Time{}, false
+}
+
+const longestDate = 64 // bytes
 
 // epoch is n units after 1970. n is below 1e14, so nothing overflows.
 func epoch(n float64, unit time.Duration) time.Time {

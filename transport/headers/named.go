@@ -19,6 +19,9 @@ func named(header http.Header, clock time.Time) []Window {
 	spans := map[string]bool{}
 	for key, values := range header {
 		rest, ok := strings.CutPrefix(key, "X-Ratelimit-")
+		if !ok { // Azure has one of them so, beside the others
+			rest, ok = strings.CutPrefix(key, "X-Rate-Limit-")
+		}
 		if !ok || len(values) == 0 {
 			continue
 		}
@@ -33,7 +36,7 @@ func named(header http.Header, clock time.Time) []Window {
 		case what == "Remaining" && isNumber:
 			s.at(name).Remaining = n
 		case what == "Reset":
-			if d, ok := reset(values[0], clock); ok {
+			if d, ok := waitOf(values[0], clock); ok {
 				s.at(name).Reset = d
 				_, spans[name] = span(strings.TrimSpace(values[0]))
 			}

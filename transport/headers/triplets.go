@@ -1,6 +1,7 @@
 package headers
 
 import (
+	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -15,11 +16,11 @@ func triplets(header http.Header, clock time.Time) []Window {
 		if n, ok := number(header.Get(prefix + "Remaining")); ok {
 			w.Remaining = n
 		}
-		if d, ok := reset(header.Get(prefix+"Reset"), clock); ok {
+		if d, ok := waitOf(header.Get(prefix+"Reset"), clock); ok {
 			w.Reset = d
 		}
-		if n, ok := number(header.Get(prefix + "Reset-After")); ok { // Discord, with a fraction
-			w.Reset = bounded(n, time.Second)
+		if d, ok := waitOf(header.Get(prefix+"Reset-After"), clock); ok { // Discord, with a fraction
+			w.Reset = d
 		}
 		if w.Limit <= 0 && w.Remaining < 0 {
 			continue
@@ -29,6 +30,7 @@ func triplets(header http.Header, clock time.Time) []Window {
 		}
 		if prefix == "X-Ratelimit-" {
 			github(header, &w)
+			atlassian(header, &w)
 		}
 		return append([]Window{w}, others...)
 	}
@@ -77,5 +79,19 @@ func github(header http.Header, w *Window) {
 		w.Unit, w.Period = "points", time.Hour
 	case "search", "code_search":
 		w.Period = time.Minute
+	}
+}
+
+// atlassian reads how fast a bucket fills, as Jira, Confluence and Bitbucket Data Center tell it:
+// FillRate permits come each interval, and the limit is what the bucket holds.
+func atlassian(header http.Header, w *Window) {
+	each, ok1 := number(header.Get("X-Ratelimit-Interval-Seconds"))
+	fills, ok2 := number(header.Get("X-Ratelimit-Fillrate"))
+	if !ok1 || !ok2 || each <= 0 || fills <= 0 || w.Limit <= 0 {
+		return
+	}
+	w.Refills, w.Period = true, bounded(each*w.Limit/fills, time.Second)
+	if w.Remaining >= 0 {
+		w.Reset = bounded(each*math.Ceil(max(w.Limit-w.Remaining, 0)/fills), time.Second)
 	}
 }
