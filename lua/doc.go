@@ -83,7 +83,8 @@
 //     news: a pause, a pause that ended early, a limit that is slower or has a smaller burst.
 //   - Remember per limit what the last reply said (text, version, reach), and when that was.
 //     Remember what Redis's clock was then, and count on with a monotonic clock. Bring all of
-//     it with the next call.
+//     it with the next call. With the first call of a limit bring the clock as any reply of any
+//     limit told it: else a copy of that call that comes late cannot be told from a new one.
 //   - Learn the server's run ID after every broken connection, and send it.
 //   - Notice that data was lost: a heartbeat replies 0, though the process has beaten before.
 //     (Of two that were under way at once the first one may be answered last.)

@@ -23,19 +23,18 @@ function slots.pack(l) return format('%.0f %.0f %.0f %.0f %.0f', l.used, l.mean,
 
 local function holder(id, cost, what) return format('%s:%.0f:%s', id, cost, what) end
 
--- MARGIN is by how much a caller may be wrong about Redis's time, and a turn be due ahead.
-local MARGIN = way + (tonumber(ARGV[4]) or 0)
-
 -- leaves takes a holder off; nil: it holds none. One that was given its slots after the caller has
--- sent its message keeps them, as that is a copy that comes late: true.
+-- sent its message keeps them, as that is a copy that comes late: true. The message that gave it
+-- the slots was sent before that, too, as the way to Redis takes longer than a caller is wrong about
+-- Redis's time; one that follows a reply was not.
 local function leaves(l, who, sent)
-  local since = l.used > 0 and call('ZSCORE', l.log, who)
+  local since = l.used > 0 and tonumber(call('ZSCORE', l.log, who))
   if not since then return end
-  if sent and sent > 0 and since - MARGIN > sent and since - MARGIN <= now then return nil, true end
+  if sent and sent > 0 and since > sent and since <= now then return nil, true end
   call('ZREM', l.log, who)
   l.used, l.woken = max(0, l.used - costOf(who)), 0
   if l.used == 0 then l.renews = true end
-  return tonumber(since)
+  return since
 end
 
 -- sweep takes those off whose processes are dead, or whom nobody knows. It looks once after
@@ -71,10 +70,10 @@ function slots.next(l, cost, from)
   return max(from, slots.ahead(l, 0, cost))
 end
 
-function slots.spend(l, cost, due, id, what)
+function slots.spend(l, cost, _, id, what, since)
   if not id then return end -- that was without Redis
   if l.used == 0 then l.renews = true end
-  if call('ZADD', l.log, 'NX', format('%.0f', floor(due)), holder(id, cost, what)) == 1 then l.used = l.used + cost end
+  if call('ZADD', l.log, 'NX', format('%.0f', since or now), holder(id, cost, what)) == 1 then l.used = l.used + cost end
   l.logged = true
 end
 
@@ -100,7 +99,7 @@ end
 function slots.keep(l, process, which, cost, what)
   local number, since = match(which, '^(%d+) (%d+)$')
   if not number then return 0 end
-  slots.spend(l, cost, min(tonumber(since), now), process .. ':' .. number, what)
+  slots.spend(l, cost, nil, process .. ':' .. number, what, min(tonumber(since), now))
   return l.used <= l.a and cost or 0
 end
 

@@ -46,6 +46,23 @@ func TestALateCopyTakesNoSlot(t *testing.T) {
 	})
 }
 
+// The ask that gave a call its slot comes a second time. It was sent before the slot was given; what
+// follows its reply was not.
+func TestACopyOfTheAskItselfTakesNoSlot(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		for _, sent := range []float64{-1, -500, -1e6} {
+			s, who, limits, ask := slotOf(t, server.Client(t))
+			given := who.Now
+			who.Now, limits[0].Clock = given+50000, given+sent
+			require.Equal(t, 2, ask(who, 0).Status, "sent %v micros before", -sent)
+			limits[0].Clock = given + who.Way
+			_, left, err := s.Leave(who, limits, 0, "done", "1", 1, &queuemodel.Flow{})
+			require.NoError(t, err)
+			require.EqualValues(t, 1, left, "as soon as the reply is there")
+		}
+	})
+}
+
 // A server that took over has missed that a call is done: its slot is free when those who hold
 // some have had time to tell.
 func TestAnotherServerForgetsWhoHoldsSlots(t *testing.T) {

@@ -278,7 +278,7 @@ func (a *Asker) comeBack(err error) bool {
 	}
 	now := time.Now()
 	a.lock()
-	call := &wire.Call{Caller: a.caller(a.clock.now(now)), Client: a.cfg.Client, Now: now}
+	call := &wire.Call{Caller: a.caller(a.clock.now(now)), Client: a.cfg.Client, Now: now, Clock: a.clock.redis(now)}
 	var items []wire.Used
 	for l, s := range a.away {
 		used := min(s.count, l.Most()) // the API has let no more through

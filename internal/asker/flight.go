@@ -294,7 +294,15 @@ func (f *flight) add(k *kind, item wire.Item, place *queue.Place) {
 
 // call is the script call of a flight, now.
 func (f *flight) call(a *Asker, caller wire.Caller) *wire.Call {
-	return &wire.Call{Caller: caller, Client: a.cfg.Client, Limits: f.limits, Back: f.back, Now: time.Now()}
+	c := &wire.Call{Caller: caller, Client: a.cfg.Client, Limits: f.limits, Back: f.back}
+	a.sends(c)
+	return c
+}
+
+// sends notes when a call leaves, and by which clock of Redis.
+func (a *Asker) sends(c *wire.Call) {
+	c.Now = time.Now()
+	c.Clock = a.clock.redis(c.Now)
 }
 
 // again makes the flight fit to be sent once more, as its reply was lost: what it was given
@@ -334,7 +342,8 @@ func (a *Asker) send(f *flight) {
 		if err = a.measure(f); err != nil {
 			return err
 		}
-		call.Run, call.Now = a.server(), time.Now()
+		call.Run = a.server()
+		a.sends(call)
 		reply, answers, err = wire.Ask(context.Background(), call, f.items)
 		if err == nil {
 			at, early = a.arrive(call, &reply)

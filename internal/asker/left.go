@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/fleetpace/fleetpace/internal/queue"
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -88,7 +87,8 @@ func (a *Asker) sendLeft(f *flight) {
 	call := f.call(a, caller)
 	call.Back = nil
 	err := a.attempt(func() error {
-		call.Run, call.Now = a.server(), time.Now()
+		call.Run = a.server()
+		a.sends(call)
 		reply, _, err := wire.Leave(context.Background(), call, f.left)
 		if err == nil {
 			a.arrive(call, &reply)

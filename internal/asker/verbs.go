@@ -133,7 +133,7 @@ func (a *Asker) onceOnly(ctx context.Context, limits []*wire.Limit, make func(*w
 	a.lock()
 	caller := a.caller(a.clock.now(now))
 	a.mu.Unlock()
-	call := &wire.Call{Caller: caller, Client: a.cfg.Client, Limits: limits, Now: now}
+	call := &wire.Call{Caller: caller, Client: a.cfg.Client, Limits: limits, Now: now, Clock: a.clock.redis(now)}
 	reply, err := make(call)
 	if err == nil {
 		a.arrive(call, &reply)

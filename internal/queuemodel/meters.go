@@ -150,7 +150,7 @@ func (c *call) spend(s *State, cost, at float64, id string) {
 			s.log = s.log[1:]
 		}
 	case "s":
-		s.take(id, cost, at)
+		s.take(id, cost, c.Now)
 	case "w":
 		s.stored = s.storedAt(at)
 		s.atLeast(at)

@@ -56,8 +56,7 @@ func (c *call) sweep(s *State) {
 // late, and is not the last one.
 func (c *call) copied(s *State, id string, cost float64) bool {
 	return slices.ContainsFunc(s.holders, func(h holder) bool {
-		since := h.since - c.Way - c.Near
-		return h.id == id && h.cost == cost && s.clock > 0 && since > s.clock && since <= c.Now
+		return h.id == id && h.cost == cost && s.clock > 0 && h.since > s.clock && h.since <= c.Now
 	})
 }
 

@@ -165,10 +165,11 @@ func (l *Limit) Window() time.Duration {
 const afterLoss = time.Minute
 
 // append appends what head.lua wants to hear of the limit, and returns its known text.
-func (l *Limit) append(args []any, now, lost time.Time, back string) ([]any, string) {
+func (l *Limit) append(args []any, c *Call, back string) ([]any, string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known, reach, clock, edges := l.known, l.aged(now), int64(0), ""
+	now, lost := c.Now, c.Lost
+	known, reach, clock, edges := l.known, l.aged(now), c.Clock, ""
 	if known != "" {
 		clock = l.clock(now)
 	}

@@ -43,6 +43,7 @@ type Call struct {
 	Limits []*Limit
 	Back   []string // per limit the name of an ask whose turns go back; nil: none
 	Now    time.Time
+	Clock  int64 // Redis's time then, in micros, as far as the process knows it by any limit; 0: it does not
 
 	reads bool // it changes nothing
 }
@@ -97,7 +98,7 @@ func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Repl
 		if c.Back != nil {
 			back = c.Back[i]
 		}
-		args, reply.known[i] = l.append(args, c.Now, c.Lost, back)
+		args, reply.known[i] = l.append(args, c, back)
 	}
 	values, err := c.once(ctx, script, append(args, extra...), first)
 	if err != nil {

@@ -17,7 +17,7 @@ func paced() *Limit {
 
 // brought is what a call says of a limit, so long after the start.
 func brought(l *Limit, after time.Duration, lost time.Time) (known, version, reach, clock any) {
-	args, _ := l.append(nil, start.Add(after), lost, "")
+	args, _ := l.append(nil, &Call{Caller: Caller{Lost: lost}, Now: start.Add(after)}, "")
 	return args[4], args[5], args[6], args[9]
 }
 
