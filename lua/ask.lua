@@ -150,6 +150,7 @@ local function askOne(answer, asker, parts)
     local booking = asker.booking
     for _, p in ipairs(parts) do
       local back = false
+      if asker.waits then p.tag = standing(p.l, placeOf(asker, p)) or p.tag end
       if booking and not p.tag then
         p.tag = tagOf(p.l, booking.id, p.cost)
         back = p.tag ~= nil

@@ -18,6 +18,10 @@ local function newTag(l)
   return l.seq
 end
 
+-- standing is the tag of a call's place, which its caller may not have heard: a reply was lost. nil:
+-- it has none.
+local function standing(l, place) return l.card > 0 and tonumber(call('ZSCORE', l.places, place)) or nil end
+
 local function enter(l, tag, place, cost)
   if call('ZADD', l.places, 'NX', format('%.17g', tag), place) == 1 then
     l.renews = l.renews or l.card == 0

@@ -12,6 +12,14 @@ func (s *State) total() (sum float64) {
 	return sum
 }
 
+// placed is the place of a call; nil: it has none.
+func (s *State) placed(id string, cost float64) *place {
+	if i := slices.IndexFunc(s.places, func(q place) bool { return q.id == id && q.cost == cost }); i >= 0 {
+		return &s.places[i]
+	}
+	return nil
+}
+
 func (s *State) leave(id string, cost float64) bool {
 	n := len(s.places)
 	s.places = slices.DeleteFunc(s.places, func(p place) bool { return p.id == id && p.cost == cost })

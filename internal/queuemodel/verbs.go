@@ -50,6 +50,11 @@ func (c *call) one(item Item, k int) Answer {
 			c.sooner(s)
 		}
 	}
+	for i := range parts {
+		if q := limits[i].placed(id, parts[i].Cost); q != nil && !item.Now {
+			parts[i].Tag = q.tag
+		}
+	}
 	back, charged := make([]bool, len(parts)), make([]bool, len(parts))
 	if item.ID != "" {
 		for i := range parts {
@@ -200,7 +205,7 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 			s.leave(id, p.Cost)
 			continue
 		}
-		if !slices.ContainsFunc(s.places, func(q place) bool { return q.id == id && q.cost == p.Cost }) {
+		if s.placed(id, p.Cost) == nil {
 			s.places = append(s.places, c.place(item, id, p))
 			s.seq = max(s.seq, p.Tag)
 			s.sort()
