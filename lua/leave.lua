@@ -12,6 +12,8 @@
 --           drop  "<id>" cost                 the booking ends
 --           done  "<number>" cost:what        the call is done, with its slots
 --           keep  "<number> <micros>" cost:what  it holds its slots still, since then
+--           look  "" 0                        who was told that there is a slot, and has not come,
+--                                             is told again
 --         The cost of place and book has ":<weight>:<flow>" behind it where the place names one
 -- Reply: after that of head.lua, per item how many permits went back, or were waited for, or
 --       are held within the limit
@@ -28,6 +30,8 @@ for i = OWN + 1, #ARGV, 4 do
     tag = tonumber(tag or 0)
     if what == 'turn' then
       left = giveBack(l, which, cost)
+    elseif what == 'look' then
+      left = 0
     elseif what == 'drop' then
       if whole then drop(l, which, cost) end
     elseif what == 'done' or what == 'keep' then

@@ -124,7 +124,7 @@ var planted = []struct {
 	{"slots of the dead stay", "ask", "if beat and beat < 0 or not beat and", "if not beat and", false, slotSeeds + 43},
 	{"slots of the living go", "ask", "if beat and beat < 0 or not beat and", "if beat or", true, slotSeeds + 2},
 	{"slots are given at once after a loss", "ask", "l.till = max(l.till, ceil(at + UNSURE))", "", true, slotSeeds + 18},
-	{"slots that are kept do not count", "leave", "slots.spend(l, cost, min(tonumber(since), now), process .. ':' .. number, what)", "", true, slotSeeds + 6},
+	{"slots that are kept do not count", "leave", "slots.spend(l, cost, nil, process .. ':' .. number, what, min(tonumber(since), now))", "", true, slotSeeds + 6},
 	{"a slot is held while its call waits for the rate", "ask", "function slots.overflows() return true end", "function slots.overflows() return false end", false, slotSeeds + 25},
 	{"who waits for a slot is overtaken", "ask", "function slots.ahead(l, before, cost)\n", "function slots.ahead(l, before, cost)\n  before = 0\n", false, slotSeeds},
 	{"the dead are told that there is room", "ask", "if not told[process] and dead(l, process) then", "if false then", false, slotSeeds + 324},

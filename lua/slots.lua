@@ -6,7 +6,7 @@
 METERS.s = function()
 
 local slots = {}
-local DAY, UNKNOWN, UNSURE, WAKES = 86400000000, 8000000, 3000000, 64 -- micros; places
+local DAY, UNKNOWN, UNSURE, MOMENT, WAKES = 86400000000, 8000000, 3000000, 300000, 64 -- micros; places
 local USABLE, MOST = 1000000, 1000
 
 -- checked: when the dead were looked for. till: none is given before, as data was lost, until
@@ -109,8 +109,9 @@ function slots.forget(l)
   l.used, l.till = 0, max(l.till, ceil(at + UNSURE))
 end
 
--- wake tells the processes of the first who wait, as far as there is room for them. The dead
--- leave their slots and places.
+-- wake tells the processes of the first who wait, as far as there is room for them. If the first one
+-- does not come, they are told again with each moment that passes, and so are the first calls of
+-- other processes. The dead leave their slots and places.
 function slots.wake(l)
   if l.card > 0 then sweep(l) end
   local free = l.a - l.used
@@ -118,17 +119,23 @@ function slots.wake(l)
     l.woken = 0
     return
   end
-  local places, told, news = call('ZRANGE', l.places, 0, min(free, WAKES) - 1, 'WITHSCORES'), {}, {}
+  sooner(l)
+  local late = at - l.since
+  local again = floor(late / MOMENT) > max(0, floor((late - now + l.seen) / MOMENT))
+  if again then l.woken = 0 end
+  local places, told, news = call('ZRANGE', l.places, 0, (again and WAKES or min(free, WAKES)) - 1, 'WITHSCORES'), {}, {}
   for k = 1, #places, 2 do
     free = free - costOf(places[k])
-    if free < 0 then break end
+    if free < 0 and not again then break end
     local process, tag = processOf(places[k]), tonumber(places[k + 1])
     if not told[process] and dead(l, process) then
       clear(l, process, {}, true)
       return slots.wake(l)
     end
-    told[process] = (told[process] or 0) + 1
-    if tag > l.woken then l.woken, news[process] = tag, true end
+    if free >= 0 or not told[process] then
+      told[process] = (told[process] or 0) + 1
+      if free < 0 then news[process] = true elseif tag > l.woken then l.woken, news[process] = tag, true end
+    end
   end
   for process in pairs(news) do tell(l, 'room:' .. process .. ':' .. told[process]) end
 end
@@ -172,12 +179,17 @@ function slots.life(l) return l.used > 0 and DAY or 0 end
 function slots.fresh() end
 
 -- reach: how many are in use, and 0, less what has passed since. After 30 s it proves no loss: they
--- may have been done since, and the state expired.
-function slots.reach(l) return format('%.0f 0', l.used) end
+-- may have been done since, and the state expired. Then 1, if some were told that there is room and
+-- have not come: somebody is to look a moment later.
+function slots.reach(l) return format('%.0f 0 %d', l.used, l.card > 0 and l.woken > 0 and 1 or 0) end
 
+-- remember closes the limit where data was lost, for as long as the state that stands there now is
+-- young: after that who holds some has told so, and who comes late brings nothing new.
 function slots.remember(l, reach, unknown)
-  local used, heard = match(reach, '^(%d+) (-?%d+)$')
-  if unknown or tonumber(used or 0) > 0 and tonumber(heard) > -3 * RENEW then l.till = max(l.till, ceil(at + UNSURE)) end
+  local used, heard = match(reach, '^(%d+) (-?%d+)')
+  local from = unknown and at or min(at, l.epoch + way)
+  local brings = tonumber(used or 0) > 0 and tonumber(heard) > -3 * RENEW
+  if (unknown or brings) and from + UNSURE > at then l.till = max(l.till, ceil(from + UNSURE)) end
 end
 
 function slots.record() end

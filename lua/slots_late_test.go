@@ -75,3 +75,33 @@ func TestAnotherServerForgetsWhoHoldsSlots(t *testing.T) {
 		require.Equal(t, 1, ask(who, waits.Tags[0]).Status)
 	})
 }
+
+// After a loss of data no slot is given for three seconds: then those who hold some have told so. A
+// process that asks later, with what it knows from before, closes the limit to nobody.
+func TestALateMemoryClosesNoSlots(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		for _, late := range []float64{0, 0.5e6, 2.9e6, 3.1e6, 5e6, 20e6, 100e6} {
+			for _, heard := range []float64{0, -20e6} { // when the process has heard last, if that is not why it is late
+				s, who, limits := backlog(t, server.Client(t), queuemodel.Limit{Kind: "s", A: 5, B: 1}, 0)
+				began := who.Now
+				number := 0
+				ask := func(process string, known bool, after float64) int {
+					number++
+					who.Now, who.Process, who.Serial = began+after, process, number
+					limits[0].Known, limits[0].Reach, limits[0].Clock = "", nil, 0
+					if known {
+						limits[0].Known, limits[0].Reach = "1600000000000000 run s 5 1", []float64{1, heard}
+					}
+					_, answers, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: number, Now: true, Parts: []queuemodel.Part{{Cost: 1}}}})
+					require.NoError(t, err)
+					return answers[0].Status
+				}
+				require.Equal(t, 0, ask("first", true, 0), "it knows of a slot that is in use")
+				closed := late < 3e6
+				require.Equal(t, closed, ask("late", true, late) == 0, "late by %v, heard %v", late, heard)
+				require.Equal(t, closed, ask("other", false, late+1000) == 0, "late by %v, heard %v", late, heard)
+				require.Equal(t, 1, ask("other", false, max(late+2000, 3.001e6)), "late by %v", late)
+			}
+		}
+	})
+}

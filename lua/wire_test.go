@@ -111,6 +111,9 @@ func (r *reply) heads(limits int, now float64) []queuemodel.Head {
 			}
 			heads[j].Reach = append(heads[j].Reach, x)
 		}
+		if text := strings.Fields(known); len(text) > 2 && text[2] == "s" && len(heads[j].Reach) > 2 {
+			heads[j].Reach = heads[j].Reach[:2] // the third one is of news
+		}
 	}
 	return heads
 }

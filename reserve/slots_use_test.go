@@ -1,9 +1,12 @@
 package reserve_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/delay"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -19,6 +23,7 @@ const (
 	usual    = 3 * time.Second // without trouble, at first
 	recovers = 5 * time.Second // after Redis is back: no slot is given for 3 s where data was lost
 	judged   = 3 * time.Second
+	never    = time.Duration(-1)
 )
 
 // slotUse is a fleet whose calls wait for slots all the time, and a trouble. All slots are to be
@@ -145,15 +150,17 @@ func TestSlotsAreUsedAfterTroubles(t *testing.T) {
 	for i, c := range []struct {
 		name     string
 		troubles []trouble
-		least    float64 // of the usual rate is used meanwhile
+		idle     time.Duration // of a slot, meanwhile, after each call; below 0: nothing is expected
 	}{
-		{"away for 6 s", []trouble{{what: down, process: -1, from: usual, to: usual + 6*time.Second}}, 0},
-		{"away for 20 s", []trouble{{what: down, process: -1, from: usual, to: usual + 20*time.Second}}, 0},
-		{"away for 6 s, data lost", []trouble{{what: restart, process: -1, from: usual, to: usual + 6*time.Second}}, 0},
-		{"away for 20 s, data lost", []trouble{{what: restart, process: -1, from: usual, to: usual + 20*time.Second}}, 0},
-		{"away for one", []trouble{{what: partition, process: 0, from: usual, to: usual + 8*time.Second}}, 0},
-		{"news are cut", trouble{what: cutNews, process: -1, from: usual}.every(800*time.Millisecond, usual+6*time.Second), 0.9},
-		{"replies are lost", []trouble{{what: loseReply, process: -1, from: usual, to: usual + 5*time.Second, chance: 0.02}}, 0},
+		{"away for 6 s", []trouble{{what: down, process: -1, from: usual, to: usual + 6*time.Second}}, never},
+		{"away for 20 s", []trouble{{what: down, process: -1, from: usual, to: usual + 20*time.Second}}, never},
+		{"away for 6 s, data lost", []trouble{{what: restart, process: -1, from: usual, to: usual + 6*time.Second}}, never},
+		{"away for 20 s, data lost", []trouble{{what: restart, process: -1, from: usual, to: usual + 20*time.Second}}, never},
+		{"away for one", []trouble{{what: partition, process: 0, from: usual, to: usual + 8*time.Second}}, never},
+		{"news are cut", trouble{what: cutNews, process: -1, from: usual}.every(800*time.Millisecond, usual+6*time.Second), 10 * time.Millisecond},
+		{"news are lost", []trouble{{what: loseNews, process: -1, from: usual, to: usual + 5*time.Second, chance: 1}}, time.Second},
+		{"some news are lost", []trouble{{what: loseNews, process: -1, from: usual, to: usual + 5*time.Second, chance: 0.3}}, 400 * time.Millisecond},
+		{"replies are lost", []trouble{{what: loseReply, process: -1, from: usual, to: usual + 5*time.Second, chance: 0.02}}, never},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for seed := range uint64(max(1, faultHistories(t)/16)) {
@@ -165,10 +172,72 @@ func TestSlotsAreUsedAfterTroubles(t *testing.T) {
 					u.seed, u.slots, len(u.way), u.callers, before, meanwhile, after, u.most, longest, u.round())
 				require.Empty(t, u.problems)
 				require.LessOrEqual(t, u.most, u.slots, "calls at once")
-				require.GreaterOrEqual(t, meanwhile, c.least*before, "calls per second meanwhile")
+				if c.idle != never {
+					require.GreaterOrEqual(t, meanwhile, float64(u.slots)/(u.takes+c.idle).Seconds(), "calls per second meanwhile")
+				}
 				require.GreaterOrEqual(t, after, 0.9*before, "calls per second afterwards")
 				require.LessOrEqual(t, longest, u.round()*3/2, "the longest wait")
 			}
 		})
+	}
+}
+
+// A message is lost that says that there is a slot, though the process hears news. The slot is not
+// idle until its calls ask anyway.
+func TestALostMessageOfASlot(t *testing.T) {
+	for _, waiting := range []int{1, 5} {
+		for _, slots := range []int{1, 2} {
+			for _, after := range []time.Duration{100 * time.Millisecond, 3 * time.Second, time.Minute} {
+				t.Run(fmt.Sprintf("%d wait for one of %d slots for %v", waiting, slots, after), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b := newBubble(t)
+						var loses atomic.Bool
+						client := clientOn(b, func() delay.Way {
+							var news atomic.Bool
+							return delay.Way{
+								Out: func(sent []byte) time.Duration {
+									if bytes.Contains(sent, []byte("\r\nsubscribe\r\n")) {
+										news.Store(true)
+									}
+									return way
+								},
+								Back: func() time.Duration { return way },
+								Dead: func() bool { return news.Load() && loses.Load() },
+							}
+						})
+						one, two := b.limiter(reserve.Concurrent(slots)), b.on(client, reserve.Config{Limit: reserve.Concurrent(slots)})
+						var held []*reserve.Reservation
+						for range slots {
+							r, err := one.Acquire(t.Context(), 1)
+							require.NoError(t, err)
+							held = append(held, r)
+						}
+						ended := make(chan error, waiting)
+						for range waiting {
+							go func() {
+								r, err := two.Acquire(t.Context(), 1)
+								if err == nil {
+									r.Release()
+								}
+								ended <- err
+							}()
+						}
+						time.Sleep(after)
+						loses.Store(true)
+						held[0].Release()
+						time.Sleep(100 * time.Millisecond)
+						loses.Store(false)
+						began := time.Now()
+						for range waiting {
+							require.NoError(t, <-ended)
+						}
+						require.LessOrEqual(t, time.Since(began), time.Second)
+						for _, r := range held[1:] {
+							r.Release()
+						}
+					})
+				})
+			}
+		}
 	}
 }

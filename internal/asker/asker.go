@@ -93,6 +93,8 @@ type Asker struct {
 	beating   bool
 	listening bool
 	looking   bool                      // from time to time, while it is not sure to hear news
+	rooms     map[*wire.Limit]time.Time // limits of slots that are to be looked at then
+	awaits    bool                      // somebody looks at those
 	heard     time.Time                 // when it has heard something of those who tell them
 	soon      chan struct{}             // a heartbeat is wanted at once
 	away      map[*wire.Limit]*spent    // without Redis; nil: it is there
@@ -110,7 +112,7 @@ func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
 	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, leaving: map[string]int{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{},
-		past: map[*wire.Name]*LeaseStats{}, voided: map[string]voiding{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
+		past: map[*wire.Name]*LeaseStats{}, voided: map[string]voiding{}, rooms: map[*wire.Limit]time.Time{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	a.quiet = sync.NewCond(&a.mu)
 	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }
 	a.life, a.end = context.WithCancel(context.Background())

@@ -103,6 +103,9 @@ func (a *Asker) sendLeft(f *flight) {
 		}
 		a.beAway()
 	}
+	if err == nil {
+		a.looks(f.limits)
+	}
 	for _, k := range f.leaving {
 		k.leaving--
 		a.wants(k)

@@ -284,8 +284,12 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 		}
 		return
 	case "s":
-		if unknown || len(reach) > 1 && reach[0] > 0 && reach[1] > -3*renew {
-			s.till = max(s.till, math.Ceil(c.at+3e6))
+		from := c.at
+		if !unknown {
+			from = min(c.at, s.epoch+c.Way)
+		}
+		if (unknown || len(reach) > 1 && reach[0] > 0 && reach[1] > -3*renew) && from+3e6 > c.at {
+			s.till = max(s.till, math.Ceil(from+3e6))
 		}
 		return
 	case "w":

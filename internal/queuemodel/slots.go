@@ -101,9 +101,10 @@ func (c *call) wake(s *State) {
 		c.sweep(s)
 	}
 	free := s.a - s.inUse()
-	if free <= 0 || s.till > c.Now || s.paused > c.Now {
+	if len(s.places) == 0 || free <= 0 || s.till > c.Now || s.paused > c.Now {
 		return
 	}
+	c.sooner(s)
 	for _, p := range s.places[:min(len(s.places), int(min(free, 64)))] {
 		if free -= p.cost; free < 0 {
 			return

@@ -160,6 +160,19 @@ func (l *Limit) Window() time.Duration {
 	return 0
 }
 
+// Told reports whether the last reply said of a limit of slots that some were told that there is room,
+// and had not come.
+func (l *Limit) Told() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fields := strings.Fields(l.reach)
+	return l.Kind == "s" && len(fields) > 2 && fields[2] == "1"
+}
+
+// noted is how long after the loss of data who holds slots has told so at the latest, as heartbeats
+// come about every second: a limit that stands there without them has none in use.
+const noted = 6 * time.Second
+
 // afterLoss is for how long a limit that was never asked brings that data was lost: others
 // may have had turns of it. It is for longer where a bucket takes longer to fill.
 const afterLoss = time.Minute
@@ -175,9 +188,11 @@ func (l *Limit) append(args []any, c *Call, back string) ([]any, string) {
 	}
 	switch {
 	case lost.IsZero() || lost.Before(l.heard):
+	case known != "" && l.Kind == "s" && now.Sub(lost) >= noted:
+		reach = "0 0"
 	case known != "":
 		reach = l.atLeast(reach, 0)
-	case l.Kind == "s" && now.Sub(lost) < afterLoss:
+	case l.Kind == "s" && now.Sub(lost) < noted:
 		known, reach = "1", "1 0"
 	case l.Kind == "p" && now.Sub(lost) < max(afterLoss, time.Duration(min(l.A*l.B, 1e15))*time.Microsecond):
 		known, reach = "1", "0"

@@ -32,6 +32,8 @@ type Left struct {
 	Done  bool
 	Since int64
 	Doing string
+
+	Look bool // nothing is left: who was told that there is a slot, and has not come, is told again
 }
 
 // Leave leaves places, and gives back turns that nobody used. It returns how many permits went
@@ -40,6 +42,8 @@ func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
 	extra := make([]any, 0, 4*len(items))
 	for _, item := range items {
 		switch {
+		case item.Look:
+			extra = append(extra, item.Limit+1, "look", "", 0)
 		case item.Done:
 			extra = append(extra, item.Limit+1, "done", item.Place, fmt.Sprintf("%d:%s", item.Cost, item.Doing))
 		case item.Since > 0:
