@@ -156,13 +156,17 @@
 // A limit of slots is how many calls are made at once. A turn holds its slots, under the number
 // of its call, until [Leave] says that the call is done, or its process is dead. Nobody knows when
 // that will be. So a process whose calls wait is told on the channel when there is room for the
-// first n of them, "room:<process>:<n>", and asks then. It also asks every ten seconds or so, in
-// case the message was lost. A call that asks again holds nothing: so the slots of a reply that
-// was lost are free.
+// first n of them, "room:<process>:<n>", and asks then. If it does not come, whatever script is
+// called next for the limit tells it again, and the next processes, too. The third number of the
+// reach says in how many micros somebody is to look (look of leave), for that, or as a pause ends. The
+// process that was told so looks a tenth of a second after that, unless a later reply says 0. One
+// that does not hear news asks about every half second. A call that asks again holds nothing: so the
+// slots of a reply that was lost are free.
 //
 // A process whose last answered heartbeat is deadMicros old may have been taken for dead. Then, or
 // if Redis has lost its data or is another server, it tells what its calls hold still (keep of
-// leave). Where data was lost no slot is given for three seconds, which is longer than that takes.
+// leave). Where data was lost no slot is given until the new state is three seconds old, which is
+// longer than that takes.
 // On another server what was held is forgotten, as it may have missed which calls are done.
 //
 // # Bookings

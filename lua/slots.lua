@@ -179,9 +179,16 @@ function slots.life(l) return l.used > 0 and DAY or 0 end
 function slots.fresh() end
 
 -- reach: how many are in use, and 0, less what has passed since. After 30 s it proves no loss: they
--- may have been done since, and the state expired. Then 1, if some were told that there is room and
--- have not come: somebody is to look a moment later.
-function slots.reach(l) return format('%.0f 0 %d', l.used, l.card > 0 and l.woken > 0 and 1 or 0) end
+-- may have been done since, and the state expired. Then micros until somebody is to look, as some
+-- were told that there is room and have not come, or as a pause is over then; 0: nobody is.
+function slots.reach(l)
+  local look = 0
+  if l.card > 0 and l.used < l.a then
+    look = max(l.till, l.paused) - at
+    if look <= 0 then look = l.woken > 0 and MOMENT or 0 end
+  end
+  return format('%.0f 0 %.0f', l.used, ceil(look))
+end
 
 -- remember closes the limit where data was lost, for as long as the state that stands there now is
 -- young: after that who holds some has told so, and who comes late brings nothing new.

@@ -241,3 +241,31 @@ func TestALostMessageOfASlot(t *testing.T) {
 		}
 	}
 }
+
+// A pause ends, and no message says so: who waits for a slot has it then.
+func TestSlotsAfterAPause(t *testing.T) {
+	for _, paused := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
+		for _, before := range []bool{false, true} { // the slot is let go before the pause, and taken by nobody
+			t.Run(fmt.Sprintf("of %v, free before %v", paused, before), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBubble(t)
+					one, two := b.limiter(reserve.Concurrent(1)), b.limiter(reserve.Concurrent(1))
+					held, err := one.Acquire(t.Context(), 1)
+					require.NoError(t, err)
+					if before {
+						held.Release()
+						time.Sleep(100 * time.Millisecond)
+					}
+					began := time.Now()
+					require.NoError(t, one.Pause(t.Context(), paused, "told so"))
+					first, second := taking(joint(t, two)), taking(joint(t, two))
+					time.Sleep(paused / 2)
+					held.Release()
+					require.NoError(t, <-first)
+					require.NoError(t, <-second)
+					require.InDelta(t, paused.Seconds(), time.Since(began).Seconds(), 0.3)
+				})
+			})
+		}
+	}
+}

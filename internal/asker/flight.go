@@ -367,6 +367,7 @@ func (a *Asker) send(f *flight) {
 		a.fail(f, err)
 	default:
 		a.deliver(f, answers, reply.Micros, at, early)
+		a.looks(f.limits)
 	}
 	t := a.clock.now(now)
 	var last *kind

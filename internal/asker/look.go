@@ -6,35 +6,37 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Who was told that there is a slot has a moment to come: the message may be lost. So the process
-// that has let a slot go looks at the limit after that, unless it has called for it meanwhile, and
-// who has not come is told again.
+// Who was told that there is a slot has a moment to come: the message may be lost. And nobody is told
+// that a pause ends. So a process whose reply says so looks at the limit after that, unless it has
+// heard otherwise meanwhile, and who has not come is told again.
 const (
-	moment    = 400 * time.Millisecond
-	mostLooks = 12 // limits, in one script call
+	slack     = 100 * time.Millisecond // after that moment
+	mostLooks = 12                     // limits, in one script call
 )
 
 // looks notes that somebody is to look at limits of slots, if their last replies say so. The Asker
 // must be locked.
 func (a *Asker) looks(limits []*wire.Limit) {
 	for _, l := range limits {
-		switch {
-		case l.Kind != "s":
-		case !l.Told() || a.closed:
+		if l.Kind != "s" {
+			continue
+		}
+		after := l.Looks()
+		if after <= 0 || a.closed {
 			delete(a.rooms, l)
-		default:
-			a.rooms[l] = time.Now().Add(moment)
-			if !a.awaits {
-				a.awaits = true
-				a.busy.Go(a.await)
-			}
+			continue
+		}
+		a.rooms[l] = time.Now().Add(after + slack)
+		if !a.awaits {
+			a.awaits = true
+			a.busy.Go(a.await)
 		}
 	}
 }
 
-// await looks for as long as somebody is told who has not come.
+// await looks for as long as there is something to look at.
 func (a *Asker) await() {
-	for a.rest(moment / 4) {
+	for a.rest(slack) {
 		due, over := a.dueLooks()
 		if over {
 			return

@@ -160,13 +160,16 @@ func (l *Limit) Window() time.Duration {
 	return 0
 }
 
-// Told reports whether the last reply said of a limit of slots that some were told that there is room,
-// and had not come.
-func (l *Limit) Told() bool {
+// Looks is how long after the last reply somebody is to look at a limit of slots; 0: nobody is.
+func (l *Limit) Looks() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fields := strings.Fields(l.reach)
-	return l.Kind == "s" && len(fields) > 2 && fields[2] == "1"
+	if l.Kind != "s" || len(fields) < 3 {
+		return 0
+	}
+	micros, _ := strconv.ParseInt(fields[2], 10, 64)
+	return time.Duration(micros) * time.Microsecond
 }
 
 // noted is how long after the loss of data who holds slots has told so at the latest, as heartbeats
