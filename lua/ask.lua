@@ -119,7 +119,11 @@ local function wait(parts, asker)
   end
   for k, p in ipairs(parts) do
     local place = placeOf(asker, p)
-    if k == which and not books then enter(p.l, p.tag, place, p.cost) else leave(p.l, place, p.cost) end
+    if k == which and not books then
+      enter(p.l, p.tag, place, p.cost)
+    elseif leave(p.l, place, p.cost) then
+      callHead(p.l, asking)
+    end
     if booking then book(p.l, booking.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
     p.l.latest = max(p.l.latest, ceil(latest))
     askedAgain(p.l, asker.id, p.cost)

@@ -133,6 +133,10 @@
 // have had them since. Else each turn of others would begin the grace anew, and a fleet behind a
 // dead process would get one turn per grace.
 //
+// Who finds the head late tells its process, "overdue:<process>", and so does a call that leaves the
+// place behind which the head stood, as it waits at another limit from now on. The first call of that
+// process that waits there asks then. It is told once, until it asks.
+//
 // Of an item with many new calls that do not find the common path at most 16 are answered, so
 // that no script takes long. The others ask again.
 //

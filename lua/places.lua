@@ -92,7 +92,7 @@ local function overdue(l, asking)
   local place = head(l)
   local first, moment = callOf(place), l.meter.ahead(l, 0, costOf(place))
   if asking[first] then
-    l.head, l.since = first, ceil(max(moment, at))
+    l.head, l.since, l.called = first, ceil(max(moment, at)), ''
   elseif first ~= l.head then
     l.head, l.since = first, ceil(max(moment, min(l.since, at)))
   elseif l.since > at and moment < l.since then
@@ -104,7 +104,18 @@ end
 -- askedAgain notes that a call has asked in vain: if it is the head, its permits come later than
 -- it was told. (Others with its tag may have had them.)
 local function askedAgain(l, id, cost)
-  if l.head == id then l.since = ceil(max(at, l.meter.ahead(l, 0, cost))) end
+  if l.head == id then l.since, l.called = ceil(max(at, l.meter.ahead(l, 0, cost))), '' end
+end
+
+-- callHead tells the process of the head, once until it asks, that its turn may come sooner than it was
+-- told.
+local function callHead(l, asking)
+  if l.card == 0 or l.kind == 's' then return end
+  local place = head(l)
+  local first = callOf(place)
+  if asking[first] or l.called == first then return end
+  l.called = first
+  tell(l, 'overdue:' .. processOf(place))
 end
 
 -- sooner notes that permits came back: those of the head are there from now on at the earliest.
@@ -145,6 +156,7 @@ local function entitled(l, tag, cost, grace, asking)
     late = overdue(l, asking)
   end
   if not late then return l.meter.ahead(l, 0, cost) end
+  if late > 0 then callHead(l, asking) end
   if late > grace then return at end
   if not tag then return huge end
   return l.meter.ahead(l, before(l, tag), cost)

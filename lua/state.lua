@@ -62,7 +62,8 @@ local function fields(l)
   if l.wrong then return l.wrong end
   if not params(l, l.was.limit or l.theirs) then return 'BADSTATE limit: want two numbers, got ' .. l.was.limit end
   local q = { match(l.was.queue or FRESH.queue, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$') }
-  l.total, l.seq, l.head, l.since = tonumber(q[1]), tonumber(q[2]), q[3], tonumber(q[4])
+  l.total, l.seq, l.since = tonumber(q[1]), tonumber(q[2]), tonumber(q[4])
+  l.head, l.called = match(q[3] or '', '^([^:]*:?[^:]*):?(.*)$')
   l.wanted, l.front, l.latest = tonumber(q[5]), tonumber(q[6]), tonumber(q[7])
   l.span, l.returned = tonumber(q[8]), tonumber(q[9])
   local wellformed = finite(l.total) and finite(l.seq) and finite(l.since) and finite(l.wanted) and finite(l.front)
@@ -229,7 +230,7 @@ local function changes(l, plain)
   number('heldMicros', l.held, '%.17g')
   text('reason', l.reason)
   number('resumed', l.resumed, '%.0f')
-  text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.head, l.since, l.wanted,
+  text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head, l.since, l.wanted,
     l.front, l.latest, l.span, l.returned))
   if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g %.0f', l.virtual, l.from, l.given, l.speed, l.dense)) end
   if l.meter.pack then text('meter', l.meter.pack(l)) end

@@ -178,7 +178,11 @@ func (a *Asker) hear(text string) {
 				a.heardOf(key, "limit", micros)
 				a.refresh(key)
 			default:
-				if n, room := a.told(what); room {
+				if process, overdue := strings.CutPrefix(what, "overdue:"); overdue {
+					if process == a.process {
+						a.room(key, 1)
+					}
+				} else if n, room := a.told(what); room {
 					a.room(key, n)
 				} else {
 					a.refresh(key)
