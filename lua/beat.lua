@@ -23,7 +23,8 @@
 -- Reply nowMicros; 0 if the process was not known, 1 if it was, 2 if it counted as dead; when a
 --       process died or ended last, in micros; what tells the server from others, '' if the user
 --       may not know it; then per name: how many of those that use it live; rank, text and kind
---       of the limit that is in force. The last names may be missing, so that the script does not
+--       of the limit that is in force. Where that is of another kind, the process was not
+--       registered: its calls are not to be made. The last names may be missing, so that the script does not
 --       take long: they are to be sent again.
 
 local call, format, find, match = redis.call, string.format, string.find, string.match
@@ -143,6 +144,12 @@ local function note(limits, reports, kind, pace, limit, report)
   if not (mine or f[1]) then -- nobody was here
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, 0, '', ''
     return work
+  end
+  local other = mine and s.kind and s.kind ~= kind
+  if other then -- a name has one kind, while somebody uses it who lives
+    work = work + 1 + look(limits, reports, s) / 8
+    if s.live > (was and 1 or 0) then mine, kind = nil, s.kind end
+    old = true
   end
   if mine ~= (was or nil) then
     call('HSET', limits, me, mine or '- ' .. micros(now))

@@ -41,6 +41,10 @@
 // others. A name is told of when there is something new, and every five seconds or so. That is
 // also the case when a process has died since: then Redis looks for the limits of the dead.
 //
+// A name has one kind of limit. A heartbeat replies which one is in force. A process whose limit is
+// of another kind was not registered, and lets no calls of it through, until nobody lives who uses
+// the kind in force.
+//
 // A process that is not sure of its heartbeat does not ask for slots: where the last one that was
 // answered left more than 1.5 s ago, another one goes before the ask. A heartbeat replies 2 to a
 // process that had counted as dead. Then others may have its slots, and it tells what its calls

@@ -26,7 +26,9 @@ type Config struct {
 	Group string
 
 	// Limit is the rate and the burst, or another [Kind] of limit. Processes of one name should
-	// agree. Where they do not, the slowest limit of the processes that make calls is in force.
+	// agree. Where they do not, the slowest limit of the processes that make calls is in force. Two
+	// kinds of limit under one name are an error: calls of the process that came later fail with
+	// [ErrInvalid], as soon as it has heard of the other kind with its first heartbeat.
 	Limit Limit
 
 	// Prefix of all keys, up to 128 bytes without braces. Default

@@ -86,7 +86,7 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 		Client: client, Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
 		Breaker: s.breaker, Away: away[cfg.Outage.Policy], Share: cfg.Outage.share, Policy: string(cfg.Outage.Policy),
 		Watch:  s.watch,
-		Errors: asker.Errors{Closed: ErrClosed, Away: errAway, Missed: miss},
+		Errors: asker.Errors{Closed: ErrClosed, Away: errAway, Missed: miss, Kind: errKind},
 	})
 	s.source = &meter.Source{Policy: string(cfg.Outage.Policy), Read: s.asker.Standing}
 	s.source.Open()
@@ -127,4 +127,9 @@ func (s *shared) watch(e asker.Event) {
 	default:
 		s.hear(e)
 	}
+}
+
+// errKind is of calls whose limit is of another kind than the one in force under its name.
+func errKind(name, inForce string) error {
+	return invalid("Config.Limit", "of %q is of another kind than the limit in force under that name, %s: give one of them another name, or stop the processes that use the other", name, inForce)
 }

@@ -46,6 +46,8 @@ type Config struct {
 type Errors struct {
 	Closed error
 	Away   error // under AwayFail
+	// Kind is of a limit under whose name one of another kind is in force, with that text.
+	Kind func(name, inForce string) error
 	// Missed is of a turn that comes too late. The slowest of its limits is the one of that index;
 	// -1: that is not known.
 	Missed func(turn, deadline time.Time, slowest int) error

@@ -234,7 +234,10 @@ func (a *Asker) rules(told *wire.Told, rank int64, ruling wire.Ruling, left time
 		}
 		pulse.told, pulse.report, pulse.died = left, told.Report, a.died
 		other.Alive.Store(name.Alive.Load())
+		other.Other.Store(nil)
 		switch {
+		case !told.Ends && ruling.Kind != "" && ruling.Kind != other.Kind:
+			other.Other.Store(&ruling.Limit)
 		case !told.Ends:
 			pulse.compare(a, other, ruling.Limit)
 		case time.Since(pulse.used) >= idle:

@@ -183,6 +183,7 @@ func (a *Asker) load() *flight {
 			continue
 		}
 		k.followed = false
+		a.refuse(k)
 		work += a.loadLeft(f, k) * workOfLeave
 		if a.load1(f, k, t, now, &work) {
 			more = append(more, k)
@@ -226,6 +227,17 @@ func (a *Asker) waitingFirst() {
 			return 1
 		}
 	})
+}
+
+// refuse ends the waits of calls whose limit is of another kind than the one in force under its
+// name. The Asker must be locked.
+func (a *Asker) refuse(k *kind) {
+	for _, p := range k.parts {
+		if other := p.Limit.Name.Other.Load(); other != nil && a.cfg.Errors.Kind != nil {
+			k.queue.Fail(a.cfg.Errors.Kind(p.Limit.Name.Text, *other))
+			return
+		}
+	}
 }
 
 // load1 takes in what a kind asks for, and reports whether there is more.

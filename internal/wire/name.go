@@ -19,9 +19,10 @@ type Name struct {
 	Text         string // as users know it
 	Index, Field string // where others find it: see lua.Index; empty: nowhere
 
-	Rank  atomic.Int64 // of this limit among those of other processes: see beat.lua
-	Alive atomic.Int64 // processes; 0: not known
-	Ended atomic.Bool  // its limiter was closed: no call joins any more
+	Rank  atomic.Int64           // of this limit among those of other processes: see beat.lua
+	Alive atomic.Int64           // processes; 0: not known
+	Other atomic.Pointer[string] // the limit in force, where that is of another kind; nil: it is not
+	Ended atomic.Bool            // its limiter was closed: no call joins any more
 
 	Meter *meter.Limit // counts what happens to its calls; nil: nobody does
 
