@@ -23,8 +23,7 @@
 // quota.lua, rolling.lua, slots.lua and warming.lua have the same functions, on a table that they are
 // handed. The queue is a sorted set of places: calls that wait, in the order of their tags.
 // A place owns no permits. A turn is permits that were spent, and the moment at which they
-// are due. It is given at most a horizon ahead, and is final, unless a pause or a slower limit
-// takes it back.
+// are due. It is given at most a horizon ahead, and is final, unless a pause takes it back.
 //
 // [Ask] gives a call its turn, at all limits that it needs, or a place at the one that holds
 // it back most, with a forecast. A caller asks again a while before its forecast, with its
@@ -83,8 +82,13 @@
 //   - If the reply of an ask was lost, send it again, with the same serial and the same
 //     numbers of its calls, and with `back` naming itself. What the first one spent goes
 //     back, if nobody has spent since. Its places are found again by the numbers.
-//   - Drop the turns that were not used, and ask anew for their calls, at three kinds of
-//     news: a pause, a pause that ended early, a limit that is slower or has a smaller burst.
+//   - Listen to three kinds of news. They name a moment, and are of turns that were given until
+//     then. A pause ("until:<micros>,paused"): drop those that were not used and are due before
+//     its end, and ask anew for their calls. A pause that ended early ("resumed"): all turns
+//     stay, and the first call that waits asks. Another limit ("limit:<factor>:<less>"): so it is
+//     then, too. From the moment of the news until a turn of a paced limit is over so many
+//     micros pass. They are multiplied by the factor now, and are fewer by `less`, if that is
+//     shorter. A turn may be used when it is due in any case.
 //   - Remember per limit what the last reply said (text, version, reach), and when that was.
 //     Remember what Redis's clock was then, and count on with a monotonic clock. Bring all of
 //     it with the next call. With the first call of a limit bring the clock as any reply of any
@@ -113,6 +117,10 @@
 //   - Where costs are settled, a turn may be used up to 20 ms after it is due, and 20 ms more.
 //     Other turns of paced limits may be used until the provider's bucket is full: there, what
 //     goes back would overflow.
+//   - Another limit makes no turn void and moves none. The new pace begins behind the turns that are
+//     out, so it is in force within a horizon. A provider that changes its limit at that moment
+//     refuses nothing. New turns must not begin among the old ones: both paces together overflow
+//     a small bucket. Nor do turns of before go back to a slower limit.
 //   - A limit that warms up, a quota and a rolling limit cannot know all that was lost with
 //     the data: calls may come too early after that.
 //

@@ -65,6 +65,9 @@ type ruling struct {
 	kind string
 	a, b float64
 	set  bool
+
+	inForceA, inForceB float64
+	followed           float64 // when the provider goes by the last change
 }
 
 type process struct {
@@ -145,6 +148,7 @@ func newHistory(seed uint64, client *redis.Client, prefix string, other map[stri
 		case "w":
 			r.a, r.b = []float64{1e4, 1e5}[h.IntN(2)], 2e6
 		}
+		r.inForceA, r.inForceB = r.a, r.b
 		h.limits = append(h.limits, r)
 		h.keys = append(h.keys, Keys(prefix, "", "api", kind, strconv.Itoa(j))...)
 	}

@@ -14,11 +14,11 @@ type saved struct {
 	sets   map[string][]redis.Z
 }
 
-// void drops turns that were not used, as news say; their calls ask again.
-func (h *history) void(limit int) {
+// void drops turns that were not used and are due before a moment, as news say; their calls ask again.
+func (h *history) void(limit int, before float64) {
 	for _, p := range h.processes {
 		p.turns = slices.DeleteFunc(p.turns, func(t *turn) bool {
-			if t.used || !slices.ContainsFunc(t.parts, func(part queuemodel.Part) bool { return part.Limit == limit }) {
+			if t.used || t.from >= before || !t.needs(limit) {
 				return false
 			}
 			t.back, t.retry = "", h.real
@@ -26,6 +26,21 @@ func (h *history) void(limit int) {
 			return true
 		})
 	}
+}
+
+// shorten lets turns of a limit be used for less long that has become another one, as news say.
+func (h *history) shorten(limit int, factor, less float64) {
+	for _, p := range h.processes {
+		for _, t := range p.turns {
+			if lacked := t.until - h.real; t.needs(limit) && lacked*factor-less < lacked {
+				t.until = max(t.from, h.real+max(0, lacked*factor-less))
+			}
+		}
+	}
+}
+
+func (t *turn) needs(limit int) bool {
+	return slices.ContainsFunc(t.parts, func(part queuemodel.Part) bool { return part.Limit == limit })
 }
 
 // loses deletes all that Redis holds, or the hashes alone: what they stand for is lost, too.

@@ -180,7 +180,7 @@ func (h *history) pauses(p *process) error {
 	modelHeads, modelLeft := model.Pause(who, limits, micros+1)
 	h.model.Take(j, model)
 	h.learnOne(p, j, heads)
-	h.void(j)
+	h.void(j, h.real+left)
 	h.counts["paused"]++
 	if left != modelLeft && !h.alone {
 		return fmt.Errorf("pause: %v, %v in the model", left, modelLeft)
@@ -199,7 +199,6 @@ func (h *history) resumes(p *process) error {
 	modelHeads := model.Resume(who, limits)
 	h.model.Take(j, model)
 	h.learnOne(p, j, heads)
-	h.void(j)
 	return h.same("resume", heads, modelHeads)
 }
 
@@ -219,10 +218,13 @@ func (h *history) sets(p *process) error {
 	modelHeads := model.Set(who, limits, a, b, 0)
 	h.model.Take(j, model)
 	h.learnOne(p, j, heads)
-	h.void(j)
 	h.counts["set"]++
 	r.set = true
-	real := h.real
+	h.shorten(j, a/r.inForceA, max(0, r.inForceB-b)*a)
+	r.inForceA, r.inForceB = a, b
+	// The provider goes by it when the turns that are out are over: in a horizon at the latest.
+	r.followed = max(r.followed, h.real+min(max(0, who.Way+heads[0].Reach[0]), who.Way+who.Horizon))
+	real := r.followed
 	h.referee.events = append(h.referee.events, event{at: real, limit: j, change: func(k *bucket) {
 		if k.tat < real {
 			level := min((real-k.tat)/k.a, k.b, b)

@@ -95,9 +95,11 @@ function paced.unspend(l, cost)
   return true
 end
 
--- Turns that were given stay, so a slower limit begins behind them. A bucket keeps its permits, up
--- to the new burst. Costs from before the change get no refund.
+-- Turns that were given stay, and the new limit begins behind them. They do not go back to a slower
+-- one: their permits would take more of its time than they had. A bucket keeps its permits, up to
+-- the new burst. Costs from before the change get no refund.
 function paced.change(l, a, b)
+  if a > l.a then l.last = '' end
   if l.low then lower(l.low, 0) end
   if l.free + l.part < now then
     local permits = min((now - l.free - l.part) / l.a, l.b, b)

@@ -1,7 +1,9 @@
 -- pause.lua: no call is due for a time. Of several pauses the one that ends last counts.
 --
 -- ARGV  after those of head.lua: micros (for so long), reason
--- Reply: after that of head.lua, per limit the micros until the pause ends
+-- Reply: after that of head.lua, per limit the micros until the pause ends. News: until and paused.
+-- Turns that were given before and are due before that moment are void. The permits of those that
+-- are due later are spent already, so these stay
 
 local micros = tonumber(ARGV[OWN + 1])
 local reason = ARGV[OWN + 2] or ''
@@ -14,7 +16,7 @@ for j = 1, #KEYS / KEYED do
     l.paused, l.reason = ceil(now + micros), reason
     anew(l, l.paused)
     l.held = l.held + l.meter.hold(l, l.paused)
-    tell(l, 'paused')
+    tell(l, format('until:%.0f,paused', l.paused))
   end
   answers[j] = { l.problem and 0 or format('%.0f', l.paused - now) }
 end

@@ -3,8 +3,8 @@
 -- ARGV  after those of head.lua:
 --         a b          as of the limit's kind; '' '': that of the processes again
 --         micros       for so long; 0: until it is set again
--- Reply: that of head.lua. News: eased, where turns that were given stay; else limit. Who comes first
---       after that time tells eased again
+-- Reply: that of head.lua. News: limit, see become in state.lua. The first script
+--       after that time tells it again
 
 local FOR_GOOD = 9e15 -- a moment in the year 2255
 local i = OWN
@@ -17,27 +17,11 @@ end
 if not finite(micros) or micros < 0 or micros > 1e15 then
   return redis.error_reply('BADARG micros: want a number of at least 0, at most 1e15, got ' .. tostring(ARGV[i + 3]))
 end
--- eases reports whether the limit lets more through than the one that is in force: turns that
--- were given stay.
-local function eases(l)
-  if l.kind == 'p' then return a <= l.a and b >= l.b end
-  if l.kind == 'w' then return a <= l.a and b <= l.b end
-  return a >= l.a and b <= l.b
-end
-
 for j = 1, #KEYS / KEYED do
   local l = load(j)
   if not l.problem then
-    local what = 'limit'
-    if reset then
-      l.setUntil = 0
-      become(l, l.own)
-    else
-      what = eases(l) and 'eased' or what
-      l.setUntil = micros == 0 and FOR_GOOD or ceil(now + micros)
-      become(l, ARGV[i + 1] .. ' ' .. ARGV[i + 2])
-    end
-    tell(l, what)
+    l.setUntil = reset and 0 or micros == 0 and FOR_GOOD or ceil(now + micros)
+    become(l, reset and l.own or ARGV[i + 1] .. ' ' .. ARGV[i + 2])
   end
 end
 finish()

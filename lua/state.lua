@@ -131,9 +131,16 @@ end
 -- it was told.
 local function anew(l, moment) l.head, l.since = '0', ceil(moment) end
 
+-- become puts another limit in force. Turns that are out stay as they are, and the next ones begin
+-- behind them. Of a paced limit processes hear by which factor its interval is another now, and how
+-- many micros the burst that it has no more would take to come. So they know until when turns may be
+-- used that were given before.
 local function become(l, text)
   local to = {}
   if text == l.limit or not params(to, text) then return end
+  local factor, less = 1, 0
+  if l.kind == 'p' then factor, less = to.a / l.a, max(0, l.b - to.b) * to.a end
+  tell(l, format('limit:%.17g:%.17g', factor, less))
   l.meter.change(l, to.a, to.b)
   anew(l, at)
   l.a, l.b, l.limit, l.renews = to.a, to.b, text, true
@@ -142,10 +149,7 @@ end
 -- rule lets the limit be in force that has the highest rank, or that was set for a time.
 local function rule(l, rank)
   if l.own == '' or rank > l.rank then l.own, l.rank = l.theirs, max(rank, l.rank) end
-  if l.setUntil > 0 and l.setUntil <= now then
-    l.setUntil = 0
-    tell(l, 'eased')
-  end
+  if l.setUntil > 0 and l.setUntil <= now then l.setUntil = 0 end
   if l.setUntil == 0 then become(l, l.own) end
 end
 

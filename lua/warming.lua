@@ -57,6 +57,7 @@ function warming.unspend(l, cost)
 end
 
 function warming.change(l, a, b)
+  if a > l.a then l.last = '' end -- as of paced limits
   local full = l.stored / l.most
   l.a, l.b = a, b
   curve(l)

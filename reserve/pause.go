@@ -18,8 +18,8 @@ const maxReason = 256
 // paced limit begins with one permit then, however many it had stored. Of several pauses the one
 // that ends last counts; they do not add up. [Limiter.Resume] ends a pause early.
 //
-// Calls that wait, here and in other processes, hear of it at once, even those that were given a
-// turn which is not due yet. Bookings learn of it when they come. A process whose connection just
+// Calls that wait, here and in other processes, hear of it at once. So do those that were given a
+// turn which is due before the end of the pause: it is taken back. Later turns stay. Bookings learn of it when they come. A process whose connection just
 // broke cannot hear of it: it makes the calls that were given a turn already, which is at most
 // half a second ahead. Permits that a process leased are given up.
 //
@@ -39,8 +39,9 @@ func (l *Limiter) PauseUntil(ctx context.Context, until time.Time, reason string
 	return l.Pause(ctx, time.Until(until), reason)
 }
 
-// Resume ends a pause. Turns move earlier by what was left of it, in order. Without a pause it
-// changes nothing. Errors are those of [Limiter.Pause].
+// Resume ends a pause. Calls that wait move earlier by what was left of it, in order. Turns that were
+// given for its end stay, and the next ones come behind them, which is within a second. Without a
+// pause it changes nothing. Errors are those of [Limiter.Pause].
 func (l *Limiter) Resume(ctx context.Context) error { return l.joint().Resume(ctx) }
 
 // Pause is [Limiter.Pause] for all limits, each up to its own Config.MaxPause.

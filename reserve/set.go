@@ -12,8 +12,11 @@ import (
 // neither processes that start nor other versions of your program change it. It stays while nobody
 // calls. When it is over, the limit of the processes is in force again, and calls that wait follow.
 //
-// Calls that wait follow at once, in order. If the new limit lets less through, turns that were
-// given and are not due yet are taken back, as with [Limiter.Pause].
+// Calls that wait follow at once, in order. Turns that were given keep their moments, and the new
+// limit begins behind them: so it takes effect within half a second, whether it lets more through or
+// less. No permit is lost, however often the limit is changed. If the provider lowers its limit, set
+// the lower one half a second before. Turns that were given may be used for less long than before,
+// if the new burst is smaller or comes sooner.
 //
 // The limit must be of the same [Kind] as that of the Limiter, and a quota must have the same
 // calendar. A call that costs more than the new burst fails with [ErrExceedsBurst]. The limit that

@@ -35,7 +35,7 @@
 // not last until a long backlog is handed out. Some tasks then change places with others
 // far behind them, and come more often. A larger [Config.WaitingRoom] helps.
 //
-// A pause, or a slower limit, reaches all tasks that sleep at once. Tasks that were put back
+// A pause, or another limit, reaches all tasks that sleep at once. Tasks that were put back
 // come when they were told, and are put back once more. Where a pause ends early, or a
 // limit gets faster, they do not come earlier.
 //

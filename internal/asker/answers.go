@@ -25,18 +25,17 @@ func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time
 	turn := queue.Turn{Process: a.process, Given: micros, Ask: f.caller.Ask(), Early: early, Way: f.caller.Way + max(0, now.Sub(at))}
 	for i := range answers {
 		item, asked := &f.items[i], f.asks[i]
-		void := a.isVoid(asked.kind, micros)
 		for k := range answers[i].Count {
 			answer := answers[i].At(k)
 			number := item.Number + int64(k)
-			if answer.Turn && void {
-				a.watch(Event{What: Voided, N: 1, Need: &asked.kind.need})
-				a.lose(asked, number, 1)
-				continue
-			}
 			if answer.Turn {
 				turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
 				turn.Moment = micros + (f.caller.Way + answer.Wait).Microseconds()
+				if !a.overtakenBy(asked.kind, &turn) {
+					a.watch(Event{What: Voided, N: 1, Need: &asked.kind.need})
+					a.lose(asked, number, 1)
+					continue
+				}
 				turn.Number, turn.Tags, turn.Later = number, answer.Tags, answer.Wait > 0
 				g.next(item, &turn)
 				asked.give(&turn, now)

@@ -101,8 +101,9 @@ type Asker struct {
 	soon      chan struct{}             // a heartbeat is wanted at once
 	away      map[*wire.Limit]*spent    // without Redis; nil: it is there
 	since     time.Time                 // when it went
-	still     map[*wire.Limit]time.Time // until when they rest without Redis
-	voided    map[string]voiding        // by key
+	still     map[string]time.Time      // by key: until when the limit rests without Redis
+	moves     map[string]*move          // by key: what happened to the limit of late
+	mostMoves int                       // when those of long ago are forgotten
 	missed    map[key]missed            // turns that came too late for a call
 	moved     map[string]time.Time      // by key: when turns were heard to come earlier than that
 	moving    map[string]int            // by key: calls of this process that move the limit
@@ -114,7 +115,7 @@ func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
 	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, leaving: map[string]int{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{},
-		past: map[*wire.Name]*LeaseStats{}, voided: map[string]voiding{}, rooms: map[*wire.Limit]time.Time{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
+		past: map[*wire.Name]*LeaseStats{}, still: map[string]time.Time{}, moves: map[string]*move{}, rooms: map[*wire.Limit]time.Time{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	a.quiet = sync.NewCond(&a.mu)
 	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }
 	a.life, a.end = context.WithCancel(context.Background())

@@ -218,7 +218,7 @@ func (a *Asker) localTurn(k *kind, now time.Time) time.Time {
 		if p.Limit.Kind == "s" && a.cfg.Away == AwayLocal { // who holds slots nobody knows
 			return now.Add(probing)
 		}
-		at = later(at, a.still[p.Limit])
+		at = later(at, a.still[p.Limit.Keys[0]])
 		s := a.away[p.Limit]
 		if s == nil {
 			s = &spent{}

@@ -330,7 +330,7 @@ func (a *Asker) expire() {
 		a.refreshAll(func(k *kind) bool { return k.queue.Slots != nil })
 	}
 	a.tidyLeases(now, false)
-	maps.DeleteFunc(a.voided, func(_ string, v voiding) bool { return now.Sub(v.heard) > overtaken })
+	a.forgetMoves(now)
 	a.kick()
 }
 

@@ -1,32 +1,24 @@
 package asker
 
 import (
-	"math"
+	"maps"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/queue"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // Still lets no call of some limits be made by this process before a moment, while Redis is
-// away: a pause did not reach it. Turns that were not used are void.
+// away: a pause did not reach it. Turns that were not used, and are due before, are void.
 func (a *Asker) Still(limits []*wire.Limit, until time.Time) {
 	a.lock()
-	if a.still == nil {
-		a.still = map[*wire.Limit]time.Time{}
-	}
-	for l, end := range a.still {
-		if time.Now().After(end) {
-			delete(a.still, l)
-		}
-	}
+	defer a.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(a.still, func(_ string, end time.Time) bool { return now.After(end) })
 	for _, l := range limits {
-		if until.After(a.still[l]) {
-			a.still[l] = until
-		}
-	}
-	a.mu.Unlock()
-	for _, l := range limits {
-		a.void(l.Keys[0], math.MaxInt64)
+		key := l.Keys[0]
+		a.still[key] = later(a.still[key], until)
+		a.takeBack(key, func(t *queue.Turn) bool { return t.Due.Before(until) })
 	}
 }
 

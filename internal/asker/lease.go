@@ -184,12 +184,13 @@ func (a *Asker) giveLast(l *lease) {
 	}
 }
 
-// dropLeases lets go of turns that a pause has taken, or another limit.
-func (a *Asker) dropLeases(key string) {
+// dropLeases lets go of turns that a pause has taken.
+func (a *Asker) dropLeases(key string, void func(*queue.Turn) bool) {
 	for part, l := range a.leases {
 		if part.Limit.Keys[0] == key {
-			l.stats.Lapsed += int64(len(l.turns)) * part.Cost
-			l.turns = nil
+			had := len(l.turns)
+			l.turns = slices.DeleteFunc(l.turns, func(t queue.Turn) bool { return void(&t) })
+			l.stats.Lapsed += int64(had-len(l.turns)) * part.Cost
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/queue"
 )
 
 // Turns that were given may be taken back, by a pause for example, and forecasts change as
@@ -90,11 +92,12 @@ func (a *Asker) glance() bool {
 	return true
 }
 
-// needsNews reports whether calls wait, and ends the listening if none does.
+// needsNews reports whether calls wait, or turns are there ahead of calls, and ends the listening if
+// not.
 func (a *Asker) needsNews() bool {
 	a.lock()
 	defer a.mu.Unlock()
-	if len(a.kinds) > 0 && !a.closed {
+	if a.isConcerned() {
 		return true
 	}
 	a.listening = false
@@ -104,7 +107,20 @@ func (a *Asker) needsNews() bool {
 func (a *Asker) waits() bool {
 	a.lock()
 	defer a.mu.Unlock()
-	return len(a.kinds) > 0 && !a.closed
+	return a.isConcerned()
+}
+
+// isConcerned reports whether news matter to this process. The Asker must be locked.
+func (a *Asker) isConcerned() bool {
+	if a.closed {
+		return false
+	}
+	for _, l := range a.leases {
+		if len(l.turns) > 0 {
+			return true
+		}
+	}
+	return len(a.kinds) > 0
 }
 
 // subscribe takes in news until the connection fails, or for as long as calls wait.
@@ -169,14 +185,20 @@ func (a *Asker) hear(text string) {
 		if err != nil {
 			return
 		}
+		until := int64(math.MaxInt64)
 		for _, what := range strings.Split(words[1], ",") {
-			switch what {
-			case "paused", "resumed", "limit":
-				a.heardOf(key, what, micros)
-				a.void(key, micros)
-			case "eased":
-				a.heardOf(key, "limit", micros)
+			switch word, rest, _ := strings.Cut(what, ":"); word {
+			case "until":
+				until, _ = strconv.ParseInt(rest, 10, 64)
+			case "paused":
+				a.heardOf(key, word, micros)
+				a.void(key, micros, until)
+			case "resumed":
+				a.heardOf(key, word, micros)
 				a.refresh(key)
+			case "limit":
+				a.heardOf(key, word, micros)
+				a.change(key, newChange(micros, rest))
 			default:
 				if process, overdue := strings.CutPrefix(what, "overdue:"); overdue {
 					if process == a.process {
@@ -261,40 +283,123 @@ func (a *Asker) refreshAll(some func(*kind) bool) {
 	a.kick()
 }
 
-// voiding is of turns of a limit.
-type voiding struct {
-	until int64     // a time of Redis: those that were given before are void
-	heard time.Time // when the process heard so
-	own   int64     // the same of what this process did itself
+// move is what happened to a limit of late. Replies may have been on their way then.
+type move struct {
+	paused, until int64     // times of Redis: turns that were given until the one, and are due before the other, are void
+	changed       int64     // when it became another one
+	own           int64     // when this process did something to it
+	heard         time.Time // when the process heard of the last of these
 }
 
-// overtaken is for how long a reply may come that was on its way as turns became void.
+// overtaken is for how long a reply may come that was on its way as a limit was moved.
 const overtaken = time.Minute
 
-// void takes turns of a limit back that were not used, and given until a time of Redis.
-func (a *Asker) void(key string, micros int64) {
+// moveOf is what happened to the limit with a key of late, to be told more. Those of long ago are
+// forgotten. The Asker must be locked.
+func (a *Asker) moveOf(key string) *move {
 	now := time.Now()
+	if len(a.moves) >= a.mostMoves {
+		a.forgetMoves(now)
+		a.mostMoves = 2*len(a.moves) + 100
+	}
+	m := a.moves[key]
+	if m == nil {
+		m = &move{}
+		a.moves[key] = m
+	}
+	m.heard = now
+	return m
+}
+
+// forgetMoves forgets what happened long ago. The Asker must be locked.
+func (a *Asker) forgetMoves(now time.Time) {
+	maps.DeleteFunc(a.moves, func(_ string, m *move) bool { return now.Sub(m.heard) > overtaken })
+}
+
+// void takes the turns of a limit back that were not used, were given until a time of Redis, and are
+// due before another one.
+func (a *Asker) void(key string, given, due int64) {
 	a.lock()
 	defer a.mu.Unlock()
-	t := a.clock.now(now)
-	if micros < math.MaxInt64 {
-		v := a.voided[key]
-		v.until, v.heard = max(micros, v.until), now
-		a.voided[key] = v
+	if m := a.moveOf(key); given >= m.paused {
+		m.paused, m.until = given, due
 	}
-	a.dropLeases(key)
+	a.takeBack(key, func(t *queue.Turn) bool { return t.Given <= given && t.Moment < due })
+}
+
+// takeBack takes turns of a limit back that were not used. The Asker must be locked.
+func (a *Asker) takeBack(key string, void func(*queue.Turn) bool) {
+	a.dropLeases(key, void)
+	now := time.Now()
 	a.forgetMissed(key, now)
 	for _, k := range a.kinds {
-		if !k.at(key) {
-			continue
+		if k.at(key) {
+			if n := k.queue.Void(void, now); n > 0 {
+				a.watch(Event{What: Voided, N: n, Need: &k.need})
+			}
 		}
-		if n := k.queue.Void(micros, now); n > 0 {
-			a.watch(Event{What: Voided, N: n, Need: &k.need})
-		}
-		k.queue.Refresh(1)
-		a.plan(k, t, now)
 	}
-	a.kick()
+	a.refreshAll(func(k *kind) bool { return k.at(key) })
+}
+
+// change is that of a limit. Turns that were given before keep their moments, and may be used until
+// the provider's bucket would be full.
+type change struct {
+	at     int64   // a time of Redis
+	factor float64 // of a paced limit: the interval is so many times as long as before
+	less   float64 // micros in which the permits come by which the burst is smaller
+}
+
+// newChange reads "<factor>:<less>".
+func newChange(at int64, text string) change {
+	factor, less, _ := strings.Cut(text, ":")
+	c := change{at: at}
+	c.factor, _ = strconv.ParseFloat(factor, 64)
+	c.less, _ = strconv.ParseFloat(less, 64)
+	return c
+}
+
+// shorten lets a turn be used for less long, and reports whether it did. What the bucket lacked to be
+// full, when the limit changed, lasted until the turn was over. Now that comes at another pace.
+func (c *change) shorten(t *queue.Turn) bool {
+	if t.Given > c.at || t.Process == "" {
+		return false
+	}
+	lacked := float64(t.Moment - c.at + t.Until.Sub(t.Due).Microseconds() - Tolerance.Microseconds())
+	shorter := lacked - max(0, lacked*c.factor-c.less)
+	return shorter > 0 && shortenTo(t, t.Until.Add(-time.Duration(shorter)*time.Microsecond))
+}
+
+// shortenTo lets a turn be used until a moment at the most, or when it is due.
+func shortenTo(t *queue.Turn, until time.Time) bool {
+	until = later(until, t.Due.Add(Tolerance))
+	if !until.Before(t.Until) {
+		return false
+	}
+	t.Until = until
+	return true
+}
+
+// change follows a limit that is another one.
+func (a *Asker) change(key string, c change) {
+	a.lock()
+	defer a.mu.Unlock()
+	m := a.moveOf(key)
+	m.changed = max(m.changed, c.at)
+	a.forgetMissed(key, m.heard)
+	for part, l := range a.leases {
+		for i := range l.turns {
+			if part.Limit.Keys[0] == key {
+				c.shorten(&l.turns[i])
+			}
+		}
+	}
+	for _, k := range a.kinds {
+		if k.at(key) {
+			k.queue.Change(c.shorten)
+		}
+	}
+	a.refreshAll(func(k *kind) bool { return k.at(key) })
 }
 
 // heardOf tells the watch that another process has moved a limit; what this one did itself is not
@@ -302,7 +407,7 @@ func (a *Asker) void(key string, micros int64) {
 func (a *Asker) heardOf(key, what string, micros int64) {
 	a.lock()
 	defer a.mu.Unlock()
-	if a.moving[key] > 0 || a.voided[key].own == micros {
+	if m := a.moves[key]; a.moving[key] > 0 || m != nil && m.own == micros {
 		return
 	}
 	for _, pulse := range a.names {
@@ -315,13 +420,22 @@ func (a *Asker) heardOf(key, what string, micros int64) {
 	}
 }
 
-// isVoid reports whether a turn of a kind is void that was given at a time of Redis. The Asker must
-// be locked.
-func (a *Asker) isVoid(k *kind, given int64) bool {
-	return len(a.voided) > 0 && slices.ContainsFunc(k.parts, func(p Part) bool {
-		v, ok := a.voided[p.Limit.Keys[0]]
-		return ok && given < v.until
-	})
+// overtakenBy lets a turn of a reply be what it is after all that happened since to its limits: false,
+// if it is void. The Asker must be locked.
+func (a *Asker) overtakenBy(k *kind, t *queue.Turn) bool {
+	if len(a.moves) == 0 {
+		return true
+	}
+	for _, p := range k.parts {
+		m := a.moves[p.Limit.Keys[0]]
+		if m != nil && t.Given <= m.paused && t.Moment < m.until {
+			return false
+		}
+		if m != nil && t.Given < m.changed {
+			shortenTo(t, t.Due)
+		}
+	}
+	return true
 }
 
 // at reports whether the calls of a kind need the limit with a key.

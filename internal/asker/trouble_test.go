@@ -75,7 +75,7 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// Another limit holds for the whole fleet, at once.
+// Another limit holds for the whole fleet, within a horizon.
 func TestAnotherLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
@@ -85,7 +85,7 @@ func TestAnotherLimit(t *testing.T) {
 		groups := []*sync.WaitGroup{one0.closed(30, seconds(12), one(a), both, 0), two.closed(30, seconds(12), one(c), both, 0)}
 		time.Sleep(seconds(2))
 		require.NoError(t, one0.Set(t.Context(), a, wire.Terms{A: 100000, B: 1}, 0))
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(250 * time.Millisecond)
 		before := both.made()
 		time.Sleep(seconds(4))
 		require.InDelta(t, 40, both.made()-before, 2)

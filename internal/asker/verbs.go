@@ -3,6 +3,7 @@ package asker
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
@@ -11,36 +12,36 @@ import (
 
 // Pause lets no call of some limits be due for a time.
 func (a *Asker) Pause(ctx context.Context, limits []*wire.Limit, d time.Duration, reason string) error {
-	return a.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Pause(ctx, c, d, reason) })
+	var left []time.Duration
+	micros, err := a.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
+		reply, left, err = wire.Pause(ctx, c, d, reason)
+		return reply, err
+	})
+	if err != nil {
+		return err
+	}
+	for i, l := range limits {
+		a.void(l.Keys[0], micros, micros+left[i].Microseconds())
+	}
+	return nil
 }
 
 // Resume ends a pause.
 func (a *Asker) Resume(ctx context.Context, limits []*wire.Limit) error {
-	return a.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) })
+	_, err := a.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) })
+	return err
 }
 
 // Set lets another limit be in force: for a time or, with 0, until it is set again.
 func (a *Asker) Set(ctx context.Context, limit *wire.Limit, terms wire.Terms, d time.Duration) error {
-	set := func(c *wire.Call) (wire.Reply, error) { return wire.Set(ctx, c, terms.A, terms.B, d) }
-	if !limit.Eases(terms) {
-		return a.move(ctx, []*wire.Limit{limit}, set)
-	}
-	a.moves([]*wire.Limit{limit}, 1)
-	defer a.moves([]*wire.Limit{limit}, -1)
-	var micros int64
-	err := a.once(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) {
-		reply, err := set(c)
-		micros = reply.Micros
-		return reply, err
-	})
-	a.owns(limit.Keys[0], micros)
-	a.refresh(limit.Keys[0])
+	_, err := a.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Set(ctx, c, terms.A, terms.B, d) })
 	return err
 }
 
 // Reset ends what Set began.
 func (a *Asker) Reset(ctx context.Context, limit *wire.Limit) error {
-	return a.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Reset(ctx, c) })
+	_, err := a.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Reset(ctx, c) })
+	return err
 }
 
 // Settle tells what the call of a turn really used of each of its limits.
@@ -65,36 +66,34 @@ func (a *Asker) Inspect(ctx context.Context, limits []*wire.Limit) (states []wir
 	return states, err
 }
 
-// move makes a call that moves limits: turns of this process that were not used are void.
-func (a *Asker) move(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
-	var micros int64
-	a.moves(limits, 1)
-	defer a.moves(limits, -1)
-	err := a.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
+// move makes a call that moves limits, and returns when Redis did so. News of that come back to this
+// process as to all others; where it hears none, its calls that wait ask at once all the same.
+func (a *Asker) move(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) (micros int64, err error) {
+	a.isMoving(limits, 1)
+	defer a.isMoving(limits, -1)
+	err = a.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
 		reply, err := call(c)
 		micros = reply.Micros
 		return reply, err
 	})
-	if micros > 0 { // Redis has answered: it has moved all limits with which nothing is wrong
-		for _, l := range limits {
-			a.void(l.Keys[0], micros)
-			a.owns(l.Keys[0], micros)
-		}
+	if err != nil {
+		return 0, err
 	}
-	return err
-}
-
-// owns notes that news of a limit are of what this process did.
-func (a *Asker) owns(key string, micros int64) {
 	a.lock()
 	defer a.mu.Unlock()
-	v := a.voided[key]
-	v.own, v.heard = micros, time.Now()
-	a.voided[key] = v
+	for _, l := range limits {
+		m := a.moveOf(l.Keys[0])
+		m.own = micros
+		a.forgetMissed(l.Keys[0], m.heard)
+	}
+	a.refreshAll(func(k *kind) bool {
+		return slices.ContainsFunc(limits, func(l *wire.Limit) bool { return k.at(l.Keys[0]) })
+	})
+	return micros, nil
 }
 
-// moves notes that a call which moves limits begins, or has ended.
-func (a *Asker) moves(limits []*wire.Limit, change int) {
+// isMoving notes that a call which moves limits begins, or has ended.
+func (a *Asker) isMoving(limits []*wire.Limit, change int) {
 	a.lock()
 	defer a.mu.Unlock()
 	for _, l := range limits {

@@ -305,10 +305,10 @@ func (q *Queue) Expire(now time.Time, kept time.Duration) {
 // Unneeded takes a turn in that was used for nothing.
 func (q *Queue) Unneeded(t *Turn) { q.unused = append(q.unused, t) }
 
-// Void takes back the turns that were not used and were given until a time of Redis: their
-// calls ask again, first of all, with their tags. It returns how many.
-func (q *Queue) Void(until int64, now time.Time) (voided int) {
-	void := func(t *Turn) bool { return t.Process != "" && t.Given <= until }
+// Void takes back turns that were not used: their calls ask again, first of all, with their tags. It
+// returns how many. Turns that Redis knows nothing of stay.
+func (q *Queue) Void(which func(*Turn) bool, now time.Time) (voided int) {
+	void := func(t *Turn) bool { return t.Process != "" && which(t) }
 	for i, c := range slices.Backward(q.given) {
 		if void(c.turn) {
 			q.given = slices.Delete(q.given, i, i+1)
@@ -324,6 +324,19 @@ func (q *Queue) Void(until int64, now time.Time) (voided int) {
 		return void(t)
 	})
 	return voided
+}
+
+// Change lets turns that were not used be others, as far as it says so: their calls are told.
+func (q *Queue) Change(change func(*Turn) bool) {
+	for _, c := range q.given {
+		if t := c.turn.kept(); change(t) {
+			c.turn = t
+			c.Tell(Event{})
+		}
+	}
+	for _, t := range q.unused {
+		change(t)
+	}
 }
 
 // Leave lets a call go that gives up: its turn, or its place, is for the next one. It

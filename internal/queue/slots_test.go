@@ -15,7 +15,7 @@ func TestAVoidTurnOfSlotsIsForNobody(t *testing.T) {
 	now := time.Now()
 	q := queue.Queue{Limits: 1, Slots: []bool{true}}
 	q.Give(&queue.Turn{Process: "p", Number: 7, Given: 100, Due: now, Until: now.Add(time.Second)}, now)
-	q.Void(100, now)
+	q.Void(func(*queue.Turn) bool { return true }, now)
 	c := queue.NewCall()
 	q.Join(c, now)
 	require.Empty(t, c.Wake)

@@ -326,6 +326,9 @@ func (c *call) become(s *State, a, b float64) {
 		return
 	}
 	s.anew(c.at)
+	if a > s.a && (s.kind == "p" || s.kind == "w") {
+		s.lastOf = ""
+	}
 	switch s.kind {
 	case "p":
 		if s.free+s.part < c.Now {

@@ -389,7 +389,12 @@ func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 	c := r.begin(who, limits)
 	s := c.load(0)
 	if s.paused > 0 {
-		if s.kind == "p" || s.kind == "w" {
+		first := 0.0
+		if s.kind == "p" {
+			first = s.a
+		}
+		turnsOut := s.paused <= c.Now+ahead && s.free+s.part > s.paused-first
+		if (s.kind == "p" || s.kind == "w") && !turnsOut {
 			s.advance(-min(s.held, s.paused-c.Now))
 		}
 		s.paused, s.held = 0, 0

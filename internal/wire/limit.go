@@ -79,19 +79,6 @@ func (l *Limit) Calm() bool {
 	return l.calm
 }
 
-// Eases reports whether other terms let more through than those in force.
-func (l *Limit) Eases(to Terms) bool {
-	a, b := l.InForce()
-	switch l.Kind {
-	case "p":
-		return to.A <= a && to.B >= b
-	case "w":
-		return to.A <= a && to.B <= b
-	default:
-		return to.A >= a && to.B <= b
-	}
-}
-
 // Most is how many permits may be used at once.
 func (l *Limit) Most() int64 {
 	a, b := l.InForce()

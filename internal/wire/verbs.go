@@ -90,10 +90,17 @@ func Settle(ctx context.Context, c *Call, items []Used) (Reply, []bool, error) {
 	return reply, settled, r.err
 }
 
-// Pause lets no call be due for a time.
-func Pause(ctx context.Context, c *Call, d time.Duration, reason string) (Reply, error) {
-	reply, _, err := c.run(ctx, scripts.Pause, []any{d.Microseconds(), reason})
-	return reply, err
+// Pause lets no call be due for a time. It returns per limit how long its pause still lasts.
+func Pause(ctx context.Context, c *Call, d time.Duration, reason string) (Reply, []time.Duration, error) {
+	reply, r, err := c.run(ctx, scripts.Pause, []any{d.Microseconds(), reason})
+	if err != nil {
+		return reply, nil, err
+	}
+	left := make([]time.Duration, len(c.Limits))
+	for i := range left {
+		left[i] = r.micros()
+	}
+	return reply, left, r.err
 }
 
 // Resume ends a pause.
