@@ -275,9 +275,9 @@ func (s *changingScene) play() {
 }
 
 func (s *changingScene) change(rate *float64, burst *int) {
-	at := s.log.now() + way
 	if s.how.pause > 0 {
 		require.NoError(s, s.operator.Pause(s.Context(), s.how.pause, ""))
+		at := s.log.now() - way
 		s.pauses = append(s.pauses, [2]time.Duration{at, at + s.how.pause})
 		return
 	}
@@ -286,7 +286,7 @@ func (s *changingScene) change(rate *float64, burst *int) {
 		*burst = max(s.cost, *burst+s.IntN(3)-1)
 	}
 	require.NoError(s, s.operator.SetLimit(s.Context(), reserve.PerSecond(*rate).Burst(*burst), time.Hour))
-	s.changes = append(s.changes, changed{at, *rate, float64(*burst)})
+	s.changes = append(s.changes, changed{s.log.now() - way, *rate, float64(*burst)})
 }
 
 // judge returns the permits that were used, and those that the limit had, as it was in force.

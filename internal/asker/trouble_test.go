@@ -3,6 +3,7 @@ package asker_test
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -320,5 +321,23 @@ func TestHeartbeatsWhileASlotMoves(t *testing.T) {
 		}
 		require.Zero(t, p.bubble.seen[asker.Failed].Load())
 		require.EqualValues(t, 10, p.bubble.seen[asker.Used].Load())
+	})
+}
+
+// A process that pauses or sets limits, and makes no calls, forgets them.
+func TestWhatHappenedToLimitsIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newBubble(t).process(time.Millisecond)
+		for n := range 4 * 150 {
+			limits := []*wire.Limit{p.paced(strconv.Itoa(n), 10, 1)}
+			require.NoError(t, p.Pause(t.Context(), limits, time.Second, ""))
+			p.Still(limits, time.Now().Add(time.Second))
+			if n%150 == 149 {
+				time.Sleep(2 * time.Minute)
+			}
+		}
+		moves, still := p.Remembered()
+		require.LessOrEqual(t, moves, 2*150+100)
+		require.LessOrEqual(t, still, 150)
 	})
 }
