@@ -162,7 +162,11 @@ func (s *changingKindScene) sum(by time.Duration) (sum float64) {
 		}
 		sum += c.rate * max(0, end-max(c.at, settling)).Seconds()
 	}
-	part := 1 - float64(len(s.pauses))*s.pause.Seconds()/(s.until-settling).Seconds()
+	lost := s.pause
+	if s.kind.holds > 0 && s.pause > 0 { // then a slot is in use again after two round trips
+		lost += 4 * way
+	}
+	part := 1 - float64(len(s.pauses))*lost.Seconds()/(s.until-settling).Seconds()
 	return sum * part / by.Seconds()
 }
 
