@@ -149,7 +149,7 @@ var allChanges = []changes{
 	{name: "every 50 ms", every: 50 * time.Millisecond, lasts: 800 * time.Millisecond, next: between50and200},
 	{name: "every 200 ms", every: 200 * time.Millisecond, lasts: 1200 * time.Millisecond, next: between50and200, bursts: true},
 	{name: "every second", every: time.Second, lasts: 2 * time.Second, next: between50and200},
-	{name: "pauses", every: 50 * time.Millisecond, lasts: 800 * time.Millisecond, pause: 10 * time.Millisecond, next: same},
+	{name: "pauses", every: 50 * time.Millisecond, lasts: 1600 * time.Millisecond, pause: 10 * time.Millisecond, next: same},
 	{name: "steps of 1 %", every: 50 * time.Millisecond, lasts: 800 * time.Millisecond, next: onePercent, bursts: true},
 }
 
@@ -160,7 +160,7 @@ var allChanges = []changes{
 func TestLimitThatChangesIsUsed(t *testing.T) {
 	seeds := uint64(20)
 	if raceDetector { // it makes miniredis several times slower
-		seeds = 3
+		seeds = 5
 	}
 	if n, err := strconv.ParseUint(os.Getenv("FLEETPACE_CHANGES"), 10, 64); err == nil {
 		seeds = n
