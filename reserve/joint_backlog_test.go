@@ -22,14 +22,14 @@ func TestBacklogAtSeveralLimits(t *testing.T) {
 		second      func(int) bool // whether a call needs the second rate, too
 		order       string         // of those
 	}{
-		{800, 24, func(i int) bool { return i%10 == 0 }, "each tenth"},
-		{400, 8, func(i int) bool { return i < 40 }, "the first ones"},
-		{400, 24, func(i int) bool { return i >= 360 }, "the last ones"},
-		{1000, 0, func(i int) bool { return i%10 == 0 }, "each tenth"},
+		{400, 24, func(i int) bool { return i%10 == 0 }, "each tenth"},
+		{300, 8, func(i int) bool { return i < 30 }, "the first ones"},
+		{300, 24, func(i int) bool { return i >= 270 }, "the last ones"},
+		{600, 0, func(i int) bool { return i%10 == 0 }, "each tenth"},
 	} {
 		t.Run(fmt.Sprintf("%d calls, %d slots, %s", x.each, x.slots, x.order), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				const length, rate = 5, 100
+				const length, rate = 3, 100
 				b := inbubble.New(t)
 				b.Way = time.Millisecond
 				ctx, cancel := context.WithCancel(t.Context())
