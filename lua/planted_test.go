@@ -65,6 +65,8 @@ var planted = []struct {
 	{"a pause leaves the bucket full", "pause", "l.held = l.held + l.meter.hold(l, l.paused)", "", false, 2},
 	{"a shorter pause ends a longer one", "pause", "not l.problem and now + micros > l.paused", "not l.problem", false, 8},
 	{"all come at once after a pause", "resume", "l.meter.release(l, min(l.held, l.paused - now))", "l.meter.release(l, l.held)", false, 2},
+	{"turns at the end of a pause are given twice", "resume", "if not turnsOut(l) then l.meter.release(l, min(l.held, l.paused - now)) end", "l.meter.release(l, min(l.held, l.paused - now))", false, 269},
+	{"turns go back to a slower limit", "set", "  if a > l.a then l.last = '' end\n  if l.low", "  if l.low", false, 710},
 	{"a new limit keeps the permits of the old", "set", "min((now - l.free - l.part) / l.a, l.b, b)", "(now - l.free - l.part) / l.a", false, 60},
 	{"a new limit fills the bucket", "set", "local free = now - permits * a", "local free = now - b * a", true, 455},
 	{"a booking counts twice", "ask", "(tag > 0 and cost or 0) - (was > 0 and cost or 0)", "(tag > 0 and cost or 0)", false, 2},
