@@ -179,6 +179,13 @@
 // that does not hear news asks about every half second. A call that asks again holds nothing: so the
 // slots of a reply that was lost are free.
 //
+// A message may be lost, and a copy of one may come late. So a process looks from time to time at
+// which of its calls hold slots in the log. It sends `done` for those that do not need them. As it
+// brings the clock of the moment at which it knew that, slots that were given later stay.
+// Somebody may take slots away (free of leave). Then the score of the holder is that moment, less
+// than 0. The holder cannot keep the slots any more, and hears of that when it looks. This ends with
+// its `done`, or when the dead are looked for after ten minutes.
+//
 // A process whose last answered heartbeat is deadMicros old may have been taken for dead. Then, or
 // if Redis has lost its data or is another server, it tells what its calls hold still (keep of
 // leave). Where data was lost no slot is given until the new state is three seconds old, which is

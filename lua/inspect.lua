@@ -9,7 +9,7 @@
 --       "<process>:<number>:<cost>:<what>" and micros since when
 
 -- Nothing is written. A key that another script would take away is as one that is not there.
-local WRITES = { UNLINK = true, ZADD = true, ZREM = true }
+local WRITES = { UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true }
 local NOTHING = { ZCARD = 0, ZCOUNT = 0, ZSCORE = false }
 local really, gone = call, {}
 call = function(name, key, ...)

@@ -12,6 +12,7 @@
 --           drop  "<id>" cost                 the booking ends
 --           done  "<number>" cost:what        the call is done, with its slots
 --           keep  "<number> <micros>" cost:what  it holds its slots still, since then
+--           free  "<number>" cost:what        its slots are taken away, and it does not have them back
 --           look  "" 0                        who was told that there is a slot, and has not come,
 --                                             is told again
 --         The cost of place and book has ":<weight>:<flow>" behind it where the place names one
@@ -34,7 +35,7 @@ for i = OWN + 1, #ARGV, 4 do
       left = 0
     elseif what == 'drop' then
       if whole then drop(l, which, cost) end
-    elseif what == 'done' or what == 'keep' then
+    elseif what == 'done' or what == 'keep' or what == 'free' then
       left = whole and l.kind == 's' and l.meter[what](l, ARGV[7], which, cost, string.sub(flow, 2)) or 0
     elseif what == 'book' then
       if whole and tag and tag ~= 0 and math.abs(tag) <= MOST_TAG then

@@ -120,7 +120,7 @@ var planted = []struct {
 	{"a slot is never free again", "leave", "local since = leaves(l, holder(process .. ':' .. number, cost, what), l.clock)\n  if not since then return 0 end", "do return 0 end\n  local since = 0", false, slotSeeds},
 	{"what asks again keeps its slot", "ask", "if p.l.meter.asks and p.l.meter.asks(p.l, asker.id, p.cost, asker.what) then", "if false then", false, slotSeeds + 4},
 	{"a repeat has another tag than its place", "ask", "p.tag = standing(p.l, placeOf(asker, p)) or p.tag", "", false, 7},
-	{"a late copy takes a slot", "ask", "if sent and sent > 0 and since > sent and since <= now then return nil, true end", "", false, slotSeeds + 115},
+	{"a late copy takes a slot", "ask", "if sent and sent > 0 and moment > sent and moment <= now then return nil, true end", "", false, slotSeeds + 115},
 	{"another server knows who holds slots", "ask", "if l.meter.forget then l.meter.forget(l) end", "", false, slotSeeds + 1},
 	{"gaps are flows that wait", "ask", "format('%.0f', -from), '<' .. name, format('%.0f', -to), '>' .. name)", "format('%.0f', from), '<' .. name, format('%.0f', to), '>' .. name)", false, 20},
 	{"slots of the dead stay", "ask", "if beat and beat < 0 or not beat and", "if not beat and", false, slotSeeds + 43},

@@ -6,7 +6,7 @@
 METERS.s = function()
 
 local slots = {}
-local DAY, UNKNOWN, UNSURE, MOMENT, WAKES = 86400000000, 8000000, 3000000, 300000, 64 -- micros; places
+local DAY, FREED, UNKNOWN, UNSURE, MOMENT, WAKES = 86400000000, 600000000, 8000000, 3000000, 300000, 64 -- micros; places
 local USABLE, MOST = 1000000, 1000
 
 -- checked: when the dead were looked for. till: none is given before, as data was lost, until
@@ -28,10 +28,12 @@ local function holder(id, cost, what) return format('%s:%.0f:%s', id, cost, what
 -- the slots was sent before that, too, as the way to Redis takes longer than a caller is wrong about
 -- Redis's time; one that follows a reply was not.
 local function leaves(l, who, sent)
-  local since = l.used > 0 and tonumber(call('ZSCORE', l.log, who))
+  local since = l.entries > 0 and tonumber(call('ZSCORE', l.log, who))
   if not since then return end
-  if sent and sent > 0 and since > sent and since <= now then return nil, true end
-  call('ZREM', l.log, who)
+  local moment = math.abs(since)
+  if sent and sent > 0 and moment > sent and moment <= now then return nil, true end
+  l.entries = l.entries - call('ZREM', l.log, who)
+  if since < 0 then return end
   l.used, l.woken = max(0, l.used - costOf(who)), 0
   if l.used == 0 then l.renews = true end
   return since
@@ -50,7 +52,9 @@ local function sweep(l)
     local process = processOf(holders[k])
     beats[process] = beats[process] or call('ZSCORE', l.processes, process) or 'none'
     local beat = tonumber(beats[process])
-    if beat and beat < 0 or not beat and now - holders[k + 1] > UNKNOWN then
+    if tonumber(holders[k + 1]) < 0 then
+      if now + holders[k + 1] > FREED then leaves(l, holders[k]) end
+    elseif beat and beat < 0 or not beat and now - holders[k + 1] > UNKNOWN then
       leaves(l, holders[k])
       gone = true
     end
@@ -73,7 +77,7 @@ end
 function slots.spend(l, cost, _, id, what, since)
   if not id then return end -- that was without Redis
   if l.used == 0 then l.renews = true end
-  if call('ZADD', l.log, 'NX', format('%.0f', since or now), holder(id, cost, what)) == 1 then l.used = l.used + cost end
+  if call('ZADD', l.log, 'NX', format('%.0f', since or now), holder(id, cost, what)) == 1 then l.used, l.entries = l.used + cost, l.entries + 1 end
   l.logged = true
 end
 
@@ -94,18 +98,35 @@ function slots.done(l, process, number, cost, what)
   return cost
 end
 
+-- free takes slots away from a call that has not said that it is done, and returns how many. Until
+-- that says so, or a sweep after ten minutes, it cannot take them back.
+function slots.free(l, process, number, cost, what)
+  local who = holder(process .. ':' .. number, cost, what)
+  if (tonumber(call('ZSCORE', l.log, who)) or 0) < 0 then return 0 end
+  local freed = slots.done(l, process, number, cost, what)
+  if freed > 0 then
+    l.entries = l.entries + call('ZADD', l.log, format('%.0f', -now), who)
+    l.renews, l.logged = true, true
+  end
+  return freed
+end
+
 -- keep notes again that a turn holds its slots, where that was lost, and returns how many
 -- permits, if there is room for them.
 function slots.keep(l, process, which, cost, what)
   local number, since = match(which, '^(%d+) (%d+)$')
   if not number then return 0 end
   slots.spend(l, cost, nil, process .. ':' .. number, what, min(tonumber(since), now))
-  return l.used <= l.a and cost or 0
+  local kept = tonumber(call('ZSCORE', l.log, holder(process .. ':' .. number, cost, what)))
+  return kept and kept > 0 and l.used <= l.a and cost or 0
 end
 
--- forget: another server may have missed which calls are done. Who holds slots still tells so.
+-- forget: another server may have missed which calls are done. Who holds slots still tells so. Those
+-- whose slots were taken away stay, and come first.
 function slots.forget(l)
-  if l.used > 0 then call('UNLINK', l.log) end
+  local freed = l.entries > 0 and call('ZCOUNT', l.log, '-inf', '(0') or 0
+  if l.entries > freed then call('ZREMRANGEBYRANK', l.log, freed, -1) end
+  l.entries = freed
   l.used, l.till = 0, max(l.till, ceil(at + UNSURE))
 end
 
@@ -143,7 +164,7 @@ end
 -- holders is how many hold some, and of each who and for how long: without the dead, who are gone.
 function slots.holders(l, gone)
   sweep(l)
-  local holders = l.used > 0 and call('ZRANGE', l.log, 0, MOST - 1, 'WITHSCORES') or {}
+  local holders = l.used > 0 and call('ZRANGEBYSCORE', l.log, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, MOST) or {}
   local held = { 0 }
   for k = 1, #holders, 2 do
     if not gone[holders[k]] then
@@ -174,7 +195,7 @@ end
 
 function slots.pace(l) return l.mean / l.a end
 
-function slots.life(l) return l.used > 0 and DAY or 0 end
+function slots.life(l) return l.used > 0 and DAY or l.entries > 0 and FREED or 0 end
 
 function slots.fresh() end
 

@@ -105,3 +105,65 @@ func TestALateMemoryClosesNoSlots(t *testing.T) {
 		}
 	})
 }
+
+// A copy of the ask comes when the call is done. What it takes is free as soon as its process says so
+// once more. What that said before, and what it says too late, changes nothing for the call that has the
+// slot by then.
+func TestALateCopyAfterDoneIsLetGo(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s, who, limits, ask := slotOf(t, server.Client(t))
+		given := who.Now
+		done := func(clock float64) int64 {
+			limits[0].Clock = clock
+			_, left, err := s.Leave(who, limits, 0, "done", "1", 1, &queuemodel.Flow{})
+			require.NoError(t, err)
+			return int64(left)
+		}
+		who.Now = given + 100000
+		require.EqualValues(t, 1, done(who.Now))
+		who.Now, limits[0].Clock = given+5e6, given-500
+		require.Equal(t, 1, ask(who, 0).Status, "nobody knows that it is a copy")
+		who.Now = given + 6e6
+		require.Zero(t, done(given+100000), "a copy of what was said")
+		require.Zero(t, done(given+4.9e6), "that was sent before the slot was given")
+		require.EqualValues(t, 1, done(who.Now))
+	})
+}
+
+// Slots that somebody took away are not taken back: neither by what holds them still, nor by a copy, nor
+// on another server, nor when the process was dead. The call's end ends that.
+func TestFreedSlotsAreNotTakenBack(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s, who, limits, ask := slotOf(t, server.Client(t))
+		given := who.Now
+		client := s.client.(*redis.Client)
+		leave := func(verb, which string) int64 {
+			limits[0].Clock = who.Now
+			_, left, err := s.Leave(who, limits, 0, verb, which, 1, &queuemodel.Flow{})
+			require.NoError(t, err)
+			return int64(left)
+		}
+		keep := func() int64 { return leave("keep", "1 "+whole(given)) }
+		who.Now = given + 1e6
+		require.EqualValues(t, 1, keep())
+		require.EqualValues(t, 1, leave("free", "1"))
+		require.Zero(t, leave("free", "1"))
+		require.Zero(t, keep())
+		limits[0].Clock = given - 500
+		require.Equal(t, 2, ask(who, 0).Status, "a copy")
+		require.Zero(t, keep())
+
+		require.NoError(t, client.ZAdd(t.Context(), s.keys[3], redis.Z{Score: -given - 1e6, Member: "p"}).Err())
+		other := who
+		other.Process, other.Now = "other", given+10e6
+		limits[0].Clock = other.Now
+		require.Equal(t, 1, ask(other, 0).Status, "the slot is free")
+		require.NoError(t, client.ZAdd(t.Context(), s.keys[3], redis.Z{Score: given + 10e6, Member: "p"}).Err())
+		who.Now = given + 11e6
+		require.Zero(t, keep())
+		who.Now, who.Run = given+12e6, "another"
+		require.Zero(t, keep())
+		require.Zero(t, leave("done", "1"))
+		require.EqualValues(t, 1, keep())
+	})
+}

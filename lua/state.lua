@@ -45,6 +45,7 @@ local function fields(l)
     if type(other) == 'table' and other.err then return 'BADSTATE key: ' .. other.err end
   end
   l.was, l.loaded, l.fresh = {}, {}, not f[1]
+  l.entries = l.fresh and 0 or others[4]
   if l.fresh and call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
   for k, name in ipairs(FIELDS) do l.was[name] = f[k] or nil end
   local function number(name, fallback)

@@ -206,7 +206,7 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 
 func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit int, what, which string, cost float64, flow *queuemodel.Flow) ([]queuemodel.Head, float64, error) {
 	size := whole(cost)
-	if what == "done" || what == "keep" {
+	if what == "done" || what == "keep" || what == "free" {
 		size += ":" + flow.Name
 	} else if flow != nil {
 		weight := flow.Weight

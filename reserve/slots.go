@@ -77,8 +77,9 @@ func (r *Reservation) Lost() <-chan struct{} {
 }
 
 // Free takes slots away from a call of any process of the fleet, so that others can have them. It
-// is for an operator who knows that the call hangs, or is over. The call itself goes on, and its
-// process is not told. The holder is one of [State.Holders]. Free reports false if it holds no
+// is for an operator who knows that the call hangs, or is over. The call itself goes on. Its
+// [Reservation.Lost] is closed about a second later, and it does not get the slots back, after an
+// outage of Redis either, unless Redis loses its data before the process hears of it. The holder is one of [State.Holders]. Free reports false if it holds no
 // slots any more. Errors are those of [Limiter.State].
 func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
 	if err := l.check(ctx, 1); err != nil {

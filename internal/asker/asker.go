@@ -91,6 +91,8 @@ type Asker struct {
 	died      int64     // when a process died last, as it said, in micros of Redis
 	leases    map[Part]*lease
 	slots     map[*Slots]bool            // that calls hold
+	audit     map[string]*audit          // by key: limits of which this process may hold slots
+	over      []released                 // calls that have let theirs go of late
 	past      map[*wire.Name]*LeaseStats // of leases that are no more
 	beating   bool
 	listening bool
@@ -114,7 +116,7 @@ type Asker struct {
 func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
-	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, leaving: map[string]int{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{},
+	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, leaving: map[string]int{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{}, audit: map[string]*audit{},
 		past: map[*wire.Name]*LeaseStats{}, still: map[string]time.Time{}, moves: map[string]*move{}, rooms: map[*wire.Limit]time.Time{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
 	a.quiet = sync.NewCond(&a.mu)
 	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }

@@ -68,6 +68,7 @@ func (a *Asker) beats() {
 		names, gone := a.inUse()
 		if a.tellOf(names, gone) == nil {
 			a.note(names)
+			a.checkSlots()
 		}
 		a.keepSlots()
 		a.expire()
@@ -341,6 +342,8 @@ func (a *Asker) resting() bool {
 	if len(a.kinds)+len(a.leases)+len(a.slots)+len(a.names) > 0 {
 		return false
 	}
+	clear(a.audit) // others let the slots go of a process that has signed off
+	a.over = nil
 	a.beating = false
 	return true
 }

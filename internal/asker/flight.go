@@ -401,6 +401,11 @@ func (a *Asker) sureOf(f *flight) {
 	}
 	a.lock()
 	defer a.mu.Unlock()
+	for _, l := range f.limits {
+		if l.Kind == "s" {
+			a.audits(l)
+		}
+	}
 	if time.Since(a.answered) > trusted {
 		a.unmet.Store(true)
 	}

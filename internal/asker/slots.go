@@ -20,6 +20,7 @@ type Slots struct {
 	// All below is of the asker's lock.
 	unsure bool // others may have them: the process was taken for dead, or Redis lost its data
 	gone   bool // the limit is full without them
+	freed  bool // somebody has taken them away
 }
 
 // endedTurn is a turn that holds its slots no longer.
@@ -60,12 +61,14 @@ func (s *Slots) Release() {
 	})
 }
 
-// Lost is closed when others have the slots, as the process was taken for dead.
+// Lost is closed when others have the slots, as the process was taken for dead, or as somebody has
+// taken them away.
 func (s *Slots) Lost() <-chan struct{} { return s.lost }
 
 // release lets slots go. The Asker must be locked.
 func (a *Asker) release(s *Slots) {
 	delete(a.slots, s)
+	a.over = append(a.over, released{s.turn.Number, time.Now()})
 	k := a.kind(&s.need)
 	k.queue.Done(&s.turn)
 	a.wants(k)
@@ -97,7 +100,7 @@ func (a *Asker) keepSlots() {
 	var held []*Slots
 	f := &flight{index: map[string]int{}}
 	for s := range a.slots {
-		if !s.unsure {
+		if !s.unsure || s.freed {
 			continue
 		}
 		for _, p := range s.need.parts() {
@@ -128,10 +131,17 @@ func (a *Asker) keepSlots() {
 			continue
 		}
 		s.unsure = false
-		if kept[i] == 0 && !s.gone {
-			s.gone = true
-			close(s.lost)
+		if kept[i] == 0 {
+			s.lose()
 		}
+	}
+}
+
+// lose tells a call that others have its slots. The Asker must be locked.
+func (s *Slots) lose() {
+	if !s.gone {
+		s.gone = true
+		close(s.lost)
 	}
 }
 
@@ -139,7 +149,7 @@ func (a *Asker) keepSlots() {
 func (a *Asker) Free(ctx context.Context, limit *wire.Limit, h wire.Holder) (freed bool, err error) {
 	err = a.once(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) {
 		c.Process = h.Process
-		reply, left, err := wire.Leave(ctx, c, []wire.Left{{Place: h.Number, Cost: h.Cost, Done: true, Doing: h.Doing}})
+		reply, left, err := wire.Leave(ctx, c, []wire.Left{{Place: h.Number, Cost: h.Cost, Free: true, Doing: h.Doing}})
 		freed = freed || err == nil && left[0] > 0
 		return reply, err
 	})

@@ -30,6 +30,7 @@ type Left struct {
 	// Of slots of the call with the number Place: they are held no longer, or they are still,
 	// since a time of Redis in micros, though that may have been lost. Doing is what for.
 	Done  bool
+	Free  bool // somebody takes them away
 	Since int64
 	Doing string
 
@@ -44,6 +45,8 @@ func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
 		switch {
 		case item.Look:
 			extra = append(extra, item.Limit+1, "look", "", 0)
+		case item.Free:
+			extra = append(extra, item.Limit+1, "free", item.Place, fmt.Sprintf("%d:%s", item.Cost, item.Doing))
 		case item.Done:
 			extra = append(extra, item.Limit+1, "done", item.Place, fmt.Sprintf("%d:%s", item.Cost, item.Doing))
 		case item.Since > 0:
