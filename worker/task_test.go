@@ -216,7 +216,7 @@ func TestTurnErrors(t *testing.T) {
 	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Cost: 4}.Headers()), asynq.MaxRetry(0))
 	err = <-failed
 	require.ErrorIs(t, err, reserve.ErrExceedsBurst)
-	require.ErrorContains(t, err, "which is 3, got 4")
+	require.ErrorContains(t, err, `which is 3 (100/s burst 3), got 4`)
 
 	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Costs: []int{1, 2}}.Headers()), asynq.MaxRetry(0))
 	require.ErrorContains(t, <-failed, "Turn.Costs: must be one for each of the 1 limits, got [1 2]")
