@@ -268,7 +268,8 @@ func TestAnotherServer(t *testing.T) {
 	})
 }
 
-// A server that ends tells those that wait to ask again, and they keep their order.
+// A server that ends tells those that wait to ask again, and they keep their order: but for those
+// whose turns are within a horizon (250 ms) of each other, and who ask at the same time.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bubble.New(t)
@@ -278,7 +279,7 @@ func TestDrain(t *testing.T) {
 		var callers sync.WaitGroup
 		var mu sync.Mutex
 		var ids []string
-		for _, id := range []string{"a", "b", ""} {
+		for _, id := range []string{"a", "b", "c", "d", "e", ""} {
 			callers.Go(func() {
 				more := []string{}
 				if id != "" {
@@ -297,7 +298,7 @@ func TestDrain(t *testing.T) {
 		callers.Wait()
 		require.Equal(t, http.StatusServiceUnavailable, do(t, first, request(t, http.MethodGet, "/readyz", "")).Code)
 		require.Equal(t, http.StatusServiceUnavailable, post(t, first, "/v1/wait", wants("api")).Code)
-		require.Len(t, ids, 3)
+		require.Len(t, ids, 6)
 		var turns sync.Map
 		for _, id := range ids {
 			callers.Go(func() {
@@ -307,7 +308,10 @@ func TestDrain(t *testing.T) {
 		}
 		callers.Wait()
 		when := func(id string) time.Time { at, _ := turns.Load(id); return at.(time.Time) }
-		require.True(t, when("a").Before(when("b")))
+		for i, first := range []string{"a", "b"} { // three turns of 100 ms before the other one
+			other := string("de"[i])
+			require.True(t, when(first).Before(when(other)), "%s at %v, %s at %v", first, when(first), other, when(other))
+		}
 	})
 }
 
