@@ -250,7 +250,11 @@ func everything(t *testing.T, admin *redis.Client, client redis.UniversalClient)
 		failed = append(failed, held[0].Cancel(ctx)) // the news of it are for the other
 	}
 	for key, limit := range map[string]reserve.Limit{"settled": hourly, "rolling": reserve.Rolling(2, time.Hour)} {
-		l, err := reserve.New(client, settles(limit))
+		config := settles(limit)
+		if limit.Kind() == reserve.KindRolling {
+			config.Name = "other" // a name has one kind
+		}
+		l, err := reserve.New(client, config)
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = l.Close() })
 		failed = append(failed, settleOne(ctx, l.For(key)))

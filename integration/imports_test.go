@@ -55,7 +55,7 @@ var mayImport = map[string][]string{
 	"internal/redistest":  {"embedded"},
 	"integration":         {},
 
-	"cmd/fleetpace":                {"internal/fleet", "internal/scrape", "limits", "monitor", "remote", "reserve"},
+	"cmd/fleetpace":                {"internal/fault", "internal/fleet", "internal/scrape", "limits", "monitor", "remote", "reserve"},
 	"transport/internal/inprocess": {"reserve"},
 }
 

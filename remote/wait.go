@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/asker"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -51,6 +50,10 @@ type terms struct {
 
 // latest is the latest moment that a turn may have; zero: there is none. The time that Redis takes
 // to answer does not count.
+// leasedUsable is how long a turn that was taken ahead may be used once its call has it: as much as
+// networks jitter.
+const leasedUsable = 20 * time.Millisecond
+
 func (t terms) latest(at *place) time.Time {
 	if t.maxWait < 0 {
 		return time.Time{}
@@ -141,7 +144,7 @@ func (s *Server) await(ctx, mine context.Context, at *place, t terms) any {
 		if wait, err := now(mine, at.turns, at.costs...); err == nil && wait == 0 {
 			s.places.drop(at)
 			used := time.Now() // one of a lease may be used for that long at the least
-			return turnAnswer{Turn: newID(), Waited: millis(used.Sub(at.since)), Held: millis(used.Sub(t.came)), Usable: millis(asker.Tolerance)}
+			return turnAnswer{Turn: newID(), Waited: millis(used.Sub(at.since)), Held: millis(used.Sub(t.came)), Usable: millis(leasedUsable)}
 		}
 	}
 	if err := s.join(mine, at, t); err != nil {
