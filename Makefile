@@ -79,8 +79,8 @@ examples: ## run the examples on an embedded Redis; they fail if anything is los
 map: ## draw the packages into docs/how-it-works.md
 	go run ./docs/map
 
-measure: ## speed, utilization, lateness and faults: figures, no verdicts; less than 10 minutes
-	cd bench && go run ./measure
+measure: ## speed, utilization and lateness beside others: figures, no verdicts; about four minutes
+	cd bench && go run . cost && go run . fleet && go run . fleet -scenario mixed && go run . http && go run . growth
 
 soak: ## long histories, faults and load for SOAK (default 10m), with new random seeds
 	FLEETPACE_FAULT_HISTORIES=5000 go test -count=1 -timeout 0 -run '^TestFaultHistor(ies|yRepeats)$$' ./reserve

@@ -1,210 +1,215 @@
-package main
+package fleet
 
 import (
-	"cmp"
-	"maps"
-	"math"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
+	"strings"
+	"text/tabwriter"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/chart"
+	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// figure is a line of the result. A figure that has no value, such as the
-// lateness of no calls, is null.
-type figure struct {
-	Scenario       string   `json:"scenario"`
-	Contender      string   `json:"contender"`
-	Limit          string   `json:"limit"`
-	Tasks          float64  `json:"tasks"`
-	Done           float64  `json:"done"`
-	Seconds        float64  `json:"seconds"`
-	Utilization    float64  `json:"utilization"`
-	Refused        float64  `json:"refused"`
-	EntriesPerTask *float64 `json:"entries_per_task"`
-	LatenessP50    *float64 `json:"lateness_ms_p50"`
-	LatenessP99    *float64 `json:"lateness_ms_p99"`
-	BareP99        *float64 `json:"bare_ms_p99"`
-	WaitP50        *float64 `json:"wait_ms_p50,omitempty"`
-	WaitP99        *float64 `json:"wait_ms_p99,omitempty"`
+// result is what happened while a contender worked.
+type result struct {
+	contender string
+	scenario  scenario
+	calls     []call // in the window, in the order of their arrival
+	entries   map[string]int
+	from, to  time.Time // the window, without its end
 }
 
-// account is what is counted for a limit or a tenant.
-type account struct {
-	tasks, done, accepted, refused int
-	entries                        int // of tasks that are done
-	late                           []time.Duration
-	waits                          []time.Duration // since they were enqueued, where groups are compared
-}
-
-func figures(s scenario, contenderName string, r result) []figure {
-	accounts := r.accounts()
-	var bare *float64
-	if late := lateness(r.bare); len(late) > 0 {
-		bare = rounded(percentile(late, 99))
+// newResult opens the window at the first call, and ends it after the last one where all tasks are
+// done before it is over.
+func newResult(contender string, s scenario, window time.Duration, calls []call, entries map[string]int) result {
+	r := result{contender: contender, scenario: s, entries: entries}
+	if len(calls) == 0 {
+		return r
 	}
-	base := func(name string) figure {
-		return figure{Scenario: s.name, Contender: contenderName, Limit: name, BareP99: bare}
-	}
-	var lines []figure
-	for _, l := range s.limits {
-		if s.tenants == 0 {
-			lines = append(lines, accounts[l.Name].fill(base(l.Name), l, r))
-			for _, group := range s.groups {
-				lines = append(lines, accounts[l.Name+" "+group].fill(base(group), l, r))
-			}
+	r.from, r.calls = calls[0].at, calls
+	r.to = r.from.Add(window)
+	done := map[string]bool{}
+	for i, c := range calls {
+		if !c.at.Before(r.to) {
+			r.calls = calls[:i]
+			break
+		}
+		if c.refused {
 			continue
 		}
-		var each []figure
-		var all account
-		for _, line := range slices.Sorted(maps.Keys(accounts)) {
-			each = append(each, accounts[line].fill(base(line), l, r))
-			all.add(accounts[line])
+		if done[c.task] = true; len(done) == len(s.jobs) {
+			r.calls, r.to = calls[:i+1], c.at.Add(1)
+			break
 		}
-		// Of all calls together: a tenant alone has too few for a percentile.
-		together := all.fill(base("mean"), l, r)
-		lines = append(lines, worst(base("worst"), each), mean(together, each))
+	}
+	return r
+}
+
+// Figure is a line of the result. What has no value is not there.
+type Figure struct {
+	Scenario  string   `json:"scenario"`
+	Contender string   `json:"contender"`
+	Limit     string   `json:"limit"` // or the group of tasks
+	Tasks     int      `json:"tasks"`
+	Done      int      `json:"done"`
+	Seconds   float64  `json:"seconds"`
+	Used      float64  `json:"used"`
+	Refused   int      `json:"refused"`
+	Entries   float64  `json:"entries_per_task"`
+	Late50    *float64 `json:"late_ms_p50,omitempty"`
+	Late99    *float64 `json:"late_ms_p99,omitempty"`
+	Waited50  *float64 `json:"waited_ms_p50,omitempty"`
+	Waited99  *float64 `json:"waited_ms_p99,omitempty"`
+}
+
+// figures are one line per limit, one per group of tasks and, where each tenant has the limit for
+// itself, one of the tenant that used the least of it.
+func (r *result) figures() (lines []Figure) {
+	for _, l := range r.scenario.limits {
+		limits := max(1, r.scenario.tenants)
+		lines = append(lines, r.count(l.Name, l, limits, func(j *job) bool { name, _ := splitLine(j.line); return name == l.Name }))
+		for _, group := range r.scenario.groups {
+			lines = append(lines, r.count(group, l, limits, func(j *job) bool { return j.group == group }))
+		}
+		var worst *Figure
+		for i := range r.scenario.tenants {
+			line := fmt.Sprintf("%s/%03d", l.Name, i)
+			if f := r.count("worst: "+line, l, 1, func(j *job) bool { return j.line == line }); worst == nil || f.Used < worst.Used {
+				worst = &f
+			}
+		}
+		if worst != nil {
+			lines = append(lines, *worst)
+		}
 	}
 	return lines
 }
 
-// accounts are by line.
-func (r *result) accounts() map[string]*account {
-	accounts := make(map[string]*account)
-	entries := r.entries()
-	jobs := make(map[string]*job)
-	for i := range r.jobs {
-		j := &r.jobs[i]
-		jobs[j.id] = j
-		for _, name := range j.accounts() {
-			if accounts[name] == nil {
-				accounts[name] = &account{}
-			}
-			accounts[name].tasks++
+// count counts the calls of some jobs.
+func (r *result) count(name string, l limit, limits int, of func(*job) bool) Figure {
+	f := Figure{Scenario: r.scenario.name, Contender: r.contender, Limit: name, Seconds: r.to.Sub(r.from).Seconds()}
+	jobs := map[string]*job{}
+	for i := range r.scenario.jobs {
+		if j := &r.scenario.jobs[i]; of(j) {
+			jobs[j.id] = j
 		}
 	}
-	done := make(map[string]bool)
+	f.Tasks = len(jobs)
+	var late, waited []time.Duration
+	done := map[string]bool{}
+	accepted, entries := 0, 0
 	for _, c := range r.calls {
 		j := jobs[c.task]
-		for _, name := range j.accounts() {
-			accounts[name].take(c, j, entries[c.task], done[c.task])
+		switch {
+		case j == nil:
+			continue
+		case c.refused:
+			f.Refused++
+			continue
+		case !c.due.IsZero():
+			late = append(late, max(0, c.at.Sub(c.due)))
 		}
-		done[c.task] = done[c.task] || !c.refused
+		accepted++
+		if done[c.task] {
+			continue
+		}
+		done[c.task] = true
+		entries += r.entries[c.task]
+		if j.group != "" && !j.enqueued.IsZero() {
+			waited = append(waited, c.at.Sub(j.enqueued))
+		}
 	}
-	return accounts
-}
-
-// accounts are those that a job counts for.
-func (j *job) accounts() []string {
-	if j.group == "" {
-		return []string{j.line}
+	if f.Done = len(done); f.Done > 0 {
+		f.Entries = float64(entries) / float64(f.Done)
 	}
-	return []string{j.line, j.line + " " + j.group}
-}
-
-// take counts a call of a job.
-func (a *account) take(c call, j *job, entries int, wasDone bool) {
-	if c.refused {
-		a.refused++
-		return
+	if window := r.to.Sub(r.from); window > 0 {
+		f.Used = float64(accepted) / (l.most(window) * float64(limits))
 	}
-	a.accepted++
-	a.late = append(a.late, c.late())
-	if wasDone {
-		return
-	}
-	a.done++
-	a.entries += entries
-	if j.group != "" {
-		a.waits = append(a.waits, c.at.Sub(j.enqueued))
-	}
-}
-
-func (a *account) add(b *account) {
-	a.entries += b.entries
-	a.done += b.done
-	a.late = append(a.late, b.late...)
-}
-
-func (a *account) fill(f figure, l limit, r result) figure {
-	window := r.to.Sub(r.from)
-	f.Tasks, f.Done, f.Refused = float64(a.tasks), float64(a.done), float64(a.refused)
-	f.Seconds = round(window.Seconds())
-	if window > 0 {
-		f.Utilization = round(float64(a.accepted) / float64(l.most(window)))
-	}
-	if a.done > 0 {
-		f.EntriesPerTask = rounded(float64(a.entries) / float64(a.done))
-	}
-	if len(a.late) > 0 {
-		slices.Sort(a.late)
-		f.LatenessP50 = rounded(percentile(a.late, 50))
-		f.LatenessP99 = rounded(percentile(a.late, 99))
-	}
-	if len(a.waits) > 0 {
-		slices.Sort(a.waits)
-		f.WaitP50 = rounded(percentile(a.waits, 50))
-		f.WaitP99 = rounded(percentile(a.waits, 99))
-	}
+	f.Late50, f.Late99 = percentile(late, 50), percentile(late, 99)
+	f.Waited50, f.Waited99 = percentile(waited, 50), percentile(waited, 99)
 	return f
 }
 
-// lateness of calls, sorted.
-func lateness(calls []call) []time.Duration {
-	var late []time.Duration
-	for _, c := range calls {
-		late = append(late, c.late())
+// percentile is the smallest value, in milliseconds, that p percent of them do not exceed.
+func percentile(values []time.Duration, p int) *float64 {
+	if len(values) == 0 {
+		return nil
 	}
-	slices.Sort(late)
-	return late
+	slices.Sort(values)
+	ms := float64(values[(len(values)*p+99)/100-1].Microseconds()) / 1000
+	return &ms
 }
 
-// percentile is the smallest value, in milliseconds, that p percent of the
-// sorted values do not exceed.
-func percentile(sorted []time.Duration, p int) float64 {
-	rank := (len(sorted)*p + 99) / 100
-	return float64(sorted[rank-1]) / float64(time.Millisecond)
+// report prints figures: at once as JSON, or in the end as a table.
+type report struct {
+	w     io.Writer
+	json  bool
+	lines []Figure
 }
 
-// mean replaces the counts of f by those of the average tenant.
-func mean(f figure, each []figure) figure {
-	f.Tasks, f.Done, f.Utilization, f.Refused = 0, 0, 0, 0
-	for _, t := range each {
-		n := float64(len(each))
-		f.Tasks += t.Tasks / n
-		f.Done += t.Done / n
-		f.Utilization += t.Utilization / n
-		f.Refused += t.Refused / n
+func (r *report) add(lines []Figure) error {
+	if !r.json {
+		r.lines = append(r.lines, lines...)
+		return nil
 	}
-	f.Tasks, f.Done, f.Utilization, f.Refused = round(f.Tasks), round(f.Done), round(f.Utilization), round(f.Refused)
-	return f
-}
-
-// worst has in each column the worst value of any tenant.
-func worst(f figure, each []figure) figure {
-	f.Tasks, f.Seconds = each[0].Tasks, each[0].Seconds
-	f.Done, f.Utilization = each[0].Done, each[0].Utilization
-	for _, t := range each {
-		f.Done = min(f.Done, t.Done)
-		f.Utilization = min(f.Utilization, t.Utilization)
-		f.Refused = max(f.Refused, t.Refused)
-		f.EntriesPerTask = larger(f.EntriesPerTask, t.EntriesPerTask)
-		f.LatenessP50 = larger(f.LatenessP50, t.LatenessP50)
-		f.LatenessP99 = larger(f.LatenessP99, t.LatenessP99)
+	encoder := json.NewEncoder(r.w)
+	for _, f := range lines {
+		if err := encoder.Encode(f); err != nil {
+			return err
+		}
 	}
-	return f
+	return nil
 }
 
-func larger(a, b *float64) *float64 {
-	if a == nil || b != nil && cmp.Less(*a, *b) {
-		return b
+func (r *report) close() error {
+	if r.json {
+		return nil
 	}
-	return a
+	t := tabwriter.NewWriter(r.w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "contender\tlimit\ttasks\tdone\tseconds\tused\trefused\tentries\tlate\twaited\t")
+	for _, f := range r.lines {
+		fmt.Fprintf(t, "%s\t%s\t%d\t%d\t%.1f\t%.1f %%\t%d\t%.2f\t%s\t%s\t\n", f.Contender, f.Limit, f.Tasks, f.Done, f.Seconds, 100*f.Used, f.Refused, f.Entries,
+			pair(f.Late50, f.Late99), pair(f.Waited50, f.Waited99))
+	}
+	return t.Flush()
 }
 
-const decimals = 1e4
+func pair(a, b *float64) string {
+	if a == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.3g, %.4g ms", *a, *b)
+}
 
-func round(x float64) float64 { return math.Round(x*decimals) / decimals }
-
-func rounded(x float64) *float64 {
-	x = round(x)
-	return &x
+// draw draws the calls of each limit, those of all tenants together.
+func (r *result) draw(path string) error {
+	if path == "" {
+		return nil
+	}
+	for _, l := range r.scenario.limits {
+		var calls []provider.Call
+		for _, c := range r.calls {
+			if name, _ := splitLine(c.line); name == l.Name {
+				calls = append(calls, provider.Call{At: c.at, N: 1, Refused: c.refused})
+			}
+		}
+		name := r.contender
+		if len(r.scenario.limits) > 1 {
+			name += "-" + l.Name
+		}
+		if len(calls) == 0 {
+			continue
+		}
+		ext := filepath.Ext(path)
+		err := chart.Requests(strings.TrimSuffix(path, ext)+"-"+name+ext, fmt.Sprintf("%s, scenario %s", name, r.scenario.name), calls,
+			250*time.Millisecond, l.Rate*float64(max(1, r.scenario.tenants)))
+		if err != nil {
+			return fmt.Errorf("-chart: %w", err)
+		}
+	}
+	return nil
 }

@@ -1,10 +1,14 @@
-package main
+package fleet
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -13,100 +17,105 @@ import (
 	"github.com/fleetpace/fleetpace/bench/internal/child"
 )
 
-// memberRole makes the program a server's process.
-const memberRole = "-member"
+// MemberRole makes the program one of the processes that make the calls.
+const MemberRole = "-fleet-member"
 
-// member is a server's process, seen from inside.
-type member struct {
-	setup setup
-	redis *redis.Client
-	http  *http.Client
-	notes *notes
+// setup is what a process is told. A field of it is read by the program of BullMQ, too.
+type setup struct {
+	Contender string
+	Redis     string // address
+	API       string // URL
+	Handlers  int
+	Task      time.Duration // how often asynq looks for tasks, and for delayed ones
+	Delayed   time.Duration
+	Limits    []limit
+	Rate      float64 // for the limiter of the first limit
+	Burst     int
 }
 
-func memberMain() int {
-	m := &member{notes: newNotes(os.Stdout)}
-	if err := child.Told(&m.setup); err != nil {
-		fmt.Fprintln(os.Stderr, "fleet: a member got no setup:", err)
+// member is such a process, seen from inside.
+type member struct {
+	setup
+	redis *redis.Client
+	http  *http.Client
+
+	mu      sync.Mutex
+	entries map[string]int // how often each task entered its handler
+}
+
+// Member works until it is stopped. Then it tells how often tasks entered their handlers, and exits
+// at once: what is under way counts for nothing.
+func Member() int {
+	m := &member{entries: map[string]int{}}
+	err := child.Told(&m.setup)
+	if err == nil {
+		err = m.start()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	if err := m.start(); err != nil {
-		fmt.Fprintln(os.Stderr, "fleet:", err)
-		return 1
-	}
-	m.notes.write(note{Kind: ready, At: time.Now()})
+	lines := json.NewEncoder(os.Stdout)
+	_ = lines.Encode("ready") // who does not read it has gone, and then stdin ends
 	child.UntilStopped()
-	// The race is over: what is under way counts for nothing, and Redis is
-	// emptied. So nothing is shut down.
-	m.notes.close()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_ = lines.Encode(m.entries)
 	return 0
 }
 
 func (m *member) start() error {
-	options, err := redis.ParseURL(m.setup.Redis)
-	if err != nil {
-		return err
-	}
-	m.redis = redis.NewClient(options)
-	m.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: m.setup.Handlers}}
-	c, ok := contenderNamed(m.setup.Contender)
+	m.redis = redis.NewClient(&redis.Options{Addr: m.Redis})
+	m.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: m.Handlers}}
+	c, ok := contenderNamed(m.Contender)
 	if !ok {
-		return fmt.Errorf("there is no contender %q", m.setup.Contender)
+		return fmt.Errorf("there is no contender %q", m.Contender)
 	}
 	config := asynq.Config{
-		Concurrency:              m.setup.Handlers,
-		TaskCheckInterval:        m.setup.Polls.Task,
-		DelayedTaskCheckInterval: m.setup.Polls.Delayed,
-		LogLevel:                 asynq.ErrorLevel,
-		Queues:                   map[string]int{},
-	}
-	for _, queue := range m.setup.Queues {
-		config.Queues[queue] = 1
+		Concurrency: m.Handlers, TaskCheckInterval: m.Task, DelayedTaskCheckInterval: m.Delayed,
+		LogLevel: asynq.ErrorLevel, Queues: map[string]int{"default": 1, "soon": 1},
 	}
 	handler, err := c.serve(m, &config)
 	if err != nil {
 		return err
 	}
-	queue, err := asynq.ParseRedisURI(m.setup.Redis)
-	if err != nil {
-		return err
-	}
-	return asynq.NewServer(queue, config).Start(m.counted(handler))
-}
-
-// counted notes each entry of a task.
-func (m *member) counted(next asynq.Handler) asynq.Handler {
-	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
+	return asynq.NewServer(asynq.RedisClientOpt{Addr: m.Redis}, config).Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		id, _ := asynq.GetTaskID(ctx)
-		m.notes.write(note{Kind: entered, Task: id, At: time.Now()})
-		return next.ProcessTask(ctx, task)
-	})
+		m.mu.Lock()
+		m.entries[id]++
+		m.mu.Unlock()
+		return handler.ProcessTask(ctx, task)
+	}))
 }
 
-// promise notes a moment that the limiter named.
-func (m *member) promise(ctx context.Context, when time.Time) {
-	id, _ := asynq.GetTaskID(ctx)
-	m.notes.write(note{Kind: promised, Task: id, At: time.Now(), Promise: when})
-}
-
-// workTime is how long a handler is busy after its call, unless the API itself takes time.
+// workTime is how long a handler is busy after its call, unless the call itself takes time.
 const workTime = 5 * time.Millisecond
 
-// call makes the task's call, and works.
+// call makes the task's call, and works. The moment is when the limiter let it; zero: nobody said.
 func (m *member) call(ctx context.Context, task *asynq.Task, due time.Time) error {
-	id, _ := asynq.GetTaskID(ctx)
-	status, err := post(ctx, m.http, m.setup.API+"/"+string(task.Payload()), id, due)
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.API+"/"+string(task.Payload()), nil)
 	if err != nil {
 		return err
 	}
-	switch status {
+	id, _ := asynq.GetTaskID(ctx)
+	request.Header.Set(taskHeader, id)
+	if !due.IsZero() {
+		request.Header.Set(dueHeader, strconv.FormatInt(due.UnixNano(), 10))
+	}
+	response, err := m.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = response.Body.Close() }()
+	_, _ = io.Copy(io.Discard, response.Body)
+	switch response.StatusCode {
 	case http.StatusTooManyRequests:
 		return errRefused
 	case http.StatusNoContent:
 	default:
-		return fmt.Errorf("the API answered %d", status)
+		return fmt.Errorf("the API answered %d", response.StatusCode)
 	}
-	if m.setup.Limits[0].Slots == 0 {
+	if m.Limits[0].Slots == 0 {
 		time.Sleep(workTime)
 	}
 	return nil

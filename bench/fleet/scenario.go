@@ -1,4 +1,4 @@
-package main
+package fleet
 
 import (
 	"fmt"
@@ -22,16 +22,15 @@ type limit struct {
 	Slots int // calls at once, in place of the others; 0: any number
 }
 
-// Calls of a limit with slots take from leastCall to mostCall, evenly spread.
-const leastCall, mostCall = 5 * time.Millisecond, 50 * time.Millisecond
+// Calls of a limit with slots take from shortest to longest, evenly spread.
+const shortest, longest = 5 * time.Millisecond, 50 * time.Millisecond
 
 const (
-	// burstShare is the part of the API's burst that limiters get. Calls that
-	// leave evenly do not arrive evenly; the rest of the burst bears that.
+	// burstShare is the part of the API's burst that limiters get. Calls that leave evenly do not
+	// arrive evenly; the rest of the burst is for that.
 	burstShare = 0.5
 
-	// paceShare is the part of the API's rate that limiters get where there is
-	// no burst to share, so that any jitter would be refused.
+	// paceShare is the part of the API's rate that limiters get where it allows no burst.
 	paceShare = 0.98
 )
 
@@ -43,13 +42,49 @@ func (l limit) forLimiters() (rate float64, burst int) {
 	return l.Rate, int(float64(l.Burst) * burstShare)
 }
 
-// most is how many calls the API accepts at most in a window of this length that
-// begins with a full bucket and does not include its end.
-func (l limit) most(window time.Duration) int {
+// most is how many calls the API accepts in a window that begins with a full bucket.
+func (l limit) most(window time.Duration) float64 {
 	if l.Slots > 0 {
-		return l.Slots + int(float64(l.Slots)*window.Seconds()/((leastCall+mostCall)/2).Seconds())
+		return float64(l.Slots) * (1 + window.Seconds()/((shortest+longest)/2).Seconds())
 	}
-	return l.Burst - 1 + int(math.Ceil(l.Rate*window.Seconds()))
+	return float64(l.Burst) - 1 + math.Ceil(l.Rate*window.Seconds())
+}
+
+// job is one task: a call to the API of its line.
+type job struct {
+	id   string
+	line string // the name of a limit; with a tenant's after a slash
+
+	group    string        // one of the scenario's, whose waits are compared
+	flow     string        // whose task it is, of those that share the limit; empty: nobody says
+	urgent   bool          // somebody waits for it
+	after    time.Duration // how long after the first one it is enqueued
+	enqueued time.Time     // when it was
+}
+
+func splitLine(line string) (limitName, tenant string) {
+	limitName, tenant, _ = strings.Cut(line, "/")
+	return limitName, tenant
+}
+
+func (j *job) task() *asynq.Task {
+	turn := worker.Turn{Flow: j.flow, Urgent: j.urgent}
+	return asynq.NewTaskWithHeaders("call", []byte(j.line), turn.Headers())
+}
+
+// queue is that of asynq. Who is to be first must be in a worker, and not behind a backlog.
+func (j *job) queue() string {
+	if j.after > 0 || j.urgent {
+		return "soon"
+	}
+	return "default"
+}
+
+// The recipe archives a task that is put back more often than maxRetry.
+const maxRetry, timeout = 1_000, 30 * time.Minute
+
+func (j *job) options() []asynq.Option {
+	return []asynq.Option{asynq.TaskID(j.id), asynq.MaxRetry(maxRetry), asynq.Timeout(timeout), asynq.Queue(j.queue())}
 }
 
 // scenario is the work.
@@ -58,104 +93,11 @@ type scenario struct {
 	limits  []limit
 	tenants int      // that each have the limit for themselves; 0: there are none
 	groups  []string // of tasks whose waits are compared
-	jobs    func(tasks int, window time.Duration) []job
+	jobs    []job
 }
 
-// job is one task: a call to the API of its line.
-type job struct {
-	id   string
-	line string // the name of a limit; with a tenant's after a slash
-
-	group    string        // one of the scenario's
-	flow     string        // whose task it is, of those that share the limit; empty: nobody says
-	urgent   bool          // somebody waits for it
-	after    time.Duration // how long after the first one it is enqueued
-	enqueued time.Time     // when it was
-}
-
-const (
-	usualTasks = 2_000
-	tenants    = 200
-	everySlow  = 5 // every fifth task of mixed
-)
-
-var scenarios = map[string]scenario{
-	"one": {
-		name:   "one",
-		limits: []limit{{Name: "api", Rate: 100, Burst: 10}},
-		jobs: func(tasks int, _ time.Duration) []job {
-			return number(tasks, func(int) string { return "api" })
-		},
-	},
-	"mixed": {
-		name:   "mixed",
-		limits: []limit{{Name: "slow", Rate: 5, Burst: 2}, {Name: "fast", Rate: 100, Burst: 10}},
-		jobs: func(tasks int, _ time.Duration) []job {
-			return number(tasks, func(i int) string {
-				if i%everySlow == everySlow-1 {
-					return "slow"
-				}
-				return "fast"
-			})
-		},
-	},
-	"flood": flood(1, 10, true),
-	"urgent": {
-		name:   "urgent",
-		limits: []limit{{Name: "api", Rate: 100, Burst: 10}},
-		groups: []string{"batch", "urgent"},
-		jobs: func(tasks int, window time.Duration) []job {
-			var others []job
-			for i := range int(window.Seconds() - 1) {
-				others = append(others, job{line: "api", group: "urgent", flow: "person", urgent: true, after: time.Duration(i) * time.Second})
-			}
-			return flooded(tasks, func(int) string { return "batch" }, others)
-		},
-	},
-	"slots": {
-		name:   "slots",
-		limits: []limit{{Name: "api", Slots: 10}},
-		jobs: func(tasks int, _ time.Duration) []job {
-			if tasks == 0 {
-				tasks = slotTasks
-			}
-			return number(tasks, func(int) string { return "api" })
-		},
-	},
-	"tenants": {
-		name:    "tenants",
-		limits:  []limit{{Name: "api", Rate: 1, Burst: 1}},
-		tenants: tenants,
-		jobs: func(tasks int, window time.Duration) []job {
-			if tasks == 0 {
-				tasks = tenants * (int(math.Ceil(window.Seconds())) + 5)
-			}
-			order := rand.New(rand.NewPCG(1, 2)).Perm(tasks) // the same for everybody
-			return number(tasks, func(i int) string { return fmt.Sprintf("api/tenant-%03d", order[i]%tenants) })
-		},
-	},
-}
-
-const slotTasks = 10_000
-
-func number(tasks int, line func(i int) string) []job {
-	if tasks == 0 {
-		tasks = usualTasks
-	}
-	jobs := make([]job, tasks)
-	for i := range jobs {
-		jobs[i] = job{id: strconv.Itoa(i), line: line(i)}
-	}
-	return jobs
-}
-
-func splitLine(line string) (limitName, tenant string) {
-	limitName, tenant, _ = strings.Cut(line, "/")
-	return limitName, tenant
-}
-
-func limitNamed(limits []limit, name string) (limit, error) {
-	for _, l := range limits {
+func (s *scenario) limit(name string) (limit, error) {
+	for _, l := range s.limits {
 		if l.Name == name {
 			return l, nil
 		}
@@ -163,43 +105,80 @@ func limitNamed(limits []limit, name string) (limit, error) {
 	return limit{}, fmt.Errorf("there is no limit %q", name)
 }
 
-func (j job) task() *asynq.Task {
-	turn := worker.Turn{Flow: j.flow, Urgent: j.urgent}
-	return asynq.NewTaskWithHeaders("call", []byte(j.line), turn.Headers())
-}
-
-// queues are those of asynq that jobs are in.
-func queues(jobs []job) (names []string) {
-	for _, j := range jobs {
-		if !slices.Contains(names, j.queue()) {
-			names = append(names, j.queue())
-		}
-	}
-	return names
-}
-
-// queue is that of asynq. Who is to be first must be in a worker: not behind a backlog.
-func (j job) queue() string {
-	if j.group == "others" || j.urgent {
-		return "soon"
-	}
-	return "default"
-}
-
 const (
-	maxRetry = 1_000            // the recipe archives a task that is put back more often
-	timeout  = 30 * time.Minute // never over
+	usualTasks, floodTasks = 2_000, 20_000
+	tenants                = 200
+	everySlow              = 5 // every fifth task of mixed
 )
 
-func (j job) options() []asynq.Option {
-	return []asynq.Option{asynq.TaskID(j.id), asynq.MaxRetry(maxRetry), asynq.Timeout(timeout), asynq.Queue(j.queue())}
-}
+var scenarioNames = []string{"one", "mixed", "tenants", "flood", "urgent", "slots"}
 
-// most is how many calls all limits together accept at most.
-func (s scenario) most(window time.Duration) int {
-	calls := 0
-	for _, l := range s.limits {
-		calls += l.most(window) * max(1, s.tenants)
+// scenarioOf is the work that the options name.
+func scenarioOf(o options) (scenario, error) {
+	s := scenario{name: o.scenario, limits: []limit{{Name: "api", Rate: 100, Burst: 10}}}
+	tasks := o.tasks
+	switch {
+	case tasks > 0:
+	case o.scenario == "flood", o.scenario == "urgent":
+		tasks = floodTasks
+	default:
+		tasks = usualTasks
 	}
-	return calls
+	line := func(int) string { return "api" }
+	switch o.scenario {
+	case "one":
+	case "mixed":
+		s.limits = []limit{{Name: "slow", Rate: 5, Burst: 2}, {Name: "fast", Rate: 100, Burst: 10}}
+		line = func(i int) string {
+			if i%everySlow == everySlow-1 {
+				return "slow"
+			}
+			return "fast"
+		}
+	case "tenants":
+		s.limits, s.tenants = []limit{{Name: "api", Rate: 1, Burst: 1}}, tenants
+		tasks = max(tasks, tenants*int(o.seconds.Seconds()*3/2))
+		line = func(i int) string { return fmt.Sprintf("api/%03d", i%tenants) }
+	case "slots":
+		s.limits = []limit{{Name: "api", Slots: o.slots}}
+		tasks = max(tasks, int(2*s.limits[0].most(o.seconds)))
+	case "flood":
+		s.limits[0].Rate = 50
+		for i := range o.flooders {
+			s.groups = append(s.groups, fmt.Sprintf("flood-%02d", i+1))
+		}
+		for i := range o.others * int(o.seconds.Seconds()-1) {
+			s.jobs = append(s.jobs, job{line: "api", group: "others", flow: "tenant-" + strconv.Itoa(i%o.others),
+				after: 1 + time.Duration(i)*time.Second/time.Duration(o.others)})
+		}
+	case "urgent":
+		s.groups = []string{"batch"}
+		for i := range int(o.seconds.Seconds() - 1) {
+			s.jobs = append(s.jobs, job{line: "api", group: "urgent", flow: "person", urgent: true, after: 1 + time.Duration(i)*time.Second})
+		}
+	default:
+		return s, fmt.Errorf("there is no scenario %q: want one of %s", o.scenario, strings.Join(scenarioNames, ", "))
+	}
+	backlog := make([]job, tasks)
+	for i := range backlog {
+		backlog[i].line = line(i)
+		if len(s.groups) > 0 {
+			backlog[i].group = s.groups[i%len(s.groups)]
+			backlog[i].flow = backlog[i].group
+		}
+	}
+	if s.tenants > 0 {
+		rand.New(rand.NewPCG(1, 2)).Shuffle(len(backlog), func(i, j int) { backlog[i], backlog[j] = backlog[j], backlog[i] })
+	}
+	if len(s.jobs) > 0 {
+		s.groups = append(s.groups, s.jobs[0].group)
+	}
+	s.jobs = slices.Concat(backlog, s.jobs)
+	for i := range s.jobs {
+		s.jobs[i].id = strconv.Itoa(i)
+		if o.noShares {
+			s.jobs[i].flow = ""
+		}
+	}
+	return s, nil
 }

@@ -1,4 +1,4 @@
-package main
+package overhttp
 
 import (
 	"encoding/json"
@@ -8,33 +8,40 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/bench/internal/child"
+	"github.com/fleetpace/fleetpace/internal/observe"
 	"github.com/fleetpace/fleetpace/limits"
 	"github.com/fleetpace/fleetpace/remote"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-const serverRole = "-server"
+// ServerRole makes the program a server.
+const ServerRole = "-http-server"
 
 // setup is what a server is told.
-type setup struct{ Role, Redis string }
+type setup struct{ Name, Redis string }
 
-func serverMain() int {
-	var s setup
-	err := child.Told(&s)
-	if err == nil {
-		err = serve(s.Role, s.Redis)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+// told is what a server tells of itself.
+type told struct {
+	Address string
+	PID     int
 }
+
+// The servers.
+const (
+	bareServer = "net/http alone"
+	peerServer = "net/http, redis_rate"
+	fleetpace  = "fleetpace serve"
+	leased     = "fleetpace serve, lease"
+	observed   = "fleetpace serve, observed"
+)
 
 const file = `
 limits:
@@ -43,16 +50,30 @@ limits:
   - {name: waits, limit: 2000/s}
 `
 
-// serve is a server until it is stopped.
-func serve(role, address string) error {
-	client := redis.NewClient(&redis.Options{Addr: address})
-	handler := http.Handler(asksRedisRate(client))
-	switch role {
-	case "redis_rate":
-	case "net/http alone":
-		handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { allowed(w) })
+// Server serves until it is stopped.
+func Server() int {
+	var s setup
+	err := child.Told(&s)
+	if err == nil {
+		err = s.serve()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func (s setup) serve() error {
+	client := redis.NewClient(&redis.Options{Addr: s.Redis})
+	var handler http.Handler
+	switch s.Name {
+	case bareServer:
+		handler = http.HandlerFunc(allowed)
+	case peerServer:
+		handler = askRedisRate(client)
 	default:
-		dir, err := os.MkdirTemp("", "overhttp")
+		dir, err := os.MkdirTemp("", "fleetpace-bench-")
 		if err != nil {
 			return err
 		}
@@ -73,8 +94,8 @@ func serve(role, address string) error {
 		mux := http.NewServeMux()
 		mux.Handle("/", turns)
 		mux.Handle("GET /late", late)
-		if role == "fleetpace, observed" {
-			late.watch()
+		if s.Name == observed {
+			observe.Turns(late.note)
 		}
 		handler = mux
 	}
@@ -89,58 +110,58 @@ func serve(role, address string) error {
 		child.UntilStopped()
 		_ = listener.Close()
 	}()
-	if err := http.Serve(listener, handler); !errors.Is(err, net.ErrClosed) {
+	if err := http.Serve(listener, handler); !errors.Is(err, net.ErrClosed) { //nolint:gosec // callers are our own
 		return err
 	}
 	return nil
 }
 
-// asksRedisRate is what one writes without a library for it.
-func asksRedisRate(client *redis.Client) http.HandlerFunc {
+// askRedisRate is what one writes without a library for it.
+func askRedisRate(client *redis.Client) http.HandlerFunc {
 	limiter := redis_rate.NewLimiter(client)
 	return func(w http.ResponseWriter, r *http.Request) {
-		result, err := limiter.Allow(r.Context(), "plenty", redis_rate.Limit{Rate: 1_000_000, Burst: 1_000_000, Period: 1e9})
+		result, err := limiter.Allow(r.Context(), "plenty", redis_rate.Limit{Rate: 1_000_000, Burst: 1_000_000, Period: time.Second})
 		switch {
 		case err != nil:
 			w.WriteHeader(http.StatusServiceUnavailable)
 		case result.Allowed == 0:
 			w.WriteHeader(http.StatusTooManyRequests)
 		default:
-			allowed(w)
+			allowed(w, r)
 		}
 	}
 }
 
-func allowed(w http.ResponseWriter) {
+func allowed(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = w.Write([]byte(`{"allowed":true}`))
 }
 
-// server is a process that serves.
-type server struct {
-	*child.Process
-	told
+// lateness notes how late the turns of this process are used.
+type lateness struct {
+	mu   sync.Mutex
+	late []time.Duration
 }
 
-// told is what a server tells of itself.
-type told struct {
-	Address string
-	PID     int
+func (l *lateness) note(t observe.Turn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.late = append(l.late, t.Late)
 }
 
-func start(role, redis string) (*server, error) {
-	p, err := child.Start(serverRole, setup{role, redis})
-	if err != nil {
-		return nil, err
+// ServeHTTP tells the 99th percentile since it was asked last, in milliseconds.
+func (l *lateness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	l.mu.Lock()
+	late := l.late
+	l.late = nil
+	l.mu.Unlock()
+	_ = json.NewEncoder(w).Encode(percentile99(late))
+}
+
+func percentile99(all []time.Duration) float64 {
+	if len(all) == 0 {
+		return 0
 	}
-	s := &server{Process: p}
-	if err := json.NewDecoder(p.Stdout).Decode(&s.told); err != nil {
-		return nil, fmt.Errorf("the server of %s has ended: %w: %s", role, p.Wait(), p.Said())
-	}
-	return s, nil
-}
-
-func (s *server) end() {
-	s.Stop()
-	_ = s.Wait()
+	slices.Sort(all)
+	return float64(all[len(all)*99/100].Microseconds()) / 1000
 }

@@ -9,16 +9,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/bench/internal/child"
-	"github.com/fleetpace/fleetpace/bench/internal/programtest"
 )
 
 const echo, quitter = "-echo", "-quitter"
 
 func TestMain(m *testing.M) {
-	programtest.Main(m, func() {
-		child.Main(child.Roles{echo: echoMain, quitter: quitterMain})
-		panic("no role")
-	})
+	child.Main(child.Roles{echo: echoMain, quitter: quitterMain})
+	os.Exit(m.Run())
 }
 
 func echoMain() int {

@@ -30,11 +30,16 @@ func Start(role string, setup any) (*Process, error) {
 	if err != nil {
 		return nil, err
 	}
+	return StartOther(setup, program, role)
+}
+
+// StartOther starts another program that is told the same two things.
+func StartOther(setup any, program string, args ...string) (*Process, error) {
 	told, err := json.Marshal(setup)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{cmd: exec.Command(program, role)} //nolint:noctx // it ends when its stdin does
+	p := &Process{cmd: exec.Command(program, args...)} //nolint:noctx,gosec // it ends when its stdin does
 	p.cmd.Stderr = &p.stderr
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -52,9 +57,12 @@ func Start(role string, setup any) (*Process, error) {
 // stopLimit is how long a child may take to end.
 const stopLimit = 5 * time.Second
 
+// End ends the child's input and returns at once. Most roles end then.
+func (p *Process) End() { _ = p.stdin.Close() }
+
 // Stop asks the child to end and returns at once. It may be called again.
 func (p *Process) Stop() {
-	_ = p.stdin.Close()
+	p.End()
 	time.AfterFunc(stopLimit, p.Kill)
 }
 

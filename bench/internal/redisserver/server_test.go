@@ -1,38 +1,51 @@
 package redisserver_test
 
 import (
+	"bufio"
+	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/bench/internal/child"
-	"github.com/fleetpace/fleetpace/bench/internal/programtest"
 	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
 )
 
 func TestMain(m *testing.M) {
-	programtest.Main(m, func() { child.Main(child.Roles{redisserver.KeeperRole: redisserver.Keep}) })
+	child.Main(child.Roles{starter: starterMain})
+	os.Exit(m.Run())
 }
 
-func TestAServerTakesOptionsAndLeavesNothing(t *testing.T) {
-	programtest.NeedRedis(t)
+// needRedis skips a test that needs a redis-server, where there is none and may be none.
+func needRedis(t *testing.T) {
+	t.Helper()
+	if _, err := redisserver.Binary(); err != nil {
+		require.NotContains(t, os.Getenv("FLEETPACE_REQUIRE"), "redis", "FLEETPACE_REQUIRE: %v", err)
+		t.Skip(err)
+	}
+}
+
+func TestAServerLeavesNothing(t *testing.T) {
+	needRedis(t)
 	dir := t.TempDir()
 	t.Setenv("TMPDIR", dir)
-	s, err := redisserver.Start("--maxmemory", "12345678")
+	s, err := redisserver.Start()
 	require.NoError(t, err)
-	defer s.Stop()
 	client := s.Client()
-	defer client.Close()
-	config, err := client.ConfigGet(t.Context(), "maxmemory").Result()
+	defer func() { _ = client.Close() }()
+	before, err := s.Work(t.Context(), client)
 	require.NoError(t, err)
-	require.Equal(t, map[string]string{"maxmemory": "12345678"}, config)
-	options, err := redis.ParseURL(s.URL())
+	for range 3 {
+		require.NoError(t, client.Eval(t.Context(), "return 1", nil).Err())
+	}
+	after, err := s.Work(t.Context(), client)
 	require.NoError(t, err)
-	require.Equal(t, s.Address, options.Addr)
+	require.InDelta(t, 3, after.Less(before).Scripts, 0)
 
 	s.Stop()
 	_, err = net.Dial("tcp", s.Address)
@@ -42,32 +55,46 @@ func TestAServerTakesOptionsAndLeavesNothing(t *testing.T) {
 	require.Empty(t, left)
 }
 
-func TestAServerThatDoesNotStartIsTold(t *testing.T) {
-	programtest.NeedRedis(t)
-	_, err := redisserver.Start("--no-such-option", "1")
-	require.ErrorContains(t, err, "it left instead of serving")
-}
-
 func TestNoServerNoStart(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	_, err := redisserver.Start()
 	require.ErrorIs(t, err, redisserver.ErrMissing)
 }
 
-// A parent that is killed while the server starts never reads the address.
-func TestTheKeeperCleansUpWhenNobodyReads(t *testing.T) {
-	programtest.NeedRedis(t)
-	keeper := programtest.Command(t, redisserver.KeeperRole)
-	dir := t.TempDir()
-	keeper.Env = append(os.Environ(), "TMPDIR="+dir)
-	keeper.Stdin = strings.NewReader("[]\n")
-	reader, writer, err := os.Pipe()
+// A program that is killed leaves no server behind.
+func TestTheServerEndsWithTheProgram(t *testing.T) {
+	needRedis(t)
+	program := exec.CommandContext(t.Context(), os.Args[0], starter) //nolint:gosec // the test binary
+	program.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	stdin, err := program.StdinPipe()
 	require.NoError(t, err)
-	require.NoError(t, reader.Close())
-	defer writer.Close()
-	keeper.Stdout = writer
-	require.NoError(t, keeper.Run())
-	left, err := os.ReadDir(dir)
+	stdout, err := program.StdoutPipe()
 	require.NoError(t, err)
-	require.Empty(t, left)
+	require.NoError(t, program.Start())
+	_, err = stdin.Write([]byte("null\n"))
+	require.NoError(t, err)
+	address, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	require.NoError(t, program.Process.Kill())
+	require.Error(t, program.Wait())
+	require.Eventually(t, func() bool {
+		conn, err := net.Dial("tcp", strings.TrimSpace(address))
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err != nil
+	}, time.Minute, 10*time.Millisecond)
+}
+
+const starter = "-starter"
+
+func starterMain() int {
+	s, err := redisserver.Start()
+	if err != nil {
+		return 1
+	}
+	fmt.Println(s.Address)
+	child.UntilStopped()
+	s.Stop()
+	return 0
 }

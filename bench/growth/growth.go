@@ -1,0 +1,129 @@
+// Package growth measures what a turn costs Redis where many calls wait at many keys, in many
+// processes: it should not grow with any of these.
+package growth
+
+import (
+	"cmp"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+const usage = `Fleets of several processes (clients of their own in this one), of which each has calls waiting at
+each of many keys of one limiter. Each key allows one call per second.
+
+Columns:
+  used           turns / the turns that were possible
+  script calls   that Redis got, per turn
+  script µs      that Redis spent in scripts, per turn
+
+Flags:
+`
+
+// sized is a fleet.
+type sized struct{ processes, keys, waiting int }
+
+var fleets = []sized{{10, 200, 2}, {20, 500, 1}, {50, 500, 1}}
+
+// Run measures each fleet, and prints a row per fleet.
+func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
+	fs := flag.NewFlagSet("growth", flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() { fmt.Fprint(stderr, usage); fs.PrintDefaults() }
+	length := fs.Duration("length", 15*time.Second, "of each measurement")
+	settle := fs.Duration("settle", 10*time.Second, "before it")
+	only := fs.String("only", "", "one fleet, as processes x keys x calls waiting per process and key, such as 10x200x2")
+	if err := fs.Parse(args); err != nil {
+		return err
+	}
+	some := fleets
+	if *only != "" {
+		var g sized
+		if n, _ := fmt.Sscanf(strings.ReplaceAll(*only, "x", " "), "%d %d %d", &g.processes, &g.keys, &g.waiting); n < 3 || min(g.processes, g.keys, g.waiting) < 1 {
+			return fmt.Errorf("-only: want three numbers above 0, such as 10x200x2, got %q", *only)
+		}
+		some = []sized{g}
+	}
+	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(t, "processes × keys × waiting\tturns/s\tused\tscript calls\tscript µs\t")
+	for _, g := range some {
+		fmt.Fprintf(stderr, "%d × %d × %d for %v\n", g.processes, g.keys, g.waiting, *settle+*length)
+		turns, calls, micros, err := g.measure(ctx, *settle, *length)
+		if err = cmp.Or(ctx.Err(), err); err != nil {
+			return err
+		}
+		fmt.Fprintf(t, "%d × %d × %d\t%.0f\t%.3f\t%.2f\t%.0f\t\n", g.processes, g.keys, g.waiting, turns, turns/float64(g.keys), calls/turns, micros/turns)
+	}
+	return t.Flush()
+}
+
+// measure returns turns, script calls and their microseconds, all per second.
+func (g sized) measure(ctx context.Context, settle, length time.Duration) (turns, calls, micros float64, err error) {
+	server, err := redisserver.Start()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	defer server.Stop()
+	admin := server.Client()
+	defer func() { _ = admin.Close() }()
+	playing, stop := context.WithCancel(ctx)
+	defer stop()
+	var done atomic.Int64
+	var failed atomic.Pointer[error]
+	var all sync.WaitGroup
+	for range g.processes {
+		client := server.Client()
+		defer func() { _ = client.Close() }()
+		limiter, err := reserve.New(client, reserve.Config{Name: "growth", Limit: reserve.PerSecond(1)})
+		if err != nil {
+			return 0, 0, 0, err
+		}
+		defer func() { _ = limiter.Close() }()
+		for i := range g.keys * g.waiting {
+			// Keys whose turns came at the same moments would share more trips.
+			_, phase := math.Modf(float64(i%g.keys) * math.Phi)
+			keyed := limiter.For(strconv.Itoa(i % g.keys))
+			all.Go(func() {
+				time.Sleep(time.Duration(phase * float64(time.Second)))
+				for playing.Err() == nil {
+					switch err := keyed.Wait(playing); {
+					case err == nil:
+						done.Add(1)
+					case playing.Err() == nil:
+						failed.Store(&err)
+						return
+					}
+				}
+			})
+		}
+	}
+	defer all.Wait()
+	defer stop()
+	time.Sleep(settle)
+	before, err := server.Work(ctx, admin)
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	had, began := done.Load(), time.Now()
+	time.Sleep(length)
+	took := time.Since(began).Seconds()
+	turns = float64(done.Load()-had) / took
+	after, err := server.Work(ctx, admin)
+	work := after.Less(before)
+	if one := failed.Load(); one != nil {
+		err = *one
+	}
+	return turns, work.Scripts / took, work.Micros / took, err
+}
