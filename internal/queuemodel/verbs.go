@@ -153,9 +153,10 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 
 // wait gives a call a place where it is held back most, or books it there.
 func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged []bool) Answer {
-	slowest, latest := 0, math.Inf(-1)
+	slowest, latest, waited := 0, math.Inf(-1), make([]bool, len(parts))
 	for i := range parts {
 		s, p := limits[i], &parts[i]
+		waited[i] = p.Tag != 0 && !charged[i]
 		if p.Tag == 0 {
 			p.Tag = c.newTag(s)
 		}
@@ -191,6 +192,16 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 			}
 		}
 		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
+	}
+	if answer.Status == 0 {
+		for i, p := range parts {
+			answer.Wait = math.Ceil(c.comesBack(limits[i], p.Tag, waited[i], c.at+answer.Wait) - c.at)
+		}
+		if item.ID != "" {
+			answer.Wait = min(answer.Wait, math.Ceil(item.Latest))
+		} else if item.Within > 0 {
+			answer.Wait = min(answer.Wait, math.Ceil(item.Within))
+		}
 	}
 	for i, p := range parts {
 		s := limits[i]

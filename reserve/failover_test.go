@@ -1,0 +1,82 @@
+package reserve_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// A replica that lags becomes the master: it knows places of calls that were made since, and nothing
+// of those that wait. The fleet is back at the full rate soon, however many wait, and however late
+// single replies were before.
+func TestBackAfterAFailover(t *testing.T) {
+	const rate, processes, outage = 100, 4, 2 * time.Second
+	for _, test := range []struct {
+		lag     time.Duration
+		callers int // of each process
+		burst   int
+		slow    time.Duration // one reply in a hundred
+	}{
+		{lag: 3 * time.Second, callers: 40, burst: 1, slow: time.Second},
+		{lag: 3 * time.Second, callers: 200, burst: 10},
+	} {
+		t.Run(fmt.Sprintf("%+v", test), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				server := newFaultyRedis(b.mini)
+				replies := 0
+				var mu sync.Mutex
+				b.delay(func() time.Duration {
+					mu.Lock()
+					defer mu.Unlock()
+					if replies++; replies%100 == 0 {
+						return test.slow
+					}
+					return 0
+				})
+				calls := newLog()
+				ctx, stop := context.WithCancel(t.Context())
+				for range processes {
+					l := b.limiter(reserve.PerSecond(rate).Burst(test.burst))
+					for range test.callers {
+						calls.busy.Go(func() {
+							for l.Wait(ctx) == nil {
+								calls.mu.Lock()
+								calls.calls = append(calls.calls, call{after: calls.now()})
+								calls.mu.Unlock()
+							}
+						})
+					}
+				}
+				time.Sleep(4 * time.Second)
+				server.save()
+				time.Sleep(test.lag)
+				b.cut.Store(true)
+				time.Sleep(outage)
+				server.rollBack()
+				server.flushScripts()
+				b.cut.Store(false)
+				b.delay(func() time.Duration { return 0 })
+				back, asked := calls.now(), b.asks.Load()
+				time.Sleep(5 * time.Second)
+				commands := float64(b.asks.Load()-asked) / 5
+				stop()
+				made := calls.all()
+				full := slices.IndexFunc(made, func(c call) bool {
+					return c.after >= back && len(calls.between(c.after, c.after+time.Second)) >= rate*97/100
+				})
+				require.GreaterOrEqual(t, full, 0)
+				t.Logf("full rate after %v, %.0f commands per second", made[full].after-back, commands)
+				require.LessOrEqual(t, made[full].after-back, 2*time.Second)
+			})
+		})
+	}
+}
