@@ -118,7 +118,9 @@ local function wait(parts, asker)
       if moment > told then which, told = k, moment end
     end
   end
-  for _, p in ipairs(not books and parts or {}) do told = comesBack(p.l, p.tag, p.waited, grace, asking, told) end
+  if not books and #parts == 1 then -- turns of several limits are given at the last moment
+    told = comesBack(parts[1].l, parts[1].tag, parts[1].waited, grace, asking, told)
+  end
   if most then told = min(told, at + most) end
   for k, p in ipairs(parts) do
     local place = placeOf(asker, p)

@@ -194,8 +194,8 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
 	}
 	if answer.Status == 0 {
-		for i, p := range parts {
-			answer.Wait = math.Ceil(c.comesBack(limits[i], p.Tag, waited[i], c.at+answer.Wait) - c.at)
+		if len(parts) == 1 {
+			answer.Wait = math.Ceil(c.comesBack(limits[0], parts[0].Tag, waited[0], c.at+answer.Wait) - c.at)
 		}
 		if item.ID != "" {
 			answer.Wait = min(answer.Wait, math.Ceil(item.Latest))
