@@ -95,7 +95,6 @@ end
 local function wait(parts, asker)
   local booking, which, latest = asker.booking, 1, -huge
   for k, p in ipairs(parts) do
-    p.waited = p.tag and not p.charged
     p.tag = p.tag or asker.waits and newTag(p.l) or nil
     local moment = booking and returning(p.l, p.tag, p.cost, booking.patience) or forecast(p.l, p.tag, p.cost)
     if moment > latest then which, latest = k, moment end
@@ -118,10 +117,6 @@ local function wait(parts, asker)
       if moment > told then which, told = k, moment end
     end
   end
-  if not books and #parts == 1 then -- turns of several limits are given at the last moment
-    told = comesBack(parts[1].l, parts[1].tag, parts[1].waited, grace, asking, told)
-  end
-  if most then told = min(told, at + most) end
   for k, p in ipairs(parts) do
     local place = placeOf(asker, p)
     if k == which and not books then

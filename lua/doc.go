@@ -139,10 +139,8 @@
 // a loss of data sort before new ones, and need no epoch. Whoever comes back with its tag is
 // first.
 //
-// The head of the queue has a grace to ask, once its permits are there. At a paced limit it ends sooner
-// if a whole permit would be lost. After that its process loses the places that it has among the first
-// 64, and so does a process that is dead. Until then calls of one limit that wait and ask are told to
-// come back at that moment. The
+// The head of the queue has a grace to ask, once its permits are there. After that its process
+// loses the places that it has among the first 64, and so does a process that is dead. The
 // grace counts from the first moment at which the permits of that head were there, also if others
 // have had them since. Else each turn of others would begin the grace anew, and a fleet behind a
 // dead process would get one turn per grace.

@@ -42,7 +42,7 @@ end
 local function supersede(l, tag, id)
   local text = format('%.17g', tag)
   for _, place in ipairs(l.card > 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
-    if callOf(place) ~= id and leave(l, place, costOf(place)) then tellLeft(l) end
+    if callOf(place) ~= id then leave(l, place, costOf(place)) end
   end
 end
 
@@ -86,15 +86,13 @@ end
 
 -- overdue is for how long the head has not asked though its permits were there: below 0 before
 -- that, nil if nobody waits. Others may have had them since. Those of a new head are not there
--- before those of the head before it. Where others were told to wait for it, and it asks, they are told
--- so.
+-- before those of the head before it.
 local function overdue(l, asking)
   if l.card == 0 then return end
   local place = head(l)
   local first, moment = callOf(place), l.meter.ahead(l, 0, costOf(place))
   if asking[first] then
-    if l.awaited == first then tellLeft(l) end
-    l.head, l.since, l.called, l.awaited = first, ceil(max(moment, at)), '', nil
+    l.head, l.since, l.called = first, ceil(max(moment, at)), ''
   elseif first ~= l.head then
     l.head, l.since = first, ceil(max(moment, min(l.since, at)))
   elseif l.since > at and moment < l.since then
@@ -141,62 +139,25 @@ local function clear(l, process, asking, isDead)
       if isDead then refund(l, place, tonumber(places[k + 1])) end
     end
   end
-  if #gone > 0 then
-    l.card, l.first, l.sums = l.card - call('ZREM', l.places, unpack(gone)), nil, nil
-    tellLeft(l)
-  end
+  if #gone > 0 then l.card, l.first, l.sums = l.card - call('ZREM', l.places, unpack(gone)), nil, nil end
 end
 
 local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
 
--- passes is the moment from which permits of an overdue head are for others: when they would be
--- lost, at the latest after the grace.
-local function passes(l, grace)
-  local over = max(l.since, l.paused) + grace
-  return l.meter.lost and min(over, l.meter.lost(l)) or over
-end
-
--- entitled is the moment at which a call, and all before it, have their permits. If the permits of
--- an overdue head are for others, or its process is dead, that process loses its first
--- places: with their tags it is first again. If those of the next head are for others, too, who
--- waits and asks has them; after the grace new calls have, too. A new call is behind all that wait.
+-- entitled is the moment at which a call, and all before it, have their permits. If the head is
+-- overdue by more than the grace, or overdue and its process dead, that process loses its first
+-- places: with their tags it is first again. If the next head is overdue by the grace, too,
+-- whoever asks has the permits. A new call is behind all that wait.
 local function entitled(l, tag, cost, grace, asking)
   local late, head = overdue(l, asking)
   local isDead = late and late > 0 and dead(l, processOf(head))
-  if late and late > 0 and (at > passes(l, grace) or isDead) then
+  if late and late > 0 and (late > grace or isDead) then
     clear(l, processOf(head), asking, isDead)
-    late, head = overdue(l, asking)
+    late = overdue(l, asking)
   end
   if not late then return l.meter.ahead(l, 0, cost) end
-  if late > 0 then
-    callHead(l, asking)
-    if at > passes(l, grace) and (tag or late > grace) then return at end
-  end
+  if late > 0 then callHead(l, asking) end
+  if late > grace then return at end
   if not tag then return huge end
   return l.meter.ahead(l, before(l, tag), cost)
-end
-
--- comesBack is when a call that stands in the queue is to ask, which was told a moment. Where the head
--- is overdue, it comes when permits are for others, and not before: it is told if the head asks, or
--- leaves. So does the first one that has waited and finds that the permits of the head are there SOON:
--- mostly it has asked by then. Limits of other kinds than paced have many permits at one moment, and
--- the calls that wait have their turns one after the other.
-local SOON = 50000
-
-local function comesBack(l, tag, waited, grace, asking, told)
-  if l.card == 0 or not l.meter.lost or l.meter.ahead(l, 0, 1) >= at + SOON then return told end
-  local late = overdue(l, asking)
-  if late <= -SOON or asking[l.head] then return told end
-  if late > 0 then
-    callHead(l, asking)
-  elseif waited and l.watched ~= l.head then
-    l.watched = l.head
-  else
-    return told
-  end
-  local _, first = head(l)
-  local moment = passes(l, grace)
-  if tag <= tonumber(first) or moment <= at then return told end
-  if moment > told then l.awaited = l.head end
-  return moment
 end

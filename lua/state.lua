@@ -64,9 +64,7 @@ local function fields(l)
   if not params(l, l.was.limit or l.theirs) then return 'BADSTATE limit: want two numbers, got ' .. l.was.limit end
   local q = { match(l.was.queue or FRESH.queue, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$') }
   l.total, l.seq, l.since = tonumber(q[1]), tonumber(q[2]), tonumber(q[4])
-  local named, marks = match(q[3] or '', '^([^+!]*)(.*)$') -- see marked
-  l.head, l.called = match(named, '^([^:]*:?[^:]*):?(.*)$')
-  l.watched, l.awaited = match(marks, '%+') and l.head, match(marks, '!') and l.head
+  l.head, l.called = match(q[3] or '', '^([^:]*:?[^:]*):?(.*)$')
   l.wanted, l.front, l.latest = tonumber(q[5]), tonumber(q[6]), tonumber(q[7])
   l.span, l.returned = tonumber(q[8]), tonumber(q[9])
   local wellformed = finite(l.total) and finite(l.seq) and finite(l.since) and finite(l.wanted) and finite(l.front)
@@ -158,18 +156,6 @@ end
 
 local sooner, endShares -- see places.lua, shares.lua
 
--- tell notes what happened to a limit, once: save publishes it.
-local function tell(l, what)
-  l.news = l.news or {}
-  if not l.news[what] then l.news[#l.news + 1], l.news[what] = what, true end
-end
-
--- tellLeft tells those who wait that permits, or a place before them, are theirs. Who waits for slots
--- is told by name: see slots.wake.
-local function tellLeft(l)
-  if l.card > 0 and l.kind ~= 's' then tell(l, 'left') end
-end
-
 -- giveBack takes the last spending back but for `keep` permits, if it is that of the ask.
 local function giveBack(l, who, keep)
   local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
@@ -178,7 +164,6 @@ local function giveBack(l, who, keep)
   if size <= 0 then return 0 end
   l.meter.unspend(l, size, tonumber(due) or at)
   sooner(l)
-  tellLeft(l)
   l.last = keep > 0 and format('%s %s %.0f %s', process, serial, keep, due) or ''
   return size
 end
@@ -223,13 +208,6 @@ local function limit(i)
   return not l.problem and l or nil
 end
 
--- marked is the head, the call that was told that it is late, and what else is known of the head: + one
--- looks whether it comes; ! others were told to wait for it.
-local function marked(l)
-  local named = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
-  return named .. (l.watched == l.head and '+' or '') .. (l.awaited == l.head and '!' or '')
-end
-
 -- changes lists the fields that changed, with their texts: what is handed to Redis as a
 -- text costs it the least.
 local function changes(l, plain)
@@ -257,7 +235,7 @@ local function changes(l, plain)
   number('heldMicros', l.held, '%.17g')
   text('reason', l.reason)
   number('resumed', l.resumed, '%.0f')
-  text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, marked(l), l.since, l.wanted,
+  text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head, l.since, l.wanted,
     l.front, l.latest, l.span, l.returned))
   if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g %.0f', l.virtual, l.from, l.given, l.speed, l.dense)) end
   if l.meter.pack then text('meter', l.meter.pack(l)) end

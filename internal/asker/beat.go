@@ -330,36 +330,9 @@ func (a *Asker) expire() {
 	if now.Before(a.searching) {
 		a.refreshAll(func(k *kind) bool { return k.queue.Slots != nil })
 	}
-	a.lookAtHeads(now)
 	a.tidyLeases(now, false)
 	a.forgetMoves(now)
 	a.kick()
-}
-
-// The head of a queue in Redis may sleep on, and whoever asks finds that out. So with a heartbeat the
-// first calls of so many kinds ask, at the most, and at each limit about one of all processes every other
-// second: less often where turns are further away.
-const (
-	mostHeads = 4
-	headsRate = 0.5
-	headsNear = 2 * time.Second
-)
-
-// lookAtHeads lets them ask. The Asker must be locked.
-func (a *Asker) lookAtHeads(now time.Time) {
-	n := 0
-	a.refreshAll(func(k *kind) bool {
-		first, ok := k.queue.First()
-		if !ok || k.queue.Slots != nil {
-			return false
-		}
-		alive, away := float64(max(k.need.Limit.Name.Alive.Load(), 1)), max(headsNear, first.Sub(now)).Seconds()
-		if rand.Float64()*alive*away >= headsRate*headsNear.Seconds() {
-			return false
-		}
-		n++
-		return n <= mostHeads
-	})
 }
 
 // resting ends the heartbeat if nobody needs it.

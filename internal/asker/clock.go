@@ -77,10 +77,9 @@ const (
 	leastLead, mostLead = 100 * time.Millisecond, 400 * time.Millisecond
 	slop                = 4 * time.Millisecond // of timers and of the network
 	mostHorizon         = 500 * time.Millisecond
-	usualGrace          = 400 * time.Millisecond // with the trips permits pass within half a second
-	leastHorizon        = 50 * time.Millisecond  // of a reply that was late
-	farthest            = time.Second            // way and horizon together: see head.lua
-	tick                = time.Microsecond       // Redis tells its time in these
+	leastGrace          = 300 * time.Millisecond
+	leastHorizon        = 50 * time.Millisecond // of a reply that was late
+	farthest            = time.Second           // way and horizon together: see head.lua
 )
 
 // timesOf are those of a way whose round trips are known, sorted.
@@ -89,7 +88,7 @@ func timesOf(trips []time.Duration) times {
 		trips = []time.Duration{0}
 	}
 	at := func(part float64) time.Duration { return trips[int(part*float64(len(trips)-1))] }
-	t := times{trips: len(trips), fastest: at(0), trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: usualGrace}
+	t := times{trips: len(trips), fastest: at(0), trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: max(leastGrace, 2*at(1))}
 	t.horizon = min(2*t.lead+50*time.Millisecond, mostHorizon)
 	t.way = min(max(t.fastest/2, at(0.6)-t.fastest/2-Tolerance), farthest-t.horizon)
 	t.ahead = min(t.trip+slop, t.horizon)
@@ -109,7 +108,7 @@ func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Tim
 	c.fresh++
 	c.bound(sent.Add(-since), arrived.Add(-since), arrived)
 	low, high := c.within()
-	if way = max(0, high.Sub(low)/2); !c.trusted(2*way, arrived) {
+	if way = high.Sub(low) / 2; !c.trusted(2*way, arrived) {
 		way = 0
 	}
 	return high.Add(since + told - way), way
@@ -141,7 +140,7 @@ func (c *clock) bound(low, high, now time.Time) {
 		c.bounds[1], *b = *b, bounds{low, high, now}
 	}
 	b.low, b.high = later(b.low, low), earlier(b.high, high)
-	if least, most := c.within(); least.Sub(most) > tick {
+	if least, most := c.within(); least.After(most) {
 		c.bounds = [2]bounds{{low, high, now}}
 	}
 }

@@ -197,7 +197,6 @@ func (q *Queue) Placed(p *Place, forecast, now time.Time) {
 	p.forecast, p.heard, p.soon = forecast, now, q.stale > 0
 	q.stale = min(q.asked, max(0, q.stale-1))
 	q.insert(p)
-	q.first(p, now)
 	if n := len(q.places); n <= len(q.waiting) && q.waiting[n-1].Held {
 		q.waiting[n-1].Tell(Event{})
 	}
@@ -248,18 +247,6 @@ func (q *Queue) Moved(p *Place, forecast, now time.Time, lead time.Duration) {
 	q.told(p, forecast, now)
 	p.early = !p.tells && forecast.Sub(now) <= lead
 	p.forecast, p.heard, p.asked, p.tells, p.Back = forecast, now, false, false, ""
-	q.first(p, now)
-}
-
-// first lets the first place ask as soon as one behind it at the same limit is to ask: that may be
-// since the head of the queue in Redis is late. If it asks at once, there are permits: see Reached.
-func (q *Queue) first(behind *Place, now time.Time) {
-	if len(q.places) == 0 || behind.forecast.Sub(now) <= time.Millisecond {
-		return
-	}
-	if p := q.places[0]; p != behind && !p.asked && p.Slowest == behind.Slowest && behind.forecast.Before(p.forecast) {
-		p.forecast, p.early = behind.forecast, false
-	}
 }
 
 // told moves the forecasts of those behind a place that was to tell, at its limit, as far as its own;

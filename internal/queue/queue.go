@@ -393,14 +393,6 @@ func (q *Queue) Oldest() time.Time {
 	return q.waiting[0].joined
 }
 
-// First is the forecast of the first place; false: there is none.
-func (q *Queue) First() (forecast time.Time, ok bool) {
-	if len(q.places) == 0 {
-		return time.Time{}, false
-	}
-	return q.places[0].forecast, true
-}
-
 // HeldBy is which limit holds the first place back; -1: there is none.
 func (q *Queue) HeldBy() int {
 	if len(q.places) == 0 {

@@ -101,7 +101,6 @@ type State struct {
 	places                          []place
 	seq, since                      float64
 	head                            string // the call whose permits came since
-	watched                         string // it, if somebody looks whether it comes
 	bookings                        []booking
 	front                           float64 // the highest tag of a call with an ID that had its turn
 	latest, span                    float64 // when all bookings are late; how long after its tag one was to be back, at most
@@ -367,9 +366,6 @@ func (c *call) heads() []Head {
 	heads := make([]Head, len(c.limits))
 	for j, s := range c.loaded {
 		s.version++
-		if s.watched != s.head {
-			s.watched = ""
-		}
 		c.wake(s)
 		s.endShares()
 		s.seen, s.isNew = c.Now, false

@@ -67,13 +67,25 @@ func (s *State) before(tag float64) float64 {
 const nearPlaces = 32
 
 func (c *call) entitled(s *State, p Part) float64 {
-	if len(s.places) > 0 && c.overdue(s) > 0 && (c.at > c.passes(s) || c.Dead[s.places[0].process] > 0) {
+	late := func() float64 {
+		moment := c.ahead(s, 0, s.places[0].cost)
+		switch {
+		case c.asking[s.places[0].id]:
+			s.head, s.since = s.places[0].id, math.Ceil(max(moment, c.at))
+		case s.head != s.places[0].id:
+			s.head, s.since = s.places[0].id, math.Ceil(max(moment, min(s.since, c.at)))
+		case s.since > c.at && moment < s.since:
+			s.since = math.Ceil(max(moment, c.at))
+		}
+		return c.at - max(s.since, s.paused)
+	}
+	if len(s.places) > 0 && late() > 0 && (late() > c.Grace || c.Dead[s.places[0].process] > 0) {
 		c.clear(s, s.places[0].process)
 	}
 	switch {
 	case len(s.places) == 0:
 		return c.ahead(s, 0, p.Cost)
-	case c.overdue(s) > c.Grace, p.Tag != 0 && c.overdue(s) > 0 && c.at > c.passes(s):
+	case late() > c.Grace:
 		return c.at
 	case p.Tag == 0:
 		return math.Inf(1)
@@ -81,52 +93,6 @@ func (c *call) entitled(s *State, p Part) float64 {
 		return c.ahead(s, s.before(p.Tag), p.Cost)
 	}
 }
-
-// overdue is for how long the head has not asked though its permits were there.
-func (c *call) overdue(s *State) float64 {
-	moment := c.ahead(s, 0, s.places[0].cost)
-	switch {
-	case c.asking[s.places[0].id]:
-		s.head, s.since = s.places[0].id, math.Ceil(max(moment, c.at))
-	case s.head != s.places[0].id:
-		s.head, s.since = s.places[0].id, math.Ceil(max(moment, min(s.since, c.at)))
-	case s.since > c.at && moment < s.since:
-		s.since = math.Ceil(max(moment, c.at))
-	}
-	return c.at - max(s.since, s.paused)
-}
-
-// passes is when permits of an overdue head are for others.
-func (c *call) passes(s *State) float64 {
-	over := max(s.since, s.paused) + c.Grace
-	if s.kind == "p" {
-		over = min(over, s.free+s.part+(s.b+1)*s.a)
-	}
-	return over
-}
-
-// comesBack is when a call that waits is to ask, which was told a moment.
-func (c *call) comesBack(s *State, tag float64, waited bool, told float64) float64 {
-	if len(s.places) == 0 || s.kind != "p" || c.ahead(s, 0, 1) >= c.at+soon {
-		return told
-	}
-	late := c.overdue(s)
-	switch {
-	case late <= -soon, c.asking[s.head]:
-		return told
-	case late > 0:
-	case waited && s.watched != s.head:
-		s.watched = s.head
-	default:
-		return told
-	}
-	if moment := c.passes(s); tag > s.places[0].tag && moment > c.at {
-		return moment
-	}
-	return told
-}
-
-const soon = 50e3
 
 // clear lets the first places of a process go, but for calls that ask.
 func (c *call) clear(s *State, process string) {

@@ -153,10 +153,9 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 
 // wait gives a call a place where it is held back most, or books it there.
 func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged []bool) Answer {
-	slowest, latest, waited := 0, math.Inf(-1), make([]bool, len(parts))
+	slowest, latest := 0, math.Inf(-1)
 	for i := range parts {
 		s, p := limits[i], &parts[i]
-		waited[i] = p.Tag != 0 && !charged[i]
 		if p.Tag == 0 {
 			p.Tag = c.newTag(s)
 		}
@@ -192,16 +191,6 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 			}
 		}
 		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
-	}
-	if answer.Status == 0 {
-		if len(parts) == 1 {
-			answer.Wait = math.Ceil(c.comesBack(limits[0], parts[0].Tag, waited[0], c.at+answer.Wait) - c.at)
-		}
-		if item.ID != "" {
-			answer.Wait = min(answer.Wait, math.Ceil(item.Latest))
-		} else if item.Within > 0 {
-			answer.Wait = min(answer.Wait, math.Ceil(item.Within))
-		}
 	}
 	for i, p := range parts {
 		s := limits[i]
