@@ -222,8 +222,9 @@ func (h *history) sets(p *process) error {
 	r.set = true
 	h.shorten(j, a/r.inForceA, max(0, r.inForceB-b)*a)
 	r.inForceA, r.inForceB = a, b
-	// The provider goes by it when the turns that are out are over: in a horizon at the latest.
-	r.followed = max(r.followed, h.real+min(max(0, who.Way+heads[0].Reach[0]), who.Way+who.Horizon))
+	// The provider goes by it when the turns that are out are over: in a horizon at the latest. The
+	// last of them may be due at that very moment, and is still one of the limit before.
+	r.followed = max(r.followed, h.real+bears+min(max(0, who.Way+heads[0].Reach[0]), who.Way+who.Horizon))
 	real := r.followed
 	h.referee.events = append(h.referee.events, event{at: real, limit: j, change: func(k *bucket) {
 		if k.tat < real {
