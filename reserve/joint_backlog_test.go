@@ -26,6 +26,9 @@ func TestBacklogAtSeveralLimits(t *testing.T) {
 		{300, 8, func(i int) bool { return i < 30 }, "the first ones"},
 		{300, 24, func(i int) bool { return i >= 270 }, "the last ones"},
 		{600, 0, func(i int) bool { return i%10 == 0 }, "each tenth"},
+		{1500, 0, func(i int) bool { return i%10 == 0 }, "each tenth"},
+		{400, 0, func(i int) bool { return i%2 == 0 }, "each second"},
+		{400, 0, func(i int) bool { return i < 200 }, "the first half"},
 	} {
 		t.Run(fmt.Sprintf("%d calls, %d slots, %s", x.each, x.slots, x.order), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
