@@ -9,14 +9,14 @@ import (
 )
 
 func lookUpAll(ctx context.Context, client redis.UniversalClient, addresses []string) error {
-	// The API bears a burst of 10: half of it is for what the network delays.
+	// The API allows bursts of 10. Use 5, and leave the rest for network jitter.
 	limiter, err := reserve.New(client, reserve.Config{Name: "maps-api", Limit: reserve.PerSecond(50).Burst(5)})
 	if err != nil {
 		return err
 	}
 	defer limiter.Close()
 	for _, address := range addresses {
-		if err := limiter.Wait(ctx); err != nil { // returns when it is this call's turn
+		if err := limiter.Wait(ctx); err != nil { // blocks until this call may be made
 			return err
 		}
 		lookUp(ctx, address)
