@@ -71,7 +71,7 @@ func settles(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.Settle(ctx, 900) // as the answer says
+	err = r.Settle(ctx, 900) // as the response says
 	if err != nil {
 		return err
 	}
@@ -150,10 +150,10 @@ func shares(ctx context.Context, account *reserve.Limiter, tenant string) error 
 	if err != nil {
 		return err
 	}
-	err = account.Flow(tenant).Weight(3).Wait(ctx) // … or one by its weight
+	err = account.Flow(tenant).Weight(3).Wait(ctx) // … or a share by its weight
 	if err != nil {
 		return err
 	}
-	err = account.Flow(tenant).Urgent().Wait(ctx) // somebody waits for it: before all others
+	err = account.Flow(tenant).Urgent().Wait(ctx) // ahead of all others
 	return err
 }
