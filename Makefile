@@ -76,7 +76,7 @@ examples: ## run the examples on an embedded Redis; they fail if anything is los
 	go run ./examples/batch -json
 	go run ./examples/batch -json -api llm
 
-map: ## draw the packages into docs/how-it-works.md
+map: ## draw the packages into CONTRIBUTING.md
 	go run ./docs/map
 
 measure: ## speed, utilization and lateness beside others: figures, no verdicts; about four minutes

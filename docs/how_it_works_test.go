@@ -29,16 +29,16 @@ func Example_howItWorks() {
 }
 
 func places(ctx context.Context, limiter *reserve.Limiter) error {
-	first, err := limiter.Reserve(ctx) // permits are there: it has its turn
+	first, err := limiter.Reserve(ctx) // permits are stored: it has its turn
 	if err != nil {
 		return err
 	}
-	second, err := limiter.Reserve(ctx) // none are: it has a place in the queue
+	second, err := limiter.Reserve(ctx) // none are stored: it has a place in the queue
 	if err != nil {
 		return err
 	}
 	fmt.Println(first.Final(), second.Final(), second.Delay().Round(time.Minute))
-	err = second.Cancel(ctx) // nobody waits longer for it: it owned nothing
+	err = second.Cancel(ctx) // costs no permit: a place owns none
 	return err
 }
 

@@ -1,4 +1,4 @@
-// Command map draws the packages of the repository into docs/how-it-works.md: an arrow for each
+// Command map draws the packages of the repository into CONTRIBUTING.md: an arrow for each
 // import that no other arrow implies, and lines of code without tests. `make map` runs it.
 package main
 
@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	page  = "docs/how-it-works.md"
+	page  = "CONTRIBUTING.md"
 	begin = "<!-- drawn by make map -->\n"
 	end   = "<!-- end of the drawing -->\n"
 )
