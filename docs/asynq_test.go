@@ -46,7 +46,7 @@ func serveTwo(ctx context.Context, client redis.UniversalClient, connection asyn
 			case "sync-shop": // the tenant's limit, and its fair share of the account's
 				return worker.Turn{Limits: shopAPI, Key: tenant, Flow: tenant}, nil
 			}
-			return worker.Turn{Skip: true}, nil // it calls nobody
+			return worker.Turn{Skip: true}, nil // it calls no API
 		},
 	})
 	if err != nil {

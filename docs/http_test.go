@@ -78,7 +78,7 @@ func Example_httpTimeouts() {
 
 func unhurried(limiter *reserve.Limiter) (*http.Client, error) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.ResponseHeaderTimeout = 30 * time.Second // begins when the request was sent
+	base.ResponseHeaderTimeout = 30 * time.Second // counts from when the request was sent
 	paced, err := transport.New(transport.Config{Limiter: limiter, Base: base})
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func retrying(limiter *reserve.Limiter) (*transport.Transport, error) {
 	paced, err := transport.New(transport.Config{
 		Limiter:  limiter,
 		Retry:    transport.Retry{Max: 3, MaxWait: time.Minute, Statuses: []int{502, 504}},
-		MaxPause: 10 * time.Minute, // what one answer may ask for, at the most
+		MaxPause: 10 * time.Minute, // the longest pause that one response may cause
 	})
 	if err != nil {
 		return nil, err

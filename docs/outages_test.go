@@ -18,7 +18,7 @@ func Example_outages() {
 		Name:   "maps-api",
 		Limit:  reserve.PerSecond(50),
 		Outage: reserve.Outage{Policy: reserve.PolicyLocal}, // the default
-		Logger: slog.Default(),                              // hears of it once, and once when it is over
+		Logger: slog.Default(),                              // logs the begin and the end of each outage
 	})
 	if err != nil {
 		fmt.Println(err)
@@ -32,8 +32,8 @@ func Example_outages() {
 func Example_outagesTimeouts() {
 	client := redis.NewClient(&redis.Options{
 		Addr:          "localhost:6379",
-		ReadTimeout:   500 * time.Millisecond, // go-redis waits for 5 s
-		DialerRetries: 1,                      // … and dials 5 times
+		ReadTimeout:   500 * time.Millisecond, // go-redis's default: 5 s
+		DialerRetries: 1,                      // go-redis's default: 5 attempts
 	})
 	fmt.Println(client.Close())
 	// Output: <nil>
@@ -44,7 +44,7 @@ func fromCache(address string) string { return address + ", as it was" }
 func lookUpOrRemember(ctx context.Context, limiter *reserve.Limiter, address string) (string, error) {
 	err := limiter.Wait(ctx)
 	if errors.Is(err, reserve.ErrUnavailable) {
-		return fromCache(address), nil // Redis is away
+		return fromCache(address), nil // Redis is unreachable
 	}
 	if err != nil {
 		return "", err

@@ -94,7 +94,7 @@ func jobs(ctx context.Context, limiter *reserve.Limiter, id string) (bool, error
 	if joined[0].Err != nil {
 		return false, joined[0].Err
 	}
-	r, err := turns.Ask(ctx, id, time.Second) // it stays if its turn is so near
+	r, err := turns.Ask(ctx, id, time.Second) // waits if its turn is within a second
 	if err != nil {
 		return false, err
 	}

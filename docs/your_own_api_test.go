@@ -17,7 +17,7 @@ import (
 )
 
 func tenantOf(r *http.Request) (string, error) {
-	account, _, ok := r.BasicAuth() // who has logged in
+	account, _, ok := r.BasicAuth() // the account that has logged in
 	if !ok {
 		return "", errors.New("not logged in")
 	}
@@ -76,7 +76,7 @@ func twoLimits(tenants, everybody *reserve.Limiter) (func(http.Handler) http.Han
 		Cost: func(r *http.Request) int {
 			switch r.URL.Path {
 			case "/health":
-				return 0 // passes, and uses nothing
+				return 0 // passes without a permit
 			case "/export":
 				return 10
 			}

@@ -571,7 +571,7 @@ var apis = []func(ctx context.Context, limit, estimated func(name string, limit 
 		if err != nil {
 			return err
 		}
-		err = call.Settle(ctx, -1, usage.Total, -1) // as its answer says
+		err = call.Settle(ctx, -1, usage.Total, -1) // as its response says
 		return err
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
@@ -589,7 +589,7 @@ var apis = []func(ctx context.Context, limit, estimated func(name string, limit 
 		if err != nil {
 			return err
 		}
-		err = call.Settle(ctx, -1, usage.Input, usage.Output) // as its answer says
+		err = call.Settle(ctx, -1, usage.Input, usage.Output) // as its response says
 		return err
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
@@ -607,12 +607,12 @@ var apis = []func(ctx context.Context, limit, estimated func(name string, limit 
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
 		shop, retryAfter := "acme", time.Millisecond
-		shopify := limit("rest", reserve.PerSecond(2).Burst(30)) // the other 10 are for what the network delays
+		shopify := limit("rest", reserve.PerSecond(2).Burst(30)) // the other 10 are for jitter
 		err := shopify.For(shop).Wait(ctx)
 		if err != nil {
 			return err
 		}
-		err = shopify.For(shop).Pause(ctx, retryAfter, "Retry-After") // if it answers 429 all the same
+		err = shopify.For(shop).Pause(ctx, retryAfter, "Retry-After") // if it still answers 429
 		return err
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {

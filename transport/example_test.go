@@ -142,7 +142,7 @@ func ExampleConfig_used() {
 
 	paced, err := transport.New(transport.Config{
 		Choose: func(r *http.Request) (transport.Turn, error) {
-			estimate := int(r.ContentLength)/4 + 600 // four bytes are about a token; and the longest answer
+			estimate := int(r.ContentLength)/4 + 600 // about four bytes per token, plus the longest response
 			return transport.Turn{Limiter: both, Costs: []int{1, estimate}, Windows: []string{"requests", "tokens"}}, nil
 		},
 		Used: func(answer *http.Response) []int {
@@ -151,14 +151,14 @@ func ExampleConfig_used() {
 			}
 			body, err := io.ReadAll(answer.Body)
 			_ = answer.Body.Close()
-			answer.Body = io.NopCloser(bytes.NewReader(body)) // the client's
+			answer.Body = io.NopCloser(bytes.NewReader(body)) // for the client
 			var said struct {
 				Usage struct {
 					Total int `json:"total_tokens"`
 				}
 			}
 			if err != nil || json.Unmarshal(body, &said) != nil {
-				return nil // it is not known
+				return nil // unknown: the estimate stays
 			}
 			return []int{1, said.Usage.Total}
 		},
