@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A worker: calls a URL again and again, each time in its turn.
 
-fleetpace serve -limits limits.yaml
+fleetpace serve --limits limits.yaml
 python3 example.py -limit openai -url http://localhost:8080/ -calls 100 -threads 4
 """
 

@@ -1,4 +1,4 @@
-// Run it beside a server: fleetpace serve -limits limits.yaml
+// Run it beside a server: fleetpace serve --limits limits.yaml
 import { Fleetpace, TooLate } from "fleetpace";
 import { pacedFetch } from "fleetpace/fetch";
 

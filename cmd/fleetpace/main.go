@@ -2,7 +2,7 @@
 // limits while they are in use:
 //
 //	go install github.com/fleetpace/fleetpace/cmd/fleetpace@latest
-//	fleetpace -redis redis://localhost:6379 ls
+//	fleetpace --redis redis://localhost:6379 ls
 //	fleetpace why openai
 //	fleetpace pause openai --for 10m --reason "their status page is red"
 //

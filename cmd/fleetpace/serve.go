@@ -51,8 +51,8 @@ calls go on by the outage policy of their limits until Redis is there.
 
 Who may: ` + tokenVariable + ` is a token that workers send (Authorization: Bearer …). At an address that
 others reach, TLS and a token, or client certificates, are asked for.`,
-		Example: `  fleetpace serve -limits limits.yaml
-  fleetpace serve -limits limits.yaml -listen unix:/run/fleetpace.sock
+		Example: `  fleetpace serve --limits limits.yaml
+  fleetpace serve --limits limits.yaml -listen unix:/run/fleetpace.sock
   curl --json '{"limits": [{"name": "openai"}]}' localhost:9467/v1/wait`,
 		Args: cobra.NoArgs, Annotations: map[string]string{offline: "it starts without Redis"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
