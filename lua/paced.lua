@@ -20,10 +20,13 @@ local function advance(l, micros)
   l.free, l.part = l.free + floor(part), part % 1
 end
 
+-- atLeast empties the bucket so far that its permits have come at a moment. What was spent last is part
+-- of that from then on, and does not go back.
 local function atLeast(l, free)
   if l.free + l.part < free then
     l.free = floor(free)
     l.part = free - l.free
+    l.last = ''
   end
 end
 

@@ -39,3 +39,51 @@ func TestATurnThatComesBackIsNotOverdue(t *testing.T) {
 		require.EqualValues(t, 3, places)
 	})
 }
+
+// A bucket is emptied, by a pause or as its data was lost. What was spent before is part of that, and
+// nothing of it goes back: neither as an ask is repeated whose reply was lost, nor as a turn is given back.
+func TestAnEmptiedBucketGivesNothingBack(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		client := server.Client(t)
+		for _, limit := range []queuemodel.Limit{{Kind: "p", A: 1e5, B: 1}, {Kind: "p", A: 1e5, B: 3}, {Kind: "w", A: 1e5, B: 4e5}} {
+			for _, event := range []string{"pause", "another server", "memory of more"} {
+				waits := map[string]float64{}
+				for _, how := range []string{"not", "repeat", "turn"} {
+					s, who, limits := backlog(t, client, limit, 0)
+					ask := func() queuemodel.Answer {
+						_, answers, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: who.Serial, Parts: []queuemodel.Part{{Cost: 1}}}})
+						require.NoError(t, err)
+						return answers[0]
+					}
+					for range int(limit.B)%10 + 1 { // the last one is lost, or not used
+						who.Serial++
+						ask()
+					}
+					spent := who.Process + " " + whole(float64(who.Serial))
+					switch event {
+					case "pause":
+						_, _, err := s.Pause(who, limits, 350000)
+						require.NoError(t, err)
+					case "another server":
+						who.Run = "another"
+					case "memory of more":
+						limits[0].Known, limits[0].Version, limits[0].Reach = "1600000000000000 run "+limit.Kind+" 1 1", 1, []float64{900000, 0}[:map[string]int{"p": 1, "w": 2}[limit.Kind]]
+					}
+					switch how {
+					case "repeat":
+						limits[0].Back = spent
+					case "turn":
+						_, _, err := s.Leave(who, limits, 0, "turn", spent, 0, nil)
+						require.NoError(t, err)
+						limits[0].Known = ""
+					}
+					who.Serial++
+					waits[how] = ask().Wait
+				}
+				require.Greater(t, waits["not"], 300000.0, "%v, %s", limit, event)
+				require.GreaterOrEqual(t, waits["repeat"], waits["not"], "%v, %s", limit, event)
+				require.GreaterOrEqual(t, waits["turn"], waits["not"], "%v, %s", limit, event)
+			}
+		}
+	})
+}

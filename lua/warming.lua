@@ -77,7 +77,7 @@ function warming.remember(l, reach, unknown)
   micros, stored = tonumber(micros), tonumber(stored)
   if micros and stored and at + micros > l.free then
     l.stored = min(stored, l.most)
-    l.free, l.part = floor(at + micros), 0
+    l.free, l.part, l.last = floor(at + micros), 0, ''
   end
   if unknown then atLeast(l, now + AHEAD) end
 end

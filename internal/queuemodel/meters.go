@@ -19,6 +19,7 @@ func (s *State) advance(micros float64) {
 func (s *State) atLeast(free float64) {
 	if s.free+s.part < free {
 		s.set(free)
+		s.lastOf = "" // what was spent last does not go back any more
 	}
 }
 
@@ -296,6 +297,7 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 		if len(reach) > 1 && c.at+reach[0] > s.free {
 			s.stored = min(reach[1], s.most())
 			s.set(math.Floor(c.at + reach[0]))
+			s.lastOf = ""
 		}
 	}
 	if unknown {

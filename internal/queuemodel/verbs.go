@@ -274,7 +274,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 			tags[i] = c.record(s, due)
 		}
 		c.spend(s, p.Cost, due, id)
-		s.lastCost, s.lastDue = s.lastCost+p.Cost, math.Ceil(due)
+		s.lastOf, s.lastCost, s.lastDue = who, s.lastCost+p.Cost, math.Ceil(due)
 		usable = min(usable, s.usable(p.Cost, due))
 		if item.ID != "" {
 			p.Tag = c.had(s, item.ID, p)
