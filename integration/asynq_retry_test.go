@@ -60,7 +60,7 @@ func TestAsynqLastAttempts(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, archived, 1)
 	require.Equal(t, "too late", string(archived[0].Payload))
-	require.Contains(t, archived[0].LastErr, "in its last attempt a task cannot be put back")
+	require.Contains(t, archived[0].LastErr, "in its last attempt a task cannot be rescheduled")
 	calls := s.history()
 	require.Len(t, calls, others+only+2*last)
 	require.False(t, slices.ContainsFunc(calls, func(c apiCall) bool { return c.task == "too late" }))

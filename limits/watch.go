@@ -58,7 +58,7 @@ func look(path string) sight {
 // follow reloads the file, which changes nothing if it says what it said before.
 func (s *Set) follow() {
 	if _, err := s.Reload(); err != nil && !errors.Is(err, reserve.ErrClosed) {
-		s.logger.Error("fleetpace: the file of limits is not taken, and the limits stay as they were",
+		s.logger.Error("fleetpace: the file of limits has errors and is ignored; the limits stay unchanged",
 			"file", s.path, "error", err)
 	}
 }

@@ -58,10 +58,10 @@ func TestWatch(t *testing.T) {
 		require.Equal(t, []string{
 			"INFO fleetpace: a limit has changed file=limits.yaml limit=a was=1/s is=2/s",
 			"INFO fleetpace: a limit has changed file=limits.yaml limit=a was=2/s is=3/s",
-			`ERROR fleetpace: the file of limits is not taken, and the limits stay as they were file=limits.yaml` +
+			`ERROR fleetpace: the file of limits has errors and is ignored; the limits stay unchanged file=limits.yaml` +
 				` error=limits.yaml:1: limits[0].limit: has no slash between permits and period` +
 				` (in "4"; for example "100/s" or "1000/minute burst 200")`,
-			`ERROR fleetpace: the file of limits is not taken, and the limits stay as they were file=limits.yaml` +
+			`ERROR fleetpace: the file of limits has errors and is ignored; the limits stay unchanged file=limits.yaml` +
 				` error=limits: stat limits.yaml: no such file or directory`,
 			"INFO fleetpace: a limit has changed file=limits.yaml limit=a was=3/s is=4/s",
 		}, log.lines())
@@ -86,7 +86,7 @@ func TestWatchWithoutLogger(t *testing.T) {
 		require.NoError(t, set.Close())
 		watch.Wait()
 		require.Len(t, log.lines(), 1)
-		require.Contains(t, log.lines()[0], "ERROR fleetpace: the file of limits is not taken")
+		require.Contains(t, log.lines()[0], "ERROR fleetpace: the file of limits has errors and is ignored")
 	})
 }
 

@@ -79,7 +79,7 @@ func (t *turns) add(token string, n need, r *reserve.Reservation) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.byToken) >= mostTurns && !n.slots {
-		t.logger.Warn("fleetpace: too many turns wait to be settled; this one cannot be", "limits", n.turns.String())
+		t.logger.Warn("fleetpace: too many turns wait to be settled; a new turn cannot be settled", "limits", n.turns.String())
 		return
 	}
 	u := &turn{reservation: r, slots: n.slots, settles: n.settles}
@@ -110,7 +110,7 @@ func (t *turns) forget(token string) {
 // expire frees the slots of a turn that nobody renewed.
 func (t *turns) expire(token string, u *turn) {
 	if t.free(token, u) {
-		t.logger.Warn("fleetpace: the lease of a turn is over, its slots are free", "turn", token)
+		t.logger.Warn("fleetpace: the lease of a turn has ended without renewal; its slots are free", "turn", token)
 	}
 }
 
@@ -255,6 +255,6 @@ func (s *Server) report(ctx context.Context, err error) {
 	}
 	now := time.Now().Unix()
 	if last := s.reported.Load(); last < now && s.reported.CompareAndSwap(last, now) {
-		s.config.Logger.WarnContext(ctx, "fleetpace: a call over HTTP was not decided", "error", err)
+		s.config.Logger.WarnContext(ctx, "fleetpace: could not answer a request over HTTP; its client got an error (503)", "error", err)
 	}
 }

@@ -25,8 +25,8 @@ func (s *shared) warnOfEviction(ctx context.Context) {
 	if !limited || policy == "noeviction" {
 		return
 	}
-	s.first.Logger.Warn("fleetpace: Redis may throw out the state of a limit when it is full, and calls may come"+
-		" too fast then; set maxmemory-policy to noeviction, or give the limits a Redis of their own",
+	s.first.Logger.Warn("fleetpace: Redis may evict the state of limits when its memory is full, and calls may then exceed the limit;"+
+		" set maxmemory-policy to noeviction, or use a separate Redis for the limits",
 		"limit", s.first.Name, "maxmemory-policy", policy)
 }
 

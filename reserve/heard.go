@@ -13,8 +13,8 @@ func (s *shared) hear(e asker.Event) {
 	log := s.first.Logger
 	switch e.What {
 	case asker.Outlasted:
-		log.Warn("fleetpace: calls were made while Redis was away", "limit", e.Limit.String(), "permits", e.N,
-			"away", e.Took.Round(time.Millisecond), "policy", string(s.first.Outage.Policy))
+		log.Warn("fleetpace: outage over; permits used without Redis were charged to the limit", "limit", e.Limit.String(), "permits", e.N,
+			"outage", e.Took.Round(time.Millisecond), "policy", string(s.first.Outage.Policy))
 	case asker.Rules:
 		s.differ(e.Limit.Name, e.Text)
 	case asker.Moved:
@@ -50,7 +50,7 @@ func (s *shared) differ(name *wire.Name, ruling string) {
 	if log == noLogger {
 		log = slog.Default()
 	}
-	log.Warn("fleetpace: processes were made with different limits, and the slowest is in force; make them agree",
+	log.Warn("fleetpace: processes are configured with different limits; the slowest is in force. This is normal during a deploy; otherwise deploy one limit everywhere",
 		"limit", name.Text, "own", name.Limit, "in_force", ruling)
 }
 
@@ -62,24 +62,24 @@ func (s *shared) moved(l *wire.Limit, what string) {
 	}
 	switch st := &states[0]; {
 	case what == "resumed":
-		s.first.Logger.Info("fleetpace: a pause was ended by another process", "limit", l.String())
+		s.first.Logger.Info("fleetpace: limit resumed by another process", "limit", l.String())
 	case what == "paused":
-		s.first.Logger.Info("fleetpace: paused by another process", "limit", l.String(),
+		s.first.Logger.Info("fleetpace: limit paused by another process; undo: fleetpace resume", "limit", l.String(),
 			"pause", st.Paused.Round(time.Millisecond), "reason", st.Reason)
 	case st.Set:
-		s.first.Logger.Info("fleetpace: another limit was set by another process", "limit", l.String(),
-			"in_force", inForceText(l, st), "for", setFor(st.SetFor))
+		s.first.Logger.Info("fleetpace: limit overridden by another process; undo: fleetpace reset", "limit", l.String(),
+			"in_force", inForceText(l, st), "until", setFor(st.SetFor))
 	default:
-		s.first.Logger.Info("fleetpace: the limit that was set was reset by another process", "limit", l.String(), "in_force", inForceText(l, st))
+		s.first.Logger.Info("fleetpace: override of the limit removed by another process", "limit", l.String(), "in_force", inForceText(l, st))
 	}
 }
 
-// setFor is for how long a limit is set: until it is set again, if there is no end.
+// setFor says when an override ends: in d, or only when it is reset.
 func setFor(d time.Duration) string {
 	if d <= 0 {
-		return "good"
+		return "reset"
 	}
-	return d.Round(time.Millisecond).String()
+	return "in " + d.Round(time.Millisecond).String()
 }
 
 // inForceText is the limit that a state tells, as text.

@@ -221,10 +221,10 @@ func TestOutageIsLogged(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		assert.Equal(t, 3, bytes.Count(text.Bytes(), []byte("\n")), text.String())
-		assert.Contains(t, text.String(), "Redis gives no turns; calls follow the policy until it is back")
+		assert.Contains(t, text.String(), "Redis unreachable; the outage policy is in effect")
 		assert.Contains(t, text.String(), "limit=api policy=local")
-		assert.Contains(t, text.String(), "Redis gives turns again")
-		assert.Contains(t, text.String(), "calls were made while Redis was away\" limit=api permits=20")
+		assert.Contains(t, text.String(), "Redis reachable again")
+		assert.Contains(t, text.String(), "permits used without Redis were charged to the limit\" limit=api permits=20")
 	})
 }
 

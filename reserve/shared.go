@@ -121,7 +121,7 @@ func (s *shared) watch(e asker.Event) {
 		}
 	case asker.Lapsed:
 		s.slept.Do(func() {
-			s.first.Logger.Info("fleetpace: a turn was over when its call came to use it, as the process had no CPU or Redis answered late; the call asks for another",
+			s.first.Logger.Info("fleetpace: missed a turn: the call woke after its turn had expired, because the process had too little CPU or Redis was slow. It was queued again. If this is frequent, add CPU or raise the burst",
 				"limit", e.Need.Limit.String(), "over_for", e.Took.Round(time.Millisecond))
 		})
 	default:
@@ -131,5 +131,5 @@ func (s *shared) watch(e asker.Event) {
 
 // errKind is of calls whose limit is of another kind than the one in force under its name.
 func errKind(name, inForce string) error {
-	return invalid("Config.Limit", "of %q is of another kind than the limit in force under that name, %s: give one of them another name, or stop the processes that use the other", name, inForce)
+	return invalid("Config.Limit", "of %q has another kind than the limit in force under that name, %s: give one of them another name, or stop the processes that use the other limit", name, inForce)
 }

@@ -81,7 +81,7 @@ func (m *middleware) putBack(ctx context.Context, r *reserve.Reservation, err er
 		return river.JobSnooze(0) // River heeds no snooze of a job that was cancelled for good
 	case err != nil:
 		m.hint.Do(func() {
-			m.config.Logger.Warn("fleetpace: jobs are snoozed, as their limits do not answer", "error", err)
+			m.config.Logger.Warn("fleetpace: cannot get turns; jobs are snoozed until this is fixed", "error", err)
 		})
 		return river.JobSnooze(askAgain/2 + rand.N(askAgain))
 	}

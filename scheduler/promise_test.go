@@ -139,11 +139,11 @@ func TestOneAttemptAndABacklog(t *testing.T) {
 				archived, err := f.Inspector.ListArchivedTasks(asynqtest.Queue, asynq.PageSize(len(items)))
 				require.NoError(t, err)
 				for _, task := range archived {
-					require.Contains(t, task.LastErr, "in its last attempt a task cannot be put back: allow it a longer Timeout or one more MaxRetry")
+					require.Contains(t, task.LastErr, "raise its Timeout or Deadline, or its MaxRetry: in its last attempt a task cannot be rescheduled")
 				}
 				t.Logf("MEASURE %d ran, %d failed", len(f.Calls()), info.Archived)
 				require.GreaterOrEqual(t, len(f.Calls()), types*2*28, "all that could be in half a minute")
-				require.True(t, strings.HasPrefix(archived[0].LastErr, "worker: the turn of the task comes in "))
+				require.True(t, strings.HasPrefix(archived[0].LastErr, "worker: the task cannot run in time: its turn is in "))
 			})
 		})
 	}

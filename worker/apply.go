@@ -88,10 +88,10 @@ func (w *Worker) room() int {
 		return int(min(max(2*needed(slices.Max(rates)), leastRoom), mostRoom))
 	}
 	if room, least := w.config.WaitingRoom, needed(slices.Min(rates)); float64(room) < least {
-		w.config.Logger.Warn("fleetpace: the waiting room is too small for one process to use the limit to the full:"+
-			" set a larger Config.WaitingRoom, shorten the intervals of asynq, or run enough processes",
-			"limit", w.turns.String(), "room", room, "tasks that wait at once in the fleet", int(least),
-			"processes needed", int(math.Ceil(least/float64(room))))
+		w.config.Logger.Warn("fleetpace: the waiting room is too small for one process to use the whole limit:"+
+			" raise Config.WaitingRoom, shorten the polling intervals of asynq, or run more processes",
+			"limit", w.turns.String(), "room", room, "waiting_tasks", int(least),
+			"processes_needed", int(math.Ceil(least/float64(room))))
 	}
 	return w.config.WaitingRoom
 }

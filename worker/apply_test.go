@@ -137,7 +137,7 @@ func TestApplyWarnsOfASmallRoom(t *testing.T) {
 		}
 		require.Contains(t, log.String(), "the waiting room is too small for one process")
 		require.Contains(t, log.String(), "room=100")
-		require.Contains(t, log.String(), `"processes needed"=4`, "200/s for 1.95 s are 390 tasks")
+		require.Contains(t, log.String(), `processes_needed=4`, "200/s for 1.95 s are 390 tasks")
 	}
 }
 

@@ -78,7 +78,7 @@ func (t *task) rest() {
 func (w *Worker) lapse() {
 	w.lapsed.Add(1)
 	w.hint.Do(func() {
-		w.config.Logger.Warn("fleetpace: turns pass while no handler is free: set a higher asynq.Config.Concurrency,"+
-			" run more processes, or lower the limit", "handlers", cap(w.handlers), "turns so far", w.lapsed.Load())
+		w.config.Logger.Warn("fleetpace: all handlers are busy, so turns expired unused: raise asynq.Config.Concurrency,"+
+			" add processes, or lower the limit", "handlers", cap(w.handlers), "expired_turns", w.lapsed.Load())
 	})
 }

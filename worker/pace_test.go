@@ -75,7 +75,7 @@ func TestSlowHandlersLetTurnsLapse(t *testing.T) {
 		s.empty()
 		s.paced()
 		require.Positive(t, w.Stats().Lapsed)
-		require.Contains(t, log.String(), "turns pass while no handler is free")
+		require.Contains(t, log.String(), "all handlers are busy")
 		require.Contains(t, log.String(), "handlers=2")
 	})
 }
@@ -124,7 +124,7 @@ func TestShortTimeout(t *testing.T) {
 		s.within(liveness, func() bool { return len(s.history()) >= tasks }, "all run") // one whose Timeout ends as it runs comes again
 		s.within(liveness, func() bool { return s.info().Size == 0 }, "the queue is empty")
 		s.paced()
-		require.Contains(t, log.String(), "allow a longer asynq.Timeout")
+		require.Contains(t, log.String(), "set a longer asynq.Timeout")
 		// A machine that stops the process for longer than the Timeout has tasks fail.
 		t.Logf("MEASURE %d tasks were put back %d times, %d failed", tasks, w.Stats().PutBack, s.info().FailedTotal)
 	})
@@ -156,7 +156,7 @@ func TestDeadlineWithInspector(t *testing.T) {
 		err = <-failed
 		t.Logf("MEASURE it fails after %v", time.Since(start))
 		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
-		require.ErrorContains(t, err, "its Timeout or Deadline ends before")
+		require.ErrorContains(t, err, "but its Timeout or Deadline ends in ")
 		require.NotContains(t, err.Error(), "last attempt")
 		require.False(t, worker.IsWaiting(err))
 		after, err := s.limiter.State(t.Context())
@@ -213,7 +213,7 @@ func TestLastAttempt(t *testing.T) {
 		s.enqueue("too late", asynq.MaxRetry(0), asynq.Timeout(2*time.Second))
 		err := <-failed
 		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
-		require.ErrorContains(t, err, "in its last attempt a task cannot be put back: allow it a longer Timeout or one more MaxRetry")
+		require.ErrorContains(t, err, "raise its Timeout or Deadline, or its MaxRetry: in its last attempt a task cannot be rescheduled")
 		runs := s.await(2, liveness)
 		require.Equal(t, "waits", runs[1].payload)
 		require.Zero(t, w.Stats().PutBack)

@@ -99,9 +99,9 @@ func (t *task) goBack(ctx context.Context, r *reserve.Reservation) error {
 		// Its Timeout starts anew when it comes again: nearer to its turn then.
 		lead = min(lead, max(0, time.Until(t.end)/2))
 		t.worker.hint.Do(func() {
-			t.worker.config.Logger.Warn("fleetpace: a task has less time than it may have to sleep in its worker, so it"+
-				" comes and goes until its turn is near: allow a longer asynq.Timeout",
-				"type", t.name, "its time", time.Until(t.end).Round(time.Millisecond), "sleep", turn.Patience(t.worker.lead))
+			t.worker.config.Logger.Warn("fleetpace: the Timeout of a task is shorter than it may sleep in its worker, so the task"+
+				" is rescheduled several times until its turn is near: set a longer asynq.Timeout",
+				"type", t.name, "time_left", time.Until(t.end).Round(time.Millisecond), "sleep", turn.Patience(t.worker.lead))
 		})
 	}
 	t.book(ctx, r)
@@ -122,11 +122,10 @@ func (t *task) missesForGood(ctx context.Context, r *reserve.Reservation) bool {
 }
 
 func (t *task) missed(r *reserve.Reservation) error {
-	why := "its Timeout or Deadline ends before"
+	advice := "raise its Timeout or Deadline"
 	if t.last {
-		why = "its Timeout or Deadline ends before, and in its last attempt a task cannot be put back:" +
-			" allow it a longer Timeout or one more MaxRetry"
+		advice += ", or its MaxRetry: in its last attempt a task cannot be rescheduled"
 	}
-	return fmt.Errorf("worker: the turn of the task comes in %v, %v too late: %s: %w",
-		r.Delay().Round(time.Millisecond), r.Due().Sub(t.end).Round(time.Millisecond), why, reserve.ErrWouldMissDeadline)
+	return fmt.Errorf("worker: the task cannot run in time: its turn is in %v, but its Timeout or Deadline ends in %v; %s: %w",
+		r.Delay().Round(time.Millisecond), max(0, time.Until(t.end)).Round(time.Millisecond), advice, reserve.ErrWouldMissDeadline)
 }

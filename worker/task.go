@@ -191,7 +191,7 @@ func (w *Worker) report(err error) {
 		return
 	}
 	w.trouble.Do(func() {
-		w.config.Logger.Error("fleetpace: tasks have no turns, and are put back until this is mended", "error", err, "do", do)
+		w.config.Logger.Error("fleetpace: cannot get turns; tasks are rescheduled and none runs until this is fixed", "error", err, "do", do)
 	})
 }
 

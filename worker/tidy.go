@@ -19,7 +19,7 @@ func (t *task) cancel(ctx context.Context, r *reserve.Reservation) {
 	ctx, done := context.WithTimeout(context.WithoutCancel(ctx), tidyUp)
 	defer done()
 	if err := r.Cancel(ctx); err != nil {
-		t.complain("a task that does not run is still expected", err)
+		t.complain("could not cancel the booking of a task; forecasts of other calls still count it", err)
 	}
 }
 
@@ -29,7 +29,7 @@ func (t *task) book(ctx context.Context, r *reserve.Reservation) {
 		return
 	}
 	if err := r.Book(context.WithoutCancel(ctx)); err != nil {
-		t.complain("a task may lose its place in the queue", err)
+		t.complain("could not save the place of a task; it may go to the end of the queue", err)
 	}
 }
 

@@ -66,7 +66,7 @@ func TestTroubleIsLogged(t *testing.T) {
 				require.Len(t, said, 3)
 				for _, line := range said {
 					require.Contains(t, line, "level=ERROR")
-					require.Contains(t, line, "tasks have no turns")
+					require.Contains(t, line, "cannot get turns")
 					require.Contains(t, line, trouble.says)
 				}
 			})

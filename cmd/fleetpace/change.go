@@ -63,7 +63,7 @@ func (a *app) changes(c change) *cobra.Command {
 	if c.flags != nil {
 		c.flags(cmd)
 	}
-	cmd.Flags().StringVar(&known, "limit", "", "the `limit` that the processes are made with, where none has used it for ten minutes")
+	cmd.Flags().StringVar(&known, "limit", "", "the configured `limit`, needed if no process has used it for ten minutes")
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
 	return cmd
 }
@@ -96,9 +96,9 @@ func (a *app) misses(ctx context.Context, t *target) string {
 	}
 	used := survey.Keys[0].Key
 	if t.Key == "" {
-		return fmt.Sprintf(". But its calls are made under keys, such as %q, and this concerns none of them: name a key", used)
+		return fmt.Sprintf(". But its calls use keys, such as %q, and this change affects none of them: name a key", used)
 	}
-	return fmt.Sprintf(". But no process has told of this key of late; it has told of %q, for example", used)
+	return fmt.Sprintf(". But no process has used this key lately; an example of a key in use is %q", used)
 }
 
 // confirm says what will be done and asks, unless -y was given.
@@ -107,7 +107,7 @@ func (a *app) confirm(what string) error {
 		return nil
 	}
 	if f, ok := a.in.(*os.File); ok && !isatty.IsTerminal(f.Fd()) {
-		return usageError{fmt.Errorf("this would %s; say -y, as nobody can be asked", what)}
+		return usageError{fmt.Errorf("not a terminal: pass -y to confirm: %s", what)}
 	}
 	fmt.Fprintf(a.errs, "This will %s.\nGo on? [y/N] ", plain(what))
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
@@ -133,10 +133,10 @@ func (a *app) pause() *cobra.Command {
 	var length time.Duration
 	var reason string
 	return a.changes(change{
-		use: "pause LIMIT [KEY]", short: "Let no call have its turn for a time",
+		use: "pause LIMIT [KEY]", short: "Pause a limit for a while",
 		flags: func(c *cobra.Command) {
 			c.Flags().DurationVar(&length, "for", 10*time.Minute, "`time`, such as 90s or 2h")
-			c.Flags().StringVar(&reason, "reason", "", "a `text` for those who see the pause")
+			c.Flags().StringVar(&reason, "reason", "", "why it is paused, a `text` for logs and people")
 		},
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			if length <= 0 {
@@ -166,10 +166,10 @@ func (a *app) set() *cobra.Command {
 	var to string
 	var length time.Duration
 	return a.changes(change{
-		use: "set LIMIT [KEY] --to LIMIT", short: "Let another limit be in force",
+		use: "set LIMIT [KEY] --to LIMIT", short: "Override a limit",
 		flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&to, "to", "", "the new `limit`, such as 50/s or \"600/minute burst 20\"")
-			c.Flags().DurationVar(&length, "for", 0, "for a `time`; 0: until it is set again, or reset")
+			c.Flags().DurationVar(&length, "for", 0, "for a `time`; 0: until it is reset or set again")
 		},
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			limit, err := reserve.ParseLimit(to)
@@ -193,11 +193,11 @@ func (a *app) set() *cobra.Command {
 
 func (a *app) reset() *cobra.Command {
 	return a.changes(change{
-		use: "reset LIMIT [KEY]", short: "End what set began",
+		use: "reset LIMIT [KEY]", short: "Remove an override",
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			what := fmt.Sprintf("let %s have the limit of its processes again, %s", t, t.Limit)
+			what := fmt.Sprintf("remove the override of %s: the configured limit is %s", t, t.Limit)
 			if !t.Row.Set {
-				what += " (no other is set)"
+				what += " (there is no override)"
 			}
 			return what, t.Limiter.ResetLimit, nil
 		},
@@ -206,13 +206,13 @@ func (a *app) reset() *cobra.Command {
 
 func (a *app) release() *cobra.Command {
 	return a.changes(change{
-		use: "release LIMIT [KEY] SLOT", short: "Take the slots of a call away, for others to have them",
+		use: "release LIMIT [KEY] SLOT", short: "Free a call's slots",
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			for _, h := range t.Row.State.Holders {
 				if fleet.SlotID(h.Process, h.Number) != t.rest[0] {
 					continue
 				}
-				return fmt.Sprintf("take %d of the slots of %s away from %s, which has held them for %s: its call goes on, so one more may run than the limit allows",
+				return fmt.Sprintf("free %d of the slots of %s, which %s has held for %s: its call continues, so more calls may run than the limit allows",
 						h.Slots, t, t.rest[0], time.Since(h.Since).Round(time.Second)), func(ctx context.Context) error {
 						freed, err := t.Limiter.Free(ctx, h)
 						if err == nil && !freed {

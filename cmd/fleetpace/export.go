@@ -16,10 +16,10 @@ import (
 func (a *app) export() *cobra.Command {
 	var listen string
 	c := &cobra.Command{
-		Use: "export", Short: "Serve how the fleet stands to Prometheus",
-		Long: `Serves how the fleet stands to Prometheus, at /metrics: what waits, pauses, slots, processes.
-One exporter is enough for a fleet. What becomes of calls each process counts for itself,
-through OpenTelemetry. Names of limits are labels, their keys are not.`,
+		Use: "export", Short: "Serve fleet metrics for Prometheus",
+		Long: `Serves metrics of the whole fleet for Prometheus, at /metrics: waiting calls, pauses, slots,
+processes. Run one exporter for a fleet. Each process counts its own calls through OpenTelemetry.
+Names of limits are labels, their keys are not.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serveMetrics(cmd.Context(), listen) },
 	}
@@ -74,23 +74,23 @@ func newGauges(m metric.Meter, a *app) error {
 		made = append(made, f)
 		return f
 	}
-	g.up = whole("redis.up", "", "1 where Redis told how the fleet stands.")
-	g.waiting = whole("queued_calls", "{call}", "Calls that wait for their turns.")
-	g.longest = seconds("queued_calls.longest", "s", "How long the call has waited that waits longest.")
-	g.longestNotHeld = seconds("queued_calls.longest_not_held", "s", "The same, of calls that neither a pause nor another limit holds back.")
-	g.booked = whole("booked_calls", "{call}", "Calls that will come for their turns later: tasks that were put back.")
-	g.heldCalls = whole("held_calls", "{call}", "Calls that wait or are booked, and that a pause or another limit holds back.")
-	g.unclaimed = whole("unclaimed_calls", "{call}", "Calls that could go on, and no process tells that it lives to make them.")
-	g.processes = whole("processes", "{process}", "Processes that live.")
-	g.keys = whole("keys", "{key}", "Keys that processes tell of.")
-	g.paused = whole("paused", "", "1 where the limit is paused, or one of its keys.")
-	g.pause = seconds("pause.remaining", "s", "For how long it is.")
-	g.set = whole("set", "", "1 where another limit was set than the processes have.")
-	g.differ = whole("differ", "", "1 where processes were made with different limits.")
-	g.allowed = seconds("allowed", "{permit}/s", "Permits per second of the limit in force, of all keys that calls wait for, or else of one.")
-	g.slots = whole("slots", "{slot}", "Slots that a limit has.")
+	g.up = whole("redis.up", "", "1 if Redis answers.")
+	g.waiting = whole("queued_calls", "{call}", "Calls waiting for their turns.")
+	g.longest = seconds("queued_calls.longest", "s", "The longest time that a waiting call has waited.")
+	g.longestNotHeld = seconds("queued_calls.longest_not_held", "s", "The same, for calls that neither a pause nor another limit holds back.")
+	g.booked = whole("booked_calls", "{call}", "Calls booked for later: rescheduled tasks.")
+	g.heldCalls = whole("held_calls", "{call}", "Waiting or booked calls that a pause or another limit holds back.")
+	g.unclaimed = whole("unclaimed_calls", "{call}", "Calls that could be made, but no live process makes them.")
+	g.processes = whole("processes", "{process}", "Live processes.")
+	g.keys = whole("keys", "{key}", "Keys in use.")
+	g.paused = whole("paused", "", "1 if the limit or one of its keys is paused.")
+	g.pause = seconds("pause.remaining", "s", "How long the pause still lasts.")
+	g.set = whole("set", "", "1 if the configured limit is overridden.")
+	g.differ = whole("differ", "", "1 if processes are configured with different limits.")
+	g.allowed = seconds("allowed", "{permit}/s", "Permits per second of the limit in force: the sum over the keys with waiting calls, or one key.")
+	g.slots = whole("slots", "{slot}", "Slots of the limit.")
 	g.held = whole("slots.held", "{slot}", "Slots that calls hold.")
-	g.oldest = seconds("slots.oldest", "s", "For how long the call has held its slots that has them longest.")
+	g.oldest = seconds("slots.oldest", "s", "The longest time that a call has held its slots.")
 	if failed != nil {
 		return failed
 	}

@@ -14,7 +14,7 @@ const keysOfLine = 8
 
 func (a *app) ls() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls", Short: "List the limits", Long: "Lists the limits. A star behind a limit: of it, or of one of its keys, another one was set.", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the limits", Long: "Lists the limits. * = overridden, for the limit or for one of its keys.", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lines, err := a.fleet.Lines(cmd.Context(), keysOfLine, nil)
 			if err != nil {

@@ -149,8 +149,8 @@ func TestLookingAndChanging(t *testing.T) {
 		require.NotContains(t, s.does("why", "openai"), "was set")
 		// A change that concerns no call says so.
 		require.NotContains(t, s.does("resume", "openai", "-y"), "But ")
-		require.Contains(t, s.does("resume", "shop", "-y"), "But its calls are made under keys")
-		require.Contains(t, s.does("resume", "shop", "mistyped", "-y"), "But no process has told of this key")
+		require.Contains(t, s.does("resume", "shop", "-y"), "But its calls use keys")
+		require.Contains(t, s.does("resume", "shop", "mistyped", "-y"), "But no process has used this key lately")
 		require.NotContains(t, s.does("resume", "shop", "<script>\x1b[31m", "-y"), "But ")
 		require.Contains(t, s.does("top", "-o", "json", "--by", "flow"), "[]")
 		require.Contains(t, s.does("top", "openai"), "openai")

@@ -29,15 +29,15 @@ type app struct {
 	fleet     *fleet.Reader
 }
 
-const about = `Shows how the limits of a fleet stand, says why calls wait, and changes limits.
+const about = `Shows the limits of a fleet, says why calls wait, and changes limits.
 
-A LIMIT is the name that the processes use (Config.Name), or group/name; a KEY is what they
-give to For: a tenant or a host.
+A LIMIT is a name that processes use (Config.Name), or group/name. A KEY is what they pass to For:
+a tenant or a host.
 `
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use: "fleetpace", Short: "How the limits of a fleet stand, and why calls wait", Long: about + "\n" + urlForms + "\n" + exitCodes,
+		Use: "fleetpace", Short: "Shows the limits of a fleet, says why calls wait, and changes limits", Long: about + "\n" + urlForms + "\n" + exitCodes,
 		SilenceErrors: true, SilenceUsage: true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.open(cmd) },
 	}

@@ -39,7 +39,7 @@ func (a *app) print(look *fleet.Look) error {
 	if look.Limit == "" {
 		fmt.Fprintln(a.out, "  no process has used it for ten minutes")
 	} else {
-		fmt.Fprintf(a.out, "  processes were made with %s\n", look.Limit)
+		fmt.Fprintf(a.out, "  configured limit %s\n", look.Limit)
 	}
 	for limit, n := range look.Differ {
 		fmt.Fprintf(a.out, "  DIFFERENT LIMITS: %s in %d\n", limit, n)

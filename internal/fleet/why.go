@@ -222,7 +222,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	// Workers whose calls are all booked need not tell that they live. So this is said only where
 	// permits are there, and none of the calls has come for them.
 	add(calls == 0 && nobody && l.Dead() == 0 && st.Booked > 0 && st.Wait <= 0, WhyNobody,
-		"%s booked, permits are there, and no process tells that it lives: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
+		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
 		count(st.Booked, "call is", "calls are"))
 	limit, _ := l.InForce()
 	if limit.Kind() == reserve.KindSlots {
@@ -230,10 +230,10 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	others := ""
 	if row.HeldElse > 0 {
-		others = fmt.Sprintf(", and other limits hold %d", row.HeldElse)
+		others = fmt.Sprintf(", and %d wait at other limits", row.HeldElse)
 	}
-	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "The limit %q holds %d of its %s back%s.",
-		row.HeldBy, row.HeldBack, count(int64(row.Calls), "call", "calls"), others)
+	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "%d of %s also need the limit %q and wait there%s. Run: fleetpace why %s.",
+		row.HeldBack, count(int64(row.Calls), "call", "calls"), row.HeldBy, others, row.HeldBy)
 	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
 		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s.", row.Limit, span(st.Wait))
 	}
@@ -251,16 +251,16 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		if row.Key != "" {
 			of = fmt.Sprintf(" of the key %q", plain(row.Key))
 		}
-		add(slows, WhySet, "The limit%s was set to %s%s, %s; the processes were made with %s.", of, row.Limit, by, until, l.Limit)
+		add(slows, WhySet, "The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, l.Limit)
 	}
-	add(len(l.Differ) > 0, WhyDiffer, "Processes were made with different limits, and the slowest is in force: %s.", differing(l.Differ))
+	add(len(l.Differ) > 0, WhyDiffer, "Processes are configured with different limits, and the slowest is in force: %s.", differing(l.Differ))
 	queue := "It is the queue: "
 	if len(all) > 0 {
 		queue = ""
 	}
 	switch {
 	case booked != nil && !booked.Counts:
-		add(true, WhyQueue, "%sits call is back and waits, or another limit of its Joint holds it back: ask for it there.", queue)
+		add(true, WhyQueue, "%sits call is back and waits, or it waits at another limit of its Joint: run fleetpace why for that limit.", queue)
 	case booked != nil:
 		add(true, WhyQueue, queue+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
 	case calls > 0 && limit.Kind() == reserve.KindSlots: // when one is free nobody knows
@@ -268,11 +268,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	case calls > 0:
 		add(true, WhyQueue, queue+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
 	case st.Wait > 0 && len(all) == 0:
-		add(true, WhyQueue, "Calls before it have used what there was, and a new call would have its turn in about %s.", span(st.Wait))
+		add(true, WhyQueue, "Earlier calls have used the permits, and a new call would have its turn in about %s.", span(st.Wait))
 	case st.Wait > 0:
 		add(true, WhyQueue, "A new call would have its turn in about %s.", span(st.Wait))
 	case st.Booked > 0 && len(all) == 0:
-		add(true, WhyBooked, "Nothing holds a new call back. %s booked, and %s back when they were told to: if the limit let less through then, or was paused, run their tasks now to have them earlier.",
+		add(true, WhyBooked, "Nothing holds a new call back. %s booked, and %s back at the time that was set when the limit was slower or paused: run their tasks now to have them earlier.",
 			count(st.Booked, "call is", "calls are"), map[bool]string{true: "comes", false: "come"}[st.Booked == 1])
 	default:
 		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
@@ -309,10 +309,10 @@ func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
 // evidence is what can be counted.
 func (l *Look) evidence(row *Row) []string {
 	st := &row.State
-	texts := []string{fmt.Sprintf("limit %s; Redis knows %s here, %d booked; %v permits stored", row.Limit, count(st.Waiting, "call that waits", "calls that wait"), st.Booked, st.Stored)}
-	texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process lives", "processes live"), l.Dead()))
+	texts := []string{fmt.Sprintf("limit %s; in Redis %s here, %d booked, %v permits stored", row.Limit, count(st.Waiting, "call waits", "calls wait"), st.Booked, st.Stored)}
+	texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process is alive", "processes are alive"), l.Dead()))
 	if row.Oldest > 0 {
-		texts = append(texts, "the first call that processes tell of has waited for "+span(seconds(row.Oldest)))
+		texts = append(texts, "the oldest waiting call has waited for "+span(seconds(row.Oldest)))
 	}
 	for i, h := range st.Holders {
 		if i == 3 {

@@ -69,7 +69,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a limit that somebody has set", held: 3, why: fleet.WhySet, says: []string{"set to 1/hour by ann of ops, for 59m", "made with 10/hour"},
+		what: "a limit that somebody has set", held: 3, why: fleet.WhySet, says: []string{"set to 1/hour by ann of ops, for 59m", "the configured limit is 10/hour"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(10))
 			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(1), time.Hour))
@@ -174,7 +174,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "bookings, and all processes have ended", held: 2, why: fleet.WhyNobody, says: []string{"2 calls are booked, permits are there, and no process tells that it lives"},
+		what: "bookings, and all processes have ended", held: 2, why: fleet.WhyNobody, says: []string{"2 calls are booked, permits are stored, and no process sends heartbeats"},
 		make: func(s *scene) string {
 			s.bookedWithoutWorkers()
 			s.forgotten(false)
@@ -182,7 +182,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a booking by its ID, and all processes have ended", held: 1, why: fleet.WhyNobody, says: []string{"2 calls are booked, permits are there"},
+		what: "a booking by its ID, and all processes have ended", held: 1, why: fleet.WhyNobody, says: []string{"2 calls are booked, permits are stored"},
 		make: func(s *scene) string {
 			s.bookedWithoutWorkers()
 			s.forgotten(false)
@@ -217,7 +217,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "bookings far ahead, whose workers need not tell that they live", held: 2, why: fleet.WhyQueue, says: []string{"used what there was", "in about (5.m|1h0m)"},
+		what: "bookings far ahead, whose workers need not tell that they live", held: 2, why: fleet.WhyQueue, says: []string{"Earlier calls have used the permits", "in about (5.m|1h0m)"},
 		make: func(s *scene) string {
 			s.booked("task-1", "task-2")
 			require.NoError(s, s.client.Del(s.Context(), s.beats()[0]).Err())
@@ -241,7 +241,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "another limit", held: 3, why: fleet.WhyHeldBy, says: []string{`"tokens/t1" holds 3 of its 3 calls back`},
+		what: "another limit", held: 3, why: fleet.WhyHeldBy, says: []string{`3 of 3 calls also need the limit "tokens/t1" and wait there`, `fleetpace why tokens/t1`},
 		make: func(s *scene) string {
 			client := s.server.Client(s)
 			calls := s.limiter(client, reserve.Config{Group: "g", Limit: reserve.PerSecond(100)})
@@ -251,7 +251,7 @@ var situations = []struct {
 			s.waits(4, func(ctx context.Context) error { return both.Wait(ctx) })
 			s.until("the report says so", func() bool {
 				a, err := s.reader.Explain(s.Context(), fleet.Name{Name: "api", Group: "g"}, "")
-				return err == nil && strings.Contains(a.Text, "holds 3 of its 3 calls back")
+				return err == nil && strings.Contains(a.Text, "3 of 3 calls also need")
 			})
 			return ""
 		},
@@ -279,7 +279,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "the rate", why: fleet.WhyQueue, says: []string{"used what there was", "in about (5.m|1h0m)"},
+		what: "the rate", why: fleet.WhyQueue, says: []string{"Earlier calls have used the permits", "in about (5.m|1h0m)"},
 		make: func(s *scene) string {
 			s.paced(reserve.PerHour(1))
 			s.known(1)
