@@ -53,6 +53,7 @@ var mayImport = map[string][]string{
 	"internal/progress":   {},
 	"internal/provider":   {},
 	"internal/redistest":  {"embedded"},
+	"internal/world":      {"lua", "reserve"},
 	"integration":         {},
 
 	"cmd/fleetpace":                {"internal/fault", "internal/fleet", "internal/scrape", "limits", "monitor", "remote", "reserve"},
@@ -60,7 +61,7 @@ var mayImport = map[string][]string{
 }
 
 // helpers are packages that only tests import: users' builds do not pull them in.
-var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/ledger", "internal/queuemodel", "internal/redistest", "reservetest"}
+var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/ledger", "internal/queuemodel", "internal/redistest", "internal/world", "reservetest"}
 
 // forTests are what only tests and helpers may import.
 var forTests = []string{"github.com/stretchr/testify", "github.com/testcontainers"}

@@ -1,0 +1,45 @@
+// Package world plays whole fleets in simulated time, and judges them by laws. It is for tests.
+//
+// A history follows from one seed. It has a played Redis, which runs the scripts that ship, limits,
+// processes, callers, and events: messages that are lost, servers that fail, processes that are
+// killed. A strict provider stands behind each limit. What a process does comes through the interface
+// member: today that is package reserve on a played go-redis client, in a bubble of testing/synctest.
+//
+// # The laws
+//
+//   - safe: a strict provider of the limit refuses no call
+//   - used: while a call waits that could be made, no permit is lost but what the events of the
+//     history may cost. [Guarantees] is the table: docs/how-it-works.md prints it
+//   - alive: when all events are over, each call has its turn, or its error, within a bound
+//   - quiet: the fleet makes at most three script calls for each turn, each call that missed its
+//     deadline or was given up, and five for each second of a process
+//   - true: errors say what is so
+//
+// # Transcripts
+//
+// A history that breaks a law is cut down by the program itself to what it needs to fail, and printed:
+//
+//	world seed=7 policy=wait until=5s
+//	limit name=api is=100/s
+//	process number=#0 trip=1ms timeout=500ms
+//	process number=#1 trip=20ms timeout=500ms
+//	load callers=20 of=all need=0:1
+//	2s kill of=#1
+//
+// Here two processes share a limit of 100/s. They are 1 ms and 20 ms away from Redis and back. They
+// have twenty callers, and each makes one call after the other, of one permit of limit 0. After two
+// seconds the second process is killed. Words that a line does not have are zero: see type load and
+// type event. Put a transcript into testdata to have it played with each test, or play one with
+//
+//	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscript -v
+//
+// A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v.
+// Goroutines of clients run as the machine lets them, and clients draw their own jitter. So a history
+// may fail in some plays only: the program plays each one twice as it cuts it down.
+//
+// # Another event
+//
+// Give it a name in events.go and let effect say what it does, or link where it strikes messages. Let
+// draw.go draw it. Say in [Guarantees] what it may cost. Then plant a mistake that only this event
+// shows.
+package world

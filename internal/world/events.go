@@ -1,0 +1,195 @@
+package world
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// What happens to messages, for a while and by chance.
+const (
+	requestLost   = "request-lost"
+	requestLate   = "request-late"
+	requestCopied = "request-copied" // a copy arrives late
+	cutBefore     = "cut-before"     // the connection breaks before the request arrives
+	cutAfter      = "cut-after"      // … after the server has carried it out
+	replyLost     = "reply-lost"
+	replyLate     = "reply-late"
+	newsLost      = "news-lost"
+)
+
+// What happens to the way of a process for a while.
+const (
+	partition = "partition" // all messages vanish
+	hold      = "hold"      // all messages are held, and arrive together afterwards
+	far       = "far"       // the round trip takes longer
+)
+
+// What happens to the server: for a while …
+const (
+	down     = "down"      // connections break and are refused; the data stays
+	restart  = "restart"   // the same, and the data is gone
+	failOver = "fail-over" // the same, and then the data is that of some time before
+	freeze   = "freeze"    // it answers nothing, and all of it afterwards
+	refuse   = "refuse"    // every command has the same error
+	full     = "full"      // it has no memory left
+)
+
+// … or at a moment.
+const (
+	flush       = "flush"        // all data is deleted
+	forget      = "forget"       // the state of a limit is deleted
+	clockStep   = "clock-step"   // its clock steps
+	scriptFlush = "script-flush" // it forgets the scripts
+	newsCut     = "news-cut"     // connections that hear news break
+)
+
+// What happens to processes.
+const (
+	kill    = "kill"
+	start   = "start"   // another process starts, whose callers are those of one that is there
+	crashes = "crashes" // processes start and are killed, again and again
+)
+
+// What operators do.
+const (
+	pause  = "pause" // again and again, where it lasts
+	resume = "resume"
+	set    = "set" // again and again between two limits, where it lasts
+	reset  = "reset"
+)
+
+var (
+	ofMessages  = []string{requestLost, requestLate, requestCopied, cutBefore, cutAfter, replyLost, replyLate, newsLost}
+	ofTheWay    = []string{partition, hold, far}
+	ofTheServer = []string{down, restart, failOver, freeze, refuse, full}
+	ofMoments   = []string{flush, forget, clockStep, scriptFlush, newsCut}
+	ofProcesses = []string{kill, start, crashes}
+	ofOperators = []string{pause, resume, set, reset}
+)
+
+var refusals = []string{
+	"LOADING Redis is loading the dataset in memory",
+	"READONLY You can't write against a read only replica.",
+	"CLUSTERDOWN The cluster is down",
+	"TRYAGAIN Multiple keys request during rehashing of slot",
+	"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+	"ERR max number of clients reached",
+}
+
+// happen plans an event.
+func (w *world) happen(e *event) {
+	begin, end := w.effect(e)
+	if slices.Contains(ofTheWay, e.what) {
+		begin = func() {}
+	}
+	if begin != nil {
+		w.at(e.at, func() {
+			w.note("%s", e)
+			w.strikes[e]++
+			begin()
+		})
+	}
+	if end != nil {
+		w.at(e.at+e.lasts, func() {
+			w.note("%s is over", e.what)
+			end()
+		})
+	}
+}
+
+// effect is what an event does as it begins and as it ends. What happens to messages is looked up as
+// they are sent.
+func (w *world) effect(e *event) (begin, end func()) {
+	r := w.server
+	switch e.what {
+	case down, restart, failOver:
+		var data map[string]*value
+		if e.what == failOver {
+			w.at(max(0, e.at-e.by), func() { data = r.db.copy() })
+		}
+		return func() {
+				r.down = true
+				w.breakAll()
+				switch e.what {
+				case restart:
+					r.restart(nil)
+				case failOver:
+					r.restart(data)
+				}
+			}, func() {
+				r.down = false
+			}
+	case freeze:
+		return r.freeze, r.thaw
+	case refuse:
+		return func() { r.refuses = e.to }, func() { r.refuses = "" }
+	case full:
+		return func() { r.db.full = true }, func() { r.db.full = false }
+	case flush:
+		return func() { clear(r.db.keys) }, nil
+	case forget:
+		return func() { delete(r.db.keys, w.key(e.limit)) }, nil
+	case clockStep:
+		return func() { r.step += e.by }, nil
+	case scriptFlush:
+		return func() { clear(r.loaded) }, nil
+	case newsCut:
+		return w.cutNews, nil
+	case kill:
+		return func() { w.kill(e.process) }, nil
+	case start:
+		return func() { w.join(w.start(e.process), w.plan.until) }, nil
+	case crashes:
+		return func() { w.crash(e, w.plan.source("crash", 0)) }, nil
+	case pause:
+		return func() { w.again(e, func(int) { w.operator.pause(e.limit, e.by) }) }, nil
+	case resume:
+		return func() { w.operator.resume(e.limit) }, nil
+	case set:
+		return func() { w.again(e, func(n int) { w.change(e, n) }) }, nil
+	case reset:
+		return func() { w.operator.reset(e.limit) }, nil
+	}
+	return nil, nil
+}
+
+// crash starts processes and kills each soon after that.
+func (w *world) crash(e *event, random *rand.Rand) {
+	if w.now >= e.at+e.lasts {
+		return
+	}
+	p := w.start(e.process)
+	w.join(p, e.at+e.lasts)
+	w.after(20*time.Millisecond+time.Duration(random.Int64N(int64(60*time.Millisecond))), func() { w.end(p) })
+	w.strikes[e]++
+	w.after(e.by, func() { w.crash(e, random) })
+}
+
+// again does something once, or again and again while an event lasts.
+func (w *world) again(e *event, do func(n int)) {
+	const least = 50 * time.Millisecond
+	every := max(least, e.lasts/20)
+	var next func(n int)
+	next = func(n int) {
+		do(n)
+		if w.now+every < e.at+e.lasts {
+			w.after(every, func() { next(n + 1) })
+		}
+	}
+	next(0)
+}
+
+// change sets the limit that an event names, and each second time the one of the plan.
+func (w *world) change(e *event, n int) {
+	limit, err := reserve.ParseLimit(e.to)
+	if err != nil {
+		panic(err) // a transcript was checked as it was read
+	}
+	if n%2 == 1 {
+		limit = w.plan.limits[e.limit].limit
+	}
+	w.operator.set(e.limit, limit)
+}

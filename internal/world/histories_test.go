@@ -1,0 +1,111 @@
+package world
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// histories is how many the test plays: 0.3 s of one core each. Under the race detector each takes six
+// times as long.
+const (
+	histories         = 150
+	historiesWithRace = 25
+)
+
+// The laws hold in histories that are drawn at random. FLEETPACE_WORLD_SEED plays one of them and tells
+// what happens. FLEETPACE_WORLD=1h plays as many as that takes, with new seeds.
+func TestHistories(t *testing.T) {
+	if text := os.Getenv("FLEETPACE_WORLD_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := draw(seed)
+		t.Logf("\n%v", p)
+		w := play(t, p, true, nil)
+		w.tell(t)
+		return
+	}
+	first, last, until := uint64(1), uint64(histories), time.Time{}
+	if raceDetector {
+		last = historiesWithRace
+	}
+	if text := os.Getenv("FLEETPACE_WORLD"); text != "" {
+		lasts, err := time.ParseDuration(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, until = uint64(time.Now().UnixMicro()), time.Now().Add(lasts)
+		last = first + 1e9
+	}
+	const failures, workers = 3, 2
+	var next, played, failed atomic.Uint64
+	var simulated atomic.Int64
+	next.Store(first)
+	t.Run("seeds", func(t *testing.T) {
+		for k := range workers {
+			t.Run(fmt.Sprint(k), func(t *testing.T) {
+				t.Parallel()
+				for {
+					seed := next.Add(1) - 1
+					if seed > last || failed.Load() >= failures || !until.IsZero() && time.Now().After(until) {
+						return
+					}
+					w := play(t, draw(seed), false, nil)
+					played.Add(1)
+					simulated.Add(int64(w.now))
+					if len(w.violations) > 0 {
+						failed.Add(1)
+						report(t, w)
+					}
+				}
+			})
+		}
+	})
+	t.Logf("%d histories from seed %d, %v of simulated time", played.Load(), first, time.Duration(simulated.Load()).Round(time.Second))
+}
+
+// report cuts a history that broke a law down, and tells what is left of it.
+func report(t *testing.T, w *world) {
+	t.Helper()
+	v := w.violations[0]
+	smaller := cut(w.plan, 60, func(p *plan) bool { return breaks(t, p, v.law, nil) || breaks(t, p, v.law, nil) })
+	t.Errorf("FLEETPACE_WORLD_SEED=%d breaks a law: %v\nIt still does so after this is left of it:\n%v", w.plan.seed, v, smaller)
+}
+
+// breaks reports whether a history breaks a law.
+func breaks(t *testing.T, p *plan, law string, wrong mistakes) bool {
+	t.Helper()
+	for _, v := range play(t, p, false, wrong).violations {
+		if v.law == law {
+			return true
+		}
+	}
+	return false
+}
+
+// tell logs what happened, and fails if a law was broken.
+func (w *world) tell(t *testing.T) {
+	t.Helper()
+	for _, n := range w.notes {
+		t.Log(n)
+	}
+	t.Logf("%v: %s; script calls %v", w.now, w.endings(), w.server.calls)
+	for _, v := range w.violations {
+		t.Error(v)
+	}
+}
+
+// endings is how many calls ended in which way.
+func (w *world) endings() (text string) {
+	for how, n := range w.ended {
+		if n > 0 {
+			text += fmt.Sprintf("%d %v ", n, state(how))
+		}
+	}
+	return text
+}

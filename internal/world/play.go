@@ -1,0 +1,59 @@
+package world
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+)
+
+// The client would log every connection that it can not have.
+func init() { logging.Disable() }
+
+// play lets a history happen, with clients of today and scripts that may have planted mistakes.
+func play(t *testing.T, p *plan, telling bool, wrong mistakes) *world {
+	var w *world
+	synctest.Test(t, func(*testing.T) {
+		w = newWorld(p, newClient)
+		w.telling = telling
+		w.server.wrong = wrong
+		w.run()
+	})
+	return w
+}
+
+// run is the time of a world in a bubble of testing/synctest. Clients run in goroutines of their own,
+// and lock the world while they do something to it.
+func (w *world) run() {
+	w.Lock()
+	for !w.over() && !w.stuck() {
+		next, _ := w.next()
+		w.Unlock()
+		timer := time.NewTimer(time.Until(w.began.Add(next)))
+		select {
+		case <-timer.C:
+		case <-w.sooner:
+			timer.Stop()
+		}
+		w.Lock()
+		w.play()
+	}
+	w.judge()
+	close(w.closed)
+	for _, p := range w.processes {
+		p.end()
+	}
+	w.Unlock()
+	w.busy.Wait()
+	w.server.scripts.close()
+}
+
+// Lock begins what somebody does to the world now.
+func (w *world) Lock() {
+	w.mu.Lock()
+	w.now = max(w.now, time.Since(w.began))
+}
+
+// Unlock ends it.
+func (w *world) Unlock() { w.mu.Unlock() }

@@ -1,0 +1,128 @@
+package world
+
+import (
+	"fmt"
+	"time"
+)
+
+// provider is the API behind a limit: it counts the calls that are made, and knows what else it would
+// accept. There is one for each kind of limit.
+type provider interface {
+	wait(until time.Duration) (wasted float64) // lets time pass; permits that nobody can use any more
+	take(cost float64) error                   // a call is made
+	done(cost, used float64)                   // a call is over that used so much of its cost
+	has(cost float64) bool                     // it would accept a call now
+	change(a, b float64)                       // another limit is in force, with the numbers of the scripts
+	pause(until time.Duration)
+}
+
+// paced is a token bucket. It may go by a change of its limit at any moment within follows, and
+// refuses a call only if there are no such moments for which it accepts all calls until then.
+type paced struct {
+	now     time.Duration
+	changes []pace
+	bears   time.Duration // calls may be early by so much against each other, as networks jitter
+
+	// What it has for those who wait, at the most: less than that is accepted in any case.
+	stored float64
+	paused time.Duration
+}
+
+// pace is a limit from a moment on.
+type pace struct {
+	at     time.Duration
+	rate   float64 // permits per second
+	burst  float64
+	stored float64 // permits of a provider that goes by this pace now, at the most
+	gone   bool    // no provider does so any more
+}
+
+const (
+	// follows is how long a provider may take to follow a change of its limit: a horizon, and a little.
+	follows = 520 * time.Millisecond
+
+	// slack is by how much the fleet may be late in all before permits are taken for lost.
+	slack = 30 * time.Millisecond
+)
+
+func newPaced(a, b float64, bears time.Duration) *paced {
+	return &paced{changes: []pace{{rate: 1e6 / a, burst: b, stored: b}}, bears: bears, stored: b}
+}
+
+func (p *paced) wait(until time.Duration) (wasted float64) {
+	passed := (until - p.now).Seconds()
+	rate, burst := p.least()
+	switch {
+	case p.paused > until:
+		p.stored = 0
+	case p.paused > p.now: // it ends with one permit
+		p.stored = 1 + (until-p.paused).Seconds()*rate
+	default:
+		p.stored += passed * rate
+	}
+	if most := burst + slack.Seconds()*rate; p.stored > most {
+		wasted, p.stored = p.stored-most, most
+	}
+	for k := range p.changes {
+		c := &p.changes[k]
+		if k+1 < len(p.changes) && p.changes[k+1].at+follows < until {
+			c.gone = true
+		}
+		c.stored = min(c.burst, c.stored+passed*c.rate)
+		if k > 0 && !p.changes[k-1].gone {
+			c.stored = max(c.stored, min(c.burst, p.changes[k-1].stored))
+		}
+	}
+	for len(p.changes) > 1 && p.changes[0].gone {
+		p.changes = p.changes[1:]
+	}
+	p.now = until
+	return wasted
+}
+
+// least are the rate and the burst that those who wait can count on: changes take a horizon.
+func (p *paced) least() (rate, burst float64) {
+	rate, burst = p.changes[0].rate, p.changes[0].burst
+	for _, c := range p.changes {
+		rate, burst = min(rate, c.rate), max(burst, c.burst)
+	}
+	return rate, burst
+}
+
+func (p *paced) take(cost float64) error {
+	p.stored -= cost
+	possible, early := false, time.Duration(0)
+	for k := range p.changes {
+		c := &p.changes[k]
+		if c.gone {
+			continue
+		}
+		c.stored -= cost
+		early = time.Duration(-c.stored / c.rate * 1e9)
+		if early <= p.bears {
+			possible = true
+		} else if k+1 < len(p.changes) {
+			c.gone = true
+		}
+	}
+	if !possible {
+		return fmt.Errorf("a call of %v is %v too early, and it bears %v", cost, early, p.bears)
+	}
+	return nil
+}
+
+func (p *paced) done(cost, used float64) {
+	p.stored += cost - used
+	for k := range p.changes {
+		c := &p.changes[k]
+		c.stored = min(c.burst, c.stored+cost-used)
+	}
+}
+
+func (p *paced) has(cost float64) bool { return p.paused <= p.now && p.stored >= cost }
+
+func (p *paced) change(a, b float64) {
+	p.changes = append(p.changes, pace{at: p.now, rate: 1e6 / a, burst: b})
+}
+
+func (p *paced) pause(until time.Duration) { p.paused = max(p.paused, until) }

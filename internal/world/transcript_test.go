@@ -1,0 +1,47 @@
+package world
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A transcript is read as it was written.
+func TestTranscriptsAreRead(t *testing.T) {
+	for seed := range uint64(200) {
+		p := draw(seed)
+		again, err := readPlan(p.String())
+		require.NoError(t, err)
+		require.Equal(t, p.String(), again.String())
+		require.Equal(t, p, again)
+	}
+	for _, wrong := range []string{
+		"", "world seed=1 until=1s\nlimit is=1/s name=api\nprocess trip=1ms\nload need=1:1 callers=1",
+		"world speed=1", "1s dance", "1x kill", "world seed=x",
+	} {
+		_, err := readPlan(wrong)
+		require.Error(t, err, "%q", wrong)
+	}
+}
+
+// Faults that were found stay mended. FLEETPACE_WORLD_TRANSCRIPT plays another one, and tells what
+// happens.
+func TestTranscripts(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	require.NoError(t, err)
+	one := os.Getenv("FLEETPACE_WORLD_TRANSCRIPT")
+	if one != "" {
+		files = []string{one}
+	}
+	for _, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			require.NoError(t, err)
+			p, err := readPlan(string(text))
+			require.NoError(t, err)
+			play(t, p, one != "", nil).tell(t)
+		})
+	}
+}
