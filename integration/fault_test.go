@@ -19,6 +19,7 @@ var faults = []fault{
 	{"killed-aof", killedWithAOF},
 	{"frozen", frozenServer},
 	{"sentinel-failover", sentinelFailover},
+	{"sentinel-failover-lags", sentinelFailoverLags},
 	{"cluster-failover", clusterFailover},
 	{"slot-migration", slotMigration},
 	// data

@@ -137,7 +137,8 @@
 //
 // A tag is Redis's time at which a call came, made unique. So tags that callers bring after
 // a loss of data sort before new ones, and need no epoch. Whoever comes back with its tag is
-// first.
+// first. Where data was lost, or on another server, the places are forgotten: some are of calls that
+// had their turns, and nobody asks for those. The others stand there anew when they ask next.
 //
 // The head of the queue has a grace to ask, once its permits are there. After that its process
 // loses the places that it has among the first 64, and so does a process that is dead. The

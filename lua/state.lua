@@ -83,6 +83,15 @@ local function fields(l)
   return wrong, brought, rank
 end
 
+-- forgetPlaces lets all calls that wait stand in the queue anew, when they ask next: with their tags they
+-- are in the same order. Those that had their turns, or have left, while nothing was written here never
+-- ask again: each of them would be waited for. (Processes are told by name of slots: those keep theirs.)
+local function forgetPlaces(l)
+  if l.card == 0 then return end
+  call('UNLINK', l.places)
+  l.card, l.total, l.head, l.since = 0, 0, '0', ceil(at)
+end
+
 -- recall brings what the caller remembers, where the state lacks it: the data was lost, or
 -- is that of an older moment, or comes from another server.
 local function recall(l, brought)
@@ -106,6 +115,7 @@ local function recall(l, brought)
   if (lost or other) and not l.fresh then
     l.epoch = max(l.epoch + 1, floor(now))
     if l.meter.forget then l.meter.forget(l) end
+    if l.kind ~= 's' then forgetPlaces(l) end
   end
   if run ~= '' then l.run = run end
 end

@@ -2,6 +2,7 @@ package reserve_test
 
 import (
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -80,7 +81,8 @@ func (r *faultyRedis) save() {
 				s.hash[f] = r.HGet(key, f)
 			}
 		} else {
-			s.set, _ = r.SortedSet(key)
+			set, _ := r.SortedSet(key) // miniredis goes on with it
+			s.set = maps.Clone(set)
 		}
 		data[key] = s
 	}
