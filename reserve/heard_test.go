@@ -69,7 +69,7 @@ func TestWhatOthersDoIsLogged(t *testing.T) {
 		require.NoError(t, other.Pause(t.Context(), time.Hour, ""))
 		require.NoError(t, other.Resume(t.Context()))
 		time.Sleep(time.Second)
-		require.Contains(t, oneLog.String(), "a pause was ended by another process")
+		require.Contains(t, oneLog.String(), "limit resumed by another process")
 		for range 12 {
 			require.NoError(t, <-done)
 		}
