@@ -146,30 +146,36 @@ func TestLateCallsOfAFlow(t *testing.T) {
 	})
 }
 
-// Flows have their turns by their weights, whatever their calls cost, in several processes, and
-// below limits of their own.
+// Flows have their turns by their weights while both wait, whatever their calls cost, in several
+// processes, below limits of their own, and whichever comes first. The first turns of all are not
+// shared: calls that find nobody waiting go at once.
 func TestWeights(t *testing.T) {
 	for name, c := range map[string]struct {
 		costs   [2]int
 		weight  float64
 		several bool
+		first   int // which flow comes first
+		seconds int
 	}{
-		"alike":                       {[2]int{1, 1}, 3, false},
-		"the heavier has large calls": {[2]int{4, 1}, 10, false},
-		"the lighter has large calls": {[2]int{1, 4}, 3, false},
-		"below limits of their own":   {[2]int{4, 1}, 3, true},
+		"alike":                       {[2]int{1, 1}, 3, false, 0, 15},
+		"alike, the lighter first":    {[2]int{1, 1}, 3, false, 1, 15},
+		"the heavier has large calls": {[2]int{4, 1}, 10, false, 0, 30},
+		"the lighter has large calls": {[2]int{1, 4}, 3, false, 1, 15},
+		"below limits of their own":   {[2]int{4, 1}, 3, true, 0, 15},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t)
-				ctx, stop := context.WithTimeout(t.Context(), 15*time.Second)
+				ctx, stop := context.WithTimeout(t.Context(), time.Duration(c.seconds)*time.Second)
 				defer stop()
 				had := newCallers()
 				for range 2 {
 					client := b.client()
 					account := b.on(client, reserve.Config{Name: "account", Group: "g", Limit: reserve.PerSecond(40).Burst(10)})
 					tenants := b.on(client, reserve.Config{Name: "tenants", Group: "g", Limit: reserve.PerSecond(400).Burst(100)})
-					for i, flow := range []string{"much", "little"} {
+					for k := range 2 {
+						i := (k + c.first) % 2
+						flow := []string{"much", "little"}[i]
 						turns, cost := account.Flow(flow), []int{c.costs[i]}
 						if i == 0 {
 							turns = turns.Weight(c.weight)
@@ -181,11 +187,15 @@ func TestWeights(t *testing.T) {
 						had.call(ctx, 10, flow, joint(t, limits...), 0, cost...)
 					}
 				}
+				counted := func() (much, little int) { return had.count("much") * c.costs[0], had.count("little") * c.costs[1] }
+				time.Sleep(time.Second)
+				before, beforeLittle := counted()
 				had.busy.Wait()
-				much, little := had.count("much")*c.costs[0], had.count("little")*c.costs[1]
+				much, little := counted()
+				assert.GreaterOrEqual(t, much+little, 40*c.seconds*97/100)
+				much, little = much-before, little-beforeLittle
 				t.Logf("MEASURE %d to %d permits", much, little)
-				assert.InEpsilon(t, c.weight, float64(much)/float64(little), 0.05)
-				assert.GreaterOrEqual(t, much+little, 40*15*97/100)
+				assert.InEpsilon(t, c.weight, float64(much)/float64(little), 0.03)
 			})
 		})
 	}
