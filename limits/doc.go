@@ -93,7 +93,8 @@
 //
 // The processes of a fleet read the file at different moments, and calls that waited then go
 // on in the old limiter. While both are in use, the slower of the two limits is in force
-// for all (reserve.Config.Limit). A limit that was set for the whole fleet, with
+// for all (reserve.Config.Limit). A limit of another kind is refused until the old one has had no
+// call for about 16 s, in no process: give it another name instead. A limit that was set for the whole fleet, with
 // reserve.Limiter.SetLimit, stands above both.
 //
 // Replace the file by renaming another one onto it, as Kubernetes does with what it mounts.

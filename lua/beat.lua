@@ -7,7 +7,8 @@
 --       2 beats   (hash: since -> since when the beats of all have had no gap)
 --       then per name:
 --         limits  (hash: process -> "<pace> <limit>", or "- <micros>" of one that has gone since
---                 then; and what is in force)
+--                 then, or "! <micros> <limit>" of one whose calls are not to be made since then, as
+--                 a limit of another kind is in force; and what is in force)
 --         reports (hash: process -> what it tells of itself; of those that have gone for ten
 --                 minutes)
 -- ARGV  1 nowMicros    '': Redis's TIME
@@ -23,9 +24,9 @@
 -- Reply nowMicros; 0 if the process was not known, 1 if it was, 2 if it counted as dead; when a
 --       process died or ended last, in micros; what tells the server from others, '' if the user
 --       may not know it; then per name: how many of those that use it live; rank, text and kind
---       of the limit that is in force. Where that is of another kind, the process was not
---       registered: its calls are not to be made. The last names may be missing, so that the script does not
---       take long: they are to be sent again.
+--       of the limit that is in force. Where that is of another kind, the limit of the process does
+--       not count, and its calls are not to be made. The last names may be missing, so that the
+--       script does not take long: they are to be sent again.
 
 local call, format, find, match = redis.call, string.format, string.find, string.match
 local PROCESSES, BEATS = KEYS[1], KEYS[2]
@@ -137,7 +138,7 @@ end
 local function note(limits, reports, kind, pace, limit, report)
   local f = call('HMGET', limits, ' kind', ' rank', ' limit', ' pace', ' live', ' looked', me)
   local s = { kind = f[1], limit = f[3], pace = tonumber(f[4] or nil), live = tonumber(f[5] or 0), looked = tonumber(f[6] or 0) }
-  local rank, ruling, was = tonumber(f[2] or 0), s.limit, f[7] and not find(f[7], '^%- ') and f[7]
+  local rank, ruling, was = tonumber(f[2] or 0), s.limit, f[7] and not find(f[7], '^[-!] ') and f[7]
   local mine, work = limit ~= '' and pace .. ' ' .. limit or nil, 1
   local old = not s.pace or died > s.looked or now < s.looked or now - s.looked > LOOK
   local n = #reply
@@ -145,14 +146,20 @@ local function note(limits, reports, kind, pace, limit, report)
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, 0, '', ''
     return work
   end
-  local other = mine and s.kind and s.kind ~= kind
-  if other then -- a name has one kind, while somebody uses it who lives
-    work = work + 1 + look(limits, reports, s) / 8
-    if s.live > (was and 1 or 0) then mine, kind = nil, s.kind end
-    old = true
+  local looked, refused = s.looked, nil
+  if not mine then
+    kind = s.kind
+  elseif s.kind and s.kind ~= kind then -- a name has one kind, while somebody else uses it who lives
+    if old then work = work + 1 + look(limits, reports, s) / 8 end
+    old = s.live <= (was and 1 or 0)
+    if not old then
+      refused = match(f[7] or '', '^! %d+ (.*)$') == limit and f[7] or '! ' .. micros(now) .. ' ' .. limit
+      mine, kind = nil, s.kind
+    end
   end
+  local entry = mine or refused or f[7] and (find(f[7], '^%- ') and f[7] or '- ' .. micros(now))
+  if entry ~= f[7] then call('HSET', limits, me, entry) end
   if mine ~= (was or nil) then
-    call('HSET', limits, me, mine or '- ' .. micros(now))
     local is = tonumber(pace)
     if was and s.limit == match(was, '^%S+ (.*)$') then
       old = true
@@ -166,10 +173,10 @@ local function note(limits, reports, kind, pace, limit, report)
     rank = rank + 1
     tell('limit', rank, limits)
   end
-  if old or s.limit ~= ruling or mine ~= (was or nil) then
+  if old or s.looked ~= looked or s.limit ~= ruling or mine ~= (was or nil) then
     call('HSET', limits, ' kind', kind, ' rank', rank, ' limit', s.limit or '', ' pace', format('%.17g', s.pace), ' live', s.live, ' looked', micros(s.looked))
   end
-  if report ~= '' and (mine or f[7]) then call('HSET', reports, me, report) end
+  if report ~= '' and (mine or refused or f[7]) then call('HSET', reports, me, report) end
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = s.live, rank, s.limit or '', kind
   return work
 end

@@ -40,9 +40,10 @@
 // others. A name is told of when there is something new, and every five seconds or so. That is
 // also the case when a process has died since: then Redis looks for the limits of the dead.
 //
-// A name has one kind of limit. A heartbeat replies which one is in force. A process whose limit is
-// of another kind was not registered, and lets no calls of it through, until nobody lives who uses
-// the kind in force.
+// A name has one kind of limit. A heartbeat replies which one is in force. The limit of a process of
+// another kind does not count, and the process lets no calls of it through, until nobody lives who
+// uses the kind in force. So no turn of a name is used before a heartbeat that told of it was answered.
+// It may go out beside the first ask. The same holds after a heartbeat that replies 0 or 2.
 //
 // A process that is not sure of its heartbeat does not ask for slots: where the last one that was
 // answered left more than 1.5 s ago, another one goes before the ask. A heartbeat replies 2 to a

@@ -27,8 +27,11 @@ type Config struct {
 
 	// Limit is the rate and the burst, or another [Kind] of limit. Processes of one name should
 	// agree. Where they do not, the slowest limit of the processes that make calls is in force. Two
-	// kinds of limit under one name are an error: calls of the process that came later fail with
-	// [ErrInvalid], as soon as it has heard of the other kind with its first heartbeat.
+	// kinds of limit under one name are an error of the Limiter that came later, in the same process
+	// or in another one: all of its calls fail with [ErrInvalid] from the first one on, also while
+	// Redis is away. That ends within 6 s of the moment at which no process uses the other kind any
+	// more: each has closed its Limiter, died, or made no call for 10 s. So a deploy that changes the
+	// kind gives the limit another Name, or stops all old processes first.
 	Limit Limit
 
 	// Prefix of all keys, up to 128 bytes without braces. Default

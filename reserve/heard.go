@@ -17,6 +17,8 @@ func (s *shared) hear(e asker.Event) {
 			"outage", e.Took.Round(time.Millisecond), "policy", string(s.first.Outage.Policy))
 	case asker.Rules:
 		s.differ(e.Limit.Name, e.Text)
+	case asker.Unfit:
+		s.unfit(e.Limit.Name, e.Text)
 	case asker.Moved:
 		if log.Enabled(s.life, slog.LevelInfo) {
 			s.busy.Go(func() { s.moved(e.Limit, e.Text) })
@@ -46,12 +48,28 @@ func (s *shared) differ(name *wire.Name, ruling string) {
 	if last.ruling == ruling && now.Sub(last.at) < tellAgain {
 		return
 	}
-	log := s.first.Logger
-	if log == noLogger {
-		log = slog.Default()
-	}
-	log.Warn("fleetpace: processes are configured with different limits; the slowest is in force. This is normal during a deploy; otherwise deploy one limit everywhere",
+	s.loud().Warn("fleetpace: processes are configured with different limits; the slowest is in force. This is normal during a deploy; otherwise deploy one limit everywhere",
 		"limit", name.Text, "own", name.Limit, "in_force", ruling)
+}
+
+// unfit logs once that a limit of another kind is in force: the calls of this process fail.
+func (s *shared) unfit(name *wire.Name, ruling string) {
+	of, now := name.Keys[0]+" "+name.Limit, time.Now()
+	last := s.differs[of]
+	s.differs[of] = differing{ruling, now}
+	if last.ruling == ruling && now.Sub(last.at) < tellAgain {
+		return
+	}
+	s.loud().Error("fleetpace: calls of this process fail, as a limit of another kind is in force under the name of theirs; give one of them another name, or stop the processes that use the other",
+		"limit", name.Text, "own", name.Limit, "in_force", ruling, "see", "fleetpace show "+name.Text)
+}
+
+// loud is where the log has what nobody may miss, be there a Logger or not.
+func (s *shared) loud() *slog.Logger {
+	if s.first.Logger == noLogger {
+		return slog.Default()
+	}
+	return s.first.Logger
 }
 
 // moved logs how a limit stands that another process has paused or set.

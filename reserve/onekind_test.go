@@ -1,6 +1,11 @@
 package reserve_test
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	limitkinds "github.com/fleetpace/fleetpace/internal/bubble"
+	scripts "github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -23,8 +29,8 @@ func TestANameHasOneKind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBubble(t)
 				client := b.client()
-				one := b.on(client, reserve.Config{Limit: first.Limits[0]})
-				two := b.limiter(second.Limits[0])
+				one := b.on(client, reserve.Config{Logger: silent, Limit: first.Limits[0]})
+				two := b.with(reserve.Config{Logger: silent, Limit: second.Limits[0]})
 				require.NoError(t, one.Wait(t.Context()))
 				time.Sleep(time.Second)
 				_, _ = two.Allow(t.Context())
@@ -46,4 +52,216 @@ func TestANameHasOneKind(t *testing.T) {
 			})
 		}
 	}
+}
+
+var silent = slog.New(slog.DiscardHandler)
+
+// everyKind is a limit of each kind.
+var everyKind = []reserve.Limit{
+	limitkinds.Kinds[0].Limits[0], limitkinds.Kinds[1].Limits[0], limitkinds.Kinds[2].Limits[0], limitkinds.Kinds[3].Limits[0],
+	reserve.Concurrent(5),
+}
+
+// pairs calls f for each two limits of different kinds.
+func pairs(f func(first, second reserve.Limit)) {
+	for _, first := range everyKind {
+		for _, second := range everyKind {
+			if first != second {
+				f(first, second)
+			}
+		}
+	}
+}
+
+// callOnce makes a call, and releases the slots that it has got.
+func callOnce(ctx context.Context, l *reserve.Limiter) error {
+	if l.Limit().Kind() != reserve.KindSlots {
+		return l.Wait(ctx)
+	}
+	r, err := l.Acquire(ctx, 1)
+	if err == nil {
+		r.Release()
+	}
+	return err
+}
+
+// The first calls of a process whose limit is of another kind than the one in force fail, as all
+// later ones, in every way to call, near and far, of one key and of many, alone and in a Joint. None
+// of them passes, nor after a rest, and those of the kind in force all do.
+func TestNoCallOfAnotherKindPasses(t *testing.T) {
+	passed, pair := 0, 0
+	pairs(func(first, second reserve.Limit) {
+		pair++
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t)
+			b.way.Store(int64([]time.Duration{time.Millisecond, 60 * time.Millisecond}[pair%2]))
+			one := b.with(reserve.Config{Logger: silent, Group: "g", Limit: first})
+			require.NoError(t, callOnce(t.Context(), one))
+			client := b.client()
+			two := b.on(client, reserve.Config{Logger: silent, Group: "g", Limit: second})
+			more := b.on(client, reserve.Config{Logger: silent, Group: "g", Name: "other", Limit: reserve.PerSecond(100)})
+			both := joint(t, more, two)
+			for range 3 {
+				var all sync.WaitGroup
+				var mu sync.Mutex
+				refused := func(err error) {
+					mu.Lock()
+					defer mu.Unlock()
+					if err == nil {
+						passed++
+						return
+					}
+					require.ErrorIs(t, err, reserve.ErrInvalid, "%s, then %s", first, second)
+					require.ErrorContains(t, err, first.String())
+				}
+				for i := range 5 {
+					all.Go(func() { refused(callOnce(t.Context(), two)) })
+					all.Go(func() { refused(callOnce(t.Context(), two.For(fmt.Sprint("key ", i)))) })
+					all.Go(func() {
+						r, err := both.Reserve(t.Context())
+						if err == nil {
+							r.Release()
+						}
+						refused(err)
+					})
+					if second.Kind() != reserve.KindSlots {
+						all.Go(func() {
+							if ok, err := two.Allow(t.Context()); ok || err != nil {
+								refused(err)
+							}
+						})
+					}
+				}
+				all.Wait()
+				for range 15 { // the one rests, the other does not
+					time.Sleep(time.Second)
+					ctx, stop := context.WithTimeout(t.Context(), 900*time.Millisecond)
+					if err := callOnce(ctx, one); err != nil {
+						require.ErrorIs(t, err, context.DeadlineExceeded)
+					}
+					stop()
+				}
+			}
+		})
+	})
+	require.Zero(t, passed, "calls of the other kind that passed")
+}
+
+// Two limiters of one process, of a group or of none, are no exception: the calls of the second kind
+// fail, those of the first go on. When the first is closed, the second one's go on.
+func TestTwoKindsInOneProcess(t *testing.T) {
+	pairs(func(first, second reserve.Limit) {
+		for _, group := range []string{"", "g"} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				client := b.client()
+				one := b.on(client, reserve.Config{Logger: silent, Group: group, Limit: first})
+				two := b.on(client, reserve.Config{Logger: silent, Group: group, Limit: second})
+				require.NoError(t, callOnce(t.Context(), one))
+				for range 4 {
+					err := callOnce(t.Context(), two)
+					require.ErrorIs(t, err, reserve.ErrInvalid, "%s, then %s", first, second)
+					require.ErrorContains(t, err, first.String())
+					time.Sleep(6 * time.Second)
+					require.NoError(t, callOnce(t.Context(), one), "%s, then %s", first, second)
+				}
+				require.NoError(t, one.Close())
+				time.Sleep(2 * time.Second)
+				_ = callOnce(t.Context(), two)
+				time.Sleep(6 * time.Second)
+				require.NoError(t, callOnce(t.Context(), two), "%s, then %s: nobody uses the other kind", first, second)
+			})
+		}
+	})
+}
+
+// Both kinds ask at the same time for the first time: one of them is in force, and alone.
+func TestTwoKindsBeginAtOnce(t *testing.T) {
+	pairs(func(first, second reserve.Limit) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t)
+			limiters := make([]*reserve.Limiter, 2)
+			for i, limit := range []reserve.Limit{first, second} {
+				client := b.client()
+				limiters[i] = b.on(client, reserve.Config{Logger: silent, Group: "g", Limit: limit})
+				for range 3 { // the process is connected, and knows the way
+					require.NoError(t, b.on(client, reserve.Config{Logger: silent, Group: "g", Name: "other", Limit: reserve.PerSecond(100)}).Wait(t.Context()))
+				}
+			}
+			var passed [2]atomic.Int64
+			var all sync.WaitGroup
+			for i := range 20 {
+				all.Go(func() {
+					time.Sleep(time.Duration(i/2) * 300 * time.Microsecond)
+					if callOnce(t.Context(), limiters[i%2]) == nil {
+						passed[i%2].Add(1)
+					}
+				})
+			}
+			all.Wait()
+			require.True(t, (passed[0].Load() == 0) != (passed[1].Load() == 0), "%s: %d, %s: %d", first, passed[0].Load(), second, passed[1].Load())
+		})
+	})
+}
+
+// A process that was refused has no turns of its own without Redis, either.
+func TestNoLocalTurnsOfAnotherKind(t *testing.T) {
+	pairs(func(first, second reserve.Limit) {
+		for _, policy := range []reserve.Policy{reserve.PolicyLocal, reserve.PolicyOpen} {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				one := b.with(reserve.Config{Logger: silent, Limit: first})
+				two := b.with(reserve.Config{Logger: silent, Limit: second, Outage: reserve.Outage{Policy: policy}})
+				require.NoError(t, callOnce(t.Context(), one))
+				require.ErrorIs(t, callOnce(t.Context(), two), reserve.ErrInvalid)
+				b.cut.Store(true)
+				for range 50 {
+					ctx, stop := context.WithTimeout(t.Context(), time.Second)
+					require.Error(t, callOnce(ctx, two), "%s, then %s", first, second)
+					stop()
+				}
+				b.cut.Store(false)
+				time.Sleep(10 * time.Second) // a connection that is being made when its client closes would stand still
+			})
+		}
+	})
+}
+
+// No call waits for the first heartbeat of its name, which goes out beside it.
+func TestTripsOfFirstCalls(t *testing.T) {
+	for _, way := range []time.Duration{time.Millisecond, 30 * time.Millisecond} {
+		for _, limit := range everyKind {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				b.way.Store(int64(way))
+				require.NoError(t, callOnce(t.Context(), b.with(reserve.Config{Logger: silent, Limit: limit}).For("loads the scripts")))
+				l := b.with(reserve.Config{Logger: silent, Limit: limit})
+				trips := func(l *reserve.Limiter) float64 {
+					began := time.Now()
+					require.NoError(t, callOnce(t.Context(), l))
+					return float64(time.Since(began)) / float64(2*way)
+				}
+				first := trips(l.For("a"))
+				other := trips(l.For("b"))
+				time.Sleep(time.Minute)
+				rested := trips(l.For("c"))
+				t.Logf("%s, %v away: %.2f trips, then %.2f, after a rest %.2f", limit, 2*way, first, other, rested)
+				require.LessOrEqual(t, first, 4.1, "to connect, to measure, and to ask")
+				require.LessOrEqual(t, max(other, rested), 2.1, "to ask, and of slots to be sure of the heartbeat")
+			})
+		}
+	}
+}
+
+// Where Redis does not take heartbeats, calls go on.
+func TestCallsGoOnWithoutHeartbeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := limitkinds.New(t)
+		b.Refuse(scripts.Beat)
+		l := b.Limiter(b.Client(), reserve.Config{Logger: silent, Limit: reserve.PerSecond(10)})
+		began := time.Now()
+		require.NoError(t, l.Wait(t.Context()))
+		require.NoError(t, l.For("other").Wait(t.Context()))
+		require.Less(t, time.Since(began), time.Second)
+	})
 }

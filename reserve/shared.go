@@ -12,6 +12,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/asker"
 	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/outage"
+	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
@@ -130,6 +131,7 @@ func (s *shared) watch(e asker.Event) {
 }
 
 // errKind is of calls whose limit is of another kind than the one in force under its name.
-func errKind(name, inForce string) error {
-	return invalid("Config.Limit", "of %q has another kind than the limit in force under that name, %s: give one of them another name, or stop the processes that use the other limit", name, inForce)
+func errKind(name *wire.Name, inForce string) error {
+	return invalid("Config.Limit", "%s of the name %q is of another kind than %s, which is in force under that name: give one of them another name, or stop the processes that use the other; \"fleetpace show %s\" lists them",
+		name.Limit, name.Text, inForce, name.Text)
 }

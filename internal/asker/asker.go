@@ -47,7 +47,7 @@ type Errors struct {
 	Closed error
 	Away   error // under AwayFail
 	// Kind is of a limit under whose name one of another kind is in force, with that text.
-	Kind func(name, inForce string) error
+	Kind func(name *wire.Name, inForce string) error
 	// Missed is of a turn that comes too late. The slowest of its limits is the one of that index;
 	// -1: that is not known.
 	Missed func(turn, deadline time.Time, slowest int) error
@@ -75,6 +75,7 @@ type Asker struct {
 	leaving   map[string]int // by key: places and turns that are on their way back
 	behind    []*kind        // that ask when those have landed
 	flights   int
+	held      int        // those that are back, and whose answers are kept: see hearKinds
 	quiet     *sync.Cond // told when there are none
 	landed    []*flight  // may be used again
 	idle      *kind      // the last one that was forgotten: it may be wanted at once
@@ -101,6 +102,8 @@ type Asker struct {
 	awaits    bool                      // somebody looks at those
 	heard     time.Time                 // when it has heard something of those who tell them
 	soon      chan struct{}             // a heartbeat is wanted at once
+	heartbeat *round                    // the next one
+	ordered   int64                     // names that were in use, ever
 	away      map[*wire.Limit]*spent    // without Redis; nil: it is there
 	since     time.Time                 // when it went
 	still     map[string]time.Time      // by key: until when the limit rests without Redis
@@ -117,7 +120,7 @@ func New(cfg Config) *Asker {
 	name := make([]byte, 8)
 	_, _ = rand.Read(name) // never fails, says crypto/rand
 	a := &Asker{cfg: cfg, process: hex.EncodeToString(name), kinds: map[key]*kind{}, leaving: map[string]int{}, names: map[*wire.Name]*pulse{}, leases: map[Part]*lease{}, slots: map[*Slots]bool{}, audit: map[string]*audit{},
-		past: map[*wire.Name]*LeaseStats{}, still: map[string]time.Time{}, moves: map[string]*move{}, rooms: map[*wire.Limit]time.Time{}, moving: map[string]int{}, soon: make(chan struct{}, 1), joined: make(chan struct{}, 1)}
+		past: map[*wire.Name]*LeaseStats{}, still: map[string]time.Time{}, moves: map[string]*move{}, rooms: map[*wire.Limit]time.Time{}, moving: map[string]int{}, soon: make(chan struct{}, 1), heartbeat: &round{back: make(chan struct{})}, joined: make(chan struct{}, 1)}
 	a.quiet = sync.NewCond(&a.mu)
 	a.waiters.New = func() any { return &waiter{Call: queue.NewCall()} }
 	a.life, a.end = context.WithCancel(context.Background())
@@ -140,7 +143,7 @@ func (a *Asker) Close() {
 		a.kick()
 		a.end()
 	}
-	for a.flights > 0 { // a call that is cancelled later may begin another one
+	for a.flights+a.held > 0 { // a call that is cancelled later may begin another one
 		a.quiet.Wait()
 	}
 	a.mu.Unlock()

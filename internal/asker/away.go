@@ -175,6 +175,9 @@ func (a *Asker) serve() time.Time {
 	a.lock()
 	defer a.mu.Unlock()
 	next := now.Add(probing)
+	for _, k := range a.kinds {
+		a.refuse(k)
+	}
 	if a.cfg.Away == AwayWait {
 		return next
 	}

@@ -32,6 +32,7 @@ type pulse struct {
 	told   time.Time // when Redis was told of the name last; zero: never …
 	report string    // … and what the process told of itself then
 	died   int64     // when a process had died last, in micros of Redis, as Redis looked at the name
+	order  int64     // names that were used later have a higher one
 	stale  time.Time // when what is known of it was found to be old: Redis is to look at it again
 }
 
@@ -53,8 +54,11 @@ func (a *Asker) beat(parts []Part, now time.Time) {
 func (a *Asker) lives(name *wire.Name, now time.Time) bool {
 	p := a.names[name]
 	if p == nil {
-		p = &pulse{limits: map[*wire.Limit]time.Time{}}
+		a.ordered++
+		p = &pulse{limits: map[*wire.Limit]time.Time{}, order: a.ordered}
 		a.names[name] = p
+		name.Sure.Store(false)
+		name.Other.Store(nil)
 		a.lifeKeys = name.Life
 		a.hurry()
 	}
@@ -66,7 +70,8 @@ func (a *Asker) lives(name *wire.Name, now time.Time) bool {
 func (a *Asker) beats() {
 	for {
 		names, gone := a.inUse()
-		if a.tellOf(names, gone) == nil {
+		err := a.tellOf(names, gone)
+		if a.beaten(err); err == nil {
 			a.note(names)
 			a.checkSlots()
 		}
@@ -93,7 +98,7 @@ func (a *Asker) inUse() (names, gone []*wire.Name) {
 	defer a.mu.Unlock()
 	for _, k := range a.kinds {
 		for _, p := range k.parts {
-			if pulse := a.names[p.Limit.Name]; pulse != nil {
+			if pulse := a.names[p.Limit.Name]; pulse != nil && !p.Limit.Name.Ended.Load() {
 				pulse.used = time.Now()
 				pulse.limits[p.Limit] = pulse.used
 			}
@@ -105,17 +110,28 @@ func (a *Asker) inUse() (names, gone []*wire.Name) {
 		}
 	}
 	slowest := map[string]*wire.Name{} // of those that share keys: two limiters of one name
+	var unsure []*wire.Name
 	for name, pulse := range a.names {
-		if time.Since(pulse.used) >= idle {
+		switch other := slowest[name.Keys[0]]; {
+		case time.Since(pulse.used) >= idle:
 			gone = append(gone, name)
-		} else if other := slowest[name.Keys[0]]; other == nil || name.Pace < other.Pace {
+			name.Sure.Store(false)
+			continue
+		case other == nil, a.rather(name, other):
 			slowest[name.Keys[0]] = name
 		}
+		if !name.Sure.Load() {
+			unsure = append(unsure, name)
+		}
+	}
+	for _, name := range unsure {
+		a.names[slowest[name.Keys[0]]].stale = time.Now()
 	}
 	gone = slices.DeleteFunc(gone, func(name *wire.Name) bool {
 		mute := a.names[name].told.IsZero() || slowest[name.Keys[0]] != nil
 		if mute {
 			delete(a.names, name)
+			name.Other.Store(nil)
 		}
 		return mute
 	})
@@ -131,7 +147,9 @@ func (a *Asker) due(names []*wire.Name, ends bool) (told []wire.Told) {
 		report.Ended = ends
 		text := report.Text()
 		a.lock()
-		if p := a.names[name]; p != nil && (ends || p.stale.After(p.told) || text != p.report || p.died < a.died || now.Sub(p.told) >= retold) {
+		// Where all of its data was lost, Redis hears first of those whose kinds were in force.
+		waits := !ends && name.Other.Load() != nil && now.Sub(a.lost) < a.cfg.Dead
+		if p := a.names[name]; p != nil && !waits && (ends || p.stale.After(p.told) || text != p.report || p.died < a.died || now.Sub(p.told) >= retold) {
 			told = append(told, wire.Told{Name: name, Ends: ends, Report: text})
 		}
 		a.mu.Unlock()
@@ -208,13 +226,20 @@ func (a *Asker) learn(p *wire.Pulse, left time.Time) {
 	if forgot {
 		a.lost = time.Now()
 	}
-	if other || forgot {
-		for _, pulse := range a.names {
-			pulse.stale, pulse.noted = time.Now(), time.Time{}
+	absent := a.known && (p.Dead && p.Micros > a.knownAt || left.Sub(a.answered) >= a.cfg.Dead)
+	if other || forgot || absent {
+		for name, pulse := range a.names {
+			pulse.stale = time.Now()
+			if other || forgot {
+				pulse.noted = time.Time{}
+			}
+			if forgot || absent { // another kind may be in force by now
+				name.Sure.Store(false)
+			}
 		}
 		a.hurry()
 	}
-	if other || forgot || a.known && (p.Dead || left.Sub(a.answered) >= a.cfg.Dead) {
+	if other || forgot || absent {
 		a.searching = time.Now().Add(search)
 		for s := range a.slots {
 			s.unsure = true
@@ -235,10 +260,9 @@ func (a *Asker) rules(told *wire.Told, rank int64, ruling wire.Ruling, left time
 		}
 		pulse.told, pulse.report, pulse.died = left, told.Report, a.died
 		other.Alive.Store(name.Alive.Load())
-		other.Other.Store(nil)
+		a.kindOf(other, told, ruling)
 		switch {
-		case !told.Ends && ruling.Kind != "" && ruling.Kind != other.Kind:
-			other.Other.Store(&ruling.Limit)
+		case other.Other.Load() != nil:
 		case !told.Ends:
 			pulse.compare(a, other, ruling.Limit)
 		case time.Since(pulse.used) >= idle:

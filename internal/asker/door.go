@@ -77,7 +77,7 @@ func (a *Asker) letIn() {
 			w.Tell(queue.Event{Err: a.cfg.Errors.Closed})
 			continue
 		}
-		if a.turnAway(w, now) {
+		if a.turnAway(w, now) || a.refuses(w, now) {
 			continue
 		}
 		if k == nil || !k.is(&w.need) {

@@ -199,6 +199,9 @@ func (a *Asker) load() *flight {
 		a.land()
 		return nil
 	}
+	if a.known && now.Sub(a.answered) >= a.cfg.Dead { // the process may have been taken for dead
+		a.unmet.Store(true)
+	}
 	f.caller = a.caller(t)
 	f.caller.Way = min(max(f.caller.Way, f.late), farthest-leastHorizon)
 	f.caller.Horizon = min(f.caller.Horizon, farthest-f.caller.Way)
@@ -227,17 +230,6 @@ func (a *Asker) waitingFirst() {
 			return 1
 		}
 	})
-}
-
-// refuse ends the waits of calls whose limit is of another kind than the one in force under its
-// name. The Asker must be locked.
-func (a *Asker) refuse(k *kind) {
-	for _, p := range k.parts {
-		if other := p.Limit.Name.Other.Load(); other != nil && a.cfg.Errors.Kind != nil {
-			k.queue.Fail(a.cfg.Errors.Kind(p.Limit.Name.Text, *other))
-			return
-		}
-	}
 }
 
 // load1 takes in what a kind asks for, and reports whether there is more.
@@ -364,11 +356,33 @@ func (a *Asker) send(f *flight) {
 		}
 		return err
 	})
-	now := time.Now()
 	a.lock()
 	defer a.mu.Unlock()
+	a.watch(Event{What: Asked, N: f.calls, Took: time.Since(call.Now), Err: err})
+	if err != nil || !a.unsure(f) {
+		a.take(f, answers, reply.Micros, at, early, err)
+		return
+	}
+	a.held++
+	go func() {
+		err := a.hearKinds(f)
+		a.lock()
+		defer a.mu.Unlock()
+		if !errors.Is(err, errAway) { // Redis takes no heartbeats, or the process ends
+			err = nil
+		}
+		a.take(f, answers, reply.Micros, at, early, err)
+		a.kick()
+		if a.held--; a.held == 0 {
+			a.quiet.Broadcast()
+		}
+	}()
+}
+
+// take takes in what a flight has brought, or why it has brought nothing. The Asker must be locked.
+func (a *Asker) take(f *flight, answers []wire.Answers, micros int64, at time.Time, early time.Duration, err error) {
+	now := time.Now()
 	a.aboard -= f.calls
-	a.watch(Event{What: Asked, N: f.calls, Took: now.Sub(call.Now), Err: err})
 	switch {
 	case errors.Is(err, errAway):
 		for i, ask := range f.asks {
@@ -378,7 +392,10 @@ func (a *Asker) send(f *flight) {
 	case err != nil:
 		a.fail(f, err)
 	default:
-		a.deliver(f, answers, reply.Micros, at, early)
+		for _, ask := range f.asks { // then their turns are nobody's, and go back
+			a.refuse(ask.kind)
+		}
+		a.deliver(f, answers, micros, at, early)
 		a.looks(f.limits)
 	}
 	t := a.clock.now(now)

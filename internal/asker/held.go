@@ -194,6 +194,9 @@ func (h *Held) resume() (*queue.Turn, error) {
 	if e := h.Heard(); e.Err != nil {
 		return nil, e.Err
 	}
+	if err := a.otherKind(&h.kind.need); err != nil {
+		return nil, err
+	}
 	h.kind = a.kind(&h.kind.need)
 	if h.turn != nil { // it was over long ago, or was used too late
 		h.kind.queue.Return(h.Call, h.turn, now)

@@ -65,7 +65,7 @@ func (a *Asker) draw(need *Need, now time.Time) (t Turn, ok bool) {
 	}
 	l.count++
 	l.drawn = now
-	if k := a.kinds[l.need.key()]; a.closed || k != nil && k.queue.Waiting() > 0 || !a.lives(need.Limit.Name, now) {
+	if k := a.kinds[l.need.key()]; a.closed || need.Limit.Name.Other.Load() != nil || k != nil && k.queue.Waiting() > 0 || !a.lives(need.Limit.Name, now) {
 		return Turn{}, false
 	}
 	for !ok && len(l.turns) > 0 {

@@ -59,6 +59,9 @@ func (a *Asker) Settle(ctx context.Context, need Need, t Turn, used []int64) err
 
 // Inspect returns how some limits stand, and changes nothing.
 func (a *Asker) Inspect(ctx context.Context, limits []*wire.Limit) (states []wire.State, err error) {
+	if err := a.otherThan(limits...); err != nil {
+		return nil, err
+	}
 	err = a.once(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
 		reply, states, err = wire.Inspect(ctx, c)
 		return reply, err
@@ -69,6 +72,9 @@ func (a *Asker) Inspect(ctx context.Context, limits []*wire.Limit) (states []wir
 // move makes a call that moves limits, and returns when Redis did so. News of that come back to this
 // process as to all others; where it hears none, its calls that wait ask at once all the same.
 func (a *Asker) move(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) (micros int64, err error) {
+	if err := a.otherThan(limits...); err != nil {
+		return 0, err
+	}
 	a.isMoving(limits, 1)
 	defer a.isMoving(limits, -1)
 	err = a.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {

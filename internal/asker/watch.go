@@ -20,6 +20,7 @@ const (
 	Failed                // a script call: Redis is away
 	Outlasted             // Redis is back: N permits of Limit were used without it, and Took is for how long
 	Moved                 // another process did so to Limit: Text is paused, resumed or limit
+	Unfit                 // the limit Text is in force under Limit's name, and of another kind: calls of this process fail
 	Rules                 // the limit Text is in force under Limit's name, be it that of this process or not
 )
 

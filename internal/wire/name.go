@@ -22,6 +22,7 @@ type Name struct {
 	Rank  atomic.Int64           // of this limit among those of other processes: see beat.lua
 	Alive atomic.Int64           // processes; 0: not known
 	Other atomic.Pointer[string] // the limit in force, where that is of another kind; nil: it is not
+	Sure  atomic.Bool            // Redis has said that, since the name is in use
 	Ended atomic.Bool            // its limiter was closed: no call joins any more
 
 	Meter *meter.Limit // counts what happens to its calls; nil: nobody does
