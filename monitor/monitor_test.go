@@ -284,3 +284,15 @@ func TestNew(t *testing.T) {
 	_, err := monitor.New(nil, monitor.Config{})
 	require.ErrorContains(t, err, "client")
 }
+
+// The page says whose limit is of another kind than the one in force.
+func TestAnotherKindIsTold(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, monitor.Config{})
+	require.NoError(t, s.limiter("api", reserve.PerSecond(100)).Wait(t.Context()))
+	s.shows("limit?name=api", "Nothing holds it back")
+	require.ErrorIs(t, s.limiter("api", reserve.Rolling(5, time.Second)).Wait(t.Context()), reserve.ErrInvalid)
+	s.shows("limit?name=api", "it was made with 5/s rolling, and 100/s is in force, which is of another kind")
+	s.shows("limit?name=api", "5/s rolling (of another kind: its calls fail)")
+	s.shows("", "ERROR: Calls of ")
+}

@@ -44,6 +44,9 @@ func (a *app) print(look *fleet.Look) error {
 	for limit, n := range look.Differ {
 		fmt.Fprintf(a.out, "  DIFFERENT LIMITS: %s in %d\n", limit, n)
 	}
+	for _, p := range look.Unfit() {
+		fmt.Fprintf(a.out, "  ANOTHER KIND OF LIMIT: %s, of process %d on %s; its calls fail since %s\n", plain(p.Limit), p.Report.PID, plain(p.Report.Host), p.Fails.Format("2 Jan 15:04:05 MST"))
+	}
 	rows := [][]string{{"KEY", "LIMIT", "WAITING", "LONGEST", "BOOKED", "STORED", "A NEW CALL WAITS", "PAUSED"}}
 	for i := range look.Rows {
 		r := &look.Rows[i]

@@ -31,13 +31,13 @@ func (a *app) why() *cobra.Command {
 			if err == nil && answer.Reason == fleet.WhyAway {
 				return errSaid
 			}
-			if err == nil && fails && (answer.Held > 0 || answer.Reason == fleet.WhyCorrupt) {
+			if err == nil && fails && (answer.Held > 0 || answer.Reason == fleet.WhyCorrupt || answer.Reason == fleet.WhyKind) {
 				return errHeldBack
 			}
 			return err
 		},
 	}
-	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back: some wait or are booked, and have no turn now")
+	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back: some wait or are booked, and have no turn now, or calls of a process fail")
 	return c
 }
 

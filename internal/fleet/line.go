@@ -27,6 +27,7 @@ type Line struct {
 	Slots     int64   `json:"slots,omitempty"`
 	HeldFor   float64 `json:"heldFor,omitempty"` // seconds, by the call that has held its slots longest
 	Differ    bool    `json:"differ,omitempty"`  // processes were made with different limits
+	Failing   int     `json:"failing,omitempty"` // processes whose calls fail: see Survey.Unfit
 	Error     string  `json:"error,omitempty"`
 
 	HeldCalls     int64   `json:"heldCalls,omitempty"`     // that wait or are booked, and a pause or another limit holds back
@@ -108,6 +109,12 @@ func (l *Look) Line(rates *Rates) Line {
 	sum.Waiting = max(sum.Waiting, int64(l.Waiting()))
 	if rates != nil {
 		sum.PerSecond = rates.Of(l.Survey)
+	}
+	if failing := l.Unfit(); failing != nil {
+		sum.Failing = len(failing)
+		if sum.Error == "" {
+			sum.Error = l.unfit(failing)
+		}
 	}
 	return sum
 }

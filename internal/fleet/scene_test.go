@@ -2,6 +2,7 @@ package fleet_test
 
 import (
 	"context"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -129,6 +130,29 @@ func (s *scene) silent(ago time.Duration, dead bool) {
 	for _, p := range processes {
 		require.NoError(s, s.client.ZAdd(s.Context(), s.beats()[0], redis.Z{Score: score, Member: p}).Err())
 	}
+}
+
+// unfit begins processes whose limit is of another kind than the one in force.
+func (s *scene) unfit(processes int) {
+	s.Helper()
+	began := time.Now()
+	for range processes {
+		l, _ := s.process(reserve.Config{Limit: reserve.Rolling(5, time.Second), Logger: slog.New(slog.DiscardHandler)})
+		require.ErrorIs(s, l.Wait(s.Context()), reserve.ErrInvalid)
+	}
+	survey, err := s.reader.Survey(s.Context(), api)
+	require.NoError(s, err)
+	require.Len(s, survey.Unfit(), processes)
+	require.Equal(s, 1, survey.Alive(), "but for those whose calls fail")
+	require.Empty(s, survey.Differ)
+	for _, p := range survey.Unfit() {
+		require.Equal(s, "5/s rolling", p.Limit)
+		require.WithinRange(s, p.Fails, began.Add(-time.Second), time.Now().Add(time.Second))
+	}
+	lines, err := s.reader.Lines(s.Context(), 1, nil)
+	require.NoError(s, err)
+	require.Equal(s, processes, lines[0].Failing)
+	require.Contains(s, lines[0].Error, "which is of another kind")
 }
 
 // slots are held by a tenant.

@@ -23,12 +23,15 @@ type Process struct {
 	Alive  bool        `json:"alive"`
 	Silent float64     `json:"silent"` // seconds since its last heartbeat; of those that ended or died since that was known
 	Limit  string      `json:"limit,omitempty"`
+	Fails  time.Time   `json:"fails,omitzero"` // since when its calls do: a limit of another kind is in force
 	Report wire.Report `json:"report"`
 }
 
 // Beat says in words when the process has sent its last heartbeat.
 func (p *Process) Beat() string {
 	switch {
+	case p.Alive && !p.Fails.IsZero():
+		return Span(p.Silent) + " ago, its calls fail"
 	case p.Alive:
 		return Span(p.Silent) + " ago"
 	case p.Report.Ended: // its limiter was closed, or has had no call for some time
@@ -65,10 +68,10 @@ type Survey struct {
 	at time.Time // of the local clock
 }
 
-// Alive is how many processes live.
+// Alive is how many processes live, but for those whose calls fail.
 func (s *Survey) Alive() (n int) {
 	for i := range s.Processes {
-		if s.Processes[i].Alive {
+		if s.Processes[i].Alive && s.Processes[i].Fails.IsZero() {
 			n++
 		}
 	}
@@ -127,6 +130,11 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 		p := Process{ID: id}
 		pace, limit, _ := strings.Cut(text, " ")
 		score, known := last[id]
+		if pace == "!" { // its calls fail since then
+			since, own, _ := strings.Cut(limit, " ")
+			micros, _ := strconv.ParseInt(since, 10, 64)
+			p.Fails, limit = s.at.Add(-max(0, clock.Val().Sub(time.UnixMicro(micros)))).Round(time.Millisecond), own
+		}
 		if pace == "-" { // it has gone since then
 			micros, _ := strconv.ParseFloat(limit, 64)
 			score = -micros
@@ -164,7 +172,7 @@ func (s *Survey) count() {
 	}
 	for i := range s.Processes {
 		p := &s.Processes[i]
-		if p.Alive && p.Limit != "" {
+		if p.Alive && p.Limit != "" && p.Fails.IsZero() {
 			limits[p.Limit]++
 		}
 		for _, u := range p.Report.Used {

@@ -21,6 +21,7 @@ type Why string
 const (
 	WhyAway      Why = "away"      // Redis does not answer
 	WhyCorrupt   Why = "corrupt"   // a key holds something else
+	WhyKind      Why = "kind"      // processes were made with a limit of another kind than the one in force, and their calls fail
 	WhyPaused    Why = "paused"    // nobody has a turn until the pause ends
 	WhyNobody    Why = "nobody"    // calls are to come, and no process lives to make them
 	WhySlots     Why = "slots"     // all are held
@@ -201,6 +202,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if row.Err != nil {
 		return []reason{{WhyCorrupt, corrupt(row.Err)}}
 	}
+	if failing := l.Unfit(); failing != nil {
+		all = append(all, reason{WhyKind, l.unfit(failing)})
+	}
 	because := ""
 	if told := plain(st.PauseReason); told != "" {
 		because = " because: " + told
@@ -314,6 +318,13 @@ func (l *Look) evidence(row *Row) []string {
 	if row.Oldest > 0 {
 		texts = append(texts, "the oldest waiting call has waited for "+span(seconds(row.Oldest)))
 	}
+	for i, p := range l.Unfit() {
+		if i == mostUnfit {
+			texts = append(texts, "fleetpace show lists the other processes whose calls fail")
+			break
+		}
+		texts = append(texts, fmt.Sprintf("calls of %s fail since %s: it was made with %s", l.process(p.ID), clock(p.Fails), plain(p.Limit)))
+	}
 	for i, h := range st.Holders {
 		if i == 3 {
 			texts = append(texts, fmt.Sprintf("and %d more hold slots", len(st.Holders)-i))
@@ -394,7 +405,7 @@ func span(d time.Duration) string {
 }
 
 func clock(t time.Time) string {
-	if time.Until(t) > 12*time.Hour {
+	if time.Until(t).Abs() > 12*time.Hour {
 		return t.Format("Mon 2 Jan 15:04:05 MST")
 	}
 	return t.Format("15:04:05 MST")

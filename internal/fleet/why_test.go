@@ -121,6 +121,27 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "a process with another kind of limit", why: fleet.WhyKind, also: []fleet.Why{fleet.WhyPaused},
+		says: []string{`^Calls of .*, process \d+ fail since \d`, "it was made with 5/s rolling, and 100/s is in force, which is of another kind", `"fleetpace show api" lists them`},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerSecond(100))
+			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
+			s.known(1)
+			s.unfit(1)
+			return ""
+		},
+	},
+	{
+		what: "processes with another kind of limit", why: fleet.WhyKind,
+		says: []string{"fail since .*, and so do those of 2 other processes"},
+		make: func(s *scene) string {
+			s.paced(reserve.PerSecond(100))
+			s.known(1)
+			s.unfit(3)
+			return ""
+		},
+	},
+	{
 		what: "slots", held: 1, why: fleet.WhySlots, says: []string{"All 2 slots are held", ", process ", `\(tenant-1\)`, " for "},
 		make: func(s *scene) string {
 			l, _ := s.slots(2, 2)

@@ -1,0 +1,28 @@
+package fleet
+
+import "fmt"
+
+// mostUnfit is how many of them an answer names.
+const mostUnfit = 5
+
+// Unfit are the processes that live and whose calls fail: their limit is of another kind than the one
+// in force under its name.
+func (s *Survey) Unfit() (failing []*Process) {
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.Alive && !p.Fails.IsZero() {
+			failing = append(failing, p)
+		}
+	}
+	return failing
+}
+
+// unfit says in a sentence or two what is wrong with processes, and what to do.
+func (l *Look) unfit(failing []*Process) string {
+	p := failing[0]
+	others := ""
+	if n := len(failing) - 1; n > 0 {
+		others = ", and so do those of " + count(int64(n), "other process", "other processes")
+	}
+	return fmt.Sprintf("Calls of %s fail since %s%s: it was made with %s, and %s is in force, which is of another kind. Give one of them another name (Config.Name), or stop the processes with the other: \"fleetpace show %s\" lists them.",
+		l.process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.Name)
+}
