@@ -265,3 +265,40 @@ func TestCallsGoOnWithoutHeartbeats(t *testing.T) {
 		require.Less(t, time.Since(began), time.Second)
 	})
 }
+
+// When nobody uses the other kind any more, the new one is in force as soon as docs/limits.md says: after
+// the old process has closed its limiter, was killed, or has made no calls.
+func TestANewKindTakesOver(t *testing.T) {
+	for _, end := range []struct {
+		what string
+		most time.Duration
+	}{{"closed", 1500 * time.Millisecond}, {"killed", 5 * time.Second}, {"rests", 16500 * time.Millisecond}} {
+		longest := time.Duration(0)
+		pairs(func(first, second reserve.Limit) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				client := b.client()
+				one := b.on(client, reserve.Config{Logger: silent, Limit: first})
+				two := b.with(reserve.Config{Logger: silent, Limit: second})
+				require.NoError(t, callOnce(t.Context(), one))
+				for range 12 {
+					require.ErrorIs(t, callOnce(t.Context(), two), reserve.ErrInvalid)
+					time.Sleep(100 * time.Millisecond)
+				}
+				switch end.what {
+				case "closed":
+					require.NoError(t, one.Close())
+				case "killed":
+					require.NoError(t, client.Close())
+				}
+				began := time.Now()
+				for callOnce(t.Context(), two) != nil {
+					time.Sleep(50 * time.Millisecond)
+					require.LessOrEqual(t, time.Since(began), end.most, "%s, then %s: %s", first, second, end.what)
+				}
+				longest = max(longest, time.Since(began))
+			})
+		})
+		t.Logf("%s: %v at the longest", end.what, longest)
+	}
+}
