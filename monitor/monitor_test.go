@@ -292,7 +292,7 @@ func TestAnotherKindIsTold(t *testing.T) {
 	require.NoError(t, s.limiter("api", reserve.PerSecond(100)).Wait(t.Context()))
 	s.shows("limit?name=api", "Nothing holds it back")
 	require.ErrorIs(t, s.limiter("api", reserve.Rolling(5, time.Second)).Wait(t.Context()), reserve.ErrInvalid)
-	s.shows("limit?name=api", "it was made with 5/s rolling, and 100/s is in force, which is of another kind")
+	s.shows("limit?name=api", "it is configured with 5/s rolling, and 100/s is in force, which is of another kind")
 	s.shows("limit?name=api", "5/s rolling (of another kind: its calls fail)")
 	s.shows("", "ERROR: Calls of ")
 }

@@ -23,6 +23,6 @@ func (l *Look) unfit(failing []*Process) string {
 	if n := len(failing) - 1; n > 0 {
 		others = ", and so do those of " + count(int64(n), "other process", "other processes")
 	}
-	return fmt.Sprintf("Calls of %s fail since %s%s: it was made with %s, and %s is in force, which is of another kind. Give one of them another name (Config.Name), or stop the processes with the other: \"fleetpace show %s\" lists them.",
+	return fmt.Sprintf("Calls of %s fail since %s%s: it is configured with %s, and %s is in force, which is of another kind. Give one of them another name (Config.Name), or stop the processes with the other: \"fleetpace show %s\" lists them.",
 		l.process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.Name)
 }

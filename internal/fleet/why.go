@@ -21,7 +21,7 @@ type Why string
 const (
 	WhyAway      Why = "away"      // Redis does not answer
 	WhyCorrupt   Why = "corrupt"   // a key holds something else
-	WhyKind      Why = "kind"      // processes were made with a limit of another kind than the one in force, and their calls fail
+	WhyKind      Why = "kind"      // processes are configured with a limit of another kind than the one in force, and their calls fail
 	WhyPaused    Why = "paused"    // nobody has a turn until the pause ends
 	WhyNobody    Why = "nobody"    // calls are to come, and no process lives to make them
 	WhySlots     Why = "slots"     // all are held
@@ -323,7 +323,7 @@ func (l *Look) evidence(row *Row) []string {
 			texts = append(texts, "fleetpace show lists the other processes whose calls fail")
 			break
 		}
-		texts = append(texts, fmt.Sprintf("calls of %s fail since %s: it was made with %s", l.process(p.ID), clock(p.Fails), plain(p.Limit)))
+		texts = append(texts, fmt.Sprintf("calls of %s fail since %s: it is configured with %s", l.process(p.ID), clock(p.Fails), plain(p.Limit)))
 	}
 	for i, h := range st.Holders {
 		if i == 3 {
