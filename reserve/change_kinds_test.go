@@ -56,8 +56,8 @@ var changingKinds = []changingKind{
 	},
 }
 
-// Limits of the other kinds may be changed again and again, too, and paused for a moment before each
-// change.
+// Limits of the other kinds may be changed again and again, too. All but slots are paused for a moment
+// before each change.
 func TestOtherLimitThatChangesIsUsed(t *testing.T) {
 	seeds := uint64(4)
 	if raceDetector {
@@ -66,6 +66,9 @@ func TestOtherLimitThatChangesIsUsed(t *testing.T) {
 	for _, kind := range changingKinds {
 		for _, every := range []time.Duration{50 * time.Millisecond, 200 * time.Millisecond} {
 			for _, pause := range []time.Duration{0, 10 * time.Millisecond} {
+				if kind.holds > 0 && pause > 0 {
+					continue // slots that are all released during a pause are idle until a process looks, 0.2 s later
+				}
 				t.Run(fmt.Sprintf("%s every %v, paused for %v", kind.name, every, pause), func(t *testing.T) {
 					var used, possible float64
 					for seed := range seeds {
