@@ -7,14 +7,13 @@ import "strings"
 //
 //	ACL SETUSER fleetpace on >password <the rules>
 //
-// Each rule is needed. Where Redis refuses a user what a client asks for when it
-// connects (CLIENT SETINFO and others), go-redis goes on without. A client with a
-// DB other than 0 needs "+select" besides, and one with a ClientName needs
-// "+client|setname". For more see [ACLCluster], [ACLSentinel], [ACLServer] and
-// [ACLNews].
+// Each rule is needed. If Redis denies a command that a client sends when it connects (CLIENT
+// SETINFO and others), go-redis continues without it. A client with a DB other than 0 also needs
+// "+select", and a client with a ClientName needs "+client|setname". For more see [ACLCluster],
+// [ACLSentinel], [ACLServer] and [ACLNews].
 //
-// A rule cannot hold a space: "?", which matches any character, stands for one of
-// the prefix.
+// A rule cannot hold a space. A "?", which matches any character, replaces each space of the
+// prefix.
 func ACL(prefix string) string {
 	return "resetkeys ~" + pattern(prefix) + ":* resetchannels -@all" +
 		" +evalsha +eval +time" +
@@ -23,37 +22,35 @@ func ACL(prefix string) string {
 		" +zadd +zcard +zcount +zmscore +zrange +zrangebyscore +zrem +zremrangebyrank +zrevrange +zscore"
 }
 
-// ACLObserver returns the rules of a user who may look at the limits of one prefix, and change
-// nothing. They are enough for the commands ls, show, top, watch and why of fleetpace, and for
-// the reader of a dashboard. They need Redis 7 or newer. On an older one an observer needs the
-// rules of [ACL].
+// ACLObserver returns the rules of a user who may read the limits of one prefix, and change
+// nothing. They are enough for the commands ls, show, top, watch and why of fleetpace, and for a
+// dashboard. They need Redis 7 or newer. With an older Redis, such a user needs the rules of [ACL].
 func ACLObserver(prefix string) string {
 	return "resetkeys %R~" + pattern(prefix) + ":* resetchannels -@all" +
 		" +evalsha_ro +eval_ro +time +exists +hmget +hgetall +scan" +
 		" +zcard +zcount +zmscore +zrange +zrangebyscore +zrevrange +zscore +zscan +ping"
 }
 
-// ACLNews returns the rules that a user needs besides those of [ACL] to send and to hear news,
-// such as that of a pause, which changes turns and forecasts. Without them a process learns of a
-// change when it asks next.
+// ACLNews returns the rules that a user needs in addition to [ACL], to send and to receive messages
+// about pauses, freed slots and changed limits. Without them, a process learns of a change when it
+// asks next.
 func ACLNews(prefix string) string {
 	return "&" + pattern(prefix) + ":* +publish +subscribe +ping"
 }
 
-// Rules that some users need besides those of [ACL].
+// Rules that some users need in addition to [ACL].
 const (
-	// ACLCluster is for a cluster client. It asks where the cluster's slots are, what the
-	// commands are, and for a slot that is being moved.
+	// ACLCluster is for a cluster client. The client asks which node has which hash slot, which
+	// commands there are, and follows a hash slot that is being moved.
 	ACLCluster = "+cluster|slots +command +asking"
 
-	// ACLServer lets a process see that another server answers, such as a replica that was
-	// promoted and lacks the last writes. Without it a failover to a replica that lags may let
-	// some calls come too early. It also lets a limiter with a Logger ask whether Redis may
-	// evict keys when it is full.
+	// ACLServer lets a process notice that another server answers, such as a promoted replica that
+	// lacks the last writes. Without it, some calls may come too early after such a failover. It
+	// also lets a limiter with a Logger ask whether Redis may evict keys.
 	ACLServer = "+info"
 
-	// ACLSentinel are all rules that the user of a Sentinel client needs at the Sentinels
-	// (SentinelUsername), if these have users. At Redis the client needs those of [ACL].
+	// ACLSentinel has all rules that the user of a Sentinel client needs at the Sentinels
+	// (SentinelUsername), if these have users. At Redis, the client needs the rules of [ACL].
 	ACLSentinel = "resetkeys resetchannels &+switch-master &+replica-reconf-done -@all" +
 		" +sentinel|get-master-addr-by-name +sentinel|sentinels +subscribe +ping"
 )

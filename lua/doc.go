@@ -1,215 +1,215 @@
-// Package lua holds the Redis scripts of a queue before a meter. It is for those who write a
-// worker in another language, or want to know what happens in Redis. In Go use package
-// reserve, which calls these scripts. Here one of them asks for a turn of a limit of 50/s with a
-// burst of 5:
+// Package lua holds the Redis scripts of a rate limiter that is a queue in front of a rate meter.
+// Read it to write a worker in another language, or to know what happens in Redis. Go programs use
+// package reserve, which calls these scripts. This call of the script ask wants a turn of a limit
+// of 50/s with a burst of 5:
 //
 //	keys := lua.Keys("fleetpace", "", "maps-api", "p", "")
 //	reply, err := lua.Ask.Run(ctx, client, keys,
-//		"", 500, 20_000, 20_000, 300_000, "", "worker-1", 1, "", // of this process, in micros
-//		"p", 20_000, 5, 0, "", 0, "", "", "", 0, // of the limit: 20 ms each, a burst of 5
-//		1, 1, 0, 1, 1, 1, "", // of one call, whose cost is 1
+//		"", 500, 20_000, 20_000, 300_000, "", "worker-1", 1, "", // the process, times in micros
+//		"p", 20_000, 5, 0, "", 0, "", "", "", 0, // the limit: 20 ms per permit, a burst of 5
+//		1, 1, 0, 1, 1, 1, "", // one call of cost 1
 //	).Slice()
 //	if err != nil {
 //		return err
 //	}
-//	status, wait := reply[7], reply[8] // 1: it has its turn, in so many micros
+//	status, wait := reply[7], reply[8] // status 1: the call has its turn, in wait micros
 //
-// The header of each file says what a script takes and replies, and head.lua says what all have
-// in common.
+// The header of each file documents the arguments and the reply of a script, and head.lua documents
+// the arguments that all scripts have. docs/glossary.md explains the terms.
 //
 // # The model
 //
-// A limit is a queue before a meter. The meter knows what the provider would hold: paced.lua,
-// quota.lua, rolling.lua, slots.lua and warming.lua have the same functions, on a table that they are
-// handed. The queue is a sorted set of places: calls that wait, in the order of their tags.
-// A place owns no permits. A turn is permits that were spent, and the moment at which they
-// are due. It is given at most a horizon ahead, and is final, unless a pause takes it back.
+// A limit is a queue in front of a rate meter. The meter knows what the provider still allows:
+// paced.lua (GCRA), quota.lua, rolling.lua, slots.lua and warming.lua implement the same functions
+// on a table. The queue is a sorted set of places: waiting calls in the order of their tags. A
+// place owns no permits. A turn is the permits granted to a call, and the moment at which they are
+// due. A turn is granted at most a horizon before it is due, and only a pause revokes it.
 //
-// [Ask] gives a call its turn, at all limits that it needs, or a place at the one that holds
-// it back most, with a forecast. A caller asks again a while before its forecast, with its
-// tags. [Leave] takes a place back, or turns that nobody used. [Settle] tells what a call
-// cost in the end. [Pause], [Resume] and [Set] move the meter. [Inspect] changes nothing. [Beat]
-// is the heartbeat of a process: it finds the dead, and says which of the limits that processes
-// were made with is in force.
+// [Ask] grants a call its turn, at all limits that it needs, or gives it a place and a forecast at
+// the limit that holds it back most. A caller asks again shortly before its forecast, with its
+// tags. [Leave] removes a place, or returns turns that were not used. [Settle] replaces the
+// estimated cost of a call. [Pause], [Resume] and [Set] move the meter. [Inspect] changes nothing.
+// [Beat] is the heartbeat of a process: it finds dead processes, and says which of the configured
+// limits is in force.
 //
 // # Heartbeats
 //
-// Whether a process lives is known for all names of a group at once. So one message says that it
-// does, and goes out about every second, before anything else that the process writes. Its first
-// names come with it. Where there are more than the script takes in, further messages bring the
-// others. A name is told of when there is something new, and every five seconds or so. That is
-// also the case when a process has died since: then Redis looks for the limits of the dead.
+// A heartbeat says that a process is alive, for all names of a group at once. A process sends it
+// about every second, before any other request that writes. The first names of the process come
+// with the heartbeat. If the process uses more names than the script takes, further messages carry
+// the others. A process reports a name when there is something new, every five seconds or so, and
+// after another process has died. Redis then also looks for the configured limits of the dead.
 //
-// A name has one kind of limit. A heartbeat replies which one is in force. The limit of a process of
-// another kind does not count, and the process lets no calls of it through, until nobody lives who
-// uses the kind in force. So no turn of a name is used before a heartbeat that told of it was answered.
-// It may go out beside the first ask. The same holds after a heartbeat that replies 0 or 2.
+// A name has one kind of limit. The reply of a heartbeat says which kind is in force. If the limit
+// of a process has another kind, it does not count. The process then lets no calls of that limit
+// through, until all processes that use the kind in force are gone. So a process uses no turn of a
+// name before a heartbeat with that name was answered. The heartbeat may be sent together with the
+// first ask. The same holds after a heartbeat that replies 0 or 2.
 //
-// A process that is not sure of its heartbeat does not ask for slots: where the last one that was
-// answered left more than 1.5 s ago, another one goes before the ask. A heartbeat replies 2 to a
-// process that had counted as dead. Then others may have its slots, and it tells what its calls
-// hold still (see Slots).
+// Before a process asks for slots, its last answered heartbeat must be at most 1.5 s old. Otherwise
+// it sends another heartbeat first. A heartbeat replies 2 to a process that had counted as dead.
+// Other calls may then have its slots, so the process reports which slots its calls still hold (see
+// Slots).
 //
 // # A small client
 //
 // One script is enough to share a limit: ask. Its text is these files of this package, one after
 // the other: head, common, paced, quota, rolling, warming, state, places, slots, shares, bookings
-// and ask. [Keys] shows the names of its six KEYS. A client that keeps nothing sends
+// and ask. [Keys] returns the names of its six KEYS. A client without any memory sends
 //
 //	'' way horizon near 300000 '' process serial ''    of itself; a new serial each time
 //	p interval burst 0 '' 0 '' '' '' 0                 of the limit, 1e6/rate and burst
 //	1 number 0 1 1 cost tag                            of one call; its tag is '' at first
 //
-// with times in micros. The way is half of the fastest round trip. The horizon and near say how
-// far ahead it wants a turn: 20000, if it does not listen to news. The reply begins with the time
-// and four values of the limit, of which the last one is its problem, or empty. Then come
+// All times are in micros. The way (return delay) is half of the fastest round trip. The horizon
+// and near say how early the client accepts a turn: 20000, if it does not subscribe to messages.
+// The reply begins with the time and four values of the limit. The last of them is the limit's
+// problem, or empty. Then come
 //
-//	0 1 1 wait usable tag    its turn: sleep so long, then make the call
-//	0 1 0 wait 1 tag         a place: sleep almost so long, then ask again with the tag and
+//	0 1 1 wait usable tag    its turn: sleep for wait, then make the call
+//	0 1 0 wait 1 tag         a place: sleep almost for wait, then ask again with the tag and
 //	                         the same number
 //	0 1 2 0 problem tag      refused
 //
-// Wait and usable count from when the reply arrives. A turn may be used until usable, and 20 ms
-// more, as a sleep ends late. After that ask again. examples/python has all of it.
+// Wait and usable count from the arrival of the reply. A turn may be used until usable, and 20 ms
+// longer, because a sleep ends late. After that, ask again. examples/python implements all of this.
 //
-// A new call with a deadline sends 32 and the micros until then in place of its 0. If its turn comes
-// later, it has neither turn nor place, and the reply is 0 1 4 wait 1 and a tag: wait is when its turn
-// would be.
+// A new call with a deadline sends 32 and the micros until the deadline, in place of its 0. If its
+// turn would come later, the call gets neither a turn nor a place. The reply is then 0 1 4 wait 1
+// and a tag, and its turn would be due after wait.
 //
 // # What a caller has to do
 //
-//   - Use a turn from its moment until it ends (waitMicros, usableMicros). After that ask
-//     anew, with the tag, and with `back` if no turn of that ask was used.
-//   - If the reply of an ask was lost, send it again, with the same serial and the same
-//     numbers of its calls, and with `back` naming itself. What the first one spent goes
-//     back, if nobody has spent since. Its places are found again by the numbers.
-//   - Listen to three kinds of news. They name a moment, and are of turns that were given until
-//     then. A pause ("until:<micros>,paused"): drop those that were not used and are due before
-//     its end, and ask anew for their calls. A pause that ended early ("resumed"): all turns
-//     stay, and the first call that waits asks. Another limit ("limit:<factor>:<less>"): so it is
-//     then, too. From the moment of the news until a turn of a paced limit is over so many
-//     micros pass. They are multiplied by the factor now, and are fewer by `less`, if that is
-//     shorter. A turn may be used when it is due in any case.
-//   - Remember per limit what the last reply said (text, version, reach), and when that was.
-//     Remember what Redis's clock was then, and count on with a monotonic clock. Bring all of
-//     it with the next call. With the first call of a limit bring the clock as any reply of any
-//     limit told it: else a copy of that call that comes late cannot be told from a new one.
-//   - Learn the server's run ID after every broken connection, and send it.
-//   - Notice that data was lost: a heartbeat replies 0, though the process has beaten before.
-//     (Of two that were under way at once the first one may be answered last.)
-//     Until the next reply of a limit bring a reach of at least 0, of slots "1 0". For paced
-//     limits and slots never asked bring the text "1" with it.
+//   - Use a turn from its moment until it ends (waitMicros, usableMicros). After that, ask again
+//     with the tag, and with `back` if no turn of that ask was used.
+//   - If the reply of an ask was lost, send the ask again, with the same serial, the same numbers
+//     of its calls, and `back` naming itself. Redis finds its places by the numbers. The permits
+//     that the first attempt spent come back, unless another call has spent permits since.
+//   - Subscribe to three kinds of messages. Each names a moment, and applies to turns that were
+//     granted until then. After a pause ("until:<micros>,paused"), drop the unused turns that are
+//     due before its end, and ask again for their calls. After an early end of a pause ("resumed"),
+//     all turns stay, and the first waiting call asks. After a change of the limit
+//     ("limit:<factor>:<less>"), turns of a paced limit end sooner. Take the time from the message
+//     until the turn ends, and multiply it by the factor, or subtract `less`. The shorter result
+//     counts, but a turn may always be used when it is due.
+//   - Remember for each limit what the last reply said (text, version, reach), and its time. Also
+//     remember Redis's clock of that moment, and continue it with a monotonic clock. Send all of it
+//     with the next call. With the first call of a limit, send the clock from any reply of any
+//     limit. Without it, Redis cannot tell a late copy of that call from a new call.
+//   - Read the server's run ID after every broken connection, and send it.
+//   - Notice lost data: a heartbeat replies 0, although the process has sent heartbeats before. (If
+//     two heartbeats were in flight at the same time, the first may be answered last.) Until the
+//     next reply of a limit, send a reach of at least 0, and for slots "1 0". For paced limits and
+//     slots that this process never asked for, send the text "1" with it.
 //
 // # What keeps the limit
 //
-// A meter never lets more be spent than its provider would have, whoever asks in whatever
-// order. The queue only decides who. So safety is a matter of each meter alone, and of when
-// turns are used. Some of it was found by playing histories to a strict provider, and a change
-// may lose it without notice:
+// A meter never lets calls spend more than its provider allows, in whatever order they ask. The
+// queue only decides which call is next. So the limit depends only on each meter, and on the moments
+// at which turns are used. The following rules were found by playing histories to a strict
+// provider, and a change may break them without notice:
 //
-//   - `turn` of leave says how many permits of an ask are kept, not how many go back. Else a
-//     message that comes twice would give back a turn that is in use.
-//   - A turn is due at most way + horizon after Redis gave it: a second, at most. So where there
-//     may be turns that Redis does not know (another server, lost data), the next one is due a
-//     second from now at the earliest.
-//   - Keep clockMicros per limit: who learns of a step of Redis's clock at one limit still has to
-//     tell the others. Of a step back and one ahead between two asks the second may not be
-//     noticed.
-//   - Where costs are settled, a turn may be used up to 20 ms after it is due, and 20 ms more.
-//     Other turns of paced limits may be used until the provider's bucket is full: there, what
-//     goes back would overflow.
-//   - Another limit makes no turn void and moves none. The new pace begins behind the turns that are
-//     out, so it is in force within a horizon. A provider that changes its limit at that moment
-//     refuses nothing. New turns must not begin among the old ones: both paces together overflow
-//     a small bucket. Nor do turns of before go back to a slower limit.
-//   - A limit that warms up, a quota and a rolling limit cannot know all that was lost with
-//     the data: calls may come too early after that.
+//   - `turn` of leave says how many permits of an ask are kept, and not how many come back.
+//     Otherwise a message that arrives twice would return a turn that is in use.
+//   - A turn is due at most way + horizon after Redis granted it, and together they are at most a
+//     second. So if turns may exist that Redis does not know (another server, lost data), the next
+//     turn is due a second from now at the earliest.
+//   - Keep clockMicros per limit: a caller that learns of a step of Redis's clock at one limit must
+//     still report it at the others. If the clock steps back and then ahead between two asks, Redis
+//     may not notice the second step.
+//   - If costs are settled, a turn may be used up to 20 ms after it is due, and 20 ms longer. Other
+//     turns of paced limits may be used until the provider's bucket is full: after that, returned
+//     permits would overflow it.
+//   - A change of the limit revokes no turn and moves none. The new pace begins after the granted
+//     turns, so it is in force within a horizon. A provider that changes its limit at that moment
+//     refuses no call. New turns must not begin among the old ones, because both paces together
+//     overflow a small bucket. Turns of the old limit do not return to a slower limit.
+//   - A quota, a rolling limit and a limit with warm-up learn only the usage that callers remember
+//     after a loss of data, so calls may come too early then.
 //
 // # For people
 //
-// With its heartbeats a process sends a report per name, JSON that the scripts do not read: host, pid, who
-// waits by key and flow, what was used by key. It stays for ten minutes after the process's death.
-// The hash of [Index] has the names of all limits: a process writes its own there every ten
-// minutes. Nothing depends on either.
-// A message without a limit says that the process needs a name no more, and its report has `ended`.
-// A last one that says so of the process signs it off: the scripts take it for dead.
+// With its heartbeats a process sends a report per name. It is JSON that the scripts do not read:
+// host, pid, waiting calls by key and flow, used permits by key. Redis keeps it for ten minutes
+// after the process's death. The hash of [Index] holds the names of all limits: each process writes
+// its names there every ten minutes. Nothing depends on either. A message without a limit says that
+// the process no longer needs a name, and its report has `ended`. A last such message for the whole
+// process signs it off: the scripts then treat it as dead.
 //
 // # Order
 //
-// A tag is Redis's time at which a call came, made unique. So tags that callers bring after
-// a loss of data sort before new ones, and need no epoch. Whoever comes back with its tag is
-// first. Where data was lost, or on another server, the places are forgotten: some are of calls that
-// had their turns, and nobody asks for those. The others stand there anew when they ask next.
+// A tag is Redis's time at the arrival of a call, made unique. Tags that callers bring after a loss
+// of data sort before new tags, so they need no epoch. A call that returns with its tag goes to the
+// front.
 //
-// The head of the queue has a grace to ask, once its permits are there. After that its process
-// loses the places that it has among the first 64, and so does a process that is dead. The
-// grace counts from the first moment at which the permits of that head were there, also if others
-// have had them since. Else each turn of others would begin the grace anew, and a fleet behind a
-// dead process would get one turn per grace.
+// The head of the queue has a grace to ask, once its permits are there. After that, its process
+// loses its places among the first 64 of the queue. A dead process loses them, too. The grace
+// counts from the first moment at which the permits of that head were there, even if other calls
+// have taken them since. Otherwise each turn of another call would restart the grace, and a fleet
+// behind a dead process would get one turn per grace.
 //
-// Who finds the head late tells its process, "overdue:<process>", and so does a call that leaves the
-// place behind which the head stood, as it waits at another limit from now on. The first call of that
-// process that waits there asks then. It is told once, until it asks.
+// A script that finds the head late notifies its process ("overdue:<process>"). So does a call that
+// leaves its place to wait at another limit, if the next place is late. The first waiting call of
+// the notified process then asks. A process gets the message once, until it asks.
 //
-// Of an item with many new calls that do not find the common path at most 16 are answered, so
-// that no script takes long. The others ask again.
+// If an item holds many new calls that cannot take the common path, the script answers at most 16
+// of them, so that no script takes long. The others ask again.
 //
 // # Shares
 //
-// A call may name its flow, such as a tenant of those that share the limit (`how` of ask, +16,
-// with weight, urgent and flow behind it). From the first such call that waits, tags are those of
-// start-time fair queueing. A call's tag is the later one of two: where the last call of its flow
-// ends, and `virtual`, the highest tag that had a turn. It ends later by its cost times
-// the limit's pace, divided by its weight. So who has had less comes first. Calls without a flow
-// are a flow together. When nobody waits any more, all debts end.
+// A call may name its flow, such as its tenant (`how` of ask, +16, with weight, urgent and flow
+// behind it). From the first such waiting call on, tags are start tags of start-time fair queueing.
+// A call's tag is the later one of two: the end of the last call of its flow, and `virtual`, the
+// highest tag that had a turn. The call ends later than its tag by its cost times the limit's pace,
+// divided by its weight. So the flow that has had the least for its weight comes first. Calls
+// without a flow are one flow together. When no call waits any more, all debts end.
 //
-// A place that is left is no debt. It leaves a gap in the stretch of its flow, and the calls of
-// the flow behind it come forward when they ask next. Replies bring the tags that count now.
-// An urgent call has the tag `virtual`, or where the last urgent one ends: together those have
-// at most their part of the limit. The member of a place ends with weight and flow, so whoever
-// removes it knows whom to refund.
+// A call that leaves its place leaves no debt, but a gap in its flow. The later calls of that flow
+// move forward when they ask next. Replies contain the tags that count now. An urgent call has the
+// tag `virtual`, or the end of the last urgent call: so urgent calls together get at most their
+// part of the limit. The member of a place ends with weight and flow, so a script that removes the
+// place knows which flow to refund.
 //
 // # Slots
 //
-// A limit of slots is how many calls are made at once. A turn holds its slots, under the number
-// of its call, until [Leave] says that the call is done, or its process is dead. Nobody knows when
-// that will be. So a process whose calls wait is told on the channel when there is room for the
-// first n of them, "room:<process>:<n>", and asks then. If it does not come, whatever script is
-// called next for the limit tells it again, and the next processes, too. The third number of the
-// reach says in how many micros somebody is to look (look of leave), for that, or as a pause ends. The
-// process that was told so looks a tenth of a second after that, unless a later reply says 0. One
-// that does not hear news asks about every half second. A call that asks again holds nothing: so the
-// slots of a reply that was lost are free.
+// A limit of slots bounds how many calls run at the same time. A turn holds its slots, under the
+// number of its call, until [Leave] says that the call is done, or its process is dead. Nobody knows
+// when that will be. So when slots are free for the first n waiting calls of a process, Redis
+// publishes "room:<process>:<n>", and these calls ask. If they do not, the next script call for the
+// limit repeats the message, and notifies further processes. The third number of the reach says
+// after how many micros a process must look again (look of leave), because of free slots or the end
+// of a pause. The notified process looks a tenth of a second after that, unless a later reply says
+// 0. A process without a subscription asks about every half second. A call that asks again holds
+// nothing, so the slots of a lost reply are free.
 //
-// A message may be lost, and a copy of one may come late. So a process looks from time to time at
-// which of its calls hold slots in the log. It sends `done` for those that do not need them. As it
-// brings the clock of the moment at which it knew that, slots that were given later stay.
-// Somebody may take slots away (free of leave). Then the score of the holder is that moment, less
-// than 0. The holder cannot keep the slots any more, and hears of that when it looks. This ends with
-// its `done`, or when the dead are looked for after ten minutes.
+// A message may be lost, and a copy may arrive late. So a process compares from time to time which
+// of its calls hold slots in the log, and sends `done` for calls that do not need them. With it, the
+// process sends the clock of the moment of the comparison, so slots that were granted later stay. An
+// operator may take slots away (free of leave). The score of the holder is then the negative of that
+// moment. The holder cannot keep the slots any more, and learns that when it compares. The entry
+// ends with its `done`, or with the sweep for dead processes after ten minutes.
 //
-// A process whose last answered heartbeat is deadMicros old may have been taken for dead. Then, or
-// if Redis has lost its data or is another server, it tells what its calls hold still (keep of
-// leave). Where data was lost no slot is given until the new state is three seconds old, which is
-// longer than that takes.
-// On another server what was held is forgotten, as it may have missed which calls are done.
+// If the last answered heartbeat of a process is deadMicros old, the process may count as dead. Then
+// it reports the slots that its calls still hold (keep of leave). It does the same if Redis has lost
+// its data or is another server. After a loss of data, no slot is granted until the new state is
+// three seconds old, which is longer than those reports take. On another server, earlier slots are
+// forgotten, because it may have missed which calls are done.
 //
 // # Bookings
 //
-// A call that is made later, perhaps by another process, such as a task of a queue, has an
-// ID and is booked. Its tag is kept under the ID, and it holds neither permits nor a place.
-// Its forecast counts the bookings before its own. When it is back it is before all that
-// came after it. Nobody waits for a booking: a call that stands in the queue is told when its
-// turn is if no other one comes back. One that does not come back counts no more once
-// a call with an ID and a later tag had its turn. So 900 tasks that were deleted cost
-// nothing.
+// A call that is made later, perhaps by another process, has an ID and is booked. An example is a
+// task of a job queue. Its tag is kept under the ID, and it holds neither permits nor a place. Its
+// forecast counts the bookings before its own. When it returns, it goes ahead of all calls that
+// arrived after it. The queue does not wait for a booking, and forecasts of waiting calls assume
+// that no booking returns. A booking that does not return no longer counts once a call with an ID
+// and a later tag had its turn. So 900 deleted tasks cost nothing.
 //
 // # State
 //
-// The hash of a limit is readable: nextFreeTicketMicros, fraction, limit, and so on. Its
-// field plain is one text of the epoch, the run and the limit in force. It begins with ~ where
-// a call may not take the common path, which is two commands and compares that text as a whole
-// (common.lua). Versions grow with every write. The keys expire when the bucket is full and
-// nobody waits: then there is nothing to know. Keys of another kind of limit are others: a
-// limit that becomes a quota begins anew.
+// The hash of a limit is readable: nextFreeTicketMicros, fraction, limit, and so on. Its field
+// plain is one text of the epoch, the run and the limit in force. It begins with ~ if a call may not
+// take the common path, which is two commands and compares that text as a whole (common.lua).
+// Versions grow with every write. The keys expire when the bucket is full and no call waits, since
+// then nothing needs to be known. Each kind of limit has its own keys: a limit that becomes a quota
+// starts with a full quota. A call may need up to 16 limits here; package reserve allows 8.
 package lua

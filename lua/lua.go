@@ -52,8 +52,7 @@ var (
 // permits, the time in which a bucket fills, a window and a pause are no longer.
 const Longest = 1e15
 
-// inside is what the scripts of one limit or many share: the meters, the state and the
-// queue.
+// inside returns the text that all scripts of limits share: the meters, the state and the queue.
 func inside() string {
 	return paced + quota + rolling + warming + state + places + slots + shares + bookings
 }
@@ -71,12 +70,12 @@ var (
 	Beat    = redis.NewScript(beat)
 )
 
-// Keys returns the KEYS of one limit, in order: of the limit of a name and, where key is not
-// empty, of one of its tenants or hosts. The group is the hash tag, or the name where the group
-// is empty. Neither may hold a brace, and a name in a group no colon.
+// Keys returns the KEYS of one limit, in order. The name is that of the limit. A key is one of its
+// tenants or hosts, or empty. The group is the hash tag; without a group the name is. Neither may
+// hold a brace, and a name in a group no colon.
 //
-// The kind is "p" of a paced limit, "q" of a quota, "r" of a rolling limit, "s" of slots, and "w"
-// of a limit that warms up. Limits of another kind have keys of their own.
+// The kind is "p" for a paced limit, "q" for a quota, "r" for a rolling limit, "s" for slots, and
+// "w" for a limit with warm-up. Each kind of limit has its own keys.
 func Keys(prefix, group, name, kind, key string) []string {
 	base := stem(prefix, group, name)
 	if key != "" {
@@ -92,7 +91,8 @@ func stem(prefix, group, name string) string {
 	return prefix + ":{" + group + "}/" + name + ":"
 }
 
-// life begins the keys of what the names of a group share: that of the group, or of a name without one.
+// life returns the prefix of the keys that the names of a group share, or of the keys of a name
+// without a group.
 func life(prefix, group, name string) string {
 	if group != "" {
 		name = group
@@ -100,28 +100,28 @@ func life(prefix, group, name string) string {
 	return stem(prefix, "", name)
 }
 
-// Channel is the name of the channel on which the scripts send news of the limits of a group. Where
-// the group is empty, it is that of the limit of a name.
+// Channel returns the channel on which the scripts publish messages about the limits of a group.
+// Without a group, it is the channel of one limit name.
 func Channel(prefix, group, name string) string { return life(prefix, group, name) + "turns" }
 
-// BeatKeys returns the KEYS of [Beat], in order, for the limit of a name. The group may be empty. The
-// first two are the same for all names of a group; a heartbeat of several names has the last two of
-// each behind them.
+// BeatKeys returns the KEYS of [Beat], in order, for one limit name. The group may be empty. The
+// first two keys are the same for all names of a group. A heartbeat of several names appends the
+// last two keys of each further name.
 func BeatKeys(prefix, group, name string) []string {
 	common, base := life(prefix, group, name), stem(prefix, group, name)
 	return []string{common + "processes", common + "beats", base + "limits", base + "reports"}
 }
 
-// Index is the key of a hash in which processes note the names of their limits, so that others
-// find them. A field is that of [Indexed]. Its value is when a process noted it last, in
-// Unix micros.
+// Index returns the key of a hash in which processes write the names of their limits, so that
+// others find them. [Indexed] returns the field of a name. Its value is the last time at which a
+// process wrote it, in Unix micros.
 func Index(prefix string) string { return prefix + ":names" }
 
-// Indexed is the field of a name in the hash of [Index]. The group may be empty.
+// Indexed returns the field of a name in the hash of [Index]. The group may be empty.
 func Indexed(group, name string) string { return strings.TrimPrefix(stem("", group, name), ":") }
 
 // NameOf returns the group and the name of a field of the hash of [Index]: it is the reverse of
-// [Indexed]. It returns false where the field is none.
+// [Indexed]. It returns false if the field has another form.
 func NameOf(field string) (group, name string, ok bool) {
 	tag, rest, ok := strings.Cut(strings.TrimPrefix(field, "{"), "}")
 	if !ok || !strings.HasPrefix(field, "{") || !strings.HasSuffix(rest, ":") {

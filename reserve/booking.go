@@ -7,11 +7,11 @@ import (
 	"github.com/fleetpace/fleetpace/internal/asker"
 )
 
-// A call may be made later, and by another process than the one that knows of it first: a
-// task of a queue, for example. It has an ID, which no other call of the fleet uses until
-// it was made or has left.
+// A call may be made later, and by another process than the one that books it: a task of a job
+// queue, for example. It has an ID, which no other call of the fleet uses until the call was made
+// or has left.
 
-// Lead is how long before its turn a call that was booked should ask again.
+// Lead is how long before its turn a booked call should ask again.
 const Lead = 500 * time.Millisecond
 
 // Call is a call that is made later: see [Joint.Join].
@@ -19,8 +19,8 @@ type Call struct {
 	ID    string // from 1 to 256 bytes of any kind
 	Costs []int  // permits of each limit, in the order of [All]; empty: one of each
 
-	// Deadline is the latest moment of use for the turn, on the local clock. A call whose
-	// turn would come later is not booked. The zero time means that any will do.
+	// Deadline is the latest moment at which the turn is of use, on the local clock. A call whose
+	// turn would come later is not booked. The zero time means no deadline.
 	Deadline time.Time
 }
 
@@ -30,18 +30,19 @@ type Joined struct {
 	Err error     // why it is not booked; nil if it is
 }
 
-// Join books calls that are made later, perhaps by other processes, in their order. A booking
-// takes no permits: it keeps a place in the order, under the ID of the call, and has a forecast of
-// its turn. Whoever makes the call asks with [Joint.Ask], a [Lead] before it is Due or earlier. A
-// booking that nobody comes for holds nobody up. A call that is booked already keeps its place.
+// Join books calls that are made later, perhaps by other processes, in their order. A booking uses
+// no permits: it saves a position in the queue, under the ID of the call, and has a forecast of its
+// turn. The process that makes the call asks with [Joint.Ask], a [Lead] before the turn is Due or
+// earlier. If no process asks, the queue does not wait for the booking. A call that is booked
+// already keeps its place.
 //
-// Several calls share a round trip. Where one fails, the calls behind it fail, too: so the order
-// is kept when all of them are booked again. Each answer has its own error:
-// [ErrWouldMissDeadline], or one of [Limiter.WaitN].
+// Several calls share a round trip. If one fails, all calls behind it fail, too, so their order is
+// kept when you book them again. Each answer has its own error: [ErrWouldMissDeadline], or an error
+// of [Limiter.WaitN].
 func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 	joined := make([]Joined, len(calls))
 	var bookings []asker.Booking
-	var of []int // which call each of them is of
+	var of []int // the index of each booking's call
 	for i, c := range calls {
 		if need, err := j.named(ctx, c.ID, c.Costs); err != nil {
 			joined[i].Err = failed("join", j, err)
@@ -59,14 +60,14 @@ func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 	return joined
 }
 
-// Ask joins the queue for a call that is here now, for the first time or again. The ID names the
-// call, in 1 to 256 bytes. If its turn is no farther away than the patience, call
-// [Reservation.Wait]. If it is farther away, the call is [Reservation.Booked]: its process need
-// not stay, and asks again a [Lead] before it is Due, or earlier.
+// Ask joins the queue for a call that is ready now, for the first time or again. The ID names the
+// call, in 1 to 256 bytes. If its turn is within the patience, call [Reservation.Wait]. Otherwise
+// the call is [Reservation.Booked]: its process need not wait, and asks again a [Lead] before the
+// turn is Due, or earlier.
 //
-// Asking may be repeated under the same ID. If ctx ends while Redis is asked, Ask waits for the
-// answer for at most half a second, so that the call keeps its place. A deadline does not bound
-// the turn: errors are those of [Limiter.WaitN] except [ErrWouldMissDeadline].
+// You may repeat Ask under the same ID. If ctx ends during the request to Redis, Ask waits for the
+// answer for at most half a second, so that the call keeps its place. A deadline does not bound the
+// turn: errors are those of [Limiter.WaitN] except [ErrWouldMissDeadline].
 func (j *Joint) Ask(ctx context.Context, id string, patience time.Duration, costs ...int) (*Reservation, error) {
 	r, err := j.ask(ctx, id, patience, costs)
 	return r, failed("ask", j, err)
@@ -90,16 +91,16 @@ func (j *Joint) ask(ctx context.Context, id string, patience time.Duration, cost
 	return r, err
 }
 
-// lasting lets an ask that is under way when its context ends go on for a moment: a call whose
-// answer nobody hears would lose the place that it has kept.
+// lasting lets a request continue for a moment after its context has ended: if nobody read the
+// answer, the call would lose the place that it has kept.
 func lasting(ctx context.Context) (longer context.Context, done func()) {
 	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { time.AfterFunc(time.Second/2, cancel) })
 	return longer, func() { stop(); cancel() }
 }
 
-// Leave ends a booking: the call will not be made. The costs are those that it was booked with.
-// Leave may be repeated, and works after [Limiter.Close]. Errors: [ErrInvalid], [ErrExceedsBurst],
+// Leave ends a booking: the call will not be made. Give the costs of the booking. Leave may be
+// repeated, and works after [Limiter.Close]. Errors: [ErrInvalid], [ErrExceedsBurst],
 // [ErrUnavailable], [ErrDenied], [ErrCorrupt], or the context's.
 func (j *Joint) Leave(ctx context.Context, id string, costs ...int) error {
 	return failed("leave", j, j.leave(ctx, id, costs))
@@ -123,7 +124,7 @@ func (j *Joint) leave(ctx context.Context, id string, costs []int) error {
 	return j.shared().why(ctx, err)
 }
 
-// named is the need of a call with an ID.
+// named returns the need of a call with an ID.
 func (j *Joint) named(ctx context.Context, id string, costs []int) (asker.Need, error) {
 	if err := validateID(id); err != nil {
 		return asker.Need{}, err

@@ -15,23 +15,25 @@ const DefaultPrefix = "fleetpace"
 
 // Config says what a Limiter limits. Name and Limit are required.
 type Config struct {
-	// Name of the limit, from 1 to 128 bytes without braces. Every process that
-	// uses the same name, prefix and Redis shares the limit. Without a
-	// Group it is the hash tag of all keys, so one limit lives in one slot of a cluster.
+	// Name of the limit, from 1 to 128 bytes without braces. Every process that uses the same name,
+	// prefix and Redis shares the limit. Without a Group, the name is the hash tag of all keys, so
+	// one limit lives in one hash slot of a cluster.
 	Name string
 
-	// Group is for limits that one call may need together: see [All]. Limits of one group live in
-	// one slot of a cluster, because the group is the hash tag of their keys then. Up to 128 bytes
+	// Group is for limits that one call may need together: see [All]. The group is the hash tag of
+	// their keys, so limits of one group live in one hash slot of a cluster. Up to 128 bytes
 	// without braces; in a group, the Name must not hold a colon. Default: none.
 	Group string
 
-	// Limit is the rate and the burst, or another [Kind] of limit. Processes of one name should
-	// agree. Where they do not, the slowest limit of the processes that make calls is in force. Two
-	// kinds of limit under one name are an error of the Limiter that came later, in the same process
-	// or in another one: all of its calls fail with [ErrInvalid] from the first one on, also while
-	// Redis is away. That ends within 6 s of the moment at which no process uses the other kind any
-	// more: each has closed its Limiter, died, or made no call for 10 s. So a deploy that changes the
-	// kind gives the limit another Name, or stops all old processes first.
+	// Limit is the rate and the burst, or another [Kind] of limit. All processes should configure
+	// the same limit under one name. If they do not, the slowest limit of the processes that make
+	// calls is in force.
+	//
+	// Two kinds of limit under one name are an error of the later Limiter, in the same process or
+	// in another one. All of its calls fail with [ErrInvalid], from the first call on, also during
+	// an outage. That ends within 6 s after the last process with the other kind has closed its
+	// Limiter, has died, or has made no call for 10 s. So a deploy that changes the kind must give
+	// the limit another Name, or stop all old processes first.
 	Limit Limit
 
 	// Prefix of all keys, up to 128 bytes without braces. Default
@@ -43,42 +45,42 @@ type Config struct {
 	// used for at most 40 ms after it is due.
 	Settles bool
 
-	// Lease is how long this process may hold permits that it took ahead of its calls, so that
-	// most calls need no round trip while permits are stored. It is at most one minute. Half of
-	// the time in which the bucket fills is enough. 0, the default, means that it takes none
-	// ahead. A lease is for paced limits that do not settle.
+	// Lease lets this process take permits ahead of its calls (prefetch), and is how long it may
+	// hold them. While permits are stored, most calls then need no round trip. At most one minute;
+	// half of the time in which the bucket fills is enough. The default 0 takes no permits ahead. A
+	// lease is for paced limits that do not settle.
 	//
 	// A process takes as many permits as its recent calls used in that time, and only permits that
-	// are stored in the bucket. They are turns like any other, so the limit stays exact.
-	// Meanwhile the bucket holds fewer permits for other processes: fewer by those that were taken
-	// ahead, and by those that become available in the time of the lease. Permits that the process
-	// does not use go back, or lapse when the bucket would have overflowed: see [LeaseStats].
+	// are stored in the bucket. The limit stays exact. Meanwhile, other processes find fewer
+	// permits: the bucket lacks the permits that were taken ahead, and the permits that refill
+	// during the lease. Unused permits return to the bucket. If the bucket has no room for them,
+	// they are lost: see [LeaseStats].
 	Lease time.Duration
 
-	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer one is cut to it. Set it
-	// where the API's word is not to be trusted without bounds. 0, the default, means no bound.
+	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer pause is shortened to it.
+	// Set it if you do not trust the times that the API asks for. The default 0 means no bound.
 	MaxPause time.Duration
 
-	// Urgent is the part of the limit that urgent calls together have at most while others wait,
-	// from 0.01 to 0.99: see [Limiter.Urgent]. Default 0.5.
+	// Urgent is the part of the limit that all urgent calls together get at most while other calls
+	// wait, from 0.01 to 0.99: see [Limiter.Urgent]. Default 0.5.
 	Urgent float64
 
-	// Outage says what calls do while Redis is away. By default they go on at this process's share
-	// of the rate.
+	// Outage says what calls do while Redis is unreachable. By default they continue at this
+	// process's part of the rate.
 	Outage Outage
 
-	// Logger hears of what an operator should know. It may be called while calls are held up for
-	// it, so its handler must be quick, and must not wait for a limiter:
+	// Logger gets what an operator should know. Calls may wait while it writes, so its handler must
+	// be quick, and must not wait for a limiter. It logs that
 	//
-	//   - Redis is away or back, and what was used without it
-	//   - another process has set a pause or a limit
-	//   - processes were made with different limits
+	//   - an outage began or ended, and how many permits were used without Redis
+	//   - another process paused or overrode a limit
+	//   - processes are configured with different limits
 	//   - Redis may evict the state
-	//   - the process slept through turns
+	//   - the process missed turns
 	//
-	// What Limiters of one group share, the Logger of the first one hears. By default nothing is
-	// logged, with two exceptions, on slog.Default(): a Redis that was never reached, once, and
-	// processes that were made with different limits, once for each change.
+	// Limiters of one group use the Logger of the first Limiter for what they share. By default
+	// nothing is logged, with two exceptions on slog.Default(): the process has never reached Redis
+	// (once), and processes are configured with different limits (once per change).
 	Logger *slog.Logger
 }
 
@@ -88,7 +90,7 @@ const (
 	maxID   = 256
 )
 
-// noLogger is that of a Config without one.
+// noLogger is the Logger of a Config without one.
 var noLogger = slog.New(slog.DiscardHandler)
 
 func (c Config) withDefaults() Config {
@@ -168,7 +170,7 @@ func validateID(id string) error {
 	return nil
 }
 
-// validateCost checks the cost of a call, which the caller knows by a name.
+// validateCost checks the cost of a call. The name is what the caller calls the cost.
 func (c *Config) validateCost(name string, n int) error {
 	if n < 1 {
 		return invalid(name, "must be at least 1, got %d", n)

@@ -11,20 +11,20 @@ import (
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// remembered bounds of how many keys a process remembers what it knows.
+// remembered is the most keys whose state a process caches.
 const remembered = 10_000
 
-// core is what a Limiter and those that For makes of it have in common.
+// core is shared by a Limiter and all Limiters that For derives from it.
 type core struct {
 	*shared
 	cfg   Config
 	terms wire.Terms
 	name  *wire.Name
-	root  *wire.Limit // of no key
+	root  *wire.Limit // the limit without a key
 	keyed *lru.Cache[string, *wire.Limit]
 
 	closed atomic.Bool
-	gone   chan struct{} // closed when all of it has ended
+	gone   chan struct{} // closed when all calls have ended
 }
 
 func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
@@ -50,7 +50,7 @@ func (c *core) newLimit(key string) *wire.Limit {
 	return l
 }
 
-// limit returns that of a key, with what is remembered of it.
+// limit returns the limit of a key, with its cached state.
 func (c *core) limit(key string) *wire.Limit {
 	if l, ok := c.keyed.Get(key); ok {
 		return l

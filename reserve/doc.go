@@ -1,6 +1,6 @@
-// Package reserve makes a fleet of workers take turns at a rate-limited API. It
-// is a blocking, queued, distributed rate limiter on Redis: a call joins a queue, and
-// waits until its turn comes; nothing is rejected.
+// Package reserve is a distributed rate limiter that queues, on Redis. All processes of a fleet
+// share one queue. A call blocks until the API's limit allows it. It fails only if its deadline
+// cannot be met, if its cost exceeds the burst, or if the outage policy says so.
 //
 //	limiter, err := reserve.New(client, reserve.Config{
 //		Name:  "maps-api",
@@ -14,76 +14,74 @@
 //
 // # What is guaranteed
 //
-// Calls leave as a token bucket of the limit's rate and burst allows, over all processes
-// together. A strict provider with the same limit accepts all of them if the network delays
-// each call by the same time. Real networks jitter, so set a smaller burst than the
-// provider's. A limit of 100/s with burst 1, before a provider that allows a burst of 10,
-// leaves room for 90 ms of jitter.
+// All processes together make calls as a token bucket of the limit's rate and burst allows. A
+// strict provider with the same limit accepts all of them if the network delays each call by the
+// same time. Real networks have jitter, so set a smaller burst than the provider's. A limit of
+// 100/s with burst 1, in front of a provider that allows bursts of 10, tolerates 90 ms of jitter.
 //
-// # The words
+// # Terms
 //
-// A limit is a meter, which knows how many permits the API would still allow, and a queue
-// of the calls that wait. A call that waits has a place in the queue and owns no permits.
-// Its forecast is the moment of its turn, as far as is known now. A turn is permits that
-// were spent, and the moment at which they are due. It is given at most half a second
-// ahead, and is final: only a pause, or a limit that lets less through, takes it back.
+// A limit is a queue of waiting calls in front of a rate meter. The meter knows how many permits
+// the API still allows. A waiting call has a place in the queue and owns no permits. Its forecast
+// is the moment at which its turn is expected. A turn is the permits granted to a call, and the
+// moment from which the call may be made. Redis grants a turn at most half a second early, and only
+// a pause revokes it. docs/glossary.md has all terms.
 //
-// So a call that gives up, or whose process dies, has held nothing. A pause or another
-// limit moves all calls that wait.
+// So a call that gives up, or whose process dies, never held a permit while it waited. A pause or
+// another limit moves all waiting calls.
 //
-// A booking is a place in the order that is kept, under an ID, for a call that is made
-// later, perhaps by another process. When the call comes, it is before those that came
-// after it. See [Joint.Join] and [Joint.Ask].
+// A booking is a saved position in the queue, under an ID, for a call that is made later, perhaps
+// by another process. When the call comes, it goes ahead of all calls that arrived after its
+// booking. See [Joint.Join] and [Joint.Ask].
 //
-// In one process calls of the same cost have their turns first come, first served. Between
-// processes, those that came first are first while they are awake. A turn that was slept
-// through, because the process was suspended, is not used: the call asks for another one.
+// In one process, calls of the same cost get their turns first come, first served. Across
+// processes, that holds for calls of processes that are awake. If a process was suspended past the
+// end of a turn, the turn has expired, and the call asks for a new one.
 //
-// # So many calls at once
+// # Concurrency limits
 //
-// A limit of [Concurrent] has slots. A call holds one from its turn until it is released,
-// so it is made with [Limiter.Acquire]. Slots of a process that is silent for 3 s are for
-// others.
+// A limit of [Concurrent] has slots. A call holds a slot from its turn until it releases the slot,
+// so use [Limiter.Acquire]. If a process sends no heartbeat for 3 s, other calls get its slots.
 //
-// # Fair shares, and calls that cannot wait
+// # Fair shares, and urgent calls
 //
-// A [Limiter.Flow] is a tenant, an account or a host of those that share a limit. Where calls
-// wait, each flow has its turns by its [Limiter.Weight], however many calls of others wait.
-// What it does not use is for the others.
+// A [Limiter.Flow] is one of the tenants, accounts or hosts that share a limit. Each flow with
+// waiting calls gets its turns by its [Limiter.Weight], however many calls of other flows wait.
+// Other flows get what a flow does not use.
 //
-// A flow with waiting calls is behind its share by a bounded number of permits: its largest
-// call, what the limit lets through in half a second (turns are given that far ahead), and
-// its share of the largest call of each flow.
+// A flow with waiting calls is behind its share by a bounded number of permits: the sum of
 //
-// A call that is [Limiter.Urgent] goes before all others, as far as its part of the limit
-// goes.
+//   - its largest call
+//   - the permits of half a second, because turns are granted that early
+//   - its share of the largest call of each flow
+//
+// A [Limiter.Urgent] call goes ahead of all others, within the part of the limit for urgent calls.
 //
 // # The one clock
 //
-// Only Redis's clock counts. Its replies are durations, which a process measures on its
+// Only Redis's clock counts. Its replies contain durations, which a process measures on its
 // monotonic clock. Wall clocks of workers do not matter.
 //
 // # When the API asks for a pause
 //
-// After [Limiter.Pause] nobody has a turn for a time, not even a call that was given one which
-// is not due yet. A process in which calls wait holds one more connection, on which it hears
-// of that, and of another limit: see [Limiter.SetLimit].
+// During a [Limiter.Pause] no call gets its turn, and turns that are due before the end of the
+// pause are revoked. A process with waiting calls holds one more connection, on which Redis
+// publishes pauses and changes of limits: see [Limiter.SetLimit].
 //
-// # Several limits in one turn
+// # Several limits in one call
 //
-// A call of a [Joint] needs permits of several limits, of any [Kind]: one step gives it the
-// permits of all, or of none. It waits at the limit that holds it back most, and takes
-// nothing from the others until then. [Reservation.Settle] corrects the cost of a call once
-// it is known.
+// A call of a [Joint] needs permits of several limits, of any [Kind]. One step grants it the
+// permits of all limits or of none. The call waits at the limit that holds it back most, and takes
+// nothing from the others until then. [Reservation.Settle] corrects the cost of a call once it is
+// known.
 //
-// # When Redis is away
+// # When Redis is unreachable
 //
-// Turns that were given are used. All other calls are asked again until some failures in a
-// row open a circuit breaker. Then a [Policy] decides: the calls go on at this process's
-// share of the rate, wait, fail, or go through. See [Outage]. If Redis lost its data, or
-// went back to an older copy of it, the processes bring what they remember, and calls that
-// wait keep their order.
+// Granted turns are used. Requests of all other calls are retried, until some failures in a row
+// open a circuit breaker. Then a [Policy] decides: calls continue at this process's part of the
+// rate, wait, fail, or pass. See [Outage]. If Redis lost its data, or returned with older data,
+// each process sends what it remembers with its next request, and waiting calls keep their order.
 //
-// The scripts and the keys are documented in package lua, so that workers in other
-// languages can join the same queue.
+// Package lua documents the scripts and the keys, so that workers in other languages can use the
+// same queue.
 package reserve

@@ -9,8 +9,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
-// What an error asks you to do. Test with errors.Is; an [*Error] carries the
-// details.
+// The errors, and what each asks you to do. Test with errors.Is; an [*Error] carries the details.
 var (
 	// ErrInvalid: an argument or a setting is wrong; the text names it and its
 	// value. Correct the call.
@@ -20,37 +19,37 @@ var (
 	// come. Split the call or raise the burst. It is also an ErrInvalid.
 	ErrExceedsBurst = fault.ErrExceeds
 
-	// ErrWouldMissDeadline: the turn would come after the context's deadline. Nothing was
-	// consumed, and the call has no place in the queue. Try later, or with more time: [Error.Wait]
-	// says how much is needed, [Error.Left] how much there was, and [Error.RetryAfter] when as much
-	// will be enough. It is a context.DeadlineExceeded, too.
+	// ErrWouldMissDeadline: the turn would come after the context's deadline. No permit was used,
+	// and the call has no place in the queue. Try later, or with more time. [Error.Wait] says how
+	// much time is needed, [Error.Left] how much there was, and [Error.RetryAfter] when that much
+	// will be enough. It is also a context.DeadlineExceeded.
 	//
-	// In a loop over many calls, do not go on to the next one at once: each would fail in the same
-	// moment. Wait with a context without a deadline, and give the deadline to the request. Who
-	// tries again sooner than RetryAfter may hear a forecast that is up to half a second old.
+	// In a loop over many calls, do not try the next call at once: it would fail, too. Wait with a
+	// context without a deadline, and give the deadline to the request. Before RetryAfter, a new
+	// attempt may get a forecast that is up to half a second old.
 	ErrWouldMissDeadline = errors.New("would miss the deadline")
 
-	// ErrUnavailable: Redis could not be reached or refuses calls for now. The text says what can
-	// be done, and the cause is in the chain. No turn was given. Try again. Calls that wait see it
-	// only under [PolicyFail], and where the client was closed. In the latter case it is a
-	// redis.ErrClosed, too, and trying again does not help.
+	// ErrUnavailable: Redis is unreachable, or refuses calls for now. The text says what can be
+	// done, and the cause is in the chain. No turn was granted. Try again. Waiting calls return it
+	// only under [PolicyFail], or if the client was closed. A closed client is also a
+	// redis.ErrClosed, and trying again does not help.
 	ErrUnavailable = fault.ErrUnavailable
 
-	// ErrOutcomeUnknown comes with ErrUnavailable when the call may have been carried out and only
-	// its reply was lost. It never lets more calls through than the limit does. A call that has an
-	// ID may ask again under it.
+	// ErrOutcomeUnknown comes with ErrUnavailable if Redis may have carried out the request, and
+	// only the reply was lost. It never makes more calls possible than the limit allows. A call
+	// with an ID may ask again under its ID.
 	ErrOutcomeUnknown = fault.ErrOutcomeUnknown
 
 	// ErrDenied: Redis does not let this client in, or forbids what a limiter needs. The text says
-	// which of these it is:
+	// which case it is:
 	//
 	//   - the password or the user is wrong
-	//   - the user's rules leave out a command or the keys
-	//   - the two sides do not agree on TLS
+	//   - the user's rules lack a command or the keys
+	//   - client and server do not agree on TLS
 	//   - a Redis before 7 is set to lua-replicate-commands no
 	//
-	// Correct the client's options, the user's rules (lua.ACL has them), or the setting. A limiter
-	// that has had answers before takes it for an outage, see [Outage], except for the setting.
+	// Correct the client's options, the user's rules (see lua.ACL), or the setting. After a limiter
+	// has once been let in, it treats the first three as an outage, see [Outage].
 	ErrDenied = fault.ErrDenied
 
 	// ErrCorrupt: a key of the limit holds something that is not its state.
@@ -58,7 +57,7 @@ var (
 	// owns it, delete it.
 	ErrCorrupt = fault.ErrCorrupt
 
-	// ErrClosed: the limiter was closed. Calls that waited have given their places back.
+	// ErrClosed: the limiter was closed. Its waiting calls have left the queue.
 	ErrClosed = errors.New("limiter is closed")
 
 	// ErrCancelled: the reservation was cancelled and has no turn any more.
@@ -67,15 +66,15 @@ var (
 
 // Error says which call failed, for which limit, and why.
 type Error struct {
-	Op   string        // the method, in small letters: "wait", "reserve", "set limit" …
+	Op   string        // the method, in lower case: "wait", "reserve", "set limit" …
 	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
 	Wait time.Duration // until the turn would have come; 0 if not known
-	Left time.Duration // until the deadline that it would have missed; 0 if that is past or not known
-	// RetryAfter is when to try again after an [ErrWouldMissDeadline]: from then on a call with as
-	// much time as this one had has its turn in time, as things stand. 0 if not known.
+	Left time.Duration // until the deadline that the call would have missed; 0 if it is past or not known
+	// RetryAfter is how long to wait after an [ErrWouldMissDeadline] before the next attempt. By
+	// the current forecast, a call that then has the same time left will get its turn in time. 0 if
+	// not known.
 	RetryAfter time.Duration
-	// HeldBy is the limit of a [Joint] that holds the call back most; empty where that is not
-	// known.
+	// HeldBy is the limit of a [Joint] that holds the call back most; empty if not known.
 	HeldBy string
 
 	Err error // one of the errors above, joined with the cause if there is one
@@ -98,7 +97,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap gives errors.Is and errors.As the sentinel and the cause.
+// Unwrap returns the sentinel and the cause, for errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.Err }
 
 // invalid names the field and what is wrong with its value.
@@ -106,12 +105,12 @@ func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("%w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
 }
 
-// exceeds is an ErrInvalid that is an ErrExceedsBurst too.
+// exceeds is an ErrInvalid that is also an ErrExceedsBurst.
 type exceeds struct{ error }
 
 func (e *exceeds) Unwrap() []error { return []error{e.error, ErrExceedsBurst} }
 
-// failed is the error of a method, of a limit or of several; nil stays nil.
+// failed returns the error of a method for one or several limits; nil stays nil.
 func failed(op string, of fmt.Stringer, err error) error {
 	if err == nil { // before what follows allocates
 		return nil
@@ -131,10 +130,10 @@ func failed(op string, of fmt.Stringer, err error) error {
 	return e
 }
 
-// missed is ErrWouldMissDeadline with what an Error says of it.
+// missed is an ErrWouldMissDeadline with the details for an Error.
 type missed struct {
 	wait, left time.Duration
-	slowest    int // of the limits; -1: not known
+	slowest    int // index of the limit that delays the call most; -1: not known
 }
 
 func miss(turn, deadline time.Time, slowest int) error {
@@ -144,11 +143,11 @@ func miss(turn, deadline time.Time, slowest int) error {
 func (m *missed) Error() string   { return ErrWouldMissDeadline.Error() }
 func (m *missed) Unwrap() []error { return []error{ErrWouldMissDeadline, context.DeadlineExceeded} }
 
-// errAway is what calls hear under PolicyFail; the breaker knows more.
+// errAway is the error of calls under PolicyFail. The breaker knows the cause.
 var errAway = errors.New("redis is away")
 
-// why returns the error for the caller. Where the context has ended and Redis is away, that is
-// the context's. Under PolicyFail it says why Redis is away.
+// why returns the error for the caller. If the context has ended during an outage, that is the
+// context's error. Under PolicyFail it says why Redis is unreachable.
 func (s *shared) why(ctx context.Context, err error) error {
 	if err == errAway { //nolint:errorlint // the sentinel itself
 		err = s.breaker.Shut()

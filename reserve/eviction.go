@@ -6,16 +6,15 @@ import (
 	"strings"
 )
 
-// lookForEviction asks Redis whether it may throw out state, if somebody wants to hear of it.
+// lookForEviction asks Redis whether it may evict state, if there is a Logger.
 func (s *shared) lookForEviction() {
 	if s.first.Logger.Enabled(s.life, slog.LevelWarn) {
 		s.busy.Go(func() { s.warnOfEviction(s.life) })
 	}
 }
 
-// warnOfEviction asks Redis whether it may throw out the state of a limit when it is full,
-// and logs a warning if so. Where Redis does not say, or does not let this user ask, it is
-// silent.
+// warnOfEviction asks Redis whether it may evict the state of a limit, and logs a warning if so. If
+// Redis does not say, or denies this user the question, it logs nothing.
 func (s *shared) warnOfEviction(ctx context.Context) {
 	memory, err := s.client.Info(ctx, "memory").Result()
 	if err != nil {
@@ -30,8 +29,8 @@ func (s *shared) warnOfEviction(ctx context.Context) {
 		"limit", s.first.Name, "maxmemory-policy", policy)
 }
 
-// evicts reads the reply of INFO memory: the policy, and whether there is a
-// bound of memory, without which it does nothing.
+// evicts reads the reply of INFO memory: the eviction policy, and whether memory is limited.
+// Without a memory limit the policy has no effect.
 func evicts(memory string) (policy string, limited bool) {
 	for line := range strings.Lines(memory) {
 		field, value, _ := strings.Cut(strings.TrimSpace(line), ":")

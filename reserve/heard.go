@@ -8,7 +8,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// hear logs what happened elsewhere in the fleet. The asker is locked meanwhile.
+// hear logs what happened elsewhere in the fleet. The asker is locked during the call.
 func (s *shared) hear(e asker.Event) {
 	log := s.first.Logger
 	switch e.What {
@@ -26,18 +26,19 @@ func (s *shared) hear(e asker.Event) {
 	}
 }
 
-// differing is another limit than that of this process, which was told to be in force.
+// differing is a limit in force that differs from this process's configured limit.
 type differing struct {
 	ruling string
 	at     time.Time
 }
 
-// tellAgain is after how long the same difference is a new one. Processes that rest for a moment
-// take their limits with them, and come back with them.
+// tellAgain is how long the same difference is not logged again. Idle processes withdraw their
+// limits, and bring them again with the next call.
 const tellAgain = 10 * time.Minute
 
-// differ logs once per change that another limit is in force than that of this process. As it slows
-// the process down, or spoils what it was deployed for, it is also told where there is no Logger.
+// differ logs that the limit in force differs from this process's configured limit, once per
+// change. The difference slows the process down, or defeats a deployment, so it is logged without a
+// Logger, too.
 func (s *shared) differ(name *wire.Name, ruling string) {
 	of, now := name.Keys[0]+" "+name.Limit, time.Now()
 	last := s.differs[of]
@@ -52,7 +53,7 @@ func (s *shared) differ(name *wire.Name, ruling string) {
 		"limit", name.Text, "own", name.Limit, "in_force", ruling)
 }
 
-// unfit logs once that a limit of another kind is in force: the calls of this process fail.
+// unfit logs once that a limit of another kind is in force, so calls of this process fail.
 func (s *shared) unfit(name *wire.Name, ruling string) {
 	of, now := name.Keys[0]+" "+name.Limit, time.Now()
 	last := s.differs[of]
@@ -60,11 +61,11 @@ func (s *shared) unfit(name *wire.Name, ruling string) {
 	if last.ruling == ruling && now.Sub(last.at) < tellAgain {
 		return
 	}
-	s.loud().Error("fleetpace: calls of this process fail, as a limit of another kind is in force under the name of theirs; give one of them another name, or stop the processes that use the other",
+	s.loud().Error("fleetpace: calls of this process fail, because a limit of another kind is in force under the same name; give one of them another name, or stop the processes that use the other",
 		"limit", name.Text, "own", name.Limit, "in_force", ruling, "see", "fleetpace show "+name.Text)
 }
 
-// loud is where the log has what nobody may miss, be there a Logger or not.
+// loud returns the Logger for lines that must not be missed: slog.Default() if there is none.
 func (s *shared) loud() *slog.Logger {
 	if s.first.Logger == noLogger {
 		return slog.Default()
@@ -72,7 +73,7 @@ func (s *shared) loud() *slog.Logger {
 	return s.first.Logger
 }
 
-// moved logs how a limit stands that another process has paused or set.
+// moved logs the state of a limit that another process has paused or overridden.
 func (s *shared) moved(l *wire.Limit, what string) {
 	states, err := s.asker.Inspect(s.life, []*wire.Limit{l})
 	if err != nil {
@@ -100,7 +101,7 @@ func setFor(d time.Duration) string {
 	return "in " + d.Round(time.Millisecond).String()
 }
 
-// inForceText is the limit that a state tells, as text.
+// inForceText returns the limit that a state contains, as text.
 func inForceText(l *wire.Limit, st *wire.State) string {
 	own, err := ParseLimit(l.Name.Limit)
 	if err != nil {

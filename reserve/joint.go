@@ -15,25 +15,24 @@ import (
 const maxJoint = 8
 
 // A Joint gives calls their turns under several limits at once, such as requests and tokens, per
-// second and per day, or tenant and account. A call has its turn when all of them let it through:
-// it gets the permits of all, or of none, in one atomic step.
+// second and per day, or tenant and account. A call gets the permits of all limits, or of none, in
+// one atomic step.
 //
 // A call waits at the limit where its turn comes last, and takes nothing from the other limits
-// until then. So a tenant with an hour of backlog does not hold up those with whom it shares an
-// account. Its calls come to the shared limit when their own turns have come.
+// until then. So a tenant with an hour of backlog does not hold up the tenants with whom it shares
+// an account.
 //
-// The limits of a Joint still serve calls that need only one of them. A Joint is cheap and keeps
-// nothing: make one for each use where the keys vary. A Joint of a single limit is that limit. It
-// is safe for concurrent use.
+// The limits of a Joint still serve calls that need only one of them. A Joint is cheap and has no
+// state: make one for each use if the keys vary. A Joint of a single limit behaves like that limit.
+// It is safe for concurrent use.
 type Joint struct {
 	limits []*Limiter
 }
 
 // All makes a Joint of one to eight different limits. All of them must have the same client,
-// [Config.Prefix] and [Config.Outage]. They must also have the same [Config.Group], unless they
-// are keys of one Limiter. A call is of one flow: if one limit names it with [Limiter.Flow], the
-// others need not. The error is an [ErrInvalid] that says which limit does not fit, or an
-// [ErrClosed].
+// [Config.Prefix] and [Config.Outage]. They must also have the same [Config.Group], unless they are
+// keys of one Limiter. A call has one flow: if one limit names it with [Limiter.Flow], the others
+// need not. The error is an [ErrInvalid] that says which limit does not fit, or an [ErrClosed].
 func All(limits ...*Limiter) (*Joint, error) {
 	j := &Joint{limits: slices.Clone(limits)}
 	err := j.validate()
@@ -69,7 +68,7 @@ func (j *Joint) validate() error {
 	return nil
 }
 
-// fits says why a call can not need this limit together with another one; nil: it can.
+// fits says why a call cannot need this limit together with another one; nil: it can.
 func (l *Limiter) fits(other *Limiter) error {
 	c, o := l.core, other.core
 	switch {
@@ -84,7 +83,7 @@ func (l *Limiter) fits(other *Limiter) error {
 			l, c.cfg.Group, other, o.cfg.Group)
 	case c.cfg.Outage != o.cfg.Outage:
 		return invalid("limits", "must have the same Config.Outage: %q has %+v, and %q %+v", l, c.cfg.Outage, other, o.cfg.Outage)
-	default: // one was the last of its group to be closed, before the other was made
+	default: // the group was closed with the first limit, before the other was made
 		return ErrClosed
 	}
 }
@@ -92,7 +91,7 @@ func (l *Limiter) fits(other *Limiter) error {
 // Limits returns the limits that the Joint was made of, in their order.
 func (j *Joint) Limits() []*Limiter { return slices.Clone(j.limits) }
 
-// String is the names of the limits, with " + " between them.
+// String returns the names of the limits, with " + " between them.
 func (j *Joint) String() string {
 	names := make([]string, len(j.limits))
 	for i, l := range j.limits {
@@ -104,17 +103,17 @@ func (j *Joint) String() string {
 }
 
 // Wait blocks until the call has its turn: a nil error means call now. The costs are permits of
-// each limit, in the order of [All]; without any, the call costs one permit of each.
+// each limit, in the order of [All]. Without costs, the call takes one permit of each limit.
 //
-// It is [Limiter.WaitN] for several limits: a turn that would come after the context's deadline is
-// not taken, and errors are the same. Closing one of the limits ends the wait with [ErrClosed].
+// It works like [Limiter.WaitN]: a turn after the context's deadline is not taken, and the errors
+// are the same. Closing one of the limits ends the wait with [ErrClosed].
 func (j *Joint) Wait(ctx context.Context, costs ...int) error {
 	return failed("wait", j, j.wait(ctx, costs, false))
 }
 
 // Allow reports whether a call may be made right now, and if so takes its turn at all limits. It
-// does not wait for a turn, but it does wait for Redis. Costs are those of [Joint.Wait], and
-// errors those of [Limiter.AllowN].
+// does not wait for a turn, but it does wait for Redis. Costs are as in [Joint.Wait], and errors as
+// in [Limiter.AllowN].
 func (j *Joint) Allow(ctx context.Context, costs ...int) (bool, error) {
 	allowed, err := allows(j.wait(ctx, costs, true))
 	return allowed, failed("allow", j, err)
@@ -140,9 +139,9 @@ func (j *Joint) wait(ctx context.Context, costs []int, now bool) error {
 	return nil
 }
 
-// Reserve joins the queue for a call without waiting for its turn: to settle its cost later, for
-// example. Costs are those of [Joint.Wait]. The context is for the round trip only. Errors are
-// those of [Limiter.ReserveN].
+// Reserve joins the queue for a call without waiting for its turn, for example to settle its cost
+// later. Costs are as in [Joint.Wait]. The context is for the round trip only. Errors are those of
+// [Limiter.ReserveN].
 func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error) {
 	need, err := j.need(ctx, costs)
 	var r *Reservation
@@ -162,7 +161,7 @@ func (j *Joint) hold(ctx context.Context, need asker.Need, deadline time.Time) (
 	return &Reservation{joint: j, need: need, held: held}, nil
 }
 
-// need is what a call needs: it is checked before.
+// need returns what a call needs, after checking it.
 func (j *Joint) need(ctx context.Context, costs []int) (asker.Need, error) {
 	need, err := j.needOfAny(ctx, costs)
 	if err != nil {
@@ -176,7 +175,7 @@ func (j *Joint) need(ctx context.Context, costs []int) (asker.Need, error) {
 	return need, ctx.Err()
 }
 
-// costName is what a caller knows the cost of the limit at an index by.
+// costName returns the caller's name for the cost of the limit at an index.
 func (j *Joint) costName(i int) string {
 	if len(j.limits) == 1 {
 		return "n"
@@ -184,7 +183,7 @@ func (j *Joint) costName(i int) string {
 	return fmt.Sprintf("costs[%d]", i)
 }
 
-// needOfAny is need, also of limits that are closed.
+// needOfAny is need for limits that may be closed.
 func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, err error) {
 	need.Flow = j.limits[0].flow
 	if len(costs) != 0 && len(costs) != len(j.limits) {
@@ -212,12 +211,12 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, er
 	return need, nil
 }
 
-// shared is what all limits share.
+// shared returns what all limits share.
 func (j *Joint) shared() *shared { return j.limits[0].core.shared }
 
 func (j *Joint) asker() *asker.Asker { return j.shared().asker }
 
-// all are the limits as the asker knows them.
+// all returns the limits as the asker knows them.
 func (j *Joint) all() []*wire.Limit {
 	all := make([]*wire.Limit, len(j.limits))
 	for i, l := range j.limits {

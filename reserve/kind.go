@@ -12,21 +12,20 @@ type Kind int
 
 // The kinds of limit.
 const (
-	// KindPaced: permits become available one after the other, at the rate; an idle limit
-	// keeps up to its burst. It is what [PerSecond] and its like make.
+	// KindPaced: permits refill steadily at the rate, up to the burst (token bucket). [PerSecond]
+	// and similar functions make it.
 	KindPaced Kind = iota
 
-	// KindWarmingUp: paced, and slower after a time in which it was idle: see
-	// [Limit.WarmUp].
+	// KindWarmingUp: a paced limit that is slower after an idle time: see [Limit.WarmUp].
 	KindWarmingUp
 
-	// KindQuota: so many permits in each window of the calendar: see [Quota].
+	// KindQuota: at most N permits per window of the calendar (fixed window): see [Quota].
 	KindQuota
 
-	// KindRolling: never more than so many in any stretch of time: see [Rolling].
+	// KindRolling: at most N permits in any window of a length (sliding window): see [Rolling].
 	KindRolling
 
-	// KindSlots: so many calls at once, however long they take: see [Concurrent].
+	// KindSlots: at most N calls at the same time, however long they take: see [Concurrent].
 	KindSlots
 )
 
@@ -43,9 +42,9 @@ func (k Kind) String() string {
 // A Calendar is the length of the windows of a [Quota].
 type Calendar int
 
-// The windows of a quota, in the time zone of its limit. Weeks are those of ISO 8601 and
-// begin on Monday. Where clocks are set, a window is shorter or longer; an hour that the
-// clock shows twice is one window.
+// The windows of a quota, in the time zone of its limit. Weeks are those of ISO 8601 and begin on
+// Monday. If clocks are changed, a window is shorter or longer; an hour that the clock shows twice
+// is one window.
 const (
 	CalendarMinute = Calendar(calendar.Minute)
 	CalendarHour   = Calendar(calendar.Hour)
@@ -57,7 +56,7 @@ const (
 // String is the name of the window: minute, hour, day, week or month.
 func (c Calendar) String() string { return calendar.Unit(c).String() }
 
-// lengths of windows, about.
+// lengths are approximate lengths of windows.
 var lengths = map[Calendar]time.Duration{
 	CalendarMinute: time.Minute,
 	CalendarHour:   time.Hour,
@@ -67,49 +66,48 @@ var lengths = map[Calendar]time.Duration{
 }
 
 // Quota allows n permits in each window of the calendar, in UTC unless [Limit.In] says otherwise.
-// All of them may be used at once when the window begins. Where the API does not want that, add a
-// paced limit with [All]. A call that finds the quota used up waits for the next window. Permits
-// that a window leaves are gone with it.
+// All permits may be used at once when the window begins. To spread them, add a paced limit with
+// [All]. If the quota is used up, calls wait for the next window. Permits that were not used in a
+// window are lost.
 func Quota(n int, each Calendar) Limit {
 	return Limit{permits: float64(n), per: lengths[each], extra: n - 1, kind: KindQuota, unit: each}
 }
 
-// Rolling allows no more than n permits, at most 100,000, in any stretch of time as long as the
-// window, wherever it begins. All n of them may be used at once.
+// Rolling allows at most n permits, up to 100,000, in any time span as long as the window, wherever
+// it begins. All n may be used at once.
 func Rolling(n int, window time.Duration) Limit {
 	return Limit{permits: float64(n), per: window, extra: n - 1, kind: KindRolling}
 }
 
 // Concurrent allows n calls at once, from 1 to 1,000. A call holds its slot from its turn until it
-// is released. So use [Limiter.Acquire], or a package that releases it: worker and transport do.
-// Slots of a process that died, or is silent for 3 s, are free for others. Together with a rate,
-// in [All], no slot is held while a call waits for the rate.
+// releases the slot. So use [Limiter.Acquire], or a package that releases it: worker and transport
+// do. Slots of a process that has died, or has sent no heartbeat for 3 s, are free for other calls.
+// Together with a rate, in [All], a call that waits for the rate holds no slot.
 func Concurrent(n int) Limit {
 	return Limit{permits: float64(n), per: time.Second, extra: n - 1, kind: KindSlots}
 }
 
-// WarmUp makes a paced limit begin slowly after a time in which it was idle, as caches,
-// connections and autoscalers want it. It comes up to its rate within the period, which is
-// from 1 ms to 24 h.
+// WarmUp makes a paced limit start slowly after an idle time, for APIs whose caches, connections
+// and autoscalers need it. It reaches its rate within the period, which is from 1 ms to 24 h.
 //
 // It is Guava's SmoothWarmingUp with a cold factor of 3. While nobody calls, permits are stored at
-// an even pace, so that all of them are there after one period. They are at most
+// a constant rate, so that the store is full after one period. The most stored permits are
 //
 //	threshold + 2*period / (interval + 3*interval), where threshold = period / (2*interval)
 //
-// Calls use stored permits first. The time that one of those costs falls in a straight line: from
-// 3 intervals when all are stored to 1 interval at the threshold and below it.
+// Calls use stored permits first. The time per stored permit falls in a straight line: from 3
+// intervals when the store is full to 1 interval at the threshold and below it.
 //
-// As in Guava, and unlike in other limits, a call is let through first and those behind it wait
-// for its permits. So the API needs a bucket as large as the most expensive call. The burst bounds
-// that cost; nothing is stored for calls at once.
+// As in Guava, and unlike in other limits, a call is let through first, and the calls behind it
+// wait for its permits. So the API needs a bucket as large as the most expensive call. The burst
+// bounds that cost; it does not allow several calls at once.
 func (l Limit) WarmUp(period time.Duration) Limit {
 	l.kind, l.warm = KindWarmingUp, period
 	return l
 }
 
-// In returns a quota whose windows are those of a time zone. The zone needs a name from the time
-// zone database, such as Europe/Berlin, because all processes of the fleet must find the same one.
+// In returns a quota whose windows follow a time zone. The zone needs a name from the time zone
+// database, such as Europe/Berlin, because all processes of the fleet must find the same zone.
 func (l Limit) In(zone *time.Location) Limit {
 	l.zone = ""
 	if zone != nil && zone != time.UTC {
@@ -118,10 +116,10 @@ func (l Limit) In(zone *time.Location) Limit {
 	return l
 }
 
-// Margin keeps a distance from the edges of windows, for clocks that differ from the API's and for
-// the time that a call takes to arrive. A quota is not used within the margin after the begin of a
-// window and before its end. The window of a rolling limit is longer by the margin. It is at most
-// a quarter of the window.
+// Margin keeps a distance from the edges of windows, because clocks differ from the API's and calls
+// need time to arrive. A quota grants no permits within the margin after the begin of a window and
+// before its end. The window of a rolling limit is longer by the margin. It is at most a quarter of
+// the window.
 func (l Limit) Margin(d time.Duration) Limit {
 	l.margin = d
 	return l
@@ -130,8 +128,8 @@ func (l Limit) Margin(d time.Duration) Limit {
 // Kind is how the limit counts.
 func (l Limit) Kind() Kind { return l.kind }
 
-// Window is the window of a quota in which a moment lies. Other limits have none: it is the zero
-// time.
+// Window returns the window of a quota that contains a moment. For other limits it returns zero
+// times.
 func (l Limit) Window(at time.Time) (begin, end time.Time) {
 	zone, err := l.location()
 	if l.kind != KindQuota || err != nil {
@@ -150,11 +148,11 @@ func (l Limit) location() (*time.Location, error) {
 
 const (
 	maxWarmUp  = day
-	maxRolling = 100_000 // permits: each call is kept for as long as it counts
+	maxRolling = 100_000 // permits: Redis keeps each call for as long as it counts
 	maxSlots   = 1_000
 )
 
-// checkKind checks what only some kinds have.
+// checkKind checks the fields that only some kinds have.
 func (l Limit) checkKind() error {
 	switch l.kind {
 	case KindPaced:

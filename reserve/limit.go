@@ -9,22 +9,21 @@ import (
 )
 
 // Limit is how often calls may be made: a rate and a burst, or another [Kind] of limit. It is a
-// plain value, comparable and safe to copy; the zero Limit is not valid. Nothing is checked when a
-// Limit is put together: [New] checks it as a whole, and [Limit.Validate] does so on request.
+// plain value, comparable and safe to copy; the zero Limit is not valid. The functions that build a
+// Limit check nothing: [New] and [Limit.Validate] check the whole limit.
 //
-// The burst is how many permits an idle limit keeps for later, and so how many calls may leave at
-// once after an idle time. It is 1 unless set: calls are evenly spaced then. Where the provider
-// allows a burst of its own, set a smaller one here. The difference between the two is what jitter
-// on the network may use.
+// The burst is how many permits an idle limit stores, and so how many calls may be made at once
+// after an idle time. The default is 1: calls are evenly spaced. If the provider allows a burst,
+// set a smaller burst here. The difference is left for network jitter.
 type Limit struct {
 	permits float64       // per `per`
 	per     time.Duration // whole microseconds
 	extra   int           // burst beyond the first permit
 	kind    Kind
-	unit    Calendar      // of a quota …
-	zone    string        // … and where; empty: UTC
-	warm    time.Duration // to warm up
-	margin  time.Duration // at the edges of windows
+	unit    Calendar      // window of a quota
+	zone    string        // time zone of a quota; empty: UTC
+	warm    time.Duration // warm-up period
+	margin  time.Duration // distance from the edges of windows
 }
 
 // PerSecond allows n permits per second. Fractions are fine: 0.2 is one permit
@@ -43,19 +42,19 @@ func PerDay(n float64) Limit { return Limit{permits: n, per: day} }
 // Every allows one permit per interval, of whole microseconds.
 func Every(interval time.Duration) Limit { return Limit{permits: 1, per: interval} }
 
-// Burst returns the limit with another burst, in permits. A quota, a rolling limit and slots have
-// no burst of their own: [Limit.Validate] refuses one.
+// Burst returns the limit with another burst, in permits. Quotas, rolling limits and slots cannot
+// have a burst: [Limit.Validate] refuses it.
 func (l Limit) Burst(permits int) Limit {
 	l.extra = permits - 1
 	return l
 }
 
-// Rate is the limit in permits per second. Of a quota it is about right, as a month counts as 30
-// days. Of slots it is how many there are.
+// Rate is the limit in permits per second. For a quota it is approximate, because a month counts as
+// 30 days. For slots it is their number.
 func (l Limit) Rate() float64 { return l.permits / l.per.Seconds() }
 
-// Interval is the time in which one permit becomes available, rounded to a nanosecond. Of a quota
-// or a rolling limit it is an average; of slots it means nothing.
+// Interval is the time in which one permit becomes available, rounded to a nanosecond. For a quota
+// or a rolling limit it is an average. For slots it has no meaning.
 func (l Limit) Interval() time.Duration {
 	return time.Duration(math.Round(l.micros() * float64(time.Microsecond)))
 }
@@ -63,7 +62,7 @@ func (l Limit) Interval() time.Duration {
 // MaxBurst is how many permits may be used at once, and so the highest cost of a call.
 func (l Limit) MaxBurst() int { return l.extra + 1 }
 
-// micros is the exact interval as the scripts take it.
+// micros returns the exact interval for the scripts.
 func (l Limit) micros() float64 {
 	return float64(l.per/time.Microsecond) / l.permits
 }
@@ -73,13 +72,13 @@ const (
 	maxRate  = 1_000_000     // per second: the scripts count microseconds
 	maxBurst = 1_000_000_000 // permits
 
-	// longest is the longest time that the scripts take.
+	// longest is the longest time that the scripts accept.
 	longest     = lua.Longest * time.Microsecond
 	longestText = "31 years"
 )
 
-// Validate returns nil for a valid limit, and else an [ErrInvalid] that names what is wrong and
-// its value.
+// Validate returns nil for a valid limit. Otherwise it returns an [ErrInvalid] that names what is
+// wrong and its value.
 func (l Limit) Validate() error {
 	if err := l.check(); err != nil {
 		return fmt.Errorf("reserve: %w", err)

@@ -10,8 +10,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/calendar"
 )
 
-// periods are the words for a period, the first of each being the one that is
-// printed.
+// periods are the words for a period. The first word of each is printed.
 var periods = []struct {
 	length time.Duration
 	words  []string
@@ -22,8 +21,7 @@ var periods = []struct {
 	{day, []string{"day", "d"}},
 }
 
-// ParseLimit reads the text form of a limit: permits, a slash and a period, then what it has
-// besides a rate:
+// ParseLimit reads the text form of a limit: permits, a slash and a period, then its options:
 //
 //	100/s   0.2/s   600/minute   1000/hour burst 50   20000/day   5/10s
 //	20/s warmup 10s
@@ -102,7 +100,7 @@ func wholePermits(permits float64) (int, error) {
 	return int(permits), nil
 }
 
-// parseOptions reads what comes after the rate: pairs of a word and a value.
+// parseOptions reads the text after the rate: pairs of a word and a value.
 func parseOptions(l Limit, words []string) (Limit, error) {
 	for len(words) > 0 {
 		if len(words) < 2 {
@@ -157,7 +155,7 @@ func parsePeriod(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// String is the text form that [ParseLimit] reads; the same limit comes back.
+// String returns the text form that [ParseLimit] reads; parsing it returns the same limit.
 func (l Limit) String() string {
 	period := l.per.String()
 	for _, p := range periods {

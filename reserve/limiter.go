@@ -12,29 +12,27 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// A Limiter gives every call of a whole fleet its turn. All processes that use
-// the same Redis, prefix and name share one queue, and together make no more
-// calls than the [Limit] allows.
+// A Limiter gives every call of a whole fleet its turn. All processes that use the same Redis,
+// prefix and name share one queue, and together make no more calls than the [Limit] allows.
 //
-// Where golang.org/x/time/rate keeps a token bucket in memory, a Limiter keeps
-// one in Redis; Wait, Reserve and Allow mean the same in both. Most callers want
-// [Limiter.Wait].
+// A golang.org/x/time/rate.Limiter keeps a token bucket in memory, a Limiter keeps one in Redis.
+// Wait, Reserve and Allow mean the same in both. Most callers want [Limiter.Wait].
 //
-// Calls that wait have their turns first come, first served, unless they name flows or are
-// urgent. A process that died, or does not answer, holds nobody up.
+// Waiting calls get their turns first come, first served, unless they name flows or are urgent. A
+// process that has died, or does not answer, does not block the others.
 //
-// The zero Limiter is not usable; make one with [New] and keep it for as long
-// as the process runs. It is safe for concurrent use.
+// The zero Limiter is not usable; make one with [New] and keep it for as long as the process runs.
+// It is safe for concurrent use.
 type Limiter struct {
 	core  *core
 	key   string
-	limit *wire.Limit // nil: its key is wrong
+	limit *wire.Limit // nil if the key is invalid
 	flow  wire.Flow
 	err   error // what is wrong with the key or the flow
 }
 
 // New makes a Limiter on any go-redis client: single, Sentinel or Cluster. A Ring is refused,
-// because it loses the state when a shard fails. Nothing is asked of Redis yet. Close the Limiter
+// because it loses the state when a shard fails. New sends nothing to Redis. Close the Limiter
 // before its client. The error is an [ErrInvalid] that names the field.
 func New(client redis.UniversalClient, config Config) (*Limiter, error) {
 	if err := validateClient(client); err != nil {
@@ -51,8 +49,8 @@ func New(client redis.UniversalClient, config Config) (*Limiter, error) {
 	return &Limiter{core: c, limit: c.root}, nil
 }
 
-// For returns the same limit for one tenant, host or account: each key has a queue and permits of
-// its own. The key is 1 to 512 bytes of any kind; with any other key, calls fail with
+// For returns a separate instance of the limit for one tenant, host or account: each key has its
+// own queue and permits. The key is 1 to 512 bytes of any kind; with any other key, calls fail with
 // [ErrInvalid]. For is cheap: call it for each use. Calling it on its own result replaces the key.
 func (l *Limiter) For(key string) *Limiter {
 	if err := validateKey(key); err != nil {
@@ -65,7 +63,7 @@ func (l *Limiter) For(key string) *Limiter {
 	return of
 }
 
-// Limit is the limit that the Limiter was made with; [Limiter.State] has the one that is in force.
+// Limit is the configured limit; [Limiter.State] returns the limit in force.
 func (l *Limiter) Limit() Limit { return l.core.cfg.Limit }
 
 // Name is the Config.Name that the Limiter was made with.
@@ -88,15 +86,15 @@ func (l *Limiter) String() string {
 	return l.core.cfg.Name + "/" + l.key
 }
 
-// Close ends all waits with [ErrClosed] and gives their places back, also those of each [Joint]
-// that needs the limit. A call that has its turn already, at most half a second ahead, keeps it.
-// Slots that calls still hold may go to others then, so close the Limiter after those calls.
+// Close ends all waits with [ErrClosed] and removes their places, also those of each [Joint] with
+// this limit. A call that has its turn already, at most half a second early, keeps it. Other calls
+// may then get slots that calls of this process still hold, so close the Limiter after those calls.
 //
-// Where Redis does not answer, Close takes as long as one try of the client.
+// If Redis does not answer, Close takes as long as one attempt of the client.
 //
-// Bookings stay, and [Joint.Leave], [Reservation.Cancel] and [Reservation.Settle] go on working.
-// Close reaches every Limiter that For, Flow, Weight and Urgent made of the same one. It may be
-// called more than once, and returns nil.
+// Bookings stay, and [Joint.Leave], [Reservation.Cancel] and [Reservation.Settle] still work. Close
+// also closes every Limiter that For, Flow, Weight and Urgent derived from the same Limiter. It may
+// be called more than once, and returns nil.
 func (l *Limiter) Close() error {
 	l.core.close()
 	return nil
@@ -108,13 +106,13 @@ func (l *Limiter) Wait(ctx context.Context) error { return l.WaitN(ctx, 1) }
 // WaitN blocks until the call has its turn: a nil error means call now. The call costs n permits,
 // from 1 to the limit's burst.
 //
-// If the turn would come after the context's deadline, WaitN returns at once with
-// [ErrWouldMissDeadline] and has consumed nothing. So give the wait a deadline only if the wait
-// itself has one, and the request a context of its own. If the context ends during the wait, the
-// place goes to the next call and the error is the context's. A process that was suspended past
-// its turn waits for another one.
+// If the turn would come after the context's deadline, WaitN returns [ErrWouldMissDeadline] at
+// once, and uses no permit. So do not give the timeout of the request to WaitN: start it after
+// WaitN has returned. If the context ends during the wait, the call leaves the queue, and WaitN
+// returns the context's error. If the process was suspended past its turn, the call waits for a new
+// turn.
 //
-// A limit of [Concurrent] refuses Wait and Allow with [ErrInvalid]: use [Limiter.Acquire]. Other
+// Wait and Allow refuse a limit of [Concurrent] with [ErrInvalid]: use [Limiter.Acquire]. Other
 // errors: [ErrInvalid], [ErrExceedsBurst], [ErrUnavailable], [ErrDenied], [ErrCorrupt],
 // [ErrClosed].
 func (l *Limiter) WaitN(ctx context.Context, n int) error {
@@ -151,14 +149,15 @@ func (l *Limiter) wait(ctx context.Context, n int, now bool) error {
 	return nil
 }
 
-// hasNoTime reports whether the deadline has come, though the context has not ended: the call
-// is for now, and takes no place.
+// hasNoTime reports whether the deadline has come, though the context has not ended. Such a call is
+// treated like Allow and does not join the queue.
 func hasNoTime(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !deadline.After(time.Now())
 }
 
-// late is the error of a Wait that had no time: its deadline has come. That of an Allow (now) stays.
+// late returns the error of a Wait whose deadline has come. The error of an Allow (now) is
+// unchanged.
 func late(err error, now bool) error {
 	var later *asker.NotNow
 	if now || !errors.As(err, &later) {
@@ -167,7 +166,7 @@ func late(err error, now bool) error {
 	return &missed{wait: later.Wait, slowest: -1}
 }
 
-// allows is what a call that does not wait says: whether it has its turn.
+// allows returns the result of a call that does not wait: whether it has its turn.
 func allows(err error) (bool, error) {
 	if err == nil { // before what follows allocates
 		return true, nil
@@ -179,7 +178,7 @@ func allows(err error) (bool, error) {
 	return false, err
 }
 
-// check is what every call begins with.
+// check is the first step of every call.
 func (l *Limiter) check(ctx context.Context, n int) error {
 	if err := l.usable(ctx); err != nil {
 		return err
@@ -193,7 +192,7 @@ func (l *Limiter) check(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
-// usable is what every call begins with that is allowed of a closed Limiter, too.
+// usable is the check that also applies to calls that a closed Limiter still accepts.
 func (l *Limiter) usable(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("ctx", "must not be nil")
@@ -201,7 +200,7 @@ func (l *Limiter) usable(ctx context.Context) error {
 	return l.err
 }
 
-// joint is the Joint of this limit alone.
+// joint returns the Joint of this limit alone.
 func (l *Limiter) joint() *Joint { return &Joint{limits: []*Limiter{l}} }
 
 // Reserve joins the queue without waiting for the turn. It is ReserveN(ctx, 1).

@@ -13,12 +13,12 @@ import (
 	"github.com/fleetpace/fleetpace/internal/observe"
 )
 
-// report tells a test that looks of a turn that a call of some limits uses now.
+// report reports a turn that a call uses now to a test that records turns.
 func report(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
 	observed(need, t, false, limits)
 }
 
-// unused counts a turn whose call was not made, and tells a test that looks.
+// unused counts a turn whose call was not made, and reports it to a test that records turns.
 func unused(need *asker.Need, t *asker.Turn, limits ...*Limiter) {
 	need.Unused()
 	observed(need, t, true, limits)
@@ -59,7 +59,7 @@ func tell(ctx context.Context, need *asker.Need, t *asker.Turn, limits ...*Limit
 	event(ctx, need, meter.Waited, t.Waited, heldBy, limits)
 }
 
-// ended counts a call that was not let through, and tells the caller's span of it: that is no
+// ended counts a call that was not let through, and adds it to the caller's span, but not as an
 // error.
 func ended(ctx context.Context, need *asker.Need, waited time.Duration, err error, limits ...*Limiter) {
 	result, heldBy := resultOf(err), -1
@@ -71,8 +71,8 @@ func ended(ctx context.Context, need *asker.Need, waited time.Duration, err erro
 	event(ctx, need, result, waited, heldBy, limits)
 }
 
-// event adds what became of a call to the span of a context, if that is recorded. heldBy is the
-// index of a limit; -1: it is not known.
+// event adds the result of a call to the span of a context, if that is recorded. heldBy is the
+// index of a limit; -1: not known.
 func event(ctx context.Context, need *asker.Need, result meter.Result, waited time.Duration, heldBy int, limits []*Limiter) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -95,7 +95,7 @@ func event(ctx context.Context, need *asker.Need, result meter.Result, waited ti
 	span.AddEvent("fleetpace.wait", trace.WithAttributes(attributes...))
 }
 
-// resultOf is how a call ended that had this error.
+// resultOf returns the result of a call with this error.
 func resultOf(err error) meter.Result {
 	var later *asker.NotNow
 	switch {

@@ -10,20 +10,21 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// A Policy says what calls do while Redis gives no turns.
+// A Policy says what calls do while Redis is unreachable.
 type Policy string
 
-// The policies. A call that finds Redis away is first asked again, in such a way that it
-// never takes two turns. Once the circuit breaker is open, the policy decides: see [Outage].
+// The policies. If Redis does not answer, the request of a call is first retried, in such a way
+// that the call never takes two turns. Once the circuit breaker is open, the policy decides: see
+// [Outage].
 const (
-	// PolicyLocal lets calls through in order, evenly spaced, at this process's share of the
-	// fleet's rate. Calls that need a slot wait. It is the default.
+	// PolicyLocal lets calls through in order, evenly spaced, at this process's part of the fleet's
+	// rate. Calls that need a slot wait. It is the default.
 	PolicyLocal Policy = "local"
-	// PolicyWait lets calls wait until Redis is back or their context ends.
+	// PolicyWait lets calls wait until Redis answers or their context ends.
 	PolicyWait Policy = "wait"
 	// PolicyFail fails calls at once with [ErrUnavailable].
 	PolicyFail Policy = "fail"
-	// PolicyOpen lets calls through at once, beyond any limit.
+	// PolicyOpen lets calls through at once, without any limit.
 	PolicyOpen Policy = "open"
 )
 
@@ -46,26 +47,28 @@ func (p *Policy) UnmarshalText(name []byte) (err error) {
 	return err
 }
 
-// Outage says when Redis counts as away and what calls do then. The zero Outage is the default.
+// Outage says when Redis counts as unreachable and what calls do then. The zero Outage is the
+// default.
 //
-// A Redis that was never reached, because its address is wrong for example, is an outage, too. It
-// is logged even without a [Config.Logger]. Three faults are no outage, and calls fail: the client
-// was closed, Redis has never let it in, or Redis is set to lua-replicate-commands no.
+// If a process has never reached Redis, for example because the address is wrong, that is an
+// outage, too. It is logged even without a [Config.Logger]. In three cases calls fail, and there is
+// no outage: the client was closed, Redis has never let it in, or Redis is set to
+// lua-replicate-commands no.
 //
-// Turns that were given before are used as they are: no policy takes them away or adds to them.
-// When Redis is back, each process tells what it spent meanwhile, as far as the API can have let
-// it through. The limit starts with that much less.
+// Turns that were granted before the outage are used: no policy revokes them or adds to them. When
+// Redis answers again, each process charges the permits that it used without Redis, as far as the
+// API can have accepted those calls. The limit continues with that much less.
 type Outage struct {
 	// Policy decides what calls do. Default [PolicyLocal].
 	//
-	// A process that alone lost its way to Redis cannot know that the others did not. Under
-	// PolicyLocal it uses its share, on top of the whole rate that the others use. Where the limit
-	// must hold at any price, use PolicyWait or PolicyFail.
+	// If a process alone is cut off from Redis, it cannot know that the others are not. Under
+	// PolicyLocal it uses its part, on top of the whole rate that the others use. If the limit must
+	// always hold, use PolicyWait or PolicyFail.
 	Policy Policy
 
-	// Safety is the part of the rate that the shares of all processes make up together under
-	// PolicyLocal, above 0 and at most 1. Default 0.9. The share of each is Safety divided by the
-	// number of live processes that Redis told last.
+	// Safety is the part of the rate that all processes together use under PolicyLocal, above 0 and
+	// at most 1. Default 0.9. The part of each process is Safety divided by the number of live
+	// processes in the last reply of Redis.
 	Safety float64
 
 	// Share is the part of the rate that this process uses under PolicyLocal if it never learned
@@ -73,8 +76,8 @@ type Outage struct {
 	Share float64
 
 	// Failures is how many failures in a row, of any calls of the Limiter, open the circuit
-	// breaker; those within 200 ms count as one. Default 3. A failure takes as long as the
-	// client's timeouts let it, so keep those short: a ReadTimeout of 500 ms is plenty.
+	// breaker. Failures within 200 ms count as one. Default 3. A failure takes as long as the
+	// client's timeouts, so set short ones: a ReadTimeout of 500 ms is plenty.
 	Failures int
 
 	// Probe is the average time from the start of one attempt to reach Redis to the start of the
@@ -123,13 +126,12 @@ func (o Outage) validate() error {
 	return nil
 }
 
-// away is what the asker calls the policies.
+// away maps the policies to those of the asker.
 var away = map[Policy]asker.Away{
 	PolicyLocal: asker.AwayLocal, PolicyWait: asker.AwayWait, PolicyFail: asker.AwayFail, PolicyOpen: asker.AwayOpen,
 }
 
-// share is this process's part of a limit while Redis is away: permits per second, and the
-// burst.
+// share returns this process's part of a limit during an outage: permits per second, and the burst.
 func (o Outage) share(l *wire.Limit) (perSecond float64, burst int) {
 	part := o.Share
 	if alive := l.Name.Alive.Load(); alive > 0 {

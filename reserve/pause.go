@@ -13,35 +13,35 @@ import (
 
 const maxReason = 256
 
-// Pause lets no call of the whole fleet have its turn for d, because the API asked for it: with a
-// Retry-After header, say. When the pause ends, turns follow in the same order, at the rate. A
-// paced limit begins with one permit then, however many it had stored. Of several pauses the one
+// Pause grants no call of the whole fleet a turn for d, because the API asked for it, for example
+// with a Retry-After header. After the pause, turns follow in the same order, at the rate. A paced
+// limit then starts with one permit, however many it had stored. If several pauses overlap, the one
 // that ends last counts; they do not add up. [Limiter.Resume] ends a pause early.
 //
-// Calls that wait, here and in other processes, hear of it at once. So do those that were given a
-// turn which is due before the end of the pause: it is taken back. Later turns stay. Bookings learn of it when they come. A process whose connection just
-// broke cannot hear of it: it makes the calls that were given a turn already, which is at most
-// half a second ahead. Permits that a process leased are given up.
+// Waiting calls of all processes are notified at once. Turns that are due before the end of the
+// pause are revoked; later turns stay. Bookings learn of the pause when they ask. If the connection
+// of a process has just broken, it misses the message, and makes the calls whose turns were
+// granted, at most half a second early. Permits that a process took ahead are dropped.
 //
-// The reason is for people: [Limiter.State] and the log show up to 256 bytes of it. A d of 0 or less
-// changes nothing, and one above [Config.MaxPause] is cut to that. Pause does not wait for the
-// pause to end.
+// The reason is for people: [Limiter.State] and the log show up to 256 bytes of it. A d of 0 or
+// less changes nothing, and a d above [Config.MaxPause] is shortened to it. Pause does not wait for
+// the pause to end.
 //
-// After an error with [ErrUnavailable] this process pauses, and the others may not know. Other
-// errors: [ErrInvalid], [ErrDenied], [ErrCorrupt], [ErrClosed], or the context's.
+// After an error with [ErrUnavailable], this process pauses, and the others may not know of the
+// pause. Other errors: [ErrInvalid], [ErrDenied], [ErrCorrupt], [ErrClosed], or the context's.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration, reason string) error {
 	return l.joint().Pause(ctx, d, reason)
 }
 
-// PauseUntil is [Limiter.Pause] until a moment on the local clock, as an API may tell it in a
+// PauseUntil is [Limiter.Pause] until a moment on the local clock, for APIs that state a time in a
 // header. A moment in the past changes nothing.
 func (l *Limiter) PauseUntil(ctx context.Context, until time.Time, reason string) error {
 	return l.Pause(ctx, time.Until(until), reason)
 }
 
-// Resume ends a pause. Calls that wait move earlier by what was left of it, in order. Turns that were
-// given for its end stay, and the next ones come behind them, which is within a second. Without a
-// pause it changes nothing. Errors are those of [Limiter.Pause].
+// Resume ends a pause. The turns of waiting calls move forward by the remaining time, in order.
+// Turns that were granted for the end of the pause stay, and the next turns follow them within a
+// second. Without a pause it changes nothing. Errors are those of [Limiter.Pause].
 func (l *Limiter) Resume(ctx context.Context) error { return l.joint().Resume(ctx) }
 
 // Pause is [Limiter.Pause] for all limits, each up to its own Config.MaxPause.
@@ -67,7 +67,7 @@ func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error
 	if _, err := j.need(ctx, nil); err != nil || d <= 0 {
 		return err
 	}
-	var lengths []time.Duration // most often one
+	var lengths []time.Duration // usually one
 	alike := map[time.Duration][]*wire.Limit{}
 	for _, l := range j.limits {
 		length := l.pauseOf(d, reason)
@@ -76,10 +76,10 @@ func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error
 		}
 		alike[length] = append(alike[length], l.limit)
 	}
-	var first error // a limit that cannot be paused keeps none of the others going
+	var first error // if one limit cannot be paused, the others still are
 	for _, length := range lengths {
 		until, err := time.Now().Add(length), first
-		if !fault.Away(first) { // else the others would try to reach Redis in vain, too
+		if !fault.Away(first) { // the others would not reach Redis, either
 			err = j.asker().Pause(ctx, alike[length], length, reason)
 		}
 		if fault.Away(err) {
@@ -99,7 +99,7 @@ func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error
 	return nil
 }
 
-// pauseOf is how long a pause really is.
+// pauseOf returns the real length of a pause.
 func (l *Limiter) pauseOf(d time.Duration, reason string) time.Duration {
 	length := l.cut(d)
 	if length < d {
@@ -116,10 +116,10 @@ func (l *Limiter) cut(d time.Duration) time.Duration {
 	return d
 }
 
-// fitting is a time above 0 as the scripts take it: a microsecond or more.
+// fitting returns a time above 0 that the scripts accept: a microsecond or more.
 func fitting(d time.Duration) time.Duration { return min(max(d, time.Microsecond), longest) }
 
-// shortened is a text that the script takes: what an API says in a header may be long.
+// shortened returns a text that the script accepts: what an API says in a header may be long.
 func shortened(text string) string {
 	text = strings.ToValidUTF8(text, "?")
 	for len(text) > maxReason {

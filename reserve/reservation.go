@@ -9,10 +9,10 @@ import (
 	"github.com/fleetpace/fleetpace/internal/meter"
 )
 
-// A Reservation is a call that is in the queue, whether or not anybody waits for it:
-// [Limiter.Reserve], [Joint.Reserve], [Joint.Ask] and [Joint.Acquire] make one. Its turn is given
-// at most half a second ahead; until then, its moment is a forecast. It is safe for concurrent
-// use, but only one Wait at a time.
+// A Reservation is a call in the queue, whether or not a Wait blocks for it. [Limiter.Reserve],
+// [Joint.Reserve], [Joint.Ask] and [Joint.Acquire] make one. Redis grants its turn at most half a
+// second early; until then, its moment is a forecast. It is safe for concurrent use, but only one
+// Wait at a time.
 type Reservation struct {
 	joint *Joint
 	need  asker.Need
@@ -20,55 +20,55 @@ type Reservation struct {
 
 	mu      sync.Mutex
 	stage   stage
-	turn    asker.Turn         // that was used
-	slots   *asker.Slots       // that it holds; nil: none
-	failed  bool               // a Wait has, for good
-	settled bool               // what it used was told, or is being told
-	leave   context.CancelFunc // ends a Wait; nil: there is none
+	turn    asker.Turn         // the turn that was used
+	slots   *asker.Slots       // the slots that it holds; nil: none
+	failed  bool               // a Wait ended with a final error
+	settled bool               // its real cost was sent to Redis, or is being sent
+	leave   context.CancelFunc // ends the current Wait; nil without one
 	left    chan struct{}      // closed when the last Wait is over; nil: there was none
 }
 
-// stage is what became of a Reservation.
+// stage is the state of a Reservation.
 type stage int
 
 const (
 	open stage = iota
 	used
 	cancelled
-	booked // it is somebody else's
+	booked // the next Ask with its ID owns it
 )
 
-// ID is the name of the call in Redis, as [Joint.Ask] was given it, or empty.
+// ID is the ID that [Joint.Ask] was given for the call, or empty.
 func (r *Reservation) ID() string { return r.need.ID }
 
-// Due is the moment of the turn on the local clock, as far as is known now.
+// Due is the moment of the turn on the local clock: a forecast until the turn is granted.
 func (r *Reservation) Due() time.Time { return r.held.Due() }
 
-// Delay is how long it is until the turn, as far as is known now; 0 once it has come.
+// Delay is the time until Due; 0 once the turn has come.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.Due())) }
 
-// Final reports whether the turn is given, so that Delay is no forecast any more. Only a pause, or
-// a limit that lets less through, can still take such a turn back.
+// Final reports whether the turn is granted, so that Delay is no longer a forecast. Only a pause
+// can still revoke such a turn.
 func (r *Reservation) Final() bool { return r.held.Given() }
 
-// Lapsed reports whether the turn was missed: it came so long ago that its permits are gone, and a
-// call made now would be one too many. Wait then asks for another turn, even if an earlier Wait
-// has returned and its call was not made in time.
+// Lapsed reports whether the turn has expired: it came so long ago that its permits are gone, and a
+// call made now would be one too many. Wait then asks for a new turn, even if an earlier Wait has
+// returned and its call was not made in time.
 func (r *Reservation) Lapsed() bool { return r.held.Given() && time.Now().After(r.held.Until()) }
 
-// Until is the latest moment at which the turn may be used, on the local clock: a call that is made
-// later is one too many. It is the zero time while no turn is given.
+// Until is the latest moment at which the turn may be used, on the local clock. A call made later
+// is one too many. It is the zero time until a turn is granted.
 func (r *Reservation) Until() time.Time { return r.held.Until() }
 
-// Booked reports whether the call is booked: its turn is farther away than the patience of
-// [Joint.Ask], or it was put back with Book. Ask again shortly before it is Due.
+// Booked reports whether the call is booked: its turn is later than the patience of [Joint.Ask], or
+// Book put it back. Ask again shortly before it is Due.
 func (r *Reservation) Booked() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stage == booked || r.held.Booked()
 }
 
-// HeldBy is the limit that the call waits for longest, as far as is known now; nil where its turn
+// HeldBy is the limit that the call waits for longest, by the current forecast; nil once its turn
 // has come.
 func (r *Reservation) HeldBy() *Limiter {
 	if r.Delay() == 0 {
@@ -82,14 +82,14 @@ func (r *Reservation) HeldBy() *Limiter {
 // it does not refuse a turn that comes after the deadline.
 //
 // Errors: the context's, [ErrCancelled], [ErrUnavailable], [ErrDenied], [ErrCorrupt] and
-// [ErrClosed]. It is an [ErrInvalid] if the turn was used and has not [Reservation.Lapsed], if
-// another Wait is under way, or if the call is booked.
+// [ErrClosed]. It returns an [ErrInvalid] in three cases: the turn was used and has not
+// [Reservation.Lapsed], another Wait is running, or the call is booked.
 func (r *Reservation) Wait(ctx context.Context) error {
 	return failed("wait", r.joint, r.wait(ctx, 0))
 }
 
-// WaitEarly is Wait for a call that is made elsewhere: it returns up to early before the turn is
-// Due, so that whoever makes the call hears of it in time. The call must not be made before Due,
+// WaitEarly is Wait for a call that another program makes. It returns up to early before the turn
+// is Due, so that the message reaches that program in time. The call must not be made before Due,
 // nor after Until. Early is from 0 to half a second.
 func (r *Reservation) WaitEarly(ctx context.Context, early time.Duration) error {
 	if early < 0 || early > Lead {
@@ -98,12 +98,12 @@ func (r *Reservation) WaitEarly(ctx context.Context, early time.Duration) error 
 	return failed("wait", r.joint, r.wait(ctx, early))
 }
 
-// Late says, after a Wait, that the call was not made: its turn came too late to whoever was to
-// make it. The call is in the queue again, first of all; Wait for another turn. It is due later by
-// way, the time from here to who makes the call, from 0 to half a second. The turn goes back if it
-// was the last one given and unused is true, which says that surely nobody has made the call.
+// Late says, after a Wait, that the call was not made, because the turn reached the caller too
+// late. The call returns to the front of the queue; Wait for another turn. Way is the delay from
+// here to the caller, from 0 to half a second; the next turn is due later by it. If unused is true,
+// the call was certainly not made, and the permits come back unless a later turn was granted.
 //
-// Errors: [ErrCancelled], [ErrClosed], and [ErrInvalid], such as for a turn that was not used.
+// Errors: [ErrCancelled], [ErrClosed], and [ErrInvalid], for example if the turn was not used.
 func (r *Reservation) Late(way time.Duration, unused bool) error {
 	return failed("late", r.joint, r.late(way, unused))
 }
@@ -148,8 +148,8 @@ func (r *Reservation) wait(ctx context.Context, early time.Duration) error {
 	return err
 }
 
-// over notes that an error has ended the call, and reports whether it is the first that did.
-// Where a context has, the place is kept.
+// over records that an error has ended the call, and reports whether it is the first such error. If
+// the context has ended, the call keeps its place.
 func (r *Reservation) over(err error) bool {
 	if resultOf(err) == meter.GivenUp {
 		return false
@@ -161,7 +161,7 @@ func (r *Reservation) over(err error) bool {
 	return first
 }
 
-// begin lets a call wait for the turn.
+// begin starts a wait for the turn.
 func (r *Reservation) begin(ctx context.Context) (context.Context, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -184,7 +184,7 @@ func (r *Reservation) begin(ctx context.Context) (context.Context, error) {
 	return ctx, nil
 }
 
-// invalid is the error of a call that came too early, too late or twice.
+// invalid returns the error for a method that was called too early, too late or twice.
 func (r *Reservation) invalid(what string) error {
 	if r.need.ID == "" {
 		return invalid("reservation", "it %s", what)
@@ -192,8 +192,7 @@ func (r *Reservation) invalid(what string) error {
 	return invalid("reservation", "%q %s", r.need.ID, what)
 }
 
-// usable says why the turn can not be used or put back; nil: it can. The Reservation must
-// be locked.
+// usable says why the turn cannot be used or put back; nil: it can. The Reservation must be locked.
 func (r *Reservation) usable() error {
 	switch {
 	case r.stage == cancelled:
@@ -208,7 +207,7 @@ func (r *Reservation) usable() error {
 	return nil
 }
 
-// end notes how a Wait went. A Cancel that comes as the turn is used is too late.
+// end records how a Wait ended. If a Cancel comes while the turn is being used, it is too late.
 func (r *Reservation) end(turn asker.Turn, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,10 +224,11 @@ func (r *Reservation) end(turn asker.Turn, err error) error {
 	return err
 }
 
-// Cancel leaves the queue, and those behind come earlier. A turn that was given goes back if it
-// was the last one given. Cancel also ends a Wait, which returns [ErrCancelled], and a booking
-// that [Joint.Ask] made. Cancelling again does nothing, nor does it after the turn was used or the
-// call was put back. After an error it may be repeated. It works after [Limiter.Close].
+// Cancel leaves the queue, and later calls move forward. The permits of a granted turn come back
+// unless a later turn was granted. Cancel also ends a Wait, which returns [ErrCancelled], and a
+// booking that [Joint.Ask] made. It does nothing if the reservation was cancelled, its turn was
+// used, or the call was put back. After an error it may be repeated. It works after
+// [Limiter.Close].
 func (r *Reservation) Cancel(ctx context.Context) error {
 	return failed("cancel", r.joint, r.cancel(ctx))
 }
@@ -252,7 +252,7 @@ func (r *Reservation) cancel(ctx context.Context) error {
 		<-left
 	}
 	if !r.held.Booked() {
-		if r.held.Cancel() && !counted { // it does nothing if the turn was used at that moment
+		if r.held.Cancel() && !counted { // Cancel does nothing if the turn was used at that moment
 			ended(ctx, &r.need, 0, ErrCancelled, r.joint.limits...)
 		}
 		return nil
@@ -268,19 +268,19 @@ func (r *Reservation) cancel(ctx context.Context) error {
 	return r.joint.shared().why(ctx, err)
 }
 
-// Book puts the call back under its ID, to be made later or by another process: because its worker
-// ends, for example. The call keeps its place in the order, and its turn goes back if it was the
-// last one given. Let a Wait for it end before. After a Wait that had its turn, Book says that the
-// call was not made. If the call is booked already, Book changes nothing.
+// Book puts the call back under its ID, to be made later or by another process, for example because
+// its worker stops. The call keeps its place in the order. The permits of a granted turn come back
+// unless a later turn was granted. End a Wait before you call Book. After a Wait that returned nil,
+// Book says that the call was not made. If the call is booked already, Book changes nothing.
 //
-// Errors: [ErrCancelled], [ErrClosed], the context's, and [ErrInvalid], such as for a call without
-// an ID.
+// Errors: [ErrCancelled], [ErrClosed], the context's, and [ErrInvalid], for example for a call
+// without an ID.
 func (r *Reservation) Book(ctx context.Context) error {
 	return failed("book", r.joint, r.book(ctx, (*asker.Held).Book))
 }
 
-// Keep is Book for a call that may never come back, because nobody knows what became of its
-// caller. The call keeps its place in the order, and forecasts of other calls leave it out.
+// Keep is Book for a call that may never come back, because nobody knows whether its caller still
+// exists. The call keeps its place in the order, and forecasts of other calls leave it out.
 func (r *Reservation) Keep(ctx context.Context) error {
 	return failed("keep", r.joint, r.book(ctx, (*asker.Held).Keep))
 }

@@ -7,24 +7,24 @@ import (
 	"github.com/fleetpace/fleetpace/internal/meter"
 )
 
-// SetLimit changes the limit of the whole fleet until the expiry is over, or, with an expiry of 0,
-// until it is set again or reset. It overrules the limits that the processes were made with:
-// neither processes that start nor other versions of your program change it. It stays while nobody
-// calls. When it is over, the limit of the processes is in force again, and calls that wait follow.
+// SetLimit overrides the limit of the whole fleet until the expiry is over, or, with an expiry of
+// 0, until it is reset or set again. It takes precedence over the configured limits, also of
+// processes that start later and of other versions of your program. It stays while nobody calls.
+// After it ends, the configured limit is in force again.
 //
-// Calls that wait follow at once, in order. Turns that were given keep their moments, and the new
-// limit begins behind them: so it takes effect within half a second, whether it lets more through or
-// less. No permit is lost, however often the limit is changed. If the provider lowers its limit, set
-// the lower one half a second before. Turns that were given may be used for less long than before,
-// if the new burst is smaller or comes sooner.
+// Waiting calls follow at once, in order. Granted turns keep their moments, and the new limit
+// begins after them. So it takes effect within half a second, whether it is faster or slower. No
+// permit is lost, however often the limit changes. If the provider lowers its limit, set the lower
+// limit half a second before. Granted turns may be usable for a shorter time than before, if the
+// new burst is smaller or refills faster.
 //
-// The limit must be of the same [Kind] as that of the Limiter, and a quota must have the same
-// calendar. A call that costs more than the new burst fails with [ErrExceedsBurst]. The limit that
-// the Limiter was made with bounds its cost as before. The burst of a limit that warms up does
-// nothing but bound costs, so it is not set.
+// The limit must have the same [Kind] as the Limiter's, and a quota must have the same calendar. A
+// call that costs more than the new burst fails with [ErrExceedsBurst]. The configured limit still
+// bounds the cost of calls. The burst of a limit with warm-up only bounds costs, so SetLimit does
+// not change it.
 //
-// If Redis loses its data, the limit that was set is lost, too. Errors: [ErrInvalid],
-// [ErrUnavailable], [ErrDenied], [ErrCorrupt], [ErrClosed], or the context's.
+// If Redis loses its data, the override is lost, too. Errors: [ErrInvalid], [ErrUnavailable],
+// [ErrDenied], [ErrCorrupt], [ErrClosed], or the context's.
 func (l *Limiter) SetLimit(ctx context.Context, limit Limit, expiry time.Duration) error {
 	return failed("set limit", l, l.set(ctx, limit, expiry))
 }
@@ -50,8 +50,8 @@ func (l *Limiter) set(ctx context.Context, limit Limit, expiry time.Duration) er
 	return l.changed(ctx, l.core.asker.Set(ctx, l.limit, limit.terms(), expiry))
 }
 
-// ResetLimit ends what [Limiter.SetLimit] began. Where no limit is set it changes nothing. Errors
-// are those of [Limiter.SetLimit].
+// ResetLimit removes the override of [Limiter.SetLimit]. Without an override it changes nothing.
+// Errors are those of [Limiter.SetLimit].
 func (l *Limiter) ResetLimit(ctx context.Context) error {
 	err := l.check(ctx, 1)
 	if err == nil {
@@ -60,7 +60,7 @@ func (l *Limiter) ResetLimit(ctx context.Context) error {
 	return failed("reset limit", l, err)
 }
 
-// changed counts a limit that was set or reset, and returns the error for the caller.
+// changed counts an override or a reset, and returns the error for the caller.
 func (l *Limiter) changed(ctx context.Context, err error) error {
 	if err == nil {
 		l.core.name.Meter.Add(meter.Changes, 1)

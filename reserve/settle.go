@@ -4,24 +4,24 @@ import (
 	"context"
 )
 
-// Settle tells what the call has used of each limit, in the order of [All], once it was made. A
-// cost of 0 says that nothing was used; one below 0, that it is not known: the estimate stays. If
-// the call used less than its estimate, those behind it come earlier; if it used more, they come
-// later. For calls that were made already, that is too late.
+// Settle replaces the estimated cost of a call by its real cost at each limit, in the order of
+// [All], after the call was made. A cost of 0 means that no permit was used. A cost below 0 means
+// that it is not known: the estimate stays. If the call used less than its estimate, waiting calls
+// come sooner; if it used more, they come later. Calls that were already made are not affected.
 //
-// What comes back depends on the kind of limit:
+// How much comes back depends on the kind of limit:
 //
 //   - paced: at most what a strict provider would still have in its bucket. Nothing comes back if
 //     the bucket was full since, if another limit was set, or if the level of the bucket fell at
-//     more than eight calls since. So set a burst of some times the largest cost, and settle as
+//     more than eight calls since. So set a burst of several times the largest cost, and settle as
 //     soon as the call is over.
 //   - quota: all of it, in the window of the call.
-//   - rolling: all of it, unless 64 calls or more had their turns since.
+//   - rolling: all of it, unless 64 calls or more got their turns since.
 //   - warming up: nothing.
 //
-// It is an [ErrInvalid] if none of the limits has [Config.Settles], if the turn has not come yet,
-// or if the call was settled before. After any other error Settle may be repeated, and counts
-// once. A call that was let through while Redis was away settles nothing. Settle works after
+// It returns an [ErrInvalid] if none of the limits has [Config.Settles], if the turn has not come
+// yet, or if the call was settled before. After any other error Settle may be repeated, and counts
+// once. It changes nothing for a call that was let through during an outage. Settle works after
 // [Limiter.Close].
 func (r *Reservation) Settle(ctx context.Context, used ...int) error {
 	return failed("settle", r.joint, r.settle(ctx, used))
@@ -68,8 +68,8 @@ func (r *Reservation) settle(ctx context.Context, costs []int) error {
 	return r.joint.shared().why(ctx, err)
 }
 
-// settles notes that what the turn used is being told. A turn that was given and has come
-// counts as used: its holder may have slept until then by itself.
+// settles records that the real cost is being sent. A turn that was granted and has come counts as
+// used, because its holder may have waited for it without Wait.
 func (r *Reservation) settles() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,44 +16,44 @@ import (
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// dead is after which silence a process counts as dead.
+// dead is how long a process may be silent before it counts as dead.
 const dead = 3 * time.Second
 
-// shared is what the Limiters of one group share in a process, so that a call may need
-// several of them at once. A Limiter without a group has one of its own.
+// shared is what the Limiters of one group share in a process, so that a call may need several of
+// them at once. A Limiter without a group has its own.
 type shared struct {
 	group   group
 	client  redis.UniversalClient
-	first   Config // of the Limiter that came first: its name and Logger are used
+	first   Config // of the Limiter that was made first: its name and Logger are used
 	asker   *asker.Asker
 	breaker *outage.Breaker
 	source  *meter.Source
 
-	warned sync.Once      // of a Redis that may evict the state
-	slept  rate.Sometimes // turns that were slept through
+	warned sync.Once      // guards the warning that Redis may evict the state
+	slept  rate.Sometimes // bounds how often missed turns are logged
 
 	differs map[string]differing // by name and own limit; guarded by the lock of the asker
 
-	uses int // Limiters that are open; guarded by the lock of groups
+	uses int // open Limiters; guarded by the lock of groups
 	life context.Context
 	end  context.CancelFunc
 	busy sync.WaitGroup
 }
 
-// group tells the groups of a process apart.
+// group identifies a group of Limiters in a process.
 type group struct {
 	client       redis.UniversalClient
 	prefix, name string
 	outage       Outage
 }
 
-// groups are those that have an open Limiter.
+// groups are the groups with an open Limiter.
 var groups = struct {
 	sync.Mutex
 	open map[group]*shared
 }{open: map[group]*shared{}}
 
-// share returns what a Limiter shares with others of its group.
+// share returns the shared state of a Limiter's group.
 func share(client redis.UniversalClient, cfg Config) *shared {
 	if cfg.Group == "" {
 		return newShared(client, cfg, group{})
@@ -71,7 +71,7 @@ func share(client redis.UniversalClient, cfg Config) *shared {
 	return s
 }
 
-// newShared returns what one Limiter uses.
+// newShared returns new shared state with one user.
 func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	name := cfg.Name
 	if cfg.Group != "" {
@@ -94,7 +94,8 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	return s
 }
 
-// leave ends the calls of a Limiter, and with the last one of the group all that is shared.
+// leave ends the calls of a Limiter. If it is the last Limiter of the group, leave also ends all
+// that they share.
 func (s *shared) leave(c *core) {
 	groups.Lock()
 	s.uses--
@@ -113,7 +114,7 @@ func (s *shared) leave(c *core) {
 	s.busy.Wait()
 }
 
-// watch tells the log what an operator should know. The asker is locked meanwhile.
+// watch logs what an operator should know. The asker is locked during the call.
 func (s *shared) watch(e asker.Event) {
 	switch e.What {
 	case asker.Asked:
@@ -130,7 +131,8 @@ func (s *shared) watch(e asker.Event) {
 	}
 }
 
-// errKind is of calls whose limit is of another kind than the one in force under its name.
+// errKind returns the error for calls whose limit has another kind than the limit in force under
+// its name.
 func errKind(name *wire.Name, inForce string) error {
 	return invalid("Config.Limit", "%s of the name %q is of another kind than %s, which is in force under that name: give one of them another name, or stop the processes that use the other; \"fleetpace show %s\" lists them",
 		name.Limit, name.Text, inForce, name.Text)

@@ -22,9 +22,9 @@ func (l *Limiter) Acquire(ctx context.Context, n int) (*Reservation, error) {
 //	}
 //	defer held.Release()
 //
-// Nobody knows when a slot will be free. So a call that waits for a slot is not refused at once
-// because of its deadline: the wait ends when the deadline comes. Acquire also works with limits
-// that have no slots; then there is nothing to release. Errors are those of [Limiter.WaitN].
+// Nobody knows when a slot will be free. So a call that waits for a slot fails when its deadline
+// comes, and not before. Acquire also works with limits that have no slots; then there is nothing
+// to release. Errors are those of [Limiter.WaitN].
 func (j *Joint) Acquire(ctx context.Context, costs ...int) (*Reservation, error) {
 	r, err := j.acquire(ctx, costs)
 	return r, failed("acquire", j, err)
@@ -47,15 +47,15 @@ func (j *Joint) acquire(ctx context.Context, costs []int) (*Reservation, error) 
 	return r, nil
 }
 
-// Release gives back the slots that the call holds, once it is done. It does not wait for Redis,
-// and may be repeated. Before the turn was used, or where there are no slots, it does nothing.
+// Release frees the slots that the call holds, once it is done. It does not wait for Redis, and may
+// be repeated. Before the turn was used, or without slots, it does nothing.
 func (r *Reservation) Release() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.release()
 }
 
-// release lets the slots go. The Reservation must be locked.
+// release frees the slots. The Reservation must be locked.
 func (r *Reservation) release() {
 	if r.slots != nil {
 		r.slots.Release()
@@ -63,9 +63,8 @@ func (r *Reservation) release() {
 	}
 }
 
-// Lost returns a channel that is closed when others may have the slots of the call, though it has
-// not released them. That happens if its process was silent for so long that it counted as dead,
-// or if Redis lost its data, and the limit is full without the call. The call goes on, unless you
+// Lost returns a channel that is closed when other calls may have the slots, although the call has
+// not released them. It happens if all slots are in use without the call, after its process counted as dead or Redis lost its data. The call continues unless you
 // end it. The channel is nil while the call holds no slots: before its turn, and after Release.
 func (r *Reservation) Lost() <-chan struct{} {
 	r.mu.Lock()
@@ -76,11 +75,12 @@ func (r *Reservation) Lost() <-chan struct{} {
 	return r.slots.Lost()
 }
 
-// Free takes slots away from a call of any process of the fleet, so that others can have them. It
-// is for an operator who knows that the call hangs, or is over. The call itself goes on. Its
-// [Reservation.Lost] is closed about a second later, and it does not get the slots back, after an
-// outage of Redis either, unless Redis loses its data before the process hears of it. The holder is one of [State.Holders]. Free reports false if it holds no
-// slots any more. Errors are those of [Limiter.State].
+// Free takes slots away from a call of any process of the fleet, so that other calls get them. It
+// is for an operator who knows that the call hangs, or is over. The call itself continues. Its
+// [Reservation.Lost] is closed about a second later. It does not get the slots back, also after an
+// outage, unless Redis loses its data before the process learns of it. The holder is one of
+// [State.Holders]. Free reports false if the holder no longer holds slots. Errors are those of
+// [Limiter.State].
 func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
 	if err := l.check(ctx, 1); err != nil {
 		return false, failed("free", l, err)
@@ -89,7 +89,7 @@ func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
 	return freed, failed("free", l, l.core.why(ctx, err))
 }
 
-// needsNoRelease says that a call of slots can not be made by Wait and Allow.
+// needsNoRelease rejects limits with slots: Wait and Allow could never release them.
 func (l *Limiter) needsNoRelease() error {
 	if l.core.cfg.Limit.kind == KindSlots {
 		return invalid("Limit", "%q has slots (%v), which are to be released: use Acquire in place of Wait and Allow", l, l.core.cfg.Limit)

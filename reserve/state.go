@@ -7,60 +7,60 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// State is how a limit stands at one moment, for people and dashboards.
+// State is the state of a limit at one moment, for people and dashboards.
 type State struct {
-	// Rate and Burst are of the limit that is in force: permits per second, and permits. Of
-	// slots, Rate is how many there are. They differ from the Limiter's own limit where
-	// processes were made with different limits, or where [Limiter.SetLimit] set another one.
+	// Rate and Burst describe the limit in force: permits per second, and permits. For slots, Rate
+	// is their number. They differ from the Limiter's own limit if processes are configured with
+	// different limits, or if [Limiter.SetLimit] has overridden it.
 	Rate  float64
 	Burst int
 
-	// Limit is the limit that is in force, as a whole.
+	// Limit is the limit in force.
 	Limit Limit
 
-	// Set reports whether the limit was set by [Limiter.SetLimit], and SetFor for how much
-	// longer; 0 means until it is set again or reset.
+	// Set reports whether [Limiter.SetLimit] has overridden the limit, and SetFor for how much
+	// longer; 0 means until it is reset or set again.
 	Set    bool
 	SetFor time.Duration
 
 	// Stored is how many permits are available now.
 	Stored float64
 
-	// NextFree is the moment, on the local clock, at which the last permit that was spent
-	// becomes available again. It is in the past while permits are stored. Only paced limits
-	// have it; else it is zero.
+	// NextFree is the moment, on the local clock, at which the bucket of a paced limit is empty. If
+	// it is in the past, the bucket has refilled since. If it is in the future, permits are granted
+	// up to that moment. For other limits it is zero.
 	NextFree time.Time
 
 	// Wait is how long a call of one permit would wait now.
 	Wait time.Duration
 
-	// Waiting is how many calls wait, and Booked how many will come: see [Joint.Join].
+	// Waiting is the number of waiting calls, and Booked of booked calls: see [Joint.Join].
 	Waiting, Booked int64
 
-	// Processes is how many processes use the limit. One that has had no call for 10 s, or is
-	// silent for 3 s, does not count.
+	// Processes is how many processes use the limit. A process that has made no call for 10 s, or
+	// has sent no heartbeat for 3 s, does not count.
 	Processes int64
 
 	// Holders are the calls that hold slots, the oldest first; at most 1,000.
 	Holders []Holder
 
-	// Paused is how much longer the pause lasts, and PauseReason why there is one. Without a
-	// pause they are zero.
+	// Paused is how much longer the pause lasts, and PauseReason is its reason. Without a pause
+	// they are zero.
 	Paused      time.Duration
 	PauseReason string
 }
 
 // A Holder is a call that holds slots: see [Concurrent].
 type Holder struct {
-	// Process is the name of its process in Redis. Doing is the ID of the call; without one it
-	// is the flow, if there is one.
+	// Process is the name of the call's process in Redis. Doing is the ID of the call. Without an
+	// ID it is the flow, if there is one.
 	Process, Doing string
-	Number         int64     // of the call, in its process
-	Slots          int       // that it holds
-	Since          time.Time // on the local clock
+	Number         int64     // number of the call in its process
+	Slots          int       // how many slots it holds
+	Since          time.Time // when it got them, on the local clock
 }
 
-// State looks at the limit and changes nothing. It asks Redis. Errors: [ErrUnavailable],
+// State reads the state of the limit from Redis and changes nothing. Errors: [ErrUnavailable],
 // [ErrDenied], [ErrCorrupt], [ErrInvalid], [ErrClosed], or the context's.
 func (l *Limiter) State(ctx context.Context) (State, error) {
 	states, err := l.joint().inspect(ctx)
@@ -70,7 +70,7 @@ func (l *Limiter) State(ctx context.Context) (State, error) {
 	return states[0], nil
 }
 
-// States is [Limiter.State] of all limits, in their order and at one moment.
+// States is [Limiter.State] for all limits, in their order and at one moment.
 func (j *Joint) States(ctx context.Context) ([]State, error) {
 	states, err := j.inspect(ctx)
 	return states, failed("states", j, err)
@@ -92,7 +92,7 @@ func (j *Joint) inspect(ctx context.Context) ([]State, error) {
 	return states, nil
 }
 
-// stateOf is a State that was heard now.
+// stateOf converts a State that was received now.
 func (l *Limiter) stateOf(s *wire.State, now time.Time) State {
 	limit := l.Limit()
 	rate, burst := limit.inForce(s.A, s.B)

@@ -19,12 +19,12 @@ const (
 	slots     = "s"
 )
 
-// second is the micros of one.
+// second is a second in micros.
 const second = 1e6
 
 func micros(d time.Duration) float64 { return float64(d / time.Microsecond) }
 
-// terms are the limit as the scripts know it. It must be valid.
+// terms returns the limit as the scripts know it. The limit must be valid.
 func (l Limit) terms() wire.Terms {
 	switch l.kind {
 	case KindQuota:
@@ -40,8 +40,8 @@ func (l Limit) terms() wire.Terms {
 	}
 }
 
-// inForce is the rate, in permits per second, and the burst of a limit of this kind whose
-// terms are a and b.
+// inForce returns the rate, in permits per second, and the burst of a limit of this kind with the
+// terms a and b.
 func (l Limit) inForce(a, b float64) (rate float64, burst int) {
 	switch l.kind {
 	case KindQuota:
@@ -57,7 +57,7 @@ func (l Limit) inForce(a, b float64) (rate float64, burst int) {
 	}
 }
 
-// with is a limit of this kind with other terms; without terms it is the limit itself.
+// with returns a limit of this kind with other terms; without terms, the limit itself.
 func (l Limit) with(a, b float64) Limit {
 	if a == 0 || l.terms().A == a && (l.kind == KindWarmingUp || l.terms().B == b) {
 		return l
@@ -80,7 +80,7 @@ func (l Limit) with(a, b float64) Limit {
 	return l
 }
 
-// short is a number without what comes of whole micros: 1.5 for 1.49999925.
+// short removes the rounding error of whole micros: 1.5 for 1.49999925.
 func short(x float64) float64 {
 	six, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 6, 64), 64)
 	if err == nil && math.Abs(six-x) <= 1e-6*x {
@@ -89,12 +89,12 @@ func short(x float64) float64 {
 	return x
 }
 
-// windows is how many edges a script is told: those of the window before now, of now and
-// three later ones, as this process's clock may differ from Redis's.
+// windows is how many edges a script gets: of the window before now, the current one, and three
+// later ones. More than one is needed because this process's clock may differ from Redis's.
 const windows = 5
 
-// edges returns a function that tells the edges of a quota's windows, from the one before a
-// moment on, in micros. It is safe for concurrent use.
+// edges returns a function that returns the edges of a quota's windows, in micros. They start with
+// the window before a moment. The function is safe for concurrent use.
 func (l Limit) edges() func(int64) []int64 {
 	zone, err := l.location()
 	if err != nil { // it was there when the limit was checked
@@ -118,8 +118,8 @@ func (l Limit) edges() func(int64) []int64 {
 	}
 }
 
-// evenly is the rate at which a limit that is in force is used up if its calls are evenly
-// spaced, in permits per second, and the burst that its provider bears besides.
+// evenly returns the rate, in permits per second, at which evenly spaced calls use up a limit in
+// force. It also returns the burst that the provider allows in addition.
 func evenly(l *wire.Limit) (rate float64, burst int) {
 	a, b := l.InForce()
 	switch l.Kind {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Turns is a [Limiter] or a [Joint], for code that works with either. All(t.Limits()...) makes a
-// Joint of it. Other packages use that one, and call no methods of a type of your own.
+// Turns is a [Limiter] or a [Joint], for code that works with either. Convert it with
+// All(t.Limits()...). Other packages do that, so they call no methods of your own type.
 type Turns interface {
 	Limits() []*Limiter
 	String() string
