@@ -65,7 +65,7 @@ func (s *shared) unfit(name *wire.Name, ruling string) {
 		"limit", name.Text, "own", name.Limit, "in_force", ruling, "see", "fleetpace show "+name.Text)
 }
 
-// loud returns the Logger for lines that must not be missed: slog.Default() if there is none.
+// loud returns the Logger for lines that must not be missed: slog.Default() without a Logger.
 func (s *shared) loud() *slog.Logger {
 	if s.first.Logger == noLogger {
 		return slog.Default()
