@@ -7,8 +7,8 @@
 --                      is due at once, or no place; 4: it has an ID; 16: it names its flow. Or 8,
 --                      24 with a flow: turns ahead of calls: all at once if nobody waits, or none
 --                      And 32: the call has a deadline
---         deadline:    a call whose turn is further away than so many micros has neither turn nor
---                      place
+--         deadline:    so many micros after the ask was sent: a call whose turn is later has
+--                      neither turn nor place
 --         of a flow:   weight: its part of the limit, 1 of calls that name none; urgent: 0, or
 --                      the part of the limit that urgent calls have together, and this is
 --                      one; and its name

@@ -48,6 +48,14 @@ local function bad(what, i, n)
   return redis.error_reply('BADARG ' .. what .. ', got ' .. table.concat(got, ', '))
 end
 
+-- untilDeadline is how long after the reply arrives a call may have its turn, whose deadline was so
+-- many micros away when its caller sent the ask: some of them have passed, by the clock that it sent.
+local function untilDeadline(micros, j)
+  local clock = j and tonumber(ARGV[HEAD + WIDTH * j] or '') or 0
+  local passed = at - clock
+  return clock > 0 and passed > 0 and passed < STEP and micros - passed or micros
+end
+
 -- An item is: count number how [within] [weight urgent flow] [id patience latest | lack] n, then n times
 -- limit cost tag (see ask.lua). All items are read before one of them changes anything.
 do
@@ -90,6 +98,7 @@ do
     if not (parts and parts >= 1 and parts <= 16 and ARGV[first + 3 * parts]) then
       return bad('parts: want 1 to 16 limits, each with cost and tag', first, 1)
     end
+    if within then item.within = untilDeadline(within, tonumber(ARGV[first + 1])) end
     item.parts, i = parts, first + 1 + 3 * parts
     items[#items + 1] = item
   end
@@ -98,7 +107,7 @@ do
     local j = tonumber(ARGV[first + 1])
     local light = item.parts == 1 and ARGV[first + 3] == '' and (how == 0 or how == 2 or how == 8 or how == 4 and item.patience >= 0)
     local wait = light and not (general and general[j]) and j and KEYS[KEYED * j] and
-      spend(j, item.count, tonumber(ARGV[first + 2]), (how == 2 or how == 8) and 0 or min(horizon, item.within or horizon), item.lack or 0)
+      spend(j, item.count, tonumber(ARGV[first + 2]), (how == 2 or how == 8) and 0 or item.within and min(horizon, item.within) or horizon, item.lack or 0)
     if wait then
       answers[n] = { 1, wait }
     elseif how == 8 then

@@ -11,7 +11,7 @@ import (
 
 // A call that would miss its deadline has neither turn nor place, of whatever kind its limits are,
 // with a flow or without. Of several that are alike one is answered. One that has the place of an
-// ask whose reply was lost leaves it.
+// ask whose reply was lost leaves it. A deadline counts from when the ask was sent.
 func TestACallThatMissesItsDeadlineHasNoPlace(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		for kind, limit := range map[string]queuemodel.Limit{
@@ -41,6 +41,11 @@ func TestACallThatMissesItsDeadlineHasNoPlace(t *testing.T) {
 					require.Equal(t, 4, late[0].Status)
 					require.Greater(t, late[0].Wait, 1.5e6)
 					require.EqualValues(t, 1, places())
+					limits[0].Clock = who.Now - 4e5
+					require.Equal(t, 4, ask(1, 14, late[0].Wait+3e5, 0)[0].Status, "some of it has passed on the way")
+					require.Equal(t, 0, ask(1, 15, late[0].Wait+5e5, 0)[0].Status)
+					limits[0].Clock = 0
+					require.Equal(t, 4, ask(1, 15, 1.5e6, startMicros+1e6)[0].Status)
 					require.Equal(t, 0, ask(1, 20, 0, 0)[0].Status, "without a deadline")
 					require.EqualValues(t, 2, places())
 					require.Equal(t, 4, ask(1, 20, 1.5e6, startMicros+1e6)[0].Status)

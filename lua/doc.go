@@ -74,9 +74,10 @@
 // Wait and usable count from the arrival of the reply. A turn may be used until usable, and 20 ms
 // longer, because a sleep ends late. After that, ask again. examples/python implements all of this.
 //
-// A new call with a deadline sends 32 and the micros until the deadline, in place of its 0. If its
-// turn would come later, the call gets neither a turn nor a place. The reply is then 0 1 4 wait 1
-// and a tag, and its turn would be due after wait.
+// A new call with a deadline sends 32 and the micros until the deadline, in place of its 0. They
+// count from clockMicros, Redis's time at which the ask is sent; if that is not known, from the
+// arrival of the reply. If its turn would come later, the call gets neither a turn nor a place. The
+// reply is then 0 1 4 wait 1 and a tag, and its turn would be due after wait.
 //
 // # What a caller has to do
 //

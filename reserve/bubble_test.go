@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/delay"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -27,6 +28,7 @@ type bubble struct {
 	cut  atomic.Bool  // while set, replies are lost
 	dead atomic.Bool  // while set, replies never come
 	asks atomic.Int64 // commands
+	left atomic.Int64 // scripts in which places and turns are left
 	way  atomic.Int64 // to it and back, each, in nanos
 
 	late atomic.Pointer[func() time.Duration] // by how much a reply is late; nil: none is
@@ -80,8 +82,27 @@ func (b *bubble) client() *redis.Client {
 		MaxRetries:               -1,
 		PoolSize:                 1000,
 	})
+	c.AddHook(leaves{b})
 	b.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// leaves counts scripts in which places and turns are left.
+type leaves struct{ *bubble }
+
+func (leaves) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (l leaves) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" && cmd.Args()[1] == lua.Leave.Hash() {
+			l.left.Add(1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (leaves) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 // with is one process of the fleet.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/asker"
 	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
@@ -26,7 +27,7 @@ var (
 	//
 	// In a loop over many calls, do not try the next call at once: it would fail, too. Wait with a
 	// context without a deadline, and give the deadline to the request. Before RetryAfter, a new
-	// attempt may get a forecast that is up to half a second old.
+	// attempt may get a forecast that is up to a second old.
 	ErrWouldMissDeadline = errors.New("would miss the deadline")
 
 	// ErrUnavailable: Redis is unreachable, or refuses calls for now. The text says what can be
@@ -71,8 +72,8 @@ type Error struct {
 	Wait time.Duration // until the turn would have come; 0 if not known
 	Left time.Duration // until the deadline that the call would have missed; 0 if it is past or not known
 	// RetryAfter is how long to wait after an [ErrWouldMissDeadline] before the next attempt. By
-	// the current forecast, a call that then has the same time left will get its turn in time. 0 if
-	// not known.
+	// the current forecast, a call that then has the same time left will get its turn in time: a few
+	// milliseconds before its deadline. 0 if not known.
 	RetryAfter time.Duration
 	// HeldBy is the limit of a [Joint] that holds the call back most; empty if not known.
 	HeldBy string
@@ -122,7 +123,7 @@ func failed(op string, of fmt.Stringer, err error) error {
 	e := &Error{Op: op, Key: of.String(), Err: err}
 	var miss *missed
 	if errors.As(err, &miss) {
-		e.Wait, e.Left, e.RetryAfter = miss.wait, miss.left, max(0, miss.wait-miss.left)
+		e.Wait, e.Left, e.RetryAfter = miss.wait, miss.left, max(0, miss.wait-miss.left+asker.Margin)
 		if j, several := of.(*Joint); several && len(j.limits) > 1 && miss.slowest >= 0 {
 			e.HeldBy = j.limits[miss.slowest].String()
 		}

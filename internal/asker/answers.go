@@ -41,7 +41,7 @@ func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time
 				asked.give(&turn, now)
 				continue
 			}
-			a.tell(asked, item.Now, number, &answer, at.Add(answer.Wait), now, t)
+			a.tell(asked, item, number, &answer, at.Add(answer.Wait), now, t)
 		}
 		if asked.lease != nil {
 			asked.lease.serve(asked.kind, now)
@@ -51,7 +51,7 @@ func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time
 }
 
 // tell takes an answer that is no turn to the queue.
-func (a *Asker) tell(asked ask, hasty bool, number int64, answer *wire.Answer, forecast, now time.Time, t times) {
+func (a *Asker) tell(asked ask, item *wire.Item, number int64, answer *wire.Answer, forecast, now time.Time, t times) {
 	q := &asked.kind.queue
 	switch {
 	case errors.Is(answer.Refused, wire.ErrClock):
@@ -60,13 +60,10 @@ func (a *Asker) tell(asked ask, hasty bool, number int64, answer *wire.Answer, f
 		a.watch(Event{What: Refused, N: 1, Need: &asked.kind.need, Err: answer.Refused})
 		q.Refuse(asked.place, answer.Refused)
 	case answer.TooLate:
-		if !forecast.After(asked.latest) {
-			forecast = asked.latest.Add(time.Microsecond)
-		}
-		q.TooLate(forecast, answer.Slowest)
+		q.TooLate(later(forecast, item.Latest.Add(slop+time.Microsecond)), answer.Slowest)
 	case answer.Booked:
 		q.Booked(forecast) // if it has left, its booking counts until others have passed it
-	case hasty:
+	case item.Now:
 		q.Refuse(asked.place, &NotNow{Wait: answer.Wait})
 	case asked.place == nil:
 		q.Placed(&queue.Place{Number: number, Tags: answer.Tags, Slowest: answer.Slowest}, forecast, now)

@@ -51,8 +51,6 @@ type ask struct {
 	kind  *kind
 	place *queue.Place // nil: new calls
 	lease *lease       // that asks for turns ahead; nil: calls do
-
-	latest time.Time // new calls whose turn is later take no place; zero: all do
 }
 
 // flight returns an empty one. The Asker must be locked.
@@ -245,12 +243,10 @@ func (a *Asker) load1(f *flight, k *kind, t times, now time.Time, work *int) boo
 	}
 	if ask.New > 0 {
 		item := wire.Item{Count: ask.New, Number: a.number.Add(int64(ask.New)) - int64(ask.New) + 1}
-		latest := k.queue.Latest(ask.New)
-		if !latest.IsZero() && k.need.ID == "" && !k.need.Now {
-			item.Within = max(latest.Sub(now), time.Microsecond)
+		if latest := k.queue.Latest(ask.New); !latest.IsZero() && k.need.ID == "" && !k.need.Now {
+			item.Latest = latest.Add(-margin(latest.Sub(now)))
 		}
 		f.add(k, item, nil)
-		f.asks[len(f.asks)-1].latest = latest
 	}
 	if len(ask.Places)+ask.New > 0 && k.late > 0 { // else the reply would come too late again
 		f.late, k.late = max(f.late, k.late), 0

@@ -18,22 +18,33 @@ type missed struct {
 }
 
 const (
-	// freshPart is for which part of the wait a forecast is fresh, and longestFresh for how long at
-	// most.
-	freshPart    = 16
-	longestFresh = 500 * time.Millisecond
+	// A forecast is fresh for a part of the wait, and for a while at most: for longer where the
+	// process hears of all that lets turns come sooner.
+	freshPart, surePart       = 16, 8
+	longestFresh, longestSure = 500 * time.Millisecond, time.Second
 
-	// doubtPart is which part of its age a forecast may be wrong by: a call whose turn would be that
-	// little too late asks Redis.
+	// doubtPart is which part of its age a forecast may be wrong by where the process does not hear
+	// that: a call whose turn would be that little too late asks Redis.
 	doubtPart  = 8
 	leastDoubt = 10 * time.Millisecond
 
 	mostMissed = 10_000 // kinds and limits of which something is remembered
 )
 
-// fresh reports whether the forecast still says when a turn is.
-func (m *missed) fresh(now time.Time) bool {
-	return now.Sub(m.heard) <= min(longestFresh, m.turn.Sub(m.heard)/freshPart)
+// Margin is by how much the turn of a call is to be before its deadline at the most: else it might be
+// lost, where a forecast or a timer is a little off.
+const Margin = slop + time.Millisecond
+
+func margin(left time.Duration) time.Duration { return min(slop, max(0, left)/8) }
+
+// fresh reports whether the forecast still says when a turn is, and by how much it may be wrong, if
+// the process hears news or not.
+func (m *missed) fresh(now time.Time, hears bool) (doubt time.Duration, fresh bool) {
+	age, wait := now.Sub(m.heard), m.turn.Sub(m.heard)
+	if hears {
+		return leastDoubt, age <= min(longestSure, wait/surePart)
+	}
+	return max(leastDoubt, age/doubtPart), age <= min(longestFresh, wait/freshPart)
 }
 
 // missedBy is the error of calls of a kind whose turn comes too late, and remembers that. The Asker
@@ -64,11 +75,12 @@ func (a *Asker) turnAway(w *waiter, now time.Time) bool {
 	if !ok {
 		return false
 	}
-	if !m.fresh(now) || a.movedSince(&w.need, m.heard) {
+	doubt, fresh := m.fresh(now, a.listening && now.Sub(a.heard) <= sure)
+	if !fresh || a.movedSince(&w.need, m.heard) {
 		delete(a.missed, of)
 		return false
 	}
-	if doubt := max(leastDoubt, now.Sub(m.heard)/doubtPart); !m.turn.Add(-doubt).After(w.Deadline) {
+	if !m.turn.Add(-doubt).After(w.Deadline) {
 		return false
 	}
 	w.Tell(queue.Event{Err: a.cfg.Errors.Missed(m.turn, w.Deadline, m.slowest)})

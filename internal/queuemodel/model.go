@@ -49,7 +49,7 @@ type Item struct {
 	// Of a call with an ID: it is booked if its turn is further away than Patience, and not
 	// at all if it is further away than Latest.
 	Patience, Latest float64
-	Within           float64 // one whose turn is further away has neither turn nor place; 0: any has
+	Within           float64 // from when it was sent: one whose turn is later has neither turn nor place; 0: any has
 	Parts            []Part
 	Flow             *Flow // nil: it names none
 }

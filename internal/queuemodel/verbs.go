@@ -139,7 +139,7 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 		ahead = c.Near
 	}
 	if item.Within > 0 {
-		ahead = min(ahead, item.Within)
+		ahead = min(ahead, c.within(item))
 	}
 	if due > c.at+ahead { // nobody is passed over for a call that has no permits
 		return due, false
@@ -149,6 +149,15 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 		room = max(room, c.entitled(limits[i], p))
 	}
 	return due, room <= c.at+ahead
+}
+
+// within is how long after the reply arrives a call may have its turn: some of it has passed.
+func (c *call) within(item Item) float64 {
+	clock := c.limits[item.Parts[0].Limit].Clock
+	if passed := c.at - clock; clock > 0 && passed > 0 && passed < 1e6 {
+		return item.Within - passed
+	}
+	return item.Within
 }
 
 // wait gives a call a place where it is held back most, or books it there.
@@ -170,7 +179,7 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 	}
 	answer := Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: slowest + 1, Tags: tags}
 	switch {
-	case item.ID != "" && latest-c.at > item.Latest, item.ID == "" && item.Within > 0 && latest-c.at > item.Within:
+	case item.ID != "" && latest-c.at > item.Latest, item.ID == "" && item.Within > 0 && latest-c.at > c.within(item):
 		answer.Status = 4
 		for i, p := range parts {
 			if charged[i] {

@@ -16,7 +16,7 @@ type Item struct {
 	Now     bool  // they do not wait: a turn that is due at once, or nothing
 	ID      *ID   // of one that may be booked; nil: it has none
 	Flow    Flow
-	Within  time.Duration // one whose turn is further away has neither turn nor place; 0: any has
+	Latest  time.Time     // one whose turn is later has neither turn nor place; zero: any has
 	Ahead   time.Duration // taken ahead of calls, to be used within that time; 0: they are not
 	Parts   []Part
 }
@@ -98,9 +98,9 @@ func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
 			extra = append(extra, item.Ahead.Microseconds())
 		case item.ID == nil:
 			extra = append(extra, item.Count, item.Number, how)
-			if item.Within > 0 {
+			if !item.Latest.IsZero() {
 				extra[len(extra)-1] = how + 32
-				extra = append(extra, item.Within.Microseconds())
+				extra = append(extra, item.Latest.Sub(c.Now).Microseconds())
 			}
 			extra = item.Flow.append(extra)
 		default:
