@@ -16,8 +16,8 @@ import (
 // Turn is what a task needs before it may run: it is a [worker.Turn].
 type Turn = worker.Turn
 
-// Config says how tasks are scheduled. The zero value is good for most. It has to
-// agree with the worker.Config of the workers.
+// Config says how tasks are scheduled. The zero value suits most programs. It must agree with the
+// worker.Config of the workers.
 type Config struct {
 	// Turn says what a task needs, as in the workers. An error refuses the task. Tasks of the same
 	// Limits and Key are booked together, so name a tenant by Turn.Key. Default
@@ -25,8 +25,9 @@ type Config struct {
 	Turn func(context.Context, *asynq.Task) (Turn, error)
 
 	// Lead is how long before its turn a task is due in asynq: the [worker.Worker.Lead] of the
-	// workers. With too short a Lead tasks are late; with too long a one they come and go.
-	// Default: that of a worker whose server has the polling intervals of [worker.Worker.Apply].
+	// workers. If it is too short, tasks are late; if it is too long, they are rescheduled.
+	// Default: the Lead of a worker whose server has the polling intervals of
+	// [worker.Worker.Apply].
 	Lead time.Duration
 }
 

@@ -9,15 +9,14 @@ import (
 )
 
 const (
-	// atOnce is how many round trips are under way. asynq enqueues tasks one by
-	// one.
+	// atOnce is how many round trips run at the same time. asynq enqueues tasks one by one.
 	atOnce = 16
 
 	// tidyUp bounds for how long bookings are ended after the first failure.
 	tidyUp = 5 * time.Second
 )
 
-// batch is one window of items on its way.
+// batch is one window of items that are being enqueued.
 type batch struct {
 	*Scheduler
 	tidyBy func() time.Time
@@ -62,7 +61,7 @@ func (s *Scheduler) enqueue(ctx context.Context, items []Item, forecasts []Forec
 	})
 }
 
-// groupKey is what the entries of a group have in common.
+// groupKey identifies a group of entries.
 type groupKey struct {
 	limits string // their names, and the key
 	flow   string
@@ -70,8 +69,9 @@ type groupKey struct {
 	urgent bool
 }
 
-// group is entries that are booked one after the other. Those for later come last: where
-// they would have their turns too early they leave again, and nobody is to wait for them.
+// group is entries that are booked one after the other. Entries for a later moment come last: if
+// their turns would be too early, they leave the queue again, and no other entry should wait behind
+// them.
 type group struct{ now, later []*entry }
 
 func (g *group) add(e *entry) {

@@ -23,7 +23,7 @@ type entry struct {
 	choice   choice
 	limits   []*reserve.Limiter // as they were given
 	joint    *reserve.Joint     // the same with the key and the flow
-	together groupKey           // of those that may be booked with it
+	together groupKey           // the group with which it is booked
 	costs    []int
 	id       string // of its booking
 	booked   bool
@@ -51,8 +51,8 @@ func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, error) {
 		return nil, err
 	}
 	if len(options) > 0 {
-		// They are among ours from here on. asynq appends to them in place, which
-		// a task that is enqueued more than once must not bear.
+		// The options are among ours from here on. asynq appends to them in place, which must not
+		// happen to a task that is enqueued more than once.
 		task = asynq.NewTaskWithHeaders(task.Type(), task.Payload(), task.Headers())
 	}
 	c, err := read(append(options, item.Options...))

@@ -6,8 +6,8 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// hidden returns copies of the options that a task was made with, which asynq
-// keeps in a private field. Where there is no such field, they are not seen.
+// hidden returns copies of the options that a task was made with, which asynq keeps in a private
+// field. Without such a field, it returns no options.
 func hidden(task *asynq.Task) ([]asynq.Option, error) {
 	field := reflect.ValueOf(task).Elem().FieldByName("opts")
 	if !field.IsValid() || field.Kind() != reflect.Slice {
@@ -31,9 +31,8 @@ func hidden(task *asynq.Task) ([]asynq.Option, error) {
 	return options, nil
 }
 
-// copied makes an option of the same type and value; nil where the value is more
-// than a number or a text. What came out of a private field can be looked at but
-// not used.
+// copied returns an option of the same type and value; nil if the value is more than a number or a
+// text. Values of a private field can be read but not used.
 func copied(value reflect.Value) asynq.Option {
 	twin := reflect.New(value.Type()).Elem()
 	switch {

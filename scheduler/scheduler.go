@@ -21,8 +21,8 @@ type Scheduler struct {
 }
 
 // New makes a Scheduler that enqueues with client, for turns of a [reserve.Limiter] or a
-// [reserve.Joint], unless the Turn of a task names others. Client and limits may use different
-// Redis servers. Nothing is asked of either yet. The error is an [ErrInvalid] that names the
+// [reserve.Joint], unless the Turn of a task names other limits. Client and limits may use
+// different Redis servers. New sends nothing to either. The error is an [ErrInvalid] that names the
 // field.
 func New(client *asynq.Client, turns reserve.Turns, config Config) (*Scheduler, error) {
 	err := config.validate()
@@ -42,16 +42,16 @@ func New(client *asynq.Client, turns reserve.Turns, config Config) (*Scheduler, 
 	return &Scheduler{client: client, turns: turns, config: config.withDefaults()}, nil
 }
 
-// A Forecast says when a task will run, as things stand now: a pause makes it later,
-// and tasks that are deleted may make it earlier.
+// A Forecast says when a task is expected to run. A pause makes it later, and deleted tasks may
+// make it earlier.
 type Forecast struct {
-	// Info is what asynq says of the task; its NextProcessAt is when the task
-	// comes up, which is before its turn. Nil for a task that was not enqueued.
+	// Info is asynq's information about the task. Its NextProcessAt is when the task comes up,
+	// shortly before its turn. Nil for a task that was not enqueued.
 	Info *asynq.TaskInfo
 
 	// At is the moment of the turn, on the local clock. For a task that is not booked, it is the
-	// moment at which the task comes up. Two kinds of tasks are not booked: those whose Turn says
-	// Skip, and some of those for later (see the package documentation, ProcessAt).
+	// moment at which the task comes up. Tasks whose Turn says Skip are not booked, nor are some
+	// tasks for a later moment (see the package documentation, ProcessAt).
 	At time.Time
 
 	// Err is why the task was not enqueued.
@@ -80,14 +80,14 @@ type Item struct {
 	Options []asynq.Option
 }
 
-// window is how many tasks are booked and not enqueued yet, at most: nobody comes for
-// them when the process dies.
+// window is how many tasks are booked but not yet enqueued, at most: if the process dies, no task
+// uses these bookings.
 const window = 1024
 
-// EnqueueAll is Enqueue for many tasks, in few round trips. Those of the same limits are booked in
-// the order of the items, and those for later last. A task that fails does not stop the others:
-// there is a Forecast for each item, and its Err says why. The error counts those that failed, and
-// wraps that of the first.
+// EnqueueAll is Enqueue for many tasks, in few round trips. Tasks of the same limits are booked in
+// the order of the items; tasks for a later moment come last. If a task fails, the others are still
+// enqueued: there is a Forecast for each item, and its Err says why. The error says how many
+// failed, and wraps the first error.
 func (s *Scheduler) EnqueueAll(ctx context.Context, items []Item) ([]Forecast, error) {
 	forecasts := make([]Forecast, len(items))
 	for from := 0; from < len(items); from += window {

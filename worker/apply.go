@@ -14,19 +14,19 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Apply changes the configuration of the server that the Worker's tasks run on. Call it once,
-// before asynq.NewServer:
+// Apply changes the configuration of the server that runs the Worker's tasks. Call it once, before
+// asynq.NewServer:
 //
-//   - Concurrency becomes the waiting room plus the handlers that work at once. Those are as many
-//     as Concurrency said (asynq's default: one per CPU).
-//   - TaskCheckInterval and DelayedTaskCheckInterval, where they are zero, become 100 ms. At
-//     asynq's own 1 s and 5 s a task would come back up to 7.1 s before its turn instead of
-//     0.85 s, and wait in its worker.
-//   - IsFailure, RetryDelayFunc and ErrorHandler do not take a task that waits for its turn for
-//     one that failed. Your own are called for all other errors.
+//   - Concurrency becomes the waiting room plus the handlers that may run at once. Their number is
+//     the Concurrency that you set (asynq's default: one per CPU).
+//   - TaskCheckInterval and DelayedTaskCheckInterval become 100 ms if they are zero. With asynq's
+//     own 1 s and 5 s a task would come back up to 7.1 s before its turn instead of 0.85 s, and
+//     wait in its worker.
+//   - IsFailure, RetryDelayFunc and ErrorHandler no longer treat a task that waits for its turn as
+//     a failed task. Your own functions are called for all other errors.
 //
-// The error is an [ErrInvalid] that says which setting cannot work. A setting that works but
-// wastes is logged.
+// The error is an [ErrInvalid] that names a setting that cannot work. Apply logs a setting that
+// works but is wasteful.
 func (w *Worker) Apply(config *asynq.Config) error {
 	if config == nil {
 		return invalid("asynq.Config", "must not be nil")
@@ -76,8 +76,8 @@ func (w *Worker) chooseLead(config *asynq.Config) (time.Duration, error) {
 	return w.config.Lead, nil
 }
 
-// room is the size of the waiting room. All turns of the fleet that are nearer
-// than the patience may wait in one process, when it is the only one.
+// room is the size of the waiting room. If only one process runs, all turns of the fleet that are
+// nearer than the patience wait in it.
 func (w *Worker) room() int {
 	var rates []float64
 	for _, l := range w.turns.Limits() {
@@ -96,7 +96,7 @@ func (w *Worker) room() int {
 	return w.config.WaitingRoom
 }
 
-// wrap keeps asynq from taking a task that waits for one that failed.
+// wrap keeps asynq from treating a waiting task as a failed task.
 func (w *Worker) wrap(config *asynq.Config) {
 	isFailure := config.IsFailure
 	config.IsFailure = func(err error) bool {

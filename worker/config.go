@@ -10,37 +10,38 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// Config says how tasks wait. The zero value is good for most.
+// Config says how tasks wait. The zero value suits most programs.
 type Config struct {
-	// Turn says what a task needs. It may take its time, to look something up; the context is the
+	// Turn returns what a task needs. It may block, to look something up; the context is the
 	// task's. The task fails if Turn returns an error, or a [Turn] that is not valid. Default
 	// [FromHeaders].
 	Turn func(context.Context, *asynq.Task) (Turn, error)
 
-	// Used says how many permits a task has used of each of its limits, in their order, once its
-	// handler is done: see [reserve.Reservation.Settle]. It is asked after each run, whether or
-	// not the handler failed. Nil means that the costs were right, as they are by default. A limit
-	// of the Worker must have [reserve.Config.Settles].
+	// Used returns how many permits a task has used of each of its limits, in their order, after
+	// its handler has returned: see [reserve.Reservation.Settle]. It is called after each run,
+	// whether or not the handler failed. Nil means that the costs were right; that is the default.
+	// At least one limit of the Worker must have [reserve.Config.Settles].
 	Used func(ctx context.Context, task *asynq.Task, err error) []int
 
-	// WaitingRoom is how many tasks may wait in this process at once, besides those that work.
-	// Half of it is for tasks that keep their places while a backlog is handed out. Tasks in their
-	// last attempt stay in it until their turns, and Skip tasks until a handler is free. When it is
-	// full, the server takes no more tasks: so many Skip tasks, or many last attempts, belong on a
-	// server of their own. Default: 1,000, or as many as a fast limit needs, up to 10,000.
+	// WaitingRoom is how many tasks may wait in this process at once, in addition to running
+	// handlers. Half of it is for tasks that keep their places while asynq delivers a backlog.
+	// Tasks in their last attempt stay in it until their turns, and Skip tasks until a handler is
+	// free. When it is full, the server takes no more tasks. So run many Skip tasks, or many tasks
+	// in their last attempt, on a separate server. Default: 1,000, or as many as a fast limit
+	// needs, up to 10,000.
 	WaitingRoom int
 
-	// Lead is how long before its turn a task that was put back comes again. Default: what the
-	// polling intervals of asynq and [reserve.Lead] need. Apply refuses a shorter one.
+	// Lead is how long before its turn a rescheduled task comes back. By default it is long enough
+	// for the polling intervals of asynq and for [reserve.Lead]. Apply refuses a shorter Lead.
 	Lead time.Duration
 
 	// Inspector is for tasks with an asynq.Deadline; it must use the same Redis as the server.
-	// asynq does not tell a handler whether its time is bounded by a Timeout, which starts anew
-	// when the task comes again, or by a Deadline. With the Inspector a task whose turn would come
-	// after its Deadline fails at once; without it, when it comes again.
+	// asynq does not tell a handler whether a Timeout or a Deadline bounds its time. A Timeout
+	// restarts when the task comes back. With the Inspector, a task whose turn would come after its
+	// Deadline fails at once; without it, the task fails when it comes back.
 	Inspector *asynq.Inspector
 
-	// Logger hears what an operator should know. Default slog.Default().
+	// Logger gets what an operator should know. Default slog.Default().
 	Logger *slog.Logger
 }
 

@@ -8,16 +8,16 @@ import (
 )
 
 const (
-	// stillUsable is how often a task that drains looks whether its turn has lapsed.
+	// stillUsable is how often a draining task checks whether its turn has expired.
 	stillUsable = 5 * time.Millisecond
 
-	// stillHeld is how often a task that holds slots, but has no handler yet, looks.
+	// stillHeld is how often a task that holds slots, but has no handler yet, checks that.
 	stillHeld = 100 * time.Millisecond
 )
 
-// work takes a handler: the task becomes one of those that work. While the worker drains it
-// waits for one no longer than the turn, if there is one, can be used. Slots of a limit go to
-// others once the turn has lapsed: the task asks for them again when a handler is free.
+// work takes a handler. While the worker drains, it waits for a handler only as long as its turn is
+// usable. When the turn has expired, its slots go to other calls, and the task asks for them again
+// when a handler is free.
 func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 	select {
 	case t.worker.handlers <- struct{}{}:
@@ -66,7 +66,7 @@ func (t *task) work(ctx context.Context, r *reserve.Reservation) error {
 	}
 }
 
-// rest gives the handler to others.
+// rest frees the handler.
 func (t *task) rest() {
 	if t.isWorking {
 		t.isWorking = false
@@ -74,7 +74,7 @@ func (t *task) rest() {
 	}
 }
 
-// lapse notes a turn that no handler was free for.
+// lapse counts a turn that expired because no handler was free.
 func (w *Worker) lapse() {
 	w.lapsed.Add(1)
 	w.hint.Do(func() {

@@ -13,19 +13,19 @@ import (
 )
 
 const (
-	// retreat is how long before its time is up a task goes back: when it is up,
-	// asynq counts a failure.
+	// retreat is how long before its time is up a task is rescheduled: when it is up, asynq counts
+	// a failure.
 	retreat = 100 * time.Millisecond
 
-	// forever is the patience of a task that cannot be put back.
+	// forever is the patience of a task that cannot be rescheduled.
 	forever = 365 * 24 * time.Hour
 
-	// nearly is for how long a task that drains waits for a turn that it was given.
+	// nearly is how long a draining task waits for a granted turn.
 	nearly = time.Second
 )
 
-// endOf is when a task has to go back, shortly before its context ends; zero if
-// that does not end by itself.
+// endOf is when a task has to be rescheduled, shortly before its context ends; zero if the context
+// has no deadline.
 func endOf(ctx context.Context) time.Time {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -46,8 +46,8 @@ func (t *task) patience() time.Duration {
 	return max(0, patience)
 }
 
-// sleep waits for the turn. Where that is far away, or moves away meanwhile, the
-// task goes back, or fails, and the error says so.
+// sleep waits for the turn. If the turn is far away, or moves away during the sleep, the task is
+// rescheduled, or fails, and the error says so.
 func (t *task) sleep(ctx context.Context, r *reserve.Reservation) error {
 	t.worker.asleep.Add(1)
 	defer t.worker.asleep.Add(-1)
@@ -62,9 +62,9 @@ func (t *task) sleep(ctx context.Context, r *reserve.Reservation) error {
 	return t.goBack(ctx, r)
 }
 
-// awake is the context of a sleep. It ends at a moment, and before the task's time is
-// up. When the worker drains it ends, too, but for a turn that is given already: that
-// is so near that the task waits for it.
+// awake returns the context of a sleep. It ends at a moment, and before the task's time is up. It
+// also ends when the worker drains, unless the turn is granted already, because such a turn is
+// near.
 func (t *task) awake(ctx context.Context, r *reserve.Reservation, until time.Time) (context.Context, func()) {
 	if !t.end.IsZero() && t.end.Before(until) || t.last && r == nil {
 		until = t.end
@@ -85,8 +85,8 @@ func (t *task) awake(ctx context.Context, r *reserve.Reservation, until time.Tim
 	return ctx, func() { stop(); cancel() }
 }
 
-// goBack puts the task back until shortly before its turn. It fails one for which
-// that comes too late.
+// goBack reschedules the task for shortly before its turn, or fails a task for which that is too
+// late.
 func (t *task) goBack(ctx context.Context, r *reserve.Reservation) error {
 	far := r.Delay() > turn.Patience(t.worker.lead)
 	misses := !t.end.IsZero() && (r.Due().After(t.end) || time.Now().After(t.end))
@@ -96,7 +96,7 @@ func (t *task) goBack(ctx context.Context, r *reserve.Reservation) error {
 	}
 	lead := t.worker.lead
 	if misses && !far {
-		// Its Timeout starts anew when it comes again: nearer to its turn then.
+		// Its Timeout restarts when it comes back, closer to its turn.
 		lead = min(lead, max(0, time.Until(t.end)/2))
 		t.worker.hint.Do(func() {
 			t.worker.config.Logger.Warn("fleetpace: the Timeout of a task is shorter than it may sleep in its worker, so the task"+
@@ -108,8 +108,7 @@ func (t *task) goBack(ctx context.Context, r *reserve.Reservation) error {
 	return &waitingError{turn: r.Due(), back: r.Due().Add(-lead)}
 }
 
-// missesForGood reports whether the turn comes after the task's Deadline, so far
-// as that is known.
+// missesForGood reports whether the turn comes after the task's Deadline, if that is known.
 func (t *task) missesForGood(ctx context.Context, r *reserve.Reservation) bool {
 	inspector := t.worker.config.Inspector
 	if inspector == nil {

@@ -9,14 +9,14 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// Run starts the server with the Worker's middleware around handler, and returns when it was shut
-// down. That is when ctx ends, after SIGTERM, or after an interrupt. A program that ignores
-// interrupts is not stopped by one. Use Run instead of the server's own Run, which lets tasks sleep
-// on until its ShutdownTimeout.
+// Run starts the server with the Worker's middleware around handler, and returns after it was shut
+// down. The server shuts down when ctx ends, after SIGTERM, or after an interrupt, unless the
+// program ignores interrupts. Use Run instead of the server's own Run, which lets tasks sleep until
+// its ShutdownTimeout.
 //
-// Run drains the Worker. Handlers that work, and tasks in their last attempt that wait, may finish
-// within the server's ShutdownTimeout. The error is an [ErrInvalid], such as before Apply, or that
-// of the server's Start.
+// Run drains the Worker. Running handlers, and waiting tasks in their last attempt, may finish
+// within the server's ShutdownTimeout. The error is an [ErrInvalid], for example before Apply, or
+// that of the server's Start.
 func (w *Worker) Run(ctx context.Context, server *asynq.Server, handler asynq.Handler) error {
 	if !w.applied.Load() {
 		return invalid("Worker", "call Apply on the asynq.Config before the server is made of it")
@@ -38,7 +38,7 @@ func (w *Worker) Run(ctx context.Context, server *asynq.Server, handler asynq.Ha
 	return nil
 }
 
-// Shutdown drains the Worker and shuts the server down, as [Worker.Run] does. It returns when the
+// Shutdown drains the Worker and shuts the server down, as [Worker.Run] does. It returns after the
 // server was shut down. It is for servers that you run with [Worker.Middleware].
 func (w *Worker) Shutdown(server *asynq.Server) {
 	stopped := make(chan struct{})
@@ -51,11 +51,11 @@ func (w *Worker) Shutdown(server *asynq.Server) {
 	server.Shutdown()
 }
 
-// Drain ends all sleep: tasks that wait go back and keep their places, and so do those that still
-// come. Tasks that were given their turn, which is at most half a second ahead, still run. A
-// drained Worker stays drained. Drain returns at once, and may be repeated.
+// Drain wakes all sleeping tasks: they are rescheduled and keep their places, and so are tasks that
+// still arrive. Tasks whose turns are granted, at most half a second early, still run. A drained
+// Worker cannot be started again. Drain returns at once, and may be repeated.
 func (w *Worker) Drain() { w.drain() }
 
-// Draining returns a channel that is closed by Drain, for handlers that wait for something else
-// and could stop as well.
+// Draining returns a channel that Drain closes, for handlers that wait for something else and could
+// stop as well.
 func (w *Worker) Draining() <-chan struct{} { return w.draining.Done() }

@@ -8,10 +8,9 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// A rush is a time in which asynq's queue is not empty. A server that finds it
-// empty looks again after half a TaskCheckInterval or more, so while tasks come
-// without such a gap, more stand behind them; and a task that goes back has to
-// stand behind all of these when it comes again.
+// A rush is a time in which asynq's queue is not empty. A server that finds the queue empty polls
+// again after half a TaskCheckInterval or more. So as long as tasks arrive without such a gap, more
+// tasks are queued in asynq, and a rescheduled task comes back behind all of them.
 type rush struct {
 	check time.Duration // asynq's TaskCheckInterval
 
@@ -19,7 +18,7 @@ type rush struct {
 	began, last time.Time // tasks came without a gap from began to last
 }
 
-// arrive notes that a task came.
+// arrive records the arrival of a task.
 func (r *rush) arrive(now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -29,19 +28,18 @@ func (r *rush) arrive(now time.Time) {
 	r.last = now
 }
 
-// is reports whether there is a rush: it has lasted for longer than it takes to
-// get what became due between two looks, and the server has not looked in vain
-// since.
+// is reports whether there is a rush: tasks have arrived without a gap for longer than the server
+// needs for the tasks of one polling interval.
 func (r *rush) is(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return now.Sub(r.began) > r.check && now.Sub(r.last) < 2*r.check
 }
 
-// spare is how far away a turn may be for a task to sleep until then though it could be
-// put back: in a rush it might come again too late, and where costs are settled its turn
-// comes earlier than is forecast. Such tasks have half of the waiting room, none of them has
-// a turn for which that is not room enough, and none sleeps for more than half of its time.
+// spare is how far away a turn may be for a task to sleep although it could be rescheduled. In a
+// rush a rescheduled task might return too late, and with settled costs its turn comes earlier than
+// forecast. Such tasks may fill half of the waiting room. None of them has a turn that is too far
+// away for that room, and none sleeps for more than half of its time.
 func (t *task) spare() time.Duration {
 	half := t.worker.places / 2
 	limits := t.joint.Limits()

@@ -12,7 +12,7 @@ import (
 
 type settlesKey struct{}
 
-// settlement is what the handler of a task tells of its costs.
+// settlement is the cost that the handler of a task reports.
 type settlement struct {
 	limits []*reserve.Limiter
 
@@ -20,13 +20,13 @@ type settlement struct {
 	used []int // nil: the costs were right
 }
 
-// Settle tells, from within a handler, what its task has used of each of its limits in truth, in
-// their order. A cost below 0 is not known, and stays. The worker settles it once the handler is
-// done, whatever its error, in place of what [Config.Used] says; the last call counts. See
-// [reserve.Reservation.Settle] for what comes back. It is safe for concurrent use.
+// Settle reports, from within a handler, what its task has used of each of its limits, in their
+// order. A cost below 0 means that it is unknown: the estimate stays. The worker settles it after
+// the handler has returned, whatever its error, instead of the result of [Config.Used]. The last
+// call counts. See [reserve.Reservation.Settle] for what comes back. It is safe for concurrent use.
 //
-// The error is an [ErrInvalid], and a mistake of the program: the context is not that of a task
-// that has its turn, the figures do not fit its limits, or none of these has
+// The error is an [ErrInvalid], and a mistake of the program. The context may not belong to a task
+// with a turn, the costs may not fit its limits, or none of the limits has
 // [reserve.Config.Settles]. Nothing is settled then.
 func Settle(ctx context.Context, used ...int) error {
 	s, ok := ctx.Value(settlesKey{}).(*settlement)
@@ -44,7 +44,7 @@ func Settle(ctx context.Context, used ...int) error {
 	return nil
 }
 
-// told is what the handler has told, or else what the configuration says.
+// told returns the costs that the handler reported, or otherwise the result of Config.Used.
 func (s *settlement) told(ctx context.Context, config *Config, task *asynq.Task, failed error) []int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *settlement) told(ctx context.Context, config *Config, task *asynq.Task,
 	return s.used
 }
 
-// settle tells what a task that has run used of its limits.
+// settle settles the costs of a task that has run.
 func (t *task) settle(ctx context.Context, r *reserve.Reservation, used []int) {
 	if used == nil {
 		return

@@ -14,8 +14,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// askAgain is after how long, on average, a task comes again whose limits could
-// not be asked.
+// askAgain is the mean delay before a task comes back if Redis did not answer for its limits.
 const askAgain = 2 * time.Second
 
 // task is one stay of a task in this worker.
@@ -25,7 +24,7 @@ type task struct {
 	costs  []int
 	id     string // names its place in the order
 	name   string // for people
-	last   bool   // asynq archives it whatever it returns: it cannot be put back
+	last   bool   // last attempt: asynq would archive it, so it cannot be rescheduled
 	end    time.Time
 
 	isWorking bool // has a handler
@@ -68,7 +67,7 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 	return err
 }
 
-// ended counts how a task ended that did not run.
+// ended counts the result of a task that did not run.
 func (w *Worker) ended(err error) error {
 	if IsWaiting(err) {
 		w.putBack.Add(1)
@@ -118,20 +117,20 @@ func (t *task) wait(ctx context.Context) (*reserve.Reservation, error) {
 	}
 }
 
-// ask joins the queue, or hears that the turn is far away.
+// ask joins the queue, or books a turn that is far away.
 func (t *task) ask(ctx context.Context) (*reserve.Reservation, error) {
 	if err := t.worker.draining.Err(); err != nil {
 		return nil, err
 	}
-	t.worker.asleep.Add(1) // while Redis is away it may take until the turn
+	t.worker.asleep.Add(1) // during an outage this may take until the turn
 	defer t.worker.asleep.Add(-1)
 	ctx, cancel := t.awake(ctx, nil, time.Now().Add(turn.Patience(t.worker.lead)))
 	defer cancel()
 	return t.joint.Ask(ctx, t.id, t.patience(), t.costs...)
 }
 
-// attend sleeps until the turn and takes a handler. A turn that passes before a handler is
-// free is waited for again.
+// attend sleeps until the turn and takes a handler. If the turn expires before a handler is free,
+// it waits for another turn.
 func (t *task) attend(ctx context.Context, r *reserve.Reservation) error {
 	for {
 		if err := t.sleep(ctx, r); err != nil {
@@ -147,12 +146,11 @@ func (t *task) attend(ctx context.Context, r *reserve.Reservation) error {
 		if t.stoodBy {
 			t.worker.lapse()
 		}
-		t.rest() // its next turn is not now: others' may be
+		t.rest() // its next turn is later; other tasks may use the handler
 	}
 }
 
-// noTurn decides what becomes of a task that has no turn, or no handler, for a reason.
-// Nil: it asks again.
+// noTurn decides what to do with a task that got no turn, or no handler. Nil means: ask again.
 func (t *task) noTurn(ctx context.Context, r *reserve.Reservation, err error) error {
 	switch {
 	case IsWaiting(err), errors.Is(err, reserve.ErrInvalid), errors.Is(err, reserve.ErrWouldMissDeadline):
@@ -174,8 +172,7 @@ func (t *task) noTurn(ctx context.Context, r *reserve.Reservation, err error) er
 	return t.later(ctx, err)
 }
 
-// report logs an error that somebody has to mend. Of a Redis that is away the limiter's Logger
-// hears.
+// report logs an error that an operator has to fix. The limiter's Logger reports outages.
 func (w *Worker) report(err error) {
 	do := "see the error"
 	switch {
@@ -195,8 +192,8 @@ func (w *Worker) report(err error) {
 	})
 }
 
-// later puts the task back for a moment, as its limits cannot be asked, or lets a
-// moment pass where it cannot be put back.
+// later reschedules the task for a moment, because its limits gave no answer. If the task cannot be
+// rescheduled, later waits instead.
 func (t *task) later(ctx context.Context, cause error) error {
 	soon := askAgain/2 + rand.N(askAgain)
 	if !t.last {
@@ -210,7 +207,7 @@ func (t *task) later(ctx context.Context, cause error) error {
 	return nil
 }
 
-// leave puts the task back because the worker drains. It keeps its place.
+// leave reschedules the task because the worker drains. It keeps its place.
 func (t *task) leave(ctx context.Context, r *reserve.Reservation) error {
 	err := &waitingError{back: time.Now()}
 	if r != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// tidyUp bounds what is asked of Redis for a task after its own time: its context may
-// have ended.
+// tidyUp bounds requests to Redis for a task after its own time, because its context may have
+// ended.
 const tidyUp = 5 * time.Second
 
 // cancel ends the wait of a task that will not run.
@@ -23,7 +23,7 @@ func (t *task) cancel(ctx context.Context, r *reserve.Reservation) {
 	}
 }
 
-// book keeps the place of a task that comes again, on whichever worker.
+// book keeps the place of a task that comes back, on any worker.
 func (t *task) book(ctx context.Context, r *reserve.Reservation) {
 	if r == nil {
 		return

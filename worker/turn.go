@@ -12,34 +12,33 @@ import (
 )
 
 // Turn is what a task needs before it may run. The zero Turn is one permit of each of the usual
-// limits: those that the Worker or Scheduler was made with.
+// limits, which are the limits that the Worker or Scheduler was made with.
 type Turn struct {
 	// Limits are a Limiter or a Joint to wait for; nil for the usual limits.
 	Limits reserve.Turns
 
-	// Key is the tenant, host or account within the first of the limits, as for
-	// [reserve.Limiter.For]. Empty means that limit itself.
+	// Key is the tenant, host or account within the first limit, as for [reserve.Limiter.For].
+	// Empty means no key.
 	Key string
 
-	// Cost is how many permits the task needs of each of the limits, from 1 to the least burst. 0
-	// means 1.
+	// Cost is how many permits the task needs of each limit, from 1 to the smallest burst. 0 means
+	// 1.
 	Cost int
 
-	// Costs are permits of each of the limits, in their order, where they differ. Leave Cost 0
-	// then.
+	// Costs are permits of each limit, in their order, if they differ. Then leave Cost 0.
 	Costs []int
 
-	// Flow is whose call it is, of those that share the limits: a tenant, an account. Each flow
-	// has its turns by its Weight, whatever the others enqueue: see [reserve.Limiter.Flow]. If it
-	// is empty, the flow is that of the limits, which have none by default.
+	// Flow is one of the tenants or accounts that share the limits. Each flow gets its turns by its
+	// Weight, whatever the others enqueue: see [reserve.Limiter.Flow]. If it is empty, the flow of
+	// the limits applies; by default they have no flow.
 	Flow string
 
-	// Weight is that of the flow, from 0.000001 to 1,000,000: see [reserve.Limiter.Weight]. 0
-	// means that of the limits, which is 1 by default.
+	// Weight is the weight of the flow, from 0.000001 to 1,000,000: see [reserve.Limiter.Weight]. 0
+	// means the weight of the limits, by default 1.
 	Weight float64
 
-	// Urgent lets the task go before others that wait, as far as [reserve.Config.Urgent]
-	// allows that.
+	// Urgent lets the task go ahead of other waiting tasks, within the part of the limit in
+	// [reserve.Config.Urgent].
 	Urgent bool
 
 	// Skip is for a task that calls nothing: it runs without a turn.
@@ -57,9 +56,9 @@ const (
 )
 
 // FromHeaders is the default of Config.Turn. It reads key, costs, flow, weight, urgent and skip
-// from the task's headers, where [Turn.Headers] puts them. So whoever enqueues a task says what it
-// costs. A task without such headers costs one permit of each of the usual limits. The error names
-// the header that is wrong and its value.
+// from the task's headers, where [Turn.Headers] writes them. So the program that enqueues a task
+// sets its cost. A task without such headers costs one permit of each of the usual limits. The
+// error names the wrong header and its value.
 func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 	headers := task.Headers()
 	t := Turn{Key: headers[keyHeader], Flow: headers[flowHeader]}
@@ -92,7 +91,7 @@ func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 	return t, nil
 }
 
-// boolean reads a header; false where there is none.
+// boolean reads a header; false if it is missing.
 func boolean(headers map[string]string, name string) (bool, error) {
 	text, ok := headers[name]
 	if !ok {
@@ -105,7 +104,7 @@ func boolean(headers map[string]string, name string) (bool, error) {
 	return value, nil
 }
 
-// Headers returns the headers that [FromHeaders] reads t from. The Limits do not travel.
+// Headers returns the headers from which [FromHeaders] reads t. They do not contain the Limits.
 func (t Turn) Headers() map[string]string {
 	headers := make(map[string]string)
 	if t.Key != "" {

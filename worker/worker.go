@@ -23,7 +23,7 @@ type Worker struct {
 
 	applied  atomic.Bool
 	lead     time.Duration
-	handlers chan struct{} // has a token of each that works
+	handlers chan struct{} // one token for each running handler
 	places   int           // of the waiting room
 	rush     rush
 	draining context.Context
@@ -33,8 +33,8 @@ type Worker struct {
 	hint, trouble           rate.Sometimes
 }
 
-// New makes a Worker whose tasks wait for turns of a [reserve.Limiter] or a [reserve.Joint],
-// unless their Turn names others. Those may use another Redis than asynq. The error is an
+// New makes a Worker whose tasks wait for turns of a [reserve.Limiter] or a [reserve.Joint], unless
+// their Turn names other limits. The limits may use another Redis than asynq. The error is an
 // [ErrInvalid] that names the field.
 func New(turns reserve.Turns, config Config) (*Worker, error) {
 	if turns == nil {
@@ -56,9 +56,9 @@ func New(turns reserve.Turns, config Config) (*Worker, error) {
 	return w, nil
 }
 
-// Middleware is for asynq's ServeMux.Use, where you run the server yourself rather than with
-// [Worker.Run]. The handler that it returns runs next once the task has its turn and a handler is
-// free. The task's context then carries the moment of the turn, see [Due].
+// Middleware is for asynq's ServeMux.Use, if you do not run the server with [Worker.Run]. The
+// handler that it returns runs next once the task has its turn and a handler is free. The task's
+// context then carries the moment of the turn, see [Due].
 func (w *Worker) Middleware(next asynq.Handler) asynq.Handler {
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
 		if ctx.Value(passed{w}) != nil {
@@ -68,32 +68,33 @@ func (w *Worker) Middleware(next asynq.Handler) asynq.Handler {
 	})
 }
 
-// passed is the context key under which a task carries that it has its turn.
+// passed is the context key that marks a task with a turn.
 type passed struct{ *Worker }
 
 type dueKey struct{}
 
-// Due is the moment, on the local clock, at which the turn of the running task came. It reports
-// false for a task that needed none. The time since then is how late the task runs.
+// Due returns the moment, on the local clock, at which the turn of the running task came. It
+// reports false for a task without a turn. The time since then is how late the task runs.
 func Due(ctx context.Context) (time.Time, bool) {
 	due, ok := ctx.Value(dueKey{}).(time.Time)
 	return due, ok
 }
 
-// Lead is how long before its turn a task that was put back comes again; 0 before Apply. Give it
-// to a scheduler.Config.
+// Lead is how long before its turn a rescheduled task comes back; 0 before Apply. Use it for a
+// scheduler.Config.
 func (w *Worker) Lead() time.Duration { return w.lead }
 
-// Patience is the longest that a task usually sleeps in its worker before its turn. It may sleep
-// longer if it cannot be put back, while a backlog is handed out, or where costs are settled.
+// Patience is the longest time that a task usually sleeps in its worker before its turn. It may
+// sleep longer if it cannot be rescheduled, while asynq delivers a backlog, or if costs are
+// settled.
 func (w *Worker) Patience() time.Duration { return turn.Patience(w.lead) }
 
 // Stats are figures of one Worker, for dashboards.
 type Stats struct {
-	Asleep  int64 // tasks that wait in this process now
-	Working int   // handlers that work now
-	PutBack int64 // times that a task was put back to come again, so far
-	Lapsed  int64 // turns that passed while no handler was free, so far
+	Asleep  int64 // tasks waiting in this process now
+	Working int   // running handlers
+	PutBack int64 // how often a task was rescheduled so far
+	Lapsed  int64 // turns that expired because no handler was free, so far
 }
 
 // Stats returns the present figures.
