@@ -9,43 +9,41 @@ import (
 	"time"
 )
 
-// Config says how requests are limited. The zero value is good for one limit for
-// all requests together.
+// Config says how requests are limited. The zero value suits one limit for all requests together.
 type Config struct {
-	// Key says whose request it is: the tenant, account or address that has a limit
-	// of its own, see [reserve.Limiter.For]. It is called once per request, by many
-	// goroutines at a time. A request with an error or an empty key is answered with
-	// 400; the client does not see the error. Keys of more than 512 bytes are hashed.
-	// Default: none, all requests share the limit.
+	// Key returns the tenant, account or address whose limit a request counts against, see
+	// [reserve.Limiter.For]. It is called once per request, by many goroutines at a time. If it
+	// returns an error or an empty key, the client gets 400, without the text of the error. Keys of
+	// more than 512 bytes are hashed. Default: none, all requests share the limit.
 	Key func(*http.Request) (string, error)
 
-	// Keyed is how many of several limits the Key is for, from the first one on. All
-	// requests share the others. Default 1: the first alone.
+	// Keyed is the number of limits, from the first on, that the Key applies to. All requests share
+	// the others. Default 1: the first alone.
 	Keyed int
 
-	// Cost is how many permits a request needs, the same of each of several limits. With
-	// a cost of 0 it passes and uses nothing. A cost above the limit's burst is answered
-	// with 400, and one below 0 with 500. Many goroutines call it at a time. Default: 1.
+	// Cost returns how many permits a request needs of each limit. With a cost of 0 it passes
+	// without a permit. If the cost is above the limit's burst, the client gets 400; below 0, it
+	// gets 500. Many goroutines call it at a time. Default: 1.
 	Cost func(*http.Request) int
 
 	// Costs is for several limits whose costs differ: one for each, in their order. A
 	// limit whose cost is 0 is not needed. It must not be set together with Cost.
 	Costs func(*http.Request) []int
 
-	// MaxWait is how long a request may wait for its turn, up to an hour. One whose
-	// turn would come later, or after the deadline of the request's context, is
-	// refused at once. Default 0: refused unless its turn is now. The time that Redis
-	// takes to answer is not counted, up to a second.
+	// MaxWait is how long a request may wait for its turn, up to an hour. If its turn would come
+	// later, or after the deadline of the request's context, the request is refused at once.
+	// Default 0: refused unless its turn is now. Up to a second, the time that Redis takes to
+	// answer does not count.
 	MaxWait time.Duration
 
 	// Headers says which headers tell clients of the limit. Default [HeadersIETF].
 	// A refusal always has Retry-After.
 	Headers Headers
 
-	// EveryAnswer puts the figures of the limits on all answers: also on those of requests
-	// that pass, and on all refusals. Where the figures do not come with the decision, an
-	// answer costs another round trip, which it shares with no other. If Redis does not
-	// answer that one, there are no figures, and the decision stays as it is.
+	// EveryAnswer sets the figures of the limits on all responses, also on responses to requests
+	// that pass, and on all refusals. If the decision does not contain the figures, a response
+	// costs another round trip, which it shares with no other. If Redis does not answer that
+	// request, there are no figures, and the decision is unchanged.
 	EveryAnswer bool
 
 	// Policies name the limits in the IETF's headers and in problem documents, in their
@@ -53,18 +51,17 @@ type Config struct {
 	// limits "default-1", "default-2" and so on.
 	Policies []string
 
-	// Refuse answers a request that has no turn. All headers of the limit are set
-	// already, Retry-After too, and no status is. Default: 429 with a problem
-	// document (RFC 9457).
+	// Refuse answers a request that is refused. All headers of the limit are already set, also
+	// Retry-After, but not the status. Default: 429 with a problem document (RFC 9457).
 	Refuse http.Handler
 
-	// PassOnError lets a request pass that the limiter could not decide on: because
-	// Redis is away and the policy has no answer, or because the limiter is closed.
-	// Nothing is limited then. Default: 503 with Retry-After: 1.
+	// PassOnError lets a request pass if the limiter cannot decide: Redis is unreachable and the
+	// policy has no answer, or the limiter is closed. Nothing is limited then. Default: 503 with
+	// Retry-After: 1.
 	PassOnError bool
 
-	// Logger hears of requests that the limiter could not decide on, at most once a
-	// second. Default slog.Default().
+	// Logger gets a line when the limiter cannot decide on requests, at most once a second. Default
+	// slog.Default().
 	Logger *slog.Logger
 }
 
@@ -91,7 +88,7 @@ func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("serve: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
 }
 
-// withDefaults is for so many limits.
+// withDefaults fills in the defaults for this number of limits.
 func (c Config) withDefaults(limits int) Config {
 	if c.Keyed == 0 {
 		c.Keyed = 1

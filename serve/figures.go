@@ -9,18 +9,17 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// figures asks for the state of limits.
+// figures reads the state of limits.
 //
-// The limiter's circuit breaker is not for State, and figures are not worth waiting
-// for: when a call has failed, one request a second tries again, and the others have
-// no figures.
+// The limiter's circuit breaker does not apply to State, and figures are not worth waiting for.
+// After a failure, one request per second tries again, and the others get no figures.
 type figures struct {
-	pause atomic.Int64 // until this moment, in Unix nanoseconds; 0: Redis answers
+	pause atomic.Int64 // no figures until this moment, in Unix nanoseconds; 0: Redis answers
 }
 
 const figuresPause = time.Second
 
-// ask reports false where there are none.
+// ask reports false if there are no figures.
 func (f *figures) ask(ctx context.Context, turns *reserve.Joint) ([]reserve.State, bool) {
 	now := time.Now()
 	if until := f.pause.Load(); until != 0 {
@@ -43,7 +42,7 @@ func (m *middleware) tell(w http.ResponseWriter, r *http.Request, n need) {
 	setFigures(w.Header(), m.config.Headers, m.quotas(r.Context(), n))
 }
 
-// quotas are the limits of a request; none where Redis does not answer, or nobody is told.
+// quotas returns the limits of a request; none if Redis does not answer, or no header needs them.
 func (m *middleware) quotas(ctx context.Context, n need) (all []Quota) {
 	if m.config.Headers == HeadersNone {
 		return nil
@@ -58,9 +57,9 @@ func (m *middleware) quotas(ctx context.Context, n need) (all []Quota) {
 	return all
 }
 
-// tellRefused sets the figures of a refusal. Of one limit the wait says all: how many permits
-// less than the cost are stored. It does not of a quota and a rolling limit, whose permits
-// come back together.
+// tellRefused sets the figures of a refusal. For one limit, the wait says how many permits less
+// than the cost are stored. For a quota and a rolling limit it does not, because their permits come
+// back together.
 func (m *middleware) tellRefused(w http.ResponseWriter, r *http.Request, n need, wait time.Duration) {
 	limit := n.turns.Limits()[0].Limit()
 	together := limit.Kind() == reserve.KindQuota || limit.Kind() == reserve.KindRolling
@@ -72,8 +71,8 @@ func (m *middleware) tellRefused(w http.ResponseWriter, r *http.Request, n need,
 		all = m.quotas(r.Context(), n)
 	}
 	for i := range all {
-		// A bucket is full later than the request would pass. But that Retry-After is
-		// earlier than t the draft does not want.
+		// A bucket is full later than the request would pass, but the draft forbids a Retry-After
+		// earlier than t.
 		all[i].Reset = min(all[i].Reset, wait)
 	}
 	setFigures(w.Header(), m.config.Headers, all)

@@ -41,8 +41,8 @@ func (q Quota) setPolicy(to http.Header, which Headers) {
 	}
 }
 
-// setFigures sets what changes. The legacy fields have room for one limit: that of which
-// the smallest part is left.
+// setFigures sets the figures that change. The legacy fields have room for one limit: the one with
+// the smallest remaining fraction.
 func setFigures(to http.Header, which Headers, quotas []Quota) {
 	if len(quotas) == 0 {
 		return
@@ -82,7 +82,7 @@ func add(to http.Header, field, policy string, params ...param) {
 	to.Add(field, text)
 }
 
-// seconds rounds up: whoever comes back after them is not too early.
+// seconds rounds up, so that a client that waits this long is not too early.
 func seconds(d time.Duration) int64 {
 	return int64((max(d, 0) + time.Second - 1) / time.Second)
 }

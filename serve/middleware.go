@@ -73,8 +73,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 // answerTime is how long Redis may take beyond what the request may wait.
 const answerTime = time.Second
 
-// wait returns nil when the request has its turn. One whose turn is too far away takes no
-// place in the queue: only one that is near enough does.
+// wait returns nil when the request has its turn. If the turn is too far away, the request does not
+// join the queue.
 func (m *middleware) wait(ctx context.Context, need need) error {
 	now := time.Now()
 	until := now.Add(m.config.MaxWait)
@@ -90,10 +90,10 @@ func (m *middleware) wait(ctx context.Context, need need) error {
 	return err
 }
 
-// turnBy is a context that says when the turn has to come at the latest, and ends
-// later: the turn may be now, and Redis needs a moment to say so.
+// turnBy is a context with the latest moment of the turn. It ends later than that, because the turn
+// may be now, and Redis needs a moment to say so.
 //
-// This way the call is refused with the wait that it would have had. Allow does not tell it.
+// The refusal then says how long the call would have waited, which Allow does not.
 type turnBy struct {
 	context.Context
 	at time.Time
@@ -110,7 +110,7 @@ func tooLate(err error) (time.Duration, bool) {
 	return 0, false
 }
 
-// fail answers a request that has no turn.
+// fail answers a request that got no turn.
 func (m *middleware) fail(w http.ResponseWriter, r *http.Request, next http.Handler, need need, err error) {
 	late, ok := tooLate(err)
 	switch {

@@ -28,7 +28,7 @@ func (p problem) write(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // a client that is gone can not be told
+	_, _ = w.Write(body) // the client may have disconnected
 }
 
 // plain answers with a status, which Go's text of it explains.
@@ -36,7 +36,8 @@ func plain(w http.ResponseWriter, status int, detail string) {
 	problem{Type: typeBlank, Title: http.StatusText(status), Status: status, Detail: detail}.write(w)
 }
 
-// refusal is the default of Config.Refuse. Of several limits it is not known which one it was.
+// refusal is the default of Config.Refuse. With several limits, it is not known which of them
+// refused.
 func refusal(policies []string) http.Handler {
 	if len(policies) > 1 {
 		policies = nil

@@ -8,28 +8,27 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// A Quota is a limit and what is left of it, as HTTP headers tell it. [Middleware]
-// sets them by itself; a Quota is for answers that do not come from it, such as
-// those of a status page. It is a plain value; the zero Quota is not useful.
+// A Quota is a limit and what is left of it, for HTTP headers. [Middleware] sets its headers by
+// itself; use a Quota for other responses, such as a status page. It is a plain value; the zero
+// Quota is not useful.
 type Quota struct {
 	// Policy names the limit: printable ASCII.
 	Policy string
 
-	// Permits is how many permits become available in one Window. So Permits by Window
-	// is the rate, also of a limit whose bucket fills in a small part of a second.
+	// Permits is how many permits become available in one Window, so Permits / Window is the rate,
+	// also if the bucket fills in a fraction of a second.
 	Permits int64
 
-	// Window is the length of the window of a quota or a rolling limit. Of other limits
-	// it is the time in which an empty bucket fills. It is in whole seconds, rounded up,
-	// and at least one.
+	// Window is the length of the window of a quota or a rolling limit. For other limits it is the
+	// time in which an empty bucket fills. It is in whole seconds, rounded up, and at least one.
 	Window time.Duration
 
 	// Remaining is how many whole permits may be used at once, at most the burst.
 	Remaining int64
 
-	// Reset is the time until all permits are there, if nobody uses any. Of a rolling
-	// limit it is the longest that this may take. Of a limit that warms up it is the time
-	// until the next call.
+	// Reset is the time until all permits are available, if no call uses any. For a rolling limit
+	// it is the longest that this may take. For a limit with warm-up it is the time until the next
+	// call.
 	Reset time.Duration
 }
 
@@ -60,18 +59,17 @@ func NewQuota(policy string, limit reserve.Limit, state reserve.State) Quota {
 	return q
 }
 
-// SetHeaders sets the headers. The IETF's fields are added to those of other limits that
-// are there already. The legacy fields are replaced: they are those of the last limit.
+// SetHeaders sets the headers. The IETF's fields are added to those of other limits. The legacy
+// fields are replaced: they describe the last limit.
 func (q Quota) SetHeaders(to http.Header, which Headers) {
 	q.setPolicy(to, which)
 	setFigures(to, which, []Quota{q})
 }
 
-// wrong is what the arithmetic of floating point is wrong by at the most. Without it, 0.1
-// by 30 would not be 3.
+// wrong bounds the error of floating-point arithmetic. Without it, 0.1 by 30 would not be 3.
 const wrong = 1e-6
 
-// newQuota is a limit of which nothing is left.
+// newQuota returns the Quota of a limit without remaining permits.
 func newQuota(policy string, limit reserve.Limit) Quota {
 	window := max(1, math.Ceil(float64(limit.MaxBurst())/limit.Rate()-wrong))
 	return Quota{
@@ -81,12 +79,12 @@ func newQuota(policy string, limit reserve.Limit) Quota {
 	}
 }
 
-// whole permits, of those that are there.
+// whole returns the whole permits among the available permits.
 func whole(permits float64, limit reserve.Limit) int64 {
 	return min(int64(limit.MaxBurst()), max(0, int64(permits+wrong)))
 }
 
-// refusedQuota tells of a limit that a call of some cost would have had to wait for.
+// refusedQuota returns the Quota of a limit for which a call of some cost would have had to wait.
 func refusedQuota(policy string, limit reserve.Limit, cost int, wait time.Duration) Quota {
 	q := newQuota(policy, limit)
 	q.Reset = wait

@@ -7,14 +7,13 @@ import (
 	"time"
 )
 
-// troubles logs what goes wrong, once a second at the most: whoever sends requests
-// should not be able to fill a disk.
+// troubles logs errors, at most once a second, so that clients cannot fill a disk.
 type troubles struct {
 	logger *slog.Logger
 
 	mu     sync.Mutex
 	next   time.Time // not to be logged before this
-	silent int       // those since the last that was logged
+	silent int       // errors since the last one that was logged
 }
 
 const troublesPause = time.Second
