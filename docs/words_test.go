@@ -82,7 +82,7 @@ var riddles = []struct {
 
 // unread are prefixes of the names of files whose words the tests do not judge yet, and until when.
 var unread = []string{
-	"CHANGELOG.md",                                                                                             // until the next release is described
+	"CHANGELOG.md",                                                                                   // until the next release is described
 	"adaptive/", "cmd/", "embedded/", "limits/", "monitor/", "remote/", "reservetest/", "transport/", // until their comments are rewritten
 }
 
