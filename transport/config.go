@@ -25,77 +25,75 @@ type Config struct {
 	// goroutines may call it at a time. An error fails the request.
 	Choose func(*http.Request) (Turn, error)
 
-	// Used reads from an answer how many permits its request has used of each limit, in
-	// their order: see [reserve.Reservation.Settle]. It is called for each attempt that was
-	// answered, refusals included, by several goroutines at a time. A nil slice says that
-	// the costs were right, and a number below 0 that the use of that limit is not known.
+	// Used reads from a response how many permits its request has used of each limit, in their
+	// order: see [reserve.Reservation.Settle]. It is called for each attempt with a response, also
+	// for refusals, by several goroutines at a time. A nil slice means that the costs were right,
+	// and a number below 0 that the use of that limit is not known.
 	//
-	// Used may read the Body, if it puts another one in its place. The caller waits for
-	// Redis to hear of the use. It needs a limit that has [reserve.Config.Settles].
-	// Default: the costs are right.
+	// Used may read the Body, if it replaces it with another one. The caller waits until Redis has
+	// received the use. It needs a limit that has [reserve.Config.Settles]. Default: the costs are
+	// right.
 	Used func(*http.Response) []int
 
 	// Base sends the requests. Default [http.DefaultTransport].
 	Base http.RoundTripper
 
-	// Retry says what is sent again. Default: nothing.
+	// Retry says which requests are retried. Default: none.
 	Retry Retry
 
-	// MaxPause is the longest pause that one answer may ask for, and the longest one where
-	// refusals name no moment. A longer one is cut to it, and the Logger hears of that:
-	// otherwise one wrong answer could stop the fleet. The next answer may ask for another
-	// pause. For the same reason Learn goes down to one permit in this time and no further.
-	// Default [DefaultMaxPause].
+	// MaxPause is the longest pause that one response may cause, also by refusals that name no
+	// moment. A longer pause is shortened to it, and the Logger gets a line: otherwise one wrong
+	// response could stop the fleet. The next response may ask for another pause. For the same
+	// reason Learn lowers the rate to one permit per MaxPause at most. Default [DefaultMaxPause].
 	MaxPause time.Duration
 
-	// Learn lets a paced limit follow what the provider tells, if the answer says how
-	// many calls are allowed in which time. Limits of other kinds stay as they are; New
-	// refuses such a Limiter. Of several limits those follow that [Turn.Windows] names.
+	// Learn lets a paced limit follow the limit that responses state, if they say how many calls
+	// are allowed in which time. Limits of other kinds do not change; New refuses such a Limiter.
+	// With several limits, the limits that [Turn.Windows] names follow.
 	//
-	// If the provider tells a lower limit than the fleet goes by, that is in force at
-	// once. Towards a higher one the rate rises by a tenth a minute, up to the Ceiling.
-	// What was told counts for an hour, unless it is told again.
+	// If responses state a lower limit than the fleet's, it is in force at once. Towards a higher
+	// limit, the rate rises by a tenth per minute, up to the Ceiling. A stated limit counts for an
+	// hour, unless it is stated again.
 	//
-	// Some windows give all their units back at once. A burst and all that the rate
-	// gives could then fall into one window. So the rate is lowered by the burst, but
-	// to no less than half. The burst is lowered only where the provider's whole limit
-	// is less.
+	// Some windows return all their units at once. A burst and all permits of the rate could then
+	// fall into one window. So the rate is lowered by the burst, but to no less than half. The
+	// burst is lowered only if the provider's whole limit is smaller.
 	Learn bool
 
 	// Ceiling is how far Learn may raise the rate. Default: the Limiter's own
 	// limit. Its burst is not used.
 	Ceiling reserve.Limit
 
-	// Adapt hears of every answer, to find the limit of a provider that does not tell
-	// it: an adaptive.Rate of the Limiter. With Choose, name it in the Turn. It must
-	// not be used together with Learn, as both would set the limit.
+	// Adapt gets the result of every call, to find the limit of a provider that does not state it:
+	// an adaptive.Rate of the Limiter. With Choose, name it in the Turn. It must not be used
+	// together with Learn, because both would set the limit.
 	Adapt Adapter
 
-	// Logger hears what an operator should know: pauses that were cut, limits
-	// that changed, a limiter that could not be told. Default slog.Default().
+	// Logger gets what an operator should know: pauses that were shortened, limits that changed,
+	// and limiters that did not answer. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// Retry says which requests are sent again, after another turn. A request must be
-// safe to repeat: its method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, or it has
-// the header Idempotency-Key or X-Idempotency-Key. It has no body, or one that can be
-// had again ([http.Request.GetBody]). What the provider asks not to repeat is not sent
-// again.
+// Retry says which requests are retried, after another turn. A request must be safe to repeat: its
+// method is GET, HEAD, OPTIONS, TRACE, PUT or DELETE, or it has the header Idempotency-Key or
+// X-Idempotency-Key. It has no body, or its body is available again ([http.Request.GetBody]). If
+// the provider asks not to repeat a request, it is not retried.
 //
-// A retry waits as long as the answer says, with whatever status, and for its turn. Where a refusal
-// does not say, the limit itself backs off, for all calls. After other failures there is no backoff.
+// A retry waits as long as the response says, whatever its status, and for its turn. If a refusal
+// does not say how long, the limit itself backs off, for all calls. After other failures there is
+// no backoff.
 type Retry struct {
-	// Max is how often one request is sent again. 0: not at all.
+	// Max is how often one request is retried. 0: not at all.
 	Max int
 
-	// MaxWait is the longest wait that a retry sits out. An answer that asks for a
-	// longer one goes to the caller, and so does one that asks for more than the
-	// request's deadline leaves. What the answer asks for counts, also where it is longer
-	// than Config.MaxPause. 0: any wait.
+	// MaxWait is the longest wait before a retry. A response that asks for a longer wait goes to
+	// the caller, and so does a response that asks for more time than the request's deadline
+	// leaves. The wait that the response asks for counts, also if it is longer than
+	// Config.MaxPause. 0: any wait.
 	MaxWait time.Duration
 
-	// Statuses are those from 400 to 599 after which a request is sent again, besides
-	// refusals for a limit, such as 502 or 504.
+	// Statuses are statuses from 400 to 599, such as 502 or 504, after which a request is retried.
+	// Refusals for a limit are always retried.
 	Statuses []int
 }
 
