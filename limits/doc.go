@@ -1,6 +1,6 @@
 // Package limits reads limits from a YAML file, and makes a limiter of package reserve for
-// each. The file is checked as a whole, every error is told with its line, and the file
-// can be read again while the program runs.
+// each. It checks the file as a whole, reports every error with its line, and can reload the
+// file while the program runs.
 //
 //	limits:
 //	  - name: openai-requests
@@ -33,8 +33,8 @@
 //	name          what the fleet shares, reserve.Config.Name: up to 128 bytes. Required
 //	limit         as reserve.ParseLimit reads it. Required
 //	key           a limit for each tenant, host or account: see below
-//	share         whose call it is: see below
-//	weights       of those whose calls they are: see below
+//	share         the flow of a call, such as its tenant: see below
+//	weights       of the flows: see below
 //	kind          paced, warming up, quota, rolling or slots. The limit's text says it already;
 //	              a kind that differs from it is an error
 //	group         reserve.Config.Group: for limits that a call may need together, see
@@ -44,9 +44,9 @@
 //	max-pause     reserve.Config.MaxPause: a duration
 //	outage        reserve.Outage.Policy: local, wait, fail or open
 //
-// What a limit does not say is as in the reserve.Config that was given to [Load]. These are
-// errors: a field that is not known or is given twice, a name that two limits have, a file
-// without limits. Anchors are allowed, aliases and tags are not, so a file is never larger
+// Missing fields are taken from the reserve.Config that was given to [Load]. These are errors:
+// an unknown field, a field that is given twice, a name that two limits have, a file without
+// limits. Anchors are allowed, aliases and tags are not, so a file is never larger
 // than it looks.
 //
 // # Keys
@@ -63,9 +63,9 @@
 // # Shares
 //
 // A share is a template, too. [Set.For] fills it with the same values, and the result is the
-// flow of reserve.Limiter.Flow. Where calls wait, each flow has its share of the limit, however
-// many calls of others wait. Weights are by the name of the flow. The weight default is that of
-// all other flows, and is 1 if it is not given:
+// flow of reserve.Limiter.Flow. Each flow with waiting calls gets its share of the limit,
+// however many calls of others wait. Weights are listed by the name of the flow. The weight
+// default applies to all other flows, and is 1 if it is missing:
 //
 //	limits:
 //	  - name: account
@@ -75,17 +75,16 @@
 //
 // # Reading the file again
 //
-// [Set.Reload] and [Set.Watch] take a file as a whole or not at all: one with errors
-// changes nothing. A limit that says the same as before, in whatever words, keeps its
-// limiter: the same pointer. A limit that differs gets another limiter of the same name in
-// Redis. Its calls stand in the same queue, if the kind of the limit is the same. A name that
-// is gone is not known any more.
+// [Set.Reload] and [Set.Watch] apply a file as a whole or not at all: a file with errors
+// changes nothing. A limit that means the same as before keeps its limiter: the same pointer.
+// A changed limit gets another limiter with the same name in Redis. Its calls wait in the
+// same queue, if the kind of the limit is the same. A removed name is unknown.
 //
-// A limiter that was replaced or removed is not closed, as that would end the calls that
-// wait in it. Whoever holds it goes on with it, under the limit that it was made with. So
-// ask the Set for each call or each job, and do not keep what it returns. In package
-// worker, Config.Turn can ask, and in package transport, Config.Choose. What takes a
-// limiter once and for all, as serve.Middleware does, stays with it.
+// A replaced or removed limiter is not closed, because that would end its waiting calls. Code
+// that keeps it continues under its old limit. So ask the Set for each call or each job, and
+// do not keep what it returns. In package worker, ask in Config.Turn, and in package
+// transport, in Config.Choose. Code that takes a limiter only once, such as
+// serve.Middleware, does not follow changes.
 //
 // The Set keeps each limiter that it has made until [Set.Close], and uses it again when the
 // file says again what it said then. A limiter in which no call waits has no goroutine and
@@ -98,6 +97,6 @@
 // reserve.Limiter.SetLimit, stands above both.
 //
 // Replace the file by renaming another one onto it, as Kubernetes does with what it mounts.
-// Watch takes a file only when it has read the same twice, so it does not take half of one
-// that is being written. Reload takes what it finds.
+// Watch applies a file only after it has read the same text twice, so it does not apply a
+// half-written file. Reload applies what it finds.
 package limits

@@ -32,27 +32,28 @@ type Config struct {
 	// Prefix is the Config.Prefix of the limits. Default: reserve.DefaultPrefix.
 	Prefix string
 
-	// ReadOnly refuses all that changes a limit, with status 403. Default: changes are allowed.
+	// ReadOnly refuses all changes of limits, with status 403. Default: changes are allowed.
 	ReadOnly bool
 
-	// Who names the person who sends a request, as what they change is noted under that name.
-	// Default: the user's name of basic authentication, or "web page" where there is none.
+	// The function Who returns the name of the person who sends a request; changes are recorded
+	// under it. Default: the user name of basic authentication, or "web page" without one.
 	Who func(*http.Request) string
 
 	// Hosts are the names by which browsers reach the page, without scheme and port, such as
-	// limits.example.com. Requests that name another host are refused with status 403, but for
-	// localhost and addresses such as 10.0.0.7, which are always let in. This stops web pages
-	// elsewhere whose name is made to mean this server's address (DNS rebinding). "*" lets any
-	// name in: use it where a login that such pages do not have is asked for. Default: no names.
+	// limits.example.com. Requests with another host get status 403, except for localhost and
+	// addresses such as 10.0.0.7. This stops DNS rebinding: a foreign web page cannot reach this
+	// server under another name. "*" allows any name: use it behind a login that foreign pages do
+	// not have. Default: no names.
 	Hosts []string
 
-	// Logger hears of reads of Redis that failed. Default: nothing is logged.
+	// Logger gets failed reads of Redis. Default: nothing is logged.
 	Logger *slog.Logger
 }
 
-// Page is the [http.Handler] of the page. It is safe for concurrent use. For the list of
-// all limits it reads Redis once a second for all who look, and stops two minutes after the last of
-// them. The page of a single limit reads Redis once a second for each viewer. Make one with [New].
+// Page is the [http.Handler] of the page. It is safe for concurrent use. For the list of all limits
+// it reads Redis once a second for all viewers together, and stops two minutes after the last
+// viewer has left. The page of a single limit reads Redis once a second for each viewer. Make one
+// with [New].
 type Page struct {
 	config Config
 	fleet  *fleet.Reader
@@ -67,8 +68,8 @@ var files embed.FS
 //go:embed static
 var static embed.FS
 
-// New returns a Page. Nothing is asked of Redis yet. Close the Page when it is no longer served.
-// The error says that the client is nil, or which of Config.Hosts is no name.
+// New returns a Page. It sends nothing to Redis. Close the Page when it is no longer served. The
+// error says that the client is nil, or which of Config.Hosts is not a host name.
 func New(client redis.UniversalClient, config Config) (*Page, error) {
 	if client == nil {
 		return nil, fmt.Errorf("monitor: the client must not be nil")
@@ -104,8 +105,7 @@ func New(client redis.UniversalClient, config Config) (*Page, error) {
 	return p, nil
 }
 
-// Close ends what reads Redis, and open pages with it. The client stays open. The error is
-// always nil.
+// Close stops reading Redis, and ends open pages. The client stays open. The error is always nil.
 func (p *Page) Close() error {
 	p.feed.close()
 	p.fleet.Close()
@@ -115,12 +115,11 @@ func (p *Page) Close() error {
 // ServeHTTP serves the page.
 func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) { p.serve.ServeHTTP(w, r) }
 
-// policy lets a page have nothing but what this handler serves.
+// policy allows a page to load only what this handler serves.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// guarded sets the headers that browsers heed, and refuses what changes something where the page
-// is for reading only.
+// guarded sets security headers, and refuses changes if the page is read-only.
 func (p *Page) guarded(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
