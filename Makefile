@@ -1,6 +1,6 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-python test-browser lint lint-all vuln examples measure soak fuzz bench map ci race-env
+.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-python test-browser lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
 
 # In Go 1.26 the race detector crashes in the simulated time of testing/synctest, where two
 # threads run timers of one bubble at once. Go 1.27 runs each with a context of its own.
@@ -17,6 +17,7 @@ LONGEST = ./reserve ./integration ./internal/asker ./lua ./worker ./deploy
 
 FUZZTIME ?= 30s
 SOAK     ?= 10m
+EXPLORE  ?= 3m
 
 # U1000, what nothing uses, wants the tests, too. The forms of comments are golangci-lint's;
 # De Morgan's law and a named embedded field may read better.
@@ -87,6 +88,9 @@ soak: ## long histories, faults and load for SOAK (default 10m), with new random
 	FLEETPACE_FAULT_HISTORIES=5000 go test -count=1 -timeout 0 -run '^TestFaultHistor(ies|yRepeats)$$' ./reserve
 	FLEETPACE_REDIS=local FLEETPACE_HISTORIES=10000 FLEETPACE_FIRST_HISTORY=$$(date +%6N) go test -count=1 -timeout 0 -run '^TestScriptsEqualModel$$' ./lua
 	FLEETPACE_SOAK=$(SOAK) $(RACE) -count=1 -timeout 0 -run '^Test(Soak|SlotsOfKilled)' -v ./integration
+
+explore: ## each small world of the scripts, two actions deeper than the tests or for EXPLORE (default 3m)
+	go run ./lua/explore -deeper 2 -limit $(EXPLORE)
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	.ci/fuzz $(FUZZTIME)

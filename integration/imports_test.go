@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"docs/map":            {},
 	"reservetest":         {"internal/delay", "internal/observe", "internal/provider", "lua", "reserve"},
 	"lua":                 {}, // the scripts are a protocol that stands alone
+	"lua/explore":         {"lua", "internal/wire"},
 	"internal/queuemodel": {},
 	"reserve":             {"lua", "internal/asker", "internal/calendar", "internal/fault", "internal/observe", "internal/meter", "internal/outage", "internal/wire"},
 	"internal/asker":      {"internal/fault", "internal/meter", "internal/outage", "internal/queue", "internal/wire"},

@@ -21,8 +21,8 @@ type pkg struct {
 	lines   int // of Go without tests, and of Lua
 }
 
-// list finds the packages that users get: those that are not internal, without examples and
-// docs, and what they import of ours.
+// list finds the packages that users get: those that are not internal, without examples,
+// docs and the explorer of the scripts, and what they import of ours.
 func list(root string) (map[string]*pkg, error) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,GoFiles,Dir", "./...")
 	cmd.Dir = root
@@ -62,7 +62,7 @@ func list(root string) (map[string]*pkg, error) {
 	}
 	shown := map[string]*pkg{}
 	for name := range all {
-		if !strings.HasPrefix(name, "internal/") && !strings.HasPrefix(name, "examples/") && !strings.HasPrefix(name, "docs") {
+		if !strings.HasPrefix(name, "internal/") && !strings.HasPrefix(name, "examples/") && !strings.HasPrefix(name, "docs") && name != "lua/explore" {
 			show(name, all, shown)
 		}
 	}

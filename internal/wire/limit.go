@@ -54,6 +54,14 @@ func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 	return &Limit{Terms: terms, Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
 }
 
+// Copy returns another limit under the same key, of which as much is known. It has counted no calls.
+func (l *Limit) Copy() *Limit {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return &Limit{Terms: l.Terms, Keys: l.Keys, Key: l.Key, Name: l.Name, Lease: l.Lease, a: l.a, b: l.b, known: l.known, version: l.version,
+		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, calm: l.calm}
+}
+
 func exact(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
 // String is its name, and its key after a slash.
