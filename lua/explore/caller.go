@@ -83,8 +83,8 @@ func (x *explorer) ask(w *world, p int, calls []int, repeat bool) message {
 		item := wire.Item{Count: 1, Number: cl.number, Settles: plan.Real > 0, Flow: plan.Flow}
 		if plan.ID != "" {
 			item.ID = &wire.ID{Text: x.id(n, cl.life), Patience: plan.Patience}
-		} else if cl.state == idle || cl.state == unsure {
-			item.Within = max(plan.Within-duration(w.now-cl.asked), time.Microsecond*time.Duration(count(plan.Within > 0)))
+		} else if plan.Within > 0 && (cl.state == idle || cl.state == unsure) {
+			item.Latest = moment(cl.asked).Add(plan.Within)
 		}
 		for j := range x.Limits {
 			if cost := x.cost(n, j); cost > 0 {
@@ -140,7 +140,7 @@ func (x *explorer) arrive(w *world, m message, how Action) (turns int) {
 			cl.state, cl.due, cl.back, cl.sure = waiting, at+a.Wait.Microseconds(), "", w.faults == 0
 		default:
 			turns++
-			if within := x.Calls[n].Within; within > 0 && cl.state != waiting && a.Wait > max(within-duration(m.sent-cl.asked), time.Microsecond) {
+			if within := x.Calls[n].Within; within > 0 && cl.state != waiting && duration(at+a.Wait.Microseconds()-bears-cl.asked) > within {
 				w.fail("in order", "call %s has its turn in %v, after its deadline", name(n), a.Wait)
 			}
 			cl.state, cl.back = turn, ""
