@@ -62,9 +62,7 @@ func atTheEdge(r *rand.Rand) reserve.Limit {
 // Go and the scripts have the same bounds: a limit that is valid serves every verb, and one that
 // is not is refused where it is made.
 func TestLimitsAtTheEdges(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(1, 0))
 	valid, refused := map[reserve.Kind]int{}, map[reserve.Kind]int{}
 	for range 150 {
 		limit := atTheEdge(r)
