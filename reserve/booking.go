@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/backend"
 )
 
 // A call may be made later, and by another process than the one that books it: a task of a job
@@ -41,13 +41,13 @@ type Joined struct {
 // of [Limiter.WaitN].
 func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 	joined := make([]Joined, len(calls))
-	var bookings []asker.Booking
+	var bookings []backend.Booking
 	var of []int // the index of each booking's call
 	for i, c := range calls {
 		if need, err := j.named(ctx, c.ID, c.Costs); err != nil {
 			joined[i].Err = failed("join", j, err)
 		} else {
-			bookings, of = append(bookings, asker.Booking{Need: need, Deadline: c.Deadline}), append(of, i)
+			bookings, of = append(bookings, backend.Booking{Need: need, Deadline: c.Deadline}), append(of, i)
 		}
 	}
 	_ = j.asker().Book(ctx, bookings) // each has its error
@@ -125,9 +125,9 @@ func (j *Joint) leave(ctx context.Context, id string, costs []int) error {
 }
 
 // named returns the need of a call with an ID.
-func (j *Joint) named(ctx context.Context, id string, costs []int) (asker.Need, error) {
+func (j *Joint) named(ctx context.Context, id string, costs []int) (backend.Need, error) {
 	if err := validateID(id); err != nil {
-		return asker.Need{}, err
+		return backend.Need{}, err
 	}
 	need, err := j.need(ctx, costs)
 	need.ID = id

@@ -4,22 +4,27 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/backend"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// hear logs what happened elsewhere in the fleet. The asker is locked during the call.
-func (s *shared) hear(e asker.Event) {
+// hear logs what happened elsewhere in the fleet.
+func (s *shared) hear(e backend.Event) {
 	log := s.first.Logger
 	switch e.What {
-	case asker.Outlasted:
+	case backend.WentAway:
+		s.wentAway(e)
+	case backend.CameBack:
+		log.Info("fleetpace: Redis reachable again; the fleet shares the limit again",
+			"limit", s.name, "outage", e.Took.Round(time.Millisecond))
+	case backend.Outlasted:
 		log.Warn("fleetpace: outage over; permits used without Redis were charged to the limit", "limit", e.Limit.String(), "permits", e.N,
 			"outage", e.Took.Round(time.Millisecond), "policy", string(s.first.Outage.Policy))
-	case asker.Rules:
+	case backend.Rules:
 		s.differ(e.Limit.Name, e.Text)
-	case asker.Unfit:
+	case backend.Unfit:
 		s.unfit(e.Limit.Name, e.Text)
-	case asker.Moved:
+	case backend.Moved:
 		if log.Enabled(s.life, slog.LevelInfo) {
 			s.busy.Go(func() { s.moved(e.Limit, e.Text) })
 		}
@@ -36,10 +41,36 @@ type differing struct {
 // limits, and bring them again with the next call.
 const tellAgain = 10 * time.Minute
 
+// effects says what calls do under each policy.
+var effects = map[Policy]string{
+	PolicyLocal: "continue at this process's part of the rate",
+	PolicyWait:  "wait until Redis answers",
+	PolicyFail:  "fail with ErrUnavailable",
+	PolicyOpen:  "continue without a limit",
+}
+
+// wentAway logs that Redis is away. A Redis that was never reached, at a wrong address for example, is
+// logged without a Logger, too: otherwise calls follow the policy, and nothing shows that the fleet
+// shares no limit.
+func (s *shared) wentAway(e backend.Event) {
+	policy := s.first.Outage.Policy
+	if backend.Never(e) && s.first.Logger == noLogger {
+		s.strange.Do(func() {
+			slog.Default().Warn("fleetpace: never connected to Redis since the start; this process is NOT sharing its limit."+
+				" Check the address and the credentials. Set Config.Logger to log more",
+				"limit", s.name, "policy", string(policy), "calls", effects[policy], "error", e.Err)
+		})
+	}
+	s.first.Logger.Warn("fleetpace: Redis unreachable; the outage policy is in effect, and the log will say when it ends",
+		"limit", s.name, "policy", string(policy), "calls", effects[policy], "error", e.Err)
+}
+
 // differ logs that the limit in force differs from this process's configured limit, once per
 // change. The difference slows the process down, or defeats a deployment, so it is logged without a
 // Logger, too.
 func (s *shared) differ(name *wire.Name, ruling string) {
+	s.differing.Lock()
+	defer s.differing.Unlock()
 	of, now := name.Keys[0]+" "+name.Limit, time.Now()
 	last := s.differs[of]
 	if ruling == name.Limit {
@@ -55,6 +86,8 @@ func (s *shared) differ(name *wire.Name, ruling string) {
 
 // unfit logs once that a limit of another kind is in force, so calls of this process fail.
 func (s *shared) unfit(name *wire.Name, ruling string) {
+	s.differing.Lock()
+	defer s.differing.Unlock()
 	of, now := name.Keys[0]+" "+name.Limit, time.Now()
 	last := s.differs[of]
 	s.differs[of] = differing{ruling, now}

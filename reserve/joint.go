@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/backend"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -151,7 +151,7 @@ func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error)
 	return r, failed("reserve", j, err)
 }
 
-func (j *Joint) hold(ctx context.Context, need asker.Need, deadline time.Time) (*Reservation, error) {
+func (j *Joint) hold(ctx context.Context, need backend.Need, deadline time.Time) (*Reservation, error) {
 	held, err := j.asker().Hold(ctx, need, deadline)
 	if err != nil {
 		err = j.shared().why(ctx, err)
@@ -162,7 +162,7 @@ func (j *Joint) hold(ctx context.Context, need asker.Need, deadline time.Time) (
 }
 
 // need returns what a call needs, after checking it.
-func (j *Joint) need(ctx context.Context, costs []int) (asker.Need, error) {
+func (j *Joint) need(ctx context.Context, costs []int) (backend.Need, error) {
 	need, err := j.needOfAny(ctx, costs)
 	if err != nil {
 		return need, err
@@ -184,7 +184,7 @@ func (j *Joint) costName(i int) string {
 }
 
 // needOfAny is need for limits that may be closed.
-func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, err error) {
+func (j *Joint) needOfAny(ctx context.Context, costs []int) (need backend.Need, err error) {
 	need.Flow = j.limits[0].flow
 	if len(costs) != 0 && len(costs) != len(j.limits) {
 		return need, invalid("costs", "must be none, or one for each of the %d limits, got %d", len(j.limits), len(costs))
@@ -200,7 +200,7 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, er
 		if cfg := &l.core.cfg; cost < 1 || cost > cfg.Limit.MaxBurst() {
 			return need, cfg.validateCost(j.costName(i), cost)
 		}
-		part := asker.Part{Limit: l.limit, Cost: int64(cost)}
+		part := backend.Part{Limit: l.limit, Cost: int64(cost)}
 		if i == 0 {
 			need.Part = part
 		} else {
@@ -214,7 +214,7 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int) (need asker.Need, er
 // shared returns what all limits share.
 func (j *Joint) shared() *shared { return j.limits[0].core.shared }
 
-func (j *Joint) asker() *asker.Asker { return j.shared().asker }
+func (j *Joint) asker() *backend.Process { return j.shared().asker }
 
 // all returns the limits as the asker knows them.
 func (j *Joint) all() []*wire.Limit {

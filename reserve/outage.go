@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/backend"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -127,8 +127,8 @@ func (o Outage) validate() error {
 }
 
 // away maps the policies to those of the asker.
-var away = map[Policy]asker.Away{
-	PolicyLocal: asker.AwayLocal, PolicyWait: asker.AwayWait, PolicyFail: asker.AwayFail, PolicyOpen: asker.AwayOpen,
+var away = map[Policy]backend.Away{
+	PolicyLocal: backend.AwayLocal, PolicyWait: backend.AwayWait, PolicyFail: backend.AwayFail, PolicyOpen: backend.AwayOpen,
 }
 
 // share returns this process's part of a limit during an outage: permits per second, and the burst.

@@ -75,7 +75,7 @@ func (r *Reservation) settles() error {
 	defer r.mu.Unlock()
 	if r.stage == open && r.leave == nil {
 		if turn, ok := r.held.Take(); ok {
-			r.stage, r.turn, r.slots = used, turn, r.joint.asker().Keep(r.need, turn)
+			r.stage, r.turn, r.slots = used, turn, r.held.Slots()
 		}
 	}
 	switch {

@@ -2,16 +2,14 @@ package reserve
 
 import (
 	"context"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
-	"github.com/fleetpace/fleetpace/internal/asker"
+	"github.com/fleetpace/fleetpace/internal/backend"
 	"github.com/fleetpace/fleetpace/internal/meter"
-	"github.com/fleetpace/fleetpace/internal/outage"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
@@ -22,17 +20,21 @@ const dead = 3 * time.Second
 // shared is what the Limiters of one group share in a process, so that a call may need several of
 // them at once. A Limiter without a group has its own.
 type shared struct {
-	group   group
-	client  redis.UniversalClient
-	first   Config // of the Limiter that was made first: its name and Logger are used
-	asker   *asker.Asker
-	breaker *outage.Breaker
-	source  *meter.Source
+	group  group
+	client redis.UniversalClient
+	first  Config // of the Limiter that was made first: its name and Logger are used
+	asker  *backend.Process
+	shut   func() error // returns the error for calls that are not made, as Redis is away
+	source *meter.Source
 
 	warned sync.Once      // guards the warning that Redis may evict the state
 	slept  rate.Sometimes // bounds how often missed turns are logged
 
-	differs map[string]differing // by name and own limit; guarded by the lock of the asker
+	strange sync.Once // guards the warning that Redis was never reached
+	name    string    // of the group, or of the only Limiter
+
+	differing sync.Mutex
+	differs   map[string]differing // by name and own limit; guarded by differing
 
 	uses int // open Limiters; guarded by the lock of groups
 	life context.Context
@@ -77,17 +79,14 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	if cfg.Group != "" {
 		name = cfg.Group
 	}
-	s := &shared{group: g, client: client, first: cfg, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}, differs: map[string]differing{}}
+	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}, differs: map[string]differing{}}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.breaker = outage.NewBreaker(outage.Config{
-		Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe, Name: name, Policy: string(cfg.Outage.Policy),
-		Logger: cfg.Logger, Silent: cfg.Logger == noLogger,
-	}, rand.Float64)
-	s.asker = asker.New(asker.Config{
+	s.asker, s.shut = backend.Start(backend.Config{
 		Client: client, Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
-		Breaker: s.breaker, Away: away[cfg.Outage.Policy], Share: cfg.Outage.share, Policy: string(cfg.Outage.Policy),
+		Away: away[cfg.Outage.Policy], Policy: string(cfg.Outage.Policy), Name: name, Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe,
+		Share: cfg.Outage.share, Logger: cfg.Logger, Silent: cfg.Logger == noLogger,
 		Watch:  s.watch,
-		Errors: asker.Errors{Closed: ErrClosed, Away: errAway, Missed: miss, Kind: errKind},
+		Errors: backend.Errors{Closed: ErrClosed, Away: errAway, Missed: miss, Kind: errKind},
 	})
 	s.source = &meter.Source{Policy: string(cfg.Outage.Policy), Read: s.asker.Standing}
 	s.source.Open()
@@ -114,14 +113,14 @@ func (s *shared) leave(c *core) {
 	s.busy.Wait()
 }
 
-// watch logs what an operator should know. The asker is locked during the call.
-func (s *shared) watch(e asker.Event) {
+// watch logs what an operator should know.
+func (s *shared) watch(e backend.Event) {
 	switch e.What {
-	case asker.Asked:
+	case backend.Asked:
 		if e.Err == nil {
 			s.warned.Do(s.lookForEviction)
 		}
-	case asker.Lapsed:
+	case backend.Lapsed:
 		s.slept.Do(func() {
 			s.first.Logger.Info("fleetpace: missed a turn: the call woke after its turn had expired, because the process had too little CPU or Redis was slow. It was queued again. If this is frequent, add CPU or raise the burst",
 				"limit", e.Need.Limit.String(), "over_for", e.Took.Round(time.Millisecond))

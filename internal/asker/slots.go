@@ -42,6 +42,9 @@ func (a *Asker) Keep(need Need, turn Turn) *Slots {
 	return s
 }
 
+// Slots lets the call hold the slots of the turn that it has used; nil: there are none.
+func (h *Held) Slots() *Slots { return h.asker.Keep(h.kind.need, *h.turn) }
+
 // Release lets others have the slots. It does not wait for Redis; where that is away they are
 // told when it is back.
 func (s *Slots) Release() {

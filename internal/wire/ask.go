@@ -56,6 +56,9 @@ type Answers struct {
 	last, step, usable float64 // micros
 }
 
+// AnswersOf are some answers, for tests without Redis.
+func AnswersOf(each ...Answer) Answers { return Answers{Count: len(each), each: each} }
+
 // Turns is how many of the answers are turns.
 func (a *Answers) Turns() (n int) {
 	if a.each == nil {

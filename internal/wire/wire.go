@@ -115,8 +115,8 @@ func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Repl
 // Learn notes what a reply says of the limits of its call; it arrived at that moment, or
 // would have if it had been as fast as others.
 func (c *Call) Learn(r *Reply, arrived time.Time) {
-	for i, l := range c.Limits {
-		l.learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived)
+	for i := range r.heads {
+		c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived)
 	}
 }
 

@@ -1,0 +1,316 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// Script is what a Batch calls.
+type Script int
+
+// What a Batch calls.
+const (
+	Ask      Script = iota
+	Leave           // Left
+	Beat            // Heartbeat
+	Settle          // Used
+	Inspect         // Nothing but the way there and back is of interest.
+	Register        // Names in the index: it is no script.
+	Holders         // Who holds the slots of Logs: it is no script.
+)
+
+// Batch is one command of Redis, and what it is for.
+type Batch struct {
+	Script    Script
+	Call      wire.Call // of all scripts but Beat
+	Items     []wire.Item
+	Left      []wire.Left
+	Used      []wire.Used
+	Heartbeat wire.Heartbeat
+	Names     []*wire.Name
+	Logs      []string
+	process   string // Whose slots they are looked up for.
+	known     int64  // The time of Redis at which its content was known; 0: when it is sent.
+
+	// A batch of Ask first returns what is left, with a call of its own.
+	caller wire.Caller
+	index  map[string]int
+	limits []*wire.Limit
+	back   []string
+	asks   []asked // one per item
+	parts  []wire.Part
+	left   []*line       // The lines that return places and turns with it.
+	ended  []endedTurn   // Turns that hold their slots no longer.
+	ranks  []int64       // Of the names of a heartbeat, before it was sent.
+	calls  int           // How many calls ask with it.
+	late   time.Duration // The way that it takes for granted at the least.
+
+	tries  int
+	driven bool // A driver has it.
+	kept   bool // Its answers are kept: see kinds.go.
+	over   bool // Its calls have their answers. The driver frees it.
+	sure   bool // It has been seen to that the process counts as alive.
+	alarm  alarm
+
+	// answered is called when Redis has answered, and failed when the batch has failed for good. Nil: nothing is to be
+	// done then.
+	answered func(now time.Time, r *Result)
+	failed   func(now time.Time, err error)
+}
+
+// Result is what Redis has answered to a Batch.
+type Result struct {
+	Reply         wire.Reply     // of all scripts but Beat
+	Answers       []wire.Answers // Ask
+	Counts        []int64        // Leave
+	Pulse         wire.Pulse     // Beat
+	Held          []wire.HeldBy  // Holders
+	Sent, Arrived time.Time
+}
+
+// asked is what a line asks for with one item.
+type asked struct {
+	line  *line
+	place *place // nil: new calls
+	lease *lease // It asks for turns ahead of calls; nil: calls ask.
+}
+
+// endedTurn is a turn that holds its slots no longer.
+type endedTurn struct {
+	line *line
+	turn *Turn
+}
+
+const (
+	// What a batch takes is cut by the work that it is to Redis, in micros: no script is to take a
+	// millisecond.
+	mostWork    = 900
+	workOfCall  = 75 // that waits or may have to
+	workOfLimit = 10 // whose calls find nobody waiting
+	workOfLeave = 60
+	mostCalls   = 4096
+
+	// distant is the fastest round trip from which on batches overlap: each begins when it has that
+	// part of the calls that are under way. Nearer, a second one begins for so many lines.
+	distant     = 2 * time.Millisecond
+	mostBatches = 16
+	crowd       = 50
+)
+
+// traffic is the batches that are under way, or about to be.
+type traffic struct {
+	busy      int            // How many batches of Ask are under way.
+	calls     int            // How many calls these ask for.
+	asked     bool           // Redis has answered a batch of Ask.
+	kept      []*keptAnswers // Batches whose answers are kept.
+	sent      int            // How many batches of any kind are with Redis.
+	outbox    []*Batch       // They are to be sent.
+	gate      *Batch         // It comes before all in the outbox; nil: there is none.
+	unmet     bool           // A batch has failed: another server may answer the next one.
+	returning map[string]int // By key: batches with places and turns that are on their way back.
+	behind    []*line        // They ask when those are back.
+	recycled  []*Batch       // Empty ones, for another use.
+}
+
+// batch returns an empty batch.
+func (e *Engine) batch(s Script) *Batch {
+	b := &Batch{index: map[string]int{}}
+	if n := len(e.recycled); n > 0 {
+		b, e.recycled = e.recycled[n-1], e.recycled[:n-1]
+	}
+	b.Script = s
+	b.alarm.of = b
+	return b
+}
+
+// recycle empties a batch for another use.
+func (e *Engine) recycle(b *Batch) {
+	clear(b.limits)
+	clear(b.index)
+	clear(b.Items)
+	clear(b.asks)
+	clear(b.left)
+	clear(b.ended)
+	*b = Batch{index: b.index, limits: b.limits[:0], back: b.back[:0], Items: b.Items[:0], parts: b.parts[:0], asks: b.asks[:0],
+		Left: b.Left[:0], left: b.left[:0], ended: b.ended[:0]}
+	e.recycled = append(e.recycled, b)
+}
+
+// caller is what a batch says of this process.
+func (e *Engine) caller(t *times) wire.Caller {
+	e.serial++
+	return wire.Caller{
+		Process: e.cfg.Process, Run: e.run, Channel: e.cfg.Channel, Serial: e.serial,
+		Way: t.way, Horizon: t.horizon, Near: t.ahead, Grace: t.grace, Lost: e.lost,
+	}
+}
+
+// overlaps reports whether Redis is so far away that batches overlap. First trips, which connect and send
+// the scripts, do not tell.
+func (e *Engine) overlaps(t *times) bool {
+	return e.asked && t.trips >= alike && t.fastest >= distant
+}
+
+// mayAsk reports whether another batch may ask now.
+func (e *Engine) mayAsk(t *times) bool {
+	switch {
+	case e.queue.len() == 0 || e.down():
+		return false
+	case e.busy == 0:
+		return true
+	case e.overlaps(t):
+		return e.busy < mostBatches && e.queue.calls()*mostBatches >= e.calls
+	default:
+		return e.busy == 1 && e.queue.len() >= crowd
+	}
+}
+
+// load makes a batch of what the lines have to ask for, if it may be sent now, and reports whether it
+// did.
+func (e *Engine) load(now time.Time, t *times) bool {
+	if !e.mayAsk(t) {
+		return false
+	}
+	b, work := e.batch(Ask), 0
+	var more []*line
+	e.queue.sort()
+	for work < mostWork {
+		l := e.queue.pull()
+		if l == nil {
+			break
+		}
+		if l.returning > 0 { // what it asks for now would stand behind its own places
+			continue
+		}
+		if l.need.Now && !l.followed && e.isReturning(l) {
+			e.behind = append(e.behind, l)
+			continue
+		}
+		l.followed = false
+		e.refuseOtherKind(l)
+		work += e.takeLeft(b, l) * workOfLeave
+		if e.takeCalls(b, l, t, now, &work) {
+			more = append(more, l)
+		} else {
+			l.touch()
+		}
+	}
+	for _, l := range more {
+		e.queue.add(l)
+	}
+	if len(b.Items)+len(b.Left) == 0 {
+		e.recycle(b)
+		return false
+	}
+	if e.known && now.Sub(e.answered) >= e.cfg.Dead { // the process may have been taken for dead
+		e.unmet = true
+	}
+	b.caller = e.caller(t)
+	b.caller.Way = min(max(b.caller.Way, b.late), farthest-leastHorizon)
+	b.caller.Horizon = min(b.caller.Horizon, farthest-b.caller.Way)
+	e.busy++
+	e.calls += b.calls
+	if len(b.Left) > 0 {
+		for _, left := range b.Left {
+			e.traffic.returning[b.limits[left.Limit].Keys[0]]++
+		}
+		caller := b.caller
+		e.serial++
+		caller.Serial = e.serial
+		b.Script, b.Call = Leave, wire.Call{Caller: caller, Limits: b.limits}
+	} else {
+		b.Call = wire.Call{Caller: b.caller, Limits: b.limits, Back: b.back}
+	}
+	e.outbox = append(e.outbox, b)
+	return true
+}
+
+// takeCalls takes in what a line asks for, and reports whether there is more.
+func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int) bool {
+	most := max(1, (mostWork-*work)/workOfCall)
+	light := len(l.places) == 0 && len(l.parts) == 1 && !l.need.Settles && l.need.Limit.Calm()
+	if light {
+		most = mostCalls
+	}
+	places, fresh := l.take(now, t, most)
+	for _, p := range places {
+		b.add(l, wire.Item{Count: 1, Number: p.number}, p)
+	}
+	if fresh > 0 {
+		item := wire.Item{Count: fresh, Number: e.number + 1}
+		e.number += int64(fresh)
+		if latest := l.latest(fresh); !latest.IsZero() && l.need.ID == "" && !l.need.Now {
+			item.Latest = latest.Add(-min(slop, max(0, latest.Sub(now))/8)) // a forecast or a timer may be a little off
+		}
+		b.add(l, item, nil)
+	}
+	if len(places)+fresh > 0 && l.late > 0 { // else the reply would come too late again
+		b.late, l.late = max(b.late, l.late), 0
+	}
+	e.takeAhead(b, l, now)
+	calls := fresh + len(places)
+	b.calls += calls
+	if light {
+		*work += workOfLimit
+	} else {
+		*work += calls * workOfCall
+	}
+	return calls == most
+}
+
+// at is the index of a limit in the batch.
+func (b *Batch) at(l *wire.Limit) int {
+	i, ok := b.index[l.Keys[0]]
+	if !ok {
+		i = len(b.limits)
+		b.index[l.Keys[0]] = i
+		b.limits = append(b.limits, l)
+		b.back = append(b.back, "")
+	}
+	return i
+}
+
+// add adds what a line asks for.
+func (b *Batch) add(l *line, item wire.Item, p *place) {
+	item.Settles, item.Now, item.Flow = l.need.Settles, l.need.Now, l.need.Flow
+	if l.need.ID != "" {
+		item.ID = &wire.ID{Text: l.need.ID, Patience: l.need.Patience}
+		if p != nil { // it keeps its place
+			item.ID.Patience = forever
+		}
+	}
+	first := len(b.parts)
+	for i, part := range l.parts {
+		of := wire.Part{Limit: b.at(part.Limit), Cost: part.Cost}
+		if p != nil {
+			of.Tag = p.tags[i]
+			if p.back != "" {
+				b.back[of.Limit] = p.back
+			}
+		}
+		b.parts = append(b.parts, of)
+	}
+	item.Parts = b.parts[first:len(b.parts):len(b.parts)]
+	b.Items = append(b.Items, item)
+	b.asks = append(b.asks, asked{line: l, place: p})
+}
+
+// again makes a batch fit to ask once more, as its reply was lost: what it was given goes back, and
+// calls that arrived after it was sent, at a time of Redis, queue behind its calls.
+func (b *Batch) again(sent int64) {
+	for j := range b.back {
+		b.back[j] = b.caller.Ask()
+	}
+	for _, item := range b.Items {
+		for i, p := range item.Parts {
+			if p.Tag == 0 && item.Ahead == 0 {
+				item.Parts[i].Tag = sent
+			}
+		}
+	}
+}
+
+// hasSlots reports whether a limit of the batch is of slots.
+func (b *Batch) hasSlots() bool { return slices.ContainsFunc(b.limits, (*wire.Limit).HasSlots) }

@@ -1,0 +1,180 @@
+package engine
+
+import (
+	"slices"
+	"time"
+)
+
+const (
+	// window is for how long what was measured counts.
+	window = time.Minute
+
+	// samples is how many round trips are kept.
+	samples = 128
+
+	// alike is how many round trips, one after the other, must be about as fast as the fastest
+	// before half of that is taken to be the way back. The first ones connect, log in and send
+	// the scripts before Redis reads its clock, and a machine that is busy stops any. A turn
+	// that is late for that is late once; one that is early would break the limit.
+	alike = 3
+)
+
+// Tolerance is by how much a call may be late beyond what its permits allow. Every provider
+// tolerates that much, as networks jitter.
+const Tolerance = 20 * time.Millisecond
+
+// clock knows how long the way to Redis is, and when moments of Redis are here. Turns count from
+// there, as a call whose reply was late would be late against all others.
+//
+// Redis reads its clock between the moments at which a call was sent and its reply arrived. So each
+// trip bounds by how much the clocks differ. Trips that were fast on the way there bound it from below,
+// and those that were fast on the way back from above. The difference is taken to be in the middle, if
+// some trips were about as fast as that. Else it is taken to be at the upper end: no turn is early
+// for that.
+type clock struct {
+	bounds [2]bounds // of now, and of before
+
+	trips [samples]trip
+	next  int
+	known times
+	fresh int // trips that known does not count yet
+}
+
+// bounds are those of the moment here of Redis's time 0.
+type bounds struct {
+	low, high time.Time
+	since     time.Time
+}
+
+// trip is a round trip to Redis.
+type trip struct {
+	took time.Duration
+	at   time.Time
+}
+
+// times say when to ask, and what to tell Redis of it.
+type times struct {
+	trips   int           // How many trips these are taken from.
+	fastest time.Duration // The fastest round trip.
+	way     time.Duration // From Redis back to here. Most replies are not too late for it.
+	trip    time.Duration // The usual round trip.
+	lead    time.Duration // How long before its turn a call asks.
+	near    time.Duration // The same where a turn is given at the last moment only.
+	horizon time.Duration // How far ahead turns are given.
+	ahead   time.Duration // The same where permits of other limits would be lost.
+	grace   time.Duration // For how long permits wait for the head of a queue.
+}
+
+const (
+	leastLead, mostLead = 100 * time.Millisecond, 400 * time.Millisecond
+	slop                = 4 * time.Millisecond // of timers and of the network
+	mostHorizon         = 500 * time.Millisecond
+	leastGrace          = 300 * time.Millisecond
+	leastHorizon        = 50 * time.Millisecond // of a reply that was late
+	farthest            = time.Second           // way and horizon together: see head.lua
+)
+
+// timesOf are the times of a way whose round trips are known, sorted.
+func timesOf(trips []time.Duration) times {
+	if len(trips) == 0 {
+		trips = []time.Duration{0}
+	}
+	at := func(part float64) time.Duration { return trips[int(part*float64(len(trips)-1))] }
+	t := times{trips: len(trips), fastest: at(0), trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: max(leastGrace, 2*at(1))}
+	t.horizon = min(2*t.lead+50*time.Millisecond, mostHorizon)
+	t.way = min(max(t.fastest/2, at(0.6)-t.fastest/2-Tolerance), farthest-t.horizon)
+	t.ahead = min(t.trip+slop, t.horizon)
+	t.near = t.trip + t.ahead*3/5
+	return t
+}
+
+// reach is how far ahead of its turn a call that asks is given it.
+func (t *times) reach() time.Duration { return t.horizon + t.trip }
+
+// arrival notes a round trip, and Redis's time in its reply, in micros. It returns when that time
+// and the way that the call told is over: turns of the reply count from there. They are early by
+// less than the way back that this takes for granted.
+func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Time) (at time.Time, way time.Duration) {
+	since := time.Duration(micros) * time.Microsecond
+	c.trips[c.next%samples] = trip{arrived.Sub(sent), arrived}
+	c.next++
+	c.fresh++
+	c.bound(sent.Add(-since), arrived.Add(-since), arrived)
+	low, high := c.within()
+	if way = high.Sub(low) / 2; !c.trusted(2*way, arrived) {
+		way = 0
+	}
+	return high.Add(since + told - way), way
+}
+
+// sure reports whether turns can be told when they are due.
+func (c *clock) sure() bool {
+	low, high := c.within()
+	return c.next >= alike || c.next > 0 && high.Sub(low) <= slop
+}
+
+// redis is Redis's time at a moment, in micros, at the least; 0: it is not known.
+func (c *clock) redis(moment time.Time) int64 {
+	if c.next == 0 {
+		return 0
+	}
+	_, high := c.within()
+	return moment.Sub(high).Microseconds()
+}
+
+// bound notes what a trip says of the clocks. Where both can not be, one of them has stepped.
+func (c *clock) bound(low, high, now time.Time) {
+	b := &c.bounds[0]
+	if b.since.IsZero() || now.Sub(b.since) > window/2 {
+		c.bounds[1], *b = *b, bounds{low, high, now}
+	}
+	b.low, b.high = later(b.low, low), earlier(b.high, high)
+	if least, most := c.within(); least.After(most) {
+		c.bounds = [2]bounds{{low, high, now}}
+	}
+}
+
+// within are the bounds of both.
+func (c *clock) within() (low, high time.Time) {
+	now, before := c.bounds[0], c.bounds[1]
+	if before.since.IsZero() {
+		return now.low, now.high
+	}
+	return later(now.low, before.low), earlier(now.high, before.high)
+}
+
+// trusted reports whether some trips of late, that the bounds are from, took about so long, one
+// after the other: those that one stall holds up at once are as long as each other.
+func (c *clock) trusted(took time.Duration, now time.Time) bool {
+	n, began := 0, c.bounds[1].since
+	if began.IsZero() {
+		began = c.bounds[0].since
+	}
+	var last time.Time
+	for i := max(0, c.next-samples); i < c.next && n < alike; i++ {
+		t := c.trips[i%samples]
+		if now.Sub(t.at) > window || t.at.Before(began) || t.took > took*9/8+time.Millisecond {
+			continue
+		}
+		if sent := t.at.Add(-t.took); !sent.Before(last) {
+			n, last = n+1, t.at
+		}
+	}
+	return n >= alike
+}
+
+// times are the times by the round trips of late.
+func (c *clock) times(now time.Time) *times {
+	if c.known.lead > 0 && c.fresh < samples/8 && c.next > samples/8 {
+		return &c.known
+	}
+	var trips []time.Duration
+	for _, t := range c.trips[:min(c.next, samples)] {
+		if now.Sub(t.at) <= window {
+			trips = append(trips, t.took)
+		}
+	}
+	slices.Sort(trips)
+	c.known, c.fresh = timesOf(trips), 0
+	return &c.known
+}

@@ -1,0 +1,452 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// Config is what an Engine needs to know. All fields are required, but for Channel.
+type Config struct {
+	Process string        // A name of its own, without spaces and colons.
+	Channel string        // For news of the limits. Empty: there is none.
+	Dead    time.Duration // A process that is silent for so long is dead.
+
+	Away     Away          // What calls do while Redis is away.
+	Failures int           // After so many in a row Redis counts as away.
+	Probe    time.Duration // Between two attempts to reach it then, on average.
+	// Share is the part of a limit that this process uses without Redis.
+	Share func(l *wire.Limit) (perSecond float64, burst int)
+
+	Self   wire.Report    // What is the same in all reports.
+	Random func() float64 // From 0 to 1, for jitter.
+	Errors Errors
+}
+
+// Errors are what calls are told.
+type Errors struct {
+	Closed error
+	Away   error // Under AwayFail.
+	// Kind builds the error for a limit under whose name another kind is in force, with that text.
+	Kind func(name *wire.Name, inForce string) error
+	// Missed builds the error for a call whose turn would come after its deadline. Slowest is the index
+	// of the limit that holds it back most; -1: that is not known.
+	Missed func(turn, deadline time.Time, slowest int) error
+}
+
+// Ready is what is to be done now.
+type Ready struct {
+	Send   []*Batch  // Each is one command of Redis. Its outcome is for Reply or Failed.
+	Wake   []*Call   // Whoever waits for these is to look at them.
+	Tell   []Event   // What has happened, for logs and counts.
+	Listen bool      // The process is to hear news.
+	Next   time.Time // When Ready is to be called again, at the latest. Zero: there is no such moment.
+}
+
+// Engine is what one process does: see the page of the package. It is not safe for concurrent use. A
+// moment that is handed to a method is not before the one that was handed to the method before.
+type Engine struct {
+	cfg    Config
+	serial int64 // of the last batch
+	number int64 // of the last call
+	ready  Ready // what is to be done, so far
+	alarms alarms
+	closed bool
+
+	lines   map[key]*line
+	touched []*line // They have changed since they were planned.
+	last    *line   // The last one that a call joined.
+	idle    *line   // The last one that was forgotten: it may be needed at once.
+	queue   queue
+
+	traffic
+	clock   clock
+	breaker breaker
+	outage  *outage              // nil: Redis is there
+	rests   map[string]time.Time // By key: until when the limit rests without Redis, as a pause did not reach it.
+
+	heart
+	news
+	late
+	slotKeeper
+	leaser
+}
+
+// New returns an engine that has nothing to do.
+func New(cfg Config) *Engine {
+	e := &Engine{cfg: cfg, lines: map[key]*line{}, rests: map[string]time.Time{}}
+	e.breaker = breaker{failures: cfg.Failures, probe: cfg.Probe, interval: time.Duration((0.5 + cfg.Random()) * float64(cfg.Probe)), tell: e.tell}
+	e.traffic.returning = map[string]int{}
+	e.heart = heart{names: map[*wire.Name]*nameUse{}}
+	e.heart.alarm.of = duty((*Engine).beat)
+	e.news = news{moves: map[string]*move{}, moving: map[string]int{}, looks: map[*wire.Limit]time.Time{}}
+	e.news.glance.of, e.news.look.of = duty((*Engine).glanceNow), duty((*Engine).lookNow)
+	e.slotKeeper = slotKeeper{holders: map[*Call]bool{}, audits: map[string]*audit{}}
+	e.leaser = leaser{leases: map[Part]*lease{}, past: map[*wire.Name]*LeaseStats{}}
+	return e
+}
+
+// Ready returns what is to be done now, and forgets it. r is to be empty; the engine uses its room later.
+func (e *Engine) Ready(now time.Time, r *Ready) {
+	t := e.clock.times(now)
+	for again := true; again; {
+		e.alarms.ring(e, now)
+		for i := 0; i < len(e.touched); i++ { // a line may touch itself meanwhile
+			e.plan(e.touched[i], now, t)
+		}
+		clear(e.touched)
+		e.touched = e.touched[:0]
+		again = e.load(now, t)
+		e.dispatch(now)
+		again = again || len(e.touched) > 0
+	}
+	e.ready.Listen, e.ready.Next = e.needsNews(now), e.alarms.next()
+	*r, e.ready = e.ready, Ready{Send: r.Send[:0], Wake: r.Wake[:0], Tell: r.Tell[:0]}
+}
+
+// Woken returns whom to wake and what to tell, and leaves all else for Ready (r is to be empty): calls that have their
+// answers may join again in time to share the next batch.
+func (e *Engine) Woken(r *Ready) {
+	r.Wake, e.ready.Wake = e.ready.Wake, r.Wake[:0]
+	r.Tell, e.ready.Tell = e.ready.Tell, r.Tell[:0]
+}
+
+// Gathers reports whether calls that come now had better wait together, as a batch is under way.
+func (e *Engine) Gathers(now time.Time) bool { return e.busy > 0 && !e.overlaps(e.clock.times(now)) }
+
+// Gathered is how many calls wait to be asked for with the next batch.
+func (e *Engine) Gathered() (n int) {
+	n = e.queue.calls()
+	for _, l := range e.touched {
+		if !l.queued {
+			n += len(l.waiting)
+		}
+	}
+	return n
+}
+
+// Join lets a call wait for its turn.
+func (e *Engine) Join(now time.Time, c *Call) {
+	if e.closed || c.Need.ended() {
+		e.refuse(c, e.cfg.Errors.Closed)
+		return
+	}
+	if !c.Held && e.turnAway(c, now) {
+		return
+	}
+	if err := e.otherKind(&c.Need); err != nil { // the name is in use all the same: the process hears when that ends
+		e.useNames(c.Need.parts(), now)
+		e.refuse(c, err)
+		return
+	}
+	l := e.last
+	if l == nil || !l.is(&c.Need) {
+		l = e.lineOf(&c.Need)
+	}
+	l.join(c, now)
+}
+
+// refuse ends the wait of a call that is in no line.
+func (e *Engine) refuse(c *Call, err error) {
+	c.err = err
+	c.end(Failed)
+	e.ready.Wake = append(e.ready.Wake, c)
+}
+
+// Use lets a call use its turn that is due in early or less. Else it returns in which time the turn is due, or
+// below 0, if the call has none. A turn that is over is not used: the call waits for another one.
+func (e *Engine) Use(now time.Time, c *Call, early time.Duration) (left time.Duration, used bool) {
+	if c.state != Given {
+		return -1, false
+	}
+	t := c.turn
+	if left = t.Due.Sub(now) - early; left > 0 {
+		return left, false
+	}
+	c.line.use(c, later(now, t.Due))
+	if now.After(t.Until) {
+		e.Oversleep(now, c)
+		return -1, false
+	}
+	e.holds(c)
+	return 0, true
+}
+
+// Oversleep lets a call wait again, first of all, whose turn was over when it came to use it.
+func (e *Engine) Oversleep(now time.Time, c *Call) {
+	t := c.turn
+	if e.closed || c.Need.ended() {
+		e.refuse(c, e.cfg.Errors.Closed)
+		return
+	}
+	e.tell(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &c.Need})
+	c.line = e.lineOf(&c.Need)
+	c.line.again(c, t, now)
+	c.line.late = max(c.line.late, t.Way+slop)
+}
+
+// Leave lets a call go that gives up. It reports false if the call is over.
+func (e *Engine) Leave(now time.Time, c *Call) bool {
+	if c.line == nil || !c.line.leave(c, now) {
+		return false
+	}
+	for _, p := range c.line.parts {
+		e.forgetMissed(p.Limit.Keys[0], now)
+	}
+	return true
+}
+
+// End ends the calls that need a limit of a name, and lets none join any more. Other calls go on.
+func (e *Engine) End(now time.Time, name *wire.Name) {
+	name.Ended.Store(true)
+	for _, l := range e.lines {
+		if l.need.ended() {
+			l.failAll(e.cfg.Errors.Closed)
+		}
+	}
+	if u := e.names[name]; u != nil {
+		u.used = time.Time{}
+		e.hurry(now)
+	}
+}
+
+// Close ends all waits, and lets the places and the turns go that nobody needs.
+func (e *Engine) Close(now time.Time) {
+	if e.closed {
+		return
+	}
+	e.closed = true
+	e.tidyLeases(now, true)
+	for c := range e.holders {
+		e.release(c, now)
+	}
+	for _, l := range e.lines {
+		l.failAll(e.cfg.Errors.Closed)
+	}
+	e.takeKept(nil, now)
+	for _, a := range append(alarms(nil), e.alarms...) {
+		switch b, waits := a.of.(*Batch); {
+		case waits:
+			e.alarms.clear(a)
+			e.fail(b, e.cfg.Errors.Closed, now)
+		case a == &e.heart.alarm, a == &e.news.glance, a == &e.news.look:
+			e.alarms.clear(a)
+		}
+	}
+}
+
+// Take uses a turn that has come though nobody waits for it; false: there is none.
+func (e *Engine) Take(now time.Time, c *Call) bool {
+	switch {
+	case c.state == Given && !c.turn.Due.After(now):
+		c.line.use(c, now)
+	case c.state == Expired:
+		c.uses(now)
+		c.state = Used
+	default:
+		return false
+	}
+	e.holds(c)
+	return true
+}
+
+// Resume lets a call wait again that is over. It returns why the call has failed, once.
+func (e *Engine) Resume(now time.Time, c *Call) (err error) {
+	switch {
+	case e.closed || c.Need.ended():
+		return e.cfg.Errors.Closed
+	case !c.over.Load():
+		return nil
+	case c.err != nil:
+		err, c.err = c.err, nil
+		return err
+	}
+	if err := e.otherKind(&c.Need); err != nil {
+		return err
+	}
+	if t := c.turn; t != nil { // it was over long ago, or was used too late
+		c.line = e.lineOf(&c.Need)
+		c.line.again(c, t, now)
+		return nil
+	}
+	c.Need.Patience, c.Deadline = forever, time.Time{}
+	c.waits()
+	e.lineOf(&c.Need).join(c, now)
+	return nil
+}
+
+// Late lets a call ask anew, first of all, whose turn came too late to who was to make it. The next
+// turn takes so long a way from here for granted. The turn goes back where it is known that nobody has
+// used it.
+func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) error {
+	if e.closed || c.Need.ended() {
+		return e.cfg.Errors.Closed
+	}
+	if c.state != Used {
+		return nil
+	}
+	t := *c.turn
+	t.Alone = t.Alone && unused
+	c.line = e.lineOf(&c.Need)
+	if t.Tags == nil && t.Process != "" { // as one that had to wait: it keeps its place
+		t.Tags = c.line.tagsOf(&t)
+	}
+	e.tell(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &c.Need})
+	c.line.again(c, &t, now)
+	c.due = now
+	if way > 0 {
+		c.line.late = max(c.line.late, t.Way+way)
+	}
+	return nil
+}
+
+// Cancel ends a call: its place goes, or its turn, if that was the last one given. It reports false if
+// its turn was used.
+func (e *Engine) Cancel(now time.Time, c *Call) bool {
+	if c.state == Used {
+		return false
+	}
+	if c.line != nil {
+		c.line.books, c.line.unsure = false, false
+	}
+	e.Leave(now, c)
+	return true
+}
+
+// Book ends a call here: it is to come back under its ID, in the order that it had. If that is unsure,
+// nobody waits for it. A turn that was used, or is over, was for nothing then.
+func (e *Engine) Book(now time.Time, c *Call, unsure bool) {
+	if c.turn == nil || c.state == Given {
+		c.line.books, c.line.unsure = true, unsure
+		e.Leave(now, c)
+		return
+	}
+	if e.closed {
+		return
+	}
+	c.line = e.lineOf(&c.Need)
+	c.line.touch()
+	c.line.books, c.line.unsure = true, unsure
+	c.line.unused = append(c.line.unused, c.turn)
+	c.state = Gone
+}
+
+// plan says when a line asks, or forgets it.
+func (e *Engine) plan(l *line, now time.Time, t *times) {
+	l.touched = false
+	if l.came {
+		l.came = false
+		e.useNames(l.parts, now)
+	}
+	if e.down() {
+		e.serve(l, now)
+	}
+	when, ok := l.due(t)
+	switch {
+	case l.idle():
+		e.alarms.clear(&l.alarm)
+		e.forget(l)
+	case e.down(), l.queued:
+	case !ok:
+		e.alarms.clear(&l.alarm)
+	case !when.After(now):
+		e.alarms.clear(&l.alarm)
+		e.queue.add(l)
+	default:
+		e.alarms.set(&l.alarm, when)
+	}
+}
+
+// is reports whether a need is that of the line; false of one with other limits or an ID, which are
+// looked up.
+func (l *line) is(n *Need) bool {
+	return len(n.More) == 0 && n.ID == "" && l.key == key{first: n.Part, settles: n.Settles, now: n.Now, flow: n.Flow} && l.engine.lines[l.key] == l
+}
+
+// lineOf returns the line of a need.
+func (e *Engine) lineOf(n *Need) *line {
+	if n.ID != "" && n.number == 0 {
+		e.number++
+		n.number = e.number
+	}
+	key := n.key()
+	l := e.lines[key]
+	switch {
+	case l != nil:
+	case e.idle != nil && e.idle.key == key:
+		l, e.idle = e.idle, nil
+	default:
+		l = &line{engine: e, key: key, need: *n, parts: n.parts()}
+		l.alarm.of = l
+		if n.hasSlots() {
+			for _, p := range l.parts {
+				l.slots = append(l.slots, p.Limit.HasSlots())
+			}
+		}
+	}
+	e.lines[key], e.last = l, l
+	return l
+}
+
+// forget forgets a line that has nothing to do.
+func (e *Engine) forget(l *line) {
+	if !l.queued && e.lines[l.key] == l {
+		delete(e.lines, l.key)
+		e.idle = l
+	}
+}
+
+// queue is the lines that ask next. Those with calls that wait ask before those whose calls are new:
+// however many come and are too late, the turns of the others are given in time.
+type queue struct{ waiting, fresh []*line }
+
+func (q *queue) add(l *line) {
+	l.queued = true
+	if len(l.places) > 0 {
+		q.waiting = append(q.waiting, l)
+	} else {
+		q.fresh = append(q.fresh, l)
+	}
+}
+
+// sort lets lines whose calls have come to wait meanwhile be among the first.
+func (q *queue) sort() {
+	q.fresh = slices.DeleteFunc(q.fresh, func(l *line) bool {
+		waits := len(l.places) > 0
+		if waits {
+			q.waiting = append(q.waiting, l)
+		}
+		return waits
+	})
+}
+
+func (q *queue) len() int { return len(q.waiting) + len(q.fresh) }
+
+// pull takes the next line off; nil: there is none.
+func (q *queue) pull() (l *line) {
+	from := &q.waiting
+	if len(*from) == 0 {
+		from = &q.fresh
+	}
+	if len(*from) == 0 {
+		return nil
+	}
+	l, (*from)[0] = (*from)[0], nil
+	if *from = (*from)[1:]; len(*from) == 0 {
+		*from = nil
+	}
+	l.queued = false
+	return l
+}
+
+// calls is how many calls wait in the lines.
+func (q *queue) calls() (n int) {
+	for _, l := range q.waiting {
+		n += len(l.waiting)
+	}
+	for _, l := range q.fresh {
+		n += len(l.waiting)
+	}
+	return n
+}

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// This file is what a process leaves in Redis: places that no call needs, turns that no call uses,
+// and slots that no call holds any more.
+
+// takeLeft takes in what a line leaves, and returns how many items that is. A turn that can not go back
+// is lost.
+func (e *Engine) takeLeft(b *Batch, l *line) int {
+	first := len(b.Left)
+	for _, p := range l.takeSpare() {
+		b.leaveSlots(l, &Turn{Number: p.number}) // of a turn that was over
+		if !l.books {
+			b.leavePlace(l, p)
+		}
+		if l.need.ID != "" {
+			b.leaveID(l, p.number, p.tags, p.limit)
+		}
+	}
+	for _, t := range l.done {
+		b.leaveSlots(l, t)
+	}
+	unused := l.unused
+	l.done, l.unused = nil, nil
+	slices.SortFunc(unused, func(a, b *Turn) int { return b.Due.Compare(a.Due) }) // the last one first
+	for _, t := range unused {
+		if t.Process == "" {
+			continue
+		}
+		b.leaveSlots(l, t)
+		if lease := e.leases[l.need.Part]; lease != nil && l.leases() && !e.closed {
+			t.Ask = "" // its ask may have been given others that the lease has used
+			lease.keep(t)
+			continue
+		}
+		b.leaveTurn(l, t)
+		if l.books {
+			b.leaveID(l, t.Number, l.tagsOf(t), 0)
+		}
+	}
+	n := len(b.Left) - first
+	if n > 0 {
+		e.tell(Event{What: Left, N: n, Need: &l.need})
+		b.left = append(b.left, l)
+		l.returning++
+	}
+	return n
+}
+
+// leavePlace takes in a place. The process does not know at which limit it is now.
+func (b *Batch) leavePlace(l *line, p *place) {
+	for _, part := range l.parts {
+		b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Place: p.number, Cost: part.Cost, Flow: l.need.Flow})
+	}
+}
+
+// leaveTurn takes in a turn that nobody uses.
+func (b *Batch) leaveTurn(l *line, t *Turn) {
+	switch {
+	case len(l.parts) == 1 && l.slots != nil:
+	case len(l.parts) == 1 && t.goBack(l.need.Cost):
+		b.Left = append(b.Left, wire.Left{Limit: b.at(l.need.Limit), Turns: t.Ask, Cost: t.Permit - l.need.Cost})
+	case len(l.parts) > 1 && t.Alone:
+		for _, part := range l.parts {
+			b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Turns: t.Ask})
+		}
+	}
+}
+
+// leaveSlots takes in that a turn holds its slots no longer.
+func (b *Batch) leaveSlots(l *line, t *Turn) {
+	if l.slots == nil {
+		return
+	}
+	for i, part := range l.parts {
+		if l.slots[i] {
+			b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Place: t.Number, Cost: part.Cost, Done: true, Doing: l.need.doing()})
+		}
+	}
+	b.ended = append(b.ended, endedTurn{l, t})
+}
+
+// leaveID takes in what becomes of the ID of a call that leaves; tags are those that it had. Where it
+// is booked and expected, it counts at the limit that held it back most.
+func (b *Batch) leaveID(l *line, number int64, tags []int64, slowest int) {
+	for i, part := range l.parts {
+		left := wire.Left{Limit: b.at(part.Limit), Place: number, ID: l.need.ID, Cost: part.Cost, Flow: l.need.Flow}
+		if l.books {
+			if left.Tag = -tags[i]; i == slowest && !l.unsure {
+				left.Tag = tags[i]
+			}
+		}
+		b.Left = append(b.Left, left)
+	}
+}

@@ -1,0 +1,100 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+)
+
+const (
+	quiet   = time.Second // how often a silent connection is tried, and it is looked whether news are wanted still
+	silence = 3 * quiet   // after which a connection is given up
+	mostOff = time.Minute // the longest pause between two attempts to listen where Redis forbids it …
+	leftOff = 3           // … and where it does not answer: that of so many failures
+)
+
+// listen hears news for as long as the engine wants them.
+func (p *Process) listen() {
+	for failures := 0; ; failures++ {
+		heard, err := p.subscribe()
+		if heard {
+			failures = 0
+		}
+		pause := p.engine.backoff(min(failures, leftOff))
+		if !fault.Away(fault.Classify(err)) {
+			pause = min(mostOff, p.engine.backoff(failures)<<min(failures, 8))
+		}
+		if p.ends() || err != nil && !p.rest(context.Background(), pause) {
+			return
+		}
+	}
+}
+
+// ends notes that nobody listens any more, if news are not wanted.
+func (p *Process) ends() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.listening = p.wanted && p.life.Err() == nil
+	return !p.listening
+}
+
+// subscribe takes in news until the connection fails, or for as long as they are wanted. It reports
+// whether it has heard anything.
+func (p *Process) subscribe() (heardSome bool, err error) {
+	ctx := p.life
+	news := p.client.Subscribe(ctx, p.channel)
+	// Close waits for a connection that is being made, and in simulated time no time passes for
+	// who waits for a lock: so it interrupts what is connected only.
+	stop := func() bool { return true }
+	defer func() {
+		if stop() {
+			_ = news.Close()
+		}
+	}()
+	heard := time.Now()
+	for {
+		message, err := news.ReceiveTimeout(ctx, quiet)
+		if isTimeout(err) {
+			if !p.wantsNews() {
+				return heardSome, nil
+			}
+			if time.Since(heard) < silence {
+				if err = news.Ping(ctx); err == nil {
+					continue
+				}
+			}
+		}
+		if err != nil {
+			return heardSome, err
+		}
+		heard, heardSome = time.Now(), true
+		p.step(func(e *Engine, now time.Time) {
+			switch m := message.(type) {
+			case *redis.Message:
+				e.News(now, m.Payload)
+			case *redis.Subscription:
+				e.Subscribed(now)
+			default:
+				e.Alive(now)
+			}
+		})
+		if _, subscribed := message.(*redis.Subscription); subscribed {
+			stop = context.AfterFunc(ctx, func() { _ = news.Close() })
+		}
+	}
+}
+
+func (p *Process) wantsNews() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.wanted
+}
+
+func isTimeout(err error) bool {
+	var net interface{ Timeout() bool }
+	return errors.As(err, &net) && net.Timeout()
+}

@@ -1,0 +1,233 @@
+package engine
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// Turns that were given may be taken back, by a pause for example, and forecasts change as others
+// leave. The scripts tell so on a channel, and a process in which calls wait listens. While it is not
+// sure to hear, its first calls ask from time to time.
+
+const (
+	glance  = time.Second // about: how often a process that is not sure to hear news looks itself
+	sure    = 2 * glance  // for so long after it has heard something a process is sure to hear news
+	glances = 16          // how many lines ask at once that are not sure to hear
+
+	// A process that was told that there is a slot has a moment to come: the message may be lost. And
+	// nobody is told that a pause ends. So a process whose reply says so looks at the limit so long after that
+	// moment, unless it has heard otherwise meanwhile, and who has not come is told again.
+	slack     = 100 * time.Millisecond
+	mostLooks = 12 // limits, in one script call
+)
+
+// news is what the process hears of its limits, and what it does in case it does not hear.
+type news struct {
+	heard  time.Time                 // when the process has heard something of its connection
+	glance alarm                     // set while there are lines
+	looks  map[*wire.Limit]time.Time // limits of slots that are to be looked at then
+	look   alarm
+
+	moves     map[string]*move // by key: what happened to the limit of late
+	mostMoves int              // when those of long ago are forgotten
+	moving    map[string]int   // by key: calls of this process that move the limit
+}
+
+// needsNews reports whether news matter to this process, and lets it look itself from time to time
+// while that is so.
+func (e *Engine) needsNews(now time.Time) bool {
+	if e.closed {
+		return false
+	}
+	if len(e.lines) > 0 {
+		if e.news.glance.index == 0 {
+			e.alarms.set(&e.news.glance, now.Add(time.Duration((0.25+0.75*e.cfg.Random())*float64(glance))))
+		}
+		return e.cfg.Channel != ""
+	}
+	if e.cfg.Channel == "" {
+		return false
+	}
+	for _, l := range e.leases {
+		if len(l.turns) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Subscribed takes in that the process hears news from now on. There may have been some before.
+func (e *Engine) Subscribed(now time.Time) {
+	e.heard = now
+	e.forgetMissed("", now)
+	e.refreshLines(func(*line) bool { return true })
+}
+
+// Alive takes in that the process hears its connection, whatever that says.
+func (e *Engine) Alive(now time.Time) { e.heard = now }
+
+// News takes in what the scripts publish: of a limit "news <what,...> <micros> <key>", of processes
+// "dead <process>" and of what is in force under a name "limit <rank> <key of the name's limits>". A
+// key may have spaces.
+func (e *Engine) News(now time.Time, text string) {
+	e.heard = now
+	words := strings.SplitN(text, " ", 4)
+	switch {
+	case words[0] == "dead":
+		e.forgetMissed("", now)
+		e.refreshLines(func(*line) bool { return true })
+	case words[0] == "limit":
+		_, key, _ := strings.Cut(strings.TrimPrefix(text, "limit "), " ")
+		for name, u := range e.names {
+			if name.Keys[0] == key { // the next heartbeat tells of it
+				u.stale = now
+				e.hurry(now)
+			}
+		}
+	case words[0] == "news" && len(words) == 4:
+		if micros, err := strconv.ParseInt(words[2], 10, 64); err == nil {
+			e.newsOf(words[3], strings.Split(words[1], ","), micros, now)
+		}
+	}
+}
+
+// newsOf takes in what happened to the limit with a key, at a time of Redis.
+func (e *Engine) newsOf(key string, whats []string, micros int64, now time.Time) {
+	until := int64(math.MaxInt64)
+	for _, what := range whats {
+		switch word, rest, _ := strings.Cut(what, ":"); word {
+		case "until":
+			until, _ = strconv.ParseInt(rest, 10, 64)
+		case "paused":
+			e.heardOf(key, word, micros)
+			e.pausedAt(key, micros, until, now)
+		case "resumed":
+			e.heardOf(key, word, micros)
+			e.refreshKey(key, now)
+		case "limit":
+			e.heardOf(key, word, micros)
+			e.changedTo(key, newChange(micros, rest), now)
+		case "overdue": // the head of the queue is late
+			if rest == e.cfg.Process {
+				e.roomAt(key, 1)
+			}
+		case "room": // for the first so many calls of a process, at a limit of slots
+			process, count, _ := strings.Cut(rest, ":")
+			if n, _ := strconv.Atoi(count); process == e.cfg.Process && n > 0 {
+				e.roomAt(key, n)
+			}
+		default:
+			e.refreshKey(key, now)
+		}
+	}
+}
+
+// refreshKey lets the first call of each line ask that needs the limit with a key: its forecast may be
+// wrong.
+func (e *Engine) refreshKey(key string, now time.Time) {
+	e.forgetMissed(key, now)
+	e.refreshLines(func(l *line) bool { return l.isAt(key) })
+}
+
+// refreshLines lets the first call of some lines ask.
+func (e *Engine) refreshLines(some func(*line) bool) {
+	for _, l := range e.lines {
+		if some(l) {
+			l.refresh(-1, 1)
+		}
+	}
+}
+
+// roomAt lets the first n calls ask that wait at the limit with a key.
+func (e *Engine) roomAt(key string, n int) {
+	type first struct {
+		line *line
+		tag  int64
+	}
+	var all []first
+	ask, at := map[*line]int{}, map[*line]int{}
+	for _, l := range e.lines {
+		i := slices.IndexFunc(l.parts, func(p Part) bool { return p.Limit.Keys[0] == key })
+		if i < 0 {
+			continue
+		}
+		at[l], ask[l] = i, 0 // what it is asking may be older
+		for _, tag := range l.tags(i, n) {
+			all = append(all, first{l, tag})
+		}
+	}
+	slices.SortFunc(all, func(x, y first) int { return cmp.Compare(x.tag, y.tag) })
+	for _, f := range all[:min(n, len(all))] {
+		ask[f.line]++
+	}
+	asking := max(0, n-len(all)) // for so many is asked already
+	for l, count := range ask {
+		l.refresh(at[l], count+asking)
+	}
+}
+
+// glanceNow lets the first calls of some lines ask, unless the process is sure to hear news.
+func (e *Engine) glanceNow(now time.Time) {
+	if e.outage != nil || now.Sub(e.heard) <= sure {
+		return
+	}
+	n := 0
+	e.refreshLines(func(*line) bool { n++; return n <= glances })
+}
+
+// lookAfter notes that the process is to look at limits of slots, if their last replies say so.
+func (e *Engine) lookAfter(limits []*wire.Limit, now time.Time) {
+	for _, l := range limits {
+		if !l.HasSlots() {
+			continue
+		}
+		after := l.Looks()
+		if after <= 0 || e.closed {
+			delete(e.looks, l)
+			continue
+		}
+		at := now.Add(after + slack)
+		e.looks[l] = at
+		if e.look.index == 0 || at.Before(e.look.at) {
+			e.alarms.set(&e.look, at)
+		}
+	}
+}
+
+// lookNow looks at the limits of slots that it is time to look at.
+func (e *Engine) lookNow(now time.Time) {
+	if e.outage != nil { // all ask again when Redis is back
+		clear(e.looks)
+	}
+	var due []*wire.Limit
+	next := time.Time{}
+	for l, at := range e.looks {
+		switch {
+		case len(due) < mostLooks && !at.After(now):
+			due = append(due, l)
+			delete(e.looks, l)
+		case next.IsZero() || at.Before(next):
+			next = at
+		}
+	}
+	if !next.IsZero() {
+		e.alarms.set(&e.look, later(next, now.Add(slack)))
+	}
+	if len(due) == 0 {
+		return
+	}
+	b := e.batch(Leave)
+	b.limits = due
+	for i := range due {
+		b.Left = append(b.Left, wire.Left{Limit: i, Look: true})
+	}
+	b.answered = func(now time.Time, _ *Result) { e.lookAfter(due, now) }
+	b.failed = func(time.Time, error) {}
+	e.once(b, now)
+}

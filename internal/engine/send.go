@@ -1,0 +1,323 @@
+package engine
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// errAway is the error of batches that are not sent, as Redis counts as away.
+var errAway = errors.New("redis is away")
+
+// dispatch sends the batches of the outbox, unless another one has to go first.
+func (e *Engine) dispatch(now time.Time) {
+	for e.gate == nil && len(e.outbox) > 0 {
+		b := e.outbox[0]
+		if b.Script == Ask && !b.sure {
+			b.sure = true
+			e.beSure(b, now)
+		}
+		switch {
+		case e.breaker.isOpen():
+			e.outbox = e.outbox[1:]
+			e.fail(b, errAway, now)
+		case e.unmet:
+			e.meet(now)
+		case b.Script == Ask && !e.clock.sure():
+			e.measure(b, now)
+		default:
+			e.outbox = e.outbox[1:]
+			e.send(b, now)
+		}
+	}
+	if len(e.outbox) == 0 {
+		e.outbox = nil
+	}
+}
+
+// beSure lets a heartbeat go before a batch that asks for slots, where the last one was answered too
+// long ago: a process that counts as dead soon must not be given any.
+func (e *Engine) beSure(b *Batch, now time.Time) {
+	if !b.hasSlots() {
+		return
+	}
+	for _, l := range b.limits {
+		if l.HasSlots() {
+			e.auditOf(l)
+		}
+	}
+	e.unmet = e.unmet || now.Sub(e.answered) > trusted
+}
+
+// meet lets a heartbeat go before the batches that follow a failure: it tells whether another server
+// answers now, which may know less than the one before. It is one script call, however many names
+// the process uses.
+func (e *Engine) meet(now time.Time) {
+	b := e.heartbeat(nil, false)
+	if e.unmet = false; b == nil {
+		return
+	}
+	e.gate = b
+	e.opens(b, func(r *Result, now time.Time) { e.heardBeat(b, r, now) })
+	e.send(b, now)
+}
+
+// measure finds out how far away Redis is, before the process asks for its first turn: one that is
+// late by the way back is late against those of others. Where Redis is near, a trip or two are enough.
+func (e *Engine) measure(first *Batch, now time.Time) {
+	b := e.batch(Inspect)
+	b.Call = wire.Call{Caller: first.caller, Limits: first.limits[:1]}
+	e.gate = b
+	e.opens(b, func(*Result, time.Time) {})
+	e.send(b, now)
+}
+
+// opens lets the batches of the outbox go when a batch that goes first is answered. Where it fails,
+// they have failed, too; where Redis refuses only a heartbeat they have not.
+func (e *Engine) opens(b *Batch, answered func(*Result, time.Time)) {
+	b.answered = func(now time.Time, r *Result) {
+		e.gate = nil
+		answered(r, now)
+	}
+	b.failed = func(now time.Time, err error) {
+		e.gate = nil
+		if b.Script == Beat && !errors.Is(err, fault.ErrUnavailable) {
+			return
+		}
+		e.breaker.record(now, err)
+		failed := e.outbox
+		e.outbox = nil
+		for _, waits := range failed {
+			e.tryAgain(waits, err, now)
+		}
+		e.unmet = e.unmet || b.Script == Beat // also where a slot moves
+	}
+}
+
+// send hands a batch over to the driver.
+func (e *Engine) send(b *Batch, now time.Time) {
+	b.Call.Now, b.Call.Clock = now, b.known
+	if b.known == 0 {
+		b.Call.Clock = e.clock.redis(now)
+	}
+	if b.Call.Run = e.run; b.Call.Limits == nil {
+		b.Call.Limits = b.limits
+	}
+	b.driven = true
+	e.sent++
+	e.ready.Send = append(e.ready.Send, b)
+}
+
+// once sends a batch that is sent one time, if the breaker lets it through.
+func (e *Engine) once(b *Batch, now time.Time) {
+	if !e.breaker.pass(now) {
+		b.failed(now, e.breaker.shut())
+		return
+	}
+	b.Call.Caller = e.caller(e.clock.times(now))
+	answered, failed := b.answered, b.failed
+	b.answered = func(now time.Time, r *Result) {
+		err := r.Reply.AnyProblem()
+		if e.breaker.record(now, err); err != nil {
+			failed(now, err)
+			return
+		}
+		answered(now, r)
+	}
+	b.failed = func(now time.Time, err error) {
+		e.breaker.record(now, err)
+		failed(now, err)
+	}
+	e.send(b, now)
+}
+
+// Reply takes in what Redis has answered to a batch.
+func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
+	e.sent--
+	var at time.Time
+	var early time.Duration
+	switch b.Script {
+	case Beat: // calls of a slow limit ask too rarely to know the clocks by
+		e.clock.arrival(r.Pulse.Micros, 0, r.Sent, r.Arrived)
+	case Ask, Leave, Settle, Inspect:
+		at, early = e.Heard(&b.Call, &r.Reply, r.Sent, r.Arrived)
+	}
+	switch {
+	case b.answered != nil:
+		b.answered(now, r)
+	case b.Script == Leave:
+		e.breaker.record(now, nil)
+		e.lookAfter(b.limits, now)
+		e.returned(b, now)
+	default:
+		e.asked = true
+		e.breaker.record(now, nil)
+		e.tell(Event{What: Asked, N: b.calls, Took: r.Arrived.Sub(r.Sent)})
+		if e.unsure(b, now) {
+			e.keep(b, r, at, early)
+			return
+		}
+		e.take(b, r, at, early, now)
+	}
+}
+
+// take takes in the answers to a batch.
+func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, now time.Time) {
+	for _, of := range b.asks { // then its turns are nobody's, and go back
+		e.refuseOtherKind(of.line)
+	}
+	e.deliver(b, r, at, early, now)
+	e.lookAfter(b.limits, now)
+	e.over(b, now)
+}
+
+// Heard notes the reply to a call, and returns when it should have arrived, and by how much that may
+// be early.
+func (e *Engine) Heard(c *wire.Call, r *wire.Reply, sent, arrived time.Time) (at time.Time, early time.Duration) {
+	at, early = e.clock.arrival(r.Micros, c.Way, sent, arrived)
+	c.Learn(r, at)
+	return at, early
+}
+
+// Failed takes in that Redis has not answered to a batch, or has refused it.
+func (e *Engine) Failed(now time.Time, b *Batch, err error) {
+	e.sent--
+	if b.failed != nil {
+		b.failed(now, err)
+		return
+	}
+	e.breaker.record(now, err)
+	if b.Script == Ask {
+		b.again(b.Call.Clock)
+	}
+	e.tryAgain(b, err, now)
+}
+
+// tryAgain sends a batch again after a while that has failed, unless that is in vain.
+func (e *Engine) tryAgain(b *Batch, err error, now time.Time) {
+	if !fault.Away(err) || e.breaker.hopeless(err) {
+		e.fail(b, err, now)
+		return
+	}
+	if !errors.Is(err, fault.ErrMigrating) {
+		e.unmet = true
+	}
+	e.tell(Event{What: BatchFailed, N: 1, Err: err})
+	switch {
+	case e.breaker.isOpen():
+		e.fail(b, errAway, now)
+	case e.closed:
+		e.fail(b, e.cfg.Errors.Closed, now)
+	default:
+		b.driven = false
+		e.alarms.set(&b.alarm, now.Add(e.backoff(b.tries)))
+		b.tries++
+	}
+}
+
+// backoff is the pause after the nth failure in a row.
+func (e *Engine) backoff(n int) time.Duration {
+	return time.Duration((0.5 + e.cfg.Random()) * float64(min(50*time.Millisecond<<min(n, 5), time.Second)))
+}
+
+// isDue sends the batch again.
+func (b *Batch) isDue(e *Engine, _ time.Time) { e.outbox = append(e.outbox, b) }
+
+// fail ends a batch that has failed for good, or is not sent as Redis is away.
+func (e *Engine) fail(b *Batch, err error, now time.Time) {
+	away := errors.Is(err, errAway)
+	if away {
+		defer e.goAway(now)
+	}
+	if b.Script == Leave { // slots of turns that are over are free when Redis counts the process as dead
+		for _, ended := range b.ended {
+			if away && !e.closed {
+				ended.line.done = append(ended.line.done, ended.turn)
+			}
+		}
+		e.returned(b, now)
+		return
+	}
+	if !b.kept {
+		e.tell(Event{What: Asked, N: b.calls, Took: now.Sub(b.Call.Now), Err: err})
+	}
+	for i, of := range b.asks {
+		item := &b.Items[i]
+		switch {
+		case of.lease != nil:
+			of.lease.asked = false
+		case away:
+			e.lose(of, item.Number, item.Count)
+		default:
+			for range item.Count {
+				of.line.refuse(of.place, err)
+			}
+		}
+	}
+	e.over(b, now)
+}
+
+// over ends a batch whose calls have their answers.
+func (e *Engine) over(b *Batch, now time.Time) {
+	e.calls -= b.calls
+	for _, of := range b.asks {
+		of.line.overdue(now)
+		of.line.touch()
+	}
+	b.isOver(e)
+}
+
+// isOver lets another batch ask, at once or when the driver says so.
+func (b *Batch) isOver(e *Engine) {
+	if b.over = true; !b.driven {
+		e.Free(b)
+	}
+}
+
+// returned notes that what was left with a batch is back, and lets its calls ask.
+func (e *Engine) returned(b *Batch, now time.Time) {
+	for _, l := range b.left {
+		l.returning--
+		l.touch()
+	}
+	for _, left := range b.Left {
+		key := b.limits[left.Limit].Keys[0]
+		if e.traffic.returning[key]--; e.traffic.returning[key] == 0 {
+			delete(e.traffic.returning, key)
+		}
+	}
+	for _, l := range e.behind {
+		l.followed = true
+		if !l.queued {
+			e.queue.add(l)
+		}
+	}
+	e.behind = nil
+	b.tries = 0
+	if len(b.Items) == 0 {
+		b.isOver(e)
+		return
+	}
+	b.driven = false
+	b.Script, b.Call = Ask, wire.Call{Caller: b.caller, Limits: b.limits, Back: b.back}
+	e.outbox = append(e.outbox, b)
+}
+
+// Free lets another batch ask, as the driver of this one has done with it.
+func (e *Engine) Free(b *Batch) {
+	if !b.kept {
+		e.busy--
+	}
+	e.recycle(b)
+}
+
+// Over reports whether the calls of the batch have their answers. Then the driver is to call Free.
+func (b *Batch) Over() bool { return b.over }
+
+// isReturning reports whether a limit of a line is about to have permits back.
+func (e *Engine) isReturning(l *line) bool {
+	return len(e.traffic.returning) > 0 && slices.ContainsFunc(l.parts, func(p Part) bool { return e.traffic.returning[p.Limit.Keys[0]] > 0 })
+}

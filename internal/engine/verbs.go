@@ -1,0 +1,246 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// This file is the script calls that nobody shares: each is made by whoever wants it.
+
+// Pause lets no call of some limits be due for a time.
+func (p *Process) Pause(ctx context.Context, limits []*wire.Limit, d time.Duration, reason string) error {
+	var left []time.Duration
+	return p.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
+		reply, left, err = wire.Pause(ctx, c, d, reason)
+		return reply, err
+	}, func(e *Engine, now time.Time, micros int64) { e.HasPaused(now, limits, micros, left) })
+}
+
+// Resume ends a pause.
+func (p *Process) Resume(ctx context.Context, limits []*wire.Limit) error {
+	return p.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) }, nil)
+}
+
+// Set lets another limit be in force: for a time or, with 0, until it is set again.
+func (p *Process) Set(ctx context.Context, limit *wire.Limit, terms wire.Terms, d time.Duration) error {
+	return p.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Set(ctx, c, terms.A, terms.B, d) }, nil)
+}
+
+// Reset ends what Set began.
+func (p *Process) Reset(ctx context.Context, limit *wire.Limit) error {
+	return p.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Reset(ctx, c) }, nil)
+}
+
+// move makes a call that moves limits, and tells the engine when Redis did so.
+func (p *Process) move(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error), moved func(*Engine, time.Time, int64)) error {
+	if err := p.engine.otherThan(limits...); err != nil {
+		return err
+	}
+	if moved == nil {
+		moved = func(e *Engine, now time.Time, micros int64) { e.HasMoved(now, limits, micros) }
+	}
+	var micros int64
+	p.step(func(e *Engine, _ time.Time) { e.Moves(limits) })
+	err := p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
+		reply, err := call(c)
+		micros = reply.Micros
+		return reply, err
+	})
+	if err != nil {
+		micros = 0
+	}
+	p.step(func(e *Engine, now time.Time) { moved(e, now, micros) })
+	return err
+}
+
+// Still lets no call of some limits be made by this process before a moment, while Redis is away.
+func (p *Process) Still(limits []*wire.Limit, until time.Time) {
+	p.step(func(e *Engine, now time.Time) { e.Rest(now, limits, until) })
+}
+
+// Settle tells what the call of a turn really used of each of its limits.
+func (p *Process) Settle(ctx context.Context, need Need, t Turn, used []int64) error {
+	parts := need.parts()
+	items := make([]wire.Used, len(parts))
+	for i, part := range parts {
+		items[i] = wire.Used{Limit: i, ID: wire.CallID(t.Process, t.Number), Cost: part.Cost, Used: used[i]}
+	}
+	return p.once(ctx, limitsOf(parts), func(c *wire.Call) (wire.Reply, error) {
+		reply, _, err := wire.Settle(ctx, c, items)
+		return reply, err
+	})
+}
+
+// Inspect returns how some limits stand, and changes nothing.
+func (p *Process) Inspect(ctx context.Context, limits []*wire.Limit) (states []wire.State, err error) {
+	if err := p.engine.otherThan(limits...); err != nil {
+		return nil, err
+	}
+	err = p.once(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
+		reply, states, err = wire.Inspect(ctx, c)
+		return reply, err
+	})
+	return states, err
+}
+
+// Free lets the slots of a call go that some process made, and reports whether it held any.
+func (p *Process) Free(ctx context.Context, limit *wire.Limit, h wire.Holder) (freed bool, err error) {
+	err = p.once(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) {
+		c.Process = h.Process
+		reply, left, err := wire.Leave(ctx, c, []wire.Left{{Place: h.Number, Cost: h.Cost, Free: true, Doing: h.Doing}})
+		freed = freed || err == nil && left[0] > 0
+		return reply, err
+	})
+	return freed, err
+}
+
+// Booking is a call that is made later, perhaps by another process.
+type Booking struct {
+	Need     Need      // with an ID
+	Deadline time.Time // A call whose turn would come later is not booked. Zero: it has none.
+
+	Due time.Time // The answer: a forecast of its turn.
+	Err error     // Or why it is not booked.
+}
+
+// mostBooked is how many calls one script books: it is to take less than a millisecond.
+const mostBooked = 10
+
+// Book books calls, in their order, and fills in their answers. The error is that of Redis; those
+// behind it are not booked then.
+func (p *Process) Book(ctx context.Context, bookings []Booking) error {
+	for len(bookings) > 0 {
+		n := min(mostBooked, len(bookings))
+		if err := p.bookSome(ctx, bookings[:n]); err != nil {
+			for i := range bookings {
+				bookings[i].Err = err
+			}
+			return err
+		}
+		bookings = bookings[n:]
+	}
+	return nil
+}
+
+func (p *Process) bookSome(ctx context.Context, bookings []Booking) error {
+	b := &Batch{index: map[string]int{}}
+	p.step(func(e *Engine, now time.Time) {
+		for i := range bookings {
+			e.number++
+			b.Items = append(b.Items, bookings[i].item(b, e.number, now))
+		}
+	})
+	return p.once(ctx, b.limits, func(c *wire.Call) (wire.Reply, error) {
+		reply, answers, err := wire.Ask(ctx, c, b.Items)
+		now := time.Now()
+		for i := range answers {
+			for k := range answers[i].Count {
+				a, booking := answers[i].At(k), &bookings[i]
+				booking.Due, booking.Err = now.Add(a.Wait), a.Refused
+				if a.TooLate {
+					booking.Err = p.engine.cfg.Errors.Missed(booking.Due, booking.Deadline, a.Slowest)
+				}
+			}
+		}
+		return reply, err
+	})
+}
+
+// item is how a booking is asked for, under a number.
+func (of *Booking) item(b *Batch, number int64, now time.Time) wire.Item {
+	id := &wire.ID{Text: of.Need.ID, Patience: -time.Microsecond}
+	if !of.Deadline.IsZero() {
+		id.Latest = max(of.Deadline.Sub(now), time.Microsecond)
+	}
+	item := wire.Item{Count: 1, Number: number, Settles: of.Need.Settles, Flow: of.Need.Flow, ID: id}
+	of.Need.each(func(p Part) {
+		item.Parts = append(item.Parts, wire.Part{Limit: b.at(p.Limit), Cost: p.Cost})
+	})
+	return item
+}
+
+// Drop ends the booking with the ID of a call that will not be made.
+func (p *Process) Drop(ctx context.Context, need Need) error {
+	parts := need.parts()
+	left := make([]wire.Left, len(parts))
+	for i, part := range parts {
+		left[i] = wire.Left{Limit: i, ID: need.ID, Cost: part.Cost}
+	}
+	return p.once(ctx, limitsOf(parts), func(c *wire.Call) (wire.Reply, error) {
+		reply, _, err := wire.Leave(ctx, c, left)
+		return reply, err
+	})
+}
+
+// once makes a call that nobody shares, until Redis answers, or counts as away. It may be repeated.
+func (p *Process) once(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
+	for failures := 0; ; failures++ {
+		err := p.try(ctx, limits, call)
+		if errors.Is(err, wire.ErrClock) && failures == 0 {
+			continue
+		}
+		if err == nil || !fault.Away(err) || ctx.Err() != nil {
+			return err
+		}
+		over, pause := false, time.Duration(0)
+		p.step(func(e *Engine, _ time.Time) {
+			over, pause = e.breaker.hopeless(err) || e.breaker.isOpen(), e.backoff(failures)
+		})
+		if over {
+			return err
+		}
+		if !p.rest(ctx, pause) {
+			if ctx.Err() != nil {
+				return err
+			}
+			return p.engine.cfg.Errors.Closed
+		}
+	}
+}
+
+// try makes such a call one time, if the breaker lets it through.
+func (p *Process) try(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) (err error) {
+	c := &wire.Call{Client: p.client, Limits: limits}
+	p.step(func(e *Engine, now time.Time) {
+		if !e.breaker.pass(now) {
+			err = e.breaker.shut()
+		}
+		c.Caller, c.Now, c.Clock = e.caller(e.clock.times(now)), now, e.clock.redis(now)
+	})
+	if err != nil {
+		return err
+	}
+	sent := time.Now()
+	reply, err := call(c)
+	arrived := time.Now()
+	p.step(func(e *Engine, now time.Time) {
+		if err == nil {
+			e.Heard(c, &reply, sent, arrived)
+			err = reply.AnyProblem()
+		}
+		if err != nil && ctx.Err() != nil {
+			e.breaker.abandon()
+		} else {
+			e.breaker.record(now, err)
+		}
+	})
+	return err
+}
+
+// rest lets a time pass; false: the context has ended meanwhile, or the Process was closed.
+func (p *Process) rest(ctx context.Context, pause time.Duration) bool {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	case <-p.life.Done():
+		return false
+	}
+}
