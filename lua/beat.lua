@@ -176,7 +176,7 @@ local function note(limits, reports, kind, pace, limit, report)
   if old or s.looked ~= looked or s.limit ~= ruling or mine ~= (was or nil) then
     call('HSET', limits, ' kind', kind, ' rank', rank, ' limit', s.limit or '', ' pace', format('%.17g', s.pace), ' live', s.live, ' looked', micros(s.looked))
   end
-  if report ~= '' and (mine or refused or f[7]) then call('HSET', reports, me, report) end
+  if report ~= '' and (mine or refused or f[7]) and call('HSET', reports, me, report) == 1 then call('PEXPIRE', reports, life) end
   reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = s.live, rank, s.limit or '', kind
   return work
 end

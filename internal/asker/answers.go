@@ -31,7 +31,7 @@ func (a *Asker) deliver(f *flight, answers []wire.Answers, micros int64, at time
 			if answer.Turn {
 				turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
 				turn.Moment = micros + (f.caller.Way + answer.Wait).Microseconds()
-				if !a.overtakenBy(asked.kind, &turn) {
+				if !a.overtakenBy(asked.kind, &turn, f.sent) {
 					a.watch(Event{What: Voided, N: 1, Need: &asked.kind.need})
 					a.lose(asked, number, 1)
 					continue

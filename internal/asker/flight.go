@@ -44,6 +44,7 @@ type flight struct {
 	ended   []endedTurn // turns that hold their slots no longer
 	calls   int
 	late    time.Duration // the way that it takes for granted at the least
+	sent    time.Time     // the last time
 }
 
 // ask is what a kind asks for with one item.
@@ -344,6 +345,7 @@ func (a *Asker) send(f *flight) {
 		}
 		call.Run = a.server()
 		a.sends(call)
+		f.sent = call.Now
 		reply, answers, err = wire.Ask(context.Background(), call, f.items)
 		if err == nil {
 			at, early = a.arrive(call, &reply)

@@ -420,14 +420,18 @@ func (a *Asker) heardOf(key, what string, micros int64) {
 	}
 }
 
-// overtakenBy lets a turn of a reply be what it is after all that happened since to its limits: false,
-// if it is void. The Asker must be locked.
-func (a *Asker) overtakenBy(k *kind, t *queue.Turn) bool {
+// overtakenBy lets a turn of a reply be what it is after all that happened to its limits since the ask
+// was sent: false, if it is void. Times of Redis alone do not tell, as its clock may have stepped back.
+// The Asker must be locked.
+func (a *Asker) overtakenBy(k *kind, t *queue.Turn, sent time.Time) bool {
 	if len(a.moves) == 0 {
 		return true
 	}
 	for _, p := range k.parts {
 		m := a.moves[p.Limit.Keys[0]]
+		if m != nil && sent.After(m.heard) {
+			continue
+		}
 		if m != nil && t.Given <= m.paused && t.Moment < m.until {
 			return false
 		}

@@ -42,6 +42,7 @@ type Limit struct {
 	heard   time.Time
 	micros  int64         // Redis's time when it was heard
 	off     time.Duration // Redis's clock less that of this machine, as a reply showed that knew no more
+	stepped time.Time     // when that was learned
 	inForce inForce
 	calm    bool // calls of it took the common path, when it was heard of last
 }
@@ -197,7 +198,7 @@ func (l *Limit) append(args []any, c *Call, back string) ([]any, string) {
 	}
 	if l.Edges != nil {
 		micros := clock
-		if micros == 0 {
+		if micros == 0 || l.stepped.After(l.heard) {
 			micros = now.Add(l.off).UnixMicro()
 		}
 		edges = words(l.Edges(micros))
@@ -279,7 +280,7 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 	if h.version == 0 {
 		if errors.Is(h.problem, ErrClock) {
 			l.mu.Lock()
-			l.off = time.UnixMicro(micros).Sub(arrived.Round(0))
+			l.off, l.stepped = time.UnixMicro(micros).Sub(arrived.Round(0)), arrived
 			l.mu.Unlock()
 		}
 		return
