@@ -3,6 +3,7 @@ package world
 import (
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -18,7 +19,7 @@ func (w *world) join(p *process, until time.Duration) {
 			if at == anybody {
 				at = k
 			}
-			if at%len(w.plan.processes) != p.n%len(w.plan.processes) {
+			if at%len(w.plan.processes) != p.like {
 				continue
 			}
 			random := w.plan.source("caller", p.n<<20+i<<12+k)
@@ -33,7 +34,7 @@ func (w *world) join(p *process, until time.Duration) {
 
 // begin lets a caller make its nth call, unless its work is done.
 func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int, until time.Duration) {
-	if p.dead || w.now >= until || l.calls > 0 && n >= l.calls {
+	if p.dead || w.now >= until || w.ended[made] > most || l.calls > 0 && n >= l.calls {
 		return
 	}
 	w.count++
@@ -68,9 +69,10 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 	}
 	w.advance()
 	w.calls[c.n] = c
+	w.waiting = append(w.waiting, c)
 	w.after(p.longest*4+ripens, func() {
 		w.advance()
-		c.ripe = true
+		c.ripe, c.could = true, w.now
 	})
 	p.join(c)
 }
@@ -84,15 +86,16 @@ func (w *world) turn(c *call) bool {
 		return false
 	}
 	w.advance()
+	w.overtaken(c)
 	w.judgeTurn(c)
-	if c.load.hold == 0 && c.load.used == 0 {
+	if c.load.lasts == 0 && c.load.used == 0 {
 		w.finish(c, made)
 		c.again()
 		return true
 	}
 	w.finish(c, holding)
 	random := w.plan.source("hold", c.n)
-	lasts := time.Duration(random.Float64() * float64(c.load.hold))
+	lasts := time.Duration(random.Float64() * float64(c.load.lasts))
 	w.after(lasts, func() {
 		if c.state == lost {
 			return
@@ -102,12 +105,23 @@ func (w *world) turn(c *call) bool {
 		for i, p := range c.parts {
 			used[i] = int(float64(p.cost) * c.load.used)
 		}
-		w.release(c, used)
+		if !c.slotless {
+			w.release(c, used)
+		}
 		w.finish(c, made)
 		c.process.done(c, used)
 		c.again()
 	})
 	return true
+}
+
+// slotsLost is told by a member when a call may not count on its slots any more, and ends.
+func (w *world) slotsLost(c *call) {
+	if c.state == holding && !c.slotless {
+		w.advance()
+		c.slotless = true
+		w.release(c, make([]int, len(c.parts)))
+	}
 }
 
 // fail is told by a member when a call has an error.
@@ -128,13 +142,16 @@ func (w *world) fail(c *call, err error) {
 
 // finish notes that a call is over, or holds its slots from now on.
 func (w *world) finish(c *call, how state) {
-	if how == lost && c.state == holding {
+	if how == lost && c.state == holding && !c.slotless {
 		w.release(c, make([]int, len(c.parts)))
 	}
 	if c.state != waiting && c.state != holding {
 		return
 	}
-	c.state, c.over = how, w.now
+	if c.state == waiting {
+		w.waiting = slices.DeleteFunc(w.waiting, func(o *call) bool { return o == c })
+	}
+	c.state = how
 	w.ended[how]++
 	if how != holding {
 		delete(w.calls, c.n)

@@ -24,13 +24,12 @@ type client struct {
 	limiters []*reserve.Limiter
 	cancels  map[*call]context.CancelFunc
 	held     map[*call]*reserve.Reservation
+	released map[*call]chan struct{} // closed when the slots of a call are
 }
-
-const group = "fleet"
 
 // newClient is the member of a process today.
 func newClient(w *world, p *process) member {
-	m := &client{process: p, world: w, cancels: map[*call]context.CancelFunc{}, held: map[*call]*reserve.Reservation{}}
+	m := &client{process: p, world: w, cancels: map[*call]context.CancelFunc{}, held: map[*call]*reserve.Reservation{}, released: map[*call]chan struct{}{}}
 	m.redis = redis.NewClient(&redis.Options{
 		Dialer:                   m.dial,
 		Addr:                     "127.0.0.1:6379", // it needs no look-up
@@ -43,9 +42,9 @@ func newClient(w *world, p *process) member {
 	})
 	m.redis.AddHook(m)
 	for _, l := range w.plan.limits {
-		config := reserve.Config{Name: l.name, Limit: l.limit, Settles: l.settles, Lease: l.lease, Outage: reserve.Outage{Policy: w.plan.policy}, Logger: slog.New(slog.DiscardHandler)}
-		if len(w.plan.limits) > 1 {
-			config.Group = group
+		config := reserve.Config{
+			Name: l.name, Limit: l.limit, Settles: l.settles, Lease: l.lease, Group: w.plan.group(),
+			Outage: reserve.Outage{Policy: w.plan.policy}, Logger: slog.New(slog.DiscardHandler),
 		}
 		limiter, err := reserve.New(m.redis, config)
 		if err != nil {
@@ -56,12 +55,21 @@ func newClient(w *world, p *process) member {
 	return m
 }
 
-// limitKeys are the keys of a limit that a plan has with others.
-func limitKeys(l *limitPlan, key string) []string {
+// keys are the keys of a limit.
+func (p *plan) keys(n int) []string {
+	l := &p.limits[n]
 	kind := map[reserve.Kind]string{
 		reserve.KindPaced: "p", reserve.KindWarmingUp: "w", reserve.KindQuota: "q", reserve.KindRolling: "r", reserve.KindSlots: "s",
 	}[l.limit.Kind()]
-	return lua.Keys(reserve.DefaultPrefix, "", l.name, kind, key)
+	return lua.Keys(reserve.DefaultPrefix, p.group(), l.name, kind, "")
+}
+
+// group is that of the limits, if calls may need several at once.
+func (p *plan) group() string {
+	if len(p.limits) > 1 {
+		return "fleet"
+	}
+	return ""
 }
 
 // dial opens a connection that hears news.

@@ -28,7 +28,9 @@ func (m *client) join(c *call) {
 		case err != nil:
 			m.world.fail(c, err)
 		case !m.world.turn(c):
-			m.end1(c, nil)
+			m.finish(c, nil)
+		case r != nil && m.world.plan.holds(c.load):
+			m.watch(c, r)
 		}
 	})
 }
@@ -57,7 +59,7 @@ func (m *client) wait(ctx context.Context, c *call) (*reserve.Reservation, error
 	switch {
 	case err != nil:
 		return nil, err
-	case c.load.hold > 0:
+	case m.world.plan.holds(c.load):
 		return j.Acquire(ctx, costs...)
 	case c.load.used == 0:
 		return nil, j.Wait(ctx, costs...)
@@ -79,19 +81,39 @@ func (m *client) giveUp(c *call) {
 	}
 }
 
-func (m *client) done(c *call, used []int) { m.end1(c, used) }
+func (m *client) done(c *call, used []int) { m.finish(c, used) }
 
-// end1 ends a call that has had its turn.
-func (m *client) end1(c *call, used []int) {
+// finish ends a call that has had its turn.
+func (m *client) finish(c *call, used []int) {
 	r := m.held[c]
 	delete(m.held, c)
+	if released := m.released[c]; released != nil {
+		close(released)
+		delete(m.released, c)
+	}
 	switch {
 	case r == nil:
-	case c.load.hold > 0:
+	case m.world.plan.holds(c.load):
 		m.background(func(context.Context) { r.Release() })
 	case used != nil:
 		m.background(func(ctx context.Context) { _ = r.Settle(ctx, used...) })
 	}
+}
+
+// watch tells the world if the slots of a call are lost while it holds them.
+func (m *client) watch(c *call, r *reserve.Reservation) {
+	released := make(chan struct{})
+	m.released[c] = released
+	m.world.busy.Go(func() {
+		select {
+		case <-r.Lost():
+			m.world.Lock()
+			defer m.world.Unlock()
+			m.world.slotsLost(c)
+		case <-released:
+		case <-m.world.closed:
+		}
+	})
 }
 
 // background does something that takes its time.

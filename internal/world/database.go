@@ -12,10 +12,11 @@ import (
 // database is the keys of a played Redis, and the commands that the scripts use. It is not safe for
 // concurrent use.
 type database struct {
-	now  time.Duration // Redis's time, since 1970
-	run  int           // numbers the server
-	full bool          // commands that need memory are refused
-	keys map[string]*value
+	now   time.Duration // Redis's time, since 1970
+	run   int           // numbers the server
+	full  bool          // commands that need memory are refused, unless the script has written before
+	wrote bool          // the script has
+	keys  map[string]*value
 
 	commands int                           // that were run
 	publish  func(channel, message string) // nil: nobody hears
@@ -75,6 +76,9 @@ func (r refusal) Error() string { return string(r) }
 // RedisError marks it as a reply of the server.
 func (refusal) RedisError() {}
 
+// writes are commands that write, besides UNLINK and PEXPIRE.
+var writes = []string{"HSET", "HDEL", "ZADD", "ZREM", "ZREMRANGEBYRANK"}
+
 const (
 	wrongType = refusal("WRONGTYPE Operation against a key holding the wrong kind of value")
 	oom       = refusal("OOM command not allowed when used memory > 'maxmemory'.")
@@ -98,6 +102,7 @@ func (d *database) do(a []string) any {
 		}
 		return "# Memory\r\nmaxmemory:0\r\n"
 	case "UNLINK":
+		d.wrote = true
 		n := int64(0)
 		for _, key := range a[1:] {
 			if d.keys[key] != nil {
@@ -112,6 +117,7 @@ func (d *database) do(a []string) any {
 	case "EXISTS":
 		return count(v != nil)
 	case "PEXPIRE":
+		d.wrote = true
 		if v != nil {
 			millis, err := strconv.ParseInt(a[2], 10, 64)
 			if err != nil {
@@ -125,9 +131,10 @@ func (d *database) do(a []string) any {
 	if v != nil && (v.hash != nil) != isHash {
 		return wrongType
 	}
-	if d.full && (a[0] == "HSET" || a[0] == "ZADD") {
+	if d.full && !d.wrote && (a[0] == "HSET" || a[0] == "ZADD") {
 		return oom
 	}
+	d.wrote = d.wrote || slices.Contains(writes, a[0])
 	if v == nil {
 		v = &value{}
 	}

@@ -7,13 +7,20 @@
 //
 // # The laws
 //
-//   - safe: a strict provider of the limit refuses no call
+//   - safe: a strict provider of the limit refuses no call, and no call is made in a pause
 //   - used: while a call waits that could be made, no permit is lost but what the events of the
 //     history may cost. [Guarantees] is the table: docs/how-it-works.md prints it
 //   - alive: when all events are over, each call has its turn, or its error, within a bound
-//   - quiet: the fleet makes at most three script calls for each turn, each call that missed its
-//     deadline or was given up, and five for each second of a process
-//   - true: errors say what is so
+//   - order: where nothing has happened for three seconds, calls of paced limits have their turns in
+//     the order in which they came, but for one in twenty
+//   - quiet: the fleet makes at most four script calls for each turn, and each call that missed its
+//     deadline or was given up, and six for each second of a process
+//   - clean: when all is over, no call has a place, none holds a slot, and each key expires
+//   - true: errors and states say what is so
+//
+// Some things are not judged. Data that is lost tells nobody what was used of a quota, a rolling limit
+// or one that warms up. And where calls need several limits of other kinds than paced ones, it is hard
+// to say which permits could have been used.
 //
 // # Transcripts
 //

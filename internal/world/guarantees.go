@@ -5,18 +5,22 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Guarantee is what an event may cost a limit at most: permits that are lost while calls wait that
-// could be made. The law "used" reads the table, and docs/how-it-works.md prints it.
+// Guarantee is what an event may cost a limit at most: what is lost of it while calls wait that could
+// be made. The law "used" reads the table, and docs/how-it-works.md prints it.
 type Guarantee struct {
 	Event string
 	What  []string // the events of histories that it is about; none: it is there in each
-	Paced Cost
+	Rate  Cost     // of paced limits, also those that warm up
+	Count Cost     // of quotas and rolling limits
+	Slots Cost
 	Why   string
 }
 
-// Cost is what is lost of a limit: what comes back in a time.
+// Cost is a time: what is lost is as much as the limit allows in it.
 type Cost struct {
 	Time    time.Duration
 	Trips   int  // round trips besides
@@ -38,92 +42,137 @@ func (c Cost) String() string {
 	return strings.Join(parts, " + ")
 }
 
+func seconds(s float64) Cost { return Cost{Time: time.Duration(s * float64(time.Second))} }
+
 // Guarantees is the table.
 var Guarantees = []Guarantee{
 	{
-		Event: "Calls begin after a rest", Paced: Cost{Trips: 5},
+		Event: "Calls begin after a rest", Rate: Cost{Trips: 6}, Count: Cost{Trips: 6}, Slots: Cost{Trips: 6},
 		Why: "The first requests measure the round trip, and a long backlog is answered in parts.",
 	},
 	{
 		Event: "A request or its reply is lost or late, or the connection breaks",
 		What:  []string{requestLost, requestLate, cutBefore, cutAfter, replyLost, replyLate},
-		Paced: Cost{Time: 250 * time.Millisecond, Timeout: true},
+		Rate:  Cost{Time: 250 * time.Millisecond, Timeout: true}, Count: Cost{Time: 250 * time.Millisecond, Timeout: true},
+		Slots: Cost{Time: time.Second, Timeout: true},
 		Why:   "Calls of the request wait for the time-out, and its turns may be lost.",
 	},
 	{
-		Event: "A copy of a request arrives late", What: []string{requestCopied}, Paced: Cost{Time: 500 * time.Millisecond},
+		Event: "A copy of a request arrives late", What: []string{requestCopied}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
 		Why: "It spends permits once more.",
 	},
 	{
-		Event: "A process is cut off from Redis", What: []string{partition, hold}, Paced: Cost{Time: time.Second},
-		Why: "Turns that it was granted are lost, and its places hold the queue up for a moment.",
+		Event: "A process is cut off from Redis", What: []string{partition, hold}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
+		Why: "Turns that it was granted are lost, and its places hold the queue up for a moment. Its slots are free after 3 s.",
 	},
 	{
-		Event: "The round trip grows", What: []string{far}, Paced: Cost{Time: 250 * time.Millisecond, Trips: 3},
+		Event: "The round trip grows", What: []string{far}, Rate: Cost{Time: 250 * time.Millisecond, Trips: 3},
+		Count: Cost{Time: 250 * time.Millisecond, Trips: 3}, Slots: Cost{Time: 250 * time.Millisecond, Trips: 3},
 		Why: "The first replies come after their turns.",
 	},
 	{
-		Event: "Redis does not answer", What: []string{down, freeze, refuse, full}, Paced: Cost{Time: 2 * time.Second},
+		Event: "Redis does not answer", What: []string{down, freeze, refuse, full}, Rate: seconds(2), Count: seconds(2), Slots: seconds(3),
 		Why: "Counted from its return: processes find out with their next attempt.",
 	},
 	{
 		Event: "Redis has lost its data, or older data replaces it", What: []string{restart, failOver, flush, forget},
-		Paced: Cost{Time: 3 * time.Second}, Why: "The same, and the limit begins a second later, behind all turns that were granted.",
+		Rate: seconds(3), Count: seconds(3), Slots: seconds(7),
+		Why: "The same. A limit begins a second later, behind all turns that were granted, and slots three seconds later.",
 	},
 	{
-		Event: "The clock of Redis steps", What: []string{clockStep}, Paced: Cost{Time: 1500 * time.Millisecond},
+		Event: "The clock of Redis steps", What: []string{clockStep}, Rate: seconds(1.5), Count: seconds(1.5), Slots: seconds(1.5),
 		Why: "The limit begins a second later.",
 	},
 	{
-		Event: "News are lost", What: []string{newsLost, newsCut}, Paced: Cost{Time: 500 * time.Millisecond},
-		Why: "Calls come back at their forecast.",
+		Event: "News are lost", What: []string{newsLost, newsCut}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
+		Why: "Calls come back at their forecast, and calls that wait for slots look for them.",
 	},
 	{
-		Event: "Redis forgets the scripts", What: []string{scriptFlush}, Paced: Cost{Trips: 2},
+		Event: "Redis forgets the scripts", What: []string{scriptFlush}, Rate: Cost{Trips: 2}, Count: Cost{Trips: 2}, Slots: Cost{Trips: 2},
 		Why: "They are sent again.",
 	},
 	{
-		Event: "A process is killed", What: []string{kill, crashes}, Paced: Cost{Time: time.Second},
-		Why: "Turns that it was granted are lost, and its places hold the queue up for a moment.",
+		Event: "A process is killed", What: []string{kill, crashes}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
+		Why: "Turns that it was granted are lost, and its places hold the queue up for a moment. Its slots are free after 3 s.",
 	},
-	{Event: "A process starts", What: []string{start}, Paced: Cost{Trips: 5}, Why: "Its first requests measure the round trip."},
+	{
+		Event: "A process starts", What: []string{start}, Rate: Cost{Trips: 5}, Count: Cost{Trips: 5}, Slots: Cost{Trips: 5},
+		Why: "Its first requests measure the round trip.",
+	},
+	{
+		Event: "A pause ends, or is ended", What: []string{pause, resume}, Rate: seconds(0.25), Count: seconds(0.25), Slots: seconds(0.25),
+		Why: "Calls that wait hear of it.",
+	},
+	{
+		Event: "The limit changes", What: []string{set, reset}, Rate: Cost{Trips: 3}, Count: Cost{Trips: 3}, Slots: Cost{Trips: 3},
+		Why: "No turn is lost. The new limit is in force within half a second.",
+	},
 }
 
 // Table is the table of guarantees as the page shows it.
 func Table() string {
 	var b strings.Builder
-	b.WriteString("| event | paced limit | why |\n|---|---|---|\n")
+	b.WriteString("| event | a rate | a quota or rolling limit | slots | why |\n|---|---|---|---|---|\n")
 	for _, g := range Guarantees {
-		fmt.Fprintf(&b, "| %s | %v | %s |\n", g.Event, g.Paced, g.Why)
+		fmt.Fprintf(&b, "| %s | %v | %v | %v | %s |\n", g.Event, g.Rate, g.Count, g.Slots, g.Why)
 	}
 	return b.String()
 }
 
-// mayLose is how many permits the events of a history may cost at a limit.
-func (w *world) mayLose(m *meter) float64 {
+// of is the cost for a kind of limit.
+func (g *Guarantee) of(k reserve.Kind) Cost {
+	switch k {
+	case reserve.KindQuota, reserve.KindRolling:
+		return g.Count
+	case reserve.KindSlots:
+		return g.Slots
+	}
+	return g.Rate
+}
+
+// mayLose is what the events of a history may cost at a limit.
+func (w *world) mayLose(m *meter) time.Duration {
 	var trip, timeout time.Duration
 	for _, p := range w.processes {
 		trip, timeout = max(trip, 2*p.longest), max(timeout, p.timeout)
 	}
-	took := func(c Cost) time.Duration {
-		t := c.Time + time.Duration(c.Trips)*trip
-		if c.Timeout {
-			t += timeout
-		}
-		return t
-	}
+	kind := m.plan.limit.Kind()
 	total := time.Duration(0)
-	for _, g := range Guarantees {
+	for i := range Guarantees {
+		g := &Guarantees[i]
+		c := g.of(kind)
+		each := c.Time + time.Duration(c.Trips)*trip
+		if c.Timeout {
+			each += timeout
+		}
 		if g.What == nil {
-			total += time.Duration(len(w.plan.loads)) * took(g.Paced)
+			total += time.Duration(len(w.plan.loads)) * each
 		}
 		for i := range w.plan.events {
 			if e := &w.plan.events[i]; slices.Contains(g.What, e.what) {
-				each := took(g.Paced) // however often it strikes, all is well a while after it has ended
-				total += min(time.Duration(w.strikes[e])*each, e.lasts+e.by+each)
+				// However often it strikes, all is well a while after it has ended.
+				total += min(time.Duration(w.strikes[e])*each, e.ends()-e.at+each)
 			}
 		}
 	}
-	const rounding = 0.002 // of what was used
-	return 1 + rounding*m.used + total.Seconds()*m.plan.limit.Rate()
+	return total + w.usual(m, trip)
+}
+
+// usual is what is lost without events. Turns are a little late, and a slot that is released is in use
+// again after the message that says so, an ask, and its reply.
+func (w *world) usual(m *meter, trip time.Duration) time.Duration {
+	l := m.plan.limit
+	switch l.Kind() {
+	case reserve.KindSlots:
+		return time.Duration(float64(6*trip+20*time.Millisecond) * m.used / l.Rate())
+	case reserve.KindWarmingUp:
+		return 2 * warmUpOf(l)
+	case reserve.KindRolling, reserve.KindQuota: // a turn that comes as its caller gives up may be lost
+		return time.Duration((3 + 0.003*m.used + 0.25*float64(w.ended[gaveUp])) / l.Rate() * float64(time.Second))
+	}
+	rounding := 0.003
+	if len(w.plan.limits) > 1 { // a burst of 1 is not all used where calls need several limits: see docs/joint.md
+		rounding = 0.12
+	}
+	return time.Duration((3 + rounding*m.used) / l.Rate() * float64(time.Second))
 }

@@ -78,7 +78,7 @@ func report(t *testing.T, w *world) {
 }
 
 // breaks reports whether a history breaks a law.
-func breaks(t *testing.T, p *plan, law string, wrong mistakes) bool {
+func breaks(t *testing.T, p *plan, law string, wrong func(string) string) bool {
 	t.Helper()
 	for _, v := range play(t, p, false, wrong).violations {
 		if v.law == law {

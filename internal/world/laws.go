@@ -15,18 +15,18 @@ func (w *world) judge() {
 	w.judgeUsed()
 	w.judgeAlive()
 	w.judgeQuiet()
+	w.judgeOrder()
 }
 
-// judgeUsed is the law that permits are used: see guarantees.
+// judgeUsed is the law that permits are used: see Guarantees.
 func (w *world) judgeUsed() {
 	for _, m := range w.meters {
-		total := 0.0
+		total := time.Duration(0)
 		for _, l := range m.lost {
-			total += l.permits
+			total += l.lost
 		}
-		if may := w.mayLose(m); total > may {
-			w.violate("used", "%s lost %.1f permits of %.1f/s while calls waited, and may lose %.1f: %s",
-				m.name, total, m.plan.limit.Rate(), may, m.losses())
+		if may := w.mayLose(m); total > may && m.plan.lease == 0 && !(m.plan.limit.Kind() == reserve.KindQuota && w.excused(m)) {
+			w.violate("used", "%s, %v, lost %v while calls waited, and may lose %v: %s", m.name, m.plan.limit, total, may, m.losses())
 		}
 	}
 }
@@ -34,16 +34,18 @@ func (w *world) judgeUsed() {
 // losses lists the largest losses.
 func (m *meter) losses() string {
 	all := slices.Clone(m.lost)
-	slices.SortFunc(all, func(a, b loss) int { return int(b.permits*1000 - a.permits*1000) })
+	slices.SortFunc(all, func(a, b loss) int { return int(b.lost - a.lost) })
 	var texts []string
 	for _, l := range all[:min(4, len(all))] {
-		texts = append(texts, fmt.Sprintf("%.1f until %v", l.permits, l.to))
+		texts = append(texts, fmt.Sprintf("%v until %v", l.lost, l.to))
 	}
 	return strings.Join(texts, ", ")
 }
 
 // stuck reports whether calls wait for longer than they may once all is well.
-func (w *world) stuck() bool { return w.now > max(w.plan.until, w.plan.calm())+w.patience() }
+func (w *world) stuck() bool {
+	return w.now > max(w.plan.until, w.plan.calm())+w.patience()+10*time.Second
+}
 
 // judgeAlive is the law that each call has its turn, or an error, once all is well.
 func (w *world) judgeAlive() {
@@ -72,7 +74,16 @@ func (w *world) patience() time.Duration {
 		}
 	}
 	for m, cost := range costs {
-		worst += time.Duration(cost / m.plan.limit.Rate() * float64(time.Second))
+		switch l := m.plan.limit; l.Kind() {
+		case reserve.KindQuota:
+			worst += time.Duration(2+cost/float64(l.MaxBurst())) * time.Minute
+		case reserve.KindSlots:
+			worst += time.Duration(2+cost/l.Rate()) * (w.slowest() + 100*time.Millisecond)
+		case reserve.KindRolling:
+			worst += time.Duration((1 + cost/float64(l.MaxBurst())) * float64(l.MaxBurst()) / l.Rate() * float64(time.Second))
+		default:
+			worst += time.Duration(cost/l.Rate()*float64(time.Second)) + 2*warmUpOf(l)
+		}
 	}
 	slowest := time.Duration(0)
 	for _, p := range w.plan.processes {
@@ -81,11 +92,22 @@ func (w *world) patience() time.Duration {
 	return back + 2*slowest + worst
 }
 
+// slowest is how long a call may take, and its slots with it.
+func (w *world) slowest() (slowest time.Duration) {
+	for i := range w.plan.loads {
+		slowest = max(slowest, w.plan.loads[i].lasts)
+	}
+	for _, p := range w.processes {
+		slowest = max(slowest, w.plan.loads[0].lasts+6*p.longest)
+	}
+	return slowest
+}
+
 // judgeQuiet is the law that the fleet asks no more than it has to.
 func (w *world) judgeQuiet() {
 	calls := 0
 	for verb, n := range w.server.calls {
-		if verb != "beat" {
+		if verb != "beat" && verb != "settle" {
 			calls += n
 		}
 	}
@@ -95,10 +117,109 @@ func (w *world) judgeQuiet() {
 	}
 	turns, misses := w.ended[made], w.ended[missed]
 	gone := w.ended[gaveUp] + w.ended[lost] + w.ended[failed]
-	most := 3*float64(turns) + 3*float64(misses+gone) + 5*seconds + 50
+	settled := w.server.calls["settle"] * len(w.processes) // each may let the first call of each process ask
+	most := 4*float64(turns+misses+gone+settled) + 6*seconds + 50
 	if float64(calls) > most {
 		w.violate("quiet", "%d script calls, and %.0f are enough for %d turns, %d misses, %d calls that were given up, in %.0f process-seconds: %v",
 			calls, most, turns, misses, gone, seconds, w.server.calls)
+	}
+}
+
+// overtaken counts a call that has its turn while another one waits that came well before it, where
+// nothing has happened for some time.
+func (w *world) overtaken(c *call) {
+	const (
+		horizon = 600 * time.Millisecond
+		settled = 3 * time.Second
+		near    = 10 * time.Millisecond // calls of processes that are further away fall behind
+	)
+	for _, p := range c.parts {
+		if w.plan.limits[p.limit].limit.Kind() != reserve.KindPaced {
+			return
+		}
+	}
+	for i := range w.plan.events {
+		if e := &w.plan.events[i]; e.at <= w.now && w.now < e.ends()+settled {
+			return
+		}
+	}
+	if c.load.urgent || slices.ContainsFunc(w.processes, func(p *process) bool { return p.longest > near }) {
+		return
+	}
+	for _, o := range w.waiting {
+		early := horizon + 4*max(o.process.longest, c.process.longest)
+		if o.joined < c.joined-early && o.process.began < c.joined-settled && alike(o, c) {
+			w.overtakes++
+			w.note("call %d of process %d overtakes %d of process %d", c.n, c.process.n, o.n, o.process.n)
+			return
+		}
+	}
+}
+
+// alike reports whether two calls wait in one order: the first needs no more than the second.
+func alike(o, c *call) bool {
+	return len(o.parts) == len(c.parts) && o.load.flow == c.load.flow && o.load.urgent == c.load.urgent && o.load.deadline == 0 &&
+		!slices.ContainsFunc(o.parts, func(p part) bool {
+			return !slices.ContainsFunc(c.parts, func(q part) bool { return p.limit == q.limit && p.key == q.key && p.cost <= q.cost })
+		})
+}
+
+// judgeOrder is the law that calls have their turns in the order in which they came, but for one in
+// twenty.
+func (w *world) judgeOrder() {
+	const part = 0.05
+	if most := 3 + part*float64(w.ended[made]); float64(w.overtakes) > most {
+		w.violate("order", "%d of %d calls overtook another, and may do so %.0f times", w.overtakes, w.ended[made], most)
+	}
+}
+
+// judgeClean is the law that nothing is left when all is over: no place, no slot, and no key that
+// never expires.
+func (w *world) judgeClean() {
+	const longest = 25 * time.Hour
+	dead := w.leavesPlaces()
+	for name, v := range w.server.db.keys {
+		left := v.ends - w.server.db.now
+		switch {
+		case strings.HasSuffix(name, ":names"): // it stays, so that others find the limits
+		case v.ends == 0 || left > longest:
+			w.violate("clean", "key %s expires in %v, 0 is never", name, v.ends)
+		case dead:
+		case strings.Contains(name, "-places") && len(v.sorted) > 0:
+			w.violate("clean", "%d calls are left in %s: %v", len(v.sorted), name, v.sorted)
+		case strings.Contains(name, ":s-log") && v.sorted[len(v.sorted)-1].score > 0:
+			w.violate("clean", "slots are held, and no call holds any: %s, %v", name, v.sorted)
+		}
+	}
+}
+
+// leavesPlaces reports whether places may be left when all is over: those of dead processes, and those
+// that a copy of an ask took for calls that were over. They leave when others pass them over, or expire.
+func (w *world) leavesPlaces() bool {
+	return w.plan.has(requestCopied, requestLate) || slices.ContainsFunc(w.processes, func(p *process) bool { return p.dead })
+}
+
+// judgeStates is the law that states are true.
+func (w *world) judgeStates(all []reserve.State, err error) {
+	if err != nil {
+		w.violate("true", "the state can not be read: %v", err)
+		return
+	}
+	dead := w.leavesPlaces()
+	for i, s := range all {
+		name, own := w.plan.limits[i].name, w.plan.limits[i].limit
+		if s.Waiting > 0 && !dead {
+			w.violate("true", "%d calls wait for %s, says the state, and none does", s.Waiting, name)
+		}
+		if s.Limit.String() != own.String() && !w.plan.has(set) {
+			w.violate("true", "the limit of %s is %v, says the state, and it is %v", name, s.Limit, own)
+		}
+		if s.Paused > 0 && !w.plan.has(pause) {
+			w.violate("true", "%s is paused, says the state, and nobody has paused it", name)
+		}
+		if len(s.Holders) > 0 && !dead {
+			w.violate("true", "%s has %d holders, says the state, and no call holds slots", name, len(s.Holders))
+		}
 	}
 }
 

@@ -2,6 +2,8 @@ package world
 
 import (
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -13,15 +15,19 @@ type meter struct {
 	part
 	name     string
 	plan     *limitPlan
-	demanded bool    // a call waits that could be made but for the permits of this limit
+	demanded float64 // the highest cost of a call that could be made but for this limit; 0: none waits
 	used     float64 // permits
 	lost     []loss
+	lastAt   time.Duration // when a call was made last, and its cost
+	lastCost float64
+
+	pausedFrom, pausedUntil time.Duration
 }
 
-// loss is permits that were lost while a call waited that could have been made.
+// loss is what was lost while a call waited that could have been made: the time in which that comes back.
 type loss struct {
-	from, to time.Duration
-	permits  float64
+	to   time.Duration
+	lost time.Duration
 }
 
 // meterOf is that of a part of a call.
@@ -36,14 +42,34 @@ func (w *world) meterOf(p part) *meter {
 	if p.key != "" {
 		m.name += "/" + p.key
 	}
-	m.provider = newProvider(plan.limit, w.bears(plan.limit))
-	m.wait(w.now)
+	m.provider = w.newProvider(plan.limit)
+	m.wait(w.now, 1)
 	w.meters = append(w.meters, m)
 	return m
 }
 
-func newProvider(l reserve.Limit, bears time.Duration) provider {
-	return newPaced(1e6/l.Rate(), float64(l.MaxBurst()), bears)
+func (w *world) newProvider(l reserve.Limit) provider {
+	bears, n := w.bears(l), float64(l.MaxBurst())
+	switch l.Kind() {
+	case reserve.KindQuota:
+		begin, end := l.Window(w.began)
+		return newQuota(n, end.Sub(begin), w.began.Sub(begin))
+	case reserve.KindRolling:
+		return newRolling(n, time.Duration(n/l.Rate()*float64(time.Second)), bears)
+	case reserve.KindSlots:
+		return newSlots(n)
+	case reserve.KindWarmingUp:
+		return newWarming(l.Rate(), warmUpOf(l), bears)
+	}
+	return newPaced(1e6/l.Rate(), n, bears)
+}
+
+// warmUpOf is the period of a limit that warms up.
+func warmUpOf(l reserve.Limit) time.Duration {
+	_, text, _ := strings.Cut(l.String(), " warmup ")
+	text, _, _ = strings.Cut(text, " ")
+	period, _ := time.ParseDuration(text)
+	return period
 }
 
 // tolerance is by how much a call may be late beyond what its permits allow, as networks jitter.
@@ -60,6 +86,9 @@ func (w *world) bears(l reserve.Limit) time.Duration {
 	}
 	if w.plan.has(replyLate, hold, far, freeze, requestLate) {
 		bears += tolerance
+	}
+	if slices.ContainsFunc(w.plan.limits, func(l limitPlan) bool { return l.lease > 0 }) {
+		bears += tolerance // a turn that was taken ahead is used as late
 	}
 	if w.plan.policy == reserve.PolicyLocal {
 		bears += time.Duration(w.besides(l) / l.Rate() * float64(time.Second))
@@ -97,39 +126,65 @@ func (w *world) besides(l reserve.Limit) (permits float64) {
 // advance lets the meters count until now.
 func (w *world) advance() {
 	for _, m := range w.meters {
-		if wasted := m.wait(w.now); wasted > 0 && m.demanded {
-			m.lose(w.now, wasted)
+		if lost := m.wait(w.now, max(m.demanded, 1)); lost > 0 && m.demanded > 0 {
+			m.lose(w.now, lost)
 		}
-		m.demanded = false
+		m.demanded = 0
 	}
 	if w.server.down || w.server.frozen || w.server.refuses != "" || w.server.db.full {
 		return
 	}
-	for _, c := range w.calls {
-		if c.state == waiting && c.ripe && !c.process.impaired() {
-			w.demand(c)
+	blocked := map[*meter]bool{}
+	for _, c := range w.waiting {
+		if c.ripe && !c.process.impaired() && (len(w.plan.limits) == 1 || w.allPaced(c)) {
+			w.demand(c, blocked)
 		}
 	}
 }
 
-// demand notes that a call waits: it could be made but for one of its limits.
-func (w *world) demand(c *call) {
-	lacks := 0
-	var lacking *meter
+// demand notes that a call waits: it could be made but for one of its limits. A limit that holds back a
+// call that came before holds back this one, too.
+func (w *world) demand(c *call, blocked map[*meter]bool) {
+	var lacking []*meter
 	for _, p := range c.parts {
-		if m := w.meterOf(p); !m.has(float64(p.cost)) {
-			lacks++
-			lacking = m
+		m := w.meterOf(p)
+		if blocked[m] || !m.has(float64(p.cost)) || len(c.parts) > 1 && m.isPacing() {
+			lacking = append(lacking, m)
 		}
 	}
-	switch {
-	case lacks == 1:
-		lacking.demanded = true
-	case lacks == 0:
-		for _, p := range c.parts {
-			w.meterOf(p).demanded = true
+	for _, m := range lacking {
+		blocked[m] = true
+	}
+	if len(lacking) > 0 {
+		c.could = w.now
+	}
+	if len(lacking) > 1 || len(lacking) == 0 && len(c.parts) > 1 && w.now-c.could < slack+2*c.process.longest {
+		return // for a moment all limits have permits, as the turn is a little late
+	}
+	for _, p := range c.parts {
+		if m := w.meterOf(p); len(lacking) == 0 || lacking[0] == m {
+			m.demanded = max(m.demanded, float64(p.cost))
 		}
 	}
+}
+
+// allPaced reports whether calls need one permit each, and this one of paced limits only. Of other calls
+// that need several limits the law says nothing: which limit holds them back changes with each call.
+func (w *world) allPaced(c *call) bool {
+	heavy := func(p part) bool { return p.cost > 1 }
+	return !slices.ContainsFunc(c.parts, func(p part) bool { return w.plan.limits[p.limit].limit.Kind() != reserve.KindPaced }) &&
+		!slices.ContainsFunc(w.plan.loads, func(l load) bool { return slices.ContainsFunc(l.parts, heavy) })
+}
+
+// isPacing reports whether the last call was made so short a time ago that the next one may not be
+// due. The burst of the provider may be there still, where that of the limit was lost with its data.
+func (m *meter) isPacing() bool {
+	p, paced := m.provider.(*paced)
+	if !paced {
+		return false
+	}
+	rate, _ := p.least()
+	return p.now < m.lastAt+time.Duration(m.lastCost/rate*float64(time.Second))+slack
 }
 
 // impaired reports whether a process can not reach the server, or not at once.
@@ -145,14 +200,14 @@ func (l *link) impaired() bool {
 	return false
 }
 
-// lose notes permits that are lost now. Losses that follow each other are one.
-func (m *meter) lose(now time.Duration, permits float64) {
+// lose notes what is lost now. Losses that follow each other are one.
+func (m *meter) lose(now, lost time.Duration) {
 	if n := len(m.lost); n > 0 && now-m.lost[n-1].to < 100*time.Millisecond {
 		m.lost[n-1].to = now
-		m.lost[n-1].permits += permits
+		m.lost[n-1].lost += lost
 		return
 	}
-	m.lost = append(m.lost, loss{now, now, permits})
+	m.lost = append(m.lost, loss{now, lost})
 }
 
 // judgeTurn lets the providers judge a call that is made now.
@@ -160,7 +215,11 @@ func (w *world) judgeTurn(c *call) {
 	for _, p := range c.parts {
 		m := w.meterOf(p)
 		m.used += float64(p.cost)
-		if err := m.take(float64(p.cost)); err != nil {
+		m.lastAt, m.lastCost = w.now, float64(p.cost)
+		if m.pauses(c) {
+			w.violate("safe", "call %d of process %d is made in a pause of %s, which lasts until %v", c.n, c.process.n, m.name, m.pausedUntil)
+		}
+		if err := m.take(float64(p.cost)); err != nil && !w.excused(m) {
 			w.violate("safe", "the provider of %s refuses call %d of process %d: %v", m.name, c.n, c.process.n, err)
 		}
 	}
@@ -169,8 +228,71 @@ func (w *world) judgeTurn(c *call) {
 // release tells the providers that a call is over.
 func (w *world) release(c *call, used []int) {
 	for i, p := range c.parts {
-		if c.load.used > 0 || c.load.hold > 0 {
-			w.meterOf(p).done(float64(p.cost), float64(used[i]))
+		m := w.meterOf(p)
+		if m.plan.limit.Kind() == reserve.KindSlots || c.load.used > 0 {
+			m.done(float64(p.cost), float64(used[i]))
 		}
+	}
+}
+
+// excused reports whether a provider may refuse calls, by what the page says is not guaranteed: data
+// that is lost tells nobody what was used.
+func (w *world) excused(m *meter) bool {
+	kind := m.plan.limit.Kind()
+	if kind == reserve.KindPaced || kind == reserve.KindSlots {
+		return false
+	}
+	return w.plan.has(restart, failOver, flush, forget, clockStep) || w.plan.policy == reserve.PolicyLocal && w.plan.troubled()
+}
+
+// troubled reports whether a process may lose its way to the server.
+func (p *plan) troubled() bool {
+	return p.has(slices.Concat(ofMessages, ofTheWay, ofTheServer, ofMoments)...)
+}
+
+// pauses reports whether a call is made in a pause that its process must have heard of.
+func (m *meter) pauses(c *call) bool {
+	p := c.process
+	heard := m.pausedFrom + p.longest + 10*time.Millisecond
+	return heard < p.now && p.now < m.pausedUntil && p.began+time.Second < m.pausedFrom &&
+		!slices.ContainsFunc(p.events, func(e event) bool {
+			return !slices.Contains(ofOperators, e.what) && e.what != start && e.what != kill
+		})
+}
+
+// ran is told of each script call: it lets the providers follow what operators do.
+func (w *world) ran(verb string, keys, args []string) {
+	if verb != pause && verb != set && verb != resume {
+		return
+	}
+	const all, each, keyed = 9, 10, 6
+	own := args[all+each*len(keys)/keyed:]
+	for i := range w.plan.limits {
+		if keys[0] != w.key(i) {
+			continue
+		}
+		m := w.meterOf(part{limit: i})
+		w.advance()
+		switch verb {
+		case pause:
+			micros, _ := strconv.ParseFloat(own[0], 64)
+			until := w.now + time.Duration(micros*1e3)
+			m.pause(until)
+			if m.pausedUntil < w.now {
+				m.pausedFrom = w.now
+			}
+			m.pausedUntil = max(m.pausedUntil, until)
+		case resume:
+			m.pausedUntil = w.now
+		case set:
+			a, b := own[0], own[1]
+			if a == "" {
+				a, b = args[all+1], args[all+2]
+			}
+			x, _ := strconv.ParseFloat(a, 64)
+			y, _ := strconv.ParseFloat(b, 64)
+			m.change(x, y)
+		}
+		w.note("%s of %s %q", verb, m.name, own)
 	}
 }

@@ -12,6 +12,7 @@ import (
 type plan struct {
 	seed      uint64
 	policy    reserve.Policy
+	clock     time.Duration // time of day at the beginning
 	until     time.Duration // when callers begin no more calls
 	limits    []limitPlan
 	processes []processPlan
@@ -41,8 +42,8 @@ type load struct {
 	begin   time.Duration
 	calls   int           // of each caller; 0: until the end
 	think   time.Duration // on average, between two calls of a caller
-	hold    time.Duration // how long a call holds its slots, at the most
-	used    float64       // the part of its cost that a call turns out to use; 0: costs are not settled
+	lasts   time.Duration // of a call, at the most: for so long it holds its slots
+	used    float64       // the part of its cost that a call turns out to use; 0: it does not say
 
 	deadline time.Duration // of a call; 0: none
 	retry    time.Duration // after a deadline that was missed
@@ -108,4 +109,9 @@ func (e *event) strikes(now time.Duration, process int, kinds ...string) bool {
 // has reports whether events of one of the kinds happen.
 func (p *plan) has(kinds ...string) bool {
 	return slices.ContainsFunc(p.events, func(e event) bool { return slices.Contains(kinds, e.what) })
+}
+
+// holds reports whether calls hold slots.
+func (p *plan) holds(l *load) bool {
+	return slices.ContainsFunc(l.parts, func(part part) bool { return p.limits[part.limit].limit.Kind() == reserve.KindSlots })
 }

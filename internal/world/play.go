@@ -11,10 +11,11 @@ import (
 // The client would log every connection that it can not have.
 func init() { logging.Disable() }
 
-// play lets a history happen, with clients of today and scripts that may have planted mistakes.
-func play(t *testing.T, p *plan, telling bool, wrong mistakes) *world {
+// play lets a history happen, with clients of today and scripts into which a mistake may be planted.
+func play(t *testing.T, p *plan, telling bool, wrong func(string) string) *world {
 	var w *world
 	synctest.Test(t, func(*testing.T) {
+		time.Sleep(p.clock) // the time of day at which a bubble begins is midnight
 		w = newWorld(p, newClient)
 		w.telling = telling
 		w.server.wrong = wrong
@@ -27,7 +28,10 @@ func play(t *testing.T, p *plan, telling bool, wrong mistakes) *world {
 // and lock the world while they do something to it.
 func (w *world) run() {
 	w.Lock()
-	for !w.over() && !w.stuck() {
+	for !w.over && !w.stuck() {
+		if w.done() && !w.resting {
+			w.rest()
+		}
 		next, _ := w.next()
 		w.Unlock()
 		timer := time.NewTimer(time.Until(w.began.Add(next)))

@@ -25,6 +25,7 @@ type process struct {
 	*link
 	member
 	n     int
+	like  int // the process of the plan that it is like
 	began time.Duration
 }
 
@@ -37,9 +38,10 @@ type call struct {
 	parts    []part
 	deadline time.Duration // 0: none
 	joined   time.Duration
-	ripe     bool // it has waited for long enough to count as waiting
+	ripe     bool          // it has waited for long enough to count as waiting
+	could    time.Duration // when all of its limits began to have permits for it
 	state    state
-	over     time.Duration
+	slotless bool   // its slots may be another's
 	again    func() // lets its caller go on
 }
 
@@ -62,8 +64,9 @@ func (s state) String() string {
 
 // start starts a process with the link of the nth one of the plan.
 func (w *world) start(n int) *process {
-	like := w.plan.processes[max(n, 0)%len(w.plan.processes)]
-	p := &process{n: len(w.processes), began: w.now}
+	n %= len(w.plan.processes)
+	like := w.plan.processes[n]
+	p := &process{n: len(w.processes), like: n, began: w.now}
 	if p.n >= len(w.plan.processes) {
 		w.note("process %d starts", p.n)
 	}
@@ -113,4 +116,4 @@ func (w *world) cutNews() {
 }
 
 // key is where the server has the state of a limit.
-func (w *world) key(limit int) string { return limitKeys(&w.plan.limits[limit], "")[0] }
+func (w *world) key(limit int) string { return w.plan.keys(limit)[0] }

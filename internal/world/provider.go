@@ -8,11 +8,13 @@ import (
 // provider is the API behind a limit: it counts the calls that are made, and knows what else it would
 // accept. There is one for each kind of limit.
 type provider interface {
-	wait(until time.Duration) (wasted float64) // lets time pass; permits that nobody can use any more
-	take(cost float64) error                   // a call is made
-	done(cost, used float64)                   // a call is over that used so much of its cost
-	has(cost float64) bool                     // it would accept a call now
-	change(a, b float64)                       // another limit is in force, with the numbers of the scripts
+	// wait lets time pass. It returns for how long the limit stood still, or what is lost by now took to
+	// come back, if calls of that cost were waiting meanwhile.
+	wait(until time.Duration, cost float64) time.Duration
+	take(cost float64) error // a call is made
+	done(cost, used float64) // a call is over that used so much of its cost
+	has(cost float64) bool   // it would accept a call now
+	change(a, b float64)     // another limit is in force, with the numbers of the scripts
 	pause(until time.Duration)
 }
 
@@ -49,7 +51,7 @@ func newPaced(a, b float64, bears time.Duration) *paced {
 	return &paced{changes: []pace{{rate: 1e6 / a, burst: b, stored: b}}, bears: bears, stored: b}
 }
 
-func (p *paced) wait(until time.Duration) (wasted float64) {
+func (p *paced) wait(until time.Duration, _ float64) (lost time.Duration) {
 	passed := (until - p.now).Seconds()
 	rate, burst := p.least()
 	switch {
@@ -61,7 +63,7 @@ func (p *paced) wait(until time.Duration) (wasted float64) {
 		p.stored += passed * rate
 	}
 	if most := burst + slack.Seconds()*rate; p.stored > most {
-		wasted, p.stored = p.stored-most, most
+		lost, p.stored = time.Duration((p.stored-most)/rate*float64(time.Second)), most
 	}
 	for k := range p.changes {
 		c := &p.changes[k]
@@ -77,7 +79,7 @@ func (p *paced) wait(until time.Duration) (wasted float64) {
 		p.changes = p.changes[1:]
 	}
 	p.now = until
-	return wasted
+	return lost
 }
 
 // least are the rate and the burst that those who wait can count on: changes take a horizon.
@@ -112,14 +114,17 @@ func (p *paced) take(cost float64) error {
 }
 
 func (p *paced) done(cost, used float64) {
-	p.stored += cost - used
 	for k := range p.changes {
 		c := &p.changes[k]
-		c.stored = min(c.burst, c.stored+cost-used)
+		c.stored = min(c.burst, c.stored+max(0, cost-used))
 	}
 }
 
-func (p *paced) has(cost float64) bool { return p.paused <= p.now && p.stored >= cost }
+// has counts on no more than is there if all were late by the slack.
+func (p *paced) has(cost float64) bool {
+	rate, _ := p.least()
+	return p.paused <= p.now && p.stored >= cost+slack.Seconds()*rate
+}
 
 func (p *paced) change(a, b float64) {
 	p.changes = append(p.changes, pace{at: p.now, rate: 1e6 / a, burst: b})

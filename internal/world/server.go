@@ -14,10 +14,10 @@ type server struct {
 	*schedule
 	db      *database
 	scripts *interpreter
-	loaded  map[string]string // texts of scripts, by hash
-	wrong   mistakes
-	epoch   time.Duration // Redis's time when the world began, since 1970
-	step    time.Duration // by which its clock has stepped since
+	loaded  map[string]string        // texts of scripts, by hash
+	wrong   func(text string) string // plants a mistake into a script; nil: none
+	epoch   time.Duration            // Redis's time when the world began, since 1970
+	step    time.Duration            // by which its clock has stepped since
 
 	down    bool          // connections are refused
 	frozen  bool          // it answers nothing until it goes on
@@ -32,9 +32,6 @@ type server struct {
 	ran   func(verb string, keys, args []string) // told of each; nil: nobody is
 	work  time.Duration                          // that scripts took
 }
-
-// mistakes are planted into scripts, by verb: each text becomes another.
-type mistakes map[string]func(text string) string
 
 // listener is a connection that hears news.
 type listener struct {
@@ -92,7 +89,7 @@ func (r *server) receive(args []string, reply func(any)) {
 func (r *server) run(args []string, heard *[]func()) (answer any, took time.Duration) {
 	r.db.now = r.epoch + r.now + r.step
 	r.db.expire()
-	r.db.commands = 0
+	r.db.commands, r.db.wrote = 0, false
 	r.db.publish = func(channel, message string) {
 		for l := range r.listeners {
 			if l.channel == channel {
@@ -118,8 +115,8 @@ func (r *server) run(args []string, heard *[]func()) (answer any, took time.Dura
 
 func (r *server) eval(hash, text string, args []string) (answer any, took time.Duration) {
 	verb := verbOf[hash]
-	if plant := r.wrong[verb]; plant != nil {
-		text = plant(text)
+	if r.wrong != nil {
+		text = r.wrong(text)
 	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil {

@@ -26,7 +26,7 @@ func (p *plan) String() string {
 		}
 		b.WriteString("\n")
 	}
-	line("world", "seed", p.seed, "policy", p.policy, "until", p.until)
+	line("world", "seed", p.seed, "policy", p.policy, "clock", p.clock, "until", p.until)
 	for _, l := range p.limits {
 		line("limit", "name", l.name, "is", l.limit, "settles", l.settles, "lease", l.lease)
 	}
@@ -35,7 +35,7 @@ func (p *plan) String() string {
 	}
 	for _, l := range p.loads {
 		line("load", "callers", l.callers, "of", processName(l.process), "need", needText(l.parts), "begin", l.begin,
-			"calls", l.calls, "think", l.think, "hold", l.hold, "used", l.used, "deadline", l.deadline, "retry", l.retry,
+			"calls", l.calls, "think", l.think, "lasts", l.lasts, "used", l.used, "deadline", l.deadline, "retry", l.retry,
 			"quits", l.quits, "patience", l.patience, "flow", l.flow, "weight", l.weight, "urgent", l.urgent)
 	}
 	for i := range p.events {
@@ -164,6 +164,7 @@ func (p *plan) take(words []string, f *fields) {
 	case "world":
 		p.seed = get(f, "seed", func(s string) (uint64, error) { return strconv.ParseUint(s, 10, 64) })
 		p.policy = get(f, "policy", reserve.ParsePolicy)
+		p.clock = get(f, "clock", time.ParseDuration)
 		p.until = get(f, "until", time.ParseDuration)
 	case "limit":
 		p.limits = append(p.limits, limitPlan{
@@ -177,7 +178,7 @@ func (p *plan) take(words []string, f *fields) {
 		p.loads = append(p.loads, load{
 			callers: get(f, "callers", strconv.Atoi), process: get(f, "of", asProcess), parts: get(f, "need", asNeed),
 			begin: get(f, "begin", time.ParseDuration), calls: get(f, "calls", strconv.Atoi),
-			think: get(f, "think", time.ParseDuration), hold: get(f, "hold", time.ParseDuration), used: get(f, "used", float),
+			think: get(f, "think", time.ParseDuration), lasts: get(f, "lasts", time.ParseDuration), used: get(f, "used", float),
 			deadline: get(f, "deadline", time.ParseDuration), retry: get(f, "retry", time.ParseDuration),
 			quits: get(f, "quits", float), patience: get(f, "patience", time.ParseDuration),
 			flow: get(f, "flow", asIs), weight: get(f, "weight", float), urgent: get(f, "urgent", strconv.ParseBool),

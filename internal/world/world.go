@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // world is a history at work.
@@ -20,9 +22,13 @@ type world struct {
 	operator  *process      // of whoever changes limits: it has no callers
 	meters    []*meter      // one for each limit and key that was used
 	calls     map[int]*call // that wait, or hold slots
+	waiting   []*call       // in the order in which they came
 	ended     [lost + 1]int
 	strikes   map[*event]int // how often each event has struck
 
+	overtakes  int  // calls that overtook another
+	resting    bool // callers are done
+	over       bool // all is judged
 	violations []violation
 	notes      []string // what happened, if it is to be told
 	telling    bool
@@ -41,6 +47,8 @@ func newWorld(p *plan, newMember func(*world, *process) member) *world {
 	w := &world{plan: p, newMember: newMember, calls: map[int]*call{}, began: time.Now(), closed: make(chan struct{}), strikes: map[*event]int{}}
 	w.sooner = make(chan struct{}, 1)
 	w.server = newServer(&w.schedule)
+	w.server.epoch = time.Duration(w.began.UnixNano())
+	w.server.ran = w.ran
 	for range p.processes {
 		w.start(len(w.processes))
 	}
@@ -62,8 +70,21 @@ func (w *world) tick() {
 	w.after(50*time.Millisecond, w.tick)
 }
 
-// over reports whether the history is: callers are done, and nothing waits any more.
-func (w *world) over() bool { return w.now >= w.plan.until && len(w.calls) == 0 }
+// done reports whether callers are done, and nothing waits any more.
+func (w *world) done() bool { return w.now >= max(w.plan.until, w.plan.calm()) && len(w.calls) == 0 }
+
+// rest lets some time pass when callers are done, and looks at what is left then.
+func (w *world) rest() {
+	const tidies = 3 * time.Second
+	w.resting = true
+	w.after(tidies, func() {
+		w.judgeClean()
+		w.operator.states(func(all []reserve.State, err error) {
+			w.judgeStates(all, err)
+			w.over = true
+		})
+	})
+}
 
 // note writes down what happens.
 func (w *world) note(format string, args ...any) {
