@@ -12,8 +12,8 @@ import (
 // histories is how many the test plays: 0.3 s of one core each. Under the race detector each takes six
 // times as long.
 const (
-	histories         = 150
-	historiesWithRace = 25
+	histories         = 120
+	historiesWithRace = 20
 )
 
 // The laws hold in histories that are drawn at random. FLEETPACE_WORLD_SEED plays one of them and tells
