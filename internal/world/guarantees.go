@@ -63,7 +63,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "A process is cut off from Redis", What: []string{partition, hold}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
-		Why: "Turns that it was granted are lost, and its places hold the queue up for a moment. Its slots are free after 3 s.",
+		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 s.",
 	},
 	{
 		Event: "The round trip grows", What: []string{far}, Rate: Cost{Time: 250 * time.Millisecond, Trips: 3},
@@ -84,8 +84,8 @@ var Guarantees = []Guarantee{
 		Why: "The limit begins a second later.",
 	},
 	{
-		Event: "News are lost", What: []string{newsLost, newsCut}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
-		Why: "Calls come back at their forecast, and calls that wait for slots look for them.",
+		Event: "Messages on the channel are lost", What: []string{newsLost, newsCut}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
+		Why: "Calls ask again at their forecast, and calls that wait for slots look for free ones.",
 	},
 	{
 		Event: "Redis forgets the scripts", What: []string{scriptFlush}, Rate: Cost{Trips: 2}, Count: Cost{Trips: 2}, Slots: Cost{Trips: 2},
@@ -93,7 +93,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "A process is killed", What: []string{kill, crashes}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
-		Why: "Turns that it was granted are lost, and its places hold the queue up for a moment. Its slots are free after 3 s.",
+		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 s.",
 	},
 	{
 		Event: "A process starts", What: []string{start}, Rate: Cost{Trips: 5}, Count: Cost{Trips: 5}, Slots: Cost{Trips: 5},
@@ -101,7 +101,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "A pause ends, or is ended", What: []string{pause, resume}, Rate: seconds(0.25), Count: seconds(0.25), Slots: seconds(0.25),
-		Why: "Calls that wait hear of it.",
+		Why: "Redis notifies the waiting calls.",
 	},
 	{
 		Event: "The limit changes", What: []string{set, reset}, Rate: Cost{Trips: 3}, Count: Cost{Trips: 3}, Slots: Cost{Trips: 3},
