@@ -13,7 +13,7 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 		return Turn{}, err
 	}
 	if need.leases() {
-		if t, ok := p.draw(&need); ok {
+		if t, ok := p.draw(need); ok {
 			return t, nil
 		}
 	}
@@ -31,9 +31,10 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 	return t, err
 }
 
-// draw gives a call a turn that was taken ahead of it.
-func (p *Process) draw(need *Need) (t Turn, ok bool) {
-	p.step(func(e *Engine, now time.Time) { t, ok = e.Draw(now, need) })
+// draw gives a call a turn that was taken ahead of it. It takes a copy, so that the need of a call that takes
+// none ahead stays on the stack.
+func (p *Process) draw(need Need) (t Turn, ok bool) {
+	p.step(func(e *Engine, now time.Time) { t, ok = e.Draw(now, &need) })
 	if ok {
 		p.happened(need.Used(&t))
 	}
