@@ -49,9 +49,9 @@ var effects = map[Policy]string{
 	PolicyOpen:  "continue without a limit",
 }
 
-// wentAway logs that Redis is away. A Redis that was never reached, at a wrong address for example, is
-// logged without a Logger, too: otherwise calls follow the policy, and nothing shows that the fleet
-// shares no limit.
+// wentAway logs that Redis is unreachable. If this process has never reached it, for example because
+// its address is wrong, wentAway logs without a Logger, too. Otherwise nothing would show that the
+// fleet has no common limit.
 func (s *shared) wentAway(e backend.Event) {
 	policy := s.first.Outage.Policy
 	if backend.Never(e) && s.first.Logger == noLogger {

@@ -24,7 +24,7 @@ type shared struct {
 	client redis.UniversalClient
 	first  Config // of the Limiter that was made first: its name and Logger are used
 	asker  *backend.Process
-	shut   func() error // returns the error for calls that are not made, as Redis is away
+	shut   func() error // returns the error for a call that is not attempted because the breaker is open
 	source *meter.Source
 
 	warned sync.Once      // guards the warning that Redis may evict the state
