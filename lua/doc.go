@@ -90,9 +90,8 @@
 //     granted until then. After a pause ("until:<micros>,paused"), drop the unused turns that are
 //     due before its end, and ask again for their calls. After an early end of a pause ("resumed"),
 //     all turns stay, and the first waiting call asks. After a change of the limit
-//     ("limit:<factor>:<less>"), turns of a paced limit end sooner. Take the time from the message
-//     until the turn ends, and multiply it by the factor, or subtract `less`. The shorter result
-//     counts, but a turn may always be used when it is due.
+//     ("limit:<factor>:<less>", or "limit:1:0" if neither the interval is another nor the burst is
+//     smaller), turns of a paced limit may be used when they are due, and 20 ms longer.
 //   - Remember for each limit what the last reply said (text, version, reach), and its time. Also
 //     remember Redis's clock of that moment, and continue it with a monotonic clock. Send all of it
 //     with the next call. With the first call of a limit, send the clock from any reply of any

@@ -28,12 +28,12 @@ func (h *history) void(limit int, before float64) {
 	}
 }
 
-// shorten lets turns of a limit be used for less long that has become another one, as news say.
-func (h *history) shorten(limit int, factor, less float64) {
+// shorten lets turns of a limit be used when they are due, and no later, after it has become another one.
+func (h *history) shorten(limit int) {
 	for _, p := range h.processes {
 		for _, t := range p.turns {
-			if lacked := t.until - h.real; t.needs(limit) && lacked*factor-less < lacked {
-				t.until = max(t.from, h.real+max(0, lacked*factor-less))
+			if t.needs(limit) {
+				t.until = min(t.until, max(t.from, h.real))
 			}
 		}
 	}

@@ -220,7 +220,9 @@ func (h *history) sets(p *process) error {
 	h.learnOne(p, j, heads)
 	h.counts["set"]++
 	r.set = true
-	h.shorten(j, a/r.inForceA, max(0, r.inForceB-b)*a)
+	if a != r.inForceA || b < r.inForceB {
+		h.shorten(j)
+	}
 	r.inForceA, r.inForceB = a, b
 	// The provider goes by it when the turns that are out are over: in a horizon at the latest. The
 	// last of them may be due at that very moment, and is still one of the limit before.

@@ -152,8 +152,8 @@ local function anew(l, moment) l.head, l.since = '0', ceil(moment) end
 
 -- become puts another limit in force. Turns that are out stay as they are, and the next ones begin
 -- behind them. Of a paced limit processes hear by which factor its interval is another now, and how
--- many micros the burst that it has no more would take to come. So they know until when turns may be
--- used that were given before.
+-- many micros the burst that it has no more would take to come. Turns that were given before may then
+-- be used when they are due, and no later.
 local function become(l, text)
   local to = {}
   if text == l.limit or not params(to, text) then return end

@@ -342,32 +342,20 @@ func (a *Asker) takeBack(key string, void func(*queue.Turn) bool) {
 	a.refreshAll(func(k *kind) bool { return k.at(key) })
 }
 
-// change is that of a limit. Turns that were given before keep their moments, and may be used until
-// the provider's bucket would be full.
+// change is that of a limit. Turns that were given before keep their moments. Turns of a paced limit may
+// be used when they are due, and no later: two that are both used late may be too close together for
+// the limit that is in force then.
 type change struct {
-	at     int64   // a time of Redis
-	factor float64 // of a paced limit: the interval is so many times as long as before
-	less   float64 // micros in which the permits come by which the burst is smaller
+	at    int64 // A time of Redis.
+	paced bool  // It has another interval, or a smaller burst.
 }
 
-// newChange reads "<factor>:<less>".
-func newChange(at int64, text string) change {
-	factor, less, _ := strings.Cut(text, ":")
-	c := change{at: at}
-	c.factor, _ = strconv.ParseFloat(factor, 64)
-	c.less, _ = strconv.ParseFloat(less, 64)
-	return c
-}
+// newChange reads "<factor>:<less>" of the news.
+func newChange(at int64, text string) change { return change{at: at, paced: text != "1:0"} }
 
-// shorten lets a turn be used for less long, and reports whether it did. What the bucket lacked to be
-// full, when the limit changed, lasted until the turn was over. Now that comes at another pace.
+// shorten lets a turn be used when it is due, and reports whether that is less long.
 func (c *change) shorten(t *queue.Turn) bool {
-	if t.Given > c.at || t.Process == "" {
-		return false
-	}
-	lacked := float64(t.Moment - c.at + t.Until.Sub(t.Due).Microseconds() - Tolerance.Microseconds())
-	shorter := lacked - max(0, lacked*c.factor-c.less)
-	return shorter > 0 && shortenTo(t, t.Until.Add(-time.Duration(shorter)*time.Microsecond))
+	return c.paced && t.Given <= c.at && t.Process != "" && shortenTo(t, t.Due)
 }
 
 // shortenTo lets a turn be used until a moment at the most, or when it is due.
