@@ -197,18 +197,13 @@ func (x *explorer) hear(w *world, text string) {
 	}
 }
 
-// shorten lets turns be used for less long that were given before a limit became another one: if that is
-// slower or has a smaller burst, only when they are due.
+// shorten lets turns be used when they are due, and no later, that were given before a limit became another
+// one.
 func (x *explorer) shorten(w *world, limit int, text string) {
-	f, less, _ := strings.Cut(text, ":")
-	factor, _ := strconv.ParseFloat(f, 64)
 	for c := range w.calls {
 		cl := &w.calls[c]
-		if cl.state == turn && x.cost(c, limit) > 0 {
-			if cl.until = w.now + int64(float64(cl.until-w.now)*min(factor, 1)); factor > 1 || less != "0" {
-				cl.until = w.now
-			}
-			cl.until = max(cl.until, cl.from)
+		if cl.state == turn && x.cost(c, limit) > 0 && text != "1:0" {
+			cl.until = max(cl.from, min(cl.until, w.now))
 			cl.due = min(cl.due, cl.until)
 		}
 	}
