@@ -28,7 +28,7 @@ local function spend(j, count, cost, ahead, lack)
   end
   part = part + count * cost * interval
   local wait = free - at + part
-  if not (wait <= ahead) then return end
+  if not (wait <= ahead and ahead >= 0) then return end
   local whole = floor(part)
   spent[j] = (spent[j] or 0) + count * cost
   local last = ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. spent[j]
