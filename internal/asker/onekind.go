@@ -84,7 +84,7 @@ func (a *Asker) hearKinds(f *flight) error {
 			}
 			select {
 			case <-heard.back:
-				if heard.err != nil {
+				if heard.err != nil && awaited(heard.err) {
 					first = false
 					return heard.err
 				}
@@ -93,6 +93,12 @@ func (a *Asker) hearKinds(f *flight) error {
 			}
 		}
 	})
+}
+
+// awaited reports whether a heartbeat that has failed may be answered soon. It is not where Redis takes
+// none, or denies them.
+func awaited(err error) bool {
+	return fault.Away(err) && !errors.Is(err, fault.ErrMigrating) && !errors.Is(err, fault.ErrDenied)
 }
 
 // round is a heartbeat, with all of its messages.
@@ -106,7 +112,7 @@ type round struct {
 func (a *Asker) beaten(err error) {
 	a.lock()
 	defer a.mu.Unlock()
-	if err != nil && (!fault.Away(err) || errors.Is(err, fault.ErrMigrating)) {
+	if err != nil && !awaited(err) {
 		for name := range a.names {
 			name.Sure.Store(true)
 		}

@@ -86,10 +86,10 @@ func (e *Engine) takeKept(err error, now time.Time) {
 	}
 }
 
-// heardNoKinds takes in that a heartbeat has failed. Where Redis takes none, nothing is known of other
-// kinds.
+// heardNoKinds takes in that a heartbeat has failed. Where Redis takes none, or denies them, nothing is
+// known of other kinds.
 func (e *Engine) heardNoKinds(err error, now time.Time) {
-	if !fault.Away(err) || errors.Is(err, fault.ErrMigrating) {
+	if !fault.Away(err) || errors.Is(err, fault.ErrMigrating) || errors.Is(err, fault.ErrDenied) {
 		for name := range e.names {
 			name.Sure.Store(true)
 		}
