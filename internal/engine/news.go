@@ -98,9 +98,9 @@ func (e *Engine) News(now time.Time, text string) {
 }
 
 // newsOf takes in what happened to the limit with a key, at a time of Redis.
-func (e *Engine) newsOf(key string, whats []string, micros int64, now time.Time) {
+func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time) {
 	until := int64(math.MaxInt64)
-	for _, what := range whats {
+	for _, what := range kinds {
 		switch word, rest, _ := strings.Cut(what, ":"); word {
 		case "until":
 			until, _ = strconv.ParseInt(rest, 10, 64)

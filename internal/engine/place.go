@@ -53,9 +53,6 @@ func (l *line) needed() []*place { return l.places[:min(len(l.places), len(l.wai
 // fresh is how many calls have neither turn nor place and are not being asked for.
 func (l *line) fresh() int { return max(0, len(l.waiting)-len(l.places)-l.asked) }
 
-// gathering reports whether calls that are fresh wait for others.
-func (l *line) gathering() bool { return l.fresh() > 0 && !l.gathers.IsZero() }
-
 // gather says until when calls that come now wait for others.
 func (l *line) gather(now time.Time) {
 	l.gathers = time.Time{}

@@ -32,9 +32,8 @@ type play struct {
 	told  []Event
 	next  time.Time
 
-	free    time.Time // of the limit that is played
-	serials map[int64]time.Time
-	asks    int
+	free time.Time // of the limit that is played
+	asks int
 }
 
 const interval = 50 * time.Millisecond

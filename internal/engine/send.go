@@ -18,7 +18,7 @@ func (e *Engine) dispatch(now time.Time) {
 		b := e.outbox[0]
 		if b.Script == Ask && !b.sure {
 			b.sure = true
-			e.beSure(b, now)
+			e.ensureAlive(b, now)
 		}
 		switch {
 		case e.breaker.isOpen():
@@ -38,9 +38,9 @@ func (e *Engine) dispatch(now time.Time) {
 	}
 }
 
-// beSure lets a heartbeat go before a batch that asks for slots, where the last one was answered too
+// ensureAlive lets a heartbeat go before a batch that asks for slots, where the last one was answered too
 // long ago: a process that counts as dead soon must not be given any.
-func (e *Engine) beSure(b *Batch, now time.Time) {
+func (e *Engine) ensureAlive(b *Batch, now time.Time) {
 	if !b.hasSlots() {
 		return
 	}

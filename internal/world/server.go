@@ -26,7 +26,6 @@ type server struct {
 	waiting []func()      // requests that came while it was frozen
 
 	listeners map[*listener]bool
-	saved     map[string]*value
 
 	calls map[string]int                         // script calls, by verb
 	ran   func(verb string, keys, args []string) // told of each; nil: nobody is

@@ -165,14 +165,6 @@ func (s *server) compile(hash, source string) error {
 	return err
 }
 
-// plain runs a command that is part of no script.
-func (s *server) plain(args ...string) {
-	s.do(args)
-	if s.record != nil {
-		s.record(command{plain: args})
-	}
-}
-
 // expire deletes the keys whose time has come.
 func (s *server) expire() {
 	data, names := s.data.expire(s.now)
