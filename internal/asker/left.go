@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/fleetpace/fleetpace/internal/queue"
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -30,7 +31,7 @@ func (a *Asker) loadLeft(f *flight, k *kind) int {
 			continue
 		}
 		f.loadSlots(k, t)
-		if l := a.leases[k.need.Part]; l != nil && k.leases() && !a.closed {
+		if l := a.leases[k.need.Part]; l != nil && k.leases() && !a.closed && !t.Due.After(time.Now()) {
 			t.Ask = "" // its ask may have been given others that the lease has used
 			l.keep(t)
 			continue

@@ -190,7 +190,7 @@ func (e *Engine) load(now time.Time, t *times) bool {
 		}
 		l.followed = false
 		e.refuseOtherKind(l)
-		work += e.takeLeft(b, l) * workOfLeave
+		work += e.takeLeft(b, l, now) * workOfLeave
 		if e.takeCalls(b, l, t, now, &work) {
 			more = append(more, l)
 		} else {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"slices"
+	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
@@ -11,7 +12,7 @@ import (
 
 // takeLeft takes in what a line leaves, and returns how many items that is. A turn that can not go back
 // is lost.
-func (e *Engine) takeLeft(b *Batch, l *line) int {
+func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	first := len(b.Left)
 	for _, p := range l.takeSpare() {
 		b.leaveSlots(l, &Turn{Number: p.number}) // of a turn that was over
@@ -33,7 +34,7 @@ func (e *Engine) takeLeft(b *Batch, l *line) int {
 			continue
 		}
 		b.leaveSlots(l, t)
-		if lease := e.leases[l.need.Part]; lease != nil && l.leases() && !e.closed {
+		if lease := e.leases[l.need.Part]; lease != nil && l.leases() && !e.closed && !t.Due.After(now) {
 			t.Ask = "" // its ask may have been given others that the lease has used
 			lease.keep(t)
 			continue

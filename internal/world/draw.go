@@ -54,8 +54,7 @@ func round(x float64) float64 {
 	return math.Round(math.Round(x/unit)*unit*1e6) / 1e6
 }
 
-// drawLimits draws one limit, or some that calls need together. No limit has a lease: in some histories
-// turns that were taken ahead are used up to a permit too early, which is a known fault.
+// drawLimits draws one limit, or some that calls need together.
 func (d *drawer) drawLimits() {
 	n := pick(d, 1, 1, 1, 2, 3)
 	kinds := pick(d, 1, 1, 5)
@@ -66,6 +65,9 @@ func (d *drawer) drawLimits() {
 		}
 		l := limitPlan{name: string(rune('a' + i)), limit: d.limitOf(kind)}
 		l.settles = kind == reserve.KindPaced && d.chance(0.1)
+		if kind == reserve.KindPaced && !l.settles && d.chance(0.5) {
+			l.lease = d.duration(20*time.Millisecond, time.Second)
+		}
 		if kind == reserve.KindQuota && d.clock == 0 { // the next minute begins soon
 			d.clock = time.Minute - d.duration(time.Second, 10*time.Second)
 		}
