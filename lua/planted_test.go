@@ -53,7 +53,7 @@ var planted = []struct {
 	{"a clock that went back makes all wait", "ask", "if seen > now then return now - seen end", "if seen > now then return 0 end", false, 2},
 	{"a clock that jumped fills the buckets", "ask", "return clock > 0 and ahead > STEP and ahead or 0", "return 0", true, 31},
 	{"turns go back twice", "leave", "l.last = keep > 0 and format(", "l.last = l.last or format(", false, 11},
-	{"who waits is late for a turn that comes back", "ask", "  sooner(l)\n  l.last =", "  l.last =", false, 60},
+	{"who waits is late for a turn that comes back", "ask", "  sooner(l)\n  l.last =", "  l.last =", false, 620},
 	{"turns of others go back", "leave", "process .. ' ' .. serial ~= who", "process ~= match(who, '^%S+')", false, 248},
 	{"a place that is left stays", "leave", "if l.card > 0 and call('ZREM', l.places, place) == 1 then", "if false then", false, 1},
 	{"a place leaves with another's cost", "leave", "l.card - 1, l.total - cost", "l.card - 1, l.total - 1", false, 10},
