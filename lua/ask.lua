@@ -117,6 +117,7 @@ local function wait(parts, asker)
       if moment > told then which, told = k, moment end
     end
   end
+  if not books and #parts == 1 then told = comesBack(parts[1].l, grace, asking, near, told) end -- others have turns at the last moment
   for k, p in ipairs(parts) do
     local place = placeOf(asker, p)
     if k == which and not books then

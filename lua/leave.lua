@@ -50,7 +50,7 @@ for i = OWN + 1, #ARGV, 4 do
         if score then refund(l, place, tonumber(score)) end
       end
     end
-    if left > 0 and l.card > 0 and l.kind ~= 's' then tell(l, 'left') end
+    if left > 0 then tellLeft(l) end
   end
   answers[#answers + 1] = { left }
 end

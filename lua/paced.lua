@@ -89,9 +89,12 @@ function paced.usable(l, cost, due)
   return min(l.free + l.part + (l.b - cost) * l.a, l.low and due + LATE or huge)
 end
 
+-- lost is when the bucket has been full for so long that a whole permit is lost.
+function paced.lost(l) return l.free + l.part + (l.b + 1) * l.a end
+
 -- A permit that others could have used overflows before `due`. (A part of one is worth it:
 -- else calls of a slow limit would never have their turn at a fast one that is in use.)
-function paced.overflows(l, due) return l.free + l.part < empty(l, due) - l.a end
+function paced.overflows(l, due) return paced.lost(l) < due end
 
 function paced.unspend(l, cost)
   advance(l, -cost * l.a)

@@ -42,7 +42,7 @@ end
 local function supersede(l, tag, id)
   local text = format('%.17g', tag)
   for _, place in ipairs(l.card > 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
-    if callOf(place) ~= id then leave(l, place, costOf(place)) end
+    if callOf(place) ~= id and leave(l, place, costOf(place)) then tellLeft(l) end
   end
 end
 
@@ -139,25 +139,48 @@ local function clear(l, process, asking, isDead)
       if isDead then refund(l, place, tonumber(places[k + 1])) end
     end
   end
-  if #gone > 0 then l.card, l.first, l.sums = l.card - call('ZREM', l.places, unpack(gone)), nil, nil end
+  if #gone > 0 then
+    l.card, l.first, l.sums = l.card - call('ZREM', l.places, unpack(gone)), nil, nil
+    tellLeft(l)
+  end
 end
 
 local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
 
--- entitled is the moment at which a call, and all before it, have their permits. If the head is
--- overdue by more than the grace, or overdue and its process dead, that process loses its first
--- places: with their tags it is first again. If the next head is overdue by the grace, too,
--- whoever asks has the permits. A new call is behind all that wait.
+-- passes is the moment from which permits of an overdue head are for others: when they would be lost,
+-- at the latest after the grace.
+local function passes(l, grace)
+  local over = max(l.since, l.paused) + grace
+  return l.meter.lost and min(over, l.meter.lost(l)) or over
+end
+
+-- entitled is the moment at which a call, and all before it, have their permits. If the permits of an
+-- overdue head are for others, or its process is dead, that process loses its first places: with
+-- their tags it is first again. If those of the next head are for others, too, a call that waits and
+-- asks has them; after the grace a new call has, too. A new call is behind all that wait.
 local function entitled(l, tag, cost, grace, asking)
   local late, head = overdue(l, asking)
   local isDead = late and late > 0 and dead(l, processOf(head))
-  if late and late > 0 and (late > grace or isDead) then
+  if late and late > 0 and (at > passes(l, grace) or isDead) then
     clear(l, processOf(head), asking, isDead)
     late = overdue(l, asking)
   end
   if not late then return l.meter.ahead(l, 0, cost) end
-  if late > 0 then callHead(l, asking) end
-  if late > grace then return at end
+  if late > 0 then
+    callHead(l, asking)
+    if at > passes(l, grace) and (tag or late > grace) then return at end
+  end
   if not tag then return huge end
   return l.meter.ahead(l, before(l, tag), cost)
+end
+
+-- comesBack is when a call that waits is to ask, which was told a moment: where the head of a paced limit
+-- is overdue, a `lead` after its permits are for others at the latest, as callers ask before their moment.
+-- Other limits have many permits at one moment, and the calls have their turns one after the other.
+local function comesBack(l, grace, asking, lead, told)
+  if not l.meter.lost then return told end
+  local late, place = overdue(l, asking)
+  if not late or late <= 0 or asking[callOf(place)] then return told end
+  local moment = passes(l, grace) + lead
+  return moment > at and min(told, moment) or told
 end

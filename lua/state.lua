@@ -138,6 +138,14 @@ local function tell(l, what)
   l.news[#l.news + 1] = what
 end
 
+-- tellLeft tells those who wait, once, that permits, or a place before them, are theirs. Who waits for
+-- slots is told by name: see slots.wake.
+local function tellLeft(l)
+  if l.card == 0 or l.kind == 's' or l.leftTold then return end
+  l.leftTold = true
+  tell(l, 'left')
+end
+
 -- anew lets the head of the queue have its grace from a moment on: its permits come at another one than
 -- it was told.
 local function anew(l, moment) l.head, l.since = '0', ceil(moment) end
@@ -174,6 +182,7 @@ local function giveBack(l, who, keep)
   if size <= 0 then return 0 end
   l.meter.unspend(l, size, tonumber(due) or at)
   sooner(l)
+  tellLeft(l)
   l.last = keep > 0 and format('%s %s %.0f %s', process, serial, keep, due) or ''
   return size
 end

@@ -67,31 +67,53 @@ func (s *State) before(tag float64) float64 {
 const nearPlaces = 32
 
 func (c *call) entitled(s *State, p Part) float64 {
-	late := func() float64 {
-		moment := c.ahead(s, 0, s.places[0].cost)
-		switch {
-		case c.asking[s.places[0].id]:
-			s.head, s.since = s.places[0].id, math.Ceil(max(moment, c.at))
-		case s.head != s.places[0].id:
-			s.head, s.since = s.places[0].id, math.Ceil(max(moment, min(s.since, c.at)))
-		case s.since > c.at && moment < s.since:
-			s.since = math.Ceil(max(moment, c.at))
-		}
-		return c.at - max(s.since, s.paused)
-	}
-	if len(s.places) > 0 && late() > 0 && (late() > c.Grace || c.Dead[s.places[0].process] > 0) {
+	if len(s.places) > 0 && c.overdue(s) > 0 && (c.at > c.passes(s) || c.Dead[s.places[0].process] > 0) {
 		c.clear(s, s.places[0].process)
 	}
 	switch {
 	case len(s.places) == 0:
 		return c.ahead(s, 0, p.Cost)
-	case late() > c.Grace:
+	case c.overdue(s) > c.Grace, p.Tag != 0 && c.overdue(s) > 0 && c.at > c.passes(s):
 		return c.at
 	case p.Tag == 0:
 		return math.Inf(1)
 	default:
 		return c.ahead(s, s.before(p.Tag), p.Cost)
 	}
+}
+
+// overdue is for how long the head has not asked though its permits were there.
+func (c *call) overdue(s *State) float64 {
+	moment := c.ahead(s, 0, s.places[0].cost)
+	switch {
+	case c.asking[s.places[0].id]:
+		s.head, s.since = s.places[0].id, math.Ceil(max(moment, c.at))
+	case s.head != s.places[0].id:
+		s.head, s.since = s.places[0].id, math.Ceil(max(moment, min(s.since, c.at)))
+	case s.since > c.at && moment < s.since:
+		s.since = math.Ceil(max(moment, c.at))
+	}
+	return c.at - max(s.since, s.paused)
+}
+
+// passes is when permits of an overdue head are for others.
+func (c *call) passes(s *State) float64 {
+	over := max(s.since, s.paused) + c.Grace
+	if s.kind == "p" {
+		over = min(over, s.free+s.part+(s.b+1)*s.a)
+	}
+	return over
+}
+
+// comesBack is when a call that waits is to ask, which was told a moment.
+func (c *call) comesBack(s *State, told float64) float64 {
+	if len(s.places) == 0 || s.kind != "p" || c.overdue(s) <= 0 || c.asking[s.places[0].id] {
+		return told
+	}
+	if moment := c.passes(s) + c.Near; moment > c.at {
+		return min(told, moment)
+	}
+	return told
 }
 
 // clear lets the first places of a process go, but for calls that ask.

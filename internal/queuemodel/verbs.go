@@ -201,6 +201,9 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		}
 		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
 	}
+	if answer.Status == 0 && len(parts) == 1 {
+		answer.Wait = math.Ceil(c.comesBack(limits[0], c.at+answer.Wait) - c.at)
+	}
 	for i, p := range parts {
 		s := limits[i]
 		if item.ID != "" {
