@@ -16,7 +16,7 @@ import (
 // served is an API that counts what it serves at a time.
 type served struct {
 	takes func() time.Duration
-	freed chan struct{} // when it is closed, what is under way ends; or nil
+	freed chan struct{} // when it is closed, takes says anew for how long a call lasts; or nil
 
 	mu              sync.Mutex
 	now, most, made int
@@ -31,6 +31,7 @@ func (s *served) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	select {
 	case <-time.After(s.takes()):
 	case <-s.freed:
+		time.Sleep(s.takes())
 	case <-r.Context().Done():
 	}
 	s.mu.Lock()
