@@ -38,7 +38,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 			}
 			turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
 			turn.Moment = micros + (b.caller.Way + answer.Wait).Microseconds()
-			if !e.stands(of.line, &turn) {
+			if !e.stands(of.line, &turn, r.Sent) {
 				e.tell(Event{What: Voided, N: 1, Need: &of.line.need})
 				e.lose(of, number, 1)
 				continue

@@ -40,18 +40,21 @@ func (e *Engine) forgetMoves(now time.Time) {
 	maps.DeleteFunc(e.moves, func(_ string, m *move) bool { return now.Sub(m.heard) > overtaken })
 }
 
-// stands lets a turn of a reply be what it is after all that has happened since to its limits: false, if
-// it is void.
-func (e *Engine) stands(l *line, t *Turn) bool {
+// stands lets a turn of a reply be what it is after all that happened to its limits since the ask was
+// sent: false, if it is void. Times of Redis alone do not tell, as its clock may have stepped back.
+func (e *Engine) stands(l *line, t *Turn, sent time.Time) bool {
 	if len(e.moves) == 0 {
 		return true
 	}
 	for _, p := range l.parts {
 		m := e.moves[p.Limit.Keys[0]]
-		if m != nil && t.Given <= m.paused && t.Moment < m.until {
+		if m == nil || sent.After(m.heard) {
+			continue
+		}
+		if t.Given <= m.paused && t.Moment < m.until {
 			return false
 		}
-		if m != nil && t.Given < m.changed {
+		if t.Given < m.changed {
 			t.shorten(t.Due)
 		}
 	}
