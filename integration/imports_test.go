@@ -22,17 +22,13 @@ var mayImport = map[string][]string{
 	"lua":                 {}, // the scripts are a protocol that stands alone
 	"lua/explore":         {"lua", "internal/wire"},
 	"internal/queuemodel": {},
-	"reserve":             {"lua", "internal/backend", "internal/calendar", "internal/fault", "internal/observe", "internal/meter", "internal/wire"},
-	"internal/backend":    {"internal/asker", "internal/engine", "internal/outage", "internal/wire"}, // until package asker goes
+	"reserve":             {"lua", "internal/engine", "internal/calendar", "internal/fault", "internal/observe", "internal/meter", "internal/wire"},
 	"internal/engine":     {"internal/fault", "internal/meter", "internal/wire"},
-	"internal/asker":      {"internal/fault", "internal/meter", "internal/outage", "internal/queue", "internal/wire"},
 	"internal/wire":       {"lua", "internal/fault", "internal/meter"},
-	"internal/queue":      {},
 	"internal/meter":      {},
 	"internal/scrape":     {},
 	"monitor":             {"reserve", "internal/fleet"},
 	"deploy":              {},
-	"internal/outage":     {"internal/fault"},
 	"internal/fault":      {},
 	"internal/calendar":   {},
 	"internal/observe":    {},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 )
 
 // A call may be made later, and by another process than the one that books it: a task of a job
@@ -41,16 +41,16 @@ type Joined struct {
 // of [Limiter.WaitN].
 func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 	joined := make([]Joined, len(calls))
-	var bookings []backend.Booking
+	var bookings []engine.Booking
 	var of []int // the index of each booking's call
 	for i, c := range calls {
 		if need, err := j.named(ctx, c.ID, c.Costs); err != nil {
 			joined[i].Err = failed("join", j, err)
 		} else {
-			bookings, of = append(bookings, backend.Booking{Need: need, Deadline: c.Deadline}), append(of, i)
+			bookings, of = append(bookings, engine.Booking{Need: need, Deadline: c.Deadline}), append(of, i)
 		}
 	}
-	_ = j.asker().Book(ctx, bookings) // each has its error
+	_ = j.process().Book(ctx, bookings) // each has its error
 	for k, b := range bookings {
 		answer := &joined[of[k]]
 		if answer.Err = failed("join", j, j.shared().why(ctx, b.Err)); b.Err == nil {
@@ -118,16 +118,16 @@ func (j *Joint) leave(ctx context.Context, id string, costs []int) error {
 		return err
 	}
 	need.ID = id
-	if err = j.asker().Drop(ctx, need); err == nil {
+	if err = j.process().Drop(ctx, need); err == nil {
 		ended(ctx, &need, 0, ErrCancelled, j.limits...)
 	}
 	return j.shared().why(ctx, err)
 }
 
 // named returns the need of a call with an ID.
-func (j *Joint) named(ctx context.Context, id string, costs []int) (backend.Need, error) {
+func (j *Joint) named(ctx context.Context, id string, costs []int) (engine.Need, error) {
 	if err := validateID(id); err != nil {
-		return backend.Need{}, err
+		return engine.Need{}, err
 	}
 	need, err := j.need(ctx, costs)
 	need.ID = id

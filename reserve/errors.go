@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
@@ -123,7 +123,7 @@ func failed(op string, of fmt.Stringer, err error) error {
 	e := &Error{Op: op, Key: of.String(), Err: err}
 	var miss *missed
 	if errors.As(err, &miss) {
-		e.Wait, e.Left, e.RetryAfter = miss.wait, miss.left, max(0, miss.wait-miss.left+backend.Margin)
+		e.Wait, e.Left, e.RetryAfter = miss.wait, miss.left, max(0, miss.wait-miss.left+engine.Margin)
 		if j, several := of.(*Joint); several && len(j.limits) > 1 && miss.slowest >= 0 {
 			e.HeldBy = j.limits[miss.slowest].String()
 		}
@@ -151,7 +151,7 @@ var errAway = errors.New("redis is away")
 // context's error. Under PolicyFail it says why Redis is unreachable.
 func (s *shared) why(ctx context.Context, err error) error {
 	if err == errAway { //nolint:errorlint // the sentinel itself
-		err = s.shut()
+		err = s.process.Shut()
 	}
 	if gone := ctx.Err(); gone != nil && fault.Away(err) {
 		return gone

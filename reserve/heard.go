@@ -4,27 +4,27 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // hear logs what happened elsewhere in the fleet.
-func (s *shared) hear(e backend.Event) {
+func (s *shared) hear(e engine.Event) {
 	log := s.first.Logger
 	switch e.What {
-	case backend.WentAway:
+	case engine.WentAway:
 		s.wentAway(e)
-	case backend.CameBack:
+	case engine.CameBack:
 		log.Info("fleetpace: Redis reachable again; the fleet shares the limit again",
 			"limit", s.name, "outage", e.Took.Round(time.Millisecond))
-	case backend.Outlasted:
+	case engine.Outlasted:
 		log.Warn("fleetpace: outage over; permits used without Redis were charged to the limit", "limit", e.Limit.String(), "permits", e.N,
 			"outage", e.Took.Round(time.Millisecond), "policy", string(s.first.Outage.Policy))
-	case backend.Rules:
+	case engine.Rules:
 		s.differ(e.Limit.Name, e.Text)
-	case backend.Unfit:
+	case engine.Unfit:
 		s.unfit(e.Limit.Name, e.Text)
-	case backend.Moved:
+	case engine.Moved:
 		if log.Enabled(s.life, slog.LevelInfo) {
 			s.busy.Go(func() { s.moved(e.Limit, e.Text) })
 		}
@@ -52,9 +52,9 @@ var effects = map[Policy]string{
 // wentAway logs that Redis is unreachable. If this process has never reached it, for example because
 // its address is wrong, wentAway logs without a Logger, too. Otherwise nothing would show that the
 // fleet has no common limit.
-func (s *shared) wentAway(e backend.Event) {
+func (s *shared) wentAway(e engine.Event) {
 	policy := s.first.Outage.Policy
-	if backend.Never(e) && s.first.Logger == noLogger {
+	if e.Never && s.first.Logger == noLogger {
 		s.strange.Do(func() {
 			slog.Default().Warn("fleetpace: never connected to Redis since the start; this process is NOT sharing its limit."+
 				" Check the address and the credentials. Set Config.Logger to log more",
@@ -108,7 +108,7 @@ func (s *shared) loud() *slog.Logger {
 
 // moved logs the state of a limit that another process has paused or overridden.
 func (s *shared) moved(l *wire.Limit, what string) {
-	states, err := s.asker.Inspect(s.life, []*wire.Limit{l})
+	states, err := s.process.Inspect(s.life, []*wire.Limit{l})
 	if err != nil {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -128,7 +128,7 @@ func (j *Joint) wait(ctx context.Context, costs []int, now bool) error {
 		return err
 	}
 	need.Now = now || hasNoTime(ctx)
-	turn, err := j.asker().Wait(ctx, need)
+	turn, err := j.process().Wait(ctx, need)
 	if err != nil {
 		err = j.shared().why(ctx, late(err, now))
 		ended(ctx, &need, turn.Waited, err, j.limits...)
@@ -151,8 +151,8 @@ func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error)
 	return r, failed("reserve", j, err)
 }
 
-func (j *Joint) hold(ctx context.Context, need backend.Need, deadline time.Time) (*Reservation, error) {
-	held, err := j.asker().Hold(ctx, need, deadline)
+func (j *Joint) hold(ctx context.Context, need engine.Need, deadline time.Time) (*Reservation, error) {
+	held, err := j.process().Hold(ctx, need, deadline)
 	if err != nil {
 		err = j.shared().why(ctx, err)
 		ended(ctx, &need, 0, err, j.limits...)
@@ -162,7 +162,7 @@ func (j *Joint) hold(ctx context.Context, need backend.Need, deadline time.Time)
 }
 
 // need returns what a call needs, after checking it.
-func (j *Joint) need(ctx context.Context, costs []int) (backend.Need, error) {
+func (j *Joint) need(ctx context.Context, costs []int) (engine.Need, error) {
 	need, err := j.needOfAny(ctx, costs)
 	if err != nil {
 		return need, err
@@ -184,7 +184,7 @@ func (j *Joint) costName(i int) string {
 }
 
 // needOfAny is need for limits that may be closed.
-func (j *Joint) needOfAny(ctx context.Context, costs []int) (need backend.Need, err error) {
+func (j *Joint) needOfAny(ctx context.Context, costs []int) (need engine.Need, err error) {
 	need.Flow = j.limits[0].flow
 	if len(costs) != 0 && len(costs) != len(j.limits) {
 		return need, invalid("costs", "must be none, or one for each of the %d limits, got %d", len(j.limits), len(costs))
@@ -200,7 +200,7 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int) (need backend.Need, 
 		if cfg := &l.core.cfg; cost < 1 || cost > cfg.Limit.MaxBurst() {
 			return need, cfg.validateCost(j.costName(i), cost)
 		}
-		part := backend.Part{Limit: l.limit, Cost: int64(cost)}
+		part := engine.Part{Limit: l.limit, Cost: int64(cost)}
 		if i == 0 {
 			need.Part = part
 		} else {
@@ -214,9 +214,9 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int) (need backend.Need, 
 // shared returns what all limits share.
 func (j *Joint) shared() *shared { return j.limits[0].core.shared }
 
-func (j *Joint) asker() *backend.Process { return j.shared().asker }
+func (j *Joint) process() *engine.Process { return j.shared().process }
 
-// all returns the limits as the asker knows them.
+// all returns the limits as the engine knows them.
 func (j *Joint) all() []*wire.Limit {
 	all := make([]*wire.Limit, len(j.limits))
 	for i, l := range j.limits {

@@ -11,6 +11,6 @@ type LeaseStats struct {
 
 // LeaseStats returns the counts since the Limiter was made, for all of its keys together.
 func (l *Limiter) LeaseStats() LeaseStats {
-	s := l.core.asker.LeaseStats(l.core.name)
+	s := l.core.process.LeaseStats(l.core.name)
 	return LeaseStats{s.Taken, s.Used, s.Returned, s.Lapsed}
 }

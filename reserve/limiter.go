@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -137,8 +137,8 @@ func (l *Limiter) wait(ctx context.Context, n int, now bool) error {
 	if err := l.needsNoRelease(); err != nil {
 		return err
 	}
-	need := backend.Need{Part: backend.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Now: now || hasNoTime(ctx), Flow: l.flow}
-	turn, err := l.core.asker.Wait(ctx, need)
+	need := engine.Need{Part: engine.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Now: now || hasNoTime(ctx), Flow: l.flow}
+	turn, err := l.core.process.Wait(ctx, need)
 	if err != nil {
 		err = l.core.why(ctx, late(err, now))
 		ended(ctx, &need, turn.Waited, err, l)
@@ -159,7 +159,7 @@ func hasNoTime(ctx context.Context) bool {
 // late returns the error of a Wait whose deadline has come. The error of an Allow (now) is
 // unchanged.
 func late(err error, now bool) error {
-	var later *backend.NotNow
+	var later *engine.NotNow
 	if now || !errors.As(err, &later) {
 		return err
 	}
@@ -171,7 +171,7 @@ func allows(err error) (bool, error) {
 	if err == nil { // before what follows allocates
 		return true, nil
 	}
-	var later *backend.NotNow
+	var later *engine.NotNow
 	if errors.As(err, &later) || errors.Is(err, ErrWouldMissDeadline) {
 		return false, nil
 	}

@@ -8,23 +8,23 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/observe"
 )
 
 // report reports a turn that a call uses now to a test that records turns.
-func report(need *backend.Need, t *backend.Turn, limits ...*Limiter) {
+func report(need *engine.Need, t *engine.Turn, limits ...*Limiter) {
 	observed(need, t, false, limits)
 }
 
 // unused counts a turn whose call was not made, and reports it to a test that records turns.
-func unused(need *backend.Need, t *backend.Turn, limits ...*Limiter) {
+func unused(need *engine.Need, t *engine.Turn, limits ...*Limiter) {
 	need.Unused()
 	observed(need, t, true, limits)
 }
 
-func observed(need *backend.Need, t *backend.Turn, unused bool, limits []*Limiter) {
+func observed(need *engine.Need, t *engine.Turn, unused bool, limits []*Limiter) {
 	if !observe.On() {
 		return
 	}
@@ -48,7 +48,7 @@ func observed(need *backend.Need, t *backend.Turn, unused bool, limits []*Limite
 }
 
 // tell adds the wait of a call that has its turn to the caller's span, if it waited.
-func tell(ctx context.Context, need *backend.Need, t *backend.Turn, limits ...*Limiter) {
+func tell(ctx context.Context, need *engine.Need, t *engine.Turn, limits ...*Limiter) {
 	if t.Waited == 0 {
 		return
 	}
@@ -61,7 +61,7 @@ func tell(ctx context.Context, need *backend.Need, t *backend.Turn, limits ...*L
 
 // ended counts a call that was not let through, and adds it to the caller's span, but not as an
 // error.
-func ended(ctx context.Context, need *backend.Need, waited time.Duration, err error, limits ...*Limiter) {
+func ended(ctx context.Context, need *engine.Need, waited time.Duration, err error, limits ...*Limiter) {
 	result, heldBy := resultOf(err), -1
 	need.Ended(result, waited)
 	var miss *missed
@@ -73,7 +73,7 @@ func ended(ctx context.Context, need *backend.Need, waited time.Duration, err er
 
 // event adds the result of a call to the span of a context, if that is recorded. heldBy is the
 // index of a limit; -1: not known.
-func event(ctx context.Context, need *backend.Need, result meter.Result, waited time.Duration, heldBy int, limits []*Limiter) {
+func event(ctx context.Context, need *engine.Need, result meter.Result, waited time.Duration, heldBy int, limits []*Limiter) {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
 		return
@@ -97,7 +97,7 @@ func event(ctx context.Context, need *backend.Need, result meter.Result, waited 
 
 // resultOf returns the result of a call with this error.
 func resultOf(err error) meter.Result {
-	var later *backend.NotNow
+	var later *engine.NotNow
 	switch {
 	case errors.As(err, &later):
 		return meter.NotNow

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -126,9 +126,9 @@ func (o Outage) validate() error {
 	return nil
 }
 
-// away maps the policies to those of the asker.
-var away = map[Policy]backend.Away{
-	PolicyLocal: backend.AwayLocal, PolicyWait: backend.AwayWait, PolicyFail: backend.AwayFail, PolicyOpen: backend.AwayOpen,
+// away maps the policies to those of the engine.
+var away = map[Policy]engine.Away{
+	PolicyLocal: engine.AwayLocal, PolicyWait: engine.AwayWait, PolicyFail: engine.AwayFail, PolicyOpen: engine.AwayOpen,
 }
 
 // share returns this process's part of a limit during an outage: permits per second, and the burst.

@@ -58,7 +58,7 @@ func (j *Joint) PauseUntil(ctx context.Context, until time.Time, reason string) 
 func (j *Joint) Resume(ctx context.Context) error {
 	_, err := j.need(ctx, nil)
 	if err == nil {
-		err = j.shared().why(ctx, j.asker().Resume(ctx, j.all()))
+		err = j.shared().why(ctx, j.process().Resume(ctx, j.all()))
 	}
 	return failed("resume", j, err)
 }
@@ -80,10 +80,10 @@ func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error
 	for _, length := range lengths {
 		until, err := time.Now().Add(length), first
 		if !fault.Away(first) { // the others would not reach Redis, either
-			err = j.asker().Pause(ctx, alike[length], length, reason)
+			err = j.process().Pause(ctx, alike[length], length, reason)
 		}
 		if fault.Away(err) {
-			j.asker().Still(alike[length], until)
+			j.process().Still(alike[length], until)
 		}
 		if first == nil {
 			first = err

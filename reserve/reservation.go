@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/meter"
 )
 
@@ -15,13 +15,13 @@ import (
 // Wait at a time.
 type Reservation struct {
 	joint *Joint
-	need  backend.Need
-	held  *backend.Held
+	need  engine.Need
+	held  *engine.Held
 
 	mu      sync.Mutex
 	stage   stage
-	turn    backend.Turn       // the turn that was used
-	slots   *backend.Slots     // the slots that it holds; nil: none
+	turn    engine.Turn        // the turn that was used
+	slots   *engine.Slots      // the slots that it holds; nil: none
 	failed  bool               // a Wait ended with a final error
 	settled bool               // its real cost was sent to Redis, or is being sent
 	leave   context.CancelFunc // ends the current Wait; nil without one
@@ -208,7 +208,7 @@ func (r *Reservation) usable() error {
 }
 
 // end records how a Wait ended. If a Cancel comes while the turn is being used, it is too late.
-func (r *Reservation) end(turn backend.Turn, err error) error {
+func (r *Reservation) end(turn engine.Turn, err error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.leave()
@@ -257,7 +257,7 @@ func (r *Reservation) cancel(ctx context.Context) error {
 		}
 		return nil
 	}
-	err := r.joint.asker().Drop(ctx, r.need)
+	err := r.joint.process().Drop(ctx, r.need)
 	if err == nil {
 		ended(ctx, &r.need, 0, ErrCancelled, r.joint.limits...)
 	} else {
@@ -276,16 +276,16 @@ func (r *Reservation) cancel(ctx context.Context) error {
 // Errors: [ErrCancelled], [ErrClosed], the context's, and [ErrInvalid], for example for a call
 // without an ID.
 func (r *Reservation) Book(ctx context.Context) error {
-	return failed("book", r.joint, r.book(ctx, (*backend.Held).Book))
+	return failed("book", r.joint, r.book(ctx, (*engine.Held).Book))
 }
 
 // Keep is Book for a call that may never come back, because nobody knows whether its caller still
 // exists. The call keeps its place in the order, and forecasts of other calls leave it out.
 func (r *Reservation) Keep(ctx context.Context) error {
-	return failed("keep", r.joint, r.book(ctx, (*backend.Held).Keep))
+	return failed("keep", r.joint, r.book(ctx, (*engine.Held).Keep))
 }
 
-func (r *Reservation) book(ctx context.Context, book func(*backend.Held) bool) error {
+func (r *Reservation) book(ctx context.Context, book func(*engine.Held) bool) error {
 	if _, err := r.joint.need(ctx, nil); err != nil {
 		return err
 	}

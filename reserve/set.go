@@ -47,7 +47,7 @@ func (l *Limiter) set(ctx context.Context, limit Limit, expiry time.Duration) er
 	if err := l.check(ctx, 1); err != nil {
 		return err
 	}
-	return l.changed(ctx, l.core.asker.Set(ctx, l.limit, limit.terms(), expiry))
+	return l.changed(ctx, l.core.process.Set(ctx, l.limit, limit.terms(), expiry))
 }
 
 // ResetLimit removes the override of [Limiter.SetLimit]. Without an override it changes nothing.
@@ -55,7 +55,7 @@ func (l *Limiter) set(ctx context.Context, limit Limit, expiry time.Duration) er
 func (l *Limiter) ResetLimit(ctx context.Context) error {
 	err := l.check(ctx, 1)
 	if err == nil {
-		err = l.changed(ctx, l.core.asker.Reset(ctx, l.limit))
+		err = l.changed(ctx, l.core.process.Reset(ctx, l.limit))
 	}
 	return failed("reset limit", l, err)
 }

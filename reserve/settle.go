@@ -59,7 +59,7 @@ func (r *Reservation) settle(ctx context.Context, costs []int) error {
 	if r.turn.Process == "" { // Redis knows nothing of it
 		return nil
 	}
-	err := r.joint.asker().Settle(ctx, r.need, r.turn, truth)
+	err := r.joint.process().Settle(ctx, r.need, r.turn, truth)
 	if err != nil {
 		r.mu.Lock()
 		r.settled = false

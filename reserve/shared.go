@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
-	"github.com/fleetpace/fleetpace/internal/backend"
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
@@ -20,12 +20,11 @@ const dead = 3 * time.Second
 // shared is what the Limiters of one group share in a process, so that a call may need several of
 // them at once. A Limiter without a group has its own.
 type shared struct {
-	group  group
-	client redis.UniversalClient
-	first  Config // of the Limiter that was made first: its name and Logger are used
-	asker  *backend.Process
-	shut   func() error // returns the error for a call that is not attempted because the breaker is open
-	source *meter.Source
+	group   group
+	client  redis.UniversalClient
+	first   Config // of the Limiter that was made first: its name and Logger are used
+	process *engine.Process
+	source  *meter.Source
 
 	warned sync.Once      // guards the warning that Redis may evict the state
 	slept  rate.Sometimes // bounds how often missed turns are logged
@@ -81,14 +80,12 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	}
 	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}, differs: map[string]differing{}}
 	s.life, s.end = context.WithCancel(context.Background())
-	s.asker, s.shut = backend.Start(backend.Config{
-		Client: client, Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
-		Away: away[cfg.Outage.Policy], Policy: string(cfg.Outage.Policy), Name: name, Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe,
-		Share: cfg.Outage.share, Logger: cfg.Logger, Silent: cfg.Logger == noLogger,
-		Watch:  s.watch,
-		Errors: backend.Errors{Closed: ErrClosed, Away: errAway, Missed: miss, Kind: errKind},
-	})
-	s.source = &meter.Source{Policy: string(cfg.Outage.Policy), Read: s.asker.Standing}
+	s.process = engine.Start(client, engine.Config{
+		Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
+		Away: away[cfg.Outage.Policy], Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe, Share: cfg.Outage.share,
+		Errors: engine.Errors{Closed: ErrClosed, Away: errAway, Missed: miss, Kind: errKind},
+	}, string(cfg.Outage.Policy), s.watch)
+	s.source = &meter.Source{Policy: string(cfg.Outage.Policy), Read: s.process.Standing}
 	s.source.Open()
 	return s
 }
@@ -104,23 +101,23 @@ func (s *shared) leave(c *core) {
 	}
 	groups.Unlock()
 	if !last {
-		s.asker.End(c.name)
+		s.process.End(c.name)
 		return
 	}
 	s.source.Close()
 	s.end()
-	s.asker.Close()
+	s.process.Close()
 	s.busy.Wait()
 }
 
 // watch logs what an operator should know.
-func (s *shared) watch(e backend.Event) {
+func (s *shared) watch(e engine.Event) {
 	switch e.What {
-	case backend.Asked:
+	case engine.Asked:
 		if e.Err == nil {
 			s.warned.Do(s.lookForEviction)
 		}
-	case backend.Lapsed:
+	case engine.Lapsed:
 		s.slept.Do(func() {
 			s.first.Logger.Info("fleetpace: missed a turn: the call woke after its turn had expired, because the process had too little CPU or Redis was slow. It was queued again. If this is frequent, add CPU or raise the burst",
 				"limit", e.Need.Limit.String(), "over_for", e.Took.Round(time.Millisecond))

@@ -85,7 +85,7 @@ func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
 	if err := l.check(ctx, 1); err != nil {
 		return false, failed("free", l, err)
 	}
-	freed, err := l.core.asker.Free(ctx, l.limit, wire.Holder{Process: h.Process, Number: h.Number, Doing: h.Doing, Cost: int64(h.Slots)})
+	freed, err := l.core.process.Free(ctx, l.limit, wire.Holder{Process: h.Process, Number: h.Number, Doing: h.Doing, Cost: int64(h.Slots)})
 	return freed, failed("free", l, l.core.why(ctx, err))
 }
 

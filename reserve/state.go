@@ -80,7 +80,7 @@ func (j *Joint) inspect(ctx context.Context) ([]State, error) {
 	if _, err := j.need(ctx, nil); err != nil {
 		return nil, err
 	}
-	found, err := j.asker().Inspect(ctx, j.all())
+	found, err := j.process().Inspect(ctx, j.all())
 	if err != nil {
 		return nil, j.shared().why(ctx, err)
 	}

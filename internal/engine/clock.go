@@ -69,9 +69,9 @@ const (
 	leastLead, mostLead = 100 * time.Millisecond, 400 * time.Millisecond
 	slop                = 4 * time.Millisecond // of timers and of the network
 	mostHorizon         = 500 * time.Millisecond
-	leastGrace          = 300 * time.Millisecond
-	leastHorizon        = 50 * time.Millisecond // of a reply that was late
-	farthest            = time.Second           // way and horizon together: see head.lua
+	usualGrace          = 400 * time.Millisecond // with the trips permits pass within half a second
+	leastHorizon        = 50 * time.Millisecond  // of a reply that was late
+	farthest            = time.Second            // way and horizon together: see head.lua
 )
 
 // timesOf are the times of a way whose round trips are known, sorted.
@@ -80,7 +80,7 @@ func timesOf(trips []time.Duration) times {
 		trips = []time.Duration{0}
 	}
 	at := func(part float64) time.Duration { return trips[int(part*float64(len(trips)-1))] }
-	t := times{trips: len(trips), fastest: at(0), trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: max(leastGrace, 2*at(1))}
+	t := times{trips: len(trips), fastest: at(0), trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: usualGrace}
 	t.horizon = min(2*t.lead+50*time.Millisecond, mostHorizon)
 	t.way = min(max(t.fastest/2, at(0.6)-t.fastest/2-Tolerance), farthest-t.horizon)
 	t.ahead = min(t.trip+slop, t.horizon)

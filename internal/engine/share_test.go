@@ -1,4 +1,4 @@
-package outage
+package engine
 
 import (
 	"testing"
@@ -10,22 +10,22 @@ import (
 // Timers are late. That makes calls late, but no fewer of them.
 func TestLateTimersCostNoCalls(t *testing.T) {
 	const calls, step, late = 100, 100 * time.Millisecond, 5 * time.Millisecond
-	start := time.Now()
-	l := NewShare(float64(time.Second/step), 1, start)
+	start := time.Unix(1_000_000, 0)
+	l := newShare(float64(time.Second/step), 1, start)
 	now, last := start, start
 	for range calls {
-		at := l.At(now, 1)
-		l.Plan(at)
+		at := l.at(now, 1)
+		l.planned = at
 		require.WithinDuration(t, last.Add(step), at, time.Microsecond)
 		last, now = at, at.Add(late)
-		require.Equal(t, now, l.At(now, 1), "it is asked again before it is taken")
-		l.Take(now, 1)
+		require.Equal(t, now, l.at(now, 1), "it is asked again before it is taken")
+		l.take(now, 1)
 	}
 
 	// One that is too late for its turn begins anew.
-	at := l.At(now, 1)
-	l.Plan(at)
+	at := l.at(now, 1)
+	l.planned = at
 	now = at.Add(2 * punctual)
-	l.Take(now, 1)
-	require.WithinDuration(t, now.Add(step), l.At(now, 1), time.Microsecond)
+	l.take(now, 1)
+	require.WithinDuration(t, now.Add(step), l.at(now, 1), time.Microsecond)
 }

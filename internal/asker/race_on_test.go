@@ -1,5 +1,0 @@
-//go:build race
-
-package asker_test
-
-const raceDetector = true
