@@ -35,9 +35,9 @@
 --                                              again
 --       All times count from when the reply arrives, at nowMicros + wayMicros.
 
-local near, grace = tonumber(ARGV[4]), tonumber(ARGV[5])
-local asking = {} -- the calls of this ask
+local near = tonumber(ARGV[NEAR])
 local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE = 16, 10000, 16
+local asked = ARGV[PROCESS] .. ' ' .. ARGV[SERIAL]
 
 -- agree is the first moment that suits all meters.
 local function agree(parts)
@@ -62,26 +62,36 @@ end
 
 local function room(parts)
   local latest = at
-  for _, p in ipairs(parts) do latest = max(latest, entitled(p.l, p.tag, p.cost, grace, asking)) end
+  for _, p in ipairs(parts) do latest = max(latest, entitled(p.l, p.tag, p.cost)) end
   return latest
 end
 
-local function spendAll(parts, due, asker)
+-- had ends the booking of a call that has its turn, and lets nobody wait for those before it. Tags that
+-- are given later are behind it, whatever the clock does; one from nowhere is not.
+local function had(l, id, p)
+  drop(l, id, p.cost)
+  if l.bookings == 0 or not p.tag and at - l.returned < PATIENT then return end
+  p.tag = p.tag or newTag(l)
+  l.front = max(l.front, min(p.tag, max(l.seq, floor(at))))
+  l.seq = max(l.seq, l.front)
+end
+
+local function spendAll(parts, due, item)
   local usable = huge
   for _, p in ipairs(parts) do
     local l = p.l
-    local mine, cost = match(l.last, '^(%S+ %S+) (%S+)')
-    local asked = ARGV[7] .. ' ' .. ARGV[8]
-    l.lastCost, l.lastDue = mine == asked and tonumber(cost) or 0, mine == asked and tonumber(match(l.last, ' (%S+)$')) or nil
-    leave(l, placeOf(asker, p), p.cost)
+    local mine, cost, before = match(l.last, '^(%S+ %S+) (%S+) ?(%S*)$')
+    l.lastCost, l.lastDue = 0, nil
+    if mine == asked then l.lastCost, l.lastDue = tonumber(cost) or 0, tonumber(before) end
+    leave(l, p.place, p.cost)
     served(l, p.tag, p.cost)
-    p.record = asker.settles and (l.meter.record(l, due) or 0)
-    l.meter.spend(l, p.cost, due, asker.id, asker.what)
+    p.record = item.settles and l.meter.record(l, due)
+    l.meter.spend(l, p.cost, due, item.call, item.what)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
     usable = min(usable, l.meter.usable(l, p.cost, due))
-    if asker.booking then had(l, asker.booking.id, p) end
-    if p.record and l.kind ~= 'r' and l.kind ~= 's' then
-      call('ZADD', l.log, format('%.0f', p.record), asker.id .. ':' .. p.cost)
+    if item.id then had(l, item.id, p) end
+    if p.record and p.record ~= 0 then
+      call('ZADD', l.log, format('%.0f', p.record), item.call .. ':' .. p.cost)
       call('ZREMRANGEBYRANK', l.log, 0, -MOST_RECORDS - 1)
       l.logged = true
     end
@@ -89,128 +99,144 @@ local function spendAll(parts, due, asker)
   return usable
 end
 
--- wait gives a call a place at the limit that holds it back most, and at no other, or books
--- it there. One that does not wait has the forecast alone. Bookings before a call only decide
--- whether it is booked: one that waits is told when its turn is if none of those comes back.
-local function wait(parts, asker)
-  local booking, which, latest = asker.booking, 1, -huge
-  for k, p in ipairs(parts) do
-    p.tag = p.tag or asker.waits and newTag(p.l) or nil
-    local moment = booking and returning(p.l, p.tag, p.cost, booking.patience) or forecast(p.l, p.tag, p.cost)
-    if moment > latest then which, latest = k, moment end
+local function enter(l, tag, place, cost)
+  if call('ZADD', l.places, 'NX', format('%.17g', tag), place) == 1 then
+    l.renews = l.renews or l.card == 0
+    l.card, l.total, l.first, l.sums, l.seq, l.newest = l.card + 1, l.total + cost, nil, nil, max(l.seq, tag), nil
   end
-  if not asker.waits then return 0, latest, which end
-  local most = booking and booking.latest or asker.within
+end
+
+-- farthest is the part whose limit holds a call back most, and when its turn is there.
+local function farthest(parts, item, moment)
+  local which, latest = 1, -huge
+  for k, p in ipairs(parts) do
+    p.tag = p.tag or item.waits and newTag(p.l) or nil
+    local there = moment(p.l, p.tag, p.cost)
+    if there > latest then which, latest = k, there end
+  end
+  return which, latest
+end
+
+-- wait gives a call a place at the limit that holds it back most, and at no other, or books it there.
+-- One that does not wait has the forecast alone. Bookings before a call only decide whether it is
+-- booked: one that waits is told when its turn is if none of those comes back.
+local function wait(parts, item)
+  local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return returning(l, tag, cost, item.patience) end or forecast)
+  if not item.waits then return 0, latest, which end
+  local most = item.id and item.latest or item.within
   if most and latest - at > most then
     for _, p in ipairs(parts) do
-      if p.charged then refund(p.l, placeOf(asker, p), p.tag) end
-      if p.old and asker.within then leave(p.l, placeOf(asker, p), p.cost) end -- of an ask whose reply was lost
+      if p.charged then refund(p.l, p.place, p.tag) end
+      if p.old and item.within then leave(p.l, p.place, p.cost) end -- of an ask whose reply was lost
     end
     return 4, latest, which
   end
-  local books = booking and latest - at > booking.patience
-  local told = latest
-  if booking and not books then
-    told = -huge
-    for k, p in ipairs(parts) do
-      local moment = forecast(p.l, p.tag, p.cost)
-      if moment > told then which, told = k, moment end
-    end
-  end
-  if not books and #parts == 1 then told = comesBack(parts[1].l, grace, asking, near, told) end -- others have turns at the last moment
+  local books, told = item.id and latest - at > item.patience, latest
+  if item.id and not books then which, told = farthest(parts, item, forecast) end
+  if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- others have turns at the last moment
   for k, p in ipairs(parts) do
-    local place = placeOf(asker, p)
     if k == which and not books then
-      enter(p.l, p.tag, place, p.cost)
-    elseif leave(p.l, place, p.cost) then
-      callHead(p.l, asking)
+      enter(p.l, p.tag, p.place, p.cost)
+    elseif leave(p.l, p.place, p.cost) then
+      callHead(p.l)
     end
-    if booking then book(p.l, booking.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
+    if item.id then book(p.l, item.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
     p.l.latest = max(p.l.latest, ceil(latest))
-    askedAgain(p.l, asker.id, p.cost)
+    askedAgain(p.l, item.call, p.cost)
   end
   return books and 3 or 0, told, which
 end
 
-local function refusal(parts)
+local function refusal(parts, item)
   for _, p in ipairs(parts) do
     if not p.l or p.l.problem then return p.l and p.l.problem or 'BADARG limit: want an index of KEYS' end
-    local most = (p.l.kind == 'q' or p.l.kind == 'r' or p.l.kind == 's') and p.l.a or p.l.kind == 'p' and p.l.b or 1e9
+    local most = p.l.meter.most(p.l)
     if not (p.cost and p.cost >= 1 and p.cost == floor(p.cost)) then return 'BADARG cost: want a whole number above 0' end
     if p.cost > most then return format('EXCEEDS cost: want at most %.17g, got %.0f', most, p.cost) end
     if p.tag and not (p.tag > 0 and p.tag <= 9e15) then return 'BADARG tag: want a number above 0, at most 9e15' end
+    p.place = format('%s:%.0f%s', item.call, p.cost, item.suffix)
+  end
+  for _, p in ipairs(parts) do
+    local asks = p.l.meter.asks
+    if asks and asks(p.l, format('%s:%.0f:%s', item.call, p.cost, item.what)) then
+      return 'CLOCK number: of a call that has slots since then, got ' .. item.call
+    end
   end
 end
 
-local function askOne(answer, asker, parts)
-  local problem = refusal(parts)
-  for _, p in ipairs(problem and {} or parts) do
-    if p.l.meter.asks and p.l.meter.asks(p.l, asker.id, p.cost, asker.what) then
-      problem = 'CLOCK number: of a call that has slots since then, got ' .. asker.id
-      break
-    end
+-- supersede removes the places that a call had in another process, which may be dead: they have its
+-- tag. Where flows are named, calls of several may have one tag, and the place stays.
+local function supersede(l, tag, id)
+  local text = format('%.17g', tag)
+  for _, place in ipairs(l.card > 0 and l.virtual == 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
+    if callOf(place) ~= id and leave(l, place, costOf(place)) then tellLeft(l) end
   end
-  local status, moment, extra = 2, 0, problem
+end
+
+-- tagged gives a part of a call its tag: that of its place, if its caller has not heard of that as a
+-- reply was lost, that of its booking, or one by its flow's share.
+local function tagged(p, item)
+  local l, back = p.l, nil
+  if item.waits and l.card > 0 then p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag end
+  if item.id and not p.tag then
+    back = booked(l, item.id, p.cost)
+    p.tag = back and math.abs(back)
+    if back then supersede(l, p.tag, item.call) end
+  end
+  order(p, item, back)
+end
+
+local function askOne(answer, item, parts)
+  local problem = refusal(parts, item)
+  local status, moment, extra = 2, at, problem
   if not problem then
-    local booking = asker.booking
-    for _, p in ipairs(parts) do
-      local back = false
-      if asker.waits then p.tag = standing(p.l, placeOf(asker, p)) or p.tag end
-      if booking and not p.tag then
-        p.tag = tagOf(p.l, booking.id, p.cost)
-        back = p.tag ~= nil
-        if back and p.l.virtual == 0 then supersede(p.l, p.tag, asker.id) end
-      end
-      order(p, asker, back)
-    end
-    local due = booking and booking.patience < 0 and huge or agree(parts)
-    local last = at + (asker.waits and horizonOf(parts, due) or 0)
-    if asker.within then last = min(last, at + asker.within) end
+    for _, p in ipairs(parts) do tagged(p, item) end
+    local due = item.id and item.patience < 0 and huge or agree(parts)
+    local last = at + (item.waits and horizonOf(parts, due) or 0)
+    if item.within then last = min(last, at + item.within) end
     if due <= last and room(parts) <= last then
-      status, moment = 1, due
-      extra = format('%.0f', floor(spendAll(parts, due, asker) - at))
+      status, moment, extra = 1, due, format('%.0f', floor(spendAll(parts, due, item) - at))
     else
-      status, moment, extra = wait(parts, asker)
+      status, moment, extra = wait(parts, item)
     end
-    moment = moment - at
   end
   local n = #answer
-  answer[n + 1], answer[n + 2], answer[n + 3] = status, format('%.0f', ceil(moment)), extra
+  answer[n + 1], answer[n + 2], answer[n + 3] = status, format('%.0f', ceil(moment - at)), extra
   for _, p in ipairs(parts) do
-    answer[#answer + 1] = p.record and format('%.0f', p.record) or p.tag and format('%.0f', p.tag) or ''
+    local number = p.record or p.tag
+    answer[#answer + 1] = number and format('%.0f', number) or ''
   end
   return status
 end
 
 -- A full Redis refuses no write once a script has removed something. So it is asked first: else some
 -- calls would have turns here, while other processes take Redis for away and use their shares.
-local full = pcall('ZADD', KEYS[2], 'XX', 0, '')
+local full = pcall('ZADD', KEYS[PLACES], 'XX', 0, '')
 if type(full) == 'table' and full.err and match(full.err, 'OOM') then return full end
 
+local function nameOfCall(item, k) return format('%s:%.0f', ARGV[PROCESS], item.number + k) end
+
 for _, item in ipairs(rest) do
-  for k = 0, min(item.count, MOST_ALIKE) - 1 do asking[format('%s:%.0f', ARGV[7], item.number + k)] = true end
+  item.count = min(item.count, MOST_ALIKE)
+  for k = 0, item.count - 1 do asking[nameOfCall(item, k)] = true end
 end
 for _, item in ipairs(rest) do
-  local count, flow = min(item.count, MOST_ALIKE), item.flow
-  local suffix = flow and ':' .. (flow.urgent > 0 and '0' or flow.text) .. ':' .. flow.name or ''
-  local answer = { 0, count }
-  for k = 0, count - 1 do
-    local id = format('%s:%.0f', ARGV[7], item.number + k)
+  local flow, answer = item.flow, { 0, item.count }
+  item.suffix = flow and ':' .. (flow.urgent > 0 and '0' or flow.text) .. ':' .. flow.name or ''
+  item.what = item.id or flow and flow.name or ''
+  for k = 0, item.count - 1 do
     local parts = {}
     for p = 1, item.parts do
       local i = item.first - 2 + 3 * p
-      local j, tag = tonumber(ARGV[i]), ARGV[i + 2]
-      local known = j and KEYS[KEYED * j] and j >= 1
-      parts[p] = { l = known and (limits[j] or load(j)) or nil, cost = tonumber(ARGV[i + 1]),
-        tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil, old = tag ~= '' }
+      local tag = ARGV[i + 2]
+      parts[p] = { l = limit(i), cost = tonumber(ARGV[i + 1]), tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil, old = tag ~= '' }
     end
-    local status = askOne(answer, { id = id, suffix = suffix, flow = flow, what = item.id or flow and flow.name or '', settles = item.how % 2 == 1, waits = item.how % 4 < 2, booking = item.id and item, within = item.within }, parts)
-    if status == 4 then -- so is that of those behind it
+    item.call = nameOfCall(item, k)
+    if askOne(answer, item, parts) == 4 then -- so is that of those behind it
       answer[2] = k + 1
       break
     end
   end
   answers[item.n] = answer
 end
-finish()
-return flat()
+return finish(wake)

@@ -1,25 +1,26 @@
--- common.lua: ask for calls that find nobody waiting, at a paced limit that the caller
--- knows as it is. Two commands per limit. Everything else goes to the rest of the script.
+-- common.lua: ask for calls that find nobody waiting, at a paced limit that the caller knows as it
+-- is. Two commands per limit. Everything else goes to the rest of the script.
 --
--- `plain` is the text of such a limit: epoch, run, kind, interval, burst. A caller that
--- sends the same text was told of this very state, so nothing in it needs a second look.
+-- `plain` is the text of such a limit: epoch, run, kind, interval, burst. A caller that sends the
+-- same text was told of this very state, so nothing in it needs a second look.
 
-local rest, general
-local run = ARGV[6] == '' and '-' or ARGV[6]
+local rest, general -- the items for the rest of the script, and the limits of these
+local run = ARGV[RUN] == '' and '-' or ARGV[RUN]
 local spent = {} -- permits of this call, by limit
 
--- spend gives count calls of a cost their turns, and returns the time until the last of
--- them is due; nil if that is not for this path.
+-- spend gives count calls of a cost their turns, and returns the time until the last of them is
+-- due; nil if that is not for this path.
 local function spend(j, count, cost, ahead, lack)
-  local i = HEAD + WIDTH * (j - 1)
-  local known, limit = ARGV[i + 5], ' ' .. run .. ' p ' .. ARGV[i + 2] .. ' ' .. ARGV[i + 3]
-  if ARGV[i + 8] ~= '' or string.sub(known, -#limit) ~= limit then return end
-  local f = pcall('HMGET', KEYS[KEYED * j - 5], 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
+  local i, key = HEAD + WIDTH * (j - 1), KEYS[KEYED * (j - 1) + STATE]
+  local known, limit = ARGV[i + KNOWN], ' ' .. run .. ' p ' .. ARGV[i + A] .. ' ' .. ARGV[i + B]
+  if ARGV[i + BACK] ~= '' or string.sub(known, -#limit) ~= limit then return end
+  local f = pcall('HMGET', key, 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
   if f[1] ~= known then return end
   local version, seen, free, part = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
-  local interval, burst = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local brought, clock = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 10])
-  if not (version and seen and free and part and finite(brought) and finite(clock) and cost and cost >= 1 and cost <= burst and cost == floor(cost)) then return end
+  local interval, burst = tonumber(ARGV[i + A]), tonumber(ARGV[i + B])
+  local brought, clock = tonumber(ARGV[i + VERSION]), tonumber(ARGV[i + CLOCK])
+  if not (version and seen and free and part and finite(brought) and finite(clock)) then return end
+  if not (cost and cost >= 1 and cost <= burst and cost == floor(cost)) then return end
   if version < brought or stepped(seen, clock) ~= 0 then return end
   local full = at - burst * interval + lack
   if free + part < full then
@@ -31,21 +32,14 @@ local function spend(j, count, cost, ahead, lack)
   if not (wait <= ahead and ahead >= 0) then return end
   local whole = floor(part)
   spent[j] = (spent[j] or 0) + count * cost
-  local last = ARGV[7] .. ' ' .. ARGV[8] .. ' ' .. spent[j]
-  call('HSET', KEYS[KEYED * j - 5], 'version', version + 1, 'seenMicros', now, 'nextFreeTicketMicros',
-    format('%.0f', free + whole), 'fraction', whole == part and '0' or format('%.17g', part - whole), 'last', last)
+  local last = ARGV[PROCESS] .. ' ' .. ARGV[SERIAL] .. ' ' .. spent[j]
+  call('HSET', key, 'version', version + 1, 'seenMicros', now, 'nextFreeTicketMicros', format('%.0f', free + whole),
+    'fraction', whole == part and '0' or format('%.17g', part - whole), 'last', last)
   if floor(now / RENEW) ~= floor(seen / RENEW) then
-    call('PEXPIRE', KEYS[KEYED * j - 5], ceil((burst * interval + horizon + 3 * RENEW) / 1000))
+    call('PEXPIRE', key, ceil((burst * interval + horizon + 3 * RENEW) / 1000))
   end
   replies[j] = { version + 1, format('%.0f', ceil(wait)), '', '' }
   return ceil(wait)
-end
-
--- bad is the error of the n arguments from i on.
-local function bad(what, i, n)
-  local got = {}
-  for k = 1, n do got[k] = ARGV[i + k - 1] or 'nothing' end
-  return redis.error_reply('BADARG ' .. what .. ', got ' .. table.concat(got, ', '))
 end
 
 -- untilDeadline is how long after the reply arrives a call may have its turn, whose deadline was so
@@ -56,70 +50,72 @@ local function untilDeadline(micros, j)
   return clock > 0 and passed > 0 and passed < STEP and micros - passed or micros
 end
 
--- An item is: count number how [within] [weight urgent flow] [id patience latest | lack] n, then n times
--- limit cost tag (see ask.lua). All items are read before one of them changes anything.
-do
-  local items, i = {}, OWN + 1
-  while ARGV[i] do
-    local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
-    local counts = count and count >= 1 and count <= 10000 and count == floor(count)
-    local number, within = ARGV[i + 1], nil
-    if how and how >= 32 then
-      how, within = how - 32, tonumber(ARGV[i + 3] or '')
-      if not finite(within) then return bad('within: want a number', i + 3, 1) end
-    end
-    local flow = how and how >= 16 and {}
-    how = flow and how - 16 or how
-    if not (counts and tonumber(ARGV[i + 1]) and how and how >= 0 and how <= 8 and how == floor(how) and (how < 4 or how == 8 or count == 1)) then
-      return bad('count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, or 32 more', i, 3)
-    end
-    if within then i = i + 1 end
-    if flow then
-      flow.text, flow.weight, flow.urgent, flow.name = ARGV[i + 3], tonumber(ARGV[i + 3] or ''), tonumber(ARGV[i + 4] or ''), ARGV[i + 5] or ''
-      if not (finite(flow.weight) and flow.weight >= 1e-6 and flow.weight <= 1e6 and finite(flow.urgent) and flow.urgent >= 0 and flow.urgent < 1) then
-        return bad('weight, urgent: want a number from 1e-6 to 1e6, and one of at least 0, less than 1', i + 3, 2)
-      end
-      i = i + 3
-    end
-    local first = how < 4 and i + 3 or how == 8 and i + 4 or i + 6
-    local item = { i = i, first = first, count = count, how = how, number = number, flow = flow or nil, within = within }
-    if how == 8 then
-      item.lack = tonumber(ARGV[i + 3] or '')
-      if not (finite(item.lack) and item.lack >= 0) then
-        return bad('lack: want a number of at least 0', i + 3, 1)
-      end
-    elseif how >= 4 then
-      item.id, item.patience, item.latest = ARGV[i + 3], tonumber(ARGV[i + 4] or ''), tonumber(ARGV[i + 5] or '')
-      if not (item.id ~= '' and finite(item.patience) and item.latest and item.latest == item.latest) then
-        return bad('id, patience, latest: want a text and two numbers', i + 3, 3)
-      end
-    end
-    local parts = tonumber(ARGV[first])
-    if not (parts and parts >= 1 and parts <= 16 and ARGV[first + 3 * parts]) then
-      return bad('parts: want 1 to 16 limits, each with cost and tag', first, 1)
-    end
-    if within then item.within = untilDeadline(within, tonumber(ARGV[first + 1])) end
-    item.parts, i = parts, first + 1 + 3 * parts
-    items[#items + 1] = item
+-- read reads the item that begins at an argument: see ask.lua. It returns what is wrong, too.
+local function read(i)
+  local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
+  local kind = how and how >= 0 and how < 64 and how % 16
+  local counts = count and count >= 1 and count <= 10000 and count == floor(count)
+  if not (counts and tonumber(ARGV[i + 1]) and kind and kind <= 8 and kind == floor(kind) and (kind < 4 or kind == 8 or count == 1)) then
+    return nil, bad('count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, or 32 more', i, 3)
   end
-  for n, item in ipairs(items) do
-    local first, how = item.first, item.how
-    local j = tonumber(ARGV[first + 1])
-    local light = item.parts == 1 and ARGV[first + 3] == '' and (how == 0 or how == 2 or how == 8 or how == 4 and item.patience >= 0)
-    local wait = light and not (general and general[j]) and j and KEYS[KEYED * j] and
-      spend(j, item.count, tonumber(ARGV[first + 2]), (how == 2 or how == 8) and 0 or item.within and min(horizon, item.within) or horizon, item.lack or 0)
-    if wait then
-      answers[n] = { 1, wait }
-    elseif how == 8 then
-      answers[n] = { 0, 0 }
-    else -- what comes later for the same limit must not overtake
-      rest, general = rest or {}, general or {}
-      item.n = n
-      rest[#rest + 1] = item
-      for p = 1, item.parts do
-        local q = tonumber(ARGV[first - 2 + 3 * p])
-        if q and KEYS[KEYED * q] then general[q] = true end
-      end
+  local item = { count = count, number = ARGV[i + 1], settles = kind % 2 == 1, waits = kind % 4 < 2 }
+  i = i + 3
+  if how >= 32 then
+    item.within, i = tonumber(ARGV[i] or ''), i + 1
+    if not finite(item.within) then return nil, bad('within: want a number', i - 1, 1) end
+  end
+  if how % 32 >= 16 then
+    local weight, urgent = tonumber(ARGV[i] or ''), tonumber(ARGV[i + 1] or '')
+    if not (finite(weight) and weight >= 1e-6 and weight <= 1e6 and finite(urgent) and urgent >= 0 and urgent < 1) then
+      return nil, bad('weight, urgent: want a number from 1e-6 to 1e6, and one of at least 0, less than 1', i, 2)
+    end
+    item.flow = { text = ARGV[i], weight = weight, urgent = urgent, name = ARGV[i + 2] or '' }
+    i = i + 3
+  end
+  if kind == 8 then
+    item.lack, i = tonumber(ARGV[i] or ''), i + 1
+    if not (finite(item.lack) and item.lack >= 0) then return nil, bad('lack: want a number of at least 0', i - 1, 1) end
+  elseif kind >= 4 then
+    item.id, item.patience, item.latest = ARGV[i], tonumber(ARGV[i + 1] or ''), tonumber(ARGV[i + 2] or '')
+    if not (item.id ~= '' and finite(item.patience) and item.latest and item.latest == item.latest) then
+      return nil, bad('id, patience, latest: want a text and two numbers', i, 3)
+    end
+    i = i + 3
+  end
+  local parts = tonumber(ARGV[i])
+  if not (parts and parts >= 1 and parts <= 16 and ARGV[i + 3 * parts]) then
+    return nil, bad('parts: want 1 to 16 limits, each with cost and tag', i, 1)
+  end
+  item.first, item.parts = i, parts
+  if item.within then item.within = untilDeadline(item.within, tonumber(ARGV[i + 1])) end
+  return item
+end
+
+-- All items are read before one of them changes anything.
+local items, i = {}, OWN + 1
+while ARGV[i] do
+  local item, wrong = read(i)
+  if not item then return wrong end
+  items[#items + 1], i = item, item.first + 1 + 3 * item.parts
+end
+for n, item in ipairs(items) do
+  local first, lack = item.first, item.lack
+  local j = tonumber(ARGV[first + 1])
+  local light = item.parts == 1 and ARGV[first + 3] == '' and not item.settles and (not item.id or item.waits and item.patience >= 0)
+  local ahead = (lack or not item.waits) and 0 or item.within and min(horizon, item.within) or horizon
+  local wait = light and not (general and general[j]) and j and KEYS[KEYED * j] and
+    spend(j, item.count, tonumber(ARGV[first + 2]), ahead, lack or 0)
+  if wait then
+    answers[n] = { 1, wait }
+  elseif lack then
+    answers[n] = { 0, 0 }
+  else -- later items must not overtake it at any of its limits
+    rest, general = rest or {}, general or {}
+    item.n = n
+    rest[#rest + 1] = item
+    for p = 1, item.parts do
+      local q = tonumber(ARGV[first - 2 + 3 * p])
+      if q then general[q] = true end
     end
   end
 end

@@ -20,8 +20,8 @@
 // # The model
 //
 // A limit is a queue in front of a rate meter. The meter knows what the provider still allows:
-// paced.lua (GCRA), quota.lua, rolling.lua, slots.lua and warming.lua implement the same functions
-// on a table. The queue is a sorted set of places: waiting calls in the order of their tags. A
+// paced.lua (GCRA), quota.lua, rolling.lua, slots.lua and warming.lua implement the functions that
+// meter.lua lists. The queue is a sorted set of places: waiting calls in the order of their tags. A
 // place owns no permits. A turn is the permits granted to a call, and the moment at which they are
 // due. A turn is granted at most a horizon before it is due, and only a pause revokes it.
 //
@@ -53,9 +53,10 @@
 //
 // # A small client
 //
-// One script is enough to share a limit: ask. Its text is these files of this package, one after
-// the other: head, common, paced, quota, rolling, warming, state, places, slots, shares, bookings
-// and ask. [Keys] returns the names of its six KEYS. A client without any memory sends
+// One script is enough to share a limit: ask. Its text begins with the files head and common of this
+// package, and the line "return (function()". The files meter, paced, quota, rolling, warming,
+// places, slots, flows, room, bookings, heads, shares, state and ask follow. Its last line is
+// "end)()". [Keys] returns the names of its six KEYS. A client without any memory sends
 //
 //	'' way horizon near 300000 '' process serial ''    of itself; a new serial each time
 //	p interval burst 0 '' 0 '' '' '' 0                 of the limit, 1e6/rate and burst

@@ -1,71 +1,84 @@
--- head.lua: what every script begins with: the time, and the arguments that all have. Every
--- script takes
+-- head.lua: what every script of a limit begins with: the arguments that all have, and the time.
+-- Every script takes
 --
 -- KEYS  for each limit: state, places, log, processes, booked, flows
--- ARGV  1 nowMicros    '': Redis's TIME
---       2 wayMicros    from Redis to the caller
---       3 horizonMicros  how far ahead a turn may be given
---       4 nearMicros   the same where permits of another limit would be lost meanwhile
---       5 graceMicros  for how long permits wait for the head
---       6 run          of the server; '': not known
---       7 process      the caller's name, without spaces and colons
---       8 serial       of this call
---       9 channel      for news; '': none
---       then ten per limit:
---         kind a b     p intervalMicros burst | q permits marginMicros | r permits
---                      windowMicros | s permits 1 | w intervalMicros periodMicros
---         rank         of this limit: the highest is in force
---         known        the text of the last reply, without its ~; '': never asked
---         version      of the last reply; 0
---         reach        of the last reply, its micros less what has passed since: the first number
---                      of p and w, the second of r and s; of q nothing
---         back         "<process> <serial>" of an ask of which no turn was used: all go back if
---                      nobody has spent since. ''
---         edges        of a quota's windows, from the one of now or before, rising: at
---                      least two later than now. ''
---         clockMicros  Redis's time now: that of the last reply, or of the caller's first,
---                      and what has passed since on its monotonic clock. 0: not known
---       then what the script itself wants.
--- Every reply begins with nowMicros and, per limit: version, reach, text ('' as known; ~
--- before it: not all calls may take the common path), problem; four '' of a limit that no item
--- needed. What is wrong with one limit changes nothing there, and does not hinder the others.
+-- ARGV  NOW        micros; '': Redis's TIME
+--       WAY        micros from Redis to the caller
+--       HORIZON    how far ahead a turn may be given, in micros
+--       NEAR       the same, if permits of another limit would be lost meanwhile
+--       GRACE      for how long permits wait for the head of a queue, in micros
+--       RUN        of the server; '': not known
+--       PROCESS    the caller's name, without spaces and colons
+--       SERIAL     of this call
+--       CHANNEL    for messages; '': none
+--       then for each limit:
+--         KIND A B   p intervalMicros burst | q permits marginMicros | r permits windowMicros |
+--                    s permits 1 | w intervalMicros periodMicros
+--         RANK       of this limit: the highest is in force
+--         KNOWN      the text of the last reply, without its ~; '': the caller never asked
+--         VERSION    of the last reply; 0
+--         REACH      of the last reply, its micros less the time that has passed since: the first
+--                    number of p and w, the second one of r and s; none of q
+--         BACK       "<process> <serial>" of an ask of which no turn was used: all its turns go
+--                    back, unless another call has spent permits since. '': none
+--         EDGES      of a quota's windows, rising, from the window of now or the one before: at
+--                    least two are later than now. ''
+--         CLOCK      Redis's time now, in micros: that of the last reply, or of the caller's first,
+--                    and what has passed since on its monotonic clock. 0: not known
+--       then those of the script itself.
+-- Every reply begins with the time and, per limit: version, reach, text ('' if it is as known; it
+-- begins with ~ if not all calls may take the common path), problem. They are four '' if no item
+-- needed the limit. A limit with a problem does not change, and does not hinder the others.
+
+local NOW, WAY, HORIZON, NEAR, GRACE, RUN, PROCESS, SERIAL, CHANNEL = 1, 2, 3, 4, 5, 6, 7, 8, 9
+local KIND, A, B, RANK, KNOWN, VERSION, REACH, BACK, EDGES, CLOCK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
+local STATE, PLACES, LOG, PROCESSES, BOOKED, FLOWS = 1, 2, 3, 4, 5, 6
+local HEAD, WIDTH, KEYED = CHANNEL, CLOCK, FLOWS -- arguments of all calls, and per limit; keys per limit
 
 local call, pcall = redis.call, redis.pcall
 local max, min, floor, ceil, huge = math.max, math.min, math.floor, math.ceil, math.huge
-local format, match, gmatch = string.format, string.match, string.gmatch
+local format, match, gmatch, rep = string.format, string.match, string.gmatch, string.rep
 
-local HEAD, WIDTH, KEYED = 9, 10, 6 -- arguments of all calls, per limit; keys per limit
-local OWN = HEAD + WIDTH * #KEYS / KEYED -- arguments before those of the script itself
+local COUNT = #KEYS / KEYED -- of limits
+local OWN = HEAD + WIDTH * COUNT -- arguments before those of the script itself
 local STEP, RENEW = 1000000, 10000000 -- micros: a clock that stepped; how often the TTL is renewed
-local AHEAD = 1000000 -- micros: no turn is out that is due later than that
+local AHEAD = 1000000 -- micros: every turn that was granted is due within that time
+local LONGEST = 1e15 -- micros
 
-local now = tonumber(ARGV[1])
+local function finite(x) return x and x - x == 0 end
+
+-- bad is the error of the n arguments from i on.
+local function bad(what, i, n)
+  local got = {}
+  for k = 1, n do got[k] = ARGV[i + k - 1] or 'nothing' end
+  return redis.error_reply('BADARG ' .. what .. ', got ' .. table.concat(got, ', '))
+end
+
+local now = tonumber(ARGV[NOW])
 if not now then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-local way, horizon = tonumber(ARGV[2]), tonumber(ARGV[3])
+local way, horizon = tonumber(ARGV[WAY]), tonumber(ARGV[HORIZON])
 if not (way and horizon and way >= 0 and horizon >= 0 and way + horizon <= AHEAD) then
-  return redis.error_reply('BADARG way, horizon: want micros, a second together at most, got ' .. (ARGV[2] or '') .. ', ' .. (ARGV[3] or ''))
+  return bad('way, horizon: want micros, a second together at most', WAY, 2)
 end
-local at = now + way -- when the answer is there
+local at = now + way -- when the caller has the reply
 
-local function finite(x) return x and x - x == 0 end
-
--- stepped is by how much Redis's clock has stepped since a limit was used last: back, or
--- ahead by more than the time that the caller has measured since it heard of the limit.
+-- stepped is by how much Redis's clock has stepped since a limit was used last: back, or ahead by
+-- more than the time that the caller has measured since it heard of the limit.
 local function stepped(seen, clock)
   if seen > now then return now - seen end
   local ahead = min(now - seen, now - clock)
   return clock > 0 and ahead > STEP and ahead or 0
 end
 
-local replies, answers = {}, {}
+local replies, answers = {}, {} -- by limit, and by item
 
--- flat is the reply: the time, then for each limit four values, then the answers.
+-- flat is the whole reply.
 local function flat()
   local reply = { now }
-  for j = 1, #KEYS / KEYED do
+  for j = 1, COUNT do
     for k = 1, 4 do reply[#reply + 1] = replies[j] and replies[j][k] or '' end
   end
   for _, answer in ipairs(answers) do

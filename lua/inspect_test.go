@@ -75,7 +75,7 @@ func TestInspectThatWritesIsFound(t *testing.T) {
 	client, prefix := redistest.New(t).Client(t), redistest.Prefix(t)
 	const most = 100
 	for name, first := range map[string]uint64{"UNLINK": 0, "ZADD": 0, "ZREM": slotSeeds} {
-		text, listed := head+inside()+inspect, fmt.Sprintf(" %s = true", name)
+		text, listed := texts["inspect"], fmt.Sprintf(" %s = true", name)
 		require.Equal(t, 1, strings.Count(text, listed), name)
 		script, found := redis.NewScript(strings.Replace(text, listed, fmt.Sprintf(" %sx = true", name), 1)), error(nil)
 		for seed := first; seed < first+most && found == nil; seed++ {

@@ -76,10 +76,10 @@ func TestInvalid(t *testing.T) {
 			{what: "free nan", spoil: func(k []string) { client.HSet(t.Context(), k[0], "nextFreeTicketMicros", "nan") }, says: "BADSTATE nextFreeTicketMicros"},
 			{what: "fraction inf", spoil: func(k []string) { client.HSet(t.Context(), k[0], "fraction", "inf") }, says: "BADSTATE fraction"},
 			{what: "limit", spoil: func(k []string) { client.HSet(t.Context(), k[0], "limit", "1") }, says: "BADSTATE limit: want two numbers, got 1"},
-			{what: "queue", spoil: func(k []string) { client.HSet(t.Context(), k[0], "queue", "1 x") }, says: "BADSTATE queue: want nine numbers, got 1 x"},
+			{what: "queue", spoil: func(k []string) { client.HSet(t.Context(), k[0], "queue", "1 x") }, says: "BADSTATE queue: want 9 values, got 1 x"},
 			{what: "low marks", spoil: func(k []string) { client.HSet(t.Context(), k[0], "meter", "x") }, says: "BADSTATE meter: want three numbers and pairs, got x"},
-			{what: "windows of a quota", limit: quotaLimit, spoil: func(k []string) { client.HSet(t.Context(), k[0], "meter", "x") }, says: "BADSTATE meter: want windows and counts, got x"},
-			{what: "counts of a window", limit: rollingLimit, spoil: func(k []string) { client.HSet(t.Context(), k[0], "meter", "x") }, says: "BADSTATE meter: want used, last and offset, got x"},
+			{what: "windows of a quota", limit: quotaLimit, spoil: func(k []string) { client.HSet(t.Context(), k[0], "meter", "x") }, says: "BADSTATE meter: want 4 values, got x"},
+			{what: "counts of a window", limit: rollingLimit, spoil: func(k []string) { client.HSet(t.Context(), k[0], "meter", "x") }, says: "BADSTATE meter: want 3 values, got x"},
 			{what: "stored permits", limit: warmingLimit, spoil: func(k []string) { client.HSet(t.Context(), k[0], "meter", "x") }, says: "BADSTATE meter: want stored permits, got x"},
 		} {
 			t.Run(c.what, func(t *testing.T) {

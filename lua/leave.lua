@@ -22,37 +22,34 @@
 local MOST_TAG = 9e15 -- whole micros are exact below
 
 for i = OWN + 1, #ARGV, 4 do
-  local size, flow = match(ARGV[i + 3] or '', '^([^:]*)(.*)$')
-  local l, cost, left = limit(i), tonumber(size), 0
-  if l and cost and cost >= 0 then
-    local what, which = ARGV[i + 1], ARGV[i + 2]
-    local number, tag, id = match(which, '^(%d+) (-?%d+) (.+)$')
-    local whole = cost >= 1 and cost <= 1e15 and cost == floor(cost)
-    tag = tonumber(tag or 0)
+  local what, which, size = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] or ''
+  local l, cost, flow = limit(i), match(size, '^([^:]*)(.*)$')
+  cost = tonumber(cost)
+  local left, whole = 0, cost and cost >= 1 and cost <= 1e15 and cost == floor(cost)
+  if l and not l.problem and cost and cost >= 0 then
+    local number, tag, id = match(which, '^(%d+) (-?%d+) ?(.*)$')
+    tag = tonumber(tag)
+    local who = format('%s:%s:%.0f%s', ARGV[PROCESS], number or which, cost, flow)
     if what == 'turn' then
       left = giveBack(l, which, cost)
-    elseif what == 'look' then
-      left = 0
     elseif what == 'drop' then
       if whole then drop(l, which, cost) end
     elseif what == 'done' or what == 'keep' or what == 'free' then
-      left = whole and l.kind == 's' and l.meter[what](l, ARGV[7], which, cost, string.sub(flow, 2)) or 0
+      left = whole and l.meter[what] and l.meter[what](l, who, tag) or 0
     elseif what == 'book' then
-      if whole and tag and tag ~= 0 and math.abs(tag) <= MOST_TAG then
-        left = leave(l, format('%s:%s:%.0f%s', ARGV[7], number, cost, flow), cost) and cost or 0
+      if whole and tag and tag ~= 0 and id ~= '' and math.abs(tag) <= MOST_TAG then
+        left = leave(l, who, cost) and cost or 0
         book(l, id, cost, tag, returning(l, math.abs(tag), cost, 0))
       end
-    else
-      local place = format('%s:%s:%.0f%s', ARGV[7], which, cost, flow)
-      local score = l.virtual > 0 and call('ZSCORE', l.places, place)
-      if leave(l, place, cost) then
+    elseif what ~= 'look' then
+      local score = l.virtual > 0 and call('ZSCORE', l.places, who)
+      if leave(l, who, cost) then
         left = cost
-        if score then refund(l, place, tonumber(score)) end
+        if score then refund(l, who, tonumber(score)) end
       end
     end
     if left > 0 then tellLeft(l) end
   end
   answers[#answers + 1] = { left }
 end
-finish()
-return flat()
+return finish(wake)

@@ -12,6 +12,8 @@ var (
 	head string
 	//go:embed common.lua
 	common string
+	//go:embed meter.lua
+	meter string
 	//go:embed paced.lua
 	paced string
 	//go:embed quota.lua
@@ -20,16 +22,22 @@ var (
 	rolling string
 	//go:embed warming.lua
 	warming string
-	//go:embed state.lua
-	state string
 	//go:embed places.lua
 	places string
+	//go:embed flows.lua
+	flows string
 	//go:embed slots.lua
 	slots string
-	//go:embed shares.lua
-	shares string
+	//go:embed room.lua
+	room string
 	//go:embed bookings.lua
 	bookings string
+	//go:embed heads.lua
+	heads string
+	//go:embed shares.lua
+	shares string
+	//go:embed state.lua
+	state string
 	//go:embed ask.lua
 	ask string
 	//go:embed leave.lua
@@ -52,23 +60,37 @@ var (
 // permits, the time in which a bucket fills, a window and a pause are no longer.
 const Longest = 1e15
 
-// inside returns the text that all scripts of limits share: the meters, the state and the queue.
-func inside() string {
-	return paced + quota + rolling + warming + state + places + slots + shares + bookings
+// meters are the meters of all kinds, on which calls wait in places.
+var meters = meter + paced + quota + rolling + warming + places + slots
+
+// texts are those of the scripts, by verb: each has what it needs.
+var texts = map[string]string{
+	"ask":     head + common + apart(meters+flows+room+bookings+heads+shares+state+ask),
+	"leave":   head + apart(meters+flows+room+bookings+state+leave),
+	"settle":  head + apart(meters+flows+room+state+settle),
+	"pause":   head + apart(meters+state+pause),
+	"resume":  head + apart(meters+flows+room+state+resume),
+	"set":     head + apart(meters+flows+room+state+set),
+	"inspect": head + apart(meters+state+inspect),
+	"beat":    beat,
 }
 
 // The scripts, one per verb. Run them with Run, which sends the text only if Redis does not have
 // it yet. They are safe for concurrent use.
 var (
-	Ask     = redis.NewScript(head + common + inside() + ask)
-	Leave   = redis.NewScript(head + inside() + leave)
-	Settle  = redis.NewScript(head + inside() + settle)
-	Pause   = redis.NewScript(head + inside() + pause)
-	Resume  = redis.NewScript(head + inside() + resume)
-	Set     = redis.NewScript(head + inside() + set)
-	Inspect = redis.NewScript(head + inside() + inspect)
-	Beat    = redis.NewScript(beat)
+	Ask     = redis.NewScript(texts["ask"])
+	Leave   = redis.NewScript(texts["leave"])
+	Settle  = redis.NewScript(texts["settle"])
+	Pause   = redis.NewScript(texts["pause"])
+	Resume  = redis.NewScript(texts["resume"])
+	Set     = redis.NewScript(texts["set"])
+	Inspect = redis.NewScript(texts["inspect"])
+	Beat    = redis.NewScript(texts["beat"])
 )
+
+// apart makes the text a function of its own: Lua 5.1 then finds what its many functions share without
+// searching all variables above for each of them.
+func apart(text string) string { return "return (function()\n" + text + "end)()\n" }
 
 // Keys returns the KEYS of one limit, in order. The name is that of the limit. A key is one of its
 // tenants or hosts, or empty. The group is the hash tag; without a group the name is. Neither may

@@ -1,39 +1,16 @@
 -- paced.lua: one permit every `a` micros, at most `b` of them at once. All that it keeps is
--- nextFreeTicketMicros: when all permits that were spent have come. Its fraction is kept
--- apart, since a double of today's micros is exact to a quarter of one only.
---
--- All meters have the same functions. next: the moment, not before `at`, at which so many
--- permits may be spent. spend: spends them then. ahead: when a call gets its permits after
--- so many permits of others. left: permits that could be spent now. usable: until when permits
--- that were just spent may be used.
--- unspend: takes the last spending back, or a part of it; whether it could. change: another
--- `a` and `b`. hold: none before a moment. move: the clock has stepped. life: for how long
--- the state is worth keeping. reach, remember: what a caller keeps of it for the case that
--- Redis loses it, and brings back then.
+-- nextFreeTicketMicros: see meter.lua.
 
-local paced = {}
+METERS.p = function()
+
+local paced = { refills = true, close = atLeast }
 
 local function empty(l, at) return at - l.b * l.a end -- nextFree of a bucket that is full
 
-local function advance(l, micros)
-  local part = l.part + micros
-  l.free, l.part = l.free + floor(part), part % 1
-end
-
--- atLeast empties the bucket so far that its permits have come at a moment. What was spent last is part
--- of that from then on, and does not go back.
-local function atLeast(l, free)
-  if l.free + l.part < free then
-    l.free = floor(free)
-    l.part = free - l.free
-    l.last = ''
-  end
-end
-
--- Where costs are settled, `low` has how many micros the bucket lacked to be full at a spending,
--- and its number: only those that lacked less than all after them, the least first. Refunds since
--- are taken off (`refunded`). A turn may be used until LATE after it is due, and no later: else
--- the provider's bucket could be full by then.
+-- If costs are settled, `low` says how many micros the bucket lacked to be full at a spending, and the
+-- number of the spending: only of those that lacked less than all after them, the least first. Refunds
+-- since then are taken off (`refunded`). A turn may be used until LATE after it is due, and no later:
+-- else the provider's bucket could be full by then.
 local LOWS, LATE = 8, 20000
 
 local function lower(low, micros)
@@ -65,9 +42,9 @@ end
 
 function paced.pack(l)
   if not l.low then return end
-  local words = { format('%.0f %.17g %.0f', l.low.spendings, l.low.refunded, l.low.from) }
-  for _, one in ipairs(l.low) do words[#words + 1] = format('%.17g %.0f', one.micros, one.number) end
-  return table.concat(words, ' ')
+  local text = format('%.0f %.17g %.0f', l.low.spendings, l.low.refunded, l.low.from)
+  for _, one in ipairs(l.low) do text = text .. format(' %.17g %.0f', one.micros, one.number) end
+  return text
 end
 
 function paced.next(l, cost, at) return max(at, max(l.free + l.part, empty(l, at)) + cost * l.a) end
@@ -79,12 +56,11 @@ function paced.spend(l, cost, at)
 end
 
 function paced.left(l) return min(l.b, (at - l.free - l.part) / l.a) end
-
+function paced.most(l) return l.b end
 function paced.ahead(l, before, cost) return l.free + l.part + (before + cost) * l.a end
 
--- With f = nextFree after the spending, f <= due <= use <= f + (b-cost)a for each turn, and
--- f grows by cost*a per turn: so the uses in any stretch of time sum to at most its length
--- and b*a.
+-- With f = nextFree after the spending, f <= due <= use <= f + (b-cost)a for each turn, and f grows by
+-- cost*a per turn: so the uses in any stretch of time sum to at most its length and b*a.
 function paced.usable(l, cost, due)
   return min(l.free + l.part + (l.b - cost) * l.a, l.low and due + LATE or huge)
 end
@@ -92,8 +68,8 @@ end
 -- lost is when the bucket has been full for so long that a whole permit is lost.
 function paced.lost(l) return l.free + l.part + (l.b + 1) * l.a end
 
--- A permit that others could have used overflows before `due`. (A part of one is worth it:
--- else calls of a slow limit would never have their turn at a fast one that is in use.)
+-- A part of a permit may overflow: else calls of a slow limit would never have their turn at a fast
+-- limit that is in use.
 function paced.overflows(l, due) return paced.lost(l) < due end
 
 function paced.unspend(l, cost)
@@ -115,25 +91,12 @@ function paced.change(l, a, b)
   end
 end
 
-local function hold(l, free)
-  local held = max(0, free - l.free - l.part)
-  atLeast(l, free)
-  return held
-end
-
--- Then there is one permit.
+-- There is one permit at the end of a pause.
 function paced.hold(l, till) return hold(l, till - l.a) end
-
-function paced.release(l, micros) advance(l, -micros) end
-
+function paced.release(l) release(l, l.a) end
 function paced.move(l, micros) advance(l, micros) end
-
 function paced.life(l) return l.b * l.a + max(0, l.free - now) end
-
-function paced.fresh(l)
-  l.free, l.part = floor(at - l.b * l.a), 0
-end
-
+function paced.fresh(l) l.free, l.part = floor(empty(l, at)), 0 end
 function paced.reach(l) return format('%.0f', ceil(l.free + l.part - at)) end
 
 function paced.remember(l, reach, unknown)
@@ -142,15 +105,14 @@ function paced.remember(l, reach, unknown)
   if unknown then atLeast(l, now + AHEAD) end
 end
 
--- record is called before a spending whose cost will be settled. Of the first ones nothing
--- goes back while turns may be out that may be used later than LATE.
+-- record is called before a spending whose cost will be settled. Of the first ones nothing goes back
+-- while turns may be out that may be used later than LATE.
 function paced.record(l, due)
   l.low = l.low or { spendings = 0, refunded = 0, from = l.free + l.part > empty(l, due) and ceil(due + l.b * l.a) or 0 }
   return l.low.spendings + 1
 end
 
--- What was not used after all goes back as far as the provider's bucket can not have
--- overflowed since.
+-- Permits that were not used go back as far as the provider's bucket can not have overflowed since.
 function paced.settle(l, cost, used, record)
   local micros = (used - cost) * l.a
   if micros < 0 then
@@ -158,7 +120,8 @@ function paced.settle(l, cost, used, record)
     if l.low then l.low.refunded = l.low.refunded - micros end
   end
   advance(l, micros)
+  return true
 end
 
--- The meters, by kind. The others are made when they are needed: that takes Redis's time.
-local METERS = { p = paced }
+return paced
+end

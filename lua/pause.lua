@@ -6,19 +6,17 @@
 -- are due later are spent already, so these stay
 
 local micros = tonumber(ARGV[OWN + 1])
-local reason = ARGV[OWN + 2] or ''
-if not finite(micros) or micros <= 0 or micros > 1e15 then
-  return redis.error_reply('BADARG micros: want a number above 0, at most 1e15, got ' .. tostring(micros))
+if not finite(micros) or micros <= 0 or micros > LONGEST then
+  return bad('micros: want a number above 0, at most 1e15', OWN + 1, 1)
 end
-for j = 1, #KEYS / KEYED do
+for j = 1, COUNT do
   local l = load(j)
   if not l.problem and now + micros > l.paused then
-    l.paused, l.reason = ceil(now + micros), reason
+    l.paused, l.reason = ceil(now + micros), ARGV[OWN + 2] or ''
     anew(l, l.paused)
     l.held = l.held + l.meter.hold(l, l.paused)
     tell(l, format('until:%.0f,paused', l.paused))
   end
   answers[j] = { l.problem and 0 or format('%.0f', l.paused - now) }
 end
-finish()
-return flat()
+return finish()

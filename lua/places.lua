@@ -1,34 +1,29 @@
--- places.lua: the calls that wait at a limit, in the order of their tags. A tag is a moment
--- in micros, made unique: so the tags of a queue that was lost sort before those that are
--- given later. A place is "<process>:<number>:<cost>", and ":<weight>:<flow>" where it
--- names one; the weight of an urgent call is 0.
+-- places.lua: the calls that wait at a limit, in the order of their tags. A tag is a moment in micros,
+-- made unique: so the tags of a queue that was lost sort before those that are given later. A place is
+-- "<process>:<number>:<cost>", and ":<weight>:<flow>" if it names one; the weight of an urgent call
+-- is 0.
 
-local SCAN_PLACES, NEAR_PLACES = 64, 32
-
-local refund -- see shares.lua
+local NEAR_PLACES = 32
 
 local function costOf(place) return tonumber(match(place, '^[^:]*:[^:]*:(%d+)')) end
 local function processOf(place) return match(place, '^([^:]*):') end
 local function callOf(place) return match(place, '^[^:]*:[^:]*') end
-local function placeOf(asker, p) return asker.id .. ':' .. format('%.0f', p.cost) .. asker.suffix end
 
-local function newTag(l)
-  l.seq = max(l.seq + 1, floor(at))
-  l.newest = l.seq
-  return l.seq
+-- tell notes what happened to a limit: save publishes it.
+local function tell(l, what)
+  l.news = l.news or {}
+  l.news[#l.news + 1] = what
 end
 
--- standing is the tag of a call's place, which its caller may not have heard: a reply was lost. nil:
--- it has none.
-local function standing(l, place) return l.card > 0 and tonumber(call('ZSCORE', l.places, place)) or nil end
-
-local function enter(l, tag, place, cost)
-  if call('ZADD', l.places, 'NX', format('%.17g', tag), place) == 1 then
-    l.renews = l.renews or l.card == 0
-    l.card, l.total, l.first, l.seq, l.newest = l.card + 1, l.total + cost, nil, max(l.seq, tag), nil
-    l.sums = nil
-  end
+-- tellLeft tells those who wait, once, that permits, or a place before them, are theirs. Who waits for
+-- slots is told by name: see room.lua.
+local function tellLeft(l)
+  if l.card == 0 or l.meter.tells or l.leftTold then return end
+  l.leftTold = true
+  tell(l, 'left')
 end
+
+local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
 
 local function leave(l, place, cost)
   if l.card > 0 and call('ZREM', l.places, place) == 1 then
@@ -37,19 +32,23 @@ local function leave(l, place, cost)
   end
 end
 
--- supersede removes the places that a call had in another process, which may be dead: they have
--- its tag. Where flows are named, calls of several may have one tag, and the place stays.
-local function supersede(l, tag, id)
-  local text = format('%.17g', tag)
-  for _, place in ipairs(l.card > 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
-    if callOf(place) ~= id and leave(l, place, costOf(place)) then tellLeft(l) end
-  end
-end
-
 -- head is the first place, and its tag as a text.
 local function head(l)
   if not l.first then l.first = call('ZRANGE', l.places, 0, 0, 'WITHSCORES') end
   return l.first[1], l.first[2]
+end
+
+-- anew lets the head of the queue have its grace from a moment on: its permits come at another one than
+-- it was told.
+local function anew(l, moment) l.head, l.since = '0', ceil(moment) end
+
+-- sooner notes that permits came back: those of the head are there from now on at the earliest.
+local function sooner(l)
+  if l.card == 0 then return end
+  local place = head(l)
+  if callOf(place) ~= l.head or l.since > at then
+    l.head, l.since = callOf(place), ceil(max(at, l.meter.ahead(l, 0, costOf(place))))
+  end
 end
 
 -- near are the costs of the first so many places together, up to NEAR_PLACES of them.
@@ -61,9 +60,9 @@ local function near(l, count)
   return l.sums[count]
 end
 
--- before estimates the permits that places before a call want: the costs of the first NEAR_PLACES,
--- and for the n others n - sqrt(n) times the lower one of both mean costs. Too low is better: who
--- comes too early asks once more, who comes too late is passed over.
+-- before estimates the permits that places before a call want: the costs of the first NEAR_PLACES, and
+-- for the n others n - sqrt(n) times the lower one of both mean costs. It is too low on purpose: a call
+-- that comes too early asks once more, and one that comes too late is passed over.
 local function before(l, tag)
   if l.card == 0 then return 0 end
   if not tag or tag == l.newest then return l.total end
@@ -75,112 +74,11 @@ local function before(l, tag)
   return sum + (others - math.sqrt(others)) * min(sum / NEAR_PLACES, (l.total - sum) / (l.card - NEAR_PLACES))
 end
 
--- forecast is when a call and those before it will have had their turns. Who is first at a limit that
+-- forecast is when a call and those before it will have had their turns. The first one at a limit that
 -- was set for a time asks when that is over, and all hear of it then.
 local function forecast(l, tag, cost)
   local others = before(l, tag)
   local moment = max(l.meter.next(l, cost, at), l.meter.ahead(l, others, cost))
   if others == 0 and moment > l.setUntil and l.setUntil > now then moment = l.setUntil end
   return max(at, l.paused, moment)
-end
-
--- overdue is for how long the head has not asked though its permits were there: below 0 before
--- that, nil if nobody waits. Others may have had them since. Those of a new head are not there
--- before those of the head before it.
-local function overdue(l, asking)
-  if l.card == 0 then return end
-  local place = head(l)
-  local first, moment = callOf(place), l.meter.ahead(l, 0, costOf(place))
-  if asking[first] then
-    l.head, l.since, l.called = first, ceil(max(moment, at)), ''
-  elseif first ~= l.head then
-    l.head, l.since = first, ceil(max(moment, min(l.since, at)))
-  elseif l.since > at and moment < l.since then
-    l.since = ceil(max(moment, at))
-  end
-  return at - max(l.since, l.paused), place
-end
-
--- askedAgain notes that a call has asked in vain: if it is the head, its permits come later than
--- it was told. (Others with its tag may have had them.)
-local function askedAgain(l, id, cost)
-  if l.head == id then l.since, l.called = ceil(max(at, l.meter.ahead(l, 0, cost))), '' end
-end
-
--- callHead tells the process of the head, once until it asks, that its turn may come sooner than it was
--- told.
-local function callHead(l, asking)
-  if l.card == 0 or l.kind == 's' then return end
-  local place = head(l)
-  local first = callOf(place)
-  if asking[first] or l.called == first then return end
-  l.called = first
-  tell(l, 'overdue:' .. processOf(place))
-end
-
--- sooner notes that permits came back: those of the head are there from now on at the earliest.
-function sooner(l)
-  if l.card == 0 then return end
-  local place = head(l)
-  if callOf(place) ~= l.head or l.since > at then
-    l.head, l.since = callOf(place), ceil(max(at, l.meter.ahead(l, 0, costOf(place))))
-  end
-end
-
--- clear lets places of one process go that are not in `asking`: of the first ones. Those of the
--- dead are not charged to their flows.
-local function clear(l, process, asking, isDead)
-  local gone, places = {}, call('ZRANGE', l.places, 0, SCAN_PLACES - 1, 'WITHSCORES')
-  for k = 1, #places, 2 do
-    local place = places[k]
-    if processOf(place) == process and not asking[callOf(place)] then
-      gone[#gone + 1] = place
-      l.total = l.total - costOf(place)
-      if isDead then refund(l, place, tonumber(places[k + 1])) end
-    end
-  end
-  if #gone > 0 then
-    l.card, l.first, l.sums = l.card - call('ZREM', l.places, unpack(gone)), nil, nil
-    tellLeft(l)
-  end
-end
-
-local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
-
--- passes is the moment from which permits of an overdue head are for others: when they would be lost,
--- at the latest after the grace.
-local function passes(l, grace)
-  local over = max(l.since, l.paused) + grace
-  return l.meter.lost and min(over, l.meter.lost(l)) or over
-end
-
--- entitled is the moment at which a call, and all before it, have their permits. If the permits of an
--- overdue head are for others, or its process is dead, that process loses its first places: with
--- their tags it is first again. If those of the next head are for others, too, a call that waits and
--- asks has them; after the grace a new call has, too. A new call is behind all that wait.
-local function entitled(l, tag, cost, grace, asking)
-  local late, head = overdue(l, asking)
-  local isDead = late and late > 0 and dead(l, processOf(head))
-  if late and late > 0 and (at > passes(l, grace) or isDead) then
-    clear(l, processOf(head), asking, isDead)
-    late = overdue(l, asking)
-  end
-  if not late then return l.meter.ahead(l, 0, cost) end
-  if late > 0 then
-    callHead(l, asking)
-    if at > passes(l, grace) and (tag or late > grace) then return at end
-  end
-  if not tag then return huge end
-  return l.meter.ahead(l, before(l, tag), cost)
-end
-
--- comesBack is when a call that waits is to ask, which was told a moment: where the head of a paced limit
--- is overdue, a `lead` after its permits are for others at the latest, as callers ask before their moment.
--- Other limits have many permits at one moment, and the calls have their turns one after the other.
-local function comesBack(l, grace, asking, lead, told)
-  if not l.meter.lost then return told end
-  local late, place = overdue(l, asking)
-  if not late or late <= 0 or asking[callOf(place)] then return told end
-  local moment = passes(l, grace) + lead
-  return moment > at and min(told, moment) or told
 end

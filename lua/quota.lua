@@ -1,7 +1,7 @@
--- quota.lua: `a` permits in each window of a calendar, whose edges the caller knows. A call
--- on its way across an edge may be counted in either window: none is due within the first
--- or last `b` micros of one. The state has this window and the next, as a call of several
--- limits may be due in the next one before this one is over.
+-- quota.lua: `a` permits in each window of a calendar, whose edges the caller knows. A call that
+-- crosses an edge on its way may be counted in either window: none is due within the first or last
+-- `b` micros of one. The state has this window and the next, as a call of several limits may be due
+-- in the next one before this one is over.
 
 METERS.q = function()
 
@@ -21,22 +21,19 @@ local function windows(l)
 end
 
 -- The packed field is: window, used, next window, used of that.
+local PACKED = { '%.0f %.0f %.0f %.0f', 'window', 'usedThen', 'after', 'usedAfter' }
+
 function quota.unpack(l, text)
-  local problem = windows(l)
+  local problem = windows(l) or unpackInto(l, 'meter', PACKED, text or '0 0 0 0')
   if problem then return problem end
-  local w, n, v, m = match(text or '0 0 0 0', '^(%S+) (%S+) (%S+) (%S+)$')
-  w, n, v, m = tonumber(w), tonumber(n), tonumber(v), tonumber(m)
-  if not (w and n and v and m and n >= 0 and m >= 0) then return 'BADSTATE meter: want windows and counts, got ' .. text end
   l.used = {}
   for k = 1, 2 do
-    local edge = l.edge[k]
-    l.used[k] = edge == w and n or edge == v and m or edge < w and l.a or 0 -- before w: the clock went back
+    local edge = l.edge[k] -- before the window of the state, if the clock went back
+    l.used[k] = edge == l.window and l.usedThen or edge == l.after and l.usedAfter or edge < l.window and l.a or 0
   end
 end
 
-function quota.pack(l)
-  return format('%.0f %.0f %.0f %.0f', l.edge[1], l.used[1], l.edge[2], l.used[2])
-end
+function quota.pack(l) return format(PACKED[1], l.edge[1], l.used[1], l.edge[2], l.used[2]) end
 
 local function begin(l, k) -- the first moment of the kth window at which a call may be due
   local last = #l.edge
@@ -45,7 +42,7 @@ local function begin(l, k) -- the first moment of the kth window at which a call
 end
 
 local function window(l, moment)
-  for k = #l.edge, 1, -1 do
+  for k = #l.edge, 2, -1 do
     if moment >= l.edge[k] then return k end
   end
   return 1
@@ -75,29 +72,14 @@ end
 
 function quota.usable(l, _, due) return l.edge[window(l, due) + 1] - l.b end
 
-function quota.overflows() return false end
-
 function quota.unspend(l, cost, due)
   local k = due >= l.edge[1] and window(l, due)
   if k and l.used[k] then l.used[k] = max(0, l.used[k] - cost) end
   return true
 end
 
-function quota.change() end
-
-function quota.hold() return 0 end
-
-function quota.release() end
-
-function quota.move() end
-
--- pace is how many micros a permit takes.
 function quota.pace(l) return (l.edge[3] - l.edge[2]) / l.a end
-
 function quota.life(l) return l.edge[3] - now end
-
-function quota.fresh() end
-
 quota.reach = quota.pack
 
 function quota.remember(l, reach)
@@ -109,8 +91,7 @@ function quota.remember(l, reach)
 end
 
 function quota.record(_, due) return ceil(due) end
-
-function quota.settle(l, cost, used, due) quota.unspend(l, cost - used, due) end
+function quota.settle(l, cost, used, due) return quota.unspend(l, cost - used, due) end
 
 return quota
 end

@@ -1,20 +1,20 @@
--- rolling.lua: never more than `a` permits in any `b` micros. Permits are numbered as they
--- are spent, at moments that never fall, so permit n may be spent b after permit n - a. The
--- log has a spending as "<number> <moment> <cost> <id>", its last number as score. Moments
--- are on a clock of the log, which is Redis's less all its steps.
+-- rolling.lua: never more than `a` permits in any `b` micros. Permits are numbered as they are spent,
+-- at moments that never fall, so permit n may be spent b after permit n - a. The log has a spending as
+-- "<number> <moment> <cost> <id>", its last number as score. Moments are on a clock of the log, which
+-- is Redis's less all its steps.
 
 METERS.r = function()
 
 local rolling = {}
 local SCAN = 64
+local PACKED = { '%.0f %.0f %.0f', 'used', 'moment', 'offset' }
 
 function rolling.unpack(l, text)
-  local used, last, offset = match(text or '0 0 0', '^(%S+) (%S+) (%S+)$')
-  l.used, l.moment, l.offset = tonumber(used), tonumber(last), tonumber(offset)
-  if not (l.used and l.moment and l.offset) then return 'BADSTATE meter: want used, last and offset, got ' .. text end
+  l.logged = true -- the log is in use as long as the state is
+  return unpackInto(l, 'meter', PACKED, text or '0 0 0')
 end
 
-function rolling.pack(l) return format('%.0f %.0f %.0f', l.used, l.moment, l.offset) end
+function rolling.pack(l) return packOf(l, PACKED) end
 
 local function entry(text)
   local moment, cost, id = match(text, '^%d+ (-?%d+) (%d+) (.*)$')
@@ -39,27 +39,24 @@ function rolling.next(l, cost, at)
 end
 
 function rolling.spend(l, cost, at, id)
-  l.used, l.moment = l.used + cost, ceil(at - l.offset)
+  l.used, l.moment = l.used + cost, ceil(max(at - l.offset, l.moment))
   write(l, l.used, l.moment, cost, id or '')
-  local head = call('ZRANGE', l.log, 0, 3) -- of what has left the window, more goes than comes
+  local head = call('ZRANGE', l.log, 0, 3) -- more entries that have left the window are removed than written
   for _, text in ipairs(head) do
     if entry(text) > now - l.offset - l.b then break end
     call('ZREM', l.log, text)
   end
 end
 
--- The first of the log that counts still is found by halves.
+-- The most permits that count no more, or never did, are found by halves.
 function rolling.left(l)
-  local low, high = 0, call('ZCARD', l.log)
-  local size = high
-  while low < high do
-    local middle = floor((low + high) / 2)
-    if entry(call('ZRANGE', l.log, middle, middle)[1]) > at - l.offset - l.b then high = middle else low = middle + 1 end
+  local least, most = 0, floor(l.a)
+  while least < most do
+    local middle = ceil((least + most) / 2)
+    local moment = momentOf(l, l.used + middle - l.a)
+    if not moment or moment <= at - l.offset - l.b then least = middle else most = middle - 1 end
   end
-  if low == size then return l.a end
-  local first = call('ZRANGE', l.log, low, low, 'WITHSCORES')
-  local _, cost = entry(first[1])
-  return l.a - (l.used - first[2] + cost)
+  return least
 end
 
 function rolling.ahead(l, before, cost)
@@ -68,10 +65,6 @@ function rolling.ahead(l, before, cost)
   local moment = momentOf(l, l.used + before + cost - rounds * l.a)
   return (moment and moment + l.offset or at - l.b) + rounds * l.b
 end
-
-function rolling.usable(_, _, due) return due end
-
-function rolling.overflows() return false end
 
 function rolling.unspend(l, cost)
   while cost > 0 do
@@ -86,19 +79,9 @@ function rolling.unspend(l, cost)
   return true
 end
 
-function rolling.change() end
-
-function rolling.hold() return 0 end
-
-function rolling.release() end
-
 function rolling.move(l, micros) l.offset = l.offset + micros end
-
 function rolling.pace(l) return l.b / l.a end
-
 function rolling.life(l) return max(0, l.moment + l.offset - now) + l.b end
-
-function rolling.fresh() end
 
 -- inWindow is how many permits count; more while the log still has what counts no more.
 local function inWindow(l)
@@ -122,14 +105,12 @@ function rolling.remember(l, reach)
   end
 end
 
-function rolling.record() return nil end -- the log has it
-
--- What a call used is put right where few have come since; else what it used more counts
--- as spent now.
+-- The cost of a call is put right if few calls have come since. Else permits that it used beyond
+-- its cost count as spent now.
 function rolling.settle(l, cost, used, _, id)
   local tail = call('ZREVRANGE', l.log, 0, SCAN - 1, 'WITHSCORES')
   for i = 1, #tail, 2 do
-    local moment, size, theirs = entry(tail[i])
+    local _, size, theirs = entry(tail[i])
     if theirs == id and size == cost then
       for k = i, 1, -2 do
         local at, size, id = entry(tail[k])
@@ -141,7 +122,7 @@ function rolling.settle(l, cost, used, _, id)
       return true
     end
   end
-  if used > cost then rolling.spend(l, used - cost, max(at, l.moment + l.offset)) end
+  if used > cost then rolling.spend(l, used - cost, at) end
   return used > cost
 end
 

@@ -7,22 +7,21 @@
 --       after that time tells it again
 
 local FOR_GOOD = 9e15 -- a moment in the year 2255
-local i = OWN
-local a, b, micros = tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-local reset = ARGV[i + 1] == '' and ARGV[i + 2] == ''
-local least = ARGV[HEAD + 1] == 'q' and 0 or 1 -- a window's margin may be none
-if not reset and not (finite(a) and finite(b) and a > 0 and a <= 1e15 and b >= least and b <= 1e15) then
-  return redis.error_reply('BADARG a, b: want numbers above 0, at most 1e15, got ' .. tostring(ARGV[i + 1]) .. ', ' .. tostring(ARGV[i + 2]))
+local i = OWN + 1
+local a, b, micros = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
+local reset = ARGV[i] == '' and ARGV[i + 1] == ''
+local least = ARGV[HEAD + KIND] == 'q' and 0 or 1 -- a window's margin may be none
+if not reset and not (finite(a) and finite(b) and a > 0 and a <= LONGEST and b >= least and b <= LONGEST) then
+  return bad('a, b: want numbers above 0, at most 1e15', i, 2)
 end
-if not finite(micros) or micros < 0 or micros > 1e15 then
-  return redis.error_reply('BADARG micros: want a number of at least 0, at most 1e15, got ' .. tostring(ARGV[i + 3]))
+if not finite(micros) or micros < 0 or micros > LONGEST then
+  return bad('micros: want a number of at least 0, at most 1e15', i + 2, 1)
 end
-for j = 1, #KEYS / KEYED do
+for j = 1, COUNT do
   local l = load(j)
   if not l.problem then
     l.setUntil = reset and 0 or micros == 0 and FOR_GOOD or ceil(now + micros)
-    become(l, reset and l.own or ARGV[i + 1] .. ' ' .. ARGV[i + 2])
+    become(l, reset and l.own or ARGV[i] .. ' ' .. ARGV[i + 1])
   end
 end
-finish()
-return flat()
+return finish(wake)

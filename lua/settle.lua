@@ -10,42 +10,36 @@
 
 local MOST_USED = 1e12
 
--- away spends what a process used while Redis was away. If nobody has used the limit again before,
--- others may still use their shares, and tell what they have spent a moment later: no turn is due
--- for a second.
+-- away spends what a process used while Redis was away. If nobody has used the limit again before, others
+-- may still use their shares, and tell what they have spent a moment later: no turn is due for a second.
 local function away(l, micros, used)
-  if l.fresh or now - l.seen > micros / 2 then
-    l.meter.hold(l, now + AHEAD + (l.kind == 'p' and l.a or 0))
-    if l.kind == 'q' or l.kind == 'r' then l.paused = max(l.paused, now + AHEAD) end -- they hold no moment
-  end
+  if l.fresh or now - l.seen > micros / 2 then l.meter.close(l, now + AHEAD) end
   if used == 0 then return end
-  if l.kind == 'r' then l.meter.settle(l, 0, used, nil, '') else l.meter.spend(l, used, at) end
+  l.meter.spend(l, used, at)
   l.last = ''
+end
+
+-- settle replaces the cost of a call, and reports whether it was known.
+local function settle(l, id, cost, used)
+  if l.kind == 'r' then return l.meter.settle(l, tonumber(cost), used, nil, id) end
+  local record = call('ZSCORE', l.log, id .. ':' .. cost)
+  if not record then return false end
+  call('ZREM', l.log, id .. ':' .. cost)
+  l.logged = true
+  return l.meter.settle(l, tonumber(cost), used, tonumber(record))
 end
 
 for i = OWN + 1, #ARGV, 4 do
   local l, id, cost, used = limit(i), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local settled = 0
-  if l and cost and used and used >= 0 and used <= MOST_USED and used == floor(used) then
-    if id == '' then
-      away(l, cost, used)
-      settled = 1
-    elseif l.kind == 'r' then
-      settled = l.meter.settle(l, cost, used, nil, id) and 1 or 0
-    else
-      local record = call('ZSCORE', l.log, id .. ':' .. ARGV[i + 2])
-      if record then
-        call('ZREM', l.log, id .. ':' .. ARGV[i + 2])
-        l.meter.settle(l, cost, used, tonumber(record))
-        settled, l.logged = 1, true
-      end
-    end
-    if settled == 1 and used < cost and l.card > 0 then
+  local settled = false
+  if l and not l.problem and cost and used and used >= 0 and used <= MOST_USED and used == floor(used) then
+    if id == '' then away(l, cost, used) end
+    settled = id == '' or settle(l, id, ARGV[i + 2], used)
+    if settled and used < cost and l.card > 0 then
       sooner(l)
       if id ~= '' then tell(l, 'settled') end
     end
   end
-  answers[#answers + 1] = { settled }
+  answers[#answers + 1] = { settled and 1 or 0 }
 end
-finish()
-return flat()
+return finish(wake)

@@ -1,48 +1,27 @@
 -- shares.lua: fair shares, by start-time fair queueing. A call that names its flow (a tenant, an
--- account) has the tag at which its flow's share allows it: where the last call of the flow
--- ends, but not before `virtual`, the highest tag that had a turn. So each flow that waits gets
--- turns by its weight, however many of its calls wait. Tags are moments where flows are named,
--- too: a permit of a flow with weight 1 takes the limit's pace. Where no flow was named since
--- the queue was empty, `virtual` is 0, and none of this takes place; all debts end there.
+-- account) has the tag at which its flow's share allows it: where the last call of the flow ends, but
+-- not before `virtual`, the highest tag that had a turn. So each flow that waits gets turns by its
+-- weight, however many of its calls wait. Tags are moments if flows are named, too: a permit of a
+-- flow with weight 1 takes the limit's pace. If no flow was named since the queue was empty,
+-- `virtual` is 0, and none of this takes place; all debts end there.
 --
--- The sorted set `flows` has, per flow, "=<flow>": where its last call ends; "<<flow>" and
--- "><flow>": the gap that places left, for its next calls, and those behind it that ask again;
--- "~<flow>": where the last call ends that came back too late. "!" is where the last urgent call
--- ends. Gaps and "~" are below 0, so that only "=" and "!" count as flows that wait. What
--- `virtual` has passed is removed.
+-- Calls that waited before a flow was named have dense tags, a micro or more apart, up to `dense`.
+-- Among them a flow's calls have the tags of those behind which its share is; that is as fine as it
+-- can be there, so urgent calls have a turn between any two of theirs.
 --
--- Calls that waited before a flow was named have dense tags, a micro or more apart, up to
--- `dense`. Among them a flow's calls have the tags of those behind which its share is; that is
--- as fine as it can be there, so urgent calls have a turn between any two of theirs.
---
--- `speed` is how far `virtual` has moved of late, from `from` on, beside what was `given`: the
--- time that the limit takes for that. Where it is idle, that says nothing of who waits.
+-- `speed` is how far `virtual` has moved of late, from `from` on, beside what was `given`: the time
+-- that the limit takes for that. While the limit is idle, that says nothing of who waits.
 
-local LEAST_PACE, MOST_SHARE, LAST_TAG, FORGET_FLOWS, SPEED_WINDOW, TRUST, SCAN_DENSE = 1000, 1e13, 8e15, 64, 2000000, 0.7, 256
-local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name none
+local LAST_TAG, FORGET_FLOWS, SPEED_WINDOW, SCAN_DENSE = 8e15, 64, 2000000, 256
 
--- flowOf is the flow of a place, which says ":<weight>:<flow>" at its end.
-local function flowOf(place)
-  local weight, name = match(place, '^[^:]*:[^:]*:[^:]*:([^:]*):(.*)$')
-  return weight and { weight = tonumber(weight), name = name } or NOBODY
+local function newTag(l)
+  l.seq = max(l.seq + 1, floor(at))
+  l.newest = l.seq
+  return l.seq
 end
 
--- share is the stretch of tags that a call takes up.
-local function share(l, cost, weight)
-  local pace = l.meter.pace and l.meter.pace(l) or l.a
-  return max(1, min(MOST_SHARE, floor(cost * max(pace, LEAST_PACE) / weight)))
-end
-
--- stretch reads where the last call of a flow ends, and its gap; nil: it has none.
-local function stretch(l, name)
-  local s = call('ZMSCORE', l.flows, '=' .. name, '<' .. name, '>' .. name)
-  local ends, from, to = max(tonumber(s[1] or 0), l.virtual), max(-tonumber(s[2] or 0), l.virtual), -tonumber(s[3] or 0)
-  if to > from then return ends, from, to end
-  return ends
-end
-
--- after is the tag that comes so much later. Among dense tags it is that of the place behind so
--- many permits of calls that name no flow, but one at least.
+-- after is the tag that comes so much later. Among dense tags it is that of the place behind so many
+-- permits of calls that name no flow, but one at least.
 local function after(l, tag, size)
   if tag >= l.dense then return tag + size end
   local permits = max(1, size / share(l, 1, 1))
@@ -54,20 +33,15 @@ local function after(l, tag, size)
   return l.dense + size
 end
 
--- keepStretch writes them. A gap at the end is none.
-local function keepStretch(l, name, ends, from, to)
-  if from and to >= ends then ends, from = from, nil end
-  if from and from < to then
-    call('ZADD', l.flows, format('%.0f', ends), '=' .. name, format('%.0f', -from), '<' .. name, format('%.0f', -to), '>' .. name)
-  else
-    call('ZADD', l.flows, format('%.0f', ends), '=' .. name)
-    call('ZREM', l.flows, '<' .. name, '>' .. name)
-  end
+-- charge keeps where the last call of its kind ends, and returns the tag of this one.
+local function charge(l, member, score, tag)
+  call('ZADD', l.flows, format('%.0f', score), member)
   l.charged = true
+  return min(tag, LAST_TAG)
 end
 
--- beginShares lets flows count from now on. Who waits already is of the flow without a name, but for
--- the first one, if that names its own.
+-- beginShares lets flows count from now on. Calls that wait already are of the flow without a name, but
+-- for the first one, if that names its own.
 local function beginShares(l, tag)
   if l.virtual > 0 then return end
   l.virtual = max(1, floor(at))
@@ -86,20 +60,18 @@ local function beginShares(l, tag)
   l.from = l.virtual
 end
 
--- urgentTag gives an urgent call its tag: the first one of all, as far as the part of the limit
--- goes that is for such calls. They are charged to that, and not to their flows.
+-- urgentTag gives an urgent call its tag: the first one of all, as far as the part of the limit goes
+-- that is for such calls. They are charged to that, and not to their flows.
 local function urgentTag(l, cost, part)
   local last = tonumber(call('ZSCORE', l.flows, '!') or 0)
   local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
   if last > l.virtual then flows = flows - 1 end
   local tag = max(l.virtual, last)
-  call('ZADD', l.flows, format('%.0f', after(l, tag, max(1, floor(share(l, cost, 1) * (1 - part) / part / max(1, flows))))), '!')
-  l.charged = true
-  return min(tag, LAST_TAG)
+  return charge(l, '!', after(l, tag, max(1, floor(share(l, cost, 1) * (1 - part) / part / max(1, flows)))), tag)
 end
 
--- fairTag gives a new call its tag, and charges its flow. First calls of flows without debt stand
--- in the order in which they came: a micro per place behind `virtual`, within their stretch.
+-- fairTag gives a new call its tag, and charges its flow. First calls of flows without debt stand in the
+-- order in which they came: a micro per place behind `virtual`, within their stretch.
 local function fairTag(l, cost, flow)
   if flow.urgent > 0 then return urgentTag(l, cost, flow.urgent) end
   local size = share(l, cost, flow.weight)
@@ -117,15 +89,13 @@ local function fairTag(l, cost, flow)
 end
 
 -- overtaken is the tag of a call that comes back from a booking after `virtual` has passed its own:
--- behind the calls of its flow that came back late before it. With their own tags all of them would
--- be before the calls of others. Slots keep theirs: before it is known how long calls take, tags
--- are close together.
+-- behind the calls of its flow that came back late before it. With their own tags all of them would be
+-- before the calls of others. Slots keep theirs: before it is known how long calls take, tags are
+-- close together.
 local function overtaken(l, tag, cost, flow)
-  if l.virtual <= tag or flow.urgent > 0 or l.kind == 's' then return tag end
+  if l.virtual <= tag or flow.urgent > 0 or l.meter.tells then return tag end
   tag = max(l.virtual, -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0))
-  call('ZADD', l.flows, format('%.0f', -after(l, tag, share(l, cost, flow.weight))), '~' .. flow.name)
-  l.charged = true
-  return min(tag, LAST_TAG)
+  return charge(l, '~' .. flow.name, -after(l, tag, share(l, cost, flow.weight)), tag)
 end
 
 -- forward is the tag of a call that asks again: that of a gap before it, which moves behind.
@@ -140,24 +110,6 @@ local function forward(l, tag, place, cost, flow)
     l.first, l.sums = nil, nil
   end
   return from
-end
-
--- refund lets a flow have what a place that was left would have taken.
-function refund(l, place, tag)
-  if l.virtual == 0 or tag < l.dense then return end
-  local flow = flowOf(place)
-  if flow.weight == 0 then return end -- urgent
-  local size = share(l, costOf(place), flow.weight)
-  local ends, from, to = stretch(l, flow.name)
-  if ends <= max(l.virtual, tag) then return end
-  if not from then
-    from, to = max(tag, l.virtual), max(tag, l.virtual) + size
-  else
-    local first = max(min(from, tag), l.virtual)
-    to = first + to - from + size
-    from = first
-  end
-  keepStretch(l, flow.name, ends, from, to)
 end
 
 -- served notes that a call with a tag has its turn.
@@ -175,30 +127,16 @@ local function served(l, tag, cost)
   if #passed > 0 then call('ZREM', l.flows, unpack(passed)) end
 end
 
--- amongOthers is when a call that is booked is to be back, where other flows wait, too: their new
--- calls come before it. Not all of that is believed, as others may have had enough meanwhile.
-local function amongOthers(l, tag, moment)
-  if l.speed <= 0 or tag <= l.virtual or call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf') < 2 then return moment end
-  return moment + TRUST * max(0, at + (tag - l.virtual) / l.speed - moment)
-end
-
 -- order gives a call the tag that it has at a limit: of a new one that waits, of one that comes back
 -- from a booking, and of one that can come forward.
-local function order(p, asker, back)
-  local l, flow = p.l, asker.flow or NOBODY
-  if asker.flow and (l.card > 0 or l.bookings > 0) then beginShares(l, p.tag) end
+local function order(p, item, back)
+  local l, flow = p.l, item.flow or NOBODY
+  if item.flow and (l.card > 0 or l.bookings > 0) then beginShares(l, p.tag) end
   if l.virtual == 0 then return end
   if back then p.tag = overtaken(l, p.tag, p.cost, flow) end
   if p.tag then
-    p.tag = forward(l, p.tag, placeOf(asker, p), p.cost, flow)
-  elseif asker.waits then
+    p.tag = forward(l, p.tag, p.place, p.cost, flow)
+  elseif item.waits then
     p.tag, p.charged = fairTag(l, p.cost, flow), true
   end
-end
-
--- endShares ends all debts, as nobody waits.
-function endShares(l)
-  if l.virtual == 0 or l.card > 0 or l.bookings > 0 then return end
-  l.virtual, l.from, l.given, l.speed, l.dense = 0, 0, 0, 0, 0
-  call('UNLINK', l.flows)
 end

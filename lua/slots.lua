@@ -1,33 +1,27 @@
--- slots.lua: at most `a` permits in use at once. A turn holds its slots until its call is done,
--- or its process is dead. The log has who holds some, "<process>:<number>:<cost>:<what>", and
--- since when, as score. `used` is how many permits they hold together, and `mean` for how
--- long a call holds them, of late. Nobody polls: who waits is told when there is room.
+-- slots.lua: at most `a` permits in use at once. A turn holds its slots until its call is done, or its
+-- process is dead. The log has who holds some, "<process>:<number>:<cost>:<what>", and since when, as
+-- score: less than 0 if they were taken away. Nobody polls: who waits is told when there is room.
 
 METERS.s = function()
 
-local slots = {}
-local DAY, FREED, UNKNOWN, UNSURE, MOMENT, WAKES = 86400000000, 600000000, 8000000, 3000000, 300000, 64 -- micros; places
+local slots = { tells = true, close = nothing }
+local DAY, FREED, UNKNOWN, UNSURE, MOMENT = 86400000000, 600000000, 8000000, 3000000, 300000 -- micros
 local USABLE, MOST = 1000000, 1000
+slots.MOMENT = MOMENT
 
--- checked: when the dead were looked for. till: none is given before, as data was lost, until
--- those who hold some have told so. woken: the last tag that was told that there is room.
-function slots.unpack(l, text)
-  local used, mean, checked, till, woken = match(text or '0 0 0 0 0', '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
-  l.used, l.mean, l.checked, l.till, l.woken = tonumber(used), tonumber(mean), tonumber(checked), tonumber(till), tonumber(woken)
-  if not (l.used and l.mean and l.checked and l.till and l.woken and l.used >= 0) then
-    return 'BADSTATE meter: want five numbers, got ' .. text
-  end
-end
+-- used: how many permits are held. mean: for how long a call holds them, of late. checked: when the dead
+-- were looked for. till: none is given before, as data was lost, until those who hold some have told
+-- so. woken: the last tag whose process was told that there is room.
+local PACKED = { '%.0f %.0f %.0f %.0f %.0f', 'used', 'mean', 'checked', 'till', 'woken' }
 
-function slots.pack(l) return format('%.0f %.0f %.0f %.0f %.0f', l.used, l.mean, l.checked, l.till, l.woken) end
+function slots.unpack(l, text) return unpackInto(l, 'meter', PACKED, text or '0 0 0 0 0') end
+function slots.pack(l) return packOf(l, PACKED) end
 
-local function holder(id, cost, what) return format('%s:%.0f:%s', id, cost, what) end
-
--- leaves takes a holder off; nil: it holds none. One that was given its slots after the caller has
--- sent its message keeps them, as that is a copy that comes late: true. The message that gave it
--- the slots was sent before that, too, as the way to Redis takes longer than a caller is wrong about
--- Redis's time; one that follows a reply was not.
-local function leaves(l, who, sent)
+-- release takes a holder off, and returns since when it held slots; nil: it holds none. If it was given
+-- them after the caller has sent its message, this is a copy that comes late, and it keeps them: true.
+-- The message that gave it the slots was sent before that, too, as the way to Redis takes longer than
+-- a caller is wrong about Redis's time; one that follows a reply was not.
+local function release(l, who, sent)
   local since = l.entries > 0 and tonumber(call('ZSCORE', l.log, who))
   if not since then return end
   local moment = math.abs(since)
@@ -39,9 +33,8 @@ local function leaves(l, who, sent)
   return since
 end
 
--- sweep takes those off whose processes are dead, or whom nobody knows. It looks once after
--- each death.
-local function sweep(l)
+-- sweep takes those off whose processes are dead, or whom nobody knows. It looks once after each death.
+function slots.sweep(l)
   local last = call('ZRANGE', l.processes, 0, 0, 'WITHSCORES')
   local died = last[2] and -tonumber(last[2]) or 0
   if l.used == 0 or died < l.checked and now - l.checked < UNKNOWN then return end
@@ -53,16 +46,16 @@ local function sweep(l)
     beats[process] = beats[process] or call('ZSCORE', l.processes, process) or 'none'
     local beat = tonumber(beats[process])
     if tonumber(holders[k + 1]) < 0 then
-      if now + holders[k + 1] > FREED then leaves(l, holders[k]) end
+      if now + holders[k + 1] > FREED then release(l, holders[k]) end
     elseif beat and beat < 0 or not beat and now - holders[k + 1] > UNKNOWN then
-      leaves(l, holders[k])
+      release(l, holders[k])
       gone = true
     end
   end
   if gone then sooner(l) end
 end
 
--- ahead: where all are in use, nobody knows when one is done; it is beyond any horizon.
+-- While all slots are in use, nobody knows when one is free: the moment is beyond any horizon.
 function slots.ahead(l, before, cost)
   local over = l.used + before + cost - l.a
   if over <= 0 then return max(at, l.till) end
@@ -70,40 +63,40 @@ function slots.ahead(l, before, cost)
 end
 
 function slots.next(l, cost, from)
-  if l.used + cost > l.a then sweep(l) end
+  if l.used + cost > l.a then slots.sweep(l) end
   return max(from, slots.ahead(l, 0, cost))
 end
 
-function slots.spend(l, cost, _, id, what, since)
+function slots.spend(l, cost, since, id, what)
   if not id then return end -- that was without Redis
   if l.used == 0 then l.renews = true end
-  if call('ZADD', l.log, 'NX', format('%.0f', since or now), holder(id, cost, what)) == 1 then l.used, l.entries = l.used + cost, l.entries + 1 end
+  local who = format('%s:%.0f:%s', id, cost, what)
+  if call('ZADD', l.log, 'NX', format('%.0f', min(since, now)), who) == 1 then l.used, l.entries = l.used + cost, l.entries + 1 end
   l.logged = true
 end
 
--- asks lets go of what a call was given that asks again. True: it may hold that still.
-function slots.asks(l, id, cost, what)
-  local left, late = leaves(l, holder(id, cost, what), l.clock)
+-- asks releases the slots that a call was given which asks again. True: it may hold them still.
+function slots.asks(l, who)
+  local left, late = release(l, who, l.clock)
   if left then sooner(l) end
   return late
 end
 
 -- done ends a turn, and returns how many permits are free for that.
-function slots.done(l, process, number, cost, what)
-  local since = leaves(l, holder(process .. ':' .. number, cost, what), l.clock)
+function slots.done(l, who)
+  local since = release(l, who, l.clock)
   if not since then return 0 end
   local held = max(0, now - since)
   l.mean = l.mean == 0 and held or floor(l.mean + (held - l.mean) / 8)
   sooner(l)
-  return cost
+  return costOf(who)
 end
 
 -- free takes slots away from a call that has not said that it is done, and returns how many. Until
 -- that says so, or a sweep after ten minutes, it cannot take them back.
-function slots.free(l, process, number, cost, what)
-  local who = holder(process .. ':' .. number, cost, what)
+function slots.free(l, who)
   if (tonumber(call('ZSCORE', l.log, who)) or 0) < 0 then return 0 end
-  local freed = slots.done(l, process, number, cost, what)
+  local freed = slots.done(l, who)
   if freed > 0 then
     l.entries = l.entries + call('ZADD', l.log, format('%.0f', -now), who)
     l.renews, l.logged = true, true
@@ -111,14 +104,14 @@ function slots.free(l, process, number, cost, what)
   return freed
 end
 
--- keep notes again that a turn holds its slots, where that was lost, and returns how many
--- permits, if there is room for them.
-function slots.keep(l, process, which, cost, what)
-  local number, since = match(which, '^(%d+) (%d+)$')
-  if not number then return 0 end
-  slots.spend(l, cost, nil, process .. ':' .. number, what, min(tonumber(since), now))
-  local kept = tonumber(call('ZSCORE', l.log, holder(process .. ':' .. number, cost, what)))
-  return kept and kept > 0 and l.used <= l.a and cost or 0
+-- keep notes again that a turn holds its slots, if that was lost, and returns how many permits, if
+-- there is room for them.
+function slots.keep(l, who, since)
+  if not since then return 0 end
+  local id, cost, what = match(who, '^([^:]*:[^:]*):(%d+):(.*)$')
+  slots.spend(l, tonumber(cost), since, id, what)
+  local kept = tonumber(call('ZSCORE', l.log, who))
+  return kept and kept > 0 and l.used <= l.a and tonumber(cost) or 0
 end
 
 -- forget: another server may have missed which calls are done. Who holds slots still tells so. Those
@@ -130,40 +123,9 @@ function slots.forget(l)
   l.used, l.till = 0, max(l.till, ceil(at + UNSURE))
 end
 
--- wake tells the processes of the first who wait, as far as there is room for them. If the first one
--- does not come, they are told again with each moment that passes, and so are the first calls of
--- other processes. The dead leave their slots and places.
-function slots.wake(l)
-  if l.card > 0 then sweep(l) end
-  local free = l.a - l.used
-  if l.card == 0 or free <= 0 or l.till > now or l.paused > now then
-    l.woken = 0
-    return
-  end
-  sooner(l)
-  local late = at - l.since
-  local again = floor(late / MOMENT) > max(0, floor((late - now + l.seen) / MOMENT))
-  if again then l.woken = 0 end
-  local places, told, news = call('ZRANGE', l.places, 0, (again and WAKES or min(free, WAKES)) - 1, 'WITHSCORES'), {}, {}
-  for k = 1, #places, 2 do
-    free = free - costOf(places[k])
-    if free < 0 and not again then break end
-    local process, tag = processOf(places[k]), tonumber(places[k + 1])
-    if not told[process] and dead(l, process) then
-      clear(l, process, {}, true)
-      return slots.wake(l)
-    end
-    if free >= 0 or not told[process] then
-      told[process] = (told[process] or 0) + 1
-      if free < 0 then news[process] = true elseif tag > l.woken then l.woken, news[process] = tag, true end
-    end
-  end
-  for process in pairs(news) do tell(l, 'room:' .. process .. ':' .. told[process]) end
-end
-
--- holders is how many hold some, and of each who and for how long: without the dead, who are gone.
+-- holders is how many calls hold some, and of each who and for how long: without the dead, who are gone.
 function slots.holders(l, gone)
-  sweep(l)
+  slots.sweep(l)
   local holders = l.used > 0 and call('ZRANGEBYSCORE', l.log, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, MOST) or {}
   local held = { 0 }
   for k = 1, #holders, 2 do
@@ -176,28 +138,23 @@ function slots.holders(l, gone)
 end
 
 function slots.left(l) return l.till > now and 0 or l.a - l.used end
-
 function slots.usable(_, _, due) return due + USABLE end
-
 function slots.overflows() return true end
-
-function slots.unspend() end
-
 function slots.change(l) l.woken = 0 end
 
-function slots.hold() return 0 end
-
-function slots.release() end
+-- Nobody is told of room during a pause.
+function slots.hold(l)
+  if l.card > 0 then slots.sweep(l) end
+  l.woken = 0
+  return 0
+end
 
 function slots.move(l, micros)
   l.checked, l.till = 0, l.till > 0 and l.till + micros or 0
 end
 
 function slots.pace(l) return l.mean / l.a end
-
 function slots.life(l) return l.used > 0 and DAY or l.entries > 0 and FREED or 0 end
-
-function slots.fresh() end
 
 -- reach: how many are in use, and 0, less what has passed since. After 30 s it proves no loss: they
 -- may have been done since, and the state expired. Then micros until somebody is to look, as some
@@ -211,7 +168,7 @@ function slots.reach(l)
   return format('%.0f 0 %.0f', l.used, ceil(look))
 end
 
--- remember closes the limit where data was lost, for as long as the state that stands there now is
+-- remember closes the limit after a loss of data, for as long as the state that stands there now is
 -- young: after that who holds some has told so, and who comes late brings nothing new.
 function slots.remember(l, reach, unknown)
   local used, heard = match(reach, '^(%d+) (-?%d+)')
@@ -219,10 +176,6 @@ function slots.remember(l, reach, unknown)
   local brings = tonumber(used or 0) > 0 and tonumber(heard) > -3 * RENEW
   if (unknown or brings) and from + UNSURE > at then l.till = max(l.till, ceil(from + UNSURE)) end
 end
-
-function slots.record() end
-
-function slots.settle() end
 
 return slots
 end

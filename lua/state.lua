@@ -1,30 +1,53 @@
 -- state.lua: one limit: its hash, read and checked as a whole, and written where it changed.
 
-local FIELDS = { 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'last', 'epoch', 'run',
-  'limit', 'own', 'rank', 'setUntilMicros', 'pausedUntilMicros', 'heldMicros', 'reason', 'resumed', 'queue', 'meter', 'shares' }
-local FRESH = { version = '0', last = '', rank = '0', own = '', setUntilMicros = '0',
-  pausedUntilMicros = '0', heldMicros = '0', reason = '', resumed = '0', queue = '0 0 0 0 0 0 0 0 0' }
-local limits = {}
+-- Fields that pack several values. total: permits that calls in the queue want. seq: the highest tag.
+-- heads: the head of the queue, and the one that was told last that it is late. since: when the
+-- permits of the head were there. wanted: permits of bookings that count. latest: when the last
+-- booking is to be back. front, span, returned: see bookings.lua. The others: see shares.lua.
+local QUEUE = { '%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', 'total', 'seq', 'heads', 'since', 'wanted', 'front', 'latest', 'span', 'returned' }
+local SHARES = { '%.0f %.0f %.0f %.17g %.0f', 'virtual', 'from', 'given', 'speed', 'dense' }
+
+-- The fields of the hash: its name in Redis and in the table of a limit, the format of a number, and what
+-- it is as long as Redis does not have it; false: load says so.
+local FIELDS = {
+  'plain', 'plain', false, false,
+  'seenMicros', 'seen', '%.0f', false,
+  'version', 'version', '%.0f', '0',
+  'nextFreeTicketMicros', 'free', '%.0f', false,
+  'fraction', 'part', '%.17g', false,
+  'last', 'last', false, '',
+  'epoch', 'epoch', '%.0f', false,
+  'run', 'run', false, false,
+  'limit', 'limit', false, false,
+  'own', 'own', false, '',
+  'rank', 'rank', '%.0f', '0',
+  'setUntilMicros', 'setUntil', '%.0f', '0',
+  'pausedUntilMicros', 'paused', '%.0f', '0',
+  'heldMicros', 'held', '%.17g', '0',
+  'reason', 'reason', false, '',
+  'resumed', 'resumed', '%.0f', '0',
+  'queue', 'queue', false, '0 0 0 0 0 0 0 0 0',
+  'shares', 'shares', false, '0 0 0 0 0',
+  'meter', 'packed', false, false,
+}
+local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil' } -- if they are not 0
+local limits, byKey = {}, {} -- by index; a limit that a call names twice is one
 
 -- arguments reads what the caller says of a limit.
 local function arguments(l, i)
-  l.kind, l.meter = ARGV[i + 1], METERS[ARGV[i + 1]]
-  if type(l.meter) == 'function' then
-    l.meter = l.meter()
-    METERS[l.kind] = l.meter
-  end
-  local a, b, rank = tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), tonumber(ARGV[i + 4])
+  l.kind, l.meter = ARGV[i + KIND], meterOf(ARGV[i + KIND])
+  l.myA, l.myB, l.myRank = tonumber(ARGV[i + A]), tonumber(ARGV[i + B]), tonumber(ARGV[i + RANK])
   if not l.meter then return 'BADARG kind: want p, q, r, s or w, got ' .. l.kind end
-  if not (finite(a) and a > 0 and a <= 1e15) then return 'BADARG a: want a number above 0, at most 1e15, got ' .. ARGV[i + 2] end
-  if not (finite(b) and b >= (l.kind == 'q' and 0 or 1) and b <= 1e15) then
-    return 'BADARG b: want a number of at least 1, at most 1e15, got ' .. ARGV[i + 3]
+  if not (finite(l.myA) and l.myA > 0 and l.myA <= LONGEST) then return 'BADARG a: want a number above 0, at most 1e15, got ' .. ARGV[i + A] end
+  if not (finite(l.myB) and l.myB >= (l.kind == 'q' and 0 or 1) and l.myB <= LONGEST) then
+    return 'BADARG b: want a number of at least 1, at most 1e15, got ' .. ARGV[i + B]
   end
-  l.version, l.clock = tonumber(ARGV[i + 6]), tonumber(ARGV[i + 10])
-  if not (finite(rank) and finite(l.version) and finite(l.clock)) then
-    return 'BADARG rank, version, clock: want numbers, got ' .. ARGV[i + 4] .. ', ' .. ARGV[i + 6] .. ', ' .. ARGV[i + 10]
+  l.brought, l.clock = tonumber(ARGV[i + VERSION]), tonumber(ARGV[i + CLOCK])
+  if not (finite(l.myRank) and finite(l.brought) and finite(l.clock)) then
+    return 'BADARG rank, version, clock: want numbers, got ' .. ARGV[i + RANK] .. ', ' .. ARGV[i + VERSION] .. ', ' .. ARGV[i + CLOCK]
   end
-  l.rank, l.theirs = rank, ARGV[i + 2] .. ' ' .. ARGV[i + 3]
-  l.known, l.reach, l.back, l.edges = ARGV[i + 5], ARGV[i + 7], ARGV[i + 8], ARGV[i + 9]
+  l.mine = ARGV[i + A] .. ' ' .. ARGV[i + B]
+  l.known, l.brings, l.back, l.edges = ARGV[i + KNOWN], ARGV[i + REACH], ARGV[i + BACK], ARGV[i + EDGES]
 end
 
 -- params reads "a b".
@@ -36,73 +59,56 @@ end
 
 -- fields reads the hash, and checks the types of the other keys.
 local function fields(l)
-  local f = pcall('HMGET', l.key, unpack(FIELDS))
-  l.card, l.bookings = pcall('ZCARD', l.places), pcall('ZCARD', l.booked)
-  local others = { f, l.card, l.bookings, pcall('ZCARD', l.log) }
-  l.renews = floor(now / RENEW) ~= floor((tonumber(f[3]) or 0) / RENEW) -- from time to time
-  if l.renews then others[5] = pcall('ZCARD', l.processes) end
+  local names = {}
+  for k = 1, #FIELDS, 4 do names[#names + 1] = FIELDS[k] end
+  local f = pcall('HMGET', l.key, unpack(names))
+  l.renews = floor(now / RENEW) ~= floor((tonumber(f[2]) or 0) / RENEW) -- from time to time
+  local others = { f, pcall('ZCARD', l.places), pcall('ZCARD', l.booked), pcall('ZCARD', l.log), l.renews and pcall('ZCARD', l.processes) or nil }
   for _, other in ipairs(others) do
     if type(other) == 'table' and other.err then return 'BADSTATE key: ' .. other.err end
   end
-  l.was, l.loaded, l.fresh = {}, {}, not f[1]
-  l.entries = l.fresh and 0 or others[4]
+  l.fresh, l.was = not f[1], {}
   if l.fresh and call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
-  for k, name in ipairs(FIELDS) do l.was[name] = f[k] or nil end
-  local function number(name, fallback)
-    local text = l.was[name] or FRESH[name] or fallback
-    local x = tonumber(text)
-    if not finite(x) then l.wrong = l.wrong or 'BADSTATE ' .. name .. ': want a number, got ' .. text end
-    if l.was[name] or FRESH[name] then l.loaded[name] = x end
-    return x
-  end
-  local brought, rank = l.version, l.rank
-  l.version, l.seen, l.free, l.part = number('version'), number('seenMicros', now), number('nextFreeTicketMicros', at), number('fraction', 0)
-  l.epoch, l.rank, l.setUntil = number('epoch', now), number('rank'), number('setUntilMicros')
-  l.paused, l.held, l.resumed = number('pausedUntilMicros'), number('heldMicros'), number('resumed')
-  l.last, l.run, l.own, l.reason = l.was.last or '', l.was.run or ARGV[6], l.was.own or '', l.was.reason or ''
-  if l.wrong then return l.wrong end
-  if not params(l, l.was.limit or l.theirs) then return 'BADSTATE limit: want two numbers, got ' .. l.was.limit end
-  local q = { match(l.was.queue or FRESH.queue, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$') }
-  l.total, l.seq, l.since = tonumber(q[1]), tonumber(q[2]), tonumber(q[4])
-  l.head, l.called = match(q[3] or '', '^([^:]*:?[^:]*):?(.*)$')
-  l.wanted, l.front, l.latest = tonumber(q[5]), tonumber(q[6]), tonumber(q[7])
-  l.span, l.returned = tonumber(q[8]), tonumber(q[9])
-  local wellformed = finite(l.total) and finite(l.seq) and finite(l.since) and finite(l.wanted) and finite(l.front)
-  if not (wellformed and finite(l.latest) and finite(l.span) and finite(l.returned)) then
-    return 'BADSTATE queue: want nine numbers, got ' .. l.was.queue
-  end
-  l.virtual, l.from, l.given, l.speed, l.dense = 0, 0, 0, 0, 0 -- see shares.lua
-  if l.was.shares then
-    local s = { match(l.was.shares, '^(%S+) (%S+) (%S+) (%S+) (%S+)$') }
-    l.virtual, l.from, l.given, l.speed, l.dense = tonumber(s[1]), tonumber(s[2]), tonumber(s[3]), tonumber(s[4]), tonumber(s[5])
-    if not (finite(l.virtual) and finite(l.from) and finite(l.given) and finite(l.speed) and finite(l.dense)) then
-      return 'BADSTATE shares: want five numbers, got ' .. l.was.shares
+  l.card, l.bookings, l.entries = l.fresh and 0 or others[2], l.fresh and 0 or others[3], l.fresh and 0 or others[4]
+  for n = 1, #names do
+    local k = 4 * n - 2
+    local value = f[n] or FIELDS[k + 2] or nil
+    if value and FIELDS[k + 1] then
+      local text = value
+      value = tonumber(text)
+      if not finite(value) then return 'BADSTATE ' .. names[n] .. ': want a number, got ' .. text end
     end
+    l[FIELDS[k]], l.was[n] = value, value
   end
-  local wrong = l.meter.unpack and l.meter.unpack(l, l.was.meter)
-  return wrong, brought, rank
+  l.seen, l.free, l.part, l.epoch = l.seen or now, l.free or at, l.part or 0, l.epoch or now
+  l.run = l.run or ARGV[RUN]
+  if not params(l, l.limit or l.mine) then return 'BADSTATE limit: want two numbers, got ' .. l.limit end
+  local wrong = unpackInto(l, 'queue', QUEUE, l.queue) or unpackInto(l, 'shares', SHARES, l.shares)
+  if wrong then return wrong end
+  l.head, l.called = match(l.heads, '^([^:]*:?[^:]*):?(.*)$')
+  return l.meter.unpack(l, l.packed)
 end
 
 -- forgetPlaces lets all calls that wait stand in the queue anew, when they ask next: with their tags they
 -- are in the same order. Those that had their turns, or have left, while nothing was written here never
 -- ask again: each of them would be waited for. (Processes are told by name of slots: those keep theirs.)
 local function forgetPlaces(l)
-  if l.card == 0 then return end
+  if l.card == 0 or l.meter.tells then return end
   call('UNLINK', l.places)
   l.card, l.total, l.head, l.since = 0, 0, '0', ceil(at)
 end
 
--- recall brings what the caller remembers, where the state lacks it: the data was lost, or
--- is that of an older moment, or comes from another server.
-local function recall(l, brought)
-  local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[6]
+-- recall brings what the caller remembers, if the state lacks it: the data was lost, or is that of an
+-- older moment, or comes from another server.
+local function recall(l)
+  local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[RUN]
   local other = run ~= '' and l.run ~= '' and l.run ~= run
-  local lost = epoch > 0 and (l.fresh or epoch == l.epoch and l.version < brought)
+  local lost = epoch > 0 and (l.fresh or epoch == l.epoch and l.version < l.brought)
   if l.fresh then l.meter.fresh(l) end
   if epoch > 0 and (lost or epoch ~= l.epoch) or other then
     -- Keys that are gone so soon did not expire: turns that others were given may be out.
-    local young, free = tonumber(match(l.reach, '^%S+') or ''), l.free
-    l.meter.remember(l, l.reach, other or (l.kind == 'p' or l.kind == 'w') and lost and young and young > -l.meter.life(l) - 2 * RENEW)
+    local young, free = tonumber(match(l.brings, '^%S+') or ''), l.free
+    l.meter.remember(l, l.brings, other or l.meter.refills and lost and young and young > -l.meter.life(l) - 2 * RENEW)
     free = max(free, now + AHEAD)
     if l.kind == 'p' and l.paused <= now and l.free > free then -- no turn reaches so far: a pause, or a debt
       if epoch < l.epoch and l.resumed == l.epoch then -- somebody has ended that since
@@ -115,7 +121,7 @@ local function recall(l, brought)
   if (lost or other) and not l.fresh then
     l.epoch = max(l.epoch + 1, floor(now))
     if l.meter.forget then l.meter.forget(l) end
-    if l.kind ~= 's' then forgetPlaces(l) end
+    forgetPlaces(l)
   end
   if run ~= '' then l.run = run end
 end
@@ -125,30 +131,10 @@ local function step(l)
   if micros == 0 then return end
   l.meter.move(l, micros)
   l.head = '0'
-  if l.paused > 0 then l.paused = l.paused + micros end
-  if l.latest > 0 then l.latest = l.latest + micros end
-  if l.returned > 0 then l.returned = l.returned + micros end
-  if l.span > 0 then l.span = max(0, l.span + micros) end
-  if l.setUntil > 0 then l.setUntil = l.setUntil + micros end
+  for _, name in ipairs(MOMENTS) do
+    if l[name] > 0 then l[name] = max(0, l[name] + micros) end
+  end
 end
-
--- tell notes what happened to a limit: save publishes it.
-local function tell(l, what)
-  l.news = l.news or {}
-  l.news[#l.news + 1] = what
-end
-
--- tellLeft tells those who wait, once, that permits, or a place before them, are theirs. Who waits for
--- slots is told by name: see slots.wake.
-local function tellLeft(l)
-  if l.card == 0 or l.kind == 's' or l.leftTold then return end
-  l.leftTold = true
-  tell(l, 'left')
-end
-
--- anew lets the head of the queue have its grace from a moment on: its permits come at another one than
--- it was told.
-local function anew(l, moment) l.head, l.since = '0', ceil(moment) end
 
 -- become puts another limit in force. Turns that are out stay as they are, and the next ones begin
 -- behind them. Of a paced limit processes hear by which factor its interval is another now, and how
@@ -166,47 +152,45 @@ local function become(l, text)
 end
 
 -- rule lets the limit be in force that has the highest rank, or that was set for a time.
-local function rule(l, rank)
-  if l.own == '' or rank > l.rank then l.own, l.rank = l.theirs, max(rank, l.rank) end
+local function rule(l)
+  if l.own == '' or l.myRank > l.rank then l.own, l.rank = l.mine, max(l.myRank, l.rank) end
   if l.setUntil > 0 and l.setUntil <= now then l.setUntil = 0 end
   if l.setUntil == 0 then become(l, l.own) end
 end
 
-local sooner, endShares -- see places.lua, shares.lua
+-- endShares ends all debts of flows, if nobody waits.
+local function endShares(l)
+  if l.virtual == 0 or l.card > 0 or l.bookings > 0 then return end
+  l.virtual, l.from, l.given, l.speed, l.dense = 0, 0, 0, 0, 0
+  call('UNLINK', l.flows)
+end
 
 -- giveBack takes the last spending back but for `keep` permits, if it is that of the ask.
 local function giveBack(l, who, keep)
   local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
-  if not process or process .. ' ' .. serial ~= who or l.kind == 's' then return 0 end
+  if not process or process .. ' ' .. serial ~= who then return 0 end
   local size = tonumber(cost) - keep
-  if size <= 0 then return 0 end
-  l.meter.unspend(l, size, tonumber(due) or at)
+  if size <= 0 or not l.meter.unspend(l, size, tonumber(due) or at) then return 0 end
   sooner(l)
   tellLeft(l)
   l.last = keep > 0 and format('%s %s %.0f %s', process, serial, keep, due) or ''
   return size
 end
 
-local byKey = {} -- a limit that a call names twice is one
-
 local function load(j)
   local k = KEYED * (j - 1)
-  limits[j] = byKey[KEYS[k + 1]]
+  limits[j] = byKey[KEYS[k + STATE]]
   if limits[j] then return limits[j] end
-  local l = { j = j, key = KEYS[k + 1], places = KEYS[k + 2], log = KEYS[k + 3], processes = KEYS[k + 4], booked = KEYS[k + 5],
-    flows = KEYS[k + 6] }
+  local l = { j = j, key = KEYS[k + STATE], places = KEYS[k + PLACES], log = KEYS[k + LOG], processes = KEYS[k + PROCESSES],
+    booked = KEYS[k + BOOKED], flows = KEYS[k + FLOWS] }
   limits[j], byKey[l.key] = l, l
-  l.problem = arguments(l, HEAD + WIDTH * (j - 1))
-  if l.problem then return l end
-  local brought, rank
-  l.problem, brought, rank = fields(l)
+  l.problem = arguments(l, HEAD + WIDTH * (j - 1)) or fields(l)
   if l.problem then return l end
   if l.fresh then call('UNLINK', l.places, l.log, l.booked, l.flows) end -- what stands there is older
   step(l)
-  recall(l, brought)
-  rule(l, rank)
+  recall(l)
+  rule(l)
   if l.paused <= now then l.paused, l.held, l.reason = 0, 0, '' end
-  if l.fresh then l.card, l.bookings = 0, 0 end
   if l.bookings > 0 and l.latest < now then -- all of them are late: the limit is in use, so its keys live on
     call('UNLINK', l.booked)
     l.bookings = 0
@@ -219,77 +203,48 @@ local function load(j)
   return l
 end
 
--- limit loads the limit that an item names; nil: there is none, or something is wrong.
+-- limit loads the limit that an item names; nil: there is none.
 local function limit(i)
   local j = tonumber(ARGV[i])
-  if not j or not KEYS[KEYED * j] or j < 1 then return end
-  local l = limits[j] or load(j)
-  return not l.problem and l or nil
+  return j and j >= 1 and KEYS[KEYED * j] and (limits[j] or load(j)) or nil
 end
 
--- changes lists the fields that changed, with their texts: what is handed to Redis as a
--- text costs it the least.
-local function changes(l, plain)
-  local w, old = {}, l.loaded
-  local function number(name, x, as)
-    if x ~= old[name] then w[#w + 1], w[#w + 2] = name, format(as, x) end
-  end
-  local function text(name, x)
-    if x ~= (l.was[name] or FRESH[name]) then w[#w + 1], w[#w + 2] = name, x end
-  end
-  w[1], w[2] = 'plain', plain
-  if plain == l.was.plain then w = {} end
-  number('version', l.version, '%.0f')
-  number('seenMicros', now, '%.0f')
-  number('nextFreeTicketMicros', l.free, '%.0f')
-  number('fraction', l.part, '%.17g')
-  text('last', l.last)
-  number('epoch', l.epoch, '%.0f')
-  text('run', l.run)
-  text('limit', l.limit)
-  text('own', l.own)
-  number('rank', l.rank, '%.0f')
-  number('setUntilMicros', l.setUntil, '%.0f')
-  number('pausedUntilMicros', l.paused, '%.0f')
-  number('heldMicros', l.held, '%.17g')
-  text('reason', l.reason)
-  number('resumed', l.resumed, '%.0f')
-  text('queue', format('%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', l.total, l.seq, l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head, l.since, l.wanted,
-    l.front, l.latest, l.span, l.returned))
-  if l.virtual > 0 or l.was.shares then text('shares', format('%.0f %.0f %.0f %.17g %.0f', l.virtual, l.from, l.given, l.speed, l.dense)) end
-  if l.meter.pack then text('meter', l.meter.pack(l)) end
-  return w
-end
-
+-- save writes the fields that changed, as texts: what is handed to Redis as a text costs it the least.
 local function save(l)
-  l.version = l.version + 1
-  if l.meter.wake then l.meter.wake(l) end
+  l.version, l.seen = l.version + 1, now
   endShares(l)
   local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low)
-  local plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
-  call('HSET', l.key, unpack(changes(l, plain)))
+  l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
+  l.heads = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
+  l.queue, l.shares, l.packed = packOf(l, QUEUE), packOf(l, SHARES), l.meter.pack(l)
+  local changes, was = {}, l.was
+  for k = 1, #FIELDS, 4 do
+    local value, as = l[FIELDS[k + 1]], FIELDS[k + 2]
+    if value ~= was[(k + 3) / 4] then changes[#changes + 1], changes[#changes + 2] = FIELDS[k], as and format(as, value) or value end
+  end
+  call('HSET', l.key, unpack(changes))
   local far = max(l.latest, l.paused, l.setUntil)
-  local life = max(l.meter.life(l), far - now) + horizon + 3 * RENEW
-  life = format('%.0f', ceil(life / 1000))
+  local life = format('%.0f', ceil((max(l.meter.life(l), far - now) + horizon + 3 * RENEW) / 1000))
   if l.renews or floor(far / RENEW) ~= l.far then
-    call('PEXPIRE', l.key, life)
-    if l.card > 0 then call('PEXPIRE', l.places, life) end
-    if l.bookings > 0 then call('PEXPIRE', l.booked, life) end
-    if l.virtual > 0 then call('PEXPIRE', l.flows, life) end
-    if l.kind ~= 'r' then call('PEXPIRE', l.log, life) end
+    for _, key in ipairs({ l.key, l.places, l.booked, l.flows, l.log }) do call('PEXPIRE', key, life) end
+  else
+    if l.charged and l.virtual > 0 then call('PEXPIRE', l.flows, life) end
+    if l.logged then call('PEXPIRE', l.log, life) end
   end
-  if l.charged and l.virtual > 0 then call('PEXPIRE', l.flows, life) end
-  if l.logged or l.kind == 'r' then call('PEXPIRE', l.log, life) end
-  if l.news and ARGV[9] ~= '' then
-    pcall('PUBLISH', ARGV[9], format('news %s %.0f %s', table.concat(l.news, ','), now, l.key))
+  if l.news and ARGV[CHANNEL] ~= '' then
+    pcall('PUBLISH', ARGV[CHANNEL], format('news %s %.0f %s', table.concat(l.news, ','), now, l.key))
   end
-  replies[l.j] = { l.version, l.meter.reach(l), plain == l.known and '' or plain, '' }
+  replies[l.j] = { l.version, l.meter.reach(l), l.plain == l.known and '' or l.plain, '' }
 end
 
--- finish writes all limits, but those with problems.
-local function finish()
+-- finish writes all limits, but those with problems, and returns the reply.
+local function finish(wake)
   for j, l in pairs(limits) do
-    if l.problem then replies[j] = { 0, '', '', l.problem } elseif l.j == j then save(l) end
+    if l.problem then replies[j] = { 0, '', '', l.problem } elseif l.j == j then
+      if wake then wake(l) end
+      save(l)
+    end
   end
   for j, l in pairs(limits) do replies[j] = replies[l.j] end
+  return flat()
 end

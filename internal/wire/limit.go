@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // Terms are a limit as the scripts know it.
@@ -176,8 +178,8 @@ const noted = 6 * time.Second
 // may have had turns of it. It is for longer where a bucket takes longer to fill.
 const afterLoss = time.Minute
 
-// append appends what head.lua wants to hear of the limit, and returns its known text.
-func (l *Limit) append(args []any, c *Call, back string) ([]any, string) {
+// tell fills in the arguments of the limit, and returns its known text.
+func (l *Limit) tell(args []any, c *Call, back string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, lost := c.Now, c.Lost
@@ -203,7 +205,10 @@ func (l *Limit) append(args []any, c *Call, back string) ([]any, string) {
 		}
 		edges = words(l.Edges(micros))
 	}
-	return append(args, l.Kind, l.a, l.b, l.Name.Rank.Load(), known, l.version, reach, back, edges, clock), known
+	args[scripts.LimitKind], args[scripts.LimitA], args[scripts.LimitB] = l.Kind, l.a, l.b
+	args[scripts.LimitRank], args[scripts.LimitKnown], args[scripts.LimitVersion] = l.Name.Rank.Load(), known, l.version
+	args[scripts.LimitReach], args[scripts.LimitBack], args[scripts.LimitEdges], args[scripts.LimitClock] = reach, back, edges, clock
+	return known
 }
 
 func words(numbers []int64) string {
@@ -226,18 +231,6 @@ func (l *Limit) clock(now time.Time) int64 {
 	return l.micros + max(0, now.Sub(l.heard).Microseconds())
 }
 
-// relative is which number of a reach counts from the moment of its reply; -1: none.
-func (l *Limit) relative() int {
-	switch l.Kind {
-	case "p", "w":
-		return 0
-	case "r", "s":
-		return 1
-	default:
-		return -1
-	}
-}
-
 // aged is the reach as it is now.
 func (l *Limit) aged(now time.Time) string {
 	return l.eachReach(l.reach, func(micros int64) int64 { return micros - now.Sub(l.heard).Microseconds() })
@@ -255,7 +248,7 @@ func (l *Limit) atLeast(reach string, least int64) string {
 
 // eachReach changes the number of a reach that is relative.
 func (l *Limit) eachReach(reach string, change func(int64) int64) string {
-	i := l.relative()
+	i := kinds[l.Kind].relative
 	if i < 0 || reach == "" {
 		return reach
 	}

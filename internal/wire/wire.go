@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // Caller is what a call says of the process that makes it.
@@ -81,8 +83,8 @@ func (r *Reply) AnyProblem() error {
 
 // run makes the call, and returns the reply behind its heads.
 func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Reply, *reader, error) {
-	const evalsha, keyed, all, each = 3, 6, 9, 10
-	args := make([]any, 0, evalsha+all+(keyed+each)*len(c.Limits)+len(extra))
+	const evalsha, keyed = 3, scripts.KeysOfLimit
+	args := make([]any, 0, evalsha+scripts.ArgsOfAll+(keyed+scripts.ArgsOfLimit)*len(c.Limits)+len(extra))
 	args = append(args, "evalsha", script.Hash(), keyed*len(c.Limits))
 	for _, l := range c.Limits {
 		for _, key := range l.Keys {
@@ -90,15 +92,19 @@ func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Repl
 		}
 	}
 	first := len(args)
-	args = append(args, "", c.Way.Microseconds(), c.Horizon.Microseconds(), c.Near.Microseconds(), c.Grace.Microseconds(),
-		c.Run, c.Process, c.Serial, c.Channel)
+	args = args[:first+scripts.ArgsOfAll]
+	all := args[first:]
+	all[scripts.ArgNow], all[scripts.ArgWay], all[scripts.ArgHorizon] = "", c.Way.Microseconds(), c.Horizon.Microseconds()
+	all[scripts.ArgNear], all[scripts.ArgGrace], all[scripts.ArgRun] = c.Near.Microseconds(), c.Grace.Microseconds(), c.Run
+	all[scripts.ArgProcess], all[scripts.ArgSerial], all[scripts.ArgChannel] = c.Process, c.Serial, c.Channel
 	reply := Reply{heads: make([]head, len(c.Limits)), known: make([]string, len(c.Limits))}
 	for i, l := range c.Limits {
 		back := ""
 		if c.Back != nil {
 			back = c.Back[i]
 		}
-		args, reply.known[i] = l.append(args, c, back)
+		args = args[:len(args)+scripts.ArgsOfLimit]
+		reply.known[i] = l.tell(args[len(args)-scripts.ArgsOfLimit:], c, back)
 	}
 	values, err := c.once(ctx, script, append(args, extra...), first)
 	if err != nil {

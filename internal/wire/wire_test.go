@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -17,8 +18,9 @@ func paced() *Limit {
 
 // brought is what a call says of a limit, so long after the start.
 func brought(l *Limit, after time.Duration, lost time.Time) (known, version, reach, clock any) {
-	args, _ := l.append(nil, &Call{Caller: Caller{Lost: lost}, Now: start.Add(after)}, "")
-	return args[4], args[5], args[6], args[9]
+	args := make([]any, scripts.ArgsOfLimit)
+	l.tell(args, &Call{Caller: Caller{Lost: lost}, Now: start.Add(after)}, "")
+	return args[scripts.LimitKnown], args[scripts.LimitVersion], args[scripts.LimitReach], args[scripts.LimitClock]
 }
 
 func TestWhatIsRememberedGetsOld(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -265,8 +266,8 @@ func (w *world) ran(verb string, keys, args []string) {
 	if verb != pause && verb != set && verb != resume {
 		return
 	}
-	const all, each, keyed = 9, 10, 6
-	own := args[all+each*len(keys)/keyed:]
+	const all = lua.ArgsOfAll
+	own := args[all+lua.ArgsOfLimit*len(keys)/lua.KeysOfLimit:]
 	for i := range w.plan.limits {
 		if keys[0] != w.key(i) {
 			continue
@@ -287,7 +288,7 @@ func (w *world) ran(verb string, keys, args []string) {
 		case set:
 			a, b := own[0], own[1]
 			if a == "" {
-				a, b = args[all+1], args[all+2]
+				a, b = args[all+lua.LimitA], args[all+lua.LimitB]
 			}
 			x, _ := strconv.ParseFloat(a, 64)
 			y, _ := strconv.ParseFloat(b, 64)

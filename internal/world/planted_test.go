@@ -19,7 +19,7 @@ var planted = []struct {
 	{"a call pays twice", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a * 2)\nend\n\nfunction paced.left", "used", 5},
 	{"a bucket holds one permit too many", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", "safe", 15},
 	{"a window's quota is one too many", "(l.used[k] or 0) + cost <= l.a and", "(l.used[k] or 0) + cost <= l.a + 1 and", "safe", 42},
-	{"the next window's count is lost", "edge == v and m or", "", "safe", 38},
+	{"the next window's count is lost", "edge == l.after and l.usedAfter or", "", "safe", 38},
 	{"a rolling window is too short", "moment + l.offset + l.b or 0)", "moment + l.offset + l.b / 2 or 0)", "safe", 6},
 	{"a rolling window forgets too early", "if entry(text) > now - l.offset - l.b then break end", "if entry(text) > now - l.offset - l.b / 2 then break end", "safe", 6},
 	{"newcomers overtake", "if not tag then return huge end", "if not tag then return at end", "order", 16},
@@ -30,7 +30,7 @@ var planted = []struct {
 	{"all that was not used goes back", "-min(-micros, lowest(l.low, record))", "micros", "safe", 4},
 	{"a turn may be used for too long", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + 1e9", "safe", 63},
 	{"a slot too many is given", "local over = l.used + before + cost - l.a", "local over = l.used + before + cost - l.a - 1", "safe", 2},
-	{"a slot is never free again", "local since = leaves(l, holder(process .. ':' .. number, cost, what), l.clock)\n  if not since then return 0 end", "do return 0 end\n  local since = 0", "used", 2},
+	{"a slot is never free again", "local since = release(l, who, l.clock)\n  if not since then return 0 end", "do return 0 end\n  local since = 0", "used", 2},
 	{"slots of the living go", "if beat and beat < 0 or not beat and", "if beat or", "safe", 20},
 	{"the reports of processes never expire", "call('HSET', reports, me, report) == 1 then call('PEXPIRE', reports, life) end", "call('HSET', reports, me, report) then end", "clean", 1},
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // sum names a state of a world. Two worlds of one name go on alike: they differ only in when it all
@@ -60,8 +61,8 @@ func (x *explorer) brings(w *world, l *wire.Limit, p *process) (args []string, v
 	_, _, _ = wire.Inspect(context.Background(), &wire.Call{Client: x.server, Limits: []*wire.Limit{l}, Now: moment(w.now),
 		Clock: w.now + p.off, Caller: wire.Caller{Lost: p.lost}}) // it is held
 	x.hold = false
-	args = x.last.args[9:]
-	version, _ = strconv.ParseInt(args[5], 10, 64)
+	args = x.last.args[scripts.ArgsOfAll:]
+	version, _ = strconv.ParseInt(args[scripts.LimitVersion], 10, 64)
 	return args, version
 }
 
@@ -70,7 +71,8 @@ func (x *explorer) memory(w *world, p int) string {
 	pr, b := &w.processes[p], strings.Builder{}
 	for j, l := range pr.limits {
 		args, version := x.brings(w, l, pr)
-		fmt.Fprintf(&b, "%d %s %d %s %s|", pr.ranks[j], args[4], version-x.version(w.data, j), args[6], args[9])
+		fmt.Fprintf(&b, "%d %s %d %s %s|", pr.ranks[j], args[scripts.LimitKnown], version-x.version(w.data, j),
+			args[scripts.LimitReach], args[scripts.LimitClock])
 	}
 	fmt.Fprint(&b, pr.dead, pr.met, pr.run)
 	return b.String()

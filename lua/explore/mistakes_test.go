@@ -15,10 +15,10 @@ var mistakes = []struct {
 	blind            bool // no process looks who holds slots
 }{
 	{what: "the clock of a first ask is not looked at, so a late copy of it takes a slot that is in use", world: "slots", law: "safe",
-		from: "tonumber(ARGV[i + 6]), tonumber(ARGV[i + 10])\n  if not (finite(rank)", to: "tonumber(ARGV[i + 6]), ARGV[i + 5] == '' and 0 or tonumber(ARGV[i + 10])\n  if not (finite(rank)"},
+		from: "tonumber(ARGV[i + VERSION]), tonumber(ARGV[i + CLOCK])\n  if not (finite(l.myRank)", to: "tonumber(ARGV[i + VERSION]), ARGV[i + KNOWN] == '' and 0 or tonumber(ARGV[i + CLOCK])\n  if not (finite(l.myRank)"},
 	{what: "nobody lets a slot go that a late copy takes when its call is done", world: "slots", law: "over", blind: true},
 	{what: "a repeated ask is told another tag than its place has", world: "slots", law: "alive",
-		from: "p.tag = standing(p.l, placeOf(asker, p)) or p.tag", to: ""},
+		from: "p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag", to: ""},
 	{what: "a process that asks long after a loss of data closes the slots to all", world: "slots3", law: "alive",
 		from: "local from = unknown and at or min(at, l.epoch + way)", to: "local from = at"},
 
@@ -27,7 +27,7 @@ var mistakes = []struct {
 	{what: "newcomers overtake", world: "gone", law: "alive", from: "if not tag then return huge end", to: "if not tag then return at end"},
 	{what: "a place that is left stays", world: "calm", law: "over", from: "if l.card > 0 and call('ZREM', l.places, place) == 1 then", to: "if false then"},
 	{what: "turns go back twice", world: "lost", law: "safe", from: "l.last = keep > 0 and format(", to: "l.last = l.last or format("},
-	{what: "all come at once after a pause", world: "pause", law: "safe", from: "l.meter.release(l, min(l.held, l.paused - now))", to: "l.meter.release(l, l.held)"},
+	{what: "all come at once after a pause", world: "pause", law: "safe", from: "advance(l, -min(l.held, l.paused - now))", to: "advance(l, -l.held)"},
 	{what: "what a pause has taken goes back", world: "pause", law: "safe", from: "    l.part = free - l.free\n    l.last = ''", to: "    l.part = free - l.free"},
 	{what: "turns go back to a slower limit", world: "set", law: "safe", from: "  if a > l.a then l.last = '' end\n  if l.low", to: "  if l.low"},
 	{what: "all that was not used goes back", world: "settle", law: "safe", from: "-min(-micros, lowest(l.low, record))", to: "micros"},
@@ -40,8 +40,8 @@ var mistakes = []struct {
 	{what: "a rolling window is too short", world: "rolling", law: "safe", from: "moment + l.offset + l.b or 0)", to: "moment + l.offset + l.b / 2 or 0)"},
 	{what: "a warming call does not wait for those before it to be paid for", world: "warming", law: "safe", from: "function warming.next(l, _, at) return max(at, l.free + l.part) end", to: "function warming.next(l, _, at) return at end"},
 	{what: "a booking outlives its turn", world: "bookings", law: "over", from: "drop(l, id, p.cost)\n  if l.bookings == 0", to: "if l.bookings == 0"},
-	{what: "a turn is given for after the deadline", world: "deadlines", law: "in order", from: "if asker.within then last = min(last, at + asker.within) end", to: ""},
-	{what: "a call that misses its deadline has a place", world: "deadlines", law: "alive", from: "local most = booking and booking.latest or asker.within", to: "local most = booking and booking.latest"},
+	{what: "a turn is given for after the deadline", world: "deadlines", law: "in order", from: "if item.within then last = min(last, at + item.within) end", to: ""},
+	{what: "a call that misses its deadline has a place", world: "deadlines", law: "alive", from: "local most = item.id and item.latest or item.within", to: "local most = item.id and item.latest"},
 }
 
 // Mistakes that are planted in the scripts are found, each in the depth of the gate.

@@ -1,0 +1,41 @@
+package lua
+
+import (
+	"fmt"
+	"go/format"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// head.lua names the positions of arguments. arguments.go has the same names for Go: -update writes it.
+func TestArguments(t *testing.T) {
+	var b strings.Builder
+	fmt.Fprintln(&b, "// Code generated from head.lua by go test ./lua -run TestArguments -update. DO NOT EDIT.\n\npackage lua")
+	for _, of := range []struct{ first, prefix, many, doc string }{
+		{"NOW", "Arg", "ArgsOfAll", "Positions of the arguments that all scripts have, from 0: head.lua explains them."},
+		{"KIND", "Limit", "ArgsOfLimit", "Positions of the arguments of a limit, from 0. The first limit begins at ArgsOfAll."},
+		{"STATE", "Key", "KeysOfLimit", "Positions of the keys of a limit, from 0."},
+	} {
+		line := regexp.MustCompile(`(?m)^local (` + of.first + `, [A-Z, ]+) = ([\d, ]+)$`).FindStringSubmatch(head)
+		require.NotNil(t, line, of.first)
+		fmt.Fprintf(&b, "\n// %s\nconst (\n", of.doc)
+		names, positions := strings.Split(line[1], ", "), strings.Split(line[2], ", ")
+		for i, name := range names {
+			require.Equal(t, fmt.Sprint(i+1), positions[i], name)
+			fmt.Fprintf(&b, "%s = %d\n", of.prefix+name[:1]+strings.ToLower(name[1:]), i)
+		}
+		fmt.Fprintf(&b, "%s = %d // how many there are\n)\n", of.many, len(names))
+	}
+	text, err := format.Source([]byte(b.String()))
+	require.NoError(t, err)
+	if *flagUpdate {
+		require.NoError(t, os.WriteFile("arguments.go", text, 0o600))
+	}
+	written, err := os.ReadFile("arguments.go")
+	require.NoError(t, err)
+	require.Equal(t, string(text), string(written), "run with -update to take this over")
+}

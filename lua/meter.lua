@@ -1,0 +1,97 @@
+-- meter.lua: what the meters of all kinds of limit have in common. A meter knows what the provider
+-- of a limit still allows. It has these functions, of which METER has what most kinds do:
+--
+--   next      the moment, not before `at`, at which so many permits may be spent
+--   spend     spends them then
+--   ahead     when a call gets its permits after so many permits of others
+--   left      permits that could be spent now
+--   usable    until when permits that were just spent may be used
+--   overflows reports whether a permit that others could use is lost before a moment
+--   lost      when a permit is lost; only of a meter whose permits come one after the other
+--   most      the highest cost of a call
+--   pace      how many micros a permit takes
+--   unspend   takes the last spending back, or a part of it; true: it could
+--   record    the score under which a spending is kept in the log whose cost is settled later, or 0
+--   settle    replaces the cost of a spending; true: it was known
+--   change    another `a` and `b`
+--   hold      a pause begins: none before a moment. It returns how far the meter has moved for that
+--   release   a pause ends
+--   close     none before a moment, as others may have spent permits that Redis does not know of
+--   move      the clock has stepped
+--   life      for how long the state is worth keeping
+--   fresh     the state is new
+--   reach     what a caller keeps of the state and brings back, in case Redis loses it …
+--   remember  … and then the meter takes it over
+--   pack      the field `meter` of the state, and unpack reads it
+local METER = {}
+METER.__index = METER
+local function nothing() end
+METER.change, METER.release, METER.move, METER.fresh, METER.unspend, METER.settle, METER.pack = nothing, nothing, nothing, nothing, nothing, nothing, nothing
+function METER.hold() return 0 end
+function METER.record() return 0 end
+function METER.overflows() return false end
+function METER.usable(_, _, due) return due end
+function METER.most(l) return l.a end
+function METER.pace(l) return l.a end
+function METER.close(l, moment) l.paused = max(l.paused, moment) end
+
+-- METERS makes the meter of a kind when a limit needs it: not all at once, as that takes Redis's time.
+local METERS = {}
+
+local function meterOf(kind)
+  local meter = METERS[kind]
+  if type(meter) == 'function' then
+    meter = setmetatable(meter(), METER)
+    METERS[kind] = meter
+  end
+  return meter
+end
+
+-- unpackInto reads a field that packs several values into a limit. `names` are a format and the name of
+-- each value; only `heads` is a text. It returns what is wrong.
+local function unpackInto(l, field, names, text)
+  local words = { match(text, '^' .. rep('(%S+) ', #names - 2) .. '(%S+)$') }
+  for k = 2, #names do
+    local word = words[k - 1]
+    l[names[k]] = names[k] == 'heads' and word or tonumber(word)
+    if not (word and (names[k] == 'heads' or finite(l[names[k]]))) then return format('BADSTATE %s: want %d values, got %s', field, #names - 1, text) end
+  end
+end
+
+local function packOf(l, names)
+  local values = {}
+  for k = 2, #names do values[k - 1] = l[names[k]] end
+  return format(names[1], unpack(values))
+end
+
+-- Paced limits and limits with warm-up keep nextFreeTicketMicros: the moment at which all permits
+-- that were spent have come. Its fraction is kept apart, since a double of today's micros is exact
+-- to a quarter of a micro only.
+local function advance(l, micros)
+  local part = l.part + micros
+  l.free, l.part = l.free + floor(part), part % 1
+end
+
+-- atLeast empties the bucket so far that its permits have come at a moment. What was spent last is part
+-- of that from then on, and does not go back.
+local function atLeast(l, free)
+  if l.free + l.part < free then
+    l.free = floor(free)
+    l.part = free - l.free
+    l.last = ''
+  end
+end
+
+local function hold(l, free)
+  local held = max(0, free - l.free - l.part)
+  atLeast(l, free)
+  return held
+end
+
+-- release ends a pause at whose end so many micros of permits were to be there. Turns may have been
+-- given for that end, if it was near: then the meter does not step back, and the next turns come
+-- behind those.
+local function release(l, permits)
+  local turnsOut = l.paused <= now + AHEAD and l.free + l.part > l.paused - permits
+  if not turnsOut then advance(l, -min(l.held, l.paused - now)) end
+end

@@ -1,0 +1,35 @@
+-- room.lua: the first calls that wait for slots are told when some are free.
+
+local WAKES = 64 -- places
+
+-- wake tells the processes of the first that wait, as far as there is room for them. If the first one
+-- does not come, they are told again with each moment that passes, and so are the first calls of
+-- other processes. The dead leave their slots and places.
+local function wake(l)
+  if not l.meter.tells then return end
+  if l.card > 0 then l.meter.sweep(l) end
+  local free, moment = l.a - l.used, l.meter.MOMENT
+  if l.card == 0 or free <= 0 or l.till > now or l.paused > now then
+    l.woken = 0
+    return
+  end
+  sooner(l)
+  local late = at - l.since
+  local again = floor(late / moment) > max(0, floor((late - now + l.seen) / moment))
+  if again then l.woken = 0 end
+  local places, told, news = call('ZRANGE', l.places, 0, (again and WAKES or min(free, WAKES)) - 1, 'WITHSCORES'), {}, {}
+  for k = 1, #places, 2 do
+    free = free - costOf(places[k])
+    if free < 0 and not again then break end
+    local process, tag = processOf(places[k]), tonumber(places[k + 1])
+    if not told[process] and dead(l, process) then
+      clear(l, process, {}, true)
+      return wake(l)
+    end
+    if free >= 0 or not told[process] then
+      told[process] = (told[process] or 0) + 1
+      if free < 0 then news[process] = true elseif tag > l.woken then l.woken, news[process] = tag, true end
+    end
+  end
+  for process in pairs(news) do tell(l, 'room:' .. process .. ':' .. told[process]) end
+end
