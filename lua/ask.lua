@@ -84,7 +84,7 @@ local function spendAll(parts, due, item)
     l.lastCost, l.lastDue = 0, nil
     if mine == asked then l.lastCost, l.lastDue = tonumber(cost) or 0, tonumber(before) end
     leave(l, p.place, p.cost)
-    served(l, p.tag, p.cost)
+    served(l, p.tag)
     p.record = item.settles and l.meter.record(l, due)
     l.meter.spend(l, p.cost, due, item.call, item.what)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))

@@ -57,10 +57,11 @@ local function expected(l, tag)
 end
 
 -- amongOthers is when a call that is booked is to be back, if other flows wait, too: their new calls
--- come before it. Not all of that is believed, as others may have had enough meanwhile.
+-- come before it, a turn of each for each turn of its flow if all have one weight. A flow counts that
+-- has more than one call to come. Not all of that is believed, as others may have had enough meanwhile.
 local function amongOthers(l, tag, moment)
-  if l.speed <= 0 or tag <= l.virtual or call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf') < 2 then return moment end
-  return moment + TRUST * max(0, at + (tag - l.virtual) / l.speed - moment)
+  local flows = tag > l.virtual and call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual + share(l, 1, 1)), '+inf') or 0
+  return flows < 2 and moment or moment + TRUST * max(0, at + (tag - l.virtual) * flows - moment)
 end
 
 -- returning is when a call with a tag has its turn, after the bookings before it. Only if that is beyond

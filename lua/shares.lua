@@ -8,11 +8,8 @@
 -- Calls that waited before a flow was named have dense tags, a micro or more apart, up to `dense`.
 -- Among them a flow's calls have the tags of those behind which its share is; that is as fine as it
 -- can be there, so urgent calls have a turn between any two of theirs.
---
--- `speed` is how far `virtual` has moved of late, from `from` on, beside what was `given`: the time
--- that the limit takes for that. While the limit is idle, that says nothing of who waits.
 
-local LAST_TAG, FORGET_FLOWS, SPEED_WINDOW, SCAN_DENSE = 8e15, 64, 2000000, 256
+local LAST_TAG, FORGET_FLOWS, SCAN_DENSE = 8e15, 64, 256
 
 local function newTag(l)
   l.seq = max(l.seq + 1, floor(at))
@@ -57,7 +54,6 @@ local function beginShares(l, tag)
   elseif tag then
     l.virtual = min(tag, l.virtual)
   end
-  l.from = l.virtual
 end
 
 -- urgentTag gives an urgent call its tag: the first one of all, as far as the part of the limit goes
@@ -113,16 +109,9 @@ local function forward(l, tag, place, cost, flow)
 end
 
 -- served notes that a call with a tag has its turn.
-local function served(l, tag, cost)
+local function served(l, tag)
   if l.virtual == 0 or not tag then return end
   l.virtual = max(l.virtual, min(tag, max(l.seq, floor(at))))
-  l.given = l.given + share(l, cost, 1)
-  if l.virtual < l.dense then
-    l.from, l.given = l.virtual, 0
-  elseif l.given >= SPEED_WINDOW then
-    l.speed = (l.virtual - l.from) / l.given
-    l.from, l.given = l.virtual, 0
-  end
   local passed = call('ZRANGEBYSCORE', l.flows, format('%.0f', -l.virtual), format('%.0f', l.virtual), 'LIMIT', 0, FORGET_FLOWS)
   if #passed > 0 then call('ZREM', l.flows, unpack(passed)) end
 end

@@ -3,9 +3,8 @@
 -- Fields that pack several values. total: permits that calls in the queue want. seq: the highest tag.
 -- heads: the head of the queue, and the one that was told last that it is late. since: when the
 -- permits of the head were there. wanted: permits of bookings that count. latest: when the last
--- booking is to be back. front, span, returned: see bookings.lua. The others: see shares.lua.
+-- booking is to be back. front, span, returned: see bookings.lua.
 local QUEUE = { '%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', 'total', 'seq', 'heads', 'since', 'wanted', 'front', 'latest', 'span', 'returned' }
-local SHARES = { '%.0f %.0f %.0f %.17g %.0f', 'virtual', 'from', 'given', 'speed', 'dense' }
 
 -- The fields of the hash: its name in Redis and in the table of a limit, the format of a number, and what
 -- it is as long as Redis does not have it; false: load says so.
@@ -27,7 +26,8 @@ local FIELDS = {
   'reason', 'reason', false, '',
   'resumed', 'resumed', '%.0f', '0',
   'queue', 'queue', false, '0 0 0 0 0 0 0 0 0',
-  'shares', 'shares', false, '0 0 0 0 0',
+  'virtual', 'virtual', '%.0f', '0',
+  'dense', 'dense', '%.0f', '0',
   'meter', 'packed', false, false,
 }
 local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil' } -- if they are not 0
@@ -83,7 +83,7 @@ local function fields(l)
   l.seen, l.free, l.part, l.epoch = l.seen or now, l.free or at, l.part or 0, l.epoch or now
   l.run = l.run or ARGV[RUN]
   if not params(l, l.limit or l.mine) then return 'BADSTATE limit: want two numbers, got ' .. l.limit end
-  local wrong = unpackInto(l, 'queue', QUEUE, l.queue) or unpackInto(l, 'shares', SHARES, l.shares)
+  local wrong = unpackInto(l, 'queue', QUEUE, l.queue)
   if wrong then return wrong end
   l.head, l.called = match(l.heads, '^([^:]*:?[^:]*):?(.*)$')
   return l.meter.unpack(l, l.packed)
@@ -161,7 +161,7 @@ end
 -- endShares ends all debts of flows, if nobody waits.
 local function endShares(l)
   if l.virtual == 0 or l.card > 0 or l.bookings > 0 then return end
-  l.virtual, l.from, l.given, l.speed, l.dense = 0, 0, 0, 0, 0
+  l.virtual, l.dense = 0, 0
   call('UNLINK', l.flows)
 end
 
@@ -216,7 +216,7 @@ local function save(l)
   local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low)
   l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
   l.heads = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
-  l.queue, l.shares, l.packed = packOf(l, QUEUE), packOf(l, SHARES), l.meter.pack(l)
+  l.queue, l.packed = packOf(l, QUEUE), l.meter.pack(l)
   local changes, was = {}, l.was
   for k = 1, #FIELDS, 4 do
     local value, as = l[FIELDS[k + 1]], FIELDS[k + 2]

@@ -116,7 +116,6 @@ type State struct {
 	stored                          float64
 	records                         map[string]float64
 	virtual, urgent                 float64            // the highest tag that had a turn; where the last urgent call ends
-	from, given, speed              float64            // of virtual, of late
 	dense                           float64            // up to there are tags of before flows were named
 	flows                           map[string]stretch // while virtual is not 0
 	late                            map[string]float64 // where the last call of a flow ends that came back too late

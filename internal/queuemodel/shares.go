@@ -17,9 +17,8 @@ const (
 	mostShare = 1e13
 	lastTag   = 8e15
 
-	speedWindow = 2 * 1e6
-	trust       = 0.7
-	scanDense   = 256
+	trust     = 0.7
+	scanDense = 256
 )
 
 var nobody = Flow{Weight: 1}
@@ -104,7 +103,6 @@ func (c *call) beginShares(s *State, tag float64) {
 	} else if tag > 0 {
 		s.virtual = min(tag, s.virtual)
 	}
-	s.from = s.virtual
 }
 
 // debts are how many flows virtual has not passed.
@@ -119,14 +117,19 @@ func (s *State) debts() (flows float64) {
 
 // amongOthers is when a call that is booked is to be back, where other flows wait, too.
 func (c *call) amongOthers(s *State, tag, moment float64) float64 {
-	flows := s.debts()
-	if s.urgent > s.virtual {
+	flows, next := 0.0, s.virtual+s.share(1, 1)
+	for _, f := range s.flows {
+		if f.ends > next {
+			flows++
+		}
+	}
+	if s.urgent > next {
 		flows++
 	}
-	if s.virtual == 0 || s.speed <= 0 || tag <= s.virtual || flows < 2 {
+	if s.virtual == 0 || tag <= s.virtual || flows < 2 {
 		return moment
 	}
-	return moment + trust*max(0, c.at+(tag-s.virtual)/s.speed-moment)
+	return moment + trust*max(0, c.at+(tag-s.virtual)*flows-moment)
 }
 
 // urgentTag is that of an urgent call: it is charged to what is for such calls.
@@ -205,22 +208,15 @@ func (s *State) refund(p place) {
 	s.keepFlow(p.flow.Name, f)
 }
 
-func (c *call) served(s *State, tag, cost float64) {
+func (c *call) served(s *State, tag float64) {
 	if s.virtual > 0 && tag > 0 {
 		s.virtual = max(s.virtual, min(tag, max(s.seq, math.Floor(c.at))))
-		switch s.given += s.share(cost, 1); {
-		case s.virtual < s.dense:
-			s.from, s.given = s.virtual, 0
-		case s.given >= speedWindow:
-			s.speed = (s.virtual - s.from) / s.given
-			s.from, s.given = s.virtual, 0
-		}
 	}
 }
 
 func (s *State) endShares() {
 	if len(s.places) == 0 && len(s.bookings) == 0 {
-		s.virtual, s.urgent, s.from, s.given, s.speed, s.dense = 0, 0, 0, 0, 0, 0
+		s.virtual, s.urgent, s.dense = 0, 0, 0
 		clear(s.flows)
 		clear(s.late)
 	}

@@ -281,7 +281,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 			s.lastOf, s.lastCost, s.lastDue = who, 0, 0
 		}
 		s.leave(id, p.Cost)
-		c.served(s, p.Tag, p.Cost)
+		c.served(s, p.Tag)
 		if item.Settles {
 			tags[i] = c.record(s, due)
 		}
