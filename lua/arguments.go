@@ -1,4 +1,4 @@
-// Code generated from head.lua by go test ./lua -run TestArguments -update. DO NOT EDIT.
+// Code generated from head.lua and state.lua by go test ./lua -run TestArguments -update. DO NOT EDIT.
 
 package lua
 
@@ -40,4 +40,17 @@ const (
 	KeyBooked    = 4
 	KeyFlows     = 5
 	KeysOfLimit  = 6 // how many there are
+)
+
+// Positions of the values in the field queue of a state, from 0: state.lua explains them.
+const (
+	QueueTotal    = 0
+	QueueSeq      = 1
+	QueueHead     = 2
+	QueueSince    = 3
+	QueueWanted   = 4
+	QueueFront    = 5
+	QueueLatest   = 6
+	QueueSpan     = 7
+	QueueReturned = 8
 )

@@ -11,10 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// head.lua names the positions of arguments. arguments.go has the same names for Go: -update writes it.
+// head.lua names the positions of arguments and keys, and state.lua those of the values in the field
+// queue. arguments.go has the same names for Go: -update writes it.
 func TestArguments(t *testing.T) {
 	var b strings.Builder
-	fmt.Fprintln(&b, "// Code generated from head.lua by go test ./lua -run TestArguments -update. DO NOT EDIT.\n\npackage lua")
+	fmt.Fprintln(&b, "// Code generated from head.lua and state.lua by go test ./lua -run TestArguments -update. DO NOT EDIT.\n\npackage lua")
 	for _, of := range []struct{ first, prefix, many, doc string }{
 		{"NOW", "Arg", "ArgsOfAll", "Positions of the arguments that all scripts have, from 0: head.lua explains them."},
 		{"KIND", "Limit", "ArgsOfLimit", "Positions of the arguments of a limit, from 0. The first limit begins at ArgsOfAll."},
@@ -30,6 +31,14 @@ func TestArguments(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%s = %d // how many there are\n)\n", of.many, len(names))
 	}
+	queue := regexp.MustCompile(`(?m)^local QUEUE = { '[^']+', (.+) }$`).FindStringSubmatch(state)
+	require.NotNil(t, queue)
+	fmt.Fprint(&b, "\n// Positions of the values in the field queue of a state, from 0: state.lua explains them.\nconst (\n")
+	for i, name := range strings.Split(queue[1], ", ") {
+		name = strings.Trim(name, "'")
+		fmt.Fprintf(&b, "Queue%s = %d\n", strings.ToUpper(name[:1])+name[1:], i)
+	}
+	fmt.Fprintln(&b, ")")
 	text, err := format.Source([]byte(b.String()))
 	require.NoError(t, err)
 	if *flagUpdate {

@@ -37,7 +37,6 @@
 
 local near = tonumber(ARGV[NEAR])
 local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE = 16, 10000, 16
-local asked = ARGV[PROCESS] .. ' ' .. ARGV[SERIAL]
 
 -- agree is the first moment that suits all meters.
 local function agree(parts)
@@ -60,14 +59,16 @@ local function horizonOf(parts, due)
   return horizon
 end
 
+-- room is the moment at which the call, and all calls before it in the queues, have their permits.
 local function room(parts)
   local latest = at
   for _, p in ipairs(parts) do latest = max(latest, entitled(p.l, p.tag, p.cost)) end
   return latest
 end
 
--- had ends the booking of a call that has its turn, and lets nobody wait for those before it. Tags that
--- are given later are behind it, whatever the clock does; one from nowhere is not.
+-- had ends the booking of a call that has its turn. Calls behind it no longer wait for bookings before
+-- it. Later tags are behind it, even if the clock steps back; a tag that a client has made up moves
+-- `front` no further than to now.
 local function had(l, id, p)
   drop(l, id, p.cost)
   if l.bookings == 0 or not p.tag and at - l.returned < PATIENT then return end
@@ -76,6 +77,7 @@ local function had(l, id, p)
   l.seq = max(l.seq, l.front)
 end
 
+-- spendAll spends the permits of a call at all its limits, and returns until when its turn may be used.
 local function spendAll(parts, due, item)
   local usable = huge
   for _, p in ipairs(parts) do
@@ -118,8 +120,8 @@ local function farthest(parts, item, moment)
 end
 
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books it there.
--- One that does not wait has the forecast alone. Bookings before a call only decide whether it is
--- booked: one that waits is told when its turn is if none of those comes back.
+-- A call that does not wait gets the forecast alone. Bookings before a call only decide whether it is
+-- booked too: the forecast of a call that waits assumes that no booking comes back.
 local function wait(parts, item)
   local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return returning(l, tag, cost, item.patience) end or forecast)
   if not item.waits then return 0, latest, which end
@@ -133,7 +135,7 @@ local function wait(parts, item)
   end
   local books, told = item.id and latest - at > item.patience, latest
   if item.id and not books then which, told = farthest(parts, item, forecast) end
-  if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- others have turns at the last moment
+  if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- calls of several limits have turns at the last moment
   for k, p in ipairs(parts) do
     if k == which and not books then
       enter(p.l, p.tag, p.place, p.cost)
@@ -147,7 +149,9 @@ local function wait(parts, item)
   return books and 3 or 0, told, which
 end
 
+-- refusal says why a call can not be asked for, or notes its places.
 local function refusal(parts, item)
+  local slotted
   for _, p in ipairs(parts) do
     if not p.l or p.l.problem then return p.l and p.l.problem or 'BADARG limit: want an index of KEYS' end
     local most = p.l.meter.most(p.l)
@@ -155,8 +159,10 @@ local function refusal(parts, item)
     if p.cost > most then return format('EXCEEDS cost: want at most %.17g, got %.0f', most, p.cost) end
     if p.tag and not (p.tag > 0 and p.tag <= 9e15) then return 'BADARG tag: want a number above 0, at most 9e15' end
     p.place = format('%s:%.0f%s', item.call, p.cost, item.suffix)
+    slotted = slotted or p.l.meter.tells
   end
   for _, p in ipairs(parts) do
+    if not slotted then return end
     local asks = p.l.meter.asks
     if asks and asks(p.l, format('%s:%.0f:%s', item.call, p.cost, item.what)) then
       return 'CLOCK number: of a call that has slots since then, got ' .. item.call
@@ -165,7 +171,7 @@ local function refusal(parts, item)
 end
 
 -- supersede removes the places that a call had in another process, which may be dead: they have its
--- tag. Where flows are named, calls of several may have one tag, and the place stays.
+-- tag. If flows are named, calls of several flows may have the same tag, so the place stays.
 local function supersede(l, tag, id)
   local text = format('%.17g', tag)
   for _, place in ipairs(l.card > 0 and l.virtual == 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
@@ -173,8 +179,8 @@ local function supersede(l, tag, id)
   end
 end
 
--- tagged gives a part of a call its tag: that of its place, if its caller has not heard of that as a
--- reply was lost, that of its booking, or one by its flow's share.
+-- tagged gives a part of a call its tag: the tag of its place, as the caller may have missed it with a
+-- lost reply; or the tag of its booking; or the tag that its flow's share allows.
 local function tagged(p, item)
   local l, back = p.l, nil
   if item.waits and l.card > 0 then p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag end
@@ -186,6 +192,7 @@ local function tagged(p, item)
   order(p, item, back)
 end
 
+-- askOne answers one call, and returns the status of the answer.
 local function askOne(answer, item, parts)
   local problem = refusal(parts, item)
   local status, moment, extra = 2, at, problem
@@ -209,31 +216,33 @@ local function askOne(answer, item, parts)
   return status
 end
 
--- A full Redis refuses no write once a script has removed something. So it is asked first: else some
--- calls would have turns here, while other processes take Redis for away and use their shares.
+-- Once a script has removed something, a full Redis refuses none of its writes. So the script first tries
+-- to write. Otherwise some calls would have turns here, while other processes treat Redis as away and
+-- use their shares.
 local full = pcall('ZADD', KEYS[PLACES], 'XX', 0, '')
 if type(full) == 'table' and full.err and match(full.err, 'OOM') then return full end
 
-local function nameOfCall(item, k) return format('%s:%.0f', ARGV[PROCESS], item.number + k) end
-
 for _, item in ipairs(rest) do
-  item.count = min(item.count, MOST_ALIKE)
-  for k = 0, item.count - 1 do asking[nameOfCall(item, k)] = true end
+  item.calls = {}
+  for k = 1, min(item.count, MOST_ALIKE) do
+    local id = format('%s:%.0f', ARGV[PROCESS], item.number + k - 1)
+    item.calls[k], asking[id] = id, true
+  end
 end
 for _, item in ipairs(rest) do
-  local flow, answer = item.flow, { 0, item.count }
+  local flow, answer = item.flow, { 0, #item.calls }
   item.suffix = flow and ':' .. (flow.urgent > 0 and '0' or flow.text) .. ':' .. flow.name or ''
   item.what = item.id or flow and flow.name or ''
-  for k = 0, item.count - 1 do
+  for k, id in ipairs(item.calls) do
     local parts = {}
     for p = 1, item.parts do
       local i = item.first - 2 + 3 * p
       local tag = ARGV[i + 2]
-      parts[p] = { l = limit(i), cost = tonumber(ARGV[i + 1]), tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil, old = tag ~= '' }
+      parts[p] = { l = limit(i), cost = tonumber(ARGV[i + 1]), tag = tag ~= '' and (tonumber(tag) or 0 / 0) or nil, old = tag ~= '', place = '' }
     end
-    item.call = nameOfCall(item, k)
-    if askOne(answer, item, parts) == 4 then -- so is that of those behind it
-      answer[2] = k + 1
+    item.call = id
+    if askOne(answer, item, parts) == 4 then -- the turns of the calls behind it are too late as well
+      answer[2] = k
       break
     end
   end

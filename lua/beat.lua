@@ -1,32 +1,31 @@
--- beat.lua: the heartbeat of a process, for all names that it uses. It says first that the process
--- lives, and finds the dead: that is known per process, not per name. Then it registers under
--- each name which limit the process was made with. Where those of the living differ, the slowest
--- is in force. What the process tells of itself is kept for people, and nobody else reads it.
+-- beat.lua: the heartbeat of a process, for all names that it uses. It notes that the process lives, and
+-- finds dead processes: both are known per process, not per name. Then it registers under each name
+-- which limit the process was made with. If the limits of living processes differ, the slowest is in
+-- force. The report of the process is kept for people; no script reads it.
 --
--- KEYS  1 processes (sorted set: process -> last beat; of those that died or ended: less than 0)
---       2 beats   (hash: since -> since when the beats of all have had no gap)
+-- KEYS  1 processes (sorted set: process -> last beat; negative if it has died or ended)
+--       2 beats   (hash: since -> since when the heartbeats of the fleet have had no gap)
 --       then per name:
---         limits  (hash: process -> "<pace> <limit>", or "- <micros>" of one that has gone since
---                 then, or "! <micros> <limit>" of one whose calls are not to be made since then, as
---                 a limit of another kind is in force; and what is in force)
---         reports (hash: process -> what it tells of itself; of those that have gone for ten
---                 minutes)
+--         limits  (hash: process -> "<pace> <limit>"; or "- <micros>": it has gone since then; or
+--                 "! <micros> <limit>": its calls are not to be made since then, as a limit of
+--                 another kind is in force. Fields that begin with a space: what is in force)
+--         reports (hash: process -> its report; kept for ten minutes after it has gone)
 -- ARGV  1 nowMicros    '': Redis's TIME
 --       2 process      without spaces and colons
---       3 deadMicros   whoever is silent for so long is dead
+--       3 deadMicros   a process that is silent for so long is dead
 --       4 channel      for news; '': none
 --       5 lives        1; 0: the process ends, and counts as dead
 --       then per name:
 --         kind         of its limit: p, q, r, s or w
---         pace         of its limit, calls per second: what slower means
+--         pace         of its limit, in calls per second: the lowest pace is the slowest limit
 --         limit        its text; '': the process needs the name no more
---         report       what the process tells of itself; '': nothing
+--         report       for people; '': none
 -- Reply nowMicros; 0 if the process was not known, 1 if it was, 2 if it counted as dead; when a
---       process died or ended last, in micros; what tells the server from others, '' if the user
---       may not know it; then per name: how many of those that use it live; rank, text and kind
---       of the limit that is in force. Where that is of another kind, the limit of the process does
---       not count, and its calls are not to be made. The last names may be missing, so that the
---       script does not take long: they are to be sent again.
+--       process died or ended last, in micros; the server's run, '' if the user may not read it;
+--       then per name: how many living processes use it; rank, text and kind of the limit in
+--       force. If that has another kind, the limit of the process does not count, and its calls
+--       are not to be made. The last names may be missing, so that the script does not take long:
+--       the process sends them again.
 
 local call, format, find, match = redis.call, string.format, string.find, string.match
 local PROCESSES, BEATS = KEYS[1], KEYS[2]
@@ -62,12 +61,13 @@ local function micros(x) return format('%.0f', x) end
 local score = tonumber(call('ZSCORE', PROCESSES, me) or nil)
 local last = tonumber(call('ZREVRANGE', PROCESSES, 0, 0, 'WITHSCORES')[2] or 0)
 local since = tonumber(call('HMGET', BEATS, 'since')[1] or nil)
--- Nobody is dead where everybody was silent: Redis stood still, or its clock jumped.
+-- If all processes were silent, none of them counts as dead: Redis stood still, or its clock jumped.
 if not since or last <= 0 or now - last > silence / 2 or now < last then
   since = now
   call('HSET', BEATS, 'since', micros(now))
 end
--- Beats of later are from before the clock stepped back. Who lives beats again.
+-- Heartbeats in the future are from before the clock stepped back. They count as of now, and living
+-- processes send new ones.
 if last > now then
   for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(' .. micros(now), '+inf', 'LIMIT', 0, MOST)) do
     call('ZADD', PROCESSES, micros(now), process)
@@ -92,12 +92,12 @@ local life = micros(math.ceil((silence + KEEP) / 1000))
 call('PEXPIRE', PROCESSES, life)
 call('PEXPIRE', BEATS, life)
 local info = redis.pcall('INFO', 'server')
--- The first 12 digits of it: what a hash keeps of it is packed up to 64 bytes only.
+-- 12 digits are enough. Redis stores a hash the small way only if no value is longer than 64 bytes.
 local run = type(info) == 'string' and match(info, 'run_id:(%x+)') or ''
 local reply = { now, not score and 0 or score > 0 and 1 or 2, died, string.sub(run, 1, 12) }
 
--- look takes those off whose processes are dead, and finds the slowest limit of the others. It
--- returns how many processes it has looked at.
+-- look removes dead processes from a name, and finds the slowest limit of the others. It returns how many
+-- processes it has looked at.
 local function look(limits, reports, s)
   local all, users, gone = call('HGETALL', limits), {}, {}
   local of = {}

@@ -2,10 +2,9 @@
 -- "<id>:<cost>", and holds no permits: its score is its tag, or less than 0 if it does not count, as
 -- its call waits in the queue or at another limit.
 --
--- `front` is the highest tag of a call with an ID that had its turn. Calls before it that are not back
--- did not come in time: nobody behind waits for them, whatever became of them. A new call that finds
--- permits moves it only if no booking was back for PATIENT: a fleet that is late once, as a whole, is
--- still expected.
+-- `front` is the highest tag of a call with an ID that had its turn. Bookings before it did not come back
+-- in time, so they no longer count. A new call that finds permits moves `front` only if no booking has
+-- come back for PATIENT: a fleet that is late once, as a whole, is still expected.
 
 local FORGET, LATECOMERS, SCAN_BOOKINGS, PATIENT, TRUST = 3600000000, 600000000, 64, 10000000, 0.7
 
@@ -23,8 +22,8 @@ local function drop(l, id, cost)
   if tag > 0 then l.wanted, l.returned = l.wanted - cost, floor(at) end
 end
 
--- forget lets bookings go that were to be back long ago: `span` is for how long after its tag one was
--- told to stay away, at the most.
+-- forget removes bookings that were due back long ago. `span` is the longest time from the tag of a
+-- booking until it was due back.
 local function forget(l)
   local old = floor(now - l.span - FORGET)
   if old <= 0 then return end
@@ -56,16 +55,16 @@ local function expected(l, tag)
   return call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), tag and '(' .. format('%.17g', tag) or '+inf') * l.wanted / counted
 end
 
--- amongOthers is when a call that is booked is to be back, if other flows wait, too: their new calls
--- come before it, a turn of each for each turn of its flow if all have one weight. A flow counts that
--- has more than one call to come. Not all of that is believed, as others may have had enough meanwhile.
+-- amongOthers is when a booked call is due back, if other flows wait, too: their new calls go before it, one
+-- of each flow for each turn of its own flow if all have the same weight. Only flows with more than one
+-- call to come count. Only TRUST of that delay counts, as the other flows may run out of calls meanwhile.
 local function amongOthers(l, tag, moment)
   local flows = tag > l.virtual and call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual + share(l, 1, 1)), '+inf') or 0
   return flows < 2 and moment or moment + TRUST * max(0, at + (tag - l.virtual) * flows - moment)
 end
 
--- returning is when a call with a tag has its turn, after the bookings before it. Only if that is beyond
--- its patience the new calls of other flows are added: there may be none.
+-- returning is when a call with a tag has its turn, after the bookings before it. The new calls of other
+-- flows are added only if that is beyond its patience, as there may be none.
 local function returning(l, tag, cost, patience)
   local moment = max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag) + expected(l, tag), cost))
   return l.virtual > 0 and tag and moment - at > patience and amongOthers(l, tag, moment) or moment

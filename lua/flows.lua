@@ -1,8 +1,9 @@
--- flows.lua: what the flows of a limit have had of it: see shares.lua for the order that follows. The
--- sorted set `flows` has, per flow, "=<flow>": where its last call ends; "<<flow>" and "><flow>": the
--- gap that places left, for its next calls, and those behind it that ask again; "~<flow>": where the
--- last call ends that came back too late. "!" is where the last urgent call ends. Gaps and "~" are
--- below 0, so that only "=" and "!" count as flows that wait. What `virtual` has passed is removed.
+-- flows.lua: how much of a limit each flow has had: see shares.lua for the order that follows from it.
+-- The sorted set `flows` has, per flow, "=<flow>": where its last call ends; "<<flow>" and "><flow>":
+-- the gap that left places leave to its next calls, and to its calls behind the gap that ask again;
+-- "~<flow>": where its last call ends that came back too late. "!" is where the last urgent call ends.
+-- Gaps and "~" are below 0, so that only "=" and "!" count as flows that wait. Entries that `virtual`
+-- has passed are removed.
 
 local LEAST_PACE, MOST_SHARE, SCAN_PLACES = 1000, 1e13, 64
 local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name none
@@ -26,7 +27,7 @@ local function stretch(l, name)
   return ends
 end
 
--- keepStretch writes them. A gap at the end is none.
+-- keepStretch writes what stretch reads. A gap that reaches to the end is dropped.
 local function keepStretch(l, name, ends, from, to)
   if from and to >= ends then ends, from = from, nil end
   if from and from < to then
@@ -38,7 +39,7 @@ local function keepStretch(l, name, ends, from, to)
   l.charged = true
 end
 
--- refund lets a flow have what a place that was left would have taken.
+-- refund makes a gap in a flow for a place that was left, or makes its gap wider.
 local function refund(l, place, tag)
   if l.virtual == 0 or tag < l.dense then return end
   local flow = flowOf(place)
@@ -50,8 +51,8 @@ local function refund(l, place, tag)
   keepStretch(l, flow.name, ends, first, first + size + (from and to - from or 0))
 end
 
--- clear removes places of one process from among the first of the queue, but for calls in `asking`. Those
--- of the dead are not charged to their flows.
+-- clear removes the places of a process from the first SCAN_PLACES of the queue, except those of calls in
+-- `asking`. If the process is dead, their flows get a refund.
 local function clear(l, process, asking, isDead)
   local gone, places = {}, call('ZRANGE', l.places, 0, SCAN_PLACES - 1, 'WITHSCORES')
   for k = 1, #places, 2 do

@@ -3,9 +3,9 @@
 local grace = tonumber(ARGV[GRACE])
 local asking = {} -- the calls of this ask
 
--- overdue is for how long the head has not asked though its permits were there: below 0 before that, nil
--- if nobody waits. Others may have had them since. Those of a new head are not there before those of
--- the head before it.
+-- overdue is for how long the head has not asked although its permits were there: below 0 before that,
+-- nil if nobody waits. Other calls may have had these permits since. The permits of a new head are
+-- there no earlier than those of the head before it.
 local function overdue(l)
   if l.card == 0 then return end
   local place = head(l)
@@ -20,14 +20,14 @@ local function overdue(l)
   return at - max(l.since, l.paused), place
 end
 
--- askedAgain notes that a call has asked in vain: if it is the head, its permits come later than it was
--- told. (Others with its tag may have had them.)
+-- askedAgain notes that a call has asked in vain. If it is the head, its permits come later than its
+-- forecast said: other calls with its tag may have had them.
 local function askedAgain(l, id, cost)
   if l.head == id then l.since, l.called = ceil(max(at, l.meter.ahead(l, 0, cost))), '' end
 end
 
--- callHead tells the process of the head, once until it asks, that its turn may come sooner than it was
--- told.
+-- callHead notifies the process of the head that its turn may come sooner than its forecast said, once
+-- until it asks.
 local function callHead(l)
   if l.card == 0 or l.meter.tells then return end
   local place = head(l)
@@ -37,17 +37,18 @@ local function callHead(l)
   tell(l, 'overdue:' .. processOf(place))
 end
 
--- passes is the moment from which permits of an overdue head are for others: when they would be lost,
--- at the latest after the grace.
+-- passes is the moment from which other calls may have the permits of an overdue head: when a permit would
+-- be lost, or after the grace at the latest.
 local function passes(l)
   local over = max(l.since, l.paused) + grace
   return l.meter.lost and min(over, l.meter.lost(l)) or over
 end
 
--- entitled is the moment at which a call, and all before it, have their permits. If the permits of an
--- overdue head are for others, or its process is dead, that process loses its first places: with
--- their tags its calls are first again. If those of the next head are for others, too, a call that
--- waits and asks has them; after the grace a new call has, too. A new call is behind all that wait.
+-- entitled is the moment at which a call, and all calls before it, have their permits. If others may have
+-- the permits of an overdue head, or its process is dead, that process loses its first places; with
+-- their tags its calls are first when they come back. If the next head is overdue as well, a waiting
+-- call that asks has its permits, and after the grace a new call, too. Otherwise a new call is behind
+-- all that wait.
 local function entitled(l, tag, cost)
   local late, first = overdue(l)
   local isDead = late and late > 0 and dead(l, processOf(first))
@@ -64,9 +65,9 @@ local function entitled(l, tag, cost)
   return l.meter.ahead(l, before(l, tag), cost)
 end
 
--- comesBack is when a call that waits is to ask, which was told a moment: if the head of a paced limit is
--- overdue, a `lead` after its permits are for others at the latest, as callers ask before their moment.
--- Other limits have many permits at one moment, and the calls have their turns one after the other.
+-- comesBack is the forecast that a waiting call gets. If the head of a paced limit is overdue, it is at
+-- most a `lead` after others may have the head's permits, because callers ask before their forecast.
+-- Limits of other kinds have many permits at one moment, and their calls have turns one after the other.
 local function comesBack(l, lead, told)
   if not l.meter.lost then return told end
   local late, place = overdue(l)

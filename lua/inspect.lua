@@ -8,7 +8,7 @@
 --       processes that live; of slots then how many hold some, and of each of those
 --       "<process>:<number>:<cost>:<what>" and micros since when
 
--- Nothing is written. A key that another script would take away is as one that is not there.
+-- Nothing is written. Keys and members that another script would remove are treated as missing.
 local WRITES = { UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true }
 local NOTHING = { ZCARD = 0, ZCOUNT = 0, ZSCORE = false }
 local really, gone = call, {}

@@ -1,4 +1,4 @@
--- leave.lua: places are left, turns that nobody used go back, and slots whose calls are done.
+-- leave.lua: calls leave their places, return turns that they did not use, and end their use of slots.
 --
 -- ARGV  after those of head.lua, per item:
 --         limit        index
@@ -6,15 +6,15 @@
 --           place "<number>" cost             the place is left
 --           book  "<number> <tag> <id>" cost  so is it, and the tag is kept: below 0, if it does
 --                                             not count there
---           turn  "<process> <serial>" keep   of that ask the first `keep` permits are still
---                                             needed. The others go back if nobody has spent
---                                             since, else they lapse. So it may be repeated
+--           turn  "<process> <serial>" keep   the first `keep` permits of that ask are still
+--                                             needed. The others come back, unless another call
+--                                             has spent permits since. It may be repeated
 --           drop  "<id>" cost                 the booking ends
 --           done  "<number>" cost:what        the call is done, with its slots
 --           keep  "<number> <micros>" cost:what  it holds its slots still, since then
 --           free  "<number>" cost:what        its slots are taken away, and it does not have them back
---           look  "" 0                        who was told that there is a slot, and has not come,
---                                             is told again
+--           look  "" 0                        messages of free slots are repeated to calls that
+--                                             have not come
 --         The cost of place and book has ":<weight>:<flow>" behind it where the place names one
 -- Reply: after that of head.lua, per item how many permits went back, or were waited for, or
 --       are held within the limit

@@ -48,13 +48,14 @@ local function meterOf(kind)
 end
 
 -- unpackInto reads a field that packs several values into a limit. `names` are a format and the name of
--- each value; only `heads` is a text. It returns what is wrong.
+-- each value; only `head` is a text. It returns what is wrong.
 local function unpackInto(l, field, names, text)
   local words = { match(text, '^' .. rep('(%S+) ', #names - 2) .. '(%S+)$') }
   for k = 2, #names do
     local word = words[k - 1]
-    l[names[k]] = names[k] == 'heads' and word or tonumber(word)
-    if not (word and (names[k] == 'heads' or finite(l[names[k]]))) then return format('BADSTATE %s: want %d values, got %s', field, #names - 1, text) end
+    local value = names[k] == 'head' and word or tonumber(word)
+    if not (word and (value == word or finite(value))) then return format('BADSTATE %s: want %d values, got %s', field, #names - 1, text) end
+    l[names[k]] = value
   end
 end
 

@@ -105,14 +105,14 @@ function paced.remember(l, reach, unknown)
   if unknown then atLeast(l, now + AHEAD) end
 end
 
--- record is called before a spending whose cost will be settled. Of the first ones nothing goes back
--- while turns may be out that may be used later than LATE.
+-- record is called before a spending whose cost will be settled. The first of them get no refund while
+-- earlier turns may still be used later than LATE.
 function paced.record(l, due)
   l.low = l.low or { spendings = 0, refunded = 0, from = l.free + l.part > empty(l, due) and ceil(due + l.b * l.a) or 0 }
   return l.low.spendings + 1
 end
 
--- Permits that were not used go back as far as the provider's bucket can not have overflowed since.
+-- A refund is limited to what the provider's bucket can not have lost since by overflowing.
 function paced.settle(l, cost, used, record)
   local micros = (used - cost) * l.a
   if micros < 0 then

@@ -2,8 +2,8 @@
 --
 -- ARGV  after those of head.lua: micros (for so long), reason
 -- Reply: after that of head.lua, per limit the micros until the pause ends. News: until and paused.
--- Turns that were given before and are due before that moment are void. The permits of those that
--- are due later are spent already, so these stay
+-- Granted turns that are due before that moment are void. Turns that are due later stay, as their permits
+-- are spent already.
 
 local micros = tonumber(ARGV[OWN + 1])
 if not finite(micros) or micros <= 0 or micros > LONGEST then

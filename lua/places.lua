@@ -15,8 +15,8 @@ local function tell(l, what)
   l.news[#l.news + 1] = what
 end
 
--- tellLeft tells those who wait, once, that permits, or a place before them, are theirs. Who waits for
--- slots is told by name: see room.lua.
+-- tellLeft notifies waiting calls, once per script, that permits came back or a place before them was
+-- left. Calls that wait for slots get messages of their own: see room.lua.
 local function tellLeft(l)
   if l.card == 0 or l.meter.tells or l.leftTold then return end
   l.leftTold = true
@@ -38,11 +38,10 @@ local function head(l)
   return l.first[1], l.first[2]
 end
 
--- anew lets the head of the queue have its grace from a moment on: its permits come at another one than
--- it was told.
+-- anew begins the grace of the head at a moment: its permits come at another moment than its forecast said.
 local function anew(l, moment) l.head, l.since = '0', ceil(moment) end
 
--- sooner notes that permits came back: those of the head are there from now on at the earliest.
+-- sooner notes that permits came back: the permits of the head may be there from now on.
 local function sooner(l)
   if l.card == 0 then return end
   local place = head(l)
@@ -51,7 +50,7 @@ local function sooner(l)
   end
 end
 
--- near are the costs of the first so many places together, up to NEAR_PLACES of them.
+-- near is the sum of the costs of the first places, up to NEAR_PLACES of them.
 local function near(l, count)
   if not l.sums then
     l.sums = { [0] = 0 }
@@ -74,8 +73,8 @@ local function before(l, tag)
   return sum + (others - math.sqrt(others)) * min(sum / NEAR_PLACES, (l.total - sum) / (l.card - NEAR_PLACES))
 end
 
--- forecast is when a call and those before it will have had their turns. The first one at a limit that
--- was set for a time asks when that is over, and all hear of it then.
+-- forecast is when a call and all calls before it will have had their turns. If the limit was set for a
+-- time, the first call asks when that time is over, and then all processes hear of it.
 local function forecast(l, tag, cost)
   local others = before(l, tag)
   local moment = max(l.meter.next(l, cost, at), l.meter.ahead(l, others, cost))

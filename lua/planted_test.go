@@ -19,12 +19,12 @@ var planted = []struct {
 	unsafe               bool
 	seed                 uint64
 }{
-	{"the common path spends nothing", "ask", "part = part + count * cost * interval", "part = part", true, 2},
-	{"the common path overfills the bucket", "ask", "  if free + part < full then\n    free = floor(full)", "  if false then\n    free = floor(full)", false, 0},
+	{"the common path spends nothing", "ask", "part = part + item.count * cost * interval", "part = part", true, 2},
+	{"the common path overfills the bucket", "ask", "if free + part < full then\n        free = floor(full)", "if false then\n        free = floor(full)", false, 0},
 	{"the common path takes an old version for new", "ask", "if version < brought or ", "if ", false, 66},
 	{"the common path does not see a clock that stepped", "ask", " or stepped(seen, clock) ~= 0 then", " then", false, 8},
 	{"the common path overtakes", "ask", "not (general and general[j]) and", "", false, 14},
-	{"the common path is not known as the last", "ask", ", 'last', last)", ")", false, 9},
+	{"the common path is not known as the last", "ask", ", 'last', asked .. ' ' .. spent[j])", ")", false, 9},
 	{"a call pays for half of its permits", "ask", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.left", true, 46},
 	{"a bucket holds one permit too many", "ask", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", true, 547},
 	{"a turn may be used for too long", "ask", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + l.b * l.a", true, 2},
@@ -87,7 +87,7 @@ var planted = []struct {
 	{"a booking outlives its turn", "ask", "drop(l, id, p.cost)\n  if l.bookings == 0", "if l.bookings == 0", false, 2},
 	{"a call that misses its deadline has a place", "ask", "local most = item.id and item.latest or item.within", "local most = item.id and item.latest", false, 5},
 	{"a turn is given for after the deadline", "ask", "if item.within then last = min(last, at + item.within) end", "", false, 16},
-	{"a deadline counts from when the reply is there", "ask", "return clock > 0 and passed > 0 and passed < STEP and micros - passed or micros", "return micros", false, 16},
+	{"a deadline counts from when the reply is there", "ask", "item.within = item.within - (at - clock)", "", false, 16},
 	{"a turn that is too late is booked", "ask", "if most and latest - at > most then", "if false then", false, 3},
 	{"calls with IDs have no patience", "ask", "local books, told = item.id and latest - at > item.patience, latest", "local books, told = item.id, latest", false, 2},
 	{"who waits is told that all bookings come back", "ask", "if item.id and not books then which", "if false then which", false, 2},

@@ -3,7 +3,7 @@
 -- ARGV  those of head.lua
 -- Reply: after that of head.lua, per limit 1, or 0: it was not paused. News: resumed
 --
--- No turn is void or moves. Some may have been given for the end of the pause, if that was near: see
+-- No turn is void or moves. Turns may have been granted for the end of the pause, if that was near: see
 -- release in meter.lua.
 
 for j = 1, COUNT do

@@ -2,9 +2,9 @@
 
 local WAKES = 64 -- places
 
--- wake tells the processes of the first that wait, as far as there is room for them. If the first one
--- does not come, they are told again with each moment that passes, and so are the first calls of
--- other processes. The dead leave their slots and places.
+-- wake notifies the processes of the first calls that wait, as many as have room. If the first call does
+-- not come, wake repeats the messages after each MOMENT, and then notifies the first call of other
+-- processes, too. Dead processes lose their slots and places.
 local function wake(l)
   if not l.meter.tells then return end
   if l.card > 0 then l.meter.sweep(l) end

@@ -1,4 +1,4 @@
--- settle.lua: what calls really used is told. Each call counts once.
+-- settle.lua: callers report what their calls really used. Each call counts once.
 --
 -- ARGV  after those of head.lua, per item:
 --         limit        index
@@ -10,8 +10,8 @@
 
 local MOST_USED = 1e12
 
--- away spends what a process used while Redis was away. If nobody has used the limit again before, others
--- may still use their shares, and tell what they have spent a moment later: no turn is due for a second.
+-- away spends what a process used while Redis was away. If no call has used the limit since, other
+-- processes may still use their shares, and report them a moment later: no turn is due for a second.
 local function away(l, micros, used)
   if l.fresh or now - l.seen > micros / 2 then l.meter.close(l, now + AHEAD) end
   if used == 0 then return end

@@ -6,8 +6,8 @@
 -- `virtual` is 0, and none of this takes place; all debts end there.
 --
 -- Calls that waited before a flow was named have dense tags, a micro or more apart, up to `dense`.
--- Among them a flow's calls have the tags of those behind which its share is; that is as fine as it
--- can be there, so urgent calls have a turn between any two of theirs.
+-- Among them, a call of a flow has the tag of the waiting call after which its share begins. Shares can
+-- not be finer there, so urgent calls have a turn between any two of these calls.
 
 local LAST_TAG, FORGET_FLOWS, SCAN_DENSE = 8e15, 64, 256
 
@@ -17,8 +17,8 @@ local function newTag(l)
   return l.seq
 end
 
--- after is the tag that comes so much later. Among dense tags it is that of the place behind so many
--- permits of calls that name no flow, but one at least.
+-- after is the tag that is `size` later. Among dense tags it is the tag of the place behind so many permits
+-- of calls that name no flow, and behind at least one.
 local function after(l, tag, size)
   if tag >= l.dense then return tag + size end
   local permits = max(1, size / share(l, 1, 1))
@@ -37,8 +37,8 @@ local function charge(l, member, score, tag)
   return min(tag, LAST_TAG)
 end
 
--- beginShares lets flows count from now on. Calls that wait already are of the flow without a name, but
--- for the first one, if that names its own.
+-- beginShares lets flows count from now on. Calls that wait already belong to the flow without a name,
+-- except the first call, if it names its own flow.
 local function beginShares(l, tag)
   if l.virtual > 0 then return end
   l.virtual = max(1, floor(at))
@@ -56,8 +56,8 @@ local function beginShares(l, tag)
   end
 end
 
--- urgentTag gives an urgent call its tag: the first one of all, as far as the part of the limit goes
--- that is for such calls. They are charged to that, and not to their flows.
+-- urgentTag gives an urgent call its tag: the first of all, within the part of the limit that urgent calls
+-- have together. They are charged to that part, and not to their flows.
 local function urgentTag(l, cost, part)
   local last = tonumber(call('ZSCORE', l.flows, '!') or 0)
   local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
@@ -66,7 +66,7 @@ local function urgentTag(l, cost, part)
   return charge(l, '!', after(l, tag, max(1, floor(share(l, cost, 1) * (1 - part) / part / max(1, flows)))), tag)
 end
 
--- fairTag gives a new call its tag, and charges its flow. First calls of flows without debt stand in the
+-- fairTag gives a new call its tag, and charges its flow. The first calls of flows without debt keep the
 -- order in which they came: a micro per place behind `virtual`, within their stretch.
 local function fairTag(l, cost, flow)
   if flow.urgent > 0 then return urgentTag(l, cost, flow.urgent) end
@@ -86,15 +86,16 @@ end
 
 -- overtaken is the tag of a call that comes back from a booking after `virtual` has passed its own:
 -- behind the calls of its flow that came back late before it. With their own tags all of them would be
--- before the calls of others. Slots keep theirs: before it is known how long calls take, tags are
--- close together.
+-- before the calls of other flows. Calls of slots keep their tags, which are close together as long as
+-- it is not known how long calls take.
 local function overtaken(l, tag, cost, flow)
   if l.virtual <= tag or flow.urgent > 0 or l.meter.tells then return tag end
   tag = max(l.virtual, -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0))
   return charge(l, '~' .. flow.name, -after(l, tag, share(l, cost, flow.weight)), tag)
 end
 
--- forward is the tag of a call that asks again: that of a gap before it, which moves behind.
+-- forward is the tag of a call that asks again: if its flow has a gap before it, the call moves there, and
+-- the gap moves behind it.
 local function forward(l, tag, place, cost, flow)
   if flow.urgent > 0 then return tag end
   local ends, from, to = stretch(l, flow.name)
@@ -116,8 +117,7 @@ local function served(l, tag)
   if #passed > 0 then call('ZREM', l.flows, unpack(passed)) end
 end
 
--- order gives a call the tag that it has at a limit: of a new one that waits, of one that comes back
--- from a booking, and of one that can come forward.
+-- order gives a call its tag at a limit, if flows are named there.
 local function order(p, item, back)
   local l, flow = p.l, item.flow or NOBODY
   if item.flow and (l.card > 0 or l.bookings > 0) then beginShares(l, p.tag) end

@@ -1,6 +1,6 @@
 -- slots.lua: at most `a` permits in use at once. A turn holds its slots until its call is done, or its
--- process is dead. The log has who holds some, "<process>:<number>:<cost>:<what>", and since when, as
--- score: less than 0 if they were taken away. Nobody polls: who waits is told when there is room.
+-- process is dead. The log has the calls that hold slots, "<process>:<number>:<cost>:<what>", and since
+-- when as score; it is negative if the slots were taken away. Nobody polls: see room.lua.
 
 METERS.s = function()
 
@@ -9,18 +9,18 @@ local DAY, FREED, UNKNOWN, UNSURE, MOMENT = 86400000000, 600000000, 8000000, 300
 local USABLE, MOST = 1000000, 1000
 slots.MOMENT = MOMENT
 
--- used: how many permits are held. mean: for how long a call holds them, of late. checked: when the dead
--- were looked for. till: none is given before, as data was lost, until those who hold some have told
--- so. woken: the last tag whose process was told that there is room.
+-- used: how many permits are held. mean: for how long recent calls held them. checked: the last sweep for
+-- dead processes. till: after a loss of data, no slot is granted before this moment, so that processes
+-- can report their slots. woken: the highest tag whose process was notified that there is room.
 local PACKED = { '%.0f %.0f %.0f %.0f %.0f', 'used', 'mean', 'checked', 'till', 'woken' }
 
 function slots.unpack(l, text) return unpackInto(l, 'meter', PACKED, text or '0 0 0 0 0') end
 function slots.pack(l) return packOf(l, PACKED) end
 
--- release takes a holder off, and returns since when it held slots; nil: it holds none. If it was given
--- them after the caller has sent its message, this is a copy that comes late, and it keeps them: true.
--- The message that gave it the slots was sent before that, too, as the way to Redis takes longer than
--- a caller is wrong about Redis's time; one that follows a reply was not.
+-- release frees the slots of a call, and returns since when it held them; nil: it holds none. If the
+-- slots were granted after the caller sent its message, the message is a late copy, and the call keeps
+-- its slots: it then returns true, too. (The copy was sent before the slots were granted, since the way
+-- to Redis takes longer than a caller is wrong about Redis's time; a message after the reply was not.)
 local function release(l, who, sent)
   local since = l.entries > 0 and tonumber(call('ZSCORE', l.log, who))
   if not since then return end
@@ -33,7 +33,7 @@ local function release(l, who, sent)
   return since
 end
 
--- sweep takes those off whose processes are dead, or whom nobody knows. It looks once after each death.
+-- sweep frees the slots of processes that are dead or unknown. It looks once after each death.
 function slots.sweep(l)
   local last = call('ZRANGE', l.processes, 0, 0, 'WITHSCORES')
   local died = last[2] and -tonumber(last[2]) or 0
@@ -75,14 +75,14 @@ function slots.spend(l, cost, since, id, what)
   l.logged = true
 end
 
--- asks releases the slots that a call was given which asks again. True: it may hold them still.
+-- asks frees the slots of a call that asks again. True: the ask is a late copy, and the call holds them.
 function slots.asks(l, who)
   local left, late = release(l, who, l.clock)
   if left then sooner(l) end
   return late
 end
 
--- done ends a turn, and returns how many permits are free for that.
+-- done ends a turn, and returns how many permits that frees.
 function slots.done(l, who)
   local since = release(l, who, l.clock)
   if not since then return 0 end
@@ -92,8 +92,8 @@ function slots.done(l, who)
   return costOf(who)
 end
 
--- free takes slots away from a call that has not said that it is done, and returns how many. Until
--- that says so, or a sweep after ten minutes, it cannot take them back.
+-- free takes slots away from a call that is not done, and returns how many. The call can not take them
+-- back until it is done, or until a sweep after ten minutes.
 function slots.free(l, who)
   if (tonumber(call('ZSCORE', l.log, who)) or 0) < 0 then return 0 end
   local freed = slots.done(l, who)
@@ -104,7 +104,7 @@ function slots.free(l, who)
   return freed
 end
 
--- keep notes again that a turn holds its slots, if that was lost, and returns how many permits, if
+-- keep notes that a turn still holds its slots, in case Redis lost that. It returns how many permits, if
 -- there is room for them.
 function slots.keep(l, who, since)
   if not since then return 0 end
@@ -114,8 +114,8 @@ function slots.keep(l, who, since)
   return kept and kept > 0 and l.used <= l.a and tonumber(cost) or 0
 end
 
--- forget: another server may have missed which calls are done. Who holds slots still tells so. Those
--- whose slots were taken away stay, and come first.
+-- forget empties the log, as another server may have missed which calls are done. Processes report the
+-- slots that they still hold. Entries of slots that were taken away stay; they come first.
 function slots.forget(l)
   local freed = l.entries > 0 and call('ZCOUNT', l.log, '-inf', '(0') or 0
   if l.entries > freed then call('ZREMRANGEBYRANK', l.log, freed, -1) end
@@ -123,7 +123,8 @@ function slots.forget(l)
   l.used, l.till = 0, max(l.till, ceil(at + UNSURE))
 end
 
--- holders is how many calls hold some, and of each who and for how long: without the dead, who are gone.
+-- holders returns how many calls hold slots, then each call and for how long it has held them, without
+-- those that a sweep has removed (`gone`).
 function slots.holders(l, gone)
   slots.sweep(l)
   local holders = l.used > 0 and call('ZRANGEBYSCORE', l.log, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, MOST) or {}
@@ -156,9 +157,9 @@ end
 function slots.pace(l) return l.mean / l.a end
 function slots.life(l) return l.used > 0 and DAY or l.entries > 0 and FREED or 0 end
 
--- reach: how many are in use, and 0, less what has passed since. After 30 s it proves no loss: they
--- may have been done since, and the state expired. Then micros until somebody is to look, as some
--- were told that there is room and have not come, or as a pause is over then; 0: nobody is.
+-- reach has the slots in use, and 0, which callers age. After 30 s it proves no loss of data: the calls may
+-- be done, and the state expired. Its third number is micros until a process must look again, because
+-- a notified call has not come, or a pause ends then; 0: no process must.
 function slots.reach(l)
   local look = 0
   if l.card > 0 and l.used < l.a then
@@ -168,8 +169,8 @@ function slots.reach(l)
   return format('%.0f 0 %.0f', l.used, ceil(look))
 end
 
--- remember closes the limit after a loss of data, for as long as the state that stands there now is
--- young: after that who holds some has told so, and who comes late brings nothing new.
+-- remember closes the limit after a loss of data, as long as the new state is young. After that, all
+-- processes have reported their slots, and a process that asks late brings nothing new.
 function slots.remember(l, reach, unknown)
   local used, heard = match(reach, '^(%d+) (-?%d+)')
   local from = unknown and at or min(at, l.epoch + way)

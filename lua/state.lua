@@ -1,13 +1,13 @@
 -- state.lua: one limit: its hash, read and checked as a whole, and written where it changed.
 
--- Fields that pack several values. total: permits that calls in the queue want. seq: the highest tag.
--- heads: the head of the queue, and the one that was told last that it is late. since: when the
+-- The field that packs several values. total: permits that calls in the queue want. seq: the highest tag.
+-- head: the head of the queue, and the one that was told last that it is late. since: when the
 -- permits of the head were there. wanted: permits of bookings that count. latest: when the last
 -- booking is to be back. front, span, returned: see bookings.lua.
-local QUEUE = { '%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', 'total', 'seq', 'heads', 'since', 'wanted', 'front', 'latest', 'span', 'returned' }
+local QUEUE = { '%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', 'total', 'seq', 'head', 'since', 'wanted', 'front', 'latest', 'span', 'returned' }
 
--- The fields of the hash: its name in Redis and in the table of a limit, the format of a number, and what
--- it is as long as Redis does not have it; false: load says so.
+-- The fields of the hash: the name in Redis, the name in the table of a limit or what it packs, the format
+-- of a number, and what it is as long as Redis does not have it; false: the function fields says so.
 local FIELDS = {
   'plain', 'plain', false, false,
   'seenMicros', 'seen', '%.0f', false,
@@ -25,7 +25,7 @@ local FIELDS = {
   'heldMicros', 'held', '%.17g', '0',
   'reason', 'reason', false, '',
   'resumed', 'resumed', '%.0f', '0',
-  'queue', 'queue', false, '0 0 0 0 0 0 0 0 0',
+  'queue', QUEUE, false, '0 0 0 0 0 0 0 0 0',
   'virtual', 'virtual', '%.0f', '0',
   'dense', 'dense', '%.0f', '0',
   'meter', 'packed', false, false,
@@ -36,13 +36,13 @@ local limits, byKey = {}, {} -- by index; a limit that a call names twice is one
 -- arguments reads what the caller says of a limit.
 local function arguments(l, i)
   l.kind, l.meter = ARGV[i + KIND], meterOf(ARGV[i + KIND])
-  l.myA, l.myB, l.myRank = tonumber(ARGV[i + A]), tonumber(ARGV[i + B]), tonumber(ARGV[i + RANK])
+  local a, b = tonumber(ARGV[i + A]), tonumber(ARGV[i + B])
   if not l.meter then return 'BADARG kind: want p, q, r, s or w, got ' .. l.kind end
-  if not (finite(l.myA) and l.myA > 0 and l.myA <= LONGEST) then return 'BADARG a: want a number above 0, at most 1e15, got ' .. ARGV[i + A] end
-  if not (finite(l.myB) and l.myB >= (l.kind == 'q' and 0 or 1) and l.myB <= LONGEST) then
+  if not (finite(a) and a > 0 and a <= LONGEST) then return 'BADARG a: want a number above 0, at most 1e15, got ' .. ARGV[i + A] end
+  if not (finite(b) and b >= (l.kind == 'q' and 0 or 1) and b <= LONGEST) then
     return 'BADARG b: want a number of at least 1, at most 1e15, got ' .. ARGV[i + B]
   end
-  l.brought, l.clock = tonumber(ARGV[i + VERSION]), tonumber(ARGV[i + CLOCK])
+  l.myRank, l.brought, l.clock = tonumber(ARGV[i + RANK]), tonumber(ARGV[i + VERSION]), tonumber(ARGV[i + CLOCK])
   if not (finite(l.myRank) and finite(l.brought) and finite(l.clock)) then
     return 'BADARG rank, version, clock: want numbers, got ' .. ARGV[i + RANK] .. ', ' .. ARGV[i + VERSION] .. ', ' .. ARGV[i + CLOCK]
   end
@@ -60,7 +60,7 @@ end
 -- fields reads the hash, and checks the types of the other keys.
 local function fields(l)
   local names = {}
-  for k = 1, #FIELDS, 4 do names[#names + 1] = FIELDS[k] end
+  for k = 1, #FIELDS, 4 do names[(k + 3) / 4] = FIELDS[k] end
   local f = pcall('HMGET', l.key, unpack(names))
   l.renews = floor(now / RENEW) ~= floor((tonumber(f[2]) or 0) / RENEW) -- from time to time
   local others = { f, pcall('ZCARD', l.places), pcall('ZCARD', l.booked), pcall('ZCARD', l.log), l.renews and pcall('ZCARD', l.processes) or nil }
@@ -70,36 +70,41 @@ local function fields(l)
   l.fresh, l.was = not f[1], {}
   if l.fresh and call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
   l.card, l.bookings, l.entries = l.fresh and 0 or others[2], l.fresh and 0 or others[3], l.fresh and 0 or others[4]
-  for n = 1, #names do
+  local was = l.was
+  for n, name in ipairs(names) do
     local k = 4 * n - 2
-    local value = f[n] or FIELDS[k + 2] or nil
-    if value and FIELDS[k + 1] then
-      local text = value
-      value = tonumber(text)
-      if not finite(value) then return 'BADSTATE ' .. names[n] .. ': want a number, got ' .. text end
+    local to, text = FIELDS[k], f[n] or FIELDS[k + 2] or nil
+    local value = text
+    if type(to) == 'table' then
+      local wrong = unpackInto(l, name, to, text)
+      if wrong then return wrong end
+    else
+      if text and FIELDS[k + 1] then
+        value = tonumber(text)
+        if not finite(value) then return 'BADSTATE ' .. name .. ': want a number, got ' .. text end
+      end
+      l[to] = value
     end
-    l[FIELDS[k]], l.was[n] = value, value
+    was[n] = value
   end
   l.seen, l.free, l.part, l.epoch = l.seen or now, l.free or at, l.part or 0, l.epoch or now
   l.run = l.run or ARGV[RUN]
   if not params(l, l.limit or l.mine) then return 'BADSTATE limit: want two numbers, got ' .. l.limit end
-  local wrong = unpackInto(l, 'queue', QUEUE, l.queue)
-  if wrong then return wrong end
-  l.head, l.called = match(l.heads, '^([^:]*:?[^:]*):?(.*)$')
+  l.head, l.called = match(l.head, '^([^:]*:?[^:]*):?(.*)$')
   return l.meter.unpack(l, l.packed)
 end
 
--- forgetPlaces lets all calls that wait stand in the queue anew, when they ask next: with their tags they
--- are in the same order. Those that had their turns, or have left, while nothing was written here never
--- ask again: each of them would be waited for. (Processes are told by name of slots: those keep theirs.)
+-- forgetPlaces empties the queue. Waiting calls enter it again when they ask next, in the same order by
+-- their tags. Calls that had their turns, or left, while this server missed it never ask again, and each
+-- of their places would hold up the queue. Limits of slots keep their places, as calls wait for messages.
 local function forgetPlaces(l)
   if l.card == 0 or l.meter.tells then return end
   call('UNLINK', l.places)
   l.card, l.total, l.head, l.since = 0, 0, '0', ceil(at)
 end
 
--- recall brings what the caller remembers, if the state lacks it: the data was lost, or is that of an
--- older moment, or comes from another server.
+-- recall takes over what the caller remembers, if the state lacks it: the data was lost, or the state is
+-- older than that, or comes from another server.
 local function recall(l)
   local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[RUN]
   local other = run ~= '' and l.run ~= '' and l.run ~= run
@@ -126,6 +131,7 @@ local function recall(l)
   if run ~= '' then l.run = run end
 end
 
+-- step moves all moments by as much as Redis's clock has stepped.
 local function step(l)
   local micros = stepped(l.seen, l.clock)
   if micros == 0 then return end
@@ -136,10 +142,9 @@ local function step(l)
   end
 end
 
--- become puts another limit in force. Turns that are out stay as they are, and the next ones begin
--- behind them. Of a paced limit processes hear by which factor its interval is another now, and how
--- many micros the burst that it has no more would take to come. Turns that were given before may then
--- be used when they are due, and no later.
+-- become puts another limit in force. Granted turns stay as they are, and the next turns begin behind
+-- them. The message of a paced limit has the factor by which its interval has changed, and the micros
+-- in which the permits would come that its burst has lost.
 local function become(l, text)
   local to = {}
   if text == l.limit or not params(to, text) then return end
@@ -165,7 +170,8 @@ local function endShares(l)
   call('UNLINK', l.flows)
 end
 
--- giveBack takes the last spending back but for `keep` permits, if it is that of the ask.
+-- giveBack undoes the last spending down to `keep` permits, if the ask made it. It returns how many permits
+-- came back.
 local function giveBack(l, who, keep)
   local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
   if not process or process .. ' ' .. serial ~= who then return 0 end
@@ -209,17 +215,18 @@ local function limit(i)
   return j and j >= 1 and KEYS[KEYED * j] and (limits[j] or load(j)) or nil
 end
 
--- save writes the fields that changed, as texts: what is handed to Redis as a text costs it the least.
+-- save writes the fields that changed. They are texts, as Redis takes texts the fastest.
 local function save(l)
   l.version, l.seen = l.version + 1, now
   endShares(l)
   local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low)
   l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
-  l.heads = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
-  l.queue, l.packed = packOf(l, QUEUE), l.meter.pack(l)
+  l.head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
+  l.packed = l.meter.pack(l)
   local changes, was = {}, l.was
   for k = 1, #FIELDS, 4 do
-    local value, as = l[FIELDS[k + 1]], FIELDS[k + 2]
+    local from, as = FIELDS[k + 1], FIELDS[k + 2]
+    local value = type(from) == 'table' and packOf(l, from) or l[from]
     if value ~= was[(k + 3) / 4] then changes[#changes + 1], changes[#changes + 2] = FIELDS[k], as and format(as, value) or value end
   end
   call('HSET', l.key, unpack(changes))

@@ -75,7 +75,7 @@ function warming.remember(l, reach, unknown)
   if unknown then atLeast(l, now + AHEAD) end
 end
 
-function warming.record() return now end -- those of long ago are forgotten first
+function warming.record() return now end -- old records are dropped first
 
 -- Each call is due when the bucket is full again: only permits used beyond the cost matter.
 function warming.settle(l, cost, used)

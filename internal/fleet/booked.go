@@ -60,14 +60,13 @@ func (r *Reader) Booked(ctx context.Context, n Name, kind, key, text string) (*B
 
 // front is the tag up to which bookings that are not back count no more: see bookings.lua.
 func (r *Reader) front(ctx context.Context, state string) (string, error) {
-	const field = 5
 	values, err := r.client.HMGet(ctx, state, "queue").Result()
 	if err != nil {
 		return "0", classified("look for a booking", err)
 	}
 	if queue, ok := values[0].(string); ok {
-		if words := strings.Fields(queue); len(words) > field {
-			return words[field], nil
+		if words := strings.Fields(queue); len(words) > lua.QueueFront {
+			return words[lua.QueueFront], nil
 		}
 	}
 	return "0", nil

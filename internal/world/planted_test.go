@@ -14,7 +14,7 @@ var planted = []struct {
 	law            string
 	histories      uint64
 }{
-	{"the common path spends nothing", "part = part + count * cost * interval", "part = part", "safe", 3},
+	{"the common path spends nothing", "part = part + item.count * cost * interval", "part = part", "safe", 3},
 	{"a call pays for half of its permits", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.left", "safe", 1},
 	{"a call pays twice", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a * 2)\nend\n\nfunction paced.left", "used", 5},
 	{"a bucket holds one permit too many", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", "safe", 15},
