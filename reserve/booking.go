@@ -118,7 +118,7 @@ func (j *Joint) leave(ctx context.Context, id string, costs []int) error {
 		return err
 	}
 	need.ID = id
-	if err = j.process().Drop(ctx, need); err == nil {
+	if err = j.process().Drop(ctx, &need); err == nil {
 		ended(ctx, &need, 0, ErrCancelled, j.limits...)
 	}
 	return j.shared().why(ctx, err)

@@ -152,13 +152,13 @@ func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error)
 }
 
 func (j *Joint) hold(ctx context.Context, need engine.Need, deadline time.Time) (*Reservation, error) {
-	held, err := j.process().Hold(ctx, need, deadline)
+	call, err := j.process().Hold(ctx, need, deadline)
 	if err != nil {
 		err = j.shared().why(ctx, err)
 		ended(ctx, &need, 0, err, j.limits...)
 		return nil, err
 	}
-	return &Reservation{joint: j, need: need, held: held}, nil
+	return &Reservation{joint: j, call: call}, nil
 }
 
 // need returns what a call needs, after checking it.

@@ -15,66 +15,63 @@ import (
 // Wait at a time.
 type Reservation struct {
 	joint *Joint
-	need  engine.Need
-	held  *engine.Held
+	call  *engine.Call
 
 	mu      sync.Mutex
-	stage   stage
-	turn    engine.Turn        // the turn that was used
-	slots   *engine.Slots      // the slots that it holds; nil: none
-	failed  bool               // a Wait ended with a final error
-	settled bool               // its real cost was sent to Redis, or is being sent
-	leave   context.CancelFunc // ends the current Wait; nil without one
-	left    chan struct{}      // closed when the last Wait is over; nil: there was none
+	waiting bool // a Wait is running
+	failed  bool // a Wait ended with a final error
+	settled bool // its real cost was sent to Redis, or is being sent
 }
 
-// stage is the state of a Reservation.
-type stage int
+func (r *Reservation) process() *engine.Process { return r.joint.process() }
 
-const (
-	open stage = iota
-	used
-	cancelled
-	booked // the next Ask with its ID owns it
-)
+func (r *Reservation) view() engine.View { return r.process().View(r.call) }
 
 // ID is the ID that [Joint.Ask] was given for the call, or empty.
-func (r *Reservation) ID() string { return r.need.ID }
+func (r *Reservation) ID() string { return r.call.Need.ID }
 
 // Due is the moment of the turn on the local clock: a forecast until the turn is granted.
-func (r *Reservation) Due() time.Time { return r.held.Due() }
+func (r *Reservation) Due() time.Time { return r.view().Due }
 
 // Delay is the time until Due; 0 once the turn has come.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.Due())) }
 
 // Final reports whether the turn is granted, so that Delay is no longer a forecast. Only a pause
 // can still revoke such a turn.
-func (r *Reservation) Final() bool { return r.held.Given() }
+func (r *Reservation) Final() bool { return r.view().Turn != nil }
 
 // Lapsed reports whether the turn has expired: it came so long ago that its permits are gone, and a
 // call made now would be one too many. Wait then asks for a new turn, even if an earlier Wait has
 // returned and its call was not made in time.
-func (r *Reservation) Lapsed() bool { return r.held.Given() && time.Now().After(r.held.Until()) }
+func (r *Reservation) Lapsed() bool {
+	v := r.view()
+	return lapsed(&v)
+}
+
+func lapsed(v *engine.View) bool { return v.Turn != nil && time.Now().After(v.Turn.Until) }
 
 // Until is the latest moment at which the turn may be used, on the local clock. A call made later
 // is one too many. It is the zero time until a turn is granted.
-func (r *Reservation) Until() time.Time { return r.held.Until() }
+func (r *Reservation) Until() time.Time {
+	v := r.view()
+	return v.Until()
+}
 
 // Booked reports whether the call is booked: its turn is later than the patience of [Joint.Ask], or
 // Book put it back. Ask again shortly before it is Due.
 func (r *Reservation) Booked() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.stage == booked || r.held.Booked()
+	state := r.view().State
+	return state == engine.Booked || state == engine.Back
 }
 
 // HeldBy is the limit that the call waits for longest, by the current forecast; nil once its turn
 // has come.
 func (r *Reservation) HeldBy() *Limiter {
-	if r.Delay() == 0 {
+	v := r.view()
+	if time.Until(v.Due) <= 0 {
 		return nil
 	}
-	return r.joint.limits[r.held.Slowest()]
+	return r.joint.limits[v.Slowest]
 }
 
 // Wait blocks until the turn has come. A nil error means call now, and uses the reservation up. If
@@ -111,39 +108,45 @@ func (r *Reservation) Late(way time.Duration, unused bool) error {
 func (r *Reservation) late(way time.Duration, nobody bool) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.usable(); err != nil {
+	v := r.view()
+	if err := r.usable(&v); err != nil {
 		return err
 	}
 	switch {
 	case way < 0 || way > Lead:
 		return invalid("way", "must be from 0 to %v, got %v", Lead, way)
-	case r.stage != used:
+	case v.State != engine.Used:
 		return r.invalid("has no turn that was used: Wait comes before")
 	}
-	unused(&r.need, &r.turn, r.joint.limits...)
-	r.release()
-	if err := r.held.Late(way, nobody); err != nil {
-		return err
-	}
-	r.stage = open
-	return nil
+	r.wasted(v.Turn)
+	return r.process().Late(r.call, way, nobody)
+}
+
+// wasted records that the call was not made though its turn was used.
+func (r *Reservation) wasted(turn *engine.Turn) {
+	unused(&r.call.Need, turn, r.joint.limits...)
+	r.Release()
 }
 
 func (r *Reservation) wait(ctx context.Context, early time.Duration) error {
 	if _, err := r.joint.need(ctx, nil); err != nil {
 		return err
 	}
-	waiting, err := r.begin(ctx)
-	if err != nil {
+	if err := r.begin(); err != nil {
 		return err
 	}
-	turn, err := r.held.WaitEarly(waiting, early)
-	err = r.joint.shared().why(ctx, r.end(turn, err))
-	switch {
-	case err == nil:
-		tell(ctx, &r.need, &turn, r.joint.limits...)
-	case r.over(err):
-		ended(ctx, &r.need, 0, err, r.joint.limits...)
+	turn, err := r.process().WaitFor(ctx, r.call, early)
+	r.mu.Lock()
+	r.waiting = false
+	r.mu.Unlock()
+	if err == nil {
+		report(&r.call.Need, &turn, r.joint.limits...)
+		tell(ctx, &r.call.Need, &turn, r.joint.limits...)
+		return nil
+	}
+	err = r.joint.shared().why(ctx, err)
+	if r.over(err) {
+		ended(ctx, &r.call.Need, 0, err, r.joint.limits...)
 	}
 	return err
 }
@@ -162,66 +165,47 @@ func (r *Reservation) over(err error) bool {
 }
 
 // begin starts a wait for the turn.
-func (r *Reservation) begin(ctx context.Context) (context.Context, error) {
+func (r *Reservation) begin() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.usable(); err != nil {
-		return nil, err
+	v := r.view()
+	if err := r.usable(&v); err != nil {
+		return err
 	}
-	if r.stage == used && !r.Lapsed() {
-		return nil, r.invalid("is used up")
+	switch {
+	case v.State == engine.Booked:
+		return r.invalid("is booked: ask again shortly before it is due")
+	case v.State != engine.Used:
+	case lapsed(&v):
+		r.wasted(v.Turn)
+	default:
+		return r.invalid("is used up")
 	}
-	if r.held.Booked() {
-		return nil, r.invalid("is booked: ask again shortly before it is due")
-	}
-	if r.stage == used {
-		unused(&r.need, &r.turn, r.joint.limits...)
-		r.release()
-	}
-	r.stage = open
-	ctx, r.leave = context.WithCancel(ctx)
-	r.left = make(chan struct{})
-	return ctx, nil
+	r.waiting = true
+	return nil
 }
 
 // invalid returns the error for a method that was called too early, too late or twice.
 func (r *Reservation) invalid(what string) error {
-	if r.need.ID == "" {
+	if r.ID() == "" {
 		return invalid("reservation", "it %s", what)
 	}
-	return invalid("reservation", "%q %s", r.need.ID, what)
+	return invalid("reservation", "%q %s", r.ID(), what)
 }
 
 // usable says why the turn cannot be used or put back; nil: it can. The Reservation must be locked.
-func (r *Reservation) usable() error {
+func (r *Reservation) usable(v *engine.View) error {
 	switch {
-	case r.stage == cancelled:
+	case v.State == engine.Gone:
 		return ErrCancelled
 	case r.settled:
 		return r.invalid("is used up")
-	case r.stage == booked:
+	case v.State == engine.Back:
 		return r.invalid("was booked: ask again shortly before it is due")
-	case r.leave != nil:
+	case r.waiting:
 		return r.invalid("is waited for already")
 	}
 	return nil
-}
-
-// end records how a Wait ended. If a Cancel comes while the turn is being used, it is too late.
-func (r *Reservation) end(turn engine.Turn, err error) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.leave()
-	close(r.left)
-	r.leave = nil
-	switch {
-	case err == nil:
-		r.stage, r.turn, r.slots = used, turn, r.held.Slots()
-		report(&r.need, &turn, r.joint.limits...)
-	case r.stage == cancelled:
-		err = ErrCancelled
-	}
-	return err
 }
 
 // Cancel leaves the queue, and later calls move forward. The permits of a granted turn come back
@@ -237,35 +221,20 @@ func (r *Reservation) cancel(ctx context.Context) error {
 	if ctx == nil {
 		return invalid("ctx", "must not be nil")
 	}
-	r.mu.Lock()
-	if r.stage != open {
-		r.mu.Unlock()
-		return nil
-	}
-	r.stage = cancelled
-	left, counted := r.left, r.failed
-	if r.leave != nil {
-		r.leave()
-	}
-	r.mu.Unlock()
-	if left != nil {
-		<-left
-	}
-	if !r.held.Booked() {
-		if r.held.Cancel() && !counted { // Cancel does nothing if the turn was used at that moment
-			ended(ctx, &r.need, 0, ErrCancelled, r.joint.limits...)
+	booked, over := r.process().Cancel(r.call)
+	if booked {
+		if err := r.process().Drop(ctx, &r.call.Need); err != nil {
+			r.process().Restore(r.call)
+			return r.joint.shared().why(ctx, err)
 		}
-		return nil
 	}
-	err := r.joint.process().Drop(ctx, r.need)
-	if err == nil {
-		ended(ctx, &r.need, 0, ErrCancelled, r.joint.limits...)
-	} else {
-		r.mu.Lock()
-		r.stage = open
-		r.mu.Unlock()
+	r.mu.Lock()
+	counted := r.failed
+	r.mu.Unlock()
+	if over && (booked || !counted) {
+		ended(ctx, &r.call.Need, 0, ErrCancelled, r.joint.limits...)
 	}
-	return r.joint.shared().why(ctx, err)
+	return nil
 }
 
 // Book puts the call back under its ID, to be made later or by another process, for example because
@@ -276,37 +245,34 @@ func (r *Reservation) cancel(ctx context.Context) error {
 // Errors: [ErrCancelled], [ErrClosed], the context's, and [ErrInvalid], for example for a call
 // without an ID.
 func (r *Reservation) Book(ctx context.Context) error {
-	return failed("book", r.joint, r.book(ctx, (*engine.Held).Book))
+	return failed("book", r.joint, r.book(ctx, false))
 }
 
 // Keep is Book for a call that may never come back, because nobody knows whether its caller still
 // exists. The call keeps its place in the order, and forecasts of other calls leave it out.
 func (r *Reservation) Keep(ctx context.Context) error {
-	return failed("keep", r.joint, r.book(ctx, (*engine.Held).Keep))
+	return failed("keep", r.joint, r.book(ctx, true))
 }
 
-func (r *Reservation) book(ctx context.Context, book func(*engine.Held) bool) error {
+func (r *Reservation) book(ctx context.Context, unsure bool) error {
 	if _, err := r.joint.need(ctx, nil); err != nil {
 		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stage == booked {
+	v := r.view()
+	if v.State == engine.Back {
 		return nil
 	}
-	if err := r.usable(); err != nil {
+	if err := r.usable(&v); err != nil {
 		return err
 	}
-	if r.need.ID == "" {
+	if r.ID() == "" {
 		return r.invalid("has no ID to be booked under: use Joint.Ask")
 	}
-	if r.stage == used {
-		unused(&r.need, &r.turn, r.joint.limits...)
-		r.release()
+	if v.State == engine.Used {
+		r.wasted(v.Turn)
 	}
-	if !r.held.Booked() {
-		book(r.held)
-	}
-	r.stage = booked
+	r.process().PutBack(r.call, unsure)
 	return nil
 }

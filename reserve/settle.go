@@ -2,6 +2,8 @@ package reserve
 
 import (
 	"context"
+
+	"github.com/fleetpace/fleetpace/internal/engine"
 )
 
 // Settle replaces the estimated cost of a call by its real cost at each limit, in the order of
@@ -32,7 +34,7 @@ func (r *Reservation) settle(ctx context.Context, costs []int) error {
 	switch {
 	case ctx == nil:
 		return invalid("ctx", "must not be nil")
-	case !r.need.Settles:
+	case !r.call.Need.Settles:
 		return invalid("Config.Settles", "is not set for %q, so costs are no estimates", r.joint)
 	case len(costs) != len(limits):
 		return invalid("used", "must be one for each of the %d limits, got %d", len(limits), len(costs))
@@ -45,21 +47,19 @@ func (r *Reservation) settle(ctx context.Context, costs []int) error {
 		case cost >= 0:
 			truth[i] = int64(cost)
 		case i == 0:
-			truth[i] = r.need.Cost
+			truth[i] = r.call.Need.Cost
 		default:
-			truth[i] = r.need.More[i-1].Cost
+			truth[i] = r.call.Need.More[i-1].Cost
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := r.settles(); err != nil {
+	turn, err := r.settles()
+	if err != nil || turn.Process == "" { // Redis knows nothing of it
 		return err
 	}
-	if r.turn.Process == "" { // Redis knows nothing of it
-		return nil
-	}
-	err := r.joint.process().Settle(ctx, r.need, r.turn, truth)
+	err = r.process().Settle(ctx, &r.call.Need, turn, truth)
 	if err != nil {
 		r.mu.Lock()
 		r.settled = false
@@ -68,22 +68,21 @@ func (r *Reservation) settle(ctx context.Context, costs []int) error {
 	return r.joint.shared().why(ctx, err)
 }
 
-// settles records that the real cost is being sent. A turn that was granted and has come counts as
-// used, because its holder may have waited for it without Wait.
-func (r *Reservation) settles() error {
+// settles records that the real cost of the turn that was used is being sent. A turn that was granted and has
+// come counts as used, because its holder may have waited for it without Wait.
+func (r *Reservation) settles() (*engine.Turn, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.stage == open && r.leave == nil {
-		if turn, ok := r.held.Take(); ok {
-			r.stage, r.turn, r.slots = used, turn, r.held.Slots()
-		}
+	var turn *engine.Turn
+	if !r.waiting {
+		turn = r.process().Take(r.call)
 	}
 	switch {
-	case r.stage != used:
-		return r.invalid("has not had its turn")
+	case turn == nil:
+		return nil, r.invalid("has not had its turn")
 	case r.settled:
-		return r.invalid("is settled already")
+		return nil, r.invalid("is settled already")
 	}
 	r.settled = true
-	return nil
+	return turn, nil
 }

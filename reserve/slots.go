@@ -49,31 +49,12 @@ func (j *Joint) acquire(ctx context.Context, costs []int) (*Reservation, error) 
 
 // Release frees the slots that the call holds, once it is done. It does not wait for Redis, and may
 // be repeated. Before the turn was used, or without slots, it does nothing.
-func (r *Reservation) Release() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.release()
-}
-
-// release frees the slots. The Reservation must be locked.
-func (r *Reservation) release() {
-	if r.slots != nil {
-		r.slots.Release()
-		r.slots = nil
-	}
-}
+func (r *Reservation) Release() { r.process().Release(r.call) }
 
 // Lost returns a channel that is closed when other calls may have the slots, although the call has
 // not released them. It happens if all slots are in use without the call, after its process counted as dead or Redis lost its data. The call continues unless you
 // end it. The channel is nil while the call holds no slots: before its turn, and after Release.
-func (r *Reservation) Lost() <-chan struct{} {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.slots == nil {
-		return nil
-	}
-	return r.slots.Lost()
-}
+func (r *Reservation) Lost() <-chan struct{} { return r.view().Lost }
 
 // Free takes slots away from a call of any process of the fleet, so that other calls get them. It
 // is for an operator who knows that the call hangs, or is over. The call itself continues. Its

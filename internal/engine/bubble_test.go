@@ -150,3 +150,42 @@ func (p *process) paced(key string, perSecond float64, burst int) *wire.Limit {
 func one(l *wire.Limit) engine.Need { return engine.Need{Part: engine.Part{Limit: l, Cost: 1}} }
 
 func (*process) limits(l ...*wire.Limit) []*wire.Limit { return l }
+
+// heldCall is a call that a process holds.
+type heldCall struct {
+	p *engine.Process
+	c *engine.Call
+}
+
+// Hold lets a call join the queue.
+func (p *process) Hold(ctx context.Context, need engine.Need, deadline time.Time) (*heldCall, error) {
+	c, err := p.Process.Hold(ctx, need, deadline)
+	return &heldCall{p.Process, c}, err
+}
+
+func (h *heldCall) view() engine.View { return h.p.View(h.c) }
+func (h *heldCall) Due() time.Time    { return h.view().Due }
+func (h *heldCall) Given() bool       { return h.view().Turn != nil }
+func (h *heldCall) Booked() bool      { return h.view().State == engine.Booked }
+
+func (h *heldCall) Cancel() bool {
+	_, ended := h.p.Cancel(h.c)
+	return ended
+}
+
+func (h *heldCall) Wait(ctx context.Context) (engine.Turn, error) { return h.WaitEarly(ctx, 0) }
+
+func (h *heldCall) WaitEarly(ctx context.Context, early time.Duration) (engine.Turn, error) {
+	return h.p.WaitFor(ctx, h.c, early)
+}
+
+func (h *heldCall) Until() time.Time {
+	v := h.view()
+	return v.Until()
+}
+
+// Book puts the call back, and reports whether it is booked.
+func (h *heldCall) Book() bool {
+	h.p.PutBack(h.c, false)
+	return h.view().State == engine.Back
+}

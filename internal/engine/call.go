@@ -14,6 +14,7 @@ const (
 	Given         // It has a turn that it has not used.
 	Used          // It has used its turn.
 	Booked        // It does not wait here: its turn is too far away.
+	Back          // It was put back under its ID: another call comes for it.
 	Expired       // Nobody has used its turn, which was over long ago.
 	Failed        // Err says why.
 	Gone          // It gave up.

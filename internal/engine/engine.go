@@ -26,8 +26,9 @@ type Config struct {
 
 // Errors are what calls are told.
 type Errors struct {
-	Closed error
-	Away   error // Under AwayFail.
+	Closed    error
+	Cancelled error // Of a call that was cancelled.
+	Away      error // Under AwayFail.
 	// Kind builds the error for a limit under whose name another kind is in force, with that text.
 	Kind func(name *wire.Name, inForce string) error
 	// Missed builds the error for a call whose turn would come after its deadline. Slowest is the index
@@ -251,9 +252,14 @@ func (e *Engine) Take(now time.Time, c *Call) bool {
 	return true
 }
 
-// Resume lets a call wait again that is over. It returns why the call has failed, once.
+// Resume lets a call wait in this process, also one that is over. It returns why the call has failed, once.
 func (e *Engine) Resume(now time.Time, c *Call) (err error) {
+	if c.Need.Patience = forever; c.line != nil {
+		c.line.need.Patience = forever
+	}
 	switch {
+	case c.state == Gone:
+		return e.cfg.Errors.Cancelled
 	case e.closed || c.Need.ended():
 		return e.cfg.Errors.Closed
 	case !c.over.Load():
@@ -270,9 +276,11 @@ func (e *Engine) Resume(now time.Time, c *Call) (err error) {
 		c.line.again(c, t, now)
 		return nil
 	}
-	c.Need.Patience, c.Deadline = forever, time.Time{}
+	c.Deadline = time.Time{}
 	c.waits()
-	e.lineOf(&c.Need).join(c, now)
+	l := e.lineOf(&c.Need)
+	l.need.Patience = forever
+	l.join(c, now)
 	return nil
 }
 
@@ -301,35 +309,39 @@ func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) er
 	return nil
 }
 
-// Cancel ends a call: its place goes, or its turn, if that was the last one given. It reports false if
-// its turn was used.
+// Cancel ends a call: its place goes, or its turn, if that was the last one given. Who waits for it hears
+// of that. It reports false if its turn was used, or the call was ended before.
 func (e *Engine) Cancel(now time.Time, c *Call) bool {
-	if c.state == Used {
+	switch c.state {
+	case Used, Gone, Back:
 		return false
 	}
 	if c.line != nil {
 		c.line.books, c.line.unsure = false, false
 	}
-	e.Leave(now, c)
+	if !e.Leave(now, c) {
+		c.end(Gone)
+	}
+	e.ready.Wake = append(e.ready.Wake, c)
 	return true
 }
 
 // Book ends a call here: it is to come back under its ID, in the order that it had. If that is unsure,
 // nobody waits for it. A turn that was used, or is over, was for nothing then.
 func (e *Engine) Book(now time.Time, c *Call, unsure bool) {
-	if c.turn == nil || c.state == Given {
+	switch {
+	case c.state == Booked:
+	case c.turn == nil || c.state == Given:
 		c.line.books, c.line.unsure = true, unsure
 		e.Leave(now, c)
-		return
+	case !e.closed:
+		c.line = e.lineOf(&c.Need)
+		c.line.touch()
+		c.line.books, c.line.unsure = true, unsure
+		c.line.unused = append(c.line.unused, c.turn)
+		c.turn = nil
 	}
-	if e.closed {
-		return
-	}
-	c.line = e.lineOf(&c.Need)
-	c.line.touch()
-	c.line.books, c.line.unsure = true, unsure
-	c.line.unused = append(c.line.unused, c.turn)
-	c.state = Gone
+	c.state = Back
 }
 
 // plan says when a line asks, or forgets it.

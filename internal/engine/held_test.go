@@ -20,7 +20,7 @@ func TestHeldCallsHaveForecastsAndTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newBubble(t).process(time.Millisecond)
 		need, start := one(p.paced("", 1, 1)), time.Now()
-		var held []*engine.Held
+		var held []*heldCall
 		for range 4 {
 			h, err := p.Hold(t.Context(), need, time.Time{})
 			require.NoError(t, err)
@@ -148,14 +148,14 @@ func TestAnImpatientCallIsBooked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newBubble(t).process(time.Millisecond)
 		l, start := p.paced("", 1, 1), time.Now()
-		hold := func(id string) *engine.Held {
+		hold := func(id string) *heldCall {
 			need := one(l)
 			need.ID, need.Patience = id, 3*time.Second
 			h, err := p.Hold(t.Context(), need, time.Time{})
 			require.NoError(t, err)
 			return h
 		}
-		var held []*engine.Held
+		var held []*heldCall
 		for i := range 6 {
 			held = append(held, hold(strconv.Itoa(i)))
 			require.Equal(t, i > 3, held[i].Booked(), i)
@@ -168,14 +168,14 @@ func TestAnImpatientCallIsBooked(t *testing.T) {
 
 		need := one(l)
 		need.ID = "4"
-		require.NoError(t, p.Drop(t.Context(), need))
+		require.NoError(t, p.Drop(t.Context(), &need))
 		states, err := p.Inspect(t.Context(), []*wire.Limit{l})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, states[0].Booked)
 		require.EqualValues(t, 3, states[0].Waiting)
 		_, err = held[5].Wait(t.Context())
 		require.NoError(t, err, "a booked call may wait after all")
-		for _, h := range []*engine.Held{held[1], again, held[3]} {
+		for _, h := range []*heldCall{held[1], again, held[3]} {
 			_, err := h.Wait(t.Context())
 			require.NoError(t, err)
 		}
@@ -188,7 +188,7 @@ func TestACallThatWasNotMadeKeepsItsPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newBubble(t).process(time.Millisecond)
 		l := p.paced("", 1, 1)
-		hold := func(id string) *engine.Held {
+		hold := func(id string) *heldCall {
 			need := one(l)
 			need.ID, need.Patience = id, time.Minute
 			h, err := p.Hold(t.Context(), need, time.Time{})
@@ -196,7 +196,7 @@ func TestACallThatWasNotMadeKeepsItsPlace(t *testing.T) {
 			return h
 		}
 		var order []string
-		wait := func(name string, h *engine.Held) {
+		wait := func(name string, h *heldCall) {
 			_, err := h.Wait(t.Context())
 			require.NoError(t, err)
 			order = append(order, name)
@@ -204,7 +204,7 @@ func TestACallThatWasNotMadeKeepsItsPlace(t *testing.T) {
 		first := hold("first")
 		_, err := first.Wait(t.Context())
 		require.NoError(t, err)
-		behind := []*engine.Held{hold("1"), hold("2"), hold("3"), hold("4")}
+		behind := []*heldCall{hold("1"), hold("2"), hold("3"), hold("4")}
 		time.Sleep(50 * time.Millisecond) // its permits are gone by now
 		wait("first", first)
 		wait("1", behind[0])
@@ -244,7 +244,7 @@ func TestCallsWithIDsHearOfSettledCosts(t *testing.T) {
 					}
 					turn, err := h.Wait(t.Context())
 					if err == nil {
-						err = p.Settle(t.Context(), need, turn, []int64{used})
+						err = p.Settle(t.Context(), &need, &turn, []int64{used})
 					}
 					if err != nil {
 						t.Error(err)
@@ -276,7 +276,7 @@ func TestATurnThatLapsesHoldsNobodyUp(t *testing.T) {
 		p := newBubble(t).process(time.Millisecond / 2)
 		need := one(p.paced("", 10, 5))
 		p.knowsItsWay(need)
-		var held *engine.Held
+		var held *heldCall
 		var group sync.WaitGroup
 		group.Go(func() { _, _ = p.Wait(t.Context(), need) }) // the others share the next ask
 		time.Sleep(100 * time.Microsecond)
@@ -304,7 +304,7 @@ func TestATurnGoesBackWithoutThoseOfOthers(t *testing.T) {
 			p := newBubble(t).process(time.Millisecond / 2)
 			need := one(p.paced("", 10, 1))
 			p.knowsItsWay(need)
-			var held [2]*engine.Held
+			var held [2]*heldCall
 			var group sync.WaitGroup
 			group.Go(func() { _, _ = p.Wait(t.Context(), need) }) // the others share the next ask
 			time.Sleep(100 * time.Microsecond)
@@ -350,7 +350,7 @@ func TestNowFollowsWhoGaveUp(t *testing.T) {
 		p.leaves.Store(int64(20 * time.Millisecond))
 		p.knowsItsWay(one(p.paced("other", 1000, 5)))
 		need := one(p.paced("", 0.001, 2))
-		var held [2]*engine.Held
+		var held [2]*heldCall
 		for i := range held {
 			var err error
 			held[i], err = p.Hold(t.Context(), need, time.Time{})

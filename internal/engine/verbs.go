@@ -63,7 +63,7 @@ func (p *Process) Still(limits []*wire.Limit, until time.Time) {
 }
 
 // Settle tells what the call of a turn really used of each of its limits.
-func (p *Process) Settle(ctx context.Context, need Need, t Turn, used []int64) error {
+func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, used []int64) error {
 	parts := need.parts()
 	items := make([]wire.Used, len(parts))
 	for i, part := range parts {
@@ -164,7 +164,7 @@ func (of *Booking) item(b *Batch, number int64, now time.Time) wire.Item {
 }
 
 // Drop ends the booking with the ID of a call that will not be made.
-func (p *Process) Drop(ctx context.Context, need Need) error {
+func (p *Process) Drop(ctx context.Context, need *Need) error {
 	parts := need.parts()
 	left := make([]wire.Left, len(parts))
 	for i, part := range parts {

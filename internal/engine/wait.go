@@ -94,8 +94,13 @@ func (p *Process) look(c *Call, early time.Duration) (left time.Duration, t Turn
 		if left, used = e.Use(now, c, early); used {
 			left, t = 0, *c.turn
 		}
-		if c.state == Failed {
+		switch c.state {
+		case Failed:
 			err, c.err = c.err, nil
+		case Gone:
+			err = e.cfg.Errors.Cancelled
+		case Booked: // it was asked for before somebody waited
+			err = e.Resume(now, c)
 		}
 	})
 	return left, t, err
