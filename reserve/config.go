@@ -179,7 +179,7 @@ func (c *Config) validateCost(name string, n int) error {
 	if n <= burst {
 		return nil
 	}
-	if limit.kind != KindPaced && limit.kind != KindWarmingUp {
+	if forms[limit.kind].whole {
 		return &exceeds{invalid(name, "must be at most the permits of %q, which are %d (%v), got %d: split the call, or raise the limit",
 			c.Name, burst, limit, n)}
 	}

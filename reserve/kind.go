@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/calendar"
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // A Kind is how a limit counts.
@@ -29,14 +30,12 @@ const (
 	KindSlots
 )
 
-var kindNames = [...]string{"paced", "warming up", "quota", "rolling", "slots"}
-
 // String is the name of the kind: paced, warming up, quota, rolling or slots.
 func (k Kind) String() string {
-	if k < 0 || int(k) >= len(kindNames) {
+	if k < 0 || int(k) >= len(wire.Kinds) {
 		return fmt.Sprintf("Kind(%d)", int(k))
 	}
-	return kindNames[k]
+	return wire.Kinds[k].Text
 }
 
 // A Calendar is the length of the windows of a [Quota].
@@ -154,46 +153,26 @@ const (
 
 // checkKind checks the fields that only some kinds have.
 func (l Limit) checkKind() error {
-	switch l.kind {
-	case KindPaced:
-	case KindWarmingUp:
-		if l.warm < time.Millisecond || l.warm > maxWarmUp || l.warm%time.Microsecond != 0 {
-			return invalid("Limit", "warm-up must be whole microseconds from 1ms to 24h, got %v", l.warm)
-		}
-	case KindQuota:
-		if l.unit < CalendarMinute || l.unit > CalendarMonth {
-			return invalid("Limit", "window of a quota must be a calendar minute, hour, day, week or month, got %v", l.unit)
-		}
-		if _, err := l.location(); err != nil || l.zone == "Local" {
-			return invalid("Limit", "time zone must be one of the time zone database, got %q", l.zone)
-		}
-	case KindRolling:
-		if l.permits > maxRolling {
-			return invalid("Limit", "a rolling limit allows at most %d permits, got %v", maxRolling, l.permits)
-		}
-	case KindSlots:
-		if l.permits < 1 || l.permits > maxSlots || l.per != time.Second {
-			return invalid("Limit", "slots must be from 1 to %d, got %v", maxSlots, l.permits)
-		}
-	default:
+	if l.kind < 0 || int(l.kind) >= len(forms) {
 		return invalid("Limit", "kind is not known: %v", l.kind)
 	}
-	switch {
+	if err := forms[l.kind].check(&l); err != nil {
+		return err
+	}
+	switch windowed := wire.Kinds[l.kind].Windowed; {
 	case l.zone != "" && l.kind != KindQuota:
 		return invalid("Limit", "only a quota has a time zone, got %q", l.zone)
-	case l.margin != 0 && l.kind != KindQuota && l.kind != KindRolling:
+	case l.margin != 0 && !windowed:
 		return invalid("Limit", "only a quota and a rolling limit have a margin, got %v", l.margin)
 	case l.margin < 0 || l.margin > l.per/4 || l.margin%time.Microsecond != 0:
 		return invalid("Limit", "margin must be whole microseconds from 0 to a quarter of the window, got %v", l.margin)
-	}
-	if l.kind == KindQuota || l.kind == KindRolling || l.kind == KindSlots {
-		if whole := float64(int64(l.permits)); whole != l.permits {
-			return invalid("Limit", "permits of a limit of kind %v must be a whole number, got %v", l.kind, l.permits)
-		}
-		if int(l.permits) != l.MaxBurst() {
-			return invalid("Limit", "a limit of kind %v must have no burst of its own, got a burst of %d with %v permits",
-				l.kind, l.MaxBurst(), l.permits)
-		}
+	case !forms[l.kind].whole:
+		return nil
+	case float64(int64(l.permits)) != l.permits:
+		return invalid("Limit", "permits of a limit of kind %v must be a whole number, got %v", l.kind, l.permits)
+	case int(l.permits) != l.MaxBurst():
+		return invalid("Limit", "a limit of kind %v must have no burst of its own, got a burst of %d with %v permits",
+			l.kind, l.MaxBurst(), l.permits)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/calendar"
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // periods are the words for a period. The first word of each is printed.
@@ -108,7 +109,7 @@ func parseOptions(l Limit, words []string) (Limit, error) {
 		}
 		name, value := words[0], words[1]
 		words = words[2:]
-		switch windowed := l.kind == KindQuota || l.kind == KindRolling; {
+		switch windowed := wire.Kinds[l.kind].Windowed; {
 		case name == "burst" && !windowed:
 			burst, err := strconv.Atoi(value)
 			if err != nil {
@@ -164,29 +165,20 @@ func (l Limit) String() string {
 		}
 	}
 	permits := strconv.FormatFloat(l.permits, 'f', -1, 64)
-	switch l.kind {
-	case KindQuota:
-		text := permits + "/" + l.unit.String() + " quota"
-		if l.zone != "" {
-			text += " in " + l.zone
-		}
-		return text + l.marginText()
-	case KindSlots:
-		return permits + " at once"
-	case KindRolling:
-		return permits + "/" + period + " rolling" + l.marginText()
+	if l.kind < 0 || int(l.kind) >= len(forms) {
+		return permits + "/" + period
 	}
-	text := permits + "/" + period
-	if b := l.MaxBurst(); b != 1 {
-		text += " burst " + strconv.Itoa(b)
-	}
-	if l.kind == KindWarmingUp {
-		text += " warmup " + l.warm.String()
-	}
-	return text
+	return forms[l.kind].text(&l, permits, period)
 }
 
-func (l Limit) marginText() string {
+func (l *Limit) burstText() string {
+	if l.extra == 0 {
+		return ""
+	}
+	return " burst " + strconv.Itoa(l.MaxBurst())
+}
+
+func (l *Limit) marginText() string {
 	if l.margin == 0 {
 		return ""
 	}

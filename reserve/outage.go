@@ -137,6 +137,6 @@ func (o Outage) share(l *wire.Limit) (perSecond float64, burst int) {
 	if alive := l.Name.Alive.Load(); alive > 0 {
 		part = o.Safety / float64(alive)
 	}
-	perSecond, burst = evenly(l)
-	return perSecond * part, max(1, int(float64(burst)*part))
+	perSecond, most := l.Pace(time.Now())
+	return perSecond * part, max(1, int(min(most, maxBurst)*part))
 }

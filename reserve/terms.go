@@ -10,72 +10,123 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// The kinds as the scripts call them.
-const (
-	paced     = "p"
-	warmingUp = "w"
-	quota     = "q"
-	rolling   = "r"
-	slots     = "s"
-)
-
 // second is a second in micros.
 const second = 1e6
 
 func micros(d time.Duration) float64 { return float64(d / time.Microsecond) }
 
+// form is what a kind of limit is to users: see also wire.Kinds. A and b are the two numbers of its wire.Terms.
+type form struct {
+	whole   bool // Its permits are a whole number, and it has no burst of its own.
+	terms   func(l *Limit) (a, b float64)
+	inForce func(l *Limit, a, b float64) (rate float64, burst int)
+	with    func(l *Limit, a, b float64)
+	check   func(l *Limit) error
+	text    func(l *Limit, permits, period string) string
+}
+
+var forms = [...]form{
+	KindPaced: {
+		terms:   func(l *Limit) (a, b float64) { return l.micros(), float64(l.MaxBurst()) },
+		inForce: func(_ *Limit, a, b float64) (float64, int) { return second / a, int(b) },
+		with: func(l *Limit, a, b float64) {
+			l.permits, l.extra = short(l.per.Seconds()*second/a), int(b)-1
+			for _, p := range periods { // not 0.000277778/s, but 1/hour
+				if l.permits < 1 && p.length > l.per {
+					l.permits, l.per = short(p.length.Seconds()*second/a), p.length
+				}
+			}
+		},
+		check: func(*Limit) error { return nil },
+		text:  func(l *Limit, permits, period string) string { return permits + "/" + period + l.burstText() },
+	},
+	KindWarmingUp: {
+		terms:   func(l *Limit) (a, b float64) { return l.micros(), micros(l.warm) },
+		inForce: func(l *Limit, a, _ float64) (float64, int) { return second / a, l.MaxBurst() },
+		with:    func(l *Limit, a, _ float64) { l.permits = short(l.per.Seconds() * second / a) },
+		check: func(l *Limit) error {
+			if l.warm < time.Millisecond || l.warm > maxWarmUp || l.warm%time.Microsecond != 0 {
+				return invalid("Limit", "warm-up must be whole microseconds from 1ms to 24h, got %v", l.warm)
+			}
+			return nil
+		},
+		text: func(l *Limit, permits, period string) string {
+			return permits + "/" + period + l.burstText() + " warmup " + l.warm.String()
+		},
+	},
+	KindQuota: {
+		whole:   true,
+		terms:   func(l *Limit) (a, b float64) { return l.permits, micros(l.margin) },
+		inForce: func(l *Limit, a, _ float64) (float64, int) { return a / l.per.Seconds(), int(a) },
+		with:    func(l *Limit, a, _ float64) { l.permits, l.extra = a, int(a)-1 },
+		check: func(l *Limit) error {
+			if l.unit < CalendarMinute || l.unit > CalendarMonth {
+				return invalid("Limit", "window of a quota must be a calendar minute, hour, day, week or month, got %v", l.unit)
+			}
+			if _, err := l.location(); err != nil || l.zone == "Local" {
+				return invalid("Limit", "time zone must be one of the time zone database, got %q", l.zone)
+			}
+			return nil
+		},
+		text: func(l *Limit, permits, _ string) string {
+			text := permits + "/" + l.unit.String() + " quota"
+			if l.zone != "" {
+				text += " in " + l.zone
+			}
+			return text + l.marginText()
+		},
+	},
+	KindRolling: {
+		whole:   true,
+		terms:   func(l *Limit) (a, b float64) { return l.permits, micros(l.per + l.margin) },
+		inForce: func(l *Limit, a, b float64) (float64, int) { return a * second / (b - micros(l.margin)), int(a) },
+		with: func(l *Limit, a, b float64) {
+			l.permits, l.extra, l.per = a, int(a)-1, time.Duration(b)*time.Microsecond-l.margin
+		},
+		check: func(l *Limit) error {
+			if l.permits > maxRolling {
+				return invalid("Limit", "a rolling limit allows at most %d permits, got %v", maxRolling, l.permits)
+			}
+			return nil
+		},
+		text: func(l *Limit, permits, period string) string {
+			return permits + "/" + period + " rolling" + l.marginText()
+		},
+	},
+	KindSlots: {
+		whole:   true,
+		terms:   func(l *Limit) (a, b float64) { return l.permits, 1 },
+		inForce: func(_ *Limit, a, _ float64) (float64, int) { return a, int(a) },
+		with:    func(l *Limit, a, _ float64) { l.permits, l.extra = a, int(a)-1 },
+		check: func(l *Limit) error {
+			if l.permits < 1 || l.permits > maxSlots || l.per != time.Second {
+				return invalid("Limit", "slots must be from 1 to %d, got %v", maxSlots, l.permits)
+			}
+			return nil
+		},
+		text: func(_ *Limit, permits, _ string) string { return permits + " at once" },
+	},
+}
+
 // terms returns the limit as the scripts know it. The limit must be valid.
 func (l Limit) terms() wire.Terms {
-	switch l.kind {
-	case KindQuota:
-		return wire.Terms{Kind: quota, A: l.permits, B: micros(l.margin), Edges: l.edges()}
-	case KindRolling:
-		return wire.Terms{Kind: rolling, A: l.permits, B: micros(l.per + l.margin)}
-	case KindSlots:
-		return wire.Terms{Kind: slots, A: l.permits, B: 1}
-	case KindWarmingUp:
-		return wire.Terms{Kind: warmingUp, A: l.micros(), B: micros(l.warm)}
-	default:
-		return wire.Terms{Kind: paced, A: l.micros(), B: float64(l.MaxBurst())}
+	t := wire.Terms{Kind: wire.Kinds[l.kind].Letter}
+	if t.A, t.B = forms[l.kind].terms(&l); l.kind == KindQuota {
+		t.Edges = l.edges()
 	}
+	return t
 }
 
 // inForce returns the rate, in permits per second, and the burst of a limit of this kind with the
 // terms a and b.
 func (l Limit) inForce(a, b float64) (rate float64, burst int) {
-	switch l.kind {
-	case KindQuota:
-		return a / l.per.Seconds(), int(a)
-	case KindRolling:
-		return a * second / (b - micros(l.margin)), int(a)
-	case KindSlots:
-		return a, int(a)
-	case KindWarmingUp:
-		return second / a, l.MaxBurst()
-	default:
-		return second / a, int(b)
-	}
+	return forms[l.kind].inForce(&l, a, b)
 }
 
 // with returns a limit of this kind with other terms; without terms, the limit itself.
 func (l Limit) with(a, b float64) Limit {
-	if a == 0 || l.terms().A == a && (l.kind == KindWarmingUp || l.terms().B == b) {
-		return l
-	}
-	switch l.kind {
-	case KindQuota, KindSlots:
-		l.permits, l.extra = a, int(a)-1
-	case KindRolling:
-		l.permits, l.extra, l.per = a, int(a)-1, time.Duration(b)*time.Microsecond-l.margin
-	case KindWarmingUp:
-		l.permits = short(l.per.Seconds() * second / a)
-	default:
-		l.permits, l.extra = short(l.per.Seconds()*second/a), int(b)-1
-		for _, p := range periods { // not 0.000277778/s, but 1/hour
-			if l.permits < 1 && p.length > l.per {
-				l.permits, l.per = short(p.length.Seconds()*second/a), p.length
-			}
-		}
+	if own, of := forms[l.kind].terms(&l); a != 0 && (own != a || of != b && l.kind != KindWarmingUp) {
+		forms[l.kind].with(&l, a, b)
 	}
 	return l
 }
@@ -115,24 +166,5 @@ func (l Limit) edges() func(int64) []int64 {
 		}
 		last.Store(&edges)
 		return edges
-	}
-}
-
-// evenly returns the rate, in permits per second, at which evenly spaced calls use up a limit in
-// force. It also returns the burst that the provider allows in addition.
-func evenly(l *wire.Limit) (rate float64, burst int) {
-	a, b := l.InForce()
-	switch l.Kind {
-	case quota:
-		edges := l.Edges(time.Now().UnixMicro())
-		return a * second / float64(edges[2]-edges[1]), 1
-	case rolling:
-		return a * second / b, 1
-	case slots:
-		return a, 1
-	case warmingUp:
-		return second / a, 1
-	default:
-		return second / a, int(math.Min(b, maxBurst))
 	}
 }

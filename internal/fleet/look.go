@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -86,15 +87,15 @@ type left struct{ waiting, booked int64 }
 
 // left counts them for a key. Which kind the limit is nobody tells any more.
 func (r *Reader) left(ctx context.Context, n Name, key string) (sum left, err error) {
-	var waiting, booked [len(kinds)]*redis.IntCmd
+	var waiting, booked [len(wire.Kinds)]*redis.IntCmd
 	_, err = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-		for i, kind := range kinds {
-			keys := lua.Keys(r.prefix, n.Group, n.Name, kind, key)
+		for i, kind := range wire.Kinds {
+			keys := lua.Keys(r.prefix, n.Group, n.Name, kind.Letter, key)
 			waiting[i], booked[i] = p.ZCard(ctx, keys[1]), p.ZCard(ctx, keys[4])
 		}
 		return nil
 	})
-	for i, kind := range kinds {
+	for i, kind := range wire.Kinds {
 		if err != nil {
 			return sum, classified("count the calls that wait or are booked", err)
 		}
@@ -102,7 +103,7 @@ func (r *Reader) left(ctx context.Context, n Name, key string) (sum left, err er
 		if booked[i].Val() == 0 {
 			continue
 		}
-		keys, front := lua.Keys(r.prefix, n.Group, n.Name, kind, key), ""
+		keys, front := lua.Keys(r.prefix, n.Group, n.Name, kind.Letter, key), ""
 		if front, err = r.front(ctx, keys[0]); err == nil {
 			var count int64
 			count, err = r.client.ZCount(ctx, keys[4], "("+front, "+inf").Result()
@@ -145,23 +146,4 @@ func (s *Survey) InForce() (reserve.Limit, error) {
 		return reserve.Limit{}, fmt.Errorf("%w: %q; say with --limit of the fleetpace command which one it is", ErrUnused, s.Name)
 	}
 	return reserve.ParseLimit(s.Limit)
-}
-
-// kinds are what the scripts call the kinds of limits.
-var kinds = [...]string{"p", "w", "q", "r", "s"}
-
-// scriptKind is what the scripts call the kind of a limit.
-func scriptKind(l reserve.Limit) string {
-	switch l.Kind() {
-	case reserve.KindQuota:
-		return "q"
-	case reserve.KindRolling:
-		return "r"
-	case reserve.KindSlots:
-		return "s"
-	case reserve.KindWarmingUp:
-		return "w"
-	default:
-		return "p"
-	}
 }

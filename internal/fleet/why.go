@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -137,7 +138,7 @@ func (r *Reader) there(ctx context.Context, n Name, look *Look, key string) (boo
 	if err != nil {
 		return false, err
 	}
-	count, err := r.client.Exists(ctx, lua.Keys(r.prefix, n.Group, n.Name, scriptKind(limit), key)[0]).Result()
+	count, err := r.client.Exists(ctx, lua.Keys(r.prefix, n.Group, n.Name, wire.Kinds[limit.Kind()].Letter, key)[0]).Result()
 	return count > 0, classified("look for a state", err)
 }
 
@@ -157,7 +158,7 @@ func (r *Reader) booking(ctx context.Context, n Name, look *Look, row **Row, whi
 		}
 	}
 	for _, key := range keys {
-		booked, err := r.Booked(ctx, n, scriptKind(limit), key, which)
+		booked, err := r.Booked(ctx, n, wire.Kinds[limit.Kind()].Letter, key, which)
 		if err != nil {
 			return nil, err
 		}

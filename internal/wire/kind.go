@@ -1,28 +1,85 @@
 package wire
 
-// kind is what is particular to a kind of limit, as far as processes need to know.
-type kind struct {
+import "time"
+
+// Kind is what is particular to a kind of limit. A and B are the two numbers that the scripts know a limit by.
+type Kind struct {
+	Letter string // The scripts call it that: see head.lua.
+	Text   string
+
+	Refills  bool // Its permits become available one after the other, at a pace.
+	Slots    bool // Its permits come back when the call is done.
+	Windowed bool // Its permits are those of a window …
+	rolling  bool // … that moves with time.
+	one      bool // At most one permit is used at once. Else that many are: B, where permits refill, and A.
+	level    bool // Its reach is the moment at which its bucket is full.
 	relative int  // The index of the number of its reach that counts from the moment of the reply; -1: none.
-	refills  bool // Its permits become available one after the other, at a pace.
-	slots    bool // Its permits come back when the call is done.
-	windowed bool // Its permits are those of a window.
-	rolling  bool // The window moves with time.
+
+	// perSecond is at how many permits per second evenly spaced calls use a limit up. Edges are those of the
+	// windows of a quota.
+	perSecond func(a, b float64, edges []int64) float64
 }
 
-// kinds are the kinds of limit, by the letter that the scripts know each by: see head.lua.
-var kinds = map[string]kind{
-	"p": {relative: 0, refills: true},
-	"w": {relative: 0},
-	"q": {relative: -1, windowed: true},
-	"r": {relative: 1, windowed: true, rolling: true},
-	"s": {relative: 1, slots: true},
+// second is a second in micros.
+const second = 1e6
+
+func perInterval(a, _ float64, _ []int64) float64 { return second / a }
+
+// Kinds are all kinds of limit, in the order of the kinds of package reserve.
+var Kinds = [...]Kind{
+	{Letter: "p", Text: "paced", Refills: true, level: true, perSecond: perInterval},
+	{Letter: "w", Text: "warming up", one: true, level: true, perSecond: perInterval},
+	{Letter: "q", Text: "quota", Windowed: true, relative: -1, perSecond: func(a, _ float64, edges []int64) float64 {
+		return a * second / float64(edges[2]-edges[1])
+	}},
+	{Letter: "r", Text: "rolling", Windowed: true, rolling: true, relative: 1, perSecond: func(a, b float64, _ []int64) float64 {
+		return a * second / b
+	}},
+	{Letter: "s", Text: "slots", Slots: true, relative: 1, perSecond: func(a, _ float64, _ []int64) float64 { return a }},
+}
+
+// kindOf is the kind with a letter.
+func kindOf(letter string) *Kind {
+	for i := range Kinds {
+		if Kinds[i].Letter == letter {
+			return &Kinds[i]
+		}
+	}
+	return &Kind{relative: -1}
 }
 
 // Paced reports whether permits of the limit become available one after the other.
-func (l *Limit) Paced() bool { return kinds[l.Kind].refills }
+func (l *Limit) Paced() bool { return l.kind.Refills }
 
 // HasSlots reports whether the limit is how many calls are made at once.
-func (l *Limit) HasSlots() bool { return kinds[l.Kind].slots }
+func (l *Limit) HasSlots() bool { return l.kind.Slots }
 
 // Windowed reports whether permits of the limit are those of a window.
-func (l *Limit) Windowed() bool { return kinds[l.Kind].windowed }
+func (l *Limit) Windowed() bool { return l.kind.Windowed }
+
+// Most is how many permits may be used at once.
+func (l *Limit) Most() int64 {
+	a, b := l.InForce()
+	switch {
+	case l.kind.one:
+		return 1
+	case l.kind.Refills:
+		return int64(b)
+	default:
+		return int64(a)
+	}
+}
+
+// Pace is at how many permits per second evenly spaced calls use the limit in force up, and how many its
+// provider bears at once.
+func (l *Limit) Pace(now time.Time) (perSecond, burst float64) {
+	a, b := l.InForce()
+	var edges []int64
+	if l.Edges != nil {
+		edges = l.Edges(now.UnixMicro())
+	}
+	if perSecond, burst = l.kind.perSecond(a, b, edges), 1; l.kind.Refills {
+		burst = b
+	}
+	return perSecond, burst
+}

@@ -35,6 +35,7 @@ type Limit struct {
 	// Lease is for how long turns may be taken ahead of calls; 0: none are.
 	Lease time.Duration
 
+	kind *Kind
 	a, b string // as texts
 
 	mu      sync.Mutex
@@ -54,14 +55,14 @@ type inForce struct{ a, b float64 }
 
 // NewLimit returns a limit of which nothing is known yet.
 func NewLimit(terms Terms, keys []string, name *Name) *Limit {
-	return &Limit{Terms: terms, Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
+	return &Limit{Terms: terms, kind: kindOf(terms.Kind), Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
 }
 
 // Copy returns another limit under the same key, of which as much is known. It has counted no calls.
 func (l *Limit) Copy() *Limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &Limit{Terms: l.Terms, Keys: l.Keys, Key: l.Key, Name: l.Name, Lease: l.Lease, a: l.a, b: l.b, known: l.known, version: l.version,
+	return &Limit{Terms: l.Terms, kind: l.kind, Keys: l.Keys, Key: l.Key, Name: l.Name, Lease: l.Lease, a: l.a, b: l.b, known: l.known, version: l.version,
 		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, calm: l.calm}
 }
 
@@ -90,26 +91,13 @@ func (l *Limit) Calm() bool {
 	return l.calm
 }
 
-// Most is how many permits may be used at once.
-func (l *Limit) Most() int64 {
-	a, b := l.InForce()
-	switch l.Kind {
-	case "p":
-		return int64(b)
-	case "w":
-		return 1
-	default:
-		return int64(a)
-	}
-}
-
 // Stored is how many permits of a paced limit nobody has spent, as far as is known, if the
 // bucket is to lack what comes in a time.
 func (l *Limit) Stored(now time.Time, lack time.Duration) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	free, err := strconv.ParseInt(l.aged(now), 10, 64)
-	if l.Kind != "p" || err != nil || l.inForce.a <= 0 {
+	if !l.kind.Refills || err != nil || l.inForce.a <= 0 {
 		return 0
 	}
 	most := l.inForce.b - math.Ceil(float64(lack.Microseconds())/l.inForce.a)
@@ -123,7 +111,7 @@ func (l *Limit) Stored(now time.Time, lack time.Duration) int64 {
 func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Duration, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.reach == "" || l.heard.IsZero() || l.Kind != "q" && l.Kind != "r" {
+	if l.reach == "" || l.heard.IsZero() || !l.kind.Windowed {
 		return 0, 0, 0, false
 	}
 	var n [4]int64
@@ -134,7 +122,7 @@ func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Durat
 	}
 	clock, a, b := l.clock(now), int64(l.inForce.a), int64(l.inForce.b)
 	used := n[0] // of a rolling limit: its permits, and the moment of the last one
-	if ends = l.micros + n[1] + b; l.Kind == "q" {
+	if ends = l.micros + n[1] + b; !l.kind.rolling {
 		edges := l.Edges(clock - b)
 		k := 0
 		for k+2 < len(edges) && edges[k+1] <= clock-b {
@@ -152,7 +140,7 @@ func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Durat
 
 // Window is for how long permits of a rolling limit count, as far as is known; 0 of others.
 func (l *Limit) Window() time.Duration {
-	if _, b := l.InForce(); l.Kind == "r" {
+	if _, b := l.InForce(); l.kind.rolling {
 		return time.Duration(b) * time.Microsecond
 	}
 	return 0
@@ -163,7 +151,7 @@ func (l *Limit) Looks() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fields := strings.Fields(l.reach)
-	if l.Kind != "s" || len(fields) < 3 {
+	if !l.kind.Slots || len(fields) < 3 {
 		return 0
 	}
 	micros, _ := strconv.ParseInt(fields[2], 10, 64)
@@ -189,13 +177,13 @@ func (l *Limit) tell(args []any, c *Call, back string) string {
 	}
 	switch {
 	case lost.IsZero() || lost.Before(l.heard):
-	case known != "" && l.Kind == "s" && now.Sub(lost) >= noted:
+	case known != "" && l.kind.Slots && now.Sub(lost) >= noted:
 		reach = "0 0"
 	case known != "":
-		reach = l.atLeast(reach, 0)
-	case l.Kind == "s" && now.Sub(lost) < noted:
+		reach = l.drained(reach)
+	case l.kind.Slots && now.Sub(lost) < noted:
 		known, reach = "1", "1 0"
-	case l.Kind == "p" && now.Sub(lost) < max(afterLoss, time.Duration(min(l.A*l.B, 1e15))*time.Microsecond):
+	case l.kind.Refills && now.Sub(lost) < max(afterLoss, time.Duration(min(l.A*l.B, 1e15))*time.Microsecond):
 		known, reach = "1", "0"
 	}
 	if l.Edges != nil {
@@ -236,19 +224,21 @@ func (l *Limit) aged(now time.Time) string {
 	return l.eachReach(l.reach, func(micros int64) int64 { return micros - now.Sub(l.heard).Microseconds() })
 }
 
-func (l *Limit) atLeast(reach string, least int64) string {
-	if l.Kind == "s" { // others may hold some
+// drained is a reach of which nothing may be used: others may have used all since.
+func (l *Limit) drained(reach string) string {
+	switch {
+	case l.kind.Slots: // others may hold some
 		return "1 0"
-	}
-	if l.Kind != "p" && l.Kind != "w" {
+	case l.kind.level:
+		return l.eachReach(reach, func(micros int64) int64 { return max(micros, 0) })
+	default:
 		return reach
 	}
-	return l.eachReach(reach, func(micros int64) int64 { return max(micros, least) })
 }
 
 // eachReach changes the number of a reach that is relative.
 func (l *Limit) eachReach(reach string, change func(int64) int64) string {
-	i := kinds[l.Kind].relative
+	i := l.kind.relative
 	if i < 0 || reach == "" {
 		return reach
 	}

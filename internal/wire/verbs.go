@@ -169,10 +169,10 @@ func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
 		if s.Set = s.SetFor > 0; s.SetFor > forGood {
 			s.SetFor = 0
 		}
-		if c.Limits[i].Kind == "s" {
+		if c.Limits[i].HasSlots() {
 			s.Holders = r.holders()
 		}
-		if l := c.Limits[i]; l.Kind == "p" {
+		if c.Limits[i].Paced() {
 			free, _ := strconv.ParseInt(reply.heads[i].reach, 10, 64)
 			s.Free = time.Duration(free) * time.Microsecond
 		}
