@@ -33,7 +33,9 @@ func (l *line) granted(t *Turn, now time.Time) {
 	l.asked--
 	t.Placed = false
 	l.give(t, now)
-	l.wakeLast()
+	if len(l.waiting) > 0 {
+		l.wakeLast()
+	}
 }
 
 // reached notes that a place was given a turn. If that was to be farther off than turns are given,

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -38,6 +37,7 @@ type Batch struct {
 	caller wire.Caller
 	index  map[string]int
 	limits []*wire.Limit
+	slots  bool // One of the limits is of slots.
 	back   []string
 	asks   []asked // one per item
 	parts  []wire.Part
@@ -189,8 +189,12 @@ func (e *Engine) load(now time.Time, t *times) bool {
 			continue
 		}
 		l.followed = false
-		e.refuseOtherKind(l)
-		work += e.takeLeft(b, l, now) * workOfLeave
+		if e.strange {
+			e.refuseOtherKind(l)
+		}
+		if len(l.unused)+len(l.done)+len(l.places) > 0 {
+			work += e.takeLeft(b, l, now) * workOfLeave
+		}
 		if e.takeCalls(b, l, t, now, &work) {
 			more = append(more, l)
 		} else {
@@ -241,15 +245,20 @@ func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int
 	if fresh > 0 {
 		item := wire.Item{Count: fresh, Number: e.number + 1}
 		e.number += int64(fresh)
-		if latest := l.latest(fresh); !latest.IsZero() && l.need.ID == "" && !l.need.Now {
-			item.Latest = latest.Add(-min(slop, max(0, latest.Sub(now))/8)) // a forecast or a timer may be a little off
+		last := l.waiting[min(len(l.places)+l.asked, len(l.waiting))-1]
+		if l.need.ID == "" && !l.need.Now && !last.Deadline.IsZero() {
+			if latest := l.latest(fresh); !latest.IsZero() {
+				item.Latest = latest.Add(-min(slop, max(0, latest.Sub(now))/8)) // a forecast or a timer may be a little off
+			}
 		}
 		b.add(l, item, nil)
 	}
 	if len(places)+fresh > 0 && l.late > 0 { // else the reply would come too late again
 		b.late, l.late = max(b.late, l.late), 0
 	}
-	e.takeAhead(b, l, now)
+	if len(e.leases) > 0 {
+		e.takeAhead(b, l, now)
+	}
 	calls := fresh + len(places)
 	b.calls += calls
 	if light {
@@ -268,6 +277,7 @@ func (b *Batch) at(l *wire.Limit) int {
 		b.index[l.Keys[0]] = i
 		b.limits = append(b.limits, l)
 		b.back = append(b.back, "")
+		b.slots = b.slots || l.HasSlots()
 	}
 	return i
 }
@@ -311,6 +321,3 @@ func (b *Batch) again(sent int64) {
 		}
 	}
 }
-
-// hasSlots reports whether a limit of the batch is of slots.
-func (b *Batch) hasSlots() bool { return slices.ContainsFunc(b.limits, (*wire.Limit).HasSlots) }

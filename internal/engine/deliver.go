@@ -18,11 +18,15 @@ func (n *NotNow) Error() string { return "not now, but in " + n.Wait.String() }
 func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration, now time.Time) {
 	for i := range r.Answers {
 		of := b.asks[i]
-		of.line.followPace(now)
-		if of.lease == nil { // those that were not answered ask again
-			of.line.unanswered(nil, b.Items[i].Count-r.Answers[i].Count)
+		if len(of.line.places) > 0 {
+			of.line.followPace(now)
 		} else {
+			of.line.pace = 0
+		}
+		if of.lease != nil {
 			of.lease.asked = false
+		} else if missing := b.Items[i].Count - r.Answers[i].Count; missing > 0 { // they ask again
+			of.line.unanswered(nil, missing)
 		}
 	}
 	g := givenOf(b, r.Answers)
@@ -38,7 +42,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 			}
 			turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
 			turn.Moment = micros + (b.caller.Way + answer.Wait).Microseconds()
-			if !e.stands(of.line, &turn, r.Sent) {
+			if len(e.moves) > 0 && !e.stands(of.line, &turn, r.Sent) {
 				e.tell(Event{What: Voided, N: 1, Need: &of.line.need})
 				e.lose(of, number, 1)
 				continue
@@ -50,6 +54,9 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 		if of.lease != nil {
 			of.lease.serve(of.line, now)
 			e.watchBurst(of.lease, now)
+		}
+		if len(of.line.places) > 0 && of.line.pace == 0 {
+			of.line.followPace(now)
 		}
 	}
 }

@@ -59,6 +59,7 @@ type Engine struct {
 	touched []*line // They have changed since they were planned.
 	last    *line   // The last one that a call joined.
 	idle    *line   // The last one that was forgotten: it may be needed at once.
+	strange bool    // A name of this process was found to have another kind of limit in force.
 	queue   queue
 
 	traffic
@@ -133,13 +134,15 @@ func (e *Engine) Join(now time.Time, c *Call) {
 		e.refuse(c, e.cfg.Errors.Closed)
 		return
 	}
-	if !c.Held && e.turnAway(c, now) {
+	if len(e.missed) > 0 && !c.Held && e.turnAway(c, now) {
 		return
 	}
-	if err := e.otherKind(&c.Need); err != nil { // the name is in use all the same: the process hears when that ends
-		e.useNames(c.Need.parts(), now)
-		e.refuse(c, err)
-		return
+	if e.strange {
+		if err := e.otherKind(&c.Need); err != nil { // the name is in use all the same: the process hears when that ends
+			e.useNames(c.Need.parts(), now)
+			e.refuse(c, err)
+			return
+		}
 	}
 	l := e.last
 	if l == nil || !l.is(&c.Need) {
@@ -354,26 +357,33 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 	if e.down() {
 		e.serve(l, now)
 	}
-	when, ok := l.due(t)
 	switch {
 	case l.idle():
 		e.alarms.clear(&l.alarm)
 		e.forget(l)
+		return
 	case e.down(), l.queued:
-	case !ok:
-		e.alarms.clear(&l.alarm)
-	case !when.After(now):
-		e.alarms.clear(&l.alarm)
-		e.queue.add(l)
-	default:
+		return
+	}
+	when, ok := time.Time{}, true
+	if l.fresh() == 0 || !l.gathers.IsZero() {
+		when, ok = l.due(t)
+	}
+	if ok && when.After(now) {
 		e.alarms.set(&l.alarm, when)
+		return
+	}
+	e.alarms.clear(&l.alarm)
+	if ok {
+		e.queue.add(l)
 	}
 }
 
-// is reports whether a need is that of the line; false of one with other limits or an ID, which are
-// looked up.
+// is reports whether a need is that of the line, which is in use; false of one with other limits or an ID,
+// which are looked up.
 func (l *line) is(n *Need) bool {
-	return len(n.More) == 0 && n.ID == "" && l.key == key{first: n.Part, settles: n.Settles, now: n.Now, flow: n.Flow} && l.engine.lines[l.key] == l
+	return l.listed && l.need.Part == n.Part && len(n.More) == 0 && n.ID == "" && len(l.parts) == 1 && l.need.ID == "" &&
+		l.need.Settles == n.Settles && l.need.Now == n.Now && l.need.Flow == n.Flow
 }
 
 // lineOf returns the line of a need.
@@ -398,6 +408,7 @@ func (e *Engine) lineOf(n *Need) *line {
 		}
 	}
 	e.lines[key], e.last = l, l
+	l.listed = true
 	return l
 }
 
@@ -405,6 +416,7 @@ func (e *Engine) lineOf(n *Need) *line {
 func (e *Engine) forget(l *line) {
 	if !l.queued && e.lines[l.key] == l {
 		delete(e.lines, l.key)
+		l.listed = false
 		e.idle = l
 	}
 }

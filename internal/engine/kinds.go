@@ -140,6 +140,7 @@ func (e *Engine) kindOf(name *wire.Name, told *wire.Told, ruling wire.Ruling, no
 	}
 	name.Other.Store(&ruling.Limit)
 	name.Sure.Store(true)
+	e.strange = true
 	if u.ruling == ruling.Limit {
 		return
 	}

@@ -40,6 +40,7 @@ type line struct {
 	books   bool          // Calls that leave are booked under the ID …
 	unsure  bool          // … and are not expected back.
 
+	listed    bool // The engine has it.
 	touched   bool // It has changed since it was planned.
 	came      bool // A call has joined since then.
 	queued    bool // It is among the lines that ask next.
@@ -62,7 +63,9 @@ func (l *line) join(c *Call, now time.Time) {
 	l.came = true
 	c.line, c.joined = l, now
 	if l.fresh() == 0 {
-		l.gather(now)
+		if l.gathers = (time.Time{}); len(l.places) > 0 {
+			l.gather(now)
+		}
 	}
 	if !c.Deadline.IsZero() && c.Deadline.Before(l.gathers) { // it is to hear in time that it is too late
 		l.gathers = time.Time{}
@@ -89,7 +92,7 @@ func (l *line) join(c *Call, now time.Time) {
 // turn that is due is used at once. A turn that no call needs goes back.
 func (l *line) give(t *Turn, now time.Time) {
 	l.touch()
-	for len(l.waiting) > 0 && l.misses(l.waiting[0], t.Due, -1, now) {
+	for len(l.waiting) > 0 && !l.waiting[0].Deadline.IsZero() && l.misses(l.waiting[0], t.Due, -1, now) {
 		l.pop()
 	}
 	if len(l.waiting) == 0 {

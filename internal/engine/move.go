@@ -43,9 +43,6 @@ func (e *Engine) forgetMoves(now time.Time) {
 // stands lets a turn of a reply be what it is after all that happened to its limits since the ask was
 // sent: false, if it is void. Times of Redis alone do not tell, as its clock may have stepped back.
 func (e *Engine) stands(l *line, t *Turn, sent time.Time) bool {
-	if len(e.moves) == 0 {
-		return true
-	}
 	for _, p := range l.parts {
 		m := e.moves[p.Limit.Keys[0]]
 		if m == nil || sent.After(m.heard) {

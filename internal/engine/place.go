@@ -55,8 +55,7 @@ func (l *line) fresh() int { return max(0, len(l.waiting)-len(l.places)-l.asked)
 
 // gather says until when calls that come now wait for others.
 func (l *line) gather(now time.Time) {
-	l.gathers = time.Time{}
-	if n := len(l.places); n > 0 && n <= len(l.waiting) {
+	if n := len(l.places); n <= len(l.waiting) {
 		first, last := l.places[0], l.places[n-1]
 		dense := last.forecast.Sub(first.forecast) < time.Duration(n-1)*together
 		if dense && last.forecast.Sub(now) > long && !l.atSlots(last.limit) {
@@ -69,7 +68,9 @@ func (l *line) gather(now time.Time) {
 // behind them new calls.
 func (l *line) take(now time.Time, t *times, most int) (places []*place, fresh int) {
 	fresh = l.fresh()
-	places = l.near(now, t, most)
+	if len(l.places) > 0 {
+		places = l.near(now, t, most)
+	}
 	fresh = max(0, min(most-len(places), fresh))
 	l.asked += fresh
 	return places, fresh

@@ -16,7 +16,7 @@ var errAway = errors.New("redis is away")
 func (e *Engine) dispatch(now time.Time) {
 	for e.gate == nil && len(e.outbox) > 0 {
 		b := e.outbox[0]
-		if b.Script == Ask && !b.sure {
+		if b.slots && b.Script == Ask && !b.sure {
 			b.sure = true
 			e.ensureAlive(b, now)
 		}
@@ -41,9 +41,6 @@ func (e *Engine) dispatch(now time.Time) {
 // ensureAlive lets a heartbeat go before a batch that asks for slots, where the last one was answered too
 // long ago: a process that counts as dead soon must not be given any.
 func (e *Engine) ensureAlive(b *Batch, now time.Time) {
-	if !b.hasSlots() {
-		return
-	}
 	for _, l := range b.limits {
 		if l.HasSlots() {
 			e.auditOf(l)
@@ -167,10 +164,14 @@ func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 // take takes in the answers to a batch.
 func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, now time.Time) {
 	for _, of := range b.asks { // then its turns are nobody's, and go back
-		e.refuseOtherKind(of.line)
+		if e.strange {
+			e.refuseOtherKind(of.line)
+		}
 	}
 	e.deliver(b, r, at, early, now)
-	e.lookAfter(b.limits, now)
+	if b.slots {
+		e.lookAfter(b.limits, now)
+	}
 	e.over(b, now)
 }
 
@@ -264,7 +265,9 @@ func (e *Engine) fail(b *Batch, err error, now time.Time) {
 func (e *Engine) over(b *Batch, now time.Time) {
 	e.calls -= b.calls
 	for _, of := range b.asks {
-		of.line.overdue(now)
+		if len(of.line.places) > 0 {
+			of.line.overdue(now)
+		}
 		of.line.touch()
 	}
 	b.isOver(e)
