@@ -212,3 +212,34 @@ func (l *Limiter) Reserve(ctx context.Context) (*Reservation, error) { return l.
 func (l *Limiter) ReserveN(ctx context.Context, n int) (*Reservation, error) {
 	return l.joint().Reserve(ctx, n)
 }
+
+// LeaseStats counts the permits that a process took ahead of its calls; see [Config.Lease]. Taken
+// is the sum of Used, Returned, Lapsed, and the permits that the process holds now.
+type LeaseStats struct {
+	Taken    int64 // from the bucket
+	Used     int64 // by calls
+	Returned int64 // to the bucket
+	Lapsed   int64 // lost: they were not used in time, and the bucket had no room for them
+}
+
+// LeaseStats returns the counts since the Limiter was made, for all of its keys together.
+func (l *Limiter) LeaseStats() LeaseStats {
+	s := l.core.process.LeaseStats(l.core.name)
+	return LeaseStats{s.Taken, s.Used, s.Returned, s.Lapsed}
+}
+
+// Turns is a [Limiter] or a [Joint], for code that works with either. Convert it with
+// All(t.Limits()...). Other packages do that, so they call no methods of your own type.
+type Turns interface {
+	Limits() []*Limiter
+	String() string
+
+	Pause(ctx context.Context, d time.Duration, reason string) error
+	PauseUntil(ctx context.Context, until time.Time, reason string) error
+	Resume(ctx context.Context) error
+}
+
+var (
+	_ Turns = (*Limiter)(nil)
+	_ Turns = (*Joint)(nil)
+)

@@ -2,9 +2,13 @@ package reserve
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
@@ -13,6 +17,65 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
+
+// remembered is the most keys whose state a process caches.
+const remembered = 10_000
+
+// core is shared by a Limiter and all Limiters that For derives from it.
+type core struct {
+	*shared
+	cfg   Config
+	terms wire.Terms
+	name  *wire.Name
+	root  *wire.Limit // the limit without a key
+	keyed *lru.Cache[string, *wire.Limit]
+
+	closed atomic.Bool
+	gone   chan struct{} // closed when all calls have ended
+}
+
+func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
+	keyed, err := lru.New[string, *wire.Limit](remembered)
+	if err != nil {
+		return nil, err
+	}
+	beats := scripts.BeatKeys(cfg.Prefix, cfg.Group, cfg.Name)
+	c := &core{cfg: cfg, terms: cfg.Limit.terms(), keyed: keyed, gone: make(chan struct{}), name: &wire.Name{
+		Life: beats[:2], Keys: beats[2:],
+		Kind: cfg.Limit.terms().Kind, Pace: cfg.Limit.Rate(), Limit: cfg.Limit.String(),
+		Text: cfg.Name, Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
+		Meter: meter.Of(cfg.Group, cfg.Name),
+	}}
+	c.root = c.newLimit("")
+	c.shared = share(client, cfg)
+	return c, nil
+}
+
+func (c *core) newLimit(key string) *wire.Limit {
+	l := wire.NewLimit(c.terms, scripts.Keys(c.cfg.Prefix, c.cfg.Group, c.cfg.Name, c.terms.Kind, key), c.name)
+	l.Key, l.Lease = key, c.cfg.Lease
+	return l
+}
+
+// limit returns the limit of a key, with its cached state.
+func (c *core) limit(key string) *wire.Limit {
+	if l, ok := c.keyed.Get(key); ok {
+		return l
+	}
+	l := c.newLimit(key)
+	if known, ok, _ := c.keyed.PeekOrAdd(key, l); ok {
+		return known
+	}
+	return l
+}
+
+func (c *core) close() {
+	if c.closed.CompareAndSwap(false, true) {
+		c.leave(c)
+		close(c.gone)
+	}
+	<-c.gone
+}
 
 // dead is how long a process may be silent before it counts as dead.
 const dead = 3 * time.Second
@@ -133,4 +196,42 @@ func (s *shared) watch(e engine.Event) {
 func errKind(name *wire.Name, inForce string) error {
 	return invalid("Config.Limit", "%s of the name %q is of another kind than %s, which is in force under that name: give one of them another name, or stop the processes that use the other; \"fleetpace show %s\" lists them",
 		name.Limit, name.Text, inForce, name.Text)
+}
+
+// lookForEviction asks Redis whether it may evict state, if there is a Logger.
+func (s *shared) lookForEviction() {
+	if s.first.Logger.Enabled(s.life, slog.LevelWarn) {
+		s.busy.Go(func() { s.warnOfEviction(s.life) })
+	}
+}
+
+// warnOfEviction asks Redis whether it may evict the state of a limit, and logs a warning if so. If
+// Redis does not say, or denies this user the question, it logs nothing.
+func (s *shared) warnOfEviction(ctx context.Context) {
+	memory, err := s.client.Info(ctx, "memory").Result()
+	if err != nil {
+		return
+	}
+	policy, limited := evicts(memory)
+	if !limited || policy == "noeviction" {
+		return
+	}
+	s.first.Logger.Warn("fleetpace: Redis may evict the state of limits when its memory is full, and calls may then exceed the limit;"+
+		" set maxmemory-policy to noeviction, or use a separate Redis for the limits",
+		"limit", s.first.Name, "maxmemory-policy", policy)
+}
+
+// evicts reads the reply of INFO memory: the eviction policy, and whether memory is limited.
+// Without a memory limit the policy has no effect.
+func evicts(memory string) (policy string, limited bool) {
+	for line := range strings.Lines(memory) {
+		field, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch field {
+		case "maxmemory":
+			limited = value != "0"
+		case "maxmemory_policy":
+			policy = value
+		}
+	}
+	return policy, limited && policy != ""
 }

@@ -231,44 +231,6 @@ func (e *Engine) load(now time.Time, t *times) bool {
 	return true
 }
 
-// takeCalls takes in what a line asks for, and reports whether there is more.
-func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int) bool {
-	most := max(1, (mostWork-*work)/workOfCall)
-	light := len(l.places) == 0 && len(l.parts) == 1 && !l.need.Settles && l.need.Limit.Calm()
-	if light {
-		most = mostCalls
-	}
-	places, fresh := l.take(now, t, most)
-	for _, p := range places {
-		b.add(l, wire.Item{Count: 1, Number: p.number}, p)
-	}
-	if fresh > 0 {
-		item := wire.Item{Count: fresh, Number: e.number + 1}
-		e.number += int64(fresh)
-		last := l.waiting[min(len(l.places)+l.asked, len(l.waiting))-1]
-		if l.need.ID == "" && !l.need.Now && !last.Deadline.IsZero() {
-			if latest := l.latest(fresh); !latest.IsZero() {
-				item.Latest = latest.Add(-min(slop, max(0, latest.Sub(now))/8)) // a forecast or a timer may be a little off
-			}
-		}
-		b.add(l, item, nil)
-	}
-	if len(places)+fresh > 0 && l.late > 0 { // else the reply would come too late again
-		b.late, l.late = max(b.late, l.late), 0
-	}
-	if len(e.leases) > 0 {
-		e.takeAhead(b, l, now)
-	}
-	calls := fresh + len(places)
-	b.calls += calls
-	if light {
-		*work += workOfLimit
-	} else {
-		*work += calls * workOfCall
-	}
-	return calls == most
-}
-
 // at is the index of a limit in the batch.
 func (b *Batch) at(l *wire.Limit) int {
 	i, ok := b.index[l.Keys[0]]

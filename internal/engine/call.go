@@ -1,8 +1,13 @@
 package engine
 
 import (
+	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // State is how far a call is.
@@ -100,4 +105,175 @@ func (c *Call) look() {
 			c.due, c.slowest = moment, slowest
 		}
 	}
+}
+
+// Part is permits of one limit.
+type Part struct {
+	Limit *wire.Limit
+	Cost  int64
+}
+
+// Need is what a call needs: the same for all calls of a line.
+type Need struct {
+	Part           // of one limit …
+	More    []Part // … and of others
+	Settles bool   // What the call really costs is told later.
+	Now     bool   // The call does not wait.
+	Flow    wire.Flow
+
+	// ID names a booking: a call that may be made by another process. Empty: the call has none. A call
+	// with an ID whose turn is farther away than its Patience is booked, and does not wait here.
+	ID       string
+	Patience time.Duration
+	number   int64 // It tells calls with IDs apart.
+}
+
+// forever is the patience of a call that waits in its process whatever happens.
+const forever = 100 * 365 * 24 * time.Hour
+
+func (n *Need) parts() []Part { return append([]Part{n.Part}, n.More...) }
+
+// each calls f for all parts.
+func (n *Need) each(f func(Part)) {
+	f(n.Part)
+	for _, p := range n.More {
+		f(p)
+	}
+}
+
+// any reports whether f is true of a limit of the need.
+func (n *Need) any(f func(*wire.Limit) bool) bool {
+	return f(n.Limit) || slices.ContainsFunc(n.More, func(p Part) bool { return f(p.Limit) })
+}
+
+// hasSlots reports whether one of its limits is of slots.
+func (n *Need) hasSlots() bool { return n.any((*wire.Limit).HasSlots) }
+
+// ended reports whether a limit of the need belongs to a name that has ended.
+func (n *Need) ended() bool {
+	return n.any(func(l *wire.Limit) bool { return l.Name.Ended.Load() })
+}
+
+// leases reports whether turns of it are taken ahead.
+func (n *Need) leases() bool {
+	return n.Limit.Lease > 0 && n.Limit.Paced() && len(n.More) == 0 && !n.Settles && n.ID == ""
+}
+
+// doing is what a call holds slots for, as others see it.
+func (n *Need) doing() string {
+	if n.ID != "" {
+		return n.ID
+	}
+	return n.Flow.Name
+}
+
+// limitsOf returns the limits of a call, each once.
+func limitsOf(parts []Part) (limits []*wire.Limit) {
+	for _, p := range parts {
+		if !slices.Contains(limits, p.Limit) {
+			limits = append(limits, p.Limit)
+		}
+	}
+	return limits
+}
+
+// key tells lines apart.
+type key struct {
+	first        Part
+	more         string
+	settles, now bool
+	number       int64
+	flow         wire.Flow
+}
+
+func (n *Need) key() key {
+	k := key{n.Part, "", n.Settles, n.Now, n.number, n.Flow}
+	if len(n.More) > 0 {
+		var b strings.Builder
+		for _, p := range n.More {
+			fmt.Fprintf(&b, "%p %d ", p.Limit, p.Cost)
+		}
+		k.more = b.String()
+	}
+	return k
+}
+
+// Turn is permits that were spent, and when they may be used.
+type Turn struct {
+	Due     time.Time // The turn may be used from here …
+	Until   time.Time // … until here.
+	Process string    // The process that Redis gave it to. Empty: Redis knows nothing of it.
+	Number  int64     // In Redis, the number of the call that it was given to.
+	Tags    []int64   // The tags of that call, by limit. Nil: it never had a place.
+
+	Given  int64         // When Redis gave it, in micros of Redis. It stands for the tags of a call without any.
+	Moment int64         // Due by Redis's clock, in micros.
+	Early  time.Duration // Due is at most this much before Moment.
+	Ask    string        // The ask that it was given to: process and serial.
+	Way    time.Duration // How long its reply took from Redis.
+
+	// How many permits of the first limit that ask had been given with this turn, how many of those
+	// were used at the least, and how many that ask was given and did not give back. Alone: that
+	// ask was given no other turn, at any limit of this one.
+	Permit     int64
+	spent, out *int64
+	Alone      bool
+
+	Later   bool // It was given ahead: its call has to wait.
+	Placed  bool // Its call had a place before …
+	Slowest int  // … at the limit of that index, by the last reply.
+
+	Pace   float64       // Of a turn that a process gives itself: permits per second of its share. 0: it has no share.
+	Used   time.Time     // When its call used it.
+	Waited time.Duration // For how long its call waited. 0: it had its turn at once.
+}
+
+// spend notes that the turn is used.
+func (t *Turn) spend() {
+	if t.spent != nil { // Redis knows of it
+		*t.spent = max(*t.spent, t.Permit)
+	}
+}
+
+// goBack reports whether the turn, of so many permits, may go back, and notes that it does. Turns
+// that the same ask was given later go back with it. So none of them may have been used, nor be
+// out, as another call may use it yet.
+func (t *Turn) goBack(cost int64) bool {
+	if t.Ask == "" || *t.spent >= t.Permit || *t.out > t.Permit {
+		return false
+	}
+	*t.out = t.Permit - cost
+	return true
+}
+
+// kept is a copy.
+func (t *Turn) kept() *Turn {
+	kept := new(Turn)
+	*kept = *t
+	return kept
+}
+
+// shorten lets the turn be used until a moment at the most, or when it is due. It reports whether
+// that is less long than before.
+func (t *Turn) shorten(until time.Time) bool {
+	until = later(until, t.Due.Add(Tolerance))
+	if !until.Before(t.Until) {
+		return false
+	}
+	t.Until = until
+	return true
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }

@@ -1,5 +1,7 @@
 package engine
 
+import "time"
+
 // Remembered is of how many limits the Process knows what happened to them.
 func (p *Process) Remembered() (moves, rests int) {
 	p.mu.Lock()
@@ -9,8 +11,8 @@ func (p *Process) Remembered() (moves, rests int) {
 
 // All tests of the package check the engine after each step.
 func init() {
-	checked = func(err error) {
-		if err != nil {
+	checked = func(e *Engine, now time.Time) {
+		if err := e.check(now); err != nil {
 			panic(err)
 		}
 	}

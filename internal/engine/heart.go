@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"cmp"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -55,46 +53,6 @@ type heart struct {
 	ordered   int64     // names that were in use, ever
 	failures  int       // heartbeats that failed, in a row
 	signedOff bool      // the last heartbeat has been sent
-}
-
-// nameUse is the use of a name, and what was told of it.
-type nameUse struct {
-	used   time.Time                 // when a call joined last
-	limits map[*wire.Limit]time.Time // that calls have needed, and when last
-	ruling string                    // the limit in force, as was heard last
-	noted  time.Time                 // in the index of names
-
-	told   time.Time // when Redis was told of the name last; zero: never …
-	report string    // … and what the process told of itself then
-	died   int64     // when a process had died last, in micros of Redis, as Redis looked at the name
-	order  int64     // names that were used later have a higher one
-	stale  time.Time // when what is known of it was found to be old: Redis is to look at it again
-}
-
-// useNames notes that calls need the limits of some parts, and begins to tell Redis that the process
-// lives.
-func (e *Engine) useNames(parts []Part, now time.Time) {
-	for _, p := range parts {
-		e.useName(p.Limit.Name, now).limits[p.Limit] = now
-	}
-}
-
-// useName notes that a name is in use.
-func (e *Engine) useName(name *wire.Name, now time.Time) *nameUse {
-	u := e.names[name]
-	if u == nil {
-		e.ordered++
-		u = &nameUse{limits: map[*wire.Limit]time.Time{}, order: e.ordered}
-		e.names[name] = u
-		name.Sure.Store(false)
-		name.Other.Store(nil)
-		e.lifeKeys = name.Life
-		e.hurry(now)
-	}
-	if u.used = now; !e.beating {
-		e.hurry(now)
-	}
-	return u
 }
 
 // hurry lets the next heartbeat come at once.
@@ -227,48 +185,6 @@ func (e *Engine) learn(p *wire.Pulse, left, now time.Time) {
 	e.known, e.answered = true, later(e.answered, left)
 }
 
-// rules takes in what Redis says of a name that it was told of.
-func (e *Engine) rules(told *wire.Told, rank int64, ruling wire.Ruling, left, now time.Time) {
-	name := told.Name
-	for other, u := range e.names {
-		if other.Keys[0] != name.Keys[0] {
-			continue
-		}
-		u.told, u.report, u.died = left, told.Report, e.died
-		other.Alive.Store(name.Alive.Load())
-		e.kindOf(other, told, ruling, now)
-		switch {
-		case other.Other.Load() != nil:
-		case !told.Ends:
-			e.compare(u, ruling.Limit)
-		case now.Sub(u.used) >= unused:
-			delete(e.names, other)
-		default: // a call came meanwhile
-			u.stale = now
-			e.hurry(now)
-		}
-	}
-	if !told.Ends && name.Rank.Load() > rank { // another limit is in force: forecasts are wrong
-		for _, l := range e.lines {
-			if l.need.any(func(l *wire.Limit) bool { return l.Name.Keys[0] == name.Keys[0] }) {
-				l.refresh(-1, 1)
-			}
-		}
-	}
-}
-
-// compare tells which limit is in force, with the first heartbeat and where that changes.
-func (e *Engine) compare(u *nameUse, ruling string) {
-	if ruling == u.ruling {
-		return
-	}
-	u.ruling = ruling
-	for l := range u.limits {
-		e.tell(Event{What: Rules, Limit: l, Text: ruling})
-		return
-	}
-}
-
 // beaten does what follows a heartbeat that was answered.
 func (e *Engine) beaten(names []*wire.Name, now time.Time) {
 	e.failures = 0
@@ -296,88 +212,6 @@ func (e *Engine) rest(now time.Time) {
 	}
 }
 
-// namesInUse are the names that calls have needed of late; gone are those that none needs any more.
-func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
-	for _, l := range e.lines {
-		for _, p := range l.parts {
-			if !p.Limit.Name.Ended.Load() {
-				e.useName(p.Limit.Name, now).limits[p.Limit] = now
-			}
-		}
-	}
-	for c := range e.holders {
-		c.Need.each(func(p Part) { e.useName(p.Limit.Name, now) })
-	}
-	slowest := map[string]*wire.Name{} // of those that share keys: two limiters of one name
-	var unsure []*wire.Name
-	for name, u := range e.names {
-		switch other := slowest[name.Keys[0]]; {
-		case now.Sub(u.used) >= unused:
-			gone = append(gone, name)
-			name.Sure.Store(false)
-			continue
-		case other == nil, e.rather(name, other):
-			slowest[name.Keys[0]] = name
-		}
-		if !name.Sure.Load() {
-			unsure = append(unsure, name)
-		}
-	}
-	for _, name := range unsure {
-		e.names[slowest[name.Keys[0]]].stale = now
-	}
-	gone = slices.DeleteFunc(gone, func(name *wire.Name) bool {
-		mute := e.names[name].told.IsZero() || slowest[name.Keys[0]] != nil
-		if mute {
-			delete(e.names, name)
-			name.Other.Store(nil)
-		}
-		return mute
-	})
-	return slices.SortedFunc(maps.Values(slowest), func(a, b *wire.Name) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }), gone
-}
-
-// toTell is what there is to tell under names, whose use has ended or has not: what is new, or has not
-// been told for some time.
-func (e *Engine) toTell(names []*wire.Name, ends bool, now time.Time) (told []wire.Told) {
-	if len(names) == 0 {
-		return nil
-	}
-	reports := e.reports(now)
-	for _, name := range names {
-		report := reports[name.Keys[0]]
-		report.Ended = ends
-		text := report.Text()
-		// Where all of its data was lost, Redis hears first of those whose kinds were in force.
-		waits := !ends && name.Other.Load() != nil && now.Sub(e.lost) < e.cfg.Dead
-		if u := e.names[name]; u != nil && !waits && (ends || u.stale.After(u.told) || text != u.report || u.died < e.died || now.Sub(u.told) >= retold) {
-			told = append(told, wire.Told{Name: name, Ends: ends, Report: text})
-		}
-	}
-	return told
-}
-
-// note writes names into the index, from time to time.
-func (e *Engine) note(names []*wire.Name, now time.Time) {
-	names = slices.DeleteFunc(slices.Clone(names), func(name *wire.Name) bool {
-		u := e.names[name]
-		return u == nil || name.Index == "" || now.Sub(u.noted) < renoted
-	})
-	for some := range slices.Chunk(names, mostNote) {
-		b := e.batch(Register)
-		b.Names = some
-		b.answered = func(now time.Time, _ *Result) {
-			for _, name := range some {
-				if u := e.names[name]; u != nil {
-					u.noted = now
-				}
-			}
-		}
-		b.failed = func(time.Time, error) {} // once more with the next heartbeat
-		e.send(b, now)
-	}
-}
-
 // SignOff lets the process end in Redis, once it is closed and no batch is under way, and reports
 // whether all of that is done. Where it fails, Redis finds out later.
 func (e *Engine) SignOff(now time.Time) (done bool) {
@@ -397,4 +231,26 @@ func (e *Engine) SignOff(now time.Time) (done bool) {
 	e.underWay = true
 	e.message(nil, e.toTell(names, true, now), true, now)
 	return e.sent == 0
+}
+
+// heardNoKinds takes in that a heartbeat has failed. Where Redis takes none, or denies them, nothing is
+// known of other kinds.
+func (e *Engine) heardNoKinds(err error, now time.Time) {
+	if !fault.Away(err) || errors.Is(err, fault.ErrMigrating) || errors.Is(err, fault.ErrDenied) {
+		for name := range e.names {
+			name.Sure.Store(true)
+		}
+		e.takeKept(nil, now)
+		return
+	}
+	if len(e.traffic.kept) == 0 {
+		return
+	}
+	e.breaker.record(now, err)
+	e.tell(Event{What: BatchFailed, N: 1, Err: err})
+	if e.breaker.isOpen() {
+		e.takeKept(errAway, now)
+		return
+	}
+	e.alarms.set(&e.heart.alarm, now.Add(e.backoff(e.failures)))
 }

@@ -99,3 +99,37 @@ func (b *Batch) leaveID(l *line, number int64, tags []int64, slowest int) {
 		b.Left = append(b.Left, left)
 	}
 }
+
+// returned notes that what was left with a batch is back, and lets its calls ask.
+func (e *Engine) returned(b *Batch, now time.Time) {
+	for _, l := range b.left {
+		l.returning--
+		l.touch()
+	}
+	for _, left := range b.Left {
+		key := b.limits[left.Limit].Keys[0]
+		if e.traffic.returning[key]--; e.traffic.returning[key] == 0 {
+			delete(e.traffic.returning, key)
+		}
+	}
+	for _, l := range e.behind {
+		l.followed = true
+		if !l.queued {
+			e.queue.add(l)
+		}
+	}
+	e.behind = nil
+	b.tries = 0
+	if len(b.Items) == 0 {
+		b.isOver(e)
+		return
+	}
+	b.driven = false
+	b.Script, b.Call = Ask, wire.Call{Caller: b.caller, Limits: b.limits, Back: b.back}
+	e.outbox = append(e.outbox, b)
+}
+
+// isReturning reports whether a limit of a line is about to have permits back.
+func (e *Engine) isReturning(l *line) bool {
+	return len(e.traffic.returning) > 0 && slices.ContainsFunc(l.parts, func(p Part) bool { return e.traffic.returning[p.Limit.Keys[0]] > 0 })
+}

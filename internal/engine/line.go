@@ -220,41 +220,6 @@ func (l *line) expire(now time.Time, kept time.Duration) {
 	})
 }
 
-// takeBack takes back turns that were not used: their calls ask again, first of all, with their
-// tags. It returns how many. Turns that Redis knows nothing of stay.
-func (l *line) takeBack(void func(*Turn) bool, now time.Time) (n int) {
-	for i, c := range slices.Backward(l.given) {
-		if t := c.turn; t.Process != "" && void(t) {
-			l.given = slices.Delete(l.given, i, i+1)
-			l.first(c, t, "", now)
-			l.wake(c)
-			n++
-		}
-	}
-	l.unused = slices.DeleteFunc(l.unused, func(t *Turn) bool {
-		over := t.Process != "" && void(t)
-		if over && l.slots != nil {
-			l.done = append(l.done, t)
-		}
-		return over
-	})
-	l.touch()
-	return n
-}
-
-// change lets turns that were not used be others, as far as it says so: their calls are woken.
-func (l *line) change(change func(*Turn) bool) {
-	for _, c := range l.given {
-		if t := c.turn.kept(); change(t) {
-			c.has(t)
-			l.wake(c)
-		}
-	}
-	for _, t := range l.unused {
-		change(t)
-	}
-}
-
 // leave lets a call go that gives up: its turn, or its place, is for the next one. It reports
 // false if the call is over.
 func (l *line) leave(c *Call, now time.Time) bool {
@@ -308,11 +273,6 @@ func (l *line) oldest() time.Time {
 
 // atSlots reports whether the limit of an index is of slots.
 func (l *line) atSlots(limit int) bool { return limit >= 0 && limit < len(l.slots) && l.slots[limit] }
-
-// isAt reports whether the calls of the line need the limit with a key.
-func (l *line) isAt(key string) bool {
-	return slices.ContainsFunc(l.parts, func(p Part) bool { return p.Limit.Keys[0] == key })
-}
 
 // spare reports whether there are places or turns that no call of the line needs.
 func (l *line) spare() bool {

@@ -179,3 +179,43 @@ func (e *Engine) Rest(now time.Time, limits []*wire.Limit, until time.Time) {
 		e.takeBack(key, now, func(t *Turn) bool { return t.Due.Before(until) })
 	}
 }
+
+// takeBack takes back turns that were not used: their calls ask again, first of all, with their
+// tags. It returns how many. Turns that Redis knows nothing of stay.
+func (l *line) takeBack(void func(*Turn) bool, now time.Time) (n int) {
+	for i, c := range slices.Backward(l.given) {
+		if t := c.turn; t.Process != "" && void(t) {
+			l.given = slices.Delete(l.given, i, i+1)
+			l.first(c, t, "", now)
+			l.wake(c)
+			n++
+		}
+	}
+	l.unused = slices.DeleteFunc(l.unused, func(t *Turn) bool {
+		over := t.Process != "" && void(t)
+		if over && l.slots != nil {
+			l.done = append(l.done, t)
+		}
+		return over
+	})
+	l.touch()
+	return n
+}
+
+// change lets turns that were not used be others, as far as it says so: their calls are woken.
+func (l *line) change(change func(*Turn) bool) {
+	for _, c := range l.given {
+		if t := c.turn.kept(); change(t) {
+			c.has(t)
+			l.wake(c)
+		}
+	}
+	for _, t := range l.unused {
+		change(t)
+	}
+}
+
+// isAt reports whether the calls of the line need the limit with a key.
+func (l *line) isAt(key string) bool {
+	return slices.ContainsFunc(l.parts, func(p Part) bool { return p.Limit.Keys[0] == key })
+}

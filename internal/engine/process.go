@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	random "math/rand/v2"
 	"os"
-	"runtime"
 	"sync"
 	"time"
 
@@ -39,8 +38,8 @@ type Process struct {
 	quiet     *sync.Cond // told after each outcome of a batch
 }
 
-// checked is what tests do with the outcome of a check after each step; nil: there is none.
-var checked func(error)
+// checked is what tests do after each step; nil: nothing.
+var checked func(e *Engine, now time.Time)
 
 // self is what is the same in all reports of this process.
 var self = func() wire.Report {
@@ -118,7 +117,7 @@ func (p *Process) ready(now time.Time) *Ready {
 		p.putBack(more)
 	}
 	if checked != nil {
-		checked(p.engine.check(now))
+		checked(p.engine, now)
 	}
 	if !r.Next.IsZero() && (p.rings.IsZero() || r.Next.Before(p.rings)) {
 		p.rings = r.Next
@@ -169,156 +168,6 @@ func (p *Process) happened(e Event) {
 	e.Count()
 	if p.watch != nil {
 		p.watch(e)
-	}
-}
-
-// drive sends a batch, and those that are ready after it.
-func (p *Process) drive(b *Batch) {
-	for b != nil {
-		calls := b.calls
-		p.attempt(b)
-		if b.Over() {
-			r, _ := p.readies.Get().(*Ready)
-			p.engine.Woken(r)
-			p.mu.Unlock()
-			p.act(r, false)
-			p.yield(calls)
-			p.mu.Lock()
-			p.letIn(time.Now())
-			p.engine.Free(b)
-		}
-		r := p.ready(time.Now())
-		p.mu.Unlock()
-		b = p.act(r, true)
-	}
-}
-
-// driveOnce sends a batch for the call that needs it; others drive those that are ready after it.
-func (p *Process) driveOnce(b *Batch) {
-	p.attempt(b)
-	if b.Over() {
-		p.engine.Free(b)
-	}
-	r := p.ready(time.Now())
-	p.mu.Unlock()
-	p.act(r, false)
-}
-
-// attempt sends a batch, and hands its outcome to the engine. It leaves the Process locked.
-func (p *Process) attempt(b *Batch) {
-	result, err := p.send(b)
-	p.mu.Lock()
-	now := time.Now()
-	p.letIn(now)
-	if err != nil {
-		p.engine.Failed(now, b, err)
-	} else {
-		p.engine.Reply(now, b, &result)
-	}
-}
-
-// send makes one command of Redis. A batch serves many calls: no context of theirs ends it.
-func (p *Process) send(b *Batch) (r Result, err error) {
-	ctx := context.Background()
-	b.Call.Client, b.Heartbeat.Client = p.client, p.client
-	r.Sent = time.Now()
-	switch b.Script {
-	case Ask:
-		r.Reply, r.Answers, err = wire.Ask(ctx, &b.Call, b.Items)
-	case Leave:
-		r.Reply, r.Counts, err = wire.Leave(ctx, &b.Call, b.Left)
-	case Settle:
-		r.Reply, _, err = wire.Settle(ctx, &b.Call, b.Used)
-	case Inspect:
-		r.Reply, _, err = wire.Inspect(ctx, &b.Call)
-	case Beat:
-		r.Pulse, err = wire.Beat(ctx, &b.Heartbeat)
-	case Register:
-		err = wire.Register(p.life, p.client, b.Names, r.Sent)
-	case Holders:
-		r.Held, err = wire.Held(p.life, p.client, b.Logs, b.process, mostHeld)
-	}
-	r.Arrived = time.Now()
-	return r, err
-}
-
-// yields is how often others run before the next batch is made.
-const yields = 16
-
-// yield lets those run who were given their turns: if they want another one, they share the next batch
-// with those who wait for it.
-func (p *Process) yield(calls int) {
-	for range yields {
-		p.mu.Lock()
-		p.letIn(time.Now())
-		gathered := p.engine.Gathered()
-		p.mu.Unlock()
-		if gathered >= calls {
-			return
-		}
-		runtime.Gosched()
-	}
-}
-
-// inbox holds calls that come while a batch is under way, until that is back: thousands of them do not
-// compete for the lock of the Process with it.
-type inbox struct {
-	mu      sync.Mutex
-	came    []*Call // They have not joined yet.
-	room    []*Call // For those who come next.
-	watched bool    // A batch is under way, and its driver lets in who came.
-}
-
-// add takes a call, and reports whether somebody has to let it in.
-func (i *inbox) add(c *Call) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.came = append(i.came, c)
-	return !i.watched && len(i.came) == 1 || len(i.came) == crowd
-}
-
-// watch notes whether a driver will let calls in, and reports whether some have come.
-func (i *inbox) watch(watched bool) bool {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.watched = watched
-	return len(i.came) > 0
-}
-
-// letIn lets calls join that have come. The Process must be locked.
-func (p *Process) letIn(now time.Time) {
-	i := &p.inbox
-	i.mu.Lock()
-	came := i.came
-	if len(came) > 0 {
-		i.came, i.room = i.room, nil
-	}
-	i.mu.Unlock()
-	if len(came) == 0 {
-		return
-	}
-	for _, c := range came {
-		p.engine.Join(now, c)
-	}
-	clear(came)
-	i.mu.Lock()
-	i.room = came[:0]
-	i.mu.Unlock()
-}
-
-// join lets a call wait. If its caller has nothing else to do, and nobody to share a batch with, it drives
-// that itself.
-func (p *Process) join(c *Call, drives bool) {
-	if !p.inbox.add(c) {
-		return
-	}
-	p.mu.Lock()
-	now := time.Now()
-	p.letIn(now)
-	r := p.ready(now)
-	p.mu.Unlock()
-	if own := p.act(r, drives); own != nil {
-		p.driveOnce(own)
 	}
 }
 

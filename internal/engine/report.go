@@ -6,8 +6,128 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
+
+// What happened: see Event.
+type What int
+
+// What happens in an engine. Counts and logs are made of it.
+const (
+	Asked       What = iota // A batch has its answer: N calls asked, and Took is its round trip.
+	TurnUsed                // Took is by how much later than it was due, and Waited for how long its call waited.
+	Lapsed                  // A turn was over when its call came to use it.
+	Left                    // A turn or a place that nobody needs goes back.
+	Voided                  // Turns were taken back, by a pause for example. Their calls ask anew.
+	Refused                 // Redis has refused N calls.
+	BatchFailed             // Redis has not answered.
+	WentAway                // Redis counts as away. Never: it was never reached.
+	CameBack                // Redis answers again, after Took.
+	Outlasted               // Redis is back: N permits of Limit were used without it, and Took is for how long.
+	Moved                   // Another process has moved Limit: Text is paused, resumed or limit.
+	Unfit                   // The limit Text is in force under Limit's name, and of another kind: calls of this process fail.
+	Rules                   // The limit Text is in force under Limit's name, whether that is this process's limit or not.
+)
+
+// Event is something that has happened.
+type Event struct {
+	What  What
+	N     int
+	Took  time.Duration
+	Need  *Need // Of the calls; nil: of several lines.
+	Limit *wire.Limit
+	Text  string
+	Err   error
+
+	Waited time.Duration // 0: not at all.
+	Alone  bool          // Without Redis.
+	Never  bool
+}
+
+func (e *Engine) tell(event Event) { e.ready.Tell = append(e.ready.Tell, event) }
+
+// Used is what has happened when a call uses a turn.
+func (n *Need) Used(t *Turn) Event {
+	return Event{What: TurnUsed, N: 1, Took: t.Used.Sub(t.Due), Need: n, Waited: t.Waited, Alone: t.Process == ""}
+}
+
+// Count adds what has happened to the numbers of its limits.
+func (e *Event) Count() {
+	switch e.What {
+	case Asked:
+		meter.Asked(e.N, e.Took, e.Err)
+	case TurnUsed:
+		e.Need.each(func(p Part) { p.used(e) })
+	case Lapsed:
+		e.Need.each(func(p Part) { p.Limit.Name.Meter.Add(meter.Lapsed, int64(e.N)) })
+	case Voided:
+		e.Need.each(func(p Part) { p.Limit.Name.Meter.Add(meter.Voided, int64(e.N)) })
+	}
+}
+
+// used counts a call that was let through.
+func (p Part) used(e *Event) {
+	p.Limit.Calls.Add(int64(e.N))
+	m := p.Limit.Name.Meter
+	if p.Cost > 1 { // additions that many do at once are what counting costs
+		further := int64(e.N) * (p.Cost - 1)
+		p.Limit.Further.Add(further)
+		m.Add(meter.Further, further)
+	}
+	result := meter.AtOnce
+	if e.Waited > 0 {
+		result = meter.Waited
+		m.InQueue(result, e.Waited, e.Took)
+	}
+	m.Ended(result, e.N)
+	if e.Alone {
+		m.Add(meter.Alone, int64(e.N))
+	}
+}
+
+// Ended counts a call of the need that was not let through, after so long in the queue.
+func (n *Need) Ended(r meter.Result, waited time.Duration) {
+	n.each(func(p Part) {
+		p.Limit.Name.Meter.Ended(r, 1)
+		if waited > 0 {
+			p.Limit.Name.Meter.InQueue(r, waited, 0)
+		}
+	})
+}
+
+// Unused counts a turn of the need that was counted as used, and was not.
+func (n *Need) Unused() {
+	n.each(func(p Part) { p.Limit.Name.Meter.Add(meter.Unused, 1) })
+}
+
+// Standing adds to what of returns for each limit how it stands, and reports whether Redis is away.
+func (e *Engine) Standing(of func(*meter.Limit) *meter.Standing) (away bool) {
+	stands := func(l *wire.Limit) *meter.Standing {
+		if l.Name.Meter == nil {
+			return &meter.Standing{}
+		}
+		return of(l.Name.Meter)
+	}
+	for name := range e.names {
+		if name.Meter != nil {
+			of(name.Meter)
+		}
+	}
+	for _, l := range e.lines {
+		for _, p := range l.parts {
+			stands(p.Limit).Waiting += int64(l.calls())
+		}
+	}
+	for c := range e.holders {
+		c.Need.each(func(p Part) {
+			if p.Limit.HasSlots() {
+				stands(p.Limit).Slots += p.Cost
+			}
+		})
+	}
+	return e.outage != nil
+}
 
 const (
 	forgotten = 10 * time.Minute       // without a call a key is told of no more

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
@@ -280,35 +279,6 @@ func (b *Batch) isOver(e *Engine) {
 	}
 }
 
-// returned notes that what was left with a batch is back, and lets its calls ask.
-func (e *Engine) returned(b *Batch, now time.Time) {
-	for _, l := range b.left {
-		l.returning--
-		l.touch()
-	}
-	for _, left := range b.Left {
-		key := b.limits[left.Limit].Keys[0]
-		if e.traffic.returning[key]--; e.traffic.returning[key] == 0 {
-			delete(e.traffic.returning, key)
-		}
-	}
-	for _, l := range e.behind {
-		l.followed = true
-		if !l.queued {
-			e.queue.add(l)
-		}
-	}
-	e.behind = nil
-	b.tries = 0
-	if len(b.Items) == 0 {
-		b.isOver(e)
-		return
-	}
-	b.driven = false
-	b.Script, b.Call = Ask, wire.Call{Caller: b.caller, Limits: b.limits, Back: b.back}
-	e.outbox = append(e.outbox, b)
-}
-
 // Free lets another batch ask, as the driver of this one has done with it.
 func (e *Engine) Free(b *Batch) {
 	if !b.kept {
@@ -319,8 +289,3 @@ func (e *Engine) Free(b *Batch) {
 
 // Over reports whether the calls of the batch have their answers. Then the driver is to call Free.
 func (b *Batch) Over() bool { return b.over }
-
-// isReturning reports whether a limit of a line is about to have permits back.
-func (e *Engine) isReturning(l *line) bool {
-	return len(e.traffic.returning) > 0 && slices.ContainsFunc(l.parts, func(p Part) bool { return e.traffic.returning[p.Limit.Keys[0]] > 0 })
-}

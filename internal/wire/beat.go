@@ -2,13 +2,45 @@ package wire
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/meter"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
+
+// Name is the name of a limiter, which all its keys share: processes tell under it that they
+// live, and which limit they were made with. It is safe for concurrent use.
+type Name struct {
+	Life  []string // the first two of lua.BeatKeys: the same for all names of a group …
+	Keys  []string // … and the others, of the name alone
+	Kind  string   // of its limit, as the scripts know it
+	Pace  float64  // of its limit, permits per second: what slower means
+	Limit string   // its text
+
+	Text         string // as users know it
+	Index, Field string // where others find it: see lua.Index; empty: nowhere
+
+	Rank  atomic.Int64           // of this limit among those of other processes: see beat.lua
+	Alive atomic.Int64           // processes; 0: not known
+	Other atomic.Pointer[string] // the limit in force, where that is of another kind; nil: it is not
+	Sure  atomic.Bool            // Redis has said that, since the name is in use
+	Ended atomic.Bool            // its limiter was closed: no call joins any more
+
+	Meter *meter.Limit // counts what happens to its calls; nil: nobody does
+
+	observed atomic.Bool // the user may only look
+}
+
+// grouped reports whether the name has a group, whose names share what tells that processes live.
+func (n *Name) grouped() bool {
+	return len(n.Life) > 0 && strings.TrimSuffix(n.Life[0], "processes") != strings.TrimSuffix(n.Keys[0], "limits")
+}
 
 // Heartbeat says that a process lives, about every second, and what it tells under some names.
 type Heartbeat struct {
@@ -83,4 +115,54 @@ func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 		p.Names = append(p.Names, ruling)
 	}
 	return p, r.err
+}
+
+// Report is what a process tells of itself under a name, with each heartbeat. It is for people:
+// nothing depends on it.
+type Report struct {
+	Host    string `json:"host"`
+	PID     int    `json:"pid"`
+	Started int64  `json:"started"`         // Unix seconds
+	Policy  string `json:"policy"`          // of what calls do while Redis is away
+	Ended   bool   `json:"ended,omitempty"` // the process has told that it needs the name no more
+
+	Waiting []Waiting `json:"waiting,omitempty"` // those with the most calls
+	Used    []Usage   `json:"used,omitempty"`    // those that were used last
+}
+
+// Waiting are calls of one key and flow that have no turn yet.
+type Waiting struct {
+	Key    string  `json:"key,omitempty"`
+	Flow   string  `json:"flow,omitempty"`
+	Calls  int     `json:"calls"`
+	Oldest float64 `json:"oldest"`           // seconds that the first of them has waited
+	HeldBy string  `json:"heldBy,omitempty"` // another limit that holds them back, with its key after a slash
+}
+
+// Usage is what the process has used under a key since it began.
+type Usage struct {
+	Key     string `json:"key,omitempty"`
+	Calls   int64  `json:"calls"`
+	Permits int64  `json:"permits"`
+}
+
+// Text is the report as Redis keeps it.
+func (r *Report) Text() string {
+	if r.PID == 0 {
+		return ""
+	}
+	text, err := json.Marshal(r)
+	if err != nil { // a float that is not finite: there is none
+		return ""
+	}
+	return string(text)
+}
+
+// Register notes names in the index, so that others find them. All are of one prefix.
+func Register(ctx context.Context, client redis.UniversalClient, names []*Name, now time.Time) error {
+	fields := make([]any, 0, 2*len(names))
+	for _, n := range names {
+		fields = append(fields, n.Field, now.UnixMicro())
+	}
+	return client.HSet(ctx, names[0].Index, fields...).Err()
 }

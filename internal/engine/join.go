@@ -1,0 +1,226 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// Join lets a call wait for its turn.
+func (e *Engine) Join(now time.Time, c *Call) {
+	if e.closed || c.Need.ended() {
+		e.refuse(c, e.cfg.Errors.Closed)
+		return
+	}
+	if len(e.missed) > 0 && !c.Held && e.turnAway(c, now) {
+		return
+	}
+	if e.strange {
+		if err := e.otherKind(&c.Need); err != nil { // the name is in use all the same: the process hears when that ends
+			e.useNames(c.Need.parts(), now)
+			e.refuse(c, err)
+			return
+		}
+	}
+	l := e.last
+	if l == nil || !l.is(&c.Need) {
+		l = e.lineOf(&c.Need)
+	}
+	l.join(c, now)
+}
+
+// refuse ends the wait of a call that is in no line.
+func (e *Engine) refuse(c *Call, err error) {
+	c.err = err
+	c.end(Failed)
+	e.ready.Wake = append(e.ready.Wake, c)
+}
+
+// Use lets a call use its turn that is due in early or less. Else it returns in which time the turn is due, or
+// below 0, if the call has none. A turn that is over is not used: the call waits for another one.
+func (e *Engine) Use(now time.Time, c *Call, early time.Duration) (left time.Duration, used bool) {
+	if c.state != Given {
+		return -1, false
+	}
+	t := c.turn
+	if left = t.Due.Sub(now) - early; left > 0 {
+		return left, false
+	}
+	c.line.use(c, later(now, t.Due))
+	if now.After(t.Until) {
+		e.Oversleep(now, c)
+		return -1, false
+	}
+	e.holds(c)
+	return 0, true
+}
+
+// Oversleep lets a call wait again, first of all, whose turn was over when it came to use it.
+func (e *Engine) Oversleep(now time.Time, c *Call) {
+	t := c.turn
+	if e.closed || c.Need.ended() {
+		e.refuse(c, e.cfg.Errors.Closed)
+		return
+	}
+	e.tell(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &c.Need})
+	c.line = e.lineOf(&c.Need)
+	c.line.again(c, t, now)
+	c.line.late = max(c.line.late, t.Way+slop)
+}
+
+// Leave lets a call go that gives up. It reports false if the call is over.
+func (e *Engine) Leave(now time.Time, c *Call) bool {
+	if c.line == nil || !c.line.leave(c, now) {
+		return false
+	}
+	for _, p := range c.line.parts {
+		e.forgetMissed(p.Limit.Keys[0], now)
+	}
+	return true
+}
+
+// End ends the calls that need a limit of a name, and lets none join any more. Other calls go on.
+func (e *Engine) End(now time.Time, name *wire.Name) {
+	name.Ended.Store(true)
+	for _, l := range e.lines {
+		if l.need.ended() {
+			l.failAll(e.cfg.Errors.Closed)
+		}
+	}
+	if u := e.names[name]; u != nil {
+		u.used = time.Time{}
+		e.hurry(now)
+	}
+}
+
+// Close ends all waits, and lets the places and the turns go that nobody needs.
+func (e *Engine) Close(now time.Time) {
+	if e.closed {
+		return
+	}
+	e.closed = true
+	e.tidyLeases(now, true)
+	for c := range e.holders {
+		e.release(c, now)
+	}
+	for _, l := range e.lines {
+		l.failAll(e.cfg.Errors.Closed)
+	}
+	e.takeKept(nil, now)
+	for _, a := range append(alarms(nil), e.alarms...) {
+		switch b, waits := a.of.(*Batch); {
+		case waits:
+			e.alarms.clear(a)
+			e.fail(b, e.cfg.Errors.Closed, now)
+		case a == &e.heart.alarm, a == &e.news.glance, a == &e.news.look:
+			e.alarms.clear(a)
+		}
+	}
+}
+
+// Take uses a turn that has come though nobody waits for it; false: there is none.
+func (e *Engine) Take(now time.Time, c *Call) bool {
+	switch {
+	case c.state == Given && !c.turn.Due.After(now):
+		c.line.use(c, now)
+	case c.state == Expired:
+		c.uses(now)
+		c.state = Used
+	default:
+		return false
+	}
+	e.holds(c)
+	return true
+}
+
+// Resume lets a call wait in this process, also one that is over. It returns why the call has failed, once.
+func (e *Engine) Resume(now time.Time, c *Call) (err error) {
+	if c.Need.Patience = forever; c.line != nil {
+		c.line.need.Patience = forever
+	}
+	switch {
+	case c.state == Gone:
+		return e.cfg.Errors.Cancelled
+	case e.closed || c.Need.ended():
+		return e.cfg.Errors.Closed
+	case !c.over.Load():
+		return nil
+	case c.err != nil:
+		err, c.err = c.err, nil
+		return err
+	}
+	if err := e.otherKind(&c.Need); err != nil {
+		return err
+	}
+	if t := c.turn; t != nil { // it was over long ago, or was used too late
+		c.line = e.lineOf(&c.Need)
+		c.line.again(c, t, now)
+		return nil
+	}
+	c.Deadline = time.Time{}
+	c.waits()
+	l := e.lineOf(&c.Need)
+	l.need.Patience = forever
+	l.join(c, now)
+	return nil
+}
+
+// Late lets a call ask anew, first of all, whose turn came too late to who was to make it. The next
+// turn takes so long a way from here for granted. The turn goes back where it is known that nobody has
+// used it.
+func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) error {
+	if e.closed || c.Need.ended() {
+		return e.cfg.Errors.Closed
+	}
+	if c.state != Used {
+		return nil
+	}
+	t := *c.turn
+	t.Alone = t.Alone && unused
+	c.line = e.lineOf(&c.Need)
+	if t.Tags == nil && t.Process != "" { // as one that had to wait: it keeps its place
+		t.Tags = c.line.tagsOf(&t)
+	}
+	e.tell(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &c.Need})
+	c.line.again(c, &t, now)
+	c.due = now
+	if way > 0 {
+		c.line.late = max(c.line.late, t.Way+way)
+	}
+	return nil
+}
+
+// Cancel ends a call: its place goes, or its turn, if that was the last one given. Who waits for it hears
+// of that. It reports false if its turn was used, or the call was ended before.
+func (e *Engine) Cancel(now time.Time, c *Call) bool {
+	switch c.state {
+	case Used, Gone, Back:
+		return false
+	}
+	if c.line != nil {
+		c.line.books, c.line.unsure = false, false
+	}
+	if !e.Leave(now, c) {
+		c.end(Gone)
+	}
+	e.ready.Wake = append(e.ready.Wake, c)
+	return true
+}
+
+// Book ends a call here: it is to come back under its ID, in the order that it had. If that is unsure,
+// nobody waits for it. A turn that was used, or is over, was for nothing then.
+func (e *Engine) Book(now time.Time, c *Call, unsure bool) {
+	switch {
+	case c.state == Booked:
+	case c.turn == nil || c.state == Given:
+		c.line.books, c.line.unsure = true, unsure
+		e.Leave(now, c)
+	case !e.closed:
+		c.line = e.lineOf(&c.Need)
+		c.line.touch()
+		c.line.books, c.line.unsure = true, unsure
+		c.line.unused = append(c.line.unused, c.turn)
+		c.turn = nil
+	}
+	c.state = Back
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"math"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// serve lets calls of a line through as Config.Away says, and sets the alarm for the next one.
+func (e *Engine) serve(l *line, now time.Time) {
+	e.refuseOtherKind(l)
+	switch e.cfg.Away {
+	case AwayWait:
+		return
+	case AwayFail:
+		l.failAll(e.cfg.Errors.Away)
+		return
+	}
+	for len(l.waiting) > 0 {
+		if at := e.localTurn(l, now); at.After(now) {
+			if l.need.Now {
+				l.failAll(&NotNow{Wait: at.Sub(now)})
+			} else {
+				e.alarms.set(&l.alarm, at)
+			}
+			return
+		}
+		pace := e.outage.spent[l.need.Limit].pace
+		l.give(&Turn{Due: now, Until: now.Add(alone), Pace: pace, Later: now.Sub(l.oldest()) >= asking}, now)
+	}
+}
+
+// localTurn is when the next call of a line may be made; one that may be made now is paid for.
+func (e *Engine) localTurn(l *line, now time.Time) time.Time {
+	at := now
+	for _, p := range l.parts {
+		if p.Limit.HasSlots() && e.cfg.Away == AwayLocal { // nobody knows who holds slots
+			return now.Add(probing)
+		}
+		at = later(at, e.rests[p.Limit.Keys[0]])
+		s := e.outage.spent[p.Limit]
+		if s == nil {
+			s = &spent{}
+			if e.cfg.Away == AwayLocal {
+				perSecond, burst := e.cfg.Share(p.Limit)
+				s.pace, s.share = perSecond, newShare(perSecond, burst, e.outage.began.Add(e.clock.times(now).horizon))
+			}
+			e.outage.spent[p.Limit] = s
+		}
+		if s.share == nil {
+			continue
+		}
+		at = later(at, now.Add(s.rest(p.Limit, now, p.Cost)))
+		if due := s.share.at(now, p.Cost); due.After(at) {
+			at = due
+			s.share.planned = due
+		}
+	}
+	if at.After(now) {
+		return at
+	}
+	for _, p := range l.parts {
+		s := e.outage.spent[p.Limit]
+		s.spend(p.Limit, now, p.Cost)
+		if s.share != nil {
+			s.share.take(now, p.Cost)
+		}
+	}
+	return now
+}
+
+// spent is what was spent of a limit without Redis.
+type spent struct {
+	share *share  // nil: calls are not paced
+	pace  float64 // of the share
+	count int64
+
+	// Of a quota or a rolling limit: until which moment of Redis its window lasts, and what was spent in
+	// it.
+	ends   int64
+	recent []spending
+}
+
+// spending is permits that were spent without Redis, at about the same time.
+type spending struct {
+	at      time.Time
+	permits int64
+}
+
+// grains is how finely the spendings of a window are kept.
+const grains = 16
+
+// enter begins another window of a limit, if it is one, and forgets what counts no more.
+func (s *spent) enter(l *wire.Limit, now time.Time, ends int64) {
+	window := l.Window()
+	if window == 0 && s.ends != ends {
+		s.ends, s.recent = ends, nil
+	}
+	for len(s.recent) > 0 && window > 0 && now.Sub(s.recent[0].at) > window {
+		s.recent = s.recent[1:]
+	}
+}
+
+// spend notes permits of a limit that were spent.
+func (s *spent) spend(l *wire.Limit, now time.Time, permits int64) {
+	s.count += permits
+	if !l.Windowed() {
+		return
+	}
+	last, window := len(s.recent)-1, l.Window()
+	if last < 0 || window > 0 && now.Sub(s.recent[last].at) > window/grains {
+		s.recent = append(s.recent, spending{at: now, permits: permits})
+		return
+	}
+	s.recent[last].permits += permits
+	s.recent[last].at = now
+}
+
+// inWindow is what was spent of the window of now.
+func (s *spent) inWindow() (sum int64) {
+	for _, r := range s.recent {
+		sum += r.permits
+	}
+	return sum
+}
+
+// rest is for how long permits of a limit are not at hand, as its window is used up: by what the process
+// was told last, by its part of what was left then, and by what it has spent since.
+func (s *spent) rest(l *wire.Limit, now time.Time, cost int64) time.Duration {
+	left, ends, after, known := l.Left(now)
+	if l.Windowed() {
+		s.enter(l, now, ends)
+	}
+	if !known || s.inWindow()+cost <= left/max(1, l.Name.Alive.Load()) {
+		return 0
+	}
+	return after
+}
+
+const (
+	punctual = 20 * time.Millisecond // an alarm that is later than that was not just late
+	longest  = 36525 * 24 * time.Hour
+)
+
+// share paces the calls of one limit in this process while Redis is away. Its bucket begins empty.
+type share struct {
+	limiter *rate.Limiter
+	burst   int
+	start   time.Time // turns that were given are used until then
+	planned time.Time // when the next call may be let through; zero: at any time
+}
+
+func newShare(perSecond float64, burst int, start time.Time) *share {
+	limiter := rate.NewLimiter(rate.Limit(perSecond), burst)
+	limiter.AllowN(start, burst)
+	return &share{limiter: limiter, burst: burst, start: start}
+}
+
+// at is when n permits are there. A call may cost more than the bucket of the share holds; then that is
+// filled up for it.
+func (s *share) at(now time.Time, n int64) time.Time {
+	now = later(now, s.start)
+	s.limiter.SetBurstAt(now, max(s.burst, int(n)))
+	short := float64(n) - s.limiter.TokensAt(now)
+	if short <= 0 {
+		return now
+	}
+	nanos := math.Ceil(short / float64(s.limiter.Limit()) * float64(time.Second))
+	return now.Add(time.Duration(min(nanos, float64(longest))))
+}
+
+// take uses n permits. An alarm that is late does not make the next call later.
+func (s *share) take(now time.Time, n int64) {
+	if late := now.Sub(s.planned); late > 0 && late <= punctual {
+		now = s.planned
+	}
+	s.planned = time.Time{}
+	s.limiter.ReserveN(later(now, s.start), int(n))
+}
+
+// debt is how many permits of the bucket are in use, and not regained yet.
+func (s *share) debt(now time.Time) int64 {
+	return int64(math.Ceil(max(0, float64(s.burst)-s.limiter.TokensAt(later(now, s.start)))))
+}
