@@ -55,6 +55,29 @@ func (e *Engine) Use(now time.Time, c *Call, early time.Duration) (left time.Dur
 	return 0, true
 }
 
+// Look lets a call that somebody waits for use its turn, as Use does: 0 is returned then. It returns why a call
+// that is over has no turn. A call that was booked, as it was asked for before somebody waited, joins again.
+func (e *Engine) Look(now time.Time, c *Call, early time.Duration) (left time.Duration, err error) {
+	if c.state == Used {
+		e.Oversleep(now, c)
+	}
+	left, _ = e.Use(now, c, early)
+	switch c.state {
+	case Failed:
+		err, c.err = c.err, nil
+	case Gone:
+		err = e.cfg.Errors.Cancelled
+	case Booked:
+		err = e.Resume(now, c)
+	}
+	return left, err
+}
+
+// calm reports whether nothing follows from what has happened since Ready was called.
+func (e *Engine) calm() bool {
+	return len(e.touched)+len(e.ready.Wake)+len(e.ready.Tell)+len(e.ready.Send)+len(e.outbox) == 0
+}
+
 // Oversleep lets a call wait again, first of all, whose turn was over when it came to use it.
 func (e *Engine) Oversleep(now time.Time, c *Call) {
 	t := c.turn

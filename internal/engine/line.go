@@ -152,11 +152,13 @@ func (l *line) misses(c *Call, turn time.Time, limit int, now time.Time) bool {
 
 // use lets a call use its turn.
 func (l *line) use(c *Call, now time.Time) {
-	l.touch()
 	c.turn.spend()
 	l.drop(c)
 	c.uses(now)
 	c.end(Used)
+	if l.idle() {
+		l.touch()
+	}
 }
 
 // drop takes a call off those that have a turn, and returns where it was.

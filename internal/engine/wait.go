@@ -86,23 +86,18 @@ func (p *Process) look(c *Call, early time.Duration) (left time.Duration, t Turn
 			return 0, *c.turn, nil
 		}
 	}
-	p.step(func(e *Engine, now time.Time) {
-		if c.state == Used {
-			e.Oversleep(now, c)
-		}
-		var used bool
-		if left, used = e.Use(now, c, early); used {
-			left, t = 0, *c.turn
-		}
-		switch c.state {
-		case Failed:
-			err, c.err = c.err, nil
-		case Gone:
-			err = e.cfg.Errors.Cancelled
-		case Booked: // it was asked for before somebody waited
-			err = e.Resume(now, c)
-		}
-	})
+	p.mu.Lock()
+	now := time.Now()
+	if left, err = p.engine.Look(now, c, early); left == 0 && err == nil {
+		t = *c.turn
+	}
+	if p.engine.calm() { // most often nothing follows from it
+		p.mu.Unlock()
+		return left, t, err
+	}
+	r := p.ready(now)
+	p.mu.Unlock()
+	p.act(r, false)
 	return left, t, err
 }
 
