@@ -176,7 +176,6 @@ func (s *shared) leave(c *core) {
 // watch logs what an operator should know.
 func (s *shared) watch(e engine.Event) {
 	switch e.What {
-	case engine.TurnUsed:
 	case engine.Asked:
 		if e.Err == nil {
 			s.warned.Do(s.lookForEviction)

@@ -81,7 +81,6 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 	case errors.Is(answer.Refused, wire.ErrClock):
 		e.lose(of, number, 1)
 	case answer.Refused != nil:
-		e.tell(Event{What: Refused, N: 1, Need: &l.need, Err: answer.Refused})
 		l.refuse(of.place, answer.Refused)
 	case answer.TooLate:
 		l.tooLate(later(forecast, item.Latest.Add(slop+time.Microsecond)), answer.Slowest, now)

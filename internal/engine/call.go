@@ -151,7 +151,7 @@ func (n *Need) hasSlots() bool { return n.any((*wire.Limit).HasSlots) }
 
 // ended reports whether a limit of the need belongs to a name that has ended.
 func (n *Need) ended() bool {
-	return n.any(func(l *wire.Limit) bool { return l.Name.Ended.Load() })
+	return n.Limit.Name.Ended.Load() || len(n.More) > 0 && n.any(func(l *wire.Limit) bool { return l.Name.Ended.Load() })
 }
 
 // leases reports whether turns of it are taken ahead.

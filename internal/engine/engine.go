@@ -147,15 +147,18 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 		return
 	}
 	when, ok := time.Time{}, true
-	if l.fresh() == 0 || !l.gathers.IsZero() {
-		when, ok = l.due(t)
+	if fresh := len(l.waiting) - len(l.places) - l.asked; fresh <= 0 || !l.gathers.IsZero() {
+		if len(l.places)+len(l.unused)+len(l.done) == 0 && fresh <= 0 {
+			ok = false
+		} else {
+			when, ok = l.due(t)
+		}
 	}
 	if ok && when.After(now) {
 		e.alarms.set(&l.alarm, when)
 		return
 	}
-	e.alarms.clear(&l.alarm)
-	if ok {
+	if e.alarms.clear(&l.alarm); ok {
 		e.queue.add(l)
 	}
 }

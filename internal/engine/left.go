@@ -46,7 +46,6 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	}
 	n := len(b.Left) - first
 	if n > 0 {
-		e.tell(Event{What: Left, N: n, Need: &l.need})
 		b.left = append(b.left, l)
 		l.returning++
 	}

@@ -141,7 +141,9 @@ func (p *Process) act(r *Ready, drives bool) (own *Batch) {
 		c.signal()
 	}
 	for i := range r.Tell {
-		p.happened(r.Tell[i])
+		if r.Tell[i].count(); p.watch != nil {
+			p.watch(r.Tell[i])
+		}
 	}
 	for _, b := range r.Send {
 		if drives && own == nil && b.Script != Beat {
@@ -161,14 +163,6 @@ func (p *Process) putBack(r *Ready) {
 	clear(r.Tell)
 	*r = Ready{Send: r.Send[:0], Wake: r.Wake[:0], Tell: r.Tell[:0]}
 	p.readies.Put(r)
-}
-
-// happened counts and tells what has happened.
-func (p *Process) happened(e Event) {
-	e.Count()
-	if p.watch != nil {
-		p.watch(e)
-	}
 }
 
 // Standing tells how limits stand, and whether Redis is away. It lets nobody in: who collects is not one

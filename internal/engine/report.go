@@ -16,11 +16,8 @@ type What int
 // What happens in an engine. Counts and logs are made of it.
 const (
 	Asked       What = iota // A batch has its answer: N calls asked, and Took is its round trip.
-	TurnUsed                // Took is by how much later than it was due, and Waited for how long its call waited.
 	Lapsed                  // A turn was over when its call came to use it.
-	Left                    // A turn or a place that nobody needs goes back.
 	Voided                  // Turns were taken back, by a pause for example. Their calls ask anew.
-	Refused                 // Redis has refused N calls.
 	BatchFailed             // Redis has not answered.
 	WentAway                // Redis counts as away. Never: it was never reached.
 	CameBack                // Redis answers again, after Took.
@@ -39,26 +36,16 @@ type Event struct {
 	Limit *wire.Limit
 	Text  string
 	Err   error
-
-	Waited time.Duration // 0: not at all.
-	Alone  bool          // Without Redis.
-	Never  bool
+	Never bool
 }
 
 func (e *Engine) tell(event Event) { e.ready.Tell = append(e.ready.Tell, event) }
 
-// Used is what has happened when a call uses a turn.
-func (n *Need) Used(t *Turn) Event {
-	return Event{What: TurnUsed, N: 1, Took: t.Used.Sub(t.Due), Need: n, Waited: t.Waited, Alone: t.Process == ""}
-}
-
-// Count adds what has happened to the numbers of its limits.
-func (e *Event) Count() {
+// count adds what has happened to the numbers of its limits.
+func (e *Event) count() {
 	switch e.What {
 	case Asked:
 		meter.Asked(e.N, e.Took, e.Err)
-	case TurnUsed:
-		e.Need.each(func(p Part) { p.used(e) })
 	case Lapsed:
 		e.Need.each(func(p Part) { p.Limit.Name.Meter.Add(meter.Lapsed, int64(e.N)) })
 	case Voided:
@@ -66,23 +53,29 @@ func (e *Event) Count() {
 	}
 }
 
-// used counts a call that was let through.
-func (p Part) used(e *Event) {
-	p.Limit.Calls.Add(int64(e.N))
+// used counts a call of the need that uses a turn.
+func (n *Need) used(t *Turn) {
+	n.Part.used(t)
+	for _, p := range n.More {
+		p.used(t)
+	}
+}
+
+func (p Part) used(t *Turn) {
+	p.Limit.Calls.Add(1)
 	m := p.Limit.Name.Meter
 	if p.Cost > 1 { // additions that many do at once are what counting costs
-		further := int64(e.N) * (p.Cost - 1)
-		p.Limit.Further.Add(further)
-		m.Add(meter.Further, further)
+		p.Limit.Further.Add(p.Cost - 1)
+		m.Add(meter.Further, p.Cost-1)
 	}
 	result := meter.AtOnce
-	if e.Waited > 0 {
+	if t.Waited > 0 {
 		result = meter.Waited
-		m.InQueue(result, e.Waited, e.Took)
+		m.InQueue(result, t.Waited, t.Used.Sub(t.Due))
 	}
-	m.Ended(result, e.N)
-	if e.Alone {
-		m.Add(meter.Alone, int64(e.N))
+	m.Ended(result, 1)
+	if t.Process == "" {
+		m.Add(meter.Alone, 1)
 	}
 }
 

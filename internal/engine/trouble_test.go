@@ -320,7 +320,7 @@ func TestHeartbeatsWhileASlotMoves(t *testing.T) {
 			require.NoError(t, err)
 		}
 		require.Zero(t, p.bubble.seen[engine.BatchFailed].Load())
-		require.EqualValues(t, 10, p.bubble.seen[engine.TurnUsed].Load())
+		require.EqualValues(t, 10, need.Limit.Calls.Load())
 	})
 }
 

@@ -36,7 +36,7 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 func (p *Process) draw(need Need) (t Turn, ok bool) {
 	p.step(func(e *Engine, now time.Time) { t, ok = e.Draw(now, &need) })
 	if ok {
-		p.happened(need.Used(&t))
+		need.used(&t)
 	}
 	return t, ok
 }
@@ -54,7 +54,7 @@ func (p *Process) await(ctx context.Context, c *Call, early time.Duration, now b
 				return Turn{}, err
 			}
 			if left == 0 {
-				p.happened(c.Need.Used(&t))
+				c.Need.used(&t)
 				return t, nil
 			}
 			timer.set(left)
@@ -225,7 +225,7 @@ func (p *Process) Take(c *Call) (used *Turn) {
 		}
 	})
 	if taken {
-		p.happened(c.Need.Used(used))
+		c.Need.used(used)
 	}
 	return used
 }
