@@ -211,3 +211,33 @@ func TestFreedSlotsStayFree(t *testing.T) {
 		}
 	}
 }
+
+// The same for a limit that nobody has used for a while, of a process that uses others meanwhile.
+func TestALostDoneAfterARestHoldsNoSlot(t *testing.T) {
+	for _, rest := range []time.Duration{5 * time.Second, 20 * time.Second, 40 * time.Second} {
+		t.Run(rest.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				var lose atomic.Int32
+				client, one := b.forgetful(&lose), reserve.Config{Group: "g", Name: "slots", Limit: reserve.Concurrent(1)}
+				slots, rate := b.on(client, one), b.on(client, reserve.Config{Group: "g", Name: "rate", Limit: reserve.PerSecond(100)})
+				use := func() {
+					r, err := slots.Acquire(t.Context(), 1)
+					require.NoError(t, err)
+					r.Release()
+				}
+				use()
+				for end := time.Now().Add(rest); time.Now().Before(end); time.Sleep(time.Second) {
+					require.NoError(t, rate.Wait(t.Context()))
+				}
+				lose.Store(1)
+				use()
+				took, err := free(joint(t, b.with(one)))
+				require.NoError(t, err)
+				require.LessOrEqual(t, lose.Load(), int32(0), "nothing was lost")
+				t.Logf("free after %v", took)
+				require.LessOrEqual(t, took, 5*time.Second)
+			})
+		})
+	}
+}

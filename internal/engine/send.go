@@ -42,7 +42,7 @@ func (e *Engine) dispatch(now time.Time) {
 func (e *Engine) ensureAlive(b *Batch, now time.Time) {
 	for _, l := range b.limits {
 		if l.HasSlots() {
-			e.auditOf(l)
+			e.auditOf(l, now)
 		}
 	}
 	e.unmet = e.unmet || now.Sub(e.answered) > trusted

@@ -141,17 +141,20 @@ type sight struct {
 	at    time.Time
 }
 
-// auditOf notes that the process is about to hold slots of a limit.
-func (e *Engine) auditOf(l *wire.Limit) {
+// auditOf notes that the process is about to hold slots of a limit: it looks again soon, however long nobody
+// has used the limit.
+func (e *Engine) auditOf(l *wire.Limit, now time.Time) {
 	if a := e.audits[l.Keys[0]]; a != nil {
-		a.used = true
+		if a.used = true; a.pause > every/2 {
+			a.pause, a.next = every/2, earlier(a.next, now.Add(every/2))
+		}
 		return
 	}
 	e.audits[l.Keys[0]] = &audit{limit: l, used: true, pause: every}
 }
 
 // holdersOf are the calls that hold slots, by limit and number.
-func (e *Engine) holdersOf() map[string]map[int64]*slots {
+func (e *Engine) holdersOf(now time.Time) map[string]map[int64]*slots {
 	all := map[string]map[int64]*slots{}
 	for c := range e.holders {
 		c.Need.each(func(p Part) {
@@ -164,7 +167,7 @@ func (e *Engine) holdersOf() map[string]map[int64]*slots {
 				all[p.Limit.Keys[0]] = of
 			}
 			of[c.slots.turn.Number] = c.slots
-			e.auditOf(p.Limit)
+			e.auditOf(p.Limit, now)
 		})
 	}
 	return all
@@ -176,7 +179,7 @@ func (e *Engine) checkSlots(now time.Time) {
 	if e.closed {
 		return
 	}
-	before := e.holdersOf()
+	before := e.holdersOf(now)
 	b := e.batch(Holders)
 	b.process = e.cfg.Process
 	var due []*audit
@@ -200,7 +203,7 @@ func (e *Engine) checkSlots(now time.Time) {
 }
 
 func (e *Engine) compareSlots(due []*audit, held []wire.HeldBy, before map[string]map[int64]*slots, asked, now time.Time) {
-	after, over := e.holdersOf(), map[int64]time.Time{}
+	after, over := e.holdersOf(now), map[int64]time.Time{}
 	for len(e.released) > 0 && now.Sub(e.released[0].at) > 2*unneeded {
 		e.released = e.released[1:]
 	}
