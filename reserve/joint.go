@@ -127,16 +127,7 @@ func (j *Joint) wait(ctx context.Context, costs []int, now bool) error {
 	if err := j.needsNoRelease(); err != nil {
 		return err
 	}
-	need.Now = now || hasNoTime(ctx)
-	turn, err := j.process().Wait(ctx, need)
-	if err != nil {
-		err = j.shared().why(ctx, late(err, now))
-		ended(ctx, &need, turn.Waited, err, j.limits...)
-		return err
-	}
-	report(&need, &turn, j.limits...)
-	tell(ctx, &need, &turn, j.limits...)
-	return nil
+	return j.shared().wait(ctx, &need, now, j.limits...)
 }
 
 // Reserve joins the queue for a call without waiting for its turn, for example to settle its cost

@@ -137,15 +137,21 @@ func (l *Limiter) wait(ctx context.Context, n int, now bool) error {
 	if err := l.needsNoRelease(); err != nil {
 		return err
 	}
-	need := engine.Need{Part: engine.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Now: now || hasNoTime(ctx), Flow: l.flow}
-	turn, err := l.core.process.Wait(ctx, need)
+	need := engine.Need{Part: engine.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Flow: l.flow}
+	return l.core.wait(ctx, &need, now, l)
+}
+
+// wait blocks until a call that needs some limits has its turn. If now is true, or the deadline has come, the
+// call does not join the queue.
+func (s *shared) wait(ctx context.Context, need *engine.Need, now bool, limits ...*Limiter) error {
+	need.Now = now || hasNoTime(ctx)
+	turn, err := s.process.Wait(ctx, *need)
 	if err != nil {
-		err = l.core.why(ctx, late(err, now))
-		ended(ctx, &need, turn.Waited, err, l)
+		err = s.why(ctx, late(err, now))
+		ended(ctx, need, turn.Waited, err, limits...)
 		return err
 	}
-	report(&need, &turn, l)
-	tell(ctx, &need, &turn, l)
+	used(ctx, need, &turn, limits...)
 	return nil
 }
 

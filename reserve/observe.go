@@ -13,21 +13,31 @@ import (
 	"github.com/fleetpace/fleetpace/internal/observe"
 )
 
-// report reports a turn that a call uses now to a test that records turns.
-func report(need *engine.Need, t *engine.Turn, limits ...*Limiter) {
-	observed(need, t, false, limits)
+// used reports a turn that a call uses now to a test that records turns. If the call has waited, it adds the
+// wait to the caller's span.
+func used(ctx context.Context, need *engine.Need, t *engine.Turn, limits ...*Limiter) {
+	if observe.On() {
+		observed(need, t, false, limits)
+	}
+	if t.Waited == 0 {
+		return
+	}
+	heldBy := -1
+	if t.Placed {
+		heldBy = t.Slowest
+	}
+	event(ctx, need, meter.Waited, t.Waited, heldBy, limits)
 }
 
 // unused counts a turn whose call was not made, and reports it to a test that records turns.
 func unused(need *engine.Need, t *engine.Turn, limits ...*Limiter) {
 	need.Unused()
-	observed(need, t, true, limits)
+	if observe.On() {
+		observed(need, t, true, limits)
+	}
 }
 
 func observed(need *engine.Need, t *engine.Turn, unused bool, limits []*Limiter) {
-	if !observe.On() {
-		return
-	}
 	for i, l := range limits {
 		part := need.Part
 		if i > 0 {
@@ -45,18 +55,6 @@ func observed(need *engine.Need, t *engine.Turn, unused bool, limits []*Limiter)
 		}
 		observe.Report(turn)
 	}
-}
-
-// tell adds the wait of a call that has its turn to the caller's span, if it waited.
-func tell(ctx context.Context, need *engine.Need, t *engine.Turn, limits ...*Limiter) {
-	if t.Waited == 0 {
-		return
-	}
-	heldBy := -1
-	if t.Placed {
-		heldBy = t.Slowest
-	}
-	event(ctx, need, meter.Waited, t.Waited, heldBy, limits)
 }
 
 // ended counts a call that was not let through, and adds it to the caller's span, but not as an

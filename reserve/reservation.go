@@ -140,8 +140,7 @@ func (r *Reservation) wait(ctx context.Context, early time.Duration) error {
 	r.waiting = false
 	r.mu.Unlock()
 	if err == nil {
-		report(&r.call.Need, &turn, r.joint.limits...)
-		tell(ctx, &r.call.Need, &turn, r.joint.limits...)
+		used(ctx, &r.call.Need, &turn, r.joint.limits...)
 		return nil
 	}
 	err = r.joint.shared().why(ctx, err)

@@ -175,7 +175,9 @@ func (e *Engine) load(now time.Time, t *times) bool {
 	}
 	b, work := e.batch(Ask), 0
 	var more []*line
-	e.queue.sort()
+	if e.queue.len() > 1 {
+		e.queue.sort()
+	}
 	for work < mostWork {
 		l := e.queue.pull()
 		if l == nil {

@@ -33,8 +33,9 @@
 //	   │  ▲       │
 //	   │  └───────┘  its turn was taken back, or came too late to be used
 //	   ├──▶ booked   its turn is too far away: another call will come for it, under its ID
+//	   ├──▶ back     its holder has put it back: the same
 //	   ├──▶ failed   Redis refuses it, its turn is too late for it, or the limiter was closed
-//	   └──▶ gone     it gave up
+//	   └──▶ gone     it gave up, or was cancelled
 //
 // A call that waits asks once, and has a turn or a place with a forecast. It asks again shortly
 // before its forecast, and whenever the news say that the forecast may be wrong. A reservation whose

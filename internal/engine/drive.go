@@ -14,7 +14,7 @@ func (p *Process) drive(b *Batch) {
 	for b != nil {
 		calls := b.calls
 		p.attempt(b)
-		if b.Over() {
+		if b.over {
 			r, _ := p.readies.Get().(*Ready)
 			p.engine.Woken(r)
 			p.mu.Unlock()
@@ -33,7 +33,7 @@ func (p *Process) drive(b *Batch) {
 // driveOnce sends a batch for the call that needs it; others drive those that are ready after it.
 func (p *Process) driveOnce(b *Batch) {
 	p.attempt(b)
-	if b.Over() {
+	if b.over {
 		p.engine.Free(b)
 	}
 	r := p.ready(time.Now())

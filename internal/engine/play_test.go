@@ -129,7 +129,7 @@ func (p *play) lose(b *Batch) {
 
 func (p *play) done(b *Batch) {
 	p.Helper()
-	if b.Over() {
+	if b.over {
 		p.Free(b)
 	}
 	p.step()

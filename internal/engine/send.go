@@ -286,6 +286,3 @@ func (e *Engine) Free(b *Batch) {
 	}
 	e.recycle(b)
 }
-
-// Over reports whether the calls of the batch have their answers. Then the driver is to call Free.
-func (b *Batch) Over() bool { return b.over }

@@ -106,7 +106,9 @@ func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
 				extra[len(extra)-1] = how + 32
 				extra = append(extra, item.Latest.Sub(c.Now).Microseconds())
 			}
-			extra = item.Flow.append(extra)
+			if item.Flow.Weight > 0 {
+				extra = item.Flow.append(extra)
+			}
 		default:
 			extra = item.Flow.append(append(extra, item.Count, item.Number, how+4))
 			extra = append(extra, item.ID.Text, item.ID.Patience.Microseconds(), item.ID.latest())
