@@ -189,8 +189,8 @@ func (l *Limiter) check(ctx context.Context, n int) error {
 	if err := l.usable(ctx); err != nil {
 		return err
 	}
-	if err := l.core.cfg.validateCost("n", n); err != nil {
-		return err
+	if n < 1 || n > l.core.cfg.Limit.MaxBurst() {
+		return l.core.cfg.validateCost("n", n)
 	}
 	if l.core.closed.Load() {
 		return ErrClosed

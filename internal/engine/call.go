@@ -60,7 +60,8 @@ func NewCall(need Need) *Call { return &Call{Need: need, wake: make(chan struct{
 // reset makes a call that is over ready to join, for a need.
 func (c *Call) reset(need Need, deadline time.Time) {
 	c.Need, c.Deadline, c.line, c.err = need, deadline, nil, nil
-	c.waits()
+	c.state, c.turn = Waiting, nil
+	c.over.Store(false)
 }
 
 // waits lets the call wait again.

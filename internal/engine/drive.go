@@ -9,6 +9,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
+// This file is how a Process takes calls in and sends batches.
+
 // drive sends a batch, and those that are ready after it.
 func (p *Process) drive(b *Batch) {
 	for b != nil {

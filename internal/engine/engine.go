@@ -133,7 +133,9 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 	l.touched = false
 	if l.came {
 		l.came = false
-		e.useNames(l.parts, now)
+		for _, p := range l.parts {
+			e.useLimit(p.Limit, now)
+		}
 	}
 	if e.down() {
 		e.serve(l, now)

@@ -6,6 +6,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
+// This file is what happens to one call, from when it joins until it is over.
+
 // Join lets a call wait for its turn.
 func (e *Engine) Join(now time.Time, c *Call) {
 	if e.closed || c.Need.ended() {
@@ -17,7 +19,7 @@ func (e *Engine) Join(now time.Time, c *Call) {
 	}
 	if e.strange {
 		if err := e.otherKind(&c.Need); err != nil { // the name is in use all the same: the process hears when that ends
-			e.useNames(c.Need.parts(), now)
+			c.Need.each(func(p Part) { e.useLimit(p.Limit, now) })
 			e.refuse(c, err)
 			return
 		}

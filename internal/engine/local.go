@@ -9,6 +9,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
+// This file is what a process lets through while Redis is away, and what it remembers of that.
+
 // serve lets calls of a line through as Config.Away says, and sets the alarm for the next one.
 func (e *Engine) serve(l *line, now time.Time) {
 	e.refuseOtherKind(l)

@@ -9,6 +9,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
+// This file is the names that the process uses, and which kind of limit is in force under each.
+
 // nameUse is the use of a name, and what was told of it.
 type nameUse struct {
 	used   time.Time                 // when a call joined last
@@ -23,13 +25,8 @@ type nameUse struct {
 	stale  time.Time // when what is known of it was found to be old: Redis is to look at it again
 }
 
-// useNames notes that calls need the limits of some parts, and begins to tell Redis that the process
-// lives.
-func (e *Engine) useNames(parts []Part, now time.Time) {
-	for _, p := range parts {
-		e.useName(p.Limit.Name, now).limits[p.Limit] = now
-	}
-}
+// useLimit notes that calls need a limit, and begins to tell Redis that the process lives.
+func (e *Engine) useLimit(l *wire.Limit, now time.Time) { e.useName(l.Name, now).limits[l] = now }
 
 // useName notes that a name is in use.
 func (e *Engine) useName(name *wire.Name, now time.Time) *nameUse {
@@ -96,7 +93,7 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 	for _, l := range e.lines {
 		for _, p := range l.parts {
 			if !p.Limit.Name.Ended.Load() {
-				e.useName(p.Limit.Name, now).limits[p.Limit] = now
+				e.useLimit(p.Limit, now)
 			}
 		}
 	}
@@ -219,7 +216,7 @@ func (e *Engine) refuseOtherKind(l *line) {
 func (e *Engine) unsure(b *Batch, now time.Time) (unsure bool) {
 	for _, l := range b.limits {
 		if !l.Name.Sure.Load() && l.Name.Other.Load() == nil && !e.closed {
-			e.useName(l.Name, now).limits[l] = now
+			e.useLimit(l, now)
 			unsure = true
 		}
 	}
