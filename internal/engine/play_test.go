@@ -250,6 +250,21 @@ func TestADeadlineIsToldAtOnce(t *testing.T) {
 	require.Equal(t, asks, p.asks)
 }
 
+// A pause was heard of, and then Redis's clock stepped back: all that Redis gives seems to be of before the
+// pause. A reply to what was asked after that is no old one.
+func TestAPauseBeforeAStepBackOfTheClock(t *testing.T) {
+	p := newPlay(t, AwayWait)
+	p.call(0, false)
+	p.replyAll()
+	ahead := p.now.Add(10 * time.Second).UnixMicro()
+	p.News(p.now, fmt.Sprintf("news until:%d,paused %d k", ahead+1000, ahead))
+	p.step()
+	p.pass(time.Second)
+	c := p.call(0, false)
+	p.reply(p.take(Ask))
+	require.Equal(t, Used, c.state)
+}
+
 // Events come in any order: calls join and leave, replies come, are late or are lost, limits are paused
 // and change, time passes. The invariants hold after each of them. When all of that ends, each call has its
 // turn or its error, and the engine holds nothing.
