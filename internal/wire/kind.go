@@ -1,6 +1,11 @@
 package wire
 
-import "time"
+import (
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
 
 // Kind is what is particular to a kind of limit. A and B are the two numbers that the scripts know a limit by.
 type Kind struct {
@@ -82,4 +87,21 @@ func (l *Limit) Pace(now time.Time) (perSecond, burst float64) {
 		burst = b
 	}
 	return perSecond, burst
+}
+
+// inForce is a limit as a reply told it.
+type inForce struct{ a, b float64 }
+
+// termsOf reads the last two words of a known text.
+func termsOf(text string, otherwise inForce) inForce {
+	fields := strings.Fields(text)
+	if len(fields) < 2 {
+		return otherwise
+	}
+	a, errA := strconv.ParseFloat(fields[len(fields)-2], 64)
+	b, errB := strconv.ParseFloat(fields[len(fields)-1], 64)
+	if errA != nil || errB != nil || math.IsNaN(a+b) {
+		return otherwise
+	}
+	return inForce{a, b}
 }

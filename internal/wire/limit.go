@@ -50,9 +50,6 @@ type Limit struct {
 	calm    bool // calls of it took the common path, when it was heard of last
 }
 
-// inForce is a limit as a reply told it.
-type inForce struct{ a, b float64 }
-
 // NewLimit returns a limit of which nothing is known yet.
 func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 	return &Limit{Terms: terms, kind: kindOf(terms.Kind), Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
@@ -287,18 +284,4 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 func epochOf(text string) string {
 	epoch, _, _ := strings.Cut(text, " ")
 	return epoch
-}
-
-// termsOf reads the last two words of a known text.
-func termsOf(text string, otherwise inForce) inForce {
-	fields := strings.Fields(text)
-	if len(fields) < 2 {
-		return otherwise
-	}
-	a, errA := strconv.ParseFloat(fields[len(fields)-2], 64)
-	b, errB := strconv.ParseFloat(fields[len(fields)-1], 64)
-	if errA != nil || errB != nil || math.IsNaN(a+b) {
-		return otherwise
-	}
-	return inForce{a, b}
 }
