@@ -20,7 +20,7 @@ var mayImport = map[string][]string{
 	"docs/map":            {},
 	"reservetest":         {"internal/delay", "internal/observe", "internal/provider", "lua", "reserve"},
 	"lua":                 {}, // the scripts are a protocol that stands alone
-	"lua/explore":         {"lua", "internal/wire"},
+	"lua/explore":         {"lua", "internal/smallredis", "internal/wire"},
 	"internal/queuemodel": {},
 	"reserve":             {"lua", "internal/engine", "internal/calendar", "internal/fault", "internal/observe", "internal/meter", "internal/wire"},
 	"internal/engine":     {"internal/fault", "internal/meter", "internal/wire"},
@@ -52,6 +52,7 @@ var mayImport = map[string][]string{
 	"internal/progress":   {},
 	"internal/provider":   {},
 	"internal/redistest":  {"embedded"},
+	"internal/smallredis": {},
 	"internal/world":      {"lua", "reserve"},
 	"integration":         {},
 

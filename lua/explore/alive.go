@@ -108,11 +108,14 @@ func (x *explorer) bound(w *world) int64 {
 
 // shaken is when a limit was asked for first after its data was lost, or a replica took over.
 func (x *explorer) shaken(w *world, j int) int64 {
-	k := w.data.find(x.keys[j][0])
-	if k == nil || x.can(QuietFailover) || k.items[max(0, k.index("run"))].value != w.runID() {
+	k := w.data.Find(x.keys[j][0])
+	if k == nil { // it is asked for when somebody's forecast has come
+		return max(w.now, x.soon(w, 0))
+	}
+	if x.can(QuietFailover) || valueOf(k, "run") != w.runID() {
 		return w.now
 	}
-	return int64(number(k.items[k.index("epoch")].value)) - w.off
+	return microsOf(k, "epoch") - w.off
 }
 
 // mayCost is how much longer calls may wait after something went wrong.

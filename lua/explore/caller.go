@@ -17,12 +17,12 @@ func duration(micros int64) time.Duration { return time.Duration(micros) * time.
 
 // talk lets a process make a request to the Redis of a world. All hear the news at once.
 func (x *explorer) talk(w *world, request func() error) bool {
-	x.data, x.now, x.run, x.news, x.record = w.data, w.redis(), w.runID(), nil, nil
+	x.db.Data, x.db.Now, x.db.Run, x.news, x.record = w.data, w.redis(), w.runID(), nil, nil
 	if x.told != nil {
 		x.record = func(c command) { w.commands = append(w.commands, c) }
 	}
 	err := request()
-	w.data = x.data
+	w.data = x.db.Data
 	if err != nil && !errors.Is(err, errHeld) {
 		w.fail("protocol", "%v", err)
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/fleetpace/fleetpace/internal/smallredis"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
@@ -79,9 +80,9 @@ func (x *explorer) memory(w *world, p int) string {
 }
 
 // version is that of the state of a limit.
-func (x *explorer) version(d data, j int) (version int64) {
-	if k := d.find(x.keys[j][0]); k != nil {
-		version, _ = strconv.ParseInt(k.items[max(0, k.index("version"))].value, 10, 64)
+func (x *explorer) version(d smallredis.Data, j int) (version int64) {
+	if k := d.Find(x.keys[j][0]); k != nil {
+		version = microsOf(k, "version")
 	}
 	return version
 }
@@ -171,21 +172,21 @@ func since(w *world, at int64) int64 {
 	return at - w.now
 }
 
-func (c *canon) data(d data) {
+func (c *canon) data(d smallredis.Data) {
 	for _, k := range d {
-		if k.hash && strings.HasSuffix(k.name, ":limits") || strings.HasSuffix(k.name, ":reports") {
+		if k.Hash && strings.HasSuffix(k.Name, ":limits") || strings.HasSuffix(k.Name, ":reports") {
 			continue
 		}
-		c.b = append(append(c.b, k.name...), '=')
-		for _, i := range k.items {
+		c.b = append(append(c.b, k.Name...), '=')
+		for _, i := range k.Items {
 			switch {
-			case i.member == "version", i.member == "seenMicros" && !c.can(StepBack) && !c.can(StepAhead):
-			case k.hash:
-				c.text(i.member + i.value)
-			case !strings.HasSuffix(k.name, ":processes"):
-				c.text(i.member + " " + text(i.score))
-			case i.score < 0 || slices.ContainsFunc(c.w.processes, func(p process) bool { return p.dead && p.name == i.member }):
-				c.text(i.member + text(i.score))
+			case i.Member == "version", i.Member == "seenMicros" && !c.can(StepBack) && !c.can(StepAhead):
+			case k.Hash:
+				c.text(i.Member + i.Value)
+			case !strings.HasSuffix(k.Name, ":processes"):
+				c.text(i.Member + " " + smallredis.Text(i.Score))
+			case i.Score < 0 || slices.ContainsFunc(c.w.processes, func(p process) bool { return p.dead && p.name == i.Member }):
+				c.text(i.Member + smallredis.Text(i.Score))
 			}
 		}
 	}

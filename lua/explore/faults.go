@@ -20,7 +20,7 @@ func (b *branch) troubles() {
 	}
 	switch {
 	case !b.mayFail(b.from, Failover) && !b.mayFail(b.from, QuietFailover):
-	case !b.from.copied && b.from.data.find(b.keys[0][0]) == nil: // see doc.go
+	case !b.from.copied && b.from.data.Find(b.keys[0][0]) == nil: // see doc.go
 	case !b.from.copied:
 		b.add(func(w *world) { w.replica, w.copied = w.data, true }, "a replica has all that Redis has now, and hears no more")
 	default:

@@ -5,37 +5,39 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/smallredis"
 )
 
 // check judges a world by the laws that hold in each state.
 func (x *explorer) check(w *world) {
 	for _, k := range w.data {
-		if k.ends == 0 {
-			w.fail("forgotten", "%s never expires", k.name)
+		if k.Ends == 0 {
+			w.fail("forgotten", "%s never expires", k.Name)
 		}
 	}
 	for j, l := range x.Limits {
-		state := w.data.find(x.keys[j][0])
+		state := w.data.Find(x.keys[j][0])
 		if state == nil {
 			continue
 		}
 		noted := func(field string, word int) float64 {
-			i := state.index(field)
-			if i < 0 {
+			words := strings.Fields(valueOf(state, field))
+			if word >= len(words) {
 				return 0
 			}
-			n, _ := strconv.ParseFloat(strings.Fields(state.items[i].value)[word], 64)
+			n, _ := strconv.ParseFloat(words[word], 64)
 			return n
 		}
-		places, wanted := sumOf(w.data.find(x.keys[j][1]), 2), noted("queue", 0)
+		places, wanted := sumOf(w.data.Find(x.keys[j][1]), 2), noted("queue", 0)
 		if places != wanted && places > 0 {
 			w.fail("counted", "api%d notes that calls wait for %v permits; its places want %v", j, wanted, places)
 		}
-		if bookings, wanted := sumOf(w.data.find(x.keys[j][4]), 1), noted("queue", 4); bookings != wanted && bookings > 0 {
+		if bookings, wanted := sumOf(w.data.Find(x.keys[j][4]), 1), noted("queue", 4); bookings != wanted && bookings > 0 {
 			w.fail("counted", "api%d notes that bookings want %v permits; they want %v", j, wanted, bookings)
 		}
 		if l.Kind == "s" {
-			if held := sumOf(w.data.find(x.keys[j][2]), 2); held != noted("meter", 0) {
+			if held := sumOf(w.data.Find(x.keys[j][2]), 2); held != noted("meter", 0) {
 				w.fail("counted", "api%d notes that %v slots are in use; its log has %v", j, noted("meter", 0), held)
 			}
 		}
@@ -45,15 +47,29 @@ func (x *explorer) check(w *world) {
 	}
 }
 
+// valueOf is what a field of a state says; empty: there is none.
+func valueOf(k *smallredis.Key, field string) string {
+	if i := k.Get(field); i != nil {
+		return i.Value
+	}
+	return ""
+}
+
+// microsOf is the number that a field of a state says.
+func microsOf(k *smallredis.Key, field string) int64 {
+	n, _ := strconv.ParseFloat(valueOf(k, field), 64)
+	return int64(n)
+}
+
 // sumOf adds up the costs of a queue, of bookings or of calls that hold slots: the word of a member that
 // says it. Those with scores below 0 do not count.
-func sumOf(k *key, word int) (sum float64) {
+func sumOf(k *smallredis.Key, word int) (sum float64) {
 	if k == nil {
 		return 0
 	}
-	for _, i := range k.items {
-		if i.score > 0 {
-			n, _ := strconv.ParseFloat(strings.Split(i.member, ":")[word], 64)
+	for _, i := range k.Items {
+		if i.Score > 0 {
+			n, _ := strconv.ParseFloat(strings.Split(i.Member, ":")[word], 64)
 			sum += n
 		}
 	}
@@ -64,19 +80,19 @@ func sumOf(k *key, word int) (sum float64) {
 func (x *explorer) owned(w *world, limit int, which ...int) {
 	for _, k := range which {
 		states := map[int][]state{1: {waiting}, 2: {turn, using}, 4: {waiting, booked}}[k]
-		found := w.data.find(x.keys[limit][k])
+		found := w.data.Find(x.keys[limit][k])
 		if found == nil || k == 2 && x.Limits[limit].Kind != "s" {
 			continue
 		}
-		for _, i := range found.items {
-			words, ok := strings.Split(i.member, ":"), i.score < 0
+		for _, i := range found.Items {
+			words, ok := strings.Split(i.Member, ":"), i.Score < 0
 			for c, cl := range w.calls {
 				p := w.processes[x.Calls[c].Process]
 				mine := words[0] == p.name && words[1] == strconv.FormatInt(cl.number, 10) || k == 4 && words[0] == x.id(c, cl.life)
 				ok = ok || mine && slices.Contains(states, cl.state) && !cl.freed || words[0] == p.name && p.dead
 			}
 			if !ok {
-				w.fail("over", "%s has %s, which is over", found.name, i.member)
+				w.fail("over", "%s has %s, which is over", found.Name, i.Member)
 			}
 		}
 	}
@@ -102,11 +118,18 @@ func (x *explorer) clean(w *world) {
 		x.owned(w, j, 2)
 	}
 	for _, k := range w.data {
-		if life := duration(k.ends - w.redis()); life > forgetful && !x.can(Set) {
-			w.fail("forgotten", "%s lives for %v more", k.name, life)
+		if life := duration(k.Ends - w.redis()); life > forgetful && !x.can(Set) {
+			w.fail("forgotten", "%s lives for %v more", k.Name, life)
 		}
 	}
 }
 
 // forgetful is for how long a state may live that nobody uses: slots may be held for a day.
 const forgetful = 25 * time.Hour
+
+func count(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}

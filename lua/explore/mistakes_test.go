@@ -16,7 +16,7 @@ var mistakes = []struct {
 }{
 	{what: "the clock of a first ask is not looked at, so a late copy of it takes a slot that is in use", world: "slots", law: "safe",
 		from: "tonumber(ARGV[i + VERSION]), tonumber(ARGV[i + CLOCK])\n  if not (finite(l.myRank)", to: "tonumber(ARGV[i + VERSION]), ARGV[i + KNOWN] == '' and 0 or tonumber(ARGV[i + CLOCK])\n  if not (finite(l.myRank)"},
-	{what: "nobody lets a slot go that a late copy takes when its call is done", world: "slots", law: "over", blind: true},
+	{what: "nobody lets a slot go that a late copy takes when its call is done", world: "slots", law: "alive", blind: true},
 	{what: "a repeated ask is told another tag than its place has", world: "slots", law: "alive",
 		from: "p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag", to: ""},
 	{what: "a process that asks long after a loss of data closes the slots to all", world: "slots3", law: "alive",

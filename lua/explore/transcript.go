@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/smallredis"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -70,25 +71,25 @@ func (x *explorer) state(w *world) string {
 	for j := range x.Limits {
 		var says []string
 		for k, what := range map[int]string{1: "wait", 2: "in the log", 4: "booked"} {
-			if key := w.data.find(x.keys[j][k]); key != nil {
+			if key := w.data.Find(x.keys[j][k]); key != nil {
 				var members []string
-				for _, i := range key.items {
-					members = append(members, x.member(i.member))
+				for _, i := range key.Items {
+					members = append(members, x.member(i.Member))
 				}
 				says = append(says, strings.Join(members, ", ")+" "+what)
 			}
 		}
 		slices.Sort(says)
-		if key := w.data.find(x.keys[j][0]); key != nil {
+		if key := w.data.Find(x.keys[j][0]); key != nil {
 			until := func(field string) time.Duration {
-				return duration(int64(number(key.items[max(0, key.index(field))].value)) - w.redis())
+				return duration(microsOf(key, field) - w.redis())
 			}
 			if free := until("nextFreeTicketMicros"); x.Limits[j].Kind == "p" && free > 0 {
 				says = append(says, fmt.Sprintf("what is spent is back in %v", free))
 			} else if x.Limits[j].Kind == "p" {
 				says = append(says, fmt.Sprintf("%.1f permits are left", min(-float64(free.Microseconds())/w.providers[j].a, w.providers[j].b)))
 			}
-			if key.index("pausedUntilMicros") >= 0 && until("pausedUntilMicros") > 0 {
+			if key.Get("pausedUntilMicros") != nil && until("pausedUntilMicros") > 0 {
 				says = append(says, fmt.Sprintf("paused for %v", until("pausedUntilMicros")))
 			}
 		}
@@ -124,13 +125,13 @@ func (x *explorer) all() (keys []string) {
 func (x *explorer) wipe() command { return command{plain: append([]string{"DEL"}, x.all()...)} }
 
 // restore are the commands that bring data back.
-func restore(d data) (commands []command) {
+func restore(d smallredis.Data) (commands []command) {
 	for _, k := range d {
-		for _, i := range k.items {
-			if k.hash {
-				commands = append(commands, command{plain: []string{"HSET", k.name, i.member, i.value}})
+		for _, i := range k.Items {
+			if k.Hash {
+				commands = append(commands, command{plain: []string{"HSET", k.Name, i.Member, i.Value}})
 			} else {
-				commands = append(commands, command{plain: []string{"ZADD", k.name, text(i.score), i.member}})
+				commands = append(commands, command{plain: []string{"ZADD", k.Name, smallredis.Text(i.Score), i.Member}})
 			}
 		}
 	}

@@ -113,15 +113,15 @@ type stray struct {
 // strays are those of a process: of a copy that came late, or of a message that was lost.
 func (x *explorer) strays(w *world, p int) (all []stray) {
 	for j, l := range x.Limits {
-		log := w.data.find(x.keys[j][2])
+		log := w.data.Find(x.keys[j][2])
 		if l.Kind != "s" || log == nil {
 			continue
 		}
-		for _, i := range log.items {
-			words := strings.SplitN(i.member, ":", 4)
+		for _, i := range log.Items {
+			words := strings.SplitN(i.Member, ":", 4)
 			number, _ := strconv.ParseInt(words[1], 10, 64)
 			cost, _ := strconv.ParseInt(words[2], 10, 64)
-			if i.score > 0 && words[0] == w.processes[p].name && !x.needs(w, p, number) {
+			if i.Score > 0 && words[0] == w.processes[p].name && !x.needs(w, p, number) {
 				all = append(all, stray{j, number, cost, words[3]})
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/smallredis"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/lua"
 )
@@ -131,8 +132,8 @@ type message struct {
 type world struct {
 	now, off  int64 // the true time, and Redis's clock less that
 	run       int   // of the server
-	data      data
-	replica   data
+	data      smallredis.Data
+	replica   smallredis.Data
 	copied    bool // there is a replica that can take over
 	processes []process
 	calls     []call
