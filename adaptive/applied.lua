@@ -1,12 +1,12 @@
--- applied: a process has set the limit as a decision wants it. Only now are
--- refusals of calls that are sent from here on another incident.
+-- applied: a process has set the limit to the rate of a decision. A refusal of a
+-- call that is sent from now on can be a new incident.
 --
 -- KEYS  1 state of the adaptive rate (hash)
 -- ARGV  1 version         of the decision
 --       2 settleMicros  3 expiryMicros: as for report
--- Reply task, version, newsMicros, seenMicros, rate, before: as of report. The task is 1
---       where there is a later decision by now, which this process may have overwritten.
--- Atomic. It may be repeated.
+-- Reply task, version, newsMicros, seenMicros, rate, before: as for report. The task is 1
+--       if there is a later decision, which this process may have overwritten.
+-- Atomic. It is safe to send it twice.
 -- Errors: BADARG, BADSTATE, WRONGTYPE; then nothing was changed.
 
 local version = argument(1, 'version', 0)
@@ -17,7 +17,7 @@ load(settle)
 if problem then return problem end
 
 local task = 0
-if fresh then return reply(0, settle, s.rate) end -- the decision is lost, and the limit that was set counts
+if fresh then return reply(0, settle, s.rate) end -- the decision was lost; the limit that is set stays
 if version < s.version then
   task, s.takenMicros = 1, now
 elseif s.applied < s.version then

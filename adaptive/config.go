@@ -13,8 +13,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Config says how the rate adapts. All processes of a fleet should have the same one. The
-// zero value is good where the rate should not rise above the limiter's own limit.
+// Config says how the rate adapts. All processes of a fleet should have the same Config. The
+// zero value suits a rate that should not rise above the limiter's own limit.
 type Config struct {
 	// Ceiling is the highest rate, at least the limiter's own. Its burst is not used.
 	// Default: the limiter's own limit.
@@ -39,17 +39,16 @@ type Config struct {
 	// much less than that.
 	Every time.Duration
 
-	// Settle is how long after a decrease the API may still refuse calls because of earlier
-	// ones: the length of the window in which it counts. Refusals of calls that were sent
-	// within Settle belong to the same incident. Up to 10m. Default 1s.
+	// Settle is how long after a decrease the API may still refuse calls because of earlier ones:
+	// the length of the window in which it counts. Refusals of calls that were sent within Settle
+	// after the decrease belong to the same incident. Up to 10m. Default 1s.
 	Settle time.Duration
 
-	// Prefix begins the name of the key in which the fleet keeps what it has seen. Use that
-	// of the limiter, [reserve.Config.Prefix]. Default [reserve.DefaultPrefix].
+	// Prefix begins the name of the Redis key for the fleet's state. Use the limiter's
+	// [reserve.Config.Prefix]. Default [reserve.DefaultPrefix].
 	Prefix string
 
-	// Logger hears of each change of the rate, and of what goes wrong. Default
-	// slog.Default().
+	// Logger gets a line for each change of the rate, and for failures. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -58,8 +57,8 @@ const (
 	defaultEvery    = 10 * time.Second
 	defaultSettle   = time.Second
 	shortestEvery   = 100 * time.Millisecond
-	longest         = 10 * time.Minute // of Every and Settle: far below the expiry
-	part            = 100              // of the ceiling: the floor, and a step
+	longest         = 10 * time.Minute // the most that Every and Settle may be: far below the expiry
+	part            = 100              // the ceiling divided by this is the default floor, and the default increase
 	longestPrefix   = 128
 	longestKey      = 512
 )
@@ -112,7 +111,7 @@ func (c Config) validate(own reserve.Limit) error {
 	}
 	switch {
 	case own.Kind() != reserve.KindPaced:
-		return invalid("limiter", "must be paced, as its rate changes, got %v", own)
+		return invalid("limiter", "must be paced, because its rate changes, got %v", own)
 	case c.Floor.Rate() > c.Ceiling.Rate():
 		return invalid("Config.Floor", "must be at most Config.Ceiling of %v, got %v", c.Ceiling, c.Floor)
 	case c.Floor.Rate() > own.Rate():
@@ -135,14 +134,14 @@ func (c Config) validate(own reserve.Limit) error {
 	return nil
 }
 
-// oneOf is the limit whose rate moves.
+// oneOf returns the limiter whose rate adapts.
 func oneOf(turns reserve.Turns) (*reserve.Limiter, error) {
 	if v := reflect.ValueOf(turns); turns == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("limiter", "must not be nil")
 	}
 	limits := turns.Limits()
 	if len(limits) != 1 {
-		return nil, invalid("limiter", "must be one limit, got %q: make the Rate of the paced limit whose rate is to move", turns)
+		return nil, invalid("limiter", "must be one limit, got %q: pass the paced limit whose rate is to adapt", turns)
 	}
 	return limits[0], nil
 }

@@ -1,6 +1,6 @@
-// Package adaptive finds the rate of an API that does not tell its limit. The rate rises
-// slowly while all goes well, and falls fast when a call is refused, for the whole fleet
-// together.
+// Package adaptive finds the rate of an API that does not publish its limit, for the whole fleet
+// together. The rate rises slowly while no call is refused, and falls fast when one is: additive
+// increase, multiplicative decrease.
 //
 //	rate, err := adaptive.New(client, limiter, adaptive.Config{
 //		Floor:   reserve.PerSecond(1),
@@ -20,76 +20,75 @@
 //		rate.Report(sent, response.StatusCode == http.StatusTooManyRequests)
 //	}
 //
-// Where the API's answers tell its limit, transport.Config.Learn is better: it need not
-// run into the limit to find it.
+// If the API's responses state its limit, use transport.Config.Learn instead: it finds the
+// limit without exceeding it.
 //
 // # The rate
 //
-// It is the limit that [reserve.Limiter.SetLimit] sets for all, with the burst of the
-// limiter. The limiter must be paced: [New] refuses limits of other kinds. Where calls need
-// several limits, such as requests and tokens, make a [Rate] of the one that moves.
+// The rate is an override: [reserve.Limiter.SetLimit] sets it for all processes, with the
+// burst of the limiter. The limiter must be paced: [New] refuses limits of other kinds. If
+// calls need several limits, such as requests and tokens, make a [Rate] of the limit that
+// adapts.
 //
-// It begins as what is in force, the limiter's own limit or one that somebody
-// has set, and from then on:
+// The rate begins as the limit in force: the limiter's own limit, or an override. From then
+// on it changes:
 //
-//	down   An incident multiplies it with Config.Decrease.
-//	up     After Config.Every without an incident, Config.Increase is added, if at least
-//	       half of what the rate allowed in that time was used. A rate that nobody needs
-//	       would rise to where nobody knows whether the API bears it; so does one of
-//	       calls that are slowed down by something else.
+//	down   An incident multiplies it by Config.Decrease.
+//	up     After Config.Every without an incident, Config.Increase is added, if calls used
+//	       at least half of what the rate allowed in that time. Less use does not show
+//	       that the API accepts the rate.
 //
-// It stays between Config.Floor and Config.Ceiling. If somebody sets the limit by hand
-// meanwhile, also outside of these, the rate goes on from there, at the latest after the
-// end of a round.
+// It stays between Config.Floor and Config.Ceiling. If somebody else sets the limit, also to
+// a rate outside of these, the rate continues from there, at the latest after the end of the
+// current round.
 //
-// What was found counts for an hour. It is set anew when a quarter of that is over and
-// calls are still reported. So 45 to 60 minutes after the last report the limiter's own
-// limit is in force again.
+// A rate stays in force for an hour. It is renewed when a quarter of the hour has passed and
+// calls are still reported. So the limiter's own limit is in force again 45 to 60 minutes
+// after the last report.
 //
 // # One decrease per incident
 //
-// A refusal tells of the rate at which its call was sent. All calls that are under way
-// when the API begins to refuse may be refused, in every process, and they tell it once:
+// When the API begins to refuse, it may refuse all calls that are in flight, in every
+// process. All of these refusals are one incident, because their calls were sent at the same
+// rate. An incident has three steps:
 //
-//	in force    The rate is the limiter's. A refusal of a call that was sent more than
-//	            Config.Settle after the last decrease came into force is an incident. A
-//	            script decides on it, so of all processes that report at once, one is
-//	            first.
-//	decided     The lower rate, and the number of the decision, are written down. Whoever
-//	            was first sets the limit. All refusals belong to this incident now.
-//	in force    That process says so. From this moment, plus Settle, calls count that are
-//	            sent at the lower rate.
+//  1. A call is refused that was sent more than Config.Settle after the last decrease came
+//     into force. A script in Redis makes this an incident, so only one of the processes that
+//     report at the same time starts it.
+//  2. The script stores the lower rate and the number of the decision. The process that
+//     reported first sets the limit. All refusals belong to this incident now.
+//  3. That process reports that the limit is set. Calls that are sent later than Settle after
+//     this moment can cause another incident.
 //
-// If the process dies between the two, the decision stands, and after a second the next
-// report carries it out: to set the same limit twice changes nothing. A process that was
-// held up may overwrite a later decision. It hears of that when it says that it is done,
-// and sets the later one.
+// If the process dies between steps 2 and 3, the decision stands, and after a second the next
+// report carries it out. It is safe to set the same limit twice. A process that was suspended
+// may overwrite a later decision. Then the reply to step 3 says so, and the process sets the
+// later rate.
 //
 // The same state in Redis counts the permits of a round. Each process reports them at most
 // four times per Config.Every. The first report after the end of a round decides for all.
 //
 // # Time
 //
-// Redis's clock is the only one. The process works out from the last reply that it had
-// when, on that clock, a call was sent. It may take that moment for earlier than it was, and
-// never for later. So a slow way to Redis, or a report that arrives late, makes an old call
-// no new incident. If Redis's clock steps, a report may be ignored, or an incident may count
-// twice. The next reply puts it right.
+// Only Redis's clock counts. From its last reply, a process computes when a call was sent on
+// that clock. The result may be too early and is never too late. So a slow network or a late
+// report cannot turn an old call into a new incident. If Redis's clock steps, a report may be
+// ignored, or an incident may count twice. The next reply corrects it.
 //
-// # When Redis is away
+// # Without Redis
 //
-// [Rate.Report] does no I/O: one goroutine per key tells Redis. Its failures are logged, at
-// most once a second. A refusal is told again a second later, with the next report. The rate
-// stays as it is meanwhile.
+// [Rate.Report] does no I/O: one goroutine per key reports to Redis. Failures are logged, at
+// most once a second. A refusal is reported again a second later, with the next report. The
+// rate stays unchanged meanwhile.
 //
 // # In Redis
 //
 // There is one more key per limit, beside those of package lua and with the same hash tag.
 // For prefix p, name n and key k (left out with its colon for the limit as a whole):
 //
-//	p:{n}:adapt:k  hash  see rate.lua, which names its fields
+//	p:{n}:adapt:k  hash  rate.lua describes its fields
 //
 // The key of a limiter of group g begins with p:{g}/n: and not with p:{n}:. Commands: EVALSHA,
-// EVAL, TIME, HMGET, HSET and PEXPIRE, which the rules of lua.ACL allow. Before each report
-// the limiter is asked for the rate that is in force ([reserve.Limiter.State]).
+// EVAL, TIME, HMGET, HSET and PEXPIRE, which the rules of lua.ACL allow. Each report first
+// reads the rate that is in force ([reserve.Limiter.State]).
 package adaptive

@@ -13,23 +13,23 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Rate moves the limit of a [reserve.Limiter], for the whole fleet, by what is reported of
-// its calls: down once per incident, and up again in small steps. The package's
-// documentation says what that means. Most callers want [Rate.Report], after each call.
+// Rate adapts the limit of a [reserve.Limiter], for the whole fleet, to the results of its calls.
+// It lowers the rate once per incident, and raises it in small steps. The package documentation
+// explains both. Most callers want [Rate.Report], after each call.
 //
-// Make one Rate of a limit in each process. Nothing else may set the limit on its own, such
-// as transport.Config.Learn.
+// Make one Rate of a limit in each process. Nothing else may set the limit automatically, such as
+// transport.Config.Learn.
 //
-// The zero Rate is not usable; make one with [New] and keep it for as long as its limiter.
-// It is safe for concurrent use.
+// The zero Rate is not usable; make one with [New] and keep it for as long as its limiter. It is
+// safe for concurrent use.
 type Rate struct {
 	fleet   *fleet
 	limiter *reserve.Limiter
-	key     string // "": the limit as a whole
-	bad     bool   // the limiter lets no call of this key through
+	key     string // "" is the limit as a whole
+	bad     bool   // the limiter refuses all calls of this key
 }
 
-// fleet is what all keys of a Rate share.
+// fleet is shared by all keys of a Rate.
 type fleet struct {
 	client  redis.UniversalClient
 	config  Config
@@ -40,18 +40,18 @@ type fleet struct {
 
 	ctx    context.Context // ends when the Rate is closed
 	end    context.CancelFunc
-	mu     sync.Mutex // for what follows
+	mu     sync.Mutex // guards closed and trips
 	closed bool
 	trips  sync.WaitGroup
 }
 
-// mostKeys is how many keys a process knows. Of one that is forgotten it loses what it has
-// not yet told of the calls of less than a round.
+// mostKeys is the most keys that a process remembers. If it forgets a key, it loses the calls that
+// it has not reported yet, of less than one round.
 const mostKeys = 10_000
 
-// New makes a Rate for a [reserve.Limiter], or for a [reserve.Joint] of one. The client is one
-// of the Redis that the limiter uses, such as the limiter's own. Nothing is asked of Redis yet.
-// The error is a [reserve.ErrInvalid] that names the field.
+// New makes a Rate for a [reserve.Limiter], or for a [reserve.Joint] of one limiter. The client
+// must be connected to the limiter's Redis; it may be the limiter's own. New sends nothing to
+// Redis. The error is a [reserve.ErrInvalid] that names the field.
 func New(client redis.UniversalClient, turns reserve.Turns, config Config) (*Rate, error) {
 	if err := validateClient(client); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func New(client redis.UniversalClient, turns reserve.Turns, config Config) (*Rat
 	if err != nil {
 		return nil, err
 	}
-	// For replaces a key that the limiter may have, so the name is what stands before.
+	// For replaces the limiter's key, if it has one, so the name is the text before the key.
 	name := strings.TrimSuffix(limiter.For("k").String(), "/k")
 	key := strings.TrimPrefix(strings.TrimPrefix(limiter.String(), name), "/")
 	f := &fleet{client: client, config: config, own: own, name: name, keys: keys, trouble: troubles{logger: config.Logger}}
@@ -77,22 +77,22 @@ func New(client redis.UniversalClient, turns reserve.Turns, config Config) (*Rat
 	return &Rate{fleet: f, limiter: limiter, key: key, bad: len(key) > longestKey}, nil
 }
 
-// For returns the Rate of one key of the limiter, for calls of [reserve.Limiter.For] of the
-// same key. The rate of each key adapts on its own. For is cheap: call it for each use. Where
-// the limiter refuses the key, reports do nothing.
+// For returns the Rate of one key, for the calls of [reserve.Limiter.For] with the same key. The
+// rate of each key adapts on its own. For is cheap: call it for each use. If the limiter refuses
+// the key, reports do nothing.
 func (r *Rate) For(key string) *Rate {
 	return &Rate{fleet: r.fleet, limiter: r.limiter.For(key), key: key, bad: key == "" || len(key) > longestKey}
 }
 
-// String is that of the limiter.
+// String returns the name of the limiter, with its key.
 func (r *Rate) String() string { return r.limiter.String() }
 
-// Report tells of a call that was answered. The moment sent is that of [time.Now] after its
-// turn had come. The call was refused if the API says that there are too many calls: with
-// status 429, or with 503 or 529 where it is overloaded. A call that failed for another
-// reason is not refused. Do not report calls that had no answer.
+// Report reports the result of a call that got a response. The moment sent is [time.Now] after the
+// call's turn had come. The call was refused if the API says that there are too many calls: with
+// status 429, or with 503 or 529 if it is overloaded. A call that failed for another reason was not
+// refused. Do not report calls without a response.
 //
-// It never waits for Redis and is cheap. The rate may change shortly after.
+// Report is cheap and never waits for Redis. The rate may change shortly after.
 func (r *Rate) Report(sent time.Time, refused bool) { r.ReportN(sent, 1, refused) }
 
 // ReportN is Report for a call that cost n permits; an n below 1 counts as 1.
@@ -115,10 +115,10 @@ func (r *Rate) ReportN(sent time.Time, n int, refused bool) {
 	}()
 }
 
-// Close ends what is under way and returns when that is done. Reports do nothing from then
-// on, and the rate stays as it is until it expires. Close also closes every Rate that For
-// made of the same one. It may be called more than once, and its error is always nil. Close
-// the limiter and the client after it.
+// Close stops all reports to Redis and returns when they have ended. From then on, Report does
+// nothing, and the rate stays in force until it expires. Close also closes every Rate that For made
+// of this one. It may be called more than once, and its error is always nil. Close the limiter and
+// the client after it.
 func (r *Rate) Close() error {
 	f := r.fleet
 	f.mu.Lock()
@@ -129,7 +129,7 @@ func (r *Rate) Close() error {
 	return nil
 }
 
-// begin announces a trip to Redis, unless the Rate is closed.
+// begin counts a trip to Redis. It reports false if the Rate is closed.
 func (f *fleet) begin() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -150,7 +150,7 @@ func (f *fleet) watch(key string) *watch {
 	return w
 }
 
-// redisKey is that of the state, beside those of the limiter.
+// redisKey is the key of the state, beside those of the limiter.
 func (r *Rate) redisKey() string {
 	return lua.Keys(r.fleet.config.Prefix, r.limiter.Group(), r.fleet.name, "adapt", r.key)[0]
 }

@@ -1,19 +1,19 @@
--- rate.lua: what the fleet knows of one adaptive rate. Stands in front of each verb; it
--- only defines locals and calls nothing.
+-- rate.lua: the state of one adaptive rate. It is included before each verb; it only
+-- defines locals and calls nothing.
 --
--- The rate that is in force is the limiter's, and comes with each report, so that what
--- somebody else set counts, too. Here stand the last decision, how far it is carried
--- out, and what was seen since:
+-- The rate that is in force belongs to the limiter. Each report brings it, so a rate that
+-- somebody else set counts, too. The state holds the last decision, whether it is carried
+-- out, and what was reported since:
 --
---   version       of the last decision, counted from 1; 0: there was none
---   rate          that it wants, in permits per second
---   applied       the last version that is in force; below `version` one is on its way
+--   version       number of the last decision, counted from 1; 0: there was none
+--   rate          the rate of that decision, in permits per second
+--   applied       the last version that is in force; below `version`: one is not yet
 --   lowered       the last version that lowered the rate
---   loweredMicros when that came into force, or was decided while it is on its way. Calls
---                 that were sent until settleMicros later belong to its incident
---   sinceMicros   when the round began in which permits are counted
---   used          permits of calls that were answered in it
---   takenMicros   when a process last took it on to set the limit
+--   loweredMicros when that version came into force or, until then, when it was decided.
+--                 Calls that were sent until settleMicros later belong to its incident
+--   sinceMicros   when the current round of counting began
+--   used          permits of calls that got a response in this round
+--   takenMicros   when a process last took over the task of setting the limit
 --
 -- Units: micros are whole microseconds of Redis's clock, or of a duration; rates are
 -- permits per second. The state expires as long after the last report as the limit that
@@ -21,7 +21,7 @@
 
 local STATE = KEYS[1]
 
--- For so long a process that took it on to set the limit is waited for.
+-- How long a process may take to set the limit before another one takes over.
 local LEASE_MICROS = 1000000
 
 local MOST = 9007199254740991 -- the largest whole number that a double holds exactly
@@ -30,9 +30,9 @@ local FIELDS = { 'version', 'rate', 'applied', 'lowered', 'loweredMicros', 'sinc
 
 local now, problem
 local s = {}        -- the state, by the names in FIELDS
-local fresh = false -- there was none
+local fresh = false -- there was no state
 
--- number reads a text as a finite number from `least` on.
+-- number reads a text as a finite number of at least `least`.
 local function number(code, name, text, least)
   local x = tonumber(text or '')
   if not x or x ~= x or x < least or x > MOST then
@@ -45,11 +45,11 @@ end
 
 local function argument(i, name, least) return number('BADARG', name, ARGV[i], least) end
 
--- text writes a number so that nothing of it is lost.
+-- text writes a number without rounding.
 local function text(x) return string.format('%.17g', x) end
 
--- load reads the clock and the state. Where the clock went back, what it said before
--- counts as now: no incident is ever ahead.
+-- load reads the clock and the state. If the clock stepped back, later moments in the state count
+-- as now, so no incident is in the future.
 local function load(settle)
   local time = redis.call('TIME')
   now = time[1] * 1000000 + time[2]
@@ -73,8 +73,8 @@ local function save(expiryMicros)
   redis.call('PEXPIRE', STATE, math.ceil(expiryMicros / 1000))
 end
 
--- news is how long from now on calls are sent whose refusals tell nothing new; negative when
--- those that are sent now do.
+-- news is how long from now on the refusals of calls belong to a known incident. It is negative if
+-- a refusal of a call that is sent now is a new incident.
 local function news(settle)
   if s.applied < s.lowered then return 0 end
   return s.loweredMicros + settle - now

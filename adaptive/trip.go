@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	expiry  = time.Hour       // of limits that are set
-	tripFor = 5 * time.Second // the longest trip, if the client heeds its context
-	mostSet = 3               // decisions that one trip carries out
+	expiry  = time.Hour       // of the rates that are set
+	tripFor = 5 * time.Second // the longest trip to Redis
+	mostSet = 3               // the most decisions that one trip carries out
 )
 
 var (
@@ -33,16 +33,16 @@ var (
 	appliedScript = redis.NewScript(rateLua + appliedLua)
 )
 
-// verdict is what the scripts reply.
+// verdict is the reply of the scripts.
 type verdict struct {
-	set          bool // the limit, to rate
+	set          bool // the process is to set the limit, to rate
 	version      int64
-	news         time.Duration // refusals of calls sent up to so long from now tell nothing new
-	seen         int64         // Redis's time, microseconds
+	news         time.Duration // refusals of calls that were sent up to this long after the reply belong to a known incident
+	seen         int64         // Redis's time, in microseconds
 	rate, before float64       // permits per second
 }
 
-// tell goes to Redis with what the watch holds, and does what is to be done.
+// tell reports what the watch has collected to Redis, and sets the limit if the reply asks for it.
 func (r *Rate) tell(w *watch) error {
 	ctx, cancel := context.WithTimeout(r.fleet.ctx, tripFor)
 	defer cancel()
@@ -78,12 +78,12 @@ func (r *Rate) trip(ctx context.Context, w *watch, told sight) error {
 	return err
 }
 
-// log tells of a decision that was carried out.
+// log logs a decision that was carried out.
 func (r *Rate) log(v verdict) {
 	what := "adaptive: the rate was raised"
 	switch {
 	case math.Abs(v.rate-v.before) <= 1e-9*v.before:
-		return // set anew, so that it does not expire
+		return // renewed, so that it does not expire
 	case v.rate < v.before:
 		what = "adaptive: the rate was lowered"
 	}
@@ -130,8 +130,7 @@ func decode(reply any) (verdict, error) {
 	}, nil
 }
 
-// classify joins an error of Redis, or of the way to it, with the sentinel that says what
-// to do.
+// classify adds the sentinel error to an error of Redis or of the connection.
 func classify(err error) error {
 	var server redis.Error
 	if !errors.As(err, &server) {
@@ -157,5 +156,5 @@ func classify(err error) error {
 	return fmt.Errorf("%w: %w", reserve.ErrUnavailable, err)
 }
 
-// number is exact.
+// number writes x without rounding.
 func number(x float64) string { return strconv.FormatFloat(x, 'g', -1, 64) }

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// troubles logs what goes wrong, of all keys once a second at the most.
+// troubles logs failures, for all keys together at most once a second.
 type troubles struct {
 	logger *slog.Logger
 
 	mu     sync.Mutex
-	next   time.Time // not to be logged before this
-	silent int       // those since the last that was logged
+	next   time.Time // the earliest moment of the next line
+	silent int       // failures since the last line
 }
 
 func (t *troubles) report(limit string, err error) {
@@ -26,5 +26,5 @@ func (t *troubles) report(limit string, err error) {
 	silent := t.silent
 	t.next, t.silent = now.Add(retryAfter), 0
 	t.mu.Unlock()
-	t.logger.Warn("adaptive: the rate could not follow what was reported", "limit", limit, "error", err, "unreported", silent)
+	t.logger.Warn("adaptive: reports could not reach Redis; the rate stays unchanged until they do", "limit", limit, "error", err, "unreported", silent)
 }

@@ -6,31 +6,31 @@ import (
 )
 
 const (
-	shares     = 4           // reports of a process in one round
-	retryAfter = time.Second // after a trip that failed
+	shares     = 4           // reports per process and round
+	retryAfter = time.Second // the delay after a trip that failed
 )
 
-// watch is what this process saw of one limit and has not told yet. It is pure: it takes
-// time as an argument, and its callers go to Redis.
+// watch holds the results of one limit that this process has not reported yet. It does no I/O and
+// takes the time as an argument.
 type watch struct {
-	every time.Duration // between two reports of what was used
+	every time.Duration // between two reports of used permits
 
 	mu      sync.Mutex
 	away    bool      // a trip is under way
-	used    int64     // permits of calls that were answered
-	refused time.Time // when the last of those was sent that were refused; zero: none
-	next    time.Time // when what was used is told
-	not     time.Time // no trip begins before
-	stale   time.Time // refusals of calls that were sent up to then tell nothing new
-	redis   int64     // Redis's time in the last reply, in microseconds; 0: there was none
-	at      time.Time // when that came
+	used    int64     // permits of calls that got a response
+	refused time.Time // when the latest refused call was sent; zero: none
+	next    time.Time // when to report used permits
+	not     time.Time // no trip begins before this moment
+	stale   time.Time // refusals of calls that were sent up to this moment belong to a known incident
+	redis   int64     // Redis's time in the last reply, in microseconds; 0: no reply yet
+	at      time.Time // when that reply came
 }
 
 func newWatch(now time.Time, every time.Duration) *watch {
 	return &watch{every: every, next: now.Add(every)}
 }
 
-// saw counts an answer, and reports whether the caller is to make a trip.
+// saw counts a response, and reports whether the caller is to start a trip.
 func (w *watch) saw(now, sent time.Time, permits int64, refused bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -45,15 +45,15 @@ func (w *watch) saw(now, sent time.Time, permits int64, refused bool) bool {
 	return true
 }
 
-// sight is what a trip tells.
+// sight is what a trip reports.
 type sight struct {
 	used    int64
 	refused time.Time // zero: none
-	sent    int64     // the same on Redis's clock, or earlier; 0: not known
+	sent    int64     // the same moment on Redis's clock, or earlier; 0: unknown
 }
 
-// take is what there is to tell. Where Redis's time is not known yet, refusals stay for
-// another trip: only a reply can tell on which side of a decrease they are.
+// take takes what there is to report. Before the first reply, Redis's time is unknown, so refusals
+// stay for another trip: only a reply shows on which side of a decrease they are.
 func (w *watch) take() sight {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -66,7 +66,7 @@ func (w *watch) take() sight {
 	return s
 }
 
-// heard takes over what a reply says that came just now.
+// heard takes over a reply that has just come.
 func (w *watch) heard(now time.Time, v verdict) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -78,15 +78,16 @@ func (w *watch) heard(now time.Time, v verdict) {
 	}
 }
 
-// again reports whether there are refusals to tell.
+// again reports whether there is a refusal left to report.
 func (w *watch) again() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.refused.IsZero()
 }
 
-// ends is the end of a trip. What was used is not told again if the trip failed, as it may
-// have been counted: too slow a rise does no harm. A refusal is: it counts once.
+// ends ends a trip. After a failure, refusals are reported again, which is safe because an incident
+// counts once. Used permits are not, because Redis may have counted them: a slower rise does no
+// harm.
 func (w *watch) ends(now time.Time, s sight, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,22 +7,21 @@ import (
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
-// Adapter hears how calls are answered. *adaptive.Rate is one. It must be safe for
-// concurrent use, and must not take long: the caller waits for it. Where a call needs
-// several limits, the Adapter belongs to the one whose String equals its own, or else to
-// the first.
+// Adapter gets the result of each call. *adaptive.Rate is one. It must be safe for concurrent use
+// and return quickly, because the caller waits for it. If a call needs several limits, the Adapter
+// belongs to the limit with the same String, or else to the first one.
 type Adapter interface {
-	// ReportN is told when a call of n permits was sent, after it had its turn, and
-	// whether it was refused because there are too many calls.
+	// ReportN reports a call of n permits that was sent at this moment, after its turn had come.
+	// The call was refused if the provider says that there are too many calls.
 	ReportN(sent time.Time, n int, refused bool)
 }
 
-// overloaded is what Anthropic and some others answer in place of 503.
+// overloaded is the status that Anthropic and some other providers use in place of 503.
 const overloaded = 529
 
-// adapt tells the turn's Adapter of an answer. Whoever is overloaded refuses calls, too,
-// also where it does not know until when. What is refused for good, as the account has no
-// credit, says nothing of the rate, nor does an answer from a cache.
+// adapt reports a response to the turn's Adapter. An overloaded provider refuses the call, too,
+// even if it does not say when to try again. Some responses say nothing about the rate: those from
+// a cache, and final refusals, such as for an account without credit.
 func (c *call) adapt(sent time.Time, status int, advice headers.Advice) {
 	if c.Adapt == nil || advice.Cached || advice.Refused && advice.Final {
 		return

@@ -11,14 +11,15 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// sent is an attempt that was answered.
+// sent is an attempt that got a response.
 type sent struct {
 	*http.Response
-	at   time.Time
-	turn *reserve.Reservation // nil: what it costs is known, and it holds no slots
+	at time.Time
+	// turn is nil if the call has no slots to release and no cost to settle.
+	turn *reserve.Reservation
 }
 
-// release lets the slots go that it holds.
+// release frees the slots of the attempt, if it holds any.
 func (s sent) release() {
 	if s.turn != nil {
 		s.turn.Release()
@@ -27,10 +28,10 @@ func (s sent) release() {
 
 // attempt waits for a turn and sends the request with this body, which it closes.
 //
-// net/http sends some requests again by itself, when the connection was kept and
-// turns out to be closed after something was written to it. The provider may have
-// counted that, so the next one needs a turn, too. It is taken when net/http asks
-// for another connection: before it holds one.
+// net/http repeats some requests by itself: it wrote something to a kept connection, and then the
+// connection turned out to be closed. The provider may have counted the first attempt, so the
+// second one needs a turn, too. It waits for that turn when net/http asks for another connection,
+// before it holds one.
 func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) (s sent, err error) {
 	if s.turn, err = t.take(request.Context(), c); err != nil {
 		closeBody(body)
@@ -64,7 +65,8 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 		return s, err
 	}
 	s.Response.Request = request
-	if s.Body == nil { // a Base that is none of net/http's may leave it out
+	// Only net/http's own transports are sure to set a Body.
+	if s.Body == nil {
 		s.Body = http.NoBody
 	}
 	s.Body = hold(s.Body, func() {
@@ -74,8 +76,8 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 	return s, nil
 }
 
-// hold calls release when the body is closed. A body that can be written to, as
-// after a change of protocol, still can.
+// hold calls release when the body is closed. A body that can also be written to, as after a change
+// of protocol, stays writable.
 func hold(body io.ReadCloser, release func()) io.ReadCloser {
 	h := held{body, release}
 	if w, ok := body.(io.Writer); ok {

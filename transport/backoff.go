@@ -13,11 +13,11 @@ import (
 // firstBackoff is the pause after the first refusal that names no moment.
 const firstBackoff = time.Second
 
-// backoffs are the pauses of limits whose provider refuses calls and names no moment: each is twice
-// as long as the one before, until a call succeeds.
+// backoffs are the pauses that refusals cause which name no moment. Each pause is twice as long as
+// the one before, until a call succeeds.
 type backoffs struct {
 	mu   sync.Mutex
-	most time.Duration
+	most time.Duration               // the longest pause
 	of   *lru.Cache[string, backoff] // by limit
 }
 
@@ -35,8 +35,9 @@ func newBackoffs(most time.Duration) *backoffs {
 	return &backoffs{most: most, of: of}
 }
 
-// refused returns how long a limit is to rest after a call was refused that was sent at a moment. 0: it
-// rests already, as others were refused that were under way at the same time.
+// refused returns how long to pause a limit after a refusal of a call that was sent at this moment.
+// It does not start another pause if the call was sent before the end of the last one: then it
+// returns the rest of that pause.
 func (b *backoffs) refused(limiter *reserve.Limiter, sent time.Time) time.Duration {
 	name := limiter.Group() + " " + limiter.String()
 	b.mu.Lock()
@@ -63,8 +64,8 @@ func (b *backoffs) succeeded(limiter *reserve.Limiter, sent time.Time) {
 	}
 }
 
-// backOff adds to the pauses that an answer asks for those of a refusal that names no moment. An
-// Adapter answers to a refusal with a lower rate instead, if it is about the rate.
+// backOff adds a pause for a refusal that names no moment. With an Adapter, a refusal because of
+// the rate adds none: the Adapter lowers the rate instead.
 func (t *Transport) backOff(s sent, c *call, advice headers.Advice, each []time.Duration) {
 	switch {
 	case advice.Cached:

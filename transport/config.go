@@ -122,7 +122,7 @@ func (c Config) validate() error {
 	case c.Limiter == nil && c.Choose == nil:
 		return invalid("Config.Limiter", "must be set: it gives the turns; or set Config.Choose")
 	case c.Limiter != nil && c.Choose != nil:
-		return invalid("Config.Choose", "must not be set together with Config.Limiter: name the limiter in the Turn")
+		return invalid("Config.Choose", "must not be set together with Config.Limiter: return it in the Turn")
 	case c.Adapt != nil && c.Choose != nil:
 		return invalid("Config.Adapt", "must not be set together with Config.Choose: name it in the Turn")
 	case c.Adapt != nil && c.Learn:
@@ -156,13 +156,13 @@ func (c Config) validate() error {
 	return nil
 }
 
-// validateFor checks what not all limits can do.
+// validateFor checks the settings that only some kinds of limits allow.
 func (c Config) validateFor(limits []*reserve.Limiter) error {
 	if c.Used != nil && !slices.ContainsFunc(limits, (*reserve.Limiter).Settles) {
 		return invalid("Config.Used", "%v cannot be settled: set reserve.Config.Settles", limits)
 	}
 	if c.Learn && len(limits) > 1 {
-		return invalid("Config.Learn", "needs to know which of the limits %v the provider tells: name them in Turn.Windows, with Config.Choose", limits)
+		return invalid("Config.Learn", "cannot tell which of the limits %v the provider states: name them in Turn.Windows, with Config.Choose", limits)
 	}
 	if c.Learn && limits[0].Limit().Kind() != reserve.KindPaced {
 		return invalid("Config.Learn", "is for paced limits, whose rate can follow, got %v of kind %v", limits[0].Limit(), limits[0].Limit().Kind())

@@ -46,7 +46,7 @@
 //
 // # Retries
 //
-// By default nothing is retried. With [Retry], refused requests are, if the request may be
-// repeated and its body is available again. A Retry-After counts with every status. Clients that retry by themselves, as SDKs
-// do, need no help: each of their attempts comes here again.
+// By default nothing is retried. [Config.Retry] retries refused requests that may be repeated and
+// whose body is available again. It waits for a Retry-After of any status. Clients that retry by
+// themselves, such as SDKs, need no setting: each of their attempts takes a turn.
 package transport

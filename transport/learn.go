@@ -15,25 +15,25 @@ import (
 )
 
 const (
-	raiseBy    = 1.1              // the most that one step up is
-	raiseEvery = time.Minute      // and the least time between two, over the fleet
-	toldFor    = time.Hour        // what was told counts for as long as this
-	renewEvery = 15 * time.Minute // where it is told again
-	retryAfter = time.Second      // after a limiter failed
-	sameRate   = 1e-3             // rates closer than this part are one: limiters round
-	mostKnown  = 1024             // limits that are remembered, by last use
+	raiseBy    = 1.1              // the largest step up, as a factor
+	raiseEvery = time.Minute      // the shortest time between two steps up, in the whole fleet
+	toldFor    = time.Hour        // how long a stated limit stays in force
+	renewEvery = 15 * time.Minute // how often it is renewed while responses still state it
+	retryAfter = time.Second      // after Redis could not be reached
+	sameRate   = 1e-3             // relative difference of rates that count as equal, because limiters round
+	mostKnown  = 1024             // the most limits that are remembered; the least recently used one is dropped
 )
 
-// learner lets limits follow what providers tell.
+// learner lets limits follow what providers state.
 //
-// All processes of a fleet hear the same and have one limit, and none knows of
-// the others. So each looks at the limit once per raiseEvery, and raises it only
-// if it is as it was at its last look: of two raises the second one's process
-// would have seen the first, so they are that far apart. A lower limit needs no
-// such care: whoever hears of it first sets it, and the others set the same.
+// All processes of a fleet get the same statements for one limit, and none of them knows of the
+// others. So each process looks at the limit once per raiseEvery, and raises it only if it is
+// unchanged since its last look. The second of two processes would have seen the first one's raise,
+// so two raises are that far apart. A lower limit needs no such care: the first process that learns
+// it sets it, and the others set the same.
 type learner struct {
 	ceiling reserve.Limit // zero: the limiter's own
-	least   float64       // permits per second
+	least   float64       // the lowest rate, in permits per second
 	known   *lru.Cache[string, *lesson]
 	log     *slog.Logger
 }
@@ -41,10 +41,10 @@ type learner struct {
 // lesson is what this process knows of a limit.
 type lesson struct {
 	mu     sync.Mutex
-	looked time.Time // when it last looked at the fleet's rate
-	rate   float64   // that it saw then, or set
+	looked time.Time // when this process last looked at the fleet's rate
+	rate   float64   // the rate that it saw then, or set since
 	set    time.Time // when it last set the rate
-	not    time.Time // it does not ask the limiter before this
+	not    time.Time // the limiter is not asked before this moment
 }
 
 func newLearner(ceiling reserve.Limit, maxPause time.Duration, log *slog.Logger) *learner {
@@ -55,7 +55,7 @@ func newLearner(ceiling reserve.Limit, maxPause time.Duration, log *slog.Logger)
 	return &learner{ceiling: ceiling, least: 1 / maxPause.Seconds(), known: known, log: log}
 }
 
-// hear tells the learner of the windows of an answer.
+// hear lets the limits follow the windows of a response.
 func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window) {
 	for i, limiter := range c.limits {
 		if limiter.Limit().Kind() != reserve.KindPaced || !c.told {
@@ -68,7 +68,7 @@ func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window) {
 	}
 }
 
-// follow lets a limit follow what was told of it.
+// follow lets a limit follow what a response states.
 func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told told) {
 	own := limiter.Limit().Rate()
 	ceiling := own
@@ -79,7 +79,7 @@ func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told tol
 
 	k := l.lesson(limiter)
 	if !k.mu.TryLock() {
-		return // somebody is at it, with an answer as good as this one
+		return // another call is at it, with a response that is as new
 	}
 	defer k.mu.Unlock()
 	now := time.Now()
@@ -97,19 +97,19 @@ func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told tol
 	}
 	if err != nil {
 		k.looked, k.not = time.Time{}, now.Add(retryAfter)
-		l.log.Error("the limit could not follow what the provider tells", "limit", limiter.String(), "error", err)
+		l.log.Error("transport: the limit could not be set to what the provider states; the next response tries again", "limit", limiter.String(), "error", err)
 	}
 }
 
-// next is the rate to set, if any, where the fleet goes by rate and the provider
-// tells target.
+// next returns the rate to set, if any. The fleet's rate is `rate`, and the provider states
+// `target`.
 func next(rate, target, own float64, steady, old bool) (float64, bool) {
 	switch {
 	case lower(target, rate):
 		return target, true
 	case lower(rate, target):
 		return min(target, rate*raiseBy), steady
-	default: // as it should be; but what keeps it from being the limiter's own expires
+	default: // the rate is right; renew it before it expires
 		return target, old && !same(target, own)
 	}
 }
@@ -123,14 +123,14 @@ func (l *learner) set(ctx context.Context, limiter *reserve.Limiter, k *lesson, 
 		return err
 	}
 	if !same(rate, k.rate) {
-		l.log.Info("the limit follows what the provider tells", "limit", limiter.String(), "from", reserve.PerSecond(k.rate), "to", limit)
+		l.log.Info("transport: the limit was set to what the provider states", "limit", limiter.String(), "from", reserve.PerSecond(k.rate), "to", limit)
 	}
 	k.rate, k.set = rate, now
 	return nil
 }
 
-// lesson of the limiter, which is known by its text: [reserve.Limiter.For] makes a new Limiter
-// of the same limit for each use.
+// lesson returns what is known of the limiter. The limiter's text is the key, because
+// [reserve.Limiter.For] makes a new Limiter for each use.
 func (l *learner) lesson(limiter *reserve.Limiter) *lesson {
 	k := &lesson{}
 	if before, ok, _ := l.known.PeekOrAdd(limiter.String(), k); ok {
@@ -140,14 +140,14 @@ func (l *learner) lesson(limiter *reserve.Limiter) *lesson {
 	return k
 }
 
-// told is what a provider tells of a limit.
+// told is a limit that a provider states.
 type told struct {
 	rate  float64 // permits per second
 	burst int     // permits
 }
 
-// toldLimit is the strictest of some windows, for a limiter of this burst; not ok if none of
-// them says how many it allows in which time.
+// toldLimit returns the strictest of the windows, for a limiter of this burst. It is not ok if no
+// window says how many calls are allowed in which time.
 func toldLimit(windows []headers.Window, burst int) (strictest told, ok bool) {
 	strictest = told{rate: math.Inf(1), burst: burst}
 	for _, w := range windows {
@@ -157,8 +157,8 @@ func toldLimit(windows []headers.Window, burst int) (strictest told, ok bool) {
 		permits := w.Limit
 		most := int(max(1, min(permits, float64(burst))))
 		if !w.Refills {
-			// A bucket's burst may fall into a window besides all that the rate
-			// gives in it.
+			// A full bucket's burst may fall into the same window as all permits of
+			// the rate.
 			permits = max(permits-float64(most-1), permits/2)
 		}
 		strictest.rate = min(strictest.rate, permits/w.Period.Seconds())

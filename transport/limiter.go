@@ -12,52 +12,50 @@ import (
 
 // Turn is what a request needs before it may be sent.
 type Turn struct {
-	// Limiter is the limit to wait for, or the Joint of several that the request needs at
-	// once. nil: the request is sent without a turn, and what its answer says is not heeded.
+	// Limiter is the limit to wait for, or the Joint of several limits that the request needs at
+	// once. nil: the request is sent without a turn, and its response changes no limit.
 	Limiter reserve.Turns
 
-	// Cost is in permits, the same of each limit, from 1 to the least burst. 0 means 1.
+	// Cost is how many permits the request takes of each limit, from 1 to the smallest burst. 0
+	// means 1.
 	Cost int
 
-	// Costs are the permits of each limit, in their order, where they differ. Leave Cost at
-	// 0 then.
+	// Costs are the permits of each limit, in their order, if they differ. Then leave Cost at 0.
 	Costs []int
 
-	// Window is the provider's name for the limit, as its answers tell it: "requests",
-	// "input-tokens", "core", the name of a policy; see [headers.Window]. What answers
-	// say of other windows does not concern the limit. Empty: all windows that count
-	// requests concern it.
+	// Window is the provider's name for the limit in its responses: "requests", "input-tokens",
+	// "core", the name of a policy; see [headers.Window]. Other windows of a response do not
+	// concern the limit. Empty: all windows that count requests concern it.
 	//
-	// Name it where a provider has several limits for different requests, as
-	// GitHub has for its search.
+	// Set it if a provider has several limits for different requests, as GitHub has for its search.
 	Window string
 
-	// Windows are the provider's names for several limits, in their order. The limit that
-	// is used up is paused, and the others are not. Without Windows all limits are paused
-	// together, and none of them follows what is told; see [Config.Learn].
+	// Windows are the provider's names for several limits, in their order. Only the limit that is
+	// used up is paused. Without Windows, all limits are paused together, and none of them follows
+	// what responses state; see [Config.Learn].
 	Windows []string
 
-	// Pauses are the limits, of several, that a refusal pauses if it does not tell which one is
-	// used up, such as a 503 with Retry-After: the limit of one site, say, and not that of the
-	// whole crawl. nil: all of them.
+	// Pauses are the limits to pause when a refusal does not say which limit is used up, such as a
+	// 503 with Retry-After. For example, a crawl pauses the limit of the site, and not its limit
+	// for all sites. They must be limits of Limiter. nil: all of them.
 	Pauses reserve.Turns
 
-	// Adapt hears how the request was answered, so that the limit can follow; see
-	// [Config.Adapt]. nil: nobody does.
+	// Adapt gets the result of the request, so that the limit can follow; see [Config.Adapt]. nil:
+	// the limit does not adapt.
 	Adapt Adapter
 }
 
-// call is a turn in full.
+// call is a turn with its defaults filled in, and what follows from it.
 type call struct {
 	Turn
 	joint    *reserve.Joint
 	limits   []*reserve.Limiter
-	told     bool   // which window each limit is
-	rests    []bool // which limits a refusal pauses that tells of none
-	settles  bool
-	slots    bool  // some limits have slots, which it holds until it is answered …
-	again    []int // … and the others are these
-	adaption int   // which limit adapts
+	told     bool   // it is known which window belongs to which limit
+	rests    []bool // the limits to pause when a refusal does not say which limit is used up
+	settles  bool   // some limit has Config.Settles
+	slots    bool   // some limit has slots; the call holds them until it has its response
+	again    []int  // the indices of the limits without slots; a repeated request takes their permits again
+	adaption int    // the index of the limit that adapts
 }
 
 func (t Turn) call() (*call, error) {
@@ -101,7 +99,7 @@ func (t Turn) call() (*call, error) {
 	return c, nil
 }
 
-// resting says which limits are Pauses.
+// resting reports for each limit whether it is one of Pauses.
 func (t Turn) resting() ([]bool, error) {
 	rests, named := make([]bool, len(t.Limiter.Limits())), 0
 	for i, l := range t.Limiter.Limits() {
@@ -116,7 +114,7 @@ func (t Turn) resting() ([]bool, error) {
 	return rests, nil
 }
 
-// wait waits for the turn of a request that is sent again while it holds its slots.
+// wait waits for another turn of a request that net/http repeats. It keeps the slots that it holds.
 func (c *call) wait(ctx context.Context) error {
 	if !c.slots {
 		return c.joint.Wait(ctx, c.Costs...)
@@ -136,7 +134,7 @@ func (c *call) wait(ctx context.Context) error {
 	return joint.Wait(ctx, costs...)
 }
 
-// concerns reports whether w is what the limit at an index stands for.
+// concerns reports whether w is the window of the limit at this index.
 func (c *call) concerns(i int, w headers.Window) bool {
 	if c.Windows[i] == "" {
 		return w.Unit == headers.Requests

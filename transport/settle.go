@@ -6,8 +6,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// take waits for the turn of a call, which is kept if its costs are settled afterwards, or it
-// holds slots.
+// take waits for the turn of a call. It returns the reservation if the call has slots to release or
+// costs to settle.
 func (t *Transport) take(ctx context.Context, c *call) (*reserve.Reservation, error) {
 	if !c.slots && (t.config.Used == nil || !c.settles) {
 		return nil, c.joint.Wait(ctx, c.Costs...)
@@ -15,14 +15,14 @@ func (t *Transport) take(ctx context.Context, c *call) (*reserve.Reservation, er
 	return c.joint.Acquire(ctx, c.Costs...)
 }
 
-// used is what an attempt has used, and nil where its costs were right.
+// used returns how many permits an attempt has used, and nil if its costs were right.
 func (t *Transport) used(s sent, c *call) []int {
 	if t.config.Used == nil {
 		return nil
 	}
 	if !c.settles {
 		t.unsettled.Do(func() {
-			t.config.Logger.Warn("costs of a request cannot be settled, so Config.Used is not asked: set reserve.Config.Settles of its limit",
+			t.config.Logger.Warn("transport: the costs of a request cannot be settled, so Config.Used is not called; set reserve.Config.Settles of its limit",
 				"limit", c.joint.String())
 		})
 		return nil
@@ -30,14 +30,14 @@ func (t *Transport) used(s sent, c *call) []int {
 	return t.config.Used(s.Response)
 }
 
-// settle tells the limits what an attempt has used. What net/http sent again by itself costs
-// what it was estimated.
+// settle corrects the cost of an attempt. A request that net/http repeated by itself keeps its
+// estimated cost.
 func (t *Transport) settle(ctx context.Context, s sent, used []int) {
 	if used == nil {
 		return
 	}
 	if err := s.turn.Settle(ctx, used...); err != nil {
-		t.config.Logger.Error("the limiter does not know what a call has used: its cost stays as it was estimated",
+		t.config.Logger.Error("transport: the cost of a call could not be settled; its estimate stays",
 			"used", used, "error", err)
 	}
 }

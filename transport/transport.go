@@ -11,17 +11,17 @@ import (
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
-// Transport is an [http.RoundTripper] that takes a turn before every attempt and
-// heeds what the answers say. Make one with New and keep it for as long as its
-// client. It is safe for concurrent use if its limiters and its Base are.
+// Transport is an [http.RoundTripper] that takes a turn before every attempt, and pauses or changes
+// the limits as the responses say. Make one with New and keep it for as long as its client. It is
+// safe for concurrent use if its limiters and its Base are.
 type Transport struct {
 	config  Config
-	always  *call    // what all requests need; nil: Config.Choose says
+	always  *call    // what every request needs; nil: Config.Choose decides
 	learner *learner // nil without Config.Learn
 
 	backoffs *backoffs
 
-	unsettled sync.Once // tells that the costs of a request cannot be settled
+	unsettled sync.Once // for the warning that costs cannot be settled
 }
 
 // New makes a Transport. The error is an ErrInvalid that names the field.
@@ -43,10 +43,9 @@ func New(config Config) (*Transport, error) {
 	return t, nil
 }
 
-// RoundTrip sends the request when it has its turn, and returns the answer as it
-// came: a refusal is no error. Errors of the limiter and of the Base are
-// returned as they are, so that errors.Is and the client recognize them, such
-// as a deadline. An error of Config.Choose is wrapped.
+// RoundTrip sends the request when it has its turn. It returns every response, also a refusal,
+// without an error. Errors of the limiter and of the Base are returned unchanged, so that errors.Is
+// works and the client recognizes them, such as a deadline. An error of Config.Choose is wrapped.
 func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	c, err := t.choose(request)
 	if err != nil {
@@ -68,7 +67,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			return s.Response, nil
 		}
 		if body, err = bodyAgain(request); err != nil {
-			return s.Response, nil //nolint:nilerr // there is an answer; it is only that it cannot be improved
+			return s.Response, nil //nolint:nilerr // the caller gets the response; it cannot be retried
 		}
 		discard(s.Response)
 		if err := wait.sleep(request.Context()); err != nil {
@@ -78,7 +77,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 }
 
-// choose returns what a request needs; nil: nothing.
+// choose returns what a request needs. It returns nil if the request needs no turn.
 func (t *Transport) choose(request *http.Request) (*call, error) {
 	if t.always != nil {
 		return t.always, nil
@@ -90,10 +89,10 @@ func (t *Transport) choose(request *http.Request) (*call, error) {
 	return turn.call()
 }
 
-// hear takes in what an answer says.
+// hear passes on what a response says: the used permits, the result of the call, and its pauses.
 func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
 	used := t.used(s, c) // it may read the body, which may take long
-	// The fleet needs to hear of it also if this caller has left.
+	// The rest of the fleet needs this also if this caller's context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
 	defer cancel()
 	t.settle(ctx, s, used)
@@ -101,11 +100,11 @@ func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Ad
 		meter.Of(l.Group(), l.Name()).Answered(s.StatusCode, advice.After)
 	}
 	c.adapt(s.at, s.StatusCode, advice)
-	return t.heed(ctx, s, c, advice)
+	return t.apply(ctx, s, c, advice)
 }
 
-// CloseIdleConnections closes the idle connections of the Base, if that has a method
-// of this name. [http.Client.CloseIdleConnections] calls it.
+// CloseIdleConnections closes the idle connections of the Base, if it has a method of this name.
+// [http.Client.CloseIdleConnections] calls it.
 func (t *Transport) CloseIdleConnections() {
 	if closer, ok := t.config.Base.(interface{ CloseIdleConnections() }); ok {
 		closer.CloseIdleConnections()

@@ -6,58 +6,57 @@ import (
 	"time"
 )
 
-// Longest is the longest wait that is believed, 31 days. A longer one is cut to it, as
-// no limit for the calls of an API has a window of more than a month.
+// Longest is the longest wait that Read returns, 31 days. It cuts longer waits to this, because no
+// API's limit has a window of more than a month.
 const Longest = 31 * 24 * time.Hour
 
-// Advice is what an answer says about the limits of its provider. The zero
-// Advice is an answer that says nothing.
+// Advice is what a response says about the limits of its provider. The zero Advice says nothing.
 type Advice struct {
-	// Refused: the call was refused because of a limit. That is status 429, and 503
-	// or 529 where the answer says when to come back. It is also 403 where the answer
-	// says that, or that nothing is left, as GitHub does.
+	// Refused says that a limit refused the call. The status is 429, or it is 503 or 529 and the
+	// response says when to try again. It may also be 403, if the response says when to try again
+	// or that nothing is left, as GitHub does.
 	//
-	// GitHub may refuse with a 403 that says so in its body alone. Here such an answer
-	// looks like one that denies access, and is not Refused.
+	// GitHub may refuse with a 403 that names the reason only in its body. Such a response looks
+	// like denied access, and is not Refused.
 	Refused bool
 
-	// After is how long to wait before the next call: as the provider says it, or else
-	// until the limit that is used up begins anew. 0: now, or the answer does not say, or the
-	// call was not Refused.
+	// After is how long to wait before the next call: as long as the provider says, or else until
+	// the limit that is used up resets. 0: no wait, or the response does not say, or the call was
+	// not Refused.
 	After time.Duration
 
-	// Named: the answer says when to come back, with Retry-After and its like, be it now.
+	// Named says that the response names the wait, with Retry-After or a similar header. The wait
+	// may be 0.
 	Named bool
 
-	// Repeat is how long to wait before this call is sent again, as Retry-After and its like
-	// say it with any status: it is not about the calls of others where it was not Refused.
+	// Repeat is how long to wait before this call is sent again, from Retry-After or a similar
+	// header, with any status. If the call was not Refused, it does not concern other calls.
 	Repeat time.Duration
 
-	// Cached: the answer comes from a cache, so it is old. It says nothing of the limits:
-	// nothing else is set.
+	// Cached says that the response comes from a cache. It is old and says nothing about the
+	// limits, so no other field is set.
 	Cached bool
 
-	// Final: the provider asks not to repeat this call at all, for example
-	// because the account has no credit.
+	// Final says that the provider asks not to repeat this call, for example because the account
+	// has no credit.
 	Final bool
 
-	// Reason is why the call was refused, where the provider names it, such as
-	// "global-rate".
+	// Reason is why the call was refused, if the provider names it, such as "global-rate".
 	Reason string
 
-	// Windows are the limits that the answer tells, in a fixed order: by family
-	// of fields, and by name in each.
+	// Windows are the limits that the response states, in a fixed order: by family of headers, and
+	// by name in each family.
 	Windows []Window
 }
 
-// Window is what one limit allows and what is left of it.
+// Window is one limit of a provider, and what is left of it.
 type Window struct {
-	// Name is the provider's, in small letters: "requests", "tokens",
-	// "input-tokens", "core", the name of a policy. Empty where there is none.
+	// Name is the provider's name, in lower case: "requests", "tokens", "input-tokens", "core", the
+	// name of a policy. Empty: the limit has no name.
 	Name string
 
-	// Unit is what is counted: "requests", "tokens", or another unit that the
-	// provider names. Empty where it is not known.
+	// Unit is what the limit counts: "requests", "tokens", or another unit that the provider names.
+	// Empty: unknown.
 	Unit string
 
 	// Limit is how many units one Period allows. 0: unknown.
@@ -66,26 +65,25 @@ type Window struct {
 	// Remaining is how many units are left. -1: unknown.
 	Remaining float64
 
-	// Reset is how long it takes until all units are there again. 0: unknown, or now.
+	// Reset is how long it takes until all units are available again. 0: unknown, or now.
 	Reset time.Duration
 
 	// Period is the length of the window. 0: unknown.
 	Period time.Duration
 
-	// Refills says how units come back. True: one by one, as in a bucket that is full
-	// at Reset, so calls may be made before. False: all at once at Reset, or it is not
-	// known.
+	// Refills says how units become available again. True: one by one, as in a bucket that is full
+	// at Reset, so some calls may be made earlier. False: all at once at Reset, or unknown.
 	Refills bool
 }
 
-// The units whose meaning is known. Any other unit is a provider's own word.
+// The units that this package knows. Any other unit is a provider's own word.
 const (
 	Requests = "requests"
 	Tokens   = "tokens"
 )
 
-// Rate is what the window allows in the long run, in units per second: Limit by
-// Period. 0: unknown.
+// Rate is what the window allows in the long run, in units per second: Limit divided by Period. 0:
+// unknown.
 func (w Window) Rate() float64 {
 	if w.Limit <= 0 || w.Period <= 0 {
 		return 0
@@ -93,8 +91,8 @@ func (w Window) Rate() float64 {
 	return w.Limit / w.Period.Seconds()
 }
 
-// Wait is how long it takes until n units can be had, for a window that is used up.
-// 0: it is not used up, or it does not say.
+// Wait is how long it takes until n units are available, for a window that is used up. 0: some
+// units are left, or the wait is unknown.
 func (w Window) Wait(n int) time.Duration {
 	switch {
 	case w.Remaining < 0 || w.Remaining >= 1:
@@ -107,9 +105,9 @@ func (w Window) Wait(n int) time.Duration {
 	return time.Duration(float64(w.Reset) * min(1, float64(n)/w.Limit))
 }
 
-// Read tells what an answer with this status and header says. The last argument is the
-// moment at which the answer came, most often [time.Now]. Read does not change the header
-// and never fails. It is safe for concurrent use.
+// Read returns what a response with this status and header says. The last argument is the moment at
+// which the response came, usually [time.Now]. Read does not change the header and never fails. It
+// is safe for concurrent use.
 func Read(status int, header http.Header, now time.Time) Advice {
 	if cached(header) {
 		return Advice{Cached: true}
@@ -148,14 +146,14 @@ func Read(status int, header http.Header, now time.Time) Advice {
 	return a
 }
 
-// cached reports whether an answer comes from a cache: of a client, which marks it, or of one on
-// the way, which says its age.
+// cached reports whether a response comes from a cache: of the client, which marks it, or of a
+// proxy, which states its age.
 func cached(header http.Header) bool {
-	age, ok := number(header.Get("Age")) // some that did not have it say 0
+	age, ok := number(header.Get("Age")) // some caches send 0 for a response that was not cached
 	return ok && age > 0 || header.Get("X-From-Cache") != ""
 }
 
-// overloaded is what Anthropic and some others answer in place of 503.
+// overloaded is the status that Anthropic and some other providers use in place of 503.
 const overloaded = 529
 
 func windows(header http.Header, clock time.Time) []Window {
@@ -168,5 +166,5 @@ func windows(header http.Header, clock time.Time) []Window {
 	return all[:min(len(all), mostWindows)]
 }
 
-// mostWindows bounds what a hostile answer costs those who look at its windows.
+// mostWindows bounds what a hostile response costs callers that look at its windows.
 const mostWindows = 32

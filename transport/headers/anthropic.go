@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// anthropic reads Anthropic-RateLimit-<name>-Limit, -Remaining and -Reset, where
-// the reset is a moment. The limits are documented as buckets, and as so many
-// per minute.
+// anthropic reads Anthropic-RateLimit-<name>-Limit, -Remaining and -Reset. The reset is a moment.
+// Anthropic documents the limits as token buckets with a rate per minute.
 func anthropic(header http.Header, clock time.Time) []Window {
 	s := set{}
 	for key, values := range header {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// set gathers the fields of windows that come in any order.
+// set collects the fields of windows, which come in any order.
 type set map[string]*Window
 
 func (s set) at(name string) *Window {
@@ -19,8 +19,8 @@ func (s set) at(name string) *Window {
 	return w
 }
 
-// list is the windows by name, without those of which neither the limit nor what
-// remains is known: a reset alone says nothing.
+// list returns the windows by name. It leaves windows out whose limit and remaining units are both
+// unknown: a reset alone says nothing.
 func (s set) list() []Window {
 	var list []Window
 	for _, name := range slices.Sorted(maps.Keys(s)) {
@@ -31,8 +31,8 @@ func (s set) list() []Window {
 	return list
 }
 
-// unitOf tells from a window's name what it counts: "requests-day" requests,
-// "input-tokens" tokens.
+// unitOf returns what a window counts, by its name: requests for "requests-day", tokens for
+// "input-tokens".
 func unitOf(name string) string {
 	switch {
 	case strings.Contains(name, "token"):
@@ -45,8 +45,7 @@ func unitOf(name string) string {
 
 const day = 24 * time.Hour
 
-// periodOf tells from a window's name how long it is, where the name says so:
-// "requests-day", "tokens-minute".
+// periodOf returns the length of a window, if its name states one: "requests-day", "tokens-minute".
 func periodOf(name string) time.Duration {
 	_, last, _ := cutLast(name, '-')
 	return map[string]time.Duration{"second": time.Second, "minute": time.Minute, "hour": time.Hour, "day": day}[last]

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// hubspot reads the two limits of HubSpot: a rolling one of some seconds, and one of a day, which
-// ends at midnight where the account is. When the next call is due it does not say.
+// hubspot reads the two limits of HubSpot: a rolling one of some seconds, and one per day, which
+// ends at midnight in the account's time zone. HubSpot does not say when the next call may be made.
 func hubspot(header http.Header, _ time.Time) []Window {
 	const prefix = "X-Hubspot-Ratelimit-"
 	s := set{}

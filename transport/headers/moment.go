@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// providerClock is the provider's clock at the moment of the answer: its Date,
-// or now where there is none.
+// providerClock returns the provider's time at the moment of the response: its Date or, without a
+// Date, now.
 func providerClock(header http.Header, now time.Time) time.Time {
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		return date
@@ -15,13 +15,13 @@ func providerClock(header http.Header, now time.Time) time.Time {
 	return now
 }
 
-// waitOf reads when a window begins anew, or when to come back: how long from clock on. All fields
-// that say it are read alike, as providers send every form under every name.
+// waitOf reads the end of a window, or when to try again, as a duration from clock on. All headers
+// are read alike, because providers send every form under every name.
 //
 // A plain number may mean seconds from now or since 1970. No window is as long as the time since
-// 1970, so the size tells them apart: from a billion on (the year 2001) it is a moment in seconds,
-// from a hundred billion on one in milliseconds, and below it is seconds from now. Between a month
-// and the year 2001 nothing makes sense and nothing is read.
+// 1970, so the size decides. From a billion on (the year 2001) it is a moment in seconds, from a
+// hundred billion on a moment in milliseconds. Below a month it is seconds from now. Numbers in
+// between make no sense and are ignored.
 func waitOf(text string, clock time.Time) (time.Duration, bool) {
 	text = strings.TrimSpace(text)
 	if n, ok := number(text); ok {
@@ -46,21 +46,22 @@ func waitOf(text string, clock time.Time) (time.Duration, bool) {
 	return 0, false
 }
 
-// zones are the names that RFC 822 gives to zones, and others of the same meaning. A name that is
-// not among them is ambiguous, as CST or IST are outside of America.
+// zones are the names that RFC 822 gives to time zones, and other names of the same meaning. Other
+// names are ambiguous: CST and IST mean several zones.
 var zones = map[string]string{
 	"GMT": "+0000", "UTC": "+0000", "UT": "+0000", "Z": "+0000",
 	"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
 }
 
-// dates are the forms of a moment, with the zone as an offset.
+// dates are the layouts of moments, with the zone as an offset.
 var dates = []string{
 	"Mon, 02 Jan 2006 15:04:05 -0700", "Mon, 2 Jan 2006 15:04:05 -0700", "02 Jan 2006 15:04:05 -0700", // HTTP, mail
 	"Monday, 02-Jan-06 15:04:05 -0700", "Mon, 02-Jan-2006 15:04:05 -0700", // before RFC 1123, cookies
 	"2006-01-02T15:04:05 -0700", "2006-01-02 15:04:05 -0700", "2006-01-02T15:04 -0700", // RFC 3339; without seconds as Jira has it
 }
 
-// date reads a moment in words. One without a zone is in UTC only where the form says so.
+// date reads a moment. If the text has no zone, it is read as UTC only where its format implies
+// that.
 func date(text string) (time.Time, bool) {
 	if len(text) > longestDate {
 		return time.Time{}, false
@@ -95,8 +96,7 @@ func epoch(n float64, unit time.Duration) time.Time {
 	return time.Unix(whole, int64((n-float64(whole)*perSecond)*float64(unit)))
 }
 
-// span reads a duration with its units: "6m0s", "120ms", "2m59.56s". Days are
-// not among them.
+// span reads a duration with units: "6m0s", "120ms", "2m59.56s". It does not read days.
 func span(text string) (time.Duration, bool) {
 	if len(text) > longestNumber {
 		return 0, false

@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// named reads X-RateLimit-Limit-<name>, -Remaining-<name> and -Reset-<name>, as
-// OpenAI and those who speak like it send them.
+// named reads X-RateLimit-Limit-<name>, -Remaining-<name> and -Reset-<name>, as OpenAI and
+// compatible providers send them.
 //
-// They do not say how long a window is: requests are per minute with one
-// provider or account and per day with another. But where the reset is a
-// duration with units, it is the time until a bucket is full, and what is used
-// of it came in that time: see bucketPeriod.
+// These headers do not say how long a window is: one provider or account counts requests per
+// minute, another per day. But if the reset is a duration with units, it is the time until a token
+// bucket is full. The period then follows from it: see bucketPeriod.
 func named(header http.Header, clock time.Time) []Window {
 	s := set{}
 	spans := map[string]bool{}
 	for key, values := range header {
 		rest, ok := strings.CutPrefix(key, "X-Ratelimit-")
-		if !ok { // Azure has one of them so, beside the others
+		if !ok { // Azure spells one of its headers like this
 			rest, ok = strings.CutPrefix(key, "X-Rate-Limit-")
 		}
 		if !ok || len(values) == 0 {
@@ -54,11 +53,12 @@ func named(header http.Header, clock time.Time) []Window {
 	return s.list()
 }
 
-// bucketPeriod is the time in which a bucket fills, if it is one: when 30 of
-// 14,400 are used and it is full in 180 s, one comes every 6 s, and all of them
-// in a day. Only a second, a minute, an hour and a day are believed, where the
-// numbers agree with one to a tenth: they are so far apart that rounding does not
-// make one of another. 0: it is none of them, or nothing is used.
+// bucketPeriod is the time in which a token bucket fills, or 0 if that is unknown. For example, 30
+// of 14,400 are used and the bucket is full in 180 s: one comes every 6 s, and all of them in a
+// day.
+//
+// Only a second, a minute, an hour and a day are accepted, if the numbers agree within a tenth.
+// They are so far apart that rounding cannot turn one into another.
 func bucketPeriod(w Window) time.Duration {
 	if w.Limit <= 0 || w.Remaining < 0 || w.Remaining >= w.Limit || w.Reset <= 0 {
 		return 0

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// number reads digits with at most one point: no sign, exponent or infinity,
-// none of which a provider sends and all of which strconv accepts.
+// number reads digits with at most one point. It refuses signs, exponents and infinity, which
+// strconv accepts and no provider sends.
 func number(text string) (float64, bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > longestNumber || strings.Trim(text, "0123456789.") != "" {
@@ -19,7 +19,7 @@ func number(text string) (float64, bool) {
 
 const longestNumber = 32 // bytes, so that it is finite
 
-// bounded is n units as a duration, cut to Longest.
+// bounded returns n units as a duration, at most Longest.
 func bounded(n float64, unit time.Duration) time.Duration {
 	if n >= float64(Longest/unit) {
 		return Longest
@@ -27,13 +27,13 @@ func bounded(n float64, unit time.Duration) time.Duration {
 	return time.Duration(n * float64(unit))
 }
 
-// until is the time from clock to moment, 0 if that has passed, cut to Longest.
+// until returns the time from clock to moment, at least 0 and at most Longest.
 func until(moment, clock time.Time) time.Duration {
 	return min(max(moment.Sub(clock), 0), Longest)
 }
 
-// word is a name that a provider gave, fit for logs and keys: in small letters,
-// and empty if it is long or not plain.
+// word returns a provider's name in a form that is fit for logs and keys: in lower case. It returns
+// an empty text if the name is too long or not printable ASCII.
 func word(text string) string {
 	text = strings.ToLower(strings.TrimSpace(text))
 	if len(text) > longestWord {

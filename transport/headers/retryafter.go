@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// retryAfter reads when to come back, and whether the answer says so at all: it
-// may say now.
+// retryAfter returns how long to wait before the next call, and whether the response says so at
+// all. The wait may be 0.
 func retryAfter(header http.Header, clock time.Time) (time.Duration, bool) {
 	for _, name := range []string{"Retry-After-Ms", "X-Ms-Retry-After-Ms", "X-Amz-Retry-After"} {
 		if n, ok := number(header.Get(name)); ok {
@@ -15,10 +15,10 @@ func retryAfter(header http.Header, clock time.Time) (time.Duration, bool) {
 	}
 	var longest time.Duration
 	said := false
-	// A proxy may have added its own: both have to be content.
+	// A proxy may have added its own header, so the longest wait counts.
 	for _, text := range header.Values("Retry-After") {
 		d, ok := waitOf(text, clock)
-		if !ok { // seconds, by the RFC, however many
+		if !ok { // the RFC allows any number of seconds
 			if _, ok = number(text); ok {
 				d = Longest
 			}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// shopify reads "32/40": 32 of 40 are used, in a bucket that leaks. How fast it
-// leaks depends on the shop's plan and is not said.
+// shopify reads "32/40": 32 of 40 are used, in a leaky bucket. How fast it leaks depends on the
+// shop's plan, and the response does not say it.
 func shopify(header http.Header, _ time.Time) []Window {
 	before, after, _ := strings.Cut(header.Get("X-Shopify-Shop-Api-Call-Limit"), "/")
 	used, ok1 := number(before)

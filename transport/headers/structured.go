@@ -41,7 +41,7 @@ func structured(header http.Header, _ time.Time) []Window {
 			s.at(name).Unit = Requests
 		}
 		w := s.at(name)
-		// A list may hold one policy for several partitions: the least counts.
+		// A list may hold one policy for several partitions: the lowest one counts.
 		if remaining, ok := natural(item, "r"); ok && (w.Remaining < 0 || remaining < w.Remaining) {
 			w.Remaining = remaining
 			w.Reset = bounded(param(item, "t"), time.Second)
@@ -84,7 +84,7 @@ func dictionary(header http.Header) []Window {
 	return append([]Window{w}, others...)
 }
 
-// items are the members of a list that are not lists themselves.
+// items returns the members of a list that are not lists themselves.
 func items(values []string) []httpsfv.Item {
 	list, err := httpsfv.UnmarshalList(values)
 	if err != nil {
@@ -99,7 +99,7 @@ func items(values []string) []httpsfv.Item {
 	return items
 }
 
-// policyName accepts a token where the draft wants a string, as servers do.
+// policyName also accepts a token, which servers send although the draft requires a string.
 func policyName(value any) (string, bool) {
 	switch v := value.(type) {
 	case string:
@@ -110,7 +110,7 @@ func policyName(value any) (string, bool) {
 	return "", false
 }
 
-// param is the first of the parameters that is there and a number above 0.
+// param returns the first of these parameters that is a number above 0. Without one it returns 0.
 func param(item httpsfv.Item, names ...string) float64 {
 	for _, name := range names {
 		if n, ok := natural(item, name); ok && n > 0 {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// triplets reads Limit, Remaining and Reset without a name of their own. A
-// server that sends several spellings says the same in each: the first counts.
+// triplets reads Limit, Remaining and Reset without a name. A server that sends several spellings
+// says the same in each, so the first one counts.
 func triplets(header http.Header, clock time.Time) []Window {
 	for _, prefix := range []string{"Ratelimit-", "X-Ratelimit-", "X-Rate-Limit-"} {
 		w := Window{Unit: Requests, Remaining: -1}
@@ -37,9 +37,9 @@ func triplets(header http.Header, clock time.Time) []Window {
 	return nil
 }
 
-// limits reads the field of the limit into w. It is a number, or the number of
-// the limit that is closest and then all of them with their windows, such as
-// "100, 100;w=60, 10000;w=86400". Those that are not w are returned.
+// limits reads the header of the limit into w and returns the other windows in it. The header is
+// one number, or the number of the closest limit and then all limits with their windows, such as
+// "100, 100;w=60, 10000;w=86400".
 func limits(values []string, w *Window) (others []Window) {
 	if len(values) == 0 {
 		return nil
@@ -50,9 +50,8 @@ func limits(values []string, w *Window) (others []Window) {
 	return policies(values, w)
 }
 
-// policies reads policies from before they had names, such as
-// "100;w=60, 1000;w=3600": it finds the window of w among them by its limit, and
-// returns the others.
+// policies reads policies without names, as before the draft had them: "100;w=60, 1000;w=3600". It
+// finds the window of w among them by its limit, and returns the others.
 func policies(values []string, w *Window) (others []Window) {
 	for _, item := range items(values) {
 		limit, ok := positive(item.Value)
@@ -68,8 +67,8 @@ func policies(values []string, w *Window) (others []Window) {
 	return others
 }
 
-// github names the window, where the answer says which one it is, and knows the
-// lengths of those that GitHub documents.
+// github sets the name of the window, if the response states it, and the lengths that GitHub
+// documents.
 func github(header http.Header, w *Window) {
 	w.Name = word(header.Get("X-Ratelimit-Resource"))
 	switch w.Name {
@@ -82,8 +81,8 @@ func github(header http.Header, w *Window) {
 	}
 }
 
-// atlassian reads how fast a bucket fills, as Jira, Confluence and Bitbucket Data Center tell it:
-// FillRate permits come each interval, and the limit is what the bucket holds.
+// atlassian reads the rate of a token bucket, as Jira, Confluence and Bitbucket Data Center state
+// it. FillRate permits come each interval, and the limit is the size of the bucket.
 func atlassian(header http.Header, w *Window) {
 	each, ok1 := number(header.Get("X-Ratelimit-Interval-Seconds"))
 	fills, ok2 := number(header.Get("X-Ratelimit-Fillrate"))

@@ -11,18 +11,17 @@ import (
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
-// tellFor bounds how long a limiter may take to hear of an answer: the caller
-// waits for it.
+// tellFor bounds how long Redis may take to receive what a response says: the caller waits for it.
 const tellFor = 5 * time.Second
 
-// pause is what an answer asks for.
+// pause is how long a response asks callers to wait.
 type pause struct {
-	asked time.Duration // by the provider
-	lasts time.Duration // the same, cut to Config.MaxPause
-	kept  bool          // the limiter lets nobody through before
+	asked time.Duration // what the provider asks for
+	lasts time.Duration // the same, at most Config.MaxPause
+	kept  bool          // the limits are paused for all processes, so this call need not sleep
 }
 
-// sleep sits the pause out where the limiter does not.
+// sleep waits for the end of the pause, unless the limiter itself does.
 func (p pause) sleep(ctx context.Context) error {
 	if p.kept || p.lasts <= 0 {
 		return context.Cause(ctx)
@@ -37,8 +36,8 @@ func (p pause) sleep(ctx context.Context) error {
 	}
 }
 
-// heed tells the limits what the answer says.
-func (t *Transport) heed(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
+// apply changes and pauses the limits as the response says.
+func (t *Transport) apply(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
 	response := s.Response
 	if t.learner != nil {
 		t.learner.hear(ctx, c, advice.Windows)
@@ -50,19 +49,19 @@ func (t *Transport) heed(ctx context.Context, s sent, c *call, advice headers.Ad
 	if p.asked > 0 {
 		t.pause(ctx, c, each, &p, reason(response, advice))
 	}
-	if !advice.Refused && advice.Repeat > p.asked { // what it asks of this call alone
+	if !advice.Refused && advice.Repeat > p.asked { // it concerns this call alone
 		p = pause{asked: advice.Repeat, lasts: min(advice.Repeat, t.config.MaxPause)}
 	}
 	return p
 }
 
-// pause pauses each limit for as long as it is to rest.
+// pause pauses each limit for its duration in each, and clears p.kept if that fails.
 func (t *Transport) pause(ctx context.Context, c *call, each []time.Duration, p *pause, why string) {
 	if p.asked > p.lasts {
-		t.config.Logger.Warn("the provider asks for a longer pause than Config.MaxPause: cut to that",
+		t.config.Logger.Warn("transport: the provider asks for a longer pause than Config.MaxPause; the limit is paused for MaxPause",
 			"asked", p.asked, "max_pause", t.config.MaxPause, "reason", why)
 	}
-	alike := map[time.Duration][]*reserve.Limiter{} // most often all are
+	alike := map[time.Duration][]*reserve.Limiter{} // by pause: limits that share one need one request
 	for i, l := range c.limits {
 		if d := min(each[i], t.config.MaxPause); d > 0 {
 			alike[d] = append(alike[d], l)
@@ -74,7 +73,7 @@ func (t *Transport) pause(ctx context.Context, c *call, each []time.Duration, p 
 			err = joint.Pause(ctx, d, why)
 		}
 		if err != nil {
-			t.config.Logger.Error("the limiter could not be paused: others may call too early",
+			t.config.Logger.Error("transport: the limit could not be paused; other processes may call too early",
 				"pause", d, "reason", why, "error", err)
 			p.kept = false
 		}
@@ -83,8 +82,8 @@ func (t *Transport) pause(ctx context.Context, c *call, each []time.Duration, p 
 
 func longest(each []time.Duration) time.Duration { return slices.Max(each) }
 
-// pauses are how long each limit is to rest. A refusal that tells which of them is used up is
-// about that one, and else about those that Turn.Pauses says.
+// pauses returns how long to pause each limit. If a refusal says which limit is used up, it pauses
+// that one; otherwise it pauses the limits that Turn.Pauses names.
 func (c *call) pauses(advice headers.Advice) []time.Duration {
 	each := make([]time.Duration, len(c.limits))
 	for i := range each {
@@ -103,8 +102,8 @@ func (c *call) pauses(advice headers.Advice) []time.Duration {
 	return each
 }
 
-// reason says for people why there is a pause. It has no path or query: these may
-// hold what is not for others.
+// reason says why there is a pause, for people. It leaves the path and query out, because they may
+// hold secrets.
 func reason(response *http.Response, advice headers.Advice) string {
 	host := response.Request.URL.Host
 	switch {
