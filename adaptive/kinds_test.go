@@ -30,7 +30,7 @@ func TestKinds(t *testing.T) {
 					require.ErrorContains(t, err, `invalid limiter: must be one limit, got "limit-0 + limit-1 + limit-2"`)
 				case k.Limits[0].Kind() != reserve.KindPaced:
 					require.ErrorIs(t, err, reserve.ErrInvalid)
-					require.ErrorContains(t, err, "invalid limiter: must be paced, as its rate changes, got "+k.Limits[0].String())
+					require.ErrorContains(t, err, "invalid limiter: must be paced, because its rate changes, got "+k.Limits[0].String())
 				default:
 					require.NoError(t, err)
 				}

@@ -11,10 +11,10 @@ import (
 	"github.com/fleetpace/fleetpace/serve"
 )
 
-// mostAhead is how many turns one request takes at the most.
+// mostAhead is the most turns that one request takes.
 const mostAhead = 10_000
 
-// allowAnswer says whether a call may be made now.
+// allowAnswer is the body of a response of /v1/allow.
 type allowAnswer struct {
 	Allowed    bool    `json:"allowed"`
 	Taken      int     `json:"taken"`
@@ -39,7 +39,7 @@ func (s *Server) allow(w http.ResponseWriter, r *http.Request) {
 		err = validateAhead(ahead, n)
 	}
 	if err == nil && n.slots {
-		err = wrong("limits", nil, "must have no slots, which are to be released: use /v1/wait")
+		err = wrong("limits", nil, "must have no slots, because this request cannot release them: use /v1/wait")
 	}
 	var body allowAnswer
 	var wait time.Duration
@@ -53,7 +53,7 @@ func (s *Server) allow(w http.ResponseWriter, r *http.Request) {
 	}
 	body.Allowed, body.RetryAfter = body.Taken > 0, millis(wait)/1000
 	inForce := s.tell(w, r, n, &q.call, &body)
-	if q.Ahead != nil && body.Allowed && inForce != nil { // else they are not to be kept
+	if q.Ahead != nil && body.Allowed && inForce != nil { // without the limit in force it is unknown how long they may be kept
 		body.Valid = millis(valid(*inForce, body.Taken*n.costs[0]))
 	}
 	status := http.StatusOK
@@ -70,13 +70,13 @@ func validateAhead(ahead int, n need) error {
 	}
 	all := n.turns.Limits()
 	if kind := all[0].Limit().Kind(); len(all) > 1 || kind != reserve.KindPaced && kind != reserve.KindQuota {
-		return wrong("ahead", ahead, "is for one limit that is paced or a quota")
+		return wrong("ahead", ahead, "needs one limit, and a paced one or a quota: leave it out")
 	}
 	return nil
 }
 
-// take takes turns that may be used now, up to so many, and says how long the first one would
-// have to wait where there are none.
+// take takes up to `ahead` turns that may be used now. If there is no turn, it returns how long the
+// first one would have to wait.
 func take(ctx context.Context, n need, ahead int) (taken int, wait time.Duration, err error) {
 	if ahead > 1 {
 		cost := n.costs[0]
@@ -100,7 +100,7 @@ func take(ctx context.Context, n need, ahead int) (taken int, wait time.Duration
 	return 1, 0, nil
 }
 
-// now takes a turn that may be used now, or says how long it would have to wait.
+// now takes a turn that may be used now, or returns how long it would have to wait.
 func now(ctx context.Context, turns *reserve.Joint, costs ...int) (time.Duration, error) {
 	bounded, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
@@ -112,11 +112,11 @@ func now(ctx context.Context, turns *reserve.Joint, costs ...int) (time.Duration
 	return 0, err
 }
 
-// answerTime is how long Redis may take.
+// answerTime is how long Redis may take to answer.
 const answerTime = 2 * time.Second
 
-// turnNow is a context whose deadline for the turn is now, and which ends later: Redis needs a
-// moment to say so. This way a call that is refused hears of its wait.
+// turnNow is a context that ends later than its Deadline, which is now. So only a turn that may be
+// used now is taken, and Redis has time to answer how long the call would have to wait.
 type turnNow struct {
 	context.Context
 	at time.Time
@@ -124,8 +124,8 @@ type turnNow struct {
 
 func (c turnNow) Deadline() (time.Time, bool) { return c.at, true }
 
-// valid is in what time permits that were taken ahead lapse. Those of a paced limit that fit in
-// its bucket besides what it holds become fewer as it fills; those of a quota end with its window.
+// valid is how long prefetched permits may be used: for a quota, until its window ends; for a paced
+// limit, the time in which that many permits refill.
 func valid(limit reserve.Limit, permits int) time.Duration {
 	if limit.Kind() == reserve.KindQuota {
 		_, end := limit.Window(time.Now())
@@ -134,8 +134,8 @@ func valid(limit reserve.Limit, permits int) time.Duration {
 	return time.Duration(float64(permits) / limit.Rate() * float64(time.Second))
 }
 
-// tell adds the figures of the limits to an answer, and returns the first limit as it is in force.
-// Where Redis does not tell them, it has none.
+// tell adds the state of the limits to a response, and returns the first limit as it is in force.
+// It returns nil if Redis does not answer.
 func (s *Server) tell(w http.ResponseWriter, r *http.Request, n need, c *call, body *allowAnswer) *reserve.Limit {
 	all := n.turns.Limits()
 	body.Limit = all[0].Limit().String()

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// admit asks for a bearer token, which is compared in a time that does not tell how much of it
-// is right.
+// admit requires a bearer token. The time of the comparison does not depend on how much of the
+// token is right.
 func admit(token string, next http.Handler) http.Handler {
 	if token == "" {
 		return next

@@ -9,40 +9,38 @@ import (
 	"time"
 )
 
-// Config says how turns are given. The zero value is good for a server that only this machine
-// reaches.
+// Config says how a server grants turns. The zero value suits a server that only this machine can
+// reach.
 type Config struct {
-	// Token is the bearer token that all requests need, but those of /healthz and /readyz.
-	// Default: none is needed.
+	// Token is the bearer token that all requests need, except those of /healthz and /readyz.
+	// Default: requests need no token.
 	Token string
 
-	// Poll is the longest that a request waits, from 1 s to 10 minutes. A request may ask for
-	// less. Keep it below the timeouts of proxies on the way. Default 25 s.
+	// Poll is the longest that a request waits, from 1 s to 10 minutes. A request may ask for less.
+	// Keep it below the timeouts of proxies in between. Default 25 s.
 	Poll time.Duration
 
-	// Lease is how long a turn holds slots without being renewed, from 1 s to an hour.
-	// Default 10 s.
+	// Lease is how long a turn keeps its slots without renewal, from 1 s to an hour. Default 10 s.
 	Lease time.Duration
 
-	// MaxWaiting is how many requests may wait at a time. Others get 503. Default 20,000.
+	// MaxWaiting is how many requests may wait at a time. Further requests get 503. Default 20,000.
 	MaxWaiting int
 
-	// MaxKept is how many calls may have a place that only this server keeps between two of their
-	// requests, and of how many calls it knows the turn that was given last, so that they can hand
-	// it back. Each is kept for 10 s. A call that would be one place too many gets 503: with an id
-	// of its own, its place is in Redis, and does not count. Turns beyond it are forgotten, the
-	// oldest first. Default 20,000.
+	// MaxKept bounds what this server keeps for 10 s between two requests of a call: its place, and
+	// the turn that it was granted last, in case it comes too late. A call whose place would exceed
+	// MaxKept gets 503; a call with an id of its own does not, because its place is in Redis. The
+	// oldest turns are forgotten first. Default 20,000.
 	MaxKept int
 
-	// Ready is what /readyz asks: its error says why no turns can be given, and nil that they
-	// can. Several goroutines may call it at a time. Default: they always can.
+	// Ready is called for /readyz. Its error says why the server cannot grant turns; nil means that
+	// it can. Several goroutines may call it at a time. Default: it always can.
 	Ready func(context.Context) error
 
-	// Metrics serves /metrics. Default: nothing does.
+	// Metrics serves /metrics. Default: that path is not served.
 	Metrics http.Handler
 
-	// Logger hears of failures of Redis, and of slots that nobody renewed. Of mistakes in the file
-	// of limits that of [limits.Load] hears. Default slog.Default().
+	// Logger gets failures of Redis, and slots that are free because their lease was not renewed.
+	// Errors in the file of limits go to the Logger of [limits.Load]. Default slog.Default().
 	Logger *slog.Logger
 }
 

@@ -9,11 +9,12 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// prefix begins the ids of callers in Redis, where workers of other kinds have ids, too.
+// prefix begins the ids of callers in Redis, because other programs have ids there, too.
 const prefix = "http:"
 
-// join lets a call that has no place yet join the queue. One without an id whose turn comes after
-// its poll is given one, and stands in Redis from then on: it is the last in any case.
+// join lets a call that has no place yet join the queue. A call without an id whose turn comes
+// after its poll gets an id, and its place moves to Redis. It loses no position, because it has
+// just joined at the end.
 func (s *Server) join(ctx context.Context, at *place, t terms) (err error) {
 	if at.reservation != nil && !at.reservation.Booked() {
 		return nil
@@ -42,9 +43,8 @@ func (s *Server) join(ctx context.Context, at *place, t terms) (err error) {
 	return err
 }
 
-// give is the answer of a call that has its turn. Whoever asks again under its id has another
-// turn: nobody knows whether the answer was lost, or the call was made. One whose caller is gone
-// did not make its call.
+// give returns the response for a call that has its turn. A caller that asks again with the id gets
+// another turn, because this response may be lost. If the caller is gone, the call was not made.
 func (s *Server) give(ctx context.Context, at *place, t terms) any {
 	r := at.reservation
 	if ctx.Err() != nil {
@@ -69,7 +69,7 @@ func (s *Server) give(ctx context.Context, at *place, t terms) any {
 	return answer
 }
 
-// miss is the answer of a call whose turn comes too late. It leaves.
+// miss returns the response for a call whose turn comes too late, and removes its place.
 func (s *Server) miss(at *place) any {
 	wait := at.reservation.Delay()
 	s.places.drop(at)
@@ -79,7 +79,7 @@ func (s *Server) miss(at *place) any {
 	return tooLate(wait)
 }
 
-// hangUp ends a call whose caller is gone: one with an id is to come back.
+// hangUp ends a call whose caller is gone. A call with an id keeps its place in Redis.
 func (s *Server) hangUp(ctx context.Context, at *place) {
 	defer s.places.drop(at)
 	ctx = context.WithoutCancel(ctx)
@@ -95,8 +95,8 @@ func (s *Server) hangUp(ctx context.Context, at *place) {
 	}
 }
 
-// keepPlace is the answer at the end of a poll. The place stays in the queue until the caller
-// asks again. Of a booking, which is in Redis, only since when it waits is kept.
+// keepPlace returns the response at the end of a poll. The place stays in the queue until the
+// caller asks again. A booking is in Redis, so the server keeps only since when it waits.
 func (s *Server) keepPlace(ctx context.Context, at *place) any {
 	if at.id == "" {
 		at.id = prefix + newID()
@@ -109,15 +109,15 @@ func (s *Server) keepPlace(ctx context.Context, at *place) any {
 	if s.places.giveBack(at, span, over) {
 		return body
 	}
-	if at.inRedis { // only since when it waits is forgotten
+	if at.inRedis { // the server forgets only since when it waits
 		return s.handOver(ctx, at)
 	}
 	s.leaveQueue(context.WithoutCancel(ctx), at)
 	s.places.drop(at)
-	return away("Too many calls are kept between two requests at this server. Give the call an id, so that its place is in Redis.")
+	return away("This server keeps too many places of calls between two requests. Give the call an id, so that its place is in Redis.")
 }
 
-// leaveQueue ends a place that nobody asked for again.
+// leaveQueue ends a place whose caller did not ask again in time.
 func (s *Server) leaveQueue(ctx context.Context, at *place) {
 	var err error
 	if at.inRedis {
@@ -130,7 +130,8 @@ func (s *Server) leaveQueue(ctx context.Context, at *place) {
 	}
 }
 
-// handOver is the answer where the server ends: the place is in Redis, for another server.
+// handOver returns the response when the server shuts down. The place moves to Redis, for another
+// server.
 func (s *Server) handOver(ctx context.Context, at *place) any {
 	defer s.places.drop(at)
 	if at.inRedis {
@@ -150,11 +151,11 @@ func (s *Server) handOver(ctx context.Context, at *place) any {
 	return body
 }
 
-// early is how long before its turn the caller of a booking is to ask again, at the most.
+// early is the most by which the caller of a booking asks again before its turn.
 const early = 2 * time.Second
 
-// again is when the caller of a booking is to ask again. Its turn may come earlier than is
-// forecast, as a pause ends for example: so it asks some times until then.
+// again returns after what time the caller of a booking asks again. Its turn may come earlier than
+// forecast, for example because a pause ends, so it asks several times.
 func again(delay time.Duration) time.Duration {
 	return max(10*time.Millisecond, min(delay-min(early, delay/2), max(5*time.Second, min(delay/4, time.Minute))))
 }

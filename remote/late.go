@@ -8,7 +8,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// givenTurn is the turn of an answer, which its caller may hand back.
+// givenTurn is a turn that was granted, which its caller may return.
 type givenTurn struct {
 	need
 	id          string
@@ -16,19 +16,19 @@ type givenTurn struct {
 	inRedis     bool
 	since       time.Time
 	reservation *reserve.Reservation
-	at          time.Time // the answer
+	at          time.Time // when the response was sent
 }
 
-// givenTurns are the turns of the last answers, one for each id: as many as are allowed, for as
-// long as places are kept.
+// givenTurns are the turns of the last responses, one for each id. It keeps at most `most` turns,
+// each for as long as a place.
 type givenTurns struct {
 	mu    sync.Mutex
 	most  int
 	byID  map[string]*givenTurn
-	order []*givenTurn // the oldest first; it has those that were handed back, too
+	order []*givenTurn // the oldest first, including returned turns
 }
 
-// keep notes the turn of an answer.
+// keep remembers the turn of a response.
 func (g *givenTurns) keep(token string, at *place) {
 	t := &givenTurn{need: at.need, id: at.id, token: token, inRedis: at.inRedis, since: at.since, reservation: at.reservation, at: time.Now()}
 	g.mu.Lock()
@@ -44,8 +44,8 @@ func (g *givenTurns) keep(token string, at *place) {
 	}
 }
 
-// find takes the turn off that was given under an id last; nil: none is known. One that is named
-// is taken off only if it is that.
+// find takes out the last turn of an id, or returns nil if it is unknown. If `named` is not empty,
+// the turn must have that token.
 func (g *givenTurns) find(id, named string) *givenTurn {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -60,10 +60,11 @@ func (g *givenTurns) find(id, named string) *givenTurn {
 	return t
 }
 
-// handBack lets a call whose turn came too late wait again in the place that it had. Where no turn
-// is known that was given under its id, or the call waits already, nothing is handed back. A turn
-// goes back to the limit only if the request names it. Otherwise the request may be a copy that was
-// on the way for long, and the turn one that is used.
+// handBack lets a call whose turn came too late wait again at its old place. It does nothing if the
+// id has no known turn, or the call waits already.
+//
+// The permits go back to the limit only if the request names the turn. Otherwise the request may be
+// a delayed copy, and the turn may be in use.
 func (s *Server) handBack(ctx context.Context, q *waitRequest, at *place, t terms) {
 	if at.id == "" {
 		return

@@ -43,7 +43,7 @@ func (s *Server) leave(w http.ResponseWriter, r *http.Request) {
 	done(w, err, "limits")
 }
 
-// longestReason is what reserve.Limiter.Pause takes, in bytes.
+// longestReason is the most that reserve.Limiter.Pause accepts, in bytes.
 const longestReason = 256
 
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
@@ -65,7 +65,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 		pause, err = durationOf("for", q.For)
 	}
 	if err == nil && (q.For == "") == (q.Until == nil) {
-		err = wrong("for", q.For, "must be there, or until")
+		err = wrong("for", q.For, "must be given, or until, and not both")
 	}
 	switch {
 	case err != nil:
@@ -89,7 +89,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) {
 	done(w, err, "limits")
 }
 
-// done answers that something was done, or what went wrong.
+// done responds that something was done, or what went wrong.
 func done(w http.ResponseWriter, err error, field string) {
 	if err != nil {
 		answer(w, problemOf(err, field))
@@ -111,25 +111,25 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 		Limits []listed `json:"limits"`
 	}{[]listed{}}
 	for _, name := range s.limits.Names() {
-		if about, err := s.limits.About(name); err == nil { // it was not removed just now
+		if about, err := s.limits.About(name); err == nil { // an error: the limit has just been removed
 			all.Limits = append(all.Limits, listed{name, about.Limit.String(), about.Key, about.Share})
 		}
 	}
 	answer(w, all)
 }
 
-// ofPath is the limit of a path.
+// ofPath returns the limit that the path of a request names.
 func (s *Server) ofPath(r *http.Request) (*reserve.Limiter, error) {
 	name := r.PathValue("name")
 	var key json.RawMessage
 	if given := r.URL.Query().Get("key"); given != "" {
-		key, _ = json.Marshal(given) // of a text: it does not fail
+		key, _ = json.Marshal(given) // a text never fails
 	}
 	l, _, err := s.limiter("", name, key, "", false)
 	return l, err
 }
 
-// state is how a limit stands.
+// state is the state of a limit.
 type state struct {
 	Name        string   `json:"name"`
 	Limit       string   `json:"limit"`
@@ -185,7 +185,7 @@ func (s *Server) set(w http.ResponseWriter, r *http.Request) {
 	var limit reserve.Limit
 	if err == nil {
 		if limit, err = reserve.ParseLimit(q.Limit); err != nil {
-			err = wrong("limit", q.Limit, "is none: "+err.Error())
+			err = wrong("limit", q.Limit, "is not a limit: "+err.Error())
 		}
 	}
 	var expiry time.Duration

@@ -12,38 +12,38 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// keep is for how long a place is kept while nobody asks for it.
+// keep is how long the server keeps a place whose caller does not ask again.
 const keep = 10 * time.Second
 
-// place is a call that waits. One request at a time has it: the last that asked under its id.
+// place is a call that waits. One request at a time owns it: the last one with its id.
 type place struct {
 	need
-	id          string // empty: it has none yet
-	inRedis     bool   // it stands there under its id
+	id          string // empty: no id yet
+	inRedis     bool   // the place is in Redis, under its id
 	since       time.Time
 	reservation *reserve.Reservation // nil: it has not joined yet
 
-	mine    chan struct{} // holds a token while a request has the place
-	evict   context.CancelFunc
+	mine    chan struct{}      // full while a request owns the place
+	evict   context.CancelFunc // ends the request that owns the place
 	expires *time.Timer
-	gone    bool // it is in no map any more
-	kept    bool // it counts among those that are kept
+	gone    bool // the place was dropped
+	kept    bool // it counts in places.kept
 }
 
-// places are those that are kept under ids.
+// places are the waiting calls that have an id.
 type places struct {
 	mu   sync.Mutex
 	byID map[string]*place
-	kept int // that no request has …
-	most int // … and may be
+	kept int // places that no request owns
+	most int // the most that kept may be
 }
 
-// errTaken is of a request whose place another one has now.
+// errTaken is returned to a request after a newer request with the same id has taken its place.
 var errTaken = problem{Status: 409, Detail: "Another request waits under the same id now.", after: -1}
 
-// claim returns the place of an id, or a new one, which the caller then has until it gives it
-// back. The context that it returns ends when another request claims it. A place without an id is
-// known to nobody.
+// claim returns the place of an id, or a new one. The caller owns it until it calls giveBack or
+// drop. The context that claim returns ends when another request claims the place. A place without
+// an id cannot be claimed by others.
 func (p *places) claim(ctx context.Context, id string, n need) (context.Context, *place, error) {
 	for {
 		mine, evict := context.WithCancel(ctx)
@@ -61,7 +61,7 @@ func (p *places) claim(ctx context.Context, id string, n need) (context.Context,
 		if !at.same(n) {
 			p.mu.Unlock()
 			evict()
-			return nil, nil, wrong("id", strings.TrimPrefix(id, prefix), "is of a call that needs something else: "+at.turns.String())
+			return nil, nil, wrong("id", strings.TrimPrefix(id, prefix), "belongs to a call with other limits or costs: "+at.turns.String()+"; use each id for one call")
 		}
 		at.evict()
 		at.evict = evict
@@ -76,7 +76,7 @@ func (p *places) claim(ctx context.Context, id string, n need) (context.Context,
 			switch {
 			case ctx.Err() != nil:
 				return nil, nil, ctx.Err()
-			case gone: // it was dropped, and nobody else wants it
+			case gone: // the other request dropped it
 				continue
 			}
 			return nil, nil, errTaken
@@ -97,15 +97,15 @@ func (p *places) claim(ctx context.Context, id string, n need) (context.Context,
 	}
 }
 
-// known reports whether somebody waits under an id, or has waited just now.
+// known reports whether a call waits under an id, or has just waited.
 func (p *places) known(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.byID[id] != nil
 }
 
-// giveBack lets others have a place, and keeps it for so long; then it is over. It reports false
-// if too many are kept: the request still has it then.
+// giveBack ends the request's ownership. It keeps the place for `span`, and then calls over. It
+// reports false if too many places are kept; then the request still owns it.
 func (p *places) giveBack(at *place, span time.Duration, over func()) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,7 +127,7 @@ func (p *places) giveBack(at *place, span time.Duration, over func()) bool {
 	return true
 }
 
-// count notes that a place is kept no longer. The places must be locked.
+// count notes that a place is no longer kept. The places must be locked.
 func (p *places) count(at *place) {
 	if at.kept {
 		at.kept = false
@@ -135,14 +135,15 @@ func (p *places) count(at *place) {
 	}
 }
 
-// take has a place that nobody has asked for since its timer was set; false: somebody has.
+// take becomes the owner of a place whose timer has fired. It reports false if a request has
+// claimed the place since the timer was set.
 func (p *places) take(at *place, expires *time.Timer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return !at.gone && at.expires == expires && p.isIdle(at)
 }
 
-// isIdle has a place that no request has. The places must be locked.
+// isIdle becomes the owner of a place that no request owns. The places must be locked.
 func (p *places) isIdle(at *place) bool {
 	select {
 	case at.mine <- struct{}{}:
@@ -152,7 +153,7 @@ func (p *places) isIdle(at *place) bool {
 	}
 }
 
-// idle has all places that no request has.
+// idle becomes the owner of all places that no request owns, and returns them, the oldest first.
 func (p *places) idle() (all []*place) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -178,9 +179,9 @@ func (p *places) drop(at *place) {
 	<-at.mine
 }
 
-// newID is one that nobody guesses.
+// newID returns an id that cannot be guessed.
 func newID() string {
 	var random [16]byte
-	_, _ = rand.Read(random[:]) // it does not fail
+	_, _ = rand.Read(random[:]) // never fails
 	return hex.EncodeToString(random[:])
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// problem is a problem document (RFC 9457), and an error. Of a field that is wrong it names the
-// field and the value.
+// problem is a problem document (RFC 9457), and an error. For a wrong field it has the field's name
+// and value.
 type problem struct {
 	Type   string `json:"type"`
 	Title  string `json:"title"`
@@ -23,22 +23,22 @@ type problem struct {
 	Field  string `json:"field,omitempty"`
 	Value  any    `json:"value,omitempty"`
 
-	after time.Duration // Retry-After; below 0: none
+	after time.Duration // the Retry-After header; below 0: no header
 }
 
 func (p problem) Error() string { return p.Detail }
 
-// wrong is of a field that is wrong.
+// wrong returns the problem of a wrong field.
 func wrong(field string, value any, detail string) problem {
 	return problem{Status: http.StatusBadRequest, Field: field, Value: value, Detail: field + " " + detail, after: -1}
 }
 
-// away is of a server that gives no turns for now.
+// away returns the problem of a server that grants no turns for now.
 func away(detail string) problem {
 	return problem{Status: http.StatusServiceUnavailable, Detail: detail, after: time.Second}
 }
 
-// problemOf says what an error is to the caller. The field is the one that it is most likely of.
+// problemOf returns the problem for an error. The field is the one that most likely caused it.
 func problemOf(err error, field string) problem {
 	var known problem
 	var typed *reserve.Error
@@ -58,7 +58,7 @@ func problemOf(err error, field string) problem {
 	}
 }
 
-// tooLate is of a call that does not wait until its turn.
+// tooLate returns the problem of a call whose turn would come after its deadline.
 func tooLate(wait time.Duration) problem {
 	return problem{
 		Type: "https://iana.org/assignments/http-problem-types#quota-exceeded", Title: "Too late", Status: http.StatusTooManyRequests,
@@ -66,7 +66,7 @@ func tooLate(wait time.Duration) problem {
 	}
 }
 
-// answer writes what an answer is made of: a problem, or any other value with 200.
+// answer writes a response: a problem, or any other value with status 200.
 func answer(w http.ResponseWriter, body any) {
 	p, bad := body.(problem)
 	if !bad {
@@ -91,13 +91,13 @@ func retryAfter(w http.ResponseWriter, after time.Duration) {
 
 func write(w http.ResponseWriter, status int, kind string, body any) {
 	encoded, err := json.Marshal(body)
-	if err != nil { // of our own types: it does not happen
+	if err != nil { // our own types never fail
 		text(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
-	_, _ = w.Write(encoded) // a client that is gone cannot be told
+	_, _ = w.Write(encoded) // the client may be gone
 }
 
 func millis(d time.Duration) float64 {

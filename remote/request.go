@@ -15,11 +15,11 @@ import (
 
 const (
 	largestBody = 64 << 10
-	bodyTime    = 5 * time.Second // in which a body arrives
-	longestID   = 200             // of a call, in bytes
+	bodyTime    = 5 * time.Second // how long a body may take to arrive
+	longestID   = 200             // bytes
 )
 
-// read takes in the body of a request, or answers what is wrong with it.
+// read reads the body of a request. If it is wrong, it responds and reports false.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	if err := readBody(w, r, into); err != nil {
 		answer(w, problemOf(err, ""))
@@ -28,11 +28,11 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 	return true
 }
 
-// indexes are those in the name of a field, as encoding/json tells it; Go 1.26 leaves them out.
+// indexes finds array indexes in a field name of encoding/json. Go 1.26 leaves them out.
 var indexes = regexp.MustCompile(`\.([0-9]+)`)
 
 func readBody(w http.ResponseWriter, r *http.Request, into any) error {
-	// A web page can send any other type to a server of this machine without asking.
+	// A web page may send bodies of some other types to a server of this machine; this type it may not.
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return problem{
 			Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Value: r.Header.Get("Content-Type"),
@@ -58,13 +58,13 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	case errors.As(err, &large):
 		return problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("The body has more than %d bytes.", largestBody), after: -1}
 	case errors.As(err, &kind) && kind.Field != "":
-		return wrong(indexes.ReplaceAllString(strings.TrimPrefix(kind.Field, "call."), "[$1]"), kind.Value, "must be of another type than "+kind.Value)
+		return wrong(indexes.ReplaceAllString(strings.TrimPrefix(kind.Field, "call."), "[$1]"), kind.Value, "must not be of type "+kind.Value)
 	default:
-		return wrong("body", nil, "must be JSON of the form that /v1/openapi.yaml has: "+err.Error())
+		return wrong("body", nil, "must be JSON as /v1/openapi.yaml describes it: "+err.Error())
 	}
 }
 
-// durationOf reads a text such as 10s; an empty one is 0.
+// durationOf reads a text such as 10s. An empty text is 0.
 func durationOf(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -76,7 +76,7 @@ func durationOf(field, text string) (time.Duration, error) {
 	return d, nil
 }
 
-// call is what all requests for turns have.
+// call has the fields that all requests for turns share.
 type call struct {
 	Limits []part   `json:"limits"`
 	Share  string   `json:"share"`
@@ -91,7 +91,7 @@ type part struct {
 	Cost *int            `json:"cost"`
 }
 
-// validate checks what does not depend on the limits.
+// validate checks the fields, as far as it can without the limits.
 func (c *call) validate() error {
 	if len(c.Limits) < 1 || len(c.Limits) > 8 {
 		return wrong("limits", len(c.Limits), fmt.Sprintf("must be from 1 to 8, got %d", len(c.Limits)))

@@ -15,17 +15,17 @@ import (
 type need struct {
 	turns   *reserve.Joint
 	costs   []int
-	slots   bool // it holds some until they are released
+	slots   bool // it holds slots until they are released
 	settles bool
-	leased  bool // turns of it may be here already
+	leased  bool // this process may have prefetched permits for it
 }
 
-// same reports whether two calls need the same.
+// same reports whether two calls need the same limits at the same costs.
 func (n need) same(other need) bool {
 	return n.turns.String() == other.turns.String() && slices.Equal(n.costs, other.costs)
 }
 
-// resolve finds what a call needs. Whose call it is does not matter where it takes no turn.
+// resolve returns what a call needs. If it takes no turn, its share may be missing.
 func (s *Server) resolve(c *call, takes bool) (n need, err error) {
 	if err := c.validate(); err != nil {
 		return n, err
@@ -61,7 +61,7 @@ func (s *Server) resolve(c *call, takes bool) (n need, err error) {
 	return n, nil
 }
 
-// limiter finds a limit of the file, by the values that its key and its share want.
+// limiter returns a limit of the file, with the values that its key and its share need.
 func (s *Server) limiter(field, name string, key json.RawMessage, share string, takes bool) (l *reserve.Limiter, about limits.About, err error) {
 	if field != "" {
 		field += "."
@@ -79,7 +79,7 @@ func (s *Server) limiter(field, name string, key json.RawMessage, share string, 
 	case !takes:
 		values = named(values, "-", unnamed...)
 	case share == "" || len(unnamed) > 1:
-		return nil, about, wrong("share", share, fmt.Sprintf("must be there, as %q has the share %q; or give a value for each of %s in %skey", name, about.Share, strings.Join(unnamed, ", "), field))
+		return nil, about, wrong("share", share, fmt.Sprintf("must be given, because %q has the share %q; or give a value for each of %s in %skey", name, about.Share, strings.Join(unnamed, ", "), field))
 	default:
 		values, flow = named(values, share, unnamed...), ""
 	}
@@ -92,7 +92,7 @@ func (s *Server) limiter(field, name string, key json.RawMessage, share string, 
 	return l, about, nil
 }
 
-// named gives some names a value.
+// named returns the values with this value for each of the names.
 func named(values map[string]string, value string, names ...string) map[string]string {
 	values = maps.Clone(values)
 	if values == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/fleetpace/fleetpace/limits"
 )
 
-// A Server is an [http.Handler] that gives turns. It may be mounted beside other handlers, at
-// the paths that openapi.yaml names. It is safe for concurrent use. Make one with [New].
+// A Server is an [http.Handler] that grants turns. It may be mounted beside other handlers, at the
+// paths of openapi.yaml. It is safe for concurrent use. Make one with [New].
 type Server struct {
 	limits   *limits.Set
 	config   Config
@@ -19,7 +19,7 @@ type Server struct {
 	waiting  atomic.Int64
 	ending   context.Context // ends with Drain
 	end      context.CancelFunc
-	reported atomic.Int64 // when trouble was logged, in Unix seconds
+	reported atomic.Int64 // when a failure was last logged, in Unix seconds
 	places   places
 	turns    turns
 	given    givenTurns
@@ -28,12 +28,12 @@ type Server struct {
 //go:embed openapi.yaml
 var page []byte
 
-// New returns a Server of the limits of a file. The Set stays the caller's: let it watch the
-// file, and close it after the server. Nothing is asked of Redis yet. The error is an
-// [ErrInvalid] that names the field.
+// New returns a Server for the limits of a file. The Set stays the caller's: let it watch the file,
+// and close it after the server. New sends nothing to Redis. The error is an [ErrInvalid] that
+// names the field.
 func New(set *limits.Set, config Config) (*Server, error) {
 	if set == nil {
-		return nil, invalid("set", "is nil: make one with limits.Load")
+		return nil, invalid("set", "must not be nil: make one with limits.Load")
 	}
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -71,51 +71,51 @@ func (s *Server) routes() http.Handler {
 	}
 	all := http.NewServeMux()
 	all.Handle("/", admit(s.config.Token, own))
-	all.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "lives\n") })
+	all.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive\n") })
 	all.HandleFunc("GET /readyz", s.ready)
 	return all
 }
 
-// ServeHTTP answers a request. A request of /v1/wait is answered when it has its turn, or when
+// ServeHTTP serves a request. The response of /v1/wait comes when the call has its turn, or when
 // its poll ends.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	// Also of a body that nobody reads, as its sender is not let in. readBody ends it.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime)) // what cannot set one bounds it itself
+	// The deadline also bounds bodies that are never read, such as of requests without a token.
+	// readBody removes it. A server that cannot set one has its own bound.
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
 	s.handler.ServeHTTP(w, r)
 }
 
-// Drain ends all polls: their callers are told to ask again. Those with ids keep their places, and
-// the others get new ones. From then on nobody waits here: requests that want to are answered with
-// 503. Call it before the Shutdown of the [http.Server], and [Server.Released] in between if
-// limits have slots.
+// Drain ends all polls; their callers are to ask again. Calls with ids keep their places, and the
+// others get an id. From then on no request waits here: requests for turns get 503. Call Drain
+// before the Shutdown of the [http.Server], and [Server.Released] in between if limits have slots.
 func (s *Server) Drain() {
 	s.end()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
-	for _, at := range s.places.idle() { // between two polls
+	for _, at := range s.places.idle() { // places between two polls
 		s.handOver(ctx, at)
 	}
 }
 
-// Released blocks until no turn holds slots: they were released, or their leases are over. Call it
-// after Drain, while the server still answers: slots can only be released and renewed here. The
-// error is that of the context, which bounds how long calls may take to end.
+// Released blocks until no turn holds slots: all were released, or their leases have expired. Call
+// it after Drain, while the server still serves requests, because slots can only be released and
+// renewed here. The error is the context's; the context bounds how long calls may take to end.
 func (s *Server) Released(ctx context.Context) error { return s.turns.released(ctx) }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	switch err := s.config.Ready(r.Context()); {
 	case s.ending.Err() != nil:
-		text(w, http.StatusServiceUnavailable, "ends\n")
+		text(w, http.StatusServiceUnavailable, "shutting down\n")
 	case err != nil:
 		s.report(r.Context(), err)
-		text(w, http.StatusServiceUnavailable, "Redis does not answer\n") // anybody may ask
+		text(w, http.StatusServiceUnavailable, "Redis does not answer\n") // without details: this path needs no token
 	default:
-		text(w, http.StatusOK, "gives turns\n")
+		text(w, http.StatusOK, "ready\n")
 	}
 }
 
 func text(w http.ResponseWriter, status int, body string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(body)) // a client that is gone cannot be told
+	_, _ = w.Write([]byte(body)) // the client may be gone
 }

@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	settleTime = 30 * time.Minute // in which what a call used may be told
-	mostTurns  = 200_000          // that are kept for that
+	settleTime = 30 * time.Minute // how long the cost of a call may be settled
+	mostTurns  = 200_000          // the most turns that are kept for that
 )
 
-// turn is one that holds slots, or whose cost is settled.
+// turn holds slots, or its cost is to be settled.
 type turn struct {
 	reservation    *reserve.Reservation
 	slots, settles bool
 	expires        *time.Timer // the lease, or the time to settle
 }
 
-// turns are those that something is left to do with.
+// turns are the turns that hold slots or are to be settled.
 type turns struct {
 	mu      sync.Mutex
 	byToken map[string]*turn
 	lease   time.Duration
 	logger  *slog.Logger
 
-	holding int           // requests that may be given slots, and turns that hold some
-	none    chan struct{} // closed once there are none; made by the first one
+	holding int           // requests that may get slots, and turns that hold some
+	none    chan struct{} // closed when holding falls to 0; made anew when it rises from 0
 }
 
-// hold counts one more or, with -1, one less of holding. The turns must be locked.
+// hold adds n, 1 or -1, to holding. The turns must be locked.
 func (t *turns) hold(n int) {
 	if t.holding == 0 {
 		t.none = make(chan struct{})
@@ -43,7 +43,7 @@ func (t *turns) hold(n int) {
 	}
 }
 
-// enter counts a request that may be given slots, until it calls what enter returns.
+// enter counts a request that may get slots, until it calls leave.
 func (t *turns) enter() (leave func()) {
 	count := func(n int) {
 		t.mu.Lock()
@@ -54,7 +54,7 @@ func (t *turns) enter() (leave func()) {
 	return func() { count(-1) }
 }
 
-// released blocks until nothing holds slots.
+// released blocks until no slots are held.
 func (t *turns) released(ctx context.Context) error {
 	for {
 		t.mu.Lock()
@@ -71,7 +71,7 @@ func (t *turns) released(ctx context.Context) error {
 	}
 }
 
-// add keeps a turn, if there is something left to do with it.
+// add keeps a turn if it holds slots or is to be settled.
 func (t *turns) add(token string, n need, r *reserve.Reservation) {
 	if !n.slots && !n.settles {
 		return
@@ -107,14 +107,14 @@ func (t *turns) forget(token string) {
 	}
 }
 
-// expire frees the slots of a turn that nobody renewed.
+// expire frees the slots of a turn whose lease was not renewed.
 func (t *turns) expire(token string, u *turn) {
 	if t.free(token, u) {
 		t.logger.Warn("fleetpace: the lease of a turn has ended without renewal; its slots are free", "turn", token)
 	}
 }
 
-// free lets the slots of a turn go; false: it has none any more.
+// free releases the slots of a turn. It reports false if the turn holds none.
 func (t *turns) free(token string, u *turn) bool {
 	t.mu.Lock()
 	held := u.slots && t.byToken[token] == u
@@ -137,8 +137,8 @@ func (t *turns) free(token string, u *turn) bool {
 	return held
 }
 
-// renew lets a turn hold its slots for another lease; false: they are lost. A turn that was let
-// through while Redis was away holds none, and has none to lose.
+// renew renews the lease of a turn. It reports false if the slots are lost. A turn that was granted
+// without Redis holds no slots and cannot lose them.
 func (t *turns) renew(token string) bool {
 	u := t.find(token)
 	if u == nil {
@@ -152,14 +152,14 @@ func (t *turns) renew(token string) bool {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !u.slots || !u.expires.Stop() { // its lease is over just now
+	if !u.slots || !u.expires.Stop() { // its lease has just ended
 		return false
 	}
 	u.expires.Reset(t.lease)
 	return true
 }
 
-// turnRequest is a body of /v1/release and /v1/renew.
+// turnRequest is the body of /v1/release and /v1/renew.
 type turnRequest struct {
 	Turn string `json:"turn"`
 }
@@ -221,7 +221,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// toSettle finds a turn whose use is to be told; nil: there is none.
+// toSettle returns a turn whose cost is to be settled, or nil.
 func (t *turns) toSettle(token string) *turn {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -231,7 +231,7 @@ func (t *turns) toSettle(token string) *turn {
 	return nil
 }
 
-// settled notes that what a call used was told.
+// settled notes that the cost of a turn is settled.
 func (t *turns) settled(token string, u *turn) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,11 +244,11 @@ func (t *turns) settled(token string, u *turn) {
 func unknownTurn(token string) problem {
 	return problem{
 		Status: http.StatusNotFound, Field: "turn", Value: token,
-		Detail: "This server knows nothing more of the turn: it was released or settled, its lease was over, or another server gave it.", after: -1,
+		Detail: "This server does not know the turn: it was released or settled, its lease has ended, or another server granted it.", after: -1,
 	}
 }
 
-// report logs what Redis does wrong, and not what callers do, once a second at the most.
+// report logs failures of Redis, at most once a second. It does not log mistakes of callers.
 func (s *Server) report(ctx context.Context, err error) {
 	if isEnded(err) || problemOf(err, "").Status < http.StatusInternalServerError {
 		return

@@ -9,7 +9,8 @@ import (
 	"github.com/fleetpace/fleetpace/limits"
 )
 
-// valuesOf reads a key: a text for a template with one name, or a value by name.
+// valuesOf reads a key: a text if the template has one name, or an object with a value for each
+// name.
 func valuesOf(field string, about limits.About, key json.RawMessage) (map[string]string, error) {
 	if len(key) == 0 || string(key) == "null" {
 		return nil, nil
@@ -26,12 +27,12 @@ func valuesOf(field string, about limits.About, key json.RawMessage) (map[string
 	}
 	var values map[string]string
 	if err := json.Unmarshal(key, &values); err != nil {
-		return nil, wrong(field, nil, "must be a text, or an object of texts")
+		return nil, wrong(field, nil, "must be a string, or an object of strings")
 	}
 	return values, nil
 }
 
-// missing are the names of the share that have no value.
+// missing returns the names of the share that have no value.
 func missing(about limits.About, values map[string]string) []string {
 	return slices.DeleteFunc(slices.Clone(about.ShareNames), func(name string) bool {
 		_, ok := values[name]

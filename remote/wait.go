@@ -9,7 +9,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// waitRequest is a body of /v1/wait.
+// waitRequest is the body of /v1/wait.
 type waitRequest struct {
 	call
 	MaxWait string `json:"max_wait"`
@@ -20,7 +20,7 @@ type waitRequest struct {
 	Way     string `json:"way"`
 }
 
-// turnAnswer is of a call that has its turn.
+// turnAnswer is the response for a call that has its turn.
 type turnAnswer struct {
 	Turn   string  `json:"turn"`
 	ID     string  `json:"id,omitempty"`
@@ -31,7 +31,7 @@ type turnAnswer struct {
 	Lease  float64 `json:"lease_ms,omitempty"`
 }
 
-// laterAnswer is of a call whose turn comes later than its poll ends.
+// laterAnswer is the response for a call whose turn comes after its poll ends.
 type laterAnswer struct {
 	ID         string  `json:"id"`
 	Held       float64 `json:"held_ms"`
@@ -40,20 +40,20 @@ type laterAnswer struct {
 	HeldBy     string  `json:"held_by,omitempty"`
 }
 
-// terms are until when a request waits.
+// terms say how long a request waits.
 type terms struct {
-	came    time.Time     // the request
-	way     time.Duration // of the answer to the caller
-	poll    time.Time
-	maxWait time.Duration // of its turn, from when it asked first; below 0: any
+	came    time.Time     // when the request came
+	way     time.Duration // how long the response takes to reach the caller
+	poll    time.Time     // when the poll ends
+	maxWait time.Duration // for the turn, counted from the call's first request; below 0: no bound
 }
 
-// latest is the latest moment that a turn may have; zero: there is none. The time that Redis takes
-// to answer does not count.
-// leasedUsable is how long a turn that was taken ahead may be used once its call has it: as much as
-// networks jitter.
+// leasedUsable is how long a prefetched turn may be used after its response. It allows for the jitter
+// of networks.
 const leasedUsable = 20 * time.Millisecond
 
+// latest returns the latest moment at which the turn may be due. The zero time means that there is no
+// bound. The time that Redis takes to answer does not count.
 func (t terms) latest(at *place) time.Time {
 	if t.maxWait < 0 {
 		return time.Time{}
@@ -61,6 +61,7 @@ func (t terms) latest(at *place) time.Time {
 	return at.since.Add(t.maxWait + roundTrip)
 }
 
+// roundTrip is how long Redis usually takes at most to answer.
 const roundTrip = 20 * time.Millisecond
 
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
@@ -84,7 +85,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 		answer(w, away("Too many requests wait at this server."))
 		return
 	case s.ending.Err() != nil:
-		answer(w, away("This server ends."))
+		answer(w, away("This server is shutting down."))
 		return
 	}
 	id := q.ID
@@ -130,20 +131,20 @@ func (s *Server) waitTerms(q *waitRequest) (n need, t terms, err error) {
 	}
 	t.way = min(t.way, reserve.Lead)
 	if q.Late && q.ID == "" {
-		return n, t, wrong("id", "", "must be there with late: it says whose turn came too late")
+		return n, t, wrong("id", "", "must be given with late: it says whose turn came too late")
 	}
 	t.poll = time.Now().Add(poll)
 	n, err = s.resolve(&q.call, true)
 	return n, t, err
 }
 
-// await waits for the turn of a place that the request has, and returns what to answer. It gives
-// the place back, or forgets it.
+// await waits for the turn of a place that the request owns, and returns the response. It gives the
+// place back or drops it.
 func (s *Server) await(ctx, mine context.Context, at *place, t terms) any {
 	if at.leased && at.id == "" {
 		if wait, err := now(mine, at.turns, at.costs...); err == nil && wait == 0 {
 			s.places.drop(at)
-			used := time.Now() // one of a lease may be used for that long at the least
+			used := time.Now()
 			return turnAnswer{Turn: newID(), Waited: millis(used.Sub(at.since)), Held: millis(used.Sub(t.came)), Usable: millis(leasedUsable)}
 		}
 	}
@@ -156,7 +157,7 @@ func (s *Server) await(ctx, mine context.Context, at *place, t terms) any {
 		case taken:
 			return errTaken
 		}
-		return away("Redis has not answered before the end of the poll, or of this server.")
+		return away("Redis did not answer before the poll ended or this server began to shut down.")
 	}
 	r := at.reservation
 	for {
@@ -168,7 +169,7 @@ func (s *Server) await(ctx, mine context.Context, at *place, t terms) any {
 			return s.keepPlace(ctx, at)
 		}
 		until := t.poll
-		if r.Final() { // it comes in half a second: who asks again could be late for it
+		if r.Final() { // the turn comes within half a second: another request could come too late for it
 			until = maxTime(until, maxTime(r.Due(), time.Now()).Add(keepUp))
 		}
 		waiting, cancel := context.WithDeadline(mine, minTime(until, latest))
@@ -206,7 +207,7 @@ func isEnded(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// keepUp is by how much a poll may be longer, for a turn that was given.
+// keepUp is how much longer than its poll a request may wait for a turn that is granted.
 const keepUp = time.Second
 
 func minTime(a, b time.Time) time.Time {

@@ -37,7 +37,7 @@ func TestKindsLearn(t *testing.T) {
 		switch {
 		case len(k.Limits) > 1:
 			require.ErrorIs(t, err, transport.ErrInvalid)
-			require.ErrorContains(t, err, "Config.Learn: needs to know which of the limits [limit-0 limit-1 limit-2] the provider tells")
+			require.ErrorContains(t, err, "Config.Learn: cannot tell which of the limits [limit-0 limit-1 limit-2] the provider states")
 		case k.Limits[0].Kind() != reserve.KindPaced:
 			require.ErrorIs(t, err, transport.ErrInvalid)
 			require.ErrorContains(t, err, "Config.Learn: is for paced limits, whose rate can follow, got "+k.Limits[0].String())
