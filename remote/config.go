@@ -27,7 +27,7 @@ type Config struct {
 	MaxWaiting int
 
 	// MaxKept bounds what this server keeps for 10 s between two requests of a call: its place, and
-	// the turn that it was granted last, in case it comes too late. A call whose place would exceed
+	// the last turn, in case that comes too late. A call whose place would exceed
 	// MaxKept gets 503; a call with an id of its own does not, because its place is in Redis. The
 	// oldest turns are forgotten first. Default 20,000.
 	MaxKept int

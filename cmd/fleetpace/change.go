@@ -18,18 +18,18 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// change is a command that changes a limit: it says what it will do, and asks.
+// change is a command that changes a limit. It says what it will do, and asks for confirmation.
 type change struct {
 	use, short string
 	flags      func(*cobra.Command)
-	// plan says what will be done, and returns what does it.
+	// plan says what will be done, and returns the function that does it.
 	plan func(ctx context.Context, t *target) (what string, do func(context.Context) error, err error)
 }
 
-// target is what is changed.
+// target is the limit to change.
 type target struct {
 	*fleet.Target
-	rest []string // of the arguments
+	rest []string // further arguments
 }
 
 func (a *app) changes(c change) *cobra.Command {
@@ -64,18 +64,18 @@ func (a *app) changes(c change) *cobra.Command {
 		c.flags(cmd)
 	}
 	cmd.Flags().StringVar(&known, "limit", "", "the configured `limit`, needed if no process has used it for ten minutes")
-	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask")
+	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
 
-// target finds what the arguments name, and how it stands.
+// target finds the limit that the arguments name, and its state.
 func (a *app) target(ctx context.Context, args []string, known string, slot bool) (*target, error) {
 	t := &target{}
 	if slot {
 		last := len(args) - 1
 		args, t.rest = args[:last], args[last:]
 		if len(args) == 0 {
-			return nil, usageError{errors.New("want a limit and a slot; fleetpace show LIMIT lists them")}
+			return nil, usageError{errors.New("give a limit and a slot; fleetpace show LIMIT lists the slots")}
 		}
 	}
 	n, key, err := a.find(ctx, args)
@@ -88,7 +88,7 @@ func (a *app) target(ctx context.Context, args []string, known string, slot bool
 	return t, err
 }
 
-// misses warns of a change that may concern no call: each key has a queue of its own.
+// misses returns a warning if the change may affect no call: each key has its own queue.
 func (a *app) misses(ctx context.Context, t *target) string {
 	survey, err := a.fleet.Survey(ctx, t.Name)
 	if err != nil || len(survey.Keys) == 0 || slices.ContainsFunc(survey.Keys, func(q fleet.Queue) bool { return q.Key == t.Key }) {
@@ -96,12 +96,12 @@ func (a *app) misses(ctx context.Context, t *target) string {
 	}
 	used := survey.Keys[0].Key
 	if t.Key == "" {
-		return fmt.Sprintf(". But its calls use keys, such as %q, and this change affects none of them: name a key", used)
+		return fmt.Sprintf(". But its calls use keys, such as %q, and this change affects none of these keys: name one", used)
 	}
 	return fmt.Sprintf(". But no process has used this key lately; an example of a key in use is %q", used)
 }
 
-// confirm says what will be done and asks, unless -y was given.
+// confirm says what will be done and asks for confirmation, unless -y was given.
 func (a *app) confirm(what string) error {
 	if a.yes {
 		return nil
@@ -109,7 +109,7 @@ func (a *app) confirm(what string) error {
 	if f, ok := a.in.(*os.File); ok && !isatty.IsTerminal(f.Fd()) {
 		return usageError{fmt.Errorf("not a terminal: pass -y to confirm: %s", what)}
 	}
-	fmt.Fprintf(a.errs, "This will %s.\nGo on? [y/N] ", plain(what))
+	fmt.Fprintf(a.errs, "This will %s.\nContinue? [y/N] ", plain(what))
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')
 	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 		return errNotConfirmed
@@ -117,7 +117,7 @@ func (a *app) confirm(what string) error {
 	return nil
 }
 
-// me is who acts, for those who see it.
+// me returns user@host, to show who made a change.
 func me() string {
 	name, host := "somebody", "somewhere"
 	if u, err := user.Current(); err == nil {
@@ -135,8 +135,8 @@ func (a *app) pause() *cobra.Command {
 	return a.changes(change{
 		use: "pause LIMIT [KEY]", short: "Pause a limit for a while",
 		flags: func(c *cobra.Command) {
-			c.Flags().DurationVar(&length, "for", 10*time.Minute, "`time`, such as 90s or 2h")
-			c.Flags().StringVar(&reason, "reason", "", "why it is paused, a `text` for logs and people")
+			c.Flags().DurationVar(&length, "for", 10*time.Minute, "the `duration`, such as 90s or 2h")
+			c.Flags().StringVar(&reason, "reason", "", "why it is paused, a `text` for logs and operators")
 		},
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			if length <= 0 {
@@ -155,7 +155,7 @@ func (a *app) resume() *cobra.Command {
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			what := fmt.Sprintf("end the pause of %s", t)
 			if !t.Row.Paused {
-				what += " (there is none)"
+				what += " (it is not paused)"
 			}
 			return what, t.Limiter.Resume, nil
 		},
@@ -169,14 +169,14 @@ func (a *app) set() *cobra.Command {
 		use: "set LIMIT [KEY] --to LIMIT", short: "Override a limit",
 		flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&to, "to", "", "the new `limit`, such as 50/s or \"600/minute burst 20\"")
-			c.Flags().DurationVar(&length, "for", 0, "for a `time`; 0: until it is reset or set again")
+			c.Flags().DurationVar(&length, "for", 0, "the `duration`; 0: until it is reset or set again")
 		},
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			limit, err := reserve.ParseLimit(to)
 			if err != nil {
 				return "", nil, usageError{fmt.Errorf("--to: %w", err)}
 			}
-			until := "until it is set again or reset"
+			until := "until it is reset or set again"
 			if length > 0 {
 				until = "for " + length.String()
 			}
@@ -184,7 +184,7 @@ func (a *app) set() *cobra.Command {
 				if err := t.Limiter.SetLimit(ctx, limit, length); err != nil {
 					return err
 				}
-				_ = a.fleet.SetBy(ctx, t.Name, t.Key, me()) // for those who ask why
+				_ = a.fleet.SetBy(ctx, t.Name, t.Key, me()) // fleetpace why shows it
 				return nil
 			}, nil
 		},
@@ -216,12 +216,12 @@ func (a *app) release() *cobra.Command {
 						h.Slots, t, t.rest[0], time.Since(h.Since).Round(time.Second)), func(ctx context.Context) error {
 						freed, err := t.Limiter.Free(ctx, h)
 						if err == nil && !freed {
-							err = fmt.Errorf("%w: %q is held no longer", errNoSlot, t.rest[0])
+							err = fmt.Errorf("%w: %q was released meanwhile", errNoSlot, t.rest[0])
 						}
 						return err
 					}, nil
 			}
-			return "", nil, fmt.Errorf("%w: %q of %s; fleetpace show lists them", errNoSlot, t.rest[0], t)
+			return "", nil, fmt.Errorf("%w: %q of %s; fleetpace show lists the slots", errNoSlot, t.rest[0], t)
 		},
 	})
 }

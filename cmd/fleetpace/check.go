@@ -17,7 +17,7 @@ func (a *app) check() *cobra.Command {
 	return &cobra.Command{
 		Use: "check FILE", Short: "Check a file of limits, without Redis", Args: cobra.ExactArgs(1), Annotations: map[string]string{offline: "yes"},
 		RunE: func(_ *cobra.Command, args []string) error {
-			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"}) // nothing is asked of it
+			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"}) // never connects
 			defer func() { _ = client.Close() }()
 			set, err := limits.Load(client, args[0], reserve.Config{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
 			if err != nil {
@@ -49,7 +49,7 @@ func (a *app) check() *cobra.Command {
 			if a.format == "json" {
 				return a.json(all)
 			}
-			fmt.Fprintf(a.out, "%s: %d limits, all right\n", args[0], len(all))
+			fmt.Fprintf(a.out, "%s: %d limits, no errors\n", args[0], len(all))
 			return table(a.out, rows)
 		},
 	}
@@ -57,7 +57,7 @@ func (a *app) check() *cobra.Command {
 
 func (a *app) version() *cobra.Command {
 	return &cobra.Command{
-		Use: "version", Short: "Say which version this is", Args: cobra.NoArgs, Annotations: map[string]string{offline: "yes"},
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Annotations: map[string]string{offline: "yes"},
 		RunE: func(*cobra.Command, []string) error {
 			version, goes := "unknown", ""
 			if info, ok := debug.ReadBuildInfo(); ok {

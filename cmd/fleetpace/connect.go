@@ -11,17 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// errConnect is of a Redis that does not answer.
+// errConnect says that Redis does not answer.
 var errConnect = errors.New("redis does not answer")
 
-const urlForms = `Redis is at the URL of --redis, or else of FLEETPACE_REDIS_URL:
+const urlForms = `The URL of Redis is that of --redis or, without it, of FLEETPACE_REDIS_URL:
 
   redis://user:password@host:6379/0                 one server; rediss:// for TLS
   redis://host:6379?addr=host2:6379                 a Cluster
   redis://sentinel:26379?master_name=mymaster       Sentinel
 `
 
-// connect makes a client for a URL. Nothing is asked yet.
+// connect makes a client for a URL. It sends nothing yet.
 func connect(text string) (redis.UniversalClient, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -55,10 +55,10 @@ func connect(text string) (redis.UniversalClient, error) {
 	}
 }
 
-// patience is for how long one command waits for Redis.
+// patience is how long one command waits for Redis.
 const patience = 3 * time.Second
 
-// hidden is an error of a URL without the URL, which may hold a password.
+// hidden returns the error without its URL, which may hold a password.
 func hidden(err error) error {
 	var wrong *url.Error
 	if errors.As(err, &wrong) {
@@ -67,7 +67,7 @@ func hidden(err error) error {
 	return err
 }
 
-// reach asks Redis whether it is there.
+// reach checks that Redis answers.
 func reach(ctx context.Context, client redis.UniversalClient) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -9,14 +9,14 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// What scripts can tell from the exit code.
+// The exit codes. Scripts may rely on them.
 const (
 	exitOK       = 0
 	exitFailed   = 1
 	exitUsage    = 2
 	exitUnknown  = 3 // no such limit, key or slot
 	exitAway     = 4 // Redis does not answer
-	exitRefused  = 5 // the answer to "go on?" was no
+	exitRefused  = 5 // the change was not confirmed
 	exitHeldBack = 10
 	exitCtrlC    = 130
 )
@@ -27,11 +27,11 @@ answer, 5 not confirmed, 10 (why --exit-code) calls are held back.`
 var (
 	errNoSlot       = errors.New("no such slot")
 	errHeldBack     = errors.New("calls are held back")
-	errSaid         = errors.New("no answer, as the output says")
+	errSaid         = errors.New("redis does not answer; the output says so")
 	errNotConfirmed = errors.New("nothing was changed")
 )
 
-// usageError is of arguments that are wrong.
+// usageError says that the arguments are wrong.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
@@ -60,10 +60,10 @@ func exitCode(ctx context.Context, err error) int {
 	}
 }
 
-// advised says what to do, where the error does not.
+// advised adds what to do, if the error does not say it.
 func advised(err error) error {
 	if errors.Is(err, errConnect) {
-		return errors.Join(err, errors.New("is --redis (or FLEETPACE_REDIS_URL) right, and does the server run?"))
+		return errors.Join(err, errors.New("check --redis (or FLEETPACE_REDIS_URL), and whether the server runs"))
 	}
 	return err
 }

@@ -45,7 +45,7 @@ func (a *app) serveMetrics(ctx context.Context, listen string) error {
 	return <-done
 }
 
-// gauges are how a fleet stands, by limit.
+// gauges are the metrics of a fleet, by limit.
 type gauges struct {
 	app *app
 	up  metric.Int64ObservableGauge
@@ -98,10 +98,10 @@ func newGauges(m metric.Meter, a *app) error {
 	return err
 }
 
-// keysOfGauge is of how many keys of a limit the states are read.
+// keysOfGauge is the most keys of a limit whose states are read.
 const keysOfGauge = 50
 
-// observe reads how the fleet stands, and tells it. A Redis that does not answer is told, too.
+// observe reads the state of the fleet and reports it. If Redis does not answer, it reports that.
 func (g *gauges) observe(ctx context.Context, o metric.Observer) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -118,7 +118,7 @@ func (g *gauges) observe(ctx context.Context, o metric.Observer) error {
 	return nil
 }
 
-// tell tells how a limit stands.
+// tell reports the state of a limit.
 func (g *gauges) tell(o metric.Observer, l *fleet.Line) {
 	of := metric.WithAttributes(attribute.String("fleetpace.limit", l.ID()))
 	for _, n := range []struct {
@@ -133,7 +133,7 @@ func (g *gauges) tell(o metric.Observer, l *fleet.Line) {
 	o.ObserveFloat64(g.longest, l.Oldest, of)
 	o.ObserveFloat64(g.longestNotHeld, l.OldestNotHeld, of)
 	o.ObserveFloat64(g.pause, l.PausedFor, of)
-	if l.Limit == "" { // nobody tells what it allows
+	if l.Limit == "" { // no process uses it, so what it allows is unknown
 		return
 	}
 	if l.Slots == 0 {

@@ -12,8 +12,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// checkKey refuses a time or a limit in the place of the KEY: who writes "pause api 20s" means
-// --for 20s, and would pause a key that no call has. A key of that name is written behind the
+// checkKey refuses a time or a limit in the place of the KEY. "pause api 20s" most likely means
+// --for 20s, and would pause a key that no call uses. A key with such a name is written after the
 // limit and a slash.
 func checkKey(cmd *cobra.Command, args []string) error {
 	const key = 1
@@ -36,10 +36,10 @@ func checkKey(cmd *cobra.Command, args []string) error {
 	return fmt.Errorf("KEY: %q reads as %s%s; write %s/%s if it is the name of a key", word, what, meant, command, word)
 }
 
-// lengthWord is a time as people write it, which time.ParseDuration does not read.
+// lengthWord matches times as people write them, which time.ParseDuration does not read.
 var lengthWord = regexp.MustCompile(`(?i)^([0-9]+(?:\.[0-9]+)?) ?(s|m|h|d|w|(?:sec|min|hr|second|minute|hour|day|week)s?)$`)
 
-// lengthOf reads a time with its unit. A number alone is none.
+// lengthOf reads a time with its unit. A number without a unit is not a time.
 func lengthOf(word string) (time.Duration, bool) {
 	if m := lengthWord.FindStringSubmatch(word); m != nil {
 		n, err := strconv.ParseFloat(m[1], 64)

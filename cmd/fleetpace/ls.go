@@ -9,12 +9,12 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fleet"
 )
 
-// keysOfLine is of how many keys of a name the states are read for its line.
+// keysOfLine is the most keys of a limit whose states are read for its line.
 const keysOfLine = 8
 
 func (a *app) ls() *cobra.Command {
 	return &cobra.Command{
-		Use: "ls", Short: "List the limits", Long: "Lists the limits. * = overridden, for the limit or for one of its keys.", Args: cobra.NoArgs,
+		Use: "ls", Short: "List the limits", Long: "Lists the limits. * means that the limit, or the limit of one of its keys, is overridden.", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			lines, err := a.fleet.Lines(cmd.Context(), keysOfLine, nil)
 			if err != nil {

@@ -1,13 +1,13 @@
-// Command fleetpace shows how the limits of a fleet stand, says why calls wait, and changes
-// limits while they are in use:
+// Command fleetpace shows the state of a fleet's limits, says why calls wait, and changes limits
+// while they are in use:
 //
 //	go install github.com/fleetpace/fleetpace/cmd/fleetpace@latest
 //	fleetpace --redis redis://localhost:6379 ls
 //	fleetpace why openai
 //	fleetpace pause openai --for 10m --reason "their status page is red"
 //
-// It reads what the processes of the fleet tell with their heartbeats, and needs neither their
-// configuration nor the limit's figures. fleetpace -h lists the commands.
+// It reads the reports that processes send with their heartbeats, so it does not need their
+// configuration. fleetpace -h lists the commands.
 package main
 
 import (
@@ -23,12 +23,12 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	redis.SetLogger(quiet{}) // what is wrong, the errors say
+	redis.SetLogger(quiet{}) // errors are reported by the commands
 	a := &app{in: os.Stdin, out: os.Stdout, errs: os.Stderr}
 	os.Exit(a.run(ctx, os.Args[1:]))
 }
 
-// run is the whole program; it returns the exit code.
+// run runs one command and returns the exit code.
 func (a *app) run(ctx context.Context, args []string) int {
 	root := a.root()
 	root.SetArgs(single(root, args))

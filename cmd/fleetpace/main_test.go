@@ -144,7 +144,7 @@ func TestLookingAndChanging(t *testing.T) {
 		s.does("set", "openai", "--to", "10/day", "--for", "1h", "-y")
 		set := s.does("why", "openai")
 		require.Contains(t, set, "set to 10/day by ")
-		require.Contains(t, s.does("show", "openai"), "10/day (set)")
+		require.Contains(t, s.does("show", "openai"), "10/day (overridden)")
 		s.does("reset", "openai", "-y")
 		require.NotContains(t, s.does("why", "openai"), "was set")
 		// A change that concerns no call says so.
@@ -229,7 +229,7 @@ func TestWrongArguments(t *testing.T) {
 		{exitUnknown, "there are: api", []string{"show", "apis"}},
 		{exitUnknown, "there are: api", []string{"why", "apis"}},
 		{exitUsage, "unknown flag", []string{"ls", "--nonsense"}},
-		{exitUsage, "want text or json", []string{"ls", "-o", "xml"}},
+		{exitUsage, "must be text or json", []string{"ls", "-o", "xml"}},
 		{exitUsage, "usage:", []string{"show"}},
 		{exitUsage, "above 0", []string{"pause", "api", "--for", "-1s", "-y"}},
 		{exitUsage, "--to", []string{"set", "api", "--to", "many", "-y"}},
@@ -337,7 +337,7 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 	s := &scene{T: t, url: "redis://:secret@127.0.0.1:1", prefix: "x"}
 	code, _, errs := s.command("", "ls")
 	require.Equal(t, exitAway, code)
-	require.Contains(t, errs, "is --redis")
+	require.Contains(t, errs, "check --redis")
 	require.NotContains(t, errs, "secret")
 	code, out, errs := s.command("", "why", "api")
 	require.Equal(t, exitAway, code)
@@ -353,7 +353,7 @@ func TestWithoutRedis(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "limits.yaml")
 	s := &scene{T: t, url: "redis://127.0.0.1:1", prefix: "x"}
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - name: api\n    limit: 5/s\n"), 0o600))
-	require.Contains(t, s.does("check", file), "1 limits, all right")
+	require.Contains(t, s.does("check", file), "1 limits, no errors")
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - {name: shop, limit: 2/s burst 30, key: \"{shop}/{token}\", share: \"{tenant}\"}\n"), 0o600))
 	require.Contains(t, s.does("check", file), "for each {shop}/{token}")
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - name: api\n    limit: many\n"), 0o600))

@@ -18,8 +18,8 @@ import (
 	"github.com/fleetpace/fleetpace/monitor"
 )
 
-// authVariable holds who may see the web page: user:password. On the command line others could
-// read it.
+// authVariable holds the credentials for the web page, user:password. On the command line, other
+// users of the machine could read them.
 const authVariable = "FLEETPACE_MONITOR_AUTH"
 
 func (a *app) monitor() *cobra.Command {
@@ -27,9 +27,9 @@ func (a *app) monitor() *cobra.Command {
 	var readOnly, open bool
 	c := &cobra.Command{
 		Use: "monitor", Short: "Serve a web page that shows the limits and changes them",
-		Long: `Serves a web page that shows the limits as they change, and lets people pause, resume, set and
-reset them, and take slots away. Who may: ` + authVariable + `=user:password asks browsers for
-both; without it, only this machine is let in (the default address).`,
+		Long: `Serves a web page that shows the limits as they change. On it, people pause, resume, set and
+reset limits, and free slots. With ` + authVariable + `=user:password browsers have to give both.
+Without it, the page serves this machine only.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			auth := os.Getenv(authVariable)
@@ -40,20 +40,21 @@ both; without it, only this machine is let in (the default address).`,
 		},
 	}
 	c.Flags().StringVar(&listen, "listen", "localhost:9466", "`address` to listen at")
-	c.Flags().BoolVar(&readOnly, "read-only", false, "refuse all that changes a limit")
-	c.Flags().BoolVar(&open, "no-auth", false, "let everybody in who reaches the address")
+	c.Flags().BoolVar(&readOnly, "read-only", false, "refuse all changes of limits")
+	c.Flags().BoolVar(&open, "no-auth", false, "serve everybody who can reach the address, without a password")
 	return c
 }
 
-// admits says what is wrong with an address, where nobody is asked for a password.
+// admits returns what is wrong with the address or the credentials. Without a password, only this
+// machine may reach the page, unless --no-auth is given.
 func admits(listen, auth string, open bool) error {
 	_, _, err := net.SplitHostPort(listen)
 	switch {
 	case err != nil:
-		return fmt.Errorf("--listen: %w: want a host and a port, such as localhost:9466", err)
+		return fmt.Errorf("--listen: %w: must be a host and a port, such as localhost:9466", err)
 	case auth != "":
 		if user, password, ok := strings.Cut(auth, ":"); !ok || user == "" || password == "" {
-			return errors.New(authVariable + ": want user:password")
+			return errors.New(authVariable + ": must be user:password")
 		}
 		return nil
 	case open:
@@ -62,7 +63,7 @@ func admits(listen, auth string, open bool) error {
 	if loopback(listen) {
 		return nil
 	}
-	return fmt.Errorf("--listen %s: others could reach the page: set %s to user:password, or say --no-auth", listen, authVariable)
+	return fmt.Errorf("--listen %s: others could reach the page: set %s to user:password, or pass --no-auth", listen, authVariable)
 }
 
 func (a *app) servePage(ctx context.Context, listen, auth string, readOnly bool) error {
@@ -85,8 +86,8 @@ func (a *app) servePage(ctx context.Context, listen, auth string, readOnly bool)
 	return <-done
 }
 
-// asking asks for a user and a password, which are compared in a time that does not tell how
-// much of them is right.
+// asking requires a user and a password. The time of the comparison does not depend on how much of
+// them is right.
 func asking(auth string, next http.Handler) http.Handler {
 	if auth == "" {
 		return next

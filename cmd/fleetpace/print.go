@@ -21,7 +21,8 @@ func table(w io.Writer, rows [][]string) error {
 	return t.Flush()
 }
 
-// plain is a text without what a terminal would act on: keys may hold anything.
+// plain replaces the control characters of a text, which a terminal would act on. Keys may hold any
+// characters.
 func plain(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar {

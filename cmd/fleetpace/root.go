@@ -31,8 +31,8 @@ type app struct {
 
 const about = `Shows the limits of a fleet, says why calls wait, and changes limits.
 
-A LIMIT is a name that processes use (Config.Name), or group/name. A KEY is what they pass to For:
-a tenant or a host.
+A LIMIT is the name of a limiter (Config.Name), or group/name. A KEY is a tenant or a host that
+processes pass to For.
 `
 
 func (a *app) root() *cobra.Command {
@@ -47,7 +47,7 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.url, "redis", cmp.Or(os.Getenv("FLEETPACE_REDIS_URL"), "redis://localhost:6379"), "`URL` of Redis (default FLEETPACE_REDIS_URL, or redis://localhost:6379)")
 	flags.Lookup("redis").DefValue = ""
-	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "Config.Prefix of the limits, a `text`")
+	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "`text` before the names of Redis keys: Config.Prefix of the limiters")
 	flags.StringVarP(&a.format, "output", "o", "text", "`format`: text or json")
 	root.AddCommand(a.ls(), a.show(), a.top(), a.watch(), a.why(), a.pause(), a.resume(), a.set(), a.reset(), a.release(),
 		a.check(), a.export(), a.monitor(), a.serve(), a.version())
@@ -71,10 +71,10 @@ func (a *app) root() *cobra.Command {
 // offline marks commands that need no Redis.
 const offline = "offline"
 
-// open connects, unless the command needs no Redis.
+// open connects to Redis, unless the command does not need it.
 func (a *app) open(cmd *cobra.Command) error {
 	if a.format != "text" && a.format != "json" {
-		return usageError{fmt.Errorf("-o: want text or json, got %q", a.format)}
+		return usageError{fmt.Errorf("-o: must be text or json, got %q", a.format)}
 	}
 	if cmd.Annotations[offline] != "" || cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" || strings.HasPrefix(cmd.Name(), "__") {
 		return nil
@@ -97,7 +97,7 @@ func (a *app) close() {
 	}
 }
 
-// find is the limit and the key that the arguments name.
+// find returns the limit and the key that the arguments name.
 func (a *app) find(ctx context.Context, args []string) (n fleet.Name, key string, err error) {
 	if len(args) == 1 {
 		return a.fleet.FindKey(ctx, args[0])
@@ -106,7 +106,7 @@ func (a *app) find(ctx context.Context, args []string) (n fleet.Name, key string
 	return n, args[1], err
 }
 
-// names completes the name of a limit.
+// names completes names of limits.
 func (a *app) names(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 || a.connect(cmd.Context()) != nil {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -119,7 +119,7 @@ func (a *app) names(cmd *cobra.Command, args []string, _ string) ([]string, cobr
 	return texts, cobra.ShellCompDirectiveNoFileComp
 }
 
-// single lets long flags have one dash, as Go programs have them: -redis, -prefix.
+// single also accepts long flags with one dash, as other Go programs do: -redis, -prefix.
 func single(root *cobra.Command, args []string) []string {
 	long := map[string]bool{}
 	note := func(f *pflag.Flag) { long["-"+f.Name] = true }

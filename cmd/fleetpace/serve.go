@@ -25,13 +25,14 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// tokenVariable holds the bearer token. On the command line others could read it.
+// tokenVariable holds the bearer token. On the command line, other users of the machine could read
+// it.
 const tokenVariable = "FLEETPACE_TOKEN"
 
-// token is that of the environment; a line's end does not count.
+// token returns the token of the environment, without a line's end.
 func token() string { return strings.TrimSpace(os.Getenv(tokenVariable)) }
 
-// serving is what the flags of serve say.
+// serving holds the flags of serve.
 type serving struct {
 	limits, listen      string
 	cert, key, clientCA string
@@ -41,16 +42,16 @@ type serving struct {
 func (a *app) serve() *cobra.Command {
 	var o serving
 	c := &cobra.Command{
-		Use: "serve", Short: "Give turns over HTTP, to workers in any language",
-		Long: `Gives turns over HTTP, to workers in any language: POST /v1/wait answers when the call may be
-made. The limits are those of a file, which is read again when it changes. What requests and
-answers hold is at /v1/openapi.yaml; /healthz, /readyz and /metrics are for operators.
+		Use: "serve", Short: "Grant turns over HTTP, to workers in any language",
+		Long: `Grants turns over HTTP, to workers in any language: POST /v1/wait responds when the call may be
+made. The limits come from a file, which is read again when it changes. /v1/openapi.yaml describes
+requests and responses; /healthz, /readyz and /metrics are for operators.
 
-Where Redis does not answer, the server starts all the same: /readyz says that it is not ready, and
-calls go on by the outage policy of their limits until Redis is there.
+If Redis does not answer, the server starts all the same. /readyz says that it is not ready, and
+calls follow the outage policy of their limits until Redis answers.
 
-Who may: ` + tokenVariable + ` is a token that workers send (Authorization: Bearer …). At an address that
-others reach, TLS and a token, or client certificates, are asked for.`,
+` + tokenVariable + ` is a token that workers must send (Authorization: Bearer …). At an address that other
+machines can reach, the server requires TLS and a token, or client certificates.`,
 		Example: `  fleetpace serve --limits limits.yaml
   fleetpace serve --limits limits.yaml -listen unix:/run/fleetpace.sock
   curl --json '{"limits": [{"name": "openai"}]}' localhost:9467/v1/wait`,
@@ -63,7 +64,7 @@ others reach, TLS and a token, or client certificates, are asked for.`,
 			}
 			switch err := a.connect(cmd.Context()); {
 			case errors.Is(err, errConnect) && !errors.Is(fault.Classify(err), fault.ErrDenied) && cmd.Context().Err() == nil:
-				fmt.Fprintf(a.errs, "fleetpace: %v; calls go on by the outage policy of their limits until it does\n", err)
+				fmt.Fprintf(a.errs, "fleetpace: %v; calls follow the outage policy of their limits until it does\n", err)
 			case err != nil:
 				return err
 			}
@@ -74,23 +75,23 @@ others reach, TLS and a token, or client certificates, are asked for.`,
 	f.StringVar(&o.limits, "limits", "", "`file` of limits (required)")
 	f.StringVar(&o.listen, "listen", "localhost:9467", "`address` to listen at, or unix:PATH")
 	f.StringVar(&o.cert, "cert", "", "`file` of the server's certificate, for TLS")
-	f.StringVar(&o.key, "key", "", "`file` of its key")
-	f.StringVar(&o.clientCA, "client-ca", "", "`file` of the authorities whose clients are let in")
-	f.DurationVar(&o.poll, "poll", 25*time.Second, "how long a request waits at the most")
-	f.DurationVar(&o.lease, "lease", 10*time.Second, "how long a turn holds slots without being renewed")
+	f.StringVar(&o.key, "key", "", "`file` of its private key")
+	f.StringVar(&o.clientCA, "client-ca", "", "`file` of the authorities whose client certificates are accepted")
+	f.DurationVar(&o.poll, "poll", 25*time.Second, "the longest that a request waits")
+	f.DurationVar(&o.lease, "lease", 10*time.Second, "how long a turn keeps its slots without renewal")
 	f.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests, and calls that hold slots, may take to end after SIGTERM")
 	_ = c.MarkFlagRequired("limits")
 	return c
 }
 
-// secure says how connections are secured; nil: they are not. The error is of flags that would
-// let strangers in.
+// secure returns the TLS configuration, or nil to serve without TLS. The error says which flags
+// would let strangers take turns.
 func (o serving) secure(token string) (*tls.Config, error) {
 	if (o.cert == "") != (o.key == "") {
-		return nil, errors.New("--cert and --key: give both, or none")
+		return nil, errors.New("--cert and --key: give both or neither")
 	}
 	if o.clientCA != "" && o.cert == "" {
-		return nil, errors.New("--client-ca: wants --cert and --key")
+		return nil, errors.New("--client-ca: also needs --cert and --key")
 	}
 	if o.cert == "" {
 		if path, ok := strings.CutPrefix(o.listen, "unix:"); ok && path != "" || loopback(o.listen) {
@@ -119,15 +120,15 @@ func (o serving) secure(token string) (*tls.Config, error) {
 	return secure, nil
 }
 
-// loopback reports whether only this machine reaches an address.
+// loopback reports whether only this machine can reach an address.
 func loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// giveTurns serves until the context ends; then who waits is told to ask again, and who holds slots
-// has the grace to release them.
+// giveTurns serves until the context ends. Then the response to waiting calls is to ask again, and
+// calls with slots may release them for as long as o.grace.
 func (a *app) giveTurns(ctx context.Context, o serving, secure *tls.Config) error {
 	provider, metrics, err := scrape.New()
 	if err != nil {
@@ -190,15 +191,15 @@ func serveTurns(ctx context.Context, server *http.Server, turns *remote.Server, 
 	turns.Drain()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.grace)
 	defer cancel()
-	_ = turns.Released(ending) // nobody else can release them; what is left is freed as the set is closed
+	_ = turns.Released(ending) // other servers cannot release them; closing the set frees the rest
 	if err := server.Shutdown(ending); err != nil {
 		_ = server.Close()
 	}
 	return nil
 }
 
-// listen listens at an address, or at unix:PATH. A socket that a server left there that died is
-// replaced, and one that somebody answers at is not.
+// listen listens at an address, or at unix:PATH. It replaces the socket of a server that died, and
+// not one at which a server answers.
 func listen(ctx context.Context, address string) (net.Listener, error) {
 	path, unix := strings.CutPrefix(address, "unix:")
 	if !unix {
@@ -211,8 +212,8 @@ func listen(ctx context.Context, address string) (net.Listener, error) {
 	if about, err := os.Lstat(path); err == nil && about.Mode()&os.ModeSocket != 0 {
 		if conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "unix", path); err == nil {
 			_ = conn.Close()
-			return nil, fmt.Errorf("--listen %s: a server listens there already", address)
-		} else if !errors.Is(err, syscall.ECONNREFUSED) { // perhaps it is busy
+			return nil, fmt.Errorf("--listen %s: another server listens there", address)
+		} else if !errors.Is(err, syscall.ECONNREFUSED) { // the server may be busy
 			return nil, fmt.Errorf("--listen %s: %w", address, err)
 		}
 		_ = os.Remove(path)

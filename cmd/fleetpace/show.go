@@ -12,13 +12,13 @@ import (
 
 func (a *app) show() *cobra.Command {
 	return &cobra.Command{
-		Use: "show LIMIT [KEY]", Short: "Show all that is known of a limit", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names,
+		Use: "show LIMIT [KEY]", Short: "Show the state of a limit, its keys and its processes", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, key, err := a.find(cmd.Context(), args)
 			if err != nil {
 				return err
 			}
-			var keys []string // none: those that are used most
+			var keys []string // nil: the keys that are used most
 			if key != "" {
 				keys = []string{key}
 			}
@@ -55,14 +55,14 @@ func (a *app) print(look *fleet.Look) error {
 			continue
 		}
 		limit, paused, wait := r.Limit, "-", fleet.Span(r.Wait)
-		if len(r.State.Holders) > 0 { // when a slot is free nobody knows
+		if len(r.State.Holders) > 0 { // when a slot will be free is unknown
 			wait = "-"
 		}
 		if r.Set {
-			limit += " (set)"
+			limit += " (overridden)"
 		}
 		if r.Paused {
-			paused = fmt.Sprintf("%s more: %s", r.State.Paused.Round(time.Second), r.Reason)
+			paused = fmt.Sprintf("for %s more: %s", r.State.Paused.Round(time.Second), r.Reason)
 		}
 		rows = append(rows, []string{named(r.Key), limit, strconv.FormatInt(max(r.Waiting, int64(r.Calls)), 10), fleet.Span(r.Oldest),
 			strconv.FormatInt(r.Booked, 10), fleet.Number(r.State.Stored), wait, paused})
@@ -74,7 +74,7 @@ func (a *app) print(look *fleet.Look) error {
 	if err := a.holders(look); err != nil {
 		return err
 	}
-	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "IF REDIS IS AWAY", "UP"}}
+	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "IF REDIS IS DOWN", "UP"}}
 	for i := range look.Processes {
 		p := &look.Processes[i]
 		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), p.Beat(), p.Limit, p.Report.Policy,
@@ -84,7 +84,7 @@ func (a *app) print(look *fleet.Look) error {
 	return table(a.out, rows)
 }
 
-// holders lists who holds slots.
+// holders lists the calls that hold slots.
 func (a *app) holders(look *fleet.Look) error {
 	rows := [][]string{{"SLOT", "KEY", "SLOTS", "HELD FOR", "DOING"}}
 	for i := range look.Rows {

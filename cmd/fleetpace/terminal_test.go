@@ -115,7 +115,7 @@ func TestWatchInATerminal(t *testing.T) {
 	w.until("Redis does not answer", "openai")
 	w.types("C-c")
 	after := w.until("status 0", "ready>")
-	require.NotContains(t, after, "q ends", "the screen of before is back")
+	require.NotContains(t, after, "q ends", "the former screen is back")
 	w.types("-l", "echo it is seen what is typed")
 	w.types("Enter")
 	w.until("ready> echo it is seen what is typed", "\nit is seen what is typed\nready>") // the shell reads again

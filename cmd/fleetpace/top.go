@@ -13,14 +13,14 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fleet"
 )
 
-// user is a key or a flow that uses a limit, or waits for it.
+// using is a key or a flow that uses a limit, or waits for it.
 type using struct {
 	Limit     string  `json:"limit"`
 	Key       string  `json:"key,omitempty"`
 	Flow      string  `json:"flow,omitempty"`
 	Waiting   int     `json:"waiting"`
 	Oldest    float64 `json:"oldest"`
-	PerSecond float64 `json:"perSecond"` // calls; of flows it is not known
+	PerSecond float64 `json:"perSecond"` // calls per second; unknown for flows
 }
 
 func (a *app) top() *cobra.Command {
@@ -28,13 +28,13 @@ func (a *app) top() *cobra.Command {
 	var by string
 	c := &cobra.Command{
 		Use: "top [LIMIT]", Short: "Show who uses limits and who waits, by key or flow", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.names,
-		Long: "Looks for three seconds, so that there are calls per second to tell.",
+		Long: "Counts for three seconds, to show calls per second.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by != "key" && by != "flow" {
-				return usageError{fmt.Errorf("--by: want key or flow, got %q", by)}
+				return usageError{fmt.Errorf("--by: must be key or flow, got %q", by)}
 			}
 			if most < 1 {
-				return usageError{fmt.Errorf("-n: want at least 1, got %d", most)}
+				return usageError{fmt.Errorf("-n: must be at least 1, got %d", most)}
 			}
 			all, err := a.users(cmd.Context(), args, by)
 			if err != nil {
@@ -58,12 +58,12 @@ func (a *app) top() *cobra.Command {
 			return table(a.out, rows)
 		},
 	}
-	c.Flags().IntVarP(&most, "number", "n", 20, "how `many`")
+	c.Flags().IntVarP(&most, "number", "n", 20, "the `number` of lines")
 	c.Flags().StringVar(&by, "by", "key", "key or flow")
 	return c
 }
 
-// sampled is how long top looks: more than two heartbeats.
+// sampled is how long top counts: more than two heartbeats.
 const sampled = 3 * time.Second
 
 func (a *app) users(ctx context.Context, args []string, by string) ([]using, error) {

@@ -17,10 +17,10 @@ import (
 func (a *app) watch() *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
-		Use: "watch", Short: "Show the limits as they change: q ends it; plain lines where there is no terminal", Args: cobra.NoArgs,
+		Use: "watch", Short: "Show the limits as they change; q ends it. Without a terminal it prints lists", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 100*time.Millisecond {
-				return usageError{fmt.Errorf("--every: want at least 100ms, got %v", every)}
+				return usageError{fmt.Errorf("--every: must be at least 100ms, got %v", every)}
 			}
 			if f, ok := a.out.(*os.File); !ok || a.format == "json" || !isatty.IsTerminal(f.Fd()) || os.Getenv("TERM") == "dumb" {
 				return a.watchPlain(cmd.Context(), every)
@@ -28,11 +28,11 @@ func (a *app) watch() *cobra.Command {
 			return a.watchFull(cmd.Context(), every)
 		},
 	}
-	c.Flags().DurationVar(&every, "every", time.Second, "`time` between two looks")
+	c.Flags().DurationVar(&every, "every", time.Second, "`time` between two updates")
 	return c
 }
 
-// watchPlain writes a list at each look, until the context ends.
+// watchPlain prints a list at each update, until the context ends.
 func (a *app) watchPlain(ctx context.Context, every time.Duration) error {
 	var rates fleet.Rates
 	for {
@@ -70,7 +70,7 @@ type screen struct {
 	height int
 }
 
-// seen is a look at the fleet.
+// seen is one reading of the fleet's state.
 type seen struct {
 	lines []fleet.Line
 	err   error
@@ -90,12 +90,12 @@ func (s screen) look() tea.Msg {
 	return seen{lines: lines, err: err}
 }
 
-// Init begins with a look.
+// Init starts the first reading.
 func (s screen) Init() tea.Cmd { return s.look }
 
 type again struct{}
 
-// Update takes keys, sizes and looks in.
+// Update handles keys, sizes and readings.
 func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := message.(type) {
 	case tea.KeyMsg:
@@ -115,12 +115,12 @@ func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// View is the screen.
+// View returns the screen's text.
 func (s screen) View() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "fleetpace  %s  limits: %d  (q ends)\n\n", s.at.Format(time.TimeOnly), len(s.lines))
 	if s.err != nil {
-		fmt.Fprintf(&b, "Redis does not answer: %s\nWhat follows is as it was at %s.\n\n", plain(s.err.Error()), s.at.Format(time.TimeOnly))
+		fmt.Fprintf(&b, "Redis does not answer: %s\nThe list below is from %s.\n\n", plain(s.err.Error()), s.at.Format(time.TimeOnly))
 	}
 	_ = table(&b, listing(s.lines, true))
 	lines := strings.Split(b.String(), "\n")

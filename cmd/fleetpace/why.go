@@ -12,8 +12,8 @@ import (
 func (a *app) why() *cobra.Command {
 	var fails bool
 	c := &cobra.Command{
-		Use: "why LIMIT [KEY|ID]", Short: "Say why calls wait, in one sentence and its evidence",
-		Long: "Says why calls of the limit wait, or those of a key, or the booking of a task whose ID has that text in it.",
+		Use: "why LIMIT [KEY|ID]", Short: "Say why calls wait, in one sentence with evidence",
+		Long: "Says why the calls of a limit or a key wait, or why a booked task waits. ID is any part of the task's ID.",
 		Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names, Annotations: map[string]string{offline: "it says so itself"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			answer, err := a.explain(cmd, args)
@@ -37,11 +37,11 @@ func (a *app) why() *cobra.Command {
 			return err
 		},
 	}
-	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back: some wait or are booked, and have no turn now, or calls of a process fail")
+	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back (some wait or are booked and have no turn now), or if calls of a process fail")
 	return c
 }
 
-// explain asks for the answer; that Redis is away is one.
+// explain returns the answer to why. If Redis does not answer, it says so.
 func (a *app) explain(cmd *cobra.Command, args []string) (*fleet.Answer, error) {
 	ctx := cmd.Context()
 	if err := a.connect(ctx); err != nil {
