@@ -6,26 +6,25 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// About is what the file says of a limit.
+// About describes a limit of the file.
 type About struct {
-	// Name is the limit's own, reserve.Config.Name.
+	// Name is the name of the limit, reserve.Config.Name.
 	Name string
 
-	// Limit is what the file allows, reserve.Config.Limit.
+	// Limit is the limit of the file, reserve.Config.Limit.
 	Limit reserve.Limit
 
-	// Lease is reserve.Config.Lease. 0: turns are not taken ahead.
+	// Lease is reserve.Config.Lease. 0: no permits are prefetched.
 	Lease time.Duration
 
-	// Key and Share are the templates, empty where there is none.
+	// Key and Share are the templates. Empty: the limit has no key or share.
 	Key, Share string
 
-	// KeyNames and ShareNames are the names in the templates: those for which [Set.For] needs
-	// values.
+	// KeyNames and ShareNames are the names in the templates, for which [Set.For] needs values.
 	KeyNames, ShareNames []string
 }
 
-// About returns what the file says of the limit of a name. The error is an [ErrUnknown].
+// About describes the limit of a name. The error is an [ErrUnknown].
 func (s *Set) About(name string) (About, error) {
 	limit, err := s.find(s.table.Load(), name)
 	if err != nil {

@@ -159,9 +159,9 @@ limits.yaml:7: limits[5]: has no name and no limit`},
   - name: d
     limit: 5/s
     kind: Rolling
-`, `limits.yaml:4: limits[0].kind: must be what the limit "2/s burst 40" is, paced, got "quota"
-limits.yaml:7: limits[1].kind: must be what the limit "2000/day quota in Europe/Berlin" is, quota, got "paced"
-limits.yaml:10: limits[2].kind: must be what the limit "5/s" is, paced, got "warming up"
+`, `limits.yaml:4: limits[0].kind: must be paced, the kind of the limit "2/s burst 40", got "quota"
+limits.yaml:7: limits[1].kind: must be quota, the kind of the limit "2000/day quota in Europe/Berlin", got "paced"
+limits.yaml:10: limits[2].kind: must be paced, the kind of the limit "5/s", got "warming up"
 limits.yaml:13: limits[3].kind: must be paced, warming up, quota, rolling or slots, got "Rolling"`},
 	{"limits out of bounds", `limits:
   - name: a
@@ -204,9 +204,9 @@ limits.yaml:15: limits[6].limit: time zone must be one of the time zone database
 limits.yaml:5: limits[0].lease: must be from 0 to 1m, got 2m0s
 limits.yaml:6: limits[0].max-pause: must be 0, for none, or above, got -1s
 limits.yaml:7: limits[0].outage: must be local, wait, fail or open, got "shrug"
-limits.yaml:10: limits[1].inline-bound: is gone: a turn is given at most half a second ahead, whatever the limit; leave it out
+limits.yaml:10: limits[1].inline-bound: no longer exists: every limit grants turns at most half a second early; leave it out
 limits.yaml:11: limits[1].lease: must be a duration such as 500ms, got "1e9s"
-limits.yaml:14: limits[2].inline_bound: is gone: a turn is given at most half a second ahead, whatever the limit; leave it out
+limits.yaml:14: limits[2].inline_bound: no longer exists: every limit grants turns at most half a second early; leave it out
 limits.yaml:15: limits[2].max-pause: must be a duration such as 500ms, got "9999999999999h"`},
 	{"settings that do not go together", `limits:
   - name: a
@@ -244,7 +244,7 @@ limits.yaml:14: limits[3].group: must not hold a brace, got "{g}": the name is t
       acme: 2
       hooli: .nan
     weights: {}
-`, `limits.yaml:4: limits[0].weights: are for a limit that has a share, such as {tenant}
+`, `limits.yaml:4: limits[0].weights: need a share, such as {tenant}
 limits.yaml:8: limits[1].weights: must be weights by name, such as {acme: 3, default: 1}, got "3"
 limits.yaml:13: limits[2].weights.acme: must be a number, got "much"
 limits.yaml:14: limits[2].weights.free: must be from 1e-06 to 1e+06, got 0
@@ -270,21 +270,21 @@ func TestBadTexts(t *testing.T) {
 		{"limit", strings.Repeat("1", 300_000), `must be at most 256 bytes, got 300000`},
 		{"limit", `"1/s\0"`, `period must be s, minute, hour, day or a duration such as 10s, got "s\x00"` +
 			` (in "1/s\x00"; for example "100/s" or "1000/minute burst 200")`},
-		{"key", "shop", `must have a name in braces, such as {account}, got "shop": leave it out where all calls share one limit`},
+		{"key", "shop", `must have a name in braces, such as {account}, got "shop": leave it out if all calls share one limit`},
 		{"key", `"{shop"`, `has an opening brace without a closing one: "{shop"`},
 		{"key", `"shop}"`, `has a closing brace without an opening one: "shop}"`},
 		{"key", `"{a}}"`, `has a closing brace without an opening one: "{a}}"`},
 		{"key", `"{{a}}"`, `must have names of 1 to 64 letters, digits, _ and - in its braces, got "{a"`},
 		{"key", `"{}"`, `must have names of 1 to 64 letters, digits, _ and - in its braces, got ""`},
 		{"key", `"{a b}"`, `must have names of 1 to 64 letters, digits, _ and - in its braces, got "a b"`},
-		{"key", `"{a}{b}"`, `must have a punctuation mark other than % behind {a}`},
-		{"key", `"{a}x{b}"`, `must have a punctuation mark other than % behind {a}`},
-		{"key", `"{a}2{b}"`, `must have a punctuation mark other than % behind {a}`},
-		{"key", `"{a}%{b}"`, `must have a punctuation mark other than % behind {a}`},
+		{"key", `"{a}{b}"`, `must have a punctuation mark other than % after {a}`},
+		{"key", `"{a}x{b}"`, `must have a punctuation mark other than % after {a}`},
+		{"key", `"{a}2{b}"`, `must have a punctuation mark other than % after {a}`},
+		{"key", `"{a}%{b}"`, `must have a punctuation mark other than % after {a}`},
 		{"key", `"{a}/{a}"`, `has {a} twice`},
 		{"key", `"\a{a}"`, `must hold no control characters, got "\a{a}"`},
 		{"key", strings.Repeat("k", 513), `must be at most 512 bytes, got 513`},
-		{"share", "tenant", `must have a name in braces, such as {account}, got "tenant": leave it out where all calls share one limit`},
+		{"share", "tenant", `must have a name in braces, such as {account}, got "tenant": leave it out if all calls share one limit`},
 		{"share", strings.Repeat("k", 513), `must be at most 512 bytes, got 513`},
 	} {
 		other := "name: a"

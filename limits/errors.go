@@ -8,31 +8,31 @@ import (
 	"strings"
 )
 
-// What an error asks you to do. Test with errors.Is.
+// Each error says what to do. Test with errors.Is.
 var (
 	// ErrInvalid: the file or an argument is wrong, and the text says where. An [*Error] in
 	// the chain lists what is wrong in the file. Correct it.
 	ErrInvalid = errors.New("invalid")
 
-	// ErrUnknown: the file has no limit of that name, or no longer has one.
+	// ErrUnknown: the file has no limit of that name. It may have had one before it changed.
 	ErrUnknown = errors.New("unknown limit")
 )
 
-// Error is all that is wrong with a file. It is an [ErrInvalid].
+// Error holds all problems of a file. It is an [ErrInvalid].
 type Error struct {
-	File     string    // its path
+	File     string    // the path of the file
 	Problems []Problem // in the order of lines
 }
 
-// A Problem is one thing that is wrong in a file.
+// A Problem is one mistake in a file.
 type Problem struct {
 	Line   int    // from 1; 0: the file as a whole
 	Path   string // such as limits[2].lease, where limits[0] is the first; empty: the file
-	Reason string // what is wrong, and what is right
+	Reason string // what is wrong, and what to write instead
 }
 
-// mostProblems is how many of them the text of an error lists: a file that is no file of
-// limits has one in every line.
+// mostProblems is how many problems the text of an error lists: a file that is not a file of limits
+// has one in every line.
 const mostProblems = 100
 
 // Error lists the problems, one per line, as compilers do: the first 100 of them.
@@ -47,7 +47,7 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap makes it an ErrInvalid.
+// Unwrap makes an Error an ErrInvalid.
 func (e *Error) Unwrap() error { return ErrInvalid }
 
 func (p Problem) in(file string) string {
@@ -61,14 +61,14 @@ func (p Problem) in(file string) string {
 	return text + p.Reason
 }
 
-// problems collects what is wrong.
+// problems collects the problems of a file.
 type problems []Problem
 
 func (p *problems) add(line int, path, format string, args ...any) {
 	*p = append(*p, Problem{Line: line, Path: path, Reason: fmt.Sprintf(format, args...)})
 }
 
-// in is the error, or nil if nothing is wrong.
+// in returns the error, or nil if there is no problem.
 func (p problems) in(file string) error {
 	if len(p) == 0 {
 		return nil

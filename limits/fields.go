@@ -9,8 +9,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// fields are those of a limit, in the order in which they are listed. Each takes its text
-// into the entry, or says what is wrong with it.
+// fields are the fields of a limit, in the order in which errors list them. Each reads its text
+// into the entry, or returns what is wrong with it.
 var fields = []struct {
 	name string
 	read func(*entry, string) error
@@ -28,14 +28,14 @@ var fields = []struct {
 }
 
 const (
-	longestText = 256 // of any field but a key, in bytes
+	longestText = 256 // bytes of any field except a key
 	fieldNames  = "name, limit, key, share, weights, kind, group, settles, lease, max-pause and outage"
 )
 
-// gone are fields that there were once, and what became of them.
+// gone are fields of earlier versions, and what to do about them.
 var gone = map[string]string{
-	"inline-bound": "is gone: a turn is given at most half a second ahead, whatever the limit; leave it out",
-	"inline_bound": "is gone: a turn is given at most half a second ahead, whatever the limit; leave it out",
+	"inline-bound": "no longer exists: every limit grants turns at most half a second early; leave it out",
+	"inline_bound": "no longer exists: every limit grants turns at most half a second early; leave it out",
 }
 
 func (e *entry) readName(text string) error {
@@ -120,7 +120,7 @@ func duration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// probe lets reserve judge one setting by itself, so that each that is wrong is told.
+// probe lets reserve check one setting by itself, so that the error lists each wrong setting.
 func (e *entry) probe(set func(*settings)) error {
 	s := settings{name: "probe", limit: reserve.PerSecond(1)}
 	set(&s)
@@ -130,19 +130,19 @@ func (e *entry) probe(set func(*settings)) error {
 	return nil
 }
 
-// agree checks the kind, which says nothing that the limit does not say, and returns the field
-// that does not agree with others.
+// agree checks fields that depend on other fields. It returns the field that is wrong. The kind is
+// only a check of the limit, which states its kind itself.
 func (e *entry) agree() (string, error) {
 	if e.shares.weights != nil && e.shares.flow.text == "" {
-		return "weights", errors.New("are for a limit that has a share, such as {tenant}")
+		return "weights", errors.New("need a share, such as {tenant}")
 	}
 	if is := e.settings.limit.Kind().String(); e.kind != "" && e.kind != is {
-		return "kind", fmt.Errorf("must be what the limit %q is, %s, got %q", e.settings.limit, is, e.kind)
+		return "kind", fmt.Errorf("must be %s, the kind of the limit %q, got %q", is, e.settings.limit, e.kind)
 	}
 	return "", nil
 }
 
-// missing are the fields that a limit cannot do without.
+// missing returns the required fields that a limit lacks.
 func (e *entry) missing() string {
 	var names []string
 	for _, name := range []string{"name", "limit"} {

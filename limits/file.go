@@ -11,8 +11,8 @@ import (
 // maxFile bounds a file of limits, in bytes: about ten thousand limits.
 const maxFile = 1 << 20
 
-// read returns the contents of a file, of which one byte too many shows that it is too
-// large. A pipe or a device is refused: it could block, or be endless.
+// read returns the contents of a file. If the file is too large, it returns one byte more than
+// maxFile. It refuses pipes and devices, which could block or be endless.
 func read(path string) ([]byte, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -33,8 +33,9 @@ func read(path string) ([]byte, error) {
 	return data, nil
 }
 
-// unreadable tells of what YAML does not allow in a file, with the lines, which the parser
-// does not know; and of other marks at which it would count another line than editors do.
+// unreadable finds characters that YAML forbids, with their lines, which the parser does not
+// report. It also finds other characters at which the parser would count lines differently than
+// editors do.
 func unreadable(data []byte) problems {
 	var found problems
 	line, told := 1, 0

@@ -6,19 +6,19 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Changes are the names of the limits that differ after the file was read again. Added and
-// Changed are in the order of the new file, and Removed is in the order of the old one.
+// Changes are the names of the limits that changed with the file. Added and Changed are in the
+// order of the new file, and Removed is in the order of the old one.
 type Changes struct {
 	Added, Changed, Removed []string
 }
 
-// Any reports whether anything differs.
+// Any reports whether any limit changed.
 func (c Changes) Any() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) > 0 }
 
-// Reload reads the file again. If it fails, nothing has changed. The error is one of those of
-// [Load], or [reserve.ErrClosed]. If it succeeds, the Set goes by the new file from now on, for
-// all names at one moment. The package's documentation says what becomes of limiters that are
-// in use. The Logger hears of each change.
+// Reload reads the file again. If it fails, nothing changes. The error is one of those of [Load],
+// or [reserve.ErrClosed]. If it succeeds, the Set uses the new file from then on, for all names at
+// once. The package documentation says what happens to limiters that are in use. The Logger gets a
+// line for each change.
 func (s *Set) Reload() (Changes, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (s *Set) Reload() (Changes, error) {
 	return changes, nil
 }
 
-// take puts what a file says in place of what it said before.
+// take replaces the table by what the file says now.
 func (s *Set) take(data []byte) (*table, error) {
 	entries, err := parse(s.client, s.path, data, s.defaults)
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// A Set has a limiter for each limit of a file. Ask it for each call or job, with
-// [Set.Get], [Set.For] or [Set.All]: the answer changes when the file is read again. These
-// take no lock.
+// A Set has a limiter for each limit of a file. Get the limiter for each call or job, with
+// [Set.Get], [Set.For] or [Set.All], because it changes when the file is read again. These
+// methods take no lock.
 //
 // The zero Set is not usable; make one with [Load]. It is safe for concurrent use.
 type Set struct {
@@ -28,12 +28,12 @@ type Set struct {
 	table    atomic.Pointer[table]
 	closing  chan struct{}
 
-	mu     sync.Mutex // one reads the file at a time
+	mu     sync.Mutex // only one goroutine reads the file at a time
 	made   map[settings]*reserve.Limiter
 	closed bool
 }
 
-// table is what one reading of the file came to. It never changes.
+// table is the result of reading the file once. It never changes.
 type table struct {
 	names  []string // in the order of the file
 	limits map[string]named
@@ -47,14 +47,13 @@ type named struct {
 	limiter  *reserve.Limiter
 }
 
-// Load reads a file of limits and makes their limiters. The defaults say what the file leaves
-// out. Prefix, Logger, and all of Outage but its Policy, come from the defaults alone. Their
-// Name and Limit must not be set. The Logger also hears of changes of the file, and of what is
-// wrong with it; without one slog.Default() does. Nothing is asked of Redis yet. Close the Set in
-// the end.
+// Load reads a file of limits and makes their limiters. The defaults apply to fields that the file
+// leaves out. Prefix, Logger, and all of Outage except its Policy, come from the defaults alone.
+// Name and Limit of the defaults must not be set. The Logger also gets changes of the file, and
+// its errors; nil means slog.Default(). Load sends nothing to Redis. Close the Set at the end.
 //
 // The error is an [*Error] if the file is wrong, and an [ErrInvalid] if an argument is. If the
-// file cannot be read, it wraps an [*os.PathError].
+// file cannot be read, the error wraps an [*os.PathError].
 func Load(client redis.UniversalClient, path string, defaults reserve.Config) (*Set, error) {
 	if err := validateDefaults(client, defaults); err != nil {
 		return nil, err
@@ -96,14 +95,14 @@ func Check(path string, defaults reserve.Config) error {
 	return err
 }
 
-// Get returns the limiter of a limit. It is For without values. The error is an
-// [ErrUnknown], or an [ErrInvalid] if the limit has a key.
+// Get returns the limiter of a limit, like For without values. The error is an [ErrUnknown], or an
+// [ErrInvalid] if the limit has a key.
 func (s *Set) Get(name string) (*reserve.Limiter, error) { return s.For(name, nil) }
 
-// For returns the limiter of a limit for one tenant, host or account. The values are for
-// the names in the limit's key and share, all of them and no others. No value is empty. They
-// may hold any bytes, but the key that they make has at most 512. The error is an
-// [ErrUnknown], or an [ErrInvalid] that tells which names are missing or too many.
+// For returns the limiter of a limit for one tenant, host or account. It needs a value, which is
+// not empty, for each name in the limit's key and share, and for no other name. Values may hold any
+// bytes, but the key that they make has at most 512. The error is an [ErrUnknown], or an
+// [ErrInvalid] that lists the names without a value and the unknown names.
 func (s *Set) For(name string, values map[string]string) (*reserve.Limiter, error) {
 	limit, err := s.find(s.table.Load(), name)
 	if err != nil {
@@ -112,12 +111,12 @@ func (s *Set) For(name string, values map[string]string) (*reserve.Limiter, erro
 	return limit.limiterFor(values)
 }
 
-// All returns the Joint of some limits, in this order, for calls that need all of them at
-// once: see [reserve.All]. The limits must have the same group. The values are for the names
-// in the keys and shares of all of them together. Errors are those of [Set.For]; those of
-// reserve.All are an [ErrInvalid].
+// All returns the Joint of some limits, in this order, for calls that need all of them at once: see
+// [reserve.All]. The limits must have the same group. It needs a value for each name in the keys
+// and shares of all of them. Errors are those of [Set.For]; errors of reserve.All are an
+// [ErrInvalid].
 func (s *Set) All(values map[string]string, names ...string) (*reserve.Joint, error) {
-	t := s.table.Load() // one file for all
+	t := s.table.Load() // one version of the file for all limits
 	var limiters []*reserve.Limiter
 	unused := maps.Clone(values)
 	for _, name := range names {
@@ -178,7 +177,7 @@ func (n named) limiterFor(values map[string]string) (*reserve.Limiter, error) {
 	return limiter, nil
 }
 
-// names are those that For wants values for.
+// names returns the names for which For needs values.
 func (n named) names() []string {
 	names := n.key.names()
 	for _, name := range n.shares.flow.names() {
@@ -189,7 +188,7 @@ func (n named) names() []string {
 	return names
 }
 
-// wants says what values are for.
+// wants says which templates need values.
 func (n named) wants() string {
 	var has []string
 	if n.key.text != "" {
@@ -204,11 +203,11 @@ func (n named) wants() string {
 	return strings.Join(has, " and ")
 }
 
-// Names are the names of the limits, in the order of the file.
+// Names returns the names of the limits, in the order of the file.
 func (s *Set) Names() []string { return slices.Clone(s.table.Load().names) }
 
-// Close closes all limiters that the Set has made, also those that were replaced: waits
-// end with reserve.ErrClosed, and Watch returns. It may be called more than once.
+// Close closes all limiters that the Set has made, also those of earlier versions of the file:
+// waits end with reserve.ErrClosed, and Watch returns. It may be called more than once.
 func (s *Set) Close() error {
 	s.mu.Lock()
 	if !s.closed {
@@ -217,7 +216,7 @@ func (s *Set) Close() error {
 	}
 	s.mu.Unlock()
 
-	// Nothing is made any more. Each gives back what waits, and that takes time.
+	// No more limiters are made now. Each takes time to return its places, so they close together.
 	var closers errgroup.Group
 	for _, limiter := range s.made {
 		closers.Go(limiter.Close)

@@ -10,18 +10,18 @@ import (
 	"unicode"
 )
 
-// A template is a key, or the name of a flow, with names in braces. The zero template is that
-// of a limit without keys.
+// A template is a key, or the name of a flow, with names in braces. The zero template is empty: the
+// limit has no key.
 type template struct {
 	text  string
 	parts []part
-	end   string // the text behind the last name
+	end   string // the text after the last name
 }
 
 // part is a name and the text before it.
 type part struct{ before, name string }
 
-// longestKey is what reserve.Limiter.For takes, in bytes.
+// longestKey is the most that reserve.Limiter.For accepts, in bytes.
 const longestKey = 512
 
 var nameInBraces = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
@@ -51,19 +51,19 @@ func parseTemplate(text string) (template, error) {
 		case slices.Contains(t.names(), name):
 			return template{}, fmt.Errorf("has {%s} twice", name)
 		case len(t.parts) > 0 && (before == "" || !separates(before[0])):
-			return template{}, fmt.Errorf("must have a punctuation mark other than %% behind {%s}", t.parts[len(t.parts)-1].name)
+			return template{}, fmt.Errorf("must have a punctuation mark other than %% after {%s}", t.parts[len(t.parts)-1].name)
 		}
 		t.parts, rest = append(t.parts, part{before, name}), behind
 	}
 	if len(t.parts) == 0 {
-		return template{}, fmt.Errorf("must have a name in braces, such as {account}, got %q: leave it out where all calls share one limit", text)
+		return template{}, fmt.Errorf("must have a name in braces, such as {account}, got %q: leave it out if all calls share one limit", text)
 	}
 	t.end = rest
 	return t, nil
 }
 
-// separates reports whether a byte may stand behind a value: once it is encoded there, it
-// is found nowhere else in it, which holds neither for letters and digits nor for %.
+// separates reports whether a byte may follow a value. Values are encoded so that this byte does
+// not occur in them, which works neither for letters and digits nor for %.
 func separates(b byte) bool {
 	return b > ' ' && b <= '~' && b != '%' && !unicode.IsLetter(rune(b)) && !unicode.IsDigit(rune(b))
 }
@@ -76,8 +76,8 @@ func (t template) names() []string {
 	return names
 }
 
-// fill returns the key, which is empty if there is no template. There are values for all names.
-// It has at most so many bytes.
+// fill returns the key, of at most `longest` bytes. It needs a value for each name. The key of the
+// zero template is empty.
 func (t template) fill(values map[string]string, what string, longest int) (string, error) {
 	var key strings.Builder
 	for i, p := range t.parts {
@@ -97,7 +97,7 @@ func (t template) fill(values map[string]string, what string, longest int) (stri
 	return key.String(), nil
 }
 
-// fits checks that there is a value for each of some names, and no other.
+// fits checks that there is a value for each of the names, and no other value.
 func fits(names []string, values map[string]string) error {
 	var wrong []string
 	for _, name := range names {
@@ -119,7 +119,7 @@ func fits(names []string, values map[string]string) error {
 	return nil
 }
 
-// printable refuses what an operator would not see in a name, or see wrongly.
+// printable refuses characters that are invisible, or misleading, in a name.
 func printable(text string) error {
 	for _, r := range text {
 		if !unicode.IsPrint(r) {

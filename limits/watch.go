@@ -10,13 +10,12 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Watch reads the file once per interval, which must be above 0. It reloads the file when it
-// has changed and reads the same twice in a row. So a change is in force after one to two
-// intervals. The contents decide, not the file's times, so nothing is missed. What goes wrong
-// is logged once, and the limits stay as they are.
+// Watch reads the file once per interval, which must be above 0. It reloads the file when the
+// contents have changed and are the same twice in a row. So a change is in force after one to two
+// intervals. An error is logged once, and the limits stay unchanged.
 //
-// Watch returns nil when the context ends or the Set is closed, and an [ErrInvalid] for a
-// wrong interval.
+// Watch returns nil when the context ends or the Set is closed, and an [ErrInvalid] for a wrong
+// interval.
 func (s *Set) Watch(ctx context.Context, interval time.Duration) error {
 	if interval <= 0 {
 		return fmt.Errorf("limits: %w interval: must be above 0, got %v", ErrInvalid, interval)
@@ -41,7 +40,7 @@ func (s *Set) Watch(ctx context.Context, interval time.Duration) error {
 	}
 }
 
-// sight is what there is to be seen of a file: the contents, or why there are none.
+// sight is the state of a file: its contents, or why it cannot be read.
 type sight struct {
 	digest  [sha256.Size]byte
 	trouble string
@@ -55,7 +54,7 @@ func look(path string) sight {
 	return sight{digest: sha256.Sum256(data)}
 }
 
-// follow reloads the file, which changes nothing if it says what it said before.
+// follow reloads the file. It changes nothing if the file says the same as before.
 func (s *Set) follow() {
 	if _, err := s.Reload(); err != nil && !errors.Is(err, reserve.ErrClosed) {
 		s.logger.Error("fleetpace: the file of limits has errors and is ignored; the limits stay unchanged",

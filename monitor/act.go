@@ -12,7 +12,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// asked is a change that somebody asks for.
+// asked is a change that a user of the page asks for.
 type asked struct {
 	*fleet.Target
 	form  url.Values
@@ -20,10 +20,10 @@ type asked struct {
 	fleet *fleet.Reader
 }
 
-// errForm is of a form that cannot be understood.
+// errForm says that a form is wrong.
 var errForm = errors.New("the form is wrong")
 
-// actions change a limit, by the names of their forms.
+// actions are the changes of a limit, by the names of their forms.
 var actions = map[string]func(context.Context, *asked) error{
 	"pause": func(ctx context.Context, a *asked) error {
 		d, err := a.length("for")
@@ -41,7 +41,7 @@ var actions = map[string]func(context.Context, *asked) error{
 		if err != nil {
 			return fmt.Errorf("%w: to: %w", errForm, err)
 		}
-		d := time.Duration(0) // until it is set again
+		d := time.Duration(0) // until it is reset or set again
 		if a.form.Get("for") != "" {
 			if d, err = a.length("for"); err != nil {
 				return err
@@ -50,7 +50,7 @@ var actions = map[string]func(context.Context, *asked) error{
 		if err := a.Limiter.SetLimit(ctx, limit, d); err != nil {
 			return err
 		}
-		_ = a.fleet.SetBy(ctx, a.Name, a.Key, a.who) // for those who ask why
+		_ = a.fleet.SetBy(ctx, a.Name, a.Key, a.who) // fleetpace why shows it
 		return nil
 	},
 	"reset": func(ctx context.Context, a *asked) error { return a.Limiter.ResetLimit(ctx) },
@@ -64,22 +64,22 @@ var actions = map[string]func(context.Context, *asked) error{
 				return err
 			}
 		}
-		return nil // it is held no longer
+		return nil // the call has released the slot meanwhile
 	},
 }
 
 func (a *asked) length(field string) (time.Duration, error) {
 	d, err := time.ParseDuration(a.form.Get(field))
 	if err != nil {
-		return 0, fmt.Errorf("%w: %s: want a time such as 90s or 2h, got %q", errForm, field, a.form.Get(field))
+		return 0, fmt.Errorf("%w: %s: must be a time such as 90s or 2h, got %q", errForm, field, a.form.Get(field))
 	}
 	return d, nil
 }
 
-// largest is how long a form may be.
+// largest is the most bytes of a form.
 const largest = 64 << 10
 
-// change serves the form of an action, and returns to the page of the limit.
+// change serves the form of an action, and redirects to the page of the limit.
 func (p *Page) change(act func(context.Context, *asked) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, largest)
@@ -101,7 +101,7 @@ func (p *Page) change(act func(context.Context, *asked) error) http.HandlerFunc 
 		}
 		switch {
 		case err == nil:
-			w.Header().Set("Location", "limit?name="+url.QueryEscape(id)) // relative, wherever the page is mounted
+			w.Header().Set("Location", "limit?name="+url.QueryEscape(id)) // relative, because the page may be mounted at any path
 			w.WriteHeader(http.StatusSeeOther)
 		case errors.Is(err, errForm), errors.Is(err, reserve.ErrInvalid), errors.Is(err, fleet.ErrUnused):
 			http.Error(w, err.Error(), http.StatusBadRequest)

@@ -12,22 +12,23 @@ import (
 
 const (
 	every   = time.Second
-	linger  = 2 * time.Minute // the feed goes on without anybody, so that who comes back sees what was
-	history = 180             // looks that are remembered, of calls per second
-	keys    = 8               // of each limit whose states are read
-	patient = 5 * time.Second // for one look
+	linger  = 2 * time.Minute // how long the feed continues without viewers, to have the history when one returns
+	history = 180             // how many rates, in calls per second, are remembered for each limit
+	keys    = 8               // the most keys of each limit whose states are read
+	patient = 5 * time.Second // the longest that one reading may take
 )
 
-// snapshot is what a look has found.
+// snapshot is one reading of the fleet's state.
 type snapshot struct {
-	At    int64        `json:"at"` // milliseconds
+	At    int64        `json:"at"` // Unix time in milliseconds
 	Error string       `json:"error,omitempty"`
 	Lines []fleet.Line `json:"limits"`
 
 	text []byte // the same as JSON
 }
 
-// feed looks at the fleet once a second while somebody wants to see it, for all of them.
+// feed reads the state of the fleet once a second while somebody views it, for all viewers
+// together.
 type feed struct {
 	reader *fleet.Reader
 	log    *slog.Logger
@@ -37,9 +38,9 @@ type feed struct {
 
 	mu      sync.Mutex
 	running bool
-	wanted  time.Time     // until when it goes on
-	last    *snapshot     // nil: none yet
-	news    chan struct{} // closed by the next look
+	wanted  time.Time     // until when it continues
+	last    *snapshot     // nil: no reading yet
+	news    chan struct{} // closed by the next reading
 	past    map[string][]float64
 	rates   fleet.Rates
 }
@@ -55,21 +56,21 @@ func (f *feed) close() {
 	f.busy.Wait()
 }
 
-// want lets the feed go on for a while, and returns what it found last and what is closed by the
-// next look. There is none yet where nobody has looked for long.
+// want keeps the feed running for a while. It returns the last reading, and a channel that the next
+// one closes. The last reading is nil if the feed has just started.
 func (f *feed) want() (last *snapshot, news <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.wanted = time.Now().Add(linger)
 	if !f.running && f.life.Err() == nil {
 		f.running, f.last = true, nil
-		clear(f.past) // there is a gap since
+		clear(f.past) // the rates since then are unknown
 		f.busy.Go(f.run)
 	}
 	return f.last, f.news
 }
 
-// first is what the feed found last; it waits for a first look.
+// first returns the last reading. If there is no reading yet, it waits for the first one.
 func (f *feed) first(ctx context.Context) *snapshot {
 	for {
 		last, news := f.want()
@@ -108,7 +109,7 @@ func (f *feed) run() {
 	}
 }
 
-// look reads how the fleet stands, and tells those who wait for it.
+// look reads the state of the fleet, and wakes the viewers that wait for it.
 func (f *feed) look() {
 	ctx, cancel := context.WithTimeout(f.life, patient)
 	defer cancel()
@@ -121,7 +122,7 @@ func (f *feed) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && f.last != nil {
-		s.Lines = f.last.Lines // as they were
+		s.Lines = f.last.Lines // show the last known state
 	}
 	if s.Lines == nil {
 		s.Lines = []fleet.Line{}
@@ -129,13 +130,13 @@ func (f *feed) look() {
 	if err == nil {
 		f.remember(s.Lines)
 	}
-	s.text, _ = json.Marshal(s) // has no value that cannot be written
+	s.text, _ = json.Marshal(s) // never fails
 	f.last = s
 	close(f.news)
 	f.news = make(chan struct{})
 }
 
-// remember notes the calls per second of each limit. The feed must be locked.
+// remember adds the calls per second of each limit to the history. The feed must be locked.
 func (f *feed) remember(lines []fleet.Line) {
 	past := make(map[string][]float64, len(lines))
 	for i := range lines {
@@ -146,7 +147,7 @@ func (f *feed) remember(lines []fleet.Line) {
 	f.past = past
 }
 
-// before is what was remembered of all limits, or of one, as JSON.
+// before returns the history of all limits, or of one, as JSON.
 func (f *feed) before(id string) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -12,8 +12,8 @@ import (
 // anyHost in Config.Hosts lets requests name any host.
 const anyHost = "*"
 
-// hostsOf returns the names of Config.Hosts as requests are compared with them. The error names
-// the entry that is no host name.
+// hostsOf returns the names of Config.Hosts, in the form in which requests are compared with them.
+// The error names the entry that is not a host name.
 func hostsOf(names []string) (map[string]bool, error) {
 	hosts := map[string]bool{"localhost": true}
 	for i, name := range names {
@@ -27,8 +27,8 @@ func hostsOf(names []string) (map[string]bool, error) {
 
 func canonical(name string) string { return strings.ToLower(strings.TrimSuffix(name, ".")) }
 
-// admits reports whether a request may name a host. An address is let in: what leads a browser
-// here by DNS rebinding is a name.
+// admits reports whether a request may name a host. IP addresses are always admitted: DNS rebinding
+// needs a name.
 func admits(hosts map[string]bool, host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
@@ -40,13 +40,13 @@ func admits(hosts map[string]bool, host string) bool {
 	return hosts[anyHost] || hosts[canonical(name)]
 }
 
-// ownHosts refuses requests that name a host that is not one of the page's. Otherwise a web page
-// elsewhere, whose name is made to mean this server's address, could read and change the limits
-// in the browser of somebody who reaches it (https://en.wikipedia.org/wiki/DNS_rebinding).
+// ownHosts refuses requests that name a host that is not one of the page's. Otherwise a web page of
+// another site, whose name resolves to this server's address, could use a visitor's browser to read
+// and change the limits (https://en.wikipedia.org/wiki/DNS_rebinding).
 func ownHosts(hosts map[string]bool, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !admits(hosts, r.Host) {
-			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // of a body that may never come
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second)) // its body may never come
 			http.Error(w, fmt.Sprintf("the Host of this request is %q: call the page by localhost or an address, or add the name to monitor.Config.Hosts", r.Host), http.StatusForbidden)
 			return
 		}

@@ -12,11 +12,12 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// API is an API with limits, which judges each request at the moment when it comes. What comes
-// too early is refused with 429 and Retry-After, and uses nothing. It records all requests.
+// API is an API with limits. It judges each request at the moment when it comes. It refuses
+// requests that come too early, with 429 and Retry-After; they use no permits. It records all
+// requests.
 //
-// [API.Client] needs no connections. For real ones, which a bubble cannot wait for, give the API
-// to [net/http/httptest.NewServer]: it is an [http.Handler]. It is safe for concurrent use.
+// [API.Client] needs no connections. For real connections, which do not work in a bubble, pass the
+// API to [net/http/httptest.NewServer]: it is an [http.Handler]. It is safe for concurrent use.
 type API struct {
 	limits *provider.Provider
 	answer http.Handler
@@ -25,24 +26,23 @@ type API struct {
 	requests []Request
 }
 
-// Request is a request that an API had.
+// Request is a request that an API received.
 type Request struct {
 	At      time.Time // when it came
 	Method  string
 	Path    string // without the query
-	Refused bool   // by the limits of the API
+	Refused bool   // a limit of the API refused it
 }
 
-// NewAPI makes an API that enforces all of the limits. They are paced or rolling, or quotas of a
-// minute, an hour or a day in UTC. Others end the test. Each request costs one permit of each. A
-// request that is accepted is answered with 200 and an empty body.
+// NewAPI makes an API that enforces all of the limits. Each must be paced, rolling, or a quota of a
+// minute, an hour or a day in UTC; other limits end the test. Each request costs one permit of each
+// limit. Accepted requests get status 200 and an empty body.
 func NewAPI(t testing.TB, limits ...reserve.Limit) *API {
 	t.Helper()
 	return NewAPIHandler(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), limits...)
 }
 
-// NewAPIHandler is [NewAPI] with a handler that answers the requests that are accepted. A nil
-// handler ends the test.
+// NewAPIHandler is [NewAPI] with a handler for the accepted requests. A nil handler ends the test.
 func NewAPIHandler(t testing.TB, answer http.Handler, limits ...reserve.Limit) *API {
 	t.Helper()
 	if answer == nil {
@@ -59,7 +59,7 @@ func NewAPIHandler(t testing.TB, answer http.Handler, limits ...reserve.Limit) *
 	return &API{limits: provider.New(rules...), answer: answer}
 }
 
-// ruleOf is how a provider keeps to a limit, if it can.
+// ruleOf returns the rule by which a provider enforces a limit.
 func ruleOf(l reserve.Limit) (provider.Rule, error) {
 	if err := l.Validate(); err != nil {
 		return provider.Rule{}, err
@@ -80,7 +80,8 @@ func ruleOf(l reserve.Limit) (provider.Rule, error) {
 	return provider.Rule{}, fmt.Errorf("must be paced, rolling, or a quota of a minute, an hour or a day in UTC, got %v", l)
 }
 
-// ServeHTTP answers a request: with 429 if a limit refuses it, and else as the handler does.
+// ServeHTTP serves a request. If a limit refuses it, the response is 429; otherwise the handler
+// responds.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	own := len(a.requests)
@@ -94,14 +95,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})).ServeHTTP(w, r)
 }
 
-// Requests are those that the API had until now, in the order in which they came.
+// Requests returns the requests that the API has received so far, in order.
 func (a *API) Requests() []Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.requests)
 }
 
-// Refused is how many requests the limits of the API have refused until now.
+// Refused returns how many requests the limits of the API have refused so far.
 func (a *API) Refused() (n int) {
 	for _, r := range a.Requests() {
 		if r.Refused {

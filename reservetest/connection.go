@@ -10,8 +10,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/delay"
 )
 
-// dial makes a connection, also to a server that is away: it breaks with the first command. Of
-// one that can not be made go-redis writes to the log each time.
+// dial makes a connection, also while the server is unreachable: then the connection breaks with
+// the first command. If dial failed instead, go-redis would log each failure.
 func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 	dialed, err := s.redis.Dial()
 	if err != nil {
@@ -20,14 +20,14 @@ func (s *Server) dial(context.Context, string, string) (net.Conn, error) {
 	return delay.Conn(connection{dialed, s}, delay.Way{Out: func([]byte) time.Duration { return s.oneWay() }, Back: s.oneWay}), nil
 }
 
-// connection is one to a server, as commands come in.
+// connection is the server's side of a connection.
 type connection struct {
 	net.Conn
 	server *Server
 }
 
-// Write breaks the connection while the server is away, and sets a clock that has stepped: before
-// a command, as miniredis holds a lock while scripts run.
+// Write breaks the connection while the server is unreachable. It also sets a clock that has
+// stepped, before the command, because miniredis holds a lock while scripts run.
 func (c connection) Write(data []byte) (int, error) {
 	if c.server.isAway() {
 		_ = c.Close()
@@ -37,7 +37,7 @@ func (c connection) Write(data []byte) (int, error) {
 	return c.Conn.Write(data)
 }
 
-// Read tells of a broken connection as a server that closes it does.
+// Read reports a broken connection as io.EOF, as if the server had closed it.
 func (c connection) Read(data []byte) (int, error) {
 	n, err := c.Conn.Read(data)
 	if errors.Is(err, io.ErrClosedPipe) {

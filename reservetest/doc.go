@@ -1,6 +1,6 @@
-// Package reservetest is for tests of code that waits for limits: a Redis in memory and an API
-// that keeps to its limits, both in the simulated time of [testing/synctest]. No server is
-// needed, and nobody sleeps.
+// Package reservetest tests code that waits for limits. It has a Redis in memory and an API that
+// enforces limits, both in the simulated time of [testing/synctest]. Tests need no server and do
+// not sleep in real time.
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		server := reservetest.New(t)
@@ -14,15 +14,16 @@
 //		}
 //	})
 //
-// Make a [Server] and an [API] inside of the bubble. They end with the test, so tests may run
-// one after the other and in parallel. Outside of a bubble the same works in real time.
+// Make a [Server] and an [API] inside of the bubble, the function that synctest.Test runs. They
+// end with the test, so tests may also run in parallel. Outside of a bubble they work in real
+// time.
 //
-// Your code has to close what it makes on a [Server.Client] before the test ends, limiters above
-// all: a goroutine that is left fails a bubble. What a Server makes it closes itself.
+// Your code must close what it makes on a [Server.Client] before the test ends, above all
+// limiters: a goroutine that is left fails the bubble. A Server closes what it makes.
 //
-// [RecordTurns] tells which calls had their turns when. A Server can be away or slow, it can lose
-// replies and data, and its clock can step. See [Server.Outage], [Server.Delay],
-// [Server.LoseReplies], [Server.LoseData] and [Server.StepClock].
+// [RecordTurns] records which calls had their turns, and when. A Server can be unreachable or
+// slow, it can lose replies and data, and its clock can step. See [Server.Outage],
+// [Server.Delay], [Server.LoseReplies], [Server.LoseData] and [Server.StepClock].
 //
-// Fleets of asynq run on a Server, too: see [Server.MakeRedisClient].
+// Servers and clients of asynq run on a Server, too: see [Server.MakeRedisClient].
 package reservetest

@@ -2,8 +2,8 @@ package reservetest
 
 import "time"
 
-// Outage lets the server be away for d from now on: each command fails and breaks its
-// connection. Its data stays. An Outage of 0 ends the one before. A d below 0 ends the test.
+// Outage makes the server unreachable for d: each command fails and breaks its connection. The
+// server keeps its data. A d of 0 ends an outage. A d below 0 ends the test.
 func (s *Server) Outage(d time.Duration) {
 	s.t.Helper()
 	s.atLeast0("Outage", d)
@@ -12,11 +12,11 @@ func (s *Server) Outage(d time.Duration) {
 	s.away = time.Now().Add(d)
 }
 
-// Delay lets all that is sent from now on take d to the server, and replies take d back. A d of 0
-// ends that. A d below 0 ends the test.
+// Delay makes commands take d to reach the server, and replies take d to return, from now on. A d
+// of 0 ends that. A d below 0 ends the test.
 //
-// With a delay a process knows the moments of its turns less exactly, as on a real network. So let
-// an [API] allow a burst of one more than the limiter.
+// With a delay, as on a real network, a process knows the moments of its turns less precisely. So
+// let an [API] allow a burst of one more than the limiter.
 func (s *Server) Delay(d time.Duration) {
 	s.t.Helper()
 	s.atLeast0("Delay", d)
@@ -25,9 +25,9 @@ func (s *Server) Delay(d time.Duration) {
 	s.way = d
 }
 
-// LoseReplies loses the replies of the next n script calls, which are carried out: who asked
-// hears that the connection broke. Heartbeats of limiters do not count. An n of 0 ends that, and
-// one below 0 ends the test.
+// LoseReplies loses the replies of the next n script calls. The server runs them, and the client
+// gets a broken connection. Heartbeats of limiters do not count. An n of 0 ends that. An n below 0
+// ends the test.
 func (s *Server) LoseReplies(n int) {
 	s.t.Helper()
 	if n < 0 {
@@ -38,11 +38,11 @@ func (s *Server) LoseReplies(n int) {
 	s.lose = n
 }
 
-// LoseData empties the server, as a restart of a Redis without persistence does.
+// LoseData deletes all data, as a restart of a Redis without persistence does.
 func (s *Server) LoseData() { s.redis.FlushAll() }
 
-// StepClock moves the server's clock by d: ahead, or back if d is below 0. The clock goes on from
-// there. By as much as it steps ahead keys expire earlier. A step back moves no expiry.
+// StepClock moves the server's clock by d: forward, or back if d is below 0. After a step forward,
+// keys expire that much earlier. A step back does not change when keys expire.
 func (s *Server) StepClock(d time.Duration) {
 	s.mu.Lock()
 	s.stepped, s.ahead = true, s.ahead+d
@@ -50,8 +50,8 @@ func (s *Server) StepClock(d time.Duration) {
 	s.setClock()
 }
 
-// setClock sets the clock of a server whose clock has stepped. The Server must not be locked: its
-// connections need it to take what miniredis writes with its own lock held.
+// setClock sets the clock of a server whose clock has stepped. The Server must not be locked here:
+// miniredis holds its own lock while it writes to connections, and they lock the Server.
 func (s *Server) setClock() {
 	s.mu.Lock()
 	stepped, now := s.stepped, time.Now().Add(s.ahead)

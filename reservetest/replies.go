@@ -10,18 +10,18 @@ import (
 	"github.com/fleetpace/fleetpace/lua"
 )
 
-// replies is a hook of a client, which loses answers of scripts.
+// replies is a client hook that loses the replies of scripts.
 type replies struct{ server *Server }
 
-// DialHook changes nothing.
+// DialHook does nothing.
 func (replies) DialHook(next redis.DialHook) redis.DialHook { return next }
 
-// ProcessPipelineHook changes nothing.
+// ProcessPipelineHook does nothing.
 func (replies) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
 
-// ProcessHook makes a command, and loses what the server says to it.
+// ProcessHook sends a command, and may lose its reply.
 func (r replies) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)

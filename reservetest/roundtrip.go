@@ -7,17 +7,18 @@ import (
 	"net/url"
 )
 
-// Client is a client whose requests, to whatever address, the API answers, without connections.
-// It is safe for concurrent use.
+// Client returns a client whose requests go to the API, whatever their address, without
+// connections. It is safe for concurrent use.
 func (a *API) Client() *http.Client { return &http.Client{Transport: a.RoundTripper()} }
 
-// RoundTripper is that of [API.Client], to put below another one. An answer comes when the
-// handler is done. A request whose context ends before that fails, and its handler goes on.
+// RoundTripper returns the transport of [API.Client], for use below another one. The response comes
+// when the handler returns. If a request's context ends before that, the request fails and the
+// handler continues.
 func (a *API) RoundTripper() http.RoundTripper { return direct{a} }
 
 type direct struct{ api *API }
 
-// RoundTrip makes a request of a client.
+// RoundTrip passes a client's request to the API.
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	in, err := arrived(r)
 	if err != nil {
@@ -42,7 +43,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// arrived is a request as its server sees it. It fails where the context has ended.
+// arrived returns a request as its server sees it. It fails if the context has ended.
 func arrived(r *http.Request) (*http.Request, error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
@@ -50,7 +51,7 @@ func arrived(r *http.Request) (*http.Request, error) {
 	in := r.Clone(r.Context())
 	in.Host = cmp.Or(r.Host, r.URL.Host)
 	in.RequestURI = r.URL.RequestURI()
-	in.RemoteAddr = "192.0.2.1:1234" // of no machine
+	in.RemoteAddr = "192.0.2.1:1234" // an address for documentation (RFC 5737)
 	if in.Body == nil {
 		in.Body = http.NoBody
 	}

@@ -12,19 +12,19 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Server is a Redis in memory, whose clock is that of the bubble: it tells the time by it, and
-// keys expire by it. Make one with [New]. It is safe for concurrent use. But wrong arguments end
-// the test, and that works only in the goroutine of the test.
+// Server is a Redis in memory that uses the bubble's clock, also for the expiry of keys. Make one
+// with [New]. It is safe for concurrent use. But wrong arguments end the test, which works only in
+// the test's own goroutine.
 type Server struct {
 	t     testing.TB
 	redis *miniredis.Miniredis
 
 	mu      sync.Mutex
-	away    time.Time     // until when
-	way     time.Duration // to the server, and as long back
-	lose    int           // answers of scripts that are to be lost
-	ahead   time.Duration // by how much its clock is before the bubble's
-	stepped bool          // its clock has
+	away    time.Time     // the server is unreachable until this moment
+	way     time.Duration // how long a command takes to the server, and a reply back
+	lose    int           // how many more replies of scripts to lose
+	ahead   time.Duration // how far its clock is ahead of the bubble's
+	stepped bool          // the clock has stepped
 }
 
 // New starts an empty Server, which ends with the test.
@@ -35,40 +35,40 @@ func New(t testing.TB) *Server {
 	return s
 }
 
-// Client is a client as one process of a fleet has it: two clients are two processes. It makes
-// no connections of TCP, does not retry, and ends with the test.
+// Client returns a new client, as one process of a fleet has it: two clients act as two processes.
+// It uses no TCP connections, does not retry, and ends with the test.
 func (s *Server) Client() *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: s.dial,
-		// Nothing may leave the bubble: an address that needs no look-up, and nothing that a
-		// client asks a real server about.
+		// Nothing may leave the bubble, so the address needs no look-up, and the client does not
+		// ask the server for its identity or for maintenance notifications.
 		Addr:                     "127.0.0.1:6379",
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DisableIdentity:          true,
 		MaxRetries:               -1,
 		DialerRetries:            1,
-		PoolSize:                 2000, // who waits for a connection shares timers between bubbles
+		PoolSize:                 2000, // enough: waits for a connection use timers that bubbles would share
 	})
 	client.AddHook(replies{s})
 	s.t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// MakeRedisClient is [Server.Client] for asynq: a Server is an asynq.RedisConnOpt. In a bubble a
-// server of asynq runs with Run of package worker, or with Start and Shutdown. Its own Run ends
-// only by a signal, and nobody sends one.
+// MakeRedisClient is [Server.Client] for asynq: it makes a Server an asynq.RedisConnOpt. In a
+// bubble, run a server of asynq with Run of package worker, or with Start and Shutdown. Its own Run
+// ends only on a signal.
 func (s *Server) MakeRedisClient() any { return s.Client() }
 
-// Limiter makes a limiter on a client of its own, as another process would. The limiter is closed
-// at the end of the test. A config that is wrong ends the test.
+// Limiter makes a limiter on a new client, as another process would. It is closed at the end of the
+// test. A wrong config ends the test.
 func (s *Server) Limiter(config reserve.Config) *reserve.Limiter {
 	s.t.Helper()
 	return s.process("Limiter", config)[0]
 }
 
-// Joint makes limiters on one client, as one process would, and their [reserve.Joint]. The configs
-// need the same Group, see [reserve.All]. The limiters are closed at the end of the test. A config
-// that is wrong ends the test.
+// Joint makes limiters on one new client, as one process would, and returns their [reserve.Joint].
+// The configs need the same Group, see [reserve.All]. The limiters are closed at the end of the
+// test. A wrong config ends the test.
 func (s *Server) Joint(configs ...reserve.Config) *reserve.Joint {
 	s.t.Helper()
 	joint, err := reserve.All(s.process("Joint", configs...)...)

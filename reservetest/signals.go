@@ -5,9 +5,8 @@ import (
 	"os/signal"
 )
 
-// Who listens to signals first starts a goroutine that waits for them until the process ends.
-// Run of package worker listens: in a bubble, which would wait for that goroutine. So it is
-// started here, before there is one.
+// The first use of signal.Notify starts a goroutine that never ends. Run of package worker uses it,
+// and a bubble would wait for that goroutine. So it is started here, outside of bubbles.
 func init() {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, os.Interrupt)

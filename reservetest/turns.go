@@ -9,20 +9,20 @@ import (
 	"github.com/fleetpace/fleetpace/internal/observe"
 )
 
-// Turn is what a call had of one limit. A call that needs several limits has one Turn of each.
+// Turn is one call's turn at one limit. A call that needs several limits has a Turn for each.
 type Turn struct {
 	At    time.Time // when the call was let through
-	Limit string    // name of the limit, and the key after a slash: see [reserve.Limiter.String]
+	Limit string    // the name of the limit, with its key after a slash: see [reserve.Limiter.String]
 	Cost  int       // permits
 }
 
-// RecordTurns records which calls have their turns, from now to the end of the test, whatever
-// lets them through: a limiter, a worker, a transport. The function that it returns gives the
-// turns so far, in the order of their moments. It is safe for concurrent use. A turn whose call
-// was not made after all ([reserve.Reservation.Book]) does not count.
+// RecordTurns records the turns of calls until the end of the test, whatever waits for them: a
+// limiter, a worker, a transport. The function that it returns gives the turns so far, in order of
+// time. It is safe for concurrent use. A turn does not count if its call was not made
+// ([reserve.Reservation.Book]).
 //
-// It sees all that this process does. So it ends a test that is parallel, or that records twice.
-// [API.Requests] works in parallel tests, too.
+// It records all turns of this process. So it ends a parallel test, and a test that records twice.
+// [API.Requests] also works in parallel tests.
 func RecordTurns(t testing.TB) (turns func() []Turn) {
 	t.Helper()
 	needAlone(t)
@@ -35,19 +35,19 @@ func RecordTurns(t testing.TB) (turns func() []Turn) {
 	return r.turns
 }
 
-// needAlone ends a test that is parallel. Setenv can tell.
+// needAlone ends a parallel test: Setenv panics in one.
 func needAlone(t testing.TB) {
 	t.Helper()
 	defer func() {
 		t.Helper()
 		if recover() != nil {
-			t.Fatal("reservetest: RecordTurns: must not be used in a parallel test, as it would record turns of others")
+			t.Fatal("reservetest: RecordTurns: must not be used in a parallel test, because it would record the turns of other tests")
 		}
 	}()
 	t.Setenv("FLEETPACE_RECORD_TURNS", "1")
 }
 
-// record is what was reported.
+// record holds the turns that were reported.
 type record struct {
 	mu   sync.Mutex
 	used []observe.Turn
