@@ -15,8 +15,8 @@ type Changes struct {
 // Any reports whether any limit changed.
 func (c Changes) Any() bool { return len(c.Added)+len(c.Changed)+len(c.Removed) > 0 }
 
-// Reload reads the file again. If it fails, nothing changes. The error is one of those of [Load],
-// or [reserve.ErrClosed]. If it succeeds, the Set uses the new file from then on, for all names at
+// Reload reads the file again. If it fails, nothing changes, and the error is an error of [Load] or
+// [reserve.ErrClosed]. If it succeeds, the Set uses the new file from then on, for all names at
 // once. The package documentation says what happens to limiters that are in use. The Logger gets a
 // line for each change.
 func (s *Set) Reload() (Changes, error) {
