@@ -3,7 +3,6 @@ package docs
 import (
 	"go/parser"
 	"go/token"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -80,41 +79,24 @@ var riddles = []struct {
 	},
 }
 
-// unread are prefixes of the names of files whose words the tests do not judge yet, and until when.
-var unread = []string{
-	"CHANGELOG.md", // until the next release is described
-}
-
-// prose is everything that users read: pages, and the comments of public packages.
-func prose(t *testing.T) (all []page) {
+// prose is everything that users read, and the comments of packages that show how the limiter is used
+// or tested.
+func prose(t *testing.T) []page {
 	t.Helper()
 	pages := append(told(t), read(t, "*/README.md", "*/*/README.md", "CONTRIBUTING.md", "deploy/runbooks/*.md")...)
-	for _, dir := range publicPackages {
+	for _, dir := range packages {
 		for _, p := range read(t, dir+"/*.go") {
-			if !strings.HasSuffix(p.name, "_test.go") {
+			if !strings.HasSuffix(p.name, "_test.go") || dir == "integration" {
 				pages = append(pages, page{p.name, comments(t, p)})
 			}
 		}
 	}
 	newest, _, _ := strings.Cut(read(t, "CHANGELOG.md")[0].text, "\n## v0.1")
-	for _, p := range append(pages, page{"CHANGELOG.md", newest}) {
-		if !hasPrefix(p.name, unread) {
-			all = append(all, p)
-		}
-	}
-	return all
+	return append(pages, page{"CHANGELOG.md", newest})
 }
 
-func hasPrefix(name string, prefixes []string) bool {
-	for _, prefix := range prefixes {
-		if strings.HasPrefix(filepath.ToSlash(name), prefix) {
-			return true
-		}
-	}
-	return false
-}
-
-var publicPackages = []string{
+// packages are those whose comments are read: without their tests, but in integration.
+var packages = []string{
 	"adaptive", "cmd/fleetpace", "embedded", "limits", "lua", "monitor", "remote", "reserve",
 	"reservetest", "scheduler", "serve", "transport", "transport/headers", "worker",
 }
