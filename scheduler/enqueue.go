@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// atOnce is how many round trips run at the same time. asynq enqueues tasks one by one.
+	// atOnce is the most round trips that run at the same time. asynq enqueues tasks one by one.
 	atOnce = 16
 
-	// tidyUp bounds for how long bookings are ended after the first failure.
+	// tidyUp bounds how long it takes to end bookings after the first failure.
 	tidyUp = 5 * time.Second
 )
 
@@ -83,17 +83,17 @@ func (g *group) add(e *entry) {
 	}
 }
 
-// each calls f for all, in their order, some at once.
+// each calls f for all, starting them in order, atOnce of them at a time.
 func each[T any](all []T, f func(T)) {
 	var group errgroup.Group
 	group.SetLimit(atOnce)
 	for _, one := range all {
 		group.Go(func() error { f(one); return nil })
 	}
-	_ = group.Wait() // f reports for itself
+	_ = group.Wait() // f keeps its own errors
 }
 
-// hand gives a task to asynq.
+// hand enqueues a task in asynq.
 func (b *batch) hand(ctx context.Context, e *entry) {
 	f := e.forecast
 	if e.skip {

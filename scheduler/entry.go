@@ -14,23 +14,23 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// entry is one task on its way.
+// entry is one task that is being enqueued.
 type entry struct {
 	task    *asynq.Task
-	options []asynq.Option // as they were given
+	options []asynq.Option // as the caller passed them
 	skip    bool
 
 	choice   choice
-	limits   []*reserve.Limiter // as they were given
-	joint    *reserve.Joint     // the same with the key and the flow
+	limits   []*reserve.Limiter // as the caller passed them
+	joint    *reserve.Joint     // the same, with the key and the flow
 	together groupKey           // the group with which it is booked
 	costs    []int
-	id       string // of its booking
+	id       string // the ID of its booking
 	booked   bool
 	forecast *Forecast
 }
 
-// entry reads an item; nothing is booked yet.
+// entry reads an item. It books nothing yet.
 func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, error) {
 	task := item.Task
 	if task == nil {
@@ -51,8 +51,8 @@ func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, error) {
 		return nil, err
 	}
 	if len(options) > 0 {
-		// The options are among ours from here on. asynq appends to them in place, which must not
-		// happen to a task that is enqueued more than once.
+		// The new task has no options of its own; they are passed to asynq below. asynq appends to
+		// a task's options in place, which must not happen to a task that is enqueued more than once.
 		task = asynq.NewTaskWithHeaders(task.Type(), task.Payload(), task.Headers())
 	}
 	c, err := read(append(options, item.Options...))
@@ -93,7 +93,7 @@ func (b *batch) book(ctx context.Context, entries []*entry) {
 			case joined.Err != nil:
 				e.forecast.Err = joined.Err
 			case joined.Due.Before(e.choice.notBefore):
-				// If this fails, the task has a place from today when it comes up.
+				// If this fails, the task still has this place when it comes up.
 				_ = b.leave(ctx, e, nil)
 				e.booked = false
 			}
@@ -102,8 +102,8 @@ func (b *batch) book(ctx context.Context, entries []*entry) {
 	}
 }
 
-// leave ends the booking of an entry, unless it may be that of another task, and returns
-// the error that led to it.
+// leave ends the booking of an entry, unless another task may own it, and returns the error that
+// led to this.
 func (b *batch) leave(ctx context.Context, e *entry, because error) error {
 	if e.choice.own || !e.booked {
 		return because
@@ -116,7 +116,7 @@ func (b *batch) leave(ctx context.Context, e *entry, because error) error {
 	return because
 }
 
-// comesUp is when a task has to come up in asynq; in the past means at once.
+// comesUp is when a task must come up in asynq. A moment in the past means at once.
 func (e *entry) comesUp(lead time.Duration) time.Time {
 	notBefore := e.choice.notBefore
 	if !e.booked {
@@ -125,7 +125,7 @@ func (e *entry) comesUp(lead time.Duration) time.Time {
 	}
 	at := e.forecast.At.Add(-lead)
 	if !notBefore.IsZero() && at.Before(notBefore) {
-		at = wholeSecond(notBefore) // awake, it might be given an earlier turn
+		at = wholeSecond(notBefore) // if it came up earlier, it could get an earlier turn
 	}
 	return at
 }

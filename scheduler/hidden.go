@@ -24,7 +24,7 @@ func hidden(task *asynq.Task) ([]asynq.Option, error) {
 		}
 		option := copied(value)
 		if option == nil {
-			return nil, invalid("option", "an %v of asynq.NewTask cannot be read there: give it to Enqueue", value.Type())
+			return nil, invalid("option", "%v of asynq.NewTask is hidden in the task: pass it to Enqueue", value.Type())
 		}
 		options = append(options, option)
 	}

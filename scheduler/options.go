@@ -11,13 +11,13 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// choice is what the options of a task say, as asynq would read them.
+// choice is what the options of a task mean to asynq.
 type choice struct {
 	queue     string
 	taskID    string
-	own       bool // the task ID is the user's: another task may have it
+	own       bool // the user chose the task ID, so another task may have it
 	timeout   time.Duration
-	deadline  time.Time // zero: none
+	deadline  time.Time // zero: no deadline
 	notBefore time.Time // zero: at once
 	unique    time.Duration
 	passedOn  []asynq.Option
@@ -51,9 +51,9 @@ func (c *choice) read(option asynq.Option) (err error) {
 		c.passedOn = append(c.passedOn, option)
 	case asynq.DeadlineOpt:
 		c.deadline, err = value[time.Time](option)
-		c.deadline = c.deadline.Truncate(time.Second) // as asynq keeps it
+		c.deadline = c.deadline.Truncate(time.Second) // as asynq stores it
 		c.passedOn = append(c.passedOn, option)
-		if c.deadline.Unix() == 0 { // asynq's "none"
+		if c.deadline.Unix() == 0 { // asynq stores no deadline as 0
 			c.deadline = time.Time{}
 		}
 	case asynq.ProcessAtOpt:
@@ -69,9 +69,9 @@ func (c *choice) read(option asynq.Option) (err error) {
 	case asynq.MaxRetryOpt, asynq.RetentionOpt:
 		c.passedOn = append(c.passedOn, option)
 	case asynq.GroupOpt:
-		err = invalid("option", "%v: asynq merges the tasks of a group into new ones, which have no turn", option)
+		err = invalid("option", "%v: asynq merges the tasks of a group into new tasks, which have no turn, so leave it out", option)
 	default:
-		err = invalid("option", "%v: what it does to the turn of a task is not known", option)
+		err = invalid("option", "%v: its effect on the turn of a task is unknown, so leave it out", option)
 	}
 	return err
 }
@@ -79,7 +79,7 @@ func (c *choice) read(option asynq.Option) (err error) {
 func value[T any](option asynq.Option) (T, error) {
 	v, ok := option.Value().(T)
 	if !ok {
-		return v, invalid("option", "%v: its value is a %T, want a %T", option, option.Value(), v)
+		return v, invalid("option", "%v: its value must be a %T, got a %T", option, v, option.Value())
 	}
 	return v, nil
 }
@@ -92,12 +92,12 @@ func text(option asynq.Option) (string, error) {
 	return s, err
 }
 
-// check refuses what could not work, before anything is taken.
+// check refuses options that cannot work, before anything is booked.
 func (c *choice) check(lead time.Duration) error {
 	patience := turn.Patience(lead)
 	if c.timeout != 0 && c.timeout.Truncate(time.Second) < patience {
-		return invalid("option", "Timeout(%v): asynq counts whole seconds from when a task comes up, and up to %v of them it sleeps"+
-			" until its turn: allow that and what the handler needs", c.timeout, patience)
+		return invalid("option", "Timeout(%v): asynq counts it from the moment at which a task comes up, in whole seconds, and the task"+
+			" may sleep for %v until its turn: add that to what the handler needs", c.timeout, patience)
 	}
 	if !c.notBefore.After(time.Now()) {
 		c.notBefore = time.Time{}
@@ -112,16 +112,16 @@ func (c *choice) check(lead time.Duration) error {
 	return nil
 }
 
-// past is an ErrWouldMissDeadline that no turn could meet.
+// past is the ErrWouldMissDeadline of a deadline that no turn can meet.
 type past struct{ deadline time.Time }
 
 func (p *past) Error() string {
-	return "the Deadline, " + p.deadline.Format(time.RFC3339) + ", is over before the task may run: " +
+	return "the Deadline, " + p.deadline.Format(time.RFC3339) + ", ends before the task may run: " +
 		reserve.ErrWouldMissDeadline.Error()
 }
 func (p *past) Unwrap() error { return reserve.ErrWouldMissDeadline }
 
-// at are the options for a task that comes up at a moment.
+// at returns the options for a task that comes up at a moment.
 func (c *choice) at(moment time.Time, lead time.Duration) []asynq.Option {
 	options := append([]asynq.Option(nil), c.passedOn...)
 	options = append(options, asynq.Queue(c.queue), asynq.TaskID(c.taskID), asynq.ProcessAt(moment))

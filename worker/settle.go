@@ -32,11 +32,11 @@ func Settle(ctx context.Context, used ...int) error {
 	s, ok := ctx.Value(settlesKey{}).(*settlement)
 	switch {
 	case !ok:
-		return invalid("ctx", "want the context of a handler whose task has its turn")
+		return invalid("ctx", "must be the context of a handler whose task has its turn")
 	case !slices.ContainsFunc(s.limits, (*reserve.Limiter).Settles):
 		return invalid("used", "%v cannot be settled: set reserve.Config.Settles of a limit", s.limits)
 	case len(used) != len(s.limits):
-		return invalid("used", "want one figure for each of %v, got %v", s.limits, used)
+		return invalid("used", "must be one number for each of %v, got %v", s.limits, used)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

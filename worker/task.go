@@ -22,10 +22,10 @@ type task struct {
 	worker *Worker
 	joint  *reserve.Joint
 	costs  []int
-	id     string // names its place in the order
-	name   string // for people
-	last   bool   // last attempt: asynq would archive it, so it cannot be rescheduled
-	end    time.Time
+	id     string    // the ID of its place in the queue
+	name   string    // the type of the task, for messages
+	last   bool      // last attempt: asynq would archive it, so it cannot be rescheduled
+	end    time.Time // when it must be rescheduled or fail; zero: never
 
 	isWorking bool // has a handler
 	stoodBy   bool // had its turn before it had a handler

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// waitingError puts a task back. It is what asynq keeps as the task's last
-// error, so its text says what the task does and not what went wrong.
+// waitingError makes asynq reschedule a task. asynq keeps it as the task's last error, so its text
+// says what the task waits for.
 type waitingError struct {
-	turn  time.Time // zero: not known
+	turn  time.Time // zero: unknown
 	back  time.Time // when the task should be in a worker again
 	cause error     // nil: the turn is far away
 }
@@ -28,9 +28,9 @@ func (e *waitingError) Unwrap() error { return e.cause }
 
 func clock(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// IsWaiting reports whether an error of the Worker's middleware only says that
-// the task goes back to wait for its turn. Middleware around it, such as metrics,
-// can tell it from a failure by this.
+// IsWaiting reports whether an error of the Worker's middleware only means that the task is
+// rescheduled to wait for its turn. Other middleware, such as metrics, can use it to tell waiting
+// from failure.
 func IsWaiting(err error) bool {
 	var waiting *waitingError
 	return errors.As(err, &waiting)

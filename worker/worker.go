@@ -24,7 +24,7 @@ type Worker struct {
 	applied  atomic.Bool
 	lead     time.Duration
 	handlers chan struct{} // one token for each running handler
-	places   int           // of the waiting room
+	places   int           // the size of the waiting room
 	rush     rush
 	draining context.Context
 	drain    context.CancelFunc
@@ -97,7 +97,7 @@ type Stats struct {
 	Lapsed  int64 // turns that expired because no handler was free, so far
 }
 
-// Stats returns the present figures.
+// Stats returns the current figures.
 func (w *Worker) Stats() Stats {
 	return Stats{Asleep: w.asleep.Load(), Working: len(w.handlers), PutBack: w.putBack.Load(), Lapsed: w.lapsed.Load()}
 }

@@ -1,5 +1,5 @@
-// Package bubble is a Redis inside the simulated time of testing/synctest, and limits of every
-// kind on it. It is for tests.
+// Package bubble has a Redis in the simulated time of testing/synctest, and limits of every kind on
+// it. It is for tests.
 package bubble
 
 import (
@@ -23,8 +23,8 @@ import (
 type Bubble struct {
 	testing.TB
 	Redis   *miniredis.Miniredis
-	Way     time.Duration // to Redis, and as long back, of connections that are made from now on
-	Scripts atomic.Int64  // calls of one, but for heartbeats
+	Way     time.Duration // one-way delay of connections that are made from now on
+	Scripts atomic.Int64  // script calls so far, except heartbeats
 	refused atomic.Pointer[redis.Script]
 }
 
@@ -36,7 +36,7 @@ func New(t testing.TB) *Bubble {
 	return &Bubble{TB: t, Redis: m}
 }
 
-// Client is what one process of a fleet has.
+// Client returns a new client, as one process of a fleet has it.
 func (b *Bubble) Client() *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
@@ -49,20 +49,20 @@ func (b *Bubble) Client() *redis.Client {
 				Out: func([]byte) time.Duration { return way }, Back: func() time.Duration { return way },
 			}), nil
 		},
-		// Nothing may leave the bubble: an address that needs no look-up, and none of
-		// what a client asks a real server about.
+		// Nothing may leave the bubble, so the address needs no look-up, and the client does
+		// not ask the server for its identity or for maintenance notifications.
 		Addr:                     "127.0.0.1:6379",
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		DisableIdentity:          true,
 		MaxRetries:               -1,
-		PoolSize:                 2000, // a call that waits for a connection shares timers between bubbles
+		PoolSize:                 2000, // enough: waits for a connection use timers that bubbles would share
 	})
 	client.AddHook(hook{b})
 	b.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
-// Limiter makes a limiter, whose name is api unless the Config says otherwise.
+// Limiter makes a limiter. Its name is api, unless the Config has another one.
 func (b *Bubble) Limiter(client *redis.Client, config reserve.Config) *reserve.Limiter {
 	b.Helper()
 	if config.Name == "" {
@@ -94,7 +94,7 @@ func (b *Bubble) Joint(client *redis.Client, limits ...reserve.Config) *reserve.
 	return j
 }
 
-// Refuse lets Redis refuse a script, or none with nil.
+// Refuse makes Redis refuse a script. Nil ends that.
 func (b *Bubble) Refuse(script *redis.Script) { b.refused.Store(script) }
 
 // hook counts and refuses scripts.

@@ -8,19 +8,20 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Kind is what calls may need: a limit of one kind, or several at once. Each of its limits is
-// used up soon, and has room for more calls as Faster. Then are the moments of the next calls,
-// if all come at once, six seconds before the end of a minute.
+// Kind is what calls may need: a limit of one kind, or several limits at once.
 type Kind struct {
-	Name    string
-	Limits  []reserve.Limit
-	Faster  []reserve.Limit
-	AtOnce  int // calls that an idle one lets through at once
+	Name   string
+	Limits []reserve.Limit // a few calls use them up
+	Faster []reserve.Limit // the same kinds, with permits for many more calls
+	AtOnce int             // how many calls the idle limits let through at once
+
+	// Then is when the next two calls are due, if all calls come at once, six seconds before the
+	// end of a minute.
 	Then    [2]time.Duration
 	Settles bool
 }
 
-// Kinds are all of them.
+// Kinds has one Kind for each kind of limit except slots, and one with several limits.
 var Kinds = []Kind{
 	{
 		Name: "paced", Limits: one(paced), AtOnce: 5, Then: [2]time.Duration{time.Second, 2 * time.Second},
@@ -55,7 +56,7 @@ var (
 
 func one(l reserve.Limit) []reserve.Limit { return []reserve.Limit{l} }
 
-// Turns makes the limits of a kind, as one process has them.
+// Turns makes the limits of a kind, in one process.
 func (b *Bubble) Turns(client *redis.Client, k Kind) reserve.Turns {
 	b.Helper()
 	if len(k.Limits) == 1 {
@@ -68,7 +69,7 @@ func (b *Bubble) Turns(client *redis.Client, k Kind) reserve.Turns {
 	return b.Joint(client, configs...)
 }
 
-// Hasten sets the faster limits for all.
+// Hasten overrides the limits with the faster ones.
 func (b *Bubble) Hasten(turns reserve.Turns, k Kind) {
 	b.Helper()
 	for i, l := range turns.Limits() {

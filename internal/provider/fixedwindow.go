@@ -2,9 +2,8 @@ package provider
 
 import "time"
 
-// FixedWindow allows n permits in each window of the given length and starts
-// counting afresh at the next one. Windows start at multiples of their length
-// since the zero time, in UTC, so a window of a minute starts on the minute.
+// FixedWindow allows n permits in each window of the given length. Windows start at multiples of
+// their length since the zero time, in UTC, so a window of a minute starts on the minute.
 func FixedWindow(n int, window time.Duration) Rule {
 	checkWindow("FixedWindow", n, window)
 	return Rule{start: func(first time.Time) state {
@@ -20,7 +19,7 @@ type fixedWindow struct {
 	limit  int
 	window time.Duration
 	offset time.Duration // from the start of the first window to the first call
-	index  int64         // of the window that used counts
+	index  int64         // the window in which used counts
 	used   int
 }
 

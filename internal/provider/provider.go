@@ -1,11 +1,8 @@
-// Package provider is the strict provider: the referee that plays the
-// rate-limited third-party API in tests, examples and benchmarks. It judges
-// each call at the moment it arrives, keeps the history, and can say how hard
-// it was pressed in its worst window.
+// Package provider is a strict rate-limited API for tests, examples and benchmarks. It judges each
+// call at the moment it arrives, keeps the history, and counts the calls of its worst window.
 //
-// It is a referee, so wrong use (a rule without a rate, a clock that runs
-// backwards in a simulated history) panics: a verdict on nonsense would be
-// worse than a failed test.
+// Wrong use panics, such as a rule without a rate, or a simulated history whose clock runs backwards.
+// A wrong verdict would be worse than a failed test.
 package provider
 
 import (
@@ -16,27 +13,25 @@ import (
 	"time"
 )
 
-// Never is the retryAfter of a call that costs more than a rule ever allows:
-// no wait would help.
+// Never is the retryAfter of a call that costs more than a rule ever allows. No wait would help.
 const Never = time.Duration(math.MaxInt64)
 
 // Call is one call as it arrived.
 type Call struct {
 	At      time.Time
-	N       int // permits that it cost
+	N       int // the permits that it cost
 	Refused bool
 }
 
-// Provider judges calls by all of its rules. A call that any rule refuses is
-// refused and consumes nothing in any of them. It remembers every call, so its
-// memory grows with the history. Make one with New; it is safe for concurrent
-// use.
+// Provider judges calls by all of its rules. If any rule refuses a call, it consumes nothing of any
+// rule. A Provider remembers every call, so its memory grows with the history. Make one with New;
+// it is safe for concurrent use.
 type Provider struct {
 	mu      sync.Mutex
 	rules   []Rule
 	states  []state // one per rule, made at the first call
 	first   time.Time
-	last    time.Duration // since first
+	last    time.Duration // the time of the last call, since first
 	history []Call
 }
 
@@ -51,9 +46,8 @@ func New(rules ...Rule) *Provider {
 	return &Provider{rules: slices.Clone(rules)}
 }
 
-// Judge judges a call that costs n permits (n >= 1) at time.Now(). When it is
-// refused, the same call would be accepted after retryAfter if nobody else
-// called until then.
+// Judge judges a call of n permits (at least 1) at time.Now(). If the call is refused, retryAfter
+// is the wait after which it would be accepted, without other calls until then.
 func (p *Provider) Judge(n int) (ok bool, retryAfter time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -62,8 +56,8 @@ func (p *Provider) Judge(n int) (ok bool, retryAfter time.Duration) {
 	return p.judge(time.Now(), n)
 }
 
-// JudgeAt is Judge for simulated histories. A t before that of the previous
-// call panics, so do not mix it with Judge.
+// JudgeAt is Judge for simulated histories. It panics if t is before the previous call, so do not
+// mix it with Judge.
 func (p *Provider) JudgeAt(t time.Time, n int) (ok bool, retryAfter time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -24,8 +24,8 @@ func checkWindow(rule string, n int, window time.Duration) {
 	}
 }
 
-// rollingWindow keeps every accepted call with the running total up to it. The
-// calls in the window are a suffix, found by binary search.
+// rollingWindow keeps every accepted call with the running total up to it. The calls in the window
+// are at the end, and binary search finds the first of them.
 type rollingWindow struct {
 	limit  int
 	window time.Duration

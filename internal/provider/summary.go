@@ -2,15 +2,14 @@ package provider
 
 import "time"
 
-// Summary is a history in a few numbers. Requests counts calls, accepted and
-// refused alike; First and Last are when the first and the last of them
-// arrived, zero when there were none.
+// Summary is a history in a few numbers. Requests counts all calls, accepted and refused. First and
+// Last are when the first and the last of them arrived; they are zero without calls.
 type Summary struct {
 	Requests, Refused int
 	First, Last       time.Time
 }
 
-// Summary sums up the calls so far.
+// Summary returns the summary of the calls so far.
 func (p *Provider) Summary() Summary {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -26,10 +25,10 @@ func (p *Provider) Summary() Summary {
 	return s
 }
 
-// Utilization is how much of a limit was used, for calls that cost one permit
-// each: (requests - burst) / (perSecond * seconds from first to last request).
-// The burst does not count because it comes on top of the rate. It is 0 when
-// no time passed between the first and the last request.
+// Utilization is how much of a limit was used, for calls that cost one permit each: (requests -
+// burst) / (perSecond * seconds from first to last request). The burst is subtracted because it is
+// available in addition to the rate. The result is 0 if no time passed between the first and the
+// last request.
 func (s Summary) Utilization(perSecond float64, burst int) float64 {
 	seconds := s.Last.Sub(s.First).Seconds()
 	if seconds <= 0 || !(perSecond > 0) {

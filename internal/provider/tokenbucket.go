@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// slack is how many permits a token bucket may be short and still accept. It
-// covers rounding and nothing else: a shortfall stays on the account, so it
-// cannot add up.
+// slack is how many permits a token bucket may lack when it accepts a call. It only covers
+// rounding. The permits are still subtracted, so the error cannot add up.
 const slack = 1e-6
 
-// TokenBucket allows perSecond permits a second (any positive number) and holds
-// at most burst permits (at least 1). It starts full.
+// TokenBucket allows perSecond permits per second (a positive number) and holds at most burst
+// permits (at least 1). It starts full.
 func TokenBucket(perSecond float64, burst int) Rule {
 	if !(perSecond > 0) || math.IsInf(perSecond, 1) {
 		panic(fmt.Sprintf("provider: TokenBucket(perSecond %v): want a positive, finite number", perSecond))
@@ -25,9 +24,8 @@ func TokenBucket(perSecond float64, burst int) Rule {
 	}}
 }
 
-// tokenBucket counts from the last moment at which the bucket was full. Adding
-// a fraction to a level on every call would drift; whole permits taken since
-// then do not.
+// tokenBucket counts from the last moment at which the bucket was full. The sum of whole permits
+// since then is exact. A level that changes by a fraction with every call would drift.
 type tokenBucket struct {
 	perSecond float64
 	burst     float64
@@ -35,13 +33,12 @@ type tokenBucket struct {
 	taken     float64       // whole permits taken since full, exact below 2^53
 }
 
-// level is the number of permits at a time, possibly above burst.
+// level returns the number of permits at a time. It may be above burst.
 func (b *tokenBucket) level(at time.Duration) float64 {
 	since := at - b.full
 	seconds := float64(since / time.Second)
 	nanos := float64(since % time.Second)
-	// One rounding for the two large numbers, so that a long history costs no
-	// precision.
+	// FMA rounds once for the two large numbers, so a long history loses no precision.
 	return math.FMA(seconds, b.perSecond, -b.taken) + nanos*b.perSecond/1e9 + b.burst
 }
 

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// New returns a real Redis: FLEETPACE_REDIS_URL, else a container, else a local
-// server, as the package documentation lays out. Without one it skips the
-// test, or fails it when FLEETPACE_REQUIRE says so.
+// New returns a real Redis: FLEETPACE_REDIS_URL, else a container, else a local server. The package
+// documentation has the details. Without a Redis it skips the test, or fails it if
+// FLEETPACE_REQUIRE says so.
 func New(t testing.TB) *Server {
 	t.Helper()
 	set, err := readSettings()
@@ -44,9 +44,8 @@ func New(t testing.TB) *Server {
 	return nil // not reached
 }
 
-// Docker returns a Redis in a container, shared by the tests of the binary. It
-// skips the test when there is no Docker engine or no image, or fails it when
-// FLEETPACE_REQUIRE holds "docker".
+// Docker returns a Redis in a container, shared by the tests of the binary. Without a Docker engine
+// or an image, it skips the test, or fails it if FLEETPACE_REQUIRE holds "docker".
 func Docker(t testing.TB) *Server {
 	t.Helper()
 	set, err := readSettings()
@@ -60,13 +59,12 @@ func Docker(t testing.TB) *Server {
 	return announce(t, server)
 }
 
-// Local returns a redis-server (or valkey-server) process of this machine. It
-// skips the test when neither is in PATH, or fails it when FLEETPACE_REQUIRE
-// holds "redis".
+// Local returns a redis-server (or valkey-server) process of this machine. If neither is in PATH,
+// it skips the test, or fails it if FLEETPACE_REQUIRE holds "redis".
 //
-// Without args the process is shared by the tests of the binary. With args,
-// which are options as on its command line ("--appendonly", "yes") and come
-// after those of the harness, the process is this test's own and ends with it.
+// Without args, the tests of the binary share the process. With args, the process belongs to this
+// test and ends with it. The args are options as on its command line ("--appendonly", "yes") and
+// come after the options of this package.
 func Local(t testing.TB, args ...string) *Server {
 	t.Helper()
 	set, err := readSettings()
@@ -88,7 +86,7 @@ func Local(t testing.TB, args ...string) *Server {
 	return announce(t, server)
 }
 
-// giveUp ends the test: it fails when a Redis is required, else it is skipped.
+// giveUp ends the test: it fails if a Redis is required, otherwise it is skipped.
 func giveUp(t testing.TB, required bool, missing []string) {
 	t.Helper()
 	message := "redistest: no Redis for this test.\n  " + strings.Join(missing, "\n  ") + "\n" +
@@ -102,8 +100,7 @@ func giveUp(t testing.TB, required bool, missing []string) {
 	t.Skip(message)
 }
 
-// announce writes into the test's log what the test ran on: only that makes
-// its result a statement about something.
+// announce logs which server the test uses, because a result is only meaningful with that.
 func announce(t testing.TB, server *Server) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -116,8 +113,8 @@ func announce(t testing.TB, server *Server) *Server {
 	return server
 }
 
-// shared holds the outcome per server, so that neither a start nor a failure
-// to start is repeated by the next test.
+// shared holds the outcome for each server, so that the next test does not repeat a start or a
+// failure to start.
 var shared struct {
 	sync.Mutex
 	outcomes map[string]outcome
@@ -128,8 +125,7 @@ type outcome struct {
 	err    error
 }
 
-// sharedServer returns the binary's server of that kind, starting it the first
-// time it is asked for.
+// sharedServer returns the binary's server of this kind. The first call starts it.
 func sharedServer(kind Kind, set settings) (*Server, error) {
 	want, key := order{Kind: kind}, string(kind)
 	switch kind {

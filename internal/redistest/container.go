@@ -44,8 +44,8 @@ func startContainer(ctx context.Context, image string) (_ running, err error) {
 	container, err := tcredis.Run(ctx, image,
 		// Options of the server, which the images take as their command.
 		testcontainers.WithCmd("--save", "", "--appendonly", "no"),
-		// In place of the module's strategies: one dials an address that may be
-		// the wrong one (see reachable) and wants a shell in the image.
+		// The module's own strategy dials an address that may be wrong (see reachable)
+		// and needs a shell in the image.
 		testcontainers.WithWaitStrategy(wait.ForLog("Ready to accept connections")))
 	remove := func() error {
 		// Not the ctx of the start, which may have ended.
@@ -63,11 +63,10 @@ func startContainer(ctx context.Context, image string) (_ running, err error) {
 	return running{url: address, id: container.GetContainerID(), remove: remove}, nil
 }
 
-// reachable returns the URL at which the container answers from here.
+// reachable returns the URL at which this process reaches the container.
 //
-// When the tests themselves run in a container, testcontainers-go guesses at
-// which host the engine publishes ports, and guesses wrong when the engine runs
-// in that same container; there it is the loopback interface.
+// In a container, testcontainers-go guesses the host at which the engine publishes ports. If the
+// engine runs in the same container, the guess is wrong, and the host is the loopback interface.
 func reachable(ctx context.Context, container *tcredis.RedisContainer) (string, error) {
 	guess, err := container.ConnectionString(ctx)
 	if err != nil {
@@ -101,8 +100,8 @@ func reachable(ctx context.Context, container *tcredis.RedisContainer) (string, 
 // dockerEngine returns the engine that testcontainers-go would use, once it
 // has answered.
 func dockerEngine(ctx context.Context) (*testcontainers.DockerProvider, error) {
-	// Where DOCKER_HOST does not answer, testcontainers-go looks for a socket in
-	// other places. Who sets the variable means that engine and no other.
+	// If DOCKER_HOST does not answer, testcontainers-go looks for a socket in other places. But a
+	// user who sets the variable means that engine and no other.
 	if host := os.Getenv(client.EnvOverrideHost); host != "" {
 		named, err := client.New(client.FromEnv)
 		if err != nil {
@@ -113,7 +112,7 @@ func dockerEngine(ctx context.Context) (*testcontainers.DockerProvider, error) {
 			return nil, fmt.Errorf("%s=%q: %w", client.EnvOverrideHost, host, err)
 		}
 	}
-	tclog.SetDefault(tclog.NewNoopLogger()) // errors say it all
+	tclog.SetDefault(tclog.NewNoopLogger()) // the errors say enough
 	engine, err := testcontainers.NewDockerProvider()
 	if err != nil {
 		return nil, err
@@ -124,8 +123,8 @@ func dockerEngine(ctx context.Context) (*testcontainers.DockerProvider, error) {
 	return engine, nil
 }
 
-// haveImage makes sure that the engine has the image. It pulls at most once,
-// where testcontainers-go would repeat a pull that cannot succeed for minutes.
+// haveImage makes sure that the engine has the image. It pulls at most once; testcontainers-go
+// would repeat a pull that cannot succeed for minutes.
 func haveImage(ctx context.Context, engine client.APIClient, image string) error {
 	_, err := engine.ImageInspect(ctx, image)
 	if err == nil {

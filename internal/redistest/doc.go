@@ -1,4 +1,4 @@
-// Package redistest gives a test its Redis.
+// Package redistest provides a Redis for tests.
 //
 //	func TestTake(t *testing.T) {
 //		server := redistest.New(t)
@@ -9,7 +9,7 @@
 //
 // # Which Redis
 //
-// [New] takes the first of these that can be had:
+// [New] takes the first of these that is available:
 //
 //  1. the server at FLEETPACE_REDIS_URL;
 //  2. a container, through testcontainers-go, when a Docker engine answers and
@@ -17,9 +17,9 @@
 //  3. a redis-server or valkey-server from PATH, on a free loopback port, with
 //     an empty directory and nothing saved to disk.
 //
-// When there is none, the test is skipped with a message that says what is
-// missing. [Docker] and [Local] ask for one of them explicitly, [Mini] is the
-// embedded miniredis, and [Each] runs a test on miniredis and on real Redis.
+// Without any of them, the test is skipped with a message that says what is missing. [Docker] and
+// [Local] return a specific one, [Mini] is the embedded miniredis, and [Each] runs a test on miniredis
+// and on real Redis.
 //
 // # Environment
 //
@@ -27,28 +27,25 @@
 //	                       and does not answer, the test fails: nothing else is tried.
 //	FLEETPACE_REDIS        "url", "docker" or "local": New uses this one and tries no other.
 //	FLEETPACE_REDIS_IMAGE  the image of the container; default "redis:7-alpine".
-//	FLEETPACE_REQUIRE      a comma list of what must not be missing. "redis" turns
-//	                       every skip for want of a real Redis into a failure;
-//	                       "docker" does so for Docker, and forbids New to fall
-//	                       back from Docker to a local server.
+//	FLEETPACE_REQUIRE      a comma list of what must not be missing. With "redis",
+//	                       tests fail where they would be skipped without a real
+//	                       Redis; "docker" does so for Docker, and forbids New to
+//	                       fall back from Docker to a local server.
 //
 // DOCKER_HOST and the TESTCONTAINERS_ variables work as testcontainers-go
 // documents them, but a DOCKER_HOST that does not answer is not replaced by
-// another engine. Ryuk, the cleaner of testcontainers-go, is off unless
+// another engine. Ryuk, which removes containers for testcontainers-go, is off unless
 // TESTCONTAINERS_RYUK_DISABLED=false, because the keeper below does its work
 // without a second image.
 //
 // # Lifetime
 //
-// A server is started once per test binary and shared by its tests, which stay
-// apart by the key prefix of [Prefix]; nothing is ever flushed. Only a Local
-// with arguments and a Mini belong to one test.
+// A server is started once per test binary and shared by its tests. They keep their keys apart with
+// [Prefix]; nothing is ever flushed. Only a Local with arguments and a Mini belong to one test.
 //
-// No server outlives the test binary, not even when a test panics, runs into
-// -timeout, or the binary is killed. Each server has a keeper: the test binary,
-// started a second time, which starts the server and then reads its standard
-// input until the end. The other end of that pipe is held by the test binary
-// alone, so the kernel closes it however the binary ends; the keeper then
-// removes the server and leaves. (A test runs no goroutine for this, so
-// packages that check for leaked goroutines see none.)
+// No server outlives the test binary, also if a test panics, exceeds -timeout, or the binary is
+// killed. Each server has a keeper: the test binary, started a second time. The keeper starts the
+// server and then reads its standard input until the end. Only the test binary holds the other end of
+// that pipe, so the kernel closes it however the binary ends. Then the keeper removes the server and
+// exits. Tests need no goroutine for this, so checks for leaked goroutines find none.
 package redistest

@@ -19,7 +19,7 @@ func init() {
 	if !asked {
 		return
 	}
-	_ = os.Unsetenv(envKeeper) // not for the server
+	_ = os.Unsetenv(envKeeper) // the server must not inherit it
 	// Inside init this goroutine runs on the process's main thread. A server
 	// must be started from there: Linux ends it with the thread that started it.
 	runtime.LockOSThread()
@@ -30,19 +30,19 @@ func init() {
 	os.Exit(0)
 }
 
-// running is a server as seen by its keeper.
+// running is a server, as its keeper sees it.
 type running struct {
 	url    string
-	id     string       // of the container, or of the process
-	remove func() error // leaves nothing behind: no process, container or directory
+	id     string       // of the container or process
+	remove func() error // removes the process or container, and the directory
 }
 
 // keep starts the server of the order, reports it, and removes it when
 // standard input ends.
 func keep(encoded string) error {
-	// An interrupt goes to the terminal's whole group, and CI may signal every
-	// process it finds. A keeper leaves when the test binary has left, not
-	// before. (Caught rather than ignored: the server would inherit the latter.)
+	// An interrupt goes to the terminal's whole group, and CI may signal every process it finds.
+	// A keeper must not exit before the test binary. The signals are caught and not ignored,
+	// because the server would inherit that they are ignored.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 
 	var want order

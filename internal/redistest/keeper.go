@@ -10,39 +10,39 @@ import (
 	"time"
 )
 
-// envKeeper makes the test binary a keeper: it holds an order as JSON.
+// envKeeper makes the test binary a keeper. It holds an order as JSON.
 const envKeeper = "FLEETPACE_REDISTEST_KEEPER"
 
 const (
-	startTime  = 3 * time.Minute  // for a keeper to start its server, an image pull included
+	startTime  = 3 * time.Minute  // for a keeper to start its server, including an image pull
 	removeTime = 20 * time.Second // for a keeper to remove its server
 )
 
-// order says which server a keeper shall start.
+// order says which server a keeper is to start.
 type order struct {
 	Kind  Kind
 	Image string   `json:",omitempty"` // KindDocker
 	Args  []string `json:",omitempty"` // KindLocal: further options of the server
 }
 
-// report is the one line with which a keeper answers its order.
+// report is the line with which a keeper replies to its order.
 type report struct {
 	URL   string `json:",omitempty"`
 	ID    string `json:",omitempty"` // of the container, or of the process
 	Error string `json:",omitempty"`
 }
 
-// keeper is the process that owns a server, as seen by the test binary.
+// keeper is the process that owns a server, as the test binary sees it.
 type keeper struct {
 	process *exec.Cmd
-	// life is the writing end of the keeper's standard input. Its closing, by
-	// stop or by the end of this process, is what ends the keeper. It must stay
-	// reachable: a collected os.File closes itself.
+	// life is the writing end of the keeper's standard input. The keeper ends when it is closed, by
+	// stop or by the end of this process. It must stay reachable, because a collected os.File
+	// closes itself.
 	life *os.File
 }
 
-// startKeeper starts a keeper and returns once its server answers. On an error
-// nothing is left running.
+// startKeeper starts a keeper and returns when its server answers. After an error nothing is left
+// running.
 func startKeeper(want order) (*keeper, report, error) {
 	encoded, err := json.Marshal(want)
 	if err != nil {
@@ -67,8 +67,8 @@ func startKeeper(want order) (*keeper, report, error) {
 		// A program built with -race waits a second before it exits.
 		"GORACE="+os.Getenv("GORACE")+" atexit_sleep_ms=0")
 	process.Stdin, process.Stdout = stdin, stdout
-	// Sharing standard error shows what goes wrong in a keeper, and makes
-	// "go test ./..." wait for it: the command reads a test's output to its end.
+	// A shared standard error shows the errors of the keeper. It also makes "go test ./..." wait
+	// for the keeper, because the command reads a test's output to its end.
 	process.Stderr = os.Stderr
 	process.SysProcAttr = ownGroup()
 	err = process.Start()

@@ -2,9 +2,8 @@ package redistest
 
 import "testing"
 
-// Missing skips a test for want of something besides a server that it needs, or
-// fails it when FLEETPACE_REQUIRE holds "redis". The message says what is missing
-// and how to get it.
+// Missing skips a test because something other than a server is missing, or fails it if
+// FLEETPACE_REQUIRE holds "redis". The message says what is missing and how to get it.
 func Missing(t testing.TB, message string) {
 	t.Helper()
 	set, err := readSettings()

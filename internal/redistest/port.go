@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Port is a free port for a server that a test starts: no connection is given it meanwhile.
+// Port returns a free port for a server that a test starts. Outgoing connections do not use it.
 func Port(t testing.TB) string {
 	t.Helper()
 	port, err := quietPort()
@@ -18,8 +18,8 @@ func Port(t testing.TB) string {
 	return strconv.Itoa(port)
 }
 
-// quietPort is a free port below those that systems give to outgoing
-// connections: one of these could take the server's port while it is down.
+// quietPort returns a free port below the range of outgoing connections. One of them could
+// otherwise take the server's port while it is down.
 func quietPort() (int, error) {
 	const lowest, highest = 12_000, 30_000
 	for range 1000 {

@@ -6,10 +6,9 @@ import (
 	"testing"
 )
 
-// Prefix returns a key prefix that no other test uses, in this process or in
-// another one on the same server: the test's name (so that a key says where it
-// comes from) and 128 random bits. It holds only letters, digits, '_' and '-',
-// so it neither starts nor ends a hash tag.
+// Prefix returns a key prefix that no other test uses, in any process on the same server. It is the
+// test's name, which shows where a key comes from, and 128 random bits. It holds only letters,
+// digits, '_' and '-', so it neither starts nor ends a hash tag.
 func Prefix(t testing.TB) string {
 	t.Helper()
 	name := strings.Map(func(r rune) rune {

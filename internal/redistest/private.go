@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// PrivateOptions says what is special about a private server.
+// PrivateOptions are the options of a private server.
 type PrivateOptions struct {
 	Args     []string // further options, as on its command line
 	Env      []string // further variables of its environment: "NAME=value"
-	Sentinel bool     // it runs as a Sentinel, which monitors nothing yet
+	Sentinel bool     // run as a Sentinel, which monitors nothing at first
 }
 
-// PrivateServer is a redis-server (or valkey-server) of this machine that one
-// test may kill, freeze and start again: on the same port, in the same
-// directory. Its methods fail the test when they do not succeed, so call them
-// from the test's goroutine.
+// PrivateServer is a redis-server (or valkey-server) of this machine that one test may kill, freeze
+// and start again, on the same port and in the same directory. If one of its methods does not
+// succeed, the test fails, so call them from the test's goroutine.
 type PrivateServer struct {
 	*Server
 	Dir string // where the server keeps its files
@@ -34,9 +33,9 @@ type PrivateServer struct {
 	answers *bufio.Reader
 }
 
-// Private starts a private server. Like Local it skips the test when there is
-// none to start, or fails it when FLEETPACE_REQUIRE holds "redis". The server
-// ends with the test, and with the test binary at the latest.
+// Private starts a private server. Without a server binary it skips the test, or fails it if
+// FLEETPACE_REQUIRE holds "redis", like Local. The server ends with the test, at the latest with
+// the test binary.
 func Private(t testing.TB, options PrivateOptions) *PrivateServer {
 	t.Helper()
 	if _, err := serverBinary(); err != nil {
@@ -72,7 +71,7 @@ func (p *PrivateServer) Kill() { p.t.Helper(); p.tell(verbKill) }
 // Freeze stops the server with SIGSTOP.
 func (p *PrivateServer) Freeze() { p.t.Helper(); p.tell(verbFreeze) }
 
-// Thaw lets a frozen server go on.
+// Thaw lets a frozen server continue.
 func (p *PrivateServer) Thaw() { p.t.Helper(); p.tell(verbThaw) }
 
 func (p *PrivateServer) tell(v verb) privateAnswer {
@@ -135,6 +134,6 @@ func startPrivateKeeper(t testing.TB, options PrivateOptions) (*PrivateServer, e
 		return nil, errors.Join(err, life.Close(), answers.Close())
 	}
 	t.Cleanup(func() { _ = answers.Close() })
-	_ = answers.SetReadDeadline(time.Now().Add(10 * time.Minute)) // no test of it lasts that long
+	_ = answers.SetReadDeadline(time.Now().Add(10 * time.Minute)) // longer than any test
 	return &PrivateServer{t: t, process: process, life: life, answers: bufio.NewReader(answers)}, nil
 }

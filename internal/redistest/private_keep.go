@@ -19,12 +19,11 @@ import (
 	"time"
 )
 
-// envPrivate makes the test binary the keeper of a private server: it holds the
-// options as JSON. Its standard input then holds verbs, one a line, and ends
-// when the server is to be removed.
+// envPrivate makes the test binary the keeper of a private server. It holds the options as JSON.
+// The keeper reads verbs from its standard input, one per line, and removes the server at its end.
 const envPrivate = "FLEETPACE_REDISTEST_PRIVATE"
 
-// verb is what the keeper of a private server may be told.
+// verb is a command to the keeper of a private server.
 type verb string
 
 const (
@@ -34,7 +33,7 @@ const (
 	verbThaw   verb = "thaw"
 )
 
-// privateAnswer is the line with which a keeper answers a verb.
+// privateAnswer is the line with which a keeper replies to a verb.
 type privateAnswer struct {
 	Port    int
 	Process int
@@ -42,7 +41,7 @@ type privateAnswer struct {
 	Error   string `json:",omitempty"`
 }
 
-// init is that of keep.go for private servers, with the same reasons.
+// init is like init of keep.go, for private servers.
 func init() {
 	encoded, asked := os.LookupEnv(envPrivate)
 	if !asked {
@@ -79,14 +78,14 @@ func keepPrivate(encoded string) error {
 			answer.Process = p.process.Process.Pid
 		}
 		if err := answers.Encode(answer); err != nil {
-			break // nobody is there any more
+			break // the test binary is gone
 		}
 	}
 	p.kill()
 	return os.RemoveAll(dir)
 }
 
-// privateProcess is a private server as seen by its keeper.
+// privateProcess is a private server, as its keeper sees it.
 type privateProcess struct {
 	options PrivateOptions
 	dir     string
@@ -118,7 +117,7 @@ func (p *privateProcess) kill() {
 	}
 }
 
-// start starts the server on its port. The first time it looks for one.
+// start starts the server on its port. The first time it chooses a free port.
 func (p *privateProcess) start() error {
 	if p.port != 0 {
 		return p.startOn(p.port)

@@ -20,8 +20,8 @@ func startProcess(ctx context.Context, args []string) (running, error) {
 	if err != nil {
 		return running{}, err
 	}
-	// Another process can take the free port before the server does; the server
-	// then leaves, and the next port is tried.
+	// Another process can take the free port before the server does. Then the server exits, and
+	// the next port is tried.
 	const tries = 5
 	for try := 1; ; try++ {
 		server, err := startOnFreePort(ctx, binary, args)
@@ -75,7 +75,7 @@ func startOnFreePort(ctx context.Context, binary string, args []string) (running
 		close(left)
 	}()
 	remove := func() error {
-		_ = process.Process.Kill() // what it holds is thrown away in any case
+		_ = process.Process.Kill() // its data is discarded in any case
 		<-left
 		return os.RemoveAll(dir)
 	}
@@ -94,8 +94,8 @@ func startOnFreePort(ctx context.Context, binary string, args []string) (running
 	return running{url: address, id: strconv.Itoa(process.Process.Pid), remove: remove}, nil
 }
 
-// waitForProcess returns when the process pid serves the address. Asking for
-// the pid matters: on a port that was taken, somebody else's Redis may answer.
+// waitForProcess returns when the process pid serves the address. It checks the pid because another
+// Redis may answer on a port that was taken.
 func waitForProcess(ctx context.Context, address string, pid int, left <-chan struct{}) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -106,7 +106,7 @@ func waitForProcess(ctx context.Context, address string, pid int, left <-chan st
 		}
 		select {
 		case <-left:
-			return errors.New("it left instead of serving")
+			return errors.New("it exited before it served")
 		case <-ctx.Done():
 			return fmt.Errorf("it does not serve %s: %w", address, errors.Join(err, ctx.Err()))
 		case <-time.After(10 * time.Millisecond):

@@ -31,7 +31,7 @@ type Server struct {
 	Kind Kind
 
 	url    string
-	id     string  // of the container, or of the process
+	id     string  // of the container or process
 	keeper *keeper // nil for KindURL and KindMini
 }
 
@@ -48,7 +48,7 @@ func (s *Server) Addr() string {
 	return parsed.Host
 }
 
-// Real tells Redis and Valkey from miniredis.
+// Real reports whether the server is Redis or Valkey, and not miniredis.
 func (s *Server) Real() bool { return s.Kind != KindMini }
 
 // Client returns a new client of the server, closed at the end of the test.
@@ -63,8 +63,8 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Mini starts an embedded miniredis for this test alone. It shows logic, not
-// truth: see the package documentation for a real one.
+// Mini starts an embedded miniredis for this test alone. It only approximates Redis: see the
+// package documentation for a real one.
 func Mini(t testing.TB) *Server {
 	t.Helper()
 	mini, err := embedded.Start("")
@@ -75,8 +75,8 @@ func Mini(t testing.TB) *Server {
 	return &Server{Kind: KindMini, url: mini.URL()}
 }
 
-// Each runs the test twice, as subtests named "miniredis" and "redis", for
-// what must hold on both. The second one gets its server as New does.
+// Each runs the test twice, as subtests named "miniredis" and "redis", for behaviour that must be
+// the same on both. The second one gets its server as New does.
 func Each(t *testing.T, test func(t *testing.T, server *Server)) {
 	t.Helper()
 	t.Run("miniredis", func(t *testing.T) { test(t, Mini(t)) })
@@ -102,8 +102,7 @@ func serverInfo(ctx context.Context, address string) (map[string]string, error) 
 	if err != nil {
 		return nil, err
 	}
-	// Knock first: a client would spend a second on retries, and log them, when
-	// nothing listens (yet).
+	// Dial first: if nothing listens yet, a client would spend a second on retries, and log them.
 	dialer := net.Dialer{Timeout: 10 * time.Second} // a refused port answers at once
 	connection, err := dialer.DialContext(ctx, options.Network, options.Addr)
 	if err != nil {

@@ -16,16 +16,16 @@ const (
 	defaultImage = "redis:7-alpine"
 )
 
-// settings is what the environment says about the Redis of the tests.
+// settings are the environment's settings for the Redis of the tests.
 type settings struct {
 	url           string
-	only          Kind // "" when New may choose
+	only          Kind // empty: New may choose
 	image         string
 	requireRedis  bool
 	requireDocker bool
 }
 
-// readSettings looks at the environment on each call, so that a test may set it.
+// readSettings reads the environment on each call, so that a test may set it.
 func readSettings() (settings, error) {
 	s := settings{
 		url:   os.Getenv(envURL),

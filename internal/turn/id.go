@@ -7,14 +7,14 @@ import (
 )
 
 // longestID is how long an ID of reserve may be.
-const longestID = 256
+const longestID = 256 // bytes: reserve accepts no longer ID
 
-// ID names the wait of a task for one turn. It stays the same while the task is
-// put back to wait, on whichever worker it comes up, and is another one for each
-// real retry: a call that was made and failed needs a new turn.
+// ID returns the ID under which a task waits for one turn. It stays the same while the task is
+// rescheduled, whichever worker runs it. A real retry has another ID, because a call that was made
+// and failed needs a new turn.
 //
-// A task ID may be used again at once when its task is done, so whoever used the
-// turn has to forget the ID.
+// A task ID may be used again as soon as its task is done. So the program that uses the turn must
+// end the wait under the ID.
 func ID(queue, task string, retried int) string {
 	id := queue + "/" + strconv.Itoa(retried) + "/" + task
 	if len(id) <= longestID {

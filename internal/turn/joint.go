@@ -1,6 +1,5 @@
-// Package turn is what worker and scheduler agree on about an asynq task: which
-// limits it needs, under which ID it waits for them, and how long before its turn a
-// task has to be back.
+// Package turn holds what worker and scheduler must do alike for an asynq task: its limits, the ID
+// under which it waits for them, and how long before its turn it comes back.
 package turn
 
 import (
@@ -10,16 +9,16 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Need is what a task needs of limits.
+// Need is what a task needs.
 type Need struct {
-	Limits reserve.Turns // nil: the usual ones
-	Key    string        // in the first of them
-	Flow   string        // whose call it is; empty: the limits say
-	Weight float64       // of the flow; 0: the limits say
+	Limits reserve.Turns // nil: the usual limits
+	Key    string        // the key of the first limit
+	Flow   string        // empty: the flow of the limits
+	Weight float64       // the weight of the flow; 0: the weight of the limits
 	Urgent bool
 }
 
-// Joint is the limits of a task. Errors are those of [reserve.All].
+// Joint returns the limits of a task. Errors are those of [reserve.All].
 func Joint(usual reserve.Turns, need Need) (*reserve.Joint, error) {
 	limits := need.Limits
 	if limits == nil {
@@ -46,8 +45,8 @@ func Joint(usual reserve.Turns, need Need) (*reserve.Joint, error) {
 	return reserve.All(j.Limits()...)
 }
 
-// Costs are those of a task for each of its limits: one for all of them, or one for
-// each. What is not given is 1.
+// Costs returns the cost of a task for each of its limits. It takes one cost for all limits, or one
+// for each. By default a cost is 1.
 func Costs(one int, each []int, limits int) ([]int, error) {
 	switch {
 	case len(each) == 0:
