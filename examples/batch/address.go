@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// address is what the demo API understands.
+// address is the input of the demo API.
 type address struct {
 	Street, Postcode, City, Country string
 }
@@ -22,7 +22,7 @@ func (a address) missing() string {
 	return ""
 }
 
-// postcodes are the forms that countries use.
+// postcodes are the formats of countries.
 var postcodes = map[string]*regexp.Regexp{
 	"AT": regexp.MustCompile(`^[1-9]\d{3}$`),
 	"DE": regexp.MustCompile(`^\d{5}$`),
@@ -40,7 +40,7 @@ type verdict struct {
 	Reason      string `json:"reason,omitempty"`
 }
 
-// verdict is what the API is paid for: a label, and whether mail could arrive.
+// verdict returns the result that the API sells: a label, and whether mail could arrive.
 func (a address) verdict() verdict {
 	v := verdict{Label: fmt.Sprintf("%s, %s %s, %s", a.Street, a.Postcode, a.City, a.Country)}
 	switch form, known := postcodes[a.Country]; {

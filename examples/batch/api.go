@@ -31,7 +31,7 @@ const (
 func newAPIClient(url string, header http.Header, concurrency int) *apiClient {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns = concurrency
-	transport.MaxIdleConnsPerHost = concurrency // else most calls would open a connection
+	transport.MaxIdleConnsPerHost = concurrency // with the default of 2, most calls would open a connection
 	return &apiClient{
 		http: &http.Client{
 			Transport: transport,
@@ -47,7 +47,7 @@ func newAPIClient(url string, header http.Header, concurrency int) *apiClient {
 
 func (c *apiClient) close() { c.http.CloseIdleConnections() }
 
-// statusError is an answer that is not a success.
+// statusError is a response that is not a success.
 type statusError struct {
 	code int
 	text string
@@ -61,8 +61,7 @@ func (e *statusError) Error() string {
 	return s
 }
 
-// aboutCaller says that the API refuses us, or is elsewhere, whatever the
-// record.
+// aboutCaller reports whether the API refuses us, or has moved, whatever the record.
 func (e *statusError) aboutCaller() bool {
 	switch e.code {
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden:
@@ -71,20 +70,18 @@ func (e *statusError) aboutCaller() bool {
 	return e.code/100 == 3
 }
 
-// call makes one attempt. The error tells backoff what to do: network errors and
-// 5xx are plain (try again), 429 says when, everything else is permanent.
+// call makes one attempt. The error tells backoff what to do: it retries network errors and 5xx, a
+// 429 says when to retry, and everything else is permanent.
 //
-// The idempotency key is the record's ID in every attempt of every run: an
-// answer that was lost, or that was on its way when we were killed, is not paid
-// for again.
+// The idempotency key is the record's ID, in every attempt of every run. So we do not pay again for
+// a response that was lost, or that was on its way when this process was killed.
 func (c *apiClient) call(ctx context.Context, r record) (json.RawMessage, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, backoff.Permanent(err)
 	}
-	// Without GetBody the transport cannot send the request again by itself when
-	// a kept connection breaks, as it does when there is an idempotency key: that
-	// would be a call without a turn.
+	// If a kept connection breaks, the transport sends a request with an idempotency key again by
+	// itself, without a turn. Without GetBody it cannot.
 	req.GetBody = nil
 	for name, values := range c.header {
 		req.Header[name] = values
@@ -99,7 +96,7 @@ func (c *apiClient) call(ctx context.Context, r record) (json.RawMessage, error)
 	if err != nil {
 		return nil, err
 	}
-	defer resp.Body.Close() // only read
+	defer resp.Body.Close() // errors of a body that is only read do not matter
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the answer: %w", err)
@@ -130,7 +127,7 @@ func (c *apiClient) call(ctx context.Context, r record) (json.RawMessage, error)
 	return body, nil
 }
 
-// excerpt is the beginning of an answer, on one line.
+// excerpt returns the beginning of a response, on one line.
 func excerpt(body []byte) string {
 	const most = 200
 	text := strings.Join(strings.Fields(string(body[:min(len(body), most)])), " ")

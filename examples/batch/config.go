@@ -14,13 +14,13 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// config is what the flags say.
+// config holds the flags.
 type config struct {
 	in          string // "" is the sample, "-" stdin
 	idField     string
-	out         string // made up when not given, see outGiven
+	out         string // a temporary file if not given; see outGiven
 	outGiven    bool
-	api         string // "" is the demo API, apiLLM that of a language model
+	api         string // "" is the demo API, apiLLM a language model
 	header      http.Header
 	redis       string // "" is the embedded Redis
 	limit       reserve.Limit
@@ -28,7 +28,7 @@ type config struct {
 	concurrency int
 	workers     int
 	noSettle    bool
-	monitor     string // where a web page shows the limits; empty: nowhere
+	monitor     string // the address of a web page with the limits; "": no page
 	json        bool
 	chart       string
 }
@@ -37,34 +37,34 @@ const usage = `batch sends the records of a CSV or JSONL file to a rate-limited 
 call in its turn, and writes one line of JSON per result.
 
 Without flags it checks 500 sample addresses against a demo API that refuses
-whatever comes too early, on an embedded Redis. That takes about ten seconds.
+calls that come too early, on an embedded Redis. That takes about ten seconds.
 
   batch -in orders.csv -api https://api.example.com/v1/check \
         -header 'Authorization: Bearer $API_KEY' \
         -redis redis://localhost:6379/0 -rate "50/s" -out results.jsonl
 
-Each record is sent by POST as a JSON object, with its ID as Idempotency-Key;
-the answer must be JSON. Answers 5xx and 429, and network errors, are tried
-again, each attempt in a turn of its own. Other 4xx answers are noted as failed
-(401, 402 and 403 stop the run: they are not about the record).
+Each record is sent by POST as a JSON object, with its ID as Idempotency-Key; the
+response must be JSON. After status 5xx or 429, or a network error, the call is
+retried, and each attempt waits for a turn. Other 4xx responses are failures
+(401, 402 and 403 stop the run: they do not depend on the record).
 
--out is also the journal: run the same command again and records that are done
-are skipped, failed ones tried again. Only one process may write to it at a
+-out is also the journal. If you run the same command again, it skips records
+that are done and retries failed ones. Only one process may write to it at a
 time. Processes that share a Redis share the limit of an API host.
 
 With -api llm, 4 processes send 600 sample prompts to a demo of a language model
-that limits requests and tokens per second, and requests per minute. What a call
-costs in tokens is known from its answer only. That takes about half a minute.
-Records of your own have "prompt" and "max_tokens".
+that limits requests and tokens per second, and requests per minute. Only the
+response states what a call costs in tokens. That takes about half a minute.
+Your own records need "prompt" and "max_tokens".
 
 `
 
-// parseFlags reports wrong flags with an error that names the flag; for -h it
-// prints the help to w and returns flag.ErrHelp.
+// parseFlags returns an error that names the wrong flag. For -h it prints the help to w and returns
+// flag.ErrHelp.
 func parseFlags(args []string, w io.Writer) (*config, error) {
 	cfg := &config{header: http.Header{}}
 	fs := flag.NewFlagSet("batch", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // errors are printed once, by our caller
+	fs.SetOutput(io.Discard) // the caller prints errors, once
 	fs.StringVar(&cfg.in, "in", "", "CSV or JSONL `file`, \"-\" for stdin (default: a sample of 500 addresses)")
 	fs.StringVar(&cfg.idField, "id", "id", "`field` that holds the ID of a record")
 	fs.StringVar(&cfg.out, "out", "", "JSONL `file` for results, also the journal (default: a new temporary file)")
@@ -74,9 +74,9 @@ func parseFlags(args []string, w io.Writer) (*config, error) {
 	fs.TextVar(&cfg.limit, "rate", reserve.PerSecond(50).Burst(5), "`limit` of the API, such as \"50/s\", \"1000/minute burst 5\"; of -api llm, that of requests")
 	fs.IntVar(&cfg.concurrency, "concurrency", 0, "`records` in work at the same time, most of them waiting for their turn (default: half a second's worth, 8 to 256; with -api llm 3 for each worker)")
 	fs.IntVar(&cfg.workers, "workers", 4, "worker `processes` of -api llm")
-	fs.BoolVar(&cfg.noSettle, "no-settle", false, "with -api llm, keep what calls were estimated to cost, to see what settling is good for")
+	fs.BoolVar(&cfg.noSettle, "no-settle", false, "with -api llm, keep the estimated costs, to see the effect of settling")
 	fs.BoolVar(&cfg.json, "json", false, "print the summary as one JSON object, the last line on stdout")
-	fs.TextVar(&cfg.outage, "outage", reserve.PolicyLocal, "`policy` while Redis is away: local (go on at 0.9 of the rate), wait, fail or open")
+	fs.TextVar(&cfg.outage, "outage", reserve.PolicyLocal, "`policy` while Redis is unreachable: local (continue at 0.9 of the rate), wait, fail or open")
 	fs.StringVar(&cfg.monitor, "monitor", "", "serve a web page of the limits at this `address`, such as localhost:9469")
 	fs.StringVar(&cfg.chart, "chart", "", "draw requests against the limit into this `file`, .svg or .png")
 
@@ -103,8 +103,8 @@ func (c *config) addHeader(s string) error {
 	return nil
 }
 
-// complete fills in what depends on other flags and finds what would fail only
-// after records were paid for.
+// complete fills in values that depend on other flags. It finds errors that would otherwise show
+// only after records were paid for.
 func (c *config) complete() error {
 	if c.concurrency < 0 {
 		return fmt.Errorf("-concurrency %d: want at least 1, or 0 for the default", c.concurrency)
@@ -131,10 +131,10 @@ func (c *config) complete() error {
 	return nil
 }
 
-// howToResume tells in words how the next run goes on.
+// howToResume says how the next run continues.
 func (c *config) howToResume() string {
 	if c.outGiven {
-		return "run the same command again to go on"
+		return "run the same command again to continue"
 	}
-	return fmt.Sprintf("run the same command with -out %s to go on", c.out)
+	return fmt.Sprintf("run the same command with -out %s to continue", c.out)
 }

@@ -16,9 +16,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// demoAPI is a paid API on the loopback interface: it checks postal addresses,
-// takes its time, fails now and then, and refuses whatever comes too early. It
-// charges once per idempotency key.
+// demoAPI is a paid API on the loopback interface. It checks postal addresses, takes its time,
+// fails now and then, and refuses calls that come too early. It charges once per idempotency key.
 type demoAPI struct {
 	url      string
 	provider *provider.Provider
@@ -37,16 +36,14 @@ const (
 	slowest     = 60 * time.Millisecond
 )
 
-// startDemo starts the API with a limit of perSecond calls a second for clients
-// that send them in turns with the given burst.
+// startDemo starts the API with a limit of perSecond calls per second, for clients whose turns have
+// the given burst.
 //
-// The provider's rate is that of the turns, but its burst is larger: 10 for
-// turns with a burst of 1. Those are exact when calls leave. Until they arrive,
-// the network and the schedulers of both sides have delayed one of them more
-// than the next, so two calls that left 20 ms apart may arrive together. A
-// provider without any burst to spare would refuse the second one, and no client
-// could prevent it. At high rates the same delays cover more calls: there it is
-// 100 ms worth of them.
+// The provider has the rate of the turns, but a larger burst: 10 for turns with a burst of 1. Turns
+// are exact when calls leave, but the network and both schedulers delay some calls more than
+// others. So two calls that left 20 ms apart may arrive together. A provider without a larger burst
+// would refuse the second one, and no client could prevent it. At high rates the same delays affect
+// more calls, so the additional burst is at least what the rate allows in 100 ms.
 func startDemo(perSecond float64, burst int) (*demoAPI, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -76,14 +73,14 @@ func (d *demoAPI) close() error {
 	return err
 }
 
-// called is how often the API was called with each idempotency key.
+// called returns how often the API was called with each idempotency key.
 func (d *demoAPI) called() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.attempts)
 }
 
-// charged is how often each idempotency key was charged.
+// charged returns how often each idempotency key was charged.
 func (d *demoAPI) charged() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -116,8 +113,8 @@ func (d *demoAPI) check(w http.ResponseWriter, r *http.Request) {
 	d.mu.Unlock()
 
 	time.Sleep(latency) // the work that is paid for
-	// Half of the failures happen before the charge and half after it: then the
-	// answer is lost, and only the key keeps the caller from paying again.
+	// Half of the failures happen before the charge and half after it. After it, the response is
+	// lost, and only the key keeps the caller from paying again.
 	if luck < failureRate/2 {
 		reply(w, http.StatusServiceUnavailable, problem("try again"))
 		return
@@ -143,12 +140,12 @@ func (d *demoAPI) charge(key string, a address) json.RawMessage {
 	return answer
 }
 
-// fate decides by key and attempt alone how lucky a call is, from 0 to 1, and
-// how long it takes, so that every run of the demo is the same.
+// fate returns how lucky a call is, from 0 to 1, and how long it takes. It depends on key and
+// attempt alone, so every run of the demo is the same.
 func fate(key string, attempt int) (luck float64, latency time.Duration) {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s#%d", key, attempt) // never fails
-	// FNV leaves keys that differ in one digit close together: mix once more.
+	// FNV gives similar values to keys that differ in one digit, so mix once more.
 	x := h.Sum64()
 	x ^= x >> 33
 	x *= 0xff51afd7ed558ccd

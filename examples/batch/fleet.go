@@ -12,16 +12,16 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// workerArgument, alone on the command line, makes this program one worker process of a
-// fleet; the parent starts it so.
+// workerArgument, alone on the command line, makes this program a worker process of a fleet. The
+// parent starts its workers with it.
 const workerArgument = "-worker-process"
 
-// The parent and its workers talk in JSON lines. A worker reads its setup from stdin and
-// then records, one at a time for each call that it may have in work; the end of stdin
-// tells it to finish calls in flight, and to end. Its reports come up its stdout.
+// The parent and its workers exchange JSON lines. A worker reads its setup from stdin and then
+// records, one for each call that it may have in work. At the end of stdin it finishes its calls in
+// flight and exits. It writes its reports to stdout.
 
-// setup is the first line that a worker reads. The Redis URL travels here rather than on
-// the command line, where others could read its password.
+// setup is the first line that a worker reads. It holds the Redis URL, because other users could
+// read a password on the command line.
 type setup struct {
 	RedisURL    string         `json:"redis_url"`
 	API         string         `json:"api"`
@@ -31,11 +31,11 @@ type setup struct {
 	NoSettle    bool           `json:"no_settle,omitempty"`
 }
 
-// outcome is one line from a worker; exactly one of Ready, Result and Fatal is set.
+// outcome is one line from a worker. Exactly one of Ready, Result and Fatal is set.
 type outcome struct {
-	Ready  bool    `json:"ready,omitempty"` // it has its connections, and wants records
+	Ready  bool    `json:"ready,omitempty"` // it has its connections, and can take records
 	Result *result `json:"result,omitempty"`
-	Fatal  string  `json:"fatal,omitempty"` // why it ends
+	Fatal  string  `json:"fatal,omitempty"` // why it exits
 
 	Retried   int    `json:"retried,omitempty"`
 	Estimated int    `json:"estimated,omitempty"` // tokens
@@ -43,29 +43,29 @@ type outcome struct {
 	HeldBy    string `json:"held_by,omitempty"`   // the limit that the call waited for
 }
 
-// event is a line of a worker, or its end.
+// event is a line of a worker, or its exit.
 type event struct {
 	from  *member
 	line  outcome
 	ended bool
-	err   error // why it ended, when not cleanly
+	err   error // why it ended, if not cleanly
 }
 
-// member is one worker process, seen from the parent.
+// member is one worker process, as the parent sees it.
 type member struct {
 	name  string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	down  *json.Encoder
 
-	inWork map[string]record // by ID; the parent's loop owns it
+	inWork map[string]record // by ID; only the parent's loop uses it
 }
 
-// A worker that has not ended so long after it was told to is killed.
+// killAfter is how long a worker may take to end before it is killed.
 const killAfter = callTimeout + 2*time.Second
 
-// startFleet starts n copies of this program as workers. Read events until all have ended,
-// or they block.
+// startFleet starts n copies of this program as workers. Read events until all workers have ended;
+// otherwise they block.
 func startFleet(n int, s setup, stderr io.Writer) (members []*member, events chan event, err error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -105,9 +105,9 @@ func (m *member) start() (stdout io.Reader, err error) {
 // send ignores errors: a worker that cannot be reached has ended, and listen reports that.
 func (m *member) send(line any) { _ = m.down.Encode(line) }
 
-// stop tells the worker to end.
+// stop makes the worker end.
 func (m *member) stop() {
-	_ = m.stdin.Close() // closed before, or the worker has ended
+	_ = m.stdin.Close() // an error: it is closed already, or the worker has ended
 	time.AfterFunc(killAfter, func() { _ = m.cmd.Process.Kill() })
 }
 
@@ -116,7 +116,7 @@ func (m *member) listen(stdout io.Reader, events chan<- event) {
 	for {
 		var line outcome
 		if err := lines.Decode(&line); err != nil {
-			if !errors.Is(err, io.EOF) { // not our language
+			if !errors.Is(err, io.EOF) { // the line is not a report
 				_ = m.cmd.Process.Kill()
 				_, _ = io.Copy(io.Discard, stdout)
 			}

@@ -18,13 +18,13 @@ import (
 //go:embed sample.csv
 var sample []byte
 
-// record is one thing to call the API for.
+// record is the input of one call.
 type record struct {
-	ID   string // stable from run to run; what is paid for is remembered by it
+	ID   string // the same in every run, so that no record is paid for twice
 	Body []byte // the JSON object that is sent
 }
 
-// readInput reads the file that -in names: "" is the sample, "-" is stdin.
+// readInput reads the file of -in: "" is the sample, "-" is stdin.
 func readInput(path, idField string) ([]record, error) {
 	switch path {
 	case "":
@@ -36,13 +36,13 @@ func readInput(path, idField string) ([]record, error) {
 	if err != nil {
 		return nil, fmt.Errorf("-in: %w", err)
 	}
-	defer f.Close() // only read
+	defer f.Close() // errors of a file that is only read do not matter
 	return readRecords(f, path, idField)
 }
 
-// readRecords reads JSONL when r begins with "{", else CSV with a header. It
-// reads to the end before it returns, so that a mistake in the last line is
-// found before the first record is paid for. Errors name the file and the line.
+// readRecords reads JSONL if r begins with "{", else CSV with a header. It reads to the end before
+// it returns, so that an error in the last line is found before the first record is paid for.
+// Errors name the file and the line.
 func readRecords(r io.Reader, name, idField string) ([]record, error) {
 	in := &input{
 		buf:     bufio.NewReaderSize(r, 64<<10),
@@ -78,11 +78,10 @@ type input struct {
 	lineOf  map[string]int // by ID
 }
 
-// firstByte looks at the first byte that is not white space, after a byte order
-// mark, which it drops.
+// firstByte returns the first byte that is not white space. It drops a byte order mark before it.
 func (in *input) firstByte() (byte, error) {
 	if bom, _ := in.buf.Peek(3); string(bom) == "\ufeff" {
-		_, _ = in.buf.Discard(3) // peeked
+		_, _ = in.buf.Discard(3) // Peek has read them, so it cannot fail
 	}
 	for n := 1; n <= in.buf.Size(); n++ {
 		b, err := in.buf.Peek(n)
@@ -110,7 +109,7 @@ func (in *input) add(line int, id string, body []byte) error {
 	return nil
 }
 
-// maxID is what APIs commonly accept as an idempotency key.
+// maxID is the length that APIs commonly accept for an idempotency key.
 const maxID = 255
 
 func (in *input) errorf(line int, format string, args ...any) error {
@@ -205,7 +204,7 @@ func (in *input) addJSON(line int, body []byte) error {
 	}
 	var id any
 	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber() // 1e3 and 1000 are two IDs; no digit of a long one is lost
+	d.UseNumber() // keeps 1e3 and 1000 different, and all digits of a long number
 	if err := d.Decode(&id); err != nil {
 		return in.errorf(line, "field %q: %v", in.idField, err)
 	}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// What became of a record.
+// The status of a record.
 const (
 	statusDone   = "done"
 	statusFailed = "failed"
@@ -27,10 +27,9 @@ type result struct {
 	Error    string          `json:"error,omitempty"`
 }
 
-// journal is the output, which is also the memory of what is done: results are
-// appended, one line each, and read again by the next run. Where a record has
-// several lines the last one counts. It is safe for concurrent use within one
-// process.
+// journal is the output, and also the memory of what is done. Results are appended, one line each,
+// and the next run reads them. If a record has several lines, the last one counts. It is safe for
+// concurrent use within one process.
 type journal struct {
 	file    *os.File
 	closing chan struct{}
@@ -42,14 +41,14 @@ type journal struct {
 	broken   error // the first failure to write; nothing may follow half a line
 }
 
-// syncEvery is how long results wait for the disk. A kill loses none of them, a
-// power cut at most these; and what is lost is called again under the same
-// idempotency key.
+// syncEvery is how long results may wait before they are synced to disk. A killed process loses
+// none of them. A power failure loses at most these, and their records are called again with the
+// same idempotency key.
 const syncEvery = 100 * time.Millisecond
 
-// openJournal opens or creates the journal at path. A last line that was torn by
-// a crash is cut off, and dropped says how many bytes that were. A file that is
-// not a journal is an error that names the line, and is left as it is.
+// openJournal opens or creates the journal at path. It cuts off a last line that a crash left
+// incomplete, and returns its length in bytes as dropped. A file that is not a journal is an error
+// that names the line, and stays unchanged.
 func openJournal(path string) (j *journal, dropped int64, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -89,7 +88,7 @@ func (j *journal) load() (dropped int64, err error) {
 				return 0, fmt.Errorf("line %d is not a result (%w): is it a journal? Name another file or remove the line", line, parseErr)
 			}
 		}
-		if torn { // whole after all, only the line break is missing
+		if torn { // the line is complete; only the line break is missing
 			_, err := j.file.WriteString("\n")
 			return 0, err
 		}
@@ -111,15 +110,15 @@ func parseResult(line []byte) (result, error) {
 	return res, nil
 }
 
-// isDone says whether the record was done, in this run or an earlier one.
+// isDone reports whether the record is done, in this run or an earlier one.
 func (j *journal) isDone(id string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.status[id] == statusDone
 }
 
-// append writes one result. When it returns, the result survives the end of the
-// process, however it ends.
+// append writes one result. When it returns, the result is safe if the process ends, but not if the
+// machine does.
 func (j *journal) append(res result) error {
 	line, err := json.Marshal(res)
 	if err != nil {
@@ -139,8 +138,8 @@ func (j *journal) append(res result) error {
 	return nil
 }
 
-// keepSyncing brings results to the disk in groups and out of the way: a disk
-// that takes half a second must not keep the workers from their next turns.
+// keepSyncing syncs results to the disk in groups, in the background: a slow disk must not keep
+// calls from their turns.
 func (j *journal) keepSyncing() {
 	defer close(j.synced)
 	ticker := time.NewTicker(syncEvery)
@@ -159,7 +158,7 @@ func (j *journal) keepSyncing() {
 func (j *journal) sync() {
 	j.mu.Lock()
 	needed := j.unsynced && j.broken == nil
-	j.unsynced = false // results from now on are for the next time
+	j.unsynced = false // the next sync is for later results
 	j.mu.Unlock()
 	if !needed {
 		return
@@ -171,8 +170,8 @@ func (j *journal) sync() {
 	}
 }
 
-// close brings everything to the disk. It returns what ever went wrong with the
-// journal. Call it once, after the last append.
+// close syncs all results. It returns all errors of the journal. Call it once, after the last
+// append.
 func (j *journal) close() error {
 	close(j.closing)
 	<-j.synced

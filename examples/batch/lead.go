@@ -8,14 +8,14 @@ import (
 	"slices"
 )
 
-// lead is the parent while its workers run: it hands out the records and writes what became
-// of them. One goroutine owns it.
+// lead is the parent while its workers run. It hands out the records and writes their results. Only
+// one goroutine uses it.
 type lead struct {
 	journal *journal
 	todo    []record
 	changed func(tally)
 
-	members     []*member // that are alive
+	members     []*member // live workers
 	concurrency int       // records in work in each
 	starting    int       // members that are not ready yet
 	stopping    bool
@@ -23,7 +23,7 @@ type lead struct {
 
 	tally           tally
 	estimated, used int            // tokens of the calls that were made
-	heldBack        map[string]int // calls, by the limit that they waited for
+	heldBack        map[string]int // calls, by the limit that delayed them most
 	workers         map[string]int // records, by worker
 }
 
@@ -52,7 +52,7 @@ func (l *lead) run(ctx context.Context, n int, s setup, stderr io.Writer) error 
 	return l.err
 }
 
-// stop tells the workers to end. The first reason stays.
+// stop makes the workers end. The first reason stays.
 func (l *lead) stop(why error) {
 	if l.stopping {
 		return
@@ -63,7 +63,7 @@ func (l *lead) stop(why error) {
 	}
 }
 
-// lose takes note of a worker that has ended. If that is early, its records are for others.
+// lose handles the end of a worker. If it ended early, its records go to others.
 func (l *lead) lose(ev event) {
 	l.members = slices.DeleteFunc(l.members, func(m *member) bool { return m == ev.from })
 	for _, r := range ev.from.inWork {
@@ -89,8 +89,8 @@ func (l *lead) hear(from *member, line outcome) {
 	}
 }
 
-// handOut gives the workers as many records as they may have in work, in turn, and stops them
-// when all are done. They begin together, so that the first one does not use the bursts up.
+// handOut gives the workers as many records as they may have in work, one each in turn. It stops
+// them when all are done. They start together, so that the first one does not use up the bursts.
 func (l *lead) handOut() {
 	if l.starting > 0 || l.stopping {
 		return
@@ -113,7 +113,7 @@ func (l *lead) handOut() {
 	}
 }
 
-// note writes what became of a record.
+// note writes the result of a record.
 func (l *lead) note(from *member, line outcome) {
 	delete(from.inWork, line.Result.ID)
 	if err := l.journal.append(*line.Result); err != nil {

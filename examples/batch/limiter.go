@@ -9,15 +9,15 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// turns is the limiter with what it runs on.
+// turns is the limiter with its Redis.
 type turns struct {
 	*reserve.Limiter
 	redis *redisServer
 }
 
-// openTurns connects to the Redis that redisURL names, or to an embedded one that
-// is started when redisURL is empty. The limit is named after the API's host, so
-// everybody who calls that host through the same Redis shares it.
+// openTurns connects to the Redis at redisURL, or starts an embedded one if redisURL is empty. The
+// limit has the name of the API's host, so all programs that call that host through the same Redis
+// share it.
 func openTurns(ctx context.Context, redisURL, api string, limit reserve.Limit, outage reserve.Policy) (*turns, error) {
 	server, err := openRedis(ctx, redisURL)
 	if err != nil {
@@ -42,6 +42,6 @@ func newLimiter(server *redisServer, api string, limit reserve.Limit, outage res
 	})
 }
 
-// close gives the places of calls that still wait back and ends the connection,
-// and the embedded Redis if there is one.
+// close closes the limiter, which removes its waiting calls from the queue. Then it closes the
+// connection, and the embedded Redis if there is one.
 func (t *turns) close() error { return errors.Join(t.Close(), t.redis.close()) }

@@ -19,7 +19,7 @@ import (
 // apiLLM, as the value of -api, selects the demo of a language model.
 const apiLLM = "llm"
 
-// prompt is what the language model understands of a record.
+// prompt is the input of the language model.
 type prompt struct {
 	ID        string `json:"id"`
 	Prompt    string `json:"prompt"`
@@ -27,26 +27,26 @@ type prompt struct {
 }
 
 // estimate is the most that a call can cost, in tokens: no token is shorter than a byte, and
-// max_tokens bounds the answer. What it does cost is in the answer.
+// max_tokens bounds the response. The response states the real cost.
 func (p prompt) estimate() int { return len(p.Prompt) + p.MaxTokens }
 
-// llmLimits are the limits of the language model, as the fleet keeps them. The burst of the
-// tokens is some times the largest cost of a call, as what comes back of a limit is no more
-// than it has room for; see [reserve.Reservation.Settle].
+// llmLimits are the limits of the language model, as the fleet keeps them. The burst of the tokens is
+// several times the largest cost of a call, because a full bucket takes back no permits of a settled
+// call; see [reserve.Reservation.Settle].
 type llmLimits struct {
 	Requests reserve.Limit `json:"requests"`
 	Tokens   reserve.Limit `json:"tokens"`
 	Quota    reserve.Limit `json:"quota"` // of requests
 }
 
-// names of the limits, in their order.
+// llmNames are the names of the limits, in their order.
 var llmNames = [3]string{"requests", "tokens", "quota"}
 
 func (l llmLimits) all() [3]reserve.Limit { return [3]reserve.Limit{l.Requests, l.Tokens, l.Quota} }
 
-// newLLMLimits has tokens for about 16 calls of the sample a second, and a quota that lasts
-// for all of them, even if they come within a minute. Its margin is for calls that leave
-// in one minute and arrive in the next.
+// newLLMLimits returns limits with tokens for about 16 calls of the sample per second, and a quota
+// that is enough for all of them within one minute. The quota has a margin for calls that leave in
+// one minute and arrive in the next.
 func newLLMLimits(requests reserve.Limit) llmLimits {
 	return llmLimits{
 		Requests: requests,
@@ -55,7 +55,7 @@ func newLLMLimits(requests reserve.Limit) llmLimits {
 	}
 }
 
-// runLLM has worker processes send the records to a language model; see run.
+// runLLM sends the records to a language model, from worker processes; see run.
 func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err error) {
 	limits := newLLMLimits(cfg.limit)
 	records, err := readPrompts(cfg, limits.Tokens.MaxBurst())
@@ -110,7 +110,7 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 	return rep, err
 }
 
-// readPrompts reads the records, and finds those that no call could be made for.
+// readPrompts reads the records, and refuses records that the API could not accept.
 func readPrompts(cfg *config, most int) ([]record, error) {
 	if cfg.in == "" {
 		return samplePrompts(sampleSize), nil
@@ -134,10 +134,10 @@ func readPrompts(cfg *config, most int) ([]record, error) {
 	return records, nil
 }
 
-// sampleSize makes a run of about half a minute.
+// sampleSize is enough for a run of about half a minute.
 const sampleSize = 600
 
-// samplePrompts are the same in every run.
+// samplePrompts returns prompts that are the same in every run.
 func samplePrompts(n int) []record {
 	random := rand.New(rand.NewPCG(1, 2))
 	words := strings.Fields("queue ticket turn limit rate burst line worker call peak valve river crane harbour timetable " +
@@ -149,7 +149,7 @@ func samplePrompts(n int) []record {
 			text = append(text, words[random.IntN(len(words))])
 		}
 		id := fmt.Sprintf("prompt-%04d", i+1)
-		// A string and a number: cannot fail.
+		// Strings and numbers cannot fail.
 		body, _ := json.Marshal(prompt{ID: id, Prompt: strings.Join(text, " "), MaxTokens: 250 + 50*random.IntN(11)})
 		records[i] = record{ID: id, Body: body}
 	}

@@ -15,23 +15,23 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// llmAPI is a language model on the loopback interface, without the model. It has three
-// limits, and judges each call when it arrives: what the call costs in tokens it knows by
-// then, and the caller learns it from the answer.
+// llmAPI stands in for a language model, on the loopback interface. It has three limits, and judges
+// each call when it arrives. It knows the cost in tokens by then; the caller learns it from the
+// response.
 type llmAPI struct {
 	url    string
 	server *http.Server
 	served chan error
 
-	// judges of the limits, in their order. Each call is told to all of them, also one
-	// that another has refused already: an API charges less.
+	// judges of the limits, in their order. Each judges every call, also if another one has refused
+	// it. So the demo is stricter than a real API.
 	judges [3]*provider.Provider
 
 	mu      sync.Mutex
 	refused int
 }
 
-// tokenUsage is what an answer says of its cost.
+// tokenUsage states in a response what the call cost.
 type tokenUsage struct {
 	PromptTokens     int `json:"prompt_tokens"`
 	CompletionTokens int `json:"completion_tokens"`
@@ -46,12 +46,12 @@ type completion struct {
 const (
 	llmFastest  = 80 * time.Millisecond
 	llmPerToken = 400 * time.Microsecond // of the completion
-	warmingUp   = 50 * time.Millisecond  // how long a connection is held that is made ahead
+	warmingUp   = 50 * time.Millisecond  // how long each warm-up request holds its connection
 )
 
-// startLLM starts the API. Its rates are those of the fleet, and its bursts are larger, by
-// 200 ms of the rate, or nine calls: see startDemo. The quota is as large as the fleet's,
-// which keeps a distance from the edges of minutes instead.
+// startLLM starts the API. It has the rates of the fleet, and larger bursts: by what the rate
+// allows in 200 ms, at least nine; see startDemo. Its quota equals the fleet's, which has a margin
+// at the edges of minutes instead.
 func startLLM(limits llmLimits) (*llmAPI, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -86,7 +86,7 @@ func (a *llmAPI) close() error {
 func (a *llmAPI) complete(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAnswer))
 	if err != nil {
-		return // the client went away
+		return // the client is gone
 	}
 	key := r.Header.Get("Idempotency-Key")
 	var p prompt
@@ -105,7 +105,7 @@ func (a *llmAPI) complete(w http.ResponseWriter, r *http.Request) {
 	reply(w, http.StatusOK, answer)
 }
 
-// judge returns 0, or after how long a call that is refused could come again.
+// judge returns 0 if the call is accepted. Otherwise it returns the wait after which it would be.
 func (a *llmAPI) judge(tokens int) (after time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,15 +120,15 @@ func (a *llmAPI) judge(tokens int) (after time.Duration) {
 	return after
 }
 
-// refusals is how many calls were refused, by whichever limit.
+// refusals returns how many calls the limits have refused.
 func (a *llmAPI) refusals() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.refused
 }
 
-// usage decides by key alone what a call costs, so that every run of the demo is the same:
-// from 40 to 80 % of the estimate.
+// usage returns the cost of a call, from 40 to 80 % of the estimate. It depends on the key alone,
+// so every run of the demo is the same.
 func (p prompt) usage(key string) tokenUsage {
 	luck, _ := fate(key, 1)
 	u := tokenUsage{PromptTokens: (len(p.Prompt) + 3) / 4}

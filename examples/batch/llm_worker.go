@@ -20,22 +20,22 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// llmWorker sends records to a language model, each call in the turn that it has under all
-// limits at once.
+// llmWorker sends records to a language model. Each call waits for one turn from all limits
+// together.
 type llmWorker struct {
 	setup
 	api    *apiClient
 	limits []*reserve.Limiter
 	turns  *reserve.Joint
 
-	mu sync.Mutex // reports are whole lines
+	mu sync.Mutex // so that reports are not mixed
 	up *json.Encoder
 }
 
 // workerMain is the main function of a worker process.
 func workerMain() int {
-	// Ctrl-C reaches the whole process group, but stopping is the parent's to lead.
-	// Without SIGPIPE a write to a dead parent is an error like others.
+	// Ctrl-C reaches the whole process group, but the parent decides when workers stop. Without
+	// SIGPIPE, a write to a dead parent is an ordinary error.
 	signal.Ignore(os.Interrupt, syscall.SIGPIPE)
 	w := &llmWorker{up: json.NewEncoder(os.Stdout)}
 	if err := w.run(os.Stdin); err != nil {
@@ -45,7 +45,7 @@ func workerMain() int {
 	return 0
 }
 
-// run works until the parent says stop or is gone.
+// run works until the parent stops it or is gone.
 func (w *llmWorker) run(stdin io.Reader) (err error) {
 	down := json.NewDecoder(stdin)
 	if err := down.Decode(&w.setup); err != nil || w.Concurrency == 0 {
@@ -71,7 +71,7 @@ func (w *llmWorker) run(stdin io.Reader) (err error) {
 	for {
 		var r record
 		if down.Decode(&r) != nil {
-			break // all is done, or the parent is gone
+			break // all records are done, or the parent is gone
 		}
 		records.Go(func() {
 			if err := w.process(ctx, r); err != nil {
@@ -80,12 +80,12 @@ func (w *llmWorker) run(stdin io.Reader) (err error) {
 			}
 		})
 	}
-	stop(nil) // calls that wait for their turns are not made
+	stop(nil) // calls that still wait for their turns are not made
 	records.Wait()
 	return nil
 }
 
-// open makes the limits, which are in one group, and puts them together.
+// open makes the limits, in one group, and their Joint.
 func (w *llmWorker) open(server *redisServer) error {
 	u, err := url.Parse(w.API)
 	if err != nil {
@@ -117,8 +117,8 @@ func (w *llmWorker) close() error {
 	return errors.Join(errs...)
 }
 
-// connect makes the connections to the API ahead, so that the first calls arrive as soon as
-// the others. Where that fails, they do it themselves.
+// connect makes connections to the API in advance, so that the first calls do not arrive later than
+// others. If that fails, the calls connect themselves.
 func (w *llmWorker) connect(ctx context.Context) {
 	var all sync.WaitGroup
 	for range w.Concurrency {
@@ -139,15 +139,15 @@ func (w *llmWorker) connect(ctx context.Context) {
 func (w *llmWorker) report(line outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_ = w.up.Encode(line) // the end of stdin says that the parent is gone
+	_ = w.up.Encode(line) // if the parent is gone, stdin ends, too
 }
 
-// process calls the API for one record, up to maxTries times, and reports what came of it.
-// An error is about all records.
+// process calls the API for one record, up to maxTries times, and reports the result. An error
+// concerns all records.
 func (w *llmWorker) process(ctx context.Context, r record) error {
 	var p prompt
 	if err := json.Unmarshal(r.Body, &p); err != nil {
-		return err // the parent has read it
+		return err // not reached: the parent has checked it
 	}
 	line := outcome{Estimated: p.estimate()}
 	attempts := 0
@@ -171,7 +171,7 @@ func (w *llmWorker) process(ctx context.Context, r record) error {
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return nil // not done and not failed: the next run takes it up
+		return nil // neither done nor failed: the next run calls it again
 	case errors.As(err, &noTurn):
 		return noTurn
 	case errors.As(err, &status) && status.aboutCaller():
@@ -183,8 +183,8 @@ func (w *llmWorker) process(ctx context.Context, r record) error {
 	return nil
 }
 
-// attempt makes one call in its turn. It takes the most that the call can cost, and settles
-// the difference when the answer says what it did cost.
+// attempt makes one call in its turn. It takes the most permits that the call can cost, and settles
+// the difference when the response states the real cost.
 func (w *llmWorker) attempt(ctx context.Context, r record, p prompt, line *outcome, attempts *int) (json.RawMessage, error) {
 	turn, err := w.turns.Reserve(ctx, 1, p.estimate(), 1)
 	if err != nil {
@@ -193,14 +193,14 @@ func (w *llmWorker) attempt(ctx context.Context, r record, p prompt, line *outco
 	if held := turn.HeldBy(); held != nil {
 		line.HeldBy = llmNames[slices.Index(w.limits, held)]
 	}
-	finish := context.WithoutCancel(ctx) // a call that has its turn is finished, also when we are asked to stop
+	finish := context.WithoutCancel(ctx) // a call that has its turn is finished, also if the worker is to stop
 	if err := turn.Wait(ctx); err != nil {
 		return nil, errors.Join(&turnError{err}, turn.Cancel(finish))
 	}
 	*attempts++
 	answer, err := w.api.call(finish, r)
 	if err != nil {
-		return nil, err // what it cost, if anything, is not known
+		return nil, err // the cost is unknown, so the estimate stays charged
 	}
 	var c completion
 	if err := json.Unmarshal(answer, &c); err != nil || c.Usage.TotalTokens < 1 {
@@ -210,7 +210,7 @@ func (w *llmWorker) attempt(ctx context.Context, r record, p prompt, line *outco
 	if w.NoSettle {
 		return answer, nil
 	}
-	// What is not settled stays charged, as an estimate that was right.
+	// If Settle fails, the estimate stays charged.
 	_ = turn.Settle(finish, 1, c.Usage.TotalTokens, 1)
 	return answer, nil
 }

@@ -1,8 +1,7 @@
-// Command batch sends the records of a CSV or JSONL file to a paid, rate-limited
-// HTTP API: every call waits for its own turn in a queue that all processes with
-// the same Redis share, so the API refuses nothing and its limit is used to the
-// full. It can be killed at any time; a second run goes on where the first one
-// stopped and pays for nothing twice.
+// Command batch sends the records of a CSV or JSONL file to a paid, rate-limited HTTP API. Every
+// call waits for its turn in a queue that all processes with the same Redis share. So the API
+// refuses no call, and the whole limit is used. It can be killed at any time; a second run
+// continues where the first one stopped, and pays for nothing twice.
 //
 //	go run ./examples/batch           # a sample, a demo API, an embedded Redis
 //	go run ./examples/batch -h        # your file, your API, your Redis
@@ -10,11 +9,10 @@
 //
 // The queue is the one call turns.Wait in pipeline.go; limiter.go sets it up.
 //
-// With -api llm the API is a language model, of which each call needs a request and
-// some tokens, and a part of a quota. The program starts worker processes (fleet.go) and
-// hands them the records (lead.go). A worker takes the turn of a call under all limits
-// with the most tokens that it can cost, and settles the rest when the answer says what it
-// did cost: attempt in llm_worker.go.
+// With -api llm the API is a language model. Each call needs one request, some tokens, and a part of
+// a quota. The program starts worker processes (fleet.go) and sends them the records (lead.go). A
+// worker takes the turn of a call from all limits, with the most tokens that the call can cost. When
+// the response states the real cost, it settles the difference (attempt in llm_worker.go).
 package main
 
 import (
@@ -31,9 +29,8 @@ func main() {
 	os.Exit(command(os.Args[1:]))
 }
 
-// command is the whole program; it returns the exit code: 0 when every record is
-// done, 1 when some failed or the run broke off, 2 for wrong flags, 130 after
-// Ctrl-C.
+// command runs the program and returns the exit code. It is 0 if every record is done, 1 if some
+// failed or the run ended early, 2 for wrong flags, and 130 after Ctrl-C.
 func command(args []string) int {
 	if len(args) == 1 && args[0] == workerArgument {
 		return workerMain()
@@ -49,7 +46,7 @@ func command(args []string) int {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The first Ctrl-C lets the calls in flight finish, the second one kills.
+	// The first Ctrl-C lets the calls in flight finish, the second one ends the program at once.
 	context.AfterFunc(ctx, stop)
 
 	rep, err := run(ctx, cfg, os.Stderr)

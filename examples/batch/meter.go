@@ -8,8 +8,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// referee says what the run did to the API: the demo API's provider, which
-// counts requests where they arrive, or the meter, which can only count them
+// referee counts the requests of the run: the demo API's provider where they arrive, or the meter
 // where they leave.
 type referee interface {
 	Summary() provider.Summary
@@ -23,7 +22,7 @@ type meter struct {
 	calls []provider.Call
 }
 
-// sent notes a request that leaves now and returns its place in the history.
+// sent records a request that leaves now, and returns its index in the history.
 func (m *meter) sent() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -31,7 +30,7 @@ func (m *meter) sent() int {
 	return len(m.calls) - 1
 }
 
-// refused notes that the request was answered with 429.
+// refused records that the response to the request was 429.
 func (m *meter) refused(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -14,10 +14,10 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// pipeline takes records through the API and into the journal.
+// pipeline sends records to the API and results to the journal.
 type pipeline struct {
-	// turns gives each call its turn; it is a *reserve.Limiter. When it fails,
-	// the run stops: without it no call may be made.
+	// turns gives each call its turn; it is a *reserve.Limiter. If it fails, the run stops, because
+	// no call may be made without it.
 	turns       interface{ Wait(context.Context) error }
 	api         *apiClient
 	journal     *journal
@@ -35,22 +35,20 @@ type tally struct {
 	lastRetry             error
 }
 
-// The first pause is short, because a retry waits in the queue as well, and
-// because at the end of the input nobody else would use the turns that it
-// leaves. All pauses of a record together take most of a minute.
+// The first pause is short, because a retry also waits in the queue. A longer one would leave turns
+// unused at the end of the input. All pauses of a record together take most of a minute.
 const (
 	maxTries     = 16
 	firstBackoff = 50 * time.Millisecond
 	maxBackoff   = 10 * time.Second
 )
 
-// run processes records until all are done or failed, the context ends, or
-// something breaks that concerns all of them (the queue, the journal, our access
-// to the API). Calls in flight are finished and noted in every case.
+// run processes records until all are done or failed, or the context ends. It also stops if
+// something breaks that concerns all records: the queue, the journal, or our access to the API. It
+// always finishes calls in flight and records their results.
 func (p *pipeline) run(ctx context.Context, records []record) error {
-	// More records are in work than the API can take. Most of them wait in the
-	// queue, so that there is always a next one: a slow answer or a pause before
-	// a retry leaves no gap.
+	// More records are in work than the API can accept. Most of them wait in the queue, so a slow
+	// response or a pause before a retry leaves no turn unused.
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(p.concurrency)
 	for _, r := range records {
@@ -64,14 +62,13 @@ func (p *pipeline) run(ctx context.Context, records []record) error {
 	return group.Wait()
 }
 
-// process calls the API for one record, up to maxTries times, and notes what
-// came of it.
+// process calls the API for one record, up to maxTries times, and records the result.
 func (p *pipeline) process(ctx context.Context, r record) error {
 	attempts := 0
 	answer, err := backoff.Retry(ctx,
 		func() (json.RawMessage, error) {
-			// One turn per attempt: to the provider a retry is a call like any
-			// other. The wait for it comes on top of the backoff.
+			// Each attempt takes a turn, because the provider counts a retry like any
+			// call. The wait for it comes after the backoff.
 			if err := p.turns.Wait(ctx); err != nil {
 				if errors.Is(err, reserve.ErrUnavailable) {
 					return nil, &turnError{err} // no turn was given: try again
@@ -79,13 +76,13 @@ func (p *pipeline) process(ctx context.Context, r record) error {
 				return nil, backoff.Permanent(&turnError{err})
 			}
 			attempts++
-			// A call that has its turn is finished even when we are asked to
-			// stop: it would be paid for and its answer lost.
+			// A call that has its turn is finished, also if the run is to stop:
+			// otherwise we would pay for a response that is lost.
 			return p.api.call(context.WithoutCancel(ctx), r)
 		},
 		backoff.WithBackOff(newBackOff()),
 		backoff.WithMaxTries(maxTries),
-		backoff.WithMaxElapsedTime(0), // a long queue is no reason to give up
+		backoff.WithMaxElapsedTime(0), // a long wait in the queue is no reason to give up
 		backoff.WithNotify(func(err error, _ time.Duration) {
 			p.count(func(t *tally) { t.retried++; t.lastRetry = err })
 		}),
@@ -101,7 +98,7 @@ func (p *pipeline) process(ctx context.Context, r record) error {
 		p.count(func(t *tally) { t.done++ })
 		return nil
 	case ctx.Err() != nil:
-		return context.Cause(ctx) // not done and not failed: the next run takes it up
+		return context.Cause(ctx) // neither done nor failed: the next run calls it again
 	case errors.As(err, &noTurn):
 		return noTurn
 	case errors.As(err, &status) && status.aboutCaller():

@@ -12,15 +12,15 @@ import (
 	"github.com/fleetpace/fleetpace/embedded"
 )
 
-// redisServer is a connection to Redis, and the embedded one if there is none of the user's.
+// redisServer is a connection to the user's Redis, or to an embedded one.
 type redisServer struct {
 	url     string
 	client  *redis.Client
 	closers []func() error
 }
 
-// openRedis connects to the Redis that url names, or to an embedded one that is started when
-// it is empty, and makes sure that it answers.
+// openRedis connects to the Redis at url, or starts an embedded one if url is empty. It checks that
+// Redis answers.
 func openRedis(ctx context.Context, url string) (*redisServer, error) {
 	s := &redisServer{url: url}
 	if err := s.open(ctx); err != nil {
@@ -62,8 +62,8 @@ func (s *redisServer) close() error {
 	return errors.Join(errs...)
 }
 
-// silence is a logger for go-redis: what fails is reported once, as an error, and
-// not by its pool into the middle of the progress display.
+// silence discards the log of go-redis. Errors are reported once, and not by go-redis into the
+// middle of the progress display.
 type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}

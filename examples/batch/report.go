@@ -13,32 +13,32 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// report is the summary of a run; with -json it is printed as it is.
+// report is the summary of a run. With -json it is printed as it is.
 type report struct {
 	Records int `json:"records"` // in the input
 	Done    int `json:"done"`    // in this run and before
 	Failed  int `json:"failed"`  // in this run
-	Skipped int `json:"skipped"` // done before
+	Skipped int `json:"skipped"` // in earlier runs
 	Retried int `json:"retried"`
 
-	// Counted where calls arrive with the demo API, where they leave with
-	// another one.
+	// The demo API counts requests where they arrive. For another API they are counted where
+	// they leave.
 	Requests int `json:"requests"`
-	Refused  int `json:"refused"` // answered with 429
+	Refused  int `json:"refused"` // responses with status 429
 
 	LimitPerSecond float64 `json:"limit_per_second"`
 	Seconds        float64 `json:"seconds"`     // from the first to the last request
 	Utilization    float64 `json:"utilization"` // (requests - burst) / (limit * seconds)
 
-	// Of -api llm: which limit held back most calls; the rate and the utilization above are
-	// its own. Its permits count instead of requests.
+	// With -api llm, Tightest is the limit that most calls waited for. The rate and the
+	// utilization above are those of this limit, in its permits.
 	Tightest  string        `json:"tightest,omitempty"`
 	Limits    []limitReport `json:"limits,omitempty"`
-	Estimated int           `json:"tokens_estimated,omitempty"` // by the callers, of calls that were made
-	Used      int           `json:"tokens_used,omitempty"`      // as their answers say
-	Processes int           `json:"processes,omitempty"`        // that made calls
+	Estimated int           `json:"tokens_estimated,omitempty"` // by the callers, for calls that were made
+	Used      int           `json:"tokens_used,omitempty"`      // according to the responses
+	Processes int           `json:"processes,omitempty"`        // processes that made calls
 
-	bare.Figures // of a process that only slept meanwhile
+	bare.Figures // measured by a goroutine that only sleeps
 }
 
 func newReport(cfg *config, records, skipped int, t tally, s provider.Summary, beside bare.Figures) *report {
@@ -57,7 +57,7 @@ func newReport(cfg *config, records, skipped int, t tally, s provider.Summary, b
 	}
 }
 
-// missing is an error when the report of a whole run does not account for each record.
+// missing returns an error if the report of a complete run does not account for each record.
 func (r *report) missing() error {
 	if accounted := r.Done + r.Failed; accounted != r.Records {
 		return fmt.Errorf("%d of %d records are done or failed", accounted, r.Records)
@@ -65,15 +65,15 @@ func (r *report) missing() error {
 	return nil
 }
 
-// limitReport is what became of one of several limits.
+// limitReport is the part of the report about one of several limits.
 type limitReport struct {
 	Name  string        `json:"name"`
 	Limit reserve.Limit `json:"limit"`
 	Used  int           `json:"used"` // permits
-	// Utilization is (used - burst) / (rate * seconds); of a quota, how much of it was used
-	// in its fullest window.
+	// Utilization is (used - burst) / (rate * seconds). For a quota, it is the used part of its
+	// fullest window.
 	Utilization float64 `json:"utilization"`
-	HeldBack    int     `json:"held_back"` // calls that waited for this limit longest
+	HeldBack    int     `json:"held_back"` // calls that this limit delayed most
 }
 
 func newLLMReport(cfg *config, records, skipped int, l *lead, model *llmAPI, beside bare.Figures) *report {
@@ -92,12 +92,12 @@ func newLLMReport(cfg *config, records, skipped int, l *lead, model *llmAPI, bes
 	return r
 }
 
-// tightest is the index of the limit that Tightest names.
+// tightest returns the index of the limit that Tightest names.
 func (r *report) tightest() int {
 	return slices.IndexFunc(r.Limits, func(l limitReport) bool { return l.Name == r.Tightest })
 }
 
-// used is how many permits accepted calls used, and how much of the limit that is.
+// used returns how many permits the accepted calls used, and the utilization of the limit.
 func used(calls []provider.Call, limit reserve.Limit, took time.Duration) (permits int, utilization float64) {
 	windows := make(map[time.Time]int)
 	for _, c := range calls {
@@ -117,13 +117,13 @@ func used(calls []provider.Call, limit reserve.Limit, took time.Duration) (permi
 	return permits, round(utilization, 4)
 }
 
-// round keeps some digits after the point: more would be noise.
+// round rounds to some digits after the point: more would be noise.
 func round(v float64, digits int) float64 {
 	scale := math.Pow10(digits)
 	return math.Round(v*scale) / scale
 }
 
-// print writes the summary for people, to stderr when stdout is for JSON.
+// print writes the summary for people, to stderr if stdout is for JSON.
 func (r *report) print(cfg *config, stdout, stderr io.Writer) error {
 	people := stdout
 	if cfg.json {

@@ -12,14 +12,13 @@ import (
 	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
-// run does what cfg says. It returns a report as soon as there was something to
-// report on, also together with an error.
+// run runs the program for cfg. It returns a report as soon as there is something to report, also
+// together with an error.
 func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err error) {
 	if cfg.api == apiLLM {
 		return runLLM(ctx, cfg, stderr)
 	}
-	// What can be wrong is found first: the input, Redis, the journal. Only then
-	// is anything paid for.
+	// The input, Redis and the journal are checked first, before any call is paid for.
 	records, err := readInput(cfg.in, cfg.idField)
 	if err != nil {
 		return nil, err
@@ -85,7 +84,7 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 	return rep, err
 }
 
-// resume opens the journal, and finds the records that are not done yet.
+// resume opens the journal, and returns the records that are not done yet.
 func (c *config) resume(records []record, stderr *os.File) (*journal, []record, error) {
 	var err error
 	if c.out == "" {
@@ -112,8 +111,8 @@ func (c *config) resume(records []record, stderr *os.File) (*journal, []record, 
 	return results, todo, nil
 }
 
-// temporaryFile makes an empty one. A default in the working directory would
-// dirty a checkout, and a second run without flags would find nothing to do.
+// temporaryFile makes an empty file. A default in the working directory would be left in a
+// checkout, and a second run without flags would find all records done.
 func temporaryFile() (path string, err error) {
 	file, err := os.CreateTemp("", "batch-results-*.jsonl")
 	if err != nil {
@@ -125,7 +124,7 @@ func temporaryFile() (path string, err error) {
 	return file.Name(), nil
 }
 
-// chartBin is 100 ms, or what a slow limit needs for one call per bin.
+// chartBin is 100 ms or, for a slow limit, the time of at least one call.
 func chartBin(perSecond float64) time.Duration {
 	bin := 100 * time.Millisecond
 	for perSecond*bin.Seconds() < 1 {
@@ -134,7 +133,7 @@ func chartBin(perSecond float64) time.Duration {
 	return bin
 }
 
-// String is what the progress display shows behind its numbers.
+// String is the text that the progress display shows after its numbers.
 func (t tally) String() string {
 	s := ""
 	if t.failed > 0 {
@@ -144,7 +143,7 @@ func (t tally) String() string {
 		return s + "no retries"
 	}
 	s += fmt.Sprintf("%d retried", t.retried)
-	// Short: it shares a line with the bar.
+	// The text is short, because it shares a line with the bar.
 	var status *statusError
 	if errors.As(t.lastRetry, &status) {
 		s += fmt.Sprintf(" (last: %d)", status.code)

@@ -194,7 +194,7 @@ func TestCtrlC(t *testing.T) {
 	require.ErrorAs(t, c.cmd.Wait(), &exit)
 	assert.Equal(t, 130, exit.ExitCode())
 	assert.Equal(t, syscall.Signal(-1), exit.Sys().(syscall.WaitStatus).Signal(), "it was not killed")
-	assert.Contains(t, c.stderr.String(), "run the same command again to go on")
+	assert.Contains(t, c.stderr.String(), "run the same command again to continue")
 
 	results := readResults(t, out)
 	charged := demo.charged()

@@ -16,11 +16,10 @@ import (
 
 const chartBin = 100 * time.Millisecond
 
-// errInterrupted ends a crawl that Ctrl-C stopped cleanly.
+// errInterrupted says that Ctrl-C stopped the crawl cleanly.
 var errInterrupted = errors.New("interrupted")
 
-// crawl runs one crawl from the parent's side. It returns errInterrupted when
-// ctx ended it.
+// crawl runs one crawl in the parent process. It returns errInterrupted if ctx ended it.
 func crawl(ctx context.Context, opts options, stdout *os.File, stderr *os.File) error {
 	s := &scene{opts: &opts}
 	defer s.close()
@@ -70,22 +69,21 @@ func crawl(ctx context.Context, opts options, stdout *os.File, stderr *os.File) 
 	return err
 }
 
-// missing says what a complete crawl of a site of our own lost, of which it is known what
-// there is to be found, or what it should have left alone.
+// missing returns an error if a complete crawl of our own site lost pages, or visited URLs that
+// robots.txt forbids.
 func (s *scene) missing(r result, t *tally) error {
 	switch {
 	case r.RobotsViolations != nil && *r.RobotsViolations > 0:
-		return fmt.Errorf("%d requests were for what robots.txt forbids", *r.RobotsViolations)
+		return fmt.Errorf("%d requests were for URLs that robots.txt forbids", *r.RobotsViolations)
 	case s.site == nil || s.site.pages < 0 || s.continued || !r.Complete:
-		return nil // nobody knows, or not all was visited
+		return nil // the number of pages is unknown, or the crawl is incomplete
 	case r.Pages != s.site.pages:
 		return fmt.Errorf("%d pages were found of the %d that the site has; %d URLs were given up", r.Pages, s.site.pages, t.outcomes[failed])
 	}
 	return nil
 }
 
-// chartPath is where the picture goes: beside the pages unless -chart says
-// otherwise.
+// chartPath is the file of the chart: beside the pages, unless -chart names another.
 func (s *scene) chartPath() string {
 	if s.opts.chart != "" {
 		return s.opts.chart
@@ -107,7 +105,7 @@ func (s *scene) greeting() string {
 		s.opts.run, verb, recordOf(s.opts), s.opts.workers, s.opts.qps, s.perHost, where)
 }
 
-// farewell says how to go on, and clears away what nobody can continue.
+// farewell says how to continue, and deletes the run's keys if it cannot be continued.
 func (s *scene) farewell(w io.Writer, r result, end backlog) {
 	switch {
 	case r.Complete && s.opts.newRun:
@@ -123,5 +121,5 @@ func (s *scene) farewell(w io.Writer, r result, end backlog) {
 	}
 }
 
-// say writes for a person; nobody there is no reason to fail.
+// say writes for a person. It ignores errors.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

@@ -12,18 +12,16 @@ import (
 
 const (
 	demoHosts   = 3
-	demoEntries = 6 // pages at which the crawl begins, two on each host
-	demoBranch  = 5 // pages that each page is the first to link to
+	demoEntries = 6 // entry pages, two on each host
+	demoBranch  = 5 // new pages that each page links to
 
-	// The last host asks for this many times the pause that the per-host limit
-	// makes, with a Crawl-delay.
+	// The Crawl-delay of the last host is this many times the interval of the per-host limit.
 	demoDelayFactor = 1.2
 )
 
-// demoWeb is a generated site: n pages over the hosts, the same for the same
-// number of pages and addresses. Page i lies on host i mod 3 and every page can
-// be reached: page 6+5i … 6+5i+4 is linked from page i, so all hosts are found
-// at the same pace.
+// demoWeb is a generated site of n pages. It is the same for the same n and addresses. Page i is on
+// host i mod 3. Page i links to the pages 6+5i to 6+5i+4, so all pages can be reached, and all
+// hosts are found at the same pace.
 type demoWeb struct {
 	n     int
 	bases []string // "http://127.0.0.1:port"
@@ -52,7 +50,7 @@ func newDemo(n int, addrs []string, perHost float64) (*site, []hostSpec) {
 	return s, specs
 }
 
-// path is where page i lies on its host; some are told apart by their query.
+// path returns the path of page i on its host. Some pages differ only in their query.
 func (w *demoWeb) path(i int) string {
 	switch {
 	case i%10 == 9:
@@ -66,7 +64,7 @@ func (w *demoWeb) path(i int) string {
 
 func (w *demoWeb) address(i int) string { return w.bases[i%demoHosts] + w.path(i) }
 
-// neighbour is another page on the host of page i.
+// neighbour returns another page on the host of page i.
 func (w *demoWeb) neighbour(i int) int {
 	if i+demoHosts < w.n {
 		return i + demoHosts
@@ -112,8 +110,8 @@ func (w *demoWeb) handler(host int, robotsTxt string, s *site) http.Handler {
 	return mux
 }
 
-// page writes page i with the kinds of links that real pages have, in HTML that
-// is not always correct.
+// page writes page i with the kinds of links that real pages have, in HTML that is not always
+// correct.
 func (w *demoWeb) page(i int) string {
 	random := rand.New(rand.NewPCG(uint64(i), uint64(w.n)))
 	title := demoTitle(random)
@@ -140,7 +138,7 @@ func (w *demoWeb) page(i int) string {
 	for n, link := range links {
 		fmt.Fprintf(&b, "<p>%s <a href=\"%s\">%s</a>.", demoSentence(random), html.EscapeString(link), demoTitle(random))
 		if n%2 == 0 {
-			b.WriteString("</p>\n") // the other half is left open
+			b.WriteString("</p>\n") // every other paragraph is left open
 		}
 	}
 	if i%7 != 3 {

@@ -10,19 +10,18 @@ import (
 )
 
 const (
-	maxLinks     = 2000 // per page; more is a trap or a sitemap
+	maxLinks     = 2000 // per page; a page with more is a trap or a sitemap
 	maxTitleSize = 300  // characters
 )
 
-// extract reads the title and the links of an HTML page that was served at
-// pageURL. Links come normalised, each once, in the order of the page; what
-// cannot be crawled (mailto:, javascript:, broken addresses) is left out.
-// Broken HTML is read the way browsers read it; only elements nested hundreds
-// deep are an error, with nothing read.
+// extract reads the title and the links of an HTML page that was served at pageURL. Links are
+// normalised, each once, in the order of the page. It leaves out links that cannot be crawled, such
+// as mailto:, javascript: and broken addresses. It reads broken HTML as browsers do. Only elements
+// that are nested hundreds of levels deep are an error.
 func extract(body []byte, contentType string, pageURL *url.URL) (title string, links []*url.URL, err error) {
 	utf8, err := charset.NewReader(bytes.NewReader(body), contentType)
 	if err != nil {
-		// An unknown charset: the bytes as they are still hold the links.
+		// The charset is unknown, but the links can still be read.
 		utf8 = bytes.NewReader(body)
 	}
 	doc, err := goquery.NewDocumentFromReader(utf8)

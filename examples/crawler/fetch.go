@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// agentName is the name that robots.txt files know this crawler by.
+	// agentName is the name of this crawler in robots.txt files.
 	agentName = "fleetpace-crawler"
 	userAgent = agentName + "/1.0 (+https://github.com/fleetpace/fleetpace)"
 
@@ -23,26 +23,25 @@ const (
 	maxHops      = 5                // redirects in a row that are followed
 )
 
-// answer is what a server said to one request.
+// answer is a server's response to one request.
 type answer struct {
 	status      int
 	contentType string
 	isHTML      bool
-	body        []byte        // only of HTML
-	location    *url.URL      // of a redirect, normalised; nil when there is none
-	retryAfter  time.Duration // what a 429 or 503 asked for; 0 when it did not
+	body        []byte        // only for HTML
+	location    *url.URL      // the target of a redirect, normalised; nil: no redirect
+	retryAfter  time.Duration // how long a 429 or 503 asks to wait; 0: it does not say
 }
 
-// asksForPause reports whether the server is busy, and said until when.
+// asksForPause reports whether the server is busy and says for how long.
 func (a answer) asksForPause() bool {
 	return a.retryAfter > 0 && (a.status == http.StatusTooManyRequests || a.status == http.StatusServiceUnavailable)
 }
 
 func (a answer) isRedirect() bool { return a.status >= 300 && a.status < 400 && a.location != nil }
 
-// fetcher sends single requests. It never follows a redirect and never
-// retries, since each request needs a turn of its own. It is safe for
-// concurrent use.
+// fetcher sends single requests. It never follows a redirect and never retries, because each
+// request needs its own turn. It is safe for concurrent use.
 type fetcher struct {
 	client *http.Client
 }
@@ -57,9 +56,8 @@ func newFetcher() *fetcher {
 	}}
 }
 
-// get fetches u. The body of anything but HTML is left unread unless anyType is
-// set. A status is an answer, whatever it is; an error means that there was
-// none.
+// get fetches u. It reads only HTML bodies, unless anyType is set. Any status is a response; an
+// error means that there was no response.
 func (f *fetcher) get(ctx context.Context, u *url.URL, anyType bool) (answer, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -71,7 +69,7 @@ func (f *fetcher) get(ctx context.Context, u *url.URL, anyType bool) (answer, er
 	if err != nil {
 		var withURL *url.Error
 		if errors.As(err, &withURL) {
-			err = withURL.Err // whoever reports it names the URL
+			err = withURL.Err // messages already name the URL
 		}
 		return answer{}, err
 	}
@@ -95,7 +93,7 @@ func (f *fetcher) get(ctx context.Context, u *url.URL, anyType bool) (answer, er
 	media, _, _ := mime.ParseMediaType(a.contentType)
 	a.isHTML = media == "text/html" || media == "application/xhtml+xml"
 	if !a.isHTML && !anyType {
-		// Reading a short rest lets the connection be used again.
+		// If the rest is short, the connection can be used again after it is read.
 		_, _ = io.CopyN(io.Discard, body, 4<<10)
 		return a, nil
 	}
@@ -105,7 +103,7 @@ func (f *fetcher) get(ctx context.Context, u *url.URL, anyType bool) (answer, er
 	return a, nil
 }
 
-// parseRetryAfter reads both forms of the header; 0 when it is neither.
+// parseRetryAfter reads both forms of the header. It returns 0 for anything else.
 func parseRetryAfter(value string, now time.Time) time.Duration {
 	if seconds, err := strconv.Atoi(value); err == nil && seconds > 0 {
 		return time.Duration(min(seconds, 3600)) * time.Second

@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// A worker that has not ended so long after it was told to is killed; it tries
-// to end by itself before (workerStopLimit).
+// killAfter is how long a worker may take to stop before it is killed. It is longer than
+// workerStopLimit, after which the worker ends by itself.
 const killAfter = workerStopLimit + 2*time.Second
 
-// member is one worker process, seen from the parent.
+// member is one worker process, as the parent sees it.
 type member struct {
 	name  string
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 
-	mu     sync.Mutex // orders are whole lines
+	mu     sync.Mutex // so that orders are not mixed
 	orders *json.Encoder
 }
 
@@ -30,19 +30,19 @@ type event struct {
 	from  *member
 	line  report
 	ended bool
-	err   error // why it ended, when not cleanly
+	err   error // why it ended, if not cleanly
 }
 
-// fleet is the worker processes. Their reports come out of events, in order for
-// each worker; read them until every worker has ended, or the workers block.
+// fleet is the worker processes. Their reports come from events, in order for each worker. Read
+// events until every worker has ended; otherwise the workers block.
 type fleet struct {
 	members []*member
 	events  chan event
 	stop    sync.Once
 }
 
-// startFleet starts n copies of this program as workers. A worker notices by
-// itself when this process dies, because its stdin ends.
+// startFleet starts n copies of this program as workers. If this process dies, the workers notice
+// it because their stdin ends.
 func startFleet(n int, s setup, stderr io.Writer) (*fleet, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -50,7 +50,7 @@ func startFleet(n int, s setup, stderr io.Writer) (*fleet, error) {
 	}
 	f := &fleet{events: make(chan event, 64)}
 	for i := range n {
-		//nolint:noctx // a worker ends when it is told to, or when its stdin does
+		//nolint:noctx // a worker ends on order, or when its stdin ends
 		m := &member{name: fmt.Sprintf("worker-%d", i+1), cmd: exec.Command(program, workerArgument)}
 		m.cmd.Stderr = stderr
 		stdout, err := m.start()
@@ -64,7 +64,7 @@ func startFleet(n int, s setup, stderr io.Writer) (*fleet, error) {
 		f.members = append(f.members, m)
 		of := s
 		of.Name = m.name
-		of.Metrics, _ = metricsOf(s.Metrics, i) // it was checked
+		of.Metrics, _ = metricsOf(s.Metrics, i) // the flag was checked before
 		m.send(order{Setup: &of})
 		go m.listen(stdout, f.events)
 	}
@@ -82,8 +82,7 @@ func (m *member) start() (stdout io.Reader, err error) {
 	return stdout, m.cmd.Start()
 }
 
-// send ignores errors: a worker that cannot be reached has ended, and listen
-// reports that.
+// send ignores errors: a worker that cannot be reached has ended, and listen reports that.
 func (m *member) send(o order) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,8 +95,8 @@ func (m *member) listen(stdout io.Reader, events chan<- event) {
 		var line report
 		if err := reports.Decode(&line); err != nil {
 			if !errors.Is(err, io.EOF) {
-				// Not our language: a worker that cannot be understood cannot
-				// be told that its pages are safe.
+				// The line is not a report. The worker would wait forever for the
+				// confirmation of its pages.
 				_ = m.cmd.Process.Kill()
 				_, _ = io.Copy(io.Discard, stdout)
 			}
@@ -108,8 +107,8 @@ func (m *member) listen(stdout io.Reader, events chan<- event) {
 	events <- event{from: m, ended: true, err: m.cmd.Wait()}
 }
 
-// stopAll tells the workers to stop: they take no new tasks, end their waits
-// and put their tasks back. It returns at once and may be called again.
+// stopAll makes the workers stop: they take no new tasks, end their waits and reschedule their
+// tasks. It returns at once and may be called more than once.
 func (f *fleet) stopAll() {
 	f.stop.Do(func() {
 		for _, m := range f.members {
@@ -117,7 +116,7 @@ func (f *fleet) stopAll() {
 		}
 		time.AfterFunc(killAfter, func() {
 			for _, m := range f.members {
-				_ = m.cmd.Process.Kill() // fails when it has ended, as it should
+				_ = m.cmd.Process.Kill() // fails if the worker has ended, which is normal
 			}
 		})
 	})

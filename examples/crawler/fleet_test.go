@@ -253,7 +253,7 @@ func TestMissingPagesAreAnError(t *testing.T) {
 		"a page twice":  {func(r *result) { r.Pages++ }, false, "61 pages were found of the 60"},
 		"continued":     {func(r *result) { r.Pages = 3 }, true, ""},
 		"stopped early": {func(r *result) { r.Pages, r.Complete = 3, false }, false, ""},
-		"impolite":      {func(r *result) { r.RobotsViolations = &one }, false, "1 requests were for what robots.txt forbids"},
+		"impolite":      {func(r *result) { r.RobotsViolations = &one }, false, "1 requests were for URLs that robots.txt forbids"},
 	} {
 		r := whole
 		c.change(&r)

@@ -18,14 +18,12 @@ import (
 const (
 	visitTask = "crawl:visit"
 
-	// visitedFor is how long a finished URL is remembered, and so how long a
-	// run can be continued.
+	// visitedFor is how long a finished URL is remembered, so a run can be continued for this long.
 	visitedFor = 7 * 24 * time.Hour
 
-	// neverArchive is asynq's MaxRetry. asynq archives a task that comes back
-	// with its retries used up, even one that was only interrupted; with a
-	// limit that is never reached, the visit itself decides when to give up
-	// (maxAttempts).
+	// neverArchive is asynq's MaxRetry. asynq archives a task that comes back without retries left,
+	// even if it was only interrupted. With a limit that is never reached, the visit itself decides
+	// when to give up (maxAttempts).
 	neverArchive = 1_000_000
 
 	rememberedURLs = 50_000
@@ -38,17 +36,17 @@ type target struct {
 	Hops  int    `json:"hops,omitempty"` // redirects in a row that led here
 }
 
-// frontier is the set of URLs of one run, in Redis: those to visit and those
-// visited. Each URL is one task whose ID is made from the run and the URL, so
-// that adding it is atomic and happens once in the life of the run, whichever
-// worker finds it and whoever crashes. It is safe for concurrent use.
+// frontier is the set of URLs of one run, in Redis: visited and still to be visited. Each URL is
+// one task, whose ID is made from the run and the URL. So a URL is added atomically, and once in
+// the life of the run, whichever worker finds it, and whatever crashes. It is safe for concurrent
+// use.
 type frontier struct {
 	client *asynq.Client
 	run    string
 	hosts  map[string]bool // hosts that may be visited
 
-	// known saves round trips for links that are on every page. Losing an
-	// entry is harmless, since Redis knows better.
+	// known saves round trips for links that are on every page. It may lose entries, because Redis
+	// has them all.
 	known *lru.Cache[string, struct{}]
 }
 
@@ -68,11 +66,11 @@ func taskID(run, normalisedURL string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// inScope says whether the run may visit u.
+// inScope reports whether the run may visit u.
 func (f *frontier) inScope(u *url.URL) bool { return f.hosts[u.Host] }
 
-// add puts a normalised URL on the frontier unless it is there or has been. It
-// reports whether it was new.
+// add adds a normalised URL to the frontier, unless it is or was there. It reports whether the URL
+// is new.
 func (f *frontier) add(ctx context.Context, t target) (bool, error) {
 	id := taskID(f.run, t.URL)
 	if f.known.Contains(id) {
@@ -92,18 +90,18 @@ func (f *frontier) add(ctx context.Context, t target) (bool, error) {
 	return err == nil, nil
 }
 
-// backlog is the frontier in numbers, all of one moment.
+// backlog is the number of URLs in each state, at one moment.
 type backlog struct {
-	unknown bool // Redis did not say
+	unknown bool // Redis did not answer
 	waiting int  // to be visited, now or later
-	active  int  // in the hands of a worker, alive or dead
+	active  int  // taken by a worker, alive or dead
 	visited int
 }
 
 func (b backlog) empty() bool { return !b.unknown && b.waiting == 0 && b.active == 0 }
 
-// countBacklog asks Redis. The numbers come from one script, and a visit adds
-// its links before it ends, so an empty frontier cannot fill again.
+// countBacklog reads the backlog from Redis. The numbers come from one script, and a visit adds its
+// links before it ends, so an empty frontier stays empty.
 func countBacklog(inspector *asynq.Inspector, run string) (backlog, error) {
 	info, err := inspector.GetQueueInfo(queueName(run))
 	if err != nil {
@@ -116,18 +114,18 @@ func countBacklog(inspector *asynq.Inspector, run string) (backlog, error) {
 	}, nil
 }
 
-// againError sends a visit back to the frontier, from where it takes a new turn.
+// againError returns a visit to the frontier. It waits for another turn.
 type againError struct {
 	cause  error
 	after  time.Duration
-	failed bool // counts as an attempt; without after, each takes longer to come back
+	failed bool // counts as an attempt; if after is 0, each one comes back later than the one before
 }
 
 func (e *againError) Error() string { return e.cause.Error() }
 func (e *againError) Unwrap() error { return e.cause }
 
-// isFailure tells asynq which errors count as attempts. A lease that ran out
-// counts, so a page that kills its workers is given up some day.
+// isFailure tells asynq which errors count as attempts. The end of a lease counts, so a page that
+// kills its workers is given up at some point.
 func isFailure(err error) bool {
 	var again *againError
 	return !errors.As(err, &again) || again.failed

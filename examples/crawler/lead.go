@@ -12,12 +12,12 @@ import (
 
 const (
 	watchEvery   = 250 * time.Millisecond // how often the frontier is counted
-	redisSilence = 15 * time.Second       // after which the crawl ends
-	maxNotes     = 20                     // lines that are shown while it runs
+	redisSilence = 15 * time.Second       // how long Redis may not answer before the crawl ends
+	maxNotes     = 20                     // the most lines that are shown during the crawl
 )
 
-// lead is the parent while its workers run: it writes their pages, shows how
-// far they are and decides when to stop them. One goroutine owns it.
+// lead is the parent while its workers run. It writes their pages, shows the progress, and decides
+// when to stop them. Only one goroutine uses it.
 type lead struct {
 	scene *scene
 	fleet *fleet
@@ -26,15 +26,14 @@ type lead struct {
 	tty   *os.File
 
 	alive    int
-	busy     map[string]int // visits in hand, by worker
+	busy     map[string]int // visits under way, by worker
 	notes    int
 	stopping bool
 	err      error // why the crawl ended early
 }
 
-// run starts the workers and returns when all of them have ended, with what was
-// counted and what is left on the frontier. The tally is nil when nothing was
-// started.
+// run starts the workers and returns when all of them have ended. It returns the counts of the
+// crawl and the rest of the frontier. The tally is nil if nothing was started.
 func (s *scene) run(ctx context.Context, stderr *os.File) (*tally, backlog, error) {
 	fleet, err := startFleet(s.opts.workers, setup{
 		RedisURL: s.redisURL, Run: s.opts.run, Hosts: s.hosts,
@@ -55,7 +54,7 @@ func (s *scene) run(ctx context.Context, stderr *os.File) (*tally, backlog, erro
 	return l.tally, end, l.err
 }
 
-// expectedPages is the length of the progress bar; -1 when nobody knows.
+// expectedPages is the length of the progress bar; -1: unknown.
 func (s *scene) expectedPages() int {
 	if s.site == nil || s.site.pages < 0 || s.continued {
 		return -1
@@ -95,7 +94,7 @@ func (l *lead) loop(ctx context.Context) {
 	}
 }
 
-// stop tells the fleet to stop. The first reason stays.
+// stop makes the fleet stop. The first reason stays.
 func (l *lead) stop(why error) {
 	if l.stopping {
 		return
@@ -129,7 +128,7 @@ func (l *lead) hear(ev event) {
 	}
 }
 
-// save writes a page and only then tells its worker, which ends the task.
+// save writes a page and then confirms it to its worker, which ends the task.
 func (l *lead) save(from *member, line report) {
 	isNew, err := l.scene.out.write(line.Page)
 	if err != nil {
@@ -157,14 +156,14 @@ func (l *lead) show(b backlog) {
 		busy += n
 	}
 	if b.waiting == 0 && b.active > 0 && busy == 0 && len(l.tally.calls) > 0 {
-		// Nobody alive holds them.
+		// No live worker has these tasks.
 		l.bar.Describe(fmt.Sprintf("%d URLs of killed workers come back within two minutes", b.active))
 		return
 	}
-	l.bar.Describe(fmt.Sprintf("%d on the frontier, %d in hand, %d requests", b.waiting, b.active, len(l.tally.calls)))
+	l.bar.Describe(fmt.Sprintf("%d on the frontier, %d under way, %d requests", b.waiting, b.active, len(l.tally.calls)))
 }
 
-// note shows a line above the progress display.
+// note prints a line above the progress display.
 func (l *lead) note(text string) {
 	switch l.notes++; {
 	case l.notes < maxNotes:
@@ -179,8 +178,8 @@ type counted struct {
 	err error
 }
 
-// watch counts the frontier again and again, beside the loop, so that a slow
-// Redis does not hold up the workers' reports. Call the function to end it.
+// watch counts the frontier repeatedly, in its own goroutine, so that a slow Redis does not delay
+// the workers' reports. Call the function to end it.
 func (s *scene) watch() (<-chan counted, func()) {
 	counts := make(chan counted)
 	ctx, cancel := context.WithCancel(context.Background())

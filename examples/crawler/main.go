@@ -1,29 +1,26 @@
-// Command crawler is a polite, distributed web crawler: several worker
-// processes share one limit for the whole crawl and one per host, through
-// Redis.
+// Command crawler is a polite, distributed web crawler: several worker processes share one limit for
+// the whole crawl and one per host, through Redis.
 //
 //	go run ./examples/crawler
 //
-// starts everything that it needs: an embedded Redis, a demo site of some 300
-// pages on three hosts, guarded by a provider that refuses every request which
-// comes too early, and three worker processes. -h lists what else it can do.
+// This starts an embedded Redis, a demo site of some 300 pages on three hosts, and three worker
+// processes. A strict provider in front of the site refuses every request that comes too early. -h
+// lists the options.
 //
-// The frontier is a queue of asynq with one task per URL. Package worker gives
-// each task its turn, under the limits of its host and of the crawl at once
-// (turns.go): one whose turn is far away goes back to the frontier until then. A
-// visit that has its turn fetches the page (visit.go), puts the links that it
-// finds on the frontier and hands the page to the parent process, which writes it.
+// The frontier is a queue of asynq with one task per URL. Package worker gives each task its turn, from
+// the limits of its host and of the crawl together (turns.go). If the turn is far away, the task is
+// rescheduled. A visit that has its turn fetches the page (visit.go) and adds its links to the frontier.
+// Then it sends the page to the parent process, which writes it.
 //
 // # What a crash costs
 //
-// A task ends only when the line of its page is in the output file, so no page
-// is lost whatever dies when. After Ctrl-C, or when the parent alone is killed,
-// the workers put their tasks back and the next run with the same -redis and
-// -run goes on at once. Tasks in the hands of workers that were killed come
-// back when asynq has waited for their leases to run out, within about two
-// minutes; the rest of the frontier goes on meanwhile. A page that was written
-// but not yet ticked off is then fetched again, and not written again when -out
-// is the same file.
+// A task ends only when the line of its page is in the output file, so a crash loses no page. After
+// Ctrl-C, or if only the parent is killed, the workers reschedule their tasks. The next run with the
+// same -redis and -run continues at once.
+//
+// If workers are killed, asynq returns their tasks when their leases end, within about two minutes; the
+// other tasks continue meanwhile. A page that was written, but whose task had not ended, is fetched
+// again. It is not written again if -out is the same file.
 package main
 
 import (
@@ -36,8 +33,8 @@ import (
 	"syscall"
 )
 
-// workerArgument, alone on the command line, makes this program one worker
-// process of a fleet; the parent starts it so.
+// workerArgument, alone on the command line, makes this program a worker process of a fleet. The
+// parent starts its workers with it.
 const workerArgument = "-worker-process"
 
 func main() {
@@ -58,7 +55,7 @@ func parentMain() int {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The second Ctrl-C must end a program that hangs in its clean stop.
+	// The second Ctrl-C ends the program, also if its clean stop hangs.
 	context.AfterFunc(ctx, stop)
 	err = crawl(ctx, opts, os.Stdout, os.Stderr)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/fleetpace/fleetpace/monitor"
 )
 
-// openMonitor serves the web page of -monitor until the crawl is over.
+// openMonitor serves the web page of -monitor until the crawl ends.
 func (s *scene) openMonitor() error {
 	if s.opts.monitor == "" {
 		return nil

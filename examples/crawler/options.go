@@ -26,29 +26,29 @@ const usage = `A polite, distributed web crawler: several worker processes, one 
   go run ./examples/crawler -url https://go.dev/   crawl a site (only the host of the URL, 2 requests/s)
   go run ./examples/crawler -dir ./public          serve a folder of HTML on 127.0.0.1 and crawl it
   go run ./examples/crawler -redis redis://localhost:6379 -run mysite -url https://example.com/ -out pages.jsonl
-                                                   Ctrl-C, then the same command again: it goes on where it stopped
+                                                   Ctrl-C, then the same command again: it continues where it stopped
 
 Pages are written as JSON lines: url, status, title, links, bytes, depth, fetched_at, worker.
 
 Flags:
 `
 
-// options are the command line, checked and with defaults filled in.
+// options are the command line, checked and with defaults.
 type options struct {
 	url      *url.URL // nil: the demo or -dir
-	hosts    []string // beside the URL's own
+	hosts    []string // in addition to the URL's host
 	dir      string
 	redisURL string // empty: embedded
 	run      string
-	newRun   bool // the run's name was made up, so nothing can be continued
+	newRun   bool // the name of the run is generated, so nothing can be continued
 	qps      float64
-	perHost  float64 // 0: decided when the number of hosts is known
+	perHost  float64 // 0: depends on the number of hosts
 	workers  int
 	maxPages int // 0: all
 	out      string
 	chart    string
-	metrics  string // where the first worker's metrics are; empty: nowhere
-	monitor  string // where a web page shows the limits; empty: nowhere
+	metrics  string // the address of the first worker's metrics; empty: not served
+	monitor  string // the address of a web page with the limits; empty: no page
 	json     bool
 	demo     int // pages of the demo site
 }
@@ -180,9 +180,8 @@ func (o *options) checkNumbers() error {
 	}
 }
 
-// perHostFor is the per-host limit of a crawl over so many hosts. Three fifths of the
-// crawl's leave one host room to catch up with the others: what is left of it at the end
-// has that limit alone.
+// perHostFor is the per-host limit of a crawl over this many hosts. With three fifths of the
+// crawl's limit, a host that is behind can catch up: at the end only its own limit holds it back.
 func (o *options) perHostFor(hosts int) float64 {
 	switch {
 	case o.perHost > 0:
@@ -194,7 +193,8 @@ func (o *options) perHostFor(hosts int) float64 {
 	}
 }
 
-// metricsOf is where the metrics of a worker are, the first of which is 0; empty: nowhere.
+// metricsOf is the address of a worker's metrics; the first worker is 0. It is empty if they are
+// not served.
 func metricsOf(first string, worker int) (string, error) {
 	if first == "" {
 		return "", nil

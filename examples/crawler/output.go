@@ -10,16 +10,15 @@ import (
 	"os"
 )
 
-// output is the file of pages, one JSON line each, and each URL once. It is not
-// safe for concurrent use: the parent alone writes.
+// output is the file of pages, one JSON line each, and each URL once. Only the parent writes to it;
+// it is not safe for concurrent use.
 type output struct {
 	file *os.File
-	urls map[string]bool // whose line is there
+	urls map[string]bool // URLs whose line is in the file
 }
 
-// openOutput opens path for appending, so that a continued crawl completes its
-// file; an empty path means a new temporary file. A torn last line, left by a
-// crash, is cut off.
+// openOutput opens path for appending, so that a continued crawl completes its file. An empty path
+// means a new temporary file. It cuts off an incomplete last line, which a crash leaves.
 func openOutput(path string) (*output, error) {
 	o := &output{urls: make(map[string]bool)}
 	var err error
@@ -38,14 +37,14 @@ func openOutput(path string) (*output, error) {
 	return o, nil
 }
 
-// readBack learns what the file holds and goes to its end.
+// readBack reads the URLs of the file and seeks to its end.
 func (o *output) readBack() error {
 	info, err := o.file.Stat()
 	if err != nil {
 		return fmt.Errorf("-out %s: %w", o.file.Name(), err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil // a device or a pipe has no past
+		return nil // a device or a pipe cannot be read back
 	}
 	whole := int64(0) // length of the complete lines
 	lines := bufio.NewReader(o.file)
@@ -79,11 +78,11 @@ func (o *output) readBack() error {
 }
 
 func (o *output) notOurs(line int) error {
-	return fmt.Errorf("-out %s: line %d is not a page of a crawl: give another file, nothing was changed", o.file.Name(), line)
+	return fmt.Errorf("-out %s: line %d is not a page of a crawl: name another file; this one is unchanged", o.file.Name(), line)
 }
 
-// write appends the line of p and reports whether it was new. When it returns,
-// the line survives the death of this process.
+// write appends the line of p and reports whether it is new. When it returns, the line survives the
+// end of this process.
 func (o *output) write(p *page) (bool, error) {
 	if o.urls[p.URL] {
 		return false, nil

@@ -11,18 +11,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// record is what Redis remembers of a run beside its frontier: what it crawls.
-// A continued run must crawl the same, and a site that this program serves must
-// come back on its old ports, since they are part of the URLs.
+// record is what Redis remembers of a run in addition to its frontier: the site. A continued run
+// must crawl the same site. A site that this program serves must use its old ports, because they
+// are part of the URLs.
 type record struct {
 	URL   string   `json:"url,omitempty"`
-	Hosts []string `json:"hosts,omitempty"` // beside the URL's own
+	Hosts []string `json:"hosts,omitempty"` // in addition to the URL's host
 	Dir   string   `json:"dir,omitempty"`
 	Demo  int      `json:"demo,omitempty"` // pages of the demo site
 	Addrs []string `json:"addrs,omitempty"`
 }
 
-// keyOf names what the crawler itself keeps in Redis.
+// keyOf names the keys of the crawler itself.
 func keyOf(run, what string) string { return "fleetpace:crawler:{" + run + "}:" + what }
 
 func recordOf(o *options) record {
@@ -49,7 +49,7 @@ func (r record) String() string {
 	}
 }
 
-// loadRecord returns what the run crawls, and whether it was begun before.
+// loadRecord returns the site of the run, and whether the run was started before.
 func loadRecord(ctx context.Context, client redis.UniversalClient, o *options) (r record, continued bool, err error) {
 	asked, key := recordOf(o), keyOf(o.run, "record")
 	raw, err := client.Get(ctx, key).Bytes()
@@ -68,8 +68,8 @@ func loadRecord(ctx context.Context, client redis.UniversalClient, o *options) (
 	return r, true, nil
 }
 
-// saveRecord is called before the first URL is added. It lives as long as the
-// memory of visited URLs.
+// saveRecord is called before the first URL is added. The record expires with the memory of visited
+// URLs.
 func saveRecord(ctx context.Context, client redis.UniversalClient, run string, r record) error {
 	raw, err := json.Marshal(r)
 	if err != nil {

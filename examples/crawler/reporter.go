@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// reporter is a worker's end of the wire: it sends reports and waits until the
-// parent has saved a page. It is safe for concurrent use.
+// reporter is the worker's side of the connection to the parent. It sends reports and waits until
+// the parent has saved a page. It is safe for concurrent use.
 type reporter struct {
 	mu      sync.Mutex
 	out     *json.Encoder
@@ -59,8 +59,7 @@ func (r *reporter) saved(n uint64) {
 	}
 }
 
-// A report that cannot be sent means that the parent is gone; the end of stdin
-// says so too, so these need no error of their own.
+// If a report cannot be sent, the parent is gone. Then stdin ends, too, so these methods return no error.
 
 func (r *reporter) request(q request)     { r.send(report{Request: &q}) }
 func (r *reporter) outcome(o visitResult) { r.send(report{Outcome: o}) }
@@ -68,7 +67,7 @@ func (r *reporter) busy(n int)            { r.send(report{Busy: &n}) }
 func (r *reporter) note(text string)      { r.send(report{Note: text}) }
 func (r *reporter) fatal(err error)       { r.send(report{Fatal: err.Error()}) }
 
-// Write passes on a line of a log.
+// Write sends a line of a log as a note.
 func (r *reporter) Write(line []byte) (int, error) {
 	r.note(string(bytes.TrimSpace(line)))
 	return len(line), nil

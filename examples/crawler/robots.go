@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	robotsFor       = time.Hour       // how long a robots.txt is believed
-	robotsErrorFor  = 3 * time.Second // how long an unreachable one is not asked for again
-	robotsFetchTTL  = time.Minute     // after which a fetch of another process is taken for dead
+	robotsFor       = time.Hour       // how long a robots.txt is valid
+	robotsErrorFor  = 3 * time.Second // how long to wait after a failure before it is fetched again
+	robotsFetchTTL  = time.Minute     // after this, a fetch of another process counts as dead
 	robotsPoll      = 25 * time.Millisecond
 	maxCrawlDelay   = time.Hour
 	maxRobotsLength = 512 << 10 // bytes; the rest is ignored
 )
 
-// rules are what the robots.txt of one host says to this crawler.
+// rules are the rules of one host's robots.txt for this crawler.
 type rules struct {
 	group *robotstxt.Group
 }
@@ -36,26 +36,25 @@ type rules struct {
 func (r rules) allows(u *url.URL) bool    { return r.group.Test(u.RequestURI()) }
 func (r rules) crawlDelay() time.Duration { return min(max(0, r.group.CrawlDelay), maxCrawlDelay) }
 
-// robotsFile is what the fleet remembers of a host's robots.txt, in Redis.
+// robotsFile is a host's robots.txt, as the fleet keeps it in Redis.
 type robotsFile struct {
 	Status int    `json:"status"`
 	Body   string `json:"body,omitempty"`
-	Error  string `json:"error,omitempty"` // there was no answer that could be used
+	Error  string `json:"error,omitempty"` // there was no usable response
 }
 
-// robots answers what a host allows. Each robots.txt is fetched once by the
-// whole fleet: one process holds the key "…:fetching" while it fetches, the
-// others wait for the result in Redis; inside a process, one call does so for
-// all. It is safe for concurrent use.
+// robots knows what each host allows. The fleet fetches each robots.txt once: one process holds the
+// key "…:fetching" while it fetches, and the others wait for the result in Redis. Inside a process,
+// one call fetches it for all. It is safe for concurrent use.
 type robots struct {
 	redis redis.UniversalClient
 	run   string
 
 	// fetch makes one request, in its turn.
 	fetch func(ctx context.Context, u *url.URL) (answer, error)
-	// inScope says whether the run may ask the host of u for anything.
+	// inScope reports whether the run may send requests to the host of u.
 	inScope func(u *url.URL) bool
-	// learned is told the rules of a host before anybody goes by them; nil: nobody is.
+	// learned is called with the rules of a host before they are used. It may be nil.
 	learned func(ctx context.Context, host string, r rules) error
 	// life ends when the process stops taking turns. One fetch serves many
 	// callers, so it must not end with the first of them.
@@ -71,8 +70,8 @@ type knownRules struct {
 	until time.Time
 }
 
-// of returns the rules for u's host. An error means that they are not known
-// for now, and so nothing of the host may be fetched.
+// of returns the rules for u's host. An error means that they are unknown for now, so nothing may
+// be fetched from the host.
 func (r *robots) of(ctx context.Context, u *url.URL) (rules, error) {
 	origin := u.Scheme + "://" + u.Host
 	r.mu.Lock()
@@ -111,7 +110,7 @@ func (r *robots) of(ctx context.Context, u *url.URL) (rules, error) {
 	}
 }
 
-// load returns the file from Redis, or fetches it when nobody else does.
+// load returns the file from Redis, or fetches it if no other process does.
 func (r *robots) load(ctx context.Context, origin string) (robotsFile, error) {
 	key := keyOf(r.run, "robots:"+origin)
 	for {
@@ -150,8 +149,8 @@ func (r *robots) stored(ctx context.Context, key string) (file robotsFile, known
 // download fetches the file and stores it. The caller holds the key
 // "…:fetching".
 func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, error) {
-	// Whatever comes of it, another process may try. The process may be
-	// stopping, and this must still be done then.
+	// Let other processes try next, whatever the result. This must also happen if this process is
+	// stopping.
 	defer r.redis.Del(context.WithoutCancel(ctx), key+":fetching")
 	// Another process may have stored it between our look and our turn.
 	if file, known, err := r.stored(ctx, key); known || err != nil {
@@ -167,7 +166,7 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 		return robotsFile{}, ctx.Err()
 	}
 	if err != nil && !isFailure(err) {
-		return robotsFile{}, err // nothing was asked, so nothing is known
+		return robotsFile{}, err // no request was sent
 	}
 	file, ttl := robotsFile{Status: got.status, Body: string(got.body[:min(len(got.body), maxRobotsLength)])}, robotsFor
 	switch {
@@ -183,9 +182,8 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 	return file, r.redis.Set(ctx, key, raw, ttl).Err()
 }
 
-// follow fetches u, and what it redirects to as far as the run may go there: whoever asks
-// for a crawl of some hosts wants no request to others, and a host does not choose whom
-// this crawler calls.
+// follow fetches u and follows its redirects, but only to hosts of this crawl. Otherwise any host
+// could make this crawler send requests to others.
 func (r *robots) follow(ctx context.Context, u *url.URL) (answer, error) {
 	for hop := 0; ; hop++ {
 		got, err := r.fetch(ctx, u)
@@ -204,9 +202,9 @@ func (r *robots) follow(ctx context.Context, u *url.URL) (answer, error) {
 	}
 }
 
-// parseRobots follows RFC 9309: no file means no restriction, an unreachable
-// one forbids everything for the time being. One that is behind redirects that are not
-// followed counts as unreachable: what it forbids is not known.
+// parseRobots follows RFC 9309: no file means no restriction, and an unreachable file forbids
+// everything for now. A file behind redirects that are not followed counts as unreachable, because
+// its rules are unknown.
 func parseRobots(f robotsFile) (rules, error) {
 	if f.Error != "" {
 		return rules{}, errors.New(f.Error)
@@ -221,9 +219,9 @@ func parseRobots(f robotsFile) (rules, error) {
 	return rules{group: data.FindGroup(agentName)}, nil
 }
 
-// dropBrokenLines removes the lines at which the parser would give up on the
-// whole file: rules before the first User-agent, and delays that are no number.
-// A delay that is too long for the parser becomes the longest that is obeyed.
+// dropBrokenLines removes lines that would make the parser reject the whole file: rules before the
+// first User-agent, and delays that are not numbers. A delay that is too long for the parser
+// becomes the longest one that is obeyed.
 func dropBrokenLines(body []byte) []byte {
 	var kept [][]byte
 	inGroup := false

@@ -16,7 +16,7 @@ import (
 // redisPing is how long the first answer of Redis may take.
 const redisPing = 5 * time.Second
 
-// scene is everything that stands before the first worker starts.
+// scene is what the crawl needs before the first worker starts.
 type scene struct {
 	opts      *options
 	redisURL  string
@@ -27,7 +27,7 @@ type scene struct {
 	perHost   float64
 	continued bool
 	out       *output
-	page      string // the address of -monitor's
+	page      string // the address of the web page of -monitor
 	closers   []func()
 }
 
@@ -37,8 +37,7 @@ func (s *scene) close() {
 	}
 }
 
-// prepare starts or reaches whatever the crawl needs, and puts the entry pages
-// on the frontier.
+// prepare starts or connects what the crawl needs, and adds the entry pages to the frontier.
 func (s *scene) prepare(ctx context.Context) error {
 	if err := s.openRedis(ctx); err != nil {
 		return err
@@ -85,7 +84,7 @@ func (s *scene) openRedis(ctx context.Context) error {
 	if err != nil {
 		return redactURL(err)
 	}
-	redis.SetLogger(quiet{}) // what it would say comes back as errors
+	redis.SetLogger(quiet{}) // errors are returned
 	s.redis = redis.NewClient(opts)
 	s.closers = append(s.closers, func() { _ = s.redis.Close() })
 	s.inspector = asynq.NewInspectorFromRedisClient(s.redis)
@@ -97,8 +96,8 @@ func (s *scene) openRedis(ctx context.Context) error {
 	return nil
 }
 
-// openSite serves the demo or the folder, when the crawl is of one of them, and
-// returns the entry pages.
+// openSite returns the entry pages. For a crawl of the demo or of a folder, it also serves the
+// site.
 func (s *scene) openSite(rec *record) (entries []string, err error) {
 	o := s.opts
 	if o.url != nil {
@@ -127,7 +126,7 @@ func (s *scene) openSite(rec *record) (entries []string, err error) {
 	return s.site.entries, nil
 }
 
-// quiet is a logger for go-redis that says nothing.
+// quiet is a logger for go-redis that discards its lines.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

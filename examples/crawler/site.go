@@ -11,19 +11,18 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// providerBurst is what the buckets of the guarded site hold. The crawler's own bursts are 3
-// in all and 2 for a host; the difference absorbs the jitter between a turn and the arrival
-// of its request.
+// providerBurst is the burst of the site's provider. The crawler's bursts are 3 in all and 2 for a
+// host; the difference absorbs the jitter between a turn and the arrival of its request.
 const providerBurst = 10
 
-// site is what this program itself serves on 127.0.0.1, for the demo and for
-// -dir: some hosts, each a port, guarded by the strict provider.
+// site is the site that this program serves on 127.0.0.1, for the demo and for -dir. Each host has
+// a port, and a strict provider in front of it.
 type site struct {
 	all        *provider.Provider // judges every request by the limit of the crawl
 	hosts      []*provider.Provider
 	servers    []*http.Server
-	entries    []string // where the crawl begins
-	pages      int      // how many can be found; -1 when not known
+	entries    []string // the entry pages
+	pages      int      // how many can be found; -1: unknown
 	violations atomic.Int64
 }
 
@@ -33,8 +32,8 @@ type hostSpec struct {
 	perSecond float64 // its own limit
 }
 
-// listen opens one port of the loopback interface per host. want are the
-// addresses that a continued run had; without them, ports are free ones.
+// listen opens one port of the loopback interface per host. want are the addresses of a continued
+// run; without them, it uses free ports.
 func listen(n int, want []string) ([]net.Listener, []string, error) {
 	var listeners []net.Listener
 	var addrs []string
@@ -59,7 +58,7 @@ func listen(n int, want []string) ([]net.Listener, []string, error) {
 	return listeners, addrs, nil
 }
 
-// serve guards the hosts and starts them.
+// serve starts the hosts, with their providers in front.
 func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64) {
 	s.all = provider.New(provider.TokenBucket(qps, providerBurst))
 	for i, spec := range specs {
@@ -78,8 +77,7 @@ func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64) {
 	}
 }
 
-// refused counts the requests that came too early for the crawl's limit or for
-// their host's.
+// refused counts the requests that came too early for the limit of the crawl or of their host.
 func (s *site) refused() int {
 	n := s.all.Summary().Refused
 	for _, h := range s.hosts {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// writeSummary tells a person what came of the crawl.
+// writeSummary prints the result of the crawl for people.
 func writeSummary(w io.Writer, r result, t *tally, sc *scene) {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
@@ -23,7 +23,7 @@ func writeSummary(w io.Writer, r result, t *tally, sc *scene) {
 	line("requests", "%d, refused %d (%s)", r.Requests, r.Refused, judge)
 	line("limit", "%g/s in all, %g/s per host; %.1f %% of it was used", r.LimitPerSecond, sc.perHost, 100*r.Utilization)
 	line("machine", "%s", r.Text())
-	robots := fmt.Sprintf("%d URLs left alone", t.outcomes[disallowed])
+	robots := fmt.Sprintf("%d URLs not visited", t.outcomes[disallowed])
 	if r.RobotsViolations != nil {
 		robots += fmt.Sprintf(", %d violations", *r.RobotsViolations)
 	}

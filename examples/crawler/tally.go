@@ -7,13 +7,13 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// tally is what the parent counts while the workers report. It is not safe for
-// concurrent use: the parent's loop owns it.
+// tally is what the parent counts. Only the parent's loop uses it; it is not safe for concurrent
+// use.
 type tally struct {
 	pages    int
 	bytes    int
 	outcomes map[visitResult]int
-	workers  map[string]int // requests of each worker that sent any
+	workers  map[string]int // requests, by worker
 	calls    []provider.Call
 }
 
@@ -31,8 +31,8 @@ func (t *tally) add(from string, line report) {
 	}
 }
 
-// sent are all requests in the order in which they were sent, as the workers
-// saw it: what counts when no provider of ours was there to judge.
+// sent returns all requests in the order in which they were sent, as the workers saw it. It is used
+// if there is no provider that counts them.
 func (t *tally) sent() []provider.Call {
 	slices.SortFunc(t.calls, func(a, b provider.Call) int { return a.At.Compare(b.At) })
 	return t.calls
@@ -51,7 +51,7 @@ func summarise(calls []provider.Call) provider.Summary {
 	return s
 }
 
-// result is what a crawl came to; its JSON form is the last line of -json.
+// result is the result of a crawl. Its JSON form is the last line of -json.
 type result struct {
 	Pages          int     `json:"pages"`
 	Requests       int     `json:"requests"`
@@ -61,14 +61,14 @@ type result struct {
 	// Utilization is (requests - burst) / (limit * seconds), with the burst of the
 	// crawl's limit.
 	Utilization      float64 `json:"utilization"`
-	Processes        int     `json:"processes"`                   // that sent requests
-	RobotsViolations *int    `json:"robots_violations,omitempty"` // when the site counts them
+	Processes        int     `json:"processes"`                   // processes that sent requests
+	RobotsViolations *int    `json:"robots_violations,omitempty"` // nil if the site does not count them
 	Complete         bool    `json:"complete"`                    // nothing is left on the frontier
 	Run              string  `json:"run"`
 	Out              string  `json:"out"`
 	Chart            string  `json:"chart,omitempty"`
 
-	bare.Figures // of a process that only slept meanwhile
+	bare.Figures // measured by a goroutine that only sleeps
 }
 
 // sum makes the result. s is nil when the site is not ours; then the workers'

@@ -14,11 +14,10 @@ const maxURLLength = 2000
 
 var errNotCrawlable = errors.New("not an http or https address")
 
-// normalise turns a reference found on the page base (nil for none) into the
-// one form under which the frontier knows a URL: absolute, http or https,
-// lower-case ASCII host, no default port, no fragment, no user, dot segments
-// resolved, an empty path written as "/". The query is kept as it is, because
-// its order may matter to the site.
+// normalise returns the one form in which the frontier knows a URL, for a reference on the page
+// base (nil: no page). The form is absolute, http or https, with a lower-case ASCII host. It has no
+// default port, no fragment, no user and no dot segments. An empty path becomes "/". The query is
+// unchanged, because its order may matter to the site.
 func normalise(base *url.URL, ref string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(ref))
 	if err != nil {
@@ -44,7 +43,7 @@ func normalise(base *url.URL, ref string) (*url.URL, error) {
 	return u, nil
 }
 
-// normaliseHost brings "Example.COM:443" to "example.com" for https.
+// normaliseHost changes "Example.COM:443" to "example.com" for https.
 func normaliseHost(scheme, host string) (string, error) {
 	u := &url.URL{Host: host}
 	name, port := u.Hostname(), u.Port()
@@ -53,7 +52,7 @@ func normaliseHost(scheme, host string) (string, error) {
 	} else {
 		ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(name, "."))
 		if err != nil || ascii == "" {
-			// Names that the standard forbids but that exist, such as those
+			// Some names exist although the standard forbids them, for example
 			// with an underscore.
 			ascii = strings.ToLower(name)
 		}

@@ -14,13 +14,12 @@ import (
 	"github.com/fleetpace/fleetpace/worker"
 )
 
-// maxAttempts is how often a URL is tried when the server fails or refuses.
+// maxAttempts is how often a URL is tried if the server fails or refuses.
 const maxAttempts = 4
 
 const busyEvery = 200 * time.Millisecond
 
-// visitor handles the tasks of one worker process. It is safe for concurrent
-// use.
+// visitor handles the tasks of one worker process. It is safe for concurrent use.
 type visitor struct {
 	name     string
 	frontier *frontier
@@ -29,12 +28,12 @@ type visitor struct {
 	fetcher  *fetcher
 	up       *reporter
 
-	// waiting ends when the process is told to stop: no turn is waited for any
-	// more. Requests under way, whose turns are spent, may finish.
+	// waiting ends when the process is to stop. Then no visit waits for a turn any more. Requests
+	// under way, which have used their turns, may finish.
 	waiting context.Context
 }
 
-// targetOf reads the payload of a task. What is no target is archived.
+// targetOf reads the payload of a task. A wrong payload makes asynq archive the task.
 func targetOf(task *asynq.Task) (t target, u *url.URL, err error) {
 	if err = json.Unmarshal(task.Payload(), &t); err == nil {
 		u, err = url.Parse(t.URL)
@@ -45,9 +44,9 @@ func targetOf(task *asynq.Task) (t target, u *url.URL, err error) {
 	return t, u, err
 }
 
-// turn is the turn that a visit has to have before it runs: one of its host and of the
-// crawl. A visit that will send nothing needs none. robots.txt says which it is, and is
-// fetched here, in turns of its own, when nobody knows it yet.
+// turn returns the limits that a visit needs before it runs: its host's and the crawl's. A visit
+// that sends no request needs no turn. If robots.txt, which decides it, is unknown, it is fetched
+// here, with turns of its own.
 func (v *visitor) turn(_ context.Context, task *asynq.Task) (worker.Turn, error) {
 	_, u, err := targetOf(task)
 	if err != nil {
@@ -55,14 +54,13 @@ func (v *visitor) turn(_ context.Context, task *asynq.Task) (worker.Turn, error)
 	}
 	rules, err := v.robots.of(v.waiting, u)
 	if err != nil || !rules.allows(u) {
-		return worker.Turn{Skip: true}, nil // the visit finds out the same
+		return worker.Turn{Skip: true}, nil // the visit gets the same result and handles it
 	}
 	limits, err := v.turns.of(u.Host)
 	return worker.Turn{Limits: limits}, err
 }
 
-// ProcessTask visits one URL, in its turn. It ends with nil when nothing is left
-// to do for it.
+// ProcessTask visits one URL, in its turn. It returns nil when the URL is finished.
 func (v *visitor) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	t, u, err := targetOf(task)
 	if err != nil {
@@ -71,7 +69,7 @@ func (v *visitor) ProcessTask(ctx context.Context, task *asynq.Task) error {
 	earlier, _ := asynq.GetRetryCount(ctx)
 	attempt := earlier + 1
 	if attempt > maxAttempts {
-		// Only a worker that died in the attempt gets here.
+		// Only tasks whose workers died get here.
 		return v.giveUp(t, attempt, fmt.Errorf("its worker died %d times", earlier))
 	}
 	err = v.visit(ctx, t, u, attempt)
@@ -120,8 +118,7 @@ func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) 
 			return &againError{cause: err, after: time.Second}
 		}
 	}
-	// Links first: a page that is in the file must not hide links that were
-	// never followed.
+	// The links are added before the page is written: otherwise a crash in between would lose them.
 	return v.up.page(ctx, p)
 }
 
@@ -141,8 +138,8 @@ func (v *visitor) get(ctx context.Context, u *url.URL, anyType bool) (time.Time,
 	return sentAt, got, err
 }
 
-// wait returns when a request to host may start. A visit that the worker gave its turn need
-// not wait.
+// wait returns when a request to host may start. If the worker has given the visit its turn, it
+// returns at once.
 func (v *visitor) wait(ctx context.Context, host string) error {
 	if _, given := worker.Due(ctx); given {
 		return nil
@@ -153,7 +150,7 @@ func (v *visitor) wait(ctx context.Context, host string) error {
 	return v.turns.wait(ctx, host)
 }
 
-// obey keeps the fleet to the pace that the robots.txt of a host asks for.
+// obey makes the fleet keep the Crawl-delay of a host's robots.txt.
 func (v *visitor) obey(ctx context.Context, host string, r rules) error {
 	if err := v.turns.slow(ctx, host, r.crawlDelay()); err != nil {
 		return &againError{cause: err, after: time.Second}
@@ -161,8 +158,8 @@ func (v *visitor) obey(ctx context.Context, host string, r rules) error {
 	return nil
 }
 
-// redirect puts the target of a redirect on the frontier instead of following
-// it, since each hop is a request and needs its own turns.
+// redirect adds the target of a redirect to the frontier and does not follow it, because each hop
+// is a request and needs its own turn.
 func (v *visitor) redirect(ctx context.Context, t target, to *url.URL) error {
 	switch {
 	case !v.frontier.inScope(to):
@@ -180,7 +177,7 @@ func (v *visitor) redirect(ctx context.Context, t target, to *url.URL) error {
 	return nil
 }
 
-// failure sends the task back for another attempt, or gives up after the last.
+// failure returns the task for another attempt, or gives up after the last one.
 func (v *visitor) failure(t target, attempt int, err error, after time.Duration) error {
 	if !isFailure(err) || v.waiting.Err() != nil {
 		return err
@@ -189,7 +186,7 @@ func (v *visitor) failure(t target, attempt int, err error, after time.Duration)
 		return v.giveUp(t, attempt, err)
 	}
 	if attempt == 1 {
-		v.up.note(fmt.Sprintf("%s: %v: will be tried again", t.URL, err))
+		v.up.note(fmt.Sprintf("%s: %v: will be retried", t.URL, err))
 	}
 	return &againError{cause: err, after: after, failed: true}
 }
@@ -200,7 +197,7 @@ func (v *visitor) giveUp(t target, attempt int, err error) error {
 	return nil
 }
 
-// reportBusy tells the parent how many visits are in hand, until life ends.
+// reportBusy reports to the parent how many visits are under way, until life ends.
 func (v *visitor) reportBusy(life context.Context, w *worker.Worker) {
 	tick := time.NewTicker(busyEvery)
 	defer tick.Stop()

@@ -23,26 +23,25 @@ import (
 )
 
 const (
-	// grace is how long requests under way may take to finish when a worker is
-	// told to stop.
+	// grace is how long requests under way may take when a worker stops.
 	grace = 3 * time.Second
 
-	// A worker that cannot stop cleanly, for example because Redis is gone
-	// too, must not outlive its parent for long.
+	// workerStopLimit is how long a worker may take to stop. A worker must not outlive its parent
+	// for long, also if it cannot stop cleanly, for example because Redis is gone.
 	workerStopLimit = grace + 5*time.Second
 
-	// handlers is how many visits of one worker may be under way, between their
-	// turn and the end of their page.
+	// handlers is how many visits of one worker may run at once, from their turn until their page
+	// is saved.
 	handlers = 100
 )
 
 // workerMain is the main function of a worker process.
 func workerMain() int {
-	// Ctrl-C reaches the whole process group, but stopping is the parent's to
-	// lead. Without SIGPIPE a write to a dead parent is an error like others.
+	// Ctrl-C reaches the whole process group, but the parent decides when workers stop. Without
+	// SIGPIPE, a write to a dead parent is an ordinary error.
 	signal.Ignore(os.Interrupt, syscall.SIGPIPE)
 	up := newReporter(os.Stdout)
-	os.Stdout = os.Stderr // stdout is the wire; nothing else may write to it
+	os.Stdout = os.Stderr // only reports may go to stdout
 	if err := work(os.Stdin, up); err != nil {
 		up.fatal(err)
 		return 1
@@ -50,7 +49,7 @@ func workerMain() int {
 	return 0
 }
 
-// work runs one worker until the parent says stop or is gone.
+// work runs one worker until the parent stops it or is gone.
 func work(stdin io.Reader, up *reporter) error {
 	orders := json.NewDecoder(stdin)
 	var first order
@@ -123,7 +122,7 @@ func work(stdin io.Reader, up *reporter) error {
 	return turns.close()
 }
 
-// obey calls stop when the parent says so or is gone.
+// obey calls stop when the parent orders it or is gone.
 func obey(orders *json.Decoder, up *reporter, stop func()) {
 	defer stop()
 	for {
@@ -135,13 +134,13 @@ func obey(orders *json.Decoder, up *reporter, stop func()) {
 			stop()
 		}
 		if o.Saved != 0 {
-			up.saved(o.Saved) // pages are still saved while the worker stops
+			up.saved(o.Saved) // the parent still saves pages while the worker stops
 		}
 	}
 }
 
-// asynqLog passes on what asynq complains about, a line every few seconds at
-// most: when Redis is away it complains about every task.
+// asynqLog passes on warnings and errors of asynq, at most one every few seconds: while Redis is
+// unreachable, asynq logs one for every task.
 type asynqLog struct {
 	up        *reporter
 	sometimes *rate.Sometimes
@@ -157,7 +156,7 @@ func (l asynqLog) Fatal(a ...any) { l.up.fatal(errors.New("asynq: " + fmt.Sprint
 
 func (l asynqLog) pass(text string) {
 	if strings.HasPrefix(text, "recoverer:") && strings.HasSuffix(text, "NOT FOUND") {
-		return // another worker was faster at bringing the task back
+		return // another worker has already recovered the task
 	}
 	l.sometimes.Do(func() { l.up.note("asynq: " + text[:min(len(text), 200)]) })
 }

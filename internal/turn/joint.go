@@ -1,5 +1,5 @@
-// Package turn holds what worker and scheduler must do alike for an asynq task: its limits, the ID
-// under which it waits for them, and how long before its turn it comes back.
+// Package turn holds what worker and scheduler must do alike for an asynq task: its limits, its ID in
+// the queue, and how long before its turn it comes back.
 package turn
 
 import (
