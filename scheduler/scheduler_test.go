@@ -101,7 +101,7 @@ func TestABadItemTakesNothingAndStopsNobody(t *testing.T) {
 			{d.item(task(0), asynq.TaskID(" ")), scheduler.ErrInvalid, "TaskID"},
 			{d.item(task(0), asynq.Queue("")), scheduler.ErrInvalid, "Queue"},
 			{d.item(task(0), strange{}), scheduler.ErrInvalid, "Strange()"},
-			{d.item(asynq.NewTask("call", nil, asynq.Deadline(soon))), scheduler.ErrInvalid, "give it to Enqueue"},
+			{d.item(asynq.NewTask("call", nil, asynq.Deadline(soon))), scheduler.ErrInvalid, "pass it to Enqueue"},
 			{d.item(task(0), asynq.Deadline(time.Now().Add(-time.Hour))), reserve.ErrWouldMissDeadline, "Deadline"},
 			{d.item(task(0), asynq.Deadline(soon), asynq.ProcessAt(soon.Add(1))), reserve.ErrWouldMissDeadline, "Deadline"},
 		}
