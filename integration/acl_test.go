@@ -21,11 +21,11 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// ofBeat are the commands that the heartbeat alone needs: a call hears nothing of it.
+// ofBeat are the commands that only the heartbeat needs, so no call fails without them.
 var ofBeat = []string{"hgetall", "hdel"}
 
-// The documented rules are enough for everything that a limiter does, and every
-// command in them is needed for it.
+// The documented rules are enough for everything that a limiter does, and every command in them is
+// needed for it.
 func TestACL(t *testing.T) {
 	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
@@ -45,7 +45,7 @@ func TestACL(t *testing.T) {
 	t.Run("no news", func(t *testing.T) { require.NoError(t, everything(t, admin, client(t, rules))) })
 	for _, rule := range all {
 		needed := strings.TrimLeft(rule, "+&")
-		if needed == rule || needed == "ping" { // that is sent when there were no news for long
+		if needed == rule || needed == "ping" { // it is only sent after a long time without news
 			continue
 		}
 		if rule[0] == '&' {
@@ -84,7 +84,7 @@ func TestACL(t *testing.T) {
 		"+client|setname": func(o *redis.Options) { o.ClientName = "worker-1" },
 	} {
 		t.Run(rule, func(t *testing.T) {
-			require.NoError(t, admin.FlushAll(t.Context()).Err()) // what a user without a right has left
+			require.NoError(t, admin.FlushAll(t.Context()).Err()) // a user without some right leaves data behind
 			for _, allowed := range []bool{false, true} {
 				options := &redis.Options{Addr: admin.Options().Addr, Username: "worker", Password: "secret"}
 				change(options)
@@ -105,7 +105,7 @@ func TestACL(t *testing.T) {
 	}
 }
 
-// The same for a cluster client, also while a slot is on its way to another node.
+// The same for a cluster client, also while a hash slot moves to another node.
 func TestACLOfACluster(t *testing.T) {
 	t.Parallel()
 	addresses := threeMasters(t)
@@ -164,8 +164,8 @@ func TestACLOfACluster(t *testing.T) {
 	}
 }
 
-// The rules for the Sentinels are enough, and each is needed: the last one when
-// nothing happened for some seconds.
+// The rules for the Sentinels are enough, and each is needed. The last one is needed only after
+// some idle seconds.
 func TestACLOfSentinels(t *testing.T) {
 	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
@@ -184,7 +184,7 @@ func TestACLOfSentinels(t *testing.T) {
 		err := everything(t, admin, client)
 		if denied == "" {
 			require.NoError(t, err)
-			time.Sleep(4 * time.Second) // it looks after its subscription every 3 s
+			time.Sleep(4 * time.Second) // it checks its subscription every 3 s
 			require.Empty(t, denials(t, watch))
 			return
 		}
@@ -222,8 +222,8 @@ func sentinelOf(t *testing.T, master string) string {
 	return "127.0.0.1:" + own
 }
 
-// everything does all that a limiter can, so that its scripts come to each of
-// their commands, and returns what failed.
+// everything does all that a limiter can do, so that its scripts run each of their commands. It
+// returns what failed.
 func everything(t *testing.T, admin *redis.Client, client redis.UniversalClient) error {
 	ctx := t.Context()
 	require.NoError(t, admin.FlushAll(ctx).Err()) // a server of this test alone
@@ -233,9 +233,9 @@ func everything(t *testing.T, admin *redis.Client, client redis.UniversalClient)
 	require.NoError(t, admin.HSet(ctx, beats[1], "since", 1).Err())
 	require.NoError(t, admin.HSet(ctx, beats[2], "dead", "1 1/s", "gone", "- 1").Err())
 	var failed []error
-	// Each call is the first of its process: what is refused then, is no outage.
+	// Each call is the first one of its process: a refusal does not count as an outage then.
 	do := func(call func(l *reserve.Limiter) error) { failed = append(failed, call(limiter(t, client))) }
-	first := limiter(t, client) // stays, so that its heartbeat and its subscription may be seen
+	first := limiter(t, client) // it stays open, so that its heartbeat and its subscription show
 	failed = append(failed, first.Wait(ctx))
 	held := make([]*reserve.Reservation, 2)
 	for i := range held {
@@ -247,7 +247,7 @@ func everything(t *testing.T, admin *redis.Client, client redis.UniversalClient)
 		do(func(l *reserve.Limiter) error { return call(ctx, l) })
 	}
 	if held[0] != nil {
-		failed = append(failed, held[0].Cancel(ctx)) // the news of it are for the other
+		failed = append(failed, held[0].Cancel(ctx)) // the other one gets the news
 	}
 	for key, limit := range map[string]reserve.Limit{"settled": hourly, "rolling": reserve.Rolling(2, time.Hour)} {
 		config := settles(limit)
@@ -263,7 +263,7 @@ func everything(t *testing.T, admin *redis.Client, client redis.UniversalClient)
 	if err := errors.Join(failed...); err != nil {
 		return err
 	}
-	require.Eventually(t, func() bool { // Redis or the log has seen what goes on behind the calls
+	require.Eventually(t, func() bool { // Redis or the log shows what runs in the background
 		seen, err := admin.PubSubNumSub(ctx, lua.Channel(reserve.DefaultPrefix, "", "api")).Result()
 		require.NoError(t, err)
 		beaten, err := admin.HExists(ctx, beats[1], "dead").Result()
@@ -274,7 +274,7 @@ func everything(t *testing.T, admin *redis.Client, client redis.UniversalClient)
 	return nil
 }
 
-// settleOne makes a call that costs less than was thought, and asks for another one.
+// settleOne makes a call that costs less than its estimate, and asks for another one.
 func settleOne(ctx context.Context, l *reserve.Limiter) error {
 	r, err := l.ReserveN(ctx, 2)
 	if err != nil {
@@ -287,7 +287,7 @@ func settleOne(ctx context.Context, l *reserve.Limiter) error {
 	return errors.Join(err, r.Settle(ctx, 1))
 }
 
-// setUser gives the user of these tests the rules and nothing more.
+// setUser gives the user of these tests exactly these rules.
 func setUser(t *testing.T, admin *redis.Client, rules []string) {
 	args := []any{"acl", "setuser", "worker", "reset", "on", ">secret"}
 	for _, rule := range rules {
@@ -301,8 +301,8 @@ func without(rules []string, rule string) []string {
 	return slices.DeleteFunc(slices.Clone(rules), func(r string) bool { return r == rule })
 }
 
-// denials are the commands, keys and channels that a server refused since the
-// user was set, but for what go-redis tells about itself.
+// denials are the commands, keys and channels that a server has refused since the user was set.
+// They do not include go-redis's own commands.
 func denials(t *testing.T, admin *redis.Client) (denied []string) {
 	entries, err := admin.Do(context.Background(), "acl", "log").Slice()
 	require.NoError(t, err)

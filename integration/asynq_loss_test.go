@@ -13,10 +13,10 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// Processes of an asynq fleet are killed the hard way and replaced. No turn is given twice,
-// and all tasks run but those that the dead had in their hands. asynq gives these up a
-// minute after they were last heard of, for a server that starts: where FLEETPACE_SOAK is
-// set, the test waits for that, and more of them are killed.
+// Processes of an asynq fleet are killed and replaced. No turn is granted twice, and all tasks run,
+// except the tasks that killed processes had taken. asynq recovers these a minute after their last
+// heartbeat, when a server starts. With FLEETPACE_SOAK, the test waits for that, and kills more
+// processes.
 func TestAsynqFleetIsKilled(t *testing.T) {
 	long(t, "takes 5 s, and 90 s where FLEETPACE_SOAK is set")
 	t.Parallel()
@@ -44,9 +44,9 @@ func TestAsynqFleetIsKilled(t *testing.T) {
 	}
 	for _, w := range fleet {
 		w.signal(syscall.SIGTERM)
-		w.once.Do(func() { _ = w.cmd.Wait() }) // one that had just begun does not end in order
+		w.once.Do(func() { _ = w.cmd.Wait() }) // a process that has just started may not end cleanly
 	}
-	held := s.info().Active // only the dead have any now
+	held := s.info().Active // only killed processes have active tasks now
 	s.start()
 	s.within(liveness, func() bool {
 		info := s.info()
@@ -71,8 +71,8 @@ func TestAsynqFleetIsKilled(t *testing.T) {
 	s.measure(map[string]any{"seed": seed, "kills": kills, "held_by_the_dead": held})
 }
 
-// All workers are gone for a while in the middle of a backlog. Their places wait for them,
-// and they go on without a burst.
+// All workers are gone for a while, in the middle of a backlog. Their tasks keep their places and
+// continue without a burst.
 func TestAsynqFleetIsAway(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
@@ -98,8 +98,8 @@ func TestAsynqFleetIsAway(t *testing.T) {
 	s.measure(map[string]any{"calls_before": before, "away_s": away.Seconds()})
 }
 
-// SIGTERM ends a process though many of its tasks sleep. They keep their places, and
-// no retry is counted.
+// SIGTERM ends a process although many of its tasks sleep. They keep their places, and no retry is
+// counted.
 func TestAsynqProcessEnds(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()

@@ -22,7 +22,7 @@ func threeMasters(t *testing.T) []string {
 	var nodes []*redis.Client
 	var addresses []string
 	for i := range masters {
-		// A node's bus would listen 10,000 above its port, which may be no port.
+		// By default a node's bus listens 10,000 above its port, which may be above 65,535.
 		server := redistest.Local(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "5000",
 			"--cluster-port", redistest.Port(t))
 		node := server.Client(t)

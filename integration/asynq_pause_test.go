@@ -11,8 +11,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// TestPauseOfAFleet with tasks of asynq: those that sleep in their workers and those that were put
-// back.
+// TestPauseOfAFleet with tasks of asynq: some sleep in their workers, and others are rescheduled.
 func TestPauseOfAsynqWorkers(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()

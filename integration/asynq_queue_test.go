@@ -12,14 +12,13 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// Tasks are deleted while they wait, three in four of those that were put back. The others
-// run.
+// Three in four of the rescheduled tasks are deleted while they wait. The others run.
 func TestAsynqTasksAreDeleted(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
 	const rate, tasks = 20, 300
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
-	s.job.Concurrency, s.job.WaitingRoom = 20, 200 // so that the others go back
+	s.job.Concurrency, s.job.WaitingRoom = 20, 200 // so that the others are rescheduled
 	s.enqueue(0, tasks)
 	s.start()
 	var waiting []*asynq.TaskInfo
@@ -32,7 +31,7 @@ func TestAsynqTasksAreDeleted(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
 	deleted := 0
 	for _, i := range random.Perm(len(waiting))[:len(waiting)*3/4] {
-		if s.inspector.DeleteTask(s.job.Queues[0], waiting[i].ID) == nil { // else it came up meanwhile
+		if s.inspector.DeleteTask(s.job.Queues[0], waiting[i].ID) == nil { // an error: it came up meanwhile
 			deleted++
 		}
 	}
@@ -42,15 +41,14 @@ func TestAsynqTasksAreDeleted(t *testing.T) {
 	s.measure(map[string]any{"deleted": deleted})
 }
 
-// A queue that is paused for longer than its tasks sleep goes on where it was. A
-// task ID that is in use is refused, and so is a second unique task, until the
-// first has run.
+// A queue that is paused for longer than its tasks sleep continues where it stopped. A task ID that
+// is in use is refused. So is a second unique task, until the first one has run.
 func TestAsynqQueueIsPaused(t *testing.T) {
 	long(t, "takes 6 s")
 	t.Parallel()
 	const rate, tasks = 100, 500
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
-	s.job.Concurrency, s.job.WaitingRoom = 20, 2*rate // so that the others go back
+	s.job.Concurrency, s.job.WaitingRoom = 20, 2*rate // so that the others are rescheduled
 	queue := s.job.Queues[0]
 	s.enqueue(0, tasks)
 	s.rush(func() { s.start() })

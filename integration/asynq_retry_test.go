@@ -16,9 +16,9 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// Tasks that asynq would archive for going back, with MaxRetry(0) or in their last
-// attempt, wait in their worker behind many others, and run. One whose Timeout ends
-// before its turn fails, and says so.
+// asynq would archive a rescheduled task with MaxRetry(0), or in its last attempt. Such tasks wait
+// in their worker behind many others, and run. A task whose Timeout ends before its turn fails, and
+// the error says so.
 func TestAsynqLastAttempts(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
@@ -42,7 +42,7 @@ func TestAsynqLastAttempts(t *testing.T) {
 	limiter, err := s.job.limiter(client)
 	require.NoError(t, err)
 	defer limiter.Close()
-	// A pause is too long for it whatever the machine's pace is.
+	// The pause is longer than the task's Timeout, however fast the machine is.
 	require.NoError(t, limiter.Pause(t.Context(), time.Minute, "one is too late"))
 	_, err = s.client.Enqueue(asynq.NewTask("call", []byte("too late")),
 		asynq.Queue(s.job.Queues[0]), asynq.MaxRetry(0), asynq.Timeout(10*time.Second))
@@ -67,8 +67,8 @@ func TestAsynqLastAttempts(t *testing.T) {
 	require.Equal(t, last+1, s.info().FailedTotal)
 }
 
-// A task that fails is retried by the user's own delay and waits its turn again;
-// asynq counts failures, and nothing but failures.
+// A task that fails is retried after the user's own delay and waits for another turn. asynq counts
+// failures, and nothing else.
 func TestAsynqRealRetries(t *testing.T) {
 	t.Parallel()
 	const rate, tasks = 100, 200

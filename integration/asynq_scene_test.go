@@ -18,8 +18,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// scene is a backlog of asynq tasks and the API that they call. Its processes
-// are started by job.
+// scene is a backlog of asynq tasks and the API that they call. job starts its processes.
 type scene struct {
 	*testing.T
 	job       asynqJob
@@ -33,21 +32,21 @@ type scene struct {
 	calls []apiCall
 }
 
-// apiCall is a call as the API saw it.
+// apiCall is a call, as the API saw it.
 type apiCall struct {
 	task    string
 	retried int
 	at      time.Time
 }
 
-// newScene makes a scene on one queue. answer, when set, is the API's status for a call.
+// newScene makes a scene with one queue. answer, if it is set, returns the API's status for a call.
 func newScene(t *testing.T, redisAddresses []string, rate int, answer func(apiCall) int) *scene {
 	t.Helper()
 	name := redistest.Prefix(t)
 	book := t.TempDir()
 	s := &scene{T: t, limit: ledger.Limit{Rate: float64(rate), Burst: 1}, ledger: book, job: asynqJob{
 		Redis: redisAddresses, Queues: []string{name}, Prefix: name, Limit: strconv.Itoa(rate) + "/s",
-		// More than ever work at once: no turn lapses for want of a handler.
+		// More handlers than tasks that run at once, so no turn expires because all are busy.
 		Concurrency: 500, RetryDelay: 100 * time.Millisecond, Turns: book,
 	}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -66,7 +65,7 @@ func newScene(t *testing.T, redisAddresses []string, rate int, answer func(apiCa
 	s.inspector = asynq.NewInspector(asynqRedis(redisAddresses))
 	t.Cleanup(func() {
 		for _, queue := range s.job.Queues {
-			_ = s.inspector.DeleteQueue(queue, true) // tasks of a killed process may be left
+			_ = s.inspector.DeleteQueue(queue, true) // a killed process may have left tasks
 		}
 		_ = s.inspector.Close()
 		_ = s.client.Close()
@@ -74,8 +73,7 @@ func newScene(t *testing.T, redisAddresses []string, rate int, answer func(apiCa
 	return s
 }
 
-// enqueue adds n tasks, whose payloads count up from `from`, to the queues in
-// turn.
+// enqueue adds n tasks to the queues in turn. Their payloads count up from `from`.
 func (s *scene) enqueue(from, n int, options ...asynq.Option) {
 	s.Helper()
 	for i := from; i < from+n; i++ {
@@ -85,7 +83,7 @@ func (s *scene) enqueue(from, n int, options ...asynq.Option) {
 	}
 }
 
-// rush starts a fleet, and returns when all of it runs, and all of its backlog waits its turn.
+// rush starts a fleet. It returns when all of it runs, and all of its backlog waits.
 func (s *scene) rush(start func()) {
 	s.Helper()
 	before, started := s.servers(), s.started
@@ -98,7 +96,7 @@ func (s *scene) rush(start func()) {
 	s.within(liveness, func() bool { return s.info().Pending == 0 }, "all wait their turns")
 }
 
-// servers are the IDs of the processes that asynq knows: those hear signals.
+// servers are the IDs of the processes that asynq knows. They handle signals by then.
 func (s *scene) servers() map[string]bool {
 	s.Helper()
 	servers, err := s.inspector.Servers()
@@ -124,7 +122,7 @@ func (s *scene) history() []apiCall {
 	return slices.Clone(s.calls)
 }
 
-// info sums up what asynq says about the queues.
+// info sums up asynq's figures of the queues.
 func (s *scene) info() asynq.QueueInfo {
 	s.Helper()
 	var sum asynq.QueueInfo
@@ -155,7 +153,7 @@ func (s *scene) within(limit time.Duration, is func() bool, what string) {
 	}
 }
 
-// done waits until asynq has none but `archived` tasks left, and judges the turns.
+// done waits until asynq has only `archived` tasks left, and judges the turns.
 func (s *scene) done(archived int) {
 	s.Helper()
 	s.within(liveness, func() bool { return s.info().Size == archived }, "all tasks are done")
@@ -163,7 +161,7 @@ func (s *scene) done(archived int) {
 	s.keptLimit()
 }
 
-// keptLimit judges the turns that were given so far.
+// keptLimit judges the turns so far.
 func (s *scene) keptLimit() {
 	s.Helper()
 	calls := len(s.history())
@@ -184,7 +182,7 @@ func (s *scene) measure(figures map[string]any) {
 	measure(s.T, s.Name(), figures)
 }
 
-// eachOnce expects that each of n tasks was called exactly once, and by no retry.
+// eachOnce expects that each of n tasks was called exactly once, and not in a retry.
 func (s *scene) eachOnce(n int) {
 	s.Helper()
 	calls := s.history()
@@ -197,8 +195,8 @@ func (s *scene) eachOnce(n int) {
 	require.Len(s, calls, n)
 }
 
-// order is Spearman's rank correlation between the order in which tasks were
-// enqueued and that of their calls.
+// order is Spearman's rank correlation between the order in which tasks were enqueued and the order
+// of their calls.
 func (s *scene) order() float64 {
 	s.Helper()
 	calls := s.history()

@@ -19,20 +19,20 @@ import (
 	paced "github.com/fleetpace/fleetpace/worker"
 )
 
-// asynqJob is what a process of an asynq fleet is told to do.
+// asynqJob is the job of a process of an asynq fleet.
 type asynqJob struct {
-	Redis       []string // addresses; several are a cluster's
+	Redis       []string // addresses; several are a Cluster's
 	Queues      []string
 	Prefix      string
 	Limit       string
 	API         string // URL that each task calls once
 	Concurrency int
 	WaitingRoom int
-	RetryDelay  time.Duration // of tasks that failed
+	RetryDelay  time.Duration // for tasks that failed
 	Existing    bool          // asynq uses the limiter's own client
-	Pause       bool          // when the API asks for it
-	Process     string        // its name, for the API
-	Turns       string        // the ledger
+	Pause       bool          // pause the limit if the API asks for it
+	Process     string        // its name, which it sends to the API
+	Turns       string        // the ledger's directory
 }
 
 func (j asynqJob) limiter(client redis.UniversalClient) (*reserve.Limiter, error) {
@@ -45,7 +45,7 @@ func (j asynqJob) limiter(client redis.UniversalClient) (*reserve.Limiter, error
 
 const asynqVariable = "FLEETPACE_INTEGRATION_ASYNQ"
 
-// workAsynq runs an asynq server until it is told to end.
+// workAsynq runs an asynq server until it is signalled.
 func workAsynq(text string) error {
 	var j asynqJob
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -109,7 +109,7 @@ func asynqRedis(addresses []string) asynq.RedisConnOpt {
 	return asynq.RedisClientOpt{Addr: addresses[0]}
 }
 
-// end tells a process to end and returns how long it took.
+// end signals a process to end and returns how long it took.
 func (w *worker) end(s os.Signal) time.Duration {
 	w.t.Helper()
 	start := time.Now()

@@ -17,8 +17,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Every kind of client that is not refused does everything: the keys of a limit are
-// together in one slot, whatever its key is.
+// Each kind of client that is not refused supports everything: all keys of a limit are in one hash
+// slot, whatever the limit's key is.
 func TestKindsOfClients(t *testing.T) {
 	t.Parallel()
 	for kind, client := range map[string]func(*testing.T) redis.UniversalClient{
@@ -50,7 +50,7 @@ func TestKindsOfClients(t *testing.T) {
 				short, cancel := context.WithTimeout(ctx, 10*time.Minute)
 				require.ErrorIs(t, l.Wait(short), reserve.ErrWouldMissDeadline)
 				cancel()
-				require.Eventually(t, func() bool { // it leaves behind the caller's back
+				require.Eventually(t, func() bool { // the call leaves the queue in the background
 					s, err := l.State(ctx)
 					require.NoError(t, err)
 					return s.Waiting+s.Booked == 0 && s.Wait > 50*time.Minute && s.Wait <= time.Hour

@@ -14,7 +14,7 @@ import (
 	_ "gonum.org/v1/plot/vg/vgimg" // Save writes PNG
 )
 
-// faultCharts is a folder. When it is set, each fault draws a picture there.
+// faultCharts is a folder. If it is set, each fault draws a chart there.
 const faultCharts = "FLEETPACE_FAULT_CHARTS"
 
 // draw draws calls per 100 ms, with the time of the fault shaded.
@@ -36,7 +36,7 @@ func (s *faultScene) draw(f faultFigures) {
 	require.NoError(s, p.Save(10*vg.Inch, 4*vg.Inch, filepath.Join(dir, s.name+".png")))
 }
 
-// bins are the calls of each 100 ms from the start on.
+// bins are the calls of each 100 ms, from the start.
 func (s *faultScene) bins() []int {
 	const bin = 100 * time.Millisecond
 	bins := make([]int, s.end.Sub(s.start)/bin+1)
@@ -46,7 +46,7 @@ func (s *faultScene) bins() []int {
 	return bins
 }
 
-// faultBars are the picture's content. Bars that are too high reach its edge.
+// faultBars is the content of the chart. Bars that are too high are cut at its edge.
 type faultBars struct {
 	broken, mended float64
 	bins           []int
@@ -60,7 +60,7 @@ func (b faultBars) Plot(c draw.Canvas, p *plot.Plot) {
 			Min: vg.Point{X: x(from), Y: y(0)}, Max: vg.Point{X: x(to), Y: y(min(high, p.Y.Max))},
 		}.Path())
 	}
-	const narrow = 0.03 // an event of no length still shows
+	const narrow = 0.03 // the least width, so that every event shows
 	box(b.broken, max(b.mended, b.broken+narrow), p.Y.Max, color.NRGBA{R: 0xf4, G: 0xc9, B: 0xb8, A: 0xff})
 	for i, n := range b.bins {
 		box(float64(i)/10+0.01, float64(i+1)/10-0.01, float64(n), color.NRGBA{R: 0x56, G: 0x9f, B: 0xd6, A: 0xff})

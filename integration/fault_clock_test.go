@@ -11,17 +11,17 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// Redis's clock jumps ten minutes ahead.
+// Redis's clock steps ten minutes forward.
 func clockForward(s *faultScene) { s.clockSteps("+10m", 10*time.Minute) }
 
-// Redis's clock goes back ten minutes.
+// Redis's clock steps ten minutes back.
 func clockBack(s *faultScene) { s.clockSteps("-10m", -10*time.Minute) }
 
 func (s *faultScene) clockSteps(by string, step time.Duration) {
 	s.Helper()
 	clock := filepath.Join(s.TempDir(), "clock")
 	set := func(offset string) {
-		// At once: the server reads the file whenever it looks at its clock.
+		// This takes effect at once: the server reads the file whenever it reads its clock.
 		require.NoError(s, os.WriteFile(clock+".new", []byte(offset+"\n"), 0o600))
 		require.NoError(s, os.Rename(clock+".new", clock))
 	}
@@ -48,7 +48,7 @@ func (s *faultScene) clockSteps(by string, step time.Duration) {
 	s.close(faultVerdict{clock: true})
 }
 
-// faketime finds the library that tells a program another time.
+// faketime finds the library that gives a program another time.
 func faketime(t *testing.T) string {
 	t.Helper()
 	const library = "libfaketime.so.1"

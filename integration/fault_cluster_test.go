@@ -11,7 +11,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// The master that has the limit's slot is killed, and its replica takes over.
+// The master with the limit's hash slot is killed, and its replica takes over.
 func clusterFailover(s *faultScene) {
 	c := newFaultCluster(s)
 	for _, n := range c.masters {
@@ -29,8 +29,8 @@ func clusterFailover(s *faultScene) {
 	s.close(faultVerdict{lossy: true})
 }
 
-// The limit's slot moves from one master to another, slowly: the keys are on
-// both of them for a while, and calls for all of them fail.
+// The limit's hash slot moves slowly from one master to another. For a while the keys are on both,
+// and calls that need all of them fail.
 func slotMigration(s *faultScene) {
 	c := newFaultCluster(s)
 	s.load()
@@ -46,14 +46,14 @@ func slotMigration(s *faultScene) {
 type faultCluster struct {
 	scene   *faultScene
 	masters []*faultNode
-	slot    int64 // of the limit
+	slot    int64 // the limit's hash slot
 }
 
 type faultNode struct {
 	server    *redistest.PrivateServer
 	client    *redis.Client
 	id        string
-	low, high int64 // its slots
+	low, high int64 // its hash slots
 }
 
 func newFaultCluster(s *faultScene) *faultCluster {
@@ -80,7 +80,7 @@ func newFaultCluster(s *faultScene) *faultCluster {
 
 func (c *faultCluster) node() *faultNode {
 	c.scene.Helper()
-	// A node's bus would listen 10,000 above its port, where others may.
+	// By default a node's bus listens 10,000 above its port, which another server may use.
 	server := redistest.Private(c.scene, redistest.PrivateOptions{Args: []string{
 		"--cluster-enabled", "yes", "--cluster-node-timeout", "15000", "--cluster-port", redistest.Port(c.scene.T),
 		"--repl-diskless-sync-delay", "0",
@@ -90,8 +90,8 @@ func (c *faultCluster) node() *faultNode {
 	return n
 }
 
-// impatient lets a node that knows the others notice within seconds that one of them is gone.
-// Before, it would give up one that takes its time to answer to a MEET.
+// impatient makes a node notice within seconds that another one is gone. Call it after the nodes
+// know each other: before that, it would give up a node that is slow to answer a MEET.
 func (n *faultNode) impatient(s *faultScene) {
 	s.Helper()
 	require.NoError(s, n.client.ConfigSet(s.Context(), "cluster-node-timeout", "2000").Err())
@@ -107,7 +107,7 @@ func (c *faultCluster) meet(n *faultNode) {
 	c.do(n, "cluster", "meet", host, port, bus["cluster-port"])
 }
 
-// do sends a command to a node and returns its reply where that is a text.
+// do sends a command to a node and returns its reply, if that is a text.
 func (c *faultCluster) do(n *faultNode, command ...any) string {
 	c.scene.Helper()
 	reply, err := n.client.Do(c.scene.Context(), command...).Result()
@@ -116,7 +116,7 @@ func (c *faultCluster) do(n *faultNode, command ...any) string {
 	return text
 }
 
-// up reports whether all masters but one serve all slots.
+// up reports whether all masters, except one, serve all hash slots.
 func (c *faultCluster) up(without *faultNode) bool {
 	for _, n := range c.masters {
 		if n == without {
@@ -134,7 +134,7 @@ func (c *faultCluster) up(without *faultNode) bool {
 	return true
 }
 
-// owner is the master that has the limit's slot.
+// owner is the master with the limit's hash slot.
 func (c *faultCluster) owner() *faultNode {
 	c.scene.Helper()
 	i := slices.IndexFunc(c.masters, func(n *faultNode) bool { return n.low <= c.slot && c.slot <= n.high })
@@ -142,7 +142,7 @@ func (c *faultCluster) owner() *faultNode {
 	return c.masters[i]
 }
 
-// addReplica gives a master one, which has its data when it returns.
+// addReplica adds a replica to a master. The replica has the data when addReplica returns.
 func (c *faultCluster) addReplica(of *faultNode) *faultNode {
 	c.scene.Helper()
 	n := c.node()
@@ -151,7 +151,7 @@ func (c *faultCluster) addReplica(of *faultNode) *faultNode {
 		return n.client.Do(c.scene.Context(), "cluster", "replicate", of.id).Err() == nil
 	}, "the replica knows its master")
 	c.scene.replicates(n.client)
-	// It is asked to vote only by those who know it.
+	// Only nodes that know it ask it to vote.
 	c.scene.within(func() bool {
 		for _, m := range c.masters {
 			if nodes := m.client.ClusterNodes(c.scene.Context()).Val(); !strings.Contains(nodes, "slave "+of.id) {
@@ -164,7 +164,7 @@ func (c *faultCluster) addReplica(of *faultNode) *faultNode {
 	return n
 }
 
-// migrate moves the limit's slot as redis-cli does it, with time between the keys.
+// migrate moves the limit's hash slot as redis-cli does, with time between the keys.
 func (c *faultCluster) migrate(from, to *faultNode) {
 	c.scene.Helper()
 	const between = 200 * time.Millisecond
@@ -179,7 +179,7 @@ func (c *faultCluster) migrate(from, to *faultNode) {
 			break
 		}
 		time.Sleep(between)
-		// The key may have expired meanwhile, or been removed.
+		// The key may have expired or been removed meanwhile.
 		reply := c.do(from, "migrate", host, port, keys[0], 0, 5000)
 		c.scene.Logf("%s: %s", keys[0], reply)
 	}

@@ -5,7 +5,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Somebody empties the server.
+// The server's data is deleted.
 func flushAll(s *faultScene) {
 	s.onServer(func(client *redis.Client) {
 		require.NoError(s, client.FlushAll(s.Context()).Err())
@@ -40,7 +40,7 @@ func outOfMemory(s *faultScene) {
 		require.NoError(s, client.ConfigSet(ctx, "maxmemory-policy", "noeviction").Err())
 		filler := s.job.Prefix + ":filler"
 		require.NoError(s, client.Set(ctx, filler, make([]byte, room), 0).Err())
-		// What connections need comes and goes, so the limit is clearly below.
+		// The memory of connections varies, so the limit is clearly below.
 		require.NoError(s, client.ConfigSet(ctx, "maxmemory", "8mb").Err())
 		require.ErrorContains(s, client.Set(ctx, filler+"2", make([]byte, full), 0).Err(), "OOM")
 		s.untilAlone(faultWorkers)

@@ -9,8 +9,9 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// The master is killed, and a replica takes over that has heard nothing for three seconds: it has the
-// places of calls that had their turns since, and none of those that came.
+// The master is killed, and a replica takes over that has received nothing for three seconds. It
+// has the places of calls that had their turns since then, and no places of calls that came since
+// then.
 func sentinelFailoverLags(s *faultScene) {
 	const lag = 3 * time.Second
 	s.job.Calls = 200

@@ -2,7 +2,7 @@ package integration
 
 import "time"
 
-// A round trip takes 200 ms, give or take 100 ms, half of it on each way.
+// A round trip takes 200 ms, plus or minus 100 ms, half of it in each direction.
 func latency(s *faultScene) {
 	ways, urls := s.proxies("")
 	s.load(urls...)
@@ -19,8 +19,7 @@ func latency(s *faultScene) {
 	s.close(faultVerdict{})
 }
 
-// One reply in twenty is lost, and its connection with it, after Redis has done
-// what it was asked.
+// One reply in twenty is lost, and its connection with it, after Redis has run the command.
 func repliesCut(s *faultScene) {
 	ways, urls := s.proxies("")
 	s.load(urls...)
@@ -40,22 +39,22 @@ func repliesCut(s *faultScene) {
 	s.close(faultVerdict{})
 }
 
-// One of four workers reaches nothing of Redis and goes on with its share. The others
-// cannot know that it does.
+// One of four workers cannot reach Redis and continues with its share. The others cannot know that
+// it does.
 func partitionLocal(s *faultScene) {
 	s.partitionOne(func() { s.untilAlone(1) })
 	s.close(faultVerdict{extra: safety / faultWorkers})
 }
 
-// One of four workers reaches nothing of Redis, and waits.
+// One of four workers cannot reach Redis, and waits.
 func partitionWait(s *faultScene) {
 	s.job.Policy = "wait"
 	s.partitionOne(func() { time.Sleep(6 * time.Second) })
 	s.close(faultVerdict{obedient: true})
 }
 
-// partitionOne loses all that goes to and from the first worker. Its calls to
-// Redis give up after 1.5 s: sooner than by default, and not in a stall of the machine.
+// partitionOne cuts the network between the first worker and Redis. Its calls to Redis time out
+// after 1.5 s: sooner than by default, but not in a stall of the machine.
 func (s *faultScene) partitionOne(known func()) {
 	s.Helper()
 	ways, urls := s.proxies("?dial_timeout=1500ms&read_timeout=1500ms&write_timeout=1500ms")

@@ -14,19 +14,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faultWorker is a worker process of the fault suite, as the test sees it.
+// faultWorker is a worker process of the fault tests, as the test sees it.
 type faultWorker struct {
 	t      testing.TB
 	cmd    *exec.Cmd
-	orders io.WriteCloser // held open as long as the worker may run
+	orders io.WriteCloser // open as long as the worker may run
 	out    io.Reader
 	ended  sync.Once
 	killed bool
 }
 
-// startFaultWorker starts the test binary again. In a group of its own the worker
-// hears of no interrupt but ours, and the kernel wakes it when it is stopped and
-// the test has gone.
+// startFaultWorker starts the test binary again, in a process group of its own. So only the test
+// interrupts the worker. If the worker is stopped when the test ends, the kernel wakes it.
 func startFaultWorker(t testing.TB, j faultJob) *faultWorker {
 	t.Helper()
 	text, err := json.Marshal(j)
@@ -50,7 +49,7 @@ func (w *faultWorker) signal(s os.Signal) {
 	require.NoError(w.t, w.cmd.Process.Signal(s))
 }
 
-// order tells the worker something.
+// order sends an order to the worker.
 func (w *faultWorker) order(what any) {
 	w.t.Helper()
 	_, err := fmt.Fprintln(w.orders, what)
@@ -66,8 +65,8 @@ func (w *faultWorker) kill() {
 	})
 }
 
-// finish ends the worker with SIGTERM and returns its report; it is an error when
-// that takes too long.
+// finish ends the worker with SIGTERM and returns its report. It returns an error if that takes too
+// long.
 func (w *faultWorker) finish() (r faultReport, err error) {
 	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		return r, err

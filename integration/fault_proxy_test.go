@@ -13,13 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faultProxy is the way of one worker to Redis.
+// faultProxy is the network between one worker and Redis.
 type faultProxy struct {
 	*toxiproxy.Proxy
 	scene *faultScene
 }
 
-// proxy starts a way to a server.
+// proxy starts a proxy in front of a server.
 func (s *faultScene) proxy(address string) *faultProxy {
 	s.Helper()
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
@@ -29,8 +29,8 @@ func (s *faultScene) proxy(address string) *faultProxy {
 	return p
 }
 
-// proxies are a way to the server for each worker; options are those of the
-// URL, as redis.ParseURL knows them.
+// proxies starts a proxy in front of the server for each worker. The options belong to the URL, as
+// redis.ParseURL reads them.
 func (s *faultScene) proxies(options string) (ways []*faultProxy, urls []faultRedis) {
 	s.Helper()
 	server := s.single()
@@ -47,7 +47,7 @@ const (
 	replies  = "downstream"
 )
 
-// add makes the way worse for what goes in a direction.
+// add adds a fault in one direction.
 func (p *faultProxy) add(kind, direction string, attributes any) {
 	p.scene.Helper()
 	text, err := json.Marshal(map[string]any{
@@ -58,7 +58,7 @@ func (p *faultProxy) add(kind, direction string, attributes any) {
 	require.NoError(p.scene, err)
 }
 
-// heal makes it good again.
+// heal removes the faults.
 func (p *faultProxy) heal(directions ...string) {
 	p.scene.Helper()
 	for _, direction := range directions {
@@ -71,7 +71,7 @@ type cut struct {
 	Part float64 `json:"part"`
 }
 
-// cuts counts what was cut, by all of them.
+// cuts counts the lost replies of all of them.
 var cuts atomic.Int64
 
 func init() { toxics.Register("cut", new(cut)) }
@@ -91,7 +91,7 @@ func (c *cut) Pipe(stub *toxics.ToxicStub) {
 				cuts.Add(1)
 				stub.Close()
 				for range stub.Input {
-					continue // what still comes is lost too, until the server's side ends
+					continue // the rest is lost, too, until the server closes the connection
 				}
 				return
 			}

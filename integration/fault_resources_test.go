@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// All connections of one worker's pool are held by blocking commands, for longer than a
-// call waits for one of them.
+// Blocking commands hold all connections of one worker's pool, for longer than a call waits for a
+// connection.
 func poolExhausted(s *faultScene) {
 	server := s.single()
 	s.job.Redis.URL += "?pool_timeout=1s"

@@ -20,23 +20,22 @@ import (
 )
 
 const (
-	faultRate  = 100 // calls per second, of the limit and of the provider
-	faultBurst = 10  // of the provider; the limit's is 1, so this is for jitter
+	faultRate  = 100 // calls per second of the limit and of the provider
+	faultBurst = 10  // the provider's burst; the limit's is 1, so this allows for jitter
 
 	faultWorkers = 4
-	faultCallers = 40 // goroutines of each: they wait for more than a second, so that they have places
+	faultCallers = 40 // goroutines of each worker: they wait for more than a second, so they have places
 
-	// undisturbed is for how long the fleet is under load before the fault, and settle for
-	// how long after it turns may still come that were fixed before.
+	// undisturbed is how long the fleet is under load before the fault. settle is how long
+	// after the fault turns may come that were granted before it.
 	undisturbed = time.Second
 	settle      = ahead
 
-	// liveness is what anything may take that must happen at all.
+	// liveness is the longest that anything may take.
 	liveness = 60 * time.Second
 )
 
-// faultSeconds is a variable that says for how many seconds the fleet is watched after
-// each fault, where that is to be measured.
+// faultSeconds is a variable: for how many seconds to measure the fleet after each fault.
 const faultSeconds = "FLEETPACE_FAULT_SECONDS"
 
 // faultScene is a fleet under load, the API that it calls, and a fault.
@@ -51,11 +50,11 @@ type faultScene struct {
 	calls    []faultCall
 
 	start, broken, mended, end time.Time
-	ledger                     string // a directory
+	ledger                     string // the ledger's directory
 	bare                       *bareSleeper
 }
 
-// faultCall is a call as the API saw it.
+// faultCall is a call, as the API saw it.
 type faultCall struct {
 	provider.Call
 	worker, caller int
@@ -97,7 +96,7 @@ func (s *faultScene) history() []faultCall {
 	return slices.Clone(s.calls)
 }
 
-// single starts a server of the scene's own and sends the workers to it.
+// single starts a server for this scene alone and connects the workers to it.
 func (s *faultScene) single(args ...string) *redistest.PrivateServer {
 	s.Helper()
 	server := redistest.Private(s, redistest.PrivateOptions{Args: args})
@@ -105,8 +104,8 @@ func (s *faultScene) single(args ...string) *redistest.PrivateServer {
 	return server
 }
 
-// load starts the workers, which may each be given a way to Redis of their own,
-// and returns when all have been under load for a while.
+// load starts the workers, which may each have their own connection to Redis. It returns when all
+// have been under load for a while.
 func (s *faultScene) load(own ...faultRedis) {
 	s.Helper()
 	for i := range faultWorkers {
@@ -130,8 +129,8 @@ func (s *faultScene) load(own ...faultRedis) {
 	time.Sleep(undisturbed)
 }
 
-// allCounted reports whether each worker has heard of Redis since the last of them came: a
-// reply says how many there are, and a worker's share without Redis follows from that.
+// allCounted reports whether each worker has had a reply of Redis since the last worker came. A
+// reply says how many workers there are, and a worker's share without Redis depends on that.
 func allCounted(turns []ledger.Turn) bool {
 	first, last := map[string]time.Time{}, map[string]time.Time{}
 	for _, turn := range turns {
@@ -155,13 +154,13 @@ func allCounted(turns []ledger.Turn) bool {
 	return len(first) == faultWorkers
 }
 
-// until waits for what must happen.
+// until waits until a condition holds.
 func (s *faultScene) until(what string, is func() bool) {
 	s.Helper()
 	require.Eventually(s, is, liveness, 100*time.Millisecond, what)
 }
 
-// untilAlone waits until so many workers give themselves turns, a few each.
+// untilAlone waits until this many workers grant turns without Redis, a few each.
 func (s *faultScene) untilAlone(workers int) {
 	s.Helper()
 	s.until("workers go by themselves", func() bool {
@@ -181,7 +180,7 @@ func (s *faultScene) untilAlone(workers int) {
 	})
 }
 
-// fault runs what breaks something and mends it again.
+// fault runs the function that breaks something and repairs it.
 func (s *faultScene) fault(happens func()) {
 	s.Helper()
 	s.broken = time.Now()
@@ -189,7 +188,7 @@ func (s *faultScene) fault(happens func()) {
 	s.mended = time.Now()
 }
 
-// close waits until all have called again, ends the fleet and judges what was seen.
+// close waits until all callers have called again, ends the fleet and judges the calls.
 func (s *faultScene) close(must faultVerdict) {
 	s.Helper()
 	longer := calm + 4*time.Second
@@ -200,7 +199,7 @@ func (s *faultScene) close(must faultVerdict) {
 	}
 	time.Sleep(time.Until(s.mended.Add(longer)))
 	for idle := time.Now(); s.idle(s.history()) != nil && time.Since(idle) < liveness; time.Sleep(50 * time.Millisecond) {
-		continue // the verdict says who has not called
+		continue // the verdict names the callers that have not called
 	}
 	s.end = time.Now()
 	reports := s.finishWorkers()
@@ -211,7 +210,7 @@ func (s *faultScene) close(must faultVerdict) {
 	s.judge(must, sum, turns)
 	if !slices.ContainsFunc(s.workers, func(w *faultWorker) bool { return w.killed }) {
 		assert.Len(s, s.history(), reports.Calls, "the API has seen the calls that the workers made")
-		// A turn may come in the moment in which its caller is told to end.
+		// A turn may come just as its caller ends.
 		unused := len(turns) - reports.Calls
 		assert.True(s, 0 <= unused && unused <= faultWorkers*s.job.Calls, "%d turns, %d calls", len(turns), reports.Calls)
 	}
@@ -245,8 +244,8 @@ func (s *faultScene) finishWorkers() faultReport {
 	return all
 }
 
-// bareSleeper is a goroutine that sleeps 5 ms at a time and does nothing else: what it
-// suffers, no program on this machine can help.
+// bareSleeper is a goroutine that only sleeps, 5 ms at a time. Its delays are the machine's, and no
+// program can avoid them.
 type bareSleeper struct {
 	mu            sync.Mutex
 	longest, late time.Duration
@@ -272,8 +271,8 @@ func startBareSleeper(ctx context.Context) *bareSleeper {
 	return b
 }
 
-// suffered is the longest by which it woke late, and the part of the time for which it was
-// kept for more than 20 ms.
+// suffered returns the longest delay of a wake-up, and the fraction of the time that it lost in
+// delays of more than 20 ms.
 func (b *bareSleeper) suffered() (longest time.Duration, share float64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -44,7 +44,7 @@ func (s *faultScene) replicates(replica *redis.Client) {
 	}, "the replica has the master's data")
 }
 
-// promoted returns when the replica is a master.
+// promoted waits until the replica is a master.
 func (s *faultScene) promoted(replica *redistest.PrivateServer) {
 	s.Helper()
 	client := replica.Client(s)
@@ -53,8 +53,8 @@ func (s *faultScene) promoted(replica *redistest.PrivateServer) {
 	}, "the replica is the master")
 }
 
-// sentinels starts three that watch a master whose replica they find, and returns
-// their addresses.
+// sentinels starts three Sentinels that watch a master and find its replica. It returns their
+// addresses.
 func sentinels(s *faultScene, master *redistest.PrivateServer) (addresses []string) {
 	s.Helper()
 	ctx := s.Context()
@@ -66,7 +66,7 @@ func sentinels(s *faultScene, master *redistest.PrivateServer) (addresses []stri
 		s.Cleanup(func() { _ = client.Close() })
 		require.NoError(s, client.Monitor(ctx, "api", host, port, "2").Err())
 		require.NoError(s, client.Set(ctx, "api", "down-after-milliseconds", "2000").Err())
-		require.NoError(s, client.Set(ctx, "api", "failover-timeout", "5000").Err()) // an election that nobody wins is held again
+		require.NoError(s, client.Set(ctx, "api", "failover-timeout", "5000").Err()) // an election without a winner is repeated
 		clients, addresses = append(clients, client), append(addresses, server.Addr())
 	}
 	s.within(func() bool {
@@ -89,7 +89,7 @@ func hostPort(s *faultScene, server *redistest.PrivateServer) (host, port string
 	return host, port
 }
 
-// within waits for a state of servers that takes them some seconds.
+// within waits for a state of servers that may take some seconds.
 func (s *faultScene) within(is func() bool, what string) {
 	s.Helper()
 	require.Eventually(s, is, liveness, 20*time.Millisecond, what)

@@ -2,7 +2,7 @@ package integration
 
 import "time"
 
-// Redis is killed and comes back with nothing.
+// Redis is killed and restarts without data.
 func killedAndEmpty(s *faultScene) {
 	server := s.single()
 	s.load()
@@ -14,7 +14,7 @@ func killedAndEmpty(s *faultScene) {
 	s.close(faultVerdict{lossy: true})
 }
 
-// Redis is killed and comes back with what it wrote to its log of commands.
+// Redis is killed and restarts with the data of its append-only file.
 func killedWithAOF(s *faultScene) {
 	server := s.single("--appendonly", "yes", "--appendfsync", "everysec")
 	s.load()
@@ -23,12 +23,12 @@ func killedWithAOF(s *faultScene) {
 		s.untilAlone(faultWorkers)
 		server.Start()
 	})
-	// The log may lack the last second of them.
+	// The file may lack the last second of turns.
 	s.close(faultVerdict{lossy: true})
 }
 
-// Redis hangs for longer than a call waits for it, and not for long enough for the workers
-// to learn that it is away.
+// Redis hangs for longer than a call waits for it, but not for so long that the workers treat it as
+// an outage.
 func frozenServer(s *faultScene) {
 	server := s.single()
 	s.job.Redis.URL += "?read_timeout=1s"
@@ -38,6 +38,6 @@ func frozenServer(s *faultScene) {
 		time.Sleep(1500 * time.Millisecond)
 		server.Thaw()
 	})
-	// The data is as it was.
+	// The data is unchanged.
 	s.close(faultVerdict{})
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// fault is a bad day: a small function that sets a scene, breaks something under
-// load, and says what must hold.
+// fault is one fault: a function that sets up a scene, breaks something under load, and says what
+// must hold.
 type fault struct {
 	name    string
 	happens func(*faultScene)
@@ -45,13 +45,13 @@ var faults = []fault{
 	{"outage-open", outageOpen},
 }
 
-// faultsAtOnce is how many faults happen at a time: they mostly wait.
+// faultsAtOnce is how many faults run at a time: they mostly wait.
 const faultsAtOnce = 6
 
-// Whatever breaks, no more turns are given than the limit allows, no turn and no call is
-// lost, every caller of a worker that lives calls again, and every worker ends when it is
-// told to. Two seconds after the fault all of the limit is used, as far as this machine lets
-// its processes run. Each fault logs one line, FAULT and its figures.
+// Whatever breaks, no more turns are granted than the limit allows, and no turn and no call is
+// lost. Every caller of a live worker calls again, and every worker ends when it is signalled. Two
+// seconds after the fault the whole limit is used, as far as this machine runs the processes. Each
+// fault logs one line: FAULT and its figures.
 func TestFault(t *testing.T) {
 	long(t, "takes half a minute")
 	t.Parallel()
@@ -63,5 +63,5 @@ func TestFault(t *testing.T) {
 			return nil
 		})
 	}
-	_ = running.Wait() // the subtests say what failed
+	_ = running.Wait() // the subtests report failures
 }

@@ -13,22 +13,22 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// faultVerdict is what the turns of a fault are judged by, besides what holds in each of
-// them: see judge.
+// faultVerdict says how the turns of a fault are judged, in addition to what holds in all faults: see
+// judge.
 type faultVerdict struct {
-	// lossy is a fault in which Redis may forget turns that it gave in the last moment. Who
-	// comes back tells how far it knows the meter, and no more; so until turns from before
-	// the fault have passed, the fleet is held to the limit in the whole of it only.
+	// lossy: Redis may forget the last turns before the fault. Workers report only the state of
+	// the meter that they know. So until turns from before the fault have passed, the limit is
+	// judged only over the whole time of the fault.
 	lossy bool
-	// extra is the part of the rate that a worker uses on top, since the others
-	// cannot know that it lives.
+	// extra is the additional fraction of the rate that a worker uses, because the others
+	// cannot know that it runs.
 	extra float64
-	// unlimited is a fault in which the workers were told to do without the limit: their
-	// turns without Redis are not judged.
+	// unlimited: the workers' policy is to call without the limit, so their turns without Redis
+	// are not judged.
 	unlimited bool
-	// obedient is a fault in which the workers were told to do nothing without Redis.
+	// obedient: the workers' policy is to make no calls without Redis.
 	obedient bool
-	// clock is a fault of Redis's clock: turns from before it and after it do not compare.
+	// clock: Redis's clock steps, so turns from before and after the fault cannot be compared.
 	clock bool
 }
 
@@ -36,11 +36,11 @@ const (
 	safety    = 0.9  // the part of the rate that all workers together use without Redis
 	recovered = 0.97 // the part of the rate that counts as all of it
 
-	// calm is for how long after a fault the fleet may use less than that.
+	// calm is how long after a fault the fleet may use less of the rate.
 	calm = 2 * time.Second
 )
 
-// faultFigures is what a fault logs.
+// faultFigures are the figures that a fault logs.
 type faultFigures struct {
 	Fault       string         `json:"fault"`
 	Policy      string         `json:"policy"`
@@ -48,28 +48,28 @@ type faultFigures struct {
 	Calls       int            `json:"calls"`
 	Turns       int            `json:"turns"`
 	Alone       int            `json:"turns_without_redis,omitempty"`
-	Faults      int            `json:"turns_too_many,omitempty"` // those that a lossy fault allows included
+	Faults      int            `json:"turns_too_many,omitempty"` // including turns that a lossy fault allows
 	Refused     int            `json:"refused"`                  // as the calls arrived
-	AsGiven     int            `json:"refused_as_given"`         // as the turns were given
+	AsGiven     int            `json:"refused_as_given"`         // as the turns were granted
 	Lost        int            `json:"lost"`
 	Failed      int            `json:"failed,omitempty"`
 	Utilization float64        `json:"utilization"`
 	Recovered   int64          `json:"recovered_ms"`                // -1: never
-	During      *float64       `json:"rate_during_fault,omitempty"` // where it lasts
+	During      *float64       `json:"rate_during_fault,omitempty"` // if the fault lasts
 	Worst       int            `json:"worst_100ms"`
 	Idle        []int          `json:"callers_idle_since,omitempty"` // per worker
-	Longest     int64          `json:"bare_longest_ms"`              // what a process suffered that only sleeps
+	Longest     int64          `json:"bare_longest_ms"`              // the longest delay of a goroutine that only sleeps
 	Share       float64        `json:"bare_late_share"`
 	Errors      map[string]int `json:"errors,omitempty"`
 	Logs        map[string]int `json:"logs,omitempty"`
 }
 
-// limit is that of the scene.
+// limit is the limit of the scene.
 func (s *faultScene) limit() ledger.Limit {
 	return ledger.Limit{Rate: faultRate, Burst: 1, Share: safety / faultWorkers}
 }
 
-// sum turns what was seen into figures.
+// sum computes the figures.
 func (s *faultScene) sum(reports faultReport, turns []ledger.Turn) faultFigures {
 	all := s.history()
 	calls := between(all, s.start, s.end)
@@ -103,8 +103,8 @@ func (f faultFigures) log(s *faultScene) {
 	s.Logf("FAULT %s", text)
 }
 
-// judge asks for what holds on a machine that stalls, too. How much of the limit is used is a
-// figure, and no verdict: a process that is stopped loses turns.
+// judge checks what must hold also on a machine that stalls. How much of the limit is used is a
+// figure, and not judged: a process that is stopped loses turns.
 func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []ledger.Turn) {
 	s.Helper()
 	assert.Zero(s, f.Lost, "turns and calls that are lost")
@@ -136,9 +136,9 @@ func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []ledger.Tur
 	default:
 		keep(s, limit, turns)
 	}
-	// All together keep the limit, too: turns before and after data was lost, and workers
-	// with Redis and without. A process that the machine stopped as others agreed on
-	// something may differ from them for a second.
+	// All turns together keep the limit, too: before and after a loss of data, with Redis and
+	// without. A process that was suspended during a change may differ from the others for a
+	// second.
 	all := provider.New(provider.TokenBucket(faultRate*ledger.Rounding*(1+must.extra), 1+int(faultRate*ahead.Seconds())))
 	for _, turn := range turns {
 		ok, wait := all.JudgeAt(turn.Moment(), 1)
@@ -146,8 +146,8 @@ func (s *faultScene) judge(must faultVerdict, f faultFigures, turns []ledger.Tur
 	}
 }
 
-// idle is how many callers of each worker made no call after the fault; nil when
-// there are none.
+// idle is how many callers of each worker made no call after the fault. It is nil if every caller
+// made one.
 func (s *faultScene) idle(calls []faultCall) []int {
 	idle, any := make([]int, len(s.workers)), false
 	for i, w := range s.workers {
@@ -179,7 +179,7 @@ func between(calls []faultCall, from, to time.Time) []faultCall {
 	return found
 }
 
-// rateBetween is in calls per second.
+// rateBetween is a rate in calls per second.
 func rateBetween(calls []faultCall, from, to time.Time) float64 {
 	if !to.After(from) {
 		return 0
@@ -187,8 +187,8 @@ func rateBetween(calls []faultCall, from, to time.Time) float64 {
 	return float64(len(between(calls, from, to))) / to.Sub(from).Seconds()
 }
 
-// recoveredAfter is how many milliseconds after a moment the first second begins
-// that holds the rate, or -1. Such a second begins at that moment or with a call.
+// recoveredAfter returns how many milliseconds after a moment the first second with the full rate
+// begins, or -1. Such a second begins at that moment or with a call.
 func recoveredAfter(calls []faultCall, mended, end time.Time) int64 {
 	starts := []time.Time{mended}
 	for _, c := range calls {
@@ -205,7 +205,7 @@ func recoveredAfter(calls []faultCall, mended, end time.Time) int64 {
 	return -1
 }
 
-// judged plays calls to a provider; without a rate, to one that only counts.
+// judged replays calls to a provider. Without a rate, the provider only counts them.
 func judged(calls []faultCall, perSecond float64) *provider.Provider {
 	var rules []provider.Rule
 	if perSecond > 0 {
@@ -218,7 +218,7 @@ func judged(calls []faultCall, perSecond float64) *provider.Provider {
 	return p
 }
 
-// refusals are the moments of the calls that a limit of that rate refuses.
+// refusals returns the moments of calls that a limit of this rate refuses.
 func refusals(calls []faultCall, perSecond float64) (at []time.Time) {
 	for _, c := range judged(calls, perSecond).History() {
 		if c.Refused {
@@ -228,7 +228,7 @@ func refusals(calls []faultCall, perSecond float64) (at []time.Time) {
 	return at
 }
 
-// most are the n entries that were seen most often.
+// most returns the n most frequent entries.
 func most(seen map[string]int, n int) map[string]int {
 	texts := slices.SortedFunc(maps.Keys(seen), func(a, b string) int {
 		return cmp.Or(cmp.Compare(seen[b], seen[a]), cmp.Compare(a, b))

@@ -20,43 +20,42 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// faultJob is what a worker process of the fault suite is told to do.
+// faultJob is the job of a worker process of the fault tests.
 type faultJob struct {
 	Redis  faultRedis
 	Prefix string
 	Limit  string
-	Policy string        // while Redis is away
-	API    string        // URL that is called once per turn
-	Worker int           // which one it is; the API is told
+	Policy string        // the outage policy
+	API    string        // the URL that is called once per turn
+	Worker int           // its number, which it sends to the API
 	Calls  int           // goroutines that call all the time
 	Pause  time.Duration // of a goroutine after each call
-	Turns  string        // the ledger
+	Turns  string        // the ledger's directory
 }
 
-// faultRedis says how a worker reaches Redis, in one of three ways. The client has
-// go-redis's defaults, except for what the URL sets.
+// faultRedis says how a worker connects to Redis, in one of three ways. The client has go-redis's
+// defaults, except for what the URL sets.
 type faultRedis struct {
 	URL       string
 	Sentinels []string // addresses; the master is called "api"
 	Cluster   []string // addresses of nodes
 }
 
-// faultReport is what a worker process prints when it is done.
+// faultReport is what a worker process prints at its end.
 type faultReport struct {
-	Calls  int            // that the API answered
-	Lost   int            // turns that ended in an error, and calls that no answer came to
-	Failed int            // of the policy "fail", as it promises
+	Calls  int            // calls with a response
+	Lost   int            // turns that ended in an error, and calls without a response
+	Failed int            // calls that failed because the policy is "fail"
 	Errors map[string]int // how often each was seen
 	Logs   map[string]int // how often the limiter logged each message
 }
 
 const faultVariable = "FLEETPACE_INTEGRATION_FAULT"
 
-// afterError is what a caller waits before it asks again.
+// afterError is how long a caller waits after an error.
 const afterError = 50 * time.Millisecond
 
-// workFault calls the API, turn after turn, until it is told to end or the test
-// is gone.
+// workFault calls the API, turn after turn, until it is signalled or the test is gone.
 func workFault(text string) error {
 	var j faultJob
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -65,7 +64,7 @@ func workFault(text string) error {
 	if err := keepTurns(j.Turns, "worker-"+strconv.Itoa(j.Worker)); err != nil {
 		return err
 	}
-	redis.SetLogger(discard{}) // it writes a line per connection that breaks
+	redis.SetLogger(discard{}) // it writes a line for each broken connection
 	client, err := j.Redis.client()
 	if err != nil {
 		return err
@@ -143,7 +142,7 @@ func (j faultJob) callUntil(ctx context.Context, limiter *reserve.Limiter, calle
 	}
 }
 
-// reach makes a call that has its turn, whatever the answer is.
+// reach makes a call, whatever the response is.
 func reach(address string) error {
 	response, err := api.Get(address)
 	if err != nil {
@@ -153,8 +152,8 @@ func reach(address string) error {
 	return errors.Join(err, response.Body.Close())
 }
 
-// obey reads orders from the test: each is to hold all connections. Where they end, the test's
-// process has ended, and so must this one.
+// obey reads orders from the test: each is to hold all connections. When they end, the test's
+// process has ended, and this one must end, too.
 func obey(client redis.UniversalClient, prefix string) {
 	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
 		if single, ok := client.(*redis.Client); ok {
@@ -168,7 +167,7 @@ func obey(client redis.UniversalClient, prefix string) {
 func occupy(client *redis.Client, prefix string) {
 	for i := range client.Options().PoolSize {
 		go func() {
-			for client.BLPop(context.Background(), 0, heldKey(prefix, i)).Err() != nil { // it found none free
+			for client.BLPop(context.Background(), 0, heldKey(prefix, i)).Err() != nil { // no connection was free
 				time.Sleep(time.Millisecond)
 			}
 		}()

@@ -13,7 +13,7 @@ func workerKilled(s *faultScene) {
 	s.close(faultVerdict{})
 }
 
-// One of four workers is suspended for longer than turns are fixed ahead.
+// One of four workers is suspended for longer than turns are granted ahead.
 func workerFrozen(s *faultScene) {
 	s.single()
 	s.load()

@@ -19,12 +19,12 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// fleetScene is processes that call an API all the time, each in its turn.
+// fleetScene is processes that call an API all the time, each call in its turn.
 type fleetScene struct {
 	*testing.T
 	job    job
 	limit  ledger.Limit
-	ledger string // a directory
+	ledger string // the ledger's directory
 	calls  atomic.Int64
 }
 
@@ -40,7 +40,7 @@ func newFleetScene(t *testing.T, rate, callers int) *fleetScene {
 	return s
 }
 
-// more waits until the API was called so often again.
+// more waits until the API has had this many more calls.
 func (s *fleetScene) more(calls int64) {
 	s.Helper()
 	from := s.calls.Load()
@@ -49,7 +49,7 @@ func (s *fleetScene) more(calls int64) {
 	}
 }
 
-// allCall waits until so many processes have had turns: those that start listen for signals then.
+// allCall waits until this many processes have had turns. By then, they handle signals.
 func allCall(t *testing.T, ledger string, processes int) {
 	t.Helper()
 	require.Eventually(t, func() bool {
@@ -82,7 +82,7 @@ func (s *fleetScene) judge(figures map[string]any) {
 
 func ms(d time.Duration) float64 { return round(d.Seconds() * 1000) }
 
-// Four processes share 200/s: they keep it together, and all of them call.
+// Four processes share 200/s: together they keep it, and all of them call.
 func TestFourProcessesShareALimit(t *testing.T) {
 	long(t, "takes 3 s")
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestFourProcessesShareALimit(t *testing.T) {
 	s.judge(map[string]any{"processes": 4})
 }
 
-// Where permits are there before calls, and nobody waits, they keep the limit too.
+// If permits are available and no call waits, the processes keep the limit, too.
 func TestFourProcessesWithPermitsToSpare(t *testing.T) {
 	long(t, "takes 3 s")
 	t.Parallel()
@@ -121,8 +121,8 @@ func TestFourProcessesWithPermitsToSpare(t *testing.T) {
 	s.judge(map[string]any{"processes": 4})
 }
 
-// A process that was suspended wakes after its turns; it asks for others instead
-// of calling late and all at once.
+// A process that was suspended wakes after its turns. It asks for others instead of calling late
+// and all at once.
 func TestSuspendedProcessAsksAgain(t *testing.T) {
 	long(t, "takes 5 s")
 	t.Parallel()
@@ -141,7 +141,7 @@ func TestSuspendedProcessAsksAgain(t *testing.T) {
 	s.judge(map[string]any{"calls_of_the_sleeper": slept.Calls})
 }
 
-// A process that is killed while many of its calls wait holds nobody up.
+// A process that is killed while many of its calls wait delays no other process.
 func TestKilledProcessHoldsNobodyUp(t *testing.T) {
 	long(t, "takes 4 s")
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestKilledProcessHoldsNobodyUp(t *testing.T) {
 	s.judge(map[string]any{})
 }
 
-// A key that expired is a full bucket, on a Redis whose keys really expire.
+// A key that has expired is a full bucket, on a Redis with real expiry.
 func TestKeysExpire(t *testing.T) {
 	t.Parallel()
 	client := redistest.New(t).Client(t)
@@ -181,7 +181,7 @@ func TestKeysExpire(t *testing.T) {
 			n, err := client.Exists(t.Context(), key).Result()
 			return err == nil && n == 0
 		}, liveness, 20*time.Millisecond)
-		other, err := reserve.New(client, config) // which does not know what was spent
+		other, err := reserve.New(client, config) // it does not know which permits were used
 		require.NoError(t, err)
 		r, err := other.ReserveN(t.Context(), 5)
 		require.NoError(t, err)
@@ -190,7 +190,7 @@ func TestKeysExpire(t *testing.T) {
 	}
 }
 
-// Under the policy fail, a Redis that can not be reached gives a typed error.
+// Under the policy fail, an unreachable Redis causes a typed error.
 func TestUnavailableRedis(t *testing.T) {
 	t.Parallel()
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})

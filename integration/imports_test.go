@@ -13,8 +13,8 @@ import (
 
 const module = "github.com/fleetpace/fleetpace/"
 
-// mayImport says which packages of ours each package may import, and so that imports run
-// one way. Examples may import all but each other.
+// mayImport says which of our packages each package may import, so that imports go in one
+// direction. Examples may import all packages, except each other.
 var mayImport = map[string][]string{
 	"docs":                {},
 	"docs/map":            {},
@@ -60,10 +60,10 @@ var mayImport = map[string][]string{
 	"transport/internal/inprocess": {"reserve"},
 }
 
-// helpers are packages that only tests import: users' builds do not pull them in.
+// helpers are packages that only tests import, so users' builds do not contain them.
 var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/ledger", "internal/queuemodel", "internal/redistest", "internal/world", "reservetest"}
 
-// forTests are what only tests and helpers may import.
+// forTests are packages that only tests and helpers may import.
 var forTests = []string{"github.com/stretchr/testify", "github.com/testcontainers"}
 
 func TestImportsRunOneWay(t *testing.T) {

@@ -26,7 +26,7 @@ import (
 	asynqworker "github.com/fleetpace/fleetpace/worker"
 )
 
-// packages are those that give turns, and how a process of each begins.
+// packages are the packages that grant turns, and how a process of each starts.
 var packages = []struct {
 	name string
 	open func(*kindsFleet) caller
@@ -40,7 +40,7 @@ var packages = []struct {
 	{"scheduler", openScheduler, false},
 }
 
-// direct uses limits as they are.
+// direct uses limits without another package.
 type direct struct {
 	reserve.Turns
 	f     *kindsFleet
@@ -68,7 +68,7 @@ func newDirect(f *kindsFleet, turns reserve.Turns) direct {
 	}
 }
 
-// do makes calls that wait for themselves.
+// do makes n calls, which wait for their own turns.
 func (d direct) do(n int, call func() error) {
 	for range n {
 		go func() {
@@ -126,7 +126,7 @@ func (d direct) states() []reserve.State {
 
 func openReserve(f *kindsFleet) caller { return newDirect(f, f.Turns(f.Client(), f.Kind)) }
 
-// openLimits has the limits from a file.
+// openLimits reads the limits from a file.
 func openLimits(f *kindsFleet) caller {
 	var file strings.Builder
 	file.WriteString("limits:\n")
@@ -149,7 +149,7 @@ func openLimits(f *kindsFleet) caller {
 	return newDirect(f, all)
 }
 
-// client sends requests to the API, and is told by it to rest.
+// client sends requests to the API, whose responses may pause its limits.
 type client struct {
 	direct
 	http.RoundTripper
@@ -171,7 +171,7 @@ func openTransport(f *kindsFleet) caller {
 	return client{newDirect(f, turns), paced}
 }
 
-// remote is the API that answers those who send.
+// remote is the API that client calls.
 type remote struct{ f *kindsFleet }
 
 func (a remote) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -184,7 +184,7 @@ func (a remote) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// used is what a request uses.
+// used is how many permits a request uses.
 func used(r *http.Request) int {
 	n, _ := strconv.Atoi(r.Header.Get("Used"))
 	return max(n, 1)
@@ -216,7 +216,7 @@ func (c client) pause(d time.Duration) string {
 	return "api.test answered 429"
 }
 
-// site is the API itself, which lets requests wait, or not.
+// site is the API itself. It lets requests wait, or refuses them.
 type site struct {
 	direct
 	patient, impatient http.Handler
@@ -253,7 +253,7 @@ func (s site) allowed() bool {
 	return code == http.StatusOK
 }
 
-// queue is asynq's, and one of the processes that work on it.
+// queue is asynq's queue, and a process that works on it.
 type queue struct {
 	direct
 	enqueue func(*asynq.Task) error
@@ -280,7 +280,7 @@ func openWorker(f *kindsFleet) caller {
 	}}
 }
 
-// openScheduler has tasks booked as they are enqueued.
+// openScheduler books tasks when they are enqueued.
 func openScheduler(f *kindsFleet) caller {
 	q := openWorker(f).(queue)
 	s, err := scheduler.New(asynq.NewClientFromRedisClient(f.Client()), q.Turns, scheduler.Config{})
@@ -292,7 +292,7 @@ func openScheduler(f *kindsFleet) caller {
 	return q
 }
 
-// usedBy is what a task uses.
+// usedBy is how many permits a task uses.
 func usedBy(task *asynq.Task) int {
 	n, _ := strconv.Atoi(string(task.Payload()))
 	return n

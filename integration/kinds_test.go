@@ -14,7 +14,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// verbs are what one does with limits, each on a fleet that is idle yet.
+// verbs are the uses of limits, each on a fleet that is idle at first.
 var verbs = []struct {
 	name string
 	does func(f *kindsFleet)
@@ -29,9 +29,9 @@ var verbs = []struct {
 	{"Settle", (*kindsFleet).settles},
 }
 
-// Limits of every kind, and several at once, keep every verb in every package. A verb that a
-// package has not itself is used on the same limits, beside its calls. In each of them an API
-// that is as strict as the limits refuses no call, and none comes later than it has to.
+// Limits of every kind, and joints of several, support every use in every package. If a package
+// lacks a use, the test uses the same limits directly, beside the package's calls. The API is as
+// strict as the limits: it refuses no call, and no call comes later than necessary.
 func TestKindsVerbsPackages(t *testing.T) {
 	for _, p := range packages {
 		t.Run(p.name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestKindsVerbsPackages(t *testing.T) {
 						t.Run(v.name, func(t *testing.T) {
 							synctest.Test(t, func(t *testing.T) {
 								k.Settles = v.name == "Settle"
-								time.Sleep(54 * time.Second) // of a minute: see bubble.Kind
+								time.Sleep(54 * time.Second) // six seconds before the end of a minute: see bubble.Kind
 								f := &kindsFleet{Fleet: asynqtest.Open(t), Kind: k, stay: p.stay}
 								f.keeps(k.Limits)
 								f.one, f.two = p.open(f), p.open(f)
@@ -63,22 +63,22 @@ type kindsFleet struct {
 	bubble.Kind
 	one, two caller
 	begun    time.Time
-	stay     bool // calls that wait are there, and have not gone until their turns
+	stay     bool // waiting calls stay in the process until their turns
 }
 
-// caller is one of its processes.
+// caller is one of the processes.
 type caller interface {
 	reserve.Turns
 
-	call(n int)                         // makes calls, each as it has its turn
-	settled(cost, used int)             // makes one that is settled, and returns thereafter
-	allowed() bool                      // makes one, if it has its turn now
-	reserve() *reserve.Reservation      // for one that is made when it is noted
-	pause(d time.Duration) (why string) // lets the limits rest
+	call(n int)                         // makes n calls, each in its turn
+	settled(cost, used int)             // makes a call, settles it and then returns
+	allowed() bool                      // makes a call, if its turn may come now
+	reserve() *reserve.Reservation      // reserves a turn for a call that the caller makes
+	pause(d time.Duration) (why string) // pauses the limits
 	states() []reserve.State
 }
 
-// keeps makes the API as strict as some limits are.
+// keeps makes the API as strict as these limits.
 func (f *kindsFleet) keeps(limits []reserve.Limit) {
 	var rules []provider.Rule
 	for _, l := range limits {
@@ -87,16 +87,16 @@ func (f *kindsFleet) keeps(limits []reserve.Limit) {
 	f.Allow("api", rules...)
 }
 
-// made is a call that reaches the API, and costs so much there.
+// made is a call that reaches the API, with its cost.
 func (f *kindsFleet) made(cost int) {
 	f.Call("api", cost)
 	f.Ran("", 0)
 }
 
-// late is by how much a call may be: asynq looks for tasks every 100 ms.
+// late is how late a call may be: asynq looks for tasks every 100 ms.
 const late = 300 * time.Millisecond
 
-// expect waits until calls were made, and no more than those: so long after the begin.
+// expect waits until calls were made at these times after the start, and no other calls.
 func (f *kindsFleet) expect(after ...time.Duration) {
 	f.Helper()
 	f.Until(len(after), after[len(after)-1]-time.Since(f.begun)+late)
@@ -110,19 +110,19 @@ func (f *kindsFleet) expect(after ...time.Duration) {
 	}
 }
 
-// atOnce are the moments of the first n calls, and of more.
+// atOnce returns the moments of the first n calls, followed by these moments.
 func atOnce(n int, then ...time.Duration) []time.Duration {
 	return append(make([]time.Duration, n), then...)
 }
 
-// waits: calls of both processes are made as the limits allow.
+// waits: both processes call as the limits allow.
 func (f *kindsFleet) waits() {
 	f.one.call(f.AtOnce)
 	f.two.call(2)
 	f.expect(atOnce(f.AtOnce, f.Then[:]...)...)
 }
 
-// allows: a call that is let through counts, and one that is not takes no place.
+// allows: a call that is let through uses permits, and a refused call takes no place.
 func (f *kindsFleet) allows() {
 	if f.AtOnce > 1 {
 		f.one.call(f.AtOnce - 1)
@@ -137,7 +137,7 @@ func (f *kindsFleet) allows() {
 	f.expect(atOnce(f.AtOnce, f.Then[0])...)
 }
 
-// reserves: a reservation stands in the queue with other calls, unless it is cancelled.
+// reserves: a reservation waits in the queue like other calls, unless it is cancelled.
 func (f *kindsFleet) reserves() {
 	f.one.call(f.AtOnce)
 	f.expect(atOnce(f.AtOnce)...)
@@ -159,7 +159,7 @@ func (f *kindsFleet) reserves() {
 	f.expect(atOnce(f.AtOnce, f.Then[:]...)...)
 }
 
-// pauses: nobody has a turn in a pause, and all have theirs when it is over.
+// pauses: no call has its turn during a pause, and all have their turns after it.
 func (f *kindsFleet) pauses() {
 	const pause = 4 * time.Second
 	why := f.two.pause(pause)
@@ -182,7 +182,7 @@ func (f *kindsFleet) pauses() {
 	}
 }
 
-// resumes: a pause may end early. Tasks that have gone come back when they were told.
+// resumes: a pause may end early. Rescheduled tasks come back at their old moments.
 func (f *kindsFleet) resumes() {
 	const pause, early = 8 * time.Second, 2 * time.Second
 	f.one.pause(pause)
@@ -201,7 +201,7 @@ func (f *kindsFleet) resumes() {
 	f.Until(before+3, pause)
 }
 
-// setsLimits: other limits are in force for all, until they are reset.
+// setsLimits: overrides are in force for all processes, until they are removed.
 func (f *kindsFleet) setsLimits() {
 	inForce := func(of caller, limits []reserve.Limit, set bool) {
 		f.Helper()
@@ -234,10 +234,10 @@ func (f *kindsFleet) setsLimits() {
 	}
 	assert.LessOrEqual(f, left, f.AtOnce)
 	f.two.call(1)
-	f.Until(f.AtOnce+1+5+1+left+1, f.Then[1]+late) // a minute ends before
+	f.Until(f.AtOnce+1+5+1+left+1, f.Then[1]+late) // a minute ends before that
 }
 
-// tellsStates: who waits is seen, and so is what is left.
+// tellsStates: the state shows waiting calls and available permits.
 func (f *kindsFleet) tellsStates() {
 	wait := func() (waiting int64, longest time.Duration) {
 		for i, s := range f.two.states() {
@@ -257,17 +257,17 @@ func (f *kindsFleet) tellsStates() {
 	time.Sleep(late)
 	waiting, longest = wait()
 	assert.EqualValues(f, 2, waiting)
-	assert.Greater(f, longest, f.Then[0]-2*late) // those that are booked, and are not there, hold nobody up
+	assert.Greater(f, longest, f.Then[0]-2*late) // bookings whose tasks are not there delay no call
 	f.expect(atOnce(f.AtOnce, f.Then[:]...)...)
 	waiting, _ = wait()
 	assert.Zero(f, waiting)
 }
 
-// settles: what a call did not use is there for others, but for limits that warm up.
+// settles: permits that a call did not use are available to others, except at limits with warm-up.
 func (f *kindsFleet) settles() {
 	f.one.settled(2, 1)
 	f.two.call(f.AtOnce)
-	if f.Name == "warming up" { // a call is let through first, and is paid for by then
+	if f.Name == "warming up" { // the next call waits for the full cost of the one before
 		f.expect(0, f.Then[1])
 	} else {
 		f.expect(atOnce(f.AtOnce, f.Then[0])...)

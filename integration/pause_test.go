@@ -22,17 +22,17 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// breather is an API that needs a pause in the middle of a run: it answers one call with
-// 429 and Retry-After, and refuses all that come before that time is over.
+// breather is an API that asks for a pause in the middle of a run. It answers one call with 429 and
+// Retry-After, and refuses all calls until that time has passed.
 type breather struct {
-	after int // that many calls
+	after int // how many calls come before the pause
 	pause time.Duration
 	url   string
 
 	mu    sync.Mutex
 	calls []breath
 	until time.Time
-	told  time.Time // when the pause had reached Redis, as the first says who paused
+	told  time.Time // when the pause had reached Redis, as reported by the first process that paused
 }
 
 // breath is a call as it arrived.
@@ -40,7 +40,7 @@ type breath struct {
 	at      time.Time
 	process string
 	nth     int
-	early   bool // in the pause
+	early   bool // during the pause
 }
 
 func newBreather(t *testing.T, after int, pause time.Duration) *breather {
@@ -73,9 +73,9 @@ func (b *breather) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// judge expects that the pause held: no turn that Redis fixed after the pause had reached
-// it comes before its end, and of those that were fixed before, and that a process which
-// did not hear of the pause in time uses, none later than turns are fixed ahead.
+// judge expects that the pause holds. A turn that Redis granted after the pause had reached it is
+// not due before the pause ends. A process may use older turns, if it did not receive the pause in
+// time. These are due at most as far after the pause's start as turns are granted ahead.
 func (b *breather) judge(t *testing.T, limit ledger.Limit, turns []ledger.Turn) {
 	t.Helper()
 	b.mu.Lock()
@@ -107,11 +107,11 @@ func (b *breather) judge(t *testing.T, limit ledger.Limit, turns []ledger.Turn) 
 	})
 }
 
-// pauseJob is what a process does of a run with a pause: calls that come one after the
-// other and are made once.
+// pauseJob is the job of a process in a run with a pause: calls that come one after the other,
+// each made once.
 type pauseJob struct {
 	Redis, Prefix, Limit, API, Process string
-	Turns                              string // the ledger
+	Turns                              string // the ledger's directory
 	Calls                              int
 }
 
@@ -141,7 +141,7 @@ func workPause(text string) error {
 	}
 	var mu sync.Mutex
 	var r report
-	var turns []int // in the order in which they came
+	var turns []int // the calls' numbers, in the order of their turns
 	var calls sync.WaitGroup
 	for nth := range j.Calls {
 		calls.Go(func() {
@@ -161,7 +161,7 @@ func workPause(text string) error {
 				mu.Unlock()
 			}
 		})
-		time.Sleep(2 * time.Millisecond) // so that each comes after the one before it
+		time.Sleep(2 * time.Millisecond) // so that the calls join the queue in order
 	}
 	calls.Wait()
 	r.Calls, r.OutOfOrder = j.Calls, outOfOrder(turns)
@@ -171,9 +171,9 @@ func workPause(text string) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// outOfOrder is how many of the turns, of calls that are counted from 0, came to others
-// than is their place, those left out that came again. Who wakes first of two calls that
-// come or go at the same moment is not the limiter's to say.
+// outOfOrder counts turns of calls that came out of their order, by more than two places. Calls are
+// numbered from 0, and only the first turn of each counts. The limiter does not decide which of two
+// calls of the same moment wakes first.
 func outOfOrder(turns []int) (n int) {
 	var first []int
 	for _, nth := range turns {
@@ -189,7 +189,7 @@ func outOfOrder(turns []int) (n int) {
 	return n
 }
 
-// callAndPause calls the API, and does what it asks for with a Retry-After.
+// callAndPause calls the API, and pauses the limit if the response has a Retry-After.
 func callAndPause(ctx context.Context, limiter *reserve.Limiter, to string, query url.Values) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, to+"?"+query.Encode(), nil)
 	if err != nil {
@@ -215,8 +215,8 @@ func callAndPause(ctx context.Context, limiter *reserve.Limiter, to string, quer
 	return fmt.Errorf("the API answers %d", response.StatusCode)
 }
 
-// The API asks for a pause in the middle of a run of 4 processes. Then the pause holds, and
-// all calls are made.
+// The API asks for a pause in the middle of a run of 4 processes. The pause holds, and all calls
+// are made.
 func TestPauseOfAFleet(t *testing.T) {
 	long(t, "takes 6 s")
 	t.Parallel()

@@ -21,8 +21,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// python finds an interpreter that has redis-py; a test that needs one is skipped without,
-// unless FLEETPACE_REQUIRE says what must not be missing.
+// python finds an interpreter with redis-py. Without one the test is skipped, or fails if
+// FLEETPACE_REQUIRE says so.
 func python(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"python3", "/usr/bin/python3"} {
@@ -37,8 +37,9 @@ func python(t *testing.T) string {
 	return ""
 }
 
-// Workers in Python and in Go share a limit: no two turns are closer than it allows, by
-// Redis's clock, and they have their turns one after the other. It is not parallel: it hears of the turns of all limiters.
+// Workers in Python and in Go share a limit. No two turns are closer than the limit allows, by
+// Redis's clock, and the workers take turns in order. The test is not parallel, because it records
+// the turns of all limiters.
 func TestPythonWorkers(t *testing.T) {
 	const perSecond, calls, workers = 10, 30, 2
 	interpreter, prefix := python(t), "fleetpace"
@@ -106,8 +107,8 @@ func TestPythonWorkers(t *testing.T) {
 		}
 	}
 	seen := make([]int, workers+1)
-	// While all of them call, none is passed over: but one that stood still for some seconds has
-	// missed what came meanwhile.
+	// While all of them call, none is left out. But a worker that was suspended for some seconds has
+	// missed its turns meanwhile.
 	for i, turn := range turns {
 		if i > slices.Max(first) && i < slices.Min(last) && seen[turn.who] > slices.Max(first) {
 			require.LessOrEqual(t, i-seen[turn.who], 4*(workers+1)+3*perSecond, "turn %d", i)

@@ -11,9 +11,9 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// The limit of 4 processes is halved and raised under load. Once turns that were fixed
-// before have passed, as a process may hear late of a change, the turns keep the limit that
-// is in force; and all the time no permit is given twice.
+// The limit of 4 processes is halved and raised under load. A process may learn of a change late.
+// Once older turns have passed, the turns keep the limit that is in force. No permit is granted
+// twice at any time.
 func TestRateChangesUnderLoad(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
@@ -50,8 +50,8 @@ func TestRateChangesUnderLoad(t *testing.T) {
 		require.Empty(t, w.stop().Errors)
 	}
 	turns := turnsIn(t, s.ledger)
-	// Around a change some processes go by the old limit and some by the new one: together
-	// they keep the sum of both.
+	// Around a change, some processes use the old limit and some the new one. Together they keep the
+	// sum of both.
 	most := 0
 	for i := range rates[1:] {
 		most = max(most, rates[i]+rates[i+1])

@@ -33,7 +33,7 @@ func setting(name, value string) spoiler {
 	}
 }
 
-// user has the client be one with these rules.
+// user makes the client connect as a user with these rules.
 func user(rules ...any) spoiler {
 	return func(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
 		require.NoError(t, admin.Do(t.Context(), append([]any{"acl", "setuser", "worker", "on", ">secret"}, rules...)...).Err())
@@ -53,7 +53,7 @@ func replica(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
 	return func() error { return admin.Do(context.Background(), "replicaof", "no", "one").Err() }
 }
 
-// otherType lets the key hold something else for a while.
+// otherType replaces the key by one of another type for a while.
 func otherType(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
 	ctx := context.Background()
 	require.NoError(t, admin.Rename(ctx, stateKey, "away").Err())
@@ -65,8 +65,7 @@ func otherType(t *testing.T, admin *redis.Client, _ *redis.Options) func() error
 	}
 }
 
-// unsaved lets the server fail to save its data: something stands in the way of
-// the file.
+// unsaved makes the server fail to save its data: a directory is in the place of the file.
 func unsaved(t *testing.T, admin *redis.Client, _ *redis.Options) func() error {
 	config, err := admin.ConfigGet(t.Context(), "dir").Result()
 	require.NoError(t, err)
@@ -95,14 +94,14 @@ func busy(t *testing.T, admin *redis.Client, options *redis.Options) func() erro
 	}
 }
 
-// patient is a client that waits for a reply, however long that takes.
+// patient is a client that waits for a reply without a time limit.
 func patient(options *redis.Options) *redis.Client {
 	theirs := *options
 	theirs.ReadTimeout, theirs.MaxRetries = -1, -1
 	return redis.NewClient(&theirs)
 }
 
-// loading has the server read its data again, slowly.
+// loading makes the server read its data again, slowly.
 func loading(t *testing.T, admin *redis.Client, options *redis.Options) func() error {
 	const fill = "for i = 1, 2000 do redis.call('set', 'filler' .. i, string.rep('x', 2000)) end return 1"
 	const empty = "for i = 1, 2000 do redis.call('del', 'filler' .. i) end return 1"

@@ -16,20 +16,20 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// spoiler makes a server refuse, or a client be refused. What it returns makes all
-// good again.
+// spoiler makes a server refuse, or a client be refused. It returns a function that restores
+// everything.
 type spoiler func(*testing.T, *redis.Client, *redis.Options) (restore func() error)
 
-// refusal is a way in which a real Redis refuses calls.
+// refusal is one way in which a real Redis refuses calls.
 type refusal struct {
 	means  error
-	advice string   // part of what the error says
-	args   []string // of the server
+	advice string   // part of the error's text
+	args   []string // the server's options
 	spoil  spoiler
 }
 
-// Every refusal of a real Redis gets the error that says what to do, is not taken
-// for a call that may have been carried out, and changes nothing.
+// For every refusal of a real Redis, the error says what to do. A refused call does not count as
+// one whose outcome is unknown, and it changes nothing.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]refusal{
@@ -57,7 +57,7 @@ func TestRefusals(t *testing.T) {
 			restore := r.spoil(t, admin, &options)
 			mustBeRefused(t, &options, func(op string, err error) {
 				if op == "state" && err == nil && slices.Contains([]string{"NOREPLICAS", "MISCONF", "READONLY"}, name) {
-					return // these refuse only what changes something
+					return // these refuse only commands that write
 				}
 				require.ErrorIs(t, err, r.means, op)
 				require.NotErrorIs(t, err, reserve.ErrOutcomeUnknown, op)
@@ -69,8 +69,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// A server that takes no more connections closes them without having read
-// anything. The client may see the end of the connection before the reason.
+// A server without free connections closes new ones before it reads anything. The client may see
+// the end of the connection before the reason.
 func TestMaxClients(t *testing.T) {
 	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
@@ -82,8 +82,8 @@ func TestMaxClients(t *testing.T) {
 	require.Equal(t, before, content(t, admin))
 }
 
-// A server without scripts, and the node of a cluster that has no slots yet, can
-// not have the state of a limit.
+// A server without scripts cannot hold the state of a limit. Nor can a node of a Cluster that has
+// no hash slots yet.
 func TestServersThatCanNotServe(t *testing.T) {
 	t.Parallel()
 	for name, r := range map[string]refusal{
@@ -103,8 +103,8 @@ func TestServersThatCanNotServe(t *testing.T) {
 	}
 }
 
-// A client for a single server that was given a node of a cluster gets told so;
-// a cluster client follows.
+// A client for a single server that is connected to a node of a Cluster gets an error that says so.
+// A cluster client follows the redirection.
 func TestNodeOfACluster(t *testing.T) {
 	t.Parallel()
 	addresses := threeMasters(t)
@@ -122,7 +122,7 @@ func TestNodeOfACluster(t *testing.T) {
 			others = append(others, client)
 		}
 	}
-	for _, key := range allKeys(t, owner) { // however long the test takes, none expires
+	for _, key := range allKeys(t, owner) { // so that none expires during the test
 		require.NoError(t, owner.Persist(ctx, key).Err())
 	}
 	before := content(t, owner)
@@ -142,7 +142,7 @@ func TestNodeOfACluster(t *testing.T) {
 	require.Equal(t, before, content(t, owner))
 
 	keys := allKeys(t, owner)
-	// The slot is on its way to another node, some of its keys already there.
+	// The hash slot is moving to another node, and some of its keys are there already.
 	slot, err := owner.ClusterKeySlot(ctx, stateKey).Result()
 	require.NoError(t, err)
 	id := func(node *redis.Client) string {
@@ -169,8 +169,8 @@ func TestNodeOfACluster(t *testing.T) {
 	require.NoError(t, calls["ask"](ctx, limiter(t, cluster)), "a cluster client follows")
 }
 
-// A full Redis refuses a call before it changed anything, or serves all of it: a
-// script that has begun to write goes on.
+// A full Redis refuses a call before it changes anything, or runs it completely: a script that has
+// begun to write continues.
 func TestOutOfMemory(t *testing.T) {
 	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
@@ -192,7 +192,7 @@ func TestOutOfMemory(t *testing.T) {
 	require.Positive(t, refused)
 }
 
-// Where the scripts were flushed, go-redis sends them again: nobody notices.
+// After SCRIPT FLUSH, go-redis sends the scripts again, and no call fails.
 func TestScriptFlush(t *testing.T) {
 	t.Parallel()
 	admin := redistest.Local(t, "--hz", "100").Client(t)
@@ -204,7 +204,7 @@ func TestScriptFlush(t *testing.T) {
 	}
 }
 
-// Nothing listens, or nothing answers.
+// No server listens, or a server does not answer.
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	nowhere := &redis.Options{Addr: "127.0.0.1:" + redistest.Port(t)}
@@ -249,10 +249,10 @@ func TestPoolExhausted(t *testing.T) {
 	require.Eventually(t, func() bool { return calls["state"](t.Context(), l) == nil }, liveness, 10*time.Millisecond)
 }
 
-// stateKey is the key of the state of the limit that these tests ask for.
+// stateKey is the key with the state of these tests' limit.
 const stateKey = "fleetpace:{api}:p"
 
-// calls are those that ask Redis and say how that went.
+// calls are the methods that send a request to Redis and return its error.
 var calls = map[string]func(context.Context, *reserve.Limiter) error{
 	"allow":   func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Allow(ctx); return err },
 	"reserve": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Reserve(ctx); return err },
@@ -273,7 +273,7 @@ var calls = map[string]func(context.Context, *reserve.Limiter) error{
 	"state": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
 }
 
-// all is the Joint of one limit.
+// all returns the Joint of one limit.
 func all(l *reserve.Limiter) *reserve.Joint {
 	j, err := reserve.All(l)
 	if err != nil {
@@ -300,7 +300,7 @@ func settles(limit reserve.Limit) reserve.Config {
 	}
 }
 
-// makeQueue has keys of a limit be there, and the scripts. Nothing goes on when it returns.
+// makeQueue creates the keys of a limit and loads the scripts. Nothing runs when it returns.
 func makeQueue(t *testing.T, client redis.UniversalClient) {
 	ctx := t.Context()
 	own, err := reserve.New(client, settles(hourly))
@@ -317,8 +317,8 @@ func makeQueue(t *testing.T, client redis.UniversalClient) {
 	require.NoError(t, l.Close())
 }
 
-// allKeys has the queue of a limit be there, too, and returns the keys of a call: while a slot
-// moves, Redis follows a call to the other node only if all of them are there.
+// allKeys creates the keys of the limit's queue, too, and returns the keys of a call. While a hash
+// slot moves, Redis redirects a call to the other node only if all of its keys are there.
 func allKeys(t *testing.T, owner *redis.Client) []string {
 	keys := lua.Keys(reserve.DefaultPrefix, "", "api", "p", "")
 	require.NoError(t, owner.ZAdd(t.Context(), keys[1], redis.Z{Score: 1, Member: "gone:1:1"}).Err())
@@ -326,7 +326,7 @@ func allKeys(t *testing.T, owner *redis.Client) []string {
 	return keys
 }
 
-// mustBeRefused makes each call, by a process of its own.
+// mustBeRefused makes each call, each from a new process.
 func mustBeRefused(t *testing.T, options *redis.Options, check func(op string, err error)) {
 	t.Helper()
 	var mu sync.Mutex
@@ -348,14 +348,14 @@ func mustBeRefused(t *testing.T, options *redis.Options, check func(op string, e
 	}
 	asked.Wait()
 	for op, err := range refused {
-		if op == "allow" { // the others' are alike
+		if op == "allow" { // the other calls behave alike
 			t.Logf("%s: %v", op, err)
 		}
 		check(op, err)
 	}
 }
 
-// content is everything that a server holds, but for heartbeats and the index of names.
+// content returns all data of a server, except heartbeats and the index of names.
 func content(t *testing.T, client *redis.Client) map[string]any {
 	all, ctx := make(map[string]any), context.Background()
 	keys, err := client.Keys(ctx, "*").Result()

@@ -11,8 +11,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// slotsScene is a process whose calls hold all slots, and another one whose calls wait. Calls last
-// until they are freed, and then for a moment.
+// slotsScene is a process whose calls hold all slots, and another process whose calls wait. Calls
+// last until they are freed, and then for a moment.
 type slotsScene struct {
 	*testing.T
 	api            *served
@@ -54,7 +54,7 @@ func (s *slotsScene) within(is func() bool, what string) {
 	require.Eventually(s, is, liveness, time.Millisecond, what)
 }
 
-// goOn lets calls end. Nothing hangs, and all slots are there.
+// goOn lets the calls end, and expects that nothing hangs and no slot is lost.
 func (s *slotsScene) goOn() {
 	s.Helper()
 	held := s.api.calls()
@@ -69,7 +69,7 @@ func (s *slotsScene) goOn() {
 	}
 }
 
-// anew counts the most calls at once anew, if so many have ended.
+// anew starts counting anew, if this many calls have ended.
 func (s *served) anew(ended int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *served) anew(ended int) bool {
 	return true
 }
 
-// A process is stopped for 10 s that holds all slots: others have them soon.
+// A process that holds all slots is stopped for 10 s. Other processes get the slots soon.
 func TestSlotsOfAStoppedProcess(t *testing.T) {
 	long(t, "takes 15 s")
 	t.Parallel()
@@ -91,11 +91,11 @@ func TestSlotsOfAStoppedProcess(t *testing.T) {
 	t.Logf("others had its slots after %v", time.Since(stopped))
 	time.Sleep(time.Until(stopped.Add(10 * time.Second)))
 	s.holder.signal(syscall.SIGCONT)
-	time.Sleep(time.Second) // it is told
+	time.Sleep(time.Second) // the process learns that its slots are lost
 	s.goOn()
 }
 
-// Redis comes back with nothing while all slots are held.
+// Redis restarts without data while all slots are held.
 func TestSlotsAfterARestart(t *testing.T) {
 	long(t, "takes 8 s")
 	t.Parallel()
@@ -104,11 +104,11 @@ func TestSlotsAfterARestart(t *testing.T) {
 	server.Kill()
 	time.Sleep(time.Second)
 	server.Start()
-	time.Sleep(5 * time.Second) // it is told what is held
+	time.Sleep(5 * time.Second) // the processes report their slots
 	s.goOn()
 }
 
-// A replica is made the master while all slots are held.
+// A replica becomes the master while all slots are held.
 func TestSlotsAfterAFailover(t *testing.T) {
 	long(t, "takes 15 s")
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestSlotsAfterAFailover(t *testing.T) {
 	s.goOn()
 }
 
-// Processes are killed that hold all slots, over and over: no slot is lost.
+// Processes that hold all slots are killed, again and again. No slot is lost.
 func TestSlotsOfKilledProcesses(t *testing.T) {
 	rounds, processes := 2, 4
 	if os.Getenv(soakLength) != "" {

@@ -13,14 +13,15 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// served is an API that counts what it serves at a time.
+// served is an API that counts the calls that run at the same time.
 type served struct {
 	takes func() time.Duration
-	freed chan struct{} // when it is closed, takes says anew for how long a call lasts; or nil
+	// When freed is closed, calls end early, after another takes(). It may be nil.
+	freed chan struct{}
 
 	mu              sync.Mutex
 	now, most, made int
-	last            time.Time // when one began
+	last            time.Time // when the last call began
 }
 
 func (s *served) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
@@ -45,7 +46,7 @@ func (s *served) calls() int {
 	return s.made
 }
 
-// seen is how many calls there were at once at the most, and when one began last.
+// seen returns the most calls that ran at the same time, and when the last one began.
 func (s *served) seen() (most int, last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,7 +59,7 @@ func slotsJob(t *testing.T, slots, callers int, api *served) job {
 	return job{Redis: redistest.New(t).URL(), Prefix: redistest.Prefix(t), Limit: strconv.Itoa(slots) + " at once", API: server.URL, Calls: callers}
 }
 
-// Four processes share three slots: no more calls are made at once, and all of them call.
+// Four processes share three slots: no more calls run at the same time, and all processes call.
 func TestFourProcessesShareSlots(t *testing.T) {
 	long(t, "takes 3 s")
 	t.Parallel()
@@ -84,7 +85,7 @@ func TestFourProcessesShareSlots(t *testing.T) {
 	measure(t, t.Name(), map[string]any{"slots": slots, "used": round(used)})
 }
 
-// A process is killed that holds all slots: others have them soon.
+// A process that holds all slots is killed. Other processes get the slots soon.
 func TestSlotsOfAKilledProcess(t *testing.T) {
 	long(t, "takes 5 s")
 	t.Parallel()

@@ -23,9 +23,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// A process that is stopped just as its turn of a slow limit comes has it when it goes on:
-// nobody came after it, so the turn is lost to nobody. If it were, it would wait for an
-// hour.
+// A process is stopped just as its turn of a slow limit comes. It has the turn when it continues:
+// no call came after it, so nobody else has used the turn. Otherwise it would wait for an hour.
 func TestSlowLimitOfAStoppedProcess(t *testing.T) {
 	t.Parallel()
 	for _, call := range []slowCall{{}, {Allow: true}, {behind: 20}, {Allow: true, behind: 20}} {
@@ -38,11 +37,11 @@ func TestSlowLimitOfAStoppedProcess(t *testing.T) {
 	}
 }
 
-// slowCall is what the process does that is stopped.
+// slowCall is the job of the process that is stopped.
 type slowCall struct {
 	URL, Prefix string
-	Allow       bool // or else Wait
-	behind      int  // calls that wait behind it
+	Allow       bool // call Allow; otherwise Wait
+	behind      int  // how many calls wait behind it
 }
 
 const (
@@ -54,7 +53,7 @@ func (c slowCall) limiter(client redis.UniversalClient) (*reserve.Limiter, error
 	return reserve.New(client, reserve.Config{Name: "api", Prefix: c.Prefix, Limit: reserve.PerHour(1)})
 }
 
-// callSlow is the process: it gets to know the way to Redis, and calls when it is told to.
+// callSlow runs in the process. It measures the round trip to Redis, and calls on order.
 func callSlow(text string) error {
 	var c slowCall
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
@@ -96,7 +95,7 @@ func stopSlowCall(t *testing.T, c slowCall, stopped time.Duration) {
 	process := startSlow(t, c)
 	require.Equal(t, "ready", process.line(t))
 	var waiting sync.WaitGroup
-	var had atomic.Int64 // calls that were behind, and had a turn
+	var had atomic.Int64 // calls behind it that had a turn
 	ctx, leave := context.WithCancel(t.Context())
 	goesOn := make(chan struct{})
 	way.beforeReply(func() {
@@ -166,7 +165,7 @@ func startSlow(t *testing.T, c slowCall) *slowProcess {
 	return p
 }
 
-// line is what the process says next. It must say something well before an hour is over.
+// line returns the next line of the process. It must come well before an hour has passed.
 func (p *slowProcess) line(t *testing.T) string {
 	t.Helper()
 	select {
@@ -180,12 +179,12 @@ func (p *slowProcess) line(t *testing.T) string {
 
 func (p *slowProcess) signal(t *testing.T, s os.Signal) { require.NoError(t, p.cmd.Process.Signal(s)) }
 
-// slowWay is the way of a process to Redis.
+// slowWay is the network between a process and Redis.
 type slowWay struct {
 	listener net.Listener
 	mu       sync.Mutex
 	armed    func()
-	asked    net.Conn // on which the call went whose reply is waited for
+	asked    net.Conn // the connection of the call whose reply is expected
 }
 
 func listen(t *testing.T, server string) *slowWay {
@@ -218,8 +217,7 @@ func listen(t *testing.T, server string) *slowWay {
 
 func (w *slowWay) address() string { return w.listener.Addr().String() }
 
-// beforeReply runs something before the reply to the next call about the slow limit goes on
-// its way.
+// beforeReply runs a function before it passes on the reply to the next call of the slow limit.
 func (w *slowWay) beforeReply(do func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -244,7 +242,7 @@ func (w *slowWay) replies(near, far net.Conn) {
 	})
 }
 
-// pass takes along what comes from one side, and does what look says before.
+// pass copies data from one side to the other, and first calls the function that look returns.
 func (w *slowWay) pass(from io.Reader, to io.Writer, look func([]byte) func()) {
 	buffer := make([]byte, 1<<16)
 	for {

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// soakProxy is the soak's way to Redis. It runs in a process of its own, as it keeps
+// soakProxy is the network between the soak and Redis. It runs in its own process, because it keeps
 // goroutines and buffers for connections that were cut.
 type soakProxy struct {
 	testing.TB
@@ -53,7 +53,7 @@ func (p *soakProxy) answer() string {
 	return p.answers.Text()
 }
 
-// order makes the way worse for a while, and returns when it is good again.
+// order breaks the network for a while, and returns when it is repaired.
 func (p *soakProxy) order(kind string, d time.Duration) {
 	p.Helper()
 	_, err := fmt.Fprintln(p.orders, kind, d)
@@ -61,7 +61,7 @@ func (p *soakProxy) order(kind string, d time.Duration) {
 	require.Equal(p, kind, p.answer())
 }
 
-// workSoakProxy carries out orders until there are no more.
+// workSoakProxy carries out orders until its input ends.
 func workSoakProxy(upstream string) error {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
 	proxy := toxiproxy.NewProxy(server, "redis", "127.0.0.1:0", upstream)
@@ -84,7 +84,7 @@ func workSoakProxy(upstream string) error {
 	return orders.Err()
 }
 
-// worsen breaks a way, or makes it slow or silent, for a while.
+// worsen breaks a proxy, or makes it slow or silent, for a while.
 func worsen(proxy *toxiproxy.Proxy, kind string, d time.Duration) error {
 	if kind == "cut" {
 		proxy.Stop()

@@ -25,22 +25,22 @@ import (
 
 const (
 	soakLimiters = 3
-	soakCallers  = 6 // of each limiter
+	soakCallers  = 6 // for each limiter
 	soakKeys     = 5
-	soakPool     = 4 // connections of each limiter, at the most
+	soakPool     = 4 // the most connections of each limiter
 
-	// soakHeap is what the heap may grow by from the end of the warm-up to the
-	// end: what pools and the garbage collector leave lying. A call that left
-	// anything behind would show: there are tens of thousands.
+	// soakHeap is how much the heap may grow from the end of the warm-up to the end. It allows for
+	// pools and the garbage collector. A leak of each call would exceed it, as there are tens of
+	// thousands of calls.
 	soakHeap = 512 << 10
 )
 
-// soakLength is a variable that says how long the soak takes, such as 10m; it has a few
-// other tests take their time, too.
+// soakLength is a variable: how long the soak takes, such as 10m. With it, a few other tests take
+// longer, too.
 const soakLength = "FLEETPACE_SOAK"
 
-// A fleet goes through random faults: its goroutines, connections and memory are the same
-// afterwards as after the first sixth of the time.
+// A fleet has random faults. Afterwards it has the same goroutines, connections and memory as after
+// the first sixth of the time.
 func TestSoakWithFaults(t *testing.T) {
 	length := 6 * time.Second
 	if text := os.Getenv(soakLength); text != "" {
@@ -72,7 +72,7 @@ func TestSoakWithFaults(t *testing.T) {
 // soak is a fleet in one process, on a Redis behind a network that fails.
 type soak struct {
 	*testing.T
-	admin    *redis.Client // past the faults
+	admin    *redis.Client // a connection without faults
 	proxy    *soakProxy
 	limiters []*reserve.Limiter
 	clients  []*redis.Client
@@ -85,7 +85,7 @@ type soak struct {
 	untyped      []string
 }
 
-// atRest is what a fleet has while it does nothing.
+// atRest is what a fleet has while it is idle.
 type atRest struct {
 	Goroutines  int   `json:"goroutines"`
 	Connections int   `json:"connections"`
@@ -95,7 +95,7 @@ type atRest struct {
 }
 
 func newSoak(t *testing.T) *soak {
-	// With an option of its own the server is this test's alone, to be flushed.
+	// With an option, the server belongs to this test alone, so the test may flush it.
 	server := redistest.Local(t, "--maxclients", "1000")
 	s := &soak{
 		T: t, admin: server.Client(t), errors: map[string]int{}, faults: map[string]int{},
@@ -105,7 +105,7 @@ func newSoak(t *testing.T) *soak {
 	for range soakLimiters {
 		client := redis.NewClient(&redis.Options{
 			Addr: s.proxy.address, PoolSize: soakPool, MaxActiveConns: soakPool, DisableIdentity: true,
-			ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10, // connections that a pool still holds are no leak
+			ReadBufferSize: 4 << 10, WriteBufferSize: 4 << 10, // small, because idle connections of a pool are not a leak
 			DialTimeout: time.Second, ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond,
 		})
 		l, err := reserve.New(client, reserve.Config{
@@ -117,7 +117,7 @@ func newSoak(t *testing.T) *soak {
 	return s
 }
 
-// run lets everybody call and faults happen for a while.
+// run lets all callers call, and faults happen, for a while.
 func (s *soak) run(length time.Duration) {
 	ctx, cancel := context.WithTimeout(s.Context(), length)
 	defer cancel()
@@ -139,7 +139,7 @@ func (s *soak) run(length time.Duration) {
 			s.fault()
 		}
 	}
-	// Nothing waits forever: each call has a few seconds.
+	// Each call has a deadline of a few seconds.
 	done := make(chan struct{})
 	go func() { callers.Wait(); close(done) }()
 	select {
@@ -167,12 +167,12 @@ func (s *soak) call(l *reserve.Limiter, random *rand.Rand) {
 				err = r.Wait(ctx)
 				turn = err == nil
 			}
-			if !turn { // or it keeps its place
+			if !turn { // otherwise it keeps its place
 				err = errors.Join(err, r.Cancel(context.WithoutCancel(ctx)))
 			}
 		}
 	default:
-		if random.IntN(2) == 0 { // not a deadline, which is refused at once
+		if random.IntN(2) == 0 { // a cancellation; a call with a deadline would be refused at once
 			var stop context.CancelFunc
 			ctx, stop = context.WithCancel(s.Context())
 			defer stop()
@@ -187,7 +187,7 @@ func (s *soak) call(l *reserve.Limiter, random *rand.Rand) {
 	if err != nil {
 		s.count(err)
 		if errors.Is(err, reserve.ErrUnavailable) || errors.Is(err, reserve.ErrWouldMissDeadline) {
-			time.Sleep(time.Millisecond) // as a caller would, so that errors are not all that there is
+			time.Sleep(time.Millisecond) // a delay as real callers have, so that not all results are errors
 		}
 	}
 }
@@ -212,7 +212,7 @@ func (s *soak) counted() map[string]int {
 	return s.errors
 }
 
-// fault lets one thing go wrong.
+// fault causes one fault.
 func (s *soak) fault() {
 	ctx, cancel := context.WithTimeout(s.Context(), 5*time.Second)
 	defer cancel()
@@ -233,15 +233,14 @@ func (s *soak) fault() {
 	}
 }
 
-// upTo is a random time.
+// upTo is a random duration.
 func (s *soak) upTo(least, most time.Duration) time.Duration {
 	return least + time.Duration(s.random.Int64N(int64(most-least)))
 }
 
-// rest waits until nothing is under way and says what is left. The connections are
-// counted, then cut, so that what a client does for them ends too.
-// What ends on a timer of its own may take a moment: where there were fewer goroutines
-// before, it has a long one.
+// rest waits until the fleet is idle and returns what it has. It counts the connections and then
+// closes them, to end the goroutines that serve them. Goroutines with their own timers may take
+// long to end, so it waits longer if there were fewer of them before.
 func (s *soak) rest(before atRest) (r atRest) {
 	ctx := s.Context()
 	for _, l := range s.limiters {
@@ -252,10 +251,10 @@ func (s *soak) rest(before atRest) (r atRest) {
 			}, liveness, 10*time.Millisecond)
 		}
 	}
-	// Those on which limiters hear news, one each, end when no call waits.
+	// Each limiter has one more connection, for news, while a call waits.
 	require.Eventually(s, func() bool { return s.connections() <= soakLimiters*soakPool }, liveness, 10*time.Millisecond)
 	clients := s.connections()
-	require.Eventually(s, func() bool { // a heartbeat may come in between
+	require.Eventually(s, func() bool { // a heartbeat may open a connection in between
 		for _, kind := range []string{"normal", "pubsub"} {
 			require.NoError(s, s.admin.ClientKillByFilter(ctx, "TYPE", kind, "SKIPME", "yes").Err())
 		}
@@ -275,7 +274,7 @@ func (s *soak) rest(before atRest) (r atRest) {
 		}
 	}
 	var m runtime.MemStats
-	for range 3 { // what has a finalizer or lies in a pool goes in the second or third
+	for range 3 { // objects with finalizers or in pools are freed by the second or third
 		runtime.GC()
 	}
 	runtime.ReadMemStats(&m)
@@ -283,21 +282,21 @@ func (s *soak) rest(before atRest) (r atRest) {
 	return r
 }
 
-// goroutines counts them, and tells what they do.
+// goroutines returns their number and their stacks.
 func (s *soak) goroutines() (n int, stacks string) {
 	var all bytes.Buffer
 	require.NoError(s, pprof.Lookup("goroutine").WriteTo(&all, 2))
 	return strings.Count(all.String(), "\n\n") + 1, all.String()
 }
 
-// connections is how many the server has, besides ours.
+// connections returns how many connections the server has, without this test's own.
 func (s *soak) connections() int {
 	list, err := s.admin.ClientList(s.Context()).Result()
 	require.NoError(s, err)
 	return strings.Count(list, "\n") - 1
 }
 
-// close ends the fleet; nobody is connected then.
+// close ends the fleet. Then no connection is left.
 func (s *soak) close() {
 	for i, l := range s.limiters {
 		require.NoError(s, l.Close())

@@ -23,8 +23,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Through TLS and with a password a limiter works like any other. Where the two
-// sides do not agree, it says so at once, and Redis is asked for nothing.
+// With TLS and a password a limiter works like any other. If the two sides disagree, it says so at
+// once, and Redis gets no commands.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -79,8 +79,8 @@ func TestTLS(t *testing.T) {
 			require.ErrorContains(t, err, wrong.says)
 		})
 	}
-	// Since TLS 1.3 a client has sent its first command before Redis refuses its certificate. Then
-	// the refusal is heard, or that the connection is reset, whichever comes first.
+	// With TLS 1.3 a client sends its first command before Redis refuses its certificate. Then it gets
+	// the refusal or a reset of the connection, whichever comes first.
 	for name, certificates := range map[string][]tls.Certificate{
 		"no client certificate": nil, "the client is not trusted": {theirs.pair(t)},
 	} {
@@ -91,8 +91,8 @@ func TestTLS(t *testing.T) {
 			require.ErrorContains(t, err, "TLSConfig")
 		})
 	}
-	// Where only one side speaks TLS, Redis itself does not say so: it waits for
-	// more, or closes the connection.
+	// If only one side uses TLS, Redis does not say so: it waits for more data, or closes the
+	// connection.
 	for name, change := range map[string]func(*redis.Options){
 		"Redis speaks no TLS":      func(o *redis.Options) { o.Addr, o.DialTimeout = plain, 200*time.Millisecond },
 		"the client speaks no TLS": func(o *redis.Options) { o.TLSConfig = nil },
@@ -106,7 +106,7 @@ func TestTLS(t *testing.T) {
 	require.Equal(t, before, content(t, admin))
 }
 
-// plainServer answers in plain text, whatever it is asked.
+// plainServer responds in plain text to any request.
 func plainServer(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

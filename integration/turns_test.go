@@ -11,10 +11,10 @@ import (
 	"github.com/fleetpace/fleetpace/internal/ledger"
 )
 
-// ahead is how far ahead a turn is given at the most, the way of its answer included.
+// ahead is the most by which a turn is granted early, including the delay of its reply.
 const ahead = time.Second
 
-// keepTurns has this process write its turns into a ledger, if there is one.
+// keepTurns makes this process write its turns to a ledger, if there is one.
 func keepTurns(dir, process string) error {
 	if dir == "" {
 		return nil
@@ -22,7 +22,7 @@ func keepTurns(dir, process string) error {
 	return ledger.Keep(dir, process)
 }
 
-// turnsIn are the turns of a ledger so far.
+// turnsIn returns the turns of a ledger so far.
 func turnsIn(t testing.TB, dir string) []ledger.Turn {
 	t.Helper()
 	turns, err := ledger.Read(dir)
@@ -37,8 +37,8 @@ func keep(t assert.TestingT, limit ledger.Limit, turns []ledger.Turn) {
 	}
 }
 
-// measure logs figures: they tell how well something went on this machine, and decide
-// nothing.
+// measure logs figures. They say how well something worked on this machine, and no test depends on
+// them.
 func measure(t testing.TB, what string, figures map[string]any) {
 	t.Helper()
 	figures["what"] = what

@@ -14,9 +14,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// BenchmarkWait is the cost of a call whose permit is there, by how many calls
-// of the process ask at the same time; a bare PING is measured beside it, in
-// turns.
+// BenchmarkWait measures a call whose permit is available, by how many calls of the process run at
+// the same time. It alternates with a bare PING.
 func BenchmarkWait(b *testing.B) {
 	server := redistest.New(b)
 	client, ctx := server.Client(b), context.Background()
@@ -42,8 +41,8 @@ func BenchmarkWait(b *testing.B) {
 	}
 }
 
-// BenchmarkSlots is how many calls of 5 to 50 ms are made by callers that need no more slots than
-// there are, per call that they make without a limit, in turns.
+// BenchmarkSlots compares calls of 5 to 50 ms with slots and without a limit, alternating. There
+// are more slots than callers.
 func BenchmarkSlots(b *testing.B) {
 	const slots, callers, rounds = 40, 32, 2
 	limiter, err := reserve.New(redistest.New(b).Client(b), reserve.Config{
@@ -71,7 +70,7 @@ func BenchmarkSlots(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// together makes n calls from so many goroutines and returns how long it took.
+// together makes n calls from this many goroutines and returns how long they took.
 func together(callers, n int, call func() error) time.Duration {
 	var all sync.WaitGroup
 	start := time.Now()

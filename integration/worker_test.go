@@ -20,26 +20,25 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// job is what a worker process is told to do, as JSON in its environment.
+// job is the job of a worker process, as JSON in its environment.
 type job struct {
 	Redis     string   // URL
-	Sentinels []string // in its place
+	Sentinels []string // use these in place of Redis
 	Prefix    string
 	Limit     string
-	API       string // URL that is called once per turn
+	API       string // the URL that is called once per turn
 	Calls     int    // goroutines that call all the time
-	Turns     string // the ledger
+	Turns     string // the ledger's directory
 }
 
-// report is what a worker process prints when it is done.
+// report is what a worker process prints at its end.
 type report struct {
 	Calls      int
 	Errors     []string
 	OutOfOrder int
 }
 
-// long skips a test under -short, and says what it would need; where skips are
-// forbidden it fails instead.
+// long skips a test under -short, with the reason. If skips are forbidden, the test fails.
 func long(t *testing.T, why string) {
 	t.Helper()
 	switch {
@@ -52,12 +51,11 @@ func long(t *testing.T, why string) {
 
 const jobVariable = "FLEETPACE_INTEGRATION_JOB"
 
-// heldVariable says that the process is to end when its standard input does: whoever started it
-// holds that open. So no worker outlives tests that are killed.
+// heldVariable makes the process end when its standard input ends. The process that started it holds
+// that open, so no worker outlives tests that are killed.
 const heldVariable = "FLEETPACE_INTEGRATION_HELD"
 
-// TestMain runs the tests, or, where a test started this binary again, what it is to
-// do.
+// TestMain runs the tests or, if a test started this binary, its job.
 func TestMain(m *testing.M) {
 	if os.Getenv(heldVariable) != "" {
 		go func() {
@@ -77,7 +75,7 @@ func TestMain(m *testing.M) {
 			return
 		}
 	}
-	// They mostly wait, and none judges how fast anything is. A flag of the user's counts.
+	// Tests mostly wait, and none judges speed, so many may run at once. The user's flag takes precedence.
 	if err := flag.Set("test.parallel", "6"); err != nil {
 		panic(err)
 	}
@@ -142,7 +140,7 @@ func work(text string) error {
 	return json.NewEncoder(os.Stdout).Encode(r)
 }
 
-// turn waits for a turn in one of the two ways; where there are slots, in the third one.
+// turn waits for a turn in one of three ways: slots need the third one.
 func turn(ctx context.Context, limiter *reserve.Limiter, reservation bool) (*reserve.Reservation, error) {
 	if limiter.Limit().Kind() == reserve.KindSlots {
 		return limiter.Acquire(ctx, 1)
@@ -182,10 +180,10 @@ func startProcess(t testing.TB, variable string, j any) *worker {
 	text, err := json.Marshal(j)
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0])
-	// The race detector would sleep for a second before the process ends.
+	// By default the race detector sleeps for a second before the process ends.
 	cmd.Env = append(os.Environ(), variable+"="+string(text), heldVariable+"=1")
 	cmd.Stderr = os.Stderr
-	_, err = cmd.StdinPipe() // until it has ended, or this process has
+	_, err = cmd.StdinPipe() // open until one of the two processes ends
 	require.NoError(t, err)
 	out, err := cmd.StdoutPipe()
 	require.NoError(t, err)
@@ -204,7 +202,7 @@ func (w *worker) stop() report {
 	return w.report()
 }
 
-// report is what a worker says when it is done.
+// report returns what a worker prints at its end.
 func (w *worker) report() report {
 	w.t.Helper()
 	var r report
@@ -213,8 +211,8 @@ func (w *worker) report() report {
 	return r
 }
 
-// kill ends the worker the hard way, if it still runs. Of one whose test has failed it lets
-// Go print what its goroutines do.
+// kill ends the worker with a signal, if it still runs. If the test has failed, the signal makes Go
+// print the stacks.
 func (w *worker) kill() {
 	w.once.Do(func() {
 		if w.t.Failed() && w.cmd.Process.Signal(syscall.SIGQUIT) == nil {
