@@ -8,16 +8,17 @@ import (
 	"github.com/fleetpace/fleetpace/lua"
 )
 
-// Booked is where a booking stands among those that are to come: see reserve.Call.
+// Booked is the position of a booking among the others.
 type Booked struct {
 	ID      string `json:"id"`
 	Cost    int64  `json:"cost"`
-	Counts  bool   `json:"counts"`  // here: its call is still to come, and no other limit holds it back
-	Before  int64  `json:"before"`  // bookings
-	Permits int64  `json:"permits"` // that those want, less those of calls that wait behind it, if each costs the same
+	Counts  bool   `json:"counts"`  // the task has not come back, and no other limit holds it back
+	Before  int64  `json:"before"`  // bookings before it
+	Permits int64  `json:"permits"` // their permits, less those of calls that wait behind it, if each costs the same as this one
 }
 
-// Booked finds the booking with an ID, or else one whose ID has that text in it; nil: there is none.
+// Booked finds the booking with this ID, or else a booking whose ID contains the text. Without one
+// it returns nil.
 func (r *Reader) Booked(ctx context.Context, n Name, kind, key, text string) (*Booked, error) {
 	const looks, each = 100, 1000
 	keys := lua.Keys(r.prefix, n.Group, n.Name, kind, key)
@@ -58,7 +59,7 @@ func (r *Reader) Booked(ctx context.Context, n Name, kind, key, text string) (*B
 	return b, classified("count the bookings", err)
 }
 
-// front is the tag up to which bookings that are not back count no more: see bookings.lua.
+// front is the tag up to which bookings without a call no longer count: see bookings.lua.
 func (r *Reader) front(ctx context.Context, state string) (string, error) {
 	values, err := r.client.HMGet(ctx, state, "queue").Result()
 	if err != nil {
@@ -72,7 +73,7 @@ func (r *Reader) front(ctx context.Context, state string) (string, error) {
 	return "0", nil
 }
 
-// literal is a text in a pattern of Redis.
+// literal returns a text for use in a pattern of Redis.
 func literal(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(text)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Line is how a name stands as a whole.
+// Line is the state of a limit with all its keys.
 type Line struct {
 	Name      string  `json:"name"`
 	Group     string  `json:"group,omitempty"`
@@ -15,31 +15,31 @@ type Line struct {
 	Waiting   int64   `json:"waiting"`
 	Oldest    float64 `json:"oldest"` // seconds
 	Booked    int64   `json:"booked"`
-	Paused    bool    `json:"paused"`              // one of its keys is
-	PausedFor float64 `json:"pausedFor,omitempty"` // seconds more
+	Paused    bool    `json:"paused"`              // one of its keys is paused
+	PausedFor float64 `json:"pausedFor,omitempty"` // seconds that the pause still lasts
 	Reason    string  `json:"reason,omitempty"`
-	Set       bool    `json:"set"` // of one of its keys another limit is
+	Set       bool    `json:"set"` // an override of one of its keys is in force
 	Held      int     `json:"held"`
 	Keys      int     `json:"keys"`
 	Processes int     `json:"processes"`
-	PerSecond float64 `json:"perSecond"` // calls, of late; 0 before two looks
-	Allowed   float64 `json:"allowed"`   // permits per second, of all keys that calls wait for, or else of one; 0 of slots
+	PerSecond float64 `json:"perSecond"` // recent calls per second; 0 before the second reading
+	Allowed   float64 `json:"allowed"`   // permits per second: the sum over keys with waiting calls, or one key; 0 for slots
 	Slots     int64   `json:"slots,omitempty"`
-	HeldFor   float64 `json:"heldFor,omitempty"` // seconds, by the call that has held its slots longest
-	Differ    bool    `json:"differ,omitempty"`  // processes were made with different limits
+	HeldFor   float64 `json:"heldFor,omitempty"` // seconds for which a call has held its slots, at most
+	Differ    bool    `json:"differ,omitempty"`  // processes are configured with different limits
 	Failing   int     `json:"failing,omitempty"` // processes whose calls fail: see Survey.Unfit
 	Error     string  `json:"error,omitempty"`
 
-	HeldCalls     int64   `json:"heldCalls,omitempty"`     // that wait or are booked, and a pause or another limit holds back
-	OldestNotHeld float64 `json:"oldestNotHeld,omitempty"` // seconds, of the calls that wait and are not held so
-	Unclaimed     int64   `json:"unclaimed,omitempty"`     // calls that could go on, and no process tells that it lives to make them
+	HeldCalls     int64   `json:"heldCalls,omitempty"`     // waiting or booked calls that a pause or another limit holds back
+	OldestNotHeld float64 `json:"oldestNotHeld,omitempty"` // seconds that the oldest waiting call has waited, without calls that are held back
+	Unclaimed     int64   `json:"unclaimed,omitempty"`     // calls that could be made, but no live process makes them
 }
 
-// ID is the name of the line's limit, as Find takes it.
+// ID is the name of the line's limit, in the form that Find reads.
 func (l *Line) ID() string { return Name{l.Name, l.Group}.String() }
 
-// Lines are those of all names, for each of which the states of so many keys are read, with what
-// was used per second since another look.
+// Lines returns the lines of all limits. For each it reads the states of up to `keys` keys, and
+// with rates the calls per second since the last reading.
 func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, error) {
 	names, err := r.Names(ctx)
 	if err != nil {
@@ -56,7 +56,7 @@ func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, err
 	return lines, nil
 }
 
-// Line sums a look up.
+// Line sums up a look.
 func (l *Look) Line(rates *Rates) Line {
 	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Alive(), Differ: len(l.Differ) > 0}
 	paused := map[string]bool{}
@@ -66,7 +66,7 @@ func (l *Look) Line(rates *Rates) Line {
 	for _, k := range l.Keys {
 		sum.Oldest = max(sum.Oldest, k.Oldest)
 		switch held := k.HeldBack + k.HeldElse; {
-		case paused[k.Key]: // all of its calls, see below
+		case paused[k.Key]: // all its calls are held back; they are counted below
 		case held < k.Calls:
 			sum.OldestNotHeld = max(sum.OldestNotHeld, k.Oldest)
 			fallthrough
@@ -83,10 +83,10 @@ func (l *Look) Line(rates *Rates) Line {
 		case row.Paused:
 			sum.HeldCalls += max(row.Waiting, int64(row.Calls)) + row.Booked
 		case l.Alive() > 0:
-		case row.Wait <= 0: // permits are there
+		case row.Wait <= 0: // permits are available
 			sum.Unclaimed += row.Booked
 			fallthrough
-		default: // whose calls are all booked, and come later, need not tell that they live
+		default: // a process whose calls are all booked for later may send no heartbeats, so only waiting calls count
 			sum.Unclaimed += row.Waiting
 		}
 		if row.Paused && !sum.Paused {
@@ -108,7 +108,7 @@ func (l *Look) Line(rates *Rates) Line {
 	sum.Unclaimed += l.left.waiting + l.left.booked
 	sum.Waiting = max(sum.Waiting, int64(l.Waiting()))
 	if rates != nil {
-		sum.PerSecond = rates.Of(l.Survey)
+		sum.PerSecond = rates.Total(l.Survey)
 	}
 	if failing := l.Unfit(); failing != nil {
 		sum.Failing = len(failing)

@@ -14,35 +14,35 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Row is how the limit of one key stands.
+// Row is the state of one key.
 type Row struct {
 	Queue
 	State reserve.State `json:"-"`
-	Err   error         `json:"-"` // of its state; the rest is known all the same
+	Err   error         `json:"-"` // the error of its state; the rest is known nevertheless
 
 	Limit   string    `json:"limit"` // in force
-	Rate    float64   `json:"rate"`  // permits per second; of slots, how many there are
+	Rate    float64   `json:"rate"`  // permits per second; for slots, their number
 	Waiting int64     `json:"waiting"`
 	Booked  int64     `json:"booked"`
 	Paused  bool      `json:"paused"`
-	Until   time.Time `json:"until,omitzero"` // of a pause
+	Until   time.Time `json:"until,omitzero"` // the end of the pause
 	Reason  string    `json:"reason,omitempty"`
 	Set     bool      `json:"set"`
 	Wait    float64   `json:"wait"` // seconds that a call of one permit would wait now
-	Held    int       `json:"held"` // slots
+	Held    int       `json:"held"` // slots that calls hold
 	Error   string    `json:"error,omitempty"`
 }
 
-// Look is how a name stands: its processes, and the rows of some of its keys.
+// Look is the state of a limit: its processes, and the rows of some of its keys.
 type Look struct {
 	*Survey
 	Rows []Row `json:"rows"`
 
-	left left // where there are no rows
+	left left // used if there are no rows
 }
 
-// Look reads a name and the states of the keys that are wanted, or of none: then of the key ""
-// and of as many others as most, those with the most calls first. Each state is one script call.
+// Look reads a limit and the states of these keys. Without keys, it reads up to `most` of them: the
+// key "" and the keys with the most calls. Each state takes one script call.
 func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (*Look, error) {
 	s, err := r.Survey(ctx, n)
 	if err != nil {
@@ -50,7 +50,7 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 	}
 	look := &Look{Survey: s, Rows: []Row{}}
 	limit, err := s.InForce()
-	if err != nil { // nobody has used it for long
+	if err != nil { // no process has used it for ten minutes
 		look.left, err = r.left(ctx, n, slices.Concat(wanted, []string{""})[0])
 		return look, err
 	}
@@ -82,10 +82,11 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 	return look, nil
 }
 
-// left are calls of a limit that no process has used for ten minutes.
+// left counts the calls of a limit that no process has used for ten minutes.
 type left struct{ waiting, booked int64 }
 
-// left counts them for a key. Which kind the limit is nobody tells any more.
+// left counts the calls of a key. The kind of the limit is unknown by then, so it counts them for
+// all kinds.
 func (r *Reader) left(ctx context.Context, n Name, key string) (sum left, err error) {
 	var waiting, booked [len(wire.Kinds)]*redis.IntCmd
 	_, err = r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -139,11 +140,11 @@ func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserv
 	}
 }
 
-// InForce is the limit that the processes are made with, the slowest of them. The error says that
-// none is known, as no process has used the limit for ten minutes.
+// InForce is the configured limit, the slowest one if processes differ. The error says that it is
+// unknown, because no process has used the limit for ten minutes.
 func (s *Survey) InForce() (reserve.Limit, error) {
 	if s.Limit == "" {
-		return reserve.Limit{}, fmt.Errorf("%w: %q; say with --limit of the fleetpace command which one it is", ErrUnused, s.Name)
+		return reserve.Limit{}, fmt.Errorf("%w: %q; pass the configured limit with --limit of the fleetpace command", ErrUnused, s.Name)
 	}
 	return reserve.ParseLimit(s.Limit)
 }

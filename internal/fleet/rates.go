@@ -2,8 +2,8 @@ package fleet
 
 import "time"
 
-// Rates are how many calls per second were made between two looks. The zero Rates have seen
-// nothing. They are not safe for concurrent use.
+// Rates compute the calls per second between two readings. The zero value is ready to use. Rates
+// are not safe for concurrent use.
 type Rates struct {
 	seen map[usage]sight
 }
@@ -15,22 +15,22 @@ type usage struct {
 	key     string
 }
 
-// sight is what the process had used, and when that was told.
+// sight is what a process has reported of a key, and when.
 type sight struct {
 	calls int64
 	at    time.Time
 	rate  float64
 }
 
-// Of are the calls per second of a name. They are 0 as it is seen first.
-func (r *Rates) Of(s *Survey) (perSecond float64) {
+// Total returns the calls per second of a limit, with all its keys. It returns 0 the first time.
+func (r *Rates) Total(s *Survey) (perSecond float64) {
 	for _, rate := range r.ByKey(s) {
 		perSecond += rate
 	}
 	return perSecond
 }
 
-// ByKey are those of each key.
+// ByKey returns the calls per second of each key.
 func (r *Rates) ByKey(s *Survey) map[string]float64 {
 	if r.seen == nil {
 		r.seen = map[usage]sight{}
@@ -49,7 +49,7 @@ func (r *Rates) ByKey(s *Survey) map[string]float64 {
 				r.seen[of] = sight{calls: u.Calls, at: told}
 				continue
 			}
-			if passed := told.Sub(last.at); passed > beatLeast { // another report
+			if passed := told.Sub(last.at); passed > beatLeast { // a new report
 				last = sight{u.Calls, told, float64(u.Calls-last.calls) / passed.Seconds()}
 				r.seen[of] = last
 			}
@@ -59,5 +59,5 @@ func (r *Rates) ByKey(s *Survey) map[string]float64 {
 	return rates
 }
 
-// beatLeast is less than what lies between two heartbeats.
+// beatLeast is less than the time between two heartbeats.
 const beatLeast = 500 * time.Millisecond

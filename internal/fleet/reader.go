@@ -1,10 +1,9 @@
-// Package fleet reads how the limits of a whole fleet stand, for people: the command line, the
-// web page and the exporter of metrics share this one reader. Reading changes nothing in Redis.
+// Package fleet reads the state of a fleet's limits, for people. The command line, the web page and the exporter of
+// metrics share it. Reading changes nothing in Redis.
 //
-// What Redis keeps of a limit is only what the scripts need. Everything else comes from the
-// reports that processes send with their heartbeats: who waits, by key and flow, and what was
-// used. A report tells of the 50 keys that were used last; of other keys only Redis's own state
-// is known.
+// Redis keeps only what the scripts need. The rest comes from the reports that processes send with their heartbeats:
+// waiting calls and used permits, by key and flow. A report covers the 50 keys that the process has used last. For other
+// keys, only Redis's own state is known.
 package fleet
 
 import (
@@ -24,10 +23,10 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// ErrUnknown is of a limit that no process has used of late.
+// ErrUnknown says that no process has used a limit of this name recently.
 var ErrUnknown = errors.New("no such limit")
 
-// ErrUnused is of a limit of which nobody knows how it is, as nobody uses it.
+// ErrUnused says that the limit behind a name is unknown, because no process uses it.
 var ErrUnused = errors.New("no process has used the limit for ten minutes")
 
 // Name is a limit's name, and its Config.Group.
@@ -36,7 +35,7 @@ type Name struct {
 	Group string `json:"group,omitempty"`
 }
 
-// String is the name, behind its group and a slash if it has one.
+// String is the name, after its group and a slash if it has a group.
 func (n Name) String() string {
 	if n.Group == "" {
 		return n.Name
@@ -44,7 +43,7 @@ func (n Name) String() string {
 	return n.Group + "/" + n.Name
 }
 
-// A Reader reads what Redis knows of the limits of one prefix. It is safe for concurrent use.
+// A Reader reads the state of the limits of one prefix from Redis. It is safe for concurrent use.
 type Reader struct {
 	client redis.UniversalClient
 	prefix string
@@ -53,19 +52,19 @@ type Reader struct {
 	limiters map[use]*reserve.Limiter
 }
 
-// use is what a limiter is for. Where the user may not act, attempts at it look like an outage:
-// that must not hinder who looks.
+// use says what a limiter is for. A user without the right to change a limit gets errors that look
+// like an outage, so reading uses a separate limiter.
 type use struct {
 	Name
 	acts bool
 }
 
-// New returns a Reader of the limits with a prefix; empty: reserve.DefaultPrefix.
+// New returns a Reader for the limits with a prefix. An empty prefix is reserve.DefaultPrefix.
 func New(client redis.UniversalClient, prefix string) *Reader {
 	return &Reader{client: client, prefix: cmp.Or(prefix, reserve.DefaultPrefix), limiters: map[use]*reserve.Limiter{}}
 }
 
-// Close lets go of what the Reader has made. The client stays open.
+// Close closes the Reader's limiters. The client stays open.
 func (r *Reader) Close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -75,7 +74,7 @@ func (r *Reader) Close() {
 	clear(r.limiters)
 }
 
-// Names are those of all limits that processes have used, in order.
+// Names returns all limits that processes have used, in order.
 func (r *Reader) Names(ctx context.Context) ([]Name, error) {
 	fields, err := r.client.HGetAll(ctx, lua.Index(r.prefix)).Result() // an observer may not call HKEYS
 	if err != nil {
@@ -91,7 +90,7 @@ func (r *Reader) Names(ctx context.Context) ([]Name, error) {
 	return names, nil
 }
 
-// classified says of an error of Redis what it means: as those of package reserve do.
+// classified adds to an error of Redis what it means, as package reserve does.
 func classified(what string, err error) error {
 	if err == nil {
 		return nil
@@ -99,8 +98,8 @@ func classified(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, fault.Classify(err))
 }
 
-// Find is the limit that a text names: its name or, where several groups have one of that name,
-// the group, a slash and the name. The error is an ErrUnknown that says which names there are.
+// Find returns the limit of this name. If several groups have one of that name, the text must be
+// the group, a slash and the name. The error is an ErrUnknown that lists the names.
 func (r *Reader) Find(ctx context.Context, text string) (Name, error) {
 	names, err := r.Names(ctx)
 	if err != nil {
@@ -121,11 +120,10 @@ func (r *Reader) Find(ctx context.Context, text string) (Name, error) {
 	case 0:
 		return Name{}, fmt.Errorf("%w: %q (there are: %s)", ErrUnknown, text, listed(names))
 	}
-	return Name{}, fmt.Errorf("%w: %q is in several groups: say one of %s", ErrUnknown, text, strings.Join(found, ", "))
+	return Name{}, fmt.Errorf("%w: %q is in several groups: use one of %s", ErrUnknown, text, strings.Join(found, ", "))
 }
 
-// FindKey is Find, or else the limit and the key that a text names as other answers do: the
-// limit, a slash, the key.
+// FindKey is Find for a text that may also have a key, after the limit and a slash.
 func (r *Reader) FindKey(ctx context.Context, text string) (n Name, key string, err error) {
 	n, unknown := r.Find(ctx, text)
 	if !errors.Is(unknown, ErrUnknown) {
@@ -148,7 +146,7 @@ func (r *Reader) FindKey(ctx context.Context, text string) (n Name, key string, 
 func listed(names []Name) string {
 	const most = 10
 	if len(names) == 0 {
-		return "none: a limit is there once a process has used it. Is it the right Redis and -prefix?"
+		return "none: a limit appears when a process first uses it; check --redis and --prefix"
 	}
 	var texts []string
 	for _, n := range names[:min(len(names), most)] {
@@ -160,8 +158,8 @@ func listed(names []Name) string {
 	return strings.Join(texts, ", ")
 }
 
-// Limiter is one that acts on a limit that is in force: for Pause, SetLimit and State. It joins
-// no queue, so the fleet does not count this process.
+// Limiter returns a limiter that changes or reads the limit in force: for Pause, SetLimit and
+// State. It joins no queue, so this process does not count as part of the fleet.
 func (r *Reader) Limiter(n Name, limit reserve.Limit) (*reserve.Limiter, error) {
 	return r.limiter(use{n, true}, limit)
 }

@@ -82,7 +82,7 @@ func TestFindInGroups(t *testing.T) {
 		note("h", "api")
 		_, err := s.reader.Find(t.Context(), "api")
 		require.ErrorIs(t, err, fleet.ErrUnknown)
-		require.ErrorContains(t, err, "say one of g/api, h/api")
+		require.ErrorContains(t, err, "use one of g/api, h/api")
 		note("", "api")
 		found, err := s.reader.Find(t.Context(), "api")
 		require.NoError(t, err)

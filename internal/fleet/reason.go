@@ -5,11 +5,11 @@ import (
 	"unicode/utf8"
 )
 
-// longestReason is how many bytes of a reason are kept in Redis.
+// longestReason is the most that Redis keeps of a reason, in bytes.
 const longestReason = 256
 
-// Reason is that of a pause, with the name of who makes it. A long reason is cut, so that the name
-// is kept.
+// Reason is the reason of a pause, with the name of the person who makes it. A long reason is cut,
+// so that the name is kept.
 func Reason(reason, who string) string {
 	by := "(by " + who + ")"
 	reason = strings.TrimSpace(reason)

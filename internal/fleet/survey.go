@@ -17,58 +17,58 @@ import (
 	"github.com/fleetpace/fleetpace/lua"
 )
 
-// Process is one of a fleet.
+// Process is one process of a fleet.
 type Process struct {
 	ID     string      `json:"id"`
 	Alive  bool        `json:"alive"`
-	Silent float64     `json:"silent"` // seconds since its last heartbeat; of those that ended or died since that was known
+	Silent float64     `json:"silent"` // seconds since its last heartbeat or, if it has ended or died, since Redis noted that
 	Limit  string      `json:"limit,omitempty"`
-	Fails  time.Time   `json:"fails,omitzero"` // since when its calls do: a limit of another kind is in force
+	Fails  time.Time   `json:"fails,omitzero"` // since when its calls fail: a limit of another kind is in force
 	Report wire.Report `json:"report"`
 }
 
-// Beat says in words when the process has sent its last heartbeat.
+// Beat says when the process sent its last heartbeat.
 func (p *Process) Beat() string {
 	switch {
 	case p.Alive && !p.Fails.IsZero():
 		return Span(p.Silent) + " ago, its calls fail"
 	case p.Alive:
 		return Span(p.Silent) + " ago"
-	case p.Report.Ended: // its limiter was closed, or has had no call for some time
+	case p.Report.Ended: // its limiter was closed, or had no calls for a while
 		return "idle"
 	}
 	return "dead"
 }
 
-// Queue are calls that wait in the processes that live, of one key, or of one flow.
+// Queue is the waiting calls of live processes, for one key or one flow.
 type Queue struct {
 	Key     string  `json:"key"`
 	Calls   int     `json:"calls"`
 	Oldest  float64 `json:"oldest"`  // seconds
-	Used    int64   `json:"used"`    // calls of the processes that are known, since they began
-	Permits int64   `json:"permits"` // that those cost
+	Used    int64   `json:"used"`    // calls of all known processes since their start
+	Permits int64   `json:"permits"` // the permits of these calls
 
-	HeldBy   string `json:"heldBy,omitempty"`   // another limit, which holds back …
-	HeldBack int    `json:"heldBack,omitempty"` // … so many of the calls, the most of all …
-	HeldElse int    `json:"heldElse,omitempty"` // … and others hold so many
+	HeldBy   string `json:"heldBy,omitempty"`   // the other limit that holds back the most calls
+	HeldBack int    `json:"heldBack,omitempty"` // how many it holds back
+	HeldElse int    `json:"heldElse,omitempty"` // how many further limits hold back
 
 	heldBy map[string]int
 }
 
-// Survey is what is known of a name from the heartbeats of its processes.
+// Survey is what the heartbeats of the processes say about a limit.
 type Survey struct {
 	Name
-	Limit     string            `json:"limit"`            // that the processes were made with, the slowest; empty: none is known
-	Differ    map[string]int    `json:"differ,omitempty"` // limit -> processes, where they were made with different ones
+	Limit     string            `json:"limit"`            // the configured limit, the slowest one; empty: unknown
+	Differ    map[string]int    `json:"differ,omitempty"` // limit -> processes, if processes have different limits
 	Processes []Process         `json:"processes"`
 	Keys      []Queue           `json:"keys"`
 	Flows     []Queue           `json:"flows,omitempty"`
-	SetBy     map[string]string `json:"setBy,omitempty"` // by key: who has set another limit, where that was told
+	SetBy     map[string]string `json:"setBy,omitempty"` // by key: who has set the override, if that is known
 
-	at time.Time // of the local clock
+	at time.Time // local time of the reading
 }
 
-// Alive is how many processes live, but for those whose calls fail.
+// Alive is how many processes are alive, without processes whose calls fail.
 func (s *Survey) Alive() (n int) {
 	for i := range s.Processes {
 		if s.Processes[i].Alive && s.Processes[i].Fails.IsZero() {
@@ -78,7 +78,7 @@ func (s *Survey) Alive() (n int) {
 	return n
 }
 
-// Dead is how many died in the last ten minutes. Those that told that they end did not.
+// Dead is how many processes died in the last ten minutes. A process that signed off did not die.
 func (s *Survey) Dead() (n int) {
 	for i := range s.Processes {
 		if p := &s.Processes[i]; !p.Alive && !p.Report.Ended {
@@ -88,7 +88,7 @@ func (s *Survey) Dead() (n int) {
 	return n
 }
 
-// Waiting is how many calls wait, as the processes that live tell.
+// Waiting is how many calls wait in live processes, by their reports.
 func (s *Survey) Waiting() (calls int) {
 	for _, k := range s.Keys {
 		calls += k.Calls
@@ -96,13 +96,14 @@ func (s *Survey) Waiting() (calls int) {
 	return calls
 }
 
-// silent is after how long without a heartbeat a process counts as dead.
+// silent is how long a process may send no heartbeat before it counts as dead.
 const silent = 3 * time.Second
 
-// setter begins the fields of reports that say who has set a limit; a process's name has no space.
+// setter begins the fields of reports that say who has set a limit. It starts with a space, which
+// the names of processes do not have.
 const setter = " set "
 
-// Survey reads what the processes of a name tell.
+// Survey reads the reports of a limit's processes.
 func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 	keys := lua.BeatKeys(r.prefix, n.Group, n.Name)
 	var beats *redis.ZSliceCmd
@@ -118,24 +119,24 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 		return nil, classified(fmt.Sprintf("read the processes of %q", n), err)
 	}
 	s := &Survey{Name: n, Limit: limits.Val()[" limit"], at: time.Now()}
-	last := map[string]float64{} // beats; those of the dead are less than 0
+	last := map[string]float64{} // moments of heartbeats; below 0 for dead processes
 	for _, beat := range beats.Val() {
 		id, _ := beat.Member.(string)
 		last[id] = beat.Score
 	}
 	for id, text := range limits.Val() {
-		if strings.HasPrefix(id, " ") { // what is in force
+		if strings.HasPrefix(id, " ") { // not a process: the limit in force
 			continue
 		}
 		p := Process{ID: id}
 		pace, limit, _ := strings.Cut(text, " ")
 		score, known := last[id]
-		if pace == "!" { // its calls fail since then
+		if pace == "!" { // its calls fail; the moment since when follows
 			since, own, _ := strings.Cut(limit, " ")
 			micros, _ := strconv.ParseInt(since, 10, 64)
 			p.Fails, limit = s.at.Add(-max(0, clock.Val().Sub(time.UnixMicro(micros)))).Round(time.Millisecond), own
 		}
-		if pace == "-" { // it has gone since then
+		if pace == "-" { // it has ended; the moment follows
 			micros, _ := strconv.ParseFloat(limit, 64)
 			score = -micros
 		} else if p.Limit = limit; !known { // it died long ago
@@ -143,7 +144,7 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 		}
 		ago := max(0, clock.Val().Sub(time.UnixMicro(int64(max(score, -score)))))
 		p.Silent, p.Alive = ago.Round(time.Millisecond).Seconds(), score > 0 && ago < silent
-		_ = json.Unmarshal([]byte(reports.Val()[id]), &p.Report) // of another version: what can be read
+		_ = json.Unmarshal([]byte(reports.Val()[id]), &p.Report) // a process of another version may report other fields
 		s.Processes = append(s.Processes, p)
 	}
 	slices.SortFunc(s.Processes, func(x, y Process) int {
@@ -161,7 +162,7 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 	return s, nil
 }
 
-// count adds up what the processes tell.
+// count adds up the reports of the processes.
 func (s *Survey) count() {
 	limits, byKey, byFlow := map[string]int{}, map[string]*Queue{}, map[string]*Queue{}
 	add := func(all map[string]*Queue, key string) *Queue {
@@ -202,7 +203,7 @@ func (s *Survey) count() {
 	s.Keys, s.Flows = ordered(byKey), ordered(byFlow)
 }
 
-// held notes that another limit holds calls back.
+// held counts calls that another limit holds back.
 func (q *Queue) held(by string, calls int) {
 	if q.heldBy == nil {
 		q.heldBy = map[string]int{}
@@ -215,7 +216,7 @@ func (q *Queue) held(by string, calls int) {
 	q.HeldElse -= q.HeldBack
 }
 
-// ordered are those with the most calls first, then those that were used the most.
+// ordered returns the queues with the most calls first, then those with the most used calls.
 func ordered(all map[string]*Queue) []Queue {
 	queues := []Queue{}
 	for _, q := range slices.Collect(maps.Values(all)) {
@@ -227,7 +228,7 @@ func ordered(all map[string]*Queue) []Queue {
 	return queues
 }
 
-// SetBy notes for people who has set another limit under a key; whoever may only read cannot.
+// SetBy stores who has set an override of a key, for people. It needs the right to write.
 func (r *Reader) SetBy(ctx context.Context, n Name, key, who string) error {
 	return classified("note who has set a limit", r.client.HSet(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[3], setter+key, who).Err())
 }

@@ -6,16 +6,16 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Target is a limit, or a key of one, that somebody is about to change.
+// Target is a limit, or one of its keys, that is about to be changed.
 type Target struct {
 	Name    Name
 	Key     string
-	Limit   reserve.Limit // that the processes were made with
+	Limit   reserve.Limit // the configured limit
 	Limiter *reserve.Limiter
 	Row     *Row
 }
 
-// String is the name, and the key behind a slash.
+// String is the name, and the key after a slash.
 func (t *Target) String() string {
 	if t.Key == "" {
 		return t.Name.String()
@@ -23,9 +23,9 @@ func (t *Target) String() string {
 	return t.Name.String() + "/" + t.Key
 }
 
-// Target returns what a name and a key stand for. It needs none of the limit's own figures: what
-// is in force says how to change it. known is the limit where no process has used it of late;
-// empty: that is an error.
+// Target returns the limit of a name and a key. It finds the configured limit in Redis. If no
+// process has used the limit recently, `known` is used instead; if that is empty, the error says
+// so.
 func (r *Reader) Target(ctx context.Context, n Name, key, known string) (*Target, error) {
 	look, err := r.Look(ctx, n, 1, key)
 	if err != nil {

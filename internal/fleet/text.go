@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Span is a time for people, of seconds; "-" is none.
+// Span formats seconds for people. 0 is "-".
 func Span(seconds float64) string {
 	d := time.Duration(seconds * float64(time.Second))
 	switch {
@@ -22,10 +22,10 @@ func Span(seconds float64) string {
 	}
 }
 
-// Number is a number for people, with a digit behind the point where that is not 0.
+// Number formats a number for people, with a digit after the point unless that is 0.
 func Number(x float64) string { return strings.TrimSuffix(fmt.Sprintf("%.1f", x), ".0") }
 
-// SlotID names what a call of a process holds, for people who release it.
+// SlotID names the slots of a call, for people who free them.
 func SlotID(process string, number int64) string {
 	return process + ":" + strconv.FormatInt(number, 10)
 }

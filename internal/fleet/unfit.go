@@ -2,11 +2,11 @@ package fleet
 
 import "fmt"
 
-// mostUnfit is how many of them an answer names.
+// mostUnfit is how many of these processes an answer names.
 const mostUnfit = 5
 
-// Unfit are the processes that live and whose calls fail: their limit is of another kind than the one
-// in force under its name.
+// Unfit returns the live processes whose calls fail, because their limit is of another kind than
+// the one in force under its name.
 func (s *Survey) Unfit() (failing []*Process) {
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.Alive && !p.Fails.IsZero() {
@@ -16,7 +16,7 @@ func (s *Survey) Unfit() (failing []*Process) {
 	return failing
 }
 
-// unfit says in a sentence or two what is wrong with processes, and what to do.
+// unfit says what is wrong with these processes, and what to do.
 func (l *Look) unfit(failing []*Process) string {
 	p := failing[0]
 	others := ""

@@ -15,28 +15,28 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Why is a word for scripts: what holds a call back.
+// Why says what holds calls back, in a word for programs.
 type Why string
 
-// The reasons, the weightiest first.
+// The reasons, the most important first.
 const (
 	WhyAway      Why = "away"      // Redis does not answer
-	WhyCorrupt   Why = "corrupt"   // a key holds something else
-	WhyKind      Why = "kind"      // processes are configured with a limit of another kind than the one in force, and their calls fail
-	WhyPaused    Why = "paused"    // nobody has a turn until the pause ends
-	WhyNobody    Why = "nobody"    // calls are to come, and no process lives to make them
-	WhySlots     Why = "slots"     // all are held
-	WhyHeldBy    Why = "held_by"   // another limit lets them wait
-	WhyUsedUp    Why = "used_up"   // of a quota, or of a rolling limit
-	WhySet       Why = "set"       // somebody has set a limit that lets less through, and calls wait
-	WhyDiffer    Why = "differ"    // processes were made with different limits, and calls wait
-	WhyQueue     Why = "queue"     // others are before it
-	WhyBooked    Why = "booked"    // its calls were put back, and come when they were told to; a new one would have its turn now
-	WhyAvailable Why = "available" // nothing does: a call would have its turn now
-	WhyIdle      Why = "idle"      // nobody has used it for ten minutes
+	WhyCorrupt   Why = "corrupt"   // a key holds other data than it should
+	WhyKind      Why = "kind"      // calls of some processes fail, because a limit of another kind is in force
+	WhyPaused    Why = "paused"    // no call has a turn until the pause ends
+	WhyNobody    Why = "nobody"    // calls wait or are booked, and no process is alive to make them
+	WhySlots     Why = "slots"     // all slots are held
+	WhyHeldBy    Why = "held_by"   // the calls wait for another limit
+	WhyUsedUp    Why = "used_up"   // the quota or rolling limit is used up
+	WhySet       Why = "set"       // an override is slower than the configured limit, and calls wait
+	WhyDiffer    Why = "differ"    // processes are configured with different limits, and calls wait
+	WhyQueue     Why = "queue"     // other calls are ahead
+	WhyBooked    Why = "booked"    // rescheduled tasks come back later; a new call would have its turn now
+	WhyAvailable Why = "available" // nothing: a call would have its turn now
+	WhyIdle      Why = "idle"      // no process has used the limit for ten minutes
 )
 
-// Answer is why calls of a limit wait.
+// Answer says why calls of a limit wait.
 type Answer struct {
 	Limit    string   `json:"limit"`
 	Key      string   `json:"key,omitempty"`
@@ -45,25 +45,24 @@ type Answer struct {
 	Also     []Why    `json:"also,omitempty"`
 	Evidence []string `json:"evidence"`
 
-	// Held is how many calls are held back: those that wait and those that are booked, or the one
-	// whose booking was asked for. 0 where a call would be held back, and there is none.
+	// Held is how many calls are held back, waiting or booked. For one booking it is 1. It is 0 if
+	// a call would be held back but there is no call.
 	Held int64 `json:"held"`
 }
 
-// Away is the answer where Redis does not.
+// Away is the answer if Redis does not answer.
 func Away(limit string, err error) *Answer {
-	return &Answer{Limit: limit, Reason: WhyAway, Text: "Redis does not answer, so each process goes by its outage policy.",
+	return &Answer{Limit: limit, Reason: WhyAway, Text: "Redis does not answer, so each process follows its outage policy.",
 		Evidence: []string{err.Error()}}
 }
 
-// Explain says why calls of a limit wait: of the key, or of the booking whose ID has that text in
-// it; of the whole name if it is empty. An error is one of Redis, ErrUnknown, or of a key that can
-// be none.
+// Explain says why calls of a limit wait. `which` is a key, or a part of the ID of a booking; empty
+// means the whole limit. Errors are those of Redis, ErrUnknown, and that of an invalid key.
 func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, error) {
 	a := &Answer{Limit: n.String(), Key: which, Evidence: []string{}}
 	look, err := r.Look(ctx, n, 1, which)
 	switch {
-	case errors.Is(err, reserve.ErrCorrupt): // what the processes tell
+	case errors.Is(err, reserve.ErrCorrupt): // the processes' reports
 		a.Reason, a.Text = WhyCorrupt, corrupt(err)
 		return a, nil
 	case err != nil:
@@ -120,8 +119,8 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	return a, nil
 }
 
-// held is how many calls are held back for a reason. Of a state that cannot be read it is those
-// that the processes tell of.
+// held is how many calls are held back for a reason. If the state cannot be read, it is how many
+// calls the processes report.
 func held(row *Row, booked *Booked, why Why) int64 {
 	switch {
 	case why == WhyAvailable:
@@ -132,7 +131,7 @@ func held(row *Row, booked *Booked, why Why) int64 {
 	return max(row.State.Waiting, int64(row.Calls)) + row.State.Booked
 }
 
-// there reports whether Redis has a state of a key.
+// there reports whether Redis has a state for a key.
 func (r *Reader) there(ctx context.Context, n Name, look *Look, key string) (bool, error) {
 	limit, err := look.InForce()
 	if err != nil {
@@ -142,7 +141,7 @@ func (r *Reader) there(ctx context.Context, n Name, look *Look, key string) (boo
 	return count > 0, classified("look for a state", err)
 }
 
-// booking finds what an ID names, and goes over to the row of its key.
+// booking finds the booking of an ID, and sets row to the row of its key.
 func (r *Reader) booking(ctx context.Context, n Name, look *Look, row **Row, which string) (*Booked, error) {
 	if which == "" || slices.ContainsFunc(look.Keys, func(q Queue) bool { return q.Key == which }) {
 		return nil, nil
@@ -174,7 +173,7 @@ func (r *Reader) booking(ctx context.Context, n Name, look *Look, row **Row, whi
 	return nil, nil
 }
 
-// busiest is the row of the key with the most calls that wait, where those of no key do not.
+// busiest returns the row of the key with the most waiting calls, if no calls without a key wait.
 func (l *Look) busiest(ctx context.Context, r *Reader, n Name, row *Row) *Row {
 	if row.Waiting > 0 || row.Booked > 0 || row.Calls > 0 || row.Paused || row.Err != nil {
 		return row
@@ -186,13 +185,13 @@ func (l *Look) busiest(ctx context.Context, r *Reader, n Name, row *Row) *Row {
 	return &all.Rows[0]
 }
 
-// reason is one of them, and what it is.
+// reason is one reason, with its text.
 type reason struct {
 	why  Why
 	text string
 }
 
-// reasons are all that hold, the weightiest first; there is one at least.
+// reasons returns all reasons that apply, the most important first. There is at least one.
 func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add := func(holds bool, why Why, format string, args ...any) {
 		if holds {
@@ -214,7 +213,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		}
 	}
 	add(row.Paused, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
-	calls := st.Waiting // what the processes tell is a second old; and calls may wait for other limits
+	calls := st.Waiting // reports are up to a second old, and reported calls may wait for other limits
 	if calls > 0 {
 		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))
 	}
@@ -224,8 +223,8 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked > 0, WhyNobody, "%s booked, and no process is alive to make the calls: %d died in the last ten minutes.",
 		count(st.Booked, "call is", "calls are"), l.Dead())
 	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked == 0, WhyNobody, "No process is alive to make calls: %d died in the last ten minutes.", l.Dead())
-	// Workers whose calls are all booked need not tell that they live. So this is said only where
-	// permits are there, and none of the calls has come for them.
+	// Workers whose calls are all booked may send no heartbeats. So this reason applies only if permits
+	// are available, and none of the booked calls has come for them.
 	add(calls == 0 && nobody && l.Dead() == 0 && st.Booked > 0 && st.Wait <= 0, WhyNobody,
 		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
 		count(st.Booked, "call is", "calls are"))
@@ -243,7 +242,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s.", row.Limit, span(st.Wait))
 	}
 	if st.Set {
-		until := "until it is set again"
+		until := "until it is reset or set again"
 		if st.SetFor > 0 {
 			until = "for " + span(st.SetFor) + " more"
 		}
@@ -268,7 +267,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(true, WhyQueue, "%sits call is back and waits, or it waits at another limit of its Joint: run fleetpace why for that limit.", queue)
 	case booked != nil:
 		add(true, WhyQueue, queue+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
-	case calls > 0 && limit.Kind() == reserve.KindSlots: // when one is free nobody knows
+	case calls > 0 && limit.Kind() == reserve.KindSlots: // when a slot will be free is unknown
 		add(true, WhyQueue, queue+"%s for slots.", count(calls, "call waits", "calls wait"))
 	case calls > 0:
 		add(true, WhyQueue, queue+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
@@ -286,7 +285,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	return weighed(all, waits)
 }
 
-// weighed puts what only slows a line behind it, where nothing waits.
+// weighed moves reasons that only slow a queue to the end, if no call waits.
 func weighed(all []reason, waits bool) []reason {
 	if waits {
 		return all
@@ -302,7 +301,7 @@ func slower(why Why) int {
 	return 0
 }
 
-// turnOf is about when a booking has its turn, as far as the rate tells.
+// turnOf says when a booking is expected to have its turn, by the rate.
 func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
 	limit, _ := l.InForce()
 	if kind := limit.Kind(); kind != reserve.KindPaced && kind != reserve.KindWarmingUp || st.Rate <= 0 {
@@ -311,7 +310,7 @@ func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
 	return ", in about " + span(max(0, st.Wait+seconds(float64(booked.Permits)/st.Rate)))
 }
 
-// evidence is what can be counted.
+// evidence lists figures.
 func (l *Look) evidence(row *Row) []string {
 	st := &row.State
 	texts := []string{fmt.Sprintf("limit %s; in Redis %s here, %d booked, %v permits stored", row.Limit, count(st.Waiting, "call waits", "calls wait"), st.Booked, st.Stored)}
@@ -351,7 +350,7 @@ func doing(h reserve.Holder) string {
 	return " (" + h.Doing + ")"
 }
 
-// process is how people know one.
+// process is the name of a process for people.
 func (l *Look) process(id string) string {
 	for i := range l.Processes {
 		if p := &l.Processes[i]; p.ID == id && p.Report.PID > 0 {
@@ -374,12 +373,12 @@ func differing(limits map[string]int) string {
 	return strings.Join(texts, ", ")
 }
 
-// corrupt is a sentence of what is wrong with a key.
+// corrupt says what is wrong with a key.
 func corrupt(err error) string {
 	return fmt.Sprintf("A key in Redis is not what it should be: %s.", plain(err.Error()))
 }
 
-// plain is a text within a sentence, in one line.
+// plain returns a text in one line, without an end mark, for use within a sentence.
 func plain(text string) string {
 	return strings.TrimRight(strings.Join(strings.FieldsFunc(text, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " "), ".!")
 }
@@ -393,7 +392,7 @@ func count(n int64, one, many string) string {
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// span is a time for people.
+// span formats a duration for people.
 func span(d time.Duration) string {
 	switch {
 	case d < time.Second:
