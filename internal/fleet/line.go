@@ -18,7 +18,7 @@ type Line struct {
 	Paused    bool    `json:"paused"`              // one of its keys is paused
 	PausedFor float64 `json:"pausedFor,omitempty"` // seconds that the pause still lasts
 	Reason    string  `json:"reason,omitempty"`
-	Set       bool    `json:"set"` // an override of one of its keys is in force
+	Set       bool    `json:"set"` // some key has an override
 	Held      int     `json:"held"`
 	Keys      int     `json:"keys"`
 	Processes int     `json:"processes"`
