@@ -1,7 +1,7 @@
 import type { Allowed, Limiter } from "./limiter.js";
 import { now } from "./time.js";
 
-/** Turns of one limit and key that were taken ahead of their calls. */
+/** Prefetched turns of one limit and key. */
 class Stock {
   asking: Promise<Allowed> | undefined;
   #answer: Allowed | undefined;
@@ -12,14 +12,14 @@ class Stock {
     [this.#answer, this.#since, this.#used] = [answer, since, 1];
   }
 
-  /** Turns that may be used. Of those that were taken, no more are left than of their time. */
+  /** Turns that may still be used. They expire evenly over their time. */
   get left(): number {
     const { taken = 0, validMs = 0 } = this.#answer ?? {};
     const part = validMs > 0 ? Math.max(0, 1 - (now() - this.#since) / validMs) : 0;
     return Math.min(taken - this.#used, Math.floor(taken * part));
   }
 
-  /** Uses a turn. RateLimit told how many were left when they were taken, and is left out. */
+  /** Uses a turn. Leaves out the header RateLimit, which is from the time at which the turns were taken. */
   draw(): Allowed | undefined {
     if (this.left < 1) return undefined;
     this.#used++;
@@ -30,16 +30,16 @@ class Stock {
 }
 
 /**
- * Asks for turns ahead and keeps them for the next calls: of each limit and key one request is
- * under way at most, and calls that come meanwhile share its answer.
+ * Prefetches turns for the next calls. At most one request per limit and key is in flight, and calls
+ * that come meanwhile share its response.
  */
 export class Ahead {
   readonly #stocks = new Map<string, Stock>(); // the least recently used one first
 
-  /** Turns per request; 1 takes none ahead. So many keys have turns; then those not used for longest lose theirs. */
+  /** Turns per request (1: no prefetch), and the most keys with turns; the least recently used key loses its turns. */
   constructor(private readonly ahead: number, private readonly timeout: number, private readonly keys = 10_000) {}
 
-  /** Takes a turn if there is one now. */
+  /** Takes a turn if one is available now. */
   async allow(limiter: Limiter): Promise<Allowed> {
     const key = JSON.stringify(limiter.request);
     for (;;) {

@@ -5,12 +5,12 @@ import { type Limit, Limiter, type Whose } from "./limiter.js";
 /** A limit of the server's file: its name, its text, and the templates of its keys and shares. */
 export type LimitInfo = { name: string; limit: string; key?: string; share?: string };
 
-/** How a limit stands. */
+/** The state of a limit. */
 export interface State {
   name: string;
   /** The limit in force. */
   limit: string;
-  /** It was set, and is not that of the file. */
+  /** Whether the limit in force is an override. */
   set: boolean;
   setForMs?: number;
   /** Permits that are available. */
@@ -25,7 +25,7 @@ export interface State {
   holders?: { process?: string; doing?: string; slots?: number; since?: string }[];
 }
 
-/** A server that gives turns, `fleetpace serve`. It needs no close. All times are in ms. */
+/** A server that grants turns, `fleetpace serve`. It need not be closed. All times are in ms. */
 export class Fleetpace {
   readonly #connection: Connection;
 
@@ -48,7 +48,7 @@ export class Fleetpace {
     return limits as LimitInfo[];
   }
 
-  /** How a limit stands, or one key of it. */
+  /** The state of a limit, or of one of its keys. */
   async state(name: string, key?: string): Promise<State> {
     const query = key === undefined ? "" : `?key=${encodeURIComponent(key)}`;
     const { body } = await this.#connection.ask(`/v1/limits/${encodeURIComponent(name)}${query}`);

@@ -5,7 +5,7 @@ import { Ways } from "./way.js";
 export interface Options {
   /** Where the server is. Default http://localhost:9467. For a unix socket see fleetpace/unix. */
   url?: string | undefined;
-  /** The server's bearer token, if it wants one. */
+  /** The server's bearer token, if it requires one. */
   token?: string | undefined;
   /** Default: the global fetch. */
   fetch?: Fetch | undefined;
@@ -17,13 +17,13 @@ export type Body = Record<string, unknown>;
 
 interface Terms {
   signal?: AbortSignal | undefined;
-  /** How many ms the answer may take. Default 10 s. */
+  /** How many ms the response may take. Default 10 s. */
   timeout?: number | undefined;
 }
 
-/** Asks the server, once, and makes errors of what is no answer. */
+/** Sends one request to the server. Failures become errors. */
 export class Connection {
-  /** Of answers to those that wait. */
+  /** The round-trip times of requests that wait. */
   readonly ways = new Ways();
   readonly #url: string;
   readonly #headers: Record<string, string> = { accept: "application/json" };
@@ -35,11 +35,11 @@ export class Connection {
       throw new InvalidRequest(text, { field: "url", value: url });
     }
     this.#url = url.replace(/\/+$/, "");
-    this.#fetch = fetch ?? ((asked, init) => globalThis.fetch(asked, init)); // a browser's wants to be called this way
+    this.#fetch = fetch ?? ((asked, init) => globalThis.fetch(asked, init)); // a browser's fetch must be called as a method of globalThis
     if (token !== undefined) this.#headers["authorization"] = new Headers([["authorization", `Bearer ${token}`]]).get("authorization")!;
   }
 
-  /** Posts the body or, without one, gets. A 429 with the field `allowed` is an answer, too. */
+  /** Sends POST with the body, or GET without one. A 429 with the field `allowed` is not an error. */
   async ask(path: string, body?: object, { signal, timeout = 10_000 }: Terms = {}): Promise<{ status: number; headers: Headers; body: Body }> {
     const init = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
     const headers = { ...this.#headers, ...(body && { "content-type": "application/json" }) };
@@ -82,14 +82,14 @@ function objectOf(text: string): Body | undefined {
   }
 }
 
-/** A text of an answer. */
+/** A string of a response. */
 export function textIn(body: Body, field: string): string {
   const value = body[field];
   if (typeof value === "string" && value !== "") return value;
   throw new FleetpaceError(`the answer's ${field} is ${JSON.stringify(value)}: must be a text`, { field, value });
 }
 
-/** A number of an answer, or what it is where it is missing. */
+/** A number of a response, or a default if it is missing. */
 export function numberIn(body: Body, field: string, missing?: number): number {
   const value = body[field] ?? missing;
   if (typeof value === "number" && value >= 0) return value;

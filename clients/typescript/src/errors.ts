@@ -1,15 +1,15 @@
 interface Details {
-  /** The status of the answer, if there was one. */
+  /** The status of the response, if there was one. */
   status?: number;
-  /** In how many ms to ask again, if the server said so. */
+  /** After how many ms to ask again, if the server said so. */
   retryAfter?: number | undefined;
-  /** What is wrong, and what it was. */
+  /** The field that is wrong, and its value. */
   field?: string;
   value?: unknown;
   cause?: unknown;
 }
 
-/** All errors of this package; a signal that fires is told by its own reason. */
+/** The base of all errors of this package. A signal that fires throws its own reason. */
 export class FleetpaceError extends Error {
   override name = "FleetpaceError";
 
@@ -20,22 +20,22 @@ export class FleetpaceError extends Error {
 }
 export interface FleetpaceError extends Details {}
 
-/** The turn would come later than maxWait. No permit was used, and no place is kept. */
+/** The turn would come after maxWait. No permit was used, and no place is kept. */
 export class TooLate extends FleetpaceError { override name = "TooLate"; }
-/** The server or its Redis is away, and no turn was given. Ask again. */
+/** The server or its Redis is unreachable, and no turn was granted. Ask again. */
 export class Unavailable extends FleetpaceError { override name = "Unavailable"; }
 /** The request is wrong: asking again does not help. */
 export class InvalidRequest extends FleetpaceError { override name = "InvalidRequest"; }
-/** The server wants a token, or another one. */
+/** The server requires a token, or another one. */
 export class Unauthorized extends FleetpaceError { override name = "Unauthorized"; }
-/** The server has no such limit, or knows no such turn. */
+/** The server does not know the limit or the turn. */
 export class UnknownLimit extends FleetpaceError { override name = "UnknownLimit"; }
-/** Another request waits under the same id, and has the place. */
+/** Another request with the same id has taken the place. */
 export class Conflict extends FleetpaceError { override name = "Conflict"; }
 
 const byStatus = { 400: InvalidRequest, 401: Unauthorized, 404: UnknownLimit, 409: Conflict, 413: InvalidRequest, 415: InvalidRequest, 429: TooLate };
 
-/** The error of an answer: its status, and what its problem document (RFC 9457) says, if it is one. */
+/** The error of a response: its status, and its problem document (RFC 9457), if it has one. */
 export function errorOf(status: number, problem: Record<string, unknown>, retryAfter?: number): FleetpaceError {
   const { title, detail, field, value } = problem;
   const said = [detail, title].find((text) => typeof text === "string" && text !== "") ?? "no problem document says why";

@@ -4,20 +4,20 @@ import { InvalidRequest, Unavailable } from "./errors.js";
 import type { Limiter } from "./limiter.js";
 
 export interface FleetpaceOptions {
-  /** Whose limit a request counts against. */
+  /** The limiter that a request counts against. */
   limiter: Limiter | ((request: FastifyRequest) => Limiter | Promise<Limiter>);
-  /** Turns to take with one request to the server, for the next requests; of one paced limit or one quota. Default 1. */
+  /** How many turns to prefetch per request to the server. It needs one paced limit or one quota. Default 1. */
   ahead?: number;
-  /** What becomes of a request while the server is away: it is served, or gets 503. Default refuse. */
+  /** While the server is unreachable, requests are served, or get 503 (refuse). Default refuse. */
   onUnavailable?: "pass" | "refuse";
 }
 
-const answerMs = 1_000; // for which a request may be held up
+const answerMs = 1_000; // the longest that a request is delayed
 
 /**
- * A plugin that serves a request when it has a turn now, and answers 429 otherwise. It counts
- * for the routes of the instance that registers it, in its onRequest hook: register it after what
- * authenticates.
+ * A plugin that serves a request if a turn is available now, and responds 429 otherwise. It applies to
+ * the routes of the instance that registers it, in the onRequest hook. Register it after
+ * authentication.
  */
 async function plugin(app: FastifyInstance, { limiter, ahead = 1, onUnavailable = "refuse" }: FleetpaceOptions): Promise<void> {
   if (!Number.isInteger(ahead) || ahead < 1 || ahead > 10_000) {
@@ -40,7 +40,7 @@ async function plugin(app: FastifyInstance, { limiter, ahead = 1, onUnavailable 
       const type = "https://iana.org/assignments/http-problem-types#quota-exceeded";
       return refuse(reply, seconds, { type, title: "Too many requests", status: 429, detail: `The limit is used up. Try again in ${seconds} s.` });
     } catch (error) {
-      // A status of the server, such as 404 of an unknown limit, is not that of this request.
+      // An error of the server, such as 404 for an unknown limit, is not an error of this request.
       if (!(error instanceof Unavailable)) throw new Error("could not ask for a turn", { cause: error });
       request.log.warn({ err: error }, `no turn could be asked for: the request is ${onUnavailable === "pass" ? "served" : "refused"}`);
       if (onUnavailable === "pass") return;
@@ -61,7 +61,7 @@ function refuse(reply: FastifyReply, seconds: string, problem: Problem): Fastify
   return reply.code(problem.status).header("Retry-After", seconds).type("application/problem+json").send(JSON.stringify(problem));
 }
 
-/** Fastify wants to know that the hook is for the instance that registers the plugin. */
+/** Tells Fastify that the hook applies to the instance that registers the plugin. */
 const marks = { [Symbol.for("skip-override")]: true, [Symbol.for("fastify.display-name")]: "fleetpace" };
 export const fleetpace = Object.assign(plugin, marks);
 export default fleetpace;

@@ -5,14 +5,14 @@ import type { Turn } from "./turn.js";
 type Fetch = typeof globalThis.fetch;
 
 export interface PacedOptions {
-  /** Hears why the fleet could not be told of a pause. The answer is returned all the same. */
+  /** Called with the error if the limit could not be paused. The response is returned nevertheless. */
   onError?: (error: unknown) => void;
 }
 
 /**
- * A fetch whose every request takes a turn first. An answer 429 or 503 with Retry-After pauses
- * the limit for the whole fleet before it is returned; nothing is sent again. A slot is held
- * until the body of the answer was read or cancelled, so do one of these.
+ * A fetch whose every request waits for a turn. A response 429 or 503 with Retry-After pauses the limit
+ * for the whole fleet before it is returned; nothing is retried. A slot is held until the body of the
+ * response is read or cancelled, so do one of these.
  */
 export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { onError }: PacedOptions = {}): Fetch {
   return (async (input: string | URL | Request, init?: RequestInit) => {
@@ -30,7 +30,7 @@ export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { 
   }) as Fetch;
 }
 
-/** The same answer, which releases the turn when its body ends. */
+/** The same response; it releases the turn when its body ends. */
 function untilRead(answer: Response, turn: Turn): Response {
   if (turn.leaseMs === 0) return answer;
   const reader = answer.body?.getReader();

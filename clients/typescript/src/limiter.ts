@@ -4,7 +4,7 @@ import { duration, now, persist, sleep } from "./time.js";
 import { Turn } from "./turn.js";
 import { useOf } from "./way.js";
 
-/** A limit of the server's file, and what a call needs of it. */
+/** A limit of the server's file, with the key and the cost of a call. */
 export interface Limit {
   name: string;
   /** For a limit with a key: its value, or a value for each name of its template. */
@@ -13,62 +13,62 @@ export interface Limit {
   cost?: number | undefined;
 }
 
-/** Whose calls they are. */
+/** The share of the calls. */
 export interface Whose {
-  /** Such as a tenant. Where calls wait, each share has its turns by its weight. */
+  /** Whose calls they are, such as a tenant. While calls wait, turns are divided among the shares by weight. */
   share?: string | undefined;
   /** Default 1. */
   weight?: number | undefined;
-  /** Goes before all others that wait. */
+  /** The call goes ahead of all waiting calls. */
   urgent?: boolean | undefined;
 }
 
 export interface WaitOptions {
-  /** How many ms the call may wait for its turn in all. Default: any time. */
+  /** How many ms the call may wait for its turn. Default: any time. */
   maxWait?: number | undefined;
-  /** Of this call alone. Its place is kept for a while where this process ends, and asked for again under it. */
+  /** An id for this call alone. If this process ends, the place is kept for a while; ask again with the id. */
   id?: string | undefined;
-  /** Ends the wait at once. The place under an id of yours is kept, unless you leave() it. */
+  /** Ends the wait at once. With an id of yours, the place is kept, unless you leave() it. */
   signal?: AbortSignal | undefined;
 }
 
 export interface AllowOptions {
-  /** How many turns to take at most, for the next calls, too. Of one paced limit or one quota. */
+  /** The most turns to take, also for the next calls. It needs one paced limit or one quota. */
   ahead?: number | undefined;
   signal?: AbortSignal | undefined;
-  /** How many ms the answer may take. Default 10 s. */
+  /** How many ms the response may take. Default 10 s. */
   timeout?: number | undefined;
 }
 
 export interface Allowed {
   allowed: boolean;
-  /** How many turns were taken, this call's too. */
+  /** How many turns were taken, including this call's. */
   taken: number;
-  /** In how many ms those that are not used lapse, evenly. */
+  /** Unused turns expire evenly over this time, in ms. */
   validMs: number;
-  /** Permits that are left, of the limit that has least. */
+  /** The permits that are left of the limit with the fewest. */
   remaining?: number;
-  /** The text of that limit. */
+  /** That limit. */
   limit: string;
-  /** In how many ms a turn would come; 0 of a call that is allowed. */
+  /** After how many ms a turn would be available; 0 if the call is allowed. */
   retryAfter: number;
-  /** Retry-After, RateLimit-Policy and RateLimit are among them. */
+  /** The headers of the response, with Retry-After, RateLimit-Policy and RateLimit. */
   headers: Headers;
 }
 
-/** One limit or several, and what each call needs of them. It holds nothing: make as many as you like. */
+/** One limit or several, and what each call needs of them. It holds no resources: make as many as you like. */
 export class Limiter {
-  /** What is asked for. */
+  /** The fields of its requests. */
   readonly request: Readonly<{ limits: readonly Limit[] } & Whose>;
 
   /** Use Fleetpace.limiter. */
   constructor(private readonly connection: Connection, limits: readonly Limit[], { share, weight, urgent }: Whose) {
-    this.request = JSON.parse(JSON.stringify({ limits, share, weight, urgent })); // a copy, without what is undefined
+    this.request = JSON.parse(JSON.stringify({ limits, share, weight, urgent })); // a copy, without undefined values
   }
 
   /**
-   * Waits for a turn, and hands back one that comes too late. Make the call at once: what passes until then this cannot
-   * see. Slots of the turn have to be renewed: see Turn.keep, or use turn().
+   * Waits for a turn, and returns one that comes too late to the limit. Make the call at once: later delays are not
+   * noticed. Slots of the turn must be renewed: see Turn.keep, or use turn().
    */
   async wait({ maxWait, id, signal }: WaitOptions = {}): Promise<Turn> {
     const field = "maxWait";
@@ -83,7 +83,7 @@ export class Limiter {
       const way = Math.max(ways.least, late?.way ?? 0);
       const rest = restMs();
       const pollMs = Math.min(rest, 25_000);
-      const most = maxWait !== undefined && { max_wait: duration(place === undefined ? rest : maxWait) }; // under an id the server counts
+      const most = maxWait !== undefined && { max_wait: duration(place === undefined ? rest : maxWait) }; // with an id the server counts the time
       const again = late && { late: true, turn: late.turn };
       const body = { ...this.request, ...most, poll: duration(pollMs), id: place, ...again, ...(way >= 1 && { way: duration(way) }) };
       sent = now();
@@ -99,7 +99,7 @@ export class Limiter {
           const use = useOf(body, sent, heard, ways.least);
           if (use.from > heard) await sleep(use.from - heard, signal);
           if (now() <= use.until) return turn;
-          // Once is chance, such as a loop that stood still. From the second time on the next turn has such a way before it.
+          // That may happen once, for example if the event loop was blocked. From the second time on the next request sends way.
           const way = slow && Math.min(slow, onTheWay);
           slow = slow ? way : onTheWay;
           place = typeof body["id"] === "string" ? body["id"] : id;
@@ -112,13 +112,13 @@ export class Limiter {
         await sleep(Math.min(Math.max(numberIn(body, "retry_after_ms"), 10), restMs()), signal);
       }
     } catch (error) {
-      const kept = id !== undefined && !(error instanceof TooLate); // who gave the id may come back
+      const kept = id !== undefined && !(error instanceof TooLate); // the caller may ask again with its id
       if (place !== undefined && !kept) void this.leave(place).catch(() => undefined);
       throw error;
     }
   }
 
-  /** Waits for a turn and runs the function. Meanwhile it renews the slots of the turn, and then releases them. */
+  /** Waits for a turn and runs the function. It renews the slots of the turn meanwhile, and releases them at the end. */
   async turn<T>(run: (turn: Turn) => T | Promise<T>, options: WaitOptions = {}): Promise<T> {
     const turn = (await this.wait(options)).keep();
     try {
@@ -128,12 +128,12 @@ export class Limiter {
     }
   }
 
-  /** Gives up the place that is kept under an id of yours: its call will not be made. */
+  /** Gives up the place of an id of yours: its call will not be made. */
   async leave(id: string): Promise<void> {
     await this.connection.ask("/v1/leave", { limits: this.request.limits, id });
   }
 
-  /** Takes a turn if there is one now. With ahead, up to so many, for the next calls. */
+  /** Takes a turn if one is available now. With ahead it takes up to that many, for the next calls. */
   async allow({ ahead, ...terms }: AllowOptions = {}): Promise<Allowed> {
     const { headers, body } = await this.connection.ask("/v1/allow", { ...this.request, ahead }, terms);
     return {
@@ -147,7 +147,7 @@ export class Limiter {
     };
   }
 
-  /** Nobody has a turn for so many ms, in the whole fleet. The reason is for people. */
+  /** Pauses the limits for so many ms, for the whole fleet. The reason is for operators. */
   async pause(ms: number, reason?: string): Promise<void> {
     await this.connection.ask("/v1/pause", { limits: this.request.limits, for: duration(ms), reason: reason?.slice(0, 256) });
   }

@@ -1,12 +1,12 @@
 import { Unavailable } from "./errors.js";
 
-/** Now, in ms of a clock that nobody sets. */
+/** Now, in ms of a monotonic clock. */
 export const now = (): number => performance.now();
 
-/** The longest time of a timer; a longer one would be over at once. */
+/** The longest time of a timer, in ms; a longer one would fire at once. */
 export const longest = 2 ** 31 - 1;
 
-/** ms as the text that the server reads. Go's durations end at 292 years. */
+/** ms in the server's format. Go's durations end at 292 years. */
 export const duration = (ms: number): string => `${Math.round(Math.min(ms, 3e12))}ms`;
 
 /** Reads Retry-After, seconds or an HTTP date, as ms from now on. */
@@ -28,7 +28,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Tries again while the server is away: until a moment or, without one, for a minute. */
+/** Retries while the server is unreachable: until a moment or, without one, for a minute. */
 export async function persist<T>(attempt: () => Promise<T>, until?: number, signal?: AbortSignal, failed?: () => void): Promise<T> {
   for (let failures = 0; ; failures++) {
     try {
@@ -37,7 +37,7 @@ export async function persist<T>(attempt: () => Promise<T>, until?: number, sign
       failed?.();
       const rest = (until ??= now() + 60_000) - now();
       if (!(error instanceof Unavailable) || rest <= 0 || (error.retryAfter ?? 0) > rest) throw error;
-      const backoff = Math.min(100 * 2 ** failures, 5_000) * (0.5 + Math.random() / 2); // so that a fleet does not ask at once
+      const backoff = Math.min(100 * 2 ** failures, 5_000) * (0.5 + Math.random() / 2); // random, so that the processes of a fleet do not ask at the same time
       await sleep(Math.min((error.retryAfter ?? 0) + backoff, rest), signal);
     }
   }

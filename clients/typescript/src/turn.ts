@@ -2,14 +2,14 @@ import { type Body, type Connection, numberIn, textIn } from "./connection.js";
 import { FleetpaceError, UnknownLimit } from "./errors.js";
 import { now, persist, sleep } from "./time.js";
 
-/** A call may be made now. Slots are held until they are released, or their lease is over. */
+/** A turn: the call may be made now. It holds its slots until they are released or their lease ends. */
 export class Turn {
-  /** The server's name of it. */
+  /** The server's name for the turn. */
   readonly turn: string;
   readonly waitedMs: number;
-  /** For how long slots are held without being renewed; 0: the turn has none. */
+  /** How long the turn keeps its slots without renewal, in ms; 0: it has none. */
   readonly leaseMs: number;
-  /** Fires when the slots are lost while keep() renews them: others may have them. It ends nothing by itself. */
+  /** Fires if the slots are lost while keep() renews them; other calls may have them then. It does not end the call. */
   readonly lost: AbortSignal;
   readonly #lose = new AbortController();
   readonly #released = new AbortController();
@@ -47,12 +47,12 @@ export class Turn {
     }
   }
 
-  /** Tells what the call used in truth: permits of each limit in their order, undefined where that is not known. */
+  /** Reports how many permits the call used of each limit, in their order; undefined: unknown. */
   async settle(used: readonly (number | undefined)[]): Promise<void> {
     await this.connection.ask("/v1/settle", { turn: this.turn, used: used.map((permits) => permits ?? -1) });
   }
 
-  /** The call is done, its slots are free. If the server does not hear it, they are when the lease is over. */
+  /** Releases the slots when the call is done. If this request is lost, they are free when the lease ends. */
   async release(): Promise<void> {
     if (this.leaseMs === 0 || this.#released.signal.aborted) return;
     this.#released.abort();

@@ -1,18 +1,18 @@
 import { type Body, numberIn } from "./connection.js";
 
-const enough = 5; // answers, before the fastest of them says how long the way is at the least
+const enough = 5; // responses, before the fastest one counts as the shortest time to arrive
 const latest = 20;
 
-/** How long answers of a server take on their way. All is in ms of now(). */
+/** How long a server's responses take to arrive, in ms of now(). */
 export class Ways {
-  readonly #both: number[] = []; // of the latest requests and their answers together
+  readonly #both: number[] = []; // round-trip times of the latest requests
 
-  /** How long an answer is on its way at the least, as far as is known. */
+  /** The shortest known time that a response takes to arrive. */
   get least(): number {
     return this.#both.length < enough ? 0 : Math.min(...this.#both) / 2;
   }
 
-  /** Notes how long a request and its answer were on their way. */
+  /** Records a round-trip time. */
   heard(both: number): number {
     this.#both.push(both);
     if (this.#both.length > latest) this.#both.shift();
@@ -20,7 +20,7 @@ export class Ways {
   }
 }
 
-/** When a turn may be used: not before from, nor after until. An older server does not say. */
+/** When a turn may be used: from `from` until `until`. An older server does not say it. */
 export function useOf(body: Body, sent: number, heard: number, least: number): { from: number; until: number } {
   if (body["usable_ms"] === undefined) return { from: 0, until: Infinity };
   const from = numberIn(body, "due_ms") === 0 ? 0 : heard + numberIn(body, "due_ms") - least;

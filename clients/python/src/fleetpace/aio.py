@@ -15,7 +15,7 @@ from .protocol import Request, Steps, T, Wait
 
 
 class AsyncFleetpace(AsyncHTTP):
-    """A server that gives turns, for the tasks of an event loop. Close it at the end.
+    """A server that grants turns, for the tasks of one event loop. Close it at the end.
 
     A task that is cancelled while it waits hangs up: it gives up its place, unless it gave an id.
     """
@@ -24,7 +24,7 @@ class AsyncFleetpace(AsyncHTTP):
         self, *limits: str | Limit, key: Key = None, cost: int = 1,
         share: str | None = None, weight: float | None = None, urgent: bool = False,
     ) -> "AsyncLimiter":  # fmt: skip
-        """One limit, or several at once. Key and cost are of those given by name; a Limit has its own."""
+        """One limit, or several at once. Key and cost apply to limits given by name; a Limit has its own."""
         return AsyncLimiter(self, needs_of(limits, key, cost, share, weight, urgent))
 
     async def limits(self) -> list[LimitInfo]:
@@ -32,11 +32,11 @@ class AsyncFleetpace(AsyncHTTP):
         return await self.run(protocol.limits())
 
     async def state(self, name: str, key: str | None = None) -> State:
-        """How a limit stands."""
+        """The state of a limit."""
         return await self.run(protocol.state(name, key))
 
     async def aclose(self) -> None:
-        """Closes the connections that no request uses, and the others when their requests end."""
+        """Closes idle connections at once, and the others when their requests end."""
         self._closed = True
         await asyncio.gather(*self._finishing)
         while (stream := self.reuse(asyncio.get_running_loop())) is not None:
@@ -49,7 +49,7 @@ class AsyncFleetpace(AsyncHTTP):
         await self.aclose()
 
     async def run(self, steps: Steps[T]) -> T:
-        """Sends what the protocol wants to be sent, and sleeps when it wants to."""
+        """Carries out the steps of the protocol: requests and sleeps."""
         try:
             step = next(steps)
             while True:
@@ -61,7 +61,7 @@ class AsyncFleetpace(AsyncHTTP):
             return cast(T, done.value)
 
     def finish(self, steps: Steps[object]) -> "asyncio.Task[None]":
-        """Begins what is done also where the caller is cancelled. The server does it without it, too, only later."""
+        """Sends such a request also if the caller is cancelled. Without it the server does the same later."""
 
         async def quietly() -> None:
             try:
@@ -76,14 +76,14 @@ class AsyncFleetpace(AsyncHTTP):
 
 
 class AsyncTurn:
-    """A turn that came after waited seconds. lost is set when its slots are lost: others may have them."""
+    """A turn that came after waited seconds. lost is set if its slots are lost; then other calls may have them."""
 
     def __init__(self, client: AsyncFleetpace, given: Given) -> None:
         self.id, self.waited, self.lost = given.turn, given.waited, asyncio.Event()
         self._client = client
 
     async def settle(self, *used: int) -> None:
-        """Tells what the call used, a number for each limit; -1: not known."""
+        """Reports how many permits the call used of each limit; -1: unknown."""
         await self._client.run(protocol.settle(self.id, *used))
 
 
@@ -97,7 +97,7 @@ class AsyncLimiter:
     async def turn(
         self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None
     ) -> AsyncIterator[AsyncTurn]:
-        """Waits for a turn. Its slots are held while the block runs, and released at the end."""
+        """Waits for a turn. It holds its slots while the block runs, and releases them at the end."""
         given = await self._wait(cost, max_wait, id, slots=True)
         turn = AsyncTurn(self._client, given)
         if given.lease is None:
@@ -111,15 +111,15 @@ class AsyncLimiter:
             await asyncio.shield(self._client.finish(protocol.release(turn.id)))
 
     async def wait(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> AsyncTurn:
-        """Waits for a turn of limits without slots."""
+        """Waits for a turn. The limits must have no slots."""
         return AsyncTurn(self._client, await self._wait(cost, max_wait, id, slots=False))
 
     async def allow(self, cost: Cost = None, *, ahead: int | None = None) -> Allowed:
-        """Takes a turn if there is one now; with ahead, up to so many, for the next calls."""
+        """Takes a turn if one is available now. With ahead it takes up to that many, for the next calls."""
         return await self._client.run(protocol.allow(self._needs, cost, ahead))
 
     async def pause(self, seconds: float, reason: str | None = None) -> None:
-        """Lets nobody of the fleet have a turn for so long. Of several pauses the one that ends last counts."""
+        """Pauses the limits for the whole fleet. Of several pauses, the one that ends last counts."""
         await self._client.run(protocol.pause(self._needs, seconds, reason))
 
     async def resume(self) -> None:

@@ -19,7 +19,7 @@ CHUNK = re.compile(rb"([0-9A-Fa-f]{1,8})[ \t]*(;[^\r\n]*)?\r\n")
 
 class AsyncHTTP(Client[Stream]):
     async def exchange(self, request: Request) -> Answer | FleetpaceError:
-        """Sends a request. Once more, at once, if the server has closed the connection since its last use."""
+        """Sends a request. If the server has closed the idle connection, it sends it again at once."""
         try:
             return await within(self.timeout if request.timeout is None else request.timeout, self._send(request))
         except FAILURES as error:
@@ -73,7 +73,7 @@ class AsyncHTTP(Client[Stream]):
             size = int(start[1], 16)
             if size == 0:
                 while await reader.readuntil(b"\r\n") != b"\r\n":
-                    pass  # fields after the body
+                    pass  # trailers
                 return body
             body += await self._exactly(reader, size, len(body))
             if await reader.readexactly(2) != b"\r\n":
@@ -87,14 +87,14 @@ class AsyncHTTP(Client[Stream]):
 
 
 async def hang_up(stream: Stream) -> None:
-    """Closes a connection at once, so that the server notices that nobody waits here."""
+    """Closes a connection at once, so that the server notices that the caller is gone."""
     stream[1].transport.abort()
-    with contextlib.suppress(OSError):  # that it was broken before
+    with contextlib.suppress(OSError):  # it is broken already
         await stream[1].wait_closed()
 
 
 async def within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    """Waits for work, and cancels it after so long. Before Python 3.12 wait_for may lose a cancellation."""
+    """Waits for work, and cancels it after a time. Before Python 3.12, wait_for may lose a cancellation."""
     task = asyncio.ensure_future(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:

@@ -1,4 +1,4 @@
-"""What the server answers. All durations are seconds."""
+"""The server's responses. All durations are in seconds."""
 
 import json
 import math
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Allowed:
-    """Whether a call may be made now; true if it may. Turns taken ahead lapse evenly in valid seconds."""
+    """Whether a call may be made now; true if it may. Turns that were taken ahead expire evenly over valid seconds."""
 
     allowed: bool
     taken: int
@@ -37,7 +37,7 @@ class LimitInfo:
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds slots; since is a time as RFC 3339 has it."""
+    """A call that holds slots; since is a time in RFC 3339."""
 
     process: str | None = None
     doing: str | None = None
@@ -47,7 +47,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class State:
-    """How a limit stands. A call of one permit would wait for wait; a pause lasts for paused more."""
+    """The state of a limit. A call of one permit would wait for wait seconds; a pause lasts for paused seconds more."""
 
     name: str
     limit: str
@@ -94,7 +94,7 @@ class Lease:
 
 
 def decode(kind: type[T], document: object) -> T:
-    """An answer as a dataclass. New fields are skipped; one that is missing or of another type is an error."""
+    """A response as a dataclass. Unknown fields are ignored; a missing field, or one of another type, is an error."""
     values: dict[str, object] = {}
     given = document if isinstance(document, dict) else {}
     for name, hint in get_type_hints(kind).items():
@@ -113,7 +113,7 @@ def decode(kind: type[T], document: object) -> T:
 
 
 def parse(body: bytes) -> object:
-    """The JSON of an answer."""
+    """The JSON of a response."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""What both clients have: where the server is, how long to wait for it, and connections to use again."""
+"""What both clients share: the server's address, timeouts, and connections for reuse."""
 
 import asyncio
 import json
@@ -19,8 +19,8 @@ MOST_IDLE = 16
 class Client(Generic[C]):
     """url is http://…, https://… or unix:/path; ssl_context, for https, holds client certificates, too.
 
-    An answer takes at most timeout, and that of a call that waits poll more. Such a call asks again for patience while
-    the server is away; math.inf: always.
+    A response may take up to timeout seconds, and up to poll seconds more for a call that waits. While the server is
+    unreachable, such a call asks again for up to patience seconds; math.inf: without a bound.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Client(Generic[C]):
         return "POST", target, body, self.headers | {"Content-Type": "application/json"}
 
     def reuse(self, loop: object = None) -> C | None:
-        """A connection that no request uses. Those of another process, or of another loop, are left alone."""
+        """An idle connection. It does not use connections of another process or another event loop."""
         if self._owner != (os.getpid(), loop):
             self._owner, self._idle = (os.getpid(), loop), deque()
         try:

@@ -1,4 +1,4 @@
-"""What can go wrong. Each error answers: what should I do now?"""
+"""Errors. Each one says what to do."""
 
 import ssl
 from asyncio import LimitOverrunError
@@ -6,7 +6,7 @@ from http.client import HTTPException, IncompleteRead
 
 
 class FleetpaceError(Exception):
-    """Any error. One of no class below is of an answer that no fleetpace server gives."""
+    """Any error. An error of none of the classes below means that the response is not from a fleetpace server."""
 
     retry_after: float = 0.0
     field: str | None = None
@@ -14,7 +14,7 @@ class FleetpaceError(Exception):
 
 
 class Unauthorized(FleetpaceError):
-    """401: the server wants its token."""
+    """401: the server requires its token."""
 
 
 class UnknownLimit(FleetpaceError):
@@ -22,23 +22,23 @@ class UnknownLimit(FleetpaceError):
 
 
 class UnknownTurn(FleetpaceError):
-    """404: the turn was settled or released, its lease was over, or another server gave it."""
+    """404: the turn was settled or released, its lease has ended, or another server granted it."""
 
 
 class Conflict(FleetpaceError):
-    """409: another request waits under the same id now, and has the place."""
+    """409: another request with the same id has taken the place."""
 
 
 class InvalidRequest(FleetpaceError):
-    """400: field is wrong; value is what it was. Asking again does not help."""
+    """400: field is wrong, with this value. Asking again does not help."""
 
 
 class TooLate(FleetpaceError):
-    """429: the turn would come later than max_wait, in about retry_after seconds. No permit was used."""
+    """429: the turn would come after max_wait, in about retry_after seconds. No permit was used."""
 
 
 class Unavailable(FleetpaceError):
-    """503, or no answer: ask again, after retry_after seconds; 0: nobody says when."""
+    """503, or no response: ask again after retry_after seconds; 0: unknown."""
 
 
 _KINDS = {
@@ -54,7 +54,7 @@ def invalid(field: str, value: object, detail: str) -> InvalidRequest:
 
 
 def error_of(path: str, status: int, problem: object, retry_after: float) -> FleetpaceError:
-    """The error of an answer. One without a problem document is of a proxy, or of another server."""
+    """The error of a response. A response without a problem document comes from a proxy or another server."""
     known = problem if isinstance(problem, dict) else {}
     detail = str(known.get("detail", f"{path} was answered with {status}, without a reason"))
     kind = _KINDS.get(status, FleetpaceError) if known else FleetpaceError
@@ -75,7 +75,7 @@ FAILURES = (OSError, EOFError, HTTPException, ValueError, LimitOverrunError, Fle
 
 
 def failure_of(error: Exception, url: str) -> FleetpaceError:
-    """The error of an exchange that failed: the server is away, or it is none of ours."""
+    """The error of a failed exchange: the server is unreachable, or it is not a fleetpace server."""
     if isinstance(error, FleetpaceError):
         return error
     distrusted = isinstance(error, ssl.SSLError) and not isinstance(error, (ssl.SSLEOFError, ssl.SSLZeroReturnError))

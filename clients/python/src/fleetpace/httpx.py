@@ -1,4 +1,4 @@
-"""Transports for httpx: each request takes a turn, and the whole fleet pauses where an answer asks for it.
+"""Transports for httpx: each request takes a turn, and a response with Retry-After pauses the whole fleet.
 
 A slot is released when the answer is closed, and a turn is settled by nobody.
 """
@@ -18,7 +18,7 @@ logger = logging.getLogger("fleetpace")
 
 
 class PacedTransport(httpx.BaseTransport):
-    """Sends a request by transport when its turn comes. TooLate is raised where that would be after max_wait."""
+    """Sends a request by transport when its turn comes. It raises TooLate if that would be after max_wait."""
 
     def __init__(
         self, limiter: Limiter, transport: httpx.BaseTransport | None = None, *, max_wait: float | None = None
@@ -70,7 +70,7 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
 
 
 class _Stream(httpx.SyncByteStream):
-    """The body of an answer, whose turn ends when it is closed."""
+    """The body of a response. The turn ends when the body is closed."""
 
     def __init__(self, stream: httpx.SyncByteStream, turn: ExitStack) -> None:
         self._stream, self._turn = stream, turn
@@ -97,7 +97,7 @@ class _AsyncStream(httpx.AsyncByteStream):
 
 
 def _pause(response: httpx.Response) -> float:
-    """For how long an answer asks for a pause: the longest, where a proxy has added its own; 0: it does not."""
+    """How long a response asks to pause; 0: it does not. If a proxy has added a header, the longest counts."""
     if response.status_code not in (429, 503):
         return 0.0
     date = response.headers.get("Date")

@@ -13,7 +13,7 @@ Document = dict[str, object]
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of the server's file, with a value for its key, or one for each name in it, and what a call costs."""
+    """A limit of the server's file, with a value for its key (or for each name in it) and the cost of a call."""
 
     name: str
     key: Key = None
@@ -22,7 +22,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the calls of a limiter need, and whose they are."""
+    """What the calls of a limiter need, and their share."""
 
     limits: tuple[Limit, ...]
     share: str | None
@@ -39,24 +39,24 @@ class Needs:
         return {"limits": [present(name=limit.name, key=key, cost=n) for limit, key, n in parts]}
 
     def whose(self) -> Document:
-        """Whose call it is, for requests that take turns."""
+        """The share, weight and urgency, for requests that take turns."""
         return present(share=self.share, weight=self.weight, urgent=self.urgent or None)
 
 
 def needs_of(
     limits: tuple[str | Limit, ...], key: Key, cost: int, share: str | None, weight: float | None, urgent: bool
 ) -> Needs:
-    """Key and cost are of the limits that are given by name; a Limit has its own."""
+    """Key and cost apply to limits given by name; a Limit has its own."""
     return Needs(tuple(Limit(x, key, cost) if isinstance(x, str) else x for x in limits), share, weight, urgent)
 
 
 def present(**fields: object) -> Document:
-    """The fields of a request that are there."""
+    """The fields of a request that have a value."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
 def duration(field: str, seconds: float | None) -> str | None:
-    """Seconds as the server reads them."""
+    """Seconds in the format of the server."""
     if seconds is not None and not (math.isfinite(seconds) and seconds >= 0):
         raise invalid(field, seconds, "must be seconds, 0 or above")
     return None if seconds is None else f"{seconds:.3f}s"

@@ -1,4 +1,4 @@
-"""What is asked of the server, and when again, without I/O: steps are requests to send and seconds to sleep."""
+"""The protocol, without I/O: steps are requests to send and seconds to sleep."""
 
 import math
 import random
@@ -24,7 +24,7 @@ LONGEST_SLEEP = 600.0
 class Request:
     path: str
     body: Document | None = None  # None: a GET
-    timeout: float | None = None  # None: that of the client
+    timeout: float | None = None  # None: the client's timeout
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Answer:
     body: bytes
 
 
-Steps = Generator[Request | float, object, T]  # a request is answered with an Answer or a FleetpaceError
+Steps = Generator[Request | float, object, T]  # a request results in an Answer or a FleetpaceError
 
 
 def ask(path: str, body: Document | None = None, timeout: float | None = None) -> Steps[object]:
-    """Sends one request. The result is the document of the answer; an error is raised."""
+    """Sends one request. It returns the document of the response, or raises an error."""
     answer = yield Request(path, body, timeout)
     if not isinstance(answer, Answer):
         raise answer if isinstance(answer, FleetpaceError) else TypeError(f"no answer: {answer!r}")
@@ -82,13 +82,13 @@ def state(name: str, key: str | None) -> Steps[State]:
 
 
 class Ways:
-    """How long requests and their answers were on their way, of the latest ones."""
+    """The round-trip times of the latest requests."""
 
     def __init__(self) -> None:
         self._both: deque[float] = deque(maxlen=20)
 
     def least(self) -> float:
-        """How long an answer is on its way at the least, as far as that is known."""
+        """The shortest known time that a response takes to arrive."""
         both = list(self._both)
         return min(both) / 2 if len(both) >= 5 else 0.0
 
@@ -99,7 +99,7 @@ class Ways:
 
 @dataclass
 class Wait:
-    """A call that waits. Its id is the caller's, or the server's once that has said that the turn comes later."""
+    """A call that waits. Its id is the caller's, or the server's after a response that the turn comes later."""
 
     needs: Needs
     cost: Cost
@@ -110,11 +110,11 @@ class Wait:
     patience: float
     ways: Ways
     late: Document = field(default_factory=dict)  # says that the last turn was not used
-    way: float = 0.0  # of an answer, as the server is to take it for granted
+    way: float = 0.0  # how long a response takes to arrive, as sent to the server
     kept: bool = False  # the server keeps a place that the caller does not know of
 
     def steps(self, slots: bool) -> Steps[Given]:
-        """Asks until there is a turn. One with slots needs somebody who releases them."""
+        """Asks until the turn comes. A turn with slots must be released by the caller."""
         duration("max_wait", self.max_wait)
         began = heard = monotonic()
         deadline = math.inf if self.max_wait is None else began + self.max_wait
@@ -128,13 +128,13 @@ class Wait:
                 if left <= 0 or error.retry_after > left:
                     raise
                 failures = min(failures + 1, 6)
-                if self.id is not None:  # a turn that the lost answer had was not used
+                if self.id is not None:  # if the lost response had a turn, it was not used
                     self.late = {"late": True}
                 yield min(left, error.retry_after + random.uniform(0.02, 0.1 * 2**failures))
                 continue
             heard, failures = monotonic(), 0
             if isinstance(document, dict) and "turn" in document:
-                given = replace(decode(Given, document), waited=heard - began)  # of all its requests
+                given = replace(decode(Given, document), waited=heard - began)  # over all its requests
                 if given.lease is not None and not slots:
                     yield from release(given.turn)
                     names = [limit.name for limit in self.needs.limits]
@@ -146,7 +146,7 @@ class Wait:
                     yield max(0.0, heard + given.due - least - monotonic())
                 if monotonic() <= sent + given.held + given.usable + least:
                     return given
-                # It came too late. Once is chance; from the second time on the next turn has such a way before it.
+                # It came too late. That may happen once; from the second time on the next request sends way.
                 self.way, slow = (min(slow, both),) * 2 if slow else (0.0, both)
                 self.id = self.id or given.id
                 self.late = {"late": True, "turn": given.turn} if self.id else {}
@@ -166,7 +166,7 @@ class Wait:
         return ask("/v1/leave", self.needs.of(self.cost) | {"id": self.id}, LEAVE_TIMEOUT)
 
     def _ask(self, left: float) -> Steps[object]:
-        # Under an id the server counts max_wait from when it first heard of the call.
+        # With an id the server counts max_wait from the first request of the call.
         most = self.max_wait if self.id is not None or self.max_wait is None else left
         poll = min(self.poll, left)
         way = max(self.way, self.ways.least())
@@ -176,7 +176,7 @@ class Wait:
 
 
 def renew(turn: str, lease: float, ended: Callable[[], bool]) -> Steps[bool]:
-    """Renews a lease until the turn has ended, False, or its slots are lost, True."""
+    """Renews a lease until the turn ends (returns False) or its slots are lost (returns True)."""
     end = monotonic() + lease
     while True:
         third = min(max((end - monotonic()) / 3, 0.02), LONGEST_SLEEP)

@@ -1,4 +1,4 @@
-"""Retry-After: when to ask again."""
+"""The header Retry-After."""
 
 import re
 from datetime import datetime, timezone
@@ -8,7 +8,7 @@ LONGEST = 366 * 86400.0
 
 
 def retry_after(text: str | None, date: str | None = None) -> float:
-    """The seconds that a Retry-After header asks for; 0: none. A date counts from that of the answer, if it has one."""
+    """The seconds that a Retry-After header asks for; 0: none. A date is relative to the Date of the response."""
     if re.fullmatch(r"\s*\d+(\.\d*)?\s*", text or "", re.ASCII):
         return min(float(text or ""), LONGEST)
     moment, now = _moment(text), _moment(date) or datetime.now(timezone.utc)

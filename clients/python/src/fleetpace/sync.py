@@ -16,13 +16,13 @@ from .sync_http import SyncHTTP
 
 
 class Fleetpace(SyncHTTP):
-    """A server that gives turns. Safe for threads, and in processes that were forked. Close it at the end."""
+    """A server that grants turns. Safe for threads, and after a fork. Close it at the end."""
 
     def limiter(
         self, *limits: str | Limit, key: Key = None, cost: int = 1,
         share: str | None = None, weight: float | None = None, urgent: bool = False,
     ) -> "Limiter":  # fmt: skip
-        """One limit, or several at once. Key and cost are of those given by name; a Limit has its own."""
+        """One limit, or several at once. Key and cost apply to limits given by name; a Limit has its own."""
         return Limiter(self, needs_of(limits, key, cost, share, weight, urgent))
 
     def limits(self) -> list[LimitInfo]:
@@ -30,11 +30,11 @@ class Fleetpace(SyncHTTP):
         return self.run(protocol.limits())
 
     def state(self, name: str, key: str | None = None) -> State:
-        """How a limit stands."""
+        """The state of a limit."""
         return self.run(protocol.state(name, key))
 
     def close(self) -> None:
-        """Closes the connections that no request uses, and the others when their requests end."""
+        """Closes idle connections at once, and the others when their requests end."""
         self._closed = True
         while (connection := self.reuse()) is not None:
             connection.close()
@@ -46,7 +46,7 @@ class Fleetpace(SyncHTTP):
         self.close()
 
     def run(self, steps: Steps[T], sleep: Callable[[float], object] = time.sleep) -> T:
-        """Sends what the protocol wants to be sent, and sleeps when it wants to."""
+        """Carries out the steps of the protocol: requests and sleeps."""
         try:
             step = next(steps)
             while True:
@@ -55,7 +55,7 @@ class Fleetpace(SyncHTTP):
             return cast(T, done.value)
 
     def finish(self, steps: Steps[object]) -> None:
-        """Does what the server does without it, too, only later."""
+        """Sends a request that only speeds things up: without it the server does the same later."""
         try:
             self.run(steps)
         except FleetpaceError as error:
@@ -63,14 +63,14 @@ class Fleetpace(SyncHTTP):
 
 
 class Turn:
-    """A turn that came after waited seconds. lost is set when its slots are lost: others may have them."""
+    """A turn that came after waited seconds. lost is set if its slots are lost; then other calls may have them."""
 
     def __init__(self, client: Fleetpace, given: Given) -> None:
         self.id, self.waited, self.lost = given.turn, given.waited, threading.Event()
         self._client = client
 
     def settle(self, *used: int) -> None:
-        """Tells what the call used, a number for each limit; -1: not known."""
+        """Reports how many permits the call used of each limit; -1: unknown."""
         self._client.run(protocol.settle(self.id, *used))
 
 
@@ -82,7 +82,7 @@ class Limiter:
 
     @contextmanager
     def turn(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Iterator[Turn]:
-        """Waits for a turn. Its slots are held while the block runs, and released at the end."""
+        """Waits for a turn. It holds its slots while the block runs, and releases them at the end."""
         given, ended = self._wait(cost, max_wait, id, slots=True), threading.Event()
         turn = Turn(self._client, given)
         if given.lease is None:
@@ -97,15 +97,15 @@ class Limiter:
             self._client.finish(protocol.release(turn.id))
 
     def wait(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Turn:
-        """Waits for a turn of limits without slots."""
+        """Waits for a turn. The limits must have no slots."""
         return Turn(self._client, self._wait(cost, max_wait, id, slots=False))
 
     def allow(self, cost: Cost = None, *, ahead: int | None = None) -> Allowed:
-        """Takes a turn if there is one now; with ahead, up to so many, for the next calls."""
+        """Takes a turn if one is available now. With ahead it takes up to that many, for the next calls."""
         return self._client.run(protocol.allow(self._needs, cost, ahead))
 
     def pause(self, seconds: float, reason: str | None = None) -> None:
-        """Lets nobody of the fleet have a turn for so long. Of several pauses the one that ends last counts."""
+        """Pauses the limits for the whole fleet. Of several pauses, the one that ends last counts."""
         self._client.run(protocol.pause(self._needs, seconds, reason))
 
     def resume(self) -> None:

@@ -20,7 +20,7 @@ class _UnixConnection(http.client.HTTPConnection):
 
 class SyncHTTP(Client[http.client.HTTPConnection]):
     def exchange(self, request: Request) -> Answer | FleetpaceError:
-        """Sends a request. Once more, at once, if the server has closed the connection since its last use."""
+        """Sends a request. If the server has closed the idle connection, it sends it again at once."""
         try:
             if (old := self.reuse()) is not None:
                 with contextlib.suppress(ConnectionError):
@@ -49,7 +49,7 @@ class SyncHTTP(Client[http.client.HTTPConnection]):
             body = response.read(LARGEST_ANSWER + 1)
             if len(body) > LARGEST_ANSWER:
                 raise FleetpaceError(f"{self.url}: the answer is larger than {LARGEST_ANSWER} bytes")
-            if response.length or not (response.chunked or response.length == 0):  # cut, or nobody knows
+            if response.length or not (response.chunked or response.length == 0):  # cut off, or of unknown length
                 raise http.client.IncompleteRead(body, response.length)
             kept = not response.will_close and self.keep(connection)
             return Answer(response.status, response.headers, body)
