@@ -31,7 +31,7 @@ func TestNames(t *testing.T) {
 		require.Empty(t, names)
 		_, err = s.reader.Find(t.Context(), "api")
 		require.ErrorIs(t, err, fleet.ErrUnknown)
-		require.ErrorContains(t, err, "right Redis")
+		require.ErrorContains(t, err, "check --redis")
 
 		var want []fleet.Name
 		for _, name := range append(hostile, "api", "api-2") {
