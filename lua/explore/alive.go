@@ -109,10 +109,10 @@ func (x *explorer) bound(w *world) int64 {
 // shaken is when a limit was asked for first after its data was lost, or a replica took over.
 func (x *explorer) shaken(w *world, j int) int64 {
 	k := w.data.Find(x.keys[j][0])
-	if k == nil { // it is asked for when somebody's forecast has come
+	if k == nil || x.can(QuietFailover) { // nobody is told: a call learns of it as it asks when its forecast has come
 		return max(w.now, x.soon(w, 0))
 	}
-	if x.can(QuietFailover) || valueOf(k, "run") != w.runID() {
+	if valueOf(k, "run") != w.runID() {
 		return w.now
 	}
 	return microsOf(k, "epoch") - w.off
