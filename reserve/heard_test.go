@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -153,5 +155,31 @@ func TestCallsWithoutRedisAreLogged(t *testing.T) {
 		require.NoError(t, l.Wait(t.Context()))
 		require.Contains(t, log.String(), `msg="fleetpace: outage over; permits used without Redis were charged to the limit" limit=api permits=20 outage=`)
 		require.NoError(t, l.Close())
+	})
+}
+
+// Where Redis forbids a process to listen to news, it tries rarely and ever less often. Its calls have their turns.
+func TestForbiddenNewsAreTriedRarely(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		require.NoError(t, b.client().Ping(t.Context()).Err()) // the first connection makes the server
+		var tries atomic.Int64
+		b.mini.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+			if cmd != "SUBSCRIBE" {
+				return false
+			}
+			tries.Add(1)
+			c.WriteError("NOPERM this user has no permissions to access the 'fleetpace' channel")
+			return true
+		})
+		l := b.limiter(reserve.PerMinute(1))
+		began := time.Now()
+		for range 6 {
+			require.NoError(t, l.Wait(t.Context()))
+		}
+		t.Logf("MEASURE %d tries in %v", tries.Load(), time.Since(began))
+		require.LessOrEqual(t, tries.Load(), int64(30))
+		require.Positive(t, tries.Load())
+		require.Less(t, time.Since(began), 301*time.Second)
 	})
 }

@@ -24,8 +24,8 @@ func (p *Process) listen() {
 		if heard {
 			failures = 0
 		}
-		pause := p.engine.backoff(min(failures, leftOff))
-		if !fault.Away(fault.Classify(err)) {
+		why, pause := fault.Classify(err), p.engine.backoff(min(failures, leftOff))
+		if errors.Is(why, fault.ErrDenied) || !fault.Away(why) {
 			pause = min(mostOff, p.engine.backoff(failures)<<min(failures, 8))
 		}
 		if p.ends() || err != nil && !p.rest(context.Background(), pause) {
