@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -57,10 +59,18 @@ func (p *Process) attempt(b *Batch) {
 }
 
 // send makes one command of Redis. A batch serves many calls: no context of theirs ends it.
-func (p *Process) send(b *Batch) (r Result, err error) {
+func (p *Process) send(b *Batch) (Result, error) {
 	ctx := context.Background()
-	b.Call.Client, b.Heartbeat.Client = p.client, p.client
-	r.Sent = time.Now()
+	if b.Script == Register || b.Script == Holders {
+		ctx = p.life
+	}
+	return b.Execute(ctx, p.client, time.Now)
+}
+
+// Execute makes the command of the batch, by a clock. Its outcome is for Engine.Reply or Engine.Failed.
+func (b *Batch) Execute(ctx context.Context, client redis.UniversalClient, now func() time.Time) (r Result, err error) {
+	b.Call.Client, b.Heartbeat.Client = client, client
+	r.Sent = now()
 	switch b.Script {
 	case Ask:
 		r.Reply, r.Answers, err = wire.Ask(ctx, &b.Call, b.Items)
@@ -73,11 +83,11 @@ func (p *Process) send(b *Batch) (r Result, err error) {
 	case Beat:
 		r.Pulse, err = wire.Beat(ctx, &b.Heartbeat)
 	case Register:
-		err = wire.Register(p.life, p.client, b.Names, r.Sent)
+		err = wire.Register(ctx, client, b.Names, r.Sent)
 	case Holders:
-		r.Held, err = wire.Held(p.life, p.client, b.Logs, b.process, mostHeld)
+		r.Held, err = wire.Held(ctx, client, b.Logs, b.process, mostHeld)
 	}
-	r.Arrived = time.Now()
+	r.Arrived = now()
 	return r, err
 }
 

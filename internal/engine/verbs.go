@@ -187,9 +187,7 @@ func (p *Process) once(ctx context.Context, limits []*wire.Limit, call func(*wir
 			return err
 		}
 		over, pause := false, time.Duration(0)
-		p.step(func(e *Engine, _ time.Time) {
-			over, pause = e.breaker.hopeless(err) || e.breaker.isOpen(), e.backoff(failures)
-		})
+		p.step(func(e *Engine, _ time.Time) { pause, over = e.TriesAgain(err, failures) })
 		if over {
 			return err
 		}
@@ -205,29 +203,14 @@ func (p *Process) once(ctx context.Context, limits []*wire.Limit, call func(*wir
 // try makes such a call one time, if the breaker lets it through.
 func (p *Process) try(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) (err error) {
 	c := &wire.Call{Client: p.client, Limits: limits}
-	p.step(func(e *Engine, now time.Time) {
-		if !e.breaker.pass(now) {
-			err = e.breaker.shut()
-		}
-		c.Caller, c.Now, c.Clock = e.caller(e.clock.times(now)), now, e.clock.redis(now)
-	})
+	p.step(func(e *Engine, now time.Time) { err = e.Tries(now, c) })
 	if err != nil {
 		return err
 	}
 	sent := time.Now()
 	reply, err := call(c)
 	arrived := time.Now()
-	p.step(func(e *Engine, now time.Time) {
-		if err == nil {
-			e.Heard(c, &reply, sent, arrived)
-			err = reply.AnyProblem()
-		}
-		if err != nil && ctx.Err() != nil {
-			e.breaker.abandon()
-		} else {
-			e.breaker.record(now, err)
-		}
-	})
+	p.step(func(e *Engine, now time.Time) { err = e.Tried(now, c, &reply, sent, arrived, err, ctx.Err() != nil) })
 	return err
 }
 

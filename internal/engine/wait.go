@@ -189,12 +189,7 @@ type View struct {
 func (p *Process) View(c *Call) View {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	c.look()
-	v := View{State: c.state, Due: c.due, Slowest: c.slowest, Turn: c.turn}
-	if p.engine.holders[c] {
-		v.Lost = c.slots.lost
-	}
-	return v
+	return p.engine.View(c)
 }
 
 // Until is until when the turn of the call may be used; zero: it has none.

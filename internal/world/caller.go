@@ -1,7 +1,9 @@
 package world
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -27,19 +29,22 @@ func (w *world) join(p *process, until time.Duration) {
 			if l.think > 0 {
 				delay += time.Duration(random.Float64() * float64(l.think))
 			}
-			w.after(delay, func() { w.begin(p, l, k, random, 0, until) })
+			p.here(delay, func() { w.begin(p, l, k, random, 0, until) })
 		}
 	}
 }
 
 // begin lets a caller make its nth call, unless its work is done.
 func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int, until time.Duration) {
-	if p.dead || w.now >= until || w.ended[made] > most || l.calls > 0 && n >= l.calls {
+	if p.dead || w.now >= until || w.ended[made]+w.ended[booked] > most || l.calls > 0 && n >= l.calls {
 		return
 	}
 	w.count++
 	c := &call{n: w.count, load: l, caller: caller, process: p, joined: w.now}
 	for _, part := range l.parts {
+		if part.limit == anyLimit {
+			part.limit = random.IntN(len(w.plan.limits))
+		}
 		if part.cost > 1 {
 			part.cost = 1 + random.IntN(part.cost)
 		}
@@ -51,22 +56,31 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 	c.again = func() {
 		rest := time.Millisecond
 		switch {
-		case c.state == missed || c.state == failed:
+		case c.state == missed || c.state == failed || c.state == booked:
 			rest += max(l.retry, 100*time.Millisecond)
 		case l.think > 0:
 			rest += time.Duration(2 * random.Float64() * float64(l.think))
 		}
-		w.after(rest, func() { w.begin(p, l, caller, random, n+1, until) })
+		p.here(rest, func() { w.begin(p, l, caller, random, n+1, until) })
 	}
 	if l.quits > 0 && random.Float64() < l.quits {
-		w.after(time.Duration(random.Float64()*float64(l.patience)), func() {
+		p.here(time.Duration(random.Float64()*float64(l.patience)), func() {
 			if c.state == waiting {
 				w.finish(c, gaveUp)
-				p.giveUp(c)
+				p.leave(c)
 				c.again()
 			}
 		})
 	}
+	if l.books > 0 && random.Float64() < l.books {
+		c.id = fmt.Sprintf("booking%d", c.n)
+	}
+	w.enter(c)
+}
+
+// enter lets a call wait for its turn.
+func (w *world) enter(c *call) {
+	p := c.process
 	w.advance()
 	w.calls[c.n] = c
 	w.waiting = append(w.waiting, c)
@@ -74,48 +88,59 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 		w.advance()
 		c.ripe, c.could = true, w.now
 	})
-	p.join(c)
+	p.joins(c)
 }
 
 // ripens is for how long a call waits at the least before it counts as one that could be made.
 const ripens = 100 * time.Millisecond
 
-// turn is told by a member when a call has its turn. It reports false if nobody wants it any more.
-func (w *world) turn(c *call) bool {
-	if c.state != waiting {
-		return false
+// booked is told by a client when a call is booked: somebody comes back for it at its turn, or nobody does.
+func (w *world) booked(c *call, due time.Duration) {
+	w.finish(c, booked)
+	c.again()
+	random := w.plan.source("booked", c.n)
+	if random.Float64() >= c.load.returns {
+		return
 	}
+	w.promised = max(w.promised, due)
+	c.process.here(max(0, due-w.now), func() {
+		w.count++
+		w.enter(&call{n: w.count, load: c.load, caller: c.caller, process: c.process, parts: c.parts, joined: w.now, id: c.id, back: true, again: func() {}})
+	})
+}
+
+// turn is told by a client when a call has its turn.
+func (w *world) turn(c *call) {
 	w.advance()
 	w.overtaken(c)
 	w.judgeTurn(c)
 	if c.load.lasts == 0 && c.load.used == 0 {
 		w.finish(c, made)
+		c.process.forget(c)
 		c.again()
-		return true
+		return
 	}
 	w.finish(c, holding)
 	random := w.plan.source("hold", c.n)
 	lasts := time.Duration(random.Float64() * float64(c.load.lasts))
-	w.after(lasts, func() {
-		if c.state == lost {
-			return
-		}
-		w.advance()
-		used := make([]int, len(c.parts))
-		for i, p := range c.parts {
-			used[i] = int(float64(p.cost) * c.load.used)
-		}
-		if !c.slotless {
+	used := make([]int, len(c.parts))
+	for i, p := range c.parts {
+		used[i] = int(float64(p.cost) * c.load.used)
+	}
+	w.after(lasts, func() { // also where its process is stopped
+		if w.advance(); c.state == holding && !c.slotless {
+			c.slotless = true
 			w.release(c, used)
 		}
+	})
+	c.process.here(lasts, func() {
 		w.finish(c, made)
 		c.process.done(c, used)
 		c.again()
 	})
-	return true
 }
 
-// slotsLost is told by a member when a call may not count on its slots any more, and ends.
+// slotsLost is told by a client when a call may not count on its slots any more, and ends.
 func (w *world) slotsLost(c *call) {
 	if c.state == holding && !c.slotless {
 		w.advance()
@@ -124,14 +149,14 @@ func (w *world) slotsLost(c *call) {
 	}
 }
 
-// fail is told by a member when a call has an error.
+// fail is told by a client when a call has an error.
 func (w *world) fail(c *call, err error) {
 	if c.state != waiting {
 		return
 	}
 	w.advance()
 	switch {
-	case errors.Is(err, reserve.ErrWouldMissDeadline):
+	case errors.Is(err, reserve.ErrWouldMissDeadline), errors.Is(err, context.DeadlineExceeded):
 		w.finish(c, missed)
 	default:
 		w.judgeError(c, err)

@@ -3,65 +3,125 @@ package world
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"net"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/fleetpace/fleetpace/internal/engine"
+	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// client is a process that uses package reserve on go-redis. It lives in the simulated time of
-// testing/synctest, where its goroutines run; what it sends goes over the link of the process.
+// client is the engine of a process, and what engine.Process is otherwise: the schedule is its clock, and
+// the link its connection.
 type client struct {
 	*process
-	world    *world
-	redis    *redis.Client
-	limiters []*reserve.Limiter
-	cancels  map[*call]context.CancelFunc
-	held     map[*call]*reserve.Reservation
-	released map[*call]chan struct{} // closed when the slots of a call are
+	world  *world
+	engine *engine.Engine
+	redis  *redis.Client // over the link: see errand
+	limits map[part]*wire.Limit
+	names  map[string]*wire.Name
+	calls  map[*engine.Call]*call
+	joined map[*call]*engine.Call
+	held   []*call // that hold slots, the first ones first
+	rings  time.Time
+	ear    *ear // that hears news; nil: none does
+	wanted bool // news are
 }
 
-// newClient is the member of a process today.
-func newClient(w *world, p *process) member {
-	m := &client{process: p, world: w, cancels: map[*call]context.CancelFunc{}, held: map[*call]*reserve.Reservation{}, released: map[*call]chan struct{}{}}
-	m.redis = redis.NewClient(&redis.Options{
-		Dialer:                   m.dial,
-		Addr:                     "127.0.0.1:6379", // it needs no look-up
-		Protocol:                 2,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		DisableIdentity:          true,
-		DialerRetries:            1,
-		ReadTimeout:              p.timeout,
-		WriteTimeout:             p.timeout,
-	})
-	m.redis.AddHook(m)
-	for _, l := range w.plan.limits {
-		config := reserve.Config{
-			Name: l.name, Limit: l.limit, Settles: l.settles, Lease: l.lease, Group: w.plan.group(),
-			Outage: reserve.Outage{Policy: w.plan.policy}, Logger: slog.New(slog.DiscardHandler),
-		}
-		limiter, err := reserve.New(m.redis, config)
-		if err != nil {
-			panic(fmt.Sprintf("limit %s: %v", l.name, err)) // the plan is checked before
-		}
-		m.limiters = append(m.limiters, limiter)
+const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
+
+func newClient(w *world, p *process) *client {
+	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}}
+	m.redis = redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+	m.redis.AddHook(over{p.link})
+	policies := map[reserve.Policy]engine.Away{
+		reserve.PolicyWait: engine.AwayWait, reserve.PolicyLocal: engine.AwayLocal, reserve.PolicyFail: engine.AwayFail, reserve.PolicyOpen: engine.AwayOpen,
 	}
+	m.engine = engine.New(engine.Config{
+		Process: fmt.Sprintf("process%d", p.n), Channel: w.channel(), Dead: dead,
+		Away: policies[w.plan.policy], Failures: 3, Probe: 500 * time.Millisecond, Share: m.share,
+		Self:   wire.Report{Host: "played", PID: p.n, Started: m.time().Unix(), Policy: string(w.plan.policy)},
+		Random: w.plan.source("engine", p.n).Float64,
+		Errors: engine.Errors{
+			Closed: reserve.ErrClosed, Cancelled: reserve.ErrCancelled, Away: reserve.ErrUnavailable,
+			Kind: func(*wire.Name, string) error { return errKind },
+			Missed: func(turn, deadline time.Time, _ int) error {
+				return fmt.Errorf("%w: by %v", reserve.ErrWouldMissDeadline, turn.Sub(deadline))
+			},
+		},
+	})
 	return m
+}
+
+var errKind = fmt.Errorf("%w: another kind is in force", reserve.ErrInvalid)
+
+// share is what the process uses of a limit without Redis.
+func (m *client) share(l *wire.Limit) (perSecond float64, burst int) {
+	part := 0.1
+	if alive := l.Name.Alive.Load(); alive > 0 {
+		part = 0.9 / float64(alive)
+	}
+	perSecond, most := l.Pace(m.time())
+	return perSecond * part, max(1, int(most*part))
+}
+
+// limit is a limit under a key.
+func (m *client) limit(p part) *wire.Limit {
+	p.cost = 0
+	l := m.limits[p]
+	if l != nil {
+		return l
+	}
+	plan := m.world.plan.limits[p.limit]
+	if m.kind != (reserve.Limit{}) && m.other == p.limit {
+		plan.limit = m.kind
+	}
+	terms, group := termsOf(plan.limit), m.world.plan.group()
+	name := m.names[plan.name]
+	if name == nil {
+		keys := lua.BeatKeys(prefix, group, plan.name)
+		name = &wire.Name{
+			Life: keys[:2], Keys: keys[2:], Kind: terms.Kind, Pace: plan.limit.Rate(), Limit: plan.limit.String(),
+			Text: plan.name, Index: lua.Index(prefix), Field: lua.Indexed(group, plan.name),
+		}
+		m.names[plan.name] = name
+	}
+	l = wire.NewLimit(terms, lua.Keys(prefix, group, plan.name, terms.Kind, p.key), name)
+	l.Key, l.Lease = p.key, plan.lease
+	m.limits[p] = l
+	return l
+}
+
+// termsOf is a limit as the scripts know it: as package reserve says it to them.
+func termsOf(l reserve.Limit) wire.Terms {
+	t := wire.Terms{Kind: wire.Kinds[l.Kind()].Letter, A: 1e6 / l.Rate(), B: float64(l.MaxBurst())}
+	switch l.Kind() {
+	case reserve.KindWarmingUp:
+		t.B = float64(warmUpOf(l).Microseconds())
+	case reserve.KindQuota:
+		t.A, t.B, t.Edges = float64(l.MaxBurst()), 0, func(micros int64) (edges []int64) {
+			begin, _ := l.Window(time.UnixMicro(micros))
+			begin, end := l.Window(begin.Add(-time.Microsecond))
+			for edges = append(edges, begin.UnixMicro()); len(edges) < 5; _, end = l.Window(end) {
+				edges = append(edges, end.UnixMicro())
+			}
+			return edges
+		}
+	case reserve.KindRolling:
+		t.A, t.B = float64(l.MaxBurst()), float64(l.MaxBurst())/l.Rate()*1e6
+	case reserve.KindSlots:
+		t.A, t.B = float64(l.MaxBurst()), 1
+	}
+	return t
 }
 
 // keys are the keys of a limit.
 func (p *plan) keys(n int) []string {
 	l := &p.limits[n]
-	kind := map[reserve.Kind]string{
-		reserve.KindPaced: "p", reserve.KindWarmingUp: "w", reserve.KindQuota: "q", reserve.KindRolling: "r", reserve.KindSlots: "s",
-	}[l.limit.Kind()]
-	return lua.Keys(reserve.DefaultPrefix, p.group(), l.name, kind, "")
+	return lua.Keys(prefix, p.group(), l.name, wire.Kinds[l.limit.Kind()].Letter, "")
 }
 
 // group is that of the limits, if calls may need several at once.
@@ -72,101 +132,60 @@ func (p *plan) group() string {
 	return ""
 }
 
-// dial opens a connection that hears news.
-func (m *client) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	m.world.Lock()
-	pause := m.travel() * 2
-	m.world.Unlock()
-	select {
-	case <-time.After(pause):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+// channel is that of the news.
+func (w *world) channel() string { return lua.Channel(prefix, w.plan.group(), w.plan.limits[0].name) }
+
+func (m *client) time() time.Time { return m.world.began.Add(m.now) }
+
+// step hands an event to the engine, and does what is ready then.
+func (m *client) step(event func(now time.Time)) {
+	if m.dead {
+		return
 	}
-	m.world.Lock()
-	defer m.world.Unlock()
-	return m.listen(m.world)
+	now := m.time()
+	event(now)
+	m.ready(now)
 }
 
-// DialHook changes nothing.
-func (m *client) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook sends a command over the link, in place of a connection.
-func (m *client) ProcessHook(redis.ProcessHook) redis.ProcessHook {
-	return func(_ context.Context, cmd redis.Cmder) error {
-		reply, err := m.exchange(cmd)
-		return deliver(cmd, reply, err)
+func (m *client) ready(now time.Time) {
+	var r engine.Ready
+	m.engine.Ready(now, &r)
+	if m.wanted = r.Listen; m.wanted && m.ear == nil {
+		m.listen(0)
 	}
-}
-
-// ProcessPipelineHook does so with each command of a pipeline.
-func (m *client) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[0].Name() == "hello" { // of a connection that hears news
-			return next(ctx, cmds)
-		}
-		for _, cmd := range cmds {
-			reply, err := m.exchange(cmd)
-			if err := deliver(cmd, reply, err); err != nil {
-				return err
+	if !r.Next.IsZero() && (m.rings.IsZero() || r.Next.Before(m.rings)) {
+		next := r.Next
+		m.rings = next
+		m.here(next.Sub(now), func() {
+			if m.rings.Equal(next) {
+				m.rings = time.Time{}
+				m.step(func(time.Time) {})
 			}
-		}
-		return nil
+		})
+	}
+	m.wake(r.Wake)
+	for _, b := range r.Send {
+		m.drive(b)
 	}
 }
 
-type outcome struct {
-	reply any
-	err   error
-}
-
-// exchange sends a command and waits for its reply.
-func (m *client) exchange(cmd redis.Cmder) (any, error) {
-	args := make([]string, len(cmd.Args()))
-	for i, a := range cmd.Args() {
-		args[i] = fmt.Sprint(a)
-	}
-	done := make(chan outcome, 1)
-	m.world.Lock()
-	m.send(args, func(reply any, err error) { done <- outcome{reply, err} })
-	over := m.world.closed
-	m.world.Unlock()
-	select {
-	case o := <-done:
-		return o.reply, o.err
-	case <-over:
-		return nil, broken("read", net.ErrClosed)
-	}
-}
-
-// deliver puts a reply into its command.
-func deliver(cmd redis.Cmder, reply any, err error) error {
-	if err != nil {
-		cmd.SetErr(err)
-		return err
-	}
-	switch c := cmd.(type) {
-	case interface{ SetVal(any) }:
-		c.SetVal(reply)
-	case *redis.StringCmd:
-		text, _ := reply.(string)
-		c.SetVal(text)
-	case *redis.IntCmd:
-		n, _ := reply.(int64)
-		c.SetVal(n)
-	case *redis.SliceCmd:
-		all, _ := reply.([]any)
-		c.SetVal(all)
-	case *redis.ZSliceCmd:
-		all, _ := reply.([]any)
-		var z []redis.Z
-		for i := 0; i+1 < len(all); i += 2 {
-			score, _ := all[i+1].(string)
-			value, _ := bound(score)
-			z = append(z, redis.Z{Member: all[i], Score: value})
-		}
-		c.SetVal(z)
-	default:
-		panic("the world knows no reply of " + strings.ToUpper(cmd.Name()))
-	}
-	return nil
+// drive sends a batch, and hands its outcome to the engine.
+func (m *client) drive(b *engine.Batch) {
+	m.errand(func(ctx context.Context) {
+		result, err := b.Execute(ctx, m.redis, m.time)
+		m.step(func(now time.Time) {
+			if err != nil {
+				m.engine.Failed(now, b, err)
+			} else {
+				m.engine.Reply(now, b, &result)
+			}
+			if b.Over() { // who was given a turn may join again in time for the next batch
+				var r engine.Ready
+				m.engine.Woken(&r)
+				m.wake(r.Wake)
+				m.engine.Free(b)
+			}
+		})
+		m.lookForLost()
+	})
 }

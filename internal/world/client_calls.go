@@ -1,165 +1,246 @@
 package world
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/engine"
+	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// join lets a call wait in a goroutine of its own.
-func (m *client) join(c *call) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if c.deadline > 0 {
-		ctx, cancel = context.WithTimeout(context.Background(), c.deadline-m.now)
+// joins lets a call wait for its turn. What comes of it is told to world.turn or world.fail.
+func (m *client) joins(c *call) {
+	need := engine.Need{Settles: m.world.plan.limits[c.parts[0].limit].settles}
+	for i, p := range c.parts {
+		of := engine.Part{Limit: m.limit(p), Cost: int64(p.cost)}
+		if i == 0 {
+			need.Part = of
+		} else {
+			need.More = append(need.More, of)
+		}
 	}
-	m.cancels[c] = cancel
-	m.world.busy.Go(func() {
-		defer cancel()
-		r, err := m.wait(ctx, c)
-		m.world.Lock()
-		defer m.world.Unlock()
-		delete(m.cancels, c)
-		if m.dead {
+	if l := c.load; l.flow != "" || l.urgent {
+		need.Flow = wire.Flow{Name: l.flow, Weight: cmp.Or(l.weight, 1)}
+		if l.urgent {
+			need.Flow.Urgent = 0.5
+		}
+	}
+	const patience = 5 * time.Millisecond
+	if need.ID = c.id; c.id != "" && !c.back {
+		need.Patience = patience
+	} else if c.id != "" {
+		need.Patience = time.Hour
+	}
+	e := engine.NewCall(need)
+	e.Held = m.world.plan.holds(c.load) || c.load.used > 0 || c.id != ""
+	m.calls[e], m.joined[c] = c, e
+	if c.deadline > 0 {
+		if e.Deadline = m.world.began.Add(c.deadline); c.load.used > 0 && !m.world.plan.holds(c.load) {
+			e.Deadline = time.Time{} // its deadline is for the wait alone
+		}
+		m.here(c.deadline-m.now, func() {
+			if c.state == waiting {
+				m.leave(c)
+				m.world.fail(c, context.DeadlineExceeded)
+			}
+		})
+	}
+	if need.Limit.Lease > 0 && !need.Settles && c.id == "" && len(need.More) == 0 {
+		drawn := false
+		m.step(func(now time.Time) { _, drawn = m.engine.Draw(now, &need) })
+		if drawn {
+			m.has(c)
 			return
 		}
-		m.held[c] = r
-		switch {
-		case err != nil:
-			m.world.fail(c, err)
-		case !m.world.turn(c):
-			m.finish(c, nil)
-		case r != nil && m.world.plan.holds(c.load):
-			m.watch(c, r)
+	}
+	m.step(func(now time.Time) { m.engine.Join(now, e) })
+}
+
+// wake lets calls look whether they have their turns.
+func (m *client) wake(all []*engine.Call) {
+	for _, e := range slices.Clone(all) {
+		if c := m.calls[e]; c != nil && c.state == waiting {
+			m.look(c, e)
+		}
+	}
+}
+
+func (m *client) look(c *call, e *engine.Call) {
+	v := m.engine.View(e)
+	switch {
+	case v.State == engine.Booked:
+		m.forget(c)
+		m.world.booked(c, v.Due.Sub(m.world.began))
+		return
+	case v.State == engine.Used && !m.time().After(v.Until()):
+		m.has(c)
+		return
+	}
+	var left time.Duration
+	var err error
+	m.step(func(now time.Time) {
+		if e.Held && !c.waits { // it has a turn or a place, and somebody waits for it from now on
+			c.waits = true
+			err = m.engine.Resume(now, e)
+		}
+		if err == nil {
+			left, err = m.engine.Look(now, e, 0)
+		}
+	})
+	switch {
+	case c.state != waiting: // meanwhile
+	case err != nil:
+		m.forget(c)
+		m.world.fail(c, err)
+	case left == 0:
+		m.has(c)
+	case left > 0:
+		m.here(left, func() {
+			if c.state == waiting && m.joined[c] == e {
+				m.look(c, e)
+			}
+		})
+	}
+}
+
+// has lets a call be made that has its turn.
+func (m *client) has(c *call) {
+	if m.world.plan.holds(c.load) {
+		m.held = append(m.held, c)
+	}
+	m.world.turn(c)
+}
+
+func (m *client) forget(c *call) {
+	delete(m.calls, m.joined[c])
+	delete(m.joined, c)
+	m.held = slices.DeleteFunc(m.held, func(o *call) bool { return o == c })
+}
+
+// leave lets a call go that does not wait any longer.
+func (m *client) leave(c *call) {
+	e := m.joined[c]
+	m.forget(c)
+	m.step(func(now time.Time) {
+		left := false
+		if e.Held {
+			left = m.engine.Cancel(now, e)
+		} else {
+			left = m.engine.Leave(now, e)
+		}
+		if !left {
+			m.engine.Release(now, e)
 		}
 	})
 }
 
-// wait waits for the turn of a call. A Reservation is returned of one that is ended by done.
-func (m *client) wait(ctx context.Context, c *call) (*reserve.Reservation, error) {
-	var costs []int
-	var limits []*reserve.Limiter
-	for i, p := range c.parts {
-		l := m.limiters[p.limit]
-		if p.key != "" {
-			l = l.For(p.key)
+// done ends a call that was made: its slots are free, or it has used so many permits.
+func (m *client) done(c *call, used []int) {
+	e := m.joined[c]
+	m.forget(c)
+	switch {
+	case m.world.plan.holds(c.load):
+		m.step(func(now time.Time) { m.engine.Release(now, e) })
+	case c.load.used > 0:
+		turn := *m.engine.View(e).Turn
+		var limits []*wire.Limit
+		var items []wire.Used
+		for i, p := range c.parts {
+			limits = append(limits, m.limit(p))
+			items = append(items, wire.Used{Limit: i, ID: wire.CallID(turn.Process, turn.Number), Cost: int64(p.cost), Used: int64(used[i])})
 		}
-		if i == 0 && c.load.flow != "" {
-			l = l.Flow(c.load.flow)
-			if c.load.weight > 0 {
-				l = l.Weight(c.load.weight)
+		m.try(limits, func(ctx context.Context, c *wire.Call) (wire.Reply, error) {
+			reply, _, err := wire.Settle(ctx, c, items)
+			return reply, err
+		}, func(wire.Reply, error) {})
+	}
+}
+
+// lookForLost tells the world of calls that may not count on their slots any more.
+func (m *client) lookForLost() {
+	for _, c := range slices.Clone(m.held) {
+		if lost := m.engine.View(m.joined[c]).Lost; lost != nil {
+			select {
+			case <-lost:
+				m.world.slotsLost(c)
+			default:
 			}
 		}
-		if c.load.urgent {
-			l = l.Urgent()
-		}
-		limits, costs = append(limits, l), append(costs, p.cost)
-	}
-	j, err := reserve.All(limits...)
-	switch {
-	case err != nil:
-		return nil, err
-	case m.world.plan.holds(c.load):
-		return j.Acquire(ctx, costs...)
-	case c.load.used == 0:
-		return nil, j.Wait(ctx, costs...)
-	}
-	r, err := j.Reserve(ctx, costs...)
-	if err != nil {
-		return nil, err
-	}
-	if err = r.Wait(ctx); err != nil {
-		_ = r.Cancel(context.WithoutCancel(ctx))
-		return nil, err
-	}
-	return r, nil
-}
-
-func (m *client) giveUp(c *call) {
-	if cancel := m.cancels[c]; cancel != nil {
-		cancel()
 	}
 }
 
-func (m *client) done(c *call, used []int) { m.finish(c, used) }
-
-// finish ends a call that has had its turn.
-func (m *client) finish(c *call, used []int) {
-	r := m.held[c]
-	delete(m.held, c)
-	if released := m.released[c]; released != nil {
-		close(released)
-		delete(m.released, c)
-	}
-	switch {
-	case r == nil:
-	case m.world.plan.holds(c.load):
-		m.background(func(context.Context) { r.Release() })
-	case used != nil:
-		m.background(func(ctx context.Context) { _ = r.Settle(ctx, used...) })
-	}
-}
-
-// watch tells the world if the slots of a call are lost while it holds them.
-func (m *client) watch(c *call, r *reserve.Reservation) {
-	released := make(chan struct{})
-	m.released[c] = released
-	m.world.busy.Go(func() {
-		select {
-		case <-r.Lost():
-			m.world.Lock()
-			defer m.world.Unlock()
-			m.world.slotsLost(c)
-		case <-released:
-		case <-m.world.closed:
+// try makes a script call that nobody shares, until Redis answers, or counts as away.
+func (m *client) try(limits []*wire.Limit, call func(context.Context, *wire.Call) (wire.Reply, error), told func(wire.Reply, error)) {
+	m.errand(func(ctx context.Context) {
+		for failures := 0; ; failures++ {
+			c := &wire.Call{Client: m.redis, Limits: limits}
+			reply, err, sent := wire.Reply{}, error(nil), m.time()
+			m.step(func(now time.Time) { err = m.engine.Tries(now, c) })
+			if err == nil {
+				reply, err = call(ctx, c)
+				m.step(func(now time.Time) { err = m.engine.Tried(now, c, &reply, sent, now, err, false) })
+			}
+			if errors.Is(err, wire.ErrClock) && failures == 0 {
+				continue
+			}
+			pause, over := m.engine.TriesAgain(err, failures)
+			if err == nil || !fault.Away(err) || over || !rests(ctx, pause, m.here) {
+				told(reply, err)
+				return
+			}
 		}
 	})
 }
 
-// background does something that takes its time.
-func (m *client) background(do func(context.Context)) {
-	m.world.busy.Go(func() { do(context.Background()) })
+// move lets an operator do something to a limit.
+func (m *client) move(limit int, call func(context.Context, *wire.Call) (wire.Reply, error), moved func(now time.Time, limits []*wire.Limit, micros int64)) {
+	limits := []*wire.Limit{m.limit(part{limit: limit})}
+	m.step(func(time.Time) { m.engine.Moves(limits) })
+	m.try(limits, call, func(reply wire.Reply, err error) {
+		if err != nil {
+			reply.Micros = 0
+		}
+		m.step(func(now time.Time) { moved(now, limits, reply.Micros) })
+	})
 }
 
 func (m *client) pause(limit int, d time.Duration) {
-	m.background(func(ctx context.Context) { _ = m.limiters[limit].Pause(ctx, d, "the world") })
+	var left []time.Duration
+	m.move(limit, func(ctx context.Context, c *wire.Call) (reply wire.Reply, err error) {
+		reply, left, err = wire.Pause(ctx, c, d, "the world")
+		return reply, err
+	}, func(now time.Time, limits []*wire.Limit, micros int64) {
+		if m.engine.HasPaused(now, limits, micros, left); micros == 0 {
+			m.engine.Rest(now, limits, now.Add(d))
+		}
+	})
 }
 
-func (m *client) resume(limit int) {
-	m.background(func(ctx context.Context) { _ = m.limiters[limit].Resume(ctx) })
-}
+func (m *client) resume(limit int) { m.move(limit, wire.Resume, m.engine.HasMoved) }
 
 func (m *client) set(limit int, to reserve.Limit) {
-	m.background(func(ctx context.Context) { _ = m.limiters[limit].SetLimit(ctx, to, time.Hour) })
+	t := termsOf(to)
+	m.move(limit, func(ctx context.Context, c *wire.Call) (wire.Reply, error) {
+		return wire.Set(ctx, c, t.A, t.B, time.Hour)
+	}, m.engine.HasMoved)
 }
 
-func (m *client) reset(limit int) {
-	m.background(func(ctx context.Context) { _ = m.limiters[limit].ResetLimit(ctx) })
-}
+func (m *client) reset(limit int) { m.move(limit, wire.Reset, m.engine.HasMoved) }
 
-func (m *client) states(told func([]reserve.State, error)) {
-	m.background(func(ctx context.Context) {
-		var all []reserve.State
-		var err error
-		for _, l := range m.limiters {
-			var s reserve.State
-			if s, err = l.State(ctx); err != nil {
-				break
-			}
-			all = append(all, s)
-		}
-		m.world.Lock()
-		defer m.world.Unlock()
-		told(all, err)
-	})
-}
-
-// end closes the limiters. A process that is dead tells nobody.
-func (m *client) end() {
-	m.background(func(context.Context) {
-		for _, l := range m.limiters {
-			_ = l.Close()
-		}
-		_ = m.redis.Close()
-	})
+// states are those of all limits.
+func (m *client) states(told func([]wire.State, error)) {
+	var limits []*wire.Limit
+	for i := range m.world.plan.limits {
+		limits = append(limits, m.limit(part{limit: i}))
+	}
+	var all []wire.State
+	m.try(limits, func(ctx context.Context, c *wire.Call) (reply wire.Reply, err error) {
+		reply, all, err = wire.Inspect(ctx, c)
+		return reply, err
+	}, func(_ wire.Reply, err error) { told(all, err) })
 }

@@ -2,8 +2,10 @@
 //
 // A history follows from one seed. It has a played Redis, which runs the scripts that ship, limits,
 // processes, callers, and events: messages that are lost, servers that fail, processes that are
-// killed. A strict provider stands behind each limit. What a process does comes through the interface
-// member: today that is package reserve on a played go-redis client, in a bubble of testing/synctest.
+// killed or stopped. A strict provider stands behind each limit. A process is an [engine.Engine], the
+// one that ships: type client gives it a clock, a connection and its calls, as [engine.Process] does
+// elsewhere. All of it happens in one thread, in the order of one schedule. What waits for a reply
+// meanwhile is a coroutine.
 //
 // # The laws
 //
@@ -14,7 +16,7 @@
 //   - order: where nothing has happened for three seconds, calls of paced limits have their turns in
 //     the order in which they came, but for one in twenty
 //   - quiet: the fleet makes at most four script calls for each turn, and each call that missed its
-//     deadline or was given up, and six for each second of a process
+//     deadline, was booked or was given up, and six for each second of a process
 //   - clean: when all is over, no call has a place, none holds a slot, and each key expires
 //   - true: errors and states say what is so
 //
@@ -41,8 +43,8 @@
 //	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscript -v
 //
 // A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v.
-// Goroutines of clients run as the machine lets them, and clients draw their own jitter. So a history
-// may fail in some plays only: the program plays each one twice as it cuts it down.
+// An engine goes through its calls in the order of a Go map, where their order does not matter to it. So two
+// plays of a history may differ a little: the program plays each one twice as it cuts it down.
 //
 // # Another event
 //

@@ -1,9 +1,9 @@
 package world
 
 import (
+	"fmt"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -54,14 +54,14 @@ func round(x float64) float64 {
 	return math.Round(math.Round(x/unit)*unit*1e6) / 1e6
 }
 
-// leasesFrom is the seed from which on limits may have leases: planted mistakes name the seeds below that
-// find them.
-const leasesFrom = 90
-
 // drawLimits draws one limit, or some that calls need together.
 func (d *drawer) drawLimits() {
 	n := pick(d, 1, 1, 1, 2, 3)
 	kinds := pick(d, 1, 1, 5)
+	if d.chance(0.03) {
+		d.drawGroup()
+		return
+	}
 	for i := range n {
 		kind := reserve.KindPaced
 		if kinds > 1 {
@@ -69,13 +69,24 @@ func (d *drawer) drawLimits() {
 		}
 		l := limitPlan{name: string(rune('a' + i)), limit: d.limitOf(kind)}
 		l.settles = kind == reserve.KindPaced && d.chance(0.1)
-		if d.seed > leasesFrom && kind == reserve.KindPaced && !l.settles && d.chance(0.5) {
+		if kind == reserve.KindPaced && !l.settles && d.chance(0.5) {
 			l.lease = d.duration(20*time.Millisecond, time.Second)
 		}
 		if kind == reserve.KindQuota && d.clock == 0 { // the next minute begins soon
 			d.clock = time.Minute - d.duration(time.Second, 10*time.Second)
 		}
 		d.limits = append(d.limits, l)
+	}
+}
+
+// drawGroup draws hundreds of names that are alike. Calls need one of them each.
+func (d *drawer) drawGroup() {
+	limit := reserve.PerSecond(round(d.between(0.2, 5)))
+	if d.chance(0.5) {
+		limit = reserve.Concurrent(1 + d.IntN(2))
+	}
+	for i := range 50 + d.IntN(250) {
+		d.limits = append(d.limits, limitPlan{name: fmt.Sprintf("n%d", i), limit: limit})
 	}
 }
 
@@ -126,6 +137,9 @@ func (d *drawer) drawLoads() {
 	for i := range d.limits {
 		rate = min(rate, d.pace(i))
 	}
+	if d.isGroup() {
+		rate *= float64(len(d.limits)) / 4 // some of them are busy
+	}
 	d.until = min(time.Duration(most/rate*float64(time.Second)), 10*time.Second).Round(time.Millisecond)
 	flows := d.chance(0.15)
 	for i := range pick(d, 1, 1, 2, 3) {
@@ -134,7 +148,7 @@ func (d *drawer) drawLoads() {
 			l.lasts = d.duration(time.Millisecond, 200*time.Millisecond)
 		}
 		for _, p := range l.parts {
-			if d.limits[p.limit].settles && d.chance(0.7) && !d.holds(&l) {
+			if d.limit(p).settles && d.chance(0.7) && !d.holds(&l) {
 				l.used, l.lasts = math.Round(100*d.Float64())/100, d.duration(time.Millisecond, time.Second)
 			}
 		}
@@ -157,6 +171,9 @@ func (d *drawer) drawLoads() {
 		if d.chance(0.2) {
 			l.deadline, l.retry = d.duration(100*time.Millisecond, 5*time.Second), d.duration(50*time.Millisecond, time.Second)
 		}
+		if d.chance(0.1) && l.used == 0 {
+			l.books, l.returns = math.Round(10*d.Float64())/10, pick(d, 0, 0.5, 1)
+		}
 		if flows {
 			l.flow, l.weight = string(rune('x'+i)), pick(d, 0, 0, 0.5, 3)
 			l.urgent = d.chance(0.1)
@@ -164,6 +181,9 @@ func (d *drawer) drawLoads() {
 		d.loads = append(d.loads, l)
 	}
 }
+
+// isGroup reports whether calls need one of hundreds of limits.
+func (p *plan) isGroup() bool { return len(p.limits) > 5 }
 
 // pace is about how many calls a limit lets through in a second.
 func (d *drawer) pace(limit int) float64 {
@@ -179,6 +199,9 @@ func (d *drawer) pace(limit int) float64 {
 
 // parts draws what calls need: all limits, or some of them.
 func (d *drawer) parts() (parts []part) {
+	if d.isGroup() {
+		return []part{{limit: anyLimit, cost: 1}}
+	}
 	for i := range d.limits {
 		if len(d.limits) > 1 && d.chance(0.3) && len(parts)+len(d.limits)-i > 1 {
 			continue
@@ -277,15 +300,24 @@ func (d *drawer) another(l reserve.Limit) reserve.Limit {
 	return reserve.PerSecond(round(l.Rate() * by)).Burst(l.MaxBurst())
 }
 
-// drawProcessEvents draws no crashes, and no kill where calls cost more than one permit: a known fault,
-// the head of a queue that sleeps on, lets a fleet stand still then for longer than it may.
 func (d *drawer) drawProcessEvents() {
-	e := event{at: d.moment(), what: pick(d, kill, start), process: d.IntN(len(d.processes))}
-	if slices.ContainsFunc(d.loads, func(l load) bool { return slices.ContainsFunc(l.parts, func(p part) bool { return p.cost > 1 }) }) {
-		e.what = start
-	}
-	if e.what == crashes {
+	e := event{at: d.moment(), what: pick(d, ofProcesses...), process: d.IntN(len(d.processes))}
+	switch e.what {
+	case crashes:
 		e.lasts, e.by = d.duration(300*time.Millisecond, 3*time.Second), d.duration(50*time.Millisecond, time.Second)
+	case stop:
+		e.lasts = d.duration(20*time.Millisecond, 8*time.Second)
+	case other:
+		if d.isGroup() || d.has(restart, failOver, flush) { // then it may be the first one that is back
+			e.what = start
+			break
+		}
+		e.limit = d.IntN(len(d.limits))
+		kind := d.limits[e.limit].limit.Kind()
+		for e.to == "" || kind == d.limits[e.limit].limit.Kind() {
+			kind = reserve.Kind(d.IntN(5))
+			e.to = d.limitOf(kind).String()
+		}
 	}
 	d.events = append(d.events, e)
 }

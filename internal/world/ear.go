@@ -1,202 +1,121 @@
 package world
 
 import (
-	"bytes"
-	"fmt"
-	"io"
-	"net"
-	"os"
-	"strconv"
-	"sync"
-	"syscall"
+	"errors"
 	"time"
 )
 
-// ear is the connection on which a process hears news, as go-redis wants it: it speaks RESP2.
-// Everything else of a process goes another way: see link.send.
+// ear is the connection on which a process hears news. It does what engine.Process does on a connection
+// of go-redis: it subscribes, tries a silent connection, gives it up in the end, and connects again.
 type ear struct {
-	*link
-	lock     sync.Locker // of the world
-	listener *listener
-	arrived  time.Duration // the last thing that was said
-
-	mu       sync.Mutex
-	inbox    []byte
-	err      error // of the next read once the inbox is empty
-	deadline time.Time
-	wake     chan struct{}
+	*client
+	hears   *listener     // nil: it is not connected
+	said    time.Duration // when the last thing arrives that the server said
+	heard   time.Duration // when the process has heard something
+	failed  int           // how often in a row
+	pinging bool
 }
 
-// listen opens such a connection, at once. The world must be locked.
-func (l *link) listen(lock sync.Locker) (net.Conn, error) {
-	if l.server.down && !l.dead {
-		return nil, broken("dial", syscall.ECONNREFUSED)
-	}
-	e := &ear{link: l, lock: lock, wake: make(chan struct{}, 1)}
-	l.ears[e] = true
-	return e, nil
-}
+const (
+	quiet   = time.Second // how often a silent connection is tried
+	silence = 3 * quiet   // after which it is given up
+)
 
-// Write sends commands on their way.
-func (e *ear) Write(text []byte) (int, error) {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	if !e.ears[e] {
-		return 0, broken("write", syscall.EPIPE)
-	}
-	if e.vanishes() {
-		return len(text), nil
-	}
-	commands := parseCommands(text)
-	e.after(e.travel(), func() {
-		for _, args := range commands {
-			if !e.server.down && e.ears[e] {
-				e.carryOut(args)
-			}
-		}
-	})
-	return len(text), nil
-}
+var errCut = errors.New("the connection is cut")
 
-// carryOut is what the server does with a command.
-func (e *ear) carryOut(args []string) {
-	switch args[0] {
-	case "subscribe":
-		e.listener = &listener{channel: args[1], hear: func(message string) {
-			if what, _ := e.fate(newsLost); what == "" {
-				e.say("message", args[1], message)
-			}
-		}}
-		e.server.listeners[e.listener] = true
-		e.sayText(fmt.Sprintf("*3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:1\r\n", len(args[1]), args[1]))
-	case "ping":
-		e.say("pong", "")
-	default:
-		e.sayText("-ERR unknown command\r\n")
-	}
-}
-
-func (e *ear) say(words ...string) {
-	text := fmt.Sprintf("*%d\r\n", len(words))
-	for _, word := range words {
-		text += fmt.Sprintf("$%d\r\n%s\r\n", len(word), word)
-	}
-	e.sayText(text)
-}
-
-// sayText sends what the server says on its way; it arrives in order.
-func (e *ear) sayText(text string) {
-	if e.server.frozen { // nothing is said until it goes on
-		e.server.waiting = append(e.server.waiting, func() { e.sayText(text) })
+// listen begins to hear news, after some failures.
+func (m *client) listen(failed int) {
+	e := &ear{client: m, heard: m.now, failed: failed}
+	m.ear = e
+	if m.server.down {
+		m.here(m.trip, e.fail)
 		return
 	}
-	e.arrived = max(e.arrived, e.now+e.travel())
-	e.at(e.arrived, func() {
-		if e.vanishes() {
-			return
-		}
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.inbox = append(e.inbox, text...)
-		e.stir()
+	e.here(quiet, e.looks)
+	e.says(3*m.travel(), func() { // the handshake, and the way of the subscription
+		e.hears = &listener{channel: m.world.channel(), hear: func(message string) {
+			if what, _ := e.fate(newsLost); what == "" {
+				e.hear(func(now time.Time) { m.engine.News(now, message) })
+			}
+		}}
+		m.server.listeners = append(m.server.listeners, e.hears)
+		e.hear(func(now time.Time) { m.engine.Subscribed(now) })
 	})
 }
 
-// fail breaks the connection. The world must be locked.
-func (e *ear) fail(err error) {
-	delete(e.ears, e)
-	delete(e.server.listeners, e.listener)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.err == nil {
-		e.err = err
-		e.stir()
+// says sends something to the server.
+func (e *ear) says(way time.Duration, arrives func()) {
+	if e.vanishes() {
+		return
 	}
-}
-
-func (e *ear) stir() {
-	select {
-	case e.wake <- struct{}{}:
-	default:
-	}
-}
-
-// Read reads what has arrived.
-func (e *ear) Read(b []byte) (int, error) {
-	for {
-		e.mu.Lock()
-		n := copy(b, e.inbox)
-		e.inbox = e.inbox[n:]
-		err, deadline := e.err, e.deadline
-		e.mu.Unlock()
-		left := time.Until(deadline)
+	e.after(way, func() {
 		switch {
-		case n > 0:
-			return n, nil
-		case err != nil:
-			return 0, err
-		case deadline.IsZero():
-			<-e.wake
-			continue
-		case left <= 0:
-			return 0, broken("read", os.ErrDeadlineExceeded)
+		case e.ear != e || e.server.down:
+		case e.server.frozen:
+			e.server.waiting = append(e.server.waiting, func() { e.says(0, arrives) })
+		default:
+			arrives()
 		}
-		timer := time.NewTimer(left)
-		select {
-		case <-e.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
-	}
+	})
 }
 
-// Close ends the connection.
-func (e *ear) Close() error {
-	e.lock.Lock()
-	defer e.lock.Unlock()
-	e.fail(io.EOF)
-	return nil
+// hear sends what the server says on its way: all of it arrives in order.
+func (e *ear) hear(event func(now time.Time)) {
+	if e.server.frozen { // nothing is said until it goes on
+		e.server.waiting = append(e.server.waiting, func() { e.hear(event) })
+		return
+	}
+	e.said = max(e.said, e.now+e.travel())
+	e.here(e.said-e.now, func() {
+		if e.ear == e && !e.vanishes() {
+			e.heard, e.failed, e.pinging = e.now, 0, false
+			e.step(event)
+		}
+	})
 }
 
-// SetReadDeadline bounds the next read.
-func (e *ear) SetReadDeadline(at time.Time) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.deadline = at
-	e.stir()
-	return nil
+// looks whether the connection is silent, and whether news are wanted still.
+func (e *ear) looks() {
+	rest := e.heard + quiet - e.now
+	switch {
+	case e.ear != e:
+		return
+	case rest > 0 && !e.pinging:
+		e.here(rest, e.looks)
+		return
+	case !e.wanted:
+		e.close()
+		return
+	case e.now-e.heard >= silence:
+		e.fail()
+		return
+	case e.hears != nil:
+		e.pinging = true
+		e.says(e.travel(), func() { e.hear(e.engine.Alive) })
+	}
+	e.here(quiet, e.looks)
 }
 
-// SetWriteDeadline does nothing: a write takes no time.
-func (e *ear) SetWriteDeadline(time.Time) error { return nil }
-
-// SetDeadline is SetReadDeadline.
-func (e *ear) SetDeadline(at time.Time) error { return e.SetReadDeadline(at) }
-
-// LocalAddr is none.
-func (e *ear) LocalAddr() net.Addr { return &net.TCPAddr{} }
-
-// RemoteAddr is none.
-func (e *ear) RemoteAddr() net.Addr { return &net.TCPAddr{} }
-
-// parseCommands reads the commands of a text of RESP, which is whole.
-func parseCommands(text []byte) (commands [][]string) {
-	line := func() string {
-		word, rest, _ := bytes.Cut(text, []byte("\r\n"))
-		text = rest
-		return string(word)
+// close ends the connection.
+func (e *ear) close() {
+	if e.ear == e {
+		e.ear = nil
 	}
-	for len(text) > 0 {
-		n, err := strconv.Atoi(line()[1:])
-		if err != nil {
-			return commands
-		}
-		args := make([]string, n)
-		for i := range args {
-			line()
-			args[i] = line()
-		}
-		commands = append(commands, args)
+	e.server.forget(e.hears)
+}
+
+// fail breaks the connection; another one is made after a while.
+func (e *ear) fail() {
+	if e.ear != e {
+		return
 	}
-	return commands
+	e.server.forget(e.hears)
+	again := &ear{client: e.client}
+	e.ear = again // nobody else connects meanwhile
+	pause, _ := e.engine.TriesAgain(errCut, min(e.failed, 3))
+	e.here(pause, func() {
+		if e.ear = nil; e.wanted {
+			e.listen(e.failed + 1)
+		}
+	})
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/smallredis"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -51,6 +52,8 @@ const (
 	kill    = "kill"
 	start   = "start"   // another process starts, whose callers are those of one that is there
 	crashes = "crashes" // processes start and are killed, again and again
+	stop    = "stop"    // nothing happens in it until it goes on
+	other   = "other"   // a process starts that has a limit of another kind under the same name
 )
 
 // What operators do.
@@ -66,7 +69,7 @@ var (
 	ofTheWay    = []string{partition, hold, far}
 	ofTheServer = []string{down, restart, failOver, freeze, refuse, full}
 	ofMoments   = []string{flush, forget, clockStep, scriptFlush, newsCut}
-	ofProcesses = []string{kill, start, crashes}
+	ofProcesses = []string{kill, start, crashes, stop, other}
 	ofOperators = []string{pause, resume, set, reset}
 )
 
@@ -106,9 +109,9 @@ func (w *world) effect(e *event) (begin, end func()) {
 	r := w.server
 	switch e.what {
 	case down, restart, failOver:
-		var data map[string]*value
+		var data smallredis.Data
 		if e.what == failOver {
-			w.at(max(0, e.at-e.by), func() { data = r.db.copy() })
+			w.at(max(0, e.at-e.by), func() { data = r.Data })
 		}
 		return func() {
 				r.down = true
@@ -116,8 +119,10 @@ func (w *world) effect(e *event) (begin, end func()) {
 				switch e.what {
 				case restart:
 					r.restart(nil)
+					w.olderSets(anyLimit, 0)
 				case failOver:
 					r.restart(data)
+					w.olderSets(anyLimit, max(0, e.at-e.by))
 				}
 			}, func() {
 				r.down = false
@@ -127,11 +132,17 @@ func (w *world) effect(e *event) (begin, end func()) {
 	case refuse:
 		return func() { r.refuses = e.to }, func() { r.refuses = "" }
 	case full:
-		return func() { r.db.full = true }, func() { r.db.full = false }
+		return func() { r.Full = true }, func() { r.Full = false }
 	case flush:
-		return func() { clear(r.db.keys) }, nil
+		return func() {
+			r.Data = nil
+			w.olderSets(anyLimit, 0)
+		}, nil
 	case forget:
-		return func() { delete(r.db.keys, w.key(e.limit)) }, nil
+		return func() {
+			r.Data = r.Data.Without(w.key(e.limit))
+			w.olderSets(e.limit, 0)
+		}, nil
 	case clockStep:
 		return func() { r.step += e.by }, nil
 	case scriptFlush:
@@ -142,6 +153,14 @@ func (w *world) effect(e *event) (begin, end func()) {
 		return func() { w.kill(e.process) }, nil
 	case start:
 		return func() { w.join(w.start(e.process), w.plan.until) }, nil
+	case stop:
+		return func() { w.stop(e.process, true) }, func() { w.stop(e.process, false) }
+	case other:
+		return func() {
+			p := w.start(e.process)
+			p.other, p.kind = e.limit, w.limitOf(e.to)
+			w.join(p, w.plan.until)
+		}, nil
 	case crashes:
 		return func() { w.crash(e, w.plan.source("crash", 0)) }, nil
 	case pause:
@@ -182,12 +201,18 @@ func (w *world) again(e *event, do func(n int)) {
 	next(0)
 }
 
-// change sets the limit that an event names, and each second time the one of the plan.
-func (w *world) change(e *event, n int) {
-	limit, err := reserve.ParseLimit(e.to)
+// limitOf reads a limit of a plan.
+func (w *world) limitOf(text string) reserve.Limit {
+	limit, err := reserve.ParseLimit(text)
 	if err != nil {
 		panic(err) // a transcript was checked as it was read
 	}
+	return limit
+}
+
+// change sets the limit that an event names, and each second time the one of the plan.
+func (w *world) change(e *event, n int) {
+	limit := w.limitOf(e.to)
 	if n%2 == 1 {
 		limit = w.plan.limits[e.limit].limit
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -25,7 +26,7 @@ func (w *world) judgeUsed() {
 		for _, l := range m.lost {
 			total += l.lost
 		}
-		if may := w.mayLose(m); total > may && m.plan.lease == 0 && !(m.plan.limit.Kind() == reserve.KindQuota && w.excused(m)) {
+		if may := w.mayLose(m); total > may && !(m.plan.limit.Kind() == reserve.KindQuota && w.excused(m)) {
 			w.violate("used", "%s, %v, lost %v while calls waited, and may lose %v: %s", m.name, m.plan.limit, total, may, m.losses())
 		}
 	}
@@ -44,14 +45,14 @@ func (m *meter) losses() string {
 
 // stuck reports whether calls wait for longer than they may once all is well.
 func (w *world) stuck() bool {
-	return w.now > max(w.plan.until, w.plan.calm())+w.patience()+10*time.Second
+	return w.now > w.ends()+w.patience()+10*time.Second
 }
 
 // judgeAlive is the law that each call has its turn, or an error, once all is well.
 func (w *world) judgeAlive() {
 	var texts []string
 	for _, c := range w.calls {
-		if c.state == waiting {
+		if c.state == waiting && c.process.kind == (reserve.Limit{}) {
 			texts = append(texts, fmt.Sprintf("call %d of process %d since %v", c.n, c.process.n, c.joined))
 		}
 	}
@@ -116,7 +117,7 @@ func (w *world) judgeQuiet() {
 		seconds += (w.now - p.began).Seconds()
 	}
 	turns, misses := w.ended[made], w.ended[missed]
-	gone := w.ended[gaveUp] + w.ended[lost] + w.ended[failed]
+	gone := w.ended[booked] + w.ended[gaveUp] + w.ended[lost] + w.ended[failed]
 	settled := w.server.calls["settle"] * len(w.processes) // each may let the first call of each process ask
 	most := 4*float64(turns+misses+gone+settled) + 6*seconds + 50
 	if float64(calls) > most {
@@ -178,41 +179,42 @@ func (w *world) judgeOrder() {
 func (w *world) judgeClean() {
 	const longest = 25 * time.Hour
 	dead := w.leavesPlaces()
-	for name, v := range w.server.db.keys {
-		left := v.ends - w.server.db.now
+	for _, k := range w.server.Data {
+		left := time.Duration(k.Ends-w.server.Now) * time.Microsecond
 		switch {
-		case strings.HasSuffix(name, ":names"): // it stays, so that others find the limits
-		case v.ends == 0 || left > longest:
-			w.violate("clean", "key %s expires in %v, 0 is never", name, v.ends)
+		case strings.HasSuffix(k.Name, ":names"): // it stays, so that others find the limits
+		case k.Ends == 0 || left > longest:
+			w.violate("clean", "key %s expires in %v, and ends at %d, 0 is never", k.Name, left, k.Ends)
 		case dead:
-		case strings.Contains(name, "-places") && len(v.sorted) > 0:
-			w.violate("clean", "%d calls are left in %s: %v", len(v.sorted), name, v.sorted)
-		case strings.Contains(name, ":s-log") && v.sorted[len(v.sorted)-1].score > 0:
-			w.violate("clean", "slots are held, and no call holds any: %s, %v", name, v.sorted)
+		case strings.Contains(k.Name, "-places"):
+			w.violate("clean", "%d calls are left in %s: %v", len(k.Items), k.Name, k.Items)
+		case strings.Contains(k.Name, ":s-log") && k.Items[len(k.Items)-1].Score > 0:
+			w.violate("clean", "slots are held, and no call holds any: %s, %v", k.Name, k.Items)
 		}
 	}
 }
 
-// leavesPlaces reports whether places may be left when all is over: those of dead processes, and those
-// that a copy of an ask took for calls that were over. They leave when others pass them over, or expire.
+// leavesPlaces reports whether places may be left when all is over: those of dead processes, those that a
+// copy of an ask took for calls that were over, and those of calls that failed as Redis went away, if the reply
+// of their ask was lost. They leave when others pass them over, or expire.
 func (w *world) leavesPlaces() bool {
-	return w.plan.has(requestCopied, requestLate) || slices.ContainsFunc(w.processes, func(p *process) bool { return p.dead })
+	return w.plan.policy == reserve.PolicyFail && w.plan.troubled() || w.plan.has(requestCopied, requestLate) || slices.ContainsFunc(w.processes, func(p *process) bool { return p.dead })
 }
 
 // judgeStates is the law that states are true.
-func (w *world) judgeStates(all []reserve.State, err error) {
+func (w *world) judgeStates(all []wire.State, err error) {
 	if err != nil {
 		w.violate("true", "the state can not be read: %v", err)
 		return
 	}
 	dead := w.leavesPlaces()
 	for i, s := range all {
-		name, own := w.plan.limits[i].name, w.plan.limits[i].limit
+		name, own := w.plan.limits[i].name, termsOf(w.plan.limits[i].limit)
 		if s.Waiting > 0 && !dead {
 			w.violate("true", "%d calls wait for %s, says the state, and none does", s.Waiting, name)
 		}
-		if s.Limit.String() != own.String() && !w.plan.has(set) {
-			w.violate("true", "the limit of %s is %v, says the state, and it is %v", name, s.Limit, own)
+		if s.A != 0 && s.A != own.A && !w.plan.has(set) {
+			w.violate("true", "the limit of %s is %v, says the state, and it is %v", name, s.A, own.A)
 		}
 		if s.Paused > 0 && !w.plan.has(pause) {
 			w.violate("true", "%s is paused, says the state, and nobody has paused it", name)
@@ -225,11 +227,11 @@ func (w *world) judgeStates(all []reserve.State, err error) {
 
 // judgeError is the law that errors are true.
 func (w *world) judgeError(c *call, err error) {
-	var typed *reserve.Error
 	switch {
-	case !errors.As(err, &typed):
-		w.violate("true", "call %d: not a typed error: %v", c.n, err)
-	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy != reserve.PolicyFail:
-		w.violate("true", "call %d did not wait for Redis: %v", c.n, err)
+	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy == reserve.PolicyFail:
+	case errors.Is(err, errKind) && c.process.kind != (reserve.Limit{}):
+	case errors.Is(err, reserve.ErrExceedsBurst) && w.plan.has(set):
+	default:
+		w.violate("true", "call %d has an error without a reason: %v", c.n, err)
 	}
 }

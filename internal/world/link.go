@@ -1,12 +1,15 @@
 package world
 
 import (
+	"maps"
 	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/smallredis"
 )
 
 // link is the way between a process and the server. What goes wrong on it is decided when a message
@@ -25,12 +28,45 @@ type link struct {
 	dead    bool              // the process is: nothing goes out or comes in
 	longest time.Duration     // that a message was on its way
 	pending map[*request]bool // under way
-	ears    map[*ear]bool     // connections that hear news
+	stopped bool              // nothing happens in the process …
+	later   []func()          // … until it goes on
+}
+
+// here plans something that happens in the process.
+func (l *link) here(d time.Duration, what func()) {
+	l.after(d, func() { l.happens(what) })
+}
+
+func (l *link) happens(what func()) {
+	switch {
+	case l.dead:
+	case l.stopped:
+		l.later = append(l.later, what)
+	default:
+		what()
+	}
+}
+
+// stop lets nothing happen in the process, as SIGSTOP does.
+func (l *link) stop() { l.stopped = true }
+
+// goOn lets all of it happen.
+func (l *link) goOn() {
+	later := l.later
+	l.stopped, l.later = false, nil
+	for i, what := range later {
+		if l.stopped {
+			l.later = append(l.later, later[i:]...)
+			return
+		}
+		l.happens(what)
+	}
 }
 
 // request is a command that is under way.
 type request struct {
 	*link
+	n    int
 	done func(reply any, err error)
 }
 
@@ -38,7 +74,7 @@ type request struct {
 func (q *request) end(reply any, err error) {
 	if q.pending[q] && !q.dead {
 		delete(q.pending, q)
-		q.done(reply, err)
+		q.happens(func() { q.done(reply, err) })
 	}
 }
 
@@ -82,7 +118,8 @@ func (l *link) send(args []string, done func(reply any, err error)) {
 	if l.dead {
 		return
 	}
-	q := &request{l, done}
+	l.count++
+	q := &request{l, l.count, done}
 	l.pending[q] = true
 	if l.server.down {
 		l.after(l.trip, func() { q.end(nil, broken("dial", syscall.ECONNREFUSED)) })
@@ -124,7 +161,7 @@ func (q *request) reply(reply any, what string, late time.Duration) {
 	case cutAfter:
 		reply, err = nil, broken("read", syscall.ECONNRESET)
 	}
-	if refused, ok := reply.(refusal); ok {
+	if refused, ok := reply.(smallredis.Refusal); ok {
 		reply, err = nil, refused
 	}
 	q.after(way, func() {
@@ -134,17 +171,10 @@ func (q *request) reply(reply any, what string, late time.Duration) {
 	})
 }
 
-// break_ breaks all connections. Requests that are under way still arrive.
+// breakAll breaks all connections. Requests that are under way still arrive.
 func (l *link) breakAll() {
-	for q := range l.pending {
+	all := slices.SortedFunc(maps.Keys(l.pending), func(a, b *request) int { return a.n - b.n })
+	for _, q := range all {
 		q.end(nil, broken("read", syscall.ECONNRESET))
-	}
-	l.cutNews()
-}
-
-// cutNews breaks the connections that hear news.
-func (l *link) cutNews() {
-	for e := range l.ears {
-		e.fail(broken("read", syscall.ECONNRESET))
 	}
 }

@@ -23,6 +23,32 @@ type meter struct {
 	lastCost float64
 
 	pausedFrom, pausedUntil time.Duration
+
+	sets []setting // the limits that were set
+}
+
+// setting is a limit that was set.
+type setting struct {
+	at   time.Duration
+	a, b float64
+}
+
+// olderSets notes that the limit which is in force is the one that was set before a moment: another one was lost
+// with the data. It is so at one limit, or at all of them.
+func (w *world) olderSets(limit int, than time.Duration) {
+	for _, m := range w.meters {
+		if len(m.sets) == 0 || limit != anyLimit && m.limit != limit {
+			continue
+		}
+		own := termsOf(m.plan.limit)
+		was := setting{a: own.A, b: own.B}
+		for _, s := range m.sets {
+			if s.at <= than {
+				was = s
+			}
+		}
+		m.change(was.a, was.b)
+	}
 }
 
 // loss is what was lost while a call waited that could have been made: the time in which that comes back.
@@ -33,10 +59,9 @@ type loss struct {
 
 // meterOf is that of a part of a call.
 func (w *world) meterOf(p part) *meter {
-	for _, m := range w.meters {
-		if m.limit == p.limit && m.key == p.key {
-			return m
-		}
+	p.limit, p.cost = max(0, p.limit), 0
+	if m := w.byPart[p]; m != nil {
+		return m
 	}
 	plan := &w.plan.limits[p.limit]
 	m := &meter{part: p, plan: plan, name: plan.name}
@@ -46,6 +71,7 @@ func (w *world) meterOf(p part) *meter {
 	m.provider = w.newProvider(plan.limit)
 	m.wait(w.now, 1)
 	w.meters = append(w.meters, m)
+	w.byPart[p] = m
 	return m
 }
 
@@ -132,12 +158,12 @@ func (w *world) advance() {
 		}
 		m.demanded = 0
 	}
-	if w.server.down || w.server.frozen || w.server.refuses != "" || w.server.db.full {
+	if w.server.down || w.server.frozen || w.server.refuses != "" || w.server.Full {
 		return
 	}
 	blocked := map[*meter]bool{}
 	for _, c := range w.waiting {
-		if c.ripe && !c.process.impaired() && (len(w.plan.limits) == 1 || w.allPaced(c)) {
+		if c.ripe && c.process.kind == (reserve.Limit{}) && !c.process.impaired() && (len(w.plan.limits) == 1 || w.allPaced(c)) {
 			w.demand(c, blocked)
 		}
 	}
@@ -190,7 +216,7 @@ func (m *meter) isPacing() bool {
 
 // impaired reports whether a process can not reach the server, or not at once.
 func (l *link) impaired() bool {
-	if l.vanishes() {
+	if l.stopped || l.vanishes() {
 		return true
 	}
 	for i := range l.events {
@@ -214,6 +240,12 @@ func (m *meter) lose(now, lost time.Duration) {
 // judgeTurn lets the providers judge a call that is made now.
 func (w *world) judgeTurn(c *call) {
 	for _, p := range c.parts {
+		if c.process.kind != (reserve.Limit{}) && p.limit == c.process.other {
+			if w.rules() {
+				w.violate("safe", "call %d of process %d is made by a limit of another kind than %s", c.n, c.process.n, w.plan.limits[p.limit].limit)
+			}
+			continue
+		}
 		m := w.meterOf(p)
 		m.used += float64(p.cost)
 		m.lastAt, m.lastCost = w.now, float64(p.cost)
@@ -224,6 +256,15 @@ func (w *world) judgeTurn(c *call) {
 			w.violate("safe", "the provider of %s refuses call %d of process %d: %v", m.name, c.n, c.process.n, err)
 		}
 	}
+}
+
+// rules reports whether the limits of the plan are in force, and no other kind of them: processes that have
+// them are alive, and no process may be taken for dead.
+func (w *world) rules() bool {
+	return !w.plan.has(slices.Concat(ofTheWay, ofTheServer, ofMoments, []string{stop})...) &&
+		slices.ContainsFunc(w.processes, func(p *process) bool {
+			return p.n < len(w.plan.processes) && !p.dead && p.kind == (reserve.Limit{})
+		})
 }
 
 // release tells the providers that a call is over.
@@ -257,7 +298,7 @@ func (m *meter) pauses(c *call) bool {
 	heard := m.pausedFrom + p.longest + 10*time.Millisecond
 	return heard < p.now && p.now < m.pausedUntil && p.began+time.Second < m.pausedFrom &&
 		!slices.ContainsFunc(p.events, func(e event) bool {
-			return !slices.Contains(ofOperators, e.what) && e.what != start && e.what != kill
+			return !slices.Contains(ofOperators, e.what) && !slices.Contains(ofProcesses, e.what)
 		})
 }
 
@@ -293,6 +334,7 @@ func (w *world) ran(verb string, keys, args []string) {
 			x, _ := strconv.ParseFloat(a, 64)
 			y, _ := strconv.ParseFloat(b, 64)
 			m.change(x, y)
+			m.sets = append(m.sets, setting{w.now, x, y})
 		}
 		w.note("%s of %s %q", verb, m.name, own)
 	}

@@ -50,6 +50,9 @@ type load struct {
 	quits    float64       // the part of the calls that are given up
 	patience time.Duration // within which they are given up
 
+	books   float64 // the part of its calls that are booked, as their turn is not there at once
+	returns float64 // the part of the bookings that somebody comes back for
+
 	flow   string
 	weight float64 // 0: 1
 	urgent bool
@@ -57,7 +60,7 @@ type load struct {
 
 // part is what calls need of one limit.
 type part struct {
-	limit int
+	limit int // any: each call needs another one
 	key   string
 	cost  int // at the most: a call costs from 1 to that
 }
@@ -73,7 +76,10 @@ type event struct {
 	to        string        // a limit, a text of a refusal
 }
 
-const anybody = -1
+const anybody, anyLimit = -1, -1
+
+// limit is that of a part; where that may be any, all of them are alike.
+func (p *plan) limit(of part) *limitPlan { return &p.limits[max(0, of.limit)] }
 
 // ends is when an event is over, and what it has delayed, too.
 func (e *event) ends() time.Duration {
@@ -113,5 +119,5 @@ func (p *plan) has(kinds ...string) bool {
 
 // holds reports whether calls hold slots.
 func (p *plan) holds(l *load) bool {
-	return slices.ContainsFunc(l.parts, func(part part) bool { return p.limits[part.limit].limit.Kind() == reserve.KindSlots })
+	return slices.ContainsFunc(l.parts, func(of part) bool { return p.limit(of).limit.Kind() == reserve.KindSlots })
 }

@@ -1,31 +1,21 @@
 package world
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// member is what one process does, and all that a world knows of it. The world is locked while it
-// calls its methods, which return at once. What comes of a call is told to world.turn or world.fail.
-type member interface {
-	join(c *call)             // a call wants its turn
-	giveUp(c *call)           // it does not want it any more
-	done(c *call, used []int) // it was made: its slots are free, or it used so many permits
-	pause(limit int, d time.Duration)
-	resume(limit int)
-	set(limit int, to reserve.Limit)
-	reset(limit int)
-	states(told func([]reserve.State, error)) // of all limits
-	end()                                     // it ends in order
-}
-
 // process is one of the fleet.
 type process struct {
 	*link
-	member
+	*client
 	n     int
-	like  int // the process of the plan that it is like
+	other int           // the limit that it has another kind of …
+	kind  reserve.Limit // … which is this; zero: none
+	like  int           // the process of the plan that it is like
 	began time.Duration
 }
 
@@ -42,6 +32,9 @@ type call struct {
 	could    time.Duration // when all of its limits began to have permits for it
 	state    state
 	slotless bool   // its slots may be another's
+	id       string // of a call that may be booked; empty: it has none
+	back     bool   // it was booked before
+	waits    bool   // its engine was told that somebody waits for it
 	again    func() // lets its caller go on
 }
 
@@ -53,13 +46,14 @@ const (
 	made          // it had its turn
 	holding       // it had its turn, and holds slots
 	missed        // its turn would have come after its deadline
+	booked        // its turn was not there at once, and it is booked
 	gaveUp        // its caller did not want to wait any longer
 	failed        // it had another error
 	lost          // its process died
 )
 
 func (s state) String() string {
-	return [...]string{"waiting", "made", "holding", "missed", "gave up", "failed", "lost"}[s]
+	return [...]string{"waiting", "made", "holding", "missed", "booked", "gave up", "failed", "lost"}[s]
 }
 
 // start starts a process with the link of the nth one of the plan.
@@ -72,9 +66,9 @@ func (w *world) start(n int) *process {
 	}
 	p.link = &link{
 		schedule: &w.schedule, server: w.server, events: w.plan.events, process: p.n, trip: like.trip, timeout: like.timeout,
-		strikes: w.strikes, random: w.plan.source("link", p.n), pending: map[*request]bool{}, ears: map[*ear]bool{},
+		strikes: w.strikes, random: w.plan.source("link", p.n), pending: map[*request]bool{},
 	}
-	p.member = w.newMember(w, p)
+	p.client = newClient(w, p)
 	w.processes = append(w.processes, p)
 	return p
 }
@@ -86,20 +80,37 @@ func (w *world) kill(n int) {
 	}
 }
 
+// stop stops a process, or lets it go on.
+func (w *world) stop(n int, stopped bool) {
+	if n >= len(w.processes) {
+		return
+	}
+	if w.advance(); stopped {
+		w.processes[n].stop()
+	} else {
+		w.processes[n].goOn()
+	}
+}
+
 func (w *world) end(p *process) {
 	if p.dead {
 		return
 	}
 	w.note("process %d is killed", p.n)
 	p.dead = true
-	for e := range p.ears {
-		delete(w.server.listeners, e.listener)
+	if p.ear != nil {
+		p.ear.close()
 	}
-	for _, c := range w.calls {
+	for _, c := range w.all() {
 		if c.process == p {
 			w.finish(c, lost)
 		}
 	}
+}
+
+// all are the calls that wait or hold slots, in the order in which they came.
+func (w *world) all() []*call {
+	return slices.SortedFunc(maps.Values(w.calls), func(a, b *call) int { return a.n - b.n })
 }
 
 // breakAll breaks all connections to the server.
@@ -107,11 +118,15 @@ func (w *world) breakAll() {
 	for _, p := range w.processes {
 		p.breakAll()
 	}
+	w.cutNews()
 }
 
+// cutNews breaks those that hear news.
 func (w *world) cutNews() {
 	for _, p := range w.processes {
-		p.cutNews()
+		if e := p.ear; e != nil {
+			p.happens(e.fail)
+		}
 	}
 }
 

@@ -8,10 +8,9 @@ import (
 // schedule is the time of a world, and what is to happen in it. What is due at one moment happens
 // in the order in which it was planned.
 type schedule struct {
-	now    time.Duration // since the world began
-	tasks  tasks
-	count  int
-	sooner chan struct{} // told when something is planned, if somebody sleeps
+	now   time.Duration // since the world began
+	tasks tasks
+	count int
 }
 
 type task struct {
@@ -42,23 +41,11 @@ func (s *schedule) after(d time.Duration, what func()) { s.at(s.now+max(0, d), w
 func (s *schedule) at(at time.Duration, what func()) {
 	s.count++
 	heap.Push(&s.tasks, &task{max(at, s.now), s.count, what})
-	select {
-	case s.sooner <- struct{}{}:
-	default:
-	}
 }
 
-// next is when the next of it is due; false: nothing is planned.
-func (s *schedule) next() (time.Duration, bool) {
-	if len(s.tasks) == 0 {
-		return 0, false
-	}
-	return s.tasks[0].at, true
-}
-
-// play lets everything happen that is due.
+// play lets the next of it happen.
 func (s *schedule) play() {
-	for len(s.tasks) > 0 && s.tasks[0].at <= s.now {
-		heap.Pop(&s.tasks).(*task).what()
-	}
+	next := heap.Pop(&s.tasks).(*task)
+	s.now = next.at
+	next.what()
 }

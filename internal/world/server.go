@@ -1,23 +1,40 @@
 package world
 
 import (
+	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/fleetpace/fleetpace/internal/smallredis"
+	"github.com/fleetpace/fleetpace/lua"
 )
+
+// verbOf is the name of the script with a hash.
+var verbOf = func() map[string]string {
+	all := map[string]string{}
+	for verb, script := range map[string]*redis.Script{
+		"ask": lua.Ask, "leave": lua.Leave, "settle": lua.Settle, "pause": lua.Pause,
+		"resume": lua.Resume, "set": lua.Set, "inspect": lua.Inspect, "beat": lua.Beat,
+	} {
+		all[script.Hash()] = verb
+	}
+	return all
+}()
 
 // server is a played Redis: it runs the scripts that ship, one command at a time, each of which
 // takes its time.
 type server struct {
 	*schedule
-	db      *database
-	scripts *interpreter
-	loaded  map[string]string        // texts of scripts, by hash
-	wrong   func(text string) string // plants a mistake into a script; nil: none
-	epoch   time.Duration            // Redis's time when the world began, since 1970
-	step    time.Duration            // by which its clock has stepped since
+	*smallredis.Redis
+	run    int                      // numbers the server
+	loaded map[string]string        // texts of scripts, by hash
+	wrong  func(text string) string // plants a mistake into a script; nil: none
+	epoch  time.Duration            // Redis's time when the world began, since 1970
+	step   time.Duration            // by which its clock has stepped since
 
 	down    bool          // connections are refused
 	frozen  bool          // it answers nothing until it goes on
@@ -25,7 +42,7 @@ type server struct {
 	busy    time.Duration // until when it works at what it has received
 	waiting []func()      // requests that came while it was frozen
 
-	listeners map[*listener]bool
+	listeners []*listener
 
 	calls map[string]int                         // script calls, by verb
 	ran   func(verb string, keys, args []string) // told of each; nil: nobody is
@@ -38,12 +55,17 @@ type listener struct {
 	hear    func(message string)
 }
 
+// forget forgets a connection that is gone.
+func (r *server) forget(l *listener) {
+	r.listeners = slices.DeleteFunc(r.listeners, func(o *listener) bool { return o == l })
+}
+
 func newServer(s *schedule) *server {
-	db := newDatabase()
 	r := &server{
-		schedule: s, db: db, scripts: newInterpreter(db), loaded: map[string]string{},
-		epoch: 1_700_000_000 * time.Second, listeners: map[*listener]bool{}, calls: map[string]int{},
+		schedule: s, Redis: smallredis.New(), loaded: map[string]string{},
+		epoch: 1_700_000_000 * time.Second, calls: map[string]int{},
 	}
+	r.named()
 	return r
 }
 
@@ -69,10 +91,10 @@ func (r *server) receive(args []string, reply func(any)) {
 		switch {
 		case r.down:
 		case r.refuses != "":
-			reply(refusal(r.refuses))
+			reply(smallredis.Refusal(r.refuses))
 		default:
 			var heard []func()
-			answer, took := r.run(args, &heard)
+			answer, took := r.carryOut(args, &heard)
 			r.busy = max(r.busy, r.now) + took
 			r.at(r.busy, func() {
 				for _, tell := range heard {
@@ -84,13 +106,12 @@ func (r *server) receive(args []string, reply func(any)) {
 	})
 }
 
-// run runs a command, and returns what it takes. News that it tells are added to heard.
-func (r *server) run(args []string, heard *[]func()) (answer any, took time.Duration) {
-	r.db.now = r.epoch + r.now + r.step
-	r.db.expire()
-	r.db.commands, r.db.wrote = 0, false
-	r.db.publish = func(channel, message string) {
-		for l := range r.listeners {
+// carryOut runs a command, and returns what it takes. News that it tells are added to heard.
+func (r *server) carryOut(args []string, heard *[]func()) (answer any, took time.Duration) {
+	r.Now = (r.epoch + r.now + r.step).Microseconds()
+	r.Expire()
+	r.Publish = func(channel, message string) {
+		for _, l := range r.listeners {
 			if l.channel == channel {
 				*heard = append(*heard, func() { l.hear(message) })
 			}
@@ -100,7 +121,7 @@ func (r *server) run(args []string, heard *[]func()) (answer any, took time.Dura
 	case "evalsha", "evalsha_ro":
 		text, ok := r.loaded[args[1]]
 		if !ok {
-			return refusal("NOSCRIPT No matching script. Please use EVAL."), idleScript
+			return smallredis.Refusal("NOSCRIPT No matching script. Please use EVAL."), idleScript
 		}
 		return r.eval(args[1], text, args)
 	case "eval", "eval_ro":
@@ -109,7 +130,7 @@ func (r *server) run(args []string, heard *[]func()) (answer any, took time.Dura
 		return r.eval(hash, args[1], args)
 	}
 	args[0] = strings.ToUpper(args[0])
-	return r.db.do(args), time.Microsecond
+	return r.Do(args), time.Microsecond
 }
 
 func (r *server) eval(hash, text string, args []string) (answer any, took time.Duration) {
@@ -119,31 +140,32 @@ func (r *server) eval(hash, text string, args []string) (answer any, took time.D
 	}
 	n, err := strconv.Atoi(args[2])
 	if err != nil {
-		return refusal("ERR value is not an integer or out of range"), 0
+		return smallredis.Refusal("ERR value is not an integer or out of range"), 0
 	}
-	answer = r.scripts.run(text, args[3:3+n], args[3+n:])
+	answer = r.Eval(text, args[3:3+n], args[3+n:])
 	r.calls[verb]++
 	if r.ran != nil {
 		r.ran(verb, args[3:3+n], args[3+n:])
 	}
 	took = idleScript
-	if r.db.commands > idleCommands {
-		took = generalScript + time.Duration(r.db.commands)*eachCommand
+	if r.Commands > idleCommands {
+		took = generalScript + time.Duration(r.Commands)*eachCommand
 	}
 	r.work += took
 	return answer, took
 }
 
 // restart lets another server, which has the data of another time or none, take over.
-func (r *server) restart(data map[string]*value) {
-	r.db.run++
-	r.db.keys = map[string]*value{}
-	for key, v := range data {
-		r.db.keys[key] = v
-	}
+func (r *server) restart(data smallredis.Data) {
+	r.run++
+	r.Data = data
+	r.named()
 	clear(r.loaded)
-	clear(r.listeners)
+	r.listeners = nil
 }
+
+// named gives the server its name, as INFO tells it. Processes know its first 12 digits.
+func (r *server) named() { r.Run = fmt.Sprintf("%012x%028d", r.run+1, 0) }
 
 // freeze stops the server, as SIGSTOP does, until thaw.
 func (r *server) freeze() { r.frozen = true }

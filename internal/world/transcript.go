@@ -36,7 +36,7 @@ func (p *plan) String() string {
 	for _, l := range p.loads {
 		line("load", "callers", l.callers, "of", processName(l.process), "need", needText(l.parts), "begin", l.begin,
 			"calls", l.calls, "think", l.think, "lasts", l.lasts, "used", l.used, "deadline", l.deadline, "retry", l.retry,
-			"quits", l.quits, "patience", l.patience, "flow", l.flow, "weight", l.weight, "urgent", l.urgent)
+			"quits", l.quits, "patience", l.patience, "books", l.books, "returns", l.returns, "flow", l.flow, "weight", l.weight, "urgent", l.urgent)
 	}
 	for i := range p.events {
 		b.WriteString(p.events[i].String() + "\n")
@@ -73,6 +73,9 @@ func needText(parts []part) string {
 	var texts []string
 	for _, p := range parts {
 		text := strconv.Itoa(p.limit)
+		if p.limit == anyLimit {
+			text = "any"
+		}
 		if p.key != "" {
 			text += "/" + p.key
 		}
@@ -117,7 +120,9 @@ func asNeed(text string) (parts []part, err error) {
 		limit, key, _ := strings.Cut(name, "/")
 		p := part{key: key}
 		var errs [2]error
-		p.limit, errs[0] = strconv.Atoi(limit)
+		if p.limit = anyLimit; limit != "any" {
+			p.limit, errs[0] = strconv.Atoi(limit)
+		}
 		p.cost, errs[1] = strconv.Atoi(cost)
 		if err = errors.Join(errs[:]...); err != nil {
 			return nil, err
@@ -181,7 +186,7 @@ func (p *plan) take(words []string, f *fields) {
 			think: get(f, "think", time.ParseDuration), lasts: get(f, "lasts", time.ParseDuration), used: get(f, "used", float),
 			deadline: get(f, "deadline", time.ParseDuration), retry: get(f, "retry", time.ParseDuration),
 			quits: get(f, "quits", float), patience: get(f, "patience", time.ParseDuration),
-			flow: get(f, "flow", asIs), weight: get(f, "weight", float), urgent: get(f, "urgent", strconv.ParseBool),
+			books: get(f, "books", float), returns: get(f, "returns", float), flow: get(f, "flow", asIs), weight: get(f, "weight", float), urgent: get(f, "urgent", strconv.ParseBool),
 		})
 	default:
 		at, err := time.ParseDuration(words[0])
@@ -218,7 +223,7 @@ func (p *plan) check() error {
 		if !slices.Contains(known, e.what) || e.limit >= len(p.limits) {
 			return fmt.Errorf("unknown event, or limit: %v", e)
 		}
-		if e.what == set {
+		if e.what == set || e.what == other {
 			if _, err := reserve.ParseLimit(e.to); err != nil {
 				return err
 			}

@@ -37,11 +37,16 @@ func TestTranscripts(t *testing.T) {
 	}
 	for _, file := range files {
 		t.Run(filepath.Base(file), func(t *testing.T) {
-			text, err := os.ReadFile(file)
-			require.NoError(t, err)
-			p, err := readPlan(string(text))
-			require.NoError(t, err)
-			play(t, p, one != "", nil).tell(t)
+			play(readTranscript(t, file), one != "", nil).tell(t)
 		})
 	}
+}
+
+func readTranscript(t *testing.T, file string) *plan {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	p, err := readPlan(string(text))
+	require.NoError(t, err)
+	return p
 }

@@ -2,33 +2,31 @@ package world
 
 import (
 	"fmt"
-	"sync"
 	"time"
 
-	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // world is a history at work.
 type world struct {
 	schedule
-	mu        sync.Mutex
 	began     time.Time
-	closed    chan struct{}  // once the history is over
-	busy      sync.WaitGroup // goroutines of clients
+	errands   []func() // end those that are left
 	plan      *plan
 	server    *server
-	newMember func(*world, *process) member
 	processes []*process
-	operator  *process      // of whoever changes limits: it has no callers
-	meters    []*meter      // one for each limit and key that was used
+	operator  *process // of whoever changes limits: it has no callers
+	meters    []*meter // one for each limit and key that was used
+	byPart    map[part]*meter
 	calls     map[int]*call // that wait, or hold slots
 	waiting   []*call       // in the order in which they came
 	ended     [lost + 1]int
 	strikes   map[*event]int // how often each event has struck
 
-	overtakes  int  // calls that overtook another
-	resting    bool // callers are done
-	over       bool // all is judged
+	overtakes  int           // calls that overtook another
+	promised   time.Duration // the last moment at which somebody comes back for a booking
+	resting    bool          // callers are done
+	over       bool          // all is judged
 	violations []violation
 	notes      []string // what happened, if it is to be told
 	telling    bool
@@ -43,9 +41,9 @@ type violation struct {
 func (v violation) String() string { return fmt.Sprintf("law %s, at %v: %s", v.law, v.at, v.text) }
 
 // newWorld prepares a history.
-func newWorld(p *plan, newMember func(*world, *process) member) *world {
-	w := &world{plan: p, newMember: newMember, calls: map[int]*call{}, began: time.Now(), closed: make(chan struct{}), strikes: map[*event]int{}}
-	w.sooner = make(chan struct{}, 1)
+func newWorld(p *plan) *world {
+	midnight := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, began: midnight.Add(p.clock), strikes: map[*event]int{}}
 	w.server = newServer(&w.schedule)
 	w.server.epoch = time.Duration(w.began.UnixNano())
 	w.server.ran = w.ran
@@ -64,6 +62,25 @@ func newWorld(p *plan, newMember func(*world, *process) member) *world {
 	return w
 }
 
+// play lets a history happen, with scripts into which a mistake may be planted.
+func play(p *plan, telling bool, wrong func(string) string) *world {
+	w := newWorld(p)
+	w.telling = telling
+	w.server.wrong = wrong
+	for !w.over && !w.stuck() {
+		if w.done() && !w.resting {
+			w.rest()
+		}
+		w.schedule.play()
+	}
+	w.judge()
+	for _, end := range w.errands {
+		end()
+	}
+	w.server.Close()
+	return w
+}
+
 // tick lets the laws look at the world from time to time.
 func (w *world) tick() {
 	w.advance()
@@ -71,7 +88,10 @@ func (w *world) tick() {
 }
 
 // done reports whether callers are done, and nothing waits any more.
-func (w *world) done() bool { return w.now >= max(w.plan.until, w.plan.calm()) && len(w.calls) == 0 }
+func (w *world) done() bool { return w.now >= w.ends() && len(w.calls) == 0 }
+
+// ends is when no more calls come, and all events are over.
+func (w *world) ends() time.Duration { return max(w.plan.until, w.plan.calm(), w.promised) }
 
 // rest lets some time pass when callers are done, and looks at what is left then.
 func (w *world) rest() {
@@ -79,7 +99,7 @@ func (w *world) rest() {
 	w.resting = true
 	w.after(tidies, func() {
 		w.judgeClean()
-		w.operator.states(func(all []reserve.State, err error) {
+		w.operator.states(func(all []wire.State, err error) {
 			w.judgeStates(all, err)
 			w.over = true
 		})

@@ -1,0 +1,121 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// An errand is what a process does that waits for replies of Redis meanwhile. It is a coroutine: all else
+// stands still while it runs, and it goes on when its process hears the reply.
+
+// await arranges for an errand to go on.
+type await func(goOn func())
+
+type awaitKey struct{}
+
+// waitsFor lets an errand wait. It reports false if the world is over.
+func waitsFor(ctx context.Context, a await) bool {
+	wait, _ := ctx.Value(awaitKey{}).(func(await) bool)
+	return wait(a)
+}
+
+// errand begins one.
+func (m *client) errand(do func(context.Context)) {
+	next, stop := iter.Pull(func(yield func(await) bool) {
+		alive := true
+		do(context.WithValue(context.Background(), awaitKey{}, func(a await) bool {
+			alive = alive && yield(a)
+			return alive
+		}))
+	})
+	m.world.errands = append(m.world.errands, stop)
+	var goOn func()
+	goOn = func() {
+		if a, more := next(); more {
+			a(goOn)
+		}
+	}
+	goOn()
+}
+
+// rests lets a time pass in an errand.
+func rests(ctx context.Context, d time.Duration, after func(time.Duration, func())) bool {
+	return waitsFor(ctx, func(goOn func()) { after(d, goOn) })
+}
+
+// over is a hook of a go-redis client that sends its commands over a link.
+type over struct{ *link }
+
+// exchange sends a command and waits for its reply.
+func (o over) exchange(ctx context.Context, cmd redis.Cmder) error {
+	args := make([]string, len(cmd.Args()))
+	for i, a := range cmd.Args() {
+		args[i] = fmt.Sprint(a)
+	}
+	var reply any
+	var err error
+	if !waitsFor(ctx, func(goOn func()) {
+		o.send(args, func(r any, e error) {
+			reply, err = r, e
+			goOn()
+		})
+	}) {
+		err = broken("read", net.ErrClosed)
+	}
+	return deliver(cmd, reply, err)
+}
+
+// DialHook changes nothing.
+func (over) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessHook sends a command.
+func (o over) ProcessHook(redis.ProcessHook) redis.ProcessHook { return o.exchange }
+
+// ProcessPipelineHook sends the commands of a pipeline, one after the other.
+func (o over) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			if err := o.exchange(ctx, cmd); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// deliver puts a reply into its command.
+func deliver(cmd redis.Cmder, reply any, err error) error {
+	if err != nil {
+		cmd.SetErr(err)
+		return err
+	}
+	switch c := cmd.(type) {
+	case interface{ SetVal(any) }:
+		c.SetVal(reply)
+	case *redis.IntCmd:
+		n, _ := reply.(int64)
+		c.SetVal(n)
+	case *redis.SliceCmd:
+		all, _ := reply.([]any)
+		c.SetVal(all)
+	case *redis.ZSliceCmd:
+		all, _ := reply.([]any)
+		var z []redis.Z
+		for i := 0; i+1 < len(all); i += 2 {
+			score, _ := all[i+1].(string)
+			value, _ := strconv.ParseFloat(score, 64)
+			z = append(z, redis.Z{Member: all[i], Score: value})
+		}
+		c.SetVal(z)
+	default:
+		panic("the world knows no reply of " + strings.ToUpper(cmd.Name()))
+	}
+	return nil
+}
