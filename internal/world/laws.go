@@ -144,7 +144,7 @@ func (w *world) overtaken(c *call) {
 			return
 		}
 	}
-	if c.load.urgent || slices.ContainsFunc(w.processes, func(p *process) bool { return p.longest > near }) {
+	if c.back || c.load.urgent || slices.ContainsFunc(w.processes, func(p *process) bool { return p.longest > near }) {
 		return
 	}
 	for _, o := range w.waiting {
@@ -157,9 +157,10 @@ func (w *world) overtaken(c *call) {
 	}
 }
 
-// alike reports whether two calls wait in one order: the first needs no more than the second.
+// alike reports whether two calls wait in one order: the first needs no more than the second. One that comes
+// back for its booking stands where it stood.
 func alike(o, c *call) bool {
-	return len(o.parts) == len(c.parts) && o.load.flow == c.load.flow && o.load.urgent == c.load.urgent && o.load.deadline == 0 &&
+	return len(o.parts) == len(c.parts) && o.load.flow == c.load.flow && o.load.urgent == c.load.urgent && o.load.deadline == 0 && !o.back &&
 		!slices.ContainsFunc(o.parts, func(p part) bool {
 			return !slices.ContainsFunc(c.parts, func(q part) bool { return p.limit == q.limit && p.key == q.key && p.cost <= q.cost })
 		})

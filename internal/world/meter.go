@@ -114,6 +114,9 @@ func (w *world) bears(l reserve.Limit) time.Duration {
 	if w.plan.has(replyLate, hold, far, freeze, requestLate) {
 		bears += tolerance
 	}
+	if w.plan.isGroup() { // Redis has to do for many limits at once, and replies wait for that
+		bears += tolerance
+	}
 	if slices.ContainsFunc(w.plan.limits, func(l limitPlan) bool { return l.lease > 0 }) {
 		bears += tolerance // a turn that was taken ahead is used as late
 	}
