@@ -47,4 +47,18 @@
 // takes what is ready, unlocks, and acts. Calls that come while a batch is under way wait in an
 // inbox, so that thousands of them do not compete for the lock with it. A call that has nobody to
 // share a batch with sends it itself.
+//
+// # Where to find it
+//
+//   - engine.go has the events and Ready, call.go what a call is, and join.go what happens to it.
+//   - line.go, place.go, batch.go, send.go and answer.go are the way of a call to Redis and back: it
+//     joins a line, its line asks with a batch, and the answer is a turn or a place.
+//   - clock.go says how long round trips take, and how early a call asks. left.go gives back what no
+//     call uses. missed.go turns callers away whose deadlines are too short.
+//   - heart.go is the signs of life, names.go what they tell, kinds.go which kind of limit is in force.
+//   - slots.go is who holds slots, and audit.go finds slots that nobody uses.
+//   - listen.go subscribes and tries again, news.go acts on what is heard, and looks if nothing is.
+//     move.go is what happened to limits: pauses, changes, loss of data.
+//   - breaker.go, outage.go and local.go are the time without Redis.
+//   - process.go, drive.go, verbs.go and wait.go are the shell.
 package engine

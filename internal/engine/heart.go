@@ -14,7 +14,7 @@ const (
 	unused = 10 * time.Second // after which a name needs none
 
 	// retold is how often Redis is told of a name of which there is nothing new, and mostNames how
-	// many a message has: no script is to take a millisecond.
+	// many a message has, as many as beat.lua takes in (WORK): no script is to take a millisecond.
 	retold    = 5 * time.Second
 	mostNames = 96
 
@@ -32,9 +32,11 @@ const (
 
 // heart is the heartbeats of the process, and what it knows by them.
 //
-// A heartbeat is a message or several, one after the other: the first says that the process lives, and
-// all of them tell of names. Then come what else is done once a second. The alarm is set, or a message
-// is under way, for as long as there is a name.
+// A heartbeat is a message or several, one after the other. Each says that the process lives, for all of
+// its names, and tells more of some of them. The next message waits for the answer to the one before, so
+// a process lives on if each answer takes less time than Config.Dead. Script beat.lua finds the dead, and
+// slots.lua frees their slots. After the messages comes what else is done once a second. The alarm is
+// set, or a message is under way, for as long as there is a name.
 type heart struct {
 	names    map[*wire.Name]*nameUse
 	lifeKeys []string // of the heartbeat: the same for all names
@@ -67,8 +69,8 @@ func (e *Engine) hurry(now time.Time) {
 	}
 }
 
-// beat is one heartbeat: the first message says that the process lives, for all of its names. It also
-// has the first of what there is to tell of them; more messages have the rest.
+// beat is one heartbeat. Its first message has the first of what there is to tell of names, and more
+// messages have the rest.
 func (e *Engine) beat(now time.Time) {
 	if len(e.lines)+len(e.leases)+len(e.holders)+len(e.names) == 0 {
 		clear(e.audits) // others let the slots go of a process that has signed off
@@ -190,7 +192,7 @@ func (e *Engine) beaten(names []*wire.Name, now time.Time) {
 	e.failures = 0
 	e.takeKept(nil, now)
 	e.note(names, now)
-	e.checkSlots(now)
+	e.auditSlots(now)
 	e.rest(now)
 }
 

@@ -115,7 +115,7 @@ func (x *explorer) shaken(w *world, j int) int64 {
 	if valueOf(k, "run") != w.runID() {
 		return w.now
 	}
-	return microsOf(k, "epoch") - w.off
+	return asMicros(k, "epoch") - w.off
 }
 
 // mayCost is how much longer calls may wait after something went wrong.

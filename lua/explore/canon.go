@@ -82,7 +82,7 @@ func (x *explorer) memory(w *world, p int) string {
 // version is that of the state of a limit.
 func (x *explorer) version(d smallredis.Data, j int) (version int64) {
 	if k := d.Find(x.keys[j][0]); k != nil {
-		version = microsOf(k, "version")
+		version = asMicros(k, "version")
 	}
 	return version
 }

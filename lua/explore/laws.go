@@ -55,8 +55,8 @@ func valueOf(k *smallredis.Key, field string) string {
 	return ""
 }
 
-// microsOf is the number that a field of a state says.
-func microsOf(k *smallredis.Key, field string) int64 {
+// asMicros is the number that a field of a state says.
+func asMicros(k *smallredis.Key, field string) int64 {
 	n, _ := strconv.ParseFloat(valueOf(k, field), 64)
 	return int64(n)
 }

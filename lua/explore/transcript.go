@@ -82,7 +82,7 @@ func (x *explorer) state(w *world) string {
 		slices.Sort(says)
 		if key := w.data.Find(x.keys[j][0]); key != nil {
 			until := func(field string) time.Duration {
-				return duration(microsOf(key, field) - w.redis())
+				return duration(asMicros(key, field) - w.redis())
 			}
 			if free := until("nextFreeTicketMicros"); x.Limits[j].Kind == "p" && free > 0 {
 				says = append(says, fmt.Sprintf("what is spent is back in %v", free))

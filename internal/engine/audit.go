@@ -1,0 +1,190 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// This file repairs what is known of slots: the message that a call is done may have been lost, and a
+// copy of an old message may have come late. With its heartbeats a process compares which of its calls
+// hold slots, as Redis says, with those that do hold some. It lets the others go.
+
+const (
+	// unneeded is how long a process sees slots that it was given and does not use before it lets
+	// them go. A turn ends before that.
+	unneeded = 5 * time.Second
+
+	mostAudits = 512                  // limits that a heartbeat looks at
+	mostHeld   = 1000                 // calls of a limit that it looks at: the oldest, as what is lost stays
+	perHolder  = 5 * time.Millisecond // how much longer it is until the next look
+	audited    = time.Minute          // after which a process that holds nothing does not look any more
+	onItsWay   = time.Second / 2      // a message that slots are held no longer is
+	mostFreed  = 12                   // calls in a message
+)
+
+// audit is what a process has seen of its slots of one limit.
+type audit struct {
+	limit *wire.Limit
+	used  bool // since the last look
+	last  time.Time
+	next  time.Time
+	pause time.Duration   // until then
+	seen  map[int64]sight // calls that hold slots and do not use them, by number
+}
+
+// sight is when a process saw first that a call holds slots since a time of Redis.
+type sight struct {
+	since float64
+	at    time.Time
+}
+
+// auditOf notes that the process is about to hold slots of a limit: it looks again soon, however long nobody
+// has used the limit.
+func (e *Engine) auditOf(l *wire.Limit, now time.Time) {
+	if a := e.audits[l.Keys[0]]; a != nil {
+		if a.used = true; a.pause > every/2 {
+			a.pause, a.next = every/2, earlier(a.next, now.Add(every/2))
+		}
+		return
+	}
+	e.audits[l.Keys[0]] = &audit{limit: l, used: true, pause: every}
+}
+
+// holdersOf are the calls that hold slots, by limit and number.
+func (e *Engine) holdersOf(now time.Time) map[string]map[int64]*slots {
+	all := map[string]map[int64]*slots{}
+	for c := range e.holders {
+		c.Need.each(func(p Part) {
+			if !p.Limit.HasSlots() {
+				return
+			}
+			of := all[p.Limit.Keys[0]]
+			if of == nil {
+				of = map[int64]*slots{}
+				all[p.Limit.Keys[0]] = of
+			}
+			of[c.slots.turn.Number] = c.slots
+			e.auditOf(p.Limit, now)
+		})
+	}
+	return all
+}
+
+// auditSlots compares what Redis says that the calls of this process hold with what they do hold. A
+// message may have been lost, or a copy of one have come late. Then it tells Redis what is held.
+func (e *Engine) auditSlots(now time.Time) {
+	if e.closed {
+		return
+	}
+	before := e.holdersOf(now)
+	b := e.batch(Holders)
+	b.process = e.cfg.Process
+	var due []*audit
+	for _, a := range e.audits {
+		if len(due) < mostAudits && !now.Before(a.next) {
+			due, b.Logs = append(due, a), append(b.Logs, a.limit.Keys[2])
+		}
+	}
+	if len(due) == 0 {
+		e.recycle(b)
+		e.keepSlots(now)
+		return
+	}
+	asked := now
+	b.answered = func(now time.Time, r *Result) {
+		e.compareSlots(due, r.Held, before, asked, now)
+		e.keepSlots(now)
+	}
+	b.failed = func(now time.Time, _ error) { e.keepSlots(now) } // the next heartbeat looks again
+	e.send(b, now)
+}
+
+func (e *Engine) compareSlots(due []*audit, held []wire.HeldBy, before map[string]map[int64]*slots, asked, now time.Time) {
+	after, over := e.holdersOf(now), map[int64]time.Time{}
+	for len(e.released) > 0 && now.Sub(e.released[0].at) > 2*unneeded {
+		e.released = e.released[1:]
+	}
+	for _, r := range e.released {
+		over[r.number] = r.at
+	}
+	var left []wire.Left
+	var limits []*wire.Limit
+	for i, a := range due {
+		key := a.limit.Keys[0]
+		some := e.findUnused(a, held[i], before[key], after[key], over, asked, now)
+		for range some {
+			limits = append(limits, a.limit)
+		}
+		left = append(left, some...)
+	}
+	e.freeSlots(limits, left, e.clock.redis(now), now)
+}
+
+// findUnused finds out which calls hold slots of a limit in vain, and which have lost theirs.
+func (e *Engine) findUnused(a *audit, held wire.HeldBy, before, after map[int64]*slots, over map[int64]time.Time, asked, now time.Time) (left []wire.Left) {
+	there, seen := map[int64]bool{}, map[int64]sight{}
+	if now.Sub(a.last) > unneeded { // the process stood still: calls may be about to use their turns
+		a.seen = nil
+	}
+	stillHeld := func(number int64, s *slots) bool { return after[number] == s }
+	for _, h := range held.Mine {
+		there[h.Number] = true
+		s := after[h.Number]
+		if s == nil {
+			s = before[h.Number]
+		}
+		if h.Freed {
+			if s != nil && stillHeld(h.Number, s) {
+				s.freed = true
+				s.lose()
+			}
+			continue
+		}
+		if s != nil {
+			continue
+		}
+		at, done := over[h.Number]
+		saw, ok := a.seen[h.Number]
+		if !ok || saw.since != h.Since {
+			saw = sight{h.Since, now}
+		}
+		seen[h.Number] = saw
+		if done && asked.Sub(at) > onItsWay || now.Sub(saw.at) > unneeded {
+			left = append(left, wire.Left{Place: h.Number, Cost: h.Cost, Done: true, Doing: h.Doing})
+		}
+	}
+	for number, s := range before {
+		if held.All && stillHeld(number, s) && !there[number] && !s.freed {
+			s.unsure = true
+		}
+	}
+	if a.pause = min(2*a.pause, audited); a.used || len(seen)+len(before) > 0 {
+		a.pause = every / 2
+	} else if a.pause == audited {
+		delete(e.audits, a.limit.Keys[0])
+	}
+	a.used, a.seen, a.last, a.next = false, seen, now, now.Add(a.pause+time.Duration(held.Count)*perHolder)
+	return left
+}
+
+// freeSlots lets slots go that no call uses, of one limit each, as was known at a time of Redis. Calls
+// that were given theirs since then keep them.
+func (e *Engine) freeSlots(limits []*wire.Limit, left []wire.Left, known int64, now time.Time) {
+	if len(left) == 0 {
+		return
+	}
+	n := min(len(left), mostFreed)
+	b := e.batch(Leave)
+	b.known = known
+	for i, l := range left[:n] {
+		l.Limit = b.at(limits[i])
+		b.Left = append(b.Left, l)
+	}
+	b.answered = func(now time.Time, _ *Result) {
+		e.lookAfter(b.limits, now)
+		e.freeSlots(limits[n:], left[n:], known, now)
+	}
+	b.failed = func(time.Time, error) {} // the next heartbeat tries again
+	e.once(b, now)
+}
