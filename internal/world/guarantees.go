@@ -64,7 +64,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "A process takes turns ahead of its calls (a lease), and its calls end",
-		Why:   "Those turns go back, or nobody else wanted them. With a process that is killed they are lost.",
+		Why:   "The process returns these turns, or no other call wants them. If it is killed, they are lost.",
 	},
 	{
 		Event: "A request or its reply is lost or late, or the connection breaks",
