@@ -174,7 +174,9 @@ func (w *world) finish(c *call, how state) {
 		return
 	}
 	if c.state == waiting {
+		w.advance()
 		w.waiting = slices.DeleteFunc(w.waiting, func(o *call) bool { return o == c })
+		w.demands()
 	}
 	c.state = how
 	w.ended[how]++

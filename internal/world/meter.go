@@ -159,6 +159,13 @@ func (w *world) advance() {
 		if lost := m.wait(w.now, max(m.demanded, 1)); lost > 0 && m.demanded > 0 {
 			m.lose(w.now, lost)
 		}
+	}
+	w.demands()
+}
+
+// demands notes for which limits calls wait from now on.
+func (w *world) demands() {
+	for _, m := range w.meters {
 		m.demanded = 0
 	}
 	if w.server.down || w.server.frozen || w.server.refuses != "" || w.server.Full {
