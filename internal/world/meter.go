@@ -111,7 +111,7 @@ func (w *world) bears(l reserve.Limit) time.Duration {
 	for _, p := range w.plan.processes {
 		bears = max(bears, p.trip/2+2*time.Millisecond)
 	}
-	if w.plan.has(replyLate, hold, far, freeze, requestLate) {
+	if w.plan.has(replyLate, hold, far, freeze, requestLate, stop) {
 		bears += tolerance
 	}
 	if w.plan.isGroup() { // Redis has to do for many limits at once, and replies wait for that
