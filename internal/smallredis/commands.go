@@ -201,7 +201,7 @@ func listed(items []Item, options []string) any {
 		n, _ := strconv.Atoi(options[i+2])
 		items = items[:min(len(items), n)]
 	}
-	list, scores := make([]any, 0, 2*len(items)), slices.Contains(options, "WITHSCORES")
+	list, scores := make([]any, 0, 2*len(items)), slices.ContainsFunc(options, func(o string) bool { return strings.EqualFold(o, "WITHSCORES") })
 	for _, i := range items {
 		list = append(list, i.Member)
 		if scores {

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"net"
@@ -53,41 +54,43 @@ func rests(ctx context.Context, d time.Duration, after func(time.Duration, func(
 // over is a hook of a go-redis client that sends its commands over a link.
 type over struct{ *link }
 
-// exchange sends a command and waits for its reply.
-func (o over) exchange(ctx context.Context, cmd redis.Cmder) error {
-	args := make([]string, len(cmd.Args()))
-	for i, a := range cmd.Args() {
-		args[i] = fmt.Sprint(a)
+// exchange sends commands, and waits for the replies to all of them.
+func (o over) exchange(ctx context.Context, cmds ...redis.Cmder) error {
+	replies, errs, left := make([]any, len(cmds)), make([]error, len(cmds)), len(cmds)
+	answered := waitsFor(ctx, func(goOn func()) {
+		for n, cmd := range cmds {
+			args := make([]string, len(cmd.Args()))
+			for i, a := range cmd.Args() {
+				args[i] = fmt.Sprint(a)
+			}
+			o.send(args, func(reply any, err error) {
+				replies[n], errs[n] = reply, err
+				if left--; left == 0 {
+					goOn()
+				}
+			})
+		}
+	})
+	for n, cmd := range cmds {
+		if !answered {
+			errs[n] = broken("read", net.ErrClosed)
+		}
+		errs[n] = deliver(cmd, replies[n], errs[n])
 	}
-	var reply any
-	var err error
-	if !waitsFor(ctx, func(goOn func()) {
-		o.send(args, func(r any, e error) {
-			reply, err = r, e
-			goOn()
-		})
-	}) {
-		err = broken("read", net.ErrClosed)
-	}
-	return deliver(cmd, reply, err)
+	return errors.Join(errs...)
 }
 
 // DialHook changes nothing.
 func (over) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 // ProcessHook sends a command.
-func (o over) ProcessHook(redis.ProcessHook) redis.ProcessHook { return o.exchange }
+func (o over) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return o.exchange(ctx, cmd) }
+}
 
-// ProcessPipelineHook sends the commands of a pipeline, one after the other.
+// ProcessPipelineHook sends the commands of a pipeline at once.
 func (o over) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			if err := o.exchange(ctx, cmd); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
+	return func(ctx context.Context, cmds []redis.Cmder) error { return o.exchange(ctx, cmds...) }
 }
 
 // deliver puts a reply into its command.
