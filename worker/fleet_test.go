@@ -237,7 +237,7 @@ func settled(t *testing.T, byHandler bool) {
 			if byHandler {
 				assert.NoError(t, worker.Settle(ctx, estimate, estimate), "the last call counts")
 				assert.NoError(t, worker.Settle(ctx, -1, used))
-				assert.ErrorContains(t, worker.Settle(ctx, used), "one figure for each of")
+				assert.ErrorContains(t, worker.Settle(ctx, used), "one number for each of")
 			}
 			f.Call("requests", 1)
 			f.Call("tokens", used)
