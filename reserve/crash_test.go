@@ -79,7 +79,7 @@ func TestCrashLoops(t *testing.T) {
 		given   bool
 		least   float64
 	}{
-		{100 * time.Millisecond, 6 * time.Second, 1, 10, false, 0.8},
+		{100 * time.Millisecond, 20 * time.Second, 1, 10, true, 0.8},
 		{100 * time.Millisecond, 6 * time.Second, 10, 20, false, 0.8},
 		{time.Second, 8 * time.Second, 1, 20, false, 0.97},
 		{time.Second, 8 * time.Second, 10, 20, false, 0.97},
