@@ -26,7 +26,7 @@ func (w *world) judgeUsed() {
 		for _, l := range m.lost {
 			total += l.lost
 		}
-		if may := w.mayLose(m); total > may && !(m.plan.limit.Kind() == reserve.KindQuota && w.excused(m)) {
+		if may := w.mayLose(m); total > may {
 			w.violate("used", "%s, %v, lost %v while calls waited, and may lose %v: %s", m.name, m.plan.limit, total, may, m.losses())
 		}
 	}
