@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"io"
+	"maps"
 	"os/exec"
 	"slices"
 	"strings"
@@ -107,4 +108,33 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 	require.NoError(t, list.Wait())
 	require.GreaterOrEqual(t, seen, len(mayImport))
+}
+
+// mostModules is how many modules a program that imports reserve builds, in addition to those of
+// go-redis: the API of OpenTelemetry with what it needs.
+const mostModules = 6
+
+// A user of reserve takes in few modules.
+func TestModulesOfReserve(t *testing.T) {
+	more := modulesOf(t, module+"reserve")
+	for of := range modulesOf(t, "github.com/redis/go-redis/v9") {
+		delete(more, of)
+	}
+	delete(more, strings.TrimSuffix(module, "/"))
+	names := slices.Sorted(maps.Keys(more))
+	require.LessOrEqual(t, len(names), mostModules, "%q", names)
+	require.Contains(t, names, "go.opentelemetry.io/otel")
+}
+
+// modulesOf returns the modules that a program which imports a package builds.
+func modulesOf(t *testing.T, name string) map[string]bool {
+	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{with .Module}}{{.Path}}{{end}}", name)
+	list.Dir = ".."
+	out, err := list.Output()
+	require.NoError(t, err)
+	modules := map[string]bool{}
+	for _, line := range strings.Fields(string(out)) {
+		modules[line] = true
+	}
+	return modules
 }

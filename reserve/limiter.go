@@ -42,10 +42,7 @@ func New(client redis.UniversalClient, config Config) (*Limiter, error) {
 	if err := config.validate(); err != nil {
 		return nil, fmt.Errorf("reserve: %w", err)
 	}
-	c, err := newCore(client, config)
-	if err != nil {
-		return nil, err
-	}
+	c := newCore(client, config)
 	return &Limiter{core: c, limit: c.root}, nil
 }
 

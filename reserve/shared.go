@@ -8,18 +8,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/time/rate"
 
 	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
-
-// remembered is the most keys whose state a process caches.
-const remembered = 10_000
 
 // core is shared by a Limiter and all Limiters that For derives from it.
 type core struct {
@@ -28,19 +23,15 @@ type core struct {
 	terms wire.Terms
 	name  *wire.Name
 	root  *wire.Limit // the limit without a key
-	keyed *lru.Cache[string, *wire.Limit]
+	keyed keyed
 
 	closed atomic.Bool
 	gone   chan struct{} // closed when all calls have ended
 }
 
-func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
-	keyed, err := lru.New[string, *wire.Limit](remembered)
-	if err != nil {
-		return nil, err
-	}
+func newCore(client redis.UniversalClient, cfg Config) *core {
 	beats := scripts.BeatKeys(cfg.Prefix, cfg.Group, cfg.Name)
-	c := &core{cfg: cfg, terms: cfg.Limit.terms(), keyed: keyed, gone: make(chan struct{}), name: &wire.Name{
+	c := &core{cfg: cfg, terms: cfg.Limit.terms(), gone: make(chan struct{}), name: &wire.Name{
 		Life: beats[:2], Keys: beats[2:],
 		Kind: cfg.Limit.terms().Kind, Pace: cfg.Limit.Rate(), Limit: cfg.Limit.String(),
 		Text: cfg.Name, Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
@@ -48,7 +39,7 @@ func newCore(client redis.UniversalClient, cfg Config) (*core, error) {
 	}}
 	c.root = c.newLimit("")
 	c.shared = share(client, cfg)
-	return c, nil
+	return c
 }
 
 func (c *core) newLimit(key string) *wire.Limit {
@@ -58,16 +49,7 @@ func (c *core) newLimit(key string) *wire.Limit {
 }
 
 // limit returns the limit of a key, with its cached state.
-func (c *core) limit(key string) *wire.Limit {
-	if l, ok := c.keyed.Get(key); ok {
-		return l
-	}
-	l := c.newLimit(key)
-	if known, ok, _ := c.keyed.PeekOrAdd(key, l); ok {
-		return known
-	}
-	return l
-}
+func (c *core) limit(key string) *wire.Limit { return c.keyed.get(key, c.newLimit) }
 
 func (c *core) close() {
 	if c.closed.CompareAndSwap(false, true) {
@@ -89,8 +71,8 @@ type shared struct {
 	process *engine.Process
 	source  *meter.Source
 
-	warned sync.Once      // guards the warning that Redis may evict the state
-	slept  rate.Sometimes // bounds how often missed turns are logged
+	warned sync.Once    // guards the warning that Redis may evict the state
+	slept  atomic.Int64 // when a missed turn was logged last, in Unix nanoseconds
 
 	strange sync.Once // guards the warning that Redis was never reached
 	name    string    // of the group, or of the only Limiter
@@ -141,7 +123,7 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	if cfg.Group != "" {
 		name = cfg.Group
 	}
-	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}, differs: map[string]differing{}}
+	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, differs: map[string]differing{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.process = engine.Start(client, engine.Config{
 		Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
@@ -181,10 +163,11 @@ func (s *shared) watch(e engine.Event) {
 			s.warned.Do(s.lookForEviction)
 		}
 	case engine.Lapsed:
-		s.slept.Do(func() {
+		now, last := time.Now().UnixNano(), s.slept.Load()
+		if now-last >= int64(time.Minute) && s.slept.CompareAndSwap(last, now) {
 			s.first.Logger.Info("fleetpace: missed a turn: the call woke after its turn had expired, because the process had too little CPU or Redis was slow. It was queued again. If this is frequent, add CPU or raise the burst",
 				"limit", e.Need.Limit.String(), "over_for", e.Took.Round(time.Millisecond))
-		})
+		}
 	default:
 		s.hear(e)
 	}
