@@ -1,0 +1,143 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// reason is one reason, with its text.
+type reason struct {
+	why  Why
+	text string
+}
+
+// reasons returns all reasons that apply, the most important first. There is at least one.
+func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
+	add := func(holds bool, why Why, format string, args ...any) {
+		if holds {
+			all = append(all, reason{why, fmt.Sprintf(format, args...)})
+		}
+	}
+	st := &row.State
+	if row.Err != nil {
+		return []reason{{WhyCorrupt, corrupt(row.Err)}}
+	}
+	if failing := l.Unfit(); failing != nil {
+		all = append(all, reason{WhyKind, l.unfit(failing)})
+	}
+	because := ""
+	if told := plain(st.PauseReason); told != "" {
+		because = " because: " + told
+		if strings.HasPrefix(told, "(by ") { // no reason was given
+			because = " " + told
+		}
+	}
+	add(row.Paused, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
+	calls := st.Waiting // reports are up to a second old, and reported calls may wait for other limits
+	if calls > 0 {
+		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))
+	}
+	waits := calls > 0 || st.Booked > 0
+	nobody := l.Alive() == 0
+	add(calls > 0 && nobody, WhyNobody, "%s, and no process is alive to make the calls.", count(calls, "call waits", "calls wait"))
+	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked > 0, WhyNobody, "%s booked, and no process is alive to make the calls: %d died in the last ten minutes.",
+		count(st.Booked, "call is", "calls are"), l.Dead())
+	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked == 0, WhyNobody, "No process is alive to make calls: %d died in the last ten minutes.", l.Dead())
+	// Workers whose calls are all booked may send no heartbeats. So this reason applies only if permits
+	// are available, and none of the booked calls has come for them.
+	add(calls == 0 && nobody && l.Dead() == 0 && st.Booked > 0 && st.Wait <= 0, WhyNobody,
+		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
+		count(st.Booked, "call is", "calls are"))
+	limit, _ := l.InForce()
+	if limit.Kind() == reserve.KindSlots {
+		add(row.Held >= st.Burst && st.Burst > 0, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))
+	}
+	others := ""
+	if row.HeldElse > 0 {
+		others = fmt.Sprintf(", and %d wait at other limits", row.HeldElse)
+	}
+	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "%d of %s also need the limit %q and wait there%s. Run: fleetpace why %s.",
+		row.HeldBack, count(int64(row.Calls), "call", "calls"), row.HeldBy, others, row.HeldBy)
+	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
+		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s.", row.Limit, span(st.Wait))
+	}
+	if st.Set {
+		until := "until it is reset or set again"
+		if st.SetFor > 0 {
+			until = "for " + span(st.SetFor) + " more"
+		}
+		by := ""
+		if who := l.SetBy[row.Key]; who != "" {
+			by = " by " + plain(who)
+		}
+		slows := st.Rate < limit.Rate() || st.Burst < limit.MaxBurst() && limit.Kind() != reserve.KindSlots
+		of := ""
+		if row.Key != "" {
+			of = fmt.Sprintf(" of the key %q", plain(row.Key))
+		}
+		add(slows, WhySet, "The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, l.Limit)
+	}
+	add(len(l.Differ) > 0, WhyDiffer, "Processes are configured with different limits, and the slowest is in force: %s.", differing(l.Differ))
+	queue := "It is the queue: "
+	if len(all) > 0 {
+		queue = ""
+	}
+	switch {
+	case booked != nil && !booked.Counts:
+		add(true, WhyQueue, "%sits call is back and waits, or it waits at another limit of its Joint: run fleetpace why for that limit.", queue)
+	case booked != nil:
+		add(true, WhyQueue, queue+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
+	case calls > 0 && limit.Kind() == reserve.KindSlots: // when a slot will be free is unknown
+		add(true, WhyQueue, queue+"%s for slots.", count(calls, "call waits", "calls wait"))
+	case calls > 0:
+		add(true, WhyQueue, queue+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
+	case st.Wait > 0 && len(all) == 0:
+		add(true, WhyQueue, "Earlier calls have used the permits, and a new call would have its turn in about %s.", span(st.Wait))
+	case st.Wait > 0:
+		add(true, WhyQueue, "A new call would have its turn in about %s.", span(st.Wait))
+	case st.Booked > 0 && len(all) == 0:
+		add(true, WhyBooked, "Nothing holds a new call back. %s booked, and %s back at the time that was set when the limit was slower or paused: run their tasks now to have them earlier.",
+			count(st.Booked, "call is", "calls are"), map[bool]string{true: "comes", false: "come"}[st.Booked == 1])
+	default:
+		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
+		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.")
+	}
+	return weighed(all, waits)
+}
+
+// weighed moves reasons that only slow a queue to the end, if no call waits.
+func weighed(all []reason, waits bool) []reason {
+	if waits {
+		return all
+	}
+	slices.SortStableFunc(all, func(x, y reason) int { return slower(x.why) - slower(y.why) })
+	return all
+}
+
+func slower(why Why) int {
+	if why == WhySet || why == WhyDiffer {
+		return 1
+	}
+	return 0
+}
+
+// turnOf says when a booking is expected to have its turn, by the rate.
+func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
+	limit, _ := l.InForce()
+	if kind := limit.Kind(); kind != reserve.KindPaced && kind != reserve.KindWarmingUp || st.Rate <= 0 {
+		return ""
+	}
+	return ", in about " + span(max(0, st.Wait+seconds(float64(booked.Permits)/st.Rate)))
+}
+
+func differing(limits map[string]int) string {
+	var texts []string
+	for limit, n := range limits {
+		texts = append(texts, fmt.Sprintf("%s in %d", limit, n))
+	}
+	slices.Sort(texts)
+	return strings.Join(texts, ", ")
+}
