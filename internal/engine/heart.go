@@ -214,10 +214,13 @@ func (e *Engine) rest(now time.Time) {
 	}
 }
 
+// Unanswered reports whether a batch is under way, waits to be sent again, or has answers that are kept.
+func (e *Engine) Unanswered() bool { return e.busy+e.sent+len(e.traffic.kept) > 0 }
+
 // SignOff lets the process end in Redis, once it is closed and no batch is under way, and reports
 // whether all of that is done. Where it fails, Redis finds out later.
 func (e *Engine) SignOff(now time.Time) (done bool) {
-	if e.busy+e.sent+len(e.traffic.kept) > 0 {
+	if e.Unanswered() {
 		return false
 	}
 	if e.signedOff || e.outage != nil || e.unmet {

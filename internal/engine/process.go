@@ -36,7 +36,6 @@ type Process struct {
 	wanted    bool       // the engine wants to hear news …
 	listening bool       // … and somebody listens
 	quiet     *sync.Cond // told after each outcome of a batch
-	steps     uint64     // how often ready was called
 }
 
 // checked is what tests do after each step; nil: nothing.
@@ -72,14 +71,13 @@ func (p *Process) Close() {
 		now := time.Now()
 		done := p.engine.SignOff(now)
 		r := p.ready(now)
-		steps := p.steps
 		p.mu.Unlock()
 		p.act(r, false)
 		p.mu.Lock()
 		if done {
 			break
 		}
-		for p.steps == steps { // the last batch may be back already
+		for p.engine.Unanswered() {
 			p.quiet.Wait()
 		}
 	}
@@ -111,7 +109,6 @@ func (p *Process) ring() {
 // ready takes what is to be done. The Process must be locked.
 func (p *Process) ready(now time.Time) *Ready {
 	r, _ := p.readies.Get().(*Ready)
-	p.steps++
 	p.quiet.Broadcast() // Close waits for the last batch
 	for p.engine.Ready(now, r); p.inbox.watch(p.engine.Gathers(now)) && !p.engine.Gathers(now); {
 		more, _ := p.readies.Get().(*Ready)
