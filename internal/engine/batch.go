@@ -133,7 +133,7 @@ func (e *Engine) recycle(b *Batch) {
 	clear(b.asks)
 	clear(b.left)
 	clear(b.ended)
-	*b = Batch{index: b.index, limits: b.limits[:0], back: b.back[:0], Items: b.Items[:0], parts: b.parts[:0], asks: b.asks[:0],
+	*b = Batch{Call: wire.Call{Buffer: b.Call.Buffer}, index: b.index, limits: b.limits[:0], back: b.back[:0], Items: b.Items[:0], parts: b.parts[:0], asks: b.asks[:0],
 		Left: b.Left[:0], left: b.left[:0], ended: b.ended[:0]}
 	e.recycled = append(e.recycled, b)
 }
@@ -225,12 +225,17 @@ func (e *Engine) load(now time.Time, t *times) bool {
 		caller := b.caller
 		e.serial++
 		caller.Serial = e.serial
-		b.Script, b.Call = Leave, wire.Call{Caller: caller, Limits: b.limits}
+		b.becomes(Leave, caller, nil)
 	} else {
-		b.Call = wire.Call{Caller: b.caller, Limits: b.limits, Back: b.back}
+		b.becomes(Ask, b.caller, b.back)
 	}
 	e.outbox = append(e.outbox, b)
 	return true
+}
+
+// becomes says which call the batch makes next.
+func (b *Batch) becomes(s Script, caller wire.Caller, back []string) {
+	b.Script, b.Call = s, wire.Call{Caller: caller, Limits: b.limits, Back: back, Buffer: b.Call.Buffer}
 }
 
 // at is the index of a limit in the batch.

@@ -124,7 +124,7 @@ func (e *Engine) returned(b *Batch, now time.Time) {
 		return
 	}
 	b.driven = false
-	b.Script, b.Call = Ask, wire.Call{Caller: b.caller, Limits: b.limits, Back: b.back}
+	b.becomes(Ask, b.caller, b.back)
 	e.outbox = append(e.outbox, b)
 }
 

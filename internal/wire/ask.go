@@ -3,7 +3,6 @@ package wire
 import (
 	"context"
 	"math"
-	"strconv"
 	"time"
 
 	scripts "github.com/fleetpace/fleetpace/lua"
@@ -84,66 +83,94 @@ func (a *Answers) At(k int) Answer {
 
 // Ask makes the call, and returns the answers to each item.
 func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
-	extra := make([]any, 0, 8*len(items))
-	for _, item := range items {
-		how := 0
-		if item.Settles {
-			how++
-		}
-		if item.Now {
-			how += 2
-		}
-		if item.Flow.Weight > 0 {
-			how += 16
-		}
-		switch {
-		case item.Ahead > 0:
-			extra = item.Flow.append(append(extra, item.Count, item.Number, how+8))
-			extra = append(extra, item.Ahead.Microseconds())
-		case item.ID == nil:
-			extra = append(extra, item.Count, item.Number, how)
-			if !item.Latest.IsZero() {
-				extra[len(extra)-1] = how + 32
-				extra = append(extra, item.Latest.Sub(c.Now).Microseconds())
-			}
-			if item.Flow.Weight > 0 {
-				extra = item.Flow.append(extra)
-			}
-		default:
-			extra = item.Flow.append(append(extra, item.Count, item.Number, how+4))
-			extra = append(extra, item.ID.Text, item.ID.Patience.Microseconds(), item.ID.latest())
-		}
-		extra = append(extra, len(item.Parts))
-		for _, p := range item.Parts {
-			extra = append(extra, p.Limit+1, p.Cost, tagText(p.Tag))
-		}
+	a := c.begin(scripts.Ask)
+	for i := range items {
+		a.item(&items[i], c.Now)
 	}
-	reply, r, err := c.run(ctx, scripts.Ask, extra)
+	reply, r, err := c.run(ctx, scripts.Ask)
 	if err != nil {
 		return reply, nil, err
 	}
-	answers := make([]Answers, len(items))
+	answers := c.Buffer.answers[:0]
 	for i := range items {
-		answers[i] = r.answers(c, &items[i])
+		answers = append(answers, r.answers(c, &items[i]))
 	}
-	if r.err != nil {
+	if c.Buffer.answers = answers; r.err != nil {
 		return reply, nil, r.err
 	}
 	return reply, answers, nil
 }
 
-func (id *ID) latest() any {
-	if id.Latest == 0 {
-		return int64(math.MaxInt64) // the queue of a slow limit may be long
+// item adds an item that is asked for at a moment.
+func (a *args) item(item *Item, now time.Time) {
+	how := item.how()
+	a.number(int64(item.Count))
+	a.number(item.Number)
+	a.number(int64(how))
+	if how&asksWithin > 0 {
+		a.number(item.Latest.Sub(now).Microseconds())
 	}
-	return id.Latest.Microseconds()
+	if how&asksOfFlow > 0 {
+		a.float(item.Flow.Weight)
+		a.float(item.Flow.Urgent)
+		a.text(item.Flow.Name)
+	}
+	switch {
+	case how&asksAhead > 0:
+		a.number(item.Ahead.Microseconds())
+	case how&asksWithID > 0:
+		a.text(item.ID.Text)
+		a.number(item.ID.Patience.Microseconds())
+		a.number(item.ID.latest())
+	}
+	a.number(int64(len(item.Parts)))
+	for _, p := range item.Parts {
+		a.number(int64(p.Limit + 1))
+		a.number(p.Cost)
+		if p.Tag == 0 {
+			a.text("")
+		} else {
+			a.number(p.Tag)
+		}
+	}
 }
 
-func tagText(tag int64) any {
-	if tag == 0 {
-		return ""
+// How an item asks, as ask.lua explains.
+const (
+	asksSettles = 1 << iota
+	asksNow
+	asksWithID
+	asksAhead
+	asksOfFlow
+	asksWithin
+)
+
+func (item *Item) how() (how int) {
+	if item.Settles {
+		how |= asksSettles
 	}
-	return tag
+	if item.Now {
+		how |= asksNow
+	}
+	if item.Flow.Weight > 0 {
+		how |= asksOfFlow
+	}
+	switch {
+	case item.Ahead > 0:
+		how |= asksAhead
+	case item.ID != nil:
+		how |= asksWithID
+	case !item.Latest.IsZero():
+		how |= asksWithin
+	}
+	return how
+}
+
+func (id *ID) latest() int64 {
+	if id.Latest == 0 {
+		return math.MaxInt64 // the queue of a slow limit may be long
+	}
+	return id.Latest.Microseconds()
 }
 
 func (r *reader) answers(c *Call, item *Item) Answers {
@@ -210,22 +237,15 @@ type Flow struct {
 	Urgent float64 // the part of the limit that urgent calls have together, below 1; 0: it is none
 }
 
-// append appends what an item says of its flow.
-func (f *Flow) append(args []any) []any {
+// size adds what a place says of its cost, and whose it is.
+func (a *args) size(f *Flow, cost int64) {
 	if f.Weight == 0 {
-		return args
-	}
-	return append(args, exact(f.Weight), exact(f.Urgent), f.Name)
-}
-
-// size is what a place says of its cost, and whose it is.
-func (f *Flow) size(cost int64) any {
-	if f.Weight == 0 {
-		return cost
+		a.number(cost)
+		return
 	}
 	weight := f.Weight
 	if f.Urgent > 0 {
 		weight = 0
 	}
-	return strconv.FormatInt(cost, 10) + ":" + exact(weight) + ":" + f.Name
+	a.joined(':', exact(weight)+":"+f.Name, cost)
 }

@@ -36,6 +36,7 @@ type Limit struct {
 	Lease time.Duration
 
 	kind *Kind
+	keys []any  // as arguments of a command
 	a, b string // as texts
 
 	mu      sync.Mutex
@@ -52,14 +53,18 @@ type Limit struct {
 
 // NewLimit returns a limit of which nothing is known yet.
 func NewLimit(terms Terms, keys []string, name *Name) *Limit {
-	return &Limit{Terms: terms, kind: kindOf(terms.Kind), Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
+	l := &Limit{Terms: terms, kind: kindOf(terms.Kind), Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
+	for _, key := range keys {
+		l.keys = append(l.keys, key)
+	}
+	return l
 }
 
 // Copy returns another limit under the same key, of which as much is known. It has counted no calls.
 func (l *Limit) Copy() *Limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &Limit{Terms: l.Terms, kind: l.kind, Keys: l.Keys, Key: l.Key, Name: l.Name, Lease: l.Lease, a: l.a, b: l.b, known: l.known, version: l.version,
+	return &Limit{Terms: l.Terms, kind: l.kind, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, a: l.a, b: l.b, known: l.known, version: l.version,
 		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, calm: l.calm}
 }
 
@@ -163,12 +168,12 @@ const noted = 6 * time.Second
 // may have had turns of it. It is for longer where a bucket takes longer to fill.
 const afterLoss = time.Minute
 
-// tell fills in the arguments of the limit, and returns its known text.
-func (l *Limit) tell(args []any, c *Call, back string) string {
+// tell adds the arguments of the limit, and returns its known text.
+func (l *Limit) tell(a *args, c *Call, back string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now, lost := c.Now, c.Lost
-	known, reach, clock, edges := l.known, l.aged(now), c.Clock, ""
+	known, reach, clock := l.known, l.aged(now), c.Clock
 	if known != "" {
 		clock = l.clock(now)
 	}
@@ -183,16 +188,23 @@ func (l *Limit) tell(args []any, c *Call, back string) string {
 	case l.kind.Refills && now.Sub(lost) < max(afterLoss, time.Duration(min(l.A*l.B, 1e15))*time.Microsecond):
 		known, reach = "1", "0"
 	}
+	first := a.more(scripts.ArgsOfLimit)
+	a.setText(first+scripts.LimitKind, l.Kind)
+	a.setText(first+scripts.LimitA, l.a)
+	a.setText(first+scripts.LimitB, l.b)
+	a.setNumber(first+scripts.LimitRank, l.Name.Rank.Load())
+	a.setText(first+scripts.LimitKnown, known)
+	a.setNumber(first+scripts.LimitVersion, l.version)
+	a.setText(first+scripts.LimitReach, reach)
+	a.setText(first+scripts.LimitBack, back)
+	a.setNumber(first+scripts.LimitClock, clock)
 	if l.Edges != nil {
 		micros := clock
 		if micros == 0 || l.stepped.After(l.heard) {
 			micros = now.Add(l.off).UnixMicro()
 		}
-		edges = words(l.Edges(micros))
+		a.setText(first+scripts.LimitEdges, words(l.Edges(micros)))
 	}
-	args[scripts.LimitKind], args[scripts.LimitA], args[scripts.LimitB] = l.Kind, l.a, l.b
-	args[scripts.LimitRank], args[scripts.LimitKnown], args[scripts.LimitVersion] = l.Name.Rank.Load(), known, l.version
-	args[scripts.LimitReach], args[scripts.LimitBack], args[scripts.LimitEdges], args[scripts.LimitClock] = reach, back, edges, clock
 	return known
 }
 

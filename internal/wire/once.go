@@ -6,12 +6,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// once makes the call once, with arguments that are as of evalsha: those from first on are
-// the script's. A copy that nobody knows of would spend permits that nobody uses, so the
-// client must not repeat it by itself.
-func (c *Call) once(ctx context.Context, script *redis.Script, args []any, first int) ([]any, error) {
+// once makes the call once, with the arguments of evalsha. A copy that nobody knows of would spend permits
+// that nobody uses, so the client must not repeat it by itself.
+func (c *Call) once(ctx context.Context, script *redis.Script, args []any) ([]any, error) {
+	first := 3 + scripts.KeysOfLimit*len(c.Limits) // of the script's own
 	if c.reads && c.Limits[0].Name.observed.Load() {
 		if read, may := c.readOnly(ctx, script, args[first:]); may {
 			return outcome(ctx, c.Client, read)

@@ -42,32 +42,53 @@ type Left struct {
 // Leave leaves places, and gives back turns that nobody used. It returns how many permits went
 // back, or were waited for, or are held within the limit. It may be repeated.
 func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
-	extra := make([]any, 0, 4*len(items))
-	for _, item := range items {
+	a := c.begin(scripts.Leave)
+	for i := range items {
+		item := &items[i]
+		a.number(int64(item.Limit + 1))
 		switch {
 		case item.Look:
-			extra = append(extra, item.Limit+1, "look", "", 0)
+			a.text("look")
+			a.text("")
+			a.number(0)
 		case item.Free:
-			extra = append(extra, item.Limit+1, "free", item.Place, fmt.Sprintf("%d:%s", item.Cost, item.Doing))
+			a.slots("free", item)
 		case item.Done:
-			extra = append(extra, item.Limit+1, "done", item.Place, fmt.Sprintf("%d:%s", item.Cost, item.Doing))
+			a.slots("done", item)
 		case item.Since > 0:
-			extra = append(extra, item.Limit+1, "keep", fmt.Sprintf("%d %d", item.Place, item.Since), fmt.Sprintf("%d:%s", item.Cost, item.Doing))
+			a.text("keep")
+			a.text(fmt.Sprintf("%d %d", item.Place, item.Since))
+			a.joined(':', item.Doing, item.Cost)
 		case item.Turns != "":
-			extra = append(extra, item.Limit+1, "turn", item.Turns, item.Cost)
+			a.text("turn")
+			a.text(item.Turns)
+			a.number(item.Cost)
 		case item.ID == "":
-			extra = append(extra, item.Limit+1, "place", item.Place, item.Flow.size(item.Cost))
+			a.text("place")
+			a.number(item.Place)
+			a.size(&item.Flow, item.Cost)
 		case item.Tag != 0:
-			extra = append(extra, item.Limit+1, "book", fmt.Sprintf("%d %d %s", item.Place, item.Tag, item.ID), item.Flow.size(item.Cost))
+			a.text("book")
+			a.joined(' ', item.ID, item.Place, item.Tag)
+			a.size(&item.Flow, item.Cost)
 		default:
-			extra = append(extra, item.Limit+1, "drop", item.ID, item.Cost)
+			a.text("drop")
+			a.text(item.ID)
+			a.number(item.Cost)
 		}
 	}
-	reply, r, err := c.run(ctx, scripts.Leave, extra)
+	reply, r, err := c.run(ctx, scripts.Leave)
 	if err != nil {
 		return reply, nil, err
 	}
 	return reply, r.numbers(len(items)), r.err
+}
+
+// slots adds what is left of slots.
+func (a *args) slots(what string, item *Left) {
+	a.text(what)
+	a.number(item.Place)
+	a.joined(':', item.Doing, item.Cost)
 }
 
 // Used is what a call really used of a limit.
@@ -80,11 +101,14 @@ type Used struct {
 // Settle tells what calls really used, and returns which of them were known. It may be
 // repeated: each call counts once.
 func Settle(ctx context.Context, c *Call, items []Used) (Reply, []bool, error) {
-	extra := make([]any, 0, 4*len(items))
+	a := c.begin(scripts.Settle)
 	for _, item := range items {
-		extra = append(extra, item.Limit+1, item.ID, item.Cost, item.Used)
+		a.number(int64(item.Limit + 1))
+		a.text(item.ID)
+		a.number(item.Cost)
+		a.number(item.Used)
 	}
-	reply, r, err := c.run(ctx, scripts.Settle, extra)
+	reply, r, err := c.run(ctx, scripts.Settle)
 	if err != nil {
 		return reply, nil, err
 	}
@@ -97,7 +121,10 @@ func Settle(ctx context.Context, c *Call, items []Used) (Reply, []bool, error) {
 
 // Pause lets no call be due for a time. It returns per limit how long its pause still lasts.
 func Pause(ctx context.Context, c *Call, d time.Duration, reason string) (Reply, []time.Duration, error) {
-	reply, r, err := c.run(ctx, scripts.Pause, []any{d.Microseconds(), reason})
+	a := c.begin(scripts.Pause)
+	a.number(d.Microseconds())
+	a.text(reason)
+	reply, r, err := c.run(ctx, scripts.Pause)
 	if err != nil {
 		return reply, nil, err
 	}
@@ -110,19 +137,27 @@ func Pause(ctx context.Context, c *Call, d time.Duration, reason string) (Reply,
 
 // Resume ends a pause.
 func Resume(ctx context.Context, c *Call) (Reply, error) {
-	reply, _, err := c.run(ctx, scripts.Resume, nil)
+	c.begin(scripts.Resume)
+	reply, _, err := c.run(ctx, scripts.Resume)
 	return reply, err
 }
 
 // Set lets another limit be in force, for a time or, with 0, until it is set again.
 func Set(ctx context.Context, c *Call, a, b float64, d time.Duration) (Reply, error) {
-	reply, _, err := c.run(ctx, scripts.Set, []any{exact(a), exact(b), d.Microseconds()})
-	return reply, err
+	return c.set(ctx, exact(a), exact(b), d)
 }
 
 // Reset ends what Set began.
 func Reset(ctx context.Context, c *Call) (Reply, error) {
-	reply, _, err := c.run(ctx, scripts.Set, []any{"", "", 0})
+	return c.set(ctx, "", "", 0)
+}
+
+func (c *Call) set(ctx context.Context, a, b string, d time.Duration) (Reply, error) {
+	args := c.begin(scripts.Set)
+	args.text(a)
+	args.text(b)
+	args.number(d.Microseconds())
+	reply, _, err := c.run(ctx, scripts.Set)
 	return reply, err
 }
 
@@ -158,7 +193,9 @@ type Holder struct {
 
 // Inspect returns how the limits stand, and changes nothing.
 func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
-	reply, r, err := c.reading().run(ctx, scripts.Inspect, nil)
+	reads := c.reading()
+	reads.begin(scripts.Inspect)
+	reply, r, err := reads.run(ctx, scripts.Inspect)
 	if err != nil {
 		return reply, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -45,6 +46,7 @@ type Call struct {
 	Caller
 	Client redis.UniversalClient
 	Limits []*Limit
+	Buffer *Buffer  // nil: a new one
 	Back   []string // per limit the name of an ask whose turns go back; nil: none
 	Now    time.Time
 	Clock  int64 // Redis's time then, in micros, as far as the process knows it by any limit; 0: it does not
@@ -83,36 +85,50 @@ func (r *Reply) AnyProblem() error {
 	return nil
 }
 
-// run makes the call, and returns the reply behind its heads.
-func (c *Call) run(ctx context.Context, script *redis.Script, extra []any) (Reply, *reader, error) {
-	const evalsha, keyed = 3, scripts.KeysOfLimit
-	args := make([]any, 0, evalsha+scripts.ArgsOfAll+(keyed+scripts.ArgsOfLimit)*len(c.Limits)+len(extra))
-	args = append(args, "evalsha", script.Hash(), keyed*len(c.Limits))
-	for _, l := range c.Limits {
-		for _, key := range l.Keys {
-			args = append(args, key)
-		}
+// begin begins the arguments of the call: those that all scripts have.
+func (c *Call) begin(script *redis.Script) *args {
+	if c.Buffer == nil {
+		c.Buffer = &Buffer{}
 	}
-	first := len(args)
-	args = args[:first+scripts.ArgsOfAll]
-	all := args[first:]
-	all[scripts.ArgNow], all[scripts.ArgWay], all[scripts.ArgHorizon] = "", c.Way.Microseconds(), c.Horizon.Microseconds()
-	all[scripts.ArgNear], all[scripts.ArgGrace], all[scripts.ArgRun] = c.Near.Microseconds(), c.Grace.Microseconds(), c.Run
-	all[scripts.ArgProcess], all[scripts.ArgSerial], all[scripts.ArgChannel] = c.Process, c.Serial, c.Channel
-	reply := Reply{heads: make([]head, len(c.Limits)), known: make([]string, len(c.Limits))}
+	b := c.Buffer
+	a := &b.args
+	a.begin(script, scripts.KeysOfLimit*len(c.Limits))
+	for _, l := range c.Limits {
+		a.all = append(a.all, l.keys...)
+	}
+	first := a.more(scripts.ArgsOfAll)
+	a.setNumber(first+scripts.ArgWay, c.Way.Microseconds())
+	a.setNumber(first+scripts.ArgHorizon, c.Horizon.Microseconds())
+	a.setNumber(first+scripts.ArgNear, c.Near.Microseconds())
+	a.setNumber(first+scripts.ArgGrace, c.Grace.Microseconds())
+	a.setText(first+scripts.ArgRun, c.Run)
+	a.setText(first+scripts.ArgProcess, c.Process)
+	a.setNumber(first+scripts.ArgSerial, c.Serial)
+	a.setText(first+scripts.ArgChannel, c.Channel)
+	b.heads, b.known = slices.Grow(b.heads[:0], len(c.Limits))[:len(c.Limits)], b.known[:0]
+	clear(b.heads)
 	for i, l := range c.Limits {
 		back := ""
 		if c.Back != nil {
 			back = c.Back[i]
 		}
-		args = args[:len(args)+scripts.ArgsOfLimit]
-		reply.known[i] = l.tell(args[len(args)-scripts.ArgsOfLimit:], c, back)
+		b.known = append(b.known, l.tell(a, c, back))
 	}
-	values, err := c.once(ctx, script, append(args, extra...), first)
+	return a
+}
+
+// run makes the call that begin has begun, and returns the reply behind its heads. The buffer is not used
+// again where the call has failed, as the client may not have sent it yet.
+func (c *Call) run(ctx context.Context, script *redis.Script) (Reply, *reader, error) {
+	b := c.Buffer
+	reply := Reply{heads: b.heads, known: b.known}
+	values, err := c.once(ctx, script, b.args.all)
 	if err != nil {
+		c.Buffer = nil
 		return reply, nil, err
 	}
-	r := &reader{values: values}
+	r := &b.reader
+	*r = reader{values: values}
 	reply.Micros = r.number()
 	for i := range reply.heads {
 		r.head(&reply.heads[i])

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -17,20 +18,21 @@ func paced() *Limit {
 }
 
 // brought is what a call says of a limit, so long after the start.
-func brought(l *Limit, after time.Duration, lost time.Time) (known, version, reach, clock any) {
-	args := make([]any, scripts.ArgsOfLimit)
-	l.tell(args, &Call{Caller: Caller{Lost: lost}, Now: start.Add(after)}, "")
-	return args[scripts.LimitKnown], args[scripts.LimitVersion], args[scripts.LimitReach], args[scripts.LimitClock]
+func brought(l *Limit, after time.Duration, lost time.Time) (known, version, reach, clock string) {
+	var a args
+	l.tell(&a, &Call{Caller: Caller{Lost: lost}, Now: start.Add(after)}, "")
+	text := func(i int) string { return fmt.Sprint(a.all[i]) }
+	return text(scripts.LimitKnown), text(scripts.LimitVersion), text(scripts.LimitReach), text(scripts.LimitClock)
 }
 
 func TestWhatIsRememberedGetsOld(t *testing.T) {
 	l := paced()
 	known, version, reach, clock := brought(l, 0, time.Time{})
-	require.Equal(t, []any{"", int64(0), "", int64(0)}, []any{known, version, reach, clock}, "nothing is known at first")
+	require.Equal(t, []string{"", "0", "", "0"}, []string{known, version, reach, clock}, "nothing is known at first")
 
 	l.learn(&head{version: 7, reach: "5000", text: "~3 run p 2000 4"}, "", 1e6, 100*time.Microsecond, start)
 	known, version, reach, clock = brought(l, 2*time.Millisecond, time.Time{})
-	require.Equal(t, []any{"3 run p 2000 4", int64(7), "3000", int64(1e6 + 100 + 2000)}, []any{known, version, reach, clock})
+	require.Equal(t, []string{"3 run p 2000 4", "7", "3000", "1002100"}, []string{known, version, reach, clock})
 	a, b := l.InForce()
 	require.Equal(t, []float64{2000, 4}, []float64{a, b})
 
@@ -45,15 +47,15 @@ func TestRepliesMayComeOutOfOrder(t *testing.T) {
 	l.learn(&head{version: 9, reach: "9", text: "3 run p 1000 5"}, "", 1e6, 0, start)
 	l.learn(&head{version: 8, reach: "8"}, "3 run p 1000 5", 1e6, 0, start)
 	_, version, reach, _ := brought(l, 0, time.Time{})
-	require.Equal(t, []any{int64(9), "9"}, []any{version, reach}, "of one epoch the highest version counts")
+	require.Equal(t, []string{"9", "9"}, []string{version, reach}, "of one epoch the highest version counts")
 	l.learn(&head{version: 1, reach: "1", text: "4 run p 1000 5"}, "", 1e6, 0, start)
 	_, version, _, _ = brought(l, 0, time.Time{})
-	require.Equal(t, int64(1), version, "another epoch begins anew")
+	require.Equal(t, "1", version, "another epoch begins anew")
 }
 
 func TestALimitNeverAskedHearsOfLostData(t *testing.T) {
 	known, _, reach, _ := brought(paced(), time.Second, start)
-	require.Equal(t, []any{"1", "0"}, []any{known, reach})
+	require.Equal(t, []string{"1", "0"}, []string{known, reach})
 	known, _, _, _ = brought(paced(), time.Hour, start)
 	require.Equal(t, "", known, "no turns of then are out any more")
 }
