@@ -37,7 +37,8 @@ type Batch struct {
 	caller wire.Caller
 	index  map[string]int
 	limits []*wire.Limit
-	slots  bool // One of the limits is of slots.
+	result Result // of the last attempt
+	slots  bool   // One of the limits is of slots.
 	back   []string
 	asks   []asked // one per item
 	parts  []wire.Part
@@ -116,9 +117,11 @@ type traffic struct {
 
 // batch returns an empty batch.
 func (e *Engine) batch(s Script) *Batch {
-	b := &Batch{index: map[string]int{}}
+	var b *Batch
 	if n := len(e.recycled); n > 0 {
 		b, e.recycled = e.recycled[n-1], e.recycled[:n-1]
+	} else {
+		b = &Batch{index: map[string]int{}}
 	}
 	b.Script = s
 	b.alarm.of = b

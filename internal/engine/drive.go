@@ -47,14 +47,15 @@ func (p *Process) driveOnce(b *Batch) {
 
 // attempt sends a batch, and hands its outcome to the engine. It leaves the Process locked.
 func (p *Process) attempt(b *Batch) {
-	result, err := p.send(b)
+	var err error
+	b.result, err = p.send(b)
 	p.mu.Lock()
 	now := time.Now()
 	p.letIn(now)
 	if err != nil {
 		p.engine.Failed(now, b, err)
 	} else {
-		p.engine.Reply(now, b, &result)
+		p.engine.Reply(now, b, &b.result)
 	}
 }
 

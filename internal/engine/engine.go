@@ -185,7 +185,8 @@ func (e *Engine) lineOf(n *Need) *line {
 	case e.idle != nil && e.idle.key == key:
 		l, e.idle = e.idle, nil
 	default:
-		l = &line{engine: e, key: key, need: *n, parts: n.parts()}
+		l = &line{engine: e, key: key, need: *n}
+		l.parts = append(append(l.one[:0], n.Part), n.More...)
 		l.alarm.of = l
 		if n.hasSlots() {
 			for _, p := range l.parts {
@@ -242,10 +243,7 @@ func (q *queue) pull() (l *line) {
 	if len(*from) == 0 {
 		return nil
 	}
-	l, (*from)[0] = (*from)[0], nil
-	if *from = (*from)[1:]; len(*from) == 0 {
-		*from = nil
-	}
+	l = behead(from)
 	l.queued = false
 	return l
 }

@@ -24,6 +24,7 @@ type line struct {
 	key    key
 	need   Need
 	parts  []Part
+	one    [1]Part // room for parts, as most often there is one
 	slots  []bool // Which of its limits are of slots. Nil: none.
 
 	waiting []*Call  // They have no turn.
@@ -118,12 +119,19 @@ func (l *line) give(t *Turn, now time.Time) {
 
 // pop takes the first call that waits off.
 func (l *line) pop() *Call {
-	c := l.waiting[0]
-	l.waiting[0] = nil
-	if l.waiting = l.waiting[1:]; len(l.waiting) == 0 {
-		l.waiting = nil
+	return behead(&l.waiting)
+}
+
+// behead takes the first one off. The room of the last one is kept for those that come.
+func behead[T any](of *[]T) (first T) {
+	all := *of
+	first, all[0] = all[0], first
+	if len(all) == 1 {
+		*of = all[:0]
+	} else {
+		*of = all[1:]
 	}
-	return c
+	return first
 }
 
 func (l *line) wake(c *Call) { l.engine.ready.Wake = append(l.engine.ready.Wake, c) }

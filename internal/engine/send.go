@@ -21,19 +21,16 @@ func (e *Engine) dispatch(now time.Time) {
 		}
 		switch {
 		case e.breaker.isOpen():
-			e.outbox = e.outbox[1:]
+			behead(&e.outbox)
 			e.fail(b, errAway, now)
 		case e.unmet:
 			e.meet(now)
 		case b.Script == Ask && !e.clock.sure():
 			e.measure(b, now)
 		default:
-			e.outbox = e.outbox[1:]
+			behead(&e.outbox)
 			e.send(b, now)
 		}
-	}
-	if len(e.outbox) == 0 {
-		e.outbox = nil
 	}
 }
 

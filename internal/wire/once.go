@@ -20,7 +20,7 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any) ([]an
 		c.Limits[0].Name.observed.Store(false) // its rights are others
 	}
 	cmd := process(ctx, c.Client, args) // script.Run would allocate each of them once more
-	if redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+	if cmd.Err() != nil && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		cmd = script.Eval(ctx, once{c.Client}, c.keys(), args[first:]...)
 	}
 	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver

@@ -34,7 +34,10 @@ type Caller struct {
 }
 
 // Ask names an ask: its process and serial.
-func (c Caller) Ask() string { return c.Process + " " + strconv.FormatInt(c.Serial, 10) }
+func (c Caller) Ask() string {
+	var room [64]byte
+	return string(strconv.AppendInt(append(append(room[:0], c.Process...), ' '), c.Serial, 10))
+}
 
 // CallID names a call of a process in Redis.
 func CallID(process string, number int64) string {
