@@ -474,7 +474,7 @@ func (onKeep) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 func (h onKeep) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		for _, arg := range cmd.Args() {
-			if arg == "keep" {
+			if fmt.Sprint(arg) == "keep" {
 				h()
 			}
 		}

@@ -38,9 +38,7 @@ func (s *span) String() string { return string(s.of.bytes[s.from:s.to]) }
 
 // begin begins the arguments of a script call with some keys.
 func (a *args) begin(script *redis.Script, keys int) {
-	a.all, a.spans, a.bytes = append(a.all[:0], "evalsha"), a.spans[:0], a.bytes[:0]
-	a.text(script.Hash())
-	a.number(int64(keys))
+	a.all, a.spans, a.bytes = append(a.all[:0], "evalsha", script.Hash(), keys), a.spans[:0], a.bytes[:0] // for hooks of clients
 }
 
 // more adds n arguments that are to be set, and returns the index of the first.
