@@ -25,7 +25,7 @@ type line struct {
 	need   Need
 	parts  []Part
 	one    [1]Part // room for parts, as most often there is one
-	slots  []bool // Which of its limits are of slots. Nil: none.
+	slots  []bool  // Which of its limits are of slots. Nil: none.
 
 	waiting []*Call  // They have no turn.
 	given   []*Call  // They have a turn that they have not used.
