@@ -1,7 +1,7 @@
 // Command bench measures fleetpace beside what people use for the same, and draws the figures
 // that the README and docs quote.
 //
-//	go run . cost      what a call costs where permits are available
+//	go run . cost      what a call costs: one that finds permits available, and one that waits
 //	go run . fleet     fleets of asynq processes at a rate-limited API
 //	go run . http      turns over HTTP
 //	go run . growth    many calls that wait at many keys
@@ -37,7 +37,7 @@ type program struct {
 }
 
 var programs = []program{
-	{"cost", "what a call costs where permits are available, beside other limiters", cost.Run},
+	{"cost", "what a call costs, beside other limiters", cost.Run},
 	{"fleet", "fleets of asynq processes at a rate-limited API, beside what people build", fleet.Run},
 	{"http", "turns over HTTP, beside a handler that asks redis_rate", overhttp.Run},
 	{"growth", "script calls per turn where many calls wait at many keys", growth.Run},

@@ -1,12 +1,19 @@
--- room.lua: the first calls that wait for slots are told when some are free.
+-- room.lua: the first calls that wait for slots are told when some are free, and places of the dead leave
+-- the head of the queue.
 
 local WAKES = 64 -- places
+
+-- bury lets a dead process lose its first places if it is at the head: nobody else would ask in time.
+local function bury(l)
+  local process = l.card > 0 and l.paused <= now and processOf((head(l)))
+  if process and dead(l, process) then clear(l, process, {}, true) end
+end
 
 -- wake notifies the processes of the first calls that wait, as many as have room. If the first call does
 -- not come, wake repeats the messages after each MOMENT, and then notifies the first call of other
 -- processes, too. Dead processes lose their slots and places.
 local function wake(l)
-  if not l.meter.tells then return end
+  if not l.meter.tells then return bury(l) end
   if l.card > 0 then l.meter.sweep(l) end
   local free, moment = l.a - l.used, l.meter.MOMENT
   if l.card == 0 or free <= 0 or l.till > now or l.paused > now then

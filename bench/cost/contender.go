@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -16,11 +17,31 @@ import (
 // empty: there is one only.
 type ask func(ctx context.Context, key string) error
 
+// asker is a contender in a process.
+type asker struct {
+	ask    ask
+	place  func(ctx context.Context) (leave func(context.Context) error, err error) // for a call that has to wait
+	lapses func() int64                                                             // turns that came too late to be used
+	end    func()
+}
+
+// simple is a contender that has no queue: it makes an ordinary call in place of each that would wait
+// or leave.
+func simple(one ask, end func()) *asker {
+	plain := func(ctx context.Context) error { return one(ctx, "") }
+	return &asker{
+		ask:    one,
+		place:  func(ctx context.Context) (func(context.Context) error, error) { return plain, plain(ctx) },
+		lapses: func() int64 { return 0 },
+		end:    end,
+	}
+}
+
 // contender is one way to ask whether a call may be made.
 type contender struct {
 	name  string
 	local bool // it does not ask Redis
-	open  func(client *redis.Client, name string) (ask, func(), error)
+	open  func(client *redis.Client, s *setup) (*asker, error)
 }
 
 // Each limit is one of 1,000,000 per second with a burst of 1,000,000,000: nobody waits for it.
@@ -29,45 +50,52 @@ const (
 	burst    = 1_000_000_000
 )
 
-// base is what others are compared with.
-const base = "redis_rate"
+// base is what others are compared with. The names of fleetpace from another program are its own with
+// before at the end.
+const base, before = "redis_rate", ", before"
 
 var contenders = []contender{
 	{"fleetpace", false, openFleetpace(0)},
 	{"fleetpace, lease", false, openFleetpace(time.Second)},
-	{base, false, func(client *redis.Client, name string) (ask, func(), error) {
-		return askRedisRate(redis_rate.NewLimiter(client), name), func() {}, nil
+	{base, false, func(client *redis.Client, s *setup) (*asker, error) {
+		return simple(askRedisRate(redis_rate.NewLimiter(client), s.Name), func() {}), nil
 	}},
 	{"redis_rate, full duplex", false, openFullDuplex},
 	{"floor", false, openFloor},
-	{"x/time/rate", true, func(*redis.Client, string) (ask, func(), error) {
+	{"x/time/rate", true, func(*redis.Client, *setup) (*asker, error) {
 		limiter := rate.NewLimiter(rate.Every(interval), burst)
-		return func(context.Context, string) error { return yes(limiter.Allow()) }, func() {}, nil
+		return simple(func(context.Context, string) error { return yes(limiter.Allow()) }, func() {}), nil
 	}},
 }
 
-func contenderNamed(name string) (c contender, ok bool) {
-	for _, c = range contenders {
-		if c.name == name {
-			return c, true
+func openFleetpace(lease time.Duration) func(*redis.Client, *setup) (*asker, error) {
+	return func(client *redis.Client, s *setup) (*asker, error) {
+		config := reserve.Config{Name: s.Name, Limit: reserve.Every(interval).Burst(burst), Lease: lease}
+		if s.Full {
+			config.Limit, config.Lease = reserve.Every(time.Hour), 0 // whoever asks has to wait
 		}
-	}
-	return contender{}, false
-}
-
-func openFleetpace(lease time.Duration) func(*redis.Client, string) (ask, func(), error) {
-	return func(client *redis.Client, name string) (ask, func(), error) {
-		limiter, err := reserve.New(client, reserve.Config{Name: name, Limit: reserve.Every(interval).Burst(burst), Lease: lease})
+		limiter, err := reserve.New(client, config)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		wait := func(ctx context.Context, key string) error {
-			if key == "" {
-				return limiter.Wait(ctx)
-			}
-			return limiter.For(key).Wait(ctx)
-		}
-		return wait, func() { _ = limiter.Close() }, nil
+		numbers := meter.Of("", s.Name)
+		return &asker{
+			ask: func(ctx context.Context, key string) error {
+				if key == "" {
+					return limiter.Wait(ctx)
+				}
+				return limiter.For(key).Wait(ctx)
+			},
+			place: func(ctx context.Context) (func(context.Context) error, error) {
+				place, err := limiter.Reserve(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return place.Cancel, nil
+			},
+			lapses: func() int64 { return numbers.Count(meter.Lapsed) },
+			end:    func() { _ = limiter.Close() },
+		}, nil
 	}
 }
 
@@ -85,17 +113,17 @@ func askRedisRate(limiter *redis_rate.Limiter, name string) ask {
 
 // openFullDuplex is redis_rate on the pool of go-redis that sends the commands of all callers over
 // one connection, one behind the other, without waiting for replies.
-func openFullDuplex(client *redis.Client, name string) (ask, func(), error) {
+func openFullDuplex(client *redis.Client, s *setup) (*asker, error) {
 	pool, err := client.AutoPipelineWithOptions(&redis.AutoPipelineOptions{FullDuplex: true})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return askRedisRate(redis_rate.NewLimiter(pool), name), func() { _ = pool.Close() }, nil
+	return simple(askRedisRate(redis_rate.NewLimiter(pool), s.Name), func() { _ = pool.Close() }), nil
 }
 
 // openFloor is what no limiter goes below whose calls share their trips: they go to sleep, one PING
 // is sent for all that came, and they are woken.
-func openFloor(client *redis.Client, _ string) (ask, func(), error) {
+func openFloor(client *redis.Client, _ *setup) (*asker, error) {
 	calls := make(chan chan error, 1<<13)
 	ctx, stop := context.WithCancel(context.Background())
 	go func() {
@@ -116,11 +144,11 @@ func openFloor(client *redis.Client, _ string) (ask, func(), error) {
 			}
 		}
 	}()
-	return func(context.Context, string) error {
+	return simple(func(context.Context, string) error {
 		call := make(chan error, 1)
 		calls <- call
 		return <-call
-	}, stop, nil
+	}, stop), nil
 }
 
 // yes is for limiters that say no instead of waiting.

@@ -1,5 +1,5 @@
-// Package cost measures what a call costs that finds permits available: nobody waits for the limit,
-// so what is left is the price of asking.
+// Package cost measures what a call costs: one that finds permits available, so that what is left is
+// the price of asking, and one that has to wait.
 package cost
 
 import (
@@ -17,16 +17,28 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/bench/internal/child"
 	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
 	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
-const usage = `What a call costs where permits are available: time per call of all callers together,
-commands that Redis gets per call, time of its scripts, and allocations.
+const usage = `What a call costs: time per call of all callers together, commands that Redis gets per call, the time
+of its scripts, turns that lapsed, and allocations.
+
+Cases:
+  1 caller ... 4,096 callers   one process, one limit, permits available
+  100 keys, 10,000 keys        100 and 1,024 callers, each time about another key
+  16 processes                 64 callers in each of 16 processes, one limit
+  waiting, leaving             calls that have to wait for an hour, one after the other: asking for a
+                               place in the queue, and giving it up. Contenders without a queue make
+                               ordinary calls instead
 
 Contenders take turns in short slices, so that what else the machine does hits all alike. The first
 round is to warm up; each figure is the median of the others. "floor" is calls that go to sleep, one
 PING for all that came meanwhile, and waking them. Times depend on the machine; compare the ratios.
+
+To compare two commits in one run, build this program at the earlier one, and name it:
+  go build -o /tmp/bench-before . && git switch - && go run . cost -before /tmp/bench-before
 
 Flags:
 `
@@ -35,14 +47,18 @@ Flags:
 type testcase struct {
 	name                     string
 	callers, keys, processes int
+	do                       string
 }
 
 var cases = []testcase{
-	{"1 caller", 1, 0, 1},
-	{"64 callers", 64, 0, 1},
-	{"4,096 callers", 4096, 0, 1},
-	{"10,000 keys", 1024, 10_000, 1},
-	{"16 processes", 64, 0, 16},
+	{"1 caller", 1, 0, 1, waits},
+	{"64 callers", 64, 0, 1, waits},
+	{"4,096 callers", 4096, 0, 1, waits},
+	{"100 keys", 100, 100, 1, waits},
+	{"10,000 keys", 1024, 10_000, 1, waits},
+	{"16 processes", 64, 0, 16, waits},
+	{"waiting", 1, 0, 1, places},
+	{"leaving", 1, 0, 1, leaves},
 }
 
 // Figure is what was measured of a contender in a case, each number the median of the rounds.
@@ -53,15 +69,17 @@ type Figure struct {
 	Ratio       float64 `json:"ratio_to_redis_rate"` // how many times as fast
 	Commands    float64 `json:"redis_commands_per_call"`
 	RedisMicros float64 `json:"redis_script_us_per_call"`
+	RedisRatio  float64 `json:"script_ratio_to_redis_rate"` // how many times the time of its script
+	Lapsed      float64 `json:"lapsed_turns_percent"`
 	Allocs      float64 `json:"allocations_per_call"`
+	Bytes       float64 `json:"bytes_per_call"`
 }
 
 type options struct {
-	rounds int
-	slice  time.Duration
-	only   string
-	json   bool
-	chart  string
+	rounds              int
+	slice               time.Duration
+	only, before, chart string
+	busy, json          bool
 }
 
 // Run measures all cases and prints them.
@@ -73,6 +91,8 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	fs.IntVar(&o.rounds, "rounds", 5, "rounds that count")
 	fs.DurationVar(&o.slice, "slice", 300*time.Millisecond, "how long each contender asks in a round")
 	fs.StringVar(&o.only, "only", "", "cases and contenders whose names have one of these texts, with commas between")
+	fs.StringVar(&o.before, "before", "", "a program like this one, built from another commit: its fleetpace takes part")
+	fs.BoolVar(&o.busy, "busy", false, "beside a process per processor that never rests")
 	fs.BoolVar(&o.json, "json", false, "a line of JSON per case and contender")
 	fs.StringVar(&o.chart, "chart", "", "draw the time per call against the callers to this SVG file")
 	if err := fs.Parse(args); err != nil {
@@ -86,6 +106,13 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return err
 	}
 	defer server.Stop()
+	if o.busy {
+		stop, err := child.Busy()
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	var all []Figure
 	for _, c := range chosen(o.only, cases, func(c testcase) string { return c.name }) {
 		figures, err := c.measure(ctx, o, server, stderr)
@@ -99,16 +126,16 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 			return fmt.Errorf("-chart: %w", err)
 		}
 	}
-	if o.json {
-		lines := json.NewEncoder(stdout)
-		for _, f := range all {
-			if err := lines.Encode(f); err != nil {
-				return err
-			}
-		}
-		return nil
+	if !o.json {
+		return table(stdout, all, o.busy)
 	}
-	return table(stdout, all)
+	lines := json.NewEncoder(stdout)
+	for _, f := range all {
+		if err := lines.Encode(f); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // chosen are those whose names have one of the texts; all where none has.
@@ -124,10 +151,48 @@ func chosen[T any](texts string, all []T, name func(T) string) []T {
 
 // player is a contender in a case.
 type player struct {
-	contender
-	ask
-	name    string // of its limit
+	name    string
+	local   bool
+	crew    child.Crew
 	figures []Figure
+}
+
+// players starts the contenders of a case, the earlier fleetpace among them.
+func (c testcase) players(o options, server *redisserver.Server) (all []*player, err error) {
+	defer func() {
+		if err != nil {
+			end(all)
+		}
+	}()
+	for _, one := range chosen(o.only, contenders, func(c contender) string { return c.name }) {
+		if one.local && (c.keys > 0 || c.processes > 1 || c.do != waits) {
+			continue // it would need a map of limiters, knows one process only, and has no place to give up
+		}
+		names := []string{one.name}
+		if o.before != "" && strings.HasPrefix(one.name, "fleetpace") {
+			names = append(names, one.name+before)
+		}
+		for i, name := range names {
+			s := setup{name, server.Address, "cost-" + rand.Text()[:8], c.callers, c.keys, c.do != waits}
+			crew, err := child.StartCrew(c.processes, func() (*child.Process, error) {
+				if i > 0 {
+					return child.StartOther(s, o.before, MemberRole)
+				}
+				return child.Start(MemberRole, s)
+			})
+			if err != nil {
+				return all, fmt.Errorf("%s: %w", name, err)
+			}
+			all = append(all, &player{name: name, local: one.local, crew: crew})
+		}
+	}
+	return all, nil
+}
+
+func end(all []*player) {
+	for _, p := range all {
+		p.crew.Kill()
+	}
 }
 
 // slicesPerRound cuts rounds of one caller finer: how long a sleeping processor takes to wake is
@@ -140,32 +205,14 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 	if err := admin.FlushAll(ctx).Err(); err != nil {
 		return nil, err
 	}
-	if c.callers == 1 {
+	if c.callers == 1 && c.do == waits {
 		o.rounds, o.slice = o.rounds*slicesPerRound, max(o.slice/slicesPerRound, 10*time.Millisecond)
 	}
-	var players []*player
-	for _, one := range chosen(o.only, contenders, func(c contender) string { return c.name }) {
-		if one.local && (c.keys > 0 || c.processes > 1) {
-			continue // it would need a map of limiters, and knows one process only
-		}
-		p := &player{contender: one, name: "cost-" + rand.Text()[:8]}
-		players = append(players, p)
-		if c.processes > 1 {
-			continue // each opens its own
-		}
-		client := newClient(server.Address)
-		defer func() { _ = client.Close() }()
-		asks, end, err := one.open(client, p.name)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", one.name, err)
-		}
-		defer end()
-		if p.ask = asks; !one.local {
-			if err := warm(ctx, client, asks, c.keys); err != nil {
-				return nil, fmt.Errorf("%s: %w", one.name, err)
-			}
-		}
+	players, err := c.players(o, server)
+	if err != nil {
+		return nil, err
 	}
+	defer end(players)
 	bar := progress.New(stderr, c.name, (o.rounds+1)*len(players))
 	defer bar.Close()
 	for round := range o.rounds + 1 {
@@ -173,7 +220,7 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 			p := players[(round+i)%len(players)]
 			f, err := c.slice(ctx, p, o.slice, server, admin)
 			if err = cmp.Or(ctx.Err(), err); err != nil {
-				return nil, fmt.Errorf("%s: %w", p.contender.name, err)
+				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
 			if round > 0 {
 				p.figures = append(p.figures, f)
@@ -186,53 +233,80 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 
 // slice lets a contender ask for a while.
 func (c testcase) slice(ctx context.Context, p *player, d time.Duration, server *redisserver.Server, admin *redis.Client) (f Figure, err error) {
+	if c.do == leaves {
+		if _, err := p.do(order{Do: places}); err != nil {
+			return f, err
+		}
+	}
 	before, err := server.Work(ctx, admin)
 	if err != nil {
 		return f, err
 	}
-	var got sample
-	if c.processes > 1 {
-		got, err = together(c.processes, setup{p.contender.name, server.Address, p.name, c.callers, d})
-	} else {
-		got, err = loop(ctx, p.ask, c.callers, c.keys, d)
-	}
+	got, err := p.do(order{c.do, d})
 	if err != nil {
 		return f, err
 	}
 	after, err := server.Work(ctx, admin)
+	if err != nil {
+		return f, err
+	}
+	if c.do == places {
+		_, err = p.do(order{Do: leaves})
+	}
 	calls, work := float64(got.Calls), after.Less(before)
-	f = Figure{Case: c.name, Contender: p.contender.name, Nanos: float64(got.Elapsed) / calls, Allocs: float64(got.Allocs) / calls}
+	f = Figure{Case: c.name, Contender: p.name, Nanos: float64(got.Elapsed) / calls, Lapsed: 100 * float64(got.Lapsed) / calls,
+		Allocs: float64(got.Allocs) / calls, Bytes: float64(got.Bytes) / calls}
 	if !p.local {
 		f.Commands, f.RedisMicros = (work.Scripts+work.Pings)/calls, work.Micros/calls
 	}
 	return f, err
 }
 
+// do lets all processes of a contender follow an order, and adds up what they did.
+func (p *player) do(o order) (all sample, err error) {
+	for _, one := range p.crew {
+		one.Tell(o)
+	}
+	for _, one := range p.crew {
+		var got sample
+		if err := one.Hear(&got); err != nil {
+			return all, err
+		}
+		all.Calls, all.Lapsed, all.Elapsed = all.Calls+got.Calls, all.Lapsed+got.Lapsed, max(all.Elapsed, got.Elapsed)
+		all.Allocs, all.Bytes = all.Allocs+got.Allocs, all.Bytes+got.Bytes
+	}
+	return all, nil
+}
+
 func (c testcase) medians(players []*player) (all []Figure) {
-	var of float64
+	var of Figure
 	for _, p := range players {
-		median := func(value func(Figure) float64) float64 {
+		median := func(value func(*Figure) float64) float64 {
 			var values []float64
-			for _, f := range p.figures {
-				values = append(values, value(f))
+			for i := range p.figures {
+				values = append(values, value(&p.figures[i]))
 			}
 			slices.Sort(values)
 			return values[len(values)/2]
 		}
 		f := Figure{
-			Case: c.name, Contender: p.contender.name,
-			Nanos:       median(func(f Figure) float64 { return f.Nanos }),
-			Commands:    median(func(f Figure) float64 { return f.Commands }),
-			RedisMicros: median(func(f Figure) float64 { return f.RedisMicros }),
-			Allocs:      median(func(f Figure) float64 { return f.Allocs }),
+			Case: c.name, Contender: p.name,
+			Nanos:       median(func(f *Figure) float64 { return f.Nanos }),
+			Commands:    median(func(f *Figure) float64 { return f.Commands }),
+			RedisMicros: median(func(f *Figure) float64 { return f.RedisMicros }),
+			Lapsed:      median(func(f *Figure) float64 { return f.Lapsed }),
+			Allocs:      median(func(f *Figure) float64 { return f.Allocs }),
+			Bytes:       median(func(f *Figure) float64 { return f.Bytes }),
 		}
 		if f.Contender == base {
-			of = f.Nanos
+			of = f
 		}
 		all = append(all, f)
 	}
 	for i := range all {
-		all[i].Ratio = of / all[i].Nanos
+		if of.Case != "" {
+			all[i].Ratio, all[i].RedisRatio = of.Nanos/all[i].Nanos, all[i].RedisMicros/of.RedisMicros
+		}
 	}
 	return all
 }

@@ -4,17 +4,24 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"runtime"
 	"strings"
 	"text/tabwriter"
 	"time"
 )
 
-// table prints a row per case and contender.
-func table(w io.Writer, all []Figure) error {
+// table prints a row per case and contender, and when and where it was measured.
+func table(w io.Writer, all []Figure, busy bool) error {
+	beside := ""
+	if busy {
+		beside = ", beside a busy process per processor"
+	}
+	fmt.Fprintf(w, "%s, %d processors%s\n", time.Now().Format(time.DateOnly), runtime.NumCPU(), beside)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "case\tcontender\ttime per call\tas fast as redis_rate\tcommands per call\tµs of scripts per call\tallocations per call\t")
+	fmt.Fprintln(t, "case\tcontender\ttime per call\tas fast as redis_rate\tcommands per call\tµs of scripts per call\tof redis_rate's\tlapsed\tallocations\tbytes\t")
 	for _, f := range all {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f ×\t%.4g\t%.3g\t%.3g\t\n", f.Case, f.Contender, short(f.Nanos), f.Ratio, f.Commands, f.RedisMicros, f.Allocs)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%.2f ×\t%.4g\t%.3g\t%.2f ×\t%.2f %%\t%.3g\t%.0f\t\n",
+			f.Case, f.Contender, short(f.Nanos), f.Ratio, f.Commands, f.RedisMicros, f.RedisRatio, f.Lapsed, f.Allocs, f.Bytes)
 	}
 	return t.Flush()
 }
@@ -39,6 +46,9 @@ const (
 
 var colors = map[string]string{"fleetpace": "#d53e00", "fleetpace, lease": "#e69f00", base: "#0072b2", "redis_rate, full duplex": "#56b4e9"}
 
+// drawn reports whether the picture shows the case.
+func (c testcase) drawn() bool { return c.keys == 0 && c.processes == 1 && c.do == waits }
+
 // curve is the line of a contender.
 type curve struct {
 	name   string
@@ -50,7 +60,7 @@ func curves(all []Figure) (lines []curve) {
 		line := curve{name: c.name}
 		for _, at := range cases {
 			for _, f := range all {
-				if f.Case == at.name && f.Contender == c.name && at.keys == 0 && at.processes == 1 {
+				if f.Case == at.name && f.Contender == c.name && at.drawn() {
 					line.points = append(line.points, [2]float64{float64(at.callers), f.Nanos})
 				}
 			}
@@ -86,7 +96,7 @@ func picture(all []Figure) []byte {
 			left, width-right, at, at, left-8, at+4, time.Duration(math.Pow(10, e)))
 	}
 	for _, c := range cases {
-		if c.keys == 0 && c.processes == 1 {
+		if c.drawn() {
 			fmt.Fprintf(&b, `<text x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n", x(float64(c.callers)), height-foot+20, c.callers)
 		}
 	}

@@ -63,11 +63,8 @@ func startBullMQ(s setup) (*child.Process, error) {
 }
 
 // enqueueBullMQ lets BullMQ's own client add the jobs.
-func enqueueBullMQ(_ context.Context, s setup, _ *redis.Client, jobs []job) error {
-	p, err := child.StartOther(struct {
-		setup
-		Jobs int
-	}{s, len(jobs)}, "node", filepath.Join(bullMQDir(), "member.mjs"), "add")
+func enqueueBullMQ(_ context.Context, s setup, _ *redis.Client, _ []string) error {
+	p, err := child.StartOther(s, "node", filepath.Join(bullMQDir(), "member.mjs"), "add")
 	if err != nil {
 		return err
 	}

@@ -2,13 +2,10 @@ package fleet
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"strconv"
-	"sync"
+	"slices"
 	"time"
 
 	"github.com/hibiken/asynq"
@@ -20,87 +17,66 @@ import (
 // MemberRole makes the program one of the processes that make the calls.
 const MemberRole = "-fleet-member"
 
-// setup is what a process is told. A field of it is read by the program of BullMQ, too.
+// setup is what a process is told. The program of BullMQ reads it, too.
 type setup struct {
 	Contender string
 	Redis     string // address
 	API       string // URL
 	Handlers  int
-	Task      time.Duration // how often asynq looks for tasks, and for delayed ones
-	Delayed   time.Duration
 	Limits    []limit
 	Rate      float64 // for the limiter of the first limit
 	Burst     int
+	Jobs      int // to enqueue
 }
+
+// polling is how often asynq looks for tasks, and for delayed ones.
+const polling = 100 * time.Millisecond
 
 // member is such a process, seen from inside.
 type member struct {
 	setup
 	redis *redis.Client
 	http  *http.Client
-
-	mu      sync.Mutex
-	entries map[string]int // how often each task entered its handler
 }
 
-// Member works until it is stopped. Then it tells how often tasks entered their handlers, and exits
-// at once: what is under way counts for nothing.
-func Member() int {
-	m := &member{entries: map[string]int{}}
-	err := child.Told(&m.setup)
-	if err == nil {
-		err = m.start()
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	lines := json.NewEncoder(os.Stdout)
-	_ = lines.Encode("ready") // who does not read it has gone, and then stdin ends
-	child.UntilStopped()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_ = lines.Encode(m.entries)
-	return 0
+// limit is that of a task.
+func (m *member) limit(task *asynq.Task) limit {
+	return m.Limits[slices.IndexFunc(m.Limits, func(l limit) bool { return l.Name == string(task.Payload()) })]
 }
 
-func (m *member) start() error {
+// Member works until it is stopped, and ends at once: what is under way counts for nothing.
+func Member() error {
+	m := &member{}
+	if err := child.Told(&m.setup); err != nil {
+		return err
+	}
 	m.redis = redis.NewClient(&redis.Options{Addr: m.Redis})
 	m.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: m.Handlers}}
 	c, ok := contenderNamed(m.Contender)
 	if !ok {
 		return fmt.Errorf("there is no contender %q", m.Contender)
 	}
-	config := asynq.Config{
-		Concurrency: m.Handlers, TaskCheckInterval: m.Task, DelayedTaskCheckInterval: m.Delayed,
-		LogLevel: asynq.ErrorLevel, Queues: map[string]int{"default": 1, "soon": 1},
-	}
+	config := asynq.Config{Concurrency: m.Handlers, TaskCheckInterval: polling, DelayedTaskCheckInterval: polling, LogLevel: asynq.ErrorLevel}
 	handler, err := c.serve(m, &config)
 	if err != nil {
 		return err
 	}
-	return asynq.NewServer(asynq.RedisClientOpt{Addr: m.Redis}, config).Start(asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		id, _ := asynq.GetTaskID(ctx)
-		m.mu.Lock()
-		m.entries[id]++
-		m.mu.Unlock()
-		return handler.ProcessTask(ctx, task)
-	}))
+	if err := asynq.NewServer(asynq.RedisClientOpt{Addr: m.Redis}, config).Start(handler); err != nil {
+		return err
+	}
+	child.Tell("ready")
+	child.UntilStopped()
+	return nil
 }
 
-// workTime is how long a handler is busy after its call, unless the call itself takes time.
+// workTime is how long a handler is busy after its call.
 const workTime = 5 * time.Millisecond
 
-// call makes the task's call, and works. The moment is when the limiter let it; zero: nobody said.
-func (m *member) call(ctx context.Context, task *asynq.Task, due time.Time) error {
+// call makes the task's call, and works.
+func (m *member) call(ctx context.Context, task *asynq.Task) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, m.API+"/"+string(task.Payload()), nil)
 	if err != nil {
 		return err
-	}
-	id, _ := asynq.GetTaskID(ctx)
-	request.Header.Set(taskHeader, id)
-	if !due.IsZero() {
-		request.Header.Set(dueHeader, strconv.FormatInt(due.UnixNano(), 10))
 	}
 	response, err := m.http.Do(request)
 	if err != nil {
@@ -115,8 +91,6 @@ func (m *member) call(ctx context.Context, task *asynq.Task, due time.Time) erro
 	default:
 		return fmt.Errorf("the API answered %d", response.StatusCode)
 	}
-	if m.Limits[0].Slots == 0 {
-		time.Sleep(workTime)
-	}
+	time.Sleep(workTime)
 	return nil
 }

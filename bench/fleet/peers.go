@@ -32,17 +32,11 @@ func putsBack(config *asynq.Config) {
 
 // askRedisRate asks redis_rate about the limit of a task.
 func (m *member) askRedisRate() func(ctx context.Context, task *asynq.Task) (*redis_rate.Result, error) {
-	limiter, s := redis_rate.NewLimiter(m.redis), scenario{limits: m.Limits}
+	limiter := redis_rate.NewLimiter(m.redis)
 	return func(ctx context.Context, task *asynq.Task) (*redis_rate.Result, error) {
-		line := string(task.Payload())
-		name, _ := splitLine(line)
-		l, err := s.limit(name)
-		if err != nil {
-			return nil, err
-		}
-		rate, burst := l.forLimiters()
+		rate, burst := m.limit(task).forLimiters()
 		// Its rate is a whole number, so a fraction is in the period.
-		return limiter.Allow(ctx, line, redis_rate.Limit{Rate: 1, Period: time.Duration(float64(time.Second) / rate), Burst: burst})
+		return limiter.Allow(ctx, string(task.Payload()), redis_rate.Limit{Rate: 1, Period: time.Duration(float64(time.Second) / rate), Burst: burst})
 	}
 }
 
@@ -61,7 +55,7 @@ func serveRecipe(m *member, config *asynq.Config) (asynq.Handler, error) {
 		if answer.Allowed == 0 {
 			return &putBack{max(answer.RetryAfter, spread())}
 		}
-		if err = m.call(ctx, task, time.Time{}); errors.Is(err, errRefused) {
+		if err = m.call(ctx, task); errors.Is(err, errRefused) {
 			return &putBack{spread()}
 		}
 		return err
@@ -78,7 +72,7 @@ func serveSleeper(m *member, _ *asynq.Config) (asynq.Handler, error) {
 				return err
 			}
 			if answer.Allowed > 0 {
-				return m.call(ctx, task, time.Time{})
+				return m.call(ctx, task)
 			}
 			select {
 			case <-time.After(answer.RetryAfter):
@@ -101,23 +95,16 @@ return redis.call('PTTL', KEYS[1])`)
 // come at once.
 func serveWindow(m *member, config *asynq.Config) (asynq.Handler, error) {
 	putsBack(config)
-	s := scenario{limits: m.Limits}
 	return asynq.HandlerFunc(func(ctx context.Context, task *asynq.Task) error {
-		line := string(task.Payload())
-		name, _ := splitLine(line)
-		l, err := s.limit(name)
-		if err != nil {
-			return err
-		}
-		rate, burst := l.forLimiters()
-		wait, err := inWindow.Run(ctx, m.redis, []string{"window:" + line}, burst, int(1000*float64(burst)/rate)).Int()
+		rate, burst := m.limit(task).forLimiters()
+		wait, err := inWindow.Run(ctx, m.redis, []string{"window:" + string(task.Payload())}, burst, int(1000*float64(burst)/rate)).Int()
 		if err != nil {
 			return err
 		}
 		if wait > 0 {
 			return &putBack{time.Duration(wait) * time.Millisecond}
 		}
-		if err = m.call(ctx, task, time.Time{}); errors.Is(err, errRefused) {
+		if err = m.call(ctx, task); errors.Is(err, errRefused) {
 			return &putBack{time.Second}
 		}
 		return err

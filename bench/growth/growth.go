@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
+	"github.com/fleetpace/fleetpace/internal/progress"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -59,8 +60,7 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "processes × keys × waiting\tturns/s\tused\tscript calls\tscript µs\t")
 	for _, g := range some {
-		fmt.Fprintf(stderr, "%d × %d × %d for %v\n", g.processes, g.keys, g.waiting, *settle+*length)
-		turns, calls, micros, err := g.measure(ctx, *settle, *length)
+		turns, calls, micros, err := g.measure(ctx, *settle, *length, stderr)
 		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 }
 
 // measure returns turns, script calls and their microseconds, all per second.
-func (g sized) measure(ctx context.Context, settle, length time.Duration) (turns, calls, micros float64, err error) {
+func (g sized) measure(ctx context.Context, settle, length time.Duration, stderr *os.File) (turns, calls, micros float64, err error) {
 	server, err := redisserver.Start()
 	if err != nil {
 		return 0, 0, 0, err
@@ -111,13 +111,22 @@ func (g sized) measure(ctx context.Context, settle, length time.Duration) (turns
 	}
 	defer all.Wait()
 	defer stop()
-	time.Sleep(settle)
+	seconds := int((settle + length).Seconds())
+	bar := progress.New(stderr, fmt.Sprintf("%d × %d × %d", g.processes, g.keys, g.waiting), seconds)
+	defer bar.Close()
+	go func() {
+		for second := 0; playing.Err() == nil; second++ {
+			bar.Set(min(second, seconds))
+			time.Sleep(time.Second)
+		}
+	}()
+	rest(playing, settle)
 	before, err := server.Work(ctx, admin)
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	had, began := done.Load(), time.Now()
-	time.Sleep(length)
+	rest(playing, length)
 	took := time.Since(began).Seconds()
 	turns = float64(done.Load()-had) / took
 	after, err := server.Work(ctx, admin)
@@ -126,4 +135,12 @@ func (g sized) measure(ctx context.Context, settle, length time.Duration) (turns
 		err = *one
 	}
 	return turns, work.Scripts / took, work.Micros / took, err
+}
+
+// rest sleeps, unless the context ends.
+func rest(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/bench/internal/child"
 	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
+	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
 const usage = `Requests per second of 64 callers where permits are available, of servers that are processes of
@@ -35,6 +36,7 @@ Flags:
 type options struct {
 	rounds, callers int
 	length          time.Duration
+	busy            bool
 }
 
 // Run measures, and prints.
@@ -46,6 +48,7 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	fs.IntVar(&o.rounds, "rounds", 5, "rounds")
 	fs.IntVar(&o.callers, "callers", 2000, "callers that wait; 0: this is not measured")
 	fs.DurationVar(&o.length, "length", 2*time.Second, "of each measurement, after a second that warms up")
+	fs.BoolVar(&o.busy, "busy", false, "beside a process per processor that never rests")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -57,19 +60,30 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return err
 	}
 	defer server.Stop()
+	if o.busy {
+		stop, err := child.Busy()
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	rates := map[string][]float64{}
 	names := []string{bareServer, peerServer, fleetpace, leased}
+	bar := progress.New(stderr, "http", o.rounds*len(names))
 	for round := range o.rounds {
 		for i := range names {
 			name := names[(round+i)%len(names)]
-			fmt.Fprintf(stderr, "round %d of %d: %s\n", round+1, o.rounds, name)
+			bar.Describe(name)
 			rate, err := throughput(ctx, name, server.Address, o.length)
 			if err = cmp.Or(err, ctx.Err()); err != nil {
+				bar.Close()
 				return fmt.Errorf("%s: %w", name, err)
 			}
 			rates[name] = append(rates[name], rate)
+			bar.Set(round*len(names) + i + 1)
 		}
 	}
+	bar.Close()
 	median := func(name string) float64 {
 		slices.Sort(rates[name])
 		return rates[name][len(rates[name])/2]
@@ -95,10 +109,7 @@ func start(name, redis string) (*server, error) {
 		return nil, err
 	}
 	s := &server{Process: p}
-	if err := json.NewDecoder(p.Stdout).Decode(&s.told); err != nil {
-		return nil, fmt.Errorf("the server ended: %w: %s", p.Wait(), p.Said())
-	}
-	return s, nil
+	return s, p.Hear(&s.told)
 }
 
 func (s *server) end() {

@@ -3,7 +3,6 @@ package overhttp
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"os"
@@ -51,17 +50,12 @@ limits:
 `
 
 // Server serves until it is stopped.
-func Server() int {
+func Server() error {
 	var s setup
-	err := child.Told(&s)
-	if err == nil {
-		err = s.serve()
+	if err := child.Told(&s); err != nil {
+		return err
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
+	return s.serve()
 }
 
 func (s setup) serve() error {
@@ -103,9 +97,7 @@ func (s setup) serve() error {
 	if err != nil {
 		return err
 	}
-	if err = json.NewEncoder(os.Stdout).Encode(told{listener.Addr().String(), os.Getpid()}); err != nil {
-		return err
-	}
+	child.Tell(told{listener.Addr().String(), os.Getpid()})
 	go func() {
 		child.UntilStopped()
 		_ = listener.Close()

@@ -125,6 +125,19 @@ func (e *Engine) lose(of asked, number int64, count int) {
 	}
 }
 
+// mostAlike is how many calls of an item a script answers at most.
+const mostAlike = 16
+
+// mayStand notes that new calls which failed may have places in Redis, as the reply to their ask is not known.
+func (of *asked) mayStand(item *wire.Item) {
+	if of.lease != nil || of.place != nil || of.line.slots != nil || item.Now {
+		return
+	}
+	for i := range min(item.Count, mostAlike) {
+		of.line.done = append(of.line.done, &Turn{Number: item.Number + int64(i)})
+	}
+}
+
 // given is what an ask was given of each of its limits.
 type given []struct {
 	turns   int

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -82,9 +84,16 @@ func (e *Engine) auditSlots(now time.Time) {
 	b.process = e.cfg.Process
 	var due []*audit
 	for _, a := range e.audits {
-		if len(due) < mostAudits && !now.Before(a.next) {
-			due, b.Logs = append(due, a), append(b.Logs, a.limit.Keys[2])
+		if !now.Before(a.next) {
+			due = append(due, a)
 		}
+	}
+	slices.SortFunc(due, func(a, b *audit) int {
+		return cmp.Or(a.next.Compare(b.next), cmp.Compare(a.limit.Keys[0], b.limit.Keys[0]))
+	})
+	due = due[:min(len(due), mostAudits)]
+	for _, a := range due {
+		b.Logs = append(b.Logs, a.limit.Keys[2])
 	}
 	if len(due) == 0 {
 		e.recycle(b)

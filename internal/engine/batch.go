@@ -43,7 +43,7 @@ type Batch struct {
 	asks   []asked // one per item
 	parts  []wire.Part
 	left   []*line       // The lines that return places and turns with it.
-	ended  []endedTurn   // Turns that hold their slots no longer.
+	ended  []endedTurn   // Turns that hold their slots no longer, and places that are left.
 	ranks  []int64       // Of the names of a heartbeat, before it was sent.
 	calls  int           // How many calls ask with it.
 	late   time.Duration // The way that it takes for granted at the least.
@@ -78,7 +78,7 @@ type asked struct {
 	lease *lease // It asks for turns ahead of calls; nil: calls ask.
 }
 
-// endedTurn is a turn that holds its slots no longer.
+// endedTurn is an element of line.done.
 type endedTurn struct {
 	line *line
 	turn *Turn

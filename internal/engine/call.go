@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -112,6 +113,11 @@ func (c *Call) look() {
 type Part struct {
 	Limit *wire.Limit
 	Cost  int64
+}
+
+// compare orders parts of limits with other keys, or other costs.
+func (p Part) compare(o Part) int {
+	return cmp.Or(cmp.Compare(p.Limit.Keys[0], o.Limit.Keys[0]), cmp.Compare(p.Cost, o.Cost))
 }
 
 // Need is what a call needs: the same for all calls of a line.

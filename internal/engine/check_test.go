@@ -18,8 +18,8 @@ func (e *Engine) check(now time.Time) error {
 		}
 	}
 	for k, l := range e.lines {
-		if l.key != k {
-			return fmt.Errorf("a line has another key than its own")
+		if l.key != k || !l.listed || e.inUse[l.index] != l || len(e.inUse) != len(e.lines) {
+			return fmt.Errorf("a line has another key or index than its own")
 		}
 		if err := l.check(e, now); err != nil {
 			return fmt.Errorf("%w: %d wait, %d are given, %d places, %d asked, %d unused, %d returning, queued %v", err, len(l.waiting), len(l.given), len(l.places), l.asked, len(l.unused), l.returning, l.queued)

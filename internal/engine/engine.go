@@ -56,6 +56,7 @@ type Engine struct {
 	closed bool
 
 	lines   map[key]*line
+	inUse   []*line // The lines, in an order that follows from the events alone.
 	touched []*line // They have changed since they were planned.
 	last    *line   // The last one that a call joined.
 	idle    *line   // The last one that was forgotten: it may be needed at once.
@@ -194,18 +195,31 @@ func (e *Engine) lineOf(n *Need) *line {
 			}
 		}
 	}
-	e.lines[key], e.last = l, l
-	l.listed = true
+	e.last = l
+	e.list(l)
 	return l
+}
+
+// list notes that a line is in use.
+func (e *Engine) list(l *line) {
+	if !l.listed {
+		e.lines[l.key], l.listed, l.index = l, true, len(e.inUse)
+		e.inUse = append(e.inUse, l)
+	}
 }
 
 // forget forgets a line that has nothing to do.
 func (e *Engine) forget(l *line) {
-	if !l.queued && e.lines[l.key] == l {
-		delete(e.lines, l.key)
-		l.listed = false
-		e.idle = l
+	if l.queued || !l.listed {
+		return
 	}
+	last := e.inUse[len(e.inUse)-1]
+	e.inUse[l.index], last.index = last, l.index
+	e.inUse[len(e.inUse)-1] = nil
+	e.inUse = e.inUse[:len(e.inUse)-1]
+	delete(e.lines, l.key)
+	l.listed = false
+	e.idle = l
 }
 
 // queue is the lines that ask next. Those with calls that wait ask before those whose calls are new:

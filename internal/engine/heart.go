@@ -198,7 +198,7 @@ func (e *Engine) beaten(names []*wire.Name, now time.Time) {
 
 // rest does what is done once a second, and waits for the next heartbeat.
 func (e *Engine) rest(now time.Time) {
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		l.expire(now, kept)
 	}
 	if now.Before(e.searching) {
@@ -233,6 +233,7 @@ func (e *Engine) SignOff(now time.Time) (done bool) {
 			names = append(names, name)
 		}
 	}
+	e.inOrder(names)
 	e.underWay = true
 	e.message(nil, e.toTell(names, true, now), true, now)
 	return e.sent == 0

@@ -107,7 +107,7 @@ func (e *Engine) Leave(now time.Time, c *Call) bool {
 // End ends the calls that need a limit of a name, and lets none join any more. Other calls go on.
 func (e *Engine) End(now time.Time, name *wire.Name) {
 	name.Ended.Store(true)
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		if l.need.ended() {
 			l.failAll(e.cfg.Errors.Closed)
 		}
@@ -125,10 +125,10 @@ func (e *Engine) Close(now time.Time) {
 	}
 	e.closed = true
 	e.tidyLeases(now, true)
-	for c := range e.holders {
+	for _, c := range e.holding(func(*slots) bool { return true }) {
 		e.release(c, now)
 	}
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		l.failAll(e.cfg.Errors.Closed)
 	}
 	e.takeKept(nil, now)

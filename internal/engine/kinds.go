@@ -85,9 +85,9 @@ func (e *Engine) takeKept(err error, now time.Time) {
 }
 
 // rather reports which of two names in use that share keys Redis is told of: the slower one or, of two
-// kinds of limit, the one in force, and if neither is known to be, the one that was used first.
+// kinds of limit, the one in force, and if that does not tell, the one that was used first.
 func (e *Engine) rather(name, other *wire.Name) bool {
-	if name.Kind == other.Kind {
+	if name.Kind == other.Kind && name.Pace != other.Pace {
 		return name.Pace < other.Pace
 	}
 	if fits := name.Other.Load() == nil; fits != (other.Other.Load() == nil) {

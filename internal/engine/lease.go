@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"time"
@@ -198,7 +199,8 @@ func (e *Engine) dropLeases(key string, void func(*Turn) bool) {
 // tidyLeases gives turns back that nobody will use: those that are old, or all of them. It forgets
 // leases that nobody needs.
 func (e *Engine) tidyLeases(now time.Time, all bool) {
-	for part, l := range e.leases {
+	for _, part := range slices.SortedFunc(maps.Keys(e.leases), Part.compare) {
+		l := e.leases[part]
 		if len(l.turns) > 0 && (all || now.Sub(l.since) > lasting(part.Limit)) {
 			e.giveLast(l, now)
 			l.stats.Lapsed += int64(len(l.turns)) * part.Cost // others have spent since

@@ -15,9 +15,10 @@ import (
 func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	first := len(b.Left)
 	for _, p := range l.takeSpare() {
-		b.leaveSlots(l, &Turn{Number: p.number}) // of a turn that was over
+		t := &Turn{Number: p.number}
+		b.leaveSlots(l, t) // of a turn that was over
 		if !l.books {
-			b.leavePlace(l, p)
+			b.leavePlace(l, t)
 		}
 		if l.need.ID != "" {
 			b.leaveID(l, p.number, p.tags, p.limit)
@@ -25,6 +26,9 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	}
 	for _, t := range l.done {
 		b.leaveSlots(l, t)
+		if t.Process == "" {
+			b.leavePlace(l, t)
+		}
 	}
 	unused := l.unused
 	l.done, l.unused = nil, nil
@@ -52,10 +56,13 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	return n
 }
 
-// leavePlace takes in a place. The process does not know at which limit it is now.
-func (b *Batch) leavePlace(l *line, p *place) {
+// leavePlace takes in the place of a call. The process does not know at which limit it is now.
+func (b *Batch) leavePlace(l *line, t *Turn) {
 	for _, part := range l.parts {
-		b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Place: p.number, Cost: part.Cost, Flow: l.need.Flow})
+		b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Place: t.Number, Cost: part.Cost, Flow: l.need.Flow})
+	}
+	if l.slots == nil {
+		b.ended = append(b.ended, endedTurn{l, t})
 	}
 }
 

@@ -33,7 +33,7 @@ type line struct {
 	asked   int      // How many new calls are being asked for.
 	stale   int      // For so many of those the answers may be older than the news.
 	unused  []*Turn  // Turns that no call of the line needs.
-	done    []*Turn  // Turns that hold their slots no longer.
+	done    []*Turn  // Turns that hold their slots no longer. Without a process: of calls that may have a place still.
 
 	gathers time.Time     // Until when fresh calls wait for others. Zero: they do not.
 	pace    float64       // Of its paced limit, when its forecasts were told. 0: it is not known.
@@ -41,7 +41,8 @@ type line struct {
 	books   bool          // Calls that leave are booked under the ID …
 	unsure  bool          // … and are not expected back.
 
-	listed    bool // The engine has it.
+	listed    bool // The engine has it …
+	index     int  // … at this index of those in use.
 	touched   bool // It has changed since it was planned.
 	came      bool // A call has joined since then.
 	queued    bool // It is among the lines that ask next.

@@ -70,7 +70,7 @@ func (e *Engine) pausedAt(key string, given, due int64, now time.Time) {
 // takeBack takes turns of a limit back that were not used.
 func (e *Engine) takeBack(key string, now time.Time, void func(*Turn) bool) {
 	e.dropLeases(key, void)
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		if l.isAt(key) {
 			if n := l.takeBack(void, now); n > 0 {
 				e.tell(Event{What: Voided, N: n, Need: &l.need})
@@ -107,7 +107,7 @@ func (e *Engine) changedTo(key string, c change, now time.Time) {
 			}
 		}
 	}
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		if l.isAt(key) {
 			l.change(c.shorten)
 		}

@@ -68,7 +68,7 @@ func (e *Engine) rules(told *wire.Told, rank int64, ruling wire.Ruling, left, no
 		}
 	}
 	if !told.Ends && name.Rank.Load() > rank { // another limit is in force: forecasts are wrong
-		for _, l := range e.lines {
+		for _, l := range e.inUse {
 			if l.need.any(func(l *wire.Limit) bool { return l.Name.Keys[0] == name.Keys[0] }) {
 				l.refresh(-1, 1)
 			}
@@ -90,7 +90,7 @@ func (e *Engine) compare(u *nameUse, ruling string) {
 
 // namesInUse are the names that calls have needed of late; gone are those that none needs any more.
 func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		for _, p := range l.parts {
 			if !p.Limit.Name.Ended.Load() {
 				e.useLimit(p.Limit, now)
@@ -118,6 +118,7 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 	for _, name := range unsure {
 		e.names[slowest[name.Keys[0]]].stale = now
 	}
+	e.inOrder(gone)
 	gone = slices.DeleteFunc(gone, func(name *wire.Name) bool {
 		mute := e.names[name].told.IsZero() || slowest[name.Keys[0]] != nil
 		if mute {
@@ -127,6 +128,11 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 		return mute
 	})
 	return slices.SortedFunc(maps.Values(slowest), func(a, b *wire.Name) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }), gone
+}
+
+// inOrder sorts names in the order of their first use.
+func (e *Engine) inOrder(names []*wire.Name) {
+	slices.SortFunc(names, func(a, b *wire.Name) int { return cmp.Compare(e.names[a].order, e.names[b].order) })
 }
 
 // toTell is what there is to tell under names, whose use has ended or has not: what is new, or has not

@@ -137,7 +137,7 @@ func (e *Engine) refreshKey(key string, now time.Time) {
 
 // refreshLines lets the first call of some lines ask.
 func (e *Engine) refreshLines(some func(*line) bool) {
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		if some(l) {
 			l.refresh(-1, 1)
 		}
@@ -151,13 +151,14 @@ func (e *Engine) roomAt(key string, n int) {
 		tag  int64
 	}
 	var all []first
+	var found []*line
 	ask, at := map[*line]int{}, map[*line]int{}
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		i := slices.IndexFunc(l.parts, func(p Part) bool { return p.Limit.Keys[0] == key })
 		if i < 0 {
 			continue
 		}
-		at[l], ask[l] = i, 0 // what it is asking may be older
+		at[l], found = i, append(found, l) // what it is asking may be older
 		for _, tag := range l.tags(i, n) {
 			all = append(all, first{l, tag})
 		}
@@ -167,18 +168,24 @@ func (e *Engine) roomAt(key string, n int) {
 		ask[f.line]++
 	}
 	asking := max(0, n-len(all)) // for so many is asked already
-	for l, count := range ask {
-		l.refresh(at[l], count+asking)
+	for _, l := range found {
+		l.refresh(at[l], ask[l]+asking)
 	}
 }
 
-// glanceNow lets the first calls of some lines ask, unless the process is sure to hear news.
+// glanceNow lets the first calls of some lines ask, unless the process is sure to hear news, and calls
+// before them would be missed only for a moment.
 func (e *Engine) glanceNow(now time.Time) {
-	if e.outage != nil || now.Sub(e.heard) <= sure {
+	if e.outage != nil {
 		return
 	}
-	n := 0
-	e.refreshLines(func(*line) bool { n++; return n <= glances })
+	hears := now.Sub(e.heard) <= sure
+	first := int(e.cfg.Random() * float64(len(e.inUse)))
+	for k := range min(glances, len(e.inUse)) {
+		if l := e.inUse[(first+k)%len(e.inUse)]; !hears || l.sleeps(now) {
+			l.refresh(-1, 1)
+		}
+	}
 }
 
 // lookAfter notes that the process is to look at limits of slots, if their last replies say so.
@@ -209,12 +216,20 @@ func (e *Engine) lookNow(now time.Time) {
 	next := time.Time{}
 	for l, at := range e.looks {
 		switch {
-		case len(due) < mostLooks && !at.After(now):
+		case !at.After(now):
 			due = append(due, l)
-			delete(e.looks, l)
 		case next.IsZero() || at.Before(next):
 			next = at
 		}
+	}
+	slices.SortFunc(due, func(a, b *wire.Limit) int {
+		return cmp.Or(e.looks[a].Compare(e.looks[b]), cmp.Compare(a.Keys[0], b.Keys[0]))
+	})
+	if len(due) > mostLooks {
+		due, next = due[:mostLooks], now
+	}
+	for _, l := range due {
+		delete(e.looks, l)
 	}
 	if !next.IsZero() {
 		e.alarms.set(&e.look, later(next, now.Add(slack)))

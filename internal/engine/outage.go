@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
@@ -50,7 +53,7 @@ func (e *Engine) goAway(now time.Time) {
 	for name := range e.names {
 		name.Meter.Add(meter.Outages, 1)
 	}
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		e.alarms.clear(&l.alarm)
 		l.touch()
 	}
@@ -94,7 +97,8 @@ func (e *Engine) comeBack(now time.Time) {
 	e.outage.looks = true
 	b := e.batch(Settle)
 	b.Call.Caller = e.caller(e.clock.times(now))
-	for l, s := range e.outage.spent {
+	for _, l := range slices.SortedFunc(maps.Keys(e.outage.spent), func(a, b *wire.Limit) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }) {
+		s := e.outage.spent[l]
 		used := min(s.count, l.Most()) // the API has let no more through
 		switch _, ends, _, windows := l.Left(now); {
 		case l.Window() > 0 || windows: // all of it counts until its window ends
@@ -106,7 +110,7 @@ func (e *Engine) comeBack(now time.Time) {
 		b.Used = append(b.Used, wire.Used{Limit: len(b.limits), Cost: now.Sub(e.outage.began).Microseconds(), Used: used})
 		b.limits = append(b.limits, l)
 	}
-	for _, l := range e.lines { // in a cluster another server would answer a call of no limit
+	for _, l := range e.inUse { // in a cluster another server would answer a call of no limit
 		if len(b.limits) == 0 {
 			b.limits = append(b.limits, l.need.Limit)
 		}

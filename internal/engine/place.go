@@ -132,6 +132,19 @@ func (l *line) asksAt(t *times) (when time.Time, ok bool) {
 	return when, ok
 }
 
+// sleeps reports whether the first place has not asked while two permits came, and will not for as long. The calls
+// before it may be of a process that has just been killed, and then nobody else asks.
+func (l *line) sleeps(now time.Time) bool {
+	needed := l.needed()
+	if len(needed) == 0 || needed[0].asking || !l.parts[max(0, needed[0].limit)].Limit.Paced() {
+		return false
+	}
+	p := needed[0]
+	a, _ := l.parts[max(0, p.limit)].Limit.InForce()
+	long := max(glance/2, 2*time.Duration(a)*time.Microsecond)
+	return long <= 2*glance && now.Sub(p.heard) >= long && p.forecast.Sub(now) > long
+}
+
 // asks is when a place asks. A place whose forecast may be wrong asks at once: the zero time. A
 // place that waits for a slot is told when there is room, and asks all the same from time to time.
 func (l *line) asks(p *place, t *times) time.Time {

@@ -107,7 +107,7 @@ func (e *Engine) Standing(of func(*meter.Limit) *meter.Standing) (away bool) {
 			of(name.Meter)
 		}
 	}
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		for _, p := range l.parts {
 			stands(p.Limit).Waiting += int64(l.calls())
 		}
@@ -159,7 +159,7 @@ func (e *Engine) reports(now time.Time) map[string]wire.Report {
 func (e *Engine) waitingCalls(now time.Time) map[string][]wire.Waiting {
 	type whose struct{ name, key, flow, heldBy string }
 	found := map[whose]*wire.Waiting{}
-	for _, l := range e.lines {
+	for _, l := range e.inUse {
 		if len(l.waiting) == 0 || now.Sub(l.oldest()) < asking {
 			continue
 		}

@@ -229,7 +229,7 @@ func (e *Engine) fail(b *Batch, err error, now time.Time) {
 	if away {
 		defer e.goAway(now)
 	}
-	if b.Script == Leave { // slots of turns that are over are free when Redis counts the process as dead
+	if b.Script == Leave { // what it was about is left when Redis is back, or when Redis counts the process as dead
 		for _, ended := range b.ended {
 			if away && !e.closed {
 				ended.line.done = append(ended.line.done, ended.turn)
@@ -248,6 +248,7 @@ func (e *Engine) fail(b *Batch, err error, now time.Time) {
 			of.lease.asked = false
 		case away:
 			e.lose(of, item.Number, item.Count)
+			of.mayStand(item)
 		default:
 			for range item.Count {
 				of.line.refuse(of.place, err)

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -35,6 +37,17 @@ func (e *Engine) holds(c *Call) {
 	}
 	c.slots = &slots{turn: *c.turn, lost: make(chan struct{})}
 	e.holders[c] = true
+}
+
+// holding are the calls that hold some of the slots, the first ones first.
+func (e *Engine) holding(some func(*slots) bool) (calls []*Call) {
+	for c := range e.holders {
+		if some(c.slots) {
+			calls = append(calls, c)
+		}
+	}
+	slices.SortFunc(calls, func(a, b *Call) int { return cmp.Compare(a.slots.turn.Number, b.slots.turn.Number) })
+	return calls
 }
 
 // Release lets others have the slots of a call, and reports whether it held any. Where Redis is away
@@ -74,10 +87,7 @@ func (e *Engine) keepSlots(now time.Time) {
 	var held []*slots
 	var calls []*Call
 	b := e.batch(Leave)
-	for c := range e.holders {
-		if !c.slots.unsure || c.slots.freed {
-			continue
-		}
+	for _, c := range e.holding(func(s *slots) bool { return s.unsure && !s.freed }) {
 		c.Need.each(func(p Part) {
 			if p.Limit.HasSlots() {
 				held, calls = append(held, c.slots), append(calls, c)

@@ -114,6 +114,9 @@ func (l *Limit) Add(n Number, by int64) {
 	}
 }
 
+// Count is how much was added to a number so far.
+func (l *Limit) Count(n Number) int64 { return l.numbers[n].Load() }
+
 // InQueue tells for how long a call waited that ended so; late is by how much it went on after
 // its turn had come, if it had one.
 func (l *Limit) InQueue(r Result, waited, late time.Duration) {

@@ -91,10 +91,21 @@ func (c *call) keepSlots(s *State, which string, cost float64) float64 {
 	return cost
 }
 
-// wake lets the slots of the dead go where calls wait, and their places that stand first where
+// bury lets the first places of a dead process go.
+func (c *call) bury(s *State, process string) {
+	asking := c.asking
+	c.asking = nil
+	c.clear(s, process)
+	c.asking = asking
+}
+
+// wake lets the slots of the dead go where calls wait, and their places that stand first: of slots where
 // there is room.
 func (c *call) wake(s *State) {
 	if s.kind != "s" {
+		if len(s.places) > 0 && s.paused <= c.Now && c.Dead[s.places[0].process] > 0 {
+			c.bury(s, s.places[0].process)
+		}
 		return
 	}
 	if len(s.places) > 0 {
@@ -110,10 +121,7 @@ func (c *call) wake(s *State) {
 			return
 		}
 		if c.Dead[p.process] > 0 {
-			asking := c.asking
-			c.asking = nil
-			c.clear(s, p.process)
-			c.asking = asking
+			c.bury(s, p.process)
 			c.wake(s)
 			return
 		}

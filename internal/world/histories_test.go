@@ -4,9 +4,12 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/stretchr/testify/require"
 )
 
 // histories is how many the test plays: 0.2 s of one core each. Under the race detector each takes four
@@ -67,6 +70,18 @@ func TestHistories(t *testing.T) {
 		}
 	})
 	t.Logf("%d histories from seed %d, %v of simulated time", played.Load(), first, time.Duration(simulated.Load()).Round(time.Second))
+}
+
+// A history follows from its seed: played twice, the same happens.
+func TestPlaysOfASeedAreTheSame(t *testing.T) {
+	for _, seed := range []uint64{5, 7, 9, 40, 53, 57, 82, 87} {
+		var told [2]string
+		for k := range told {
+			w := play(draw(seed), true, nil)
+			told[k] = fmt.Sprintf("%s\n%d things were planned until %v, %s, script calls %v took %v", strings.Join(w.notes, "\n"), w.count, w.now, w.endings(), w.server.calls, w.server.work)
+		}
+		require.Equal(t, told[0], told[1], "seed %d", seed)
+	}
 }
 
 // report cuts a history that broke a law down, and tells what is left of it.

@@ -195,11 +195,10 @@ func (w *world) judgeClean() {
 	}
 }
 
-// leavesPlaces reports whether places may be left when all is over: those of dead processes, those that a
-// copy of an ask took for calls that were over, and those of calls that failed as Redis went away, if the reply
-// of their ask was lost. They leave when others pass them over, or expire.
+// leavesPlaces reports whether places may be left when all is over: those of dead processes, and those that a
+// copy of an ask took for calls that were over. They leave when others pass them over, or expire.
 func (w *world) leavesPlaces() bool {
-	return w.plan.policy == reserve.PolicyFail && w.plan.troubled() || w.plan.has(requestCopied, requestLate) || slices.ContainsFunc(w.processes, func(p *process) bool { return p.dead })
+	return w.plan.has(requestCopied, requestLate) || slices.ContainsFunc(w.processes, func(p *process) bool { return p.dead })
 }
 
 // judgeStates is the law that states are true.
@@ -230,7 +229,7 @@ func (w *world) judgeStates(all []wire.State, err error) {
 func (w *world) judgeError(c *call, err error) {
 	switch {
 	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy == reserve.PolicyFail:
-	case errors.Is(err, errKind) && c.process.kind != (reserve.Limit{}):
+	case errors.Is(err, errKind) && (c.process.kind != (reserve.Limit{}) || !w.rules()):
 	case errors.Is(err, reserve.ErrExceedsBurst) && w.plan.has(set):
 	default:
 		w.violate("true", "call %d has an error without a reason: %v", c.n, err)

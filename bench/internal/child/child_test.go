@@ -1,8 +1,7 @@
 package child_test
 
 import (
-	"bufio"
-	"fmt"
+	"errors"
 	"os"
 	"testing"
 
@@ -18,34 +17,32 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func echoMain() int {
-	var setup string
-	if err := child.Told(&setup); err != nil {
-		return 1
+func echoMain() error {
+	var told string
+	for child.Told(&told) == nil {
+		child.Tell(told)
 	}
-	fmt.Println(setup)
-	child.UntilStopped()
-	fmt.Println("stopped")
-	return 0
+	child.Tell("stopped")
+	return nil
 }
 
-func quitterMain() int {
-	fmt.Fprintln(os.Stderr, "I quit")
-	return 3
-}
+func quitterMain() error { return errors.New("I quit") }
 
 func TestAChildIsToldAndEndsWhenItIsStopped(t *testing.T) {
 	p, err := child.Start(echo, "hello")
 	require.NoError(t, err)
-	stdout := bufio.NewReader(p.Stdout)
-	line, err := stdout.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "hello\n", line)
-	p.Stop()
-	p.Stop()
-	line, err = stdout.ReadString('\n')
-	require.NoError(t, err)
-	require.Equal(t, "stopped\n", line)
+	for _, want := range []string{"hello", "again", "stopped"} {
+		var said string
+		require.NoError(t, p.Hear(&said))
+		require.Equal(t, want, said)
+		switch said {
+		case "hello":
+			p.Tell("again")
+		case "again":
+			p.Stop()
+			p.Stop()
+		}
+	}
 	require.NoError(t, p.Wait())
 	require.Empty(t, p.Said())
 }
@@ -53,8 +50,18 @@ func TestAChildIsToldAndEndsWhenItIsStopped(t *testing.T) {
 func TestAChildThatQuitsSaysWhy(t *testing.T) {
 	p, err := child.Start(quitter, nil)
 	require.NoError(t, err)
-	require.ErrorContains(t, p.Wait(), "exit status 3")
+	var said string
+	err = p.Hear(&said)
+	require.ErrorContains(t, err, "exit status 1")
+	require.ErrorContains(t, err, "I quit")
 	require.Equal(t, "I quit", p.Said())
 	p.Stop()
 	p.Kill()
+}
+
+func TestBusy(t *testing.T) {
+	stop, err := child.Busy()
+	require.NoError(t, err)
+	stop()
+	stop()
 }

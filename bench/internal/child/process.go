@@ -1,13 +1,15 @@
 // Package child starts this program again, as processes that never outlive it.
 //
-// A child is told two things on its stdin: its setup, one line of JSON, and that it
-// is to end, which the end of stdin says. When the parent dies, however it does,
-// stdin ends, too. What a child says on its stdout is its role's matter.
+// A child is told things on its stdin, each a line of JSON: first its setup. The end of stdin says that
+// it is to end. When the parent dies, however it does, stdin ends, too. A child answers on its stdout in
+// the same way.
 package child
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -17,14 +19,14 @@ import (
 
 // Process is a child, seen from its parent.
 type Process struct {
-	Stdout io.Reader
-
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
+	stdout io.Reader
+	lines  *json.Decoder
 	stderr bytes.Buffer
 }
 
-// Start starts this program in a role. Call Stop and Wait in the end.
+// Start starts this program in a role. Call Stop or Kill in the end, and then Wait.
 func Start(role string, setup any) (*Process, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -33,25 +35,36 @@ func Start(role string, setup any) (*Process, error) {
 	return StartOther(setup, program, role)
 }
 
-// StartOther starts another program that is told the same two things.
-func StartOther(setup any, program string, args ...string) (*Process, error) {
-	told, err := json.Marshal(setup)
-	if err != nil {
-		return nil, err
-	}
-	p := &Process{cmd: exec.Command(program, args...)} //nolint:noctx,gosec // it ends when its stdin does
+// StartOther starts another program that is told things in the same way.
+func StartOther(setup any, program string, args ...string) (p *Process, err error) {
+	p = &Process{cmd: exec.Command(program, args...)} //nolint:noctx,gosec // it ends when its stdin does
 	p.cmd.Stderr = &p.stderr
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
 	}
-	if p.Stdout, err = p.cmd.StdoutPipe(); err != nil {
+	if p.stdout, err = p.cmd.StdoutPipe(); err != nil {
 		return nil, err
 	}
+	p.lines = json.NewDecoder(p.stdout)
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	_, _ = p.stdin.Write(append(told, '\n')) // when it fails, the child has ended, which Wait reports
+	p.Tell(setup)
 	return p, nil
+}
+
+// Tell tells the child something. If the child has ended, Hear and Wait report it.
+func (p *Process) Tell(what any) { _ = json.NewEncoder(p.stdin).Encode(what) }
+
+// Hear returns what the child says next. If it says nothing more, the child is killed, and the error is
+// what it said on its stderr.
+func (p *Process) Hear(what any) error {
+	err := p.lines.Decode(what)
+	if err == nil {
+		return nil
+	}
+	p.Stop()
+	return fmt.Errorf("a process ended: %w: %s", cmp.Or(p.Wait(), err), p.Said())
 }
 
 // stopLimit is how long a child may take to end.
@@ -69,11 +82,44 @@ func (p *Process) Stop() {
 // Kill ends the child at once.
 func (p *Process) Kill() { _ = p.cmd.Process.Kill() } // fails when it has ended, as it should
 
-// Wait returns when the child has ended. What nobody has read of its Stdout is lost.
+// Wait returns when the child has ended. What nobody has heard of it is lost.
 func (p *Process) Wait() error {
-	_, _ = io.Copy(io.Discard, p.Stdout)
+	_, _ = io.Copy(io.Discard, p.stdout)
 	return p.cmd.Wait()
 }
 
 // Said is what the child said on its stderr. Call it after Wait.
 func (p *Process) Said() string { return strings.TrimSpace(p.stderr.String()) }
+
+// Crew is children that do the same.
+type Crew []*Process
+
+// StartCrew starts children. It returns when each has said that it is ready.
+func StartCrew(n int, start func() (*Process, error)) (c Crew, err error) {
+	for range n {
+		p, err := start()
+		if err != nil {
+			c.Kill()
+			return nil, err
+		}
+		c = append(c, p)
+	}
+	for _, p := range c {
+		var ready string
+		if err := p.Hear(&ready); err != nil {
+			c.Kill()
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// Kill ends all of them at once.
+func (c Crew) Kill() {
+	for _, p := range c {
+		p.Kill()
+	}
+	for _, p := range c {
+		_ = p.Wait()
+	}
+}

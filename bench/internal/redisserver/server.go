@@ -97,7 +97,7 @@ func (*Server) Work(ctx context.Context, admin *redis.Client) (w Work, err error
 			continue
 		}
 		switch name {
-		case "cmdstat_evalsha", "cmdstat_eval":
+		case "cmdstat_evalsha", "cmdstat_eval", "cmdstat_fcall":
 			w.Scripts, w.Micros = w.Scripts+calls, w.Micros+micros
 		case "cmdstat_ping":
 			w.Pings += calls

@@ -88,13 +88,13 @@ func TestTheServerEndsWithTheProgram(t *testing.T) {
 
 const starter = "-starter"
 
-func starterMain() int {
+func starterMain() error {
 	s, err := redisserver.Start()
 	if err != nil {
-		return 1
+		return err
 	}
 	fmt.Println(s.Address)
 	child.UntilStopped()
 	s.Stop()
-	return 0
+	return nil
 }
