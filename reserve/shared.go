@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/time/rate"
 
 	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/meter"
@@ -71,8 +72,8 @@ type shared struct {
 	process *engine.Process
 	source  *meter.Source
 
-	warned sync.Once    // guards the warning that Redis may evict the state
-	slept  atomic.Int64 // when a missed turn was logged last, in Unix nanoseconds
+	warned sync.Once      // guards the warning that Redis may evict the state
+	slept  rate.Sometimes // bounds how often missed turns are logged
 
 	strange sync.Once // guards the warning that Redis was never reached
 	name    string    // of the group, or of the only Limiter
@@ -123,7 +124,7 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	if cfg.Group != "" {
 		name = cfg.Group
 	}
-	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, differs: map[string]differing{}}
+	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}, differs: map[string]differing{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.process = engine.Start(client, engine.Config{
 		Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
@@ -163,11 +164,10 @@ func (s *shared) watch(e engine.Event) {
 			s.warned.Do(s.lookForEviction)
 		}
 	case engine.Lapsed:
-		now, last := time.Now().UnixNano(), s.slept.Load()
-		if now-last >= int64(time.Minute) && s.slept.CompareAndSwap(last, now) {
+		s.slept.Do(func() {
 			s.first.Logger.Info("fleetpace: missed a turn: the call woke after its turn had expired, because the process had too little CPU or Redis was slow. It was queued again. If this is frequent, add CPU or raise the burst",
 				"limit", e.Need.Limit.String(), "over_for", e.Took.Round(time.Millisecond))
-		}
+		})
 	default:
 		s.hear(e)
 	}

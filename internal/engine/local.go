@@ -4,6 +4,8 @@ import (
 	"math"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -147,32 +149,31 @@ const (
 
 // share paces the calls of one limit in this process while Redis is away. Its bucket begins empty.
 type share struct {
-	perSecond float64
-	burst     int64
-	start     time.Time // turns that were given are used until then
-	permits   float64   // in the bucket at the moment `counted`; below 0 after a call that cost more
-	counted   time.Time
-	planned   time.Time // when the next call may be let through; zero: at any time
+	limiter *rate.Limiter
+	burst   int
+	start   time.Time // no permit is taken before: turns that were given are used until then
+	planned time.Time // when the next call may be let through; zero: at any time
 }
 
 func newShare(perSecond float64, burst int, start time.Time) *share {
-	return &share{perSecond: perSecond, burst: int64(burst), start: start, counted: start}
+	limiter := rate.NewLimiter(rate.Limit(perSecond), burst)
+	limiter.AllowN(start, burst)
+	return &share{limiter: limiter, burst: burst, start: start}
 }
 
-// stored returns the permits in the bucket at a moment, for a call of n permits. A call may cost more
-// than the bucket holds; then the bucket is filled up for that call.
-func (s *share) stored(at time.Time, n int64) float64 {
-	return min(float64(max(s.burst, n)), s.permits+max(0, at.Sub(s.counted).Seconds())*s.perSecond)
-}
-
-// at is when n permits are there.
+// at is when n permits are there. A call may cost more than the bucket of the share holds; then that is
+// filled up for it.
 func (s *share) at(now time.Time, n int64) time.Time {
 	now = later(now, s.start)
-	short := float64(n) - s.stored(now, n)
+	if burst := max(s.burst, int(n)); burst != s.limiter.Burst() {
+		s.limiter.SetBurstAt(now, burst)
+		s.start = now // what is taken from before that would let its permits come twice
+	}
+	short := float64(n) - s.limiter.TokensAt(now)
 	if short <= 0 {
 		return now
 	}
-	nanos := math.Ceil(short / s.perSecond * float64(time.Second))
+	nanos := math.Ceil(short / float64(s.limiter.Limit()) * float64(time.Second))
 	return now.Add(time.Duration(min(nanos, float64(longest))))
 }
 
@@ -182,12 +183,10 @@ func (s *share) take(now time.Time, n int64) {
 		now = s.planned
 	}
 	s.planned = time.Time{}
-	now = later(now, s.start)
-	s.permits = s.stored(now, n) - float64(n)
-	s.counted = later(now, s.counted)
+	s.limiter.ReserveN(later(now, s.start), int(n))
 }
 
 // debt is how many permits of the bucket are in use, and not regained yet.
 func (s *share) debt(now time.Time) int64 {
-	return int64(math.Ceil(max(0, float64(s.burst)-s.stored(later(now, s.start), 0))))
+	return int64(math.Ceil(max(0, float64(s.burst)-s.limiter.TokensAt(later(now, s.start)))))
 }
