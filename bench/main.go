@@ -18,7 +18,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"strings"
+	"slices"
 	"syscall"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -54,7 +54,8 @@ func main() {
 
 // run runs the program that the first argument names, and returns the exit code.
 func run(args []string, stdout io.Writer, stderr *os.File) int {
-	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+	i := slices.IndexFunc(programs, func(p program) bool { return len(args) > 0 && p.name == args[0] })
+	if i < 0 {
 		fmt.Fprintln(stderr, "Measures fleetpace beside what people use for the same. Name what to measure:")
 		for _, p := range programs {
 			fmt.Fprintf(stderr, "  go run . %-7s %s\n", p.name, p.does)
@@ -62,27 +63,20 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 		fmt.Fprintln(stderr, "Each of them takes -h.")
 		return 2
 	}
-	for _, p := range programs {
-		if p.name != args[0] {
-			continue
-		}
-		logging.Disable() // what goes wrong comes back as an error
-		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-		defer stop()
-		context.AfterFunc(ctx, stop) // the second Ctrl-C ends a program that hangs
-		err := p.run(ctx, args[1:], stdout, stderr)
-		switch {
-		case errors.Is(err, flag.ErrHelp):
-			return 0
-		case ctx.Err() != nil:
-			fmt.Fprintln(stderr, "interrupted")
-			return 130
-		case err != nil:
-			fmt.Fprintf(stderr, "%s: %v\n", p.name, err)
-			return 1
-		}
+	logging.Disable() // what goes wrong comes back as an error
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second Ctrl-C ends a program that hangs
+	err := programs[i].run(ctx, args[1:], stdout, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
 		return 0
+	case ctx.Err() != nil:
+		fmt.Fprintln(stderr, "interrupted")
+		return 130
+	case err != nil:
+		fmt.Fprintf(stderr, "%s: %v\n", programs[i].name, err)
+		return 1
 	}
-	fmt.Fprintf(stderr, "there is no measurement %q: want cost, fleet, http or growth\n", args[0])
-	return 2
+	return 0
 }

@@ -25,20 +25,17 @@ import (
 const usage = `What a call costs: time per call of all callers together, commands that Redis gets per call, the time
 of its scripts, turns that lapsed, and allocations.
 
-Cases:
-  1 caller ... 4,096 callers   one process, one limit, permits available
-  100 keys, 10,000 keys        100 and 1,024 callers, each time about another key
-  16 processes                 64 callers in each of 16 processes, one limit
-  waiting, leaving             calls that have to wait for an hour, one after the other: asking for a
-                               place in the queue, and giving it up. Contenders without a queue make
-                               ordinary calls instead
+Cases: 1, 64 and 4,096 callers of one process and limit; 100 and 10,000 keys, each call another one, by
+100 and 1,024 callers; 16 processes of 64 callers each. They find permits available. "waiting" are calls
+that have to wait for an hour, one after the other, and "leaving" is that they give up. Contenders
+without a queue make ordinary calls instead.
 
 Contenders take turns in short slices, so that what else the machine does hits all alike. The first
 round is to warm up; each figure is the median of the others. "floor" is calls that go to sleep, one
 PING for all that came meanwhile, and waking them. Times depend on the machine; compare the ratios.
 
-To compare two commits in one run, build this program at the earlier one, and name it:
-  go build -o /tmp/bench-before . && git switch - && go run . cost -before /tmp/bench-before
+To compare two commits in one run, build this program at the earlier one (go build -o /tmp/before .),
+and name it with -before.
 
 Flags:
 `
@@ -73,6 +70,11 @@ type Figure struct {
 	Lapsed      float64 `json:"lapsed_turns_percent"`
 	Allocs      float64 `json:"allocations_per_call"`
 	Bytes       float64 `json:"bytes_per_call"`
+}
+
+// measured are the numbers of a figure that are not ratios.
+func (f *Figure) measured() []*float64 {
+	return []*float64{&f.Nanos, &f.Commands, &f.RedisMicros, &f.Lapsed, &f.Allocs, &f.Bytes}
 }
 
 type options struct {
@@ -122,7 +124,7 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		all = append(all, figures...)
 	}
 	if o.chart != "" {
-		if err := os.WriteFile(o.chart, picture(all), 0o644); err != nil { //nolint:gosec // a picture is for all
+		if err := draw(o.chart, all); err != nil {
 			return fmt.Errorf("-chart: %w", err)
 		}
 	}
@@ -159,11 +161,6 @@ type player struct {
 
 // players starts the contenders of a case, the earlier fleetpace among them.
 func (c testcase) players(o options, server *redisserver.Server) (all []*player, err error) {
-	defer func() {
-		if err != nil {
-			end(all)
-		}
-	}()
 	for _, one := range chosen(o.only, contenders, func(c contender) string { return c.name }) {
 		if one.local && (c.keys > 0 || c.processes > 1 || c.do != waits) {
 			continue // it would need a map of limiters, knows one process only, and has no place to give up
@@ -181,7 +178,8 @@ func (c testcase) players(o options, server *redisserver.Server) (all []*player,
 				return child.Start(MemberRole, s)
 			})
 			if err != nil {
-				return all, fmt.Errorf("%s: %w", name, err)
+				end(all)
+				return nil, fmt.Errorf("%s: %w", name, err)
 			}
 			all = append(all, &player{name: name, local: one.local, crew: crew})
 		}
@@ -231,28 +229,49 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 	return c.medians(players), nil
 }
 
-// slice lets a contender ask for a while.
+// apart is how long after each other calls leave that are measured, so that none shares a script call:
+// leaving is not waited for.
+const apart = time.Millisecond
+
+// slice lets a contender ask for a while. What leaving costs is the difference between calls that wait
+// and leave, and calls that wait.
 func (c testcase) slice(ctx context.Context, p *player, d time.Duration, server *redisserver.Server, admin *redis.Client) (f Figure, err error) {
-	if c.do == leaves {
-		if _, err := p.do(order{Do: places}); err != nil {
+	switch c.do {
+	case waits:
+		return c.count(ctx, p, order{Do: waits, For: d}, server, admin)
+	case places:
+		if f, err = c.count(ctx, p, order{Do: places}, server, admin); err != nil {
 			return f, err
 		}
+		_, err = p.do(order{Do: leaves})
+		return f, err
 	}
+	f, err = c.count(ctx, p, order{Do: pairs, Apart: apart}, server, admin)
+	if err != nil {
+		return f, err
+	}
+	asked, err := c.count(ctx, p, order{Do: places, Apart: apart}, server, admin)
+	if err != nil {
+		return f, err
+	}
+	for i, number := range f.measured()[1:] { // the time is that of leaving
+		*number -= *asked.measured()[1+i]
+	}
+	_, err = p.do(order{Do: leaves})
+	return f, err
+}
+
+// count lets a contender follow an order, and counts what that takes.
+func (c testcase) count(ctx context.Context, p *player, o order, server *redisserver.Server, admin *redis.Client) (f Figure, err error) {
 	before, err := server.Work(ctx, admin)
 	if err != nil {
 		return f, err
 	}
-	got, err := p.do(order{c.do, d})
+	got, err := p.do(o)
 	if err != nil {
 		return f, err
 	}
 	after, err := server.Work(ctx, admin)
-	if err != nil {
-		return f, err
-	}
-	if c.do == places {
-		_, err = p.do(order{Do: leaves})
-	}
 	calls, work := float64(got.Calls), after.Less(before)
 	f = Figure{Case: c.name, Contender: p.name, Nanos: float64(got.Elapsed) / calls, Lapsed: 100 * float64(got.Lapsed) / calls,
 		Allocs: float64(got.Allocs) / calls, Bytes: float64(got.Bytes) / calls}
@@ -281,22 +300,14 @@ func (p *player) do(o order) (all sample, err error) {
 func (c testcase) medians(players []*player) (all []Figure) {
 	var of Figure
 	for _, p := range players {
-		median := func(value func(*Figure) float64) float64 {
+		f := Figure{Case: c.name, Contender: p.name}
+		for i, median := range f.measured() {
 			var values []float64
-			for i := range p.figures {
-				values = append(values, value(&p.figures[i]))
+			for round := range p.figures {
+				values = append(values, *p.figures[round].measured()[i])
 			}
 			slices.Sort(values)
-			return values[len(values)/2]
-		}
-		f := Figure{
-			Case: c.name, Contender: p.name,
-			Nanos:       median(func(f *Figure) float64 { return f.Nanos }),
-			Commands:    median(func(f *Figure) float64 { return f.Commands }),
-			RedisMicros: median(func(f *Figure) float64 { return f.RedisMicros }),
-			Lapsed:      median(func(f *Figure) float64 { return f.Lapsed }),
-			Allocs:      median(func(f *Figure) float64 { return f.Allocs }),
-			Bytes:       median(func(f *Figure) float64 { return f.Bytes }),
+			*median = values[len(values)/2]
 		}
 		if f.Contender == base {
 			of = f

@@ -31,15 +31,17 @@ type setup struct {
 
 // order is what it is told then, again and again.
 type order struct {
-	Do  string
-	For time.Duration
+	Do    string
+	For   time.Duration // of waits
+	Apart time.Duration // of the others: between two calls
 }
 
-// What is measured.
+// What it may be told to do.
 const (
-	waits  = "waits"  // calls that find permits available
-	places = "places" // calls that have to wait, one after the other: asking
-	leaves = "leaves" // the same calls: leaving the queue
+	waits  = "waits"  // make calls that find permits available
+	places = "places" // let calls wait that have to, one after the other
+	leaves = "leaves" // let these calls leave the queue
+	pairs  = "pairs"  // let one call wait and leave, and then the next
 )
 
 // sample is what was done by an order.
@@ -115,29 +117,49 @@ func (m *member) do(ctx context.Context, o order) (got sample, err error) {
 	case waits:
 		got, err = loop(ctx, m.ask, m.Callers, m.Keys, o.For)
 	case places:
-		got, err = m.each(func(i int) error {
-			leave, err := m.place(ctx)
-			m.queued[i] = leave
-			return err
-		})
+		got, err = m.each(o.Apart, func(i int) error { return m.queue(ctx, i) }, nil)
 	case leaves:
-		got, err = m.each(func(i int) error { return m.queued[i](ctx) })
+		for i := range m.queued {
+			err = errors.Join(err, m.queued[i](ctx))
+		}
+		time.Sleep(settled)
+	case pairs:
+		got, err = m.each(o.Apart, func(i int) error { return m.queue(ctx, i) }, func(i int) error { return m.queued[i](ctx) })
 	}
 	got.Lapsed = m.lapses() - had
 	return got, err
 }
 
 // inQueue is how many calls wait at once that are measured while they wait.
-const inQueue = 200
+const inQueue = 100
 
-// each does something for each of them, one after the other.
-func (m *member) each(do func(i int) error) (got sample, err error) {
+// settled is how long after the last of them a process and Redis are at rest: leaving is not waited for.
+const settled = 50 * time.Millisecond
+
+// queue lets call i wait.
+func (m *member) queue(ctx context.Context, i int) (err error) {
+	m.queued[i], err = m.place(ctx)
+	return err
+}
+
+// each does something for each of them, one after the other, and then something else, if it is to. The
+// time is that of what comes last.
+func (m *member) each(apart time.Duration, first, then func(i int) error) (got sample, err error) {
 	m.queued = slices.Grow(m.queued, inQueue)[:inQueue]
+	var took time.Duration
 	since := counters()
 	for i := 0; i < inQueue && err == nil; i++ {
-		err = do(i)
+		began := time.Now()
+		if err = first(i); err == nil && then != nil {
+			began = time.Now()
+			err = then(i)
+		}
+		took += time.Since(began)
+		time.Sleep(apart)
 	}
-	return since(inQueue), err
+	got = since(inQueue)
+	got.Elapsed = took
+	return got, err
 }
 
 // counters returns what was done since, by so many calls.

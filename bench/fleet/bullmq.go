@@ -58,13 +58,15 @@ func installBullMQ(ctx context.Context) error {
 	return nil
 }
 
-func startBullMQ(s setup) (*child.Process, error) {
-	return child.StartOther(s, "node", filepath.Join(bullMQDir(), "member.mjs"), "work")
+func nodeDoes(what string, s setup) (*child.Process, error) {
+	return child.StartOther(s, "node", filepath.Join(bullMQDir(), "member.mjs"), what)
 }
+
+func startBullMQ(s setup) (*child.Process, error) { return nodeDoes("work", s) }
 
 // enqueueBullMQ lets BullMQ's own client add the jobs.
 func enqueueBullMQ(_ context.Context, s setup, _ *redis.Client, _ []string) error {
-	p, err := child.StartOther(s, "node", filepath.Join(bullMQDir(), "member.mjs"), "add")
+	p, err := nodeDoes("add", s)
 	if err != nil {
 		return err
 	}

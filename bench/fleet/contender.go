@@ -29,25 +29,12 @@ type contender struct {
 	only  string                          // the scenario that it can do; empty: all
 }
 
-var contenders []contender
-
-func init() { // the roles of processes look contenders up
-	contenders = []contender{
-		{name: "fleetpace-worker", serve: servePaced, start: startAsynq, enqueue: enqueueAsynq},
-		{name: "asynq-recipe", serve: serveRecipe, start: startAsynq, enqueue: enqueueAsynq},
-		{name: "window-requeue", serve: serveWindow, start: startAsynq, enqueue: enqueueAsynq},
-		{name: "sleep-in-handler", serve: serveSleeper, start: startAsynq, enqueue: enqueueAsynq},
-		{name: "bullmq", start: startBullMQ, enqueue: enqueueBullMQ, ready: installBullMQ, only: "one"},
-	}
-}
-
-func contenderNamed(name string) (c contender, ok bool) {
-	for _, c = range contenders {
-		if c.name == name {
-			return c, true
-		}
-	}
-	return contender{}, false
+var contenders = []contender{
+	{name: "fleetpace-worker", serve: servePaced, start: startAsynq, enqueue: enqueueAsynq},
+	{name: "asynq-recipe", serve: serveRecipe, start: startAsynq, enqueue: enqueueAsynq},
+	{name: "window-requeue", serve: serveWindow, start: startAsynq, enqueue: enqueueAsynq},
+	{name: "sleep-in-handler", serve: serveSleeper, start: startAsynq, enqueue: enqueueAsynq},
+	{name: "bullmq", start: startBullMQ, enqueue: enqueueBullMQ, ready: installBullMQ, only: "one"},
 }
 
 // errRefused is that the API refused the call.

@@ -35,12 +35,8 @@ Contenders:
 
 All limiters get the API's rate and half of its burst; the other half is for the jitter of the way.
 Each handler makes one HTTP call and works 5 ms. A call that the API refuses (429) fails its task, or
-puts it back.
-
-Columns, of a window that begins with the first call and ends after -seconds or the last task:
-  done     calls that the API accepted
-  used     these calls / the most that the API could have accepted
-  refused  calls that the API answered with 429
+puts it back. The window begins with the first call, and ends after -seconds or the last task. "used"
+is the calls that the API accepted / the most that it could have accepted.
 
 Flags:
 `
@@ -59,9 +55,6 @@ type scenario struct {
 	lines  []string // a limit for each task
 }
 
-// everySlow: every fifth task of mixed calls the slow API.
-const everySlow = 5
-
 // scenarioOf is the work that the options name.
 func scenarioOf(o options) (scenario, error) {
 	s := scenario{name: o.scenario, lines: make([]string, o.tasks)}
@@ -75,7 +68,7 @@ func scenarioOf(o options) (scenario, error) {
 	}
 	for i := range s.lines {
 		s.lines[i] = "fast"
-		if i%everySlow == everySlow-1 {
+		if i%5 == 4 {
 			s.lines[i] = s.limits[len(s.limits)-1].Name
 		}
 	}
@@ -106,12 +99,20 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	if err != nil {
 		return err
 	}
-	some, err := chosen(ctx, o.contender, s, stderr)
+	some, err := chosen(o.contender, s)
 	if err != nil {
 		return err
 	}
 	var all []Figure
 	for _, c := range some {
+		if c.ready != nil {
+			if err := c.ready(ctx); errors.Is(err, errNoNode) && o.contender == "" {
+				fmt.Fprintln(stderr, err, "and is left out")
+				continue
+			} else if err != nil {
+				return err
+			}
+		}
 		r, err := measure(ctx, c, o, s, stderr)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)
@@ -125,30 +126,15 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 }
 
 // chosen are the contenders that take part: those that are named, or all that can.
-func chosen(ctx context.Context, named string, s scenario, stderr io.Writer) (some []contender, err error) {
+func chosen(named string, s scenario) (some []contender, err error) {
 	names := strings.FieldsFunc(named, func(r rune) bool { return r == ',' })
-	for _, name := range names {
-		if _, ok := contenderNamed(name); !ok {
-			return nil, fmt.Errorf("there is no contender %q", name)
+	for _, c := range contenders {
+		if (len(names) == 0 || slices.Contains(names, c.name)) && (c.only == "" || c.only == s.name) {
+			some = append(some, c)
 		}
 	}
-	for _, c := range contenders {
-		switch {
-		case len(names) > 0 && !slices.Contains(names, c.name), len(names) == 0 && c.only != "" && c.only != s.name:
-			continue
-		case c.only != "" && c.only != s.name:
-			return nil, fmt.Errorf("%s has no way to do scenario %s", c.name, s.name)
-		case c.ready != nil:
-			err := c.ready(ctx)
-			if errors.Is(err, errNoNode) && len(names) == 0 {
-				fmt.Fprintln(stderr, err, "and is left out")
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-		}
-		some = append(some, c)
+	if len(some) < len(names) {
+		return nil, fmt.Errorf("-contender %q: not all of them are contenders that can do scenario %s: see -h", named, s.name)
 	}
 	return some, nil
 }

@@ -52,10 +52,7 @@ func Member() error {
 	}
 	m.redis = redis.NewClient(&redis.Options{Addr: m.Redis})
 	m.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: m.Handlers}}
-	c, ok := contenderNamed(m.Contender)
-	if !ok {
-		return fmt.Errorf("there is no contender %q", m.Contender)
-	}
+	c := contenders[slices.IndexFunc(contenders, func(c contender) bool { return c.name == m.Contender })]
 	config := asynq.Config{Concurrency: m.Handlers, TaskCheckInterval: polling, DelayedTaskCheckInterval: polling, LogLevel: asynq.ErrorLevel}
 	handler, err := c.serve(m, &config)
 	if err != nil {

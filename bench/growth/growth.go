@@ -23,12 +23,8 @@ import (
 )
 
 const usage = `Fleets of several processes (clients of their own in this one), of which each has calls waiting at
-each of many keys of one limiter. Each key allows one call per second.
-
-Columns:
-  used           turns / the turns that were possible
-  script calls   that Redis got, per turn
-  script µs      that Redis spent in scripts, per turn
+each of many keys of one limiter. Each key allows one call per second. "used" is turns / the turns that
+were possible; script calls and the time that Redis spent in them are per turn.
 
 Flags:
 `
@@ -57,6 +53,7 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		}
 		some = []sized{g}
 	}
+	fmt.Fprintln(stdout, time.Now().Format(time.DateOnly))
 	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "processes × keys × waiting\tturns/s\tused\tscript calls\tscript µs\t")
 	for _, g := range some {
@@ -111,22 +108,22 @@ func (g sized) measure(ctx context.Context, settle, length time.Duration, stderr
 	}
 	defer all.Wait()
 	defer stop()
-	seconds := int((settle + length).Seconds())
-	bar := progress.New(stderr, fmt.Sprintf("%d × %d × %d", g.processes, g.keys, g.waiting), seconds)
+	bar := progress.New(stderr, fmt.Sprintf("%d × %d × %d, seconds", g.processes, g.keys, g.waiting), int((settle + length).Seconds()))
 	defer bar.Close()
-	go func() {
-		for second := 0; playing.Err() == nil; second++ {
-			bar.Set(min(second, seconds))
-			time.Sleep(time.Second)
+	second := 0
+	pass := func(d time.Duration) {
+		for end := time.Now().Add(d); time.Now().Before(end) && playing.Err() == nil; bar.Set(second) {
+			time.Sleep(min(time.Second, time.Until(end)))
+			second++
 		}
-	}()
-	rest(playing, settle)
+	}
+	pass(settle)
 	before, err := server.Work(ctx, admin)
 	if err != nil {
 		return 0, 0, 0, err
 	}
 	had, began := done.Load(), time.Now()
-	rest(playing, length)
+	pass(length)
 	took := time.Since(began).Seconds()
 	turns = float64(done.Load()-had) / took
 	after, err := server.Work(ctx, admin)
@@ -135,12 +132,4 @@ func (g sized) measure(ctx context.Context, settle, length time.Duration, stderr
 		err = *one
 	}
 	return turns, work.Scripts / took, work.Micros / took, err
-}
-
-// rest sleeps, unless the context ends.
-func rest(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -6,13 +6,11 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"os"
 	"slices"
 	"strconv"
@@ -20,6 +18,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/fleetpace/fleetpace/bench/internal/child"
 	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
@@ -88,6 +88,7 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		slices.Sort(rates[name])
 		return rates[name][len(rates[name])/2]
 	}
+	fmt.Fprintln(stdout, time.Now().Format(time.DateOnly))
 	for _, name := range names {
 		fmt.Fprintf(stdout, "%-24s %8.0f requests/s, %.2f of redis_rate\n", name, median(name), median(name)/median(peerServer))
 	}
@@ -129,29 +130,26 @@ func throughput(ctx context.Context, name, redis string, length time.Duration) (
 		body = `{"limits":[{"name":"leased"}]}`
 	}
 	var count atomic.Int64
-	var failed atomic.Pointer[error]
-	var callers sync.WaitGroup
+	var callers errgroup.Group
 	begin := time.Now().Add(time.Second)
 	end := begin.Add(length)
 	for range 64 {
-		callers.Go(func() {
+		callers.Go(func() error {
 			c, err := dial(ctx, s.Address, body)
-			if err == nil {
-				defer func() { _ = c.conn.Close() }()
+			if err != nil {
+				return err
 			}
+			defer func() { _ = c.conn.Close() }()
 			for err == nil && time.Now().Before(end) {
 				if err = c.ask(); err == nil && time.Now().After(begin) {
 					count.Add(1)
 				}
 			}
-			if err != nil {
-				failed.Store(&err)
-			}
+			return err
 		})
 	}
-	callers.Wait()
-	if err := failed.Load(); err != nil {
-		return 0, *err
+	if err := callers.Wait(); err != nil {
+		return 0, err
 	}
 	return float64(count.Load()) / length.Seconds(), nil
 }
@@ -230,37 +228,30 @@ func waits(ctx context.Context, on *redisserver.Server, o options, stdout io.Wri
 	time.Sleep(3 * time.Second)
 	scripts, failed := on.Work(ctx, rdb)
 	had := turns.Load()
-	_, err = lateOf(s.Address)
+	_, err = s.late()
 	began := time.Now()
-	var bare []time.Duration
 	for time.Since(began) < 5*o.length && ctx.Err() == nil {
-		slept := time.Now()
-		time.Sleep(5 * time.Millisecond)
-		bare = append(bare, time.Since(slept)-5*time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	took := time.Since(began).Seconds()
 	count := float64(turns.Load() - had)
 	asked, failedThen := on.Work(ctx, rdb)
 	after, lost := resident(s.PID)
-	late, mute := lateOf(s.Address)
+	late, mute := s.late()
 	stop()
 	all.Wait()
 	if err = errors.Join(err, failed, failedThen, lost, mute, ctx.Err()); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%d callers that wait at a limit of 2,000/s: %.3f of it used, %.3f script calls per turn, %.1f KiB per caller, "+
-		"turns late by %.1f ms (p99; a bare sleeper by %.1f)\n", o.callers, count/took/2000, asked.Less(scripts).Scripts/count, float64(after-before)/float64(o.callers), late, percentile99(bare))
+	fmt.Fprintf(stdout, "%d callers that wait at a limit of 2,000/s: %.3f of it used, %.3f script calls per turn, %.1f KiB per caller, turns late by %.1f ms (p99)\n",
+		o.callers, count/took/2000, asked.Less(scripts).Scripts/count, float64(after-before)/float64(o.callers), late)
 	return nil
 }
 
-// lateOf asks a server how late its turns were used.
-func lateOf(address string) (late float64, err error) {
-	w, err := http.Get("http://" + address + "/late") //nolint:noctx // on this machine
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = w.Body.Close() }()
-	return late, json.NewDecoder(w.Body).Decode(&late)
+// late is how late the turns of the server were used since this was asked last.
+func (s *server) late() (millis float64, err error) {
+	s.Tell("late")
+	return millis, s.Hear(&millis)
 }
 
 // resident is the memory of a process, in KiB.

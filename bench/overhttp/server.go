@@ -1,7 +1,6 @@
 package overhttp
 
 import (
-	"encoding/json"
 	"errors"
 	"net"
 	"net/http"
@@ -80,18 +79,13 @@ func (s setup) serve() error {
 		if err != nil {
 			return err
 		}
-		turns, err := remote.New(set, remote.Config{})
-		if err != nil {
+		if handler, err = remote.New(set, remote.Config{}); err != nil {
 			return err
 		}
-		late := new(lateness)
-		mux := http.NewServeMux()
-		mux.Handle("/", turns)
-		mux.Handle("GET /late", late)
-		if s.Name == observed {
-			observe.Turns(late.note)
-		}
-		handler = mux
+	}
+	late := new(lateness)
+	if s.Name == observed {
+		observe.Turns(late.note)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -99,7 +93,10 @@ func (s setup) serve() error {
 	}
 	child.Tell(told{listener.Addr().String(), os.Getpid()})
 	go func() {
-		child.UntilStopped()
+		var ignored any
+		for child.Told(&ignored) == nil { // asked how late turns were used
+			child.Tell(late.percentile99())
+		}
 		_ = listener.Close()
 	}()
 	if err := http.Serve(listener, handler); !errors.Is(err, net.ErrClosed) { //nolint:gosec // callers are our own
@@ -141,19 +138,15 @@ func (l *lateness) note(t observe.Turn) {
 	l.late = append(l.late, t.Late)
 }
 
-// ServeHTTP tells the 99th percentile since it was asked last, in milliseconds.
-func (l *lateness) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+// percentile99 is that since it was asked last, in milliseconds.
+func (l *lateness) percentile99() float64 {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	late := l.late
 	l.late = nil
-	l.mu.Unlock()
-	_ = json.NewEncoder(w).Encode(percentile99(late))
-}
-
-func percentile99(all []time.Duration) float64 {
-	if len(all) == 0 {
+	if len(late) == 0 {
 		return 0
 	}
-	slices.Sort(all)
-	return float64(all[len(all)*99/100].Microseconds()) / 1000
+	slices.Sort(late)
+	return float64(late[len(late)*99/100].Microseconds()) / 1000
 }
