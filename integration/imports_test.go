@@ -48,6 +48,7 @@ var mayImport = map[string][]string{
 	"internal/bare":       {},
 	"internal/bubble":     {"reserve", "lua", "internal/delay"},
 	"internal/delay":      {},
+	"internal/example":    {"embedded", "monitor", "reserve", "internal/provider", "internal/scrape"},
 	"internal/chart":      {"internal/provider"},
 	"internal/ledger":     {"internal/observe", "internal/provider"},
 	"internal/progress":   {},

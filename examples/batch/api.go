@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+
+	"github.com/fleetpace/fleetpace/internal/example"
 )
 
 // apiClient calls the paid API. It is safe for concurrent use.
@@ -20,7 +22,7 @@ type apiClient struct {
 	http   *http.Client
 	url    string
 	header http.Header
-	meter  *meter
+	meter  *example.Meter
 }
 
 const (
@@ -41,7 +43,7 @@ func newAPIClient(url string, header http.Header, concurrency int) *apiClient {
 		},
 		url:    url,
 		header: header,
-		meter:  &meter{},
+		meter:  &example.Meter{},
 	}
 }
 
@@ -75,7 +77,7 @@ func (e *statusError) aboutCaller() bool {
 //
 // The idempotency key is the record's ID, in every attempt of every run. So we do not pay again for
 // a response that was lost, or that was on its way when this process was killed.
-func (c *apiClient) call(ctx context.Context, r record) (json.RawMessage, error) {
+func (c *apiClient) call(ctx context.Context, r example.Record) (json.RawMessage, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(r.Body))
 	if err != nil {
 		return nil, backoff.Permanent(err)
@@ -91,7 +93,7 @@ func (c *apiClient) call(ctx context.Context, r record) (json.RawMessage, error)
 	// Escaped, because a header cannot hold every ID.
 	req.Header.Set("Idempotency-Key", url.PathEscape(r.ID))
 
-	sent := c.meter.sent()
+	sent := c.meter.Sent()
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,7 @@ func (c *apiClient) call(ctx context.Context, r record) (json.RawMessage, error)
 		}
 		switch {
 		case resp.StatusCode == http.StatusTooManyRequests:
-			c.meter.refused(sent)
+			c.meter.Refused(sent)
 			if after, ok := retryAfter(resp.Header.Get("Retry-After"), time.Now()); ok {
 				return nil, fmt.Errorf("%w: %w", failure, &backoff.RetryAfterError{Duration: after})
 			}

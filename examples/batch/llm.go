@@ -5,30 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/bare"
 	"github.com/fleetpace/fleetpace/internal/chart"
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/progress"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // apiLLM, as the value of -api, selects the demo of a language model.
 const apiLLM = "llm"
-
-// prompt is the input of the language model.
-type prompt struct {
-	ID        string `json:"id"`
-	Prompt    string `json:"prompt"`
-	MaxTokens int    `json:"max_tokens"`
-}
-
-// estimate is the most that a call can cost, in tokens: no token is shorter than a byte, and
-// max_tokens bounds the response. The response states the real cost.
-func (p prompt) estimate() int { return len(p.Prompt) + p.MaxTokens }
 
 // llmLimits are the limits of the language model, as the fleet keeps them. The burst of the tokens is
 // several times the largest cost of a call, because a full bucket takes back no permits of a settled
@@ -62,24 +50,24 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 	if err != nil {
 		return nil, err
 	}
-	model, err := startLLM(limits)
+	model, err := example.StartLLM(limits.Requests, limits.Tokens, limits.Quota)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, model.close()) }()
-	server, err := openRedis(ctx, cfg.redis)
+	defer func() { err = errors.Join(err, model.Close()) }()
+	server, err := example.OpenRedis(ctx, cfg.redis)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, server.close()) }()
-	if err := server.monitor(cfg.monitor, stderr); err != nil {
+	defer func() { err = errors.Join(err, server.Close()) }()
+	if err := server.Monitor(cfg.monitor, stderr); err != nil {
 		return nil, err
 	}
 	results, todo, err := cfg.resume(records, stderr)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, results.close()) }()
+	defer func() { err = errors.Join(err, results.Close()) }()
 
 	skipped := len(records) - len(todo)
 	bar := progress.New(stderr, "batch", len(records))
@@ -96,14 +84,14 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 		}
 	}
 	err = l.run(ctx, cfg.workers, setup{
-		RedisURL: server.url, API: model.url, Limits: limits, Outage: cfg.outage,
+		RedisURL: server.URL, API: model.URL, Limits: limits, Outage: cfg.outage,
 		Concurrency: max(1, cfg.concurrency/cfg.workers), NoSettle: cfg.noSettle,
 	}, stderr)
 	beside := sleeper.Figures()
 	bar.Close()
 
 	rep := newLLMReport(cfg, len(records), skipped, l, model, beside)
-	if calls := model.judges[0].History(); cfg.chart != "" && len(calls) > 0 {
+	if calls := model.Judges[0].History(); cfg.chart != "" && len(calls) > 0 {
 		err = errors.Join(err, chart.Requests(cfg.chart, "Requests of a fleet to a language model; the limit of its "+rep.Tightest+" is the tightest",
 			calls, time.Second, limits.Requests.Rate()))
 	}
@@ -111,24 +99,24 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 }
 
 // readPrompts reads the records, and refuses records that the API could not accept.
-func readPrompts(cfg *config, most int) ([]record, error) {
+func readPrompts(cfg *config, most int) ([]example.Record, error) {
 	if cfg.in == "" {
-		return samplePrompts(sampleSize), nil
+		return example.SamplePrompts(sampleSize), nil
 	}
-	records, err := readInput(cfg.in, cfg.idField)
+	records, err := example.ReadInput(cfg.in, cfg.idField)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range records {
-		var p prompt
+		var p example.Prompt
 		switch err := json.Unmarshal(r.Body, &p); {
 		case err != nil:
 			return nil, fmt.Errorf("%s: record %s: %w", cfg.in, r.ID, err)
 		case p.Prompt == "" || p.MaxTokens < 1:
 			return nil, fmt.Errorf("%s: record %s: want a prompt, and max_tokens of at least 1", cfg.in, r.ID)
-		case p.estimate() > most:
+		case p.Estimate() > most:
 			return nil, fmt.Errorf("%s: record %s: prompt and max_tokens may cost %d tokens: want at most %d, the burst of the limit",
-				cfg.in, r.ID, p.estimate(), most)
+				cfg.in, r.ID, p.Estimate(), most)
 		}
 	}
 	return records, nil
@@ -136,22 +124,3 @@ func readPrompts(cfg *config, most int) ([]record, error) {
 
 // sampleSize is enough for a run of about half a minute.
 const sampleSize = 600
-
-// samplePrompts returns prompts that are the same in every run.
-func samplePrompts(n int) []record {
-	random := rand.New(rand.NewPCG(1, 2))
-	words := strings.Fields("queue ticket turn limit rate burst line worker call peak valve river crane harbour timetable " +
-		"signal bridge lantern orchard compass ledger mill anchor kettle meadow clock engine gate ferry mountain")
-	records := make([]record, n)
-	for i := range records {
-		text := []string{"Tell a story with these words:"}
-		for range 5 + random.IntN(10) {
-			text = append(text, words[random.IntN(len(words))])
-		}
-		id := fmt.Sprintf("prompt-%04d", i+1)
-		// Strings and numbers cannot fail.
-		body, _ := json.Marshal(prompt{ID: id, Prompt: strings.Join(text, " "), MaxTokens: 250 + 50*random.IntN(11)})
-		records[i] = record{ID: id, Body: body}
-	}
-	return records
-}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -49,15 +50,15 @@ func workerMain() int {
 func (w *llmWorker) run(stdin io.Reader) (err error) {
 	down := json.NewDecoder(stdin)
 	if err := down.Decode(&w.setup); err != nil || w.Concurrency == 0 {
-		return fmt.Errorf("the first line on stdin is not a setup: this is a worker process; run the program without %s", workerArgument)
+		return fmt.Errorf("the first line on stdin is not a setup: this is a worker process; run the program without %s", example.WorkerArgument)
 	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
-	server, err := openRedis(ctx, w.RedisURL)
+	server, err := example.OpenRedis(ctx, w.RedisURL)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, server.close()) }()
+	defer func() { err = errors.Join(err, server.Close()) }()
 	if err := w.open(server); err != nil {
 		return err
 	}
@@ -69,7 +70,7 @@ func (w *llmWorker) run(stdin io.Reader) (err error) {
 
 	var records sync.WaitGroup
 	for {
-		var r record
+		var r example.Record
 		if down.Decode(&r) != nil {
 			break // all records are done, or the parent is gone
 		}
@@ -86,14 +87,14 @@ func (w *llmWorker) run(stdin io.Reader) (err error) {
 }
 
 // open makes the limits, in one group, and their Joint.
-func (w *llmWorker) open(server *redisServer) error {
+func (w *llmWorker) open(server *example.Redis) error {
 	u, err := url.Parse(w.API)
 	if err != nil {
 		return err
 	}
 	for i, limit := range w.Limits.all() {
 		estimated := llmNames[i] == "tokens" && !w.NoSettle
-		l, err := reserve.New(server.client, reserve.Config{
+		l, err := reserve.New(server.Client, reserve.Config{
 			Name:    llmNames[i],
 			Group:   "batch " + u.Host,
 			Limit:   limit,
@@ -144,12 +145,12 @@ func (w *llmWorker) report(line outcome) {
 
 // process calls the API for one record, up to maxTries times, and reports the result. An error
 // concerns all records.
-func (w *llmWorker) process(ctx context.Context, r record) error {
-	var p prompt
+func (w *llmWorker) process(ctx context.Context, r example.Record) error {
+	var p example.Prompt
 	if err := json.Unmarshal(r.Body, &p); err != nil {
 		return err // not reached: the parent has checked it
 	}
-	line := outcome{Estimated: p.estimate()}
+	line := outcome{Estimated: p.Estimate()}
 	attempts := 0
 	answer, err := backoff.Retry(ctx,
 		func() (json.RawMessage, error) {
@@ -165,7 +166,7 @@ func (w *llmWorker) process(ctx context.Context, r record) error {
 		backoff.WithMaxElapsedTime(0),
 		backoff.WithNotify(func(error, time.Duration) { line.Retried++ }),
 	)
-	line.Result = &result{ID: r.ID, Status: statusDone, Attempts: attempts, Answer: answer}
+	line.Result = &example.Result{ID: r.ID, Status: example.Done, Attempts: attempts, Answer: answer}
 	var noTurn *turnError
 	var status *statusError
 	switch {
@@ -177,7 +178,7 @@ func (w *llmWorker) process(ctx context.Context, r record) error {
 	case errors.As(err, &status) && status.aboutCaller():
 		return fmt.Errorf("the API refuses us: %w (record %s)", err, r.ID)
 	default:
-		line.Result.Status, line.Result.Error = statusFailed, err.Error()
+		line.Result.Status, line.Result.Error = example.Failed, err.Error()
 	}
 	w.report(line)
 	return nil
@@ -185,8 +186,8 @@ func (w *llmWorker) process(ctx context.Context, r record) error {
 
 // attempt makes one call in its turn. It takes the most permits that the call can cost, and settles
 // the difference when the response states the real cost.
-func (w *llmWorker) attempt(ctx context.Context, r record, p prompt, line *outcome, attempts *int) (json.RawMessage, error) {
-	turn, err := w.turns.Reserve(ctx, 1, p.estimate(), 1)
+func (w *llmWorker) attempt(ctx context.Context, r example.Record, p example.Prompt, line *outcome, attempts *int) (json.RawMessage, error) {
+	turn, err := w.turns.Reserve(ctx, 1, p.Estimate(), 1)
 	if err != nil {
 		return nil, &turnError{err}
 	}
@@ -202,7 +203,7 @@ func (w *llmWorker) attempt(ctx context.Context, r record, p prompt, line *outco
 	if err != nil {
 		return nil, err // the cost is unknown, so the estimate stays charged
 	}
-	var c completion
+	var c example.Completion
 	if err := json.Unmarshal(answer, &c); err != nil || c.Usage.TotalTokens < 1 {
 		return nil, backoff.Permanent(fmt.Errorf("the answer does not say what it cost: %s", excerpt(answer)))
 	}

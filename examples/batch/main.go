@@ -7,7 +7,8 @@
 //	go run ./examples/batch -h        # your file, your API, your Redis
 //	go run ./examples/batch -api llm  # four processes, and three limits at once
 //
-// The queue is the one call turns.Wait in pipeline.go; limiter.go sets it up.
+// The queue is the one call turns.Wait in pipeline.go; limiter.go sets it up. The files of records and
+// results and the demo APIs are in internal/example.
 //
 // With -api llm the API is a language model. Each call needs one request, some tokens, and a part of
 // a quota. The program starts worker processes (fleet.go) and sends them the records (lead.go). A
@@ -23,6 +24,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/fleetpace/fleetpace/internal/example"
 )
 
 func main() {
@@ -32,7 +35,7 @@ func main() {
 // command runs the program and returns the exit code. It is 0 if every record is done, 1 if some
 // failed or the run ended early, 2 for wrong flags, and 130 after Ctrl-C.
 func command(args []string) int {
-	if len(args) == 1 && args[0] == workerArgument {
+	if len(args) == 1 && args[0] == example.WorkerArgument {
 		return workerMain()
 	}
 	cfg, err := parseFlags(args, os.Stderr)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"github.com/fleetpace/fleetpace/internal/example"
 )
 
 // asChild makes the test binary the program itself, so that tests can kill it.
@@ -29,8 +32,7 @@ func someAddresses(t *testing.T, n, unlucky int) (path string, ids []string) {
 	failing := 0
 	for i := 0; len(ids) < n; i++ {
 		id := fmt.Sprintf("order-%06d", i)
-		luck, _ := fate(id, 1)
-		fails, wanted := luck < failureRate, (len(ids)+1)*unlucky/n > failing
+		fails, wanted := example.FailsFirst(id), (len(ids)+1)*unlucky/n > failing
 		if fails != wanted {
 			continue
 		}
@@ -47,14 +49,14 @@ func someAddresses(t *testing.T, n, unlucky int) (path string, ids []string) {
 }
 
 // readResults reads a journal the plain way: every line must be a whole result.
-func readResults(t *testing.T, path string) []result {
+func readResults(t *testing.T, path string) []example.Result {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	var results []result
+	var results []example.Result
 	for line := range strings.Lines(string(data)) {
-		res, err := parseResult([]byte(line))
-		require.NoError(t, err, "line %q", line)
+		var res example.Result
+		require.NoError(t, json.Unmarshal([]byte(line), &res), "line %q", line)
 		require.True(t, strings.HasSuffix(line, "\n"), "line %q", line)
 		results = append(results, res)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -20,7 +21,7 @@ type pipeline struct {
 	// no call may be made without it.
 	turns       interface{ Wait(context.Context) error }
 	api         *apiClient
-	journal     *journal
+	journal     *example.Journal
 	concurrency int
 	// changed is called after every attempt, by one goroutine at a time.
 	changed func(tally)
@@ -46,7 +47,7 @@ const (
 // run processes records until all are done or failed, or the context ends. It also stops if
 // something breaks that concerns all records: the queue, the journal, or our access to the API. It
 // always finishes calls in flight and records their results.
-func (p *pipeline) run(ctx context.Context, records []record) error {
+func (p *pipeline) run(ctx context.Context, records []example.Record) error {
 	// More records are in work than the API can accept. Most of them wait in the queue, so a slow
 	// response or a pause before a retry leaves no turn unused.
 	group, ctx := errgroup.WithContext(ctx)
@@ -63,7 +64,7 @@ func (p *pipeline) run(ctx context.Context, records []record) error {
 }
 
 // process calls the API for one record, up to maxTries times, and records the result.
-func (p *pipeline) process(ctx context.Context, r record) error {
+func (p *pipeline) process(ctx context.Context, r example.Record) error {
 	attempts := 0
 	answer, err := backoff.Retry(ctx,
 		func() (json.RawMessage, error) {
@@ -92,7 +93,7 @@ func (p *pipeline) process(ctx context.Context, r record) error {
 	var status *statusError
 	switch {
 	case err == nil:
-		if err := p.journal.append(result{ID: r.ID, Status: statusDone, Attempts: attempts, Answer: answer}); err != nil {
+		if err := p.journal.Append(example.Result{ID: r.ID, Status: example.Done, Attempts: attempts, Answer: answer}); err != nil {
 			return err
 		}
 		p.count(func(t *tally) { t.done++ })
@@ -104,7 +105,7 @@ func (p *pipeline) process(ctx context.Context, r record) error {
 	case errors.As(err, &status) && status.aboutCaller():
 		return fmt.Errorf("the API refuses us: %w (record %s)", err, r.ID)
 	default:
-		if err := p.journal.append(result{ID: r.ID, Status: statusFailed, Attempts: attempts, Error: err.Error()}); err != nil {
+		if err := p.journal.Append(example.Result{ID: r.ID, Status: example.Failed, Attempts: attempts, Error: err.Error()}); err != nil {
 			return err
 		}
 		p.count(func(t *tally) { t.failed++ })

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -79,18 +80,18 @@ func (a *scriptedAPI) serve(w http.ResponseWriter, r *http.Request) {
 
 func newPipeline(t *testing.T, turns interface{ Wait(context.Context) error }, url string, concurrency int) *pipeline {
 	t.Helper()
-	out, _, err := openJournal(filepath.Join(t.TempDir(), "out.jsonl"))
+	out, _, err := example.OpenJournal(filepath.Join(t.TempDir(), "out.jsonl"))
 	require.NoError(t, err)
-	t.Cleanup(func() { assert.NoError(t, out.close()) })
+	t.Cleanup(func() { assert.NoError(t, out.Close()) })
 	api := newAPIClient(url, nil, concurrency)
 	t.Cleanup(api.close)
 	return &pipeline{turns: turns, api: api, journal: out, concurrency: concurrency}
 }
 
-func recordsOf(ids ...string) []record {
-	var records []record
+func recordsOf(ids ...string) []example.Record {
+	var records []example.Record
 	for _, id := range ids {
-		records = append(records, record{ID: id, Body: []byte(`{}`)})
+		records = append(records, example.Record{ID: id, Body: []byte(`{}`)})
 	}
 	return records
 }
@@ -117,11 +118,11 @@ func TestTurnPerAttempt(t *testing.T) {
 	assert.Equal(t, 10, api.requests)
 	for id, s := range script {
 		assert.Equal(t, len(s), api.calls[id], id)
-		want := statusDone
+		want := example.Done
 		if s[0]/100 == 4 && s[0] != 429 {
-			want = statusFailed
+			want = example.Failed
 		}
-		assert.Equal(t, want, p.journal.status[id], id)
+		assert.Equal(t, want, p.journal.Statuses()[id], id)
 	}
 	assert.Equal(t, 4, seen.done)
 	assert.Equal(t, 2, seen.failed)
@@ -157,7 +158,7 @@ func TestStopsWhenAllAreConcerned(t *testing.T) {
 			p := newPipeline(t, tt.turns, api.URL, 2)
 			assert.ErrorContains(t, p.run(t.Context(), recordsOf(ids...)), tt.want)
 			assert.LessOrEqual(t, api.requests, 2, "one per worker")
-			assert.Empty(t, p.journal.status)
+			assert.Empty(t, p.journal.Statuses())
 		})
 	}
 }
@@ -170,7 +171,7 @@ func TestRedisComesBack(t *testing.T) {
 	p := newPipeline(t, turns, api.URL, 1)
 	require.NoError(t, p.run(t.Context(), recordsOf("a")))
 	assert.Equal(t, 1, api.requests)
-	assert.Equal(t, statusDone, p.journal.status["a"])
+	assert.Equal(t, example.Done, p.journal.Statuses()["a"])
 	assert.Equal(t, 2, p.tally.retried)
 }
 
@@ -214,7 +215,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	}
 	require.NoError(t, p.run(t.Context(), recordsOf(ids...)))
 	assert.EqualValues(t, bound, most.Load())
-	assert.Len(t, p.journal.status, 30)
+	assert.Len(t, p.journal.Statuses(), 30)
 }
 
 // TestRetryAfter proves that both forms of the header are understood.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/bare"
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/provider"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -76,14 +77,14 @@ type limitReport struct {
 	HeldBack    int     `json:"held_back"` // calls that this limit delayed most
 }
 
-func newLLMReport(cfg *config, records, skipped int, l *lead, model *llmAPI, beside bare.Figures) *report {
-	s := model.judges[0].Summary()
+func newLLMReport(cfg *config, records, skipped int, l *lead, model *example.LLM, beside bare.Figures) *report {
+	s := model.Judges[0].Summary()
 	r := newReport(cfg, records, skipped, l.tally, s, beside)
-	r.Refused = model.refusals()
+	r.Refused = model.Refusals()
 	r.Estimated, r.Used, r.Processes = l.estimated, l.used, len(l.workers)
 	for i, limit := range newLLMLimits(cfg.limit).all() {
 		own := limitReport{Name: llmNames[i], Limit: limit, HeldBack: l.heldBack[llmNames[i]]}
-		own.Used, own.Utilization = used(model.judges[i].History(), limit, s.Last.Sub(s.First))
+		own.Used, own.Utilization = used(model.Judges[i].History(), limit, s.Last.Sub(s.First))
 		if i == 0 || own.HeldBack > r.Limits[r.tightest()].HeldBack {
 			r.Tightest, r.LimitPerSecond, r.Utilization = own.Name, limit.Rate(), own.Utilization
 		}

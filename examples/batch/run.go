@@ -9,6 +9,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/bare"
 	"github.com/fleetpace/fleetpace/internal/chart"
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
@@ -19,18 +20,18 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 		return runLLM(ctx, cfg, stderr)
 	}
 	// The input, Redis and the journal are checked first, before any call is paid for.
-	records, err := readInput(cfg.in, cfg.idField)
+	records, err := example.ReadInput(cfg.in, cfg.idField)
 	if err != nil {
 		return nil, err
 	}
-	api, demo := cfg.api, (*demoAPI)(nil)
+	api, demo := cfg.api, (*example.AddressAPI)(nil)
 	if api == "" {
-		demo, err = startDemo(cfg.limit.Rate(), cfg.limit.MaxBurst())
+		demo, err = example.StartAddresses(cfg.limit.Rate(), cfg.limit.MaxBurst())
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, demo.close()) }()
-		api = demo.url
+		defer func() { err = errors.Join(err, demo.Close()) }()
+		api = demo.URL
 	}
 	client := newAPIClient(api, cfg.header, cfg.concurrency)
 	defer client.close()
@@ -39,7 +40,7 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, turns.close()) }()
-	if err := turns.redis.monitor(cfg.monitor, stderr); err != nil {
+	if err := turns.redis.Monitor(cfg.monitor, stderr); err != nil {
 		return nil, err
 	}
 
@@ -47,7 +48,7 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, results.close()) }()
+	defer func() { err = errors.Join(err, results.Close()) }()
 
 	skipped := len(records) - len(todo)
 	bar := progress.New(stderr, "batch", len(records))
@@ -72,9 +73,9 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 	beside := sleeper.Figures()
 	bar.Close()
 
-	var judge referee = client.meter
+	var judge example.Referee = client.meter
 	if demo != nil {
-		judge = demo.provider
+		judge = demo.Provider
 	}
 	rep := newReport(cfg, len(records), skipped, p.tally, judge.Summary(), beside)
 	if calls := judge.History(); cfg.chart != "" && len(calls) > 0 {
@@ -85,23 +86,23 @@ func run(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err erro
 }
 
 // resume opens the journal, and returns the records that are not done yet.
-func (c *config) resume(records []record, stderr *os.File) (*journal, []record, error) {
+func (c *config) resume(records []example.Record, stderr *os.File) (*example.Journal, []example.Record, error) {
 	var err error
 	if c.out == "" {
 		if c.out, err = temporaryFile(); err != nil {
 			return nil, nil, err
 		}
 	}
-	results, dropped, err := openJournal(c.out)
+	results, dropped, err := example.OpenJournal(c.out)
 	if err != nil {
 		return nil, nil, err
 	}
 	if dropped > 0 {
 		fmt.Fprintf(stderr, "batch: %s: cut off a torn last line of %d bytes; its record is called again\n", c.out, dropped)
 	}
-	var todo []record
+	var todo []example.Record
 	for _, r := range records {
-		if !results.isDone(r.ID) {
+		if !results.IsDone(r.ID) {
 			todo = append(todo, r)
 		}
 	}

@@ -19,6 +19,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/example"
 )
 
 // TestDemo proves that a run over the demo API, through an embedded Redis, gets
@@ -51,8 +53,8 @@ func TestDemo(t *testing.T) {
 
 	var done []string
 	for _, res := range readResults(t, cfg.out) {
-		assert.Equal(t, statusDone, res.Status)
-		var v verdict
+		assert.Equal(t, example.Done, res.Status)
+		var v example.Verdict
 		require.NoError(t, json.Unmarshal(res.Answer, &v))
 		assert.True(t, v.Deliverable)
 		done = append(done, res.ID)
@@ -118,12 +120,12 @@ func startChild(t *testing.T, args ...string) *child {
 func TestKillAndResume(t *testing.T) {
 	t.Parallel() // mostly waiting
 	const records = 100
-	demo, err := startDemo(1000, 1)
+	demo, err := example.StartAddresses(1000, 1)
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, demo.close()) }()
+	defer func() { assert.NoError(t, demo.Close()) }()
 	in, ids := someAddresses(t, records, 5)
 	out := filepath.Join(t.TempDir(), "out.jsonl")
-	args := []string{"-in", in, "-out", out, "-api", demo.url, "-json"}
+	args := []string{"-in", in, "-out", out, "-api", demo.URL, "-json"}
 
 	// So slow that it is not done by itself before it is killed.
 	first := startChild(t, append(args, "-rate", "10/s burst 10")...)
@@ -136,13 +138,14 @@ func TestKillAndResume(t *testing.T) {
 
 	// What the journal holds now is done for good. The last line may be torn;
 	// TestTornJournal covers that.
-	before, _, err := openJournal(out)
+	opened, _, err := example.OpenJournal(out)
 	require.NoError(t, err)
-	require.NoError(t, before.close())
-	require.NotEmpty(t, before.status)
-	require.Less(t, len(before.status), records)
-	calls := demo.called()
-	t.Logf("killed with %d records done and %d more called", len(before.status), len(calls)-len(before.status))
+	require.NoError(t, opened.Close())
+	before := readResults(t, out)
+	require.NotEmpty(t, before)
+	require.Less(t, len(before), records)
+	calls := demo.Called()
+	t.Logf("killed with %d records done and %d more called", len(before), len(calls)-len(before))
 
 	args = append(args, "-rate", "200/s")
 	second := startChild(t, args...)
@@ -152,20 +155,20 @@ func TestKillAndResume(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(lines[len(lines)-1]), &rep))
 	assert.Equal(t, records, rep.Records)
 	assert.Equal(t, records, rep.Done)
-	assert.Equal(t, len(before.status), rep.Skipped)
+	assert.Equal(t, len(before), rep.Skipped)
 
-	charged := demo.charged()
+	charged := demo.Charged()
 	for _, id := range ids {
 		assert.Equal(t, 1, charged[id], "charges for %s", id)
 	}
 	assert.Len(t, charged, records)
-	after := demo.called()
-	for id := range before.status {
-		assert.Equal(t, calls[id], after[id], "%s was done and is called again", id)
+	after := demo.Called()
+	for _, done := range before {
+		assert.Equal(t, calls[done.ID], after[done.ID], "%s was done and is called again", done.ID)
 	}
 	var done []string
 	for _, res := range readResults(t, out) {
-		assert.Equal(t, statusDone, res.Status)
+		assert.Equal(t, example.Done, res.Status)
 		done = append(done, res.ID)
 	}
 	assert.ElementsMatch(t, ids, done, "one line per record")
@@ -173,7 +176,7 @@ func TestKillAndResume(t *testing.T) {
 	third := startChild(t, args...)
 	require.NoError(t, third.cmd.Wait())
 	assert.Contains(t, third.stdout.String(), `"requests":0,`)
-	assert.Equal(t, after, demo.called(), "nothing is left to call")
+	assert.Equal(t, after, demo.Called(), "nothing is left to call")
 }
 
 // TestCtrlC proves that the first Ctrl-C ends the run within a call's time, that
@@ -181,14 +184,14 @@ func TestKillAndResume(t *testing.T) {
 // on.
 func TestCtrlC(t *testing.T) {
 	t.Parallel() // mostly waiting
-	demo, err := startDemo(100, 1)
+	demo, err := example.StartAddresses(100, 1)
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, demo.close()) }()
+	defer func() { assert.NoError(t, demo.Close()) }()
 	in, _ := someAddresses(t, 2000, 0) // none unlucky: what is charged is answered
 	out := filepath.Join(t.TempDir(), "out.jsonl")
 
-	c := startChild(t, "-in", in, "-out", out, "-api", demo.url, "-rate", "100/s", "-json")
-	require.Eventually(t, func() bool { return len(demo.charged()) >= 20 }, time.Minute, time.Millisecond)
+	c := startChild(t, "-in", in, "-out", out, "-api", demo.URL, "-rate", "100/s", "-json")
+	require.Eventually(t, func() bool { return len(demo.Charged()) >= 20 }, time.Minute, time.Millisecond)
 	require.NoError(t, c.cmd.Process.Signal(os.Interrupt))
 	var exit *exec.ExitError
 	require.ErrorAs(t, c.cmd.Wait(), &exit)
@@ -197,10 +200,10 @@ func TestCtrlC(t *testing.T) {
 	assert.Contains(t, c.stderr.String(), "run the same command again to continue")
 
 	results := readResults(t, out)
-	charged := demo.charged()
+	charged := demo.Charged()
 	assert.Len(t, results, len(charged))
 	for _, res := range results {
-		assert.Equal(t, statusDone, res.Status)
+		assert.Equal(t, example.Done, res.Status)
 		assert.Equal(t, 1, charged[res.ID], res.ID)
 	}
 	var rep report
@@ -213,9 +216,9 @@ func TestCtrlC(t *testing.T) {
 // when the API refuses the caller, 2 for wrong flags, 0 for the help.
 func TestExitCodes(t *testing.T) {
 	t.Parallel() // mostly waiting
-	demo, err := startDemo(100, 1)
+	demo, err := example.StartAddresses(100, 1)
 	require.NoError(t, err)
-	defer func() { assert.NoError(t, demo.close()) }()
+	defer func() { assert.NoError(t, demo.Close()) }()
 	bad := filepath.Join(t.TempDir(), "bad.csv")
 	require.NoError(t, os.WriteFile(bad, []byte("id,city\n1,Lund\n1,Ulm\n"), 0o644))
 	noStreet := filepath.Join(t.TempDir(), "nostreet.csv")
@@ -227,10 +230,10 @@ func TestExitCodes(t *testing.T) {
 	}{
 		"help":       {[]string{"-h"}, 0, "-redis URL"},
 		"wrong flag": {[]string{"-rate", "fast"}, 2, `"fast"`},
-		"wrong input": {[]string{"-in", bad, "-api", demo.url}, 1,
+		"wrong input": {[]string{"-in", bad, "-api", demo.URL}, 1,
 			fmt.Sprintf(`%s: line 3: field "id": "1" is also the ID of line 2`, bad)},
 		"no Redis":      {[]string{"-redis", "redis://127.0.0.1:1"}, 1, "no answer from 127.0.0.1:1"},
-		"failed record": {[]string{"-in", noStreet, "-api", demo.url, "-out", filepath.Join(t.TempDir(), "o")}, 1, ""},
+		"failed record": {[]string{"-in", noStreet, "-api", demo.URL, "-out", filepath.Join(t.TempDir(), "o")}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := startChild(t, tt.args...)
@@ -245,7 +248,7 @@ func TestExitCodes(t *testing.T) {
 			assert.Contains(t, c.stderr.String(), tt.want)
 		})
 	}
-	assert.Empty(t, demo.charged())
+	assert.Empty(t, demo.Charged())
 }
 
 // TestNoRecordIsForgotten proves that a report which does not account for each record is

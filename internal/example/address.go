@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"fmt"
@@ -34,15 +34,16 @@ var postcodes = map[string]*regexp.Regexp{
 	"US": regexp.MustCompile(`^\d{5}(-\d{4})?$`),
 }
 
-type verdict struct {
+// Verdict is the result that the API sells.
+type Verdict struct {
 	Label       string `json:"label"`
 	Deliverable bool   `json:"deliverable"`
 	Reason      string `json:"reason,omitempty"`
 }
 
 // verdict returns the result that the API sells: a label, and whether mail could arrive.
-func (a address) verdict() verdict {
-	v := verdict{Label: fmt.Sprintf("%s, %s %s, %s", a.Street, a.Postcode, a.City, a.Country)}
+func (a address) verdict() Verdict {
+	v := Verdict{Label: fmt.Sprintf("%s, %s %s, %s", a.Street, a.Postcode, a.City, a.Country)}
 	switch form, known := postcodes[a.Country]; {
 	case !known:
 		v.Reason = "unknown country"

@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"encoding/json"
@@ -17,19 +17,19 @@ import (
 // appended afterwards are whole lines too.
 func TestTornJournal(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
-	j, _, err := openJournal(path)
+	j, _, err := OpenJournal(path)
 	require.NoError(t, err)
-	require.NoError(t, j.append(result{ID: "a", Status: statusDone, Attempts: 1, Answer: json.RawMessage(`{"n": "ä"}`)}))
-	require.NoError(t, j.append(result{ID: "b", Status: statusFailed, Attempts: 2, Error: "422"}))
-	require.NoError(t, j.append(result{ID: "c", Status: statusDone, Attempts: 1, Answer: json.RawMessage("[1,\n2]")}))
-	require.NoError(t, j.close())
+	require.NoError(t, j.Append(Result{ID: "a", Status: Done, Attempts: 1, Answer: json.RawMessage(`{"n": "ä"}`)}))
+	require.NoError(t, j.Append(Result{ID: "b", Status: Failed, Attempts: 2, Error: "422"}))
+	require.NoError(t, j.Append(Result{ID: "c", Status: Done, Attempts: 1, Answer: json.RawMessage("[1,\n2]")}))
+	require.NoError(t, j.Close())
 	whole, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, 3, strings.Count(string(whole), "\n"))
 
 	for cut := range len(whole) + 1 {
 		require.NoError(t, os.WriteFile(path, whole[:cut], 0o644))
-		j, dropped, err := openJournal(path)
+		j, dropped, err := OpenJournal(path)
 		require.NoError(t, err, "cut at %d", cut)
 
 		// A line is whole without its line break, too.
@@ -40,7 +40,7 @@ func TestTornJournal(t *testing.T) {
 			if line == full || line+"\n" == full {
 				kept += len(line)
 				if i < 3 {
-					want[[]string{"a", "b", "c"}[i]] = []string{statusDone, statusFailed, statusDone}[i]
+					want[[]string{"a", "b", "c"}[i]] = []string{Done, Failed, Done}[i]
 				}
 			} else {
 				torn = len(line)
@@ -48,12 +48,12 @@ func TestTornJournal(t *testing.T) {
 		}
 		assert.Equal(t, want, j.status, "cut at %d", cut)
 		assert.EqualValues(t, torn, dropped, "cut at %d", cut)
-		assert.Equal(t, want["a"] == statusDone, j.isDone("a"))
-		assert.False(t, j.isDone("b"), "failed is not done")
+		assert.Equal(t, want["a"] == Done, j.IsDone("a"))
+		assert.False(t, j.IsDone("b"), "failed is not done")
 
-		require.NoError(t, j.append(result{ID: "b", Status: statusDone, Attempts: 1}))
-		assert.True(t, j.isDone("b"))
-		require.NoError(t, j.close())
+		require.NoError(t, j.Append(Result{ID: "b", Status: Done, Attempts: 1}))
+		assert.True(t, j.IsDone("b"))
+		require.NoError(t, j.Close())
 		assert.Len(t, readResults(t, path), len(want)+1, "cut at %d", cut)
 	}
 }
@@ -73,44 +73,59 @@ func TestForeignFile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "out.jsonl")
 			require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o644))
-			_, _, err := openJournal(path)
+			_, _, err := OpenJournal(path)
 			require.ErrorContains(t, err, path+": "+tt.want+" is not a result")
 			left, err := os.ReadFile(path)
 			require.NoError(t, err)
 			assert.Equal(t, tt.text, string(left))
 		})
 	}
-	_, _, err := openJournal(t.TempDir())
+	_, _, err := OpenJournal(t.TempDir())
 	assert.ErrorContains(t, err, "-out")
 }
 
 // TestConcurrentAppends proves that lines of many goroutines do not mix.
 func TestConcurrentAppends(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
-	j, _, err := openJournal(path)
+	j, _, err := OpenJournal(path)
 	require.NoError(t, err)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
 			for k := range 50 {
-				assert.NoError(t, j.append(result{ID: strings.Repeat("x", 50*i+k+1), Status: statusDone}))
+				assert.NoError(t, j.Append(Result{ID: strings.Repeat("x", 50*i+k+1), Status: Done}))
 			}
 		})
 	}
 	wg.Wait()
-	require.NoError(t, j.close())
+	require.NoError(t, j.Close())
 	assert.Len(t, readResults(t, path), 400)
 }
 
 // TestNothingFollowsAFailedWrite proves that a journal which could not be
 // written takes no more results: they might follow half a line.
 func TestNothingFollowsAFailedWrite(t *testing.T) {
-	j, _, err := openJournal(filepath.Join(t.TempDir(), "out.jsonl"))
+	j, _, err := OpenJournal(filepath.Join(t.TempDir(), "out.jsonl"))
 	require.NoError(t, err)
 	require.NoError(t, j.file.Close())
-	first := j.append(result{ID: "a", Status: statusDone})
+	first := j.Append(Result{ID: "a", Status: Done})
 	require.ErrorContains(t, first, "journal: write")
-	assert.Equal(t, first, j.append(result{ID: "b", Status: statusDone}))
-	assert.False(t, j.isDone("a"))
-	assert.ErrorIs(t, j.close(), first)
+	assert.Equal(t, first, j.Append(Result{ID: "b", Status: Done}))
+	assert.False(t, j.IsDone("a"))
+	assert.ErrorIs(t, j.Close(), first)
+}
+
+// readResults reads a journal the plain way: every line must be a whole result.
+func readResults(t *testing.T, path string) []Result {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var results []Result
+	for line := range strings.Lines(string(data)) {
+		res, err := parseResult([]byte(line))
+		require.NoError(t, err, "line %q", line)
+		require.True(t, strings.HasSuffix(line, "\n"), "line %q", line)
+		results = append(results, res)
+	}
+	return results
 }

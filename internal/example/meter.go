@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"slices"
@@ -8,42 +8,42 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// referee counts the requests of the run: the demo API's provider where they arrive, or the meter
+// Referee counts the requests of the run: the demo API's provider where they arrive, or the meter
 // where they leave.
-type referee interface {
+type Referee interface {
 	Summary() provider.Summary
 	History() []provider.Call
 }
 
-// meter keeps the history of requests as the client sees it. It is safe for
+// Meter keeps the history of requests as the client sees it. It is safe for
 // concurrent use.
-type meter struct {
+type Meter struct {
 	mu    sync.Mutex
 	calls []provider.Call
 }
 
-// sent records a request that leaves now, and returns its index in the history.
-func (m *meter) sent() int {
+// Sent records a request that leaves now, and returns its index in the history.
+func (m *Meter) Sent() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls = append(m.calls, provider.Call{At: time.Now(), N: 1})
 	return len(m.calls) - 1
 }
 
-// refused records that the response to the request was 429.
-func (m *meter) refused(i int) {
+// Refused records that the response to the request was 429.
+func (m *Meter) Refused(i int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.calls[i].Refused = true
 }
 
-func (m *meter) History() []provider.Call {
+func (m *Meter) History() []provider.Call {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.calls)
 }
 
-func (m *meter) Summary() provider.Summary {
+func (m *Meter) Summary() provider.Summary {
 	calls := m.History()
 	s := provider.Summary{Requests: len(calls)}
 	for _, c := range calls {

@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"encoding/json"
@@ -16,11 +16,11 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// demoAPI is a paid API on the loopback interface. It checks postal addresses, takes its time,
+// AddressAPI is a paid API on the loopback interface. It checks postal addresses, takes its time,
 // fails now and then, and refuses calls that come too early. It charges once per idempotency key.
-type demoAPI struct {
-	url      string
-	provider *provider.Provider
+type AddressAPI struct {
+	URL      string
+	Provider *provider.Provider
 	server   *http.Server
 	served   chan error
 
@@ -31,12 +31,13 @@ type demoAPI struct {
 }
 
 const (
-	failureRate = 0.02 // of calls, answered with 503
+	maxRequest  = 1 << 20 // bytes
+	failureRate = 0.02    // of calls, answered with 503
 	fastest     = 20 * time.Millisecond
 	slowest     = 60 * time.Millisecond
 )
 
-// startDemo starts the API with a limit of perSecond calls per second, for clients whose turns have
+// StartAddresses starts the API with a limit of perSecond calls per second, for clients whose turns have
 // the given burst.
 //
 // The provider has the rate of the turns, but a larger burst: 10 for turns with a burst of 1. Turns
@@ -44,28 +45,28 @@ const (
 // others. So two calls that left 20 ms apart may arrive together. A provider without a larger burst
 // would refuse the second one, and no client could prevent it. At high rates the same delays affect
 // more calls, so the additional burst is at least what the rate allows in 100 ms.
-func startDemo(perSecond float64, burst int) (*demoAPI, error) {
+func StartAddresses(perSecond float64, burst int) (*AddressAPI, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("demo API: %w", err)
 	}
 	jitter := max(9, int(math.Ceil(perSecond*0.1)))
-	d := &demoAPI{
-		url:      fmt.Sprintf("http://%s/check", listener.Addr()),
-		provider: provider.New(provider.TokenBucket(perSecond, burst+jitter)),
+	d := &AddressAPI{
+		URL:      fmt.Sprintf("http://%s/check", listener.Addr()),
+		Provider: provider.New(provider.TokenBucket(perSecond, burst+jitter)),
 		served:   make(chan error, 1),
 		attempts: make(map[string]int),
 		answers:  make(map[string]json.RawMessage),
 		charges:  make(map[string]int),
 	}
 	mux := http.NewServeMux()
-	mux.Handle("POST /check", d.provider.Handler(http.HandlerFunc(d.check)))
+	mux.Handle("POST /check", d.Provider.Handler(http.HandlerFunc(d.check)))
 	d.server = &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	go func() { d.served <- d.server.Serve(listener) }()
 	return d, nil
 }
 
-func (d *demoAPI) close() error {
+func (d *AddressAPI) Close() error {
 	err := d.server.Close()
 	if served := <-d.served; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
@@ -73,22 +74,22 @@ func (d *demoAPI) close() error {
 	return err
 }
 
-// called returns how often the API was called with each idempotency key.
-func (d *demoAPI) called() map[string]int {
+// Called returns how often the API was called with each idempotency key.
+func (d *AddressAPI) Called() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.attempts)
 }
 
-// charged returns how often each idempotency key was charged.
-func (d *demoAPI) charged() map[string]int {
+// Charged returns how often each idempotency key was charged.
+func (d *AddressAPI) Charged() map[string]int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return maps.Clone(d.charges)
 }
 
-func (d *demoAPI) check(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxAnswer))
+func (d *AddressAPI) check(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequest))
 	if err != nil {
 		return // the client went away
 	}
@@ -128,7 +129,7 @@ func (d *demoAPI) check(w http.ResponseWriter, r *http.Request) {
 }
 
 // charge returns the answer for a key, and charges for it the first time.
-func (d *demoAPI) charge(key string, a address) json.RawMessage {
+func (d *AddressAPI) charge(key string, a address) json.RawMessage {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if answer, ok := d.answers[key]; ok {
@@ -138,6 +139,12 @@ func (d *demoAPI) charge(key string, a address) json.RawMessage {
 	answer, _ := json.Marshal(a.verdict()) // strings and a bool: cannot fail
 	d.answers[key] = answer
 	return answer
+}
+
+// FailsFirst reports whether the first call with an idempotency key fails.
+func FailsFirst(key string) bool {
+	luck, _ := fate(key, 1)
+	return luck < failureRate
 }
 
 // fate returns how lucky a call is, from 0 to 1, and how long it takes. It depends on key and

@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"strings"
@@ -78,13 +78,13 @@ func TestMalformedInput(t *testing.T) {
 			require.ErrorContains(t, err, tt.want)
 		})
 	}
-	_, err := readInput("no-such-file.csv", "id")
+	_, err := ReadInput("no-such-file.csv", "id")
 	assert.ErrorContains(t, err, "no-such-file.csv")
 }
 
 // TestSample proves that the sample is fit for the demo API, whatever -id says.
 func TestSample(t *testing.T) {
-	records, err := readInput("", "other")
+	records, err := ReadInput("", "other")
 	require.NoError(t, err)
 	assert.Len(t, records, 500)
 }

@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"bufio"
@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"sync"
 	"time"
@@ -14,12 +15,12 @@ import (
 
 // The status of a record.
 const (
-	statusDone   = "done"
-	statusFailed = "failed"
+	Done   = "done"
+	Failed = "failed"
 )
 
-// result is one line of the output.
-type result struct {
+// Result is one line of the output.
+type Result struct {
 	ID       string          `json:"id"`
 	Status   string          `json:"status"`
 	Attempts int             `json:"attempts"` // calls of the run that wrote the line
@@ -27,10 +28,10 @@ type result struct {
 	Error    string          `json:"error,omitempty"`
 }
 
-// journal is the output, and also the memory of what is done. Results are appended, one line each,
+// Journal is the output, and also the memory of what is done. Results are appended, one line each,
 // and the next run reads them. If a record has several lines, the last one counts. It is safe for
 // concurrent use within one process.
-type journal struct {
+type Journal struct {
 	file    *os.File
 	closing chan struct{}
 	synced  chan struct{} // closed when the last sync is over
@@ -46,15 +47,15 @@ type journal struct {
 // same idempotency key.
 const syncEvery = 100 * time.Millisecond
 
-// openJournal opens or creates the journal at path. It cuts off a last line that a crash left
+// OpenJournal opens or creates the journal at path. It cuts off a last line that a crash left
 // incomplete, and returns its length in bytes as dropped. A file that is not a journal is an error
 // that names the line, and stays unchanged.
-func openJournal(path string) (j *journal, dropped int64, err error) {
+func OpenJournal(path string) (j *Journal, dropped int64, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, 0, fmt.Errorf("-out: %w", err)
 	}
-	j = &journal{
+	j = &Journal{
 		file:    file,
 		closing: make(chan struct{}),
 		synced:  make(chan struct{}),
@@ -68,7 +69,7 @@ func openJournal(path string) (j *journal, dropped int64, err error) {
 	return j, dropped, nil
 }
 
-func (j *journal) load() (dropped int64, err error) {
+func (j *Journal) load() (dropped int64, err error) {
 	r := bufio.NewReaderSize(j.file, 64<<10)
 	var whole int64 // bytes of whole lines
 	for line := 1; ; line++ {
@@ -99,27 +100,34 @@ func (j *journal) load() (dropped int64, err error) {
 	}
 }
 
-func parseResult(line []byte) (result, error) {
-	var res result
+func parseResult(line []byte) (Result, error) {
+	var res Result
 	if err := json.Unmarshal(line, &res); err != nil {
 		return res, err
 	}
-	if res.ID == "" || (res.Status != statusDone && res.Status != statusFailed) {
+	if res.ID == "" || (res.Status != Done && res.Status != Failed) {
 		return res, fmt.Errorf("id %q, status %q", res.ID, res.Status)
 	}
 	return res, nil
 }
 
-// isDone reports whether the record is done, in this run or an earlier one.
-func (j *journal) isDone(id string) bool {
+// IsDone reports whether the record is done, in this run or an earlier one.
+func (j *Journal) IsDone(id string) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.status[id] == statusDone
+	return j.status[id] == Done
 }
 
-// append writes one result. When it returns, the result is safe if the process ends, but not if the
+// Statuses returns the status of each record, by ID.
+func (j *Journal) Statuses() map[string]string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return maps.Clone(j.status)
+}
+
+// Append writes one result. When it returns, the result is safe if the process ends, but not if the
 // machine does.
-func (j *journal) append(res result) error {
+func (j *Journal) Append(res Result) error {
 	line, err := json.Marshal(res)
 	if err != nil {
 		return fmt.Errorf("journal: record %s: %w", res.ID, err)
@@ -140,7 +148,7 @@ func (j *journal) append(res result) error {
 
 // keepSyncing syncs results to the disk in groups, in the background: a slow disk must not keep
 // calls from their turns.
-func (j *journal) keepSyncing() {
+func (j *Journal) keepSyncing() {
 	defer close(j.synced)
 	ticker := time.NewTicker(syncEvery)
 	defer ticker.Stop()
@@ -155,7 +163,7 @@ func (j *journal) keepSyncing() {
 	}
 }
 
-func (j *journal) sync() {
+func (j *Journal) sync() {
 	j.mu.Lock()
 	needed := j.unsynced && j.broken == nil
 	j.unsynced = false // the next sync is for later results
@@ -170,9 +178,9 @@ func (j *journal) sync() {
 	}
 }
 
-// close syncs all results. It returns all errors of the journal. Call it once, after the last
+// Close syncs all results. It returns all errors of the journal. Call it once, after the last
 // append.
-func (j *journal) close() error {
+func (j *Journal) Close() error {
 	close(j.closing)
 	<-j.synced
 	j.mu.Lock()

@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"bufio"
@@ -18,14 +18,14 @@ import (
 //go:embed sample.csv
 var sample []byte
 
-// record is the input of one call.
-type record struct {
+// Record is the input of one call.
+type Record struct {
 	ID   string // the same in every run, so that no record is paid for twice
 	Body []byte // the JSON object that is sent
 }
 
-// readInput reads the file of -in: "" is the sample, "-" is stdin.
-func readInput(path, idField string) ([]record, error) {
+// ReadInput reads the file of -in: "" is the sample, "-" is stdin.
+func ReadInput(path, idField string) ([]Record, error) {
 	switch path {
 	case "":
 		return readRecords(bytes.NewReader(sample), "sample.csv", "id")
@@ -43,7 +43,7 @@ func readInput(path, idField string) ([]record, error) {
 // readRecords reads JSONL if r begins with "{", else CSV with a header. It reads to the end before
 // it returns, so that an error in the last line is found before the first record is paid for.
 // Errors name the file and the line.
-func readRecords(r io.Reader, name, idField string) ([]record, error) {
+func readRecords(r io.Reader, name, idField string) ([]Record, error) {
 	in := &input{
 		buf:     bufio.NewReaderSize(r, 64<<10),
 		name:    name,
@@ -74,7 +74,7 @@ type input struct {
 	buf     *bufio.Reader
 	name    string
 	idField string
-	records []record
+	records []Record
 	lineOf  map[string]int // by ID
 }
 
@@ -105,7 +105,7 @@ func (in *input) add(line int, id string, body []byte) error {
 		return in.errorf(line, "field %q: %q is also the ID of line %d: IDs must be unique", in.idField, id, in.lineOf[id])
 	}
 	in.lineOf[id] = line
-	in.records = append(in.records, record{ID: id, Body: body})
+	in.records = append(in.records, Record{ID: id, Body: body})
 	return nil
 }
 
