@@ -18,8 +18,8 @@ func TestACLIsWhatTheScriptsCall(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	called := []string{"+eval", "+evalsha", "+ping", "+subscribe"}
-	call := regexp.MustCompile(`\bp?call\('(\w+)'`)
-	named := regexp.MustCompile(`\bp?call\(`)
+	call := regexp.MustCompile(`\b(?:p?call|erase)\('(\w+)'`)
+	named := regexp.MustCompile(`\b(?:p?call|erase)\([^.]`)
 	for _, file := range files {
 		script, err := os.ReadFile(file)
 		require.NoError(t, err)

@@ -31,11 +31,10 @@ func TestArguments(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%s = %d // how many there are\n)\n", of.many, len(names))
 	}
-	queue := regexp.MustCompile(`(?m)^local QUEUE = { '[^']+', (.+) }$`).FindStringSubmatch(state)
+	queue := regexp.MustCompile(`(?m)^  local (total, .+) = match\(f\[20\]`).FindStringSubmatch(state)
 	require.NotNil(t, queue)
 	fmt.Fprint(&b, "\n// Positions of the values in the field queue of a state, from 0: state.lua explains them.\nconst (\n")
 	for i, name := range strings.Split(queue[1], ", ") {
-		name = strings.Trim(name, "'")
 		fmt.Fprintf(&b, "Queue%s = %d\n", strings.ToUpper(name[:1])+name[1:], i)
 	}
 	fmt.Fprintln(&b, ")")

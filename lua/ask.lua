@@ -66,17 +66,6 @@ local function room(parts)
   return latest
 end
 
--- had ends the booking of a call that has its turn. Calls behind it no longer wait for bookings before
--- it. Later tags are behind it, even if the clock steps back; a tag that a client has made up moves
--- `front` no further than to now.
-local function had(l, id, p)
-  drop(l, id, p.cost)
-  if l.bookings == 0 or not p.tag and at - l.returned < PATIENT then return end
-  p.tag = p.tag or newTag(l)
-  l.front = max(l.front, min(p.tag, max(l.seq, floor(at))))
-  l.seq = max(l.seq, l.front)
-end
-
 -- spendAll spends the permits of a call at all its limits, and returns until when its turn may be used.
 local function spendAll(parts, due, item)
   local usable = huge
@@ -86,12 +75,12 @@ local function spendAll(parts, due, item)
     l.lastCost, l.lastDue = 0, nil
     if mine == asked then l.lastCost, l.lastDue = tonumber(cost) or 0, tonumber(before) end
     leave(l, p.place, p.cost)
-    served(l, p.tag)
+    if l.virtual > 0 then shares().served(l, p.tag) end
     p.record = item.settles and l.meter.record(l, due)
     l.meter.spend(l, p.cost, due, item.call, item.what)
     l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
     usable = min(usable, l.meter.usable(l, p.cost, due))
-    if item.id then had(l, item.id, p) end
+    if item.id then bookings().had(l, item.id, p) end
     if p.record and p.record ~= 0 then
       call('ZADD', l.log, format('%.0f', p.record), item.call .. ':' .. p.cost)
       call('ZREMRANGEBYRANK', l.log, 0, -MOST_RECORDS - 1)
@@ -123,12 +112,12 @@ end
 -- A call that does not wait gets the forecast alone. Bookings before a call only decide whether it is
 -- booked too: the forecast of a call that waits assumes that no booking comes back.
 local function wait(parts, item)
-  local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return returning(l, tag, cost, item.patience) end or forecast)
+  local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return bookings().returning(l, tag, cost, item.patience) end or forecast)
   if not item.waits then return 0, latest, which end
   local most = item.id and item.latest or item.within
   if most and latest - at > most then
     for _, p in ipairs(parts) do
-      if p.charged then refund(p.l, p.place, p.tag) end
+      if p.charged then shares().refund(p.l, p.place, p.tag) end
       if p.old and item.within then leave(p.l, p.place, p.cost) end -- of an ask whose reply was lost
     end
     return 4, latest, which
@@ -142,7 +131,7 @@ local function wait(parts, item)
     elseif leave(p.l, p.place, p.cost) then
       callHead(p.l)
     end
-    if item.id then book(p.l, item.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
+    if item.id then bookings().book(p.l, item.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
     p.l.latest = max(p.l.latest, ceil(latest))
     askedAgain(p.l, item.call, p.cost)
   end
@@ -185,11 +174,11 @@ local function tagged(p, item)
   local l, back = p.l, nil
   if item.waits and l.card > 0 then p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag end
   if item.id and not p.tag then
-    back = booked(l, item.id, p.cost)
+    back = bookings().booked(l, item.id, p.cost)
     p.tag = back and math.abs(back)
     if back then supersede(l, p.tag, item.call) end
   end
-  order(p, item, back)
+  if item.flow or l.virtual > 0 then shares().order(p, item, back) end
 end
 
 -- askOne answers one call, and returns the status of the answer.
@@ -216,12 +205,7 @@ local function askOne(answer, item, parts)
   return status
 end
 
--- Once a script has removed something, a full Redis refuses none of its writes. So the script first tries
--- to write. Otherwise some calls would have turns here, while other processes treat Redis as away and
--- use their shares.
-local full = pcall('ZADD', KEYS[PLACES], 'XX', 0, '')
-if type(full) == 'table' and full.err and match(full.err, 'OOM') then return full end
-
+full = true
 for _, item in ipairs(rest) do
   item.calls = {}
   for k = 1, min(item.count, MOST_ALIKE) do

@@ -6,6 +6,8 @@
 -- in time, so they no longer count. A new call that finds permits moves `front` only if no booking has
 -- come back for PATIENT: a fleet that is late once, as a whole, is still expected.
 
+local bookings = once(function()
+
 local FORGET, LATECOMERS, SCAN_BOOKINGS, PATIENT, TRUST = 3600000000, 600000000, 64, 10000000, 0.7
 
 local function nameOf(id, cost) return format('%s:%.0f', id, cost) end
@@ -17,9 +19,20 @@ local function booked(l, id, cost) return l.bookings > 0 and tonumber(call('ZSCO
 local function drop(l, id, cost)
   local tag = booked(l, id, cost)
   if not tag then return end
-  call('ZREM', l.booked, nameOf(id, cost))
+  erase('ZREM', l.booked, nameOf(id, cost))
   l.bookings = l.bookings - 1
   if tag > 0 then l.wanted, l.returned = l.wanted - cost, floor(at) end
+end
+
+-- had ends the booking of a call that has its turn. Calls behind it no longer wait for bookings before
+-- it. Later tags are behind it, even if the clock steps back; a tag that a client has made up moves
+-- `front` no further than to now.
+local function had(l, id, p)
+  drop(l, id, p.cost)
+  if l.bookings == 0 or not p.tag and at - l.returned < PATIENT then return end
+  p.tag = p.tag or newTag(l)
+  l.front = max(l.front, min(p.tag, max(l.seq, floor(at))))
+  l.seq = max(l.seq, l.front)
 end
 
 -- forget removes bookings that were due back long ago. `span` is the longest time from the tag of a
@@ -30,7 +43,7 @@ local function forget(l)
   local gone = call('ZRANGEBYSCORE', l.booked, '(0', format('%.0f', old), 'LIMIT', 0, SCAN_BOOKINGS)
   for _, name in ipairs(gone) do l.wanted = l.wanted - tonumber(match(name, ':(%d+)$')) end
   for _, name in ipairs(call('ZRANGEBYSCORE', l.booked, format('%.0f', -old), '(0', 'LIMIT', 0, SCAN_BOOKINGS)) do gone[#gone + 1] = name end
-  if #gone > 0 then l.bookings = l.bookings - call('ZREM', l.booked, unpack(gone)) end
+  if #gone > 0 then l.bookings = l.bookings - erase('ZREM', l.booked, unpack(gone)) end
 end
 
 -- book keeps a tag under an ID. The call is to be back by a moment, wherever it is booked.
@@ -59,7 +72,7 @@ end
 -- of each flow for each turn of its own flow if all have the same weight. Only flows with more than one
 -- call to come count. Only TRUST of that delay counts, as the other flows may run out of calls meanwhile.
 local function amongOthers(l, tag, moment)
-  local flows = tag > l.virtual and call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual + share(l, 1, 1)), '+inf') or 0
+  local flows = tag > l.virtual and call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual + shares().share(l, 1, 1)), '+inf') or 0
   return flows < 2 and moment or moment + TRUST * max(0, at + (tag - l.virtual) * flows - moment)
 end
 
@@ -69,3 +82,6 @@ local function returning(l, tag, cost, patience)
   local moment = max(at, l.paused, l.meter.next(l, cost, at), l.meter.ahead(l, before(l, tag) + expected(l, tag), cost))
   return l.virtual > 0 and tag and moment - at > patience and amongOthers(l, tag, moment) or moment
 end
+
+return { booked = booked, drop = drop, had = had, book = book, returning = returning }
+end)

@@ -7,100 +7,70 @@
 
 local rest, general -- the items for the rest of the script, and the limits of these
 local run = ARGV[RUN] == '' and '-' or ARGV[RUN]
-local asked, spent = ARGV[PROCESS] .. ' ' .. ARGV[SERIAL], {} -- this ask, and its permits by limit
+local asked, spent = ARGV[PROCESS] .. ' ' .. ARGV[SERIAL], { nil } -- this ask, and its permits by limit
+local a, b, interval, burst, terms -- of the limit that was looked at last
 
--- All items are read before one of them changes anything: see ask.lua.
-local items, i = {}, OWN + 1
-while ARGV[i] do
-  local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
-  local kind = how and how >= 0 and how < 64 and how % 16
-  local counts = count and count >= 1 and count <= 10000 and count == floor(count)
-  if not (counts and tonumber(ARGV[i + 1]) and kind and kind <= 8 and kind == floor(kind) and (kind < 4 or kind == 8 or count == 1)) then
-    return bad('count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, or 32 more', i, 3)
-  end
-  local item = { count = count, number = ARGV[i + 1], settles = kind % 2 == 1, waits = kind % 4 < 2 }
-  i = i + 3
-  if how >= 32 then
-    item.within, i = tonumber(ARGV[i] or ''), i + 1
-    if not finite(item.within) then return bad('within: want a number', i - 1, 1) end
-  end
-  if how % 32 >= 16 then
-    local weight, urgent = tonumber(ARGV[i] or ''), tonumber(ARGV[i + 1] or '')
-    if not (finite(weight) and weight >= 1e-6 and weight <= 1e6 and finite(urgent) and urgent >= 0 and urgent < 1) then
-      return bad('weight, urgent: want a number from 1e-6 to 1e6, and one of at least 0, less than 1', i, 2)
-    end
-    item.flow = { text = ARGV[i], weight = weight, urgent = urgent, name = ARGV[i + 2] or '' }
-    i = i + 3
-  end
-  if kind == 8 then
-    item.lack, i = tonumber(ARGV[i] or ''), i + 1
-    if not (finite(item.lack) and item.lack >= 0) then return bad('lack: want a number of at least 0', i - 1, 1) end
-  elseif kind >= 4 then
-    item.id, item.patience, item.latest = ARGV[i], tonumber(ARGV[i + 1] or ''), tonumber(ARGV[i + 2] or '')
-    if not (item.id ~= '' and finite(item.patience) and item.latest and item.latest == item.latest) then
-      return bad('id, patience, latest: want a text and two numbers', i, 3)
-    end
-    i = i + 3
-  end
-  item.first, item.parts = i, tonumber(ARGV[i])
-  if not (item.parts and item.parts >= 1 and item.parts <= 16 and ARGV[i + 3 * item.parts]) then
-    return bad('parts: want 1 to 16 limits, each with cost and tag', i, 1)
-  end
-  if item.within then -- it counts from when the caller sent the ask: some of it has passed, by the clock that it sent
-    local clock = tonumber(ARGV[HEAD + WIDTH * (tonumber(ARGV[i + 1]) or 0)] or '') or 0
-    if clock > 0 and at - clock > 0 and at - clock < STEP then item.within = item.within - (at - clock) end
-  end
-  items[#items + 1], i = item, i + 1 + 3 * item.parts
-end
-
-for n, item in ipairs(items) do
-  local first, lack, due = item.first, item.lack, nil
-  local j, cost = tonumber(ARGV[first + 1]), tonumber(ARGV[first + 2])
-  local light = item.parts == 1 and ARGV[first + 3] == '' and not item.settles and (not item.id or item.waits and item.patience >= 0)
+for n = 1, simple and (#ARGV - OWN) / SIMPLE or #items do
+  local item, due = items and items[n], nil
+  local at1 = item and item.first or OWN + SIMPLE * (n - 1) + 4
+  local count, j, cost = item and item.count or tonumber(ARGV[at1 - 3]), tonumber(ARGV[at1 + 1]), tonumber(ARGV[at1 + 2])
+  local light = not item or item.parts == 1 and ARGV[at1 + 3] == '' and not item.settles and (not item.id or item.waits and item.patience >= 0)
   if light and not (general and general[j]) and j and KEYS[KEYED * j] then
     repeat -- once: break leaves the item to the rest of the script
       local k, key = HEAD + WIDTH * (j - 1), KEYS[KEYED * (j - 1) + STATE]
-      local known, limit = ARGV[k + KNOWN], ' ' .. run .. ' p ' .. ARGV[k + A] .. ' ' .. ARGV[k + B]
-      if ARGV[k + BACK] ~= '' or string.sub(known, -#limit) ~= limit then break end
+      if ARGV[k + A] ~= a or ARGV[k + B] ~= b then
+        a, b = ARGV[k + A], ARGV[k + B]
+        interval, burst, terms = tonumber(a), tonumber(b), ' ' .. run .. ' p ' .. a .. ' ' .. b
+      end
+      local known = ARGV[k + KNOWN]
+      if ARGV[k + BACK] ~= '' or sub(known, -#terms) ~= terms then break end
       local f = pcall('HMGET', key, 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
       if f[1] ~= known then break end
-      local version, seen, free, part = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5])
-      local interval, burst = tonumber(ARGV[k + A]), tonumber(ARGV[k + B])
+      local version, seen, free, was = tonumber(f[2]), tonumber(f[3]), tonumber(f[4]), tonumber(f[5] or 0)
       local brought, clock = tonumber(ARGV[k + VERSION]), tonumber(ARGV[k + CLOCK])
-      if not (version and seen and free and part and finite(brought) and finite(clock)) then break end
+      if not (version and seen and free and was and brought and clock and version >= brought) then break end
+      if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then break end -- the clock has stepped
       if not (cost and cost >= 1 and cost <= burst and cost == floor(cost)) then break end
-      if version < brought or stepped(seen, clock) ~= 0 then break end
-      local full = at - burst * interval + (lack or 0)
+      local lack = item and item.lack
+      local full, part = at - burst * interval + (lack or 0), was
       if free + part < full then
         free = floor(full)
         part = full - free
       end
-      part = part + item.count * cost * interval
-      local wait, ahead = free - at + part, (lack or not item.waits) and 0 or item.within and min(horizon, item.within) or horizon
+      part = part + count * cost * interval
+      local ahead = horizon
+      if item then ahead = (lack or not item.waits) and 0 or item.within and min(horizon, item.within) or horizon end
+      local wait = free - at + part
       if not (wait <= ahead and ahead >= 0) then break end
       local whole = floor(part)
-      spent[j] = (spent[j] or 0) + item.count * cost
-      call('HSET', key, 'version', version + 1, 'seenMicros', now, 'nextFreeTicketMicros', format('%.0f', free + whole),
-        'fraction', whole == part and '0' or format('%.17g', part - whole), 'last', asked .. ' ' .. spent[j])
+      part, due = part - whole, ceil(wait)
+      spent[j] = (spent[j] or 0) + count * cost
+      local next, this, moment, last = format('%d', version + 1), format('%d', now), format('%d', free + whole), asked .. ' ' .. spent[j]
+      if part == was then
+        call('HSET', key, 'version', next, 'seenMicros', this, 'nextFreeTicketMicros', moment, 'last', last)
+      else
+        call('HSET', key, 'version', next, 'seenMicros', this, 'nextFreeTicketMicros', moment, 'last', last, 'fraction', format('%.17g', part))
+      end
       if floor(now / RENEW) ~= floor(seen / RENEW) then
         call('PEXPIRE', key, ceil((burst * interval + horizon + 3 * RENEW) / 1000))
       end
-      due = ceil(wait)
-      replies[j] = { version + 1, format('%.0f', due), '', '' }
+      k = 4 * j - 2
+      reply[k], reply[k + 1], reply[k + 2], reply[k + 3] = version + 1, due, '', ''
     until true
   end
   if due then
-    answers[n] = { 1, due }
-  elseif lack then
+    answers[n] = due
+  elseif item and item.lack then
     answers[n] = { 0, 0 }
   else -- later items must not overtake it at any of its limits
     rest, general = rest or {}, general or {}
+    item = item or { count = count, number = ARGV[at1 - 2], waits = true, first = at1, parts = 1 }
     item.n = n
     rest[#rest + 1] = item
     for p = 1, item.parts do
-      local q = tonumber(ARGV[first - 2 + 3 * p])
+      local q = tonumber(ARGV[at1 - 2 + 3 * p])
       if q then general[q] = true end
     end
   end
 end
-if not rest then return flat() end
+if not rest then return flat(reply, answers) end

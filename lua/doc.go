@@ -53,10 +53,11 @@
 //
 // # A small client
 //
-// One script is enough to share a limit: ask. Its text begins with the files head and common of this
-// package, and the line "return (function()". The files meter, paced, quota, rolling, warming,
-// places, slots, flows, room, bookings, heads, shares, state and ask follow. Its last line is
-// "end)()". [Keys] returns the names of its six KEYS. A client without any memory sends
+// One script is enough to share a limit: ask. Its text begins with the files head, items and common
+// of this package, and the line "return (function()". The files meter, paced, quota, rolling,
+// warming, arguments, places and slots follow, and the same line again. After that come the files
+// shares, room, bookings, heads, state and ask, and twice the line "end)()". [Keys] returns
+// the names of its six KEYS. A client without any memory sends
 //
 //	'' way horizon near 300000 '' process serial ''    of itself; a new serial each time
 //	p interval burst 0 '' 0 '' '' '' 0                 of the limit, 1e6/rate and burst

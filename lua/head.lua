@@ -37,7 +37,7 @@ local HEAD, WIDTH, KEYED = CHANNEL, CLOCK, FLOWS -- arguments of all calls, and 
 
 local call, pcall = redis.call, redis.pcall
 local max, min, floor, ceil, huge = math.max, math.min, math.floor, math.ceil, math.huge
-local format, match, gmatch, rep = string.format, string.match, string.gmatch, string.rep
+local format, match, gmatch, rep, sub = string.format, string.match, string.gmatch, string.rep, string.sub
 
 local COUNT = #KEYS / KEYED -- of limits
 local OWN = HEAD + WIDTH * COUNT -- arguments before those of the script itself
@@ -65,24 +65,36 @@ if not (way and horizon and way >= 0 and horizon >= 0 and way + horizon <= AHEAD
 end
 local at = now + way -- when the caller has the reply
 
+-- once returns a function that makes something when it is needed first: making functions takes Redis's time.
+local function once(make)
+  local made
+  return function()
+    made = made or make()
+    return made
+  end
+end
+
 -- stepped is by how much Redis's clock has stepped since a limit was used last: back, or ahead by
 -- more than the time that the caller has measured since it heard of the limit.
-local function stepped(seen, clock)
+local function stepped(now, seen, clock)
   if seen > now then return now - seen end
-  local ahead = min(now - seen, now - clock)
+  local ahead = math.min(now - seen, now - clock)
   return clock > 0 and ahead > STEP and ahead or 0
 end
 
-local replies, answers = {}, {} -- by limit, and by item
+local reply, answers = { now, nil, nil, nil, nil, nil, nil }, { nil } -- the answers are by item; of a run of turns that is the time until the last one
 
--- flat is the whole reply.
-local function flat()
-  local reply = { now }
-  for j = 1, COUNT do
-    for k = 1, 4 do reply[#reply + 1] = replies[j] and replies[j][k] or '' end
-  end
+-- flat adds the answers to a reply.
+local function flat(reply, answers)
+  local n = 4 * COUNT + 1
+  for k = 2, n do reply[k] = reply[k] or '' end
   for _, answer in ipairs(answers) do
-    for k = 1, #answer do reply[#reply + 1] = answer[k] end
+    if type(answer) == 'number' then
+      reply[n + 1], reply[n + 2], n = 1, answer, n + 2
+    else
+      for k = 1, #answer do reply[n + k] = answer[k] end
+      n = n + #answer
+    end
   end
   return reply
 end

@@ -26,14 +26,14 @@ for j = 1, COUNT do
   local l = load(j)
   if l.problem then
     answers[j] = { '', 0, 0, 0, 0, '', 0, 0, 0, 0, l.kind == 's' and 0 or nil }
-    replies[j] = { 0, '', '', l.problem }
+    say(j, 0, '', '', l.problem)
   else
     local held = l.meter.holders and l.meter.holders(l, gone) or {}
     local function micros(moment) return format('%.0f', max(0, moment)) end
     answers[j] = { l.limit, micros(ceil(forecast(l, nil, 1) - at)), l.card, l.total, micros(l.paused - now), l.reason, micros(l.setUntil - now),
       l.bookings > 0 and call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), '+inf') or 0, micros(floor(l.meter.left(l))),
       call('ZCOUNT', l.processes, '(0', '+inf'), unpack(held) }
-    replies[j] = { l.version, l.meter.reach(l), l.plain or '', '' }
+    say(j, l.version, l.meter.reach(l), l.plain, '')
   end
 end
-return flat()
+return flat(reply, answers)

@@ -33,19 +33,19 @@ for i = OWN + 1, #ARGV, 4 do
     if what == 'turn' then
       left = giveBack(l, which, cost)
     elseif what == 'drop' then
-      if whole then drop(l, which, cost) end
+      if whole then bookings().drop(l, which, cost) end
     elseif what == 'done' or what == 'keep' or what == 'free' then
       left = whole and l.meter[what] and l.meter[what](l, who, tag) or 0
     elseif what == 'book' then
       if whole and tag and tag ~= 0 and id ~= '' and math.abs(tag) <= MOST_TAG then
         left = leave(l, who, cost) and cost or 0
-        book(l, id, cost, tag, returning(l, math.abs(tag), cost, 0))
+        bookings().book(l, id, cost, tag, bookings().returning(l, math.abs(tag), cost, 0))
       end
     elseif what ~= 'look' then
       local score = l.virtual > 0 and call('ZSCORE', l.places, who)
       if leave(l, who, cost) then
         left = cost
-        if score then refund(l, who, tonumber(score)) end
+        if score then shares().refund(l, who, tonumber(score)) end
       end
     end
     if left > 0 then tellLeft(l) end

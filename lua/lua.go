@@ -10,12 +10,16 @@ import (
 var (
 	//go:embed head.lua
 	head string
+	//go:embed items.lua
+	items string
 	//go:embed common.lua
 	common string
 	//go:embed meter.lua
 	meter string
 	//go:embed paced.lua
 	paced string
+	//go:embed arguments.lua
+	arguments string
 	//go:embed quota.lua
 	quota string
 	//go:embed rolling.lua
@@ -24,8 +28,6 @@ var (
 	warming string
 	//go:embed places.lua
 	places string
-	//go:embed flows.lua
-	flows string
 	//go:embed slots.lua
 	slots string
 	//go:embed room.lua
@@ -61,17 +63,17 @@ var (
 const Longest = 1e15
 
 // meters are the meters of all kinds, on which calls wait in places.
-var meters = meter + paced + quota + rolling + warming + places + slots
+var meters = meter + paced + quota + rolling + warming + arguments + places + slots
 
 // texts are those of the scripts, by verb: each has what it needs.
 var texts = map[string]string{
-	"ask":     head + common + apart(meters+flows+room+bookings+heads+shares+state+ask),
-	"leave":   head + apart(meters+flows+room+bookings+state+leave),
-	"settle":  head + apart(meters+flows+room+state+settle),
-	"pause":   head + apart(meters+state+pause),
-	"resume":  head + apart(meters+flows+room+state+resume),
-	"set":     head + apart(meters+flows+room+state+set),
-	"inspect": head + apart(meters+state+inspect),
+	"ask":     nest(head+items+common, meters, shares+room+bookings+heads+state+ask),
+	"leave":   nest(head, meters, shares+room+bookings+state+leave),
+	"settle":  nest(head, meters, shares+room+state+settle),
+	"pause":   nest(head, meters, state+pause),
+	"resume":  nest(head, meters, shares+room+state+resume),
+	"set":     nest(head, meters, shares+room+state+set),
+	"inspect": nest(head, meters, state+inspect),
 	"beat":    beat,
 }
 
@@ -88,9 +90,11 @@ var (
 	Beat    = redis.NewScript(texts["beat"])
 )
 
-// apart makes the text a function of its own: Lua 5.1 then finds what its many functions share without
-// searching all variables above for each of them.
-func apart(text string) string { return "return (function()\n" + text + "end)()\n" }
+// nest makes each text but the first a function within the text before it. For each variable that a
+// function shares with the text around it, Lua 5.1 searches the variables of that text alone.
+func nest(texts ...string) string {
+	return strings.Join(texts, "return (function()\n") + strings.Repeat("end)()\n", len(texts)-1)
+}
 
 // Keys returns the KEYS of one limit, in order. The name is that of the limit. A key is one of its
 // tenants or hosts, or empty. The group is the hash tag; without a group the name is. Neither may

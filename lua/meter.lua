@@ -23,46 +23,42 @@
 --   reach     what a caller keeps of the state and brings back, in case Redis loses it …
 --   remember  … and then the meter takes it over
 --   pack      the field `meter` of the state, and unpack reads it
-local METER = {}
-METER.__index = METER
-local function nothing() end
-METER.change, METER.release, METER.move, METER.fresh, METER.unspend, METER.settle, METER.pack = nothing, nothing, nothing, nothing, nothing, nothing, nothing
-function METER.hold() return 0 end
-function METER.record() return 0 end
-function METER.overflows() return false end
-function METER.usable(_, _, due) return due end
-function METER.most(l) return l.a end
-function METER.pace(l) return l.a end
-function METER.close(l, moment) l.paused = max(l.paused, moment) end
 
--- METERS makes the meter of a kind when a limit needs it: not all at once, as that takes Redis's time.
-local METERS = {}
+-- Once a script has written or removed something, a full Redis refuses none of its writes. So an ask tries to
+-- write before it removes something (`full`). Otherwise some calls would have turns here, while other
+-- processes treat Redis as away and use their shares.
+local full = false
 
-local function meterOf(kind)
-  local meter = METERS[kind]
-  if type(meter) == 'function' then
-    meter = setmetatable(meter(), METER)
-    METERS[kind] = meter
-  end
-  return meter
+local function erase(...)
+  if full then call('ZADD', KEYS[2], 'XX', '0', '') end
+  full = false
+  return call(...)
 end
 
--- unpackInto reads a field that packs several values into a limit. `names` are a format and the name of
--- each value; only `head` is a text. It returns what is wrong.
+local function nothing() end
+local function zero() return 0 end
+local METER = {
+  change = nothing, release = nothing, move = nothing, fresh = nothing, unspend = nothing, settle = nothing, pack = nothing, hold = zero, record = zero,
+  overflows = function() return false end,
+  usable = function(_, _, due) return due end,
+  most = function(l) return l.a end,
+  pace = function(l) return l.a end,
+  close = function(l, moment) l.paused = max(l.paused, moment) end,
+}
+METER.__index = METER
+
+-- METERS has the meters of those kinds that the limits of this call have.
+local METERS, kinds = {}, {}
+for j = 1, COUNT do kinds[ARGV[HEAD + WIDTH * (j - 1) + KIND]] = true end
+
+-- unpackInto reads a field that packs several numbers into a limit, by their names. It returns what is wrong.
 local function unpackInto(l, field, names, text)
-  local words = { match(text, '^' .. rep('(%S+) ', #names - 2) .. '(%S+)$') }
-  for k = 2, #names do
-    local word = words[k - 1]
-    local value = names[k] == 'head' and word or tonumber(word)
-    if not (word and (value == word or finite(value))) then return format('BADSTATE %s: want %d values, got %s', field, #names - 1, text) end
+  local words = { match(text, '^(%S+)' .. rep(' (%S+)', #names - 1) .. '$') }
+  for k = 1, #names do
+    local value = tonumber(words[k])
+    if not finite(value) then return format('BADSTATE %s: want %d values, got %s', field, #names, text) end
     l[names[k]] = value
   end
-end
-
-local function packOf(l, names)
-  local values = {}
-  for k = 2, #names do values[k - 1] = l[names[k]] end
-  return format(names[1], unpack(values))
 end
 
 -- Paced limits and limits with warm-up keep nextFreeTicketMicros: the moment at which all permits

@@ -1,9 +1,10 @@
 -- paced.lua: one permit every `a` micros, at most `b` of them at once. All that it keeps is
 -- nextFreeTicketMicros: see meter.lua.
 
-METERS.p = function()
+if kinds.p then
 
-local paced = { refills = true, close = atLeast }
+local paced = { refills = true, close = atLeast, unpack = 0, pack = 0, next = 0, spend = 0, left = 0, most = 0, ahead = 0, usable = 0, lost = 0,
+  overflows = 0, unspend = 0, change = 0, hold = 0, release = 0, move = 0, life = 0, fresh = 0, reach = 0, remember = 0, record = 0, settle = 0 }
 
 local function empty(l, at) return at - l.b * l.a end -- nextFree of a bucket that is full
 
@@ -123,5 +124,5 @@ function paced.settle(l, cost, used, record)
   return true
 end
 
-return paced
+METERS.p = setmetatable(paced, METER)
 end

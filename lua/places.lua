@@ -26,7 +26,7 @@ end
 local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
 
 local function leave(l, place, cost)
-  if l.card > 0 and call('ZREM', l.places, place) == 1 then
+  if l.card > 0 and erase('ZREM', l.places, place) == 1 then
     l.card, l.total, l.first, l.sums = l.card - 1, l.total - cost, nil, nil
     return true
   end
@@ -71,6 +71,13 @@ local function before(l, tag)
   if rank <= NEAR_PLACES then return near(l, rank) end
   local sum, others = near(l, NEAR_PLACES), rank - NEAR_PLACES
   return sum + (others - math.sqrt(others)) * min(sum / NEAR_PLACES, (l.total - sum) / (l.card - NEAR_PLACES))
+end
+
+-- newTag is the tag of a new call.
+local function newTag(l)
+  l.seq = max(l.seq + 1, floor(at))
+  l.newest = l.seq
+  return l.seq
 end
 
 -- forecast is when a call and all calls before it will have had their turns. If the limit was set for a

@@ -3,7 +3,7 @@
 -- `b` micros of one. The state has this window and the next, as a call of several limits may be due
 -- in the next one before this one is over.
 
-METERS.q = function()
+if kinds.q then
 
 local quota = {}
 
@@ -21,7 +21,7 @@ local function windows(l)
 end
 
 -- The packed field is: window, used, next window, used of that.
-local PACKED = { '%.0f %.0f %.0f %.0f', 'window', 'usedThen', 'after', 'usedAfter' }
+local PACKED = { 'window', 'usedThen', 'after', 'usedAfter' }
 
 function quota.unpack(l, text)
   local problem = windows(l) or unpackInto(l, 'meter', PACKED, text or '0 0 0 0')
@@ -33,7 +33,7 @@ function quota.unpack(l, text)
   end
 end
 
-function quota.pack(l) return format(PACKED[1], l.edge[1], l.used[1], l.edge[2], l.used[2]) end
+function quota.pack(l) return format('%.0f %.0f %.0f %.0f', l.edge[1], l.used[1], l.edge[2], l.used[2]) end
 
 local function begin(l, k) -- the first moment of the kth window at which a call may be due
   local last = #l.edge
@@ -93,5 +93,5 @@ end
 function quota.record(_, due) return ceil(due) end
 function quota.settle(l, cost, used, due) return quota.unspend(l, cost - used, due) end
 
-return quota
+METERS.q = setmetatable(quota, METER)
 end

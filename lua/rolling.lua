@@ -3,18 +3,18 @@
 -- "<number> <moment> <cost> <id>", its last number as score. Moments are on a clock of the log, which
 -- is Redis's less all its steps.
 
-METERS.r = function()
+if kinds.r then
 
 local rolling = {}
 local SCAN = 64
-local PACKED = { '%.0f %.0f %.0f', 'used', 'moment', 'offset' }
+local PACKED = { 'used', 'moment', 'offset' }
 
 function rolling.unpack(l, text)
   l.logged = true -- the log is in use as long as the state is
   return unpackInto(l, 'meter', PACKED, text or '0 0 0')
 end
 
-function rolling.pack(l) return packOf(l, PACKED) end
+function rolling.pack(l) return format('%.0f %.0f %.0f', l.used, l.moment, l.offset) end
 
 local function entry(text)
   local moment, cost, id = match(text, '^%d+ (-?%d+) (%d+) (.*)$')
@@ -71,7 +71,7 @@ function rolling.unspend(l, cost)
     local text = call('ZREVRANGE', l.log, 0, 0)[1]
     if not text then return true end
     local moment, size, id = entry(text)
-    call('ZREM', l.log, text)
+    erase('ZREM', l.log, text)
     if size > cost then write(l, l.used - cost, moment, size - cost, id) end
     l.used = l.used - min(size, cost)
     cost = cost - size
@@ -126,5 +126,5 @@ function rolling.settle(l, cost, used, _, id)
   return used > cost
 end
 
-return rolling
+METERS.r = setmetatable(rolling, METER)
 end

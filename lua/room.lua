@@ -1,7 +1,24 @@
 -- room.lua: the first calls that wait for slots are told when some are free, and places of the dead leave
 -- the head of the queue.
 
-local WAKES = 64 -- places
+local WAKES, SCAN_PLACES = 64, 64 -- places
+
+-- clear removes the places of a process from the first SCAN_PLACES of the queue, except those of calls in
+-- `asking`. If the process is dead, their flows get a refund.
+local function clear(l, process, asking, isDead)
+  local gone, places = {}, call('ZRANGE', l.places, 0, SCAN_PLACES - 1, 'WITHSCORES')
+  for k = 1, #places, 2 do
+    local place = places[k]
+    if processOf(place) == process and not asking[callOf(place)] then
+      gone[#gone + 1] = place
+      l.total = l.total - costOf(place)
+      if isDead and l.virtual > 0 then shares().refund(l, place, tonumber(places[k + 1])) end
+    end
+  end
+  if #gone == 0 then return end
+  l.card, l.first, l.sums = l.card - erase('ZREM', l.places, unpack(gone)), nil, nil
+  tellLeft(l)
+end
 
 -- bury lets a dead process lose its first places if it is at the head: nobody else would ask in time.
 local function bury(l)

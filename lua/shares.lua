@@ -8,14 +8,62 @@
 -- Calls that waited before a flow was named have dense tags, a micro or more apart, up to `dense`.
 -- Among them, a call of a flow has the tag of the waiting call after which its share begins. Shares can
 -- not be finer there, so urgent calls have a turn between any two of these calls.
+--
+-- The sorted set `flows` has, per flow, "=<flow>": where its last call ends; "<<flow>" and "><flow>":
+-- the gap that left places leave to its next calls, and to its calls behind the gap that ask again;
+-- "~<flow>": where its last call ends that came back too late. "!" is where the last urgent call ends.
+-- Gaps and "~" are below 0, so that only "=" and "!" count as flows that wait. Entries that `virtual`
+-- has passed are removed.
+
+local shares = once(function()
+
+local LEAST_PACE, MOST_SHARE = 1000, 1e13
+local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name none
+
+-- flowOf is the flow of a place, which says ":<weight>:<flow>" at its end.
+local function flowOf(place)
+  local weight, name = match(place, '^[^:]*:[^:]*:[^:]*:([^:]*):(.*)$')
+  return weight and { weight = tonumber(weight), name = name } or NOBODY
+end
+
+-- share is the stretch of tags that a call takes up.
+local function share(l, cost, weight)
+  return max(1, min(MOST_SHARE, floor(cost * max(l.meter.pace(l), LEAST_PACE) / weight)))
+end
+
+-- stretch reads where the last call of a flow ends, and its gap; nil: it has none.
+local function stretch(l, name)
+  local s = call('ZMSCORE', l.flows, '=' .. name, '<' .. name, '>' .. name)
+  local ends, from, to = max(tonumber(s[1] or 0), l.virtual), max(-tonumber(s[2] or 0), l.virtual), -tonumber(s[3] or 0)
+  if to > from then return ends, from, to end
+  return ends
+end
+
+-- keepStretch writes what stretch reads. A gap that reaches to the end is dropped.
+local function keepStretch(l, name, ends, from, to)
+  if from and to >= ends then ends, from = from, nil end
+  if from and from < to then
+    call('ZADD', l.flows, format('%.0f', ends), '=' .. name, format('%.0f', -from), '<' .. name, format('%.0f', -to), '>' .. name)
+  else
+    call('ZADD', l.flows, format('%.0f', ends), '=' .. name)
+    call('ZREM', l.flows, '<' .. name, '>' .. name)
+  end
+  l.charged = true
+end
+
+-- refund makes a gap in a flow for a place that was left, or makes its gap wider.
+local function refund(l, place, tag)
+  if l.virtual == 0 or tag < l.dense then return end
+  local flow = flowOf(place)
+  if flow.weight == 0 then return end -- urgent
+  local size = share(l, costOf(place), flow.weight)
+  local ends, from, to = stretch(l, flow.name)
+  if ends <= max(l.virtual, tag) then return end
+  local first = max(min(from or tag, tag), l.virtual)
+  keepStretch(l, flow.name, ends, first, first + size + (from and to - from or 0))
+end
 
 local LAST_TAG, FORGET_FLOWS, SCAN_DENSE = 8e15, 64, 256
-
-local function newTag(l)
-  l.seq = max(l.seq + 1, floor(at))
-  l.newest = l.seq
-  return l.seq
-end
 
 -- after is the tag that is `size` later. Among dense tags it is the tag of the place behind so many permits
 -- of calls that name no flow, and behind at least one.
@@ -114,7 +162,7 @@ local function served(l, tag)
   if l.virtual == 0 or not tag then return end
   l.virtual = max(l.virtual, min(tag, max(l.seq, floor(at))))
   local passed = call('ZRANGEBYSCORE', l.flows, format('%.0f', -l.virtual), format('%.0f', l.virtual), 'LIMIT', 0, FORGET_FLOWS)
-  if #passed > 0 then call('ZREM', l.flows, unpack(passed)) end
+  if #passed > 0 then erase('ZREM', l.flows, unpack(passed)) end
 end
 
 -- order gives a call its tag at a limit, if flows are named there.
@@ -129,3 +177,6 @@ local function order(p, item, back)
     p.tag, p.charged = fairTag(l, p.cost, flow), true
   end
 end
+
+return { order = order, served = served, refund = refund, share = share }
+end)

@@ -2,7 +2,7 @@
 -- process is dead. The log has the calls that hold slots, "<process>:<number>:<cost>:<what>", and since
 -- when as score; it is negative if the slots were taken away. Nobody polls: see room.lua.
 
-METERS.s = function()
+if kinds.s then
 
 local slots = { tells = true, close = nothing }
 local DAY, FREED, UNKNOWN, UNSURE, MOMENT = 86400000000, 600000000, 8000000, 3000000, 300000 -- micros
@@ -12,10 +12,10 @@ slots.MOMENT = MOMENT
 -- used: how many permits are held. mean: for how long recent calls held them. checked: the last sweep for
 -- dead processes. till: after a loss of data, no slot is granted before this moment, so that processes
 -- can report their slots. woken: the highest tag whose process was notified that there is room.
-local PACKED = { '%.0f %.0f %.0f %.0f %.0f', 'used', 'mean', 'checked', 'till', 'woken' }
+local PACKED = { 'used', 'mean', 'checked', 'till', 'woken' }
 
 function slots.unpack(l, text) return unpackInto(l, 'meter', PACKED, text or '0 0 0 0 0') end
-function slots.pack(l) return packOf(l, PACKED) end
+function slots.pack(l) return format('%.0f %.0f %.0f %.0f %.0f', l.used, l.mean, l.checked, l.till, l.woken) end
 
 -- release frees the slots of a call, and returns since when it held them; nil: it holds none. If the
 -- slots were granted after the caller sent its message, the message is a late copy, and the call keeps
@@ -26,7 +26,7 @@ local function release(l, who, sent)
   if not since then return end
   local moment = math.abs(since)
   if sent and sent > 0 and moment > sent and moment <= now then return nil, true end
-  l.entries = l.entries - call('ZREM', l.log, who)
+  l.entries = l.entries - erase('ZREM', l.log, who)
   if since < 0 then return end
   l.used, l.woken = max(0, l.used - costOf(who)), 0
   if l.used == 0 then l.renews = true end
@@ -118,7 +118,7 @@ end
 -- slots that they still hold. Entries of slots that were taken away stay; they come first.
 function slots.forget(l)
   local freed = l.entries > 0 and call('ZCOUNT', l.log, '-inf', '(0') or 0
-  if l.entries > freed then call('ZREMRANGEBYRANK', l.log, freed, -1) end
+  if l.entries > freed then erase('ZREMRANGEBYRANK', l.log, freed, -1) end
   l.entries = freed
   l.used, l.till = 0, max(l.till, ceil(at + UNSURE))
 end
@@ -178,5 +178,5 @@ function slots.remember(l, reach, unknown)
   if (unknown or brings) and from + UNSURE > at then l.till = max(l.till, ceil(from + UNSURE)) end
 end
 
-return slots
+METERS.s = setmetatable(slots, METER)
 end

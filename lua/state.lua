@@ -1,97 +1,54 @@
 -- state.lua: one limit: its hash, read and checked as a whole, and written where it changed.
 
--- The field that packs several values. total: permits that calls in the queue want. seq: the highest tag.
--- head: the head of the queue, and the one that was told last that it is late. since: when the
--- permits of the head were there. wanted: permits of bookings that count. latest: when the last
--- booking is to be back. front, span, returned: see bookings.lua.
-local QUEUE = { '%.0f %.0f %s %.0f %.0f %.0f %.0f %.0f %.0f', 'total', 'seq', 'head', 'since', 'wanted', 'front', 'latest', 'span', 'returned' }
-
--- The fields of the hash: the name in Redis, the name in the table of a limit or what it packs, the format
--- of a number, and what it is as long as Redis does not have it; false: the function fields says so.
-local FIELDS = {
-  'plain', 'plain', false, false,
-  'seenMicros', 'seen', '%.0f', false,
-  'version', 'version', '%.0f', '0',
-  'nextFreeTicketMicros', 'free', '%.0f', false,
-  'fraction', 'part', '%.17g', false,
-  'last', 'last', false, '',
-  'epoch', 'epoch', '%.0f', false,
-  'run', 'run', false, false,
-  'limit', 'limit', false, false,
-  'own', 'own', false, '',
-  'rank', 'rank', '%.0f', '0',
-  'setUntilMicros', 'setUntil', '%.0f', '0',
-  'pausedUntilMicros', 'paused', '%.0f', '0',
-  'heldMicros', 'held', '%.17g', '0',
-  'reason', 'reason', false, '',
-  'resumed', 'resumed', '%.0f', '0',
-  'queue', QUEUE, false, '0 0 0 0 0 0 0 0 0',
-  'virtual', 'virtual', '%.0f', '0',
-  'dense', 'dense', '%.0f', '0',
-  'meter', 'packed', false, false,
-}
+-- The fields of the hash: first NUMBERS numbers, which are 0 where Redis does not have them, then texts. The
+-- field queue packs total: permits that calls in the queue want. seq: the highest tag. head: the head of
+-- the queue, and the one that was told last that it is late. since: when the permits of the head were
+-- there. wanted: permits of bookings that count. front, span, returned: see bookings.lua. latest: when the
+-- last booking is to be back.
+local FIELDS = { 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'epoch', 'rank', 'setUntilMicros', 'pausedUntilMicros',
+  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue' }
+local NUMBERS = 12
 local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil' } -- if they are not 0
 local limits, byKey = {}, {} -- by index; a limit that a call names twice is one
 
--- arguments reads what the caller says of a limit.
-local function arguments(l, i)
-  l.kind, l.meter = ARGV[i + KIND], meterOf(ARGV[i + KIND])
-  local a, b = tonumber(ARGV[i + A]), tonumber(ARGV[i + B])
-  if not l.meter then return 'BADARG kind: want p, q, r, s or w, got ' .. l.kind end
-  if not (finite(a) and a > 0 and a <= LONGEST) then return 'BADARG a: want a number above 0, at most 1e15, got ' .. ARGV[i + A] end
-  if not (finite(b) and b >= (l.kind == 'q' and 0 or 1) and b <= LONGEST) then
-    return 'BADARG b: want a number of at least 1, at most 1e15, got ' .. ARGV[i + B]
-  end
-  l.myRank, l.brought, l.clock = tonumber(ARGV[i + RANK]), tonumber(ARGV[i + VERSION]), tonumber(ARGV[i + CLOCK])
-  if not (finite(l.myRank) and finite(l.brought) and finite(l.clock)) then
-    return 'BADARG rank, version, clock: want numbers, got ' .. ARGV[i + RANK] .. ', ' .. ARGV[i + VERSION] .. ', ' .. ARGV[i + CLOCK]
-  end
-  l.mine = ARGV[i + A] .. ' ' .. ARGV[i + B]
-  l.known, l.brings, l.back, l.edges = ARGV[i + KNOWN], ARGV[i + REACH], ARGV[i + BACK], ARGV[i + EDGES]
-end
-
--- params reads "a b".
-local function params(l, text)
-  local a, b = match(text, '^(%S+) (%S+)$')
-  l.a, l.b, l.limit = tonumber(a), tonumber(b), text
-  return finite(l.a) and finite(l.b) and l.a > 0
+-- say writes what a reply says of a limit.
+local function say(j, version, reach, text, problem)
+  local k = 4 * j - 2
+  reply[k], reply[k + 1], reply[k + 2], reply[k + 3] = version, reach, text, problem
 end
 
 -- fields reads the hash, and checks the types of the other keys.
 local function fields(l)
-  local names = {}
-  for k = 1, #FIELDS, 4 do names[(k + 3) / 4] = FIELDS[k] end
-  local f = pcall('HMGET', l.key, unpack(names))
-  l.renews = floor(now / RENEW) ~= floor((tonumber(f[2]) or 0) / RENEW) -- from time to time
-  local others = { f, pcall('ZCARD', l.places), pcall('ZCARD', l.booked), pcall('ZCARD', l.log), l.renews and pcall('ZCARD', l.processes) or nil }
-  for _, other in ipairs(others) do
-    if type(other) == 'table' and other.err then return 'BADSTATE key: ' .. other.err end
+  local f = pcall('HMGET', l.key, unpack(FIELDS))
+  local places, booked, log = pcall('ZCARD', l.places), pcall('ZCARD', l.booked), pcall('ZCARD', l.log)
+  local renews = floor(now / RENEW) ~= floor((tonumber(f[2]) or 0) / RENEW) -- from time to time
+  local processes = renews and pcall('ZCARD', l.processes) or 0
+  for _, reply in ipairs({ f, places, booked, log, processes }) do
+    if type(reply) == 'table' and reply.err then return 'BADSTATE key: ' .. reply.err end
   end
-  l.fresh, l.was = not f[1], {}
-  if l.fresh and call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
-  l.card, l.bookings, l.entries = l.fresh and 0 or others[2], l.fresh and 0 or others[3], l.fresh and 0 or others[4]
-  local was = l.was
-  for n, name in ipairs(names) do
-    local k = 4 * n - 2
-    local to, text = FIELDS[k], f[n] or FIELDS[k + 2] or nil
-    local value = text
-    if type(to) == 'table' then
-      local wrong = unpackInto(l, name, to, text)
-      if wrong then return wrong end
-    else
-      if text and FIELDS[k + 1] then
-        value = tonumber(text)
-        if not finite(value) then return 'BADSTATE ' .. name .. ': want a number, got ' .. text end
-      end
-      l[to] = value
-    end
-    was[n] = value
+  for k = 1, #FIELDS do
+    local text = f[k]
+    f[k] = k > NUMBERS and (text or '') or tonumber(text or 0)
+    if k <= NUMBERS and not finite(f[k]) then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. text end
   end
-  l.seen, l.free, l.part, l.epoch = l.seen or now, l.free or at, l.part or 0, l.epoch or now
-  l.run = l.run or ARGV[RUN]
-  if not params(l, l.limit or l.mine) then return 'BADSTATE limit: want two numbers, got ' .. l.limit end
-  l.head, l.called = match(l.head, '^([^:]*:?[^:]*):?(.*)$')
-  return l.meter.unpack(l, l.packed)
+  l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = f, renews, f[13] == '', places, booked, log
+  l.version, l.seen, l.free, l.part, l.epoch, l.rank = f[1], f[2], f[3], f[4], f[5], f[6]
+  l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense = f[7], f[8], f[9], f[10], f[11], f[12]
+  l.plain, l.last, l.run, l.own, l.reason = f[13], f[14], f[15] == '' and ARGV[RUN] or f[15], f[17], f[18]
+  if l.fresh then
+    if call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
+    l.card, l.bookings, l.entries, l.seen, l.free, l.epoch, f[4] = 0, 0, 0, now, at, now, nil
+  end
+  if not params(l, f[16] == '' and l.mine or f[16]) then return 'BADSTATE limit: want two numbers, got ' .. l.limit end
+  if f[20] == '' then f[20] = '0 0 0 0 0 0 0 0 0' end
+  local total, seq, head, since, wanted, front, latest, span, returned = match(f[20], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+  l.total, l.seq, l.since, l.wanted, l.front = tonumber(total), tonumber(seq), tonumber(since), tonumber(wanted), tonumber(front)
+  l.latest, l.span, l.returned, l.head, l.called = tonumber(latest), tonumber(span), tonumber(returned), match(head or '', '^([^:]*:?[^:]*):?(.*)$')
+  if not (l.total and l.seq and l.since and l.wanted and l.front and l.latest and l.span and l.returned and
+    finite(l.total + l.seq + l.since + l.wanted + l.front + l.latest + l.span + l.returned)) then
+    return 'BADSTATE queue: want 9 values, got ' .. f[20]
+  end
+  return l.meter.unpack(l, f[19] ~= '' and f[19] or nil)
 end
 
 -- forgetPlaces empties the queue. Waiting calls enter it again when they ask next, in the same order by
@@ -99,7 +56,7 @@ end
 -- of their places would hold up the queue. Limits of slots keep their places, as calls wait for messages.
 local function forgetPlaces(l)
   if l.card == 0 or l.meter.tells then return end
-  call('UNLINK', l.places)
+  erase('UNLINK', l.places)
   l.card, l.total, l.head, l.since = 0, 0, '0', ceil(at)
 end
 
@@ -133,7 +90,7 @@ end
 
 -- step moves all moments by as much as Redis's clock has stepped.
 local function step(l)
-  local micros = stepped(l.seen, l.clock)
+  local micros = stepped(now, l.seen, l.clock)
   if micros == 0 then return end
   l.meter.move(l, micros)
   l.head = '0'
@@ -146,9 +103,9 @@ end
 -- them. The message of a paced limit has the factor by which its interval has changed, and the micros
 -- in which the permits would come that its burst has lost.
 local function become(l, text)
-  local to = {}
-  if text == l.limit or not params(to, text) then return end
-  local factor, less = 1, 0
+  if text == l.limit then return end
+  local to, factor, less = {}, 1, 0
+  if not params(to, text) then return end
   if l.kind == 'p' then factor, less = to.a / l.a, max(0, l.b - to.b) * to.a end
   tell(l, format('limit:%.17g:%.17g', factor, less))
   l.meter.change(l, to.a, to.b)
@@ -167,7 +124,7 @@ end
 local function endShares(l)
   if l.virtual == 0 or l.card > 0 or l.bookings > 0 then return end
   l.virtual, l.dense = 0, 0
-  call('UNLINK', l.flows)
+  erase('UNLINK', l.flows)
 end
 
 -- giveBack undoes the last spending down to `keep` permits, if the ask made it. It returns how many permits
@@ -184,21 +141,19 @@ local function giveBack(l, who, keep)
 end
 
 local function load(j)
-  local k = KEYED * (j - 1)
-  limits[j] = byKey[KEYS[k + STATE]]
+  limits[j] = byKey[KEYS[KEYED * (j - 1) + 1]]
   if limits[j] then return limits[j] end
-  local l = { j = j, key = KEYS[k + STATE], places = KEYS[k + PLACES], log = KEYS[k + LOG], processes = KEYS[k + PROCESSES],
-    booked = KEYS[k + BOOKED], flows = KEYS[k + FLOWS] }
+  local l, problem = arguments(j)
   limits[j], byKey[l.key] = l, l
-  l.problem = arguments(l, HEAD + WIDTH * (j - 1)) or fields(l)
+  l.problem = problem or fields(l)
   if l.problem then return l end
-  if l.fresh then call('UNLINK', l.places, l.log, l.booked, l.flows) end -- what stands there is older
+  if l.fresh then erase('UNLINK', l.places, l.log, l.booked, l.flows) end -- what stands there is older
   step(l)
   recall(l)
   rule(l)
   if l.paused <= now then l.paused, l.held, l.reason = 0, 0, '' end
   if l.bookings > 0 and l.latest < now then -- all of them are late: the limit is in use, so its keys live on
-    call('UNLINK', l.booked)
+    erase('UNLINK', l.booked)
     l.bookings = 0
   end
   if l.card == 0 then l.total = 0 end
@@ -221,37 +176,39 @@ local function save(l)
   endShares(l)
   local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low)
   l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
-  l.head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
-  l.packed = l.meter.pack(l)
-  local changes, was = {}, l.was
-  for k = 1, #FIELDS, 4 do
-    local from, as = FIELDS[k + 1], FIELDS[k + 2]
-    local value = type(from) == 'table' and packOf(l, from) or l[from]
-    if value ~= was[(k + 3) / 4] then changes[#changes + 1], changes[#changes + 2] = FIELDS[k], as and format(as, value) or value end
+  local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
+  local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
+  local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
+    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue }
+  local was, changes, n = l.was, {}, 0
+  for k = 1, #FIELDS do
+    local value = is[k]
+    if value ~= was[k] then changes[n + 1], changes[n + 2], n = FIELDS[k], k <= NUMBERS and format('%.17g', value) or value, n + 2 end
   end
   call('HSET', l.key, unpack(changes))
   local far = max(l.latest, l.paused, l.setUntil)
-  local life = format('%.0f', ceil((max(l.meter.life(l), far - now) + horizon + 3 * RENEW) / 1000))
-  if l.renews or floor(far / RENEW) ~= l.far then
-    for _, key in ipairs({ l.key, l.places, l.booked, l.flows, l.log }) do call('PEXPIRE', key, life) end
-  else
-    if l.charged and l.virtual > 0 then call('PEXPIRE', l.flows, life) end
-    if l.logged then call('PEXPIRE', l.log, life) end
+  local all = l.renews or floor(far / RENEW) ~= l.far
+  if all or l.charged or l.logged then
+    local life = format('%.0f', ceil((max(l.meter.life(l), far - now) + horizon + 3 * RENEW) / 1000))
+    for _, key in ipairs(all and { l.key, l.places, l.booked } or {}) do call('PEXPIRE', key, life) end
+    if all or l.charged and l.virtual > 0 then call('PEXPIRE', l.flows, life) end
+    if all or l.logged then call('PEXPIRE', l.log, life) end
   end
   if l.news and ARGV[CHANNEL] ~= '' then
     pcall('PUBLISH', ARGV[CHANNEL], format('news %s %.0f %s', table.concat(l.news, ','), now, l.key))
   end
-  replies[l.j] = { l.version, l.meter.reach(l), l.plain == l.known and '' or l.plain, '' }
 end
 
 -- finish writes all limits, but those with problems, and returns the reply.
 local function finish(wake)
   for j, l in pairs(limits) do
-    if l.problem then replies[j] = { 0, '', '', l.problem } elseif l.j == j then
+    if not l.problem and l.j == j then
       if wake then wake(l) end
       save(l)
     end
   end
-  for j, l in pairs(limits) do replies[j] = replies[l.j] end
-  return flat()
+  for j, l in pairs(limits) do
+    if l.problem then say(j, 0, '', '', l.problem) else say(j, l.version, l.meter.reach(l), l.plain == l.known and '' or l.plain, '') end
+  end
+  return flat(reply, answers)
 end

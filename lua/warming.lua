@@ -4,7 +4,7 @@
 -- when those before it are paid for.
 -- https://guava.dev: com.google.common.util.concurrent.SmoothRateLimiter
 
-METERS.w = function()
+if kinds.w then
 
 local warming = { refills = true, hold = hold, close = atLeast }
 local COLD = 3
@@ -83,5 +83,5 @@ function warming.settle(l, cost, used)
   return true
 end
 
-return warming
+METERS.w = setmetatable(warming, METER)
 end

@@ -12,8 +12,11 @@ import time
 import redis
 
 LUA = pathlib.Path(__file__).parent / "../../lua"
-COMMON = "head common".split()
-OTHERS = "meter paced quota rolling warming places slots flows room bookings heads shares state ask".split()
+TEXTS = (
+    "head items common",
+    "meter paced quota rolling warming arguments places slots",
+    "shares room bookings heads state ask",
+)
 LEAD = 0.1  # seconds before its turn a call asks again
 
 
@@ -21,8 +24,8 @@ class Limit:
     def __init__(self, client, name, rate, burst, prefix="fleetpace"):
         base = f"{prefix}:{{{name}}}:"
         self.keys = [base + k for k in ("p", "p-places", "p-log", "processes", "p-booked", "p-flows")]
-        text = ["".join((LUA / f"{f}.lua").read_text() for f in files) for files in (COMMON, OTHERS)]
-        self.ask = client.register_script(f"{text[0]}return (function()\n{text[1]}end)()\n")
+        texts = ["".join((LUA / f"{f}.lua").read_text() for f in files.split()) for files in TEXTS]
+        self.ask = client.register_script("return (function()\n".join(texts) + "end)()\n" * 2)
         self.terms = ["p", repr(1e6 / rate), burst, 0, "", 0, "", "", "", 0]
         self.process, self.serial, self.way = f"py{os.getpid()}-{time.time_ns()}", 0, 1.0
 

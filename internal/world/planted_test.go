@@ -14,7 +14,7 @@ var planted = []struct {
 	law            string
 	histories      uint64
 }{
-	{"the common path spends nothing", "part = part + item.count * cost * interval", "part = part", "safe", 11},
+	{"the common path spends nothing", "part = part + count * cost * interval", "part = part", "safe", 11},
 	{"a call pays for half of its permits", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.left", "safe", 1},
 	{"a call pays twice", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a * 2)\nend\n\nfunction paced.left", "used", 11},
 	{"a bucket holds one permit too many", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", "safe", 11},
@@ -26,7 +26,7 @@ var planted = []struct {
 	{"a clock that went back makes all wait", "if seen > now then return now - seen end", "if seen > now then return 0 end", "alive", 57},
 	{"a clock that jumped fills the buckets", "return clock > 0 and ahead > STEP and ahead or 0", "return 0", "safe", 324},
 	{"turns of others go back", "process .. ' ' .. serial ~= who", "process ~= match(who, '^%S+')", "safe", 12},
-	{"a place that is left stays", "if l.card > 0 and call('ZREM', l.places, place) == 1 then", "if false then", "clean", 4},
+	{"a place that is left stays", "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", "if false then", "clean", 4},
 	{"all that was not used goes back", "-min(-micros, lowest(l.low, record))", "micros", "safe", 12},
 	{"a turn may be used for too long", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + 1e9", "safe", 752},
 	{"a slot too many is given", "local over = l.used + before + cost - l.a", "local over = l.used + before + cost - l.a - 1", "safe", 6},

@@ -15,17 +15,17 @@ var mistakes = []struct {
 	blind            bool // no process looks who holds slots
 }{
 	{what: "the clock of a first ask is not looked at, so a late copy of it takes a slot that is in use", world: "slots", law: "safe",
-		from: "tonumber(ARGV[i + VERSION]), tonumber(ARGV[i + CLOCK])\n  if not (finite(l.myRank)", to: "tonumber(ARGV[i + VERSION]), ARGV[i + KNOWN] == '' and 0 or tonumber(ARGV[i + CLOCK])\n  if not (finite(l.myRank)"},
+		from: "edges = edges, clock = tonumber(clock),", to: "edges = edges, clock = known == '' and 0 or tonumber(clock),"},
 	{what: "nobody lets a slot go that a late copy takes when its call is done", world: "slots", law: "alive", blind: true},
 	{what: "a repeated ask is told another tag than its place has", world: "slots", law: "alive",
 		from: "p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag", to: ""},
 	{what: "a process that asks long after a loss of data closes the slots to all", world: "slots3", law: "alive",
 		from: "local from = unknown and at or min(at, l.epoch + way)", to: "local from = at"},
 
-	{what: "the common path spends nothing", world: "calm", law: "safe", from: "part = part + item.count * cost * interval", to: "part = part"},
+	{what: "the common path spends nothing", world: "calm", law: "safe", from: "part = part + count * cost * interval", to: "part = part"},
 	{what: "a turn may be used for too long", world: "calm", law: "safe", from: "l.free + l.part + (l.b - cost) * l.a", to: "l.free + l.part + l.b * l.a"},
 	{what: "newcomers overtake", world: "gone", law: "alive", from: "if not tag then return huge end", to: "if not tag then return at end"},
-	{what: "a place that is left stays", world: "calm", law: "over", from: "if l.card > 0 and call('ZREM', l.places, place) == 1 then", to: "if false then"},
+	{what: "a place that is left stays", world: "calm", law: "over", from: "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", to: "if false then"},
 	{what: "turns go back twice", world: "lost", law: "safe", from: "l.last = keep > 0 and format(", to: "l.last = l.last or format("},
 	{what: "all come at once after a pause", world: "pause", law: "safe", from: "advance(l, -min(l.held, l.paused - now))", to: "advance(l, -l.held)"},
 	{what: "what a pause has taken goes back", world: "pause", law: "safe", from: "    l.part = free - l.free\n    l.last = ''", to: "    l.part = free - l.free"},
