@@ -41,6 +41,9 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 				e.answer(of, item, number, &answer, at.Add(answer.Wait), now)
 				continue
 			}
+			if of.line.need.Limit.Spent != turn.Ask {
+				of.line.spends(turn.Ask)
+			}
 			turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
 			turn.Moment = micros + (b.caller.Way + answer.Wait).Microseconds()
 			if len(e.moves) > 0 && !e.stands(of.line, &turn, r.Sent) {

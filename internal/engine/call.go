@@ -225,6 +225,7 @@ type Turn struct {
 	Permit     int64
 	spent, out *int64
 	Alone      bool
+	stays      bool // It cannot go back: the next call has it, if one comes in time.
 
 	Later   bool // It was given ahead: its call has to wait.
 	Placed  bool // Its call had a place before …

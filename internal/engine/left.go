@@ -34,7 +34,13 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	l.done, l.unused = nil, nil
 	slices.SortFunc(unused, func(a, b *Turn) int { return b.Due.Compare(a.Due) }) // the last one first
 	for _, t := range unused {
-		if t.Process == "" {
+		switch {
+		case t.Process == "":
+			continue
+		case l.slots == nil && l.need.ID == "" && !l.isLast(t):
+			if t.stays = true; now.Before(t.Until) {
+				l.unused = append(l.unused, t)
+			}
 			continue
 		}
 		b.leaveSlots(l, t)
@@ -66,13 +72,31 @@ func (b *Batch) leavePlace(l *line, t *Turn) {
 	}
 }
 
+// spends notes which ask has spent permits of its limits last.
+func (l *line) spends(ask string) {
+	for _, p := range l.parts {
+		p.Limit.Spent = ask
+	}
+}
+
+// isLast reports whether the ask of a turn is the last one of this process that has spent permits at the
+// limits: turns of no other ask go back.
+func (l *line) isLast(t *Turn) bool {
+	return !slices.ContainsFunc(l.parts, func(p Part) bool { return p.Limit.Spent != t.Ask })
+}
+
 // leaveTurn takes in a turn that nobody uses.
 func (b *Batch) leaveTurn(l *line, t *Turn) {
 	switch {
 	case len(l.parts) == 1 && l.slots != nil:
 	case len(l.parts) == 1 && t.goBack(l.need.Cost):
-		b.Left = append(b.Left, wire.Left{Limit: b.at(l.need.Limit), Turns: t.Ask, Cost: t.Permit - l.need.Cost})
+		keep := t.Permit - l.need.Cost
+		if keep == 0 {
+			l.spends("")
+		}
+		b.Left = append(b.Left, wire.Left{Limit: b.at(l.need.Limit), Turns: t.Ask, Cost: keep})
 	case len(l.parts) > 1 && t.Alone:
+		l.spends("")
 		for _, part := range l.parts {
 			b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Turns: t.Ask})
 		}

@@ -32,7 +32,7 @@ type line struct {
 	places  []*place // In Redis.
 	asked   int      // How many new calls are being asked for.
 	stale   int      // For so many of those the answers may be older than the news.
-	unused  []*Turn  // Turns that no call of the line needs.
+	unused  []*Turn  // Turns that no call of the line needs. They go back, or stay for calls that come.
 	done    []*Turn  // Turns that hold their slots no longer. Without a process: of calls that may have a place still.
 
 	gathers time.Time     // Until when fresh calls wait for others. Zero: they do not.
@@ -287,13 +287,13 @@ func (l *line) atSlots(limit int) bool { return limit >= 0 && limit < len(l.slot
 
 // spare reports whether there are places or turns that no call of the line needs.
 func (l *line) spare() bool {
-	return len(l.unused)+len(l.done) > 0 ||
-		len(l.places)+l.asked > len(l.waiting) && slices.ContainsFunc(l.places, func(p *place) bool { return !p.asking })
+	return len(l.done) > 0 || slices.ContainsFunc(l.unused, func(t *Turn) bool { return !t.stays }) ||
+		len(l.places) > len(l.waiting) && slices.ContainsFunc(l.places, func(p *place) bool { return !p.asking })
 }
 
 // idle reports whether nothing is left to do or to know.
 func (l *line) idle() bool {
-	return len(l.waiting)+len(l.given)+len(l.places)+l.asked+len(l.unused)+len(l.done)+l.returning == 0
+	return len(l.waiting)+len(l.given)+len(l.places)+l.asked+len(l.done)+l.returning == 0 && !l.spare()
 }
 
 // due is when the line has something to ask for; false: not as things stand. The zero time is now.

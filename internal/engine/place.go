@@ -233,9 +233,10 @@ func (l *line) wakeLast() {
 	}
 }
 
-// takeSpare takes off the last places that no call needs any more.
+// takeSpare takes off the last places that no call needs any more. Calls that are being asked for come behind all
+// places, so nothing is taken off for them before they are answered.
 func (l *line) takeSpare() (spare []*place) {
-	for i := len(l.places) - 1; i >= 0 && len(l.places)+l.asked > len(l.waiting); i-- {
+	for i := len(l.places) - 1; i >= 0 && len(l.places) > len(l.waiting); i-- {
 		if p := l.places[i]; !p.asking {
 			spare = append(spare, p)
 			l.places = slices.Delete(l.places, i, i+1)

@@ -35,6 +35,10 @@ type Limit struct {
 	// Lease is for how long turns may be taken ahead of calls; 0: none are.
 	Lease time.Duration
 
+	// Spent is the last ask of this process that has spent permits of it, and still may give some back. It is the
+	// engine's, under its lock.
+	Spent string
+
 	kind *Kind
 	keys []any  // as arguments of a command
 	a, b string // as texts
