@@ -177,7 +177,7 @@ func TestQueueFieldWantsNumbers(t *testing.T) {
 				bent := slices.Clone(field)
 				bent[k] = bad
 				require.NoError(d, d.client.HSet(d.Context(), d.server.keys[0], "queue", strings.Join(bent, " ")).Err())
-				_, _, err := d.server.Ask(d.who, d.limits, []queuemodel.Item{{Count: 1, Number: 9, Parts: single(1)()}})
+				_, _, err := d.server.Ask(d.who, d.limits, []queuemodel.Item{{Count: 1, Number: 9, Parts: single(1)}})
 				require.ErrorContains(d, err, "BADSTATE queue", "%d %s", k, bad)
 			}
 			require.NoError(d, d.client.HSet(d.Context(), d.server.keys[0], "queue", strings.Join(field, " ")).Err())
@@ -241,7 +241,7 @@ func TestForecastWithoutAPlaceCountsBookings(t *testing.T) {
 			d.asks("a"+strconv.Itoa(n), -1)
 		}
 		_, answers, err := d.server.Ask(d.who, d.limits, []queuemodel.Item{
-			{Count: 1, Number: 50, Now: true, ID: "b", Latest: never, Parts: single(1)()}, {Count: 1, Number: 51, Now: true, Parts: single(1)()}})
+			{Count: 1, Number: 50, Now: true, ID: "b", Latest: never, Parts: single(1)}, {Count: 1, Number: 51, Now: true, Parts: single(1)}})
 		require.NoError(d, err)
 		require.Equal(d, 11*second, answers[0].Wait)
 		require.Equal(d, second, answers[1].Wait, "without an ID it waits for no booking")
@@ -270,7 +270,7 @@ func TestBookingsUnderAFreshState(t *testing.T) {
 func TestLargeCostsAreFound(t *testing.T) {
 	eachDesk(t, func(d *desk) {
 		tag := func() float64 {
-			_, answers, err := d.server.Ask(d.who, d.limits, []queuemodel.Item{{Count: 1, Number: 1, ID: "x", Patience: -1, Latest: never, Parts: single(math.Pow(2, 49) + 1)()}})
+			_, answers, err := d.server.Ask(d.who, d.limits, []queuemodel.Item{{Count: 1, Number: 1, ID: "x", Patience: -1, Latest: never, Parts: single(math.Pow(2, 49) + 1)}})
 			require.NoError(d, err)
 			return answers[0].Tags[0]
 		}

@@ -1,57 +1,107 @@
 package reserve_test
 
 import (
-	"os"
-	"strconv"
+	"bytes"
+	"fmt"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/delay"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // The client would log every connection that it can not have.
 func init() { logging.Disable() }
 
-// Histories of a fleet with troubles on its way to Redis and in Redis itself: see plan for what
-// happens, and check for what must hold. To run more of them, or a single one:
-//
-//	FLEETPACE_FAULT_HISTORIES=5000 go test ./reserve -run TestFaultHistories
-//	FLEETPACE_FAULT_SEED=17 go test ./reserve -run TestFaultHistories -v
-func TestFaultHistories(t *testing.T) {
-	if text := os.Getenv("FLEETPACE_FAULT_SEED"); text != "" {
-		seed, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			t.Fatal(err)
+// A message is lost that says that there is a slot, though the process hears news. The slot is not
+// idle until its calls ask anyway.
+func TestALostMessageOfASlot(t *testing.T) {
+	for _, waiting := range []int{1, 5} {
+		for _, slots := range []int{1, 2} {
+			for _, after := range []time.Duration{100 * time.Millisecond, 3 * time.Second, time.Minute} {
+				t.Run(fmt.Sprintf("%d wait for one of %d slots for %v", waiting, slots, after), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						b := newBubble(t)
+						var loses atomic.Bool
+						client := clientOn(b, func() delay.Way {
+							var news atomic.Bool
+							return delay.Way{
+								Out: func(sent []byte) time.Duration {
+									if bytes.Contains(sent, []byte("\r\nsubscribe\r\n")) {
+										news.Store(true)
+									}
+									return way
+								},
+								Back: func() time.Duration { return way },
+								Dead: func() bool { return news.Load() && loses.Load() },
+							}
+						})
+						one, two := b.limiter(reserve.Concurrent(slots)), b.on(client, reserve.Config{Limit: reserve.Concurrent(slots)})
+						var held []*reserve.Reservation
+						for range slots {
+							r, err := one.Acquire(t.Context(), 1)
+							require.NoError(t, err)
+							held = append(held, r)
+						}
+						ended := make(chan error, waiting)
+						for range waiting {
+							go func() {
+								r, err := two.Acquire(t.Context(), 1)
+								if err == nil {
+									r.Release()
+								}
+								ended <- err
+							}()
+						}
+						time.Sleep(after)
+						loses.Store(true)
+						held[0].Release()
+						time.Sleep(100 * time.Millisecond)
+						loses.Store(false)
+						began := time.Now()
+						for range waiting {
+							require.NoError(t, <-ended)
+						}
+						require.LessOrEqual(t, time.Since(began), time.Second)
+						for _, r := range held[1:] {
+							r.Release()
+						}
+					})
+				})
+			}
 		}
-		h := play(t, newPlan(seed), bug{})
-		t.Logf("%s%d calls, %q", h.plan, len(h.served), h.problems)
-		if len(h.problems) > 0 {
-			t.Fail()
-		}
-		return
 	}
-	histories := faultHistories(t)
-	started, failed := time.Now(), 0
-	for seed := 1; seed <= histories && failed < 5; seed++ {
-		if h := play(t, newPlan(uint64(seed)), bug{}); len(h.problems) > 0 {
-			failed++
-			t.Errorf("FLEETPACE_FAULT_SEED=%d: %q\n%s", seed, h.problems, h.plan)
-		}
-	}
-	t.Logf("FAULT HISTORIES %d, %v each", histories, (time.Since(started) / time.Duration(histories)).Round(time.Millisecond))
 }
 
-// faultHistories is how many a test plays.
-func faultHistories(t *testing.T) int {
-	if text := os.Getenv("FLEETPACE_FAULT_HISTORIES"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
+// A pause ends, and no message says so: who waits for a slot has it then.
+func TestSlotsAfterAPause(t *testing.T) {
+	for _, paused := range []time.Duration{time.Second, 5 * time.Second, time.Minute} {
+		for _, before := range []bool{false, true} { // the slot is let go before the pause, and taken by nobody
+			t.Run(fmt.Sprintf("of %v, free before %v", paused, before), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBubble(t)
+					one, two := b.limiter(reserve.Concurrent(1)), b.limiter(reserve.Concurrent(1))
+					held, err := one.Acquire(t.Context(), 1)
+					require.NoError(t, err)
+					if before {
+						held.Release()
+						time.Sleep(100 * time.Millisecond)
+					}
+					began := time.Now()
+					require.NoError(t, one.Pause(t.Context(), paused, "told so"))
+					first, second := taking(joint(t, two)), taking(joint(t, two))
+					time.Sleep(paused / 2)
+					held.Release()
+					require.NoError(t, <-first)
+					require.NoError(t, <-second)
+					require.InDelta(t, paused.Seconds(), time.Since(began).Seconds(), 0.3)
+				})
+			})
 		}
-		return n
 	}
-	if raceDetector || testing.Short() {
-		return 10
-	}
-	return 16
 }

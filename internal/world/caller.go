@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -25,7 +26,7 @@ func (w *world) join(p *process, until time.Duration) {
 				continue
 			}
 			random := w.plan.source("caller", p.n<<20+i<<12+k)
-			delay := max(0, l.begin-w.now)
+			delay := max(0, l.begin+time.Duration(k)*l.apart-w.now)
 			if l.think > 0 {
 				delay += time.Duration(random.Float64() * float64(l.think))
 			}
@@ -40,7 +41,7 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 		return
 	}
 	w.count++
-	c := &call{n: w.count, load: l, caller: caller, process: p, joined: w.now}
+	c := &call{n: w.count, load: l, caller: caller, process: p, joined: w.now, came: w.now}
 	for _, part := range l.parts {
 		if part.limit == anyLimit {
 			part.limit = random.IntN(len(w.plan.limits))
@@ -84,7 +85,7 @@ func (w *world) enter(c *call) {
 	w.advance()
 	w.calls[c.n] = c
 	w.waiting = append(w.waiting, c)
-	w.after(p.longest*4+ripens, func() {
+	w.after(p.longest*4+ripens+c.load.lapses, func() {
 		w.advance()
 		c.ripe, c.could = true, w.now
 	})
@@ -103,9 +104,9 @@ func (w *world) booked(c *call, due time.Duration) {
 		return
 	}
 	w.promised = max(w.promised, due)
-	c.process.here(max(0, due-w.now), func() {
+	c.process.here(max(0, due-reserve.Lead-w.now), func() { // as its documentation says
 		w.count++
-		w.enter(&call{n: w.count, load: c.load, caller: c.caller, process: c.process, parts: c.parts, joined: w.now, id: c.id, back: true, again: func() {}})
+		w.enter(&call{n: w.count, load: c.load, caller: c.caller, process: c.process, parts: c.parts, joined: w.now, came: c.came, id: c.id, back: true, again: func() {}})
 	})
 }
 
@@ -114,6 +115,9 @@ func (w *world) turn(c *call) {
 	w.advance()
 	w.overtaken(c)
 	w.judgeTurn(c)
+	if len(w.plan.expects) > 0 {
+		w.turns = append(w.turns, turn{c, w.now})
+	}
 	if c.load.lasts == 0 && c.load.used == 0 {
 		w.finish(c, made)
 		c.process.forget(c)
@@ -155,8 +159,9 @@ func (w *world) fail(c *call, err error) {
 		return
 	}
 	w.advance()
+	var not *engine.NotNow
 	switch {
-	case errors.Is(err, reserve.ErrWouldMissDeadline), errors.Is(err, context.DeadlineExceeded):
+	case c.load.now && errors.As(err, &not), errors.Is(err, reserve.ErrWouldMissDeadline), errors.Is(err, context.DeadlineExceeded):
 		w.finish(c, missed)
 	default:
 		w.judgeError(c, err)

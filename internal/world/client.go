@@ -76,7 +76,7 @@ func (m *client) limit(p part) *wire.Limit {
 		return l
 	}
 	plan := m.world.plan.limits[p.limit]
-	if m.kind != (reserve.Limit{}) && m.other == p.limit {
+	if m.strange && m.other == p.limit {
 		plan.limit = m.kind
 	}
 	terms, group := termsOf(plan.limit), m.world.plan.group()

@@ -15,7 +15,7 @@ import (
 
 // joins lets a call wait for its turn. What comes of it is told to world.turn or world.fail.
 func (m *client) joins(c *call) {
-	need := engine.Need{Settles: m.world.plan.limits[c.parts[0].limit].settles}
+	need := engine.Need{Settles: m.world.plan.limits[c.parts[0].limit].settles, Now: c.load.now}
 	for i, p := range c.parts {
 		of := engine.Part{Limit: m.limit(p), Cost: int64(p.cost)}
 		if i == 0 {
@@ -32,14 +32,14 @@ func (m *client) joins(c *call) {
 	}
 	const patience = 5 * time.Millisecond
 	if need.ID = c.id; c.id != "" && !c.back {
-		need.Patience = patience
+		need.Patience = cmp.Or(c.load.stays, patience)
 	} else if c.id != "" {
 		need.Patience = time.Hour
 	}
 	e := engine.NewCall(need)
-	e.Held = m.world.plan.holds(c.load) || c.load.used > 0 || c.id != ""
+	e.Held = m.world.plan.holds(c.load) || c.load.used > 0 || c.id != "" || c.load.lapses > 0
 	m.calls[e], m.joined[c] = c, e
-	if c.deadline > 0 {
+	if c.deadline > 0 && !need.Now {
 		if e.Deadline = m.world.began.Add(c.deadline); c.load.used > 0 && !m.world.plan.holds(c.load) {
 			e.Deadline = time.Time{} // its deadline is for the wait alone
 		}
@@ -50,7 +50,7 @@ func (m *client) joins(c *call) {
 			}
 		})
 	}
-	if need.Limit.Lease > 0 && !need.Settles && c.id == "" && len(need.More) == 0 {
+	if need.Limit.Lease > 0 && !need.Settles && !e.Held && len(need.More) == 0 {
 		drawn := false
 		m.step(func(now time.Time) { _, drawn = m.engine.Draw(now, &need) })
 		if drawn {
@@ -73,6 +73,17 @@ func (m *client) wake(all []*engine.Call) {
 func (m *client) look(c *call, e *engine.Call) {
 	v := m.engine.View(e)
 	switch {
+	case c.load.lapses > 0 && !c.comes && v.State != engine.Booked && v.State != engine.Failed:
+		c.comes = true
+		m.here(time.Duration(m.world.plan.source("lapse", c.n).Float64()*float64(c.load.lapses)), func() {
+			if c.state == waiting {
+				if v := m.engine.View(e); v.State == engine.Given && m.time().After(v.Until()) {
+					m.world.lapsed++
+				}
+				m.look(c, e)
+			}
+		})
+		return
 	case v.State == engine.Booked:
 		m.forget(c)
 		m.world.booked(c, v.Due.Sub(m.world.began))

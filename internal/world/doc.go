@@ -38,7 +38,13 @@
 // Here two processes share a limit of 100/s. They are 1 ms and 20 ms away from Redis and back. They
 // have twenty callers, and each makes one call after the other, of one permit of limit 0. After two
 // seconds the second process is killed. Words that a line does not have are zero: see type load and
-// type event. Put a transcript into testdata to have it played with each test, or play one with
+// type event. Put a transcript into testdata to have it played with each test. There it may have bounds
+// beyond the laws, as this line says: two processes make at least 1,188 calls in the first 12 seconds, and
+// none of them waits for longer than three.
+//
+//	expect permits=1188 until=12s wait=3s
+//
+// Play a transcript with
 //
 //	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscript -v
 //

@@ -15,6 +15,9 @@ func draw(seed uint64) *plan {
 	p := &plan{seed: seed}
 	d := &drawer{p.source("draw", 0), p}
 	p.policy = pick(d, reserve.PolicyWait, reserve.PolicyWait, reserve.PolicyLocal, reserve.PolicyFail)
+	if d.source("open", 0).Float64() < 0.08 {
+		p.policy = reserve.PolicyOpen
+	}
 	d.drawLimits()
 	d.drawProcesses()
 	d.drawLoads()
@@ -178,7 +181,22 @@ func (d *drawer) drawLoads() {
 			l.flow, l.weight = string(rune('x'+i)), pick(d, 0, 0, 0.5, 3)
 			l.urgent = d.chance(0.1)
 		}
+		d.drawVerb(&l, i)
 		d.loads = append(d.loads, l)
+	}
+}
+
+// drawVerb draws how calls wait.
+func (d *drawer) drawVerb(l *load, n int) {
+	d = &drawer{d.source("verb", n), d.plan}
+	switch d.IntN(20) {
+	case 0:
+		l.now = l.books == 0
+	case 1:
+		l.lapses = d.duration(100*time.Millisecond, 1500*time.Millisecond)
+	}
+	if l.books > 0 && d.chance(0.5) {
+		l.stays = d.duration(100*time.Millisecond, 5*time.Second)
 	}
 }
 
@@ -257,12 +275,14 @@ func (d *drawer) drawServer() {
 }
 
 func (d *drawer) drawMoment() {
-	e := event{at: d.moment(), what: pick(d, ofMoments...), process: anybody}
+	e := event{at: d.moment(), what: pick(d, ofMoments[:5]...), process: anybody}
 	switch e.what {
 	case clockStep: // what is less than two seconds can not be told from a delay
 		e.by = d.duration(2*time.Second, 10*time.Minute) * time.Duration(1-2*d.IntN(2))
 	case forget:
-		e.limit = d.IntN(len(d.limits))
+		if e.limit = d.IntN(len(d.limits)); d.source("queue", 0).Float64() < 0.3 {
+			e.what = forgetQueue
+		}
 	}
 	d.events = append(d.events, e)
 }

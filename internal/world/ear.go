@@ -34,9 +34,7 @@ func (m *client) listen(failed int) {
 	e.here(quiet, e.looks)
 	e.says(3*m.travel(), func() { // the handshake, and the way of the subscription
 		e.hears = &listener{channel: m.world.channel(), hear: func(message string) {
-			if what, _ := e.fate(newsLost); what == "" {
-				e.hear(func(now time.Time) { m.engine.News(now, message) })
-			}
+			e.hear(func(now time.Time) { m.engine.News(now, message) })
 		}}
 		m.server.listeners = append(m.server.listeners, e.hears)
 		e.hear(func(now time.Time) { m.engine.Subscribed(now) })
@@ -63,6 +61,9 @@ func (e *ear) says(way time.Duration, arrives func()) {
 func (e *ear) hear(event func(now time.Time)) {
 	if e.server.frozen { // nothing is said until it goes on
 		e.server.waiting = append(e.server.waiting, func() { e.hear(event) })
+		return
+	}
+	if what, _ := e.fate(newsLost); what != "" {
 		return
 	}
 	e.said = max(e.said, e.now+e.travel())

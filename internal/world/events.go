@@ -42,6 +42,7 @@ const (
 const (
 	flush       = "flush"        // all data is deleted
 	forget      = "forget"       // the state of a limit is deleted
+	forgetQueue = "forget-queue" // its queue is
 	clockStep   = "clock-step"   // its clock steps
 	scriptFlush = "script-flush" // it forgets the scripts
 	newsCut     = "news-cut"     // connections that hear news break
@@ -68,7 +69,7 @@ var (
 	ofMessages  = []string{requestLost, requestLate, requestCopied, cutBefore, cutAfter, replyLost, replyLate, newsLost}
 	ofTheWay    = []string{partition, hold, far}
 	ofTheServer = []string{down, restart, failOver, freeze, refuse, full}
-	ofMoments   = []string{flush, forget, clockStep, scriptFlush, newsCut}
+	ofMoments   = []string{flush, forget, clockStep, scriptFlush, newsCut, forgetQueue}
 	ofProcesses = []string{kill, start, crashes, stop, other}
 	ofOperators = []string{pause, resume, set, reset}
 )
@@ -143,6 +144,8 @@ func (w *world) effect(e *event) (begin, end func()) {
 			r.Data = r.Data.Without(w.key(e.limit))
 			w.olderSets(e.limit, 0)
 		}, nil
+	case forgetQueue:
+		return func() { r.Data = r.Data.Without(w.plan.keys(e.limit)[1]) }, nil
 	case clockStep:
 		return func() { r.step += e.by }, nil
 	case scriptFlush:
@@ -158,7 +161,7 @@ func (w *world) effect(e *event) (begin, end func()) {
 	case other:
 		return func() {
 			p := w.start(e.process)
-			p.other, p.kind = e.limit, w.limitOf(e.to)
+			p.other, p.kind, p.strange = e.limit, w.limitOf(e.to), true
 			w.join(p, w.plan.until)
 		}, nil
 	case crashes:

@@ -95,7 +95,7 @@ var Guarantees = []Guarantee{
 		Why: "Counted from its return: processes find out with their next attempt.",
 	},
 	{
-		Event: "Redis has lost its data, or older data replaces it", What: []string{restart, failOver, flush, forget},
+		Event: "Redis has lost its data, or older data replaces it", What: []string{restart, failOver, flush, forget, forgetQueue},
 		Rate: seconds(3), Count: seconds(3), Slots: seconds(7),
 		Why: "The same. A limit begins a second later, behind all turns that were granted, and slots three seconds later.",
 	},
@@ -184,6 +184,9 @@ func (w *world) mayLose(m *meter) time.Duration {
 				total += min(n*each, lasts+each)
 			}
 		}
+	}
+	for i := range w.plan.loads { // a turn that lapses is lost
+		total += time.Duration(w.lapsed) * max(w.plan.loads[i].lapses, time.Duration(float64(time.Second)/m.plan.limit.Rate()))
 	}
 	return total + w.usual(m, trip)
 }

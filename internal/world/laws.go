@@ -17,6 +17,7 @@ func (w *world) judge() {
 	w.judgeAlive()
 	w.judgeQuiet()
 	w.judgeOrder()
+	w.meets()
 }
 
 // judgeUsed is the law that permits are used: see Guarantees.
@@ -52,7 +53,7 @@ func (w *world) stuck() bool {
 func (w *world) judgeAlive() {
 	var texts []string
 	for _, c := range w.calls {
-		if c.state == waiting && c.process.kind == (reserve.Limit{}) {
+		if c.state == waiting && !c.process.strange {
 			texts = append(texts, fmt.Sprintf("call %d of process %d since %v", c.n, c.process.n, c.joined))
 		}
 	}
@@ -160,7 +161,7 @@ func (w *world) overtaken(c *call) {
 // alike reports whether two calls wait in one order: the first needs no more than the second. One that comes
 // back for its booking stands where it stood.
 func alike(o, c *call) bool {
-	return len(o.parts) == len(c.parts) && o.load.flow == c.load.flow && o.load.urgent == c.load.urgent && o.load.deadline == 0 && !o.back &&
+	return len(o.parts) == len(c.parts) && o.load.flow == c.load.flow && o.load.urgent == c.load.urgent && o.load.deadline == 0 && o.load.lapses == 0 && !o.back &&
 		!slices.ContainsFunc(o.parts, func(p part) bool {
 			return !slices.ContainsFunc(c.parts, func(q part) bool { return p.limit == q.limit && p.key == q.key && p.cost <= q.cost })
 		})
@@ -229,7 +230,7 @@ func (w *world) judgeStates(all []wire.State, err error) {
 func (w *world) judgeError(c *call, err error) {
 	switch {
 	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy == reserve.PolicyFail:
-	case errors.Is(err, errKind) && (c.process.kind != (reserve.Limit{}) || !w.rules()):
+	case errors.Is(err, errKind) && (c.process.strange || !w.rules()):
 	case errors.Is(err, reserve.ErrExceedsBurst) && w.plan.has(set):
 	default:
 		w.violate("true", "call %d has an error without a reason: %v", c.n, err)

@@ -17,6 +17,7 @@ type meter struct {
 	name     string
 	plan     *limitPlan
 	demanded float64 // the highest cost of a call that could be made but for this limit; 0: none waits
+	blocked  bool    // it holds back a call that came before
 	used     float64 // permits
 	lost     []loss
 	lastAt   time.Duration // when a call was made last, and its cost
@@ -73,6 +74,14 @@ func (w *world) meterOf(p part) *meter {
 	w.meters = append(w.meters, m)
 	w.byPart[p] = m
 	return m
+}
+
+// metersOf are those of the parts of a call.
+func (w *world) metersOf(c *call) []*meter {
+	for len(c.meters) < len(c.parts) {
+		c.meters = append(c.meters, w.meterOf(c.parts[len(c.meters)]))
+	}
+	return c.meters
 }
 
 func (w *world) newProvider(l reserve.Limit) provider {
@@ -166,31 +175,31 @@ func (w *world) advance() {
 // demands notes for which limits calls wait from now on.
 func (w *world) demands() {
 	for _, m := range w.meters {
-		m.demanded = 0
+		m.demanded, m.blocked = 0, false
 	}
-	if w.server.down || w.server.frozen || w.server.refuses != "" || w.server.Full {
+	if w.opens() || w.server.down || w.server.frozen || w.server.refuses != "" || w.server.Full {
 		return
 	}
-	blocked := map[*meter]bool{}
+	alone := len(w.plan.limits) == 1
 	for _, c := range w.waiting {
-		if c.ripe && c.process.kind == (reserve.Limit{}) && !c.process.impaired() && (len(w.plan.limits) == 1 || w.allPaced(c)) {
-			w.demand(c, blocked)
+		if c.ripe && !c.process.strange && !c.process.impaired() && (alone || w.allPaced(c)) {
+			w.demand(c)
 		}
 	}
 }
 
 // demand notes that a call waits: it could be made but for one of its limits. A limit that holds back a
 // call that came before holds back this one, too.
-func (w *world) demand(c *call, blocked map[*meter]bool) {
-	var lacking []*meter
-	for _, p := range c.parts {
-		m := w.meterOf(p)
-		if blocked[m] || !m.has(float64(p.cost)) || len(c.parts) > 1 && m.isPacing() {
+func (w *world) demand(c *call) {
+	var all [8]*meter
+	lacking := all[:0]
+	for i, m := range w.metersOf(c) {
+		if m.blocked || !m.has(float64(c.parts[i].cost)) || len(c.parts) > 1 && m.isPacing() {
 			lacking = append(lacking, m)
 		}
 	}
 	for _, m := range lacking {
-		blocked[m] = true
+		m.blocked = true
 	}
 	if len(lacking) > 0 {
 		c.could = w.now
@@ -198,9 +207,9 @@ func (w *world) demand(c *call, blocked map[*meter]bool) {
 	if len(lacking) > 1 || len(lacking) == 0 && len(c.parts) > 1 && w.now-c.could < slack+2*c.process.longest {
 		return // for a moment all limits have permits, as the turn is a little late
 	}
-	for _, p := range c.parts {
-		if m := w.meterOf(p); len(lacking) == 0 || lacking[0] == m {
-			m.demanded = max(m.demanded, float64(p.cost))
+	for i, m := range w.metersOf(c) {
+		if len(lacking) == 0 || lacking[0] == m {
+			m.demanded = max(m.demanded, float64(c.parts[i].cost))
 		}
 	}
 }
@@ -250,7 +259,7 @@ func (m *meter) lose(now, lost time.Duration) {
 // judgeTurn lets the providers judge a call that is made now.
 func (w *world) judgeTurn(c *call) {
 	for _, p := range c.parts {
-		if c.process.kind != (reserve.Limit{}) && p.limit == c.process.other {
+		if c.process.strange && p.limit == c.process.other {
 			if w.rules() {
 				w.violate("safe", "call %d of process %d is made by a limit of another kind than %s", c.n, c.process.n, w.plan.limits[p.limit].limit)
 			}
@@ -258,6 +267,9 @@ func (w *world) judgeTurn(c *call) {
 		}
 		m := w.meterOf(p)
 		m.used += float64(p.cost)
+		if c.unjudged = w.opens(); c.unjudged {
+			continue
+		}
 		m.lastAt, m.lastCost = w.now, float64(p.cost)
 		if m.pauses(c) {
 			w.violate("safe", "call %d of process %d is made in a pause of %s, which lasts until %v", c.n, c.process.n, m.name, m.pausedUntil)
@@ -273,7 +285,7 @@ func (w *world) judgeTurn(c *call) {
 func (w *world) rules() bool {
 	return !w.plan.has(slices.Concat(ofTheWay, ofTheServer, ofMoments, []string{stop})...) &&
 		slices.ContainsFunc(w.processes, func(p *process) bool {
-			return p.n < len(w.plan.processes) && !p.dead && p.kind == (reserve.Limit{})
+			return p.n < len(w.plan.processes) && !p.dead && !p.strange
 		})
 }
 
@@ -281,7 +293,7 @@ func (w *world) rules() bool {
 func (w *world) release(c *call, used []int) {
 	for i, p := range c.parts {
 		m := w.meterOf(p)
-		if m.plan.limit.Kind() == reserve.KindSlots || c.load.used > 0 {
+		if !c.unjudged && (m.plan.limit.Kind() == reserve.KindSlots || c.load.used > 0) {
 			m.done(float64(p.cost), float64(used[i]))
 		}
 	}

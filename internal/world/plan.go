@@ -18,6 +18,7 @@ type plan struct {
 	processes []processPlan
 	loads     []load
 	events    []event
+	expects   []expectation
 }
 
 // limitPlan is a limit that all processes share.
@@ -40,6 +41,7 @@ type load struct {
 	process int // of the callers; anybody: they are spread over all of them
 	parts   []part
 	begin   time.Duration
+	apart   time.Duration // each of them begins so long after the one before
 	calls   int           // of each caller; 0: until the end
 	think   time.Duration // on average, between two calls of a caller
 	lasts   time.Duration // of a call, at the most: for so long it holds its slots
@@ -50,8 +52,12 @@ type load struct {
 	quits    float64       // the part of the calls that are given up
 	patience time.Duration // within which they are given up
 
-	books   float64 // the part of its calls that are booked, as their turn is not there at once
-	returns float64 // the part of the bookings that somebody comes back for
+	books   float64       // the part of its calls that are booked, as their turn is not there at once
+	returns float64       // the part of the bookings that somebody comes back for
+	stays   time.Duration // for how long such a call waits rather than being booked
+
+	now    bool          // it does not wait
+	lapses time.Duration // within which its caller comes for its turn, which may be over then
 
 	flow   string
 	weight float64 // 0: 1
@@ -115,6 +121,12 @@ func (e *event) strikes(now time.Duration, process int, kinds ...string) bool {
 // has reports whether events of one of the kinds happen.
 func (p *plan) has(kinds ...string) bool {
 	return slices.ContainsFunc(p.events, func(e event) bool { return slices.Contains(kinds, e.what) })
+}
+
+// opens reports whether calls are not judged now: without Redis they go on beyond any limit.
+func (w *world) opens() bool {
+	const back = 3 * time.Second
+	return w.plan.policy == reserve.PolicyOpen && w.plan.troubled() && w.now < w.plan.calm()+back
 }
 
 // holds reports whether calls hold slots.

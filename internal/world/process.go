@@ -12,11 +12,12 @@ import (
 type process struct {
 	*link
 	*client
-	n     int
-	other int           // the limit that it has another kind of …
-	kind  reserve.Limit // … which is this; zero: none
-	like  int           // the process of the plan that it is like
-	began time.Duration
+	n       int
+	other   int           // the limit that it has another kind of …
+	kind    reserve.Limit // … which is this …
+	strange bool          // … if so
+	like    int           // the process of the plan that it is like
+	began   time.Duration
 }
 
 // call is a call of a caller, from its wish to its end.
@@ -26,8 +27,10 @@ type call struct {
 	caller   int
 	process  *process
 	parts    []part
+	meters   []*meter      // of the parts
 	deadline time.Duration // 0: none
 	joined   time.Duration
+	came     time.Duration // before it was booked
 	ripe     bool          // it has waited for long enough to count as waiting
 	could    time.Duration // when all of its limits began to have permits for it
 	state    state
@@ -35,6 +38,8 @@ type call struct {
 	id       string // of a call that may be booked; empty: it has none
 	back     bool   // it was booked before
 	waits    bool   // its engine was told that somebody waits for it
+	comes    bool   // its caller comes for its turn
+	unjudged bool   // as opens says
 	again    func() // lets its caller go on
 }
 

@@ -34,12 +34,15 @@ func (p *plan) String() string {
 		line("process", "number", fmt.Sprintf("#%d", i), "trip", q.trip, "timeout", q.timeout)
 	}
 	for _, l := range p.loads {
-		line("load", "callers", l.callers, "of", processName(l.process), "need", needText(l.parts), "begin", l.begin,
+		line("load", "callers", l.callers, "of", processName(l.process), "need", needText(l.parts), "begin", l.begin, "apart", l.apart,
 			"calls", l.calls, "think", l.think, "lasts", l.lasts, "used", l.used, "deadline", l.deadline, "retry", l.retry,
-			"quits", l.quits, "patience", l.patience, "books", l.books, "returns", l.returns, "flow", l.flow, "weight", l.weight, "urgent", l.urgent)
+			"quits", l.quits, "patience", l.patience, "books", l.books, "returns", l.returns, "stays", l.stays, "now", l.now, "lapses", l.lapses, "flow", l.flow, "weight", l.weight, "urgent", l.urgent)
 	}
 	for i := range p.events {
 		b.WriteString(p.events[i].String() + "\n")
+	}
+	for _, e := range p.expects {
+		b.WriteString(e.String() + "\n")
 	}
 	return b.String()
 }
@@ -182,16 +185,25 @@ func (p *plan) take(words []string, f *fields) {
 	case "load":
 		p.loads = append(p.loads, load{
 			callers: get(f, "callers", strconv.Atoi), process: get(f, "of", asProcess), parts: get(f, "need", asNeed),
-			begin: get(f, "begin", time.ParseDuration), calls: get(f, "calls", strconv.Atoi),
+			begin: get(f, "begin", time.ParseDuration), apart: get(f, "apart", time.ParseDuration), calls: get(f, "calls", strconv.Atoi),
 			think: get(f, "think", time.ParseDuration), lasts: get(f, "lasts", time.ParseDuration), used: get(f, "used", float),
 			deadline: get(f, "deadline", time.ParseDuration), retry: get(f, "retry", time.ParseDuration),
 			quits: get(f, "quits", float), patience: get(f, "patience", time.ParseDuration),
-			books: get(f, "books", float), returns: get(f, "returns", float), flow: get(f, "flow", asIs), weight: get(f, "weight", float), urgent: get(f, "urgent", strconv.ParseBool),
+			books: get(f, "books", float), returns: get(f, "returns", float), stays: get(f, "stays", time.ParseDuration), now: get(f, "now", strconv.ParseBool), lapses: get(f, "lapses", time.ParseDuration), flow: get(f, "flow", asIs), weight: get(f, "weight", float), urgent: get(f, "urgent", strconv.ParseBool),
 		})
+	case "expect":
+		e := expectation{
+			permits: get(f, "permits", float), limit: get(f, "limit", strconv.Atoi), planned: get(f, "planned", strconv.ParseBool),
+			from: get(f, "from", time.ParseDuration), until: get(f, "until", time.ParseDuration), wait: get(f, "wait", time.ParseDuration), follow: -1,
+		}
+		if f.values["follow"] != "" {
+			e.follow = get(f, "follow", strconv.Atoi)
+		}
+		p.expects = append(p.expects, e)
 	default:
 		at, err := time.ParseDuration(words[0])
 		if err != nil || len(words) < 2 {
-			f.err = errors.Join(f.err, fmt.Errorf("a line begins with world, limit, process, load, or the time of an event"))
+			f.err = errors.Join(f.err, fmt.Errorf("a line begins with world, limit, process, load, expect, or the time of an event"))
 			return
 		}
 		e := event{

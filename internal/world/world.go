@@ -22,8 +22,10 @@ type world struct {
 	waiting   []*call       // in the order in which they came
 	ended     [lost + 1]int
 	strikes   map[*event]int // how often each event has struck
+	turns     []turn         // if a transcript has bounds
 
 	overtakes  int           // calls that overtook another
+	lapsed     int           // turns that were over as their callers came
 	promised   time.Duration // the last moment at which somebody comes back for a booking
 	resting    bool          // callers are done
 	over       bool          // all is judged
