@@ -88,9 +88,9 @@ const (
 	// What a batch takes is cut by the work that it is to Redis, in micros: no script is to take a
 	// millisecond.
 	mostWork    = 900
-	workOfCall  = 75 // that waits or may have to
+	workOfQueue = 60 // a limit where calls wait or may have to …
+	workOfCall  = 18 // … and each of these calls, or what it leaves, per limit
 	workOfLimit = 10 // whose calls find nobody waiting
-	workOfLeave = 60
 	mostCalls   = 4096
 
 	// distant is the fastest round trip from which on batches overlap: each begins when it has that
@@ -198,7 +198,10 @@ func (e *Engine) load(now time.Time, t *times) bool {
 			e.refuseOtherKind(l)
 		}
 		if len(l.unused)+len(l.done)+len(l.places) > 0 {
-			work += e.takeLeft(b, l, now) * workOfLeave
+			queues := b.workOfLimits(l.parts)
+			if n := e.takeLeft(b, l, now); n > 0 {
+				work += queues + n*workOfCall
+			}
 		}
 		if e.takeCalls(b, l, t, now, &work) {
 			more = append(more, l)
@@ -252,6 +255,17 @@ func (b *Batch) at(l *wire.Limit) int {
 		b.slots = b.slots || l.HasSlots()
 	}
 	return i
+}
+
+// workOfLimits is what limits cost that calls wait at, before the calls themselves. A limit that is in the
+// batch already costs nothing more.
+func (b *Batch) workOfLimits(parts []Part) (work int) {
+	for _, part := range parts {
+		if _, in := b.index[part.Limit.Keys[0]]; !in {
+			work += workOfQueue
+		}
+	}
+	return work
 }
 
 // add adds what a line asks for.

@@ -263,7 +263,8 @@ func (l *line) latest(n int) (latest time.Time) {
 
 // takeCalls takes in what a line asks for, and reports whether there is more.
 func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int) bool {
-	most := max(1, (mostWork-*work)/workOfCall)
+	queues, perCall := b.workOfLimits(l.parts), workOfCall*len(l.parts)
+	most := max(1, (mostWork-*work-queues)/perCall)
 	light := len(l.places) == 0 && len(l.parts) == 1 && !l.need.Settles && l.need.Limit.Calm()
 	if light {
 		most = mostCalls
@@ -294,7 +295,7 @@ func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int
 	if light {
 		*work += workOfLimit
 	} else {
-		*work += calls * workOfCall
+		*work += queues + calls*perCall
 	}
 	return calls == most
 }
