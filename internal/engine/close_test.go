@@ -1,59 +1,72 @@
-package engine_test
+package engine
 
 import (
-	"context"
-	"sync"
+	"errors"
+	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/fleetpace/fleetpace/internal/meter"
+	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/wire"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// refused answers heartbeats at once.
-type refused struct{ counter }
-
-func (refused) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if args := cmd.Args(); len(args) > 1 && args[1] == scripts.Beat.Hash() {
-			cmd.SetErr(tryAgain("NOPERM this user has no permissions"))
-			return cmd.Err()
-		}
-		return next(ctx, cmd)
+// Close waits as long as a batch is unanswered. So there is one whenever the process can not be signed off yet, and
+// none when all that were sent have their outcomes, whatever these are.
+func TestCloseWaitsForAnswersAlone(t *testing.T) {
+	outcomes := map[string]error{
+		"away":    fmt.Errorf("%w: gone", fault.ErrUnavailable),
+		"denied":  fmt.Errorf("%w: NOPERM", fault.ErrDenied),
+		"invalid": fault.ErrInvalid,
 	}
-}
-
-// The answer to the last batch of a process may be there before Close waits for it. Others who look at
-// the process meanwhile hold Close up, so that it often is.
-func TestCloseWhileTheLastAnswerArrives(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBubble(t)
-		for range 200 {
-			p := b.process(time.Millisecond)
-			p.client.AddHook(refused{})
-			_, err := p.Wait(t.Context(), one(p.paced("", 1e6, 1)))
-			require.NoError(t, err)
-			closed := make(chan struct{})
-			var looking sync.WaitGroup
-			for range 4 {
-				looking.Go(func() {
-					for {
-						select {
-						case <-closed:
-							return
-						default:
-							p.Standing(func(*meter.Limit) *meter.Standing { return nil })
-						}
+	for name, outcome := range outcomes {
+		for _, early := range []bool{false, true} { // some have failed when the process is closed
+			t.Run(fmt.Sprint(name, early), func(t *testing.T) {
+				now := time.Unix(1_000_000, 0)
+				e := New(Config{Process: "me", Dead: 3 * time.Second, Failures: 3, Probe: time.Second, Random: func() float64 { return 0.5 },
+					Errors: Errors{Closed: errors.New("closed"), Away: errors.New("away")}})
+				beats := scripts.BeatKeys("t", "", "api")
+				limit := wire.NewLimit(wire.Terms{Kind: "p", A: 1e6, B: 1}, scripts.Keys("t", "", "api", "p", ""),
+					&wire.Name{Life: beats[:2], Keys: beats[2:], Kind: "p", Pace: 1, Limit: "1/s"})
+				var out []*Batch
+				step := func() {
+					var r Ready
+					e.Ready(now, &r)
+					out = append(out, r.Send...)
+				}
+				fail := func() {
+					b := out[0]
+					out = out[1:]
+					if e.Failed(now, b, outcome); b.Over() {
+						e.Free(b)
 					}
-				})
-			}
-			p.Close()
-			close(closed)
-			looking.Wait()
+					step()
+				}
+				e.Join(now, NewCall(Need{Part: Part{limit, 1}}))
+				step()
+				require.NotEmpty(t, out)
+				if early {
+					fail()
+				}
+				e.Close(now)
+				step()
+				for range 20 {
+					done := e.SignOff(now)
+					step()
+					if done {
+						require.Empty(t, out)
+						return
+					}
+					require.True(t, e.Unanswered(), "nobody would tell Close")
+					for len(out) > 0 {
+						fail()
+					}
+					require.False(t, e.Unanswered(), "Close would wait for ever")
+				}
+				t.Error("it is not signed off")
+			})
 		}
-	})
+	}
 }
