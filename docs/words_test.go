@@ -99,7 +99,7 @@ func prose(t *testing.T) []page {
 var packages = []string{
 	"adaptive", "cmd/fleetpace", "embedded", "limits", "lua", "monitor", "remote", "reserve",
 	"reservetest", "scheduler", "serve", "transport", "transport/headers", "worker",
-	"examples/batch", "examples/crawler", "integration", "internal/bubble", "internal/example", "internal/fleet", "internal/provider", "internal/redistest", "internal/turn",
+	"examples/batch", "examples/crawler", "integration", "internal/bubble", "internal/example", "internal/example/web", "internal/fleet", "internal/provider", "internal/redistest", "internal/turn",
 }
 
 // comments returns the comments of a Go file as a page: one paragraph for each, without code.

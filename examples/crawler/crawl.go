@@ -23,13 +23,10 @@ var errInterrupted = errors.New("interrupted")
 func crawl(ctx context.Context, opts options, stdout *os.File, stderr *os.File) error {
 	s := &scene{opts: &opts}
 	defer s.close()
-	if err := s.prepare(ctx); err != nil {
+	if err := s.prepare(ctx, stderr); err != nil {
 		return err
 	}
 	say(stderr, "%s\n", s.greeting())
-	if s.page != "" {
-		say(stderr, "the limits are shown at %s\n", s.page)
-	}
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	sleeper := bare.Watch(watching)
@@ -75,10 +72,10 @@ func (s *scene) missing(r result, t *tally) error {
 	switch {
 	case r.RobotsViolations != nil && *r.RobotsViolations > 0:
 		return fmt.Errorf("%d requests were for URLs that robots.txt forbids", *r.RobotsViolations)
-	case s.site == nil || s.site.pages < 0 || s.continued || !r.Complete:
+	case s.site == nil || s.site.Pages < 0 || s.continued || !r.Complete:
 		return nil // the number of pages is unknown, or the crawl is incomplete
-	case r.Pages != s.site.pages:
-		return fmt.Errorf("%d pages were found of the %d that the site has; %d URLs were given up", r.Pages, s.site.pages, t.outcomes[failed])
+	case r.Pages != s.site.Pages:
+		return fmt.Errorf("%d pages were found of the %d that the site has; %d URLs were given up", r.Pages, s.site.Pages, t.outcomes[failed])
 	}
 	return nil
 }

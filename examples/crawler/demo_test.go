@@ -1,12 +1,18 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/example"
+	"github.com/fleetpace/fleetpace/internal/example/web"
 )
 
 // demoInventory walks the demo site without a network: what a crawler that
@@ -17,22 +23,15 @@ type demoInventory struct {
 
 // requests is what a crawl sends that visits everything once.
 func (d demoInventory) requests() int {
-	return len(d.pages) + len(d.moved) + len(d.figures) + demoHosts // robots.txt
+	return len(d.pages) + len(d.moved) + len(d.figures) + example.PageHosts // robots.txt
 }
 
 func takeInventory(t *testing.T, n int) demoInventory {
 	t.Helper()
 	addrs := []string{"127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"}
-	web := &demoWeb{n: n, bases: []string{"http://" + addrs[0], "http://" + addrs[1], "http://" + addrs[2]}}
-	number := make(map[string]int)
-	for i := range n {
-		number[web.address(i)] = i
-	}
-	require.Len(t, number, n, "two pages have one address")
-
 	inv := demoInventory{map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}}
-	s, _ := newDemo(n, addrs, 10)
-	todo := s.entries
+	s, hosts := example.NewPages(n, addrs, 10)
+	todo := s.Entries
 	for len(todo) > 0 {
 		address := todo[0]
 		todo = todo[1:]
@@ -42,8 +41,10 @@ func takeInventory(t *testing.T, n int) demoInventory {
 		inv.pages[address] = true
 		at, err := url.Parse(address)
 		require.NoError(t, err)
-		require.Contains(t, number, address, "a link leads nowhere")
-		_, links, err := extract([]byte(web.page(number[address])), "text/html; charset=utf-8", at)
+		got := httptest.NewRecorder()
+		hosts[slices.Index(addrs, at.Host)].Handler.ServeHTTP(got, httptest.NewRequest(http.MethodGet, at.RequestURI(), nil))
+		require.Equal(t, http.StatusOK, got.Code, "a link leads nowhere")
+		_, links, err := web.Extract(got.Body.Bytes(), "text/html; charset=utf-8", at)
 		require.NoError(t, err)
 		for _, l := range links {
 			switch s := l.String(); {

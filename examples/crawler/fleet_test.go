@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/embedded"
+	"github.com/fleetpace/fleetpace/internal/example"
 )
 
 // program is the crawler as a real process with -json.
@@ -83,7 +84,7 @@ func assertWhole(t *testing.T, path string, inv demoInventory) {
 		assert.Positive(t, p.Bytes)
 	}
 	assert.Len(t, seen, len(inv.pages))
-	assert.Len(t, hosts, demoHosts)
+	assert.Len(t, hosts, example.PageHosts)
 	t.Logf("the pages are of %d workers", len(workers)) // one that starts late may find nothing left
 }
 
@@ -257,7 +258,7 @@ func TestMissingPagesAreAnError(t *testing.T) {
 	} {
 		r := whole
 		c.change(&r)
-		s := &scene{site: &site{pages: 60}, continued: c.continued}
+		s := &scene{site: &example.Site{Pages: 60}, continued: c.continued}
 		err := s.missing(r, &tally{outcomes: map[visitResult]int{failed: 2}})
 		if c.want == "" {
 			assert.NoError(t, err, name)

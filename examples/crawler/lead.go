@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
@@ -36,7 +37,7 @@ type lead struct {
 // crawl and the rest of the frontier. The tally is nil if nothing was started.
 func (s *scene) run(ctx context.Context, stderr *os.File) (*tally, backlog, error) {
 	fleet, err := startFleet(s.opts.workers, setup{
-		RedisURL: s.redisURL, Run: s.opts.run, Hosts: s.hosts,
+		RedisURL: s.server.URL, Run: s.opts.run, Hosts: s.hosts,
 		QPS: s.opts.qps, PerHost: s.perHost, Metrics: s.opts.metrics,
 	}, stderr)
 	if err != nil {
@@ -56,13 +57,13 @@ func (s *scene) run(ctx context.Context, stderr *os.File) (*tally, backlog, erro
 
 // expectedPages is the length of the progress bar; -1: unknown.
 func (s *scene) expectedPages() int {
-	if s.site == nil || s.site.pages < 0 || s.continued {
+	if s.site == nil || s.site.Pages < 0 || s.continued {
 		return -1
 	}
 	if s.opts.maxPages > 0 {
-		return min(s.opts.maxPages, s.site.pages)
+		return min(s.opts.maxPages, s.site.Pages)
 	}
-	return s.site.pages
+	return s.site.Pages
 }
 
 func (l *lead) loop(ctx context.Context) {
@@ -103,39 +104,39 @@ func (l *lead) stop(why error) {
 	l.fleet.stopAll()
 }
 
-func (l *lead) hear(ev event) {
-	if ev.ended {
+func (l *lead) hear(ev example.Event[report]) {
+	if ev.Ended {
 		l.alive--
-		delete(l.busy, ev.from.name)
-		if !l.stopping || ev.err != nil {
-			l.note(fmt.Sprintf("%s ended early (%v): its tasks come back within two minutes", ev.from.name, ev.err))
+		delete(l.busy, ev.From.Name)
+		if !l.stopping || ev.Err != nil {
+			l.note(fmt.Sprintf("%s ended early (%v): its tasks come back within two minutes", ev.From.Name, ev.Err))
 		}
 		if l.alive == 0 && !l.stopping {
 			l.stop(errors.New("all workers have ended; the crawl can be continued with the same -redis and -run"))
 		}
 		return
 	}
-	l.tally.add(ev.from.name, ev.line)
+	l.tally.add(ev.From.Name, ev.Report)
 	switch {
-	case ev.line.Page != nil:
-		l.save(ev.from, ev.line)
-	case ev.line.Busy != nil:
-		l.busy[ev.from.name] = *ev.line.Busy
-	case ev.line.Note != "":
-		l.note(ev.line.Note)
-	case ev.line.Fatal != "":
-		l.note(ev.from.name + ": " + ev.line.Fatal)
+	case ev.Report.Page != nil:
+		l.save(ev.From, ev.Report)
+	case ev.Report.Busy != nil:
+		l.busy[ev.From.Name] = *ev.Report.Busy
+	case ev.Report.Note != "":
+		l.note(ev.Report.Note)
+	case ev.Report.Fatal != "":
+		l.note(ev.From.Name + ": " + ev.Report.Fatal)
 	}
 }
 
 // save writes a page and then confirms it to its worker, which ends the task.
-func (l *lead) save(from *member, line report) {
+func (l *lead) save(from *example.Worker, line report) {
 	isNew, err := l.scene.out.write(line.Page)
 	if err != nil {
 		l.stop(err)
 		return
 	}
-	from.send(order{Saved: line.Number})
+	from.Send(order{Saved: line.Number})
 	if !isNew {
 		return
 	}

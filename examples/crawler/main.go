@@ -31,14 +31,12 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/fleetpace/fleetpace/internal/example"
 )
 
-// workerArgument, alone on the command line, makes this program a worker process of a fleet. The
-// parent starts its workers with it.
-const workerArgument = "-worker-process"
-
 func main() {
-	if len(os.Args) == 2 && os.Args[1] == workerArgument {
+	if len(os.Args) == 2 && os.Args[1] == example.WorkerArgument {
 		os.Exit(workerMain())
 	}
 	os.Exit(parentMain())

@@ -17,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/example/web"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -90,7 +91,7 @@ func (o *options) check(rawURL, rawHosts string) error {
 		return errors.New("-url and -dir: give one of them")
 	}
 	if rawURL != "" {
-		u, err := normalise(nil, rawURL)
+		u, err := web.Normalise(nil, rawURL)
 		if err != nil {
 			return fmt.Errorf("-url %q: %w: give an address such as https://example.com/", rawURL, err)
 		}
@@ -103,7 +104,7 @@ func (o *options) check(rawURL, rawHosts string) error {
 		if h = strings.TrimSpace(h); h == "" {
 			continue
 		}
-		host, err := normaliseHost(o.url.Scheme, h)
+		host, err := web.NormaliseHost(o.url.Scheme, h)
 		if err != nil || strings.Contains(h, "/") {
 			return fmt.Errorf("-hosts: %q is not a host: give names such as www.example.com", h)
 		}

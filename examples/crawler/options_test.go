@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/example"
 )
 
 func TestOptionsDefaults(t *testing.T) {
@@ -71,5 +73,5 @@ func TestHelpHasExamples(t *testing.T) {
 	for _, want := range []string{"go run ./examples/crawler", "-url", "-dir", "-redis", "-max-pages"} {
 		assert.Contains(t, help.String(), want)
 	}
-	assert.NotContains(t, help.String(), workerArgument)
+	assert.NotContains(t, help.String(), example.WorkerArgument)
 }

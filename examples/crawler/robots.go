@@ -17,6 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/temoto/robotstxt"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/fleetpace/fleetpace/internal/example/web"
 )
 
 const (
@@ -51,7 +53,7 @@ type robots struct {
 	run   string
 
 	// fetch makes one request, in its turn.
-	fetch func(ctx context.Context, u *url.URL) (answer, error)
+	fetch func(ctx context.Context, u *url.URL) (web.Answer, error)
 	// inScope reports whether the run may send requests to the host of u.
 	inScope func(u *url.URL) bool
 	// learned is called with the rules of a host before they are used. It may be nil.
@@ -168,12 +170,12 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 	if err != nil && !isFailure(err) {
 		return robotsFile{}, err // no request was sent
 	}
-	file, ttl := robotsFile{Status: got.status, Body: string(got.body[:min(len(got.body), maxRobotsLength)])}, robotsFor
+	file, ttl := robotsFile{Status: got.Status, Body: string(got.Body[:min(len(got.Body), maxRobotsLength)])}, robotsFor
 	switch {
 	case err != nil:
 		file, ttl = robotsFile{Error: err.Error()}, robotsErrorFor
-	case got.status == http.StatusTooManyRequests || got.status >= 500:
-		file, ttl = robotsFile{Error: "status " + strconv.Itoa(got.status)}, max(robotsErrorFor, got.retryAfter)
+	case got.Status == http.StatusTooManyRequests || got.Status >= 500:
+		file, ttl = robotsFile{Error: "status " + strconv.Itoa(got.Status)}, max(robotsErrorFor, got.RetryAfter)
 	}
 	raw, err := json.Marshal(file)
 	if err != nil {
@@ -184,18 +186,18 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 
 // follow fetches u and follows its redirects, but only to hosts of this crawl. Otherwise any host
 // could make this crawler send requests to others.
-func (r *robots) follow(ctx context.Context, u *url.URL) (answer, error) {
+func (r *robots) follow(ctx context.Context, u *url.URL) (web.Answer, error) {
 	for hop := 0; ; hop++ {
 		got, err := r.fetch(ctx, u)
-		switch to := got.location; {
-		case err != nil || got.status < 300 || got.status > 399:
+		switch to := got.Location; {
+		case err != nil || got.Status < 300 || got.Status > 399:
 			return got, err
 		case to == nil:
-			return answer{}, fmt.Errorf("status %d, without an address to follow", got.status)
-		case hop == maxHops:
-			return answer{}, fmt.Errorf("more than %d redirects in a row", maxHops)
+			return web.Answer{}, fmt.Errorf("status %d, without an address to follow", got.Status)
+		case hop == web.MaxHops:
+			return web.Answer{}, fmt.Errorf("more than %d redirects in a row", web.MaxHops)
 		case to.Host != u.Host && !r.inScope(to):
-			return answer{}, fmt.Errorf("redirects to %s, which is not among the hosts of this crawl: add -hosts %s", to, to.Host)
+			return web.Answer{}, fmt.Errorf("redirects to %s, which is not among the hosts of this crawl: add -hosts %s", to, to.Host)
 		default:
 			u = to
 		}
@@ -216,7 +218,7 @@ func parseRobots(f robotsFile) (rules, error) {
 	if err != nil {
 		return rules{}, err
 	}
-	return rules{group: data.FindGroup(agentName)}, nil
+	return rules{group: data.FindGroup(web.AgentName)}, nil
 }
 
 // dropBrokenLines removes lines that would make the parser reject the whole file: rules before the

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/embedded"
+	"github.com/fleetpace/fleetpace/internal/example/web"
 )
 
 func TestParseRobots(t *testing.T) {
@@ -79,11 +80,11 @@ func TestMissingRobotsAllowsAllAndUnreachableForbids(t *testing.T) {
 func TestRobotsAreFetchedOnceByTheFleet(t *testing.T) {
 	client := testRedis(t)
 	var fetched atomic.Int32
-	fetch := func(_ context.Context, u *url.URL) (answer, error) {
+	fetch := func(_ context.Context, u *url.URL) (web.Answer, error) {
 		fetched.Add(1)
 		assert.Equal(t, "http://h:1/robots.txt", u.String())
 		time.Sleep(50 * time.Millisecond) // so that the others must wait
-		return answer{status: 200, body: []byte("User-agent: *\nDisallow: /x")}, nil
+		return web.Answer{Status: 200, Body: []byte("User-agent: *\nDisallow: /x")}, nil
 	}
 	var wg sync.WaitGroup
 	for range 3 {
@@ -105,13 +106,13 @@ func TestRobotsFollowsRedirectsAndRemembersFailureShortly(t *testing.T) {
 	client := testRedis(t)
 	var asked []string
 	nowhere := func(*url.URL) bool { return false } // the host itself always is
-	r := &robots{redis: client, run: "r", life: t.Context(), inScope: nowhere, fetch: func(_ context.Context, u *url.URL) (answer, error) {
+	r := &robots{redis: client, run: "r", life: t.Context(), inScope: nowhere, fetch: func(_ context.Context, u *url.URL) (web.Answer, error) {
 		asked = append(asked, u.String())
 		switch u.Path {
 		case "/robots.txt":
-			return answer{status: 301, location: mustURL(t, "http://h/moved")}, nil
+			return web.Answer{Status: 301, Location: mustURL(t, "http://h/moved")}, nil
 		default:
-			return answer{status: 503}, nil
+			return web.Answer{Status: 503}, nil
 		}
 	}}
 	for range 2 {
@@ -155,7 +156,7 @@ func TestRedirectsOfRobotsStayInScope(t *testing.T) {
 		"in circles": {
 			to:      func(home, _, _ string) string { return home + "/robots.txt" },
 			refused: "more than 5 redirects in a row",
-			home:    slices.Repeat([]string{"/robots.txt"}, 1+maxHops),
+			home:    slices.Repeat([]string{"/robots.txt"}, 1+web.MaxHops),
 		},
 		"no address": {
 			to:      func(string, string, string) string { return "gopher://127.0.0.1/" },
@@ -217,11 +218,11 @@ func TestRedirectsOfRobotsStayInScope(t *testing.T) {
 func TestRobotsThatHadNoTurnAreAskedForAgain(t *testing.T) {
 	client := testRedis(t)
 	tries := 0
-	r := &robots{redis: client, run: "r", life: t.Context(), fetch: func(context.Context, *url.URL) (answer, error) {
+	r := &robots{redis: client, run: "r", life: t.Context(), fetch: func(context.Context, *url.URL) (web.Answer, error) {
 		if tries++; tries == 1 {
-			return answer{}, &againError{cause: errors.New("no turn")}
+			return web.Answer{}, &againError{cause: errors.New("no turn")}
 		}
-		return answer{status: 404}, nil
+		return web.Answer{Status: 404}, nil
 	}}
 	_, err := r.of(t.Context(), mustURL(t, "http://h/"))
 	require.False(t, isFailure(err), "%v", err)

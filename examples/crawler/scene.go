@@ -2,32 +2,27 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"io"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/fleetpace/fleetpace/embedded"
+	"github.com/fleetpace/fleetpace/internal/example"
 )
-
-// redisPing is how long the first answer of Redis may take.
-const redisPing = 5 * time.Second
 
 // scene is what the crawl needs before the first worker starts.
 type scene struct {
 	opts      *options
-	redisURL  string
+	server    *example.Redis
 	redis     *redis.Client
 	inspector *asynq.Inspector
-	site      *site // nil with -url
+	site      *example.Site // nil with -url
 	hosts     []string
 	perHost   float64
 	continued bool
 	out       *output
-	page      string // the address of the web page of -monitor
 	closers   []func()
 }
 
@@ -38,7 +33,7 @@ func (s *scene) close() {
 }
 
 // prepare starts or connects what the crawl needs, and adds the entry pages to the frontier.
-func (s *scene) prepare(ctx context.Context) error {
+func (s *scene) prepare(ctx context.Context, stderr io.Writer) error {
 	if err := s.openRedis(ctx); err != nil {
 		return err
 	}
@@ -58,8 +53,8 @@ func (s *scene) prepare(ctx context.Context) error {
 	if err := saveRecord(ctx, s.redis, s.opts.run, rec); err != nil {
 		return err
 	}
-	if err := s.openMonitor(); err != nil {
-		return fmt.Errorf("-monitor: %w", err)
+	if err := s.server.Monitor(s.opts.monitor, stderr); err != nil {
+		return err
 	}
 	f := newFrontier(s.redis, s.opts.run, s.hosts)
 	for _, u := range entries {
@@ -71,28 +66,12 @@ func (s *scene) prepare(ctx context.Context) error {
 }
 
 func (s *scene) openRedis(ctx context.Context) error {
-	s.redisURL = s.opts.redisURL
-	if s.redisURL == "" {
-		server, err := embedded.Start("")
-		if err != nil {
-			return err
-		}
-		s.closers = append(s.closers, server.Close)
-		s.redisURL = server.URL()
-	}
-	opts, err := redis.ParseURL(s.redisURL)
+	server, err := example.OpenRedis(ctx, s.opts.redisURL)
 	if err != nil {
-		return redactURL(err)
+		return err
 	}
-	redis.SetLogger(quiet{}) // errors are returned
-	s.redis = redis.NewClient(opts)
-	s.closers = append(s.closers, func() { _ = s.redis.Close() })
-	s.inspector = asynq.NewInspectorFromRedisClient(s.redis)
-	ping, cancel := context.WithTimeout(ctx, redisPing)
-	defer cancel()
-	if err := s.redis.Ping(ping).Err(); err != nil {
-		return fmt.Errorf("-redis: no Redis answers at %s: %w: start one there, or leave -redis out to use an embedded one", opts.Addr, err)
-	}
+	s.closers = append(s.closers, func() { _ = server.Close() })
+	s.server, s.redis, s.inspector = server, server.Client, asynq.NewInspectorFromRedisClient(server.Client)
 	return nil
 }
 
@@ -107,26 +86,21 @@ func (s *scene) openSite(rec *record) (entries []string, err error) {
 	}
 	ports := 1
 	if o.dir == "" {
-		ports = demoHosts
+		ports = example.PageHosts
 	}
-	listeners, addrs, err := listen(ports, rec.Addrs)
+	listeners, addrs, err := example.Listen(ports, rec.Addrs)
 	if err != nil {
 		return nil, err
 	}
 	rec.Addrs, s.hosts, s.perHost = addrs, addrs, o.perHostFor(ports)
-	var specs []hostSpec
+	var specs []example.Host
 	if o.dir != "" {
-		s.site = &site{pages: -1, entries: []string{(&url.URL{Scheme: "http", Host: addrs[0], Path: "/"}).String()}}
-		specs = []hostSpec{{handler: http.FileServer(http.Dir(o.dir)), perSecond: s.perHost}}
+		s.site = &example.Site{Pages: -1, Entries: []string{(&url.URL{Scheme: "http", Host: addrs[0], Path: "/"}).String()}}
+		specs = []example.Host{{Handler: http.FileServer(http.Dir(o.dir)), PerSecond: s.perHost}}
 	} else {
-		s.site, specs = newDemo(o.demo, addrs, s.perHost)
+		s.site, specs = example.NewPages(o.demo, addrs, s.perHost)
 	}
-	s.site.serve(listeners, specs, o.qps)
-	s.closers = append(s.closers, s.site.close)
-	return s.site.entries, nil
+	s.site.Serve(listeners, specs, o.qps)
+	s.closers = append(s.closers, s.site.Close)
+	return s.site.Entries, nil
 }
-
-// quiet is a logger for go-redis that discards its lines.
-type quiet struct{}
-
-func (quiet) Printf(context.Context, string, ...any) {}

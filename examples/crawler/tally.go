@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/fleetpace/fleetpace/internal/bare"
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
@@ -73,14 +74,14 @@ type result struct {
 
 // sum makes the result. s is nil when the site is not ours; then the workers'
 // own records are all there is.
-func (t *tally) sum(s *site, qps float64) (result, []provider.Call) {
+func (t *tally) sum(s *example.Site, qps float64) (result, []provider.Call) {
 	calls := t.sent()
 	total := summarise(calls)
 	r := result{Pages: t.pages, Processes: len(t.workers), LimitPerSecond: qps}
 	if s != nil {
-		calls, total = s.all.History(), s.all.Summary()
-		total.Refused = s.refused()
-		violations := int(s.violations.Load())
+		calls, total = s.All.History(), s.All.Summary()
+		total.Refused = s.Refused()
+		violations := int(s.Violations.Load())
 		r.RobotsViolations = &violations
 	}
 	r.Requests, r.Refused = total.Requests, total.Refused

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/fleetpace/fleetpace/internal/example/web"
 	"github.com/fleetpace/fleetpace/worker"
 )
 
@@ -25,7 +26,7 @@ type visitor struct {
 	frontier *frontier
 	robots   *robots
 	turns    *turns
-	fetcher  *fetcher
+	fetcher  *web.Fetcher
 	up       *reporter
 
 	// waiting ends when the process is to stop. Then no visit waits for a turn any more. Requests
@@ -92,22 +93,22 @@ func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) 
 	switch {
 	case err != nil:
 		return v.failure(t, attempt, err, 0)
-	case got.status == http.StatusTooManyRequests || got.status >= 500:
-		return v.failure(t, attempt, fmt.Errorf("status %d", got.status), got.retryAfter)
-	case got.isRedirect():
-		return v.redirect(ctx, t, got.location)
-	case !got.isHTML:
+	case got.Status == http.StatusTooManyRequests || got.Status >= 500:
+		return v.failure(t, attempt, fmt.Errorf("status %d", got.Status), got.RetryAfter)
+	case got.IsRedirect():
+		return v.redirect(ctx, t, got.Location)
+	case !got.IsHTML:
 		v.up.outcome(notHTML)
 		return nil
 	}
 
-	title, links, err := extract(got.body, got.contentType, u)
+	title, links, err := web.Extract(got.Body, got.ContentType, u)
 	if err != nil {
 		v.up.note(fmt.Sprintf("%s: %v: taken as a page without links", t.URL, err))
 	}
 	p := page{
-		URL: t.URL, Status: got.status, Title: title, Links: make([]string, 0, len(links)),
-		Bytes: len(got.body), Depth: t.Depth, FetchedAt: sentAt.UTC(), Worker: v.name,
+		URL: t.URL, Status: got.Status, Title: title, Links: make([]string, 0, len(links)),
+		Bytes: len(got.Body), Depth: t.Depth, FetchedAt: sentAt.UTC(), Worker: v.name,
 	}
 	for _, link := range links {
 		p.Links = append(p.Links, link.String())
@@ -123,16 +124,16 @@ func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) 
 }
 
 // get sends one request in its turn and reports it.
-func (v *visitor) get(ctx context.Context, u *url.URL, anyType bool) (time.Time, answer, error) {
+func (v *visitor) get(ctx context.Context, u *url.URL, anyType bool) (time.Time, web.Answer, error) {
 	if err := v.wait(ctx, u.Host); err != nil {
-		return time.Time{}, answer{}, &againError{cause: err}
+		return time.Time{}, web.Answer{}, &againError{cause: err}
 	}
 	sentAt := time.Now()
-	got, err := v.fetcher.get(ctx, u, anyType)
-	v.up.request(request{At: sentAt, Status: got.status})
-	if err == nil && got.asksForPause() {
-		if err := v.turns.pause(ctx, u.Host, got.retryAfter); err != nil {
-			v.up.note(fmt.Sprintf("%s asks for a pause of %v: %v", u.Host, got.retryAfter, err))
+	got, err := v.fetcher.Get(ctx, u, anyType)
+	v.up.request(request{At: sentAt, Status: got.Status})
+	if err == nil && got.AsksForPause() {
+		if err := v.turns.pause(ctx, u.Host, got.RetryAfter); err != nil {
+			v.up.note(fmt.Sprintf("%s asks for a pause of %v: %v", u.Host, got.RetryAfter, err))
 		}
 	}
 	return sentAt, got, err
@@ -166,8 +167,8 @@ func (v *visitor) redirect(ctx context.Context, t target, to *url.URL) error {
 		if t.Depth == 0 {
 			v.up.note(fmt.Sprintf("%s redirects to %s, which is not among the hosts of this crawl: add -hosts %s", t.URL, to, to.Host))
 		}
-	case t.Hops >= maxHops:
-		v.up.note(fmt.Sprintf("%s: more than %d redirects in a row, given up", t.URL, maxHops))
+	case t.Hops >= web.MaxHops:
+		v.up.note(fmt.Sprintf("%s: more than %d redirects in a row, given up", t.URL, web.MaxHops))
 	default:
 		if _, err := v.frontier.add(ctx, target{URL: to.String(), Depth: t.Depth, Hops: t.Hops + 1}); err != nil {
 			return &againError{cause: err, after: time.Second}

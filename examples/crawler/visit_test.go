@@ -19,6 +19,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/example/web"
 )
 
 // testVisitor is one worker without its process, and the parent's end of its
@@ -50,10 +52,10 @@ func newTestVisitor(t *testing.T, hosts ...string) *testVisitor {
 	waiting, stopWaits := context.WithCancel(t.Context())
 	v := &testVisitor{stopWaits: stopWaits, client: client, inspector: asynq.NewInspectorFromRedisClient(client)}
 	v.visitor = &visitor{
-		name: "w", turns: turns, fetcher: newFetcher(), up: newReporter(writer),
+		name: "w", turns: turns, fetcher: web.NewFetcher(), up: newReporter(writer),
 		frontier: newFrontier(client, "r", hosts), waiting: waiting,
 	}
-	v.robots = &robots{redis: client, run: "r", life: waiting, inScope: v.frontier.inScope, learned: v.obey, fetch: func(ctx context.Context, u *url.URL) (answer, error) {
+	v.robots = &robots{redis: client, run: "r", life: waiting, inScope: v.frontier.inScope, learned: v.obey, fetch: func(ctx context.Context, u *url.URL) (web.Answer, error) {
 		_, got, err := v.get(ctx, u, true)
 		return got, err
 	}}
@@ -138,7 +140,7 @@ func newTestSite(t *testing.T) (base, host string) {
 	answer("/moved", 302, map[string]string{"Location": "/page#there"}, "")
 	answer("/away", 301, map[string]string{"Location": "http://elsewhere.org/"}, "")
 	answer("/nowhere", 301, map[string]string{"Content-Type": "text/html"}, "<title>no location</title>")
-	answer("/huge", 200, asHTML, "<title>H</title>"+strings.Repeat("x", maxBody+1000))
+	answer("/huge", 200, asHTML, "<title>H</title>"+strings.Repeat("x", web.MaxBody+1000))
 	answer("/secret", 200, asHTML, "<title>S</title>")
 	mux.HandleFunc("/cut", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -173,7 +175,7 @@ func TestVisit(t *testing.T) {
 		{path: "/image", status: 200, outcome: notHTML},
 		{path: "/secret", outcome: disallowed},
 		{path: "/moved", status: 302, outcome: redirected, onFrontier: []string{"/page"}},
-		{path: "/moved", hops: maxHops, status: 302, outcome: redirected},
+		{path: "/moved", hops: web.MaxHops, status: 302, outcome: redirected},
 		{path: "/away", status: 301, outcome: redirected},
 		{path: "/broken", status: 500, err: "status 500", after: time.Second},
 		{path: "/busy", status: 429, err: "status 429", after: 7 * time.Second, pause: 7 * time.Second},
@@ -237,10 +239,10 @@ func TestVisit(t *testing.T) {
 
 func TestLongBodiesAreCutOff(t *testing.T) {
 	base, _ := newTestSite(t)
-	got, err := newFetcher().get(t.Context(), mustURL(t, base+"/huge"), false)
+	got, err := web.NewFetcher().Get(t.Context(), mustURL(t, base+"/huge"), false)
 	require.NoError(t, err)
-	assert.True(t, got.isHTML)
-	assert.Len(t, got.body, maxBody)
+	assert.True(t, got.IsHTML)
+	assert.Len(t, got.Body, web.MaxBody)
 }
 
 func TestRedirectsCountTheirHops(t *testing.T) {
@@ -293,17 +295,6 @@ func TestFrontierTakesEachURLOnce(t *testing.T) {
 	n, err := countBacklog(asynq.NewInspectorFromRedisClient(client), "r")
 	require.NoError(t, err)
 	assert.Equal(t, backlog{waiting: 1}, n)
-}
-
-func TestParseRetryAfter(t *testing.T) {
-	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
-	for value, want := range map[string]time.Duration{
-		"": 0, "0": 0, "-1": 0, "x": 0, "12": 12 * time.Second, "999999999": time.Hour,
-		now.Add(30 * time.Second).Format(http.TimeFormat): 30 * time.Second,
-		now.Add(-time.Second).Format(http.TimeFormat):     0,
-	} {
-		assert.Equal(t, want, parseRetryAfter(value, now), value)
-	}
 }
 
 // A page that the parent never acknowledges must not count as done.

@@ -18,6 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/time/rate"
 
+	"github.com/fleetpace/fleetpace/internal/example"
+	"github.com/fleetpace/fleetpace/internal/example/web"
 	"github.com/fleetpace/fleetpace/internal/scrape"
 	"github.com/fleetpace/fleetpace/worker"
 )
@@ -54,7 +56,7 @@ func work(stdin io.Reader, up *reporter) error {
 	orders := json.NewDecoder(stdin)
 	var first order
 	if err := orders.Decode(&first); err != nil || first.Setup == nil {
-		return fmt.Errorf("the first line on stdin is not a setup: this is a worker process; run the program without %s", workerArgument)
+		return fmt.Errorf("the first line on stdin is not a setup: this is a worker process; run the program without %s", example.WorkerArgument)
 	}
 	cfg := *first.Setup
 
@@ -62,7 +64,7 @@ func work(stdin io.Reader, up *reporter) error {
 	if err != nil {
 		return err
 	}
-	redis.SetLogger(quiet{})
+	redis.SetLogger(example.Quiet{})
 	client := redis.NewClient(opts)
 	defer client.Close()
 	turns, err := newTurns(client, cfg.QPS, cfg.PerHost)
@@ -73,12 +75,12 @@ func work(stdin io.Reader, up *reporter) error {
 	waiting, stopWaiting := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stopWaiting()
 	v := &visitor{
-		name: cfg.Name, turns: turns, fetcher: newFetcher(), up: up,
+		name: cfg.Name, turns: turns, fetcher: web.NewFetcher(), up: up,
 		frontier: newFrontier(client, cfg.Run, cfg.Hosts),
 		waiting:  waiting,
 	}
 	v.robots = &robots{redis: client, run: cfg.Run, life: waiting, inScope: v.frontier.inScope, learned: v.obey,
-		fetch: func(ctx context.Context, u *url.URL) (answer, error) {
+		fetch: func(ctx context.Context, u *url.URL) (web.Answer, error) {
 			_, got, err := v.get(ctx, u, true)
 			return got, err
 		}}

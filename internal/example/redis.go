@@ -48,7 +48,7 @@ func (s *Redis) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("-redis: %w: want redis://host:port/db", err)
 	}
-	redis.SetLogger(silence{})
+	redis.SetLogger(Quiet{})
 	s.Client = redis.NewClient(options)
 	s.closers = append(s.closers, s.Client.Close)
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -68,11 +68,11 @@ func (s *Redis) Close() error {
 	return errors.Join(errs...)
 }
 
-// silence discards the log of go-redis. Errors are reported once, and not by go-redis into the
+// Quiet discards the log of go-redis. Errors are reported once, and not by go-redis into the
 // middle of the progress display.
-type silence struct{}
+type Quiet struct{}
 
-func (silence) Printf(context.Context, string, ...any) {}
+func (Quiet) Printf(context.Context, string, ...any) {}
 
 // Monitor serves the web page of -monitor for as long as the connection is open.
 func (s *Redis) Monitor(address string, stderr io.Writer) error {

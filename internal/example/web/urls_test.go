@@ -1,4 +1,4 @@
-package main
+package web
 
 import (
 	"net/url"
@@ -35,10 +35,10 @@ func TestNormalise(t *testing.T) {
 		"/a%2Fb":                       "https://example.com/a%2Fb",
 		"http://example.com/a b?q=c d": "http://example.com/a%20b?q=c d",
 	} {
-		u, err := normalise(base, ref)
+		u, err := Normalise(base, ref)
 		if assert.NoError(t, err, ref) {
 			assert.Equal(t, want, u.String(), ref)
-			again, err := normalise(nil, u.String())
+			again, err := Normalise(nil, u.String())
 			if assert.NoError(t, err, ref) {
 				assert.Equal(t, u.String(), again.String(), "normalising twice changes %q", ref)
 			}
@@ -49,7 +49,7 @@ func TestNormalise(t *testing.T) {
 		"http://", "http:///path", "https:opaque", "http://exa mple.com/", "http://[::1", "%zz", "http://a%20b/",
 		"/" + strings.Repeat("x", maxURLLength),
 	} {
-		u, err := normalise(base, ref)
+		u, err := Normalise(base, ref)
 		assert.Error(t, err, "%.50q became %v", ref, u)
 	}
 }

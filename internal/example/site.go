@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"errors"
@@ -15,26 +15,26 @@ import (
 // host; the difference absorbs the jitter between a turn and the arrival of its request.
 const providerBurst = 10
 
-// site is the site that this program serves on 127.0.0.1, for the demo and for -dir. Each host has
+// Site is the site that this program serves on 127.0.0.1, for the demo and for -dir. Each host has
 // a port, and a strict provider in front of it.
-type site struct {
-	all        *provider.Provider // judges every request by the limit of the crawl
+type Site struct {
+	All        *provider.Provider // judges every request by the limit of the crawl
 	hosts      []*provider.Provider
 	servers    []*http.Server
-	entries    []string // the entry pages
-	pages      int      // how many can be found; -1: unknown
-	violations atomic.Int64
+	Entries    []string // the entry pages
+	Pages      int      // how many can be found; -1: unknown
+	Violations atomic.Int64
 }
 
-// hostSpec is one host of a site.
-type hostSpec struct {
-	handler   http.Handler
-	perSecond float64 // its own limit
+// Host is one host of a site.
+type Host struct {
+	Handler   http.Handler
+	PerSecond float64 // its own limit
 }
 
-// listen opens one port of the loopback interface per host. want are the addresses of a continued
+// Listen opens one port of the loopback interface per host. want are the addresses of a continued
 // run; without them, it uses free ports.
-func listen(n int, want []string) ([]net.Listener, []string, error) {
+func Listen(n int, want []string) ([]net.Listener, []string, error) {
 	var listeners []net.Listener
 	var addrs []string
 	for i := range n {
@@ -58,13 +58,13 @@ func listen(n int, want []string) ([]net.Listener, []string, error) {
 	return listeners, addrs, nil
 }
 
-// serve starts the hosts, with their providers in front.
-func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64) {
-	s.all = provider.New(provider.TokenBucket(qps, providerBurst))
+// Serve starts the hosts, with their providers in front.
+func (s *Site) Serve(listeners []net.Listener, specs []Host, qps float64) {
+	s.All = provider.New(provider.TokenBucket(qps, providerBurst))
 	for i, spec := range specs {
-		own := provider.New(provider.TokenBucket(spec.perSecond, providerBurst))
+		own := provider.New(provider.TokenBucket(spec.PerSecond, providerBurst))
 		server := &http.Server{
-			Handler:           s.all.Handler(own.Handler(spec.handler)),
+			Handler:           s.All.Handler(own.Handler(spec.Handler)),
 			ReadHeaderTimeout: 10 * time.Second,
 		}
 		s.hosts = append(s.hosts, own)
@@ -77,16 +77,16 @@ func (s *site) serve(listeners []net.Listener, specs []hostSpec, qps float64) {
 	}
 }
 
-// refused counts the requests that came too early for the limit of the crawl or of their host.
-func (s *site) refused() int {
-	n := s.all.Summary().Refused
+// Refused counts the requests that came too early for the limit of the crawl or of their host.
+func (s *Site) Refused() int {
+	n := s.All.Summary().Refused
 	for _, h := range s.hosts {
 		n += h.Summary().Refused
 	}
 	return n
 }
 
-func (s *site) close() {
+func (s *Site) Close() {
 	for _, server := range s.servers {
 		_ = server.Close()
 	}

@@ -1,4 +1,4 @@
-package main
+package web
 
 import (
 	"errors"
@@ -14,11 +14,11 @@ const maxURLLength = 2000
 
 var errNotCrawlable = errors.New("not an http or https address")
 
-// normalise returns the one form in which the frontier knows a URL, for a reference on the page
+// Normalise returns the one form in which the frontier knows a URL, for a reference on the page
 // base (nil: no page). The form is absolute, http or https, with a lower-case ASCII host. It has no
 // default port, no fragment, no user and no dot segments. An empty path becomes "/". The query is
 // unchanged, because its order may matter to the site.
-func normalise(base *url.URL, ref string) (*url.URL, error) {
+func Normalise(base *url.URL, ref string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(ref))
 	if err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func normalise(base *url.URL, ref string) (*url.URL, error) {
 	if u.Scheme != "http" && u.Scheme != "https" || u.Opaque != "" || u.Hostname() == "" {
 		return nil, errNotCrawlable
 	}
-	if u.Host, err = normaliseHost(u.Scheme, u.Host); err != nil {
+	if u.Host, err = NormaliseHost(u.Scheme, u.Host); err != nil {
 		return nil, err
 	}
 	u.User, u.Fragment, u.RawFragment, u.ForceQuery = nil, "", "", false
@@ -43,8 +43,8 @@ func normalise(base *url.URL, ref string) (*url.URL, error) {
 	return u, nil
 }
 
-// normaliseHost changes "Example.COM:443" to "example.com" for https.
-func normaliseHost(scheme, host string) (string, error) {
+// NormaliseHost changes "Example.COM:443" to "example.com" for https.
+func NormaliseHost(scheme, host string) (string, error) {
 	u := &url.URL{Host: host}
 	name, port := u.Hostname(), u.Port()
 	if strings.Contains(name, ":") { // an IPv6 address

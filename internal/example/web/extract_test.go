@@ -1,4 +1,4 @@
-package main
+package web
 
 import (
 	"fmt"
@@ -14,7 +14,7 @@ func extractFrom(t *testing.T, html, contentType string) (string, []string) {
 	t.Helper()
 	page, err := url.Parse("http://example.com/dir/page.html")
 	require.NoError(t, err)
-	title, links, err := extract([]byte(html), contentType, page)
+	title, links, err := Extract([]byte(html), contentType, page)
 	require.NoError(t, err)
 	var addresses []string
 	for _, l := range links {
@@ -63,7 +63,7 @@ func TestExtractSurvivesWhatIsNotHTML(t *testing.T) {
 }
 
 func TestExtractRefusesBottomlessNesting(t *testing.T) {
-	title, links, err := extract([]byte("<title>t</title><a href=x>"+strings.Repeat("<div>", 2000)), "text/html", mustURL(t, "http://h/"))
+	title, links, err := Extract([]byte("<title>t</title><a href=x>"+strings.Repeat("<div>", 2000)), "text/html", mustURL(t, "http://h/"))
 	require.Error(t, err)
 	assert.Empty(t, title)
 	assert.Empty(t, links)

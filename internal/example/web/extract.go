@@ -1,4 +1,4 @@
-package main
+package web
 
 import (
 	"bytes"
@@ -14,11 +14,11 @@ const (
 	maxTitleSize = 300  // characters
 )
 
-// extract reads the title and the links of an HTML page that was served at pageURL. Links are
+// Extract reads the title and the links of an HTML page that was served at pageURL. Links are
 // normalised, each once, in the order of the page. It leaves out links that cannot be crawled, such
 // as mailto:, javascript: and broken addresses. It reads broken HTML as browsers do. Only elements
 // that are nested hundreds of levels deep are an error.
-func extract(body []byte, contentType string, pageURL *url.URL) (title string, links []*url.URL, err error) {
+func Extract(body []byte, contentType string, pageURL *url.URL) (title string, links []*url.URL, err error) {
 	utf8, err := charset.NewReader(bytes.NewReader(body), contentType)
 	if err != nil {
 		// The charset is unknown, but the links can still be read.
@@ -31,14 +31,14 @@ func extract(body []byte, contentType string, pageURL *url.URL) (title string, l
 
 	base := pageURL
 	if href, ok := doc.Find("base[href]").First().Attr("href"); ok {
-		if u, err := normalise(pageURL, href); err == nil {
+		if u, err := Normalise(pageURL, href); err == nil {
 			base = u
 		}
 	}
 	seen := make(map[string]bool)
 	doc.Find("a[href], area[href]").EachWithBreak(func(_ int, s *goquery.Selection) bool {
 		href, _ := s.Attr("href")
-		u, err := normalise(base, href)
+		u, err := Normalise(base, href)
 		if err == nil && !seen[u.String()] {
 			seen[u.String()] = true
 			links = append(links, u)
