@@ -232,7 +232,7 @@ func TestExitCodes(t *testing.T) {
 		"wrong flag": {[]string{"-rate", "fast"}, 2, `"fast"`},
 		"wrong input": {[]string{"-in", bad, "-api", demo.URL}, 1,
 			fmt.Sprintf(`%s: line 3: field "id": "1" is also the ID of line 2`, bad)},
-		"no Redis":      {[]string{"-redis", "redis://127.0.0.1:1"}, 1, "no answer from 127.0.0.1:1"},
+		"no Redis":      {[]string{"-redis", "redis://127.0.0.1:1"}, 1, "no Redis answers at 127.0.0.1:1"},
 		"failed record": {[]string{"-in", noStreet, "-api", demo.URL, "-out", filepath.Join(t.TempDir(), "o")}, 1, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func crawl(ctx context.Context, opts options, stdout *os.File, stderr *os.File) 
 	}
 
 	r, calls := t.sum(s.site, opts.qps)
-	r.Figures, r.Complete, r.Run, r.Out = beside, end.empty(), opts.run, s.out.file.Name()
+	r.Figures, r.Complete, r.Run, r.Out = beside, end.empty(), opts.run, s.out.Name()
 	if path := s.chartPath(); len(calls) > 0 {
 		title := fmt.Sprintf("Requests of %d processes that share %g/s", r.Processes, opts.qps)
 		if drawErr := chart.Requests(path, title, calls, chartBin, opts.qps); drawErr != nil {
@@ -85,7 +85,7 @@ func (s *scene) chartPath() string {
 	if s.opts.chart != "" {
 		return s.opts.chart
 	}
-	out := s.out.file.Name()
+	out := s.out.Name()
 	return strings.TrimSuffix(out, filepath.Ext(out)) + ".svg"
 }
 

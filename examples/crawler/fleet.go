@@ -25,7 +25,7 @@ func startFleet(n int, s setup, stderr io.Writer) (*fleet, error) {
 	members, events, err := example.StartWorkers[report](n, func(i int, name string) any {
 		of := s
 		of.Name = name
-		of.Metrics, _ = metricsOf(s.Metrics, i) // the flag was checked before
+		of.Metrics, _ = example.MetricsOf(s.Metrics, i) // the flag was checked before
 		return order{Setup: &of}
 	}, stderr)
 	return &fleet{members: members, events: events}, err

@@ -228,7 +228,7 @@ func TestProgramSaysWhatToDo(t *testing.T) {
 	defer server.Close()
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	require.NoError(t, saveRecord(t.Context(), client, "taken", record{Demo: 300, Addrs: []string{server.Addr(), server.Addr(), server.Addr()}}))
+	require.NoError(t, example.SaveRun(t.Context(), client, keyOf("taken", "record"), example.Run{Demo: 300, Addrs: []string{server.Addr(), server.Addr(), server.Addr()}}, visitedFor))
 	p = start(t, "-redis", server.URL(), "-run", "taken")
 	_ = p.cmd.Wait()
 	assert.Equal(t, 1, p.cmd.ProcessState.ExitCode())
@@ -276,4 +276,17 @@ func backlogAt(t *testing.T, server *embedded.Server) backlog {
 	b, err := countBacklog(asynq.NewInspectorFromRedisClient(client), "x")
 	require.NoError(t, err)
 	return b
+}
+
+func readPages(t *testing.T, path string) []example.Page {
+	t.Helper()
+	raw, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var pages []example.Page
+	for line := range strings.Lines(string(raw)) {
+		var p example.Page
+		require.NoError(t, json.Unmarshal([]byte(line), &p), line)
+		pages = append(pages, p)
+	}
+	return pages
 }

@@ -131,7 +131,7 @@ func (l *lead) hear(ev example.Event[report]) {
 
 // save writes a page and then confirms it to its worker, which ends the task.
 func (l *lead) save(from *example.Worker, line report) {
-	isNew, err := l.scene.out.write(line.Page)
+	isNew, err := l.scene.out.Write(line.Page)
 	if err != nil {
 		l.stop(err)
 		return

@@ -10,7 +10,8 @@
 // The frontier is a queue of asynq with one task per URL. Package worker gives each task its turn, from
 // the limits of its host and of the crawl together (turns.go). If the turn is far away, the task is
 // rescheduled. A visit that has its turn fetches the page (visit.go) and adds its links to the frontier.
-// Then it sends the page to the parent process, which writes it.
+// Then it sends the page to the parent process, which writes it. The demo site, the rules of robots.txt and
+// the files are in internal/example.
 //
 // # What a crash costs
 //

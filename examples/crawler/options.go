@@ -6,17 +6,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/example/web"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -169,7 +168,7 @@ func (o *options) checkNumbers() error {
 		return fmt.Errorf("-demo-pages %d: from 6 to 100000", o.demo)
 	}
 	if o.metrics != "" {
-		if _, err := metricsOf(o.metrics, o.workers-1); err != nil {
+		if _, err := example.MetricsOf(o.metrics, o.workers-1); err != nil {
 			return fmt.Errorf("-metrics %q: %w: give a host and a port, such as localhost:9470", o.metrics, err)
 		}
 	}
@@ -192,24 +191,4 @@ func (o *options) perHostFor(hosts int) float64 {
 	default:
 		return o.qps
 	}
-}
-
-// metricsOf is the address of a worker's metrics; the first worker is 0. It is empty if they are
-// not served.
-func metricsOf(first string, worker int) (string, error) {
-	if first == "" {
-		return "", nil
-	}
-	host, text, err := net.SplitHostPort(first)
-	if err != nil {
-		return "", err
-	}
-	port, err := strconv.ParseUint(text, 10, 16)
-	if err != nil || int(port)+worker > 65535 {
-		return "", fmt.Errorf("%q is no port from 0 to %d", text, 65535-worker)
-	}
-	if port == 0 {
-		return first, nil
-	}
-	return net.JoinHostPort(host, strconv.Itoa(int(port)+worker)), nil
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/fleetpace/fleetpace/internal/example"
 )
 
 // reporter is the worker's side of the connection to the parent. It sends reports and waits until
@@ -25,7 +27,7 @@ func newReporter(out io.Writer) *reporter {
 
 // page returns when the parent has written p to its file, so that a task never
 // ends before its page is safe.
-func (r *reporter) page(ctx context.Context, p page) error {
+func (r *reporter) page(ctx context.Context, p example.Page) error {
 	saved := make(chan struct{})
 	r.mu.Lock()
 	r.number++

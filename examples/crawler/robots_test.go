@@ -48,30 +48,30 @@ func TestParseRobots(t *testing.T) {
 			allowed: []string{"/lost", "/c"}, forbidden: []string{"/a", "/b"},
 		},
 		{name: "fraction", body: "User-agent: *\nCrawl-delay: 0.25", allowed: []string{"/"}, delay: 250 * time.Millisecond},
-		{name: "for ever", body: "User-agent: *\nCrawl-delay: 1e300", allowed: []string{"/"}, delay: maxCrawlDelay},
+		{name: "for ever", body: "User-agent: *\nCrawl-delay: 1e300", allowed: []string{"/"}, delay: web.MaxCrawlDelay},
 		{name: "negative", body: "User-agent: *\nCrawl-delay: -5\nDisallow: /a", allowed: []string{"/"}, forbidden: []string{"/a"}},
 		{name: "a web page", body: "<!doctype html>\n<title>Not: found</title>", allowed: []string{"/"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r, err := parseRobots(robotsFile{Status: 200, Body: c.body})
+			r, err := web.ParseRobots(web.RobotsFile{Status: 200, Body: c.body})
 			require.NoError(t, err)
 			for _, path := range c.allowed {
-				assert.True(t, r.allows(mustURL(t, "http://h"+path)), path)
+				assert.True(t, r.Allows(mustURL(t, "http://h"+path)), path)
 			}
 			for _, path := range c.forbidden {
-				assert.False(t, r.allows(mustURL(t, "http://h"+path)), path)
+				assert.False(t, r.Allows(mustURL(t, "http://h"+path)), path)
 			}
-			assert.Equal(t, c.delay, r.crawlDelay())
+			assert.Equal(t, c.delay, r.CrawlDelay())
 		})
 	}
 }
 
 func TestMissingRobotsAllowsAllAndUnreachableForbids(t *testing.T) {
-	r, err := parseRobots(robotsFile{Status: 404, Body: "User-agent: *\nDisallow: /"})
+	r, err := web.ParseRobots(web.RobotsFile{Status: 404, Body: "User-agent: *\nDisallow: /"})
 	require.NoError(t, err)
-	assert.True(t, r.allows(mustURL(t, "http://h/")))
+	assert.True(t, r.Allows(mustURL(t, "http://h/")))
 
-	_, err = parseRobots(robotsFile{Error: "status 503"})
+	_, err = web.ParseRobots(web.RobotsFile{Error: "status 503"})
 	assert.ErrorContains(t, err, "status 503")
 }
 
@@ -88,12 +88,12 @@ func TestRobotsAreFetchedOnceByTheFleet(t *testing.T) {
 	}
 	var wg sync.WaitGroup
 	for range 3 {
-		process := &robots{redis: client, run: "r", fetch: fetch, life: t.Context()}
+		process := &web.Robots{Redis: client, Prefix: keyOf("r", "robots:"), IsFailure: isFailure, Fetch: fetch, Life: t.Context()}
 		for range 5 {
 			wg.Go(func() {
-				r, err := process.of(t.Context(), mustURL(t, "http://h:1/page"))
+				r, err := process.For(t.Context(), mustURL(t, "http://h:1/page"))
 				if assert.NoError(t, err) {
-					assert.False(t, r.allows(mustURL(t, "http://h:1/x")))
+					assert.False(t, r.Allows(mustURL(t, "http://h:1/x")))
 				}
 			})
 		}
@@ -106,7 +106,7 @@ func TestRobotsFollowsRedirectsAndRemembersFailureShortly(t *testing.T) {
 	client := testRedis(t)
 	var asked []string
 	nowhere := func(*url.URL) bool { return false } // the host itself always is
-	r := &robots{redis: client, run: "r", life: t.Context(), inScope: nowhere, fetch: func(_ context.Context, u *url.URL) (web.Answer, error) {
+	r := &web.Robots{Redis: client, Prefix: keyOf("r", "robots:"), IsFailure: isFailure, Life: t.Context(), InScope: nowhere, Fetch: func(_ context.Context, u *url.URL) (web.Answer, error) {
 		asked = append(asked, u.String())
 		switch u.Path {
 		case "/robots.txt":
@@ -116,12 +116,12 @@ func TestRobotsFollowsRedirectsAndRemembersFailureShortly(t *testing.T) {
 		}
 	}}
 	for range 2 {
-		_, err := r.of(t.Context(), mustURL(t, "http://h/"))
+		_, err := r.For(t.Context(), mustURL(t, "http://h/"))
 		assert.ErrorContains(t, err, "status 503")
 	}
 	assert.Equal(t, []string{"http://h/robots.txt", "http://h/moved"}, asked, "the failure was not remembered")
 	ttl := client.TTL(t.Context(), keyOf("r", "robots:http://h")).Val()
-	assert.LessOrEqual(t, ttl, robotsErrorFor)
+	assert.LessOrEqual(t, ttl, web.RobotsErrorFor)
 	assert.Positive(t, ttl)
 }
 
@@ -218,15 +218,15 @@ func TestRedirectsOfRobotsStayInScope(t *testing.T) {
 func TestRobotsThatHadNoTurnAreAskedForAgain(t *testing.T) {
 	client := testRedis(t)
 	tries := 0
-	r := &robots{redis: client, run: "r", life: t.Context(), fetch: func(context.Context, *url.URL) (web.Answer, error) {
+	r := &web.Robots{Redis: client, Prefix: keyOf("r", "robots:"), IsFailure: isFailure, Life: t.Context(), Fetch: func(context.Context, *url.URL) (web.Answer, error) {
 		if tries++; tries == 1 {
 			return web.Answer{}, &againError{cause: errors.New("no turn")}
 		}
 		return web.Answer{Status: 404}, nil
 	}}
-	_, err := r.of(t.Context(), mustURL(t, "http://h/"))
+	_, err := r.For(t.Context(), mustURL(t, "http://h/"))
 	require.False(t, isFailure(err), "%v", err)
-	_, err = r.of(t.Context(), mustURL(t, "http://h/"))
+	_, err = r.For(t.Context(), mustURL(t, "http://h/"))
 	require.NoError(t, err)
 }
 

@@ -22,7 +22,7 @@ type scene struct {
 	hosts     []string
 	perHost   float64
 	continued bool
-	out       *output
+	out       *example.Output
 	closers   []func()
 }
 
@@ -37,7 +37,7 @@ func (s *scene) prepare(ctx context.Context, stderr io.Writer) error {
 	if err := s.openRedis(ctx); err != nil {
 		return err
 	}
-	rec, continued, err := loadRecord(ctx, s.redis, s.opts)
+	rec, continued, err := example.LoadRun(ctx, s.redis, s.opts.run, keyOf(s.opts.run, "record"), recordOf(s.opts))
 	if err != nil {
 		return err
 	}
@@ -46,11 +46,11 @@ func (s *scene) prepare(ctx context.Context, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if s.out, err = openOutput(s.opts.out); err != nil {
+	if s.out, err = example.OpenPages(s.opts.out); err != nil {
 		return err
 	}
-	s.closers = append(s.closers, func() { _ = s.out.close() })
-	if err := saveRecord(ctx, s.redis, s.opts.run, rec); err != nil {
+	s.closers = append(s.closers, func() { _ = s.out.Close() })
+	if err := example.SaveRun(ctx, s.redis, keyOf(s.opts.run, "record"), rec, visitedFor); err != nil {
 		return err
 	}
 	if err := s.server.Monitor(s.opts.monitor, stderr); err != nil {
@@ -77,7 +77,7 @@ func (s *scene) openRedis(ctx context.Context) error {
 
 // openSite returns the entry pages. For a crawl of the demo or of a folder, it also serves the
 // site.
-func (s *scene) openSite(rec *record) (entries []string, err error) {
+func (s *scene) openSite(rec *example.Run) (entries []string, err error) {
 	o := s.opts
 	if o.url != nil {
 		s.hosts = append([]string{o.url.Host}, o.hosts...)
@@ -103,4 +103,18 @@ func (s *scene) openSite(rec *record) (entries []string, err error) {
 	s.site.Serve(listeners, specs, o.qps)
 	s.closers = append(s.closers, s.site.Close)
 	return s.site.Entries, nil
+}
+
+// keyOf names the keys of the crawler itself.
+func keyOf(run, what string) string { return "fleetpace:crawler:{" + run + "}:" + what }
+
+func recordOf(o *options) example.Run {
+	switch {
+	case o.url != nil:
+		return example.Run{URL: o.url.String(), Hosts: o.hosts}
+	case o.dir != "":
+		return example.Run{Dir: o.dir}
+	default:
+		return example.Run{Demo: o.demo}
+	}
 }

@@ -39,19 +39,6 @@ func (t *tally) sent() []provider.Call {
 	return t.calls
 }
 
-func summarise(calls []provider.Call) provider.Summary {
-	s := provider.Summary{Requests: len(calls)}
-	for _, c := range calls {
-		if c.Refused {
-			s.Refused++
-		}
-	}
-	if len(calls) > 0 {
-		s.First, s.Last = calls[0].At, calls[len(calls)-1].At
-	}
-	return s
-}
-
 // result is the result of a crawl. Its JSON form is the last line of -json.
 type result struct {
 	Pages          int     `json:"pages"`
@@ -76,7 +63,7 @@ type result struct {
 // own records are all there is.
 func (t *tally) sum(s *example.Site, qps float64) (result, []provider.Call) {
 	calls := t.sent()
-	total := summarise(calls)
+	total := example.Summarise(calls)
 	r := result{Pages: t.pages, Processes: len(t.workers), LimitPerSecond: qps}
 	if s != nil {
 		calls, total = s.All.History(), s.All.Summary()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/example/web"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -72,7 +73,7 @@ func (t *turns) slow(ctx context.Context, host string, crawlDelay time.Duration)
 	}
 	// Limits count whole microseconds. Rounding up is the polite direction.
 	interval := (crawlDelay + time.Microsecond - 1).Truncate(time.Microsecond)
-	return t.hosts.For(host).SetLimit(ctx, reserve.Every(interval), 2*robotsFor)
+	return t.hosts.For(host).SetLimit(ctx, reserve.Every(interval), 2*web.RobotsFor)
 }
 
 // pause lets no process send requests to host for a time, because the host asked for it. The

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hibiken/asynq"
 
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/example/web"
 	"github.com/fleetpace/fleetpace/worker"
 )
@@ -24,7 +25,7 @@ const busyEvery = 200 * time.Millisecond
 type visitor struct {
 	name     string
 	frontier *frontier
-	robots   *robots
+	robots   *web.Robots
 	turns    *turns
 	fetcher  *web.Fetcher
 	up       *reporter
@@ -53,8 +54,8 @@ func (v *visitor) turn(_ context.Context, task *asynq.Task) (worker.Turn, error)
 	if err != nil {
 		return worker.Turn{}, err
 	}
-	rules, err := v.robots.of(v.waiting, u)
-	if err != nil || !rules.allows(u) {
+	rules, err := v.robots.For(v.waiting, u)
+	if err != nil || !rules.Allows(u) {
 		return worker.Turn{Skip: true}, nil // the visit gets the same result and handles it
 	}
 	limits, err := v.turns.of(u.Host)
@@ -81,11 +82,11 @@ func (v *visitor) ProcessTask(ctx context.Context, task *asynq.Task) error {
 }
 
 func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) error {
-	rules, err := v.robots.of(ctx, u)
+	rules, err := v.robots.For(ctx, u)
 	if err != nil {
 		return v.failure(t, attempt, err, 0)
 	}
-	if !rules.allows(u) {
+	if !rules.Allows(u) {
 		v.up.outcome(disallowed)
 		return nil
 	}
@@ -106,7 +107,7 @@ func (v *visitor) visit(ctx context.Context, t target, u *url.URL, attempt int) 
 	if err != nil {
 		v.up.note(fmt.Sprintf("%s: %v: taken as a page without links", t.URL, err))
 	}
-	p := page{
+	p := example.Page{
 		URL: t.URL, Status: got.Status, Title: title, Links: make([]string, 0, len(links)),
 		Bytes: len(got.Body), Depth: t.Depth, FetchedAt: sentAt.UTC(), Worker: v.name,
 	}
@@ -152,8 +153,8 @@ func (v *visitor) wait(ctx context.Context, host string) error {
 }
 
 // obey makes the fleet keep the Crawl-delay of a host's robots.txt.
-func (v *visitor) obey(ctx context.Context, host string, r rules) error {
-	if err := v.turns.slow(ctx, host, r.crawlDelay()); err != nil {
+func (v *visitor) obey(ctx context.Context, host string, r web.Rules) error {
+	if err := v.turns.slow(ctx, host, r.CrawlDelay()); err != nil {
 		return &againError{cause: err, after: time.Second}
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/example/web"
 )
 
@@ -55,7 +56,7 @@ func newTestVisitor(t *testing.T, hosts ...string) *testVisitor {
 		name: "w", turns: turns, fetcher: web.NewFetcher(), up: newReporter(writer),
 		frontier: newFrontier(client, "r", hosts), waiting: waiting,
 	}
-	v.robots = &robots{redis: client, run: "r", life: waiting, inScope: v.frontier.inScope, learned: v.obey, fetch: func(ctx context.Context, u *url.URL) (web.Answer, error) {
+	v.robots = &web.Robots{Redis: client, Prefix: keyOf("r", "robots:"), IsFailure: isFailure, Life: waiting, InScope: v.frontier.inScope, Learned: v.obey, Fetch: func(ctx context.Context, u *url.URL) (web.Answer, error) {
 		_, got, err := v.get(ctx, u, true)
 		return got, err
 	}}
@@ -159,7 +160,7 @@ func TestVisit(t *testing.T) {
 	for _, c := range []struct {
 		path       string
 		hops       int
-		page       *page // its URL and time are not compared
+		page       *example.Page // its URL and time are not compared
 		outcome    visitResult
 		err        string // of an attempt that is made again
 		after      time.Duration
@@ -167,11 +168,11 @@ func TestVisit(t *testing.T) {
 		onFrontier []string
 		status     int // of the request
 	}{
-		{path: "/page", status: 200, page: &page{Status: 200, Title: "T", Links: []string{base + "/next", "http://elsewhere.org/"}, Bytes: 100},
+		{path: "/page", status: 200, page: &example.Page{Status: 200, Title: "T", Links: []string{base + "/next", "http://elsewhere.org/"}, Bytes: 100},
 			onFrontier: []string{"/next"}},
-		{path: "/gone", status: 404, page: &page{Status: 404, Title: "Gone", Links: []string{base + "/page"}}, onFrontier: []string{"/page"}},
-		{path: "/untyped", status: 200, page: &page{Status: 200, Title: "U", Links: []string{}}},
-		{path: "/nowhere", status: 301, page: &page{Status: 301, Title: "no location", Links: []string{}}},
+		{path: "/gone", status: 404, page: &example.Page{Status: 404, Title: "Gone", Links: []string{base + "/page"}}, onFrontier: []string{"/page"}},
+		{path: "/untyped", status: 200, page: &example.Page{Status: 200, Title: "U", Links: []string{}}},
+		{path: "/nowhere", status: 301, page: &example.Page{Status: 301, Title: "no location", Links: []string{}}},
 		{path: "/image", status: 200, outcome: notHTML},
 		{path: "/secret", outcome: disallowed},
 		{path: "/moved", status: 302, outcome: redirected, onFrontier: []string{"/page"}},
@@ -303,7 +304,7 @@ func TestReporterWaitsUntilThePageIsSaved(t *testing.T) {
 	up := newReporter(&wire)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	err := up.page(ctx, page{URL: "http://h/"})
+	err := up.page(ctx, example.Page{URL: "http://h/"})
 	require.Error(t, err)
 	assert.False(t, isFailure(err))
 	assert.Contains(t, wire.String(), "http://h/")

@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/example"
+)
 
 // The parent and its workers exchange JSON lines: a worker reads orders from stdin and writes reports to
 // stdout. The end of stdin means that the parent is gone.
@@ -26,25 +30,13 @@ type order struct {
 
 // report is one line from a worker. Exactly one field is set, except Number, which goes with Page.
 type report struct {
-	Page    *page       `json:"page,omitempty"`
-	Number  uint64      `json:"number,omitempty"` // counts the pages of this worker from 1
-	Request *request    `json:"request,omitempty"`
-	Outcome visitResult `json:"outcome,omitempty"`
-	Busy    *int        `json:"busy,omitempty"` // visits under way, if the number has changed
-	Note    string      `json:"note,omitempty"` // for the user
-	Fatal   string      `json:"fatal,omitempty"`
-}
-
-// page is one line of the output file.
-type page struct {
-	URL       string    `json:"url"`
-	Status    int       `json:"status"`
-	Title     string    `json:"title"`
-	Links     []string  `json:"links"`
-	Bytes     int       `json:"bytes"`
-	Depth     int       `json:"depth"`
-	FetchedAt time.Time `json:"fetched_at"`
-	Worker    string    `json:"worker"`
+	Page    *example.Page `json:"page,omitempty"`
+	Number  uint64        `json:"number,omitempty"` // counts the pages of this worker from 1
+	Request *request      `json:"request,omitempty"`
+	Outcome visitResult   `json:"outcome,omitempty"`
+	Busy    *int          `json:"busy,omitempty"` // visits under way, if the number has changed
+	Note    string        `json:"note,omitempty"` // for the user
+	Fatal   string        `json:"fatal,omitempty"`
 }
 
 // request is one request that was sent, whatever its result.

@@ -10,13 +10,11 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
-	"golang.org/x/time/rate"
 
 	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/example/web"
@@ -79,8 +77,8 @@ func work(stdin io.Reader, up *reporter) error {
 		frontier: newFrontier(client, cfg.Run, cfg.Hosts),
 		waiting:  waiting,
 	}
-	v.robots = &robots{redis: client, run: cfg.Run, life: waiting, inScope: v.frontier.inScope, learned: v.obey,
-		fetch: func(ctx context.Context, u *url.URL) (web.Answer, error) {
+	v.robots = &web.Robots{Redis: client, Prefix: keyOf(cfg.Run, "robots:"), IsFailure: isFailure, Life: waiting, InScope: v.frontier.inScope, Learned: v.obey,
+		Fetch: func(ctx context.Context, u *url.URL) (web.Answer, error) {
 			_, got, err := v.get(ctx, u, true)
 			return got, err
 		}}
@@ -95,7 +93,7 @@ func work(stdin io.Reader, up *reporter) error {
 		IsFailure:       isFailure,
 		RetryDelayFunc:  retryDelay,
 		ShutdownTimeout: grace,
-		Logger:          asynqLog{up: up, sometimes: &rate.Sometimes{Interval: asynqLogEvery}},
+		Logger:          example.NewAsynqLog(up.note, up.fatal),
 		LogLevel:        asynq.WarnLevel,
 	}
 	if err := w.Apply(&config); err != nil {
@@ -139,26 +137,4 @@ func obey(orders *json.Decoder, up *reporter, stop func()) {
 			up.saved(o.Saved) // the parent still saves pages while the worker stops
 		}
 	}
-}
-
-// asynqLog passes on warnings and errors of asynq, at most one every few seconds: while Redis is
-// unreachable, asynq logs one for every task.
-type asynqLog struct {
-	up        *reporter
-	sometimes *rate.Sometimes
-}
-
-const asynqLogEvery = 5 * time.Second
-
-func (asynqLog) Debug(...any)     {}
-func (asynqLog) Info(...any)      {}
-func (l asynqLog) Warn(a ...any)  { l.pass(fmt.Sprint(a...)) }
-func (l asynqLog) Error(a ...any) { l.pass(fmt.Sprint(a...)) }
-func (l asynqLog) Fatal(a ...any) { l.up.fatal(errors.New("asynq: " + fmt.Sprint(a...))); os.Exit(1) }
-
-func (l asynqLog) pass(text string) {
-	if strings.HasPrefix(text, "recoverer:") && strings.HasSuffix(text, "NOT FOUND") {
-		return // another worker has already recovered the task
-	}
-	l.sometimes.Do(func() { l.up.note("asynq: " + text[:min(len(text), 200)]) })
 }

@@ -43,8 +43,11 @@ func (m *Meter) History() []provider.Call {
 	return slices.Clone(m.calls)
 }
 
-func (m *Meter) Summary() provider.Summary {
-	calls := m.History()
+// Summary returns the summary of the requests so far.
+func (m *Meter) Summary() provider.Summary { return Summarise(m.History()) }
+
+// Summarise returns the summary of requests in the order in which they were sent.
+func Summarise(calls []provider.Call) provider.Summary {
 	s := provider.Summary{Requests: len(calls)}
 	for _, c := range calls {
 		if c.Refused {

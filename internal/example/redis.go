@@ -54,7 +54,7 @@ func (s *Redis) open(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := s.Client.Ping(ctx).Err(); err != nil {
-		return fmt.Errorf("-redis: no answer from %s: %w (without -redis an embedded one is used)", options.Addr, err)
+		return fmt.Errorf("-redis: no Redis answers at %s: %w: start one there, or leave -redis out to use an embedded one", options.Addr, err)
 	}
 	return nil
 }

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -103,4 +105,24 @@ func listen[Report any](w *Worker, stdout io.Reader, events chan<- Event[Report]
 		events <- Event[Report]{From: w, Report: r}
 	}
 	events <- Event[Report]{From: w, Ended: true, Err: w.cmd.Wait()}
+}
+
+// MetricsOf is the address of a worker's metrics; the first worker is 0. It is empty if they are
+// not served.
+func MetricsOf(first string, worker int) (string, error) {
+	if first == "" {
+		return "", nil
+	}
+	host, text, err := net.SplitHostPort(first)
+	if err != nil {
+		return "", err
+	}
+	port, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || int(port)+worker > 65535 {
+		return "", fmt.Errorf("%q is no port from 0 to %d", text, 65535-worker)
+	}
+	if port == 0 {
+		return first, nil
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)+worker)), nil
 }

@@ -1,4 +1,4 @@
-package main
+package web
 
 import (
 	"bytes"
@@ -17,50 +17,50 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/temoto/robotstxt"
 	"golang.org/x/sync/singleflight"
-
-	"github.com/fleetpace/fleetpace/internal/example/web"
 )
 
 const (
-	robotsFor       = time.Hour       // how long a robots.txt is valid
-	robotsErrorFor  = 3 * time.Second // how long to wait after a failure before it is fetched again
+	RobotsFor       = time.Hour       // how long a robots.txt is valid
+	RobotsErrorFor  = 3 * time.Second // how long to wait after a failure before it is fetched again
 	robotsFetchTTL  = time.Minute     // after this, a fetch of another process counts as dead
 	robotsPoll      = 25 * time.Millisecond
-	maxCrawlDelay   = time.Hour
+	MaxCrawlDelay   = time.Hour
 	maxRobotsLength = 512 << 10 // bytes; the rest is ignored
 )
 
-// rules are the rules of one host's robots.txt for this crawler.
-type rules struct {
+// Rules are the rules of one host's robots.txt for this crawler.
+type Rules struct {
 	group *robotstxt.Group
 }
 
-func (r rules) allows(u *url.URL) bool    { return r.group.Test(u.RequestURI()) }
-func (r rules) crawlDelay() time.Duration { return min(max(0, r.group.CrawlDelay), maxCrawlDelay) }
+func (r Rules) Allows(u *url.URL) bool    { return r.group.Test(u.RequestURI()) }
+func (r Rules) CrawlDelay() time.Duration { return min(max(0, r.group.CrawlDelay), MaxCrawlDelay) }
 
-// robotsFile is a host's robots.txt, as the fleet keeps it in Redis.
-type robotsFile struct {
+// RobotsFile is a host's robots.txt, as the fleet keeps it in Redis.
+type RobotsFile struct {
 	Status int    `json:"status"`
 	Body   string `json:"body,omitempty"`
 	Error  string `json:"error,omitempty"` // there was no usable response
 }
 
-// robots knows what each host allows. The fleet fetches each robots.txt once: one process holds the
+// Robots knows what each host allows. The fleet fetches each robots.txt once: one process holds the
 // key "…:fetching" while it fetches, and the others wait for the result in Redis. Inside a process,
 // one call fetches it for all. It is safe for concurrent use.
-type robots struct {
-	redis redis.UniversalClient
-	run   string
+type Robots struct {
+	Redis  redis.UniversalClient
+	Prefix string // of the keys in Redis
 
-	// fetch makes one request, in its turn.
-	fetch func(ctx context.Context, u *url.URL) (web.Answer, error)
-	// inScope reports whether the run may send requests to the host of u.
-	inScope func(u *url.URL) bool
-	// learned is called with the rules of a host before they are used. It may be nil.
-	learned func(ctx context.Context, host string, r rules) error
-	// life ends when the process stops taking turns. One fetch serves many
+	// Fetch makes one request, in its turn.
+	Fetch func(ctx context.Context, u *url.URL) (Answer, error)
+	// IsFailure reports whether an error of Fetch comes from a request that was sent.
+	IsFailure func(err error) bool
+	// InScope reports whether the run may send requests to the host of u.
+	InScope func(u *url.URL) bool
+	// Learned is called with the rules of a host before they are used. It may be nil.
+	Learned func(ctx context.Context, host string, r Rules) error
+	// Life ends when the process stops taking turns. One fetch serves many
 	// callers, so it must not end with the first of them.
-	life context.Context
+	Life context.Context
 
 	flights singleflight.Group
 	mu      sync.Mutex
@@ -68,32 +68,32 @@ type robots struct {
 }
 
 type knownRules struct {
-	rules
+	Rules
 	until time.Time
 }
 
-// of returns the rules for u's host. An error means that they are unknown for now, so nothing may
+// For returns the rules for the host of u. An error means that they are unknown for now, so nothing may
 // be fetched from the host.
-func (r *robots) of(ctx context.Context, u *url.URL) (rules, error) {
+func (r *Robots) For(ctx context.Context, u *url.URL) (Rules, error) {
 	origin := u.Scheme + "://" + u.Host
 	r.mu.Lock()
 	k, ok := r.known[origin]
 	r.mu.Unlock()
 	if ok && time.Now().Before(k.until) {
-		return k.rules, nil
+		return k.Rules, nil
 	}
 	flight := r.flights.DoChan(origin, func() (any, error) {
-		file, err := r.load(r.life, origin)
+		file, err := r.load(r.Life, origin)
 		if err != nil {
-			return rules{}, err
+			return Rules{}, err
 		}
-		parsed, err := parseRobots(file)
+		parsed, err := ParseRobots(file)
 		if err != nil {
-			return rules{}, fmt.Errorf("%s/robots.txt: %w", origin, err)
+			return Rules{}, fmt.Errorf("%s/robots.txt: %w", origin, err)
 		}
-		if r.learned != nil {
-			if err := r.learned(r.life, u.Host, parsed); err != nil {
-				return rules{}, err
+		if r.Learned != nil {
+			if err := r.Learned(r.Life, u.Host, parsed); err != nil {
+				return Rules{}, err
 			}
 		}
 		r.mu.Lock()
@@ -101,41 +101,41 @@ func (r *robots) of(ctx context.Context, u *url.URL) (rules, error) {
 		if r.known == nil {
 			r.known = make(map[string]knownRules)
 		}
-		r.known[origin] = knownRules{parsed, time.Now().Add(robotsFor)}
+		r.known[origin] = knownRules{parsed, time.Now().Add(RobotsFor)}
 		return parsed, nil
 	})
 	select {
 	case <-ctx.Done():
-		return rules{}, ctx.Err()
+		return Rules{}, ctx.Err()
 	case result := <-flight:
-		return result.Val.(rules), result.Err
+		return result.Val.(Rules), result.Err
 	}
 }
 
 // load returns the file from Redis, or fetches it if no other process does.
-func (r *robots) load(ctx context.Context, origin string) (robotsFile, error) {
-	key := keyOf(r.run, "robots:"+origin)
+func (r *Robots) load(ctx context.Context, origin string) (RobotsFile, error) {
+	key := r.Prefix + origin
 	for {
 		if file, known, err := r.stored(ctx, key); known || err != nil {
 			return file, err
 		}
-		mine, err := r.redis.SetNX(ctx, key+":fetching", 1, robotsFetchTTL).Result()
+		mine, err := r.Redis.SetNX(ctx, key+":fetching", 1, robotsFetchTTL).Result()
 		if err != nil {
-			return robotsFile{}, err
+			return RobotsFile{}, err
 		}
 		if mine {
 			return r.download(ctx, origin, key)
 		}
 		select {
 		case <-ctx.Done():
-			return robotsFile{}, ctx.Err()
+			return RobotsFile{}, ctx.Err()
 		case <-time.After(robotsPoll):
 		}
 	}
 }
 
-func (r *robots) stored(ctx context.Context, key string) (file robotsFile, known bool, err error) {
-	raw, err := r.redis.Get(ctx, key).Bytes()
+func (r *Robots) stored(ctx context.Context, key string) (file RobotsFile, known bool, err error) {
+	raw, err := r.Redis.Get(ctx, key).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return file, false, nil
 	}
@@ -150,10 +150,10 @@ func (r *robots) stored(ctx context.Context, key string) (file robotsFile, known
 
 // download fetches the file and stores it. The caller holds the key
 // "…:fetching".
-func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, error) {
+func (r *Robots) download(ctx context.Context, origin, key string) (RobotsFile, error) {
 	// Let other processes try next, whatever the result. This must also happen if this process is
 	// stopping.
-	defer r.redis.Del(context.WithoutCancel(ctx), key+":fetching")
+	defer r.Redis.Del(context.WithoutCancel(ctx), key+":fetching")
 	// Another process may have stored it between our look and our turn.
 	if file, known, err := r.stored(ctx, key); known || err != nil {
 		return file, err
@@ -161,64 +161,64 @@ func (r *robots) download(ctx context.Context, origin, key string) (robotsFile, 
 
 	u, err := url.Parse(origin + "/robots.txt")
 	if err != nil {
-		return robotsFile{}, err
+		return RobotsFile{}, err
 	}
 	got, err := r.follow(ctx, u)
 	if ctx.Err() != nil {
-		return robotsFile{}, ctx.Err()
+		return RobotsFile{}, ctx.Err()
 	}
-	if err != nil && !isFailure(err) {
-		return robotsFile{}, err // no request was sent
+	if err != nil && !r.IsFailure(err) {
+		return RobotsFile{}, err // no request was sent
 	}
-	file, ttl := robotsFile{Status: got.Status, Body: string(got.Body[:min(len(got.Body), maxRobotsLength)])}, robotsFor
+	file, ttl := RobotsFile{Status: got.Status, Body: string(got.Body[:min(len(got.Body), maxRobotsLength)])}, RobotsFor
 	switch {
 	case err != nil:
-		file, ttl = robotsFile{Error: err.Error()}, robotsErrorFor
+		file, ttl = RobotsFile{Error: err.Error()}, RobotsErrorFor
 	case got.Status == http.StatusTooManyRequests || got.Status >= 500:
-		file, ttl = robotsFile{Error: "status " + strconv.Itoa(got.Status)}, max(robotsErrorFor, got.RetryAfter)
+		file, ttl = RobotsFile{Error: "status " + strconv.Itoa(got.Status)}, max(RobotsErrorFor, got.RetryAfter)
 	}
 	raw, err := json.Marshal(file)
 	if err != nil {
-		return robotsFile{}, err
+		return RobotsFile{}, err
 	}
-	return file, r.redis.Set(ctx, key, raw, ttl).Err()
+	return file, r.Redis.Set(ctx, key, raw, ttl).Err()
 }
 
 // follow fetches u and follows its redirects, but only to hosts of this crawl. Otherwise any host
 // could make this crawler send requests to others.
-func (r *robots) follow(ctx context.Context, u *url.URL) (web.Answer, error) {
+func (r *Robots) follow(ctx context.Context, u *url.URL) (Answer, error) {
 	for hop := 0; ; hop++ {
-		got, err := r.fetch(ctx, u)
+		got, err := r.Fetch(ctx, u)
 		switch to := got.Location; {
 		case err != nil || got.Status < 300 || got.Status > 399:
 			return got, err
 		case to == nil:
-			return web.Answer{}, fmt.Errorf("status %d, without an address to follow", got.Status)
-		case hop == web.MaxHops:
-			return web.Answer{}, fmt.Errorf("more than %d redirects in a row", web.MaxHops)
-		case to.Host != u.Host && !r.inScope(to):
-			return web.Answer{}, fmt.Errorf("redirects to %s, which is not among the hosts of this crawl: add -hosts %s", to, to.Host)
+			return Answer{}, fmt.Errorf("status %d, without an address to follow", got.Status)
+		case hop == MaxHops:
+			return Answer{}, fmt.Errorf("more than %d redirects in a row", MaxHops)
+		case to.Host != u.Host && !r.InScope(to):
+			return Answer{}, fmt.Errorf("redirects to %s, which is not among the hosts of this crawl: add -hosts %s", to, to.Host)
 		default:
 			u = to
 		}
 	}
 }
 
-// parseRobots follows RFC 9309: no file means no restriction, and an unreachable file forbids
+// ParseRobots follows RFC 9309: no file means no restriction, and an unreachable file forbids
 // everything for now. A file behind redirects that are not followed counts as unreachable, because
 // its rules are unknown.
-func parseRobots(f robotsFile) (rules, error) {
+func ParseRobots(f RobotsFile) (Rules, error) {
 	if f.Error != "" {
-		return rules{}, errors.New(f.Error)
+		return Rules{}, errors.New(f.Error)
 	}
 	if f.Status < 200 || f.Status > 299 {
-		return rules{group: &robotstxt.Group{}}, nil
+		return Rules{group: &robotstxt.Group{}}, nil
 	}
 	data, err := robotstxt.FromBytes(dropBrokenLines([]byte(f.Body)))
 	if err != nil {
-		return rules{}, err
+		return Rules{}, err
 	}
-	return rules{group: data.FindGroup(web.AgentName)}, nil
+	return Rules{group: data.FindGroup(AgentName)}, nil
 }
 
 // dropBrokenLines removes lines that would make the parser reject the whole file: rules before the
@@ -243,8 +243,8 @@ func dropBrokenLines(body []byte) []byte {
 			if !inGroup || err != nil || seconds < 0 || math.IsNaN(seconds) {
 				continue
 			}
-			if seconds > maxCrawlDelay.Seconds() {
-				line = fmt.Appendf(nil, "Crawl-delay: %d", int(maxCrawlDelay.Seconds()))
+			if seconds > MaxCrawlDelay.Seconds() {
+				line = fmt.Appendf(nil, "Crawl-delay: %d", int(MaxCrawlDelay.Seconds()))
 			}
 		}
 		kept = append(kept, line)

@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"context"
@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// record is what Redis remembers of a run in addition to its frontier: the site. A continued run
+// Run is what Redis remembers of a run in addition to its frontier: the site. A continued run
 // must crawl the same site. A site that this program serves must use its old ports, because they
 // are part of the URLs.
-type record struct {
+type Run struct {
 	URL   string   `json:"url,omitempty"`
 	Hosts []string `json:"hosts,omitempty"` // in addition to the URL's host
 	Dir   string   `json:"dir,omitempty"`
@@ -22,21 +23,7 @@ type record struct {
 	Addrs []string `json:"addrs,omitempty"`
 }
 
-// keyOf names the keys of the crawler itself.
-func keyOf(run, what string) string { return "fleetpace:crawler:{" + run + "}:" + what }
-
-func recordOf(o *options) record {
-	switch {
-	case o.url != nil:
-		return record{URL: o.url.String(), Hosts: o.hosts}
-	case o.dir != "":
-		return record{Dir: o.dir}
-	default:
-		return record{Demo: o.demo}
-	}
-}
-
-func (r record) String() string {
+func (r Run) String() string {
 	switch {
 	case r.URL != "" && len(r.Hosts) > 0:
 		return "-url " + r.URL + " -hosts " + strings.Join(r.Hosts, ",")
@@ -49,9 +36,9 @@ func (r record) String() string {
 	}
 }
 
-// loadRecord returns the site of the run, and whether the run was started before.
-func loadRecord(ctx context.Context, client redis.UniversalClient, o *options) (r record, continued bool, err error) {
-	asked, key := recordOf(o), keyOf(o.run, "record")
+// LoadRun returns the site of a run, and whether the run was started before. The asked site must be the
+// same then.
+func LoadRun(ctx context.Context, client redis.UniversalClient, name, key string, asked Run) (r Run, continued bool, err error) {
 	raw, err := client.Get(ctx, key).Bytes()
 	if errors.Is(err, redis.Nil) {
 		return asked, false, nil
@@ -63,17 +50,16 @@ func loadRecord(ctx context.Context, client redis.UniversalClient, o *options) (
 		return asked, false, fmt.Errorf("redis key %s: %w: delete it or use another -run", key, err)
 	}
 	if r.URL != asked.URL || r.Dir != asked.Dir || r.Demo != asked.Demo || !slices.Equal(r.Hosts, asked.Hosts) {
-		return asked, false, fmt.Errorf("-run %s crawls %s, not %s: give the same again to continue it, or another -run", o.run, r, asked)
+		return asked, false, fmt.Errorf("-run %s crawls %s, not %s: give the same again to continue it, or another -run", name, r, asked)
 	}
 	return r, true, nil
 }
 
-// saveRecord is called before the first URL is added. The record expires with the memory of visited
-// URLs.
-func saveRecord(ctx context.Context, client redis.UniversalClient, run string, r record) error {
+// SaveRun is called before the first URL is added. The record expires with the memory of visited URLs.
+func SaveRun(ctx context.Context, client redis.UniversalClient, key string, r Run, expiry time.Duration) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return client.Set(ctx, keyOf(run, "record"), raw, visitedFor).Err()
+	return client.Set(ctx, key, raw, expiry).Err()
 }

@@ -1,4 +1,4 @@
-package main
+package example
 
 import (
 	"bufio"
@@ -8,19 +8,20 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 )
 
-// output is the file of pages, one JSON line each, and each URL once. Only the parent writes to it;
+// Output is the file of pages, one JSON line each, and each URL once. Only the parent writes to it;
 // it is not safe for concurrent use.
-type output struct {
+type Output struct {
 	file *os.File
 	urls map[string]bool // URLs whose line is in the file
 }
 
-// openOutput opens path for appending, so that a continued crawl completes its file. An empty path
+// OpenPages opens path for appending, so that a continued crawl completes its file. An empty path
 // means a new temporary file. It cuts off an incomplete last line, which a crash leaves.
-func openOutput(path string) (*output, error) {
-	o := &output{urls: make(map[string]bool)}
+func OpenPages(path string) (*Output, error) {
+	o := &Output{urls: make(map[string]bool)}
 	var err error
 	if path == "" {
 		o.file, err = os.CreateTemp("", "fleetpace-crawl-*.jsonl")
@@ -38,7 +39,7 @@ func openOutput(path string) (*output, error) {
 }
 
 // readBack reads the URLs of the file and seeks to its end.
-func (o *output) readBack() error {
+func (o *Output) readBack() error {
 	info, err := o.file.Stat()
 	if err != nil {
 		return fmt.Errorf("-out %s: %w", o.file.Name(), err)
@@ -59,7 +60,7 @@ func (o *output) readBack() error {
 		if err != nil {
 			return fmt.Errorf("-out %s: %w", o.file.Name(), err)
 		}
-		var p page
+		var p Page
 		if json.Unmarshal(line, &p) != nil || p.URL == "" {
 			return o.notOurs(n)
 		}
@@ -77,13 +78,13 @@ func (o *output) readBack() error {
 	return nil
 }
 
-func (o *output) notOurs(line int) error {
+func (o *Output) notOurs(line int) error {
 	return fmt.Errorf("-out %s: line %d is not a page of a crawl: name another file; this one is unchanged", o.file.Name(), line)
 }
 
-// write appends the line of p and reports whether it is new. When it returns, the line survives the
+// Write appends the line of p and reports whether it is new. When it returns, the line survives the
 // end of this process.
-func (o *output) write(p *page) (bool, error) {
+func (o *Output) Write(p *Page) (bool, error) {
 	if o.urls[p.URL] {
 		return false, nil
 	}
@@ -100,4 +101,19 @@ func (o *output) write(p *page) (bool, error) {
 	return true, nil
 }
 
-func (o *output) close() error { return o.file.Close() }
+func (o *Output) Close() error { return o.file.Close() }
+
+// Name is the path of the file.
+func (o *Output) Name() string { return o.file.Name() }
+
+// Page is one line of the output file.
+type Page struct {
+	URL       string    `json:"url"`
+	Status    int       `json:"status"`
+	Title     string    `json:"title"`
+	Links     []string  `json:"links"`
+	Bytes     int       `json:"bytes"`
+	Depth     int       `json:"depth"`
+	FetchedAt time.Time `json:"fetched_at"`
+	Worker    string    `json:"worker"`
+}
