@@ -88,10 +88,10 @@ const (
 	// What a batch takes is cut by the work that it is to Redis, in micros: no script is to take a
 	// millisecond.
 	mostWork    = 900
-	workOfQueue = 60 // a limit where calls wait or may have to …
-	workOfCall  = 18 // … and each of these calls, or what it leaves, per limit
-	workOfLimit = 10 // whose calls find nobody waiting
-	mostCalls   = 4096
+	workOfQueue = 60   // a limit where calls wait or may have to …
+	workOfCall  = 18   // … and each of these calls, or what it leaves, per limit
+	workOfLimit = 10   // whose calls find nobody waiting
+	mostCalls   = 1024 // more take so long to hand over that turns are late where processors are busy
 
 	// distant is the fastest round trip from which on batches overlap: each begins when it has that
 	// part of the calls that are under way. Nearer, a second one begins for so many lines.
