@@ -147,7 +147,14 @@ func (w *world) effect(e *event) (begin, end func()) {
 	case forgetQueue:
 		return func() { r.Data = r.Data.Without(w.plan.keys(e.limit)[1]) }, nil
 	case clockStep:
-		return func() { r.step += e.by }, nil
+		return func() {
+			r.step += e.by
+			for _, m := range w.meters {
+				if q, counts := m.provider.(*quota); counts { // windows of the limit lie elsewhere from now on
+					q.began += (e.by%q.window + q.window) % q.window
+				}
+			}
+		}, nil
 	case scriptFlush:
 		return func() { clear(r.loaded) }, nil
 	case newsCut:

@@ -145,12 +145,12 @@ func (w *world) overtaken(c *call) {
 			return
 		}
 	}
-	if c.back || c.load.urgent || slices.ContainsFunc(w.processes, func(p *process) bool { return p.longest > near }) {
+	if c.load.urgent || slices.ContainsFunc(w.processes, func(p *process) bool { return p.longest > near }) {
 		return
 	}
 	for _, o := range w.waiting {
 		early := horizon + 4*max(o.process.longest, c.process.longest)
-		if o.joined < c.joined-early && o.process.began < c.joined-settled && alike(o, c) {
+		if max(o.joined-c.joined, o.came-c.came) < -early && o.process.began < c.joined-settled && alike(o, c) {
 			w.overtakes++
 			w.note("call %d of process %d overtakes %d of process %d", c.n, c.process.n, o.n, o.process.n)
 			return
@@ -158,10 +158,9 @@ func (w *world) overtaken(c *call) {
 	}
 }
 
-// alike reports whether two calls wait in one order: the first needs no more than the second. One that comes
-// back for its booking stands where it stood.
+// alike reports whether two calls wait in one order: the first needs no more than the second.
 func alike(o, c *call) bool {
-	return len(o.parts) == len(c.parts) && o.load.flow == c.load.flow && o.load.urgent == c.load.urgent && o.load.deadline == 0 && o.load.lapses == 0 && !o.back &&
+	return len(o.parts) == len(c.parts) && o.load.flow == c.load.flow && o.load.urgent == c.load.urgent && o.load.deadline == 0 && o.load.lapses == 0 &&
 		!slices.ContainsFunc(o.parts, func(p part) bool {
 			return !slices.ContainsFunc(c.parts, func(q part) bool { return p.limit == q.limit && p.key == q.key && p.cost <= q.cost })
 		})

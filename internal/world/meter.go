@@ -88,8 +88,9 @@ func (w *world) newProvider(l reserve.Limit) provider {
 	bears, n := w.bears(l), float64(l.MaxBurst())
 	switch l.Kind() {
 	case reserve.KindQuota:
-		begin, end := l.Window(w.began)
-		return newQuota(n, end.Sub(begin), w.began.Sub(begin))
+		clock := w.began.Add(w.server.step)
+		begin, end := l.Window(clock)
+		return newQuota(n, end.Sub(begin), clock.Sub(begin))
 	case reserve.KindRolling:
 		return newRolling(n, time.Duration(n/l.Rate()*float64(time.Second)), bears)
 	case reserve.KindSlots:
