@@ -1,6 +1,6 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-python test-browser lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
+.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-python test-browser mistakes lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
 
 # In Go 1.26 the race detector crashes in the simulated time of testing/synctest, where two
 # threads run timers of one bubble at once. Go 1.27 runs each with a context of its own.
@@ -90,6 +90,10 @@ soak: ## long histories, faults and load for SOAK (default 10m), with new random
 
 explore: ## each small world of the scripts, two actions deeper than the tests or for EXPLORE (default 3m)
 	go run ./lua/explore -deeper 2 -limit $(EXPLORE)
+
+mistakes: ## plant mistakes in the engine, one build for each, and write down which history of the world finds it
+	FLEETPACE_WORLD_MISTAKES=1 go test -count=1 -timeout 0 -run '^TestMistakesInTheEngine$$' -v ./internal/world
+	FLEETPACE_PRINT=1 go test -count=1 -run '^TestPageOfMistakes$$' ./internal/world
 
 fuzz: ## each fuzz target for FUZZTIME (default 30s)
 	.ci/fuzz $(FUZZTIME)

@@ -56,5 +56,6 @@
 //
 // Give it a name in events.go and let effect say what it does, or link where it strikes messages. Let
 // draw.go draw it. Say in [Guarantees] what it may cost. Then plant a mistake that only this event
-// shows: planted_test.go has a list, and says within how many histories each is found.
+// shows: planted_test.go has a list, and says within how many histories each is found. Mistakes in the
+// engine are in mistakes_test.go. Each of them needs a build of its own, so make mistakes plants them.
 package world

@@ -11,6 +11,7 @@ type expectation struct {
 	limit       int
 	planned     bool          // only turns of processes that are there from the beginning count
 	permits     float64       // so many are used at the least
+	most        float64       // and so many at the most; 0: any number
 	wait        time.Duration // no call waits for longer; 0: it may
 	follow      int           // so many calls may directly follow one that came later; below 0: any number
 }
@@ -37,7 +38,7 @@ func (w *world) meets() {
 			last, longest = t.came, max(longest, t.at-t.joined)
 		}
 		w.note("%v: %v permits, the longest wait %v, %d out of order", e, permits, longest, follow)
-		if permits < e.permits || e.wait > 0 && longest > e.wait || e.follow >= 0 && follow > e.follow {
+		if permits < e.permits || e.most > 0 && permits > e.most || e.wait > 0 && longest > e.wait || e.follow >= 0 && follow > e.follow {
 			w.violate("expect", "%v: there are %v permits, the longest wait is %v, and %d calls are out of order", e, permits, longest, follow)
 		}
 	}
@@ -62,6 +63,7 @@ func (e expectation) String() string {
 		}
 	}
 	add("permits", e.permits, e.permits > 0)
+	add("most", e.most, e.most > 0)
 	add("limit", e.limit, e.limit > 0)
 	add("planned", e.planned, e.planned)
 	add("from", e.from, e.from > 0)

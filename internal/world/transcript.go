@@ -193,7 +193,7 @@ func (p *plan) take(words []string, f *fields) {
 		})
 	case "expect":
 		e := expectation{
-			permits: get(f, "permits", float), limit: get(f, "limit", strconv.Atoi), planned: get(f, "planned", strconv.ParseBool),
+			permits: get(f, "permits", float), most: get(f, "most", float), limit: get(f, "limit", strconv.Atoi), planned: get(f, "planned", strconv.ParseBool),
 			from: get(f, "from", time.ParseDuration), until: get(f, "until", time.ParseDuration), wait: get(f, "wait", time.ParseDuration), follow: -1,
 		}
 		if f.values["follow"] != "" {

@@ -1,0 +1,145 @@
+package world
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// mistakes are planted in the engine: a piece of a file becomes another. They are faults that were there
+// once, and some like them. planted has those of the scripts.
+var mistakes = []struct {
+	what, file, from, to string
+	law                  string
+}{
+	{"heartbeats are too rare, so a live process counts as dead", "heart", "every  = time.Second ", "every  = 6 * time.Second ", "safe"},
+	{"nobody looks whether slots are held in vain", "heart", "	e.auditSlots(now)\n", "", "clean"},
+	{"calls of another kind are made", "kinds", "	if err := e.otherKind(&l.need); err != nil {\n		l.failAll(err)\n	}\n", "", "safe"},
+	{"answers are used before the kind is known", "send", "if e.unsure(b, now) {", "if false {", "safe"},
+	{"a quota that is used up is at hand without Redis", "local", "if !known || ", "if true || !known || ", "expect"},
+	{"a process that hears no news does not look itself", "news", "	if e.outage != nil {\n		return\n	}\n	hears := ", "	if true {\n		return\n	}\n	hears := ", "used"},
+	{"calls do not ask as Redis is back", "outage", "	e.outage = nil\n	e.refreshLines(func(*line) bool { return true })\n", "	e.outage = nil\n", "clean"},
+	{"permits wait for the head of a queue for 4 s", "clock", "usualGrace          = 400 * time.Millisecond", "usualGrace          = 4 * time.Second", "used"},
+	{"a head that is told that it is late sleeps on", "news", "			if rest == e.cfg.Process {\n				e.roomAt(key, 1)\n			}\n", "", "used"},
+	{"another pace makes turns void", "move", "	for part, l := range e.leases {", "	e.takeBack(key, now, func(t *Turn) bool { return t.Given <= c.at })\n	for part, l := range e.leases {", "used"},
+	{"turns of a limit that has changed are used late", "move", "		if t.Given < m.changed {\n			t.shorten(t.Due)\n		}\n", "", "safe"},
+	{"a pause lets turns be used that were given before", "move", "	e.takeBack(key, now, func(t *Turn) bool { return t.Given <= given && t.Moment < due })\n", "", "safe"},
+	{"all calls of a line are asked for at the limit of its first place", "place", "return s == setOf(len(l.parts))-1 }", "return s != 0 }", "used"},
+	{"where permits come sooner, one call asks", "place", "	growth = 2\n", "	growth = 0\n", "used"},
+	{"a deadline does not travel with the ask", "place", "if l.need.ID == \"\" && !l.need.Now && !last.Deadline.IsZero() {", "if false {", "quiet"},
+	{"calls with short deadlines all ask Redis", "missed", "	if !fresh || ", "	if true || !fresh || ", "quiet"},
+	{"what was late once is late again", "place", "		b.late, l.late = max(b.late, l.late), 0\n", "		l.late = 0\n", "used"},
+	{"a lease has turns that are not due", "left", " && !e.closed && !t.Due.After(now) {", " && !e.closed {", "safe"},
+	{"a place that no call needs stays", "place", "	for i := len(l.places) - 1; i >= 0 && len(l.places) > len(l.waiting); i-- {", "	for i := len(l.places) - 1; i >= 0 && false; i-- {", "clean"},
+	{"turns count from when the reply was sent", "clock", "	return high.Add(since + told - way), way\n", "	return low.Add(since), way\n", "safe"},
+}
+
+// mistakesIn says of each mistake that was planted which history finds it. Nothing finds one without a law.
+const mistakesIn = "testdata/mistakes.json"
+
+// found says how a mistake was found.
+type found struct {
+	What, Law, In string
+	Histories     int
+}
+
+// Each piece is there still. FLEETPACE_WORLD_MISTAKES=1 plants each one in a build of its own, and writes down
+// which history finds it. That takes half a minute for each.
+func TestMistakesInTheEngine(t *testing.T) {
+	plants := os.Getenv("FLEETPACE_WORLD_MISTAKES") != ""
+	all := foundMistakes(t)
+	known := map[string]found{}
+	for _, f := range all {
+		known[f.What] = f
+	}
+	all = nil
+	for _, m := range mistakes {
+		file := filepath.Join("..", "engine", m.file+".go")
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, 1, strings.Count(string(text), m.from), "%s: plant it anew", m.what)
+		f := known[m.what]
+		if plants {
+			f = plant(t, file, strings.Replace(string(text), m.from, m.to, 1), m.law)
+			f.What = m.what
+			t.Logf("%-60s %-7s %4d histories, %s", f.What, f.Law, f.Histories, f.In)
+		}
+		if f.What != "" {
+			all = append(all, f)
+		}
+	}
+	if plants {
+		text, err := json.MarshalIndent(all, "", "\t")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(mistakesIn, append(text, '\n'), 0o600))
+	}
+}
+
+// foundMistakes is what is written there.
+func foundMistakes(t *testing.T) (all []found) {
+	t.Helper()
+	written, err := os.ReadFile(mistakesIn)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(written, &all))
+	return all
+}
+
+// plant builds the engine with another text of a file, and lets that find what breaks a law.
+func plant(t *testing.T, file, text, law string) (f found) {
+	t.Helper()
+	dir := t.TempDir()
+	wrong, binary, overlay := filepath.Join(dir, "wrong.go"), filepath.Join(dir, "world.test"), filepath.Join(dir, "overlay.json")
+	require.NoError(t, os.WriteFile(wrong, []byte(text), 0o600))
+	file, err := filepath.Abs(file)
+	require.NoError(t, err)
+	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: wrong}})
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(overlay, replace, 0o600))
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput() //nolint:gosec // it is ours
+	require.NoError(t, err, "%s", out)
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^TestFinds$", "-test.v") //nolint:gosec // it is ours
+	cmd.Env = append(os.Environ(), "FLEETPACE_WORLD_FINDS="+law)
+	out, _ = cmd.CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if _, what, ok := strings.Cut(line, "FOUND "); ok {
+			require.NoError(t, json.Unmarshal([]byte(what), &f))
+			return f
+		}
+	}
+	t.Logf("nothing is found: %s", out[max(0, len(out)-2000):])
+	return f
+}
+
+// Finds a history that breaks a law, for the test above: first the named ones, then those of the gate.
+func TestFinds(t *testing.T) {
+	law := os.Getenv("FLEETPACE_WORLD_FINDS")
+	if law == "" {
+		t.Skip("TestMistakesInTheEngine runs it")
+	}
+	until := time.Now().Add(time.Minute)
+	for n, in := range all(t) {
+		if time.Now().After(until) {
+			break
+		}
+		p := historyOf(t, in)
+		w := play(p, false, nil)
+		for _, v := range w.violations {
+			if law == "any" || v.law == law {
+				text, err := json.Marshal(found{Law: v.law, In: fmt.Sprint(in), Histories: n + 1})
+				require.NoError(t, err)
+				t.Logf("FOUND %s", text)
+				return
+			}
+		}
+		for _, v := range w.violations {
+			t.Logf("%v: %v", in, v)
+		}
+	}
+}
