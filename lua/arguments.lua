@@ -6,13 +6,13 @@ local function arguments(j)
   local key, places, log, processes, booked, flows = unpack(KEYS, KEYED * (j - 1) + 1, KEYED * j)
   local l = {
     j = j, key = key, places = places, log = log, processes = processes, booked = booked, flows = flows,
-    kind = kind, meter = METERS[kind], mine = a .. ' ' .. b, myRank = tonumber(rank), known = known, brought = tonumber(version),
+    kind = kind, meter = METERS[kind], mine = '', myRank = tonumber(rank), known = known, brought = tonumber(version),
     brings = reach, back = back, edges = edges, clock = tonumber(clock),
     version = 0, seen = 0, free = 0, part = 0, epoch = 0, rank = 0, setUntil = 0, paused = 0, held = 0, resumed = 0, virtual = 0, dense = 0,
-    plain = '', last = '', run = '', limit = '', own = '', reason = '', card = 0, bookings = 0, entries = 0,
+    plain = '', last = '', run = '', limit = a .. ' ' .. b, a = tonumber(a), b = tonumber(b), own = '', reason = '', card = 0, bookings = 0, entries = 0,
   }
   local problem
-  a, b = tonumber(a), tonumber(b)
+  l.mine, a, b = l.limit, l.a, l.b
   if not l.meter then problem = 'BADARG kind: want p, q, r, s or w, got ' .. kind
   elseif not (finite(a) and a > 0 and a <= LONGEST) then problem = 'BADARG a: want a number above 0, at most 1e15, got ' .. match(l.mine, '%S*')
   elseif not (finite(b) and b >= (kind == 'q' and 0 or 1) and b <= LONGEST) then

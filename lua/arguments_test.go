@@ -31,7 +31,7 @@ func TestArguments(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "%s = %d // how many there are\n)\n", of.many, len(names))
 	}
-	queue := regexp.MustCompile(`(?m)^  local (total, .+) = match\(f\[20\]`).FindStringSubmatch(state)
+	queue := regexp.MustCompile(`(?m)^  local (total, .+) = match\(was\[20\]`).FindStringSubmatch(state)
 	require.NotNil(t, queue)
 	fmt.Fprint(&b, "\n// Positions of the values in the field queue of a state, from 0: state.lua explains them.\nconst (\n")
 	for i, name := range strings.Split(queue[1], ", ") {

@@ -49,23 +49,6 @@ local function agree(parts)
   return huge
 end
 
--- horizonOf is how far ahead a turn may be given.
-local function horizonOf(parts, due)
-  if #parts > 1 then
-    for _, p in ipairs(parts) do
-      if p.l.meter.overflows(p.l, due) then return near end
-    end
-  end
-  return horizon
-end
-
--- room is the moment at which the call, and all calls before it in the queues, have their permits.
-local function room(parts)
-  local latest = at
-  for _, p in ipairs(parts) do latest = max(latest, entitled(p.l, p.tag, p.cost)) end
-  return latest
-end
-
 -- spendAll spends the permits of a call at all its limits, and returns until when its turn may be used.
 local function spendAll(parts, due, item)
   local usable = huge
@@ -88,13 +71,6 @@ local function spendAll(parts, due, item)
     end
   end
   return usable
-end
-
-local function enter(l, tag, place, cost)
-  if call('ZADD', l.places, 'NX', format('%.17g', tag), place) == 1 then
-    l.renews = l.renews or l.card == 0
-    l.card, l.total, l.first, l.sums, l.seq, l.newest = l.card + 1, l.total + cost, nil, nil, max(l.seq, tag), nil
-  end
 end
 
 -- farthest is the part whose limit holds a call back most, and when its turn is there.
@@ -126,14 +102,16 @@ local function wait(parts, item)
   if item.id and not books then which, told = farthest(parts, item, forecast) end
   if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- calls of several limits have turns at the last moment
   for k, p in ipairs(parts) do
-    if k == which and not books then
-      enter(p.l, p.tag, p.place, p.cost)
-    elseif leave(p.l, p.place, p.cost) then
-      callHead(p.l)
+    local l = p.l
+    if k ~= which or books then
+      if leave(l, p.place, p.cost) then callHead(l) end
+    elseif call('ZADD', l.places, 'NX', format('%.17g', p.tag), p.place) == 1 then
+      l.renews = l.renews or l.card == 0
+      l.card, l.total, l.first, l.sums, l.seq, l.newest = l.card + 1, l.total + p.cost, nil, nil, max(l.seq, p.tag), nil
     end
-    if item.id then bookings().book(p.l, item.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
-    p.l.latest = max(p.l.latest, ceil(latest))
-    askedAgain(p.l, item.call, p.cost)
+    if item.id then bookings().book(l, item.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
+    l.latest = max(l.latest, ceil(latest))
+    askedAgain(l, item.call, p.cost)
   end
   return books and 3 or 0, told, which
 end
@@ -159,15 +137,6 @@ local function refusal(parts, item)
   end
 end
 
--- supersede removes the places that a call had in another process, which may be dead: they have its
--- tag. If flows are named, calls of several flows may have the same tag, so the place stays.
-local function supersede(l, tag, id)
-  local text = format('%.17g', tag)
-  for _, place in ipairs(l.card > 0 and l.virtual == 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
-    if callOf(place) ~= id and leave(l, place, costOf(place)) then tellLeft(l) end
-  end
-end
-
 -- tagged gives a part of a call its tag: the tag of its place, as the caller may have missed it with a
 -- lost reply; or the tag of its booking; or the tag that its flow's share allows.
 local function tagged(p, item)
@@ -176,7 +145,7 @@ local function tagged(p, item)
   if item.id and not p.tag then
     back = bookings().booked(l, item.id, p.cost)
     p.tag = back and math.abs(back)
-    if back then supersede(l, p.tag, item.call) end
+    if back then bookings().supersede(l, p.tag, item.call) end
   end
   if item.flow or l.virtual > 0 then shares().order(p, item, back) end
 end
@@ -188,9 +157,14 @@ local function askOne(answer, item, parts)
   if not problem then
     for _, p in ipairs(parts) do tagged(p, item) end
     local due = item.id and item.patience < 0 and huge or agree(parts)
-    local last = at + (item.waits and horizonOf(parts, due) or 0)
+    local last = at + (item.waits and horizon or 0) -- how far ahead a turn may be given
+    for _, p in ipairs(#parts > 1 and item.waits and parts or {}) do
+      if p.l.meter.overflows(p.l, due) then last = at + near end
+    end
     if item.within then last = min(last, at + item.within) end
-    if due <= last and room(parts) <= last then
+    local given = due <= last
+    for _, p in ipairs(given and parts or {}) do given = entitled(p.l, p.tag, p.cost) <= last and given end
+    if given then
       status, moment, extra = 1, due, format('%.0f', floor(spendAll(parts, due, item) - at))
     else
       status, moment, extra = wait(parts, item)

@@ -68,6 +68,15 @@ local function expected(l, tag)
   return call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), tag and '(' .. format('%.17g', tag) or '+inf') * l.wanted / counted
 end
 
+-- supersede removes the places that a call had in another process, which may be dead: they have its
+-- tag. If flows are named, calls of several flows may have the same tag, so the place stays.
+local function supersede(l, tag, id)
+  local text = format('%.17g', tag)
+  for _, place in ipairs(l.card > 0 and l.virtual == 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
+    if callOf(place) ~= id and leave(l, place, costOf(place)) then tellLeft(l) end
+  end
+end
+
 -- amongOthers is when a booked call is due back, if other flows wait, too: their new calls go before it, one
 -- of each flow for each turn of its own flow if all have the same weight. Only flows with more than one
 -- call to come count. Only TRUST of that delay counts, as the other flows may run out of calls meanwhile.
@@ -83,5 +92,5 @@ local function returning(l, tag, cost, patience)
   return l.virtual > 0 and tag and moment - at > patience and amongOthers(l, tag, moment) or moment
 end
 
-return { booked = booked, drop = drop, had = had, book = book, returning = returning }
+return { booked = booked, drop = drop, had = had, book = book, returning = returning, supersede = supersede }
 end)

@@ -26,29 +26,30 @@ local function fields(l)
   for _, reply in ipairs({ f, places, booked, log, processes }) do
     if type(reply) == 'table' and reply.err then return 'BADSTATE key: ' .. reply.err end
   end
-  for k = 1, #FIELDS do
-    local text = f[k]
-    f[k] = k > NUMBERS and (text or '') or tonumber(text or 0)
-    if k <= NUMBERS and not finite(f[k]) then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. text end
+  local was = { tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0), tonumber(f[5] or 0), tonumber(f[6] or 0),
+    tonumber(f[7] or 0), tonumber(f[8] or 0), tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0),
+    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0' }
+  for k = 1, NUMBERS do
+    local x = was[k]
+    if not x or x - x ~= 0 then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. f[k] end
   end
-  l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = f, renews, f[13] == '', places, booked, log
-  l.version, l.seen, l.free, l.part, l.epoch, l.rank = f[1], f[2], f[3], f[4], f[5], f[6]
-  l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense = f[7], f[8], f[9], f[10], f[11], f[12]
-  l.plain, l.last, l.run, l.own, l.reason = f[13], f[14], f[15] == '' and ARGV[RUN] or f[15], f[17], f[18]
+  l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = was, renews, not f[13], places, booked, log
+  l.version, l.seen, l.free, l.part, l.epoch, l.rank = was[1], was[2], was[3], was[4], was[5], was[6]
+  l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense = was[7], was[8], was[9], was[10], was[11], was[12]
+  l.plain, l.last, l.run, l.own, l.reason = was[13], was[14], f[15] or ARGV[RUN], was[17], was[18]
   if l.fresh then
     if call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
-    l.card, l.bookings, l.entries, l.seen, l.free, l.epoch, f[4] = 0, 0, 0, now, at, now, nil
+    l.card, l.bookings, l.entries, l.seen, l.free, l.epoch, was[4] = 0, 0, 0, now, at, now, nil
   end
-  if not params(l, f[16] == '' and l.mine or f[16]) then return 'BADSTATE limit: want two numbers, got ' .. l.limit end
-  if f[20] == '' then f[20] = '0 0 0 0 0 0 0 0 0' end
-  local total, seq, head, since, wanted, front, latest, span, returned = match(f[20], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
+  if f[16] and f[16] ~= l.mine and not params(l, f[16]) then return 'BADSTATE limit: want two numbers, got ' .. f[16] end
+  local total, seq, head, since, wanted, front, latest, span, returned = match(was[20], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
   l.total, l.seq, l.since, l.wanted, l.front = tonumber(total), tonumber(seq), tonumber(since), tonumber(wanted), tonumber(front)
   l.latest, l.span, l.returned, l.head, l.called = tonumber(latest), tonumber(span), tonumber(returned), match(head or '', '^([^:]*:?[^:]*):?(.*)$')
   if not (l.total and l.seq and l.since and l.wanted and l.front and l.latest and l.span and l.returned and
     finite(l.total + l.seq + l.since + l.wanted + l.front + l.latest + l.span + l.returned)) then
-    return 'BADSTATE queue: want 9 values, got ' .. f[20]
+    return 'BADSTATE queue: want 9 values, got ' .. was[20]
   end
-  return l.meter.unpack(l, f[19] ~= '' and f[19] or nil)
+  return l.meter.unpack(l, f[19] or nil)
 end
 
 -- forgetPlaces empties the queue. Waiting calls enter it again when they ask next, in the same order by
