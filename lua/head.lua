@@ -65,24 +65,9 @@ if not (way and horizon and way >= 0 and horizon >= 0 and way + horizon <= AHEAD
 end
 local at = now + way -- when the caller has the reply
 
--- once returns a function that makes something when it is needed first: making functions takes Redis's time.
-local function once(make)
-  local made
-  return function()
-    made = made or make()
-    return made
-  end
-end
-
--- stepped is by how much Redis's clock has stepped since a limit was used last: back, or ahead by
--- more than the time that the caller has measured since it heard of the limit.
-local function stepped(now, seen, clock)
-  if seen > now then return now - seen end
-  local ahead = math.min(now - seen, now - clock)
-  return clock > 0 and ahead > STEP and ahead or 0
-end
-
-local reply, answers = { now, nil, nil, nil, nil, nil, nil }, { nil } -- the answers are by item; of a run of turns that is the time until the last one
+-- The answers are by item. A number is that of a run of turns: the time until the last one. Tables have room for
+-- what most replies hold, as they grow slowly.
+local reply, answers = { now, nil, nil, nil, nil, nil, nil }, { nil }
 
 -- flat adds the answers to a reply.
 local function flat(reply, answers)

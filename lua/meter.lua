@@ -24,6 +24,23 @@
 --   remember  … and then the meter takes it over
 --   pack      the field `meter` of the state, and unpack reads it
 
+-- once returns a function that makes something when it is needed first: making functions takes Redis's time.
+local function once(make)
+  local made
+  return function()
+    made = made or make()
+    return made
+  end
+end
+
+-- stepped is by how much Redis's clock has stepped since a limit was used last: back, or ahead by
+-- more than the time that the caller has measured since it heard of the limit.
+local function stepped(seen, clock)
+  if seen > now then return now - seen end
+  local ahead = min(now - seen, now - clock)
+  return clock > 0 and ahead > STEP and ahead or 0
+end
+
 -- Once a script has written or removed something, a full Redis refuses none of its writes. So an ask tries to
 -- write before it removes something (`full`). Otherwise some calls would have turns here, while other
 -- processes treat Redis as away and use their shares.

@@ -91,7 +91,7 @@ end
 
 -- step moves all moments by as much as Redis's clock has stepped.
 local function step(l)
-  local micros = stepped(now, l.seen, l.clock)
+  local micros = stepped(l.seen, l.clock)
   if micros == 0 then return end
   l.meter.move(l, micros)
   l.head = '0'
