@@ -25,6 +25,8 @@ var planted = []struct {
 	{"the common path does not see a clock that stepped", "ask", "if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then break end", "", false, 8},
 	{"the common path overtakes", "ask", "not (general and general[j]) and", "", false, 14},
 	{"the common path is not known as the last", "ask", "asked .. ' ' .. spent[j]", "''", false, 9},
+	{"the common path keeps the old fraction", "ask", "if part == was then", "if true then", false, 438},
+	{"the moment of the next permit is not written", "ask", "if value ~= was[k] then", "if value ~= was[k] and k ~= 3 then", true, 0},
 	{"a call pays for half of its permits", "ask", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.left", true, 46},
 	{"a bucket holds one permit too many", "ask", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", true, 547},
 	{"a turn may be used for too long", "ask", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + l.b * l.a", true, 2},
