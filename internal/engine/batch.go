@@ -89,7 +89,8 @@ const (
 	// millisecond.
 	mostWork    = 900
 	workOfQueue = 60   // a limit where calls wait or may have to …
-	workOfCall  = 18   // … and each of these calls, or what it leaves, per limit
+	workOfCall  = 18   // … and each of these calls, or what it leaves
+	workOfJoint = 75   // a call of several limits, with those: where more ask at once, more wait at a limit that does not hold them back
 	workOfLimit = 10   // whose calls find nobody waiting
 	mostCalls   = 1024 // more take so long to hand over that turns are late where processors are busy
 

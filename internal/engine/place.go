@@ -263,7 +263,10 @@ func (l *line) latest(n int) (latest time.Time) {
 
 // takeCalls takes in what a line asks for, and reports whether there is more.
 func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int) bool {
-	queues, perCall := b.workOfLimits(l.parts), workOfCall*len(l.parts)
+	queues, perCall := b.workOfLimits(l.parts), workOfCall
+	if len(l.parts) > 1 {
+		queues, perCall = 0, workOfJoint
+	}
 	most := max(1, (mostWork-*work-queues)/perCall)
 	light := len(l.places) == 0 && len(l.parts) == 1 && !l.need.Settles && l.need.Limit.Calm()
 	if light {
