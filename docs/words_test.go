@@ -91,6 +91,9 @@ func prose(t *testing.T) []page {
 			}
 		}
 	}
+	for _, p := range read(t, "lua/*.lua") {
+		pages = append(pages, page{p.name, luaComments(p)})
+	}
 	newest, _, _ := strings.Cut(read(t, "CHANGELOG.md")[0].text, "\n## v0.1")
 	return append(pages, page{"CHANGELOG.md", newest})
 }
@@ -99,7 +102,8 @@ func prose(t *testing.T) []page {
 var packages = []string{
 	"adaptive", "cmd/fleetpace", "embedded", "limits", "lua", "monitor", "remote", "reserve",
 	"reservetest", "scheduler", "serve", "transport", "transport/headers", "worker",
-	"examples/batch", "examples/crawler", "integration", "internal/bubble", "internal/example", "internal/example/web", "internal/fleet", "internal/provider", "internal/redistest", "internal/turn",
+	"examples/batch", "examples/crawler", "integration",
+	"internal/bubble", "internal/example", "internal/example/web", "internal/fleet", "internal/provider", "internal/redistest", "internal/turn",
 }
 
 // comments returns the comments of a Go file as a page: one paragraph for each, without code.
@@ -116,6 +120,27 @@ func comments(t *testing.T, p page) string {
 			text.WriteString(goLink.ReplaceAllString(quoted.ReplaceAllString(line, "code"), "code"))
 		}
 		text.WriteString("\n")
+	}
+	return text.String()
+}
+
+// luaComments returns the comments of a Lua script as a page. Its comments begin with two hyphens.
+func luaComments(p page) string {
+	var text strings.Builder
+	for line := range strings.Lines(p.text) {
+		_, comment, found := strings.Cut(line, "--")
+		if !found {
+			text.WriteString("\n")
+			continue
+		}
+		if before, _, _ := strings.Cut(line, "--"); strings.TrimSpace(before) != "" {
+			text.WriteString("\n") // a comment beside code stands by itself
+		}
+		comment = strings.TrimPrefix(comment, " ")
+		if strings.HasPrefix(comment, "  ") {
+			comment = "\n" // code
+		}
+		text.WriteString(goLink.ReplaceAllString(quoted.ReplaceAllString(comment, "code"), "code"))
 	}
 	return text.String()
 }

@@ -1,6 +1,6 @@
--- arguments.lua: what a caller says of a limit, and the table of a limit, with all that Redis has of it.
+-- arguments.lua: what a caller sends about a limit, and the table of a limit with all that Redis stores.
 
--- arguments returns a limit, with what is wrong with it.
+-- arguments returns the table of a limit, and an error text if its arguments are wrong.
 local function arguments(j)
   local kind, a, b, rank, known, version, reach, back, edges, clock = unpack(ARGV, HEAD + WIDTH * (j - 1) + 1, HEAD + WIDTH * j)
   local key, places, log, processes, booked, flows = unpack(KEYS, KEYED * (j - 1) + 1, KEYED * j)

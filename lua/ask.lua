@@ -1,39 +1,39 @@
 -- ask.lua: turns, or places, for a batch of calls, each of one limit or of several.
 --
--- ARGV  after those of head.lua, per item:
---         count        calls that are alike; more than one only if all are new
---         number       names the first of them; the next ones follow
---         how          the sum of 1: its cost is settled later; 2: it does not wait: a turn that
---                      is due at once, or no place; 4: it has an ID; 16: it names its flow. Or 8,
---                      24 with a flow: turns ahead of calls: all at once if nobody waits, or none
---                      And 32: the call has a deadline
---         deadline:    so many micros after the ask was sent: a call whose turn is later has
---                      neither turn nor place
---         of a flow:   weight: its part of the limit, 1 of calls that name none; urgent: 0, or
---                      the part of the limit that urgent calls have together, and this is
---                      one; and its name
+-- ARGV  after the arguments of head.lua, per item:
+--         count        how many equal calls; more than one only if all are new
+--         number       the number of the first call; the next calls have the next numbers
+--         how          the sum of 1: its cost is settled later; 2: it does not wait: it gets a turn
+--                      that is due at once, or no place; 4: it has an ID; 16: it names its flow;
+--                      32: the call has a deadline. Or 8, or 24 with a flow: turns ahead of calls:
+--                      all at once if nobody waits, or no turn
+--         of a call with a deadline: micros after the ask was sent: a call whose turn is later
+--                      gets neither turn nor place
+--         of a call with a flow: weight: its part of the limit, 1 for calls that name no flow;
+--                      urgent: 0, or the part of the limit that all urgent calls have together,
+--                      if this call is urgent; and the name of the flow
 --         of turns ahead: for how many micros they are to be usable: the bucket lacks
---                      what comes in that time
---         with an ID:  the ID; patience: a call whose turn is further away than so many
---                      micros is booked, and does not wait (below 0: so is every call);
---                      latest: one whose turn is further away than that is not booked
---         n, then n times: limit (index), cost, tag ('' of a new call)
--- Reply: after that of head.lua, per item either 1 and the time until the last
---       turn (of a run: turn k of n is due (n-k)*cost*interval before; all may be used
---       until burst-cost intervals later) or 0, then how many calls were answered: at most
---       16 of an item, the others have to ask again; then for each of those
---         1 waitMicros usableMicros, n tags    a turn; to be used from and until then. Of a
---                                              call that is to be settled: its records
---         0 waitMicros which, n tags           a place; the wait is a forecast, and the
---                                              call waits at that of its limits. Of one
---                                              that does not wait: the forecast alone
---         3 waitMicros which, n tags           booked: to come back for its turn by then
---         4 waitMicros which, n tags           its turn is too late; nothing has changed. Of
---                                              calls that are alike the others, behind it, are
---                                              not answered
---         2 0 problem, n tags                  refused; nothing has changed. Of CLOCK: ask
---                                              again
---       All times count from when the reply arrives, at nowMicros + wayMicros.
+--                      the permits that come in that time
+--         of a call with an ID: the ID; patience: micros: if its turn is further away, the call is
+--                      booked and does not wait (below 0: every call is booked); latest: micros:
+--                      if its turn is further away, the call is not booked
+--         n, then n times: limit (index), cost, tag ('' for a new call)
+-- Reply: after the reply of head.lua, per item 1 and the time until the last turn, or 0. (In a run
+--       of n turns, turn k is due (n-k)*cost*interval before the last one, and each may be used
+--       until burst-cost intervals after it is due.) Then the number of answered calls, which is at
+--       most 16 per item: the other calls have to ask again. Then for each answered call
+--         1 waitMicros usableMicros, n tags    a turn, which may be used from and until then. A
+--                                              call whose cost is settled later gets its records
+--                                              in place of the tags
+--         0 waitMicros which, n tags           a place: the wait is a forecast, and `which` is the
+--                                              limit at which the call waits. A call that does not
+--                                              wait gets the forecast alone
+--         3 waitMicros which, n tags           booked: the call asks again for its turn by then
+--         4 waitMicros which, n tags           its turn is too late; nothing has changed. The equal
+--                                              calls behind it get no answer
+--         2 0 problem, n tags                  refused; nothing has changed. After CLOCK the call
+--                                              asks again
+--       All times count from the arrival of the reply, at nowMicros + wayMicros.
 
 local near = tonumber(ARGV[NEAR])
 local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE = 16, 10000, 16
@@ -84,9 +84,9 @@ local function farthest(parts, item, moment)
   return which, latest
 end
 
--- wait gives a call a place at the limit that holds it back most, and at no other, or books it there.
--- A call that does not wait gets the forecast alone. Bookings before a call only decide whether it is
--- booked too: the forecast of a call that waits assumes that no booking comes back.
+-- wait gives a call a place at the limit that holds it back most, and at no other, or books it there. A
+-- call that does not wait gets the forecast alone. Bookings before a call only decide whether it is
+-- booked, too. The forecast of a waiting call assumes that no booked call comes back.
 local function wait(parts, item)
   local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return bookings().returning(l, tag, cost, item.patience) end or forecast)
   if not item.waits then return 0, latest, which end
@@ -94,13 +94,13 @@ local function wait(parts, item)
   if most and latest - at > most then
     for _, p in ipairs(parts) do
       if p.charged then shares().refund(p.l, p.place, p.tag) end
-      if p.old and item.within then leave(p.l, p.place, p.cost) end -- of an ask whose reply was lost
+      if p.old and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost
     end
     return 4, latest, which
   end
   local books, told = item.id and latest - at > item.patience, latest
   if item.id and not books then which, told = farthest(parts, item, forecast) end
-  if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- calls of several limits have turns at the last moment
+  if not books and #parts == 1 then told = comesBack(parts[1].l, near, told) end -- calls of several limits get turns at the last moment
   for k, p in ipairs(parts) do
     local l = p.l
     if k ~= which or books then
@@ -116,7 +116,7 @@ local function wait(parts, item)
   return books and 3 or 0, told, which
 end
 
--- refusal says why a call can not be asked for, or notes its places.
+-- refusal returns why a call cannot be asked for. If it can, refusal sets its places.
 local function refusal(parts, item)
   local slotted
   for _, p in ipairs(parts) do
@@ -137,8 +137,9 @@ local function refusal(parts, item)
   end
 end
 
--- tagged gives a part of a call its tag: the tag of its place, as the caller may have missed it with a
--- lost reply; or the tag of its booking; or the tag that its flow's share allows.
+-- tagged gives a part of a call its tag. It is the tag of the call's place, which the caller may not know
+-- if a reply was lost. Without a place it is the tag of the booking, or the tag that the share of the
+-- flow allows.
 local function tagged(p, item)
   local l, back = p.l, nil
   if item.waits and l.card > 0 then p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag end

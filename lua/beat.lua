@@ -1,16 +1,16 @@
--- beat.lua: the heartbeat of a process, for all names that it uses. It notes that the process lives, and
--- finds dead processes: both are known per process, not per name. Then it registers under each name
--- which limit the process was made with. If the limits of living processes differ, the slowest is in
--- force. The report of the process is kept for people; no script reads it.
+-- beat.lua: the heartbeat of a process, for all names that it uses. It records that the process lives,
+-- and finds dead processes; both are known per process, not per name. Then it records under each name the
+-- limit that the process was configured with. If the limits of living processes differ, the slowest is in
+-- force. The report of the process is stored for people; no script reads it.
 --
 -- KEYS  1 processes (sorted set: process -> last beat; negative if it has died or ended)
---       2 beats   (hash: since -> since when the heartbeats of the fleet have had no gap)
+--       2 beats   (hash: since -> the moment from which the heartbeats of the fleet have no gap)
 --       then per name:
---         limits  (hash: process -> "<pace> <limit>"; or "- <micros>": it has gone since then; or
---                 "! <micros> <limit>": its calls are not to be made since then, as a limit of
---                 another kind is in force. Fields that begin with a space: what is in force)
---         reports (hash: process -> its report; kept for ten minutes after it has gone)
--- ARGV  1 nowMicros    '': Redis's TIME
+--         limits  (hash: process -> "<pace> <limit>"; or "- <micros>": it stopped using the name
+--                 then; or "! <micros> <limit>": since then its calls must not be made, as a limit
+--                 of another kind is in force. Fields that begin with a space: the limit in force)
+--         reports (hash: process -> its report; kept for ten minutes after the process has ended)
+-- ARGV  1 nowMicros    '': the script takes Redis's TIME
 --       2 process      without spaces and colons
 --       3 deadMicros   a process that is silent for so long is dead
 --       4 channel      for news; '': none
@@ -18,20 +18,20 @@
 --       then per name:
 --         kind         of its limit: p, q, r, s or w
 --         pace         of its limit, in calls per second: the lowest pace is the slowest limit
---         limit        its text; '': the process needs the name no more
+--         limit        its text; '': the process no longer uses the name
 --         report       for people; '': none
 -- Reply nowMicros; 0 if the process was not known, 1 if it was, 2 if it counted as dead; when a
---       process died or ended last, in micros; the server's run, '' if the user may not read it;
---       then per name: how many living processes use it; rank, text and kind of the limit in
---       force. If that has another kind, the limit of the process does not count, and its calls
---       are not to be made. The last names may be missing, so that the script does not take long:
---       the process sends them again.
+--       process last died or ended, in micros; the run of the server, '' if the user may not read
+--       it; then per name: how many living processes use it; rank, text and kind of the limit in
+--       force. If its kind differs, the limit of the process does not count, and its calls must
+--       not be made. The last names may be missing, so that the script does not take long: the
+--       process sends them again.
 
 local call, format, find, match = redis.call, string.format, string.find, string.match
 local PROCESSES, BEATS = KEYS[1], KEYS[2]
 local HEAD, WIDTH = 5, 4
-local MOST, WORK = 64, 96 -- processes; names, or processes of a name, that a script looks at
-local KEEP, LOOK = 600000000, 60000000 -- micros: how long the dead are kept; how often all of a name are looked at
+local MOST, WORK = 64, 96 -- processes; names, or processes of a name, that one script checks
+local KEEP, LOOK = 600000000, 60000000 -- micros: how long the dead are kept; how often all processes of a name are checked
 local now, me, silence, channel = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local names = (#KEYS - 2) / 2
 if not now then
@@ -57,16 +57,16 @@ local function tell(...)
 end
 local function micros(x) return format('%.0f', x) end
 
--- The process lives, or ends.
+-- The process lives or ends.
 local score = tonumber(call('ZSCORE', PROCESSES, me) or nil)
 local last = tonumber(call('ZREVRANGE', PROCESSES, 0, 0, 'WITHSCORES')[2] or 0)
 local since = tonumber(call('HMGET', BEATS, 'since')[1] or nil)
--- If all processes were silent, none of them counts as dead: Redis stood still, or its clock jumped.
+-- If all processes were silent, none of them counts as dead: Redis did not run, or its clock jumped.
 if not since or last <= 0 or now - last > silence / 2 or now < last then
   since = now
   call('HSET', BEATS, 'since', micros(now))
 end
--- Heartbeats in the future are from before the clock stepped back. They count as of now, and living
+-- Heartbeats in the future were written before the clock stepped back. They count as of now, and living
 -- processes send new ones.
 if last > now then
   for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, '(' .. micros(now), '+inf', 'LIMIT', 0, MOST)) do
@@ -92,19 +92,19 @@ local life = micros(math.ceil((silence + KEEP) / 1000))
 call('PEXPIRE', PROCESSES, life)
 call('PEXPIRE', BEATS, life)
 local info = redis.pcall('INFO', 'server')
--- 12 digits are enough. Redis stores a hash the small way only if no value is longer than 64 bytes.
+-- 12 digits are enough. Redis stores a hash in its compact form only if no value is longer than 64 bytes.
 local run = type(info) == 'string' and match(info, 'run_id:(%x+)') or ''
 local reply = { now, not score and 0 or score > 0 and 1 or 2, died, string.sub(run, 1, 12) }
 
 -- look removes dead processes from a name, and finds the slowest limit of the others. It returns how many
--- processes it has looked at.
+-- processes it has checked.
 local function look(limits, reports, s)
   local all, users, gone = call('HGETALL', limits), {}, {}
   local of = {}
   for i = 1, #all, 2 do
     local process, text = all[i], all[i + 1]
     local left = match(text, '^%- (%d+)$')
-    if string.sub(process, 1, 1) == ' ' then -- what is in force
+    if string.sub(process, 1, 1) == ' ' then -- the limit in force
     elseif not left then
       users[#users + 1], of[process] = process, text
     elseif now - tonumber(left) > KEEP then
@@ -134,7 +134,7 @@ local function look(limits, reports, s)
   return #all / 2
 end
 
--- note registers the limit of a process under a name, and returns the work that it was.
+-- note records the limit of a process under a name, and returns how much work that was.
 local function note(limits, reports, kind, pace, limit, report)
   local f = call('HMGET', limits, ' kind', ' rank', ' limit', ' pace', ' live', ' looked', me)
   local s = { kind = f[1], limit = f[3], pace = tonumber(f[4] or nil), live = tonumber(f[5] or 0), looked = tonumber(f[6] or 0) }
@@ -142,14 +142,14 @@ local function note(limits, reports, kind, pace, limit, report)
   local mine, work = limit ~= '' and pace .. ' ' .. limit or nil, 1
   local old = not s.pace or died > s.looked or now < s.looked or now - s.looked > LOOK
   local n = #reply
-  if not (mine or f[1]) then -- nobody was here
+  if not (mine or f[1]) then -- no process used the name
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, 0, '', ''
     return work
   end
   local looked, refused = s.looked, nil
   if not mine then
     kind = s.kind
-  elseif s.kind and s.kind ~= kind then -- a name has one kind, while somebody else uses it who lives
+  elseif s.kind and s.kind ~= kind then -- a name has one kind, as long as another living process uses it
     if old then work = work + 1 + look(limits, reports, s) / 8 end
     old = s.live <= (was and 1 or 0)
     if not old then

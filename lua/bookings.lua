@@ -1,10 +1,10 @@
--- bookings.lua: calls that are made later, perhaps by another process. A booking is kept under an ID,
--- "<id>:<cost>", and holds no permits: its score is its tag, or less than 0 if it does not count, as
--- its call waits in the queue or at another limit.
+-- bookings.lua: calls that are made later, perhaps by another process. A booking is stored under an ID,
+-- "<id>:<cost>", and holds no permits. Its score is its tag. A score below 0 does not count: that call
+-- waits in the queue or at another limit.
 --
 -- `front` is the highest tag of a call with an ID that had its turn. Bookings before it did not come back
--- in time, so they no longer count. A new call that finds permits moves `front` only if no booking has
--- come back for PATIENT: a fleet that is late once, as a whole, is still expected.
+-- in time, so they no longer count. A new call that finds permits moves `front` only if no booked call
+-- has come back for PATIENT. So a fleet is still expected if it is late once, as a whole.
 
 local bookings = once(function()
 
@@ -12,7 +12,7 @@ local FORGET, LATECOMERS, SCAN_BOOKINGS, PATIENT, TRUST = 3600000000, 600000000,
 
 local function nameOf(id, cost) return format('%s:%.0f', id, cost) end
 
--- booked is the tag under an ID, less than 0 if it does not count; nil: there is none.
+-- booked returns the tag under an ID, or nil if there is no booking. A tag below 0 does not count.
 local function booked(l, id, cost) return l.bookings > 0 and tonumber(call('ZSCORE', l.booked, nameOf(id, cost)) or nil) or nil end
 
 -- drop ends a booking.
@@ -25,7 +25,7 @@ local function drop(l, id, cost)
 end
 
 -- had ends the booking of a call that has its turn. Calls behind it no longer wait for bookings before
--- it. Later tags are behind it, even if the clock steps back; a tag that a client has made up moves
+-- it. Later tags are behind it, even if the clock steps back. A tag that a client has made up moves
 -- `front` no further than to now.
 local function had(l, id, p)
   drop(l, id, p.cost)
@@ -46,7 +46,7 @@ local function forget(l)
   if #gone > 0 then l.bookings = l.bookings - erase('ZREM', l.booked, unpack(gone)) end
 end
 
--- book keeps a tag under an ID. The call is to be back by a moment, wherever it is booked.
+-- book stores a tag under an ID. The call is due back by a moment, wherever it is booked.
 local function book(l, id, cost, tag, moment)
   l.latest = max(l.latest, ceil(moment + LATECOMERS))
   l.span = max(l.span, ceil(moment - math.abs(tag)))
@@ -60,7 +60,8 @@ local function book(l, id, cost, tag, moment)
   l.wanted = l.wanted + (tag > 0 and cost or 0) - (was > 0 and cost or 0)
 end
 
--- expected is how many permits bookings before a tag want, of calls that are still to come.
+-- expected returns how many permits the bookings before a tag need, for calls that have not come back
+-- yet.
 local function expected(l, tag)
   if l.wanted <= 0 then return 0 end
   local counted = call('ZCOUNT', l.booked, '(0', '+inf')
@@ -68,8 +69,8 @@ local function expected(l, tag)
   return call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), tag and '(' .. format('%.17g', tag) or '+inf') * l.wanted / counted
 end
 
--- supersede removes the places that a call had in another process, which may be dead: they have its
--- tag. If flows are named, calls of several flows may have the same tag, so the place stays.
+-- supersede removes the places that a call had in another process, which may be dead: these places have
+-- its tag. If flows are named, calls of several flows may have the same tag, so the place stays.
 local function supersede(l, tag, id)
   local text = format('%.17g', tag)
   for _, place in ipairs(l.card > 0 and l.virtual == 0 and call('ZRANGEBYSCORE', l.places, text, text) or {}) do
@@ -77,9 +78,10 @@ local function supersede(l, tag, id)
   end
 end
 
--- amongOthers is when a booked call is due back, if other flows wait, too: their new calls go before it, one
--- of each flow for each turn of its own flow if all have the same weight. Only flows with more than one
--- call to come count. Only TRUST of that delay counts, as the other flows may run out of calls meanwhile.
+-- amongOthers returns when a booked call is due back if other flows wait, too. New calls of these flows
+-- go before it: if all weights are equal, one of each flow for each turn of its own flow. Only flows that
+-- expect more than one call count. Only TRUST of that delay counts, as the other flows may have no more
+-- calls by then.
 local function amongOthers(l, tag, moment)
   local flows = tag > l.virtual and call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual + shares().share(l, 1, 1)), '+inf') or 0
   return flows < 2 and moment or moment + TRUST * max(0, at + (tag - l.virtual) * flows - moment)

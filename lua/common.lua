@@ -1,14 +1,14 @@
--- common.lua: ask for calls that find nobody waiting, at a paced limit that the caller knows as it
--- is. Two commands per limit. Everything else goes to the rest of the script.
+-- common.lua: the common path of an ask: nobody waits, and the caller knows the state of the paced limit.
+-- It takes two commands per limit. All other items go to the rest of the script.
 --
--- `plain` is the text of such a limit: epoch, run, kind, interval, burst. A caller that sends the
--- same text was told of this very state, so nothing in it needs a second look.
--- It is one text without functions, as Lua takes its time to make them.
+-- `plain` is the text of such a limit: epoch, run, kind, interval, burst. A caller that sends the same
+-- text knows this state, so nothing in it is checked again. The path is one text without functions, as
+-- Lua takes its time to make them.
 
-local rest, general -- the items for the rest of the script, and the limits of these
+local rest, general -- the items for the rest of the script, and the limits of these items
 local run = ARGV[RUN] == '' and '-' or ARGV[RUN]
 local asked, spent = ARGV[PROCESS] .. ' ' .. ARGV[SERIAL], { nil } -- this ask, and its permits by limit
-local a, b, interval, burst, terms -- of the limit that was looked at last
+local a, b, interval, burst, terms -- of the last limit that was read
 
 for n = 1, simple and (#ARGV - OWN) / SIMPLE or #items do
   local item, due = items and items[n], nil
@@ -62,7 +62,7 @@ for n = 1, simple and (#ARGV - OWN) / SIMPLE or #items do
     answers[n] = due
   elseif item and item.lack then
     answers[n] = { 0, 0 }
-  else -- later items must not overtake it at any of its limits
+  else -- later items must not overtake this item at any of its limits
     rest, general = rest or {}, general or {}
     item = item or { count = count, number = ARGV[at1 - 2], waits = true, first = at1, parts = 1 }
     item.n = n

@@ -1,34 +1,34 @@
--- head.lua: what every script of a limit begins with: the arguments that all have, and the time.
+-- head.lua: what every script of a limit begins with: the arguments that all scripts have, and the time.
 -- Every script takes
 --
 -- KEYS  for each limit: state, places, log, processes, booked, flows
--- ARGV  NOW        micros; '': Redis's TIME
---       WAY        micros from Redis to the caller
---       HORIZON    how far ahead a turn may be given, in micros
+-- ARGV  NOW        micros; '': the script takes Redis's TIME
+--       WAY        micros that a reply takes from Redis to the caller
+--       HORIZON    how far ahead a turn may be granted, in micros
 --       NEAR       the same, if permits of another limit would be lost meanwhile
 --       GRACE      for how long permits wait for the head of a queue, in micros
---       RUN        of the server; '': not known
+--       RUN        the run of the server; '': not known
 --       PROCESS    the caller's name, without spaces and colons
---       SERIAL     of this call
+--       SERIAL     the number of this script call
 --       CHANNEL    for messages; '': none
 --       then for each limit:
 --         KIND A B   p intervalMicros burst | q permits marginMicros | r permits windowMicros |
 --                    s permits 1 | w intervalMicros periodMicros
---         RANK       of this limit: the highest is in force
+--         RANK       the rank of this limit: the highest is in force
 --         KNOWN      the text of the last reply, without its ~; '': the caller never asked
---         VERSION    of the last reply; 0
---         REACH      of the last reply, its micros less the time that has passed since: the first
---                    number of p and w, the second one of r and s; none of q
+--         VERSION    the version in the last reply; 0: none
+--         REACH      the reach in the last reply, less the micros that have passed since: they are
+--                    taken off the first number of p and w, and the second one of r and s
 --         BACK       "<process> <serial>" of an ask of which no turn was used: all its turns go
 --                    back, unless another call has spent permits since. '': none
---         EDGES      of a quota's windows, rising, from the window of now or the one before: at
---                    least two are later than now. ''
---         CLOCK      Redis's time now, in micros: that of the last reply, or of the caller's first,
---                    and what has passed since on its monotonic clock. 0: not known
---       then those of the script itself.
--- Every reply begins with the time and, per limit: version, reach, text ('' if it is as known; it
--- begins with ~ if not all calls may take the common path), problem. They are four '' if no item
--- needed the limit. A limit with a problem does not change, and does not hinder the others.
+--         EDGES      the edges of a quota's windows, rising, from the current window or the one
+--                    before: at least two are later than now. '': no quota
+--         CLOCK      Redis's time now, in micros: the time in the caller's last or first reply,
+--                    plus what has passed since on its monotonic clock. 0: not known
+--       then the arguments of the script itself.
+-- Every reply begins with the time and, per limit: version, reach, text, problem. The text is '' if the
+-- caller knows it, and begins with ~ if not all calls may take the common path. All four are '' if no
+-- item needed the limit. A limit with a problem does not change, and does not affect the other limits.
 
 local NOW, WAY, HORIZON, NEAR, GRACE, RUN, PROCESS, SERIAL, CHANNEL = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local KIND, A, B, RANK, KNOWN, VERSION, REACH, BACK, EDGES, CLOCK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10
@@ -39,15 +39,15 @@ local call, pcall = redis.call, redis.pcall
 local max, min, floor, ceil, huge = math.max, math.min, math.floor, math.ceil, math.huge
 local format, match, gmatch, rep, sub = string.format, string.match, string.gmatch, string.rep, string.sub
 
-local COUNT = #KEYS / KEYED -- of limits
+local COUNT = #KEYS / KEYED -- how many limits
 local OWN = HEAD + WIDTH * COUNT -- arguments before those of the script itself
-local STEP, RENEW = 1000000, 10000000 -- micros: a clock that stepped; how often the TTL is renewed
-local AHEAD = 1000000 -- micros: every turn that was granted is due within that time
+local STEP, RENEW = 1000000, 10000000 -- micros: the least step of a clock that counts; how often the TTL is renewed
+local AHEAD = 1000000 -- micros: every granted turn is due within that time
 local LONGEST = 1e15 -- micros
 
 local function finite(x) return x and x - x == 0 end
 
--- bad is the error of the n arguments from i on.
+-- bad returns the error for the n arguments from i on.
 local function bad(what, i, n)
   local got = {}
   for k = 1, n do got[k] = ARGV[i + k - 1] or 'nothing' end
@@ -63,10 +63,10 @@ local way, horizon = tonumber(ARGV[WAY]), tonumber(ARGV[HORIZON])
 if not (way and horizon and way >= 0 and horizon >= 0 and way + horizon <= AHEAD) then
   return bad('way, horizon: want micros, a second together at most', WAY, 2)
 end
-local at = now + way -- when the caller has the reply
+local at = now + way -- when the reply reaches the caller
 
--- The answers are by item. A number is that of a run of turns: the time until the last one. Tables have room for
--- what most replies hold, as they grow slowly.
+-- The answers by item. An item that is answered by a run of turns has one number: the time until the last
+-- turn. The tables are made as large as most replies need, as they grow slowly.
 local reply, answers = { now, nil, nil, nil, nil, nil, nil }, { nil }
 
 -- flat adds the answers to a reply.

@@ -1,11 +1,11 @@
--- heads.lua: the calls of this ask, and the head of the queue that they pass if it does not come.
+-- heads.lua: the calls of this ask, and the head of the queue, which other calls pass if it does not ask.
 
 local grace = tonumber(ARGV[GRACE])
 local asking = {} -- the calls of this ask
 
--- overdue is for how long the head has not asked although its permits were there: below 0 before that,
--- nil if nobody waits. Other calls may have had these permits since. The permits of a new head are
--- there no earlier than those of the head before it.
+-- overdue returns for how long the head has not asked although its permits were there. It is below 0
+-- before that moment, and nil if nobody waits. Other calls may have had these permits since. The permits
+-- of a new head are there no earlier than those of the head before it.
 local function overdue(l)
   if l.card == 0 then return end
   local place = head(l)
@@ -20,8 +20,8 @@ local function overdue(l)
   return at - max(l.since, l.paused), place
 end
 
--- askedAgain notes that a call has asked in vain. If it is the head, its permits come later than its
--- forecast said: other calls with its tag may have had them.
+-- askedAgain notes that a call has asked and has no turn. If the call is the head, its permits come later
+-- than its forecast: other calls with its tag may have had them.
 local function askedAgain(l, id, cost)
   if l.head == id then l.since, l.called = ceil(max(at, l.meter.ahead(l, 0, cost))), '' end
 end
@@ -37,18 +37,18 @@ local function callHead(l)
   tell(l, 'overdue:' .. processOf(place))
 end
 
--- passes is the moment from which other calls may have the permits of an overdue head: when a permit would
--- be lost, or after the grace at the latest.
+-- passes is the moment from which other calls may have the permits of an overdue head: when a permit
+-- would be lost, or after the grace at the latest.
 local function passes(l)
   local over = max(l.since, l.paused) + grace
   return l.meter.lost and min(over, l.meter.lost(l)) or over
 end
 
 -- entitled is the moment at which a call, and all calls before it, have their permits. If others may have
--- the permits of an overdue head, or its process is dead, that process loses its first places; with
--- their tags its calls are first when they come back. If the next head is overdue as well, a waiting
--- call that asks has its permits, and after the grace a new call, too. Otherwise a new call is behind
--- all that wait.
+-- the permits of an overdue head, or the process of the head is dead, that process loses its first
+-- places. When its calls come back, their tags put them first again. If the next head is overdue as well,
+-- a waiting call that asks has its permits; after the grace a new call has them, too. Otherwise a new
+-- call is behind all waiting calls.
 local function entitled(l, tag, cost)
   local late, first = overdue(l)
   local isDead = late and late > 0 and dead(l, processOf(first))

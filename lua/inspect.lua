@@ -1,12 +1,12 @@
--- inspect.lua: how a limit stands. Changes nothing.
+-- inspect.lua: the state of a limit, for people. It changes nothing.
 --
--- ARGV  those of head.lua
--- Reply: after that of head.lua, per limit: in force "a b"; micros until the next call could
---       be let through; how many calls wait, and the permits that they want; micros until a
---       pause ends, and its reason; for how many micros more the limit is set, 0 if it is
---       not; how many calls are booked and still to come; permits that could be spent now;
---       processes that live; of slots then how many hold some, and of each of those
---       "<process>:<number>:<cost>:<what>" and micros since when
+-- ARGV  the arguments of head.lua
+-- Reply: after the reply of head.lua, per limit: the limit in force, "a b"; micros until the next
+--       call could be let through; how many calls wait, and the permits that they need; micros
+--       until a pause ends, and its reason; for how many more micros the limit is set, 0 if it is
+--       not; how many booked calls have not come back yet; permits that could be spent now; how
+--       many processes live. For slots then how many calls hold some, and for each of these
+--       "<process>:<number>:<cost>:<what>" and for how many micros it has held them
 
 -- Nothing is written. Keys and members that another script would remove are treated as missing.
 local WRITES = { UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true }

@@ -1,4 +1,4 @@
--- items.lua: what a call of ask wants, read as a whole before any of it changes something: see ask.lua.
+-- items.lua: the items of an ask. All are read before any of them changes something: see ask.lua.
 
 local SIMPLE = 7 -- arguments of a simple item: new calls that wait, at one limit
 
@@ -46,7 +46,7 @@ while not simple and ARGV[i] do
   if not (item.parts and item.parts >= 1 and item.parts <= 16 and ARGV[i + 3 * item.parts]) then
     return bad('parts: want 1 to 16 limits, each with cost and tag', i, 1)
   end
-  if item.within then -- it counts from when the caller sent the ask: some of it has passed, by the clock that it sent
+  if item.within then -- the deadline counts from when the caller sent the ask; some of that time has passed, by the clock that it sent
     local clock = tonumber(ARGV[HEAD + WIDTH * (tonumber(ARGV[i + 1]) or 0)] or '') or 0
     if clock > 0 and at - clock > 0 and at - clock < STEP then item.within = item.within - (at - clock) end
   end

@@ -1,23 +1,24 @@
 -- leave.lua: calls leave their places, return turns that they did not use, and end their use of slots.
 --
--- ARGV  after those of head.lua, per item:
+-- ARGV  after the arguments of head.lua, per item:
 --         limit        index
 --         what which cost, one of
---           place "<number>" cost             the place is left
---           book  "<number> <tag> <id>" cost  so is it, and the tag is kept: below 0, if it does
+--           place "<number>" cost             the call leaves its place
+--           book  "<number> <tag> <id>" cost  so it does, and the tag is kept: below 0, if it does
 --                                             not count there
 --           turn  "<process> <serial>" keep   the first `keep` permits of that ask are still
 --                                             needed. The others come back, unless another call
 --                                             has spent permits since. It may be repeated
 --           drop  "<id>" cost                 the booking ends
---           done  "<number>" cost:what        the call is done, with its slots
---           keep  "<number> <micros>" cost:what  it holds its slots still, since then
---           free  "<number>" cost:what        its slots are taken away, and it does not have them back
+--           done  "<number>" cost:what        the call is done and frees its slots
+--           keep  "<number> <micros>" cost:what  the call has held its slots since then, and still
+--                                             does
+--           free  "<number>" cost:what        the call loses its slots for good
 --           look  "" 0                        messages of free slots are repeated to calls that
---                                             have not come
---         The cost of place and book has ":<weight>:<flow>" behind it where the place names one
--- Reply: after that of head.lua, per item how many permits went back, or were waited for, or
---       are held within the limit
+--                                             have not asked
+--         If the place names a flow, the cost of place and book ends with ":<weight>:<flow>"
+-- Reply: after the reply of head.lua, per item how many permits came back, how many the place
+--       waited for, or how many are held within the limit
 
 local MOST_TAG = 9e15 -- whole micros are exact below
 

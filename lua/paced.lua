@@ -1,4 +1,4 @@
--- paced.lua: one permit every `a` micros, at most `b` of them at once. All that it keeps is
+-- paced.lua: one permit every `a` micros, at most `b` of them at once. The whole state is
 -- nextFreeTicketMicros: see meter.lua.
 
 if kinds.p then
@@ -8,10 +8,11 @@ local paced = { refills = true, close = atLeast, unpack = 0, pack = 0, next = 0,
 
 local function empty(l, at) return at - l.b * l.a end -- nextFree of a bucket that is full
 
--- If costs are settled, `low` says how many micros the bucket lacked to be full at a spending, and the
--- number of the spending: only of those that lacked less than all after them, the least first. Refunds
--- since then are taken off (`refunded`). A turn may be used until LATE after it is due, and no later:
--- else the provider's bucket could be full by then.
+-- `low` is for costs that are settled later. It has the spendings that left the bucket lower than all
+-- later spendings did, the lowest first. Each entry is how many micros the bucket lacked to be full, and
+-- the number of the spending. `refunded` is what refunds have given back since. If costs are settled, a
+-- turn may be used until LATE after it is due, and no later. Otherwise the provider's bucket could be
+-- full by then.
 local LOWS, LATE = 8, 20000
 
 local function lower(low, micros)
@@ -19,7 +20,7 @@ local function lower(low, micros)
   micros = micros + low.refunded
   while low[1] and low[#low].micros >= micros do low[#low] = nil end
   low[#low + 1] = { micros = micros, number = low.spendings }
-  if #low > LOWS then -- the lower one of two stands for both
+  if #low > LOWS then -- the lower one of two entries counts for both
     table.remove(low, 2)
     low[1].number = low[2].number - 1
   end
@@ -60,8 +61,8 @@ function paced.left(l) return min(l.b, (at - l.free - l.part) / l.a) end
 function paced.most(l) return l.b end
 function paced.ahead(l, before, cost) return l.free + l.part + (before + cost) * l.a end
 
--- With f = nextFree after the spending, f <= due <= use <= f + (b-cost)a for each turn, and f grows by
--- cost*a per turn: so the uses in any stretch of time sum to at most its length and b*a.
+-- f = nextFree after the spending. For each turn f <= due <= use <= f + (b-cost)*a, and f grows by
+-- cost*a. So the uses in any stretch of time sum to at most its length and b*a.
 function paced.usable(l, cost, due)
   return min(l.free + l.part + (l.b - cost) * l.a, l.low and due + LATE or huge)
 end
@@ -69,8 +70,8 @@ end
 -- lost is when the bucket has been full for so long that a whole permit is lost.
 function paced.lost(l) return l.free + l.part + (l.b + 1) * l.a end
 
--- A part of a permit may overflow: else calls of a slow limit would never have their turn at a fast
--- limit that is in use.
+-- A part of a permit may overflow. Otherwise calls of a slow limit would never get a turn at a fast limit
+-- that is in use.
 function paced.overflows(l, due) return paced.lost(l) < due end
 
 function paced.unspend(l, cost)
@@ -78,9 +79,9 @@ function paced.unspend(l, cost)
   return true
 end
 
--- Turns that were given stay, and the new limit begins behind them. They do not go back to a slower
--- one: their permits would take more of its time than they had. A bucket keeps its permits, up to
--- the new burst. Costs from before the change get no refund.
+-- Granted turns stay, and the new limit begins behind them. They do not come back to a slower limit:
+-- their permits would take more of its time than they had. A bucket keeps its permits, up to the new
+-- burst. Costs from before the change get no refund.
 function paced.change(l, a, b)
   if a > l.a then l.last = '' end
   if l.low then lower(l.low, 0) end
@@ -106,14 +107,14 @@ function paced.remember(l, reach, unknown)
   if unknown then atLeast(l, now + AHEAD) end
 end
 
--- record is called before a spending whose cost will be settled. The first of them get no refund while
+-- record is called before a spending whose cost is settled later. The first spendings get no refund while
 -- earlier turns may still be used later than LATE.
 function paced.record(l, due)
   l.low = l.low or { spendings = 0, refunded = 0, from = l.free + l.part > empty(l, due) and ceil(due + l.b * l.a) or 0 }
   return l.low.spendings + 1
 end
 
--- A refund is limited to what the provider's bucket can not have lost since by overflowing.
+-- A refund is limited to what the provider's bucket cannot have lost since by overflowing.
 function paced.settle(l, cost, used, record)
   local micros = (used - cost) * l.a
   if micros < 0 then

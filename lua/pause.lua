@@ -1,9 +1,9 @@
--- pause.lua: no call is due for a time. Of several pauses the one that ends last counts.
+-- pause.lua: no call is due for a time. The pause that ends last counts.
 --
--- ARGV  after those of head.lua: micros (for so long), reason
--- Reply: after that of head.lua, per limit the micros until the pause ends. News: until and paused.
--- Granted turns that are due before that moment are void. Turns that are due later stay, as their permits
--- are spent already.
+-- ARGV  after the arguments of head.lua: micros (for so long), reason
+-- Reply: after the reply of head.lua, per limit the micros until the pause ends. News: until and
+-- paused. Granted turns that are due before that moment are revoked. Turns that are due later stay,
+-- as their permits are spent already.
 
 local micros = tonumber(ARGV[OWN + 1])
 if not finite(micros) or micros <= 0 or micros > LONGEST then

@@ -1,7 +1,7 @@
 -- places.lua: the calls that wait at a limit, in the order of their tags. A tag is a moment in micros,
--- made unique: so the tags of a queue that was lost sort before those that are given later. A place is
--- "<process>:<number>:<cost>", and ":<weight>:<flow>" if it names one; the weight of an urgent call
--- is 0.
+-- made unique. So the tags of a lost queue sort before tags that are given later. A place is
+-- "<process>:<number>:<cost>", and ":<weight>:<flow>" if it names a flow; the weight of an urgent call is
+-- 0.
 
 local NEAR_PLACES = 32
 
@@ -9,14 +9,14 @@ local function costOf(place) return tonumber(match(place, '^[^:]*:[^:]*:(%d+)'))
 local function processOf(place) return match(place, '^([^:]*):') end
 local function callOf(place) return match(place, '^[^:]*:[^:]*') end
 
--- tell notes what happened to a limit: save publishes it.
+-- tell notes what happened to a limit; save publishes it.
 local function tell(l, what)
   l.news = l.news or {}
   l.news[#l.news + 1] = what
 end
 
--- tellLeft notifies waiting calls, once per script, that permits came back or a place before them was
--- left. Calls that wait for slots get messages of their own: see room.lua.
+-- tellLeft notifies waiting calls, once per script, that permits came back or that a call left its place
+-- before them. Calls that wait for slots get messages of their own: see room.lua.
 local function tellLeft(l)
   if l.card == 0 or l.meter.tells or l.leftTold then return end
   l.leftTold = true
@@ -38,7 +38,7 @@ local function head(l)
   return l.first[1], l.first[2]
 end
 
--- anew begins the grace of the head at a moment: its permits come at another moment than its forecast said.
+-- anew begins the grace of the head at a moment, when its permits no longer come as its forecast said.
 local function anew(l, moment) l.head, l.since = '0', ceil(moment) end
 
 -- sooner notes that permits came back: the permits of the head may be there from now on.
@@ -50,7 +50,7 @@ local function sooner(l)
   end
 end
 
--- near is the sum of the costs of the first places, up to NEAR_PLACES of them.
+-- near returns the sum of the costs of the first places, up to NEAR_PLACES of them.
 local function near(l, count)
   if not l.sums then
     l.sums = { [0] = 0 }
@@ -59,21 +59,22 @@ local function near(l, count)
   return l.sums[count]
 end
 
--- before estimates the permits that places before a call want: the costs of the first NEAR_PLACES, and
--- for the n others n - sqrt(n) times the lower one of both mean costs. It is too low on purpose: a call
+-- before estimates the permits that the places before a call need. It adds the costs of the first
+-- NEAR_PLACES. For the n others it adds n - sqrt(n) times the lower one of both mean costs. It is too low
+-- on purpose: a call that asks too early only asks again, but a call that asks too late is passed.
 -- that comes too early asks once more, and one that comes too late is passed over.
 local function before(l, tag)
   if l.card == 0 then return 0 end
   if not tag or tag == l.newest then return l.total end
   local rank = call('ZCOUNT', l.places, '-inf', '(' .. format('%.17g', tag))
   if rank == l.card then return l.total end
-  if rank == 0 or l.total == l.card then return rank end -- all want one
+  if rank == 0 or l.total == l.card then return rank end -- every call costs one permit
   if rank <= NEAR_PLACES then return near(l, rank) end
   local sum, others = near(l, NEAR_PLACES), rank - NEAR_PLACES
   return sum + (others - math.sqrt(others)) * min(sum / NEAR_PLACES, (l.total - sum) / (l.card - NEAR_PLACES))
 end
 
--- newTag is the tag of a new call.
+-- newTag returns the tag for a new call.
 local function newTag(l)
   l.seq = max(l.seq + 1, floor(at))
   l.newest = l.seq
@@ -81,7 +82,7 @@ local function newTag(l)
 end
 
 -- forecast is when a call and all calls before it will have had their turns. If the limit was set for a
--- time, the first call asks when that time is over, and then all processes hear of it.
+-- time, the first call asks when that time is over, and its ask notifies all processes.
 local function forecast(l, tag, cost)
   local others = before(l, tag)
   local moment = max(l.meter.next(l, cost, at), l.meter.ahead(l, others, cost))

@@ -1,13 +1,13 @@
--- quota.lua: `a` permits in each window of a calendar, whose edges the caller knows. A call that
--- crosses an edge on its way may be counted in either window: none is due within the first or last
--- `b` micros of one. The state has this window and the next, as a call of several limits may be due
--- in the next one before this one is over.
+-- quota.lua: `a` permits in each window of a calendar, whose edges the caller knows. A call that crosses
+-- an edge on its way may be counted in either window. So no call is due within the first or last `b`
+-- micros of a window. The state has this window and the next: a call of several limits may be due in the
+-- next one before this one is over.
 
 if kinds.q then
 
 local quota = {}
 
--- windows reads the edges of the call's calendar, from the window that holds `at`.
+-- windows reads the edges of the call's calendar, from the window that contains `at`.
 local function windows(l)
   local edges = {}
   for word in gmatch(l.edges, '%S+') do
@@ -20,7 +20,7 @@ local function windows(l)
   l.edge = edges
 end
 
--- The packed field is: window, used, next window, used of that.
+-- The packed field is: window, permits used in it, next window, permits used in that.
 local PACKED = { 'window', 'usedThen', 'after', 'usedAfter' }
 
 function quota.unpack(l, text)
@@ -59,13 +59,13 @@ end
 function quota.spend(l, cost, at)
   local k = window(l, at)
   if l.used[k] then l.used[k] = l.used[k] + cost end
-  if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost = 0 end -- it does not go back any more
+  if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost = 0 end -- the permits of a turn in another window do not come back
 end
 
 function quota.left(l) return l.a - l.used[1] end
 
 function quota.ahead(l, before, cost)
-  local over = before + cost - max(0, l.a - l.used[1]) -- what was used beyond `a` is of its window alone
+  local over = before + cost - max(0, l.a - l.used[1]) -- permits beyond `a` count in this window alone
   if over <= 0 then return begin(l, 1) end
   return begin(l, 1 + ceil((over + min(l.used[2], l.a)) / l.a))
 end

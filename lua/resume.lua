@@ -1,10 +1,10 @@
 -- resume.lua: a pause ends now.
 --
--- ARGV  those of head.lua
--- Reply: after that of head.lua, per limit 1, or 0: it was not paused. News: resumed
+-- ARGV  the arguments of head.lua
+-- Reply: after the reply of head.lua, per limit 1, or 0: it was not paused. News: resumed
 --
--- No turn is void or moves. Turns may have been granted for the end of the pause, if that was near: see
--- release in meter.lua.
+-- No turn moves or is revoked. If the end of the pause was near, turns may have been granted for it:
+-- see release in meter.lua.
 
 for j = 1, COUNT do
   local l, ended = load(j), 0
@@ -15,7 +15,7 @@ for j = 1, COUNT do
       l.paused, l.held, l.reason, ended = 0, 0, '', 1
       tell(l, 'resumed')
     end
-    l.resumed = l.epoch -- memories of before bring no pause: see recall
+    l.resumed = l.epoch -- what callers remember from before brings no pause: see recall
   end
   answers[j] = { ended }
 end

@@ -1,7 +1,7 @@
--- rolling.lua: never more than `a` permits in any `b` micros. Permits are numbered as they are spent,
--- at moments that never fall, so permit n may be spent b after permit n - a. The log has a spending as
--- "<number> <moment> <cost> <id>", its last number as score. Moments are on a clock of the log, which
--- is Redis's less all its steps.
+-- rolling.lua: never more than `a` permits in any `b` micros. Permits are numbered as they are spent, at
+-- moments that never go back. So permit n may be spent `b` after permit n - a. The log has a spending as
+-- "<number> <moment> <cost> <id>", with its last number as score. Moments are on a clock of the log:
+-- Redis's clock less all its steps.
 
 if kinds.r then
 
@@ -25,7 +25,7 @@ local function write(l, number, moment, cost, id)
   call('ZADD', l.log, format('%.0f', number), format('%.0f %.0f %.0f %s', number, moment, cost, id))
 end
 
--- momentOf is when permit n was spent; nil: so long ago that it counts no more, or never.
+-- momentOf is when permit n was spent. It is nil if the permit was never spent, or no longer counts.
 local function momentOf(l, n)
   local found = n > 0 and call('ZRANGEBYSCORE', l.log, format('%.0f', n), '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
   if not found or not found[1] then return end
@@ -48,7 +48,7 @@ function rolling.spend(l, cost, at, id)
   end
 end
 
--- The most permits that count no more, or never did, are found by halves.
+-- left finds the most permits that no longer count by halves.
 function rolling.left(l)
   local least, most = 0, floor(l.a)
   while least < most do
@@ -83,7 +83,8 @@ function rolling.move(l, micros) l.offset = l.offset + micros end
 function rolling.pace(l) return l.b / l.a end
 function rolling.life(l) return max(0, l.moment + l.offset - now) + l.b end
 
--- inWindow is how many permits count; more while the log still has what counts no more.
+-- inWindow returns how many permits count. It returns more while the log still has entries that no longer
+-- count.
 local function inWindow(l)
   local head = call('ZRANGE', l.log, 0, 0, 'WITHSCORES')
   if not head[1] then return 0 end
@@ -105,8 +106,8 @@ function rolling.remember(l, reach)
   end
 end
 
--- The cost of a call is put right if few calls have come since. Else permits that it used beyond
--- its cost count as spent now.
+-- The cost of a call is put right if few calls have come since. Otherwise permits that it used beyond its
+-- cost count as spent now.
 function rolling.settle(l, cost, used, _, id)
   local tail = call('ZREVRANGE', l.log, 0, SCAN - 1, 'WITHSCORES')
   for i = 1, #tail, 2 do

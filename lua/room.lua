@@ -1,10 +1,10 @@
--- room.lua: the first calls that wait for slots are told when some are free, and places of the dead leave
--- the head of the queue.
+-- room.lua: notifies the first calls that wait for slots when some are free, and removes places of dead
+-- processes from the head of the queue.
 
 local WAKES, SCAN_PLACES = 64, 64 -- places
 
 -- clear removes the places of a process from the first SCAN_PLACES of the queue, except those of calls in
--- `asking`. If the process is dead, their flows get a refund.
+-- `asking`. If the process is dead, the flows of these places get a refund.
 local function clear(l, process, asking, isDead)
   local gone, places = {}, call('ZRANGE', l.places, 0, SCAN_PLACES - 1, 'WITHSCORES')
   for k = 1, #places, 2 do
@@ -20,15 +20,15 @@ local function clear(l, process, asking, isDead)
   tellLeft(l)
 end
 
--- bury lets a dead process lose its first places if it is at the head: nobody else would ask in time.
+-- bury removes the first places of a dead process if it is at the head: no other call would ask in time.
 local function bury(l)
   local process = l.card > 0 and l.paused <= now and processOf((head(l)))
   if process and dead(l, process) then clear(l, process, {}, true) end
 end
 
--- wake notifies the processes of the first calls that wait, as many as have room. If the first call does
--- not come, wake repeats the messages after each MOMENT, and then notifies the first call of other
--- processes, too. Dead processes lose their slots and places.
+-- wake notifies the processes of the first waiting calls, as many as there are free slots for. If the
+-- first call does not ask, wake repeats the messages after each MOMENT, and then notifies the first call
+-- of other processes, too. Dead processes lose their slots and places.
 local function wake(l)
   if not l.meter.tells then return bury(l) end
   if l.card > 0 then l.meter.sweep(l) end

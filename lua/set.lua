@@ -1,16 +1,16 @@
--- set.lua: another limit is in force, whatever the processes were made with.
+-- set.lua: puts another limit in force, whatever limits the processes were configured with.
 --
--- ARGV  after those of head.lua:
---         a b          as of the limit's kind; '' '': that of the processes again
+-- ARGV  after the arguments of head.lua:
+--         a b          as of the limit's kind; '' '': the limit of the processes again
 --         micros       for so long; 0: until it is set again
--- Reply: that of head.lua. News: limit, see become in state.lua. The first script
---       after that time tells it again
+-- Reply: the reply of head.lua. News: limit, see become in state.lua. The first script
+--       after that time publishes it again
 
 local FOR_GOOD = 9e15 -- a moment in the year 2255
 local i = OWN + 1
 local a, b, micros = tonumber(ARGV[i]), tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
 local reset = ARGV[i] == '' and ARGV[i + 1] == ''
-local least = ARGV[HEAD + KIND] == 'q' and 0 or 1 -- a window's margin may be none
+local least = ARGV[HEAD + KIND] == 'q' and 0 or 1 -- the margin of a window may be 0
 if not reset and not (finite(a) and finite(b) and a > 0 and a <= LONGEST and b >= least and b <= LONGEST) then
   return bad('a, b: want numbers above 0, at most 1e15', i, 2)
 end

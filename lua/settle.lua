@@ -1,17 +1,18 @@
--- settle.lua: callers report what their calls really used. Each call counts once.
+-- settle.lua: callers report what their calls used in fact. Each call counts once.
 --
--- ARGV  after those of head.lua, per item:
+-- ARGV  after the arguments of head.lua, per item:
 --         limit        index
 --         id           "<process>:<number>" of the call. '': permits that the process has
---                      spent without Redis, while that was away
---         cost         that it had | micros since the process has heard of the limit
+--                      spent without Redis, while it was unreachable
+--         cost         the cost that the call had; without an id: micros since the last reply
+--                      about the limit
 --         used         permits; above or below the cost
--- Reply: after that of head.lua, per item 1, or 0: not known, or settled before
+-- Reply: after the reply of head.lua, per item 1, or 0: not known, or settled before
 
 local MOST_USED = 1e12
 
--- away spends what a process used while Redis was away. If no call has used the limit since, other
--- processes may still use their shares, and report them a moment later: no turn is due for a second.
+-- away spends what a process used while Redis was unreachable. If no call has used the limit since, other
+-- processes may still use their shares, and report them a moment later. So no turn is due for a second.
 local function away(l, micros, used)
   if l.fresh or now - l.seen > micros / 2 then l.meter.close(l, now + AHEAD) end
   if used == 0 then return end

@@ -1,24 +1,24 @@
--- shares.lua: fair shares, by start-time fair queueing. A call that names its flow (a tenant, an
--- account) has the tag at which its flow's share allows it: where the last call of the flow ends, but
--- not before `virtual`, the highest tag that had a turn. So each flow that waits gets turns by its
--- weight, however many of its calls wait. Tags are moments if flows are named, too: a permit of a
--- flow with weight 1 takes the limit's pace. If no flow was named since the queue was empty,
--- `virtual` is 0, and none of this takes place; all debts end there.
+-- shares.lua: fair shares, by start-time fair queueing. A call may name its flow: a tenant, or an
+-- account. Then its tag is where its flow's share begins: the end of the last call of the flow, but not
+-- before `virtual`. `virtual` is the highest tag that had a turn. So each waiting flow gets turns by its
+-- weight, however many of its calls wait. Tags are moments if flows are named, too: a permit of a flow
+-- with weight 1 takes as long as a permit of the limit. If no flow was named since the queue was empty,
+-- `virtual` is 0, and nothing of this file applies; all debts end there.
 --
--- Calls that waited before a flow was named have dense tags, a micro or more apart, up to `dense`.
--- Among them, a call of a flow has the tag of the waiting call after which its share begins. Shares can
--- not be finer there, so urgent calls have a turn between any two of these calls.
+-- Calls that waited before a flow was named have dense tags, a micro or more apart, up to `dense`. Among
+-- them, a call of a flow has the tag of the waiting call after which its share begins. Shares cannot be
+-- finer there, so urgent calls have a turn between any two of these calls.
 --
--- The sorted set `flows` has, per flow, "=<flow>": where its last call ends; "<<flow>" and "><flow>":
--- the gap that left places leave to its next calls, and to its calls behind the gap that ask again;
--- "~<flow>": where its last call ends that came back too late. "!" is where the last urgent call ends.
--- Gaps and "~" are below 0, so that only "=" and "!" count as flows that wait. Entries that `virtual`
--- has passed are removed.
+-- The sorted set `flows` has up to four entries per flow. "=<flow>" is where its last call ends.
+-- "<<flow>" and "><flow>" are the ends of a gap. Places that calls left make the gap; the flow's next
+-- calls may move into it, and its calls behind the gap when they ask again. "~<flow>" is where its last
+-- call ends that came back too late. "!" is where the last urgent call ends. Gaps and "~" are below 0, so
+-- that only "=" and "!" count as flows that wait. Entries that `virtual` has passed are removed.
 
 local shares = once(function()
 
 local LEAST_PACE, MOST_SHARE = 1000, 1e13
-local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name none
+local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name no flow
 
 -- flowOf is the flow of a place, which says ":<weight>:<flow>" at its end.
 local function flowOf(place)
@@ -31,7 +31,7 @@ local function share(l, cost, weight)
   return max(1, min(MOST_SHARE, floor(cost * max(l.meter.pace(l), LEAST_PACE) / weight)))
 end
 
--- stretch reads where the last call of a flow ends, and its gap; nil: it has none.
+-- stretch reads where the last call of a flow ends, and its gap; nil if it has none.
 local function stretch(l, name)
   local s = call('ZMSCORE', l.flows, '=' .. name, '<' .. name, '>' .. name)
   local ends, from, to = max(tonumber(s[1] or 0), l.virtual), max(-tonumber(s[2] or 0), l.virtual), -tonumber(s[3] or 0)
@@ -51,7 +51,7 @@ local function keepStretch(l, name, ends, from, to)
   l.charged = true
 end
 
--- refund makes a gap in a flow for a place that was left, or makes its gap wider.
+-- refund makes a gap in a flow, or widens it, when a call leaves its place.
 local function refund(l, place, tag)
   if l.virtual == 0 or tag < l.dense then return end
   local flow = flowOf(place)
@@ -65,8 +65,8 @@ end
 
 local LAST_TAG, FORGET_FLOWS, SCAN_DENSE = 8e15, 64, 256
 
--- after is the tag that is `size` later. Among dense tags it is the tag of the place behind so many permits
--- of calls that name no flow, and behind at least one.
+-- after returns the tag that is `size` later. Among dense tags it is the tag of a later place: so many
+-- permits of calls that name no flow are before it, and at least one.
 local function after(l, tag, size)
   if tag >= l.dense then return tag + size end
   local permits = max(1, size / share(l, 1, 1))
@@ -78,7 +78,7 @@ local function after(l, tag, size)
   return l.dense + size
 end
 
--- charge keeps where the last call of its kind ends, and returns the tag of this one.
+-- charge stores where the last call of its kind ends, and returns the tag of this call.
 local function charge(l, member, score, tag)
   call('ZADD', l.flows, format('%.0f', score), member)
   l.charged = true
@@ -104,8 +104,8 @@ local function beginShares(l, tag)
   end
 end
 
--- urgentTag gives an urgent call its tag: the first of all, within the part of the limit that urgent calls
--- have together. They are charged to that part, and not to their flows.
+-- urgentTag gives an urgent call its tag: before all others, within the part of the limit that urgent
+-- calls have together. They are charged to that part, and not to their flows.
 local function urgentTag(l, cost, part)
   local last = tonumber(call('ZSCORE', l.flows, '!') or 0)
   local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
@@ -132,9 +132,9 @@ local function fairTag(l, cost, flow)
   return min(tag, LAST_TAG)
 end
 
--- overtaken is the tag of a call that comes back from a booking after `virtual` has passed its own:
--- behind the calls of its flow that came back late before it. With their own tags all of them would be
--- before the calls of other flows. Calls of slots keep their tags, which are close together as long as
+-- overtaken is the tag of a call that comes back from a booking after `virtual` has passed its own tag.
+-- It is behind the calls of its flow that came back late earlier. With their own tags all of them would
+-- be before the calls of other flows. Calls of slots keep their tags: these are close together as long as
 -- it is not known how long calls take.
 local function overtaken(l, tag, cost, flow)
   if l.virtual <= tag or flow.urgent > 0 or l.meter.tells then return tag end
@@ -142,8 +142,8 @@ local function overtaken(l, tag, cost, flow)
   return charge(l, '~' .. flow.name, -after(l, tag, share(l, cost, flow.weight)), tag)
 end
 
--- forward is the tag of a call that asks again: if its flow has a gap before it, the call moves there, and
--- the gap moves behind it.
+-- forward is the tag of a call that asks again. If its flow has a gap before it, the call moves into the
+-- gap, and the gap moves behind it.
 local function forward(l, tag, place, cost, flow)
   if flow.urgent > 0 then return tag end
   local ends, from, to = stretch(l, flow.name)

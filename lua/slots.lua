@@ -1,6 +1,6 @@
 -- slots.lua: at most `a` permits in use at once. A turn holds its slots until its call is done, or its
--- process is dead. The log has the calls that hold slots, "<process>:<number>:<cost>:<what>", and since
--- when as score; it is negative if the slots were taken away. Nobody polls: see room.lua.
+-- process is dead. The log has the calls that hold slots, "<process>:<number>:<cost>:<what>". The score
+-- is the moment since when; it is negative if the slots were taken away. Nobody polls: see room.lua.
 
 if kinds.s then
 
@@ -11,16 +11,17 @@ slots.MOMENT = MOMENT
 
 -- used: how many permits are held. mean: for how long recent calls held them. checked: the last sweep for
 -- dead processes. till: after a loss of data, no slot is granted before this moment, so that processes
--- can report their slots. woken: the highest tag whose process was notified that there is room.
+-- can report their slots. woken: the highest tag whose process was notified that slots are free.
 local PACKED = { 'used', 'mean', 'checked', 'till', 'woken' }
 
 function slots.unpack(l, text) return unpackInto(l, 'meter', PACKED, text or '0 0 0 0 0') end
 function slots.pack(l) return format('%.0f %.0f %.0f %.0f %.0f', l.used, l.mean, l.checked, l.till, l.woken) end
 
--- release frees the slots of a call, and returns since when it held them; nil: it holds none. If the
--- slots were granted after the caller sent its message, the message is a late copy, and the call keeps
--- its slots: it then returns true, too. (The copy was sent before the slots were granted, since the way
--- to Redis takes longer than a caller is wrong about Redis's time; a message after the reply was not.)
+-- release frees the slots of a call, and returns the moment since when the call held them; nil if it
+-- holds none. If the slots were granted after the caller sent its message, the message is a late copy,
+-- and the call keeps its slots. Then release returns true, too. (A copy was sent before the grant, since
+-- its way to Redis takes longer than a caller is wrong about Redis's time. Any other message was sent
+-- after the reply.)
 local function release(l, who, sent)
   local since = l.entries > 0 and tonumber(call('ZSCORE', l.log, who))
   if not since then return end
@@ -33,7 +34,7 @@ local function release(l, who, sent)
   return since
 end
 
--- sweep frees the slots of processes that are dead or unknown. It looks once after each death.
+-- sweep frees the slots of processes that are dead or unknown. It checks once after each death.
 function slots.sweep(l)
   local last = call('ZRANGE', l.processes, 0, 0, 'WITHSCORES')
   local died = last[2] and -tonumber(last[2]) or 0
@@ -68,14 +69,15 @@ function slots.next(l, cost, from)
 end
 
 function slots.spend(l, cost, since, id, what)
-  if not id then return end -- that was without Redis
+  if not id then return end -- a spending without Redis
   if l.used == 0 then l.renews = true end
   local who = format('%s:%.0f:%s', id, cost, what)
   if call('ZADD', l.log, 'NX', format('%.0f', min(since, now)), who) == 1 then l.used, l.entries = l.used + cost, l.entries + 1 end
   l.logged = true
 end
 
--- asks frees the slots of a call that asks again. True: the ask is a late copy, and the call holds them.
+-- asks frees the slots of a call that asks again. It returns true if the ask is a late copy, and the call
+-- holds them.
 function slots.asks(l, who)
   local left, late = release(l, who, l.clock)
   if left then sooner(l) end
@@ -92,7 +94,7 @@ function slots.done(l, who)
   return costOf(who)
 end
 
--- free takes slots away from a call that is not done, and returns how many. The call can not take them
+-- free takes slots away from a call that is not done, and returns how many. The call cannot take them
 -- back until it is done, or until a sweep after ten minutes.
 function slots.free(l, who)
   if (tonumber(call('ZSCORE', l.log, who)) or 0) < 0 then return 0 end
@@ -105,7 +107,7 @@ function slots.free(l, who)
 end
 
 -- keep notes that a turn still holds its slots, in case Redis lost that. It returns how many permits, if
--- there is room for them.
+-- they are within the limit.
 function slots.keep(l, who, since)
   if not since then return 0 end
   local id, cost, what = match(who, '^([^:]*:[^:]*):(%d+):(.*)$')
@@ -123,8 +125,8 @@ function slots.forget(l)
   l.used, l.till = 0, max(l.till, ceil(at + UNSURE))
 end
 
--- holders returns how many calls hold slots, then each call and for how long it has held them, without
--- those that a sweep has removed (`gone`).
+-- holders returns how many calls hold slots, then for each call its name and how long it has held them.
+-- It skips calls that a sweep has removed (`gone`).
 function slots.holders(l, gone)
   slots.sweep(l)
   local holders = l.used > 0 and call('ZRANGEBYSCORE', l.log, 0, '+inf', 'WITHSCORES', 'LIMIT', 0, MOST) or {}
@@ -143,7 +145,7 @@ function slots.usable(_, _, due) return due + USABLE end
 function slots.overflows() return true end
 function slots.change(l) l.woken = 0 end
 
--- Nobody is told of room during a pause.
+-- During a pause no call is notified of free slots.
 function slots.hold(l)
   if l.card > 0 then slots.sweep(l) end
   l.woken = 0
@@ -157,9 +159,10 @@ end
 function slots.pace(l) return l.mean / l.a end
 function slots.life(l) return l.used > 0 and DAY or l.entries > 0 and FREED or 0 end
 
--- reach has the slots in use, and 0, which callers age. After 30 s it proves no loss of data: the calls may
--- be done, and the state expired. Its third number is micros until a process must look again, because
--- a notified call has not come, or a pause ends then; 0: no process must.
+-- reach has the slots in use, and 0, from which callers take the time that has passed. After 30 s it
+-- proves no loss of data: the calls may be done, and the state expired. Its third number is micros until
+-- a process must look again, because a notified call has not asked, or a pause ends then. 0: no process
+-- must.
 function slots.reach(l)
   local look = 0
   if l.card > 0 and l.used < l.a then
@@ -170,7 +173,7 @@ function slots.reach(l)
 end
 
 -- remember closes the limit after a loss of data, as long as the new state is young. After that, all
--- processes have reported their slots, and a process that asks late brings nothing new.
+-- processes have reported their slots, and the report of a late process adds nothing.
 function slots.remember(l, reach, unknown)
   local used, heard = match(reach, '^(%d+) (-?%d+)')
   local from = unknown and at or min(at, l.epoch + way)

@@ -1,17 +1,18 @@
--- state.lua: one limit: its hash, read and checked as a whole, and written where it changed.
+-- state.lua: the hash of one limit. It is read and checked as a whole, and only changed fields are
+-- written.
 
--- The fields of the hash: first NUMBERS numbers, which are 0 where Redis does not have them, then texts. The
--- field queue packs total: permits that calls in the queue want. seq: the highest tag. head: the head of
--- the queue, and the one that was told last that it is late. since: when the permits of the head were
--- there. wanted: permits of bookings that count. front, span, returned: see bookings.lua. latest: when the
--- last booking is to be back.
+-- The fields of the hash. The first NUMBERS are numbers, which are 0 where Redis does not have them; the
+-- others are texts. The field `queue` packs nine values. total: the permits that calls in the queue need.
+-- seq: the highest tag. head: the first place, and the place whose process was notified last that it is
+-- late. since: when the permits of the head were there. wanted: the permits of bookings that count.
+-- front, span, returned: see bookings.lua. latest: when the last booked call is due back.
 local FIELDS = { 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'epoch', 'rank', 'setUntilMicros', 'pausedUntilMicros',
   'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue' }
 local NUMBERS = 12
 local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil' } -- if they are not 0
-local limits, byKey = {}, {} -- by index; a limit that a call names twice is one
+local limits, byKey = {}, {} -- by index; a limit that a call names twice has one table
 
--- say writes what a reply says of a limit.
+-- say writes the part of the reply about a limit.
 local function say(j, version, reach, text, problem)
   local k = 4 * j - 2
   reply[k], reply[k + 1], reply[k + 2], reply[k + 3] = version, reach, text, problem
@@ -21,7 +22,7 @@ end
 local function fields(l)
   local f = pcall('HMGET', l.key, unpack(FIELDS))
   local places, booked, log = pcall('ZCARD', l.places), pcall('ZCARD', l.booked), pcall('ZCARD', l.log)
-  local renews = floor(now / RENEW) ~= floor((tonumber(f[2]) or 0) / RENEW) -- from time to time
+  local renews = floor(now / RENEW) ~= floor((tonumber(f[2]) or 0) / RENEW) -- every RENEW
   local processes = renews and pcall('ZCARD', l.processes) or 0
   for _, reply in ipairs({ f, places, booked, log, processes }) do
     if type(reply) == 'table' and reply.err then return 'BADSTATE key: ' .. reply.err end
@@ -52,29 +53,30 @@ local function fields(l)
   return l.meter.unpack(l, f[19] or nil)
 end
 
--- forgetPlaces empties the queue. Waiting calls enter it again when they ask next, in the same order by
--- their tags. Calls that had their turns, or left, while this server missed it never ask again, and each
--- of their places would hold up the queue. Limits of slots keep their places, as calls wait for messages.
+-- forgetPlaces empties the queue. Waiting calls enter it again when they next ask, in the same order by
+-- their tags. Some calls had their turns or left while this server missed it. They never ask again, and
+-- each of their places would hold up the queue. Limits of slots keep their places, as their calls wait
+-- for messages.
 local function forgetPlaces(l)
   if l.card == 0 or l.meter.tells then return end
   erase('UNLINK', l.places)
   l.card, l.total, l.head, l.since = 0, 0, '0', ceil(at)
 end
 
--- recall takes over what the caller remembers, if the state lacks it: the data was lost, or the state is
--- older than that, or comes from another server.
+-- recall takes over what the caller remembers if the state lacks it: the data was lost, or the state is
+-- older, or it comes from another server.
 local function recall(l)
   local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[RUN]
   local other = run ~= '' and l.run ~= '' and l.run ~= run
   local lost = epoch > 0 and (l.fresh or epoch == l.epoch and l.version < l.brought)
   if l.fresh then l.meter.fresh(l) end
   if epoch > 0 and (lost or epoch ~= l.epoch) or other then
-    -- Keys that are gone so soon did not expire: turns that others were given may be out.
+    -- Keys that are gone so soon did not expire. So other processes may still hold granted turns.
     local young, free = tonumber(match(l.brings, '^%S+') or ''), l.free
     l.meter.remember(l, l.brings, other or l.meter.refills and lost and young and young > -l.meter.life(l) - 2 * RENEW)
     free = max(free, now + AHEAD)
-    if l.kind == 'p' and l.paused <= now and l.free > free then -- no turn reaches so far: a pause, or a debt
-      if epoch < l.epoch and l.resumed == l.epoch then -- somebody has ended that since
+    if l.kind == 'p' and l.paused <= now and l.free > free then -- no turn is due so late: this is a pause, or a debt
+      if epoch < l.epoch and l.resumed == l.epoch then -- that pause or debt has been ended since
         l.free, l.part = free, 0
       else
         l.paused, l.held, l.reason = l.free, l.free - now, 'Redis lost its data, and this is what a process remembers of it'
@@ -101,8 +103,8 @@ local function step(l)
 end
 
 -- become puts another limit in force. Granted turns stay as they are, and the next turns begin behind
--- them. The message of a paced limit has the factor by which its interval has changed, and the micros
--- in which the permits would come that its burst has lost.
+-- them. The message about a paced limit has two numbers: the factor by which its interval has changed,
+-- and the micros that the permits take that its burst has lost.
 local function become(l, text)
   if text == l.limit then return end
   local to, factor, less = {}, 1, 0
@@ -114,7 +116,7 @@ local function become(l, text)
   l.a, l.b, l.limit, l.renews = to.a, to.b, text, true
 end
 
--- rule lets the limit be in force that has the highest rank, or that was set for a time.
+-- rule puts the limit in force that has the highest rank, or that was set for a time.
 local function rule(l)
   if l.own == '' or l.myRank > l.rank then l.own, l.rank = l.mine, max(l.myRank, l.rank) end
   if l.setUntil > 0 and l.setUntil <= now then l.setUntil = 0 end
@@ -128,8 +130,8 @@ local function endShares(l)
   erase('UNLINK', l.flows)
 end
 
--- giveBack undoes the last spending down to `keep` permits, if the ask made it. It returns how many permits
--- came back.
+-- giveBack undoes the last spending down to `keep` permits, if the ask made it. It returns how many
+-- permits came back.
 local function giveBack(l, who, keep)
   local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
   if not process or process .. ' ' .. serial ~= who then return 0 end
@@ -148,12 +150,12 @@ local function load(j)
   limits[j], byKey[l.key] = l, l
   l.problem = problem or fields(l)
   if l.problem then return l end
-  if l.fresh then erase('UNLINK', l.places, l.log, l.booked, l.flows) end -- what stands there is older
+  if l.fresh then erase('UNLINK', l.places, l.log, l.booked, l.flows) end -- these keys are older than the state
   step(l)
   recall(l)
   rule(l)
   if l.paused <= now then l.paused, l.held, l.reason = 0, 0, '' end
-  if l.bookings > 0 and l.latest < now then -- all of them are late: the limit is in use, so its keys live on
+  if l.bookings > 0 and l.latest < now then -- all bookings are late; the limit is in use, so its keys do not expire
     erase('UNLINK', l.booked)
     l.bookings = 0
   end
@@ -165,7 +167,7 @@ local function load(j)
   return l
 end
 
--- limit loads the limit that an item names; nil: there is none.
+-- limit loads the limit that an item names, or returns nil.
 local function limit(i)
   local j = tonumber(ARGV[i])
   return j and j >= 1 and KEYS[KEYED * j] and (limits[j] or load(j)) or nil
@@ -200,7 +202,7 @@ local function save(l)
   end
 end
 
--- finish writes all limits, but those with problems, and returns the reply.
+-- finish writes all limits that have no problem, and returns the reply.
 local function finish(wake)
   for j, l in pairs(limits) do
     if not l.problem and l.j == j then

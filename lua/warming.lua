@@ -1,7 +1,7 @@
--- warming.lua: one permit every `a` micros, none at once, and fewer after a silence: Guava's
--- SmoothWarmingUp, with a cold factor of 3. Permits are stored while nobody calls, and the more are
--- stored the more time one of them costs, until the limit is warm after `b` micros. A call is due
--- when those before it are paid for.
+-- warming.lua: one permit every `a` micros, none at once, and fewer after a silence. It is Guava's
+-- SmoothWarmingUp, with a cold factor of 3. Permits are stored while nobody calls. The more are stored,
+-- the more time a permit costs, until the limit is warm after `b` micros. A call is due when the calls
+-- before it are paid for.
 -- https://guava.dev: com.google.common.util.concurrent.SmoothRateLimiter
 
 if kinds.w then
@@ -25,7 +25,7 @@ end
 function warming.pack(l) return format('%.17g', l.stored) end
 local function storedAt(l, at) return min(l.highest, l.stored + max(0, at - l.free - l.part) * l.highest / l.b) end
 
--- price is the time that permits cost, of which the stored ones are spent first.
+-- price is the time that permits cost; stored permits are spent first.
 local function price(l, stored, permits)
   local high = stored - l.threshold
   local above = min(permits, max(0, high))
@@ -45,14 +45,14 @@ function warming.left(l) return l.free + l.part <= at and storedAt(l, at) or 0 e
 function warming.most() return 1e9 end
 function warming.ahead(l, before) return max(at, l.free + l.part) + price(l, storedAt(l, at), before) end
 
--- The permits go back as if the limit had been warm.
+-- The permits come back as if the limit had been warm.
 function warming.unspend(l, cost)
   advance(l, -cost * l.a)
   return true
 end
 
 function warming.change(l, a, b)
-  if a > l.a then l.last = '' end -- as of paced limits
+  if a > l.a then l.last = '' end -- as for paced limits
   local full = l.stored / l.highest
   l.a, l.b = a, b
   curve(l)
@@ -77,7 +77,7 @@ end
 
 function warming.record() return now end -- old records are dropped first
 
--- Each call is due when the bucket is full again: only permits used beyond the cost matter.
+-- Each call is due when the bucket is full again. So only permits used beyond the cost matter.
 function warming.settle(l, cost, used)
   advance(l, max(0, used - cost) * l.a)
   return true
