@@ -6,8 +6,8 @@
 //	go run . http      turns over HTTP
 //	go run . growth    many calls that wait at many keys
 //
-// Each of them explains itself with -h. They start a redis-server (or valkey-server) of PATH on a
-// free port, and leave nothing behind.
+// Each measurement explains itself with -h. It starts a redis-server (or valkey-server) from PATH on a free
+// port, and leaves nothing behind.
 package main
 
 import (
@@ -63,7 +63,7 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 		fmt.Fprintln(stderr, "Each of them takes -h.")
 		return 2
 	}
-	logging.Disable() // what goes wrong comes back as an error
+	logging.Disable() // errors of the client are returned as well
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second Ctrl-C ends a program that hangs

@@ -17,7 +17,7 @@ import (
 	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
 )
 
-// asProgram in the environment makes the test binary the program itself.
+// asProgram is the environment variable that makes the test binary the program itself.
 const asProgram = "FLEETPACE_BENCH_AS_PROGRAM"
 
 func TestMain(m *testing.M) {
@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	_ = os.Setenv(asProgram, "1") // of the processes that tests start
+	_ = os.Setenv(asProgram, "1") // for the processes that tests start
 	os.Exit(m.Run())
 }
 
@@ -57,7 +57,7 @@ func lines[F any](t *testing.T, text string) (all []F) {
 	}
 }
 
-// Each case has each contender that can take part, and each of their figures has a value.
+// Each case has every contender that can take part, and each of their figures has a value.
 func TestCost(t *testing.T) {
 	picture := filepath.Join(t.TempDir(), "cost.svg")
 	all := lines[cost.Figure](t, bench(t, "cost", "-json", "-rounds", "1", "-slice", "10ms", "-chart", picture))
@@ -80,7 +80,7 @@ func TestCost(t *testing.T) {
 	}
 }
 
-// Fleetpace from another program takes part, here from the same one; and so do busy processes.
+// Fleetpace from another program takes part (here it is the same program), and so do busy processes.
 func TestCostBefore(t *testing.T) {
 	all := lines[cost.Figure](t, bench(t, "cost", "-json", "-rounds", "1", "-slice", "10ms", "-only", "1 caller,fleetpace", "-before", os.Args[0], "-busy"))
 	var names []string
@@ -90,7 +90,7 @@ func TestCostBefore(t *testing.T) {
 	require.Equal(t, []string{"fleetpace", "fleetpace, before", "fleetpace, lease", "fleetpace, lease, before"}, names)
 }
 
-// Tasks are done, and what is counted of them adds up.
+// Tasks are done, and their counts add up.
 func TestFleet(t *testing.T) {
 	args := []string{"fleet", "-json", "-seconds", "2s", "-processes", "2", "-contender", "fleetpace-worker"}
 	for scenario, lineCount := range map[string]int{"one": 1, "mixed": 2} {
@@ -116,7 +116,7 @@ func TestGrowth(t *testing.T) {
 	require.Contains(t, text, "2 × 5 × 2")
 }
 
-// What is wrong with the command line is told, with what to write.
+// A wrong command line gets an error that says what to write.
 func TestCommandLine(t *testing.T) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	require.NoError(t, err)

@@ -36,7 +36,7 @@ func newCore(client redis.UniversalClient, cfg Config) *core {
 		Life: beats[:2], Keys: beats[2:],
 		Kind: cfg.Limit.terms().Kind, Pace: cfg.Limit.Rate(), Limit: cfg.Limit.String(),
 		Text: cfg.Name, Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
-		Meter: meter.Of(cfg.Group, cfg.Name),
+		Meter: meter.Named(cfg.Group, cfg.Name),
 	}}
 	c.root = c.newLimit("")
 	c.shared = share(client, cfg)

@@ -11,14 +11,14 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Config says what jobs need. The zero value is good for most.
+// Config configures a Pacer. The zero value suits most fleets.
 type Config struct {
-	// Turn says what a job needs. It is called each time a job comes into a worker, by many
-	// goroutines at a time, with the job's context. An error fails the job's attempt, and so
-	// does a Turn that is wrong. Default: the zero [Turn].
+	// Turn says what a job needs. It is called each time a job enters a worker, by many goroutines at a
+	// time, with the job's context. An error, or a Turn that is not valid, fails the job's attempt.
+	// Default: the zero [Turn].
 	Turn func(context.Context, *rivertype.JobRow) (Turn, error)
 
-	// Logger hears, at most every 10 s, of jobs whose limits do not answer. Default
+	// Logger gets a warning, at most every 10 s, about jobs whose limits do not answer. Default:
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -26,12 +26,12 @@ type Config struct {
 // Turn is what a job needs before it is worked. The zero Turn is one permit of each of the
 // usual limits.
 type Turn struct {
-	// Limits is a Limiter or a Joint to wait for. It may be that of a tenant
+	// Limits is a Limiter or a Joint to wait for. It may be the limiter of a tenant
 	// ([reserve.Limiter.For]), of a flow ([reserve.Limiter.Flow]), or of calls that go first
-	// ([reserve.Limiter.Urgent]). Nil: the limits that the Pacer was made with.
+	// ([reserve.Limiter.Urgent]). Nil: the limits that were passed to [New].
 	Limits reserve.Turns
 
-	// Costs are the permits of each of the limits, in their order. None: one permit of each.
+	// Costs are the permits of each of the limits, in their order. Nil: one permit of each.
 	Costs []int
 
 	// Skip is for a job that calls nothing: it is worked without a turn.

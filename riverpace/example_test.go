@@ -19,7 +19,7 @@ import (
 	"github.com/fleetpace/fleetpace/riverpace"
 )
 
-// A River client as there are many, and the lines (marked +) that pace it.
+// The lines marked + pace a River client.
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -72,7 +72,7 @@ func ExampleNew() {
 
 	paced, err := riverpace.New(limiter, riverpace.Config{
 		Turn: func(_ context.Context, job *rivertype.JobRow) (riverpace.Turn, error) {
-			if job.Kind == "report" { // calls nothing
+			if job.Kind == "report" { // it calls no API
 				return riverpace.Turn{Skip: true}, nil
 			}
 			var args struct {
@@ -114,15 +114,15 @@ func ExamplePacer_Apply() {
 	// looks every 200ms and waits in the worker for up to 1.42s
 }
 
-// chatArgs is a job whose cost is known when the answer is there.
+// chatArgs is a job whose cost is known when the response is there.
 type chatArgs struct{}
 
 func (chatArgs) Kind() string { return "chat" }
 
-// chat stands for a call of yours: it tells how many tokens it has used.
+// chat stands for a call of yours; it returns how many tokens it has used.
 func chat(context.Context) (tokens int, err error) { return 200, nil }
 
-// A job tells what its call has used of a limit that settles.
+// A job reports how much its call has used of a limit that settles.
 func ExampleReservation() {
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, _ *river.Job[chatArgs]) error {

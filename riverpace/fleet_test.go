@@ -12,7 +12,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Two clients find a backlog. The limit is kept, and each job is called once, in its first attempt.
+// Two clients find a backlog. The limit is kept, and each job calls the API once, in its first attempt.
 func TestABacklog(t *testing.T) {
 	s := newScene(t)
 	const jobs = 1_000
@@ -23,7 +23,7 @@ func TestABacklog(t *testing.T) {
 	s.judge(s.turns())
 }
 
-// Few workers are all full of jobs that wait, and the next ones stand in River's queue.
+// All workers are full of waiting jobs, and the next jobs wait in River's queue.
 func TestFewWorkers(t *testing.T) {
 	s := newScene(t)
 	const jobs = 600
@@ -35,8 +35,8 @@ func TestFewWorkers(t *testing.T) {
 	s.judge(s.turns())
 }
 
-// Clients hand out a backlog that takes them longer than the turns of its first jobs are away:
-// these come back behind the others.
+// Clients take longer to work through a backlog than until the turns of its first jobs: these jobs come
+// back behind the others.
 func TestALargeBacklog(t *testing.T) {
 	s := newScene(t)
 	s.insert(20_000)
@@ -45,7 +45,7 @@ func TestALargeBacklog(t *testing.T) {
 	s.judge(s.turns())
 }
 
-// Jobs that are cancelled while they wait in their workers are not called, and hold nobody up.
+// Jobs that are cancelled while they wait in their workers make no call, and delay no other job.
 func TestWaitingJobsAreCancelled(t *testing.T) {
 	s := newScene(t)
 	const jobs, cancelled = 300, 50

@@ -14,17 +14,17 @@ import (
 )
 
 var (
-	// book has the turns of all tests in this process: each has a prefix of its own.
+	// book records the turns of all tests in this process: each test has a prefix of its own.
 	book *ledger.Book
 
 	// requirePostgres makes a missing PostgreSQL a failure.
 	requirePostgres bool
 )
 
-// TestMain runs the tests, or, where a test started this binary again, a River client.
+// TestMain runs the tests. If a test started this binary, it runs a River client instead.
 func TestMain(m *testing.M) {
 	if text := os.Getenv(jobVariable); text != "" {
-		go func() { // whoever started it holds its standard input open
+		go func() { // the parent holds the standard input open
 			_, _ = io.Copy(io.Discard, os.Stdin)
 			os.Exit(1)
 		}()

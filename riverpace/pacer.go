@@ -44,10 +44,10 @@ func New(limits reserve.Turns, config Config) (*Pacer, error) {
 	return &Pacer{limits: limits, config: config, hint: rate.Sometimes{First: 1, Interval: 10 * time.Second}}, nil
 }
 
-// Apply adds the Pacer to config.Plugins, as the last one. Call it once, before
-// river.NewClient, when the intervals and queues of config are set. Middleware of
-// config.Middleware runs within the turn, and hears nothing of jobs that wait. The error is an
-// [ErrInvalid] that names the field. Config is unchanged then.
+// Apply adds the Pacer to config.Plugins, as the last plugin. Call it once, before river.NewClient, when
+// the intervals and queues of config are set. Middleware of config.Middleware runs within the turn, and is
+// not called for a job that waits. The error is an [ErrInvalid] that names the field; config is unchanged
+// then.
 func (p *Pacer) Apply(config *river.Config) error {
 	if config == nil {
 		return invalid("river.Config", "must not be nil")

@@ -23,12 +23,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// server starts the one PostgreSQL of this test binary, the first time that it is needed, and
-// returns the directory of its socket.
+// server starts the one PostgreSQL of this test binary when a test first needs it, and returns the
+// directory of its socket.
 var server = sync.OnceValues(startPostgres)
 
-// run keeps a PostgreSQL for as long as its standard input is open, so that none outlives the
-// tests, however these end.
+// run runs a PostgreSQL for as long as its standard input is open, so that it does not outlive the tests,
+// however they end.
 const run = `
 "$1/initdb" -D "$2/data" -U postgres -A trust -E UTF8 --locale=C --no-sync >"$2/log" 2>&1 || exit 1
 "$1/postgres" -D "$2/data" -k "$2" -c listen_addresses= -c fsync=off -c synchronous_commit=off \
@@ -39,7 +39,8 @@ wait $!
 rm -rf "$2"
 `
 
-// held is the writing end of the standard input of the server. A file that is collected closes.
+// held is the writing end of the standard input of the server. It is kept here as the garbage collector
+// closes a file.
 var held any
 
 func startPostgres() (string, error) {
@@ -78,7 +79,7 @@ func startPostgres() (string, error) {
 	return "", fmt.Errorf("PostgreSQL does not answer: %s", log)
 }
 
-// asOther is for a process of a user without rights, who gets the directory.
+// asOther runs a process as a user without rights, and makes that user the owner of the directory.
 func asOther(dir string) (*syscall.SysProcAttr, error) {
 	other, err := user.Lookup("postgres")
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 
 const jobVariable = "FLEETPACE_RIVERPACE_JOB"
 
-// serve is a River client in a process of its own. It ends with SIGTERM.
+// serve runs a River client in a process of its own, until SIGTERM.
 func serve(text string) error {
 	var j clientJob
 	if err := json.Unmarshal([]byte(text), &j); err != nil {
@@ -55,7 +55,7 @@ func (s *scene) start(id string) *process {
 	// The race detector would sleep for a second before the process ends.
 	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
 	cmd.Stderr = os.Stderr
-	_, err = cmd.StdinPipe() // until it has ended, or this process has
+	_, err = cmd.StdinPipe() // it closes when the process ends, or when this process does
 	require.NoError(s, err)
 	require.NoError(s, cmd.Start())
 	p := &process{t: s.T, cmd: cmd}
@@ -63,7 +63,7 @@ func (s *scene) start(id string) *process {
 	return p
 }
 
-// kill ends the process the hard way, if it still runs.
+// kill kills the process, if it still runs.
 func (p *process) kill() {
 	p.once.Do(func() {
 		_ = p.cmd.Process.Kill()
@@ -71,7 +71,7 @@ func (p *process) kill() {
 	})
 }
 
-// end has the process stop in order, and returns how long it took.
+// end stops the process in order, and returns how long that took.
 func (p *process) end() time.Duration {
 	p.t.Helper()
 	began := time.Now()
@@ -80,7 +80,7 @@ func (p *process) end() time.Duration {
 	return time.Since(began)
 }
 
-// written are the turns of all processes.
+// written returns the turns of all processes.
 func (s *scene) written() []ledger.Turn {
 	s.Helper()
 	turns, err := ledger.Read(s.job.Turns)
@@ -88,7 +88,7 @@ func (s *scene) written() []ledger.Turn {
 	return turns
 }
 
-// running is how many jobs a client has.
+// running returns how many jobs a client has.
 func (s *scene) running(id string) (n int) {
 	s.Helper()
 	err := s.pool.QueryRow(s.Context(), "SELECT count(*) FROM river_job WHERE state = 'running' AND attempted_by[array_upper(attempted_by, 1)] = $1", id).Scan(&n)
@@ -106,8 +106,8 @@ func (s *scene) leads(id string) {
 	})
 }
 
-// One of two processes, which leads, ends in the middle, while many of its jobs wait. They go
-// back at once and run elsewhere, in their first attempt.
+// One of two processes, the leader, ends in the middle, while many of its jobs wait. They return to River
+// at once and run elsewhere, in their first attempt.
 func TestAProcessEnds(t *testing.T) {
 	s := newScene(t)
 	const jobs = 1_000
@@ -126,8 +126,8 @@ func TestAProcessEnds(t *testing.T) {
 	s.judge(s.written())
 }
 
-// The client that leads is killed in the middle, and another one is started. River rescues its
-// jobs: none is lost, and only those that it had in its hands count a second attempt.
+// The leading client is killed in the middle, and another one is started. River rescues its jobs: none is
+// lost, and only jobs that the killed client was working count a second attempt.
 func TestAProcessIsKilled(t *testing.T) {
 	s := newScene(t)
 	const jobs = 1_000

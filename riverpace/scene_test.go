@@ -31,7 +31,7 @@ const (
 
 	latency = 20 * time.Millisecond // of the API
 
-	// liveness is when something that has to happen has not.
+	// liveness is the time within which everything that has to happen must have happened.
 	liveness = 3 * time.Minute
 )
 
@@ -88,7 +88,7 @@ func (s *scene) insert(n int) {
 	require.NoError(s, err)
 }
 
-// called is how many jobs have called the API.
+// called returns how many jobs have called the API.
 func (s *scene) called() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,7 +126,7 @@ func (s *scene) until(what string, is func() bool) {
 	}
 }
 
-// onceEach expects that n jobs were called once each, in their first attempt.
+// onceEach expects that n jobs have called the API once each, in their first attempt.
 func (s *scene) onceEach(n int) {
 	s.Helper()
 	require.Equal(s, map[string]int{"completed 1": n}, s.states())
@@ -137,8 +137,8 @@ func (s *scene) onceEach(n int) {
 	require.Equal(s, n, arrived, "none is called twice")
 }
 
-// judge expects that turns keep the limit, and logs how much of it was used, and how many calls APIs
-// would have refused by their bursts.
+// judge expects that turns keep the limit. It logs how much of the limit was used, and how many calls APIs
+// would have refused because of their bursts.
 func (s *scene) judge(turns []ledger.Turn) {
 	s.Helper()
 	s.mu.Lock()
@@ -160,7 +160,7 @@ func (s *scene) judge(turns []ledger.Turn) {
 	s.Logf("MEASURE calls %d, used %.3f, refused by burst %v, snoozes per job %.2f", judged.Requests, judged.Utilization(rate, burst), refused, snoozes)
 }
 
-// clientJob is what a River client is told to do, as JSON where it is a process of its own.
+// clientJob is the task of a River client, as JSON if the client is a process of its own.
 type clientJob struct {
 	Postgres, Redis, Prefix, API, Turns string
 	ID                                  string
@@ -168,7 +168,7 @@ type clientJob struct {
 	Poll, Cooldown, Timeout, Rescue     time.Duration
 }
 
-// start starts a client whose jobs call the API, and returns what stops it at once.
+// start starts a client whose jobs call the API, and returns a function that stops it at once.
 func (j clientJob) start(ctx context.Context) (stop func() error, err error) {
 	options, err := redis.ParseURL(j.Redis)
 	if err != nil {
@@ -186,7 +186,7 @@ func (j clientJob) start(ctx context.Context) (stop func() error, err error) {
 	calls := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 	workers := river.NewWorkers()
 	river.AddWorker(workers, river.WorkFunc(func(ctx context.Context, job *river.Job[callArgs]) error {
-		// River works a job again, in the same attempt, whose call ends with the client.
+		// If the call of a job ends with the client, River works the job again, in the same attempt.
 		ctx = context.WithoutCancel(ctx)
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s?job=%d", j.API, job.Args.Number), nil)
 		if err != nil {
@@ -235,5 +235,5 @@ func (s *scene) serve(clients int) {
 	}
 }
 
-// turns are those that this process gave.
+// turns returns the turns that this process granted.
 func (s *scene) turns() []ledger.Turn { return book.Turns(s.job.Prefix) }

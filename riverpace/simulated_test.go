@@ -16,16 +16,16 @@ import (
 	"github.com/fleetpace/fleetpace/riverpace"
 )
 
-// table is River's table of jobs, played: workers take the next job at each look.
+// table is a simulation of River's table of jobs: workers take the next job at each look.
 type table struct {
 	mu      sync.Mutex
 	jobs    int
-	next    int64               // the first one that nobody has taken
+	next    int64               // the first job that nobody has taken
 	snoozed map[int64]time.Time // until when
 	calls   []time.Time
 }
 
-// take returns the job that has been due for the longest time; 0: none is.
+// take returns the job that has been due for the longest time, or 0.
 func (b *table) take() (id int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -68,8 +68,8 @@ func (b *table) work(ctx context.Context, j jobs, poll time.Duration) {
 	}
 }
 
-// Whatever the backlog and the workers are, the limit is used: also where workers are full of jobs
-// that wait, and where jobs come back behind a backlog that is still being handed out.
+// The limit is used, whatever the backlog and the workers are. Workers may be full of waiting jobs, and
+// jobs may come back behind a backlog that is still being worked through.
 func TestTheLimitIsUsed(t *testing.T) {
 	for name, of := range map[string]struct{ jobs, workers int }{
 		"a backlog": {1_000, 100}, "few workers": {1_000, rate / 4}, "a large backlog": {2_500, 40},

@@ -13,16 +13,16 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// askAgain is after how long, on average, a job comes again whose limits do not answer.
+// askAgain is the mean snooze of a job whose limits do not answer.
 const askAgain = 2 * time.Second
 
-// middleware has the methods that River calls, so that a Pacer has none of them.
+// middleware has the methods that River calls, so that they are not methods of Pacer.
 type middleware struct {
 	river.MiddlewareDefaults
 	*Pacer
 }
 
-// Work gives a job its turn and works it. Its slots are released though it panics.
+// Work gives a job its turn and works it. It releases the job's slots even after a panic.
 func (m *middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
 	need, err := m.config.Turn(ctx, job)
 	if err == nil && need.Skip {
@@ -39,8 +39,7 @@ func (m *middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(
 	return work(context.WithValue(ctx, reservationKey{}, r))
 }
 
-// wait returns when the job has its turn. Where that is far away, or moves there, the error is
-// a snooze.
+// wait returns when the job has its turn. If the turn is far away, or moves away, the error is a snooze.
 func (m *middleware) wait(ctx context.Context, job *rivertype.JobRow, need Turn) (*reserve.Reservation, error) {
 	limits := need.Limits
 	if limits == nil {
@@ -67,18 +66,18 @@ func (m *middleware) wait(ctx context.Context, job *rivertype.JobRow, need Turn)
 	return nil, m.putBack(ctx, r, err)
 }
 
-// putBack returns a snooze that ends shortly before the turn, and keeps the job's place. An
-// error is why the job has no turn yet; one that is of the Turn itself fails the attempt.
+// putBack returns a snooze that ends shortly before the turn, and keeps the job's place. err is why the job
+// has no turn yet. If err is about the Turn itself, it fails the attempt.
 func (m *middleware) putBack(ctx context.Context, r *reserve.Reservation, err error) error {
 	if errors.Is(err, reserve.ErrInvalid) {
 		return err
 	}
 	if r != nil {
-		_ = r.Book(context.WithoutCancel(ctx)) // what fails costs the job its place, and no more
+		_ = r.Book(context.WithoutCancel(ctx)) // if it fails, the job loses its place and nothing else
 	}
 	switch {
 	case ctx.Err() != nil:
-		return river.JobSnooze(0) // River heeds no snooze of a job that was cancelled for good
+		return river.JobSnooze(0) // River ignores the snooze of a job that was cancelled for good
 	case err != nil:
 		m.hint.Do(func() {
 			m.config.Logger.Warn("fleetpace: cannot get turns; jobs are snoozed until this is fixed", "error", err)
@@ -88,9 +87,9 @@ func (m *middleware) putBack(ctx context.Context, r *reserve.Reservation, err er
 	return river.JobSnooze(max(0, r.Delay()-m.lead))
 }
 
-// id names the wait of a job for one turn. A snooze keeps it, and a retry has another one: a
-// call that was made and failed needs a new turn. Each database counts its jobs from 1, so the
-// moment at which the job was inserted tells those of several apart.
+// id names the wait of a job for one turn. It is the same after a snooze, and another one for a retry: a
+// call that was made and failed needs a new turn. Each database counts its jobs from 1, so the moment of
+// insertion distinguishes jobs of several databases.
 func id(job *rivertype.JobRow) string {
 	return fmt.Sprintf("river/%d/%d/%d", job.ID, job.Attempt, job.CreatedAt.UnixMicro())
 }

@@ -22,7 +22,7 @@ type jobs struct {
 	river.Config
 }
 
-// pace makes what works jobs that wait for limits.
+// pace returns jobs that wait for limits.
 func pace(t *testing.T, limits reserve.Turns, config riverpace.Config) jobs {
 	t.Helper()
 	return paceEvery(t, 0, limits, config)
@@ -88,7 +88,7 @@ func TestConfigErrors(t *testing.T) {
 	require.NoError(t, apply(&river.Config{RescueStuckJobsAfter: 70 * time.Second}, 1))
 }
 
-// both is two limits that no call can need together.
+// both is a pair of limits that no call can need together.
 type both [2]*reserve.Limiter
 
 func (b both) Limits() []*reserve.Limiter                          { return b[:] }
@@ -97,7 +97,7 @@ func (b both) Pause(context.Context, time.Duration, string) error  { return nil 
 func (b both) PauseUntil(context.Context, time.Time, string) error { return nil }
 func (b both) Resume(context.Context) error                        { return nil }
 
-// A Turn that can not be fails the attempt, and says why.
+// A Turn that is not valid fails the attempt with an error that says why.
 func TestTurnErrors(t *testing.T) {
 	l, lost := limiter(t, reserve.PerSecond(1).Burst(2)), errors.New("the tenant is not known")
 	for text, of := range map[string]struct {
@@ -115,7 +115,7 @@ func TestTurnErrors(t *testing.T) {
 	}
 }
 
-// A job may name its own limits and costs, or need no turn; and settle what it used.
+// A job may name its own limits and costs, or need no turn. It may settle the cost that it used.
 func TestTurns(t *testing.T) {
 	l := limiter(t, reserve.PerHour(1).Burst(10))
 	j := pace(t, l, riverpace.Config{Turn: func(_ context.Context, job *rivertype.JobRow) (riverpace.Turn, error) {
@@ -133,8 +133,8 @@ func TestTurns(t *testing.T) {
 	require.InDelta(t, 7, state.Stored, 1)
 }
 
-// A job whose turn is far away is booked, and snoozed until shortly before it; it keeps its
-// place when it comes again too early.
+// A job whose turn is far away is booked, and snoozed until shortly before the turn. It keeps its place if
+// it comes back too early.
 func TestFarTurns(t *testing.T) {
 	l := limiter(t, reserve.PerMinute(1))
 	j := pace(t, l, riverpace.Config{})
@@ -151,7 +151,7 @@ func TestFarTurns(t *testing.T) {
 	require.EqualValues(t, 2, state.Booked)
 }
 
-// A job holds its slot until its work ends, with an error or a panic too.
+// A job holds its slot until its work ends, also with an error or a panic.
 func TestSlots(t *testing.T) {
 	j := pace(t, limiter(t, reserve.Concurrent(1)), riverpace.Config{})
 	failed := errors.New("the API is down")
@@ -166,7 +166,7 @@ func TestSlots(t *testing.T) {
 	require.NoError(t, j.work(t.Context(), 4, nothing))
 }
 
-// A job that waits when its context ends goes back at once and keeps its place.
+// A waiting job returns to River at once when its context ends, and keeps its place.
 func TestContextsEnd(t *testing.T) {
 	l := limiter(t, reserve.PerMinute(2))
 	j := paceEvery(t, time.Minute, l, riverpace.Config{})
@@ -186,7 +186,7 @@ func TestContextsEnd(t *testing.T) {
 	expect(0, 1)
 }
 
-// A job that comes again at its place, and whose context ends while it asks, has its place still.
+// A job comes back to its place, and its context ends while it asks. It still has its place.
 func TestAContextEndsWhileAsking(t *testing.T) {
 	client, prefix := redistest.Mini(t).Client(t), redistest.Prefix(t)
 	l, err := reserve.New(client, reserve.Config{Name: "api", Prefix: prefix, Limit: reserve.PerMinute(2)})
@@ -199,7 +199,7 @@ func TestAContextEndsWhileAsking(t *testing.T) {
 
 	ctx, cancel := context.WithCancel(t.Context())
 	j = paceEvery(t, time.Minute, l, riverpace.Config{})
-	client.AddHook(afterAsk(cancel)) // the answer is there, and nobody has heard it
+	client.AddHook(afterAsk(cancel)) // the reply is there, and the caller has not received it
 	require.Zero(t, snoozed(t, j.work(ctx, 2, never)))
 	again := snoozed(t, pace(t, l, riverpace.Config{}).work(t.Context(), 2, never))
 	require.LessOrEqual(t, again, first, "it is before the third job")

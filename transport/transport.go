@@ -97,7 +97,7 @@ func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Ad
 	defer cancel()
 	t.settle(ctx, s, used)
 	for _, l := range c.limits {
-		meter.Of(l.Group(), l.Name()).Answered(s.StatusCode, advice.After)
+		meter.Named(l.Group(), l.Name()).Answered(s.StatusCode, advice.After)
 	}
 	c.adapt(s.at, s.StatusCode, advice)
 	return t.apply(ctx, s, c, advice)

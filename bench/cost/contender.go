@@ -78,7 +78,7 @@ func openFleetpace(lease time.Duration) func(*redis.Client, *setup) (*asker, err
 		if err != nil {
 			return nil, err
 		}
-		numbers := meter.Of("", s.Name)
+		numbers := meter.Named("", s.Name)
 		return &asker{
 			ask: func(ctx context.Context, key string) error {
 				if key == "" {

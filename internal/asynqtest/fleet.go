@@ -17,7 +17,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// Queue is the one that a fleet works on.
+// Queue is the queue that a fleet works on.
 const Queue = "work"
 
 // Fleet is a Redis, and what the tasks of its queue did.
@@ -32,14 +32,14 @@ type Fleet struct {
 	entries int
 }
 
-// Call is what a task did.
+// Call records what a task did.
 type Call struct {
 	Payload string
 	At      time.Duration // since the fleet began
 	Process int
 }
 
-// Open begins a fleet, inside a bubble, whose processes are a millisecond away from Redis.
+// Open begins a fleet, inside a bubble. Its processes are a millisecond away from Redis.
 func Open(t testing.TB) *Fleet {
 	t.Helper()
 	f := &Fleet{Bubble: bubble.New(t), Start: time.Now(), apis: map[string]*provider.Provider{}}
@@ -48,12 +48,12 @@ func Open(t testing.TB) *Fleet {
 	return f
 }
 
-// Config is that of an asynq server for the fleet.
+// Config returns the configuration of an asynq server for the fleet.
 func Config(handlers int) asynq.Config {
 	return asynq.Config{Concurrency: handlers, Queues: map[string]int{Queue: 1}, LogLevel: asynq.FatalLevel}
 }
 
-// Middleware is what a server needs of package worker.
+// Middleware is what a server needs from package worker.
 type Middleware interface {
 	Apply(config *asynq.Config) error
 	Middleware(next asynq.Handler) asynq.Handler
@@ -84,21 +84,21 @@ func (f *Fleet) Ran(payload string, process int) {
 	f.calls = append(f.calls, Call{payload, time.Since(f.Start), process})
 }
 
-// Calls are those that were made so far, in their order.
+// Calls returns the calls made so far, in their order.
 func (f *Fleet) Calls() []Call {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return append([]Call(nil), f.calls...)
 }
 
-// Entries is how often a task came into a worker.
+// Entries returns how often a task entered a worker.
 func (f *Fleet) Entries() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.entries
 }
 
-// Info is what asynq says of the queue.
+// Info returns what asynq reports about the queue.
 func (f *Fleet) Info() *asynq.QueueInfo {
 	f.Helper()
 	info, err := f.Inspector.GetQueueInfo(Queue)
@@ -111,25 +111,25 @@ func (f *Fleet) Until(calls int, within time.Duration) {
 	f.Helper()
 	for start := time.Now(); len(f.Calls()) < calls; time.Sleep(10 * time.Millisecond) {
 		if time.Since(start) > within {
-			info, _ := f.Inspector.GetQueueInfo(Queue) // nil: no task was ever there
+			info, _ := f.Inspector.GetQueueInfo(Queue) // nil: the queue has had no task yet
 			require.FailNow(f, "too few calls", "%d of %d after %v; %+v", len(f.Calls()), calls, within, info)
 		}
 	}
 }
 
-// Await lets time pass until so many calls were made, and no more, and returns how long it
-// was from the first to the last.
+// Await lets time pass until exactly so many calls were made, and returns the time from the first to the
+// last.
 func (f *Fleet) Await(calls int, within time.Duration) time.Duration {
 	f.Helper()
 	f.Until(calls, within)
-	time.Sleep(100 * time.Millisecond) // more than those would show
+	time.Sleep(100 * time.Millisecond) // an additional call would be made by then
 	require.Len(f, f.Calls(), calls)
 	all := f.Calls()
 	return all[calls-1].At - all[0].At
 }
 
-// Displaced is by how many places the payloads of calls, which are numbers, are out of
-// their order, on average and at worst.
+// Displaced returns by how many places calls are out of order, on average and at worst. Their payloads are
+// numbers that give the order.
 func Displaced(calls []Call) (mean float64, worst int) {
 	sum := 0
 	for i, c := range calls {
@@ -140,8 +140,8 @@ func Displaced(calls []Call) (mean float64, worst int) {
 	return float64(sum) / float64(len(calls)), worst
 }
 
-// Overtaken is by how many places the payloads of calls, which are numbers, come later than their
-// order, at worst, and how many come earlier by more than so many places.
+// Overtaken returns by how many places the latest call is later than its order, and how many calls are
+// earlier by more than `places`. Their payloads are numbers that give the order.
 func Overtaken(calls []Call, places int) (worst, early int) {
 	for i, c := range calls {
 		n, _ := strconv.Atoi(c.Payload)

@@ -10,7 +10,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/calendar"
 )
 
-// zones are those whose clocks did something unusual, and some that did not.
+// zones are some whose clocks did something unusual, and some whose clocks did not.
 var zones = []string{
 	"UTC", "Europe/Berlin", "Europe/London", "Europe/Dublin", "Europe/Lisbon", "Europe/Moscow", "Europe/Volgograd",
 	"America/New_York", "America/Los_Angeles", "America/Anchorage", "America/Sao_Paulo", "America/Asuncion",
@@ -65,9 +65,9 @@ func TestWindowsTileTime(t *testing.T) {
 	})
 }
 
-// The rule of the package documentation in its plainest form: walk through time in
-// steps of half an hour, and a window begins when the clock shows a date or
-// an hour that it never showed before, nor a later one.
+// The rule of the package documentation in its plainest form. The test walks through time in steps of half
+// an hour. A window begins when the clock shows a date or an hour that is later than all that it showed
+// before.
 func TestWindowsAgainstAWalk(t *testing.T) {
 	const step = 30 * time.Minute // all changes of these zones are at such moments
 	labels := map[calendar.Unit]func(time.Time) time.Time{

@@ -6,10 +6,10 @@ import (
 	"slices"
 )
 
-// Unit is a length of windows. The zero Unit is not valid.
+// Unit is the length of a window. The zero Unit is not valid.
 type Unit int
 
-// The units. Weeks are those of ISO 8601 and begin on Monday.
+// The units. Weeks are ISO 8601 weeks and begin on Monday.
 const (
 	Minute Unit = iota + 1
 	Hour
@@ -21,7 +21,7 @@ const (
 // names are the texts of the units, in their order.
 var names = []string{"minute", "hour", "day", "week", "month"}
 
-// ErrInvalid says that a text is no unit; the error names the text.
+// ErrInvalid is the error for a text that is no unit; it names the text.
 var ErrInvalid = errors.New("invalid")
 
 // ParseUnit reads minute, hour, day, week or month. The error is an [ErrInvalid].

@@ -16,7 +16,7 @@ func zone(t require.TestingT, name string) *time.Location {
 	return loc
 }
 
-// The cases that break calendars: what each zone did on a day that people there remember.
+// The cases that break calendars: what the clocks of each zone did on an unusual day.
 func TestWindowsWhereClocksAreSet(t *testing.T) {
 	tests := map[string]struct {
 		zone       string
@@ -80,7 +80,7 @@ func moment(t *testing.T, text string) time.Time {
 	return at
 }
 
-// What a caller may hand over, and what it gets: no panic and no endless search.
+// Odd arguments cause no panic and no endless search.
 func TestWindowOfOddArguments(t *testing.T) {
 	now := time.Now() // with a reading of the monotonic clock
 	for unit := calendar.Minute; unit <= calendar.Month; unit++ {

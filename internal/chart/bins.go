@@ -6,19 +6,18 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// maxBins is how many bars still can be told apart.
+// maxBins is the most bars that a reader can still tell apart.
 const maxBins = 400
 
-// bins is a history, counted.
+// bins is a history of calls, counted per bin.
 type bins struct {
 	bin      time.Duration
-	start    time.Duration // of the first bin, relative to the first call
+	start    time.Duration // the beginning of the first bin, relative to the first call
 	accepted []int
 	refused  []int
 }
 
-// count puts calls, which are in order of time, into bins, wider ones than asked
-// for when they would be too many.
+// count puts calls, which are in order of time, into bins. It widens the bins if there would be too many.
 func count(calls []provider.Call, bin time.Duration, perSecond float64) bins {
 	first := calls[0].At
 	length := calls[len(calls)-1].At.Sub(first)

@@ -1,5 +1,5 @@
-// Package chart draws what a provider saw: requests over time against the
-// limit. The pictures go into the summaries of examples and benchmarks.
+// Package chart draws the requests that a provider received over time, against the limit. The pictures go
+// into the summaries of examples and benchmarks.
 package chart
 
 import (
@@ -25,13 +25,12 @@ const (
 	dotsPerInch   = 144 // of a PNG
 )
 
-// Requests writes a picture of requests per bin against the limit to path, as
-// SVG or PNG by its extension: bars of accepted calls, refused ones stacked on
-// top in another colour, and a line at perSecond*bin. A call of N permits counts
-// N times. When there are more bins than the picture can show side by side, the
-// bin is widened; the axis names the bin that was drawn.
+// Requests writes a picture of requests per bin against the limit to path, as SVG or PNG by its extension.
+// Bars show accepted calls, with refused calls stacked on top in another colour. A line is drawn at
+// perSecond*bin. A call of N permits counts N times. If there are more bins than the picture can show side
+// by side, the bin is widened; the axis names the width.
 //
-// It is an error when there are no calls.
+// It is an error if there are no calls.
 func Requests(path, title string, calls []provider.Call, bin time.Duration, perSecond float64) error {
 	if len(calls) == 0 {
 		return fmt.Errorf("chart: %s: no calls to draw", path)
@@ -56,13 +55,13 @@ func Requests(path, title string, calls []provider.Call, bin time.Duration, perS
 	}
 	drawRequests(draw.New(canvas), title, count(calls, bin, perSecond), perSecond)
 
-	// In memory first, so that a failure leaves no half a picture.
+	// The picture is made in memory first, so that a failure leaves no half of a file.
 	var picture bytes.Buffer
 	if _, err := canvas.WriteTo(&picture); err != nil {
 		return fmt.Errorf("chart: encode %s: %w", path, err)
 	}
-	// An SVG names its font and nothing else. Elsewhere than on Linux that font
-	// is rare; Arial has the same widths.
+	// An SVG names its font and does not contain it. That font is rare outside Linux; Arial has the same
+	// widths.
 	data := bytes.ReplaceAll(picture.Bytes(),
 		[]byte("font-family:Liberation Sans;"),
 		[]byte("font-family:Liberation Sans,Arial,sans-serif;"))

@@ -21,8 +21,8 @@ import (
 
 var t0 = time.Date(2030, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// history is ten seconds at 50/s with a peak of 20 more after 6 s, as a provider
-// with a burst of 10 judges it.
+// history is ten seconds at 50/s with a peak of 20 more calls after 6 s, judged by a provider with a burst
+// of 10.
 func history() []provider.Call {
 	p := provider.New(provider.TokenBucket(50, 10))
 	for i := range 500 {
@@ -60,8 +60,7 @@ func TestCount(t *testing.T) {
 	assert.Equal(t, 3, refused)
 }
 
-// TestCountWidens proves that a long history loses no call and that the wider
-// bin is a round one.
+// TestCountWidens proves that a long history loses no call and that the wider bin is a round number.
 func TestCountWidens(t *testing.T) {
 	for length, want := range map[time.Duration]time.Duration{
 		0:                 100 * time.Millisecond,
@@ -81,8 +80,7 @@ func TestCountWidens(t *testing.T) {
 	}
 }
 
-// TestPNG proves that the picture has both colours where they belong: the peak
-// is refused, the quiet half is not.
+// TestPNG proves that the picture has both colours where they belong: only the peak is refused.
 func TestPNG(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "requests.png")
 	require.NoError(t, Requests(path, "A peak after six seconds", history(), 100*time.Millisecond, 50))
@@ -104,7 +102,7 @@ func TestPNG(t *testing.T) {
 	assert.Greater(t, refused, 20)
 }
 
-// pixels counts every third pixel of every third line: that is enough.
+// pixels counts every third pixel of every third line, which is enough.
 func pixels(img image.Image, area image.Rectangle) (accepted, refused int) {
 	for y := area.Min.Y; y < area.Max.Y; y += 3 {
 		for x := area.Min.X; x < area.Max.X; x += 3 {

@@ -94,8 +94,7 @@ func requestsPlot(b bins, limit float64) *plot.Plot {
 	return p
 }
 
-// grid is one faint line per labelled tick of the Y axis; the base line is
-// drawn stronger.
+// grid draws one faint line per labelled tick of the Y axis, and the base line stronger.
 type grid struct{}
 
 func (grid) Plot(c draw.Canvas, p *plot.Plot) {
@@ -135,7 +134,7 @@ func (b bars) Plot(c draw.Canvas, p *plot.Plot) {
 	}
 }
 
-// limitLine is the number of requests per bin that the limit allows.
+// limitLine draws the number of requests per bin that the limit allows.
 type limitLine float64
 
 func (l limitLine) Plot(c draw.Canvas, p *plot.Plot) {
@@ -143,8 +142,8 @@ func (l limitLine) Plot(c draw.Canvas, p *plot.Plot) {
 	c.StrokeLine2(limitStyle, c.Min.X, ty(float64(l)), c.Max.X, ty(float64(l)))
 }
 
-// roundTicks are at multiples of 1, 2 or 5 times a power of ten, at most that
-// many, and not closer than least.
+// roundTicks puts ticks at multiples of 1, 2 or 5 times a power of ten. There are at most `most` of them,
+// and they are not closer than `least`.
 type roundTicks struct {
 	most  int
 	least float64
@@ -180,7 +179,7 @@ func sans(points vg.Length, clr color.Color) text.Style {
 	}
 }
 
-// withAlign is style, placed like the plot's own.
+// withAlign returns style with the alignment of the plot's own style.
 func withAlign(style, own text.Style) text.Style {
 	style.Rotation, style.XAlign, style.YAlign = own.Rotation, own.XAlign, own.YAlign
 	return style

@@ -1,5 +1,5 @@
-// Package delay makes connections in memory take their time, in the simulated time of
-// testing/synctest. It is for tests.
+// Package delay delays what connections in memory carry, in the simulated time of testing/synctest. It is
+// for tests.
 package delay
 
 import (
@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// Way says what happens to what is sent.
+// Way says what happens to bytes that are sent.
 type Way struct {
-	Out  func(data []byte) time.Duration // how long it takes to the server
-	Back func() time.Duration            // and what the server says, back
-	Lost func() bool                     // true: the connection breaks as the server answers; nil: never
-	Dead func() bool                     // true: what the server says never arrives; nil: it does
+	Out  func(data []byte) time.Duration // the time that they take to the server
+	Back func() time.Duration            // the time that the server's reply takes back
+	Lost func() bool                     // true: the connection breaks as the server replies; nil: it never breaks
+	Dead func() bool                     // true: what the server sends never arrives; nil: it arrives
 }
 
-// conn is a connection. What is under way is kept until it arrives, either way: go-redis writes,
-// and miniredis waits for those who read its news, with a lock held, and time stands still for
-// who waits for a lock.
+// conn is a connection with a delay in both directions. It keeps all bytes until they arrive, so that no
+// Write waits: go-redis writes with a lock held, and so does miniredis as it publishes. Simulated time does
+// not pass while a goroutine waits for a lock.
 type conn struct {
 	net.Conn
 	way    Way
@@ -31,19 +31,19 @@ type conn struct {
 	once   sync.Once
 
 	mu     sync.Mutex
-	until  time.Time // by which a Read has to end; zero: at any time
-	broken error     // it is, as the last Read has found out
+	until  time.Time // when a Read has to end; zero: no deadline
+	broken error     // the error of the last Read, if the connection is broken
 	rest   []byte
 }
 
-// parcel is what was sent, and when it arrives.
+// parcel is a piece of data on its way, and when it arrives.
 type parcel struct {
 	data []byte
 	err  error
 	at   time.Time
 }
 
-// Conn lets a connection take its time.
+// Conn returns a connection that delays what dialed carries.
 func Conn(dialed net.Conn, way Way) net.Conn {
 	c := &conn{Conn: dialed, way: way, said: make(chan parcel, 1000), heard: make(chan parcel, 1000), closed: make(chan struct{})}
 	go c.listen()
@@ -73,7 +73,7 @@ func (c *conn) listen() {
 	}
 }
 
-// deliver takes to the server what was written. Where that fails, listen hears of it.
+// deliver sends written data to the server. If that fails, listen finds the connection broken.
 func (c *conn) deliver() {
 	for {
 		select {
@@ -90,7 +90,7 @@ func (c *conn) deliver() {
 	}
 }
 
-// Write sends something, and does not wait until it is there.
+// Write sends data, and does not wait until it arrives.
 func (c *conn) Write(data []byte) (int, error) {
 	select {
 	case <-c.closed:
@@ -105,7 +105,7 @@ func (c *conn) Write(data []byte) (int, error) {
 	}
 }
 
-// Read returns what has arrived.
+// Read returns data that has arrived.
 func (c *conn) Read(data []byte) (int, error) {
 	if len(c.rest) == 0 {
 		if err := c.receive(); err != nil {
@@ -149,10 +149,10 @@ func (c *conn) receive() error {
 	}
 }
 
-// SetDeadline bounds what is read; who sends does not wait.
+// SetDeadline bounds Read alone, as Write never waits.
 func (c *conn) SetDeadline(t time.Time) error { return c.SetReadDeadline(t) }
 
-// SetReadDeadline bounds a Read that begins later.
+// SetReadDeadline bounds the next Read.
 func (c *conn) SetReadDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Who writes with a lock held holds nobody up who wants it: time would stand still for that.
+// A Write with a lock held does not block a goroutine that waits for the lock: simulated time would not
+// pass.
 func TestNobodyWaitsForAWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()
@@ -46,7 +47,7 @@ func TestNobodyWaitsForAWrite(t *testing.T) {
 	})
 }
 
-// A connection that broke stays broken: nobody waits for an answer on it.
+// A broken connection stays broken: no call waits for a reply on it.
 func TestABrokenConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := net.Pipe()

@@ -1,5 +1,5 @@
-// Package fault says what an error of Redis, or of the way to it, means to a caller, and what
-// can be done about it.
+// Package fault classifies the errors of Redis, and of the connection to it: what each means to a caller,
+// and what can be done about it.
 package fault
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What an error means. Package reserve documents them for users.
+// The meanings of an error. Package reserve documents them for users.
 var (
 	ErrInvalid        = errors.New("invalid")
 	ErrExceeds        = errors.New("cost exceeds the burst")
@@ -26,34 +26,32 @@ var (
 	ErrDenied         = errors.New("redis denies access")
 	ErrCorrupt        = errors.New("state is corrupt")
 
-	// ErrStale is of a call that comes after a later one of the same process.
+	// ErrStale says that a later call of the same process has run before this one.
 	ErrStale = fmt.Errorf("%w: it has answered a later call", ErrUnavailable)
 
-	// ErrMigrating is of a cluster, one of whose nodes has some of the keys of a call, and another
-	// one the others: nothing is broken.
+	// ErrMigrating says that two nodes of a cluster each have some of the call's keys. Nothing is broken.
 	ErrMigrating = fmt.Errorf("%w: a slot of the cluster is moving", ErrUnavailable)
 
-	// ErrNoEffects is of a Redis that replicates scripts and not what they do: then none may
-	// write once it has read the clock.
+	// ErrNoEffects comes from a Redis that replicates scripts instead of their effects. There no script may
+	// write after it has read the clock.
 	ErrNoEffects = fmt.Errorf("%w: its setting forbids scripts that read the clock and write", ErrDenied)
 )
 
-// refusal is an error that Redis replies, what it means to the caller, and what
-// can be done.
+// refusal is an error that Redis replies, what it means to the caller, and what can be done.
 type refusal struct {
 	code   string // the error's first word, or words anywhere in it
 	means  error
 	advice string
 }
 
-// refusals are looked through in this order.
+// refusals are tried in this order.
 var refusals = []refusal{
-	// What the scripts reply.
+	// Errors that the scripts reply.
 	{"BADARG", ErrInvalid, ""},
 	{"BADSTATE", ErrCorrupt, ""},
 	{"STALE", ErrStale, "a later copy of this call has the answer"},
 
-	// Redis never does this for this client.
+	// Redis never runs this command for this client.
 	{"NOAUTH", ErrDenied, "set Username and Password in the options of the client"},
 	{"Protocol error: unauthenticated", ErrDenied, "set Username and Password in the options of the client"},
 	{"WRONGPASS", ErrDenied, "check Username and Password in the options of the client"},
@@ -66,7 +64,7 @@ var refusals = []refusal{
 		"set lua-replicate-commands yes, in redis.conf or with CONFIG SET"},
 	{"unknown command", ErrDenied, "the server, or a proxy before it, lacks this command"},
 
-	// Another server should be asked.
+	// The client should ask another server.
 	{"MOVED", ErrUnavailable, adviceCluster},
 	{"ASK", ErrUnavailable, adviceCluster},
 	{"CLUSTERDOWN", ErrUnavailable, "a part of the cluster is down; CLUSTER INFO says more"},
@@ -74,7 +72,7 @@ var refusals = []refusal{
 	{"READONLY", ErrUnavailable, "this is a replica; ask its master, best through a Sentinel client"},
 	{"MASTERDOWN", ErrUnavailable, "this is a replica that lost its master; ask the master, best through a Sentinel client"},
 
-	// Redis does not do it for now.
+	// Redis does not run the command at the moment.
 	{"LOADING", ErrUnavailable, "Redis has just started and reads its data; try again"},
 	{"BUSY", ErrUnavailable, "a script or function runs for too long; SCRIPT KILL ends it"},
 	{"UNKILLABLE", ErrUnavailable, "a script that has written runs for too long; wait, or SHUTDOWN NOSAVE"},
@@ -92,8 +90,8 @@ const (
 	adviceCluster = "this is a node of a cluster; use redis.NewClusterClient"
 )
 
-// is reports whether text is this refusal. Before Redis 7, what a command of a
-// script replied stands somewhere in an error of the script.
+// is reports whether text is this refusal. Before Redis 7, the reply of a command in a script is part of a
+// longer error of the script.
 func (r refusal) is(text string) bool {
 	code, _, _ := strings.Cut(text, " ")
 	switch {
@@ -107,9 +105,9 @@ func (r refusal) is(text string) bool {
 	return false
 }
 
-// Classify joins an error of Redis, or of the way to it, with the sentinel that
-// says what it means, and adds what can be done. What Redis refused, it did not
-// do; of what failed on the way that is not known, unless it never left.
+// Classify joins an error of Redis, or of the connection to it, with the sentinel that says what it means.
+// It adds what can be done. A command that Redis refused was not run. A command that failed on the way may
+// have run, unless it was never sent.
 func Classify(err error) error {
 	var server redis.Error
 	if errors.As(err, &server) {
@@ -137,7 +135,8 @@ func Classify(err error) error {
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		advice = "no answer in time; is Redis overloaded, or does only one side speak TLS?"
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		// Of a client certificate that Redis refuses, often nothing else is heard: it closes at once.
+		// If Redis refuses a client certificate, it often closes the connection at once, without any
+		// message.
 		advice = "the connection broke; if each one does, compare TLSConfig in the options of the client with what Redis asks for"
 	}
 	return fmt.Errorf("%w, %w: %w (%s)", ErrUnavailable, ErrOutcomeUnknown, err, advice)
@@ -153,8 +152,7 @@ func advised(means, err error, advice string) error {
 	return fmt.Errorf("%w: %w (%s)", means, err, advice)
 }
 
-// tlsFailed reports whether the two sides did not agree on how to speak, or did
-// not trust each other. Redis has not read any command then.
+// tlsFailed reports whether the TLS handshake failed. Then Redis has not read any command.
 func tlsFailed(err error) bool {
 	var certificate *tls.CertificateVerificationError
 	if errors.As(err, &certificate) {
@@ -162,7 +160,7 @@ func tlsFailed(err error) bool {
 	}
 	var record tls.RecordHeaderError
 	if errors.As(err, &record) {
-		return record.Conn != nil // the very first one
+		return record.Conn != nil // the first record
 	}
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "remote error" && op.Op != "local error" {
@@ -173,14 +171,14 @@ func tlsFailed(err error) bool {
 		func(words string) bool { return strings.Contains(alert, words) })
 }
 
-// dialing reports whether there never was a connection.
+// dialing reports whether no connection was ever made.
 func dialing(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// Away reports whether a call failed for want of Redis. A caller that lost its
-// patience says nothing about Redis.
+// Away reports whether a call failed because Redis cannot be reached. A caller whose own context ended says
+// nothing about Redis.
 func Away(err error) bool {
 	return (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrDenied)) && !errors.Is(err, context.Canceled)
 }

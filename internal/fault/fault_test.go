@@ -17,14 +17,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// said is an error as Redis replies it.
+// said is an error that Redis replies.
 type said string
 
 func (s said) Error() string { return string(s) }
 func (said) RedisError()     {}
 
-// Each refusal of Redis, in the words of its versions, is told apart, and never
-// leaves the outcome open. Real servers say them in integration/refusal_test.go.
+// Each refusal of Redis, in the words of its versions, is recognised, and never leaves the outcome open.
+// Real servers reply them in integration/refusal_test.go.
 func TestRefusals(t *testing.T) {
 	const script = "ERR Error running script (call to f_2a): @user_script:212: "
 	for text, want := range map[string]struct {
@@ -86,8 +86,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// What fails on the way may have been carried out, unless it is known that it
-// never left.
+// A command that fails on the way may have run, unless it is known that it was never sent.
 func TestFailuresOnTheWay(t *testing.T) {
 	op := func(op string, err error) error { return &net.OpError{Op: op, Net: "tcp", Err: err} }
 	near, far := net.Pipe()

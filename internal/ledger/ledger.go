@@ -1,5 +1,5 @@
-// Package ledger keeps the turns that package reserve gives, as package observe reports
-// them, and judges them. It is for tests.
+// Package ledger records the turns that package reserve grants, as package observe reports them, and judges
+// them. It is for tests.
 package ledger
 
 import (
@@ -19,14 +19,14 @@ import (
 	"github.com/fleetpace/fleetpace/internal/provider"
 )
 
-// Turn is a turn and who had it.
+// Turn is a turn, and the process that had it.
 type Turn struct {
 	observe.Turn
 	Process string
 }
 
-// Keep has this process write its turns into a directory, each at once and in one piece:
-// into a file of its own, which outlives a process that is killed.
+// Keep makes this process write its turns into a file of its own in a directory. Each is written at once
+// and in one piece, so the file is complete up to the moment at which a process is killed.
 func Keep(dir, process string) error {
 	file, err := os.OpenFile(filepath.Join(dir, process+"-"+strconv.Itoa(os.Getpid())),
 		os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
@@ -38,15 +38,15 @@ func Keep(dir, process string) error {
 		if err == nil {
 			_, err = file.Write(append(line, '\n'))
 		}
-		if err != nil { // a turn that is not in the ledger would be one that nobody judges
+		if err != nil { // a turn that is missing in the ledger would not be judged
 			panic(err)
 		}
 	})
 	return nil
 }
 
-// Read returns the turns that were used so far, by all who keep theirs in the directory,
-// in the order of their moments, without those that were not used after all.
+// Read returns the turns of all processes that write into the directory, in the order of their moments. It
+// leaves out turns that were given up unused.
 func Read(dir string) ([]Turn, error) {
 	files, err := os.ReadDir(dir)
 	if err != nil {
@@ -58,7 +58,7 @@ func Read(dir string) ([]Turn, error) {
 		if err != nil {
 			return nil, err
 		}
-		text = text[:bytes.LastIndexByte(text, '\n')+1] // one may be on its way
+		text = text[:bytes.LastIndexByte(text, '\n')+1] // the last line may be incomplete
 		for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
 			turn := Turn{Process: file.Name()}
 			if err := json.Unmarshal(lines.Bytes(), &turn.Turn); err != nil {
@@ -70,13 +70,13 @@ func Read(dir string) ([]Turn, error) {
 	return inOrder(all), nil
 }
 
-// Book keeps the turns of this process, by the prefix of their limits.
+// Book holds the turns of this process, by the prefix of their limits.
 type Book struct {
 	mu    sync.Mutex
 	turns map[string][]Turn
 }
 
-// Open begins to keep the turns of this process.
+// Open begins to record the turns of this process.
 func Open() *Book {
 	b := &Book{turns: map[string][]Turn{}}
 	observe.Turns(func(turn observe.Turn) {
@@ -87,14 +87,14 @@ func Open() *Book {
 	return b
 }
 
-// Turns are those under a prefix that were used so far, as of [Read].
+// Turns returns the turns under a prefix, as [Read] does.
 func (b *Book) Turns(prefix string) []Turn {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return inOrder(slices.Clone(b.turns[prefix]))
 }
 
-// inOrder sorts turns by their moments, and strikes out those that were not used after all.
+// inOrder sorts turns by their moments, and removes turns that were given up unused.
 func inOrder(turns []Turn) []Turn {
 	type one struct {
 		process, prefix, limit, id string
@@ -120,11 +120,11 @@ func inOrder(turns []Turn) []Turn {
 	return turns
 }
 
-// Alone reports whether the process gave the turn by itself, as Redis was away.
+// Alone reports whether the process granted the turn itself, as Redis was unreachable.
 func (turn Turn) Alone() bool { return turn.Turn.Turn.IsZero() }
 
-// Moment is that of the turn by Redis's clock; of one that Redis knows nothing of, that at
-// which the process gave it to itself.
+// Moment is the moment of the turn by Redis's clock. If the process granted the turn itself, Moment is when
+// it did.
 func (turn Turn) Moment() time.Time {
 	if turn.Alone() {
 		return turn.Given.Add(-turn.Late)
@@ -132,44 +132,40 @@ func (turn Turn) Moment() time.Time {
 	return turn.Turn.Turn
 }
 
-// Limit is what turns are judged by.
+// Limit is the limit by which turns are judged.
 type Limit struct {
 	Rate  float64 // permits per second
 	Burst int
-	// Share is the part of the rate that a process may use by itself, where it does not tell how
-	// much that is: it shares the rate with those that it knows of. With 0 nobody may.
+	// Share is the part of the rate that a process may use by itself if it does not report its share. A
+	// process reports it if it divides the rate by the number of processes. 0: it may use none.
 	Share float64
-	// OwnClock: Redis's clock is not that of this machine.
+	// OwnClock says that Redis's clock is not the clock of this machine.
 	OwnClock bool
 }
 
 const (
-	// Rounding is what replies in whole microseconds may add to a rate.
+	// Rounding is how much replies in whole microseconds may add to a rate.
 	Rounding = 1.001
-	// tardy is by how much a process that goes by itself may give a turn late, and the next
-	// one in time.
+	// tardy is how late a process may grant itself a turn, although the next one is in time.
 	tardy = 20 * time.Millisecond
-	// drift is by how much the monotonic clock, by which a process waits, may run away
-	// from Redis's while a test runs.
+	// drift is how much the monotonic clock of a process may gain on Redis's clock while a test runs.
 	drift = 10 * time.Millisecond
-	// mostEarly is the most by which a turn is used before its moment, whatever its process
-	// could know: a provider bears that much.
+	// mostEarly is the most by which a turn may be used before its moment, whatever its process could know.
+	// A provider tolerates that much.
 	mostEarly = 20 * time.Millisecond
 )
 
-// Faults is what is wrong with turns that come from one limit. Each part of it holds
-// however long the machine stops a process, since none asks when a caller went on:
+// Faults returns what is wrong with turns of one limit. Each rule holds however long the machine stops a
+// process, since no rule asks when a caller continued:
 //
 //   - By Redis's clock, the moments of the turns keep the limit exactly: a strict provider
-//     that was called at these moments refuses nothing. So no permit was given twice. A
-//     process can not know them so well: it takes a reply to be as old as the fastest on its
-//     way, and one that a stall held up, with none faster before it, makes its turns late by
-//     as much as that. So moments on the clock of a process say nothing exact of a limit, and
-//     Redis's do.
-//   - No turn is used before its moment; and none later than it may be, on the clock of its
-//     process. What is judged is the moment that reserve looked at when it found the turn
-//     usable.
-//   - Where processes go by themselves, each keeps its own share: by the moments at which it
+//     that was called at these moments refuses nothing. So no permit was granted twice. The
+//     clock of a process is not exact enough for that. A process takes a reply to be as old as
+//     half of its fastest round trip. If a stall delays the reply, its turns are late by as much.
+//   - No turn is used before its moment, and none after its end, on the clock of its
+//     process. The rule judges the moment at which reserve found the turn usable.
+//   - Processes without Redis each keep their own share, by the moments at which they
+//     granted themselves their turns. A stall may delay any call that has a turn.
 //     gave itself its turns, since a stall may hold up any call that has one.
 func (l Limit) Faults(turns []Turn) (found []string) {
 	wrong := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
@@ -213,8 +209,8 @@ func (l Limit) Faults(turns []Turn) (found []string) {
 	return found
 }
 
-// RefusedAsGiven is a figure: how many of the turns a strict provider would refuse at the
-// moments at which they were given, if it bears 20 ms of lateness.
+// RefusedAsGiven returns how many of the turns a strict provider would refuse at the moments at which they
+// were given, if it tolerates 20 ms of lateness.
 func (l Limit) RefusedAsGiven(turns []Turn) (refused int) {
 	turns = slices.Clone(turns)
 	slices.SortStableFunc(turns, func(a, b Turn) int { return a.Given.Compare(b.Given) })
@@ -227,7 +223,7 @@ func (l Limit) RefusedAsGiven(turns []Turn) (refused int) {
 	return refused
 }
 
-// During are those whose moments are in [from, to).
+// During returns the turns whose moments are in [from, to).
 func During(turns []Turn, from, to time.Time) (found []Turn) {
 	for _, turn := range turns {
 		if at := turn.Moment(); !at.Before(from) && at.Before(to) {

@@ -10,7 +10,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/observe"
 )
 
-// Each fault of turns is seen.
+// Each fault of turns is found.
 func TestFaultsAreFound(t *testing.T) {
 	start := time.UnixMicro(1_700_000_000_000_000)
 	kept := func() (turns []Turn) {
@@ -71,7 +71,7 @@ func TestFaultsAreFound(t *testing.T) {
 	}
 }
 
-// A turn that was not used after all is none: its permits may be given again.
+// A turn that was given up unused does not count: its permits may be granted again.
 func TestUnusedTurnsAreStruckOut(t *testing.T) {
 	start := time.UnixMicro(1_700_000_000_000_000)
 	at := func(d time.Duration, unused bool) Turn {
@@ -84,7 +84,7 @@ func TestUnusedTurnsAreStruckOut(t *testing.T) {
 	assert.Equal(t, []Turn{lapsed}, inOrder([]Turn{lapsed, at(0, true), lapsed}), "one of two")
 }
 
-// A process that goes by itself gives its turns in time, and a stall holds some of them up.
+// A process without Redis grants its turns in time, and a stall delays some of its calls.
 func TestOwnTurnsThatAreHeldUp(t *testing.T) {
 	start := time.UnixMicro(1_700_000_000_000_000)
 	own := func(due, late time.Duration) Turn {

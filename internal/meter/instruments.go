@@ -11,7 +11,7 @@ import (
 // scope is the name of the meter.
 const scope = "github.com/fleetpace/fleetpace"
 
-// instruments are named as those of ASP.NET Core's rate limiting are, as far as they are the same:
+// instruments are named like the instruments of ASP.NET Core's rate limiting where they are the same:
 // https://opentelemetry.io/docs/specs/semconv/dotnet/dotnet-aspnetcore-metrics/
 type instruments struct {
 	inQueue, delay, held, ask, after metric.Float64Histogram
@@ -35,24 +35,24 @@ var (
 	counts = []float64{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000}
 )
 
-// begin makes the instruments. Those of a provider that is set later follow it.
+// begin makes the instruments. OpenTelemetry connects them to a provider that is set later.
 func begin() { once.Do(in.make) }
 
 func (in *instruments) make() {
 	m := otel.Meter(scope)
 	seconds := func(name, about string, buckets []float64) metric.Float64Histogram {
 		h, err := m.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(buckets...))
-		heed(err)
+		handle(err)
 		return h
 	}
 	count := func(name, unit, about string) metric.Int64ObservableCounter {
 		c, err := m.Int64ObservableCounter(name, metric.WithUnit(unit), metric.WithDescription(about))
-		heed(err)
+		handle(err)
 		return c
 	}
 	standing := func(name, unit, about string) metric.Int64ObservableUpDownCounter {
 		c, err := m.Int64ObservableUpDownCounter(name, metric.WithUnit(unit), metric.WithDescription(about))
-		heed(err)
+		handle(err)
 		return c
 	}
 	in.inQueue = seconds("fleetpace.call.time_in_queue", "How long calls waited that did not have their turns at once.", waits)
@@ -63,10 +63,10 @@ func (in *instruments) make() {
 	var err error
 	in.answers, err = m.Int64Counter("fleetpace.provider.responses", metric.WithUnit("{response}"),
 		metric.WithDescription("Answers of providers, by status, to calls that needed the limit."))
-	heed(err)
+	handle(err)
 	in.asked, err = m.Int64Histogram("fleetpace.ask.calls", metric.WithUnit("{call}"),
 		metric.WithDescription("How many calls shared a script call."), metric.WithExplicitBucketBoundaries(counts...))
-	heed(err)
+	handle(err)
 	in.calls = count("fleetpace.calls", "{call}", "Calls that ended, by how: at_once and waited were let through.")
 	in.numbers = [numbers]metric.Int64ObservableCounter{
 		Further: count("fleetpace.permits", "{permit}", "Permits that calls have used."),
@@ -86,17 +86,17 @@ func (in *instruments) make() {
 		observed = append(observed, n)
 	}
 	_, err = m.RegisterCallback(in.observe, observed...)
-	heed(err)
+	handle(err)
 }
 
-// heed hands an error of OpenTelemetry to where it wants them.
-func heed(err error) {
+// handle hands an error to OpenTelemetry's error handler.
+func handle(err error) {
 	if err != nil {
 		otel.Handle(err)
 	}
 }
 
-// observe tells a collector all numbers.
+// observe reports all numbers to a collector.
 func (in *instruments) observe(_ context.Context, o metric.Observer) error {
 	now := standing()
 	limits.Lock()

@@ -13,14 +13,14 @@ import (
 // Result is how a call ended.
 type Result int
 
-// How calls end.
+// The ways in which calls end.
 const (
-	AtOnce         Result = iota // it had its turn as it asked
+	AtOnce         Result = iota // it had its turn when it asked
 	Waited                       // it had its turn later
 	NotNow                       // it did not want to wait
 	MissedDeadline               // its turn would have come too late
 	GivenUp                      // its context ended, or it was cancelled
-	Unavailable                  // Redis was away, and the policy lets calls fail
+	Unavailable                  // Redis was unreachable, and the policy lets calls fail
 	Closed                       // its limiter was closed
 	Failed                       // Redis refused it
 	results
@@ -31,19 +31,19 @@ var resultNames = [results]string{"at_once", "waited", "not_now", "missed_deadli
 // String is the value of the attribute fleetpace.result.
 func (r Result) String() string { return resultNames[r] }
 
-// Number is something that is counted, besides how calls end.
+// Number is a count of something else than the ways in which calls end.
 type Number int
 
-// What is counted.
+// The numbers.
 const (
-	Further Number = iota // permits that calls have used besides one each
-	Alone                 // calls that were let through while Redis was away
+	Further Number = iota // permits that calls have used beyond one each
+	Alone                 // calls that were let through while Redis was unreachable
 	Outages               // of Redis, while calls needed the limit
-	Lapsed                // turns that were over when their calls came to use them
-	Unused                // turns that calls had, and did not use then
-	Voided                // turns that were taken back, by a pause for example
+	Lapsed                // turns that expired before their calls used them
+	Unused                // turns that calls got, and did not use
+	Voided                // turns that were revoked, by a pause for example
 	Pauses                // that this process has made
-	Changes               // limits that it has set and reset
+	Changes               // limits that this process has set or reset
 	numbers
 )
 
@@ -58,20 +58,20 @@ type Limit struct {
 	name     string
 	numbers  [numbers]atomic.Int64
 	results  [results]atomic.Int64
-	all      []metric.ObserveOption // of the numbers
+	all      []metric.ObserveOption // for the numbers
 	byResult [results][]metric.ObserveOption
 	recorded []metric.RecordOption
 	ended    [results][]metric.RecordOption
 }
 
-// limits are those of this process, also of limiters that were closed: sums are not to fall.
+// limits are the limits of this process, including limits of closed limiters, so that sums do not fall.
 var limits = struct {
 	sync.Mutex
 	byName map[string]*Limit
 }{byName: map[string]*Limit{}}
 
-// Of is the Limit with a name, behind its group and a slash if it has one.
-func Of(group, name string) *Limit {
+// Named returns the Limit with a name. A limit in a group has the name of the group and a slash before it.
+func Named(group, name string) *Limit {
 	if group != "" {
 		name = group + "/" + name
 	}
@@ -97,10 +97,10 @@ func newLimit(name string) *Limit {
 	return l
 }
 
-// String is the name of the limit, as its attribute has it.
+// String is the name of the limit, as in its attribute.
 func (l *Limit) String() string { return l.name }
 
-// Ended counts calls that ended so.
+// Ended counts calls that ended in one way.
 func (l *Limit) Ended(r Result, calls int) {
 	if l != nil {
 		l.results[r].Add(int64(calls))
@@ -114,11 +114,11 @@ func (l *Limit) Add(n Number, by int64) {
 	}
 }
 
-// Count is how much was added to a number so far.
+// Count returns a number.
 func (l *Limit) Count(n Number) int64 { return l.numbers[n].Load() }
 
-// InQueue tells for how long a call waited that ended so; late is by how much it went on after
-// its turn had come, if it had one.
+// InQueue records how long a call waited, and how it ended. If the call had its turn, late is how long
+// after the moment of the turn it continued.
 func (l *Limit) InQueue(r Result, waited, late time.Duration) {
 	if l == nil {
 		return
@@ -129,7 +129,7 @@ func (l *Limit) InQueue(r Result, waited, late time.Duration) {
 	}
 }
 
-// Held tells for how long a call held its slots.
+// Held records how long a call held its slots.
 func (l *Limit) Held(d time.Duration) {
 	if l != nil {
 		in.held.Record(context.Background(), d.Seconds(), l.recorded...)

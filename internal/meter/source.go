@@ -8,42 +8,42 @@ import (
 
 const policyKey = attribute.Key("fleetpace.policy")
 
-// Standing is how a limit stands in this process right now.
+// Standing is the state of a limit in this process now.
 type Standing struct {
-	Waiting int64 // calls
-	Slots   int64 // that calls hold
+	Waiting int64 // waiting calls
+	Slots   int64 // slots that calls hold
 
-	away map[string]int64 // by policy: 1 where Redis is away
+	away map[string]int64 // by policy: 1 if Redis is unreachable
 }
 
-// Source tells how limits stand.
+// Source reports the states of limits.
 type Source struct {
-	Policy string // that calls follow while Redis is away
-	// Read adds to what of returns for each limit, and reports whether Redis is away.
+	Policy string // the policy that calls follow while Redis is unreachable
+	// Read adds to the Standing of each limit, and reports whether Redis is unreachable.
 	Read func(of func(*Limit) *Standing) (away bool)
 }
 
-// sources are those that are open.
+// sources are the open sources.
 var sources = struct {
 	sync.Mutex
 	open map[*Source]bool
 }{open: map[*Source]bool{}}
 
-// Open lets a Source be read, until Close.
+// Open makes collectors read a Source, until Close.
 func (s *Source) Open() {
 	sources.Lock()
 	defer sources.Unlock()
 	sources.open[s] = true
 }
 
-// Close ends that.
+// Close ends what Open began.
 func (s *Source) Close() {
 	sources.Lock()
 	defer sources.Unlock()
 	delete(sources.open, s)
 }
 
-// standing adds up how all limits stand.
+// standing adds up the states of all limits.
 func standing() map[*Limit]*Standing {
 	sources.Lock()
 	defer sources.Unlock()
@@ -61,7 +61,7 @@ func standing() map[*Limit]*Standing {
 			if standing := all[l]; away {
 				standing.away[s.Policy] = 1
 			} else {
-				standing.away[s.Policy] = max(standing.away[s.Policy], 0) // told as 0, too
+				standing.away[s.Policy] = max(standing.away[s.Policy], 0) // reported also if it is 0
 			}
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // unanswered are the attributes of script calls that failed, whatever the reason.
 var unanswered = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(attribute.String("error.type", "_OTHER")))}
 
-// Asked tells of a script call that asked for the turns of some calls.
+// Asked records a script call that asked for the turns of some calls.
 func Asked(calls int, took time.Duration, err error) {
 	begin()
 	var options []metric.RecordOption
@@ -22,8 +22,8 @@ func Asked(calls int, took time.Duration, err error) {
 	in.asked.Record(context.Background(), int64(calls))
 }
 
-// Answered tells how a provider answered a call that needed the limit; it asked to stay away for
-// so long, or not if that is 0.
+// Answered records the status of a provider's response to a call that used the limit. `after` is how long
+// the response asks callers to pause, or 0.
 func (l *Limit) Answered(status int, after time.Duration) {
 	in.answers.Add(context.Background(), 1, metric.WithAttributes(LimitKey.String(l.name), attribute.Int("http.response.status_code", status)))
 	if after > 0 {

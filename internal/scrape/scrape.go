@@ -1,4 +1,4 @@
-// Package scrape lets Prometheus read what a process tells OpenTelemetry.
+// Package scrape lets Prometheus read the metrics that a process reports to OpenTelemetry.
 package scrape
 
 import (
@@ -17,7 +17,7 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 )
 
-// New returns a MeterProvider, and what serves its metrics in Prometheus's format.
+// New returns a MeterProvider, and a handler that serves its metrics in Prometheus's format.
 func New() (metric.MeterProvider, http.Handler, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := exporter.New(exporter.WithRegisterer(registry), exporter.WithoutScopeInfo(), exporter.WithoutTargetInfo())
@@ -27,8 +27,8 @@ func New() (metric.MeterProvider, http.Handler, error) {
 	return sdk.NewMeterProvider(sdk.WithReader(reader)), promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError}), nil
 }
 
-// Process serves what this process tells the global MeterProvider, which it sets, at /metrics of
-// an address, until the context ends. It returns the address that it listens at.
+// Process serves the metrics of this process at /metrics of an address, until the context ends. It sets the
+// global MeterProvider, and returns the address at which it listens.
 func Process(ctx context.Context, address string) (string, error) {
 	provider, handler, err := New()
 	if err != nil {
@@ -37,12 +37,12 @@ func Process(ctx context.Context, address string) (string, error) {
 	otel.SetMeterProvider(provider)
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", handler)
-	at, _, err := Serve(ctx, address, mux) // who asked for metrics goes on without them
+	at, _, err := Serve(ctx, address, mux) // if serving fails, the program continues without metrics
 	return at, err
 }
 
-// Serve serves a handler until the context ends. What it returns is the address that it listens
-// at, and what tells once how the serving ended.
+// Serve serves a handler until the context ends. It returns the address at which it listens, and a channel
+// that receives one error, or nil, when the serving ends.
 func Serve(ctx context.Context, address string, handler http.Handler) (string, <-chan error, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

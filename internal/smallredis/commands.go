@@ -164,7 +164,7 @@ func (k *Key) add(a []string) any {
 	return int64(len(k.Items) - before)
 }
 
-// ranks are from where to where a command wants items; what is below 0 counts from the end.
+// ranks returns the range of items that a command names. A rank below 0 counts from the end.
 func ranks(n int, a []string) (from, to int) {
 	from, _ = strconv.Atoi(a[0])
 	to, _ = strconv.Atoi(a[1])
@@ -178,7 +178,7 @@ func ranks(n int, a []string) (from, to int) {
 	return from, max(from, to)
 }
 
-// scored are the items with scores from one bound to another one.
+// scored returns the items with scores between two bounds.
 func (k *Key) scored(a []string) []Item {
 	at := func(bound string, low bool) int {
 		text, open := strings.CutPrefix(bound, "(")
@@ -195,9 +195,9 @@ func (k *Key) scored(a []string) []Item {
 	return k.Items[from:max(from, at(a[1], false))]
 }
 
-// listed is a reply with members, and their scores where the options want them.
+// listed makes a reply with members, and with their scores if the options ask for them.
 func listed(items []Item, options []string) any {
-	if i := slices.Index(options, "LIMIT"); i >= 0 { // the scripts begin with the first one
+	if i := slices.Index(options, "LIMIT"); i >= 0 { // the scripts always begin with the first item
 		n, _ := strconv.Atoi(options[i+2])
 		items = items[:min(len(items), n)]
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// go-redis writes options in small letters, and scripts in capital ones.
+// go-redis writes options in lower case, and scripts write them in upper case.
 func TestOptionsInAnyLetters(t *testing.T) {
 	r := New()
 	defer r.Close()

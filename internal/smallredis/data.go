@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Data is the keys of a Redis, by their names. It is never changed in place, so that who keeps it has the data
-// of a moment.
+// Data is the keys of a Redis, by their names. It is never changed in place, so a copy of the slice is a
+// snapshot.
 type Data []*Key
 
 // Key is a hash or a sorted set.
 type Key struct {
 	Name  string
 	Hash  bool
-	Items []Item // by member, or of a sorted set by score
-	Ends  int64  // the time at which it expires, in micros; 0: never
+	Items []Item // by member, or by score in a sorted set
+	Ends  int64  // when it expires, in micros; 0: never
 }
 
 // Item is a field of a hash, with its value, or a member of a sorted set, with its score.
@@ -36,7 +36,7 @@ func (d Data) Find(name string) *Key {
 	return nil
 }
 
-// with returns the data with a key in place of the one of its name. A key without items is deleted.
+// with returns the data with a key in place of the key of that name. A key without items is deleted.
 func (d Data) with(k *Key) Data {
 	at, there := d.at(k.Name)
 	switch {
@@ -57,7 +57,7 @@ func (d Data) Without(name string) Data {
 	return slices.DeleteFunc(slices.Clone(d), func(k *Key) bool { return k.Name == name })
 }
 
-// expire deletes the keys whose time has come, and returns their names.
+// expire deletes the keys that have expired, and returns their names.
 func (d Data) expire(now int64) (next Data, names []string) {
 	for _, k := range d {
 		if k.Ends > 0 && k.Ends <= now {
@@ -70,7 +70,7 @@ func (d Data) expire(now int64) (next Data, names []string) {
 	return d, names
 }
 
-// find returns where a member is; if it is not there, where it would be in a hash.
+// find returns the index of a member. If it is missing, at is where a hash would have it.
 func (k *Key) find(member string) (at int, there bool) {
 	if k.Hash {
 		return slices.BinarySearchFunc(k.Items, member, func(i Item, member string) int { return strings.Compare(i.Member, member) })
@@ -79,7 +79,7 @@ func (k *Key) find(member string) (at int, there bool) {
 	return at, at >= 0
 }
 
-// Get returns the item with a member; nil: there is none.
+// Get returns the item with a member, or nil.
 func (k *Key) Get(member string) *Item {
 	if at, there := k.find(member); there {
 		return &k.Items[at]
@@ -87,14 +87,14 @@ func (k *Key) Get(member string) *Item {
 	return nil
 }
 
-// copied is a key whose items may be changed.
+// copied returns a key whose items may be changed.
 func (k *Key) copied() *Key {
 	next := *k
 	next.Items = slices.Clone(k.Items)
 	return &next
 }
 
-// put adds an item, or replaces the one of its member.
+// put adds an item, or replaces the item with its member.
 func (k *Key) put(i Item) {
 	at, there := k.find(i.Member)
 	if k.Hash && there {

@@ -9,7 +9,7 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// compiled are the scripts that were compiled, by text.
+// compiled holds the compiled scripts, by text.
 var compiled sync.Map
 
 func compile(text string) (*luavm.FunctionProto, error) {
@@ -34,10 +34,10 @@ type Redis struct {
 	Now      int64                         // its time, in micros
 	Run      string                        // its run ID
 	Full     bool                          // commands that need memory are refused, unless the script has written before
-	Publish  func(channel, message string) // nil: nobody hears
-	Commands int                           // that were run
+	Publish  func(channel, message string) // publishes a message; nil: discards it
+	Commands int                           // how many were run
 
-	wrote bool // the script has
+	wrote bool // whether the script has written
 	state *luavm.LState
 }
 
@@ -67,7 +67,7 @@ func New() *Redis {
 // Close ends it.
 func (r *Redis) Close() { r.state.Close() }
 
-// Expire deletes the keys whose time has come, and returns their names.
+// Expire deletes the keys that have expired, and returns their names.
 func (r *Redis) Expire() (names []string) {
 	r.Data, names = r.Data.expire(r.Now)
 	return names
@@ -79,7 +79,7 @@ func failure(l *luavm.LState, text string) *luavm.LTable {
 	return t
 }
 
-// call is redis.call, and redis.pcall where it is protected.
+// call is redis.call, or redis.pcall if it is protected.
 func (r *Redis) call(protected bool) int {
 	l := r.state
 	args := make([]string, l.GetTop())
@@ -122,7 +122,7 @@ func toLua(l *luavm.LState, reply any) luavm.LValue {
 	return luavm.LFalse
 }
 
-// Eval runs a script. Its reply is that of a command.
+// Eval runs a script. Its reply has the types of a command's reply.
 func (r *Redis) Eval(text string, keys, args []string) any {
 	r.wrote, r.Commands = false, 0
 	p, err := compile(text)
