@@ -100,17 +100,23 @@ func (t template) fill(values map[string]string, what string, longest int) (stri
 // fits checks that there is a value for each of the names, and no other value.
 func fits(names []string, values map[string]string) error {
 	var wrong []string
+	unknown := len(values)
 	for _, name := range names {
-		switch value, ok := values[name]; {
+		value, ok := values[name]
+		switch {
 		case !ok:
 			wrong = append(wrong, name+" is missing")
+			continue
 		case value == "":
 			wrong = append(wrong, name+" is empty")
 		}
+		unknown--
 	}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if !slices.Contains(names, name) {
-			wrong = append(wrong, fmt.Sprintf("there is no name %.64q", name))
+	if unknown > 0 {
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if !slices.Contains(names, name) {
+				wrong = append(wrong, fmt.Sprintf("there is no name %.64q", name))
+			}
 		}
 	}
 	if len(wrong) > 0 {

@@ -15,53 +15,49 @@ const prefix = "http:"
 // join lets a call that has no place yet join the queue. A call without an id whose turn comes
 // after its poll gets an id, and its place moves to Redis. It loses no position, because it has
 // just joined at the end.
-func (s *Server) join(ctx context.Context, at *place, t terms) (err error) {
+func (s *Server) join(p *poll, at *place) (err error) {
 	if at.reservation != nil && !at.reservation.Booked() {
 		return nil
 	}
-	patience := max(0, time.Until(t.poll))
-	ctx, cancel := context.WithDeadline(ctx, t.poll.Add(answerTime))
-	defer cancel()
-	defer context.AfterFunc(s.ending, cancel)()
+	patience := max(0, time.Until(p.over))
 	if at.inRedis {
-		at.reservation, err = at.turns.Ask(ctx, at.id, patience, at.costs...)
+		at.reservation, err = at.turns.Ask(p, at.id, patience, at.costs...)
 		return err
 	}
-	if at.reservation, err = at.turns.Reserve(ctx, at.costs...); err != nil {
+	if at.reservation, err = at.turns.Reserve(p, at.costs...); err != nil {
 		return err
 	}
-	latest := t.latest(at)
-	due := at.reservation.Due()
-	if !due.After(t.poll) || !latest.IsZero() && due.After(latest) {
+	if due := at.reservation.Due(); !due.After(p.over) || p.misses(due) {
 		return nil
 	}
-	if err = at.reservation.Cancel(context.WithoutCancel(ctx)); err != nil {
+	if err = at.reservation.Cancel(context.WithoutCancel(p)); err != nil {
 		return err
 	}
-	at.id, at.inRedis = prefix+newID(), true
-	at.reservation, err = at.turns.Ask(ctx, at.id, patience, at.costs...)
+	at.id, at.inRedis = newID(), true
+	at.reservation, err = at.turns.Ask(p, at.id, patience, at.costs...)
 	return err
 }
 
 // give returns the response for a call that has its turn. A caller that asks again with the id gets
 // another turn, because this response may be lost. If the caller is gone, the call was not made.
-func (s *Server) give(ctx context.Context, at *place, t terms) any {
+func (s *Server) give(ctx context.Context, p *poll, at *place) any {
 	r := at.reservation
 	if ctx.Err() != nil {
 		s.hangUp(ctx, at)
 		return away("The request has ended.")
 	}
 	s.places.drop(at)
-	token := newID()
+	fresh := newID()
+	token := fresh[len(prefix):]
 	if at.id == "" {
-		at.id = prefix + token
+		at.id = fresh
 	}
 	s.turns.add(token, at.need, r)
 	s.given.keep(token, at)
 	now := time.Now()
 	answer := turnAnswer{
 		Turn: token, ID: strings.TrimPrefix(at.id, prefix), Waited: millis(now.Sub(at.since)),
-		Held: millis(now.Sub(t.came)), Due: millis(r.Due().Sub(now)), Usable: millis(r.Until().Sub(now)),
+		Held: millis(now.Sub(p.came)), Due: millis(r.Due().Sub(now)), Usable: millis(r.Until().Sub(now)),
 	}
 	if at.slots {
 		answer.Lease = millis(s.config.Lease)
@@ -99,7 +95,7 @@ func (s *Server) hangUp(ctx context.Context, at *place) {
 // caller asks again. A booking is in Redis, so the server keeps only since when it waits.
 func (s *Server) keepPlace(ctx context.Context, at *place) any {
 	if at.id == "" {
-		at.id = prefix + newID()
+		at.id = newID()
 	}
 	body := later(at)
 	span, over := keep, func() { s.leaveQueue(context.WithoutCancel(ctx), at) }
@@ -139,7 +135,7 @@ func (s *Server) handOver(ctx context.Context, at *place) any {
 			s.report(ctx, err)
 		}
 	} else {
-		at.id = prefix + newID()
+		at.id = newID()
 		joined := at.turns.Join(ctx, []reserve.Call{{ID: at.id, Costs: at.costs}})
 		if err := joined[0].Err; err != nil {
 			s.report(ctx, err)

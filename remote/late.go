@@ -65,7 +65,7 @@ func (g *givenTurns) find(id, named string) *givenTurn {
 //
 // The permits go back to the limit only if the request names the turn. Otherwise the request may be
 // a delayed copy, and the turn may be in use.
-func (s *Server) handBack(ctx context.Context, q *waitRequest, at *place, t terms) {
+func (s *Server) handBack(ctx context.Context, q *waitRequest, at *place, way time.Duration) {
 	if at.id == "" {
 		return
 	}
@@ -81,7 +81,7 @@ func (s *Server) handBack(ctx context.Context, q *waitRequest, at *place, t term
 		s.turns.free(turn.token, u)
 		s.turns.forget(turn.token)
 	}
-	if err := turn.reservation.Late(t.way, named != ""); err != nil {
+	if err := turn.reservation.Late(way, named != ""); err != nil {
 		s.report(ctx, err)
 		return
 	}

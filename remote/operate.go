@@ -29,7 +29,9 @@ func (s *Server) leave(w http.ResponseWriter, r *http.Request) {
 		id := prefix + q.ID
 		if s.places.known(id) {
 			var at *place
-			if _, at, err = s.places.claim(r.Context(), id, n); err == nil {
+			p := newPoll(r.Context())
+			defer p.end(nil)
+			if at, err = s.places.claim(p, id, n); err == nil {
 				s.places.drop(at)
 				if at.reservation != nil {
 					err = at.reservation.Cancel(r.Context())

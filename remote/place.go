@@ -23,8 +23,8 @@ type place struct {
 	since       time.Time
 	reservation *reserve.Reservation // nil: it has not joined yet
 
-	mine    chan struct{}      // full while a request owns the place
-	evict   context.CancelFunc // ends the request that owns the place
+	mine    chan struct{} // full while a request owns the place; nil: no other request knows it
+	owner   *poll         // the request that owns the place
 	expires *time.Timer
 	gone    bool // the place was dropped
 	kept    bool // it counts in places.kept
@@ -38,48 +38,35 @@ type places struct {
 	most int // the most that kept may be
 }
 
-// errTaken is returned to a request after a newer request with the same id has taken its place.
-var errTaken = problem{Status: 409, Detail: "Another request waits under the same id now.", after: -1}
-
-// claim returns the place of an id, or a new one. The caller owns it until it calls giveBack or
-// drop. The context that claim returns ends when another request claims the place. A place without
-// an id cannot be claimed by others.
-func (p *places) claim(ctx context.Context, id string, n need) (context.Context, *place, error) {
+// claim returns the place of an id, or a new one. The request owns it until it calls giveBack or
+// drop, or its context ends with errTaken. A place without an id cannot be claimed by others.
+func (p *places) claim(by *poll, id string, n need) (*place, error) {
+	if id == "" {
+		return &place{need: n, since: time.Now()}, nil
+	}
 	for {
-		mine, evict := context.WithCancel(ctx)
 		p.mu.Lock()
 		at := p.byID[id]
-		if id == "" || at == nil {
-			at = &place{need: n, id: id, inRedis: id != "", since: time.Now(), mine: make(chan struct{}, 1), evict: evict}
+		if at == nil {
+			at = &place{need: n, id: id, inRedis: true, since: time.Now(), mine: make(chan struct{}, 1), owner: by}
 			at.mine <- struct{}{}
-			if id != "" {
-				p.byID[id] = at
-			}
+			p.byID[id] = at
 			p.mu.Unlock()
-			return mine, at, nil
+			return at, nil
 		}
 		if !at.same(n) {
 			p.mu.Unlock()
-			evict()
-			return nil, nil, wrong("id", strings.TrimPrefix(id, prefix), "belongs to a call with other limits or costs: "+at.turns.String()+"; use each id for one call")
+			return nil, wrong("id", strings.TrimPrefix(id, prefix), "belongs to a call with other limits or costs: "+at.turns.String()+"; use each id for one call")
 		}
-		at.evict()
-		at.evict = evict
+		if at.owner != nil {
+			at.owner.end(errTaken)
+		}
+		at.owner = by
 		p.mu.Unlock()
 		select {
 		case at.mine <- struct{}{}:
-		case <-mine.Done():
-			evict()
-			p.mu.Lock()
-			gone := at.gone
-			p.mu.Unlock()
-			switch {
-			case ctx.Err() != nil:
-				return nil, nil, ctx.Err()
-			case gone: // the other request dropped it
-				continue
-			}
-			return nil, nil, errTaken
+		case <-by.Done():
+			return nil, context.Cause(by)
 		}
 		p.mu.Lock()
 		gone := at.gone
@@ -90,10 +77,9 @@ func (p *places) claim(ctx context.Context, id string, n need) (context.Context,
 		}
 		p.mu.Unlock()
 		if !gone {
-			return mine, at, nil
+			return at, nil
 		}
 		<-at.mine
-		evict()
 	}
 }
 
@@ -122,8 +108,12 @@ func (p *places) giveBack(at *place, span time.Duration, over func()) bool {
 			p.drop(at)
 		}
 	})
-	at.expires = expires
-	<-at.mine
+	at.expires, at.owner = expires, nil
+	if at.mine == nil {
+		at.mine = make(chan struct{}, 1)
+	} else {
+		<-at.mine
+	}
 	return true
 }
 
@@ -175,13 +165,15 @@ func (p *places) drop(at *place) {
 	}
 	at.gone = true
 	p.count(at)
-	at.evict()
-	<-at.mine
+	if at.mine != nil {
+		<-at.mine
+	}
 }
 
-// newID returns an id that cannot be guessed.
+// newID returns an id that cannot be guessed, with its prefix. Without the prefix it is a token.
 func newID() string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
-	return hex.EncodeToString(random[:])
+	id := append(make([]byte, 0, len(prefix)+2*len(random)), prefix...)
+	return string(hex.AppendEncode(id, random[:]))
 }

@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 
@@ -17,14 +16,15 @@ func TestTheClaimOfAPlaceThatIsDropped(t *testing.T) {
 		b := bubble.New(t)
 		n := need{turns: b.Joint(b.Client(), reserve.Config{Limit: reserve.PerSecond(1)}), costs: []int{1}}
 		all := places{byID: map[string]*place{}, most: 1}
-		mine, first, err := all.claim(t.Context(), "id", n)
+		mine := newPoll(t.Context())
+		first, err := all.claim(mine, "id", n)
 		require.NoError(t, err)
 		var second *place
 		go func() {
-			var evicted context.Context
-			evicted, second, err = all.claim(t.Context(), "id", n)
+			next := newPoll(t.Context())
+			second, err = all.claim(next, "id", n)
 			if err == nil {
-				err = evicted.Err()
+				err = next.Err()
 			}
 		}()
 		synctest.Wait()
@@ -45,13 +45,13 @@ func TestTheClaimOfAPlaceThatAThirdOneHas(t *testing.T) {
 		b := bubble.New(t)
 		n := need{turns: b.Joint(b.Client(), reserve.Config{Limit: reserve.PerSecond(1)}), costs: []int{1}}
 		all := places{byID: map[string]*place{}, most: 1}
-		_, first, err := all.claim(t.Context(), "id", n)
+		first, err := all.claim(newPoll(t.Context()), "id", n)
 		require.NoError(t, err)
 		results := make([]error, 2)
 		for i := range results {
 			go func() {
 				var at *place
-				if _, at, results[i] = all.claim(t.Context(), "id", n); results[i] == nil {
+				if at, results[i] = all.claim(newPoll(t.Context()), "id", n); results[i] == nil {
 					all.drop(at)
 				}
 			}()

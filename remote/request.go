@@ -10,11 +10,13 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
 const (
 	largestBody = 64 << 10
+	usualBody   = 4 << 10
 	bodyTime    = 5 * time.Second // how long a body may take to arrive
 	longestID   = 200             // bytes
 )
@@ -31,21 +33,54 @@ func read(w http.ResponseWriter, r *http.Request, into any) bool {
 // indexes finds array indexes in a field name of encoding/json. Go 1.26 leaves them out.
 var indexes = regexp.MustCompile(`\.([0-9]+)`)
 
+// decoder reads the bodies of requests, one after the other: a new one for each body would cost more
+// than what it does. After an error it is not used again.
+type decoder struct {
+	*json.Decoder
+	from io.Reader
+	size int64 // of the body, as far as it was read
+}
+
+var decoders = sync.Pool{New: func() any {
+	d := &decoder{}
+	d.Decoder = json.NewDecoder(d)
+	d.DisallowUnknownFields()
+	return d
+}}
+
+func (d *decoder) Read(into []byte) (int, error) {
+	n, err := d.from.Read(into)
+	d.size += int64(n)
+	return n, err
+}
+
+func isJSON(kind string) bool {
+	if kind == "application/json" { // most often
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(kind)
+	return err == nil && kind == "application/json"
+}
+
 func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	// A web page may send bodies of some other types to a server of this machine; this type it may not.
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+	if given := r.Header.Get("Content-Type"); !isJSON(given) {
 		return problem{
-			Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Value: r.Header.Get("Content-Type"),
+			Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Value: given,
 			Detail: "Content-Type must be application/json", after: -1,
 		}
 	}
-	connection := http.NewResponseController(w)
-	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, largestBody))
-	decoder.DisallowUnknownFields()
-	err := decoder.Decode(into)
+	d, _ := decoders.Get().(*decoder)
+	d.from, d.size = http.MaxBytesReader(w, r.Body, largestBody), 0
+	began := d.InputOffset()
+	err := d.Decode(into)
 	if err == nil {
-		if _, err = decoder.Token(); errors.Is(err, io.EOF) {
-			_ = connection.SetReadDeadline(time.Time{})
+		if _, err = d.Token(); errors.Is(err, io.EOF) {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+			if d.size <= usualBody && d.InputOffset()-began == d.size { // nothing of it is left
+				d.from = nil
+				decoders.Put(d)
+			}
 			return nil
 		}
 		if err == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	_ "embed"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,13 +17,16 @@ type Server struct {
 	limits   *limits.Set
 	config   Config
 	handler  http.Handler
-	waiting  atomic.Int64
-	ending   context.Context // ends with Drain
+	open     map[string]http.HandlerFunc // for GET, without a token
+	ending   context.Context             // ends with Drain
 	end      context.CancelFunc
 	reported atomic.Int64 // when a failure was last logged, in Unix seconds
 	places   places
 	turns    turns
 	given    givenTurns
+
+	mu    sync.Mutex
+	polls map[*poll]struct{} // guarded by mu
 }
 
 //go:embed openapi.yaml
@@ -44,7 +48,12 @@ func New(set *limits.Set, config Config) (*Server, error) {
 	s.places = places{byID: map[string]*place{}, most: config.MaxKept}
 	s.given = givenTurns{byID: map[string]*givenTurn{}, most: config.MaxKept}
 	s.turns = turns{byToken: map[string]*turn{}, lease: config.Lease, logger: config.Logger}
-	s.handler = s.routes()
+	s.polls = map[*poll]struct{}{}
+	s.handler = admit(config.Token, s.routes())
+	s.open = map[string]http.HandlerFunc{
+		"/healthz": func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive\n") },
+		"/readyz":  s.ready,
+	}
 	return s, nil
 }
 
@@ -69,11 +78,7 @@ func (s *Server) routes() http.Handler {
 	if s.config.Metrics != nil {
 		own.Handle("GET /metrics", s.config.Metrics)
 	}
-	all := http.NewServeMux()
-	all.Handle("/", admit(s.config.Token, own))
-	all.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive\n") })
-	all.HandleFunc("GET /readyz", s.ready)
-	return all
+	return own
 }
 
 // ServeHTTP serves a request. The response of /v1/wait comes when the call has its turn, or when
@@ -82,6 +87,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// The deadline also bounds bodies that are never read, such as of requests without a token.
 	// readBody removes it. A server that cannot set one has its own bound.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTime))
+	if open := s.open[r.URL.Path]; open != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+		open(w, r)
+		return
+	}
 	s.handler.ServeHTTP(w, r)
 }
 
@@ -89,7 +98,12 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // others get an id. From then on no request waits here: requests for turns get 503. Call Drain
 // before the Shutdown of the [http.Server], and [Server.Released] in between if limits have slots.
 func (s *Server) Drain() {
+	s.mu.Lock()
 	s.end()
+	for p := range s.polls {
+		p.end(errEnding)
+	}
+	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime)
 	defer cancel()
 	for _, at := range s.places.idle() { // places between two polls

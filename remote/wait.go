@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -40,67 +41,98 @@ type laterAnswer struct {
 	HeldBy     string  `json:"held_by,omitempty"`
 }
 
-// terms say how long a request waits.
-type terms struct {
+// poll is a request that waits. It is a context that ends when the client hangs up, or with one of
+// the causes below.
+type poll struct {
+	context.Context
+	end     context.CancelCauseFunc
 	came    time.Time     // when the request came
 	way     time.Duration // how long the response takes to reach the caller
-	poll    time.Time     // when the poll ends
+	over    time.Time     // when the poll ends
 	maxWait time.Duration // for the turn, counted from the call's first request; below 0: no bound
+
+	latest time.Time // when the turn is too late; the zero time: it never is
+	timer  *time.Timer
+	call   atomic.Pointer[reserve.Reservation] // what it waits for
+}
+
+// Why a request waits no longer.
+var (
+	errOver   = errors.New("the poll has ended")
+	errTaken  = problem{Status: 409, Detail: "Another request waits under the same id now.", after: -1}
+	errEnding = away("This server is shutting down.")
+)
+
+func newPoll(client context.Context) *poll {
+	p := &poll{came: time.Now()}
+	p.Context, p.end = context.WithCancelCause(client)
+	return p
+}
+
+// until is how long the poll waits for a turn. A turn that is granted comes within
+// half a second: another request could come too late for it.
+func (p *poll) until(r *reserve.Reservation) time.Time {
+	until := p.over
+	if r.Final() {
+		until = maxTime(until, maxTime(r.Due(), time.Now()).Add(keepUp))
+	}
+	return minTime(until, p.latest)
+}
+
+// misses reports whether a turn at that moment is too late.
+func (p *poll) misses(due time.Time) bool { return !p.latest.IsZero() && due.After(p.latest) }
+
+// ring ends the poll, unless a turn was granted meanwhile.
+func (p *poll) ring() {
+	if r := p.call.Load(); r != nil && r.Final() && !r.Lapsed() && !time.Now().After(p.over.Add(keepUp)) {
+		if more := time.Until(p.until(r)); more > 0 {
+			p.timer.Reset(more)
+			return
+		}
+	}
+	p.end(errOver)
 }
 
 // leasedUsable is how long a prefetched turn may be used after its response. It allows for the jitter
 // of networks.
 const leasedUsable = 20 * time.Millisecond
 
-// latest returns the latest moment at which the turn may be due. The zero time means that there is no
-// bound. The time that Redis takes to answer does not count.
-func (t terms) latest(at *place) time.Time {
-	if t.maxWait < 0 {
-		return time.Time{}
-	}
-	return at.since.Add(t.maxWait + roundTrip)
-}
-
 // roundTrip is how long Redis usually takes at most to answer.
 const roundTrip = 20 * time.Millisecond
 
 func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
-	came := time.Now()
+	p := newPoll(r.Context())
+	defer p.end(nil)
 	var q waitRequest
 	if !read(w, r, &q) {
 		return
 	}
-	n, t, err := s.waitTerms(&q)
+	n, err := s.terms(&q, p)
 	if err != nil {
 		answer(w, problemOf(err, ""))
 		return
 	}
-	t.came = came
 	if n.slots {
 		defer s.turns.enter()()
 	}
-	defer s.waiting.Add(-1)
-	switch most := int64(s.config.MaxWaiting); {
-	case s.waiting.Add(1) > most:
-		answer(w, away("Too many requests wait at this server."))
-		return
-	case s.ending.Err() != nil:
-		answer(w, away("This server is shutting down."))
+	if err = s.enter(p); err != nil {
+		answer(w, err)
 		return
 	}
+	defer s.exit(p)
 	id := q.ID
 	if id != "" {
 		id = prefix + id
 	}
-	mine, at, err := s.places.claim(r.Context(), id, n)
+	at, err := s.places.claim(p, id, n)
 	if err != nil {
 		answer(w, problemOf(err, "id"))
 		return
 	}
-	s.handBack(r.Context(), &q, at, t)
-	body := s.await(r.Context(), mine, at, t)
+	s.handBack(r.Context(), &q, at, p.way)
+	body := s.await(r.Context(), p, at)
 	if later, ok := body.(laterAnswer); ok {
-		later.Held = millis(time.Since(came))
+		later.Held = millis(time.Since(p.came))
 		retryAfter(w, time.Duration(later.RetryAfter*float64(time.Millisecond)))
 		write(w, http.StatusAccepted, "application/json", later)
 		return
@@ -108,99 +140,115 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 	answer(w, body)
 }
 
-func (s *Server) waitTerms(q *waitRequest) (n need, t terms, err error) {
-	if err = validateID(q.ID); err != nil {
-		return n, t, err
+// enter counts a waiting request, or says why it may not wait. The request calls exit at its end.
+func (s *Server) enter(p *poll) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case len(s.polls) >= s.config.MaxWaiting:
+		return away("Too many requests wait at this server.")
+	case s.ending.Err() != nil:
+		return errEnding
 	}
-	t.maxWait = -1
+	s.polls[p] = struct{}{}
+	return nil
+}
+
+func (s *Server) exit(p *poll) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.polls, p)
+}
+
+// terms returns what a request needs, and fills in how long it waits.
+func (s *Server) terms(q *waitRequest, p *poll) (n need, err error) {
+	if err = validateID(q.ID); err != nil {
+		return n, err
+	}
+	p.maxWait = -1
 	if q.MaxWait != "" {
-		if t.maxWait, err = durationOf("max_wait", q.MaxWait); err != nil {
-			return n, t, err
+		if p.maxWait, err = durationOf("max_wait", q.MaxWait); err != nil {
+			return n, err
 		}
 	}
 	poll := s.config.Poll
 	if q.Poll != "" {
 		own, err := durationOf("poll", q.Poll)
 		if err != nil {
-			return n, t, err
+			return n, err
 		}
 		poll = min(poll, own)
 	}
-	if t.way, err = durationOf("way", q.Way); err != nil {
-		return n, t, err
+	if p.way, err = durationOf("way", q.Way); err != nil {
+		return n, err
 	}
-	t.way = min(t.way, reserve.Lead)
+	p.way = min(p.way, reserve.Lead)
 	if q.Late && q.ID == "" {
-		return n, t, wrong("id", "", "must be given with late: it says whose turn came too late")
+		return n, wrong("id", "", "must be given with late: it says whose turn came too late")
 	}
-	t.poll = time.Now().Add(poll)
-	n, err = s.resolve(&q.call, true)
-	return n, t, err
+	p.over = time.Now().Add(poll)
+	return s.resolve(&q.call, true)
 }
 
 // await waits for the turn of a place that the request owns, and returns the response. It gives the
 // place back or drops it.
-func (s *Server) await(ctx, mine context.Context, at *place, t terms) any {
+func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 	if at.leased && at.id == "" {
-		if wait, err := now(mine, at.turns, at.costs...); err == nil && wait == 0 {
+		if wait, err := now(p, at.turns, at.costs...); err == nil && wait == 0 {
 			s.places.drop(at)
 			used := time.Now()
-			return turnAnswer{Turn: newID(), Waited: millis(used.Sub(at.since)), Held: millis(used.Sub(t.came)), Usable: millis(leasedUsable)}
+			return turnAnswer{Turn: newID()[len(prefix):], Waited: millis(used.Sub(at.since)), Held: millis(used.Sub(p.came)), Usable: millis(leasedUsable)}
 		}
 	}
-	if err := s.join(mine, at, t); err != nil {
-		taken := mine.Err() != nil
+	if p.maxWait >= 0 {
+		p.latest = at.since.Add(p.maxWait + roundTrip)
+	}
+	p.timer = time.AfterFunc(time.Until(p.over)+answerTime, p.ring)
+	defer p.timer.Stop()
+	if err := s.join(p, at); err != nil {
 		s.places.drop(at)
 		switch {
 		case ctx.Err() != nil || !isEnded(err):
 			return problemOf(err, "limits")
-		case taken:
+		case context.Cause(p) == errTaken:
 			return errTaken
 		}
 		return away("Redis did not answer before the poll ended or this server began to shut down.")
 	}
 	r := at.reservation
-	for {
-		latest := t.latest(at)
-		switch due := r.Due(); {
-		case !latest.IsZero() && due.After(latest):
-			return s.miss(at)
-		case r.Booked():
-			return s.keepPlace(ctx, at)
-		}
-		until := t.poll
-		if r.Final() { // the turn comes within half a second: another request could come too late for it
-			until = maxTime(until, maxTime(r.Due(), time.Now()).Add(keepUp))
-		}
-		waiting, cancel := context.WithDeadline(mine, minTime(until, latest))
-		stop := context.AfterFunc(s.ending, cancel)
-		err := r.WaitEarly(waiting, t.way)
-		stop()
-		over := waiting.Err() != nil
-		cancel()
-		switch {
-		case err == nil:
-			return s.give(ctx, at, t)
-		case !over:
-			s.places.drop(at)
-			_ = r.Cancel(context.WithoutCancel(ctx))
-			s.report(ctx, err)
-			return problemOf(err, "limits")
-		case ctx.Err() != nil:
-			s.hangUp(ctx, at)
-			return away("The request has ended.")
-		case mine.Err() != nil:
-			<-at.mine
-			return errTaken
-		case s.ending.Err() != nil:
-			return s.handOver(ctx, at)
-		case !latest.IsZero() && !time.Now().Before(latest):
-			return s.miss(at)
-		case r.Final() && !r.Lapsed() && !time.Now().After(t.poll.Add(keepUp)):
-			continue
-		}
+	due := r.Due()
+	switch {
+	case p.misses(due):
+		return s.miss(at)
+	case r.Booked():
 		return s.keepPlace(ctx, at)
 	}
+	if p.call.Store(r); due.After(time.Now()) { // else the turn is there, unless a pause has just begun
+		p.timer.Reset(time.Until(p.until(r)))
+	}
+	err := r.WaitEarly(p, p.way)
+	switch {
+	case err == nil:
+		return s.give(ctx, p, at)
+	case p.Err() == nil:
+		s.places.drop(at)
+		_ = r.Cancel(context.WithoutCancel(ctx))
+		s.report(ctx, err)
+		return problemOf(err, "limits")
+	case ctx.Err() != nil:
+		s.hangUp(ctx, at)
+		return away("The request has ended.")
+	}
+	switch cause := context.Cause(p); {
+	case cause == errTaken:
+		<-at.mine
+		return errTaken
+	case cause == errEnding:
+		return s.handOver(ctx, at)
+	case !p.latest.IsZero() && !time.Now().Before(p.latest):
+		return s.miss(at)
+	}
+	return s.keepPlace(ctx, at)
 }
 
 func isEnded(err error) bool {
