@@ -12,8 +12,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// join lets the callers of a process begin, as the plan says. Those of a process that joins later
-// are as many as those of process 0.
+// join makes the callers of a process begin, as the plan says. A process that joins later has as many
+// callers as process 0.
 func (w *world) join(p *process, until time.Duration) {
 	for i := range w.plan.loads {
 		l := &w.plan.loads[i]
@@ -35,7 +35,7 @@ func (w *world) join(p *process, until time.Duration) {
 	}
 }
 
-// begin lets a caller make its nth call, unless its work is done.
+// begin makes a caller start its nth call, unless its work is done.
 func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int, until time.Duration) {
 	if p.dead || w.now >= until || w.ended[made]+w.ended[booked] > most || l.calls > 0 && n >= l.calls {
 		return
@@ -79,7 +79,7 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 	w.enter(c)
 }
 
-// enter lets a call wait for its turn.
+// enter makes a call wait for its turn.
 func (w *world) enter(c *call) {
 	p := c.process
 	w.advance()
@@ -92,10 +92,10 @@ func (w *world) enter(c *call) {
 	p.joins(c)
 }
 
-// ripens is for how long a call waits at the least before it counts as one that could be made.
+// ripens is the least time that a call waits before the laws count it as a waiting call.
 const ripens = 100 * time.Millisecond
 
-// booked is told by a client when a call is booked: somebody comes back for it at its turn, or nobody does.
+// booked notes that a client has booked a call. Its caller comes back for it at its turn, or never.
 func (w *world) booked(c *call, due time.Duration) {
 	w.finish(c, booked)
 	c.again()
@@ -104,13 +104,13 @@ func (w *world) booked(c *call, due time.Duration) {
 		return
 	}
 	w.promised = max(w.promised, due)
-	c.process.here(max(0, due-reserve.Lead-w.now), func() { // as its documentation says
+	c.process.here(max(0, due-reserve.Lead-w.now), func() { // as the documentation says
 		w.count++
 		w.enter(&call{n: w.count, load: c.load, caller: c.caller, process: c.process, parts: c.parts, joined: w.now, came: c.came, id: c.id, back: true, again: func() {}})
 	})
 }
 
-// turn is told by a client when a call has its turn.
+// turn notes that a call of a client has its turn.
 func (w *world) turn(c *call) {
 	w.advance()
 	w.overtaken(c)
@@ -131,7 +131,7 @@ func (w *world) turn(c *call) {
 	for i, p := range c.parts {
 		used[i] = int(float64(p.cost) * c.load.used)
 	}
-	w.after(lasts, func() { // also where its process is stopped
+	w.after(lasts, func() { // even if its process is stopped
 		if w.advance(); c.state == holding && !c.slotless {
 			c.slotless = true
 			w.release(c, used)
@@ -144,7 +144,7 @@ func (w *world) turn(c *call) {
 	})
 }
 
-// slotsLost is told by a client when a call may not count on its slots any more, and ends.
+// slotsLost notes that a call may have lost its slots, and ends it.
 func (w *world) slotsLost(c *call) {
 	if c.state == holding && !c.slotless {
 		w.advance()
@@ -153,7 +153,7 @@ func (w *world) slotsLost(c *call) {
 	}
 }
 
-// fail is told by a client when a call has an error.
+// fail notes that a call of a client has an error.
 func (w *world) fail(c *call, err error) {
 	if c.state != waiting {
 		return
@@ -170,7 +170,7 @@ func (w *world) fail(c *call, err error) {
 	c.again()
 }
 
-// finish notes that a call is over, or holds its slots from now on.
+// finish notes that a call is over, or that it holds its slots from now on.
 func (w *world) finish(c *call, how state) {
 	if how == lost && c.state == holding && !c.slotless {
 		w.release(c, make([]int, len(c.parts)))

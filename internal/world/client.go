@@ -14,8 +14,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// client is the engine of a process, and what engine.Process is otherwise: the schedule is its clock, and
-// the link its connection.
+// client is the engine of a process, and does what engine.Process does elsewhere: the schedule is its
+// clock, and the link is its connection.
 type client struct {
 	*process
 	world  *world
@@ -25,10 +25,10 @@ type client struct {
 	names  map[string]*wire.Name
 	calls  map[*engine.Call]*call
 	joined map[*call]*engine.Call
-	held   []*call // that hold slots, the first ones first
+	held   []*call // calls that hold slots, in the order of their turns
 	rings  time.Time
-	ear    *ear // that hears news; nil: none does
-	wanted bool // news are
+	ear    *ear // the connection that hears news; nil: none
+	wanted bool // whether the engine wants news
 }
 
 const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
@@ -58,7 +58,7 @@ func newClient(w *world, p *process) *client {
 
 var errKind = fmt.Errorf("%w: another kind is in force", reserve.ErrInvalid)
 
-// share is what the process uses of a limit without Redis.
+// share returns how much of a limit the process may use without Redis.
 func (m *client) share(l *wire.Limit) (perSecond float64, burst int) {
 	part := 0.1
 	if alive := l.Name.Alive.Load(); alive > 0 {
@@ -68,7 +68,7 @@ func (m *client) share(l *wire.Limit) (perSecond float64, burst int) {
 	return perSecond * part, max(1, int(most*part))
 }
 
-// limit is a limit under a key.
+// limit returns the limit of a part, under its key.
 func (m *client) limit(p part) *wire.Limit {
 	p.cost = 0
 	l := m.limits[p]
@@ -95,7 +95,7 @@ func (m *client) limit(p part) *wire.Limit {
 	return l
 }
 
-// termsOf is a limit as the scripts know it: as package reserve says it to them.
+// termsOf returns a limit as the scripts know it, in the way in which package reserve passes it to them.
 func termsOf(l reserve.Limit) wire.Terms {
 	t := wire.Terms{Kind: wire.Kinds[l.Kind()].Letter, A: 1e6 / l.Rate(), B: float64(l.MaxBurst())}
 	switch l.Kind() {
@@ -118,13 +118,13 @@ func termsOf(l reserve.Limit) wire.Terms {
 	return t
 }
 
-// keys are the keys of a limit.
+// keys returns the keys of a limit.
 func (p *plan) keys(n int) []string {
 	l := &p.limits[n]
 	return lua.Keys(prefix, p.group(), l.name, wire.Kinds[l.limit.Kind()].Letter, "")
 }
 
-// group is that of the limits, if calls may need several at once.
+// group returns the group of the limits if calls may need several at once.
 func (p *plan) group() string {
 	if len(p.limits) > 1 {
 		return "fleet"
@@ -132,12 +132,12 @@ func (p *plan) group() string {
 	return ""
 }
 
-// channel is that of the news.
+// channel returns the channel of the news.
 func (w *world) channel() string { return lua.Channel(prefix, w.plan.group(), w.plan.limits[0].name) }
 
 func (m *client) time() time.Time { return m.world.began.Add(m.now) }
 
-// step hands an event to the engine, and does what is ready then.
+// step passes an event to the engine, and does what the engine has ready then.
 func (m *client) step(event func(now time.Time)) {
 	if m.dead {
 		return
@@ -169,7 +169,7 @@ func (m *client) ready(now time.Time) {
 	}
 }
 
-// drive sends a batch, and hands its outcome to the engine.
+// drive sends a batch, and passes its outcome to the engine.
 func (m *client) drive(b *engine.Batch) {
 	m.errand(func(ctx context.Context) {
 		result, err := b.Execute(ctx, m.redis, m.time)
@@ -179,7 +179,7 @@ func (m *client) drive(b *engine.Batch) {
 			} else {
 				m.engine.Reply(now, b, &result)
 			}
-			if b.Over() { // who was given a turn may join again in time for the next batch
+			if b.Over() { // a caller whose call had its turn may start another call in time for the next batch
 				var r engine.Ready
 				m.engine.Woken(&r)
 				m.wake(r.Wake)

@@ -13,7 +13,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// joins lets a call wait for its turn. What comes of it is told to world.turn or world.fail.
+// joins makes a call wait for its turn. Its outcome goes to world.turn or world.fail.
 func (m *client) joins(c *call) {
 	need := engine.Need{Settles: m.world.plan.limits[c.parts[0].limit].settles, Now: c.load.now}
 	for i, p := range c.parts {
@@ -41,7 +41,7 @@ func (m *client) joins(c *call) {
 	m.calls[e], m.joined[c] = c, e
 	if c.deadline > 0 && !need.Now {
 		if e.Deadline = m.world.began.Add(c.deadline); c.load.used > 0 && !m.world.plan.holds(c.load) {
-			e.Deadline = time.Time{} // its deadline is for the wait alone
+			e.Deadline = time.Time{} // its deadline applies to the wait alone
 		}
 		m.here(c.deadline-m.now, func() {
 			if c.state == waiting {
@@ -61,7 +61,7 @@ func (m *client) joins(c *call) {
 	m.step(func(now time.Time) { m.engine.Join(now, e) })
 }
 
-// wake lets calls look whether they have their turns.
+// wake makes calls check whether they have their turns.
 func (m *client) wake(all []*engine.Call) {
 	for _, e := range slices.Clone(all) {
 		if c := m.calls[e]; c != nil && c.state == waiting {
@@ -95,7 +95,7 @@ func (m *client) look(c *call, e *engine.Call) {
 	var left time.Duration
 	var err error
 	m.step(func(now time.Time) {
-		if e.Held && !c.waits { // it has a turn or a place, and somebody waits for it from now on
+		if e.Held && !c.waits { // it has a turn or a place, and its caller waits for it from now on
 			c.waits = true
 			err = m.engine.Resume(now, e)
 		}
@@ -104,7 +104,7 @@ func (m *client) look(c *call, e *engine.Call) {
 		}
 	})
 	switch {
-	case c.state != waiting: // meanwhile
+	case c.state != waiting: // it ended meanwhile
 	case err != nil:
 		m.forget(c)
 		m.world.fail(c, err)
@@ -119,7 +119,7 @@ func (m *client) look(c *call, e *engine.Call) {
 	}
 }
 
-// has lets a call be made that has its turn.
+// has makes a call that has its turn.
 func (m *client) has(c *call) {
 	if m.world.plan.holds(c.load) {
 		m.held = append(m.held, c)
@@ -133,7 +133,7 @@ func (m *client) forget(c *call) {
 	m.held = slices.DeleteFunc(m.held, func(o *call) bool { return o == c })
 }
 
-// leave lets a call go that does not wait any longer.
+// leave ends a call that no longer waits.
 func (m *client) leave(c *call) {
 	e := m.joined[c]
 	m.forget(c)
@@ -150,7 +150,7 @@ func (m *client) leave(c *call) {
 	})
 }
 
-// done ends a call that was made: its slots are free, or it has used so many permits.
+// done ends a call that was made: its slots are free, or its cost is settled.
 func (m *client) done(c *call, used []int) {
 	e := m.joined[c]
 	m.forget(c)
@@ -172,7 +172,7 @@ func (m *client) done(c *call, used []int) {
 	}
 }
 
-// lookForLost tells the world of calls that may not count on their slots any more.
+// lookForLost tells the world which calls may have lost their slots.
 func (m *client) lookForLost() {
 	for _, c := range slices.Clone(m.held) {
 		if lost := m.engine.View(m.joined[c]).Lost; lost != nil {
@@ -185,7 +185,7 @@ func (m *client) lookForLost() {
 	}
 }
 
-// try makes a script call that nobody shares, until Redis answers, or counts as away.
+// try repeats a script call that is not part of a batch, until Redis answers or counts as unreachable.
 func (m *client) try(limits []*wire.Limit, call func(context.Context, *wire.Call) (wire.Reply, error), told func(wire.Reply, error)) {
 	m.errand(func(ctx context.Context) {
 		for failures := 0; ; failures++ {
@@ -208,7 +208,7 @@ func (m *client) try(limits []*wire.Limit, call func(context.Context, *wire.Call
 	})
 }
 
-// move lets an operator do something to a limit.
+// move does something to a limit, as an operator.
 func (m *client) move(limit int, call func(context.Context, *wire.Call) (wire.Reply, error), moved func(now time.Time, limits []*wire.Limit, micros int64)) {
 	limits := []*wire.Limit{m.limit(part{limit: limit})}
 	m.step(func(time.Time) { m.engine.Moves(limits) })
@@ -243,7 +243,7 @@ func (m *client) set(limit int, to reserve.Limit) {
 
 func (m *client) reset(limit int) { m.move(limit, wire.Reset, m.engine.HasMoved) }
 
-// states are those of all limits.
+// states asks for the states of all limits.
 func (m *client) states(told func([]wire.State, error)) {
 	var limits []*wire.Limit
 	for i := range m.world.plan.limits {

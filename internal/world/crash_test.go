@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The places of processes that are killed cost those behind them a moment, wherever they stand: a part of the
-// queue, of one process or of many, among those of the living or before them.
+// The places of killed processes delay the calls behind them only for a moment. The places may belong to
+// one process or to many, and may be between places of living processes or before them.
 func TestPlacesOfTheDead(t *testing.T) {
 	const calls, living = 200, 2
 	random := rand.New(rand.NewPCG(1, 2))

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// cut cuts a history down to what it needs to fail: it drops events, callers and processes one after the
-// other, as long as the rest still fails. It plays at most so many histories.
+// cut reduces a history to what it needs to fail. It drops events, callers and processes one after the
+// other, as long as the rest still fails. It plays at most `plays` histories.
 func cut(p *plan, plays int, fails func(*plan) bool) *plan {
 	try := func(change func(*plan)) bool {
 		if plays <= 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Of a history with much in it only what it needs to fail is left.
+// A large history is cut down to what it needs to fail.
 func TestCut(t *testing.T) {
 	p := draw(3)
 	p.processes = append(p.processes, p.processes[0], p.processes[0])

@@ -1,32 +1,31 @@
 // Package world plays whole fleets in simulated time, and judges them by laws. It is for tests.
 //
-// A history follows from one seed. It has a played Redis, which runs the scripts that ship, limits,
-// processes, callers, and events: messages that are lost, servers that fail, processes that are
-// killed or stopped. A strict provider stands behind each limit. A process is an [engine.Engine], the
-// one that ships: type client gives it a clock, a connection and its calls, as [engine.Process] does
-// elsewhere. All of it happens in one thread, in the order of one schedule. What waits for a reply
-// meanwhile is a coroutine.
+// A history follows from one seed. It has a simulated Redis, which runs the shipping scripts, limits,
+// processes, callers, and events: messages are lost, servers fail, processes are killed or stopped. A
+// strict provider stands behind each limit. A process is the shipping [engine.Engine]: type client gives it
+// a clock, a connection and its calls, as [engine.Process] does elsewhere. Everything happens in one
+// thread, in the order of one schedule. Code that waits for a reply meanwhile is a coroutine.
 //
 // # The laws
 //
 //   - safe: a strict provider of the limit refuses no call, and no call is made in a pause
-//   - used: while a call waits that could be made, no permit is lost but what the events of the
+//   - used: while a call waits that could be made, no permit is lost, except what the events of the
 //     history may cost. [Guarantees] is the table: docs/how-it-works.md prints it
 //   - alive: when all events are over, each call has its turn, or its error, within a bound
-//   - order: where nothing has happened for three seconds, calls of paced limits have their turns in
-//     the order in which they came, but for one in twenty
-//   - quiet: the fleet makes at most four script calls for each turn, and each call that missed its
+//   - order: if nothing has happened for three seconds, at most one in twenty calls of paced limits
+//     has its turn out of the order in which calls came
+//   - quiet: the fleet makes at most four script calls for each turn, and for each call that missed its
 //     deadline, was booked or was given up, and six for each second of a process
 //   - clean: when all is over, no call has a place, none holds a slot, and each key expires
-//   - true: errors and states say what is so
+//   - true: the texts of errors and states are correct
 //
-// Some things are not judged. Data that is lost tells nobody what was used of a quota, a rolling limit
-// or one that warms up. And where calls need several limits of other kinds than paced ones, it is hard
-// to say which permits could have been used.
+// Some things are not judged. After a loss of data nobody knows what was used of a quota, a rolling limit
+// or a limit that warms up. And if calls need several limits of other kinds than paced ones, it is hard to
+// say which permits could have been used.
 //
 // # Transcripts
 //
-// A history that breaks a law is cut down by the program itself to what it needs to fail, and printed:
+// The program itself cuts a history that breaks a law down to what it needs to fail, and prints it:
 //
 //	world seed=7 policy=wait until=5s
 //	limit name=api is=100/s
@@ -35,12 +34,12 @@
 //	load callers=20 of=all need=0:1
 //	2s kill of=#1
 //
-// Here two processes share a limit of 100/s. They are 1 ms and 20 ms away from Redis and back. They
-// have twenty callers, and each makes one call after the other, of one permit of limit 0. After two
-// seconds the second process is killed. Words that a line does not have are zero: see type load and
-// type event. Put a transcript into testdata to have it played with each test. There it may have bounds
-// beyond the laws, as this line says: two processes make at least 1,188 calls in the first 12 seconds, and
-// none of them waits for longer than three.
+// Here two processes share a limit of 100/s. Their round trips to the server take 1 ms and 20 ms. They have
+// twenty callers, and each makes one call after the other, of one permit of limit 0. After two seconds the
+// second process is killed. A word that is missing in a line is zero: see type load and type event. A
+// transcript in testdata is played with each test. There it may have bounds beyond the laws. This line says
+// that two processes make at least 1,188 calls in the first 12 seconds, and that no call waits for longer
+// than three:
 //
 //	expect permits=1188 until=12s wait=3s
 //
@@ -48,14 +47,14 @@
 //
 //	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscript -v
 //
-// A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v.
-// An engine goes through its calls in the order of a Go map, where their order does not matter to it. So two
-// plays of a history may differ a little: the program plays each one twice as it cuts it down.
+// A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v. An
+// engine goes through its calls in the order of a Go map if their order does not matter to it. So two plays
+// of a history may differ a little: the program plays each one twice as it cuts it down.
 //
 // # Another event
 //
-// Give it a name in events.go and let effect say what it does, or link where it strikes messages. Let
-// draw.go draw it. Say in [Guarantees] what it may cost. Then plant a mistake that only this event
-// shows: planted_test.go has a list, and says within how many histories each is found. Mistakes in the
-// engine are in mistakes_test.go. Each of them needs a build of its own, so make mistakes plants them.
+// Give it a name in events.go. Let effect say what it does, or link if it affects messages. Let draw.go
+// draw it. Say in [Guarantees] what it may cost. Then plant a mistake that only this event shows:
+// planted_test.go has a list, and says within how many histories each is found. Mistakes in the engine are
+// in mistakes_test.go. Each of them needs a build of its own, so make mistakes plants them.
 package world

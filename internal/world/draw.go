@@ -9,8 +9,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// draw draws a history. Which features it may have is drawn first, so that one with few of them is as
-// likely as one with many, and each meets each other one alone.
+// draw draws a history. It first draws which features the history may have. So a history with few features
+// is as likely as one with many, and each pair of features also occurs alone.
 func draw(seed uint64) *plan {
 	p := &plan{seed: seed}
 	d := &drawer{p.source("draw", 0), p}
@@ -34,7 +34,7 @@ type drawer struct {
 
 func pick[T any](d *drawer, all ...T) T { return all[d.IntN(len(all))] }
 
-// chance reports whether something of a probability is so.
+// chance is true with a probability.
 func (d *drawer) chance(p float64) bool { return d.Float64() < p }
 
 // between draws a number, each order of magnitude as likely as the others.
@@ -46,18 +46,18 @@ func (d *drawer) duration(least, most time.Duration) time.Duration {
 	return time.Duration(d.between(float64(least), float64(most))).Round(100 * time.Microsecond)
 }
 
-// moment draws one while calls are made, once processes have begun.
+// moment draws a moment at which processes have begun and calls are made.
 func (d *drawer) moment() time.Duration {
 	return d.duration(500*time.Millisecond, 3*time.Second)
 }
 
-// round cuts a number to two digits, for who reads it.
+// round cuts a number to two digits, for readers.
 func round(x float64) float64 {
 	unit := math.Pow(10, math.Floor(math.Log10(x))-1)
 	return math.Round(math.Round(x/unit)*unit*1e6) / 1e6
 }
 
-// drawLimits draws one limit, or some that calls need together.
+// drawLimits draws one limit, or several that calls need together.
 func (d *drawer) drawLimits() {
 	n := pick(d, 1, 1, 1, 2, 3)
 	kinds := pick(d, 1, 1, 5)
@@ -82,7 +82,7 @@ func (d *drawer) drawLimits() {
 	}
 }
 
-// drawGroup draws hundreds of names that are alike. Calls need one of them each.
+// drawGroup draws hundreds of equal limits under different names. Each call needs one of them.
 func (d *drawer) drawGroup() {
 	limit := reserve.PerSecond(round(d.between(0.2, 5)))
 	if d.chance(0.5) {
@@ -131,7 +131,7 @@ func (d *drawer) drawProcesses() {
 	}
 }
 
-// most is how many turns a history may have, so that it does not take too long to play.
+// most is the most turns that a history may have, so that it is played in a short time.
 const most = 1500
 
 // drawLoads draws callers: together they need more than the limit, or less.
@@ -203,7 +203,7 @@ func (d *drawer) drawVerb(l *load, n int) {
 // isGroup reports whether calls need one of hundreds of limits.
 func (p *plan) isGroup() bool { return len(p.limits) > 5 }
 
-// pace is about how many calls a limit lets through in a second.
+// pace returns about how many calls a limit lets through in a second.
 func (d *drawer) pace(limit int) float64 {
 	l := d.limits[limit].limit
 	switch l.Kind() {
@@ -277,7 +277,7 @@ func (d *drawer) drawServer() {
 func (d *drawer) drawMoment() {
 	e := event{at: d.moment(), what: pick(d, ofMoments[:5]...), process: anybody}
 	switch e.what {
-	case clockStep: // what is less than two seconds can not be told from a delay
+	case clockStep: // processes cannot distinguish less than two seconds from a delay
 		e.by = d.duration(2*time.Second, 10*time.Minute) * time.Duration(1-2*d.IntN(2))
 	case forget:
 		if e.limit = d.IntN(len(d.limits)); d.source("queue", 0).Float64() < 0.3 {
@@ -303,7 +303,7 @@ func (d *drawer) drawOperator() {
 	d.events = append(d.events, e)
 }
 
-// another draws a limit of the same kind that lets more through, or less.
+// another draws a limit of the same kind that allows more, or less.
 func (d *drawer) another(l reserve.Limit) reserve.Limit {
 	by := d.between(0.4, 2.5)
 	n := max(1, int(float64(l.MaxBurst())*by))
@@ -328,7 +328,7 @@ func (d *drawer) drawProcessEvents() {
 	case stop:
 		e.lasts = d.duration(20*time.Millisecond, 8*time.Second)
 	case other:
-		if d.isGroup() || d.has(restart, failOver, flush) { // then it may be the first one that is back
+		if d.isGroup() || d.has(restart, failOver, flush) { // then the process may be the first to return
 			e.what = start
 			break
 		}

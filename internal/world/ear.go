@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// ear is the connection on which a process hears news. It does what engine.Process does on a connection
-// of go-redis: it subscribes, tries a silent connection, gives it up in the end, and connects again.
+// ear is the connection on which a process hears news. It behaves as engine.Process does with a connection
+// of go-redis: it subscribes, tests a silent connection, closes it in the end, and connects again.
 type ear struct {
 	*client
-	hears   *listener     // nil: it is not connected
-	said    time.Duration // when the last thing arrives that the server said
-	heard   time.Duration // when the process has heard something
-	failed  int           // how often in a row
+	hears   *listener     // nil: not connected
+	said    time.Duration // when the last message of the server arrives
+	heard   time.Duration // when the process last received something
+	failed  int           // how many times in a row
 	pinging bool
 }
 
 const (
-	quiet   = time.Second // how often a silent connection is tried
-	silence = 3 * quiet   // after which it is given up
+	quiet   = time.Second // after so much silence, and then again, the connection is tested
+	silence = 3 * quiet   // after so much silence, the connection is closed
 )
 
 var errCut = errors.New("the connection is cut")
@@ -32,7 +32,7 @@ func (m *client) listen(failed int) {
 		return
 	}
 	e.here(quiet, e.looks)
-	e.says(3*m.travel(), func() { // the handshake, and the way of the subscription
+	e.says(3*m.travel(), func() { // the handshake, and the subscription
 		e.hears = &listener{channel: m.world.channel(), hear: func(message string) {
 			e.hear(func(now time.Time) { m.engine.News(now, message) })
 		}}
@@ -57,9 +57,9 @@ func (e *ear) says(way time.Duration, arrives func()) {
 	})
 }
 
-// hear sends what the server says on its way: all of it arrives in order.
+// hear sends a message of the server on its way: messages arrive in order.
 func (e *ear) hear(event func(now time.Time)) {
-	if e.server.frozen { // nothing is said until it goes on
+	if e.server.frozen { // the server sends nothing until it continues
 		e.server.waiting = append(e.server.waiting, func() { e.hear(event) })
 		return
 	}
@@ -75,7 +75,7 @@ func (e *ear) hear(event func(now time.Time)) {
 	})
 }
 
-// looks whether the connection is silent, and whether news are wanted still.
+// looks checks whether the connection is silent, and whether the engine still wants news.
 func (e *ear) looks() {
 	rest := e.heard + quiet - e.now
 	switch {
@@ -105,14 +105,14 @@ func (e *ear) close() {
 	e.server.forget(e.hears)
 }
 
-// fail breaks the connection; another one is made after a while.
+// fail breaks the connection; a new one is made after a while.
 func (e *ear) fail() {
 	if e.ear != e {
 		return
 	}
 	e.server.forget(e.hears)
 	again := &ear{client: e.client}
-	e.ear = again // nobody else connects meanwhile
+	e.ear = again // no other connection is made meanwhile
 	pause, _ := e.engine.TriesAgain(errCut, min(e.failed, 3))
 	e.here(pause, func() {
 		if e.ear = nil; e.wanted {

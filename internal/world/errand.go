@@ -13,21 +13,21 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An errand is what a process does that waits for replies of Redis meanwhile. It is a coroutine: all else
-// stands still while it runs, and it goes on when its process hears the reply.
+// An errand is code of a process that waits for replies of Redis. It is a coroutine: nothing else runs
+// while it runs, and it continues when its process receives the reply.
 
-// await arranges for an errand to go on.
+// await arranges for an errand to continue.
 type await func(goOn func())
 
 type awaitKey struct{}
 
-// waitsFor lets an errand wait. It reports false if the world is over.
+// waitsFor suspends an errand. It reports false if the world is over.
 func waitsFor(ctx context.Context, a await) bool {
 	wait, _ := ctx.Value(awaitKey{}).(func(await) bool)
 	return wait(a)
 }
 
-// errand begins one.
+// errand starts an errand.
 func (m *client) errand(do func(context.Context)) {
 	next, stop := iter.Pull(func(yield func(await) bool) {
 		alive := true
@@ -46,7 +46,7 @@ func (m *client) errand(do func(context.Context)) {
 	goOn()
 }
 
-// rests lets a time pass in an errand.
+// rests suspends an errand for a time.
 func rests(ctx context.Context, d time.Duration, after func(time.Duration, func())) bool {
 	return waitsFor(ctx, func(goOn func()) { after(d, goOn) })
 }

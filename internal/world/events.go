@@ -9,31 +9,31 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// What happens to messages, for a while and by chance.
+// Events that affect messages, for a while and by chance.
 const (
 	requestLost   = "request-lost"
 	requestLate   = "request-late"
 	requestCopied = "request-copied" // a copy arrives late
 	cutBefore     = "cut-before"     // the connection breaks before the request arrives
-	cutAfter      = "cut-after"      // … after the server has carried it out
+	cutAfter      = "cut-after"      // … after the server has run it
 	replyLost     = "reply-lost"
 	replyLate     = "reply-late"
 	newsLost      = "news-lost"
 )
 
-// What happens to the way of a process for a while.
+// Events that affect the link of a process, for a while.
 const (
 	partition = "partition" // all messages vanish
 	hold      = "hold"      // all messages are held, and arrive together afterwards
 	far       = "far"       // the round trip takes longer
 )
 
-// What happens to the server: for a while …
+// Events that affect the server for a while …
 const (
 	down     = "down"      // connections break and are refused; the data stays
 	restart  = "restart"   // the same, and the data is gone
 	failOver = "fail-over" // the same, and then the data is that of some time before
-	freeze   = "freeze"    // it answers nothing, and all of it afterwards
+	freeze   = "freeze"    // it answers nothing, and then everything at once
 	refuse   = "refuse"    // every command has the same error
 	full     = "full"      // it has no memory left
 )
@@ -48,20 +48,20 @@ const (
 	newsCut     = "news-cut"     // connections that hear news break
 )
 
-// What happens to processes.
+// Events that affect processes.
 const (
 	kill    = "kill"
-	start   = "start"   // another process starts, whose callers are those of one that is there
+	start   = "start"   // another process starts, with as many callers as an existing one
 	crashes = "crashes" // processes start and are killed, again and again
-	stop    = "stop"    // nothing happens in it until it goes on
+	stop    = "stop"    // nothing happens in it until it continues
 	other   = "other"   // a process starts that has a limit of another kind under the same name
 )
 
-// What operators do.
+// Actions of operators.
 const (
-	pause  = "pause" // again and again, where it lasts
+	pause  = "pause" // again and again, if it lasts
 	resume = "resume"
-	set    = "set" // again and again between two limits, where it lasts
+	set    = "set" // again and again between two limits, if it lasts
 	reset  = "reset"
 )
 
@@ -104,8 +104,8 @@ func (w *world) happen(e *event) {
 	}
 }
 
-// effect is what an event does as it begins and as it ends. What happens to messages is looked up as
-// they are sent.
+// effect returns what an event does when it begins and when it ends. Events that affect messages are looked
+// up when a message is sent.
 func (w *world) effect(e *event) (begin, end func()) {
 	r := w.server
 	switch e.what {
@@ -150,7 +150,7 @@ func (w *world) effect(e *event) (begin, end func()) {
 		return func() {
 			r.step += e.by
 			for _, m := range w.meters {
-				if q, counts := m.provider.(*quota); counts { // windows of the limit lie elsewhere from now on
+				if q, counts := m.provider.(*quota); counts { // the windows of the limit have moved
 					q.began += (e.by%q.window + q.window) % q.window
 				}
 			}
@@ -197,7 +197,7 @@ func (w *world) crash(e *event, random *rand.Rand) {
 	w.after(e.by, func() { w.crash(e, random) })
 }
 
-// again does something once, or again and again while an event lasts.
+// again calls do once, or again and again while an event lasts.
 func (w *world) again(e *event, do func(n int)) {
 	const least = 50 * time.Millisecond
 	every := max(least, e.lasts/20)
@@ -215,12 +215,12 @@ func (w *world) again(e *event, do func(n int)) {
 func (w *world) limitOf(text string) reserve.Limit {
 	limit, err := reserve.ParseLimit(text)
 	if err != nil {
-		panic(err) // a transcript was checked as it was read
+		panic(err) // a transcript was checked when it was read
 	}
 	return limit
 }
 
-// change sets the limit that an event names, and each second time the one of the plan.
+// change sets the limit that an event names, and every second time the limit of the plan.
 func (w *world) change(e *event, n int) {
 	limit := w.limitOf(e.to)
 	if n%2 == 1 {

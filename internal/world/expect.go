@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// expectation is a bound that a transcript names. It is about turns in a part of the time.
+// expectation is a bound in a transcript. It applies to turns in a part of the time.
 type expectation struct {
 	from, until time.Duration // until 0: until the end
 	limit       int
-	planned     bool          // only turns of processes that are there from the beginning count
-	permits     float64       // so many are used at the least
-	most        float64       // and so many at the most; 0: any number
-	wait        time.Duration // no call waits for longer; 0: it may
-	follow      int           // so many calls may directly follow one that came later; below 0: any number
+	planned     bool          // only turns of processes that exist from the beginning count
+	permits     float64       // the least number of permits that are used
+	most        float64       // the most permits that are used; 0: any number
+	wait        time.Duration // no call waits longer; 0: any time
+	follow      int           // the most calls that directly follow one that came later; below 0: any number
 }
 
 // turn is a call that was made.
@@ -44,7 +44,7 @@ func (w *world) meets() {
 	}
 }
 
-// costs is what a call costs of a limit.
+// costs returns the cost of a call at a limit.
 func (c *call) costs(limit int) (cost float64) {
 	for _, p := range c.parts {
 		if p.limit == limit {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Calls that give up after a moment lose no permits while others wait: some of them or many, of one process, whatever
-// the burst.
+// Calls that give up after a moment lose no permits while others wait. The test has some such calls or
+// many, in one process, with several bursts.
 func TestCallsThatGiveUpLoseNothing(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, quits := range []float64{0.1, 0.25, 0.45} {

@@ -9,22 +9,22 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Guarantee is what an event may cost a limit at most: what is lost of it while calls wait that could
-// be made. The law "used" reads the table, and docs/how-it-works.md prints it.
+// Guarantee is the most that an event may cost a limit: the permits that are lost while calls wait that
+// could be made. The law "used" reads the table, and docs/how-it-works.md prints it.
 type Guarantee struct {
 	Event string
-	What  []string // the events of histories that it is about; none: it is there in each
-	Rate  Cost     // of paced limits, also those that warm up
-	Count Cost     // of quotas and rolling limits
+	What  []string // the events of the histories to which it applies; none: it applies to each
+	Rate  Cost     // for paced limits and limits that warm up
+	Count Cost     // for quotas and rolling limits
 	Slots Cost
 	Why   string
 }
 
-// Cost is a time: what is lost is as much as the limit allows in it.
+// Cost is a time. As many permits are lost as the limit allows in this time.
 type Cost struct {
 	Time    time.Duration
-	Trips   int           // round trips besides
-	Timeout bool          // and the time-out of the client, after which it asks again
+	Trips   int           // the round trips in addition
+	Timeout bool          // in addition the timeout of the client, after which it asks again
 	Each    time.Duration // for each of many that follow each other …
 	Part    float64       // … at most this part of the time
 }
@@ -52,8 +52,8 @@ func (c Cost) String() string {
 
 func seconds(s float64) Cost { return Cost{Time: time.Duration(s * float64(time.Second))} }
 
-// What is lost where processes crash again and again: two healthy ones have 0.97 of the limit at a crash per second,
-// and 0.8 of it at ten.
+// The loss while processes crash again and again. Two healthy processes have 0.97 of the limit at a crash
+// per second, and 0.8 of it at ten.
 const crash, crashing = 30 * time.Millisecond, 0.2
 
 // Guarantees is the table.
@@ -144,7 +144,7 @@ func Table() string {
 	return b.String()
 }
 
-// of is the cost for a kind of limit.
+// of returns the cost for a kind of limit.
 func (g *Guarantee) of(k reserve.Kind) Cost {
 	switch k {
 	case reserve.KindQuota, reserve.KindRolling:
@@ -155,7 +155,7 @@ func (g *Guarantee) of(k reserve.Kind) Cost {
 	return g.Rate
 }
 
-// mayLose is what the events of a history may cost at a limit.
+// mayLose returns the most that the events of a history may cost at a limit.
 func (w *world) mayLose(m *meter) time.Duration {
 	var trip, timeout time.Duration
 	for _, p := range w.processes {
@@ -175,7 +175,7 @@ func (w *world) mayLose(m *meter) time.Duration {
 		}
 		for i := range w.plan.events {
 			if e := &w.plan.events[i]; slices.Contains(g.What, e.what) {
-				// However often it strikes, all is well a while after it has ended.
+				// However often it strikes, the limit works again a while after it has ended.
 				n, lasts := time.Duration(w.strikes[e]), e.ends()-e.at
 				if c.Part > 0 {
 					total += each + min(n*c.Each, time.Duration(c.Part*float64(lasts)))
@@ -185,14 +185,14 @@ func (w *world) mayLose(m *meter) time.Duration {
 			}
 		}
 	}
-	for i := range w.plan.loads { // a turn that lapses is lost
+	for i := range w.plan.loads { // an expired turn is lost
 		total += time.Duration(w.lapsed) * max(w.plan.loads[i].lapses, time.Duration(float64(time.Second)/m.plan.limit.Rate()))
 	}
 	return total + w.usual(m, trip)
 }
 
-// usual is what is lost without events. Turns are a little late, and a slot that is released is in use
-// again after the message that says so, an ask, and its reply.
+// usual returns what is lost without events. Turns are a little late. A slot that is released is in use
+// again after three messages: the release, an ask, and its reply.
 func (w *world) usual(m *meter, trip time.Duration) time.Duration {
 	l := m.plan.limit
 	switch l.Kind() {
@@ -200,11 +200,11 @@ func (w *world) usual(m *meter, trip time.Duration) time.Duration {
 		return time.Duration(float64(6*trip+20*time.Millisecond) * m.used / l.Rate())
 	case reserve.KindWarmingUp:
 		return 2 * warmUpOf(l)
-	case reserve.KindRolling, reserve.KindQuota: // a turn that comes as its caller gives up may be lost
+	case reserve.KindRolling, reserve.KindQuota: // a turn may be lost if it comes when its caller gives up
 		return time.Duration((3 + 0.003*m.used + 0.25*float64(w.ended[gaveUp])) / l.Rate() * float64(time.Second))
 	}
 	rounding := 0.003
-	if len(w.plan.limits) > 1 { // a burst of 1 is not all used where calls need several limits: see docs/joint.md
+	if len(w.plan.limits) > 1 { // a burst of 1 is not used to the full if calls need several limits: see docs/joint.md
 		rounding = 0.12
 	}
 	return time.Duration((3 + rounding*m.used) / l.Rate() * float64(time.Second))

@@ -15,7 +15,7 @@ const (
 	end   = "<!-- end of the table -->\n"
 )
 
-// The page prints the table that the histories are judged by. FLEETPACE_PRINT=1 prints it anew.
+// The page prints the table by which histories are judged. FLEETPACE_PRINT=1 writes it.
 func TestPageOfGuarantees(t *testing.T) {
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestPageOfGuarantees(t *testing.T) {
 	require.Equal(t, printed, string(text), "the table has changed: set FLEETPACE_PRINT=1 to print it anew")
 }
 
-// There is a row for each event, but for those that lose nothing by themselves.
+// There is a row for each event, except for events that lose nothing by themselves.
 func TestEachEventIsInTheTable(t *testing.T) {
 	for _, what := range slices.Concat(ofMessages, ofTheWay, ofTheServer, ofMoments, ofProcesses, ofOperators) {
 		rows := 0

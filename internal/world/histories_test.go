@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// histories is how many the test plays: 0.2 s of one core each. Under the race detector each takes four
-// times as long, and it has nothing to find in one thread.
+// histories is how many histories the test plays: each takes 0.2 s of one core. Under the race detector
+// each takes four times as long, and one thread has no races.
 const (
 	histories         = 120
 	historiesWithRace = 40
 )
 
-// The laws hold in histories that are drawn at random. FLEETPACE_WORLD_SEED plays one of them and tells
-// what happens. FLEETPACE_WORLD=1h plays as many as that takes, with new seeds.
+// The laws hold in histories that are drawn at random. FLEETPACE_WORLD_SEED plays one of them and prints
+// what happens. FLEETPACE_WORLD=1h plays new seeds for that time.
 func TestHistories(t *testing.T) {
 	if text := os.Getenv("FLEETPACE_WORLD_SEED"); text != "" {
 		seed, err := strconv.ParseUint(text, 10, 64)
@@ -72,7 +72,7 @@ func TestHistories(t *testing.T) {
 	t.Logf("%d histories from seed %d, %v of simulated time", played.Load(), first, time.Duration(simulated.Load()).Round(time.Second))
 }
 
-// A history follows from its seed: played twice, the same happens.
+// A history follows from its seed: two plays are the same.
 func TestPlaysOfASeedAreTheSame(t *testing.T) {
 	for _, seed := range []uint64{5, 7, 9, 40, 53, 57, 82, 87} {
 		var told [2]string
@@ -84,7 +84,7 @@ func TestPlaysOfASeedAreTheSame(t *testing.T) {
 	}
 }
 
-// report cuts a history that broke a law down, and tells what is left of it.
+// report cuts a history that broke a law down, and logs the rest.
 func report(t *testing.T, w *world) {
 	t.Helper()
 	v := w.violations[0]
@@ -114,7 +114,7 @@ func (w *world) tell(t *testing.T) {
 	}
 }
 
-// endings is how many calls ended in which way.
+// endings counts calls by the way in which they ended.
 func (w *world) endings() (text string) {
 	for how, n := range w.ended {
 		if n > 0 {

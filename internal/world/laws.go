@@ -20,7 +20,7 @@ func (w *world) judge() {
 	w.meets()
 }
 
-// judgeUsed is the law that permits are used: see Guarantees.
+// judgeUsed is the law that permits are used: see [Guarantees].
 func (w *world) judgeUsed() {
 	for _, m := range w.meters {
 		total := time.Duration(0)
@@ -44,12 +44,12 @@ func (m *meter) losses() string {
 	return strings.Join(texts, ", ")
 }
 
-// stuck reports whether calls wait for longer than they may once all is well.
+// stuck reports whether calls wait longer than they may after all events.
 func (w *world) stuck() bool {
 	return w.now > w.ends()+w.patience()+10*time.Second
 }
 
-// judgeAlive is the law that each call has its turn, or an error, once all is well.
+// judgeAlive is the law that each call has its turn, or an error, after all events.
 func (w *world) judgeAlive() {
 	var texts []string
 	for _, c := range w.calls {
@@ -63,8 +63,8 @@ func (w *world) judgeAlive() {
 	}
 }
 
-// patience is how long a call may wait once all is well: the fleet is back, and then all that wait have
-// their turns.
+// patience returns how long a call may wait after all events: until the fleet has recovered, and then until
+// all waiting calls have had their turns.
 func (w *world) patience() time.Duration {
 	const back = 5 * time.Second
 	worst := time.Duration(0)
@@ -94,7 +94,7 @@ func (w *world) patience() time.Duration {
 	return back + 2*slowest + worst
 }
 
-// slowest is how long a call may take, and its slots with it.
+// slowest returns how long a call may take, and for how long it may hold its slots.
 func (w *world) slowest() (slowest time.Duration) {
 	for i := range w.plan.loads {
 		slowest = max(slowest, w.plan.loads[i].lasts)
@@ -105,7 +105,7 @@ func (w *world) slowest() (slowest time.Duration) {
 	return slowest
 }
 
-// judgeQuiet is the law that the fleet asks no more than it has to.
+// judgeQuiet is the law that the fleet makes no more script calls than it has to.
 func (w *world) judgeQuiet() {
 	calls := 0
 	for verb, n := range w.server.calls {
@@ -119,7 +119,7 @@ func (w *world) judgeQuiet() {
 	}
 	turns, misses := w.ended[made], w.ended[missed]
 	gone := w.ended[booked] + w.ended[gaveUp] + w.ended[lost] + w.ended[failed]
-	settled := w.server.calls["settle"] * len(w.processes) // each may let the first call of each process ask
+	settled := w.server.calls["settle"] * len(w.processes) // each may make the first call of each process ask
 	most := 4*float64(turns+misses+gone+settled) + 6*seconds + 50
 	if float64(calls) > most {
 		w.violate("quiet", "%d script calls, and %.0f are enough for %d turns, %d misses, %d calls that were given up, in %.0f process-seconds: %v",
@@ -127,13 +127,13 @@ func (w *world) judgeQuiet() {
 	}
 }
 
-// overtaken counts a call that has its turn while another one waits that came well before it, where
-// nothing has happened for some time.
+// overtaken counts a call that has its turn while a call waits that came well before it. It counts only
+// after some time without events.
 func (w *world) overtaken(c *call) {
 	const (
 		horizon = 600 * time.Millisecond
 		settled = 3 * time.Second
-		near    = 10 * time.Millisecond // calls of processes that are further away fall behind
+		near    = 10 * time.Millisecond // calls of processes with longer trips fall behind
 	)
 	for _, p := range c.parts {
 		if w.plan.limits[p.limit].limit.Kind() != reserve.KindPaced {
@@ -166,8 +166,7 @@ func alike(o, c *call) bool {
 		})
 }
 
-// judgeOrder is the law that calls have their turns in the order in which they came, but for one in
-// twenty.
+// judgeOrder is the law that at most one call in twenty has its turn out of the order in which calls came.
 func (w *world) judgeOrder() {
 	const part = 0.05
 	if most := 3 + part*float64(w.ended[made]); float64(w.overtakes) > most {
@@ -175,15 +174,15 @@ func (w *world) judgeOrder() {
 	}
 }
 
-// judgeClean is the law that nothing is left when all is over: no place, no slot, and no key that
-// never expires.
+// judgeClean is the law that nothing is left when all is over: no place, no slot, and no key that does not
+// expire.
 func (w *world) judgeClean() {
 	const longest = 25 * time.Hour
 	dead := w.leavesPlaces()
 	for _, k := range w.server.Data {
 		left := time.Duration(k.Ends-w.server.Now) * time.Microsecond
 		switch {
-		case strings.HasSuffix(k.Name, ":names"): // it stays, so that others find the limits
+		case strings.HasSuffix(k.Name, ":names"): // it stays, so that other processes find the limits
 		case k.Ends == 0 || left > longest:
 			w.violate("clean", "key %s expires in %v, and ends at %d, 0 is never", k.Name, left, k.Ends)
 		case dead:
@@ -195,13 +194,14 @@ func (w *world) judgeClean() {
 	}
 }
 
-// leavesPlaces reports whether places may be left when all is over: those of dead processes, and those that a
-// copy of an ask took for calls that were over. They leave when others pass them over, or expire.
+// leavesPlaces reports whether places may be left when all is over: places of dead processes, or places
+// that a copy of an ask took for calls that were over. They are removed when other calls pass them, or
+// expire.
 func (w *world) leavesPlaces() bool {
 	return w.plan.has(requestCopied, requestLate) || slices.ContainsFunc(w.processes, func(p *process) bool { return p.dead })
 }
 
-// judgeStates is the law that states are true.
+// judgeStates is the law that reported states are correct.
 func (w *world) judgeStates(all []wire.State, err error) {
 	if err != nil {
 		w.violate("true", "the state can not be read: %v", err)
@@ -225,7 +225,7 @@ func (w *world) judgeStates(all []wire.State, err error) {
 	}
 }
 
-// judgeError is the law that errors are true.
+// judgeError is the law that errors are correct.
 func (w *world) judgeError(c *call, err error) {
 	switch {
 	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy == reserve.PolicyFail:

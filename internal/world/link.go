@@ -12,24 +12,24 @@ import (
 	"github.com/fleetpace/fleetpace/internal/smallredis"
 )
 
-// link is the way between a process and the server. What goes wrong on it is decided when a message
-// is sent. Each request has a connection of its own, as those of a pool have.
+// link is the connection between a process and the server. Faults are decided when a message is sent. Each
+// request has a connection of its own, as in a pool.
 type link struct {
 	*schedule
 	server  *server
 	events  []event
 	process int
-	trip    time.Duration // there and back
-	timeout time.Duration // of a reply
+	trip    time.Duration // the time of a round trip
+	timeout time.Duration // how long the process waits for a reply
 	random  *rand.Rand
 
-	strikes map[*event]int // counts messages that were struck
+	strikes map[*event]int // how many messages each event has affected
 
-	dead    bool              // the process is: nothing goes out or comes in
-	longest time.Duration     // that a message was on its way
-	pending map[*request]bool // under way
+	dead    bool              // the process is dead: nothing is sent or received
+	longest time.Duration     // the longest time that a message took
+	pending map[*request]bool // requests in flight
 	stopped bool              // nothing happens in the process …
-	later   []func()          // … until it goes on
+	later   []func()          // … until it continues: then these happen
 }
 
 // here plans something that happens in the process.
@@ -47,10 +47,10 @@ func (l *link) happens(what func()) {
 	}
 }
 
-// stop lets nothing happen in the process, as SIGSTOP does.
+// stop stops everything in the process, as SIGSTOP does.
 func (l *link) stop() { l.stopped = true }
 
-// goOn lets all of it happen.
+// goOn makes the process continue.
 func (l *link) goOn() {
 	later := l.later
 	l.stopped, l.later = false, nil
@@ -63,14 +63,14 @@ func (l *link) goOn() {
 	}
 }
 
-// request is a command that is under way.
+// request is a command in flight.
 type request struct {
 	*link
 	n    int
 	done func(reply any, err error)
 }
 
-// end tells the process how it ended, once. Who is dead is told nothing.
+// end passes the outcome to the process, once. A dead process gets none.
 func (q *request) end(reply any, err error) {
 	if q.pending[q] && !q.dead {
 		delete(q.pending, q)
@@ -80,7 +80,7 @@ func (q *request) end(reply any, err error) {
 
 func broken(op string, err error) error { return &net.OpError{Op: op, Net: "tcp", Err: err} }
 
-// travel is how long a message is on its way that is sent now.
+// travel returns how long a message takes that is sent now.
 func (l *link) travel() time.Duration {
 	trip := l.trip
 	var held time.Duration
@@ -97,12 +97,12 @@ func (l *link) travel() time.Duration {
 	return way
 }
 
-// vanishes reports whether what is sent or arrives now does not get through.
+// vanishes reports whether a message that is sent or arrives now gets lost.
 func (l *link) vanishes() bool {
 	return l.dead || slices.ContainsFunc(l.events, func(e event) bool { return e.strikes(l.now, l.process, partition) })
 }
 
-// fate is what happens to a message that is sent now, of some kinds of events, and a delay.
+// fate returns what happens to a message that is sent now, among some kinds of events, and its delay.
 func (l *link) fate(kinds ...string) (what string, late time.Duration) {
 	for i := range l.events {
 		if e := &l.events[i]; e.strikes(l.now, l.process, kinds...) && l.random.Float64() < e.chance {
@@ -171,7 +171,7 @@ func (q *request) reply(reply any, what string, late time.Duration) {
 	})
 }
 
-// breakAll breaks all connections. Requests that are under way still arrive.
+// breakAll breaks all connections. Requests in flight still arrive.
 func (l *link) breakAll() {
 	all := slices.SortedFunc(maps.Keys(l.pending), func(a, b *request) int { return a.n - b.n })
 	for _, q := range all {

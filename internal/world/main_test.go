@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The interpreter of the scripts makes garbage, and has little that stays.
+// The interpreter of the scripts makes much garbage, and keeps little memory.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(800)
 	os.Exit(m.Run())

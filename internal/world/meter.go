@@ -10,17 +10,17 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// meter is a limit, or a key of one, with its provider and what the laws note of it.
+// meter is a limit, or a key of one, with its provider and what the laws note about it.
 type meter struct {
 	provider
 	part
 	name     string
 	plan     *limitPlan
-	demanded float64 // the highest cost of a call that could be made but for this limit; 0: none waits
-	blocked  bool    // it holds back a call that came before
-	used     float64 // permits
+	demanded float64 // the highest cost of a call that could be made but for this limit; 0: no call waits
+	blocked  bool    // it holds back a call that came earlier
+	used     float64 // permits in all
 	lost     []loss
-	lastAt   time.Duration // when a call was made last, and its cost
+	lastAt   time.Duration // the moment of the last call, and its cost
 	lastCost float64
 
 	pausedFrom, pausedUntil time.Duration
@@ -34,8 +34,8 @@ type setting struct {
 	a, b float64
 }
 
-// olderSets notes that the limit which is in force is the one that was set before a moment: another one was lost
-// with the data. It is so at one limit, or at all of them.
+// olderSets notes that the limit that was set before a moment is in force, as a later one was lost with the
+// data. This applies to one limit, or to all limits.
 func (w *world) olderSets(limit int, than time.Duration) {
 	for _, m := range w.meters {
 		if len(m.sets) == 0 || limit != anyLimit && m.limit != limit {
@@ -52,13 +52,14 @@ func (w *world) olderSets(limit int, than time.Duration) {
 	}
 }
 
-// loss is what was lost while a call waited that could have been made: the time in which that comes back.
+// loss is a loss while a call waited that could have been made. It is the time in which the limit allows
+// the lost permits.
 type loss struct {
 	to   time.Duration
 	lost time.Duration
 }
 
-// meterOf is that of a part of a call.
+// meterOf returns the meter of a part of a call.
 func (w *world) meterOf(p part) *meter {
 	p.limit, p.cost = max(0, p.limit), 0
 	if m := w.byPart[p]; m != nil {
@@ -76,7 +77,7 @@ func (w *world) meterOf(p part) *meter {
 	return m
 }
 
-// metersOf are those of the parts of a call.
+// metersOf returns the meters of the parts of a call.
 func (w *world) metersOf(c *call) []*meter {
 	for len(c.meters) < len(c.parts) {
 		c.meters = append(c.meters, w.meterOf(c.parts[len(c.meters)]))
@@ -85,23 +86,23 @@ func (w *world) metersOf(c *call) []*meter {
 }
 
 func (w *world) newProvider(l reserve.Limit) provider {
-	bears, n := w.bears(l), float64(l.MaxBurst())
+	tolerated, n := w.tolerated(l), float64(l.MaxBurst())
 	switch l.Kind() {
 	case reserve.KindQuota:
 		clock := w.began.Add(w.server.step)
 		begin, end := l.Window(clock)
 		return newQuota(n, end.Sub(begin), clock.Sub(begin))
 	case reserve.KindRolling:
-		return newRolling(n, time.Duration(n/l.Rate()*float64(time.Second)), bears)
+		return newRolling(n, time.Duration(n/l.Rate()*float64(time.Second)), tolerated)
 	case reserve.KindSlots:
 		return newSlots(n)
 	case reserve.KindWarmingUp:
-		return newWarming(l.Rate(), warmUpOf(l), bears)
+		return newWarming(l.Rate(), warmUpOf(l), tolerated)
 	}
-	return newPaced(1e6/l.Rate(), n, bears)
+	return newPaced(1e6/l.Rate(), n, tolerated)
 }
 
-// warmUpOf is the period of a limit that warms up.
+// warmUpOf returns the period of a limit that warms up.
 func warmUpOf(l reserve.Limit) time.Duration {
 	_, text, _ := strings.Cut(l.String(), " warmup ")
 	text, _, _ = strings.Cut(text, " ")
@@ -109,37 +110,37 @@ func warmUpOf(l reserve.Limit) time.Duration {
 	return period
 }
 
-// tolerance is by how much a call may be late beyond what its permits allow, as networks jitter.
+// tolerance is how late a call may be beyond what its permits allow, because of network jitter.
 const tolerance = 20 * time.Millisecond
 
-// bears is by how much calls may be early against each other. A process does not know how long its way
-// is before some replies: its first calls are late by that. Where replies come late, or trips change,
-// any call may be late by the tolerance. A process that alone lost its way uses its share besides the
-// whole rate of the others, if the policy is local.
-func (w *world) bears(l reserve.Limit) time.Duration {
-	bears := 2 * time.Millisecond
+// tolerated returns how early calls may be relative to each other. Before some replies a process does not
+// know how long its trip is: its first calls are late by that time. If replies are late, or trips change,
+// any call may be late by the tolerance. With the policy local, a process that cannot reach the server uses
+// its share in addition to the full rate of the others.
+func (w *world) tolerated(l reserve.Limit) time.Duration {
+	tolerated := 2 * time.Millisecond
 	for _, p := range w.plan.processes {
-		bears = max(bears, p.trip/2+2*time.Millisecond)
+		tolerated = max(tolerated, p.trip/2+2*time.Millisecond)
 	}
 	if w.plan.has(replyLate, hold, far, freeze, requestLate, stop) {
-		bears += tolerance
+		tolerated += tolerance
 	}
-	if w.plan.isGroup() { // Redis has to do for many limits at once, and replies wait for that
-		bears += tolerance
+	if w.plan.isGroup() { // Redis works on many limits at once, and replies are delayed
+		tolerated += tolerance
 	}
 	if slices.ContainsFunc(w.plan.limits, func(l limitPlan) bool { return l.lease > 0 }) {
-		bears += tolerance // a turn that was taken ahead is used as late
+		tolerated += tolerance // a turn that was taken ahead is used as late
 	}
 	if w.plan.policy == reserve.PolicyLocal {
-		bears += time.Duration(w.besides(l) / l.Rate() * float64(time.Second))
+		tolerated += time.Duration(w.besides(l) / l.Rate() * float64(time.Second))
 	}
-	return bears
+	return tolerated
 }
 
-// besides is how many permits processes use under the policy local while others have the whole rate.
-// Where Redis is away for all, their shares need not agree on whose call is first.
+// besides returns how many permits processes use under the policy local while others have the full rate. If
+// Redis is unreachable for all, processes may have different orders of calls.
 func (w *world) besides(l reserve.Limit) (permits float64) {
-	const probe = 750 * time.Millisecond // a default, at the latest
+	const probe = 750 * time.Millisecond // the longest default
 	n := len(w.plan.processes)
 	share, burst := 0.9*l.Rate()/float64(n), float64(l.MaxBurst())
 	for i := range w.plan.events {
@@ -163,7 +164,7 @@ func (w *world) besides(l reserve.Limit) (permits float64) {
 	return permits
 }
 
-// advance lets the meters count until now.
+// advance makes the meters count until now.
 func (w *world) advance() {
 	for _, m := range w.meters {
 		if lost := m.wait(w.now, max(m.demanded, 1)); lost > 0 && m.demanded > 0 {
@@ -173,7 +174,7 @@ func (w *world) advance() {
 	w.demands()
 }
 
-// demands notes for which limits calls wait from now on.
+// demands updates for which limits calls wait from now on.
 func (w *world) demands() {
 	for _, m := range w.meters {
 		m.demanded, m.blocked = 0, false
@@ -189,8 +190,8 @@ func (w *world) demands() {
 	}
 }
 
-// demand notes that a call waits: it could be made but for one of its limits. A limit that holds back a
-// call that came before holds back this one, too.
+// demand notes that a call waits: it could be made but for one of its limits. A limit that holds back an
+// earlier call holds back this one, too.
 func (w *world) demand(c *call) {
 	var all [8]*meter
 	lacking := all[:0]
@@ -215,16 +216,16 @@ func (w *world) demand(c *call) {
 	}
 }
 
-// allPaced reports whether calls need one permit each, and this one of paced limits only. Of other calls
-// that need several limits the law says nothing: which limit holds them back changes with each call.
+// allPaced reports whether calls need one permit of each limit, and whether the limits of this call are
+// paced. Other calls of several limits are not judged: which limit holds them back changes with each call.
 func (w *world) allPaced(c *call) bool {
 	heavy := func(p part) bool { return p.cost > 1 }
 	return !slices.ContainsFunc(c.parts, func(p part) bool { return w.plan.limits[p.limit].limit.Kind() != reserve.KindPaced }) &&
 		!slices.ContainsFunc(w.plan.loads, func(l load) bool { return slices.ContainsFunc(l.parts, heavy) })
 }
 
-// isPacing reports whether the last call was made so short a time ago that the next one may not be
-// due. The burst of the provider may be there still, where that of the limit was lost with its data.
+// isPacing reports whether the last call was made so recently that the next one may not be due. The burst
+// of the provider may still be there if the burst of the limit was lost with its data.
 func (m *meter) isPacing() bool {
 	p, paced := m.provider.(*paced)
 	if !paced {
@@ -234,7 +235,7 @@ func (m *meter) isPacing() bool {
 	return p.now < m.lastAt+time.Duration(m.lastCost/rate*float64(time.Second))+slack
 }
 
-// impaired reports whether a process can not reach the server, or not at once.
+// impaired reports whether a process cannot reach the server, or not at once.
 func (l *link) impaired() bool {
 	if l.stopped || l.vanishes() {
 		return true
@@ -247,7 +248,7 @@ func (l *link) impaired() bool {
 	return false
 }
 
-// lose notes what is lost now. Losses that follow each other are one.
+// lose notes what is lost now. Losses that follow each other are one loss.
 func (m *meter) lose(now, lost time.Duration) {
 	if n := len(m.lost); n > 0 && now-m.lost[n-1].to < 100*time.Millisecond {
 		m.lost[n-1].to = now
@@ -257,7 +258,7 @@ func (m *meter) lose(now, lost time.Duration) {
 	m.lost = append(m.lost, loss{now, lost})
 }
 
-// judgeTurn lets the providers judge a call that is made now.
+// judgeTurn makes the providers judge a call that is made now.
 func (w *world) judgeTurn(c *call) {
 	for _, p := range c.parts {
 		if c.process.strange && p.limit == c.process.other {
@@ -281,8 +282,8 @@ func (w *world) judgeTurn(c *call) {
 	}
 }
 
-// rules reports whether the limits of the plan are in force, and no other kind of them: processes that have
-// them are alive, and no process may be taken for dead.
+// rules reports whether the limits of the plan are in force, without a limit of another kind. Then
+// processes with these limits are alive, and no process can count as dead.
 func (w *world) rules() bool {
 	return !w.plan.has(slices.Concat(ofTheWay, ofTheServer, ofMoments, []string{stop})...) &&
 		slices.ContainsFunc(w.processes, func(p *process) bool {
@@ -300,8 +301,8 @@ func (w *world) release(c *call, used []int) {
 	}
 }
 
-// excused reports whether a provider may refuse calls, by what the page says is not guaranteed: data
-// that is lost tells nobody what was used.
+// excused reports whether a provider may refuse calls because the page does not guarantee that limit: after
+// a loss of data nobody knows what was used.
 func (w *world) excused(m *meter) bool {
 	kind := m.plan.limit.Kind()
 	if kind == reserve.KindPaced || kind == reserve.KindSlots {
@@ -310,12 +311,13 @@ func (w *world) excused(m *meter) bool {
 	return w.plan.has(restart, failOver, flush, forget, clockStep) || w.plan.policy == reserve.PolicyLocal && w.plan.troubled()
 }
 
-// troubled reports whether a process may lose its way to the server.
+// troubled reports whether a process may lose its connection to the server.
 func (p *plan) troubled() bool {
 	return p.has(slices.Concat(ofMessages, ofTheWay, ofTheServer, ofMoments)...)
 }
 
-// pauses reports whether a call is made in a pause that its process must have heard of.
+// pauses reports whether a call is made in a pause although its process must have received the news of the
+// pause.
 func (m *meter) pauses(c *call) bool {
 	p := c.process
 	heard := m.pausedFrom + p.longest + 10*time.Millisecond
@@ -325,7 +327,7 @@ func (m *meter) pauses(c *call) bool {
 		})
 }
 
-// ran is told of each script call: it lets the providers follow what operators do.
+// ran handles each script call: the providers follow the actions of operators.
 func (w *world) ran(verb string, keys, args []string) {
 	if verb != pause && verb != set && verb != resume {
 		return

@@ -17,7 +17,7 @@ import (
 // table is the page of all planted mistakes.
 const table = "testdata/mistakes.md"
 
-// rowsOf are the texts of each row of a list of a test, by the names of their fields or their order.
+// rowsOf returns the texts of each row of a list in a test, by the names of their fields or their order.
 func rowsOf(t *testing.T, file, list string) (rows []map[string]string) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
@@ -46,7 +46,7 @@ func rowsOf(t *testing.T, file, list string) (rows []map[string]string) {
 	return rows
 }
 
-// The page says of each planted mistake who finds it. FLEETPACE_PRINT=1 writes it.
+// The page says for each planted mistake which test finds it. FLEETPACE_PRINT=1 writes it.
 func TestPageOfMistakes(t *testing.T) {
 	var lines []string
 	add := func(what, where, world, explorer, model string) {

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mistakes are planted in the engine: a piece of a file becomes another. They are faults that were there
-// once, and some like them. planted has those of the scripts.
+// mistakes are planted in the engine: a piece of a file becomes another. They were faults of the engine
+// once, or are similar to such faults. The list planted has mistakes in the scripts.
 var mistakes = []struct {
 	what, file, from, to string
 	law                  string
@@ -41,7 +41,8 @@ var mistakes = []struct {
 	{"turns count from when the reply was sent", "clock", "	return high.Add(since + told - way), way\n", "	return low.Add(since), way\n", "safe"},
 }
 
-// mistakesIn says of each mistake that was planted which history finds it. Nothing finds one without a law.
+// mistakesIn says for each planted mistake which history finds it. A mistake without a law is found by no
+// history.
 const mistakesIn = "testdata/mistakes.json"
 
 // found says how a mistake was found.
@@ -50,8 +51,8 @@ type found struct {
 	Histories     int
 }
 
-// Each piece is there still. FLEETPACE_WORLD_MISTAKES=1 plants each one in a build of its own, and writes down
-// which history finds it. That takes half a minute for each.
+// Each piece is still in its file. FLEETPACE_WORLD_MISTAKES=1 plants each mistake in a build of its own,
+// and writes down which history finds it. That takes half a minute for each.
 func TestMistakesInTheEngine(t *testing.T) {
 	plants := os.Getenv("FLEETPACE_WORLD_MISTAKES") != ""
 	all := foundMistakes(t)
@@ -82,7 +83,7 @@ func TestMistakesInTheEngine(t *testing.T) {
 	}
 }
 
-// foundMistakes is what is written there.
+// foundMistakes reads what is written there.
 func foundMistakes(t *testing.T) (all []found) {
 	t.Helper()
 	written, err := os.ReadFile(mistakesIn)
@@ -91,7 +92,8 @@ func foundMistakes(t *testing.T) (all []found) {
 	return all
 }
 
-// plant builds the engine with another text of a file, and lets that find what breaks a law.
+// plant builds the engine with another text of a file, and runs the test that finds a history which breaks
+// a law.
 func plant(t *testing.T, file, text, law string) (f found) {
 	t.Helper()
 	dir := t.TempDir()
@@ -117,7 +119,8 @@ func plant(t *testing.T, file, text, law string) (f found) {
 	return f
 }
 
-// Finds a history that breaks a law, for the test above: first the named ones, then those of the gate.
+// TestFinds finds a history that breaks a law, for the test above. It plays the transcripts first, then the
+// histories of the gate.
 func TestFinds(t *testing.T) {
 	law := os.Getenv("FLEETPACE_WORLD_FINDS")
 	if law == "" {

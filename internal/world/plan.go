@@ -8,12 +8,12 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// plan is a history before it happens. All of it was drawn from the seed, or read from a transcript.
+// plan is a history before it is played. It was drawn from the seed, or read from a transcript.
 type plan struct {
 	seed      uint64
 	policy    reserve.Policy
-	clock     time.Duration // time of day at the beginning
-	until     time.Duration // when callers begin no more calls
+	clock     time.Duration // the time of day at the beginning
+	until     time.Duration // when callers stop making calls
 	limits    []limitPlan
 	processes []processPlan
 	loads     []load
@@ -29,65 +29,65 @@ type limitPlan struct {
 	lease   time.Duration
 }
 
-// processPlan is a process that is there from the beginning.
+// processPlan is a process that exists from the beginning.
 type processPlan struct {
-	trip    time.Duration // to the server and back
-	timeout time.Duration // of a reply
+	trip    time.Duration // the time of a round trip
+	timeout time.Duration // how long the process waits for a reply
 }
 
-// load is callers that are alike. Each of them makes one call after the other.
+// load is a group of equal callers. Each of them makes one call after the other.
 type load struct {
 	callers int
-	process int // of the callers; anybody: they are spread over all of them
+	process int // the process of the callers; anybody: they are spread over all processes
 	parts   []part
 	begin   time.Duration
-	apart   time.Duration // each of them begins so long after the one before
+	apart   time.Duration // the time between the first calls of two callers
 	calls   int           // of each caller; 0: until the end
 	think   time.Duration // on average, between two calls of a caller
-	lasts   time.Duration // of a call, at the most: for so long it holds its slots
-	used    float64       // the part of its cost that a call turns out to use; 0: it does not say
+	lasts   time.Duration // the longest time of a call, for which it holds its slots
+	used    float64       // the part of its cost that a call uses in the end; 0: it does not settle
 
 	deadline time.Duration // of a call; 0: none
-	retry    time.Duration // after a deadline that was missed
+	retry    time.Duration // after a missed deadline
 	quits    float64       // the part of the calls that are given up
 	patience time.Duration // within which they are given up
 
-	books   float64       // the part of its calls that are booked, as their turn is not there at once
-	returns float64       // the part of the bookings that somebody comes back for
-	stays   time.Duration // for how long such a call waits rather than being booked
+	books   float64       // the part of its calls that are booked if their turn is not there at once
+	returns float64       // the part of the bookings whose caller comes back
+	stays   time.Duration // how far away a turn may be for such a call to wait instead
 
 	now    bool          // it does not wait
-	lapses time.Duration // within which its caller comes for its turn, which may be over then
+	lapses time.Duration // the longest time until the caller uses its turn, which may have expired by then
 
 	flow   string
 	weight float64 // 0: 1
 	urgent bool
 }
 
-// part is what calls need of one limit.
+// part is what calls need at one limit.
 type part struct {
-	limit int // any: each call needs another one
+	limit int // any: each call needs another limit
 	key   string
-	cost  int // at the most: a call costs from 1 to that
+	cost  int // the highest cost: calls cost from 1 to this
 }
 
-// event is what happens to the world at a moment, or for a while.
+// event is something that happens to the world at a moment, or for a while.
 type event struct {
 	at, lasts time.Duration
 	what      string
-	process   int           // whom it happens to; anybody: to all
-	limit     int           // which it happens to
-	chance    float64       // of a message to be struck
+	process   int           // the process that is affected; anybody: all processes
+	limit     int           // the limit that is affected
+	chance    float64       // the probability that a message is affected
 	by        time.Duration // a delay, a lag, a step of a clock, a pause, a period
-	to        string        // a limit, a text of a refusal
+	to        string        // a limit, or the text of a refusal
 }
 
 const anybody, anyLimit = -1, -1
 
-// limit is that of a part; where that may be any, all of them are alike.
+// limit returns the limit of a part. If a call needs any limit, all limits are equal.
 func (p *plan) limit(of part) *limitPlan { return &p.limits[max(0, of.limit)] }
 
-// ends is when an event is over, and what it has delayed, too.
+// ends returns when an event is over, with all that it has delayed.
 func (e *event) ends() time.Duration {
 	end := e.at + e.lasts
 	if slices.Contains(ofMessages, e.what) || e.what == pause {
@@ -96,7 +96,7 @@ func (e *event) ends() time.Duration {
 	return end
 }
 
-// calm is when no event is left, nor what it has delayed.
+// calm returns when all events are over, with all that they have delayed.
 func (p *plan) calm() (calm time.Duration) {
 	for i := range p.events {
 		calm = max(calm, p.events[i].ends())
@@ -104,7 +104,7 @@ func (p *plan) calm() (calm time.Duration) {
 	return calm
 }
 
-// source is a source of random numbers of its own for everything that has a name.
+// source returns a source of random numbers for a name and a number.
 func (p *plan) source(name string, n int) *rand.Rand {
 	h := uint64(len(name))
 	for _, c := range []byte(name) {
@@ -118,18 +118,18 @@ func (e *event) strikes(now time.Duration, process int, kinds ...string) bool {
 	return e.at <= now && now < e.at+e.lasts && (e.process == anybody || e.process == process) && slices.Contains(kinds, e.what)
 }
 
-// has reports whether events of one of the kinds happen.
+// has reports whether the plan has an event of these kinds.
 func (p *plan) has(kinds ...string) bool {
 	return slices.ContainsFunc(p.events, func(e event) bool { return slices.Contains(kinds, e.what) })
 }
 
-// opens reports whether calls are not judged now: without Redis they go on beyond any limit.
+// opens reports whether calls are not judged now, because calls without Redis exceed any limit.
 func (w *world) opens() bool {
 	const back = 3 * time.Second
 	return w.plan.policy == reserve.PolicyOpen && w.plan.troubled() && w.now < w.plan.calm()+back
 }
 
-// holds reports whether calls hold slots.
+// holds reports whether calls of a load hold slots.
 func (p *plan) holds(l *load) bool {
 	return slices.ContainsFunc(l.parts, func(of part) bool { return p.limit(of).limit.Kind() == reserve.KindSlots })
 }

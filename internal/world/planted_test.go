@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// planted are mistakes that somebody could make in the scripts: a piece becomes another. Each names the
-// law that it breaks, and in which history: so many are drawn until it is found, or that transcript finds it.
+// planted are mistakes that somebody could make in the scripts: a piece becomes another. Each names the law
+// that it breaks, and where: a transcript, or the number of histories that are drawn until one finds it.
 var planted = []struct {
 	what, from, to string
 	law            string
@@ -40,7 +40,7 @@ var planted = []struct {
 	{"who waits is told that all bookings come back", "if item.id and not books then which", "if false then which", "used", "bookings-head-paced-1-1"},
 }
 
-// The test of the test: each planted mistake is found, by the law that it breaks.
+// This tests the test: each planted mistake is found by the law that it breaks.
 func TestPlantedMistakesAreFound(t *testing.T) {
 	for _, m := range planted {
 		planted := false
@@ -51,7 +51,7 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 			})
 		}
 		found := finds(historyOf(t, m.in))
-		if seed, drawn := m.in.(int); drawn && seed > histories { // other tests play the others without a mistake
+		if seed, drawn := m.in.(int); drawn && seed > histories { // the other tests play the remaining seeds without a mistake
 			require.False(t, breaks(historyOf(t, m.in), m.law, nil), "history %d breaks a law without a mistake", m.in)
 		}
 		require.True(t, planted, "%s: no script has the piece any more", m.what)
@@ -69,7 +69,7 @@ func TestPlantedMistakesAreFound(t *testing.T) {
 	}
 }
 
-// all are the histories that the gate plays without a mistake.
+// all returns the histories that the gate plays without a mistake.
 func all(t *testing.T) (all []any) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txt")
@@ -83,7 +83,7 @@ func all(t *testing.T) (all []any) {
 	return all
 }
 
-// historyOf is the history with a seed, or of a transcript.
+// historyOf returns the history of a seed or of a transcript.
 func historyOf(t *testing.T, in any) *plan {
 	t.Helper()
 	if name, ok := in.(string); ok {

@@ -8,42 +8,42 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// process is one of the fleet.
+// process is a process of the fleet.
 type process struct {
 	*link
 	*client
 	n       int
-	other   int           // the limit that it has another kind of …
-	kind    reserve.Limit // … which is this …
-	strange bool          // … if so
-	like    int           // the process of the plan that it is like
+	other   int           // the index of the limit that has another kind in this process …
+	kind    reserve.Limit // … which is this limit …
+	strange bool          // … if this is set
+	like    int           // the process of the plan whose settings it has
 	began   time.Duration
 }
 
-// call is a call of a caller, from its wish to its end.
+// call is a call of a caller, from its beginning to its end.
 type call struct {
 	n        int
 	load     *load
 	caller   int
 	process  *process
 	parts    []part
-	meters   []*meter      // of the parts
+	meters   []*meter      // the meters of its parts
 	deadline time.Duration // 0: none
 	joined   time.Duration
-	came     time.Duration // before it was booked
-	ripe     bool          // it has waited for long enough to count as waiting
+	came     time.Duration // when it first asked, before it was booked
+	ripe     bool          // it has waited long enough to count as waiting
 	could    time.Duration // when all of its limits began to have permits for it
 	state    state
-	slotless bool   // its slots may be another's
-	id       string // of a call that may be booked; empty: it has none
+	slotless bool   // its slots may belong to another call
+	id       string // the ID of a call that may be booked; empty: it has none
 	back     bool   // it was booked before
-	waits    bool   // its engine was told that somebody waits for it
+	waits    bool   // its engine knows that a caller waits for it
 	comes    bool   // its caller comes for its turn
-	unjudged bool   // as opens says
-	again    func() // lets its caller go on
+	unjudged bool   // it is not judged: see opens
+	again    func() // makes its caller continue
 }
 
-// state is where a call stands.
+// state is the state of a call.
 type state int
 
 const (
@@ -61,7 +61,7 @@ func (s state) String() string {
 	return [...]string{"waiting", "made", "holding", "missed", "booked", "gave up", "failed", "lost"}[s]
 }
 
-// start starts a process with the link of the nth one of the plan.
+// start starts a process with the link of the nth process of the plan.
 func (w *world) start(n int) *process {
 	n %= len(w.plan.processes)
 	like := w.plan.processes[n]
@@ -78,14 +78,14 @@ func (w *world) start(n int) *process {
 	return p
 }
 
-// kill kills a process, and all that wait in it.
+// kill kills a process, and all calls that wait in it.
 func (w *world) kill(n int) {
 	if n < len(w.processes) {
 		w.end(w.processes[n])
 	}
 }
 
-// stop stops a process, or lets it go on.
+// stop stops a process, or makes it continue.
 func (w *world) stop(n int, stopped bool) {
 	if n >= len(w.processes) {
 		return
@@ -113,7 +113,7 @@ func (w *world) end(p *process) {
 	}
 }
 
-// all are the calls that wait or hold slots, in the order in which they came.
+// all returns the calls that wait or hold slots, in the order in which they came.
 func (w *world) all() []*call {
 	return slices.SortedFunc(maps.Values(w.calls), func(a, b *call) int { return a.n - b.n })
 }
@@ -126,7 +126,7 @@ func (w *world) breakAll() {
 	w.cutNews()
 }
 
-// cutNews breaks those that hear news.
+// cutNews breaks the connections that hear news.
 func (w *world) cutNews() {
 	for _, p := range w.processes {
 		if e := p.ear; e != nil {
@@ -135,5 +135,5 @@ func (w *world) cutNews() {
 	}
 }
 
-// key is where the server has the state of a limit.
+// key returns the key of the state of a limit.
 func (w *world) key(limit int) string { return w.plan.keys(limit)[0] }

@@ -5,50 +5,50 @@ import (
 	"time"
 )
 
-// provider is the API behind a limit: it counts the calls that are made, and knows what else it would
-// accept. There is one for each kind of limit.
+// provider is the API behind a limit. It counts the calls that are made, and knows which calls it would
+// accept. Each kind of limit has its own.
 type provider interface {
-	// wait lets time pass. It returns for how long the limit stood still, or what is lost by now took to
-	// come back, if calls of that cost were waiting meanwhile.
+	// wait lets time pass. It returns how long the limit was not used, or how long the permits took that
+	// are lost by now, if calls of that cost were waiting meanwhile.
 	wait(until time.Duration, cost float64) time.Duration
 	take(cost float64) error // a call is made
-	done(cost, used float64) // a call is over that used so much of its cost
-	has(cost float64) bool   // it would accept a call now
-	change(a, b float64)     // another limit is in force, with the numbers of the scripts
+	done(cost, used float64) // a call is over that used this part of its cost
+	has(cost float64) bool   // whether it would accept a call now
+	change(a, b float64)     // another limit is in force; a and b are its numbers in the scripts
 	pause(until time.Duration)
 }
 
-// paced is a token bucket. It may go by a change of its limit at any moment within follows, and
-// refuses a call only if there are no such moments for which it accepts all calls until then.
+// paced is a token bucket. It may follow a change of its limit at any moment within follows. It refuses a
+// call only if there is no moment with which it accepts all calls until then.
 type paced struct {
-	now     time.Duration
-	changes []pace
-	bears   time.Duration // calls may be early by so much against each other, as networks jitter
+	now       time.Duration
+	changes   []pace
+	tolerated time.Duration // how early calls may be relative to each other, because of network jitter
 
-	// What it has for those who wait, at the most: less than that is accepted in any case.
+	// stored is the most that waiting calls may count on: less than that is accepted in any case.
 	stored float64
 	paused time.Duration
 }
 
-// pace is a limit from a moment on.
+// pace is a limit that is in force from a moment on.
 type pace struct {
 	at     time.Duration
 	rate   float64 // permits per second
 	burst  float64
-	stored float64 // permits of a provider that goes by this pace now, at the most
-	gone   bool    // no provider does so any more
+	stored float64 // the most permits of a provider that follows this pace now
+	gone   bool    // no provider follows it any more
 }
 
 const (
 	// follows is how long a provider may take to follow a change of its limit: a horizon, and a little.
 	follows = 520 * time.Millisecond
 
-	// slack is by how much the fleet may be late in all before permits are taken for lost.
+	// slack is how late the fleet may be in all before permits count as lost.
 	slack = 30 * time.Millisecond
 )
 
-func newPaced(a, b float64, bears time.Duration) *paced {
-	return &paced{changes: []pace{{rate: 1e6 / a, burst: b, stored: b}}, bears: bears, stored: b}
+func newPaced(a, b float64, tolerated time.Duration) *paced {
+	return &paced{changes: []pace{{rate: 1e6 / a, burst: b, stored: b}}, tolerated: tolerated, stored: b}
 }
 
 func (p *paced) wait(until time.Duration, _ float64) (lost time.Duration) {
@@ -57,7 +57,7 @@ func (p *paced) wait(until time.Duration, _ float64) (lost time.Duration) {
 	switch {
 	case p.paused > until:
 		p.stored = 0
-	case p.paused > p.now: // it ends with one permit
+	case p.paused > p.now: // the pause ends with one permit
 		p.stored = 1 + (until-p.paused).Seconds()*rate
 	default:
 		p.stored += passed * rate
@@ -82,7 +82,7 @@ func (p *paced) wait(until time.Duration, _ float64) (lost time.Duration) {
 	return lost
 }
 
-// least are the rate and the burst that those who wait can count on: changes take a horizon.
+// least returns the rate and the burst that waiting calls can count on: changes take a horizon.
 func (p *paced) least() (rate, burst float64) {
 	rate, burst = p.changes[0].rate, p.changes[0].burst
 	for _, c := range p.changes {
@@ -101,14 +101,14 @@ func (p *paced) take(cost float64) error {
 		}
 		c.stored -= cost
 		early = time.Duration(-c.stored / c.rate * 1e9)
-		if early <= p.bears {
+		if early <= p.tolerated {
 			possible = true
 		} else if k+1 < len(p.changes) {
 			c.gone = true
 		}
 	}
 	if !possible {
-		return fmt.Errorf("a call of %v is %v too early, and it bears %v", cost, early, p.bears)
+		return fmt.Errorf("a call of %v is %v too early, and it tolerates %v", cost, early, p.tolerated)
 	}
 	return nil
 }
@@ -120,7 +120,7 @@ func (p *paced) done(cost, used float64) {
 	}
 }
 
-// has counts on no more than is there if all were late by the slack.
+// has counts only permits that are there even if all calls were late by the slack.
 func (p *paced) has(cost float64) bool {
 	rate, _ := p.least()
 	return p.paused <= p.now && p.stored >= cost+slack.Seconds()*rate

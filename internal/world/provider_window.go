@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// counted is what providers have in common that count permits: the limits that they may go by now. A
-// provider may take as long to follow a change as one of a rate.
+// counted is the common part of providers that count permits: the limits that they may follow now. A
+// provider may take as long to follow a change as a provider of a rate.
 type counted struct {
 	now     time.Duration
 	changes []allowance
@@ -23,7 +23,7 @@ func (c *counted) change(a, _ float64) { c.changes = append(c.changes, allowance
 
 func (c *counted) pause(until time.Duration) { c.paused = max(c.paused, until) }
 
-// bounds are the least and the most permits that a provider may allow now.
+// bounds returns the least and the most permits that a provider may allow now.
 func (c *counted) bounds() (least, most float64) {
 	least, most = c.changes[0].permits, c.changes[0].permits
 	for len(c.changes) > 1 && c.changes[1].at+follows < c.now {
@@ -36,17 +36,17 @@ func (c *counted) bounds() (least, most float64) {
 	return least, most
 }
 
-// free is the part of a time that the permits are of all which nobody used in it.
+// free returns the part of a time in which the permits come that nobody used in it.
 func (c *counted) free(passed time.Duration, used float64) time.Duration {
 	least, _ := c.bounds()
 	return time.Duration((least - used) / least * float64(passed))
 }
 
-// rolling allows so many permits in any stretch of time as long as its window.
+// rolling allows N permits in any stretch of time as long as its window.
 type rolling struct {
 	counted
-	window, bears time.Duration
-	log           []spent
+	window, tolerated time.Duration
+	log               []spent
 }
 
 type spent struct {
@@ -54,8 +54,8 @@ type spent struct {
 	cost float64
 }
 
-func newRolling(permits float64, window, bears time.Duration) *rolling {
-	return &rolling{counted{changes: []allowance{{permits: permits}}}, window, bears, nil}
+func newRolling(permits float64, window, tolerated time.Duration) *rolling {
+	return &rolling{counted{changes: []allowance{{permits: permits}}}, window, tolerated, nil}
 }
 
 func (r *rolling) wait(until time.Duration, cost float64) time.Duration {
@@ -70,7 +70,7 @@ func (r *rolling) wait(until time.Duration, cost float64) time.Duration {
 	return r.free(passed, r.used(r.window+slack))
 }
 
-// used is what was used in the last window, if that is so long.
+// used returns what was used in the last window, if that is so long.
 func (r *rolling) used(window time.Duration) (used float64) {
 	for _, s := range r.log {
 		if s.at > r.now-window {
@@ -82,7 +82,7 @@ func (r *rolling) used(window time.Duration) (used float64) {
 
 func (r *rolling) take(cost float64) error {
 	r.log = append(r.log, spent{r.now, cost})
-	used := r.used(r.window - r.bears)
+	used := r.used(r.window - r.tolerated)
 	if _, most := r.bounds(); used > most {
 		return fmt.Errorf("%v permits in %v, of %v", used, r.window, most)
 	}
@@ -100,10 +100,10 @@ func (r *rolling) has(cost float64) bool {
 	return r.paused <= r.now && r.used(r.window+slack)+cost <= least
 }
 
-// quota allows so many permits in each window of the calendar.
+// quota allows N permits in each window of the calendar.
 type quota struct {
 	counted
-	began  time.Duration // of the world, in its calendar
+	began  time.Duration // the time in its calendar at which the world began
 	window time.Duration
 	used   float64
 }
@@ -143,7 +143,7 @@ func (q *quota) has(cost float64) bool {
 	return q.paused <= q.now && q.used+cost <= least && into > edge && into < q.window-edge
 }
 
-// slots allows so many calls at once.
+// slots allows N calls at once.
 type slots struct {
 	counted
 	held float64
@@ -177,20 +177,20 @@ func (s *slots) has(cost float64) bool {
 	return s.paused <= s.now && s.held+cost <= least
 }
 
-// warming lets a call through when those before it are paid for. Permits cost more while it is cold,
-// and the provider does not insist on that.
+// warming lets a call through when the calls before it are paid for. Permits cost more while the limit is
+// cold; the provider does not insist on that.
 type warming struct {
 	counted
-	bears, period time.Duration
-	rate          float64
-	ready         time.Duration // when all calls are paid for
+	tolerated, period time.Duration
+	rate              float64
+	ready             time.Duration // when all calls are paid for
 }
 
-func newWarming(rate float64, period, bears time.Duration) *warming {
-	return &warming{counted{changes: []allowance{{permits: rate}}}, bears, period, rate, 0}
+func newWarming(rate float64, period, tolerated time.Duration) *warming {
+	return &warming{counted{changes: []allowance{{permits: rate}}}, tolerated, period, rate, 0}
 }
 
-// wait counts as idle what is beyond three times the pace: so cold it is at the most.
+// wait counts all that is beyond three times the pace as idle: a limit is never colder than that.
 func (m *warming) wait(until time.Duration, cost float64) time.Duration {
 	passed := until - m.now
 	m.now = until
@@ -203,7 +203,7 @@ func (m *warming) wait(until time.Duration, cost float64) time.Duration {
 
 func (m *warming) take(cost float64) error {
 	_, most := m.bounds()
-	if m.ready > m.now+m.bears {
+	if m.ready > m.now+m.tolerated {
 		return fmt.Errorf("a call is %v too early", m.ready-m.now)
 	}
 	m.ready = max(m.ready, m.now) + time.Duration(cost/most*float64(time.Second))

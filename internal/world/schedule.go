@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// schedule is the time of a world, and what is to happen in it. What is due at one moment happens
-// in the order in which it was planned.
+// schedule is the time of a world, and its planned actions. Actions at one moment happen in the order in
+// which they were planned.
 type schedule struct {
 	now   time.Duration // since the world began
 	tasks tasks
@@ -35,7 +35,7 @@ func (e *tasks) Pop() any {
 	return last
 }
 
-// after plans something.
+// after plans an action.
 func (s *schedule) after(d time.Duration, what func()) { s.at(s.now+max(0, d), what) }
 
 func (s *schedule) at(at time.Duration, what func()) {
@@ -43,7 +43,7 @@ func (s *schedule) at(at time.Duration, what func()) {
 	heap.Push(&s.tasks, &task{max(at, s.now), s.count, what})
 }
 
-// play lets the next of it happen.
+// play runs the next action.
 func (s *schedule) play() {
 	next := heap.Pop(&s.tasks).(*task)
 	s.now = next.at

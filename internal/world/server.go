@@ -13,7 +13,7 @@ import (
 	"github.com/fleetpace/fleetpace/lua"
 )
 
-// verbOf is the name of the script with a hash.
+// verbOf maps the hash of each script to its name.
 var verbOf = func() map[string]string {
 	all := map[string]string{}
 	for verb, script := range map[string]*redis.Script{
@@ -25,28 +25,28 @@ var verbOf = func() map[string]string {
 	return all
 }()
 
-// server is a played Redis: it runs the scripts that ship, one command at a time, each of which
-// takes its time.
+// server is a simulated Redis. It runs the shipping scripts, one command at a time. Each command takes some
+// time.
 type server struct {
 	*schedule
 	*smallredis.Redis
-	run    int                      // numbers the server
+	run    int                      // the number of the server
 	loaded map[string]string        // texts of scripts, by hash
 	wrong  func(text string) string // plants a mistake into a script; nil: none
 	epoch  time.Duration            // Redis's time when the world began, since 1970
-	step   time.Duration            // by which its clock has stepped since
+	step   time.Duration            // how far its clock has stepped since
 
 	down    bool          // connections are refused
-	frozen  bool          // it answers nothing until it goes on
-	refuses string        // the error that it gives to every command; empty: none
-	busy    time.Duration // until when it works at what it has received
+	frozen  bool          // it answers nothing until it continues
+	refuses string        // the error of every command; empty: none
+	busy    time.Duration // until when it works on received commands
 	waiting []func()      // requests that came while it was frozen
 
 	listeners []*listener
 
 	calls map[string]int                         // script calls, by verb
-	ran   func(verb string, keys, args []string) // told of each; nil: nobody is
-	work  time.Duration                          // that scripts took
+	ran   func(verb string, keys, args []string) // called after each script; nil: not called
+	work  time.Duration                          // the time that scripts took
 }
 
 // listener is a connection that hears news.
@@ -55,7 +55,7 @@ type listener struct {
 	hear    func(message string)
 }
 
-// forget forgets a connection that is gone.
+// forget removes a closed connection.
 func (r *server) forget(l *listener) {
 	r.listeners = slices.DeleteFunc(r.listeners, func(o *listener) bool { return o == l })
 }
@@ -69,8 +69,8 @@ func newServer(s *schedule) *server {
 	return r
 }
 
-// What scripts take. With one call that waits a script takes 72 µs and 11.5 µs more for each further
-// one; where nobody waits it takes 15 µs. See the costs of commands in docs/redis.md.
+// The time that scripts take. With one waiting call a script takes 72 µs, and 11.5 µs more for each further
+// one; if no call waits, it takes 15 µs. See the costs of commands in docs/redis.md.
 const (
 	idleScript    = 15 * time.Microsecond
 	generalScript = 56 * time.Microsecond
@@ -78,15 +78,14 @@ const (
 	idleCommands  = 4
 )
 
-// receive runs a command when its turn has come, and replies then. A server that is down replies
-// nothing.
+// receive runs a command when the server is free, and replies then. A server that is down does not reply.
 func (r *server) receive(args []string, reply func(any)) {
 	if r.frozen {
 		r.waiting = append(r.waiting, func() { r.receive(args, reply) })
 		return
 	}
 	begin := max(r.now, r.busy)
-	r.busy = begin // what it takes is known once it has run
+	r.busy = begin // the time that it takes is known after it has run
 	r.at(begin, func() {
 		switch {
 		case r.down:
@@ -106,7 +105,7 @@ func (r *server) receive(args []string, reply func(any)) {
 	})
 }
 
-// carryOut runs a command, and returns what it takes. News that it tells are added to heard.
+// carryOut runs a command, and returns how long that takes. News that it publishes are added to heard.
 func (r *server) carryOut(args []string, heard *[]func()) (answer any, took time.Duration) {
 	r.Now = (r.epoch + r.now + r.step).Microseconds()
 	r.Expire()
@@ -155,7 +154,7 @@ func (r *server) eval(hash, text string, args []string) (answer any, took time.D
 	return answer, took
 }
 
-// restart lets another server, which has the data of another time or none, take over.
+// restart replaces the server by another one, with older data or without data.
 func (r *server) restart(data smallredis.Data) {
 	r.run++
 	r.Data = data
@@ -164,7 +163,7 @@ func (r *server) restart(data smallredis.Data) {
 	r.listeners = nil
 }
 
-// named gives the server its name, as INFO tells it. Processes know its first 12 digits.
+// named sets the run ID of the server, which INFO returns. Processes use its first 12 digits.
 func (r *server) named() { r.Run = fmt.Sprintf("%012x%028d", r.run+1, 0) }
 
 // freeze stops the server, as SIGSTOP does, until thaw.

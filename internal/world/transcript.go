@@ -11,7 +11,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// String is the transcript of a plan, which readPlan reads again.
+// String returns the transcript of a plan, which readPlan reads.
 func (p *plan) String() string {
 	var b strings.Builder
 	line := func(word string, pairs ...any) {
@@ -47,7 +47,7 @@ func (p *plan) String() string {
 	return b.String()
 }
 
-// String is an event's line of a transcript.
+// String returns the line of an event in a transcript.
 func (e *event) String() string {
 	text := fmt.Sprintf("%v %s", e.at, e.what)
 	add := func(name string, value any, is bool) {
@@ -71,7 +71,8 @@ func processName(n int) string {
 	return fmt.Sprintf("#%d", n)
 }
 
-// needText is what calls need: "0:3+1/key:1" is up to three permits of limit 0 and one of a key of limit 1.
+// needText returns what calls need: "0:3+1/key:1" is up to three permits of limit 0 and one of a key of
+// limit 1.
 func needText(parts []part) string {
 	var texts []string
 	for _, p := range parts {
@@ -87,7 +88,7 @@ func needText(parts []part) string {
 	return strings.Join(texts, "+")
 }
 
-// fields reads the words of a line, name=value. What was wrong is noted.
+// fields reads the words of a line, name=value, and keeps the first error.
 type fields struct {
 	values map[string]string
 	err    error
@@ -135,7 +136,7 @@ func asNeed(text string) (parts []part, err error) {
 	return parts, nil
 }
 
-// split cuts a line into words; what is in quotes is one of them.
+// split cuts a line into words; text in quotes is one word.
 func split(line string) []string {
 	quoted := false
 	return strings.FieldsFunc(line, func(c rune) bool {
@@ -144,7 +145,7 @@ func split(line string) []string {
 	})
 }
 
-// readPlan reads a transcript. Lines that begin with # say what came of it.
+// readPlan reads a transcript. Lines that begin with # contain what happened.
 func readPlan(text string) (*plan, error) {
 	p := &plan{}
 	for line := range strings.Lines(text) {
@@ -217,7 +218,7 @@ func (p *plan) take(words []string, f *fields) {
 	}
 }
 
-// check reports what a plan refers to and does not have.
+// check reports references of a plan to parts that it does not have.
 func (p *plan) check() error {
 	if len(p.processes) == 0 || len(p.limits) == 0 || p.until == 0 {
 		return errors.New("a world has processes, limits and an end")

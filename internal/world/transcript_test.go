@@ -26,8 +26,8 @@ func TestTranscriptsAreRead(t *testing.T) {
 	}
 }
 
-// Faults that were found stay mended. FLEETPACE_WORLD_TRANSCRIPT plays another one, and tells what
-// happens.
+// Faults that were found once do not return. FLEETPACE_WORLD_TRANSCRIPT plays another transcript, and
+// prints what happens.
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
 	require.NoError(t, err)

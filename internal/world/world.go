@@ -7,30 +7,30 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// world is a history at work.
+// world is a history that is played.
 type world struct {
 	schedule
 	began     time.Time
-	errands   []func() // end those that are left
+	errands   []func() // functions that end the remaining errands
 	plan      *plan
 	server    *server
 	processes []*process
-	operator  *process // of whoever changes limits: it has no callers
+	operator  *process // the process of an operator who changes limits; it has no callers
 	meters    []*meter // one for each limit and key that was used
 	byPart    map[part]*meter
-	calls     map[int]*call // that wait, or hold slots
-	waiting   []*call       // in the order in which they came
+	calls     map[int]*call // calls that wait, or hold slots
+	waiting   []*call       // waiting calls in the order in which they came
 	ended     [lost + 1]int
 	strikes   map[*event]int // how often each event has struck
-	turns     []turn         // if a transcript has bounds
+	turns     []turn         // recorded if a transcript has bounds
 
 	overtakes  int           // calls that overtook another
-	lapsed     int           // turns that were over as their callers came
-	promised   time.Duration // the last moment at which somebody comes back for a booking
-	resting    bool          // callers are done
-	over       bool          // all is judged
+	lapsed     int           // turns that expired before their callers came
+	promised   time.Duration // the last moment at which a caller comes back for a booking
+	resting    bool          // all callers are done
+	over       bool          // all laws are judged
 	violations []violation
-	notes      []string // what happened, if it is to be told
+	notes      []string // what happened, if it is recorded
 	telling    bool
 }
 
@@ -64,7 +64,7 @@ func newWorld(p *plan) *world {
 	return w
 }
 
-// play lets a history happen, with scripts into which a mistake may be planted.
+// play plays a history. A mistake may be planted in its scripts.
 func play(p *plan, telling bool, wrong func(string) string) *world {
 	w := newWorld(p)
 	w.telling = telling
@@ -83,19 +83,19 @@ func play(p *plan, telling bool, wrong func(string) string) *world {
 	return w
 }
 
-// tick lets the laws look at the world from time to time.
+// tick judges the world from time to time.
 func (w *world) tick() {
 	w.advance()
 	w.after(50*time.Millisecond, w.tick)
 }
 
-// done reports whether callers are done, and nothing waits any more.
+// done reports whether all callers are done, and no call waits.
 func (w *world) done() bool { return w.now >= w.ends() && len(w.calls) == 0 }
 
-// ends is when no more calls come, and all events are over.
+// ends returns when no more calls come, and all events are over.
 func (w *world) ends() time.Duration { return max(w.plan.until, w.plan.calm(), w.promised) }
 
-// rest lets some time pass when callers are done, and looks at what is left then.
+// rest lets some time pass after the callers are done, and judges what is left.
 func (w *world) rest() {
 	const tidies = 3 * time.Second
 	w.resting = true
@@ -108,7 +108,7 @@ func (w *world) rest() {
 	})
 }
 
-// note writes down what happens.
+// note records what happens.
 func (w *world) note(format string, args ...any) {
 	if w.telling {
 		w.notes = append(w.notes, fmt.Sprintf("%-12v ", w.now)+fmt.Sprintf(format, args...))

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// branch is what may happen next, one world each.
+// branch collects the worlds that may follow a world.
 type branch struct {
 	*explorer
 	from   *world
-	goes   bool // what happens goes on with what has happened in from
+	goes   bool // the actions continue what has happened in from
 	worlds []*world
 }
 
-// add adds the world after something has happened.
+// add adds the world that follows when something happens.
 func (b *branch) add(happens func(w *world), format string, args ...any) {
 	w := b.from.child()
 	if b.goes {
@@ -25,7 +25,7 @@ func (b *branch) add(happens func(w *world), format string, args ...any) {
 	b.worlds = append(b.worlds, w)
 }
 
-// fault is add for something that goes wrong.
+// fault is add for an action that is a fault.
 func (b *branch) fault(a Action, happens func(w *world), format string, args ...any) {
 	if b.mayFail(b.from, a) {
 		b.add(func(w *world) {
@@ -37,7 +37,7 @@ func (b *branch) fault(a Action, happens func(w *world), format string, args ...
 	}
 }
 
-// next are the worlds that may follow one.
+// next returns the worlds that may follow one.
 func (x *explorer) next(w *world) []*world {
 	b := &branch{explorer: x, from: w}
 	for i := range w.messages {
@@ -54,7 +54,7 @@ func (x *explorer) next(w *world) []*world {
 	return b.worlds
 }
 
-// message lets one arrive.
+// message makes a message arrive.
 func (b *branch) message(i int) {
 	m := b.from.messages[i]
 	gone := func(w *world) { w.messages = slices.Delete(slices.Clone(w.messages), i, i+1) }
@@ -72,7 +72,7 @@ func (b *branch) message(i int) {
 	}, "the late copy of %s's request arrives", b.from.processes[m.process].name)
 }
 
-// arrivals are the worlds in which a reply arrives, and its turns are used early, late, or not.
+// arrivals adds the worlds in which a reply arrives. Its turns are used early, late, or not at all.
 func (b *branch) arrivals(m message, before func(w *world), what string) {
 	turns := 0
 	b.add(func(w *world) {
@@ -94,7 +94,7 @@ func (b *branch) arrivals(m message, before func(w *world), what string) {
 	}, "%s, and its turns are slept through", what)
 }
 
-// process lets a process and its calls do something.
+// process adds what a process and its calls may do.
 func (b *branch) process(p int) {
 	w, asks := b.from, []int{}
 	var fresh []Plan
@@ -133,12 +133,12 @@ func (b *branch) process(p int) {
 	}
 }
 
-// same reports whether two calls want the same, so that it does not matter which one asks first.
+// same reports whether two calls need the same, so that it does not matter which one asks first.
 func same(a, b Plan) bool {
 	return a.ID == "" && b.ID == "" && a.Flow == b.Flow && a.Real == b.Real && a.Within == b.Within && slices.Equal(a.Costs, b.Costs)
 }
 
-// asks are the worlds after an ask.
+// asks adds the worlds that follow an ask.
 func (b *branch) asks(p int, calls []int, repeat bool) {
 	what := b.from.processes[p].name + " asks for " + names(calls)
 	if repeat {
@@ -151,7 +151,7 @@ func (b *branch) asks(p int, calls []int, repeat bool) {
 	}
 	var m message
 	var sent *world
-	b.add(func(w *world) { // what this world becomes is what the ask does, without its reply
+	b.add(func(w *world) { // in this world the ask has run, and there is no reply
 		if repeat {
 			b.advance(w, w.now+again)
 		}
@@ -182,7 +182,7 @@ func (b *branch) asks(p int, calls []int, repeat bool) {
 	}
 }
 
-// copied is fault for a request that arrives, and of which a copy arrives later.
+// copied is fault for a request that arrives, and whose copy arrives later.
 func (b *branch) copied(happens func(w *world), p int, format string, args ...any) {
 	b.fault(DelayCopy, func(w *world) {
 		happens(w)
@@ -190,7 +190,7 @@ func (b *branch) copied(happens func(w *world), p int, format string, args ...an
 	}, format+", and a copy of that is on its way", args...)
 }
 
-// leaves are the worlds in which a call gives up, or others take from it what it has.
+// leaves adds the worlds in which a call gives up, or loses its slots.
 func (b *branch) leaves(p, c int) {
 	cl := &b.from.calls[c]
 	switch {
@@ -214,7 +214,8 @@ func (b *branch) leaves(p, c int) {
 	}
 }
 
-// time lets time pass: until the next moment that a caller waits for, or for a while.
+// time adds the worlds in which time passes: until the next moment for which a caller waits, or for a
+// while.
 func (b *branch) time() {
 	var seen []time.Duration
 	for _, step := range b.Steps {
@@ -228,13 +229,14 @@ func (b *branch) time() {
 	}
 }
 
-// soon is the next moment for which a caller waits. Those that wait for their turn ask a lead before it.
+// soon returns the next moment for which a caller waits. Calls that wait for their turn ask a lead before
+// it.
 func (x *explorer) soon(w *world, lead int64) int64 {
 	best := w.now + max(lead/10, 0)
 	for c := range w.calls {
 		at := int64(0)
 		switch cl := &w.calls[c]; {
-		case cl.state == using && lead > 0: // as short as can be
+		case cl.state == using && lead > 0: // the shortest time
 			return w.now + lead/10
 		case cl.state == turn && cl.due < 0:
 			at = cl.until + 1

@@ -1,7 +1,7 @@
 package main
 
-// alive plays on from a world, in which nothing goes wrong any more: each call that waits has its turn
-// within a bound, and nothing is left of it.
+// alive plays on from a world without any more faults. Each waiting call has its turn within a bound, and
+// then nothing is left of it.
 func (x *explorer) alive(from *world) *world {
 	w := from.child()
 	for len(w.messages) > 0 && w.broken == nil {
@@ -30,7 +30,7 @@ func (x *explorer) alive(from *world) *world {
 // lead is how long before its turn a call asks again.
 const lead = 100_000
 
-// round lets all do what is due. It reports whether somebody waits still.
+// round does everything that is due. It reports whether a call still waits.
 func (x *explorer) round(w *world) (busy bool) {
 	for p := range w.processes {
 		if !x.Blind && !w.processes[p].dead {
@@ -69,7 +69,7 @@ func (x *explorer) round(w *world) (busy bool) {
 	return busy
 }
 
-// bound is when all that wait have had their turns, by the paces of the limits.
+// bound returns the moment by which all waiting calls have had their turns, by the paces of the limits.
 func (x *explorer) bound(w *world) int64 {
 	at, all := w.now, int64(0)
 	for c := range w.calls {
@@ -78,7 +78,7 @@ func (x *explorer) bound(w *world) int64 {
 		}
 	}
 	for j, p := range w.providers {
-		if w.shaken { // no turn is due for a second, and no slot is given for three, from the first ask on
+		if w.shaken { // after the first ask, no turn is due for a second, and no slot is granted for three
 			at = max(at, x.shaken(w, j)+ahead+2*ahead*count(p.kind == "s"))
 		}
 		permits := int64(0)
@@ -106,10 +106,10 @@ func (x *explorer) bound(w *world) int64 {
 	return max(at, w.paused, w.troubled) + all + horizon + grace
 }
 
-// shaken is when a limit was asked for first after its data was lost, or a replica took over.
+// shaken returns when a limit was first asked for after its data was lost, or after a replica took over.
 func (x *explorer) shaken(w *world, j int) int64 {
 	k := w.data.Find(x.keys[j][0])
-	if k == nil || x.can(QuietFailover) { // nobody is told: a call learns of it as it asks when its forecast has come
+	if k == nil || x.can(QuietFailover) { // there is no message: a call learns of it when it asks at its forecast
 		return max(w.now, x.soon(w, 0))
 	}
 	if valueOf(k, "run") != w.runID() {
@@ -118,15 +118,15 @@ func (x *explorer) shaken(w *world, j int) int64 {
 	return asMicros(k, "epoch") - w.off
 }
 
-// mayCost is how much longer calls may wait after something went wrong.
+// mayCost returns how much longer calls may wait after a fault.
 func (x *explorer) mayCost(a Action) (micros int64) {
 	switch a {
-	case Kill: // it is found out, and its places are passed over
+	case Kill: // a heartbeat finds the dead process, and other calls pass its places
 		return dead + 2*beat + grace
 	case Loss, Failover, QuietFailover, StepBack, StepAhead:
 		return ahead
 	}
-	for _, l := range x.Limits { // permits that nobody uses, and a head that does not come
+	for _, l := range x.Limits { // permits that are not used, and a head that does not ask
 		if l.Kind == "p" || l.Kind == "w" {
 			micros += 3 * int64(max(l.A, x.Sets.A))
 		}

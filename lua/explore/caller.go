@@ -15,7 +15,7 @@ func moment(micros int64) time.Time { return time.UnixMicro(micros) }
 
 func duration(micros int64) time.Duration { return time.Duration(micros) * time.Microsecond }
 
-// talk lets a process make a request to the Redis of a world. All hear the news at once.
+// talk makes a request of a process to the Redis of a world. All processes receive the news at once.
 func (x *explorer) talk(w *world, request func() error) bool {
 	x.db.Data, x.db.Now, x.db.Run, x.news, x.record = w.data, w.redis(), w.runID(), nil, nil
 	if x.told != nil {
@@ -32,7 +32,7 @@ func (x *explorer) talk(w *world, request func() error) bool {
 	return err == nil
 }
 
-// call is a script call of a process, of some limits.
+// call returns a script call of a process for some limits.
 func (x *explorer) call(w *world, p int, limits ...int) *wire.Call {
 	pr := &w.processes[p]
 	c := &wire.Call{Client: x.server, Now: moment(w.now), Clock: w.now + pr.off, Caller: wire.Caller{Process: pr.name, Run: pr.run, Channel: "news",
@@ -47,7 +47,7 @@ func (x *explorer) call(w *world, p int, limits ...int) *wire.Call {
 	return c
 }
 
-// learn takes in what a reply says of limits.
+// learn stores what a reply contains about limits.
 func (x *explorer) learn(w *world, p int, reply *wire.Reply, sent int64, limits ...int) {
 	pr := &w.processes[p]
 	pr.limits, pr.ranks = slices.Clone(pr.limits), slices.Clone(pr.ranks)
@@ -62,7 +62,7 @@ func (x *explorer) learn(w *world, p int, reply *wire.Reply, sent int64, limits 
 	pr.off = reply.Micros - sent
 }
 
-// ask makes an ask of a process for some calls, or repeats it.
+// ask makes a process ask for some calls, or repeat an ask.
 func (x *explorer) ask(w *world, p int, calls []int, repeat bool) message {
 	pr := &w.processes[p]
 	if !repeat {
@@ -77,7 +77,7 @@ func (x *explorer) ask(w *world, p int, calls []int, repeat bool) message {
 			c.Serial = cl.serial
 		}
 		cl.serial, cl.alone = c.Serial, len(calls) == 1
-		if cl.tags == [2]int64{} && !repeat { // it is a new one, or its turn was given without a tag
+		if cl.tags == [2]int64{} && !repeat { // it is new, or had its turn without a tag
 			cl.asked = w.now
 		}
 		item := wire.Item{Count: 1, Number: cl.number, Settles: plan.Real > 0, Flow: plan.Flow}
@@ -108,8 +108,8 @@ func (x *explorer) ask(w *world, p int, calls []int, repeat bool) message {
 	return m
 }
 
-// arrive takes in the reply to an ask. How is UseLate or Oversleep for what becomes of the turns; 0: they
-// are used as soon as they are due. It returns how many turns there were.
+// arrive reads the reply to an ask. How is UseLate or Oversleep if the turns are used late or not in time;
+// with 0 they are used as soon as they are due. It returns how many turns there were.
 func (x *explorer) arrive(w *world, m message, how Action) (turns int) {
 	at := m.sent + x.Way.Microseconds()
 	x.advance(w, at)
@@ -125,7 +125,7 @@ func (x *explorer) arrive(w *world, m message, how Action) (turns int) {
 			}
 		}
 		switch {
-		case errors.Is(a.Refused, wire.ErrClock): // now it is known better
+		case errors.Is(a.Refused, wire.ErrClock): // after this reply the process knows better
 			cl.state, cl.due = waiting, w.now
 		case a.Refused != nil:
 			w.fail("protocol", "call %s is refused: %v", name(n), a.Refused)
@@ -140,7 +140,7 @@ func (x *explorer) arrive(w *world, m message, how Action) (turns int) {
 			cl.state, cl.due, cl.back, cl.sure = waiting, at+a.Wait.Microseconds(), "", w.faults == 0
 		default:
 			turns++
-			if within := x.Calls[n].Within; within > 0 && cl.state != waiting && duration(at+a.Wait.Microseconds()-bears-cl.asked) > within {
+			if within := x.Calls[n].Within; within > 0 && cl.state != waiting && duration(at+a.Wait.Microseconds()-tolerated-cl.asked) > within {
 				w.fail("in order", "call %s has its turn in %v, after its deadline", name(n), a.Wait)
 			}
 			cl.state, cl.back = turn, ""
@@ -159,7 +159,7 @@ func (x *explorer) arrive(w *world, m message, how Action) (turns int) {
 	return turns
 }
 
-// hear takes in what a script has published, in all processes.
+// hear passes news that a script has published to all processes.
 func (x *explorer) hear(w *world, text string) {
 	words := strings.SplitN(text, " ", 4)
 	if words[0] == "dead" {
@@ -197,8 +197,7 @@ func (x *explorer) hear(w *world, text string) {
 	}
 }
 
-// shorten lets turns be used when they are due, and no later, that were given before a limit became another
-// one.
+// shorten makes granted turns end when they are due, if the limit has changed since.
 func (x *explorer) shorten(w *world, limit int, text string) {
 	for c := range w.calls {
 		cl := &w.calls[c]
@@ -209,7 +208,7 @@ func (x *explorer) shorten(w *world, limit int, text string) {
 	}
 }
 
-// room lets the first calls of a process ask that wait at a limit.
+// room makes the first waiting calls of a process ask at a limit.
 func (x *explorer) room(w *world, limit int, process string, n int) {
 	for ; n > 0; n-- {
 		first := -1
@@ -226,20 +225,20 @@ func (x *explorer) room(w *world, limit int, process string, n int) {
 	}
 }
 
-// refresh lets the first call of each process ask that waits at a limit; below 0: at any.
+// refresh makes the first waiting call of each process ask at a limit; below 0: at any limit.
 func (x *explorer) refresh(w *world, limit int) {
 	for _, p := range w.processes {
 		x.room(w, limit, p.name, 1)
 	}
 }
 
-// drop lets a turn go that was not used: its call asks anew.
+// drop gives up an unused turn, and its call asks again.
 func (x *explorer) drop(w *world, c int, back string) {
 	cl := &w.calls[c]
 	cl.state, cl.back, cl.due, cl.from, cl.until = waiting, back, w.now, 0, 0
 }
 
-// end ends a call. It may come again, as a new one.
+// end ends a call. It may start again as a new call.
 func (x *explorer) end(w *world, c int) {
 	life := w.calls[c].life + 1
 	w.calls[c] = call{life: life, number: x.number(c, life)}
@@ -248,7 +247,7 @@ func (x *explorer) end(w *world, c int) {
 	}
 }
 
-// leave sends what a process leaves of a limit.
+// leave sends Redis what calls of a process no longer need at a limit.
 func (x *explorer) leave(w *world, p, limit int, left wire.Left) {
 	x.verb(w, p, []int{limit}, func(c *wire.Call) (wire.Reply, error) {
 		reply, _, err := wire.Leave(context.Background(), c, []wire.Left{left})
@@ -256,7 +255,7 @@ func (x *explorer) leave(w *world, p, limit int, left wire.Left) {
 	})
 }
 
-// verb makes a call of any script but ask.
+// verb calls any script except ask.
 func (x *explorer) verb(w *world, p int, limits []int, verb func(*wire.Call) (wire.Reply, error)) {
 	w.processes[p].serial++
 	c := x.call(w, p, limits...)

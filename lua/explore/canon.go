@@ -13,8 +13,8 @@ import (
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// sum names a state of a world. Two worlds of one name go on alike: they differ only in when it all
-// happens, how often keys were written, and in which of the processes that are alike is which.
+// sum names a state of a world. Worlds with the same name have the same future. They differ only in the
+// time of their events, in how often keys were written, and in the names of equal processes.
 func (x *explorer) sum(w *world) [16]byte {
 	memories := make([]string, len(w.processes))
 	for p := range w.processes {
@@ -32,7 +32,7 @@ func (x *explorer) sum(w *world) [16]byte {
 	return [16]byte(hash[:16])
 }
 
-// orders are those in which the processes may be named: all, if they are alike.
+// orders returns the orders in which the processes may be named: all orders if the processes are equal.
 func (x *explorer) orders() [][]int {
 	if x.permutations == nil {
 		plans := map[int][]Plan{}
@@ -55,19 +55,18 @@ func (x *explorer) orders() [][]int {
 	return x.permutations
 }
 
-// brings is what a process says of a limit when it calls a script, as it would now, and the version of
-// that.
+// brings returns what a process would send about a limit if it called a script now, and the version in it.
 func (x *explorer) brings(w *world, l *wire.Limit, p *process) (args []string, version int64) {
 	x.hold = true
 	_, _, _ = wire.Inspect(context.Background(), &wire.Call{Client: x.server, Limits: []*wire.Limit{l}, Now: moment(w.now),
-		Clock: w.now + p.off, Caller: wire.Caller{Lost: p.lost}}) // it is held
+		Clock: w.now + p.off, Caller: wire.Caller{Lost: p.lost}}) // the request is kept and not run
 	x.hold = false
 	args = x.last.args[scripts.ArgsOfAll:]
 	version, _ = strconv.ParseInt(args[scripts.LimitVersion], 10, 64)
 	return args, version
 }
 
-// memory is what a process remembers.
+// memory returns what a process remembers, as a text.
 func (x *explorer) memory(w *world, p int) string {
 	pr, b := &w.processes[p], strings.Builder{}
 	for j, l := range pr.limits {
@@ -79,7 +78,7 @@ func (x *explorer) memory(w *world, p int) string {
 	return b.String()
 }
 
-// version is that of the state of a limit.
+// version returns the version of the state of a limit.
 func (x *explorer) version(d smallredis.Data, j int) (version int64) {
 	if k := d.Find(x.keys[j][0]); k != nil {
 		version = asMicros(k, "version")
@@ -135,12 +134,12 @@ func (c *canon) write() {
 		}
 	}
 	c.numbers(max(w.paused-w.now, -int64(w.providers[0].a)-1), int64(w.run), int64(w.faults), since(w, w.keeps))
-	if c.can(Kill) || c.Limits[0].Kind == "q" { // when the next one is, or the next window
+	if c.can(Kill) || c.Limits[0].Kind == "q" { // the next heartbeat matters, or the next window
 		c.numbers(w.now % window * count(c.Limits[0].Kind == "q"))
 	}
 }
 
-// part is what f writes, apart.
+// part returns what f writes, as a text of its own.
 func (c *canon) part(f func()) string {
 	before := c.b
 	c.b = nil
@@ -164,7 +163,7 @@ func (c *canon) call(n, p int) {
 	c.text(cl.back)
 }
 
-// since is a moment less the one of now; what is none stays so.
+// since returns a moment relative to now; a moment that is not set stays so.
 func since(w *world, at int64) int64 {
 	if at <= 0 {
 		return -1e15 + at

@@ -6,11 +6,10 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// troubles are what a heartbeat finds out.
+// troubles are the faults that a heartbeat finds.
 const troubles = Kill | Loss | Failover | QuietFailover | StepBack | StepAhead
 
-// advance lets time pass until a moment: turns are used, heartbeats are sent, and turns end that were
-// slept through.
+// advance lets time pass until a moment: turns are used, heartbeats are sent, and unused turns end.
 func (x *explorer) advance(w *world, until int64) {
 	for w.now < until && w.broken == nil {
 		next := until
@@ -45,8 +44,8 @@ func (x *explorer) advance(w *world, until int64) {
 	}
 }
 
-// unsettle notes that forecasts may be too late from now on, as calls before leave the queue or pass
-// their turn on.
+// unsettle notes that forecasts may be too late from now on, as calls in front leave the queue or give up
+// their turns.
 func (x *explorer) unsettle(w *world) {
 	for c := range w.calls {
 		w.calls[c].sure = false
@@ -88,7 +87,7 @@ func (x *explorer) beat(w *world, p int) {
 	pr.ranks, pr.off, pr.met, pr.run = ranks, pulse.Micros-w.now, true, pulse.Run
 }
 
-// keepAll lets all processes tell which slots their calls hold.
+// keepAll makes all processes report which slots their calls hold.
 func (x *explorer) keepAll(w *world) {
 	for c := range w.calls {
 		cl := &w.calls[c]
@@ -105,7 +104,7 @@ func (x *explorer) keepAll(w *world) {
 	}
 }
 
-// doing is what a call is for, as others see it where it holds slots.
+// doing returns what a call is for, as other people see it while it holds slots.
 func (x *explorer) doing(w *world, c int) string {
 	if x.Calls[c].ID == "" {
 		return x.Calls[c].Flow.Name
@@ -113,7 +112,7 @@ func (x *explorer) doing(w *world, c int) string {
 	return x.id(c, w.calls[c].life)
 }
 
-// uses lets calls be made whose turns are due.
+// uses makes all calls whose turns are due.
 func (x *explorer) uses(w *world) {
 	for w.broken == nil {
 		first := -1
@@ -129,7 +128,7 @@ func (x *explorer) uses(w *world) {
 	}
 }
 
-// use makes a call, and lets the providers judge.
+// use makes a call, and makes the providers judge it.
 func (x *explorer) use(w *world, c int) {
 	cl, plan := &w.calls[c], x.Calls[c]
 	if cl.due < w.paused {
@@ -142,7 +141,7 @@ func (x *explorer) use(w *world, c int) {
 			continue
 		}
 		holds = holds || w.providers[j].kind == "s"
-		if plan.Real > 0 { // what it costs more nobody could know
+		if plan.Real > 0 { // nobody could know the additional cost
 			cost = min(cost, plan.Real)
 		}
 		if err := w.providers[j].judge(float64(cl.due), float64(cost), float64(w.paused)); err != nil {

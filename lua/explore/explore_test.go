@@ -9,7 +9,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/redistest"
 )
 
-// depthOf is how deep the tests explore a world: under the race detector that takes twice as long.
+// depthOf returns how deep the tests explore a world. The depth is less under the race detector, which
+// takes twice as long.
 func depthOf(c Config) int {
 	if raceDetector {
 		return c.Depth - 1
@@ -38,7 +39,7 @@ func TestWorlds(t *testing.T) {
 	}
 }
 
-// replaySamples replays paths on a real Redis, which is skipped where there is none.
+// replaySamples replays paths on a real Redis. It is skipped if there is none.
 func replaySamples(t *testing.T, x *explorer, samples [][]int) {
 	client, commands := redistest.Local(t).Client(t), 0
 	for _, path := range samples {

@@ -2,7 +2,7 @@ package main
 
 import "slices"
 
-// troubles are what goes wrong with servers and processes.
+// troubles adds the faults of servers and processes.
 func (b *branch) troubles() {
 	b.fault(StepBack, func(w *world) { b.step(w, -5_000_000) }, "Redis's clock steps back by 5 s")
 	if b.allKnow() {
@@ -28,13 +28,13 @@ func (b *branch) troubles() {
 			b.takeOver(w)
 			w.run++
 			w.keeps = w.now + notes
-			for p := range w.processes { // a broken connection tells that
+			for p := range w.processes { // a broken connection shows it
 				w.processes[p].run = w.runID()
 			}
 		}, "the replica takes over")
 		b.fault(QuietFailover, func(w *world) {
 			b.takeOver(w)
-			for j := range w.providers { // what it has missed only those know who ask
+			for j := range w.providers { // what the replica has missed is known to the processes alone
 				w.providers[j].off = true
 			}
 		}, "the replica takes over, and nobody can tell it from the server before")
@@ -46,7 +46,7 @@ func (b *branch) troubles() {
 	}
 }
 
-// allKnow reports whether all processes have heard of all limits: then a step ahead can be told.
+// allKnow reports whether all processes know all limits: then they notice that the clock stepped ahead.
 func (b *branch) allKnow() bool {
 	for _, p := range b.from.processes {
 		for _, l := range p.limits {
@@ -58,7 +58,7 @@ func (b *branch) allKnow() bool {
 	return true
 }
 
-// step lets Redis's clock step.
+// step makes Redis's clock step.
 func (x *explorer) step(w *world, micros int64) {
 	w.off += micros
 	for j := range w.providers {
@@ -67,7 +67,7 @@ func (x *explorer) step(w *world, micros int64) {
 	}
 }
 
-// forgets ends the judgement of limits of which Redis cannot know what it has lost.
+// forgets ends the judgement of limits whose lost usage Redis cannot know.
 func (x *explorer) forgets(w *world) {
 	w.shaken = true
 	for j := range w.providers {
@@ -85,7 +85,7 @@ func (x *explorer) takeOver(w *world) {
 	w.data, w.replica, w.copied = w.replica, nil, false
 }
 
-// kill ends a process, with its calls and what it would have read.
+// kill ends a process, with its calls and the messages to it.
 func (x *explorer) kill(w *world, p int) {
 	w.processes[p].dead = true
 	for c := range w.calls {

@@ -41,13 +41,13 @@ func (x *explorer) check(w *world) {
 				w.fail("counted", "api%d notes that %v slots are in use; its log has %v", j, noted("meter", 0), held)
 			}
 		}
-		if w.faults == 0 { // else it may be of somebody who does not know
+		if w.faults == 0 { // after a fault they may belong to a call that does not know it
 			x.owned(w, j, 1, 2, 4)
 		}
 	}
 }
 
-// valueOf is what a field of a state says; empty: there is none.
+// valueOf returns the value of a field of a state, or an empty text.
 func valueOf(k *smallredis.Key, field string) string {
 	if i := k.Get(field); i != nil {
 		return i.Value
@@ -55,14 +55,14 @@ func valueOf(k *smallredis.Key, field string) string {
 	return ""
 }
 
-// asMicros is the number that a field of a state says.
+// asMicros returns the number in a field of a state.
 func asMicros(k *smallredis.Key, field string) int64 {
 	n, _ := strconv.ParseFloat(valueOf(k, field), 64)
 	return int64(n)
 }
 
-// sumOf adds up the costs of a queue, of bookings or of calls that hold slots: the word of a member that
-// says it. Those with scores below 0 do not count.
+// sumOf adds up the costs of a queue, of bookings or of calls that hold slots. The cost is a word of each
+// member. Members with scores below 0 do not count.
 func sumOf(k *smallredis.Key, word int) (sum float64) {
 	if k == nil {
 		return 0
@@ -76,7 +76,8 @@ func sumOf(k *smallredis.Key, word int) (sum float64) {
 	return sum
 }
 
-// owned checks that what waits (1), holds slots (2) or is booked (4) at a limit is of calls that do, or of the dead.
+// owned checks that each place (1), slot (2) or booking (4) at a limit belongs to a call that has it, or to
+// a dead process.
 func (x *explorer) owned(w *world, limit int, which ...int) {
 	for _, k := range which {
 		states := map[int][]state{1: {waiting}, 2: {turn, using}, 4: {waiting, booked}}[k]
@@ -98,21 +99,21 @@ func (x *explorer) owned(w *world, limit int, which ...int) {
 	}
 }
 
-// overtakes checks that a call which has its turn now has not overtaken one that waits as it was told.
+// overtakes checks that a call which has its turn now has not overtaken a waiting call that asks on time.
 func (x *explorer) overtakes(w *world, c int, sent int64) {
 	if len(x.Limits) > 1 || w.faults > 0 || x.Limits[0].Kind == "s" || x.cost(c, 0) > 1 {
 		return
 	}
 	mine := w.calls[c]
 	for o, other := range w.calls {
-		if other.state == waiting && other.sure && x.cost(o, 0) == 1 && other.asked < mine.asked && other.due > sent && mine.from+bears < other.due &&
+		if other.state == waiting && other.sure && x.cost(o, 0) == 1 && other.asked < mine.asked && other.due > sent && mine.from+tolerated < other.due &&
 			x.Calls[o].Flow == x.Calls[c].Flow && x.Calls[o].ID == "" && x.Calls[c].ID == "" {
 			w.fail("in order", "call %s has its turn %v before call %s, which came first", name(c), duration(other.due-mine.from), name(o))
 		}
 	}
 }
 
-// clean checks that nothing is left where all is over, but what the dead have left.
+// clean checks that nothing is left when all calls are over, except what dead processes have left.
 func (x *explorer) clean(w *world) {
 	for j := range x.Limits {
 		x.owned(w, j, 2)
@@ -124,7 +125,7 @@ func (x *explorer) clean(w *world) {
 	}
 }
 
-// forgetful is for how long a state may live that nobody uses: slots may be held for a day.
+// forgetful is how long the state of an unused limit may live: slots may be held for a day.
 const forgetful = 25 * time.Hour
 
 func count(is bool) int64 {

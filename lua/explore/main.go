@@ -74,7 +74,7 @@ and operators may act. A violation of a law is printed as the shortest way to it
 	return nil
 }
 
-// exploreOne explores a world, and prints what it finds.
+// exploreOne explores a world, and prints the result.
 func exploreOne(c Config, limit time.Duration, client *redis.Client, samples int) error {
 	x := newExplorer(c, mistake{})
 	r := x.explore(c.Depth, samples, limit, func(r Result) {

@@ -7,12 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mistakes are some that somebody could make in the scripts, and the law that each of them breaks in a
-// world. The first four were there once.
+// mistakes are mistakes that somebody could make in the scripts. Each names the law that it breaks in a
+// world. The first four were in the scripts once.
 var mistakes = []struct {
 	what, world, law string
 	from, to         string
-	blind            bool // no process looks who holds slots
+	blind            bool // no process checks who holds slots
 }{
 	{what: "the clock of a first ask is not looked at, so a late copy of it takes a slot that is in use", world: "slots", law: "safe",
 		from: "edges = edges, clock = tonumber(clock),", to: "edges = edges, clock = known == '' and 0 or tonumber(clock),"},
@@ -44,7 +44,7 @@ var mistakes = []struct {
 	{what: "a call that misses its deadline has a place", world: "deadlines", law: "alive", from: "local most = item.id and item.latest or item.within", to: "local most = item.id and item.latest"},
 }
 
-// Mistakes that are planted in the scripts are found, each in the depth of the gate.
+// Mistakes that are planted in the scripts are found, each within the depth of the gate.
 func TestMistakesAreFound(t *testing.T) {
 	for _, m := range mistakes {
 		t.Run(m.what, func(t *testing.T) {

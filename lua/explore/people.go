@@ -7,7 +7,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// people lets somebody move the limits.
+// people adds what operators may do to the limits.
 func (b *branch) people() {
 	const pause = 350_000
 	if b.can(Pause) && b.from.paused <= b.from.now {
@@ -33,7 +33,7 @@ func (b *branch) people() {
 	}
 }
 
-// set puts another limit in force. The provider follows when the turns are over that are out.
+// set puts another limit in force. The provider follows when the granted turns are over.
 func (b *branch) set(to wire.Terms, verb func(c *wire.Call) (wire.Reply, error)) {
 	p := &b.from.providers[0]
 	if to.A == p.a && to.B == p.b && p.follows == 0 || p.follows > 0 && to.A == p.nextA && to.B == p.nextB {

@@ -6,27 +6,26 @@ import (
 	"slices"
 )
 
-// bears is by how many micros a call may come too early: times are rounded.
-const bears = 2
+// tolerated is how many micros too early a call may be: times are rounded.
+const tolerated = 2
 
-// provider is the API at the other end of a limit. It judges calls when they are made, and knows nothing
-// of queues.
+// provider is the API behind a limit. It judges calls when they are made, and does not know the queue.
 type provider struct {
 	kind string
 	a, b float64
-	tat  float64 // p, w: when all that was used has come again
-	uses []use   // q, r: those that count
+	tat  float64 // p, w: when all used permits have come back
+	uses []use   // q, r: the uses that count
 	held float64 // s: slots in use
-	off  bool    // it does not judge any more: what Redis has lost nobody can know
+	off  bool    // it no longer judges: nobody can know the usage that Redis has lost
 
-	follows      float64 // when another limit is in force; 0: none is to come
+	follows      float64 // when another limit is in force; 0: none is planned
 	nextA, nextB float64
 }
 
 type use struct{ at, cost float64 }
 
-// judge lets a call be made, or says why not. A pause has ended at a moment: after that there is one
-// permit.
+// judge accepts a call, or returns an error that says why not. A pause ended at a moment: after it there is
+// one permit.
 func (p *provider) judge(at, cost, paused float64) error {
 	p.follow(at)
 	if p.off {
@@ -39,13 +38,13 @@ func (p *provider) judge(at, cost, paused float64) error {
 			free = max(free, min(paused, at)-p.a)
 		}
 		p.tat = free + cost*p.a
-		if early := p.tat - at; early > bears {
+		if early := p.tat - at; early > tolerated {
 			return fmt.Errorf("it comes %.0f micros too early", early)
 		}
-	case "w": // a call is due when those before it are paid for
+	case "w": // a call is due when the calls before it are paid for
 		early := p.tat - at
 		p.tat = max(p.tat, at) + cost*p.a
-		if early > bears {
+		if early > tolerated {
 			return fmt.Errorf("it comes %.0f micros too early", early)
 		}
 	case "s":
@@ -65,15 +64,15 @@ func (p *provider) judge(at, cost, paused float64) error {
 	return nil
 }
 
-// counts reports whether permits still count that were used before.
+// counts reports whether permits that were used before still count.
 func (p *provider) counts(u use, at float64) bool {
 	if p.kind == "q" {
 		return math.Floor(u.at/window) == math.Floor(at/window)
 	}
-	return u.at > at-p.b+bears
+	return u.at > at-p.b+tolerated
 }
 
-// change lets another limit be in force from a moment on: then the turns that were out are over.
+// change puts another limit in force from a moment on. By then the turns granted before are over.
 func (p *provider) change(a, b, at float64) {
 	p.follow(at)
 	p.follows, p.nextA, p.nextB = max(at, p.follows), a, b

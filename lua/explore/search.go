@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// node is a world that was found, and how: as which of those that follow another one.
+// node is a world that was found, its parent, and its index among the worlds that follow its parent.
 type node struct {
 	before *node
 	choice int
-	world  *world // until those that follow it were found
+	world  *world // nil once the worlds that follow it were found
 }
 
 func (n *node) path() (choices []int) {
@@ -22,21 +22,21 @@ func (n *node) path() (choices []int) {
 
 // Result is what an exploration has found.
 type Result struct {
-	Depth   int   // that is complete
+	Depth   int   // that was completed
 	States  int   // different ones
-	ByDepth []int // new ones
+	ByDepth []int // new ones at each depth
 	Steps   int   // that were played
 	Scripts int   // that were run
-	Played  int   // states that were played on, to see whether they are alive
+	Played  int   // states that were played on, to check the law "alive"
 	Took    time.Duration
 	Broken  *violation // nil: none
-	Path    []int      // to that
-	Alive   bool       // it was found as the state was played on
+	Path    []int      // to the violation
+	Alive   bool       // the violation was found as the state was played on
 	Samples [][]int    // paths to some of the last states
 }
 
-// explore searches breadth first, to the depth. It ends with the first violation, or when a time has
-// passed, if there is one. Progress is told after each depth.
+// explore searches breadth first, to the depth. It ends with the first violation, or when the time limit is
+// over, if there is one. It calls progress after each depth.
 func (x *explorer) explore(depth, samples int, limit time.Duration, progress func(Result)) (r Result) {
 	began := time.Now()
 	seen := map[[16]byte]struct{}{}

@@ -11,32 +11,32 @@ import (
 	"github.com/fleetpace/fleetpace/internal/smallredis"
 )
 
-// server is a Redis that runs scripts on data and at a time that the explorer sets. Package wire takes it for a
-// client: that never calls anything but Process, with EVALSHA and EVAL.
+// server is a Redis that runs scripts on data and at a time that the explorer sets. For package wire it is
+// a client: package wire calls Process alone, with EVALSHA and EVAL.
 type server struct {
 	redis.UniversalClient // nil
 	db                    *smallredis.Redis
 
-	news []string // that scripts have published since they were taken
+	news []string // that scripts have published since news were last read
 
 	plant   mistake
-	planted bool // a script had the piece that the mistake changes
-	hold    bool // requests are kept and not run: they are on their way
+	planted bool // a script contained the piece that the mistake changes
+	hold    bool // requests are kept and not run, as they are on their way
 	last    request
-	record  func(command) // of everything that changes the data; nil: nobody replays it
+	record  func(command) // gets everything that changes the data; nil: nothing is replayed
 	calls   int
 	texts   map[string]string // of scripts, by the hash under which they are called
 }
 
-// request is a script call as it is sent, and what was replied.
+// request is a script call as it is sent, and the reply to it.
 type request struct {
 	hash       string
 	keys, args []string
 	reply      []any
 }
 
-// command is one that a real Redis takes to stand where the embedded one does: a script call at a time,
-// or a plain command.
+// command is a script call at a time, or a plain command. A real Redis needs it to reach the state of the
+// embedded one.
 type command struct {
 	request
 	script string
@@ -44,7 +44,7 @@ type command struct {
 	now    int64
 }
 
-// mistake is one that somebody could make in a script: a piece becomes another.
+// mistake is a mistake that somebody could make in a script: a piece becomes another.
 type mistake struct{ from, to string }
 
 var errHeld = errors.New("the request is on its way")
@@ -55,7 +55,7 @@ func newServer(plant mistake) *server {
 	return s
 }
 
-// Process takes what package wire sends.
+// Process runs a command that package wire sends.
 func (s *server) Process(_ context.Context, cmd redis.Cmder) error {
 	args := make([]string, len(cmd.Args()))
 	for i, a := range cmd.Args() {
@@ -89,7 +89,7 @@ func (s *server) process(cmd interface{ SetVal(any) }, r request) error {
 	return err
 }
 
-// load loads a script, into which a mistake may be planted.
+// load loads a script, and may plant a mistake in it.
 func (s *server) load(hash, text string) {
 	if s.plant.from != "" && strings.Contains(text, s.plant.from) {
 		text, s.planted = strings.Replace(text, s.plant.from, s.plant.to, 1), true

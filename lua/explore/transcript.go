@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// transcript plays a path again, and tells what happens on it, one line per action. If the state at its end was
-// played on, it also tells what happens then. It returns what a real Redis takes to do the same.
+// transcript plays a path again, and returns one line per action. If the state at its end was played on, it
+// also returns what happens then. The commands make a real Redis do the same.
 func (x *explorer) transcript(path []int, playOn bool) (lines []string, commands []command) {
 	x.told, x.commands = []string{}, nil
 	w := x.first()
@@ -34,7 +34,7 @@ func (x *explorer) transcript(path []int, playOn bool) (lines []string, commands
 	return lines, x.commands
 }
 
-// note tells what has happened in a world since the last note.
+// note adds what has happened in a world since the last note.
 func (x *explorer) note(w *world) {
 	if x.told != nil && len(w.lines) > 0 {
 		x.told = append(x.told, fmt.Sprintf("%10.1f ms  %s  [%s]", float64(w.now-start)/1000, strings.Join(w.lines, "; "), x.state(w)))
@@ -44,7 +44,7 @@ func (x *explorer) note(w *world) {
 	w.commands = nil
 }
 
-// tell says what a reply has answered.
+// tell writes the answers of a reply.
 func (x *explorer) tell(w *world, m message) {
 	if x.told == nil {
 		return
@@ -65,7 +65,7 @@ func (x *explorer) tell(w *world, m message) {
 	}
 }
 
-// state is what Redis holds, for people.
+// state returns what Redis holds, for people.
 func (x *explorer) state(w *world) string {
 	var all []string
 	for j := range x.Limits {
@@ -98,7 +98,7 @@ func (x *explorer) state(w *world) string {
 	return strings.Join(all, " | ")
 }
 
-// member is a call that waits or holds slots, for people; of other members it is the text.
+// member names a call that waits or holds slots, for people. For other members it is the text.
 func (x *explorer) member(text string) string {
 	words := strings.Split(text, ":")
 	if len(words) > 2 {
@@ -112,7 +112,7 @@ func (x *explorer) member(text string) string {
 	return text
 }
 
-// all are the keys of a world.
+// all returns the keys of a world.
 func (x *explorer) all() (keys []string) {
 	for j := range x.keys {
 		keys = append(keys, x.keys[j]...)
@@ -121,10 +121,10 @@ func (x *explorer) all() (keys []string) {
 	return keys
 }
 
-// wipe is the command that deletes all.
+// wipe returns the command that deletes all keys.
 func (x *explorer) wipe() command { return command{plain: append([]string{"DEL"}, x.all()...)} }
 
-// restore are the commands that bring data back.
+// restore returns the commands that write data.
 func restore(d smallredis.Data) (commands []command) {
 	for _, k := range d {
 		for _, i := range k.Items {
@@ -138,8 +138,8 @@ func restore(d smallredis.Data) (commands []command) {
 	return commands
 }
 
-// replay plays commands on a real Redis, under keys that begin with a prefix. It reports the first reply
-// that is another one there.
+// replay runs commands on a real Redis, under keys that begin with a prefix. It reports the first reply
+// that differs there.
 func (x *explorer) replay(ctx context.Context, client redis.UniversalClient, prefix string, commands []command) error {
 	keyed := func(key string) string {
 		if strings.HasPrefix(key, "explore:") {
@@ -175,7 +175,7 @@ func (x *explorer) replay(ctx context.Context, client redis.UniversalClient, pre
 			return err
 		}
 		want := c.reply
-		if strings.HasSuffix(c.keys[0], "processes") { // a heartbeat: the server has a name of its own
+		if strings.HasSuffix(c.keys[0], "processes") { // the reply to a heartbeat contains the name of the server
 			reply[3], want[3] = "", ""
 		}
 		if !reflect.DeepEqual(want, reply) {

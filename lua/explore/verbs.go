@@ -38,7 +38,7 @@ func (x *explorer) giveBack(w *world, c int) {
 	})
 }
 
-// book lets a call that waits be made later, under its ID.
+// book books a waiting call under its ID.
 func (x *explorer) book(w *world, c int) {
 	cl := &w.calls[c]
 	x.eachLimit(c, func(j int, cost int64) {
@@ -69,7 +69,7 @@ func (x *explorer) done(w *world, c int) {
 	})
 }
 
-// free takes the slots of a call away: others may have them, though it goes on.
+// free takes the slots of a call away. Other calls may have them, though the call continues.
 func (x *explorer) free(w *world, c int) {
 	cl := &w.calls[c]
 	cl.freed = true
@@ -81,7 +81,7 @@ func (x *explorer) free(w *world, c int) {
 	})
 }
 
-// settle tells what a call cost in the end.
+// settle reports what a call cost in the end.
 func (x *explorer) settle(w *world, c int) {
 	id := wire.CallID(w.processes[x.Calls[c].Process].name, w.calls[c].number)
 	x.end(w, c)
@@ -93,7 +93,7 @@ func (x *explorer) settle(w *world, c int) {
 	})
 }
 
-// together are the calls of an ask that has no reply, with one of them.
+// together returns the calls of one ask that has no reply: the calls that asked together with one call.
 func (x *explorer) together(w *world, c int) (calls []int) {
 	for o := range w.calls {
 		if x.Calls[o].Process == x.Calls[c].Process && w.calls[o].state == unsure && w.calls[o].serial == w.calls[c].serial {
@@ -103,14 +103,14 @@ func (x *explorer) together(w *world, c int) (calls []int) {
 	return calls
 }
 
-// stray is a call of a process that holds slots, and does not need them.
+// stray is a call that holds slots in Redis, and does not need them.
 type stray struct {
 	limit        int
 	number, cost int64
 	doing        string
 }
 
-// strays are those of a process: of a copy that came late, or of a message that was lost.
+// strays returns the stray calls of a process. A late copy or a lost message leaves them.
 func (x *explorer) strays(w *world, p int) (all []stray) {
 	for j, l := range x.Limits {
 		log := w.data.Find(x.keys[j][2])
@@ -129,7 +129,7 @@ func (x *explorer) strays(w *world, p int) (all []stray) {
 	return all
 }
 
-// needs reports whether a process has a call of a number that holds slots, or may hold some.
+// needs reports whether a process has a call with a number that holds slots, or may hold some.
 func (x *explorer) needs(w *world, p int, number int64) bool {
 	for c, cl := range w.calls {
 		if x.Calls[c].Process == p && cl.number == number {
@@ -139,7 +139,7 @@ func (x *explorer) needs(w *world, p int, number int64) bool {
 	return false
 }
 
-// look lets a process let go of slots that its calls do not need.
+// look makes a process release slots that its calls do not need.
 func (x *explorer) look(w *world, p int) {
 	for _, s := range x.strays(w, p) {
 		x.leave(w, p, s.limit, wire.Left{Place: s.number, Cost: s.cost, Done: true, Doing: s.doing})

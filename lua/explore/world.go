@@ -13,15 +13,15 @@ import (
 
 const (
 	start   = 1_700_000_000_000_000 // when each world begins, in micros
-	window  = 4_000_000             // of a quota
+	window  = 4_000_000             // the length of a quota's window
 	horizon = 250_000
 	near    = 60_000
 	grace   = 300_000
 	dead    = 3_000_000
-	beat    = 1_000_000 // between two heartbeats, at most
-	again   = 25_000    // after which a process repeats a request that has no reply
+	beat    = 1_000_000 // the most between two heartbeats
+	again   = 25_000    // after it, a process repeats a request that has no reply
 	ahead   = 1_000_000 // no turn is due later than that
-	notes   = 1_200_000 // after which a process has told which slots it holds, once data was lost
+	notes   = 1_200_000 // after a loss of data, all processes have reported their slots by then
 )
 
 // Config is a small world, and how far it is explored.
@@ -29,49 +29,49 @@ type Config struct {
 	Name, What string
 	Limits     []wire.Terms
 	Calls      []Plan
-	Way        time.Duration   // from Redis back to a process
+	Way        time.Duration   // the time from Redis back to a process
 	Lives      int             // how often each call is made
-	Can        Action          // what may happen …
-	Faults     int             // … and how often something goes wrong
-	Steps      []time.Duration // for how long time passes; 0: until the next moment that a caller waits for
+	Can        Action          // what may happen
+	Faults     int             // how many faults there may be
+	Steps      []time.Duration // how long time passes; 0: until the next moment for which a caller waits
 	Depth      int             // actions in the gate, one less under the race detector
-	Every      int             // one of so many states is played on fairly, to see whether it is alive
+	Every      int             // one in so many states is played on without faults, to check the law "alive"
 	Sets       wire.Terms      // the limit that Set puts in force
-	Blind      bool            // a mistake of callers: no process looks who holds slots
+	Blind      bool            // a mistake of callers: no process checks who holds slots
 }
 
-// Plan is what a call wants.
+// Plan is what a call needs.
 type Plan struct {
 	Process  int
-	Costs    []int64       // by limit; 0: it does not need it. nil: one of each
-	Real     int64         // what it turns out to cost, where that is settled; 0: it is not
+	Costs    []int64       // by limit; 0: it does not need the limit. nil: one permit of each
+	Real     int64         // its cost in the end, if it settles; 0: it does not settle
 	ID       string        // of a call that may be booked; empty: it may not
 	Patience time.Duration // see wire.ID
 	Within   time.Duration // its deadline; 0: it has none
 	Flow     wire.Flow
 }
 
-// Action is what may happen in a world, besides asks, replies, and time that passes.
+// Action is what may happen in a world, in addition to asks, replies, and time that passes.
 type Action uint32
 
 const (
 	UseLate       Action = 1 << iota // a turn is used at its last moment, too
 	Leave                            // a call gives up its place, or its turn
-	Pause                            // somebody pauses the limits, and resumes them
-	Set                              // somebody puts another limit in force, and resets it
-	Free                             // somebody takes slots away
-	Book                             // a call that waits is booked
-	Oversleep                        // faults: a turn is slept through
+	Pause                            // an operator pauses the limits, and resumes them
+	Set                              // an operator puts another limit in force, and resets it
+	Free                             // an operator takes slots away
+	Book                             // a waiting call is booked
+	Oversleep                        // faults: a call does not use its turn in time
 	LoseReply                        // a reply never arrives
 	DelayReply                       // a reply arrives late
-	DelayCopy                        // a request arrives late, when it has been repeated
+	DelayCopy                        // a request arrives late, after it was repeated
 	StepBack                         // Redis's clock steps back
-	StepAhead                        // or ahead
+	StepAhead                        // Redis's clock steps ahead
 	Failover                         // a server with older data takes over
-	QuietFailover                    // one that cannot be told from the one before
+	QuietFailover                    // a failover that processes cannot notice
 	Loss                             // all data is lost
 	Kill                             // a process dies
-	Vanish                           // a call gives up, and Redis is not told
+	Vanish                           // a call gives up, without a message to Redis
 )
 
 type state int
@@ -82,9 +82,9 @@ const (
 	unsure        // its ask has no reply
 	coming        // the reply is on its way
 	turn
-	using  // slots
-	spent  // its cost is to be settled
-	booked // it comes back
+	using  // it holds slots
+	spent  // its cost is not settled yet
+	booked // it comes back later
 	over
 )
 
@@ -94,31 +94,31 @@ type call struct {
 	life   int
 	number int64
 	tags   [2]int64 // by limit
-	due    int64    // when it asks again or uses its turn; below 0: it sleeps through it
-	until  int64    // … until then
+	due    int64    // when it asks again or uses its turn; below 0: it does not use its turn in time
+	until  int64    // when its turn ends
 	serial int64    // of its last ask
 	back   string
-	alone  bool  // nobody else was in that ask
+	alone  bool  // it was the only call of that ask
 	freed  bool  // its slots were taken away
-	from   int64 // of a turn: it may be used from then on …
-	asked  int64 // when it asked first
-	sure   bool  // its turn does not come sooner than it was told
+	from   int64 // when its turn begins
+	asked  int64 // when it first asked
+	sure   bool  // its turn does not come sooner than its forecast
 }
 
-// process is a process, and what it remembers.
+// process is a process, with all that it remembers.
 type process struct {
 	name   string
 	serial int64
 	limits []*wire.Limit
 	ranks  []int64
-	off    int64 // Redis's clock less the true time, as it heard it last
+	off    int64 // Redis's clock less the true time, as in the last reply
 	met    bool  // Redis knows it
 	run    string
 	lost   time.Time
 	dead   bool
 }
 
-// message is on its way: a request, whose reply nobody waits for, or a reply.
+// message is on its way: a request whose reply nobody waits for, or a reply.
 type message struct {
 	process int
 	request
@@ -128,7 +128,7 @@ type message struct {
 	sent    int64
 }
 
-// world is a state of everything. A world is never changed once another one was made from it.
+// world is a state of everything. A world is not changed any more after another one was made from it.
 type world struct {
 	now, off  int64 // the true time, and Redis's clock less that
 	run       int   // of the server
@@ -140,15 +140,15 @@ type world struct {
 	messages  []message
 	providers []provider
 	faults    int
-	keeps     int64 // when processes tell which slots they hold, as data was lost; 0: they do not
-	beaten    int64 // the last heartbeats
-	paused    int64 // until then
+	keeps     int64 // when processes report their slots after a loss of data; 0: they do not
+	beaten    int64 // when the last heartbeats were sent
+	paused    int64 // when the pause ends
 	shaken    bool  // data was lost, or a replica took over
-	troubled  int64 // until then those who wait may be late, as something went wrong
+	troubled  int64 // until then waiting calls may be late, because of a fault
 	broken    *violation
 
-	lines    []string  // what has happened since the world before, where somebody reads it …
-	commands []command // … and what a real Redis takes to do the same
+	lines    []string  // what has happened since the world before, if it is recorded
+	commands []command // commands that make a real Redis do the same
 }
 
 // violation is a law that does not hold.
@@ -156,7 +156,7 @@ type violation struct{ Law, What string }
 
 func (v *violation) Error() string { return v.Law + ": " + v.What }
 
-// child is a copy to be changed.
+// child returns a copy that may be changed.
 func (w *world) child() *world {
 	c := *w
 	c.lines, c.commands = nil, nil
@@ -177,14 +177,14 @@ func (w *world) redis() int64 { return w.now + w.off }
 
 func (w *world) runID() string { return fmt.Sprintf("%012x", w.run+1) }
 
-// explorer plays worlds of a config.
+// explorer plays the worlds of a config.
 type explorer struct {
 	*server
 	Config
 	keys     [][]string  // by limit: see lua.Keys
-	named    []wire.Name // that processes tell of with their heartbeats
-	told     []string    // what has happened, for people; nil: nobody reads it
-	commands []command   // what a real Redis takes to do the same
+	named    []wire.Name // names that processes send in their heartbeats
+	told     []string    // what has happened, for people; nil: it is not recorded
+	commands []command   // commands that make a real Redis do the same
 
 	permutations [][]int // see orders
 }
@@ -210,7 +210,7 @@ func edges(micros int64) (edges []int64) {
 	return edges
 }
 
-// cost is what a call wants of a limit.
+// cost returns what a call costs at a limit.
 func (x *explorer) cost(c, limit int) int64 {
 	if costs := x.Calls[c].Costs; costs != nil {
 		return costs[limit]
@@ -218,7 +218,7 @@ func (x *explorer) cost(c, limit int) int64 {
 	return 1
 }
 
-// number is that of a call in one of its lives: in its process no other one has it.
+// number returns the number of a call in one of its lives. No other call of its process has it.
 func (x *explorer) number(c, life int) int64 {
 	n := int64(100*life + 1)
 	for _, plan := range x.Calls[:c] {
@@ -227,7 +227,7 @@ func (x *explorer) number(c, life int) int64 {
 	return n
 }
 
-// first is the world in which nobody has asked yet.
+// first returns the world in which no call has asked yet.
 func (x *explorer) first() *world {
 	w := &world{now: start}
 	for c, plan := range x.Calls {
@@ -257,13 +257,13 @@ func (x *explorer) say(w *world, format string, args ...any) {
 // can reports whether all of some actions may happen.
 func (x *explorer) can(a Action) bool { return x.Can&a == a }
 
-// mayFail is can for something that goes wrong.
+// mayFail is can for a fault.
 func (x *explorer) mayFail(w *world, a Action) bool { return x.can(a) && w.faults < x.Faults }
 
-// id is that of a call which may be booked: another one in each life.
+// id returns the ID of a call that may be booked. It differs in each life.
 func (x *explorer) id(c, life int) string { return fmt.Sprint(x.Calls[c].ID, life) }
 
-// name is that of a call, for people.
+// name returns the name of a call, for people.
 func name(c int) string { return string(rune('a' + c)) }
 
 func names(calls []int) string {

@@ -16,7 +16,7 @@ func slots(n float64) wire.Terms { return wire.Terms{Kind: "s", A: n, B: 1} }
 
 func limits(all ...wire.Terms) []wire.Terms { return all }
 
-// each are calls that want one permit, one of each process.
+// each returns calls that need one permit, one call for each process.
 func each(processes int) (plans []Plan) {
 	for p := range processes {
 		plans = append(plans, Plan{Process: p})
@@ -28,8 +28,8 @@ func costs(all ...int64) []int64 { return all }
 
 func steps(all ...time.Duration) []time.Duration { return all }
 
-// worlds are those that are explored. To add one, add a line. A step of 0 is the time until the next
-// moment that a caller waits for.
+// worlds are the explored worlds. To add one, add a line. A step of 0 is the time until the next moment for
+// which a caller waits.
 var worlds = []Config{
 	{Name: "calm", What: "a paced limit; three processes and nothing goes wrong",
 		Limits: limits(paced(100*ms, 1)), Calls: each(3), Lives: 2, Can: UseLate | Leave, Steps: steps(0, 400*ms), Depth: 6, Every: 20},
