@@ -12,6 +12,8 @@ var (
 	head string
 	//go:embed items.lua
 	items string
+	//go:embed take.lua
+	take string
 	//go:embed common.lua
 	common string
 	//go:embed meter.lua
@@ -67,6 +69,7 @@ var meters = meter + paced + quota + rolling + warming + arguments + places + sl
 
 // texts are those of the scripts, by verb: each has what it needs.
 var texts = map[string]string{
+	"take":    take,
 	"ask":     nest(head+items+common, meters, shares+room+bookings+heads+state+ask),
 	"leave":   nest(head, meters, shares+room+bookings+state+leave),
 	"settle":  nest(head, meters, shares+room+state+settle),
@@ -80,6 +83,7 @@ var texts = map[string]string{
 // The scripts, one per verb. Run them with Run, which sends the text only if Redis does not have
 // it yet. They are safe for concurrent use.
 var (
+	Take    = redis.NewScript(texts["take"])
 	Ask     = redis.NewScript(texts["ask"])
 	Leave   = redis.NewScript(texts["leave"])
 	Settle  = redis.NewScript(texts["settle"])

@@ -133,7 +133,63 @@ func (s *server) run(verb string, script *redis.Script, limits []queuemodel.Limi
 	return &reply{values: v.([]any)}
 }
 
+// take asks with script take where that is possible, and reports whether it gave turns. Every second ask does so.
+func (s *server) take(who queuemodel.Caller, limits []queuemodel.Limit, items []queuemodel.Item) ([]queuemodel.Head, []queuemodel.Answer, bool, error) {
+	if len(limits) != 1 || len(items) != 1 || who.Serial%2 == 0 {
+		return nil, nil, false, nil
+	}
+	l, item, run := limits[0], items[0], who.Run
+	if run == "" {
+		run = "-"
+	}
+	if l.Kind != "p" || !strings.HasSuffix(l.Known, " "+run+" p "+text(l.A)+" "+text(l.B)) || l.Back != "" || len(item.Parts) != 1 ||
+		item.Settles || item.ID != "" || item.Parts[0].Tag != 0 || item.Parts[0].Cost > l.B {
+		return nil, nil, false, nil
+	}
+	within := ""
+	switch {
+	case item.Now:
+		within = "0"
+	case item.Within > 0:
+		within = text(item.Within)
+	}
+	script := Take
+	if planted := s.other["take"]; planted != nil {
+		script = planted
+	}
+	v, err := script.Run(s.ctx, s.client, s.keys[:1], whole(who.Now), whole(who.Way), whole(who.Horizon), who.Process, who.Serial,
+		l.Known, text(l.A), text(l.B), whole(l.Version), whole(l.Clock), item.Count, whole(item.Parts[0].Cost), within).Result()
+	if err != nil {
+		return nil, nil, false, err
+	}
+	r := &reply{values: v.([]any)}
+	if at := r.number(); at != who.Now {
+		return nil, nil, false, fmt.Errorf("another time: %v", at)
+	}
+	version, last := r.number(), r.number()
+	if version < 0 {
+		return nil, nil, false, r.err
+	}
+	s.runs = 1
+	return []queuemodel.Head{{Version: version, Reach: []float64{last}}}, turnsOf(item, l, last), true, r.err
+}
+
+// turnsOf are the answers to an item whose calls all have turns: the caller works them out.
+func turnsOf(item queuemodel.Item, l queuemodel.Limit, last float64) (answers []queuemodel.Answer) {
+	cost := item.Parts[0].Cost
+	for k := 1; k <= item.Count; k++ {
+		due := last - float64(item.Count-k)*cost*l.A
+		answers = append(answers, queuemodel.Answer{
+			Status: 1, Wait: max(0, math.Ceil(due)), Usable: math.Floor(due + (l.B-cost)*l.A), Tags: make([]float64, 1),
+		})
+	}
+	return answers
+}
+
 func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []queuemodel.Item) ([]queuemodel.Head, []queuemodel.Answer, error) {
+	if heads, answers, given, err := s.take(who, limits, items); given || err != nil {
+		return heads, answers, err
+	}
 	args := headArgs(who, limits)
 	for _, item := range items {
 		how := 0
@@ -175,16 +231,10 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 	s.runs = 0
 	var answers []queuemodel.Answer
 	for _, item := range items {
-		if r.number() == 1 { // a run: the caller works out the turns
-			last, p := r.number(), item.Parts[0]
+		if r.number() == 1 {
+			last := r.number()
 			s.runs++
-			l := limits[p.Limit]
-			for k := 1; k <= item.Count; k++ {
-				due := last - float64(item.Count-k)*p.Cost*l.A
-				answers = append(answers, queuemodel.Answer{
-					Status: 1, Wait: max(0, math.Ceil(due)), Usable: math.Floor(due + (l.B-p.Cost)*l.A), Tags: make([]float64, 1),
-				})
-			}
+			answers = append(answers, turnsOf(item, limits[item.Parts[0].Limit], last)...)
 			continue
 		}
 		for range int(r.number()) {

@@ -72,7 +72,7 @@ func (p *process) dial() (net.Conn, error) {
 	var asked atomic.Bool // with the last words
 	return delay.Conn(dialed, delay.Way{
 		Out: func(data []byte) time.Duration {
-			asked.Store(bytes.Contains(data, []byte(scripts.Ask.Hash())))
+			asked.Store(bytes.Contains(data, []byte(scripts.Ask.Hash())) || bytes.Contains(data, []byte(scripts.Take.Hash())))
 			if p.hung.Load() {
 				<-p.bubble.over
 			}

@@ -3,6 +3,7 @@ package wire
 import (
 	"context"
 	"math"
+	"slices"
 	"time"
 
 	scripts "github.com/fleetpace/fleetpace/lua"
@@ -83,6 +84,20 @@ func (a *Answers) At(k int) Answer {
 
 // Ask makes the call, and returns the answers to each item.
 func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
+	reply, answers, ok, err := c.take(ctx, items)
+	switch {
+	case !ok:
+		return c.ask(ctx, items)
+	case err != nil:
+		return reply, nil, err
+	case slices.ContainsFunc(answers, func(a Answers) bool { return a.Count == 0 }):
+		return c.askRest(ctx, items, reply, answers)
+	}
+	return reply, answers, nil
+}
+
+// ask asks in full.
+func (c *Call) ask(ctx context.Context, items []Item) (Reply, []Answers, error) {
 	a := c.begin(scripts.Ask)
 	for i := range items {
 		a.item(&items[i], c.Now)
@@ -174,10 +189,8 @@ func (id *ID) latest() int64 {
 }
 
 func (r *reader) answers(c *Call, item *Item) Answers {
-	if r.number() == 1 { // a run: the time until the last turn tells the others
-		p := item.Parts[0]
-		l := c.Limits[p.Limit]
-		return Answers{Count: item.Count, last: float64(r.number()), step: float64(p.Cost) * l.A, usable: (l.B - float64(p.Cost)) * l.A}
+	if r.number() == 1 {
+		return c.turns(item, r.number())
 	}
 	count := int(r.number())
 	if count < 0 || count > item.Count {
@@ -206,6 +219,13 @@ func (r *reader) answers(c *Call, item *Item) Answers {
 		answers.each = append(answers.each, a)
 	}
 	return answers
+}
+
+// turns are a run of turns, one for each call of an item: the time until the last one tells the others.
+func (c *Call) turns(item *Item, last int64) Answers {
+	p := item.Parts[0]
+	l := c.Limits[p.Limit]
+	return Answers{Count: item.Count, last: float64(last), step: float64(p.Cost) * l.A, usable: (l.B - float64(p.Cost)) * l.A}
 }
 
 // numbers reads some; nil if the first one is not there.

@@ -6,13 +6,12 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
-	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// once makes the call once, with the arguments of evalsha. A copy that nobody knows of would spend permits
+// once makes the call once, with the arguments of evalsha for so many keys. A copy that nobody knows of would spend permits
 // that nobody uses, so the client must not repeat it by itself.
-func (c *Call) once(ctx context.Context, script *redis.Script, args []any) ([]any, error) {
-	first := 3 + scripts.KeysOfLimit*len(c.Limits) // of the script's own
+func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys int) ([]any, error) {
+	first := 3 + keys // of the arguments of the script itself
 	if c.reads && c.Limits[0].Name.observed.Load() {
 		if read, may := c.readOnly(ctx, script, args[first:]); may {
 			return outcome(ctx, c.Client, read)
@@ -21,7 +20,7 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any) ([]an
 	}
 	cmd := process(ctx, c.Client, args) // script.Run would allocate each of them once more
 	if cmd.Err() != nil && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
-		cmd = script.Eval(ctx, once{c.Client}, c.keys(), args[first:]...)
+		cmd = script.Eval(ctx, once{c.Client}, texts(args[3:first]), args[first:]...)
 	}
 	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver
 		if read, may := c.readOnly(ctx, script, args[first:]); may {
@@ -37,6 +36,15 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any) ([]an
 func (c *Call) readOnly(ctx context.Context, script *redis.Script, args []any) (*redis.Cmd, bool) {
 	cmd := script.RunRO(ctx, c.Client, c.keys(), args...)
 	return cmd, !redis.HasErrorPrefix(cmd.Err(), "NOPERM") && !redis.HasErrorPrefix(cmd.Err(), "unknown command")
+}
+
+// texts are the arguments that are keys.
+func texts(args []any) (texts []string) {
+	for _, arg := range args {
+		text, _ := arg.(string)
+		texts = append(texts, text)
+	}
+	return texts
 }
 
 func (c *Call) keys() (keys []string) {

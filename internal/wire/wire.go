@@ -125,7 +125,7 @@ func (c *Call) begin(script *redis.Script) *args {
 func (c *Call) run(ctx context.Context, script *redis.Script) (Reply, *reader, error) {
 	b := c.Buffer
 	reply := Reply{heads: b.heads, known: b.known}
-	values, err := c.once(ctx, script, b.args.all)
+	values, err := c.once(ctx, script, b.args.all, scripts.KeysOfLimit*len(c.Limits))
 	if err != nil {
 		c.Buffer = nil
 		return reply, nil, err

@@ -17,7 +17,7 @@ import (
 var verbOf = func() map[string]string {
 	all := map[string]string{}
 	for verb, script := range map[string]*redis.Script{
-		"ask": lua.Ask, "leave": lua.Leave, "settle": lua.Settle, "pause": lua.Pause,
+		"ask": lua.Ask, "take": lua.Take, "leave": lua.Leave, "settle": lua.Settle, "pause": lua.Pause,
 		"resume": lua.Resume, "set": lua.Set, "inspect": lua.Inspect, "beat": lua.Beat,
 	} {
 		all[script.Hash()] = verb
