@@ -218,6 +218,7 @@ func (e *Engine) forget(l *line) {
 	e.inUse[len(e.inUse)-1] = nil
 	e.inUse = e.inUse[:len(e.inUse)-1]
 	delete(e.lines, l.key)
+	l.unused = nil // a pause, or another kind of limit, would not find these turns
 	l.listed = false
 	e.idle = l
 }
