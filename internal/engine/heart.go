@@ -239,6 +239,30 @@ func (e *Engine) SignOff(now time.Time) (done bool) {
 	return e.sent == 0
 }
 
+// ensureAlive makes a heartbeat go before a batch that asks for slots if the last answered one is too old:
+// a process that soon counts as dead must not get slots.
+func (e *Engine) ensureAlive(b *Batch, now time.Time) {
+	for _, l := range b.limits {
+		if l.HasSlots() {
+			e.auditOf(l, now)
+		}
+	}
+	e.unmet = e.unmet || now.Sub(e.answered) > trusted
+}
+
+// meet makes a heartbeat go before the batches that follow a failure. Its reply shows whether another
+// server answers now, which may lack data of the one before. It is one script call, however many names
+// the process uses.
+func (e *Engine) meet(now time.Time) {
+	b := e.heartbeat(nil, false)
+	if e.unmet = false; b == nil {
+		return
+	}
+	e.gate = b
+	e.opens(b, func(r *Result, now time.Time) { e.heardBeat(b, r, now) })
+	e.send(b, now)
+}
+
 // heardNoKinds takes in that a heartbeat has failed. Where Redis takes none, or denies them, nothing is
 // known of other kinds.
 func (e *Engine) heardNoKinds(err error, now time.Time) {

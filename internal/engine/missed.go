@@ -75,7 +75,7 @@ func (e *Engine) turnAway(c *Call, now time.Time) bool {
 	if !ok {
 		return false
 	}
-	doubt, fresh := m.fresh(now, now.Sub(e.heard) <= sure)
+	doubt, fresh := m.fresh(now, now.Sub(e.heard) <= deafAfter)
 	if !fresh || e.changedSince(&c.Need, m.heard) {
 		delete(e.missed, of)
 		return false

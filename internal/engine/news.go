@@ -16,9 +16,9 @@ import (
 // sure to hear, its first calls ask from time to time.
 
 const (
-	glance  = time.Second // about: how often a process that is not sure to hear news looks itself
-	sure    = 2 * glance  // for so long after it has heard something a process is sure to hear news
-	glances = 16          // how many lines ask at once that are not sure to hear
+	glance    = time.Second // about: how often a process that may be deaf to news looks itself
+	deafAfter = 2 * glance  // a process that has received nothing for so long may be deaf to news
+	glances   = 16          // how many lines ask at once in a process that may be deaf
 
 	// A process that was told that there is a slot has a moment to come: the message may be lost. And
 	// nobody is told that a pause ends. So a process whose reply says so looks at the limit so long after that
@@ -179,7 +179,7 @@ func (e *Engine) glanceNow(now time.Time) {
 	if e.outage != nil {
 		return
 	}
-	hears := now.Sub(e.heard) <= sure
+	hears := now.Sub(e.heard) <= deafAfter
 	first := int(e.cfg.Random() * float64(len(e.inUse)))
 	for k := range min(glances, len(e.inUse)) {
 		if l := e.inUse[(first+k)%len(e.inUse)]; !hears || l.sleeps(now) {

@@ -34,30 +34,6 @@ func (e *Engine) dispatch(now time.Time) {
 	}
 }
 
-// ensureAlive lets a heartbeat go before a batch that asks for slots, where the last one was answered too
-// long ago: a process that counts as dead soon must not be given any.
-func (e *Engine) ensureAlive(b *Batch, now time.Time) {
-	for _, l := range b.limits {
-		if l.HasSlots() {
-			e.auditOf(l, now)
-		}
-	}
-	e.unmet = e.unmet || now.Sub(e.answered) > trusted
-}
-
-// meet lets a heartbeat go before the batches that follow a failure: it tells whether another server
-// answers now, which may know less than the one before. It is one script call, however many names
-// the process uses.
-func (e *Engine) meet(now time.Time) {
-	b := e.heartbeat(nil, false)
-	if e.unmet = false; b == nil {
-		return
-	}
-	e.gate = b
-	e.opens(b, func(r *Result, now time.Time) { e.heardBeat(b, r, now) })
-	e.send(b, now)
-}
-
 // measure finds out how far away Redis is, before the process asks for its first turn: one that is
 // late by the way back is late against those of others. Where Redis is near, a trip or two are enough.
 func (e *Engine) measure(first *Batch, now time.Time) {

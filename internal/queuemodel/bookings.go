@@ -7,24 +7,24 @@ import (
 	"strings"
 )
 
-// booking is what is kept of a call that is made later, perhaps by another process.
+// booking is the stored state of a call that is made later, perhaps by another process.
 type booking struct {
 	id        string
 	cost, tag float64
-	counts    bool // it is still to come, and to have its turn here
+	counts    bool // it is expected back, to have its turn here
 }
 
 const (
-	forgotten  = 3600e6 // a booking that is late by so much
-	latecomers = 600e6  // bookings are kept for so long after the last of them was to be back
-	patient    = 10e6   // a booking that came back so lately shows that others will, too
+	forgotten  = 3600e6 // a booking that is so late is forgotten
+	latecomers = 600e6  // bookings are kept for so long after the last one was due back
+	patient    = 10e6   // if a booking came back within this time, others will, too
 )
 
 func (s *State) find(id string, cost float64) int {
 	return slices.IndexFunc(s.bookings, func(b booking) bool { return b.id == id && b.cost == cost })
 }
 
-// tagOf is the tag that is kept under an ID; 0: none.
+// tagOf returns the tag that is stored under an ID, or 0.
 func (s *State) tagOf(id string, cost float64) float64 {
 	if i := s.find(id, cost); i >= 0 {
 		return s.bookings[i].tag
@@ -46,8 +46,8 @@ func (c *call) ends(s *State, id string, cost float64) {
 	s.drop(id, cost)
 }
 
-// keep keeps a tag of a call that is to be back by a moment. A new booking lets some go that
-// nobody expects any more: none was told to stay away for longer than span.
+// keep stores a tag of a call that is due back by a moment. A new booking removes some that are no longer
+// expected: none has to stay away longer than span.
 func (c *call) keep(s *State, b booking, by float64) {
 	s.latest = max(s.latest, math.Ceil(by+latecomers))
 	s.span = max(s.span, math.Ceil(by-b.tag))
@@ -66,7 +66,7 @@ func (c *call) keep(s *State, b booking, by float64) {
 	s.bookings = append(s.bookings, b)
 }
 
-// forget lets up to 64 bookings go, the lowest first or, with -1, the highest.
+// forget removes up to 64 bookings, the lowest first or, with -1, the highest.
 func (s *State) forget(counts bool, old func(tag float64) bool, order int) {
 	var gone []booking
 	for _, b := range s.bookings {
@@ -87,8 +87,8 @@ func (s *State) forget(counts bool, old func(tag float64) bool, order int) {
 
 func nameOf(b booking) string { return b.id + ":" + strconv.FormatFloat(b.cost, 'f', 0, 64) }
 
-// expected is how many permits bookings want that are still to come, before a tag: so many,
-// at the mean cost of all that count. 0: before a new call.
+// expected returns how many permits the bookings before a tag need: their number, at the mean cost of all
+// that count. 0: before a new call.
 func (s *State) expected(tag float64) float64 {
 	var wanted, counted, before float64
 	for _, b := range s.bookings {
@@ -106,7 +106,7 @@ func (s *State) expected(tag float64) float64 {
 	return before * wanted / counted
 }
 
-// returning is when a call with an ID is to have its turn.
+// returning returns when a call with an ID is expected to have its turn.
 func (c *call) returning(s *State, p Part, patience float64) float64 {
 	moment := max(c.at, s.paused, c.next(s, p.Cost, c.at), c.ahead(s, s.before(p.Tag)+s.expected(p.Tag), p.Cost))
 	if p.Tag == 0 || moment-c.at <= patience {
@@ -115,9 +115,8 @@ func (c *call) returning(s *State, p Part, patience float64) float64 {
 	return c.amongOthers(s, p.Tag, moment)
 }
 
-// had notes that a call with an ID had its turn: those before it did not come in time. It
-// returns its tag, which is after those of all that are booked if it is new. 0: nobody is
-// booked besides.
+// had notes that a call with an ID had its turn: the bookings before it did not come back in time. It
+// returns its tag. If the tag is new, it is after the tags of all booked calls. 0: no other call is booked.
 func (c *call) had(s *State, id string, p Part) float64 {
 	c.ends(s, id, p.Cost)
 	if len(s.bookings) == 0 || p.Tag == 0 && c.at-s.returned < patient {
@@ -126,12 +125,12 @@ func (c *call) had(s *State, id string, p Part) float64 {
 	if p.Tag == 0 {
 		p.Tag = c.newTag(s)
 	}
-	s.front = max(s.front, min(p.Tag, max(s.seq, math.Floor(c.at)))) // no tag is later, but one from nowhere
+	s.front = max(s.front, min(p.Tag, max(s.seq, math.Floor(c.at)))) // no tag is later, except one that a client made up
 	s.seq = max(s.seq, s.front)
 	return p.Tag
 }
 
-// book is the verb book of the script leave: of a call that waits no longer in this process.
+// book is the verb book of the script leave: the call no longer waits in this process.
 func (c *call) book(s *State, which string, cost float64) (left float64) {
 	number, rest, _ := strings.Cut(which, " ")
 	text, id, _ := strings.Cut(rest, " ")

@@ -19,17 +19,17 @@ func (s *State) advance(micros float64) {
 func (s *State) atLeast(free float64) {
 	if s.free+s.part < free {
 		s.set(free)
-		s.lastOf = "" // what was spent last does not go back any more
+		s.lastOf = "" // the last spending no longer comes back
 	}
 }
 
-// ahead: no turn is out that is due later than that.
+// ahead: every granted turn is due within that time.
 const ahead = 1e6
 
 // renew is how often the TTL of a state is renewed.
 const renew = 10e6
 
-// late is for how long a turn may be used where costs are settled.
+// late is how long a turn may be used if costs are settled.
 const late = 20000
 
 func (s *State) empty(at float64) float64 { return at - s.b*s.a }
@@ -53,7 +53,7 @@ func (s *State) begin(k int) float64 {
 	return s.edges[last] + float64(k-last)*(s.edges[last]-s.edges[last-1]) + s.b
 }
 
-// momentOf is when permit n was spent; of one that counts no more, or never did, none.
+// momentOf returns when permit n was spent, and false if the permit was never spent or no longer counts.
 func (s *State) momentOf(n float64) (float64, bool) {
 	if n <= 0 {
 		return 0, false

@@ -1,6 +1,6 @@
-// Package queuemodel is the model of package lua in Go: a limit is a queue before a
-// meter. It keeps everything in plain lists and looks through all of them; it is for tests,
-// which play the same histories against it and against the scripts.
+// Package queuemodel is a model of package lua in Go: a limit is a queue before a meter. It keeps
+// everything in plain lists and searches all of them. It is for tests, which play the same histories
+// against the model and against the scripts.
 package queuemodel
 
 import (
@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-// Limit is what a caller says of a limit.
+// Limit is what a caller sends about a limit.
 type Limit struct {
 	Kind string // p, q, r, s, w
 	A, B float64
 	Rank float64
-	// Known, Version, Reach are of the last reply.
+	// Known, Version and Reach are from the last reply.
 	Known   string
 	Version float64
 	Reach   []float64
@@ -25,7 +25,7 @@ type Limit struct {
 	Edges   []float64
 }
 
-// Caller is who asks, and when.
+// Caller is the process that asks, and the time at which it asks.
 type Caller struct {
 	Now, Way             float64 // micros
 	Horizon, Near, Grace float64
@@ -33,36 +33,36 @@ type Caller struct {
 	Serial               int
 }
 
-// Part is what a call wants of one limit.
+// Part is what a call needs at one limit.
 type Part struct {
 	Limit int // index
 	Cost  float64
 	Tag   float64 // 0: none
 }
 
-// Item is one call, or several that are alike.
+// Item is one call, or several equal calls.
 type Item struct {
 	Count, Number int
 	Settles       bool
-	Now           bool // it does not wait: a turn that is due at once, or no place
+	Now           bool // it does not wait: it gets a turn that is due at once, or no place
 	ID            string
-	// Of a call with an ID: it is booked if its turn is further away than Patience, and not
-	// at all if it is further away than Latest.
+	// A call with an ID is booked if its turn is further away than Patience. It is not booked if its turn
+	// is further away than Latest.
 	Patience, Latest float64
-	Within           float64 // from when it was sent: one whose turn is later has neither turn nor place; 0: any has
+	Within           float64 // from when it was sent: a call whose turn is later has neither turn nor place; 0: no bound
 	Parts            []Part
-	Flow             *Flow // nil: it names none
+	Flow             *Flow // nil: it names no flow
 }
 
 // Answer is the answer to one call.
 type Answer struct {
 	Status       int // 0 a place, 1 a turn, 2 refused, 3 booked, 4 too late
 	Wait, Usable float64
-	Which        int       // of 0, 3 and 4: the part that holds it back most, from 1
-	Tags         []float64 // of a turn that is to be settled: records
+	Which        int       // for 0, 3 and 4: the part that holds it back most, from 1
+	Tags         []float64 // for a turn whose cost is settled: records
 }
 
-// Head is what a reply says of a limit.
+// Head is the part of a reply about a limit.
 type Head struct {
 	Version float64
 	Reach   []float64
@@ -78,7 +78,7 @@ type place struct {
 }
 
 type spending struct {
-	number, micros float64 // of paced: how far below full it was
+	number, micros float64 // paced: how far below full it was
 }
 
 type entry struct { // of a rolling window
@@ -94,7 +94,7 @@ type State struct {
 	ownA, ownB                      float64
 	run                             string
 	seen, clock, free, part         float64
-	isNew                           bool // nothing was kept of it
+	isNew                           bool // it had no state
 	setUntil, paused, held, resumed float64
 	lastOf                          string
 	lastCost, lastDue               float64
@@ -103,9 +103,9 @@ type State struct {
 	head                            string // the call whose permits came since
 	bookings                        []booking
 	front                           float64 // the highest tag of a call with an ID that had its turn
-	latest, span                    float64 // when all bookings are late; how long after its tag one was to be back, at most
-	returned                        float64 // when a booking was back
-	spendings                       float64 // of paced, where costs are settled
+	latest, span                    float64 // when all bookings are late; the longest time from a tag until its booking was due back
+	returned                        float64 // when a booking last came back
+	spendings                       float64 // paced, if costs are settled
 	lows                            []spending
 	refunded, refundable            float64
 	settles                         bool
@@ -116,20 +116,20 @@ type State struct {
 	stored                          float64
 	records                         map[string]float64
 	virtual, urgent                 float64            // the highest tag that had a turn; where the last urgent call ends
-	dense                           float64            // up to there are tags of before flows were named
+	dense                           float64            // the highest tag from before flows were named
 	flows                           map[string]stretch // while virtual is not 0
 	late                            map[string]float64 // where the last call of a flow ends that came back too late
 	holders                         []holder           // of slots
 	mean, checked, till             float64
 }
 
-// Redis holds the limits, by index, and since when who is dead.
+// Redis holds the limits, by index, and when each dead process died.
 type Redis struct {
 	Limits map[int]*State
 	Dead   map[string]float64
 }
 
-// New returns one that holds nothing.
+// New returns a Redis without limits.
 func New() *Redis { return &Redis{Limits: map[int]*State{}, Dead: map[string]float64{}} }
 
 // Copy returns a copy, for a rollback.
@@ -195,7 +195,7 @@ func (c *call) load(j int) *State {
 	for len(s.edges) > 1 && c.at >= s.edges[1] {
 		s.edges = s.edges[1:]
 	}
-	if len(s.edges) > 0 { // those of two windows are known
+	if len(s.edges) > 0 { // two windows are known
 		newest := 0.0
 		for w := range s.window {
 			newest = max(newest, w)
@@ -320,7 +320,7 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 	}
 }
 
-// anew lets the head of the queue have its grace from a moment on.
+// anew begins the grace of the head of the queue at a moment.
 func (s *State) anew(moment float64) { s.head, s.since = "", math.Ceil(moment) }
 
 func (c *call) become(s *State, a, b float64) {
@@ -337,7 +337,7 @@ func (c *call) become(s *State, a, b float64) {
 			permits := min((c.Now-s.free-s.part)/s.a, s.b, b)
 			s.set(c.Now - permits*a)
 		}
-		if s.settles { // nothing of calls before goes back to the other bucket
+		if s.settles { // no earlier spending comes back to the other bucket
 			s.lower(0)
 		}
 	case "w":
@@ -385,7 +385,7 @@ func (c *call) heads() []Head {
 
 func number(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
-// Only returns one that holds the jth limit alone, as its first.
+// Only returns a Redis that has the jth limit alone, as its first.
 func (r *Redis) Only(j int) *Redis {
 	one := &Redis{Limits: map[int]*State{}, Dead: r.Dead}
 	if s := r.Limits[j]; s != nil {
@@ -394,8 +394,8 @@ func (r *Redis) Only(j int) *Redis {
 	return one
 }
 
-// Take takes what Only gave back in.
+// Take stores the limit of a Redis that Only returned.
 func (r *Redis) Take(j int, one *Redis) { r.Limits[j] = one.Limits[0] }
 
-// Grow lets the version of the jth limit be at least so high.
+// Grow raises the version of the jth limit to at least a version.
 func (r *Redis) Grow(j int, version float64) { r.Limits[j].version = max(r.Limits[j].version, version) }

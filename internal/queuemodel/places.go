@@ -12,7 +12,7 @@ func (s *State) total() (sum float64) {
 	return sum
 }
 
-// placed is the place of a call; nil: it has none.
+// placed returns the place of a call, or nil.
 func (s *State) placed(id string, cost float64) *place {
 	if i := slices.IndexFunc(s.places, func(q place) bool { return q.id == id && q.cost == cost }); i >= 0 {
 		return &s.places[i]
@@ -49,7 +49,7 @@ func (s *State) before(tag float64) float64 {
 	if rank == float64(len(s.places)) {
 		return s.total()
 	}
-	if rank == 0 || s.total() == float64(len(s.places)) { // all want one
+	if rank == 0 || s.total() == float64(len(s.places)) { // each call needs one permit
 		return rank
 	}
 	sum := 0.0
@@ -63,7 +63,7 @@ func (s *State) before(tag float64) float64 {
 	return sum + (others-math.Sqrt(others))*min(sum/nearPlaces, (s.total()-sum)/(float64(len(s.places))-nearPlaces))
 }
 
-// nearPlaces is of how many places the costs are added up one by one.
+// nearPlaces is how many places have their costs added up one by one.
 const nearPlaces = 32
 
 func (c *call) entitled(s *State, p Part) float64 {
@@ -82,7 +82,7 @@ func (c *call) entitled(s *State, p Part) float64 {
 	}
 }
 
-// overdue is for how long the head has not asked though its permits were there.
+// overdue returns for how long the head has not asked although its permits were there.
 func (c *call) overdue(s *State) float64 {
 	moment := c.ahead(s, 0, s.places[0].cost)
 	switch {
@@ -96,7 +96,7 @@ func (c *call) overdue(s *State) float64 {
 	return c.at - max(s.since, s.paused)
 }
 
-// passes is when permits of an overdue head are for others.
+// passes returns when other calls may have the permits of an overdue head.
 func (c *call) passes(s *State) float64 {
 	over := max(s.since, s.paused) + c.Grace
 	if s.kind == "p" {
@@ -105,7 +105,7 @@ func (c *call) passes(s *State) float64 {
 	return over
 }
 
-// comesBack is when a call that waits is to ask, which was told a moment.
+// comesBack returns when a waiting call asks again whose forecast is a moment.
 func (c *call) comesBack(s *State, told float64) float64 {
 	if len(s.places) == 0 || s.kind != "p" || c.overdue(s) <= 0 || c.asking[s.places[0].id] {
 		return told
@@ -116,7 +116,7 @@ func (c *call) comesBack(s *State, told float64) float64 {
 	return told
 }
 
-// clear lets the first places of a process go, but for calls that ask.
+// clear removes the first places of a process, except those of calls that ask.
 func (c *call) clear(s *State, process string) {
 	n := 0
 	s.places = slices.DeleteFunc(s.places, func(p place) bool {

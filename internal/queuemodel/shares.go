@@ -2,14 +2,14 @@ package queuemodel
 
 import "math"
 
-// Flow is whose call it is.
+// Flow is the flow of a call.
 type Flow struct {
 	Name   string
 	Weight float64
-	Urgent float64 // the part of the limit that urgent calls have together; 0: it is none
+	Urgent float64 // the part of the limit that urgent calls have together; 0: it is not urgent
 }
 
-// stretch is where the last call of a flow ends, and the gap that places left: from == to: none.
+// stretch is where the last call of a flow ends, and the gap of left places; from == to: no gap.
 type stretch struct{ ends, from, to float64 }
 
 const (
@@ -41,7 +41,7 @@ func (s *State) share(cost, weight float64) float64 {
 	return max(1, min(mostShare, math.Floor(cost*max(s.pace(), leastPace)/weight)))
 }
 
-// of is the stretch of a flow, as far as the queue has not passed it.
+// of returns the stretch of a flow, as far as the queue has not passed it.
 func (s *State) of(name string) stretch {
 	f := s.flows[name]
 	f.ends, f.from = max(f.ends, s.virtual), max(f.from, s.virtual)
@@ -51,8 +51,8 @@ func (s *State) of(name string) stretch {
 	return f
 }
 
-// after is the tag that comes so much later, or, among dense ones, so many permits of calls that
-// name no flow.
+// after returns the tag that is later by size. Among dense tags, size is permits of calls that name no
+// flow.
 func (s *State) after(tag, size float64) float64 {
 	if tag >= s.dense {
 		return tag + size
@@ -105,7 +105,7 @@ func (c *call) beginShares(s *State, tag float64) {
 	}
 }
 
-// debts are how many flows virtual has not passed.
+// debts returns how many flows virtual has not passed.
 func (s *State) debts() (flows float64) {
 	for _, f := range s.flows {
 		if f.ends > s.virtual {
@@ -115,7 +115,7 @@ func (s *State) debts() (flows float64) {
 	return flows
 }
 
-// amongOthers is when a call that is booked is to be back, where other flows wait, too.
+// amongOthers returns when a booked call is due back if other flows wait, too.
 func (c *call) amongOthers(s *State, tag, moment float64) float64 {
 	flows, next := 0.0, s.virtual+s.share(1, 1)
 	for _, f := range s.flows {
@@ -132,7 +132,7 @@ func (c *call) amongOthers(s *State, tag, moment float64) float64 {
 	return moment + trust*max(0, c.at+(tag-s.virtual)*flows-moment)
 }
 
-// urgentTag is that of an urgent call: it is charged to what is for such calls.
+// urgentTag returns the tag of an urgent call: it is charged to the part for urgent calls.
 func (s *State) urgentTag(cost, part float64) float64 {
 	flows := s.debts()
 	tag := max(s.virtual, s.urgent)
@@ -162,8 +162,8 @@ func (s *State) fairTag(cost float64, flow Flow) float64 {
 	return min(tag, lastTag)
 }
 
-// overtaken is the tag of a call that comes back from a booking: behind those of its flow that came
-// back as late, where virtual has passed its own.
+// overtaken returns the tag of a call that comes back from a booking after virtual has passed its own
+// tag. It is behind the calls of its flow that came back as late.
 func (s *State) overtaken(tag, cost float64, flow Flow) float64 {
 	if s.virtual <= tag || flow.Urgent > 0 || s.kind == "s" {
 		return tag

@@ -32,7 +32,7 @@ func (s *State) letGo(id string, cost float64) bool {
 	return len(s.holders) < n
 }
 
-// sweep takes those off whose processes are dead: of the model all others are known to live.
+// sweep removes the calls of dead processes. In the model all other processes are known to live.
 func (c *call) sweep(s *State) {
 	died := 0.0
 	for _, at := range c.Dead {
@@ -91,7 +91,7 @@ func (c *call) keepSlots(s *State, which string, cost float64) float64 {
 	return cost
 }
 
-// bury lets the first places of a dead process go.
+// bury removes the first places of a dead process.
 func (c *call) bury(s *State, process string) {
 	asking := c.asking
 	c.asking = nil
@@ -99,8 +99,8 @@ func (c *call) bury(s *State, process string) {
 	c.asking = asking
 }
 
-// wake lets the slots of the dead go where calls wait, and their places that stand first: of slots where
-// there is room.
+// If calls wait, wake frees the slots of dead processes. It also removes the first places of a dead
+// process; at a limit of slots it does so only if some are free.
 func (c *call) wake(s *State) {
 	if s.kind != "s" {
 		if len(s.places) > 0 && s.paused <= c.Now && c.Dead[s.places[0].process] > 0 {

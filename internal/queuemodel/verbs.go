@@ -116,7 +116,7 @@ func (c *call) order(s *State, p *Part, id string, item Item, back bool) bool {
 	return false
 }
 
-// now is when a call is due, and whether it has its turn now.
+// now returns when a call is due, and whether it has its turn now.
 func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 	due := c.at
 	for n := 0; ; n++ {
@@ -141,7 +141,7 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 	if item.Within > 0 {
 		ahead = min(ahead, c.within(item))
 	}
-	if due > c.at+ahead { // nobody is passed over for a call that has no permits
+	if due > c.at+ahead { // no call is passed for a call that has no permits
 		return due, false
 	}
 	room := c.at
@@ -151,7 +151,7 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 	return due, room <= c.at+ahead
 }
 
-// within is how long after the reply arrives a call may have its turn: some of it has passed.
+// within returns how long after the reply arrives a call may have its turn: some of the time has passed.
 func (c *call) within(item Item) float64 {
 	clock := c.limits[item.Parts[0].Limit].Clock
 	if passed := c.at - clock; clock > 0 && passed > 0 && passed < 1e6 {
@@ -160,7 +160,7 @@ func (c *call) within(item Item) float64 {
 	return item.Within
 }
 
-// wait gives a call a place where it is held back most, or books it there.
+// wait gives a call a place at the limit that holds it back most, or books it there.
 func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged []bool) Answer {
 	slowest, latest := 0, math.Inf(-1)
 	for i := range parts {
@@ -185,14 +185,14 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 			if charged[i] {
 				limits[i].refund(c.place(item, id, p))
 			}
-			if item.Within > 0 { // the place of an ask whose reply was lost
+			if item.Within > 0 { // the place is from an ask whose reply was lost
 				limits[i].leave(id, p.Cost)
 			}
 		}
 		return answer
 	case item.ID != "" && latest-c.at > item.Patience:
 		answer.Status = 3
-	case item.ID != "": // it waits, and is told when its turn is if no booking comes back
+	case item.ID != "": // it waits; its forecast assumes that no booking comes back
 		told := math.Inf(-1)
 		for i, p := range parts {
 			if moment := c.forecast(limits[i], p); moment > told {
@@ -243,7 +243,7 @@ func (s *State) sort() {
 func (c *call) forecast(s *State, p Part) float64 {
 	others := s.before(p.Tag)
 	moment := max(c.next(s, p.Cost, c.at), c.ahead(s, others, p.Cost))
-	if others == 0 && s.setUntil > c.Now { // it asks when the limit that was set is over
+	if others == 0 && s.setUntil > c.Now { // it asks when the time of the set limit is over
 		moment = min(moment, s.setUntil)
 	}
 	return max(c.at, s.paused, moment)
@@ -386,7 +386,7 @@ func (r *Redis) Pause(who Caller, limits []Limit, micros float64) ([]Head, float
 		s.anew(s.paused)
 		if s.kind == "p" || s.kind == "w" {
 			till := s.paused
-			if s.kind == "p" { // then there is one permit
+			if s.kind == "p" { // one permit is there then
 				till -= s.a
 			}
 			s.held += max(0, till-s.free-s.part)
@@ -416,7 +416,7 @@ func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 	return c.heads()
 }
 
-// Set is the script set, for one limit. a 0: the limit of the processes again.
+// Set is the script set, for one limit. With a 0, the limit of the processes is in force again.
 func (r *Redis) Set(who Caller, limits []Limit, a, b, micros float64) []Head {
 	c := r.begin(who, limits)
 	s := c.load(0)
@@ -433,7 +433,7 @@ func (r *Redis) Set(who Caller, limits []Limit, a, b, micros float64) []Head {
 	return c.heads()
 }
 
-// record is of a spending that follows, whose cost will be settled.
+// record is called before a spending whose cost is settled later.
 func (c *call) record(s *State, due float64) float64 {
 	switch s.kind {
 	case "p":

@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Buffer is what a Call is built in and its reply is read into, for one call after the other. The call before
-// must be over, and nobody may use its reply any more.
+// Buffer is the memory for a Call and its reply. It is used by one call after the other: the call before
+// must be over, and its reply must not be used any more.
 type Buffer struct {
 	args    args
 	reader  reader
@@ -30,18 +30,18 @@ type span struct {
 	from, to int
 }
 
-// MarshalBinary is for the client, which writes the argument.
+// MarshalBinary returns the argument; the client calls it.
 func (s *span) MarshalBinary() ([]byte, error) { return s.of.bytes[s.from:s.to], nil }
 
-// String is for traces and errors.
+// String returns the argument, for traces and errors.
 func (s *span) String() string { return string(s.of.bytes[s.from:s.to]) }
 
 // begin begins the arguments of a script call with some keys.
 func (a *args) begin(script *redis.Script, keys int) {
-	a.all, a.spans, a.bytes = append(a.all[:0], "evalsha", script.Hash(), keys), a.spans[:0], a.bytes[:0] // for hooks of clients
+	a.all, a.spans, a.bytes = append(a.all[:0], "evalsha", script.Hash(), keys), a.spans[:0], a.bytes[:0] // these are for hooks of clients
 }
 
-// more adds n arguments that are to be set, and returns the index of the first.
+// more adds n arguments that are set later, and returns the index of the first.
 func (a *args) more(n int) (first int) {
 	first = len(a.all)
 	for range n {
@@ -62,8 +62,8 @@ func (a *args) setNumber(i int, n int64) {
 	a.set(i, from)
 }
 
-// set sets an argument to the bytes from there on. Spans that are copied to a larger array stay what they were in the
-// smaller one.
+// set sets an argument to the bytes from an index on. Spans that are copied to a larger array keep their
+// values in the smaller one.
 func (a *args) set(i, from int) {
 	a.spans = append(a.spans, span{a, from, len(a.bytes)})
 	a.all[i] = &a.spans[len(a.spans)-1]
@@ -73,7 +73,7 @@ func (a *args) text(s string)   { a.setText(a.more(1), s) }
 func (a *args) number(n int64)  { a.setNumber(a.more(1), n) }
 func (a *args) float(x float64) { a.text(exact(x)) }
 
-// joined adds an argument that is several numbers and a text, with separators between them.
+// joined adds an argument of several numbers and a text, with separators between them.
 func (a *args) joined(separator byte, text string, numbers ...int64) {
 	from := len(a.bytes)
 	for _, n := range numbers {

@@ -9,47 +9,47 @@ import (
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// Item is one call that asks for its turn, or several that are alike.
+// Item is one call that asks for its turn, or several equal calls.
 type Item struct {
 	Count   int   // more than one only if all are new
-	Number  int64 // of the first of them; the next ones follow
-	Settles bool  // what they really cost is told later
+	Number  int64 // of the first call; the next calls have the next numbers
+	Settles bool  // their costs are settled later
 	Now     bool  // they do not wait: a turn that is due at once, or nothing
-	ID      *ID   // of one that may be booked; nil: it has none
+	ID      *ID   // of a call that may be booked; nil: it may not
 	Flow    Flow
-	Latest  time.Time     // one whose turn is later has neither turn nor place; zero: any has
-	Ahead   time.Duration // taken ahead of calls, to be used within that time; 0: they are not
+	Latest  time.Time     // a call whose turn is later has neither turn nor place; zero: no bound
+	Ahead   time.Duration // turns ahead of calls, to be used within that time; 0: turns of calls
 	Parts   []Part
 }
 
-// ID is that of a call which is booked where its turn is far: it is made later then.
+// ID is the ID of a call that is booked if its turn is far away: it is made later then.
 type ID struct {
 	Text     string
-	Patience time.Duration // one whose turn is further away is booked; below 0: any is
-	Latest   time.Duration // one whose turn is further away than that is not booked; 0: any is
+	Patience time.Duration // a call whose turn is further away is booked; below 0: every call is
+	Latest   time.Duration // a call whose turn is further away is not booked; 0: no bound
 }
 
-// Part is what a call wants of one limit.
+// Part is what a call needs at one limit.
 type Part struct {
-	Limit int // of the call's
+	Limit int // the index of the limit in the Call
 	Cost  int64
 	Tag   int64 // 0: none
 }
 
-// Answer is the answer to one call of an item. All times count from when the reply arrives.
+// Answer is the answer to one call of an item. All times count from the arrival of the reply.
 type Answer struct {
 	Turn    bool
-	Booked  bool          // to come back for its turn
-	TooLate bool          // the turn would be: nothing has changed
+	Booked  bool          // the call comes back for its turn
+	TooLate bool          // the turn would be too late: nothing has changed
 	Refused error         // or nil
-	Wait    time.Duration // until the turn; else a forecast
-	Slowest int           // of a call without a turn: the part that holds it back most
-	Until   time.Duration // of a turn: may be used until then, may be below 0
-	Tags    []int64       // of a call with a place; nil: none
+	Wait    time.Duration // until the turn, or a forecast
+	Slowest int           // without a turn: the part that holds the call back most
+	Until   time.Duration // with a turn: it may be used until then, which may be below 0
+	Tags    []int64       // with a place; nil: none
 }
 
-// Answers are those to the calls of an item. Of one with many calls only the first may be
-// answered; the others have to ask again.
+// Answers are the answers to the calls of an item. If an item has many calls, only the first may be
+// answered; the other calls have to ask again.
 type Answers struct {
 	Count int
 	each  []Answer // or else a run of turns, one step after the other:
@@ -57,10 +57,10 @@ type Answers struct {
 	last, step, usable float64 // micros
 }
 
-// AnswersOf are some answers, for tests without Redis.
+// AnswersOf returns some answers, for tests without Redis.
 func AnswersOf(each ...Answer) Answers { return Answers{Count: len(each), each: each} }
 
-// Turns is how many of the answers are turns.
+// Turns returns how many of the answers are turns.
 func (a *Answers) Turns() (n int) {
 	if a.each == nil {
 		return a.Count
@@ -73,7 +73,7 @@ func (a *Answers) Turns() (n int) {
 	return n
 }
 
-// At is the answer to the kth call.
+// At returns the answer to the kth call.
 func (a *Answers) At(k int) Answer {
 	if a.each != nil {
 		return a.each[k]
@@ -116,7 +116,7 @@ func (c *Call) ask(ctx context.Context, items []Item) (Reply, []Answers, error) 
 	return reply, answers, nil
 }
 
-// item adds an item that is asked for at a moment.
+// item adds an item that asks at a moment.
 func (a *args) item(item *Item, now time.Time) {
 	how := item.how()
 	a.number(int64(item.Count))
@@ -221,14 +221,14 @@ func (r *reader) answers(c *Call, item *Item) Answers {
 	return answers
 }
 
-// turns are a run of turns, one for each call of an item: the time until the last one tells the others.
+// turns are a run of turns, one for each call of an item: the time until the last turn determines the others.
 func (c *Call) turns(item *Item, last int64) Answers {
 	p := item.Parts[0]
 	l := c.Limits[p.Limit]
 	return Answers{Count: item.Count, last: float64(last), step: float64(p.Cost) * l.A, usable: (l.B - float64(p.Cost)) * l.A}
 }
 
-// numbers reads some; nil if the first one is not there.
+// numbers reads n numbers, or returns nil if the first one is missing.
 func (r *reader) numbers(n int) []int64 {
 	if len(r.values) < n {
 		r.fail("the reply is too short")
@@ -249,15 +249,15 @@ func micros(x float64) time.Duration {
 	return time.Duration(min(max(x, -farthest), farthest)) * time.Microsecond
 }
 
-// Flow is those whose calls have a share of a limit together: a tenant, an account, a queue.
-// The zero Flow is none.
+// Flow is a group of calls that share a part of a limit: a tenant, an account, a queue. The zero Flow has
+// no name.
 type Flow struct {
 	Name   string
 	Weight float64 // from 1e-6 to 1e6; calls that name no flow have 1 together
-	Urgent float64 // the part of the limit that urgent calls have together, below 1; 0: it is none
+	Urgent float64 // the part of the limit that urgent calls have together, below 1; 0: not urgent
 }
 
-// size adds what a place says of its cost, and whose it is.
+// size adds the cost and the flow, as a place has them.
 func (a *args) size(f *Flow, cost int64) {
 	if f.Weight == 0 {
 		a.number(cost)

@@ -14,30 +14,30 @@ import (
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// Name is the name of a limiter, which all its keys share: processes tell under it that they
-// live, and which limit they were made with. It is safe for concurrent use.
+// Name is the name of a limiter, which all its keys share. Under it, processes report that they live, and
+// which limit they were configured with. It is safe for concurrent use.
 type Name struct {
 	Life  []string // the first two of lua.BeatKeys: the same for all names of a group …
-	Keys  []string // … and the others, of the name alone
+	Keys  []string // … and the other keys, of the name alone
 	Kind  string   // of its limit, as the scripts know it
-	Pace  float64  // of its limit, permits per second: what slower means
+	Pace  float64  // of its limit, in permits per second: a lower pace is slower
 	Limit string   // its text
 
 	Text         string // as users know it
-	Index, Field string // where others find it: see lua.Index; empty: nowhere
+	Index, Field string // where other programs find it: see lua.Index; empty: nowhere
 
-	Rank  atomic.Int64           // of this limit among those of other processes: see beat.lua
-	Alive atomic.Int64           // processes; 0: not known
-	Other atomic.Pointer[string] // the limit in force, where that is of another kind; nil: it is not
-	Sure  atomic.Bool            // Redis has said that, since the name is in use
-	Ended atomic.Bool            // its limiter was closed: no call joins any more
+	Rank  atomic.Int64           // the rank of this limit among the limits of other processes: see beat.lua
+	Alive atomic.Int64           // how many processes; 0: not known
+	Other atomic.Pointer[string] // the limit in force, if it has another kind; nil: it has not
+	Sure  atomic.Bool            // Redis has sent its kind, since the name is in use
+	Ended atomic.Bool            // its limiter was closed: no more calls join
 
-	Meter *meter.Limit // counts what happens to its calls; nil: nobody does
+	Meter *meter.Limit // counts what happens to its calls; nil: nothing is counted
 
-	observed atomic.Bool // the user may only look
+	observed atomic.Bool // the user may only read
 }
 
-// grouped reports whether the name has a group, whose names share what tells that processes live.
+// grouped reports whether the name has a group. The names of a group share the keys for living processes.
 func (n *Name) grouped() bool {
 	return len(n.Life) > 0 && strings.TrimSuffix(n.Life[0], "processes") != strings.TrimSuffix(n.Keys[0], "limits")
 }
@@ -47,7 +47,7 @@ type Heartbeat struct {
 	Client  redis.UniversalClient
 	Channel string
 	Process string
-	Dead    time.Duration // whoever is silent for so long is dead
+	Dead    time.Duration // a process that is silent for so long is dead
 	Life    []string      // Name.Life of all of its names
 	Ends    bool          // the process needs no name any more
 
@@ -61,24 +61,24 @@ type Told struct {
 	Report string // of what the process does there: see Report; empty: nothing
 }
 
-// Pulse is what Redis says to a heartbeat.
+// Pulse is the reply of Redis to a heartbeat.
 type Pulse struct {
 	Micros int64  // Redis's time
 	Known  bool   // Redis knew the process …
 	Dead   bool   // … as one that has died: others may have its slots
 	Died   int64  // when a process died or ended last, in micros of Redis
-	Run    string // of the server; empty: not known
+	Run    string // the run of the server; empty: not known
 
-	Names []Ruling // of the first of those that were told: the others are to be told again
+	Names []Ruling // for the first names that were sent: the other names are to be sent again
 }
 
-// Ruling is what is in force under a name.
+// Ruling is the limit in force under a name.
 type Ruling struct {
 	Limit string // its text: the slowest
-	Kind  string // empty: nobody has used it
+	Kind  string // empty: no process has used the name
 }
 
-// Beat sends a heartbeat, and notes what is in force under the names that it told of.
+// Beat sends a heartbeat, and stores which limits are in force under its names.
 func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 	keys, lives := slices.Clone(h.Life), "1"
 	if h.Ends {
@@ -117,17 +117,17 @@ func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 	return p, r.err
 }
 
-// Report is what a process tells of itself under a name, with each heartbeat. It is for people:
+// Report is what a process reports about itself under a name, with each heartbeat. It is for people:
 // nothing depends on it.
 type Report struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 	Started int64  `json:"started"`         // Unix seconds
-	Policy  string `json:"policy"`          // of what calls do while Redis is away
-	Ended   bool   `json:"ended,omitempty"` // the process has told that it needs the name no more
+	Policy  string `json:"policy"`          // the policy for calls while Redis is unreachable
+	Ended   bool   `json:"ended,omitempty"` // the process no longer needs the name
 
-	Waiting []Waiting `json:"waiting,omitempty"` // those with the most calls
-	Used    []Usage   `json:"used,omitempty"`    // those that were used last
+	Waiting []Waiting `json:"waiting,omitempty"` // the keys and flows with the most calls
+	Used    []Usage   `json:"used,omitempty"`    // the keys that were used last
 }
 
 // Waiting are calls of one key and flow that have no turn yet.
@@ -135,8 +135,8 @@ type Waiting struct {
 	Key    string  `json:"key,omitempty"`
 	Flow   string  `json:"flow,omitempty"`
 	Calls  int     `json:"calls"`
-	Oldest float64 `json:"oldest"`           // seconds that the first of them has waited
-	HeldBy string  `json:"heldBy,omitempty"` // another limit that holds them back, with its key after a slash
+	Oldest float64 `json:"oldest"`           // seconds that the first call has waited
+	HeldBy string  `json:"heldBy,omitempty"` // another limit that holds the calls back, with its key after a slash
 }
 
 // Usage is what the process has used under a key since it began.
@@ -146,19 +146,19 @@ type Usage struct {
 	Permits int64  `json:"permits"`
 }
 
-// Text is the report as Redis keeps it.
+// Text returns the report as Redis stores it.
 func (r *Report) Text() string {
 	if r.PID == 0 {
 		return ""
 	}
 	text, err := json.Marshal(r)
-	if err != nil { // a float that is not finite: there is none
+	if err != nil { // a float is not finite: there is no report
 		return ""
 	}
 	return string(text)
 }
 
-// Register notes names in the index, so that others find them. All are of one prefix.
+// Register adds names to the index, so that other programs find them. All have the same prefix.
 func Register(ctx context.Context, client redis.UniversalClient, names []*Name, now time.Time) error {
 	fields := make([]any, 0, 2*len(names))
 	for _, n := range names {

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// Kind is what is particular to a kind of limit. A and B are the two numbers that the scripts know a limit by.
+// Kind describes a kind of limit. A and B are the two numbers of a limit in the scripts.
 type Kind struct {
-	Letter string // The scripts call it that: see head.lua.
+	Letter string // The letter of the kind in the scripts: see head.lua.
 	Text   string
 
 	Refills  bool // Its permits become available one after the other, at a pace.
 	Slots    bool // Its permits come back when the call is done.
-	Windowed bool // Its permits are those of a window …
+	Windowed bool // Its permits belong to a window …
 	rolling  bool // … that moves with time.
-	one      bool // At most one permit is used at once. Else that many are: B, where permits refill, and A.
+	one      bool // At most one permit is used at once. Otherwise at most B, if permits refill, or A.
 	level    bool // Its reach is the moment at which its bucket is full.
-	relative int  // The index of the number of its reach that counts from the moment of the reply; -1: none.
+	relative int  // The index of the number in its reach that counts from the moment of the reply; -1: none.
 
-	// perSecond is at how many permits per second evenly spaced calls use a limit up. Edges are those of the
-	// windows of a quota.
+	// perSecond returns the rate, in permits per second, at which evenly spaced calls use all of a limit.
+	// Edges are the edges of the windows of a quota.
 	perSecond func(a, b float64, edges []int64) float64
 }
 
@@ -43,7 +43,7 @@ var Kinds = [...]Kind{
 	{Letter: "s", Text: "slots", Slots: true, relative: 1, perSecond: func(a, _ float64, _ []int64) float64 { return a }},
 }
 
-// kindOf is the kind with a letter.
+// kindOf returns the kind with a letter.
 func kindOf(letter string) *Kind {
 	for i := range Kinds {
 		if Kinds[i].Letter == letter {
@@ -56,13 +56,13 @@ func kindOf(letter string) *Kind {
 // Paced reports whether permits of the limit become available one after the other.
 func (l *Limit) Paced() bool { return l.kind.Refills }
 
-// HasSlots reports whether the limit is how many calls are made at once.
+// HasSlots reports whether the limit bounds how many calls are made at once.
 func (l *Limit) HasSlots() bool { return l.kind.Slots }
 
-// Windowed reports whether permits of the limit are those of a window.
+// Windowed reports whether permits of the limit belong to a window.
 func (l *Limit) Windowed() bool { return l.kind.Windowed }
 
-// Most is how many permits may be used at once.
+// Most returns how many permits may be used at once.
 func (l *Limit) Most() int64 {
 	a, b := l.InForce()
 	switch {
@@ -75,8 +75,8 @@ func (l *Limit) Most() int64 {
 	}
 }
 
-// Pace is at how many permits per second evenly spaced calls use the limit in force up, and how many its
-// provider bears at once.
+// Pace returns the rate, in permits per second, at which evenly spaced calls use all of the limit in force.
+// It also returns how many calls its provider accepts at once.
 func (l *Limit) Pace(now time.Time) (perSecond, burst float64) {
 	a, b := l.InForce()
 	var edges []int64
@@ -89,7 +89,7 @@ func (l *Limit) Pace(now time.Time) (perSecond, burst float64) {
 	return perSecond, burst
 }
 
-// inForce is a limit as a reply told it.
+// inForce is a limit in a reply.
 type inForce struct{ a, b float64 }
 
 // termsOf reads the last two words of a known text.

@@ -12,31 +12,30 @@ import (
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// Terms are a limit as the scripts know it.
+// Terms are the kind and the numbers of a limit, as the scripts know it.
 type Terms struct {
 	Kind string // p, q, r, s or w: see head.lua, also for A and B
 	A, B float64
-	// Edges are those of a quota's windows, in micros of Redis's clock: from the window of
-	// a moment or the one before on, at least three later than it.
+	// Edges returns the edges of a quota's windows, in micros of Redis's clock. They begin at the window of
+	// a moment or the one before, and at least three are later than the moment.
 	Edges func(micros int64) []int64
 }
 
-// Limit is a limit under one key, and what this process remembers of it. It is safe for
-// concurrent use.
+// Limit is a limit under one key, and what this process remembers about it. It is safe for concurrent use.
 type Limit struct {
 	Terms
 	Keys []string // as lua.Keys returns them
 	Key  string   // the tenant or host; empty: none
 	Name *Name
 
-	Calls   atomic.Int64 // that this process has made …
-	Further atomic.Int64 // … and the permits that they cost besides one each
+	Calls   atomic.Int64 // calls that this process has made …
+	Further atomic.Int64 // … and the permits that they cost beyond one each
 
-	// Lease is for how long turns may be taken ahead of calls; 0: none are.
+	// Lease is for how long turns may be taken ahead of calls; 0: no turns are.
 	Lease time.Duration
 
-	// Spent is the last ask of this process that has spent permits of it, and still may give some back. It is the
-	// engine's, under its lock.
+	// Spent is the last ask of this process that spent permits and may still return some. It belongs to the
+	// engine, which guards it with its lock.
 	Spent string
 
 	kind *Kind
@@ -48,14 +47,14 @@ type Limit struct {
 	version int64  // of the last reply …
 	reach   string // … and its reach …
 	heard   time.Time
-	micros  int64         // Redis's time when it was heard
-	off     time.Duration // Redis's clock less that of this machine, as a reply showed that knew no more
-	stepped time.Time     // when that was learned
+	micros  int64         // Redis's time in the last reply
+	off     time.Duration // Redis's clock less the clock of this machine, from a reply about a limit without state
+	stepped time.Time     // when that reply arrived
 	inForce inForce
-	calm    bool // calls of it took the common path, when it was heard of last
+	calm    bool // calls took the common path, in the last reply
 }
 
-// NewLimit returns a limit of which nothing is known yet.
+// NewLimit returns a limit without any remembered state.
 func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 	l := &Limit{Terms: terms, kind: kindOf(terms.Kind), Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
 	for _, key := range keys {
@@ -64,7 +63,7 @@ func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 	return l
 }
 
-// Copy returns another limit under the same key, of which as much is known. It has counted no calls.
+// Copy returns another limit under the same key, with the same remembered state. It has counted no calls.
 func (l *Limit) Copy() *Limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +73,7 @@ func (l *Limit) Copy() *Limit {
 
 func exact(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 
-// String is its name, and its key after a slash.
+// String returns its name, and its key after a slash.
 func (l *Limit) String() string {
 	if l.Key == "" {
 		return l.Name.Text
@@ -82,23 +81,22 @@ func (l *Limit) String() string {
 	return l.Name.Text + "/" + l.Key
 }
 
-// InForce is the A and B that the last reply told, or else those of this process.
+// InForce returns the A and B of the last reply, or those of this process if there was no reply.
 func (l *Limit) InForce() (a, b float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.inForce.a, l.inForce.b
 }
 
-// Calm reports whether nobody waited when the limit was heard of last: then calls are little work
-// for Redis.
+// Calm reports whether nobody waited at the time of the last reply: then calls are little work for Redis.
 func (l *Limit) Calm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calm
 }
 
-// Stored is how many permits of a paced limit nobody has spent, as far as is known, if the
-// bucket is to lack what comes in a time.
+// Stored returns how many permits of a paced limit nobody has spent, as far as is known. The bucket is to
+// lack the permits that come in the time lack.
 func (l *Limit) Stored(now time.Time, lack time.Duration) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -110,10 +108,9 @@ func (l *Limit) Stored(now time.Time, lack time.Duration) int64 {
 	return max(0, int64(min(-float64(free)/l.inForce.a, most)))
 }
 
-// Left is what the last reply left of the window of a quota or a rolling limit, in permits: the
-// window ends after so long, and at that moment of Redis's clock, in micros. It reports false where
-// nothing is known of the window of now. A moment in the margin of a quota's window counts in the
-// one before, too.
+// Left returns how many permits the last reply left in the window of a quota or a rolling limit. The window
+// ends after a time, and at a moment of Redis's clock, in micros. Left reports false if nothing is known
+// about the current window. A moment in the margin of a quota's window counts in the window before, too.
 func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Duration, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,7 +124,7 @@ func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Durat
 		}
 	}
 	clock, a, b := l.clock(now), int64(l.inForce.a), int64(l.inForce.b)
-	used := n[0] // of a rolling limit: its permits, and the moment of the last one
+	used := n[0] // a rolling limit has its permits, and the moment of the last one
 	if ends = l.micros + n[1] + b; !l.kind.rolling {
 		edges := l.Edges(clock - b)
 		k := 0
@@ -144,7 +141,7 @@ func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Durat
 	return max(0, a-used), ends, after, after > 0
 }
 
-// Window is for how long permits of a rolling limit count, as far as is known; 0 of others.
+// Window returns how long permits of a rolling limit count, as far as is known; 0 for other kinds.
 func (l *Limit) Window() time.Duration {
 	if _, b := l.InForce(); l.kind.rolling {
 		return time.Duration(b) * time.Microsecond
@@ -152,7 +149,7 @@ func (l *Limit) Window() time.Duration {
 	return 0
 }
 
-// Looks is how long after the last reply somebody is to look at a limit of slots; 0: nobody is.
+// Looks returns how long after the last reply a process must look at a limit of slots; 0: none must.
 func (l *Limit) Looks() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -164,12 +161,13 @@ func (l *Limit) Looks() time.Duration {
 	return time.Duration(micros) * time.Microsecond
 }
 
-// noted is how long after the loss of data who holds slots has told so at the latest, as heartbeats
-// come about every second: a limit that stands there without them has none in use.
+// noted is the time after a loss of data within which processes report the slots that they hold, as
+// heartbeats come about every second. A limit that exists after that time without a report has no slots in
+// use.
 const noted = 6 * time.Second
 
-// afterLoss is for how long a limit that was never asked brings that data was lost: others
-// may have had turns of it. It is for longer where a bucket takes longer to fill.
+// afterLoss is for how long a limit that was never asked sends that data was lost: other processes may have
+// had turns. It is longer if a bucket takes longer to fill.
 const afterLoss = time.Minute
 
 // tell adds the arguments of the limit, and returns its known text.
@@ -223,8 +221,7 @@ func words(numbers []int64) string {
 	return b.String()
 }
 
-// clock is Redis's time now, as far as the monotonic clock of this process tells. The limit
-// must be locked.
+// clock returns Redis's time now, by the monotonic clock of this process. The limit must be locked.
 func (l *Limit) clock(now time.Time) int64 {
 	if l.heard.IsZero() {
 		return 0
@@ -232,15 +229,15 @@ func (l *Limit) clock(now time.Time) int64 {
 	return l.micros + max(0, now.Sub(l.heard).Microseconds())
 }
 
-// aged is the reach as it is now.
+// aged returns the reach as it is now.
 func (l *Limit) aged(now time.Time) string {
 	return l.eachReach(l.reach, func(micros int64) int64 { return micros - now.Sub(l.heard).Microseconds() })
 }
 
-// drained is a reach of which nothing may be used: others may have used all since.
+// drained returns a reach that leaves nothing to use: other processes may have used everything since.
 func (l *Limit) drained(reach string) string {
 	switch {
-	case l.kind.Slots: // others may hold some
+	case l.kind.Slots: // other processes may hold some
 		return "1 0"
 	case l.kind.level:
 		return l.eachReach(reach, func(micros int64) int64 { return max(micros, 0) })
@@ -255,7 +252,7 @@ func (l *Limit) eachReach(reach string, change func(int64) int64) string {
 	if i < 0 || reach == "" {
 		return reach
 	}
-	if micros, err := strconv.ParseInt(reach, 10, 64); err == nil && i == 0 { // it is all there is
+	if micros, err := strconv.ParseInt(reach, 10, 64); err == nil && i == 0 { // the reach has one number
 		return strconv.FormatInt(change(micros), 10)
 	}
 	fields := strings.Fields(reach)
@@ -270,8 +267,8 @@ func (l *Limit) eachReach(reach string, change func(int64) int64) string {
 	return strings.Join(fields, " ")
 }
 
-// learn notes what a reply says of the limit. Replies may come out of order: of one epoch
-// the highest version counts.
+// learn stores what a reply says about the limit. Replies may come out of order: within an epoch the
+// highest version counts.
 func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, arrived time.Time) {
 	if h.version == 0 {
 		if errors.Is(h.problem, ErrClock) {

@@ -13,34 +13,34 @@ import (
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// Left is a place that a call leaves, or turns of an ask that nobody uses, or the end of a
-// booking, or slots.
+// Left is what a call no longer needs: a place, unused turns of an ask, a booking, or slots.
 type Left struct {
 	Limit int
-	// Of a place its number and its cost; of turns the ask that they were given to, and how
-	// many permits of it are still needed, its first ones; of a booking that ends its cost.
+	// For a place, Place is the number of the call and Cost its cost. For turns, Turns is the ask that got
+	// them, and Cost is how many of its first permits are still needed. For a booking that ends, Cost is
+	// its cost.
 	Place int64
 	Turns string
 	Cost  int64
-	Flow  Flow // of a place
+	Flow  Flow // of the place
 
-	// Of a call that leaves its place and is booked, its ID and its tag, less than 0 if it
-	// does not count there; of a booking that ends, its ID and the tag 0.
+	// For a call that leaves its place and is booked, ID is its ID, and Tag its tag, less than 0 if it does
+	// not count there. For a booking that ends, ID is its ID, and Tag is 0.
 	ID  string
 	Tag int64
 
-	// Of slots of the call with the number Place: they are held no longer, or they are still,
-	// since a time of Redis in micros, though that may have been lost. Doing is what for.
+	// For slots, Place is the number of the call. Either the call no longer holds them, or it has held them
+	// since a time of Redis in micros, although Redis may have lost that. Doing says what the call is for.
 	Done  bool
-	Free  bool // somebody takes them away
+	Free  bool // somebody takes the slots away
 	Since int64
 	Doing string
 
-	Look bool // nothing is left: who was told that there is a slot, and has not come, is told again
+	Look bool // messages of free slots are repeated to calls that have not asked
 }
 
-// Leave leaves places, and gives back turns that nobody used. It returns how many permits went
-// back, or were waited for, or are held within the limit. It may be repeated.
+// Leave leaves places, and gives back unused turns. It returns for each item how many permits came back,
+// how many the place waited for, or how many are held within the limit. It may be repeated.
 func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
 	a := c.begin(scripts.Leave)
 	for i := range items {
@@ -84,22 +84,22 @@ func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
 	return reply, r.numbers(len(items)), r.err
 }
 
-// slots adds what is left of slots.
+// slots adds the arguments for slots.
 func (a *args) slots(what string, item *Left) {
 	a.text(what)
 	a.number(item.Place)
 	a.joined(':', item.Doing, item.Cost)
 }
 
-// Used is what a call really used of a limit.
+// Used is how much of a limit a call used in the end.
 type Used struct {
 	Limit      int
 	ID         string // "<process>:<number>" of the call
 	Cost, Used int64
 }
 
-// Settle tells what calls really used, and returns which of them were known. It may be
-// repeated: each call counts once.
+// Settle reports how much calls used in the end, and returns which of them were known. It may be repeated:
+// each call counts once.
 func Settle(ctx context.Context, c *Call, items []Used) (Reply, []bool, error) {
 	a := c.begin(scripts.Settle)
 	for _, item := range items {
@@ -119,7 +119,7 @@ func Settle(ctx context.Context, c *Call, items []Used) (Reply, []bool, error) {
 	return reply, settled, r.err
 }
 
-// Pause lets no call be due for a time. It returns per limit how long its pause still lasts.
+// Pause makes no call due for a time. It returns for each limit how long its pause lasts.
 func Pause(ctx context.Context, c *Call, d time.Duration, reason string) (Reply, []time.Duration, error) {
 	a := c.begin(scripts.Pause)
 	a.number(d.Microseconds())
@@ -142,7 +142,7 @@ func Resume(ctx context.Context, c *Call) (Reply, error) {
 	return reply, err
 }
 
-// Set lets another limit be in force, for a time or, with 0, until it is set again.
+// Set puts another limit in force, for a time or, with 0, until it is set again.
 func Set(ctx context.Context, c *Call, a, b float64, d time.Duration) (Reply, error) {
 	return c.set(ctx, exact(a), exact(b), d)
 }
@@ -161,25 +161,25 @@ func (c *Call) set(ctx context.Context, a, b string, d time.Duration) (Reply, er
 	return reply, err
 }
 
-// forGood is a time that no limit is set for: it is set until it is set again.
+// forGood is longer than any limit is set for: the limit is in force until it is set again.
 const forGood = 1e15 * time.Microsecond
 
-// State is how a limit stands.
+// State is the state of a limit, for people.
 type State struct {
 	A, B    float64       // in force; 0: the limit has no state, or a problem
 	Next    time.Duration // until a call that comes now could have its turn
-	Waiting int64         // calls
-	Permits int64         // that they want
-	Paused  time.Duration // until a pause ends; 0: there is none
+	Waiting int64         // waiting calls
+	Permits int64         // permits that they need
+	Paused  time.Duration // until a pause ends; 0: no pause
 	Reason  string        // of the pause
 
 	Stored    int64         // permits that could be spent now
-	Free      time.Duration // p: until the last permit that was spent is there again, may be below 0
+	Free      time.Duration // p: until the last spent permit has come back; may be below 0
 	Set       bool          // another limit was set …
 	SetFor    time.Duration // … and for so long; 0: until it is set again
-	Booked    int64         // calls that are still to come
-	Processes int64         // that live
-	Holders   []Holder      // s: who holds slots, the longest ones first; at most 1,000
+	Booked    int64         // booked calls that have not come back yet
+	Processes int64         // living processes
+	Holders   []Holder      // s: the calls that hold slots, the longest first; at most 1,000
 }
 
 // Holder is a call that holds slots.
@@ -191,7 +191,7 @@ type Holder struct {
 	Since   time.Duration // ago
 }
 
-// Inspect returns how the limits stand, and changes nothing.
+// Inspect returns the states of the limits, and changes nothing.
 func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
 	reads := c.reading()
 	reads.begin(scripts.Inspect)
@@ -222,8 +222,8 @@ func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
 	return reply, states, c.countUsers(ctx, states)
 }
 
-// countUsers corrects how many processes live where names are of a group: the script has counted
-// those that use any name of it.
+// countUsers corrects how many processes live if names belong to a group: the script has counted the
+// processes that use any name of the group.
 func (c *Call) countUsers(ctx context.Context, states []State) error {
 	for i, l := range c.Limits {
 		if !l.Name.grouped() {
@@ -234,7 +234,7 @@ func (c *Call) countUsers(ctx context.Context, states []State) error {
 			return fault.Classify(err)
 		}
 		text, _ := live[0].(string)
-		users, _ := strconv.ParseInt(text, 10, 64) // none is noted: nobody has used it
+		users, _ := strconv.ParseInt(text, 10, 64) // without a number no process has used it
 		states[i].Processes = min(states[i].Processes, users)
 	}
 	return nil
@@ -256,11 +256,11 @@ func (r *reader) holders() []Holder {
 	return holders
 }
 
-// HeldBy is which slots of a limit the calls of a process hold.
+// HeldBy says which slots of a limit the calls of a process hold.
 type HeldBy struct {
 	Mine  []Mine
-	Count int  // of the calls of all processes
-	All   bool // those are all that there are
+	Count int  // how many calls of all processes were read
+	All   bool // these are all calls that hold slots
 }
 
 // Mine is a call that holds slots.
@@ -271,8 +271,8 @@ type Mine struct {
 	Freed        bool    // somebody has taken the slots away from it
 }
 
-// Held looks up which slots a process holds, of the calls of each log that hold some for the longest
-// time.
+// Held returns which slots a process holds. It reads the calls of each log that have held slots for the
+// longest time.
 func Held(ctx context.Context, client redis.UniversalClient, logs []string, process string, most int) ([]HeldBy, error) {
 	pipe := client.Pipeline()
 	replies := make([]*redis.ZSliceCmd, len(logs))

@@ -1,6 +1,5 @@
-// Package wire makes the calls of the scripts of package lua: their arguments, their
-// replies and their errors. It keeps what a process has to remember of each limit from one
-// reply to the next.
+// Package wire calls the scripts of package lua. It writes their arguments, and reads their replies and
+// errors. It stores what a process has to remember about each limit from one reply to the next.
 package wire
 
 import (
@@ -18,19 +17,19 @@ import (
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
-// Caller is what a call says of the process that makes it.
+// Caller is what a script call says about its process.
 type Caller struct {
 	Process string // a name of its own, without spaces and colons
 	Run     string // the run ID of the server; empty: not known
 	Channel string // for news; empty: none
 	Serial  int64  // of the call; the same if it is repeated
 
-	Way     time.Duration // from Redis back to the process
-	Horizon time.Duration // how far ahead turns may be given
-	Near    time.Duration // the same where permits of another limit would be lost meanwhile
+	Way     time.Duration // the time from Redis back to the process
+	Horizon time.Duration // how far ahead turns may be granted
+	Near    time.Duration // the same, if permits of another limit would be lost meanwhile
 	Grace   time.Duration // for how long permits wait for the head of a queue
 
-	Lost time.Time // when the process heard that Redis lost its data; zero: it did not
+	Lost time.Time // when the process learned that Redis lost its data; zero: it did not
 }
 
 // Ask names an ask: its process and serial.
@@ -44,7 +43,7 @@ func CallID(process string, number int64) string {
 	return process + ":" + strconv.FormatInt(number, 10)
 }
 
-// Call is a script call that is ready to be made, for some limits.
+// Call is a script call for some limits.
 type Call struct {
 	Caller
 	Client redis.UniversalClient
@@ -52,33 +51,33 @@ type Call struct {
 	Buffer *Buffer  // nil: a new one
 	Back   []string // per limit the name of an ask whose turns go back; nil: none
 	Now    time.Time
-	Clock  int64 // Redis's time then, in micros, as far as the process knows it by any limit; 0: it does not
+	Clock  int64 // Redis's time then, in micros, as far as the process knows it from any limit; 0: not known
 
 	reads bool // it changes nothing
 }
 
-// reading is the same call of a script that changes nothing.
+// reading returns the same call, for a script that changes nothing.
 func (c *Call) reading() *Call {
 	reading := *c
 	reading.reads = true
 	return &reading
 }
 
-// Reply is what all replies begin with.
+// Reply is the first part of every reply.
 type Reply struct {
 	Micros int64 // Redis's time
 	heads  []head
-	known  []string // what was known when it was asked
+	known  []string // the known texts when the call was made
 }
 
-// head is what a reply says of one limit; nothing was said of one without a version.
+// head is the part of a reply about one limit. Without a version the reply says nothing about the limit.
 type head struct {
 	version     int64
 	reach, text string
 	problem     error
 }
 
-// AnyProblem is the first problem of any limit; nil: none.
+// AnyProblem returns the first problem of any limit, or nil.
 func (r *Reply) AnyProblem() error {
 	for i := range r.heads {
 		if r.heads[i].problem != nil {
@@ -88,7 +87,7 @@ func (r *Reply) AnyProblem() error {
 	return nil
 }
 
-// begin begins the arguments of the call: those that all scripts have.
+// begin begins the arguments of the call: it writes the arguments of all scripts.
 func (c *Call) begin(script *redis.Script) *args {
 	if c.Buffer == nil {
 		c.Buffer = &Buffer{}
@@ -120,8 +119,8 @@ func (c *Call) begin(script *redis.Script) *args {
 	return a
 }
 
-// run makes the call that begin has begun, and returns the reply behind its heads. The buffer is not used
-// again where the call has failed, as the client may not have sent it yet.
+// run makes the call, and returns the rest of the reply. If the call failed, the buffer is not used again,
+// as the client may not have sent it yet.
 func (c *Call) run(ctx context.Context, script *redis.Script) (Reply, *reader, error) {
 	b := c.Buffer
 	reply := Reply{heads: b.heads, known: b.known}
@@ -139,8 +138,8 @@ func (c *Call) run(ctx context.Context, script *redis.Script) (Reply, *reader, e
 	return reply, r, r.err
 }
 
-// Learn notes what a reply says of the limits of its call; it arrived at that moment, or
-// would have if it had been as fast as others.
+// Learn stores what a reply says about the limits of its call. `arrived` is when it arrived, or when it
+// would have arrived on a trip as fast as others.
 func (c *Call) Learn(r *Reply, arrived time.Time) {
 	for i := range r.heads {
 		c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived)
@@ -205,8 +204,8 @@ func (r *reader) micros() time.Duration {
 	return time.Duration(min(max(r.number(), -farthest), farthest)) * time.Microsecond
 }
 
-// farthest is what a time is cut to, in micros: some 250 years, as twice as long is no time.Duration.
-// A long queue of a slow limit may have calls whose turns are further away.
+// farthest is the longest time, in micros: some 250 years, as twice as long is no time.Duration. A long
+// queue of a slow limit may have calls whose turns are further away.
 const farthest = 8e15
 
 func (r *reader) head(h *head) {
@@ -217,14 +216,14 @@ func (r *reader) head(h *head) {
 	}
 }
 
-// errUnreadable is of a reply that is not what the script replies.
+// errUnreadable is the error for a reply that the script does not give.
 var errUnreadable = fmt.Errorf("%w: the reply can not be read; is another version of fleetpace at work here?", fault.ErrCorrupt)
 
-// ErrClock is of a quota whose windows were told by a clock that is not Redis's: from now on
-// that is known, and the call may be made again.
+// ErrClock says that the windows of a quota were computed by a clock that is not Redis's. From now on
+// Redis's time is known, and the call may be made again.
 var ErrClock = fmt.Errorf("%w clock", fault.ErrInvalid)
 
-// problemOf is what a script says is wrong with one limit.
+// problemOf reads what a script says is wrong with one limit.
 func problemOf(text string) error {
 	code, rest, _ := strings.Cut(text, " ")
 	switch code {
@@ -244,7 +243,7 @@ func problemOf(text string) error {
 	}
 }
 
-// refused is what Redis says to a command of a script.
+// refused is the error that Redis gives to a command of a script.
 type refused string
 
 func (r refused) Error() string { return string(r) }
