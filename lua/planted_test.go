@@ -26,7 +26,7 @@ var planted = []struct {
 	{"take does not look at what is known", "take", "if f[1] ~= ARGV[k + 1] then break end", "", false, 0},
 	{"take is not known as the last", "take", "ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. permits", "''", false, 0},
 	{"take keeps the old fraction", "take", "if part == was then", "if true then", false, 0},
-	{"take gives turns that are too far", "take", "if not (wait <= ahead and ahead >= 0) then break end", "", true, 0},
+	{"take gives turns that are too far", "take", "if not (wait <= ahead and ahead >= 0) then break end", "", false, 0},
 	{"take gives turns that are too late", "take", "if within then ahead = min(within, horizon) end", "", false, 0},
 	{"the common path spends nothing", "ask", "part = part + count * cost * interval", "part = part", true, 2},
 	{"the common path overfills the bucket", "ask", "if free + part < full then\n        free = floor(full)", "if false then\n        free = floor(full)", false, 0},
