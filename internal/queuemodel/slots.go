@@ -13,6 +13,9 @@ type holder struct {
 	cost, since float64
 }
 
+// moment is how long a process has to come that was told of a free slot.
+const moment = 300e3
+
 func (s *State) inUse() (sum float64) {
 	for _, h := range s.holders {
 		sum += h.cost
@@ -116,8 +119,13 @@ func (c *call) wake(s *State) {
 		return
 	}
 	c.sooner(s)
-	for _, p := range s.places[:min(len(s.places), int(min(free, 64)))] {
-		if free -= p.cost; free < 0 {
+	late, n := c.at-s.since, min(free, 64)
+	again := math.Floor(late/moment) > max(0, math.Floor((late-c.Now+s.seen)/moment))
+	if again { // who was told has not come: the first places of all processes are looked at
+		n = 64
+	}
+	for _, p := range s.places[:min(len(s.places), int(n))] {
+		if free -= p.cost; free < 0 && !again {
 			return
 		}
 		if c.Dead[p.process] > 0 {
