@@ -27,7 +27,8 @@
 //
 // [Ask] grants a call its turn, at all limits that it needs, or gives it a place and a forecast at
 // the limit that holds it back most. A caller asks again shortly before its forecast, with its
-// tags. [Leave] removes a place, or returns turns that were not used. [Settle] replaces the
+// tags. [Take] does the same for new calls where nobody waits: it takes less of Redis's time, and changes
+// nothing if a call must ask in full. [Leave] removes a place, or returns turns that were not used. [Settle] replaces the
 // estimated cost of a call. [Pause], [Resume] and [Set] move the meter. [Inspect] changes nothing.
 // [Beat] is the heartbeat of a process: it finds dead processes, and says which of the configured
 // limits is in force.

@@ -13,7 +13,7 @@ type holder struct {
 	cost, since float64
 }
 
-// moment is how long a process has to come that was told of a free slot.
+// moment is the time, in micros, that a process has to ask for a free slot after the message.
 const moment = 300e3
 
 func (s *State) inUse() (sum float64) {
@@ -121,7 +121,7 @@ func (c *call) wake(s *State) {
 	c.sooner(s)
 	late, n := c.at-s.since, min(free, 64)
 	again := math.Floor(late/moment) > max(0, math.Floor((late-c.Now+s.seen)/moment))
-	if again { // who was told has not come: the first places of all processes are looked at
+	if again { // the process has not asked: look at the first places of all processes
 		n = 64
 	}
 	for _, p := range s.places[:min(len(s.places), int(n))] {

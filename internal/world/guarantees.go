@@ -78,7 +78,8 @@ var Guarantees = []Guarantee{
 		Why: "It spends permits once more.",
 	},
 	{
-		Event: "A process is cut off from Redis", What: []string{partition, hold}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
+		Event: "A process is cut off from Redis", What: []string{partition, hold},
+		Rate: Cost{Time: time.Second, Timeout: true}, Count: Cost{Time: time.Second, Timeout: true}, Slots: Cost{Time: 5 * time.Second, Timeout: true},
 		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 s.",
 	},
 	{
