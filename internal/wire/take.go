@@ -42,7 +42,7 @@ func (c *Call) take(ctx context.Context, items []Item) (reply Reply, answers []A
 		item := &items[i]
 		known, idle := "", item.simple(i) && (c.Back == nil || c.Back[i] == "")
 		if idle {
-			known, idle = l.tellIdle(a, c, item.Parts[0].Cost)
+			known, idle = l.tellIdle(a, c, item)
 		}
 		if !idle {
 			return Reply{}, nil, false, nil
@@ -88,10 +88,10 @@ func (item *Item) simple(limit int) bool {
 
 // tellIdle adds the arguments of the limit for script take, and returns its known text. It reports false if calls
 // of that cost have to ask in full, as far as is known.
-func (l *Limit) tellIdle(a *args, c *Call, cost int64) (known string, idle bool) {
+func (l *Limit) tellIdle(a *args, c *Call, item *Item) (known string, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.calm || !l.kind.Refills || float64(cost) > l.B || !c.Lost.Before(l.heard) || !l.isMine(c.Run) {
+	if !l.calm || !l.kind.Refills || float64(item.Parts[0].Cost) > l.B || !c.Lost.Before(l.heard) || !l.isMine(c.Run) || !l.has(c, item) {
 		return "", false
 	}
 	a.text(l.known)
@@ -110,12 +110,26 @@ func (l *Limit) isMine(run string) bool {
 	}
 	rest := l.known
 	for _, word := range [...]string{l.b, l.a, l.Kind, run} {
-		before, ok := strings.CutSuffix(rest, word)
-		if rest, ok = strings.CutSuffix(before, " "); !ok || len(before) == len(rest) {
+		before, found := strings.CutSuffix(rest, word)
+		after, apart := strings.CutSuffix(before, " ")
+		if !found || !apart {
 			return false
 		}
+		rest = after
 	}
 	return true
+}
+
+// has reports whether the calls of an item could have their turns at once, by the last reply. The limit must
+// be locked.
+func (l *Limit) has(c *Call, item *Item) bool {
+	free, err := strconv.ParseInt(l.reach, 10, 64)
+	least := max(float64(free-c.Now.Sub(l.heard).Microseconds()), -l.A*l.B)
+	ahead := c.Horizon
+	if item.Now {
+		ahead = 0
+	}
+	return err == nil && least+float64(int64(item.Count)*item.Parts[0].Cost)*l.A <= float64(ahead.Microseconds())
 }
 
 // askRest asks in full for the items that script take has not answered.
