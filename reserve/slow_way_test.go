@@ -42,7 +42,8 @@ func TestCallsOfASlowLimitWhenTheWayTakesLonger(t *testing.T) {
 							most = max(most, float64(time.Since(began))/float64(trip))
 						}
 						t.Logf("at most %.2f round trips", most)
-						require.LessOrEqual(t, most, 3.0)
+						const slop = 5 * time.Millisecond // the engine allows timers 4 ms
+						require.LessOrEqual(t, most, 3+float64(slop)/float64(trip))
 					})
 				})
 			}
