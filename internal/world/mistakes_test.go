@@ -2,13 +2,11 @@ package world
 
 import (
 	"encoding/json"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -104,7 +102,7 @@ func plant(t *testing.T, file, text, law string) (f found) {
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: wrong}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, replace, 0o600))
-	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", overlay, "-o", binary, ".").CombinedOutput() //nolint:gosec // it is ours
+	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags", "mistakes", "-overlay", overlay, "-o", binary, ".").CombinedOutput() //nolint:gosec // it is ours
 	require.NoError(t, err, "%s", out)
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^TestFinds$", "-test.v") //nolint:gosec // it is ours
 	cmd.Env = append(os.Environ(), "FLEETPACE_WORLD_FINDS="+law)
@@ -117,32 +115,4 @@ func plant(t *testing.T, file, text, law string) (f found) {
 	}
 	t.Logf("nothing is found: %s", out[max(0, len(out)-2000):])
 	return f
-}
-
-// TestFinds finds a history that breaks a law, for the test above. It plays the transcripts first, then the
-// histories of the gate.
-func TestFinds(t *testing.T) {
-	law := os.Getenv("FLEETPACE_WORLD_FINDS")
-	if law == "" {
-		t.Skip("TestMistakesInTheEngine runs it")
-	}
-	until := time.Now().Add(time.Minute)
-	for n, in := range all(t) {
-		if time.Now().After(until) {
-			break
-		}
-		p := historyOf(t, in)
-		w := play(p, false, nil)
-		for _, v := range w.violations {
-			if law == "any" || v.law == law {
-				text, err := json.Marshal(found{Law: v.law, In: fmt.Sprint(in), Histories: n + 1})
-				require.NoError(t, err)
-				t.Logf("FOUND %s", text)
-				return
-			}
-		}
-		for _, v := range w.violations {
-			t.Logf("%v: %v", in, v)
-		}
-	}
 }

@@ -1,0 +1,302 @@
+package queuemodel
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// Ask is the script ask.
+func (r *Redis) Ask(who Caller, limits []Limit, items []Item) ([]Head, []Answer) {
+	c := r.begin(who, limits)
+	var answers []Answer
+	for _, item := range items {
+		for k := range item.Count {
+			c.asking[c.Process+":"+strconv.Itoa(item.Number+k)] = true
+		}
+	}
+	for _, item := range items {
+		for k := range item.Count {
+			answers = append(answers, c.one(item, k))
+			if answers[len(answers)-1].Status == 4 {
+				break
+			}
+		}
+	}
+	return c.heads(), answers
+}
+
+func (c *call) one(item Item, k int) Answer {
+	id := c.Process + ":" + strconv.Itoa(item.Number+k)
+	parts := slices.Clone(item.Parts)
+	limits := make([]*State, len(parts))
+	tags := make([]float64, len(parts))
+	for i, p := range parts {
+		limits[i], tags[i] = c.load(p.Limit), p.Tag
+	}
+	for i, p := range parts {
+		s := limits[i]
+		if most := s.mostCost(); p.Cost > most {
+			return Answer{Status: 2, Tags: tags}
+		}
+	}
+	for i, p := range parts {
+		s := limits[i]
+		if c.copied(s, id, p.Cost) {
+			return Answer{Status: 2, Tags: tags}
+		}
+		if s.letGo(id, p.Cost) {
+			c.sooner(s)
+		}
+	}
+	for i := range parts {
+		if q := limits[i].placed(id, parts[i].Cost); q != nil && !item.Now {
+			parts[i].Tag = q.tag
+		}
+	}
+	back, charged := make([]bool, len(parts)), make([]bool, len(parts))
+	if item.ID != "" {
+		for i := range parts {
+			if parts[i].Tag == 0 {
+				parts[i].Tag = limits[i].tagOf(item.ID, parts[i].Cost)
+				back[i] = parts[i].Tag != 0
+				if back[i] && limits[i].virtual == 0 {
+					limits[i].supersede(parts[i].Tag, id)
+				}
+				tags[i] = parts[i].Tag
+			}
+		}
+	}
+	for i := range parts {
+		charged[i] = c.order(limits[i], &parts[i], id, item, back[i])
+		tags[i] = parts[i].Tag
+	}
+	if item.ID == "" || item.Patience >= 0 {
+		if due, ok := c.now(item, parts, limits); ok {
+			return c.turn(item, id, parts, limits, tags, due)
+		}
+	}
+	if item.Now {
+		latest, which := c.at, 1
+		for i, p := range parts {
+			moment := c.forecast(limits[i], p)
+			if item.ID != "" {
+				moment = c.returning(limits[i], p, item.Patience)
+			}
+			if moment > latest {
+				latest, which = moment, i+1
+			}
+		}
+		return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: which, Tags: tags}
+	}
+	return c.wait(item, id, parts, limits, tags, charged)
+}
+
+// order gives a call the tag that it has at a limit, and reports whether its flow was charged.
+func (c *call) order(s *State, p *Part, id string, item Item, back bool) bool {
+	if item.Flow != nil && (len(s.places) > 0 || len(s.bookings) > 0) {
+		c.beginShares(s, p.Tag)
+	}
+	flow := nobody
+	if item.Flow != nil {
+		flow = *item.Flow
+	}
+	switch {
+	case s.virtual == 0:
+	case p.Tag > 0:
+		if back {
+			p.Tag = s.overtaken(p.Tag, p.Cost, flow)
+		}
+		p.Tag = s.forward(p.Tag, id, p.Cost, flow)
+	case !item.Now:
+		p.Tag = s.fairTag(p.Cost, flow)
+		return true
+	}
+	return false
+}
+
+// now returns when a call is due, and whether it has its turn now.
+func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
+	due := c.at
+	for n := 0; ; n++ {
+		last := due
+		for i, p := range parts {
+			due = max(due, c.next(limits[i], p.Cost, last), limits[i].paused)
+		}
+		if due == last {
+			break
+		}
+		if n == 15 {
+			due = math.Inf(1)
+			break
+		}
+	}
+	ahead := c.Horizon
+	if item.Now {
+		ahead = 0
+	} else if len(parts) > 1 && slices.ContainsFunc(limits, func(s *State) bool { return s.overflows(due) }) {
+		ahead = c.Near
+	}
+	if item.Within > 0 {
+		ahead = min(ahead, c.within(item))
+	}
+	if due > c.at+ahead { // no call is passed for a call that has no permits
+		return due, false
+	}
+	room := c.at
+	for i, p := range parts {
+		room = max(room, c.entitled(limits[i], p))
+	}
+	return due, room <= c.at+ahead
+}
+
+// within returns how long after the reply arrives a call may have its turn: some of the time has passed.
+func (c *call) within(item Item) float64 {
+	clock := c.limits[item.Parts[0].Limit].Clock
+	if passed := c.at - clock; clock > 0 && passed > 0 && passed < 1e6 {
+		return item.Within - passed
+	}
+	return item.Within
+}
+
+// wait gives a call a place at the limit that holds it back most, or books it there.
+func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged []bool) Answer {
+	slowest, latest := 0, math.Inf(-1)
+	for i := range parts {
+		s, p := limits[i], &parts[i]
+		if p.Tag == 0 {
+			p.Tag = c.newTag(s)
+		}
+		tags[i] = p.Tag
+		moment := c.forecast(s, *p)
+		if item.ID != "" {
+			moment = c.returning(s, *p, item.Patience)
+		}
+		if moment > latest {
+			slowest, latest = i, moment
+		}
+	}
+	answer := Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: slowest + 1, Tags: tags}
+	switch {
+	case item.ID != "" && latest-c.at > item.Latest, item.ID == "" && item.Within > 0 && latest-c.at > c.within(item):
+		answer.Status = 4
+		for i, p := range parts {
+			if charged[i] {
+				limits[i].refund(c.place(item, id, p))
+			}
+			if item.Within > 0 { // the place is from an ask whose reply was lost
+				limits[i].leave(id, p.Cost)
+			}
+		}
+		return answer
+	case item.ID != "" && latest-c.at > item.Patience:
+		answer.Status = 3
+	case item.ID != "": // it waits; its forecast assumes that no booking comes back
+		told := math.Inf(-1)
+		for i, p := range parts {
+			if moment := c.forecast(limits[i], p); moment > told {
+				slowest, told = i, moment
+			}
+		}
+		answer.Wait, answer.Which = math.Ceil(told-c.at), slowest+1
+	}
+	if answer.Status == 0 && len(parts) == 1 {
+		answer.Wait = math.Ceil(c.comesBack(limits[0], c.at+answer.Wait) - c.at)
+	}
+	for i, p := range parts {
+		s := limits[i]
+		if item.ID != "" {
+			c.keep(s, booking{item.ID, p.Cost, p.Tag, answer.Status == 3 && i == slowest}, latest)
+		}
+		s.latest = max(s.latest, math.Ceil(latest))
+		if s.head == id {
+			s.since = math.Ceil(max(c.at, c.ahead(s, 0, p.Cost)))
+		}
+		if answer.Status == 3 || i != slowest {
+			s.leave(id, p.Cost)
+			continue
+		}
+		if s.placed(id, p.Cost) == nil {
+			s.places = append(s.places, c.place(item, id, p))
+			s.seq = max(s.seq, p.Tag)
+			s.sort()
+		}
+	}
+	return answer
+}
+
+func (c *call) place(item Item, id string, p Part) place {
+	q := place{p.Tag, p.Cost, id, c.Process, nobody, item.Flow != nil}
+	if q.named {
+		q.flow = *item.Flow
+	}
+	return q
+}
+
+func (s *State) sort() {
+	slices.SortStableFunc(s.places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.tag, b.tag), cmp.Compare(member(a), member(b)))
+	})
+}
+
+func (c *call) forecast(s *State, p Part) float64 {
+	others := s.before(p.Tag)
+	moment := max(c.next(s, p.Cost, c.at), c.ahead(s, others, p.Cost))
+	if others == 0 && s.setUntil > c.Now { // it asks when the time of the set limit is over
+		moment = min(moment, s.setUntil)
+	}
+	return max(c.at, s.paused, moment)
+}
+
+func member(p place) string {
+	name := p.id + ":" + strconv.FormatFloat(p.cost, 'f', 0, 64)
+	if p.named {
+		weight := p.flow.Weight
+		if p.flow.Urgent > 0 {
+			weight = 0
+		}
+		name += ":" + number(weight) + ":" + p.flow.Name
+	}
+	return name
+}
+
+func (s *State) mostCost() float64 {
+	switch s.kind {
+	case "p":
+		return s.b
+	case "w":
+		return 1e9
+	default:
+		return s.a
+	}
+}
+
+func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []float64, due float64) Answer {
+	usable := math.Inf(1)
+	for i, p := range parts {
+		s := limits[i]
+		who := c.Process + " " + strconv.Itoa(c.Serial)
+		if s.lastOf != who {
+			s.lastOf, s.lastCost, s.lastDue = who, 0, 0
+		}
+		s.leave(id, p.Cost)
+		c.served(s, p.Tag)
+		if item.Settles {
+			tags[i] = c.record(s, due)
+		}
+		c.spend(s, p.Cost, due, id)
+		s.lastOf, s.lastCost, s.lastDue = who, s.lastCost+p.Cost, math.Ceil(due)
+		usable = min(usable, s.usable(p.Cost, due))
+		if item.ID != "" {
+			p.Tag = c.had(s, item.ID, p)
+			if !item.Settles {
+				tags[i] = p.Tag
+			}
+		}
+		if item.Settles && s.kind != "r" && s.kind != "s" {
+			s.records[id+":"+number(p.Cost)] = tags[i]
+		}
+	}
+	return Answer{Status: 1, Wait: math.Ceil(due - c.at), Usable: math.Floor(usable - c.at), Tags: tags}
+}
