@@ -8,12 +8,12 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
-// once makes the call once, with the arguments of evalsha for so many keys. A copy that nobody knows of would spend permits
-// that nobody uses, so the client must not repeat it by itself.
+// once makes the call once, with the arguments of evalsha for so many keys. A copy that nobody knows of
+// would spend permits that nobody uses, so the client must not repeat it by itself.
 func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys int) ([]any, error) {
 	first := 3 + keys // of the arguments of the script itself
 	if c.reads && c.Limits[0].Name.observed.Load() {
-		if read, may := c.readOnly(ctx, script, args[first:]); may {
+		if read, may := c.readOnly(ctx, script, texts(args[3:first]), args[first:]); may {
 			return outcome(ctx, c.Client, read)
 		}
 		c.Limits[0].Name.observed.Store(false) // its rights are others
@@ -23,7 +23,7 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys 
 		cmd = script.Eval(ctx, once{c.Client}, texts(args[3:first]), args[first:]...)
 	}
 	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver
-		if read, may := c.readOnly(ctx, script, args[first:]); may {
+		if read, may := c.readOnly(ctx, script, texts(args[3:first]), args[first:]); may {
 			c.Limits[0].Name.observed.Store(true)
 			cmd = read
 		}
@@ -33,8 +33,8 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys 
 
 // readOnly makes the call as one that changes nothing, and reports whether the user may do that
 // and the server, from Redis 7 on, knows how.
-func (c *Call) readOnly(ctx context.Context, script *redis.Script, args []any) (*redis.Cmd, bool) {
-	cmd := script.RunRO(ctx, c.Client, c.keys(), args...)
+func (c *Call) readOnly(ctx context.Context, script *redis.Script, keys []string, args []any) (*redis.Cmd, bool) {
+	cmd := script.RunRO(ctx, c.Client, keys, args...)
 	return cmd, !redis.HasErrorPrefix(cmd.Err(), "NOPERM") && !redis.HasErrorPrefix(cmd.Err(), "unknown command")
 }
 
@@ -45,13 +45,6 @@ func texts(args []any) (texts []string) {
 		texts = append(texts, text)
 	}
 	return texts
-}
-
-func (c *Call) keys() (keys []string) {
-	for _, l := range c.Limits {
-		keys = append(keys, l.Keys...)
-	}
-	return keys
 }
 
 // run is the same for any script call.
