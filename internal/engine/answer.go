@@ -180,7 +180,7 @@ func (g given) next(item *wire.Item, t *Turn) {
 // placed notes that a new call has a place.
 func (l *line) placed(p *place, forecast, now time.Time) {
 	l.asked--
-	p.forecast, p.heard, p.stale = forecast, now, l.stale > 0
+	p.since, p.forecast, p.heard, p.stale = now, forecast, now, l.stale > 0
 	l.stale = min(l.asked, max(0, l.stale-1))
 	l.insert(p)
 	if n := len(l.places); n <= len(l.waiting) && l.waiting[n-1].Held {
@@ -234,11 +234,16 @@ func (l *line) hasten(limit, n int) {
 // waits notes the answer to a place that was given no turn: it waits at that limit, with those tags,
 // and has another forecast. A call may come forward, so its tags may be others.
 func (l *line) waits(p *place, limit int, tags []int64, forecast, now time.Time, lead time.Duration) {
-	if p.limit != limit { // what it hears there says nothing of those that wait where it was
-		p.limit, p.leads = limit, false
+	if tags == nil {
+		tags = p.tags
 	}
-	if tags != nil && !slices.Equal(tags, p.tags) && l.remove(p) {
-		p.tags = tags
+	if p.limit != limit { // what it hears there says nothing of those that wait where it was
+		p.leads = false
+	}
+	if tag := p.tag(); tag == tags[limit] {
+		p.limit, p.tags = limit, tags
+	} else if l.remove(p) {
+		p.limit, p.tags = limit, tags
 		l.insert(p)
 	}
 	if p.leads {

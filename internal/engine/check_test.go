@@ -41,7 +41,7 @@ func (l *line) check(e *Engine, now time.Time) error {
 	}
 	asking := 0
 	for i, p := range l.places {
-		if i > 0 && slices.Compare(l.places[i-1].tags, p.tags) > 0 {
+		if i > 0 && l.places[i-1].tag() > p.tag() {
 			return fmt.Errorf("place %d is before the one before it", i)
 		}
 		if p.asking {

@@ -12,7 +12,7 @@ import (
 // Invariants, which check tests after each step:
 //
 //   - A call of waiting waits, and a call of given has a turn. Each call is in one of them, once.
-//   - given is in the order of turns, and places are in the order of tags.
+//   - given is in the order of turns, and places are in the order of the tags at the limits where they wait.
 //   - The call at an index of waiting has the place at that index. Of the calls behind those,
 //     asked are being asked for, and the others are fresh.
 //   - asked is the number of new calls in batches that are under way, and a place is asking if and only if a
@@ -201,7 +201,7 @@ func (l *line) first(c *Call, t *Turn, back string, now time.Time) {
 	l.touch()
 	c.waits()
 	l.waiting = slices.Insert(l.waiting, 0, c)
-	l.insert(&place{number: t.Number, tags: l.tagsOf(t), back: back, forecast: now})
+	l.insert(&place{number: t.Number, tags: l.tagsOf(t), back: back, since: now, forecast: now})
 }
 
 // tagsOf are the tags of the call of a turn.

@@ -15,6 +15,7 @@ type place struct {
 	limit  int     // The index of the limit that it waits at.
 	back   string  // The ask whose turns go back when it asks next. Empty: none.
 
+	since    time.Time // When it came to wait.
 	forecast time.Time // When it could have its turn …
 	heard    time.Time // … as Redis said then.
 
@@ -25,6 +26,9 @@ type place struct {
 	stale  bool // Its forecast may be wrong: it asks at once.
 }
 
+// tag is that of the limit at which it waits: the queue there is in the order of these.
+func (p *place) tag() int64 { return p.tags[p.limit] }
+
 const (
 	// At a limit that has turns every few milliseconds, calls that come while others wait here for
 	// long ask together with those that come in the next moment. They have their turns after those,
@@ -32,8 +36,9 @@ const (
 	together = 10 * time.Millisecond
 	long     = 10 * together
 
-	// unheard is for how long a place that waits for a slot waits for news.
-	unheard = 8 * time.Second
+	// unheard is for how long a place that waits for a slot waits for news, and leastUnheard is the same for the
+	// first ones of the process.
+	unheard, leastUnheard = 8 * time.Second, 2 * time.Second
 
 	// growth is how many places ask for each one that was given its turn sooner than it was told.
 	growth = 2
@@ -133,14 +138,23 @@ func (l *line) asksAt(t *times) (when time.Time, ok bool) {
 }
 
 // sleeps reports whether the first place has not asked while two permits came, and will not for as long. The calls
-// before it may be of a process that has just been killed, and then nobody else asks.
+// before it may be of a process that has just been killed, and then nobody else asks. A place that waits for a slot
+// sleeps when twice the time to its forecast has passed, and as much time as it had waited when it asked last: its
+// process may not have heard of a slot, and then its places leave the queue.
 func (l *line) sleeps(now time.Time) bool {
 	needed := l.needed()
-	if len(needed) == 0 || needed[0].asking || !l.parts[max(0, needed[0].limit)].Limit.Paced() {
+	if len(needed) == 0 || needed[0].asking {
 		return false
 	}
 	p := needed[0]
-	a, _ := l.parts[max(0, p.limit)].Limit.InForce()
+	if l.atSlots(p.limit) {
+		return now.Sub(p.heard) >= max(leastUnheard, 2*p.forecast.Sub(p.heard), p.heard.Sub(p.since))
+	}
+	limit := l.parts[max(0, p.limit)].Limit
+	if !limit.Paced() {
+		return false
+	}
+	a, _ := limit.InForce()
 	long := max(glance/2, 2*time.Duration(a)*time.Microsecond)
 	return long <= 2*glance && now.Sub(p.heard) >= long && p.forecast.Sub(now) > long
 }
@@ -176,7 +190,7 @@ func (l *line) tags(limit, n int) (tags []int64) {
 			break
 		}
 		if p.limit == limit && !p.asking {
-			tags = append(tags, p.tags[limit])
+			tags = append(tags, p.tag())
 		}
 	}
 	return tags
@@ -211,7 +225,7 @@ func (l *line) scale(now time.Time, factor float64) {
 
 func (l *line) insert(p *place) {
 	i, _ := slices.BinarySearchFunc(l.places, p, func(a, b *place) int {
-		return cmp.Or(slices.Compare(a.tags, b.tags), cmp.Compare(a.number, b.number))
+		return cmp.Or(cmp.Compare(a.tag(), b.tag()), cmp.Compare(a.number, b.number))
 	})
 	l.places = slices.Insert(l.places, i, p)
 }
