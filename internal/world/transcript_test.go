@@ -42,6 +42,19 @@ func TestTranscripts(t *testing.T) {
 	}
 }
 
+// The same faults do not return with other seeds.
+func TestTranscriptsWithOtherSeeds(t *testing.T) {
+	for file, seeds := range map[string]uint64{"slots-passed-over.txt": 12, "orders-of-two-limits.txt": 12} {
+		t.Run(file, func(t *testing.T) {
+			for seed := range seeds {
+				p := readTranscript(t, filepath.Join("testdata", file))
+				p.seed = seed + 1
+				require.Empty(t, play(p, false, nil).violations, "seed %d", p.seed)
+			}
+		})
+	}
+}
+
 func readTranscript(t *testing.T, file string) *plan {
 	t.Helper()
 	text, err := os.ReadFile(file)
