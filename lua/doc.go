@@ -99,7 +99,11 @@
 //     remember Redis's clock of that moment, and continue it with a monotonic clock. Send all of it
 //     with the next call. With the first call of a limit, send the clock from any reply of any
 //     limit. Without it, Redis cannot tell a late copy of that call from a new call.
-//   - Read the server's run ID after every broken connection, and send it.
+//   - Read the server's run ID with each heartbeat, and send it. Put "?" before it in an ask if another
+//     server may have taken over: before the first heartbeat is answered, after a broken connection,
+//     after NOSCRIPT, and if Redis has not answered for 100 ms. Then the script reads the run ID. If a reply
+//     names another run ID than the last heartbeat, send a heartbeat at once, and "?" until it is
+//     answered. (In a cluster, each shard has its own. There, only the run ID of the heartbeat counts.)
 //   - Notice lost data: a heartbeat replies 0, although the process has sent heartbeats before. (If
 //     two heartbeats were in flight at the same time, the first may be answered last.) Until the
 //     next reply of a limit, send a reach of at least 0, and for slots "1 0". For paced limits and

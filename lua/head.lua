@@ -7,7 +7,8 @@
 --       HORIZON    how far ahead a turn may be granted, in micros
 --       NEAR       the same, if permits of another limit would be lost meanwhile
 --       GRACE      for how long permits wait for the head of a queue, in micros
---       RUN        the run of the server; '': not known
+--       RUN        the first 12 digits of the server's run ID; '': not known. Behind a '?': another server
+--                  may have taken over, so the script reads it (except in a cluster)
 --       PROCESS    the caller's name, without spaces and colons
 --       SERIAL     the number of this script call
 --       CHANNEL    for messages; '': none
@@ -58,6 +59,11 @@ local now = tonumber(ARGV[NOW])
 if not now then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
+end
+if sub(ARGV[RUN], 1, 1) == '?' then
+  local info = pcall('INFO', 'server')
+  if type(info) ~= 'string' then info = '' end
+  ARGV[RUN] = match(info, '_mode:cluster') and sub(ARGV[RUN], 2) or sub(match(info, 'run_id:(%x+)') or '', 1, 12)
 end
 local way, horizon = tonumber(ARGV[WAY]), tonumber(ARGV[HORIZON])
 if not (way and horizon and way >= 0 and horizon >= 0 and way + horizon <= AHEAD) then

@@ -46,6 +46,8 @@ type heart struct {
 	soon     bool // another one is to follow at once
 
 	run       string    // of the server
+	replied   time.Time // when it replied last
+	doubtful  time.Time // since when another one may answer; zero: none does, as far as is known
 	known     bool      // Redis has answered a heartbeat …
 	answered  time.Time // … that left then
 	knownAt   int64     // since when Redis knows the process, at the latest, in micros of Redis
@@ -153,6 +155,9 @@ func (e *Engine) heardBeat(b *Batch, r *Result, now time.Time) (n int, died bool
 // learn takes in what a heartbeat that left at a moment says of the process and the server. Where
 // Redis does not know a process that it knew, its data was lost.
 func (e *Engine) learn(p *wire.Pulse, left, now time.Time) {
+	if !left.Before(e.doubtful) {
+		e.doubtful = time.Time{}
+	}
 	other := e.run != "" && p.Run != "" && p.Run != e.run
 	if p.Run != "" {
 		e.run = p.Run
@@ -186,6 +191,34 @@ func (e *Engine) learn(p *wire.Pulse, left, now time.Time) {
 	}
 	e.known, e.answered = true, later(e.answered, left)
 }
+
+// doubtfulAfter is how long Redis must be silent for another server to answer now, although no request of this
+// process has failed. To read the run ID costs the script 5 µs.
+const doubtfulAfter = 100 * time.Millisecond
+
+// server returns what an ask that is sent now tells of the server: its run ID, behind wire.AnyRun if another
+// server may answer, as that one may lack the latest data.
+func (e *Engine) server(now time.Time) string {
+	if e.known && e.run == "" { // the process may not read it
+		return ""
+	}
+	if !e.known || !e.doubtful.IsZero() || now.Sub(e.replied) > doubtfulAfter {
+		return wire.AnyRun + e.run
+	}
+	return e.run
+}
+
+// answeredBy takes in the run ID that a limit has in Redis; "": not known. If it is another one, another
+// process has found another server.
+func (e *Engine) answeredBy(run string, now time.Time) {
+	if run != "" && e.run != "" && run != e.run && e.doubtful.IsZero() {
+		e.doubtful = now
+		e.hurry(now)
+	}
+}
+
+// Unsubscribed takes in that the connection has broken on which the process hears news.
+func (e *Engine) Unsubscribed(now time.Time) { e.doubtful = now }
 
 // beaten does what follows a heartbeat that was answered.
 func (e *Engine) beaten(names []*wire.Name, now time.Time) {
@@ -261,26 +294,4 @@ func (e *Engine) meet(now time.Time) {
 	e.gate = b
 	e.opens(b, func(r *Result, now time.Time) { e.heardBeat(b, r, now) })
 	e.send(b, now)
-}
-
-// heardNoKinds takes in that a heartbeat has failed. Where Redis takes none, or denies them, nothing is
-// known of other kinds.
-func (e *Engine) heardNoKinds(err error, now time.Time) {
-	if !fault.Away(err) || errors.Is(err, fault.ErrMigrating) || errors.Is(err, fault.ErrDenied) {
-		for name := range e.names {
-			name.Sure.Store(true)
-		}
-		e.takeKept(nil, now)
-		return
-	}
-	if len(e.traffic.kept) == 0 {
-		return
-	}
-	e.breaker.record(now, err)
-	e.tell(Event{What: BatchFailed, N: 1, Err: err})
-	if e.breaker.isOpen() {
-		e.takeKept(errAway, now)
-		return
-	}
-	e.alarms.set(&e.heart.alarm, now.Add(e.backoff(e.failures)))
 }

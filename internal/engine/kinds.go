@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"errors"
 	"time"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -82,6 +84,28 @@ func (e *Engine) takeKept(err error, now time.Time) {
 			e.take(k.batch, &k.result, k.at, k.early, now)
 		}
 	}
+}
+
+// heardNoKinds takes in that a heartbeat has failed. Where Redis takes none, or denies them, nothing is
+// known of other kinds.
+func (e *Engine) heardNoKinds(err error, now time.Time) {
+	if !fault.Away(err) || errors.Is(err, fault.ErrMigrating) || errors.Is(err, fault.ErrDenied) {
+		for name := range e.names {
+			name.Sure.Store(true)
+		}
+		e.takeKept(nil, now)
+		return
+	}
+	if len(e.traffic.kept) == 0 {
+		return
+	}
+	e.breaker.record(now, err)
+	e.tell(Event{What: BatchFailed, N: 1, Err: err})
+	if e.breaker.isOpen() {
+		e.takeKept(errAway, now)
+		return
+	}
+	e.alarms.set(&e.heart.alarm, now.Add(e.backoff(e.failures)))
 }
 
 // rather reports which of two names in use that share keys Redis is told of: the slower one or, of two

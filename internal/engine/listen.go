@@ -24,6 +24,9 @@ func (p *Process) listen() {
 		if heard {
 			failures = 0
 		}
+		if err != nil {
+			p.step(func(e *Engine, now time.Time) { e.Unsubscribed(now) })
+		}
 		why, pause := fault.Classify(err), p.engine.backoff(min(failures, leftOff))
 		if errors.Is(why, fault.ErrDenied) || !fault.Away(why) {
 			pause = min(mostOff, p.engine.backoff(failures)<<min(failures, 8))

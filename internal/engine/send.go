@@ -72,7 +72,10 @@ func (e *Engine) send(b *Batch, now time.Time) {
 	if b.known == 0 {
 		b.Call.Clock = e.clock.redis(now)
 	}
-	if b.Call.Run = e.run; b.Call.Limits == nil {
+	if b.Call.Run = e.run; b.Script == Ask {
+		b.Call.Run = e.server(now)
+	}
+	if b.Call.Limits == nil {
 		b.Call.Limits = b.limits
 	}
 	b.driven = true
@@ -106,6 +109,7 @@ func (e *Engine) once(b *Batch, now time.Time) {
 // Reply takes in what Redis has answered to a batch.
 func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 	e.sent--
+	e.replied = now
 	var at time.Time
 	var early time.Duration
 	switch b.Script {
@@ -151,7 +155,7 @@ func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, no
 // be early.
 func (e *Engine) Heard(c *wire.Call, r *wire.Reply, sent, arrived time.Time) (at time.Time, early time.Duration) {
 	at, early = e.clock.arrival(r.Micros, c.Way, sent, arrived)
-	c.Learn(r, at)
+	e.answeredBy(c.Learn(r, at), arrived)
 	return at, early
 }
 

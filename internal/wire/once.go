@@ -2,11 +2,17 @@ package wire
 
 import (
 	"context"
+	"errors"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
+
+// errNotLoaded says that the server had no script take, so it may be another server.
+var errNotLoaded = errors.New("script take was not loaded")
 
 // once makes the call once, with the arguments of evalsha for so many keys. A copy that nobody knows of
 // would spend permits that nobody uses, so the client must not repeat it by itself.
@@ -20,6 +26,13 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys 
 	}
 	cmd := process(ctx, c.Client, args) // script.Run would allocate each of them once more
 	if cmd.Err() != nil && redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
+		switch script { // another server may have taken over
+		case scripts.Ask:
+			args[first+scripts.ArgRun] = AnyRun + strings.TrimPrefix(c.Run, AnyRun)
+		case scripts.Take:
+			_ = script.Load(ctx, c.Client) // if that fails, the next call does it
+			return nil, errNotLoaded
+		}
 		cmd = script.Eval(ctx, once{c.Client}, texts(args[3:first]), args[first:]...)
 	}
 	if c.reads && redis.HasErrorPrefix(cmd.Err(), "NOPERM") { // perhaps it may read: see lua.ACLObserver

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -60,6 +61,10 @@ func (c *Call) take(ctx context.Context, items []Item) (reply Reply, answers []A
 		}
 	}
 	values, err := c.once(ctx, scripts.Take, a.all, len(c.Limits))
+	if errors.Is(err, errNotLoaded) {
+		c.Run = AnyRun + c.Run
+		return reply, nil, false, nil
+	}
 	if err != nil {
 		c.Buffer = nil
 		return reply, nil, true, err

@@ -20,7 +20,7 @@ import (
 // Caller is what a script call says about its process.
 type Caller struct {
 	Process string // a name of its own, without spaces and colons
-	Run     string // the run ID of the server; empty: not known
+	Run     string // the run ID of the server; empty: not known; behind AnyRun: perhaps it is another one
 	Channel string // for news; empty: none
 	Serial  int64  // of the call; the same if it is repeated
 
@@ -31,6 +31,9 @@ type Caller struct {
 
 	Lost time.Time // when the process learned that Redis lost its data; zero: it did not
 }
+
+// AnyRun is before a run ID if another server may answer. Then the script reads the run ID of its server.
+const AnyRun = "?"
 
 // Ask names an ask: its process and serial.
 func (c Caller) Ask() string {
@@ -139,11 +142,18 @@ func (c *Call) run(ctx context.Context, script *redis.Script) (Reply, *reader, e
 }
 
 // Learn stores what a reply says about the limits of its call. `arrived` is when it arrived, or when it
-// would have arrived on a trip as fast as others.
-func (c *Call) Learn(r *Reply, arrived time.Time) {
+// would have arrived on a trip as fast as others. It returns the run ID of the server, if the reply tells it.
+func (c *Call) Learn(r *Reply, arrived time.Time) (run string) {
 	for i := range r.heads {
 		c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived)
+		if text := strings.TrimPrefix(r.heads[i].text, "~"); text != "" {
+			_, rest, _ := strings.Cut(text, " ")
+			if run, _, _ = strings.Cut(rest, " "); run == "-" {
+				run = ""
+			}
+		}
 	}
+	return run
 }
 
 // reader reads a reply from the front.

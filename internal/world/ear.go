@@ -111,6 +111,7 @@ func (e *ear) fail() {
 		return
 	}
 	e.server.forget(e.hears)
+	e.step(e.engine.Unsubscribed)
 	again := &ear{client: e.client}
 	e.ear = again // no other connection is made meanwhile
 	pause, _ := e.engine.TriesAgain(errCut, min(e.failed, 3))
