@@ -6,7 +6,7 @@ local function arguments(j)
   local key, places, log, processes, booked, flows = unpack(KEYS, KEYED * (j - 1) + 1, KEYED * j)
   local l = {
     j = j, key = key, places = places, log = log, processes = processes, booked = booked, flows = flows,
-    kind = kind, meter = METERS[kind], mine = '', myRank = tonumber(rank), known = known, brought = tonumber(version),
+    kind = kind, meter = METERS[kind], mine = '', myRank = tonumber(rank), plans = sub(rank, 1, 1) == '+', known = known, brought = tonumber(version),
     brings = reach, back = back, edges = edges, clock = tonumber(clock),
     version = 0, seen = 0, free = 0, part = 0, epoch = 0, rank = 0, setUntil = 0, paused = 0, held = 0, resumed = 0, virtual = 0, dense = 0,
     plain = '', last = '', run = '', limit = a .. ' ' .. b, a = tonumber(a), b = tonumber(b), own = '', reason = '', card = 0, bookings = 0, entries = 0,

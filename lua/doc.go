@@ -52,6 +52,15 @@
 // Other calls may then have its slots, so the process reports which slots its calls still hold (see
 // Slots).
 //
+// # Plans
+//
+// The limit of a key may come from the program: its plan, with a version that grows. A caller that
+// has plans sends a + before the rank, and as the rank the version and 2^40, so that plans have
+// higher ranks than heartbeats give. The newest plan is in force from the first ask that brings it.
+// A caller that has brought another one reads the newest one in the reply, behind the @ of the text
+// (see head.lua). From then on it brings that one, so that the plan comes back after a loss of data.
+// The text that it sends back ends before the @. When the keys of a limit expire, its plan goes.
+//
 // # A small client
 //
 // One script is enough to share a limit: ask. Its text begins with the files head, items and common

@@ -15,7 +15,8 @@
 --       then for each limit:
 --         KIND A B   p intervalMicros burst | q permits marginMicros | r permits windowMicros |
 --                    s permits 1 | w intervalMicros periodMicros
---         RANK       the rank of this limit: the highest is in force
+--         RANK       the rank of this limit: the highest is in force. With a + before it, the limit is
+--                    the plan of its key, and the rank its version and 2^40
 --         KNOWN      the text of the last reply, without its ~; '': the caller never asked
 --         VERSION    the version in the last reply; 0: none
 --         REACH      the reach in the last reply, less the micros that have passed since: they are
@@ -28,7 +29,8 @@
 --                    plus what has passed since on its monotonic clock. 0: not known
 --       then the arguments of the script itself.
 -- Every reply begins with the time and, per limit: version, reach, text, problem. The text is '' if the
--- caller knows it, and begins with ~ if not all calls may take the common path. All four are '' if no
+-- caller knows it, and begins with ~ if not all calls may take the common path. If the caller has a plan,
+-- and another one is the newest, the text ends with @, its rank, and its A and B. All four are '' if no
 -- item needed the limit. A limit with a problem does not change, and does not affect the other limits.
 
 local NOW, WAY, HORIZON, NEAR, GRACE, RUN, PROCESS, SERIAL, CHANNEL = 1, 2, 3, 4, 5, 6, 7, 8, 9

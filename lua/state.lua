@@ -202,6 +202,13 @@ local function save(l)
   end
 end
 
+-- textOf is the text of a limit in a reply. If the caller has plans and brought another one than the newest,
+-- that one follows.
+local function textOf(l)
+  if l.plans and l.own ~= l.mine then return format('%s@%.0f %s', l.plain, l.rank, l.own) end
+  return l.plain == l.known and '' or l.plain
+end
+
 -- finish writes all limits that have no problem, and returns the reply.
 local function finish(wake)
   for j, l in pairs(limits) do
@@ -211,7 +218,7 @@ local function finish(wake)
     end
   end
   for j, l in pairs(limits) do
-    if l.problem then say(j, 0, '', '', l.problem) else say(j, l.version, l.meter.reach(l), l.plain == l.known and '' or l.plain, '') end
+    if l.problem then say(j, 0, '', '', l.problem) else say(j, l.version, l.meter.reach(l), textOf(l), '') end
   end
   return flat(reply, answers)
 end

@@ -56,7 +56,11 @@ func headArgs(who queuemodel.Caller, limits []queuemodel.Limit) []any {
 		for _, e := range l.Edges {
 			edges = append(edges, whole(e))
 		}
-		args = append(args, l.Kind, text(l.A), text(l.B), whole(l.Rank), l.Known, whole(l.Version), reach, l.Back, strings.Join(edges, " "), whole(l.Clock))
+		rank := whole(l.Rank)
+		if l.Plan {
+			rank = "+" + rank
+		}
+		args = append(args, l.Kind, text(l.A), text(l.B), rank, l.Known, whole(l.Version), reach, l.Back, strings.Join(edges, " "), whole(l.Clock))
 	}
 	return args
 }
@@ -111,7 +115,7 @@ func (r *reply) heads(limits int, now float64) []queuemodel.Head {
 			}
 			heads[j].Reach = append(heads[j].Reach, x)
 		}
-		if text := strings.Fields(known); len(text) > 2 && text[2] == "s" && len(heads[j].Reach) > 2 {
+		if text := strings.Fields(strings.TrimPrefix(known, "~")); len(text) > 2 && text[2] == "s" && len(heads[j].Reach) > 2 {
 			heads[j].Reach = heads[j].Reach[:2] // the third one is of news
 		}
 	}

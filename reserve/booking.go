@@ -110,7 +110,7 @@ func (j *Joint) leave(ctx context.Context, id string, costs []int) error {
 	if err := validateID(id); err != nil {
 		return err
 	}
-	need, err := j.needOfAny(ctx, costs)
+	need, err := j.needOfAny(ctx, costs, false)
 	if err == nil {
 		err = ctx.Err()
 	}

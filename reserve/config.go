@@ -36,6 +36,28 @@ type Config struct {
 	// the limit another Name, or stop all old processes first.
 	Limit Limit
 
+	// LimitOf returns the limit of a key, and its version, if customers have plans in a database. The
+	// version is a number that grows with each change of the plan, from 1 to [MaxVersion]: for
+	// example the time of its last change, in microseconds. For a key without a plan it returns the
+	// version 0, and Config.Limit counts. Calls without a key have Config.Limit. The limit must be of
+	// the same [Kind] as Config.Limit, and a quota must have the same calendar.
+	//
+	// The newest version that any process has brought is in force for the whole fleet. New calls follow
+	// it at once, and waiting calls within about a second, in their order. Granted turns keep their
+	// moments, as with [Limiter.SetLimit]. A process whose LimitOf returns an older version follows,
+	// and logs that. So do [Limiter.Limit], the highest cost of a call, and errors. If Redis loses
+	// its data, the processes bring the plans back. [Limiter.SetLimit] with a key takes precedence
+	// while it lasts. While nobody uses a key, Redis does not keep it, and a process forgets it after
+	// 10,000 to 20,000 others.
+	//
+	// Every call looks its limit up, and the process looks up about once a second where calls wait.
+	// So LimitOf must be quick, safe for concurrent use, and must not block or use a Limiter: read a
+	// map that another goroutine refreshes. If a plan is deleted, return Config.Limit with a newer
+	// version. With the version 0, the last plan stays in force until all processes have forgotten
+	// the key. If LimitOf panics, or its limit is not valid, the call fails with an [ErrInvalid] that
+	// names the key, and calls that wait keep the limit that they have.
+	LimitOf func(key string) (limit Limit, version int64)
+
 	// Prefix of all keys, up to 128 bytes without braces. Default
 	// [DefaultPrefix].
 	Prefix string
@@ -75,6 +97,7 @@ type Config struct {
 	//   - an outage began or ended, and how many permits were used without Redis
 	//   - another process paused or overrode a limit
 	//   - processes are configured with different limits
+	//   - the process follows a newer plan of a key than its own: see LimitOf
 	//   - Redis may evict the state
 	//   - the process missed turns
 	//
@@ -170,22 +193,23 @@ func validateID(id string) error {
 	return nil
 }
 
-// validateCost checks the cost of a call. The name is what the caller calls the cost.
-func (c *Config) validateCost(name string, n int) error {
+// validateCost checks the cost of a call under a limit. The name is what the caller calls the cost, and
+// of is the name of the limit.
+func (c *Config) validateCost(name, of string, limit Limit, n int) error {
 	if n < 1 {
 		return invalid(name, "must be at least 1, got %d", n)
 	}
-	limit, burst := c.Limit, c.Limit.MaxBurst()
+	burst := limit.MaxBurst()
 	if n <= burst {
 		return nil
 	}
 	if forms[limit.kind].whole {
 		return &exceeds{invalid(name, "must be at most the permits of %q, which are %d (%v), got %d: split the call, or raise the limit",
-			c.Name, burst, limit, n)}
+			of, burst, limit, n)}
 	}
 	advice := "split the call"
 	if larger := limit.Burst(n); larger.check() == nil {
 		advice = fmt.Sprintf("let the limit have .Burst(%d), or %q as text, or split the call", n, larger)
 	}
-	return &exceeds{invalid(name, "must be at most the burst of %q, which is %d (%v), got %d: %s", c.Name, burst, limit, n, advice)}
+	return &exceeds{invalid(name, "must be at most the burst of %q, which is %d (%v), got %d: %s", of, burst, limit, n, advice)}
 }

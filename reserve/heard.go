@@ -20,14 +20,23 @@ func (s *shared) hear(e engine.Event) {
 	case engine.Outlasted:
 		log.Warn("fleetpace: outage over; permits used without Redis were charged to the limit", "limit", e.Limit.String(), "permits", e.N,
 			"outage", e.Took.Round(time.Millisecond), "policy", string(s.first.Outage.Policy))
+	case engine.Planning:
+		s.replan(e.Limits)
+	case engine.Follows:
+		s.follows(e)
 	case engine.Rules:
 		s.differ(e.Limit.Name, e.Text)
 	case engine.Unfit:
 		s.unfit(e.Limit.Name, e.Text)
 	case engine.Moved:
-		if log.Enabled(s.life, slog.LevelInfo) {
-			s.busy.Go(func() { s.moved(e.Limit, e.Text) })
+		if !log.Enabled(s.life, slog.LevelInfo) || e.Limit.Plans && s.looking.Load() >= mostLooking {
+			return
 		}
+		s.looking.Add(1)
+		s.busy.Go(func() {
+			defer s.looking.Add(-1)
+			s.moved(e.Limit, e.Text)
+		})
 	}
 }
 
@@ -106,6 +115,9 @@ func (s *shared) loud() *slog.Logger {
 	return s.first.Logger
 }
 
+// mostLooking is how many limits with plans are looked at together: many plans may change at the same time.
+const mostLooking = 16
+
 // moved logs the state of a limit that another process has paused or overridden.
 func (s *shared) moved(l *wire.Limit, what string) {
 	states, err := s.process.Inspect(s.life, []*wire.Limit{l})
@@ -121,6 +133,7 @@ func (s *shared) moved(l *wire.Limit, what string) {
 	case st.Set:
 		s.first.Logger.Info("fleetpace: limit overridden by another process; undo: fleetpace reset", "limit", l.String(),
 			"in_force", inForceText(l, st), "until", setFor(st.SetFor))
+	case l.Plans: // it has another plan
 	default:
 		s.first.Logger.Info("fleetpace: override of the limit removed by another process", "limit", l.String(), "in_force", inForceText(l, st))
 	}

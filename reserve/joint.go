@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -127,7 +128,7 @@ func (j *Joint) wait(ctx context.Context, costs []int, now bool) error {
 	if err := j.needsNoRelease(); err != nil {
 		return err
 	}
-	return j.shared().wait(ctx, &need, now, j.limits...)
+	return j.costsIn(j.shared().wait(ctx, &need, now, j.limits...), &need)
 }
 
 // Reserve joins the queue for a call without waiting for its turn, for example to settle its cost
@@ -145,7 +146,7 @@ func (j *Joint) Reserve(ctx context.Context, costs ...int) (*Reservation, error)
 func (j *Joint) hold(ctx context.Context, need engine.Need, deadline time.Time) (*Reservation, error) {
 	call, err := j.process().Hold(ctx, need, deadline)
 	if err != nil {
-		err = j.shared().why(ctx, err)
+		err = j.costsIn(j.shared().why(ctx, err), &need)
 		ended(ctx, &need, 0, err, j.limits...)
 		return nil, err
 	}
@@ -154,16 +155,29 @@ func (j *Joint) hold(ctx context.Context, need engine.Need, deadline time.Time) 
 
 // need returns what a call needs, after checking it.
 func (j *Joint) need(ctx context.Context, costs []int) (engine.Need, error) {
-	need, err := j.needOfAny(ctx, costs)
+	need, err := j.needOfAny(ctx, costs, true)
 	if err != nil {
 		return need, err
 	}
+	return need, j.open(ctx)
+}
+
+// ready checks the limits for a verb that makes no new call.
+func (j *Joint) ready(ctx context.Context) error {
+	if _, err := j.needOfAny(ctx, nil, false); err != nil {
+		return err
+	}
+	return j.open(ctx)
+}
+
+// open checks that no limit was closed, and that the context has not ended.
+func (j *Joint) open(ctx context.Context) error {
 	for _, l := range j.limits {
 		if l.core.closed.Load() {
-			return need, ErrClosed
+			return ErrClosed
 		}
 	}
-	return need, ctx.Err()
+	return ctx.Err()
 }
 
 // costName returns the caller's name for the cost of the limit at an index.
@@ -174,8 +188,9 @@ func (j *Joint) costName(i int) string {
 	return fmt.Sprintf("costs[%d]", i)
 }
 
-// needOfAny is need for limits that may be closed.
-func (j *Joint) needOfAny(ctx context.Context, costs []int) (need engine.Need, err error) {
+// needOfAny is need for limits that may be closed. If it is not for a new call, the plan of a key does
+// not matter: it may have changed since the call was made.
+func (j *Joint) needOfAny(ctx context.Context, costs []int, isNew bool) (need engine.Need, err error) {
 	need.Flow = j.limits[0].flow
 	if len(costs) != 0 && len(costs) != len(j.limits) {
 		return need, invalid("costs", "must be none, or one for each of the %d limits, got %d", len(j.limits), len(costs))
@@ -188,8 +203,8 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int) (need engine.Need, e
 		if err := l.usable(ctx); err != nil {
 			return need, err
 		}
-		if cfg := &l.core.cfg; cost < 1 || cost > cfg.Limit.MaxBurst() {
-			return need, cfg.validateCost(j.costName(i), cost)
+		if err := l.checkCost(j.costName(i), cost, isNew); err != nil {
+			return need, err
 		}
 		part := engine.Part{Limit: l.limit, Cost: int64(cost)}
 		if i == 0 {
@@ -200,6 +215,19 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int) (need engine.Need, e
 		need.Settles = need.Settles || l.core.cfg.Settles
 	}
 	return need, nil
+}
+
+// costsIn is costIn for the costs of all limits.
+func (j *Joint) costsIn(err error, need *engine.Need) error {
+	if err == nil || !errors.Is(err, ErrExceedsBurst) {
+		return err
+	}
+	for i, p := range need.Parts() {
+		if own := j.limits[i].costIn(err, j.costName(i), int(p.Cost)); own != err { //nolint:errorlint // it is the same or another one
+			return own
+		}
+	}
+	return err
 }
 
 // shared returns what all limits share.

@@ -60,8 +60,20 @@ func (l *Limiter) For(key string) *Limiter {
 	return of
 }
 
-// Limit is the configured limit; [Limiter.State] returns the limit in force.
-func (l *Limiter) Limit() Limit { return l.core.cfg.Limit }
+// Limit is the configured limit; [Limiter.State] returns the limit in force. With [Config.LimitOf],
+// the limit of a key is the newest plan that this process knows of: its own, or the one that another
+// process has brought. If LimitOf fails, it is the last one.
+func (l *Limiter) Limit() Limit {
+	if !l.planned() {
+		return l.core.cfg.Limit
+	}
+	limit, err := l.core.planOf(l.key, l.limit)
+	if err != nil {
+		a, b, _ := l.limit.Plan(0, 0, 0)
+		return l.core.cfg.Limit.with(a, b)
+	}
+	return limit
+}
 
 // Name is the Config.Name that the Limiter was made with.
 func (l *Limiter) Name() string { return l.core.cfg.Name }
@@ -135,7 +147,7 @@ func (l *Limiter) wait(ctx context.Context, n int, now bool) error {
 		return err
 	}
 	need := engine.Need{Part: engine.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Flow: l.flow}
-	return l.core.wait(ctx, &need, now, l)
+	return l.costIn(l.core.wait(ctx, &need, now, l), "n", n)
 }
 
 // wait blocks until a call that needs some limits has its turn. If now is true, or the deadline has come, the
@@ -186,8 +198,8 @@ func (l *Limiter) check(ctx context.Context, n int) error {
 	if err := l.usable(ctx); err != nil {
 		return err
 	}
-	if n < 1 || n > l.core.cfg.Limit.MaxBurst() {
-		return l.core.cfg.validateCost("n", n)
+	if err := l.checkCost("n", n, true); err != nil {
+		return err
 	}
 	if l.core.closed.Load() {
 		return ErrClosed

@@ -56,7 +56,7 @@ func (j *Joint) PauseUntil(ctx context.Context, until time.Time, reason string) 
 
 // Resume is [Limiter.Resume] for all limits.
 func (j *Joint) Resume(ctx context.Context) error {
-	_, err := j.need(ctx, nil)
+	err := j.ready(ctx)
 	if err == nil {
 		err = j.shared().why(ctx, j.process().Resume(ctx, j.all()))
 	}
@@ -64,7 +64,7 @@ func (j *Joint) Resume(ctx context.Context) error {
 }
 
 func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error {
-	if _, err := j.need(ctx, nil); err != nil || d <= 0 {
+	if err := j.ready(ctx); err != nil || d <= 0 {
 		return err
 	}
 	var lengths []time.Duration // usually one

@@ -129,7 +129,7 @@ func (r *Reservation) wasted(turn *engine.Turn) {
 }
 
 func (r *Reservation) wait(ctx context.Context, early time.Duration) error {
-	if _, err := r.joint.need(ctx, nil); err != nil {
+	if err := r.joint.ready(ctx); err != nil {
 		return err
 	}
 	if err := r.begin(); err != nil {
@@ -254,7 +254,7 @@ func (r *Reservation) Keep(ctx context.Context) error {
 }
 
 func (r *Reservation) book(ctx context.Context, unsure bool) error {
-	if _, err := r.joint.need(ctx, nil); err != nil {
+	if err := r.joint.ready(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()

@@ -38,6 +38,7 @@ func newCore(client redis.UniversalClient, cfg Config) *core {
 		Text: cfg.Name, Index: scripts.Index(cfg.Prefix), Field: scripts.Indexed(cfg.Group, cfg.Name),
 		Meter: meter.Named(cfg.Group, cfg.Name),
 	}}
+	c.name.Owner = c
 	c.root = c.newLimit("")
 	c.shared = share(client, cfg)
 	return c
@@ -45,7 +46,7 @@ func newCore(client redis.UniversalClient, cfg Config) *core {
 
 func (c *core) newLimit(key string) *wire.Limit {
 	l := wire.NewLimit(c.terms, scripts.Keys(c.cfg.Prefix, c.cfg.Group, c.cfg.Name, c.terms.Kind, key), c.name)
-	l.Key, l.Lease = key, c.cfg.Lease
+	l.Key, l.Lease, l.Plans = key, c.cfg.Lease, c.cfg.LimitOf != nil
 	return l
 }
 
@@ -74,6 +75,11 @@ type shared struct {
 
 	warned sync.Once      // guards the warning that Redis may evict the state
 	slept  rate.Sometimes // bounds how often missed turns are logged
+
+	unplanned rate.Sometimes // bounds how often it is logged that Config.LimitOf has failed
+	followed  rate.Sometimes // bounds how often newer plans of other processes are logged
+	following atomic.Int64   // how many of those there were
+	looking   atomic.Int64   // how many limits are looked at that others have moved
 
 	strange sync.Once // guards the warning that Redis was never reached
 	name    string    // of the group, or of the only Limiter
@@ -124,7 +130,8 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	if cfg.Group != "" {
 		name = cfg.Group
 	}
-	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute}, differs: map[string]differing{}}
+	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute},
+		unplanned: rate.Sometimes{First: 1, Interval: time.Minute}, followed: rate.Sometimes{First: 20, Interval: time.Minute}, differs: map[string]differing{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.process = engine.Start(client, engine.Config{
 		Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,

@@ -77,7 +77,7 @@ func (j *Joint) States(ctx context.Context) ([]State, error) {
 }
 
 func (j *Joint) inspect(ctx context.Context) ([]State, error) {
-	if _, err := j.need(ctx, nil); err != nil {
+	if err := j.ready(ctx); err != nil {
 		return nil, err
 	}
 	found, err := j.process().Inspect(ctx, j.all())

@@ -138,7 +138,8 @@ type Need struct {
 // forever is the patience of a call that waits in its process whatever happens.
 const forever = 100 * 365 * 24 * time.Hour
 
-func (n *Need) parts() []Part { return append([]Part{n.Part}, n.More...) }
+// Parts are all parts, in order.
+func (n *Need) Parts() []Part { return append([]Part{n.Part}, n.More...) }
 
 // each calls f for all parts.
 func (n *Need) each(f func(Part)) {

@@ -239,6 +239,7 @@ func (e *Engine) rest(now time.Time) {
 	}
 	e.tidyLeases(now, false)
 	e.forgetMoves(now)
+	e.askForPlans()
 	e.underWay = false
 	if e.soon && !e.closed {
 		e.alarms.set(&e.heart.alarm, now)

@@ -169,6 +169,35 @@ func (e *Engine) isMoving(limits []*wire.Limit, change int) {
 	}
 }
 
+// askForPlans tells at which limits calls wait that have plans.
+func (e *Engine) askForPlans() {
+	var limits []*wire.Limit
+	seen := map[*wire.Limit]bool{}
+	for _, l := range e.inUse {
+		for _, p := range l.parts {
+			if p.Limit.Plans && !seen[p.Limit] && len(l.waiting) > 0 {
+				seen[p.Limit] = true
+				limits = append(limits, p.Limit)
+			}
+		}
+	}
+	if len(limits) > 0 {
+		e.tell(Event{What: Planning, Limits: limits})
+	}
+}
+
+// Planned takes in that limits have other plans, which Redis was not told of: the first calls that wait there ask.
+func (e *Engine) Planned(now time.Time, limits []*wire.Limit) {
+	of := map[string]bool{}
+	for _, l := range limits {
+		of[l.Keys[0]] = true
+		e.forgetMissed(l.Keys[0], now)
+	}
+	e.refreshLines(func(l *line) bool {
+		return slices.ContainsFunc(l.parts, func(p Part) bool { return of[p.Limit.Keys[0]] })
+	})
+}
+
 // Rest lets no call of some limits be made by this process before a moment, while Redis is away: a
 // pause did not reach it. Turns that were not used, and are due before, are void.
 func (e *Engine) Rest(now time.Time, limits []*wire.Limit, until time.Time) {

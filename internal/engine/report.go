@@ -24,19 +24,22 @@ const (
 	Outlasted               // Redis is back: N permits of Limit were used without it, and Took is for how long.
 	Moved                   // Another process has moved Limit: Text is paused, resumed or limit.
 	Unfit                   // The limit Text is in force under Limit's name, and of another kind: calls of this process fail.
+	Follows                 // Another process has brought a newer plan of Limit, which this one now has, too.
+	Planning                // Calls wait at Limits, whose plans may have changed: see Engine.Planned.
 	Rules                   // The limit Text is in force under Limit's name, whether that is this process's limit or not.
 )
 
 // Event is something that has happened.
 type Event struct {
-	What  What
-	N     int
-	Took  time.Duration
-	Need  *Need // Of the calls; nil: of several lines.
-	Limit *wire.Limit
-	Text  string
-	Err   error
-	Never bool
+	What   What
+	N      int
+	Took   time.Duration
+	Need   *Need // Of the calls; nil: of several lines.
+	Limit  *wire.Limit
+	Text   string
+	Limits []*wire.Limit
+	Err    error
+	Never  bool
 }
 
 func (e *Engine) tell(event Event) { e.ready.Tell = append(e.ready.Tell, event) }

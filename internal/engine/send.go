@@ -155,7 +155,11 @@ func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, no
 // be early.
 func (e *Engine) Heard(c *wire.Call, r *wire.Reply, sent, arrived time.Time) (at time.Time, early time.Duration) {
 	at, early = e.clock.arrival(r.Micros, c.Way, sent, arrived)
-	e.answeredBy(c.Learn(r, at), arrived)
+	run, follow := c.Learn(r, at)
+	e.answeredBy(run, arrived)
+	for _, l := range follow {
+		e.tell(Event{What: Follows, Limit: l})
+	}
 	return at, early
 }
 

@@ -57,6 +57,11 @@ func (p *Process) move(ctx context.Context, limits []*wire.Limit, call func(*wir
 	return err
 }
 
+// Planned tells that limits have other plans, which Redis was not told of.
+func (p *Process) Planned(limits []*wire.Limit) {
+	p.step(func(e *Engine, now time.Time) { e.Planned(now, limits) })
+}
+
 // Still lets no call of some limits be made by this process before a moment, while Redis is away.
 func (p *Process) Still(limits []*wire.Limit, until time.Time) {
 	p.step(func(e *Engine, now time.Time) { e.Rest(now, limits, until) })
@@ -64,7 +69,7 @@ func (p *Process) Still(limits []*wire.Limit, until time.Time) {
 
 // Settle tells what the call of a turn really used of each of its limits.
 func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, used []int64) error {
-	parts := need.parts()
+	parts := need.Parts()
 	items := make([]wire.Used, len(parts))
 	for i, part := range parts {
 		items[i] = wire.Used{Limit: i, ID: wire.CallID(t.Process, t.Number), Cost: part.Cost, Used: used[i]}
@@ -165,7 +170,7 @@ func (of *Booking) item(b *Batch, number int64, now time.Time) wire.Item {
 
 // Drop ends the booking with the ID of a call that will not be made.
 func (p *Process) Drop(ctx context.Context, need *Need) error {
-	parts := need.parts()
+	parts := need.Parts()
 	left := make([]wire.Left, len(parts))
 	for i, part := range parts {
 		left[i] = wire.Left{Limit: i, ID: need.ID, Cost: part.Cost}

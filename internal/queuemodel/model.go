@@ -16,6 +16,7 @@ type Limit struct {
 	Kind string // p, q, r, s, w
 	A, B float64
 	Rank float64
+	Plan bool // the limit is the plan of its key, and Rank its version
 	// Known, Version and Reach are from the last reply.
 	Known   string
 	Version float64
@@ -378,6 +379,9 @@ func (c *call) heads() []Head {
 		heads[j] = Head{Version: s.version, Reach: c.reach(s), Text: text}
 		if text == c.limits[j].Known {
 			heads[j].Text = ""
+		}
+		if l := c.limits[j]; l.Plan && (s.ownA != l.A || s.ownB != l.B) { // it brought an older plan
+			heads[j].Text = text + "@" + strconv.FormatFloat(s.rank, 'f', 0, 64) + " " + number(s.ownA) + " " + number(s.ownB)
 		}
 	}
 	return heads

@@ -22,6 +22,7 @@ type args struct {
 	all   []any
 	spans []span
 	bytes []byte
+	terms []inForce // of each limit, as the arguments say
 }
 
 // span is an argument: a part of the bytes.
@@ -39,6 +40,7 @@ func (s *span) String() string { return string(s.of.bytes[s.from:s.to]) }
 // begin begins the arguments of a script call with some keys.
 func (a *args) begin(script *redis.Script, keys int) {
 	a.all, a.spans, a.bytes = append(a.all[:0], "evalsha", script.Hash(), keys), a.spans[:0], a.bytes[:0] // these are for hooks of clients
+	a.terms = a.terms[:0]
 }
 
 // more adds n arguments that are set later, and returns the index of the first.

@@ -224,8 +224,8 @@ func (r *reader) answers(c *Call, item *Item) Answers {
 // turns are a run of turns, one for each call of an item: the time until the last turn determines the others.
 func (c *Call) turns(item *Item, last int64) Answers {
 	p := item.Parts[0]
-	l := c.Limits[p.Limit]
-	return Answers{Count: item.Count, last: float64(last), step: float64(p.Cost) * l.A, usable: (l.B - float64(p.Cost)) * l.A}
+	l := c.Buffer.args.terms[p.Limit]
+	return Answers{Count: item.Count, last: float64(last), step: float64(p.Cost) * l.a, usable: (l.b - float64(p.Cost)) * l.a}
 }
 
 // numbers reads n numbers, or returns nil if the first one is missing.

@@ -32,6 +32,8 @@ type Name struct {
 	Sure  atomic.Bool            // Redis has sent its kind, since the name is in use
 	Ended atomic.Bool            // its limiter was closed: no more calls join
 
+	Owner any // who made it, for events
+
 	Meter *meter.Limit // counts what happens to its calls; nil: nothing is counted
 
 	observed atomic.Bool // the user may only read

@@ -23,16 +23,19 @@ type Terms struct {
 
 // Limit is a limit under one key, and what this process remembers about it. It is safe for concurrent use.
 type Limit struct {
-	Terms
-	Keys []string // as lua.Keys returns them
-	Key  string   // the tenant or host; empty: none
-	Name *Name
+	Terms          // guarded by mu, if the limit has plans: A and B may change
+	Keys  []string // as lua.Keys returns them
+	Key   string   // the tenant or host; empty: none
+	Name  *Name
 
 	Calls   atomic.Int64 // calls that this process has made …
 	Further atomic.Int64 // … and the permits that they cost beyond one each
 
 	// Lease is for how long turns may be taken ahead of calls; 0: no turns are.
 	Lease time.Duration
+
+	// Plans says that the limit comes from the program, which may change A and B: see Plan.
+	Plans bool
 
 	// Spent is the last ask of this process that spent permits and may still return some. It belongs to the
 	// engine, which guards it with its lock.
@@ -51,7 +54,9 @@ type Limit struct {
 	off     time.Duration // Redis's clock less the clock of this machine, from a reply about a limit without state
 	stepped time.Time     // when that reply arrived
 	inForce inForce
-	calm    bool // calls took the common path, in the last reply
+	plan    int64 // the version of the plan; 0: no plan
+	unsaid  bool  // no script call has told Redis of the plan yet
+	calm    bool  // calls took the common path, in the last reply
 }
 
 // NewLimit returns a limit without any remembered state.
@@ -68,7 +73,7 @@ func (l *Limit) Copy() *Limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return &Limit{Terms: l.Terms, kind: l.kind, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, a: l.a, b: l.b, known: l.known, version: l.version,
-		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, calm: l.calm}
+		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, Plans: l.Plans, plan: l.plan, unsaid: l.unsaid, calm: l.calm}
 }
 
 func exact(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
@@ -194,7 +199,8 @@ func (l *Limit) tell(a *args, c *Call, back string) string {
 	a.setText(first+scripts.LimitKind, l.Kind)
 	a.setText(first+scripts.LimitA, l.a)
 	a.setText(first+scripts.LimitB, l.b)
-	a.setNumber(first+scripts.LimitRank, l.Name.Rank.Load())
+	l.setRank(a, first+scripts.LimitRank, c.reads)
+	a.terms = append(a.terms, inForce{l.A, l.B})
 	a.setText(first+scripts.LimitKnown, known)
 	a.setNumber(first+scripts.LimitVersion, l.version)
 	a.setText(first+scripts.LimitReach, reach)
@@ -268,30 +274,32 @@ func (l *Limit) eachReach(reach string, change func(int64) int64) string {
 }
 
 // learn stores what a reply says about the limit. Replies may come out of order: within an epoch the
-// highest version counts.
-func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, arrived time.Time) {
+// highest version counts. It reports whether another process has brought a newer plan, which the limit now has.
+func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, arrived time.Time) (follows bool) {
 	if h.version == 0 {
 		if errors.Is(h.problem, ErrClock) {
 			l.mu.Lock()
 			l.off, l.stepped = time.UnixMicro(micros).Sub(arrived.Round(0)), arrived
 			l.mu.Unlock()
 		}
-		return
+		return false
 	}
-	text := strings.TrimPrefix(h.text, "~")
+	text, plan, planned := strings.Cut(strings.TrimPrefix(h.text, "~"), "@")
 	if text == "" {
 		text = asked
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	follows = planned && l.follow(plan)
 	if epochOf(text) == epochOf(l.known) && h.version <= l.version {
-		return
+		return follows
 	}
 	if text != l.known {
 		l.known, l.inForce = text, termsOf(text, l.inForce)
 	}
 	l.version, l.reach, l.calm = h.version, h.reach, !strings.HasPrefix(h.text, "~")
 	l.heard, l.micros = arrived, micros+way.Microseconds()
+	return follows
 }
 
 func epochOf(text string) string {

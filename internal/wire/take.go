@@ -104,6 +104,7 @@ func (l *Limit) tellIdle(a *args, c *Call, item *Item) (known string, idle bool)
 	a.text(l.b)
 	a.number(l.version)
 	a.number(l.clock(c.Now))
+	a.terms = append(a.terms, inForce{l.A, l.B})
 	return l.known, true
 }
 

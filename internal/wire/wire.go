@@ -142,10 +142,13 @@ func (c *Call) run(ctx context.Context, script *redis.Script) (Reply, *reader, e
 }
 
 // Learn stores what a reply says about the limits of its call. `arrived` is when it arrived, or when it
-// would have arrived on a trip as fast as others. It returns the run ID of the server, if the reply tells it.
-func (c *Call) Learn(r *Reply, arrived time.Time) (run string) {
+// would have arrived on a trip as fast as others. It returns the run ID of the server, if the reply tells it, and
+// the limits that now have a newer plan of another process.
+func (c *Call) Learn(r *Reply, arrived time.Time) (run string, follow []*Limit) {
 	for i := range r.heads {
-		c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived)
+		if c.Limits[i].learn(&r.heads[i], r.known[i], r.Micros, c.Way, arrived) {
+			follow = append(follow, c.Limits[i])
+		}
 		if text := strings.TrimPrefix(r.heads[i].text, "~"); text != "" {
 			_, rest, _ := strings.Cut(text, " ")
 			if run, _, _ = strings.Cut(rest, " "); run == "-" {
@@ -153,7 +156,7 @@ func (c *Call) Learn(r *Reply, arrived time.Time) (run string) {
 			}
 		}
 	}
-	return run
+	return run, follow
 }
 
 // reader reads a reply from the front.

@@ -75,7 +75,9 @@ func TestReachOfOtherKinds(t *testing.T) {
 
 func TestARunOfTurns(t *testing.T) {
 	r := &reader{values: []any{int64(1), int64(1500)}}
-	answers := r.answers(&Call{Limits: []*Limit{paced()}}, &Item{Count: 3, Parts: []Part{{Cost: 1}}})
+	c := &Call{Limits: []*Limit{paced()}}
+	c.begin(scripts.Ask)
+	answers := r.answers(c, &Item{Count: 3, Parts: []Part{{Cost: 1}}})
 	require.NoError(t, r.err)
 	var waits, untils []time.Duration
 	for k := range answers.Count {
