@@ -172,10 +172,11 @@ func TestPlansChangeWhileCallsWait(t *testing.T) {
 				for _, c := range waiting {
 					f.busy(ctx, c, 17)
 				}
-				f.calls.Go(func() { // others
+				others := rand.New(rand.NewPCG(seed, 38))
+				f.calls.Go(func() {
 					for ctx.Err() == nil {
 						time.Sleep(30 * time.Millisecond)
-						_, err := f.processes[f.IntN(3)].For(customers[3+f.IntN(37)]).Allow(ctx)
+						_, err := f.processes[others.IntN(3)].For(customers[3+others.IntN(37)]).Allow(ctx)
 						assert.True(t, err == nil || ctx.Err() != nil, err)
 					}
 				})
