@@ -18,6 +18,7 @@ import (
 type Row struct {
 	Queue
 	State reserve.State `json:"-"`
+	Own   reserve.Limit `json:"-"` // the configured limit, or the plan of the key
 	Err   error         `json:"-"` // the error of its state; the rest is known nevertheless
 
 	Limit   string    `json:"limit"` // in force
@@ -119,7 +120,7 @@ func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserv
 	if row.Key != "" {
 		limiter = limiter.For(row.Key)
 	}
-	row.Limit = limit.String()
+	row.Limit, row.Own = limit.String(), limit
 	row.State, row.Err = limiter.State(ctx)
 	if row.Err != nil {
 		row.Error = row.Err.Error()
@@ -132,9 +133,7 @@ func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserv
 	if row.Paused {
 		row.Until = time.Now().Add(st.Paused).Round(time.Millisecond)
 	}
-	if st.Set {
-		row.Limit = st.Limit.String()
-	}
+	row.Limit, row.Own = st.Limit.String(), limiter.Limit()
 	for _, h := range st.Holders {
 		row.Held += h.Slots
 	}

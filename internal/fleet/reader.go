@@ -175,7 +175,9 @@ func (r *Reader) limiter(n use, limit reserve.Limit) (*reserve.Limiter, error) {
 	}
 	l, err := reserve.New(r.client, reserve.Config{
 		Name: n.Name.Name, Group: n.Group, Prefix: r.prefix, Limit: limit,
-		Logger: slog.New(slog.DiscardHandler),
+		// It knows no plan, so it learns the newest plan of a key from Redis.
+		LimitOf: func(string) (reserve.Limit, int64) { return reserve.Limit{}, 0 },
+		Logger:  slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err

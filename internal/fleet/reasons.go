@@ -73,12 +73,12 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		if who := l.SetBy[row.Key]; who != "" {
 			by = " by " + plain(who)
 		}
-		slows := st.Rate < limit.Rate() || st.Burst < limit.MaxBurst() && limit.Kind() != reserve.KindSlots
+		slows := st.Rate < row.Own.Rate() || st.Burst < row.Own.MaxBurst() && limit.Kind() != reserve.KindSlots
 		of := ""
 		if row.Key != "" {
 			of = fmt.Sprintf(" of the key %q", plain(row.Key))
 		}
-		add(slows, WhySet, "The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, l.Limit)
+		add(slows, WhySet, "The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, row.Own)
 	}
 	add(len(l.Differ) > 0, WhyDiffer, "Processes are configured with different limits, and the slowest is in force: %s.", differing(l.Differ))
 	queue := "It is the queue: "

@@ -91,6 +91,33 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "a plan that somebody has overridden", held: 3, why: fleet.WhySet,
+		says: []string{`The limit of the key "acme" was set to 50/hour, until`, "the configured limit is 100/hour"},
+		make: func(s *scene) string {
+			all, _ := s.process(reserve.Config{Limit: reserve.PerHour(10), LimitOf: func(string) (reserve.Limit, int64) { return reserve.PerHour(100), 1 }})
+			l := all.For("acme")
+			require.NoError(s, l.Wait(s.Context()))
+			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(50), 0))
+			s.waits(3, l.Wait)
+			s.told(3)
+			return "acme"
+		},
+	},
+	{
+		what: "a plan that is not much", held: 3, why: fleet.WhyQueue, says: []string{"3 calls wait, and a new call would have its turn in about (59m|1h)"},
+		make: func(s *scene) string {
+			all, _ := s.process(reserve.Config{Limit: reserve.PerHour(10), LimitOf: func(string) (reserve.Limit, int64) { return reserve.PerHour(4), 1 }})
+			l := all.For("acme")
+			require.NoError(s, l.Wait(s.Context()))
+			s.waits(3, l.Wait)
+			s.told(3)
+			look, err := s.reader.Look(s.Context(), api, 1, "acme")
+			require.NoError(s, err)
+			require.Equal(s, "4/hour", look.Rows[0].Limit)
+			return "acme"
+		},
+	},
+	{
 		what: "a pause without a reason", why: fleet.WhyPaused, says: []string{`more \(by ann@desk\)\.$`},
 		make: func(s *scene) string {
 			require.NoError(s, s.paced(reserve.PerSecond(100)).Pause(s.Context(), time.Minute, "(by ann@desk)"))
