@@ -83,6 +83,11 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 func (w *world) enter(c *call) {
 	p := c.process
 	w.advance()
+	for _, part := range c.parts {
+		if m := w.meterOf(part); m.users[p] == 0 {
+			m.users[p] = max(w.now, 1)
+		}
+	}
 	w.calls[c.n] = c
 	w.waiting = append(w.waiting, c)
 	w.after(p.longest*4+ripens+c.load.lapses, func() {

@@ -72,7 +72,11 @@ func (w *world) patience() time.Duration {
 	for i := range w.plan.loads {
 		l := &w.plan.loads[i]
 		for _, p := range l.parts {
-			costs[w.meterOf(p)] += float64(l.callers*p.cost) * float64(max(1, len(w.processes)/len(w.plan.processes)))
+			started := len(w.processes) - len(w.plan.processes) // each has as many callers
+			costs[w.meterOf(p)] += float64(l.callers*p.cost) * float64(1+started)
+			if l.books > 0 { // calls that come back wait, too
+				costs[w.meterOf(p)] += float64(w.ended[booked] * p.cost)
+			}
 		}
 	}
 	for m, cost := range costs {

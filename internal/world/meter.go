@@ -23,10 +23,13 @@ type meter struct {
 	lastAt   time.Duration // the moment of the last call, and its cost
 	lastCost float64
 
-	pausedFrom, pausedUntil time.Duration
-
-	sets []setting // the limits that were set
+	pauses []paused
+	sets   []setting                  // the limits that were set
+	users  map[*process]time.Duration // since when processes need it
 }
+
+// paused is a pause from a moment until another one.
+type paused struct{ from, until time.Duration }
 
 // setting is a limit that was set.
 type setting struct {
@@ -66,7 +69,7 @@ func (w *world) meterOf(p part) *meter {
 		return m
 	}
 	plan := &w.plan.limits[p.limit]
-	m := &meter{part: p, plan: plan, name: plan.name}
+	m := &meter{part: p, plan: plan, name: plan.name, users: map[*process]time.Duration{}}
 	if p.key != "" {
 		m.name += "/" + p.key
 	}
@@ -113,6 +116,9 @@ func warmUpOf(l reserve.Limit) time.Duration {
 // tolerance is how late a call may be beyond what its permits allow, because of network jitter.
 const tolerance = 20 * time.Millisecond
 
+// eachScript is how long Redis works on a request, while those of other processes wait.
+const eachScript = 150 * time.Microsecond
+
 // tolerated returns how early calls may be relative to each other. Before some replies a process does not
 // know how long its trip is: its first calls are late by that time. If replies are late, or trips change,
 // any call may be late by the tolerance. With the policy local, a process that cannot reach the server uses
@@ -125,16 +131,31 @@ func (w *world) tolerated(l reserve.Limit) time.Duration {
 	if w.plan.has(replyLate, hold, far, freeze, requestLate, stop) {
 		tolerated += tolerance
 	}
+	tolerated += time.Duration(len(w.plan.processes)) * eachScript
 	if w.plan.isGroup() { // Redis works on many limits at once, and replies are delayed
 		tolerated += tolerance
 	}
 	if slices.ContainsFunc(w.plan.limits, func(l limitPlan) bool { return l.lease > 0 }) {
 		tolerated += tolerance // a turn that was taken ahead is used as late
 	}
+	if slices.ContainsFunc(w.plan.loads, func(l load) bool { return l.lapses > 0 || l.deadline > 0 || l.quits > 0 }) {
+		tolerated += tolerance // a turn is used late, by its caller or, where that gave up, by the next one: see engine.Tolerance
+	}
 	if w.plan.policy == reserve.PolicyLocal {
-		tolerated += time.Duration(w.besides(l) / l.Rate() * float64(time.Second))
+		tolerated += time.Duration(w.besides(l) / w.slowestRate(l) * float64(time.Second))
 	}
 	return tolerated
+}
+
+// slowestRate returns the lowest rate that a limit has in the history.
+func (w *world) slowestRate(l reserve.Limit) float64 {
+	rate := l.Rate()
+	for i := range w.plan.events {
+		if e := &w.plan.events[i]; e.what == set && w.plan.limits[e.limit].limit == l {
+			rate = min(rate, w.limitOf(e.to).Rate())
+		}
+	}
+	return rate
 }
 
 // besides returns how many permits processes use under the policy local while others have the full rate. If
@@ -273,8 +294,8 @@ func (w *world) judgeTurn(c *call) {
 			continue
 		}
 		m.lastAt, m.lastCost = w.now, float64(p.cost)
-		if m.pauses(c) {
-			w.violate("safe", "call %d of process %d is made in a pause of %s, which lasts until %v", c.n, c.process.n, m.name, m.pausedUntil)
+		if until, paused := m.isPaused(c); paused {
+			w.violate("safe", "call %d of process %d is made in a pause of %s, which lasts until %v", c.n, c.process.n, m.name, until)
 		}
 		if err := m.take(float64(p.cost)); err != nil && !w.excused(m) {
 			w.violate("safe", "the provider of %s refuses call %d of process %d: %v", m.name, c.n, c.process.n, err)
@@ -305,10 +326,32 @@ func (w *world) release(c *call, used []int) {
 // a loss of data nobody knows what was used.
 func (w *world) excused(m *meter) bool {
 	kind := m.plan.limit.Kind()
+	if p, is := m.provider.(*paced); is && w.strangers(m) {
+		p.forgive()
+		return true
+	}
 	if kind == reserve.KindPaced || kind == reserve.KindSlots {
 		return false
 	}
 	return w.plan.has(restart, failOver, flush, forget, clockStep) || w.plan.policy == reserve.PolicyLocal && w.plan.troubled()
+}
+
+// strangers reports whether a process that remembers nothing of a limit may have found a full bucket. Redis had lost
+// its data then, and the process had started since, or did not know of the loss. See docs/how-it-works.md.
+func (w *world) strangers(m *meter) bool {
+	const hears = 1500 * time.Millisecond // a heartbeat tells of the loss
+	for i := range w.plan.events {
+		e := &w.plan.events[i]
+		if e.at > w.now || !slices.Contains([]string{restart, failOver, flush, forget}, e.what) {
+			continue
+		}
+		for p, since := range m.users {
+			if since >= e.at && (p.began >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // troubled reports whether a process may lose its connection to the server.
@@ -316,15 +359,20 @@ func (p *plan) troubled() bool {
 	return p.has(slices.Concat(ofMessages, ofTheWay, ofTheServer, ofMoments)...)
 }
 
-// pauses reports whether a call is made in a pause although its process must have received the news of the
-// pause.
-func (m *meter) pauses(c *call) bool {
+// isPaused reports whether a call is made in a pause although its process must have received the news of that
+// pause, and returns when it ends. A pause that follows has news of its own.
+func (m *meter) isPaused(c *call) (until time.Duration, is bool) {
 	p := c.process
-	heard := m.pausedFrom + p.longest + 10*time.Millisecond
-	return heard < p.now && p.now < m.pausedUntil && p.began+time.Second < m.pausedFrom &&
-		!slices.ContainsFunc(p.events, func(e event) bool {
-			return !slices.Contains(ofOperators, e.what) && !slices.Contains(ofProcesses, e.what)
-		})
+	for _, of := range m.pauses {
+		heard := of.from + p.longest + 10*time.Millisecond
+		if heard < p.now && p.now < of.until && p.began+time.Second < of.from &&
+			!slices.ContainsFunc(p.events, func(e event) bool {
+				return !slices.Contains(ofOperators, e.what) && !slices.Contains(ofProcesses, e.what)
+			}) {
+			return of.until, true
+		}
+	}
+	return 0, false
 }
 
 // ran handles each script call: the providers follow the actions of operators.
@@ -345,12 +393,11 @@ func (w *world) ran(verb string, keys, args []string) {
 			micros, _ := strconv.ParseFloat(own[0], 64)
 			until := w.now + time.Duration(micros*1e3)
 			m.pause(until)
-			if m.pausedUntil < w.now {
-				m.pausedFrom = w.now
-			}
-			m.pausedUntil = max(m.pausedUntil, until)
+			m.pauses = append(m.pauses, paused{w.now, until})
 		case resume:
-			m.pausedUntil = w.now
+			for k := range m.pauses {
+				m.pauses[k].until = min(m.pauses[k].until, w.now)
+			}
 		case set:
 			a, b := own[0], own[1]
 			if a == "" {

@@ -113,6 +113,14 @@ func (p *paced) take(cost float64) error {
 	return nil
 }
 
+// forgive lets the provider bear that calls came too early, once.
+func (p *paced) forgive() {
+	p.stored = max(p.stored, 0)
+	for k := range p.changes {
+		p.changes[k].stored = max(p.changes[k].stored, 0)
+	}
+}
+
 func (p *paced) done(cost, used float64) {
 	for k := range p.changes {
 		c := &p.changes[k]

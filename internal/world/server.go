@@ -45,7 +45,7 @@ type server struct {
 	listeners []*listener
 
 	calls map[string]int                         // script calls, by verb
-	ran   func(verb string, keys, args []string) // called after each script; nil: not called
+	ran   func(verb string, keys, args []string) // called after each script that did not fail; nil: not called
 	work  time.Duration                          // the time that scripts took
 }
 
@@ -143,7 +143,7 @@ func (r *server) eval(hash, text string, args []string) (answer any, took time.D
 	}
 	answer = r.Eval(text, args[3:3+n], args[3+n:])
 	r.calls[verb]++
-	if r.ran != nil {
+	if _, refused := answer.(smallredis.Refusal); r.ran != nil && !refused {
 		r.ran(verb, args[3:3+n], args[3+n:])
 	}
 	took = idleScript
