@@ -107,7 +107,9 @@
 //   - Remember for each limit what the last reply said (text, version, reach), and its time. Also
 //     remember Redis's clock of that moment, and continue it with a monotonic clock. Send all of it
 //     with the next call. With the first call of a limit, send the clock from any reply of any
-//     limit. Without it, Redis cannot tell a late copy of that call from a new call.
+//     limit. Without it, Redis cannot tell a late copy of that call from a new call. If Redis's
+//     clock has stepped ahead in the last minute, send that clock as if it had not, except for
+//     quotas and slots: the limit may have been used before the step.
 //   - Read the server's run ID with each heartbeat, and send it. Put "?" before it in an ask if another
 //     server may have taken over: before the first heartbeat is answered, after a broken connection,
 //     after NOSCRIPT, and if Redis has not answered for 100 ms. Then the script reads the run ID. If a reply

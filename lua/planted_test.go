@@ -138,6 +138,7 @@ var planted = []struct {
 	{"a repeat has another tag than its place", "ask", "p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag", "", false, 7},
 	{"a late copy takes a slot", "ask", "if sent and sent > 0 and moment > sent and moment <= now then return nil, true end", "", false, slotSeeds + 123},
 	{"another server knows who waits", "ask", "    forgetPlaces(l)\n", "", false, 38},
+	{"a limit whose keys have expired by a step of the clock is full", "ask", "if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then", "if false then", false, 119},
 	{"another server knows who holds slots", "ask", "if l.meter.forget then l.meter.forget(l) end", "", false, slotSeeds + 1},
 	{"gaps are flows that wait", "ask", "format('%.0f', -from), '<' .. name, format('%.0f', -to), '>' .. name)", "format('%.0f', from), '<' .. name, format('%.0f', to), '>' .. name)", false, 20},
 	{"slots of the dead stay", "ask", "if beat and beat < 0 or not beat and", "if not beat and", false, slotSeeds + 43},

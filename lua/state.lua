@@ -88,6 +88,8 @@ local function recall(l)
     if l.meter.forget then l.meter.forget(l) end
     forgetPlaces(l)
   end
+  -- The keys of a limit that was in use may have expired as the clock stepped ahead.
+  if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then l.meter.remember(l, '', true) end
   if run ~= '' then l.run = run end
 end
 

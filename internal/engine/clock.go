@@ -34,6 +34,10 @@ const Tolerance = 20 * time.Millisecond
 type clock struct {
 	bounds [2]bounds // of now, and of before
 
+	// When Redis's clock stepped ahead, and the upper bound before that.
+	stepped time.Time
+	before  time.Time
+
 	trips [samples]trip
 	next  int
 	known times
@@ -122,14 +126,27 @@ func (c *clock) redis(moment time.Time) int64 {
 	return moment.Sub(high).Microseconds()
 }
 
+// unstepped is redis as if Redis's clock had not stepped ahead of late: a limit that the process has not asked
+// for may have been used before that. 0: it has not stepped, or that is not known.
+func (c *clock) unstepped(moment time.Time) int64 {
+	if c.stepped.IsZero() || moment.Sub(c.stepped) > window {
+		return 0
+	}
+	return moment.Sub(c.before).Microseconds()
+}
+
 // bound notes what a trip says of the clocks. Where both can not be, one of them has stepped.
 func (c *clock) bound(low, high, now time.Time) {
 	b := &c.bounds[0]
+	_, was := c.within()
 	if b.since.IsZero() || now.Sub(b.since) > window/2 {
 		c.bounds[1], *b = *b, bounds{low, high, now}
 	}
 	b.low, b.high = later(b.low, low), earlier(b.high, high)
 	if least, most := c.within(); least.After(most) {
+		if high.Before(was) && now.Sub(c.stepped) > window {
+			c.stepped, c.before = now, was
+		}
 		c.bounds = [2]bounds{{low, high, now}}
 	}
 }

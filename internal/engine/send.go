@@ -68,10 +68,11 @@ func (e *Engine) opens(b *Batch, answered func(*Result, time.Time)) {
 
 // send hands a batch over to the driver.
 func (e *Engine) send(b *Batch, now time.Time) {
-	b.Call.Now, b.Call.Clock = now, b.known
+	b.Call.Now, b.Call.Clock, b.Call.Unstepped = now, b.known, e.clock.unstepped(now)
 	if b.known == 0 {
 		b.Call.Clock = e.clock.redis(now)
 	}
+	b.Call.Lost = e.lost // a heartbeat may have gone first
 	if b.Call.Run = e.run; b.Script == Ask {
 		b.Call.Run = e.server(now)
 	}

@@ -24,7 +24,7 @@ func (e *Engine) Tries(now time.Time, c *wire.Call) error {
 	if !e.breaker.pass(now) {
 		return e.breaker.shut()
 	}
-	c.Caller, c.Now, c.Clock = e.caller(e.clock.times(now)), now, e.clock.redis(now)
+	c.Caller, c.Now, c.Clock, c.Unstepped = e.caller(e.clock.times(now)), now, e.clock.redis(now), e.clock.unstepped(now)
 	return nil
 }
 

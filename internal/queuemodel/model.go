@@ -316,6 +316,9 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 			s.anew(c.at)
 		}
 	}
+	if isFresh && (s.kind == "p" || s.kind == "w") && l.Clock > 0 && c.Now-l.Clock > 1e6 {
+		c.remember(s, nil, true)
+	}
 	if c.Run != "" {
 		s.run = c.Run
 	}

@@ -181,8 +181,11 @@ func (l *Limit) tell(a *args, c *Call, back string) string {
 	defer l.mu.Unlock()
 	now, lost := c.Now, c.Lost
 	known, reach, clock := l.known, l.aged(now), c.Clock
-	if known != "" {
+	switch {
+	case known != "":
 		clock = l.clock(now)
+	case c.Unstepped > 0 && l.Edges == nil && !l.kind.Slots: // it was used before the step, as far as anybody here knows
+		clock = c.Unstepped
 	}
 	switch {
 	case lost.IsZero() || lost.Before(l.heard):

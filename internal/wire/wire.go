@@ -55,6 +55,8 @@ type Call struct {
 	Back   []string // per limit the name of an ask whose turns go back; nil: none
 	Now    time.Time
 	Clock  int64 // Redis's time then, in micros, as far as the process knows it from any limit; 0: not known
+	// Unstepped is the same by Redis's clock of before, if it has stepped ahead of late. 0: it has not.
+	Unstepped int64
 
 	reads bool // it changes nothing
 }

@@ -18,7 +18,7 @@ var planted = []struct {
 	{"the common path spends nothing", "part = part + count * cost * interval", "part = part", "safe", 11},
 	{"a call pays for half of its permits", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.left", "safe", 1},
 	{"a call pays twice", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a * 2)\nend\n\nfunction paced.left", "used", 11},
-	{"a bucket holds one permit too many", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", "safe", 11},
+	{"a bucket holds one permit too many", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", "safe", "bookings-head-paced-3-1"},
 	{"a window's quota is one too many", "(l.used[k] or 0) + cost <= l.a and", "(l.used[k] or 0) + cost <= l.a + 1 and", "safe", 97},
 	{"the next window's count is lost", "edge == l.after and l.usedAfter or", "", "safe", 118},
 	{"a rolling window is too short", "moment + l.offset + l.b or 0)", "moment + l.offset + l.b / 2 or 0)", "safe", 27},
@@ -36,6 +36,7 @@ var planted = []struct {
 	{"the reports of processes never expire", "call('HSET', reports, me, report) == 1 then call('PEXPIRE', reports, life) end", "call('HSET', reports, me, report) then end", "clean", 2},
 	{"turns that are out are forgotten with the data", "if unknown then atLeast(l, now + AHEAD) end\nend\n\n-- record", "end\n\n-- record", "safe", "flush"},
 	{"lost data is a full bucket", "l.meter.remember(l, l.brings, other", "l.meter.remember(l, '', false and other", "safe", "failover-memory"},
+	{"a limit whose keys have expired by a step of the clock is full", "if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then", "if false then", "safe", "clock-ahead-keys-expire"},
 	{"another server's data is believed", "local other = run ~= '' and l.run ~= '' and l.run ~= run", "local other = false", "safe", "failover-memory"},
 	{"who waits is told that all bookings come back", "if item.id and not books then which", "if false then which", "used", "bookings-head-paced-1-1"},
 }

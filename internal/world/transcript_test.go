@@ -44,7 +44,10 @@ func TestTranscripts(t *testing.T) {
 
 // The same faults do not return with other seeds.
 func TestTranscriptsWithOtherSeeds(t *testing.T) {
-	for file, seeds := range map[string]uint64{"slots-passed-over.txt": 12, "orders-of-two-limits.txt": 12} {
+	for file, seeds := range map[string]uint64{
+		"slots-passed-over.txt": 12, "orders-of-two-limits.txt": 12,
+		"clock-ahead-limits-of-others.txt": 8, "clock-ahead-keys-expire.txt": 8,
+	} {
 		t.Run(file, func(t *testing.T) {
 			for seed := range seeds {
 				p := readTranscript(t, filepath.Join("testdata", file))
