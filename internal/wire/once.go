@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -10,9 +9,6 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fault"
 	scripts "github.com/fleetpace/fleetpace/lua"
 )
-
-// errNotLoaded says that the server had no script take, so it may be another server.
-var errNotLoaded = errors.New("script take was not loaded")
 
 // once makes the call once, with the arguments of evalsha for so many keys. A copy that nobody knows of
 // would spend permits that nobody uses, so the client must not repeat it by itself.
@@ -29,9 +25,11 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys 
 		switch script { // another server may have taken over
 		case scripts.Ask:
 			args[first+scripts.ArgRun] = AnyRun + strings.TrimPrefix(c.Run, AnyRun)
-		case scripts.Take:
-			_ = script.Load(ctx, c.Client) // if that fails, the next call does it
-			return nil, errNotLoaded
+		case scripts.Take: // which gives no turns of limits that are not known
+			c.Run = AnyRun + c.Run
+			for i := first + takesFirst; i < len(args); i += takesEach {
+				args[i] = ""
+			}
 		}
 		cmd = script.Eval(ctx, once{c.Client}, texts(args[3:first]), args[first:]...)
 	}

@@ -2,7 +2,6 @@ package wire
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,10 @@ import (
 // takesWithin is the longest way from Redis with which calls ask with script take. Where they have to ask in full
 // after all, they need a second round trip.
 const takesWithin = 2 * time.Millisecond
+
+// Before the arguments of the first limit, script take has takesFirst arguments, and takesEach per limit. The first
+// of these is the known text.
+const takesFirst, takesEach = 5, 8
 
 // take asks for turns, and reports false if the items have to ask in full. The items that it answers with a
 // count of 0 have to do so, too.
@@ -61,10 +64,6 @@ func (c *Call) take(ctx context.Context, items []Item) (reply Reply, answers []A
 		}
 	}
 	values, err := c.once(ctx, scripts.Take, a.all, len(c.Limits))
-	if errors.Is(err, errNotLoaded) {
-		c.Run = AnyRun + c.Run
-		return reply, nil, false, nil
-	}
 	if err != nil {
 		c.Buffer = nil
 		return reply, nil, true, err
