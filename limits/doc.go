@@ -35,6 +35,8 @@
 //	key           a limit for each tenant, host or account: see below
 //	share         the flow of a call, such as its tenant: see below
 //	weights       of the flows: see below
+//	version       of the plans: a number that grows with each change of them
+//	plans         limits for some keys: see below
 //	kind          paced, warming up, quota, rolling or slots. The limit's text says it already;
 //	              a kind that differs from it is an error
 //	group         reserve.Config.Group: for limits that a call may need together, see
@@ -72,6 +74,27 @@
 //	    limit: 100/s
 //	    share: "{tenant}"
 //	    weights: {acme: 3, free-tier: 0.5, default: 1}
+//
+// # Plans
+//
+// If some customers have other limits than the rest, give them plans, by name. A key has the plan
+// that lists it. Otherwise it has the first plan of the file with a fitting template, in which a
+// name in braces stands for any value. All other keys have the limit. Plans have the kind of the
+// limit:
+//
+//	limits:
+//	  - name: api
+//	    limit: 1/s
+//	    key: "{customer}"
+//	    version: 20261126
+//	    plans:
+//	      gold:  {limit: 50/s burst 20, keys: [acme, globex]}
+//	      trial: {limit: 1/minute, keys: ["trial-{name}"]}
+//
+// Raise the version with each change of the limit and its plans; a reload without that is an error.
+// The file with the highest version is in force for the whole fleet, also for processes that have
+// not read it yet. Waiting calls follow within about a second. For plans in a database, use
+// reserve.Config.LimitOf.
 //
 // # Reading the file again
 //

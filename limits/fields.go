@@ -19,6 +19,7 @@ var fields = []struct {
 	{"limit", (*entry).readLimit},
 	{"key", (*entry).readKey},
 	{"share", (*entry).readShare},
+	{"version", (*entry).readVersion},
 	{"kind", (*entry).readKind},
 	{"group", (*entry).readGroup},
 	{"settles", (*entry).readSettles},
@@ -29,7 +30,7 @@ var fields = []struct {
 
 const (
 	longestText = 256 // bytes of any field except a key
-	fieldNames  = "name, limit, key, share, weights, kind, group, settles, lease, max-pause and outage"
+	fieldNames  = "name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-pause and outage"
 )
 
 // gone are fields of earlier versions, and what to do about them.
@@ -139,7 +140,7 @@ func (e *entry) agree() (string, error) {
 	if is := e.settings.limit.Kind().String(); e.kind != "" && e.kind != is {
 		return "kind", fmt.Errorf("must be %s, the kind of the limit %q, got %q", is, e.settings.limit, e.kind)
 	}
-	return "", nil
+	return e.agreePlans()
 }
 
 // missing returns the required fields that a limit lacks.

@@ -18,6 +18,7 @@ type entry struct {
 	settings settings
 	key      template
 	shares   shares
+	plans    *plans
 	kind     string // as the file says; empty: it does not
 
 	file  *parser
@@ -129,7 +130,7 @@ func (p *parser) file(root *yaml.Node) []*entry {
 }
 
 func (p *parser) entry(node *yaml.Node, path string) *entry {
-	e := &entry{settings: unsaid(p.defaults), file: p, path: path, lines: make(map[string]int)}
+	e := &entry{settings: unsaid(p.defaults), file: p, path: path, plans: &plans{}, lines: make(map[string]int)}
 	if !p.is(node, yaml.MappingNode, path, "fields, such as name and limit") {
 		return e
 	}
@@ -163,6 +164,11 @@ func (e *entry) field(name, value *yaml.Node) {
 	if name.Kind == yaml.ScalarNode && name.Value == "weights" {
 		e.lines[name.Value] = name.Line
 		e.readWeights(value, path)
+		return
+	}
+	if name.Kind == yaml.ScalarNode && name.Value == "plans" {
+		e.lines[name.Value] = name.Line
+		e.readPlans(value, path)
 		return
 	}
 	for _, f := range fields {

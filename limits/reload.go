@@ -47,15 +47,26 @@ func (s *Set) take(data []byte) (*table, error) {
 	}
 	t := &table{limits: make(map[string]named, len(entries))}
 	for _, e := range entries {
+		n := named{e.settings, e.key, e.shares, e.plans, nil}
+		if err := n.follows(s.table.Load().limits[n.settings.name]); err != nil {
+			e.file.problems.add(e.lines["version"], e.path+".version", "%v", err)
+		}
+	}
+	if len(entries) > 0 {
+		if err := entries[0].file.problems.in(s.path); err != nil {
+			return nil, err
+		}
+	}
+	for _, e := range entries {
 		limiter := s.made[e.settings]
 		if limiter == nil {
-			if limiter, err = e.settings.limiter(s.client, s.defaults); err != nil {
+			if limiter, err = e.settings.limiter(s.client, s.defaults, s.limitOf(e.settings)); err != nil {
 				return nil, err
 			}
 			s.made[e.settings] = limiter
 		}
 		t.names = append(t.names, e.settings.name)
-		t.limits[e.settings.name] = named{e.settings, e.key, e.shares, limiter}
+		t.limits[e.settings.name] = named{e.settings, e.key, e.shares, e.plans, limiter}
 	}
 	s.table.Store(t)
 	return t, nil
@@ -69,7 +80,8 @@ func differ(old, now *table) Changes {
 		switch {
 		case !known:
 			c.Added = append(c.Added, name)
-		case before.settings != after.settings || before.key.text != after.key.text, before.shares.String() != after.shares.String():
+		case before.settings != after.settings || before.key.text != after.key.text, before.shares.String() != after.shares.String(),
+			!after.plans.same(before.plans), after.plans.version != before.plans.version:
 			c.Changed = append(c.Changed, name)
 		}
 	}
@@ -99,5 +111,5 @@ func (n named) String() string {
 	if n.key.text != "" {
 		text += ", key " + n.key.text
 	}
-	return text + n.shares.String()
+	return text + n.shares.String() + n.plans.String()
 }

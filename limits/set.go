@@ -44,6 +44,7 @@ type named struct {
 	settings settings
 	key      template
 	shares   shares
+	plans    *plans
 	limiter  *reserve.Limiter
 }
 

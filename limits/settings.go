@@ -20,6 +20,7 @@ type settings struct {
 	lease    time.Duration
 	maxPause time.Duration
 	outage   reserve.Policy
+	planned  bool // there are plans: the limits of keys come from the file
 }
 
 // unsaid are the settings of a limit that says nothing.
@@ -33,8 +34,11 @@ func unsaid(defaults reserve.Config) settings {
 	}
 }
 
-func (s settings) limiter(client redis.UniversalClient, defaults reserve.Config) (*reserve.Limiter, error) {
+func (s settings) limiter(client redis.UniversalClient, defaults reserve.Config, limitOf func(string) (reserve.Limit, int64)) (*reserve.Limiter, error) {
 	config := defaults
+	if s.planned {
+		config.LimitOf = limitOf
+	}
 	config.Name, config.Group, config.Limit = s.name, s.group, s.limit
 	config.Settles, config.Lease, config.MaxPause = s.settles, s.lease, s.maxPause
 	config.Outage.Policy = s.outage
@@ -43,7 +47,7 @@ func (s settings) limiter(client redis.UniversalClient, defaults reserve.Config)
 
 // validate asks reserve, which says nothing to Redis when a limiter is made.
 func (s settings) validate(client redis.UniversalClient, defaults reserve.Config) error {
-	limiter, err := s.limiter(client, defaults)
+	limiter, err := s.limiter(client, defaults, nil)
 	if err != nil {
 		return err
 	}
@@ -75,6 +79,9 @@ func (s settings) String() string {
 func validateDefaults(client redis.UniversalClient, defaults reserve.Config) error {
 	if defaults.Name != "" || defaults.Limit != (reserve.Limit{}) {
 		return fmt.Errorf("limits: %w defaults: Name and Limit must not be set, as the file has them", ErrInvalid)
+	}
+	if defaults.LimitOf != nil {
+		return fmt.Errorf("limits: %w defaults: LimitOf must not be set: write plans into the file", ErrInvalid)
 	}
 	s := unsaid(defaults)
 	s.name, s.limit = "defaults", reserve.PerSecond(1)

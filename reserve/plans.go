@@ -47,11 +47,16 @@ func (c *core) lookUp(key string) (limit Limit, version int64, err error) {
 	if err := limit.check(); err != nil {
 		return limit, 0, fmt.Errorf("%w, as Config.LimitOf returned for the key %q", err, key)
 	}
-	if limit.kind != own.kind || limit.unit != own.unit || limit.zone != own.zone {
+	if !own.alike(limit) {
 		return limit, 0, invalid("Config.LimitOf", "must return a limit like Config.Limit, of kind %v (%v), got %q of kind %v for the key %q",
 			own.kind, own, limit, limit.kind, key)
 	}
 	return limit, version, nil
+}
+
+// alike reports whether two limits have the same kind and calendar.
+func (l *Limit) alike(other Limit) bool {
+	return l.kind == other.kind && l.unit == other.unit && l.zone == other.zone
 }
 
 // numbers returns the terms of a limit without the windows of a quota.
