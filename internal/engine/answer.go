@@ -25,7 +25,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 			of.line.pace = 0
 		}
 		if of.lease != nil {
-			of.lease.asked = false
+			of.lease.isAsked()
 		} else if missing := b.Items[i].Count - r.Answers[i].Count; missing > 0 { // they ask again
 			of.line.unanswered(nil, missing)
 		}
@@ -53,11 +53,14 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 			}
 			turn.Number, turn.Tags, turn.Later = number, answer.Tags, answer.Wait > 0
 			g.next(item, &turn)
-			of.give(&turn, now)
+			if of.lease != nil {
+				of.lease.keep(&turn, item.Parts[0].Cost, e.answered.Add(trusted))
+			} else {
+				of.give(&turn, now)
+			}
 		}
 		if of.lease != nil {
-			of.lease.serve(of.line, now)
-			e.watchBurst(of.lease, now)
+			e.ahead(of.lease, of.line, now)
 		}
 		if len(of.line.places) > 0 && of.line.pace == 0 {
 			of.line.followPace(now)
@@ -98,14 +101,11 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 	}
 }
 
-// give takes a turn to the line or the lease that asked for it, and keeps no pointer to it.
+// give takes a turn to the line that asked for it, and keeps no pointer to it.
 func (of *asked) give(t *Turn, now time.Time) {
-	switch {
-	case of.lease != nil:
-		of.lease.keep(t)
-	case of.place == nil:
+	if of.place == nil {
 		of.line.granted(t, now)
-	default:
+	} else {
 		of.line.reached(of.place, t, now)
 	}
 }
@@ -115,7 +115,7 @@ func (of *asked) give(t *Turn, now time.Time) {
 func (e *Engine) lose(of asked, number int64, count int) {
 	switch {
 	case of.lease != nil:
-		of.lease.asked = false
+		of.lease.isAsked()
 	case of.place != nil:
 		of.line.unanswered(of.place, 0)
 	default:

@@ -75,7 +75,7 @@ type Result struct {
 type asked struct {
 	line  *line
 	place *place // nil: new calls
-	lease *lease // It asks for turns ahead of calls; nil: calls ask.
+	lease *lease // It asks for permits ahead of calls; nil: calls ask.
 }
 
 // endedTurn is an element of line.done.

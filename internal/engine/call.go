@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -115,11 +114,6 @@ type Part struct {
 	Cost  int64
 }
 
-// compare orders parts of limits with other keys, or other costs.
-func (p Part) compare(o Part) int {
-	return cmp.Or(cmp.Compare(p.Limit.Keys[0], o.Limit.Keys[0]), cmp.Compare(p.Cost, o.Cost))
-}
-
 // Need is what a call needs: the same for all calls of a line.
 type Need struct {
 	Part           // of one limit …
@@ -162,9 +156,9 @@ func (n *Need) ended() bool {
 	return n.Limit.Name.Ended.Load() || len(n.More) > 0 && n.any(func(l *wire.Limit) bool { return l.Name.Ended.Load() })
 }
 
-// leases reports whether turns of it are taken ahead.
+// leases reports whether permits of it may be taken ahead.
 func (n *Need) leases() bool {
-	return n.Limit.Lease > 0 && n.Limit.Paced() && len(n.More) == 0 && !n.Settles && n.ID == ""
+	return n.Limit.Paced() && len(n.More) == 0 && !n.Settles && n.ID == ""
 }
 
 // doing is what a call holds slots for, as others see it.

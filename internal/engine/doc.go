@@ -23,7 +23,8 @@
 //     of whatever limits. A batch that fails is sent again, with the same serial, until Redis answers
 //     or counts as away.
 //   - A name is what a heartbeat tells of: the limits of one limiter.
-//   - A lease is turns that the process has ahead of its calls.
+//   - A lease is permits that the process has ahead of its calls of a limit: where [wire.Limit] has a
+//     Lease, and for a few milliseconds wherever its calls need thousands of permits per second.
 //   - An alarm is a moment at which a line, a batch, a lease or one of the engine's own duties is
 //     due. All alarms are in one heap, so the shell has one timer.
 //
@@ -46,7 +47,8 @@
 // A [Process] is an engine with a lock, a timer and a connection. It locks, hands over one event,
 // takes what is ready, unlocks, and acts. Calls that come while a batch is under way wait in an
 // inbox, so that thousands of them do not compete for the lock with it. A call that has nobody to
-// share a batch with sends it itself.
+// share a batch with sends it itself. A call that finds permits ahead of it draws them from a stock,
+// which has a lock of its own.
 //
 // # Where to find it
 //
@@ -56,6 +58,7 @@
 //   - clock.go says how long round trips take, and how early a call asks. left.go gives back what no
 //     call uses. missed.go turns callers away whose deadlines are too short.
 //   - heart.go is the signs of life, names.go what they tell, kinds.go which kind of limit is in force.
+//   - lease.go takes permits ahead of calls, and stock.go is where calls draw them.
 //   - slots.go is who holds slots, and audit.go finds slots that nobody uses.
 //   - listen.go subscribes and tries again, news.go acts on what is heard, and looks if nothing is.
 //     move.go is what happened to limits: pauses, changes, loss of data.

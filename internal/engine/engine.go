@@ -1,13 +1,14 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Config is what an Engine needs to know. All fields are required, but for Channel.
+// Config is what an Engine needs to know. All fields are required, but for Channel and Brisk.
 type Config struct {
 	Process string        // A name of its own, without spaces and colons.
 	Channel string        // For news of the limits. Empty: there is none.
@@ -22,6 +23,8 @@ type Config struct {
 	Self   wire.Report    // What is the same in all reports.
 	Random func() float64 // From 0 to 1, for jitter.
 	Errors Errors
+
+	Brisk Brisk // Zero: a default.
 }
 
 // Errors are what calls are told.
@@ -78,6 +81,7 @@ type Engine struct {
 
 // New returns an engine that has nothing to do.
 func New(cfg Config) *Engine {
+	cfg.Brisk = cmp.Or(cfg.Brisk, usualBrisk)
 	e := &Engine{cfg: cfg, lines: map[key]*line{}, rests: map[string]time.Time{}}
 	e.breaker = breaker{failures: cfg.Failures, probe: cfg.Probe, interval: time.Duration((0.5 + cfg.Random()) * float64(cfg.Probe)), tell: e.tell}
 	e.traffic.returning = map[string]int{}
@@ -86,7 +90,7 @@ func New(cfg Config) *Engine {
 	e.news = news{moves: map[string]*move{}, moving: map[string]int{}, looks: map[*wire.Limit]time.Time{}}
 	e.news.glance.of, e.news.look.of = duty((*Engine).glanceNow), duty((*Engine).lookNow)
 	e.slotKeeper = slotKeeper{holders: map[*Call]bool{}, audits: map[string]*audit{}}
-	e.leaser = leaser{leases: map[Part]*lease{}, past: map[*wire.Name]*LeaseStats{}}
+	e.leaser = leaser{leases: map[*wire.Limit]*lease{}, past: map[*wire.Name]*LeaseStats{}}
 	return e
 }
 
@@ -140,6 +144,9 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 	}
 	if e.down() {
 		e.serve(l, now)
+	}
+	if of := e.leases[l.need.Limit]; of != nil && len(l.waiting) == 0 {
+		of.open(true)
 	}
 	switch {
 	case l.idle():

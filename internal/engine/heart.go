@@ -145,6 +145,7 @@ func (e *Engine) heardBeat(b *Batch, r *Result, now time.Time) (n int, died bool
 	}
 	if b.Heartbeat.Ends { // Redis counts the process as one that has ended
 		e.answered = time.Time{}
+		e.trustLeases()
 		if e.known = len(e.names) > 0; e.known { // a call came meanwhile, and others may have had its slots
 			e.hurry(now)
 		}
@@ -190,6 +191,7 @@ func (e *Engine) learn(p *wire.Pulse, left, now time.Time) {
 		e.knownAt = p.Micros
 	}
 	e.known, e.answered = true, later(e.answered, left)
+	e.trustLeases()
 }
 
 // doubtfulAfter is how long Redis must be silent for another server to answer now, although no request of this

@@ -24,6 +24,9 @@ func (e *Engine) Join(now time.Time, c *Call) {
 			return
 		}
 	}
+	if len(e.leases) > 0 && e.lend(c, now) {
+		return
+	}
 	l := e.last
 	if l == nil || !l.is(&c.Need) {
 		l = e.lineOf(&c.Need)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"maps"
 	"math"
 	"slices"
@@ -9,207 +10,273 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// LeaseStats counts the permits that a process took ahead of its calls. Taken is the sum of the others
-// and of those that it holds.
-type LeaseStats struct {
-	Taken    int64 // from the bucket
-	Used     int64 // by calls
-	Returned int64 // to the bucket
-	Lapsed   int64 // Nobody used them in time, or a pause took them.
-}
-
 // leaser is the leases of the process.
 type leaser struct {
-	leases map[Part]*lease
+	leases map[*wire.Limit]*lease     // those in use
 	past   map[*wire.Name]*LeaseStats // of leases that are no more
 }
 
-// lease is turns that a process has ahead of its calls of a cost at one limit: as many as they need in
-// half of the time for which such turns last. It asks for more when a quarter of that is left.
+// lease is permits of a limit that a process has ahead of its calls: as many as they need in half of the time for
+// which it may hold them. It asks for more when a quarter of that is left.
 type lease struct {
-	need  Need
-	turns []Turn
-	asked bool // for more
+	stock
+	need   Need  // of a line that asks for more where no call does
+	asking bool  // A batch asks for more.
+	burst  alarm // It looks whether a burst of calls is over.
 
-	demand float64   // Calls per second of late.
-	count  int64     // Calls …
-	since  time.Time // … since then.
-	drawn  time.Time // The last one.
-	burst  alarm     // It looks whether a burst of calls is over.
-	stats  LeaseStats
+	demand float64   // The permits that calls have needed per second of late.
+	count  int64     // The permits that calls had used …
+	since  time.Time // … then.
+	credit float64   // So many permits may lapse that were taken without being told to …
+	lapsed int64     // … after those that had lapsed then.
 }
 
 const (
-	// Calls come in bursts. A process that had none for so many times the usual gap, and for that part of
-	// the time for which turns last, gives back what it has, as long as nobody else has spent.
+	// Calls come in bursts. A process that had none for so many times the usual gap, for that part of the
+	// time for which it may hold permits, and for two round trips gives back what it has, as long as nobody else
+	// has spent.
 	longGap, longPart = 4, 8
-
-	mostAhead = 5000 // calls: an item of a script may not have more than twice that
 )
 
-// lasting is for how long turns of a lease may be used: the bucket is never fuller than that lets it.
-func lasting(l *wire.Limit) time.Duration {
-	a, b := l.InForce()
-	return min(l.Lease, time.Duration(a*b/2)*time.Microsecond)
+// Brisk says when a process takes permits ahead without being told to: where its calls need so many permits of a
+// limit per second. It holds them for that time at most, and for briskFill of the time in which the bucket
+// fills. It takes briskPart of what it would with a lease of that time, and at most briskStored of what is
+// stored. What a process has when its calls end is lost if others have spent since, so it never has more than
+// one permit for each Used that its calls have used of late.
+type Brisk struct {
+	Demand float64
+	Lease  time.Duration
+	Used   float64
 }
 
-// Draw gives a call a turn that was taken ahead of it.
+var usualBrisk = Brisk{Demand: 3000, Lease: 50 * time.Millisecond, Used: 100}
+
+const briskFill, briskStored, briskPart = 64, 16, 2
+
+// lasting is for how long permits may be held: the bucket is never fuller than that lets it.
+func (e *Engine) lasting(l *wire.Limit) time.Duration {
+	a, b := l.InForce()
+	fill := time.Duration(min(a*b, 1e12)) * time.Microsecond
+	if l.Lease == 0 {
+		return min(e.cfg.Brisk.Lease, fill/briskFill)
+	}
+	return min(l.Lease, fill/2)
+}
+
+// Draw gives a call permits that were taken ahead of it.
 func (e *Engine) Draw(now time.Time, need *Need) (t Turn, ok bool) {
-	l := e.leases[need.Part]
-	if l == nil {
-		l = &lease{need: Need{Part: need.Part}, since: now}
-		l.burst.of = l
-		e.leases[need.Part] = l
-	}
-	l.count++
-	l.drawn = now
-	of := e.lines[l.need.key()]
-	u := e.useName(need.Limit.Name, now)
-	if e.closed || need.Limit.Name.Other.Load() != nil || of != nil && len(of.waiting) > 0 || now.Sub(e.answered) > trusted {
-		return Turn{}, false
-	}
-	for !ok && len(l.turns) > 0 {
-		t, l.turns = l.turns[0], l.turns[1:]
-		if ok = !now.After(t.Until.Add(-Tolerance)); ok {
-			l.stats.Used += need.Cost
-			t.Used = now
-			t.spend()
-			u.limits[need.Limit] = now
-		} else {
-			l.stats.Lapsed += need.Cost
-		}
-	}
-	// A call that does not wait asks for itself alone.
-	if (ok || need.Now) && !l.asked && l.wants(now) > 0 {
-		l.asked = true
-		if of = e.lineOf(&l.need); !of.queued {
-			e.queue.add(of)
-		}
+	t, ok, few := need.draw(now)
+	if few {
+		e.askAhead(need.Limit, now)
 	}
 	return t, ok
 }
 
-// wants is how many turns to take ahead now.
-func (l *lease) wants(now time.Time) int {
-	lasts := lasting(l.need.Limit)
-	if passed := now.Sub(l.since); passed >= lasts/64 {
-		l.demand += (float64(l.count)/passed.Seconds() - l.demand) * min(1, passed.Seconds()/lasts.Seconds())
-		l.count, l.since = 0, now
+// lend gives a call that joins permits that came meanwhile. If there are none, calls that come later do not pass it.
+func (e *Engine) lend(c *Call, now time.Time) bool {
+	l := e.leases[c.Need.Limit]
+	if l == nil || c.Held || !c.Need.leases() {
+		return false
 	}
-	want := math.Ceil(l.demand * lasts.Seconds() / 2)
-	if float64(len(l.turns)) > want/4 {
-		return 0
+	t, ok := e.Draw(now, &c.Need)
+	if !ok {
+		l.open(false)
+		return false
 	}
-	return min(int(want)-len(l.turns), mostAhead)
+	c.joined, c.own = now, t
+	c.has(&c.own)
+	c.end(Used)
+	e.ready.Wake = append(e.ready.Wake, c)
+	return true
 }
 
-// leases reports whether turns of the line may be those of a lease.
+// leases reports whether permits that the line asks for may be those of a lease.
 func (l *line) leases() bool { return l.need.leases() && !l.need.Now }
+
+// leaseFor returns the lease of a limit, if permits are taken ahead there; nil: they are not.
+func (e *Engine) leaseFor(limit *wire.Limit, now time.Time) *lease {
+	if l := e.leases[limit]; l != nil {
+		return l
+	}
+	demand, used := 0.0, limit.Used()
+	if limit.Lease == 0 {
+		passed := now.Sub(limit.Since)
+		if passed < e.cfg.Brisk.Lease/2 {
+			return nil
+		}
+		demand = float64(used-limit.Count) / passed.Seconds()
+		limit.Since, limit.Count = now, used
+		if passed > 2*e.cfg.Brisk.Lease || demand < e.cfg.Brisk.Demand {
+			return nil
+		}
+	}
+	l, _ := limit.Ahead.Load().(*lease)
+	if l == nil {
+		l = &lease{need: Need{Part: Part{limit, 1}}}
+		l.burst.of = l
+		limit.Ahead.Store(l)
+	}
+	l.demand, l.since, l.count = demand, now, used
+	e.leases[limit] = l
+	return l
+}
+
+// wants is how many permits to take ahead now.
+func (e *Engine) wants(l *lease, now time.Time) int64 {
+	limit := l.need.Limit
+	lasts := e.lasting(limit)
+	if passed := now.Sub(l.since); passed >= lasts/64 {
+		used, lapsed := limit.Used(), l.counts(false).Lapsed
+		l.credit += float64(used-l.count)/e.cfg.Brisk.Used - float64(lapsed-l.lapsed)
+		l.demand += (float64(used-l.count)/passed.Seconds() - l.demand) * min(1, passed.Seconds()/lasts.Seconds())
+		l.count, l.since, l.lapsed = used, now, lapsed
+	}
+	want := int64(math.Ceil(l.demand * lasts.Seconds() / 2))
+	switch {
+	case limit.Lease > 0:
+	case l.demand < e.cfg.Brisk.Demand:
+		want = 0
+	default:
+		want = min(want/briskPart, limit.Stored(now, lasts)/briskStored, int64(max(0, l.credit)))
+	}
+	return l.lacks(want)
+}
+
+// askAhead lets a line ask for more permits: a call has found that there are few.
+func (e *Engine) askAhead(limit *wire.Limit, now time.Time) {
+	l := e.leases[limit]
+	switch {
+	case l == nil || l.asking:
+	case e.closed || e.wants(l, now) == 0:
+		l.asks(false)
+	default:
+		e.asksAlone(l)
+	}
+}
+
+// asksAlone lets the line of a lease ask.
+func (e *Engine) asksAlone(l *lease) {
+	if of := e.lineOf(&l.need); !of.queued {
+		e.queue.add(of)
+	}
+}
 
 // takeAhead takes in what a line asks for ahead of its calls, as far as permits are known to be there.
 func (e *Engine) takeAhead(b *Batch, of *line, now time.Time) {
-	l := e.leases[of.need.Part]
-	if l == nil || !of.leases() || e.closed {
+	limit := of.need.Limit
+	if e.closed || !of.need.leases() {
 		return
 	}
-	lasts := lasting(of.need.Limit)
-	n := min(l.wants(now), int(of.need.Limit.Stored(now, lasts)/of.need.Cost)-len(of.waiting))
-	if l.asked = n > 0; l.asked {
-		b.add(of, wire.Item{Count: n, Number: e.number + 1, Ahead: lasts}, nil)
-		e.number += int64(n)
-		b.asks[len(b.asks)-1].lease = l
+	l := e.leaseFor(limit, now)
+	if l == nil {
+		return
 	}
+	if len(of.waiting) > 0 {
+		l.use(now)
+	}
+	if l.asking {
+		return
+	}
+	n := e.wants(l, now)
+	if n > 0 { // calls that do not ask with this batch have theirs, too
+		n += int64(of.fresh()) * of.need.Cost
+	}
+	n = min(n, limit.Stored(now, e.lasting(limit))-int64(len(of.waiting))*of.need.Cost)
+	if n > 0 && of.need.Now { // each of these calls asks for itself alone
+		e.asksAlone(l)
+		return
+	}
+	l.asking = n > 0
+	if l.asks(l.asking); !l.asking {
+		return
+	}
+	e.number++
+	b.add(of, wire.Item{Count: 1, Number: e.number, Ahead: e.lasting(limit)}, nil)
+	b.parts[len(b.parts)-1].Cost = n
+	b.asks[len(b.asks)-1].lease = l
 }
 
-// keep takes in a turn that a lease has asked for.
-func (l *lease) keep(t *Turn) {
-	l.turns = append(l.turns, *t)
-	l.stats.Taken += l.need.Cost
+// isAsked notes that no batch asks for more.
+func (l *lease) isAsked() {
+	l.asking = false
+	l.asks(false)
 }
 
-// serve lets calls have turns that came while they waited for others of their own.
-func (l *lease) serve(of *line, now time.Time) {
-	for len(l.turns) > 0 && len(of.waiting) > 0 {
-		l.stats.Used += l.need.Cost
-		of.give(&l.turns[0], now)
-		l.turns = l.turns[1:]
+// ahead lets calls have permits that were asked for ahead of calls.
+func (e *Engine) ahead(l *lease, of *line, now time.Time) {
+	if e.closed {
+		l.drop(func(*Turn) bool { return true })
+		return
+	}
+	l.passOn(of, now)
+	if _, has := l.has(); has {
+		e.alarms.set(&l.burst, now.Add(e.gap(l)))
 	}
 }
 
 // gap is after how long without a call a burst is over.
-func (l *lease) gap() time.Duration {
+func (e *Engine) gap(l *lease) time.Duration {
 	usual := time.Duration(longGap / max(l.demand, 1e-9) * float64(time.Second))
-	return max(usual, lasting(l.need.Limit)/longPart)
+	return max(usual, e.lasting(l.need.Limit)/longPart, 2*e.clock.known.trip)
 }
 
-// watchBurst looks for the end of a burst.
-func (e *Engine) watchBurst(l *lease, now time.Time) {
-	if len(l.turns) > 0 && !e.closed {
-		e.alarms.set(&l.burst, now.Add(l.gap()))
-	}
-}
-
-// isDue gives the turns of a lease back whose burst is over.
+// isDue gives the permits of a lease back whose burst is over.
 func (l *lease) isDue(e *Engine, now time.Time) {
-	if len(l.turns) == 0 || e.closed {
+	drawn, has := l.has()
+	if !has || e.closed {
 		return
 	}
-	if rest := l.gap() - now.Sub(l.drawn); rest > 0 {
+	if rest := e.gap(l) - now.Sub(drawn); rest > 0 {
 		e.alarms.set(&l.burst, now.Add(rest))
 		return
 	}
 	e.giveLast(l, now)
 }
 
-// giveLast gives back the turns of the last ask, as far as they were not used.
+// giveLast gives back the permits of the last ask, as far as they were not used.
 func (e *Engine) giveLast(l *lease, now time.Time) {
-	var first Turn
-	var permits int64
-	for i := len(l.turns) - 1; i >= 0; i-- {
-		if t := &l.turns[i]; (first.Ask == "" || t.Ask == first.Ask) && t.goBack(l.need.Cost) {
-			first, permits = *t, permits+l.need.Cost
-			l.turns = slices.Delete(l.turns, i, i+1)
-		}
-	}
+	t, permits := l.takeLast()
 	if permits == 0 {
 		return
 	}
 	b := e.batch(Leave)
-	b.Left = append(b.Left, wire.Left{Limit: b.at(l.need.Limit), Turns: first.Ask, Cost: first.Permit - l.need.Cost})
-	b.answered = func(_ time.Time, r *Result) {
-		went := min(r.Counts[0], permits)
-		l.stats.Returned += went
-		l.stats.Lapsed += permits - went
-	}
-	b.failed = func(time.Time, error) { l.stats.Lapsed += permits }
+	b.Left = append(b.Left, wire.Left{Limit: b.at(l.need.Limit), Turns: t.Ask, Cost: t.Permit - permits})
+	b.answered = func(_ time.Time, r *Result) { l.went(min(r.Counts[0], permits), permits) }
+	b.failed = func(time.Time, error) { l.went(0, permits) }
 	e.once(b, now)
 }
 
-// dropLeases lets go of turns of the limit with a key that are void.
+// dropLeases lets go of permits of the limit with a key whose turns are void.
 func (e *Engine) dropLeases(key string, void func(*Turn) bool) {
-	for part, l := range e.leases {
-		if part.Limit.Keys[0] == key {
-			had := len(l.turns)
-			l.turns = slices.DeleteFunc(l.turns, func(t Turn) bool { return void(&t) })
-			l.stats.Lapsed += int64(had-len(l.turns)) * part.Cost
+	for limit, l := range e.leases {
+		if limit.Keys[0] == key {
+			l.drop(void)
 		}
 	}
 }
 
-// tidyLeases gives turns back that nobody will use: those that are old, or all of them. It forgets
+// trustLeases notes until when the process surely counts as alive.
+func (e *Engine) trustLeases() {
+	for _, l := range e.leases {
+		l.trusts(e.answered.Add(trusted))
+	}
+}
+
+// tidyLeases gives permits back that nobody will use: those that are old, or all of them. It forgets
 // leases that nobody needs.
 func (e *Engine) tidyLeases(now time.Time, all bool) {
-	for _, part := range slices.SortedFunc(maps.Keys(e.leases), Part.compare) {
-		l := e.leases[part]
-		if len(l.turns) > 0 && (all || now.Sub(l.since) > lasting(part.Limit)) {
+	for _, limit := range slices.SortedFunc(maps.Keys(e.leases), func(a, b *wire.Limit) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }) {
+		l := e.leases[limit]
+		l.credit *= 0.9 // so it is of the last seconds
+		if all || now.Sub(l.since) > e.lasting(limit) {
 			e.giveLast(l, now)
-			l.stats.Lapsed += int64(len(l.turns)) * part.Cost // others have spent since
-			l.turns = nil
+			l.drop(func(*Turn) bool { return true }) // others have spent since
 		}
-		if len(l.turns) == 0 && now.Sub(l.since) > part.Limit.Lease+unused {
+		if _, has := l.has(); !has && !l.asking && now.Sub(l.since) > limit.Lease+unused {
 			e.alarms.clear(&l.burst)
-			e.retired(part.Limit.Name).add(l.stats)
-			delete(e.leases, part)
+			e.retired(limit.Name).add(l.counts(true))
+			l.lapsed = 0
+			delete(e.leases, limit)
 		}
 	}
 }
@@ -229,9 +296,9 @@ func (e *Engine) retired(name *wire.Name) *LeaseStats {
 // LeaseStats returns the counts of all limits of a name.
 func (e *Engine) LeaseStats(name *wire.Name) LeaseStats {
 	sum := *e.retired(name)
-	for part, l := range e.leases {
-		if part.Limit.Name == name {
-			sum.add(l.stats)
+	for limit, l := range e.leases {
+		if limit.Name == name {
+			sum.add(l.counts(false))
 		}
 	}
 	return sum

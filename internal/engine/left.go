@@ -44,9 +44,9 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 			continue
 		}
 		b.leaveSlots(l, t)
-		if lease := e.leases[l.need.Part]; lease != nil && l.leases() && !e.closed && !t.Due.After(now) {
+		if lease := e.leases[l.need.Limit]; lease != nil && l.leases() && !e.closed && !t.Due.After(now) {
 			t.Ask = "" // its ask may have been given others that the lease has used
-			lease.keep(t)
+			lease.keep(t, l.need.Cost, e.answered.Add(trusted))
 			continue
 		}
 		b.leaveTurn(l, t)

@@ -100,11 +100,9 @@ func (c *change) shorten(t *Turn) bool {
 func (e *Engine) changedTo(key string, c change, now time.Time) {
 	m := e.moveOf(key, now)
 	m.changed = max(m.changed, c.at)
-	for part, l := range e.leases {
-		for i := range l.turns {
-			if part.Limit.Keys[0] == key {
-				c.shorten(&l.turns[i])
-			}
+	for limit, l := range e.leases {
+		if limit.Keys[0] == key {
+			l.change(c.shorten)
 		}
 	}
 	for _, l := range e.inUse {

@@ -100,6 +100,11 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 	for c := range e.holders {
 		c.Need.each(func(p Part) { e.useName(p.Limit.Name, now) })
 	}
+	for limit, l := range e.leases { // their calls need no batch
+		if drawn, _ := l.has(); !limit.Name.Ended.Load() && e.names[limit.Name] != nil && drawn.After(e.names[limit.Name].limits[limit]) {
+			e.useLimit(limit, now)
+		}
+	}
 	slowest := map[string]*wire.Name{} // of those that share keys: two limiters of one name
 	var unsure []*wire.Name
 	for name, u := range e.names {

@@ -55,7 +55,7 @@ func (e *Engine) needsNews(now time.Time) bool {
 		return false
 	}
 	for _, l := range e.leases {
-		if len(l.turns) > 0 {
+		if _, has := l.has(); has {
 			return true
 		}
 	}

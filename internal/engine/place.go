@@ -304,7 +304,7 @@ func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int
 	if len(places)+fresh > 0 && l.late > 0 { // else the reply would come too late again
 		b.late, l.late = max(b.late, l.late), 0
 	}
-	if len(e.leases) > 0 {
+	if light || l.need.Limit.Lease > 0 {
 		e.takeAhead(b, l, now)
 	}
 	calls := fresh + len(places)

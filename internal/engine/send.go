@@ -230,7 +230,7 @@ func (e *Engine) fail(b *Batch, err error, now time.Time) {
 		item := &b.Items[i]
 		switch {
 		case of.lease != nil:
-			of.lease.asked = false
+			of.lease.isAsked()
 		case away:
 			e.lose(of, item.Number, item.Count)
 			of.mayStand(item)

@@ -13,7 +13,13 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 		return Turn{}, err
 	}
 	if need.leases() {
-		if t, ok := p.draw(need); ok {
+		t, ok, few := need.draw(time.Now())
+		if few {
+			limit := need.Limit
+			p.step(func(e *Engine, now time.Time) { e.askAhead(limit, now) })
+		}
+		if ok {
+			need.used(&t)
 			return t, nil
 		}
 	}
@@ -29,16 +35,6 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 		p.calls.Put(c)
 	}
 	return t, err
-}
-
-// draw gives a call a turn that was taken ahead of it. It takes a copy, so that the need of a call that takes
-// none ahead stays on the stack.
-func (p *Process) draw(need Need) (t Turn, ok bool) {
-	p.step(func(e *Engine, now time.Time) { t, ok = e.Draw(now, &need) })
-	if ok {
-		need.used(&t)
-	}
-	return t, ok
 }
 
 // await blocks until a call uses its turn, up to early before it is due, or has failed. Where the context

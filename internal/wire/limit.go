@@ -41,6 +41,12 @@ type Limit struct {
 	// engine, which guards it with its lock.
 	Spent string
 
+	// Ahead is what the engine has ahead of calls. Since and Count are when the engine looked last how many
+	// permits calls had used, and how many these were; its lock guards them.
+	Ahead atomic.Value
+	Since time.Time
+	Count int64
+
 	kind *Kind
 	keys []any  // as arguments of a command
 	a, b string // as texts
@@ -75,6 +81,9 @@ func (l *Limit) Copy() *Limit {
 	return &Limit{Terms: l.Terms, kind: l.kind, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, a: l.a, b: l.b, known: l.known, version: l.version,
 		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, Plans: l.Plans, plan: l.plan, unsaid: l.unsaid, calm: l.calm}
 }
+
+// Used returns how many permits calls of this process have used.
+func (l *Limit) Used() int64 { return l.Calls.Load() + l.Further.Load() }
 
 func exact(x float64) string { return strconv.FormatFloat(x, 'g', 17, 64) }
 

@@ -33,6 +33,10 @@ type client struct {
 
 const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
 
+// brisk says when processes take permits ahead. Histories have few calls, so they do it much sooner than elsewhere,
+// and take more.
+var brisk = engine.Brisk{Demand: 100, Lease: 100 * time.Millisecond, Used: 4}
+
 func newClient(w *world, p *process) *client {
 	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}}
 	m.redis = redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
@@ -43,6 +47,7 @@ func newClient(w *world, p *process) *client {
 	m.engine = engine.New(engine.Config{
 		Process: fmt.Sprintf("process%d", p.n), Channel: w.channel(), Dead: dead,
 		Away: policies[w.plan.policy], Failures: 3, Probe: 500 * time.Millisecond, Share: m.share,
+		Brisk:  brisk,
 		Self:   wire.Report{Host: "played", PID: p.n, Started: m.time().Unix(), Policy: string(w.plan.policy)},
 		Random: w.plan.source("engine", p.n).Float64,
 		Errors: engine.Errors{

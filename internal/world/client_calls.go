@@ -50,7 +50,7 @@ func (m *client) joins(c *call) {
 			}
 		})
 	}
-	if need.Limit.Lease > 0 && !need.Settles && !e.Held && len(need.More) == 0 {
+	if !e.Held {
 		drawn := false
 		m.step(func(now time.Time) { _, drawn = m.engine.Draw(now, &need) })
 		if drawn {
@@ -123,6 +123,11 @@ func (m *client) look(c *call, e *engine.Call) {
 func (m *client) has(c *call) {
 	if m.world.plan.holds(c.load) {
 		m.held = append(m.held, c)
+	}
+	for _, p := range c.parts { // as Process does
+		l := m.limit(p)
+		l.Calls.Add(1)
+		l.Further.Add(int64(p.cost) - 1)
 	}
 	m.world.turn(c)
 }

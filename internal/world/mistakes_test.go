@@ -26,7 +26,7 @@ var mistakes = []struct {
 	{"calls do not ask as Redis is back", "outage", "	e.outage = nil\n	e.refreshLines(func(*line) bool { return true })\n", "	e.outage = nil\n", "clean"},
 	{"permits wait for the head of a queue for 4 s", "clock", "usualGrace          = 400 * time.Millisecond", "usualGrace          = 4 * time.Second", "used"},
 	{"a head that is told that it is late sleeps on", "news", "			if rest == e.cfg.Process {\n				e.roomAt(key, 1)\n			}\n", "", "used"},
-	{"another pace makes turns void", "move", "	for part, l := range e.leases {", "	e.takeBack(key, now, func(t *Turn) bool { return t.Given <= c.at })\n	for part, l := range e.leases {", "used"},
+	{"another pace makes turns void", "move", "	for limit, l := range e.leases {", "	e.takeBack(key, now, func(t *Turn) bool { return t.Given <= c.at })\n	for limit, l := range e.leases {", "used"},
 	{"turns of a limit that has changed are used late", "move", "		if t.Given < m.changed {\n			t.shorten(t.Due)\n		}\n", "", "safe"},
 	{"a pause lets turns be used that were given before", "move", "	e.takeBack(key, now, func(t *Turn) bool { return t.Given <= given && t.Moment < due })\n", "", "safe"},
 	{"all calls of a line are asked for at the limit of its first place", "place", "return s == setOf(len(l.parts))-1 }", "return s != 0 }", "used"},

@@ -1,0 +1,213 @@
+package engine
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+// LeaseStats counts the permits that a process took ahead of its calls. Taken is the sum of the others
+// and of those that it holds.
+type LeaseStats struct {
+	Taken    int64 // from the bucket
+	Used     int64 // by calls
+	Returned int64 // to the bucket
+	Lapsed   int64 // Nobody used them in time, or a pause took them.
+}
+
+// stock is the permits of a lease. Calls draw them without the lock of the Process, so it has its own.
+type stock struct {
+	mu     sync.Mutex
+	grants []grant   // the first is used first
+	least  int64     // With so few permits it is to be asked for more.
+	asked  bool      // A call has said so, or a batch asks.
+	closed bool      // Calls wait: those that come now are not to pass them.
+	trust  time.Time // Until then the process surely counts as alive.
+	drawn  time.Time // when a call drew permits last, or asked for a turn
+	stats  LeaseStats
+}
+
+// grant is permits that were spent together, and how many of them are left.
+type grant struct {
+	turn Turn
+	left int64
+}
+
+// stockOf is the stock of a limit; nil: it never had one.
+func stockOf(l *wire.Limit) *stock {
+	of, _ := l.Ahead.Load().(*lease)
+	if of == nil {
+		return nil
+	}
+	return &of.stock
+}
+
+// draw gives a call permits that were taken ahead of it. It needs no lock of the Process. few says that
+// Engine.askAhead is to be called.
+func (n *Need) draw(now time.Time) (t Turn, ok, few bool) {
+	s := stockOf(n.Limit)
+	if s == nil || !n.leases() {
+		return Turn{}, false, false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || n.Limit.Name.Ended.Load() || n.Limit.Name.Other.Load() != nil || now.After(s.trust) || !s.take(n.Cost, now, &t) {
+		return Turn{}, false, false
+	}
+	if !s.asked && s.left() <= s.least {
+		s.asked, few = true, true
+	}
+	return t, true, few
+}
+
+// take takes permits of one grant, as a turn. The stock must be locked.
+func (s *stock) take(permits int64, now time.Time, t *Turn) bool {
+	for len(s.grants) > 0 && now.After(s.grants[0].turn.Until.Add(-Tolerance)) {
+		s.stats.Lapsed += s.grants[0].left
+		s.grants = slices.Delete(s.grants, 0, 1)
+	}
+	for i := range s.grants {
+		g := &s.grants[i]
+		if g.left < permits {
+			continue
+		}
+		*t = g.turn
+		t.Used, s.drawn = now, now
+		s.stats.Used += permits
+		g.left -= permits
+		if t.Permit -= g.left; g.left == 0 {
+			s.grants = slices.Delete(s.grants, i, i+1)
+		}
+		return true
+	}
+	return false
+}
+
+// left is how many permits there are. The stock must be locked.
+func (s *stock) left() (permits int64) {
+	for i := range s.grants {
+		permits += s.grants[i].left
+	}
+	return permits
+}
+
+// lacks is how many permits to ask for, where so many are wanted.
+func (s *stock) lacks(wanted int64) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.least = wanted / 4
+	if left := s.left(); left <= s.least {
+		return wanted - left
+	}
+	return 0
+}
+
+// asks notes whether a batch asks for more.
+func (s *stock) asks(asks bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked = asks
+}
+
+// use notes that calls ask for turns.
+func (s *stock) use(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drawn = now
+}
+
+// keep takes in permits that were asked for, or that a call did not use.
+func (s *stock) keep(t *Turn, permits int64, trust time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grants = append(s.grants, grant{*t, permits})
+	s.stats.Taken += permits
+	s.trust = trust
+}
+
+// trusts notes until when the process surely counts as alive.
+func (s *stock) trusts(until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.trust = until
+}
+
+// open lets calls that come now draw permits, or not, as others wait.
+func (s *stock) open(open bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = !open
+}
+
+// passOn lets calls of a line that wait for turns of their own have permits.
+func (s *stock) passOn(to *line, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var t Turn
+	for len(to.waiting) > 0 && s.take(to.need.Cost, now, &t) {
+		to.give(&t, now)
+	}
+	s.closed = len(to.waiting) > 0
+}
+
+// has reports whether there are permits, and when a call drew some last or asked.
+func (s *stock) has() (drawn time.Time, has bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.drawn, len(s.grants) > 0
+}
+
+// change lets the turns of the permits be others, as far as it says so.
+func (s *stock) change(change func(*Turn) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.grants {
+		change(&s.grants[i].turn)
+	}
+}
+
+// drop lets go of permits whose turns are void.
+func (s *stock) drop(void func(*Turn) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	had := s.left()
+	s.grants = slices.DeleteFunc(s.grants, func(g grant) bool { return void(&g.turn) })
+	s.stats.Lapsed += had - s.left()
+}
+
+// takeLast takes the permits of the last ask off, if they may go back; 0: they may not.
+func (s *stock) takeLast() (t Turn, permits int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := len(s.grants) - 1; i >= 0; i-- {
+		if t, permits = s.grants[i].turn, s.grants[i].left; t.Ask == "" {
+			continue
+		}
+		if *t.spent = max(*t.spent, t.Permit-permits); !t.goBack(permits) {
+			break
+		}
+		s.grants = slices.Delete(s.grants, i, i+1)
+		return t, permits
+	}
+	return Turn{}, 0
+}
+
+// went notes how many permits of some that were given back went back.
+func (s *stock) went(back, of int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stats.Returned += back
+	s.stats.Lapsed += of - back
+}
+
+// counts returns what was counted, and forgets it if the lease ends.
+func (s *stock) counts(ends bool) (all LeaseStats) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if all = s.stats; ends {
+		s.stats = LeaseStats{}
+	}
+	return all
+}
