@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -50,6 +51,10 @@ func TestPlansOfKeys(t *testing.T) {
 		write("2", "100/s burst 50")
 		_, err = set.Reload()
 		require.NoError(t, err)
+		code, a = allow("acme", "6")
+		require.Equal(t, http.StatusTooManyRequests, code, "the bucket was empty")
+		require.InDelta(t, 0.06, a.After, 0.01)
+		time.Sleep(time.Second)
 		code, a = allow("acme", "6")
 		require.Equal(t, http.StatusOK, code, a)
 		require.Equal(t, "100/s burst 50", a.Limit)
