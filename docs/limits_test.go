@@ -29,6 +29,29 @@ func Example_limits() {
 	// Output: 16.666666666666668 200 <nil>
 }
 
+func Example_limitsLook() {
+	ctx, customer, customers := context.Background(), "acme", []string{"acme", "globex"}
+	limiter, err := reserve.New(client, reserve.Config{Name: "customers", Limit: reserve.PerHour(10).Burst(10)})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer limiter.Close()
+	a, err := limiter.For(customer).Try(ctx) // one round trip: Granted, or RetryAfter; Left and Reset for headers
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = limiter.For(customer).Refill(ctx) // support resets a customer: all permits are available
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	states, err := limiter.States(ctx, customers...) // of many keys
+	fmt.Println(a.Granted, a.Left, len(states), states[0].Stored, err)
+	// Output: true 9 2 10 <nil>
+}
+
 func visit(ctx context.Context, limiter *reserve.Limiter) error {
 	if err := limiter.For("host/example.com").Wait(ctx); err != nil {
 		return err

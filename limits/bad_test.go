@@ -79,7 +79,7 @@ limits.yaml:4: must be UTF-8, got the byte 0xff`},
   - <<: *a
     name: *a
 `, `limits.yaml:5: limits[1]: must not be an alias: write out what it stands for
-limits.yaml:6: limits[2]: unknown field "<<": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-pause and outage
+limits.yaml:6: limits[2]: unknown field "<<": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage
 limits.yaml:6: limits[2]: has no limit
 limits.yaml:7: limits[2].name: must not be an alias: write out what it stands for`},
 	{"tags", `limits:
@@ -129,8 +129,8 @@ limits.yaml:6: limits[0].key: must be a text, got fields`},
     name: shop
   - name: shop
     limit: 2/s
-`, `limits.yaml:4: limits[0]: unknown field "burst": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-pause and outage
-limits.yaml:5: limits[0]: unknown field that is no text: there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-pause and outage
+`, `limits.yaml:4: limits[0]: unknown field "burst": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage
+limits.yaml:5: limits[0]: unknown field that is no text: there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage
 limits.yaml:7: limits[0].name: is there twice, first in line 2
 limits.yaml:8: limits[1].name: "shop" is the name of another limit, in line 2`},
 	{"entries that are no limits", `limits:

@@ -43,6 +43,7 @@
 //	              [Set.All]
 //	settles       reserve.Config.Settles: true or false
 //	lease         reserve.Config.Lease: a duration
+//	max-waiting   reserve.Config.MaxWaiting: how many calls
 //	max-pause     reserve.Config.MaxPause: a duration
 //	outage        reserve.Outage.Policy: local, wait, fail or open
 //

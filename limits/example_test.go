@@ -128,7 +128,7 @@ func ExampleCheck() {
 	// Output:
 	// limits.yaml:3: limits[0].limit: has no slash between permits and period (in "500 per minute"; for example "100/s" or "1000/minute burst 200")
 	// limits.yaml:4: limits[1]: has no limit
-	// limits.yaml:5: limits[1]: unknown field "limt": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-pause and outage
+	// limits.yaml:5: limits[1]: unknown field "limt": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage
 	// limits.yaml:6: limits[1].lease: must be from 0 to 1m, got 5m0s
 }
 

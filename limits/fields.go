@@ -3,6 +3,7 @@ package limits
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -24,13 +25,14 @@ var fields = []struct {
 	{"group", (*entry).readGroup},
 	{"settles", (*entry).readSettles},
 	{"lease", (*entry).readLease},
+	{"max-waiting", (*entry).readMaxWaiting},
 	{"max-pause", (*entry).readMaxPause},
 	{"outage", (*entry).readOutage},
 }
 
 const (
 	longestText = 256 // bytes of any field except a key
-	fieldNames  = "name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-pause and outage"
+	fieldNames  = "name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage"
 )
 
 // gone are fields of earlier versions, and what to do about them.
@@ -96,6 +98,13 @@ func (e *entry) readLease(text string) (err error) {
 		return err
 	}
 	return e.probe(func(s *settings) { s.lease = e.settings.lease })
+}
+
+func (e *entry) readMaxWaiting(text string) (err error) {
+	if e.settings.maxWaiting, err = strconv.Atoi(text); err != nil {
+		return fmt.Errorf("must be a number such as 1000, got %q", text)
+	}
+	return e.probe(func(s *settings) { s.maxWaiting = e.settings.maxWaiting })
 }
 
 func (e *entry) readMaxPause(text string) (err error) {

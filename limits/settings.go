@@ -13,24 +13,26 @@ import (
 // settings are what one limit of a file makes of a reserve.Config. Two of them that are
 // equal need one limiter.
 type settings struct {
-	name     string
-	group    string
-	limit    reserve.Limit
-	settles  bool
-	lease    time.Duration
-	maxPause time.Duration
-	outage   reserve.Policy
-	planned  bool // there are plans: the limits of keys come from the file
+	name       string
+	group      string
+	limit      reserve.Limit
+	settles    bool
+	lease      time.Duration
+	maxWaiting int
+	maxPause   time.Duration
+	outage     reserve.Policy
+	planned    bool // there are plans: the limits of keys come from the file
 }
 
 // unsaid are the settings of a limit that says nothing.
 func unsaid(defaults reserve.Config) settings {
 	return settings{
-		group:    defaults.Group,
-		settles:  defaults.Settles,
-		lease:    defaults.Lease,
-		maxPause: defaults.MaxPause,
-		outage:   defaults.Outage.Policy,
+		group:      defaults.Group,
+		settles:    defaults.Settles,
+		lease:      defaults.Lease,
+		maxWaiting: defaults.MaxWaiting,
+		maxPause:   defaults.MaxPause,
+		outage:     defaults.Outage.Policy,
 	}
 }
 
@@ -40,7 +42,7 @@ func (s settings) limiter(client redis.UniversalClient, defaults reserve.Config,
 		config.LimitOf = limitOf
 	}
 	config.Name, config.Group, config.Limit = s.name, s.group, s.limit
-	config.Settles, config.Lease, config.MaxPause = s.settles, s.lease, s.maxPause
+	config.Settles, config.Lease, config.MaxPause, config.MaxWaiting = s.settles, s.lease, s.maxPause, s.maxWaiting
 	config.Outage.Policy = s.outage
 	return reserve.New(client, config)
 }
@@ -65,6 +67,9 @@ func (s settings) String() string {
 	}
 	if s.lease != 0 {
 		text += fmt.Sprintf(", lease %v", s.lease)
+	}
+	if s.maxWaiting != 0 {
+		text += fmt.Sprintf(", max-waiting %d", s.maxWaiting)
 	}
 	if s.maxPause != 0 {
 		text += fmt.Sprintf(", max-pause %v", s.maxPause)

@@ -5,8 +5,8 @@
 --         number       the number of the first call; the next calls have the next numbers
 --         how          the sum of 1: its cost is settled later; 2: it does not wait: it gets a turn
 --                      that is due at once, or no place; 4: it has an ID; 16: it names its flow;
---                      32: the call has a deadline. Or 8, or 24 with a flow: turns ahead of calls:
---                      all at once if nobody waits, or no turn
+--                      32: the call has a deadline; 64: the queue is bounded. Or 8, or 24 with a
+--                      flow: turns ahead of calls: all at once if nobody waits, or no turn
 --         of a call with a deadline: micros after the ask was sent: a call whose turn is later
 --                      gets neither turn nor place
 --         of a call with a flow: weight: its part of the limit, 1 for calls that name no flow;
@@ -18,6 +18,7 @@
 --                      booked and does not wait (below 0: every call is booked); latest: micros:
 --                      if its turn is further away, the call is not booked
 --         n, then n times: limit (index), cost, tag ('' for a new call)
+--         of a bounded queue: n times how many calls may wait or be booked, 0: any number
 -- Reply: after the reply of head.lua, per item 1 and the time until the last turn, or 0. (In a run
 --       of n turns, turn k is due (n-k)*cost*interval before the last one, and each may be used
 --       until burst-cost intervals after it is due.) Then the number of answered calls, which is at
@@ -31,6 +32,7 @@
 --         3 waitMicros which, n tags           booked: the call asks again for its turn by then
 --         4 waitMicros which, n tags           its turn is too late; nothing has changed. The equal
 --                                              calls behind it get no answer
+--         5 waitMicros which, n tags           the queue of that limit is full; nothing has changed
 --         2 0 problem, n tags                  refused; nothing has changed. After CLOCK the call
 --                                              asks again
 --       All times count from the arrival of the reply, at nowMicros + wayMicros.
@@ -84,6 +86,11 @@ local function farthest(parts, item, moment)
   return which, latest
 end
 
+-- isFull reports whether a new call must not wait at a limit, as so many calls wait or are booked there.
+local function isFull(p, most)
+  return most > 0 and p.l.card + p.l.bookings >= most and not (p.old or p.back or call('ZSCORE', p.l.places, p.place))
+end
+
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books it there. A
 -- call that does not wait gets the forecast alone. Bookings before a call only decide whether it is
 -- booked, too. The forecast of a waiting call assumes that no booked call comes back.
@@ -91,12 +98,13 @@ local function wait(parts, item)
   local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return bookings().returning(l, tag, cost, item.patience) end or forecast)
   if not item.waits then return 0, latest, which end
   local most = item.id and item.latest or item.within
-  if most and latest - at > most then
+  local late = most and latest - at > most
+  if late or isFull(parts[which], item.most and item.most[which] or 0) then
     for _, p in ipairs(parts) do
       if p.charged then shares().refund(p.l, p.place, p.tag) end
-      if p.old and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost
+      if late and p.old and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost
     end
-    return 4, latest, which
+    return late and 4 or 5, latest, which
   end
   local books, told = item.id and latest - at > item.patience, latest
   if item.id and not books then which, told = farthest(parts, item, forecast) end
@@ -145,7 +153,7 @@ local function tagged(p, item)
   if item.waits and l.card > 0 then p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag end
   if item.id and not p.tag then
     back = bookings().booked(l, item.id, p.cost)
-    p.tag = back and math.abs(back)
+    p.tag, p.back = back and math.abs(back), back
     if back then bookings().supersede(l, p.tag, item.call) end
   end
   if item.flow or l.virtual > 0 then shares().order(p, item, back) end

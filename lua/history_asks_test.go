@@ -147,6 +147,9 @@ func (h *history) asks(p *process) error {
 		if h.hasty && item.Count == 1 && c.id == "" && !c.now {
 			item.Within = []float64{1, 200000, 1e6, 5e6}[h.number%4]
 		}
+		if h.bounded {
+			item.Most = float64(1 + item.Number%4)
+		}
 		h.number += item.Count
 		items = append(items, item)
 		for k := range item.Count {
@@ -239,7 +242,7 @@ func (h *history) take(p *process, serial string, calls []*call, answers []queue
 			h.counts["booked"]++
 			h.learnTags(c, a)
 			h.books(c, arrives+a.Wait)
-		case 4: // some have a place still, or a booking
+		case 4, 5: // some have a place still, or a booking
 			h.counts["too late"]++
 			if c.latest = never; h.pick(2) {
 				c.retry = arrives

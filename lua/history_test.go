@@ -47,6 +47,8 @@ type history struct {
 	back         bool // Redis's clock steps back, or else ahead
 	away         bool // processes spend permits without Redis
 	hasty        bool // new calls have deadlines
+	bounded      bool // few calls may wait
+	leveling     bool // limits are told to have fewer permits left
 	quiet        bool // calls come one by one, so that most find nobody waiting
 	booking      bool // some calls have IDs
 	flowing      bool // calls name their flows
@@ -118,7 +120,7 @@ func (h *history) now() float64 { return h.real + h.offset }
 func (h *history) pick(n int) bool { return h.IntN(n) == 0 }
 
 func newHistory(seed uint64, client *redis.Client, prefix string, other map[string]*redis.Script) *history {
-	h := &history{quiet: seed%3 == 0, booking: seed%4 > 0, settling: seed%3 == 1, setting: seed%5 == 0, back: seed%2 == 0, away: seed%7 == 3, hasty: seed%11 == 5, flowing: seed%4 < 2, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
+	h := &history{quiet: seed%3 == 0, booking: seed%4 > 0, settling: seed%3 == 1, setting: seed%5 == 0, back: seed%2 == 0, away: seed%7 == 3, hasty: seed%11 == 5, bounded: seed%13 == 6, leveling: seed%17 == 9, flowing: seed%4 < 2, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
 		trace: func(string, ...any) {}}
 	if os.Getenv("FLEETPACE_TRACE") == strconv.FormatUint(seed, 10) {
 		h.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
@@ -267,6 +269,9 @@ func (h *history) step() error {
 	case n < 88:
 		return h.pauses(p)
 	case n < 89:
+		if h.leveling {
+			return h.levels(p)
+		}
 		return h.resumes(p)
 	case n < 91:
 		return h.sets(p)

@@ -202,6 +202,29 @@ func (h *history) resumes(p *process) error {
 	return h.same("resume", heads, modelHeads)
 }
 
+func (h *history) levels(p *process) error {
+	j := h.IntN(len(h.limits))
+	kind := h.limits[j].kind
+	if kind == "s" || kind == "w" {
+		return nil
+	}
+	limits, server, model := h.only(p, j)
+	who := h.caller(p)
+	permits := float64(h.IntN(4))
+	heads, left, err := server.Level(who, limits, text(permits), 0)
+	if err != nil {
+		return err
+	}
+	modelHeads, modelLeft := model.Level(who, limits, permits)
+	h.model.Take(j, model)
+	h.learnOne(p, j, heads)
+	h.counts["levels"]++
+	if left != modelLeft && !h.alone {
+		return fmt.Errorf("level: %v were left, %v in the model", left, modelLeft)
+	}
+	return h.same("level", heads, modelHeads)
+}
+
 func (h *history) sets(p *process) error {
 	j := h.IntN(len(h.limits))
 	r := h.limits[j]

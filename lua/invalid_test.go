@@ -61,7 +61,7 @@ func TestInvalid(t *testing.T) {
 			{what: "b 0", limit: queuemodel.Limit{Kind: "p", A: 1, B: 0}, says: "BADARG b: want a number of at least 1, at most 1e15, got 0"},
 			{what: "windows", limit: queuemodel.Limit{Kind: "q", A: 5, B: 1}, says: "CLOCK windows: want the edges around now and two more, got "},
 			{what: "windows fall", limit: queuemodel.Limit{Kind: "q", A: 5, B: 1, Edges: []float64{startMicros, startMicros - 1, startMicros + 1}}, says: "BADARG windows: want rising moments"},
-			{what: "count", items: []queuemodel.Item{{Count: 0, Parts: one[0].Parts}}, says: "BADARG count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, or 32 more, got 0, 0, 0"},
+			{what: "count", items: []queuemodel.Item{{Count: 0, Parts: one[0].Parts}}, says: "BADARG count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, or 32, 64 or both more, got 0, 0, 0"},
 			{what: "parts", items: []queuemodel.Item{one[0], {Count: 1}}, says: "BADARG parts: want 1 to 16 limits"},
 			{what: "cost 0", items: []queuemodel.Item{{Count: 1, Parts: []queuemodel.Part{{Cost: 0}}}}, refused: true},
 			{what: "cost above the burst", items: []queuemodel.Item{{Count: 1, Parts: []queuemodel.Part{{Cost: 6}}}}, refused: true},

@@ -13,14 +13,14 @@ i = OWN + 1
 if not simple then items = {} end
 while not simple and ARGV[i] do
   local count, how = tonumber(ARGV[i]), tonumber(ARGV[i + 2])
-  local kind = how and how >= 0 and how < 64 and how % 16
+  local kind = how and how >= 0 and how < 128 and how % 16
   local counts = count and count >= 1 and count <= 10000 and count == floor(count)
   if not (counts and tonumber(ARGV[i + 1]) and kind and kind <= 8 and kind == floor(kind) and (kind < 4 or kind == 8 or count == 1)) then
-    return bad('count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, or 32 more', i, 3)
+    return bad('count, number, how: want 1 to 10000 calls, 1 with an ID, a number, 0 to 8 or 16 to 24, or 32, 64 or both more', i, 3)
   end
   local item = { count = count, number = ARGV[i + 1], settles = kind % 2 == 1, waits = kind % 4 < 2 }
   i = i + 3
-  if how >= 32 then
+  if how % 64 >= 32 then
     item.within, i = tonumber(ARGV[i] or ''), i + 1
     if not finite(item.within) then return bad('within: want a number', i - 1, 1) end
   end
@@ -51,4 +51,10 @@ while not simple and ARGV[i] do
     if clock > 0 and at - clock > 0 and at - clock < STEP then item.within = item.within - (at - clock) end
   end
   items[#items + 1], i = item, i + 1 + 3 * item.parts
+  for k = 1, how >= 64 and item.parts or 0 do
+    local most = tonumber(ARGV[i] or '')
+    if not (finite(most) and most >= 0) then return bad('most: want a number of at least 0', i, 1) end
+    item.most = item.most or {}
+    item.most[k], i = most, i + 1
+  end
 end

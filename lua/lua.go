@@ -54,6 +54,8 @@ var (
 	resume string
 	//go:embed set.lua
 	set string
+	//go:embed level.lua
+	level string
 	//go:embed inspect.lua
 	inspect string
 	//go:embed beat.lua
@@ -76,6 +78,7 @@ var texts = map[string]string{
 	"pause":   nest(head, meters, state+pause),
 	"resume":  nest(head, meters, shares+room+state+resume),
 	"set":     nest(head, meters, shares+room+state+set),
+	"level":   nest(head, meters, shares+room+state+level),
 	"inspect": nest(head, meters, state+inspect),
 	"beat":    beat,
 }
@@ -90,6 +93,7 @@ var (
 	Pause   = redis.NewScript(texts["pause"])
 	Resume  = redis.NewScript(texts["resume"])
 	Set     = redis.NewScript(texts["set"])
+	Level   = redis.NewScript(texts["level"])
 	Inspect = redis.NewScript(texts["inspect"])
 	Beat    = redis.NewScript(texts["beat"])
 )

@@ -37,6 +37,7 @@ var flagUpdate = flag.Bool("update", false, "write what the scripts reply into t
 //	                              of slots done 1 api 1:what; keep 1@0s api 1:what
 //	settle a:1 api 2 1            what was used; away=3s in place of a call
 //	pause 5s api; resume api; set api 2s 1 for=10s; reset api; inspect api
+//	level api 3 0; level api all 1
 //	beat 10 10/s                  the heartbeat: pace and limit
 //	show api                      what the keys hold
 //	lose api                      delete the keys
@@ -145,7 +146,7 @@ func (p *performer) command(w []string) []string {
 		return p.command(w[2:])
 	case "ask":
 		return p.ask(w[1:])
-	case "leave", "settle", "pause", "resume", "set", "reset", "inspect":
+	case "leave", "settle", "pause", "resume", "level", "set", "reset", "inspect":
 		return p.verb(verb, w[1:])
 	case "beat":
 		args := []any{p.moment(p.now.String()), p.who["name"], p.micros("3s"), "", "1", "p", w[1], w[2], ""}

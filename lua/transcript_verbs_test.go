@@ -150,6 +150,8 @@ func (p *performer) verb(verb string, w []string) []string {
 		return p.plain(Pause, w[1], []any{p.micros(w[0]), "told so"}, "for %v µs")
 	case "resume":
 		return p.plain(Resume, w[0], nil, "ended %v")
+	case "level":
+		return p.plain(Level, w[0], []any{strings.TrimPrefix(w[1], "all"), w[2]}, "left %v, changed %v")
 	case "set":
 		micros := "0"
 		if len(w) > 3 {

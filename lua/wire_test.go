@@ -213,6 +213,9 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 			how += 32
 			flow = append([]any{text(item.Within)}, flow...)
 		}
+		if item.Most > 0 {
+			how += 64
+		}
 		if item.ID != "" {
 			args = append(append(args, how+4), flow...)
 			args = append(args, item.ID, text(item.Patience), text(item.Latest), len(item.Parts))
@@ -225,6 +228,11 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 				tag = whole(p.Tag)
 			}
 			args = append(args, p.Limit+1, whole(p.Cost), tag)
+		}
+		for range item.Parts {
+			if item.Most > 0 {
+				args = append(args, whole(item.Most))
+			}
 		}
 	}
 	r := s.run("ask", s.ask, limits, args)
@@ -246,7 +254,7 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 			switch third := r.word(); a.Status {
 			case 1:
 				a.Usable, _ = strconv.ParseFloat(third, 64)
-			case 0, 3, 4:
+			case 0, 3, 4, 5:
 				a.Which, _ = strconv.Atoi(third)
 			}
 			for range item.Parts {
@@ -298,6 +306,14 @@ func (s *server) Resume(who queuemodel.Caller, limits []queuemodel.Limit) ([]que
 		return nil, r.err
 	}
 	return r.heads(len(limits), who.Now), r.err
+}
+
+func (s *server) Level(who queuemodel.Caller, limits []queuemodel.Limit, permits string, raises int) ([]queuemodel.Head, float64, error) {
+	r := s.run("level", Level, limits, append(headArgs(who, limits), permits, raises))
+	if r.err != nil {
+		return nil, 0, r.err
+	}
+	return r.heads(len(limits), who.Now), r.number(), r.err
 }
 
 func (s *server) Set(who queuemodel.Caller, limits []queuemodel.Limit, a, b, micros float64) ([]queuemodel.Head, error) {

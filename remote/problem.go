@@ -49,6 +49,10 @@ func problemOf(err error, field string) problem {
 		return problem{Status: http.StatusNotFound, Field: field, Detail: err.Error(), after: -1}
 	case errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &typed):
 		return tooLate(typed.Wait)
+	case errors.Is(err, reserve.ErrQueueFull) && errors.As(err, &typed):
+		p := tooLate(typed.Wait)
+		p.Title, p.Detail = "Queue full", "Too many calls wait at this limit."
+		return p
 	case errors.Is(err, reserve.ErrExceedsBurst), errors.Is(err, reserve.ErrInvalid), errors.Is(err, limits.ErrInvalid):
 		return problem{Status: http.StatusBadRequest, Field: field, Detail: err.Error(), after: -1}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):

@@ -84,6 +84,11 @@ type Config struct {
 	// they are lost: see [LeaseStats].
 	Lease time.Duration
 
+	// MaxWaiting is how many calls of the whole fleet may wait at this limit, or at each key of it. A
+	// call beyond that fails at once with [ErrQueueFull]. Booked calls count, too: see [Joint.Join]. The
+	// default 0 means any number. Each process goes by its own value.
+	MaxWaiting int
+
 	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer pause is shortened to it.
 	// Set it if you do not trust the times that the API asks for. The default 0 means no bound.
 	MaxPause time.Duration
@@ -151,6 +156,9 @@ func (c Config) validate() error {
 	}
 	if c.Lease < 0 || c.Lease > time.Minute {
 		return invalid("Config.Lease", "must be from 0 to 1m, got %v", c.Lease)
+	}
+	if c.MaxWaiting < 0 {
+		return invalid("Config.MaxWaiting", "must be 0, for any number, or above, got %d", c.MaxWaiting)
 	}
 	if c.MaxPause < 0 {
 		return invalid("Config.MaxPause", "must be 0, for none, or above, got %v", c.MaxPause)

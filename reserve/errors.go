@@ -8,6 +8,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // The errors, and what each asks you to do. Test with errors.Is; an [*Error] carries the details.
@@ -29,6 +30,11 @@ var (
 	// context without a deadline, and give the deadline to the request. Before RetryAfter, a new
 	// attempt may get a forecast that is up to a second old.
 	ErrWouldMissDeadline = errors.New("would miss the deadline")
+
+	// ErrQueueFull: [Config.MaxWaiting] calls of the fleet wait at the limit already. The call has no place
+	// in the queue, and no permit was used. Drop the call, or try later: [Error.Wait] says when the turn
+	// of a call would come that joined now.
+	ErrQueueFull = errors.New("the queue is full")
 
 	// ErrUnavailable: Redis is unreachable, or refuses calls for now. The text says what can be
 	// done, and the cause is in the chain. No turn was granted. Try again. Waiting calls return it
@@ -121,6 +127,10 @@ func failed(op string, of fmt.Stringer, err error) error {
 		return err
 	}
 	e := &Error{Op: op, Key: of.String(), Err: err}
+	var crowd *crowded
+	if errors.As(err, &crowd) {
+		e.Wait = crowd.wait
+	}
 	var miss *missed
 	if errors.As(err, &miss) {
 		e.Wait, e.Left, e.RetryAfter = miss.wait, miss.left, max(0, miss.wait-miss.left+engine.Margin)
@@ -143,6 +153,21 @@ func miss(turn, deadline time.Time, slowest int) error {
 
 func (m *missed) Error() string   { return ErrWouldMissDeadline.Error() }
 func (m *missed) Unwrap() []error { return []error{ErrWouldMissDeadline, context.DeadlineExceeded} }
+
+// crowded is an ErrQueueFull of a limit.
+type crowded struct {
+	limit *wire.Limit
+	wait  time.Duration
+}
+
+func full(limit *wire.Limit, turn time.Time) error {
+	return &crowded{limit, max(0, time.Until(turn))}
+}
+
+func (c *crowded) Error() string {
+	return fmt.Sprintf("%v: %d calls of the fleet wait at %q, as many as Config.MaxWaiting allows", ErrQueueFull, c.limit.MaxWaiting, c.limit)
+}
+func (c *crowded) Unwrap() error { return ErrQueueFull }
 
 // errAway is the error of calls under PolicyFail. The breaker knows the cause.
 var errAway = errors.New("redis is away")

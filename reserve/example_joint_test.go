@@ -616,6 +616,28 @@ var apis = []func(ctx context.Context, limit, estimated func(name string, limit 
 		return err
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
+		shop, requestedCost, actualCost, currentlyAvailable := "acme", 800, 52, 1_200.0
+		points := estimated("graphql", reserve.PerSecond(100).Burst(1_900)).For(shop)
+		call, err := points.ReserveN(ctx, requestedCost)
+		if err != nil {
+			return err
+		}
+		err = call.Wait(ctx)
+		if err != nil {
+			return err
+		}
+		err = call.Settle(ctx, actualCost)
+		if err != nil {
+			return err
+		}
+		err = points.Told(ctx, currentlyAvailable) // other apps use the bucket, too
+		if err != nil {
+			return err
+		}
+		err = points.PauseKeeping(ctx, 500*time.Millisecond, "the shop is busy") // it does not empty the bucket
+		return err
+	},
+	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
 		account, endpoint := limit("account", reserve.PerSecond(90).Burst(10)), limit("endpoint", reserve.PerSecond(20).Burst(5))
 		stripe, err := reserve.All(account, endpoint.For("GET /v1/charges"))
 		if err != nil {

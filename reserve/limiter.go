@@ -181,6 +181,19 @@ func late(err error, now bool) error {
 	return &missed{wait: later.Wait, slowest: -1}
 }
 
+// waitOf returns the forecast of a call that does not wait and has no turn, and whether that is what the error says.
+func waitOf(err error) (wait time.Duration, later bool) {
+	var not *engine.NotNow
+	if errors.As(err, &not) {
+		return max(not.Wait, time.Millisecond), true
+	}
+	var miss *missed
+	if errors.As(err, &miss) {
+		return max(miss.wait, time.Millisecond), true
+	}
+	return 0, false
+}
+
 // allows returns the result of a call that does not wait: whether it has its turn.
 func allows(err error) (bool, error) {
 	if err == nil { // before what follows allocates

@@ -33,6 +33,13 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration, reason string) err
 	return l.joint().Pause(ctx, d, reason)
 }
 
+// PauseKeeping is [Limiter.Pause] for APIs that ask for time, but do not empty their bucket: stored permits
+// stay, and permits come meanwhile. After the pause, calls may use all of them at once. If Redis loses
+// its data, the pause ends.
+func (l *Limiter) PauseKeeping(ctx context.Context, d time.Duration, reason string) error {
+	return l.joint().PauseKeeping(ctx, d, reason)
+}
+
 // PauseUntil is [Limiter.Pause] until a moment on the local clock, for APIs that state a time in a
 // header. A moment in the past changes nothing.
 func (l *Limiter) PauseUntil(ctx context.Context, until time.Time, reason string) error {
@@ -46,7 +53,12 @@ func (l *Limiter) Resume(ctx context.Context) error { return l.joint().Resume(ct
 
 // Pause is [Limiter.Pause] for all limits, each up to its own Config.MaxPause.
 func (j *Joint) Pause(ctx context.Context, d time.Duration, reason string) error {
-	return failed("pause", j, j.pause(ctx, d, shortened(reason)))
+	return failed("pause", j, j.pause(ctx, d, shortened(reason), false))
+}
+
+// PauseKeeping is [Limiter.PauseKeeping] for all limits, each up to its own Config.MaxPause.
+func (j *Joint) PauseKeeping(ctx context.Context, d time.Duration, reason string) error {
+	return failed("pause", j, j.pause(ctx, d, shortened(reason), true))
 }
 
 // PauseUntil is [Limiter.PauseUntil] for all limits.
@@ -63,7 +75,7 @@ func (j *Joint) Resume(ctx context.Context) error {
 	return failed("resume", j, err)
 }
 
-func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error {
+func (j *Joint) pause(ctx context.Context, d time.Duration, reason string, keeps bool) error {
 	if err := j.ready(ctx); err != nil || d <= 0 {
 		return err
 	}
@@ -80,7 +92,7 @@ func (j *Joint) pause(ctx context.Context, d time.Duration, reason string) error
 	for _, length := range lengths {
 		until, err := time.Now().Add(length), first
 		if !fault.Away(first) { // the others would not reach Redis, either
-			err = j.process().Pause(ctx, alike[length], length, reason)
+			err = j.process().Pause(ctx, alike[length], length, reason, keeps)
 		}
 		if fault.Away(err) {
 			j.process().Still(alike[length], until)

@@ -20,11 +20,12 @@ import (
 // core is shared by a Limiter and all Limiters that For derives from it.
 type core struct {
 	*shared
-	cfg   Config
-	terms wire.Terms
-	name  *wire.Name
-	root  *wire.Limit // the limit without a key
-	keyed keyed
+	cfg    Config
+	terms  wire.Terms
+	name   *wire.Name
+	root   *wire.Limit // the limit without a key
+	keyed  keyed
+	levels levels
 
 	closed atomic.Bool
 	gone   chan struct{} // closed when all calls have ended
@@ -46,7 +47,7 @@ func newCore(client redis.UniversalClient, cfg Config) *core {
 
 func (c *core) newLimit(key string) *wire.Limit {
 	l := wire.NewLimit(c.terms, scripts.Keys(c.cfg.Prefix, c.cfg.Group, c.cfg.Name, c.terms.Kind, key), c.name)
-	l.Key, l.Lease, l.Plans = key, c.cfg.Lease, c.cfg.LimitOf != nil
+	l.Key, l.Lease, l.MaxWaiting, l.Plans = key, c.cfg.Lease, c.cfg.MaxWaiting, c.cfg.LimitOf != nil
 	return l
 }
 
@@ -136,7 +137,7 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	s.process = engine.Start(client, engine.Config{
 		Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
 		Away: away[cfg.Outage.Policy], Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe, Share: cfg.Outage.share,
-		Errors: engine.Errors{Closed: ErrClosed, Cancelled: ErrCancelled, Away: errAway, Missed: miss, Kind: errKind},
+		Errors: engine.Errors{Closed: ErrClosed, Cancelled: ErrCancelled, Away: errAway, Missed: miss, Full: full, Kind: errKind},
 	}, string(cfg.Outage.Policy), s.watch)
 	s.source = &meter.Source{Policy: string(cfg.Outage.Policy), Read: s.process.Standing}
 	s.source.Open()

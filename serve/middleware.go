@@ -101,10 +101,10 @@ type turnBy struct {
 
 func (c turnBy) Deadline() (time.Time, bool) { return c.at, true }
 
-// tooLate is the wait of a call whose turn would come too late.
+// tooLate is the wait of a call whose turn would come too late, or that must not wait.
 func tooLate(err error) (time.Duration, bool) {
 	var typed *reserve.Error
-	if errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &typed) {
+	if (errors.Is(err, reserve.ErrWouldMissDeadline) || errors.Is(err, reserve.ErrQueueFull)) && errors.As(err, &typed) {
 		return typed.Wait, true
 	}
 	return 0, false

@@ -153,7 +153,7 @@ func (t *task) attend(ctx context.Context, r *reserve.Reservation) error {
 // noTurn decides what to do with a task that got no turn, or no handler. Nil means: ask again.
 func (t *task) noTurn(ctx context.Context, r *reserve.Reservation, err error) error {
 	switch {
-	case IsWaiting(err), errors.Is(err, reserve.ErrInvalid), errors.Is(err, reserve.ErrWouldMissDeadline):
+	case IsWaiting(err), errors.Is(err, reserve.ErrInvalid), errors.Is(err, reserve.ErrWouldMissDeadline), errors.Is(err, reserve.ErrQueueFull):
 		return err
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		t.cancel(ctx, r) // asynq counts a failure

@@ -19,6 +19,9 @@ func (n *NotNow) Error() string { return "not now, but in " + n.Wait.String() }
 func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration, now time.Time) {
 	for i := range r.Answers {
 		of := b.asks[i]
+		if len(e.late.full) > 0 && of.place == nil { // it is noted again if it still is
+			delete(e.late.full, of.line.need.key())
+		}
 		if len(of.line.places) > 0 {
 			of.line.followPace(now)
 		} else {
@@ -90,6 +93,8 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 		l.refuse(of.place, answer.Refused)
 	case answer.TooLate:
 		l.tooLate(later(forecast, item.Latest.Add(slop+time.Microsecond)), answer.Slowest, now)
+	case answer.Full:
+		l.refuse(of.place, e.isFull(l, l.parts[answer.Slowest].Limit, forecast, now))
 	case answer.Booked:
 		l.booked(forecast) // if it has left, its booking counts until others have passed it
 	case item.Now:

@@ -37,6 +37,9 @@ type Errors struct {
 	// Missed builds the error for a call whose turn would come after its deadline. Slowest is the index
 	// of the limit that holds it back most; -1: that is not known.
 	Missed func(turn, deadline time.Time, slowest int) error
+	// Full builds the error for a call that must not wait at a limit, as too many calls do. Its turn would
+	// come at a moment.
+	Full func(limit *wire.Limit, turn time.Time) error
 }
 
 // Ready is what is to be done now.

@@ -14,7 +14,7 @@ func (e *Engine) Join(now time.Time, c *Call) {
 		e.refuse(c, e.cfg.Errors.Closed)
 		return
 	}
-	if len(e.missed) > 0 && !c.Held && e.turnAway(c, now) {
+	if len(e.missed) > 0 && !c.Held && e.turnAway(c, now) || len(e.late.full) > 0 && e.refuseFull(c, now) {
 		return
 	}
 	if e.strange {

@@ -97,7 +97,7 @@ func TestLeasesOfAFleet(t *testing.T) {
 			defer p.closed(20, seconds(10), one(l), judge, 0).Wait()
 		}
 		time.Sleep(seconds(5))
-		require.NoError(t, processes[0].Pause(t.Context(), processes[0].limits(first), seconds(2), "told so"))
+		require.NoError(t, processes[0].Pause(t.Context(), processes[0].limits(first), seconds(2), "told so", false))
 		time.Sleep(10 * time.Millisecond)
 		before := judge.made()
 		time.Sleep(seconds(1.9))

@@ -12,6 +12,7 @@ import (
 // late is the turns that came too late for a call, and what may have made them come earlier since.
 type late struct {
 	missed  map[key]missed
+	full    map[key]full
 	changed map[string]time.Time // by key: when turns of the limit were heard to come earlier than that
 }
 
@@ -40,6 +41,25 @@ const (
 // where a forecast or a timer is a little off.
 const Margin = slop + time.Millisecond
 
+// full is the error of a call that must not wait, as too many do, and until when others get it, too.
+type full struct {
+	err   error
+	until time.Time
+}
+
+// fullFor is for how long a queue that was full counts as full. Then one call asks again.
+const fullFor = 20 * time.Millisecond
+
+// isFull notes that too many calls wait at a limit of a line, and returns the error of those that must not.
+func (e *Engine) isFull(l *line, limit *wire.Limit, turn, now time.Time) error {
+	err := e.cfg.Errors.Full(limit, turn)
+	if e.late.full == nil || len(e.late.full) >= mostMissed {
+		e.late.full = map[key]full{}
+	}
+	e.late.full[l.need.key()] = full{err, now.Add(fullFor)}
+	return err
+}
+
 // fresh reports whether the forecast still says when a turn is, and by how much it may be wrong, if the
 // process hears news or not.
 func (m *missed) fresh(now time.Time, hears bool) (doubt time.Duration, fresh bool) {
@@ -62,6 +82,24 @@ func (e *Engine) remember(of key, turn time.Time, limit int, now time.Time) {
 	if m := e.missed[of]; now.Sub(m.heard) > leastDoubt || turn.Before(m.turn) {
 		e.missed[of] = missed{turn, now, limit}
 	}
+}
+
+// refuseFull ends the wait of a new call whose queue was full a moment ago, and reports that it did.
+func (e *Engine) refuseFull(c *Call, now time.Time) bool {
+	if c.Need.ID != "" || c.Need.Now || e.outage != nil { // a call with an ID may have its place already
+		return false
+	}
+	of := c.Need.key()
+	f, ok := e.late.full[of]
+	if ok && now.Before(f.until) {
+		e.refuse(c, f.err)
+		return true
+	}
+	if ok { // one call finds out for the others
+		f.until = now.Add(fullFor)
+		e.late.full[of] = f
+	}
+	return false
 }
 
 // turnAway ends the wait of a new call, and reports that it did, whose turn would come too late as that
@@ -90,9 +128,11 @@ func (e *Engine) turnAway(c *Call, now time.Time) bool {
 // forgetMissed notes that turns of the limit with a key may come earlier than was told; without a key,
 // those of all limits.
 func (e *Engine) forgetMissed(key string, now time.Time) {
-	switch {
-	case len(e.missed) == 0:
+	if e.late.full = nil; len(e.missed) == 0 {
 		e.late.changed = nil
+		return
+	}
+	switch {
 	case key == "":
 		e.missed, e.late.changed = nil, nil
 	default:

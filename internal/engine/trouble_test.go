@@ -55,7 +55,7 @@ func TestPause(t *testing.T) {
 			groups = append(groups, p.closed(10, seconds(20), one(l), judge, 0))
 		}
 		time.Sleep(seconds(5))
-		require.NoError(t, p.Pause(t.Context(), limits[:1], seconds(4), "told so"))
+		require.NoError(t, p.Pause(t.Context(), limits[:1], seconds(4), "told so", false))
 		time.Sleep(10 * time.Millisecond)
 		before := judge.made()
 		time.Sleep(seconds(3.98))
@@ -63,7 +63,7 @@ func TestPause(t *testing.T) {
 		time.Sleep(seconds(3))
 		require.InDelta(t, 60, judge.made()-before, 3, "then at the pace of the limit")
 
-		require.NoError(t, p.Pause(t.Context(), limits[:1], time.Hour, "told so"))
+		require.NoError(t, p.Pause(t.Context(), limits[:1], time.Hour, "told so", false))
 		time.Sleep(seconds(1))
 		before = judge.made()
 		require.NoError(t, p.Resume(t.Context(), limits[:1]))
@@ -284,7 +284,7 @@ func TestPauseOvertakesAReply(t *testing.T) {
 			}
 		}()
 		time.Sleep(20 * time.Millisecond)
-		require.NoError(t, one0.Pause(t.Context(), []*wire.Limit{a}, seconds(5), "told so"))
+		require.NoError(t, one0.Pause(t.Context(), []*wire.Limit{a}, seconds(5), "told so", false))
 		paused := time.Now()
 		require.GreaterOrEqual(t, (<-had).Sub(paused), seconds(4.9))
 	})
@@ -330,7 +330,7 @@ func TestWhatHappenedToLimitsIsForgotten(t *testing.T) {
 		p := newBubble(t).process(time.Millisecond)
 		for n := range 4 * 150 {
 			limits := []*wire.Limit{p.paced(strconv.Itoa(n), 10, 1)}
-			require.NoError(t, p.Pause(t.Context(), limits, time.Second, ""))
+			require.NoError(t, p.Pause(t.Context(), limits, time.Second, "", false))
 			p.Still(limits, time.Now().Add(time.Second))
 			if n%150 == 149 {
 				time.Sleep(2 * time.Minute)

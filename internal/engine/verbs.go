@@ -11,11 +11,11 @@ import (
 
 // This file is the script calls that nobody shares: each is made by whoever wants it.
 
-// Pause lets no call of some limits be due for a time.
-func (p *Process) Pause(ctx context.Context, limits []*wire.Limit, d time.Duration, reason string) error {
+// Pause lets no call of some limits be due for a time. If it keeps, stored permits stay.
+func (p *Process) Pause(ctx context.Context, limits []*wire.Limit, d time.Duration, reason string, keeps bool) error {
 	var left []time.Duration
 	return p.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
-		reply, left, err = wire.Pause(ctx, c, d, reason)
+		reply, left, err = wire.Pause(ctx, c, d, reason, keeps)
 		return reply, err
 	}, func(e *Engine, now time.Time, micros int64) { e.HasPaused(now, limits, micros, left) })
 }
@@ -23,6 +23,15 @@ func (p *Process) Pause(ctx context.Context, limits []*wire.Limit, d time.Durati
 // Resume ends a pause.
 func (p *Process) Resume(ctx context.Context, limits []*wire.Limit) error {
 	return p.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) }, nil)
+}
+
+// Level sets how many permits are left of some limits, as wire.Level does.
+func (p *Process) Level(ctx context.Context, limits []*wire.Limit, permits float64, raises bool) (left []int64, err error) {
+	err = p.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
+		reply, left, err = wire.Level(ctx, c, permits, raises)
+		return reply, err
+	}, nil)
+	return left, err
 }
 
 // Set lets another limit be in force: for a time or, with 0, until it is set again.
@@ -146,6 +155,9 @@ func (p *Process) bookSome(ctx context.Context, bookings []Booking) error {
 			for k := range answers[i].Count {
 				a, booking := answers[i].At(k), &bookings[i]
 				booking.Due, booking.Err = now.Add(a.Wait), a.Refused
+				if a.Full {
+					booking.Err = p.engine.cfg.Errors.Full(booking.Need.Parts()[a.Slowest].Limit, booking.Due)
+				}
 				if a.TooLate {
 					booking.Err = p.engine.cfg.Errors.Missed(booking.Due, booking.Deadline, a.Slowest)
 				}

@@ -90,7 +90,7 @@ func (c *call) one(item Item, k int) Answer {
 		}
 		return Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: which, Tags: tags}
 	}
-	return c.wait(item, id, parts, limits, tags, charged)
+	return c.wait(item, id, parts, limits, tags, charged, back)
 }
 
 // order gives a call the tag that it has at a limit, and reports whether its flow was charged.
@@ -161,7 +161,7 @@ func (c *call) within(item Item) float64 {
 }
 
 // wait gives a call a place at the limit that holds it back most, or books it there.
-func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged []bool) Answer {
+func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []float64, charged, back []bool) Answer {
 	slowest, latest := 0, math.Inf(-1)
 	for i := range parts {
 		s, p := limits[i], &parts[i]
@@ -178,14 +178,19 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		}
 	}
 	answer := Answer{Status: 0, Wait: math.Ceil(latest - c.at), Which: slowest + 1, Tags: tags}
+	late := item.ID != "" && latest-c.at > item.Latest || item.ID == "" && item.Within > 0 && latest-c.at > c.within(item)
+	s, isNew := limits[slowest], item.Parts[slowest].Tag == 0 && !back[slowest] && limits[slowest].placed(id, parts[slowest].Cost) == nil
 	switch {
-	case item.ID != "" && latest-c.at > item.Latest, item.ID == "" && item.Within > 0 && latest-c.at > c.within(item):
-		answer.Status = 4
+	case late || item.Most > 0 && isNew && float64(len(s.places)+len(s.bookings)) >= item.Most:
+		answer.Status = 5
+		if late {
+			answer.Status = 4
+		}
 		for i, p := range parts {
 			if charged[i] {
 				limits[i].refund(c.place(item, id, p))
 			}
-			if item.Within > 0 { // the place is from an ask whose reply was lost
+			if late && item.Within > 0 { // the place is from an ask whose reply was lost
 				limits[i].leave(id, p.Cost)
 			}
 		}

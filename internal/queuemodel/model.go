@@ -51,15 +51,16 @@ type Item struct {
 	// is further away than Latest.
 	Patience, Latest float64
 	Within           float64 // from when it was sent: a call whose turn is later has neither turn nor place; 0: no bound
+	Most             float64 // so many calls may wait or be booked at a limit; 0: any number
 	Parts            []Part
 	Flow             *Flow // nil: it names no flow
 }
 
 // Answer is the answer to one call.
 type Answer struct {
-	Status       int // 0 a place, 1 a turn, 2 refused, 3 booked, 4 too late
+	Status       int // 0 a place, 1 a turn, 2 refused, 3 booked, 4 too late, 5 the queue is full
 	Wait, Usable float64
-	Which        int       // for 0, 3 and 4: the part that holds it back most, from 1
+	Which        int       // for 0, 3, 4 and 5: the part that holds it back most, from 1
 	Tags         []float64 // for a turn whose cost is settled: records
 }
 

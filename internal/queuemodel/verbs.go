@@ -119,6 +119,32 @@ func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 	return c.heads()
 }
 
+// Level is the script level, for one limit that only loses permits.
+func (r *Redis) Level(who Caller, limits []Limit, permits float64) ([]Head, float64) {
+	c := r.begin(who, limits)
+	s := c.load(0)
+	left := 0.0
+	switch s.kind {
+	case "p":
+		left = min(s.b, (c.at-s.free-s.part)/s.a)
+	case "q":
+		left = s.a - s.window[s.edges[0]]
+	case "r":
+		for ; left < math.Floor(s.a); left++ {
+			if moment, ok := s.momentOf(s.used + left + 1 - s.a); ok && moment > c.at-s.offset-s.b {
+				break
+			}
+		}
+	}
+	if permits < left {
+		cost := left - permits
+		s.lastCost = 0
+		c.spend(s, cost, c.at, "")
+		s.lastOf = ""
+	}
+	return c.heads(), math.Floor(left)
+}
+
 // Set is the script set, for one limit. With a 0, the limit of the processes is in force again.
 func (r *Redis) Set(who Caller, limits []Limit, a, b, micros float64) []Head {
 	c := r.begin(who, limits)

@@ -71,8 +71,16 @@ func (a *args) set(i, from int) {
 	a.all[i] = &a.spans[len(a.spans)-1]
 }
 
-func (a *args) text(s string)   { a.setText(a.more(1), s) }
-func (a *args) number(n int64)  { a.setNumber(a.more(1), n) }
+func (a *args) text(s string)  { a.setText(a.more(1), s) }
+func (a *args) number(n int64) { a.setNumber(a.more(1), n) }
+func (a *args) flag(is bool) {
+	if is {
+		a.number(1)
+	} else {
+		a.number(0)
+	}
+}
+
 func (a *args) float(x float64) { a.text(exact(x)) }
 
 // joined adds an argument of several numbers and a text, with separators between them.

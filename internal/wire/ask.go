@@ -41,6 +41,7 @@ type Answer struct {
 	Turn    bool
 	Booked  bool          // the call comes back for its turn
 	TooLate bool          // the turn would be too late: nothing has changed
+	Full    bool          // too many calls wait: nothing has changed
 	Refused error         // or nil
 	Wait    time.Duration // until the turn, or a forecast
 	Slowest int           // without a turn: the part that holds the call back most
@@ -100,7 +101,7 @@ func Ask(ctx context.Context, c *Call, items []Item) (Reply, []Answers, error) {
 func (c *Call) ask(ctx context.Context, items []Item) (Reply, []Answers, error) {
 	a := c.begin(scripts.Ask)
 	for i := range items {
-		a.item(&items[i], c.Now)
+		a.item(&items[i], c)
 	}
 	reply, r, err := c.run(ctx, scripts.Ask)
 	if err != nil {
@@ -116,14 +117,17 @@ func (c *Call) ask(ctx context.Context, items []Item) (Reply, []Answers, error) 
 	return reply, answers, nil
 }
 
-// item adds an item that asks at a moment.
-func (a *args) item(item *Item, now time.Time) {
+// item adds an item of a call.
+func (a *args) item(item *Item, c *Call) {
 	how := item.how()
+	if how&(asksNow|asksAhead) == 0 && slices.ContainsFunc(item.Parts, func(p Part) bool { return c.Limits[p.Limit].MaxWaiting > 0 }) {
+		how |= asksBounded
+	}
 	a.number(int64(item.Count))
 	a.number(item.Number)
 	a.number(int64(how))
 	if how&asksWithin > 0 {
-		a.number(item.Latest.Sub(now).Microseconds())
+		a.number(item.Latest.Sub(c.Now).Microseconds())
 	}
 	if how&asksOfFlow > 0 {
 		a.float(item.Flow.Weight)
@@ -148,6 +152,9 @@ func (a *args) item(item *Item, now time.Time) {
 			a.number(p.Tag)
 		}
 	}
+	for i := 0; i < len(item.Parts) && how&asksBounded > 0; i++ {
+		a.number(int64(c.Limits[item.Parts[i].Limit].MaxWaiting))
+	}
 }
 
 // How an item asks, as ask.lua explains.
@@ -158,6 +165,7 @@ const (
 	asksAhead
 	asksOfFlow
 	asksWithin
+	asksBounded
 )
 
 func (item *Item) how() (how int) {
@@ -202,8 +210,8 @@ func (r *reader) answers(c *Call, item *Item) Answers {
 		status, a := r.number(), Answer{}
 		a.Wait = r.micros()
 		switch status {
-		case 0, 3, 4:
-			a.Booked, a.TooLate, a.Slowest = status == 3, status == 4, int(r.number())-1
+		case 0, 3, 4, 5:
+			a.Booked, a.TooLate, a.Full, a.Slowest = status == 3, status == 4, status == 5, int(r.number())-1
 			a.Tags = r.numbers(len(item.Parts))
 		case 1:
 			a.Turn, a.Until = true, r.micros()

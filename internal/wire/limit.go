@@ -37,6 +37,9 @@ type Limit struct {
 	// Plans says that the limit comes from the program, which may change A and B: see Plan.
 	Plans bool
 
+	// MaxWaiting is how many calls of the fleet may wait or be booked; 0: any number.
+	MaxWaiting int
+
 	// Spent is the last ask of this process that spent permits and may still return some. It belongs to the
 	// engine, which guards it with its lock.
 	Spent string
@@ -78,7 +81,7 @@ func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 func (l *Limit) Copy() *Limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &Limit{Terms: l.Terms, kind: l.kind, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, a: l.a, b: l.b, known: l.known, version: l.version,
+	return &Limit{Terms: l.Terms, kind: l.kind, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, MaxWaiting: l.MaxWaiting, a: l.a, b: l.b, known: l.known, version: l.version,
 		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, Plans: l.Plans, plan: l.plan, unsaid: l.unsaid, calm: l.calm}
 }
 
@@ -107,6 +110,13 @@ func (l *Limit) Calm() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.calm
+}
+
+// Known reports whether Redis has replied about the limit.
+func (l *Limit) Known() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.reach != "" && !l.heard.IsZero()
 }
 
 // Stored returns how many permits of a paced limit nobody has spent, as far as is known. The bucket is to

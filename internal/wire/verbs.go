@@ -119,11 +119,12 @@ func Settle(ctx context.Context, c *Call, items []Used) (Reply, []bool, error) {
 	return reply, settled, r.err
 }
 
-// Pause makes no call due for a time. It returns for each limit how long its pause lasts.
-func Pause(ctx context.Context, c *Call, d time.Duration, reason string) (Reply, []time.Duration, error) {
+// Pause makes no call due for a time. If it keeps, stored permits stay. It returns for each limit how long its pause lasts.
+func Pause(ctx context.Context, c *Call, d time.Duration, reason string, keeps bool) (Reply, []time.Duration, error) {
 	a := c.begin(scripts.Pause)
 	a.number(d.Microseconds())
 	a.text(reason)
+	a.flag(keeps)
 	reply, r, err := c.run(ctx, scripts.Pause)
 	if err != nil {
 		return reply, nil, err
@@ -140,6 +141,28 @@ func Resume(ctx context.Context, c *Call) (Reply, error) {
 	c.begin(scripts.Resume)
 	reply, _, err := c.run(ctx, scripts.Resume)
 	return reply, err
+}
+
+// Level sets how many permits are left of each limit; below 0: all. Without raises, a limit that has fewer
+// left keeps them. It returns what was left of each before.
+func Level(ctx context.Context, c *Call, permits float64, raises bool) (Reply, []int64, error) {
+	a := c.begin(scripts.Level)
+	if permits < 0 {
+		a.text("")
+	} else {
+		a.float(permits)
+	}
+	a.flag(raises)
+	reply, r, err := c.run(ctx, scripts.Level)
+	if err != nil {
+		return reply, nil, err
+	}
+	left := make([]int64, len(c.Limits))
+	for i := range left {
+		left[i] = r.number()
+		r.number()
+	}
+	return reply, left, r.err
 }
 
 // Set puts another limit in force, for a time or, with 0, until it is set again.

@@ -228,7 +228,7 @@ func (m *client) move(limit int, call func(context.Context, *wire.Call) (wire.Re
 func (m *client) pause(limit int, d time.Duration) {
 	var left []time.Duration
 	m.move(limit, func(ctx context.Context, c *wire.Call) (reply wire.Reply, err error) {
-		reply, left, err = wire.Pause(ctx, c, d, "the world")
+		reply, left, err = wire.Pause(ctx, c, d, "the world", false)
 		return reply, err
 	}, func(now time.Time, limits []*wire.Limit, micros int64) {
 		if m.engine.HasPaused(now, limits, micros, left); micros == 0 {

@@ -14,7 +14,7 @@ func (b *branch) people() {
 		b.add(func(w *world) {
 			w.paused = w.now + pause
 			b.verb(w, 0, nil, func(c *wire.Call) (wire.Reply, error) {
-				reply, _, err := wire.Pause(context.Background(), c, duration(pause), "why")
+				reply, _, err := wire.Pause(context.Background(), c, duration(pause), "why", false)
 				return reply, err
 			})
 		}, "somebody pauses the limits for %v", duration(pause))
