@@ -22,30 +22,36 @@ type brisk struct {
 	way                time.Duration
 	rate               float64
 	burst, cost        int
-	now                bool // They use Allow.
+	how                string // What they use.
 }
 
 func drawBrisk(r *rand.Rand) brisk {
 	s := brisk{
 		processes: 1 + r.IntN(3), callers: 8 + r.IntN(24), think: time.Duration(1+r.IntN(2)) * time.Millisecond,
-		way: time.Duration(50+r.IntN(700)) * time.Microsecond, rate: float64(100 + r.IntN(5000)), cost: 1 + r.IntN(3), now: r.IntN(4) == 0,
+		way: time.Duration(50+r.IntN(700)) * time.Microsecond, rate: float64(100 + r.IntN(5000)), cost: 1 + r.IntN(3), how: []string{"wait", "wait", "allow", "reserve"}[r.IntN(4)],
 	}
 	s.burst = 20_000 + r.IntN(100_000)
 	return s
 }
 
 func (s brisk) String() string {
-	return fmt.Sprintf("%d processes of %d callers, %v apart, %v away, %v/s burst %d, costs up to %d, allow %v", s.processes, s.callers, s.think, s.way, s.rate, s.burst, s.cost, s.now)
+	return fmt.Sprintf("%d processes of %d callers, %v apart, %v away, %v/s burst %d, costs up to %d, %s", s.processes, s.callers, s.think, s.way, s.rate, s.burst, s.cost, s.how)
 }
 
 // call makes one call.
 func (s brisk) call(t *testing.T, l *reserve.Limiter, cost int) bool {
-	if s.now {
+	switch s.how {
+	case "allow":
 		ok, err := l.AllowN(t.Context(), cost)
 		require.NoError(t, err)
 		return ok
+	case "reserve":
+		r, err := l.ReserveN(t.Context(), cost)
+		require.NoError(t, err)
+		require.NoError(t, r.Wait(t.Context()))
+	default:
+		require.NoError(t, l.WaitN(t.Context(), cost))
 	}
-	require.NoError(t, l.WaitN(t.Context(), cost))
 	return true
 }
 
@@ -99,7 +105,7 @@ func (s brisk) limits(b *bubble) (limits []*reserve.Limiter, api *provider.Provi
 // Where permits are stored, most of the calls that a process makes by the thousands need no round trip. The
 // limit stays exact, and of a hundred permits at most one is lost.
 func TestBriskCalls(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(8) {
 		synctest.Test(t, func(t *testing.T) {
 			s := drawBrisk(rand.New(rand.NewPCG(seed, 1)))
 			limits, api := s.limits(newBubble(t))
@@ -124,7 +130,9 @@ func TestBriskCallsPause(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
 			s := drawBrisk(rand.New(rand.NewPCG(seed, 2)))
-			s.now = false
+			if s.how == "allow" {
+				s.how = "wait"
+			}
 			b := newBubble(t)
 			limits, api := s.limits(b)
 			other := b.limiter(limits[0].Limit())
@@ -162,7 +170,7 @@ func TestBriskCallsUseAll(t *testing.T) {
 	for seed := range uint64(4) {
 		synctest.Test(t, func(t *testing.T) {
 			s := drawBrisk(rand.New(rand.NewPCG(seed, 3)))
-			s.burst, s.rate, s.cost, s.now = 3000+int(s.rate), 500, 1, false
+			s.burst, s.rate, s.cost, s.how = 3000+int(s.rate), 500, 1, "wait"
 			s.callers, s.think = s.callers+8, time.Millisecond
 			limits, api := s.limits(newBubble(t))
 			const lasts = 2 * time.Second

@@ -75,7 +75,7 @@ func (e *Engine) Draw(now time.Time, need *Need) (t Turn, ok bool) {
 // lend gives a call that joins permits that came meanwhile. If there are none, calls that come later do not pass it.
 func (e *Engine) lend(c *Call, now time.Time) bool {
 	l := e.leases[c.Need.Limit]
-	if l == nil || c.Held || !c.Need.leases() {
+	if l == nil || !c.Need.leases() {
 		return false
 	}
 	t, ok := e.Draw(now, &c.Need)
@@ -83,10 +83,8 @@ func (e *Engine) lend(c *Call, now time.Time) bool {
 		l.open(false)
 		return false
 	}
-	c.joined, c.own = now, t
-	c.has(&c.own)
-	c.end(Used)
-	e.ready.Wake = append(e.ready.Wake, c)
+	c.line, c.joined = e.lineOf(&c.Need), now
+	c.line.hand(c, &t, now)
 	return true
 }
 

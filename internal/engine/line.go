@@ -90,8 +90,8 @@ func (l *line) join(c *Call, now time.Time) {
 	}
 }
 
-// give gives a turn to the first call that waits and whose deadline it meets. It copies the turn. A
-// turn that is due is used at once. A turn that no call needs goes back.
+// give gives a turn to the first call that waits and whose deadline it meets. A turn that no call needs goes
+// back.
 func (l *line) give(t *Turn, now time.Time) {
 	l.touch()
 	for len(l.waiting) > 0 && !l.waiting[0].Deadline.IsZero() && l.misses(l.waiting[0], t.Due, -1, now) {
@@ -101,7 +101,12 @@ func (l *line) give(t *Turn, now time.Time) {
 		l.unused = append(l.unused, t.kept())
 		return
 	}
-	c := l.pop()
+	l.hand(l.pop(), t, now)
+}
+
+// hand gives a call a copy of a turn. A turn that is due is used at once.
+func (l *line) hand(c *Call, t *Turn, now time.Time) {
+	l.touch()
 	if !t.Due.After(now) && !c.Held {
 		t.spend()
 		c.own = *t

@@ -62,6 +62,17 @@ func (n *Need) draw(now time.Time) (t Turn, ok, few bool) {
 	return t, true, few
 }
 
+// ahead reports whether a call is likely to find permits ahead of it.
+func (n *Need) ahead() bool {
+	s := stockOf(n.Limit)
+	if s == nil || !n.leases() {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && len(s.grants) > 0
+}
+
 // take takes permits of one grant, as a turn. The stock must be locked.
 func (s *stock) take(permits int64, now time.Time, t *Turn) bool {
 	for len(s.grants) > 0 && now.After(s.grants[0].turn.Until.Add(-Tolerance)) {

@@ -157,7 +157,11 @@ func (p *Process) Hold(ctx context.Context, need Need, deadline time.Time) (*Cal
 	}
 	c := NewCall(need)
 	c.Deadline, c.Held = deadline, true
-	p.join(c, false)
+	if need.ahead() {
+		p.step(func(e *Engine, now time.Time) { e.Join(now, c) })
+	} else {
+		p.join(c, false)
+	}
 	select {
 	case <-c.wake:
 	case <-ctx.Done():
