@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -23,6 +24,7 @@ type client struct {
 	redis  *redis.Client // over the link: see errand
 	limits map[part]*wire.Limit
 	names  map[string]*wire.Name
+	plans  map[int]planned // what the process knows of them, by limit
 	calls  map[*engine.Call]*call
 	joined map[*call]*engine.Call
 	held   []*call // calls that hold slots, in the order of their turns
@@ -38,7 +40,7 @@ const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
 var brisk = engine.Brisk{Demand: 100, Lease: 100 * time.Millisecond, Used: 4}
 
 func newClient(w *world, p *process) *client {
-	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}}
+	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, plans: map[int]planned{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}}
 	m.redis = redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 	m.redis.AddHook(over{p.link})
 	policies := map[reserve.Policy]engine.Away{
@@ -78,6 +80,7 @@ func (m *client) limit(p part) *wire.Limit {
 	p.cost = 0
 	l := m.limits[p]
 	if l != nil {
+		m.lookUp(p, l)
 		return l
 	}
 	plan := m.world.plan.limits[p.limit]
@@ -95,9 +98,36 @@ func (m *client) limit(p part) *wire.Limit {
 		m.names[plan.name] = name
 	}
 	l = wire.NewLimit(terms, lua.Keys(prefix, group, plan.name, terms.Kind, p.key), name)
-	l.Key, l.Lease = p.key, plan.lease
+	l.Key, l.Lease, l.Plans = p.key, plan.lease, m.world.plan.isPlanned(p.limit)
 	m.limits[p] = l
+	m.lookUp(p, l)
 	return l
+}
+
+// planned is a version of a plan.
+type planned struct {
+	wire.Terms
+	version int64
+}
+
+// lookUp is what package reserve does with Config.LimitOf.
+func (m *client) lookUp(p part, l *wire.Limit) {
+	if known := m.plans[p.limit]; known.version > 0 {
+		l.Plan(known.A, known.B, known.version)
+	}
+}
+
+// replan looks up the plans of limits at which calls wait.
+func (m *client) replan(limits []*wire.Limit) {
+	var news []*wire.Limit
+	for p, l := range m.limits {
+		if m.lookUp(p, l); slices.Contains(limits, l) && l.Unsaid() {
+			news = append(news, l)
+		}
+	}
+	if len(news) > 0 {
+		m.step(func(now time.Time) { m.engine.Planned(now, news) })
+	}
 }
 
 // termsOf returns a limit as the scripts know it, in the way in which package reserve passes it to them.
@@ -171,6 +201,11 @@ func (m *client) ready(now time.Time) {
 	m.wake(r.Wake)
 	for _, b := range r.Send {
 		m.drive(b)
+	}
+	for _, e := range r.Tell {
+		if e.What == engine.Planning {
+			m.replan(e.Limits)
+		}
 	}
 }
 

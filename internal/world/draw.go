@@ -288,7 +288,7 @@ func (d *drawer) drawMoment() {
 }
 
 func (d *drawer) drawOperator() {
-	e := event{at: d.moment(), what: pick(d, ofOperators...), process: anybody, limit: d.IntN(len(d.limits))}
+	e := event{at: d.moment(), what: pick(d, pause, resume, set, reset), process: anybody, limit: d.IntN(len(d.limits))}
 	if d.chance(0.5) {
 		e.lasts = d.duration(100*time.Millisecond, 3*time.Second)
 	}

@@ -63,6 +63,7 @@ const (
 	resume = "resume"
 	set    = "set" // again and again between two limits, if it lasts
 	reset  = "reset"
+	replan = "replan" // one process, or all, have another plan: again and again, if it lasts
 )
 
 var (
@@ -71,7 +72,7 @@ var (
 	ofTheServer = []string{down, restart, failOver, freeze, refuse, full}
 	ofMoments   = []string{flush, forget, clockStep, scriptFlush, newsCut, forgetQueue}
 	ofProcesses = []string{kill, start, crashes, stop, other}
-	ofOperators = []string{pause, resume, set, reset}
+	ofOperators = []string{pause, resume, set, reset, replan}
 )
 
 var refusals = []string{
@@ -181,6 +182,8 @@ func (w *world) effect(e *event) (begin, end func()) {
 		return func() { w.again(e, func(n int) { w.change(e, n) }) }, nil
 	case reset:
 		return func() { w.operator.reset(e.limit) }, nil
+	case replan:
+		return func() { w.again(e, func(n int) { w.replan(e, n) }) }, nil
 	}
 	return nil, nil
 }
@@ -218,6 +221,22 @@ func (w *world) limitOf(text string) reserve.Limit {
 		panic(err) // a transcript was checked when it was read
 	}
 	return limit
+}
+
+// replan gives the next version of a plan to a process, or to all: the limit that an event names, and every
+// second time the limit of the plan.
+func (w *world) replan(e *event, n int) {
+	limit := w.limitOf(e.to)
+	if n%2 == 1 {
+		limit = w.plan.limits[e.limit].limit
+	}
+	w.versions++
+	for _, p := range w.processes {
+		if e.process == anybody || p.n == e.process {
+			p.plans[e.limit] = planned{termsOf(limit), w.versions}
+		}
+	}
+	w.note("version %d of the plan of %s is %v", w.versions, w.plan.limits[e.limit].name, limit)
 }
 
 // change sets the limit that an event names, and every second time the limit of the plan.

@@ -130,7 +130,7 @@ var Guarantees = []Guarantee{
 		Why: "Redis notifies the waiting calls.",
 	},
 	{
-		Event: "The limit changes", What: []string{set, reset}, Rate: Cost{Trips: 3}, Count: Cost{Trips: 3}, Slots: Cost{Trips: 3},
+		Event: "The limit changes", What: []string{set, reset, replan}, Rate: Cost{Trips: 3}, Count: Cost{Trips: 3}, Slots: Cost{Trips: 3},
 		Why: "No turn is lost. The new limit is in force within half a second.",
 	},
 }

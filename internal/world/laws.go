@@ -217,7 +217,7 @@ func (w *world) judgeStates(all []wire.State, err error) {
 		if s.Waiting > 0 && !dead {
 			w.violate("true", "%d calls wait for %s, says the state, and none does", s.Waiting, name)
 		}
-		if s.A != 0 && s.A != own.A && !w.plan.has(set) {
+		if s.A != 0 && s.A != own.A && !w.plan.has(set, replan) {
 			w.violate("true", "the limit of %s is %v, says the state, and it is %v", name, s.A, own.A)
 		}
 		if s.Paused > 0 && !w.plan.has(pause) {
@@ -234,7 +234,7 @@ func (w *world) judgeError(c *call, err error) {
 	switch {
 	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy == reserve.PolicyFail:
 	case errors.Is(err, errKind) && (c.process.strange || !w.rules()):
-	case errors.Is(err, reserve.ErrExceedsBurst) && w.plan.has(set):
+	case errors.Is(err, reserve.ErrExceedsBurst) && w.plan.has(set, replan):
 	default:
 		w.violate("true", "call %d has an error without a reason: %v", c.n, err)
 	}

@@ -1,6 +1,7 @@
 package world
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,6 +26,7 @@ type meter struct {
 
 	pauses []paused
 	sets   []setting                  // the limits that were set
+	text   string                     // the limit in force, if it has plans
 	users  map[*process]time.Duration // since when processes need it
 }
 
@@ -41,7 +43,7 @@ type setting struct {
 // data. This applies to one limit, or to all limits.
 func (w *world) olderSets(limit int, than time.Duration) {
 	for _, m := range w.meters {
-		if len(m.sets) == 0 || limit != anyLimit && m.limit != limit {
+		if len(m.sets) == 0 || m.text != "" || limit != anyLimit && m.limit != limit {
 			continue
 		}
 		own := termsOf(m.plan.limit)
@@ -151,7 +153,7 @@ func (w *world) tolerated(l reserve.Limit) time.Duration {
 func (w *world) slowestRate(l reserve.Limit) float64 {
 	rate := l.Rate()
 	for i := range w.plan.events {
-		if e := &w.plan.events[i]; e.what == set && w.plan.limits[e.limit].limit == l {
+		if e := &w.plan.events[i]; (e.what == set || e.what == replan) && w.plan.limits[e.limit].limit == l {
 			rate = min(rate, w.limitOf(e.to).Rate())
 		}
 	}
@@ -375,8 +377,40 @@ func (m *meter) isPaused(c *call) (until time.Duration, is bool) {
 	return 0, false
 }
 
+// followPlans lets the providers of limits with plans follow what a script has put in force.
+func (w *world) followPlans(keys []string) {
+	for i := range w.plan.limits {
+		if !w.plan.isPlanned(i) || !slices.Contains(keys, w.key(i)) {
+			continue
+		}
+		state := w.server.Data.Find(w.key(i))
+		if state == nil {
+			continue
+		}
+		for _, field := range state.Items {
+			m := w.meterOf(part{limit: i})
+			if field.Member != "limit" || field.Value == m.text {
+				continue
+			}
+			var a, b float64
+			if _, err := fmt.Sscan(field.Value, &a, &b); err != nil {
+				panic(err)
+			}
+			w.advance()
+			if own := termsOf(m.plan.limit); m.text != "" || a != own.A || b != own.B {
+				m.change(a, b)
+			}
+			m.sets, m.text = append(m.sets, setting{w.now, a, b}), field.Value
+			w.note("the plan %s of %s is in force", field.Value, m.name)
+		}
+	}
+}
+
 // ran handles each script call: the providers follow the actions of operators.
 func (w *world) ran(verb string, keys, args []string) {
+	if w.versions > 0 {
+		w.followPlans(keys)
+	}
 	if verb != pause && verb != set && verb != resume {
 		return
 	}

@@ -118,6 +118,11 @@ func (e *event) strikes(now time.Duration, process int, kinds ...string) bool {
 	return e.at <= now && now < e.at+e.lasts && (e.process == anybody || e.process == process) && slices.Contains(kinds, e.what)
 }
 
+// isPlanned reports whether a limit has plans.
+func (p *plan) isPlanned(limit int) bool {
+	return slices.ContainsFunc(p.events, func(e event) bool { return e.what == replan && e.limit == limit })
+}
+
 // has reports whether the plan has an event of these kinds.
 func (p *plan) has(kinds ...string) bool {
 	return slices.ContainsFunc(p.events, func(e event) bool { return slices.Contains(kinds, e.what) })

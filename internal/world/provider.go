@@ -134,8 +134,13 @@ func (p *paced) has(cost float64) bool {
 	return p.paused <= p.now && p.stored >= cost+slack.Seconds()*rate
 }
 
+// change lets a provider follow another pace from now on, at the earliest. It keeps the permits that it has.
 func (p *paced) change(a, b float64) {
-	p.changes = append(p.changes, pace{at: p.now, rate: 1e6 / a, burst: b})
+	next := pace{at: p.now, rate: 1e6 / a, burst: b}
+	if last := p.changes[len(p.changes)-1]; !last.gone {
+		next.stored = max(0, min(b, last.stored))
+	}
+	p.changes = append(p.changes, next)
 }
 
 func (p *paced) pause(until time.Duration) { p.paused = max(p.paused, until) }

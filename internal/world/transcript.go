@@ -236,7 +236,7 @@ func (p *plan) check() error {
 		if !slices.Contains(known, e.what) || e.limit >= len(p.limits) {
 			return fmt.Errorf("unknown event, or limit: %v", e)
 		}
-		if e.what == set || e.what == other {
+		if e.what == set || e.what == other || e.what == replan {
 			if _, err := reserve.ParseLimit(e.to); err != nil {
 				return err
 			}

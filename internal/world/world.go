@@ -22,6 +22,7 @@ type world struct {
 	waiting   []*call       // waiting calls in the order in which they came
 	ended     [lost + 1]int
 	strikes   map[*event]int // how often each event has struck
+	versions  int64          // of plans
 	turns     []turn         // recorded if a transcript has bounds
 
 	overtakes  int           // calls that overtook another
