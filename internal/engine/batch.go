@@ -44,6 +44,7 @@ type Batch struct {
 	parts  []wire.Part
 	left   []*line       // The lines that return places and turns with it.
 	ended  []endedTurn   // Turns that hold their slots no longer, and places that are left.
+	goes   []goingTurn   // Turns that go back, if others have not spent since.
 	ranks  []int64       // Of the names of a heartbeat, before it was sent.
 	calls  int           // How many calls ask with it.
 	late   time.Duration // The way that it takes for granted at the least.
@@ -82,6 +83,12 @@ type asked struct {
 type endedTurn struct {
 	line *line
 	turn *Turn
+}
+
+// goingTurn is a turn that goes back with an item of Batch.Left.
+type goingTurn struct {
+	endedTurn
+	item int
 }
 
 const (
@@ -137,8 +144,9 @@ func (e *Engine) recycle(b *Batch) {
 	clear(b.asks)
 	clear(b.left)
 	clear(b.ended)
+	clear(b.goes)
 	*b = Batch{Call: wire.Call{Buffer: b.Call.Buffer}, index: b.index, limits: b.limits[:0], back: b.back[:0], Items: b.Items[:0], parts: b.parts[:0], asks: b.asks[:0],
-		Left: b.Left[:0], left: b.left[:0], ended: b.ended[:0]}
+		Left: b.Left[:0], left: b.left[:0], ended: b.ended[:0], goes: b.goes[:0]}
 	e.recycled = append(e.recycled, b)
 }
 

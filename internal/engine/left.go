@@ -94,6 +94,7 @@ func (b *Batch) leaveTurn(l *line, t *Turn) {
 		if keep == 0 {
 			l.spends("")
 		}
+		b.goes = append(b.goes, goingTurn{endedTurn{l, t}, len(b.Left)})
 		b.Left = append(b.Left, wire.Left{Limit: b.at(l.need.Limit), Turns: t.Ask, Cost: keep})
 	case len(l.parts) > 1 && t.Alone:
 		l.spends("")
@@ -157,6 +158,41 @@ func (e *Engine) returned(b *Batch, now time.Time) {
 	b.driven = false
 	b.becomes(Ask, b.caller, b.back)
 	e.outbox = append(e.outbox, b)
+}
+
+// keepLeft keeps turns that did not go back, as other processes have spent since: calls that wait or come in time use
+// them. If the batch was sent again, nobody knows whether its first attempt returned them.
+func (e *Engine) keepLeft(b *Batch, r *Result, now time.Time) {
+	for _, g := range b.goes {
+		l, t := g.line, g.turn
+		if b.tries > 0 || r.Counts[g.item] > 0 || e.closed || !now.Before(t.Until) || len(e.moves) > 0 && !e.stands(l, t, r.Sent) {
+			continue
+		}
+		t.stays = true
+		if len(l.waiting) == 0 && l.need.ID != "" {
+			if l = e.heir(l); l == nil {
+				continue
+			}
+		}
+		e.list(l)
+		l.give(t, now)
+	}
+}
+
+// heir returns a line for a turn that no call of another line needs: one whose call has waited the longest, or else one
+// that other calls will join. Nil: there is none.
+func (e *Engine) heir(of *line) (heir *line) {
+	for _, l := range e.inUse {
+		n := &l.need
+		if l == of || n.Part != of.need.Part || len(n.More) > 0 || n.Settles != of.need.Settles || n.Now || n.Flow != of.need.Flow {
+			continue
+		}
+		switch waits := len(l.needed()) > 0; {
+		case waits && (heir == nil || len(heir.needed()) == 0 || l.oldest().Before(heir.oldest())), heir == nil && n.ID == "":
+			heir = l
+		}
+	}
+	return heir
 }
 
 // isReturning reports whether a limit of a line is about to have permits back.

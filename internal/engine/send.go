@@ -125,6 +125,7 @@ func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 	case b.Script == Leave:
 		e.breaker.record(now, nil)
 		e.lookAfter(b.limits, now)
+		e.keepLeft(b, r, now)
 		e.returned(b, now)
 	default:
 		e.asked = true

@@ -40,7 +40,7 @@ func (m *client) joins(c *call) {
 	e.Held = m.world.plan.holds(c.load) || c.load.used > 0 || c.id != "" || c.load.lapses > 0
 	m.calls[e], m.joined[c] = c, e
 	if c.deadline > 0 && !need.Now {
-		if e.Deadline = m.world.began.Add(c.deadline); c.load.used > 0 && !m.world.plan.holds(c.load) {
+		if e.Deadline = m.world.began.Add(c.deadline); c.id != "" || c.load.used > 0 && !m.world.plan.holds(c.load) {
 			e.Deadline = time.Time{} // its deadline applies to the wait alone
 		}
 		m.here(c.deadline-m.now, func() {
