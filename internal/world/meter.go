@@ -293,6 +293,9 @@ func (w *world) judgeTurn(c *call) {
 		m := w.meterOf(p)
 		m.used += float64(p.cost)
 		if c.unjudged = w.opens(); c.unjudged {
+			if m.plan.limit.Kind() == reserve.KindQuota { // it counts, and for longer than calls are not judged
+				_ = m.take(float64(p.cost))
+			}
 			continue
 		}
 		m.lastAt, m.lastCost = w.now, float64(p.cost)
