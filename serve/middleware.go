@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,10 +50,13 @@ type middleware struct {
 }
 
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
+	need, err := m.needOf(r)
 	for i, l := range m.limits {
+		if k := slices.Index(need.of, i); k >= 0 && need.turns != nil { // the limit of the key, which may have a plan
+			l = need.turns.Limits()[k]
+		}
 		newQuota(m.config.Policies[i], l.Limit()).setPolicy(w.Header(), m.config.Headers)
 	}
-	need, err := m.needOf(r)
 	if err == nil && need.turns == nil {
 		next.ServeHTTP(w, r)
 		return

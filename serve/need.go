@@ -16,6 +16,7 @@ type need struct {
 	turns    *reserve.Joint // nil: nothing
 	costs    []int          // of each of its limits
 	policies []string       // the same: their names
+	of       []int          // the same: their indexes among all limits
 }
 
 // longestKey is what reserve.Limiter.For takes, in bytes.
@@ -34,6 +35,7 @@ func (m *middleware) needOf(r *http.Request) (n need, err error) {
 	for i, l := range m.limits {
 		if costs[i] != 0 {
 			limits, n.costs, n.policies = append(limits, l), append(n.costs, costs[i]), append(n.policies, m.config.Policies[i])
+			n.of = append(n.of, i)
 		}
 	}
 	if len(limits) == 0 {
