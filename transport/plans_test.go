@@ -44,7 +44,9 @@ func TestRequestsFollowPlans(t *testing.T) {
 		begun := time.Now()
 		var requests sync.WaitGroup
 		for range 30 {
-			requests.Go(func() { assert.Equal(t, http.StatusOK, do(t, paced, newRequest(t, "GET", "http://acme.example/", nil))) })
+			requests.Go(func() {
+				assert.Equal(t, http.StatusOK, do(t, paced, newRequest(t, "GET", "http://acme.example/", nil)))
+			})
 		}
 		time.Sleep(2 * time.Second)
 		version.Store(2)
