@@ -24,6 +24,7 @@ type Guarantee struct {
 type Cost struct {
 	Time    time.Duration
 	Trips   int           // the round trips in addition
+	Windows int           // windows of a quota in addition
 	Timeout bool          // in addition the timeout of the client, after which it asks again
 	Each    time.Duration // for each of many that follow each other …
 	Part    float64       // … at most this part of the time
@@ -40,6 +41,9 @@ func (c Cost) String() string {
 	}
 	if c.Timeout {
 		parts = append(parts, "a time-out")
+	}
+	if c.Windows > 0 {
+		parts = append(parts, fmt.Sprintf("%d windows of a quota", c.Windows))
 	}
 	if c.Part > 0 {
 		parts = append(parts, fmt.Sprintf("%g s for each, at most %g %% of the time", c.Each.Seconds(), 100*c.Part))
@@ -101,8 +105,8 @@ var Guarantees = []Guarantee{
 		Why: "The same. A limit begins a second later, behind all turns that were granted, and slots three seconds later.",
 	},
 	{
-		Event: "The clock of Redis steps", What: []string{clockStep}, Rate: seconds(1.5), Count: seconds(1.5), Slots: seconds(1.5),
-		Why: "The limit begins a second later.",
+		Event: "The clock of Redis steps", What: []string{clockStep}, Rate: seconds(1.5), Count: Cost{Time: 1500 * time.Millisecond, Windows: 2}, Slots: seconds(1.5),
+		Why: "The limit begins a second later. If the clock steps back into an earlier window, a quota grants no more in that window. The next window counts what was used in it before the step.",
 	},
 	{
 		Event: "Messages on the channel are lost", What: []string{newsLost, newsCut}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
@@ -170,6 +174,9 @@ func (w *world) mayLose(m *meter) time.Duration {
 		each := c.Time + time.Duration(c.Trips)*trip
 		if c.Timeout {
 			each += timeout
+		}
+		if q, counts := m.provider.(*quota); counts {
+			each += time.Duration(c.Windows) * q.window
 		}
 		if g.What == nil {
 			total += time.Duration(len(w.plan.loads)) * each

@@ -283,6 +283,7 @@ func (m *meter) lose(now, lost time.Duration) {
 
 // judgeTurn makes the providers judge a call that is made now.
 func (w *world) judgeTurn(c *call) {
+	c.madeAt = w.now
 	for _, p := range c.parts {
 		if c.process.strange && p.limit == c.process.other {
 			if w.rules() {
@@ -322,7 +323,7 @@ func (w *world) release(c *call, used []int) {
 	for i, p := range c.parts {
 		m := w.meterOf(p)
 		if !c.unjudged && (m.plan.limit.Kind() == reserve.KindSlots || c.load.used > 0) {
-			m.done(float64(p.cost), float64(used[i]))
+			m.done(c.madeAt, float64(p.cost), float64(used[i]))
 		}
 	}
 }

@@ -39,6 +39,7 @@ type call struct {
 	back     bool   // it was booked before
 	waits    bool   // its engine knows that a caller waits for it
 	comes    bool   // its caller comes for its turn
+	madeAt   time.Duration
 	unjudged bool   // it is not judged: see opens
 	again    func() // makes its caller continue
 }

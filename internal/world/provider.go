@@ -11,10 +11,10 @@ type provider interface {
 	// wait lets time pass. It returns how long the limit was not used, or how long the permits took that
 	// are lost by now, if calls of that cost were waiting meanwhile.
 	wait(until time.Duration, cost float64) time.Duration
-	take(cost float64) error // a call is made
-	done(cost, used float64) // a call is over that used this part of its cost
-	has(cost float64) bool   // whether it would accept a call now
-	change(a, b float64)     // another limit is in force; a and b are its numbers in the scripts
+	take(cost float64) error                       // a call is made
+	done(madeAt time.Duration, cost, used float64) // a call is over that was made then and used this part of its cost
+	has(cost float64) bool                         // whether it would accept a call now
+	change(a, b float64)                           // another limit is in force; a and b are its numbers in the scripts
 	pause(until time.Duration)
 }
 
@@ -121,7 +121,7 @@ func (p *paced) forgive() {
 	}
 }
 
-func (p *paced) done(cost, used float64) {
+func (p *paced) done(_ time.Duration, cost, used float64) {
 	for k := range p.changes {
 		c := &p.changes[k]
 		c.stored = min(c.burst, c.stored+max(0, cost-used))

@@ -89,9 +89,13 @@ func (r *rolling) take(cost float64) error {
 	return nil
 }
 
-func (r *rolling) done(cost, used float64) {
-	if n := len(r.log); n > 0 && used < cost {
-		r.log[n-1].cost -= min(r.log[n-1].cost, cost-used)
+func (r *rolling) done(madeAt time.Duration, cost, used float64) {
+	rest := max(0, cost-used)
+	for k := range r.log {
+		if s := &r.log[k]; s.at == madeAt && rest > 0 {
+			back := min(s.cost, rest)
+			s.cost, rest = s.cost-back, rest-back
+		}
 	}
 }
 
@@ -132,7 +136,7 @@ func (q *quota) take(cost float64) error {
 	return nil
 }
 
-func (q *quota) done(cost, used float64) { q.used -= max(0, cost-used) }
+func (q *quota) done(_ time.Duration, cost, used float64) { q.used -= max(0, cost-used) }
 
 // edge is how near to the edge of a window no turn is due.
 const edge = 1500 * time.Millisecond
@@ -170,7 +174,7 @@ func (s *slots) take(cost float64) error {
 	return nil
 }
 
-func (s *slots) done(cost, _ float64) { s.held -= cost }
+func (s *slots) done(_ time.Duration, cost, _ float64) { s.held -= cost }
 
 func (s *slots) has(cost float64) bool {
 	least, _ := s.bounds()
@@ -210,7 +214,7 @@ func (m *warming) take(cost float64) error {
 	return nil
 }
 
-func (*warming) done(_, _ float64) {}
+func (*warming) done(_ time.Duration, _, _ float64) {}
 
 func (m *warming) has(float64) bool { return m.paused <= m.now && m.ready+slack <= m.now }
 
