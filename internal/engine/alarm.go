@@ -12,23 +12,23 @@ type alarm struct {
 	of    due
 }
 
-// due is what an alarm is of.
+// due is what happens when an alarm is due.
 type due interface {
 	// isDue does what is to be done. The alarm is not set any more.
 	isDue(e *Engine, now time.Time)
 }
 
-// duty is a due of the engine itself.
+// duty is a duty of the engine itself.
 type duty func(e *Engine, now time.Time)
 
 func (d duty) isDue(e *Engine, now time.Time) { d(e, now) }
 
-// alarms is a heap of those that are set, the earliest first.
+// alarms is a heap of the alarms that are set, the earliest first.
 //
-// Invariant: alarms[i].index is i+1, and no alarm is earlier than the one above it.
+// Invariant: alarms[i].index is i+1, and no alarm is earlier than its parent in the heap.
 type alarms []*alarm
 
-// set lets an alarm ring at a moment, and at no other.
+// set sets an alarm to a moment, and to no other one.
 func (h *alarms) set(a *alarm, at time.Time) {
 	switch {
 	case a.index == 0:
@@ -40,14 +40,14 @@ func (h *alarms) set(a *alarm, at time.Time) {
 	}
 }
 
-// clear lets an alarm not ring.
+// clear unsets an alarm.
 func (h *alarms) clear(a *alarm) {
 	if a.index > 0 {
 		heap.Remove(h, a.index-1)
 	}
 }
 
-// next is when the first alarm rings; zero: none is set.
+// next is when the first alarm is due. Zero: no alarm is set.
 func (h alarms) next() time.Time {
 	if len(h) == 0 {
 		return time.Time{}

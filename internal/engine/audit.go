@@ -8,41 +8,42 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// This file repairs what is known of slots: the message that a call is done may have been lost, and a
-// copy of an old message may have come late. With its heartbeats a process compares which of its calls
-// hold slots, as Redis says, with those that do hold some. It lets the others go.
+// This file repairs what Redis knows of slots. The message that a call is done may have been lost, and a copy
+// of an old message may have come late. After each heartbeat the process compares the calls that hold slots in
+// Redis with the calls that hold slots here. It frees the slots of calls that do not hold any here.
 
 const (
-	// unneeded is how long a process sees slots that it was given and does not use before it lets
-	// them go. A turn ends before that.
+	// unneeded is how long the process sees slots in Redis that no call uses here before it frees them. A turn
+	// ends before that.
 	unneeded = 5 * time.Second
 
-	mostAudits = 512                  // limits that a heartbeat looks at
-	mostHeld   = 1000                 // calls of a limit that it looks at: the oldest, as what is lost stays
-	perHolder  = 5 * time.Millisecond // how much longer it is until the next look
-	audited    = time.Minute          // after which a process that holds nothing does not look any more
-	onItsWay   = time.Second / 2      // a message that slots are held no longer is
+	mostAudits = 512                  // limits that are compared after a heartbeat
+	mostHeld   = 1000                 // calls of a limit that are compared: the oldest ones, as lost slots stay
+	perHolder  = 5 * time.Millisecond // how much longer the pause is for each call that holds slots
+	audited    = time.Minute          // the longest pause: then a process that holds nothing stops comparing
+	onItsWay   = time.Second / 2      // the longest delay of a message that slots are released
 	mostFreed  = 12                   // calls in a message
 )
 
-// audit is what a process has seen of its slots of one limit.
+// audit is what the process has seen of its slots of one limit.
 type audit struct {
 	limit *wire.Limit
-	used  bool // since the last look
+	used  bool // since the last comparison
 	last  time.Time
 	next  time.Time
-	pause time.Duration   // until then
+	pause time.Duration   // between the last comparison and the next one
 	seen  map[int64]sight // calls that hold slots and do not use them, by number
 }
 
-// sight is when a process saw first that a call holds slots since a time of Redis.
+// sight is when the process first saw that a call holds slots, and since which time of Redis the call holds
+// them.
 type sight struct {
 	since float64
 	at    time.Time
 }
 
-// auditOf notes that the process is about to hold slots of a limit: it looks again soon, however long nobody
-// has used the limit.
+// auditOf notes that the process is about to hold slots of a limit. The next comparison comes soon, even if
+// nobody has used the limit for long.
 func (e *Engine) auditOf(l *wire.Limit, now time.Time) {
 	if a := e.audits[l.Keys[0]]; a != nil {
 		if a.used = true; a.pause > every/2 {
@@ -53,7 +54,7 @@ func (e *Engine) auditOf(l *wire.Limit, now time.Time) {
 	e.audits[l.Keys[0]] = &audit{limit: l, used: true, pause: every}
 }
 
-// holdersOf are the calls that hold slots, by limit and number.
+// holdersOf returns the calls that hold slots, by limit and number.
 func (e *Engine) holdersOf(now time.Time) map[string]map[int64]*slots {
 	all := map[string]map[int64]*slots{}
 	for c := range e.holders {
@@ -73,8 +74,8 @@ func (e *Engine) holdersOf(now time.Time) map[string]map[int64]*slots {
 	return all
 }
 
-// auditSlots compares what Redis says that the calls of this process hold with what they do hold. A
-// message may have been lost, or a copy of one have come late. Then it tells Redis what is held.
+// auditSlots compares the calls that hold slots in Redis with the calls that hold slots here. Then it tells
+// Redis which slots are held.
 func (e *Engine) auditSlots(now time.Time) {
 	if e.closed {
 		return
@@ -130,7 +131,7 @@ func (e *Engine) compareSlots(due []*audit, held []wire.HeldBy, before map[strin
 	e.freeSlots(limits, left, e.clock.redis(now), now)
 }
 
-// findUnused finds out which calls hold slots of a limit in vain, and which have lost theirs.
+// findUnused finds calls that hold slots of a limit in Redis and not here, and calls that have lost theirs.
 func (e *Engine) findUnused(a *audit, held wire.HeldBy, before, after map[int64]*slots, over map[int64]time.Time, asked, now time.Time) (left []wire.Left) {
 	there, seen := map[int64]bool{}, map[int64]sight{}
 	if now.Sub(a.last) > unneeded { // the process stood still: calls may be about to use their turns
@@ -177,8 +178,8 @@ func (e *Engine) findUnused(a *audit, held wire.HeldBy, before, after map[int64]
 	return left
 }
 
-// freeSlots lets slots go that no call uses, of one limit each, as was known at a time of Redis. Calls
-// that were given theirs since then keep them.
+// freeSlots frees slots that no call uses. known is the time of Redis at which that was so: calls that were
+// given the slots later keep them.
 func (e *Engine) freeSlots(limits []*wire.Limit, left []wire.Left, known int64, now time.Time) {
 	if len(left) == 0 {
 		return

@@ -11,35 +11,35 @@ import (
 )
 
 const (
-	// oneEvent is how long failures count as one: what breaks one call breaks others at the same
+	// oneEvent is how long failures count as one: what breaks one call also breaks other calls at the same
 	// moment, and an attempt that follows at once.
 	oneEvent = 200 * time.Millisecond
 
-	// breath is the least time between two attempts to reach a Redis that is away.
+	// breath is the least time between two attempts to reach an unreachable Redis.
 	breath = 50 * time.Millisecond
 )
 
-// breaker says when Redis counts as away: it opens after some failures in a row, lets one attempt at a
-// time through while it is open, and closes when one succeeds.
+// breaker says when Redis counts as unreachable. It opens after some failures in a row. While it is open, it
+// lets one attempt at a time through, and it closes when an attempt succeeds.
 type breaker struct {
-	failures int           // in a row: then it opens
-	probe    time.Duration // between two attempts while it is open, on average
-	interval time.Duration // from the begin of an attempt to the begin of the next one, while it is open
+	failures int           // how many in a row open it
+	probe    time.Duration // the average time between two attempts while it is open
+	interval time.Duration // from the start of one attempt to the start of the next, while it is open
 	tell     func(Event)
 
 	known   bool      // Redis has answered once.
 	cause   error     // The last failure.
-	failed  int       // How many there were since the last answer, as far as they count.
-	counted time.Time // When the last of those was.
-	opened  time.Time // Zero: it is closed.
-	trying  bool      // While it is open: an attempt was let through whose outcome is not known.
-	next    time.Time // When the next attempt may be, while it is open.
+	failed  int       // How many failures count since the last answer.
+	counted time.Time // When the last failure counted.
+	opened  time.Time // When it opened. Zero: it is closed.
+	trying  bool      // While it is open: an attempt is under way.
+	next    time.Time // While it is open: the earliest moment of the next attempt.
 }
 
-// isOpen reports whether Redis counts as away.
+// isOpen reports whether Redis counts as unreachable.
 func (b *breaker) isOpen() bool { return !b.opened.IsZero() }
 
-// pass reports whether an attempt may be made now. Its outcome is to be recorded.
+// pass reports whether an attempt may be made now. The caller has to record its outcome.
 func (b *breaker) pass(now time.Time) bool {
 	if !b.isOpen() {
 		return true
@@ -56,7 +56,7 @@ func (b *breaker) record(now time.Time, err error) {
 	switch {
 	case err == nil && !b.isOpen() && b.failed == 0:
 		b.known = true
-	case b.hopeless(err): // that is no outage; the calls are to hear of it
+	case b.hopeless(err): // that is no outage, and calls have to fail with the error
 		b.close(now)
 	case fault.Away(err):
 		b.failure(now, err)
@@ -71,10 +71,10 @@ func (b *breaker) record(now time.Time, err error) {
 	}
 }
 
-// abandon notes that the caller of an attempt has left, which says nothing of Redis.
+// abandon notes that the caller of an attempt has left. Its outcome says nothing about Redis.
 func (b *breaker) abandon() { b.trying = false }
 
-// failure counts one.
+// failure counts a failure.
 func (b *breaker) failure(now time.Time, err error) {
 	b.cause = err
 	if b.failed == 0 || now.Sub(b.counted) >= oneEvent {
@@ -83,8 +83,8 @@ func (b *breaker) failure(now time.Time, err error) {
 	b.next = later(b.next, now.Add(breath))
 }
 
-// close closes a breaker whose attempt has succeeded. An answer to a call from before it opened
-// closes nothing.
+// close closes an open breaker whose attempt has ended. An answer to a call that was sent before it opened does
+// not close it.
 func (b *breaker) close(now time.Time) {
 	if !b.isOpen() || !b.trying {
 		return
@@ -93,13 +93,13 @@ func (b *breaker) close(now time.Time) {
 	b.opened, b.trying = time.Time{}, false
 }
 
-// hopeless reports whether an error will not go away: wrong credentials, from a Redis that has never
-// accepted them, a setting with which no turn can be given, or a client that was closed.
+// hopeless reports whether an error will stay: credentials that Redis has never accepted, a setting with which
+// no turn can be given, or a client that was closed.
 func (b *breaker) hopeless(err error) bool {
 	return errors.Is(err, fault.ErrDenied) && !b.known || errors.Is(err, fault.ErrNoEffects) || errors.Is(err, redis.ErrClosed)
 }
 
-// shut is the error of a call that is not attempted.
+// shut returns the error of a call that is not attempted.
 func (b *breaker) shut() error {
 	return fmt.Errorf("%w: the circuit breaker is open, and the next attempt is in up to %v; last error: %s",
 		fault.ErrUnavailable, b.probe*3/2, b.cause.Error())

@@ -6,35 +6,34 @@ import (
 )
 
 const (
-	// window is for how long what was measured counts.
+	// window is how long a measurement counts.
 	window = time.Minute
 
 	// samples is how many round trips are kept.
 	samples = 128
 
-	// alike is how many round trips, one after the other, must be about as fast as the fastest
-	// before half of that is taken to be the way back. The first ones connect, log in and send
-	// the scripts before Redis reads its clock, and a machine that is busy stops any. A turn
-	// that is late for that is late once; one that is early would break the limit.
+	// alike is how many successive round trips must be about as fast as the fastest one before half of that is
+	// taken as the way back. The first trips connect, log in and send the scripts before Redis reads its clock,
+	// and a busy machine delays any trip. A turn that is late for such a reason is late once. A turn that is
+	// early would break the limit.
 	alike = 3
 )
 
-// Tolerance is by how much a call may be late beyond what its permits allow. Every provider
-// tolerates that much, as networks jitter.
+// Tolerance is how much later a call may be than its permits allow. Every provider tolerates that much, as
+// networks jitter.
 const Tolerance = 20 * time.Millisecond
 
-// clock knows how long the way to Redis is, and when moments of Redis are here. Turns count from
-// there, as a call whose reply was late would be late against all others.
+// clock knows how long the way to Redis takes, and at which moment here Redis's clock shows a time. Turns count
+// from that moment: a turn that counted from the arrival of a slow reply would be late against all others.
 //
-// Redis reads its clock between the moments at which a call was sent and its reply arrived. So each
-// trip bounds by how much the clocks differ. Trips that were fast on the way there bound it from below,
-// and those that were fast on the way back from above. The difference is taken to be in the middle, if
-// some trips were about as fast as that. Else it is taken to be at the upper end: no turn is early
-// for that.
+// Redis reads its clock between the moments at which a call was sent and its reply arrived. So each trip bounds
+// the difference of the clocks. Trips with a fast way there bound it from below, and trips with a fast way back
+// bound it from above. The difference is taken to be in the middle, if some trips were about as fast as the
+// bounds are close. Otherwise it is taken to be at the upper end: then no turn is early.
 type clock struct {
-	bounds [2]bounds // of now, and of before
+	bounds [2]bounds // of the latest trips, and of the trips before them
 
-	// When Redis's clock stepped ahead, and the upper bound before that.
+	// stepped is when Redis's clock stepped ahead, and before is the upper bound before that.
 	stepped time.Time
 	before  time.Time
 
@@ -44,7 +43,7 @@ type clock struct {
 	fresh int // trips that known does not count yet
 }
 
-// bounds are those of the moment here of Redis's time 0.
+// bounds are the bounds of the moment here at which Redis's clock showed 0.
 type bounds struct {
 	low, high time.Time
 	since     time.Time
@@ -56,29 +55,29 @@ type trip struct {
 	at   time.Time
 }
 
-// times say when to ask, and what to tell Redis of it.
+// times say when calls ask, and what an ask tells Redis of that.
 type times struct {
-	trips   int           // How many trips these are taken from.
+	trips   int           // The number of trips that these are taken from.
 	fastest time.Duration // The fastest round trip.
-	way     time.Duration // From Redis back to here. Most replies are not too late for it.
+	way     time.Duration // From Redis back to here. Most replies do not take longer.
 	trip    time.Duration // The usual round trip.
 	lead    time.Duration // How long before its turn a call asks.
-	near    time.Duration // The same where a turn is given at the last moment only.
-	horizon time.Duration // How far ahead turns are given.
-	ahead   time.Duration // The same where permits of other limits would be lost.
-	grace   time.Duration // For how long permits wait for the head of a queue.
+	near    time.Duration // The same, where a turn is given at the last moment only.
+	horizon time.Duration // How far ahead Redis gives turns.
+	ahead   time.Duration // The same, where permits of other limits would be lost.
+	grace   time.Duration // How long permits wait for the head of a queue.
 }
 
 const (
 	leastLead, mostLead = 100 * time.Millisecond, 400 * time.Millisecond
-	slop                = 4 * time.Millisecond // of timers and of the network
+	slop                = 4 * time.Millisecond // the jitter of timers and of the network
 	mostHorizon         = 500 * time.Millisecond
-	usualGrace          = 400 * time.Millisecond // with the trips permits pass within half a second
-	leastHorizon        = 50 * time.Millisecond  // of a reply that was late
+	usualGrace          = 400 * time.Millisecond // with the round trips, permits pass to the next call within half a second
+	leastHorizon        = 50 * time.Millisecond  // for an ask that allows for a late reply
 	farthest            = time.Second            // way and horizon together: see head.lua
 )
 
-// timesOf are the times of a way whose round trips are known, sorted.
+// timesOf returns the times for some round trips, which are sorted.
 func timesOf(trips []time.Duration) times {
 	if len(trips) == 0 {
 		trips = []time.Duration{0}
@@ -92,12 +91,12 @@ func timesOf(trips []time.Duration) times {
 	return t
 }
 
-// reach is how far ahead of its turn a call that asks is given it.
+// reach is how far away its turn may be when a call asks and is given the turn.
 func (t *times) reach() time.Duration { return t.horizon + t.trip }
 
-// arrival notes a round trip, and Redis's time in its reply, in micros. It returns when that time
-// and the way that the call told is over: turns of the reply count from there. They are early by
-// less than the way back that this takes for granted.
+// arrival notes a round trip, and Redis's time in its reply, in micros. It returns the moment here at which
+// that time, and the way that the call told Redis, are over: turns of the reply count from there. It also
+// returns by how much that moment may be early.
 func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Time) (at time.Time, way time.Duration) {
 	since := time.Duration(micros) * time.Microsecond
 	c.trips[c.next%samples] = trip{arrived.Sub(sent), arrived}
@@ -111,13 +110,13 @@ func (c *clock) arrival(micros int64, told time.Duration, sent, arrived time.Tim
 	return high.Add(since + told - way), way
 }
 
-// sure reports whether turns can be told when they are due.
+// sure reports whether the clocks are known well enough to say when turns are due.
 func (c *clock) sure() bool {
 	low, high := c.within()
 	return c.next >= alike || c.next > 0 && high.Sub(low) <= slop
 }
 
-// redis is Redis's time at a moment, in micros, at the least; 0: it is not known.
+// redis returns Redis's time at a moment, in micros, at the least. 0: it is not known.
 func (c *clock) redis(moment time.Time) int64 {
 	if c.next == 0 {
 		return 0
@@ -126,8 +125,9 @@ func (c *clock) redis(moment time.Time) int64 {
 	return moment.Sub(high).Microseconds()
 }
 
-// unstepped is redis as if Redis's clock had not stepped ahead of late: a limit that the process has not asked
-// for may have been used before that. 0: it has not stepped, or that is not known.
+// unstepped returns what redis would return if Redis's clock had not stepped ahead of late. A limit that the
+// process has not asked for may have been used before that step. 0: there was no such step, or that is not
+// known.
 func (c *clock) unstepped(moment time.Time) int64 {
 	if c.stepped.IsZero() || moment.Sub(c.stepped) > window {
 		return 0
@@ -135,7 +135,7 @@ func (c *clock) unstepped(moment time.Time) int64 {
 	return moment.Sub(c.before).Microseconds()
 }
 
-// bound notes what a trip says of the clocks. Where both can not be, one of them has stepped.
+// bound notes what a trip says about the clocks. If the bounds contradict each other, a clock has stepped.
 func (c *clock) bound(low, high, now time.Time) {
 	b := &c.bounds[0]
 	_, was := c.within()
@@ -151,7 +151,7 @@ func (c *clock) bound(low, high, now time.Time) {
 	}
 }
 
-// within are the bounds of both.
+// within returns the bounds that follow from both.
 func (c *clock) within() (low, high time.Time) {
 	now, before := c.bounds[0], c.bounds[1]
 	if before.since.IsZero() {
@@ -160,8 +160,8 @@ func (c *clock) within() (low, high time.Time) {
 	return later(now.low, before.low), earlier(now.high, before.high)
 }
 
-// trusted reports whether some trips of late, that the bounds are from, took about so long, one
-// after the other: those that one stall holds up at once are as long as each other.
+// trusted reports whether enough trips since the bounds began took no longer than about took. Only trips one
+// after the other count: a stall makes all trips that are under way equally slow.
 func (c *clock) trusted(took time.Duration, now time.Time) bool {
 	n, began := 0, c.bounds[1].since
 	if began.IsZero() {
@@ -180,7 +180,7 @@ func (c *clock) trusted(took time.Duration, now time.Time) bool {
 	return n >= alike
 }
 
-// times are the times by the round trips of late.
+// times returns the times by the latest round trips.
 func (c *clock) times(now time.Time) *times {
 	if c.known.lead > 0 && c.fresh < samples/8 && c.next > samples/8 {
 		return &c.known

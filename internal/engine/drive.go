@@ -11,9 +11,9 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// This file is how a Process takes calls in and sends batches.
+// The methods in this file let calls join, and send batches.
 
-// drive sends a batch, and those that are ready after it.
+// drive sends a batch, and then the batches that are ready after it.
 func (p *Process) drive(b *Batch) {
 	for b != nil {
 		calls := b.calls
@@ -34,7 +34,7 @@ func (p *Process) drive(b *Batch) {
 	}
 }
 
-// driveOnce sends a batch for the call that needs it; others drive those that are ready after it.
+// driveOnce sends a batch for the call that needs it. Other drivers send the batches that are ready after it.
 func (p *Process) driveOnce(b *Batch) {
 	p.attempt(b)
 	if b.over {
@@ -59,7 +59,7 @@ func (p *Process) attempt(b *Batch) {
 	}
 }
 
-// send makes one command of Redis. A batch serves many calls: no context of theirs ends it.
+// send makes one command of Redis. A batch serves many calls, so the context of one call does not end it.
 func (p *Process) send(b *Batch) (Result, error) {
 	ctx := context.Background()
 	if b.Script == Register || b.Script == Holders {
@@ -68,7 +68,7 @@ func (p *Process) send(b *Batch) (Result, error) {
 	return b.Execute(ctx, p.client, time.Now)
 }
 
-// Execute makes the command of the batch, by a clock. Its outcome is for Engine.Reply or Engine.Failed.
+// Execute makes the command of the batch. now is the clock. The outcome goes to Engine.Reply or Engine.Failed.
 func (b *Batch) Execute(ctx context.Context, client redis.UniversalClient, now func() time.Time) (r Result, err error) {
 	b.Call.Client, b.Heartbeat.Client = client, client
 	r.Sent = now()
@@ -92,11 +92,11 @@ func (b *Batch) Execute(ctx context.Context, client redis.UniversalClient, now f
 	return r, err
 }
 
-// yields is how often others run before the next batch is made.
+// yields is how often other goroutines run, at most, before the next batch is made.
 const yields = 16
 
-// yield lets those run who were given their turns: if they want another one, they share the next batch
-// with those who wait for it.
+// yield lets the goroutines run whose calls were given turns. If they need another turn, they share the next
+// batch with the calls that wait for it.
 func (p *Process) yield(calls int) {
 	for range yields {
 		p.mu.Lock()
@@ -110,16 +110,16 @@ func (p *Process) yield(calls int) {
 	}
 }
 
-// inbox holds calls that come while a batch is under way, until that is back: thousands of them do not
-// compete for the lock of the Process with it.
+// inbox holds calls that come while a batch is under way, until the batch is back. So thousands of calls do not
+// compete with its driver for the lock of the Process.
 type inbox struct {
 	mu      sync.Mutex
-	came    []*Call // They have not joined yet.
-	room    []*Call // For those who come next.
-	watched bool    // A batch is under way, and its driver lets in who came.
+	came    []*Call // The calls that have not joined yet.
+	room    []*Call // Memory for the calls that come next.
+	watched bool    // A batch is under way, and its driver lets the calls join.
 }
 
-// add takes a call, and reports whether somebody has to let it in.
+// add adds a call, and reports whether its caller has to let it join.
 func (i *inbox) add(c *Call) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -127,7 +127,7 @@ func (i *inbox) add(c *Call) bool {
 	return !i.watched && len(i.came) == 1 || len(i.came) == crowd
 }
 
-// watch notes whether a driver will let calls in, and reports whether some have come.
+// watch notes whether a driver will let the calls join, and reports whether there are any.
 func (i *inbox) watch(watched bool) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -135,7 +135,7 @@ func (i *inbox) watch(watched bool) bool {
 	return len(i.came) > 0
 }
 
-// letIn lets calls join that have come. The Process must be locked.
+// letIn lets the calls of the inbox join. The Process must be locked.
 func (p *Process) letIn(now time.Time) {
 	i := &p.inbox
 	i.mu.Lock()
@@ -156,8 +156,8 @@ func (p *Process) letIn(now time.Time) {
 	i.mu.Unlock()
 }
 
-// join lets a call wait. If its caller has nothing else to do, and nobody to share a batch with, it drives
-// that itself.
+// join makes a call wait. If drives is true, and the call shares its batch with no other driver, its caller
+// drives the batch itself.
 func (p *Process) join(c *Call, drives bool) {
 	if !p.inbox.add(c) {
 		return

@@ -8,72 +8,73 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Config is what an Engine needs to know. All fields are required, but for Channel and Brisk.
+// Config is the settings of an Engine. All fields are required, except Channel and Brisk.
 type Config struct {
-	Process string        // A name of its own, without spaces and colons.
-	Channel string        // For news of the limits. Empty: there is none.
-	Dead    time.Duration // A process that is silent for so long is dead.
+	Process string        // The name of this process, unique in the fleet, without spaces and colons.
+	Channel string        // On which Redis publishes news of the limits. Empty: there are no news.
+	Dead    time.Duration // A process that is silent for this long counts as dead.
 
-	Away     Away          // What calls do while Redis is away.
-	Failures int           // After so many in a row Redis counts as away.
-	Probe    time.Duration // Between two attempts to reach it then, on average.
-	// Share is the part of a limit that this process uses without Redis.
+	Away     Away          // Says what calls do while Redis is unreachable.
+	Failures int           // Redis counts as unreachable after this many failures in a row.
+	Probe    time.Duration // The average time between two attempts to reach an unreachable Redis.
+	// Share returns the part of a limit that this process uses while Redis is unreachable.
 	Share func(l *wire.Limit) (perSecond float64, burst int)
 
-	Self   wire.Report    // What is the same in all reports.
-	Random func() float64 // From 0 to 1, for jitter.
+	Self   wire.Report    // The fields that are the same in all reports of this process.
+	Random func() float64 // Returns a random number from 0 to 1, for jitter.
 	Errors Errors
 
-	Brisk Brisk // Zero: a default.
+	Brisk Brisk // Zero: usualBrisk.
 }
 
-// Errors are what calls are told.
+// Errors are the errors with which calls fail.
 type Errors struct {
 	Closed    error
-	Cancelled error // Of a call that was cancelled.
-	Away      error // Under AwayFail.
-	// Kind builds the error for a limit under whose name another kind is in force, with that text.
+	Cancelled error // For a call that was cancelled.
+	Away      error // For a call during an outage, under AwayFail.
+	// Kind builds the error for a call whose limit is of another kind than the limit in force under its name.
+	// inForce is the text of the limit in force.
 	Kind func(name *wire.Name, inForce string) error
-	// Missed builds the error for a call whose turn would come after its deadline. Slowest is the index
-	// of the limit that holds it back most; -1: that is not known.
+	// Missed builds the error for a call whose turn would come after its deadline. slowest is the index of the
+	// limit that delays the call most. -1: it is not known.
 	Missed func(turn, deadline time.Time, slowest int) error
-	// Full builds the error for a call that must not wait at a limit, as too many calls do. Its turn would
-	// come at a moment.
+	// Full builds the error for a call that must not wait, because too many calls wait at the limit. turn is a
+	// forecast of the turn that it would have had.
 	Full func(limit *wire.Limit, turn time.Time) error
 }
 
 // Ready is what is to be done now.
 type Ready struct {
-	Send   []*Batch  // Each is one command of Redis. Its outcome is for Reply or Failed.
-	Wake   []*Call   // Whoever waits for these is to look at them.
-	Tell   []Event   // What has happened, for logs and counts.
-	Listen bool      // The process is to hear news.
-	Next   time.Time // When Ready is to be called again, at the latest. Zero: there is no such moment.
+	Send   []*Batch  // Each is one command of Redis. Its outcome goes to Reply or Failed.
+	Wake   []*Call   // These calls have changed: the goroutines that wait for them look at them.
+	Tell   []Event   // Events that have happened, for logs and counts.
+	Listen bool      // The process has to listen to news.
+	Next   time.Time // The latest moment for the next call of Ready. Zero: there is no such moment.
 }
 
-// Engine is what one process does: see the page of the package. It is not safe for concurrent use. A
-// moment that is handed to a method is not before the one that was handed to the method before.
+// Engine decides what one process does: see the documentation of the package. It is not safe for concurrent
+// use. A caller hands moments to its methods in order: no moment is before the one of the preceding call.
 type Engine struct {
 	cfg    Config
-	serial int64 // of the last batch
-	number int64 // of the last call
-	ready  Ready // what is to be done, so far
+	serial int64 // the serial of the last batch
+	number int64 // the number of the last call
+	ready  Ready // what the next Ready returns, as far as it is known
 	alarms alarms
 	closed bool
 
 	lines   map[key]*line
-	inUse   []*line // The lines, in an order that follows from the events alone.
-	touched []*line // They have changed since they were planned.
-	last    *line   // The last one that a call joined.
-	idle    *line   // The last one that was forgotten: it may be needed at once.
+	inUse   []*line // The lines in use, in an order that follows from the events alone.
+	touched []*line // The lines that have changed since plan last saw them.
+	last    *line   // The line that was looked up last.
+	idle    *line   // The line that was forgotten last: a call may need it again at once.
 	strange bool    // A name of this process was found to have another kind of limit in force.
 	queue   queue
 
 	traffic
 	clock   clock
 	breaker breaker
-	outage  *outage              // nil: Redis is there
-	rests   map[string]time.Time // By key: until when the limit rests without Redis, as a pause did not reach it.
+	outage  *outage              // nil: there is no outage
+	rests   map[string]time.Time // By key: without Redis, no call is made before this moment, because of a pause.
 
 	heart
 	news
@@ -97,12 +98,13 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Ready returns what is to be done now, and forgets it. r is to be empty; the engine uses its room later.
+// Ready returns in r what is to be done now, and forgets it. r has to be empty. The engine uses the memory of
+// its slices later.
 func (e *Engine) Ready(now time.Time, r *Ready) {
 	t := e.clock.times(now)
 	for again := true; again; {
 		e.alarms.ring(e, now)
-		for i := 0; i < len(e.touched); i++ { // a line may touch itself meanwhile
+		for i := 0; i < len(e.touched); i++ { // the loop may add lines
 			e.plan(e.touched[i], now, t)
 		}
 		clear(e.touched)
@@ -115,17 +117,17 @@ func (e *Engine) Ready(now time.Time, r *Ready) {
 	*r, e.ready = e.ready, Ready{Send: r.Send[:0], Wake: r.Wake[:0], Tell: r.Tell[:0]}
 }
 
-// Woken returns whom to wake and what to tell, and leaves all else for Ready (r is to be empty): calls that have their
-// answers may join again in time to share the next batch.
+// Woken returns in r the calls to wake and the events to tell, and leaves all else for Ready. r has to be
+// empty. Calls that have their answers can then join again in time to share the next batch.
 func (e *Engine) Woken(r *Ready) {
 	r.Wake, e.ready.Wake = e.ready.Wake, r.Wake[:0]
 	r.Tell, e.ready.Tell = e.ready.Tell, r.Tell[:0]
 }
 
-// Gathers reports whether calls that come now had better wait together, as a batch is under way.
+// Gathers reports whether calls that come now should wait in the inbox, because a batch is under way.
 func (e *Engine) Gathers(now time.Time) bool { return e.busy > 0 && !e.overlaps(e.clock.times(now)) }
 
-// Gathered is how many calls wait to be asked for with the next batch.
+// Gathered is the number of calls in the lines that may ask with the next batch.
 func (e *Engine) Gathered() (n int) {
 	n = e.queue.calls()
 	for _, l := range e.touched {
@@ -136,7 +138,7 @@ func (e *Engine) Gathered() (n int) {
 	return n
 }
 
-// plan says when a line asks, or forgets it.
+// plan queues a line that has something to ask for now, sets its alarm for later, or forgets the line.
 func (e *Engine) plan(l *line, now time.Time, t *times) {
 	l.touched = false
 	if l.came {
@@ -176,14 +178,14 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 	}
 }
 
-// is reports whether a need is that of the line, which is in use; false of one with other limits or an ID,
-// which are looked up.
+// is reports whether the line is in use and has this need. It reports false for a need with several limits or
+// an ID: lineOf looks such needs up.
 func (l *line) is(n *Need) bool {
 	return l.listed && l.need.Part == n.Part && len(n.More) == 0 && n.ID == "" && len(l.parts) == 1 && l.need.ID == "" &&
 		l.need.Settles == n.Settles && l.need.Now == n.Now && l.need.Flow == n.Flow
 }
 
-// lineOf returns the line of a need.
+// lineOf returns the line of a need, and makes one if the need has no line yet.
 func (e *Engine) lineOf(n *Need) *line {
 	if n.ID != "" && n.number == 0 {
 		e.number++
@@ -210,7 +212,7 @@ func (e *Engine) lineOf(n *Need) *line {
 	return l
 }
 
-// list notes that a line is in use.
+// list adds a line to the lines in use.
 func (e *Engine) list(l *line) {
 	if !l.listed {
 		e.lines[l.key], l.listed, l.index = l, true, len(e.inUse)
@@ -218,7 +220,7 @@ func (e *Engine) list(l *line) {
 	}
 }
 
-// forget forgets a line that has nothing to do.
+// forget removes a line that has nothing to do from the lines in use.
 func (e *Engine) forget(l *line) {
 	if l.queued || !l.listed {
 		return
@@ -228,13 +230,13 @@ func (e *Engine) forget(l *line) {
 	e.inUse[len(e.inUse)-1] = nil
 	e.inUse = e.inUse[:len(e.inUse)-1]
 	delete(e.lines, l.key)
-	l.unused = nil // a pause, or another kind of limit, would not find these turns
+	l.unused = nil // a pause, or a change of the limit, would not find these turns
 	l.listed = false
 	e.idle = l
 }
 
-// queue is the lines that ask next. Those with calls that wait ask before those whose calls are new:
-// however many come and are too late, the turns of the others are given in time.
+// queue is the lines that ask next. Lines with waiting calls ask before lines that have only new calls. So
+// waiting calls get their turns in time, however many new calls come whose deadlines are too short.
 type queue struct{ waiting, fresh []*line }
 
 func (q *queue) add(l *line) {
@@ -246,7 +248,7 @@ func (q *queue) add(l *line) {
 	}
 }
 
-// sort lets lines whose calls have come to wait meanwhile be among the first.
+// sort moves lines whose calls have come to wait meanwhile to the lines with waiting calls.
 func (q *queue) sort() {
 	q.fresh = slices.DeleteFunc(q.fresh, func(l *line) bool {
 		waits := len(l.places) > 0
@@ -259,7 +261,7 @@ func (q *queue) sort() {
 
 func (q *queue) len() int { return len(q.waiting) + len(q.fresh) }
 
-// pull takes the next line off; nil: there is none.
+// pull removes and returns the line that asks next. It returns nil if the queue is empty.
 func (q *queue) pull() (l *line) {
 	from := &q.waiting
 	if len(*from) == 0 {
@@ -273,7 +275,7 @@ func (q *queue) pull() (l *line) {
 	return l
 }
 
-// calls is how many calls wait in the lines.
+// calls is the number of calls that wait in the lines.
 func (q *queue) calls() (n int) {
 	for _, l := range q.waiting {
 		n += len(l.waiting)

@@ -10,56 +10,56 @@ import (
 )
 
 const (
-	every  = time.Second      // about: a heartbeat
-	unused = 10 * time.Second // after which a name needs none
+	every  = time.Second      // about: the time between two heartbeats
+	unused = 10 * time.Second // after which a name without calls needs no heartbeats
 
-	// retold is how often Redis is told of a name of which there is nothing new, and mostNames how
-	// many a message has, as many as beat.lua takes in (WORK): no script is to take a millisecond.
+	// retold is how often a heartbeat has a name of which there is nothing new. mostNames is how many names a
+	// message has. It is as many as beat.lua handles (WORK), because no script may take a millisecond.
 	retold    = 5 * time.Second
 	mostNames = 96
 
-	// trusted is for how long after a heartbeat that was answered the process surely counts as alive.
+	// trusted is how long after an answered heartbeat has left the process surely counts as alive.
 	trusted = 1500 * time.Millisecond
 
-	// search is for how long calls that wait for slots ask with each heartbeat after a loss of data. No
-	// slot is given for the first three seconds, and then there may be no call whose end tells others.
+	// search is how long calls that wait for slots ask with each heartbeat after a loss of data. Redis gives no
+	// slot for the first three seconds. After that, there may be no call whose end would wake them.
 	search = 6 * time.Second
 
-	kept     = time.Minute      // for how long a turn that nobody waits for is kept after it is over
-	renoted  = 10 * time.Minute // how often a name is noted again, so that the index outlives a Redis
-	mostNote = 256              // names that are noted with one command
+	kept     = time.Minute      // how long a turn is kept after its end while no caller waits for it
+	renoted  = 10 * time.Minute // how often a name is written again, as the index may be lost with a Redis
+	mostNote = 256              // names that one command writes
 )
 
-// heart is the heartbeats of the process, and what it knows by them.
+// heart is the heartbeats of the process, and what it knows from them.
 //
-// A heartbeat is a message or several, one after the other. Each says that the process lives, for all of
-// its names, and tells more of some of them. The next message waits for the answer to the one before, so
-// a process lives on if each answer takes less time than Config.Dead. Script beat.lua finds the dead, and
-// slots.lua frees their slots. After the messages comes what else is done once a second. The alarm is
-// set, or a message is under way, for as long as there is a name.
+// A heartbeat is a message or several, one after the other. Each message says that the process lives, for all
+// of its names, and tells more of some of them. The next message waits for the answer to the one before. So a
+// process lives on if each answer takes less time than Config.Dead. Script beat.lua finds dead processes, and
+// slots.lua frees their slots. After the messages comes what else is done once a second. For as long as there
+// is a name, the alarm is set, or a message is under way.
 type heart struct {
 	names    map[*wire.Name]*nameUse
-	lifeKeys []string // of the heartbeat: the same for all names
+	lifeKeys []string // the keys of the heartbeat: the same for all names
 	alarm    alarm
 	beating  bool // a heartbeat is under way, or its alarm is set
-	underWay bool // … the former
-	soon     bool // another one is to follow at once
+	underWay bool // a heartbeat is under way
+	soon     bool // another one has to follow at once
 
-	run       string    // of the server
-	replied   time.Time // when it replied last
-	doubtful  time.Time // since when another one may answer; zero: none does, as far as is known
+	run       string    // the run ID of the server
+	replied   time.Time // when the server last replied
+	doubtful  time.Time // since when another server may answer; zero: the same one answers, as far as is known
 	known     bool      // Redis has answered a heartbeat …
-	answered  time.Time // … that left then
+	answered  time.Time // … and this is when the last answered one left
 	knownAt   int64     // since when Redis knows the process, at the latest, in micros of Redis
-	died      int64     // when a process died last, in micros of Redis
-	lost      time.Time // when the server was found to have lost its data
+	died      int64     // when a process last died, in micros of Redis
+	lost      time.Time // when the process found that the server had lost its data
 	searching time.Time // until when calls that wait for slots ask with each heartbeat
-	ordered   int64     // names that were in use, ever
-	failures  int       // heartbeats that failed, in a row
+	ordered   int64     // the number of names that were ever in use
+	failures  int       // the number of heartbeats that failed in a row
 	signedOff bool      // the last heartbeat has been sent
 }
 
-// hurry lets the next heartbeat come at once.
+// hurry makes the next heartbeat go at once.
 func (e *Engine) hurry(now time.Time) {
 	switch {
 	case e.closed:
@@ -71,11 +71,11 @@ func (e *Engine) hurry(now time.Time) {
 	}
 }
 
-// beat is one heartbeat. Its first message has the first of what there is to tell of names, and more
+// beat sends a heartbeat. Its first message has the first of what there is to tell of names, and further
 // messages have the rest.
 func (e *Engine) beat(now time.Time) {
 	if len(e.lines)+len(e.leases)+len(e.holders)+len(e.names) == 0 {
-		clear(e.audits) // others let the slots go of a process that has signed off
+		clear(e.audits) // others free the slots of a process that has signed off
 		e.released, e.beating = nil, false
 		return
 	}
@@ -84,7 +84,7 @@ func (e *Engine) beat(now time.Time) {
 	e.message(names, slices.Concat(e.toTell(gone, true, now), e.toTell(names, false, now)), true, now)
 }
 
-// message sends the next message of a heartbeat, of the first of what there is to tell.
+// message sends the next message of a heartbeat, with the first of what there is to tell.
 func (e *Engine) message(names []*wire.Name, told []wire.Told, first bool, now time.Time) {
 	some := told[:min(len(told), mostNames)]
 	b := e.heartbeat(some, len(names) == 0 && len(some) == len(told))
@@ -95,7 +95,7 @@ func (e *Engine) message(names []*wire.Name, told []wire.Told, first bool, now t
 	b.answered = func(now time.Time, r *Result) {
 		n, died := e.heardBeat(b, r, now)
 		told := told[n:]
-		if died && first { // then limits of the dead may be in force
+		if died && first { // limits of dead processes may have been in force
 			others := slices.DeleteFunc(slices.Clone(names), func(name *wire.Name) bool {
 				return slices.ContainsFunc(told, func(t wire.Told) bool { return t.Name == name })
 			})
@@ -118,8 +118,8 @@ func (e *Engine) message(names []*wire.Name, told []wire.Told, first bool, now t
 	e.send(b, now)
 }
 
-// heartbeat returns a message; nil: Redis need not be told. ends says that the process needs no name
-// any more.
+// heartbeat returns a message, or nil if Redis needs no message. ends says that the process needs no name any
+// more.
 func (e *Engine) heartbeat(told []wire.Told, ends bool) *Batch {
 	if e.lifeKeys == nil || ends && !e.known {
 		return nil
@@ -133,7 +133,7 @@ func (e *Engine) heartbeat(told []wire.Told, ends bool) *Batch {
 	return b
 }
 
-// heardBeat takes in the answer to a message. It returns of how many names Redis took it in, and
+// heardBeat handles the answer to a message. It returns how many names of the message Redis has handled, and
 // whether a process has died.
 func (e *Engine) heardBeat(b *Batch, r *Result, now time.Time) (n int, died bool) {
 	p, left := &r.Pulse, b.Call.Now
@@ -143,18 +143,18 @@ func (e *Engine) heardBeat(b *Batch, r *Result, now time.Time) (n int, died bool
 	for i, ruling := range p.Names {
 		e.rules(&b.Heartbeat.Names[i], b.ranks[i], ruling, left, now)
 	}
-	if b.Heartbeat.Ends { // Redis counts the process as one that has ended
+	if b.Heartbeat.Ends { // Redis counts the process as ended
 		e.answered = time.Time{}
 		e.trustLeases()
-		if e.known = len(e.names) > 0; e.known { // a call came meanwhile, and others may have had its slots
+		if e.known = len(e.names) > 0; e.known { // a call came meanwhile, and others may have its slots
 			e.hurry(now)
 		}
 	}
 	return len(p.Names), died
 }
 
-// learn takes in what a heartbeat that left at a moment says of the process and the server. Where
-// Redis does not know a process that it knew, its data was lost.
+// learn records what the answer to a heartbeat says of the process and the server. left is when the heartbeat
+// was sent. If Redis does not know a process that it knew before, its data was lost.
 func (e *Engine) learn(p *wire.Pulse, left, now time.Time) {
 	if !left.Before(e.doubtful) {
 		e.doubtful = time.Time{}
@@ -194,14 +194,14 @@ func (e *Engine) learn(p *wire.Pulse, left, now time.Time) {
 	e.trustLeases()
 }
 
-// doubtfulAfter is how long Redis must be silent for another server to answer now, although no request of this
-// process has failed. To read the run ID costs the script 5 µs.
+// doubtfulAfter is how long Redis must have been silent before another server may answer although no request of
+// this process has failed. The script takes 5 µs to read the run ID, so asks do not always have it read.
 const doubtfulAfter = 100 * time.Millisecond
 
-// server returns what an ask that is sent now tells of the server: its run ID, behind wire.AnyRun if another
-// server may answer, as that one may lack the latest data.
+// server returns what an ask that is sent now says of the server: its run ID. If another server may answer,
+// wire.AnyRun comes before it, as that server may lack the latest data.
 func (e *Engine) server(now time.Time) string {
-	if e.known && e.run == "" { // the process may not read it
+	if e.known && e.run == "" { // the process is not allowed to read it
 		return ""
 	}
 	if !e.known || !e.doubtful.IsZero() || now.Sub(e.replied) > doubtfulAfter {
@@ -210,8 +210,8 @@ func (e *Engine) server(now time.Time) string {
 	return e.run
 }
 
-// answeredBy takes in the run ID that a limit has in Redis; "": not known. If it is another one, another
-// process has found another server.
+// answeredBy handles the run ID that a limit has in Redis. If it is not the known one, another process has
+// found another server. Empty: it is not known.
 func (e *Engine) answeredBy(run string, now time.Time) {
 	if run != "" && e.run != "" && run != e.run && e.doubtful.IsZero() {
 		e.doubtful = now
@@ -219,10 +219,10 @@ func (e *Engine) answeredBy(run string, now time.Time) {
 	}
 }
 
-// Unsubscribed takes in that the connection has broken on which the process hears news.
+// Unsubscribed notes that the connection on which the process receives news has broken.
 func (e *Engine) Unsubscribed(now time.Time) { e.doubtful = now }
 
-// beaten does what follows a heartbeat that was answered.
+// beaten does what follows an answered heartbeat.
 func (e *Engine) beaten(names []*wire.Name, now time.Time) {
 	e.failures = 0
 	e.takeKept(nil, now)
@@ -231,7 +231,7 @@ func (e *Engine) beaten(names []*wire.Name, now time.Time) {
 	e.rest(now)
 }
 
-// rest does what is done once a second, and waits for the next heartbeat.
+// rest does what is done once a second, and sets the alarm for the next heartbeat.
 func (e *Engine) rest(now time.Time) {
 	for _, l := range e.inUse {
 		l.expire(now, kept)
@@ -253,8 +253,8 @@ func (e *Engine) rest(now time.Time) {
 // Unanswered reports whether a batch is under way, waits to be sent again, or has answers that are kept.
 func (e *Engine) Unanswered() bool { return e.busy+e.sent+len(e.traffic.kept) > 0 }
 
-// SignOff lets the process end in Redis, once it is closed and no batch is under way, and reports
-// whether all of that is done. Where it fails, Redis finds out later.
+// SignOff tells Redis that the process ends, once the engine is closed and no batch is under way. It reports
+// whether all of that is done. If the message fails, Redis finds out later.
 func (e *Engine) SignOff(now time.Time) (done bool) {
 	if e.Unanswered() {
 		return false
@@ -275,8 +275,8 @@ func (e *Engine) SignOff(now time.Time) (done bool) {
 	return e.sent == 0
 }
 
-// ensureAlive makes a heartbeat go before a batch that asks for slots if the last answered one is too old:
-// a process that soon counts as dead must not get slots.
+// ensureAlive makes a heartbeat go before a batch that asks for slots, if the last answered heartbeat is too
+// old. A process that soon counts as dead must not get slots.
 func (e *Engine) ensureAlive(b *Batch, now time.Time) {
 	for _, l := range b.limits {
 		if l.HasSlots() {
@@ -286,9 +286,9 @@ func (e *Engine) ensureAlive(b *Batch, now time.Time) {
 	e.unmet = e.unmet || now.Sub(e.answered) > trusted
 }
 
-// meet makes a heartbeat go before the batches that follow a failure. Its reply shows whether another
-// server answers now, which may lack data of the one before. It is one script call, however many names
-// the process uses.
+// meet makes a heartbeat go before the batches that follow a failure. Its answer shows whether another server
+// answers now, which may lack data of the server before. It is one script call, however many names the process
+// uses.
 func (e *Engine) meet(now time.Time) {
 	b := e.heartbeat(nil, false)
 	if e.unmet = false; b == nil {

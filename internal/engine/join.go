@@ -6,9 +6,9 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// This file is what happens to one call, from when it joins until it is over.
+// This file has what happens to one call, from when it joins until it is over.
 
-// Join lets a call wait for its turn.
+// Join makes a call wait for its turn.
 func (e *Engine) Join(now time.Time, c *Call) {
 	if e.closed || c.Need.ended() {
 		e.refuse(c, e.cfg.Errors.Closed)
@@ -18,7 +18,7 @@ func (e *Engine) Join(now time.Time, c *Call) {
 		return
 	}
 	if e.strange {
-		if err := e.otherKind(&c.Need); err != nil { // the name is in use all the same: the process hears when that ends
+		if err := e.otherKind(&c.Need); err != nil { // the name is in use all the same: so the process learns when that ends
 			c.Need.each(func(p Part) { e.useLimit(p.Limit, now) })
 			e.refuse(c, err)
 			return
@@ -34,15 +34,15 @@ func (e *Engine) Join(now time.Time, c *Call) {
 	l.join(c, now)
 }
 
-// refuse ends the wait of a call that is in no line.
+// refuse fails a call that is in no line.
 func (e *Engine) refuse(c *Call, err error) {
 	c.err = err
 	c.end(Failed)
 	e.ready.Wake = append(e.ready.Wake, c)
 }
 
-// Use lets a call use its turn that is due in early or less. Else it returns in which time the turn is due, or
-// below 0, if the call has none. A turn that is over is not used: the call waits for another one.
+// Use makes a call use its turn if it is due within early. Otherwise it returns how long it is until then, or
+// less than 0 if the call has no turn. An expired turn is not used: the call waits for another one.
 func (e *Engine) Use(now time.Time, c *Call, early time.Duration) (left time.Duration, used bool) {
 	if c.state != Given {
 		return -1, false
@@ -60,8 +60,8 @@ func (e *Engine) Use(now time.Time, c *Call, early time.Duration) (left time.Dur
 	return 0, true
 }
 
-// Look lets a call that somebody waits for use its turn, as Use does: 0 is returned then. It returns why a call
-// that is over has no turn. A call that was booked, as it was asked for before somebody waited, joins again.
+// Look is Use for a call that a caller waits for. It returns 0 if the call uses its turn, and an error if the
+// call is over without a turn. A booked call joins again, because it asked before its caller waited.
 func (e *Engine) Look(now time.Time, c *Call, early time.Duration) (left time.Duration, err error) {
 	if c.state == Used {
 		e.Oversleep(now, c)
@@ -78,12 +78,13 @@ func (e *Engine) Look(now time.Time, c *Call, early time.Duration) (left time.Du
 	return left, err
 }
 
-// calm reports whether nothing follows from what has happened since Ready was called.
+// calm reports whether nothing is to be done since Ready was last called.
 func (e *Engine) calm() bool {
 	return len(e.touched)+len(e.ready.Wake)+len(e.ready.Tell)+len(e.ready.Send)+len(e.outbox) == 0
 }
 
-// Oversleep lets a call wait again, first of all, whose turn was over when it came to use it.
+// Oversleep makes a call wait again, first in its line, because its turn had expired when the call came to use
+// it.
 func (e *Engine) Oversleep(now time.Time, c *Call) {
 	t := c.turn
 	if e.closed || c.Need.ended() {
@@ -96,7 +97,7 @@ func (e *Engine) Oversleep(now time.Time, c *Call) {
 	c.line.late = max(c.line.late, t.Way+slop)
 }
 
-// Leave lets a call go that gives up. It reports false if the call is over.
+// Leave removes a call that gives up. It reports false if the call is over.
 func (e *Engine) Leave(now time.Time, c *Call) bool {
 	if c.line == nil || !c.line.leave(c, now) {
 		return false
@@ -107,7 +108,7 @@ func (e *Engine) Leave(now time.Time, c *Call) bool {
 	return true
 }
 
-// End ends the calls that need a limit of a name, and lets none join any more. Other calls go on.
+// End ends the calls that need a limit of a name, and lets no such call join any more. Other calls go on.
 func (e *Engine) End(now time.Time, name *wire.Name) {
 	name.Ended.Store(true)
 	for _, l := range e.inUse {
@@ -121,7 +122,7 @@ func (e *Engine) End(now time.Time, name *wire.Name) {
 	}
 }
 
-// Close ends all waits, and lets the places and the turns go that nobody needs.
+// Close ends all waits, and gives back the places, turns and slots that nobody needs.
 func (e *Engine) Close(now time.Time) {
 	if e.closed {
 		return
@@ -146,7 +147,7 @@ func (e *Engine) Close(now time.Time) {
 	}
 }
 
-// Take uses a turn that has come though nobody waits for it; false: there is none.
+// Take uses a turn that has come although no caller waits for it. It reports false if there is no such turn.
 func (e *Engine) Take(now time.Time, c *Call) bool {
 	switch {
 	case c.state == Given && !c.turn.Due.After(now):
@@ -161,7 +162,8 @@ func (e *Engine) Take(now time.Time, c *Call) bool {
 	return true
 }
 
-// Resume lets a call wait in this process, also one that is over. It returns why the call has failed, once.
+// Resume makes a call wait in this process, even a call that is over. It returns the error of a failed call
+// once.
 func (e *Engine) Resume(now time.Time, c *Call) (err error) {
 	if c.Need.Patience = forever; c.line != nil {
 		c.line.need.Patience = forever
@@ -180,7 +182,7 @@ func (e *Engine) Resume(now time.Time, c *Call) (err error) {
 	if err := e.otherKind(&c.Need); err != nil {
 		return err
 	}
-	if t := c.turn; t != nil { // it was over long ago, or was used too late
+	if t := c.turn; t != nil { // it expired long ago, or was used too late
 		c.line = e.lineOf(&c.Need)
 		c.line.again(c, t, now)
 		return nil
@@ -193,9 +195,9 @@ func (e *Engine) Resume(now time.Time, c *Call) (err error) {
 	return nil
 }
 
-// Late lets a call ask anew, first of all, whose turn came too late to who was to make it. The next
-// turn takes so long a way from here for granted. The turn goes back where it is known that nobody has
-// used it.
+// Late makes a call ask again, first in its line, because its turn reached the caller too late. way is how long
+// turns take from here to the caller: the next ask allows for it. The turn is returned only if unused says that
+// nobody has used it.
 func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) error {
 	if e.closed || c.Need.ended() {
 		return e.cfg.Errors.Closed
@@ -206,7 +208,7 @@ func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) er
 	t := *c.turn
 	t.Alone = t.Alone && unused
 	c.line = e.lineOf(&c.Need)
-	if t.Tags == nil && t.Process != "" { // as one that had to wait: it keeps its place
+	if t.Tags == nil && t.Process != "" { // like a call that had to wait, it keeps its place
 		t.Tags = c.line.tagsOf(&t)
 	}
 	e.tell(Event{What: Lapsed, N: 1, Took: now.Sub(t.Until), Need: &c.Need})
@@ -218,8 +220,8 @@ func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) er
 	return nil
 }
 
-// Cancel ends a call: its place goes, or its turn, if that was the last one given. Who waits for it hears
-// of that. It reports false if its turn was used, or the call was ended before.
+// Cancel ends a call. Its place leaves Redis, or its turn is returned if Redis gave no later one. A caller that
+// waits for the call gets an error. Cancel reports false if the turn was used, or the call had ended before.
 func (e *Engine) Cancel(now time.Time, c *Call) bool {
 	switch c.state {
 	case Used, Gone, Back:
@@ -235,8 +237,8 @@ func (e *Engine) Cancel(now time.Time, c *Call) bool {
 	return true
 }
 
-// Book ends a call here: it is to come back under its ID, in the order that it had. If that is unsure,
-// nobody waits for it. A turn that was used, or is over, was for nothing then.
+// Book ends a call in this process. It is to come back under its ID, in the order that it had. unsure says that
+// it may not come back: then no call waits for it. A turn that was used, or has expired, counts as unused.
 func (e *Engine) Book(now time.Time, c *Call, unsure bool) {
 	switch {
 	case c.state == Booked:

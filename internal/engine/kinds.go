@@ -8,9 +8,9 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// A name has one kind of limit (see package lua). The first heartbeat that tells of a name is sent beside
-// the first ask, so neither waits for the other. The answers to the ask are kept until Redis has said
-// which kind is in force. If that is another kind, the calls fail, and their turns go back.
+// A name has one kind of limit (see package lua). The first heartbeat with a name is sent beside the first ask,
+// so neither waits for the other. The engine keeps the answers to the ask until Redis has said which kind is in
+// force. If it is another kind, the calls fail, and their turns are returned.
 
 // keptAnswers is a batch whose answers are kept.
 type keptAnswers struct {
@@ -20,8 +20,8 @@ type keptAnswers struct {
 	early  time.Duration
 }
 
-// otherKind returns the error of calls with a limit of another kind than the one in force under its name;
-// nil: none of theirs is.
+// otherKind returns the error of calls that need a limit of another kind than the one in force under its name.
+// It returns nil if they need no such limit.
 func (e *Engine) otherKind(n *Need) (err error) {
 	if err = e.otherThan(n.Limit); err == nil && len(n.More) > 0 {
 		n.each(func(p Part) {
@@ -33,7 +33,7 @@ func (e *Engine) otherKind(n *Need) (err error) {
 	return err
 }
 
-// otherThan is the same for some limits.
+// otherThan does the same for some limits.
 func (e *Engine) otherThan(limits ...*wire.Limit) error {
 	for _, l := range limits {
 		if other := l.Name.Other.Load(); other != nil && e.cfg.Errors.Kind != nil {
@@ -43,7 +43,7 @@ func (e *Engine) otherThan(limits ...*wire.Limit) error {
 	return nil
 }
 
-// refuseOtherKind ends the waits of calls of another kind than the one in force.
+// refuseOtherKind fails the waiting calls of a line whose limit is of another kind than the one in force.
 func (e *Engine) refuseOtherKind(l *line) {
 	if err := e.otherKind(&l.need); err != nil {
 		l.failAll(err)
@@ -61,15 +61,15 @@ func (e *Engine) unsure(b *Batch, now time.Time) (unsure bool) {
 	return unsure
 }
 
-// keep keeps the answers to a batch until Redis has said so. Other batches may ask meanwhile.
+// keep keeps the answers to a batch until Redis has said so. Meanwhile other batches may ask.
 func (e *Engine) keep(b *Batch, r *Result, at time.Time, early time.Duration) {
 	e.busy--
 	b.kept, b.driven = true, false
 	e.traffic.kept = append(e.traffic.kept, &keptAnswers{b, *r, at, early})
 }
 
-// takeKept takes in the answers that were kept, as far as that is known by now; after a failure nothing is
-// known of them.
+// takeKept handles the kept answers of the batches whose kinds of limits are known by now. With an error, it
+// fails all batches whose answers are kept.
 func (e *Engine) takeKept(err error, now time.Time) {
 	all := e.traffic.kept
 	e.traffic.kept = nil
@@ -86,8 +86,8 @@ func (e *Engine) takeKept(err error, now time.Time) {
 	}
 }
 
-// heardNoKinds takes in that a heartbeat has failed. Where Redis takes none, or denies them, nothing is
-// known of other kinds.
+// heardNoKinds handles a heartbeat that has failed. If Redis refuses heartbeats, the process does not wait to
+// learn which kinds are in force.
 func (e *Engine) heardNoKinds(err error, now time.Time) {
 	if !fault.Away(err) || errors.Is(err, fault.ErrMigrating) || errors.Is(err, fault.ErrDenied) {
 		for name := range e.names {
@@ -108,8 +108,9 @@ func (e *Engine) heardNoKinds(err error, now time.Time) {
 	e.alarms.set(&e.heart.alarm, now.Add(e.backoff(e.failures)))
 }
 
-// rather reports which of two names in use that share keys Redis is told of: the slower one or, of two
-// kinds of limit, the one in force, and if that does not tell, the one that was used first.
+// rather reports whether the heartbeat tells Redis of name in place of other, where both are in use and share
+// keys. If their limits are of one kind, the slower one comes first. If they are of two kinds, the kind in force
+// comes first. Otherwise the name that was used first comes first.
 func (e *Engine) rather(name, other *wire.Name) bool {
 	if name.Kind == other.Kind && name.Pace != other.Pace {
 		return name.Pace < other.Pace
@@ -120,8 +121,8 @@ func (e *Engine) rather(name, other *wire.Name) bool {
 	return e.names[name].order < e.names[other].order
 }
 
-// kindOf takes in which kind of limit is in force under a name of this process, as a heartbeat says that
-// told of another one with the same keys, or of itself.
+// kindOf records which kind of limit is in force under a name of this process. The heartbeat told Redis of this
+// name, or of another name with the same keys.
 func (e *Engine) kindOf(name *wire.Name, told *wire.Told, ruling wire.Ruling, now time.Time) {
 	u := e.names[name]
 	if told.Ends {
@@ -132,7 +133,7 @@ func (e *Engine) kindOf(name *wire.Name, told *wire.Told, ruling wire.Ruling, no
 	if ruling.Kind == "" || ruling.Kind == name.Kind {
 		name.Other.Store(nil)
 		name.Sure.Store(told.Name.Kind == name.Kind)
-		if told.Name.Kind != name.Kind { // Redis is to be told of this one
+		if told.Name.Kind != name.Kind { // the next heartbeat has to tell Redis of this name
 			u.stale = now
 			e.hurry(now)
 		}

@@ -6,52 +6,52 @@ import (
 )
 
 // line is the calls of this process that need the same permits of the same limits, first come,
-// first served. They are interchangeable: a turn is for the first that waits, and the last place of
-// the line is what leaves Redis when one gives up.
+// first served. They are interchangeable: the first waiting call gets the next turn, and when a
+// call gives up, the last place of the line leaves Redis.
 //
-// Invariants, which check tests after each step:
+// Tests check these invariants after each step:
 //
 //   - A call of waiting waits, and a call of given has a turn. Each call is in one of them, once.
 //   - given is in the order of turns, and places are in the order of the tags at the limits where they wait.
-//   - The call at an index of waiting has the place at that index. Of the calls behind those,
-//     asked are being asked for, and the others are fresh.
-//   - asked is the number of new calls in batches that are under way, and a place is asking if and only if a
+//   - The call at an index of waiting has the place at that index. Behind these calls come the calls
+//     that batches ask for, as many as asked says. All others are fresh.
+//   - asked is the number of new calls in batches that are under way. A place is asking if and only if a
 //     batch that is under way has it.
-//   - A line that is neither queued, away nor returning has an alarm for the next moment at which it
-//     has something to ask for.
+//   - A line has an alarm for the next moment at which it has something to ask for. It has none while it is
+//     queued, while its places or turns are returning, or during an outage.
 type line struct {
 	engine *Engine
 	key    key
 	need   Need
 	parts  []Part
 	one    [1]Part // room for parts, as most often there is one
-	slots  []bool  // Which of its limits are of slots. Nil: none.
+	slots  []bool  // Says which of its limits have slots. Nil: none has.
 
-	waiting []*Call  // They have no turn.
-	given   []*Call  // They have a turn that they have not used.
-	places  []*place // In Redis.
-	asked   int      // How many new calls are being asked for.
-	stale   int      // For so many of those the answers may be older than the news.
-	unused  []*Turn  // Turns that no call of the line needs. They go back, or stay for calls that come.
-	done    []*Turn  // Turns that hold their slots no longer. Without a process: of calls that may have a place still.
+	waiting []*Call  // The calls that have no turn.
+	given   []*Call  // The calls that have a turn and have not used it.
+	places  []*place // The places of the line in Redis.
+	asked   int      // How many new calls batches ask for.
+	stale   int      // For how many of these the answers may be older than the news.
+	unused  []*Turn  // Turns that no call of the line needs. They are returned, or stay for calls that come.
+	done    []*Turn  // Turns that no longer hold their slots. Without a process: calls that may still have a place.
 
-	gathers time.Time     // Until when fresh calls wait for others. Zero: they do not.
-	pace    float64       // Of its paced limit, when its forecasts were told. 0: it is not known.
-	late    time.Duration // The way of the reply whose turn was over when it came to be used. 0: none was.
-	books   bool          // Calls that leave are booked under the ID …
-	unsure  bool          // … and are not expected back.
+	gathers time.Time     // Until then fresh calls wait for others, to ask together. Zero: they do not.
+	pace    float64       // The micros per permit by which its forecasts were made. 0: they are not known.
+	late    time.Duration // How long the reply took whose turn came too late to be used. 0: no turn did.
+	books   bool          // A call that leaves is booked under the ID …
+	unsure  bool          // … and may not come back.
 
-	listed    bool // The engine has it …
-	index     int  // … at this index of those in use.
-	touched   bool // It has changed since it was planned.
+	listed    bool // It is among the lines in use …
+	index     int  // … at this index.
+	touched   bool // It has changed since plan last saw it.
 	came      bool // A call has joined since then.
 	queued    bool // It is among the lines that ask next.
 	returning int  // How many batches under way return places and turns of it.
-	followed  bool // It has waited for permits that others were returning.
+	followed  bool // It has waited until permits of other calls were returned.
 	alarm     alarm
 }
 
-// touch notes that the line changes: it is planned anew.
+// touch notes that the line changes: plan will look at it.
 func (l *line) touch() {
 	if !l.touched {
 		l.touched = true
@@ -59,7 +59,7 @@ func (l *line) touch() {
 	}
 }
 
-// join lets a call wait behind all others. A turn or a place that somebody has just left is for it.
+// join makes a call wait behind all others. The call gets a turn or a place that another call has just left.
 func (l *line) join(c *Call, now time.Time) {
 	l.touch()
 	l.came = true
@@ -69,7 +69,7 @@ func (l *line) join(c *Call, now time.Time) {
 			l.gather(now)
 		}
 	}
-	if !c.Deadline.IsZero() && c.Deadline.Before(l.gathers) { // it is to hear in time that it is too late
+	if !c.Deadline.IsZero() && c.Deadline.Before(l.gathers) { // the call has to learn in time that its turn is too late
 		l.gathers = time.Time{}
 	}
 	l.waiting = append(l.waiting, c)
@@ -90,8 +90,7 @@ func (l *line) join(c *Call, now time.Time) {
 	}
 }
 
-// give gives a turn to the first call that waits and whose deadline it meets. A turn that no call needs goes
-// back.
+// give gives a turn to the first waiting call whose deadline it meets. A turn that no call needs becomes unused.
 func (l *line) give(t *Turn, now time.Time) {
 	l.touch()
 	for len(l.waiting) > 0 && !l.waiting[0].Deadline.IsZero() && l.misses(l.waiting[0], t.Due, -1, now) {
@@ -104,7 +103,7 @@ func (l *line) give(t *Turn, now time.Time) {
 	l.hand(l.pop(), t, now)
 }
 
-// hand gives a call a copy of a turn. A turn that is due is used at once.
+// hand gives a call a copy of a turn. A call that is not held uses a due turn at once.
 func (l *line) hand(c *Call, t *Turn, now time.Time) {
 	l.touch()
 	if !t.Due.After(now) && !c.Held {
@@ -123,12 +122,13 @@ func (l *line) hand(c *Call, t *Turn, now time.Time) {
 	l.wake(c)
 }
 
-// pop takes the first call that waits off.
+// pop removes and returns the first waiting call.
 func (l *line) pop() *Call {
 	return behead(&l.waiting)
 }
 
-// behead takes the first one off. The room of the last one is kept for those that come.
+// behead removes and returns the first element. When it removes the last element, its memory is kept for later
+// ones.
 func behead[T any](of *[]T) (first T) {
 	all := *of
 	first, all[0] = all[0], first
@@ -153,8 +153,8 @@ func (l *line) fail(c *Call, err error) {
 	l.end(c, Failed)
 }
 
-// misses ends the wait of a call whose turn would come after its deadline, and reports whether it
-// did. The turn is at the limit of an index; below 0: it is not known at which.
+// misses fails a call whose turn would come after its deadline, and reports whether it did. limit is the index
+// of the limit that delays the turn. Below 0: it is not known.
 func (l *line) misses(c *Call, turn time.Time, limit int, now time.Time) bool {
 	if c.Deadline.IsZero() || !turn.After(c.Deadline) || l.atSlots(limit) { // nobody knows when a slot is free
 		return false
@@ -164,7 +164,7 @@ func (l *line) misses(c *Call, turn time.Time, limit int, now time.Time) bool {
 	return true
 }
 
-// use lets a call use its turn.
+// use makes a call use its turn.
 func (l *line) use(c *Call, now time.Time) {
 	c.turn.spend()
 	l.drop(c)
@@ -175,16 +175,16 @@ func (l *line) use(c *Call, now time.Time) {
 	}
 }
 
-// drop takes a call off those that have a turn, and returns where it was.
+// drop removes a call from the calls that have a turn, and returns its index.
 func (l *line) drop(c *Call) int {
 	i := slices.Index(l.given, c)
 	l.given = slices.Delete(l.given, i, i+1)
 	return i
 }
 
-// again lets a call wait again, first of all, whose turn was not used in time. It asks with its tag,
-// and the turn goes back if it was the last one. A call of many that found nobody waiting has no tag,
-// and asks as a new one: there may be thousands.
+// again makes a call wait again, first in the line, because its turn was not used in time. The call asks with
+// its tags. The turn is returned if its ask was given no other one. A call that had no place, and shared its
+// ask, asks as a new one: there may be thousands of them.
 func (l *line) again(c *Call, t *Turn, now time.Time) {
 	switch {
 	case l.slots != nil && t.Process != "":
@@ -200,8 +200,8 @@ func (l *line) again(c *Call, t *Turn, now time.Time) {
 	}
 }
 
-// first lets a call wait, first of all, with the place of a turn that it does not have any more. The
-// turns of the ask named back go back when it asks.
+// first makes a call wait, first in the line, with the place of a turn that it has no longer. When the call
+// asks, Redis takes back the turns of the ask named back.
 func (l *line) first(c *Call, t *Turn, back string, now time.Time) {
 	l.touch()
 	c.waits()
@@ -209,7 +209,7 @@ func (l *line) first(c *Call, t *Turn, back string, now time.Time) {
 	l.insert(&place{number: t.Number, tags: l.tagsOf(t), back: back, since: now, forecast: now})
 }
 
-// tagsOf are the tags of the call of a turn.
+// tagsOf returns the tags of the call of a turn.
 func (l *line) tagsOf(t *Turn) []int64 {
 	if t.Tags != nil {
 		return t.Tags
@@ -217,8 +217,8 @@ func (l *line) tagsOf(t *Turn) []int64 {
 	return slices.Repeat([]int64{t.Given}, len(l.parts))
 }
 
-// expire ends the calls that nobody waits for, and whose turns were over for so long. Slots are for
-// others as soon as the turn is over.
+// expire ends held calls whose turns ended more than kept ago. Where the line has slots, it ends them as soon
+// as their turns end: others get the slots.
 func (l *line) expire(now time.Time, kept time.Duration) {
 	if l.slots != nil {
 		kept = 0
@@ -236,8 +236,8 @@ func (l *line) expire(now time.Time, kept time.Duration) {
 	})
 }
 
-// leave lets a call go that gives up: its turn, or its place, is for the next one. It reports
-// false if the call is over.
+// leave removes a call that gives up. Its turn or its place goes to the next call. It reports false if the call
+// is over.
 func (l *line) leave(c *Call, now time.Time) bool {
 	if c.over.Load() {
 		return false
@@ -252,7 +252,7 @@ func (l *line) leave(c *Call, now time.Time) bool {
 	}
 	t := c.turn
 	at := l.drop(c)
-	for _, next := range l.given[at:] { // each has the turn of the one before it
+	for _, next := range l.given[at:] { // each call gets the turn of the one before it
 		left := next.turn
 		next.has(t)
 		t = left
@@ -264,7 +264,7 @@ func (l *line) leave(c *Call, now time.Time) bool {
 	return true
 }
 
-// failAll ends all waits but of those that have a turn.
+// failAll fails all calls that have no turn.
 func (l *line) failAll(err error) {
 	if len(l.waiting) == 0 {
 		return
@@ -276,10 +276,10 @@ func (l *line) failAll(err error) {
 	l.waiting = nil
 }
 
-// calls is how many calls have not used a turn.
+// calls is the number of calls that have not used a turn.
 func (l *line) calls() int { return len(l.waiting) + len(l.given) }
 
-// oldest is when the first of those that have no turn joined; zero: there is none.
+// oldest returns when the first call without a turn joined. Zero: all calls have turns.
 func (l *line) oldest() time.Time {
 	if len(l.waiting) == 0 {
 		return time.Time{}
@@ -287,7 +287,7 @@ func (l *line) oldest() time.Time {
 	return l.waiting[0].joined
 }
 
-// atSlots reports whether the limit of an index is of slots.
+// atSlots reports whether the limit with an index has slots.
 func (l *line) atSlots(limit int) bool { return limit >= 0 && limit < len(l.slots) && l.slots[limit] }
 
 // spare reports whether there are places or turns that no call of the line needs.
@@ -296,12 +296,13 @@ func (l *line) spare() bool {
 		len(l.places) > len(l.waiting) && slices.ContainsFunc(l.places, func(p *place) bool { return !p.asking })
 }
 
-// idle reports whether nothing is left to do or to know.
+// idle reports whether the line has nothing to do and nothing to remember.
 func (l *line) idle() bool {
 	return len(l.waiting)+len(l.given)+len(l.places)+l.asked+len(l.done)+l.returning == 0 && !l.spare()
 }
 
-// due is when the line has something to ask for; false: not as things stand. The zero time is now.
+// due returns when the line has something to ask for. The zero time means now. It reports false if there is no
+// such moment yet.
 func (l *line) due(t *times) (when time.Time, ok bool) {
 	if l.spare() {
 		return time.Time{}, true
@@ -309,5 +310,5 @@ func (l *line) due(t *times) (when time.Time, ok bool) {
 	return l.asksAt(t)
 }
 
-// isDue queues the line: its alarm rings.
+// isDue makes plan look at the line: its alarm was due.
 func (l *line) isDue(e *Engine, _ time.Time) { l.touch() }

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	quiet   = time.Second // how often a silent connection is tried, and it is looked whether news are wanted still
-	silence = 3 * quiet   // after which a connection is given up
+	quiet   = time.Second // how often a silent connection is tried, and the process checks whether it still needs news
+	silence = 3 * quiet   // after this silence the connection is given up
 	mostOff = time.Minute // the longest pause between two attempts to listen where Redis forbids it …
-	leftOff = 3           // … and where it does not answer: that of so many failures
+	leftOff = 3           // … and how many failures make the pause longer where Redis does not answer
 )
 
-// listen hears news for as long as the engine wants them.
+// listen receives news for as long as the engine wants them.
 func (p *Process) listen() {
 	for failures := 0; ; failures++ {
 		heard, err := p.subscribe()
@@ -37,7 +37,7 @@ func (p *Process) listen() {
 	}
 }
 
-// ends notes that nobody listens any more, if news are not wanted.
+// ends reports whether the process stops listening, because it does not want news any more.
 func (p *Process) ends() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,13 +45,13 @@ func (p *Process) ends() bool {
 	return !p.listening
 }
 
-// subscribe takes in news until the connection fails, or for as long as they are wanted. It reports
-// whether it has heard anything.
+// subscribe receives news until the connection fails, or for as long as they are wanted. It reports whether it
+// has received anything.
 func (p *Process) subscribe() (heardSome bool, err error) {
 	ctx := p.life
 	news := p.client.Subscribe(ctx, p.channel)
-	// Close waits for a connection that is being made, and in simulated time no time passes for
-	// who waits for a lock: so it interrupts what is connected only.
+	// news.Close waits for a connection that is being made. In simulated time no time passes for a goroutine
+	// that waits for a lock. So the end of the context closes only a connection that has been made.
 	stop := func() bool { return true }
 	defer func() {
 		if stop() {

@@ -9,7 +9,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// This file is what a process lets through while Redis is away, and what it remembers of that.
+// This file says which calls a process lets through while Redis is unreachable, and what they have spent.
 
 // serve lets calls of a line through as Config.Away says, and sets the alarm for the next one.
 func (e *Engine) serve(l *line, now time.Time) {
@@ -35,7 +35,7 @@ func (e *Engine) serve(l *line, now time.Time) {
 	}
 }
 
-// localTurn is when the next call of a line may be made; one that may be made now is paid for.
+// localTurn returns when the next call of a line may be made. If it may be made now, its permits are spent.
 func (e *Engine) localTurn(l *line, now time.Time) time.Time {
 	at := now
 	for _, p := range l.parts {
@@ -77,11 +77,11 @@ func (e *Engine) localTurn(l *line, now time.Time) time.Time {
 // spent is what was spent of a limit without Redis.
 type spent struct {
 	share *share  // nil: calls are not paced
-	pace  float64 // of the share
+	pace  float64 // the permits per second of the share
 	count int64
 
-	// Of a quota or a rolling limit: until which moment of Redis its window lasts, and what was spent in
-	// it.
+	// These are for a quota or a rolling limit. ends is the time of Redis at which the window ends, and recent
+	// is what was spent in it.
 	ends   int64
 	recent []spending
 }
@@ -92,10 +92,10 @@ type spending struct {
 	permits int64
 }
 
-// grains is how finely the spendings of a window are kept.
+// grains is the number of spendings that are kept of a window.
 const grains = 16
 
-// enter begins another window of a limit, if it is one, and forgets what counts no more.
+// enter begins another window of a limit, if the old one is over, and forgets what no longer counts.
 func (s *spent) enter(l *wire.Limit, now time.Time, ends int64) {
 	window := l.Window()
 	if window == 0 && s.ends != ends {
@@ -106,7 +106,7 @@ func (s *spent) enter(l *wire.Limit, now time.Time, ends int64) {
 	}
 }
 
-// spend notes permits of a limit that were spent.
+// spend notes that permits of a limit were spent.
 func (s *spent) spend(l *wire.Limit, now time.Time, permits int64) {
 	s.count += permits
 	if !l.Windowed() {
@@ -121,7 +121,7 @@ func (s *spent) spend(l *wire.Limit, now time.Time, permits int64) {
 	s.recent[last].at = now
 }
 
-// inWindow is what was spent of the window of now.
+// inWindow returns the permits that were spent in the window of now.
 func (s *spent) inWindow() (sum int64) {
 	for _, r := range s.recent {
 		sum += r.permits
@@ -129,8 +129,8 @@ func (s *spent) inWindow() (sum int64) {
 	return sum
 }
 
-// rest is for how long permits of a limit are not at hand, as its window is used up: by what the process
-// was told last, by its part of what was left then, and by what it has spent since.
+// rest returns how long permits of a limit are not available, because its window is used up. It knows what was
+// left by the last reply, and this process's part of that. It subtracts what the process has spent since.
 func (s *spent) rest(l *wire.Limit, now time.Time, cost int64) time.Duration {
 	left, ends, after, known := l.Left(now)
 	if l.Windowed() {
@@ -143,15 +143,15 @@ func (s *spent) rest(l *wire.Limit, now time.Time, cost int64) time.Duration {
 }
 
 const (
-	punctual = 20 * time.Millisecond // an alarm that is later than that was not just late
+	punctual = 20 * time.Millisecond // an alarm that is later than this does not count as punctual
 	longest  = 36525 * 24 * time.Hour
 )
 
-// share paces the calls of one limit in this process while Redis is away. Its bucket begins empty.
+// share paces the calls of one limit in this process while Redis is unreachable. Its bucket begins empty.
 type share struct {
 	limiter *rate.Limiter
 	burst   int
-	start   time.Time // no permit is taken before: turns that were given are used until then
+	start   time.Time // no permit is taken before: until then, turns are used that Redis has given
 	planned time.Time // when the next call may be let through; zero: at any time
 }
 
@@ -161,13 +161,13 @@ func newShare(perSecond float64, burst int, start time.Time) *share {
 	return &share{limiter: limiter, burst: burst, start: start}
 }
 
-// at is when n permits are there. A call may cost more than the bucket of the share holds; then that is
-// filled up for it.
+// at returns when n permits are available. If a call costs more than the bucket of the share holds, the bucket
+// grows for it.
 func (s *share) at(now time.Time, n int64) time.Time {
 	now = later(now, s.start)
 	if burst := max(s.burst, int(n)); burst != s.limiter.Burst() {
 		s.limiter.SetBurstAt(now, burst)
-		s.start = now // what is taken from before that would let its permits come twice
+		s.start = now // taking permits from before that would refill them twice
 	}
 	short := float64(n) - s.limiter.TokensAt(now)
 	if short <= 0 {
@@ -177,7 +177,7 @@ func (s *share) at(now time.Time, n int64) time.Time {
 	return now.Add(time.Duration(min(nanos, float64(longest))))
 }
 
-// take uses n permits. An alarm that is late does not make the next call later.
+// take uses n permits. An alarm that is a little late does not make the next call later.
 func (s *share) take(now time.Time, n int64) {
 	if late := now.Sub(s.planned); late > 0 && late <= punctual {
 		now = s.planned
@@ -186,7 +186,7 @@ func (s *share) take(now time.Time, n int64) {
 	s.limiter.ReserveN(later(now, s.start), int(n))
 }
 
-// debt is how many permits of the bucket are in use, and not regained yet.
+// debt returns how many permits of the bucket are in use and not refilled yet.
 func (s *share) debt(now time.Time) int64 {
 	return int64(math.Ceil(max(0, float64(s.burst)-s.limiter.TokensAt(later(now, s.start)))))
 }

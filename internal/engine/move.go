@@ -8,19 +8,19 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// move is what happened to a limit of late. Replies may have been on their way then.
+// move is what happened to a limit of late. Replies may have been on their way at that time.
 type move struct {
-	paused, until int64     // Turns that were given until the one, and are due before the other, are void. Times of Redis.
-	changed       int64     // When it became another limit, by Redis.
-	own           int64     // When this process did something to it, by Redis.
-	heard         time.Time // When the process heard of the last of these.
+	paused, until int64     // A pause revoked turns that were given up to paused and due before until. Times of Redis.
+	changed       int64     // When the limit last changed, by Redis's clock.
+	own           int64     // When this process last moved it, by Redis's clock.
+	heard         time.Time // When the process last learned of one of these.
 }
 
-// overtaken is for how long a reply may come that was on its way as a limit was moved.
+// overtaken is how long a reply may take that was on its way when a limit was moved.
 const overtaken = time.Minute
 
-// moveOf is what happened to the limit with a key of late, to be told more. What is of long ago is
-// forgotten.
+// moveOf returns the record of what happened to the limit with a key of late, so that the caller can add to it.
+// Old records are forgotten.
 func (e *Engine) moveOf(key string, now time.Time) *move {
 	if len(e.moves) >= e.mostMoves {
 		e.forgetMoves(now)
@@ -40,8 +40,8 @@ func (e *Engine) forgetMoves(now time.Time) {
 	maps.DeleteFunc(e.moves, func(_ string, m *move) bool { return now.Sub(m.heard) > overtaken })
 }
 
-// stands lets a turn of a reply be what it is after all that happened to its limits since the ask was
-// sent: false, if it is void. Times of Redis alone do not tell, as its clock may have stepped back.
+// stands applies what happened to the limits of a turn since its ask was sent. It reports false if the turn is
+// revoked. Times of Redis alone do not suffice, as its clock may have stepped back.
 func (e *Engine) stands(l *line, t *Turn, sent time.Time) bool {
 	for _, p := range l.parts {
 		m := e.moves[p.Limit.Keys[0]]
@@ -58,8 +58,8 @@ func (e *Engine) stands(l *line, t *Turn, sent time.Time) bool {
 	return true
 }
 
-// pausedAt takes the turns of a limit back that were not used, were given until a time of Redis, and
-// are due before another one.
+// pausedAt revokes the unused turns of the limit with a key that were given up to a time of Redis, and are due
+// before another time.
 func (e *Engine) pausedAt(key string, given, due int64, now time.Time) {
 	if m := e.moveOf(key, now); given >= m.paused {
 		m.paused, m.until = given, due
@@ -67,7 +67,7 @@ func (e *Engine) pausedAt(key string, given, due int64, now time.Time) {
 	e.takeBack(key, now, func(t *Turn) bool { return t.Given <= given && t.Moment < due })
 }
 
-// takeBack takes turns of a limit back that were not used.
+// takeBack revokes the unused turns of the limit with a key for which void is true.
 func (e *Engine) takeBack(key string, now time.Time, void func(*Turn) bool) {
 	e.dropLeases(key, void)
 	for _, l := range e.inUse {
@@ -80,23 +80,23 @@ func (e *Engine) takeBack(key string, now time.Time, void func(*Turn) bool) {
 	e.refreshKey(key, now)
 }
 
-// change is that of a limit. Turns that were given before keep their moments. Turns of a paced limit may
-// be used when they are due, and no later: two that are both used late may be too close together for
-// the limit that is in force then.
+// change is the change of a limit to another one. Turns that were given before keep their moments. Turns of a
+// paced limit may be used when they are due, and no later. If two turns are both used late, they may be too
+// close together for the new limit.
 type change struct {
 	at    int64 // A time of Redis.
 	paced bool  // It has another interval, or a smaller burst.
 }
 
-// newChange reads "<factor>:<less>" of the news.
+// newChange reads the text "<factor>:<less>" of the news.
 func newChange(at int64, text string) change { return change{at: at, paced: text != "1:0"} }
 
-// shorten lets a turn be used when it is due, and reports whether that is less long.
+// shorten ends a turn at the moment at which it is due. It reports whether the turn ends earlier than before.
 func (c *change) shorten(t *Turn) bool {
 	return c.paced && t.Given <= c.at && t.Process != "" && t.shorten(t.Due)
 }
 
-// changedTo follows a limit that is another one.
+// changedTo handles news that the limit with a key has become another one.
 func (e *Engine) changedTo(key string, c change, now time.Time) {
 	m := e.moveOf(key, now)
 	m.changed = max(m.changed, c.at)
@@ -113,7 +113,7 @@ func (e *Engine) changedTo(key string, c change, now time.Time) {
 	e.refreshKey(key, now)
 }
 
-// heardOf tells that another process has moved a limit; what this one did itself is not told.
+// heardOf reports that another process has moved a limit. It reports nothing that this process did itself.
 func (e *Engine) heardOf(key, what string, micros int64) {
 	if m := e.moves[key]; e.moving[key] > 0 || m != nil && m.own == micros {
 		return
@@ -128,12 +128,11 @@ func (e *Engine) heardOf(key, what string, micros int64) {
 	}
 }
 
-// Moves notes that a call of this process moves limits.
+// Moves notes that this process begins a call that moves limits.
 func (e *Engine) Moves(limits []*wire.Limit) { e.isMoving(limits, 1) }
 
-// HasMoved notes that such a call is over, and when Redis did it; 0: it has failed. News of that come
-// back to this process as to all others; where it hears none, its calls that wait ask at once all the
-// same.
+// HasMoved notes that such a call is over. micros is when Redis moved the limits. 0: the call has failed. This
+// process receives news of it, as all others do. In case it receives none, its waiting calls ask at once.
 func (e *Engine) HasMoved(now time.Time, limits []*wire.Limit, micros int64) {
 	e.isMoving(limits, -1)
 	if micros == 0 {
@@ -148,7 +147,7 @@ func (e *Engine) HasMoved(now time.Time, limits []*wire.Limit, micros int64) {
 	})
 }
 
-// HasPaused is HasMoved for a pause that lasts so long at each limit.
+// HasPaused is HasMoved for a pause that lasts for left at each limit.
 func (e *Engine) HasPaused(now time.Time, limits []*wire.Limit, micros int64, left []time.Duration) {
 	e.HasMoved(now, limits, micros)
 	if micros == 0 {
@@ -167,7 +166,7 @@ func (e *Engine) isMoving(limits []*wire.Limit, change int) {
 	}
 }
 
-// askForPlans tells at which limits calls wait that have plans.
+// askForPlans tells at which limits with plans calls wait.
 func (e *Engine) askForPlans() {
 	var limits []*wire.Limit
 	seen := map[*wire.Limit]bool{}
@@ -184,7 +183,7 @@ func (e *Engine) askForPlans() {
 	}
 }
 
-// Planned takes in that limits have other plans, which Redis was not told of: the first calls that wait there ask.
+// Planned handles other plans of limits, which Redis does not know yet: the first calls that wait there ask.
 func (e *Engine) Planned(now time.Time, limits []*wire.Limit) {
 	of := map[string]bool{}
 	for _, l := range limits {
@@ -196,8 +195,8 @@ func (e *Engine) Planned(now time.Time, limits []*wire.Limit) {
 	})
 }
 
-// Rest lets no call of some limits be made by this process before a moment, while Redis is away: a
-// pause did not reach it. Turns that were not used, and are due before, are void.
+// Rest keeps this process from making calls of some limits before a moment, while Redis is unreachable: a pause
+// did not reach Redis. It revokes unused turns that are due before that moment.
 func (e *Engine) Rest(now time.Time, limits []*wire.Limit, until time.Time) {
 	maps.DeleteFunc(e.rests, func(_ string, end time.Time) bool { return now.After(end) })
 	for _, l := range limits {
@@ -207,8 +206,8 @@ func (e *Engine) Rest(now time.Time, limits []*wire.Limit, until time.Time) {
 	}
 }
 
-// takeBack takes back turns that were not used: their calls ask again, first of all, with their
-// tags. It returns how many. Turns that Redis knows nothing of stay.
+// takeBack revokes unused turns for which void is true. Their calls ask again, first in the line, with their
+// tags. It returns the number of these calls. Turns that Redis does not know stay.
 func (l *line) takeBack(void func(*Turn) bool, now time.Time) (n int) {
 	for i, c := range slices.Backward(l.given) {
 		if t := c.turn; t.Process != "" && void(t) {
@@ -229,7 +228,7 @@ func (l *line) takeBack(void func(*Turn) bool, now time.Time) (n int) {
 	return n
 }
 
-// change lets turns that were not used be others, as far as it says so: their calls are woken.
+// change applies a change to the unused turns. Calls whose turns change are woken.
 func (l *line) change(change func(*Turn) bool) {
 	for _, c := range l.given {
 		if t := c.turn.kept(); change(t) {

@@ -9,26 +9,26 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// This file is the names that the process uses, and what heartbeats tell of them.
+// This file has the names that the process uses, and what heartbeats tell Redis of them.
 
-// nameUse is the use of a name, and what was told of it.
+// nameUse is the use of a name, and what is known of it.
 type nameUse struct {
-	used   time.Time                 // when a call joined last
-	limits map[*wire.Limit]time.Time // that calls have needed, and when last
-	ruling string                    // the limit in force, as was heard last
-	noted  time.Time                 // in the index of names
+	used   time.Time                 // when a call last joined
+	limits map[*wire.Limit]time.Time // the limits that calls have needed, and when last
+	ruling string                    // the limit in force, by the last answer
+	noted  time.Time                 // when it was last written into the index of names
 
-	told   time.Time // when Redis was told of the name last; zero: never …
-	report string    // … and what the process told of itself then
-	died   int64     // when a process had died last, in micros of Redis, as Redis looked at the name
+	told   time.Time // when the last heartbeat with the name left; zero: there was no such heartbeat …
+	report string    // … and what the process reported with it
+	died   int64     // when a process had last died, in micros of Redis, by that heartbeat
 	order  int64     // names that were used later have a higher one
-	stale  time.Time // when what is known of it was found to be old: Redis is to look at it again
+	stale  time.Time // when its state was found to be old: the next heartbeat has to have the name
 }
 
-// useLimit notes that calls need a limit, and begins to tell Redis that the process lives.
+// useLimit notes that calls need a limit, and begins the heartbeats of the process.
 func (e *Engine) useLimit(l *wire.Limit, now time.Time) { e.useName(l.Name, now).limits[l] = now }
 
-// useName notes that a name is in use.
+// useName does the same for a name.
 func (e *Engine) useName(name *wire.Name, now time.Time) *nameUse {
 	u := e.names[name]
 	if u == nil {
@@ -46,7 +46,7 @@ func (e *Engine) useName(name *wire.Name, now time.Time) *nameUse {
 	return u
 }
 
-// rules takes in what Redis says of a name that it was told of.
+// rules handles what Redis answers about a name of a heartbeat.
 func (e *Engine) rules(told *wire.Told, rank int64, ruling wire.Ruling, left, now time.Time) {
 	name := told.Name
 	for other, u := range e.names {
@@ -76,7 +76,7 @@ func (e *Engine) rules(told *wire.Told, rank int64, ruling wire.Ruling, left, no
 	}
 }
 
-// compare tells which limit is in force, with the first heartbeat and where that changes.
+// compare reports which limit is in force, with the first heartbeat and whenever that changes.
 func (e *Engine) compare(u *nameUse, ruling string) {
 	if ruling == u.ruling {
 		return
@@ -88,7 +88,7 @@ func (e *Engine) compare(u *nameUse, ruling string) {
 	}
 }
 
-// namesInUse are the names that calls have needed of late; gone are those that none needs any more.
+// namesInUse returns the names that calls have needed of late. gone are the names that no call needs any more.
 func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 	for _, l := range e.inUse {
 		for _, p := range l.parts {
@@ -105,7 +105,7 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 			e.useLimit(limit, now)
 		}
 	}
-	slowest := map[string]*wire.Name{} // of those that share keys: two limiters of one name
+	slowest := map[string]*wire.Name{} // by key, as two limiters may have the same name
 	var unsure []*wire.Name
 	for name, u := range e.names {
 		switch other := slowest[name.Keys[0]]; {
@@ -135,13 +135,13 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 	return slices.SortedFunc(maps.Values(slowest), func(a, b *wire.Name) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }), gone
 }
 
-// inOrder sorts names in the order of their first use.
+// inOrder sorts names by their first use.
 func (e *Engine) inOrder(names []*wire.Name) {
 	slices.SortFunc(names, func(a, b *wire.Name) int { return cmp.Compare(e.names[a].order, e.names[b].order) })
 }
 
-// toTell is what there is to tell under names, whose use has ended or has not: what is new, or has not
-// been told for some time.
+// toTell returns what a heartbeat tells Redis of names: what is new, or was not sent for some time. ends says
+// that the use of these names has ended.
 func (e *Engine) toTell(names []*wire.Name, ends bool, now time.Time) (told []wire.Told) {
 	if len(names) == 0 {
 		return nil
@@ -151,7 +151,7 @@ func (e *Engine) toTell(names []*wire.Name, ends bool, now time.Time) (told []wi
 		report := reports[name.Keys[0]]
 		report.Ended = ends
 		text := report.Text()
-		// Where all of its data was lost, Redis hears first of those whose kinds were in force.
+		// Where Redis has lost all of its data, the names whose kinds were in force go first.
 		waits := !ends && name.Other.Load() != nil && now.Sub(e.lost) < e.cfg.Dead
 		if u := e.names[name]; u != nil && !waits && (ends || u.stale.After(u.told) || text != u.report || u.died < e.died || now.Sub(u.told) >= retold) {
 			told = append(told, wire.Told{Name: name, Ends: ends, Report: text})
@@ -176,7 +176,7 @@ func (e *Engine) note(names []*wire.Name, now time.Time) {
 				}
 			}
 		}
-		b.failed = func(time.Time, error) {} // once more with the next heartbeat
+		b.failed = func(time.Time, error) {} // the next heartbeat tries again
 		e.send(b, now)
 	}
 }

@@ -11,36 +11,37 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Turns that were given may be taken back, by a pause for example, and forecasts change as others
-// leave. The scripts tell so on a channel, and a process in which calls wait listens. While it is not
-// sure to hear, its first calls ask from time to time.
+// Turns may be revoked, by a pause for example, and forecasts change as other calls leave. The scripts publish
+// that on a channel, and a process in which calls wait listens. While the process may miss news, its first
+// calls ask from time to time.
 
 const (
-	glance    = time.Second // about: how often a process that may be deaf to news looks itself
-	deafAfter = 2 * glance  // a process that has received nothing for so long may be deaf to news
-	glances   = 16          // how many lines ask at once in a process that may be deaf
+	glance    = time.Second // about: how often calls ask in a process that may miss news
+	deafAfter = 2 * glance  // a process that has received nothing for this long may miss news
+	glances   = 16          // the number of lines that ask at once in such a process
 
-	// A process that was told that there is a slot has a moment to come: the message may be lost. And
-	// nobody is told that a pause ends. So a process whose reply says so looks at the limit so long after that
-	// moment, unless it has heard otherwise meanwhile, and who has not come is told again.
+	// Redis notifies a process of a free slot, and the process has a moment to ask for it: the message may be
+	// lost. No message says that a pause ends. So a reply says when the process has to look at the limit. It
+	// looks slack later, unless another reply has come meanwhile. Then Redis notifies again where no call has
+	// come.
 	slack     = 100 * time.Millisecond
-	mostLooks = 12 // limits, in one script call
+	mostLooks = 12 // limits that one script call looks at
 )
 
-// news is what the process hears of its limits, and what it does in case it does not hear.
+// news is what the process learns of its limits, and what it does where it may miss something.
 type news struct {
-	heard  time.Time                 // when the process has heard something of its connection
+	heard  time.Time                 // when the process last received anything on its connection for news
 	glance alarm                     // set while there are lines
-	looks  map[*wire.Limit]time.Time // limits of slots that are to be looked at then
+	looks  map[*wire.Limit]time.Time // limits with slots, and when the process looks at them
 	look   alarm
 
 	moves     map[string]*move // by key: what happened to the limit of late
-	mostMoves int              // when those of long ago are forgotten
-	moving    map[string]int   // by key: calls of this process that move the limit
+	mostMoves int              // with this many moves, the old ones are forgotten
+	moving    map[string]int   // by key: the calls of this process that are moving the limit
 }
 
-// needsNews reports whether news matter to this process, and lets it look itself from time to time
-// while that is so.
+// needsNews reports whether this process needs news. While it has lines, it also sets the alarm by which their
+// calls ask from time to time.
 func (e *Engine) needsNews(now time.Time) bool {
 	if e.closed {
 		return false
@@ -62,19 +63,19 @@ func (e *Engine) needsNews(now time.Time) bool {
 	return false
 }
 
-// Subscribed takes in that the process hears news from now on. There may have been some before.
+// Subscribed notes that the process receives news from now on. It may have missed some before.
 func (e *Engine) Subscribed(now time.Time) {
 	e.heard = now
 	e.forgetMissed("", now)
 	e.refreshLines(func(*line) bool { return true })
 }
 
-// Alive takes in that the process hears its connection, whatever that says.
+// Alive notes that the process receives something on its connection, whatever that is.
 func (e *Engine) Alive(now time.Time) { e.heard = now }
 
-// News takes in what the scripts publish: of a limit "news <what,...> <micros> <key>", of processes
-// "dead <process>" and of what is in force under a name "limit <rank> <key of the name's limits>". A
-// key may have spaces.
+// News handles a message of the scripts. About a limit it is "news <what,...> <micros> <key>", and about a
+// process "dead <process>". About the limit in force under a name it is "limit <rank> <key of the name's
+// limits>". A key may have spaces.
 func (e *Engine) News(now time.Time, text string) {
 	e.heard = now
 	words := strings.SplitN(text, " ", 4)
@@ -85,7 +86,7 @@ func (e *Engine) News(now time.Time, text string) {
 	case words[0] == "limit":
 		_, key, _ := strings.Cut(strings.TrimPrefix(text, "limit "), " ")
 		for name, u := range e.names {
-			if name.Keys[0] == key { // the next heartbeat tells of it
+			if name.Keys[0] == key { // the next heartbeat has the name
 				u.stale = now
 				e.hurry(now)
 			}
@@ -97,7 +98,7 @@ func (e *Engine) News(now time.Time, text string) {
 	}
 }
 
-// newsOf takes in what happened to the limit with a key, at a time of Redis.
+// newsOf handles what happened to the limit with a key, at a time of Redis.
 func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time) {
 	until := int64(math.MaxInt64)
 	for _, what := range kinds {
@@ -117,7 +118,7 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 			if rest == e.cfg.Process {
 				e.roomAt(key, 1)
 			}
-		case "room": // for the first so many calls of a process, at a limit of slots
+		case "room": // slots are free for the first calls of a process, as many as count says
 			process, count, _ := strings.Cut(rest, ":")
 			if n, _ := strconv.Atoi(count); process == e.cfg.Process && n > 0 {
 				e.roomAt(key, n)
@@ -128,14 +129,13 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 	}
 }
 
-// refreshKey lets the first call of each line ask that needs the limit with a key: its forecast may be
-// wrong.
+// refreshKey makes the first call ask in each line that needs the limit with a key: its forecast may be wrong.
 func (e *Engine) refreshKey(key string, now time.Time) {
 	e.forgetMissed(key, now)
 	e.refreshLines(func(l *line) bool { return l.isAt(key) })
 }
 
-// refreshLines lets the first call of some lines ask.
+// refreshLines makes the first call of some lines ask.
 func (e *Engine) refreshLines(some func(*line) bool) {
 	for _, l := range e.inUse {
 		if some(l) {
@@ -144,7 +144,7 @@ func (e *Engine) refreshLines(some func(*line) bool) {
 	}
 }
 
-// roomAt lets the first n calls ask that wait at the limit with a key.
+// roomAt makes the first n calls ask that wait at the limit with a key.
 func (e *Engine) roomAt(key string, n int) {
 	type first struct {
 		line *line
@@ -158,7 +158,7 @@ func (e *Engine) roomAt(key string, n int) {
 		if i < 0 {
 			continue
 		}
-		at[l], found = i, append(found, l) // what it is asking may be older
+		at[l], found = i, append(found, l) // the answers that it waits for may be older
 		for _, tag := range l.tags(i, n) {
 			all = append(all, first{l, tag})
 		}
@@ -167,14 +167,14 @@ func (e *Engine) roomAt(key string, n int) {
 	for _, f := range all[:min(n, len(all))] {
 		ask[f.line]++
 	}
-	asking := max(0, n-len(all)) // for so many is asked already
+	asking := max(0, n-len(all)) // this many permits are left for calls that are asking
 	for _, l := range found {
 		l.refresh(at[l], ask[l]+asking)
 	}
 }
 
-// glanceNow lets the first calls of some lines ask, unless the process is sure to hear news, and calls
-// before them would be missed only for a moment.
+// glanceNow makes the first calls of some lines ask if the process may miss news. If it does not, it makes only
+// calls ask whose line sleeps.
 func (e *Engine) glanceNow(now time.Time) {
 	if e.outage != nil {
 		return
@@ -188,7 +188,7 @@ func (e *Engine) glanceNow(now time.Time) {
 	}
 }
 
-// lookAfter notes that the process is to look at limits of slots, if their last replies say so.
+// lookAfter notes when the process has to look at limits with slots, as their last replies say.
 func (e *Engine) lookAfter(limits []*wire.Limit, now time.Time) {
 	for _, l := range limits {
 		if !l.HasSlots() {
@@ -207,9 +207,9 @@ func (e *Engine) lookAfter(limits []*wire.Limit, now time.Time) {
 	}
 }
 
-// lookNow looks at the limits of slots that it is time to look at.
+// lookNow looks at the limits with slots whose moment has come.
 func (e *Engine) lookNow(now time.Time) {
-	if e.outage != nil { // all ask again when Redis is back
+	if e.outage != nil { // all lines ask again when Redis is back
 		clear(e.looks)
 	}
 	var due []*wire.Limit

@@ -12,35 +12,35 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Away is what calls do while Redis is away.
+// Away says what calls do while Redis is unreachable.
 type Away int
 
-// What calls may do.
+// The ways in which calls may go on.
 const (
-	AwayWait  Away = iota // wait until it is back
-	AwayFail              // fail
-	AwayOpen              // go on, beyond any limit
-	AwayLocal             // go on at this process's share of the limit
+	AwayWait  Away = iota // They wait until Redis is back.
+	AwayFail              // They fail.
+	AwayOpen              // They go on, beyond any limit.
+	AwayLocal             // They go on at this process's share of the limit.
 )
 
-// outage is a time without Redis.
+// outage is a time in which Redis is unreachable.
 type outage struct {
 	began time.Time
 	spent map[*wire.Limit]*spent
 	probe alarm
-	looks bool // a message to Redis is under way
+	looks bool // an attempt to reach Redis is under way
 }
 
 const (
-	// probing is how often it is looked whether the breaker lets an attempt through.
+	// probing is how often the engine asks the breaker for an attempt.
 	probing = 50 * time.Millisecond
 
-	// alone is for how long a turn may be used that a process gives itself. It is given when it is due,
-	// so the call needs time to hear of it; and what comes together in that time is little.
+	// alone is how long a turn may be used that a process gives itself. The process gives it when it is due, so
+	// its call needs time to wake. The time is short, so that few calls can come together in it.
 	alone = 100 * time.Millisecond
 )
 
-// down reports whether calls are not asked for, as Redis is away.
+// down reports whether calls do not ask, because Redis is unreachable.
 func (e *Engine) down() bool { return e.outage != nil && !e.closed }
 
 // goAway begins an outage, if none has begun.
@@ -61,8 +61,8 @@ func (e *Engine) goAway(now time.Time) {
 	e.probe(now)
 }
 
-// probe looks whether Redis is there, from time to time. To look takes as long as the client's
-// timeouts do, and calls do not stand still meanwhile.
+// probe tries from time to time whether Redis answers. An attempt takes as long as the timeouts of the client,
+// and calls go on meanwhile.
 func (e *Engine) probe(now time.Time) {
 	if !e.down() {
 		return
@@ -110,7 +110,7 @@ func (e *Engine) comeBack(now time.Time) {
 		b.Used = append(b.Used, wire.Used{Limit: len(b.limits), Cost: now.Sub(e.outage.began).Microseconds(), Used: used})
 		b.limits = append(b.limits, l)
 	}
-	for _, l := range e.inUse { // in a cluster another server would answer a call of no limit
+	for _, l := range e.inUse { // in a cluster, another server would answer a call without limits
 		if len(b.limits) == 0 {
 			b.limits = append(b.limits, l.need.Limit)
 		}

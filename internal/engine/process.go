@@ -15,8 +15,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Process is an Engine with a lock, a timer and a connection. All limits of one Process are in one
-// slot of a cluster. It is safe for concurrent use.
+// Process is an Engine with a lock, a timer and a connection. All limits of one Process are in one hash slot of
+// a cluster. It is safe for concurrent use.
 type Process struct {
 	client  redis.UniversalClient
 	channel string
@@ -27,31 +27,31 @@ type Process struct {
 
 	life context.Context
 	end  context.CancelFunc
-	busy sync.WaitGroup // drivers, and who listens
+	busy sync.WaitGroup // the drivers, and the goroutine that listens
 
 	mu        sync.Mutex
 	engine    *Engine
 	timer     *time.Timer
-	rings     time.Time  // when it does; zero: it is not set
-	wanted    bool       // the engine wants to hear news …
-	listening bool       // … and somebody listens
-	quiet     *sync.Cond // told after each outcome of a batch
+	rings     time.Time  // when the timer fires; zero: it is not set
+	wanted    bool       // the engine wants news …
+	listening bool       // … and a goroutine listens to them
+	quiet     *sync.Cond // Close waits on it for the outcomes of batches
 }
 
-// checked is what tests do after each step; nil: nothing.
+// checked, if it is not nil, is called after each step. Tests set it.
 var checked func(e *Engine, now time.Time)
 
-// self is what is the same in all reports of this process.
+// self has the fields that are the same in all reports of this process.
 var self = func() wire.Report {
 	host, _ := os.Hostname()
 	return wire.Report{Host: host, PID: os.Getpid(), Started: time.Now().Unix()}
 }()
 
-// Start returns a Process that does nothing before the first call. It tells watch, if that is not nil, what
-// has happened, and holds no lock meanwhile.
+// Start returns a Process that does nothing before the first call. It hands each event to watch, if watch is
+// not nil, and holds no lock meanwhile.
 func Start(client redis.UniversalClient, cfg Config, policy string, watch func(Event)) *Process {
 	name := make([]byte, 8)
-	_, _ = rand.Read(name) // never fails, says crypto/rand
+	_, _ = rand.Read(name) // it never fails, says crypto/rand
 	cfg.Process, cfg.Random, cfg.Self = hex.EncodeToString(name), random.Float64, self
 	cfg.Self.Policy = policy
 	p := &Process{client: client, channel: cfg.Channel, watch: watch, engine: New(cfg)}
@@ -62,7 +62,7 @@ func Start(client redis.UniversalClient, cfg Config, policy string, watch func(E
 	return p
 }
 
-// Close ends all waits, leaves their places, signs the process off and returns when that is done.
+// Close ends all waits, removes their places, signs the process off, and returns when all of that is done.
 func (p *Process) Close() {
 	p.step((*Engine).Close)
 	p.end()
@@ -90,7 +90,7 @@ func (p *Process) End(name *wire.Name) {
 	p.step(func(e *Engine, now time.Time) { e.End(now, name) })
 }
 
-// step hands an event to the engine, and does what is ready then.
+// step hands an event to the engine, and then does what is ready.
 func (p *Process) step(event func(e *Engine, now time.Time)) {
 	p.mu.Lock()
 	now := time.Now()
@@ -101,12 +101,12 @@ func (p *Process) step(event func(e *Engine, now time.Time)) {
 	p.act(r, false)
 }
 
-// ring is a step of the timer.
+// ring is called by the timer. It is a step without an event.
 func (p *Process) ring() {
 	p.step(func(*Engine, time.Time) { p.rings = time.Time{} })
 }
 
-// ready takes what is to be done. The Process must be locked.
+// ready returns what is to be done now. The Process must be locked.
 func (p *Process) ready(now time.Time) *Ready {
 	r, _ := p.readies.Get().(*Ready)
 	p.quiet.Broadcast() // Close waits for the last batch
@@ -136,8 +136,8 @@ func (p *Process) ready(now time.Time) *Ready {
 	return r
 }
 
-// act does what is ready. Each batch has a driver of its own, but for one that the caller wants to drive
-// itself: it is returned.
+// act does what is ready. Each batch has a driver of its own. Where drives is true, the caller drives one batch
+// itself: act returns it.
 func (p *Process) act(r *Ready, drives bool) (own *Batch) {
 	for _, c := range r.Wake {
 		c.signal()
@@ -158,7 +158,7 @@ func (p *Process) act(r *Ready, drives bool) (own *Batch) {
 	return own
 }
 
-// putBack empties what was ready, for another use.
+// putBack empties r, for another use.
 func (p *Process) putBack(r *Ready) {
 	clear(r.Send)
 	clear(r.Wake)
@@ -167,8 +167,8 @@ func (p *Process) putBack(r *Ready) {
 	p.readies.Put(r)
 }
 
-// Standing tells how limits stand, and whether Redis is away. It lets nobody in: who collects is not one
-// of the callers.
+// Standing reports how limits stand, and whether Redis is unreachable. It does not let the calls of the inbox
+// join: collecting figures is not part of a call.
 func (p *Process) Standing(of func(*meter.Limit) *meter.Standing) (away bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +182,7 @@ func (p *Process) LeaseStats(name *wire.Name) LeaseStats {
 	return p.engine.LeaseStats(name)
 }
 
-// Shut is the error of a call that is not made, as Redis is away.
+// Shut returns the error of a call that is not attempted because the breaker is open.
 func (p *Process) Shut() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

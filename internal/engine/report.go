@@ -10,21 +10,21 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// What happened: see Event.
+// What has happened? See Event.
 type What int
 
-// What happens in an engine. Counts and logs are made of it.
+// The events of an engine. Counts and logs are made of them.
 const (
 	Asked       What = iota // A batch has its answer: N calls asked, and Took is its round trip.
-	Lapsed                  // A turn was over when its call came to use it.
-	Voided                  // Turns were taken back, by a pause for example. Their calls ask anew.
+	Lapsed                  // A turn had expired when its call came to use it.
+	Voided                  // Turns were revoked, by a pause for example. Their calls ask again.
 	BatchFailed             // Redis has not answered.
-	WentAway                // Redis counts as away. Never: it was never reached.
+	WentAway                // Redis counts as unreachable. Never: it was never reached.
 	CameBack                // Redis answers again, after Took.
-	Outlasted               // Redis is back: N permits of Limit were used without it, and Took is for how long.
+	Outlasted               // Redis is back: in an outage of length Took, N permits of Limit were used.
 	Moved                   // Another process has moved Limit: Text is paused, resumed or limit.
-	Unfit                   // The limit Text is in force under Limit's name, and of another kind: calls of this process fail.
-	Follows                 // Another process has brought a newer plan of Limit, which this one now has, too.
+	Unfit                   // The limit Text, of another kind, is in force under Limit's name: calls of this process fail.
+	Follows                 // Another process has brought a newer plan of Limit, and this process has it now.
 	Planning                // Calls wait at Limits, whose plans may have changed: see Engine.Planned.
 	Rules                   // The limit Text is in force under Limit's name, whether that is this process's limit or not.
 )
@@ -34,7 +34,7 @@ type Event struct {
 	What   What
 	N      int
 	Took   time.Duration
-	Need   *Need // Of the calls; nil: of several lines.
+	Need   *Need // The need of the calls. Nil: they belong to several lines.
 	Limit  *wire.Limit
 	Text   string
 	Limits []*wire.Limit
@@ -44,7 +44,7 @@ type Event struct {
 
 func (e *Engine) tell(event Event) { e.ready.Tell = append(e.ready.Tell, event) }
 
-// count adds what has happened to the numbers of its limits.
+// count adds the event to the counts of its limits.
 func (e *Event) count() {
 	switch e.What {
 	case Asked:
@@ -67,7 +67,7 @@ func (n *Need) used(t *Turn) {
 func (p Part) used(t *Turn) {
 	p.Limit.Calls.Add(1)
 	m := p.Limit.Name.Meter
-	if p.Cost > 1 { // additions that many do at once are what counting costs
+	if p.Cost > 1 { // concurrent additions are what counting costs
 		p.Limit.Further.Add(p.Cost - 1)
 		m.Add(meter.Further, p.Cost-1)
 	}
@@ -82,7 +82,7 @@ func (p Part) used(t *Turn) {
 	}
 }
 
-// Ended counts a call of the need that was not let through, after so long in the queue.
+// Ended counts a call of the need that ended without a turn, after a time in the queue.
 func (n *Need) Ended(r meter.Result, waited time.Duration) {
 	n.each(func(p Part) {
 		p.Limit.Name.Meter.Ended(r, 1)
@@ -97,7 +97,8 @@ func (n *Need) Unused() {
 	n.each(func(p Part) { p.Limit.Name.Meter.Add(meter.Unused, 1) })
 }
 
-// Standing adds to what of returns for each limit how it stands, and reports whether Redis is away.
+// Standing adds the state of each limit to the Standing that of returns for it, and reports whether Redis is
+// unreachable.
 func (e *Engine) Standing(of func(*meter.Limit) *meter.Standing) (away bool) {
 	stands := func(l *wire.Limit) *meter.Standing {
 		if l.Name.Meter == nil {
@@ -126,12 +127,12 @@ func (e *Engine) Standing(of func(*meter.Limit) *meter.Standing) (away bool) {
 }
 
 const (
-	forgotten = 10 * time.Minute       // without a call a key is told of no more
-	asking    = 100 * time.Millisecond // a call that has been there for less may just be asking
-	mostTold  = 50                     // keys and flows that a report tells of
+	forgotten = 10 * time.Minute       // a report leaves out a key that had no call for this long
+	asking    = 100 * time.Millisecond // a call that has waited for less may only be asking
+	mostTold  = 50                     // keys and flows that a report has
 )
 
-// reports are what the process tells of itself, by the first key of a name.
+// reports returns what the process reports of itself, by the first key of each name.
 func (e *Engine) reports(now time.Time) map[string]wire.Report {
 	type usage struct {
 		limit *wire.Limit
@@ -158,7 +159,7 @@ func (e *Engine) reports(now time.Time) map[string]wire.Report {
 	return reports
 }
 
-// waitingCalls are the calls that wait, by the first key of each name that they need.
+// waitingCalls returns the calls that wait, by the first key of each name that they need.
 func (e *Engine) waitingCalls(now time.Time) map[string][]wire.Waiting {
 	type whose struct{ name, key, flow, heldBy string }
 	found := map[whose]*wire.Waiting{}
@@ -197,7 +198,7 @@ func (e *Engine) waitingCalls(now time.Time) map[string][]wire.Waiting {
 	return all
 }
 
-// firsts are the first ones in an order, as many as a report tells of.
+// firsts returns the first elements in an order, as many as a report has.
 func firsts[T any](all []T, order func(x, y T) int) []T {
 	slices.SortFunc(all, order)
 	return all[:min(len(all), mostTold)]

@@ -8,29 +8,29 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// slotKeeper is the calls of this process that hold slots, and what it sees of that in Redis.
+// slotKeeper is the calls of this process that hold slots, and what the process sees of their slots in Redis.
 type slotKeeper struct {
 	holders  map[*Call]bool
-	released []released        // Calls that have let theirs go of late.
-	audits   map[string]*audit // By key: limits of which this process may hold slots.
+	released []released        // The calls that have released their slots of late.
+	audits   map[string]*audit // By key: the limits of which this process may hold slots.
 }
 
-// slots are those that a call holds, from its turn on.
+// slots are the slots that a call holds, from its turn on.
 type slots struct {
 	turn   Turn
-	lost   chan struct{} // It is closed when others have them.
-	unsure bool          // Others may have them: the process was taken for dead, or Redis lost its data.
+	lost   chan struct{} // Closed when the call has lost its slots to others.
+	unsure bool          // Others may have them: the process counted as dead, or Redis lost its data.
 	gone   bool          // lost is closed.
-	freed  bool          // Somebody has taken them away.
+	freed  bool          // A call of Free has taken them away.
 }
 
-// released is a call that holds its slots no longer.
+// released is a call that no longer holds its slots.
 type released struct {
 	number int64
 	at     time.Time
 }
 
-// holds lets a call hold the slots of the turn that it uses, if there are any.
+// holds makes a call hold the slots of the turn that it uses, if there are any.
 func (e *Engine) holds(c *Call) {
 	if c.turn.Process == "" || c.line.slots == nil {
 		return
@@ -39,7 +39,7 @@ func (e *Engine) holds(c *Call) {
 	e.holders[c] = true
 }
 
-// holding are the calls that hold some of the slots, the first ones first.
+// holding returns the calls for whose slots some is true, in the order of their numbers.
 func (e *Engine) holding(some func(*slots) bool) (calls []*Call) {
 	for c := range e.holders {
 		if some(c.slots) {
@@ -50,8 +50,8 @@ func (e *Engine) holding(some func(*slots) bool) (calls []*Call) {
 	return calls
 }
 
-// Release lets others have the slots of a call, and reports whether it held any. Where Redis is away
-// they are told when it is back.
+// Release frees the slots of a call, and reports whether it held any. While Redis is unreachable, other calls
+// get the slots only when Redis is back.
 func (e *Engine) Release(now time.Time, c *Call) bool {
 	if !e.holders[c] {
 		return false
@@ -60,14 +60,14 @@ func (e *Engine) Release(now time.Time, c *Call) bool {
 	return true
 }
 
-// release lets the slots of a call go.
+// release frees the slots of a call.
 func (e *Engine) release(c *Call, now time.Time) {
 	delete(e.holders, c)
 	e.released = append(e.released, released{c.slots.turn.Number, now})
 	e.letGo(c, c.slots)
 }
 
-// letGo tells Redis that a call holds slots no longer.
+// letGo tells Redis that a call no longer holds its slots.
 func (e *Engine) letGo(c *Call, s *slots) {
 	l := e.lineOf(&c.Need)
 	l.touch()
@@ -82,7 +82,7 @@ func (s *slots) lose() {
 	}
 }
 
-// keepSlots tells Redis what is held, where it may not know any more.
+// keepSlots tells Redis which slots are held, where Redis may have forgotten it.
 func (e *Engine) keepSlots(now time.Time) {
 	var held []*slots
 	var calls []*Call
@@ -102,7 +102,7 @@ func (e *Engine) keepSlots(now time.Time) {
 	b.answered = func(_ time.Time, r *Result) {
 		for i, c := range calls {
 			switch {
-			case !e.holders[c] || c.slots != held[i]: // it was released meanwhile, and may have been noted after that
+			case !e.holders[c] || c.slots != held[i]: // the call released them meanwhile, perhaps before this message was taken in
 				e.letGo(c, held[i])
 			case r.Counts[i] == 0:
 				held[i].unsure = false

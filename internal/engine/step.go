@@ -6,10 +6,10 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// This file is what whoever runs an Engine needs besides its events: how a call stands, and script calls
-// that nobody shares.
+// This file has what the caller of an Engine needs besides the events: the state of a call, and script calls
+// that serve one caller alone.
 
-// View returns how a call stands.
+// View returns the state of a call.
 func (e *Engine) View(c *Call) View {
 	c.look()
 	v := View{State: c.state, Due: c.due, Slowest: c.slowest, Turn: c.turn}
@@ -19,7 +19,8 @@ func (e *Engine) View(c *Call) View {
 	return v
 }
 
-// Tries makes a script call ready that nobody shares, unless Redis counts as away.
+// Tries prepares a script call that serves one caller. It returns an error if the breaker lets no attempt
+// through.
 func (e *Engine) Tries(now time.Time, c *wire.Call) error {
 	if !e.breaker.pass(now) {
 		return e.breaker.shut()
@@ -28,7 +29,8 @@ func (e *Engine) Tries(now time.Time, c *wire.Call) error {
 	return nil
 }
 
-// Tried takes the outcome of such a call in, and returns what has failed of it. Gone: nobody waits for it any more.
+// Tried handles the outcome of such a call, and returns its error. gone says that the caller does not wait for
+// the outcome any more.
 func (e *Engine) Tried(now time.Time, c *wire.Call, r *wire.Reply, sent, arrived time.Time, err error, gone bool) error {
 	if err == nil {
 		e.Heard(c, r, sent, arrived)
@@ -42,10 +44,11 @@ func (e *Engine) Tried(now time.Time, c *wire.Call, r *wire.Reply, sent, arrived
 	return err
 }
 
-// TriesAgain is after which pause such a call is made again that has failed so often before; over: it is not.
+// TriesAgain returns the pause before such a call is made again, after an error and this many failures before
+// it. over says that it is not made again.
 func (e *Engine) TriesAgain(err error, failures int) (pause time.Duration, over bool) {
 	return e.backoff(failures), e.breaker.hopeless(err) || e.breaker.isOpen()
 }
 
-// Over reports whether the calls of a batch have their answers. Then its driver is to call Free.
+// Over reports whether the calls of a batch have their answers. Then its driver has to call Free.
 func (b *Batch) Over() bool { return b.over }

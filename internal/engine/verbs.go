@@ -9,9 +9,9 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// This file is the script calls that nobody shares: each is made by whoever wants it.
+// The script calls of this file serve one caller each: no batch shares them.
 
-// Pause lets no call of some limits be due for a time. If it keeps, stored permits stay.
+// Pause pauses some limits for a time. If keeps is true, stored permits stay.
 func (p *Process) Pause(ctx context.Context, limits []*wire.Limit, d time.Duration, reason string, keeps bool) error {
 	var left []time.Duration
 	return p.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
@@ -34,17 +34,17 @@ func (p *Process) Level(ctx context.Context, limits []*wire.Limit, permits float
 	return left, err
 }
 
-// Set lets another limit be in force: for a time or, with 0, until it is set again.
+// Set puts another limit in force for a time. If d is 0, the limit is in force until it is set again.
 func (p *Process) Set(ctx context.Context, limit *wire.Limit, terms wire.Terms, d time.Duration) error {
 	return p.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Set(ctx, c, terms.A, terms.B, d) }, nil)
 }
 
-// Reset ends what Set began.
+// Reset undoes Set.
 func (p *Process) Reset(ctx context.Context, limit *wire.Limit) error {
 	return p.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Reset(ctx, c) }, nil)
 }
 
-// move makes a call that moves limits, and tells the engine when Redis did so.
+// move makes a call that moves limits, and tells the engine at which time Redis moved them.
 func (p *Process) move(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error), moved func(*Engine, time.Time, int64)) error {
 	if err := p.engine.otherThan(limits...); err != nil {
 		return err
@@ -66,17 +66,17 @@ func (p *Process) move(ctx context.Context, limits []*wire.Limit, call func(*wir
 	return err
 }
 
-// Planned tells that limits have other plans, which Redis was not told of.
+// Planned tells the engine that limits have other plans, which Redis does not know yet.
 func (p *Process) Planned(limits []*wire.Limit) {
 	p.step(func(e *Engine, now time.Time) { e.Planned(now, limits) })
 }
 
-// Still lets no call of some limits be made by this process before a moment, while Redis is away.
+// Still keeps this process from making calls of some limits before a moment, while Redis is unreachable.
 func (p *Process) Still(limits []*wire.Limit, until time.Time) {
 	p.step(func(e *Engine, now time.Time) { e.Rest(now, limits, until) })
 }
 
-// Settle tells what the call of a turn really used of each of its limits.
+// Settle tells Redis how many permits of each limit the call of a turn has used.
 func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, used []int64) error {
 	parts := need.Parts()
 	items := make([]wire.Used, len(parts))
@@ -89,7 +89,7 @@ func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, used []int64)
 	})
 }
 
-// Inspect returns how some limits stand, and changes nothing.
+// Inspect returns the states of some limits, and changes nothing.
 func (p *Process) Inspect(ctx context.Context, limits []*wire.Limit) (states []wire.State, err error) {
 	if err := p.engine.otherThan(limits...); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func (p *Process) Inspect(ctx context.Context, limits []*wire.Limit) (states []w
 	return states, err
 }
 
-// Free lets the slots of a call go that some process made, and reports whether it held any.
+// Free frees the slots that a call of some process holds, and reports whether it held any.
 func (p *Process) Free(ctx context.Context, limit *wire.Limit, h wire.Holder) (freed bool, err error) {
 	err = p.once(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) {
 		c.Process = h.Process
@@ -114,18 +114,18 @@ func (p *Process) Free(ctx context.Context, limit *wire.Limit, h wire.Holder) (f
 
 // Booking is a call that is made later, perhaps by another process.
 type Booking struct {
-	Need     Need      // with an ID
-	Deadline time.Time // A call whose turn would come later is not booked. Zero: it has none.
+	Need     Need      // It has an ID.
+	Deadline time.Time // A call whose turn would come later is not booked. Zero: it has no deadline.
 
-	Due time.Time // The answer: a forecast of its turn.
-	Err error     // Or why it is not booked.
+	Due time.Time // Book fills in a forecast of its turn …
+	Err error     // … or the reason why it is not booked.
 }
 
-// mostBooked is how many calls one script books: it is to take less than a millisecond.
+// mostBooked is the largest number of calls that one script call books: it has to take less than a millisecond.
 const mostBooked = 10
 
-// Book books calls, in their order, and fills in their answers. The error is that of Redis; those
-// behind it are not booked then.
+// Book books calls in their order, and fills in their answers. If a script call fails, Book returns its error,
+// and the bookings of that script call and all later ones fail with it.
 func (p *Process) Book(ctx context.Context, bookings []Booking) error {
 	for len(bookings) > 0 {
 		n := min(mostBooked, len(bookings))
@@ -167,7 +167,7 @@ func (p *Process) bookSome(ctx context.Context, bookings []Booking) error {
 	})
 }
 
-// item is how a booking is asked for, under a number.
+// item returns the item by which a batch asks for the booking. number is the number of its call.
 func (of *Booking) item(b *Batch, number int64, now time.Time) wire.Item {
 	id := &wire.ID{Text: of.Need.ID, Patience: -time.Microsecond}
 	if !of.Deadline.IsZero() {
@@ -180,7 +180,7 @@ func (of *Booking) item(b *Batch, number int64, now time.Time) wire.Item {
 	return item
 }
 
-// Drop ends the booking with the ID of a call that will not be made.
+// Drop ends the booking of a call that will not be made, by its ID.
 func (p *Process) Drop(ctx context.Context, need *Need) error {
 	parts := need.Parts()
 	left := make([]wire.Left, len(parts))
@@ -193,7 +193,8 @@ func (p *Process) Drop(ctx context.Context, need *Need) error {
 	})
 }
 
-// once makes a call that nobody shares, until Redis answers, or counts as away. It may be repeated.
+// once makes a script call that serves one caller until Redis answers, or counts as unreachable. The call has
+// to be safe to repeat.
 func (p *Process) once(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
 	for failures := 0; ; failures++ {
 		err := p.try(ctx, limits, call)
@@ -231,7 +232,7 @@ func (p *Process) try(ctx context.Context, limits []*wire.Limit, call func(*wire
 	return err
 }
 
-// rest lets a time pass; false: the context has ended meanwhile, or the Process was closed.
+// rest lets a time pass. It reports false if the context ended meanwhile, or the Process was closed.
 func (p *Process) rest(ctx context.Context, pause time.Duration) bool {
 	timer := time.NewTimer(pause)
 	defer timer.Stop()

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// Wait returns when the call has its turn: it is to be made now. Errors are those of the context, of
-// Config.Errors, and of Redis's refusals. Of a turn that comes with an error only Waited is set, if
-// that.
+// Wait returns when the call has its turn and is to be made now. Its errors are the errors of the context, the
+// errors of Config.Errors, and refusals of Redis. With an error, at most Waited of the turn is set.
 func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 	if err := ctx.Err(); err != nil {
 		return Turn{}, err
@@ -26,7 +25,7 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 	c, _ := p.calls.Get().(*Call)
 	deadline, _ := ctx.Deadline()
 	if need.Now {
-		deadline = time.Time{} // it is made as soon as Redis says so
+		deadline = time.Time{} // such a call does not wait: it is made at once, or not at all
 	}
 	c.reset(need, deadline)
 	p.join(c, ctx.Done() == nil)
@@ -37,9 +36,9 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 	return t, err
 }
 
-// await blocks until a call uses its turn, up to early before it is due, or has failed. Where the context
-// ends first, a call that is held keeps what it has; another one gives up. now says to look at the call
-// before it is woken.
+// await blocks until a call uses its turn, up to early before the turn is due, or until the call has failed. If
+// the context ends first, a held call keeps its place or its turn, and any other call gives up. now says to
+// look at the call before it is woken.
 func (p *Process) await(ctx context.Context, c *Call, early time.Duration, now bool) (Turn, error) {
 	var timer timer
 	defer timer.stop()
@@ -68,15 +67,16 @@ func (p *Process) await(ctx context.Context, c *Call, early time.Duration, now b
 	}
 }
 
-// look returns in which time the turn of a call is due, below 0 if it has none; 0: the call uses it.
+// look lets a call use its turn if the turn is due, and returns 0 then. Otherwise it returns in which time the
+// turn is due, or less than 0 if the call has no turn.
 func (p *Process) look(c *Call, early time.Duration) (left time.Duration, t Turn, err error) {
-	if !c.Held && c.over.Load() { // then the call is ours, and there is no need to lock
+	if !c.Held && c.over.Load() { // then the call belongs to its caller, and no lock is needed
 		now := time.Now()
 		if c.state == Failed {
 			return 0, Turn{}, c.err
 		}
 		if !now.After(c.turn.Until) {
-			if c.turn == &c.own { // it was due when it was given
+			if c.turn == &c.own { // the turn was due when it was given
 				c.uses(now)
 			}
 			return 0, *c.turn, nil
@@ -87,7 +87,7 @@ func (p *Process) look(c *Call, early time.Duration) (left time.Duration, t Turn
 	if left, err = p.engine.Look(now, c, early); left == 0 && err == nil {
 		t = *c.turn
 	}
-	if p.engine.calm() { // most often nothing follows from it
+	if p.engine.calm() { // most often there is nothing to do
 		p.mu.Unlock()
 		return left, t, err
 	}
@@ -97,13 +97,13 @@ func (p *Process) look(c *Call, early time.Duration) (left time.Duration, t Turn
 	return left, t, err
 }
 
-// giveUp ends the wait of a call, and reports false if that is over.
+// giveUp ends the wait of a call. It reports false if the wait was over before.
 func (p *Process) giveUp(c *Call) (waited time.Duration, left bool) {
 	p.step(func(e *Engine, now time.Time) { waited, left = c.waited(now), e.Leave(now, c) })
 	return waited, left
 }
 
-// sleep waits for a signal to the call, or for a timer. It reports false if the context has ended first.
+// sleep waits for a signal to the call, or for a timer. It reports false if the context ended first.
 func (c *Call) sleep(done <-chan struct{}, rings <-chan time.Time) bool {
 	if done == nil && rings == nil { // a plain receive takes a third of the time
 		<-c.wake
@@ -118,13 +118,13 @@ func (c *Call) sleep(done <-chan struct{}, rings <-chan time.Time) bool {
 	return true
 }
 
-// timer rings when a turn is due, or some time before.
+// timer fires when a turn is due, or some time before.
 type timer struct {
 	timer *time.Timer
 	rings <-chan time.Time
 }
 
-// set lets it ring after a time; below 0: not at all.
+// set makes it fire after a time. With a time below 0 it does not fire.
 func (t *timer) set(after time.Duration) {
 	switch {
 	case after < 0:
@@ -144,13 +144,13 @@ func (t *timer) stop() {
 	}
 }
 
-// This file is what a Process does for calls that somebody holds: they stand in the queue, or are booked,
-// whether anybody waits for them or not. Each method is safe for concurrent use, but only one Wait at a time
-// may be for a call.
+// The methods below serve calls that a caller holds. Such a call stays in the queue, or booked, whether or not
+// the caller waits for it. Each method is safe for concurrent use, but only one WaitFor at a time may wait for
+// a call.
 
-// Hold lets a call join the queue, and returns when it has a turn or a forecast. Where Redis is away
-// that may be when its turn has come. Errors are those of Wait; the context is for the first answer only.
-// The call refuses a turn after the deadline. A zero deadline means none.
+// Hold makes a call join the queue, and returns when it has a turn or a forecast. While Redis is unreachable,
+// it may not return before the turn has come. Its errors are the errors of Wait. The context limits only the
+// time until the first answer. The call refuses a turn after the deadline. A zero deadline means none.
 func (p *Process) Hold(ctx context.Context, need Need, deadline time.Time) (*Call, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -176,23 +176,23 @@ func (p *Process) Hold(ctx context.Context, need Need, deadline time.Time) (*Cal
 	return c, nil
 }
 
-// View is how a call stands at a moment.
+// View is the state of a call at a moment.
 type View struct {
 	State   State
-	Due     time.Time       // When its turn comes: a forecast until it is given.
-	Slowest int             // The index of the limit that holds it back most.
-	Turn    *Turn           // Nil: it has none. Used and Waited may be read of a turn that was used.
-	Lost    <-chan struct{} // It is closed when others have the slots that the call holds. Nil: it holds none.
+	Due     time.Time       // When its turn comes: a forecast until the turn is given.
+	Slowest int             // The index of the limit that delays it most.
+	Turn    *Turn           // Nil: it has no turn. Used and Waited may be read once the turn was used.
+	Lost    <-chan struct{} // Closed when others have the slots that the call holds. Nil: it holds none.
 }
 
-// View returns how a call stands.
+// View returns the state of a call.
 func (p *Process) View(c *Call) View {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.engine.View(c)
 }
 
-// Until is until when the turn of the call may be used; zero: it has none.
+// Until returns the moment until which the turn of the call may be used. Zero: it has no turn.
 func (v *View) Until() time.Time {
 	if v.Turn == nil {
 		return time.Time{}
@@ -200,9 +200,9 @@ func (v *View) Until() time.Time {
 	return v.Turn.Until
 }
 
-// WaitFor is Wait for a call that is held. It returns up to early before the turn is due. A call that is
-// booked joins the queue, and one whose turn was used is given another. If the context ends, the call
-// keeps what it has.
+// WaitFor is Wait for a call that is held. It returns up to early before the turn is due. A booked call joins
+// the queue, and a call whose turn was used gets another turn. If the context ends, the call keeps its place or
+// its turn.
 func (p *Process) WaitFor(ctx context.Context, c *Call, early time.Duration) (t Turn, err error) {
 	p.step(func(e *Engine, now time.Time) { err = e.Resume(now, c) })
 	if err != nil {
@@ -211,7 +211,7 @@ func (p *Process) WaitFor(ctx context.Context, c *Call, early time.Duration) (t 
 	return p.await(ctx, c, early, true)
 }
 
-// Take uses a turn that has come without a Wait, and returns the turn that the call has used; nil: none.
+// Take uses a turn that has come without a Wait. It returns the turn that the call has used, or nil.
 func (p *Process) Take(c *Call) (used *Turn) {
 	taken := false
 	p.step(func(e *Engine, now time.Time) {
@@ -225,15 +225,15 @@ func (p *Process) Take(c *Call) (used *Turn) {
 	return used
 }
 
-// Late lets a call ask anew, first of all, whose turn came too late to who was to make it. See
+// Late makes a call ask again, first in its line, because its turn reached the caller too late. See
 // Engine.Late.
 func (p *Process) Late(c *Call, way time.Duration, unused bool) (err error) {
 	p.step(func(e *Engine, now time.Time) { err = e.Late(now, c, way, unused) })
 	return err
 }
 
-// Cancel ends a call, and reports whether it did, as its turn was not used and the call had not ended before.
-// The booking of one that was booked is to be ended, too.
+// Cancel ends a call. ended is false if its turn was used, or if the call had ended before. booked says that
+// the call was booked: then the caller has to end the booking, too.
 func (p *Process) Cancel(c *Call) (booked, ended bool) {
 	p.step(func(e *Engine, now time.Time) {
 		booked = c.state == Booked
@@ -242,21 +242,21 @@ func (p *Process) Cancel(c *Call) (booked, ended bool) {
 	return booked, ended
 }
 
-// Restore undoes the Cancel of a call that was booked, as its booking could not be ended.
+// Restore undoes the Cancel of a booked call, because the booking could not be ended.
 func (p *Process) Restore(c *Call) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.state = Booked
 }
 
-// PutBack ends a call here: it is to come back under its ID, in the order that it had. If that is unsure, nobody
-// waits for it.
+// PutBack ends a call in this process. It is to come back under its ID, in the order that it had. unsure says
+// that it may not come back: then no call waits for it.
 func (p *Process) PutBack(c *Call, unsure bool) {
 	p.step(func(e *Engine, now time.Time) { e.Book(now, c, unsure) })
 }
 
-// Release lets others have the slots of a call, if it holds any. It does not wait for Redis; where that is
-// away others are told when it is back.
+// Release frees the slots of a call, if it holds any. It does not wait for Redis. While Redis is unreachable,
+// other calls get the slots only when Redis is back.
 func (p *Process) Release(c *Call) {
 	released, since := false, time.Duration(0)
 	p.step(func(e *Engine, now time.Time) {
