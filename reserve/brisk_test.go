@@ -60,6 +60,21 @@ type played struct {
 	calls, permits int
 	quick          int         // calls that needed no round trip
 	at             []time.Time // when they were made
+	began          []time.Time // when they began, in the order in which they were made
+}
+
+// overtaken is how many calls were made later than one that began after them.
+func (p *played) overtaken() (n int) {
+	last := 0 // the call that began last of those so far
+	for i := range p.at {
+		if p.began[i].Before(p.began[last]) && p.at[i].After(p.at[last]) {
+			n++
+		}
+		if p.began[i].After(p.began[last]) {
+			last = i
+		}
+	}
+	return n
 }
 
 // play lets all callers call for a time.
@@ -81,6 +96,7 @@ func (s brisk) play(t *testing.T, api *provider.Provider, limits []*reserve.Limi
 				}
 				mu.Lock()
 				p.calls, p.permits, p.at = p.calls+1, p.permits+cost, append(p.at, time.Now())
+				p.began = append(p.began, began)
 				if time.Now().Equal(began) {
 					p.quick++
 				}
@@ -180,6 +196,21 @@ func TestBriskCallsUseAll(t *testing.T) {
 			require.Positive(t, p.quick, s)
 			assert.Zero(t, api.Summary().Refused, s)
 			assert.GreaterOrEqual(t, float64(p.permits), 0.99*most, s)
+		})
+	}
+}
+
+// Calls of a process do not pass those that wait because they cost more than what is left of what was taken ahead. Equal
+// calls keep their order; of others at most one in twenty is passed by some, as the world's law says.
+func TestBriskCallsKeepTheirOrder(t *testing.T) {
+	for seed := range uint64(6) {
+		synctest.Test(t, func(t *testing.T) {
+			s := drawBrisk(rand.New(rand.NewPCG(seed, 4)))
+			s.processes, s.how = 1, "wait"
+			limits, api := s.limits(newBubble(t))
+			p := s.play(t, api, limits, 400*time.Millisecond)
+			t.Logf("%v: %d of %d calls were overtaken, %d had no round trip", s, p.overtaken(), p.calls, p.quick)
+			assert.LessOrEqual(t, p.overtaken(), p.calls*min(s.cost-1, 1)/20, s)
 		})
 	}
 }

@@ -63,7 +63,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 			}
 		}
 		if of.lease != nil {
-			e.ahead(of.lease, of.line, now)
+			e.ahead(of.lease, now)
 		}
 		if len(of.line.places) > 0 && of.line.pace == 0 {
 			of.line.followPace(now)

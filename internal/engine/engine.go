@@ -151,7 +151,7 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 		e.serve(l, now)
 	}
 	if of := e.leases[l.need.Limit]; of != nil && len(l.waiting) == 0 {
-		of.open(true)
+		of.passed(l)
 	}
 	switch {
 	case l.idle():

@@ -20,9 +20,10 @@ type leaser struct {
 // which it may hold them. It asks for more when a quarter of that is left.
 type lease struct {
 	stock
-	need   Need  // of a line that asks for more where no call does
-	asking bool  // A batch asks for more.
-	burst  alarm // It looks whether a burst of calls is over.
+	need   Need    // of a line that asks for more where no call does
+	asking bool    // A batch asks for more.
+	behind []*line // Their calls wait: calls that come now are not to pass them.
+	burst  alarm   // It looks whether a burst of calls is over.
 
 	demand float64   // The permits that calls have needed per second of late.
 	count  int64     // The permits that calls had used …
@@ -79,13 +80,27 @@ func (e *Engine) lend(c *Call, now time.Time) bool {
 		return false
 	}
 	t, ok := e.Draw(now, &c.Need)
+	of := e.lineOf(&c.Need)
 	if !ok {
-		l.open(false)
+		l.waits(of)
 		return false
 	}
-	c.line, c.joined = e.lineOf(&c.Need), now
-	c.line.hand(c, &t, now)
+	c.line, c.joined = of, now
+	of.hand(c, &t, now)
 	return true
+}
+
+// waits notes that calls of a line wait.
+func (l *lease) waits(of *line) {
+	if !slices.Contains(l.behind, of) {
+		l.behind = append(l.behind, of)
+	}
+}
+
+// passed notes that no call of a line waits any more.
+func (l *lease) passed(of *line) {
+	l.behind = slices.DeleteFunc(l.behind, func(o *line) bool { return o == of })
+	l.open(len(l.behind) == 0)
 }
 
 // leases reports whether permits that the line asks for may be those of a lease.
@@ -170,6 +185,7 @@ func (e *Engine) takeAhead(b *Batch, of *line, now time.Time) {
 		return
 	}
 	if len(of.waiting) > 0 {
+		l.waits(of)
 		l.use(now)
 	}
 	if l.asking {
@@ -201,12 +217,12 @@ func (l *lease) isAsked() {
 }
 
 // ahead lets calls have permits that were asked for ahead of calls.
-func (e *Engine) ahead(l *lease, of *line, now time.Time) {
+func (e *Engine) ahead(l *lease, now time.Time) {
 	if e.closed {
 		l.drop(func(*Turn) bool { return true })
 		return
 	}
-	l.passOn(of, now)
+	l.passOn(l.behind, now)
 	if _, has := l.has(); has {
 		e.alarms.set(&l.burst, now.Add(e.gap(l)))
 	}

@@ -53,7 +53,11 @@ func (n *Need) draw(now time.Time) (t Turn, ok, few bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || n.Limit.Name.Ended.Load() || n.Limit.Name.Other.Load() != nil || now.After(s.trust) || !s.take(n.Cost, now, &t) {
+	if s.closed || n.Limit.Name.Ended.Load() || n.Limit.Name.Other.Load() != nil || now.After(s.trust) {
+		return Turn{}, false, false
+	}
+	if !s.take(n.Cost, now, &t) {
+		s.closed = true // until this call has its turn: it joins next
 		return Turn{}, false, false
 	}
 	if !s.asked && s.left() <= s.least {
@@ -152,15 +156,23 @@ func (s *stock) open(open bool) {
 	s.closed = !open
 }
 
-// passOn lets calls of a line that wait for turns of their own have permits.
-func (s *stock) passOn(to *line, now time.Time) {
+// passOn lets calls of lines that wait for turns of their own have permits, in the order in which they came.
+func (s *stock) passOn(lines []*line, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var t Turn
-	for len(to.waiting) > 0 && s.take(to.need.Cost, now, &t) {
+	for {
+		var to *line
+		for _, l := range lines {
+			if len(l.waiting) > 0 && (to == nil || l.waiting[0].joined.Before(to.waiting[0].joined)) {
+				to = l
+			}
+		}
+		if s.closed = to != nil; !s.closed || !s.take(to.need.Cost, now, &t) {
+			return
+		}
 		to.give(&t, now)
 	}
-	s.closed = len(to.waiting) > 0
 }
 
 // has reports whether there are permits, and when a call drew some last or asked.
