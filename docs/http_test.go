@@ -33,6 +33,15 @@ func Example_http() {
 	// <nil>
 }
 
+func Example_httpContext() {
+	ctx, tenant, permits := context.Background(), "acme", 3
+	ctx = transport.WithFlow(ctx, tenant)  // its share: see Flow
+	ctx = transport.WithUrgent(ctx)        // somebody waits for it
+	ctx = transport.WithCost(ctx, permits) // instead of one permit
+	fmt.Println(ctx.Err())
+	// Output: <nil>
+}
+
 func finding(limiter *reserve.Limiter) error {
 	rate, err := adaptive.New(client, limiter, adaptive.Config{Floor: reserve.PerSecond(1), Ceiling: reserve.PerSecond(80)})
 	if err != nil {

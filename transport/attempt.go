@@ -38,6 +38,8 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 		return s, err
 	}
 	s.at = time.Now()
+	t.levels.sends(c, 1)
+	defer t.levels.sends(c, -1)
 	ctx, cancel := context.WithCancelCause(request.Context())
 	var written atomic.Bool
 	var failed atomic.Pointer[error]

@@ -35,6 +35,18 @@ type Config struct {
 	// right.
 	Used func(*http.Response) []int
 
+	// Refused reports whether a response is a refusal for a limit that its status and headers do not tell,
+	// as GraphQL APIs send it with status 200. It also returns how long to wait, or 0 if the response does
+	// not say. It is called for each attempt that is no refusal already, by several goroutines at a time.
+	// It may read the Body, if it replaces it with another one. Default: statuses and headers decide.
+	Refused func(*http.Response) (refused bool, after time.Duration)
+
+	// Levels lets the limit continue with what responses say is left, for the whole fleet: see
+	// [reserve.Limiter.Told]. So calls of other programs on the same account count, too. The costs of
+	// this client's requests that are under way are taken off. With several limits, the limits that
+	// [Turn.Windows] names follow.
+	Levels bool
+
 	// Base sends the requests. Default [http.DefaultTransport].
 	Base http.RoundTripper
 

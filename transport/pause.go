@@ -42,6 +42,9 @@ func (t *Transport) apply(ctx context.Context, s sent, c *call, advice headers.A
 	if t.learner != nil {
 		t.learner.hear(ctx, c, advice.Windows)
 	}
+	if err := t.levels.hear(ctx, c, advice.Windows); err != nil {
+		t.config.Logger.Error("transport: what is left could not be passed on; other processes may call too early", "error", err)
+	}
 	each := c.pauses(advice)
 	t.backOff(s, c, advice, each)
 	p := pause{asked: longest(each), kept: true}

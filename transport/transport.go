@@ -18,6 +18,7 @@ type Transport struct {
 	config  Config
 	always  *call    // what every request needs; nil: Config.Choose decides
 	learner *learner // nil without Config.Learn
+	levels  *levels  // nil without Config.Levels
 
 	backoffs *backoffs
 
@@ -37,6 +38,9 @@ func New(config Config) (*Transport, error) {
 			return nil, err
 		}
 	}
+	if config.Levels {
+		t.levels = &levels{underWay: map[string]int{}}
+	}
 	if config.Learn {
 		t.learner = newLearner(t.config.Ceiling, t.config.MaxPause, t.config.Logger)
 	}
@@ -50,7 +54,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 	c, err := t.choose(request)
 	if err != nil {
 		closeBody(request.Body)
-		return nil, fmt.Errorf("transport: Config.Choose of %s %s: %w", request.Method, request.URL.Redacted(), err)
+		return nil, fmt.Errorf("transport: the turn of %s %s: %w", request.Method, request.URL.Redacted(), err)
 	}
 	if c == nil {
 		return t.config.Base.RoundTrip(request)
@@ -61,7 +65,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		if err != nil {
 			return nil, err
 		}
-		advice := headers.Read(s.StatusCode, s.Header, time.Now())
+		advice := t.read(s.Response)
 		wait := t.hear(request.Context(), s, c, advice)
 		if retries >= t.config.Retry.Max || !t.config.Retry.repeats(request, s.Response, advice, wait.asked) {
 			return s.Response, nil
@@ -79,14 +83,33 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 
 // choose returns what a request needs. It returns nil if the request needs no turn.
 func (t *Transport) choose(request *http.Request) (*call, error) {
-	if t.always != nil {
+	w := wishesOf(request.Context())
+	turn := Turn{Limiter: t.config.Limiter, Adapt: t.config.Adapt}
+	if t.always != nil && w == (wishes{}) {
 		return t.always, nil
 	}
-	turn, err := t.config.Choose(request)
-	if err != nil || turn.Limiter == nil {
+	var err error
+	if t.always == nil {
+		if turn, err = t.config.Choose(request); err != nil || turn.Limiter == nil {
+			return nil, err
+		}
+	}
+	if turn, err = turn.wished(w); err != nil {
 		return nil, err
 	}
 	return turn.call()
+}
+
+// read returns what a response says. A refusal may be in its body.
+func (t *Transport) read(response *http.Response) headers.Advice {
+	advice := headers.Read(response.StatusCode, response.Header, time.Now())
+	if t.config.Refused == nil || advice.Refused || advice.Cached {
+		return advice
+	}
+	if refused, after := t.config.Refused(response); refused {
+		advice.Refused, advice.Named, advice.After, advice.Reason = true, after > 0, max(0, after), "refused in its body"
+	}
+	return advice
 }
 
 // hear passes on what a response says: the used permits, the result of the call, and its pauses.

@@ -1,0 +1,142 @@
+package transport_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport"
+)
+
+// Code that calls an SDK says with the context whose request it is, what it costs, and that somebody waits for
+// it: an urgent request goes ahead, each flow has its share, and a request takes its cost.
+func TestContextsSayWhatARequestNeeds(t *testing.T) {
+	for name, choose := range map[string]bool{"Limiter": false, "Choose": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, reserve.PerSecond(10).Burst(5))
+				config := transport.Config{Limiter: l.Limiter, Base: &script{answers: []reply{{200, ""}}}}
+				if choose {
+					config.Limiter, config.Choose = nil, func(*http.Request) (transport.Turn, error) { return transport.Turn{Limiter: l.Limiter}, nil }
+				}
+				paced := newTransport(t, config)
+				var mu sync.Mutex
+				var order []string
+				var busy sync.WaitGroup
+				send := func(who string, r *http.Request) {
+					busy.Go(func() {
+						do(t, paced, r)
+						mu.Lock()
+						defer mu.Unlock()
+						order = append(order, who)
+					})
+					time.Sleep(time.Millisecond)
+				}
+				plain := func() *http.Request { return newRequest(t, "GET", "http://api.test/", nil) }
+				ctx := transport.WithCost(t.Context(), 5)
+				send("all", plain().WithContext(ctx))
+				for range 6 {
+					send("a", plain().WithContext(transport.WithFlow(t.Context(), "a")))
+				}
+				send("b", plain().WithContext(transport.WithFlow(t.Context(), "b")))
+				send("urgent", plain().WithContext(transport.WithUrgent(transport.WithFlow(t.Context(), "b"))))
+				busy.Wait()
+				require.Len(t, order, 9)
+				at := strings.Index(strings.Join(order, " ")+" ", "urgent ")
+				assert.Equal(t, "all", order[0])
+				assert.LessOrEqual(t, at, len("all a a a a a "), "%v", order)
+				assert.NotEqual(t, "b", order[8], "%v", order)
+			})
+		})
+	}
+}
+
+func TestContextsThatAreWrong(t *testing.T) {
+	l := newLimiter(t, reserve.PerSecond(10).Burst(5))
+	paced := newTransport(t, transport.Config{Limiter: l.Limiter, Base: &script{answers: []reply{{200, ""}}}})
+	for want, r := range map[string]*http.Request{
+		"WithCost: must be at least 1, got 0":      newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithCost(t.Context(), 0)),
+		"n: must be at most the burst of":          newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithCost(t.Context(), 6)),
+		"flow: must have 1 to 256 bytes, got 1000": newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithFlow(t.Context(), strings.Repeat("x", 1000))),
+	} {
+		_, err := paced.RoundTrip(r)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// A refusal inside a response with status 200 pauses the limit, as long as it says, and is retried.
+func TestRefusedInABody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, reserve.PerSecond(10))
+		base := &script{answers: []reply{{200, "Throttled: 3"}, {200, ""}}}
+		paced := newTransport(t, transport.Config{
+			Limiter: l.Limiter, Base: base, Retry: transport.Retry{Max: 1},
+			Refused: func(r *http.Response) (bool, time.Duration) {
+				body, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				r.Body = io.NopCloser(strings.NewReader(string(body)))
+				return r.Header.Get("Throttled") != "", 3 * time.Second
+			},
+		})
+		begun := time.Now()
+		assert.Equal(t, 200, do(t, paced, newRequest(t, "GET", "http://api.test/", nil)))
+		assert.Equal(t, 2, base.times())
+		assert.InDelta(t, 3*time.Second, time.Since(begun), float64(200*time.Millisecond))
+		require.Len(t, l.pauses(), 1)
+		assert.Contains(t, l.pauses()[0].Reason, "api.test answered 200: refused in its body")
+	})
+}
+
+// Another program uses the same account: the fleet continues with what responses say is left, less what is
+// under way.
+func TestLevels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, reserve.PerHour(60).Burst(50))
+		base := &script{answers: []reply{{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 20"}, {200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: -1"}, {200, ""}}}
+		paced := newTransport(t, transport.Config{Limiter: l.Limiter, Base: base, Levels: true})
+		do(t, paced, newRequest(t, "GET", "http://api.test/", nil))
+		assert.InDelta(t, 20, l.inForce(t).Stored, 0.5)
+		do(t, paced, newRequest(t, "GET", "http://api.test/", nil))
+		do(t, paced, newRequest(t, "GET", "http://api.test/", nil))
+		assert.InDelta(t, 18, l.inForce(t).Stored, 0.5)
+	})
+}
+
+// slowFirst is a Base whose first request takes long.
+type slowFirst struct {
+	*script
+	later atomic.Bool
+}
+
+func (s *slowFirst) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !s.later.Swap(true) {
+		time.Sleep(time.Minute)
+	}
+	return s.script.RoundTrip(r)
+}
+
+// A request that is under way is not counted by the provider yet.
+func TestLevelsOfRequestsUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, reserve.PerHour(60).Burst(50))
+		base := &slowFirst{script: &script{answers: []reply{{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 20"}, {200, ""}}}}
+		paced := newTransport(t, transport.Config{Limiter: l.Limiter, Base: base, Levels: true})
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			do(t, paced, newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithCost(t.Context(), 7)))
+		})
+		time.Sleep(time.Second)
+		do(t, paced, newRequest(t, "GET", "http://api.test/", nil))
+		assert.InDelta(t, 13, l.inForce(t).Stored, 0.5)
+		busy.Wait()
+	})
+}
