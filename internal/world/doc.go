@@ -45,11 +45,10 @@
 //
 // Play a transcript with
 //
-//	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscript -v
+//	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscripts -v
 //
-// A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v. An
-// engine goes through its calls in the order of a Go map if their order does not matter to it. So two plays
-// of a history may differ a little: the program plays each one twice as it cuts it down.
+// A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v. Two plays
+// of a seed are the same.
 //
 // # Another event
 //
