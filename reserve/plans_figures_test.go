@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -43,13 +42,6 @@ func TestPlansFigures(t *testing.T) {
 		defer func() { _ = l.Close() }()
 		require.NoError(t, l.Wait(ctx))
 		fleet = append(fleet, l)
-	}
-	heap := func() float64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc) / 1e6
 	}
 	before, usedBefore, commands, cpu := heap(), figure(t, client, "memory", "used_memory"), figure(t, client, "stats", "total_commands_processed"), figure(t, client, "cpu", "used_cpu_user")
 	used := make([]atomic.Bool, customers)

@@ -14,6 +14,15 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
+// heap is how many megabytes are in use.
+func heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc) / 1e6
+}
+
 // What a process and Redis keep for 10,000 customers with plans is bounded.
 func TestPlansNeedLittle(t *testing.T) {
 	const customers = 10_000
@@ -28,13 +37,6 @@ func TestPlansNeedLittle(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { _ = limiter.Close() }()
 	require.NoError(t, limiter.Wait(ctx))
-	heap := func() float64 {
-		var m runtime.MemStats
-		runtime.GC()
-		runtime.GC()
-		runtime.ReadMemStats(&m)
-		return float64(m.HeapAlloc) / 1e6
-	}
 	keys := func() int64 {
 		n, err := client.DBSize(ctx).Result()
 		require.NoError(t, err)
@@ -65,4 +67,28 @@ func TestPlansNeedLittle(t *testing.T) {
 	t.Logf("%.1f MB of heap, %.3f keys and %d bytes of Redis for each customer", megabytes, perCustomer, (used()-usedBefore)/customers)
 	require.LessOrEqual(t, megabytes, 15.)
 	require.LessOrEqual(t, perCustomer, 1.1)
+}
+
+// A process forgets keys that it does not use, however many there are.
+func TestManyKeysAreForgotten(t *testing.T) {
+	const customers = 45_000 // a process remembers 20,000 at the most
+	client, ctx := redistest.New(t).Client(t), context.Background()
+	limiter, err := reserve.New(client, reserve.Config{Name: "api", Prefix: redistest.Prefix(t), Limit: reserve.PerSecond(10)})
+	require.NoError(t, err)
+	defer func() { _ = limiter.Close() }()
+	require.NoError(t, limiter.Wait(ctx))
+	before := heap()
+	var all sync.WaitGroup
+	for caller := range 64 {
+		all.Go(func() {
+			for i := caller; i < customers; i += 64 {
+				if err := limiter.For(fmt.Sprint("customer-", i)).Wait(ctx); err != nil {
+					panic(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%.1f MB of heap", heap()-before)
+	require.LessOrEqual(t, heap()-before, 35.)
 }

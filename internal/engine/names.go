@@ -26,7 +26,37 @@ type nameUse struct {
 }
 
 // useLimit notes that calls need a limit, and begins the heartbeats of the process.
-func (e *Engine) useLimit(l *wire.Limit, now time.Time) { e.useName(l.Name, now).limits[l] = now }
+func (e *Engine) useLimit(l *wire.Limit, now time.Time) {
+	u := e.useName(l.Name, now)
+	if len(u.limits) >= 2*mostUsed {
+		if _, known := u.limits[l]; !known {
+			u.forget()
+		}
+	}
+	u.limits[l] = now
+}
+
+// mostUsed is how many limits of a name are remembered at least, the ones that calls needed last. There are at most
+// twice as many.
+const mostUsed = 1000
+
+// forget forgets the limits that no call has needed for the longest time.
+func (u *nameUse) forget() {
+	type use struct {
+		limit *wire.Limit
+		last  time.Time
+	}
+	uses := make([]use, 0, len(u.limits))
+	for l, last := range u.limits {
+		uses = append(uses, use{l, last})
+	}
+	slices.SortFunc(uses, func(a, b use) int {
+		return cmp.Or(a.last.Compare(b.last), cmp.Compare(a.limit.Keys[0], b.limit.Keys[0]))
+	})
+	for _, of := range uses[:len(uses)-mostUsed] {
+		delete(u.limits, of.limit)
+	}
+}
 
 // useName does the same for a name.
 func (e *Engine) useName(name *wire.Name, now time.Time) *nameUse {
