@@ -103,7 +103,7 @@ var packages = []string{
 	"adaptive", "bench", "cmd/fleetpace", "embedded", "limits", "lua", "lua/explore", "monitor", "remote", "reserve",
 	"reservetest", "riverpace", "scheduler", "serve", "transport", "transport/headers", "worker",
 	"examples/batch", "examples/crawler", "integration",
-	"internal/asynqtest", "internal/bubble", "internal/calendar", "internal/chart", "internal/delay", "internal/example",
+	"internal/asynqtest", "internal/bubble", "internal/calendar", "internal/chart", "internal/delay", "internal/engine", "internal/example",
 	"internal/example/web", "internal/fault", "internal/fleet", "internal/ledger", "internal/meter", "internal/observe", "internal/provider",
 	"internal/queuemodel", "internal/redistest", "internal/scrape", "internal/smallredis", "internal/turn", "internal/wire", "internal/world",
 }

@@ -12,13 +12,13 @@ type alarm struct {
 	of    due
 }
 
-// due is what happens when an alarm is due.
+// due is what an alarm is set for.
 type due interface {
 	// isDue does what is to be done. The alarm is not set any more.
 	isDue(e *Engine, now time.Time)
 }
 
-// duty is a duty of the engine itself.
+// duty is a task of the engine itself for which an alarm is set.
 type duty func(e *Engine, now time.Time)
 
 func (d duty) isDue(e *Engine, now time.Time) { d(e, now) }
@@ -55,7 +55,7 @@ func (h alarms) next() time.Time {
 	return h[0].at
 }
 
-// ring does what is due.
+// ring does all that is due.
 func (h *alarms) ring(e *Engine, now time.Time) {
 	for len(*h) > 0 && !(*h)[0].at.After(now) {
 		a := (*h)[0]

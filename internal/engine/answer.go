@@ -10,16 +10,16 @@ import (
 
 // NotNow is the error of a call that does not wait, and is not due.
 type NotNow struct {
-	Wait time.Duration // until it could be, a forecast
+	Wait time.Duration // until it could be made: a forecast
 }
 
 func (n *NotNow) Error() string { return "not now, but in " + n.Wait.String() }
 
-// deliver takes the answers of a batch to its lines.
+// deliver hands the answers of a batch to its lines.
 func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration, now time.Time) {
 	for i := range r.Answers {
 		of := b.asks[i]
-		if len(e.late.full) > 0 && of.place == nil { // it is noted again if it still is
+		if len(e.late.full) > 0 && of.place == nil { // it is noted again if the queue is still full
 			delete(e.late.full, of.line.need.key())
 		}
 		if len(of.line.places) > 0 {
@@ -71,7 +71,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 	}
 }
 
-// followPace moves forecasts where permits come at another pace than when they were told.
+// followPace moves the forecasts of a line if its limit has another pace than when they were made.
 func (l *line) followPace(now time.Time) {
 	if !l.need.Limit.Paced() {
 		return
@@ -83,7 +83,7 @@ func (l *line) followPace(now time.Time) {
 	l.pace = pace
 }
 
-// answer takes an answer that is no turn to a line.
+// answer hands an answer without a turn to a line.
 func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.Answer, forecast, now time.Time) {
 	l := of.line
 	switch {
@@ -96,7 +96,7 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 	case answer.Full:
 		l.refuse(of.place, e.isFull(l, l.parts[answer.Slowest].Limit, forecast, now))
 	case answer.Booked:
-		l.booked(forecast) // if it has left, its booking counts until others have passed it
+		l.booked(forecast) // if the call has left, its booking counts until others have passed it
 	case item.Now:
 		l.refuse(of.place, &NotNow{Wait: answer.Wait})
 	case of.place == nil:
@@ -106,7 +106,7 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 	}
 }
 
-// give takes a turn to the line that asked for it, and keeps no pointer to it.
+// give hands a turn to the line that asked for it, and keeps no pointer to it.
 func (of *asked) give(t *Turn, now time.Time) {
 	if of.place == nil {
 		of.line.granted(t, now)
@@ -115,8 +115,8 @@ func (of *asked) give(t *Turn, now time.Time) {
 	}
 }
 
-// lose notes that nothing is known of so many calls that were asked for, from a number on. New ones
-// ask under other numbers, so slots that they were given are let go.
+// lose handles calls that were asked for, and of which nothing is known. Their numbers begin with number. They
+// ask again under other numbers, so slots that they were given are freed.
 func (e *Engine) lose(of asked, number int64, count int) {
 	switch {
 	case of.lease != nil:
@@ -133,10 +133,11 @@ func (e *Engine) lose(of asked, number int64, count int) {
 	}
 }
 
-// mostAlike is how many calls of an item a script answers at most.
+// mostAlike is the largest number of calls that a script answers for one item.
 const mostAlike = 16
 
-// mayStand notes that new calls which failed may have places in Redis, as the reply to their ask is not known.
+// mayStand notes that new calls which failed may have places in Redis, because the reply to their ask is not
+// known.
 func (of *asked) mayStand(item *wire.Item) {
 	if of.lease != nil || of.place != nil || of.line.slots != nil || item.Now {
 		return
@@ -146,11 +147,11 @@ func (of *asked) mayStand(item *wire.Item) {
 	}
 }
 
-// given is what an ask was given of each of its limits.
+// given is what an ask was given, by limit.
 type given []struct {
 	turns   int
-	permits int64 // As far as they were counted. When all were, those that did not go back.
-	spent   int64 // Of those, at the least: see Turn.
+	permits int64 // The permits that were counted so far. After the last turn: the permits that were not returned.
+	spent   int64 // How many of them were used, at the least: see Turn.
 }
 
 func givenOf(b *Batch, answers []wire.Answers) given {
@@ -164,8 +165,8 @@ func givenOf(b *Batch, answers []wire.Answers) given {
 	return g
 }
 
-// next counts a turn, and notes in it what the ask was given with it. A turn of several limits does
-// not go back if there are others: so those before it must not, either.
+// next counts a turn, and notes in it what the ask was given up to it. A turn of several limits cannot be
+// returned if the ask was given other turns. So turns before it must not be returned, either.
 func (g given) next(item *wire.Item, t *Turn) {
 	t.Alone = true
 	for _, p := range item.Parts {
@@ -180,7 +181,7 @@ func (g given) next(item *wire.Item, t *Turn) {
 	t.Permit, t.spent, t.out = first.permits, &first.spent, &first.permits
 }
 
-// This file is what a line does with the answers to what it has asked for.
+// The methods below handle the answers to what a line has asked for.
 
 // placed notes that a new call has a place.
 func (l *line) placed(p *place, forecast, now time.Time) {
@@ -193,7 +194,7 @@ func (l *line) placed(p *place, forecast, now time.Time) {
 	}
 }
 
-// booked notes that a new call does not wait here: it is to come back for its turn.
+// booked notes that a new call was booked: it does not wait here, and is to come back for its turn.
 func (l *line) booked(turn time.Time) {
 	l.asked--
 	if len(l.waiting) > 0 {
@@ -213,8 +214,8 @@ func (l *line) granted(t *Turn, now time.Time) {
 	}
 }
 
-// reached notes that a place was given a turn. If that was to be farther off than turns are given,
-// permits come sooner than others were told: the next two ask at once.
+// reached notes that a place was given a turn. If the turn seemed too far away for that, permits come sooner
+// than forecast: the next places ask at once.
 func (l *line) reached(p *place, t *Turn, now time.Time) {
 	l.remove(p)
 	if p.far && !l.atSlots(p.limit) {
@@ -224,7 +225,7 @@ func (l *line) reached(p *place, t *Turn, now time.Time) {
 	l.give(t, now)
 }
 
-// hasten lets the first n places at a limit ask at once that do not do so anyway.
+// hasten makes n more places at a limit ask at once, the first ones first.
 func (l *line) hasten(limit, n int) {
 	for _, p := range l.places {
 		if p.limit == limit && !p.asking && !p.stale {
@@ -236,13 +237,13 @@ func (l *line) hasten(limit, n int) {
 	}
 }
 
-// waits notes the answer to a place that was given no turn: it waits at that limit, with those tags,
-// and has another forecast. A call may come forward, so its tags may be others.
+// waits notes the answer to a place that was given no turn: it waits at that limit, with those tags, and has
+// another forecast. The tags may have changed, because a call may come forward.
 func (l *line) waits(p *place, limit int, tags []int64, forecast, now time.Time, lead time.Duration) {
 	if tags == nil {
 		tags = p.tags
 	}
-	if p.limit != limit { // what it hears there says nothing of those that wait where it was
+	if p.limit != limit { // the new forecast says nothing about the places that wait where it was
 		p.leads = false
 	}
 	if tag := p.tag(); tag == tags[limit] {
@@ -258,9 +259,9 @@ func (l *line) waits(p *place, limit int, tags []int64, forecast, now time.Time,
 	p.forecast, p.heard, p.asking, p.leads, p.back = forecast, now, false, false, ""
 }
 
-// follow moves the forecasts of those behind a place, at its limit, as far as its own, but of those
-// that know something newer. If it comes nearer, so do those before it: they ask soon anyway, and
-// it is better to be early.
+// follow moves the forecasts of the places behind a place, at its limit, as far as its own forecast moves.
+// Newer forecasts stay. If the forecast comes nearer, the forecasts before it do so, too: these places ask soon
+// anyway, and it is better to be early.
 func (l *line) follow(p *place, forecast, now time.Time) {
 	moved, heard, behind := forecast.Sub(p.forecast), p.heard, false
 	for _, other := range l.places {
@@ -271,8 +272,8 @@ func (l *line) follow(p *place, forecast, now time.Time) {
 	}
 }
 
-// tooLate notes that a new call has neither turn nor place, as its turn would be too late. So would be
-// that of others that have none either, whose deadlines are not later.
+// tooLate notes that a new call has neither turn nor place, because its turn would be too late. It fails that
+// call, and other new calls for which the turn would be too late.
 func (l *line) tooLate(turn time.Time, limit int, now time.Time) {
 	l.asked--
 	for i := len(l.waiting) - 1; i >= len(l.places)+l.asked; i-- {
@@ -282,8 +283,7 @@ func (l *line) tooLate(turn time.Time, limit int, now time.Time) {
 	}
 }
 
-// unanswered notes that nothing is known of a place, or of so many new calls, that were asked for:
-// they ask anew.
+// unanswered notes that nothing is known of a place, or of some new calls, that were asked for: they ask again.
 func (l *line) unanswered(p *place, fresh int) {
 	l.touch()
 	if p == nil {
@@ -293,7 +293,7 @@ func (l *line) unanswered(p *place, fresh int) {
 	}
 }
 
-// refuse ends the wait of the last call, for a place or a new call that was refused.
+// refuse removes a place, or a new call, that was refused. It fails the last waiting call.
 func (l *line) refuse(p *place, err error) {
 	l.touch()
 	if p == nil {
@@ -307,8 +307,7 @@ func (l *line) refuse(p *place, err error) {
 	}
 }
 
-// overdue ends the waits of calls whose deadline comes before their turn, as far as their places
-// say.
+// overdue fails the calls whose deadlines come before the forecasts of their places.
 func (l *line) overdue(now time.Time) {
 	for i := 0; i < len(l.needed()); {
 		if l.misses(l.waiting[i], l.places[i].forecast, l.places[i].limit, now) {

@@ -6,103 +6,106 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Script is what a Batch calls.
+// Script is the call that a Batch makes.
 type Script int
 
-// What a Batch calls.
+// The calls that a Batch makes.
 const (
 	Ask      Script = iota
-	Leave           // Left
-	Beat            // Heartbeat
-	Settle          // Used
-	Inspect         // Nothing but the way there and back is of interest.
-	Register        // Names in the index: it is no script.
-	Holders         // Who holds the slots of Logs: it is no script.
+	Leave           // It has Left.
+	Beat            // It has a Heartbeat.
+	Settle          // It has Used.
+	Inspect         // Only the way there and back is of interest.
+	Register        // It writes Names into the index, and is no script.
+	Holders         // It reads the calls that hold slots from Logs, and is no script.
 )
 
 // Batch is one command of Redis, and what it is for.
 type Batch struct {
 	Script    Script
-	Call      wire.Call // of all scripts but Beat
+	Call      wire.Call // for all scripts but Beat
 	Items     []wire.Item
 	Left      []wire.Left
 	Used      []wire.Used
 	Heartbeat wire.Heartbeat
 	Names     []*wire.Name
 	Logs      []string
-	process   string // Whose slots they are looked up for.
+	process   string // The process whose slots are looked up.
 	known     int64  // The time of Redis at which its content was known; 0: when it is sent.
 
-	// A batch of Ask first returns what is left, with a call of its own.
+	// These fields are for a batch of Ask. It first returns what its lines leave, with a call of its own.
 	caller wire.Caller
 	index  map[string]int
 	limits []*wire.Limit
 	result Result // of the last attempt
-	slots  bool   // One of the limits is of slots.
+	slots  bool   // One of the limits has slots.
 	back   []string
 	asks   []asked // one per item
 	parts  []wire.Part
 	left   []*line       // The lines that return places and turns with it.
-	ended  []endedTurn   // Turns that hold their slots no longer, and places that are left.
-	goes   []goingTurn   // Turns that go back, if others have not spent since.
-	ranks  []int64       // Of the names of a heartbeat, before it was sent.
-	calls  int           // How many calls ask with it.
-	late   time.Duration // The way that it takes for granted at the least.
+	ended  []endedTurn   // Turns that no longer hold their slots, and places that are left.
+	goes   []goingTurn   // Turns that are returned, if others have not spent since.
+	ranks  []int64       // The ranks of the names of a heartbeat, before it was sent.
+	calls  int           // The number of calls that ask with it.
+	late   time.Duration // The way from Redis that it allows for at the least.
 
 	tries  int
 	driven bool // A driver has it.
 	kept   bool // Its answers are kept: see kinds.go.
 	over   bool // Its calls have their answers. The driver frees it.
-	sure   bool // It has been seen to that the process counts as alive.
+	sure   bool // The engine has made sure that the process counts as alive.
 	alarm  alarm
 
-	// answered is called when Redis has answered, and failed when the batch has failed for good. Nil: nothing is to be
-	// done then.
+	// answered is called when Redis has answered, and failed when the batch has failed for good. Where they are
+	// nil, Reply and Failed handle the outcome themselves.
 	answered func(now time.Time, r *Result)
 	failed   func(now time.Time, err error)
 }
 
-// Result is what Redis has answered to a Batch.
+// Result is the answer of Redis to a Batch.
 type Result struct {
-	Reply         wire.Reply     // of all scripts but Beat
-	Answers       []wire.Answers // Ask
-	Counts        []int64        // Leave
-	Pulse         wire.Pulse     // Beat
-	Held          []wire.HeldBy  // Holders
+	Reply         wire.Reply     // for all scripts but Beat
+	Answers       []wire.Answers // for Ask
+	Counts        []int64        // for Leave
+	Pulse         wire.Pulse     // for Beat
+	Held          []wire.HeldBy  // for Holders
 	Sent, Arrived time.Time
 }
 
 // asked is what a line asks for with one item.
 type asked struct {
 	line  *line
-	place *place // nil: new calls
-	lease *lease // It asks for permits ahead of calls; nil: calls ask.
+	place *place // nil: it asks for new calls
+	lease *lease // It asks for permits ahead of calls. Nil: it asks for calls.
 }
 
-// endedTurn is an element of line.done.
+// endedTurn is a turn of line.done, with its line.
 type endedTurn struct {
 	line *line
 	turn *Turn
 }
 
-// goingTurn is a turn that goes back with an item of Batch.Left.
+// goingTurn is a turn that an item of Batch.Left returns.
 type goingTurn struct {
 	endedTurn
 	item int
 }
 
 const (
-	// What a batch takes is cut by the work that it is to Redis, in micros: no script is to take a
+	// A batch is bounded by the time that its script takes in Redis, in micros: no script may take a
 	// millisecond.
 	mostWork    = 900
-	workOfQueue = 60   // a limit where calls wait or may have to …
-	workOfCall  = 18   // … and each of these calls, or what it leaves
-	workOfJoint = 75   // a call of several limits, with those: where more ask at once, more wait at a limit that does not hold them back
-	workOfLimit = 10   // whose calls find nobody waiting
-	mostCalls   = 1024 // more take so long to hand over that turns are late where processors are busy
+	workOfQueue = 60 // a limit where calls wait, or may have to wait …
+	workOfCall  = 18 // … and each of these calls, or each item that it leaves
+	// A call of several limits, with these limits. If more calls ask at once, more of them wait at a limit that
+	// does not delay them.
+	workOfJoint = 75
+	workOfLimit = 10   // a limit where no call waits
+	mostCalls   = 1024 // more calls take so long to hand over that turns are late where processors are busy
 
-	// distant is the fastest round trip from which on batches overlap: each begins when it has that
-	// part of the calls that are under way. Nearer, a second one begins for so many lines.
+	// distant is how long the fastest round trip has to be for batches to overlap. Up to mostBatches are under
+	// way then, and the next one starts when it has its part of the calls. On faster trips, a second batch
+	// starts when crowd lines have something to ask for.
 	distant     = 2 * time.Millisecond
 	mostBatches = 16
 	crowd       = 50
@@ -110,17 +113,17 @@ const (
 
 // traffic is the batches that are under way, or about to be.
 type traffic struct {
-	busy      int            // How many batches of Ask are under way.
-	calls     int            // How many calls these ask for.
+	busy      int            // The number of batches of Ask that are under way.
+	calls     int            // The number of calls that they ask for.
 	asked     bool           // Redis has answered a batch of Ask.
 	kept      []*keptAnswers // Batches whose answers are kept.
-	sent      int            // How many batches of any kind are with Redis.
-	outbox    []*Batch       // They are to be sent.
-	gate      *Batch         // It comes before all in the outbox; nil: there is none.
+	sent      int            // The number of batches of any kind that are with Redis.
+	outbox    []*Batch       // The batches that are to be sent.
+	gate      *Batch         // It has to be answered before the outbox is sent. Nil: nothing has to be.
 	unmet     bool           // A batch has failed: another server may answer the next one.
-	returning map[string]int // By key: batches with places and turns that are on their way back.
-	behind    []*line        // They ask when those are back.
-	recycled  []*Batch       // Empty ones, for another use.
+	returning map[string]int // By key: the number of batches that are returning places and turns.
+	behind    []*line        // The lines that ask when those batches are back.
+	recycled  []*Batch       // Empty batches, for another use.
 }
 
 // batch returns an empty batch.
@@ -150,7 +153,7 @@ func (e *Engine) recycle(b *Batch) {
 	e.recycled = append(e.recycled, b)
 }
 
-// caller is what a batch says of this process.
+// caller returns what a batch says about this process.
 func (e *Engine) caller(t *times) wire.Caller {
 	e.serial++
 	return wire.Caller{
@@ -159,8 +162,8 @@ func (e *Engine) caller(t *times) wire.Caller {
 	}
 }
 
-// overlaps reports whether Redis is so far away that batches overlap. First trips, which connect and send
-// the scripts, do not tell.
+// overlaps reports whether Redis is so far away that batches overlap. The first trips say nothing, because they
+// connect and send the scripts.
 func (e *Engine) overlaps(t *times) bool {
 	return e.asked && t.trips >= alike && t.fastest >= distant
 }
@@ -179,8 +182,8 @@ func (e *Engine) mayAsk(t *times) bool {
 	}
 }
 
-// load makes a batch of what the lines have to ask for, if it may be sent now, and reports whether it
-// did.
+// load makes a batch of what the lines have to ask for, if a batch may be sent now. It reports whether it made
+// one.
 func (e *Engine) load(now time.Time, t *times) bool {
 	if !e.mayAsk(t) {
 		return false
@@ -195,7 +198,7 @@ func (e *Engine) load(now time.Time, t *times) bool {
 		if l == nil {
 			break
 		}
-		if l.returning > 0 { // what it asks for now would stand behind its own places
+		if l.returning > 0 { // a new ask would queue behind the places that it is returning
 			continue
 		}
 		if l.need.Now && !l.followed && e.isReturning(l) {
@@ -225,7 +228,7 @@ func (e *Engine) load(now time.Time, t *times) bool {
 		e.recycle(b)
 		return false
 	}
-	if e.known && now.Sub(e.answered) >= e.cfg.Dead { // the process may have been taken for dead
+	if e.known && now.Sub(e.answered) >= e.cfg.Dead { // the process may count as dead
 		e.unmet = true
 	}
 	b.caller = e.caller(t)
@@ -248,12 +251,12 @@ func (e *Engine) load(now time.Time, t *times) bool {
 	return true
 }
 
-// becomes says which call the batch makes next.
+// becomes prepares the call that the batch makes next.
 func (b *Batch) becomes(s Script, caller wire.Caller, back []string) {
 	b.Script, b.Call = s, wire.Call{Caller: caller, Limits: b.limits, Back: back, Buffer: b.Call.Buffer}
 }
 
-// at is the index of a limit in the batch.
+// at returns the index of a limit in the batch. It adds the limit if the batch does not have it.
 func (b *Batch) at(l *wire.Limit) int {
 	i, ok := b.index[l.Keys[0]]
 	if !ok {
@@ -266,8 +269,8 @@ func (b *Batch) at(l *wire.Limit) int {
 	return i
 }
 
-// workOfLimits is what limits cost that calls wait at, before the calls themselves. A limit that is in the
-// batch already costs nothing more.
+// workOfLimits returns the work for limits at which calls wait, without the work for the calls. A limit that
+// the batch has already costs no more work.
 func (b *Batch) workOfLimits(parts []Part) (work int) {
 	for _, part := range parts {
 		if _, in := b.index[part.Limit.Keys[0]]; !in {
@@ -277,7 +280,7 @@ func (b *Batch) workOfLimits(parts []Part) (work int) {
 	return work
 }
 
-// add adds what a line asks for.
+// add adds an item for what a line asks for.
 func (b *Batch) add(l *line, item wire.Item, p *place) {
 	item.Settles, item.Now, item.Flow = l.need.Settles, l.need.Now, l.need.Flow
 	if l.need.ID != "" {
@@ -302,8 +305,9 @@ func (b *Batch) add(l *line, item wire.Item, p *place) {
 	b.asks = append(b.asks, asked{line: l, place: p})
 }
 
-// again makes a batch fit to ask once more, as its reply was lost: what it was given goes back, and
-// calls that arrived after it was sent, at a time of Redis, queue behind its calls.
+// again prepares a batch for asking once more, because its reply was lost. Redis takes back what the first
+// attempt was given. The time at which it was sent becomes the tag of its new calls, so that later calls queue
+// behind them.
 func (b *Batch) again(sent int64) {
 	for j := range b.back {
 		b.back[j] = b.caller.Ask()

@@ -23,13 +23,14 @@ const (
 // networks jitter.
 const Tolerance = 20 * time.Millisecond
 
-// clock knows how long the way to Redis takes, and at which moment here Redis's clock shows a time. Turns count
-// from that moment: a turn that counted from the arrival of a slow reply would be late against all others.
+// clock knows how long the way to Redis takes, and at which moment of this process a moment of Redis's clock
+// was. Turns count from that moment: a turn that counted from the arrival of a slow reply would be late against
+// all others.
 //
 // Redis reads its clock between the moments at which a call was sent and its reply arrived. So each trip bounds
 // the difference of the clocks. Trips with a fast way there bound it from below, and trips with a fast way back
-// bound it from above. The difference is taken to be in the middle, if some trips were about as fast as the
-// bounds are close. Otherwise it is taken to be at the upper end: then no turn is early.
+// bound it from above. The difference is taken to be in the middle, if some trips took about as long as the
+// bounds are apart. Otherwise it is taken to be at the upper end: then no turn is early.
 type clock struct {
 	bounds [2]bounds // of the latest trips, and of the trips before them
 
@@ -64,7 +65,7 @@ type times struct {
 	lead    time.Duration // How long before its turn a call asks.
 	near    time.Duration // The same, where a turn is given at the last moment only.
 	horizon time.Duration // How far ahead Redis gives turns.
-	ahead   time.Duration // The same, where permits of other limits would be lost.
+	ahead   time.Duration // The same, where permits of other limits would be lost meanwhile.
 	grace   time.Duration // How long permits wait for the head of a queue.
 }
 
@@ -91,7 +92,7 @@ func timesOf(trips []time.Duration) times {
 	return t
 }
 
-// reach is how far away its turn may be when a call asks and is given the turn.
+// reach is how far away a turn may be when a call asks for it and gets it.
 func (t *times) reach() time.Duration { return t.horizon + t.trip }
 
 // arrival notes a round trip, and Redis's time in its reply, in micros. It returns the moment here at which
@@ -125,7 +126,7 @@ func (c *clock) redis(moment time.Time) int64 {
 	return moment.Sub(high).Microseconds()
 }
 
-// unstepped returns what redis would return if Redis's clock had not stepped ahead of late. A limit that the
+// unstepped returns what redis would return if Redis's clock had not stepped ahead recently. A limit that the
 // process has not asked for may have been used before that step. 0: there was no such step, or that is not
 // known.
 func (c *clock) unstepped(moment time.Time) int64 {

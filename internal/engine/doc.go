@@ -39,7 +39,7 @@
 //	   └──▶ gone     it gave up, or was cancelled
 //
 // A waiting call asks once, and gets a turn, or a place with a forecast. It asks again shortly
-// before its forecast, and whenever news say that the forecast may be wrong. A reservation whose
+// before its forecast, and whenever news says that the forecast may be wrong. A reservation whose
 // turn ended long ago is expired. It waits again when a caller waits for it.
 //
 // # The shell
@@ -60,7 +60,7 @@
 //   - heart.go has the heartbeats, names.go what they tell Redis, kinds.go which kind of limit is in force.
 //   - lease.go takes permits ahead of calls, and stock.go is where calls draw them.
 //   - slots.go has the calls that hold slots, and audit.go finds slots that no call uses.
-//   - listen.go subscribes to news, and news.go handles them. Where news may be missed, news.go asks Redis.
+//   - listen.go subscribes to news, and news.go handles it. Where news may be missed, news.go asks Redis.
 //     move.go has what happened to limits: pauses, changes, and plans.
 //   - breaker.go, outage.go and local.go serve calls while Redis is unreachable.
 //   - process.go, drive.go, verbs.go and wait.go are the shell.

@@ -156,8 +156,8 @@ func (p *Process) letIn(now time.Time) {
 	i.mu.Unlock()
 }
 
-// join makes a call wait. If drives is true, and the call shares its batch with no other driver, its caller
-// drives the batch itself.
+// join makes a call wait. If no driver lets the call join, its caller does so. If drives is true, the caller
+// then also sends a batch that is ready.
 func (p *Process) join(c *Call, drives bool) {
 	if !p.inbox.add(c) {
 		return

@@ -11,7 +11,7 @@ import (
 // Config is the settings of an Engine. All fields are required, except Channel and Brisk.
 type Config struct {
 	Process string        // The name of this process, unique in the fleet, without spaces and colons.
-	Channel string        // On which Redis publishes news of the limits. Empty: there are no news.
+	Channel string        // The channel on which Redis publishes news of the limits. Empty: there is no news.
 	Dead    time.Duration // A process that is silent for this long counts as dead.
 
 	Away     Away          // Says what calls do while Redis is unreachable.

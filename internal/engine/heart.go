@@ -71,8 +71,8 @@ func (e *Engine) hurry(now time.Time) {
 	}
 }
 
-// beat sends a heartbeat. Its first message has the first of what there is to tell of names, and further
-// messages have the rest.
+// beat sends a heartbeat. Its first message has the first part of what there is to tell about names, and
+// further messages have the rest.
 func (e *Engine) beat(now time.Time) {
 	if len(e.lines)+len(e.leases)+len(e.holders)+len(e.names) == 0 {
 		clear(e.audits) // others free the slots of a process that has signed off
@@ -84,7 +84,7 @@ func (e *Engine) beat(now time.Time) {
 	e.message(names, slices.Concat(e.toTell(gone, true, now), e.toTell(names, false, now)), true, now)
 }
 
-// message sends the next message of a heartbeat, with the first of what there is to tell.
+// message sends the next message of a heartbeat, with as much of told as one message has.
 func (e *Engine) message(names []*wire.Name, told []wire.Told, first bool, now time.Time) {
 	some := told[:min(len(told), mostNames)]
 	b := e.heartbeat(some, len(names) == 0 && len(some) == len(told))

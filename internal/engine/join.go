@@ -220,7 +220,7 @@ func (e *Engine) Late(now time.Time, c *Call, way time.Duration, unused bool) er
 	return nil
 }
 
-// Cancel ends a call. Its place leaves Redis, or its turn is returned if Redis gave no later one. A caller that
+// Cancel ends a call. Its place leaves Redis, or its turn is returned where that is possible. A caller that
 // waits for the call gets an error. Cancel reports false if the turn was used, or the call had ended before.
 func (e *Engine) Cancel(now time.Time, c *Call) bool {
 	switch c.state {

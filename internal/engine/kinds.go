@@ -109,8 +109,8 @@ func (e *Engine) heardNoKinds(err error, now time.Time) {
 }
 
 // rather reports whether the heartbeat tells Redis of name in place of other, where both are in use and share
-// keys. If their limits are of one kind, the slower one comes first. If they are of two kinds, the kind in force
-// comes first. Otherwise the name that was used first comes first.
+// keys. Among limits of the same kind, the slower one comes first. Among two kinds, the kind in force comes
+// first. Otherwise the name that was used first comes first.
 func (e *Engine) rather(name, other *wire.Name) bool {
 	if name.Kind == other.Kind && name.Pace != other.Pace {
 		return name.Pace < other.Pace

@@ -12,38 +12,38 @@ import (
 
 // leaser is the leases of the process.
 type leaser struct {
-	leases map[*wire.Limit]*lease     // those in use
-	past   map[*wire.Name]*LeaseStats // of leases that are no more
+	leases map[*wire.Limit]*lease     // the leases in use
+	past   map[*wire.Name]*LeaseStats // the counts of leases that were forgotten
 }
 
-// lease is permits of a limit that a process has ahead of its calls: as many as they need in half of the time for
-// which it may hold them. It asks for more when a quarter of that is left.
+// lease is permits of a limit that a process has ahead of its calls. They are as many as its calls need in half
+// of the time for which it may hold them. It asks for more when a quarter of them is left.
 type lease struct {
 	stock
-	need   Need    // of a line that asks for more where no call does
+	need   Need    // of the line that asks for more where no call does
 	asking bool    // A batch asks for more.
-	behind []*line // Their calls wait: calls that come now are not to pass them.
-	burst  alarm   // It looks whether a burst of calls is over.
+	behind []*line // The lines whose calls wait: calls that come now must not pass them.
+	burst  alarm   // It is set for the moment at which a burst of calls may be over.
 
-	demand float64   // The permits that calls have needed per second of late.
+	demand float64   // The permits per second that calls have needed recently.
 	count  int64     // The permits that calls had used …
-	since  time.Time // … then.
-	credit float64   // So many permits may lapse that were taken without being told to …
-	lapsed int64     // … after those that had lapsed then.
+	since  time.Time // … when the demand was last computed.
+	credit float64   // How many permits may still expire that were taken without a configured lease.
+	lapsed int64     // How many permits had expired when the credit was last computed.
 }
 
 const (
-	// Calls come in bursts. A process that had none for so many times the usual gap, for that part of the
-	// time for which it may hold permits, and for two round trips gives back what it has, as long as nobody else
-	// has spent.
+	// Calls come in bursts. A burst is over when no call has come for longGap times the usual gap. The least
+	// time is one longPart of the time for which permits may be held, or two round trips if they take longer.
+	// Then the process returns what it has, if nobody else has spent since.
 	longGap, longPart = 4, 8
 )
 
-// Brisk says when a process takes permits ahead without being told to: where its calls need so many permits of a
-// limit per second. It holds them for that time at most, and for briskFill of the time in which the bucket
-// fills. It takes briskPart of what it would with a lease of that time, and at most briskStored of what is
-// stored. What a process has when its calls end is lost if others have spent since, so it never has more than
-// one permit for each Used that its calls have used of late.
+// Brisk says when a process takes permits ahead of a limit that has no Lease: where its calls need Demand
+// permits per second. It holds them for at most Lease, and for at most one briskFill of the time in which the
+// bucket fills. It takes one briskPart of what it would take if the limit had such a Lease, and at most one
+// briskStored of what is stored. When its calls end, the permits that it has are lost if others have spent
+// since. So it takes at most one permit for each Used permits that its calls have used recently.
 type Brisk struct {
 	Demand float64
 	Lease  time.Duration
@@ -54,7 +54,8 @@ var usualBrisk = Brisk{Demand: 3000, Lease: 50 * time.Millisecond, Used: 100}
 
 const briskFill, briskStored, briskPart = 64, 16, 2
 
-// lasting is for how long permits may be held: the bucket is never fuller than that lets it.
+// lasting is how long permits may be held: the Lease of the limit, but no longer than a part of the time in
+// which the bucket fills.
 func (e *Engine) lasting(l *wire.Limit) time.Duration {
 	a, b := l.InForce()
 	fill := time.Duration(min(a*b, 1e12)) * time.Microsecond
@@ -73,7 +74,8 @@ func (e *Engine) Draw(now time.Time, need *Need) (t Turn, ok bool) {
 	return t, ok
 }
 
-// lend gives a call that joins permits that came meanwhile. If there are none, calls that come later do not pass it.
+// lend gives a call that joins permits that came meanwhile. If there are too few, calls that come later do not
+// pass it.
 func (e *Engine) lend(c *Call, now time.Time) bool {
 	l := e.leases[c.Need.Limit]
 	if l == nil || !c.Need.leases() {
@@ -103,10 +105,10 @@ func (l *lease) passed(of *line) {
 	l.open(len(l.behind) == 0)
 }
 
-// leases reports whether permits that the line asks for may be those of a lease.
+// leases reports whether permits for calls of the line may be permits of a lease.
 func (l *line) leases() bool { return l.need.leases() && !l.need.Now }
 
-// leaseFor returns the lease of a limit, if permits are taken ahead there; nil: they are not.
+// leaseFor returns the lease of a limit. It returns nil where no permits are taken ahead.
 func (e *Engine) leaseFor(limit *wire.Limit, now time.Time) *lease {
 	if l := e.leases[limit]; l != nil {
 		return l
@@ -134,7 +136,7 @@ func (e *Engine) leaseFor(limit *wire.Limit, now time.Time) *lease {
 	return l
 }
 
-// wants is how many permits to take ahead now.
+// wants returns how many permits to take ahead now.
 func (e *Engine) wants(l *lease, now time.Time) int64 {
 	limit := l.need.Limit
 	lasts := e.lasting(limit)
@@ -155,7 +157,7 @@ func (e *Engine) wants(l *lease, now time.Time) int64 {
 	return l.lacks(want)
 }
 
-// askAhead lets a line ask for more permits: a call has found that there are few.
+// askAhead makes a line ask for more permits, because a call has found that there are few.
 func (e *Engine) askAhead(limit *wire.Limit, now time.Time) {
 	l := e.leases[limit]
 	switch {
@@ -167,14 +169,15 @@ func (e *Engine) askAhead(limit *wire.Limit, now time.Time) {
 	}
 }
 
-// asksAlone lets the line of a lease ask.
+// asksAlone makes the line of a lease ask.
 func (e *Engine) asksAlone(l *lease) {
 	if of := e.lineOf(&l.need); !of.queued {
 		e.queue.add(of)
 	}
 }
 
-// takeAhead takes in what a line asks for ahead of its calls, as far as permits are known to be there.
+// takeAhead adds an item by which a line asks ahead of its calls, as far as the bucket is known to have
+// permits.
 func (e *Engine) takeAhead(b *Batch, of *line, now time.Time) {
 	limit := of.need.Limit
 	if e.closed || !of.need.leases() {
@@ -192,11 +195,11 @@ func (e *Engine) takeAhead(b *Batch, of *line, now time.Time) {
 		return
 	}
 	n := e.wants(l, now)
-	if n > 0 { // calls that do not ask with this batch have theirs, too
+	if n > 0 { // calls that do not ask with this batch need permits, too
 		n += int64(of.fresh()) * of.need.Cost
 	}
 	n = min(n, limit.Stored(now, e.lasting(limit))-int64(len(of.waiting))*of.need.Cost)
-	if n > 0 && of.need.Now { // each of these calls asks for itself alone
+	if n > 0 && of.need.Now { // each such call asks for itself alone
 		e.asksAlone(l)
 		return
 	}
@@ -210,13 +213,13 @@ func (e *Engine) takeAhead(b *Batch, of *line, now time.Time) {
 	b.asks[len(b.asks)-1].lease = l
 }
 
-// isAsked notes that no batch asks for more.
+// isAsked notes that no batch asks for more any longer.
 func (l *lease) isAsked() {
 	l.asking = false
 	l.asks(false)
 }
 
-// ahead lets calls have permits that were asked for ahead of calls.
+// ahead gives waiting calls the permits that were asked for ahead of calls.
 func (e *Engine) ahead(l *lease, now time.Time) {
 	if e.closed {
 		l.drop(func(*Turn) bool { return true })
@@ -228,13 +231,13 @@ func (e *Engine) ahead(l *lease, now time.Time) {
 	}
 }
 
-// gap is after how long without a call a burst is over.
+// gap is how long after its last call a burst is over.
 func (e *Engine) gap(l *lease) time.Duration {
 	usual := time.Duration(longGap / max(l.demand, 1e-9) * float64(time.Second))
 	return max(usual, e.lasting(l.need.Limit)/longPart, 2*e.clock.known.trip)
 }
 
-// isDue gives the permits of a lease back whose burst is over.
+// isDue returns the permits of a lease whose burst is over.
 func (l *lease) isDue(e *Engine, now time.Time) {
 	drawn, has := l.has()
 	if !has || e.closed {
@@ -247,7 +250,7 @@ func (l *lease) isDue(e *Engine, now time.Time) {
 	e.giveLast(l, now)
 }
 
-// giveLast gives back the permits of the last ask, as far as they were not used.
+// giveLast returns the permits of the last ask to the bucket, as far as they were not used.
 func (e *Engine) giveLast(l *lease, now time.Time) {
 	t, permits := l.takeLast()
 	if permits == 0 {
@@ -260,7 +263,7 @@ func (e *Engine) giveLast(l *lease, now time.Time) {
 	e.once(b, now)
 }
 
-// dropLeases lets go of permits of the limit with a key whose turns are void.
+// dropLeases drops permits of the limit with a key whose turns are revoked: void is true for them.
 func (e *Engine) dropLeases(key string, void func(*Turn) bool) {
 	for limit, l := range e.leases {
 		if limit.Keys[0] == key {
@@ -269,22 +272,22 @@ func (e *Engine) dropLeases(key string, void func(*Turn) bool) {
 	}
 }
 
-// trustLeases notes until when the process surely counts as alive.
+// trustLeases tells the leases until when the process surely counts as alive.
 func (e *Engine) trustLeases() {
 	for _, l := range e.leases {
 		l.trusts(e.answered.Add(trusted))
 	}
 }
 
-// tidyLeases gives permits back that nobody will use: those that are old, or all of them. It forgets
-// leases that nobody needs.
+// tidyLeases returns permits that no call will use: old permits, or all permits if all is true. It forgets
+// leases that no call needs.
 func (e *Engine) tidyLeases(now time.Time, all bool) {
 	for _, limit := range slices.SortedFunc(maps.Keys(e.leases), func(a, b *wire.Limit) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }) {
 		l := e.leases[limit]
-		l.credit *= 0.9 // so it is of the last seconds
+		l.credit *= 0.9 // only the last seconds count
 		if all || now.Sub(l.since) > e.lasting(limit) {
 			e.giveLast(l, now)
-			l.drop(func(*Turn) bool { return true }) // others have spent since
+			l.drop(func(*Turn) bool { return true }) // these cannot be returned, as others have spent since
 		}
 		if _, has := l.has(); !has && !l.asking && now.Sub(l.since) > limit.Lease+unused {
 			e.alarms.clear(&l.burst)
@@ -299,7 +302,7 @@ func (s *LeaseStats) add(o LeaseStats) {
 	s.Taken, s.Used, s.Returned, s.Lapsed = s.Taken+o.Taken, s.Used+o.Used, s.Returned+o.Returned, s.Lapsed+o.Lapsed
 }
 
-// retired are the counts of leases of a name that are no more.
+// retired returns the counts of the leases of a name that were forgotten.
 func (e *Engine) retired(name *wire.Name) *LeaseStats {
 	if e.past[name] == nil {
 		e.past[name] = &LeaseStats{}

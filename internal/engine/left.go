@@ -7,16 +7,16 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// This file is what a process leaves in Redis: places that no call needs, turns that no call uses,
-// and slots that no call holds any more.
+// This file returns to Redis what a process no longer needs: places that no call needs, turns that no call
+// uses, and slots that no call holds any more.
 
-// takeLeft takes in what a line leaves, and returns how many items that is. A turn that can not go back
-// is lost.
+// takeLeft adds what a line returns to a batch, and returns the number of items. A turn that cannot be returned
+// stays for calls that come in time.
 func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	first := len(b.Left)
 	for _, p := range l.takeSpare() {
 		t := &Turn{Number: p.number}
-		b.leaveSlots(l, t) // of a turn that was over
+		b.leaveSlots(l, t) // its turn may have expired, and may hold slots still
 		if !l.books {
 			b.leavePlace(l, t)
 		}
@@ -45,7 +45,7 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 		}
 		b.leaveSlots(l, t)
 		if lease := e.leases[l.need.Limit]; lease != nil && l.leases() && !e.closed && !t.Due.After(now) {
-			t.Ask = "" // its ask may have been given others that the lease has used
+			t.Ask = "" // its ask may have been given other permits that the lease has used
 			lease.keep(t, l.need.Cost, e.answered.Add(trusted))
 			continue
 		}
@@ -62,7 +62,8 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	return n
 }
 
-// leavePlace takes in the place of a call. The process does not know at which limit it is now.
+// leavePlace adds the place of a call. The process does not know at which limit the place is now, so there is
+// an item for each limit.
 func (b *Batch) leavePlace(l *line, t *Turn) {
 	for _, part := range l.parts {
 		b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Place: t.Number, Cost: part.Cost, Flow: l.need.Flow})
@@ -72,20 +73,20 @@ func (b *Batch) leavePlace(l *line, t *Turn) {
 	}
 }
 
-// spends notes which ask has spent permits of its limits last.
+// spends notes which ask has last spent permits of the limits of the line.
 func (l *line) spends(ask string) {
 	for _, p := range l.parts {
 		p.Limit.Spent = ask
 	}
 }
 
-// isLast reports whether the ask of a turn is the last one of this process that has spent permits at the
-// limits: turns of no other ask go back.
+// isLast reports whether the ask of a turn is the last one of this process that has spent permits of the
+// limits. Turns of earlier asks cannot be returned.
 func (l *line) isLast(t *Turn) bool {
 	return !slices.ContainsFunc(l.parts, func(p Part) bool { return p.Limit.Spent != t.Ask })
 }
 
-// leaveTurn takes in a turn that nobody uses.
+// leaveTurn adds a turn that no call uses, if it can be returned.
 func (b *Batch) leaveTurn(l *line, t *Turn) {
 	switch {
 	case len(l.parts) == 1 && l.slots != nil:
@@ -104,7 +105,7 @@ func (b *Batch) leaveTurn(l *line, t *Turn) {
 	}
 }
 
-// leaveSlots takes in that a turn holds its slots no longer.
+// leaveSlots adds that a turn no longer holds its slots.
 func (b *Batch) leaveSlots(l *line, t *Turn) {
 	if l.slots == nil {
 		return
@@ -117,8 +118,8 @@ func (b *Batch) leaveSlots(l *line, t *Turn) {
 	b.ended = append(b.ended, endedTurn{l, t})
 }
 
-// leaveID takes in what becomes of the ID of a call that leaves; tags are those that it had. Where it
-// is booked and expected, it counts at the limit that held it back most.
+// leaveID adds what becomes of the ID of a call that leaves. tags are the tags of the call. If the call is
+// booked and expected, it counts at the limit that delayed it most.
 func (b *Batch) leaveID(l *line, number int64, tags []int64, slowest int) {
 	for i, part := range l.parts {
 		left := wire.Left{Limit: b.at(part.Limit), Place: number, ID: l.need.ID, Cost: part.Cost, Flow: l.need.Flow}
@@ -131,7 +132,8 @@ func (b *Batch) leaveID(l *line, number int64, tags []int64, slowest int) {
 	}
 }
 
-// returned notes that what was left with a batch is back, and lets its calls ask.
+// returned notes that Redis has what was left with a batch, and lets its lines ask. Then the batch itself asks,
+// if it has something to ask for.
 func (e *Engine) returned(b *Batch, now time.Time) {
 	for _, l := range b.left {
 		l.returning--
@@ -160,8 +162,8 @@ func (e *Engine) returned(b *Batch, now time.Time) {
 	e.outbox = append(e.outbox, b)
 }
 
-// keepLeft keeps turns that did not go back, as other processes have spent since: calls that wait or come in time use
-// them. If the batch was sent again, nobody knows whether its first attempt returned them.
+// keepLeft keeps turns that Redis did not take back, because other processes have spent since. Calls that wait
+// or come in time use them. If the batch was sent again, nobody knows whether its first attempt returned them.
 func (e *Engine) keepLeft(b *Batch, r *Result, now time.Time) {
 	for _, g := range b.goes {
 		l, t := g.line, g.turn
@@ -179,8 +181,8 @@ func (e *Engine) keepLeft(b *Batch, r *Result, now time.Time) {
 	}
 }
 
-// heir returns a line for a turn that no call of another line needs: one whose call has waited the longest, or else one
-// that other calls will join. Nil: there is none.
+// heir returns another line whose calls can use a turn that no call of this line needs. It is the line whose
+// call has waited the longest, or otherwise a line that new calls join. Nil: no line can use it.
 func (e *Engine) heir(of *line) (heir *line) {
 	for _, l := range e.inUse {
 		n := &l.need
@@ -195,7 +197,7 @@ func (e *Engine) heir(of *line) (heir *line) {
 	return heir
 }
 
-// isReturning reports whether a limit of a line is about to have permits back.
+// isReturning reports whether permits of a limit of the line are on their way back.
 func (e *Engine) isReturning(l *line) bool {
 	return len(e.traffic.returning) > 0 && slices.ContainsFunc(l.parts, func(p Part) bool { return e.traffic.returning[p.Limit.Keys[0]] > 0 })
 }

@@ -17,8 +17,8 @@ import (
 //     that batches ask for, as many as asked says. All others are fresh.
 //   - asked is the number of new calls in batches that are under way. A place is asking if and only if a
 //     batch that is under way has it.
-//   - A line has an alarm for the next moment at which it has something to ask for. It has none while it is
-//     queued, while its places or turns are returning, or during an outage.
+//   - Each line has an alarm for the next moment at which it has something to ask for, unless it is queued,
+//     its places or turns are returning, or there is an outage.
 type line struct {
 	engine *Engine
 	key    key

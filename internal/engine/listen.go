@@ -14,7 +14,7 @@ const (
 	quiet   = time.Second // how often a silent connection is tried, and the process checks whether it still needs news
 	silence = 3 * quiet   // after this silence the connection is given up
 	mostOff = time.Minute // the longest pause between two attempts to listen where Redis forbids it …
-	leftOff = 3           // … and how many failures make the pause longer where Redis does not answer
+	leftOff = 3           // … and after how many failures the pause grows no more, where Redis does not answer
 )
 
 // listen receives news for as long as the engine wants them.
@@ -37,7 +37,7 @@ func (p *Process) listen() {
 	}
 }
 
-// ends reports whether the process stops listening, because it does not want news any more.
+// ends reports whether the process stops listening, because it wants no news any more, or is closed.
 func (p *Process) ends() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -45,8 +45,8 @@ func (p *Process) ends() bool {
 	return !p.listening
 }
 
-// subscribe receives news until the connection fails, or for as long as they are wanted. It reports whether it
-// has received anything.
+// subscribe receives news until the connection fails, or for as long as the engine wants news. It reports
+// whether it has received anything.
 func (p *Process) subscribe() (heardSome bool, err error) {
 	ctx := p.life
 	news := p.client.Subscribe(ctx, p.channel)

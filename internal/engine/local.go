@@ -92,7 +92,7 @@ type spending struct {
 	permits int64
 }
 
-// grains is the number of spendings that are kept of a window.
+// grains is the number of parts of a window: permits that were spent in one part are kept as one spending.
 const grains = 16
 
 // enter begins another window of a limit, if the old one is over, and forgets what no longer counts.
@@ -129,8 +129,8 @@ func (s *spent) inWindow() (sum int64) {
 	return sum
 }
 
-// rest returns how long permits of a limit are not available, because its window is used up. It knows what was
-// left by the last reply, and this process's part of that. It subtracts what the process has spent since.
+// rest returns how long no permits of a limit are available, because its window is used up. A window is used up
+// when the process has spent its part of what was left by the last reply.
 func (s *spent) rest(l *wire.Limit, now time.Time, cost int64) time.Duration {
 	left, ends, after, known := l.Left(now)
 	if l.Windowed() {
@@ -143,7 +143,7 @@ func (s *spent) rest(l *wire.Limit, now time.Time, cost int64) time.Duration {
 }
 
 const (
-	punctual = 20 * time.Millisecond // an alarm that is later than this does not count as punctual
+	punctual = 20 * time.Millisecond // an alarm that is late by up to this counts as punctual
 	longest  = 36525 * 24 * time.Hour
 )
 
@@ -151,7 +151,7 @@ const (
 type share struct {
 	limiter *rate.Limiter
 	burst   int
-	start   time.Time // no permit is taken before: until then, turns are used that Redis has given
+	start   time.Time // no permit is taken before: until then, turns that Redis has given are used
 	planned time.Time // when the next call may be let through; zero: at any time
 }
 

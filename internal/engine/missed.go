@@ -9,48 +9,49 @@ import (
 // Callers whose deadline is too short for the queue try again soon, thousands of times a second. As
 // long as a forecast is fresh, the process answers them itself.
 
-// late is the turns that came too late for a call, and what may have made them come earlier since.
+// late is the forecasts that were too late for a call, and what may have made turns come earlier since.
 type late struct {
 	missed  map[key]missed
 	full    map[key]full
-	changed map[string]time.Time // by key: when turns of the limit were heard to come earlier than that
+	changed map[string]time.Time // by key: when the process learned that turns of the limit may come earlier
 }
 
-// missed is the forecast of a call at the end of a line.
+// missed is the forecast for a call at the end of a line.
 type missed struct {
 	turn  time.Time
-	heard time.Time // when that was so
-	limit int       // the index of the one that holds it back most
+	heard time.Time // when the forecast came
+	limit int       // the index of the limit that delays the call most
 }
 
 const (
-	// A forecast is fresh for a part of the wait, and for a while at most: for longer where the process
-	// hears of all that lets turns come sooner.
+	// A forecast is fresh for a part of the wait, and for a while at most. Both are longer where the process
+	// receives news of everything that makes turns come sooner.
 	freshPart, surePart       = 16, 8
 	longestFresh, longestSure = 500 * time.Millisecond, time.Second
 
-	// doubtPart is which part of its age a forecast may be wrong by where the process does not hear
-	// that: a call whose turn would be that little too late asks Redis.
+	// doubtPart is the part of its age by which a forecast may be wrong where the process receives no news. If
+	// the turn of a call would be too late by no more than that, the call asks Redis.
 	doubtPart  = 8
 	leastDoubt = 10 * time.Millisecond
 
-	mostMissed = 10_000 // lines and limits of which something is remembered
+	mostMissed = 10_000 // lines and limits that are remembered
 )
 
-// Margin is by how much the turn of a call is to be before its deadline at the most: else it might be lost,
-// where a forecast or a timer is a little off.
+// Margin is the most by which the turn of a call has to come before its deadline. Otherwise the turn might be
+// lost, where a forecast or a timer is a little off.
 const Margin = slop + time.Millisecond
 
-// full is the error of a call that must not wait, as too many do, and until when others get it, too.
+// full is the error of a call that must not wait, as too many calls do, and until when other calls get it, too.
 type full struct {
 	err   error
 	until time.Time
 }
 
-// fullFor is for how long a queue that was full counts as full. Then one call asks again.
+// fullFor is how long a queue that was full counts as full. After that, one call asks again.
 const fullFor = 20 * time.Millisecond
 
-// isFull notes that too many calls wait at a limit of a line, and returns the error of those that must not.
+// isFull notes that too many calls wait at a limit of a line. It returns the error of calls that must not wait
+// there.
 func (e *Engine) isFull(l *line, limit *wire.Limit, turn, now time.Time) error {
 	err := e.cfg.Errors.Full(limit, turn)
 	if e.late.full == nil || len(e.late.full) >= mostMissed {
@@ -60,8 +61,8 @@ func (e *Engine) isFull(l *line, limit *wire.Limit, turn, now time.Time) error {
 	return err
 }
 
-// fresh reports whether the forecast still says when a turn is, and by how much it may be wrong, if the
-// process hears news or not.
+// fresh reports whether the forecast still says when a turn is, and by how much it may be wrong. hears says
+// whether the process receives news.
 func (m *missed) fresh(now time.Time, hears bool) (doubt time.Duration, fresh bool) {
 	age, wait := now.Sub(m.heard), m.turn.Sub(m.heard)
 	if hears {
@@ -78,13 +79,13 @@ func (e *Engine) remember(of key, turn time.Time, limit int, now time.Time) {
 	if e.missed == nil || len(e.missed) >= mostMissed {
 		e.missed = map[key]missed{}
 	}
-	// Of several that are told together the first one is where a new call would stand.
+	// If several forecasts come together, the first one is the forecast for a new call.
 	if m := e.missed[of]; now.Sub(m.heard) > leastDoubt || turn.Before(m.turn) {
 		e.missed[of] = missed{turn, now, limit}
 	}
 }
 
-// refuseFull ends the wait of a new call whose queue was full a moment ago, and reports that it did.
+// refuseFull fails a new call whose queue was full a moment ago. It reports whether it did.
 func (e *Engine) refuseFull(c *Call, now time.Time) bool {
 	if c.Need.ID != "" || c.Need.Now || e.outage != nil { // a call with an ID may have its place already
 		return false
@@ -95,15 +96,15 @@ func (e *Engine) refuseFull(c *Call, now time.Time) bool {
 		e.refuse(c, f.err)
 		return true
 	}
-	if ok { // one call finds out for the others
+	if ok { // this call finds out for the others
 		f.until = now.Add(fullFor)
 		e.late.full[of] = f
 	}
 	return false
 }
 
-// turnAway ends the wait of a new call, and reports that it did, whose turn would come too late as that
-// of another one would a moment ago.
+// turnAway fails a new call whose turn would come too late, as the forecast for another call said a moment ago.
+// It reports whether it did.
 func (e *Engine) turnAway(c *Call, now time.Time) bool {
 	if c.Deadline.IsZero() || c.Need.Now || len(e.missed) == 0 || e.outage != nil {
 		return false
@@ -125,8 +126,8 @@ func (e *Engine) turnAway(c *Call, now time.Time) bool {
 	return true
 }
 
-// forgetMissed notes that turns of the limit with a key may come earlier than was told; without a key,
-// those of all limits.
+// forgetMissed notes that turns of the limit with a key may come earlier than forecast. An empty key stands for
+// all limits.
 func (e *Engine) forgetMissed(key string, now time.Time) {
 	if e.late.full = nil; len(e.missed) == 0 {
 		e.late.changed = nil
@@ -144,7 +145,7 @@ func (e *Engine) forgetMissed(key string, now time.Time) {
 	}
 }
 
-// changedSince reports whether turns of a need may come earlier than was told at a moment.
+// changedSince reports whether turns of a need may come earlier than a forecast of a moment said.
 func (e *Engine) changedSince(n *Need, heard time.Time) bool {
 	return len(e.late.changed) > 0 && n.any(func(l *wire.Limit) bool { return !e.late.changed[l.Keys[0]].Before(heard) })
 }

@@ -8,19 +8,19 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// move is what happened to a limit of late. Replies may have been on their way at that time.
+// move is what happened to a limit recently. Replies may have been on their way at that time.
 type move struct {
 	paused, until int64     // A pause revoked turns that were given up to paused and due before until. Times of Redis.
 	changed       int64     // When the limit last changed, by Redis's clock.
 	own           int64     // When this process last moved it, by Redis's clock.
-	heard         time.Time // When the process last learned of one of these.
+	heard         time.Time // When the process last learned about any of these.
 }
 
 // overtaken is how long a reply may take that was on its way when a limit was moved.
 const overtaken = time.Minute
 
-// moveOf returns the record of what happened to the limit with a key of late, so that the caller can add to it.
-// Old records are forgotten.
+// moveOf returns the record of what happened recently to the limit with a key, so that the caller can add to
+// it. Old records are forgotten.
 func (e *Engine) moveOf(key string, now time.Time) *move {
 	if len(e.moves) >= e.mostMoves {
 		e.forgetMoves(now)
@@ -84,7 +84,7 @@ func (e *Engine) takeBack(key string, now time.Time, void func(*Turn) bool) {
 // paced limit may be used when they are due, and no later. If two turns are both used late, they may be too
 // close together for the new limit.
 type change struct {
-	at    int64 // A time of Redis.
+	at    int64 // The time of Redis at which the limit changed.
 	paced bool  // It has another interval, or a smaller burst.
 }
 

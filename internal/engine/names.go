@@ -118,7 +118,7 @@ func (e *Engine) compare(u *nameUse, ruling string) {
 	}
 }
 
-// namesInUse returns the names that calls have needed of late. gone are the names that no call needs any more.
+// namesInUse returns the names that calls have needed recently. gone are the names that no call needs any more.
 func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 	for _, l := range e.inUse {
 		for _, p := range l.parts {
@@ -135,7 +135,7 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 			e.useLimit(limit, now)
 		}
 	}
-	slowest := map[string]*wire.Name{} // by key, as two limiters may have the same name
+	slowest := map[string]*wire.Name{} // by key, the name that a heartbeat has: two limiters may use the same keys
 	var unsure []*wire.Name
 	for name, u := range e.names {
 		switch other := slowest[name.Keys[0]]; {

@@ -12,16 +12,16 @@ import (
 )
 
 // Turns may be revoked, by a pause for example, and forecasts change as other calls leave. The scripts publish
-// that on a channel, and a process in which calls wait listens. While the process may miss news, its first
-// calls ask from time to time.
+// that on a channel, and a process in which calls wait listens to it. While the process may miss news, its
+// first calls ask from time to time.
 
 const (
 	glance    = time.Second // about: how often calls ask in a process that may miss news
 	deafAfter = 2 * glance  // a process that has received nothing for this long may miss news
 	glances   = 16          // the number of lines that ask at once in such a process
 
-	// Redis notifies a process of a free slot, and the process has a moment to ask for it: the message may be
-	// lost. No message says that a pause ends. So a reply says when the process has to look at the limit. It
+	// When Redis notifies a process of a free slot, the process has a moment to ask for it, as the message may
+	// be lost. No message says that a pause ends. So a reply says when the process has to look at the limit. It
 	// looks slack later, unless another reply has come meanwhile. Then Redis notifies again where no call has
 	// come.
 	slack     = 100 * time.Millisecond
@@ -35,7 +35,7 @@ type news struct {
 	looks  map[*wire.Limit]time.Time // limits with slots, and when the process looks at them
 	look   alarm
 
-	moves     map[string]*move // by key: what happened to the limit of late
+	moves     map[string]*move // by key: what happened to the limit recently
 	mostMoves int              // with this many moves, the old ones are forgotten
 	moving    map[string]int   // by key: the calls of this process that are moving the limit
 }
@@ -74,8 +74,8 @@ func (e *Engine) Subscribed(now time.Time) {
 func (e *Engine) Alive(now time.Time) { e.heard = now }
 
 // News handles a message of the scripts. About a limit it is "news <what,...> <micros> <key>", and about a
-// process "dead <process>". About the limit in force under a name it is "limit <rank> <key of the name's
-// limits>". A key may have spaces.
+// process "dead <process>". About the limit in force under a name it is
+// "limit <rank> <key of the name's limits>". A key may have spaces.
 func (e *Engine) News(now time.Time, text string) {
 	e.heard = now
 	words := strings.SplitN(text, " ", 4)
@@ -129,7 +129,7 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 	}
 }
 
-// refreshKey makes the first call ask in each line that needs the limit with a key: its forecast may be wrong.
+// refreshKey makes the first call of each line that needs the limit with a key ask: its forecast may be wrong.
 func (e *Engine) refreshKey(key string, now time.Time) {
 	e.forgetMissed(key, now)
 	e.refreshLines(func(l *line) bool { return l.isAt(key) })
@@ -144,7 +144,7 @@ func (e *Engine) refreshLines(some func(*line) bool) {
 	}
 }
 
-// roomAt makes the first n calls ask that wait at the limit with a key.
+// roomAt makes the first n calls that wait at the limit with a key ask.
 func (e *Engine) roomAt(key string, n int) {
 	type first struct {
 		line *line
@@ -173,8 +173,8 @@ func (e *Engine) roomAt(key string, n int) {
 	}
 }
 
-// glanceNow makes the first calls of some lines ask if the process may miss news. If it does not, it makes only
-// calls ask whose line sleeps.
+// glanceNow makes the first calls of some lines ask if the process may miss news. Otherwise, it does so only
+// where the first place of a line sleeps.
 func (e *Engine) glanceNow(now time.Time) {
 	if e.outage != nil {
 		return

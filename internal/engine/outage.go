@@ -15,7 +15,7 @@ import (
 // Away says what calls do while Redis is unreachable.
 type Away int
 
-// The ways in which calls may go on.
+// The values of Away: calls may do this while Redis is unreachable.
 const (
 	AwayWait  Away = iota // They wait until Redis is back.
 	AwayFail              // They fail.

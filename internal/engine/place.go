@@ -8,43 +8,43 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// place is a call that waits in Redis.
+// place is the entry of a waiting call in Redis.
 type place struct {
 	number int64
-	tags   []int64 // By limit.
-	limit  int     // The index of the limit that it waits at.
-	back   string  // The ask whose turns go back when it asks next. Empty: none.
+	tags   []int64 // The tags of its call, by limit.
+	limit  int     // The index of the limit at which it waits.
+	back   string  // The ask whose turns Redis takes back when the place asks next. Empty: there is no such ask.
 
-	since    time.Time // When it came to wait.
-	forecast time.Time // When it could have its turn …
-	heard    time.Time // … as Redis said then.
+	since    time.Time // When it began to wait.
+	forecast time.Time // When its turn is expected, …
+	heard    time.Time // … by an answer that came at this moment.
 
 	asking bool // A batch that is under way asks for it.
-	leads  bool // It asks so that those behind it learn how far their turns are.
-	far    bool // It asks though its turn seemed to be farther off than turns are given.
-	close  bool // It has asked within the lead, and was given no turn: it asks once more at the last moment.
+	leads  bool // It asks so that the places behind it learn how far away their turns are.
+	far    bool // It asks although its turn seemed to be too far away to be given.
+	close  bool // It has asked within the lead, and got no turn: it asks once more at the last moment.
 	stale  bool // Its forecast may be wrong: it asks at once.
 }
 
-// tag is that of the limit at which it waits: the queue there is in the order of these.
+// tag returns the tag at the limit at which the place waits. The queue there is in the order of these tags.
 func (p *place) tag() int64 { return p.tags[p.limit] }
 
 const (
-	// At a limit that has turns every few milliseconds, calls that come while others wait here for
-	// long ask together with those that come in the next moment. They have their turns after those,
-	// so it delays nobody, and Redis is asked once for many.
+	// At a limit that has turns every few milliseconds, some calls come while others have to wait for long.
+	// They ask together with the calls of the next moment. Their turns come after the turns of the others, so
+	// this delays no call, and Redis is asked once for many.
 	together = 10 * time.Millisecond
 	long     = 10 * together
 
-	// unheard is for how long a place that waits for a slot waits for news, and leastUnheard is the same for the
-	// first ones of the process.
+	// unheard is about how long a place that waits for a slot waits for news before it asks. leastUnheard is
+	// the least time after which such a place sleeps: see line.sleeps.
 	unheard, leastUnheard = 8 * time.Second, 2 * time.Second
 
-	// growth is how many places ask for each one that was given its turn sooner than it was told.
+	// growth is how many places ask at once for each place that got its turn sooner than forecast.
 	growth = 2
 )
 
-// limitSet is some of the limits at which places wait, a bit each.
+// limitSet is a set of the limits at which places wait, with a bit for each.
 type limitSet uint64
 
 func setOf(limit int) limitSet { return 1 << (uint(max(0, limit)) % 64) }
@@ -54,13 +54,13 @@ func (s limitSet) has(limit limitSet) bool { return s&limit != 0 }
 // all reports whether the set has all the limits that a call of the line needs.
 func (l *line) all(s limitSet) bool { return s == setOf(len(l.parts))-1 }
 
-// needed are the places that calls of the line need.
+// needed returns the places that calls of the line need.
 func (l *line) needed() []*place { return l.places[:min(len(l.places), len(l.waiting))] }
 
-// fresh is how many calls have neither turn nor place and are not being asked for.
+// fresh is the number of calls that have no turn and no place, and for which no batch asks.
 func (l *line) fresh() int { return max(0, len(l.waiting)-len(l.places)-l.asked) }
 
-// gather says until when calls that come now wait for others.
+// gather decides until when calls that come now wait for others, to ask together.
 func (l *line) gather(now time.Time) {
 	if n := len(l.places); n <= len(l.waiting) {
 		first, last := l.places[0], l.places[n-1]
@@ -71,8 +71,8 @@ func (l *line) gather(now time.Time) {
 	}
 }
 
-// take is what the line asks for now, at most so many calls: places whose forecasts are near, and
-// behind them new calls.
+// take returns what the line asks for now: places whose forecasts are near, and behind them new calls. There
+// are no more of both than most.
 func (l *line) take(now time.Time, t *times, most int) (places []*place, fresh int) {
 	fresh = l.fresh()
 	if len(l.places) > 0 {
@@ -83,9 +83,9 @@ func (l *line) take(now time.Time, t *times, most int) (places []*place, fresh i
 	return places, fresh
 }
 
-// near takes the places whose forecasts are near, at most so many: of each limit those that wait
-// there, as a place at another limit says nothing of them. With them goes the first one of the limit
-// that is too far off to be given a turn: what it hears moves the forecasts of those behind it.
+// near returns places whose forecasts are near, no more than most. It takes each limit by itself, as a place at
+// another limit says nothing about it. If a place at the limit asks, the first place that is too far away to be
+// given a turn asks, too. The answer moves the forecasts of the places behind it.
 func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 	var some, over limitSet
 	ask := func(p *place) {
@@ -114,7 +114,7 @@ func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 	return near
 }
 
-// asksAt is when the line asks; false: not as things stand. The zero time is now.
+// asksAt returns when the line asks. The zero time means now. It reports false if there is no such moment yet.
 func (l *line) asksAt(t *times) (when time.Time, ok bool) {
 	if l.fresh() > 0 {
 		if l.gathers.IsZero() {
@@ -137,10 +137,11 @@ func (l *line) asksAt(t *times) (when time.Time, ok bool) {
 	return when, ok
 }
 
-// sleeps reports whether the first place has not asked while two permits came, and will not for as long. The calls
-// before it may be of a process that has just been killed, and then nobody else asks. A place that waits for a slot
-// sleeps when twice the time to its forecast has passed, and as much time as it had waited when it asked last: its
-// process may not have heard of a slot, and then its places leave the queue.
+// sleeps reports whether the first place has not asked while two permits came, and will not ask for as long.
+// The calls before it may belong to a process that was just killed: then nobody else asks. A place that waits
+// for a slot sleeps when three times have passed since it last asked. They are leastUnheard, twice the time to
+// its forecast, and the time that it had waited before. Its process may have missed the news of a slot, and
+// then its places leave the queue.
 func (l *line) sleeps(now time.Time) bool {
 	needed := l.needed()
 	if len(needed) == 0 || needed[0].asking {
@@ -159,8 +160,8 @@ func (l *line) sleeps(now time.Time) bool {
 	return long <= 2*glance && now.Sub(p.heard) >= long && p.forecast.Sub(now) > long
 }
 
-// asks is when a place asks. A place whose forecast may be wrong asks at once: the zero time. A
-// place that waits for a slot is told when there is room, and asks all the same from time to time.
+// asks returns when a place asks. A place whose forecast may be wrong asks at once: the zero time. A place that
+// waits for a slot asks when news says that one is free, and from time to time all the same.
 func (l *line) asks(p *place, t *times) time.Time {
 	switch {
 	case p.stale:
@@ -174,8 +175,8 @@ func (l *line) asks(p *place, t *times) time.Time {
 	}
 }
 
-// forecast is when a call could have its turn, and the limit that holds it back most; false: that is
-// not known.
+// forecast returns when a call is expected to get its turn, and the index of the limit that delays it most. It
+// reports false if that is not known.
 func (l *line) forecast(c *Call) (moment time.Time, limit int, known bool) {
 	if i := slices.Index(l.waiting, c); i >= 0 && i < len(l.places) {
 		return l.places[i].forecast, l.places[i].limit, true
@@ -183,7 +184,7 @@ func (l *line) forecast(c *Call) (moment time.Time, limit int, known bool) {
 	return time.Time{}, 0, false
 }
 
-// tags are those of the first n places that wait at a limit, and are not asking.
+// tags returns the tags of the first n places that wait at a limit, and are not asking.
 func (l *line) tags(limit, n int) (tags []int64) {
 	for _, p := range l.needed() {
 		if len(tags) == n {
@@ -196,9 +197,9 @@ func (l *line) tags(limit, n int) (tags []int64) {
 	return tags
 }
 
-// refresh lets the first n places ask at once that wait at a limit, as their forecasts may be wrong,
-// or new calls for which there are none yet. Places that are asking ask again, as the answer may be
-// older than what was heard since. A limit below 0 is any limit.
+// refresh makes the first n places at a limit ask at once, because their forecasts may be wrong. Where there
+// are fewer, it does so for new calls that have no forecast yet. Places that are asking ask again, because the
+// answer may be older than the news. A limit below 0 stands for all limits.
 func (l *line) refresh(limit, n int) {
 	l.touch()
 	for _, p := range l.places {
@@ -216,7 +217,7 @@ func (l *line) refresh(limit, n int) {
 	l.stale = min(l.asked, max(l.stale, n))
 }
 
-// scale lets all forecasts come so much nearer or go so much farther: the limit has another pace.
+// scale multiplies the times to all forecasts by a factor, because the limit has another pace.
 func (l *line) scale(now time.Time, factor float64) {
 	for _, p := range l.places {
 		p.forecast = now.Add(time.Duration(float64(p.forecast.Sub(now)) * factor))
@@ -230,7 +231,7 @@ func (l *line) insert(p *place) {
 	l.places = slices.Insert(l.places, i, p)
 }
 
-// remove takes a place off, and reports whether it was there.
+// remove removes a place, and reports whether the line had it.
 func (l *line) remove(p *place) bool {
 	i := slices.Index(l.places, p)
 	if i >= 0 {
@@ -239,16 +240,16 @@ func (l *line) remove(p *place) bool {
 	return i >= 0
 }
 
-// wakeLast wakes the last call that has a place by now: a call before it has left, or had a turn that
-// another call had asked for.
+// wakeLast wakes the last call that has a place now: a call before it has left, or has got a turn for which
+// another call had asked.
 func (l *line) wakeLast() {
 	if n := len(l.needed()); n > 0 && l.waiting[n-1].Held {
 		l.wake(l.waiting[n-1])
 	}
 }
 
-// takeSpare takes off the last places that no call needs any more. Calls that are being asked for come behind all
-// places, so nothing is taken off for them before they are answered.
+// takeSpare removes and returns the last places that no call needs any more. New calls for which a batch asks
+// come behind all places, so no place is removed for them before they are answered.
 func (l *line) takeSpare() (spare []*place) {
 	for i := len(l.places) - 1; i >= 0 && len(l.places) > len(l.waiting); i-- {
 		if p := l.places[i]; !p.asking {
@@ -259,8 +260,8 @@ func (l *line) takeSpare() (spare []*place) {
 	return spare
 }
 
-// latest is the latest deadline of the last n new calls that are being asked for; zero: some have
-// none, or nobody knows when their turns are.
+// latest returns the latest deadline of the last n new calls for which a batch asks. Zero: some have no
+// deadline, or nobody knows when their turns are.
 func (l *line) latest(n int) (latest time.Time) {
 	if l.slots != nil {
 		return time.Time{}
@@ -275,7 +276,7 @@ func (l *line) latest(n int) (latest time.Time) {
 	return latest
 }
 
-// takeCalls takes in what a line asks for, and reports whether there is more.
+// takeCalls adds what a line asks for to a batch, and reports whether the line has more to ask for.
 func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int) bool {
 	queues, perCall := b.workOfLimits(l.parts), workOfCall
 	if len(l.parts) > 1 {
@@ -301,7 +302,7 @@ func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int
 		}
 		b.add(l, item, nil)
 	}
-	if len(places)+fresh > 0 && l.late > 0 { // else the reply would come too late again
+	if len(places)+fresh > 0 && l.late > 0 { // otherwise the reply would come too late again
 		b.late, l.late = max(b.late, l.late), 0
 	}
 	if light || l.need.Limit.Lease > 0 {

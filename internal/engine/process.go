@@ -34,7 +34,7 @@ type Process struct {
 	timer     *time.Timer
 	rings     time.Time  // when the timer fires; zero: it is not set
 	wanted    bool       // the engine wants news …
-	listening bool       // … and a goroutine listens to them
+	listening bool       // … and a goroutine listens to it
 	quiet     *sync.Cond // Close waits on it for the outcomes of batches
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// errAway is the error of batches that are not sent, as Redis counts as away.
+// errAway is the error of batches that are not sent because Redis counts as unreachable.
 var errAway = errors.New("redis is away")
 
 // dispatch sends the batches of the outbox, unless another one has to go first.
@@ -34,8 +34,9 @@ func (e *Engine) dispatch(now time.Time) {
 	}
 }
 
-// measure finds out how far away Redis is, before the process asks for its first turn: one that is
-// late by the way back is late against those of others. Where Redis is near, a trip or two are enough.
+// measure finds out how far away Redis is before the process asks for its first turn. If a turn counted from
+// the arrival of its reply, it would be late against the turns of others. Where Redis is near, a trip or two
+// are enough.
 func (e *Engine) measure(first *Batch, now time.Time) {
 	b := e.batch(Inspect)
 	b.Call = wire.Call{Caller: first.caller, Limits: first.limits[:1]}
@@ -44,8 +45,8 @@ func (e *Engine) measure(first *Batch, now time.Time) {
 	e.send(b, now)
 }
 
-// opens lets the batches of the outbox go when a batch that goes first is answered. Where it fails,
-// they have failed, too; where Redis refuses only a heartbeat they have not.
+// opens keeps the batches of the outbox back until a batch that goes first is answered. If that batch fails,
+// they have failed, too. If Redis only refuses a heartbeat, they go.
 func (e *Engine) opens(b *Batch, answered func(*Result, time.Time)) {
 	b.answered = func(now time.Time, r *Result) {
 		e.gate = nil
@@ -62,17 +63,17 @@ func (e *Engine) opens(b *Batch, answered func(*Result, time.Time)) {
 		for _, waits := range failed {
 			e.tryAgain(waits, err, now)
 		}
-		e.unmet = e.unmet || b.Script == Beat // also where a slot moves
+		e.unmet = e.unmet || b.Script == Beat // also where a hash slot of a cluster moves
 	}
 }
 
-// send hands a batch over to the driver.
+// send hands a batch over to a driver.
 func (e *Engine) send(b *Batch, now time.Time) {
 	b.Call.Now, b.Call.Clock, b.Call.Unstepped = now, b.known, e.clock.unstepped(now)
 	if b.known == 0 {
 		b.Call.Clock = e.clock.redis(now)
 	}
-	b.Call.Lost = e.lost // a heartbeat may have gone first
+	b.Call.Lost = e.lost // an earlier heartbeat may have found the loss
 	if b.Call.Run = e.run; b.Script == Ask {
 		b.Call.Run = e.server(now)
 	}
@@ -84,7 +85,7 @@ func (e *Engine) send(b *Batch, now time.Time) {
 	e.ready.Send = append(e.ready.Send, b)
 }
 
-// once sends a batch that is sent one time, if the breaker lets it through.
+// once sends a batch one time, if the breaker lets it through.
 func (e *Engine) once(b *Batch, now time.Time) {
 	if !e.breaker.pass(now) {
 		b.failed(now, e.breaker.shut())
@@ -107,14 +108,14 @@ func (e *Engine) once(b *Batch, now time.Time) {
 	e.send(b, now)
 }
 
-// Reply takes in what Redis has answered to a batch.
+// Reply handles the answer of Redis to a batch.
 func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 	e.sent--
 	e.replied = now
 	var at time.Time
 	var early time.Duration
 	switch b.Script {
-	case Beat: // calls of a slow limit ask too rarely to know the clocks by
+	case Beat: // calls of a slow limit ask too rarely to learn the clocks from
 		e.clock.arrival(r.Pulse.Micros, 0, r.Sent, r.Arrived)
 	case Ask, Leave, Settle, Inspect:
 		at, early = e.Heard(&b.Call, &r.Reply, r.Sent, r.Arrived)
@@ -139,9 +140,9 @@ func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 	}
 }
 
-// take takes in the answers to a batch.
+// take delivers the answers to a batch.
 func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, now time.Time) {
-	for _, of := range b.asks { // then its turns are nobody's, and go back
+	for _, of := range b.asks { // then no call needs the turns, and they are returned
 		if e.strange {
 			e.refuseOtherKind(of.line)
 		}
@@ -153,8 +154,8 @@ func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, no
 	e.over(b, now)
 }
 
-// Heard notes the reply to a call, and returns when it should have arrived, and by how much that may
-// be early.
+// Heard notes the reply to a call. It returns the moment from which the turns of the reply count, and by how
+// much that moment may be early.
 func (e *Engine) Heard(c *wire.Call, r *wire.Reply, sent, arrived time.Time) (at time.Time, early time.Duration) {
 	at, early = e.clock.arrival(r.Micros, c.Way, sent, arrived)
 	run, follow := c.Learn(r, at)
@@ -165,7 +166,7 @@ func (e *Engine) Heard(c *wire.Call, r *wire.Reply, sent, arrived time.Time) (at
 	return at, early
 }
 
-// Failed takes in that Redis has not answered to a batch, or has refused it.
+// Failed handles a batch that Redis has not answered, or has refused.
 func (e *Engine) Failed(now time.Time, b *Batch, err error) {
 	e.sent--
 	if b.failed != nil {
@@ -179,7 +180,7 @@ func (e *Engine) Failed(now time.Time, b *Batch, err error) {
 	e.tryAgain(b, err, now)
 }
 
-// tryAgain sends a batch again after a while that has failed, unless that is in vain.
+// tryAgain sends a failed batch again after a pause, unless that is in vain.
 func (e *Engine) tryAgain(b *Batch, err error, now time.Time) {
 	if !fault.Away(err) || e.breaker.hopeless(err) {
 		e.fail(b, err, now)
@@ -201,21 +202,22 @@ func (e *Engine) tryAgain(b *Batch, err error, now time.Time) {
 	}
 }
 
-// backoff is the pause after the nth failure in a row.
+// backoff returns the pause after the nth failure in a row.
 func (e *Engine) backoff(n int) time.Duration {
 	return time.Duration((0.5 + e.cfg.Random()) * float64(min(50*time.Millisecond<<min(n, 5), time.Second)))
 }
 
-// isDue sends the batch again.
+// isDue sends the batch again after its pause.
 func (b *Batch) isDue(e *Engine, _ time.Time) { e.outbox = append(e.outbox, b) }
 
-// fail ends a batch that has failed for good, or is not sent as Redis is away.
+// fail ends a batch that has failed for good, or that is not sent because Redis counts as unreachable.
 func (e *Engine) fail(b *Batch, err error, now time.Time) {
 	away := errors.Is(err, errAway)
 	if away {
 		defer e.goAway(now)
 	}
-	if b.Script == Leave { // what it was about is left when Redis is back, or when Redis counts the process as dead
+	// Redis learns of the ended turns when it is back, or when the process counts as dead.
+	if b.Script == Leave {
 		for _, ended := range b.ended {
 			if away && !e.closed {
 				ended.line.done = append(ended.line.done, ended.turn)
@@ -256,14 +258,14 @@ func (e *Engine) over(b *Batch, now time.Time) {
 	b.isOver(e)
 }
 
-// isOver lets another batch ask, at once or when the driver says so.
+// isOver frees the batch, unless it has a driver, which frees it.
 func (b *Batch) isOver(e *Engine) {
 	if b.over = true; !b.driven {
 		e.Free(b)
 	}
 }
 
-// Free lets another batch ask, as the driver of this one has done with it.
+// Free lets another batch ask, because the driver of this one has done with it.
 func (e *Engine) Free(b *Batch) {
 	if !b.kept {
 		e.busy--

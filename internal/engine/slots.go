@@ -11,7 +11,7 @@ import (
 // slotKeeper is the calls of this process that hold slots, and what the process sees of their slots in Redis.
 type slotKeeper struct {
 	holders  map[*Call]bool
-	released []released        // The calls that have released their slots of late.
+	released []released        // The calls that have released their slots recently.
 	audits   map[string]*audit // By key: the limits of which this process may hold slots.
 }
 

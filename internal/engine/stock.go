@@ -8,24 +8,24 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// LeaseStats counts the permits that a process took ahead of its calls. Taken is the sum of the others
-// and of those that it holds.
+// LeaseStats counts the permits that a process took ahead of its calls. Taken is the sum of the other counts
+// and of the permits that the process still holds.
 type LeaseStats struct {
 	Taken    int64 // from the bucket
 	Used     int64 // by calls
 	Returned int64 // to the bucket
-	Lapsed   int64 // Nobody used them in time, or a pause took them.
+	Lapsed   int64 // Nobody used them in time, or a pause revoked them.
 }
 
 // stock is the permits of a lease. Calls draw them without the lock of the Process, so it has its own.
 type stock struct {
 	mu     sync.Mutex
 	grants []grant   // the first is used first
-	least  int64     // With so few permits it is to be asked for more.
-	asked  bool      // A call has said so, or a batch asks.
-	closed bool      // Calls wait: those that come now are not to pass them.
+	least  int64     // With so few permits left, a call asks for more.
+	asked  bool      // A call has done so, or a batch asks.
+	closed bool      // Calls wait: calls that come now must not pass them.
 	trust  time.Time // Until then the process surely counts as alive.
-	drawn  time.Time // when a call drew permits last, or asked for a turn
+	drawn  time.Time // when a call last drew permits, or asked for a turn
 	stats  LeaseStats
 }
 
@@ -35,7 +35,7 @@ type grant struct {
 	left int64
 }
 
-// stockOf is the stock of a limit; nil: it never had one.
+// stockOf returns the stock of a limit. It returns nil if the limit never had one.
 func stockOf(l *wire.Limit) *stock {
 	of, _ := l.Ahead.Load().(*lease)
 	if of == nil {
@@ -44,8 +44,8 @@ func stockOf(l *wire.Limit) *stock {
 	return &of.stock
 }
 
-// draw gives a call permits that were taken ahead of it. It needs no lock of the Process. few says that
-// Engine.askAhead is to be called.
+// draw gives a call permits that were taken ahead of it. It needs no lock of the Process. few says that the
+// caller has to call Engine.askAhead.
 func (n *Need) draw(now time.Time) (t Turn, ok, few bool) {
 	s := stockOf(n.Limit)
 	if s == nil || !n.leases() {
@@ -77,7 +77,8 @@ func (n *Need) ahead() bool {
 	return !s.closed && len(s.grants) > 0
 }
 
-// take takes permits of one grant, as a turn. The stock must be locked.
+// take takes permits of one grant, as a turn. It reports false if no grant has enough. The stock must be
+// locked.
 func (s *stock) take(permits int64, now time.Time, t *Turn) bool {
 	for len(s.grants) > 0 && now.After(s.grants[0].turn.Until.Add(-Tolerance)) {
 		s.stats.Lapsed += s.grants[0].left
@@ -100,7 +101,7 @@ func (s *stock) take(permits int64, now time.Time, t *Turn) bool {
 	return false
 }
 
-// left is how many permits there are. The stock must be locked.
+// left returns the number of permits. The stock must be locked.
 func (s *stock) left() (permits int64) {
 	for i := range s.grants {
 		permits += s.grants[i].left
@@ -108,7 +109,7 @@ func (s *stock) left() (permits int64) {
 	return permits
 }
 
-// lacks is how many permits to ask for, where so many are wanted.
+// lacks returns how many permits to ask for, if calls need as many as wanted says.
 func (s *stock) lacks(wanted int64) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -126,14 +127,14 @@ func (s *stock) asks(asks bool) {
 	s.asked = asks
 }
 
-// use notes that calls ask for turns.
+// use notes that calls ask for turns now.
 func (s *stock) use(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.drawn = now
 }
 
-// keep takes in permits that were asked for, or that a call did not use.
+// keep adds permits that were asked for, or that a call did not use.
 func (s *stock) keep(t *Turn, permits int64, trust time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,14 +150,14 @@ func (s *stock) trusts(until time.Time) {
 	s.trust = until
 }
 
-// open lets calls that come now draw permits, or not, as others wait.
+// open says whether calls that come now may draw permits. They may not while others wait.
 func (s *stock) open(open bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = !open
 }
 
-// passOn lets calls of lines that wait for turns of their own have permits, in the order in which they came.
+// passOn gives permits to calls that wait in their lines, in the order in which the calls came.
 func (s *stock) passOn(lines []*line, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,14 +176,14 @@ func (s *stock) passOn(lines []*line, now time.Time) {
 	}
 }
 
-// has reports whether there are permits, and when a call drew some last or asked.
+// has reports whether there are permits, and when a call last drew some, or asked.
 func (s *stock) has() (drawn time.Time, has bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.drawn, len(s.grants) > 0
 }
 
-// change lets the turns of the permits be others, as far as it says so.
+// change applies a change to the turns of the permits.
 func (s *stock) change(change func(*Turn) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -191,7 +192,7 @@ func (s *stock) change(change func(*Turn) bool) {
 	}
 }
 
-// drop lets go of permits whose turns are void.
+// drop drops permits whose turns are revoked: void is true for them.
 func (s *stock) drop(void func(*Turn) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +201,8 @@ func (s *stock) drop(void func(*Turn) bool) {
 	s.stats.Lapsed += had - s.left()
 }
 
-// takeLast takes the permits of the last ask off, if they may go back; 0: they may not.
+// takeLast removes and returns the permits of the last ask, if they can go back to the bucket. It returns 0
+// permits if they cannot.
 func (s *stock) takeLast() (t Turn, permits int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -217,7 +219,7 @@ func (s *stock) takeLast() (t Turn, permits int64) {
 	return Turn{}, 0
 }
 
-// went notes how many permits of some that were given back went back.
+// went notes that some returned permits are in the bucket again. The others are lost.
 func (s *stock) went(back, of int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +227,7 @@ func (s *stock) went(back, of int64) {
 	s.stats.Lapsed += of - back
 }
 
-// counts returns what was counted, and forgets it if the lease ends.
+// counts returns the counts. If the lease ends, it resets them.
 func (s *stock) counts(ends bool) (all LeaseStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
