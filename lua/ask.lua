@@ -38,7 +38,7 @@
 --       All times count from the arrival of the reply, at nowMicros + wayMicros.
 
 local near = tonumber(ARGV[NEAR])
-local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE = 16, 10000, 16
+local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE, SPREAD = 16, 10000, 16, 600000000
 
 -- agree is the first moment that suits all meters.
 local function agree(parts)
@@ -115,7 +115,10 @@ local function wait(parts, item)
       if leave(l, p.place, p.cost) then callHead(l) end
     elseif call('ZADD', l.places, 'NX', format('%.17g', p.tag), p.place) == 1 then
       l.renews = l.renews or l.card == 0
-      l.card, l.total, l.first, l.sums, l.seq, l.newest = l.card + 1, l.total + p.cost, nil, nil, max(l.seq, p.tag), nil
+      -- A tag later than now that the state does not know: the clock stepped back, and the state was lost. Other
+      -- calls come back with tags of that clock, within SPREAD. New calls are behind them.
+      local ahead = p.tag > max(l.seq, at) and l.virtual == 0 and SPREAD or 0
+      l.card, l.total, l.first, l.sums, l.seq, l.newest = l.card + 1, l.total + p.cost, nil, nil, max(l.seq, p.tag + ahead), nil
     end
     if item.id then bookings().book(l, item.id, p.cost, k == which and books and p.tag or -p.tag, latest) end
     l.latest = max(l.latest, ceil(latest))

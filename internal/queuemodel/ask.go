@@ -224,6 +224,9 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 		}
 		if s.placed(id, p.Cost) == nil {
 			s.places = append(s.places, c.place(item, id, p))
+			if p.Tag > max(s.seq, c.at) && s.virtual == 0 { // the clock stepped back, and the state was lost
+				s.seq = p.Tag + spread
+			}
 			s.seq = max(s.seq, p.Tag)
 			s.sort()
 		}

@@ -66,6 +66,9 @@ func (s *State) before(tag float64) float64 {
 // nearPlaces is how many places have their costs added up one by one.
 const nearPlaces = 32
 
+// spread is how far apart the tags may be that come back after a loss of data.
+const spread = 600e6
+
 func (c *call) entitled(s *State, p Part) float64 {
 	if len(s.places) > 0 && c.overdue(s) > 0 && (c.at > c.passes(s) || c.Dead[s.places[0].process] > 0) {
 		c.clear(s, s.places[0].process)

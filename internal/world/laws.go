@@ -154,12 +154,36 @@ func (w *world) overtaken(c *call) {
 	}
 	for _, o := range w.waiting {
 		early := horizon + 4*max(o.process.longest, c.process.longest)
-		if max(o.joined-c.joined, o.came-c.came) < -early && o.process.began < c.joined-settled && alike(o, c) {
+		if max(o.joined-c.joined, w.cameOf(o)-c.came) < -early && o.process.began < c.joined-settled && alike(o, c) {
 			w.overtakes++
 			w.note("call %d of process %d overtakes %d of process %d", c.n, c.process.n, o.n, o.process.n)
 			return
 		}
 	}
+}
+
+// cameOf returns when a call first asked. A booked call whose booking was lost with the data is a new call when
+// it comes back, as its tag is stored in Redis alone.
+func (w *world) cameOf(c *call) time.Duration {
+	for i := range w.plan.events {
+		e := &w.plan.events[i]
+		from := time.Duration(0)
+		switch e.what {
+		case failOver:
+			from = e.at - e.by
+		case forget:
+			if !slices.ContainsFunc(c.parts, func(p part) bool { return p.limit == e.limit }) {
+				continue
+			}
+		case restart, flush:
+		default:
+			continue
+		}
+		if c.back && from <= c.came && c.came <= e.at && e.at <= c.joined {
+			return c.joined
+		}
+	}
+	return c.came
 }
 
 // alike reports whether two calls wait in one order: the first needs no more than the second.
