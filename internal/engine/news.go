@@ -169,7 +169,7 @@ func (e *Engine) roomAt(key string, n int) {
 	}
 	asking := max(0, n-len(all)) // this many permits are left for calls that are asking
 	for _, l := range found {
-		l.refresh(at[l], ask[l]+asking)
+		l.refreshes(at[l], ask[l]+asking, n)
 	}
 }
 

@@ -201,18 +201,25 @@ func (l *line) tags(limit, n int) (tags []int64) {
 // are fewer, it does so for new calls that have no forecast yet. Places that are asking ask again, because the
 // answer may be older than the news. A limit below 0 stands for all limits.
 func (l *line) refresh(limit, n int) {
+	l.refreshes(limit, n, len(l.places))
+}
+
+// refreshes does what refresh does, with a bound: again is the highest number of asking places that ask again.
+func (l *line) refreshes(limit, n, again int) {
 	l.touch()
 	for _, p := range l.places {
-		if limit >= 0 && p.limit != limit && !p.asking {
+		switch {
+		case p.asking:
+			again--
+			p.stale = p.stale || again >= 0
+			continue
+		case limit >= 0 && p.limit != limit:
 			continue
 		}
-		if !p.asking {
-			if n--; n < 0 {
-				return
-			}
-			p.close = false
+		if n--; n < 0 {
+			return
 		}
-		p.stale = true
+		p.close, p.stale = false, true
 	}
 	l.stale = min(l.asked, max(l.stale, n))
 }
