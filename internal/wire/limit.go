@@ -71,12 +71,12 @@ type Limit struct {
 // NewLimit returns a limit without any remembered state.
 func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 	l := &Limit{Terms: terms, kind: kindOf(terms.Kind), Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
-	if own := keys[scripts.KeyProcesses]; len(name.Life) > 0 && own == name.Life[0] {
-		keys[scripts.KeyProcesses] = name.Life[0] // all limits of a name share it: a process may know 20,000
-	}
 	l.keys = make([]any, 0, len(keys))
-	for _, key := range keys {
-		l.keys = append(l.keys, key)
+	for i, key := range keys {
+		if len(name.Life) > 0 && key == name.Life[0] {
+			keys[i] = name.Life[0] // all limits of a name share it: a process may know 20,000
+		}
+		l.keys = append(l.keys, keys[i])
 	}
 	return l
 }
