@@ -224,7 +224,7 @@ func words(ctx context.Context, t *testing.T, limiter *reserve.Limiter) error {
 // once.
 func TestMovingStripe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const endpoints, bulk, workers, takes = 5, 20, 40, 200 * time.Millisecond // bulk: to each endpoint, by each process
+		const endpoints, bulk, workers, takes = 5, 60, 40, 200 * time.Millisecond // bulk: to each endpoint, by each process
 		var mu sync.Mutex
 		running, most := 0, 0
 		count := func(n int) {
