@@ -112,7 +112,8 @@
 //     quotas and slots: the limit may have been used before the step.
 //   - Read the server's run ID with each heartbeat, and send it. Put "?" before it in an ask if another
 //     server may have taken over: before the first heartbeat is answered, after a broken connection,
-//     after NOSCRIPT, and if Redis has not answered for 100 ms. Then the script reads the run ID. If a reply
+//     after NOSCRIPT, and if Redis has not answered for 100 ms. Then the script reads the run ID. It also
+//     does so if a limit has no state, or the state has another run ID. If a reply
 //     names another run ID than the last heartbeat, send a heartbeat at once, and "?" until it is
 //     answered. (In a cluster, each shard has its own. There, only the run ID of the heartbeat counts.)
 //   - Notice lost data: a heartbeat replies 0, although the process has sent heartbeats before. (If

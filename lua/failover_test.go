@@ -38,4 +38,28 @@ func TestScriptsAskTheServer(t *testing.T) {
 		_, wait = ask(run)
 		require.InDelta(t, before-1000, wait, 1, "it is the same server as before: %q", run)
 	}
+
+	for run, want := range map[string]float64{"?": 0, "?" + is: 0, "?" + "a0a0a0a0a0a0": 2e6} {
+		require.NoError(t, client.Del(t.Context(), keys...).Err())
+		_, wait = ask(run)
+		require.InDelta(t, want, wait, 1, "others may have used the limit if another server has replaced that of the caller: %q", run)
+	}
+}
+
+// A caller that gives no time lets the script also ask, if a limit has no state, or that of another server.
+func TestScriptsAskTheServerOfALimitWithoutState(t *testing.T) {
+	client := redistest.Local(t).Client(t)
+	keys := Keys(redistest.Prefix(t), "", "api", "p", "")
+	info := client.Info(t.Context(), "server").Val()
+	is := regexp.MustCompile(`run_id:(\w{12})`).FindStringSubmatch(info)[1]
+	for run, given := range map[string]bool{"": true, is: true, "a0a0a0a0a0a0": false} {
+		require.NoError(t, client.Del(t.Context(), keys...).Err())
+		reply, err := Ask.Run(t.Context(), client, keys, "", 0, 0, 0, 300000, run, "p", 1, "", "p", second, 5, 0, "", 0, "", "", "", 0,
+			1, 1, 2, 1, 1, 1, "").Slice()
+		require.NoError(t, err)
+		require.Equal(t, given, reply[7] == int64(1), "run ID %q: %v", run, reply)
+		if run != "" {
+			require.Equal(t, is, client.HGet(t.Context(), keys[0], "run").Val())
+		}
+	}
 }

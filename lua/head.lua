@@ -8,7 +8,8 @@
 --       NEAR       the same, if permits of another limit would be lost meanwhile
 --       GRACE      for how long permits wait for the head of a queue, in micros
 --       RUN        the first 12 digits of the server's run ID; '': not known. Behind a '?': another server
---                  may have taken over, so the script reads it (except in a cluster)
+--                  may have taken over, so the script reads it (except in a cluster). Without NOW, it
+--                  also reads it if a limit has no state, or was last asked for on another server
 --       PROCESS    the caller's name, without spaces and colons
 --       SERIAL     the number of this script call
 --       CHANNEL    for messages; '': none
@@ -62,11 +63,17 @@ if not now then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-if sub(ARGV[RUN], 1, 1) == '?' then
+local met, moved = ARGV[NOW] ~= '', false -- the script has read the run ID; it is not the one that the caller knows
+
+-- meet reads the run ID of the server, unless this is a cluster.
+local function meet(known)
   local info = pcall('INFO', 'server')
   if type(info) ~= 'string' then info = '' end
-  ARGV[RUN] = match(info, '_mode:cluster') and sub(ARGV[RUN], 2) or sub(match(info, 'run_id:(%x+)') or '', 1, 12)
+  ARGV[RUN] = match(info, '_mode:cluster') and known or sub(match(info, 'run_id:(%x+)') or '', 1, 12)
+  met, moved = true, known ~= '' and ARGV[RUN] ~= '' and ARGV[RUN] ~= known
 end
+
+if sub(ARGV[RUN], 1, 1) == '?' then meet(sub(ARGV[RUN], 2)) end
 local way, horizon = tonumber(ARGV[WAY]), tonumber(ARGV[HORIZON])
 if not (way and horizon and way >= 0 and horizon >= 0 and way + horizon <= AHEAD) then
   return bad('way, horizon: want micros, a second together at most', WAY, 2)

@@ -34,6 +34,7 @@ local function fields(l)
     local x = was[k]
     if not x or x - x ~= 0 then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. f[k] end
   end
+  if not met and ARGV[RUN] ~= '' and f[15] ~= ARGV[RUN] then meet(ARGV[RUN]) end
   l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = was, renews, not f[13], places, booked, log
   l.version, l.seen, l.free, l.part, l.epoch, l.rank = was[1], was[2], was[3], was[4], was[5], was[6]
   l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense = was[7], was[8], was[9], was[10], was[11], was[12]
@@ -67,7 +68,7 @@ end
 -- older, or it comes from another server.
 local function recall(l)
   local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[RUN]
-  local other = run ~= '' and l.run ~= '' and l.run ~= run
+  local other = run ~= '' and l.run ~= '' and l.run ~= run or l.fresh and moved -- other processes may have used what was lost
   local lost = epoch > 0 and (l.fresh or epoch == l.epoch and l.version < l.brought)
   if l.fresh then l.meter.fresh(l) end
   if epoch > 0 and (lost or epoch ~= l.epoch) or other then

@@ -165,7 +165,7 @@ func (e *Engine) learn(p *wire.Pulse, left, now time.Time) {
 	}
 	// Two heartbeats may be under way at once, and answered in any order.
 	forgot := e.known && !p.Known && (p.Micros > e.knownAt || other)
-	if forgot {
+	if forgot || other && e.known { // another server may lack the latest data
 		e.lost = now
 	}
 	absent := e.known && (p.Dead && p.Micros > e.knownAt || left.Sub(e.answered) >= e.cfg.Dead)

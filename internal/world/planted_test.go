@@ -37,6 +37,7 @@ var planted = []struct {
 	{"turns that are out are forgotten with the data", "if unknown then atLeast(l, now + AHEAD) end\nend\n\n-- record", "end\n\n-- record", "safe", "flush"},
 	{"lost data is a full bucket", "l.meter.remember(l, l.brings, other", "l.meter.remember(l, '', false and other", "safe", "failover-memory"},
 	{"a limit whose keys have expired by a step of the clock is full", "if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then", "if false then", "safe", "clock-ahead-keys-expire"},
+	{"a limit that is new on another server is full", " or l.fresh and moved", "", "safe", "lost-limits-nobody-listens"},
 	{"another server's data is believed", "local other = run ~= '' and l.run ~= '' and l.run ~= run", "local other = false", "safe", "failover-memory"},
 	{"who waits is told that all bookings come back", "if item.id and not books then which", "if false then which", "used", "bookings-head-paced-1-1"},
 }

@@ -1,0 +1,52 @@
+package reserve_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// A Redis that stores no data restarts, and no request fails: the client finds its connections closed, and
+// makes others. A process that then first asks for a key that only another process has used has no turn.
+func TestKeysOfOthersAfterARestart(t *testing.T) {
+	server := redistest.Private(t, redistest.PrivateOptions{})
+	limits := map[string]reserve.Limit{
+		"paced": reserve.PerHour(1), "burst": reserve.PerMinute(20).Burst(20), "warming": reserve.PerHour(1).WarmUp(time.Hour), "slots": reserve.Concurrent(1),
+	}
+	process := func() map[string]*reserve.Limiter {
+		all := map[string]*reserve.Limiter{}
+		for kind, limit := range limits {
+			client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+			t.Cleanup(func() { _ = client.Close() })
+			l, err := reserve.New(client, reserve.Config{Name: kind, Limit: limit})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = l.Close() })
+			all[kind] = l
+		}
+		return all
+	}
+	one, two := process(), process()
+	calls := func(l *reserve.Limiter, within time.Duration) error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		_, err := l.Acquire(ctx, 1)
+		return err
+	}
+	for kind, limit := range limits {
+		require.NoError(t, calls(one[kind].For("of one"), time.Minute), "its heartbeat is answered: it knows the server")
+		for range limit.MaxBurst() {
+			require.NoError(t, calls(two[kind].For("of both"), time.Minute), kind)
+		}
+	}
+	server.Kill()
+	server.Start()
+	for kind := range limits {
+		require.Error(t, calls(one[kind].For("of both"), 300*time.Millisecond), "%s: the other process has used it", kind)
+	}
+}
