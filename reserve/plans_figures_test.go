@@ -31,7 +31,7 @@ func TestPlansFigures(t *testing.T) {
 		lasts = 30 * time.Second
 	}
 	const processes, changes = 4, 100
-	server, ctx := redistest.Local(t), context.Background()
+	server, ctx := redistest.Local(t, "--hz", "10"), context.Background() // of its own: the test counts all keys
 	client := server.Client(t)
 	versions := make([]atomic.Int64, customers)
 	prefix := redistest.Prefix(t)
