@@ -241,12 +241,14 @@ func (t *Turn) spend() {
 // takes back later turns of the same ask with it. So none of the later turns may have been used, or may still
 // be used by a call.
 func (t *Turn) goBack(cost int64) bool {
-	if t.Ask == "" || *t.spent >= t.Permit || *t.out > t.Permit {
+	if !t.canGoBack() {
 		return false
 	}
 	*t.out = t.Permit - cost
 	return true
 }
+
+func (t *Turn) canGoBack() bool { return t.Ask != "" && *t.spent < t.Permit && *t.out <= t.Permit }
 
 // kept returns a copy of the turn.
 func (t *Turn) kept() *Turn {

@@ -155,6 +155,10 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 	}
 	switch {
 	case l.idle():
+		if ends := l.keeps(now); !ends.IsZero() {
+			e.alarms.set(&l.alarm, ends)
+			return
+		}
 		e.alarms.clear(&l.alarm)
 		e.forget(l)
 		return

@@ -34,22 +34,20 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 	l.done, l.unused = nil, nil
 	slices.SortFunc(unused, func(a, b *Turn) int { return b.Due.Compare(a.Due) }) // the last one first
 	for _, t := range unused {
-		switch {
-		case t.Process == "":
-			continue
-		case l.slots == nil && l.need.ID == "" && !l.isLast(t):
-			if t.stays = true; now.Before(t.Until) {
-				l.unused = append(l.unused, t)
-			}
+		if t.Process == "" {
 			continue
 		}
 		b.leaveSlots(l, t)
-		if lease := e.leases[l.need.Limit]; lease != nil && l.leases() && !e.closed && !t.Due.After(now) {
+		if lease := e.leases[l.need.Limit]; lease != nil && l.leases() && !e.closed && !t.Due.After(now) && l.isLast(t) {
 			t.Ask = "" // its ask may have been given other permits that the lease has used
 			lease.keep(t, l.need.Cost, e.answered.Add(trusted))
 			continue
 		}
-		b.leaveTurn(l, t)
+		if l.slots == nil && !l.returns(t) {
+			e.stay(l, t, now)
+		} else {
+			b.leaveTurn(l, t)
+		}
 		if l.books {
 			b.leaveID(l, t.Number, l.tagsOf(t), 0)
 		}
@@ -78,6 +76,73 @@ func (l *line) spends(ask string) {
 	for _, p := range l.parts {
 		p.Limit.Spent = ask
 	}
+}
+
+// stay keeps a turn that cannot be returned. Calls that wait or come in time use it.
+func (e *Engine) stay(l *line, t *Turn, now time.Time) {
+	t.stays = true
+	if !now.Before(t.Until) {
+		return
+	}
+	if len(l.waiting) == 0 && l.need.ID != "" {
+		if e.comeForward(l, t) {
+			return
+		}
+		if l = e.heir(l); l == nil {
+			return
+		}
+	}
+	e.list(l)
+	l.give(t, now)
+}
+
+// comeForward gives a turn that no call of its line needs to calls of other lines that have later turns. Each of
+// them gets the turn of the one before it, so the last turn is left over. It reports false, and does nothing, if
+// there are no such calls, or if a call of such a line has no turn yet.
+func (e *Engine) comeForward(of *line, t *Turn) bool {
+	var later []*Call
+	for _, l := range e.inUse {
+		if l == of || !l.isAlike(&of.need) {
+			continue
+		}
+		if len(l.needed()) > 0 {
+			return false
+		}
+		for _, c := range l.given {
+			if c.turn.Due.After(t.Due) && c.turn.Process != "" {
+				later = append(later, c)
+			}
+		}
+	}
+	if len(later) == 0 {
+		return false
+	}
+	slices.SortStableFunc(later, func(a, b *Call) int { return a.turn.Due.Compare(b.turn.Due) })
+	for _, c := range later {
+		left := c.turn
+		c.has(t)
+		c.line.wake(c)
+		t, of = left, c.line
+	}
+	t.stays = false
+	of.unused = append(of.unused, t)
+	of.touch()
+	return true
+}
+
+// isAlike reports whether a turn for a need is a turn for calls of the line, too.
+func (l *line) isAlike(of *Need) bool {
+	n := &l.need
+	return n.Part == of.Part && len(n.More)+len(of.More) == 0 && n.Settles == of.Settles && !n.Now && n.Flow == of.Flow
+}
+
+// returns reports whether Redis can take back a turn. Its ask has to be the last one of this process that has
+// spent permits of the limits, and no call needs a later turn of that ask.
+func (l *line) returns(t *Turn) bool {
+	if len(l.parts) > 1 && !t.Alone {
+		return false
+	}
+	return l.isLast(t) && (len(l.parts) > 1 || t.canGoBack())
 }
 
 // isLast reports whether the ask of a turn is the last one of this process that has spent permits of the
@@ -167,17 +232,10 @@ func (e *Engine) returned(b *Batch, now time.Time) {
 func (e *Engine) keepLeft(b *Batch, r *Result, now time.Time) {
 	for _, g := range b.goes {
 		l, t := g.line, g.turn
-		if b.tries > 0 || r.Counts[g.item] > 0 || e.closed || !now.Before(t.Until) || len(e.moves) > 0 && !e.stands(l, t, r.Sent) {
+		if b.tries > 0 || r.Counts[g.item] > 0 || e.closed || len(e.moves) > 0 && !e.stands(l, t, r.Sent) {
 			continue
 		}
-		t.stays = true
-		if len(l.waiting) == 0 && l.need.ID != "" {
-			if l = e.heir(l); l == nil {
-				continue
-			}
-		}
-		e.list(l)
-		l.give(t, now)
+		e.stay(l, t, now)
 	}
 }
 
@@ -185,12 +243,11 @@ func (e *Engine) keepLeft(b *Batch, r *Result, now time.Time) {
 // call has waited the longest, or otherwise a line that new calls join. Nil: no line can use it.
 func (e *Engine) heir(of *line) (heir *line) {
 	for _, l := range e.inUse {
-		n := &l.need
-		if l == of || n.Part != of.need.Part || len(n.More) > 0 || n.Settles != of.need.Settles || n.Now || n.Flow != of.need.Flow {
+		if l == of || !l.isAlike(&of.need) {
 			continue
 		}
 		switch waits := len(l.needed()) > 0; {
-		case waits && (heir == nil || len(heir.needed()) == 0 || l.oldest().Before(heir.oldest())), heir == nil && n.ID == "":
+		case waits && (heir == nil || len(heir.needed()) == 0 || l.oldest().Before(heir.oldest())), heir == nil && l.need.ID == "":
 			heir = l
 		}
 	}

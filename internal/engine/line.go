@@ -301,6 +301,20 @@ func (l *line) idle() bool {
 	return len(l.waiting)+len(l.given)+len(l.places)+l.asked+len(l.done)+l.returning == 0 && !l.spare()
 }
 
+// keeps drops the turns that cannot be returned and have ended. It returns when the others end: until then, calls
+// that come use them. Zero: no turn is left.
+func (l *line) keeps(now time.Time) (ends time.Time) {
+	l.unused = slices.DeleteFunc(l.unused, func(t *Turn) bool {
+		end := earlier(t.Until, t.Due.Add(unused))
+		ends = later(ends, end)
+		return !end.After(now)
+	})
+	if len(l.unused) == 0 || l.engine.closed || l.need.ended() {
+		return time.Time{}
+	}
+	return ends
+}
+
 // due returns when the line has something to ask for. The zero time means now. It reports false if there is no
 // such moment yet.
 func (l *line) due(t *times) (when time.Time, ok bool) {

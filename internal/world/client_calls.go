@@ -141,6 +141,11 @@ func (m *client) forget(c *call) {
 // leave ends a call that no longer waits.
 func (m *client) leave(c *call) {
 	e := m.joined[c]
+	if m.engine.View(e).State == engine.Given || len(m.pending) > 0 { // Redis may have granted its turn, and the reply is on its way
+		for i, of := range m.world.metersOf(c) {
+			of.givenUp += float64(c.parts[i].cost)
+		}
+	}
 	m.forget(c)
 	m.step(func(now time.Time) {
 		left := false

@@ -26,6 +26,7 @@ type Cost struct {
 	Trips   int           // the round trips in addition
 	Windows int           // windows of a quota in addition
 	Timeout bool          // in addition the timeout of the client, after which it asks again
+	Turn    bool          // the permits of a turn, instead of a time
 	Each    time.Duration // for each of many that follow each other …
 	Part    float64       // … at most this part of the time
 }
@@ -35,6 +36,9 @@ func (c Cost) String() string {
 	var parts []string
 	if c.Time > 0 {
 		parts = append(parts, fmt.Sprintf("%g s", c.Time.Seconds()))
+	}
+	if c.Turn {
+		parts = append(parts, "the permits of its turn")
 	}
 	if c.Trips > 0 {
 		parts = append(parts, fmt.Sprintf("%d round trips", c.Trips))
@@ -69,6 +73,10 @@ var Guarantees = []Guarantee{
 	{
 		Event: "A process takes turns ahead of its calls (a lease), and its calls end",
 		Why:   "The process returns these turns, or no other call wants them. If it is killed, they are lost.",
+	},
+	{
+		Event: "A call gives up after its turn was granted", Rate: Cost{Turn: true}, Count: Cost{Turn: true},
+		Why: "The next call of its process that needs the same permits gets the turn. Otherwise Redis takes the permits back, unless it has granted others since.",
 	},
 	{
 		Event: "A request or its reply is lost or late, or the connection breaks",
@@ -178,6 +186,9 @@ func (w *world) mayLose(m *meter) time.Duration {
 		if q, counts := m.provider.(*quota); counts {
 			each += time.Duration(c.Windows) * q.window
 		}
+		if c.Turn {
+			total += time.Duration(m.givenUp / m.plan.limit.Rate() * float64(time.Second))
+		}
 		if g.What == nil {
 			total += time.Duration(len(w.plan.loads)) * each
 		}
@@ -208,8 +219,8 @@ func (w *world) usual(m *meter, trip time.Duration) time.Duration {
 		return time.Duration(float64(6*trip+20*time.Millisecond) * m.used / l.Rate())
 	case reserve.KindWarmingUp:
 		return 2 * warmUpOf(l)
-	case reserve.KindRolling, reserve.KindQuota: // a turn may be lost if it comes when its caller gives up
-		return time.Duration((3 + 0.003*m.used + 0.25*float64(w.ended[gaveUp])) / l.Rate() * float64(time.Second))
+	case reserve.KindRolling, reserve.KindQuota:
+		return time.Duration((3 + 0.003*m.used) / l.Rate() * float64(time.Second))
 	}
 	rounding := 0.003
 	if len(w.plan.limits) > 1 { // a burst of 1 is not used to the full if calls need several limits: see docs/joint.md

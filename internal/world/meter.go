@@ -17,6 +17,7 @@ type meter struct {
 	demanded float64 // the highest cost of a call that could be made but for this limit; 0: no call waits
 	blocked  bool    // it holds back a call that came earlier
 	used     float64 // permits in all
+	givenUp  float64 // permits of calls that gave up after their turns were granted
 	lost     []loss
 	lastAt   time.Duration // the moment of the last call, and its cost
 	lastCost float64

@@ -35,7 +35,8 @@ var mistakes = []struct {
 	{"a deadline does not travel with the ask", "place", "if l.need.ID == \"\" && !l.need.Now && !last.Deadline.IsZero() {", "if false {", "quiet"},
 	{"calls with short deadlines all ask Redis", "missed", "	if !fresh || ", "	if true || !fresh || ", "quiet"},
 	{"what was late once is late again", "place", "		b.late, l.late = max(b.late, l.late), 0\n", "		l.late = 0\n", "used"},
-	{"a lease has turns that are not due", "left", " && !e.closed && !t.Due.After(now) {", " && !e.closed {", "safe"},
+	{"turns of calls that gave up are forgotten with their line", "engine", "if ends := l.keeps(now); !ends.IsZero() {", "if ends := l.keeps(now); false && !ends.IsZero() {", "used"},
+	{"a lease has turns that are not due", "left", " && !e.closed && !t.Due.After(now) && l.isLast(t) {", " && !e.closed && l.isLast(t) {", "safe"},
 	{"a place that no call needs stays", "place", "	for i := len(l.places) - 1; i >= 0 && len(l.places) > len(l.waiting); i-- {", "	for i := len(l.places) - 1; i >= 0 && false; i-- {", "clean"},
 	{"turns count from when the reply was sent", "clock", "	return high.Add(since + told - way), way\n", "	return low.Add(since), way\n", "safe"},
 }
