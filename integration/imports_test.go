@@ -51,6 +51,7 @@ var mayImport = map[string][]string{
 	"internal/example/web": {},
 	"internal/example":     {"embedded", "monitor", "reserve", "internal/provider", "internal/scrape"},
 	"internal/chart":       {"internal/provider"},
+	"internal/frozen":      {"lua"},
 	"internal/ledger":      {"internal/observe", "internal/provider"},
 	"internal/progress":    {},
 	"internal/provider":    {},
@@ -64,7 +65,7 @@ var mayImport = map[string][]string{
 }
 
 // helpers are packages that only tests import, so users' builds do not contain them.
-var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/ledger", "internal/queuemodel", "internal/redistest", "internal/world", "reservetest"}
+var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/frozen", "internal/ledger", "internal/queuemodel", "internal/redistest", "internal/world", "reservetest"}
 
 // forTests are packages that only tests and helpers may import.
 var forTests = []string{"github.com/stretchr/testify", "github.com/testcontainers"}

@@ -2,6 +2,9 @@
 
 package lua
 
+// Protocol is the number of the protocol that these scripts speak: see Versions.
+const Protocol = 3
+
 // Positions of the arguments that all scripts have, from 0: head.lua explains them.
 const (
 	ArgNow     = 0

@@ -11,11 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// head.lua names the positions of arguments and keys, and state.lua those of the values in the field
-// queue. arguments.go has the same names for Go: -update writes it.
+// head.lua has the protocol and names the positions of arguments and keys, and state.lua names those of the
+// values in the field queue. arguments.go has the same for Go: -update writes it.
 func TestArguments(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintln(&b, "// Code generated from head.lua and state.lua by go test ./lua -run TestArguments -update. DO NOT EDIT.\n\npackage lua")
+	protocol := regexp.MustCompile(`(?m)^local PROTOCOL = (\d+)$`).FindStringSubmatch(head)
+	require.NotNil(t, protocol)
+	fmt.Fprintf(&b, "\n// Protocol is the number of the protocol that these scripts speak: see Versions.\nconst Protocol = %s\n", protocol[1])
 	for _, of := range []struct{ first, prefix, many, doc string }{
 		{"NOW", "Arg", "ArgsOfAll", "Positions of the arguments that all scripts have, from 0: head.lua explains them."},
 		{"KIND", "Limit", "ArgsOfLimit", "Positions of the arguments of a limit, from 0. The first limit begins at ArgsOfAll."},

@@ -4,7 +4,9 @@
 -- force. The report of the process is stored for people; no script reads it.
 --
 -- KEYS  1 processes (sorted set: process -> last beat; negative if it has died or ended)
---       2 beats   (hash: since -> the moment from which the heartbeats of the fleet have no gap)
+--       2 beats   (hash: since -> the moment from which the heartbeats of the fleet have no gap;
+--                 "protocol <number>" -> when a process that speaks this protocol sent its last
+--                 heartbeat, for as long as one lives)
 --       then per name:
 --         limits  (hash: process -> "<pace> <limit>"; or "- <micros>": it stopped using the name
 --                 then; or "! <micros> <limit>": since then its calls must not be made, as a limit
@@ -15,6 +17,7 @@
 --       3 deadMicros   a process that is silent for so long is dead
 --       4 channel      for news; '': none
 --       5 lives        1; 0: the process ends, and counts as dead
+--       6 protocol     the protocol that the process speaks: a number, see PROTOCOL of head.lua
 --       then per name:
 --         kind         of its limit: p, q, r, s or w
 --         pace         of its limit, in calls per second: the lowest pace is the slowest limit
@@ -22,17 +25,20 @@
 --         report       for people; '': none
 -- Reply nowMicros; 0 if the process was not known, 1 if it was, 2 if it counted as dead; when a
 --       process last died or ended, in micros; the run of the server, '' if the user may not read
---       it; then per name: how many living processes use it; rank, text and kind of the limit in
---       force. If its kind differs, the limit of the process does not count, and its calls must
---       not be made. The last names may be missing, so that the script does not take long: the
---       process sends them again.
+--       it; the lowest protocol of living processes, 0 if it is not known for three seconds after a
+--       gap in all heartbeats; then per name: how many living processes use it; rank, text and kind
+--       of the limit in force. If its kind differs, the limit of the process does not count, and its
+--       calls must not be made. The same holds if the kind is a number: this is the protocol
+--       of earlier processes, beside which this process cannot work. The last names
+--       may be missing, so that the script does not take long: the process sends them again.
 
 local call, format, find, match = redis.call, string.format, string.find, string.match
 local PROCESSES, BEATS = KEYS[1], KEYS[2]
-local HEAD, WIDTH = 5, 4
+local HEAD, WIDTH = 6, 4
 local MOST, WORK = 64, 96 -- processes; names, or processes of a name, that one script checks
+local UNNAMED = 2 -- the protocol of v0.2, whose heartbeats do not name it
 local KEEP, LOOK = 600000000, 60000000 -- micros: how long the dead are kept; how often all processes of a name are checked
-local now, me, silence, channel = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4]
+local now, me, silence, channel, protocol = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), ARGV[4], tonumber(ARGV[6])
 local names = (#KEYS - 2) / 2
 if not now then
   local t = call('TIME')
@@ -41,6 +47,9 @@ end
 if not (me and me ~= '' and not find(me, '[ :]') and silence and silence > 0 and channel and (ARGV[5] == '0' or ARGV[5] == '1')) then
   return redis.error_reply('BADARG process, deadMicros, lives: want a name, a number above 0, and 0 or 1, got ' .. tostring(me) .. ', ' ..
     tostring(ARGV[3]) .. ', ' .. tostring(ARGV[5]))
+end
+if not (protocol and protocol >= 1 and protocol == math.floor(protocol)) then
+  return redis.error_reply('BADARG protocol: want a whole number from 1, got ' .. tostring(ARGV[6]))
 end
 if #ARGV ~= HEAD + WIDTH * names then
   return redis.error_reply('BADARG names: want 2 keys and 4 arguments of each, got ' .. #KEYS - 2 .. ' and ' .. #ARGV - HEAD)
@@ -60,7 +69,11 @@ local function micros(x) return format('%.0f', x) end
 -- The process lives or ends.
 local score = tonumber(call('ZSCORE', PROCESSES, me) or nil)
 local last = tonumber(call('ZREVRANGE', PROCESSES, 0, 0, 'WITHSCORES')[2] or 0)
-local since = tonumber(call('HMGET', BEATS, 'since')[1] or nil)
+local beats, since, protocols = call('HGETALL', BEATS), nil, {}
+for i = 1, #beats, 2 do
+  local number = tonumber(match(beats[i], '^protocol (%d+)$') or nil)
+  if number then protocols[number] = tonumber(beats[i + 1]) elseif beats[i] == 'since' then since = tonumber(beats[i + 1]) end
+end
 -- If all processes were silent, none of them counts as dead: Redis did not run, or its clock jumped.
 if not since or last <= 0 or now - last > silence / 2 or now < last then
   since = now
@@ -88,13 +101,32 @@ for _, process in ipairs(call('ZRANGEBYSCORE', PROCESSES, micros(-now + KEEP), '
   call('ZREM', PROCESSES, process)
 end
 local died = -math.min(0, tonumber(call('ZRANGE', PROCESSES, 0, 0, 'WITHSCORES')[2] or 0))
+
+-- Processes share limits if their protocols are the same, or one follows the other. A later process that
+-- cannot share the limits is refused: `foreign` is the protocol of the earlier processes. After a gap in all
+-- heartbeats, all protocols count for a while, as all processes do.
+local lowest, foreign = protocol, nil
+for number, beaten in pairs(protocols) do
+  if number == protocol then -- this one lives
+  elseif now - since >= silence and now - beaten >= silence then
+    call('HDEL', BEATS, 'protocol ' .. number)
+  else
+    lowest = math.min(lowest, number)
+    if beaten > now then call('HSET', BEATS, 'protocol ' .. number, micros(now)) end -- the clock has stepped back
+    if math.abs(number - protocol) > 1 then foreign = number end
+  end
+end
+if ARGV[5] == '1' and not foreign then
+  if not protocols[protocol] and next(protocols) then tell('protocol', protocol) end
+  call('HSET', BEATS, 'protocol ' .. protocol, micros(now))
+end
 local life = micros(math.ceil((silence + KEEP) / 1000))
 call('PEXPIRE', PROCESSES, life)
 call('PEXPIRE', BEATS, life)
 local info = redis.pcall('INFO', 'server')
 -- 12 digits are enough. Redis stores a hash in its compact form only if no value is longer than 64 bytes.
 local run = type(info) == 'string' and match(info, 'run_id:(%x+)') or ''
-local reply = { now, not score and 0 or score > 0 and 1 or 2, died, string.sub(run, 1, 12) }
+local reply = { now, not score and 0 or score > 0 and 1 or 2, died, string.sub(run, 1, 12), now - since < silence and 0 or lowest }
 
 -- look removes dead processes from a name, and finds the slowest limit of the others. It returns how many
 -- processes it has checked.
@@ -134,14 +166,30 @@ local function look(limits, reports, s)
   return #all / 2
 end
 
+-- failing is the entry of a process whose calls fail, and was before. Its moment is when that began.
+local function failing(entry, limit)
+  return match(entry or '', '^! %d+ (.*)$') == limit and entry or '! ' .. micros(now) .. ' ' .. limit
+end
+
+-- silent returns how long ago a process of v0.2 has sent a heartbeat under a name: it writes the moment there.
+local function silent(beaten) return math.abs(now - (tonumber(beaten or nil) or -math.huge)) end
+
 -- note records the limit of a process under a name, and returns how much work that was.
 local function note(limits, reports, kind, pace, limit, report)
-  local f = call('HMGET', limits, ' kind', ' rank', ' limit', ' pace', ' live', ' looked', me)
+  local f = call('HMGET', limits, ' kind', ' rank', ' limit', ' pace', ' live', ' looked', me, ' beat')
   local s = { kind = f[1], limit = f[3], pace = tonumber(f[4] or nil), live = tonumber(f[5] or 0), looked = tonumber(f[6] or 0) }
   local rank, ruling, was = tonumber(f[2] or 0), s.limit, f[7] and not find(f[7], '^[-!] ') and f[7]
   local mine, work = limit ~= '' and pace .. ' ' .. limit or nil, 1
   local old = not s.pace or died > s.looked or now < s.looked or now - s.looked > LOOK
-  local n = #reply
+  local n, before = #reply, foreign or silent(f[8]) < silence and UNNAMED
+  if mine and before then
+    local entry = failing(f[7], limit)
+    if entry ~= f[7] then call('HSET', limits, me, entry, ' looked', 0) end -- so a later heartbeat looks who counts
+    call('PEXPIRE', limits, life)
+    if report ~= '' and call('HSET', reports, me, report) == 1 then call('PEXPIRE', reports, life) end
+    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, 0, '', tostring(before)
+    return work
+  end
   if not (mine or f[1]) then -- no process used the name
     reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = 0, 0, '', ''
     return work
@@ -153,7 +201,7 @@ local function note(limits, reports, kind, pace, limit, report)
     if old then work = work + 1 + look(limits, reports, s) / 8 end
     old = s.live <= (was and 1 or 0)
     if not old then
-      refused = match(f[7] or '', '^! %d+ (.*)$') == limit and f[7] or '! ' .. micros(now) .. ' ' .. limit
+      refused = failing(f[7], limit)
       mine, kind = nil, s.kind
     end
   end

@@ -55,7 +55,7 @@ func kindsPlay(t *testing.T, client *redis.Client, script *redis.Script, prefix 
 				limit, ends = "", random.IntN(2)
 			}
 			before := client.HGet(t.Context(), keys[2], name).Val()
-			v, err := script.Run(t.Context(), client, keys, whole(now), name, 3*second, "", ends, p.kind, p.pace, limit, `{"pid":1}`).Slice()
+			v, err := script.Run(t.Context(), client, keys, whole(now), name, 3*second, "", ends, Protocol, p.kind, p.pace, limit, `{"pid":1}`).Slice()
 			require.NoError(t, err)
 			if limit == "" {
 				p.told, p.in = 0, false
@@ -63,7 +63,7 @@ func kindsPlay(t *testing.T, client *redis.Client, script *redis.Script, prefix 
 				continue
 			}
 			steady := p.told > 0 && now-p.beaten < 1.5*second
-			p.told, p.beaten, p.in = now, now, v[7] == p.kind
+			p.told, p.beaten, p.in = now, now, v[8] == p.kind
 			all[name] = p
 			entry := client.HGet(t.Context(), keys[2], name).Val()
 			others := false
@@ -85,7 +85,7 @@ func kindsPlay(t *testing.T, client *redis.Client, script *redis.Script, prefix 
 			case !p.in && strings.HasPrefix(before, "! ") && strings.HasSuffix(before, " "+limit) && entry != before:
 				return fmt.Errorf("since when the calls of %s fail was %q and is %q", name, before, entry)
 			case now-p.alone > 6*second:
-				return fmt.Errorf("%s is kept out, and nobody uses %v", name, v[7])
+				return fmt.Errorf("%s is kept out, and nobody uses %v", name, v[8])
 			}
 		}
 	}
@@ -111,7 +111,7 @@ func TestBeatOneKindFindsBugs(t *testing.T) {
 		{"whose calls fail counts", "'! ' .. micros(now) .. ' ' .. limit", "'1 ' .. limit"},
 		{"nobody finds out that the others are dead", "if old then work = work + 1 + look(limits, reports, s) / 8 end\n    old", "old"},
 		{"who ends leaves its kind behind", "kind = s.kind\n  elseif", "kind = kind\n  elseif"},
-		{"since when calls fail is forgotten", "match(f[7] or '', '^! %d+ (.*)$') == limit and f[7] or '! '", "'! '"},
+		{"since when calls fail is forgotten", "match(entry or '', '^! %d+ (.*)$') == limit and entry or '! '", "'! '"},
 	} {
 		require.Equal(t, 1, strings.Count(beat, bug[1]), bug[0])
 		script := redis.NewScript(strings.Replace(beat, bug[1], bug[2], 1))

@@ -17,15 +17,15 @@ import (
 func tells(t *testing.T, client *redis.Client, prefix, process string, now float64, names []string) (reply []any, taken int) {
 	t.Helper()
 	keys := BeatKeys(prefix, "g", "")[:2]
-	args := []any{whole(now), process, 3 * second, "", 1}
+	args := []any{whole(now), process, 3 * second, "", 1, Protocol}
 	for _, name := range names {
 		keys = append(keys, BeatKeys(prefix, "g", name)[2:]...)
 		args = append(args, "p", 10, "10/s", `{"pid":1}`)
 	}
 	v, err := Beat.Run(t.Context(), client, keys, args...).Slice()
 	require.NoError(t, err)
-	require.Zero(t, len(v)%4)
-	return v, len(v)/4 - 1
+	require.Zero(t, (len(v)-5)%4)
+	return v, (len(v) - 5) / 4
 }
 
 // One message says for all names that the process lives: its slots are nobody else's, and a process

@@ -36,12 +36,12 @@ func (f *fleet) beat(process string, pace float64, limit string) heartbeat {
 	if limit == "" {
 		lives = 0
 	}
-	v, err := Beat.Run(context.Background(), f.client, BeatKeys(f.prefix, "", "api"), whole(f.now), process, 3*second, f.news, lives, "p", pace, limit, "").Slice()
+	v, err := Beat.Run(context.Background(), f.client, BeatKeys(f.prefix, "", "api"), whole(f.now), process, 3*second, f.news, lives, Protocol, "p", pace, limit, "").Slice()
 	if err != nil {
 		return heartbeat{error: err.Error()}
 	}
 	require.Equal(f, int64(f.now), v[0])
-	return heartbeat{known: v[1] != int64(0), alive: v[4].(int64), rank: v[5].(int64), limit: v[6].(string)}
+	return heartbeat{known: v[1] != int64(0), alive: v[5].(int64), rank: v[6].(int64), limit: v[7].(string)}
 }
 
 func newFleet(t *testing.T, server *redistest.Server) *fleet {

@@ -61,6 +61,22 @@
 // (see head.lua). From then on it brings that one, so that the plan comes back after a loss of data.
 // The text that it sends back ends before the @. When the keys of a limit expire, its plan goes.
 //
+// # Versions
+//
+// The protocol is what processes of different versions of this module must understand alike: the keys, what the
+// scripts write there, and the messages. Each process runs the scripts of its own version, so the
+// arguments and replies of scripts are no part of it. It has a number, [Protocol], that each heartbeat
+// tells, and each state has the highest number that has written it. v0.2 had protocol 2.
+//
+// Processes of a protocol and of the next one share limits: a change of the scripts has to work beside the
+// scripts before it. If the older ones cannot do something, the newer ones use it only while the
+// heartbeat says that all living processes speak the new protocol. For such a change the number grows by one. If a process comes that
+// cannot share the limits of the processes that are there, its heartbeat is refused: the kind in the reply is
+// the number of their protocol. Its calls must not be made until they are gone. A script also refuses a state
+// that a later protocol than the next one has written. The first heartbeat of a protocol publishes
+// "protocol <number>": on that message, the other processes send a heartbeat at once. Package internal/frozen has
+// the scripts of an earlier version, and tests play fleets in which some processes run them.
+//
 // # A small client
 //
 // One script is enough to share a limit: ask. Its text begins with the files head, items and common

@@ -41,7 +41,7 @@ func TestOneSlot(t *testing.T) {
 			}
 			add(BeatKeys("pre", group, name)...)
 			add(Channel("pre", group, name))
-			require.NoError(t, Beat.Run(t.Context(), client, BeatKeys("pre", group, name), "", "p", 1e6, "", 1, "p", 1, "1/s", "told").Err())
+			require.NoError(t, Beat.Run(t.Context(), client, BeatKeys("pre", group, name), "", "p", 1e6, "", 1, Protocol, "p", 1, "1/s", "told").Err())
 		}
 		require.Len(t, slots, 1, group)
 

@@ -7,7 +7,7 @@
 -- late. since: when the permits of the head were there. wanted: the permits of bookings that count.
 -- front, span, returned: see bookings.lua. latest: when the last booked call is due back.
 local FIELDS = { 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'epoch', 'rank', 'setUntilMicros', 'pausedUntilMicros',
-  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue' }
+  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol' }
 local NUMBERS = 12
 local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil' } -- if they are not 0
 local limits, byKey = {}, {} -- by index; a limit that a call names twice has one table
@@ -29,11 +29,13 @@ local function fields(l)
   end
   local was = { tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0), tonumber(f[5] or 0), tonumber(f[6] or 0),
     tonumber(f[7] or 0), tonumber(f[8] or 0), tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0),
-    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0' }
+    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0', f[21] or '' }
   for k = 1, NUMBERS do
     local x = was[k]
     if not x or x - x ~= 0 then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. f[k] end
   end
+  l.protocol = max(PROTOCOL, tonumber(was[21]) or 0)
+  if l.protocol > PROTOCOL + 1 then return 'PROTOCOL ' .. was[21] end
   if not met and ARGV[RUN] ~= '' and f[15] ~= ARGV[RUN] then meet(ARGV[RUN]) end
   l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = was, renews, not f[13], places, booked, log
   l.version, l.seen, l.free, l.part, l.epoch, l.rank = was[1], was[2], was[3], was[4], was[5], was[6]
@@ -185,7 +187,7 @@ local function save(l)
   local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
   local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
-    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue }
+    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, format('%d', l.protocol) }
   local was, changes, n = l.was, {}, 0
   for k = 1, #FIELDS do
     local value = is[k]

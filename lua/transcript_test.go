@@ -149,12 +149,12 @@ func (p *performer) command(w []string) []string {
 	case "leave", "settle", "pause", "resume", "level", "set", "reset", "inspect":
 		return p.verb(verb, w[1:])
 	case "beat":
-		args := []any{p.moment(p.now.String()), p.who["name"], p.micros("3s"), "", "1", "p", w[1], w[2], ""}
+		args := []any{p.moment(p.now.String()), p.who["name"], p.micros("3s"), "", "1", fmt.Sprint(Protocol), "p", w[1], w[2], ""}
 		v, err := Beat.Run(p.Context(), p.client, BeatKeys(p.prefix, "", "api"), p.butted(args)...).Slice()
 		if err != nil {
 			return []string{err.Error()}
 		}
-		return []string{fmt.Sprintf("known %v, %v live, rank %v: %v", v[1], v[4], v[5], v[6])}
+		return []string{fmt.Sprintf("known %v, %v live, rank %v: %v", v[1], v[5], v[6], v[7])}
 	case "show":
 		return p.show(p.limit(w[1]))
 	case "lose":
@@ -378,7 +378,7 @@ func (p *performer) show(l *scriptLimit) (lines []string) {
 	for i, key := range l.keys {
 		for _, line := range content(p, p.client, key) {
 			nothing := strings.HasSuffix(line, " ") || strings.HasSuffix(line, " 0") && len(strings.Fields(line)) == 2 ||
-				line == "queue 0 0 0 0 0 0 0 0 0"
+				line == "queue 0 0 0 0 0 0 0 0 0" || line == fmt.Sprint("protocol ", Protocol)
 			if nothing && i == 0 {
 				continue
 			}

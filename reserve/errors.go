@@ -64,6 +64,12 @@ var (
 	// owns it, delete it.
 	ErrCorrupt = fault.ErrCorrupt
 
+	// ErrVersion: processes of another version of fleetpace use the limit, and the two versions
+	// cannot share it. The text says which version, and what to do. No turn was granted. A version and the next
+	// one always share limits; v0.2 shares none with later versions. Calls succeed a few seconds
+	// after those processes have stopped.
+	ErrVersion = fault.ErrVersion
+
 	// ErrClosed: the limiter was closed. Its waiting calls have left the queue.
 	ErrClosed = errors.New("limiter is closed")
 

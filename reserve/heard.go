@@ -1,11 +1,13 @@
 package reserve
 
 import (
+	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/wire"
+	scripts "github.com/fleetpace/fleetpace/lua"
 )
 
 // hear logs what happened elsewhere in the fleet.
@@ -27,7 +29,10 @@ func (s *shared) hear(e engine.Event) {
 	case engine.Rules:
 		s.differ(e.Limit.Name, e.Text)
 	case engine.Unfit:
-		s.unfit(e.Limit.Name, e.Text)
+		s.unfit(e.Limit.Name, e.Text, e.N)
+	case engine.Mixed:
+		log.Info("fleetpace: processes of another version share the limits; what only the newest version has is off while others run",
+			"limit", s.name, "lowest_protocol", e.N, "own_protocol", scripts.Protocol)
 	case engine.Moved:
 		if !log.Enabled(s.life, slog.LevelInfo) || e.Limit.Plans && s.looking.Load() >= mostLooking {
 			return
@@ -93,14 +98,23 @@ func (s *shared) differ(name *wire.Name, ruling string) {
 		"limit", name.Text, "own", name.Limit, "in_force", ruling)
 }
 
-// unfit logs once that a limit of another kind is in force, so calls of this process fail.
-func (s *shared) unfit(name *wire.Name, ruling string) {
+// unfit logs once that a limit of another kind is in force, so calls of this process fail. The same
+// holds if processes of a protocol use the name beside which this process cannot work.
+func (s *shared) unfit(name *wire.Name, ruling string, protocol int) {
+	if protocol > 0 {
+		ruling = fmt.Sprintf("protocol %d", protocol)
+	}
 	s.differing.Lock()
 	defer s.differing.Unlock()
 	of, now := name.Keys[0]+" "+name.Limit, time.Now()
 	last := s.differs[of]
 	s.differs[of] = differing{ruling, now}
 	if last.ruling == ruling && now.Sub(last.at) < tellAgain {
+		return
+	}
+	if protocol > 0 {
+		s.loud().Error("fleetpace: calls of this process fail, because processes of another version of fleetpace use the limit, and the two versions cannot share it; the error of the calls says what to do",
+			"limit", name.Text, "their_protocol", protocol, "own_protocol", scripts.Protocol, "see", "fleetpace show "+name.Text)
 		return
 	}
 	s.loud().Error("fleetpace: calls of this process fail, because a limit of another kind is in force under the same name; give one of them another name, or stop the processes that use the other",

@@ -2,6 +2,7 @@ package reserve
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -182,10 +183,13 @@ func (s *shared) watch(e engine.Event) {
 }
 
 // errKind returns the error for calls whose limit has another kind than the limit in force under
-// its name.
-func errKind(name *wire.Name, inForce string) error {
+// its name. It does the same if processes of another version use the name, and the two cannot share it.
+func errKind(name *wire.Name, inForce *wire.Ruling) error {
+	if inForce.Protocol > 0 {
+		return fmt.Errorf("%w; \"fleetpace show %s\" lists the processes", wire.Version(inForce.Protocol), name.Text)
+	}
 	return invalid("Config.Limit", "%s of the name %q is of another kind than %s, which is in force under that name: give one of them another name, or stop the processes that use the other; \"fleetpace show %s\" lists them",
-		name.Limit, name.Text, inForce, name.Text)
+		name.Limit, name.Text, inForce.Limit, name.Text)
 }
 
 // lookForEviction asks Redis whether it may evict state, if there is a Logger.

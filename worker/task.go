@@ -182,6 +182,8 @@ func (w *Worker) report(err error) {
 		do = "correct what the error names: the client's options, the rights of its user, or the settings of Redis"
 	case errors.Is(err, reserve.ErrCorrupt):
 		do = "look at the key that the error names, and delete it if nothing else owns it"
+	case errors.Is(err, reserve.ErrVersion):
+		do = "stop the processes of the other version, as the error says: then the tasks run"
 	case errors.Is(err, redis.ErrClosed):
 		do = "close a Redis client only after the workers that use it were shut down; restart this process"
 	case errors.Is(err, reserve.ErrUnavailable), errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):

@@ -45,6 +45,11 @@ func (a *app) print(look *fleet.Look) error {
 		fmt.Fprintf(a.out, "  DIFFERENT LIMITS: %s in %d\n", limit, n)
 	}
 	for _, p := range look.Unfit() {
+		if foreign := look.Foreign(p); foreign > 0 {
+			fmt.Fprintf(a.out, "  ANOTHER VERSION: process %d on %s speaks protocol %d, beside processes of protocol %d; its calls fail since %s\n",
+				p.Report.PID, plain(p.Report.Host), p.Report.Protocol, foreign, p.Fails.Format("2 Jan 15:04:05 MST"))
+			continue
+		}
 		fmt.Fprintf(a.out, "  ANOTHER KIND OF LIMIT: %s, of process %d on %s; its calls fail since %s\n", plain(p.Limit), p.Report.PID, plain(p.Report.Host), p.Fails.Format("2 Jan 15:04:05 MST"))
 	}
 	rows := [][]string{{"KEY", "LIMIT", "WAITING", "LONGEST", "BOOKED", "STORED", "A NEW CALL WAITS", "PAUSED"}}

@@ -31,7 +31,7 @@ func (a *app) why() *cobra.Command {
 			if err == nil && answer.Reason == fleet.WhyAway {
 				return errSaid
 			}
-			if err == nil && fails && (answer.Held > 0 || answer.Reason == fleet.WhyCorrupt || answer.Reason == fleet.WhyKind) {
+			if err == nil && fails && (answer.Held > 0 || answer.Reason == fleet.WhyCorrupt || answer.Reason == fleet.WhyKind || answer.Reason == fleet.WhyVersion) {
 				return errHeldBack
 			}
 			return err

@@ -8,7 +8,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
-// Config is the settings of an Engine. All fields are required, except Channel and Brisk.
+// Config is the settings of an Engine. All fields are required, except Channel, Protocol and Brisk.
 type Config struct {
 	Process string        // The name of this process, unique in the fleet, without spaces and colons.
 	Channel string        // The channel on which Redis publishes news of the limits. Empty: there is no news.
@@ -19,6 +19,9 @@ type Config struct {
 	Probe    time.Duration // The average time between two attempts to reach an unreachable Redis.
 	// Share returns the part of a limit that this process uses while Redis is unreachable.
 	Share func(l *wire.Limit) (perSecond float64, burst int)
+
+	// Protocol is the protocol that the scripts speak. Zero: wire.Protocol. Tests play a later one.
+	Protocol int
 
 	Self   wire.Report    // The fields that are the same in all reports of this process.
 	Random func() float64 // Returns a random number from 0 to 1, for jitter.
@@ -32,9 +35,9 @@ type Errors struct {
 	Closed    error
 	Cancelled error // For a call that was cancelled.
 	Away      error // For a call during an outage, under AwayFail.
-	// Kind builds the error for a call whose limit is of another kind than the limit in force under its name.
-	// inForce is the text of the limit in force.
-	Kind func(name *wire.Name, inForce string) error
+	// Kind builds the error for a call whose limit is of another kind than the limit in force under its name. It
+	// does the same if processes of another protocol use the name, and this process cannot work beside them.
+	Kind func(name *wire.Name, inForce *wire.Ruling) error
 	// Missed builds the error for a call whose turn would come after its deadline. slowest is the index of the
 	// limit that delays the call most. -1: it is not known.
 	Missed func(turn, deadline time.Time, slowest int) error
@@ -85,11 +88,12 @@ type Engine struct {
 
 // New returns an engine that has nothing to do.
 func New(cfg Config) *Engine {
-	cfg.Brisk = cmp.Or(cfg.Brisk, usualBrisk)
+	cfg.Brisk, cfg.Protocol = cmp.Or(cfg.Brisk, usualBrisk), cmp.Or(cfg.Protocol, wire.Protocol)
+	cfg.Self.Protocol = cfg.Protocol
 	e := &Engine{cfg: cfg, lines: map[key]*line{}, rests: map[string]time.Time{}}
 	e.breaker = breaker{failures: cfg.Failures, probe: cfg.Probe, interval: time.Duration((0.5 + cfg.Random()) * float64(cfg.Probe)), tell: e.tell}
 	e.traffic.returning = map[string]int{}
-	e.heart = heart{names: map[*wire.Name]*nameUse{}}
+	e.heart = heart{names: map[*wire.Name]*nameUse{}, spoken: cfg.Protocol}
 	e.heart.alarm.of = duty((*Engine).beat)
 	e.news = news{moves: map[string]*move{}, moving: map[string]int{}, looks: map[*wire.Limit]time.Time{}}
 	e.news.glance.of, e.news.look.of = duty((*Engine).glanceNow), duty((*Engine).lookNow)

@@ -57,7 +57,13 @@ type heart struct {
 	ordered   int64     // the number of names that were ever in use
 	failures  int       // the number of heartbeats that failed in a row
 	signedOff bool      // the last heartbeat has been sent
+	lowest    int       // the lowest protocol of the living processes of the group; 0: it is not known
+	spoken    int       // the same, or what it was when it was last known
 }
+
+// Speaks reports whether all living processes of the group speak a protocol. Only then
+// the process may use what this protocol has added, because other processes would misunderstand it.
+func (e *Engine) Speaks(protocol int) bool { return e.heart.lowest >= protocol }
 
 // hurry makes the next heartbeat go at once.
 func (e *Engine) hurry(now time.Time) {
@@ -125,7 +131,9 @@ func (e *Engine) heartbeat(told []wire.Told, ends bool) *Batch {
 		return nil
 	}
 	b := e.batch(Beat)
-	b.Heartbeat = wire.Heartbeat{Channel: e.cfg.Channel, Process: e.cfg.Process, Dead: e.cfg.Dead, Life: e.lifeKeys, Ends: ends, Names: told}
+	b.Heartbeat = wire.Heartbeat{
+		Channel: e.cfg.Channel, Process: e.cfg.Process, Dead: e.cfg.Dead, Life: e.lifeKeys, Ends: ends, Protocol: e.cfg.Protocol, Names: told,
+	}
 	b.ranks = make([]int64, len(told))
 	for i := range told {
 		b.ranks[i] = told[i].Name.Rank.Load()
@@ -191,6 +199,10 @@ func (e *Engine) learn(p *wire.Pulse, left, now time.Time) {
 		e.knownAt = p.Micros
 	}
 	e.known, e.answered = true, later(e.answered, left)
+	if e.lowest = p.Lowest; p.Lowest > 0 && p.Lowest != e.spoken {
+		e.spoken = p.Lowest
+		e.tell(Event{What: Mixed, N: p.Lowest})
+	}
 	e.trustLeases()
 }
 

@@ -37,7 +37,7 @@ func (e *Engine) otherKind(n *Need) (err error) {
 func (e *Engine) otherThan(limits ...*wire.Limit) error {
 	for _, l := range limits {
 		if other := l.Name.Other.Load(); other != nil && e.cfg.Errors.Kind != nil {
-			return e.cfg.Errors.Kind(l.Name, *other)
+			return e.cfg.Errors.Kind(l.Name, other)
 		}
 	}
 	return nil
@@ -139,15 +139,15 @@ func (e *Engine) kindOf(name *wire.Name, told *wire.Told, ruling wire.Ruling, no
 		}
 		return
 	}
-	name.Other.Store(&ruling.Limit)
+	name.Other.Store(&ruling)
 	name.Sure.Store(true)
 	e.strange = true
-	if u.ruling == ruling.Limit {
+	if u.ruling == ruling.Limit+ruling.Kind {
 		return
 	}
-	u.ruling = ruling.Limit
+	u.ruling = ruling.Limit + ruling.Kind
 	for l := range u.limits {
-		e.tell(Event{What: Unfit, Limit: l, Text: ruling.Limit})
+		e.tell(Event{What: Unfit, Limit: l, Text: ruling.Limit, N: ruling.Protocol})
 		return
 	}
 }

@@ -182,8 +182,9 @@ func (e *Engine) toTell(names []*wire.Name, ends bool, now time.Time) (told []wi
 		report.Ended = ends
 		text := report.Text()
 		// Where Redis has lost all of its data, the names whose kinds were in force go first.
-		waits := !ends && name.Other.Load() != nil && now.Sub(e.lost) < e.cfg.Dead
-		if u := e.names[name]; u != nil && !waits && (ends || u.stale.After(u.told) || text != u.report || u.died < e.died || now.Sub(u.told) >= retold) {
+		other := name.Other.Load()
+		waits := !ends && other != nil && now.Sub(e.lost) < e.cfg.Dead
+		if u := e.names[name]; u != nil && !waits && (ends || other != nil && other.Protocol > 0 || u.stale.After(u.told) || text != u.report || u.died < e.died || now.Sub(u.told) >= retold) {
 			told = append(told, wire.Told{Name: name, Ends: ends, Report: text})
 		}
 	}

@@ -75,7 +75,8 @@ func (e *Engine) Alive(now time.Time) { e.heard = now }
 
 // News handles a message of the scripts. About a limit it is "news <what,...> <micros> <key>", and about a
 // process "dead <process>". About the limit in force under a name it is
-// "limit <rank> <key of the name's limits>". A key may have spaces.
+// "limit <rank> <key of the name's limits>". "protocol <number>" says that the first process of another protocol
+// has come. A key may have spaces.
 func (e *Engine) News(now time.Time, text string) {
 	e.heard = now
 	words := strings.SplitN(text, " ", 4)
@@ -83,6 +84,8 @@ func (e *Engine) News(now time.Time, text string) {
 	case words[0] == "dead":
 		e.forgetMissed("", now)
 		e.refreshLines(func(*line) bool { return true })
+	case words[0] == "protocol":
+		e.hurry(now)
 	case words[0] == "limit":
 		_, key, _ := strings.Cut(strings.TrimPrefix(text, "limit "), " ")
 		for name, u := range e.names {

@@ -23,7 +23,8 @@ const (
 	CameBack                // Redis answers again, after Took.
 	Outlasted               // Redis is back: in an outage of length Took, N permits of Limit were used.
 	Moved                   // Another process has moved Limit: Text is paused, resumed or limit.
-	Unfit                   // The limit Text, of another kind, is in force under Limit's name: calls of this process fail.
+	Unfit                   // The limit Text, of another kind, is in force under Limit's name: calls of this process fail. N: processes of protocol N use it.
+	Mixed                   // Processes of an earlier protocol have come, or are gone: the lowest protocol of the living processes is N.
 	Follows                 // Another process has brought a newer plan of Limit, and this process has it now.
 	Planning                // Calls wait at Limits, whose plans may have changed: see Engine.Planned.
 	Rules                   // The limit Text is in force under Limit's name, whether that is this process's limit or not.

@@ -25,6 +25,7 @@ var (
 	ErrOutcomeUnknown = errors.New("outcome unknown")
 	ErrDenied         = errors.New("redis denies access")
 	ErrCorrupt        = errors.New("state is corrupt")
+	ErrVersion        = errors.New("versions do not mix")
 
 	// ErrStale says that a later call of the same process has run before this one.
 	ErrStale = fmt.Errorf("%w: it has answered a later call", ErrUnavailable)

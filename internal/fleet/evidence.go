@@ -12,6 +12,7 @@ func (l *Look) evidence(row *Row) []string {
 	st := &row.State
 	texts := []string{fmt.Sprintf("limit %s; in Redis %s here, %d booked, %v permits stored", row.Limit, count(st.Waiting, "call waits", "calls wait"), st.Booked, st.Stored)}
 	texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process is alive", "processes are alive"), l.Dead()))
+	texts = append(texts, l.protocols()...)
 	if row.Oldest > 0 {
 		texts = append(texts, "the oldest waiting call has waited for "+span(seconds(row.Oldest)))
 	}

@@ -113,7 +113,7 @@ func (l *Look) Line(rates *Rates) Line {
 	if failing := l.Unfit(); failing != nil {
 		sum.Failing = len(failing)
 		if sum.Error == "" {
-			sum.Error = l.unfit(failing)
+			_, sum.Error = l.unfit(failing)
 		}
 	}
 	return sum

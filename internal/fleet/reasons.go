@@ -26,7 +26,8 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		return []reason{{WhyCorrupt, corrupt(row.Err)}}
 	}
 	if failing := l.Unfit(); failing != nil {
-		all = append(all, reason{WhyKind, l.unfit(failing)})
+		why, text := l.unfit(failing)
+		all = append(all, reason{why, text})
 	}
 	because := ""
 	if told := plain(st.PauseReason); told != "" {

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/internal/frozen"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
@@ -130,6 +131,19 @@ func (s *scene) silent(ago time.Duration, dead bool) {
 	for _, p := range processes {
 		require.NoError(s, s.client.ZAdd(s.Context(), s.beats()[0], redis.Z{Score: score, Member: p}).Err())
 	}
+}
+
+// v02 sends a heartbeat of a process of v0.2.
+func (s *scene) v02(lives bool) {
+	s.Helper()
+	p := frozen.V02{Client: s.client, Prefix: s.prefix, Name: "api", Process: "old", Interval: 10 * time.Millisecond, Burst: 1}
+	require.NoError(s, p.Beat(s.Context(), !lives))
+}
+
+// later sends a heartbeat of a process that speaks another protocol.
+func (s *scene) later(process string, protocol int) {
+	s.Helper()
+	require.NoError(s, lua.Beat.Run(s.Context(), s.client, s.beats()[:2], "", process, 3_000_000, "", 1, protocol).Err())
 }
 
 // unfit begins processes whose limit is of another kind than the one in force.

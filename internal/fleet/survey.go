@@ -64,6 +64,7 @@ type Survey struct {
 	Keys      []Queue           `json:"keys"`
 	Flows     []Queue           `json:"flows,omitempty"`
 	SetBy     map[string]string `json:"setBy,omitempty"` // by key: who has set the override, if that is known
+	Protocols []int             `json:"protocols"`       // of the living processes of the group, the lowest first; 2: v0.2
 
 	at time.Time // local time of the reading
 }
@@ -107,11 +108,11 @@ const setter = " set "
 func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 	keys := lua.BeatKeys(r.prefix, n.Group, n.Name)
 	var beats *redis.ZSliceCmd
-	var limits, reports *redis.MapStringStringCmd
+	var limits, reports, spoken *redis.MapStringStringCmd
 	var clock *redis.TimeCmd
 	_, err := r.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		beats = p.ZRangeWithScores(ctx, keys[0], 0, -1)
-		limits, reports = p.HGetAll(ctx, keys[2]), p.HGetAll(ctx, keys[3])
+		spoken, limits, reports = p.HGetAll(ctx, keys[1]), p.HGetAll(ctx, keys[2]), p.HGetAll(ctx, keys[3])
 		clock = p.Time(ctx)
 		return nil
 	})
@@ -119,6 +120,7 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 		return nil, classified(fmt.Sprintf("read the processes of %q", n), err)
 	}
 	s := &Survey{Name: n, Limit: limits.Val()[" limit"], at: time.Now()}
+	s.listProtocols(spoken.Val(), limits.Val(), clock.Val())
 	last := map[string]float64{} // moments of heartbeats; below 0 for dead processes
 	for _, beat := range beats.Val() {
 		id, _ := beat.Member.(string)
@@ -139,12 +141,19 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 		if pace == "-" { // it has ended; the moment follows
 			micros, _ := strconv.ParseFloat(limit, 64)
 			score = -micros
-		} else if p.Limit = limit; !known { // it died long ago
+		} else if p.Limit = limit; !known && !s.hasOld() { // it died long ago
 			continue
 		}
 		ago := max(0, clock.Val().Sub(time.UnixMicro(int64(max(score, -score)))))
+		if !known && pace != "-" {
+			ago = 0
+		}
 		p.Silent, p.Alive = ago.Round(time.Millisecond).Seconds(), score > 0 && ago < silent
 		_ = json.Unmarshal([]byte(reports.Val()[id]), &p.Report) // a process of another version may report other fields
+		if p.Report.Protocol == 0 && p.Report.PID > 0 && pace != "-" && s.hasOld() {
+			p.Report.Protocol = old
+			p.Alive = p.Alive || !known // its heartbeats have other keys in a group
+		}
 		s.Processes = append(s.Processes, p)
 	}
 	slices.SortFunc(s.Processes, func(x, y Process) int {

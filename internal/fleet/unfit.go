@@ -17,12 +17,20 @@ func (s *Survey) Unfit() (failing []*Process) {
 }
 
 // unfit says what is wrong with these processes, and what to do.
-func (l *Look) unfit(failing []*Process) string {
+func (l *Look) unfit(failing []*Process) (Why, string) {
 	p := failing[0]
 	others := ""
 	if n := len(failing) - 1; n > 0 {
 		others = ", and so do those of " + count(int64(n), "other process", "other processes")
 	}
-	return fmt.Sprintf("Calls of %s fail since %s%s: it is configured with %s, and %s is in force, which is of another kind. Give one of them another name (Config.Name), or stop the processes with the other: \"fleetpace show %s\" lists them.",
+	if foreign := l.Foreign(p); foreign > 0 {
+		do := "Stop the processes of one of them"
+		if foreign < p.Report.Protocol {
+			do = "Stop the earlier ones"
+		}
+		return WhyVersion, fmt.Sprintf("Calls of %s fail since %s%s: it speaks protocol %d, and processes of %s use the limit, and the two versions cannot share it. %s (%s), and calls succeed a few seconds later: docs/upgrading.md.",
+			l.process(p.ID), clock(p.Fails), others, p.Report.Protocol, version(foreign), do, l.speaking(foreign))
+	}
+	return WhyKind, fmt.Sprintf("Calls of %s fail since %s%s: it is configured with %s, and %s is in force, which is of another kind. Give one of them another name (Config.Name), or stop the processes with the other: \"fleetpace show %s\" lists them.",
 		l.process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.Name)
 }

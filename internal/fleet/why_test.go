@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +23,8 @@ var situations = []struct {
 	why  fleet.Why
 	also []fleet.Why
 	says []string
-	held int64 // calls that are held back
+	held int64    // calls that are held back
+	with []string // the evidence
 }{
 	{
 		what: "nothing", why: fleet.WhyAvailable, says: []string{"turn now"},
@@ -155,6 +157,55 @@ var situations = []struct {
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
 			s.known(1)
 			s.unfit(1)
+			return ""
+		},
+	},
+	{
+		what: "processes of v0.2", why: fleet.WhyVersion,
+		says: []string{
+			`^Calls of .*, process \d+ fail since \d`, "it speaks protocol 3, and processes of fleetpace v0.2 use the limit", `Stop the earlier ones \(desk, process 4711\)`,
+			"docs/upgrading.md",
+		},
+		with: []string{"1 process is alive"},
+		make: func(s *scene) string {
+			s.v02(true)
+			l, _ := s.process(reserve.Config{Limit: reserve.PerSecond(100), Logger: slog.New(slog.DiscardHandler)})
+			require.ErrorIs(s, l.Wait(s.Context()), reserve.ErrVersion)
+			s.v02(true)
+			return ""
+		},
+	},
+	{
+		what: "processes of v0.2 that are gone", why: fleet.WhyAvailable, with: []string{"all living processes speak protocol 3"},
+		make: func(s *scene) string {
+			s.v02(true)
+			s.v02(false)
+			l, _ := s.process(reserve.Config{Limit: reserve.PerSecond(100), Logger: slog.New(slog.DiscardHandler)})
+			s.until("calls succeed", func() bool { return l.Wait(s.Context()) == nil })
+			s.until("the process is known", func() bool {
+				answer, err := s.reader.Explain(s.Context(), api, "")
+				require.NoError(s, err)
+				return answer.Reason == fleet.WhyAvailable
+			})
+			return ""
+		},
+	},
+	{
+		what: "processes of an earlier protocol beside a later one", why: fleet.WhyAvailable,
+		with: []string{`what protocol 4 has added is off until the processes of protocol 3 are gone: .*, process \d+`},
+		make: func(s *scene) string {
+			s.paced(reserve.PerSecond(100).Burst(100))
+			s.known(1)
+			s.later("new", 4)
+			return ""
+		},
+	},
+	{
+		what: "processes of a protocol that is too late", why: fleet.WhyAvailable, with: []string{"all living processes speak protocol 3"},
+		make: func(s *scene) string {
+			s.paced(reserve.PerSecond(100).Burst(100))
+			s.known(1)
+			s.later("new", 5)
 			return ""
 		},
 	},
@@ -432,6 +483,9 @@ func TestWhy(t *testing.T) {
 			require.Equal(t, c.held, a.Held, "calls that are held back: %+v", a)
 			for _, text := range c.says {
 				require.Regexp(t, text, a.Text)
+			}
+			for _, text := range c.with {
+				require.Regexp(t, text, strings.Join(a.Evidence, "\n"))
 			}
 			sentence(t, a.Text)
 			require.Equal(t, which == "" && a.Key != "", strings.Contains(fmt.Sprint(a.Evidence), "this is of the key"), "who asks for no key is told which one")

@@ -1,9 +1,11 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -28,7 +30,7 @@ type Name struct {
 
 	Rank  atomic.Int64           // the rank of this limit among the limits of other processes: see beat.lua
 	Alive atomic.Int64           // how many processes; 0: not known
-	Other atomic.Pointer[string] // the limit in force, if it has another kind; nil: it has not
+	Other atomic.Pointer[Ruling] // what is in force, if this limit is not and its calls must not be made; nil otherwise
 	Sure  atomic.Bool            // Redis has sent its kind, since the name is in use
 	Ended atomic.Bool            // its limiter was closed: no more calls join
 
@@ -53,6 +55,8 @@ type Heartbeat struct {
 	Life    []string      // Name.Life of all of its names
 	Ends    bool          // the process needs no name any more
 
+	Protocol int // the protocol that it speaks; 0: lua.Protocol
+
 	Names []Told
 }
 
@@ -70,14 +74,16 @@ type Pulse struct {
 	Dead   bool   // … as one that has died: others may have its slots
 	Died   int64  // when a process died or ended last, in micros of Redis
 	Run    string // the run of the server; empty: not known
+	Lowest int    // the lowest protocol of the living processes of the group; 0: not known
 
 	Names []Ruling // for the first names that were sent: the other names are to be sent again
 }
 
 // Ruling is the limit in force under a name.
 type Ruling struct {
-	Limit string // its text: the slowest
-	Kind  string // empty: no process has used the name
+	Limit    string // its text: the slowest
+	Kind     string // empty: no process has used the name
+	Protocol int    // of other processes, beside which this one cannot work; 0: of none
 }
 
 // Beat sends a heartbeat, and stores which limits are in force under its names.
@@ -86,7 +92,7 @@ func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 	if h.Ends {
 		lives = "0"
 	}
-	args := append(make([]any, 0, 5+4*len(h.Names)), "", h.Process, h.Dead.Microseconds(), h.Channel, lives)
+	args := append(make([]any, 0, 6+4*len(h.Names)), "", h.Process, h.Dead.Microseconds(), h.Channel, lives, cmp.Or(h.Protocol, scripts.Protocol))
 	for _, told := range h.Names {
 		n, limit := told.Name, told.Name.Limit
 		if told.Ends {
@@ -103,11 +109,13 @@ func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 	p := Pulse{Micros: r.number()}
 	known := r.number()
 	p.Known, p.Dead, p.Died, p.Run = known > 0, known == 2, r.number(), r.text()
+	p.Lowest = int(r.number())
 	for i := 0; r.err == nil && len(r.values) > 0 && i < len(h.Names); i++ {
-		alive, rank, ruling := r.number(), r.number(), Ruling{r.text(), r.text()}
+		alive, rank, ruling := r.number(), r.number(), Ruling{Limit: r.text(), Kind: r.text()}
 		if r.err != nil {
 			break
 		}
+		ruling.Protocol, _ = strconv.Atoi(ruling.Kind)
 		n := h.Names[i].Name
 		if ruling.Limit != n.Limit || ruling.Kind != n.Kind {
 			rank = 0
@@ -127,6 +135,8 @@ type Report struct {
 	Started int64  `json:"started"`         // Unix seconds
 	Policy  string `json:"policy"`          // the policy for calls while Redis is unreachable
 	Ended   bool   `json:"ended,omitempty"` // the process no longer needs the name
+
+	Protocol int `json:"protocol,omitempty"` // that it speaks: see lua.Protocol; 0: its version is v0.2
 
 	Waiting []Waiting `json:"waiting,omitempty"` // the keys and flows with the most calls
 	Used    []Usage   `json:"used,omitempty"`    // the keys that were used last

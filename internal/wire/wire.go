@@ -234,6 +234,22 @@ func (r *reader) head(h *head) {
 // errUnreadable is the error for a reply that the script does not give.
 var errUnreadable = fmt.Errorf("%w: the reply can not be read; is another version of fleetpace at work here?", fault.ErrCorrupt)
 
+// Protocol is the protocol that the scripts speak: see lua.Protocol.
+const Protocol = scripts.Protocol
+
+// Version is the error of a limit that other processes use, of a protocol beside which this one cannot work.
+func Version(theirs int) error {
+	of, do := "an earlier version of fleetpace", "stop them first, or upgrade by the versions between"
+	switch {
+	case theirs > Protocol:
+		of, do = "a later version of fleetpace", "upgrade this process"
+	case theirs == 2: // see lua/beat.lua
+		of = "fleetpace v0.2"
+	}
+	return fmt.Errorf("%w: processes of %s use the limit (protocol %d, and this process speaks %d); %s: docs/upgrading.md",
+		fault.ErrVersion, of, theirs, Protocol, do)
+}
+
 // ErrClock says that the windows of a quota were computed by a clock that is not Redis's. From now on
 // Redis's time is known, and the call may be made again.
 var ErrClock = fmt.Errorf("%w clock", fault.ErrInvalid)
@@ -244,6 +260,9 @@ func problemOf(text string) error {
 	switch code {
 	case "BADARG":
 		return fmt.Errorf("%w argument: %s", fault.ErrInvalid, rest)
+	case "PROTOCOL":
+		number, _ := strconv.Atoi(rest)
+		return Version(number)
 	case "CLOCK":
 		return fmt.Errorf("%w argument: %s", ErrClock, rest)
 	case "EXCEEDS":

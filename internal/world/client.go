@@ -54,7 +54,7 @@ func newClient(w *world, p *process) *client {
 		Random: w.plan.source("engine", p.n).Float64,
 		Errors: engine.Errors{
 			Closed: reserve.ErrClosed, Cancelled: reserve.ErrCancelled, Away: reserve.ErrUnavailable,
-			Kind: func(*wire.Name, string) error { return errKind },
+			Kind: func(*wire.Name, *wire.Ruling) error { return errKind },
 			Missed: func(turn, deadline time.Time, _ int) error {
 				return fmt.Errorf("%w: by %v", reserve.ErrWouldMissDeadline, turn.Sub(deadline))
 			},
