@@ -23,16 +23,23 @@ import (
 )
 
 const usage = `Fleets of several processes (clients of their own in this one), of which each has calls waiting at
-each of many keys of one limiter. Each key allows one call per second. "used" is turns / the turns that
-were possible; script calls and the time that Redis spent in them are per turn.
+each of many keys of one limiter. Each key allows one call per second. The keys' turns come at the same
+moments, or are spread over the second: then fewer calls of a process share a trip. "used" is turns / the
+turns that were possible; script calls and the time that Redis spent in them are per turn.
 
 Flags:
 `
 
 // sized is a fleet.
-type sized struct{ processes, keys, waiting int }
+type sized struct {
+	processes, keys, waiting int
+	together                 bool // The turns of all keys come at the same moments.
+}
 
-var fleets = []sized{{10, 200, 2}, {20, 500, 1}, {50, 500, 1}}
+var fleets = []sized{
+	{10, 200, 2, true}, {20, 500, 1, true}, {50, 500, 1, true},
+	{10, 200, 2, false}, {20, 500, 1, false}, {50, 500, 1, false},
+}
 
 // Run measures each fleet, and prints a row per fleet.
 func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
@@ -41,7 +48,7 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 	fs.Usage = func() { fmt.Fprint(stderr, usage); fs.PrintDefaults() }
 	length := fs.Duration("length", 15*time.Second, "of each measurement")
 	settle := fs.Duration("settle", 10*time.Second, "before it")
-	only := fs.String("only", "", "one fleet, as processes x keys x calls waiting per process and key, such as 10x200x2")
+	only := fs.String("only", "", "one size, as processes x keys x calls waiting per process and key, such as 10x200x2")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -51,17 +58,22 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		if n, _ := fmt.Sscanf(strings.ReplaceAll(*only, "x", " "), "%d %d %d", &g.processes, &g.keys, &g.waiting); n < 3 || min(g.processes, g.keys, g.waiting) < 1 {
 			return fmt.Errorf("-only: want three numbers above 0, such as 10x200x2, got %q", *only)
 		}
-		some = []sized{g}
+		some = []sized{g, g}
+		some[0].together = true
 	}
 	fmt.Fprintln(stdout, time.Now().Format(time.DateOnly))
 	t := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "processes × keys × waiting\tturns/s\tused\tscript calls\tscript µs\t")
+	fmt.Fprintln(t, "processes × keys × waiting\tturns of the keys\tturns/s\tused\tscript calls\tscript µs\t")
 	for _, g := range some {
 		turns, calls, micros, err := g.measure(ctx, *settle, *length, stderr)
 		if err = cmp.Or(ctx.Err(), err); err != nil {
 			return err
 		}
-		fmt.Fprintf(t, "%d × %d × %d\t%.0f\t%.3f\t%.2f\t%.0f\t\n", g.processes, g.keys, g.waiting, turns, turns/float64(g.keys), calls/turns, micros/turns)
+		when := "spread"
+		if g.together {
+			when = "at once"
+		}
+		fmt.Fprintf(t, "%d × %d × %d\t%s\t%.0f\t%.3f\t%.2f\t%.0f\t\n", g.processes, g.keys, g.waiting, when, turns, turns/float64(g.keys), calls/turns, micros/turns)
 	}
 	return t.Flush()
 }
@@ -89,8 +101,10 @@ func (g sized) measure(ctx context.Context, settle, length time.Duration, stderr
 		}
 		defer func() { _ = limiter.Close() }()
 		for i := range g.keys * g.waiting {
-			// Keys whose turns came at the same moments would share more trips.
-			_, phase := math.Modf(float64(i%g.keys) * math.Phi)
+			phase := 0.0
+			if !g.together {
+				_, phase = math.Modf(float64(i%g.keys) * math.Phi)
+			}
 			keyed := limiter.For(strconv.Itoa(i % g.keys))
 			all.Go(func() {
 				time.Sleep(time.Duration(phase * float64(time.Second)))

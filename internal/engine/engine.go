@@ -114,6 +114,7 @@ func (e *Engine) Ready(now time.Time, r *Ready) {
 		clear(e.touched)
 		e.touched = e.touched[:0]
 		again = e.load(now, t)
+		e.sendGone(now)
 		e.dispatch(now)
 		again = again || len(e.touched) > 0
 	}

@@ -14,6 +14,14 @@ import (
 type leaser struct {
 	leases map[*wire.Limit]*lease     // the leases in use
 	past   map[*wire.Name]*LeaseStats // the counts of leases that were forgotten
+	unlent *Batch                     // It returns permits of leases with the next Ready. Nil: there are none.
+	parts  []lent                     // what its items return
+}
+
+// lent is permits of a lease.
+type lent struct {
+	of      *lease
+	permits int64
 }
 
 // lease is permits of a limit that a process has ahead of its calls. They are as many as its calls need in half
@@ -250,16 +258,40 @@ func (l *lease) isDue(e *Engine, now time.Time) {
 	e.giveLast(l, now)
 }
 
-// giveLast returns the permits of the last ask to the bucket, as far as they were not used.
+// giveLast returns the permits of the last ask to the bucket, as far as they were not used. Many leases share a
+// trip.
 func (e *Engine) giveLast(l *lease, now time.Time) {
 	t, permits := l.takeLast()
 	if permits == 0 {
 		return
 	}
-	b := e.batch(Leave)
-	b.Left = append(b.Left, wire.Left{Limit: b.at(l.need.Limit), Turns: t.Ask, Cost: t.Permit - permits})
-	b.answered = func(_ time.Time, r *Result) { l.went(min(r.Counts[0], permits), permits) }
-	b.failed = func(time.Time, error) { l.went(0, permits) }
+	if e.unlent == nil {
+		e.unlent = e.batch(Leave)
+	}
+	e.unlent.Left = append(e.unlent.Left, wire.Left{Limit: e.unlent.at(l.need.Limit), Turns: t.Ask, Cost: t.Permit - permits})
+	e.parts = append(e.parts, lent{l, permits})
+	if len(e.parts)*workOfCall >= mostWork {
+		e.sendGone(now)
+	}
+}
+
+// sendGone sends what leases return.
+func (e *Engine) sendGone(now time.Time) {
+	b, gone := e.unlent, e.parts
+	if b == nil {
+		return
+	}
+	e.unlent, e.parts = nil, nil
+	b.answered = func(_ time.Time, r *Result) {
+		for i, g := range gone {
+			g.of.went(min(r.Counts[i], g.permits), g.permits)
+		}
+	}
+	b.failed = func(time.Time, error) {
+		for _, g := range gone {
+			g.of.went(0, g.permits)
+		}
+	}
 	e.once(b, now)
 }
 
