@@ -1,6 +1,7 @@
 package world
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 type Guarantee struct {
 	Event string
 	What  []string // the events of the histories to which it applies; none: it applies to each
+	Step  int      // of a clock: 1 ahead, -1 back
 	Rate  Cost     // for paced limits and limits that warm up
 	Count Cost     // for quotas and rolling limits
 	Slots Cost
@@ -113,8 +115,12 @@ var Guarantees = []Guarantee{
 		Why: "The same. A limit begins a second later, behind all turns that were granted, and slots three seconds later.",
 	},
 	{
-		Event: "The clock of Redis steps", What: []string{clockStep}, Rate: seconds(1.5), Count: Cost{Time: 1500 * time.Millisecond, Windows: 2}, Slots: seconds(1.5),
-		Why: "The limit begins a second later. If the clock steps back into an earlier window, a quota grants no more in that window. The next window counts what was used in it before the step.",
+		Event: "The clock of Redis steps ahead", What: []string{clockStep}, Step: 1, Rate: seconds(1.5), Count: seconds(1.5), Slots: seconds(1.5),
+		Why: "The limit begins a second later.",
+	},
+	{
+		Event: "The clock of Redis steps back", What: []string{clockStep}, Step: -1, Rate: seconds(1.5), Count: Cost{Time: 1500 * time.Millisecond, Windows: 2}, Slots: seconds(1.5),
+		Why: "The same. A quota grants no more in an earlier window, and the next window counts what was used in it before the step.",
 	},
 	{
 		Event: "Messages on the channel are lost", What: []string{newsLost, newsCut}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
@@ -168,6 +174,11 @@ func (g *Guarantee) of(k reserve.Kind) Cost {
 	return g.Rate
 }
 
+// covers reports whether an event may cost what the row says.
+func (g *Guarantee) covers(e *event) bool {
+	return slices.Contains(g.What, e.what) && g.Step*cmp.Compare(e.by, 0) >= 0
+}
+
 // mayLose returns the most that the events of a history may cost at a limit.
 func (w *world) mayLose(m *meter) time.Duration {
 	var trip, timeout time.Duration
@@ -193,7 +204,7 @@ func (w *world) mayLose(m *meter) time.Duration {
 			total += time.Duration(len(w.plan.loads)) * each
 		}
 		for i := range w.plan.events {
-			if e := &w.plan.events[i]; slices.Contains(g.What, e.what) {
+			if e := &w.plan.events[i]; g.covers(e) {
 				// However often it strikes, the limit works again a while after it has ended.
 				n, lasts := time.Duration(w.strikes[e]), e.ends()-e.at
 				if c.Part > 0 {
