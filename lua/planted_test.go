@@ -120,6 +120,7 @@ var planted = []struct {
 	{"a flow without a name is not charged for who waits", "ask", "      keepStretch(l, '', l.dense)\n", "", false, 1},
 	{"the first one of a flow is not charged", "ask", "keepStretch(l, flow.name, l.virtual + share(l, costOf(place), flow.weight))", "", false, 0},
 	{"nobody comes forward", "ask", "if not from or from >= tag then return tag end", "do return tag end", false, 20},
+	{"debts that have ended keep a call back", "ask", "if not back and tag > max(ends, l.dense) and", "if false and", false, 1},
 	{"who comes forward leaves the gap to the next", "ask", "keepStretch(l, flow.name, ends, from + size, to + size)", "keepStretch(l, flow.name, ends, from, to)", false, 20},
 	{"who comes forward keeps its place", "ask", "call('ZADD', l.places, 'XX', format('%.0f', from), place)", "", false, 20},
 	{"places that are left are debts", "leave", "if score then shares().refund(l, who, tonumber(score)) end", "", false, 1},

@@ -143,10 +143,14 @@ local function overtaken(l, tag, cost, flow)
 end
 
 -- forward is the tag of a call that asks again. If its flow has a gap before it, the call moves into the
--- gap, and the gap moves behind it.
-local function forward(l, tag, place, cost, flow)
+-- gap, and the gap moves behind it. A tag beyond the end of its flow is from debts that have ended while
+-- the call waited at another limit: it gets a new tag.
+local function forward(l, tag, place, cost, flow, back)
   if flow.urgent > 0 then return tag end
   local ends, from, to = stretch(l, flow.name)
+  if not back and tag > max(ends, l.dense) and tag > -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0) then
+    return fairTag(l, cost, flow)
+  end
   if not from or from >= tag then return tag end
   local size = share(l, cost, flow.weight)
   keepStretch(l, flow.name, ends, from + size, to + size)
@@ -172,7 +176,7 @@ local function order(p, item, back)
   if l.virtual == 0 then return end
   if back then p.tag = overtaken(l, p.tag, p.cost, flow) end
   if p.tag then
-    p.tag = forward(l, p.tag, p.place, p.cost, flow)
+    p.tag = forward(l, p.tag, p.place, p.cost, flow, back)
   elseif item.waits then
     p.tag, p.charged = fairTag(l, p.cost, flow), true
   end

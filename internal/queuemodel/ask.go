@@ -108,7 +108,7 @@ func (c *call) order(s *State, p *Part, id string, item Item, back bool) bool {
 		if back {
 			p.Tag = s.overtaken(p.Tag, p.Cost, flow)
 		}
-		p.Tag = s.forward(p.Tag, id, p.Cost, flow)
+		p.Tag = s.forward(p.Tag, id, p.Cost, flow, back)
 	case !item.Now:
 		p.Tag = s.fairTag(p.Cost, flow)
 		return true

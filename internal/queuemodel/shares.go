@@ -173,8 +173,13 @@ func (s *State) overtaken(tag, cost float64, flow Flow) float64 {
 	return min(tag, lastTag)
 }
 
-func (s *State) forward(tag float64, id string, cost float64, flow Flow) float64 {
+// forward returns the tag of a call that asks again. A tag beyond the end of its flow is from debts that have
+// ended since.
+func (s *State) forward(tag float64, id string, cost float64, flow Flow, back bool) float64 {
 	f := s.of(flow.Name)
+	if flow.Urgent == 0 && !back && tag > max(f.ends, s.dense, s.late[flow.Name]) {
+		return s.fairTag(cost, flow)
+	}
 	if f.to == 0 || f.from >= tag || flow.Urgent > 0 {
 		return tag
 	}
