@@ -90,6 +90,7 @@ func (w *world) enter(c *call) {
 	}
 	w.calls[c.n] = c
 	w.waiting = append(w.waiting, c)
+	w.takesPlace(c)
 	w.after(p.longest*4+ripens+c.load.lapses, func() {
 		w.advance()
 		c.ripe, c.could = true, w.now
@@ -185,6 +186,7 @@ func (w *world) finish(c *call, how state) {
 	}
 	if c.state == waiting {
 		w.advance()
+		w.leavesPlace(c, how)
 		w.waiting = slices.DeleteFunc(w.waiting, func(o *call) bool { return o == c })
 		w.demands()
 	}

@@ -13,7 +13,8 @@
 //     history may cost. [Guarantees] is the table: docs/how-it-works.md prints it
 //   - alive: when all events are over, each call has its turn, or its error, within a bound
 //   - order: if nothing has happened for three seconds, at most one in twenty calls of paced limits
-//     has its turn out of the order in which calls came
+//     has its turn out of the order in which calls came. A call has the place of a call before it, in its
+//     process, that gave up
 //   - quiet: the fleet makes at most four script calls for each turn, and for each call that missed its
 //     deadline, was booked or was given up, and six for each second of a process
 //   - clean: when all is over, no call has a place, none holds a slot, and each key expires

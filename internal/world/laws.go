@@ -131,8 +131,8 @@ func (w *world) judgeQuiet() {
 	}
 }
 
-// overtaken counts a call that has its turn while a call waits that came well before it. It counts only
-// after some time without events.
+// overtaken counts a call that has its turn while a call waits whose place was taken well before its own. It counts
+// only after some time without events.
 func (w *world) overtaken(c *call) {
 	const (
 		horizon = 600 * time.Millisecond
@@ -152,13 +152,35 @@ func (w *world) overtaken(c *call) {
 	if c.load.urgent || slices.ContainsFunc(w.processes, func(p *process) bool { return p.longest > near }) {
 		return
 	}
+	place, next := w.places[c.line][0], map[string]int{}
+	came := min(c.came, place)
 	for _, o := range w.waiting {
 		early := horizon + 4*max(o.process.longest, c.process.longest)
-		if max(o.joined-c.joined, w.cameOf(o)-c.came) < -early && o.process.began < c.joined-settled && alike(o, c) {
+		its := w.places[o.line][next[o.line]]
+		next[o.line]++
+		if max(its-place, min(w.cameOf(o), its)-came) < -early && o.process.began < place-settled && alike(o, c) {
 			w.overtakes++
 			w.note("call %d of process %d overtakes %d of process %d", c.n, c.process.n, o.n, o.process.n)
 			return
 		}
+	}
+}
+
+// takesPlace notes that a call has joined its line. The calls of a process that need the same permits are a line:
+// the first one has the first place. If a call gives up, the line keeps its place, and leaves its last one.
+func (w *world) takesPlace(c *call) {
+	l := c.load
+	c.line = fmt.Sprint(c.process.n, c.parts, c.id, l.flow, l.weight, l.urgent, l.now)
+	w.places[c.line] = append(w.places[c.line], w.now)
+}
+
+// leavesPlace notes that a call waits no longer.
+func (w *world) leavesPlace(c *call, how state) {
+	all := w.places[c.line]
+	if how == made || how == holding {
+		w.places[c.line] = all[1:]
+	} else {
+		w.places[c.line] = all[:len(all)-1]
 	}
 }
 

@@ -26,6 +26,7 @@ type call struct {
 	load     *load
 	caller   int
 	process  *process
+	line     string // the calls of its process that need the same permits
 	parts    []part
 	meters   []*meter      // the meters of its parts
 	deadline time.Duration // 0: none

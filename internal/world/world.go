@@ -18,8 +18,9 @@ type world struct {
 	operator  *process // the process of an operator who changes limits; it has no callers
 	meters    []*meter // one for each limit and key that was used
 	byPart    map[part]*meter
-	calls     map[int]*call // calls that wait, or hold slots
-	waiting   []*call       // waiting calls in the order in which they came
+	calls     map[int]*call              // calls that wait, or hold slots
+	waiting   []*call                    // waiting calls in the order in which they came
+	places    map[string][]time.Duration // when the places of each line were taken
 	ended     [lost + 1]int
 	strikes   map[*event]int // how often each event has struck
 	versions  int64          // of plans
@@ -46,7 +47,7 @@ func (v violation) String() string { return fmt.Sprintf("law %s, at %v: %s", v.l
 // newWorld prepares a history.
 func newWorld(p *plan) *world {
 	midnight := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, began: midnight.Add(p.clock), strikes: map[*event]int{}}
+	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, places: map[string][]time.Duration{}, began: midnight.Add(p.clock), strikes: map[*event]int{}}
 	w.server = newServer(&w.schedule)
 	w.server.epoch = time.Duration(w.began.UnixNano())
 	w.server.ran = w.ran
