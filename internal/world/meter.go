@@ -346,7 +346,8 @@ func (w *world) strangers(m *meter) bool {
 	const hears = 1500 * time.Millisecond // a heartbeat tells of the loss
 	for i := range w.plan.events {
 		e := &w.plan.events[i]
-		if e.at > w.now || !slices.Contains([]string{restart, failOver, flush, forget}, e.what) {
+		expires := e.what == clockStep && e.by > 0 // keys end at once
+		if e.at > w.now || !expires && !slices.Contains([]string{restart, failOver, flush, forget}, e.what) {
 			continue
 		}
 		for p, since := range m.users {
