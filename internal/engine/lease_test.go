@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -104,5 +105,33 @@ func TestLeasesOfAFleet(t *testing.T) {
 		require.Equal(t, before, judge.made(), "none during the pause")
 		time.Sleep(seconds(1))
 		require.Zero(t, judge.refused, judge.worst)
+	})
+}
+
+// When the calls of many keys end at once, what is left of their leases goes back in few trips.
+func TestLeasesOfManyKeysGoBackTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys, perKey = 200, 40
+		b := newBubble(t)
+		p := b.process(time.Millisecond)
+		var all sync.WaitGroup
+		for i := range keys {
+			l := p.paced(strconv.Itoa(i), 1000, 1000)
+			l.Lease = time.Second
+			all.Go(func() {
+				for range perKey {
+					_, err := p.Wait(t.Context(), one(l))
+					require.NoError(t, err)
+					time.Sleep(10 * time.Millisecond)
+				}
+			})
+		}
+		all.Wait()
+		before := b.asks.Load()
+		time.Sleep(2 * time.Second)
+		s := p.LeaseStats(p.name)
+		t.Logf("%+v, %d script calls for what is left", s, b.asks.Load()-before)
+		require.Greater(t, s.Returned, int64(keys))
+		require.LessOrEqual(t, b.asks.Load()-before, int64(keys/3))
 	})
 }
