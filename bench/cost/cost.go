@@ -25,8 +25,8 @@ import (
 const usage = `What a call costs: time per call of all callers together, commands that Redis gets per call, the time
 of its scripts, turns that lapsed, and allocations.
 
-Cases: 1, 64 and 4,096 callers of one process and limit; 100 and 10,000 keys, each call another one, by
-100 and 1,024 callers; 16 processes of 64 callers each. They find permits available. "waiting" are calls
+Cases: 1, 64 and 4,096 callers of one process and limit; 1,000, 100 and 10,000 keys, each call another
+one, by 1, 100 and 1,024 callers; 16 processes of 64 callers each. They find permits available. "waiting" are calls
 that have to wait for an hour, one after the other, and "leaving" is that they give up. Contenders
 without a queue make ordinary calls instead.
 
@@ -49,6 +49,7 @@ type testcase struct {
 
 var cases = []testcase{
 	{"1 caller", 1, 0, 1, waits},
+	{"1 caller, 1,000 keys", 1, 1000, 1, waits},
 	{"64 callers", 64, 0, 1, waits},
 	{"4,096 callers", 4096, 0, 1, waits},
 	{"100 keys", 100, 100, 1, waits},

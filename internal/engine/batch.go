@@ -196,6 +196,9 @@ func (e *Engine) load(now time.Time, t *times) bool {
 	for work < mostWork {
 		l := e.queue.pull()
 		if l == nil {
+			l = e.shares(now, t)
+		}
+		if l == nil {
 			break
 		}
 		if l.returning > 0 { // a new ask would queue behind the places that it is returning
@@ -249,6 +252,19 @@ func (e *Engine) load(now time.Time, t *times) bool {
 	}
 	e.outbox = append(e.outbox, b)
 	return true
+}
+
+// shares returns a line that asks soon, and may as well ask with a batch that goes to Redis now.
+func (e *Engine) shares(now time.Time, t *times) *line {
+	if len(e.alarms) == 0 {
+		return nil
+	}
+	l, ok := e.alarms[0].of.(*line)
+	if !ok || l.alarm.at.Sub(now) > t.share || len(l.needed()) == 0 || !l.mayShare(l.places[0], now, t) {
+		return nil
+	}
+	e.alarms.clear(&l.alarm)
+	return l
 }
 
 // becomes prepares the call that the batch makes next.

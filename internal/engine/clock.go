@@ -64,6 +64,7 @@ type times struct {
 	trip    time.Duration // The usual round trip.
 	lead    time.Duration // How long before its turn a call asks.
 	near    time.Duration // The same, where a turn is given at the last moment only.
+	share   time.Duration // How much earlier it may ask, to share a batch.
 	horizon time.Duration // How far ahead Redis gives turns.
 	ahead   time.Duration // The same, where permits of other limits would be lost meanwhile.
 	grace   time.Duration // How long permits wait for the head of a queue.
@@ -86,6 +87,7 @@ func timesOf(trips []time.Duration) times {
 	at := func(part float64) time.Duration { return trips[int(part*float64(len(trips)-1))] }
 	t := times{trips: len(trips), fastest: at(0), trip: at(0.5), lead: min(max(2*at(0.99)+slop, leastLead), mostLead), grace: usualGrace}
 	t.horizon = min(2*t.lead+50*time.Millisecond, mostHorizon)
+	t.share = (t.horizon - t.lead) / 2
 	t.way = min(max(t.fastest/2, at(0.6)-t.fastest/2-Tolerance), farthest-t.horizon)
 	t.ahead = min(t.trip+slop, t.horizon)
 	t.near = t.trip + t.ahead*3/5

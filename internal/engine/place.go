@@ -40,6 +40,10 @@ const (
 	// the least time after which such a place sleeps: see line.sleeps.
 	unheard, leastUnheard = 8 * time.Second, 2 * time.Second
 
+	// sparse is how far apart the turns of a place are at least, where it may ask early to share a batch. Where
+	// turns are closer, calls of other processes come before it, and may not have asked yet.
+	sparse = 100 * time.Millisecond
+
 	// growth is how many places ask at once for each place that got its turn sooner than forecast.
 	growth = 2
 )
@@ -99,7 +103,7 @@ func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 		at := setOf(p.limit)
 		switch {
 		case p.asking, over.has(at):
-		case !l.asks(p, t).After(now), some.has(at) && !p.close && p.forecast.Sub(now) <= min(t.lead+together, t.reach()):
+		case !l.asks(p, t).After(now), l.mayShare(p, now, t), some.has(at) && !p.close && p.forecast.Sub(now) <= min(t.lead+together, t.reach()):
 			ask(p)
 			some |= at
 		case !some.has(at):
@@ -173,6 +177,14 @@ func (l *line) asks(p *place, t *times) time.Time {
 	default:
 		return p.forecast.Add(-t.lead)
 	}
+}
+
+// mayShare reports whether a place may ask now if a batch goes to Redis anyway, although it is not due yet.
+func (l *line) mayShare(p *place, now time.Time, t *times) bool {
+	limit := l.parts[max(0, p.limit)].Limit
+	a, _ := limit.InForce()
+	return len(l.parts) == 1 && !p.close && !p.asking && limit.Paced() && a*float64(l.parts[max(0, p.limit)].Cost) >= float64(sparse.Microseconds()) &&
+		p.forecast.Sub(now) <= t.lead+t.share
 }
 
 // forecast returns when a call is expected to get its turn, and the index of the limit that delays it most. It
