@@ -57,7 +57,7 @@ var mayImport = map[string][]string{
 	"internal/provider":    {},
 	"internal/redistest":   {"embedded"},
 	"internal/smallredis":  {},
-	"internal/world":       {"lua", "reserve", "internal/engine", "internal/fault", "internal/smallredis", "internal/wire"},
+	"internal/world":       {"lua", "reserve", "internal/engine", "internal/fault", "internal/frozen", "internal/smallredis", "internal/wire"},
 	"integration":          {},
 
 	"cmd/fleetpace":                {"internal/fault", "internal/fleet", "internal/scrape", "limits", "monitor", "remote", "reserve"},

@@ -1,13 +1,35 @@
 // Package frozen has the scripts of earlier versions of fleetpace, as they were. It is for tests, which play fleets
 // that are upgraded while they run.
+//
+// # Protocol 3
+//
+// Testdata has the scripts of the first version of protocol 3. A [Process] runs them in place of the current
+// ones: a hook of its client exchanges them, and it hears only the messages that this version understood. All else in
+// the process is of the current version. So tests play fleets of both versions: in internal/world (the transcripts
+// mixed-*.txt, and a quarter of the histories that are drawn), and as real processes in integration
+// (TestMixedProcesses). If such a test fails after a change of the scripts, there are three ways on:
+//
+//   - Make the change compatible: both versions have to understand the keys, what is in them, and the messages.
+//   - If the earlier scripts can never do what the change needs, raise PROTOCOL in lua/head.lua. Use the change only
+//     while engine.Speaks says that all processes speak the new protocol. See TestTheNextProtocolWaitsForAll.
+//     Otherwise, do what the earlier version does.
+//   - If only arguments or replies of a script have changed, both versions send their own. Then
+//     translate between the two in Process.run: the engine of the process is the current one.
+//
+// The copy itself stays as it is: it is what users run. A release copies its scripts to a new folder, and the oldest
+// folder goes when nothing shares limits with it any more.
+//
+// # v0.2
+//
+// [V02] is a process of v0.2, beside which no later version can work.
 package frozen
 
 import (
 	"context"
 	"embed"
-	"fmt"
+	"regexp"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -30,58 +52,160 @@ func read(version string, names ...string) string {
 	return b.String()
 }
 
-// V02 is a process of v0.2 that uses a limit of 1e6/interval, with a burst. It sends what v0.2 sends.
-type V02 struct {
-	Client        redis.Scripter
-	Prefix, Group string
-	Name, Process string
-	Interval      time.Duration
-	Burst         int
+// Protocol is the number of the protocol of the frozen scripts.
+const Protocol = 3
 
-	serial int
+// parts are the files of each script, in functions within each other.
+var parts = map[string][]string{
+	"take":    {"take"},
+	"ask":     {"head items common", meters, "shares room bookings heads state ask"},
+	"leave":   {"head", meters, "shares room bookings state leave"},
+	"settle":  {"head", meters, "shares room state settle"},
+	"pause":   {"head", meters, "state pause"},
+	"resume":  {"head", meters, "shares room state resume"},
+	"set":     {"head", meters, "shares room state set"},
+	"level":   {"head", meters, "shares room state level"},
+	"inspect": {"head", meters, "state inspect"},
+	"beat":    {"beat"},
 }
 
-// The scripts of v0.2.
+const meters = "meter paced quota rolling warming arguments places slots"
+
+// Current are the texts of the current scripts, by verb.
+var Current = func() map[string]string {
+	all := map[string]string{}
+	for verb, script := range scripts {
+		reads := &reader{}
+		script.Eval(context.Background(), reads, nil)
+		all[verb] = reads.text
+	}
+	return all
+}()
+
+// reader reads the text of a script that it is to run.
+type reader struct {
+	redis.Scripter
+	text string
+}
+
+// Eval runs nothing.
+func (r *reader) Eval(ctx context.Context, text string, _ []string, _ ...any) *redis.Cmd {
+	r.text = text
+	return redis.NewCmd(ctx)
+}
+
+var scripts = map[string]*redis.Script{
+	"take": lua.Take, "ask": lua.Ask, "leave": lua.Leave, "settle": lua.Settle, "pause": lua.Pause,
+	"resume": lua.Resume, "set": lua.Set, "level": lua.Level, "inspect": lua.Inspect, "beat": lua.Beat,
+}
+
+// Texts are those of the frozen scripts, by verb.
+var Texts = func() map[string]string {
+	all := map[string]string{}
+	for verb, functions := range parts {
+		all[verb] = "-- protocol 3\n" // it differs from the current script, even if nothing else does
+		for i, names := range functions {
+			if i > 0 {
+				all[verb] += "return (function()\n"
+			}
+			all[verb] += read("protocol3", strings.Fields(names)...)
+		}
+		all[verb] += strings.Repeat("end)()\n", len(functions)-1)
+	}
+	return all
+}()
+
+// Process is a hook of a client. A process that uses the client runs these scripts in place of the current ones.
+type Process struct {
+	scripts map[string]*redis.Script // by the hash of the current script
+	texts   map[*redis.Script]string
+}
+
+// New returns a process that runs scripts with these texts, by verb.
+func New(texts map[string]string) *Process {
+	p := &Process{scripts: map[string]*redis.Script{}, texts: map[*redis.Script]string{}}
+	for verb, script := range scripts {
+		mine := redis.NewScript(texts[verb])
+		p.scripts[script.Hash()], p.texts[mine] = mine, texts[verb]
+	}
+	return p
+}
+
+// DialHook changes nothing.
+func (*Process) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook changes nothing: no pipeline has scripts.
+func (*Process) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook exchanges the script of a command.
+func (p *Process) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		reply, takes := cmd.(interface{ SetVal(reply any) })
+		switch cmd.Name() {
+		case "evalsha", "evalsha_ro", "eval", "eval_ro":
+			if takes {
+				if mine := p.run(ctx, cmd.Args()); mine != nil {
+					err := next(ctx, mine)
+					reply.SetVal(mine.Val())
+					cmd.SetErr(err)
+					return err
+				}
+			}
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// run returns the command that runs the script of this process, or nil.
+func (p *Process) run(ctx context.Context, args []any) *once {
+	given, _ := args[1].(string)
+	script := p.scripts[given]
+	args = slices.Clone(args)
+	if script != nil {
+		args[1] = script.Hash()
+	} else if script = p.scripts[redis.NewScript(given).Hash()]; script != nil {
+		args[1] = p.texts[script]
+	} else {
+		return nil
+	}
+	cmd := &once{redis.NewCmd(ctx, args...)}
+	cmd.SetFirstKeyPos(3)
+	return cmd
+}
+
+// once is a command that the client sends once, as the commands of package wire.
+type once struct{ *redis.Cmd }
+
+// NoRetry says so.
+func (once) NoRetry() bool { return true }
+
+// These are the messages that protocol 3 understands. Of "news", it understands each word for itself: another word
+// makes waiting calls ask, like "left". Other messages say nothing to it.
 var (
-	inside02 = read("v0.2", "paced", "quota", "rolling", "warming", "state", "places", "slots", "shares", "bookings")
-	ask02    = redis.NewScript(read("v0.2", "head", "common") + inside02 + read("v0.2", "ask"))
-	beat02   = redis.NewScript(read("v0.2", "beat"))
+	messages = regexp.MustCompile(`^(dead \S+|limit \d+ .+|protocol \d+|news \S+ \d+ .+)$`)
+	words    = regexp.MustCompile(`^(until:\d+|paused|resumed|limit:[^:]+:[^:]+|overdue:\S+|room:[^:]+:\d+)$`)
+	known    = regexp.MustCompile(`^(until|paused|resumed|limit|overdue|room)\b`)
 )
 
-func (p *V02) stem() string {
-	if p.Group == "" {
-		return p.Prefix + ":{" + p.Name + "}:"
+// Hears returns a message as a process of protocol 3 understands it.
+func Hears(message string) (heard string, ok bool) {
+	if !messages.MatchString(message) {
+		return "", false
 	}
-	return p.Prefix + ":{" + p.Group + "}/" + p.Name + ":"
-}
-
-// Beat sends a heartbeat, as v0.2 does about once a second. With ends, it is the last one.
-func (p *V02) Beat(ctx context.Context, ends bool) error {
-	limit := fmt.Sprintf("%v/s", float64(time.Second/p.Interval))
-	if ends {
-		limit = ""
+	all := strings.SplitN(message, " ", 3)
+	if all[0] != "news" {
+		return message, true
 	}
-	keys := []string{p.stem() + "processes", p.stem() + "limits", p.stem() + "reports"}
-	report := fmt.Sprintf(`{"host":"desk","pid":4711,"started":%d,"policy":"local"}`, time.Now().Unix())
-	return beat02.Run(ctx, p.Client, keys, "", p.Process, float64(time.Second)/float64(p.Interval), limit, 3_000_000, p.channel(), report).Err()
-}
-
-func (p *V02) channel() string { return lua.Channel(p.Prefix, p.Group, p.Name) }
-
-// Ask asks for a turn of one permit that is due at once. It reports whether it was granted.
-func (p *V02) Ask(ctx context.Context) (granted bool, err error) {
-	s := p.stem()
-	keys := []string{s + "p", s + "p-places", s + "p-log", s + "processes", s + "p-booked", s + "p-flows"}
-	p.serial++
-	v, err := ask02.Run(ctx, p.Client, keys,
-		"", 0, 1000, 1000, 300_000, "", p.Process, p.serial, p.channel(),
-		"p", p.Interval.Microseconds(), p.Burst, 0, "", 0, "", "", "", 0,
-		1, p.serial, 2, 1, 1, 1, "").Slice()
-	if err != nil {
-		return false, err
+	var kept []string
+	for _, word := range strings.Split(all[1], ",") {
+		switch {
+		case words.MatchString(word):
+			kept = append(kept, word)
+		case !known.MatchString(word):
+			kept = append(kept, "left")
+		}
 	}
-	if text, _ := v[4].(string); text != "" {
-		return false, fmt.Errorf("v0.2: %s", text)
-	}
-	return v[5] == int64(1) || len(v) > 7 && v[7] == int64(1), nil
+	return "news " + strings.Join(kept, ",") + " " + all[2], len(kept) > 0
 }

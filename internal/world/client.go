@@ -42,6 +42,9 @@ var brisk = engine.Brisk{Demand: 100, Lease: 100 * time.Millisecond, Used: 4}
 func newClient(w *world, p *process) *client {
 	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, plans: map[int]planned{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}}
 	m.redis = redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
+	if p.version != "" { // this hook is called first
+		m.redis.AddHook(m.versioned())
+	}
 	m.redis.AddHook(over{p.link})
 	policies := map[reserve.Policy]engine.Away{
 		reserve.PolicyWait: engine.AwayWait, reserve.PolicyLocal: engine.AwayLocal, reserve.PolicyFail: engine.AwayFail, reserve.PolicyOpen: engine.AwayOpen,
@@ -49,9 +52,10 @@ func newClient(w *world, p *process) *client {
 	m.engine = engine.New(engine.Config{
 		Process: fmt.Sprintf("process%d", p.n), Channel: w.channel(), Dead: dead,
 		Away: policies[w.plan.policy], Failures: 3, Probe: 500 * time.Millisecond, Share: m.share,
-		Brisk:  brisk,
-		Self:   wire.Report{Host: "played", PID: p.n, Started: m.time().Unix(), Policy: string(w.plan.policy)},
-		Random: w.plan.source("engine", p.n).Float64,
+		Protocol: p.protocol(),
+		Brisk:    brisk,
+		Self:     wire.Report{Host: "played", PID: p.n, Started: m.time().Unix(), Policy: string(w.plan.policy)},
+		Random:   w.plan.source("engine", p.n).Float64,
 		Errors: engine.Errors{
 			Closed: reserve.ErrClosed, Cancelled: reserve.ErrCancelled, Away: reserve.ErrUnavailable,
 			Kind: func(*wire.Name, *wire.Ruling) error { return errKind },

@@ -48,6 +48,9 @@
 //
 //	FLEETPACE_WORLD_TRANSCRIPT=file go test ./internal/world -run TestTranscripts -v
 //
+// A process may have another version of fleetpace: "version=earlier" runs the scripts of package frozen, and
+// "version=later" speaks a next protocol that exists only here.
+//
 // A seed alone is played by FLEETPACE_WORLD_SEED=7 go test ./internal/world -run TestHistories -v. Two plays
 // of a seed are the same.
 //

@@ -127,7 +127,20 @@ func (d *drawer) drawProcesses() {
 		if apart {
 			trip = d.duration(200*time.Microsecond, 300*time.Millisecond)
 		}
-		d.processes = append(d.processes, processPlan{trip, max(d.duration(200*time.Millisecond, time.Second), 3*trip)})
+		d.processes = append(d.processes, processPlan{trip: trip, timeout: max(d.duration(200*time.Millisecond, time.Second), 3*trip)})
+	}
+	d.drawVersions()
+}
+
+// drawVersions makes some fleets mixed: processes of an earlier version, and of the current or the next one.
+func (d *drawer) drawVersions() {
+	d = &drawer{d.source("version", 0), d.plan}
+	if !d.chance(0.25) {
+		return
+	}
+	newer := pick(d, "", "", later)
+	for i := range d.processes {
+		d.processes[i].version = pick(d, earlier, newer)
 	}
 }
 

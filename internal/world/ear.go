@@ -34,7 +34,14 @@ func (m *client) listen(failed int) {
 	e.here(quiet, e.looks)
 	e.says(3*m.travel(), func() { // the handshake, and the subscription
 		e.hears = &listener{channel: m.world.channel(), hear: func(message string) {
-			e.hear(func(now time.Time) { m.engine.News(now, message) })
+			heard, ok := m.hears(message)
+			e.hear(func(now time.Time) {
+				if ok {
+					m.engine.News(now, heard)
+				} else {
+					m.engine.Alive(now)
+				}
+			})
 		}}
 		m.server.listeners = append(m.server.listeners, e.hears)
 		e.hear(func(now time.Time) { m.engine.Subscribed(now) })

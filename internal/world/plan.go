@@ -33,6 +33,7 @@ type limitPlan struct {
 type processPlan struct {
 	trip    time.Duration // the time of a round trip
 	timeout time.Duration // how long the process waits for a reply
+	version string        // of fleetpace; empty: the current one
 }
 
 // load is a group of equal callers. Each of them makes one call after the other.

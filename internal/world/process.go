@@ -17,6 +17,7 @@ type process struct {
 	kind    reserve.Limit // … which is this limit …
 	strange bool          // … if this is set
 	like    int           // the process of the plan whose settings it has
+	version string
 	began   time.Duration
 }
 
@@ -67,7 +68,7 @@ func (s state) String() string {
 func (w *world) start(n int) *process {
 	n %= len(w.plan.processes)
 	like := w.plan.processes[n]
-	p := &process{n: len(w.processes), like: n, began: w.now}
+	p := &process{n: len(w.processes), like: n, version: like.version, began: w.now}
 	if p.n >= len(w.plan.processes) {
 		w.note("process %d starts", p.n)
 	}

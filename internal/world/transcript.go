@@ -31,7 +31,7 @@ func (p *plan) String() string {
 		line("limit", "name", l.name, "is", l.limit, "settles", l.settles, "lease", l.lease)
 	}
 	for i, q := range p.processes {
-		line("process", "number", fmt.Sprintf("#%d", i), "trip", q.trip, "timeout", q.timeout)
+		line("process", "number", fmt.Sprintf("#%d", i), "trip", q.trip, "timeout", q.timeout, "version", q.version)
 	}
 	for _, l := range p.loads {
 		line("load", "callers", l.callers, "of", processName(l.process), "need", needText(l.parts), "begin", l.begin, "apart", l.apart,
@@ -182,7 +182,7 @@ func (p *plan) take(words []string, f *fields) {
 		})
 	case "process":
 		get(f, "number", asIs)
-		p.processes = append(p.processes, processPlan{get(f, "trip", time.ParseDuration), get(f, "timeout", time.ParseDuration)})
+		p.processes = append(p.processes, processPlan{get(f, "trip", time.ParseDuration), get(f, "timeout", time.ParseDuration), get(f, "version", asIs)})
 	case "load":
 		p.loads = append(p.loads, load{
 			callers: get(f, "callers", strconv.Atoi), process: get(f, "of", asProcess), parts: get(f, "need", asNeed),
@@ -228,6 +228,11 @@ func (p *plan) check() error {
 			if part.limit >= len(p.limits) || part.cost < 1 {
 				return fmt.Errorf("calls need limit %d, at a cost of %d", part.limit, part.cost)
 			}
+		}
+	}
+	for _, q := range p.processes {
+		if !slices.Contains([]string{"", earlier, later}, q.version) {
+			return fmt.Errorf("unknown version %q", q.version)
 		}
 	}
 	for i := range p.events {

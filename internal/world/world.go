@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -34,6 +35,8 @@ type world struct {
 	violations []violation
 	notes      []string // what happened, if it is recorded
 	telling    bool
+	brief      bool // it ends at the first violation
+	rash       bool // processes of the next protocol do not wait until all speak it: a mistake
 }
 
 // violation is a law that was broken.
@@ -60,7 +63,8 @@ func newWorld(p *plan) *world {
 	for _, process := range w.processes {
 		w.join(process, p.until)
 	}
-	w.operator = w.start(0)
+	newest := slices.IndexFunc(p.processes, func(q processPlan) bool { return q.version != earlier })
+	w.operator = w.start(max(0, newest))
 	w.operator.events = nil
 	w.tick()
 	return w
@@ -71,7 +75,13 @@ func play(p *plan, telling bool, wrong func(string) string) *world {
 	w := newWorld(p)
 	w.telling = telling
 	w.server.wrong = wrong
-	for !w.over && !w.stuck() {
+	w.playOn()
+	return w
+}
+
+// playOn plays the history to its end.
+func (w *world) playOn() {
+	for !w.over && !w.stuck() && !(w.brief && len(w.violations) > 0) {
 		if w.done() && !w.resting {
 			w.rest()
 		}
@@ -82,7 +92,6 @@ func play(p *plan, telling bool, wrong func(string) string) *world {
 		end()
 	}
 	w.server.Close()
-	return w
 }
 
 // tick judges the world from time to time.
