@@ -14,7 +14,7 @@ import (
 type leaser struct {
 	leases map[*wire.Limit]*lease     // the leases in use
 	past   map[*wire.Name]*LeaseStats // the counts of leases that were forgotten
-	unlent *Batch                     // It returns permits of leases with the next Ready. Nil: there are none.
+	unlent *Batch                     // It returns permits of leases with the next Ready. Nil: no batch does.
 	parts  []lent                     // what its items return
 }
 
