@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/frozen"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -29,6 +30,7 @@ type job struct {
 	API       string // the URL that is called once per turn
 	Calls     int    // goroutines that call all the time
 	Turns     string // the ledger's directory
+	Version   string // of fleetpace: earlier or v0.2; empty: the current one
 }
 
 // report is what a worker process prints at its end.
@@ -96,6 +98,12 @@ func work(text string) error {
 		return err
 	}
 	defer func() { _ = client.Close() }()
+	switch j.Version {
+	case earlier:
+		client.AddHook(frozen.New(frozen.Texts))
+	case v02:
+		return j.workV02(client)
+	}
 	limit, err := reserve.ParseLimit(j.Limit)
 	if err != nil {
 		return err
@@ -130,6 +138,9 @@ func work(text string) error {
 					r.Calls++
 				}
 				mu.Unlock()
+				if err != nil {
+					time.Sleep(afterError)
+				}
 			}
 		})
 	}

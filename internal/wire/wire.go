@@ -244,7 +244,7 @@ func Version(theirs int) error {
 	case theirs > Protocol:
 		of, do = "a later version of fleetpace", "upgrade this process"
 	case theirs == 2: // see lua/beat.lua
-		of = "fleetpace v0.2"
+		of, do = "fleetpace v0.2", "stop them first, and calls succeed a few seconds later"
 	}
 	return fmt.Errorf("%w: processes of %s use the limit (protocol %d, and this process speaks %d); %s: docs/upgrading.md",
 		fault.ErrVersion, of, theirs, Protocol, do)
