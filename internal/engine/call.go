@@ -250,6 +250,10 @@ func (t *Turn) goBack(cost int64) bool {
 
 func (t *Turn) canGoBack() bool { return t.Ask != "" && *t.spent < t.Permit && *t.out <= t.Permit }
 
+// keptUntil returns until when another call may use the turn. Calls may be late by the Tolerance, but no turn is
+// kept for that time.
+func (t *Turn) keptUntil() time.Time { return t.Until.Add(-Tolerance) }
+
 // kept returns a copy of the turn.
 func (t *Turn) kept() *Turn {
 	kept := new(Turn)

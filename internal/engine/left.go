@@ -44,7 +44,9 @@ func (e *Engine) takeLeft(b *Batch, l *line, now time.Time) int {
 			continue
 		}
 		if l.slots == nil && !l.returns(t) {
-			e.stay(l, t, now)
+			if e.leases[l.need.Limit] == nil || !l.isLast(t) {
+				e.stay(l, t, now)
+			}
 		} else {
 			b.leaveTurn(l, t)
 		}
@@ -81,7 +83,7 @@ func (l *line) spends(ask string) {
 // stay keeps a turn that cannot be returned. Calls that wait or come in time use it.
 func (e *Engine) stay(l *line, t *Turn, now time.Time) {
 	t.stays = true
-	if !now.Before(t.Until) {
+	if now.After(t.keptUntil()) {
 		return
 	}
 	if len(l.waiting) == 0 && l.need.ID != "" {

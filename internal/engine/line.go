@@ -74,7 +74,7 @@ func (l *line) join(c *Call, now time.Time) {
 	}
 	l.waiting = append(l.waiting, c)
 	if len(l.unused) > 0 && len(l.waiting) == 1 {
-		if i := slices.IndexFunc(l.unused, func(t *Turn) bool { return now.Before(t.Until) }); i >= 0 {
+		if i := slices.IndexFunc(l.unused, func(t *Turn) bool { return !now.After(t.keptUntil()) }); i >= 0 {
 			t := l.unused[i]
 			l.unused = slices.Delete(l.unused, i, i+1)
 			l.give(t, now)
@@ -302,14 +302,14 @@ func (l *line) idle() bool {
 }
 
 // keeps drops the turns that cannot be returned and have ended. It returns when the others end: until then, calls
-// that come use them. Zero: no turn is left.
+// that come use them. Zero: no turn is left, or the process has permits ahead of its calls, of which some may be lost.
 func (l *line) keeps(now time.Time) (ends time.Time) {
 	l.unused = slices.DeleteFunc(l.unused, func(t *Turn) bool {
-		end := earlier(t.Until, t.Due.Add(unused))
+		end := earlier(t.keptUntil(), t.Due.Add(unused))
 		ends = later(ends, end)
 		return !end.After(now)
 	})
-	if len(l.unused) == 0 || l.engine.closed || l.need.ended() {
+	if len(l.unused) == 0 || l.engine.closed || l.need.ended() || l.engine.leases[l.need.Limit] != nil {
 		return time.Time{}
 	}
 	return ends
