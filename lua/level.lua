@@ -6,8 +6,11 @@
 -- Reply: after the reply of head.lua, per limit how many permits were left before, and 1 if that has
 --       changed. News: left, if there are more now
 --
--- Granted turns stay, and count as used before. A pause goes on. A limit with warm-up stores no permits:
+-- Granted turns stay, and count as used before. The API does not know those that are not due yet. At a paced
+-- limit with settled costs their permits are taken off. A pause goes on. A limit with warm-up stores no permits:
 -- if at least one is to be left, the next call does not wait for the calls before it.
+
+local EARLY = 64 -- so many granted turns are counted
 
 local permits, raises = tonumber(ARGV[OWN + 1]), ARGV[OWN + 2] == '1'
 if ARGV[OWN + 1] ~= '' and not (finite(permits) and permits >= 0) then
@@ -32,6 +35,18 @@ local function raise(l, to)
   tellLeft(l)
 end
 
+-- early returns the permits of the granted turns that are not due yet. Each turn is due when the turns before it
+-- have left enough permits for it.
+local function early(l)
+  local due, permits = l.free + l.part, 0
+  for _, entry in ipairs(l.low and due > at and call('ZREVRANGE', l.log, 0, EARLY - 1) or {}) do
+    if due <= at then break end
+    local cost = tonumber(match(entry, ':(%d+)$'))
+    permits, due = permits + cost, due - cost * l.a
+  end
+  return permits
+end
+
 for j = 1, COUNT do
   local l, was, changed = load(j), 0, 0
   if not l.problem and l.kind == 's' then
@@ -39,7 +54,7 @@ for j = 1, COUNT do
   elseif not l.problem then
     was = l.kind == 'w' and (l.free + l.part <= at and 1 or 0) or l.meter.left(l)
     local to = min(permits or huge, l.kind == 'p' and l.b or l.kind == 'w' and 1 or l.a)
-    if l.kind ~= 'p' then to = floor(to) end
+    if l.kind ~= 'p' then to = floor(to) elseif permits then to = to - early(l) end
     if to > was and raises then
       raise(l, to)
       changed, l.last = 1, '' -- the last spending is part of it, and does not come back

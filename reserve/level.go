@@ -26,8 +26,9 @@ func (l *Limiter) Refill(ctx context.Context) error {
 // of other programs count, too. It does not make more permits available at once. If the API says for a
 // minute that at least a tenth of the burst more is left, the limit rises to what it says.
 //
-// Take off what the API does not know yet: the costs of calls that are under way. Told asks Redis only if
-// the process knows of more permits than that, so it may follow each response. Numbers below 0 and NaN
+// Take off what the API does not know yet: the costs of calls that are on their way to it. Granted turns that
+// are not due yet are taken off by themselves. Told asks Redis only if the process knows of more permits than
+// that, or if calls with settled costs wait, so it may follow each response. Numbers below 0 and NaN
 // change nothing, as some APIs send them without a meaning.
 //
 // Told is for paced limits, quotas and rolling limits. Errors are those of [Limiter.Refill].
@@ -55,7 +56,7 @@ func (l *Limiter) told(ctx context.Context, remaining float64) error {
 	now := time.Now()
 	left, known := l.left(now)
 	switch {
-	case !known || remaining < left:
+	case !known || remaining < left || left <= 0 && l.Settles(): // only Redis knows which granted turns are not due yet
 		l.core.levels.doubt(l.limit)
 		_, err := l.level(ctx, remaining, false)
 		return err

@@ -64,6 +64,7 @@
 //
 // The cost of a task may be an estimate. Its handler reports the real cost with [Settle], or
 // [Config.Used] does so for all tasks. The worker settles the difference when the handler returns.
+// Then it takes in what the API says is left, if the handler has called [Told].
 //
 // # Tasks that cannot be rescheduled
 //

@@ -273,3 +273,7 @@ func (f *fleet) rests(d time.Duration) {
 	time.Sleep(d - 5*time.Millisecond)
 	require.Len(f, f.Calls(), before)
 }
+
+func TestToldWantsATask(t *testing.T) {
+	require.ErrorIs(t, worker.Told(t.Context(), 1), worker.ErrInvalid)
+}

@@ -63,7 +63,7 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 	err = next.ProcessTask(running, asynqTask)
 	r.Release()
 	t.rest()
-	t.settle(ctx, r, settles.told(ctx, &w.config, asynqTask, err))
+	t.settle(ctx, r, settles.told(ctx, &w.config, asynqTask, err), settles)
 	return err
 }
 

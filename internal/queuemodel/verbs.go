@@ -1,7 +1,12 @@
 package queuemodel
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // Leave is the script leave, for one item.
@@ -127,6 +132,7 @@ func (r *Redis) Level(who Caller, limits []Limit, permits float64) ([]Head, floa
 	switch s.kind {
 	case "p":
 		left = min(s.b, (c.at-s.free-s.part)/s.a)
+		permits = min(permits, s.b) - s.early(c.at)
 	case "q":
 		left = s.a - s.window[s.edges[0]]
 	case "r":
@@ -143,6 +149,20 @@ func (r *Redis) Level(who Caller, limits []Limit, permits float64) ([]Head, floa
 		s.lastOf = ""
 	}
 	return c.heads(), math.Floor(left)
+}
+
+// early returns the permits of the turns that are not due yet. Only turns whose costs are settled count.
+func (s *State) early(at float64) (permits float64) {
+	ids := slices.SortedFunc(maps.Keys(s.records), func(a, b string) int { return cmp.Compare(s.records[b], s.records[a]) })
+	due := s.free + s.part
+	for _, id := range ids[:min(64, len(ids))] {
+		if due <= at {
+			break
+		}
+		cost, _ := strconv.ParseFloat(id[strings.LastIndexByte(id, ':')+1:], 64)
+		permits, due = permits+cost, due-cost*s.a
+	}
+	return permits
 }
 
 // Set is the script set, for one limit. With a 0, the limit of the processes is in force again.
