@@ -6,8 +6,8 @@
 -- Reply: after the reply of head.lua, per limit how many permits were left before, and 1 if that has
 --       changed. News: left, if there are more now
 --
--- Granted turns stay, and count as used before. The API does not know those that are not due yet. At a paced
--- limit with settled costs their permits are taken off. A pause goes on. A limit with warm-up stores no permits:
+-- Granted turns stay, and count as used before. If some are not due yet, the API does not know them: at a paced
+-- limit with settled costs, their permits are taken off. A pause goes on. A limit with warm-up stores no permits:
 -- if at least one is to be left, the next call does not wait for the calls before it.
 
 local EARLY = 64 -- so many granted turns are counted
