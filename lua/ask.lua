@@ -38,7 +38,7 @@
 --       All times count from the arrival of the reply, at nowMicros + wayMicros.
 
 local near = tonumber(ARGV[NEAR])
-local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE, SPREAD = 16, 10000, 16, 600000000
+local MOST_ROUNDS, MOST_RECORDS, MOST_ALIKE, SPREAD, FARTHEST = 16, 10000, 16, 600000000, 500000
 
 -- agree is the first moment that suits all meters.
 local function agree(parts)
@@ -173,6 +173,9 @@ local function askOne(answer, item, parts)
     for _, p in ipairs(#parts > 1 and item.waits and parts or {}) do
       if p.l.meter.overflows(p.l, due) then last = at + near end
     end
+    -- Processes with longer horizons would have the permits of the head again and again: it has as long a one.
+    local l = #parts == 1 and item.waits and parts[1].l
+    if l and l.meter.lost and l.called == item.call then last = max(last, min(at + FARTHEST, now + AHEAD)) end
     if item.within then last = min(last, at + item.within) end
     local given = due <= last
     for _, p in ipairs(given and parts or {}) do given = entitled(p.l, p.tag, p.cost) <= last and given end

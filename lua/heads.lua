@@ -62,7 +62,9 @@ local function entitled(l, tag, cost)
     if at > passes(l) and (tag or late > grace) then return at end
   end
   if not tag then return huge end
-  return l.meter.ahead(l, before(l, tag), cost)
+  local moment = l.meter.ahead(l, before(l, tag), cost)
+  if moment <= at + horizon then callHead(l) end -- the head asks later before its turn: it loses its permit
+  return moment
 end
 
 -- comesBack is the forecast that a waiting call gets. If the head of a paced limit is overdue, it is at

@@ -73,7 +73,7 @@ func (c *call) one(item Item, k int) Answer {
 		tags[i] = parts[i].Tag
 	}
 	if item.ID == "" || item.Patience >= 0 {
-		if due, ok := c.now(item, parts, limits); ok {
+		if due, ok := c.now(item, id, parts, limits); ok {
 			return c.turn(item, id, parts, limits, tags, due)
 		}
 	}
@@ -117,7 +117,7 @@ func (c *call) order(s *State, p *Part, id string, item Item, back bool) bool {
 }
 
 // now returns when a call is due, and whether it has its turn now.
-func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
+func (c *call) now(item Item, id string, parts []Part, limits []*State) (float64, bool) {
 	due := c.at
 	for n := 0; ; n++ {
 		last := due
@@ -137,6 +137,8 @@ func (c *call) now(item Item, parts []Part, limits []*State) (float64, bool) {
 		ahead = 0
 	} else if len(parts) > 1 && slices.ContainsFunc(limits, func(s *State) bool { return s.overflows(due) }) {
 		ahead = c.Near
+	} else if len(parts) == 1 && limits[0].kind == "p" && limits[0].called == id {
+		ahead = max(ahead, min(farthest, 1e6-c.Way))
 	}
 	if item.Within > 0 {
 		ahead = min(ahead, c.within(item))
@@ -215,20 +217,20 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 			c.keep(s, booking{item.ID, p.Cost, p.Tag, answer.Status == 3 && i == slowest}, latest)
 		}
 		s.latest = max(s.latest, math.Ceil(latest))
-		if s.head == id {
-			s.since = math.Ceil(max(c.at, c.ahead(s, 0, p.Cost)))
-		}
 		if answer.Status == 3 || i != slowest {
-			s.leave(id, p.Cost)
-			continue
-		}
-		if s.placed(id, p.Cost) == nil {
+			if s.leave(id, p.Cost) {
+				c.callHead(s)
+			}
+		} else if s.placed(id, p.Cost) == nil {
 			s.places = append(s.places, c.place(item, id, p))
 			if p.Tag > max(s.seq, c.at) && s.virtual == 0 { // the clock stepped back, and the state was lost
 				s.seq = p.Tag + spread
 			}
 			s.seq = max(s.seq, p.Tag)
 			s.sort()
+		}
+		if s.head == id {
+			s.since, s.called = math.Ceil(max(c.at, c.ahead(s, 0, p.Cost))), ""
 		}
 	}
 	return answer

@@ -103,6 +103,7 @@ type State struct {
 	places                          []place
 	seq, since                      float64
 	head                            string // the call whose permits came since
+	called                          string // the call whose process was notified
 	bookings                        []booking
 	front                           float64 // the highest tag of a call with an ID that had its turn
 	latest, span                    float64 // when all bookings are late; the longest time from a tag until its booking was due back
@@ -376,6 +377,9 @@ func (c *call) heads() []Head {
 		c.wake(s)
 		s.endShares()
 		s.seen, s.isNew = c.Now, false
+		if s.head == "" {
+			s.called = ""
+		}
 		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)
 		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles {
 			text = "~" + text

@@ -66,6 +66,9 @@ func (s *State) before(tag float64) float64 {
 // nearPlaces is how many places have their costs added up one by one.
 const nearPlaces = 32
 
+// farthest is how far ahead the head of a queue may have its turn, whatever its horizon is.
+const farthest = 500e3
+
 // spread is how far apart the tags may be that come back after a loss of data.
 const spread = 600e6
 
@@ -73,15 +76,29 @@ func (c *call) entitled(s *State, p Part) float64 {
 	if len(s.places) > 0 && c.overdue(s) > 0 && (c.at > c.passes(s) || c.Dead[s.places[0].process] > 0) {
 		c.clear(s, s.places[0].process)
 	}
-	switch {
-	case len(s.places) == 0:
+	if len(s.places) == 0 {
 		return c.ahead(s, 0, p.Cost)
+	}
+	if c.overdue(s) > 0 {
+		c.callHead(s)
+	}
+	switch {
 	case c.overdue(s) > c.Grace, p.Tag != 0 && c.overdue(s) > 0 && c.at > c.passes(s):
 		return c.at
 	case p.Tag == 0:
 		return math.Inf(1)
-	default:
-		return c.ahead(s, s.before(p.Tag), p.Cost)
+	}
+	moment := c.ahead(s, s.before(p.Tag), p.Cost)
+	if moment <= c.at+c.Horizon {
+		c.callHead(s)
+	}
+	return moment
+}
+
+// callHead notes that the process of the head was notified.
+func (c *call) callHead(s *State) {
+	if len(s.places) > 0 && s.kind != "s" && !c.asking[s.places[0].id] {
+		s.called = s.places[0].id
 	}
 }
 
@@ -90,7 +107,7 @@ func (c *call) overdue(s *State) float64 {
 	moment := c.ahead(s, 0, s.places[0].cost)
 	switch {
 	case c.asking[s.places[0].id]:
-		s.head, s.since = s.places[0].id, math.Ceil(max(moment, c.at))
+		s.head, s.since, s.called = s.places[0].id, math.Ceil(max(moment, c.at)), ""
 	case s.head != s.places[0].id:
 		s.head, s.since = s.places[0].id, math.Ceil(max(moment, min(s.since, c.at)))
 	case s.since > c.at && moment < s.since:

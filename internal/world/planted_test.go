@@ -29,7 +29,7 @@ var planted = []struct {
 	{"turns of others go back", "process .. ' ' .. serial ~= who", "process ~= match(who, '^%S+')", "safe", "news-of-room"},
 	{"a place that is left stays", "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", "if false then", "clean", 4},
 	{"all that was not used goes back", "-min(-micros, lowest(l.low, record))", "micros", "safe", 69},
-	{"a turn may be used for too long", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + 1e9", "safe", 752},
+	{"a turn may be used for too long", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + 1e9", "safe", 43},
 	{"a slot too many is given", "local over = l.used + before + cost - l.a", "local over = l.used + before + cost - l.a - 1", "safe", 6},
 	{"a slot is never free again", "local since = release(l, who, l.clock)\n  if not since then return 0 end", "do return 0 end\n  local since = 0", "used", 6},
 	{"slots of the living go", "if beat and beat < 0 or not beat and", "if beat or", "safe", 6},
