@@ -109,11 +109,8 @@ func (x *explorer) bound(w *world) int64 {
 // shaken returns when a limit was first asked for after its data was lost, or after a replica took over.
 func (x *explorer) shaken(w *world, j int) int64 {
 	k := w.data.Find(x.keys[j][0])
-	if k == nil || x.can(QuietFailover) { // there is no message: a call learns of it when it asks at its forecast
+	if k == nil || x.can(QuietFailover) || valueOf(k, "run") != w.runID() { // a call learns of it when it asks at its forecast
 		return max(w.now, x.soon(w, 0))
-	}
-	if valueOf(k, "run") != w.runID() {
-		return w.now
 	}
 	return asMicros(k, "epoch") - w.off
 }
