@@ -188,3 +188,24 @@ func TestStatesOfManyKeys(t *testing.T) {
 		require.ErrorIs(t, err, reserve.ErrInvalid)
 	})
 }
+
+// The states of many keys in a group take few round trips, although each name has processes of its own.
+func TestStatesOfManyKeysInAGroup(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l := b.with(reserve.Config{Group: "fleet", Limit: reserve.PerHour(10).Burst(10)})
+		require.True(t, allowed(t, l, 1))
+		keys := make([]string, 64)
+		for i := range keys {
+			keys[i] = fmt.Sprint("customer ", i)
+		}
+		began := time.Now()
+		states, err := l.States(t.Context(), keys...)
+		require.NoError(t, err)
+		assert.LessOrEqual(t, time.Since(began), 4*2*way, "two round trips for each 32 keys")
+		require.Len(t, states, 64)
+		for i, s := range states {
+			assert.EqualValues(t, 1, s.Processes, keys[i])
+		}
+	})
+}

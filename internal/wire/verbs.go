@@ -246,19 +246,26 @@ func Inspect(ctx context.Context, c *Call) (Reply, []State, error) {
 }
 
 // countUsers corrects how many processes live if names belong to a group: the script has counted the
-// processes that use any name of the group.
+// processes that use any name of the group. It takes one round trip.
 func (c *Call) countUsers(ctx context.Context, states []State) error {
+	pipe, live := c.Client.Pipeline(), map[*Name]*redis.SliceCmd{}
+	for _, l := range c.Limits {
+		if l.Name.grouped() && live[l.Name] == nil {
+			live[l.Name] = pipe.HMGet(ctx, l.Name.Keys[0], " live")
+		}
+	}
+	if len(live) == 0 {
+		return nil
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fault.Classify(err)
+	}
 	for i, l := range c.Limits {
-		if !l.Name.grouped() {
-			continue
+		if cmd := live[l.Name]; cmd != nil {
+			text, _ := cmd.Val()[0].(string)
+			users, _ := strconv.ParseInt(text, 10, 64) // without a number no process has used it
+			states[i].Processes = min(states[i].Processes, users)
 		}
-		live, err := c.Client.HMGet(ctx, l.Name.Keys[0], " live").Result()
-		if err != nil {
-			return fault.Classify(err)
-		}
-		text, _ := live[0].(string)
-		users, _ := strconv.ParseInt(text, 10, 64) // without a number no process has used it
-		states[i].Processes = min(states[i].Processes, users)
 	}
 	return nil
 }
