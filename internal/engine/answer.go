@@ -41,7 +41,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 		for k := range r.Answers[i].Count {
 			answer, number := r.Answers[i].At(k), item.Number+int64(k)
 			if !answer.Turn {
-				e.answer(of, item, number, &answer, at.Add(answer.Wait), now)
+				e.answer(of, item, number, &answer, micros, at.Add(answer.Wait), now)
 				continue
 			}
 			if of.line.need.Limit.Spent != turn.Ask {
@@ -83,8 +83,8 @@ func (l *line) followPace(now time.Time) {
 	l.pace = pace
 }
 
-// answer hands an answer without a turn to a line.
-func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.Answer, forecast, now time.Time) {
+// answer hands an answer without a turn to a line. micros is its time, by Redis's clock.
+func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.Answer, micros int64, forecast, now time.Time) {
 	l := of.line
 	switch {
 	case errors.Is(answer.Refused, wire.ErrClock):
@@ -100,8 +100,9 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 	case item.Now:
 		l.refuse(of.place, &NotNow{Wait: answer.Wait})
 	case of.place == nil:
-		l.placed(&place{number: number, tags: answer.Tags, limit: answer.Slowest}, forecast, now)
+		l.placed(&place{number: number, tags: answer.Tags, limit: answer.Slowest}, micros, forecast, now)
 	default:
+		of.place.stale = of.place.stale && micros <= of.place.news && (of.place.at < 0 || of.place.at == answer.Slowest)
 		l.waits(of.place, answer.Slowest, answer.Tags, forecast, now, e.clock.times(now).lead)
 	}
 }
@@ -184,10 +185,12 @@ func (g given) next(item *wire.Item, t *Turn) {
 // The methods below handle the answers to what a line has asked for.
 
 // placed notes that a new call has a place.
-func (l *line) placed(p *place, forecast, now time.Time) {
+func (l *line) placed(p *place, micros int64, forecast, now time.Time) {
 	l.asked--
-	p.since, p.forecast, p.heard, p.stale = now, forecast, now, l.stale > 0
-	l.stale = min(l.asked, max(0, l.stale-1))
+	p.since, p.forecast, p.heard, p.stale = now, forecast, now, l.stale > 0 && micros <= l.news
+	if l.stale = min(l.asked, max(0, l.stale-1)); l.stale == 0 {
+		l.news = 0
+	}
 	l.insert(p)
 	if n := len(l.places); n <= len(l.waiting) && l.waiting[n-1].Held {
 		l.wake(l.waiting[n-1])

@@ -31,7 +31,8 @@ type line struct {
 	given   []*Call  // The calls that have a turn and have not used it.
 	places  []*place // The places of the line in Redis.
 	asked   int      // How many new calls batches ask for.
-	stale   int      // For how many of these the answers may be older than the news.
+	stale   int      // For how many of these the answers may be older than the news …
+	news    int64    // … which Redis published at this time of its clock, at the latest.
 	unused  []*Turn  // Turns that no call of the line needs. They are returned, or stay for calls that come.
 	done    []*Turn  // Turns that no longer hold their slots. Without a process: calls that may still have a place.
 

@@ -48,7 +48,7 @@ func filled(calls int, forecasts ...float64) (*line, []*Call) {
 	}
 	_, fresh := l.take(start, usual, 100)
 	for i, f := range forecasts {
-		l.placed(&place{number: int64(i), tags: []int64{int64(i)}}, after(f), start)
+		l.placed(&place{number: int64(i), tags: []int64{int64(i)}}, 0, after(f), start)
 	}
 	l.unanswered(nil, fresh-len(forecasts))
 	return l, all
@@ -188,7 +188,7 @@ func TestEachLimitHasItsForecasts(t *testing.T) {
 	}
 	l.take(start, usual, 100)
 	for i, f := range []float64{1, 20, 1.05, 21, 1.5, 22} {
-		l.placed(&place{number: int64(i), tags: []int64{int64(i), int64(i)}, limit: i % 2}, after(f), start)
+		l.placed(&place{number: int64(i), tags: []int64{int64(i), int64(i)}, limit: i % 2}, 0, after(f), start)
 	}
 	when, _ := l.asksAt(usual)
 	require.Equal(t, after(0.9), when)
@@ -293,7 +293,7 @@ func TestNewsAreNewerThanAnswersOnTheirWay(t *testing.T) {
 	_, fresh := l.take(after(0), usual, 100)
 	require.Equal(t, 1, fresh)
 	l.refresh(-1, 1)
-	l.placed(&place{number: 1, tags: []int64{1}}, after(9), start)
+	l.placed(&place{number: 1, tags: []int64{1}}, 0, after(9), start)
 	when, _ = l.asksAt(usual)
 	require.False(t, when.After(start), "a new one, too")
 }
@@ -305,7 +305,7 @@ func TestNewsForSeveralNewCalls(t *testing.T) {
 	require.Equal(t, 4, fresh)
 	l.refresh(-1, 2)
 	for n := range 4 {
-		l.placed(&place{number: int64(n + 1), tags: []int64{int64(n + 1)}}, after(9), start)
+		l.placed(&place{number: int64(n + 1), tags: []int64{int64(n + 1)}}, 0, after(9), start)
 	}
 	require.Equal(t, []int64{1, 2, 3}, l.asksNow(start), "and one that tells how far the others are")
 }
@@ -376,7 +376,7 @@ func TestNobodyIsForgotten(t *testing.T) {
 						l.granted(give(), now)
 					} else {
 						number++
-						l.placed(&place{number: number, tags: []int64{number}}, now.Add(time.Second), now)
+						l.placed(&place{number: number, tags: []int64{number}}, 0, now.Add(time.Second), now)
 					}
 				}
 				for _, p := range b.places {
@@ -458,7 +458,7 @@ func TestAHeldCallHearsOfThePlaceOfAnother(t *testing.T) {
 		l := newLine("p")
 		first := join(l)
 		asks(l)
-		l.placed(&place{number: 1, tags: []int64{1}}, after(60), start)
+		l.placed(&place{number: 1, tags: []int64{1}}, 0, after(60), start)
 		second := join(l)
 		asks(l)
 		require.False(t, hears(l, second))

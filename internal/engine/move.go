@@ -2,6 +2,7 @@ package engine
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -64,11 +65,12 @@ func (e *Engine) pausedAt(key string, given, due int64, now time.Time) {
 	if m := e.moveOf(key, now); given >= m.paused {
 		m.paused, m.until = given, due
 	}
-	e.takeBack(key, now, func(t *Turn) bool { return t.Given <= given && t.Moment < due })
+	e.takeBack(key, given, now, func(t *Turn) bool { return t.Given <= given && t.Moment < due })
 }
 
-// takeBack revokes the unused turns of the limit with a key for which void is true.
-func (e *Engine) takeBack(key string, now time.Time, void func(*Turn) bool) {
+// takeBack revokes the unused turns of the limit with a key for which void is true, because of news of a time of
+// Redis.
+func (e *Engine) takeBack(key string, news int64, now time.Time, void func(*Turn) bool) {
 	e.dropLeases(key, void)
 	for _, l := range e.inUse {
 		if l.isAt(key) {
@@ -77,7 +79,7 @@ func (e *Engine) takeBack(key string, now time.Time, void func(*Turn) bool) {
 			}
 		}
 	}
-	e.refreshKey(key, now)
+	e.refreshKey(key, news, now)
 }
 
 // change is the change of a limit to another one. Turns that were given before keep their moments. Turns of a
@@ -110,7 +112,7 @@ func (e *Engine) changedTo(key string, c change, now time.Time) {
 			l.change(c.shorten)
 		}
 	}
-	e.refreshKey(key, now)
+	e.refreshKey(key, c.at, now)
 }
 
 // heardOf reports that another process has moved a limit. It reports nothing that this process did itself.
@@ -202,7 +204,7 @@ func (e *Engine) Rest(now time.Time, limits []*wire.Limit, until time.Time) {
 	for _, l := range limits {
 		key := l.Keys[0]
 		e.rests[key] = later(e.rests[key], until)
-		e.takeBack(key, now, func(t *Turn) bool { return t.Due.Before(until) })
+		e.takeBack(key, math.MaxInt64, now, func(t *Turn) bool { return t.Due.Before(until) })
 	}
 }
 

@@ -113,29 +113,34 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 			e.pausedAt(key, micros, until, now)
 		case "resumed":
 			e.heardOf(key, word, micros)
-			e.refreshKey(key, now)
+			e.refreshKey(key, micros, now)
 		case "limit":
 			e.heardOf(key, word, micros)
 			e.changedTo(key, newChange(micros, rest), now)
 		case "overdue": // the head of the queue is late
 			if rest == e.cfg.Process {
-				e.roomAt(key, 1)
+				e.roomAt(key, 1, micros)
 			}
 		case "room": // slots are free for the first calls of a process, as many as count says
 			process, count, _ := strings.Cut(rest, ":")
 			if n, _ := strconv.Atoi(count); process == e.cfg.Process && n > 0 {
-				e.roomAt(key, n)
+				e.roomAt(key, n, micros)
 			}
 		default:
-			e.refreshKey(key, now)
+			e.refreshKey(key, micros, now)
 		}
 	}
 }
 
-// refreshKey makes the first call of each line that needs the limit with a key ask: its forecast may be wrong.
-func (e *Engine) refreshKey(key string, now time.Time) {
+// refreshKey makes the first call of each line that needs the limit with a key ask: its forecast may be wrong,
+// because of news of a time of Redis.
+func (e *Engine) refreshKey(key string, news int64, now time.Time) {
 	e.forgetMissed(key, now)
-	e.refreshLines(func(l *line) bool { return l.isAt(key) })
+	for _, l := range e.inUse {
+		if l.isAt(key) {
+			l.refreshes(-1, 1, len(l.places), news)
+		}
+	}
 }
 
 // refreshLines makes the first call of some lines ask.
@@ -147,8 +152,8 @@ func (e *Engine) refreshLines(some func(*line) bool) {
 	}
 }
 
-// roomAt makes the first n calls that wait at the limit with a key ask.
-func (e *Engine) roomAt(key string, n int) {
+// roomAt makes the first n calls that wait at the limit with a key ask, because of news of a time of Redis.
+func (e *Engine) roomAt(key string, n int, news int64) {
 	type first struct {
 		line *line
 		tag  int64
@@ -172,7 +177,7 @@ func (e *Engine) roomAt(key string, n int) {
 	}
 	asking := max(0, n-len(all)) // this many permits are left for calls that are asking
 	for _, l := range found {
-		l.refreshes(at[l], ask[l]+asking, n)
+		l.refreshes(at[l], ask[l]+asking, n, news)
 	}
 }
 

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 
@@ -24,6 +25,11 @@ type place struct {
 	far    bool // It asks although its turn seemed to be too far away to be given.
 	close  bool // It has asked within the lead, and got no turn: it asks once more at the last moment.
 	stale  bool // Its forecast may be wrong: it asks at once.
+
+	// An asking place does not stay stale if its answer is newer than the news, or sends it to another limit than
+	// the limit of the news.
+	news int64 // When Redis published the news, by its clock.
+	at   int   // The index of their limit. Below 0: all limits.
 }
 
 // tag returns the tag at the limit at which the place waits. The queue there is in the order of these tags.
@@ -93,7 +99,7 @@ func (l *line) take(now time.Time, t *times, most int) (places []*place, fresh i
 func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 	var some, over limitSet
 	ask := func(p *place) {
-		p.asking, p.stale, p.far = true, false, p.forecast.Sub(now) > t.reach()
+		p.asking, p.stale, p.news, p.far = true, false, 0, p.forecast.Sub(now) > t.reach()
 		near = append(near, p)
 	}
 	for _, p := range l.needed() {
@@ -103,7 +109,7 @@ func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 		at := setOf(p.limit)
 		switch {
 		case p.asking, over.has(at):
-		case !l.asks(p, t).After(now), l.mayShare(p, now, t), some.has(at) && !p.close && p.forecast.Sub(now) <= min(t.lead+together, t.reach()):
+		case !l.asks(p, t).After(now), l.mayShare(p, now, t), some.has(at) && !p.close && l.slots == nil && p.forecast.Sub(now) <= min(t.lead+together, t.reach()):
 			ask(p)
 			some |= at
 		case !some.has(at):
@@ -165,14 +171,15 @@ func (l *line) sleeps(now time.Time) bool {
 }
 
 // asks returns when a place asks. A place whose forecast may be wrong asks at once: the zero time. A place that
-// waits for a slot asks when news says that one is free, and from time to time all the same.
+// waits for a slot asks when news says that one is free, and from time to time all the same. A call that needs a
+// slot gets its turn at the last moment only, so it does not ask before.
 func (l *line) asks(p *place, t *times) time.Time {
 	switch {
 	case p.stale:
 		return time.Time{}
 	case l.atSlots(p.limit):
 		return p.heard.Add(unheard + time.Duration(p.number%32)*unheard/64)
-	case p.close:
+	case p.close, l.slots != nil:
 		return p.forecast.Add(-min(t.lead, t.near))
 	default:
 		return p.forecast.Add(-t.lead)
@@ -213,17 +220,23 @@ func (l *line) tags(limit, n int) (tags []int64) {
 // are fewer, it does so for new calls that have no forecast yet. Places that are asking ask again, because the
 // answer may be older than the news. A limit below 0 stands for all limits.
 func (l *line) refresh(limit, n int) {
-	l.refreshes(limit, n, len(l.places))
+	l.refreshes(limit, n, len(l.places), math.MaxInt64)
 }
 
-// refreshes does what refresh does, with a bound: again is the highest number of asking places that ask again.
-func (l *line) refreshes(limit, n, again int) {
+// refreshes does what refresh does because of news, which Redis published at a time of its clock. Places whose
+// answers are newer than that do not ask again, and no more than again of the others do.
+func (l *line) refreshes(limit, n, again int, news int64) {
 	l.touch()
 	for _, p := range l.places {
 		switch {
 		case p.asking:
 			again--
-			p.stale = p.stale || again >= 0
+			if again >= 0 {
+				if p.at = limit; p.stale && p.news > 0 { // there were other news
+					p.at = -1
+				}
+				p.stale, p.news = true, max(p.news, news)
+			}
 			continue
 		case limit >= 0 && p.limit != limit:
 			continue
@@ -233,7 +246,7 @@ func (l *line) refreshes(limit, n, again int) {
 		}
 		p.close, p.stale = false, true
 	}
-	l.stale = min(l.asked, max(l.stale, n))
+	l.stale, l.news = min(l.asked, max(l.stale, n)), max(l.news, news)
 }
 
 // scale multiplies the times to all forecasts by a factor, because the limit has another pace.

@@ -50,6 +50,7 @@ func TestTranscriptsWithOtherSeeds(t *testing.T) {
 		"lost-limits-of-others.txt": 4, "lost-limits-nobody-listens.txt": 4, "older-limits-nobody-listens.txt": 4,
 		"plans-up-and-down.txt": 4, "plans-lost.txt": 4, "plans-nobody-calls.txt": 4,
 		"turns-of-who-gives-up.txt": 4, "turns-of-bookings-that-give-up.txt": 4,
+		"slots-and-a-slow-rate.txt": 4, "places-of-the-dead.txt": 6,
 		"turns-for-calls-that-come.txt": 4, "turns-of-bookings-come-forward.txt": 4,
 	} {
 		t.Run(file, func(t *testing.T) {
