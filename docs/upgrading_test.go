@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/reservetest"
 	"github.com/fleetpace/fleetpace/worker"
 )
 
@@ -121,4 +124,22 @@ func TestUpgradedCodeRuns(t *testing.T) {
 		}
 	}
 	require.NotZero(t, lines)
+}
+
+// A process ends the waits of its calls on SIGTERM, and closes its limiter last.
+func TestStopping(t *testing.T) {
+	limiter := reservetest.New(t).Limiter(reserve.Config{Name: "api", Limit: reserve.PerHour(1)})
+	require.NoError(t, limiter.Wait(t.Context()))
+	require.NoError(t, untilTerminated(limiter, func(ctx context.Context) {
+		require.NoError(t, syscall.Kill(os.Getpid(), syscall.SIGTERM))
+		require.ErrorIs(t, limiter.Wait(ctx), context.Canceled)
+	}))
+	require.ErrorIs(t, limiter.Wait(t.Context()), reserve.ErrClosed)
+}
+
+func untilTerminated(limiter *reserve.Limiter, work func(context.Context)) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	work(ctx)              // where limiter.Wait(ctx) fails, no call was made: put the job back
+	return limiter.Close() // after the last call has ended
 }

@@ -149,7 +149,7 @@ func (s *shared) moved(l *wire.Limit, what string) {
 			"in_force", inForceText(l, st), "until", setFor(st.SetFor))
 	case l.Plans: // it has another plan
 	default:
-		s.first.Logger.Info("fleetpace: override of the limit removed by another process", "limit", l.String(), "in_force", inForceText(l, st))
+		s.first.Logger.Info("fleetpace: a configured limit of the processes is in force now, without an override", "limit", l.String(), "in_force", inForceText(l, st))
 	}
 }
 

@@ -67,7 +67,7 @@ func TestWhatOthersDoIsLogged(t *testing.T) {
 		require.Contains(t, oneLog.String(), "in_force=2/s")
 		require.NoError(t, other.ResetLimit(t.Context()))
 		time.Sleep(time.Second)
-		require.Contains(t, oneLog.String(), "override of the limit removed by another process")
+		require.Contains(t, oneLog.String(), "a configured limit of the processes is in force now, without an override")
 		require.NoError(t, other.Pause(t.Context(), time.Hour, ""))
 		require.NoError(t, other.Resume(t.Context()))
 		time.Sleep(time.Second)
