@@ -16,7 +16,7 @@ import (
 func TestArguments(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintln(&b, "// Code generated from head.lua and state.lua by go test ./lua -run TestArguments -update. DO NOT EDIT.\n\npackage lua")
-	protocol := regexp.MustCompile(`(?m)^local PROTOCOL = (\d+)$`).FindStringSubmatch(head)
+	protocol := regexp.MustCompile(`(?m)^local PROTOCOL = '(\d+)'$`).FindStringSubmatch(head)
 	require.NotNil(t, protocol)
 	fmt.Fprintf(&b, "\n// Protocol is the number of the protocol that these scripts speak: see Versions.\nconst Protocol = %s\n", protocol[1])
 	for _, of := range []struct{ first, prefix, many, doc string }{

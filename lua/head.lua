@@ -37,7 +37,7 @@
 -- The protocol is what processes of different versions of fleetpace must understand alike: the keys, what is
 -- in them, and the messages. Processes of a protocol and of the next one share limits. lua/doc.go says when the
 -- number grows. A state has the highest protocol that has written it.
-local PROTOCOL = 3
+local PROTOCOL = '3'
 
 local NOW, WAY, HORIZON, NEAR, GRACE, RUN, PROCESS, SERIAL, CHANNEL = 1, 2, 3, 4, 5, 6, 7, 8, 9
 local KIND, A, B, RANK, KNOWN, VERSION, REACH, BACK, EDGES, CLOCK = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10

@@ -34,8 +34,12 @@ local function fields(l)
     local x = was[k]
     if not x or x - x ~= 0 then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. f[k] end
   end
-  l.protocol = max(PROTOCOL, tonumber(was[21]) or 0)
-  if l.protocol > PROTOCOL + 1 then return 'PROTOCOL ' .. was[21] end
+  l.protocol = f[21]
+  if l.protocol ~= PROTOCOL then
+    local written = tonumber(l.protocol or nil) or 0 -- by v0.2, or there is no state yet
+    if written > PROTOCOL + 1 then return 'PROTOCOL ' .. l.protocol end
+    if written < tonumber(PROTOCOL) then l.protocol = PROTOCOL end
+  end
   if not met and ARGV[RUN] ~= '' and f[15] ~= ARGV[RUN] then meet(ARGV[RUN]) end
   l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = was, renews, not f[13], places, booked, log
   l.version, l.seen, l.free, l.part, l.epoch, l.rank = was[1], was[2], was[3], was[4], was[5], was[6]
@@ -187,7 +191,7 @@ local function save(l)
   local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
   local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
-    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, format('%d', l.protocol) }
+    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.protocol }
   local was, changes, n = l.was, {}, 0
   for k = 1, #FIELDS do
     local value = is[k]

@@ -127,7 +127,7 @@ var Guarantees = []Guarantee{
 		Why: "Calls ask again at their forecast, and calls that wait for slots look for free ones.",
 	},
 	{
-		Event: "Redis forgets the scripts", What: []string{scriptFlush}, Rate: Cost{Trips: 2}, Count: Cost{Trips: 2}, Slots: Cost{Trips: 2},
+		Event: "Redis forgets the scripts, or lacks those of another version", What: []string{scriptFlush}, Rate: Cost{Trips: 2}, Count: Cost{Trips: 2}, Slots: Cost{Trips: 2},
 		Why: "They are sent again.",
 	},
 	{
@@ -202,6 +202,9 @@ func (w *world) mayLose(m *meter) time.Duration {
 		}
 		if g.What == nil {
 			total += time.Duration(len(w.plan.loads)) * each
+		}
+		if slices.Contains(g.What, scriptFlush) && w.plan.isMixed() {
+			total += each
 		}
 		for i := range w.plan.events {
 			if e := &w.plan.events[i]; g.covers(e) {

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -27,7 +28,7 @@ var laterTexts, addedTexts = func() (next, added map[string]string) {
 		news = "format('news %s %.0f %s', table.concat(l.news, ','), now, l.key)"
 		told = "format('" + addedForm + "%.0f %s %s', now, table.concat(l.news, ','), l.key)"
 	)
-	protocol := func(n int) string { return fmt.Sprintf("local PROTOCOL = %d\n", n) }
+	protocol := func(n int) string { return fmt.Sprintf("local PROTOCOL = '%d'\n", n) }
 	next, added = map[string]string{}, map[string]string{}
 	for verb, text := range frozen.Current {
 		next[verb] = strings.Replace(text, protocol(lua.Protocol), protocol(lua.Protocol+1), 1)
@@ -103,4 +104,9 @@ func (v versioned) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		return is(ctx, cmd)
 	}
+}
+
+// isMixed reports whether processes have different versions.
+func (p *plan) isMixed() bool {
+	return slices.ContainsFunc(p.processes, func(q processPlan) bool { return q.version != p.processes[0].version })
 }
