@@ -109,7 +109,7 @@ func (l *line) near(now time.Time, t *times, most int) (near []*place) {
 		at := setOf(p.limit)
 		switch {
 		case p.asking, over.has(at):
-		case !l.asks(p, t).After(now), l.mayShare(p, now, t), some.has(at) && !p.close && l.slots == nil && p.forecast.Sub(now) <= min(t.lead+together, t.reach()):
+		case !l.asks(p, t).After(now), l.mayShare(p, now, t), some.has(at) && !p.close && (l.slots == nil || l.atSlots(p.limit)) && p.forecast.Sub(now) <= min(t.lead+together, t.reach()):
 			ask(p)
 			some |= at
 		case !some.has(at):
