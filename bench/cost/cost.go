@@ -49,7 +49,7 @@ type testcase struct {
 
 var cases = []testcase{
 	{"1 caller", 1, 0, 1, waits},
-	{"1 caller, 1,000 keys", 1, 1000, 1, waits},
+	{"keys one by one", 1, 1000, 1, waits},
 	{"64 callers", 64, 0, 1, waits},
 	{"4,096 callers", 4096, 0, 1, waits},
 	{"100 keys", 100, 100, 1, waits},
