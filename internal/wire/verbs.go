@@ -254,10 +254,19 @@ func (c *Call) countUsers(ctx context.Context, states []State) error {
 			live[l.Name] = pipe.HMGet(ctx, l.Name.Keys[0], " live")
 		}
 	}
-	if len(live) == 0 {
+	var err error
+	switch len(live) {
+	case 0:
 		return nil
+	case 1: // one command needs no pipeline, which takes a trip more
+		for name := range live {
+			live[name] = c.Client.HMGet(ctx, name.Keys[0], " live")
+			err = live[name].Err()
+		}
+	default:
+		_, err = pipe.Exec(ctx)
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
+	if err != nil {
 		return fault.Classify(err)
 	}
 	for i, l := range c.Limits {
