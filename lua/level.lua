@@ -41,7 +41,7 @@ local function early(l)
   local due, permits = l.free + l.part, 0
   for _, entry in ipairs(l.low and due > at and call('ZREVRANGE', l.log, 0, EARLY - 1) or {}) do
     if due <= at then break end
-    local cost = tonumber(match(entry, ':(%d+)$'))
+    local cost = tonumber(match(entry, ':(%d+)$') or 0)
     permits, due = permits + cost, due - cost * l.a
   end
   return permits
