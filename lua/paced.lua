@@ -8,29 +8,43 @@ local paced = { refills = true, close = atLeast, unpack = 0, pack = 0, next = 0,
 
 local function empty(l, at) return at - l.b * l.a end -- nextFree of a bucket that is full
 
--- `low` is for costs that are settled later. It has the spendings that left the bucket lower than all
--- later spendings did, the lowest first. Each entry is how many micros the bucket lacked to be full, and
--- the number of the spending. `refunded` is what refunds have given back since. If costs are settled, a
--- turn may be used until LATE after it is due, and no later. Otherwise the provider's bucket could be
--- full by then.
-local LOWS, LATE = 8, 20000
+-- `low` is for costs that are settled later. Each entry is how many micros the bucket lacked to be full
+-- before a spending, and the number of that spending: it lacked no less before any later one. The entries
+-- rise. If there are too many, the lower one of the two closest counts for both, so an entry is too low by
+-- a fifteenth of the bucket at most. If costs are settled, a turn may be used until LATE after it is due,
+-- and no later. Otherwise the provider's bucket could be full by then.
+local LOWS, LATE = 16, 20000
 
 local function lower(low, micros)
   low.spendings = low.spendings + 1
-  micros = micros + low.refunded
   while low[1] and low[#low].micros >= micros do low[#low] = nil end
   low[#low + 1] = { micros = micros, number = low.spendings }
-  if #low > LOWS then -- the lower one of two entries counts for both
-    table.remove(low, 2)
-    low[1].number = low[2].number - 1
+  if #low <= LOWS then return end
+  local closest, gap = 1, huge
+  for k = 1, LOWS do
+    local step = low[k + 1].micros - low[k].micros
+    if step < gap then closest, gap = k, step end
+  end
+  low[closest].number = low[closest + 1].number
+  table.remove(low, closest + 1)
+end
+
+-- behind returns the first entry of a spending after a number.
+local function behind(low, number)
+  for k, one in ipairs(low) do
+    if one.number > number then return k end
   end
 end
 
-local function lowest(low, number)
-  for _, one in ipairs(low) do
-    if one.number > number then return max(0, one.micros - low.refunded) end
+-- correct changes what the bucket lacked after a spending whose cost is settled: by as much after a refund. After
+-- a surcharge an entry that may stand for the spending itself stays.
+local function correct(low, k, micros)
+  if micros > 0 and low[k].micros > 0 then k = k + 1 elseif micros > 0 then return end
+  for n = k, #low do low[n].micros = low[n].micros + micros end
+  while micros < 0 and k > 1 and low[k - 1].micros >= low[k].micros do
+    table.remove(low, k - 1)
+    k = k - 1
   end
-  return huge
 end
 
 function paced.unpack(l, text)
@@ -38,13 +52,13 @@ function paced.unpack(l, text)
   local numbers = {}
   for word in gmatch(text, '%S+') do numbers[#numbers + 1] = tonumber(word) end
   if #numbers < 3 or #numbers % 2 == 0 then return 'BADSTATE meter: want three numbers and pairs, got ' .. text end
-  l.low = { spendings = numbers[1], refunded = numbers[2], from = numbers[3] }
-  for k = 4, #numbers, 2 do l.low[#l.low + 1] = { micros = numbers[k], number = numbers[k + 1] } end
+  l.low = { spendings = numbers[1], from = numbers[3] }
+  for k = 4, #numbers, 2 do l.low[#l.low + 1] = { micros = max(0, numbers[k] - numbers[2]), number = numbers[k + 1] } end
 end
 
 function paced.pack(l)
   if not l.low then return end
-  local text = format('%.0f %.17g %.0f', l.low.spendings, l.low.refunded, l.low.from)
+  local text = format('%.0f 0 %.0f', l.low.spendings, l.low.from) -- scripts of before count their refunds in the 0
   for _, one in ipairs(l.low) do text = text .. format(' %.17g %.0f', one.micros, one.number) end
   return text
 end
@@ -110,17 +124,15 @@ end
 -- record is called before a spending whose cost is settled later. The first spendings get no refund while
 -- earlier turns may still be used later than LATE.
 function paced.record(l, due)
-  l.low = l.low or { spendings = 0, refunded = 0, from = l.free + l.part > empty(l, due) and ceil(due + l.b * l.a) or 0 }
+  l.low = l.low or { spendings = 0, from = l.free + l.part > empty(l, due) and ceil(due + l.b * l.a) or 0 }
   return l.low.spendings + 1
 end
 
 -- A refund is limited to what the provider's bucket cannot have lost since by overflowing.
 function paced.settle(l, cost, used, record)
-  local micros = (used - cost) * l.a
-  if micros < 0 then
-    micros = (not l.low or now < l.low.from) and 0 or -min(-micros, lowest(l.low, record))
-    if l.low then l.low.refunded = l.low.refunded - micros end
-  end
+  local micros, k = (used - cost) * l.a, l.low and behind(l.low, record)
+  if micros < 0 then micros = (not l.low or now < l.low.from) and 0 or -min(-micros, k and l.low[k].micros or huge) end
+  if k then correct(l.low, k, micros) end
   advance(l, micros)
   return true
 end

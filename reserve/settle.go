@@ -14,9 +14,8 @@ import (
 // How much comes back depends on the kind of limit:
 //
 //   - paced: at most what a strict provider would still have in its bucket. Nothing comes back if
-//     the bucket was full since, if another limit was set, or if the level of the bucket fell at
-//     more than eight calls since. So set a burst of several times the largest cost, and settle as
-//     soon as the call is over.
+//     the bucket was full since, or if another limit was set. So set a burst of several times the
+//     largest cost, and settle as soon as the call is over.
 //   - quota: all of it, in the window of the call.
 //   - rolling: all of it, unless 64 calls or more got their turns since.
 //   - warming up: nothing.

@@ -116,18 +116,49 @@ func (c *call) next(s *State, cost, at float64) float64 {
 	}
 }
 
+// mostLows is how many entries the lows of a paced limit have.
+const mostLows = 16
+
 // lower notes how far below full the bucket is.
 func (s *State) lower(micros float64) {
 	s.spendings++
-	micros += s.refunded
 	for len(s.lows) > 0 && s.lows[len(s.lows)-1].micros >= micros {
 		s.lows = s.lows[:len(s.lows)-1]
 	}
 	s.lows = append(s.lows, spending{s.spendings, micros})
-	if len(s.lows) > 8 {
-		s.lows = slices.Delete(s.lows, 1, 2)
-		s.lows[0].number = max(s.lows[0].number, s.lows[1].number-1)
+	if len(s.lows) <= mostLows {
+		return
 	}
+	closest, gap := 0, math.Inf(1)
+	for k := range mostLows {
+		if step := s.lows[k+1].micros - s.lows[k].micros; step < gap {
+			closest, gap = k, step
+		}
+	}
+	s.lows[closest].number = s.lows[closest+1].number
+	s.lows = slices.Delete(s.lows, closest+1, closest+2)
+}
+
+// correct returns how much of a refund the bucket cannot have lost, and changes what it lacked since. A surcharge
+// raises that where the bucket was not full.
+func (s *State) correct(micros, record float64) float64 {
+	k := slices.IndexFunc(s.lows, func(low spending) bool { return low.number > record })
+	if k < 0 {
+		return micros
+	}
+	lack := s.lows[k].micros
+	micros = max(micros, -lack)
+	for n := range s.lows {
+		if n >= k && micros < 0 || n > k && lack > 0 {
+			s.lows[n].micros += micros
+		}
+	}
+	if micros < 0 {
+		after := s.lows[k].micros
+		kept := slices.DeleteFunc(slices.Clone(s.lows[:k]), func(low spending) bool { return low.micros >= after })
+		s.lows = append(kept, s.lows[k:]...)
+	}
+	return micros
 }
 
 func (c *call) spend(s *State, cost, at float64, id string) {
@@ -309,20 +340,10 @@ func (c *call) settle(s *State, id string, cost, used, record float64) bool {
 	switch s.kind {
 	case "p":
 		micros := (used - cost) * s.a
-		if micros < 0 {
-			lowest := math.Inf(1)
-			for _, low := range s.lows {
-				if low.number > record {
-					lowest = max(0, low.micros-s.refunded)
-					break
-				}
-			}
-			if micros = -min(-micros, lowest); c.Now < s.refundable {
-				micros = 0
-			}
-			s.refunded -= micros
+		if micros < 0 && c.Now < s.refundable {
+			micros = 0
 		}
-		s.advance(micros)
+		s.advance(s.correct(micros, record))
 	case "q":
 		c.unspend(s, cost-used, record)
 	case "w":

@@ -110,7 +110,7 @@ type State struct {
 	returned                        float64 // when a booking last came back
 	spendings                       float64 // paced, if costs are settled
 	lows                            []spending
-	refunded, refundable            float64
+	refundable                      float64
 	settles                         bool
 	window                          map[float64]float64
 	edges                           []float64

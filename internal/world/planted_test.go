@@ -28,7 +28,7 @@ var planted = []struct {
 	{"a clock that jumped fills the buckets", "return clock > 0 and ahead > STEP and ahead or 0", "return 0", "safe", 324},
 	{"turns of others go back", "process .. ' ' .. serial ~= who", "process ~= match(who, '^%S+')", "safe", 97},
 	{"a place that is left stays", "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", "if false then", "clean", 4},
-	{"all that was not used goes back", "-min(-micros, lowest(l.low, record))", "micros", "safe", 69},
+	{"all that was not used goes back", "-min(-micros, k and l.low[k].micros or huge)", "micros", "safe", 69},
 	{"a turn may be used for too long", "l.free + l.part + (l.b - cost) * l.a", "l.free + l.part + 1e9", "safe", 191},
 	{"a slot too many is given", "local over = l.used + before + cost - l.a", "local over = l.used + before + cost - l.a - 1", "safe", 6},
 	{"a slot is never free again", "local since = release(l, who, l.clock)\n  if not since then return 0 end", "do return 0 end\n  local since = 0", "used", 6},

@@ -30,7 +30,7 @@ var mistakes = []struct {
 	{what: "all come at once after a pause", world: "pause", law: "safe", from: "advance(l, -min(l.held, l.paused - now))", to: "advance(l, -l.held)"},
 	{what: "what a pause has taken goes back", world: "pause", law: "safe", from: "    l.part = free - l.free\n    l.last = ''", to: "    l.part = free - l.free"},
 	{what: "turns go back to a slower limit", world: "set", law: "safe", from: "  if a > l.a then l.last = '' end\n  if l.low", to: "  if l.low"},
-	{what: "all that was not used goes back", world: "settle", law: "safe", from: "-min(-micros, lowest(l.low, record))", to: "micros"},
+	{what: "all that was not used goes back", world: "settle", law: "safe", from: "-min(-micros, k and l.low[k].micros or huge)", to: "micros"},
 	{what: "another server's data is believed", world: "fault", law: "safe", from: "local other = run ~= '' and l.run ~= '' and l.run ~= run", to: "local other = false"},
 	{what: "a clock that jumped fills the buckets", world: "fault", law: "safe", from: "return clock > 0 and ahead > STEP and ahead or 0", to: "return 0"},
 	{what: "a clock that went back makes all wait", world: "dead", law: "alive", from: "if seen > now then return now - seen end", to: "if seen > now then return 0 end"},
