@@ -20,6 +20,7 @@ var mayImport = map[string][]string{
 	"docs":                 {},
 	"docs/map":             {},
 	"reservetest":          {"internal/delay", "internal/observe", "internal/provider", "lua", "reserve"},
+	"reservetest/emulator": {},
 	"lua":                  {}, // the scripts are a protocol that stands alone
 	"lua/explore":          {"lua", "internal/smallredis", "internal/wire"},
 	"internal/queuemodel":  {},
@@ -65,7 +66,7 @@ var mayImport = map[string][]string{
 }
 
 // helpers are packages that only tests import, so users' builds do not contain them.
-var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/frozen", "internal/ledger", "internal/queuemodel", "internal/redistest", "internal/world", "reservetest"}
+var helpers = []string{"internal/asynqtest", "internal/bubble", "internal/delay", "internal/frozen", "internal/ledger", "internal/queuemodel", "internal/redistest", "internal/world", "reservetest", "reservetest/emulator"}
 
 // forTests are packages that only tests and helpers may import.
 var forTests = []string{"github.com/stretchr/testify", "github.com/testcontainers"}

@@ -16,21 +16,12 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/asynqtest"
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/reservetest/emulator"
 	asynqworker "github.com/fleetpace/fleetpace/worker"
 )
 
-// graphQL is the bucket of a shop at Shopify's GraphQL Admin API. A query needs its requested cost at once, and gets
-// what it did not use back with its answer. Another program uses the bucket, too.
-type graphQL struct {
-	mu        sync.Mutex
-	level     float64
-	at        time.Time
-	rate      float64 // points per second
-	throttled int
-	used      float64 // by our queries
-	last      time.Time
-	left      float64 // after the last query had begun
-}
+// graphQL is a shop at Shopify's GraphQL Admin API. Another program uses its bucket, too.
+type graphQL struct{ *emulator.Shop }
 
 const (
 	mostPoints    = 1000
@@ -39,52 +30,24 @@ const (
 	othersPerTick = 20
 )
 
-// status is extensions.cost.throttleStatus of an answer.
-type status struct {
-	throttled                       bool
-	currentlyAvailable, restoreRate float64
-}
-
-// moves lets points come until now. The lock must be held.
-func (g *graphQL) moves() {
-	now := time.Now()
-	g.level, g.at = min(g.level+g.rate*now.Sub(g.at).Seconds(), mostPoints), now
-}
-
 // query is a query of ours.
-func (g *graphQL) query(takes time.Duration) status {
-	g.mu.Lock()
-	g.moves()
-	if g.level < requested {
-		g.throttled++
-		defer g.mu.Unlock()
-		return status{true, g.level, g.rate}
+func (g graphQL) query(takes time.Duration) emulator.ThrottleStatus {
+	if status := g.Begin(time.Now(), requested); status.Throttled {
+		return status
 	}
-	g.level -= requested
-	g.last, g.left = g.at, g.level
-	g.mu.Unlock()
 	time.Sleep(takes)
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.moves()
-	g.level += requested - actual
-	g.used += actual
-	return status{false, g.level, g.rate}
+	return g.End(time.Now(), requested, actual)
 }
 
 // others is another program that uses points each second.
-func (g *graphQL) others(ctx context.Context) {
+func (g graphQL) others(ctx context.Context) {
 	for tick := time.NewTicker(time.Second); ; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}
-		g.mu.Lock()
-		if g.moves(); g.level >= othersPerTick {
-			g.level -= othersPerTick
-		}
-		g.mu.Unlock()
+		g.Others(time.Now(), othersPerTick)
 	}
 }
 
@@ -94,10 +57,13 @@ func TestShopify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const tasks, shops, margin = 300, 5, 85
 		f := asynqtest.Open(t)
-		shop := map[string]*graphQL{}
+		api, err := emulator.NewShopify(emulator.ShopifyConfig{Points: mostPoints, Rate: 50})
+		require.NoError(t, err)
+		shop := map[string]graphQL{}
 		for i := range shops {
-			g := &graphQL{level: mostPoints, at: time.Now(), rate: 50}
-			shop["shop-"+strconv.Itoa(i)] = g
+			name := "shop-" + strconv.Itoa(i)
+			g := graphQL{api.Shop(name)}
+			shop[name] = g
 			go g.others(t.Context())
 		}
 		begin := time.Now()
@@ -114,18 +80,18 @@ func TestShopify(t *testing.T) {
 				name := string(task.Payload())
 				of := points.For(name)
 				answer := shop[name].query(300*time.Millisecond + rand.N(500*time.Millisecond))
-				if answer.restoreRate != 50 {
-					if _, known := rates.Swap(name, answer.restoreRate); !known {
-						require.NoError(t, of.SetLimit(ctx, reserve.PerSecond(answer.restoreRate).Burst(mostPoints-margin), 0))
+				if answer.RestoreRate != 50 {
+					if _, known := rates.Swap(name, answer.RestoreRate); !known {
+						require.NoError(t, of.SetLimit(ctx, reserve.PerSecond(answer.RestoreRate).Burst(mostPoints-margin), 0))
 					}
 				}
-				if answer.throttled {
-					wait := time.Duration((requested - answer.currentlyAvailable) / answer.restoreRate * float64(time.Second))
+				if answer.Throttled {
+					wait := time.Duration((requested - answer.CurrentlyAvailable) / answer.RestoreRate * float64(time.Second))
 					require.NoError(t, of.PauseKeeping(ctx, wait, "THROTTLED"))
 					return assert.AnError
 				}
 				require.NoError(t, asynqworker.Settle(ctx, actual))
-				require.NoError(t, asynqworker.Told(ctx, max(0, answer.currentlyAvailable-margin)))
+				require.NoError(t, asynqworker.Told(ctx, max(0, answer.CurrentlyAvailable-margin)))
 				f.Ran(name, p)
 				return nil
 			})
@@ -137,17 +103,15 @@ func TestShopify(t *testing.T) {
 		}
 		f.Until(tasks/2, 5*time.Minute)
 		for _, g := range shop {
-			g.mu.Lock()
-			g.moves()
-			g.rate = 100
-			g.mu.Unlock()
+			g.SetRate(time.Now(), 100)
 		}
 		f.Until(tasks, 5*time.Minute)
 		var used, left float64
 		for name, g := range shop {
-			used, left = used+g.used, left+g.left
-			t.Logf("%s: %.0f points used within %v, and %.0f left, %d queries throttled", name, g.used, g.last.Sub(begin), g.left, g.throttled)
-			assert.Zero(t, g.throttled)
+			r := g.Report()
+			used, left = used+r.Used, left+r.Left
+			t.Logf("%s: %.0f points used within %v, and %.0f left, %d queries throttled", name, r.Used, r.Last.Sub(begin), r.Left, r.Throttled)
+			assert.Zero(t, r.Throttled)
 		}
 		t.Logf("%.3f of the points that others left are used", used/(used+left))
 		assert.GreaterOrEqual(t, used/(used+left), 0.96)
