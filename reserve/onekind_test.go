@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -301,4 +302,93 @@ func TestANewKindTakesOver(t *testing.T) {
 		})
 		t.Logf("%s: %v at the longest", end.what, longest)
 	}
+}
+
+// Before its first call, a limiter whose limit is of another kind than the one in force may not change or
+// show a limit, either: each method says so, and changes nothing. When nobody uses the kind in force any
+// more, it may. Alone, in a group, with a key, and in a process that has rested.
+func TestMethodsOfAnotherKindFail(t *testing.T) {
+	pair := 0
+	pairs(func(first, second reserve.Limit) {
+		pair++
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t)
+			group, ctx := []string{"", "g"}[pair%2], t.Context()
+			client := b.client()
+			one := b.on(client, reserve.Config{Logger: silent, Group: group, Limit: first})
+			two := b.with(reserve.Config{Logger: silent, Group: group, Limit: second})
+			methods := []struct {
+				what string
+				call func(l *reserve.Limiter) error
+			}{
+				{"State", func(l *reserve.Limiter) error { _, err := l.State(ctx); return err }},
+				{"States", func(l *reserve.Limiter) error { _, err := l.States(ctx, "a", "b"); return err }},
+				{"Resume", func(l *reserve.Limiter) error { return l.Resume(ctx) }},
+				{"ResetLimit", func(l *reserve.Limiter) error { return l.ResetLimit(ctx) }},
+				{"SetLimit", func(l *reserve.Limiter) error { return l.SetLimit(ctx, second, time.Second) }},
+				{"Refill", func(l *reserve.Limiter) error { return l.Refill(ctx) }},
+				{"Told", func(l *reserve.Limiter) error { return l.Told(ctx, 1) }},
+				{"Join", func(l *reserve.Limiter) error { return joint(t, l).Join(ctx, []reserve.Call{{ID: "id"}})[0].Err }},
+				{"Pause", func(l *reserve.Limiter) error { return l.Pause(ctx, time.Second, "") }},
+				{"PauseKeeping", func(l *reserve.Limiter) error { return l.PauseKeeping(ctx, time.Second, "") }},
+			}
+			has := func(what string) bool { // other kinds have no level
+				return what != "Told" && what != "Refill" || second.Kind() != reserve.KindSlots && (what == "Refill" || second.Kind() != reserve.KindWarmingUp)
+			}
+			ofIts := func() (state []string) { // of the keys of the second kind
+				letter := map[reserve.Kind]string{reserve.KindPaced: "p", reserve.KindWarmingUp: "w", reserve.KindQuota: "q", reserve.KindRolling: "r", reserve.KindSlots: "s"}[second.Kind()]
+				for _, key := range []string{"", "key", "a", "b"} {
+					for _, k := range scripts.Keys(reserve.DefaultPrefix, group, "api", letter, key) {
+						if b.mini.Type(k) == "hash" {
+							state = append(state, k+" "+b.mini.HGet(k, "version"))
+						} else if b.mini.Exists(k) && !strings.HasSuffix(k, "processes") {
+							state = append(state, k)
+						}
+					}
+				}
+				return state
+			}
+			refused := func(when string, l *reserve.Limiter) {
+				t.Helper()
+				time.Sleep(100 * time.Millisecond) // the turn of a call that failed goes back
+				before := ofIts()
+				for _, m := range methods {
+					if !has(m.what) {
+						continue
+					}
+					err := m.call(l)
+					require.ErrorIs(t, err, reserve.ErrInvalid, "%s: %s of %s in place of %s", when, m.what, second, first)
+					require.ErrorContains(t, err, first.String(), "%s: %s of %s in place of %s", when, m.what, second, first)
+				}
+				require.Equal(t, before, ofIts(), "%s: nothing is changed", when)
+			}
+			require.NoError(t, callOnce(ctx, one), "it is in force")
+			refused("before the first call", two)
+			refused("with a key", two.For("key"))
+			for range 15 { // two rests
+				time.Sleep(time.Second)
+				_ = callOnce(ctx, one)
+			}
+			require.ErrorIs(t, callOnce(ctx, two), reserve.ErrInvalid)
+			refused("after the first call", two)
+			for range 15 {
+				time.Sleep(time.Second)
+				_ = callOnce(ctx, one)
+			}
+			refused("after a rest", two)
+
+			if pair%3 == 0 { // it is killed
+				require.NoError(t, client.Close())
+				time.Sleep(4 * time.Second)
+			} else {
+				require.NoError(t, one.Close())
+			}
+			time.Sleep(12 * time.Second)
+			for _, m := range methods {
+				if has(m.what) {
+					require.NoError(t, m.call(two), "nobody uses %s: %s of %s", first, m.what, second)
+				}
+			}
+		})
+	})
 }

@@ -54,7 +54,7 @@ func (p *Process) move(ctx context.Context, limits []*wire.Limit, call func(*wir
 	}
 	var micros int64
 	p.step(func(e *Engine, _ time.Time) { e.Moves(limits) })
-	err := p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
+	err := p.fitting(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
 		reply, err := call(c)
 		micros = reply.Micros
 		return reply, err
@@ -91,10 +91,7 @@ func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, used []int64)
 
 // Inspect returns the states of some limits, and changes nothing.
 func (p *Process) Inspect(ctx context.Context, limits []*wire.Limit) (states []wire.State, err error) {
-	if err := p.engine.otherThan(limits...); err != nil {
-		return nil, err
-	}
-	err = p.once(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
+	err = p.fitting(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
 		reply, states, err = wire.Inspect(ctx, c)
 		return reply, err
 	})
@@ -103,7 +100,7 @@ func (p *Process) Inspect(ctx context.Context, limits []*wire.Limit) (states []w
 
 // Free frees the slots that a call of some process holds, and reports whether it held any.
 func (p *Process) Free(ctx context.Context, limit *wire.Limit, h wire.Holder) (freed bool, err error) {
-	err = p.once(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) {
+	err = p.fitting(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) {
 		c.Process = h.Process
 		reply, left, err := wire.Leave(ctx, c, []wire.Left{{Place: h.Number, Cost: h.Cost, Free: true, Doing: h.Doing}})
 		freed = freed || err == nil && left[0] > 0
@@ -148,7 +145,7 @@ func (p *Process) bookSome(ctx context.Context, bookings []Booking) error {
 			b.Items = append(b.Items, bookings[i].item(b, e.number, now))
 		}
 	})
-	return p.once(ctx, b.limits, func(c *wire.Call) (wire.Reply, error) {
+	return p.fitting(ctx, b.limits, func(c *wire.Call) (wire.Reply, error) {
 		reply, answers, err := wire.Ask(ctx, c, b.Items)
 		now := time.Now()
 		for i := range answers {
@@ -190,6 +187,24 @@ func (p *Process) Drop(ctx context.Context, need *Need) error {
 	return p.once(ctx, limitsOf(parts), func(c *wire.Call) (wire.Reply, error) {
 		reply, _, err := wire.Leave(ctx, c, left)
 		return reply, err
+	})
+}
+
+// fitting is once, but it makes no call if a limit of another kind is in force under a name. If no heartbeat
+// has said that, it asks Redis first.
+func (p *Process) fitting(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
+	if err := p.engine.otherThan(limits...); err != nil {
+		return err
+	}
+	return p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
+		name, inForce, err := wire.Foreign(ctx, p.client, limits, p.engine.cfg.Dead)
+		if err == nil && name != nil && p.engine.cfg.Errors.Kind != nil {
+			err = p.engine.cfg.Errors.Kind(name, inForce)
+		}
+		if err != nil {
+			return wire.Reply{}, err
+		}
+		return call(c)
 	})
 }
 
