@@ -41,7 +41,8 @@ var mayImport = map[string][]string{
 	"serve":                {"reserve"},
 	"remote":               {"limits", "reserve", "serve"},
 	"limits":               {"reserve"},
-	"transport":            {"reserve", "internal/meter", "transport/headers"},
+	"transport":            {"reserve", "internal/meter", "transport/bodies", "transport/headers"},
+	"transport/bodies":     {},
 	"transport/headers":    {},
 	"adaptive":             {"reserve", "lua"}, // it reads the keys and fields that lua documents
 	"embedded":             {},

@@ -71,36 +71,12 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 	if s.Body == nil {
 		s.Body = http.NoBody
 	}
-	s.Body = hold(s.Body, func() {
+	scan, zipped := t.scanner(s.Response, c)
+	s.Body = hold(s.Body, scan, zipped, func() {
 		cancel(nil)
-		s.release()
+		t.bodyOver(s, c, scan)
 	})
 	return s, nil
-}
-
-// hold calls release when the body is closed. A body that can also be written to, as after a change
-// of protocol, stays writable.
-func hold(body io.ReadCloser, release func()) io.ReadCloser {
-	h := held{body, release}
-	if w, ok := body.(io.Writer); ok {
-		return heldWriter{h, w}
-	}
-	return h
-}
-
-type held struct {
-	io.ReadCloser
-	release func()
-}
-
-func (h held) Close() error {
-	defer h.release()
-	return h.ReadCloser.Close()
-}
-
-type heldWriter struct {
-	held
-	io.Writer
 }
 
 func closeBody(body io.Closer) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
 // DefaultMaxPause is the longest pause of a Config that does not set one.
@@ -34,6 +35,30 @@ type Config struct {
 	// received the use. It needs a limit that has [reserve.Config.Settles]. Default: the costs are
 	// right.
 	Used func(*http.Response) []int
+
+	// Tokens returns how many permits a request has used of each limit, in their order, from what
+	// the body of its response says of its tokens. Numbers below 0 and a nil slice are as in Used.
+	// It is called when the caller has read the body to its end, or has closed it, by several
+	// goroutines at a time. The caller gets all bytes as they come, also those of streams, and
+	// waits for nothing.
+	//
+	// Tokens gets the largest counts that the body has stated so far. A stream that was cut is not
+	// Complete; if it does not even state its prompt, Tokens is not called, and the estimate stays.
+	// A response of status 400 or above has used nothing: the Usage is 0. Return nil for it if
+	// failed requests count, as at OpenAI. It needs a limit that has [reserve.Config.Settles].
+	// Default: the costs are right.
+	Tokens func(*http.Response, bodies.Usage) []int
+
+	// API is the provider whose rules say what a refusal means: see [bodies.Classify]. The body of a
+	// response of status 400 or above is read up to [bodies.MostRead] before the caller gets it, all
+	// of it. Failures that a body of status 200 reports count, too, once the caller has read them.
+	//
+	// A response then also tells an SDK what to do. After a refusal that no retry can heal it has
+	// X-Should-Retry: false. After one for which the limit is paused it has Retry-After-Ms: 1, so
+	// that the SDK comes back at once, and waits for its turn in the queue. If the account or a
+	// quota is used up, the limit is paused until the moment that is known, or for MaxPause. Default:
+	// statuses and headers decide.
+	API bodies.API
 
 	// Refused reports whether a response is a refusal for a limit that its status and headers do not tell,
 	// as GraphQL APIs send it with status 200. It also returns how long to wait, or 0 if the response does
@@ -137,6 +162,10 @@ func (c Config) validate() error {
 		return invalid("Config.Choose", "must not be set together with Config.Limiter: return it in the Turn")
 	case c.Adapt != nil && c.Choose != nil:
 		return invalid("Config.Adapt", "must not be set together with Config.Choose: name it in the Turn")
+	case c.Used != nil && c.Tokens != nil:
+		return invalid("Config.Tokens", "must not be set together with Config.Used: both would settle the costs")
+	case c.API != "" && !c.API.Known():
+		return invalid("Config.API", "must be one of package bodies, such as %q, got %q", bodies.Anthropic, c.API)
 	case c.Adapt != nil && c.Learn:
 		return invalid("Config.Adapt", "must not be set together with Config.Learn: both would set the limit")
 	case c.MaxPause < 0:
@@ -170,8 +199,10 @@ func (c Config) validate() error {
 
 // validateFor checks the settings that only some kinds of limits allow.
 func (c Config) validateFor(limits []*reserve.Limiter) error {
-	if c.Used != nil && !slices.ContainsFunc(limits, (*reserve.Limiter).Settles) {
+	if settles := slices.ContainsFunc(limits, (*reserve.Limiter).Settles); !settles && c.Used != nil {
 		return invalid("Config.Used", "%v cannot be settled: set reserve.Config.Settles", limits)
+	} else if !settles && c.Tokens != nil {
+		return invalid("Config.Tokens", "%v cannot be settled: set reserve.Config.Settles", limits)
 	}
 	if c.Learn && len(limits) > 1 {
 		return invalid("Config.Learn", "cannot tell which of the limits %v the provider states: name them in Turn.Windows, with Config.Choose", limits)

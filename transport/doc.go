@@ -24,8 +24,9 @@
 // the API may take to respond, use the ResponseHeaderTimeout of the http.Transport below.
 //
 // The limits may be of any kind, and several at once ([reserve.Joint]), such as requests
-// and tokens. If a cost is an estimate, [Config.Used] reads the real cost from the response.
-// A request holds its slots until the body of its response is closed.
+// and tokens. If a cost is an estimate, [Config.Tokens] takes the real cost from the body of the
+// response, while the caller reads it, also from streams. [Config.Used] reads the response before
+// the caller gets it. A request holds its slots until the body of its response ends or is closed.
 //
 // Tenants that share a limit get fair shares of it if [Config.Choose] returns the limit
 // with the [reserve.Limiter.Flow] of the tenant.
@@ -40,6 +41,9 @@
 // A refusal that names no moment pauses the limit for a second, the next such refusal for
 // two, and so on up to [Config.MaxPause], until a call succeeds. With [Config.Adapt], the
 // rate falls instead. Any other response that names no moment pauses nothing.
+//
+// With [Config.API], the body of a refusal counts, too. It may say which limit is used up and for how
+// long, that the account has no credit, or that the request cannot succeed at all.
 //
 // With [Config.Learn], a paced limit follows the limit that responses state: down at once,
 // up slowly. If they state none, [Config.Adapt] finds the limit from refusals.

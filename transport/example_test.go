@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,7 +19,9 @@ import (
 	"github.com/fleetpace/fleetpace/embedded"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/reservetest"
+	"github.com/fleetpace/fleetpace/reservetest/emulator"
 	"github.com/fleetpace/fleetpace/transport"
+	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
 // t is the *testing.T of your test.
@@ -177,6 +180,63 @@ func ExampleConfig_used() {
 	state, _ := tokens.State(context.Background())
 	fmt.Println(string(body), state.Stored, "tokens left")
 	// Output: {"usage": {"total_tokens": 200}} 2300 tokens left
+}
+
+// A call needs a request, and tokens of input and of output. Its streams say what it has used.
+func ExampleConfig_tokens() {
+	synctest.Test(t, func(t *testing.T) {
+		api, err := emulator.NewAnthropic(emulator.AnthropicConfig{
+			Requests: 50, Input: 30_000, Output: 8_000,
+			Wire: emulator.Wire{Answer: func(emulator.Call) emulator.Answer {
+				return emulator.Answer{Input: 2_000, CacheRead: 60_000, Output: 300, PerSecond: 100}
+			}},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits := reservetest.New(t).Joint(
+			reserve.Config{Name: "requests", Group: "claude", Limit: reserve.PerMinute(50)},
+			reserve.Config{Name: "input", Group: "claude", Settles: true, Limit: reserve.PerMinute(30_000).Burst(10_000)},
+			reserve.Config{Name: "output", Group: "claude", Settles: true, Limit: reserve.PerMinute(8_000).Burst(2_000)},
+		)
+
+		paced, err := transport.New(transport.Config{
+			API: bodies.Anthropic,
+			Choose: func(r *http.Request) (transport.Turn, error) {
+				input := max(1, int(r.ContentLength)/4) // about four bytes per token
+				return transport.Turn{
+					Limiter: limits,
+					Costs:   []int{1, input, 800}, // 800: what a response has on average
+					Windows: []string{"requests", "input-tokens", "output-tokens"},
+				}, nil
+			},
+			Tokens: func(_ *http.Response, u bodies.Usage) []int {
+				return []int{1, u.Input + u.CacheWrite, u.Output} // what a cache held does not count
+			},
+			Base: emulator.RoundTripper(api),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: paced}
+		response, err := client.Post("https://api.anthropic.com/v1/messages", "application/json", strings.NewReader(`{"model":"claude-fable-5","stream":true}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, response.Body) // three seconds
+		_ = response.Body.Close()
+		synctest.Wait()
+		for _, limit := range limits.Limits()[1:] {
+			state, err := limit.State(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Println(limit, state.Stored, "tokens left")
+		}
+	})
+	// Output:
+	// input 9500 tokens left
+	// output 2000 tokens left
 }
 
 // A client whose requests take turns, in simulated time.

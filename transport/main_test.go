@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -138,6 +139,7 @@ func newTransport(t *testing.T, config transport.Config) *transport.Transport {
 // again, and keeps what it was sent.
 type script struct {
 	answers []reply
+	body    string // of the answers; empty: answer
 
 	mu   sync.Mutex
 	sent []sent
@@ -172,7 +174,7 @@ func (s *script) RoundTrip(r *http.Request) (*http.Response, error) {
 			header.Add(name, value)
 		}
 	}
-	return &http.Response{StatusCode: a.status, Header: header, Body: io.NopCloser(strings.NewReader("answer")), Request: r}, nil
+	return &http.Response{StatusCode: a.status, Header: header, Body: io.NopCloser(strings.NewReader(cmp.Or(s.body, "answer"))), Request: r}, nil
 }
 
 func (s *script) times() int {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -37,7 +38,7 @@ func (p pause) sleep(ctx context.Context) error {
 }
 
 // apply changes and pauses the limits as the response says.
-func (t *Transport) apply(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
+func (t *Transport) apply(ctx context.Context, s sent, c *call, advice verdict) pause {
 	response := s.Response
 	if t.learner != nil {
 		t.learner.hear(ctx, c, advice.Windows)
@@ -46,11 +47,11 @@ func (t *Transport) apply(ctx context.Context, s sent, c *call, advice headers.A
 		t.config.Logger.Error("transport: what is left could not be passed on; other processes may call too early", "error", err)
 	}
 	each := c.pauses(advice)
-	t.backOff(s, c, advice, each)
+	t.backOff(s, c, advice.Advice, each)
 	p := pause{asked: longest(each), kept: true}
 	p.lasts = min(p.asked, t.config.MaxPause)
 	if p.asked > 0 {
-		t.pause(ctx, c, each, &p, reason(response, advice))
+		t.pause(ctx, c, each, &p, reason(response, advice.Advice))
 	}
 	if !advice.Refused && advice.Repeat > p.asked { // it concerns this call alone
 		p = pause{asked: advice.Repeat, lasts: min(advice.Repeat, t.config.MaxPause)}
@@ -87,7 +88,7 @@ func longest(each []time.Duration) time.Duration { return slices.Max(each) }
 
 // pauses returns how long to pause each limit. If a refusal says which limit is used up, it pauses
 // that one; otherwise it pauses the limits that Turn.Pauses names.
-func (c *call) pauses(advice headers.Advice) []time.Duration {
+func (c *call) pauses(advice verdict) []time.Duration {
 	each := make([]time.Duration, len(c.limits))
 	for i := range each {
 		for _, w := range advice.Windows {
@@ -95,6 +96,9 @@ func (c *call) pauses(advice headers.Advice) []time.Duration {
 				each[i] = max(each[i], w.Wait(c.Costs[i]))
 			}
 		}
+	}
+	if i := slices.IndexFunc(c.Windows, func(w string) bool { return w != "" && strings.EqualFold(w, advice.window) }); i >= 0 && advice.After > 0 {
+		each[i] = max(each[i], advice.After)
 	}
 	all := slices.Max(each) == 0
 	for i := range each {

@@ -9,7 +9,7 @@ import (
 // take waits for the turn of a call. It returns the reservation if the call has slots to release or
 // costs to settle.
 func (t *Transport) take(ctx context.Context, c *call) (*reserve.Reservation, error) {
-	if !c.slots && (t.config.Used == nil || !c.settles) {
+	if !c.slots && (t.config.Used == nil && t.config.Tokens == nil || !c.settles) {
 		return nil, c.joint.Wait(ctx, c.Costs...)
 	}
 	return c.joint.Acquire(ctx, c.Costs...)
@@ -17,15 +17,18 @@ func (t *Transport) take(ctx context.Context, c *call) (*reserve.Reservation, er
 
 // used returns how many permits an attempt has used, and nil if its costs were right.
 func (t *Transport) used(s sent, c *call) []int {
-	if t.config.Used == nil {
+	if t.config.Used == nil && t.config.Tokens == nil {
 		return nil
 	}
 	if !c.settles {
 		t.unsettled.Do(func() {
-			t.config.Logger.Warn("transport: the costs of a request cannot be settled, so Config.Used is not called; set reserve.Config.Settles of its limit",
+			t.config.Logger.Warn("transport: the costs of a request cannot be settled, so Config.Used and Config.Tokens are not called; set reserve.Config.Settles of its limit",
 				"limit", c.joint.String())
 		})
 		return nil
+	}
+	if t.config.Used == nil {
+		return nil // the end of the body says it
 	}
 	return t.config.Used(s.Response)
 }

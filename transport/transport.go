@@ -67,7 +67,8 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		advice := t.read(s.Response)
 		wait := t.hear(request.Context(), s, c, advice)
-		if retries >= t.config.Retry.Max || !t.config.Retry.repeats(request, s.Response, advice, wait.asked) {
+		if retries >= t.config.Retry.Max || !t.config.Retry.repeats(request, s.Response, advice.Advice, wait.asked) {
+			t.steer(s.Response, advice, wait)
 			return s.Response, nil
 		}
 		if body, err = bodyAgain(request); err != nil {
@@ -101,8 +102,9 @@ func (t *Transport) choose(request *http.Request) (*call, error) {
 }
 
 // read returns what a response says. A refusal may be in its body.
-func (t *Transport) read(response *http.Response) headers.Advice {
-	advice := headers.Read(response.StatusCode, response.Header, time.Now())
+func (t *Transport) read(response *http.Response) verdict {
+	advice := verdict{Advice: headers.Read(response.StatusCode, response.Header, time.Now())}
+	t.classify(response, &advice)
 	if t.config.Refused == nil || advice.Refused || advice.Cached {
 		return advice
 	}
@@ -113,7 +115,7 @@ func (t *Transport) read(response *http.Response) headers.Advice {
 }
 
 // hear passes on what a response says: the used permits, the result of the call, and its pauses.
-func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Advice) pause {
+func (t *Transport) hear(ctx context.Context, s sent, c *call, advice verdict) pause {
 	used := t.used(s, c) // it may read the body, which may take long
 	// The rest of the fleet needs this also if this caller's context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
@@ -122,7 +124,7 @@ func (t *Transport) hear(ctx context.Context, s sent, c *call, advice headers.Ad
 	for _, l := range c.limits {
 		meter.Named(l.Group(), l.Name()).Answered(s.StatusCode, advice.After)
 	}
-	c.adapt(s.at, s.StatusCode, advice)
+	c.adapt(s.at, s.StatusCode, advice.Advice)
 	return t.apply(ctx, s, c, advice)
 }
 

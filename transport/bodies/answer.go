@@ -64,7 +64,7 @@ func (t *text) UnmarshalJSON(p []byte) error {
 	return nil
 }
 
-// parse reads the body. What is no JSON says nothing. Gemini puts its errors into an array.
+// parse reads the body. A body that is no JSON says nothing. Gemini puts its errors into an array.
 func (a *answer) parse(p []byte) {
 	if json.Unmarshal(p, &a.body) == nil {
 		return

@@ -2,6 +2,7 @@ package bodies
 
 import (
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -56,8 +57,8 @@ type Refusal struct {
 	// Scope is set for a Stop.
 	Scope Scope
 
-	// Reason is the provider's word, such as "insufficient_quota". It is in lower case unless the
-	// provider writes it otherwise, and empty if the provider has none.
+	// Reason is the provider's word, such as "insufficient_quota", in at most 64 printable letters. It
+	// is empty if the provider has none.
 	Reason string
 }
 
@@ -100,10 +101,19 @@ func Classify(api API, status int, header http.Header, body []byte, now time.Tim
 	}
 	r := rule(a)
 	r.After = min(max(0, r.After), longest)
-	if len(r.Reason) > longestReason {
-		r.Reason = r.Reason[:longestReason]
-	}
+	r.Reason = printable(r.Reason)
 	return r
+}
+
+// printable returns a text that is fit for logs.
+func printable(text string) string {
+	text = strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, text)
+	return text[:min(len(text), longestReason)]
 }
 
 const (

@@ -16,6 +16,11 @@ type Scanner struct {
 	data    bool   // a long line has data
 	text    int    // bytes of text that the stream has brought
 	textKey int    // the index in textKeys of the name that was found last
+	textAt  int    // where it stood in its event
+	before  []byte // what stood before the last text
+	after   []byte // what stood after it
+	usages  int    // lines that state usage
+	last    []byte // the last of them, if it was not read yet
 	ended   bool   // the last event of the stream has come, or the document is complete
 	failure []byte // what a line says that may be an error
 	over    bool
@@ -126,11 +131,20 @@ var (
 // dataOf returns the data of a line of events.
 func dataOf(line []byte) ([]byte, bool) {
 	rest, ok := bytes.CutPrefix(line, dataPrefix)
-	return bytes.TrimLeft(rest, " "), ok
+	if len(rest) > 0 && rest[0] == ' ' {
+		rest = rest[1:]
+	}
+	return rest, ok
 }
+
+// lasts are the last events of streams, as they stand in the data where no line names the event.
+var lasts = [][]byte{[]byte("[DONE]"), []byte(`{"type":"message_stop"`), []byte(`{"type":"response.completed"`), []byte(`{"type":"response.incomplete"`)}
 
 // notice remembers the last event of a stream.
 func (s *Scanner) notice(line []byte) {
+	if s.ended {
+		return
+	}
 	if name, ok := bytes.CutPrefix(line, eventPrefix); ok {
 		switch string(bytes.TrimSpace(name)) {
 		case "message_stop", "response.completed", "response.incomplete":
@@ -138,78 +152,126 @@ func (s *Scanner) notice(line []byte) {
 		}
 		return
 	}
-	data, ok := dataOf(line)
-	s.ended = s.ended || ok && (bytes.HasPrefix(data, []byte("[DONE]")) || bytes.HasPrefix(data, []byte(`{"type":"message_stop"`)) ||
-		bytes.HasPrefix(data, []byte(`{"type":"response.completed"`)) || bytes.HasPrefix(data, []byte(`{"type":"response.incomplete"`)))
+	if data, ok := dataOf(line); ok {
+		for _, last := range lasts {
+			s.ended = s.ended || bytes.HasPrefix(data, last)
+		}
+	}
 }
 
 var (
-	usageWords = []byte(`"usage`) // and "usageMetadata"
-	errorWord  = []byte(`"error"`)
-	null       = []byte("null")
+	usageWord = []byte(`"usage`) // and "usageMetadata"
+	errorWord = []byte(`"error"`)
+	null      = []byte("null")
+	colon     = []byte(":")
 )
 
-// read takes in a line of a stream. Most lines bring text, so a document reads only lines that may state usage.
+// read takes in a line of a stream. Most lines bring nothing but another text, so they need no search.
 func (s *Scanner) read(line []byte) {
 	s.notice(line)
 	data, ok := dataOf(line)
 	if !ok {
 		return
 	}
-	if i := bytes.Index(data, usageWords); i >= 0 && !isNull(data[i:]) {
-		s.doc.begin()
-		s.doc.read(data)
+	before, after := s.textOf(data)
+	if bytes.Equal(before, s.before) && bytes.Equal(after, s.after) {
+		return
 	}
-	if i := bytes.Index(data, errorWord); i >= 0 && !isNull(data[i:]) {
+	s.before, s.after = append(s.before[:0], before...), append(s.after[:0], after...)
+	if states(before, usageWord) || states(after, usageWord) {
+		if s.usages++; s.usages <= readAtOnce {
+			s.readUsage(data)
+		} else {
+			s.last = append(s.last[:0], data...)
+		}
+	}
+	if states(before, errorWord) || states(after, errorWord) {
 		s.failure = append(s.failure[:0], data...) // the last one ends the stream
 	}
-	s.countText(data)
 }
 
-// isNull reports whether the value that follows a name is null.
-func isNull(rest []byte) bool {
-	_, rest, found := bytes.Cut(rest, []byte{':'})
-	return found && bytes.HasPrefix(bytes.TrimLeft(rest, " "), null)
+// readAtOnce is how many lines with usage are read when they come. They may state different counts. Later ones
+// repeat counts that grow, so only the last of them is read.
+const readAtOnce = 4
+
+func (s *Scanner) readUsage(data []byte) {
+	s.doc.begin()
+	s.doc.read(data)
+}
+
+// states reports whether a name stands in a part of a line, with a value other than null.
+func states(part, name []byte) bool {
+	for {
+		i := bytes.Index(part, name)
+		if i < 0 {
+			return false
+		}
+		escaped := i > 0 && part[i-1] == '\\'
+		part = part[i+len(name):]
+		if escaped {
+			continue
+		}
+		_, value, found := bytes.Cut(part, colon)
+		if !found || !bytes.HasPrefix(bytes.TrimLeft(value, " "), null) {
+			return true
+		}
+	}
 }
 
 // textKeys are the names of what models produce.
 var textKeys = [][]byte{[]byte(`"text":`), []byte(`"content":`), []byte(`"delta":`), []byte(`"partial_json":`), []byte(`"thinking":`), []byte(`"arguments":`), []byte(`"reasoning_content":`)}
 
-// countText counts the bytes of text that an event brings, to judge a stream that is cut.
-func (s *Scanner) countText(data []byte) {
-	for i := range textKeys {
-		k := (s.textKey + i) % len(textKeys)
-		at := bytes.Index(data, textKeys[k])
+// textOf returns what stands before and after the text that an event brings, and counts its bytes, to judge a stream
+// that is cut. An event without text is all before. The name of the text mostly stands where it stood in the event
+// before.
+func (s *Scanner) textOf(data []byte) (before, after []byte) {
+	if s.textAt < len(data) && bytes.HasPrefix(data[s.textAt:], textKeys[s.textKey]) {
+		if before, after, ok := s.divide(data, s.textAt+len(textKeys[s.textKey])); ok {
+			return before, after
+		}
+	}
+	for k, key := range textKeys {
+		at := bytes.Index(data, key)
 		if at < 0 {
 			continue
 		}
-		value := bytes.TrimLeft(data[at+len(textKeys[k]):], " ")
-		if len(value) == 0 || value[0] != '"' {
-			continue // an object, whose text stands in it
+		if before, after, ok := s.divide(data, at+len(key)); ok { // otherwise it is an object, whose text stands in it
+			s.textKey, s.textAt = k, at
+			return before, after
 		}
-		s.textKey = k
-		s.text += lengthOf(value[1:])
-		return
 	}
+	return data, nil
+}
+
+// divide divides an event at the string that begins here.
+func (s *Scanner) divide(data []byte, at int) (before, after []byte, ok bool) {
+	for at < len(data) && data[at] == ' ' {
+		at++
+	}
+	if at == len(data) || data[at] != '"' {
+		return nil, nil, false
+	}
+	n := lengthOf(data[at+1:])
+	s.text += n
+	return data[:at+1], data[at+1+n:], true
 }
 
 // lengthOf returns the length of a JSON string until its closing quote.
-func lengthOf(text []byte) (n int) {
-	for {
-		i := bytes.IndexByte(text, '"')
+func lengthOf(text []byte) int {
+	for from := 0; ; {
+		i := bytes.IndexByte(text[from:], '"')
 		if i < 0 {
-			return n + len(text)
+			return len(text)
 		}
+		i += from
 		slashes := 0
 		for slashes < i && text[i-1-slashes] == '\\' {
 			slashes++
 		}
-		n += i
 		if slashes%2 == 0 {
-			return n
+			return i
 		}
-		n++
-		text = text[i+1:]
+		from = i + 1
 	}
 }
 
@@ -226,6 +288,7 @@ func (s *Scanner) End(whole bool) {
 		if whole { // the rest of a line that is cut may lack numbers that belong together
 			s.endLine(nil)
 		}
+		s.Usage() // reads the last line
 		s.ended = s.ended || whole && s.doc.finished
 	default:
 		s.ended = whole
@@ -244,6 +307,10 @@ var errorsWord = []byte(`"error`)
 
 // Usage returns what the body has stated so far. It is final after End.
 func (s *Scanner) Usage() Usage {
+	if len(s.last) > 0 {
+		s.readUsage(s.last)
+		s.last = s.last[:0]
+	}
 	u := s.doc.usage()
 	u.Complete = s.ended
 	if !u.Complete {
@@ -256,5 +323,5 @@ func (s *Scanner) Usage() Usage {
 const bytesPerToken = 4
 
 // Failure returns the event or document that may report a failure in a response with status 200,
-// for [Classify]. It is nil if there is none, and final after End.
+// for [Classify]. It is nil without such a report, and final after End.
 func (s *Scanner) Failure() []byte { return s.failure }

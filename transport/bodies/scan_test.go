@@ -184,16 +184,16 @@ func TestAllocations(t *testing.T) {
 // Reading costs a small part of a second per 64 MB.
 func BenchmarkScan(b *testing.B) {
 	for name, stream := range map[string]string{
-		"anthropic": anthropicStart + strings.Repeat(anthropicText, 5000) + anthropicLast, "chat": strings.Repeat(chatText, 5000) + chatUsage + chatDone,
+		"anthropic": anthropicStart + strings.Repeat(strings.ReplaceAll(anthropicText, "\\\"", ""), 5000) + anthropicLast, "quotes": anthropicStart + strings.Repeat(anthropicText, 5000) + anthropicLast, "chat": strings.Repeat(chatText, 5000) + chatUsage + chatDone,
 		"gemini": strings.Repeat(gemini1, 2500) + gemini2,
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(int64(len(stream)))
 			b.ReportAllocs()
-			h := header(sse)
+			h, all := header(sse), []byte(stream)
 			for b.Loop() {
 				s := bodies.NewScanner(h)
-				for p := []byte(stream); len(p) > 0; {
+				for p := all; len(p) > 0; {
 					n := min(len(p), 4096)
 					_, _ = s.Write(p[:n])
 					p = p[n:]

@@ -1,0 +1,158 @@
+package transport
+
+import (
+	"compress/gzip"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/fleetpace/fleetpace/transport/bodies"
+)
+
+// hold returns a body that calls end once: when it is read to its end, when it fails, or when it is closed. A body
+// that can also be written to, as after a change of protocol, stays writable.
+func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, end func()) io.ReadCloser {
+	h := &held{ReadCloser: body, scan: scan, end: end}
+	if scan != nil && zipped {
+		h.unzip = newUnzip(scan)
+	}
+	if w, ok := body.(io.Writer); ok {
+		return heldWriter{h, w}
+	}
+	return h
+}
+
+// held is the body of a response. It passes all bytes on as they come, and shows them to a scanner.
+type held struct {
+	io.ReadCloser
+	end   func()
+	scan  *bodies.Scanner // nil: nobody wants to know
+	unzip *unzip          // between the body and the scanner, if the body is compressed
+
+	mu    sync.Mutex // Close may be called during a Read
+	ended bool
+}
+
+func (h *held) Read(p []byte) (int, error) {
+	n, err := h.ReadCloser.Read(p)
+	if n > 0 && h.scan != nil {
+		h.mu.Lock()
+		switch {
+		case h.ended:
+		case h.unzip != nil:
+			h.unzip.write(p[:n])
+		default:
+			_, _ = h.scan.Write(p[:n])
+		}
+		h.mu.Unlock()
+	}
+	if err != nil {
+		h.over(err == io.EOF) //nolint:errorlint // readers return this very value
+	}
+	return n, err
+}
+
+func (h *held) Close() error {
+	defer h.over(false)
+	return h.ReadCloser.Close()
+}
+
+// over ends the body. It is whole if it was read to its end.
+func (h *held) over(whole bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ended {
+		return
+	}
+	h.ended = true
+	if h.unzip != nil {
+		h.unzip.close()
+	}
+	if h.scan != nil {
+		h.scan.End(whole)
+	}
+	h.end()
+}
+
+type heldWriter struct {
+	*held
+	io.Writer
+}
+
+// unzip decompresses what a body brings. Where the bytes are broken, the scanner gets no more of them.
+type unzip struct {
+	to   *io.PipeWriter
+	done chan struct{}
+}
+
+func newUnzip(scan *bodies.Scanner) *unzip {
+	from, to := io.Pipe()
+	u := &unzip{to: to, done: make(chan struct{})}
+	go func() {
+		defer close(u.done)
+		z, err := gzip.NewReader(from)
+		if err == nil {
+			_, err = io.Copy(scan, z)
+		}
+		_ = from.CloseWithError(err) // later bytes go nowhere
+		_, _ = io.Copy(io.Discard, from)
+	}()
+	return u
+}
+
+func (u *unzip) write(p []byte) { _, _ = u.to.Write(p) }
+
+// close waits until the scanner has all bytes.
+func (u *unzip) close() {
+	_ = u.to.Close()
+	<-u.done
+}
+
+// scanner returns the scanner of a response, or nil if nobody wants to know what its body says.
+func (t *Transport) scanner(response *http.Response, c *call) (scan *bodies.Scanner, zipped bool) {
+	if t.config.API == "" && (t.config.Tokens == nil || !c.settles) {
+		return nil, false
+	}
+	return bodies.NewScanner(response.Header), strings.EqualFold(response.Header.Get("Content-Encoding"), "gzip")
+}
+
+// bodyOver releases the slots of a call whose body has ended, and takes in what the body said. The caller does not
+// wait for it.
+func (t *Transport) bodyOver(s sent, c *call, scan *bodies.Scanner) {
+	s.release()
+	if scan == nil {
+		return
+	}
+	used := t.tokens(s, scan.Usage())
+	failure := scan.Failure()
+	if t.config.API == "" || s.StatusCode >= http.StatusBadRequest {
+		failure = nil // a refusal was read before
+	}
+	if used == nil && failure == nil {
+		return
+	}
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Request.Context()), tellFor)
+		defer cancel()
+		t.settle(ctx, s, used)
+		if failure != nil {
+			t.hearFailure(ctx, s, c, failure)
+		}
+	}()
+}
+
+// tokens returns how many permits an attempt has used, by what its response says, and nil if its estimate stays.
+func (t *Transport) tokens(s sent, u bodies.Usage) []int {
+	if t.config.Tokens == nil || s.turn == nil {
+		return nil
+	}
+	switch {
+	case s.StatusCode >= http.StatusBadRequest:
+		u = bodies.Usage{Complete: true}
+	case !u.Known:
+		return nil
+	}
+	return t.config.Tokens(s.Response, u)
+}
