@@ -150,8 +150,9 @@
 //     second. So if turns may exist that Redis does not know (another server, lost data), the next
 //     turn is due a second from now at the earliest.
 //   - Keep clockMicros per limit: a caller that learns of a step of Redis's clock at one limit must
-//     still report it at the others. If the clock steps back and then ahead between two asks, Redis
-//     may not notice the second step.
+//     still report it at the others. A limit knows for a minute by how much the clock has stepped
+//     back: the clock of a caller that has had no reply since lacks that step. If no caller asks between a
+//     step back and a step ahead, Redis may not notice the second one.
 //   - If costs are settled, a turn may be used up to 20 ms after it is due, and 20 ms longer. Other
 //     turns of paced limits may be used until the provider's bucket is full: after that, returned
 //     permits would overflow it.

@@ -36,11 +36,14 @@ local function once(make)
 end
 
 -- stepped is how far Redis's clock has stepped since the last use of a limit. It steps back, or it steps
--- ahead by more than the time that the caller measured since its last reply.
-local function stepped(seen, clock)
-  if seen > now then return now - seen end
-  local ahead = min(now - seen, now - clock)
-  return clock > 0 and ahead > STEP and ahead or 0
+-- ahead by more than the time that the caller measured since its last reply. If that reply is older than a
+-- step back of the last minute, the caller's clock lacks that step.
+local function stepped(l)
+  if l.seen > now then return now - l.seen end
+  local back, version = match(l.steppedBack, '^(%d+) (%d+)')
+  local lacks = back and l.brought > 0 and l.brought < tonumber(version) and back or 0
+  local ahead = min(now - l.seen, now - l.clock + lacks)
+  return l.clock > 0 and ahead > STEP and ahead or 0
 end
 
 -- Once a script has written or removed something, a full Redis refuses none of its writes. So an ask

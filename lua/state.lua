@@ -5,9 +5,11 @@
 -- others are texts. The field `queue` packs nine values. total: the permits that calls in the queue need.
 -- seq: the highest tag. head: the first place, and the place whose process was notified last that it is
 -- late. since: when the permits of the head were there. wanted: the permits of bookings that count.
--- front, span, returned: see bookings.lua. latest: when the last booked call is due back.
+-- front, span, returned: see bookings.lua. latest: when the last booked call is due back. The field
+-- `steppedBack` is by how much the clock has stepped back in the last minute, the version that the state had
+-- then, and when that minute is over.
 local FIELDS = { 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'epoch', 'rank', 'setUntilMicros', 'pausedUntilMicros',
-  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol' }
+  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol', 'steppedBack' }
 local NUMBERS = 12
 local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil' } -- if they are not 0
 local limits, byKey = {}, {} -- by index; a limit that a call names twice has one table
@@ -29,7 +31,7 @@ local function fields(l)
   end
   local was = { tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0), tonumber(f[5] or 0), tonumber(f[6] or 0),
     tonumber(f[7] or 0), tonumber(f[8] or 0), tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0),
-    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0', f[21] or '' }
+    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0', f[21] or '', f[22] or '' }
   for k = 1, NUMBERS do
     local x = was[k]
     if not x or x - x ~= 0 then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. f[k] end
@@ -44,7 +46,7 @@ local function fields(l)
   l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = was, renews, not f[13], places, booked, log
   l.version, l.seen, l.free, l.part, l.epoch, l.rank = was[1], was[2], was[3], was[4], was[5], was[6]
   l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense = was[7], was[8], was[9], was[10], was[11], was[12]
-  l.plain, l.last, l.run, l.own, l.reason = was[13], was[14], f[15] or ARGV[RUN], was[17], was[18]
+  l.plain, l.last, l.run, l.own, l.reason, l.steppedBack = was[13], was[14], f[15] or ARGV[RUN], was[17], was[18], was[22]
   if l.fresh then
     if call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
     l.card, l.bookings, l.entries, l.seen, l.free, l.epoch, was[4] = 0, 0, 0, now, at, now, nil
@@ -102,7 +104,12 @@ end
 
 -- step moves all moments by as much as Redis's clock has stepped.
 local function step(l)
-  local micros = stepped(l.seen, l.clock)
+  local micros, back, till = stepped(l), match(l.steppedBack, '^(%d+) %d+ (%d+)$')
+  if micros < 0 then
+    l.steppedBack = format('%.0f %.0f %.0f', (back or 0) - micros, l.version + 1, now + 6 * RENEW)
+  elseif back and now > tonumber(till) then
+    l.steppedBack = ''
+  end
   if micros == 0 then return end
   l.meter.move(l, micros)
   l.head = '0'
@@ -186,12 +193,12 @@ end
 local function save(l)
   l.version, l.seen = l.version + 1, now
   endShares(l)
-  local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low)
+  local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low or l.steppedBack ~= '')
   l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
   local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
   local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
-    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.protocol }
+    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.protocol, l.steppedBack }
   local was, changes, n = l.was, {}, 0
   for k = 1, #FIELDS do
     local value = is[k]

@@ -96,7 +96,9 @@ type State struct {
 	ownA, ownB                      float64
 	run                             string
 	seen, clock, free, part         float64
-	isNew                           bool // it had no state
+	steppedBack                     float64 // by how much the clock has stepped back in the last minute
+	steppedAt, steppedTill          float64 // the version that the state had then, and when that minute is over
+	isNew                           bool    // it had no state
 	setUntil, paused, held, resumed float64
 	lastOf                          string
 	lastCost, lastDue               float64
@@ -222,7 +224,7 @@ func (c *call) load(j int) *State {
 		}
 	}
 	s.clock = l.Clock
-	c.step(s, l.Clock)
+	c.step(s, l)
 	c.recall(s, l, isFresh)
 	if l.Rank > s.rank {
 		s.ownA, s.ownB, s.rank = l.A, l.B, l.Rank
@@ -249,13 +251,21 @@ func (c *call) load(j int) *State {
 	return s
 }
 
-func (c *call) step(s *State, clock float64) {
-	var micros float64
+func (c *call) step(s *State, l Limit) {
+	micros, clock := 0.0, l.Clock
 	if s.seen > c.Now {
 		micros = c.Now - s.seen
+		s.steppedBack, s.steppedAt, s.steppedTill = s.steppedBack-micros, s.version+1, c.Now+6e7
 	} else {
-		if ahead := min(c.Now-s.seen, c.Now-clock); clock > 0 && ahead > 1e6 {
+		ahead := c.Now - clock
+		if l.Version > 0 && l.Version < s.steppedAt { // the caller has had no reply since the clock stepped back
+			ahead += s.steppedBack
+		}
+		if ahead = min(c.Now-s.seen, ahead); clock > 0 && ahead > 1e6 {
 			micros = ahead
+		}
+		if c.Now > s.steppedTill {
+			s.steppedBack, s.steppedAt = 0, 0
 		}
 	}
 	if micros == 0 {
@@ -381,7 +391,7 @@ func (c *call) heads() []Head {
 			s.called = ""
 		}
 		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)
-		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles {
+		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles || s.steppedAt > 0 {
 			text = "~" + text
 		}
 		heads[j] = Head{Version: s.version, Reach: c.reach(s), Text: text}
