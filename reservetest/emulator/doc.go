@@ -1,5 +1,5 @@
-// Package emulator has strict copies of APIs that count costs: [Anthropic], [OpenAI] and
-// [Shopify]. Tests run a fleet against them without an account.
+// Package emulator has strict copies of APIs that count costs: [Anthropic], [OpenAI], [Azure],
+// [Gemini], [Bedrock], [Shopify] and [GitHub]. Tests run a fleet against them without an account.
 //
 //	api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 50, Input: 30_000, Output: 8_000})
 //	client := &http.Client{Transport: emulator.RoundTripper(api)}

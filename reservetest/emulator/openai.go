@@ -28,6 +28,7 @@ type OpenAIConfig struct {
 type OpenAI struct {
 	account
 	server
+	chat
 	config OpenAIConfig
 }
 

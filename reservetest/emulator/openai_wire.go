@@ -50,6 +50,9 @@ func (*OpenAI) refused(h http.Header, _ time.Time, r *refusal) []byte {
 	return fmt.Appendf(nil, `{"error":{"message":%s,"type":%q,"param":null,"code":%q}}`, quote(text), kind, word)
 }
 
+// chat is how responses of the Chat Completions and Responses APIs look.
+type chat struct{}
+
 func responses(c Call) bool { return strings.HasSuffix(c.Request.URL.Path, "/responses") }
 
 func chatUsage(a Answer) string {
@@ -69,7 +72,7 @@ func responseOf(c Call, a Answer, status string) string {
 		status, c.Model, quote(words(a.Output)), responsesUsage(a))
 }
 
-func (*OpenAI) whole(c Call, a Answer) []byte {
+func (chat) whole(c Call, a Answer) []byte {
 	if responses(c) {
 		return []byte(responseOf(c, a, "completed"))
 	}
@@ -87,28 +90,28 @@ func chunk(c Call, choices, usage string) []byte {
 	return fmt.Appendf(nil, `data: {"id":"chatcmpl-1","object":"chat.completion.chunk","model":%q,"choices":[%s]%s}`+"\n\n", c.Model, choices, usage)
 }
 
-func (*OpenAI) begin(c Call, _ Answer) []byte {
+func (chat) begin(c Call, _ Answer) []byte {
 	if responses(c) {
 		return fmt.Appendf(nil, "event: response.created\n"+`data: {"type":"response.created","response":{"id":"resp_1","status":"in_progress","model":%q,"usage":null}}`+"\n\n", c.Model)
 	}
 	return chunk(c, `{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}`, "null")
 }
 
-func (*OpenAI) delta(c Call, text string, _ int) []byte {
+func (chat) delta(c Call, text string, _ int) []byte {
 	if responses(c) {
 		return fmt.Appendf(nil, "event: response.output_text.delta\n"+`data: {"type":"response.output_text.delta","output_index":0,"delta":%s}`+"\n\n", quote(text))
 	}
 	return chunk(c, `{"index":0,"delta":{"content":`+quote(text)+`},"finish_reason":null}`, "null")
 }
 
-func (*OpenAI) failed(c Call, word string) []byte {
+func (chat) failed(c Call, word string) []byte {
 	if responses(c) {
 		return fmt.Appendf(nil, "event: response.failed\n"+`data: {"type":"response.failed","response":{"id":"resp_1","status":"failed","error":{"code":%q,"message":"failed"},"usage":null}}`+"\n\n", word)
 	}
 	return fmt.Appendf(nil, `data: {"error":{"message":"failed","type":"server_error","code":%q}}`+"\n\n", word)
 }
 
-func (*OpenAI) end(c Call, a Answer) []byte {
+func (chat) end(c Call, a Answer) []byte {
 	if responses(c) {
 		return fmt.Appendf(nil, "event: response.completed\n"+`data: {"type":"response.completed","response":%s}`+"\n\n", responseOf(c, a, "completed"))
 	}
@@ -119,5 +122,5 @@ func (*OpenAI) end(c Call, a Answer) []byte {
 	return append(out, "data: [DONE]\n\n"...)
 }
 
-func (*OpenAI) goesOn() bool   { return false }
-func (*OpenAI) events() string { return "text/event-stream; charset=utf-8" }
+func (chat) goesOn() bool   { return false }
+func (chat) events() string { return "text/event-stream; charset=utf-8" }
