@@ -31,7 +31,7 @@ type Azure struct {
 	number int
 }
 
-const tenSeconds = 10 * time.Second
+const requestWindow = 10 * time.Second
 
 // NewAzure makes a resource that was not used yet. The error is an [ErrInvalid].
 func NewAzure(config AzureConfig) (*Azure, error) {
@@ -64,7 +64,7 @@ func (a *Azure) of(model string) []need {
 	return []need{
 		{name: "tokens", meter: tokens},
 		{name: "requests", units: 1, meter: a.limit(model, "requests", func() meter {
-			return &window{Limit: Limit{Name: "requests"}, most: float64(a.config.Requests / 6), length: tenSeconds}
+			return &window{Limit: Limit{Name: "requests"}, most: float64(a.config.Requests / 6), length: requestWindow}
 		})},
 	}
 }
