@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -266,6 +267,53 @@ func BenchmarkBodies(b *testing.B) {
 				}
 				_ = response.Body.Close()
 			}
+		})
+	}
+}
+
+// What a look at a stream costs over real connections: 64 streams at a time, as fast as they come.
+func BenchmarkBodiesOverHTTP(b *testing.B) {
+	event := []byte("event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"some words of text\"}}\n\n")
+	stream := bytes.Repeat(event, (1<<20)/len(event))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		for p := stream; len(p) > 0; {
+			n := min(len(p), 4096)
+			_, _ = w.Write(p[:n])
+			_ = http.NewResponseController(w).Flush()
+			p = p[n:]
+		}
+	}))
+	defer server.Close()
+	limiter := fast(b)
+	for name, api := range map[string]bodies.API{"not read": "", "read": bodies.Anthropic} {
+		b.Run(name, func(b *testing.B) {
+			base := &http.Transport{MaxIdleConnsPerHost: 64}
+			defer base.CloseIdleConnections()
+			paced, err := transport.New(transport.Config{API: api, Limiter: limiter, Base: base})
+			require.NoError(b, err)
+			b.SetBytes(int64(len(stream)))
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.RunParallel(func(p *testing.PB) {
+				buffer := make([]byte, 4096)
+				for p.Next() {
+					r, err := http.NewRequestWithContext(b.Context(), http.MethodPost, server.URL, nil)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					response, err := paced.RoundTrip(r)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					for err == nil {
+						_, err = response.Body.Read(buffer)
+					}
+					_ = response.Body.Close()
+				}
+			})
 		})
 	}
 }
