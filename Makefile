@@ -1,6 +1,6 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-python test-browser mistakes lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
+.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-python test-browser test-packages test-release release mistakes lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
 
 # In Go 1.26 the race detector crashes in the simulated time of testing/synctest, where two
 # threads run timers of one bubble at once. Go 1.27 runs each with a context of its own.
@@ -55,6 +55,15 @@ test-python: ## the client in Python, with a server that is played; test-clients
 
 test-browser: ## the web page in a real Chromium; FLEETPACE_SCREENSHOTS names a folder for pictures
 	cd monitor/browsertest && go vet ./... && FLEETPACE_REQUIRE=redis $(RACE) -count=1 -vet=off ./...
+
+test-packages: ## build the packages of a release that take seconds, twice, and try them
+	cd release && go vet ./... && FLEETPACE_REQUIRE=docker $(RACE) -count=1 -vet=off ./...
+
+test-release: ## build all that a release consists of, twice, and try it; wants node and npm
+	cd release && go vet -tags release ./... && $(RACE) -tags release -count=1 -vet=off -timeout 50m -v ./...
+
+release: ## build a release into dist/: make release VERSION=0.3.0
+	release/build '$(VERSION)'
 
 lint: ## gofmt, go mod tidy, go vet, spelling, and staticcheck of what is not a test
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo 'run: gofmt -w .'; exit 1; }

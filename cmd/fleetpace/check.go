@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"runtime/debug"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -51,23 +50,6 @@ func (a *app) check() *cobra.Command {
 			}
 			fmt.Fprintf(a.out, "%s: %d limits, no errors\n", args[0], len(all))
 			return table(a.out, rows)
-		},
-	}
-}
-
-func (a *app) version() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Annotations: map[string]string{offline: "yes"},
-		RunE: func(*cobra.Command, []string) error {
-			version, goes := "unknown", ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				version, goes = info.Main.Version, info.GoVersion
-			}
-			if a.format == "json" {
-				return a.json(map[string]string{"version": version, "go": goes})
-			}
-			fmt.Fprintf(a.out, "fleetpace %s (%s)\n", version, goes)
-			return nil
 		},
 	}
 }

@@ -1,0 +1,6 @@
+//go:build !release
+
+package release
+
+// options are those of the script build.
+var options = []string{"--quick"}
