@@ -96,7 +96,7 @@ func (c credits) play(t *testing.T, seed uint64) (used, refused float64) {
 			flights = append(flights[:first], flights[first+1:]...)
 			who.Serial, who.Now = who.Serial+1, max(who.Now, f.ends)
 			next = who.Now
-			_, _, err := s.Settle(who, limits, 0, f.id, f.estimate, f.used)
+			_, _, _, err := s.Settle(who, limits, 0, queuemodel.Report{ID: f.id, Cost: f.estimate, Used: f.used})
 			require.NoError(t, err)
 		}
 		who.Now = next

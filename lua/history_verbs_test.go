@@ -90,11 +90,12 @@ func (h *history) comesBack(p *process) error {
 	h.counts["away"]++
 	who, limits, limit := h.caller(p), h.known(p), h.IntN(len(h.limits))
 	micros, used := math.Floor(h.Float64()*1e6), math.Floor(h.Float64()*4)
-	heads, _, err := h.server.Settle(who, limits, limit, "", micros, used)
+	spent := queuemodel.Report{Cost: micros, Used: used}
+	heads, _, _, err := h.server.Settle(who, limits, limit, spent)
 	if err != nil {
 		return err
 	}
-	modelHeads, _ := h.model.Settle(who, limits, limit, "", micros, used)
+	modelHeads, _, _ := h.model.Settle(who, limits, limit, spent)
 	h.learn(p, heads)
 	return h.same("away", heads, modelHeads)
 }
@@ -109,18 +110,26 @@ func (h *history) settles(p *process) error {
 		}
 		p.turns = slices.Delete(p.turns, i, i+1)
 		for _, part := range t.parts {
-			used := math.Floor(h.Float64() * 2 * part.Cost)
-			ok, err := h.settle(p, t, part, used)
-			if err != nil {
-				return err
-			}
-			// What it used more nobody could know when the turns were given that are out.
-			if used < part.Cost && ok {
-				h.charged(t.call, part, used)
-			}
-			if h.pick(3) { // that it is told twice changes nothing
-				if _, err := h.settle(p, t, part, used); err != nil {
+			cost := part.Cost
+			for reports := 1 + h.IntN(3); reports > 0; reports-- {
+				used := math.Floor(h.Float64() * 2 * cost)
+				is := queuemodel.Report{ID: p.name + ":" + strconv.Itoa(t.number), Cost: cost, Used: used, Flow: t.flow}
+				ok, err := h.settle(p, part, is)
+				if err != nil {
 					return err
+				}
+				// What it used more nobody could know when the turns were given that are out.
+				if used < part.Cost && ok {
+					h.charged(t.call, part, used)
+				}
+				if h.pick(3) { // that it is told twice changes nothing
+					if _, err := h.settle(p, part, is); err != nil {
+						return err
+					}
+				}
+				cost = max(used, 1)
+				if used < is.Cost { // a later report that it used more comes too late for the provider
+					break
 				}
 			}
 		}
@@ -129,18 +138,17 @@ func (h *history) settles(p *process) error {
 	return nil
 }
 
-func (h *history) settle(p *process, t *turn, part queuemodel.Part, used float64) (bool, error) {
+func (h *history) settle(p *process, part queuemodel.Part, is queuemodel.Report) (bool, error) {
 	h.counts["settled"]++
 	who, limits := h.caller(p), h.known(p)
-	id := p.name + ":" + strconv.Itoa(t.number)
-	heads, ok, err := h.server.Settle(who, limits, part.Limit, id, part.Cost, used)
+	heads, changed, ok, err := h.server.Settle(who, limits, part.Limit, is)
 	if err != nil {
 		return false, err
 	}
-	modelHeads, modelOK := h.model.Settle(who, limits, part.Limit, id, part.Cost, used)
+	modelHeads, modelChanged, modelOK := h.model.Settle(who, limits, part.Limit, is)
 	h.learn(p, heads)
-	if ok != modelOK && !h.alone {
-		return false, fmt.Errorf("settle: %v, %v in the model", ok, modelOK)
+	if (ok != modelOK || changed != modelChanged) && !h.alone {
+		return false, fmt.Errorf("settle: %v %v, %v %v in the model", changed, ok, modelChanged, modelOK)
 	}
 	return ok, h.same("settle", heads, modelHeads)
 }

@@ -12,7 +12,7 @@
 --   pace      how many micros a permit takes
 --   unspend   takes back the last spending, or a part of it, and reports whether it could
 --   record    the score of a spending in the log, if its cost is settled later; otherwise 0
---   settle    replaces the cost of a spending, and reports whether it was known
+--   settle    replaces the cost of a spending, and returns how many permits it took, or below 0 gave back
 --   change    puts another `a` and `b` in force
 --   hold      begins a pause: no permit before a moment. It returns how far that moved the meter
 --   release   ends a pause
@@ -60,7 +60,7 @@ end
 local function nothing() end
 local function zero() return 0 end
 local METER = {
-  change = nothing, release = nothing, move = nothing, fresh = nothing, unspend = nothing, settle = nothing, pack = nothing, hold = zero, record = zero,
+  change = nothing, release = nothing, move = nothing, fresh = nothing, unspend = nothing, settle = zero, pack = nothing, hold = zero, record = zero,
   overflows = function() return false end,
   usable = function(_, _, due) return due end,
   most = function(l) return l.a end,

@@ -134,7 +134,7 @@ function paced.settle(l, cost, used, record)
   if micros < 0 then micros = (not l.low or now < l.low.from) and 0 or -min(-micros, k and l.low[k].micros or huge) end
   if k then correct(l.low, k, micros) end
   advance(l, micros)
-  return true
+  return ceil(micros / l.a)
 end
 
 METERS.p = setmetatable(paced, METER)

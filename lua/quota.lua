@@ -91,7 +91,10 @@ function quota.remember(l, reach)
 end
 
 function quota.record(_, due) return ceil(due) end
-function quota.settle(l, cost, used, due) return quota.unspend(l, cost - used, due) end
+function quota.settle(l, cost, used, due)
+  quota.unspend(l, cost - used, due)
+  return due >= l.edge[1] and used - cost or 0
+end
 
 METERS.q = setmetatable(quota, METER)
 end

@@ -112,19 +112,21 @@ function rolling.settle(l, cost, used, _, id)
   local tail = call('ZREVRANGE', l.log, 0, SCAN - 1, 'WITHSCORES')
   for i = 1, #tail, 2 do
     local _, size, theirs = entry(tail[i])
+    if theirs == id and size == used then return nil end
     if theirs == id and size == cost then
       for k = i, 1, -2 do
         local at, size, id = entry(tail[k])
         call('ZREM', l.log, tail[k])
         size = k == i and used or size
-        if size > 0 then write(l, tail[k + 1] + used - cost, at, size, k == i and '' or id) end
+        if size > 0 then write(l, tail[k + 1] + used - cost, at, size, id) end
       end
       l.used = l.used + used - cost
-      return true
+      return used - cost
     end
   end
-  if used > cost then rolling.spend(l, used - cost, at) end
-  return used > cost
+  if used <= cost then return nil end
+  rolling.spend(l, used - cost, at)
+  return used - cost
 end
 
 METERS.r = setmetatable(rolling, METER)

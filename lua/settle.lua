@@ -1,13 +1,16 @@
--- settle.lua: callers report what their calls used in fact. Each call counts once.
+-- settle.lua: callers report what their calls used in fact.
 --
 -- ARGV  after the arguments of head.lua, per item:
 --         limit        index
 --         id           "<process>:<number>" of the call. '': permits that the process has
 --                      spent without Redis, while it was unreachable
---         cost         the cost that the call had; without an id: micros since the last reply
---                      about the limit
+--         cost         what the limit knows of the call: the cost that it had, or what was reported
+--                      last; without an id: micros since the last reply about the limit
 --         used         permits; above or below the cost
--- Reply: after the reply of head.lua, per item 1, or 0: not known, or settled before
+--         flow         "<weight>:<flow>" of the call. '': it names none
+-- Reply: after the reply of head.lua, per item by how many permits the use of the limit has changed:
+-- below 0 if permits came back. '': the call is not known and has used no more than its cost, or
+-- was reported before.
 
 local MOST_USED = 1e12
 
@@ -15,32 +18,37 @@ local MOST_USED = 1e12
 -- processes may still use their shares, and report them a moment later. So no turn is due for a second.
 local function away(l, micros, used)
   if l.fresh or now - l.seen > micros / 2 then l.meter.close(l, now + AHEAD) end
-  if used == 0 then return end
+  if used == 0 then return 0 end
   l.meter.spend(l, used, at)
   l.last = ''
+  return used
 end
 
--- settle replaces the cost of a call, and reports whether it was known.
+-- settle replaces the cost of a call. What was used beyond the cost always counts, also if there is no record of the
+-- call any more. Then the record stays, so that a request that is repeated counts once.
 local function settle(l, id, cost, used)
-  if l.kind == 'r' then return l.meter.settle(l, tonumber(cost), used, nil, id) end
-  local record = call('ZSCORE', l.log, id .. ':' .. cost)
-  if not record then return false end
-  call('ZREM', l.log, id .. ':' .. cost)
+  if l.kind == 'r' then return l.meter.settle(l, cost, used, nil, id) end
+  local was, is = id .. ':' .. format('%.0f', cost), id .. ':' .. format('%.0f', used)
+  local record = tonumber(call('ZSCORE', l.log, was))
+  if not record and (used <= cost or call('ZSCORE', l.log, is)) then return nil end
+  if record then call('ZREM', l.log, was) end
+  record = record or l.meter.record(l, at)
+  if used > cost then call('ZADD', l.log, format('%.0f', record), is) end
   l.logged = true
-  return l.meter.settle(l, tonumber(cost), used, tonumber(record))
+  return l.meter.settle(l, cost, used, record)
 end
 
-for i = OWN + 1, #ARGV, 4 do
+for i = OWN + 1, #ARGV, 5 do
   local l, id, cost, used = limit(i), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
-  local settled = false
-  if l and not l.problem and cost and used and used >= 0 and used <= MOST_USED and used == floor(used) then
-    if id == '' then away(l, cost, used) end
-    settled = id == '' or settle(l, id, ARGV[i + 2], used)
+  local settled
+  if l and not l.problem and finite(cost) and used and used >= 0 and used <= MOST_USED and used == floor(used) then
+    if id == '' then settled = away(l, cost, used) else settled = settle(l, id, cost, used) end
+    if settled and id ~= '' and l.virtual > 0 then shares().corrected(l, ARGV[i + 4], used - cost) end
     if settled and used < cost and l.card > 0 then
       sooner(l)
       if id ~= '' then tell(l, 'settled') end
     end
   end
-  answers[#answers + 1] = { settled and 1 or 0 }
+  answers[#answers + 1] = { settled or '' }
 end
 return finish(wake)

@@ -27,7 +27,7 @@ func TestRefundsTakeNoPlaces(t *testing.T) {
 		}
 		settle := func(id string) {
 			who.Serial++
-			_, settled, err := s.Settle(who, limits, 0, id, 600, 200)
+			_, _, settled, err := s.Settle(who, limits, 0, queuemodel.Report{ID: id, Cost: 600, Used: 200})
 			require.NoError(t, err)
 			require.True(t, settled)
 		}
@@ -60,7 +60,7 @@ func TestSpendingWithoutRedisIsNoNews(t *testing.T) {
 	who := queuemodel.Caller{Now: startMicros, Horizon: 1000, Near: 1000, Grace: 300_000, Process: "a", Serial: 1}
 	_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 2, Number: 1, Parts: []queuemodel.Part{{Cost: 1}}}})
 	require.NoError(t, err)
-	_, _, err = s.Settle(who, limits, 0, "", 3e6, 5)
+	_, _, _, err = s.Settle(who, limits, 0, queuemodel.Report{Cost: 3e6, Used: 5})
 	require.NoError(t, err)
 	require.NoError(t, client.Publish(t.Context(), s.client.(onChannel).channel, "the end").Err())
 	message, err := news.ReceiveMessage(t.Context())

@@ -9,11 +9,12 @@
 -- them, a call of a flow has the tag of the waiting call after which its share begins. Shares cannot be
 -- finer there, so urgent calls have a turn between any two of these calls.
 --
--- The sorted set `flows` has up to four entries per flow. "=<flow>" is where its last call ends.
+-- The sorted set `flows` has up to five entries per flow. "=<flow>" is where its last call ends.
 -- "<<flow>" and "><flow>" are the ends of a gap. Places that calls left make the gap; the flow's next
 -- calls may move into it, and its calls behind the gap when they ask again. "~<flow>" is where its last
--- call ends that came back too late. "!" is where the last urgent call ends. Gaps and "~" are below 0, so
--- that only "=" and "!" count as flows that wait. Entries that `virtual` has passed are removed.
+-- call ends that came back too late. "^<flow>" is behind the tag of its last call whose cost is settled.
+-- "!" is where the last urgent call ends. All but "=" and "!" are below 0, so that only these count as
+-- flows that wait. Entries that `virtual` has passed are removed.
 
 local shares = once(function()
 
@@ -116,7 +117,7 @@ end
 
 -- fairTag gives a new call its tag, and charges its flow. The first calls of flows without debt keep the
 -- order in which they came: a micro per place behind `virtual`, within their stretch.
-local function fairTag(l, cost, flow)
+local function fairTag(l, cost, flow, settles)
   if flow.urgent > 0 then return urgentTag(l, cost, flow.urgent) end
   local size = share(l, cost, flow.weight)
   local ends, from, to = stretch(l, flow.name)
@@ -127,6 +128,7 @@ local function fairTag(l, cost, flow)
   else
     if tag == l.virtual then tag = tag + min(l.card, size - 1) end
     ends = after(l, ends, size)
+    if settles then call('ZADD', l.flows, format('%.0f', -tag - 1), '^' .. flow.name) end
   end
   keepStretch(l, flow.name, ends, from, to)
   return min(tag, LAST_TAG)
@@ -145,11 +147,11 @@ end
 -- forward is the tag of a call that asks again. If its flow has a gap before it, the call moves into the
 -- gap, and the gap moves behind it. A tag beyond the end of its flow is from debts that have ended while
 -- the call waited at another limit: it gets a new tag.
-local function forward(l, tag, place, cost, flow, back)
+local function forward(l, tag, place, cost, flow, back, settles)
   if flow.urgent > 0 then return tag end
   local ends, from, to = stretch(l, flow.name)
   if not back and tag > max(ends, l.dense) and tag > -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0) then
-    return fairTag(l, cost, flow)
+    return fairTag(l, cost, flow, settles)
   end
   if not from or from >= tag then return tag end
   local size = share(l, cost, flow.weight)
@@ -176,11 +178,25 @@ local function order(p, item, back)
   if l.virtual == 0 then return end
   if back then p.tag = overtaken(l, p.tag, p.cost, flow) end
   if p.tag then
-    p.tag = forward(l, p.tag, p.place, p.cost, flow, back)
+    p.tag = forward(l, p.tag, p.place, p.cost, flow, back, item.settles)
   elseif item.waits then
-    p.tag, p.charged = fairTag(l, p.cost, flow), true
+    p.tag, p.charged = fairTag(l, p.cost, flow, item.settles), true
   end
 end
 
-return { order = order, served = served, refund = refund, share = share }
+-- corrected moves the end of a flow after a call has used more permits than its cost, or fewer. The end stays
+-- behind the flow's last call that waits.
+local function corrected(l, text, permits)
+  local flow = flowOf(':::' .. text)
+  if flow.weight == 0 then return end -- urgent
+  local ends, from, to = stretch(l, flow.name)
+  if permits > 0 then
+    keepStretch(l, flow.name, after(l, ends, share(l, permits, flow.weight)), from, to)
+  elseif permits < 0 and ends > max(l.virtual, l.dense) then
+    local last = -tonumber(call('ZSCORE', l.flows, '^' .. flow.name) or 0)
+    keepStretch(l, flow.name, max(ends - share(l, -permits, flow.weight), last, to or 0, l.virtual, l.dense), from, to)
+  end
+end
+
+return { order = order, served = served, refund = refund, corrected = corrected, share = share }
 end)

@@ -50,7 +50,7 @@ func TestOneSlot(t *testing.T) {
 			args = append(args, "p", 1e6, 5, 0, "", 0, "", "", "", 0)
 		}
 		for script, extra := range map[*redis.Script][]any{
-			Ask: {1, 1, 0, 1, 1, 1, ""}, Leave: {1, "place", 1, 1}, Settle: {1, "p:1", 1, 1}, Pause: {1000, "told so"},
+			Ask: {1, 1, 0, 1, 1, 1, ""}, Leave: {1, "place", 1, 1}, Settle: {1, "p:1", 1, 1, ""}, Pause: {1000, "told so"},
 			Resume: nil, Set: {"", "", 0}, Inspect: nil,
 		} {
 			require.NoError(t, script.Run(t.Context(), client, keys, append(args, extra...)...).Err())

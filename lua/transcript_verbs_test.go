@@ -141,11 +141,16 @@ func (p *performer) verb(verb string, w []string) []string {
 			which = number + " " + p.moment(rest)
 		}
 		return p.plain(Leave, w[2], []any{1, w[0], which, w[3]}, "%v permits")
-	case "settle": // call limit cost used
+	case "settle": // call limit cost used, and flow,weight
 		if away, ok := strings.CutPrefix(w[0], "away="); ok {
-			return p.plain(Settle, w[1], []any{1, "", p.micros(away), w[2]}, "settled %v")
+			return p.plain(Settle, w[1], []any{1, "", p.micros(away), w[2], ""}, "changed %v")
 		}
-		return p.plain(Settle, w[1], []any{1, w[0], w[2], w[3]}, "settled %v")
+		flow := ""
+		if len(w) > 4 {
+			name, weight, _ := strings.Cut(strings.TrimPrefix(w[4], "flow="), ",")
+			flow = weight + ":" + name
+		}
+		return p.plain(Settle, w[1], []any{1, w[0], w[2], w[3], flow}, "changed %v")
 	case "pause":
 		return p.plain(Pause, w[1], []any{p.micros(w[0]), "told so"}, "for %v µs")
 	case "resume":

@@ -80,7 +80,7 @@ function warming.record() return now end -- old records are dropped first
 -- Each call is due when the bucket is full again. So only permits used beyond the cost matter.
 function warming.settle(l, cost, used)
   advance(l, max(0, used - cost) * l.a)
-  return true
+  return max(0, used - cost)
 end
 
 METERS.w = setmetatable(warming, METER)

@@ -2,6 +2,7 @@ package lua
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -271,11 +272,7 @@ func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit i
 	if what == "done" || what == "keep" || what == "free" {
 		size += ":" + flow.Name
 	} else if flow != nil {
-		weight := flow.Weight
-		if flow.Urgent > 0 {
-			weight = 0
-		}
-		size += ":" + text(weight) + ":" + flow.Name
+		size += ":" + flowText(flow)
 	}
 	r := s.run("leave", Leave, limits, append(headArgs(who, limits), limit+1, what, which, size))
 	if r.err != nil {
@@ -284,12 +281,30 @@ func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit i
 	return r.heads(len(limits), who.Now), r.number(), r.err
 }
 
-func (s *server) Settle(who queuemodel.Caller, limits []queuemodel.Limit, limit int, id string, cost, used float64) ([]queuemodel.Head, bool, error) {
-	r := s.run("settle", Settle, limits, append(headArgs(who, limits), limit+1, id, whole(cost), whole(used)))
-	if r.err != nil {
-		return nil, false, r.err
+func (s *server) Settle(who queuemodel.Caller, limits []queuemodel.Limit, limit int, is queuemodel.Report) ([]queuemodel.Head, float64, bool, error) {
+	flow := ""
+	if is.Flow != nil {
+		flow = flowText(is.Flow)
 	}
-	return r.heads(len(limits), who.Now), r.number() == 1, r.err
+	r := s.run("settle", Settle, limits, append(headArgs(who, limits), limit+1, is.ID, whole(is.Cost), whole(is.Used), flow))
+	if r.err != nil {
+		return nil, 0, false, r.err
+	}
+	heads, changed := r.heads(len(limits), who.Now), r.word()
+	if changed == "" {
+		return heads, 0, false, r.err
+	}
+	permits, err := strconv.ParseFloat(changed, 64)
+	return heads, permits, true, errors.Join(r.err, err)
+}
+
+// flowText is "<weight>:<flow>". Urgent calls have no weight.
+func flowText(f *queuemodel.Flow) string {
+	weight := f.Weight
+	if f.Urgent > 0 {
+		weight = 0
+	}
+	return text(weight) + ":" + f.Name
 }
 
 func (s *server) Pause(who queuemodel.Caller, limits []queuemodel.Limit, micros float64) ([]queuemodel.Head, float64, error) {

@@ -215,9 +215,7 @@ func TestSettle(t *testing.T) {
 			require.ErrorIs(t, r.Settle(t.Context(), 1, 2), reserve.ErrInvalid)
 			require.ErrorIs(t, r.Settle(t.Context(), 1<<40), reserve.ErrInvalid)
 			require.NoError(t, r.Settle(t.Context(), c.used))
-			err := r.Settle(t.Context(), c.used)
-			require.ErrorIs(t, err, reserve.ErrInvalid)
-			assert.ErrorContains(t, err, "settled already")
+			require.NoError(t, r.Settle(t.Context(), c.used), "the same once more changes nothing")
 			start := time.Now()
 			require.NoError(t, l.WaitN(t.Context(), 100))
 			assert.InDelta(t, c.wait, time.Since(start), float64(30*time.Millisecond), "cost %d, used %d", c.cost, c.used)
@@ -239,7 +237,6 @@ func TestSettleOfATurnThatWasTaken(t *testing.T) {
 		time.Sleep(time.Second) // the call
 		require.NoError(t, r.Settle(t.Context(), 40))
 		require.ErrorIs(t, r.Wait(t.Context()), reserve.ErrInvalid)
-		require.ErrorIs(t, r.Settle(t.Context(), 40), reserve.ErrInvalid)
 	})
 }
 

@@ -20,7 +20,10 @@ type Reservation struct {
 	mu      sync.Mutex
 	waiting bool // a Wait is running
 	failed  bool // a Wait ended with a final error
-	settled bool // its real cost was sent to Redis, or is being sent
+	settled bool // its real cost was reported
+
+	settling bool    // a report is under way
+	charged  []int64 // what the limits count for the call; nil: its costs
 }
 
 func (r *Reservation) process() *engine.Process { return r.joint.process() }

@@ -7,9 +7,13 @@ import (
 )
 
 // Settle replaces the estimated cost of a call by its real cost at each limit, in the order of
-// [All], after the call was made. A cost of 0 means that no permit was used. A cost below 0 means
-// that it is not known: the estimate stays. If the call used less than its estimate, waiting calls
-// come sooner; if it used more, they come later. Calls that were already made are not affected.
+// [All]. A cost of 0 means that no permit was used. A cost below 0 means that it is not known: the
+// estimate stays. If the call used less than its estimate, waiting calls come sooner; if it used
+// more, they come later. Calls that were already made are not affected.
+//
+// Settle may be called as soon as the cost at one limit is known, and again for the others, and again
+// whenever the call has used more. So report a number that may still grow only if it is above the
+// estimate: permits come back once for each limit. After that, only higher numbers count there.
 //
 // How much comes back depends on the kind of limit:
 //
@@ -20,12 +24,30 @@ import (
 //   - rolling: all of it, unless 64 calls or more got their turns since.
 //   - warming up: nothing.
 //
-// It returns an [ErrInvalid] if none of the limits has [Config.Settles], if the turn has not come
-// yet, or if the call was settled before. After any other error Settle may be repeated, and counts
-// once. It changes nothing for a call that was let through during an outage. Settle works after
-// [Limiter.Close].
+// What a call used beyond its estimate always counts. The shares of flows count what calls used in
+// fact. [Reservation.Charged] tells what the limits have of the call.
+//
+// It returns an [ErrInvalid] if none of the limits has [Config.Settles], or if the turn has not come
+// yet. After any other error Settle may be repeated, and counts once. It changes nothing for a call
+// that was let through during an outage. Settle works after [Limiter.Close].
 func (r *Reservation) Settle(ctx context.Context, used ...int) error {
 	return failed("settle", r.joint, r.settle(ctx, used))
+}
+
+// Charged returns how many permits each limit counts for the call, in the order of [All]: the cost that
+// it waited with, until [Reservation.Settle] has changed it. That is more than the call used where a
+// limit could not give all of the rest back.
+func (r *Reservation) Charged() []int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	charged := make([]int, len(r.joint.limits))
+	for i, part := range r.call.Need.Parts() {
+		charged[i] = int(part.Cost)
+		if r.charged != nil {
+			charged[i] = int(r.charged[i])
+		}
+	}
+	return charged
 }
 
 func (r *Reservation) settle(ctx context.Context, costs []int) error {
@@ -38,38 +60,38 @@ func (r *Reservation) settle(ctx context.Context, costs []int) error {
 	case len(costs) != len(limits):
 		return invalid("used", "must be one for each of the %d limits, got %d", len(limits), len(costs))
 	}
-	truth := make([]int64, len(costs))
+	used := make([]int64, len(costs))
 	for i, cost := range costs {
-		switch {
-		case cost > maxBurst:
+		if cost > maxBurst {
 			return invalid("used", "must be at most %d, got %d", maxBurst, cost)
-		case cost >= 0:
-			truth[i] = int64(cost)
-		case i == 0:
-			truth[i] = r.call.Need.Cost
-		default:
-			truth[i] = r.call.Need.More[i-1].Cost
 		}
+		used[i] = int64(cost)
 	}
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	turn, err := r.settles()
-	if err != nil || turn.Process == "" { // Redis knows nothing of it
+	turn, charged, err := r.settles()
+	if err != nil {
 		return err
 	}
-	err = r.process().Settle(ctx, &r.call.Need, turn, truth)
-	if err != nil {
-		r.mu.Lock()
-		r.settled = false
-		r.mu.Unlock()
+	var changed []int64
+	if turn.Process != "" { // otherwise Redis knows nothing of it
+		changed, err = r.process().Settle(ctx, &r.call.Need, turn, charged, used)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.settling = false
+	for i := range changed {
+		if err == nil && used[i] >= 0 {
+			r.charged[i] += changed[i]
+		}
 	}
 	return r.joint.shared().why(ctx, err)
 }
 
-// settles records that the real cost of the turn that was used is being sent. A turn that was granted and has
-// come counts as used, because its holder may have waited for it without Wait.
-func (r *Reservation) settles() (*engine.Turn, error) {
+// settles returns the turn that was used, and what the limits count for it, for a report of its real cost. A turn
+// that was granted and has come counts as used, because its holder may have waited for it without Wait.
+func (r *Reservation) settles() (*engine.Turn, []int64, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var turn *engine.Turn
@@ -78,10 +100,15 @@ func (r *Reservation) settles() (*engine.Turn, error) {
 	}
 	switch {
 	case turn == nil:
-		return nil, r.invalid("has not had its turn")
-	case r.settled:
-		return nil, r.invalid("is settled already")
+		return nil, nil, r.invalid("has not had its turn")
+	case r.settling:
+		return nil, nil, r.invalid("is being settled by another call of Settle")
 	}
-	r.settled = true
-	return turn, nil
+	if r.charged == nil {
+		for _, part := range r.call.Need.Parts() {
+			r.charged = append(r.charged, part.Cost)
+		}
+	}
+	r.settled, r.settling = true, true
+	return turn, r.charged, nil
 }

@@ -76,17 +76,31 @@ func (p *Process) Still(limits []*wire.Limit, until time.Time) {
 	p.step(func(e *Engine, now time.Time) { e.Rest(now, limits, until) })
 }
 
-// Settle tells Redis how many permits of each limit the call of a turn has used.
-func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, used []int64) error {
-	parts := need.Parts()
-	items := make([]wire.Used, len(parts))
-	for i, part := range parts {
-		items[i] = wire.Used{Limit: i, ID: wire.CallID(t.Process, t.Number), Cost: part.Cost, Used: used[i]}
+// Settle tells Redis how many permits of each limit the call of a turn has used; below 0: it is not known. The limits
+// have had costs of it so far. It returns by how many permits their use has changed.
+func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, costs, used []int64) ([]int64, error) {
+	var limits []*wire.Limit
+	var items []wire.Used
+	var parts []int
+	for i, part := range need.Parts() {
+		if used[i] < 0 || used[i] == costs[i] {
+			continue
+		}
+		items = append(items, wire.Used{Limit: len(limits), ID: wire.CallID(t.Process, t.Number), Cost: costs[i], Used: used[i], Flow: need.Flow})
+		limits, parts = append(limits, part.Limit), append(parts, i)
 	}
-	return p.once(ctx, limitsOf(parts), func(c *wire.Call) (wire.Reply, error) {
-		reply, _, err := wire.Settle(ctx, c, items)
+	changed := make([]int64, len(costs))
+	if len(items) == 0 {
+		return changed, nil
+	}
+	err := p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
+		reply, permits, err := wire.Settle(ctx, c, items)
+		for k, n := range permits {
+			changed[parts[k]] = n
+		}
 		return reply, err
 	})
+	return changed, err
 }
 
 // Inspect returns the states of some limits, and changes nothing.

@@ -336,33 +336,45 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 	}
 }
 
-func (c *call) settle(s *State, id string, cost, used, record float64) bool {
+func (c *call) settle(s *State, is Report, record float64) (changed float64, known bool) {
+	cost, used := is.Cost, is.Used
 	switch s.kind {
 	case "p":
 		micros := (used - cost) * s.a
 		if micros < 0 && c.Now < s.refundable {
 			micros = 0
 		}
-		s.advance(s.correct(micros, record))
+		micros = s.correct(micros, record)
+		s.advance(micros)
+		return math.Ceil(micros / s.a), true
 	case "q":
 		c.unspend(s, cost-used, record)
+		if record < s.edges[0] {
+			return 0, true
+		}
 	case "w":
 		s.advance(max(0, used-cost) * s.a)
+		return max(0, used-cost), true
 	case "r":
 		for i := len(s.log) - 1; i >= 0 && i >= len(s.log)-64; i-- {
-			if e := &s.log[i]; e.id == id && e.cost == cost {
-				e.cost, e.id = used, ""
-				if used == 0 {
+			e := &s.log[i]
+			if e.id == is.ID && e.cost == used {
+				return 0, false
+			}
+			if e.id == is.ID && e.cost == cost {
+				if e.cost = used; used == 0 {
 					s.log = slices.Delete(s.log, i, i+1)
 				}
 				s.used += used - cost
-				return true
+				return used - cost, true
 			}
 		}
-		if used > cost {
-			c.spend(s, used-cost, max(c.at, s.moment+s.offset), "")
+		if used <= cost {
+			return 0, false
 		}
-		return used > cost
+		c.spend(s, used-cost, max(c.at, s.moment+s.offset), "")
+	case "s":
+		return 0, true
 	}
-	return true
+	return used - cost, true
 }

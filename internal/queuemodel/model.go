@@ -124,6 +124,7 @@ type State struct {
 	dense                           float64            // the highest tag from before flows were named
 	flows                           map[string]stretch // while virtual is not 0
 	late                            map[string]float64 // where the last call of a flow ends that came back too late
+	behind                          map[string]float64 // behind the tag of a flow's last call whose cost is settled
 	holders                         []holder           // of slots
 	mean, checked, till             float64
 }
@@ -145,6 +146,7 @@ func (r *Redis) Copy() *Redis {
 		d.places, d.lows, d.log = slices.Clone(l.places), slices.Clone(l.lows), slices.Clone(l.log)
 		d.bookings, d.holders = slices.Clone(l.bookings), slices.Clone(l.holders)
 		d.window, d.records, d.flows, d.late = map[float64]float64{}, map[string]float64{}, maps.Clone(l.flows), maps.Clone(l.late)
+		d.behind = maps.Clone(l.behind)
 		for k, v := range l.window {
 			d.window[k] = v
 		}
@@ -173,7 +175,7 @@ func (r *Redis) begin(c Caller, limits []Limit) *call {
 
 func fresh(l Limit, c *call) *State {
 	s := &State{kind: l.Kind, a: l.A, b: l.B, ownA: l.A, ownB: l.B, isNew: true, rank: max(0, l.Rank), epoch: c.Now, seen: c.Now, run: c.Run,
-		window: map[float64]float64{}, records: map[string]float64{}, flows: map[string]stretch{}, late: map[string]float64{}}
+		window: map[float64]float64{}, records: map[string]float64{}, flows: map[string]stretch{}, late: map[string]float64{}, behind: map[string]float64{}}
 	switch l.Kind {
 	case "p":
 		s.set(math.Floor(c.at - l.B*l.A))

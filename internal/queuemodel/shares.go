@@ -140,7 +140,7 @@ func (s *State) urgentTag(cost, part float64) float64 {
 	return min(tag, lastTag)
 }
 
-func (s *State) fairTag(cost float64, flow Flow) float64 {
+func (s *State) fairTag(cost float64, flow Flow, settles bool) float64 {
 	if flow.Urgent > 0 {
 		return s.urgentTag(cost, flow.Urgent)
 	}
@@ -157,6 +157,9 @@ func (s *State) fairTag(cost float64, flow Flow) float64 {
 			tag += min(float64(len(s.places)), size-1)
 		}
 		f.ends = s.after(f.ends, size)
+		if settles {
+			s.behind[flow.Name] = tag + 1
+		}
 	}
 	s.keepFlow(flow.Name, f)
 	return min(tag, lastTag)
@@ -175,10 +178,10 @@ func (s *State) overtaken(tag, cost float64, flow Flow) float64 {
 
 // forward returns the tag of a call that asks again. A tag beyond the end of its flow is from debts that have
 // ended since.
-func (s *State) forward(tag float64, id string, cost float64, flow Flow, back bool) float64 {
+func (s *State) forward(tag float64, id string, cost float64, flow Flow, back, settles bool) float64 {
 	f := s.of(flow.Name)
 	if flow.Urgent == 0 && !back && tag > max(f.ends, s.dense, s.late[flow.Name]) {
-		return s.fairTag(cost, flow)
+		return s.fairTag(cost, flow, settles)
 	}
 	if f.to == 0 || f.from >= tag || flow.Urgent > 0 {
 		return tag
@@ -213,6 +216,25 @@ func (s *State) refund(p place) {
 	s.keepFlow(p.flow.Name, f)
 }
 
+// corrected notes that a call of a flow has used more permits than its cost, or fewer.
+func (s *State) corrected(flow *Flow, permits float64) {
+	if flow == nil {
+		flow = &Flow{Weight: 1}
+	}
+	if s.virtual == 0 || flow.Urgent > 0 {
+		return
+	}
+	f := s.of(flow.Name)
+	switch size := s.share(math.Abs(permits), flow.Weight); {
+	case permits > 0:
+		f.ends = s.after(f.ends, size)
+		s.keepFlow(flow.Name, f)
+	case permits < 0 && f.ends > max(s.virtual, s.dense):
+		f.ends = max(f.ends-size, s.behind[flow.Name], f.to, s.virtual, s.dense)
+		s.keepFlow(flow.Name, f)
+	}
+}
+
 func (c *call) served(s *State, tag float64) {
 	if s.virtual > 0 && tag > 0 {
 		s.virtual = max(s.virtual, min(tag, max(s.seq, math.Floor(c.at))))
@@ -224,5 +246,6 @@ func (s *State) endShares() {
 		s.virtual, s.urgent, s.dense = 0, 0, 0
 		clear(s.flows)
 		clear(s.late)
+		clear(s.behind)
 	}
 }

@@ -38,24 +38,47 @@ func (r *Redis) Leave(who Caller, limits []Limit, limit int, what, which string,
 	return c.heads(), left
 }
 
-// Settle is the script settle, for one item.
-func (r *Redis) Settle(who Caller, limits []Limit, limit int, id string, cost, used float64) ([]Head, bool) {
+// Report is how much a call has used, in place of a cost or of an earlier report.
+type Report struct {
+	ID         string // empty: spent without Redis
+	Cost, Used float64
+	Flow       *Flow
+}
+
+// Settle is the script settle, for one item. It returns by how many permits the use of the limit has changed, and
+// whether the call was known.
+func (r *Redis) Settle(who Caller, limits []Limit, limit int, is Report) ([]Head, float64, bool) {
 	c := r.begin(who, limits)
 	s := c.load(limit)
-	settled := false
-	if id == "" {
-		c.away(s, cost, used)
-		settled = true
-	} else if s.kind == "r" {
-		settled = c.settle(s, id, cost, used, 0)
-	} else if record, ok := s.records[id+":"+number(cost)]; ok {
-		delete(s.records, id+":"+number(cost))
-		settled = c.settle(s, id, cost, used, record)
+	changed, known := 0.0, false
+	switch was, now := is.ID+":"+number(is.Cost), is.ID+":"+number(is.Used); {
+	case is.ID == "":
+		c.away(s, is.Cost, is.Used)
+		changed, known = is.Used, true
+	case s.kind == "r":
+		changed, known = c.settle(s, is, 0)
+	default:
+		record, recorded := s.records[was]
+		_, repeated := s.records[now]
+		if !recorded && (is.Used <= is.Cost || repeated) {
+			break
+		}
+		delete(s.records, was)
+		if !recorded {
+			record = c.record(s, c.at)
+		}
+		if is.Used > is.Cost {
+			s.records[now] = record
+		}
+		changed, known = c.settle(s, is, record)
 	}
-	if settled && used < cost {
+	if known && is.ID != "" {
+		s.corrected(is.Flow, is.Used-is.Cost)
+	}
+	if known && is.Used < is.Cost {
 		c.sooner(s)
 	}
-	return c.heads(), settled
+	return c.heads(), changed, known
 }
 
 // sooner notes that permits came back.

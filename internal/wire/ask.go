@@ -265,15 +265,29 @@ type Flow struct {
 	Urgent float64 // the part of the limit that urgent calls have together, below 1; 0: not urgent
 }
 
+// text is "<weight>:<name>", as a place has it. Urgent calls have no weight.
+func (f *Flow) text() string {
+	weight := f.Weight
+	if f.Urgent > 0 {
+		weight = 0
+	}
+	return exact(weight) + ":" + f.Name
+}
+
 // size adds the cost and the flow, as a place has them.
 func (a *args) size(f *Flow, cost int64) {
 	if f.Weight == 0 {
 		a.number(cost)
 		return
 	}
-	weight := f.Weight
-	if f.Urgent > 0 {
-		weight = 0
+	a.joined(':', f.text(), cost)
+}
+
+// flow adds a flow, or an empty text.
+func (a *args) flow(f *Flow) {
+	if f.Weight == 0 {
+		a.text("")
+		return
 	}
-	a.joined(':', exact(weight)+":"+f.Name, cost)
+	a.text(f.text())
 }

@@ -93,30 +93,34 @@ func (a *args) slots(what string, item *Left) {
 
 // Used is how much of a limit a call used in the end.
 type Used struct {
-	Limit      int
-	ID         string // "<process>:<number>" of the call
-	Cost, Used int64
+	Limit int
+	ID    string // "<process>:<number>" of the call
+	Cost  int64  // what the limit has of the call: its cost, or what was reported last
+	Used  int64
+	Flow  Flow // of the call
 }
 
-// Settle reports how much calls used in the end, and returns which of them were known. It may be repeated:
-// each call counts once.
-func Settle(ctx context.Context, c *Call, items []Used) (Reply, []bool, error) {
+// Settle reports how much calls have used. It returns by how many permits that has changed the use of each limit: below
+// 0 if permits came back. It may be repeated: each report counts once.
+func Settle(ctx context.Context, c *Call, items []Used) (Reply, []int64, error) {
 	a := c.begin(scripts.Settle)
-	for _, item := range items {
+	for i := range items {
+		item := &items[i]
 		a.number(int64(item.Limit + 1))
 		a.text(item.ID)
 		a.number(item.Cost)
 		a.number(item.Used)
+		a.flow(&item.Flow)
 	}
 	reply, r, err := c.run(ctx, scripts.Settle)
 	if err != nil {
 		return reply, nil, err
 	}
-	settled := make([]bool, len(items))
-	for i := range settled {
-		settled[i] = r.number() == 1
+	changed := make([]int64, len(items))
+	for i := range changed {
+		changed[i] = r.number()
 	}
-	return reply, settled, r.err
+	return reply, changed, r.err
 }
 
 // Pause makes no call due for a time. If it keeps, stored permits stay. It returns for each limit how long its pause lasts.

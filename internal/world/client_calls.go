@@ -173,7 +173,7 @@ func (m *client) done(c *call, used []int) {
 		var items []wire.Used
 		for i, p := range c.parts {
 			limits = append(limits, m.limit(p))
-			items = append(items, wire.Used{Limit: i, ID: wire.CallID(turn.Process, turn.Number), Cost: int64(p.cost), Used: int64(used[i])})
+			items = append(items, wire.Used{Limit: i, ID: wire.CallID(turn.Process, turn.Number), Cost: int64(p.cost), Used: int64(used[i]), Flow: e.Need.Flow})
 		}
 		m.try(limits, func(ctx context.Context, c *wire.Call) (wire.Reply, error) {
 			reply, _, err := wire.Settle(ctx, c, items)

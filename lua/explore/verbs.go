@@ -87,7 +87,7 @@ func (x *explorer) settle(w *world, c int) {
 	x.end(w, c)
 	x.eachLimit(c, func(j int, cost int64) {
 		x.verb(w, x.Calls[c].Process, []int{j}, func(call *wire.Call) (wire.Reply, error) {
-			reply, _, err := wire.Settle(context.Background(), call, []wire.Used{{ID: id, Cost: cost, Used: x.Calls[c].Real}})
+			reply, _, err := wire.Settle(context.Background(), call, []wire.Used{{ID: id, Cost: cost, Used: x.Calls[c].Real, Flow: x.Calls[c].Flow}})
 			return reply, err
 		})
 	})
