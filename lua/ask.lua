@@ -88,7 +88,7 @@ end
 
 -- isFull reports whether a new call must not wait at a limit, as so many calls wait or are booked there.
 local function isFull(p, most)
-  return most > 0 and p.l.card + p.l.bookings >= most and not (p.old or p.back or call('ZSCORE', p.l.places, p.place))
+  return most > 0 and p.l.card + p.l.bookings >= most and not (p.old or p.back or p.placed)
 end
 
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books it there. A
@@ -102,7 +102,7 @@ local function wait(parts, item)
   if late or isFull(parts[which], item.most and item.most[which] or 0) then
     for _, p in ipairs(parts) do
       if p.charged then shares().refund(p.l, p.place, p.tag) end
-      if late and p.old and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost
+      if late and p.placed and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost
     end
     return late and 4 or 5, latest, which
   end
@@ -153,7 +153,8 @@ end
 -- flow allows.
 local function tagged(p, item)
   local l, back = p.l, nil
-  if item.waits and l.card > 0 then p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag end
+  p.placed = item.waits and l.card > 0 and call('ZSCORE', l.places, p.place)
+  p.tag = tonumber(p.placed or nil) or p.tag
   if item.id and not p.tag then
     back = bookings().booked(l, item.id, p.cost)
     p.tag, p.back = back and math.abs(back), back

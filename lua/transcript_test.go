@@ -31,7 +31,7 @@ var flagUpdate = flag.Bool("update", false, "write what the scripts reply into t
 //	                              near, grace, rank, back=a:1; forgets: it remembers nothing
 //	at 1.5s                       the clock, which may go back
 //	ask #1 api; #2 api 2 day 1    calls, by number: limits and costs. Before the number: x3
-//	                              alike, settles, now, ahead=1s, id=job patience=1s latest=5s;
+//	                              alike, settles, now, within=1s, ahead=1s, id=job patience=1s latest=5s;
 //	                              behind a cost @ and the tag
 //	leave place 1 api 1           also: turn a:1 api 0; book 1@0s/job api 1; drop job api 1;
 //	                              of slots done 1 api 1:what; keep 1@0s api 1:what

@@ -111,6 +111,10 @@ func (p *performer) item(w []string, limits *[]*scriptLimit) (a asked) {
 	default:
 		a.args = []any{a.count, number, how}
 	}
+	if within := options["within"]; within != "" {
+		a.args[2] = a.args[2].(int) + 32
+		a.args = slices.Insert(a.args, 3, any(p.micros(within)))
+	}
 	if flow := options["flow"]; flow != "" { // name,weight,urgent
 		words := strings.Split(flow, ",")
 		words = append(words, []string{"1", "0"}[len(words)-1:]...)
