@@ -176,7 +176,7 @@ func (c *call) spend(s *State, cost, at float64, id string) {
 			s.lastCost = 0
 		}
 	case "r":
-		s.used, s.moment = s.used+cost, math.Ceil(at-s.offset)
+		s.used, s.moment = s.used+cost, math.Ceil(max(at-s.offset, s.moment))
 		s.log = append(s.log, entry{s.moment, cost, id})
 		for n := 0; n < 4 && len(s.log) > 0 && s.log[0].moment <= c.Now-s.offset-s.b; n++ {
 			s.log = s.log[1:]

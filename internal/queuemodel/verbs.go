@@ -176,7 +176,9 @@ func (r *Redis) Level(who Caller, limits []Limit, permits float64) ([]Head, floa
 
 // early returns the permits of the turns that are not due yet. Only turns whose costs are settled count.
 func (s *State) early(at float64) (permits float64) {
-	ids := slices.SortedFunc(maps.Keys(s.records), func(a, b string) int { return cmp.Compare(s.records[b], s.records[a]) })
+	ids := slices.SortedFunc(maps.Keys(s.records), func(a, b string) int {
+		return cmp.Or(cmp.Compare(s.records[b], s.records[a]), cmp.Compare(b, a))
+	})
 	due := s.free + s.part
 	for _, id := range ids[:min(64, len(ids))] {
 		if due <= at {

@@ -18,7 +18,7 @@ var mistakes = []struct {
 		from: "edges = edges, clock = tonumber(clock),", to: "edges = edges, clock = known == '' and 0 or tonumber(clock),"},
 	{what: "nobody lets a slot go that a late copy takes when its call is done", world: "slots", law: "alive", blind: true},
 	{what: "a repeated ask is told another tag than its place has", world: "slots", law: "alive",
-		from: "p.tag = tonumber(call('ZSCORE', l.places, p.place) or nil) or p.tag", to: ""},
+		from: "p.tag = tonumber(p.placed or nil) or p.tag", to: ""},
 	{what: "a process that asks long after a loss of data closes the slots to all", world: "slots3", law: "alive",
 		from: "local from = unknown and at or min(at, l.epoch + way)", to: "local from = at"},
 
