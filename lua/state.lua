@@ -64,10 +64,9 @@ end
 
 -- forgetPlaces empties the queue. Waiting calls enter it again when they next ask, in the same order by
 -- their tags. Some calls had their turns or left while this server missed it. They never ask again, and
--- each of their places would hold up the queue. Limits of slots keep their places, as their calls wait
--- for messages.
+-- each of their places would hold up the queue.
 local function forgetPlaces(l)
-  if l.card == 0 or l.meter.tells then return end
+  if l.card == 0 then return end
   erase('UNLINK', l.places)
   l.card, l.total, l.head, l.since = 0, 0, '0', ceil(at)
 end

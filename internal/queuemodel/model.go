@@ -325,7 +325,8 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 		s.epoch = max(s.epoch+1, math.Floor(c.Now))
 		if s.kind == "s" {
 			s.holders, s.till = nil, max(s.till, math.Ceil(c.Now+c.Way+3e6))
-		} else if len(s.places) > 0 {
+		}
+		if len(s.places) > 0 {
 			s.places = nil
 			s.anew(c.at)
 		}

@@ -17,7 +17,8 @@
 //     process, that gave up
 //   - quiet: the fleet makes at most four script calls for each turn, and for each call that missed its
 //     deadline, was booked or was given up, and six for each second of a process
-//   - clean: when all is over, no call has a place, none holds a slot, and each key expires
+//   - clean: when all is over, no call has a place, none holds a slot, and each key expires. A fail-over to older
+//     data may bring places back, until a call asks for the limit or its keys expire
 //   - true: the texts of errors and states are correct
 //
 // Some things are not judged. After a loss of data nobody knows what was used of a quota, a rolling limit

@@ -42,6 +42,11 @@ func (w *world) followPlans(keys []string) {
 
 // ran handles each script call: the providers follow the actions of operators.
 func (w *world) ran(verb string, keys, args []string) {
+	for _, key := range keys {
+		if verb != "inspect" {
+			w.asked[key] = w.now
+		}
+	}
 	if w.versions > 0 {
 		w.followPlans(keys)
 	}

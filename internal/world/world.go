@@ -23,9 +23,10 @@ type world struct {
 	waiting   []*call                    // waiting calls in the order in which they came
 	places    map[string][]time.Duration // when the places of each line were taken
 	ended     [lost + 1]int
-	strikes   map[*event]int // how often each event has struck
-	versions  int64          // of plans
-	turns     []turn         // recorded if a transcript has bounds
+	strikes   map[*event]int           // how often each event has struck
+	versions  int64                    // of plans
+	asked     map[string]time.Duration // when a script last wrote the state with a key
+	turns     []turn                   // recorded if a transcript has bounds
 
 	overtakes  int           // calls that overtook another
 	lapsed     int           // turns that expired before their callers came
@@ -50,7 +51,7 @@ func (v violation) String() string { return fmt.Sprintf("law %s, at %v: %s", v.l
 // newWorld prepares a history.
 func newWorld(p *plan) *world {
 	midnight := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, places: map[string][]time.Duration{}, began: midnight.Add(p.clock), strikes: map[*event]int{}}
+	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, places: map[string][]time.Duration{}, began: midnight.Add(p.clock), strikes: map[*event]int{}, asked: map[string]time.Duration{}}
 	w.server = newServer(&w.schedule)
 	w.server.epoch = time.Duration(w.began.UnixNano())
 	w.server.ran = w.ran
