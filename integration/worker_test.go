@@ -67,7 +67,7 @@ func TestMain(m *testing.M) {
 	}
 	for variable, work := range map[string]func(string) error{
 		jobVariable: work, asynqVariable: workAsynq, faultVariable: workFault, soakVariable: workSoakProxy,
-		pauseVariable: workPause, slowVariable: callSlow,
+		pauseVariable: workPause, slowVariable: callSlow, plansVariable: workPlans,
 	} {
 		if text := os.Getenv(variable); text != "" {
 			if err := work(text); err != nil {

@@ -23,7 +23,13 @@ func (c *core) planOf(key string, l *wire.Limit) (Limit, error) {
 		return Limit{}, err
 	}
 	t := limit.numbers()
-	a, b, _ := l.Plan(t.A, t.B, version)
+	a, b, of := l.Plan(t.A, t.B, version)
+	if version > 0 && of == version && (a != t.A || b != t.B) {
+		c.unversioned.Do(func() {
+			c.cfg.Logger.Warn("fleetpace: Config.LimitOf has returned another limit of a key than the one in force, with the same version; the one in force stays. Raise the version with each change",
+				"limit", l.String(), "in_force", limit.with(a, b).String(), "returned", limit.String(), "version", version)
+		})
+	}
 	return limit.with(a, b), nil
 }
 

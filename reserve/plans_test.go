@@ -346,6 +346,24 @@ func TestOlderPlansFollow(t *testing.T) {
 	})
 }
 
+// A change of a limit without a newer version is logged, at most once a minute.
+func TestPlansWithoutANewVersionAreLogged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, ctx := newBubble(t), t.Context()
+		p, now := b.planned(reserve.Config{Limit: reserve.PerSecond(1)}), time.Now()
+		p.plans.set("acme", reserve.PerSecond(50), now)
+		require.NoError(t, p.For("acme").Wait(ctx))
+		require.Empty(t, p.log.String())
+		for _, limit := range []reserve.Limit{reserve.PerSecond(60), reserve.PerSecond(50).Burst(2)} {
+			p.plans.set("acme", limit, now)
+			require.NoError(t, p.For("acme").Wait(ctx))
+			require.Contains(t, p.log.String(), `limit=api/acme in_force=50/s returned=60/s`)
+			require.Equal(t, 1, strings.Count(p.log.String(), "same version"), p.log)
+			require.Equal(t, "50/s", p.For("acme").Limit().String())
+		}
+	})
+}
+
 // An override of a key counts while it lasts, whatever plans come, and then the newest plan does.
 func TestOverridesGoBeforePlans(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -78,7 +78,9 @@ type shared struct {
 	warned sync.Once      // guards the warning that Redis may evict the state
 	slept  rate.Sometimes // bounds how often missed turns are logged
 
-	unplanned rate.Sometimes // bounds how often it is logged that Config.LimitOf has failed
+	unplanned   rate.Sometimes // bounds how often it is logged that Config.LimitOf has failed …
+	unversioned rate.Sometimes // … or has changed a limit without a newer version
+
 	followed  rate.Sometimes // bounds how often newer plans of other processes are logged
 	following atomic.Int64   // how many of those there were
 	looking   atomic.Int64   // how many limits are looked at that others have moved
@@ -133,7 +135,7 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 		name = cfg.Group
 	}
 	s := &shared{group: g, client: client, first: cfg, name: name, uses: 1, slept: rate.Sometimes{First: 1, Interval: time.Minute},
-		unplanned: rate.Sometimes{First: 1, Interval: time.Minute}, followed: rate.Sometimes{First: 20, Interval: time.Minute}, differs: map[string]differing{}}
+		unplanned: rate.Sometimes{First: 1, Interval: time.Minute}, unversioned: rate.Sometimes{First: 1, Interval: time.Minute}, followed: rate.Sometimes{First: 20, Interval: time.Minute}, differs: map[string]differing{}}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.process = engine.Start(client, engine.Config{
 		Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
