@@ -24,8 +24,8 @@ local function away(l, micros, used)
   return used
 end
 
--- settle replaces the cost of a call. What was used beyond the cost always counts, also if there is no record of the
--- call any more. Then the record stays, so that a request that is repeated counts once.
+-- settle replaces the cost of a call. Permits beyond the cost always count, also if there is no record of the call any
+-- more. Then the record stays, so that a request that is repeated counts once.
 local function settle(l, id, cost, used)
   if l.kind == 'r' then return l.meter.settle(l, cost, used, nil, id) end
   local was, is = id .. ':' .. format('%.0f', cost), id .. ':' .. format('%.0f', used)

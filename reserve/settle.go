@@ -24,7 +24,7 @@ import (
 //   - rolling: all of it, unless 64 calls or more got their turns since.
 //   - warming up: nothing.
 //
-// What a call used beyond its estimate always counts. The shares of flows count what calls used in
+// Permits beyond the estimate always count. The shares of flows count what calls used in
 // fact. [Reservation.Charged] tells what the limits have of the call.
 //
 // It returns an [ErrInvalid] if none of the limits has [Config.Settles], or if the turn has not come
@@ -35,8 +35,8 @@ func (r *Reservation) Settle(ctx context.Context, used ...int) error {
 }
 
 // Charged returns how many permits each limit counts for the call, in the order of [All]: the cost that
-// it waited with, until [Reservation.Settle] has changed it. That is more than the call used where a
-// limit could not give all of the rest back.
+// it waited with, until [Reservation.Settle] has changed it. The number is higher than what the
+// call used if a limit could not give all of the rest back.
 func (r *Reservation) Charged() []int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
