@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
@@ -138,9 +139,17 @@ const mostBooked = 10
 // Book books calls in their order, and fills in their answers. If a script call fails, Book returns its error,
 // and the bookings of that script call and all later ones fail with it.
 func (p *Process) Book(ctx context.Context, bookings []Booking) error {
-	for len(bookings) > 0 {
+	var limits []*wire.Limit // one of each name
+	for i := range bookings {
+		bookings[i].Need.each(func(part Part) {
+			if !slices.ContainsFunc(limits, func(l *wire.Limit) bool { return l.Name == part.Limit.Name }) {
+				limits = append(limits, part.Limit)
+			}
+		})
+	}
+	for ; len(bookings) > 0; limits = nil {
 		n := min(mostBooked, len(bookings))
-		if err := p.bookSome(ctx, bookings[:n]); err != nil {
+		if err := p.bookSome(ctx, bookings[:n], limits); err != nil {
 			for i := range bookings {
 				bookings[i].Err = err
 			}
@@ -151,7 +160,8 @@ func (p *Process) Book(ctx context.Context, bookings []Booking) error {
 	return nil
 }
 
-func (p *Process) bookSome(ctx context.Context, bookings []Booking) error {
+// bookSome books calls by one script call, if some limits are of the kinds that are in force.
+func (p *Process) bookSome(ctx context.Context, bookings []Booking, fit []*wire.Limit) error {
 	b := &Batch{index: map[string]int{}}
 	p.step(func(e *Engine, now time.Time) {
 		for i := range bookings {
@@ -159,7 +169,7 @@ func (p *Process) bookSome(ctx context.Context, bookings []Booking) error {
 			b.Items = append(b.Items, bookings[i].item(b, e.number, now))
 		}
 	})
-	return p.fitting(ctx, b.limits, func(c *wire.Call) (wire.Reply, error) {
+	return p.ifFit(ctx, fit, b.limits, func(c *wire.Call) (wire.Reply, error) {
 		reply, answers, err := wire.Ask(ctx, c, b.Items)
 		now := time.Now()
 		for i := range answers {
@@ -207,11 +217,16 @@ func (p *Process) Drop(ctx context.Context, need *Need) error {
 // fitting is once, but it makes no call if a limit of another kind is in force under a name. If no heartbeat
 // has said that, it asks Redis first.
 func (p *Process) fitting(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
+	return p.ifFit(ctx, limits, limits, call)
+}
+
+// ifFit is fitting, but it looks at other limits than those of the call.
+func (p *Process) ifFit(ctx context.Context, fit, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
 	if err := p.engine.otherThan(limits...); err != nil {
 		return err
 	}
 	return p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
-		name, inForce, err := wire.Foreign(ctx, p.client, limits, p.engine.cfg.Dead)
+		name, inForce, err := wire.Foreign(ctx, p.client, fit, p.engine.cfg.Dead)
 		if err == nil && name != nil && p.engine.cfg.Errors.Kind != nil {
 			err = p.engine.cfg.Errors.Kind(name, inForce)
 		}
