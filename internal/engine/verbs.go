@@ -160,8 +160,8 @@ func (p *Process) Book(ctx context.Context, bookings []Booking) error {
 	return nil
 }
 
-// bookSome books calls by one script call, if some limits are of the kinds that are in force.
-func (p *Process) bookSome(ctx context.Context, bookings []Booking, fit []*wire.Limit) error {
+// bookSome books calls by one script call, unless limits of other kinds are in force in place of those to look at.
+func (p *Process) bookSome(ctx context.Context, bookings []Booking, looks []*wire.Limit) error {
 	b := &Batch{index: map[string]int{}}
 	p.step(func(e *Engine, now time.Time) {
 		for i := range bookings {
@@ -169,7 +169,7 @@ func (p *Process) bookSome(ctx context.Context, bookings []Booking, fit []*wire.
 			b.Items = append(b.Items, bookings[i].item(b, e.number, now))
 		}
 	})
-	return p.ifFit(ctx, fit, b.limits, func(c *wire.Call) (wire.Reply, error) {
+	return p.ifFit(ctx, looks, b.limits, func(c *wire.Call) (wire.Reply, error) {
 		reply, answers, err := wire.Ask(ctx, c, b.Items)
 		now := time.Now()
 		for i := range answers {
