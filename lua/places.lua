@@ -62,7 +62,6 @@ end
 -- before estimates the permits that the places before a call need. It adds the costs of the first
 -- NEAR_PLACES. For the n others it adds n - sqrt(n) times the lower one of both mean costs. It is too low
 -- on purpose: a call that asks too early only asks again, but a call that asks too late is passed.
--- that comes too early asks once more, and one that comes too late is passed over.
 local function before(l, tag)
   if l.card == 0 then return 0 end
   if not tag or tag == l.newest then return l.total end

@@ -31,8 +31,8 @@ local function settle(l, id, cost, used)
   local was, is = id .. ':' .. format('%.0f', cost), id .. ':' .. format('%.0f', used)
   local record = tonumber(call('ZSCORE', l.log, was))
   if not record and (used <= cost or call('ZSCORE', l.log, is)) then return nil end
-  if record then call('ZREM', l.log, was) end
-  record = record or l.meter.record(l, at)
+  if record then call('ZREM', l.log, was) else record = l.meter.record(l, at) end
+  if record == 0 then return nil end -- slots come back when calls are done
   if used > cost then call('ZADD', l.log, format('%.0f', record), is) end
   l.logged = true
   return l.meter.settle(l, cost, used, record)

@@ -318,8 +318,9 @@ func python(t *testing.T) string {
 // The image, on a base of its own: it holds the command, and runs it as a user without rights.
 func TestImage(t *testing.T) {
 	if exec.CommandContext(t.Context(), "docker", "info").Run() != nil {
-		require.NotContains(t, os.Getenv("FLEETPACE_REQUIRE"), "docker", "no Docker engine answers")
-		t.Skip("no Docker engine answers")
+		const missing = "docker: no Docker engine answers docker info; start dockerd"
+		require.NotContains(t, os.Getenv("FLEETPACE_REQUIRE"), "docker", missing)
+		t.Skip(missing)
 	}
 	const tag = "fleetpace:release-test"
 	run(t, ".", "./image", "--base", "scratch", dist, tag)

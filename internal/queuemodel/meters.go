@@ -373,8 +373,6 @@ func (c *call) settle(s *State, is Report, record float64) (changed float64, kno
 			return 0, false
 		}
 		c.spend(s, used-cost, max(c.at, s.moment+s.offset), "")
-	case "s":
-		return 0, true
 	}
 	return used - cost, true
 }

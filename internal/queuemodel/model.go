@@ -4,9 +4,7 @@
 package queuemodel
 
 import (
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -137,27 +135,6 @@ type Redis struct {
 
 // New returns a Redis without limits.
 func New() *Redis { return &Redis{Limits: map[int]*State{}, Dead: map[string]float64{}} }
-
-// Copy returns a copy, for a rollback.
-func (r *Redis) Copy() *Redis {
-	c := New()
-	for j, l := range r.Limits {
-		d := *l
-		d.places, d.lows, d.log = slices.Clone(l.places), slices.Clone(l.lows), slices.Clone(l.log)
-		d.bookings, d.holders = slices.Clone(l.bookings), slices.Clone(l.holders)
-		d.window, d.records, d.flows, d.late = map[float64]float64{}, map[string]float64{}, maps.Clone(l.flows), maps.Clone(l.late)
-		d.behind = maps.Clone(l.behind)
-		for k, v := range l.window {
-			d.window[k] = v
-		}
-		for k, v := range l.records {
-			d.records[k] = v
-		}
-		c.Limits[j] = &d
-	}
-	maps.Copy(c.Dead, r.Dead)
-	return c
-}
 
 // call is one script call.
 type call struct {

@@ -60,7 +60,7 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, is Report) ([]Head
 	default:
 		record, recorded := s.records[was]
 		_, repeated := s.records[now]
-		if !recorded && (is.Used <= is.Cost || repeated) {
+		if s.kind == "s" || !recorded && (is.Used <= is.Cost || repeated) {
 			break
 		}
 		delete(s.records, was)
