@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
 	"sync"
 )
 
@@ -54,7 +55,7 @@ func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = to.CloseWithError(ctx.Err()) })
 	return &http.Response{
-		Status: http.StatusText(w.status), StatusCode: w.status, Header: w.sent, Request: r, ContentLength: -1,
+		Status: strconv.Itoa(w.status) + " " + http.StatusText(w.status), StatusCode: w.status, Header: w.sent, Request: r, ContentLength: -1,
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Body: closes{from, func() { stop(); cancel() }},
 	}, nil
