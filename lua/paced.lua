@@ -3,7 +3,7 @@
 
 if kinds.p then
 
-local paced = { refills = true, close = atLeast, unpack = 0, pack = 0, next = 0, spend = 0, left = 0, most = 0, ahead = 0, usable = 0, lost = 0,
+local paced = { refills = true, close = 0, unpack = 0, pack = 0, next = 0, spend = 0, left = 0, most = 0, ahead = 0, usable = 0, lost = 0,
   overflows = 0, unspend = 0, change = 0, hold = 0, release = 0, move = 0, life = 0, fresh = 0, reach = 0, remember = 0, record = 0, settle = 0 }
 
 local function empty(l, at) return at - l.b * l.a end -- nextFree of a bucket that is full
@@ -110,6 +110,13 @@ end
 -- There is one permit at the end of a pause.
 function paced.hold(l, till) return hold(l, till - l.a) end
 function paced.release(l) release(l, l.a) end
+
+-- Costs from before the bucket is counted as empty get no refund: the bucket may have had it since.
+function paced.close(l, moment)
+  if l.low then lower(l.low, 0) end
+  atLeast(l, moment)
+end
+
 function paced.move(l, micros) advance(l, micros) end
 function paced.life(l) return l.b * l.a + max(0, l.free - now) end
 function paced.fresh(l) l.free, l.part = floor(empty(l, at)), 0 end

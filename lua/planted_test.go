@@ -19,6 +19,9 @@ var planted = []struct {
 	unsafe               bool
 	seed                 uint64
 }{
+	{"a report counts before a moment that covers it", "settle", " or l.meter.refills and now < l.closed then", " then", false, 10},
+	{"a report does not count after a moment that covered it", "settle", "l.meter.refills and now < l.closed then", "l.meter.refills and l.closed > 0 then", false, 115},
+	{"all reports are covered", "settle", "l.meter.refills and now < l.closed then", "l.meter.refills then", false, 10},
 	{"take spends nothing", "take", "part = part + permits * interval", "part = part", true, 15},
 	{"take overfills the bucket", "take", "if free + part < full then\n      free = floor(full)", "if false then\n      free = floor(full)", false, 0},
 	{"take does not see a clock that stepped", "take", "if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then break end", "", false, 8},
@@ -47,7 +50,7 @@ var planted = []struct {
 	{"newcomers overtake", "ask", "if not tag then return huge end", "if not tag then return at end", false, 2},
 	{"nobody passes over who does not come", "ask", "if at > passes(l) and (tag or late > grace) then return at end", "", false, 23},
 	{"new calls pass over who is late", "ask", "if at > passes(l) and (tag or late > grace) then return at end", "if at > passes(l) then return at end", false, 86},
-	{"permits of a head that is late are lost", "ask", "return l.meter.lost and min(over, l.meter.lost(l)) or over", "return over", false, 10},
+	{"permits of a head that is late are lost", "ask", "return l.meter.lost and min(over, l.meter.lost(l)) or over", "return over", false, 8},
 	{"who stands behind a head that is late sleeps on", "ask", "return moment > at and min(told, moment) or told", "return told", false, 7},
 	{"who stands behind a head that is late asks too early", "ask", "local moment = passes(l) + lead", "local moment = passes(l)", false, 7},
 	{"others are told to come for a head that asks", "ask", "if not late or late <= 0 or asking[callOf(place)] then return told end", "if not late then return told end", false, 1},
@@ -55,7 +58,7 @@ var planted = []struct {
 	{"the head has no longer horizon than others", "ask", "last = max(last, min(at + FARTHEST, now + AHEAD))", "", false, 29},
 	{"the dead stay", "ask", "local isDead = late and late > 0 and dead(l, processOf(first))", "local isDead = false", false, 38},
 	{"the dead stay at the head", "ask", "if not l.meter.tells then return bury(l) end", "if not l.meter.tells then return end", false, 16},
-	{"the living go with the dead", "ask", "processOf(place) == process and", "", false, 10},
+	{"the living go with the dead", "ask", "processOf(place) == process and", "", false, 1},
 	{"those who ask go with the silent", "ask", " and not asking[callOf(place)]", "", false, 7},
 	{"a call waits at all of its limits", "ask", "if k ~= which or books then", "if books then", false, 1},
 	{"a call waits for its own place", "ask", "max(l.seq, p.tag + ahead), nil\n", "max(l.seq, p.tag + ahead), l.newest\n", false, 44},
@@ -75,7 +78,7 @@ var planted = []struct {
 	{"a place that is left stays", "leave", "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", "if false then", false, 1},
 	{"a place leaves with another's cost", "leave", "l.card - 1, l.total - cost", "l.card - 1, l.total - 1", false, 23},
 	{"what was spent without Redis is forgotten", "settle", "  l.meter.spend(l, used, at)\n", "", false, 10},
-	{"nobody waits for those who come back later", "settle", "l.meter.close(l, now + AHEAD)", "l.meter.close(l, now)", false, 10},
+	{"nobody waits for those who come back later", "settle", "l.meter.close(l, l.closed)", "l.meter.close(l, now)", false, 10},
 	{"costs settle twice", "settle", "if record then call('ZREM', l.log, was) else", "if record then else", false, 1},
 	{"what a forgotten call used beyond its cost is free", "settle", "(used <= cost or call('ZSCORE', l.log, is))", "true", false, 1},
 	{"a repeated report counts twice", "settle", " or call('ZSCORE', l.log, is)", "", false, 1},

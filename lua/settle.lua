@@ -15,10 +15,14 @@
 local MOST_USED = 1e12
 
 -- away spends what a process used while Redis was unreachable. If no call has used the limit since, other
--- processes may still use their shares, and report them a moment later. So no turn is due for a second.
+-- processes may still use their shares, and report them a moment later. So no turn is due for a second. A
+-- bucket is counted as empty when that second ends. That covers what all processes use until then.
 local function away(l, micros, used)
-  if l.fresh or now - l.seen > micros / 2 then l.meter.close(l, now + AHEAD) end
-  if used == 0 then return 0 end
+  if l.fresh or now - l.seen > micros / 2 then
+    l.closed = now + AHEAD
+    l.meter.close(l, l.closed)
+  end
+  if used == 0 or l.meter.refills and now < l.closed then return 0 end
   l.meter.spend(l, used, at)
   l.last = ''
   return used

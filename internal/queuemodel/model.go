@@ -98,6 +98,7 @@ type State struct {
 	steppedAt, steppedTill          float64 // the version that the state had then, and when that minute is over
 	isNew                           bool    // it had no state
 	setUntil, paused, held, resumed float64
+	closed                          float64 // until when all that is spent without Redis is counted
 	lastOf                          string
 	lastCost, lastDue               float64
 	places                          []place
@@ -264,6 +265,9 @@ func (c *call) step(s *State, l Limit) {
 	}
 	if s.paused > 0 {
 		s.paused += micros
+	}
+	if s.closed > 0 {
+		s.closed += micros
 	}
 	if s.returned > 0 {
 		s.returned += micros

@@ -53,8 +53,7 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, is Report) ([]Head
 	changed, known := 0.0, false
 	switch was, now := is.ID+":"+number(is.Cost), is.ID+":"+number(is.Used); {
 	case is.ID == "":
-		c.away(s, is.Cost, is.Used)
-		changed, known = is.Used, true
+		changed, known = c.away(s, is.Cost, is.Used), true
 	case s.kind == "r":
 		changed, known = c.settle(s, is, 0)
 	default:
@@ -88,17 +87,21 @@ func (c *call) sooner(s *State) {
 	}
 }
 
-func (c *call) away(s *State, micros, used float64) {
+func (c *call) away(s *State, micros, used float64) float64 {
 	if s.isNew || c.Now-s.seen > micros/2 {
+		s.closed = c.Now + ahead
 		switch s.kind {
 		case "p", "w":
-			s.atLeast(c.Now + ahead)
+			if s.settles {
+				s.lower(0)
+			}
+			s.atLeast(s.closed)
 		case "q", "r":
 			s.paused = max(s.paused, c.Now+ahead)
 		}
 	}
-	if used == 0 {
-		return
+	if used == 0 || (s.kind == "p" || s.kind == "w") && c.Now < s.closed {
+		return 0
 	}
 	at := c.at
 	if s.kind == "r" {
@@ -106,6 +109,7 @@ func (c *call) away(s *State, micros, used float64) {
 	}
 	c.spend(s, used, at, "")
 	s.lastOf, s.lastCost = "", 0
+	return used
 }
 
 // Pause is the script pause, for one limit.

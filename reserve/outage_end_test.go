@@ -1,0 +1,89 @@
+package reserve_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fleetpace/fleetpace/internal/provider"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// After an outage a fleet uses its limit again within two seconds, whatever its processes report about the calls that
+// they have made without Redis: the API has let through no more than its bucket held. It refuses no call then.
+func TestAfterAnOutage(t *testing.T) {
+	for _, policy := range []reserve.Policy{reserve.PolicyLocal, reserve.PolicyOpen} {
+		for _, burst := range []int{1, 10, 100} {
+			for _, warm := range []time.Duration{0, 2 * time.Second} {
+				for _, alone := range []bool{false, true} { // only one of six processes calls while Redis is away
+					t.Run(fmt.Sprint(policy, "/", burst, "/", warm, "/", alone), func(t *testing.T) {
+						synctest.Test(t, func(t *testing.T) { testAfterAnOutage(t, policy, burst, warm, alone) })
+					})
+				}
+			}
+		}
+	}
+}
+
+func testAfterAnOutage(t *testing.T, policy reserve.Policy, burst int, warm time.Duration, alone bool) {
+	const rate, processes, after = 10, 6, 20 * time.Second
+	b := newBubble(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	api := provider.New(provider.TokenBucket(rate*1.001, burst+1))
+	f := newLog()
+	var refused []time.Duration
+	away := false
+	limit := reserve.PerSecond(rate).Burst(burst)
+	if warm > 0 {
+		limit = limit.WarmUp(warm)
+	}
+	for p := range processes {
+		l := b.with(reserve.Config{Limit: limit, Outage: reserve.Outage{Policy: policy}})
+		busy.Go(func() {
+			for ctx.Err() == nil {
+				f.mu.Lock()
+				rests := away && alone && p > 0
+				f.mu.Unlock()
+				if !rests && l.Wait(ctx) == nil {
+					f.mu.Lock()
+					if ok, _ := api.Judge(1); ok {
+						f.calls = append(f.calls, call{f.now(), 1, p})
+					} else {
+						refused = append(refused, f.now())
+					}
+					f.mu.Unlock()
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+	}
+	time.Sleep(20 * time.Second)
+	f.mu.Lock()
+	away = true
+	f.mu.Unlock()
+	b.mini.SetError(loading)
+	time.Sleep(30 * time.Second)
+	b.mini.SetError("")
+	f.mu.Lock()
+	away = false
+	f.mu.Unlock()
+	back := f.now()
+	time.Sleep(after)
+	cancel()
+	busy.Wait()
+	assert.GreaterOrEqual(t, len(f.between(back, back+after)), int((after-2*time.Second).Seconds()*rate), "calls after the outage")
+	late := 0
+	for _, at := range refused {
+		if at > back+1500*time.Millisecond || at < 20*time.Second {
+			late++
+		}
+	}
+	assert.Zero(t, late, "refused calls")
+	t.Logf("MEASURE %d calls after the outage, %d refused too late", len(f.between(back, back+after)), late)
+}
