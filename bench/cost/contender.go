@@ -39,9 +39,10 @@ func simple(one ask, end func()) *asker {
 
 // contender is one way to ask whether a call may be made.
 type contender struct {
-	name  string
-	local bool // it does not ask Redis
-	open  func(client *redis.Client, s *setup) (*asker, error)
+	name   string
+	local  bool // it does not ask Redis
+	leases bool // it takes turns ahead
+	open   func(client *redis.Client, s *setup) (*asker, error)
 }
 
 // Each limit is one of 1,000,000 per second with a burst of 1,000,000,000: nobody waits for it.
@@ -55,14 +56,14 @@ const (
 const base, before = "redis_rate", ", before"
 
 var contenders = []contender{
-	{"fleetpace", false, openFleetpace(0)},
-	{"fleetpace, lease", false, openFleetpace(time.Second)},
-	{base, false, func(client *redis.Client, s *setup) (*asker, error) {
+	{"fleetpace", false, false, openFleetpace(0)},
+	{"fleetpace, lease", false, true, openFleetpace(time.Second)},
+	{base, false, false, func(client *redis.Client, s *setup) (*asker, error) {
 		return simple(askRedisRate(redis_rate.NewLimiter(client), s.Name), func() {}), nil
 	}},
-	{"redis_rate, full duplex", false, openFullDuplex},
-	{"floor", false, openFloor},
-	{"x/time/rate", true, func(*redis.Client, *setup) (*asker, error) {
+	{"redis_rate, full duplex", false, false, openFullDuplex},
+	{"floor", false, false, openFloor},
+	{"x/time/rate", true, false, func(*redis.Client, *setup) (*asker, error) {
 		limiter := rate.NewLimiter(rate.Every(interval), burst)
 		return simple(func(context.Context, string) error { return yes(limiter.Allow()) }, func() {}), nil
 	}},

@@ -5,11 +5,12 @@ package cost
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
+	crand "crypto/rand"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strings"
@@ -30,9 +31,10 @@ one, by 1, 100 and 1,024 callers; 16 processes of 64 callers each. They find per
 that have to wait for an hour, one after the other, and "leaving" is that they give up. Contenders
 without a queue make ordinary calls instead.
 
-Contenders take turns in short slices, so that what else the machine does hits all alike. The first
-round is to warm up; each figure is the median of the others. "floor" is calls that go to sleep, one
-PING for all that came meanwhile, and waking them. Times depend on the machine; compare the ratios.
+Contenders take turns in short slices, in a random order, so that what else the machine does hits all alike.
+Before each slice a contender asks for a quarter of its time to warm up, and so does the first round. Each figure
+is the median of the other rounds. "floor" is calls that go to sleep, one PING for all that came meanwhile, and
+waking them. Times depend on the machine; compare the ratios.
 
 To compare two commits in one run, build this program at the earlier one (go build -o /tmp/before .),
 and name it with -before.
@@ -166,12 +168,15 @@ func (c testcase) players(o options, server *redisserver.Server) (all []*player,
 		if one.local && (c.keys > 0 || c.processes > 1 || c.do != waits) {
 			continue // it would need a map of limiters, knows one process only, and has no place to give up
 		}
+		if one.leases && c.keys > 0 {
+			continue // it gives turns back a second later, and others would pay for that
+		}
 		names := []string{one.name}
 		if o.before != "" && strings.HasPrefix(one.name, "fleetpace") {
 			names = append(names, one.name+before)
 		}
 		for i, name := range names {
-			s := setup{name, server.Address, "cost-" + rand.Text()[:8], c.callers, c.keys, c.do != waits}
+			s := setup{name, server.Address, "cost-" + crand.Text()[:8], c.callers, c.keys, c.do != waits}
 			crew, err := child.StartCrew(c.processes, func() (*child.Process, error) {
 				if i > 0 {
 					return child.StartOther(s, o.before, MemberRole)
@@ -215,8 +220,8 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 	bar := progress.New(stderr, c.name, (o.rounds+1)*len(players))
 	defer bar.Close()
 	for round := range o.rounds + 1 {
-		for i := range players {
-			p := players[(round+i)%len(players)]
+		for i, next := range rand.Perm(len(players)) {
+			p := players[next]
 			f, err := c.slice(ctx, p, o.slice, server, admin)
 			if err = cmp.Or(ctx.Err(), err); err != nil {
 				return nil, fmt.Errorf("%s: %w", p.name, err)
@@ -239,6 +244,9 @@ const apart = time.Millisecond
 func (c testcase) slice(ctx context.Context, p *player, d time.Duration, server *redisserver.Server, admin *redis.Client) (f Figure, err error) {
 	switch c.do {
 	case waits:
+		if _, err := p.do(order{Do: waits, For: d / 4}); err != nil {
+			return f, err
+		}
 		return c.count(ctx, p, order{Do: waits, For: d}, server, admin)
 	case places:
 		if f, err = c.count(ctx, p, order{Do: places}, server, admin); err != nil {
