@@ -71,7 +71,7 @@ func TestCost(t *testing.T) {
 			require.InDelta(t, 1, f.Commands, 0.2, "each call asks and leaves by itself: %+v", f)
 		}
 	}
-	require.Equal(t, map[string]int{"1 caller": 6, "keys one by one": 5, "64 callers": 6, "4,096 callers": 6, "100 keys": 5, "10,000 keys": 5, "16 processes": 5,
+	require.Equal(t, map[string]int{"1 caller": 6, "keys one by one": 4, "64 callers": 6, "4,096 callers": 6, "100 keys": 4, "10,000 keys": 4, "16 processes": 5,
 		"waiting": 5, "leaving": 5}, perCase)
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
