@@ -48,6 +48,9 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 				of.line.spends(turn.Ask)
 			}
 			turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
+			if b.kept && now.Sub(turn.Due) > (slop+min(slop, e.clock.times(now).fastest))/2 { // it is late on purpose: the next turn may come in time
+				turn.Until = turn.keptUntil()
+			}
 			turn.Moment = micros + (b.caller.Way + answer.Wait).Microseconds()
 			if len(e.moves) > 0 && !e.stands(of.line, &turn, r.Sent) {
 				e.tell(Event{What: Voided, N: 1, Need: &of.line.need})
