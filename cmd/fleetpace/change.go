@@ -162,6 +162,18 @@ func (a *app) resume() *cobra.Command {
 	})
 }
 
+func (a *app) refill() *cobra.Command {
+	return a.changes(change{
+		use: "refill LIMIT [KEY]", short: "Make all permits available",
+		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
+			if t.Row.State.Limit.Kind() == reserve.KindSlots {
+				return "", nil, usageError{fmt.Errorf("%s has slots, which come back when calls are done: use fleetpace release", t)}
+			}
+			return fmt.Sprintf("make all permits of %s available: %.0f of %d are left now", t, t.Row.State.Stored, t.Row.State.Limit.MaxBurst()), t.Limiter.Refill, nil
+		},
+	})
+}
+
 func (a *app) set() *cobra.Command {
 	var to string
 	var length time.Duration

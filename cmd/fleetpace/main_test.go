@@ -154,6 +154,20 @@ func TestLookingAndChanging(t *testing.T) {
 		require.NotContains(t, s.does("resume", "shop", "<script>\x1b[31m", "-y"), "But ")
 		require.Contains(t, s.does("top", "-o", "json", "--by", "flow"), "[]")
 		require.Contains(t, s.does("top", "openai"), "openai")
+		require.NoError(t, openai.Close())
+		require.Regexp(t, fmt.Sprintf(`%d +closed .* -\n`, os.Getpid()), s.does("show", "openai"))
+
+		slow := s.limiter("slow", "5/day burst 5").For("acme") // nothing comes meanwhile
+		require.NoError(t, slow.WaitN(t.Context(), 3))
+		require.Contains(t, s.does("refill", "slow", "acme", "-y"), "2 of 5 are left now")
+		state, err := slow.State(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 5., state.Stored)
+		_, err = s.limiter("batch", "5 at once").Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		code, _, errs = s.command("", "refill", "batch", "-y")
+		require.Equal(t, exitUsage, code)
+		require.Contains(t, errs, "use fleetpace release")
 	})
 }
 
@@ -309,7 +323,7 @@ func TestWordsThatAreNoKeys(t *testing.T) {
 			require.Contains(t, errs, "api/"+word, "%v: a key of that name", args)
 		}
 	}
-	require.Equal(t, 7, takeKeys, "show, why, pause, resume, set, reset, release")
+	require.Equal(t, 8, takeKeys, "show, why, pause, resume, refill, set, reset, release")
 	code, _, errs := s.command("", "pause", "api", "20s", "-y")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, `KEY: "20s" reads as a time; write fleetpace pause api --for 20s if it is one; write fleetpace pause api/20s if it is the name of a key`)

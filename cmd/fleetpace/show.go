@@ -82,8 +82,7 @@ func (a *app) print(look *fleet.Look) error {
 	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "IF REDIS IS DOWN", "UP"}}
 	for i := range look.Processes {
 		p := &look.Processes[i]
-		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), p.Beat(), p.Limit, p.Report.Policy,
-			time.Since(time.Unix(p.Report.Started, 0)).Round(time.Second).String()})
+		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), p.Beat(), p.Limit, p.Report.Policy, p.Up(time.Now())})
 	}
 	fmt.Fprintln(a.out)
 	return table(a.out, rows)

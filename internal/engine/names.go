@@ -179,7 +179,7 @@ func (e *Engine) toTell(names []*wire.Name, ends bool, now time.Time) (told []wi
 	reports := e.reports(now)
 	for _, name := range names {
 		report := reports[name.Keys[0]]
-		report.Ended = ends
+		report.Ended, report.Closed = ends, ends && (e.closed || name.Ended.Load())
 		text := report.Text()
 		// Where Redis has lost all of its data, the names whose kinds were in force go first.
 		other := name.Other.Load()

@@ -34,10 +34,20 @@ func (p *Process) Beat() string {
 		return Span(p.Silent) + " ago, its calls fail"
 	case p.Alive:
 		return Span(p.Silent) + " ago"
-	case p.Report.Ended: // its limiter was closed, or had no calls for a while
+	case p.Report.Closed:
+		return "closed"
+	case p.Report.Ended: // its limiter had no calls for a while
 		return "idle"
 	}
 	return "dead"
+}
+
+// Up says since when the process runs, as far as is known.
+func (p *Process) Up(now time.Time) string {
+	if !p.Alive && (p.Report.Closed || !p.Report.Ended) {
+		return "-"
+	}
+	return now.Sub(time.Unix(p.Report.Started, 0)).Round(time.Second).String()
 }
 
 // Queue is the waiting calls of live processes, for one key or one flow.

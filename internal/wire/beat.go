@@ -132,9 +132,10 @@ func Beat(ctx context.Context, h *Heartbeat) (Pulse, error) {
 type Report struct {
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
-	Started int64  `json:"started"`         // Unix seconds
-	Policy  string `json:"policy"`          // the policy for calls while Redis is unreachable
-	Ended   bool   `json:"ended,omitempty"` // the process no longer needs the name
+	Started int64  `json:"started"`          // Unix seconds
+	Policy  string `json:"policy"`           // the policy for calls while Redis is unreachable
+	Ended   bool   `json:"ended,omitempty"`  // the process no longer needs the name …
+	Closed  bool   `json:"closed,omitempty"` // … because its limiter was closed
 
 	Protocol int `json:"protocol,omitempty"` // that it speaks: see lua.Protocol; 0: its version is v0.2
 
