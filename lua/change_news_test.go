@@ -36,7 +36,7 @@ func TestNewsOfChanges(t *testing.T) {
 		return err
 	}
 	pause := func(seconds, micros float64) error {
-		_, _, err := s.Pause(as(seconds), limits, micros)
+		_, _, err := s.Pause(as(seconds), limits, micros, 0)
 		return err
 	}
 	require.NoError(t, ask(0, 0))

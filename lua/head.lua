@@ -31,7 +31,8 @@
 --       then the arguments of the script itself.
 -- Every reply begins with the time and, per limit: version, reach, text, problem. The text is '' if the
 -- caller knows it, and begins with ~ if not all calls may take the common path. If the caller has a plan,
--- and another one is the newest, the text ends with @, its rank, and its A and B. All four are '' if no
+-- and another one is the newest, the text ends with @, its rank, and its A and B. While the limit has a hard
+-- stop, the text ends with @stop and the reason of the pause: see pause.lua. All four are '' if no
 -- item needed the limit. A limit with a problem does not change, and does not affect the other limits.
 
 -- The protocol is what processes of different versions of fleetpace must understand alike: the keys, what is

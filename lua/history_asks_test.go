@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/fleetpace/fleetpace/internal/queuemodel"
 )
@@ -61,9 +62,7 @@ func (h *history) learn(p *process, heads []queuemodel.Head) {
 		if text == "" {
 			text = m.known
 		}
-		if text[0] == '~' {
-			text = text[1:]
-		}
+		text, _, _ = strings.Cut(strings.TrimPrefix(text, "~"), "@stop ")
 		*m = memory{Head: head, known: text, real: h.real + p.way, offset: h.offset}
 	}
 }

@@ -181,11 +181,15 @@ func (h *history) pauses(p *process) error {
 	micros := math.Floor(h.Float64() * 2e6)
 	limits, server, model := h.only(p, j)
 	who := h.caller(p)
-	heads, left, err := server.Pause(who, limits, micros+1)
+	every := 0.0
+	if int(micros)%3 == 0 { // a hard stop
+		every = math.Floor(micros/2) + 1
+	}
+	heads, left, err := server.Pause(who, limits, micros+1, every)
 	if err != nil {
 		return err
 	}
-	modelHeads, modelLeft := model.Pause(who, limits, micros+1)
+	modelHeads, modelLeft := model.Pause(who, limits, micros+1, every)
 	h.model.Take(j, model)
 	h.learnOne(p, j, heads)
 	h.void(j, h.real+left)

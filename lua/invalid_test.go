@@ -154,7 +154,7 @@ func TestBounds(t *testing.T) {
 				require.Equal(t, c.ok, err == nil, "set: %v: %v", limit, err)
 				_, err = s.Set(who, good, 5, 1e6, c.length)
 				require.Equal(t, c.ok, err == nil, "set for %v: %v", c.length, err)
-				_, _, err = s.Pause(who, good, c.length)
+				_, _, err = s.Pause(who, good, c.length, 0)
 				require.Equal(t, c.ok, err == nil, "pause for %v: %v", c.length, err)
 			}
 		}

@@ -89,6 +89,8 @@ var planted = []struct {
 	{"a surcharge counts where the bucket was full", "settle", "elseif micros > 0 then return end", "end", false, 34},
 	{"an entry that lacks more stays before one that lacks less", "settle", "while micros < 0 and k > 1 and", "while false and", false, 1435},
 	{"a pause leaves the bucket full", "pause", "l.held = l.held + l.meter.hold(l, l.paused)", "", false, 2},
+	{"a pause ends a hard stop", "pause", "if not due then l.reason", "if true then l.reason", false, 40},
+	{"a hard stop is a pause", "pause", "if every and not l.problem then l.reason", "if false then l.reason", false, 6},
 	{"a shorter pause ends a longer one", "pause", "not l.problem and now + micros > l.paused", "not l.problem", false, 8},
 	{"all come at once after a pause", "resume", "advance(l, -min(l.held, l.paused - now))", "advance(l, -l.held)", false, 2},
 	{"turns at the end of a pause are given twice", "resume", "if not turnsOut then advance", "advance", false, 0},

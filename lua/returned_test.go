@@ -62,7 +62,7 @@ func TestAnEmptiedBucketGivesNothingBack(t *testing.T) {
 					spent := who.Process + " " + whole(float64(who.Serial))
 					switch event {
 					case "pause":
-						_, _, err := s.Pause(who, limits, 350000)
+						_, _, err := s.Pause(who, limits, 350000, 0)
 						require.NoError(t, err)
 					case "another server":
 						who.Run = "another"

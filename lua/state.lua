@@ -218,9 +218,16 @@ local function save(l)
   end
 end
 
+-- STOPPED is how the reason of a hard stop begins, with the moment from which on a call may probe. stopOf is what a
+-- reply about a stopped limit has after its text.
+local STOPPED = '^hard stop (%d+)'
+local function stopOf(l) return l.paused > 0 and match(l.reason, STOPPED) and '@stop ' .. l.reason or '' end
+
 -- textOf is the text of a limit in a reply. If the caller has plans and brought another one than the newest,
--- that one follows.
+-- that one follows. While the limit is stopped, the stop follows in its place.
 local function textOf(l)
+  local stop = stopOf(l)
+  if stop ~= '' then return l.plain .. stop end
   if l.plans and l.own ~= l.mine then return format('%s@%.0f %s', l.plain, l.rank, l.own) end
   return l.plain == l.known and '' or l.plain
 end

@@ -307,8 +307,20 @@ func flowText(f *queuemodel.Flow) string {
 	return text(weight) + ":" + f.Name
 }
 
-func (s *server) Pause(who queuemodel.Caller, limits []queuemodel.Limit, micros float64) ([]queuemodel.Head, float64, error) {
-	r := s.run("pause", Pause, limits, append(headArgs(who, limits), whole(micros), "told so"))
+func (s *server) Pause(who queuemodel.Caller, limits []queuemodel.Limit, micros, every float64) ([]queuemodel.Head, float64, error) {
+	args := append(headArgs(who, limits), whole(micros), "told so")
+	if every > 0 {
+		args = append(args, "", whole(every))
+	}
+	r := s.run("pause", Pause, limits, args)
+	if r.err != nil {
+		return nil, 0, r.err
+	}
+	return r.heads(len(limits), who.Now), r.number(), r.err
+}
+
+func (s *server) Probe(who queuemodel.Caller, limits []queuemodel.Limit, every float64) ([]queuemodel.Head, float64, error) {
+	r := s.run("pause", Pause, limits, append(headArgs(who, limits), "0", "", "", whole(every)))
 	if r.err != nil {
 		return nil, 0, r.err
 	}

@@ -100,7 +100,7 @@ func BenchmarkRedis(b *testing.B) {
 			})
 			b.Run("pause", func(b *testing.B) {
 				measure(b, func(n int) error {
-					_, _, err := s.Pause(who, limits, 1e6+float64(n))
+					_, _, err := s.Pause(who, limits, 1e6+float64(n), 0)
 					return err
 				})
 			})

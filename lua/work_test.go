@@ -81,7 +81,7 @@ func TestWorkDoesNotGrowWithTheQueue(t *testing.T) {
 				"a new call":       commands(t, client, one(waiting+1, 0)),
 				"one that waits":   commands(t, client, one(waiting-1, startMicros+100+float64(waiting-1))),
 				"a place is left":  commands(t, client, func() error { _, _, err := s.Leave(who, limits, 0, "place", "2005", 1, nil); return err }),
-				"a pause":          commands(t, client, func() error { _, _, err := s.Pause(who, limits, 1e6); return err }),
+				"a pause":          commands(t, client, func() error { _, _, err := s.Pause(who, limits, 1e6, 0); return err }),
 				"the end of it":    commands(t, client, func() error { _, err := s.Resume(who, limits); return err }),
 				"a turn goes back": commands(t, client, func() error { _, _, err := s.Leave(who, limits, 0, "turn", "p 1", 0, nil); return err }),
 			}

@@ -53,6 +53,10 @@ func problemOf(err error, field string) problem {
 		p := tooLate(typed.Wait)
 		p.Title, p.Detail = "Queue full", "Too many calls wait at this limit."
 		return p
+	case errors.Is(err, reserve.ErrExhausted):
+		p := tooLate(probes)
+		p.Title, p.Detail = "Exhausted", err.Error()
+		return p
 	case errors.Is(err, reserve.ErrExceedsBurst), errors.Is(err, reserve.ErrInvalid), errors.Is(err, limits.ErrInvalid):
 		return problem{Status: http.StatusBadRequest, Field: field, Detail: err.Error(), after: -1}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -61,6 +65,9 @@ func problemOf(err error, field string) problem {
 		return away(err.Error())
 	}
 }
+
+// probes is when a client may try again that has met a hard stop.
+const probes = 5 * time.Minute
 
 // tooLate returns the problem of a call whose turn would come after its deadline.
 func tooLate(wait time.Duration) problem {

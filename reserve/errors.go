@@ -70,6 +70,11 @@ var (
 	// after those processes have stopped.
 	ErrVersion = fault.ErrVersion
 
+	// ErrExhausted: what the provider sells is used up: see [Limiter.Stop]. No turn was granted. The
+	// [Exhausted] in the chain says why, and until when. Do not try again before that: use another
+	// provider, or give the work back.
+	ErrExhausted = errors.New("the limit is stopped")
+
 	// ErrClosed: the limiter was closed. Its waiting calls have left the queue.
 	ErrClosed = errors.New("limiter is closed")
 

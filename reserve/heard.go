@@ -141,6 +141,10 @@ func (s *shared) moved(l *wire.Limit, what string) {
 	switch st := &states[0]; {
 	case what == "resumed":
 		s.first.Logger.Info("fleetpace: limit resumed by another process", "limit", l.String())
+	case what == "paused" && wire.StoppedOf(st.Reason) != nil:
+		stop := wire.StoppedOf(st.Reason)
+		s.first.Logger.Warn("fleetpace: limit stopped by another process; undo: fleetpace resume", "limit", l.String(),
+			"until", untilText(stop.Until), "reason", stop.Reason)
 	case what == "paused":
 		s.first.Logger.Info("fleetpace: limit paused by another process; undo: fleetpace resume", "limit", l.String(),
 			"pause", st.Paused.Round(time.Millisecond), "reason", st.Reason)

@@ -212,7 +212,7 @@ func (j *Joint) needOfAny(ctx context.Context, costs []int, isNew bool) (need en
 		} else {
 			need.More = append(need.More, part)
 		}
-		need.Settles = need.Settles || l.core.cfg.Settles
+		need.Settles, need.Stays = need.Settles || l.core.cfg.Settles, need.Stays || l.stays
 	}
 	return need, nil
 }

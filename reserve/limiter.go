@@ -28,6 +28,7 @@ type Limiter struct {
 	key   string
 	limit *wire.Limit // nil if the key is invalid
 	flow  wire.Flow
+	stays bool  // see Staying
 	err   error // what is wrong with the key or the flow
 }
 
@@ -51,9 +52,9 @@ func New(client redis.UniversalClient, config Config) (*Limiter, error) {
 // [ErrInvalid]. For is cheap: call it for each use. Calling it on its own result replaces the key.
 func (l *Limiter) For(key string) *Limiter {
 	if err := validateKey(key); err != nil {
-		return &Limiter{core: l.core, key: key, flow: l.flow, err: err}
+		return &Limiter{core: l.core, key: key, flow: l.flow, stays: l.stays, err: err}
 	}
-	of := &Limiter{core: l.core, key: key, limit: l.core.limit(key), flow: l.flow}
+	of := &Limiter{core: l.core, key: key, limit: l.core.limit(key), flow: l.flow, stays: l.stays}
 	if l.limit != nil {
 		of.err = l.err
 	}
@@ -146,7 +147,7 @@ func (l *Limiter) wait(ctx context.Context, n int, now bool) error {
 	if err := l.needsNoRelease(); err != nil {
 		return err
 	}
-	need := engine.Need{Part: engine.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Flow: l.flow}
+	need := engine.Need{Part: engine.Part{Limit: l.limit, Cost: int64(n)}, Settles: l.core.cfg.Settles, Stays: l.stays, Flow: l.flow}
 	return l.costIn(l.core.wait(ctx, &need, now, l), "n", n)
 }
 

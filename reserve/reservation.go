@@ -21,6 +21,7 @@ type Reservation struct {
 	waiting bool // a Wait is running
 	failed  bool // a Wait ended with a final error
 	settled bool // its real cost was reported
+	probes  bool // it has its turn although a limit is stopped; never changes
 
 	settling bool    // a report is under way
 	charged  []int64 // what the limits count for the call; nil: its costs

@@ -38,11 +38,22 @@ func (j *Joint) acquire(ctx context.Context, costs []int) (*Reservation, error) 
 	deadline, _ := ctx.Deadline()
 	r, err := j.hold(ctx, need, deadline)
 	if err != nil {
-		return nil, err
+		return j.probed(ctx, need, err)
 	}
-	if err = r.wait(ctx, 0); err != nil {
+	var probes *Reservation
+	if need.Stays {
+		probes, err = r.waitStaying(ctx)
+	} else {
+		err = r.wait(ctx, 0)
+	}
+	if err != nil || probes != nil {
 		_ = r.cancel(context.WithoutCancel(ctx))
-		return nil, err
+	}
+	switch {
+	case err != nil:
+		return j.probed(ctx, need, err)
+	case probes != nil:
+		return probes, nil
 	}
 	return r, nil
 }

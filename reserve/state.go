@@ -48,6 +48,11 @@ type State struct {
 	// they are zero.
 	Paused      time.Duration
 	PauseReason string
+
+	// Stopped reports whether the pause is a stop: see [Limiter.Stop]. StoppedUntil is when the provider
+	// serves calls again, on the local clock; zero: not known.
+	Stopped      bool
+	StoppedUntil time.Time
 }
 
 // A Holder is a call that holds slots: see [Concurrent].
@@ -99,8 +104,9 @@ func (l *Limiter) stateOf(s *wire.State, now time.Time) State {
 	state := State{
 		Rate: rate, Burst: burst, Limit: limit.with(s.A, s.B), Set: s.Set, SetFor: s.SetFor,
 		Stored: float64(s.Stored), Wait: max(0, s.Next), Waiting: s.Waiting, Booked: s.Booked, Processes: s.Processes,
-		Paused: s.Paused, PauseReason: s.Reason,
+		Paused: s.Paused,
 	}
+	state.PauseReason, state.StoppedUntil, state.Stopped = stopText(s.Reason)
 	for _, h := range s.Holders {
 		state.Holders = append(state.Holders, Holder{Process: h.Process, Number: h.Number, Doing: h.Doing, Slots: int(h.Cost), Since: now.Add(-h.Since)})
 	}

@@ -56,8 +56,10 @@ type Config struct {
 	// A response then also tells an SDK what to do. After a refusal that no retry can heal it has
 	// X-Should-Retry: false. After one for which the limit is paused it has Retry-After-Ms: 1, so
 	// that the SDK comes back at once, and waits for its turn in the queue. If the account or a
-	// quota is used up, the limit is paused until the moment that is known, or for MaxPause. Default:
-	// statuses and headers decide.
+	// quota is used up, the limits are stopped: see [reserve.Limiter.Stop]. Of limits with and without
+	// keys, a refusal for the model stops those with keys, and one for the account those without.
+	// Requests then fail with [reserve.ErrExhausted]. If nobody knows the end, one request of the fleet
+	// probes every five minutes, and its success ends the stop. Default: statuses and headers decide.
 	API bodies.API
 
 	// Refused reports whether a response is a refusal for a limit that its status and headers do not tell,

@@ -40,6 +40,9 @@ func (p pause) sleep(ctx context.Context) error {
 // apply changes and pauses the limits as the response says.
 func (t *Transport) apply(ctx context.Context, s sent, c *call, advice verdict) pause {
 	response := s.Response
+	if advice.stops != "" {
+		return t.stop(ctx, c, advice, reason(response, advice.Advice))
+	}
 	if t.learner != nil {
 		t.learner.hear(ctx, c, advice.Windows)
 	}

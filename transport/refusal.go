@@ -17,7 +17,8 @@ import (
 // verdict is what a response says about the limits: its header, and its body by the rules of Config.API.
 type verdict struct {
 	headers.Advice
-	window string // the limit that is used up, by the provider's name; empty: unknown
+	window string       // the limit that is used up, by the provider's name; empty: unknown
+	stops  bodies.Scope // of a hard stop; empty: it is none
 }
 
 // classify adds what the body of a refusal says to what its header says.
@@ -25,11 +26,11 @@ func (t *Transport) classify(response *http.Response, v *verdict) {
 	if t.config.API == "" || response.StatusCode < http.StatusBadRequest || v.Cached {
 		return
 	}
-	v.add(bodies.Classify(t.config.API, response.StatusCode, response.Header, peek(response), time.Now()), t.config.MaxPause)
+	v.add(bodies.Classify(t.config.API, response.StatusCode, response.Header, peek(response), time.Now()))
 }
 
 // add adds what a body says.
-func (v *verdict) add(r bodies.Refusal, maxPause time.Duration) {
+func (v *verdict) add(r bodies.Refusal) {
 	if r.Reason != "" {
 		v.Reason = r.Reason
 	}
@@ -53,10 +54,7 @@ func (v *verdict) add(r bodies.Refusal, maxPause time.Duration) {
 			v.After = 0
 			return
 		}
-		v.Named, v.After = true, max(v.After, r.After)
-		if v.After == 0 {
-			v.After = maxPause
-		}
+		v.stops, v.Named, v.After = r.Scope, true, max(v.After, r.After)
 	}
 }
 
@@ -97,7 +95,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func (t *Transport) hearFailure(ctx context.Context, s sent, c *call, failure []byte) {
 	r := bodies.Classify(t.config.API, s.StatusCode, s.Header, failure, time.Now())
 	var v verdict
-	v.add(r, t.config.MaxPause)
+	v.add(r)
 	if r.Class == bodies.None || r.Class == bodies.Never {
 		return
 	}

@@ -7,9 +7,9 @@ import (
 )
 
 // take waits for the turn of a call. It returns the reservation if the call has slots to release or
-// costs to settle.
+// costs to settle, or may probe a hard stop.
 func (t *Transport) take(ctx context.Context, c *call) (*reserve.Reservation, error) {
-	if !c.slots && (t.config.Used == nil && t.config.Tokens == nil || !c.settles) {
+	if t.config.API == "" && !c.slots && (t.config.Used == nil && t.config.Tokens == nil || !c.settles) {
 		return nil, c.joint.Wait(ctx, c.Costs...)
 	}
 	return c.joint.Acquire(ctx, c.Costs...)

@@ -119,6 +119,7 @@ type Need struct {
 	More    []Part // … and of the others.
 	Settles bool   // The caller settles the real cost after the call.
 	Now     bool   // The call does not wait.
+	Stays   bool   // It keeps its place when a limit is stopped.
 	Flow    wire.Flow
 
 	// ID names a booking: another process may make the call. Empty: the call has none. A call with an ID whose
@@ -183,12 +184,13 @@ type key struct {
 	first        Part
 	more         string
 	settles, now bool
+	stays        bool
 	number       int64
 	flow         wire.Flow
 }
 
 func (n *Need) key() key {
-	k := key{n.Part, "", n.Settles, n.Now, n.number, n.Flow}
+	k := key{n.Part, "", n.Settles, n.Now, n.Stays, n.number, n.Flow}
 	if len(n.More) > 0 {
 		var b strings.Builder
 		for _, p := range n.More {

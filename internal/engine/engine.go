@@ -44,6 +44,8 @@ type Errors struct {
 	// Full builds the error for a call that must not wait, because too many calls wait at the limit. turn is a
 	// forecast of the turn that it would have had.
 	Full func(limit *wire.Limit, turn time.Time) error
+	// Stopped builds the error for a call that a hard stop of the limit ends.
+	Stopped func(limit *wire.Limit, s *wire.Stopped) error
 }
 
 // Ready is what is to be done now.
@@ -191,7 +193,7 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 // an ID: lineOf looks such needs up.
 func (l *line) is(n *Need) bool {
 	return l.listed && l.need.Part == n.Part && len(n.More) == 0 && n.ID == "" && len(l.parts) == 1 && l.need.ID == "" &&
-		l.need.Settles == n.Settles && l.need.Now == n.Now && l.need.Flow == n.Flow
+		l.need.Settles == n.Settles && l.need.Now == n.Now && l.need.Stays == n.Stays && l.need.Flow == n.Flow
 }
 
 // lineOf returns the line of a need, and makes one if the need has no line yet.

@@ -168,6 +168,21 @@ func (e *Engine) isMoving(limits []*wire.Limit, change int) {
 	}
 }
 
+// halt fails the calls that wait at limits with a hard stop, unless they stay or have IDs: bookings come back.
+func (e *Engine) halt(limits []*wire.Limit) {
+	for _, limit := range limits {
+		s := limit.Stopped()
+		if s == nil || e.cfg.Errors.Stopped == nil {
+			continue
+		}
+		for _, l := range e.inUse {
+			if l.isAt(limit.Keys[0]) && !l.need.Stays && l.need.ID == "" {
+				l.failAll(e.cfg.Errors.Stopped(limit, s))
+			}
+		}
+	}
+}
+
 // askForPlans tells at which limits with plans calls wait.
 func (e *Engine) askForPlans() {
 	var limits []*wire.Limit

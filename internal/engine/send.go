@@ -148,6 +148,7 @@ func (e *Engine) take(b *Batch, r *Result, at time.Time, early time.Duration, no
 		}
 	}
 	e.deliver(b, r, at, early, now)
+	e.halt(b.limits)
 	if b.slots {
 		e.lookAfter(b.limits, now)
 	}

@@ -21,6 +21,37 @@ func (p *Process) Pause(ctx context.Context, limits []*wire.Limit, d time.Durati
 	}, func(e *Engine, now time.Time, micros int64) { e.HasPaused(now, limits, micros, left) })
 }
 
+// Stop is Pause for a hard stop: see wire.Stop.
+func (p *Process) Stop(ctx context.Context, limits []*wire.Limit, d time.Duration, until time.Time, reason string, every time.Duration) error {
+	var left []time.Duration
+	return p.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
+		reply, left, err = wire.Stop(ctx, c, d, until, reason, every)
+		return reply, err
+	}, func(e *Engine, now time.Time, micros int64) { e.HasPaused(now, limits, micros, left) })
+}
+
+// Probe asks whether a call may probe the hard stops of the limits: see wire.Probe. stopped is false if none of them
+// is stopped.
+func (p *Process) Probe(ctx context.Context, limits []*wire.Limit, every time.Duration) (may, stopped bool, err error) {
+	err = p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
+		reply, answers, err := wire.Probe(ctx, c, every)
+		for _, answer := range answers {
+			may, stopped = may || answer == wire.MayProbe, stopped || answer != wire.NotStopped
+		}
+		return reply, err
+	})
+	return may, stopped, err
+}
+
+// Prober returns a call that has its turn without Redis.
+func (p *Process) Prober(need Need) *Call {
+	c := NewCall(need)
+	now := time.Now()
+	c.Held, c.joined, c.turn = true, now, &Turn{Due: now, Until: now.Add(time.Minute), Used: now}
+	c.end(Used)
+	return c
+}
+
 // Resume ends a pause.
 func (p *Process) Resume(ctx context.Context, limits []*wire.Limit) error {
 	return p.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) }, nil)

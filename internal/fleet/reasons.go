@@ -36,7 +36,8 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 			because = " " + told
 		}
 	}
-	add(row.Paused, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
+	add(st.Stopped, WhyPaused, "It is stopped until %s, for %s more%s; calls fail. Resume it when the provider serves calls again.", clock(row.Until), span(st.Paused), because)
+	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
 	calls := st.Waiting // reports are up to a second old, and reported calls may wait for other limits
 	if calls > 0 {
 		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))

@@ -76,6 +76,7 @@ func (in *instruments) make() {
 		Unused:  count("fleetpace.turns.unused", "{turn}", "Turns that calls were let through with, and did not use then."),
 		Voided:  count("fleetpace.turns.voided", "{turn}", "Turns that were taken back before they were used, by a pause for example."),
 		Pauses:  count("fleetpace.pauses", "{pause}", "Pauses that this process has made."),
+		Stops:   count("fleetpace.stops", "{stop}", "Hard stops that this process has made."),
 		Changes: count("fleetpace.limit.changes", "{change}", "Limits that this process has set or reset."),
 	}
 	in.waiting = standing("fleetpace.queued_calls", "{call}", "Calls that wait for their turns.")

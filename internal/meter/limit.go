@@ -43,6 +43,7 @@ const (
 	Unused                // turns that calls got, and did not use
 	Voided                // turns that were revoked, by a pause for example
 	Pauses                // that this process has made
+	Stops                 // hard stops that this process has made
 	Changes               // limits that this process has set or reset
 	numbers
 )

@@ -99,6 +99,7 @@ type State struct {
 	isNew                           bool    // it had no state
 	setUntil, paused, held, resumed float64
 	closed                          float64 // until when all that is spent without Redis is counted
+	probe                           float64 // when a call may probe the hard stop; 0: it is none
 	lastOf                          string
 	lastCost, lastDue               float64
 	places                          []place
@@ -216,7 +217,7 @@ func (c *call) load(j int) *State {
 		c.become(s, s.ownA, s.ownB)
 	}
 	if s.paused <= c.Now {
-		s.paused, s.held = 0, 0
+		s.paused, s.held, s.probe = 0, 0, 0
 	}
 	if s.latest < c.Now {
 		s.bookings = nil
@@ -299,7 +300,7 @@ func (c *call) recall(s *State, l Limit, isFresh bool) {
 		case epoch < s.epoch && s.resumed == s.epoch:
 			s.free, s.part = free, 0
 		default:
-			s.paused, s.held = s.free, s.free-c.Now
+			s.paused, s.held, s.probe = s.free, s.free-c.Now, 0
 		}
 	}
 	if (lost || other) && !isFresh {
@@ -384,6 +385,9 @@ func (c *call) heads() []Head {
 		}
 		if l := c.limits[j]; l.Plan && (s.ownA != l.A || s.ownB != l.B) { // it brought an older plan
 			heads[j].Text = text + "@" + strconv.FormatFloat(s.rank, 'f', 0, 64) + " " + number(s.ownA) + " " + number(s.ownB)
+		}
+		if s.probe > 0 {
+			heads[j].Text = text + "@stop hard stop " + strconv.FormatFloat(s.probe, 'f', 0, 64) + " told so"
 		}
 	}
 	return heads

@@ -112,10 +112,13 @@ func (c *call) away(s *State, micros, used float64) float64 {
 	return used
 }
 
-// Pause is the script pause, for one limit.
-func (r *Redis) Pause(who Caller, limits []Limit, micros float64) ([]Head, float64) {
+// Pause is the script pause, for one limit. With an `every` above 0 it is a hard stop.
+func (r *Redis) Pause(who Caller, limits []Limit, micros, every float64) ([]Head, float64) {
 	c := r.begin(who, limits)
 	s := c.load(0)
+	if every > 0 {
+		s.probe = math.Ceil(c.Now + every)
+	}
 	if c.Now+micros > s.paused {
 		s.paused = math.Ceil(c.Now + micros)
 		s.anew(s.paused)
@@ -131,6 +134,20 @@ func (r *Redis) Pause(who Caller, limits []Limit, micros float64) ([]Head, float
 	return c.heads(), s.paused - c.Now
 }
 
+// Probe is the script pause for a call that may probe a hard stop, for one limit.
+func (r *Redis) Probe(who Caller, limits []Limit, every float64) ([]Head, float64) {
+	c := r.begin(who, limits)
+	s, answer := c.load(0), 0.0
+	switch {
+	case s.probe == 0:
+	case s.probe > c.Now && s.probe <= c.Now+every:
+		answer = 2
+	default:
+		s.probe, answer = math.Ceil(c.Now+every), 1
+	}
+	return c.heads(), answer
+}
+
 // Resume is the script resume, for one limit.
 func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 	c := r.begin(who, limits)
@@ -144,7 +161,7 @@ func (r *Redis) Resume(who Caller, limits []Limit) []Head {
 		if (s.kind == "p" || s.kind == "w") && !turnsOut {
 			s.advance(-min(s.held, s.paused-c.Now))
 		}
-		s.paused, s.held = 0, 0
+		s.paused, s.held, s.probe = 0, 0, 0
 		s.anew(c.at)
 	}
 	s.resumed = s.epoch

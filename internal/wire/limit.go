@@ -66,6 +66,8 @@ type Limit struct {
 	plan    int64 // the version of the plan; 0: no plan
 	unsaid  bool  // no script call has told Redis of the plan yet
 	calm    bool  // calls took the common path, in the last reply
+
+	stopped atomic.Pointer[Stopped] // the hard stop of the last reply; nil: none
 }
 
 // NewLimit returns a limit without any remembered state.
@@ -311,17 +313,21 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 		return false
 	}
 	text, plan, planned := strings.Cut(strings.TrimPrefix(h.text, "~"), "@")
+	stop, stops := strings.CutPrefix(plan, "stop ")
 	if text == "" {
 		text = asked
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	follows = planned && l.follow(plan)
+	follows = planned && !stops && l.follow(plan)
 	if epochOf(text) == epochOf(l.known) && h.version <= l.version {
 		return follows
 	}
 	if text != l.known {
 		l.known, l.inForce = text, termsOf(text, l.inForce)
+	}
+	if stops || l.stopped.Load() != nil {
+		l.stopped.Store(StoppedOf(stop))
 	}
 	l.version, l.reach, l.calm = h.version, h.reach, !strings.HasPrefix(h.text, "~")
 	l.heard, l.micros = arrived, micros+way.Microseconds()

@@ -125,10 +125,17 @@ func Settle(ctx context.Context, c *Call, items []Used) (Reply, []int64, error) 
 
 // Pause makes no call due for a time. If it keeps, stored permits stay. It returns for each limit how long its pause lasts.
 func Pause(ctx context.Context, c *Call, d time.Duration, reason string, keeps bool) (Reply, []time.Duration, error) {
+	return c.pause(ctx, d, reason, keeps, 0)
+}
+
+func (c *Call) pause(ctx context.Context, d time.Duration, reason string, keeps bool, every time.Duration) (Reply, []time.Duration, error) {
 	a := c.begin(scripts.Pause)
 	a.number(d.Microseconds())
 	a.text(reason)
 	a.flag(keeps)
+	if every > 0 {
+		a.number(every.Microseconds())
+	}
 	reply, r, err := c.run(ctx, scripts.Pause)
 	if err != nil {
 		return reply, nil, err

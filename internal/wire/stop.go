@@ -1,0 +1,82 @@
+package wire
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	scripts "github.com/fleetpace/fleetpace/lua"
+)
+
+// This file is the hard stop of a limit: a pause after which waiting calls fail, because what the provider sells
+// is used up. Its reason in Redis is "hard stop <when a call may probe> <until when, or -> <text>".
+
+// Stopped is a hard stop.
+type Stopped struct {
+	Reason string
+	Until  time.Time // zero: not known
+	probe  int64     // the time of Redis from which on a call may probe
+}
+
+const unknown = "-"
+
+// Stop is Pause for a hard stop, until a moment; zero: it is not known. In each stretch of time `every`, one call of
+// the fleet may probe whether the stop is over.
+func Stop(ctx context.Context, c *Call, d time.Duration, until time.Time, reason string, every time.Duration) (Reply, []time.Duration, error) {
+	moment := unknown
+	if !until.IsZero() {
+		moment = until.UTC().Format(time.RFC3339)
+	}
+	return c.pause(ctx, d, moment+" "+reason, false, every)
+}
+
+// The answers to a call that asks whether it may probe.
+const (
+	NotStopped = 0
+	MayProbe   = 1
+	NotYet     = 2
+)
+
+// Probe asks whether a call may probe the hard stops of the limits. If it may, no other call may do so in the next
+// stretch of time `every`.
+func Probe(ctx context.Context, c *Call, every time.Duration) (Reply, []int64, error) {
+	a := c.begin(scripts.Pause)
+	a.number(0)
+	a.text("")
+	a.flag(false)
+	a.number(every.Microseconds())
+	reply, r, err := c.run(ctx, scripts.Pause)
+	if err != nil {
+		return reply, nil, err
+	}
+	return reply, r.numbers(len(c.Limits)), r.err
+}
+
+// StoppedOf reads the reason of a pause. It returns nil if the pause is no hard stop.
+func StoppedOf(reason string) *Stopped {
+	rest, ok := strings.CutPrefix(reason, "hard stop ")
+	words := strings.SplitN(rest, " ", 3)
+	if !ok || len(words) < 3 {
+		return nil
+	}
+	probe, err := strconv.ParseInt(words[0], 10, 64)
+	if err != nil {
+		return nil
+	}
+	s := &Stopped{Reason: words[2], probe: probe}
+	if words[1] != unknown {
+		s.Until, _ = time.Parse(time.RFC3339, words[1])
+	}
+	return s
+}
+
+// Stopped returns the hard stop of the last reply, or nil.
+func (l *Limit) Stopped() *Stopped { return l.stopped.Load() }
+
+// ProbesIn returns in which time a call may probe the hard stop, as far as is known.
+func (l *Limit) ProbesIn(s *Stopped, now time.Time) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return time.Duration(s.probe-l.clock(now)) * time.Microsecond
+}

@@ -1,0 +1,165 @@
+package reserve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/internal/engine"
+	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/meter"
+	"github.com/fleetpace/fleetpace/internal/wire"
+)
+
+const (
+	probeEvery = 5 * time.Minute
+	stopFor    = 24 * time.Hour // how long a stop without a known end lasts, unless it is renewed
+)
+
+// Exhausted is an [ErrExhausted] with its details, for errors.As.
+type Exhausted struct {
+	Scope  string    // the limit that is stopped: its name, and its key after a slash
+	Reason string    // as it was given to Stop
+	Until  time.Time // when the provider serves calls again; zero: not known
+}
+
+func (e *Exhausted) Error() string {
+	text := fmt.Sprintf("%v: %q: %s", ErrExhausted, e.Scope, e.Reason)
+	if !e.Until.IsZero() {
+		text += "; until " + e.Until.Format(time.RFC3339)
+	}
+	return text
+}
+
+// Unwrap returns [ErrExhausted].
+func (e *Exhausted) Unwrap() error { return ErrExhausted }
+
+func exhausted(l *wire.Limit, s *wire.Stopped) error {
+	return &Exhausted{Scope: l.String(), Reason: s.Reason, Until: s.Until}
+}
+
+// Stop stops the limit for the whole fleet, because what the provider sells is used up: the credit of the
+// account, a monthly cap, the quota of a day. Waiting calls of all processes fail within a second with
+// [ErrExhausted], and later calls fail at once, until the moment that the provider names. Calls of
+// [Limiter.Staying] keep their places instead. [Limiter.Resume] ends a stop early.
+//
+// A zero until means that nobody knows the end. Then one call of the whole fleet may probe every five
+// minutes: an Acquire that would fail returns a Reservation with [Reservation.Probes]. If its request
+// succeeds, call Resume; otherwise call Stop again. After a day without another Stop, calls go on.
+//
+// A stop is a pause: see [Limiter.Pause]. Processes of earlier versions wait. A key of [Limiter.For] is
+// stopped alone. To stop an account, stop a limit that all of its calls need. If Redis loses its data, the
+// stop is lost. Errors are those of Pause.
+func (l *Limiter) Stop(ctx context.Context, until time.Time, reason string) error {
+	return l.joint().Stop(ctx, until, reason)
+}
+
+// Stop is [Limiter.Stop] for all limits.
+func (j *Joint) Stop(ctx context.Context, until time.Time, reason string) error {
+	return failed("stop", j, j.stop(ctx, until, shortened(reason)))
+}
+
+func (j *Joint) stop(ctx context.Context, until time.Time, reason string) error {
+	if err := j.ready(ctx); err != nil {
+		return err
+	}
+	lasts, every := stopFor, probeEvery
+	if !until.IsZero() {
+		if lasts = time.Until(until); lasts <= 0 {
+			return nil
+		}
+		lasts = fitting(lasts)
+		every = fitting(lasts + probeEvery) // nobody probes before
+	}
+	err := j.process().Stop(ctx, j.all(), lasts, until, reason, every)
+	if fault.Away(err) {
+		j.process().Still(j.all(), time.Now().Add(lasts))
+	}
+	if err != nil {
+		return j.shared().why(ctx, err)
+	}
+	for _, l := range j.limits {
+		l.core.name.Meter.Add(meter.Stops, 1)
+		l.core.cfg.Logger.Warn("fleetpace: stopped; undo: fleetpace resume", "limit", l.String(), "until", untilText(until), "reason", reason)
+	}
+	return nil
+}
+
+func untilText(until time.Time) string {
+	if until.IsZero() {
+		return "not known"
+	}
+	return until.Format(time.RFC3339)
+}
+
+// Staying returns the same limit for calls that keep their places while the limit is stopped: see [Limiter.Stop].
+func (l *Limiter) Staying() *Limiter {
+	of := *l
+	of.stays = true
+	return &of
+}
+
+// Staying is [Limiter.Staying] for all limits of the Joint.
+func (j *Joint) Staying() *Joint { return j.each((*Limiter).Staying) }
+
+// Probes reports whether the call probes a stop: see [Limiter.Stop]. It has its turn although the limit is stopped,
+// holds no slots, and its cost does not count.
+func (r *Reservation) Probes() bool { return r.probes }
+
+// probe returns a Reservation for a call that may probe the stop of its limits, or nil.
+func (j *Joint) probe(ctx context.Context, need engine.Need) *Reservation {
+	now, due := time.Now(), false
+	for _, l := range j.limits {
+		if s := l.limit.Stopped(); s != nil {
+			in := l.limit.ProbesIn(s, now)
+			if in > 0 && in <= probeEvery || !s.Until.IsZero() {
+				return nil
+			}
+			due = true
+		}
+	}
+	if !due {
+		return nil
+	}
+	if may, _, err := j.process().Probe(ctx, j.all(), probeEvery); err != nil || !may {
+		return nil
+	}
+	return &Reservation{joint: j, call: j.process().Prober(need), probes: true}
+}
+
+// probed returns a Reservation for a call that a stop has ended, if the call may probe that stop.
+func (j *Joint) probed(ctx context.Context, need engine.Need, err error) (*Reservation, error) {
+	if errors.Is(err, ErrExhausted) {
+		if r := j.probe(ctx, need); r != nil {
+			return r, nil
+		}
+	}
+	return nil, err
+}
+
+// waitStaying is wait for a call that stays while a limit is stopped. From time to time it may probe.
+func (r *Reservation) waitStaying(ctx context.Context) (probes *Reservation, err error) {
+	for {
+		some, cancel := context.WithTimeout(ctx, probeEvery)
+		err := r.wait(some, 0)
+		cancel()
+		if err == nil || ctx.Err() != nil || some.Err() == nil {
+			return nil, err
+		}
+		if probes = r.joint.probe(ctx, r.call.Need); probes != nil {
+			return probes, nil
+		}
+	}
+}
+
+// stopText describes a pause for people, and says whether it is a stop.
+func stopText(reason string) (text string, until time.Time, stopped bool) {
+	s := wire.StoppedOf(reason)
+	if s == nil {
+		return reason, until, false
+	}
+	text = strings.TrimSpace("hard stop: " + s.Reason)
+	return text, s.Until, true
+}

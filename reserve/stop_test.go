@@ -1,0 +1,176 @@
+package reserve_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// A hard stop ends the waits of all processes within a second, and calls that come later fail. One call of the fleet
+// probes every five minutes. Calls that stay keep their places.
+func TestHardStop(t *testing.T) {
+	for _, kind := range []struct {
+		name   string
+		limits []reserve.Limit
+	}{
+		{"paced", []reserve.Limit{reserve.PerMinute(6)}},
+		{"quota", []reserve.Limit{reserve.Quota(1, reserve.CalendarMinute)}},
+		{"rolling", []reserve.Limit{reserve.Rolling(1, time.Minute)}},
+		{"slots", []reserve.Limit{reserve.Concurrent(1)}},
+		{"slots and a rate", []reserve.Limit{reserve.Concurrent(2), reserve.PerMinute(6)}},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { hardStop(t, kind.limits) })
+		})
+	}
+}
+
+func hardStop(t *testing.T, kinds []reserve.Limit) {
+	b := newBubble(t)
+	var fleet []*reserve.Joint
+	for range 3 {
+		client := b.client()
+		var limits []*reserve.Limiter
+		for i, limit := range kinds {
+			limits = append(limits, b.on(client, reserve.Config{Name: string(rune('a' + i)), Group: "g", Limit: limit}))
+		}
+		fleet = append(fleet, joint(t, limits...))
+	}
+	first, err := fleet[0].Acquire(t.Context())
+	require.NoError(t, err)
+	var ends sync.WaitGroup
+	var mu sync.Mutex
+	var failed, stayed []time.Time
+	for _, j := range fleet {
+		for range 4 {
+			ends.Go(func() {
+				_, err := j.Acquire(t.Context())
+				mu.Lock()
+				defer mu.Unlock()
+				var gone *reserve.Exhausted
+				if assert.ErrorIs(t, err, reserve.ErrExhausted) && assert.ErrorAs(t, err, &gone) {
+					assert.Equal(t, reserve.Exhausted{Scope: "a", Reason: "insufficient_quota"}, *gone)
+				}
+				failed = append(failed, time.Now())
+			})
+		}
+	}
+	ends.Go(func() {
+		r, err := fleet[1].Staying().Acquire(t.Context())
+		if assert.NoError(t, err) {
+			mu.Lock()
+			stayed = append(stayed, time.Now())
+			mu.Unlock()
+			assert.False(t, r.Probes())
+			r.Release()
+		}
+	})
+	time.Sleep(time.Second)
+	stopped := time.Now()
+	require.NoError(t, fleet[2].Limits()[0].Stop(t.Context(), time.Time{}, "insufficient_quota"))
+	time.Sleep(time.Second)
+	mu.Lock()
+	assert.Len(t, failed, 12, "of the fleet")
+	mu.Unlock()
+	first.Release()
+	s := state(t, fleet[0].Limits()[0])
+	assert.True(t, s.Stopped)
+	assert.Equal(t, "hard stop: insufficient_quota", s.PauseReason)
+	assert.LessOrEqual(t, s.Waiting, int64(1))
+
+	// For 11 minutes, each process makes a call every 30 s.
+	var probes []time.Duration
+	for time.Since(stopped) < 11*time.Minute {
+		for _, j := range fleet {
+			r, err := j.Acquire(t.Context())
+			if err != nil {
+				require.ErrorIs(t, err, reserve.ErrExhausted)
+				continue
+			}
+			require.True(t, r.Probes())
+			require.Nil(t, r.Lost())
+			r.Release()
+			probes = append(probes, time.Since(stopped).Round(10*time.Second))
+		}
+		time.Sleep(30 * time.Second)
+	}
+	assert.Len(t, probes, 2, "at %v", probes)
+	assert.Empty(t, stayed)
+
+	require.NoError(t, fleet[0].Limits()[0].Resume(t.Context()))
+	time.Sleep(2 * time.Minute)
+	mu.Lock()
+	assert.Len(t, stayed, 1)
+	mu.Unlock()
+	ends.Wait()
+}
+
+// A stop with an end is probed by nobody, and is over then. A plain pause does not end it.
+func TestHardStopUntil(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l, other := b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))
+		until := time.Now().Add(time.Hour).Truncate(time.Second)
+		require.NoError(t, l.Stop(t.Context(), time.Now().Add(-time.Second), "past"))
+		require.NoError(t, other.Wait(t.Context()))
+		require.NoError(t, l.Stop(t.Context(), until, "DayQuota"))
+		require.NoError(t, l.Pause(t.Context(), 2*time.Hour, "longer"))
+		var gone *reserve.Exhausted
+		for range 50 {
+			_, err := other.Acquire(t.Context(), 1)
+			require.ErrorAs(t, err, &gone)
+			assert.True(t, gone.Until.Equal(until))
+			assert.EqualError(t, err, `reserve: acquire "api": the limit is stopped: "api": DayQuota; until `+until.UTC().Format(time.RFC3339))
+			time.Sleep(time.Minute)
+		}
+		require.NoError(t, other.For("another key").Wait(t.Context()))
+		allowed, err := other.Allow(t.Context())
+		require.NoError(t, err)
+		assert.False(t, allowed)
+		require.NoError(t, l.Resume(t.Context()))
+		start := time.Now()
+		require.NoError(t, other.Wait(t.Context()))
+		assert.Less(t, time.Since(start), time.Second)
+		require.NoError(t, l.Stop(t.Context(), time.Now().Add(time.Minute), "short"))
+		require.ErrorIs(t, other.Wait(t.Context()), reserve.ErrExhausted)
+		time.Sleep(time.Minute)
+		require.NoError(t, other.Wait(t.Context()))
+	})
+}
+
+// Where all calls stay, one of them probes.
+func TestHardStopIsProbedByCallsThatStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		var calls sync.WaitGroup
+		probes := make(chan *reserve.Reservation, 100)
+		l := b.limiter(reserve.PerSecond(10))
+		require.NoError(t, l.Stop(t.Context(), time.Time{}, "credits"))
+		processes := []*reserve.Limiter{b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))}
+		for i := range 20 {
+			of := processes[i%2].Staying()
+			calls.Go(func() {
+				if r, err := of.Acquire(ctx, 1); err == nil {
+					probes <- r
+				}
+			})
+		}
+		time.Sleep(11 * time.Minute)
+		assert.Len(t, probes, 2)
+		assert.True(t, (<-probes).Probes())
+		assert.Equal(t, int64(18), state(t, l).Waiting)
+		require.NoError(t, l.Resume(t.Context()))
+		time.Sleep(10 * time.Second)
+		assert.Len(t, probes, 19)
+		cancel()
+		calls.Wait()
+	})
+}

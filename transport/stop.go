@@ -1,0 +1,57 @@
+package transport
+
+import (
+	"context"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport/bodies"
+)
+
+// stop stops the limits of a call for the whole fleet, because what the provider sells is used up.
+func (t *Transport) stop(ctx context.Context, c *call, advice verdict, why string) pause {
+	until := time.Time{}
+	if advice.After > 0 {
+		until = time.Now().Add(advice.After)
+	}
+	joint, err := reserve.All(c.stops(advice.stops)...)
+	if err == nil {
+		err = joint.Stop(ctx, until, why)
+	}
+	if err != nil {
+		t.config.Logger.Error("transport: the limit could not be stopped; other processes may call in vain", "reason", why, "error", err)
+	}
+	asked := advice.After
+	if asked == 0 {
+		asked = t.config.MaxPause
+	}
+	return pause{asked: asked, lasts: min(asked, t.config.MaxPause), kept: err == nil}
+}
+
+// stops returns the limits to stop: of a model those with keys, and of an account those without, if there are any.
+func (c *call) stops(scope bodies.Scope) []*reserve.Limiter {
+	var all, some []*reserve.Limiter
+	for i, l := range c.limits {
+		if !c.rests[i] {
+			continue
+		}
+		all = append(all, l)
+		if keyed := l.String() != l.Name(); keyed == (scope == bodies.Model) {
+			some = append(some, l)
+		}
+	}
+	if len(some) > 0 {
+		return some
+	}
+	return all
+}
+
+// probed ends the stop of the limits, if the call has found that the provider serves calls again.
+func (t *Transport) probed(ctx context.Context, s sent, c *call) {
+	if s.turn == nil || !s.turn.Probes() || s.StatusCode >= 400 {
+		return
+	}
+	if err := c.joint.Resume(ctx); err != nil {
+		t.config.Logger.Error("transport: the limit is stopped, though the provider serves calls again: resume it", "limit", c.joint.String(), "error", err)
+	}
+}
