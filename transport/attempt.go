@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +17,8 @@ type sent struct {
 	*http.Response
 	at time.Time
 	// turn is nil if the call has no slots to release and no cost to settle.
-	turn *reserve.Reservation
+	turn     *reserve.Reservation
+	settling *sync.Mutex // held by a report of its cost
 }
 
 // release frees the slots of the attempt, if it holds any.
@@ -72,7 +74,8 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 		s.Body = http.NoBody
 	}
 	scan, zipped := t.scanner(s.Response, c)
-	s.Body = hold(s.Body, scan, zipped, func() {
+	s.settling = &sync.Mutex{}
+	s.Body = hold(s.Body, scan, zipped, t.early(s, scan), func() {
 		cancel(nil)
 		t.bodyOver(s, c, scan)
 	})

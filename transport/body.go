@@ -13,8 +13,8 @@ import (
 
 // hold returns a body that calls end once: when it is read to its end, when it fails, or when it is closed. A body
 // that can also be written to, as after a change of protocol, stays writable.
-func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, end func()) io.ReadCloser {
-	h := &held{ReadCloser: body, scan: scan, end: end}
+func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, early, end func()) io.ReadCloser {
+	h := &held{ReadCloser: body, scan: scan, early: early, end: end}
 	if scan != nil && zipped {
 		h.unzip = newUnzip(scan)
 	}
@@ -27,6 +27,7 @@ func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, end func()) io.
 // held is the body of a response. It passes all bytes on as they come, and shows them to a scanner.
 type held struct {
 	io.ReadCloser
+	early func() // called once, when the prompt is known before the end; nil: nobody wants to know
 	end   func()
 	scan  *bodies.Scanner // nil: nobody wants to know
 	unzip *unzip          // between the body and the scanner, if the body is compressed
@@ -45,6 +46,10 @@ func (h *held) Read(p []byte) (int, error) {
 			h.unzip.write(p[:n])
 		default:
 			_, _ = h.scan.Write(p[:n])
+			if h.early != nil && h.scan.Knows() {
+				h.early()
+				h.early = nil
+			}
 		}
 		h.mu.Unlock()
 	}
@@ -116,6 +121,21 @@ func (t *Transport) scanner(response *http.Response, c *call) (scan *bodies.Scan
 		return nil, false
 	}
 	return bodies.NewScanner(response.Header), strings.EqualFold(response.Header.Get("Content-Encoding"), "gzip")
+}
+
+// early returns what to call when a stream has stated its prompt, or nil.
+func (t *Transport) early(s sent, scan *bodies.Scanner) func() {
+	if t.config.Early == nil || scan == nil || s.turn == nil || s.StatusCode >= http.StatusBadRequest {
+		return nil
+	}
+	return func() {
+		used := t.config.Early(s.Response, scan.Usage())
+		go func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Request.Context()), tellFor)
+			defer cancel()
+			t.settle(ctx, s, used)
+		}()
+	}
 }
 
 // bodyOver releases the slots of a call whose body has ended, and takes in what the body said. The caller does not

@@ -49,6 +49,11 @@ type Config struct {
 	// Default: the costs are right.
 	Tokens func(*http.Response, bodies.Usage) []int
 
+	// Early is Tokens as soon as a stream has stated the tokens of its prompt, which may be long before its
+	// end. Return a number below 0 for each limit whose use is not certain yet, such as that of the output.
+	// Default: costs are settled at the end.
+	Early func(*http.Response, bodies.Usage) []int
+
 	// API is the provider whose rules say what a refusal means: see [bodies.Classify]. The body of a
 	// response of status 400 or above is read up to [bodies.MostRead] before the caller gets it, all
 	// of it. Failures that a body of status 200 reports count, too, once the caller has read them.
@@ -166,6 +171,8 @@ func (c Config) validate() error {
 		return invalid("Config.Adapt", "must not be set together with Config.Choose: name it in the Turn")
 	case c.Used != nil && c.Tokens != nil:
 		return invalid("Config.Tokens", "must not be set together with Config.Used: both would settle the costs")
+	case c.Early != nil && c.Tokens == nil:
+		return invalid("Config.Early", "must be set together with Config.Tokens, which settles the rest")
 	case c.API != "" && !c.API.Known():
 		return invalid("Config.API", "must be one of package bodies, such as %q, got %q", bodies.Anthropic, c.API)
 	case c.Adapt != nil && c.Learn:

@@ -44,10 +44,10 @@ func TestRefusals(t *testing.T) {
 		{"slow", bodies.OpenAI, reply{429, ""}, openAI("rate_limit_error", "slow_down", ""), [2]time.Duration{time.Second, time.Second}, again, 4},
 		{"never", bodies.OpenAI, reply{429, ""}, openAI("tokens", "rate_limit_exceeded", "Request too large"), [2]time.Duration{}, never, 1},
 		{"never, because it is wrong", bodies.OpenAI, reply{400, ""}, openAI("", "context_length_exceeded", ""), [2]time.Duration{}, never, 1},
-		{"stop, for as long as is known", bodies.OpenAI, reply{429, ""}, openAI("insufficient_quota", "credit_balance_exhausted", ""), [2]time.Duration{time.Hour, time.Hour}, never, 1},
+		{"stop, for as long as nobody knows better", bodies.OpenAI, reply{429, ""}, openAI("insufficient_quota", "credit_balance_exhausted", ""), [2]time.Duration{24 * time.Hour, 24 * time.Hour}, never, 1},
 		{"stop, until the day ends", bodies.Gemini, reply{429, ""}, `{"error":{"code":429,"details":[{"retryDelay":"26s"},{"violations":[{"quotaId":"RequestsPerDay"}]}]}}`,
 			[2]time.Duration{8 * time.Hour, 8 * time.Hour}, never, 1},
-		{"stop, with status 400", bodies.Anthropic, reply{400, ""}, `{"error":{"message":"Your credit balance is too low"}}`, [2]time.Duration{time.Hour, time.Hour}, never, 1},
+		{"stop, with status 400", bodies.Anthropic, reply{400, ""}, `{"error":{"message":"Your credit balance is too low"}}`, [2]time.Duration{24 * time.Hour, 24 * time.Hour}, never, 1},
 		{"stop of a key stops nobody else", bodies.Anthropic, reply{401, ""}, `{"error":{"type":"authentication_error"}}`, [2]time.Duration{}, never, 1},
 		{"no rules", "", reply{429, "Retry-After: 7"}, openAI("insufficient_quota", "insufficient_quota", ""), [2]time.Duration{7 * time.Second, 7 * time.Second}, "", 4},
 		{"all is well", bodies.OpenAI, reply{200, ""}, `{"choices":[]}`, [2]time.Duration{}, "", 1},
@@ -95,6 +95,7 @@ func TestRefusals(t *testing.T) {
 
 // A failure that a body of status 200 reports pauses the limit when the caller has read it, and not before.
 func TestRefusalsIn200(t *testing.T) {
+	const stopped = 24 * time.Hour
 	for _, c := range []struct {
 		name, kind, body string
 		api              bodies.API
@@ -103,7 +104,7 @@ func TestRefusalsIn200(t *testing.T) {
 		{"a stream that is refused", "text/event-stream", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\",\"message\":\"input tokens\"}}\n\n", bodies.Anthropic, time.Second},
 		{"a stream that is overloaded", "text/event-stream", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n", bodies.Anthropic, 0},
 		{"a response that failed", "text/event-stream", "event: response.failed\ndata: {\"response\":{\"error\":{\"code\":\"rate_limit_exceeded\",\"message\":\"try again in 9s\"}}}\n\n", bodies.OpenAI, 9 * time.Second},
-		{"a stream without credit", "text/event-stream", "data: {\"error\":{\"code\":\"insufficient_quota\"}}\n\n", bodies.OpenAI, time.Hour},
+		{"a stream without credit", "text/event-stream", "data: {\"error\":{\"code\":\"insufficient_quota\"}}\n\n", bodies.OpenAI, stopped},
 		{"a throttled query", "application/json", `{"errors":[{"extensions":{"code":"THROTTLED"}}],"extensions":{"cost":{"requestedQueryCost":101,"throttleStatus":{"currentlyAvailable":1,"restoreRate":50}}}}`, bodies.Shopify, 2 * time.Second},
 		{"a query that is too dear", "application/json", `{"errors":[{"extensions":{"code":"MAX_COST_EXCEEDED"}}]}`, bodies.Shopify, 0},
 		{"all is well", "application/json", `{"data":{"error":{"code":"THROTTLED"}}}`, bodies.Shopify, 0},
@@ -124,6 +125,12 @@ func TestRefusalsIn200(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 				if c.paused == 0 {
 					assert.Empty(t, limiter.pauses())
+					return
+				}
+				if c.paused == stopped {
+					state, err := limiter.State(t.Context())
+					require.NoError(t, err)
+					assert.True(t, state.Stopped)
 					return
 				}
 				require.Len(t, limiter.pauses(), 1)

@@ -39,6 +39,8 @@ func (t *Transport) settle(ctx context.Context, s sent, used []int) {
 	if used == nil {
 		return
 	}
+	s.settling.Lock()
+	defer s.settling.Unlock()
 	if err := s.turn.Settle(ctx, used...); err != nil {
 		t.config.Logger.Error("transport: the cost of a call could not be settled; its estimate stays",
 			"used", used, "error", err)

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -28,7 +29,15 @@ func (t *Transport) stop(ctx context.Context, c *call, advice verdict, why strin
 	return pause{asked: asked, lasts: min(asked, t.config.MaxPause), kept: err == nil}
 }
 
-// stops returns the limits to stop: of a model those with keys, and of an account those without, if there are any.
+// ofAccount reports whether a limit concerns the whole account, and not one model.
+func (c *call) ofAccount(l *reserve.Limiter) bool {
+	if c.Account == nil {
+		return l.String() == l.Name()
+	}
+	return slices.ContainsFunc(c.Account.Limits(), func(a *reserve.Limiter) bool { return a.String() == l.String() })
+}
+
+// stops returns the limits to stop: those of the account, or those of the model, if there are any.
 func (c *call) stops(scope bodies.Scope) []*reserve.Limiter {
 	var all, some []*reserve.Limiter
 	for i, l := range c.limits {
@@ -36,7 +45,7 @@ func (c *call) stops(scope bodies.Scope) []*reserve.Limiter {
 			continue
 		}
 		all = append(all, l)
-		if keyed := l.String() != l.Name(); keyed == (scope == bodies.Model) {
+		if c.ofAccount(l) == (scope != bodies.Model) {
 			some = append(some, l)
 		}
 	}

@@ -319,6 +319,9 @@ func (s *Scanner) Usage() Usage {
 	return u
 }
 
+// Knows reports whether the body has stated the tokens of the prompt. It costs next to nothing.
+func (s *Scanner) Knows() bool { return s.doc.known }
+
 // bytesPerToken is how many bytes of text a token has, about.
 const bytesPerToken = 4
 
