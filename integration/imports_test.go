@@ -43,6 +43,7 @@ var mayImport = map[string][]string{
 	"limits":               {"reserve"},
 	"transport":            {"reserve", "internal/meter", "transport/bodies", "transport/headers"},
 	"transport/bodies":     {},
+	"llm":                  {"reserve", "transport", "transport/bodies"},
 	"transport/headers":    {},
 	"adaptive":             {"reserve", "lua"}, // it reads the keys and fields that lua documents
 	"embedded":             {},

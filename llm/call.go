@@ -1,0 +1,133 @@
+package llm
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// settleFor bounds how long Redis may take to receive what a call has used.
+const settleFor = 5 * time.Second
+
+// Call is a call that has its turn. It is safe for concurrent use.
+type Call struct {
+	set  *Set
+	r    *reserve.Reservation
+	e    Estimate
+	n    int // limits of its turn
+	mu   sync.Mutex
+	u    Usage
+	text int  // bytes that it has produced
+	said bool // the tokens of its prompt were settled
+	over bool
+
+	settling sync.Mutex
+}
+
+// Acquire waits for the turn of a call that another client makes, such as one of gRPC or of AWS. Close the Call when
+// its answer is read:
+//
+//	call, err := set.Acquire(ctx, llm.Estimate{Input: 20_000, Output: 800, Max: 4096})
+//	if err != nil {
+//		return err
+//	}
+//	defer call.Close()
+//
+// If the turn would come after the context's deadline, Acquire fails at once. Errors are those of
+// [reserve.Joint.Acquire], with [ErrExhausted] among them.
+func (s *Set) Acquire(ctx context.Context, e Estimate) (*Call, error) {
+	e.route = wishesOf(ctx).route
+	t, err := s.turn(ctx, e)
+	if err != nil {
+		return nil, err
+	}
+	joint, err := reserve.All(t.Limiter.Limits()...)
+	if err != nil {
+		return nil, err
+	}
+	r, err := joint.Acquire(ctx, t.Costs...)
+	if err != nil {
+		return nil, err
+	}
+	return &Call{set: s, r: r, e: e, n: len(t.Costs)}, nil
+}
+
+// Probes reports whether the call probes a hard stop: if it succeeds, call [Set.Resume].
+func (c *Call) Probes() bool { return c.r.Probes() }
+
+// Saw takes in what the response has stated so far: totals, of which the largest count. The tokens of the prompt are
+// settled at once.
+func (c *Call) Saw(u Usage) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.u.Input, c.u.CacheRead, c.u.CacheWrite = max(c.u.Input, u.Input), max(c.u.CacheRead, u.CacheRead), max(c.u.CacheWrite, u.CacheWrite)
+	c.u.Output, c.u.Cost = max(c.u.Output, u.Output), max(c.u.Cost, u.Cost)
+	c.u.Known = c.u.Known || u.Known || u.Input+u.CacheRead+u.CacheWrite > 0
+	if c.u.Known && !c.said && !c.over && c.set.gate.passes() {
+		c.said = true
+		c.settle(c.u, true)
+	}
+}
+
+// Produced notes that the response has brought so many bytes of text. It counts if the stream is cut before it has
+// stated its tokens.
+func (c *Call) Produced(bytes int) {
+	c.mu.Lock()
+	c.text += max(0, bytes)
+	c.mu.Unlock()
+}
+
+// Done says that the response is complete, so that what Saw has taken in is exact. It ends the call.
+func (c *Call) Done() { c.end(true) }
+
+// Close ends the call: its slot is free. What is known of its use is settled, and the rest stays at its estimate. It
+// may be repeated, also after Done.
+func (c *Call) Close() { c.end(false) }
+
+func (c *Call) end(complete bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over {
+		return
+	}
+	c.over = true
+	c.r.Release()
+	if c.u.Complete = complete; !complete {
+		c.u.Output = max(c.u.Output, (c.text+bytesPerToken-1)/bytesPerToken)
+	}
+	if c.u.Known {
+		c.set.learn(c.e, c.u)
+		c.settle(c.u, false)
+	}
+}
+
+// settle tells Redis in the background what the call has used.
+func (c *Call) settle(u Usage, early bool) {
+	used := c.set.used(c.n, c.e, u, early)
+	c.set.background(func(ctx context.Context) {
+		c.settling.Lock()
+		defer c.settling.Unlock()
+		if err := c.r.Settle(ctx, used...); err != nil {
+			c.set.config.Logger.Error("llm: the cost of a call could not be settled; its estimate stays", "limit", c.set.preset.Model, "used", used, "error", err)
+		}
+	})
+}
+
+// gate lets four reports a second pass. Reports at the end of calls need not pass it.
+type gate struct {
+	mu   sync.Mutex
+	next time.Time
+}
+
+func (g *gate) passes() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := time.Now()
+	if now.Before(g.next) {
+		return false
+	}
+	g.next = now.Add(250 * time.Millisecond)
+	return true
+}

@@ -1,0 +1,90 @@
+package llm
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Chained are Sets in order of preference. It is safe for concurrent use.
+type Chained struct {
+	sets []*Set
+
+	mu      sync.Mutex
+	current int
+	since   time.Time
+}
+
+// Chain returns a chain of Sets, the preferred one first. They may be models of other providers: the request is the
+// caller's business.
+func Chain(sets ...*Set) *Chained { return &Chained{sets: sets} }
+
+// stays is how long a chain keeps to another Set than the first one before it looks at the first one again.
+const stays = time.Minute
+
+// Acquire waits for a turn at the first Set whose turn would come within maxWait, and that is not used up. It returns
+// the index of the Set. After a change it stays with the other Set for a minute. If none of the Sets fits, the error
+// is that of the first Set; if all are used up, it is the ErrExhausted that ends first.
+func (c *Chained) Acquire(ctx context.Context, e Estimate, maxWait time.Duration) (int, *Call, error) {
+	first := c.first()
+	var failed error
+	exhausted := 0
+	var soonest *Exhausted
+	for k := range c.sets {
+		i := (first + k) % len(c.sets)
+		call, err := c.sets[i].acquireWithin(ctx, e, maxWait)
+		if err == nil {
+			c.use(i)
+			return i, call, nil
+		}
+		if ctx.Err() != nil || !elsewhere(err) {
+			return i, nil, err
+		}
+		var gone *Exhausted
+		if errors.As(err, &gone) {
+			exhausted++
+			if soonest == nil || !gone.Until.IsZero() && (soonest.Until.IsZero() || gone.Until.Before(soonest.Until)) {
+				soonest = gone
+			}
+		} else if failed == nil || i == 0 {
+			failed = err
+		}
+	}
+	if len(c.sets) == 0 {
+		return 0, nil, invalid("sets", "must be at least one")
+	}
+	if exhausted == len(c.sets) {
+		return 0, nil, soonest
+	}
+	return 0, nil, failed
+}
+
+// acquireWithin is Acquire for a call that waits for at most a time.
+func (s *Set) acquireWithin(ctx context.Context, e Estimate, wait time.Duration) (*Call, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return s.Acquire(ctx, e)
+}
+
+// first returns the Set to try first.
+func (c *Chained) first() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.current > 0 && time.Since(c.since) >= stays {
+		return 0
+	}
+	return c.current
+}
+
+// use notes which Set a call uses.
+func (c *Chained) use(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case i != c.current:
+		c.current, c.since = i, time.Now()
+	case i > 0 && time.Since(c.since) >= stays: // the first one does not fit yet
+		c.since = time.Now()
+	}
+}

@@ -1,0 +1,124 @@
+package llm
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/transport"
+)
+
+type estimateKey struct{}
+
+// Client returns an HTTP client for the provider's API, or for an SDK of it. Each request waits for its turn, and is
+// settled by what its response says, also in streams. The base sends the requests; nil: a new client. If the base has
+// a Timeout, that contains the wait for the turn.
+//
+// A timeout of the SDK for each request contains the wait, too: set it above the longest wait. Failures
+// of package reserve, such as [ErrExhausted], are in the chain of the client's errors.
+func (s *Set) Client(base *http.Client) *http.Client {
+	of := http.Client{}
+	if base != nil {
+		of = *base
+	}
+	paced, err := transport.New(transport.Config{
+		Base: sending{of.Transport}, API: s.preset.API, Logger: s.config.Logger, Retry: transport.Retry{Max: s.config.Retries},
+		Choose: func(r *http.Request) (transport.Turn, error) {
+			return s.turn(r.Context(), estimateOf(r))
+		},
+		Tokens: func(r *http.Response, u Usage) []int {
+			return s.ended(r, u, false)
+		},
+		Early: func(r *http.Response, u Usage) []int {
+			return s.ended(r, u, true)
+		},
+	})
+	if err != nil {
+		panic(err) // the Config was checked by New
+	}
+	of.Transport = estimating{s, paced}
+	return &of
+}
+
+func estimateOf(r *http.Request) Estimate {
+	e, _ := r.Context().Value(estimateKey{}).(Estimate)
+	return e
+}
+
+// estimating estimates what a request costs, once for all of its attempts.
+type estimating struct {
+	set *Set
+	*transport.Transport
+}
+
+// signedFor is how long a request with a signature of AWS may wait: the signature is good for 5 minutes.
+const signedFor = 4 * time.Minute
+
+func (e estimating) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx := context.WithValue(r.Context(), estimateKey{}, e.set.estimate(r))
+	if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256") {
+		return e.Transport.RoundTrip(r.WithContext(ctx))
+	}
+	timeout := fmt.Errorf("llm: a request with a signature of AWS has waited for %v, and the signature ends soon: take the turn with Set.Acquire before the request is signed", signedFor)
+	signed, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(signedFor, func() { cancel(timeout) })
+	defer timer.Stop()
+	response, err := e.Transport.RoundTrip(r.WithContext(context.WithValue(signed, timerKey{}, timer)))
+	if err != nil && context.Cause(signed) == timeout { //nolint:errorlint // the very one
+		err = timeout
+	}
+	return response, err
+}
+
+type timerKey struct{}
+
+// sending ends the timer of a request that has its turn.
+type sending struct{ base http.RoundTripper }
+
+func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
+	if timer, ok := r.Context().Value(timerKey{}).(*time.Timer); ok {
+		timer.Stop()
+	}
+	if s.base == nil {
+		return http.DefaultTransport.RoundTrip(r)
+	}
+	return s.base.RoundTrip(r)
+}
+
+func (s sending) CloseIdleConnections() {
+	if closer, ok := s.base.(interface{ CloseIdleConnections() }); ok {
+		closer.CloseIdleConnections()
+	}
+}
+
+// ended returns what a request has used at the limits of its turn, and learns from it.
+func (s *Set) ended(r *http.Response, u Usage, early bool) []int {
+	e := estimateOf(r.Request)
+	n := len(s.limits)
+	if !wishesOf(r.Request.Context()).urgent {
+		n += len(s.behind)
+	}
+	if r.StatusCode >= http.StatusBadRequest {
+		if s.preset.FailedCounts {
+			return nil
+		}
+		return s.used(n, Estimate{}, Usage{Complete: true}, false)
+	}
+	if !early {
+		s.learn(e, u)
+	}
+	return s.used(n, e, u, early)
+}
+
+// learn takes in what a call has used.
+func (s *Set) learn(e Estimate, u Usage) {
+	prompt := u.Input + u.CacheWrite
+	if s.preset.CacheCounts {
+		prompt += u.CacheRead
+	}
+	if s.learns.learn(e, prompt, u.Output, u.Complete) {
+		s.background(s.learns.exchange)
+	}
+}

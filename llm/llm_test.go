@@ -1,0 +1,295 @@
+package llm_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/llm"
+	"github.com/fleetpace/fleetpace/reservetest/emulator"
+)
+
+const fleetProcesses = 4
+
+// fleet is 4 processes with some agents each, which make one call after the other by the client of a Set.
+type fleet struct {
+	config llm.Config
+	agents int
+	lasts  time.Duration
+	path   string
+	body   func(*rand.Rand) string // of a request
+	met    func(*http.Response, error)
+}
+
+// run runs the fleet against an account. It calls at once when half of the time is over.
+func (f *fleet) run(t *testing.T, account http.Handler, half func()) {
+	t.Helper()
+	b := bubble.New(t)
+	ctx, cancel := context.WithCancel(t.Context()) // a deadline would make calls fail that would miss it
+	defer cancel()
+	time.AfterFunc(f.lasts, cancel)
+	time.AfterFunc(f.lasts/2, half)
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // histories are repeatable
+	var mu sync.Mutex
+	var agents sync.WaitGroup
+	for range fleetProcesses {
+		set := newSet(t, b, f.config)
+		client := set.Client(&http.Client{Transport: emulator.RoundTripper(account)})
+		for range f.agents {
+			agents.Go(func() {
+				for ctx.Err() == nil {
+					mu.Lock()
+					body := f.body(random)
+					mu.Unlock()
+					r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.example"+f.path, strings.NewReader(body))
+					if err != nil {
+						return
+					}
+					r.Header.Set("X-Amz-Date", time.Now().UTC().Format("20060102T150405Z"))
+					response, err := client.Do(r)
+					if f.met != nil && ctx.Err() == nil {
+						f.met(response, err)
+					}
+					if err != nil {
+						time.Sleep(time.Second)
+						continue
+					}
+					_, _ = io.Copy(io.Discard, response.Body)
+					_ = response.Body.Close()
+				}
+			})
+		}
+	}
+	agents.Wait()
+}
+
+func newSet(t *testing.T, b *bubble.Bubble, config llm.Config) *llm.Set {
+	t.Helper()
+	set, err := llm.New(b.Client(), config)
+	require.NoError(t, err)
+	t.Cleanup(set.Close)
+	return set
+}
+
+// account is what tests need of an emulator.
+type account interface {
+	http.Handler
+	Report() emulator.Report
+}
+
+// Fleets use the accounts of all presets, and are not refused. They know nothing of the costs of calls before.
+func TestSetsUseTheirAccounts(t *testing.T) {
+	wire := func(a emulator.Answer) emulator.Wire {
+		return emulator.Wire{Every: 2 * time.Second, Answer: func(emulator.Call) emulator.Answer { return a }}
+	}
+	answer := emulator.Answer{Input: 20_000, CacheRead: 60_000, Output: 800, Wait: 4 * time.Second, PerSecond: 100}
+	short := emulator.Answer{Input: 3000, Output: 400, Wait: time.Second, PerSecond: 100}
+	asks := func(bytes int, rest string) func(*rand.Rand) string {
+		return func(*rand.Rand) string {
+			return `{"model":"m",` + rest + `,"messages":[{"role":"user","content":"` + strings.Repeat("word ", bytes/5) + `"}]}`
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		preset   llm.Preset
+		account  func() (account, error)
+		path     string
+		body     func(*rand.Rand) string
+		agents   int
+		possible float64 // calls per minute
+		required float64 // of them
+		refused  float64 // of the calls, at most
+	}{
+		{"Anthropic", llm.Anthropic("claude-fable-5", llm.Build), func() (account, error) {
+			return emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 2000, Input: 1_500_000, Output: 300_000, Wire: wire(answer)})
+		}, "/v1/messages", asks(66_000, `"stream":true,"max_tokens":4096`), 8, 75, 0.97, 0},
+		{"OpenAI", llm.OpenAI("gpt", 5000, 500_000), func() (account, error) {
+			return emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 5000, Tokens: 500_000, Wire: wire(short)})
+		}, "/v1/chat/completions", asks(9000, `"stream":true,"max_tokens":4096`), 5, 500_000. / 4096, 0.97, 0},
+		{"Azure", llm.Azure("gpt", 240_000), func() (account, error) {
+			return emulator.NewAzure(emulator.AzureConfig{Tokens: 240_000, Wire: wire(emulator.Answer{Estimate: 3090 / 4, Input: 700, Output: 300, Wait: time.Second, PerSecond: 100})})
+		}, "/openai/deployments/gpt/chat/completions", asks(3000, `"max_tokens":400`), 8, 240_000. / (3090./4 + 400), 0.95, 0},
+		{"Gemini", llm.Gemini("gemini", 1000, 200_000), func() (account, error) {
+			return emulator.NewGemini(emulator.GeminiConfig{Requests: 1000, Input: 200_000, Wire: wire(short)})
+		}, "/v1beta/models/gemini:streamGenerateContent", asks(9000, `"generationConfig":{"maxOutputTokens":1000}`), 5, 200_000. / 3000, 0.97, 0},
+		{"Bedrock", llm.Bedrock("claude", 200_000), func() (account, error) {
+			return emulator.NewBedrock(emulator.BedrockConfig{Tokens: 200_000, Wire: wire(emulator.Answer{Input: 500, Output: 200, Wait: time.Second, PerSecond: 100})})
+		}, "/model/claude/converse", asks(1600, `"inferenceConfig":{"maxTokens":1000}`), 8, 200_000. / 1500, 0.97, 0},
+		{"Groq", llm.Groq("llama", 1000, 200_000), func() (account, error) {
+			return emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 1000, Tokens: 200_000, Refund: true, Wire: wire(short)})
+		}, "/openai/v1/chat/completions", asks(9000, `"stream":true,"stream_options":{"include_usage":true},"max_tokens":1000`), 5, 200_000. / 3400, 0.97, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api, err := c.account()
+				require.NoError(t, err)
+				f := fleet{config: llm.Config{Account: "a", Preset: c.preset}, agents: c.agents, lasts: 4 * time.Minute, path: c.path, body: c.body}
+				before := 0
+				f.run(t, api, func() { before = api.Report().Admitted })
+				report := api.Report()
+				refused := 0
+				for _, n := range report.Refused {
+					refused += n
+				}
+				used := float64(report.Admitted-before) / (c.possible * f.lasts.Minutes() / 2)
+				t.Logf("%.3f of %.0f calls per minute (required %.2f), %d of %d refused: %v; at most %d open", used, c.possible, c.required, refused, report.Admitted, report.Refused, report.MostOpen)
+				assert.GreaterOrEqual(t, used, c.required)
+				assert.LessOrEqual(t, float64(refused)/float64(report.Admitted), c.refused)
+				time.Sleep(10 * time.Second) // Bedrock goes on
+				assert.Zero(t, api.Report().Open)
+			})
+		})
+	}
+}
+
+// Each wrong setting has an error that names its field.
+func TestConfigIsChecked(t *testing.T) {
+	good := llm.OpenAI("m", 10, 1000)
+	for i, c := range []struct {
+		config llm.Config
+		want   string
+	}{
+		{llm.Config{Preset: good}, `Config.Account: must be from 1 to 64 bytes without braces and colons, got ""`},
+		{llm.Config{Account: "a:b", Preset: good}, `Config.Account`},
+		{llm.Config{Account: "a", Preset: llm.OpenAI("", 1, 1)}, `Config.Preset.Model`},
+		{llm.Config{Account: "a", Preset: llm.OpenAI("m", 0, 0)}, `Config.Preset: must have a limit`},
+		{llm.Config{Account: "a", Preset: llm.OpenAI("m", -1, 0)}, `Config.Preset: must have figures of 0`},
+		{llm.Config{Account: "a", Preset: llm.Preset{Model: "m", Requests: 1}}, `Config.Preset.API`},
+		{llm.Config{Account: "a", Preset: good, Slots: 1001}, `Config.Slots: must be from 1 to 1000`},
+		{llm.Config{Account: "a", Preset: good, Share: 1.5}, `Config.Share`},
+		{llm.Config{Account: "a", Preset: good, Background: -1}, `Config.Background`},
+		{llm.Config{Account: "a", Preset: good, Retries: -1}, `Config.Retries`},
+	} {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			_, err := llm.New(nil, c.config)
+			require.ErrorIs(t, err, llm.ErrInvalid)
+			assert.ErrorContains(t, err, c.want)
+		})
+	}
+}
+
+// A fleet leaves an account alone whose credit is used up, and another Set of the chain makes its calls. Within a
+// minute after the first account serves calls again, the fleet is back at it.
+func TestChain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		first := newSet(t, b, llm.Config{Account: "first", Preset: llm.OpenAI("a", 600, 60_000)})
+		second := newSet(t, b, llm.Config{Account: "second", Preset: llm.OpenAI("b", 600, 60_000)})
+		chain := llm.Chain(first, second)
+		picks := map[string]int{}
+		calls := func(phase string) {
+			for range 30 {
+				pick, call, err := chain.Acquire(t.Context(), llm.Estimate{Input: 100, Output: 100, Max: 200}, 20*time.Second)
+				require.NoError(t, err)
+				call.Close()
+				picks[fmt.Sprint(phase, " ", pick)]++
+				time.Sleep(time.Second)
+			}
+		}
+		calls("before")
+		require.NoError(t, first.Stop(t.Context(), time.Time{}, "credits"))
+		calls("stopped")
+		require.NoError(t, first.Resume(t.Context()))
+		time.Sleep(30 * time.Second)
+		calls("after")
+		assert.Equal(t, map[string]int{"before 0": 30, "stopped 1": 30, "after 0": 30}, picks)
+		require.NoError(t, first.Stop(t.Context(), time.Time{}, "credits"))
+		until := time.Now().Add(time.Hour).Truncate(time.Second)
+		require.NoError(t, second.Stop(t.Context(), until, "DayQuota"))
+		_, _, err := chain.Acquire(t.Context(), llm.Estimate{Input: 100}, 20*time.Second)
+		var gone *llm.Exhausted
+		require.ErrorAs(t, err, &gone)
+		assert.Equal(t, "calls", gone.Scope)
+		assert.Equal(t, "DayQuota", gone.Reason)
+		assert.True(t, gone.Until.Equal(until))
+	})
+}
+
+// The fleet shares what it has learned: the first call of a new process costs what calls of its route have used, and
+// not the first guess of 16,500 * 1.2 tokens. A route that nobody has used costs that guess. Each process makes at
+// most two trips in two seconds for it.
+func TestLearnedCosts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 2000, Input: 1_500_000, Output: 300_000,
+			Wire: emulator.Wire{Answer: func(emulator.Call) emulator.Answer {
+				return emulator.Answer{Input: 5_000, CacheRead: 9000, Output: 100, Wait: time.Second, PerSecond: 100}
+			}}})
+		require.NoError(t, err)
+		body := `{"stream":true,"max_tokens":4096,"messages":[{"role":"user","content":"` + strings.Repeat("word ", 13_200) + `"}]}`
+		config := llm.Config{Account: "a", Preset: llm.Anthropic("claude-fable-5", llm.Build)}
+		cost := func(set *llm.Set, path string) (input, output int) {
+			base := baseFunc(func(r *http.Request) (*http.Response, error) {
+				states, err := set.Limits().States(r.Context())
+				require.NoError(t, err)
+				input, output = 250_000-int(states[1].Stored), 50_000-int(states[2].Stored)
+				return emulator.RoundTripper(api).RoundTrip(r)
+			})
+			response, err := set.Client(&http.Client{Transport: base}).Post("https://api.example"+path, "application/json", strings.NewReader(body))
+			require.NoError(t, err)
+			_, _ = io.Copy(io.Discard, response.Body)
+			_ = response.Body.Close()
+			time.Sleep(20 * time.Second) // the buckets are full
+			return input, output
+		}
+		first := newSet(t, b, config)
+		input, output := cost(first, "/v1/messages")
+		assert.InDelta(t, 19_800, input, 500)
+		assert.InDelta(t, 800, output, 40)
+		for range 25 {
+			cost(first, "/v1/messages")
+		}
+		input, output = cost(newSet(t, b, config), "/v1/messages")
+		assert.InDelta(t, 5_000, input, 150)
+		assert.InDelta(t, 100, output, 5)
+		input, _ = cost(newSet(t, b, config), "/v1/other")
+		assert.InDelta(t, 19_800, input, 500)
+		fields, err := b.Client().HGetAll(t.Context(), "fleetpace:{a}/claude-fable-5:learned").Result()
+		require.NoError(t, err)
+		assert.Len(t, fields, 2)
+	})
+}
+
+type baseFunc func(*http.Request) (*http.Response, error)
+
+func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A request that AWS has signed fails before its signature ends, with an error that says what to do. A stream that
+// takes longer does not.
+func TestSignedRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		set := newSet(t, b, llm.Config{Account: "a", Preset: llm.Bedrock("m", 60_000)})
+		long := set.Client(&http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(10 * time.Minute)
+			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r}, r.Context().Err()
+		})})
+		do := func() error {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://bedrock.example/model/m/converse", strings.NewReader(`{}`))
+			require.NoError(t, err)
+			r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=…")
+			response, err := long.Do(r)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			return err
+		}
+		require.NoError(t, do())
+		require.NoError(t, set.Limits().Pause(t.Context(), time.Hour, "test"))
+		start := time.Now()
+		require.ErrorContains(t, do(), "take the turn with Set.Acquire before the request is signed")
+		assert.InDelta(t, 4*time.Minute, time.Since(start), float64(time.Second))
+	})
+}

@@ -1,0 +1,104 @@
+package llm
+
+import (
+	"strings"
+	"time"
+
+	"github.com/fleetpace/fleetpace/transport/bodies"
+)
+
+// Counting says which tokens a provider counts when a call begins, and which in the end.
+type Counting int
+
+const (
+	// CountUsed: the tokens of the prompt count when the call begins, and those of the answer while it is
+	// produced. A call reserves what calls use on average, and its cost is corrected.
+	CountUsed Counting = iota
+	// CountReserved: the prompt and max_tokens count when the call begins. In the end, the used tokens count.
+	CountReserved
+	// CountLarger: the larger of the prompt and max_tokens counts, and stays.
+	CountLarger
+	// CountSum: the prompt and max_tokens count, and stay.
+	CountSum
+)
+
+// Preset is the limits of one model. Change any figure: accounts differ, and providers change theirs.
+type Preset struct {
+	API   bodies.API
+	Model string
+
+	// Figures per minute. 0: there is no such limit. Tokens are those of prompts and answers together.
+	Requests, Tokens, Input, Output int
+
+	Counting     Counting
+	CacheCounts  bool // tokens of the prompt that a cache held count like others
+	FailedCounts bool // failed requests count
+	GoesOn       bool // the provider produces, and counts, all of an answer whose stream the client cuts
+	Minutes      bool // the limits count in windows, and not in a bucket: the rate is lowered by the burst
+	OutputFactor int  // how many tokens a token of the answer counts as; 0: 1
+	MostOutput   int  // what a request without max_tokens may produce
+
+	// Burst is for how long the limits store permits. 0: 10 s. A call that costs more than the burst waits for a
+	// full bucket; the rest is charged afterwards.
+	Burst time.Duration
+
+	windows [4]string // names of requests, tokens, input and output in responses
+}
+
+// Tier is a tier of an account at Anthropic.
+type Tier int
+
+// The tiers.
+const (
+	Start Tier = iota
+	Build
+	Scale
+)
+
+var named = [4]string{"requests", "tokens", "input-tokens", "output-tokens"}
+
+// Anthropic returns the limits of a model on Anthropic's API, as its documentation states them in 2026. The models
+// Fable have lower limits than others.
+func Anthropic(model string, tier Tier) Preset {
+	figures := [...][3]int{{1000, 2_000_000, 400_000}, {5000, 5_000_000, 1_000_000}, {10_000, 10_000_000, 2_000_000}}
+	if isFable(model) {
+		figures = [...][3]int{{1000, 500_000, 100_000}, {2000, 1_500_000, 300_000}, {4000, 4_000_000, 800_000}}
+	}
+	f := figures[min(max(Start, tier), Scale)]
+	return Preset{API: bodies.Anthropic, Model: model, Requests: f[0], Input: f[1], Output: f[2], MostOutput: 8192, windows: named}
+}
+
+// OpenAI returns the limits of a model on OpenAI's API. It counts what requests reserve, and documents no refund.
+func OpenAI(model string, requests, tokens int) Preset {
+	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, Counting: CountLarger, CacheCounts: true, FailedCounts: true, MostOutput: 4096, windows: named}
+}
+
+// Azure returns the limits of a deployment of Azure OpenAI: 6 requests per minute for 1,000 tokens. It counts tokens by
+// the clock's minute, and requests in windows of 10 s. A call must not cost more than the Burst, 2 % of the tokens.
+func Azure(deployment string, tokens int) Preset {
+	return Preset{API: bodies.Azure, Model: deployment, Requests: tokens * 6 / 1000, Tokens: tokens, Counting: CountSum, CacheCounts: true, FailedCounts: true, Minutes: true, MostOutput: 4096,
+		Burst: 1200 * time.Millisecond, windows: named}
+}
+
+// Gemini returns the limits of a model on the Gemini API. Tokens of prompts count alone.
+func Gemini(model string, requests, input int) Preset {
+	return Preset{API: bodies.Gemini, Model: model, Requests: requests, Input: input, CacheCounts: true, FailedCounts: true, MostOutput: 8192, windows: named}
+}
+
+// Groq returns the limits of a model on Groq's API. What its responses state of requests is per day.
+func Groq(model string, requests, tokens int) Preset {
+	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, MostOutput: 8192, windows: [4]string{"-", "tokens", "-", "-"}}
+}
+
+// Mistral returns the limits of a model on Mistral's API, which has a limit of requests per second.
+func Mistral(model string, perSecond float64, tokens int) Preset {
+	return Preset{API: bodies.OpenAI, Model: model, Requests: int(60 * perSecond), Tokens: tokens, CacheCounts: true, MostOutput: 8192, Burst: time.Second, windows: named}
+}
+
+// Bedrock returns the limits of a model on the runtime API of Amazon Bedrock. Tokens of answers count five times, as
+// those of most models of Claude do. Set max_tokens in requests: it is reserved.
+func Bedrock(model string, tokens int) Preset {
+	return Preset{API: bodies.Bedrock, Model: model, Tokens: tokens, Counting: CountReserved, OutputFactor: 5, GoesOn: true, MostOutput: 64_000, windows: named}
+}
+
+func isFable(model string) bool { return strings.Contains(model, "fable") }
