@@ -61,8 +61,8 @@ type Config struct {
 	// A response then also tells an SDK what to do. After a refusal that no retry can heal it has
 	// X-Should-Retry: false. After one for which the limit is paused it has Retry-After-Ms: 1, so
 	// that the SDK comes back at once, and waits for its turn in the queue. If the account or a
-	// quota is used up, the limits are stopped: see [reserve.Limiter.Stop]. Of limits with and without
-	// keys, a refusal for the model stops those with keys, and one for the account those without.
+	// quota is used up, the limits are stopped: see [reserve.Limiter.Stop]. A refusal
+	// for the account stops the limits of Turn.Account, and a refusal for the model the others.
 	// Requests then fail with [reserve.ErrExhausted]. If nobody knows the end, one request of the fleet
 	// probes every five minutes, and its success ends the stop. Default: statuses and headers decide.
 	API bodies.API

@@ -40,8 +40,8 @@ type Turn struct {
 	// for all sites. They must be limits of Limiter. nil: all of them.
 	Pauses reserve.Turns
 
-	// Account are the limits to stop when a hard stop concerns the whole account: see [Config.API]. One for the
-	// model alone stops the others. They must be limits of Limiter. nil: the limits without keys.
+	// Account are the limits to stop when a hard stop concerns the whole account: see [Config.API]. A stop for the
+	// model alone concerns the others. They must be limits of Limiter. nil: the limits without keys.
 	Account reserve.Turns
 
 	// Adapt gets the result of the request, so that the limit can follow; see [Config.Adapt]. nil:

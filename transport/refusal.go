@@ -18,7 +18,7 @@ import (
 type verdict struct {
 	headers.Advice
 	window string       // the limit that is used up, by the provider's name; empty: unknown
-	stops  bodies.Scope // of a hard stop; empty: it is none
+	stops  bodies.Scope // of a hard stop; empty: there is no stop
 }
 
 // classify adds what the body of a refusal says to what its header says.

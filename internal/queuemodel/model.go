@@ -99,7 +99,7 @@ type State struct {
 	isNew                           bool    // it had no state
 	setUntil, paused, held, resumed float64
 	closed                          float64 // until when all that is spent without Redis is counted
-	probe                           float64 // when a call may probe the hard stop; 0: it is none
+	probe                           float64 // when a call may probe the hard stop; 0: there is no stop
 	lastOf                          string
 	lastCost, lastDue               float64
 	places                          []place
