@@ -326,7 +326,7 @@ func (s *Set) used(n int, e Estimate, u Usage, early bool) []int {
 	return all
 }
 
-// known reports whether an error says that the provider cannot serve a call now, but another one may.
+// elsewhere reports whether an error says that the provider cannot serve a call now, but another one may.
 func elsewhere(err error) bool {
 	return errors.Is(err, ErrExhausted) || errors.Is(err, reserve.ErrWouldMissDeadline) || errors.Is(err, reserve.ErrQueueFull) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -114,7 +114,7 @@ func (j *Joint) probe(ctx context.Context, need engine.Need) *Reservation {
 	for _, l := range j.limits {
 		if s := l.limit.Stopped(); s != nil {
 			in := l.limit.ProbesIn(s, now)
-			if in > 0 && in <= probeEvery || !s.Until.IsZero() {
+			if in > 0 && in <= probeEvery || s.Until.After(now) {
 				return nil
 			}
 			due = true
