@@ -2,8 +2,10 @@ package llm_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -77,6 +79,7 @@ func (f *fleet) run(t *testing.T, account http.Handler, half func()) {
 
 func newSet(t *testing.T, b *bubble.Bubble, config llm.Config) *llm.Set {
 	t.Helper()
+	config.Logger = slog.New(slog.DiscardHandler)
 	set, err := llm.New(b.Client(), config)
 	require.NoError(t, err)
 	t.Cleanup(set.Close)
@@ -291,5 +294,51 @@ func TestSignedRequests(t *testing.T) {
 		start := time.Now()
 		require.ErrorContains(t, do(), "take the turn with Set.Acquire before the request is signed")
 		assert.InDelta(t, 4*time.Minute, time.Since(start), float64(time.Second))
+	})
+}
+
+// The quota of a day stops one model until midnight of the Pacific coast, although the refusal says 26 s. Other models
+// of the account go on. After midnight the fleet goes on without a probe.
+func TestDayQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		api, err := emulator.NewGemini(emulator.GeminiConfig{Requests: 600, Input: 200_000, Daily: 20,
+			Wire: emulator.Wire{Answer: func(emulator.Call) emulator.Answer { return emulator.Answer{Input: 100, Output: 10} }}})
+		require.NoError(t, err)
+		other := newSet(t, b, llm.Config{Account: "a", Preset: llm.Gemini("other", 600, 200_000)})
+		midnight := time.Date(2000, 1, 1, 8, 0, 0, 0, time.UTC)
+		var calls sync.WaitGroup
+		for range 2 {
+			set := newSet(t, b, llm.Config{Account: "a", Preset: llm.Gemini("m", 600, 200_000)})
+			client := set.Client(&http.Client{Transport: emulator.RoundTripper(api)})
+			for range 3 {
+				calls.Go(func() {
+					for time.Now().Before(midnight) {
+						response, err := client.Post("https://api.example/v1beta/models/m:generateContent", "application/json", strings.NewReader(`{}`))
+						var gone *llm.Exhausted
+						if errors.As(err, &gone) {
+							assert.InDelta(t, 0, gone.Until.Sub(midnight), float64(2*time.Second))
+							assert.Equal(t, "m/requests", gone.Scope)
+							time.Sleep(time.Until(gone.Until) + time.Second)
+							response, err = client.Post("https://api.example/v1beta/models/m:generateContent", "application/json", strings.NewReader(`{}`))
+						}
+						if assert.NoError(t, err) {
+							_, _ = io.Copy(io.Discard, response.Body)
+							_ = response.Body.Close()
+						}
+					}
+				})
+			}
+		}
+		time.Sleep(time.Minute)
+		report := api.Report()
+		t.Logf("%d calls of 20, %v refused, %d after the first refusal", report.Admitted, report.Refused, report.AfterStop)
+		assert.Equal(t, 20, report.Admitted)
+		assert.LessOrEqual(t, report.Refused["RESOURCE_EXHAUSTED"]+report.Refused["429"], 6)
+		call, err := other.Acquire(t.Context(), llm.Estimate{Input: 100})
+		require.NoError(t, err)
+		call.Done()
+		calls.Wait()
+		assert.Greater(t, api.Report().Admitted, 20)
 	})
 }
