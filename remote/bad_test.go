@@ -101,8 +101,12 @@ func TestWrongFields(t *testing.T) {
 			field := strings.Replace(body(t, w).Field, "limits.cost", "limits[0].cost", 1) // of Go 1.26
 			require.Equal(t, c.field, field, "%s %.200s: %s", c.operation, c.body, w.Body)
 		}
+		w := do(t, s, request(t, http.MethodPost, "/v1/wait", limits(`{"name":"api","cost":1.5}`)))
+		require.Contains(t, w.Body.String(), "must be a whole number, got 1.5")
 		began := time.Now()
-		post(t, s, "/v1/wait", wants("api"))
+		r := request(t, http.MethodPost, "/v1/wait", wants("api"))
+		r.Header.Set("Content-Type", "application/json; charset=UTF-8")
+		require.Equal(t, http.StatusOK, do(t, s, r).Code)
 		require.Less(t, time.Since(began), 10*time.Millisecond)
 	})
 }
@@ -124,6 +128,8 @@ func TestWrongRequests(t *testing.T) {
 			r := request(t, method, path, content)
 			r.Header.Set("Authorization", "bearer secret")
 			r.Header.Set("Content-Type", "text/plain")
+			require.Equal(t, http.StatusUnsupportedMediaType, do(t, s, r).Code, operation)
+			r.Header.Set("Content-Type", "application/json; charset=utf-16")
 			require.Equal(t, http.StatusUnsupportedMediaType, do(t, s, r).Code, operation)
 			r = request(t, method, path, `{"limits":[{"name":"`+strings.Repeat("x", 1<<20)+`"}]}`)
 			r.Header.Set("Authorization", "Bearer secret")

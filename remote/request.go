@@ -58,8 +58,9 @@ func isJSON(kind string) bool {
 	if kind == "application/json" { // most often
 		return true
 	}
-	kind, _, err := mime.ParseMediaType(kind)
-	return err == nil && kind == "application/json"
+	kind, given, err := mime.ParseMediaType(kind)
+	charset := given["charset"]
+	return err == nil && kind == "application/json" && (charset == "" || strings.EqualFold(charset, "utf-8"))
 }
 
 func readBody(w http.ResponseWriter, r *http.Request, into any) error {
@@ -67,7 +68,7 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	if given := r.Header.Get("Content-Type"); !isJSON(given) {
 		return problem{
 			Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Value: given,
-			Detail: "Content-Type must be application/json", after: -1,
+			Detail: "Content-Type must be application/json, in UTF-8", after: -1,
 		}
 	}
 	d, _ := decoders.Get().(*decoder)
@@ -93,7 +94,11 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	case errors.As(err, &large):
 		return problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("The body has more than %d bytes.", largestBody), after: -1}
 	case errors.As(err, &kind) && kind.Field != "":
-		return wrong(indexes.ReplaceAllString(strings.TrimPrefix(kind.Field, "call."), "[$1]"), kind.Value, "must not be of type "+kind.Value)
+		field := indexes.ReplaceAllString(strings.TrimPrefix(kind.Field, "call."), "[$1]")
+		if number, is := strings.CutPrefix(kind.Value, "number "); is {
+			return wrong(field, json.Number(number), "must be a whole number, got "+number)
+		}
+		return wrong(field, kind.Value, "must not be of type "+kind.Value)
 	default:
 		return wrong("body", nil, "must be JSON as /v1/openapi.yaml describes it: "+err.Error())
 	}

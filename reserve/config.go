@@ -70,7 +70,8 @@ type Config struct {
 	// Lease lets this process take permits ahead of its calls (prefetch), and is how long it may
 	// hold them. While permits are stored, most calls then need no round trip. At most one minute;
 	// half of the time in which the bucket fills is enough. A lease is for paced limits that do not
-	// settle.
+	// settle. It pays where a process calls the same limit, or the same key, several times within that
+	// time. Otherwise it costs more than it saves.
 	//
 	// The default 0 is for processes whose calls use more than 3,000 permits per second of such a
 	// limit. Such a process takes the permits that its calls use in about 12 ms, and holds them for
