@@ -209,7 +209,7 @@ func (a *app) reset() *cobra.Command {
 		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
 			what := fmt.Sprintf("remove the override of %s: the configured limit is %s", t, t.Limit)
 			if !t.Row.Set {
-				what += " (there is no override)"
+				what = fmt.Sprintf("remove the override of %s: there is none, and its limit %s stays; to make permits available, use fleetpace refill", t, t.Row.Limit)
 			}
 			return what, t.Limiter.ResetLimit, nil
 		},

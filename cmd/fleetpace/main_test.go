@@ -160,6 +160,7 @@ func TestLookingAndChanging(t *testing.T) {
 		slow := s.limiter("slow", "5/day burst 5").For("acme") // nothing comes meanwhile
 		require.NoError(t, slow.WaitN(t.Context(), 3))
 		require.Contains(t, s.does("refill", "slow", "acme", "-y"), "2 of 5 are left now")
+		require.Contains(t, s.does("reset", "slow", "acme", "-y"), "there is none, and its limit")
 		state, err := slow.State(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 5., state.Stored)
