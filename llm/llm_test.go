@@ -138,7 +138,7 @@ func TestSetsUseTheirAccounts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				api, err := c.account()
 				require.NoError(t, err)
-				f := fleet{config: llm.Config{Account: "a", Preset: c.preset}, agents: c.agents, lasts: 4 * time.Minute, path: c.path, body: c.body}
+				f := fleet{config: llm.Config{Account: "a", Preset: c.preset}, agents: c.agents, lasts: 150 * time.Second, path: c.path, body: c.body}
 				before := 0
 				f.run(t, api, func() { before = api.Report().Admitted })
 				report := api.Report()
