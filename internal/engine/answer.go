@@ -93,6 +93,9 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 	case errors.Is(answer.Refused, wire.ErrClock):
 		e.lose(of, number, 1)
 	case answer.Refused != nil:
+		if of.place != nil { // the calls behind it move up
+			l.done = append(l.done, &Turn{Number: number})
+		}
 		l.refuse(of.place, answer.Refused)
 	case answer.TooLate:
 		l.tooLate(later(forecast, item.Latest.Add(slop+time.Microsecond)), answer.Slowest, now)
