@@ -60,6 +60,15 @@ func (s *scene) does(args ...string) string {
 	return out
 }
 
+// shows waits until a limit is known.
+func (s *scene) shows(name string) {
+	s.Helper()
+	require.Eventually(s, func() bool {
+		code, _, _ := s.command("", "show", name)
+		return code == 0
+	}, 20*time.Second, 20*time.Millisecond)
+}
+
 // known waits for the first heartbeat of a name.
 func (s *scene) known(names ...string) {
 	s.Helper()
@@ -159,6 +168,7 @@ func TestLookingAndChanging(t *testing.T) {
 
 		slow := s.limiter("slow", "5/day burst 5").For("acme") // nothing comes meanwhile
 		require.NoError(t, slow.WaitN(t.Context(), 3))
+		s.shows("slow")
 		require.Contains(t, s.does("refill", "slow", "acme", "-y"), "2 of 5 are left now")
 		require.Contains(t, s.does("reset", "slow", "acme", "-y"), "there is none, and its limit")
 		state, err := slow.State(t.Context())
@@ -166,6 +176,7 @@ func TestLookingAndChanging(t *testing.T) {
 		require.Equal(t, 5., state.Stored)
 		_, err = s.limiter("batch", "5 at once").Acquire(t.Context(), 1)
 		require.NoError(t, err)
+		s.shows("batch")
 		code, _, errs = s.command("", "refill", "batch", "-y")
 		require.Equal(t, exitUsage, code)
 		require.Contains(t, errs, "use fleetpace release")
