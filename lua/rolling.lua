@@ -63,6 +63,7 @@ function rolling.ahead(l, before, cost)
   before = ceil(before) -- a rank times a mean
   local rounds = ceil((before + cost) / l.a)
   local moment = momentOf(l, l.used + before + cost - rounds * l.a)
+  if not moment and rounds == 1 then return 0 end -- nobody knows since when these permits are there
   return (moment and moment + l.offset or at - l.b) + rounds * l.b
 end
 

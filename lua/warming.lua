@@ -43,7 +43,10 @@ end
 
 function warming.left(l) return l.free + l.part <= at and storedAt(l, at) or 0 end
 function warming.most() return 1e9 end
-function warming.ahead(l, before) return max(at, l.free + l.part) + price(l, storedAt(l, at), before) end
+function warming.ahead(l, before)
+  if before == 0 then return l.free + l.part end
+  return max(at, l.free + l.part) + price(l, storedAt(l, at), before)
+end
 
 -- The permits come back as if the limit had been warm.
 function warming.unspend(l, cost)

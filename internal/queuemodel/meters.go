@@ -205,7 +205,10 @@ func (c *call) ahead(s *State, before, cost float64) float64 {
 		before = math.Ceil(before) // a rank times a mean
 		rounds := math.Ceil((before + cost) / s.a)
 		moment, ok := s.momentOf(s.used + before + cost - rounds*s.a)
-		if !ok {
+		switch {
+		case !ok && rounds == 1: // nobody knows since when these permits are there
+			return 0
+		case !ok:
 			return c.at - s.b + rounds*s.b
 		}
 		return moment + s.offset + rounds*s.b
@@ -216,6 +219,9 @@ func (c *call) ahead(s *State, before, cost float64) float64 {
 		}
 		return max(s.till, c.at+max(c.Horizon+1, math.Ceil(over/s.a*s.mean)))
 	default:
+		if before == 0 {
+			return s.free + s.part
+		}
 		return max(c.at, s.free+s.part) + s.price(s.storedAt(c.at), before)
 	}
 }
