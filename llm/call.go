@@ -99,6 +99,8 @@ func (c *Call) end(complete bool) {
 	}
 	if c.u.Known {
 		c.set.learn(c.e, c.u)
+	}
+	if c.u.Known || c.set.preset.fixed() {
 		c.settle(c.u, false)
 	}
 }
@@ -106,6 +108,9 @@ func (c *Call) end(complete bool) {
 // settle tells Redis in the background what the call has used.
 func (c *Call) settle(u Usage, early bool) {
 	used := c.set.used(c.n, c.e, u, early)
+	if used == nil {
+		return
+	}
 	c.set.background(func(ctx context.Context) {
 		c.settling.Lock()
 		defer c.settling.Unlock()

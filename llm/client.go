@@ -31,6 +31,7 @@ func (s *Set) Client(base *http.Client) *http.Client {
 		Tokens: func(r *http.Response, u Usage) []int {
 			return s.ended(r, u, false)
 		},
+		TokensUnstated: s.preset.fixed(),
 		Early: func(r *http.Response, u Usage) []int {
 			return s.ended(r, u, true)
 		},
@@ -104,9 +105,13 @@ func (s *Set) ended(r *http.Response, u Usage, early bool) []int {
 		if s.preset.FailedCounts {
 			return nil
 		}
-		return s.used(n, Estimate{}, Usage{Complete: true}, false)
+		used := s.used(n, Estimate{}, Usage{Complete: true}, false)
+		for i := range used {
+			used[i] = min(used[i], 0)
+		}
+		return used
 	}
-	if !early {
+	if !early && u.Known {
 		s.learn(e, u)
 	}
 	return s.used(n, e, u, early)

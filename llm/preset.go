@@ -101,4 +101,7 @@ func Bedrock(model string, tokens int) Preset {
 	return Preset{API: bodies.Bedrock, Model: model, Tokens: tokens, Counting: CountReserved, OutputFactor: 5, GoesOn: true, MostOutput: 64_000, windows: named}
 }
 
+// fixed reports whether what a call reserves is what it costs, whatever it uses.
+func (p *Preset) fixed() bool { return p.Counting == CountLarger || p.Counting == CountSum }
+
 func isFable(model string) bool { return strings.Contains(model, "fable") }

@@ -296,7 +296,7 @@ func (s *Set) reserved(of kind, e Estimate) int {
 	return 1
 }
 
-// used is what the limits of a turn count in the end, or so far; below 0: it is not known.
+// used is what the limits of a turn count in the end, or so far; below 0: it is not known. nil: nothing is known.
 func (s *Set) used(n int, e Estimate, u Usage, early bool) []int {
 	p := &s.preset
 	prompt := u.Input + u.CacheWrite
@@ -309,7 +309,7 @@ func (s *Set) used(n int, e Estimate, u Usage, early bool) []int {
 		all[i] = -1
 		switch {
 		case of == calls || of == requests:
-		case p.Counting == CountLarger || p.Counting == CountSum:
+		case p.fixed():
 			all[i] = s.reserved(of, e) // more than the cost, if that was cut to the burst
 		case of == input:
 			all[i] = prompt
@@ -322,6 +322,9 @@ func (s *Set) used(n int, e Estimate, u Usage, early bool) []int {
 				all[i] = u.Cost
 			}
 		}
+	}
+	if slices.Max(all) < 0 {
+		return nil
 	}
 	return all
 }

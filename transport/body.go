@@ -171,7 +171,7 @@ func (t *Transport) tokens(s sent, u bodies.Usage) []int {
 	switch {
 	case s.StatusCode >= http.StatusBadRequest:
 		u = bodies.Usage{Complete: true}
-	case !u.Known:
+	case !u.Known && !t.config.TokensUnstated:
 		return nil
 	}
 	return t.config.Tokens(s.Response, u)

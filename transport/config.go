@@ -43,11 +43,14 @@ type Config struct {
 	// waits for nothing.
 	//
 	// Tokens gets the largest counts that the body has stated so far. A stream that was cut is not
-	// Complete; if it does not even state its prompt, Tokens is not called, and the estimate stays.
+	// Complete; if it does not even state its prompt, Tokens is not called without TokensUnstated, and the estimate stays.
 	// A response of status 400 or above has used nothing: the Usage is 0. Return nil for it if
 	// failed requests count, as at OpenAI. It needs a limit that has [reserve.Config.Settles].
 	// Default: the costs are right.
 	Tokens func(*http.Response, bodies.Usage) []int
+
+	// TokensUnstated calls Tokens also for a response that does not state its prompt. Its Usage is not Known.
+	TokensUnstated bool
 
 	// Early is Tokens as soon as a stream has stated the tokens of its prompt, which may be long before its
 	// end. Return a number below 0 for each limit whose use is not certain yet, such as that of the output.
