@@ -96,3 +96,50 @@ func TestRequestsAlone(t *testing.T) {
 		assert.Empty(t, log.String())
 	})
 }
+
+// inputOf returns what the next request of a path reserves of the prompts' limit, as a part of its bytes / 4, and of
+// the answers' limit.
+func inputOf(t *testing.T, set *llm.Set, path string) (ratio float64, output int) {
+	t.Helper()
+	time.Sleep(time.Minute) // the buckets are full
+	body := `{"messages":[{"content":"` + strings.Repeat("word ", 1600) + `"}]}`
+	base := baseFunc(func(r *http.Request) (*http.Response, error) {
+		states, err := set.Limits().States(r.Context())
+		require.NoError(t, err)
+		ratio = (float64(states[1].Limit.MaxBurst()) - states[1].Stored) / 2000
+		output = states[2].Limit.MaxBurst() - int(states[2].Stored)
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	})
+	send(t, set.Client(&http.Client{Transport: base}), http.MethodPost, path, body)
+	return ratio, output
+}
+
+// One odd call, or odd values in Redis, change the estimates of later calls by little.
+func TestOddUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		preset := llm.Anthropic("m", llm.Scale)
+		key := "fleetpace:{a}/m:learned"
+		client := b.Client()
+		require.NoError(t, client.HSet(t.Context(), key, "/v1/inf", "+Inf 200 +Inf 200", "/v1/nan", "NaN 200 NaN 200", "/v1/many", "1 NaN 100 NaN", "/v1/large", "1e30 200 1e30 200").Err())
+		set := newSet(t, b, llm.Config{Account: "a", Preset: preset})
+		answer := `{"usage":{"input_tokens":%d,"output_tokens":%d}}`
+		for range 25 {
+			send(t, set.Client(answers(fmt.Sprintf(answer, 20, 50))), http.MethodPost, "/v1/messages", `{"max_tokens":1000,"a":"`+strings.Repeat("word ", 11)+`"}`)
+		}
+		send(t, set.Client(answers(fmt.Sprintf(answer, 900_000, 900_000))), http.MethodPost, "/v1/messages", `{"max_tokens":1000}`)
+		ratio, output := inputOf(t, set, "/v1/messages")
+		t.Logf("after one odd call: %.2f tokens for four bytes, %d of output", ratio, output)
+		assert.InDelta(t, 1.1, ratio, 0.2)
+		assert.InDelta(t, 86, output, 10)
+		for _, c := range []struct {
+			path  string
+			ratio float64
+		}{{"/v1/inf", 4}, {"/v1/nan", 1.2}, {"/v1/many", 1.2}, {"/v1/large", 4}} {
+			ratio, output = inputOf(t, set, c.path)
+			t.Logf("%s: %.2f, %d", c.path, ratio, output)
+			assert.InDelta(t, c.ratio, ratio, 0.1, c.path)
+			assert.Positive(t, output, c.path)
+		}
+	})
+}

@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -123,7 +124,7 @@ func (s *Set) learn(e Estimate, u Usage) {
 	if s.preset.CacheCounts {
 		prompt += u.CacheRead
 	}
-	if s.learns.learn(e, prompt, u.Output, u.Complete) {
+	if s.learns.learn(e, prompt, min(u.Output, cmp.Or(e.Max, s.preset.MostOutput, mostOutput)), u.Complete) {
 		s.background(s.learns.exchange)
 	}
 }

@@ -18,6 +18,8 @@ const (
 	surely      = 20  // calls of a route after which their mean counts
 	memory      = 200 // the mean is about so many calls
 	mostRoutes  = 1000
+	mostRatio   = 4       // a token has at least a byte
+	mostOutput  = 1 << 20 // tokens of an answer
 
 	shareEvery  = 2 * time.Second // how often a process exchanges means with Redis; that takes two trips
 	mostShared  = 50              // routes that it exchanges together
@@ -120,12 +122,14 @@ func (l *learns) learn(e Estimate, prompt, output int, complete bool) (share boo
 	defer l.mu.Unlock()
 	r := l.of(e.route)
 	if e.bytes > 0 {
-		r.ratio.add(float64(prompt) * bytesPerToken / float64(e.bytes))
+		r.ratio.add(min(max(0, float64(prompt)*bytesPerToken/float64(e.bytes)), mostRatio))
 	}
 	if complete {
-		r.output.add(float64(output))
+		r.output.add(float64(max(0, output)))
 	}
-	l.changed[e.route] = r
+	if l.changed[e.route] != nil || len(l.changed) < mostRoutes {
+		l.changed[e.route] = r
+	}
 	now := time.Now()
 	if share = now.Sub(l.shared) >= shareEvery; share {
 		l.shared = now
@@ -145,10 +149,10 @@ func (l *learns) read(ctx context.Context, routes []string) bool {
 	for i, route := range routes {
 		var ratio, ratioOf, output, outputOf float64
 		text, _ := texts[i].(string)
-		if n, _ := fmt.Sscan(text, &ratio, &ratioOf, &output, &outputOf); n == 4 && ratio >= 0 && output >= 0 {
+		if n, _ := fmt.Sscan(text, &ratio, &ratioOf, &output, &outputOf); n == 4 && ratio >= 0 && output >= 0 && ratioOf >= 0 && outputOf >= 0 { // and no NaN
 			r := l.of(route)
-			r.ratio.take(ratio, min(max(0, ratioOf), memory))
-			r.output.take(output, min(max(0, outputOf), memory))
+			r.ratio.take(min(ratio, mostRatio), min(ratioOf, memory))
+			r.output.take(min(output, mostOutput), min(outputOf, memory))
 		}
 	}
 	return true
