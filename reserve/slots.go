@@ -35,6 +35,11 @@ func (j *Joint) acquire(ctx context.Context, costs []int) (*Reservation, error) 
 	if err != nil {
 		return nil, err
 	}
+	if need.Stays { // no stop ends it, and its deadline may come before it may probe
+		if probes := j.probe(ctx, need); probes != nil {
+			return probes, nil
+		}
+	}
 	deadline, _ := ctx.Deadline()
 	r, err := j.hold(ctx, need, deadline)
 	if err != nil {

@@ -2,6 +2,7 @@ package reserve_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -173,4 +174,49 @@ func TestHardStopIsProbedByCallsThatStay(t *testing.T) {
 		cancel()
 		calls.Wait()
 	})
+}
+
+// Calls with deadlines far below the end of a stop fail because of the stop, and some of them probe it, whether they
+// stay or not.
+func TestHardStopOfCallsWithDeadlines(t *testing.T) {
+	for name, limit := range map[string]reserve.Limit{
+		"paced": reserve.PerSecond(10), "quota": reserve.Quota(1000, reserve.CalendarMinute), "rolling": reserve.Rolling(1000, time.Minute),
+		"warming": reserve.PerSecond(10).WarmUp(time.Minute), "slots": reserve.Concurrent(2),
+	} {
+		for _, stays := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", stays: ", stays), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBubble(t)
+					fleet := []*reserve.Limiter{b.limiter(limit), b.limiter(limit)}
+					require.NoError(t, fleet[0].Stop(t.Context(), time.Time{}, "credits"))
+					start := time.Now()
+					var probes []time.Duration
+					for i := 0; time.Since(start) < 17*time.Minute; i++ {
+						of := fleet[i%2]
+						if stays {
+							of = of.Staying()
+						}
+						ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+						r, err := of.Acquire(ctx, 1)
+						cancel()
+						switch {
+						case err == nil:
+							require.True(t, r.Probes())
+							probes = append(probes, time.Since(start).Round(time.Minute))
+						case !stays:
+							require.ErrorIs(t, err, reserve.ErrExhausted)
+						}
+						time.Sleep(start.Add(time.Duration(i+1) * 30 * time.Second).Sub(time.Now()))
+					}
+					assert.Len(t, probes, 3, "at %v", probes)
+					require.NoError(t, fleet[1].Resume(t.Context()))
+					for _, of := range fleet {
+						r, err := of.Acquire(t.Context(), 1)
+						require.NoError(t, err)
+						assert.False(t, r.Probes())
+					}
+				})
+			})
+		}
+	}
 }

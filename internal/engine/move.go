@@ -168,7 +168,8 @@ func (e *Engine) isMoving(limits []*wire.Limit, change int) {
 	}
 }
 
-// halt fails the calls that wait at limits with a hard stop, unless they stay or have IDs: bookings come back.
+// halt fails the calls that wait at limits with a hard stop, unless they stay, or have IDs, as bookings come back.
+// Calls that do not wait are only not due.
 func (e *Engine) halt(limits []*wire.Limit) {
 	for _, limit := range limits {
 		s := limit.Stopped()
@@ -176,7 +177,7 @@ func (e *Engine) halt(limits []*wire.Limit) {
 			continue
 		}
 		for _, l := range e.inUse {
-			if l.isAt(limit.Keys[0]) && !l.need.Stays && l.need.ID == "" {
+			if l.isAt(limit.Keys[0]) && !l.need.Stays && !l.need.Now && l.need.ID == "" {
 				l.failAll(e.cfg.Errors.Stopped(limit, s))
 			}
 		}
