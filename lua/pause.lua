@@ -5,11 +5,11 @@
 --       one call of the fleet may probe in so many micros. Without it: a plain pause. With micros 0, nothing
 --       is paused: a call asks whether it may probe, and the next one may in so many micros
 -- Reply: after the reply of head.lua, per limit the micros until the pause ends; for a probe 0: it is not
---       stopped, 1: the call may probe, 2: not now. News: until and paused. Granted turns that are due before
+--       stopped, 1: the call may probe, 2: not now, also where another limit is paused. News: until and paused. Granted turns that are due before
 --       that moment are revoked. Turns that are due later stay, as their permits are spent already.
 --
 -- The reason of a hard stop begins with "hard stop <when the next probe may go>". Processes of earlier
--- versions read a pause.
+-- versions read a pause. Where the reason of a plain pause begins so, "pause: " goes before it.
 
 local micros, every = tonumber(ARGV[OWN + 1]), tonumber(ARGV[OWN + 4] or '')
 local probes = micros == 0 and every
@@ -24,7 +24,7 @@ if probes then
   for j = 1, COUNT do
     local l = load(j)
     local due = not l.problem and tonumber(match(l.reason, STOPPED) or nil)
-    if l.problem or due and due > now and due <= now + every then goes = false end -- later only if the clock has stepped back
+    if l.problem or not due and l.paused > now or due and due > now and due <= now + every then goes = false end -- later only if the clock has stepped back
   end
 end
 for j = 1, COUNT do
@@ -39,7 +39,7 @@ for j = 1, COUNT do
       l.paused = ceil(now + micros)
       anew(l, l.paused)
       if ARGV[OWN + 3] ~= '1' then l.held = l.held + l.meter.hold(l, l.paused) end
-      if not due then l.reason = ARGV[OWN + 2] or '' end -- a stop goes on
+      if not due then l.reason = string.gsub(ARGV[OWN + 2] or '', '^hard stop ', 'pause: %0') end -- a stop goes on
     end
     if every and not l.problem then l.reason = format('hard stop %.0f %s', now + every, ARGV[OWN + 2]) end
     if longer or every and not l.problem then tell(l, format('until:%.0f,paused', l.paused)) end

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,43 @@ func TestHardStops(t *testing.T) {
 				require.NoError(t, err)
 				require.Greater(t, left, 3590e6, "the pause stays")
 			})
+		}
+	})
+}
+
+// A call does not probe a stop while another one of its limits is in a plain pause, whatever its reason says.
+func TestHardStopsArePausedToo(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		limit := queuemodel.Limit{Kind: "p", A: 1e5, B: 3}
+		s, who, _ := backlog(t, server.Client(t), limit, 0)
+		stopped, paused := Keys(redistest.Prefix(t), "", "stopped", "p", ""), Keys(redistest.Prefix(t), "", "paused", "p", "")
+		both, one := []queuemodel.Limit{limit, limit}, []queuemodel.Limit{limit}
+		at := func(seconds float64) { who.Now, who.Serial = startMicros+seconds*1e6, who.Serial+1 }
+		pauses := func(reason string) {
+			s.keys = paused
+			r := s.run("pause", Pause, one, append(headArgs(who, one), "10000000", reason))
+			require.NoError(t, r.err)
+			require.NotContains(t, r.heads(1, who.Now)[0].Text, "@stop", reason)
+		}
+		probe := func(seconds float64) float64 {
+			at(seconds)
+			s.keys = append(slices.Clone(stopped), paused...)
+			_, answer, err := s.Probe(who, both, 300e6)
+			require.NoError(t, err)
+			return answer
+		}
+		at(1)
+		s.keys = stopped
+		_, _, err := s.Pause(who, one, 36000e6, 300e6)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, probe(2))
+		require.EqualValues(t, 1, probe(302))
+		for i, reason := range []string{"an operator", "hard stop 2", "hard stop 2 - credits", "hard stop -2 - credits"} {
+			start := 1000 * float64(i+1)
+			at(start)
+			pauses(reason)
+			require.EqualValues(t, 2, probe(start+1), reason)
+			require.EqualValues(t, 1, probe(start+11), "the pause is over")
 		}
 	})
 }

@@ -310,7 +310,7 @@ func flowText(f *queuemodel.Flow) string {
 func (s *server) Pause(who queuemodel.Caller, limits []queuemodel.Limit, micros, every float64) ([]queuemodel.Head, float64, error) {
 	args := append(headArgs(who, limits), whole(micros), "told so")
 	if every > 0 {
-		args = append(args, "", whole(every))
+		args = append(args, "1", whole(every))
 	}
 	r := s.run("pause", Pause, limits, args)
 	if r.err != nil {

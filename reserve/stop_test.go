@@ -220,3 +220,84 @@ func TestHardStopOfCallsWithDeadlines(t *testing.T) {
 		}
 	}
 }
+
+// A stop is lost with the data of Redis: nothing is left of it that no call may probe.
+func TestHardStopIsLostWithTheData(t *testing.T) {
+	for name, limit := range map[string]reserve.Limit{
+		"paced": reserve.PerSecond(10), "quota": reserve.Quota(1000, reserve.CalendarMinute), "rolling": reserve.Rolling(1000, time.Minute),
+		"warming": reserve.PerSecond(10).WarmUp(time.Minute), "slots": reserve.Concurrent(2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBubble(t)
+				fleet := []*reserve.Limiter{b.limiter(limit), b.limiter(limit)}
+				for _, l := range fleet {
+					r, err := l.Acquire(t.Context(), 1)
+					require.NoError(t, err)
+					r.Release()
+				}
+				require.NoError(t, fleet[0].Stop(t.Context(), time.Time{}, "credits"))
+				for _, l := range fleet {
+					_, err := l.Acquire(t.Context(), 1)
+					require.ErrorIs(t, err, reserve.ErrExhausted)
+				}
+				b.mini.FlushAll()
+				for _, l := range fleet {
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+					r, err := l.Acquire(ctx, 1)
+					cancel()
+					require.NoError(t, err)
+					assert.False(t, r.Probes())
+					r.Release()
+				}
+				assert.Zero(t, state(t, fleet[0]).Paused)
+			})
+		})
+	}
+}
+
+// A plain pause whose reason reads like a stop is a pause: calls wait, and none of them probes.
+func TestPauseWithTheReasonOfAStop(t *testing.T) {
+	for _, reason := range []string{"hard stop 2", "hard stop 2 - credits", "hard stop -2 - credits", "hard stop 2 2030-01-01T00:00:00Z credits"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t)
+			l, other := b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))
+			require.NoError(t, l.Pause(t.Context(), 10*time.Minute, reason))
+			s := state(t, other)
+			assert.False(t, s.Stopped, reason)
+			assert.Equal(t, "pause: "+reason, s.PauseReason)
+			start := time.Now()
+			for range 2 {
+				r, err := other.Acquire(t.Context(), 1)
+				require.NoError(t, err)
+				assert.False(t, r.Probes(), reason)
+			}
+			assert.GreaterOrEqual(t, time.Since(start), 599*time.Second, reason)
+		})
+	}
+}
+
+// A call does not probe the stop of one of its limits while another one is paused.
+func TestHardStopIsNotProbedInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		client := b.client()
+		calls := b.on(client, reserve.Config{Name: "calls", Group: "g", Limit: reserve.PerSecond(10)})
+		customer := b.on(client, reserve.Config{Name: "customer", Group: "g", Limit: reserve.PerSecond(10)})
+		both := joint(t, calls, customer)
+		require.NoError(t, calls.Stop(t.Context(), time.Time{}, "credits"))
+		require.NoError(t, customer.Pause(t.Context(), 12*time.Minute, "an operator"))
+		start := time.Now()
+		var probes []time.Duration
+		for time.Since(start) < 20*time.Minute {
+			r, err := both.Acquire(t.Context())
+			if err == nil {
+				require.True(t, r.Probes())
+				probes = append(probes, time.Since(start).Round(time.Minute))
+			}
+			time.Sleep(time.Minute)
+		}
+		require.Len(t, probes, 2)
+		assert.GreaterOrEqual(t, probes[0], 12*time.Minute)
+	})
+}

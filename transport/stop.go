@@ -60,7 +60,29 @@ func (t *Transport) probed(ctx context.Context, s sent, c *call) {
 	if s.turn == nil || !s.turn.Probes() || s.StatusCode >= 400 {
 		return
 	}
-	if err := c.joint.Resume(ctx); err != nil {
+	if err := resumeStopped(ctx, c.joint); err != nil {
 		t.config.Logger.Error("transport: the limit is stopped, though the provider serves calls again: resume it", "limit", c.joint.String(), "error", err)
 	}
+}
+
+// resumeStopped ends the stops of the limits. A plain pause of one of them stays.
+func resumeStopped(ctx context.Context, joint *reserve.Joint) error {
+	states, err := joint.States(ctx)
+	if err != nil {
+		return err
+	}
+	var stopped []*reserve.Limiter
+	for i, l := range joint.Limits() {
+		if states[i].Stopped {
+			stopped = append(stopped, l)
+		}
+	}
+	if len(stopped) == 0 {
+		return nil
+	}
+	all, err := reserve.All(stopped...)
+	if err != nil {
+		return err
+	}
+	return all.Resume(ctx)
 }

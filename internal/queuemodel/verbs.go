@@ -122,7 +122,7 @@ func (r *Redis) Pause(who Caller, limits []Limit, micros, every float64) ([]Head
 	if c.Now+micros > s.paused {
 		s.paused = math.Ceil(c.Now + micros)
 		s.anew(s.paused)
-		if s.kind == "p" || s.kind == "w" {
+		if (s.kind == "p" || s.kind == "w") && every == 0 { // a stop keeps the permits
 			till := s.paused
 			if s.kind == "p" { // one permit is there then
 				till -= s.a

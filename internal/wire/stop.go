@@ -28,7 +28,7 @@ func Stop(ctx context.Context, c *Call, d time.Duration, until time.Time, reason
 	if !until.IsZero() {
 		moment = until.UTC().Format(time.RFC3339)
 	}
-	return c.pause(ctx, d, moment+" "+reason, false, every)
+	return c.pause(ctx, d, moment+" "+reason, true, every) // an empty bucket would outlast the stop where Redis loses its data
 }
 
 // The answers to a call that asks whether it may probe.
