@@ -65,7 +65,7 @@ func (t *Transport) probed(ctx context.Context, s sent, c *call) {
 	}
 }
 
-// resumeStopped ends the stops of the limits. A plain pause of one of them stays.
+// resumeStopped ends the stops of the limits. Their plain pauses stay.
 func resumeStopped(ctx context.Context, joint *reserve.Joint) error {
 	states, err := joint.States(ctx)
 	if err != nil {
