@@ -267,6 +267,22 @@ func TestCallsGoOnWithoutHeartbeats(t *testing.T) {
 	})
 }
 
+// The first turn of a slow limit is used, although the first heartbeat is answered later than the ask. A fast limit
+// gives the next turn soon.
+func TestFirstTurnsOfSlowLimits(t *testing.T) {
+	for _, limit := range []reserve.Limit{
+		reserve.PerHour(1), reserve.PerHour(1).WarmUp(time.Hour), reserve.PerMinute(20), reserve.Rolling(2, time.Hour), reserve.PerDay(1), reserve.PerSecond(50),
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := limitkinds.New(t)
+			b.Way, b.Beats = time.Millisecond, 18*time.Millisecond
+			ctx, stop := context.WithTimeout(t.Context(), time.Second)
+			defer stop()
+			require.NoError(t, b.Limiter(b.Client(), reserve.Config{Logger: silent, Limit: limit}).Wait(ctx), limit)
+		})
+	}
+}
+
 // When nobody uses the other kind any more, the new one is in force as soon as docs/limits.md says: after
 // the old process has closed its limiter, was killed, or has made no calls.
 func TestANewKindTakesOver(t *testing.T) {

@@ -24,6 +24,7 @@ type Bubble struct {
 	testing.TB
 	Redis   *miniredis.Miniredis
 	Way     time.Duration // one-way delay of connections that are made from now on
+	Beats   time.Duration // how much later heartbeats are sent
 	Scripts atomic.Int64  // script calls so far, except heartbeats
 	refused atomic.Pointer[redis.Script]
 }
@@ -114,7 +115,9 @@ func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return next(ctx, cmd)
 		}
 		hash := cmd.Args()[1]
-		if hash != lua.Beat.Hash() {
+		if hash == lua.Beat.Hash() {
+			time.Sleep(h.Beats)
+		} else {
 			h.Scripts.Add(1)
 		}
 		if script := h.refused.Load(); script != nil && hash == script.Hash() {

@@ -48,7 +48,7 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 				of.line.spends(turn.Ask)
 			}
 			turn.Due, turn.Until = at.Add(answer.Wait), at.Add(answer.Until+Tolerance)
-			if b.kept && now.Sub(turn.Due) > (slop+min(slop, e.clock.times(now).fastest))/2 { // it is late on purpose: the next turn may come in time
+			if b.kept && now.Sub(turn.Due) > e.mayBeKept(of.line, now) { // it is late on purpose: the next turn may come in time
 				turn.Until = turn.keptUntil()
 			}
 			turn.Moment = micros + (b.caller.Way + answer.Wait).Microseconds()
@@ -72,6 +72,13 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 			of.line.followPace(now)
 		}
 	}
+}
+
+// mayBeKept returns how late a turn may be that was kept: as late as clocks and timers make others, or a hundredth
+// of the time that one permit takes.
+func (e *Engine) mayBeKept(l *line, now time.Time) time.Duration {
+	perSecond, _ := l.need.Limit.Pace(now)
+	return max((slop+min(slop, e.clock.times(now).fastest))/2, time.Duration(float64(time.Second)/100/perSecond))
 }
 
 // followPace moves the forecasts of a line if its limit has another pace than when they were made.
