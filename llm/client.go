@@ -27,6 +27,9 @@ func (s *Set) Client(base *http.Client) *http.Client {
 	paced, err := transport.New(transport.Config{
 		Base: sending{of.Transport}, API: s.preset.API, Logger: s.config.Logger, Retry: transport.Retry{Max: s.config.Retries},
 		Choose: func(r *http.Request) (transport.Turn, error) {
+			if !generates(r) {
+				return transport.Turn{}, nil
+			}
 			return s.turn(r.Context(), estimateOf(r))
 		},
 		Tokens: func(r *http.Response, u Usage) []int {
@@ -59,6 +62,9 @@ type estimating struct {
 const signedFor = 4 * time.Minute
 
 func (e estimating) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !generates(r) {
+		return e.Transport.RoundTrip(r)
+	}
 	ctx := context.WithValue(r.Context(), estimateKey{}, e.set.estimate(r))
 	if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256") {
 		return e.Transport.RoundTrip(r.WithContext(ctx))

@@ -36,9 +36,9 @@ func Urgent(ctx context.Context) context.Context {
 }
 
 // Route names the kind of the calls of a context, such as "summarize". What calls use on average is learned for each
-// route. Default: the path of the request.
+// route, of the last 1,000 or so. Default: the path of the request, without IDs.
 func Route(ctx context.Context, name string) context.Context {
 	w := wishesOf(ctx)
-	w.route = name
+	w.route = name[:min(len(name), mostRoute)]
 	return context.WithValue(ctx, wishesKey{}, w)
 }

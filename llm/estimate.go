@@ -1,9 +1,13 @@
 package llm
 
 import (
+	"cmp"
 	"encoding/json"
 	"io"
 	"net/http"
+	"regexp"
+	"slices"
+	"strings"
 )
 
 // Estimate is what a call will use, in tokens.
@@ -34,12 +38,35 @@ type parameters struct {
 
 func (p *parameters) most() int { return max(0, p.A, p.B, p.C, p.Gemini.Max, p.Bedrock.Max) }
 
+// generates reports whether a request uses tokens of the limits. Other requests, such as one for a list or a file, count
+// no tokens, and providers do not count them as requests to a model. Batches have limits of their own.
+func generates(r *http.Request) bool {
+	if r.Method != http.MethodPost {
+		return r.Header.Get("Upgrade") != "" // to a protocol in which tokens are used
+	}
+	return !slices.ContainsFunc(strings.FieldsFunc(r.URL.Path, func(c rune) bool { return c == '/' || c == ':' }), func(word string) bool {
+		return slices.Contains([]string{"files", "uploads", "batches", "batchGenerateContent", "cancel", "count_tokens", "count-tokens", "countTokens", "input_tokens"}, word)
+	})
+}
+
+// routeOf returns a path without its IDs, which would make a route of each of them: words with digits or of more than
+// 32 bytes. The last word of a path at Gemini has the model and the method.
+func routeOf(path string) string {
+	words := strings.Split(path, "/")
+	for i, word := range words {
+		id, method, _ := strings.Cut(word, ":")
+		if len(id) > 32 || strings.ContainsAny(id, "0123456789") && !version.MatchString(id) {
+			words[i] = strings.TrimSuffix("*:"+method, ":")
+		}
+	}
+	return strings.Join(words, "/")
+}
+
+var version = regexp.MustCompile(`^v\d{1,2}([a-z]+\d?)?$`)
+
 // estimate returns what a request will use.
 func (s *Set) estimate(r *http.Request) Estimate {
-	route := wishesOf(r.Context()).route
-	if route == "" {
-		route = r.URL.Path
-	}
+	route := cmp.Or(wishesOf(r.Context()).route, routeOf(r.URL.Path))
 	if s.config.Estimate != nil {
 		e := s.config.Estimate(r)
 		e.route = route

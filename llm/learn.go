@@ -18,6 +18,7 @@ const (
 	surely      = 20  // calls of a route after which their mean counts
 	memory      = 200 // the mean is about so many calls
 	mostRoutes  = 1000
+	mostRoute   = 100 // bytes
 	mostRatio   = 4       // a token has at least a byte
 	mostOutput  = 1 << 20 // tokens of an answer
 
@@ -102,7 +103,7 @@ func (l *learns) estimate(ctx context.Context, e *Estimate) {
 	l.mu.Unlock()
 	if first {
 		ctx, cancel := context.WithTimeout(ctx, time.Second)
-		l.read(ctx, []string{e.route})
+		_, _ = l.read(ctx, []string{e.route})
 		cancel()
 	}
 	l.mu.Lock()
@@ -137,13 +138,15 @@ func (l *learns) learn(e Estimate, prompt, output int, complete bool) (share boo
 	return share
 }
 
-// read takes over what Redis has of some routes.
-func (l *learns) read(ctx context.Context, routes []string) bool {
-	texts, err := l.client.HMGet(ctx, l.key, routes...).Result()
-	if err != nil {
+// read takes over what Redis has of some routes. It returns how many routes Redis has.
+func (l *learns) read(ctx context.Context, routes []string) (all int64, err error) {
+	pipe := l.client.Pipeline()
+	values, size := pipe.HMGet(ctx, l.key, routes...), pipe.HLen(ctx, l.key)
+	if _, err := pipe.Exec(ctx); err != nil {
 		l.log.Debug("llm: what the fleet has learned could not be read", "key", l.key, "error", err)
-		return false
+		return 0, err
 	}
+	texts := values.Val()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for i, route := range routes {
@@ -155,7 +158,7 @@ func (l *learns) read(ctx context.Context, routes []string) bool {
 			r.output.take(min(output, mostOutput), min(outputOf, memory))
 		}
 	}
-	return true
+	return size.Val(), nil
 }
 
 // exchange adds what this process has learned to what Redis has. Two processes that do so at the same moment may lose
@@ -171,7 +174,11 @@ func (l *learns) exchange(ctx context.Context) {
 		delete(l.changed, route)
 	}
 	l.mu.Unlock()
-	if len(routes) == 0 || !l.read(ctx, routes) {
+	if len(routes) == 0 {
+		return
+	}
+	all, err := l.read(ctx, routes)
+	if err != nil {
 		return
 	}
 	var values []any
@@ -183,6 +190,9 @@ func (l *learns) exchange(ctx context.Context) {
 	}
 	l.mu.Unlock()
 	pipe := l.client.Pipeline()
+	if all >= mostRoutes { // processes write again what they learn of
+		pipe.Del(ctx, l.key)
+	}
 	pipe.HSet(ctx, l.key, values...)
 	pipe.PExpire(ctx, l.key, learnedLife)
 	if _, err := pipe.Exec(ctx); err != nil {
