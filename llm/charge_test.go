@@ -143,3 +143,33 @@ func TestOddUse(t *testing.T) {
 		}
 	})
 }
+
+// A body that its client cannot read again is estimated, and sent again after a refusal.
+func TestBodyOfAStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		set := newSet(t, b, llm.Config{Account: "a", Preset: llm.Azure("m", 1_000_000), Retries: 1})
+		body := `{"max_tokens":1000,"a":"` + strings.Repeat("word ", 800) + `"}`
+		var levels []float64
+		client := set.Client(&http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) {
+			got, err := io.ReadAll(r.Body)
+			assert.NoError(t, err)
+			assert.Equal(t, body, string(got))
+			states, err := set.Limits().States(r.Context())
+			require.NoError(t, err)
+			levels = append(levels, float64(states[1].Limit.MaxBurst())-states[1].Stored)
+			status := []int{429, 200}[len(levels)-1]
+			return &http.Response{StatusCode: status, Header: http.Header{"Retry-After": {"1"}}, Body: http.NoBody, Request: r}, nil
+		})})
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://api.example/openai/deployments/m/chat/completions", struct{ io.Reader }{strings.NewReader(body)})
+		require.NoError(t, err)
+		r.Header = http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {"a"}}
+		response, err := client.Do(r)
+		require.NoError(t, err)
+		_ = response.Body.Close()
+		assert.Equal(t, 200, response.StatusCode)
+		if assert.Len(t, levels, 2) {
+			assert.InDelta(t, 2000, levels[0], 20)
+		}
+	})
+}

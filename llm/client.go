@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -15,7 +16,8 @@ type estimateKey struct{}
 
 // Client returns an HTTP client for the provider's API, or for an SDK of it. Each request waits for its turn, and is
 // settled by what its response says, also in streams. The base sends the requests; nil: a new client. If the base has
-// a Timeout, that contains the wait for the turn.
+// a Timeout, that contains the wait for the turn. A JSON body without [http.Request.GetBody] is read before, up to
+// 8 MB: its estimate needs that, and it can be sent again.
 //
 // A timeout of the SDK for each request contains the wait, too: set it above the longest wait. Failures
 // of package reserve, such as [ErrExhausted], are in the chain of the client's errors.
@@ -65,6 +67,10 @@ func (e estimating) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !generates(r) {
 		return e.Transport.RoundTrip(r)
 	}
+	r, err := readable(r)
+	if err != nil {
+		return nil, err
+	}
 	ctx := context.WithValue(r.Context(), estimateKey{}, e.set.estimate(r))
 	if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256") {
 		return e.Transport.RoundTrip(r.WithContext(ctx))
@@ -74,10 +80,26 @@ func (e estimating) RoundTrip(r *http.Request) (*http.Response, error) {
 	timer := time.AfterFunc(signedFor, func() { cancel(timeout) })
 	defer timer.Stop()
 	response, err := e.Transport.RoundTrip(r.WithContext(context.WithValue(signed, timerKey{}, timer)))
-	if err != nil && context.Cause(signed) == timeout { //nolint:errorlint // the very one
-		err = timeout
+	if err != nil {
+		if context.Cause(signed) == timeout { //nolint:errorlint // the very one
+			err = timeout
+		}
+		cancel(nil)
+		return response, err
 	}
-	return response, err
+	response.Body = signedBody{response.Body, cancel}
+	return response, nil
+}
+
+// signedBody ends the context of a request that AWS has signed.
+type signedBody struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b signedBody) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }
 
 type timerKey struct{}

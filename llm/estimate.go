@@ -1,6 +1,7 @@
 package llm
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"io"
@@ -47,6 +48,30 @@ func generates(r *http.Request) bool {
 	return !slices.ContainsFunc(strings.FieldsFunc(r.URL.Path, func(c rune) bool { return c == '/' || c == ':' }), func(word string) bool {
 		return slices.Contains([]string{"files", "uploads", "batches", "batchGenerateContent", "cancel", "count_tokens", "count-tokens", "countTokens", "input_tokens"}, word)
 	})
+}
+
+// readable returns a request whose body can be read more than once, if it is a JSON document of up to mostBody.
+func readable(r *http.Request) (*http.Request, error) {
+	if r.Body == nil || r.Body == http.NoBody || r.GetBody != nil || !strings.Contains(r.Header.Get("Content-Type"), "json") {
+		return r, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(r.Body, mostBody))
+	if err != nil {
+		_ = r.Body.Close()
+		return nil, err
+	}
+	rest := r.Body
+	r = r.WithContext(r.Context()) // a copy: the caller's request stays as it is
+	if len(text) == mostBody {
+		r.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(text), rest), rest}
+		return r, nil
+	}
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil }
+	r.Body, _ = r.GetBody()
+	return r, rest.Close()
 }
 
 // routeOf returns a path without its IDs, which would make a route of each of them: words with digits or of more than

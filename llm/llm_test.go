@@ -269,6 +269,14 @@ type baseFunc func(*http.Request) (*http.Response, error)
 
 func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// foreign is a context that package context does not know.
+type foreign struct {
+	context.Context
+	done chan struct{}
+}
+
+func (f foreign) Done() <-chan struct{} { return f.done }
+
 // A request that AWS has signed fails before its signature ends, with an error that says what to do. A stream that
 // takes longer does not.
 func TestSignedRequests(t *testing.T) {
@@ -280,7 +288,7 @@ func TestSignedRequests(t *testing.T) {
 			return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r}, r.Context().Err()
 		})})
 		do := func() error {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://bedrock.example/model/m/converse", strings.NewReader(`{}`))
+			r, err := http.NewRequestWithContext(foreign{t.Context(), make(chan struct{})}, http.MethodPost, "https://bedrock.example/model/m/converse", strings.NewReader(`{}`))
 			require.NoError(t, err)
 			r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=…")
 			response, err := long.Do(r)
@@ -289,7 +297,7 @@ func TestSignedRequests(t *testing.T) {
 			}
 			return err
 		}
-		require.NoError(t, do())
+		require.NoError(t, do()) // with a goroutine for each child of the context, which must end
 		require.NoError(t, set.Limits().Pause(t.Context(), time.Hour, "test"))
 		start := time.Now()
 		require.ErrorContains(t, do(), "take the turn with Set.Acquire before the request is signed")
