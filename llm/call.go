@@ -39,15 +39,14 @@ type Call struct {
 // [reserve.Joint.Acquire], with [ErrExhausted] among them.
 func (s *Set) Acquire(ctx context.Context, e Estimate) (*Call, error) {
 	e.route = wishesOf(ctx).route
-	t, err := s.turn(ctx, e)
-	if err != nil {
-		return nil, err
-	}
-	joint, err := reserve.All(t.Limiter.Limits()...)
+	t, joint, err := s.turn(ctx, e)
 	if err != nil {
 		return nil, err
 	}
 	r, err := joint.Acquire(ctx, t.Costs...)
+	if s.follows(ctx, err) {
+		return s.Acquire(ctx, e)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +66,7 @@ func (c *Call) Saw(u Usage) {
 	c.u.Known = c.u.Known || u.Known || u.Input+u.CacheRead+u.CacheWrite > 0
 	if c.u.Known && !c.said && !c.over && c.set.gate.passes() {
 		c.said = true
-		c.settle(c.u, true)
+		c.settle(c.set.used(c.n, c.e, c.u, true))
 	}
 }
 
@@ -86,6 +85,18 @@ func (c *Call) Done() { c.end(true) }
 // may be repeated, also after Done.
 func (c *Call) Close() { c.end(false) }
 
+// Failed says that the provider has refused the call, or has failed. The call is over, and its cost comes back unless
+// the provider counts failed calls.
+func (c *Call) Failed() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.over {
+		c.over = true
+		c.r.Release()
+		c.settle(c.set.failed(c.n, c.e))
+	}
+}
+
 func (c *Call) end(complete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,13 +112,12 @@ func (c *Call) end(complete bool) {
 		c.set.learn(c.e, c.u)
 	}
 	if c.u.Known || c.set.preset.fixed() {
-		c.settle(c.u, false)
+		c.settle(c.set.used(c.n, c.e, c.u, false))
 	}
 }
 
 // settle tells Redis in the background what the call has used.
-func (c *Call) settle(u Usage, early bool) {
-	used := c.set.used(c.n, c.e, u, early)
+func (c *Call) settle(used []int) {
 	if used == nil {
 		return
 	}

@@ -24,8 +24,9 @@ func Chain(sets ...*Set) *Chained { return &Chained{sets: sets} }
 const stays = time.Minute
 
 // Acquire waits for a turn at the first Set whose turn would come within maxWait, and that is not used up. It returns
-// the index of the Set. After a change it stays with the other Set for a minute. If none of the Sets fits, the error
-// is that of the first Set; if all are used up, it is the ErrExhausted that ends first.
+// the index of the Set. After a change it stays with the other Set for a minute. If all Sets are used up, the error is
+// the ErrExhausted that ends first. If no Set fits, the error says why the preferred Set does not, or, if that one is
+// used up, why another one does not.
 func (c *Chained) Acquire(ctx context.Context, e Estimate, maxWait time.Duration) (int, *Call, error) {
 	first := c.first()
 	var failed error

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
 	"github.com/fleetpace/fleetpace/llm"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // answers returns a base that answers each request with a text.
@@ -172,4 +173,72 @@ func TestBodyOfAStream(t *testing.T) {
 			assert.InDelta(t, 2000, levels[0], 20)
 		}
 	})
+}
+
+// A call that costs more than a lowered limit allows at once is charged in full, nevertheless.
+func TestLoweredLimit(t *testing.T) {
+	for _, hand := range []bool{false, true} {
+		t.Run(fmt.Sprint("by hand ", hand), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bubble.New(t)
+				set := newSet(t, b, llm.Config{Account: "a", Preset: llm.OpenAI("m", 0, 60_000)})
+				client := set.Client(answers(`{"usage":{"prompt_tokens":10,"completion_tokens":20}}`))
+				use := func() {
+					if !hand {
+						send(t, client, http.MethodPost, "/v1/chat/completions", `{"max_tokens":6000}`)
+						return
+					}
+					call, err := set.Acquire(t.Context(), llm.Estimate{Max: 6000})
+					require.NoError(t, err)
+					call.Saw(llm.Usage{Input: 10, Output: 20})
+					call.Done()
+					synctest.Wait()
+				}
+				use()
+				start := time.Now()
+				require.NoError(t, set.Limits().Limits()[0].SetLimit(t.Context(), reserve.PerMinute(30_000).Burst(2000), 0))
+				for range 5 {
+					use()
+				}
+				assert.InDelta(t, 60, time.Since(start).Seconds(), 12.5) // 5 calls of 6,000
+			})
+		})
+	}
+}
+
+// A failed call costs what the provider counts for it: all that it has reserved, also above the burst, or nothing.
+func TestFailedCalls(t *testing.T) {
+	counts := llm.OpenAI("m", 0, 60_000)
+	free := counts
+	free.FailedCounts = false
+	for name, c := range map[string]struct {
+		preset llm.Preset
+		waits  float64
+	}{"counts": {counts, 24}, "free": {free, 0}, "Groq": {llm.Groq("m", 0, 60_000), 0}, "Gemini": {llm.Gemini("m", 0, 60_000), 1}} {
+		for _, hand := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", by hand ", hand), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := bubble.New(t)
+					set := newSet(t, b, llm.Config{Account: "a", Preset: c.preset})
+					if hand {
+						call, err := set.Acquire(t.Context(), llm.Estimate{Input: 1000, Max: 24_000})
+						require.NoError(t, err)
+						call.Failed()
+						call.Close()
+						synctest.Wait()
+					} else {
+						client := set.Client(&http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) {
+							return &http.Response{StatusCode: 500, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+						})})
+						send(t, client, http.MethodPost, "/v1/chat/completions", `{"max_tokens":24000,"a":"`+strings.Repeat("word ", 667)+`"}`)
+					}
+					start := time.Now()
+					call, err := set.Acquire(t.Context(), llm.Estimate{Input: 10_000, Output: 1, Max: 10_000})
+					require.NoError(t, err)
+					call.Close()
+					assert.InDelta(t, c.waits, time.Since(start).Seconds(), 0.3)
+				})
+			})
+		}
+	}
 }

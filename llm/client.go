@@ -32,7 +32,8 @@ func (s *Set) Client(base *http.Client) *http.Client {
 			if !generates(r) {
 				return transport.Turn{}, nil
 			}
-			return s.turn(r.Context(), estimateOf(r))
+			turn, _, err := s.turn(r.Context(), estimateOf(r))
+			return turn, err
 		},
 		Tokens: func(r *http.Response, u Usage) []int {
 			return s.ended(r, u, false)
@@ -73,13 +74,13 @@ func (e estimating) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	ctx := context.WithValue(r.Context(), estimateKey{}, e.set.estimate(r))
 	if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256") {
-		return e.Transport.RoundTrip(r.WithContext(ctx))
+		return e.send(r.WithContext(ctx))
 	}
 	timeout := fmt.Errorf("llm: a request with a signature of AWS has waited for %v, and the signature ends soon: take the turn with Set.Acquire before the request is signed", signedFor)
 	signed, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(signedFor, func() { cancel(timeout) })
 	defer timer.Stop()
-	response, err := e.Transport.RoundTrip(r.WithContext(context.WithValue(signed, timerKey{}, timer)))
+	response, err := e.send(r.WithContext(context.WithValue(signed, timerKey{}, timer)))
 	if err != nil {
 		if context.Cause(signed) == timeout { //nolint:errorlint // the very one
 			err = timeout
@@ -89,6 +90,18 @@ func (e estimating) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	response.Body = signedBody{response.Body, cancel}
 	return response, nil
+}
+
+// send sends a request when it has its turn.
+func (e estimating) send(r *http.Request) (*http.Response, error) {
+	response, err := e.Transport.RoundTrip(r)
+	if r.GetBody == nil || !e.set.follows(r.Context(), err) {
+		return response, err
+	}
+	if r.Body, err = r.GetBody(); err != nil {
+		return nil, err
+	}
+	return e.send(r)
 }
 
 // signedBody ends the context of a request that AWS has signed.
@@ -131,14 +144,7 @@ func (s *Set) ended(r *http.Response, u Usage, early bool) []int {
 		n += len(s.behind)
 	}
 	if r.StatusCode >= http.StatusBadRequest {
-		if s.preset.FailedCounts {
-			return nil
-		}
-		used := s.used(n, Estimate{}, Usage{Complete: true}, false)
-		for i := range used {
-			used[i] = min(used[i], 0)
-		}
-		return used
+		return s.failed(n, e)
 	}
 	if !early && u.Known {
 		s.learn(e, u)

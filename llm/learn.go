@@ -18,7 +18,7 @@ const (
 	surely      = 20  // calls of a route after which their mean counts
 	memory      = 200 // the mean is about so many calls
 	mostRoutes  = 1000
-	mostRoute   = 100 // bytes
+	mostRoute   = 100     // bytes
 	mostRatio   = 4       // a token has at least a byte
 	mostOutput  = 1 << 20 // tokens of an answer
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -74,6 +75,7 @@ type Set struct {
 	ofs    []kind             // of the limits
 	behind []*reserve.Limiter // what calls need, too, that are not urgent: see Config.Background
 	behOfs []kind
+	bursts []atomic.Int64 // of the limits, and of those behind: what a call may cost
 	learns *learns
 	gate   gate
 
@@ -174,6 +176,10 @@ func New(client redis.UniversalClient, config Config) (*Set, error) {
 		return nil, err
 	}
 	s.limits, s.ofs = append(s.limits, slots), append(s.ofs, calls)
+	s.bursts = make([]atomic.Int64, len(s.limits)+len(s.behind))
+	for i, l := range slices.Concat(s.limits, s.behind) {
+		s.bursts[i].Store(int64(l.Limit().MaxBurst()))
+	}
 	s.learns = newLearns(client, config)
 	return s, nil
 }
@@ -247,8 +253,26 @@ func (s *Set) all(ctx context.Context, do func(*reserve.Joint, context.Context) 
 	return do(joint, ctx)
 }
 
+// follows reports whether to try a call again that has failed because a limit in force has a smaller burst. From now
+// on, calls cost at most that burst, and the rest is charged afterwards.
+func (s *Set) follows(ctx context.Context, err error) bool {
+	if !errors.Is(err, reserve.ErrExceedsBurst) {
+		return false
+	}
+	smaller := false
+	for i, l := range slices.Concat(s.limits, s.behind) {
+		state, err := l.State(ctx)
+		if err != nil {
+			return false
+		}
+		burst := int64(state.Limit.MaxBurst())
+		smaller = s.bursts[i].Swap(burst) > burst || smaller
+	}
+	return smaller
+}
+
 // turn is what a call needs.
-func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, error) {
+func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, *reserve.Joint, error) {
 	w := wishesOf(ctx)
 	limits, ofs := s.limits, s.ofs
 	if !w.urgent && len(s.behind) > 0 {
@@ -264,7 +288,7 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, error) {
 			l = l.Urgent()
 		}
 		wished[i] = l
-		cost := min(max(1, s.reserved(ofs[i], e)), l.Limit().MaxBurst())
+		cost := min(max(1, s.reserved(ofs[i], e)), int(s.bursts[i].Load()))
 		window := "-"
 		if i < len(s.ofs) && ofs[i] != calls {
 			window = cmp.Or(s.preset.windows[ofs[i]], named[ofs[i]])
@@ -273,7 +297,7 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, error) {
 	}
 	joint, err := reserve.All(wished...)
 	t.Limiter = joint
-	return t, err
+	return t, joint, err
 }
 
 // reserved is what a limit of a kind counts when a call begins.
@@ -327,6 +351,21 @@ func (s *Set) used(n int, e Estimate, u Usage, early bool) []int {
 		return nil
 	}
 	return all
+}
+
+// failed is what the limits of a turn count for a failed call.
+func (s *Set) failed(n int, e Estimate) []int {
+	switch {
+	case !s.preset.FailedCounts:
+		used := s.used(n, Estimate{}, Usage{Complete: true}, false)
+		for i := range used {
+			used[i] = min(used[i], 0)
+		}
+		return used
+	case s.preset.fixed():
+		return s.used(n, e, Usage{}, false)
+	}
+	return nil
 }
 
 // elsewhere reports whether an error says that the provider cannot serve a call now, but another one may.
