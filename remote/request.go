@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 const (
@@ -38,7 +39,7 @@ var indexes = regexp.MustCompile(`\.([0-9]+)`)
 type decoder struct {
 	*json.Decoder
 	from io.Reader
-	size int64 // of the body, as far as it was read
+	body []byte // as far as it was read
 }
 
 var decoders = sync.Pool{New: func() any {
@@ -50,7 +51,7 @@ var decoders = sync.Pool{New: func() any {
 
 func (d *decoder) Read(into []byte) (int, error) {
 	n, err := d.from.Read(into)
-	d.size += int64(n)
+	d.body = append(d.body, into[:n]...)
 	return n, err
 }
 
@@ -72,17 +73,18 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 		}
 	}
 	d, _ := decoders.Get().(*decoder)
-	d.from, d.size = http.MaxBytesReader(w, r.Body, largestBody), 0
+	d.from, d.body = http.MaxBytesReader(w, r.Body, largestBody), d.body[:0]
 	began := d.InputOffset()
 	err := d.Decode(into)
 	if err == nil {
 		if _, err = d.Token(); errors.Is(err, io.EOF) {
 			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-			if d.size <= usualBody && d.InputOffset()-began == d.size { // nothing of it is left
+			err = validateText(d.body)
+			if size := len(d.body); size <= usualBody && d.InputOffset()-began == int64(size) { // nothing of it is left
 				d.from = nil
 				decoders.Put(d)
 			}
-			return nil
+			return err
 		}
 		if err == nil {
 			return wrong("body", nil, "must be one JSON object")
@@ -99,9 +101,25 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 			return wrong(field, json.Number(number), "must be a whole number, got "+number)
 		}
 		return wrong(field, kind.Value, "must not be of type "+kind.Value)
+	case strings.HasPrefix(err.Error(), unknownField):
+		return wrong(strings.Trim(err.Error()[len(unknownField):], `"`), nil, "is not a field of this request: see /v1/openapi.yaml")
 	default:
 		return wrong("body", nil, "must be JSON as /v1/openapi.yaml describes it: "+err.Error())
 	}
+}
+
+// unknownField begins an error of encoding/json.
+const unknownField = "json: unknown field "
+
+// validateText checks what encoding/json accepts although it is wrong.
+func validateText(body []byte) error {
+	if !utf8.Valid(body) {
+		return wrong("body", nil, "must be UTF-8")
+	}
+	if field, fault := (&scanner{text: body}).value(false); fault != "" {
+		return wrong(field, nil, fault)
+	}
+	return nil
 }
 
 // durationOf reads a text such as 10s. An empty text is 0.
