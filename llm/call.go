@@ -53,7 +53,7 @@ func (s *Set) Acquire(ctx context.Context, e Estimate) (*Call, error) {
 	return &Call{set: s, r: r, e: e, n: len(t.Costs)}, nil
 }
 
-// Probes reports whether the call probes a hard stop: if it succeeds, call [Set.Resume].
+// Probes reports whether the call probes a hard stop. If Saw has taken in what it used, Done ends the stop.
 func (c *Call) Probes() bool { return c.r.Probes() }
 
 // Saw takes in what the response has stated so far: totals, of which the largest count. The tokens of the prompt are
@@ -110,6 +110,13 @@ func (c *Call) end(complete bool) {
 	}
 	if c.u.Known {
 		c.set.learn(c.e, c.u)
+	}
+	if complete && c.u.Known && c.r.Probes() {
+		c.set.background(func(ctx context.Context) {
+			if err := c.r.Served(ctx); err != nil {
+				c.set.config.Logger.Error("llm: the limit is stopped, though the provider serves calls again: resume it", "limit", c.set.preset.Model, "error", err)
+			}
+		})
 	}
 	if c.u.Known || c.set.preset.fixed() {
 		c.settle(c.set.used(c.n, c.e, c.u, false))

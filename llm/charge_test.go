@@ -242,3 +242,33 @@ func TestFailedCalls(t *testing.T) {
 		}
 	}
 }
+
+// A call by hand that probes a stop ends it if it was served, and not otherwise.
+func TestProbeByHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		set := newSet(t, b, llm.Config{Account: "a", Preset: llm.Gemini("m", 0, 60_000)})
+		require.NoError(t, set.Stop(t.Context(), time.Time{}, "credits"))
+		for i, end := range []func(*llm.Call){(*llm.Call).Close, (*llm.Call).Done, (*llm.Call).Failed, func(c *llm.Call) {
+			c.Saw(llm.Usage{Input: 1})
+			c.Close()
+		}, func(c *llm.Call) {
+			c.Saw(llm.Usage{Input: 1})
+			c.Done()
+		}} {
+			time.Sleep(6 * time.Minute)
+			call, err := set.Acquire(t.Context(), llm.Estimate{Input: 1})
+			require.NoError(t, err)
+			assert.True(t, call.Probes())
+			end(call)
+			synctest.Wait()
+			call, err = set.Acquire(t.Context(), llm.Estimate{Input: 1})
+			if i < 4 {
+				require.ErrorIs(t, err, llm.ErrExhausted)
+				continue
+			}
+			require.NoError(t, err)
+			call.Close()
+		}
+	})
+}

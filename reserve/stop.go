@@ -47,7 +47,7 @@ func exhausted(l *wire.Limit, s *wire.Stopped) error {
 //
 // A zero until means that nobody knows the end. Then one call of the whole fleet may probe every five
 // minutes: an Acquire that would fail returns a Reservation with [Reservation.Probes]. If its request
-// succeeds, call Resume; otherwise call Stop again. After a day without another Stop, calls go on.
+// succeeds, call [Reservation.Served]; otherwise call Stop again. After a day without another Stop, calls go on.
 //
 // A stop is a pause: see [Limiter.Pause]. Processes of earlier versions wait. A key of [Limiter.For] is
 // stopped alone. To stop an account, stop a limit that all of its calls need. If Redis loses its data, the
@@ -92,6 +92,40 @@ func untilText(until time.Time) string {
 		return "not known"
 	}
 	return until.Format(time.RFC3339)
+}
+
+// ServedSince reports whether a stop that this process knew of has ended since a moment. Then the refusal of a request
+// that was sent before is no reason for another stop. It asks Redis only if the process knows of a stop.
+func (l *Limiter) ServedSince(ctx context.Context, moment time.Time) bool {
+	if l.limit == nil { // its key is not valid
+		return false
+	}
+	if l.limit.Stopped() != nil {
+		_, _ = l.State(ctx) // its reply says whether the limit is still stopped
+	}
+	return l.limit.ServedSince(moment)
+}
+
+// Served says that the provider has served a call that [Reservation.Probes] a stop. It ends the stops of its limits;
+// plain pauses stay. For other calls it does nothing. Errors are those of [Limiter.Pause].
+func (r *Reservation) Served(ctx context.Context) error {
+	if !r.probes {
+		return nil
+	}
+	states, err := r.joint.States(ctx)
+	if err != nil {
+		return err
+	}
+	var stopped []*Limiter
+	for i, l := range r.joint.limits {
+		if states[i].Stopped {
+			stopped = append(stopped, l)
+		}
+	}
+	if len(stopped) == 0 {
+		return nil
+	}
+	return (&Joint{limits: stopped}).Resume(ctx)
 }
 
 // Staying returns the same limit for calls that keep their places while the limit is stopped: see [Limiter.Stop].

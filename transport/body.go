@@ -142,15 +142,16 @@ func (t *Transport) early(s sent, scan *bodies.Scanner) func() {
 // wait for it.
 func (t *Transport) bodyOver(s sent, c *call, scan *bodies.Scanner) {
 	s.release()
-	if scan == nil {
-		return
+	var used []int
+	var failure []byte
+	if scan != nil {
+		used, failure = t.tokens(s, scan.Usage()), scan.Failure()
 	}
-	used := t.tokens(s, scan.Usage())
-	failure := scan.Failure()
 	if t.config.API == "" || s.StatusCode >= http.StatusBadRequest {
 		failure = nil // a refusal was read before
 	}
-	if used == nil && failure == nil {
+	probed := s.turn != nil && s.turn.Probes() && failure == nil && s.StatusCode < http.StatusMultipleChoices
+	if used == nil && failure == nil && !probed {
 		return
 	}
 	go func() {
@@ -159,6 +160,9 @@ func (t *Transport) bodyOver(s sent, c *call, scan *bodies.Scanner) {
 		t.settle(ctx, s, used)
 		if failure != nil {
 			t.hearFailure(ctx, s, c, failure)
+		}
+		if probed {
+			t.probed(ctx, s, c)
 		}
 	}()
 }

@@ -41,7 +41,7 @@ func (p pause) sleep(ctx context.Context) error {
 func (t *Transport) apply(ctx context.Context, s sent, c *call, advice verdict) pause {
 	response := s.Response
 	if advice.stops != "" {
-		return t.stop(ctx, c, advice, reason(response, advice.Advice))
+		return t.stop(ctx, s, c, advice, reason(response, advice.Advice))
 	}
 	if t.learner != nil {
 		t.learner.hear(ctx, c, advice.Windows)

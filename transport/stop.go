@@ -10,12 +10,16 @@ import (
 )
 
 // stop stops the limits of a call for the whole fleet, because what the provider sells is used up.
-func (t *Transport) stop(ctx context.Context, c *call, advice verdict, why string) pause {
+func (t *Transport) stop(ctx context.Context, s sent, c *call, advice verdict, why string) pause {
 	until := time.Time{}
 	if advice.After > 0 {
 		until = time.Now().Add(advice.After)
 	}
-	joint, err := reserve.All(c.stops(advice.stops)...)
+	stops := slices.DeleteFunc(c.stops(advice.stops), func(l *reserve.Limiter) bool { return l.ServedSince(ctx, s.at) })
+	if len(stops) == 0 {
+		return pause{} // the refusal is late
+	}
+	joint, err := reserve.All(stops...)
 	if err == nil {
 		err = joint.Stop(ctx, until, why)
 	}
@@ -57,32 +61,7 @@ func (c *call) stops(scope bodies.Scope) []*reserve.Limiter {
 
 // probed ends the stop of the limits, if the call has found that the provider serves calls again.
 func (t *Transport) probed(ctx context.Context, s sent, c *call) {
-	if s.turn == nil || !s.turn.Probes() || s.StatusCode >= 400 {
-		return
-	}
-	if err := resumeStopped(ctx, c.joint); err != nil {
+	if err := s.turn.Served(ctx); err != nil {
 		t.config.Logger.Error("transport: the limit is stopped, though the provider serves calls again: resume it", "limit", c.joint.String(), "error", err)
 	}
-}
-
-// resumeStopped ends the stops of the limits. Their plain pauses stay.
-func resumeStopped(ctx context.Context, joint *reserve.Joint) error {
-	states, err := joint.States(ctx)
-	if err != nil {
-		return err
-	}
-	var stopped []*reserve.Limiter
-	for i, l := range joint.Limits() {
-		if states[i].Stopped {
-			stopped = append(stopped, l)
-		}
-	}
-	if len(stopped) == 0 {
-		return nil
-	}
-	all, err := reserve.All(stopped...)
-	if err != nil {
-		return err
-	}
-	return all.Resume(ctx)
 }

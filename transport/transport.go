@@ -125,7 +125,6 @@ func (t *Transport) hear(ctx context.Context, s sent, c *call, advice verdict) p
 		meter.Named(l.Group(), l.Name()).Answered(s.StatusCode, advice.After)
 	}
 	c.adapt(s.at, s.StatusCode, advice.Advice)
-	t.probed(ctx, s, c)
 	return t.apply(ctx, s, c, advice)
 }
 

@@ -68,6 +68,7 @@ type Limit struct {
 	calm    bool  // calls took the common path, in the last reply
 
 	stopped atomic.Pointer[Stopped] // the hard stop of the last reply; nil: none
+	served  time.Time               // when this process learned last that a hard stop has ended
 }
 
 // NewLimit returns a limit without any remembered state.
@@ -326,8 +327,11 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 	if text != l.known {
 		l.known, l.inForce = text, termsOf(text, l.inForce)
 	}
-	if stops || l.stopped.Load() != nil {
-		l.stopped.Store(StoppedOf(stop))
+	if was := l.stopped.Load(); stops || was != nil {
+		is := StoppedOf(stop)
+		if l.stopped.Store(is); is == nil && was != nil {
+			l.served = arrived
+		}
 	}
 	l.version, l.reach, l.calm = h.version, h.reach, !strings.HasPrefix(h.text, "~")
 	l.heard, l.micros = arrived, micros+way.Microseconds()

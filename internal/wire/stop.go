@@ -74,6 +74,13 @@ func StoppedOf(reason string) *Stopped {
 // Stopped returns the hard stop of the last reply, or nil.
 func (l *Limit) Stopped() *Stopped { return l.stopped.Load() }
 
+// ServedSince reports whether a hard stop has ended since a moment, as far as is known.
+func (l *Limit) ServedSince(moment time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return moment.Before(l.served)
+}
+
 // ProbesIn returns in which time a call may probe the hard stop, as far as is known.
 func (l *Limit) ProbesIn(s *Stopped, now time.Time) time.Duration {
 	l.mu.Lock()
