@@ -159,8 +159,8 @@ end
 function slots.pace(l) return l.mean / l.a end
 function slots.life(l) return l.used > 0 and DAY or l.entries > 0 and FREED or 0 end
 
--- reach has the slots in use, and 0, from which callers take the time that has passed. After 30 s it
--- proves no loss of data: the calls may be done, and the state expired. Its third number is micros until
+-- reach has the slots in use, and 0, from which callers take the time that has passed. After 30 s, or
+-- 20 s with no slot in use, it proves no loss of data: the calls may be done, and the state expired. Its third number is micros until
 -- a process must look again, because a notified call has not asked, or a pause ends then. 0: no process
 -- must.
 function slots.reach(l)
@@ -177,7 +177,7 @@ end
 function slots.remember(l, reach, unknown)
   local used, heard = match(reach, '^(%d+) (-?%d+)')
   local from = unknown and at or min(at, l.epoch + way)
-  local brings = tonumber(used or 0) > 0 and tonumber(heard) > -3 * RENEW
+  local brings = used and tonumber(heard) > (used == '0' and -2 or -3) * RENEW
   if (unknown or brings) and from + UNSURE > at then l.till = max(l.till, ceil(from + UNSURE)) end
 end
 

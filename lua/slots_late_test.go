@@ -81,7 +81,7 @@ func TestAnotherServerForgetsWhoHoldsSlots(t *testing.T) {
 func TestALateMemoryClosesNoSlots(t *testing.T) {
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		for _, late := range []float64{0, 0.5e6, 2.9e6, 3.1e6, 5e6, 20e6, 100e6} {
-			for _, heard := range []float64{0, -20e6} { // when the process has heard last, if that is not why it is late
+			for _, reach := range [][]float64{{1, 0}, {1, -20e6}, {0, 0}} { // the slots in use, and when the process has heard of them last
 				s, who, limits := backlog(t, server.Client(t), queuemodel.Limit{Kind: "s", A: 5, B: 1}, 0)
 				began := who.Now
 				number := 0
@@ -90,16 +90,16 @@ func TestALateMemoryClosesNoSlots(t *testing.T) {
 					who.Now, who.Process, who.Serial = began+after, process, number
 					limits[0].Known, limits[0].Reach, limits[0].Clock = "", nil, 0
 					if known {
-						limits[0].Known, limits[0].Reach = "1600000000000000 run s 5 1", []float64{1, heard}
+						limits[0].Known, limits[0].Reach = "1600000000000000 run s 5 1", reach
 					}
 					_, answers, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: number, Now: true, Parts: []queuemodel.Part{{Cost: 1}}}})
 					require.NoError(t, err)
 					return answers[0].Status
 				}
-				require.Equal(t, 0, ask("first", true, 0), "it knows of a slot that is in use")
+				require.Equal(t, 0, ask("first", true, 0), "it knows of the limit: others may hold slots")
 				closed := late < 3e6
-				require.Equal(t, closed, ask("late", true, late) == 0, "late by %v, heard %v", late, heard)
-				require.Equal(t, closed, ask("other", false, late+1000) == 0, "late by %v, heard %v", late, heard)
+				require.Equal(t, closed, ask("late", true, late) == 0, "late by %v, reach %v", late, reach)
+				require.Equal(t, closed, ask("other", false, late+1000) == 0, "late by %v, reach %v", late, reach)
 				require.Equal(t, 1, ask("other", false, max(late+2000, 3.001e6)), "late by %v", late)
 			}
 		}

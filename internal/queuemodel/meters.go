@@ -326,7 +326,7 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 		if !unknown {
 			from = min(c.at, s.epoch+c.Way)
 		}
-		if (unknown || len(reach) > 1 && reach[0] > 0 && reach[1] > -3*renew) && from+3e6 > c.at {
+		if (unknown || len(reach) > 1 && reach[1] > -(2+min(1, reach[0]))*renew) && from+3e6 > c.at {
 			s.till = max(s.till, math.Ceil(from+3e6))
 		}
 		return

@@ -216,7 +216,7 @@ func (l *Limit) tell(a *args, c *Call, back string) string {
 	switch {
 	case lost.IsZero() || lost.Before(l.heard):
 	case known != "" && l.kind.Slots && now.Sub(lost) >= noted:
-		reach = "0 0"
+		reach = ""
 	case known != "":
 		reach = l.drained(reach)
 	case l.kind.Slots && now.Sub(lost) < noted:
