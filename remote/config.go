@@ -12,9 +12,14 @@ import (
 // Config says how a server grants turns. The zero value suits a server that only this machine can
 // reach.
 type Config struct {
-	// Token is the bearer token that all requests need, except those of /healthz and /readyz.
-	// Default: requests need no token.
+	// Token is a bearer token with all rights. With Token or TokenFile, all requests need a token,
+	// except those of /healthz and /readyz. Default: none.
 	Token string
+
+	// TokenFile is a file with more tokens. Each line has a right and a token. The rights are turns,
+	// operate (to pause and change limits) and metrics. A right may have several tokens, and a token
+	// several rights. The file is read again every 5 s. Default: none.
+	TokenFile string
 
 	// Poll is the longest that a request waits, from 1 s to 10 minutes. A request may ask for less.
 	// Keep it below the timeouts of proxies in between. Default 25 s.

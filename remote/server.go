@@ -16,6 +16,7 @@ import (
 type Server struct {
 	limits   *limits.Set
 	config   Config
+	tokens   *tokens
 	handler  http.Handler
 	open     map[string]http.HandlerFunc // for GET, without a token
 	ending   context.Context             // ends with Drain
@@ -43,13 +44,17 @@ func New(set *limits.Set, config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
-	s := &Server{limits: set, config: config}
+	tokens, err := newTokens(&config)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{limits: set, config: config, tokens: tokens}
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.places = places{byID: map[string]*place{}, most: config.MaxKept}
 	s.given = givenTurns{byID: map[string]*givenTurn{}, most: config.MaxKept}
 	s.turns = turns{byToken: map[string]*turn{}, lease: config.Lease, logger: config.Logger}
 	s.polls = map[*poll]struct{}{}
-	s.handler = admit(config.Token, s.routes())
+	s.handler = s.tokens.requires(s.routes())
 	s.open = map[string]http.HandlerFunc{
 		"/healthz": func(w http.ResponseWriter, _ *http.Request) { text(w, http.StatusOK, "alive\n") },
 		"/readyz":  s.ready,
@@ -59,24 +64,27 @@ func New(set *limits.Set, config Config) (*Server, error) {
 
 func (s *Server) routes() http.Handler {
 	own := http.NewServeMux()
-	own.HandleFunc("POST /v1/wait", s.wait)
-	own.HandleFunc("POST /v1/leave", s.leave)
-	own.HandleFunc("POST /v1/allow", s.allow)
-	own.HandleFunc("POST /v1/settle", s.settle)
-	own.HandleFunc("POST /v1/release", s.release)
-	own.HandleFunc("POST /v1/renew", s.renew)
-	own.HandleFunc("POST /v1/pause", s.pause)
-	own.HandleFunc("POST /v1/resume", s.resume)
-	own.HandleFunc("GET /v1/limits", s.list)
-	own.HandleFunc("GET /v1/limits/{name}", s.show)
-	own.HandleFunc("PUT /v1/limits/{name}", s.set)
-	own.HandleFunc("DELETE /v1/limits/{name}", s.reset)
+	for right, handlers := range map[right]map[string]http.HandlerFunc{
+		takes: {
+			"POST /v1/wait": s.wait, "POST /v1/leave": s.leave, "POST /v1/allow": s.allow,
+			"POST /v1/settle": s.settle, "POST /v1/release": s.release, "POST /v1/renew": s.renew,
+		},
+		operates: {
+			"POST /v1/pause": s.pause, "POST /v1/resume": s.resume,
+			"PUT /v1/limits/{name}": s.set, "DELETE /v1/limits/{name}": s.reset,
+		},
+		takes | operates: {"GET /v1/limits": s.list, "GET /v1/limits/{name}": s.show},
+	} {
+		for path, handler := range handlers {
+			own.HandleFunc(path, s.tokens.let(right, handler))
+		}
+	}
 	own.HandleFunc("GET /v1/openapi.yaml", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/yaml")
 		_, _ = w.Write(page)
 	})
 	if s.config.Metrics != nil {
-		own.Handle("GET /metrics", s.config.Metrics)
+		own.HandleFunc("GET /metrics", s.tokens.let(measures, s.config.Metrics.ServeHTTP))
 	}
 	return own
 }
@@ -92,6 +100,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.handler.ServeHTTP(w, r)
+}
+
+// Probes serves /healthz and /readyz, and nothing else, for a listener of their own without TLS.
+func (s *Server) Probes() http.Handler {
+	probes := http.NewServeMux()
+	for path, handler := range s.open {
+		probes.HandleFunc("GET "+path, handler)
+	}
+	return probes
 }
 
 // Drain ends all polls; their callers are to ask again. Calls with ids keep their places, and the

@@ -36,6 +36,8 @@ func token() string { return strings.TrimSpace(os.Getenv(tokenVariable)) }
 type serving struct {
 	limits, listen      string
 	cert, key, clientCA string
+	tokens, probes      string
+	noTLS               bool
 	poll, lease, grace  time.Duration
 }
 
@@ -50,8 +52,10 @@ requests and responses; /healthz, /readyz and /metrics are for operators.
 If Redis does not answer, the server starts all the same. /readyz says that it is not ready, and
 calls follow the outage policy of their limits until Redis answers.
 
-` + tokenVariable + ` is a token that workers must send (Authorization: Bearer …). At an address that other
-machines can reach, the server requires TLS and a token, or client certificates.`,
+` + tokenVariable + ` is a token that callers must send (Authorization: Bearer …); it has all rights. Lines of
+the file --tokens have a right and a token, such as "turns 2f1c…": turns, operate, or metrics. It is
+read again every 5 s. At an address that other machines can reach, the server requires TLS and a token,
+or client certificates. With --no-tls, TLS ends at a proxy before it.`,
 		Example: `  fleetpace serve --limits limits.yaml
   fleetpace serve --limits limits.yaml -listen unix:/run/fleetpace.sock
   curl --json '{"limits": [{"name": "openai"}]}' localhost:9467/v1/wait`,
@@ -77,6 +81,9 @@ machines can reach, the server requires TLS and a token, or client certificates.
 	f.StringVar(&o.cert, "cert", "", "`file` of the server's certificate, for TLS")
 	f.StringVar(&o.key, "key", "", "`file` of its private key")
 	f.StringVar(&o.clientCA, "client-ca", "", "`file` of the authorities whose client certificates are accepted")
+	f.BoolVar(&o.noTLS, "no-tls", false, "serve without TLS at an address that others can reach: TLS ends elsewhere")
+	f.StringVar(&o.tokens, "tokens", "", "`file` of tokens, each with its right")
+	f.StringVar(&o.probes, "probes", "", "`address` for /healthz and /readyz alone, without TLS and tokens")
 	f.DurationVar(&o.poll, "poll", 25*time.Second, "the longest that a request waits")
 	f.DurationVar(&o.lease, "lease", 10*time.Second, "how long a turn keeps its slots without renewal")
 	f.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests, and calls that hold slots, may take to end after SIGTERM")
@@ -90,6 +97,10 @@ func (o serving) secure(token string) (*tls.Config, error) {
 	if (o.cert == "") != (o.key == "") {
 		return nil, errors.New("--cert and --key: give both or neither")
 	}
+	if o.noTLS && o.cert != "" {
+		return nil, errors.New("--no-tls and --cert: give one of them")
+	}
+	hasToken := token != "" || o.tokens != ""
 	if o.clientCA != "" && o.cert == "" {
 		return nil, errors.New("--client-ca: also needs --cert and --key")
 	}
@@ -97,10 +108,16 @@ func (o serving) secure(token string) (*tls.Config, error) {
 		if path, ok := strings.CutPrefix(o.listen, "unix:"); ok && path != "" || loopback(o.listen) {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("--listen %s: others could reach the server: give --cert and --key, and %s or --client-ca; or listen at localhost or unix:PATH", o.listen, tokenVariable)
+		switch {
+		case !o.noTLS:
+			return nil, fmt.Errorf("--listen %s: others could reach the server: give --cert and --key, or --no-tls if TLS ends elsewhere; or listen at localhost or unix:PATH", o.listen)
+		case !hasToken:
+			return nil, fmt.Errorf("--listen %s: everybody could take turns: set %s, or give --tokens", o.listen, tokenVariable)
+		}
+		return nil, nil
 	}
-	if token == "" && o.clientCA == "" && !loopback(o.listen) {
-		return nil, fmt.Errorf("--listen %s: everybody could take turns: set %s, or give --client-ca", o.listen, tokenVariable)
+	if !hasToken && o.clientCA == "" && !loopback(o.listen) {
+		return nil, fmt.Errorf("--listen %s: everybody could take turns: set %s, or give --tokens or --client-ca", o.listen, tokenVariable)
 	}
 	pair, err := tls.LoadX509KeyPair(o.cert, o.key)
 	if err != nil {
@@ -142,7 +159,7 @@ func (a *app) giveTurns(ctx context.Context, o serving, secure *tls.Config) erro
 	}
 	defer func() { _ = set.Close() }()
 	turns, err := remote.New(set, remote.Config{
-		Token: token(), Poll: o.poll, Lease: o.lease, Metrics: metrics, Logger: logger,
+		Token: token(), TokenFile: o.tokens, Poll: o.poll, Lease: o.lease, Metrics: metrics, Logger: logger,
 		Ready: func(ctx context.Context) error { return reach(ctx, a.client) },
 	})
 	if err != nil {
@@ -152,11 +169,20 @@ func (a *app) giveTurns(ctx context.Context, o serving, secure *tls.Config) erro
 	if err != nil {
 		return err
 	}
+	if o.probes != "" {
+		probing, end := context.WithCancel(context.WithoutCancel(ctx)) // also while the server shuts down
+		defer end()
+		at, _, err := scrape.Serve(probing, o.probes, turns.Probes())
+		if err != nil {
+			return fmt.Errorf("--probes: %w", err)
+		}
+		fmt.Fprintf(a.errs, "probes are at http://%s\n", at)
+	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() { _ = set.Watch(watching, 5*time.Second) }()
 	handler := http.Handler(turns)
-	if token() == "" && o.clientCA == "" && loopback(o.listen) {
+	if token() == "" && o.tokens == "" && o.clientCA == "" && loopback(o.listen) {
 		handler = localOnly(turns)
 	}
 	return serveTurns(ctx, &http.Server{

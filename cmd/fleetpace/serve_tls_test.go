@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +53,49 @@ func TestServeOverTLS(t *testing.T) {
 		require.Equal(t, c.status, status)
 		require.Equal(t, c.status == 0, err != nil, err)
 	}
+}
+
+// Where TLS ends elsewhere, the server says so and requires a token; probes need neither.
+func TestServeBehindTLS(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens")
+	require.NoError(t, os.WriteFile(path, []byte("turns secret\n"), 0o600))
+	for _, c := range []struct {
+		o     serving
+		token string
+		wrong string
+	}{
+		{serving{listen: ":9467"}, "secret", "--no-tls"},
+		{serving{listen: ":9467", noTLS: true}, "", "--tokens"},
+		{serving{listen: ":9467", noTLS: true, cert: "a", key: "b"}, "secret", "--no-tls and --cert"},
+		{serving{listen: ":9467", noTLS: true}, "secret", ""},
+		{serving{listen: ":9467", noTLS: true, tokens: path}, "", ""},
+	} {
+		_, err := c.o.secure(c.token)
+		require.Equal(t, c.wrong == "", err == nil, err)
+		if c.wrong != "" {
+			require.ErrorContains(t, err, c.wrong)
+		}
+	}
+	server := redistest.New(t)
+	probes, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := probes.Addr().String()
+	require.NoError(t, probes.Close())
+	s := serveTurnsOf(t, server, redistest.Prefix(t), "limits:\n  - {name: api, limit: 200/s}\n", "0.0.0.0:0",
+		"-no-tls", "-tokens", path, "-probes", address)
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.address, "http://"))
+	require.NoError(t, err)
+	for url, status := range map[string]int{
+		"http://" + address + "/readyz": http.StatusOK, "http://127.0.0.1:" + port + "/v1/limits": http.StatusUnauthorized,
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+		require.NoError(t, err)
+		w, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, w.Body.Close())
+		require.Equal(t, status, w.StatusCode, url)
+	}
+	http.DefaultClient.CloseIdleConnections()
 }
 
 // certificate makes one for this machine, which is its own authority.

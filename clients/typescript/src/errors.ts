@@ -26,14 +26,14 @@ export class TooLate extends FleetpaceError { override name = "TooLate"; }
 export class Unavailable extends FleetpaceError { override name = "Unavailable"; }
 /** The request is wrong: asking again does not help. */
 export class InvalidRequest extends FleetpaceError { override name = "InvalidRequest"; }
-/** The server requires a token, or another one. */
+/** The server requires a token, or one with another right. */
 export class Unauthorized extends FleetpaceError { override name = "Unauthorized"; }
 /** The server does not know the limit or the turn. */
 export class UnknownLimit extends FleetpaceError { override name = "UnknownLimit"; }
 /** Another request with the same id has taken the place. */
 export class Conflict extends FleetpaceError { override name = "Conflict"; }
 
-const byStatus = { 400: InvalidRequest, 401: Unauthorized, 404: UnknownLimit, 409: Conflict, 413: InvalidRequest, 415: InvalidRequest, 429: TooLate };
+const byStatus = { 400: InvalidRequest, 401: Unauthorized, 403: Unauthorized, 404: UnknownLimit, 409: Conflict, 413: InvalidRequest, 415: InvalidRequest, 429: TooLate };
 
 /** The error of a response: its status, and its problem document (RFC 9457), if it has one. */
 export function errorOf(status: number, problem: Record<string, unknown>, retryAfter?: number): FleetpaceError {

@@ -14,7 +14,7 @@ class FleetpaceError(Exception):
 
 
 class Unauthorized(FleetpaceError):
-    """401: the server requires its token."""
+    """401: the server requires its token. 403: the token lacks the right."""
 
 
 class UnknownLimit(FleetpaceError):
@@ -60,7 +60,7 @@ def error_of(path: str, status: int, problem: object, retry_after: float) -> Fle
     kind = _KINDS.get(status, FleetpaceError) if known else FleetpaceError
     if kind is UnknownLimit and path in ("/v1/settle", "/v1/release", "/v1/renew"):
         kind = UnknownTurn
-    if status == 401:
+    if status in (401, 403):
         kind = Unauthorized
     elif status in (502, 503, 504) or (status == 429 and not known):
         kind = Unavailable
