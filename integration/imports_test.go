@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"internal/queuemodel":  {},
 	"reserve":              {"lua", "internal/engine", "internal/calendar", "internal/fault", "internal/observe", "internal/meter", "internal/wire"},
 	"internal/engine":      {"internal/fault", "internal/meter", "internal/wire"},
-	"internal/wire":        {"lua", "internal/fault", "internal/meter"},
+	"internal/wire":        {"lua", "internal/calendar", "internal/fault", "internal/meter"},
 	"internal/meter":       {},
 	"internal/scrape":      {},
 	"monitor":              {"reserve", "internal/fleet"},

@@ -197,9 +197,8 @@ func (e *entry) agreePlans() (field string, err error) {
 		return "plans", errors.New("need a key, such as {customer}")
 	}
 	for _, p := range e.plans.all {
-		if !alike(e.settings.limit, p.limit) {
-			return "plans", fmt.Errorf("%.64q must have the kind and the calendar of the limit, which is %v (%v), got %v (%v)",
-				p.name, e.settings.limit, e.settings.limit.Kind(), p.limit, p.limit.Kind())
+		if (p.limit.Kind() == reserve.KindSlots) != (e.settings.limit.Kind() == reserve.KindSlots) {
+			return "plans", fmt.Errorf("%.64q must be slots if the limit is slots, and only then; the limit is %v, got %v", p.name, e.settings.limit, p.limit)
 		}
 	}
 	return "", nil

@@ -122,7 +122,7 @@ func TestBadPlans(t *testing.T) {
 		`version: 1, key: "{k}", plans: {gold: {limit: 5/s, keys: ["{a"]}}`:                       `plans.gold.keys[0]: has an opening brace without a closing one: "{a"`,
 		`version: 1, key: "{k}", plans: {a: {limit: 5/s, keys: [x]}, b: {limit: 6/s, keys: [x]}}`: `plans.b.keys[0]: "x" has a plan already`,
 		`version: 1, key: "{k}", plans: {gold: {limit: 5/s, keys: [a], size: 3}}`:                 `plans.gold: unknown field "size": there are limit and keys`,
-		`version: 1, key: "{k}", plans: {gold: {limit: 5/minute rolling, keys: [a]}}`:             `plans: "gold" must have the kind and the calendar of the limit, which is 1/s (paced), got 5/minute rolling (rolling)`,
+		`version: 1, key: "{k}", plans: {gold: {limit: 5 at once, keys: [a]}}`:                    `plans: "gold" must be slots if the limit is slots, and only then; the limit is 1/s, got 5 at once`,
 	} {
 		here(t, fmt.Sprintf("limits:\n  - {name: a, limit: 1/s, %s}\n", text))
 		err := limits.Check(file, reserve.Config{})

@@ -61,6 +61,10 @@
 // (see head.lua). From then on it brings that one, so that the plan comes back after a loss of data.
 // The text that it sends back ends before the @. When the keys of a limit expire, its plan goes.
 //
+// A plan may be of another kind than the keys, or have another calendar. Then the caller's KIND has two words, and
+// the state has them before its numbers. A caller of another KIND gets the problem PLAN. The protocol of the state is
+// 1000 higher, so earlier scripts refuse it. A caller that knew the limit as another kind sends no reach.
+//
 // # Versions
 //
 // The protocol is what processes of different versions of this module must understand alike: the keys, what the

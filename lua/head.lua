@@ -15,7 +15,8 @@
 --       CHANNEL    for messages; '': none
 --       then for each limit:
 --         KIND A B   p intervalMicros burst | q permits marginMicros | r permits windowMicros |
---                    s permits 1 | w intervalMicros periodMicros
+--                    s permits 1 | w intervalMicros periodMicros. If the plan of the key has another kind than
+--                    the keys, or another calendar, KIND has a second word: the calendar of a quota, or -
 --         RANK       the rank of this limit: the highest is in force. With a + before it, the limit is
 --                    the plan of its key, and the rank its version and 2^40
 --         KNOWN      the text of the last reply, without its ~; '': the caller never asked
@@ -31,9 +32,10 @@
 --       then the arguments of the script itself.
 -- Every reply begins with the time and, per limit: version, reach, text, problem. The text is '' if the
 -- caller knows it, and begins with ~ if not all calls may take the common path. If the caller has a plan,
--- and another one is the newest, the text ends with @, its rank, and its A and B. While the limit has a hard
--- stop, the text ends with @stop and the reason of the pause: see pause.lua. All four are '' if no
--- item needed the limit. A limit with a problem does not change, and does not affect the other limits.
+-- and another one is the newest, the text ends with @, its rank, and its A and B. If its KIND has two words,
+-- they stand before A. If a plan of another KIND than the caller's is in force, the problem is PLAN with the same
+-- numbers: the caller asks again with that plan. While the limit has a hard stop, the text ends with @stop and the
+-- reason of the pause: see pause.lua. All four are '' if no item needed the limit. A limit with a problem does not change, and does not affect the other limits.
 
 -- The protocol is what processes of different versions of fleetpace must understand alike: the keys, what is
 -- in them, and the messages. Processes of a protocol and of the next one share limits. lua/doc.go says when the

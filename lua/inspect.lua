@@ -30,7 +30,7 @@ for j = 1, COUNT do
   else
     local held = l.meter.holders and l.meter.holders(l, gone) or {}
     local function micros(moment) return format('%.0f', max(0, moment)) end
-    answers[j] = { l.limit, micros(ceil(forecast(l, nil, 1) - at)), l.card, l.total, micros(l.paused - now), l.reason, micros(l.setUntil - now),
+    answers[j] = { match(l.limit, '%S+ %S+$'), micros(ceil(forecast(l, nil, 1) - at)), l.card, l.total, micros(l.paused - now), l.reason, micros(l.setUntil - now),
       l.bookings > 0 and call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), '+inf') or 0, micros(floor(l.meter.left(l))),
       call('ZCOUNT', l.processes, '(0', '+inf'), unpack(held) }
     say(j, l.version, l.meter.reach(l), l.plans and textOf(l) or l.plain .. stopOf(l), '')

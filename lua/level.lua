@@ -30,7 +30,7 @@ local function raise(l, to)
     l.free = floor(free)
     l.part = free - l.free
   end
-  l.held = 0
+  l.held, l.kept, l.keptTill = 0, '', 0
   sooner(l)
   tellLeft(l)
 end

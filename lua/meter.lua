@@ -71,7 +71,7 @@ METER.__index = METER
 
 -- METERS has a meter for each kind of the limits in this script call.
 local METERS, kinds = {}, {}
-for j = 1, COUNT do kinds[ARGV[HEAD + WIDTH * (j - 1) + KIND]] = true end
+for j = 1, COUNT do kinds[sub(ARGV[HEAD + WIDTH * (j - 1) + KIND], 1, 1)] = true end
 
 -- unpackInto reads a packed field with several numbers into a limit, by their names. It returns an error
 -- text if the field is wrong.

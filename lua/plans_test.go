@@ -22,7 +22,8 @@ type planning struct {
 	client  *redis.Client
 	server  *server
 	model   *queuemodel.Redis
-	kind    string
+	kind    string // of the keys
+	newKind string // of the newest plan
 	now     float64
 	newest  float64 // the rank of the newest plan …
 	a, b    float64 // … and its limit
@@ -43,6 +44,7 @@ type planner struct {
 func newPlanning(ctx context.Context, seed uint64, client *redis.Client, prefix string, bug *redis.Script) *planning {
 	p := &planning{Rand: rand.New(rand.NewPCG(seed, 37)), client: client, model: queuemodel.New(), now: startMicros, counts: map[string]int{}, newest: 1 << 40}
 	p.kind = []string{"p", "p", "q", "r", "w"}[p.IntN(5)]
+	p.newKind = p.kind
 	p.server = serverOf(ctx, client, Keys(prefix, "", "api", p.kind, ""))
 	if bug != nil {
 		p.server.other = map[string]*redis.Script{"ask": bug}
@@ -54,8 +56,13 @@ func newPlanning(ctx context.Context, seed uint64, client *redis.Client, prefix 
 	return p
 }
 
+// form is the argument KIND of a kind, if that of the keys is another one.
+func (p *planning) form(kind string) string {
+	return map[string]string{p.kind: "", "q": "q minute/UTC"}[kind] + map[string]string{p.kind: "", "p": "p -", "r": "r -", "w": "w -"}[kind]
+}
+
 func (p *planning) limit() (a, b float64) {
-	switch p.kind {
+	switch p.newKind {
 	case "p":
 		return float64(20_000 + p.IntN(500_000)), float64(1 + p.IntN(5))
 	case "w":
@@ -76,8 +83,11 @@ func (p *planning) play(ctx context.Context) error {
 		switch p.IntN(12) {
 		case 0, 1: // the program has a newer plan, which one process knows
 			p.newest++
+			if p.IntN(2) == 0 {
+				p.newKind = []string{"p", "q", "r", "w"}[p.IntN(4)]
+			}
 			p.a, p.b = p.limit()
-			of.limit.A, of.limit.B, of.limit.Rank = p.a, p.b, p.newest
+			p.has(of, p.newKind, p.a, p.b, p.newest)
 		case 2:
 			if p.IntN(3) == 0 {
 				if err := p.lose(ctx); err != nil {
@@ -98,18 +108,27 @@ func (p *planning) lose(ctx context.Context) error {
 	return p.client.Del(ctx, p.server.keys...).Err()
 }
 
+// has gives a process a plan. What it remembers of another kind is nothing to the new one.
+func (p *planning) has(of *planner, kind string, a, b, rank float64) {
+	if of.limit.Kind != kind {
+		of.limit.Reach = nil
+	}
+	of.limit.Kind, of.limit.Form, of.limit.A, of.limit.B, of.limit.Rank = kind, p.form(kind), a, b, rank
+	of.limit.Plan = of.limit.Plan || rank > 1<<40
+}
+
 // sent is what a process sends of the limit.
 func (p *planning) sent(of *planner) queuemodel.Limit {
 	l := of.limit
 	passed := p.now - of.at
 	switch l.Reach = append([]float64(nil), l.Reach...); {
 	case len(l.Reach) == 0:
-	case p.kind == "p" || p.kind == "w":
+	case l.Kind == "p" || l.Kind == "w":
 		l.Reach[0] -= passed
-	case p.kind == "r":
+	case l.Kind == "r":
 		l.Reach[1] -= passed
 	}
-	if l.Clock = p.now; p.kind == "q" {
+	if l.Clock = p.now; l.Kind == "q" {
 		first := float64(int64(p.now)/windowMicros) * windowMicros
 		for k := range 5 {
 			l.Edges = append(l.Edges, first+float64(k)*windowMicros)
@@ -124,9 +143,14 @@ func (p *planning) ask(of *planner) error {
 	limits := []queuemodel.Limit{p.sent(of)}
 	p.number++
 	items := append([]queuemodel.Item{{Count: 1, Number: p.number, Parts: []queuemodel.Part{{Cost: 1}}}}, of.waits...)
+	other := p.model.Other(0, limits[0])
 	heads, answers, err := p.server.Ask(who, limits, items)
-	if err != nil {
-		return err
+	if other != "" && err != nil && err.Error() == "limit 0: "+other { // it has another kind, and asks again
+		p.counts["other kind"]++
+		return p.follow(of, other[5:])
+	}
+	if err != nil || other != "" {
+		return fmt.Errorf("the script says %v, the model %q", err, other)
 	}
 	modelHeads, modelAnswers := p.model.Ask(who, limits, items)
 	p.model.Grow(0, heads[0].Version)
@@ -159,21 +183,37 @@ func (p *planning) learn(of *planner, head queuemodel.Head) error {
 		text = of.limit.Known
 	}
 	of.limit.Known, of.limit.Version, of.limit.Reach, of.at = text, head.Version, head.Reach, p.now+100
-	var rank, a, b float64
 	if follows {
 		p.counts["follow"]++
-		if _, err := fmt.Sscan(plan, &rank, &a, &b); err != nil {
+		if !of.limit.Plan {
+			return fmt.Errorf("%s has no plans, and is told %s", of.name, plan)
+		}
+		if err := p.follow(of, plan); err != nil {
 			return err
 		}
-		if rank != p.brought || rank < of.limit.Rank || !of.limit.Plan {
-			return fmt.Errorf("%s with %v is told %s, the newest is %v", of.name, of.limit.Rank, plan, p.brought)
-		}
-		of.limit.Rank, of.limit.A, of.limit.B = rank, a, b
 	}
-	in := text[strings.Index(text, p.kind+" ")+2:]
+	in := text[strings.LastIndex(text, " "+of.limit.Kind+" ")+3:]
 	if own := fmt.Sprintf("%.17g %.17g", of.limit.A, of.limit.B); of.limit.Plan && in != own {
 		return fmt.Errorf("%s has the plan %s, and %s is in force", of.name, own, in)
 	}
+	return nil
+}
+
+// follow gives a process the plan that it is told.
+func (p *planning) follow(of *planner, plan string) error {
+	words := strings.Fields(plan)
+	kind := p.kind
+	if len(words) > 3 {
+		kind = words[1]
+	}
+	var rank, a, b float64
+	if _, err := fmt.Sscan(words[0]+" "+strings.Join(words[len(words)-2:], " "), &rank, &a, &b); err != nil {
+		return err
+	}
+	if rank != p.brought || rank < of.limit.Rank {
+		return fmt.Errorf("%s with %v is told %s, the newest is %v", of.name, of.limit.Rank, plan, p.brought)
+	}
+	p.has(of, kind, a, b, rank)
 	return nil
 }
 
@@ -192,7 +232,7 @@ func TestPlansEqualModel(t *testing.T) {
 			}
 		}
 		t.Log(counts)
-		require.Greater(t, counts["follow"], 100)
+		require.Greater(t, min(counts["follow"], counts["other kind"]), 100)
 	})
 	client, prefix := redistest.New(t).Client(t), redistest.Prefix(t)
 	for _, bug := range []struct{ what, from, to string }{
@@ -202,6 +242,11 @@ func TestPlansEqualModel(t *testing.T) {
 		{"nobody is told of a newer plan", "if l.plans and l.own ~= l.mine then", "if false then"},
 		{"who has no plans is told of them", "if l.plans and l.own ~= l.mine then", "if l.own ~= l.mine then"},
 		{"who waits is told a limit that is not in force", "l.a, l.b, l.limit, l.renews = to.a, to.b, text, true", "l.a, l.b, l.renews = to.a, to.b, true"},
+		{"an older plan of another kind is in force", "if l.myRank <= l.rank then return format", "if false then return format"},
+		{"a newer plan of another kind is not in force", "if l.myRank <= l.rank then return format", "if true then return format"},
+		{"another kind begins with permits that were used", "if used > 0 then l.meter.spend(l, min(used, l.a), at) end", ""},
+		{"what was used two kinds before is forgotten", "if more and tonumber(ends) > now then", "if false then"},
+		{"another kind begins before granted turns are over", "l.meter.close(l, now + AHEAD)\n  tell", "tell"},
 	} {
 		require.Equal(t, 1, strings.Count(texts["ask"], bug.from), bug.what)
 		script, found := redis.NewScript(strings.Replace(texts["ask"], bug.from, bug.to, 1)), false

@@ -8,9 +8,11 @@
 -- front, span, returned: see bookings.lua. latest: when the last booked call is due back. The field
 -- `steppedBack` is by how much the clock has stepped back in the last minute, the version that the state had
 -- then, and when that minute is over. `closed` is until when all that is spent without Redis is counted: see settle.lua.
+-- `kept` is permits that were used before the limit became one of another kind, and until when they count. While the
+-- limit in force is of another kind than its keys, ODD is added to `protocol`: earlier scripts refuse the state.
 local FIELDS = { 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'epoch', 'rank', 'setUntilMicros', 'pausedUntilMicros',
-  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol', 'steppedBack', 'closed' }
-local NUMBERS = 12
+  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol', 'steppedBack', 'closed', 'kept' }
+local NUMBERS, ODD = 12, 1000
 local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil', 'closed' } -- if they are not 0
 local limits, byKey = {}, {} -- by index; a limit that a call names twice has one table
 
@@ -18,6 +20,46 @@ local limits, byKey = {}, {} -- by index; a limit that a call names twice has on
 local function say(j, version, reach, text, problem)
   local k = 4 * j - 2
   reply[k], reply[k + 1], reply[k + 2], reply[k + 3] = version, reach, text, problem
+end
+
+-- usedBefore returns how many permits count in a state of another kind, and until when at most.
+local function usedBefore(l, plain, meter, kept)
+  local kind, used, till = match(plain, '(%a) %S+ %S+$'), 0, 0
+  local one, two, three, four = match(meter, '^(%S+) (%S+) ?(%S*) ?(%S*)$')
+  if kind == 'q' and four ~= '' then -- of this window and the next
+    used, till = two + four, 2 * three - one
+  elseif kind == 'r' and three ~= '' then
+    local first = call('ZRANGE', l.log, 0, 0, 'WITHSCORES')
+    used, till = first[1] and one - first[2] + match(first[1], '^%d+ %S+ (%d+)') or 0, two + three + l.b
+  elseif kind == 'p' or kind == 'w' then
+    till = l.free + l.part - l.held
+    used = max(0, ceil((till - at) / l.a + (kind == 'p' and l.b or 0)))
+  end
+  local more, ends = match(kept, '^(%d+) (%d+)$')
+  if more and tonumber(ends) > now then used, till = used + more, max(till, tonumber(ends)) end
+  return used, till
+end
+
+-- convert begins a limit of another kind, as its newest plan says. It grants its first turn a second from now, when
+-- granted turns are over. Permits that were used before count in the window of now, and a bucket begins empty. Places
+-- and bookings stay.
+local function convert(l, plain, meter, kept)
+  local used, till = usedBefore(l, plain, meter, kept)
+  params(l, l.mine)
+  local problem = l.meter.unpack(l, nil)
+  if problem then return problem end
+  erase('UNLINK', l.key, l.log) -- save writes the whole state
+  for k = 1, #FIELDS do l.was[k] = k <= NUMBERS and 0 or '' end
+  l.own, l.rank, l.entries, l.seen, l.part, l.held, l.setUntil, l.last, l.brings, l.renews = l.mine, l.myRank, 0, now, 0, 0, 0, '', '', true
+  l.meter.fresh(l)
+  if l.kind == 'q' or l.kind == 'r' then
+    if used > 0 then l.meter.spend(l, min(used, l.a), at) end
+  elseif used > 0 and till > now then
+    l.kept, l.keptTill = format('%.0f %.0f', used, ceil(till)), till
+  end
+  l.meter.close(l, now + AHEAD)
+  tell(l, 'limit:0:0')
+  anew(l, now + AHEAD)
 end
 
 -- fields reads the hash, and checks the types of the other keys.
@@ -31,7 +73,7 @@ local function fields(l)
   end
   local was = { tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0), tonumber(f[5] or 0), tonumber(f[6] or 0),
     tonumber(f[7] or 0), tonumber(f[8] or 0), tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0),
-    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0', f[21] or '', f[22] or '', f[23] or '' }
+    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0', f[21] or '', f[22] or '', f[23] or '', f[24] or '' }
   for k = 1, NUMBERS do
     local x = was[k]
     if not x or x - x ~= 0 then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. f[k] end
@@ -39,8 +81,9 @@ local function fields(l)
   l.protocol = f[21]
   if l.protocol ~= PROTOCOL then
     local written = tonumber(l.protocol or nil) or 0 -- by v0.2, or there is no state yet
-    if written > PROTOCOL + 1 then return 'PROTOCOL ' .. l.protocol end
-    if written < tonumber(PROTOCOL) then l.protocol = PROTOCOL end
+    if written >= ODD then written = written - ODD end
+    if written > PROTOCOL + 1 then return 'PROTOCOL ' .. written end
+    l.protocol = format('%.0f', max(written, tonumber(PROTOCOL)))
   end
   if not met and ARGV[RUN] ~= '' and f[15] ~= ARGV[RUN] then meet(ARGV[RUN]) end
   l.was, l.renews, l.fresh, l.card, l.bookings, l.entries = was, renews, not f[13], places, booked, log
@@ -60,6 +103,12 @@ local function fields(l)
     finite(l.total + l.seq + l.since + l.wanted + l.front + l.latest + l.span + l.returned)) then
     return 'BADSTATE queue: want 9 values, got ' .. was[20]
   end
+  if l.ruling ~= l.form then
+    if l.myRank <= l.rank then return format('PLAN %.0f %s', l.rank, l.own) end
+    return convert(l, was[13], was[19], was[24])
+  end
+  local till = was[24] ~= '' and tonumber(match(was[24], '%d+$') or nil) or 0
+  if till > now then l.kept, l.keptTill = was[24], till end
   return l.meter.unpack(l, f[19] or nil)
 end
 
@@ -178,7 +227,7 @@ local function load(j)
   if l.card == 0 then l.total = 0 end
   if l.bookings == 0 then l.wanted, l.span = 0, 0 end
   endShares(l)
-  l.far = floor(max(l.latest, l.paused, l.setUntil) / RENEW)
+  l.far = floor(max(l.latest, l.paused, l.setUntil, l.keptTill) / RENEW)
   if l.back ~= '' then giveBack(l, l.back, 0) end
   return l
 end
@@ -193,19 +242,19 @@ end
 local function save(l)
   l.version, l.seen = l.version + 1, now
   endShares(l)
-  local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low or l.steppedBack ~= '')
-  l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. l.limit
+  local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low or l.steppedBack ~= '' or l.kept ~= '')
+  l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. (l.form == '' and l.limit or match(l.limit, '%S+ %S+$'))
   local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
   local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
-    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.protocol, l.steppedBack, l.closed > now and format('%.0f', l.closed) or '' }
+    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.form == '' and l.protocol or l.protocol + ODD .. '', l.steppedBack, l.closed > now and format('%.0f', l.closed) or '', l.kept }
   local was, changes, n = l.was, {}, 0
   for k = 1, #FIELDS do
     local value = is[k]
     if value ~= was[k] then changes[n + 1], changes[n + 2], n = FIELDS[k], k <= NUMBERS and format('%.17g', value) or value, n + 2 end
   end
   call('HSET', l.key, unpack(changes))
-  local far = max(l.latest, l.paused, l.setUntil)
+  local far = max(l.latest, l.paused, l.setUntil, l.keptTill)
   local all = l.renews or floor(far / RENEW) ~= l.far
   if all or l.charged or l.logged then
     local life = format('%.0f', ceil((max(l.meter.life(l), far - now) + horizon + 3 * RENEW) / 1000))

@@ -1,6 +1,7 @@
 package lua
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func headArgs(who queuemodel.Caller, limits []queuemodel.Limit) []any {
 		if l.Plan {
 			rank = "+" + rank
 		}
-		args = append(args, l.Kind, text(l.A), text(l.B), rank, l.Known, whole(l.Version), reach, l.Back, strings.Join(edges, " "), whole(l.Clock))
+		args = append(args, cmp.Or(l.Form, l.Kind), text(l.A), text(l.B), rank, l.Known, whole(l.Version), reach, l.Back, strings.Join(edges, " "), whole(l.Clock))
 	}
 	return args
 }

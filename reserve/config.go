@@ -39,8 +39,9 @@ type Config struct {
 	// LimitOf returns the limit of a key, and its version, if customers have plans in a database. The
 	// version is a number that grows with each change of the plan, from 1 to [MaxVersion]: for
 	// example the time of its last change, in microseconds. For a key without a plan it returns the
-	// version 0, and Config.Limit counts. Calls without a key have Config.Limit. The limit must be of
-	// the same [Kind] as Config.Limit, and a quota must have the same calendar.
+	// version 0, and Config.Limit counts. Calls without a key have Config.Limit. Plans may be of any
+	// [Kind], but slots do not mix with other kinds. If the kind or the calendar changes, the next turn
+	// comes a second later, and permits that were used count: docs/plans.md says which.
 	//
 	// The newest version that any process has brought is in force for the whole fleet. New calls follow
 	// it at once, and waiting calls within about a second, in their order. Granted turns keep their

@@ -44,7 +44,7 @@ const (
 )
 
 func (l *Limiter) told(ctx context.Context, remaining float64) error {
-	if kind := l.core.cfg.Limit.kind; kind == KindWarmingUp || kind == KindSlots {
+	if kind := l.Limit().kind; kind == KindWarmingUp || kind == KindSlots {
 		return invalid("limit", "must be paced, a quota or rolling, got %v: %q stores no permits", kind, l)
 	}
 	if err := l.usable(ctx); err != nil {

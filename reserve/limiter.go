@@ -65,15 +65,17 @@ func (l *Limiter) For(key string) *Limiter {
 // the limit of a key is the newest plan that this process knows of: its own, or the one that another
 // process has brought. If LimitOf fails, it is the last one.
 func (l *Limiter) Limit() Limit {
-	if !l.planned() {
-		return l.core.cfg.Limit
+	if l.planned() {
+		if limit, err := l.core.planOf(l.key, l.limit); err == nil {
+			return limit
+		}
 	}
-	limit, err := l.core.planOf(l.key, l.limit)
-	if err != nil {
-		a, b, _ := l.limit.Plan(0, 0, 0)
-		return l.core.cfg.Limit.with(a, b)
+	if l.limit != nil {
+		if plan, version := l.limit.Plan(wire.Terms{}, 0); version > 0 {
+			return l.core.cfg.Limit.as(plan)
+		}
 	}
-	return limit
+	return l.core.cfg.Limit
 }
 
 // Name is the Config.Name that the Limiter was made with.

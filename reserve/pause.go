@@ -152,7 +152,8 @@ func shortened(text string) string {
 // limit half a second before. Granted turns may be usable for a shorter time than before, if the
 // new burst is smaller or refills faster.
 //
-// The limit must have the same [Kind] as the Limiter's, and a quota must have the same calendar. A
+// The limit must have the same [Kind] as [Limiter.Limit], and a quota must have the same calendar. A plan of
+// another kind ends the override: see [Config.LimitOf]. A
 // call that costs more than the new burst fails with [ErrExceedsBurst]. The configured limit still
 // bounds the cost of calls. The burst of a limit with warm-up only bounds costs, so SetLimit does
 // not change it.
@@ -167,7 +168,7 @@ func (l *Limiter) set(ctx context.Context, limit Limit, expiry time.Duration) er
 	if err := limit.check(); err != nil {
 		return err
 	}
-	own := l.core.cfg.Limit
+	own := l.Limit()
 	switch {
 	case limit.kind != own.kind:
 		return invalid("Limit", "must be of kind %v as that of the Limiter, got %q of kind %v", own.kind, limit, limit.kind)

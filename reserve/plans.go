@@ -23,14 +23,14 @@ func (c *core) planOf(key string, l *wire.Limit) (Limit, error) {
 		return Limit{}, err
 	}
 	t := limit.numbers()
-	a, b, of := l.Plan(t.A, t.B, version)
-	if version > 0 && of == version && (a != t.A || b != t.B) {
+	plan, of := l.Plan(t, version)
+	if version > 0 && of == version && !plan.Same(t) {
 		c.unversioned.Do(func() {
 			c.cfg.Logger.Warn("fleetpace: Config.LimitOf has returned another limit of a key than the one in force, with the same version; the one in force stays. Raise the version with each change",
-				"limit", l.String(), "in_force", limit.with(a, b).String(), "returned", limit.String(), "version", version)
+				"limit", l.String(), "in_force", limit.as(plan).String(), "returned", limit.String(), "version", version)
 		})
 	}
-	return limit.with(a, b), nil
+	return limit.as(plan), nil
 }
 
 // lookUp asks Config.LimitOf for the limit of a key, and checks it.
@@ -53,20 +53,15 @@ func (c *core) lookUp(key string) (limit Limit, version int64, err error) {
 	if err := limit.check(); err != nil {
 		return limit, 0, fmt.Errorf("%w, as Config.LimitOf returned for the key %q", err, key)
 	}
-	if !own.alike(limit) {
-		return limit, 0, invalid("Config.LimitOf", "must return a limit like Config.Limit, of kind %v (%v), got %q of kind %v for the key %q",
-			own.kind, own, limit, limit.kind, key)
+	if limit.kind != own.kind && (limit.kind == KindSlots || own.kind == KindSlots) {
+		return limit, 0, invalid("Config.LimitOf", "must return slots if Config.Limit has slots (%v), and only then, got %q for the key %q: to bound both, use All", own, limit, key)
 	}
 	return limit, version, nil
 }
 
-// alike reports whether two limits have the same kind and calendar.
-func (l *Limit) alike(other Limit) bool {
-	return l.kind == other.kind && l.unit == other.unit && l.zone == other.zone
-}
-
-// numbers returns the terms of a limit without the windows of a quota.
-func (l *Limit) numbers() (t wire.Terms) {
+// numbers returns the terms of a limit without the function for the windows of a quota.
+func (l *Limit) numbers() wire.Terms {
+	t := wire.Terms{Kind: wire.Kinds[l.kind].Letter, Calendar: l.calendar()}
 	t.A, t.B = forms[l.kind].terms(l)
 	return t
 }
@@ -137,8 +132,8 @@ func (s *shared) follows(e engine.Event) {
 		if c == nil || !c.cfg.Logger.Enabled(context.Background(), slog.LevelInfo) {
 			return
 		}
-		a, b, version := e.Limit.Plan(0, 0, 0)
+		plan, version := e.Limit.Plan(wire.Terms{}, 0)
 		c.cfg.Logger.Info("fleetpace: another process has a newer limit of a key than Config.LimitOf of this process; this process follows it",
-			"limit", e.Limit.String(), "in_force", c.cfg.Limit.with(a, b).String(), "version", version, "followed_so_far", s.following.Load())
+			"limit", e.Limit.String(), "in_force", c.cfg.Limit.as(plan).String(), "version", version, "followed_so_far", s.following.Load())
 	})
 }

@@ -243,6 +243,12 @@ func TestWaitingCallsFollowAPlanInOrder(t *testing.T) {
 		"another rolling":      {reserve.Rolling(2, time.Hour), reserve.Rolling(30, time.Hour), 30},
 		"a shorter rolling":    {reserve.Rolling(20, time.Hour), reserve.Rolling(20, time.Second), 80},
 		"another quota":        {reserve.Quota(2, reserve.CalendarHour), reserve.Quota(30, reserve.CalendarHour), 30},
+		"a rate to a quota":    {reserve.PerMinute(1), reserve.Quota(30, reserve.CalendarHour), 29},
+		"a rate to a rolling":  {reserve.PerMinute(1), reserve.Rolling(30, time.Hour), 29},
+		"a quota to a rate":    {reserve.Quota(2, reserve.CalendarDay), reserve.PerSecond(20).Burst(10), 50},
+		"a rolling to warm-up": {reserve.Rolling(2, time.Hour), reserve.PerSecond(20).WarmUp(time.Second), 30},
+		"warm-up to a quota":   {reserve.PerMinute(1).WarmUp(time.Minute), reserve.Quota(30, reserve.CalendarDay).In(zone("Europe/Berlin")), 29},
+		"another calendar":     {reserve.Quota(2, reserve.CalendarDay), reserve.Quota(30, reserve.CalendarHour).In(zone("Asia/Kolkata")), 30},
 		"another quota, lower": {reserve.Quota(30, reserve.CalendarHour), reserve.Quota(35, reserve.CalendarHour), 35},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -283,7 +289,7 @@ func TestWaitingCallsFollowAPlanInOrder(t *testing.T) {
 				require.LessOrEqual(t, len(calls), 100)
 				for i, y := range calls {
 					for _, x := range calls[:i] { // what is due within a horizon goes to the process that asks first, and so does what is due in one window
-						inAnyOrder, paced := horizon, c.from.Kind() == reserve.KindPaced
+						inAnyOrder, paced := horizon, c.from.Kind() == reserve.KindPaced && c.to.Kind() == reserve.KindPaced
 						switch same := (x.who-y.who)%2 == 0; {
 						case same && paced:
 							inAnyOrder = 3 * way
@@ -442,7 +448,7 @@ func TestPlansAreChecked(t *testing.T) {
 		b, ctx := newBubble(t), t.Context()
 		answers := map[string]func() (reserve.Limit, int64){
 			"zero":     func() (reserve.Limit, int64) { return reserve.Limit{}, 1 },
-			"kind":     func() (reserve.Limit, int64) { return reserve.Rolling(5, time.Minute), 1 },
+			"kind":     func() (reserve.Limit, int64) { return reserve.Concurrent(5), 1 },
 			"negative": func() (reserve.Limit, int64) { return reserve.PerSecond(1), -1 },
 			"nanos":    func() (reserve.Limit, int64) { return reserve.PerSecond(1), time.Now().AddDate(26, 0, 0).UnixNano() },
 			"panics":   func() (reserve.Limit, int64) { panic(errors.New("no database")) },
@@ -452,7 +458,7 @@ func TestPlansAreChecked(t *testing.T) {
 		l := b.with(reserve.Config{Limit: reserve.PerSecond(7), LimitOf: func(key string) (reserve.Limit, int64) { return answers[key]() }})
 		for key, text := range map[string]string{
 			"zero":     `invalid Limit: is not set: use for example reserve.PerSecond(10), as Config.LimitOf returned for the key "zero"`,
-			"kind":     `invalid Config.LimitOf: must return a limit like Config.Limit, of kind paced (7/s), got "5/minute rolling" of kind rolling for the key "kind"`,
+			"kind":     `invalid Config.LimitOf: must return slots if Config.Limit has slots (7/s), and only then, got "5 at once" for the key "kind": to bound both, use All`,
 			"negative": `invalid Config.LimitOf: must return a version from 0 to 4503599627370496, got -1 for the key "negative"`,
 			"nanos":    `must return a version from 0 to 4503599627370496, got`,
 			"panics":   `invalid Config.LimitOf: must not panic, but for the key "panics" it panicked: no database`,

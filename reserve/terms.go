@@ -1,9 +1,11 @@
 package reserve
 
 import (
+	"cmp"
 	"math"
+	"slices"
 	"strconv"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/calendar"
@@ -30,12 +32,8 @@ var forms = [...]form{
 		terms:   func(l *Limit) (a, b float64) { return l.micros(), float64(l.MaxBurst()) },
 		inForce: func(_ *Limit, a, b float64) (float64, int) { return second / a, int(b) },
 		with: func(l *Limit, a, b float64) {
-			l.permits, l.extra = short(l.per.Seconds()*second/a), int(b)-1
-			for _, p := range periods { // not 0.000277778/s, but 1/hour
-				if l.permits < 1 && p.length > l.per {
-					l.permits, l.per = short(p.length.Seconds()*second/a), p.length
-				}
-			}
+			l.pace(a)
+			l.extra = int(b) - 1
 		},
 		check: func(*Limit) error { return nil },
 		text:  func(l *Limit, permits, period string) string { return permits + "/" + period + l.burstText() },
@@ -43,7 +41,7 @@ var forms = [...]form{
 	KindWarmingUp: {
 		terms:   func(l *Limit) (a, b float64) { return l.micros(), micros(l.warm) },
 		inForce: func(l *Limit, a, _ float64) (float64, int) { return second / a, l.MaxBurst() },
-		with:    func(l *Limit, a, _ float64) { l.permits = short(l.per.Seconds() * second / a) },
+		with:    func(l *Limit, a, _ float64) { l.pace(a) },
 		check: func(l *Limit) error {
 			if l.warm < time.Millisecond || l.warm > maxWarmUp || l.warm%time.Microsecond != 0 {
 				return invalid("Limit", "warm-up must be whole microseconds from 1ms to 24h, got %v", l.warm)
@@ -108,13 +106,53 @@ var forms = [...]form{
 	},
 }
 
+// pace sets the rate, by the micros between two permits.
+func (l *Limit) pace(a float64) {
+	l.permits = short(l.per.Seconds() * second / a)
+	for _, p := range periods { // not 0.000277778/s, but 1/hour
+		if l.permits < 1 && p.length > l.per {
+			l.permits, l.per = short(p.length.Seconds()*second/a), p.length
+		}
+	}
+}
+
 // terms returns the limit as the scripts know it. The limit must be valid.
 func (l Limit) terms() wire.Terms {
-	t := wire.Terms{Kind: wire.Kinds[l.kind].Letter}
-	if t.A, t.B = forms[l.kind].terms(&l); l.kind == KindQuota {
-		t.Edges = l.edges()
-	}
+	t := l.numbers()
+	t.Edges = calendar.Edges(t.Calendar)
 	return t
+}
+
+// calendar is the text of a quota's windows.
+func (l *Limit) calendar() string {
+	if l.kind != KindQuota {
+		return ""
+	}
+	return l.unit.String() + "/" + cmp.Or(l.zone, "UTC")
+}
+
+// as returns the limit with other terms. They may be of another kind: then it has what they say, and nothing else.
+func (l Limit) as(t wire.Terms) Limit {
+	kind := slices.IndexFunc(wire.Kinds[:], func(k wire.Kind) bool { return k.Letter == t.Kind })
+	if kind < 0 || l.kind == Kind(kind) && l.calendar() == t.Calendar {
+		return l.with(t.A, t.B)
+	}
+	of := Limit{kind: Kind(kind), permits: 1, per: time.Second}
+	switch of.kind {
+	case KindWarmingUp:
+		of.warm = time.Duration(t.B) * time.Microsecond
+	case KindQuota:
+		unit, zone, _ := strings.Cut(t.Calendar, "/")
+		for of.unit = CalendarMinute; of.unit < CalendarMonth && of.unit.String() != unit; {
+			of.unit++
+		}
+		of.per, of.margin = lengths[of.unit], time.Duration(t.B)*time.Microsecond
+		if zone != "UTC" {
+			of.zone = zone
+		}
+	}
+	forms[kind].with(&of, t.A, t.B)
+	return of
 }
 
 // inForce returns the rate, in permits per second, and the burst of a limit of this kind with the
@@ -138,33 +176,4 @@ func short(x float64) float64 {
 		return six
 	}
 	return x
-}
-
-// windows is how many edges a script gets: of the window before now, the current one, and three
-// later ones. More than one is needed because this process's clock may differ from Redis's.
-const windows = 5
-
-// edges returns a function that returns the edges of a quota's windows, in micros. They start with
-// the window before a moment. The function is safe for concurrent use.
-func (l Limit) edges() func(int64) []int64 {
-	zone, err := l.location()
-	if err != nil { // it was there when the limit was checked
-		zone = time.UTC
-	}
-	var last atomic.Pointer[[]int64]
-	return func(at int64) []int64 {
-		if e := last.Load(); e != nil && (*e)[1] <= at && at < (*e)[2] {
-			return *e
-		}
-		unit := calendar.Unit(l.unit)
-		begin, _ := unit.Window(time.UnixMicro(at), zone)
-		edge, end := unit.Window(begin.Add(-time.Microsecond), zone)
-		edges := []int64{edge.UnixMicro()}
-		for len(edges) < windows {
-			edges = append(edges, end.UnixMicro())
-			_, end = unit.Window(end, zone)
-		}
-		last.Store(&edges)
-		return edges
-	}
 }

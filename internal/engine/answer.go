@@ -97,7 +97,7 @@ func (l *line) followPace(now time.Time) {
 func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.Answer, micros int64, forecast, now time.Time) {
 	l := of.line
 	switch {
-	case errors.Is(answer.Refused, wire.ErrClock):
+	case errors.Is(answer.Refused, wire.ErrAgain):
 		e.lose(of, number, 1)
 	case answer.Refused != nil:
 		if of.place != nil { // the calls behind it move up

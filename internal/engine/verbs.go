@@ -68,7 +68,7 @@ func (p *Process) Level(ctx context.Context, limits []*wire.Limit, permits float
 
 // Set puts another limit in force for a time. If d is 0, the limit is in force until it is set again.
 func (p *Process) Set(ctx context.Context, limit *wire.Limit, terms wire.Terms, d time.Duration) error {
-	return p.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Set(ctx, c, terms.A, terms.B, d) }, nil)
+	return p.move(ctx, []*wire.Limit{limit}, func(c *wire.Call) (wire.Reply, error) { return wire.Set(ctx, c, terms, d) }, nil)
 }
 
 // Reset undoes Set.
@@ -273,7 +273,7 @@ func (p *Process) ifFit(ctx context.Context, fit, limits []*wire.Limit, call fun
 func (p *Process) once(ctx context.Context, limits []*wire.Limit, call func(*wire.Call) (wire.Reply, error)) error {
 	for failures := 0; ; failures++ {
 		err := p.try(ctx, limits, call)
-		if errors.Is(err, wire.ErrClock) && failures == 0 {
+		if errors.Is(err, wire.ErrAgain) && failures < 2 { // another plan, and the clock of its windows
 			continue
 		}
 		if err == nil || !fault.Away(err) || ctx.Err() != nil {

@@ -77,3 +77,36 @@ func TestHears(t *testing.T) {
 		require.Equal(t, heard, got, message)
 	}
 }
+
+// While a plan of another kind is in force, the frozen scripts refuse the limit, and say why. They never misread its state.
+// Once the plan has the kind of the keys again, they go on.
+func TestPlansOfAnotherKindAreRefused(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		client, frozenAsk := server.Client(t), redis.NewScript(Texts["ask"])
+		now, version := time.Now().UnixMicro(), 1<<40
+		const minute = 60_000_000
+		edges := fmt.Sprint(now-1_000_000, " ", now+minute, " ", now+2*minute, " ", now+3*minute)
+		limits := map[string][]any{"p": {"p", minute, 5, ""}, "w": {"w", minute, minute, ""}, "q": {"q", 5, 0, edges}, "r": {"r", 5, minute, ""}}
+		for base := range limits {
+			for other := range limits {
+				keys := lua.Keys(redistest.Prefix(t), "", base+other, base, "")
+				ask := func(script *redis.Script, form string, limit []any) (problem any) {
+					version++
+					v, err := script.Run(t.Context(), client, keys, now, 0, 1000, 1000, 300_000, "", "p", version, "",
+						form, limit[1], limit[2], fmt.Sprint("+", version), "", 0, "", "", limit[3], 0,
+						1, version, 2, 1, 1, 1, "").Slice()
+					require.NoError(t, err)
+					return v[4]
+				}
+				if other == base {
+					continue
+				}
+				require.Empty(t, ask(frozenAsk, base, limits[base]))
+				require.Empty(t, ask(lua.Ask, other+" -", limits[other]))
+				require.Equal(t, "PROTOCOL 1003", ask(frozenAsk, base, limits[base]), "%s to %s", base, other)
+				require.Empty(t, ask(lua.Ask, base, limits[base]))
+				require.Empty(t, ask(frozenAsk, base, limits[base]), "%s to %s and back", base, other)
+			}
+		}
+	})
+}

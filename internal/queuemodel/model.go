@@ -12,6 +12,7 @@ import (
 // Limit is what a caller sends about a limit.
 type Limit struct {
 	Kind string // p, q, r, s, w
+	Form string // the argument KIND, if the plan is of another kind than the keys
 	A, B float64
 	Rank float64
 	Plan bool // the limit is the plan of its key, and Rank its version
@@ -88,7 +89,8 @@ type entry struct { // of a rolling window
 
 // State is a limit.
 type State struct {
-	kind                            string
+	kind, form                      string
+	kept, keptTill                  float64 // permits used before the limit became one of another kind, and until when they count
 	a, b                            float64
 	epoch, version, rank            float64
 	ownA, ownB                      float64
@@ -153,7 +155,7 @@ func (r *Redis) begin(c Caller, limits []Limit) *call {
 }
 
 func fresh(l Limit, c *call) *State {
-	s := &State{kind: l.Kind, a: l.A, b: l.B, ownA: l.A, ownB: l.B, isNew: true, rank: max(0, l.Rank), epoch: c.Now, seen: c.Now, run: c.Run,
+	s := &State{kind: l.Kind, form: l.Form, a: l.A, b: l.B, ownA: l.A, ownB: l.B, isNew: true, rank: max(0, l.Rank), epoch: c.Now, seen: c.Now, run: c.Run,
 		window: map[float64]float64{}, records: map[string]float64{}, flows: map[string]stretch{}, late: map[string]float64{}, behind: map[string]float64{}}
 	switch l.Kind {
 	case "p":
@@ -177,6 +179,13 @@ func (c *call) load(j int) *State {
 		c.Limits[j] = s
 	}
 	c.loaded[j] = s
+	if s.form != l.Form {
+		c.convert(s, l)
+		l.Reach = nil
+	}
+	if s.keptTill <= c.Now {
+		s.kept, s.keptTill = 0, 0
+	}
 	s.edges = l.Edges
 	for len(s.edges) > 1 && c.at >= s.edges[1] {
 		s.edges = s.edges[1:]
@@ -376,7 +385,7 @@ func (c *call) heads() []Head {
 			s.called = ""
 		}
 		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)
-		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles || s.steppedAt > 0 {
+		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles || s.steppedAt > 0 || s.kept > 0 {
 			text = "~" + text
 		}
 		heads[j] = Head{Version: s.version, Reach: c.reach(s), Text: text}
@@ -384,7 +393,7 @@ func (c *call) heads() []Head {
 			heads[j].Text = ""
 		}
 		if l := c.limits[j]; l.Plan && (s.ownA != l.A || s.ownB != l.B) { // it brought an older plan
-			heads[j].Text = text + "@" + strconv.FormatFloat(s.rank, 'f', 0, 64) + " " + number(s.ownA) + " " + number(s.ownB)
+			heads[j].Text = text + "@" + s.own()
 		}
 		if s.probe > 0 {
 			heads[j].Text = text + "@stop hard stop " + strconv.FormatFloat(s.probe, 'f', 0, 64) + " told so"

@@ -53,32 +53,42 @@ func kindOf(letter string) *Kind {
 	return &Kind{relative: -1}
 }
 
+// now returns the kind of the limit. A plan may have another one.
+func (l *Limit) now() *Kind {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kind
+}
+
 // Paced reports whether permits of the limit become available one after the other.
-func (l *Limit) Paced() bool { return l.kind.Refills }
+func (l *Limit) Paced() bool { return l.now().Refills }
 
 // HasSlots reports whether the limit bounds how many calls are made at once.
-func (l *Limit) HasSlots() bool { return l.kind.Slots }
+func (l *Limit) HasSlots() bool { return l.now().Slots }
 
 // Windowed reports whether permits of the limit belong to a window.
-func (l *Limit) Windowed() bool { return l.kind.Windowed }
+func (l *Limit) Windowed() bool { return l.now().Windowed }
 
 // Most returns how many permits may be used at once.
 func (l *Limit) Most() int64 {
-	a, b := l.InForce()
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	switch {
 	case l.kind.one:
 		return 1
 	case l.kind.Refills:
-		return int64(b)
+		return int64(l.inForce.b)
 	default:
-		return int64(a)
+		return int64(l.inForce.a)
 	}
 }
 
 // Pace returns the rate, in permits per second, at which evenly spaced calls use all of the limit in force.
 // It also returns how many calls its provider accepts at once.
 func (l *Limit) Pace(now time.Time) (perSecond, burst float64) {
-	a, b := l.InForce()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, b := l.inForce.a, l.inForce.b
 	var edges []int64
 	if l.Edges != nil {
 		edges = l.Edges(now.UnixMicro())

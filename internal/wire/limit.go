@@ -19,11 +19,19 @@ type Terms struct {
 	// Edges returns the edges of a quota's windows, in micros of Redis's clock. They begin at the window of
 	// a moment or the one before, and at least three are later than the moment.
 	Edges func(micros int64) []int64
+	// Calendar is the text of a quota's windows: see calendar.Edges. It is empty for other kinds.
+	Calendar string
 }
+
+// like reports whether two limits have the same kind and calendar.
+func (t *Terms) like(other *Terms) bool { return t.Kind == other.Kind && t.Calendar == other.Calendar }
+
+// Same reports whether two limits are the same.
+func (t *Terms) Same(other Terms) bool { return t.like(&other) && t.A == other.A && t.B == other.B }
 
 // Limit is a limit under one key, and what this process remembers about it. It is safe for concurrent use.
 type Limit struct {
-	Terms          // guarded by mu, if the limit has plans: A and B may change
+	Terms          // guarded by mu, as another plan may come
 	Keys  []string // as lua.Keys returns them
 	Key   string   // the tenant or host; empty: none
 	Name  *Name
@@ -34,7 +42,7 @@ type Limit struct {
 	// Lease is for how long turns may be taken ahead of calls; 0: no turns are.
 	Lease time.Duration
 
-	// Plans says that the limit comes from the program, which may change A and B: see Plan.
+	// Plans says that the limit comes from the program, which may change it: see Plan.
 	Plans bool
 
 	// MaxWaiting is how many calls of the fleet may wait or be booked; 0: any number.
@@ -51,8 +59,10 @@ type Limit struct {
 	Count int64
 
 	kind *Kind
+	base Terms  // as the keys say
 	keys []any  // as arguments of a command
 	a, b string // as texts
+	form string // the argument KIND: see head.lua
 
 	mu      sync.Mutex
 	known   string // the text of the last reply, without its ~
@@ -73,7 +83,8 @@ type Limit struct {
 
 // NewLimit returns a limit without any remembered state.
 func NewLimit(terms Terms, keys []string, name *Name) *Limit {
-	l := &Limit{Terms: terms, kind: kindOf(terms.Kind), Keys: keys, Name: name, a: exact(terms.A), b: exact(terms.B), inForce: inForce{terms.A, terms.B}}
+	l := &Limit{base: terms, Keys: keys, Name: name}
+	l.become(terms)
 	l.keys = make([]any, 0, len(keys))
 	for i, key := range keys {
 		if len(name.Life) > 0 && key == name.Life[0] {
@@ -88,7 +99,7 @@ func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 func (l *Limit) Copy() *Limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &Limit{Terms: l.Terms, kind: l.kind, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, MaxWaiting: l.MaxWaiting, a: l.a, b: l.b, known: l.known, version: l.version,
+	return &Limit{Terms: l.Terms, kind: l.kind, base: l.base, form: l.form, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, MaxWaiting: l.MaxWaiting, a: l.a, b: l.b, known: l.known, version: l.version,
 		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, Plans: l.Plans, plan: l.plan, unsaid: l.unsaid, calm: l.calm}
 }
 
@@ -174,7 +185,7 @@ func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Durat
 
 // Window returns how long permits of a rolling limit count, as far as is known; 0 for other kinds.
 func (l *Limit) Window() time.Duration {
-	if _, b := l.InForce(); l.kind.rolling {
+	if _, b := l.InForce(); l.now().rolling {
 		return time.Duration(b) * time.Microsecond
 	}
 	return 0
@@ -225,7 +236,7 @@ func (l *Limit) tell(a *args, c *Call, back string) string {
 		known, reach = "1", "0"
 	}
 	first := a.more(scripts.ArgsOfLimit)
-	a.setText(first+scripts.LimitKind, l.Kind)
+	a.setText(first+scripts.LimitKind, l.form)
 	a.setText(first+scripts.LimitA, l.a)
 	a.setText(first+scripts.LimitB, l.b)
 	l.setRank(a, first+scripts.LimitRank, c.reads)
@@ -311,6 +322,12 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 			l.off, l.stepped = time.UnixMicro(micros).Sub(arrived.Round(0)), arrived
 			l.mu.Unlock()
 		}
+		var other *otherPlan
+		if errors.As(h.problem, &other) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			return l.follow(other.plan)
+		}
 		return false
 	}
 	text, plan, planned := strings.Cut(strings.TrimPrefix(h.text, "~"), "@")
@@ -321,7 +338,7 @@ func (l *Limit) learn(h *head, asked string, micros int64, way time.Duration, ar
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	follows = planned && !stops && l.follow(plan)
-	if epochOf(text) == epochOf(l.known) && h.version <= l.version {
+	if epochOf(text) == epochOf(l.known) && h.version <= l.version || !strings.Contains(text, " "+l.Kind+" ") { // or it is of before a plan of another kind
 		return follows
 	}
 	if text != l.known {

@@ -1,12 +1,17 @@
 package wire
 
 import (
+	"cmp"
+	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/fleetpace/fleetpace/internal/calendar"
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // This file is the plan of a limit: the limit that the program has for a key, and its version. Each script call
-// brings the plan of its process as A, B and the rank. The scripts put the highest rank in force, and reply with
+// brings the plan of its process as KIND, A, B and the rank. The scripts put the highest rank in force, and reply with
 // a newer plan than the one that was brought. So all processes learn the newest plan, and bring it back after a
 // loss of data.
 
@@ -18,26 +23,42 @@ const (
 	ofPlans = 1 << 40
 )
 
-// Plan takes over a plan of the same kind, unless the process knows one as new. It returns the plan that the
-// process then has, and its version.
-func (l *Limit) Plan(a, b float64, version int64) (ofA, ofB float64, of int64) {
+// Plan takes over a plan, unless the process knows one as new. It returns the plan that the process then has, and
+// its version.
+func (l *Limit) Plan(t Terms, version int64) (of Terms, its int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if version > l.plan {
-		l.have(a, b, version)
+		l.have(t, version)
 	}
-	return l.A, l.B, l.plan
+	return l.Terms, l.plan
 }
 
 // have replaces the plan. The limit must be locked.
-func (l *Limit) have(a, b float64, version int64) {
+func (l *Limit) have(t Terms, version int64) {
 	l.plan = version
-	if a == l.A && b == l.B {
+	if l.Same(t) {
 		return
 	}
-	l.A, l.B, l.a, l.b, l.unsaid = a, b, exact(a), exact(b), true
-	if l.known == "" {
-		l.inForce = inForce{a, b}
+	l.unsaid = true
+	if !l.like(&t) {
+		l.reach, l.calm = "", false // it is that of another kind
+		l.become(t)
+	}
+	inForce := l.inForce
+	if l.become(t); l.known != "" {
+		l.inForce = inForce
+	}
+}
+
+// become sets the limit. The limit must be locked.
+func (l *Limit) become(t Terms) {
+	if t.Edges == nil && t.Calendar != "" {
+		t.Edges = calendar.Edges(t.Calendar)
+	}
+	l.Terms, l.a, l.b, l.kind, l.form, l.inForce = t, exact(t.A), exact(t.B), kindOf(t.Kind), t.Kind, inForce{t.A, t.B}
+	if !t.like(&l.base) {
+		l.form += " " + cmp.Or(t.Calendar, "-")
 	}
 }
 
@@ -55,19 +76,49 @@ func (l *Limit) Asked() bool {
 	return l.known != ""
 }
 
-// follow reads "<rank> <a> <b>" of a reply, and takes that plan over if it is newer, or as new as another one
-// with the same version. The limit must be locked.
-func (l *Limit) follow(plan string) bool {
-	words := strings.Fields(plan)
-	if len(words) != 3 {
-		return false
+// otherPlan says that a plan of another kind than that of the call is in force. The process has it after the reply.
+type otherPlan struct{ plan string }
+
+func (p *otherPlan) Error() string { return "another plan is in force: " + p.plan }
+func (*otherPlan) Unwrap() error   { return ErrAgain }
+
+// problemOfPlan is the error for the plan of another kind in a reply.
+func problemOfPlan(text string) error {
+	if _, _, ok := readPlan(text, Terms{}); !ok {
+		return fmt.Errorf("%w: the newest plan is %q, and its kind or its time zone is not known here", fault.ErrInvalid, text)
+	}
+	return &otherPlan{text}
+}
+
+// readPlan reads "<rank> <a> <b>" of a reply, or "<rank> <kind> <calendar> <a> <b>" if the plan is of another kind than
+// the keys.
+func readPlan(text string, base Terms) (rank int64, t Terms, ok bool) {
+	t, words := base, strings.Fields(text)
+	if len(words) == 5 {
+		t = Terms{Kind: words[1]}
+		if words[2] != "-" {
+			t.Calendar = words[2]
+		}
+		if kindOf(t.Kind).Letter == "" || t.Kind == "q" && calendar.Edges(t.Calendar) == nil {
+			return 0, t, false
+		}
+	} else if len(words) != 3 {
+		return 0, t, false
 	}
 	rank, err := strconv.ParseInt(words[0], 10, 64)
-	to := termsOf(plan, inForce{})
-	if err != nil || rank < ofPlans+l.plan || to.a <= 0 || to == (inForce{l.A, l.B}) {
+	of := termsOf(text, inForce{})
+	t.A, t.B = of.a, of.b
+	return rank, t, err == nil && t.A > 0
+}
+
+// follow takes the plan of a reply over if it is newer, or as new as another one with the same version. The limit must
+// be locked.
+func (l *Limit) follow(plan string) bool {
+	rank, t, ok := readPlan(plan, l.base)
+	if !ok || rank < ofPlans+l.plan || l.Same(t) {
 		return false
 	}
-	l.have(to.a, to.b, rank-ofPlans)
+	l.have(t, rank-ofPlans)
 	l.unsaid = false
 	return true
 }
@@ -75,7 +126,7 @@ func (l *Limit) follow(plan string) bool {
 // setRank sets the argument of the rank, for a script that may only read. The limit must be locked.
 func (l *Limit) setRank(a *args, i int, reads bool) {
 	rank := l.Name.Rank.Load()
-	if !l.Plans {
+	if !l.Plans && l.plan == 0 {
 		a.setNumber(i, rank)
 		return
 	}

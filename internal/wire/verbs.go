@@ -177,8 +177,11 @@ func Level(ctx context.Context, c *Call, permits float64, raises bool) (Reply, [
 }
 
 // Set puts another limit in force, for a time or, with 0, until it is set again.
-func Set(ctx context.Context, c *Call, a, b float64, d time.Duration) (Reply, error) {
-	return c.set(ctx, exact(a), exact(b), d)
+func Set(ctx context.Context, c *Call, to Terms, d time.Duration) (Reply, error) {
+	if is := c.Limits[0].now().Letter; to.Kind != "" && to.Kind != is {
+		return Reply{}, fmt.Errorf("%w limit: a plan of kind %s is in force now", fault.ErrInvalid, kindOf(is).Text)
+	}
+	return c.set(ctx, exact(to.A), exact(to.B), d)
 }
 
 // Reset ends what Set began.

@@ -250,9 +250,12 @@ func Version(theirs int) error {
 		fault.ErrVersion, of, theirs, Protocol, do)
 }
 
+// ErrAgain says that the call may be made again: the process now knows what it did not know before.
+var ErrAgain = fmt.Errorf("%w", fault.ErrInvalid)
+
 // ErrClock says that the windows of a quota were computed by a clock that is not Redis's. From now on
 // Redis's time is known, and the call may be made again.
-var ErrClock = fmt.Errorf("%w clock", fault.ErrInvalid)
+var ErrClock = fmt.Errorf("%w clock", ErrAgain)
 
 // problemOf reads what a script says is wrong with one limit.
 func problemOf(text string) error {
@@ -265,6 +268,8 @@ func problemOf(text string) error {
 		return Version(number)
 	case "CLOCK":
 		return fmt.Errorf("%w argument: %s", ErrClock, rest)
+	case "PLAN":
+		return problemOfPlan(rest)
 	case "EXCEEDS":
 		return fmt.Errorf("%w %w: %s", fault.ErrInvalid, fault.ErrExceeds, rest)
 	case "BADSTATE":

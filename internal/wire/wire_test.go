@@ -67,7 +67,7 @@ func TestReachOfOtherKinds(t *testing.T) {
 		if kind == "r" {
 			said = "5000 0"
 		}
-		l.learn(&head{version: 1, reach: said, text: "3 run x 10 10"}, "", 1e6, 0, start)
+		l.learn(&head{version: 1, reach: said, text: "3 run " + kind + " 10 10"}, "", 1e6, 0, start)
 		_, _, reach, _ := brought(l, 2*time.Millisecond, time.Time{})
 		require.Equal(t, want, reach, kind)
 	}

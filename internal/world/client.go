@@ -117,7 +117,7 @@ type planned struct {
 // lookUp is what package reserve does with Config.LimitOf.
 func (m *client) lookUp(p part, l *wire.Limit) {
 	if known := m.plans[p.limit]; known.version > 0 {
-		l.Plan(known.A, known.B, known.version)
+		l.Plan(known.Terms, known.version)
 	}
 }
 

@@ -206,7 +206,7 @@ func (m *client) try(limits []*wire.Limit, call func(context.Context, *wire.Call
 				reply, err = call(ctx, c)
 				m.step(func(now time.Time) { err = m.engine.Tried(now, c, &reply, sent, now, err, false) })
 			}
-			if errors.Is(err, wire.ErrClock) && failures == 0 {
+			if errors.Is(err, wire.ErrAgain) && failures == 0 {
 				continue
 			}
 			pause, over := m.engine.TriesAgain(err, failures)
@@ -247,7 +247,7 @@ func (m *client) resume(limit int) { m.move(limit, wire.Resume, m.engine.HasMove
 func (m *client) set(limit int, to reserve.Limit) {
 	t := termsOf(to)
 	m.move(limit, func(ctx context.Context, c *wire.Call) (wire.Reply, error) {
-		return wire.Set(ctx, c, t.A, t.B, time.Hour)
+		return wire.Set(ctx, c, t, time.Hour)
 	}, m.engine.HasMoved)
 }
 

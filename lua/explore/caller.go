@@ -125,7 +125,7 @@ func (x *explorer) arrive(w *world, m message, how Action) (turns int) {
 			}
 		}
 		switch {
-		case errors.Is(a.Refused, wire.ErrClock): // after this reply the process knows better
+		case errors.Is(a.Refused, wire.ErrAgain): // after this reply the process knows better
 			cl.state, cl.due = waiting, w.now
 		case a.Refused != nil:
 			w.fail("protocol", "call %s is refused: %v", name(n), a.Refused)

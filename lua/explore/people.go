@@ -27,7 +27,7 @@ func (b *branch) people() {
 	}
 	if b.can(Set) {
 		b.set(b.Sets, func(c *wire.Call) (wire.Reply, error) {
-			return wire.Set(context.Background(), c, b.Sets.A, b.Sets.B, 0)
+			return wire.Set(context.Background(), c, b.Sets, 0)
 		})
 		b.set(b.Limits[0], func(c *wire.Call) (wire.Reply, error) { return wire.Reset(context.Background(), c) })
 	}
