@@ -20,6 +20,9 @@ func (s *Server) join(p *poll, at *place) (err error) {
 		return nil
 	}
 	patience := max(0, time.Until(p.over))
+	if at.caller = p.caller; at.slots && at.id == "" && at.caller != "" { // people see who holds the slots
+		at.id, at.inRedis, at.untold = prefix+at.caller+"/"+newID()[len(prefix):], true, true
+	}
 	if at.inRedis {
 		at.reservation, err = at.turns.Ask(p, at.id, patience, at.costs...)
 		return err
@@ -52,7 +55,7 @@ func (s *Server) give(ctx context.Context, p *poll, at *place) any {
 	if at.id == "" {
 		at.id = fresh
 	}
-	s.turns.add(token, at.need, r)
+	s.turns.add(token, at.caller, at.need, r)
 	s.given.keep(token, at)
 	now := time.Now()
 	answer := turnAnswer{
@@ -80,7 +83,7 @@ func (s *Server) hangUp(ctx context.Context, at *place) {
 	defer s.places.drop(at)
 	ctx = context.WithoutCancel(ctx)
 	var err error
-	if at.inRedis {
+	if at.inRedis && !at.untold {
 		err = at.reservation.Keep(ctx)
 	} else {
 		at.reservation.Release()
@@ -97,6 +100,7 @@ func (s *Server) keepPlace(ctx context.Context, at *place) any {
 	if at.id == "" {
 		at.id = newID()
 	}
+	at.untold = false
 	body := later(at)
 	span, over := keep, func() { s.leaveQueue(context.WithoutCancel(ctx), at) }
 	if at.reservation.Booked() {

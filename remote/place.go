@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +21,8 @@ type place struct {
 	need
 	id          string // empty: no id yet
 	inRedis     bool   // the place is in Redis, under its id
+	untold      bool   // the caller does not know the id
+	caller      string // its name, as far as it is known
 	since       time.Time
 	reservation *reserve.Reservation // nil: it has not joined yet
 
@@ -168,6 +171,22 @@ func (p *places) drop(at *place) {
 	if at.mine != nil {
 		<-at.mine
 	}
+}
+
+// callerHeader has the name that a caller gives itself, such as its host and process.
+const callerHeader = "Fleetpace-Caller"
+
+const longestCaller = 64 // bytes
+
+// callerOf returns the name of a caller. People read it, so it has only characters that are safe everywhere.
+func callerOf(r *http.Request) string {
+	name := r.Header.Get(callerHeader)
+	return strings.Map(func(c rune) rune {
+		if c > ' ' && c < 0x7f {
+			return c
+		}
+		return '_'
+	}, name[:min(len(name), longestCaller)])
 }
 
 // newID returns an id that cannot be guessed, with its prefix. Without the prefix it is a token.

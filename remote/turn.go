@@ -18,6 +18,7 @@ const (
 // turn holds slots, or its cost is to be settled.
 type turn struct {
 	reservation    *reserve.Reservation
+	caller         string
 	slots, settles bool
 	expires        *time.Timer // the lease, or the time to settle
 }
@@ -72,7 +73,7 @@ func (t *turns) released(ctx context.Context) error {
 }
 
 // add keeps a turn if it holds slots or is to be settled.
-func (t *turns) add(token string, n need, r *reserve.Reservation) {
+func (t *turns) add(token, caller string, n need, r *reserve.Reservation) {
 	if !n.slots && !n.settles {
 		return
 	}
@@ -82,7 +83,7 @@ func (t *turns) add(token string, n need, r *reserve.Reservation) {
 		t.logger.Warn("fleetpace: too many turns wait to be settled; a new turn cannot be settled", "limits", n.turns.String())
 		return
 	}
-	u := &turn{reservation: r, slots: n.slots, settles: n.settles}
+	u := &turn{reservation: r, caller: caller, slots: n.slots, settles: n.settles}
 	t.byToken[token] = u
 	if u.slots {
 		t.hold(1)
@@ -110,7 +111,7 @@ func (t *turns) forget(token string) {
 // expire frees the slots of a turn whose lease was not renewed.
 func (t *turns) expire(token string, u *turn) {
 	if t.free(token, u) {
-		t.logger.Warn("fleetpace: the lease of a turn has ended without renewal; its slots are free", "turn", token)
+		t.logger.Warn("fleetpace: the lease of a turn has ended without renewal; its slots are free", "turn", token, "caller", u.caller)
 	}
 }
 

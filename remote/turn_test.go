@@ -49,6 +49,38 @@ func TestSlots(t *testing.T) {
 	})
 }
 
+// A caller that names itself is seen where its call holds slots. Its place is its own: it ends when it hangs up.
+func TestCallers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, bubble.New(t), remote.Config{})
+		take := func(ctx context.Context, more ...string) answer {
+			r := request(t, http.MethodPost, "/v1/wait", wants("slots", more...)).WithContext(ctx)
+			r.Header.Set("Fleetpace-Caller", "web 3/\x1b4711")
+			w := do(t, s, r)
+			return body(t, w)
+		}
+		first := take(t.Context())
+		require.NotEmpty(t, first.Turn)
+		require.NotEmpty(t, take(t.Context(), `"id":"job-17"`).Turn)
+		shown := do(t, s, request(t, http.MethodGet, "/v1/limits/slots", "")).Body.String()
+		require.Contains(t, shown, `"doing":"http:web_3/_4711/`)
+		require.Contains(t, shown, `"doing":"http:job-17"`)
+
+		ctx, hangUp := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, hangUp)
+		take(ctx)
+		post(t, s, "/v1/release", `{"turn":"`+first.Turn+`"}`)
+		time.Sleep(time.Second)
+		now := body(t, do(t, s, request(t, http.MethodGet, "/v1/limits/slots", "")))
+		require.Equal(t, []int{0, 0, 1}, []int{now.Waiting, now.Booked, len(now.Holders)})
+
+		post(t, s, "/v1/wait", wants("slots"))
+		later := take(t.Context(), `"poll":"0s"`)
+		require.Contains(t, later.ID, "web_3/_4711/")
+		require.NotEmpty(t, take(t.Context(), `"id":"`+later.ID+`"`).Turn, "the leases have ended")
+	})
+}
+
 // A turn that was let through while Redis was away holds no slots that could be lost.
 func TestTheLeaseOfATurnWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -46,6 +46,7 @@ type laterAnswer struct {
 type poll struct {
 	context.Context
 	end     context.CancelCauseFunc
+	caller  string        // its name, as far as it is known
 	came    time.Time     // when the request came
 	way     time.Duration // how long the response takes to reach the caller
 	over    time.Time     // when the poll ends
@@ -124,6 +125,7 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 	if id != "" {
 		id = prefix + id
 	}
+	p.caller = callerOf(r)
 	at, err := s.places.claim(p, id, n)
 	if err != nil {
 		answer(w, problemOf(err, "id"))

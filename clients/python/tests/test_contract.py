@@ -1,6 +1,7 @@
 """What both clients do, over TCP and a Unix socket: each test runs four times."""
 
 import math
+import os
 import threading
 import time
 import unittest
@@ -113,6 +114,11 @@ class Contract(Case):
             self.assertEqual((turn.id, turn.lost.is_set()), ("turn-1", False))
         self.assertEqual(self.waits(), [{"limits": [{"name": "openai", "cost": 1}], "poll": "25.000s"}])
         self.assertEqual([seen.path for seen in self.server.seen], ["/v1/wait"])  # there is nothing to release
+
+    def test_the_caller_names_its_host_and_process(self) -> None:
+        self.client.limiter("api").wait()
+        caller = self.server.seen[-1].headers["fleetpace-caller"]
+        self.assertRegex(caller, rf"^[!-~]+/{os.getpid()}$")
 
     def test_a_turn_of_several_limits_with_all_options(self) -> None:
         limiter = self.client.limiter(

@@ -7,6 +7,8 @@ export interface Options {
   url?: string | undefined;
   /** The server's bearer token, if it requires one. */
   token?: string | undefined;
+  /** The name of this process, for operators. Default: its host and PID; in a browser there is none. */
+  caller?: string | undefined;
   /** Default: the global fetch. */
   fetch?: Fetch | undefined;
 }
@@ -21,6 +23,13 @@ interface Terms {
   timeout?: number | undefined;
 }
 
+interface OwnProcess { pid?: number; getBuiltinModule?: (name: string) => { hostname(): string } | undefined }
+
+function ownName(): string | undefined {
+  const { process } = globalThis as { process?: OwnProcess };
+  return process?.pid === undefined ? undefined : `${process.getBuiltinModule?.("node:os")?.hostname() ?? "node"}/${process.pid}`;
+}
+
 /** Sends one request to the server. Failures become errors. */
 export class Connection {
   /** The round-trip times of requests that wait. */
@@ -29,13 +38,14 @@ export class Connection {
   readonly #headers: Record<string, string> = { accept: "application/json" };
   readonly #fetch: Fetch;
 
-  constructor({ url = "http://localhost:9467", token, fetch }: Options) {
+  constructor({ url = "http://localhost:9467", token, fetch, caller = ownName() }: Options) {
     if (!/^https?:\/\/[^/?#@\s]+(\/[^?#\s]*)?$/.test(url)) {
       const text = `url is ${url}: must be like http://host:port; for a unix socket give fetch: unixFetch(path) of fleetpace/unix`;
       throw new InvalidRequest(text, { field: "url", value: url });
     }
     this.#url = url.replace(/\/+$/, "");
     this.#fetch = fetch ?? ((asked, init) => globalThis.fetch(asked, init)); // a browser's fetch must be called as a method of globalThis
+    if (caller) this.#headers["fleetpace-caller"] = caller.replace(/[^!-~]/g, "_").slice(0, 64);
     if (token !== undefined) this.#headers["authorization"] = new Headers([["authorization", `Bearer ${token}`]]).get("authorization")!;
   }
 

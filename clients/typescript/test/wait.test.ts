@@ -12,6 +12,7 @@ for (const over of ["tcp", "unix"] as const) {
       assert.deepEqual([turn.turn, turn.waitedMs, turn.leaseMs], ["t9", 12.5, 3000]);
       const [asked] = server.of("/v1/wait");
       assert.equal(asked!.headers.authorization, "Bearer secret");
+      assert.match(String(asked!.headers["fleetpace-caller"]), new RegExp(`^[!-~]+/${process.pid}$`));
       assert.deepEqual({ ...asked!.body, poll: undefined }, {
         limits: [{ name: "openai", key: "acme", cost: 3 }], share: "a", weight: 2, urgent: true, max_wait: "10000ms", id: "job-17", poll: undefined,
       });

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import os
+import re
+import socket
 import ssl
 from collections import deque
 from typing import Generic, TypeVar
@@ -14,6 +16,7 @@ from .protocol import Request, Ways
 C = TypeVar("C")  # a connection
 LARGEST_ANSWER = 1 << 20
 MOST_IDLE = 16
+HOST = re.sub(r"[^!-~]", "_", socket.gethostname())[:50]  # operators see which process holds a slot
 
 
 class Client(Generic[C]):
@@ -47,13 +50,14 @@ class Client(Generic[C]):
     def encode(self, request: Request) -> tuple[str, str, bytes | None, dict[str, str]]:
         """The method, the target, the body and the headers of a request."""
         target = self.prefix + request.path
+        headers = self.headers | {"Fleetpace-Caller": f"{HOST}/{os.getpid()}"}
         if request.body is None:
-            return "GET", target, None, self.headers
+            return "GET", target, None, headers
         try:
             body = json.dumps(request.body, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise invalid("body", request.body, str(error)) from error
-        return "POST", target, body, self.headers | {"Content-Type": "application/json"}
+        return "POST", target, body, headers | {"Content-Type": "application/json"}
 
     def reuse(self, loop: object = None) -> C | None:
         """An idle connection. It does not use connections of another process or another event loop."""
