@@ -37,9 +37,10 @@ end
 
 -- stepped is how far Redis's clock has stepped since the last use of a limit. It steps back, or it steps
 -- ahead by more than the time that the caller measured since its last reply. If that reply is older than a
--- step back of the last minute, the caller's clock lacks that step.
+-- step back of the last minute, the caller's clock lacks that step. A caller that was the last to use the limit knows
+-- how long it has rested before a step back. For others, it has not rested.
 local function stepped(l)
-  if l.seen > now then return now - l.seen end
+  if l.seen > now then return now - (l.brought == l.version and max(l.seen, l.clock) or l.seen) end
   local back, version = match(l.steppedBack, '^(%d+) (%d+)')
   local lacks = back and l.brought > 0 and l.brought < tonumber(version) and back or 0
   local ahead = min(now - l.seen, now - l.clock + lacks)

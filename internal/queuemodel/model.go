@@ -244,7 +244,9 @@ func (c *call) load(j int) *State {
 func (c *call) step(s *State, l Limit) {
 	micros, clock := 0.0, l.Clock
 	if s.seen > c.Now {
-		micros = c.Now - s.seen
+		if micros = c.Now - s.seen; l.Version == s.version && clock > 0 {
+			micros = min(micros, c.Now-clock)
+		}
 		s.steppedBack, s.steppedAt, s.steppedTill = s.steppedBack-micros, s.version+1, c.Now+6e7
 	} else {
 		ahead := c.Now - clock

@@ -24,7 +24,7 @@ var planted = []struct {
 	{"a rolling window is too short", "moment + l.offset + l.b or 0)", "moment + l.offset + l.b / 2 or 0)", "safe", 27},
 	{"a rolling window forgets too early", "if entry(text) > now - l.offset - l.b then break end", "if entry(text) > now - l.offset - l.b / 2 then break end", "safe", 63},
 	{"newcomers overtake", "if not tag then return huge end", "if not tag then return at end", "order", 44},
-	{"a clock that went back makes all wait", "if l.seen > now then return now - l.seen end", "if l.seen > now then return 0 end", "alive", 57},
+	{"a clock that went back makes all wait", "if l.seen > now then return now - (l.brought", "if l.seen > now then return 0 * (l.brought", "alive", 57},
 	{"a clock that jumped fills the buckets", "return l.clock > 0 and ahead > STEP and ahead or 0", "return 0", "safe", 324},
 	{"turns of others go back", "process .. ' ' .. serial ~= who", "process ~= match(who, '^%S+')", "safe", 97},
 	{"a place that is left stays", "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", "if false then", "clean", 4},

@@ -33,7 +33,7 @@ var mistakes = []struct {
 	{what: "all that was not used goes back", world: "settle", law: "safe", from: "-min(-micros, k and l.low[k].micros or huge)", to: "micros"},
 	{what: "another server's data is believed", world: "fault", law: "safe", from: "local other = run ~= '' and l.run ~= '' and l.run ~= run", to: "local other = false"},
 	{what: "a clock that jumped fills the buckets", world: "fault", law: "safe", from: "return l.clock > 0 and ahead > STEP and ahead or 0", to: "return 0"},
-	{what: "a clock that went back makes all wait", world: "dead", law: "alive", from: "if l.seen > now then return now - l.seen end", to: "if l.seen > now then return 0 end"},
+	{what: "a clock that went back makes all wait", world: "dead", law: "alive", from: "if l.seen > now then return now - (l.brought", to: "if l.seen > now then return 0 * (l.brought"},
 	{what: "slots are given at once after a loss", world: "slots3", law: "safe", from: "l.till = max(l.till, ceil(from + UNSURE))", to: ""},
 	{what: "slots of the living go", world: "slots", law: "safe", from: "if beat and beat < 0 or not beat and", to: "if beat or"},
 	{what: "a window's quota is one too many", world: "quota", law: "safe", from: "(l.used[k] or 0) + cost <= l.a and", to: "(l.used[k] or 0) + cost <= l.a + 1 and"},
