@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"slices"
 	"strings"
 	"time"
 
@@ -22,8 +21,7 @@ import (
 type change struct {
 	use, short string
 	flags      func(*cobra.Command)
-	// plan says what will be done, and returns the function that does it.
-	plan func(ctx context.Context, t *target) (what string, do func(context.Context) error, err error)
+	plan       func(*target) (*fleet.Change, error)
 }
 
 // target is the limit to change.
@@ -42,15 +40,21 @@ func (a *app) changes(c change) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what, do, err := c.plan(ctx, t)
-			if err != nil {
+			plan, err := c.plan(t)
+			var field *fleet.FieldError
+			switch {
+			case errors.As(err, &field):
+				return usageError{fmt.Errorf("--%w", err)}
+			case errors.Is(err, fleet.ErrSlots):
+				return usageError{err}
+			case err != nil:
 				return err
 			}
-			what += a.misses(ctx, t)
+			what := plan.What + a.fleet.Misses(ctx, t.Target)
 			if err := a.confirm(what); err != nil {
 				return err
 			}
-			if err := do(ctx); err != nil {
+			if err := plan.Do(ctx); err != nil {
 				return err
 			}
 			if a.format == "json" {
@@ -86,19 +90,6 @@ func (a *app) target(ctx context.Context, args []string, known string, slot bool
 		err = usageError{err}
 	}
 	return t, err
-}
-
-// misses returns a warning if the change may affect no call: each key has its own queue.
-func (a *app) misses(ctx context.Context, t *target) string {
-	survey, err := a.fleet.Survey(ctx, t.Name)
-	if err != nil || len(survey.Keys) == 0 || slices.ContainsFunc(survey.Keys, func(q fleet.Queue) bool { return q.Key == t.Key }) {
-		return ""
-	}
-	used := survey.Keys[0].Key
-	if t.Key == "" {
-		return fmt.Sprintf(". But its calls use keys, such as %q, and this change affects none of these keys: name one", used)
-	}
-	return fmt.Sprintf(". But no process has used this key lately; an example of a key in use is %q", used)
 }
 
 // confirm says what will be done and asks for confirmation, unless -y was given.
@@ -138,39 +129,21 @@ func (a *app) pause() *cobra.Command {
 			c.Flags().DurationVar(&length, "for", 10*time.Minute, "the `duration`, such as 90s or 2h")
 			c.Flags().StringVar(&reason, "reason", "", "why it is paused, a `text` for logs and operators")
 		},
-		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			if length <= 0 {
-				return "", nil, usageError{fmt.Errorf("--for: must be above 0, got %v", length)}
-			}
-			why := fleet.Reason(reason, me())
-			return fmt.Sprintf("pause %s for %v: no process of the fleet calls until %s", t, length, time.Now().Add(length).Format(time.DateTime+" MST")),
-				func(ctx context.Context) error { return t.Limiter.Pause(ctx, length, why) }, nil
-		},
+		plan: func(t *target) (*fleet.Change, error) { return t.Pause(length, reason, me()) },
 	})
 }
 
 func (a *app) resume() *cobra.Command {
 	return a.changes(change{
 		use: "resume LIMIT [KEY]", short: "End a pause",
-		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			what := fmt.Sprintf("end the pause of %s", t)
-			if !t.Row.Paused {
-				what += " (it is not paused)"
-			}
-			return what, t.Limiter.Resume, nil
-		},
+		plan: func(t *target) (*fleet.Change, error) { return t.Resume(), nil },
 	})
 }
 
 func (a *app) refill() *cobra.Command {
 	return a.changes(change{
 		use: "refill LIMIT [KEY]", short: "Make all permits available",
-		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			if t.Row.State.Limit.Kind() == reserve.KindSlots {
-				return "", nil, usageError{fmt.Errorf("%s has slots, which come back when calls are done: use fleetpace release", t)}
-			}
-			return fmt.Sprintf("make all permits of %s available: %.0f of %d are left now", t, t.Row.State.Stored, t.Row.State.Limit.MaxBurst()), t.Limiter.Refill, nil
-		},
+		plan: func(t *target) (*fleet.Change, error) { return t.Refill() },
 	})
 }
 
@@ -183,57 +156,20 @@ func (a *app) set() *cobra.Command {
 			c.Flags().StringVar(&to, "to", "", "the new `limit`, such as 50/s or \"600/minute burst 20\"")
 			c.Flags().DurationVar(&length, "for", 0, "the `duration`; 0: until it is reset or set again")
 		},
-		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			limit, err := reserve.ParseLimit(to)
-			if err != nil {
-				return "", nil, usageError{fmt.Errorf("--to: %w", err)}
-			}
-			until := "until it is reset or set again"
-			if length > 0 {
-				until = "for " + length.String()
-			}
-			return fmt.Sprintf("set %s to %s %s (it is %s now)", t, limit, until, t.Row.Limit), func(ctx context.Context) error {
-				if err := t.Limiter.SetLimit(ctx, limit, length); err != nil {
-					return err
-				}
-				_ = a.fleet.SetBy(ctx, t.Name, t.Key, me()) // fleetpace why shows it
-				return nil
-			}, nil
-		},
+		plan: func(t *target) (*fleet.Change, error) { return a.fleet.Set(t.Target, to, length, me()) },
 	})
 }
 
 func (a *app) reset() *cobra.Command {
 	return a.changes(change{
 		use: "reset LIMIT [KEY]", short: "Remove an override",
-		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			what := fmt.Sprintf("remove the override of %s: the configured limit is %s", t, t.Limit)
-			if !t.Row.Set {
-				what = fmt.Sprintf("remove the override of %s: there is none, and its limit %s stays; to make permits available, use fleetpace refill", t, t.Row.Limit)
-			}
-			return what, t.Limiter.ResetLimit, nil
-		},
+		plan: func(t *target) (*fleet.Change, error) { return t.Reset(), nil },
 	})
 }
 
 func (a *app) release() *cobra.Command {
 	return a.changes(change{
 		use: "release LIMIT [KEY] SLOT", short: "Free a call's slots",
-		plan: func(_ context.Context, t *target) (string, func(context.Context) error, error) {
-			for _, h := range t.Row.State.Holders {
-				if fleet.SlotID(h.Process, h.Number) != t.rest[0] {
-					continue
-				}
-				return fmt.Sprintf("free %d of the slots of %s, which %s has held for %s: its call continues, so more calls may run than the limit allows",
-						h.Slots, t, t.rest[0], time.Since(h.Since).Round(time.Second)), func(ctx context.Context) error {
-						freed, err := t.Limiter.Free(ctx, h)
-						if err == nil && !freed {
-							err = fmt.Errorf("%w: %q was released meanwhile", errNoSlot, t.rest[0])
-						}
-						return err
-					}, nil
-			}
-			return "", nil, fmt.Errorf("%w: %q of %s; fleetpace show lists the slots", errNoSlot, t.rest[0], t)
-		},
+		plan: func(t *target) (*fleet.Change, error) { return t.Release(t.rest[0]) },
 	})
 }

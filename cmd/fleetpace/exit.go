@@ -25,7 +25,6 @@ const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such li
 answer, 5 not confirmed, 10 (why --exit-code) calls are held back.`
 
 var (
-	errNoSlot       = errors.New("no such slot")
 	errHeldBack     = errors.New("calls are held back")
 	errSaid         = errors.New("redis does not answer; the output says so")
 	errNotConfirmed = errors.New("nothing was changed")
@@ -49,7 +48,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUsage
 	case ctx.Err() != nil:
 		return exitCtrlC
-	case errors.Is(err, fleet.ErrUnknown), errors.Is(err, errNoSlot):
+	case errors.Is(err, fleet.ErrUnknown), errors.Is(err, fleet.ErrNoSlot):
 		return exitUnknown
 	case errors.Is(err, reserve.ErrInvalid):
 		return exitUsage

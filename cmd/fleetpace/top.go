@@ -101,7 +101,7 @@ func (a *app) users(ctx context.Context, args []string, by string) ([]using, err
 	return all, nil
 }
 
-func usersOf(s *fleet.Survey, rates map[string]float64, by string) (all []using) {
+func usersOf(s *fleet.Survey, rates map[string]fleet.Rate, by string) (all []using) {
 	queues := s.Keys
 	if by == "flow" {
 		queues = s.Flows
@@ -111,7 +111,7 @@ func usersOf(s *fleet.Survey, rates map[string]float64, by string) (all []using)
 		if by == "flow" {
 			u.Flow = q.Key
 		} else {
-			u.Key, u.PerSecond = q.Key, rates[q.Key]
+			u.Key, u.PerSecond = q.Key, rates[q.Key].Calls
 		}
 		all = append(all, u)
 	}

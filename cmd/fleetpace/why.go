@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,6 +25,9 @@ func (a *app) why() *cobra.Command {
 				err = a.json(answer)
 			} else {
 				fmt.Fprintln(a.out, plain(answer.Text))
+				if answer.Do != "" {
+					fmt.Fprintln(a.out, strings.TrimSpace(plain(answer.Do)+" "+plain(answer.Command)))
+				}
 				for _, e := range answer.Evidence {
 					fmt.Fprintln(a.out, "  "+plain(e))
 				}

@@ -33,6 +33,9 @@ type Line struct {
 	HeldCalls     int64   `json:"heldCalls,omitempty"`     // waiting or booked calls that a pause or another limit holds back
 	OldestNotHeld float64 `json:"oldestNotHeld,omitempty"` // seconds that the oldest waiting call has waited, without calls that are held back
 	Unclaimed     int64   `json:"unclaimed,omitempty"`     // calls that could be made, but no live process makes them
+
+	Why     Answer  `json:"why"` // what holds back the calls of the key that is worst
+	Busiest Busiest `json:"busiest"`
 }
 
 // ID is the name of the line's limit, in the form that Find reads.
@@ -107,9 +110,18 @@ func (l *Look) Line(rates *Rates) Line {
 	sum.Waiting, sum.Booked = sum.Waiting+l.left.waiting, sum.Booked+l.left.booked
 	sum.Unclaimed += l.left.waiting + l.left.booked
 	sum.Waiting = max(sum.Waiting, int64(l.Waiting()))
+	var byKey map[string]Rate
 	if rates != nil {
-		sum.PerSecond = rates.Total(l.Survey)
+		byKey = rates.ByKey(l.Survey)
+		for _, rate := range byKey {
+			sum.PerSecond += rate.Calls
+		}
 	}
+	for i := range l.Rows {
+		sum.uses(&l.Rows[i], byKey)
+	}
+	sum.Why = l.worst()
+	sum.Why.Evidence = []string{}
 	if failing := l.Unfit(); failing != nil {
 		sum.Failing = len(failing)
 		if sum.Error == "" {
@@ -117,6 +129,42 @@ func (l *Look) Line(rates *Rates) Line {
 		}
 	}
 	return sum
+}
+
+// Busiest is how much of a limit the key uses that uses most: permits per second of a rate, permits of the window of
+// a quota or rolling limit, slots that are held.
+type Busiest struct {
+	Key  string  `json:"key,omitempty"`
+	Used float64 `json:"used"`
+	Of   float64 `json:"of"` // 0: unknown
+	Unit string  `json:"unit,omitempty"`
+}
+
+// Share is how much of the limit is used, from 0 to 1.
+func (b *Busiest) Share() float64 {
+	if b.Of <= 0 {
+		return 0
+	}
+	return max(0, min(1, b.Used/b.Of))
+}
+
+// uses takes in how much of the limit a row uses, if that is more than other rows use.
+func (l *Line) uses(row *Row, byKey map[string]Rate) {
+	if row.Err != nil {
+		return
+	}
+	of := Busiest{Key: row.Key, Of: float64(row.State.Burst)}
+	switch row.State.Limit.Kind() {
+	case reserve.KindSlots:
+		of.Used, of.Unit = float64(row.Held), " slots"
+	case reserve.KindQuota, reserve.KindRolling:
+		of.Used = max(0, of.Of-row.State.Stored)
+	default:
+		of.Used, of.Of, of.Unit = byKey[row.Key].Permits, row.Rate, "/s"
+	}
+	if l.Busiest.Of == 0 || of.Share() > l.Busiest.Share() {
+		l.Busiest = of
+	}
 }
 
 // allow adds what the limit of a row allows, and returns its rate.

@@ -17,25 +17,20 @@ type usage struct {
 
 // sight is what a process has reported of a key, and when.
 type sight struct {
-	calls int64
-	at    time.Time
-	rate  float64
+	calls, permits int64
+	at             time.Time
+	rate           Rate
 }
 
-// Total returns the calls per second of a limit, with all its keys. It returns 0 the first time.
-func (r *Rates) Total(s *Survey) (perSecond float64) {
-	for _, rate := range r.ByKey(s) {
-		perSecond += rate
-	}
-	return perSecond
-}
+// Rate is how much is used per second.
+type Rate struct{ Calls, Permits float64 }
 
-// ByKey returns the calls per second of each key.
-func (r *Rates) ByKey(s *Survey) map[string]float64 {
+// ByKey returns the rates of each key. It returns none the first time.
+func (r *Rates) ByKey(s *Survey) map[string]Rate {
 	if r.seen == nil {
 		r.seen = map[usage]sight{}
 	}
-	rates := map[string]float64{}
+	rates := map[string]Rate{}
 	for i := range s.Processes {
 		p := &s.Processes[i]
 		if !p.Alive {
@@ -46,14 +41,15 @@ func (r *Rates) ByKey(s *Survey) map[string]float64 {
 			of := usage{s.Name, p.ID, u.Key}
 			last, known := r.seen[of]
 			if !known {
-				r.seen[of] = sight{calls: u.Calls, at: told}
+				r.seen[of] = sight{calls: u.Calls, permits: u.Permits, at: told}
 				continue
 			}
 			if passed := told.Sub(last.at); passed > beatLeast { // a new report
-				last = sight{u.Calls, told, float64(u.Calls-last.calls) / passed.Seconds()}
+				last = sight{u.Calls, u.Permits, told, Rate{float64(u.Calls-last.calls) / passed.Seconds(), float64(u.Permits-last.permits) / passed.Seconds()}}
 				r.seen[of] = last
 			}
-			rates[u.Key] += last.rate
+			sum := rates[u.Key]
+			rates[u.Key] = Rate{sum.Calls + last.rate.Calls, sum.Permits + last.rate.Permits}
 		}
 	}
 	return rates

@@ -82,7 +82,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		}
 		add(slows, WhySet, "The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, row.Own)
 	}
-	add(len(l.Differ) > 0, WhyDiffer, "Processes are configured with different limits, and the slowest is in force: %s.", differing(l.Differ))
+	force := "the slowest"
+	if st.Set {
+		force = row.Limit + ", which was set,"
+	}
+	add(len(l.Differ) > 0, WhyDiffer, "Processes are configured with different limits, and %s is in force: %s.", force, differing(l.Differ))
 	queue := "It is the queue: "
 	if len(all) > 0 {
 		queue = ""

@@ -39,9 +39,15 @@ type Answer struct {
 	Limit    string   `json:"limit"`
 	Key      string   `json:"key,omitempty"`
 	Reason   Why      `json:"reason"`
-	Text     string   `json:"text"` // a sentence
+	Title    string   `json:"title"` // the reason in a few words
+	Text     string   `json:"text"`  // a sentence
+	Severity Severity `json:"severity"`
 	Also     []Why    `json:"also,omitempty"`
 	Evidence []string `json:"evidence"`
+
+	// Do says what to do, and Command is the command for it. Both may be empty.
+	Do      string `json:"do,omitempty"`
+	Command string `json:"command,omitempty"`
 
 	// Held is how many calls are held back, waiting or booked. For one booking it is 1. It is 0 if
 	// a call would be held back but there is no call.
@@ -50,8 +56,8 @@ type Answer struct {
 
 // Away is the answer if Redis does not answer.
 func Away(limit string, err error) *Answer {
-	return &Answer{Limit: limit, Reason: WhyAway, Text: "Redis does not answer, so each process follows its outage policy.",
-		Evidence: []string{err.Error()}}
+	return &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil), Severity: SeverityStop,
+		Text: "Redis does not answer, so each process follows its outage policy.", Evidence: []string{err.Error()}}
 }
 
 // Explain says why calls of a limit wait. `which` is a key, or a part of the ID of a booking; empty
@@ -61,7 +67,8 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	look, err := r.Look(ctx, n, 1, which)
 	switch {
 	case errors.Is(err, reserve.ErrCorrupt): // the processes' reports
-		a.Reason, a.Text = WhyCorrupt, corrupt(err)
+		look = &Look{Survey: &Survey{Name: n}}
+		look.answer(a, reason{WhyCorrupt, corrupt(err)}, &Row{Err: err}, nil)
 		return a, nil
 	case err != nil:
 		return nil, err
@@ -69,13 +76,9 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		if names, err := r.Names(ctx); err != nil || !slices.Contains(names, n) {
 			return nil, cmp.Or(err, fmt.Errorf("%w: %q (there are: %s)", ErrUnknown, n, listed(names)))
 		}
-		a.Reason, a.Text = WhyIdle, "No process has used the limit for ten minutes, so no call waits for it."
-		if left := look.left; left.waiting+left.booked > 0 {
-			a.Reason, a.Held = WhyNobody, left.waiting+left.booked
-			a.Text = fmt.Sprintf("No process has used the limit for ten minutes, and %s booked: start workers if none runs.",
-				count(a.Held, "call waits or is", "calls wait or are"))
-		}
-		return a, nil
+		of := look.nobody()
+		of.Key, of.Evidence = which, []string{}
+		return &of, nil
 	}
 	row := &look.Rows[0]
 	if errors.Is(row.Err, reserve.ErrInvalid) {
@@ -84,18 +87,16 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	booked, err := r.booking(ctx, n, look, &row, which)
 	switch {
 	case errors.Is(err, reserve.ErrCorrupt):
-		a.Reason, a.Text = WhyCorrupt, corrupt(err)
+		look = &Look{Survey: &Survey{Name: n}}
+		look.answer(a, reason{WhyCorrupt, corrupt(err)}, &Row{Err: err}, nil)
 		return a, nil
 	case err != nil:
 		return nil, err
 	}
-	a.Key = row.Key
 	if which == "" {
 		row = look.busiest(ctx, r, n, row)
-		a.Key = row.Key
 	}
 	reasons := look.reasons(row, booked)
-	a.Held = held(row, booked, reasons[0].why)
 	if which != "" && booked == nil && row.Calls == 0 && row.Used == 0 && reasons[0].why == WhyAvailable {
 		if there, err := r.there(ctx, n, look, which); err != nil {
 			return nil, err
@@ -103,7 +104,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 			reasons[0].text = fmt.Sprintf("Nothing is known of %q: no key that was used lately, and no booking. A call with that key would have its turn now.", which)
 		}
 	}
-	a.Reason, a.Text = reasons[0].why, reasons[0].text
+	look.answer(a, reasons[0], row, booked)
 	for _, other := range reasons[1:] {
 		if other.why != WhyQueue && other.why != WhyAvailable {
 			a.Also = append(a.Also, other.why)

@@ -1,0 +1,187 @@
+package fleet
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Severity says how bad it is what holds calls back.
+type Severity string
+
+// The severities, the worst first.
+const (
+	SeverityStop Severity = "stop" // no call goes through, or calls of a process fail
+	SeveritySlow Severity = "slow" // calls wait, and fewer go through than were meant to
+	SeverityLook Severity = "look" // calls wait in the queue, as they do at a limit
+	SeverityFine Severity = "fine" // nothing holds calls back
+	SeverityIdle Severity = "idle" // no process has used the limit for ten minutes
+)
+
+// Severities lists them, the worst first.
+var Severities = []Severity{SeverityStop, SeveritySlow, SeverityLook, SeverityFine, SeverityIdle}
+
+// severity is how bad a reason is while so many calls are held back.
+func (w Why) severity(held int64) Severity {
+	switch w {
+	case WhyAway, WhyCorrupt, WhyKind, WhyVersion, WhyPaused, WhyNobody:
+		return SeverityStop
+	case WhySlots, WhyUsedUp:
+		if held > 0 {
+			return SeverityStop
+		}
+		return SeverityLook
+	case WhyHeldBy, WhySet, WhyDiffer:
+		if held > 0 {
+			return SeveritySlow
+		}
+		return SeverityLook
+	case WhyIdle:
+		return SeverityIdle
+	case WhyAvailable, WhyBooked:
+		return SeverityFine
+	}
+	return SeverityLook
+}
+
+// title is a reason in a few words.
+func (w Why) title(st *Row) string {
+	switch w {
+	case WhyAway:
+		return "Redis does not answer"
+	case WhyCorrupt:
+		return "A key is corrupt"
+	case WhyKind:
+		return "Limits of two kinds"
+	case WhyVersion:
+		return "Two versions that cannot share"
+	case WhyPaused:
+		if st.State.Stopped {
+			return "Stopped: calls fail"
+		}
+		return "Paused"
+	case WhyNobody:
+		return "No process is alive"
+	case WhySlots:
+		return "All slots are held"
+	case WhyHeldBy:
+		return "Another limit holds it back"
+	case WhyUsedUp:
+		return "Used up"
+	case WhySet:
+		return "Set to a slower limit"
+	case WhyDiffer:
+		return "Processes disagree"
+	case WhyQueue:
+		return "A queue"
+	case WhyBooked:
+		return "Calls are booked"
+	case WhyIdle:
+		return "Idle"
+	}
+	return "Nothing"
+}
+
+// mend says what to do about a reason, and the command for it. Both may be empty.
+func (l *Look) mend(why Why, row *Row) (do, command string) {
+	on := func(verb string, more ...string) string {
+		words := []string{"fleetpace", verb, quoted(l.Name.String())}
+		if row.Key != "" && verb != "show" && verb != "top" {
+			words = append(words, quoted(row.Key))
+		}
+		return strings.Join(append(words, more...), " ")
+	}
+	switch why {
+	case WhyAway:
+		return "What each process does meanwhile: docs/outages.md. Look at Redis:", "fleetpace ls"
+	case WhyCorrupt:
+		return "Look at the key in Redis. Without it the limit begins again as new.", ""
+	case WhyKind, WhyVersion:
+		return "Who uses which:", on("show")
+	case WhyPaused:
+		if row.State.Stopped {
+			return "When the provider serves calls again:", on("resume")
+		}
+		return "It ends by itself. To end it now:", on("resume")
+	case WhyNobody:
+		return "Start workers. Who ran last:", on("show")
+	case WhySlots:
+		if holders := row.State.Holders; len(holders) > 0 {
+			return "Slots come back when calls are done. To free those of the longest one although its call may go on:",
+				on("release", SlotID(holders[0].Process, holders[0].Number))
+		}
+	case WhyHeldBy:
+		return "What holds that limit back:", "fleetpace why " + quoted(row.HeldBy)
+	case WhyUsedUp:
+		return "It ends by itself. If the provider allows more than " + row.Limit + ":", on("set", `--to "LIMIT"`, "--for", span(max(seconds(row.Wait), 1e9)))
+	case WhySet:
+		return "To end the override now:", on("reset")
+	case WhyDiffer:
+		return "Deploy one limit everywhere. Who has which:", on("show")
+	case WhyQueue:
+		return "Whose calls they are:", on("top")
+	case WhyBooked:
+		return "To run tasks of asynq now:", "asynq task runall --queue=QUEUE --state=retry"
+	case WhyAvailable, WhyIdle:
+	}
+	return "", ""
+}
+
+// quoted is a word of a command line, in quotes if a shell would read it as something else.
+func quoted(word string) string {
+	plain := func(c rune) bool {
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("-_./:@%+,", c)
+	}
+	if word != "" && strings.IndexFunc(word, func(c rune) bool { return !plain(c) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// answer fills in what follows from the most important reason.
+func (l *Look) answer(a *Answer, first reason, row *Row, booked *Booked) {
+	a.Key, a.Reason, a.Text, a.Title = row.Key, first.why, first.text, first.why.title(row)
+	a.Held = held(row, booked, first.why)
+	a.Severity = first.why.severity(a.Held)
+	a.Do, a.Command = l.mend(first.why, row)
+}
+
+// worst returns the answer for the row of which something is worst.
+func (l *Look) worst() (worst Answer) {
+	if len(l.Rows) == 0 {
+		worst = l.nobody()
+		return worst
+	}
+	for i := range l.Rows {
+		a := Answer{Limit: l.Name.String()}
+		l.answer(&a, l.reasons(&l.Rows[i], nil)[0], &l.Rows[i], nil)
+		if i == 0 || a.rank() < worst.rank() || a.rank() == worst.rank() && a.Held > worst.Held {
+			worst = a
+		}
+	}
+	return worst
+}
+
+// rank is the place of an answer's severity, from 0 for the worst.
+func (a *Answer) rank() int {
+	for i, s := range Severities {
+		if a.Severity == s {
+			return i
+		}
+	}
+	return len(Severities)
+}
+
+// nobody is the answer for a limit that no process has used for ten minutes.
+func (l *Look) nobody() Answer {
+	a := Answer{Limit: l.Name.String(), Reason: WhyIdle, Text: "No process has used the limit for ten minutes, so no call waits for it."}
+	if left := l.left; left.waiting+left.booked > 0 {
+		a.Reason, a.Held = WhyNobody, left.waiting+left.booked
+		a.Text = fmt.Sprintf("No process has used the limit for ten minutes, and %s booked: start workers if none runs.",
+			count(a.Held, "call waits or is", "calls wait or are"))
+	}
+	a.Title, a.Severity = a.Reason.title(&Row{}), a.Reason.severity(a.Held)
+	if a.Reason == WhyNobody {
+		a.Do, a.Command = l.mend(WhyNobody, &Row{})
+	}
+	return a
+}
