@@ -20,58 +20,45 @@ type asked struct {
 	fleet *fleet.Reader
 }
 
-// errForm says that a form is wrong.
-var errForm = errors.New("the form is wrong")
-
-// actions are the changes of a limit, by the names of their forms.
-var actions = map[string]func(context.Context, *asked) error{
-	"pause": func(ctx context.Context, a *asked) error {
-		d, err := a.length("for")
-		if err == nil && d <= 0 {
-			err = fmt.Errorf("%w: for: must be above 0, got %v", errForm, d)
-		}
+// actions work out the changes of a limit, by the names of their forms.
+var actions = map[string]func(*asked) (*fleet.Change, error){
+	"pause": func(a *asked) (*fleet.Change, error) {
+		length, err := a.length()
 		if err != nil {
-			return err
+			return nil, err
 		}
-		return a.Limiter.Pause(ctx, d, fleet.Reason(a.form.Get("reason"), a.who))
+		return a.Pause(length, a.form.Get("reason"), a.who)
 	},
-	"resume": func(ctx context.Context, a *asked) error { return a.Limiter.Resume(ctx) },
-	"set": func(ctx context.Context, a *asked) error {
-		limit, err := reserve.ParseLimit(a.form.Get("to"))
-		if err != nil {
-			return fmt.Errorf("%w: to: %w", errForm, err)
-		}
-		d := time.Duration(0) // until it is reset or set again
+	"resume": func(a *asked) (*fleet.Change, error) { return a.Resume(), nil },
+	"set": func(a *asked) (*fleet.Change, error) {
+		length, err := time.Duration(0), error(nil) // until it is reset or set again
 		if a.form.Get("for") != "" {
-			if d, err = a.length("for"); err != nil {
-				return err
-			}
+			length, err = a.length()
 		}
-		if err := a.Limiter.SetLimit(ctx, limit, d); err != nil {
-			return err
+		if err != nil {
+			return nil, err
 		}
-		_ = a.fleet.SetBy(ctx, a.Name, a.Key, a.who) // fleetpace why shows it
-		return nil
+		return a.fleet.Set(a.Target, a.form.Get("to"), length, a.who)
 	},
-	"reset": func(ctx context.Context, a *asked) error { return a.Limiter.ResetLimit(ctx) },
-	"release": func(ctx context.Context, a *asked) error {
+	"reset":  func(a *asked) (*fleet.Change, error) { return a.Reset(), nil },
+	"refill": func(a *asked) (*fleet.Change, error) { return a.Refill() },
+	"release": func(a *asked) (*fleet.Change, error) {
 		if a.Row.Err != nil {
-			return a.Row.Err
+			return nil, a.Row.Err
 		}
-		for _, h := range a.Row.State.Holders {
-			if fleet.SlotID(h.Process, h.Number) == a.form.Get("slot") {
-				_, err := a.Limiter.Free(ctx, h)
-				return err
-			}
-		}
-		return nil // the call has released the slot meanwhile
+		return a.Release(a.form.Get("slot"))
 	},
 }
 
-func (a *asked) length(field string) (time.Duration, error) {
-	d, err := time.ParseDuration(a.form.Get(field))
+// titles are what the buttons of the changes say.
+var titles = map[string]string{
+	"pause": "Pause", "resume": "Resume", "set": "Set", "reset": "Reset", "refill": "Refill", "release": "Release",
+}
+
+func (a *asked) length() (time.Duration, error) {
+	d, err := time.ParseDuration(a.form.Get("for"))
 	if err != nil {
-		return 0, fmt.Errorf("%w: %s: must be a time such as 90s or 2h, got %q", errForm, field, a.form.Get(field))
+		return 0, &fleet.FieldError{Field: "for", Err: fmt.Errorf("must be a time such as 90s or 2h, got %q", a.form.Get("for"))}
 	}
 	return d, nil
 }
@@ -79,8 +66,11 @@ func (a *asked) length(field string) (time.Duration, error) {
 // largest is the most bytes of a form.
 const largest = 64 << 10
 
+// errChanged says that a change is not the one that the page has worked out.
+var errChanged = errors.New("the limit has changed since the page said what will happen: go back and look again")
+
 // change serves the form of an action, and redirects to the page of the limit.
-func (p *Page) change(act func(context.Context, *asked) error) http.HandlerFunc {
+func (p *Page) change(plan func(*asked) (*fleet.Change, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		r.Body = http.MaxBytesReader(w, r.Body, largest)
 		if err := r.ParseForm(); err != nil {
@@ -89,21 +79,35 @@ func (p *Page) change(act func(context.Context, *asked) error) http.HandlerFunc 
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), patient)
 		defer cancel()
-		id := r.PostForm.Get("name")
+		id, key := r.PostForm.Get("name"), r.PostForm.Get("key")
 		n, err := p.fleet.Find(ctx, id)
 		if err != nil {
 			p.fail(w, err)
 			return
 		}
-		t, err := p.fleet.Target(ctx, n, r.PostForm.Get("key"), "")
+		t, err := p.fleet.Target(ctx, n, key, "")
+		var change *fleet.Change
 		if err == nil {
-			err = act(ctx, &asked{Target: t, form: r.PostForm, who: p.config.Who(r), fleet: p.fleet})
+			change, err = plan(&asked{Target: t, form: r.PostForm, who: p.config.Who(r), fleet: p.fleet})
 		}
+		if was := r.PostForm.Get("in-force"); err == nil && was != "" && was != t.Row.Limit {
+			err = errChanged
+		}
+		if err == nil {
+			err = change.Do(ctx)
+		}
+		var field *fleet.FieldError
 		switch {
-		case err == nil:
-			w.Header().Set("Location", "limit?name="+url.QueryEscape(id)) // relative, because the page may be mounted at any path
+		case err == nil, errors.Is(err, fleet.ErrNoSlot): // the call has released the slot meanwhile
+			to := "limit?name=" + url.QueryEscape(id) // relative, because the page may be mounted at any path
+			if key != "" {
+				to += "&key=" + url.QueryEscape(key)
+			}
+			w.Header().Set("Location", to)
 			w.WriteHeader(http.StatusSeeOther)
-		case errors.Is(err, errForm), errors.Is(err, reserve.ErrInvalid), errors.Is(err, fleet.ErrUnused):
+		case errors.Is(err, errChanged):
+			http.Error(w, err.Error(), http.StatusConflict)
+		case errors.As(err, &field), errors.Is(err, fleet.ErrSlots), errors.Is(err, reserve.ErrInvalid), errors.Is(err, fleet.ErrUnused):
 			http.Error(w, err.Error(), http.StatusBadRequest)
 		default:
 			p.fail(w, err)

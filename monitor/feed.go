@@ -2,8 +2,8 @@ package monitor
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,42 +12,42 @@ import (
 
 const (
 	every   = time.Second
-	linger  = 2 * time.Minute // how long the feed continues without viewers, to have the history when one returns
-	history = 180             // how many rates, in calls per second, are remembered for each limit
+	linger  = 2 * time.Minute // how long after the last viewer the feed still reads once a second
 	keys    = 8               // the most keys of each limit whose states are read
 	patient = 5 * time.Second // the longest that one reading may take
 )
 
 // snapshot is one reading of the fleet's state.
 type snapshot struct {
-	At    int64        `json:"at"` // Unix time in milliseconds
-	Error string       `json:"error,omitempty"`
-	Lines []fleet.Line `json:"limits"`
+	At    time.Time
+	Took  time.Duration // a round trip to Redis
+	Error string
+	Lines []fleet.Line
 
-	text []byte // the same as JSON
+	past map[string][]moment
 }
 
-// feed reads the state of the fleet once a second while somebody views it, for all viewers
-// together.
+// feed reads the state of the fleet for all viewers together: once a second while somebody views it, and once in
+// each span of the history otherwise.
 type feed struct {
 	reader *fleet.Reader
 	log    *slog.Logger
 	life   context.Context
 	end    context.CancelFunc
 	busy   sync.WaitGroup
+	hurry  chan struct{} // a viewer has come
 
-	mu      sync.Mutex
-	running bool
-	wanted  time.Time     // until when it continues
-	last    *snapshot     // nil: no reading yet
-	news    chan struct{} // closed by the next reading
-	past    map[string][]float64
-	rates   fleet.Rates
+	mu     sync.Mutex
+	wanted time.Time     // until when it reads once a second
+	last   *snapshot     // nil: no reading yet
+	news   chan struct{} // closed by the next reading
+	rates  fleet.Rates
 }
 
 func newFeed(reader *fleet.Reader, log *slog.Logger) *feed {
-	f := &feed{reader: reader, log: log, news: make(chan struct{}), past: map[string][]float64{}}
+	f := &feed{reader: reader, log: log, news: make(chan struct{}), hurry: make(chan struct{}, 1)}
 	f.life, f.end = context.WithCancel(context.Background())
+	f.busy.Go(f.run)
 	return f
 }
 
@@ -56,21 +56,26 @@ func (f *feed) close() {
 	f.busy.Wait()
 }
 
-// want keeps the feed running for a while. It returns the last reading, and a channel that the next
-// one closes. The last reading is nil if the feed has just started.
+// want makes the feed read once a second for a while. It returns the last reading, and a channel that the next one
+// closes. The last reading is nil if it is old, or if the feed has not read yet.
 func (f *feed) want() (last *snapshot, news <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.wanted = time.Now().Add(linger)
-	if !f.running && f.life.Err() == nil {
-		f.running, f.last = true, nil
-		clear(f.past) // the rates since then are unknown
-		f.busy.Go(f.run)
+	now := time.Now()
+	if now.After(f.wanted) {
+		select {
+		case f.hurry <- struct{}{}:
+		default:
+		}
+	}
+	f.wanted = now.Add(linger)
+	if f.last == nil || now.Sub(f.last.At) > 2*patient {
+		return nil, f.news
 	}
 	return f.last, f.news
 }
 
-// first returns the last reading. If there is no reading yet, it waits for the first one.
+// first returns the last reading. If that is old, or if the feed has not read yet, it waits for the next one.
 func (f *feed) first(ctx context.Context) *snapshot {
 	for {
 		last, news := f.want()
@@ -80,30 +85,26 @@ func (f *feed) first(ctx context.Context) *snapshot {
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return &snapshot{Error: ctx.Err().Error()}
+			return &snapshot{At: time.Now(), Error: ctx.Err().Error()}
 		case <-f.life.Done():
-			return &snapshot{Error: "the page is closed"}
+			return &snapshot{At: time.Now(), Error: "the page is closed"}
 		}
 	}
 }
 
 func (f *feed) run() {
-	tick := time.NewTicker(every)
-	defer tick.Stop()
 	for {
 		f.look()
-		select {
-		case <-tick.C:
-		case <-f.life.Done():
-			return
-		}
 		f.mu.Lock()
-		over := time.Now().After(f.wanted)
-		if over {
-			f.running = false
+		pause := step
+		if time.Now().Before(f.wanted) {
+			pause = every
 		}
 		f.mu.Unlock()
-		if over {
+		select {
+		case <-time.After(pause):
+		case <-f.hurry:
+		case <-f.life.Done():
 			return
 		}
 	}
@@ -113,48 +114,35 @@ func (f *feed) run() {
 func (f *feed) look() {
 	ctx, cancel := context.WithTimeout(f.life, patient)
 	defer cancel()
-	s := &snapshot{At: time.Now().UnixMilli()}
+	s := &snapshot{}
 	var err error
-	if s.Lines, err = f.reader.Lines(ctx, keys, &f.rates); err != nil && f.life.Err() == nil {
+	if s.Took, err = f.reader.Trip(ctx); err == nil {
+		s.Lines, err = f.reader.Lines(ctx, keys, &f.rates)
+	}
+	s.At = time.Now()
+	if err != nil && f.life.Err() == nil {
 		f.log.Warn("fleetpace: the page could not be refreshed", "error", err)
 		s.Error = err.Error()
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err != nil && f.last != nil {
-		s.Lines = f.last.Lines // show the last known state
-	}
-	if s.Lines == nil {
-		s.Lines = []fleet.Line{}
+	if f.last != nil {
+		s.past = f.last.past
 	}
 	if err == nil {
-		f.remember(s.Lines)
+		s.past = remember(s.past, s.Lines, s.At)
+	} else if f.last != nil {
+		s.Lines = f.last.Lines // show the last known state
 	}
-	s.text, _ = json.Marshal(s) // never fails
 	f.last = s
 	close(f.news)
 	f.news = make(chan struct{})
 }
 
-// remember adds the calls per second of each limit to the history. The feed must be locked.
-func (f *feed) remember(lines []fleet.Line) {
-	past := make(map[string][]float64, len(lines))
-	for i := range lines {
-		id := lines[i].ID()
-		values := append(f.past[id], lines[i].PerSecond)
-		past[id] = values[max(0, len(values)-history):]
+// line returns the line of a limit.
+func (s *snapshot) line(id string) *fleet.Line {
+	if i := slices.IndexFunc(s.Lines, func(l fleet.Line) bool { return l.ID() == id }); i >= 0 {
+		return &s.Lines[i]
 	}
-	f.past = past
-}
-
-// before returns the history of all limits, or of one, as JSON.
-func (f *feed) before(id string) []byte {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	past := f.past
-	if id != "" {
-		past = map[string][]float64{id: f.past[id]}
-	}
-	text, _ := json.Marshal(past)
-	return text
+	return &fleet.Line{}
 }

@@ -1,11 +1,9 @@
 package monitor
 
 import (
-	"context"
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,32 +11,75 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// A process stands still for minutes between a look and the event that tells of it: the feed has
-// ended meanwhile, and begins again.
-func TestEventsAfterTheFeedHasEnded(t *testing.T) {
+// The history is kept although nobody views the page: an hour of it, in which a pause and the calls show. Then the
+// feed reads rarely.
+func TestHistoryWithoutViewers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, err := New(bubble.New(t).Client(), Config{})
+		b := bubble.New(t)
+		l := b.Limiter(b.Client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(2)})
+		p, err := New(b.Client(), Config{})
 		require.NoError(t, err)
-		f := p.feed
-		news := make(chan struct{})
-		f.running, f.last, f.news = true, &snapshot{text: []byte("first")}, news
+		defer func() { require.NoError(t, p.Close()) }()
+		caller := func(until time.Time) {
+			for time.Now().Before(until) {
+				require.NoError(t, l.Wait(t.Context()))
+			}
+		}
+		began := time.Now()
+		caller(began.Add(10 * time.Minute))
+		require.NoError(t, l.Pause(t.Context(), 5*time.Minute, "red"))
+		caller(began.Add(20 * time.Minute))
 
-		ctx, cancel := context.WithCancel(t.Context())
-		w := httptest.NewRecorder()
-		var viewer sync.WaitGroup
-		viewer.Go(func() { p.events(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/events", nil)) })
-		synctest.Wait()
-		f.mu.Lock()
-		close(news)
-		f.news, f.running = make(chan struct{}), false
-		f.mu.Unlock()
-		time.Sleep(2500 * time.Millisecond)
-		cancel()
-		viewer.Wait()
-		require.NoError(t, p.Close())
-		require.Contains(t, w.Body.String(), "data: first")
-		require.Equal(t, 3, strings.Count(w.Body.String(), `"limits":[]`), w.Body)
+		page := func(path string) string {
+			w := httptest.NewRecorder()
+			p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil))
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+			return w.Body.String()
+		}
+		require.Contains(t, page("/limit?name=api"), `class="plot"`)
+		p.feed.mu.Lock()
+		past := p.feed.last.past["api"]
+		p.feed.mu.Unlock()
+		require.InDelta(t, 60, len(past), 2, "20 minutes of spans")
+		paused := 0
+		for i := range past {
+			if past[i].paused {
+				paused++
+			}
+		}
+		require.InDelta(t, 15, paused, 2, "five minutes of them")
+		require.InDelta(t, 2, past[len(past)-2].used, 0.3, "permits per second")
+		require.Equal(t, 1, strings.Count(page("/"), `class="band"`), "the pause is drawn")
 	})
+}
+
+// An hour is remembered, spans without a reading stay empty, and limits that are gone are forgotten.
+func TestRemember(t *testing.T) {
+	past := map[string][]moment{"gone": {{at: 1}}}
+	now := time.Unix(1_000_000, 0)
+	lines := []fleet.Line{{Name: "api", Busiest: fleet.Busiest{Used: 1, Of: 4}}}
+	for i := range 400 {
+		if i < 350 || i > 380 {
+			past = remember(past, lines, now.Add(time.Duration(i)*step))
+			past = remember(past, lines, now.Add(time.Duration(i)*step))
+		}
+	}
+	require.Len(t, past, 1)
+	values := past["api"]
+	require.Len(t, values, history)
+	require.Equal(t, 2., values[0].looks)
+	end := now.Add(399 * step)
+	plot := newPlot(values, end, used, of)
+	require.Equal(t, 2, strings.Count(plot.path(used, true), "Z"), "two areas, and nothing between them")
+	require.Equal(t, 2, strings.Count(plot.path(used, false), "M"))
+}
+
+func TestCounted(t *testing.T) {
+	for n, text := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 41_866: "41,866", 1_000_000: "1,000,000"} {
+		require.Equal(t, text, counted(n))
+	}
 }

@@ -50,9 +50,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Page is the [http.Handler] of the page. It is safe for concurrent use. For the list of all limits
-// it reads Redis once a second for all viewers together, and stops two minutes after the last
-// viewer has left. The page of a single limit reads Redis once a second for each viewer. Make one
+// Page is the [http.Handler] of the page. It is safe for concurrent use. It reads Redis every 20 seconds, to
+// remember what happened in the last hour. While somebody views it, and for two minutes after, it reads Redis once
+// a second for all viewers together. The page of a single limit reads Redis once a second for each viewer. Make one
 // with [New].
 type Page struct {
 	config Config
@@ -62,14 +62,14 @@ type Page struct {
 	serve  http.Handler
 }
 
-//go:embed page.html limit.html parts.html
+//go:embed frame.html page.html limit.html
 var files embed.FS
 
 //go:embed static
 var static embed.FS
 
-// New returns a Page. It sends nothing to Redis. Close the Page when it is no longer served. The
-// error says that the client is nil, or which of Config.Hosts is not a host name.
+// New returns a Page, which begins to read Redis. Close the Page when it is no longer served. The error says that
+// the client is nil, or which of Config.Hosts is not a host name.
 func New(client redis.UniversalClient, config Config) (*Page, error) {
 	if client == nil {
 		return nil, fmt.Errorf("monitor: the client must not be nil")
@@ -98,8 +98,8 @@ func New(client redis.UniversalClient, config Config) (*Page, error) {
 	mux.HandleFunc("GET /limit", p.limit)
 	mux.HandleFunc("GET /events", p.events)
 	mux.Handle("GET /static/", http.StripPrefix("/static", http.FileServerFS(parts)))
-	for name, act := range actions {
-		mux.HandleFunc("POST /"+name, p.change(act))
+	for name, plan := range actions {
+		mux.HandleFunc("POST /"+name, p.change(plan))
 	}
 	p.serve = ownHosts(hosts, http.NewCrossOriginProtection().Handler(p.guarded(mux)))
 	return p, nil

@@ -2,12 +2,13 @@ package monitor
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"html/template"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
@@ -15,8 +16,15 @@ import (
 
 // functions are those of the templates.
 var functions = template.FuncMap{
-	"span":   fleet.Span,
-	"number": fleet.Number,
+	"span":    fleet.Span,
+	"length":  func(d time.Duration) string { return d.Round(100 * time.Microsecond).String() },
+	"number":  fleet.Number,
+	"counted": counted,
+	"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
+	"bar":     func(share float64) string { return fmt.Sprintf("%.1f", 100*share) },
+	"utc":     func(t time.Time) string { return t.UTC().Format("15:04:05 UTC") },
+	"minute":  func(t time.Time) string { return t.UTC().Format("15:04") },
+	"until":   func(l *fleet.Line) int64 { return time.Now().Add(time.Duration(l.PausedFor * 1e9)).UnixMilli() },
 	"named": func(key string) string {
 		if key == "" {
 			return "(no key)"
@@ -25,55 +33,20 @@ var functions = template.FuncMap{
 	},
 	"slot":  fleet.SlotID,
 	"since": func(t time.Time) string { return fleet.Span(time.Since(t).Seconds()) },
+	"up":    func(p fleet.Process) string { return p.Up(time.Now()) },
 }
 
-// listView is what the list of limits shows.
-type listView struct {
-	*snapshot
-	ReadOnly bool
-}
-
-// list shows all limits.
-func (p *Page) list(w http.ResponseWriter, r *http.Request) {
-	p.show(w, "page.html", listView{p.feed.first(r.Context()), p.config.ReadOnly})
-}
-
-// limitView is what the page of a limit shows.
-type limitView struct {
-	*fleet.Look
-	Line     fleet.Line
-	Answer   *fleet.Answer
-	ReadOnly bool
-	At       int64
-}
-
-// rows is of how many keys of a limit the page shows the states.
-const rows = 20
-
-// limit shows one of them.
-func (p *Page) limit(w http.ResponseWriter, r *http.Request) {
-	view, err := p.view(r.Context(), r.FormValue("name"))
-	if err != nil {
-		p.fail(w, err)
-		return
+// counted formats how many calls there are, for people: with commas.
+func counted(n int64) string {
+	digits := fmt.Sprint(n)
+	var parts []string
+	for len(digits) > 3 {
+		parts = append(parts, digits[len(digits)-3:])
+		digits = digits[:len(digits)-3]
 	}
-	p.show(w, "limit.html", view)
-}
-
-func (p *Page) view(ctx context.Context, id string) (*limitView, error) {
-	n, err := p.fleet.Find(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	look, err := p.fleet.Look(ctx, n, rows)
-	if err != nil {
-		return nil, err
-	}
-	answer, err := p.fleet.Explain(ctx, n, "")
-	if err != nil {
-		return nil, err
-	}
-	return &limitView{Look: look, Line: look.Line(nil), Answer: answer, ReadOnly: p.config.ReadOnly, At: time.Now().UnixMilli()}, nil
+	parts = append(parts, digits)
+	slices.Reverse(parts)
+	return strings.Join(parts, ",")
 }
 
 // show writes a page; one that cannot be made is an error, and not half a page.
@@ -96,27 +69,36 @@ func (p *Page) fail(w http.ResponseWriter, err error) {
 	http.Error(w, err.Error(), status)
 }
 
+// The parts of the pages that a look replaces: templates, and the IDs of the elements that hold them.
+var (
+	partsOfList  = []string{"facts", "wrong", "chips"}
+	partsOfLimit = []string{"facts", "title", "why", "tiles", "chart", "flows", "keys", "slots", "processes"}
+)
+
+// event is what a look tells a viewer: what has changed since the last one.
+type event struct {
+	At    int64                      `json:"at"` // Unix time in milliseconds
+	Error string                     `json:"error,omitempty"`
+	Parts map[string]template.HTML   `json:"parts,omitempty"`
+	Rows  map[string][]template.HTML `json:"rows,omitempty"` // by ID; an empty cell has not changed
+	Order []string                   `json:"order,omitempty"`
+}
+
 // events sends what changes: of all limits or, with a name, of one. Each event is a look.
 func (p *Page) events(w http.ResponseWriter, r *http.Request) {
-	id := r.FormValue("name")
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // a proxy is not to hold it back
 	control := http.NewResponseController(w)
-	send := func(event string, data []byte) bool {
-		_ = control.SetWriteDeadline(time.Now().Add(patient))
-		_, err := fmt.Fprintf(w, "event: %s\ndata: %s\n\n", event, data)
-		return err == nil && control.Flush() == nil
-	}
-	last := p.feed.first(r.Context())
-	if !send("past", p.feed.before(id)) {
-		return
-	}
+	known := map[string]template.HTML{} // what the viewer has been told
 	for {
-		if !send("look", p.look(r.Context(), id, last)) {
+		last := p.feed.first(r.Context())
+		_, news := p.feed.want()
+		text, _ := json.Marshal(p.look(last, known, r)) // never fails
+		_ = control.SetWriteDeadline(time.Now().Add(patient))
+		if _, err := fmt.Fprintf(w, "event: look\ndata: %s\n\n", text); err != nil || control.Flush() != nil {
 			return
 		}
-		_, news := p.feed.want()
 		select {
 		case <-news:
 		case <-r.Context().Done():
@@ -124,30 +106,54 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		case <-p.feed.life.Done():
 			return
 		}
-		last = p.feed.first(r.Context()) // the feed may have ended since: the process stood still
 	}
 }
 
 // look is what an event tells.
-func (p *Page) look(ctx context.Context, id string, last *snapshot) []byte {
-	if id == "" {
-		return last.text
+func (p *Page) look(s *snapshot, known map[string]template.HTML, r *http.Request) *event {
+	e := &event{At: s.At.UnixMilli(), Error: s.Error, Parts: map[string]template.HTML{}}
+	var view any
+	var err error
+	names := partsOfList
+	if r.FormValue("name") != "" {
+		names = partsOfLimit
+		view, err = p.limitView(r.Context(), s, r)
+	} else {
+		var list *listView
+		if list, err = p.listView(s, r); err == nil {
+			e.rows(list.Rows, known)
+		}
+		view = list
 	}
-	view, err := p.view(ctx, id)
-	if err != nil {
-		text, _ := json.Marshal(map[string]any{"at": time.Now().UnixMilli(), "error": err.Error()})
-		return text
-	}
-	for i := range last.Lines {
-		if last.Lines[i].ID() == id {
-			view.Line.PerSecond = last.Lines[i].PerSecond
+	for _, name := range names {
+		if err != nil {
+			break
+		}
+		var text template.HTML
+		if text, err = p.part(name, view); err == nil && known[name] != text {
+			known[name], e.Parts[name] = text, text
 		}
 	}
-	var parts bytes.Buffer
-	failed := ""
-	if err := p.pages.ExecuteTemplate(&parts, "parts", view); err != nil {
-		failed = err.Error()
+	if err != nil {
+		e.Error = err.Error()
 	}
-	text, _ := json.Marshal(map[string]any{"at": view.At, "line": view.Line, "why": view.Answer.Text, "parts": parts.String(), "error": failed})
-	return text
+	return e
+}
+
+// rows adds the cells that have changed.
+func (e *event) rows(all []row, known map[string]template.HTML) {
+	e.Rows, e.Order = map[string][]template.HTML{}, []string{}
+	for _, row := range all {
+		e.Order = append(e.Order, row.ID)
+		changed := false
+		cells := make([]template.HTML, len(row.Cells))
+		for i, cell := range row.Cells {
+			if at := fmt.Sprint("row ", i, " ", row.ID); known[at] != cell {
+				known[at], cells[i], changed = cell, cell, true
+			}
+		}
+		if changed {
+			e.Rows[row.ID] = cells
+		}
+	}
 }

@@ -21,14 +21,14 @@ func (l *Look) evidence(row *Row) []string {
 			texts = append(texts, "fleetpace show lists the other processes whose calls fail")
 			break
 		}
-		texts = append(texts, fmt.Sprintf("calls of %s fail since %s: it is configured with %s", l.process(p.ID), clock(p.Fails), plain(p.Limit)))
+		texts = append(texts, fmt.Sprintf("calls of %s fail since %s: it is configured with %s", l.Process(p.ID), clock(p.Fails), plain(p.Limit)))
 	}
 	for i, h := range st.Holders {
 		if i == 3 {
 			texts = append(texts, fmt.Sprintf("and %d more hold slots", len(st.Holders)-i))
 			break
 		}
-		texts = append(texts, fmt.Sprintf("%s holds %s for %s%s", l.process(h.Process), count(int64(h.Slots), "slot", "slots"), span(time.Since(h.Since)), doing(h)))
+		texts = append(texts, fmt.Sprintf("%s holds %s for %s%s", l.Process(h.Process), count(int64(h.Slots), "slot", "slots"), span(time.Since(h.Since)), doing(h)))
 	}
 	return texts
 }
@@ -38,7 +38,7 @@ func (l *Look) longest(holders []reserve.Holder) string {
 		return ""
 	}
 	h := holders[0]
-	return fmt.Sprintf(", the longest by %s for %s%s", l.process(h.Process), span(time.Since(h.Since)), doing(h))
+	return fmt.Sprintf(", the longest by %s for %s%s", l.Process(h.Process), span(time.Since(h.Since)), doing(h))
 }
 
 func doing(h reserve.Holder) string {
@@ -48,8 +48,8 @@ func doing(h reserve.Holder) string {
 	return " (" + h.Doing + ")"
 }
 
-// process is the name of a process for people.
-func (l *Look) process(id string) string {
+// Process is the name of a process for people.
+func (l *Look) Process(id string) string {
 	for i := range l.Processes {
 		if p := &l.Processes[i]; p.ID == id && p.Report.PID > 0 {
 			dead := ""

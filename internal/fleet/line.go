@@ -131,8 +131,8 @@ func (l *Look) Line(rates *Rates) Line {
 	return sum
 }
 
-// Busiest is how much of a limit the key uses that uses most: permits per second of a rate, permits of the window of
-// a quota or rolling limit, slots that are held.
+// Busiest is how much of its limit the busiest key uses. Its unit is permits per second of a rate, permits of the window of
+// a quota or rolling limit, or slots.
 type Busiest struct {
 	Key  string  `json:"key,omitempty"`
 	Used float64 `json:"used"`
@@ -160,7 +160,7 @@ func (l *Line) uses(row *Row, byKey map[string]Rate) {
 	case reserve.KindQuota, reserve.KindRolling:
 		of.Used = max(0, of.Of-row.State.Stored)
 	default:
-		of.Used, of.Of, of.Unit = byKey[row.Key].Permits, row.Rate, "/s"
+		of.Used, of.Of, of.Unit = min(byKey[row.Key].Steady, row.Rate), row.Rate, "/s"
 	}
 	if l.Busiest.Of == 0 || of.Share() > l.Busiest.Share() {
 		l.Busiest = of

@@ -37,14 +37,17 @@ func (w Why) severity(held int64) Severity {
 		return SeverityLook
 	case WhyIdle:
 		return SeverityIdle
+	case WhyQueue:
+		if held > 0 {
+			return SeverityLook
+		}
 	case WhyAvailable, WhyBooked:
-		return SeverityFine
 	}
-	return SeverityLook
+	return SeverityFine
 }
 
 // title is a reason in a few words.
-func (w Why) title(st *Row) string {
+func (w Why) title(row *Row, held int64) string {
 	switch w {
 	case WhyAway:
 		return "Redis does not answer"
@@ -55,7 +58,7 @@ func (w Why) title(st *Row) string {
 	case WhyVersion:
 		return "Two versions that cannot share"
 	case WhyPaused:
-		if st.State.Stopped {
+		if row.State.Stopped {
 			return "Stopped: calls fail"
 		}
 		return "Paused"
@@ -72,7 +75,10 @@ func (w Why) title(st *Row) string {
 	case WhyDiffer:
 		return "Processes disagree"
 	case WhyQueue:
-		return "A queue"
+		if held > 0 {
+			return "A queue"
+		}
+		return "Nothing waits"
 	case WhyBooked:
 		return "Calls are booked"
 	case WhyIdle:
@@ -139,8 +145,9 @@ func quoted(word string) string {
 
 // answer fills in what follows from the most important reason.
 func (l *Look) answer(a *Answer, first reason, row *Row, booked *Booked) {
-	a.Key, a.Reason, a.Text, a.Title = row.Key, first.why, first.text, first.why.title(row)
+	a.Key, a.Reason, a.Text = row.Key, first.why, first.text
 	a.Held = held(row, booked, first.why)
+	a.Title = first.why.title(row, a.Held)
 	a.Severity = first.why.severity(a.Held)
 	a.Do, a.Command = l.mend(first.why, row)
 }
@@ -179,7 +186,7 @@ func (l *Look) nobody() Answer {
 		a.Text = fmt.Sprintf("No process has used the limit for ten minutes, and %s booked: start workers if none runs.",
 			count(a.Held, "call waits or is", "calls wait or are"))
 	}
-	a.Title, a.Severity = a.Reason.title(&Row{}), a.Reason.severity(a.Held)
+	a.Title, a.Severity = a.Reason.title(&Row{}, a.Held), a.Reason.severity(a.Held)
 	if a.Reason == WhyNobody {
 		a.Do, a.Command = l.mend(WhyNobody, &Row{})
 	}

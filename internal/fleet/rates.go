@@ -20,10 +20,19 @@ type sight struct {
 	calls, permits int64
 	at             time.Time
 	rate           Rate
+	rated          bool // there is a rate
 }
 
 // Rate is how much is used per second.
-type Rate struct{ Calls, Permits float64 }
+type Rate struct {
+	Calls, Permits float64 // since the report before the last one
+	Steady         float64 // permits: the mean over about ten reports
+}
+
+// add adds the rate of another process.
+func (r Rate) add(other Rate) Rate {
+	return Rate{r.Calls + other.Calls, r.Permits + other.Permits, r.Steady + other.Steady}
+}
 
 // ByKey returns the rates of each key. It returns none the first time.
 func (r *Rates) ByKey(s *Survey) map[string]Rate {
@@ -45,11 +54,14 @@ func (r *Rates) ByKey(s *Survey) map[string]Rate {
 				continue
 			}
 			if passed := told.Sub(last.at); passed > beatLeast { // a new report
-				last = sight{u.Calls, u.Permits, told, Rate{float64(u.Calls-last.calls) / passed.Seconds(), float64(u.Permits-last.permits) / passed.Seconds()}}
+				rate := Rate{Calls: float64(u.Calls-last.calls) / passed.Seconds(), Permits: float64(u.Permits-last.permits) / passed.Seconds()}
+				if rate.Steady = rate.Permits; last.rated {
+					rate.Steady = last.rate.Steady + (rate.Permits-last.rate.Steady)*min(1, passed.Seconds()/steadily.Seconds())
+				}
+				last = sight{u.Calls, u.Permits, told, rate, true}
 				r.seen[of] = last
 			}
-			sum := rates[u.Key]
-			rates[u.Key] = Rate{sum.Calls + last.rate.Calls, sum.Permits + last.rate.Permits}
+			rates[u.Key] = rates[u.Key].add(last.rate)
 		}
 	}
 	return rates
@@ -57,3 +69,6 @@ func (r *Rates) ByKey(s *Survey) map[string]Rate {
 
 // beatLeast is less than the time between two heartbeats.
 const beatLeast = 500 * time.Millisecond
+
+// steadily is how long Rate.Steady remembers.
+const steadily = 12 * time.Second

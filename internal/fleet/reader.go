@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -50,6 +51,13 @@ type Reader struct {
 
 	mu       sync.Mutex
 	limiters map[use]*reserve.Limiter
+}
+
+// Trip returns how long Redis takes to answer.
+func (r *Reader) Trip(ctx context.Context) (time.Duration, error) {
+	began := time.Now()
+	err := r.client.Time(ctx).Err()
+	return time.Since(began), classified("read the time", err)
 }
 
 // use says what a limiter is for. A user without the right to change a limit gets errors that look

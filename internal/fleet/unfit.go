@@ -29,8 +29,8 @@ func (l *Look) unfit(failing []*Process) (Why, string) {
 			do = "Stop the earlier ones"
 		}
 		return WhyVersion, fmt.Sprintf("Calls of %s fail since %s%s: it speaks protocol %d, and processes of %s use the limit, and the two versions cannot share it. %s (%s), and calls succeed a few seconds later: docs/upgrading.md.",
-			l.process(p.ID), clock(p.Fails), others, p.Report.Protocol, version(foreign), do, l.speaking(foreign))
+			l.Process(p.ID), clock(p.Fails), others, p.Report.Protocol, version(foreign), do, l.speaking(foreign))
 	}
 	return WhyKind, fmt.Sprintf("Calls of %s fail since %s%s: it is configured with %s, and %s is in force, which is of another kind. Give one of them another name (Config.Name), or stop the processes with the other: \"fleetpace show %s\" lists them.",
-		l.process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.Name)
+		l.Process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.Name)
 }

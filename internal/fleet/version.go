@@ -48,7 +48,7 @@ func (l *Look) speaking(protocol int) string {
 	var texts []string
 	for i := range l.Processes {
 		if p := &l.Processes[i]; p.Alive && p.Report.Protocol == protocol {
-			texts = append(texts, l.process(p.ID))
+			texts = append(texts, l.Process(p.ID))
 		}
 	}
 	if n := len(texts) - mostUnfit; n > 0 {

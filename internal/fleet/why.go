@@ -56,7 +56,7 @@ type Answer struct {
 
 // Away is the answer if Redis does not answer.
 func Away(limit string, err error) *Answer {
-	return &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil), Severity: SeverityStop,
+	return &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil, 0), Severity: SeverityStop,
 		Text: "Redis does not answer, so each process follows its outage policy.", Evidence: []string{err.Error()}}
 }
 

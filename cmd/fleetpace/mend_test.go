@@ -1,0 +1,42 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+)
+
+// The command that why names mends what is wrong, also for a key.
+func TestTheCommandOfWhyMends(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Mini(t))
+	l := s.limiter("openai", "10/s")
+	slots := s.limiter("gpu", "1 at once")
+	require.NoError(t, l.For("acme").Wait(t.Context()))
+	_, err := slots.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	s.known("openai", "gpu")
+	mends := func(reason string, why ...string) {
+		t.Helper()
+		var answer struct{ Reason, Do, Command string }
+		require.NoError(t, json.Unmarshal([]byte(s.does(append(why, "-o", "json")...)), &answer))
+		require.Equal(t, reason, answer.Reason)
+		require.Contains(t, s.does(why...), answer.Do+" "+answer.Command)
+		words := strings.Fields(answer.Command)
+		require.Equal(t, "fleetpace", words[0])
+		s.does(append(words[1:], "-y")...)
+		require.NotContains(t, s.does(why...), answer.Command, "it is mended")
+	}
+	s.does("pause", "openai", "acme", "-y")
+	mends("paused", "why", "openai", "acme")
+	s.does("set", "openai", "acme", "--to", "1/hour", "-y")
+	s.wait(l.For("acme"), 2)
+	require.Eventually(t, func() bool { return strings.Contains(s.does("why", "openai", "acme"), "was set to") }, 20*time.Second, 20*time.Millisecond)
+	mends("set", "why", "openai", "acme")
+	mends("slots", "why", "gpu")
+}

@@ -1,0 +1,37 @@
+package fleet
+
+import (
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// A shell reads a quoted name or key as one word.
+func TestQuoted(t *testing.T) {
+	for _, word := range []string{"openai", "tenants/a", "", "two words", `it's "$HOME" \ ` + "`id`", "-x;y|z&*?(", "ünï\tc"} {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", "printf %s "+quoted(word)).Output()
+		require.NoError(t, err)
+		require.Equal(t, word, string(out))
+	}
+}
+
+// Each reason has a title and a severity. What is wrong has something to do about it.
+func TestEachReasonSaysWhatToDo(t *testing.T) {
+	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
+	for _, why := range []Why{WhyAway, WhyCorrupt, WhyKind, WhyVersion, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhyQueue} {
+		row := &Row{Queue: Queue{Key: "acme", HeldBy: "other"}}
+		row.State.Holders = []reserve.Holder{{Process: "p", Number: 1, Slots: 1}}
+		title, severity := why.title(row, 1), why.severity(1)
+		do, command := look.mend(why, row)
+		require.NotEqual(t, "Nothing", title, why)
+		require.NotEqual(t, SeverityFine, severity, why)
+		require.NotEmpty(t, do, why)
+		require.True(t, command != "" || why == WhyCorrupt, why)
+	}
+	for _, why := range []Why{WhyAvailable, WhyIdle, WhyBooked} {
+		require.NotEqual(t, SeverityStop, why.severity(0))
+	}
+}

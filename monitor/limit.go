@@ -1,0 +1,179 @@
+package monitor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+)
+
+// rows is of how many keys of a limit the page shows the states.
+const rows = 20
+
+// limitView is what the page of a limit shows.
+type limitView struct {
+	page
+	*fleet.Look
+	Line   fleet.Line
+	Answer *fleet.Answer
+	Key    string     // the key that the page is about
+	Row    *fleet.Row // its state; nil: no process has used the limit for ten minutes
+	Charts *charts
+	Live   []fleet.Process
+	Gone   []fleet.Process // they are idle, or were closed
+	Change *changeView     // nil: the page is for reading only
+
+	chosen bool // the viewer has chosen the key
+}
+
+// Query is the part of the address that says which limit and key it is.
+func (v *limitView) Query() string {
+	q := url.Values{"name": {v.Line.ID()}}
+	if v.chosen {
+		q.Set("key", v.Key)
+	}
+	return q.Encode()
+}
+
+// NameOf is the name of a process for people.
+func (v *limitView) NameOf(id string) string { return v.Look.Process(id) }
+
+// limit shows one of them.
+func (p *Page) limit(w http.ResponseWriter, r *http.Request) {
+	view, err := p.limitView(r.Context(), p.feed.first(r.Context()), r)
+	if err != nil {
+		p.fail(w, err)
+		return
+	}
+	p.show(w, "limit.html", view)
+}
+
+func (p *Page) limitView(ctx context.Context, s *snapshot, r *http.Request) (*limitView, error) {
+	id, key := r.FormValue("name"), r.FormValue("key")
+	n, err := p.fleet.Find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	look, err := p.fleet.Look(ctx, n, rows)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := p.fleet.Explain(ctx, n, key)
+	if err != nil {
+		return nil, err
+	}
+	if !r.Form.Has("key") { // "key=" means the calls without a key
+		key = answer.Key
+	}
+	v := &limitView{page: p.pageOf(s, r), Look: look, Line: look.Line(nil), Answer: answer, Key: key, chosen: r.Form.Has("key")}
+	if v.Row, err = p.rowOf(ctx, n, look, key); err != nil {
+		return nil, err
+	}
+	line := s.line(id)
+	v.Line.PerSecond, v.Line.Busiest = line.PerSecond, line.Busiest
+	v.Charts = newCharts(s.past[id], line.Busiest.Unit, s.At)
+	for _, process := range look.Processes {
+		if process.Alive || !process.Report.Ended {
+			v.Live = append(v.Live, process)
+		} else {
+			v.Gone = append(v.Gone, process)
+		}
+	}
+	slices.SortStableFunc(v.Live, func(a, b fleet.Process) int { return cmp.Compare(rank(&a), rank(&b)) })
+	if !p.config.ReadOnly {
+		v.Change = p.changeView(ctx, n, v, r)
+	}
+	return v, nil
+}
+
+// rank puts processes whose calls fail first, then dead ones.
+func rank(p *fleet.Process) int {
+	switch {
+	case p.Alive && !p.Fails.IsZero():
+		return 0
+	case !p.Alive:
+		return 1
+	}
+	return 2
+}
+
+// rowOf returns the state of a key.
+func (p *Page) rowOf(ctx context.Context, n fleet.Name, look *fleet.Look, key string) (*fleet.Row, error) {
+	if i := slices.IndexFunc(look.Rows, func(row fleet.Row) bool { return row.Key == key }); i >= 0 {
+		return &look.Rows[i], nil
+	}
+	of, err := p.fleet.Look(ctx, n, 1, key)
+	if err != nil || len(of.Rows) == 0 {
+		return nil, err
+	}
+	return &of.Rows[0], of.Rows[0].Err
+}
+
+// changeView is the form with which people change a limit.
+type changeView struct {
+	Do      string // the change that is chosen
+	Verbs   []verb
+	Form    url.Values
+	Plan    *fleet.Change // what will happen; nil: not worked out yet, or Wrong
+	Wrong   string
+	Misses  string
+	InForce string // the limit at the time of the Plan
+}
+
+// Risky reports whether the change lets less through, or more than the limit allows.
+func (c *changeView) Risky() bool { return c.Do == "pause" || c.Do == "set" || c.Do == "release" }
+
+// Title is what the button says that makes the change.
+func (c *changeView) Title() string { return titles[c.Do] + " it" }
+
+// verb is a change that one can choose.
+type verb struct{ Do, Name, Address string }
+
+// changeView works out what the change would do that the address asks for.
+func (p *Page) changeView(ctx context.Context, n fleet.Name, v *limitView, r *http.Request) *changeView {
+	if v.Row == nil {
+		return nil
+	}
+	c := &changeView{Do: r.FormValue("do"), Form: url.Values{}, InForce: v.Row.Limit}
+	if actions[c.Do] == nil {
+		if c.Do = "pause"; v.Row.Paused {
+			c.Do = "resume"
+		}
+	}
+	for _, do := range []string{"pause", "resume", "set", "reset", "refill"} {
+		if do == "resume" && !v.Row.Paused || do == "pause" && v.Row.Paused || do == "reset" && !v.Row.Set || do == "refill" && v.Line.Slots > 0 {
+			continue
+		}
+		at := url.Values{"name": {n.String()}, "do": {do}}
+		if v.Key != "" {
+			at.Set("key", v.Key)
+		}
+		c.Verbs = append(c.Verbs, verb{do, titles[do], "limit?" + at.Encode() + "#change"})
+	}
+	for _, field := range []string{"for", "reason", "to", "slot"} {
+		c.Form.Set(field, r.FormValue(field))
+	}
+	if c.Do == "pause" && !r.Form.Has("for") {
+		c.Form.Set("for", "10m")
+	}
+	if r.FormValue("step") == "" && (c.Do == "pause" || c.Do == "set") {
+		return c
+	}
+	t, err := p.fleet.Target(ctx, n, v.Key, "")
+	if err == nil {
+		c.Plan, err = actions[c.Do](&asked{Target: t, form: c.Form, who: v.Who, fleet: p.fleet})
+	}
+	switch {
+	case errors.Is(err, fleet.ErrNoSlot) && r.Method == http.MethodGet && c.Do == "release":
+		c.Wrong = "This slot is free: the call has released it meanwhile."
+	case err != nil:
+		c.Wrong = err.Error()
+	default:
+		c.Misses = p.fleet.Misses(ctx, t)
+	}
+	return c
+}

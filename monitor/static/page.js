@@ -1,0 +1,71 @@
+"use strict";
+// The page is whole without this script, which replaces what has changed.
+
+const byId = (id) => document.getElementById(id);
+const state = byId("state");
+let heard = Date.now();
+
+function span(seconds) {
+  if (seconds < 60) return seconds + "s";
+  const h = Math.floor(seconds / 3600), m = Math.floor((seconds % 3600) / 60);
+  return (h ? h + "h" : "") + m + "m" + (seconds % 60) + "s";
+}
+
+// tick says how old what is shown is, and counts down.
+function tick() {
+  const old = Math.round((Date.now() - heard) / 1000);
+  state.hidden = false;
+  state.className = old > 4 ? "s-stop" : "live";
+  const text = old > 4 ? "nothing was heard for " + span(old) : "live";
+  if (state.textContent !== text) state.textContent = text;
+  for (const node of document.querySelectorAll("[data-until]")) {
+    node.textContent = span(Math.max(0, Math.round((Number(node.dataset.until) - Date.now()) / 1000)));
+  }
+}
+
+// replace puts a part in place. Who is about to press or read something there does not lose it.
+function replace(id, html) {
+  const part = byId(id), open = [...part.querySelectorAll("details")].map((d) => d.open);
+  if (part.contains(document.activeElement) || part.matches(":active")) return;
+  part.innerHTML = html;
+  part.querySelectorAll("details").forEach((d, i) => { d.open = Boolean(open[i]); });
+}
+
+function cellOf(html) {
+  const row = document.createElement("template");
+  row.innerHTML = "<table><tbody><tr>" + html + "</tr></tbody></table>";
+  return row.content.querySelector("td, th");
+}
+
+// fill brings the rows of the list into order, and replaces the cells that have changed.
+function fill(told) {
+  const body = byId("limits").tBodies[0];
+  const rows = new Map([...body.rows].map((tr) => [tr.dataset.id, tr]));
+  told.order.forEach((id, at) => {
+    let tr = rows.get(id);
+    if (!tr) {
+      tr = document.createElement("tr");
+      tr.dataset.id = id;
+    }
+    rows.delete(id);
+    (told.rows[id] || []).forEach((html, i) => {
+      if (!html) return;
+      const cell = cellOf(html), old = tr.cells[i];
+      if (!old) tr.append(cell);
+      else if (!old.contains(document.activeElement)) old.replaceWith(cell);
+    });
+    if (body.rows[at] !== tr) body.insertBefore(tr, body.rows[at] || null);
+  });
+  for (const tr of rows.values()) tr.remove();
+  byId("none").hidden = told.order.length > 0;
+}
+
+const source = new EventSource(document.body.dataset.events);
+source.addEventListener("look", (e) => {
+  const told = JSON.parse(e.data);
+  heard = Date.now();
+  for (const [id, html] of Object.entries(told.parts || {})) replace(id, html);
+  if (told.order) fill(told);
+  tick();
+});
+setInterval(tick, 1000);
