@@ -1,7 +1,9 @@
 package reserve
 
 import (
+	"cmp"
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/engine"
@@ -54,7 +56,7 @@ func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 	for k, b := range bookings {
 		answer := &joined[of[k]]
 		if answer.Err = failed("join", j, j.shared().why(ctx, b.Err)); b.Err == nil {
-			answer.Due = b.Due
+			answer.Due = j.sooner(b.Due)
 		}
 	}
 	return joined
@@ -85,10 +87,24 @@ func (j *Joint) ask(ctx context.Context, id string, patience time.Duration, cost
 	heard, done := lasting(ctx)
 	defer done()
 	r, err := j.hold(heard, need, time.Time{})
-	if err != nil && ctx.Err() != nil {
-		err = ctx.Err()
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
-	return r, err
+	r.back = j.sooner(r.view().Due)
+	return r, nil
+}
+
+// sooner returns when a booked call is to ask again. A stop whose end nobody knows may end at any time, so its calls
+// come back within ten minutes, and not all at once.
+func (j *Joint) sooner(due time.Time) time.Time {
+	for _, l := range j.limits {
+		if s := l.limit.Stopped(); s != nil && s.Until.IsZero() {
+			if back := time.Now().Add(probeEvery + rand.N(probeEvery)); back.Before(due) {
+				return back
+			}
+		}
+	}
+	return due
 }
 
 // lasting lets a request continue for a moment after its context has ended: if nobody read the

@@ -23,6 +23,8 @@ type Reservation struct {
 	settled bool // its real cost was reported
 	probes  bool // it has its turn although a limit is stopped; never changes
 
+	back time.Time // when it is to ask again, if Ask has booked it; never changes
+
 	settling bool    // a report is under way
 	charged  []int64 // what the limits count for the call; nil: its costs
 }
@@ -34,8 +36,15 @@ func (r *Reservation) view() engine.View { return r.process().View(r.call) }
 // ID is the ID that [Joint.Ask] was given for the call, or empty.
 func (r *Reservation) ID() string { return r.call.Need.ID }
 
-// Due is the moment of the turn on the local clock: a forecast until the turn is granted.
-func (r *Reservation) Due() time.Time { return r.view().Due }
+// Due is the moment of the turn on the local clock: a forecast until the turn is granted. A booked call of a limit
+// whose stop has no known end is to ask again within ten minutes.
+func (r *Reservation) Due() time.Time {
+	v := r.view()
+	if v.State == engine.Booked && r.back.Before(v.Due) {
+		return r.back
+	}
+	return v.Due
+}
 
 // Delay is the time until Due; 0 once the turn has come.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.Due())) }

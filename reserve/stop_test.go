@@ -301,3 +301,34 @@ func TestHardStopIsNotProbedInAPause(t *testing.T) {
 		assert.GreaterOrEqual(t, probes[0], 12*time.Minute)
 	})
 }
+
+// Booked calls of a stop without a known end come back within ten minutes, not all at once, and get their turns once
+// the stop has ended.
+func TestHardStopOfBookings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		l, other := b.limiter(reserve.PerSecond(10)), b.limiter(reserve.PerSecond(10))
+		calls, there := joint(t, l), joint(t, other)
+		require.NoError(t, other.Stop(t.Context(), time.Time{}, "credits"))
+		backs := map[time.Duration]bool{}
+		for i := range 20 {
+			id := fmt.Sprint(i)
+			r, err := calls.Ask(t.Context(), id, time.Second)
+			require.NoError(t, err)
+			require.True(t, r.Booked())
+			back := r.Delay()
+			assert.GreaterOrEqual(t, back, 299*time.Second)
+			assert.LessOrEqual(t, back, 10*time.Minute)
+			backs[back.Round(10*time.Second)] = true
+			assert.WithinDuration(t, r.Due(), there.Join(t.Context(), []reserve.Call{{ID: id}})[0].Due, 5*time.Minute)
+		}
+		assert.Greater(t, len(backs), 5)
+		time.Sleep(10 * time.Minute)
+		require.NoError(t, other.Resume(t.Context()))
+		for i := range 20 {
+			r, err := calls.Ask(t.Context(), fmt.Sprint(i), 10*time.Second)
+			require.NoError(t, err)
+			require.NoError(t, r.Wait(t.Context()))
+		}
+	})
+}
