@@ -38,7 +38,19 @@ type Name struct {
 
 	Meter *meter.Limit // counts what happens to its calls; nil: nothing is counted
 
-	observed atomic.Bool // the user may only read
+	observed atomic.Bool           // the user may only read
+	base     atomic.Pointer[Terms] // the kind and calendar that the keys of its limits say
+}
+
+// baseOf returns terms with this kind and calendar. The limits of a name share one copy of them.
+func (n *Name) baseOf(t *Terms) *Terms {
+	base := n.base.Load()
+	if base == nil || !base.like(t) {
+		of := *t
+		base = &of
+		n.base.Store(base)
+	}
+	return base
 }
 
 // grouped reports whether the name has a group. The names of a group share the keys for living processes.

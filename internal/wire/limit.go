@@ -59,7 +59,7 @@ type Limit struct {
 	Count int64
 
 	kind *Kind
-	base Terms  // as the keys say
+	base *Terms // as the keys say
 	keys []any  // as arguments of a command
 	a, b string // as texts
 	form string // the argument KIND: see head.lua
@@ -83,7 +83,7 @@ type Limit struct {
 
 // NewLimit returns a limit without any remembered state.
 func NewLimit(terms Terms, keys []string, name *Name) *Limit {
-	l := &Limit{base: terms, Keys: keys, Name: name}
+	l := &Limit{base: name.baseOf(&terms), Keys: keys, Name: name}
 	l.become(terms)
 	l.keys = make([]any, 0, len(keys))
 	for i, key := range keys {

@@ -57,7 +57,7 @@ func (l *Limit) become(t Terms) {
 		t.Edges = calendar.Edges(t.Calendar)
 	}
 	l.Terms, l.a, l.b, l.kind, l.form, l.inForce = t, exact(t.A), exact(t.B), kindOf(t.Kind), t.Kind, inForce{t.A, t.B}
-	if !t.like(&l.base) {
+	if !t.like(l.base) {
 		l.form += " " + cmp.Or(t.Calendar, "-")
 	}
 }
@@ -114,7 +114,7 @@ func readPlan(text string, base Terms) (rank int64, t Terms, ok bool) {
 // follow takes the plan of a reply over if it is newer, or as new as another one with the same version. The limit must
 // be locked.
 func (l *Limit) follow(plan string) bool {
-	rank, t, ok := readPlan(plan, l.base)
+	rank, t, ok := readPlan(plan, *l.base)
 	if !ok || rank < ofPlans+l.plan || l.Same(t) {
 		return false
 	}
