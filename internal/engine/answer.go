@@ -99,6 +99,9 @@ func (e *Engine) answer(of asked, item *wire.Item, number int64, answer *wire.An
 	switch {
 	case errors.Is(answer.Refused, wire.ErrAgain):
 		e.lose(of, number, 1)
+		if of.place != nil { // its forecast is that of the limit before
+			of.place.close, of.place.stale = false, true
+		}
 	case answer.Refused != nil:
 		if of.place != nil { // the calls behind it move up
 			l.done = append(l.done, &Turn{Number: number})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -141,6 +142,9 @@ func termsOf(l reserve.Limit) wire.Terms {
 	case reserve.KindWarmingUp:
 		t.B = float64(warmUpOf(l).Microseconds())
 	case reserve.KindQuota:
+		_, calendar, _ := strings.Cut(l.String(), "/")
+		calendar, _, _ = strings.Cut(calendar, " ")
+		t.Calendar = calendar + "/UTC"
 		t.A, t.B, t.Edges = float64(l.MaxBurst()), 0, func(micros int64) (edges []int64) {
 			begin, _ := l.Window(time.UnixMicro(micros))
 			begin, end := l.Window(begin.Add(-time.Microsecond))

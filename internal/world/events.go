@@ -238,6 +238,7 @@ func (w *world) replan(e *event, n int) {
 		limit = w.plan.limits[e.limit].limit
 	}
 	w.versions++
+	w.plans[w.versions] = limit
 	for _, p := range w.processes {
 		if e.process == anybody || p.n == e.process {
 			p.plans[e.limit] = planned{termsOf(limit), w.versions}

@@ -1,9 +1,9 @@
 package world
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/lua"
@@ -21,23 +21,81 @@ func (w *world) followPlans(keys []string) {
 		if state == nil {
 			continue
 		}
+		fields := map[string]string{}
 		for _, field := range state.Items {
-			m := w.meterOf(part{limit: i})
-			if field.Member != "limit" || field.Value == m.text {
+			fields[field.Member] = field.Value
+		}
+		if m, text := w.meterOf(part{limit: i}), fields["limit"]; text != m.text {
+			words := strings.Fields(text)
+			form := strings.Join(words[:len(words)-2], " ")
+			a, _ := strconv.ParseFloat(words[len(words)-2], 64)
+			b, _ := strconv.ParseFloat(words[len(words)-1], 64)
+			w.advance()
+			if form != m.form {
+				m.form = form
+				w.convert(m, fields)
+				m.sets, m.text = append(m.sets, setting{w.now, a, b}), text
 				continue
 			}
-			var a, b float64
-			if _, err := fmt.Sscan(field.Value, &a, &b); err != nil {
-				panic(err)
-			}
-			w.advance()
 			if own := termsOf(m.plan.limit); m.text != "" || a != own.A || b != own.B {
 				m.change(a, b)
 			}
-			m.sets, m.text = append(m.sets, setting{w.now, a, b}), field.Value
-			w.note("the plan %s of %s is in force", field.Value, m.name)
+			m.sets, m.text = append(m.sets, setting{w.now, a, b}), text
+			w.note("the plan %s of %s is in force", text, m.name)
 		}
 	}
+}
+
+// turned is a provider whose limit becomes one of another kind: until a moment it is as before.
+type turned struct {
+	provider
+	next provider
+	at   time.Duration
+}
+
+func (t *turned) wait(until time.Duration, cost float64) time.Duration {
+	_ = t.provider.wait(until, cost)
+	return 0
+}
+func (t *turned) has(float64) bool          { return false }
+func (t *turned) change(a, b float64)       { t.next.change(a, b) }
+func (t *turned) pause(until time.Duration) { t.next.pause(until) }
+
+// turnedBy returns the provider that judges calls at a moment.
+func turnedBy(p provider, now time.Duration) provider {
+	t, is := p.(*turned)
+	switch {
+	case !is:
+		return p
+	case t.at <= now:
+		return t.next
+	}
+	t.provider = turnedBy(t.provider, now)
+	return t
+}
+
+// convert lets a provider go over to a plan of another kind, in a second. The new limit counts what was used, as the
+// state says.
+func (w *world) convert(m *meter, fields map[string]string) {
+	const ahead = time.Second
+	rank, _ := strconv.ParseFloat(fields["rank"], 64)
+	limit := w.plans[int64(rank)-1<<40]
+	next, words := w.newProvider(limit), append(strings.Fields(fields["meter"]), "0", "0")
+	_ = next.wait(w.now+ahead, 1)
+	switch n := next.(type) {
+	case *paced:
+		n.stored, n.changes[0].stored = 0, 0
+	case *warming:
+		n.ready = w.now + ahead
+	case *quota:
+		n.used, _ = strconv.ParseFloat(words[1], 64)
+	case *rolling:
+		used, _ := strconv.ParseFloat(words[0], 64)
+		n.log = append(n.log, spent{w.now, used})
+	}
+	plan := *m.plan
+	plan.limit, m.plan, m.provider = limit, &plan, &turned{m.provider, next, w.now + ahead}
+	w.note("the plan %v of %s comes in force", limit, m.name)
 }
 
 // ran handles each script call: the providers follow the actions of operators.

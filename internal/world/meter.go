@@ -25,7 +25,8 @@ type meter struct {
 
 	pauses []paused
 	sets   []setting                  // the limits that were set
-	text   string                     // the limit in force, if it has plans
+	text   string                     // the limit in force, if it has plans …
+	form   string                     // … and what a limit of another kind than the keys has before its numbers
 	users  map[*process]time.Duration // since when processes need it
 }
 
@@ -189,6 +190,7 @@ func (w *world) besides(l reserve.Limit) (permits float64) {
 // advance makes the meters count until now.
 func (w *world) advance() {
 	for _, m := range w.meters {
+		m.provider = turnedBy(m.provider, w.now)
 		if lost := m.wait(w.now, max(m.demanded, 1)); lost > 0 && m.demanded > 0 {
 			m.lose(w.now, lost)
 		}

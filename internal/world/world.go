@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // world is a history that is played.
@@ -24,7 +26,8 @@ type world struct {
 	places    map[string][]time.Duration // when the places of each line were taken
 	ended     [lost + 1]int
 	strikes   map[*event]int           // how often each event has struck
-	versions  int64                    // of plans
+	versions  int64                    // of plans …
+	plans     map[int64]reserve.Limit  // … and their limits
 	asked     map[string]time.Duration // when a script last wrote the state with a key
 	turns     []turn                   // recorded if a transcript has bounds
 
@@ -51,7 +54,7 @@ func (v violation) String() string { return fmt.Sprintf("law %s, at %v: %s", v.l
 // newWorld prepares a history.
 func newWorld(p *plan) *world {
 	midnight := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, places: map[string][]time.Duration{}, began: midnight.Add(p.clock), strikes: map[*event]int{}, asked: map[string]time.Duration{}}
+	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, places: map[string][]time.Duration{}, began: midnight.Add(p.clock), strikes: map[*event]int{}, plans: map[int64]reserve.Limit{}, asked: map[string]time.Duration{}}
 	w.server = newServer(&w.schedule)
 	w.server.epoch = time.Duration(w.began.UnixNano())
 	w.server.ran = w.ran
