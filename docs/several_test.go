@@ -35,15 +35,15 @@ func Example_several() {
 }
 
 func together(ctx context.Context, requests, tokens, tenants *reserve.Limiter) error {
-	call, err := reserve.All(requests, tokens, tenants.For("acme")) // up to 8, of one Config.Group
+	joint, err := reserve.All(requests, tokens, tenants.For("acme")) // up to 8, of one Config.Group
 	if err != nil {
 		return err
 	}
-	err = call.Wait(ctx, 1, 1200, 1) // what it costs of each
+	err = joint.Wait(ctx, 1, 1200, 1) // what it costs of each
 	if err != nil {
 		return err
 	}
-	r, err := call.Reserve(ctx, 1, 1200, 1)
+	r, err := joint.Reserve(ctx, 1, 1200, 1)
 	if err != nil {
 		return err
 	}

@@ -80,8 +80,8 @@
 //
 // If some customers have other limits than the rest, give them plans, by name. A key has the plan
 // that lists it. Otherwise it has the first plan of the file with a fitting template, in which a
-// name in braces stands for any value. All other keys have the limit. Plans have the kind of the
-// limit:
+// name in braces stands for any value. All other keys have the limit. Either all of them are
+// slots, or none is:
 //
 //	limits:
 //	  - name: api

@@ -49,7 +49,7 @@ func Example() {
 		Account: "anthropic/prod",                           // the name of the queue: one for each credential
 		Preset:  llm.Anthropic("claude-fable-5", llm.Build), // each figure can be overridden
 		Slots:   200,                                        // calls at once
-		Share:   0.8,                                        // others use this key, too
+		Share:   0.8,                                        // others use this account, too
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -114,8 +114,11 @@ type Config struct {
 	//   - the process missed turns
 	//
 	// Limiters of one group use the Logger of the first Limiter for what they share. By default
-	// nothing is logged, with two exceptions on slog.Default(): the process has never reached Redis
-	// (once), and processes are configured with different limits (once per change).
+	// nothing is logged, with exceptions on slog.Default():
+	//
+	//   - the process has never reached Redis (once)
+	//   - processes are configured with different limits (once per change)
+	//   - calls fail, because other processes use another kind of limit or another version
 	Logger *slog.Logger
 }
 

@@ -557,21 +557,13 @@ func ExampleParseLimit_kinds() {
 // its order, with the errors that it leaves out. Calls that take long there do not here.
 var apis = []func(ctx context.Context, limit, estimated func(name string, limit reserve.Limit) *reserve.Limiter) error{
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
-		promptTokens, maxTokens, usage := 800, 400, struct{ Total int }{950}
+		promptTokens, maxTokens := 800, 400
 		openai, err := reserve.All(limit("requests", reserve.PerMinute(490).Burst(10)),
-			estimated("tokens", reserve.PerMinute(180_000).Burst(20_000)), limit("day", reserve.Rolling(10_000, 24*time.Hour)))
+			limit("tokens", reserve.PerMinute(180_000).Burst(20_000)), limit("day", reserve.Rolling(10_000, 24*time.Hour)))
 		if err != nil {
 			return err
 		}
-		call, err := openai.Reserve(ctx, 1, promptTokens+maxTokens, 1)
-		if err != nil {
-			return err
-		}
-		err = call.Wait(ctx)
-		if err != nil {
-			return err
-		}
-		err = call.Settle(ctx, -1, usage.Total, -1) // as its response says
+		err = openai.Wait(ctx, 1, max(promptTokens, maxTokens), 1)
 		return err
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
