@@ -13,12 +13,12 @@
 -- "<<flow>" and "><flow>" are the ends of a gap. Places that calls left make the gap; the flow's next
 -- calls may move into it, and its calls behind the gap when they ask again. "~<flow>" is where its last
 -- call ends that came back too late. "^<flow>" is behind the tag of its last call whose cost is settled.
--- "!" is where the last urgent call ends. All but "=" and "!" are below 0, so that only these count as
--- flows that wait. Entries that `virtual` has passed are removed.
+-- "!" is until when urgent calls have used their part, beyond all tags. All but "=" are below 0, so that only
+-- these count as flows that wait. Entries that `virtual` has passed are removed.
 
 local shares = once(function()
 
-local LEAST_PACE, MOST_SHARE = 1000, 1e13
+local LEAST_PACE, MOST_SHARE, URGENT = 1000, 1e13, 4e15
 local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name no flow
 
 -- flowOf is the flow of a place, which says ":<weight>:<flow>" at its end.
@@ -106,13 +106,19 @@ local function beginShares(l, tag)
 end
 
 -- urgentTag gives an urgent call its tag: before all others, within the part of the limit that urgent
--- calls have together. They are charged to that part, and not to their flows.
+-- calls have together. They are charged to that part, and not to their flows. The part is counted in time, which
+-- stands still in a pause: `virtual` does not move while many flows have their first turns.
 local function urgentTag(l, cost, part)
-  local last = tonumber(call('ZSCORE', l.flows, '!') or 0)
-  local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
-  if last > l.virtual then flows = flows - 1 end
-  local tag = max(l.virtual, last)
-  return charge(l, '!', after(l, tag, max(1, floor(share(l, cost, 1) * (1 - part) / part / max(1, flows)))), tag)
+  local pace, clock, tag = max(1, l.meter.pace(l)), max(at, l.paused), l.virtual
+  local begin = max(clock, -tonumber(call('ZSCORE', l.flows, '!') or 0) - URGENT)
+  if begin > clock then
+    local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
+    tag = after(l, tag, max(1, floor((begin - clock) * max(1, LEAST_PACE / pace) * (1 - part) / max(1, flows))))
+  elseif l.card > 0 then -- calls that waited at another limit may have tags below `virtual`
+    local place, first = head(l)
+    tag = max(1, min(tag, floor(tonumber(first)) - (flowOf(place).weight > 0 and 1 or 0)))
+  end
+  return charge(l, '!', -URGENT - floor(begin + cost * pace / part), tag)
 end
 
 -- fairTag gives a new call its tag, and charges its flow. The first calls of flows without debt keep the

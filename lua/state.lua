@@ -162,6 +162,7 @@ local function step(l)
   if micros == 0 then return end
   l.meter.move(l, micros)
   l.head = '0'
+  if l.virtual > 0 then erase('ZREM', l.flows, '!') end
   for _, name in ipairs(MOMENTS) do
     if l[name] > 0 then l[name] = max(0, l[name] + micros) end
   end

@@ -108,9 +108,9 @@ func (c *call) order(s *State, p *Part, id string, item Item, back bool) bool {
 		if back {
 			p.Tag = s.overtaken(p.Tag, p.Cost, flow)
 		}
-		p.Tag = s.forward(p.Tag, id, p.Cost, flow, back, item.Settles)
+		p.Tag = c.forward(s, p.Tag, id, p.Cost, flow, back, item.Settles)
 	case !item.Now:
-		p.Tag = s.fairTag(p.Cost, flow, item.Settles)
+		p.Tag = c.fairTag(s, p.Cost, flow, item.Settles)
 		return true
 	}
 	return false

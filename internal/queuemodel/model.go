@@ -122,7 +122,7 @@ type State struct {
 	used, moment, offset            float64
 	stored                          float64
 	records                         map[string]float64
-	virtual, urgent                 float64            // the highest tag that had a turn; where the last urgent call ends
+	virtual, urgent                 float64            // the highest tag that had a turn; until when urgent calls have used their part
 	dense                           float64            // the highest tag from before flows were named
 	flows                           map[string]stretch // while virtual is not 0
 	late                            map[string]float64 // where the last call of a flow ends that came back too late
@@ -263,7 +263,7 @@ func (c *call) step(s *State, l Limit) {
 	if micros == 0 {
 		return
 	}
-	s.head = ""
+	s.head, s.urgent = "", 0
 	switch s.kind {
 	case "p", "w":
 		s.advance(micros)

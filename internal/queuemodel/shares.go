@@ -123,9 +123,6 @@ func (c *call) amongOthers(s *State, tag, moment float64) float64 {
 			flows++
 		}
 	}
-	if s.urgent > next {
-		flows++
-	}
 	if s.virtual == 0 || tag <= s.virtual || flows < 2 {
 		return moment
 	}
@@ -133,16 +130,25 @@ func (c *call) amongOthers(s *State, tag, moment float64) float64 {
 }
 
 // urgentTag returns the tag of an urgent call: it is charged to the part for urgent calls.
-func (s *State) urgentTag(cost, part float64) float64 {
-	flows := s.debts()
-	tag := max(s.virtual, s.urgent)
-	s.urgent = s.after(tag, max(1, math.Floor(s.share(cost, 1)*(1-part)/part/max(1, flows))))
+func (c *call) urgentTag(s *State, cost, part float64) float64 {
+	pace, clock, tag := max(1, s.pace()), max(c.at, s.paused), s.virtual
+	begin := max(clock, s.urgent)
+	if begin > clock {
+		tag = s.after(tag, max(1, math.Floor((begin-clock)*max(1, leastPace/pace)*(1-part)/max(1, s.debts()))))
+	} else if len(s.places) > 0 {
+		first := math.Floor(s.places[0].tag)
+		if s.places[0].flow.Urgent == 0 {
+			first--
+		}
+		tag = max(1, min(tag, first))
+	}
+	s.urgent = math.Floor(begin + cost*pace/part)
 	return min(tag, lastTag)
 }
 
-func (s *State) fairTag(cost float64, flow Flow, settles bool) float64 {
+func (c *call) fairTag(s *State, cost float64, flow Flow, settles bool) float64 {
 	if flow.Urgent > 0 {
-		return s.urgentTag(cost, flow.Urgent)
+		return c.urgentTag(s, cost, flow.Urgent)
 	}
 	size := s.share(cost, flow.Weight)
 	f := s.of(flow.Name)
@@ -178,10 +184,10 @@ func (s *State) overtaken(tag, cost float64, flow Flow) float64 {
 
 // forward returns the tag of a call that asks again. A tag beyond the end of its flow is from debts that have
 // ended since.
-func (s *State) forward(tag float64, id string, cost float64, flow Flow, back, settles bool) float64 {
+func (c *call) forward(s *State, tag float64, id string, cost float64, flow Flow, back, settles bool) float64 {
 	f := s.of(flow.Name)
 	if flow.Urgent == 0 && !back && tag > max(f.ends, s.dense, s.late[flow.Name]) {
-		return s.fairTag(cost, flow, settles)
+		return c.fairTag(s, cost, flow, settles)
 	}
 	if f.to == 0 || f.from >= tag || flow.Urgent > 0 {
 		return tag

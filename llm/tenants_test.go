@@ -1,0 +1,78 @@
+package llm_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+
+	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/llm"
+)
+
+// Ten tenants with a backlog of calls from 1,000 to 100,000 tokens share an account with calls for which people wait.
+// These use two fifths of it, and wait for less than a second, also while each tenant has its first turn. The tenants
+// get the rest.
+func TestTenantsAndPeople(t *testing.T) {
+	for _, background := range []float64{0.95, 1} {
+		t.Run(fmt.Sprint("background ", background), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bubble.New(t)
+				const tenants, rate, lasts = 10, 1_500_000, 25 * time.Second
+				var fleet []*llm.Set
+				for range 2 {
+					fleet = append(fleet, newSet(t, b, llm.Config{Account: "a", Preset: llm.Gemini("m", 0, rate), Background: background}))
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(lasts, cancel)
+				var mu sync.Mutex
+				used, waits := 0, []time.Duration{}
+				var calls sync.WaitGroup
+				for i := range tenants {
+					tokens := int(1000 * math.Pow(100, float64(i)/(tenants-1)))
+					ctx := llm.Tenant(ctx, fmt.Sprint("tenant ", i), 1)
+					for k := range min(20, 200_000/tokens) {
+						calls.Go(func() {
+							for {
+								call, err := fleet[k%2].Acquire(ctx, llm.Estimate{Input: tokens})
+								if err != nil {
+									return
+								}
+								mu.Lock()
+								used += tokens
+								mu.Unlock()
+								time.Sleep(time.Second)
+								call.Close()
+							}
+						})
+					}
+				}
+				for k := 0; ctx.Err() == nil; k++ {
+					calls.Go(func() {
+						start := time.Now()
+						if call, err := fleet[k%2].Acquire(llm.Urgent(ctx), llm.Estimate{Input: 5000}); err == nil {
+							mu.Lock()
+							waits = append(waits, time.Since(start))
+							mu.Unlock()
+							call.Close()
+						}
+					})
+					time.Sleep(time.Second / 2)
+				}
+				calls.Wait()
+				slices.Sort(waits)
+				part := float64(used-250_000) / (rate * lasts.Minutes()) // without the full bucket of the beginning
+				t.Logf("%d people: median %v, p95 %v, most %v; tenants %.3f of the limit", len(waits), waits[len(waits)/2], waits[len(waits)*95/100], waits[len(waits)-1], part)
+				assert.GreaterOrEqual(t, len(waits), 49)
+				assert.Less(t, waits[len(waits)-1], time.Second)
+				assert.GreaterOrEqual(t, part, 0.53)
+			})
+		})
+	}
+}
