@@ -22,7 +22,7 @@ const (
 )
 
 const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such limit or slot, 4 Redis does not
-answer, 5 not confirmed, 10 (why --exit-code) calls are held back.`
+answer, 5 not confirmed, 10 (why --exit-code) calls are held back, or (doctor) there is a problem.`
 
 var (
 	errHeldBack     = errors.New("calls are held back")

@@ -302,6 +302,9 @@ func TestExitCodeOfWhy(t *testing.T) {
 		require.Equal(t, want, code, "%s: %s%s", name, out, errs)
 	}
 	require.Contains(t, s.does("why", "paused"), "It is paused", "what would hold a call back is said all the same")
+	code, out, errs := s.command("", "why", "--exit-code")
+	require.Equal(t, exitHeldBack, code, errs)
+	require.Regexp(t, `(?s)^stop  waiting-paused: It is paused.*\n      .*fleetpace resume waiting-paused\n.*\nlook  waiting: .*\n2 of 8 limits are fine or idle\.\n$`, out)
 }
 
 // A time or a limit where a KEY is expected is a flag that was forgotten. Each command that takes

@@ -1,22 +1,30 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 func (a *app) why() *cobra.Command {
 	var fails bool
 	c := &cobra.Command{
-		Use: "why LIMIT [KEY|ID]", Short: "Say why calls wait, in one sentence with evidence",
-		Long: "Says why the calls of a limit or a key wait, or why a booked task waits. ID is any part of the task's ID.",
-		Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names, Annotations: map[string]string{offline: "it says so itself"},
+		Use: "why [LIMIT [KEY|ID]]", Short: "Say why calls wait, in one sentence with evidence",
+		Long: `Says why the calls of a limit or a key wait, or why a booked task waits. ID is any part of the task's
+ID. Without LIMIT it says so of all limits, the worst first.`,
+		Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.names, Annotations: map[string]string{offline: "it says so itself"},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return a.whyAll(cmd.Context(), fails)
+			}
 			answer, err := a.explain(cmd, args)
 			if err != nil {
 				return err
@@ -35,7 +43,7 @@ func (a *app) why() *cobra.Command {
 			if err == nil && answer.Reason == fleet.WhyAway {
 				return errSaid
 			}
-			if err == nil && fails && (answer.Held > 0 || answer.Reason == fleet.WhyCorrupt || answer.Reason == fleet.WhyKind || answer.Reason == fleet.WhyVersion) {
+			if err == nil && fails && isHeld(answer) {
 				return errHeldBack
 			}
 			return err
@@ -43,6 +51,61 @@ func (a *app) why() *cobra.Command {
 	}
 	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back (some wait or are booked and have no turn now), or if calls of a process fail")
 	return c
+}
+
+// isHeld reports whether calls are held back, or fail.
+func isHeld(answer *fleet.Answer) bool {
+	return answer.Held > 0 || slices.Contains([]fleet.Why{fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion}, answer.Reason)
+}
+
+// whyAll explains all limits, the worst first. Equally bad limits are sorted by how many calls they hold back.
+func (a *app) whyAll(ctx context.Context, fails bool) error {
+	if err := a.connect(ctx); err != nil {
+		return err
+	}
+	names, err := a.fleet.Names(ctx)
+	if err != nil {
+		return err
+	}
+	answers := []*fleet.Answer{}
+	for _, n := range names {
+		answer, err := a.fleet.Explain(ctx, n, "")
+		switch {
+		case errors.Is(err, fleet.ErrUnknown): // it has just expired
+			continue
+		case errors.Is(err, reserve.ErrInvalid): // it has another kind meanwhile
+			answer = &fleet.Answer{Limit: n.String(), Reason: fleet.WhyKind, Text: err.Error(), Severity: fleet.SeverityStop, Evidence: []string{}}
+		case err != nil:
+			return err
+		}
+		answers = append(answers, answer)
+	}
+	rank := func(answer *fleet.Answer) int { return slices.Index(fleet.Severities, answer.Severity) }
+	slices.SortStableFunc(answers, func(a, b *fleet.Answer) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Held, a.Held))
+	})
+	fine := 0
+	if a.format == "json" {
+		if err := a.json(answers); err != nil {
+			return err
+		}
+	} else {
+		for _, answer := range answers {
+			if answer.Severity == fleet.SeverityFine || answer.Severity == fleet.SeverityIdle {
+				fine++
+				continue
+			}
+			fmt.Fprintf(a.out, "%s  %s: %s\n", answer.Severity, plain(answer.Limit), plain(answer.Text))
+			if answer.Do != "" {
+				fmt.Fprintln(a.out, "      "+strings.TrimSpace(plain(answer.Do)+" "+plain(answer.Command)))
+			}
+		}
+		fmt.Fprintf(a.out, "%d of %d limits are fine or idle.\n", fine, len(answers))
+	}
+	if fails && slices.ContainsFunc(answers, isHeld) {
+		return errHeldBack
+	}
+	return nil
 }
 
 // explain returns the answer to why. If Redis does not answer, it says so.

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/fleetpace/fleetpace/lua"
+)
+
+// finding is what doctor says of one thing.
+type finding struct {
+	About string `json:"about"`
+	Level string `json:"level"` // ok, note or problem
+	Text  string `json:"text"`
+	Do    string `json:"do,omitempty"` // the line to type
+}
+
+func (a *app) doctor() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Check whether Redis and the fleet are set up well, and say what to type",
+		Long: `Checks Redis's version, its memory, what it keeps after a crash, the rights of the user, hash slots
+of a Cluster, latency and the clock, and whether processes of the fleet fit together. It writes one
+key for a moment, to try the rights. It exits with 10 if there is a problem.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			all, err := a.examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if a.format == "json" {
+				err = a.json(all)
+			} else {
+				for _, f := range all {
+					fmt.Fprintf(a.out, "%-8s %s: %s\n", f.Level, f.About, plain(f.Text))
+					if f.Do != "" {
+						fmt.Fprintf(a.out, "         %s\n", plain(f.Do))
+					}
+				}
+			}
+			if err == nil && slices.ContainsFunc(all, func(f finding) bool { return f.Level == "problem" }) {
+				return errHeldBack
+			}
+			return err
+		},
+	}
+}
+
+// examine makes all checks. The error is that of a Redis that does not answer any more.
+func (a *app) examine(ctx context.Context) (all []finding, err error) {
+	var mu sync.Mutex
+	node := func(ctx context.Context, node *redis.Client) error {
+		found := examineNode(ctx, node)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, f := range found {
+			if _, cluster := a.client.(*redis.ClusterClient); cluster {
+				f.Text = node.Options().Addr + ": " + f.Text
+			}
+			all = append(all, f)
+		}
+		return nil
+	}
+	switch client := a.client.(type) {
+	case *redis.ClusterClient:
+		if err := client.ForEachMaster(ctx, node); err != nil {
+			return nil, err
+		}
+		info, err := client.ClusterInfo(ctx).Result()
+		all = append(all, ofCluster(fields(info), err))
+	case *redis.Client:
+		_ = node(ctx, client)
+	}
+	all = append(all, a.ofRights(ctx)...)
+	fleet, err := a.ofFleet(ctx)
+	return append(all, fleet...), err
+}
+
+// fields reads what INFO and CLUSTER INFO say: a name and a value in each line.
+func fields(text string) map[string]string {
+	all := map[string]string{}
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+func examineNode(ctx context.Context, node *redis.Client) []finding {
+	info, err := node.Info(ctx).Result()
+	if err != nil {
+		return append([]finding{{"server", "note", "this user may not ask for its settings (" + err.Error() + "): version, memory and persistence are not checked", "redis-cli ACL SETUSER USER +info"}}, ofTime(ctx, node)...)
+	}
+	f := fields(info)
+	return append(append(ofVersion(f), ofMemory(f), ofPersistence(f)), ofTime(ctx, node)...)
+}
+
+func ofVersion(info map[string]string) (all []finding) {
+	name, version := "Redis", info["redis_version"]
+	if v := info["valkey_version"]; v != "" {
+		name, version = "Valkey", v
+	}
+	var major, minor int
+	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor)
+	all = append(all, finding{"version", "ok", name + " " + version, ""})
+	if major < 6 || major == 6 && minor < 2 {
+		all[0] = finding{"version", "problem", name + " " + version + " is too old: scripts need 6.2 or later", "install Redis 7, or Valkey 8"}
+	}
+	if info["role"] == "slave" {
+		all = append(all, finding{"role", "problem", "this server is a replica, and takes no writes", "fleetpace --redis redis://" + info["master_host"] + ":" + info["master_port"] + " doctor"})
+	}
+	return all
+}
+
+func ofMemory(info map[string]string) finding {
+	policy := info["maxmemory_policy"]
+	most, _ := strconv.ParseFloat(info["maxmemory"], 64)
+	used, _ := strconv.ParseFloat(info["used_memory"], 64)
+	switch {
+	case most > 0 && policy != "noeviction":
+		return finding{"memory", "problem", "when its memory is full, it may evict keys of limits (maxmemory-policy " + policy + "); then calls exceed the limit", "redis-cli CONFIG SET maxmemory-policy noeviction"}
+	case most > 0 && used > 0.9*most:
+		return finding{"memory", "problem", fmt.Sprintf("%.0f %% of its memory is used; when it is full, no call has a turn, and the outage policy applies", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*most, 'f', 0, 64)}
+	case most == 0:
+		return finding{"memory", "ok", "no bound (maxmemory 0), so it evicts nothing", ""}
+	}
+	return finding{"memory", "ok", fmt.Sprintf("%.0f %% of maxmemory is used, and it evicts nothing", 100*used/most), ""}
+}
+
+func ofPersistence(info map[string]string) finding {
+	switch aof := info["aof_enabled"] == "1"; {
+	case info["loading"] == "1":
+		return finding{"persistence", "problem", "it still loads its data", "wait, and run fleetpace doctor again"}
+	case aof && info["aof_last_write_status"] == "err" || info["rdb_last_bgsave_status"] == "err":
+		return finding{"persistence", "problem", "its last write to the disk failed; it may refuse all writes", "df -h; redis-cli INFO persistence"}
+	case aof:
+		return finding{"persistence", "ok", "an append-only file: a crash loses about a second", ""}
+	}
+	return finding{"persistence", "note", "no append-only file: after a crash, quotas and rolling limits may count too little, and bookings are lost", "redis-cli CONFIG SET appendonly yes"}
+}
+
+// probes is how many round trips measure the latency and the clock.
+const probes = 20
+
+// ofTime measures the latency, and looks whether the clock of Redis steps beside the one of this machine.
+func ofTime(ctx context.Context, node *redis.Client) []finding {
+	var trips []time.Duration
+	var first, ahead, step time.Duration
+	began := time.Now()
+	for i := range probes {
+		sent := time.Now()
+		clock, err := node.Time(ctx).Result()
+		if err != nil {
+			return []finding{{"latency", "problem", "it does not tell its time: " + err.Error(), "redis-cli TIME"}}
+		}
+		trip := time.Since(sent)
+		trips = append(trips, trip)
+		ahead = clock.Sub(began) - sent.Sub(began) - trip/2 // of this machine's clock at the beginning
+		if i == 0 {
+			first = ahead
+		}
+		if moved := (ahead - first).Abs(); moved > max(step, trips[0]+trip) {
+			step = moved
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	slices.Sort(trips)
+	return ofTimes(trips[probes/2], trips[probes-1], ahead, step)
+}
+
+func ofTimes(median, slowest, ahead, step time.Duration) []finding {
+	latency := finding{"latency", "ok", fmt.Sprintf("a round trip takes %v, at most %v of %d", round(median), round(slowest), probes), ""}
+	if slowest > 200*time.Millisecond {
+		latency.Level, latency.Do = "problem", "redis-cli --latency; redis-cli SLOWLOG GET"
+		latency.Text += "; turns that come so late may have expired"
+	}
+	clock := finding{"clock", "ok", fmt.Sprintf("it differs from the clock of this machine by %v", round(ahead.Abs())), ""}
+	switch {
+	case step > 20*time.Millisecond:
+		clock = finding{"clock", "problem", fmt.Sprintf("it stepped by %v in the last second; turns come early or late by that", round(step)), "chronyc tracking"}
+	case ahead.Abs() > time.Second:
+		clock.Level, clock.Do = "note", "chronyc tracking"
+		clock.Text += "; quotas begin and end by Redis's clock"
+	}
+	return []finding{latency, clock}
+}
+
+func round(d time.Duration) time.Duration {
+	if d > 10*time.Millisecond {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(10 * time.Microsecond)
+}
+
+func ofCluster(info map[string]string, err error) finding {
+	switch assigned := info["cluster_slots_assigned"]; {
+	case err != nil:
+		return finding{"cluster", "note", "this user may not ask for its state: " + err.Error(), "redis-cli CLUSTER INFO"}
+	case info["cluster_state"] != "ok", assigned != "16384", cmp.Or(info["cluster_slots_fail"], "0") != "0":
+		return finding{"cluster", "problem", fmt.Sprintf("its state is %s; %s of 16384 hash slots are assigned, and %s fail. Limits in the others have no turns", info["cluster_state"], assigned, info["cluster_slots_fail"]), "redis-cli --cluster check HOST:PORT"}
+	}
+	return finding{"cluster", "ok", "all 16384 hash slots are served", ""}
+}
+
+// tries does what the scripts do, with a key that it removes at once.
+const tries = `local call, key = redis.call, KEYS[1]
+call('TIME') call('HSET', key, 'a', '1') call('HMGET', key, 'a') call('HGETALL', key) call('HDEL', key, 'b')
+call('PEXPIRE', key, 1000) call('EXISTS', key) call('UNLINK', key)
+call('ZADD', key, 1, 'a') call('ZCARD', key) call('ZCOUNT', key, 0, 1) call('ZMSCORE', key, 'a') call('ZRANGE', key, 0, 0)
+call('ZRANGEBYSCORE', key, 0, 1) call('ZREVRANGE', key, 0, 0) call('ZSCORE', key, 'a') call('ZREM', key, 'b')
+call('ZREMRANGEBYRANK', key, 0, 0) call('UNLINK', key)
+return 1`
+
+// ofRights tries what the user of this command may do.
+func (a *app) ofRights(ctx context.Context) []finding {
+	user := a.client.Do(ctx, "ACL", "WHOAMI").Val()
+	name, _ := user.(string)
+	name = cmp.Or(name, "USER")
+	if err := a.client.Eval(ctx, tries, []string{a.prefix + ":doctor"}).Err(); err != nil {
+		switch {
+		case redis.HasErrorPrefix(err, "MOVED"):
+			return []finding{{"cluster", "problem", "the server belongs to a Cluster, and the URL is that of one server", "fleetpace --redis 'redis://HOST:PORT?addr=HOST:PORT' doctor"}}
+		case redis.HasErrorPrefix(err, "READONLY"), redis.HasErrorPrefix(err, "OOM"), redis.HasErrorPrefix(err, "MISCONF"):
+			return []finding{{"rights", "problem", "it refuses writes: " + err.Error(), "redis-cli INFO"}}
+		}
+		return []finding{{"rights", "problem", "this user may not do what a process of the fleet does: " + err.Error(), "redis-cli ACL SETUSER " + name + " '" + strings.ReplaceAll(lua.ACL(a.prefix), " ", "' '") + "'"}}
+	}
+	if err := a.client.Publish(ctx, a.prefix+":doctor", "").Err(); err != nil {
+		return []finding{{"rights", "note", "this user may not send news, so processes learn late of pauses and free slots: " + err.Error(), "redis-cli ACL SETUSER " + name + " '" + strings.ReplaceAll(lua.ACLNews(a.prefix), " ", "' '") + "'"}}
+	}
+	return []finding{{"rights", "ok", "this user may do what a process of the fleet does", ""}}
+}
+
+// ofFleet looks whether the processes fit together.
+func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
+	names, err := a.fleet.Names(ctx)
+	if err != nil {
+		return []finding{{"fleet", "problem", err.Error(), "fleetpace ls"}}, nil
+	}
+	var all []finding
+	alive := map[string]bool{}
+	for _, n := range names {
+		s, err := a.fleet.Survey(ctx, n)
+		if err != nil {
+			return nil, err
+		}
+		limits := map[string]bool{}
+		for i := range s.Processes {
+			if p := &s.Processes[i]; p.Alive {
+				alive[p.ID] = true
+				limits[p.Limit] = true
+			}
+		}
+		do := "fleetpace why " + n.String()
+		if len(s.Protocols) > 1 {
+			all = append(all, finding{"versions", "problem", fmt.Sprintf("processes of %s speak protocols %s; until the older ones are replaced, additions are off", n, strings.Trim(fmt.Sprint(s.Protocols), "[]")), do})
+		}
+		if len(limits) > 1 {
+			all = append(all, finding{"limits", "problem", fmt.Sprintf("processes of %s are configured with different limits (%s); the slowest is in force", n, strings.Join(slices.Sorted(maps.Keys(limits)), ", ")), do})
+		}
+		if s.Waiting() > 0 && s.Alive() == 0 {
+			all = append(all, finding{"fleet", "problem", fmt.Sprintf("calls of %s wait, and no process lives", n), do})
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, finding{"fleet", "ok", fmt.Sprintf("%d limits, %d living processes, which fit together", len(names), len(alive)), ""})
+	}
+	return all, nil
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/lua"
+)
+
+// Each setting that goes wrong is found, and one that is right is not.
+func TestFindings(t *testing.T) {
+	version := func(info map[string]string) finding { all := ofVersion(info); return all[len(all)-1] }
+	times := func(slowest, ahead, step time.Duration, which int) finding {
+		return ofTimes(time.Millisecond, slowest, ahead, step)[which]
+	}
+	for _, c := range []struct {
+		got         finding
+		level, says string
+	}{
+		{version(map[string]string{"redis_version": "6.0.16"}), "problem", "6.2"},
+		{version(map[string]string{"redis_version": "6.2.1"}), "ok", "Redis 6.2.1"},
+		{version(map[string]string{"redis_version": "7.2.4", "valkey_version": "8.0.1"}), "ok", "Valkey 8.0.1"},
+		{version(map[string]string{"redis_version": "7.2.4", "role": "slave"}), "problem", "replica"},
+		{ofMemory(map[string]string{"maxmemory": "0", "maxmemory_policy": "allkeys-lru"}), "ok", "no bound"},
+		{ofMemory(map[string]string{"maxmemory": "100", "maxmemory_policy": "volatile-ttl"}), "problem", "evict"},
+		{ofMemory(map[string]string{"maxmemory": "100", "used_memory": "95", "maxmemory_policy": "noeviction"}), "problem", "95 %"},
+		{ofMemory(map[string]string{"maxmemory": "100", "used_memory": "5", "maxmemory_policy": "noeviction"}), "ok", "5 %"},
+		{ofPersistence(map[string]string{"loading": "1"}), "problem", "loads"},
+		{ofPersistence(map[string]string{"aof_enabled": "1", "aof_last_write_status": "err"}), "problem", "disk"},
+		{ofPersistence(map[string]string{"aof_enabled": "0", "rdb_last_bgsave_status": "err"}), "problem", "disk"},
+		{ofPersistence(map[string]string{"aof_enabled": "1", "aof_last_write_status": "ok"}), "ok", "append-only"},
+		{ofPersistence(map[string]string{"aof_enabled": "0"}), "note", "crash"},
+		{times(time.Second, 0, 0, 0), "problem", "1s"},
+		{times(time.Millisecond, 0, 0, 0), "ok", "1ms"},
+		{times(0, 0, time.Second, 1), "problem", "stepped by 1s"},
+		{times(0, -time.Minute, 0, 1), "note", "1m0s"},
+		{times(0, time.Millisecond, 0, 1), "ok", "1ms"},
+		{ofCluster(map[string]string{"cluster_state": "ok", "cluster_slots_assigned": "16384", "cluster_slots_fail": "0"}, nil), "ok", "16384"},
+		{ofCluster(map[string]string{"cluster_state": "ok", "cluster_slots_assigned": "16000", "cluster_slots_fail": "0"}, nil), "problem", "16000"},
+		{ofCluster(map[string]string{"cluster_state": "fail", "cluster_slots_assigned": "16384"}, nil), "problem", "fail"},
+		{ofCluster(nil, errors.New("NOPERM")), "note", "NOPERM"},
+	} {
+		require.Equal(t, c.level, c.got.Level, c.got)
+		require.Contains(t, c.got.Text, c.says)
+		require.Equal(t, c.level == "ok", c.got.Do == "", "who reads of trouble reads what to type: %v", c.got)
+	}
+}
+
+// A Redis that is set up badly is found, and what doctor says to type mends it.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	server := redistest.Local(t, "--appendonly", "yes")
+	s := newScene(t, server)
+	require.NoError(t, s.limiter("api", "100/s").Wait(t.Context()))
+	s.known("api")
+	out := s.does("doctor")
+	for _, about := range []string{"version", "memory", "persistence", "latency", "rights", "fleet"} {
+		require.Contains(t, out, "ok       "+about)
+	}
+	for key, value := range map[string]string{"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"} {
+		require.NoError(t, s.client.ConfigSet(t.Context(), key, value).Err())
+	}
+	code, out, _ := s.command("", "doctor")
+	require.Equal(t, exitHeldBack, code, out)
+	require.Contains(t, out, "problem  memory: when its memory is full, it may evict keys")
+	require.Contains(t, out, "         redis-cli CONFIG SET maxmemory-policy noeviction\n")
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	require.Contains(t, s.does("doctor", "-o", "json"), `"level": "ok"`)
+
+	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "bob", "on", ">x", "~*", "+@all", "-zadd").Err())
+	s.url = "redis://bob:x@" + server.Addr()
+	code, out, _ = s.command("", "doctor")
+	require.Equal(t, exitHeldBack, code, out)
+	require.Contains(t, out, "problem  rights: this user may not do")
+	require.Contains(t, out, "redis-cli ACL SETUSER bob 'resetkeys'")
+	rule := []any{"ACL", "SETUSER", "bob"}
+	for _, word := range strings.Fields(lua.ACL(s.prefix) + " " + lua.ACLNews(s.prefix) + " +info") {
+		rule = append(rule, word)
+	}
+	require.NoError(t, s.client.Do(t.Context(), rule...).Err())
+	require.Contains(t, s.does("doctor"), "ok       rights")
+	left, err := s.client.Exists(t.Context(), s.prefix+":doctor").Result()
+	require.NoError(t, err)
+	require.Zero(t, left)
+}
