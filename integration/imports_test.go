@@ -63,7 +63,7 @@ var mayImport = map[string][]string{
 	"internal/world":       {"lua", "reserve", "internal/engine", "internal/fault", "internal/frozen", "internal/smallredis", "internal/wire"},
 	"integration":          {},
 
-	"cmd/fleetpace":                {"internal/fault", "internal/fleet", "internal/scrape", "limits", "monitor", "remote", "reserve"},
+	"cmd/fleetpace":                {"internal/fault", "internal/fleet", "internal/scrape", "limits", "lua", "monitor", "remote", "reserve"},
 	"transport/internal/inprocess": {"reserve"},
 }
 

@@ -3,8 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/lua"
 )
 
@@ -59,11 +62,12 @@ key for a moment, to try the rights. It exits with 10 if there is a problem.`,
 func (a *app) examine(ctx context.Context) (all []finding, err error) {
 	var mu sync.Mutex
 	node := func(ctx context.Context, node *redis.Client) error {
-		found := examineNode(ctx, node)
+		_, cluster := a.client.(*redis.ClusterClient)
+		found := examineNode(ctx, node, cluster)
 		mu.Lock()
 		defer mu.Unlock()
 		for _, f := range found {
-			if _, cluster := a.client.(*redis.ClusterClient); cluster {
+			if cluster {
 				f.Text = node.Options().Addr + ": " + f.Text
 			}
 			all = append(all, f)
@@ -96,13 +100,17 @@ func fields(text string) map[string]string {
 	return all
 }
 
-func examineNode(ctx context.Context, node *redis.Client) []finding {
+func examineNode(ctx context.Context, node *redis.Client, cluster bool) []finding {
 	info, err := node.Info(ctx).Result()
 	if err != nil {
-		return append([]finding{{"server", "note", "this user may not ask for its settings (" + err.Error() + "): version, memory and persistence are not checked", "redis-cli ACL SETUSER USER +info"}}, ofTime(ctx, node)...)
+		return append([]finding{{"server", "note", "this user may not ask for its settings (" + err.Error() + "): version, memory and persistence are not checked", "redis-cli ACL SETUSER " + cmp.Or(node.Options().Username, "default") + " +info"}}, ofTime(ctx, node)...)
 	}
 	f := fields(info)
-	return append(append(ofVersion(f), ofMemory(f), ofPersistence(f)), ofTime(ctx, node)...)
+	all := append(ofVersion(f), ofMemory(f), ofPersistence(f))
+	if f["cluster_enabled"] == "1" && !cluster {
+		all = append(all, finding{"cluster", "problem", "the server belongs to a Cluster, and the URL is that of one server", "fleetpace --redis 'redis://HOST:PORT?addr=HOST:PORT' doctor"})
+	}
+	return append(all, ofTime(ctx, node)...)
 }
 
 func ofVersion(info map[string]string) (all []finding) {
@@ -223,22 +231,36 @@ return 1`
 
 // ofRights tries what the user of this command may do.
 func (a *app) ofRights(ctx context.Context) []finding {
-	user := a.client.Do(ctx, "ACL", "WHOAMI").Val()
-	name, _ := user.(string)
-	name = cmp.Or(name, "USER")
-	if err := a.client.Eval(ctx, tries, []string{a.prefix + ":doctor"}).Err(); err != nil {
-		switch {
-		case redis.HasErrorPrefix(err, "MOVED"):
-			return []finding{{"cluster", "problem", "the server belongs to a Cluster, and the URL is that of one server", "fleetpace --redis 'redis://HOST:PORT?addr=HOST:PORT' doctor"}}
-		case redis.HasErrorPrefix(err, "READONLY"), redis.HasErrorPrefix(err, "OOM"), redis.HasErrorPrefix(err, "MISCONF"):
-			return []finding{{"rights", "problem", "it refuses writes: " + err.Error(), "redis-cli INFO"}}
-		}
-		return []finding{{"rights", "problem", "this user may not do what a process of the fleet does: " + err.Error(), "redis-cli ACL SETUSER " + name + " '" + strings.ReplaceAll(lua.ACL(a.prefix), " ", "' '") + "'"}}
+	user := "default"
+	if u, err := url.Parse(a.url); err == nil {
+		user = cmp.Or(u.User.Username(), user)
+	}
+	err := a.client.Eval(ctx, tries, []string{a.prefix + ":doctor"}).Err()
+	switch {
+	case err == nil:
+	case errors.Is(fault.Classify(err), fault.ErrDenied):
+		return []finding{{"rights", "problem", "this user may not do what a process of the fleet does: " + err.Error(), grants(user, err, lua.ACL(a.prefix))}}
+	default:
+		return []finding{{"rights", "problem", "it refuses scripts that write: " + err.Error(), "redis-cli INFO"}}
 	}
 	if err := a.client.Publish(ctx, a.prefix+":doctor", "").Err(); err != nil {
-		return []finding{{"rights", "note", "this user may not send news, so processes learn late of pauses and free slots: " + err.Error(), "redis-cli ACL SETUSER " + name + " '" + strings.ReplaceAll(lua.ACLNews(a.prefix), " ", "' '") + "'"}}
+		return []finding{{"rights", "note", "this user may not send news, so processes learn late of pauses and free slots: " + err.Error(), grants(user, err, lua.ACLNews(a.prefix))}}
 	}
 	return []finding{{"rights", "ok", "this user may do what a process of the fleet does", ""}}
+}
+
+// grants is the command that gives a user those of the rules whose lack the error reports. It takes no right away.
+func grants(user string, err error, rules string) string {
+	line, kinds := "redis-cli ACL SETUSER "+user, "~&"
+	if strings.Contains(err.Error(), "command") {
+		kinds = "+"
+	}
+	for _, rule := range strings.Fields(rules) {
+		if strings.ContainsAny(rule[:1], kinds) {
+			line += " '" + rule + "'"
+		}
+	}
+	return line
 }
 
 // ofFleet looks whether the processes fit together.
