@@ -13,7 +13,7 @@ RACE_ENV = GOTOOLCHAIN=go1.27.4 GOEXPERIMENT=nosizespecializedmalloc GORACE=atex
 RACE = $(RACE_ENV) go test
 
 # What takes longest begins first, so that nothing waits for it in the end.
-LONGEST = ./reserve ./integration ./internal/engine ./lua ./worker ./deploy
+LONGEST = ./reserve ./internal/world ./integration ./lua ./worker ./transport ./llm ./internal/engine ./deploy
 
 FUZZTIME ?= 30s
 SOAK     ?= 10m
