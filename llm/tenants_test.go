@@ -71,7 +71,8 @@ func TestTenantsAndPeople(t *testing.T) {
 				t.Logf("%d people: median %v, p95 %v, most %v; tenants %.3f of the limit", len(waits), waits[len(waits)/2], waits[len(waits)*95/100], waits[len(waits)-1], part)
 				assert.GreaterOrEqual(t, len(waits), 49)
 				assert.Less(t, waits[len(waits)-1], time.Second)
-				assert.GreaterOrEqual(t, part, 0.53)
+				const largest = 100_000 / (rate * 25. / 60) // a call may have its turn just after the end
+				assert.GreaterOrEqual(t, part, 0.55-largest)
 			})
 		})
 	}
