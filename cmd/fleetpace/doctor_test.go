@@ -57,8 +57,15 @@ func TestDoctor(t *testing.T) {
 	s := newScene(t, server)
 	require.NoError(t, s.limiter("api", "100/s").Wait(t.Context()))
 	s.known("api")
-	out := s.does("doctor")
-	for _, about := range []string{"version", "memory", "persistence", "latency", "rights", "fleet"} {
+	healthy := func(args ...string) string {
+		_, out, errs := s.command("", append([]string{"doctor"}, args...)...)
+		for line := range strings.Lines(out) { // this machine may stand still for a moment
+			require.False(t, strings.HasPrefix(line, "problem") && !strings.Contains(line, " latency: ") && !strings.Contains(line, " clock: "), out+errs)
+		}
+		return out
+	}
+	out := healthy()
+	for _, about := range []string{"version", "memory", "persistence", "rights", "fleet"} {
 		require.Contains(t, out, "ok       "+about)
 	}
 	for key, value := range map[string]string{"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"} {
@@ -69,7 +76,7 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, out, "problem  memory: when its memory is full, it may evict keys")
 	require.Contains(t, out, "         redis-cli CONFIG SET maxmemory-policy noeviction\n")
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
-	require.Contains(t, s.does("doctor", "-o", "json"), `"level": "ok"`)
+	require.Contains(t, healthy("-o", "json"), `"level": "ok"`)
 
 	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "bob", "on", ">x", "~*", "&*", "+@all", "-zadd").Err())
 	s.url = "redis://bob:x@" + server.Addr()
@@ -84,7 +91,7 @@ func TestDoctor(t *testing.T) {
 		rules = append(rules, strings.Trim(rule, "'"))
 	}
 	require.NoError(t, s.client.Do(t.Context(), rules...).Err())
-	require.Contains(t, s.does("doctor"), "ok       rights")
+	require.Contains(t, healthy(), "ok       rights")
 	left, err := s.client.Exists(t.Context(), s.prefix+":doctor").Result()
 	require.NoError(t, err)
 	require.Zero(t, left)
