@@ -54,11 +54,7 @@ func kindOf(letter string) *Kind {
 }
 
 // now returns the kind of the limit. A plan may have another one.
-func (l *Limit) now() *Kind {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.kind
-}
+func (l *Limit) now() *Kind { return l.is.Load() }
 
 // Paced reports whether permits of the limit become available one after the other.
 func (l *Limit) Paced() bool { return l.now().Refills }

@@ -59,10 +59,11 @@ type Limit struct {
 	Count int64
 
 	kind *Kind
-	base *Terms // as the keys say
-	keys []any  // as arguments of a command
-	a, b string // as texts
-	form string // the argument KIND: see head.lua
+	is   atomic.Pointer[Kind] // the kind, for calls that do not lock
+	base *Terms               // as the keys say
+	keys []any                // as arguments of a command
+	a, b string               // as texts
+	form string               // the argument KIND: see head.lua
 
 	mu      sync.Mutex
 	known   string // the text of the last reply, without its ~
@@ -99,8 +100,10 @@ func NewLimit(terms Terms, keys []string, name *Name) *Limit {
 func (l *Limit) Copy() *Limit {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return &Limit{Terms: l.Terms, kind: l.kind, base: l.base, form: l.form, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, MaxWaiting: l.MaxWaiting, a: l.a, b: l.b, known: l.known, version: l.version,
+	c := &Limit{Terms: l.Terms, kind: l.kind, base: l.base, form: l.form, Keys: l.Keys, keys: l.keys, Key: l.Key, Name: l.Name, Lease: l.Lease, MaxWaiting: l.MaxWaiting, a: l.a, b: l.b, known: l.known, version: l.version,
 		reach: l.reach, heard: l.heard, micros: l.micros, off: l.off, inForce: l.inForce, Plans: l.Plans, plan: l.plan, unsaid: l.unsaid, calm: l.calm}
+	c.is.Store(l.kind)
+	return c
 }
 
 // Used returns how many permits calls of this process have used.

@@ -57,6 +57,7 @@ func (l *Limit) become(t Terms) {
 		t.Edges = calendar.Edges(t.Calendar)
 	}
 	l.Terms, l.a, l.b, l.kind, l.form, l.inForce = t, exact(t.A), exact(t.B), kindOf(t.Kind), t.Kind, inForce{t.A, t.B}
+	l.is.Store(l.kind)
 	if !t.like(l.base) {
 		l.form += " " + cmp.Or(t.Calendar, "-")
 	}
