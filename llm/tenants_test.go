@@ -32,7 +32,8 @@ func TestTenantsAndPeople(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(lasts, cancel)
 				var mu sync.Mutex
-				used, waits := 0, []time.Duration{}
+				used, waits, last := 0, []time.Duration{}, time.Duration(0)
+				began := time.Now()
 				var calls sync.WaitGroup
 				for i := range tenants {
 					tokens := int(1000 * math.Pow(100, float64(i)/(tenants-1)))
@@ -45,7 +46,7 @@ func TestTenantsAndPeople(t *testing.T) {
 									return
 								}
 								mu.Lock()
-								used += tokens
+								used, last = used+tokens, time.Since(began)
 								mu.Unlock()
 								time.Sleep(time.Second)
 								call.Close()
@@ -67,12 +68,12 @@ func TestTenantsAndPeople(t *testing.T) {
 				}
 				calls.Wait()
 				slices.Sort(waits)
-				part := float64(used-250_000) / (rate * lasts.Minutes()) // without the full bucket of the beginning
+				// Without the full bucket of the beginning, until the last turn: a large call takes seconds to have the next.
+				part := float64(used-250_000) / (rate * last.Minutes())
 				t.Logf("%d people: median %v, p95 %v, most %v; tenants %.3f of the limit", len(waits), waits[len(waits)/2], waits[len(waits)*95/100], waits[len(waits)-1], part)
 				assert.GreaterOrEqual(t, len(waits), 49)
 				assert.Less(t, waits[len(waits)-1], time.Second)
-				const largest = 100_000 / (rate * 25. / 60) // a call may have its turn just after the end
-				assert.GreaterOrEqual(t, part, 0.55-largest)
+				assert.GreaterOrEqual(t, part, 0.58)
 			})
 		})
 	}

@@ -333,19 +333,18 @@ func (w *world) release(c *call, used []int) {
 // a loss of data nobody knows what was used.
 func (w *world) excused(m *meter) bool {
 	kind := m.plan.limit.Kind()
+	if p, is := m.provider.(*paced); is && w.strangers(m) {
+		p.forgive()
+		return true
+	}
 	if kind == reserve.KindPaced || kind == reserve.KindSlots {
-		excused := w.strangers(m)
-		if p, is := m.provider.(*paced); is && excused {
-			p.forgive()
-		}
-		return excused
+		return false
 	}
 	return w.plan.has(restart, failOver, flush, forget, clockStep) || w.plan.policy == reserve.PolicyLocal && w.plan.troubled()
 }
 
-// strangers reports whether a process that remembers nothing of a limit may have found a full bucket, or free slots.
-// Redis had lost its data then, and the process had needed no limit before, or did not know of the loss. See
-// docs/how-it-works.md.
+// strangers reports whether a process that remembers nothing of a limit may have found a full bucket. Redis had lost
+// its data then, and the process had needed no limit before, or did not know of the loss. See docs/how-it-works.md.
 func (w *world) strangers(m *meter) bool {
 	const hears = 1500 * time.Millisecond // a heartbeat tells of the loss
 	for i := range w.plan.events {
