@@ -88,7 +88,13 @@ var refusals = []string{
 func (w *world) happen(e *event) {
 	begin, end := w.effect(e)
 	if slices.Contains(ofTheWay, e.what) {
-		begin = func() { w.struckAll(e) }
+		begin = func() {
+			for _, p := range w.processes {
+				if e.process == anybody || e.process == p.n {
+					w.struck(e, p)
+				}
+			}
+		}
 	}
 	if begin != nil {
 		w.at(e.at, func() {
@@ -175,12 +181,7 @@ func (w *world) effect(e *event) (begin, end func()) {
 	case crashes:
 		return func() { w.crash(e, w.plan.source("crash", 0)) }, nil
 	case pause:
-		return func() {
-			w.again(e, func(int) {
-				w.struckAll(e)
-				w.operator.pause(e.limit, e.by)
-			})
-		}, nil
+		return func() { w.again(e, func(int) { w.operator.pause(e.limit, e.by) }) }, nil
 	case resume:
 		return func() { w.operator.resume(e.limit) }, nil
 	case set:

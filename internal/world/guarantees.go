@@ -153,8 +153,8 @@ var Guarantees = []Guarantee{
 		Why: "Its first requests measure the round trip.",
 	},
 	{
-		Event: "A pause ends, or is ended", What: []string{pause, resume}, Rate: seconds(0.25), Count: withCalls(seconds(0.25)), Slots: seconds(0.25),
-		Why: "Redis notifies the waiting calls. A pause revokes turns that were granted.",
+		Event: "A pause ends, or is ended", What: []string{pause, resume}, Rate: seconds(0.25), Count: seconds(0.25), Slots: seconds(0.25),
+		Why: "Redis notifies the waiting calls.",
 	},
 	{
 		Event: "The limit changes", What: []string{set, reset, replan}, Rate: Cost{Trips: 3}, Count: Cost{Trips: 3}, Slots: Cost{Trips: 3},

@@ -105,15 +105,6 @@ func (w *world) struck(e *event, p *process) {
 	}
 }
 
-// struckAll notes that an event strikes all processes that it affects.
-func (w *world) struckAll(e *event) {
-	for _, p := range w.processes {
-		if e.process == anybody || e.process == p.n {
-			w.struck(e, p)
-		}
-	}
-}
-
 // kill kills a process, and all calls that wait in it.
 func (w *world) kill(e *event) {
 	if e.process < len(w.processes) {
