@@ -88,13 +88,7 @@ var refusals = []string{
 func (w *world) happen(e *event) {
 	begin, end := w.effect(e)
 	if slices.Contains(ofTheWay, e.what) {
-		begin = func() {
-			for _, p := range w.processes {
-				if e.process == anybody || e.process == p.n {
-					w.struck(e, p)
-				}
-			}
-		}
+		begin = func() {}
 	}
 	if begin != nil {
 		w.at(e.at, func() {
@@ -167,11 +161,11 @@ func (w *world) effect(e *event) (begin, end func()) {
 	case newsCut:
 		return w.cutNews, nil
 	case kill:
-		return func() { w.kill(e) }, nil
+		return func() { w.kill(e.process) }, nil
 	case start:
 		return func() { w.join(w.start(e.process), w.plan.until) }, nil
 	case stop:
-		return func() { w.stop(e, true) }, func() { w.stop(e, false) }
+		return func() { w.stop(e.process, true) }, func() { w.stop(e.process, false) }
 	case other:
 		return func() {
 			p := w.start(e.process)
@@ -201,10 +195,8 @@ func (w *world) crash(e *event, random *rand.Rand) {
 	}
 	p := w.start(e.process)
 	w.join(p, e.at+e.lasts)
-	w.after(20*time.Millisecond+time.Duration(random.Int64N(int64(60*time.Millisecond))), func() {
-		w.struck(e, p)
-		w.end(p)
-	})
+	w.after(20*time.Millisecond+time.Duration(random.Int64N(int64(60*time.Millisecond))), func() { w.end(p) })
+	w.strikes[e]++
 	w.after(e.by, func() { w.crash(e, random) })
 }
 

@@ -23,7 +23,7 @@ type link struct {
 	timeout time.Duration // how long the process waits for a reply
 	random  *rand.Rand
 
-	struck func(*event) // called for each message that an event affects
+	strikes map[*event]int // how many messages each event has affected
 
 	dead    bool              // the process is dead: nothing is sent or received
 	longest time.Duration     // the longest time that a message took
@@ -106,7 +106,7 @@ func (l *link) vanishes() bool {
 func (l *link) fate(kinds ...string) (what string, late time.Duration) {
 	for i := range l.events {
 		if e := &l.events[i]; e.strikes(l.now, l.process, kinds...) && l.random.Float64() < e.chance {
-			l.struck(e)
+			l.strikes[e]++
 			return e.what, time.Millisecond + time.Duration(l.random.Float64()*l.random.Float64()*float64(e.by))
 		}
 	}

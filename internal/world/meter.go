@@ -14,11 +14,10 @@ type meter struct {
 	part
 	name     string
 	plan     *limitPlan
-	demanded float64                  // the highest cost of a call that could be made but for this limit; 0: no call waits
-	blocked  bool                     // it holds back a call that came earlier
-	used     float64                  // permits in all
-	givenUp  float64                  // permits of calls that gave up after their turns were granted
-	struck   map[*event]time.Duration // the time that the permits of waiting calls take whose processes an event has struck
+	demanded float64 // the highest cost of a call that could be made but for this limit; 0: no call waits
+	blocked  bool    // it holds back a call that came earlier
+	used     float64 // permits in all
+	givenUp  float64 // permits of calls that gave up after their turns were granted
 	lost     []loss
 	lastAt   time.Duration // the moment of the last call, and its cost
 	lastCost float64
@@ -71,7 +70,7 @@ func (w *world) meterOf(p part) *meter {
 		return m
 	}
 	plan := &w.plan.limits[p.limit]
-	m := &meter{part: p, plan: plan, name: plan.name, users: map[*process]time.Duration{}, struck: map[*event]time.Duration{}}
+	m := &meter{part: p, plan: plan, name: plan.name, users: map[*process]time.Duration{}}
 	if p.key != "" {
 		m.name += "/" + p.key
 	}
@@ -344,7 +343,7 @@ func (w *world) excused(m *meter) bool {
 }
 
 // strangers reports whether a process that remembers nothing of a limit may have found a full bucket. Redis had lost
-// its data then, and the process had needed no limit before, or did not know of the loss. See docs/how-it-works.md.
+// its data then, and the process had started since, or did not know of the loss. See docs/how-it-works.md.
 func (w *world) strangers(m *meter) bool {
 	const hears = 1500 * time.Millisecond // a heartbeat tells of the loss
 	for i := range w.plan.events {
@@ -354,7 +353,7 @@ func (w *world) strangers(m *meter) bool {
 			continue
 		}
 		for p, since := range m.users {
-			if since >= e.at && (p.needs >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
+			if since >= e.at && (p.began >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
 				return true
 			}
 		}

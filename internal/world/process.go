@@ -19,7 +19,6 @@ type process struct {
 	like    int           // the process of the plan whose settings it has
 	version string
 	began   time.Duration
-	needs   time.Duration // when it first needed a limit: then it sends its first heartbeat
 }
 
 // call is a call of a caller, from its beginning to its end.
@@ -75,55 +74,29 @@ func (w *world) start(n int) *process {
 	}
 	p.link = &link{
 		schedule: &w.schedule, server: w.server, events: w.plan.events, process: p.n, trip: like.trip, timeout: like.timeout,
-		random: w.plan.source("link", p.n), pending: map[*request]bool{},
-	}
-	p.struck = func(e *event) {
-		w.strikes[e]++
-		w.struck(e, p)
+		strikes: w.strikes, random: w.plan.source("link", p.n), pending: map[*request]bool{},
 	}
 	p.client = newClient(w, p)
 	w.processes = append(w.processes, p)
 	return p
 }
 
-// struck notes that an event strikes a process, and what the permits of its waiting calls take.
-func (w *world) struck(e *event, p *process) {
-	costs := map[*meter]float64{}
-	for _, c := range w.waiting {
-		for i, m := range w.metersOf(c) {
-			if c.process == p {
-				costs[m] += float64(c.parts[i].cost)
-			}
-		}
-	}
-	for m, cost := range costs {
-		takes := time.Duration(cost / m.plan.limit.Rate() * float64(time.Second))
-		if kind := m.plan.limit.Kind(); e.what == crashes && kind != reserve.KindQuota && kind != reserve.KindRolling {
-			takes = min(takes, passing)
-		}
-		m.struck[e] += takes
-	}
-}
-
 // kill kills a process, and all calls that wait in it.
-func (w *world) kill(e *event) {
-	if e.process < len(w.processes) {
-		w.struck(e, w.processes[e.process])
-		w.end(w.processes[e.process])
+func (w *world) kill(n int) {
+	if n < len(w.processes) {
+		w.end(w.processes[n])
 	}
 }
 
 // stop stops a process, or makes it continue.
-func (w *world) stop(e *event, stopped bool) {
-	if e.process >= len(w.processes) {
+func (w *world) stop(n int, stopped bool) {
+	if n >= len(w.processes) {
 		return
 	}
-	p := w.processes[e.process]
 	if w.advance(); stopped {
-		w.struck(e, p)
-		p.stop()
+		w.processes[n].stop()
 	} else {
-		p.goOn()
+		w.processes[n].goOn()
 	}
 }
 
