@@ -25,7 +25,7 @@ type limitView struct {
 	Charts *charts
 	Live   []fleet.Process
 	Gone   []fleet.Process // they are idle, or were closed
-	Change *changeView     // nil: the page is for reading only
+	Change *changeView     // nil: the page is for reading only, or this is a look
 
 	chosen bool // the viewer has chosen the key
 }
@@ -42,12 +42,15 @@ func (v *limitView) Query() string {
 // NameOf is the name of a process for people.
 func (v *limitView) NameOf(id string) string { return v.Look.Process(id) }
 
-// limit shows one of them.
+// limit shows a limit, and what a change of it would do.
 func (p *Page) limit(w http.ResponseWriter, r *http.Request) {
 	view, err := p.limitView(r.Context(), p.feed.first(r.Context()), r)
 	if err != nil {
 		p.fail(w, err)
 		return
+	}
+	if !p.config.ReadOnly {
+		view.Change = p.changeView(r.Context(), view, r)
 	}
 	p.show(w, "limit.html", view)
 }
@@ -84,9 +87,6 @@ func (p *Page) limitView(ctx context.Context, s *snapshot, r *http.Request) (*li
 		}
 	}
 	slices.SortStableFunc(v.Live, func(a, b fleet.Process) int { return cmp.Compare(rank(&a), rank(&b)) })
-	if !p.config.ReadOnly {
-		v.Change = p.changeView(ctx, n, v, r)
-	}
 	return v, nil
 }
 
@@ -134,10 +134,11 @@ func (c *changeView) Title() string { return titles[c.Do] + " it" }
 type verb struct{ Do, Name, Address string }
 
 // changeView works out what the change would do that the address asks for.
-func (p *Page) changeView(ctx context.Context, n fleet.Name, v *limitView, r *http.Request) *changeView {
+func (p *Page) changeView(ctx context.Context, v *limitView, r *http.Request) *changeView {
 	if v.Row == nil {
 		return nil
 	}
+	n := v.Look.Name
 	c := &changeView{Do: r.FormValue("do"), Form: url.Values{}, InForce: v.Row.Limit}
 	if actions[c.Do] == nil {
 		if c.Do = "pause"; v.Row.Paused {

@@ -98,7 +98,7 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 	}
 	switch why {
 	case WhyAway:
-		return "What each process does meanwhile: docs/outages.md. Look at Redis:", "fleetpace ls"
+		return "docs/outages.md says what each process does meanwhile. Look at Redis:", "fleetpace doctor"
 	case WhyCorrupt:
 		return "Look at the key in Redis. Without it the limit begins again as new.", ""
 	case WhyKind, WhyVersion:

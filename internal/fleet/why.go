@@ -56,8 +56,10 @@ type Answer struct {
 
 // Away is the answer if Redis does not answer.
 func Away(limit string, err error) *Answer {
-	return &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil, 0), Severity: SeverityStop,
+	a := &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil, 0), Severity: SeverityStop,
 		Text: "Redis does not answer, so each process follows its outage policy.", Evidence: []string{err.Error()}}
+	a.Do, a.Command = new(Look).mend(WhyAway, nil)
+	return a
 }
 
 // Explain says why calls of a limit wait. `which` is a key, or a part of the ID of a booking; empty
