@@ -305,6 +305,8 @@ func TestExitCodeOfWhy(t *testing.T) {
 	code, out, errs := s.command("", "why", "--exit-code")
 	require.Equal(t, exitHeldBack, code, errs)
 	require.Regexp(t, `(?s)^stop  waiting-paused: It is paused.*\n      .*fleetpace resume waiting-paused\n.*\nlook  waiting: .*\n2 of 8 limits are fine or idle\.\n$`, out)
+	require.Equal(t, "No limit is known: no process has used one lately in this Redis under the prefix \"nobody\".\n"+
+		"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor\n", s.does("why", "--prefix", "nobody"))
 }
 
 // A time or a limit where a KEY is expected is a flag that was forgotten. Each command that takes

@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -62,7 +63,7 @@ or client certificates. With --no-tls, TLS ends at a proxy before it.`,
 		Args: cobra.NoArgs, Annotations: map[string]string{offline: "it starts without Redis"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.poll = cmp.Or(o.poll, 25*time.Second)
-			secure, err := o.secure(token())
+			secure, err := o.secure(token(), a.errs)
 			if err != nil {
 				return usageError{err}
 			}
@@ -78,7 +79,7 @@ or client certificates. With --no-tls, TLS ends at a proxy before it.`,
 	f := c.Flags()
 	f.StringVar(&o.limits, "limits", "", "`file` of limits (required)")
 	f.StringVar(&o.listen, "listen", "localhost:9467", "`address` to listen at, or unix:PATH")
-	f.StringVar(&o.cert, "cert", "", "`file` of the server's certificate, for TLS")
+	f.StringVar(&o.cert, "cert", "", "`file` of the server's certificate, for TLS; it is read again when it changes")
 	f.StringVar(&o.key, "key", "", "`file` of its private key")
 	f.StringVar(&o.clientCA, "client-ca", "", "`file` of the authorities whose client certificates are accepted")
 	f.BoolVar(&o.noTLS, "no-tls", false, "serve without TLS at an address that others can reach: TLS ends elsewhere")
@@ -93,7 +94,7 @@ or client certificates. With --no-tls, TLS ends at a proxy before it.`,
 
 // secure returns the TLS configuration, or nil to serve without TLS. The error says which flags
 // would let strangers take turns.
-func (o serving) secure(token string) (*tls.Config, error) {
+func (o serving) secure(token string, errs io.Writer) (*tls.Config, error) {
 	if (o.cert == "") != (o.key == "") {
 		return nil, errors.New("--cert and --key: give both or neither")
 	}
@@ -119,11 +120,11 @@ func (o serving) secure(token string) (*tls.Config, error) {
 	if !hasToken && o.clientCA == "" && !loopback(o.listen) {
 		return nil, fmt.Errorf("--listen %s: everybody could take turns: set %s, or give --tokens or --client-ca", o.listen, tokenVariable)
 	}
-	pair, err := tls.LoadX509KeyPair(o.cert, o.key)
-	if err != nil {
-		return nil, fmt.Errorf("--cert, --key: %w", err)
+	own := &certificate{files: [2]string{o.cert, o.key}, errs: errs}
+	if _, err := own.get(nil); err != nil {
+		return nil, err
 	}
-	secure := &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{pair}, NextProtos: []string{"h2", "http/1.1"}}
+	secure := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: own.get, NextProtos: []string{"h2", "http/1.1"}}
 	if o.clientCA != "" {
 		pem, err := os.ReadFile(o.clientCA)
 		if err != nil {

@@ -362,7 +362,7 @@ func TestServeAdmits(t *testing.T) {
 		{serving{listen: ":1", cert: "c", key: "k"}, "", tokenVariable},
 		{serving{listen: ":1", cert: "none", key: "none"}, "secret", "none"},
 	} {
-		if _, err := c.secure(c.token); c.wrong == "" {
+		if _, err := c.secure(c.token, io.Discard); c.wrong == "" {
 			assert.NoError(t, err, "%+v", c)
 		} else {
 			assert.ErrorContains(t, err, c.wrong, "%+v", c)

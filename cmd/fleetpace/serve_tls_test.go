@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"net/http"
@@ -24,7 +25,7 @@ import (
 // Over TLS who has a certificate and the token is let in, and nobody else.
 func TestServeOverTLS(t *testing.T) {
 	server, dir := redistest.New(t), t.TempDir()
-	pair, pool := certificate(t, dir)
+	pair, pool := certificateOf(t, dir)
 	t.Setenv(tokenVariable, "secret")
 	s := serveTurnsOf(t, server, redistest.Prefix(t), "limits:\n  - {name: api, limit: 200/s}\n", "127.0.0.1:0",
 		"-cert", filepath.Join(dir, "cert"), "-key", filepath.Join(dir, "key"), "-client-ca", filepath.Join(dir, "cert"))
@@ -70,7 +71,7 @@ func TestServeBehindTLS(t *testing.T) {
 		{serving{listen: ":9467", noTLS: true}, "secret", ""},
 		{serving{listen: ":9467", noTLS: true, tokens: path}, "", ""},
 	} {
-		_, err := c.o.secure(c.token)
+		_, err := c.o.secure(c.token, io.Discard)
 		require.Equal(t, c.wrong == "", err == nil, err)
 		if c.wrong != "" {
 			require.ErrorContains(t, err, c.wrong)
@@ -98,8 +99,27 @@ func TestServeBehindTLS(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-// certificate makes one for this machine, which is its own authority.
-func certificate(t *testing.T, dir string) (tls.Certificate, *x509.CertPool) {
+// A new certificate is used for new connections, and a wrong one is not.
+func TestServeWithANewCertificate(t *testing.T) {
+	dir, errs := t.TempDir(), &strings.Builder{}
+	first, _ := certificateOf(t, dir)
+	secure, err := serving{listen: ":9467", cert: filepath.Join(dir, "cert"), key: filepath.Join(dir, "key")}.secure("secret", errs)
+	require.NoError(t, err)
+	uses := func(want tls.Certificate) {
+		is, err := secure.GetCertificate(nil)
+		require.NoError(t, err)
+		require.Equal(t, want.Certificate, is.Certificate)
+	}
+	uses(first)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert"), nil, 0o600)) // as if it were written just now
+	uses(first)
+	require.Contains(t, errs.String(), "the previous one is still used")
+	second, _ := certificateOf(t, dir)
+	uses(second)
+}
+
+// certificateOf makes one for this machine, which is its own authority.
+func certificateOf(t *testing.T, dir string) (tls.Certificate, *x509.CertPool) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	template := &x509.Certificate{

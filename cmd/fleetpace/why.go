@@ -100,7 +100,12 @@ func (a *app) whyAll(ctx context.Context, fails bool) error {
 				fmt.Fprintln(a.out, "      "+strings.TrimSpace(plain(answer.Do)+" "+plain(answer.Command)))
 			}
 		}
-		fmt.Fprintf(a.out, "%d of %d limits are fine or idle.\n", fine, len(answers))
+		if len(answers) == 0 {
+			fmt.Fprintf(a.out, "No limit is known: no process has used one lately in this Redis under the prefix %q.\n"+
+				"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor\n", a.prefix)
+		} else {
+			fmt.Fprintf(a.out, "%d of %d limits are fine or idle.\n", fine, len(answers))
+		}
 	}
 	if fails && slices.ContainsFunc(answers, isHeld) {
 		return errHeldBack
