@@ -52,10 +52,11 @@ func (e *Engine) localTurn(l *line, now time.Time) time.Time {
 			}
 			e.outage.spent[p.Limit] = s
 		}
+		rest := s.rest(p.Limit, now, p.Cost) // it begins the window of now, also where calls are not paced
 		if s.share == nil {
 			continue
 		}
-		at = later(at, now.Add(s.rest(p.Limit, now, p.Cost)))
+		at = later(at, now.Add(rest))
 		if due := s.share.at(now, p.Cost); due.After(at) {
 			at = due
 			s.share.planned = due

@@ -27,8 +27,10 @@ package frozen
 import (
 	"context"
 	"embed"
+	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -170,9 +172,22 @@ func (p *Process) run(ctx context.Context, args []any) *once {
 	} else {
 		return nil
 	}
+	if p.texts[script] == Texts["settle"] {
+		args = withoutFlows(args)
+	}
 	cmd := &once{redis.NewCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(3)
 	return cmd
+}
+
+// withoutFlows drops the fifth value of each item of settle: protocol 3 does not know it.
+func withoutFlows(args []any) []any {
+	const items, of, ofEach = 3 + lua.ArgsOfAll, lua.ArgsOfLimit + lua.KeysOfLimit, lua.KeysOfLimit
+	keys, _ := strconv.Atoi(fmt.Sprint(args[2]))
+	for i := items + keys/ofEach*of + 4; i < len(args); i += 4 {
+		args = slices.Delete(args, i, i+1)
+	}
+	return args
 }
 
 // once is a command that the client sends once, as the commands of package wire.
