@@ -23,6 +23,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -232,7 +233,7 @@ func TestKubernetes(t *testing.T) {
 			require.Equal(t, c.Ports[0].Name, services[name].Spec.Ports[0].TargetPort.StrVal)
 			for _, probe := range []*core.Probe{c.LivenessProbe, c.ReadinessProbe} {
 				if probe != nil && probe.HTTPGet != nil {
-					require.Equal(t, c.Ports[0].Name, probe.HTTPGet.Port.StrVal)
+					require.Equal(t, c.Ports[1].Name, probe.HTTPGet.Port.StrVal)
 				}
 			}
 			volumes := map[string]bool{}
@@ -250,7 +251,7 @@ func TestKubernetes(t *testing.T) {
 func TestChartRefuses(t *testing.T) {
 	for set, says := range map[string]string{
 		"serve.replicas=0": "replicas", "serve.tls.secretName=": "secretName", "limits=null": "limits",
-		"image.digest=latest": "digest", "serve.tlsSecret=x": "tlsSecret", "serve.sessionAffinity=Cookie": "sessionAffinity",
+		"image.digest=latest": "digest", "serve.tokens=secret": "tokens", "serve.tlsSecret=x": "tlsSecret", "serve.sessionAffinity=Cookie": "sessionAffinity",
 	} {
 		out, err := render(t, "--set", set)
 		require.Error(t, err, set)
@@ -258,10 +259,16 @@ func TestChartRefuses(t *testing.T) {
 	}
 }
 
-// The arguments, variables and probes of the chart's servers work with the released command: over
-// TLS, the probe needs no token, and a call takes its turn with one.
+// The arguments, variables and probes of the chart's servers work with the released command: the probe
+// needs neither TLS nor a token, and a call takes its turn with a token of the file.
 func TestChartServes(t *testing.T) {
-	file, err := render(t, "--set", "limits[0].name=api,limits[0].limit=100/s burst 5")
+	for _, scheme := range []string{"https", "http"} {
+		t.Run(scheme, func(t *testing.T) { testChartServes(t, scheme) })
+	}
+}
+
+func testChartServes(t *testing.T, scheme string) {
+	file, err := render(t, "--set", "limits[0].name=api,limits[0].limit=100/s burst 5,serve.tls.enabled="+strconv.FormatBool(scheme == "https"))
 	require.NoError(t, err, file)
 	var d apps.Deployment
 	var config core.ConfigMap
@@ -276,30 +283,31 @@ func TestChartServes(t *testing.T) {
 	dir := t.TempDir()
 	authority := certificate(t, dir)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "limits.yaml"), []byte(config.Data["limits.yaml"]), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "tokens"), []byte("turns secret\n"), 0o600))
 	c := d.Spec.Template.Spec.Containers[0]
+	require.Equal(t, scheme, c.Ports[0].Name)
 	var args, environment []string
+	probes := freeAddress(t)
 	for _, arg := range c.Args {
 		for _, m := range c.VolumeMounts {
 			arg = strings.Replace(arg, m.MountPath, dir, 1)
 		}
-		args = append(args, strings.Replace(arg, "--listen=:9467", "--listen=ADDRESS", 1))
+		args = append(args, strings.NewReplacer("--listen=:9467", "--listen=ADDRESS", "--probes=:9468", "--probes="+probes).Replace(arg))
 	}
 	for _, v := range c.Env {
-		switch v.Name {
-		case "FLEETPACE_TOKEN":
-			environment = append(environment, v.Name+"=secret")
-		case "FLEETPACE_REDIS_URL": // serving has it
-		default:
+		if v.Name != "FLEETPACE_REDIS_URL" { // serving has it
 			environment = append(environment, v.Name+"="+v.Value)
 		}
 	}
 	s := serving(t, binary(t), environment, args...)
 	s.token = "secret"
-	s.url = strings.Replace(s.url, "http:", "https:", 1)
+	s.url = strings.Replace(s.url, "http:", scheme+":", 1)
 	s.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authority}}}
-	require.Equal(t, "/readyz", c.ReadinessProbe.HTTPGet.Path)
-	require.EqualValues(t, "HTTPS", c.ReadinessProbe.HTTPGet.Scheme)
 	s.takesTurn(t)
+	probe, err := http.Get("http://" + probes + c.ReadinessProbe.HTTPGet.Path)
+	require.NoError(t, err)
+	require.NoError(t, probe.Body.Close())
+	require.Equal(t, http.StatusOK, probe.StatusCode)
 }
 
 // certificate writes tls.crt and tls.key for 127.0.0.1, and returns the authority.
