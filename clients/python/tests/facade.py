@@ -6,7 +6,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from fleetpace import AsyncFleetpace, AsyncLimiter, AsyncTurn
+from fleetpace import AsyncFleetpace, AsyncLimiter, AsyncTurn, Later
 
 T = TypeVar("T")
 
@@ -51,6 +51,13 @@ class FacadeTurn:
         self.loop, self.turn = loop, turn
         self.id, self.waited, self.lost = turn.id, turn.waited, Lost(loop, turn.lost)
 
+    def __enter__(self) -> "FacadeTurn":
+        self.loop.do(self.turn.__aenter__())
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.loop.do(self.turn.__aexit__())
+
     def settle(self, *used: int) -> None:
         self.loop.do(self.turn.settle(*used))
 
@@ -70,6 +77,10 @@ class FacadeLimiter:
             raise
         else:
             self.loop.do(manager.__aexit__(None, None, None))
+
+    def ask(self, *args: Any, **options: Any) -> FacadeTurn | Later:
+        answer = self.loop.do(self.limiter.ask(*args, **options))
+        return FacadeTurn(self.loop, answer) if isinstance(answer, AsyncTurn) else answer
 
     def wait(self, *args: Any, **options: Any) -> FacadeTurn:
         return FacadeTurn(self.loop, self.loop.do(self.limiter.wait(*args, **options)))

@@ -14,6 +14,7 @@ from fleetpace import (
     FleetpaceError,
     Holder,
     InvalidRequest,
+    Later,
     Limit,
     LimitInfo,
     TooLate,
@@ -106,6 +107,35 @@ class Contract(Case):
         self.client.limiter("openai").wait(id="job-17")
         self.assertEqual([body.get("late") for body in self.waits()], [None, True])
         self.assertNotIn("turn", self.waits()[1])
+
+    # Booking
+
+    def test_a_call_that_is_booked_asks_again_when_the_answer_says(self) -> None:
+        limiter = self.client.limiter("openai", cost=2)
+        self.script("/v1/wait", later(30, forecast=40, id="job-17"))
+        booked = limiter.ask("job-17")
+        self.assertFalse(booked)
+        self.assertEqual((type(booked), booked.retry_after, booked.forecast, booked.held_by), (Later, 30, 40, "tokens"))
+        turn = limiter.ask("job-17", poll=2)
+        self.assertTrue(turn)
+        self.assertEqual([(body["id"], body["poll"]) for body in self.waits()], [("job-17", "0.000s"), ("job-17", "2.000s")])
+        limiter.leave("job-17")
+        left = {"limits": [{"name": "openai", "cost": 2}], "id": "job-17"}
+        self.assertEqual(self.server.bodies("/v1/leave"), [left])
+
+    def test_a_turn_that_was_asked_for_and_comes_too_late_is_handed_back(self) -> None:
+        self.script("/v1/wait", self.given("a", 0.1, after=0.3, id="job-17"), later(5, id="job-17"))
+        self.assertEqual(self.client.limiter("openai").ask("job-17").retry_after, 5)
+        second = self.waits()[1]
+        self.assertEqual((second["late"], second["turn"], second["id"], second["poll"]), (True, "a", "job-17", "0.000s"))
+
+    def test_a_turn_that_was_asked_for_renews_and_releases_its_slots(self) -> None:
+        self.server.lease_ms = 300
+        with self.client.limiter("slots").ask("job-17") as turn:
+            time.sleep(0.3)
+            self.assertFalse(turn.lost.is_set())
+        self.assertEqual(self.server.bodies("/v1/renew")[:1], [{"turn": turn.id}])
+        self.assertEqual(self.server.bodies("/v1/release"), [{"turn": turn.id}])
 
     # Waiting
 

@@ -18,6 +18,7 @@ from fleetpace import (
     Conflict,
     Fleetpace,
     InvalidRequest,
+    Later,
     Limit,
     TooLate,
     Unauthorized,
@@ -195,6 +196,17 @@ class Served(unittest.TestCase):
         last.loop.do(cancelled())
         state = last.state("crawl")
         self.assertEqual((state.waiting, state.booked), (0, 0))
+
+    def test_a_booked_call_has_its_turn_at_any_server(self) -> None:
+        limiters = [client.limiter("slow") for client in self.clients()]
+        self.assertTrue(limiters[0].ask("job-1", poll=5))
+        booked = [limiter.ask("job-2") for limiter in limiters]  # each asks for the same place
+        self.assertEqual([type(later) for later in booked], [Later] * 4)
+        self.assertTrue(all(0 < later.retry_after <= later.forecast for later in booked), booked)
+        self.assertTrue(limiters[1].ask("job-2", poll=5))
+        limiters[2].ask("job-3")
+        limiters[3].leave("job-3")
+        self.assertEqual(self.opened[0].state("slow").booked, 0)
 
     def test_a_caller_that_hangs_up_gives_its_place_to_the_next(self) -> None:
         client = self.open(Facade, self.serve().url)

@@ -32,6 +32,20 @@ export interface WaitOptions {
   signal?: AbortSignal | undefined;
 }
 
+export interface AskOptions {
+  /** How many ms to wait for the turn before the call is booked. Default 0. */
+  poll?: number | undefined;
+  signal?: AbortSignal | undefined;
+}
+
+/** The call is booked. Ask again with its id after retryAfter ms, from any process; its turn comes after about forecast ms. */
+export interface Later {
+  retryAfter: number;
+  forecast: number;
+  /** The limit that delays the call most. */
+  heldBy?: string | undefined;
+}
+
 export interface AllowOptions {
   /** The most turns to take, also for the next calls. It needs one paced limit or one quota. */
   ahead?: number | undefined;
@@ -70,7 +84,21 @@ export class Limiter {
    * Waits for a turn, and returns one that comes too late to the limit. Make the call at once: later delays are not
    * noticed. Slots of the turn must be renewed: see Turn.keep, or use turn().
    */
-  async wait({ maxWait, id, signal }: WaitOptions = {}): Promise<Turn> {
+  async wait(options: WaitOptions = {}): Promise<Turn> {
+    return (await this.#wait(options)) as Turn;
+  }
+
+  /**
+   * Asks for the turn of the call with this id. If it comes after the poll, the call is booked. Make the call at once;
+   * if the limits have slots, keep() and release() the turn.
+   */
+  async ask(id: string, { poll = 0, signal }: AskOptions = {}): Promise<Turn | Later> {
+    if (!(poll >= 0)) throw new InvalidRequest(`poll is ${poll}: must be 0 ms or more`, { field: "poll", value: poll });
+    return await this.#wait({ id, signal }, poll);
+  }
+
+  /** Waits for a turn; with a poll, no longer than that. */
+  async #wait({ maxWait, id, signal }: WaitOptions, once?: number): Promise<Turn | Later> {
     const field = "maxWait";
     if (maxWait !== undefined && !(maxWait >= 0)) throw new InvalidRequest(`maxWait is ${maxWait}: must be 0 ms or more`, { field, value: maxWait });
     const until = maxWait === undefined ? undefined : now() + maxWait;
@@ -82,7 +110,7 @@ export class Limiter {
     const poll = () => {
       const way = Math.max(ways.least, late?.way ?? 0);
       const rest = restMs();
-      const pollMs = Math.min(rest, 25_000);
+      const pollMs = Math.min(rest, once ?? 25_000);
       const most = maxWait !== undefined && { max_wait: duration(place === undefined ? rest : maxWait) }; // with an id the server counts the time
       const again = late && { late: true, turn: late.turn };
       const body = { ...this.request, ...most, poll: duration(pollMs), id: place, ...again, ...(way >= 1 && { way: duration(way) }) };
@@ -107,9 +135,11 @@ export class Limiter {
           continue;
         }
         late = undefined;
+        const [retryAfter, forecast] = [numberIn(body, "retry_after_ms"), numberIn(body, "forecast_ms")];
+        if (once !== undefined) return { retryAfter, forecast, ...("held_by" in body && { heldBy: textIn(body, "held_by") }) };
         place = textIn(body, "id");
-        if (restMs() === 0) throw new TooLate(`no turn in ${maxWait} ms`, { retryAfter: numberIn(body, "forecast_ms") });
-        await sleep(Math.min(Math.max(numberIn(body, "retry_after_ms"), 10), restMs()), signal);
+        if (restMs() === 0) throw new TooLate(`no turn in ${maxWait} ms`, { retryAfter: forecast });
+        await sleep(Math.min(Math.max(retryAfter, 10), restMs()), signal);
       }
     } catch (error) {
       const kept = id !== undefined && !(error instanceof TooLate); // the caller may ask again with its id

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { fake, inTurn, sleep, type Handler, type Reply } from "./fake.js";
+import { fake, inTurn, later, sleep, type Handler, type Reply } from "./fake.js";
 
 /** The answer of a server that held the request for no time, as it says. */
 const given = (turn: string, usableMs: number, more: object = {}): Reply => ({
@@ -36,6 +36,20 @@ for (const over of ["tcp", "unix"] as const) {
         }
       });
     }
+
+    test("a turn that was asked for and comes too late is handed back", async (t) => {
+      let first = true;
+      const wait: Handler = async () => {
+        if (!first) return later("job-1", 5_000);
+        first = false;
+        await sleep(300);
+        return given("a", 100, { id: "job-1" });
+      };
+      const server = await fake(t, { "/v1/wait": wait }, over);
+      assert.deepEqual(await server.client().limiter("a").ask("job-1"), { retryAfter: 5_000, forecast: 5_000 });
+      const { late, turn, id, poll } = server.of("/v1/wait")[1]!.body;
+      assert.deepEqual([late, turn, id, poll], [true, "a", "job-1", "0ms"]);
+    });
 
     test("a way that is too long again is told", async (t) => {
       const answers = inTurn(given("a", 100), given("b", 100), given("c", 100), given("d", 60_000));

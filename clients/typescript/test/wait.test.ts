@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Conflict, Fleetpace, FleetpaceError, InvalidRequest, TooLate, Unauthorized, Unavailable, UnknownLimit } from "fleetpace";
+import { Conflict, Fleetpace, FleetpaceError, InvalidRequest, TooLate, Turn, Unauthorized, Unavailable, UnknownLimit } from "fleetpace";
 import { calm, done, fake, given, inTurn, later, problem, sleep } from "./fake.js";
 
 for (const over of ["tcp", "unix"] as const) {
@@ -34,6 +34,16 @@ for (const over of ["tcp", "unix"] as const) {
       assert.deepEqual(asked.map(({ body }) => body["share"]), ["s", "s", "s"]);
       assert.deepEqual(asked.slice(1).map(({ body }) => body["max_wait"]), ["5000ms", "5000ms"]); // the server counts from the first request
       assert.ok(asked[1]!.at - asked[0]!.at >= 145);
+    });
+
+    test("asks for a booked call until it has the turn", async (t) => {
+      const server = await fake(t, { "/v1/wait": inTurn(later("job-1", 3_000, 4_000), given), "/v1/leave": () => done }, over);
+      const limiter = server.client().limiter("a");
+      assert.deepEqual(await limiter.ask("job-1", { poll: 2_000 }), { retryAfter: 3_000, forecast: 4_000 });
+      assert.ok((await limiter.ask("job-1")) instanceof Turn);
+      assert.deepEqual(server.of("/v1/wait").map(({ body }) => [body["id"], body["poll"]]), [["job-1", "2000ms"], ["job-1", "0ms"]]);
+      await assert.rejects(limiter.ask("job-1", { poll: -1 }), { field: "poll" });
+      assert.deepEqual(server.of("/v1/leave"), []); // the place is kept
     });
 
     test("tells of each refusal", async (t) => {

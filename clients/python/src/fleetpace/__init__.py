@@ -6,7 +6,7 @@ Fleetpace is for threads, AsyncFleetpace for asyncio. All durations are seconds.
 # fmt: off
 # ruff: noqa: I001
 from .aio import AsyncFleetpace, AsyncLimiter, AsyncTurn
-from .answers import Allowed, Holder, LimitInfo, State
+from .answers import Allowed, Holder, Later, LimitInfo, State
 from .errors import Conflict, FleetpaceError, InvalidRequest, TooLate
 from .errors import Unauthorized, Unavailable, UnknownLimit, UnknownTurn
 from .needs import Limit
@@ -14,6 +14,6 @@ from .sync import Fleetpace, Limiter, Turn
 
 __all__ = [
     "Allowed", "AsyncFleetpace", "AsyncLimiter", "AsyncTurn", "Conflict", "Fleetpace", "FleetpaceError", "Holder",
-    "InvalidRequest", "Limit", "LimitInfo", "Limiter", "State", "TooLate", "Turn", "Unauthorized", "Unavailable",
+    "InvalidRequest", "Later", "Limit", "LimitInfo", "Limiter", "State", "TooLate", "Turn", "Unauthorized", "Unavailable",
     "UnknownLimit", "UnknownTurn",
 ]

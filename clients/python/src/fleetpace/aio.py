@@ -8,7 +8,7 @@ from typing import cast
 
 from . import protocol
 from .aio_http import AsyncHTTP, hang_up
-from .answers import Allowed, Given, LimitInfo, State
+from .answers import Allowed, Given, Later, LimitInfo, State
 from .errors import FleetpaceError
 from .needs import Cost, Key, Limit, Needs, needs_of
 from .protocol import Request, Steps, T, Wait
@@ -76,15 +76,33 @@ class AsyncFleetpace(AsyncHTTP):
 
 
 class AsyncTurn:
-    """A turn that came after waited seconds. lost is set if its slots are lost; then other calls may have them."""
+    """A turn that came after waited seconds. lost is set if its slots are lost; then other calls may have them.
+
+    As a context manager, it renews its slots while the block runs, and releases them at the end.
+    """
 
     def __init__(self, client: AsyncFleetpace, given: Given) -> None:
         self.id, self.waited, self.lost = given.turn, given.waited, asyncio.Event()
-        self._client = client
+        self._client, self._lease = client, given.lease
+        self._renewing: asyncio.Task[None] | None = None
 
     async def settle(self, *used: int) -> None:
         """Reports how many permits the call used of each limit; -1: unknown."""
         await self._client.run(protocol.settle(self.id, *used))
+
+    async def __aenter__(self) -> "AsyncTurn":
+        if self._lease is not None:
+            self._renewing = asyncio.create_task(self._renew(self._lease))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._renewing is not None:
+            self._renewing.cancel()
+            await asyncio.shield(self._client.finish(protocol.release(self.id)))
+
+    async def _renew(self, lease: float) -> None:
+        if await self._client.run(protocol.renew(self.id, lease, lambda: False)):
+            self.lost.set()
 
 
 class AsyncLimiter:
@@ -98,21 +116,24 @@ class AsyncLimiter:
         self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None
     ) -> AsyncIterator[AsyncTurn]:
         """Waits for a turn. It holds its slots while the block runs, and releases them at the end."""
-        given = await self._wait(cost, max_wait, id, slots=True)
-        turn = AsyncTurn(self._client, given)
-        if given.lease is None:
+        async with await self._wait(cost, max_wait, id, slots=True) as turn:
             yield turn
-            return
-        renewing = asyncio.create_task(self._renew(turn, given.lease))
-        try:
-            yield turn
-        finally:
-            renewing.cancel()
-            await asyncio.shield(self._client.finish(protocol.release(turn.id)))
 
     async def wait(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> AsyncTurn:
         """Waits for a turn. The limits must have no slots."""
-        return AsyncTurn(self._client, await self._wait(cost, max_wait, id, slots=False))
+        return await self._wait(cost, max_wait, id, slots=False)
+
+    async def ask(self, id: str, poll: float = 0.0, cost: Cost = None) -> AsyncTurn | Later:
+        """Asks for the turn of the call with this id, for poll seconds. After that the call is booked, and Later says
+        when to ask again, from any process. Use the turn at once: `async with turn:` if the limits have slots."""
+        client = self._client
+        wait = Wait(self._needs, cost, None, id, poll, client.timeout, client.patience, client.ways)
+        answer = await client.run(wait.steps(slots=True, once=True))
+        return AsyncTurn(client, answer) if isinstance(answer, Given) else answer
+
+    async def leave(self, id: str, cost: Cost = None) -> None:
+        """Gives up the place of an id: its call will not be made."""
+        await self._client.run(protocol.leave(self._needs, cost, id))
 
     async def allow(self, cost: Cost = None, *, ahead: int | None = None) -> Allowed:
         """Takes a turn if one is available now. With ahead it takes up to that many, for the next calls."""
@@ -126,16 +147,12 @@ class AsyncLimiter:
         """Ends a pause."""
         await self._client.run(protocol.resume(self._needs))
 
-    async def _wait(self, cost: Cost, max_wait: float | None, id: str | None, slots: bool) -> Given:
+    async def _wait(self, cost: Cost, max_wait: float | None, id: str | None, slots: bool) -> AsyncTurn:
         client = self._client
         wait = Wait(self._needs, cost, max_wait, id, client.poll, client.timeout, client.patience, client.ways)
         try:
-            return await client.run(wait.steps(slots))
+            return AsyncTurn(client, cast(Given, await client.run(wait.steps(slots))))
         except asyncio.CancelledError:
             if wait.kept:
                 client.finish(wait.leave())
             raise
-
-    async def _renew(self, turn: AsyncTurn, lease: float) -> None:
-        if await self._client.run(protocol.renew(turn.id, lease, lambda: False)):
-            turn.lost.set()

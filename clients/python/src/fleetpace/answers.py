@@ -81,11 +81,16 @@ class Given:
 
 @dataclass(frozen=True)
 class Later:
+    """The turn comes in about forecast seconds: ask again with the id after retry_after seconds. It is false."""
+
     id: str
     forecast: float
     retry_after: float
     held_by: str | None = None
     held: float | None = None
+
+    def __bool__(self) -> bool:
+        return False
 
 
 @dataclass(frozen=True)

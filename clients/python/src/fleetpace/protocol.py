@@ -64,6 +64,10 @@ def resume(needs: Needs) -> Steps[None]:
     yield from ask("/v1/resume", needs.of())
 
 
+def leave(needs: Needs, cost: Cost, id: str | None, timeout: float | None = None) -> Steps[object]:
+    return ask("/v1/leave", needs.of(cost) | {"id": id}, timeout)
+
+
 def settle(turn: str, *used: int) -> Steps[None]:
     yield from ask("/v1/settle", {"turn": turn, "used": used})
 
@@ -113,8 +117,8 @@ class Wait:
     way: float = 0.0  # how long a response takes to arrive, as sent to the server
     kept: bool = False  # the server keeps a place that the caller does not know of
 
-    def steps(self, slots: bool) -> Steps[Given]:
-        """Asks until the turn comes. A turn with slots must be released by the caller."""
+    def steps(self, slots: bool, once: bool = False) -> Steps[Given | Later]:
+        """Asks until the turn comes; with once, until it comes or is booked. The caller must release its slots."""
         duration("max_wait", self.max_wait)
         began = heard = monotonic()
         deadline = math.inf if self.max_wait is None else began + self.max_wait
@@ -154,6 +158,8 @@ class Wait:
             later, self.late = decode(Later, document), {}
             if later.held is not None:
                 self.ways.heard(heard - sent - later.held)
+            if once:
+                return later
             self.id, self.kept = later.id, self.kept or self.id is None
             if heard + later.forecast > deadline:
                 yield from self.leave()
@@ -163,7 +169,7 @@ class Wait:
             yield min(max(later.retry_after, 0.01), LONGEST_SLEEP)
 
     def leave(self) -> Steps[object]:
-        return ask("/v1/leave", self.needs.of(self.cost) | {"id": self.id}, LEAVE_TIMEOUT)
+        return leave(self.needs, self.cost, self.id, LEAVE_TIMEOUT)
 
     def _ask(self, left: float) -> Steps[object]:
         # With an id the server counts max_wait from the first request of the call.

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from . import protocol
-from .answers import Allowed, Given, LimitInfo, State
+from .answers import Allowed, Given, Later, LimitInfo, State
 from .errors import FleetpaceError
 from .needs import Cost, Key, Limit, Needs, needs_of
 from .protocol import Request, Steps, T, Wait
@@ -63,15 +63,32 @@ class Fleetpace(SyncHTTP):
 
 
 class Turn:
-    """A turn that came after waited seconds. lost is set if its slots are lost; then other calls may have them."""
+    """A turn that came after waited seconds. lost is set if its slots are lost; then other calls may have them.
+
+    As a context manager, it renews its slots while the block runs, and releases them at the end.
+    """
 
     def __init__(self, client: Fleetpace, given: Given) -> None:
         self.id, self.waited, self.lost = given.turn, given.waited, threading.Event()
-        self._client = client
+        self._client, self._lease, self._ended = client, given.lease, threading.Event()
 
     def settle(self, *used: int) -> None:
         """Reports how many permits the call used of each limit; -1: unknown."""
         self._client.run(protocol.settle(self.id, *used))
+
+    def __enter__(self) -> "Turn":
+        if self._lease is not None:
+            threading.Thread(target=self._renew, args=(self._lease,), name="fleetpace-renew", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._lease is not None:
+            self._client.finish(protocol.release(self.id))
+
+    def _renew(self, lease: float) -> None:
+        if self._client.run(protocol.renew(self.id, lease, self._ended.is_set), sleep=self._ended.wait):
+            self.lost.set()
 
 
 class Limiter:
@@ -83,22 +100,24 @@ class Limiter:
     @contextmanager
     def turn(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Iterator[Turn]:
         """Waits for a turn. It holds its slots while the block runs, and releases them at the end."""
-        given, ended = self._wait(cost, max_wait, id, slots=True), threading.Event()
-        turn = Turn(self._client, given)
-        if given.lease is None:
+        with self._wait(cost, max_wait, id, slots=True) as turn:
             yield turn
-            return
-        try:
-            steps = protocol.renew(turn.id, given.lease, ended.is_set)
-            threading.Thread(target=self._renew, args=(turn, steps, ended), name="fleetpace-renew", daemon=True).start()
-            yield turn
-        finally:
-            ended.set()
-            self._client.finish(protocol.release(turn.id))
 
     def wait(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Turn:
         """Waits for a turn. The limits must have no slots."""
-        return Turn(self._client, self._wait(cost, max_wait, id, slots=False))
+        return self._wait(cost, max_wait, id, slots=False)
+
+    def ask(self, id: str, poll: float = 0.0, cost: Cost = None) -> Turn | Later:
+        """Asks for the turn of the call with this id, for poll seconds. After that the call is booked, and Later says
+        when to ask again, from any process. Use the turn at once: `with turn:` if the limits have slots."""
+        client = self._client
+        wait = Wait(self._needs, cost, None, id, poll, client.timeout, client.patience, client.ways)
+        answer = client.run(wait.steps(slots=True, once=True))
+        return Turn(client, answer) if isinstance(answer, Given) else answer
+
+    def leave(self, id: str, cost: Cost = None) -> None:
+        """Gives up the place of an id: its call will not be made."""
+        self._client.run(protocol.leave(self._needs, cost, id))
 
     def allow(self, cost: Cost = None, *, ahead: int | None = None) -> Allowed:
         """Takes a turn if one is available now. With ahead it takes up to that many, for the next calls."""
@@ -112,18 +131,14 @@ class Limiter:
         """Ends a pause."""
         self._client.run(protocol.resume(self._needs))
 
-    def _wait(self, cost: Cost, max_wait: float | None, id: str | None, slots: bool) -> Given:
+    def _wait(self, cost: Cost, max_wait: float | None, id: str | None, slots: bool) -> Turn:
         client = self._client
         wait = Wait(self._needs, cost, max_wait, id, client.poll, client.timeout, client.patience, client.ways)
         try:
-            return client.run(wait.steps(slots))
+            return Turn(client, cast(Given, client.run(wait.steps(slots))))
         except Exception:
             raise
         except BaseException:  # Ctrl-C, for example
             if wait.kept:
                 client.finish(wait.leave())
             raise
-
-    def _renew(self, turn: Turn, steps: Steps[bool], ended: threading.Event) -> None:
-        if self._client.run(steps, sleep=ended.wait):
-            turn.lost.set()
