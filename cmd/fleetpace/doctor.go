@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/url"
 	"slices"
 	"strconv"
@@ -17,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fleetpace/fleetpace/internal/fault"
+	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/lua"
 )
 
@@ -85,8 +85,8 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 		_ = node(ctx, client)
 	}
 	all = append(all, a.ofRights(ctx)...)
-	fleet, err := a.ofFleet(ctx)
-	return append(all, fleet...), err
+	processes, err := a.ofFleet(ctx)
+	return append(all, processes...), err
 }
 
 // fields reads what INFO and CLUSTER INFO say: a name and a value in each line.
@@ -138,7 +138,7 @@ func ofMemory(info map[string]string) finding {
 	case most > 0 && policy != "noeviction":
 		return finding{"memory", "problem", "when its memory is full, it may evict keys of limits (maxmemory-policy " + policy + "); then calls exceed the limit", "redis-cli CONFIG SET maxmemory-policy noeviction"}
 	case most > 0 && used > 0.9*most:
-		return finding{"memory", "problem", fmt.Sprintf("%.0f %% of its memory is used; when it is full, no call has a turn, and the outage policy applies", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*most, 'f', 0, 64)}
+		return finding{"memory", "problem", fmt.Sprintf("%.0f %% of its memory is used; when it is full, no call has a turn, and the outage policy applies", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*max(most, used), 'f', 0, 64)}
 	case most == 0:
 		return finding{"memory", "ok", "no bound (maxmemory 0), so it evicts nothing", ""}
 	}
@@ -271,31 +271,35 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	}
 	var all []finding
 	alive := map[string]bool{}
+	wrong := []fleet.Why{fleet.WhyNoWrites, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion, fleet.WhyNobody, fleet.WhyDiffer}
 	for _, n := range names {
 		s, err := a.fleet.Survey(ctx, n)
 		if err != nil {
 			return nil, err
 		}
-		limits := map[string]bool{}
 		for i := range s.Processes {
 			if p := &s.Processes[i]; p.Alive {
 				alive[p.ID] = true
-				limits[p.Limit] = true
 			}
 		}
+		answer, err := a.fleet.Explain(ctx, n, "")
+		if errors.Is(err, fleet.ErrUnknown) { // it has just expired
+			continue
+		} else if err != nil {
+			return nil, err
+		}
 		do := "fleetpace why " + n.String()
-		if len(s.Protocols) > 1 {
-			all = append(all, finding{"versions", "problem", fmt.Sprintf("processes of %s speak protocols %s; until the older ones are replaced, additions are off", n, strings.Trim(fmt.Sprint(s.Protocols), "[]")), do})
-		}
-		if len(limits) > 1 {
-			all = append(all, finding{"limits", "problem", fmt.Sprintf("processes of %s are configured with different limits (%s); the slowest is in force", n, strings.Join(slices.Sorted(maps.Keys(limits)), ", ")), do})
-		}
-		if s.Waiting() > 0 && s.Alive() == 0 {
-			all = append(all, finding{"fleet", "problem", fmt.Sprintf("calls of %s wait, and no process lives", n), do})
+		switch {
+		case slices.Contains(wrong, answer.Reason):
+			all = append(all, finding{"fleet", "problem", n.String() + ": " + answer.Text, do})
+		case len(s.Differ) > 0:
+			all = append(all, finding{"fleet", "problem", n.String() + ": processes are configured with different limits", do})
+		case len(s.Protocols) > 1:
+			all = append(all, finding{"fleet", "note", fmt.Sprintf("processes of %s speak protocols %s; until the older ones are replaced, additions are off", n, strings.Trim(fmt.Sprint(s.Protocols), "[]")), do})
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, finding{"fleet", "ok", fmt.Sprintf("%d limits, %d living processes, which fit together", len(names), len(alive)), ""})
+		all = append(all, finding{"fleet", "ok", fmt.Sprintf("limits: %d, living processes: %d; nothing is wrong with them", len(names), len(alive)), ""})
 	}
 	return all, nil
 }

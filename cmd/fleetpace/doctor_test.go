@@ -6,9 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/lua"
 )
 
 // Each setting that goes wrong is found, and one that is right is not.
@@ -95,4 +97,30 @@ func TestDoctor(t *testing.T) {
 	left, err := s.client.Exists(t.Context(), s.prefix+":doctor").Result()
 	require.NoError(t, err)
 	require.Zero(t, left)
+}
+
+// What doctor says to type gives a Redis that is over its bound enough memory.
+func TestDoctorGivesMemory(t *testing.T) {
+	f := ofMemory(map[string]string{"maxmemory": "100", "used_memory": "230", "maxmemory_policy": "noeviction"})
+	require.Equal(t, "redis-cli CONFIG SET maxmemory 460", f.Do)
+}
+
+// Calls that wait although all processes are dead are a problem.
+func TestDoctorFindsDeadFleets(t *testing.T) {
+	t.Parallel()
+	server := redistest.Mini(t)
+	s := newScene(t, server)
+	workers := newScene(t, server)
+	workers.prefix = s.prefix
+	l := workers.limiter("api", "1/hour")
+	require.NoError(t, l.Wait(t.Context()))
+	workers.wait(l, 1)
+	require.Eventually(t, func() bool { return strings.Contains(s.does("why"), "1 call waits") }, 20*time.Second, 20*time.Millisecond)
+	require.NoError(t, workers.client.Close())
+	beats := lua.BeatKeys(s.prefix, "", "api")[0]
+	processes, err := s.client.ZRange(t.Context(), beats, 0, -1).Result()
+	require.NoError(t, err)
+	require.NoError(t, s.client.ZAdd(t.Context(), beats, redis.Z{Score: 1, Member: processes[0]}).Err())
+	_, out, _ := s.command("", "doctor")
+	require.Contains(t, out, "problem  fleet: api: 1 call waits, and no process is alive to make the calls.\n         fleetpace why api\n")
 }

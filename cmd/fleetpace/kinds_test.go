@@ -42,6 +42,10 @@ func TestAnotherKindIsTold(t *testing.T) {
 		require.Contains(t, out, fmt.Sprintf("ANOTHER KIND OF LIMIT: 5/s rolling, of process %d on %s; its calls fail since ", os.Getpid(), host))
 		require.Contains(t, out, "ago, its calls fail")
 
+		_, out, _ = s.command("", "doctor")
+		require.Contains(t, out, "problem  fleet: api: "+told)
+		require.NotContains(t, out, "slowest")
+
 		code, out, _ := s.command("", "why", "api", "-o", "json", "--exit-code")
 		require.Equal(t, exitHeldBack, code)
 		var answer fleet.Answer

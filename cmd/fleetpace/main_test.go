@@ -253,7 +253,7 @@ func TestWrongArguments(t *testing.T) {
 		args []string
 	}{
 		{exitUnknown, "there are: api", []string{"show", "apis"}},
-		{exitUnknown, "there are: api", []string{"why", "apis"}},
+		{exitUnknown, "there are: api; if the limit should be here, check --redis and --prefix)", []string{"why", "apis"}},
 		{exitUsage, "unknown flag", []string{"ls", "--nonsense"}},
 		{exitUsage, "must be text or json", []string{"ls", "-o", "xml"}},
 		{exitUsage, "usage:", []string{"show"}},

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -44,6 +45,11 @@ func (l *Look) longest(holders []reserve.Holder) string {
 func doing(h reserve.Holder) string {
 	if h.Doing == "" {
 		return ""
+	}
+	if id, ok := strings.CutPrefix(h.Doing, "http:"); ok { // serve adds its own ID to the name of a caller
+		if slash := strings.LastIndex(id, "/"); slash > 0 && len(id) == slash+len("/")+32 {
+			return " (its caller is " + id[:slash] + ")"
+		}
 	}
 	return " (" + h.Doing + ")"
 }

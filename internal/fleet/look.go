@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
@@ -39,7 +40,8 @@ type Look struct {
 	*Survey
 	Rows []Row `json:"rows"`
 
-	left left // used if there are no rows
+	left    left  // used if there are no rows
+	refuses error // Redis answers, but refuses to write
 }
 
 // Look reads a limit and the states of these keys. Without keys, it reads up to `most` of them: the
@@ -50,6 +52,14 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 		return nil, err
 	}
 	look := &Look{Survey: s, Rows: []Row{}}
+	if s.Alive() == 0 && s.Dead() > 0 { // or their heartbeats cannot be written: try a write that changes nothing
+		beats := lua.BeatKeys(r.prefix, n.Group, n.Name)[0]
+		if err := r.client.ZAddXX(ctx, beats, redis.Z{Member: setter}).Err(); err != nil {
+			if err = fault.Classify(err); errors.Is(err, fault.ErrUnavailable) {
+				look.refuses = err
+			}
+		}
+	}
 	limit, err := s.InForce()
 	if err != nil { // no process has used it for ten minutes
 		look.left, err = r.left(ctx, n, slices.Concat(wanted, []string{""})[0])

@@ -23,7 +23,7 @@ var Severities = []Severity{SeverityStop, SeveritySlow, SeverityLook, SeverityFi
 // severity is how bad a reason is while so many calls are held back.
 func (w Why) severity(held int64) Severity {
 	switch w {
-	case WhyAway, WhyCorrupt, WhyKind, WhyVersion, WhyPaused, WhyNobody:
+	case WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyPaused, WhyNobody:
 		return SeverityStop
 	case WhySlots, WhyUsedUp:
 		if held > 0 {
@@ -51,6 +51,8 @@ func (w Why) title(row *Row, held int64) string {
 	switch w {
 	case WhyAway:
 		return "Redis does not answer"
+	case WhyNoWrites:
+		return "Redis refuses to write"
 	case WhyCorrupt:
 		return "A key is corrupt"
 	case WhyKind:
@@ -97,7 +99,7 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 		return strings.Join(append(words, more...), " ")
 	}
 	switch why {
-	case WhyAway:
+	case WhyAway, WhyNoWrites:
 		return "docs/outages.md says what each process does meanwhile. Look at Redis:", "fleetpace doctor"
 	case WhyCorrupt:
 		return "Look at the key in Redis. Without it the limit begins again as new.", ""
@@ -118,6 +120,9 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 	case WhyHeldBy:
 		return "What holds that limit back:", "fleetpace why " + quoted(row.HeldBy)
 	case WhyUsedUp:
+		if row.slows() {
+			return "It ends by itself. The configured limit is " + row.Own.String() + ". To end the override now:", on("reset")
+		}
 		return "It ends by itself. If the provider allows more than " + row.Limit + ":", on("set", `--to "LIMIT"`, "--for", span(max(seconds(row.Wait), 1e9)))
 	case WhySet:
 		return "To end the override now:", on("reset")

@@ -21,7 +21,7 @@ func TestQuoted(t *testing.T) {
 // Each reason has a title and a severity. What is wrong has something to do about it.
 func TestEachReasonSaysWhatToDo(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
-	for _, why := range []Why{WhyAway, WhyCorrupt, WhyKind, WhyVersion, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhyQueue} {
+	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhyQueue} {
 		row := &Row{Queue: Queue{Key: "acme", HeldBy: "other"}}
 		row.State.Holders = []reserve.Holder{{Process: "p", Number: 1, Slots: 1}}
 		title, severity := why.title(row, 1), why.severity(1)
@@ -34,4 +34,11 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 	for _, why := range []Why{WhyAvailable, WhyIdle, WhyBooked} {
 		require.NotEqual(t, SeverityStop, why.severity(0))
 	}
+}
+
+// The holder of a slot of serve is its caller.
+func TestDoing(t *testing.T) {
+	require.Equal(t, " (its caller is web-3/4711)", doing(reserve.Holder{Doing: "http:web-3/4711/d41d8cd98f00b204e9800998ecf8427e"}))
+	require.Equal(t, " (http:job/17)", doing(reserve.Holder{Doing: "http:job/17"}))
+	require.Empty(t, doing(reserve.Holder{}))
 }

@@ -163,7 +163,7 @@ func listed(names []Name) string {
 	if len(names) > most {
 		texts = append(texts, fmt.Sprintf("and %d more", len(names)-most))
 	}
-	return strings.Join(texts, ", ")
+	return strings.Join(texts, ", ") + "; if the limit should be here, check --redis and --prefix"
 }
 
 // Limiter returns a limiter that changes or reads the limit in force: for Pause, SetLimit and

@@ -22,6 +22,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		}
 	}
 	st := &row.State
+	add(l.refuses != nil, WhyNoWrites, "Redis refuses to write, so each process follows its outage policy: %v.", l.refuses)
 	if row.Err != nil {
 		return []reason{{WhyCorrupt, corrupt(row.Err)}}
 	}
@@ -36,14 +37,18 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 			because = " " + told
 		}
 	}
-	add(st.Stopped, WhyPaused, "It is stopped until %s, for %s more%s; calls fail. Resume it when the provider serves calls again.", clock(row.Until), span(st.Paused), because)
+	until, unknown := "", " No end is known: one call of the fleet may try every five minutes."
+	if !st.StoppedUntil.IsZero() {
+		until, unknown = " until "+clock(row.Until)+", for "+span(st.Paused)+" more", ""
+	}
+	add(st.Stopped, WhyPaused, "It is stopped%s, and calls fail%s.%s", until, because, unknown)
 	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
 	calls := st.Waiting // reports are up to a second old, and reported calls may wait for other limits
 	if calls > 0 {
 		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))
 	}
 	waits := calls > 0 || st.Booked > 0
-	nobody := l.Alive() == 0
+	nobody := l.Alive() == 0 && l.refuses == nil
 	add(calls > 0 && nobody, WhyNobody, "%s, and no process is alive to make the calls.", count(calls, "call waits", "calls wait"))
 	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked > 0, WhyNobody, "%s booked, and no process is alive to make the calls: %d died in the last ten minutes.",
 		count(st.Booked, "call is", "calls are"), l.Dead())
@@ -54,8 +59,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
 		count(st.Booked, "call is", "calls are"))
 	limit, _ := l.InForce()
-	if limit.Kind() == reserve.KindSlots {
-		add(row.Held >= st.Burst && st.Burst > 0, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))
+	full := limit.Kind() == reserve.KindSlots && row.Held >= st.Burst && st.Burst > 0
+	if full {
+		add(true, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))
 	}
 	others := ""
 	if row.HeldElse > 0 {
@@ -75,12 +81,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		if who := l.SetBy[row.Key]; who != "" {
 			by = " by " + plain(who)
 		}
-		slows := st.Rate < row.Own.Rate() || st.Burst < row.Own.MaxBurst() && limit.Kind() != reserve.KindSlots
 		of := ""
 		if row.Key != "" {
 			of = fmt.Sprintf(" of the key %q", plain(row.Key))
 		}
-		add(slows, WhySet, "The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, row.Own)
+		add(row.slows(), WhySet, "The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, row.Own)
 	}
 	force := "the slowest"
 	if st.Set {
@@ -102,7 +107,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(true, WhyQueue, queue+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
 	case st.Wait > 0 && len(all) == 0:
 		add(true, WhyQueue, "Earlier calls have used the permits, and a new call would have its turn in about %s.", span(st.Wait))
-	case st.Wait > 0:
+	case st.Wait > 0 && !st.Stopped && !(full && st.Paused == 0): // else no turn is expected
 		add(true, WhyQueue, "A new call would have its turn in about %s.", span(st.Wait))
 	case st.Booked > 0 && len(all) == 0:
 		add(true, WhyBooked, "Nothing holds a new call back. %s booked, and %s back at the time that was set when the limit was slower or paused: run their tasks now to have them earlier.",
@@ -112,6 +117,12 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.")
 	}
 	return weighed(all, waits)
+}
+
+// slows reports whether an override lets less through than the configured limit.
+func (row *Row) slows() bool {
+	st := &row.State
+	return st.Set && (st.Rate < row.Own.Rate() || st.Burst < row.Own.MaxBurst() && row.Own.Kind() != reserve.KindSlots)
 }
 
 // weighed moves reasons that only slow a queue to the end, if no call waits.

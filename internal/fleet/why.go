@@ -18,6 +18,7 @@ type Why string
 // The reasons, the most important first.
 const (
 	WhyAway      Why = "away"      // Redis does not answer
+	WhyNoWrites  Why = "no_writes" // Redis refuses to write, because it is full, a replica, or cannot save
 	WhyCorrupt   Why = "corrupt"   // a key holds other data than it should
 	WhyKind      Why = "kind"      // calls of some processes fail, because a limit of another kind is in force
 	WhyVersion   Why = "version"   // calls of some processes fail, because processes of another version use the limit

@@ -1,0 +1,76 @@
+package fleet_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// If Redis refuses to write, heartbeats are missing although the processes live.
+func TestWhyRedisIsFull(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Local(t))
+	l, client := s.process(reserve.Config{Limit: reserve.PerSecond(100)})
+	require.NoError(t, l.Wait(t.Context()))
+	s.known(1)
+	require.NoError(t, client.Close())
+	s.silent(4*time.Second, false)
+	require.Equal(t, fleet.WhyNobody, s.explain("").Reason)
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	a := s.explain("")
+	require.Equal(t, fleet.WhyNoWrites, a.Reason, a.Text)
+	require.Contains(t, a.Text, "policy: redis is unavailable: OOM")
+	require.Empty(t, a.Also)
+	require.Equal(t, "fleetpace doctor", a.Command)
+	sentence(t, a.Text)
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	require.Equal(t, fleet.WhyNobody, s.explain("").Reason)
+}
+
+// An answer promises no turn where nobody knows it, and names what mends.
+func TestWhyDrills(t *testing.T) {
+	server := redistest.New(t)
+	for what, c := range map[string]struct {
+		make             func(s *scene)
+		why              fleet.Why
+		text, do, absent string
+	}{
+		"a stop without an end": {func(s *scene) {
+			require.NoError(s, s.paced(reserve.PerSecond(100)).Stop(s.Context(), time.Time{}, "no credit"))
+			s.known(1)
+		}, fleet.WhyPaused, "No end is known", "fleetpace resume api", "would have its turn"},
+		"a stop with an end": {func(s *scene) {
+			require.NoError(s, s.paced(reserve.PerSecond(100)).Stop(s.Context(), time.Now().Add(time.Hour), "no credit"))
+			s.known(1)
+		}, fleet.WhyPaused, "for (59m|1h).* more", "fleetpace resume api", "would have its turn"},
+		"slots that are held": {func(s *scene) {
+			s.slots(1, 1)
+			s.known(1)
+		}, fleet.WhySlots, "All 1 slots", "fleetpace release api", "would have its turn"},
+		"a quota that was set to less": {func(s *scene) {
+			l := s.paced(reserve.Quota(3, reserve.CalendarMonth))
+			require.NoError(s, l.SetLimit(s.Context(), reserve.Quota(2, reserve.CalendarMonth), 0))
+			require.NoError(s, l.Wait(s.Context()))
+			s.waits(1, l.Wait)
+			s.told(1)
+		}, fleet.WhyUsedUp, "used up", "The configured limit is 3/month quota.* fleetpace reset api", "If the provider"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newScene(t, server)
+			c.make(s)
+			a := s.explain("")
+			require.Equal(t, c.why, a.Reason)
+			require.Regexp(t, c.text, a.Text)
+			require.Regexp(t, c.do, a.Do+" "+a.Command)
+			require.NotContains(t, a.Do+strings.Join(a.Evidence, "\n"), c.absent)
+			sentence(t, a.Text)
+		})
+	}
+}
