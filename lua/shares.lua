@@ -18,7 +18,7 @@
 
 local shares = once(function()
 
-local LEAST_PACE, MOST_SHARE, URGENT = 1000, 1e13, 4e15
+local LEAST_PACE, MOST_SHARE, URGENT, FARTHER = 1000, 1e13, 4e15, 1e14
 local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name no flow
 
 -- flowOf is the flow of a place, which says ":<weight>:<flow>" at its end.
@@ -107,16 +107,16 @@ end
 
 -- urgentTag gives an urgent call its tag: before all others, within the part of the limit that urgent
 -- calls have together. They are charged to that part, and not to their flows. The part is counted in time, which
--- stands still in a pause: `virtual` does not move while many flows have their first turns.
+-- stands still in a pause: `virtual` does not move while many flows have their first turns. Calls that wait at
+-- another limit may come with tags below `virtual`, but not by FARTHER.
 local function urgentTag(l, cost, part)
   local pace, clock, tag = max(1, l.meter.pace(l)), max(at, l.paused), l.virtual
   local begin = max(clock, -tonumber(call('ZSCORE', l.flows, '!') or 0) - URGENT)
   if begin > clock then
     local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
     tag = after(l, tag, max(1, floor((begin - clock) * max(1, LEAST_PACE / pace) * (1 - part) / max(1, flows))))
-  elseif l.card > 0 then -- calls that waited at another limit may have tags below `virtual`
-    local place, first = head(l)
-    tag = max(1, min(tag, floor(tonumber(first)) - (flowOf(place).weight > 0 and 1 or 0)))
+  else
+    tag = max(1, tag - FARTHER)
   end
   return charge(l, '!', -URGENT - floor(begin + cost * pace / part), tag)
 end
@@ -180,7 +180,7 @@ end
 -- order gives a call its tag at a limit, if flows are named there.
 local function order(p, item, back)
   local l, flow = p.l, item.flow or NOBODY
-  if item.flow and (l.card > 0 or l.bookings > 0) then beginShares(l, p.tag) end
+  if item.flow and (l.card > 0 or l.bookings > 0) then beginShares(l, flow.urgent == 0 and p.tag) end
   if l.virtual == 0 then return end
   if back then p.tag = overtaken(l, p.tag, p.cost, flow) end
   if p.tag then

@@ -96,7 +96,11 @@ func (c *call) one(item Item, k int) Answer {
 // order gives a call the tag that it has at a limit, and reports whether its flow was charged.
 func (c *call) order(s *State, p *Part, id string, item Item, back bool) bool {
 	if item.Flow != nil && (len(s.places) > 0 || len(s.bookings) > 0) {
-		c.beginShares(s, p.Tag)
+		tag := p.Tag
+		if item.Flow.Urgent > 0 {
+			tag = 0
+		}
+		c.beginShares(s, tag)
 	}
 	flow := nobody
 	if item.Flow != nil {

@@ -16,6 +16,7 @@ const (
 	leastPace = 1000
 	mostShare = 1e13
 	lastTag   = 8e15
+	farther   = 1e14 // no call that waits at another limit has a tag that is further below virtual
 
 	trust     = 0.7
 	scanDense = 256
@@ -135,12 +136,8 @@ func (c *call) urgentTag(s *State, cost, part float64) float64 {
 	begin := max(clock, s.urgent)
 	if begin > clock {
 		tag = s.after(tag, max(1, math.Floor((begin-clock)*max(1, leastPace/pace)*(1-part)/max(1, s.debts()))))
-	} else if len(s.places) > 0 {
-		first := math.Floor(s.places[0].tag)
-		if s.places[0].flow.Urgent == 0 {
-			first--
-		}
-		tag = max(1, min(tag, first))
+	} else {
+		tag = max(1, tag-farther)
 	}
 	s.urgent = math.Floor(begin + cost*pace/part)
 	return min(tag, lastTag)
