@@ -52,6 +52,11 @@ func (e *Engine) deliver(b *Batch, r *Result, at time.Time, early time.Duration,
 				turn.Until = turn.keptUntil()
 			}
 			turn.Moment = micros + (b.caller.Way + answer.Wait).Microseconds()
+			for _, p := range of.line.parts { // no call is late beyond the edge of a window
+				if edge := p.Limit.Edge(turn.Moment); edge > 0 {
+					turn.Until = earlier(turn.Until, e.clock.soonest(edge))
+				}
+			}
 			if len(e.moves) > 0 && !e.stands(of.line, &turn, r.Sent) {
 				e.tell(Event{What: Voided, N: 1, Need: &of.line.need})
 				e.lose(of, number, 1)

@@ -128,6 +128,12 @@ func (c *clock) redis(moment time.Time) int64 {
 	return moment.Sub(high).Microseconds()
 }
 
+// soonest returns the moment here, at the least, at which Redis's clock shows so many micros.
+func (c *clock) soonest(micros int64) time.Time {
+	low, _ := c.within()
+	return low.Add(time.Duration(micros) * time.Microsecond)
+}
+
 // unstepped returns what redis would return if Redis's clock had not stepped ahead recently. A limit that the
 // process has not asked for may have been used before that step. 0: there was no such step, or that is not
 // known.

@@ -3,6 +3,7 @@ package wire
 import (
 	"errors"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -184,6 +185,17 @@ func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Durat
 	}
 	after = time.Duration(ends-clock) * time.Microsecond
 	return max(0, a-used), ends, after, after > 0
+}
+
+// Edge returns when the window of a moment ends at a quota, both by Redis's clock, in micros; 0 for other kinds.
+func (l *Limit) Edge(moment int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.Edges == nil {
+		return 0
+	}
+	edges := l.Edges(moment)
+	return edges[slices.IndexFunc(edges, func(edge int64) bool { return edge > moment })]
 }
 
 // Window returns how long permits of a rolling limit count, as far as is known; 0 for other kinds.
