@@ -109,10 +109,7 @@ func (s *Set) estimate(r *http.Request) Estimate {
 			}
 		}
 	}
-	s.learns.estimate(r.Context(), &e)
-	if most := e.Max; most > 0 {
-		e.Output = min(e.Output, most)
-	}
+	s.learns.estimate(r.Context(), &e, cmp.Or(e.Max, s.preset.MostOutput, mostOutput))
 	return e
 }
 

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	firstRatio  = 1.2 // tokens for four bytes, before anything is known: some more than in English
-	firstOutput = 800 // tokens of an answer, before anything is known
-	surely      = 20  // calls of a route after which their mean counts
-	memory      = 200 // the mean is about so many calls
-	mostRoutes  = 1000
-	mostRoute   = 100     // bytes
-	mostRatio   = 4       // a token has at least a byte
-	mostOutput  = 1 << 20 // tokens of an answer
+	firstRatio = 1.2 // tokens for four bytes, before anything is known: some more than in English
+	surely     = 20  // calls of a route after which the mean of their prompts counts
+	surelySaid = 5   // answers of a route after which their mean counts; before, a call reserves all that it may produce
+	memory     = 200 // the mean is about so many calls
+	mostRoutes = 1000
+	mostRoute  = 100     // bytes
+	mostRatio  = 4       // a token has at least a byte
+	mostOutput = 1 << 20 // tokens of an answer
 
 	shareEvery  = 2 * time.Second // how often a process exchanges means with Redis; that takes two trips
 	mostShared  = 50              // routes that it exchanges together
@@ -66,7 +66,7 @@ func (m *mean) take(is, n float64) {
 }
 
 // or returns the mean. Before enough calls are known, it lies between another value and the mean.
-func (m *mean) or(first float64) float64 {
+func (m *mean) or(first, surely float64) float64 {
 	part := min(1, m.n/surely)
 	return part*m.is + (1-part)*first
 }
@@ -94,8 +94,9 @@ func (l *learns) of(route string) *learned {
 	return r
 }
 
-// estimate fills in the tokens of a call. The first call of a route asks Redis what the fleet has learned.
-func (l *learns) estimate(ctx context.Context, e *Estimate) {
+// estimate fills in the tokens of a call whose answer has at most so many. The first call of a route asks Redis what
+// the fleet has learned.
+func (l *learns) estimate(ctx context.Context, e *Estimate, most int) {
 	l.mu.Lock()
 	r := l.of(e.route)
 	first := !r.asked
@@ -110,10 +111,10 @@ func (l *learns) estimate(ctx context.Context, e *Estimate) {
 	defer l.mu.Unlock()
 	ratio := 1.0
 	if !l.byBytes {
-		ratio = r.ratio.or(firstRatio)
+		ratio = r.ratio.or(firstRatio, surely)
 	}
 	e.Input = max(1, int(float64(e.bytes)/bytesPerToken*ratio))
-	e.Output = max(1, int(r.output.or(firstOutput)))
+	e.Output = max(1, min(int(r.output.or(float64(most), surelySaid)), most))
 }
 
 // learn takes in what a call has used: tokens of its prompt that count, and of its answer. It reports whether it is

@@ -1,12 +1,12 @@
 package llm_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -23,138 +23,13 @@ import (
 	"github.com/fleetpace/fleetpace/reservetest/emulator"
 )
 
-const fleetProcesses = 4
-
-// fleet is 4 processes with some agents each, which make one call after the other by the client of a Set.
-type fleet struct {
-	config llm.Config
-	agents int
-	lasts  time.Duration
-	path   string
-	body   func(*rand.Rand) string // of a request
-	met    func(*http.Response, error)
-}
-
-// run runs the fleet against an account. It calls at once when half of the time is over.
-func (f *fleet) run(t *testing.T, account http.Handler, half func()) {
-	t.Helper()
-	b := bubble.New(t)
-	ctx, cancel := context.WithCancel(t.Context()) // a deadline would make calls fail that would miss it
-	defer cancel()
-	time.AfterFunc(f.lasts, cancel)
-	time.AfterFunc(f.lasts/2, half)
-	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // histories are repeatable
-	var mu sync.Mutex
-	var agents sync.WaitGroup
-	for range fleetProcesses {
-		set := newSet(t, b, f.config)
-		client := set.Client(&http.Client{Transport: emulator.RoundTripper(account)})
-		for range f.agents {
-			agents.Go(func() {
-				for ctx.Err() == nil {
-					mu.Lock()
-					body := f.body(random)
-					mu.Unlock()
-					r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.example"+f.path, strings.NewReader(body))
-					if err != nil {
-						return
-					}
-					r.Header.Set("X-Amz-Date", time.Now().UTC().Format("20060102T150405Z"))
-					response, err := client.Do(r)
-					if f.met != nil && ctx.Err() == nil {
-						f.met(response, err)
-					}
-					if err != nil {
-						time.Sleep(time.Second)
-						continue
-					}
-					_, _ = io.Copy(io.Discard, response.Body)
-					_ = response.Body.Close()
-				}
-			})
-		}
-	}
-	agents.Wait()
-}
-
 func newSet(t *testing.T, b *bubble.Bubble, config llm.Config) *llm.Set {
 	t.Helper()
-	config.Logger = slog.New(slog.DiscardHandler)
+	config.Logger = cmp.Or(config.Logger, slog.New(slog.DiscardHandler))
 	set, err := llm.New(b.Client(), config)
 	require.NoError(t, err)
 	t.Cleanup(set.Close)
 	return set
-}
-
-// account is what tests need of an emulator.
-type account interface {
-	http.Handler
-	Report() emulator.Report
-}
-
-// Fleets use the accounts of all presets, and are not refused. They know nothing of the costs of calls before.
-func TestSetsUseTheirAccounts(t *testing.T) {
-	wire := func(a emulator.Answer) emulator.Wire {
-		return emulator.Wire{Every: 2 * time.Second, Answer: func(emulator.Call) emulator.Answer { return a }}
-	}
-	answer := emulator.Answer{Input: 20_000, CacheRead: 60_000, Output: 800, Wait: 4 * time.Second, PerSecond: 100}
-	short := emulator.Answer{Input: 3000, Output: 400, Wait: time.Second, PerSecond: 100}
-	asks := func(bytes int, rest string) func(*rand.Rand) string {
-		return func(*rand.Rand) string {
-			return `{"model":"m",` + rest + `,"messages":[{"role":"user","content":"` + strings.Repeat("word ", bytes/5) + `"}]}`
-		}
-	}
-	for _, c := range []struct {
-		name     string
-		preset   llm.Preset
-		account  func() (account, error)
-		path     string
-		body     func(*rand.Rand) string
-		agents   int
-		possible float64 // calls per minute
-		required float64 // of them
-		refused  float64 // of the calls, at most
-	}{
-		{"Anthropic", llm.Anthropic("claude-fable-5", llm.Build), func() (account, error) {
-			return emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 2000, Input: 1_500_000, Output: 300_000, Wire: wire(answer)})
-		}, "/v1/messages", asks(66_000, `"stream":true,"max_tokens":4096`), 8, 75, 0.97, 0},
-		{"OpenAI", llm.OpenAI("gpt", 5000, 500_000), func() (account, error) {
-			return emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 5000, Tokens: 500_000, Wire: wire(short)})
-		}, "/v1/chat/completions", asks(9000, `"stream":true,"max_tokens":4096`), 5, 500_000. / 4096, 0.97, 0},
-		{"Azure", llm.Azure("gpt", 240_000), func() (account, error) {
-			return emulator.NewAzure(emulator.AzureConfig{Tokens: 240_000, Wire: wire(emulator.Answer{Estimate: 3090 / 4, Input: 700, Output: 300, Wait: time.Second, PerSecond: 100})})
-		}, "/openai/deployments/gpt/chat/completions", asks(3000, `"max_tokens":400`), 8, 240_000. / (3090./4 + 400), 0.95, 0},
-		{"Gemini", llm.Gemini("gemini", 1000, 200_000), func() (account, error) {
-			return emulator.NewGemini(emulator.GeminiConfig{Requests: 1000, Input: 200_000, Wire: wire(short)})
-		}, "/v1beta/models/gemini:streamGenerateContent", asks(9000, `"generationConfig":{"maxOutputTokens":1000}`), 5, 200_000. / 3000, 0.97, 0},
-		{"Bedrock", llm.Bedrock("claude", 200_000), func() (account, error) {
-			return emulator.NewBedrock(emulator.BedrockConfig{Tokens: 200_000, Wire: wire(emulator.Answer{Input: 500, Output: 200, Wait: time.Second, PerSecond: 100})})
-		}, "/model/claude/converse", asks(1600, `"inferenceConfig":{"maxTokens":1000}`), 8, 200_000. / 1500, 0.97, 0},
-		{"Groq", llm.Groq("llama", 1000, 200_000), func() (account, error) {
-			return emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 1000, Tokens: 200_000, Refund: true, Wire: wire(short)})
-		}, "/openai/v1/chat/completions", asks(9000, `"stream":true,"stream_options":{"include_usage":true},"max_tokens":1000`), 5, 200_000. / 3400, 0.97, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				api, err := c.account()
-				require.NoError(t, err)
-				f := fleet{config: llm.Config{Account: "a", Preset: c.preset}, agents: c.agents, lasts: 150 * time.Second, path: c.path, body: c.body}
-				before := 0
-				f.run(t, api, func() { before = api.Report().Admitted })
-				report := api.Report()
-				refused := 0
-				for _, n := range report.Refused {
-					refused += n
-				}
-				used := float64(report.Admitted-before) / (c.possible * f.lasts.Minutes() / 2)
-				t.Logf("%.3f of %.0f calls per minute (required %.2f), %d of %d refused: %v; at most %d open", used, c.possible, c.required, refused, report.Admitted, report.Refused, report.MostOpen)
-				assert.GreaterOrEqual(t, used, c.required)
-				assert.LessOrEqual(t, float64(refused)/float64(report.Admitted), c.refused)
-				time.Sleep(10 * time.Second) // Bedrock goes on
-				assert.Zero(t, api.Report().Open)
-			})
-		})
-	}
 }
 
 // Each wrong setting has an error that names its field.
@@ -250,7 +125,7 @@ func TestLearnedCosts(t *testing.T) {
 		first := newSet(t, b, config)
 		input, output := cost(first, "/v1/messages")
 		assert.InDelta(t, 19_800, input, 500)
-		assert.InDelta(t, 800, output, 40)
+		assert.InDelta(t, 4096, output, 40) // all that it may produce
 		for range 25 {
 			cost(first, "/v1/messages")
 		}
@@ -310,11 +185,12 @@ func TestSignedRequests(t *testing.T) {
 func TestDayQuota(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bubble.New(t)
+		time.Sleep(time.Until(time.Date(2000, 4, 2, 9, 0, 0, 0, time.UTC))) // a day of 23 hours, as the clocks change
 		api, err := emulator.NewGemini(emulator.GeminiConfig{Requests: 600, Input: 200_000, Daily: 20,
 			Wire: emulator.Wire{Answer: func(emulator.Call) emulator.Answer { return emulator.Answer{Input: 100, Output: 10} }}})
 		require.NoError(t, err)
 		other := newSet(t, b, llm.Config{Account: "a", Preset: llm.Gemini("other", 600, 200_000)})
-		midnight := time.Date(2000, 1, 1, 8, 0, 0, 0, time.UTC)
+		midnight := time.Date(2000, 4, 3, 7, 0, 0, 0, time.UTC)
 		var calls sync.WaitGroup
 		for range 2 {
 			set := newSet(t, b, llm.Config{Account: "a", Preset: llm.Gemini("m", 600, 200_000)})

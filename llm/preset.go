@@ -77,7 +77,7 @@ func OpenAI(model string, requests, tokens int) Preset {
 // the clock's minute, and requests in windows of 10 s. A call must not cost more than the Burst, 2 % of the tokens.
 func Azure(deployment string, tokens int) Preset {
 	return Preset{API: bodies.Azure, Model: deployment, Requests: tokens * 6 / 1000, Tokens: tokens, Counting: CountSum, CacheCounts: true, FailedCounts: true, Minutes: true, MostOutput: 4096,
-		Burst: 1200 * time.Millisecond, windows: named}
+		Burst: 1200 * time.Millisecond, windows: [4]string{"-", "tokens", "-", "-"}} // what is left of the requests is that of 10 s, which no header says
 }
 
 // Gemini returns the limits of a model on the Gemini API. Tokens of prompts count alone.

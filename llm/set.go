@@ -78,6 +78,7 @@ type Set struct {
 	bursts []atomic.Int64 // of the limits, and of those behind: what a call may cost
 	learns *learns
 	gate   gate
+	unset  sync.Once // for the warning that requests name no max_tokens
 
 	mu     sync.Mutex
 	closed bool
@@ -273,6 +274,11 @@ func (s *Set) follows(ctx context.Context, err error) bool {
 
 // turn is what a call needs.
 func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, *reserve.Joint, error) {
+	if e.Max == 0 && s.preset.Counting != CountUsed && s.preset.Tokens > 0 {
+		s.unset.Do(func() {
+			s.config.Logger.Warn("llm: a request names no max_tokens, so the provider reserves the most that the model may produce: name it, and more calls fit", "limit", s.preset.Model, "reserves", s.preset.MostOutput)
+		})
+	}
 	w := wishesOf(ctx)
 	limits, ofs := s.limits, s.ofs
 	if !w.urgent && len(s.behind) > 0 {

@@ -78,8 +78,10 @@ type Config struct {
 
 	// Levels lets the limit continue with what responses say is left, for the whole fleet: see
 	// [reserve.Limiter.Told]. So calls of other programs on the same account count, too. The costs of
-	// this client's requests that are under way are taken off. With several limits, the limits that
-	// [Turn.Windows] names follow.
+	// this client's requests that are under way are taken off. A tenth of a bucket is left to calls of
+	// others: if less is left, the limit is paused until that comes back. The rest of a window has to
+	// last until all of it comes back. Remaining output tokens do not count.
+	// With several limits, the limits that [Turn.Windows] names follow.
 	Levels bool
 
 	// Base sends the requests. Default [http.DefaultTransport].
@@ -99,8 +101,8 @@ type Config struct {
 	// With several limits, the limits that [Turn.Windows] names follow.
 	//
 	// If responses state a lower limit than the fleet's, it is in force at once. Towards a higher
-	// limit, the rate rises by a tenth per minute, up to the Ceiling. A stated limit counts for an
-	// hour, unless it is stated again.
+	// limit, the rate rises to the Limiter's own within a minute, and beyond that by a tenth per
+	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
 	// Some windows return all their units at once. A burst and all permits of the rate could then
 	// fall into one window. So the rate is lowered by the burst, but to no less than half. The

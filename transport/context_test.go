@@ -111,6 +111,37 @@ func TestLevels(t *testing.T) {
 	})
 }
 
+// A tenth of a bucket is left to others. The rest of a window lasts until its end. Output tokens are no level, since
+// open calls will produce more.
+func TestLevelsByKind(t *testing.T) {
+	for name, c := range map[string]struct {
+		header, window string
+		stored         float64
+		paused         time.Duration
+	}{
+		"bucket":        {"Anthropic-Ratelimit-Requests-Limit: 600\nAnthropic-Ratelimit-Requests-Remaining: 160", "requests", 100, 0},
+		"bucket, lower": {"Anthropic-Ratelimit-Requests-Limit: 600\nAnthropic-Ratelimit-Requests-Remaining: 20", "requests", 0, 4 * time.Second},
+		"output":        {"Anthropic-Ratelimit-Output-Tokens-Limit: 600\nAnthropic-Ratelimit-Output-Tokens-Remaining: 20", "output-tokens", 299, 0},
+		"window":        {"X-Ratelimit-Limit-Tokens: 600\nX-Ratelimit-Remaining-Tokens: 400\nX-Rate-Limit-Reset-Tokens: 31", "tokens", 100, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, reserve.PerSecond(10).Burst(300))
+				base := &script{answers: []reply{{200, c.header}}}
+				paced := newTransport(t, transport.Config{Levels: true, Base: base, Choose: func(*http.Request) (transport.Turn, error) {
+					return transport.Turn{Limiter: l.Limiter, Window: c.window}, nil
+				}})
+				do(t, paced, newRequest(t, "GET", "http://api.test/", nil))
+				state := l.inForce(t)
+				assert.Equal(t, c.paused, state.Paused.Round(time.Second))
+				if c.paused == 0 {
+					assert.InDelta(t, c.stored, state.Stored, 2)
+				}
+			})
+		})
+	}
+}
+
 // slowFirst is a Base whose first request takes long.
 type slowFirst struct {
 	*script

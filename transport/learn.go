@@ -108,7 +108,7 @@ func next(rate, target, own float64, steady, old bool) (float64, bool) {
 	case lower(target, rate):
 		return target, true
 	case lower(rate, target):
-		return min(target, rate*raiseBy), steady
+		return min(target, max(own, rate*raiseBy)), steady
 	default: // the rate is right; renew it before it expires
 		return target, old && !same(target, own)
 	}
@@ -138,6 +138,19 @@ func (l *learner) lesson(limiter *reserve.Limiter) *lesson {
 		return before
 	}
 	return k
+}
+
+// rate returns the rate of a limiter, as far as this process knows.
+func (l *learner) rate(limiter *reserve.Limiter) float64 {
+	if l != nil {
+		k := l.lesson(limiter)
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if k.rate > 0 {
+			return k.rate
+		}
+	}
+	return limiter.Limit().Rate()
 }
 
 // told is a limit that a provider states.

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport/headers"
@@ -11,6 +12,7 @@ import (
 // levels lets limits continue with what responses say is left. The provider has not counted the requests
 // yet that are under way, so their costs are taken off.
 type levels struct {
+	rate     func(*reserve.Limiter) float64 // that is in force, in permits per second
 	mu       sync.Mutex
 	underWay map[string]int // permits of requests without a response, by limit; guarded by mu
 }
@@ -30,10 +32,15 @@ func (l *levels) sends(c *call, change int) {
 	}
 }
 
-// hear takes in what a response says is left of the limits of its request.
-func (l *levels) hear(ctx context.Context, c *call, windows []headers.Window) (err error) {
+// forOthers is the part of a bucket that is left alone: other programs may use it before the next response states that.
+const forOthers = 0.1
+
+// hear takes in what a response says is left of the limits of its request. The rest of a window has to last until all
+// of it comes back, and a paced limit gets permits until then. hear returns for how long to pause each limit.
+func (l *levels) hear(ctx context.Context, c *call, windows []headers.Window) (waits []time.Duration, err error) {
+	waits = make([]time.Duration, len(c.limits))
 	if l == nil || !c.told {
-		return nil
+		return waits, nil
 	}
 	for i, limiter := range c.limits {
 		kind := limiter.Limit().Kind()
@@ -41,16 +48,26 @@ func (l *levels) hear(ctx context.Context, c *call, windows []headers.Window) (e
 			continue
 		}
 		for _, w := range windows {
-			if w.Remaining < 0 || !c.concerns(i, w) {
+			// Open calls will produce more output than the response counts.
+			if w.Remaining < 0 || !c.concerns(i, w) || w.Name == "output-tokens" {
 				continue
 			}
 			l.mu.Lock()
 			left := w.Remaining - float64(l.underWay[limiter.Group()+" "+limiter.String()])
 			l.mu.Unlock()
+			switch {
+			case w.Refills:
+				left -= w.Limit * forOthers
+				if rate := w.Rate(); rate > 0 && -left/rate >= 1 {
+					waits[i] = time.Duration(-left / rate * float64(time.Second))
+				}
+			case kind == reserve.KindPaced:
+				left -= l.rate(limiter) * max(0, w.Reset.Seconds()-1) // whole seconds, rounded up
+			}
 			if e := limiter.Told(ctx, max(0, left)); e != nil {
 				err = e
 			}
 		}
 	}
-	return err
+	return waits, err
 }

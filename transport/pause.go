@@ -46,11 +46,15 @@ func (t *Transport) apply(ctx context.Context, s sent, c *call, advice verdict) 
 	if t.learner != nil {
 		t.learner.hear(ctx, c, advice.Windows)
 	}
-	if err := t.levels.hear(ctx, c, advice.Windows); err != nil {
+	waits, err := t.levels.hear(ctx, c, advice.Windows)
+	if err != nil {
 		t.config.Logger.Error("transport: what is left could not be passed on; other processes may call too early", "error", err)
 	}
 	each := c.pauses(advice)
 	t.backOff(s, c, advice.Advice, each)
+	for i := range each {
+		each[i] = max(each[i], waits[i])
+	}
 	p := pause{asked: longest(each), kept: true}
 	p.lasts = min(p.asked, t.config.MaxPause)
 	if p.asked > 0 {

@@ -38,11 +38,11 @@ func New(config Config) (*Transport, error) {
 			return nil, err
 		}
 	}
-	if config.Levels {
-		t.levels = &levels{underWay: map[string]int{}}
-	}
 	if config.Learn {
 		t.learner = newLearner(t.config.Ceiling, t.config.MaxPause, t.config.Logger)
+	}
+	if config.Levels {
+		t.levels = &levels{underWay: map[string]int{}, rate: t.learner.rate}
 	}
 	return t, nil
 }

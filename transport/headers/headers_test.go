@@ -291,7 +291,7 @@ func TestWindows(t *testing.T) {
 			x-ratelimit-remaining-requests: 11
 			x-rate-limit-reset-tokens: 55`, []headers.Window{
 			{Name: "requests", Unit: "requests", Remaining: 11},
-			{Name: "tokens", Unit: "tokens", Remaining: 0, Reset: 55 * time.Second},
+			{Name: "tokens", Unit: "tokens", Remaining: 0, Reset: 55 * time.Second, Period: minute},
 		}},
 		{"HubSpot", `
 			X-HubSpot-RateLimit-Daily: 250000

@@ -1,6 +1,7 @@
 package headers
 
 import (
+	"cmp"
 	"math"
 	"net/http"
 	"strings"
@@ -18,8 +19,10 @@ func named(header http.Header, clock time.Time) []Window {
 	spans := map[string]bool{}
 	for key, values := range header {
 		rest, ok := strings.CutPrefix(key, "X-Ratelimit-")
-		if !ok { // Azure spells one of its headers like this
+		azure := false
+		if !ok {
 			rest, ok = strings.CutPrefix(key, "X-Rate-Limit-")
+			azure = ok
 		}
 		if !ok || len(values) == 0 {
 			continue
@@ -39,10 +42,13 @@ func named(header http.Header, clock time.Time) []Window {
 				s.at(name).Reset = d
 				_, spans[name] = span(strings.TrimSpace(values[0]))
 			}
+			if azure { // it spells this header alone like this, and counts tokens by the minute
+				s.at(name).Period = time.Minute
+			}
 		}
 	}
 	for name, w := range s {
-		w.Period = periodOf(name)
+		w.Period = cmp.Or(w.Period, periodOf(name))
 		if !spans[name] {
 			continue
 		}
