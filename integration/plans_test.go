@@ -150,8 +150,8 @@ func megabytes() float64 {
 	return float64(m.HeapAlloc) / 1e6
 }
 
-// Four processes serve customers whose plans change up and down, while 52 calls wait at some of
-// them. The newest plans are in force within about a second, and Redis keeps one key for each customer in use.
+// Four processes serve customers whose plans change up and down, and for most customers to other kinds and back, while
+// 52 calls wait at some of them. The newest plans are in force within about a second, and Redis keeps one key for each customer in use.
 // FLEETPACE_LONG=1 plays 10,000 customers for half a minute, loses the data meanwhile, and looks what is left two
 // minutes later. It also judges the calls; without it the figures are in the log.
 func TestPlansOfFourProcesses(t *testing.T) {
@@ -164,9 +164,10 @@ func TestPlansOfFourProcesses(t *testing.T) {
 	client, prefix := server.Client(t), redistest.Prefix(t)
 	begin := time.Now().Add(time.Second)
 	limits := []string{"10/s burst 3", "40/s", "80/s burst 5", "25/s burst 2"}
+	kinds := slices.Concat(limits, []string{"30/minute quota", "9/3s rolling", "20/s warmup 1s"})
 	random, changes := rand.New(rand.NewPCG(7, 37)), []planChange{}
 	for at := time.Second; at < lasts-time.Second; at += 50 * time.Millisecond {
-		changes = append(changes, planChange{at.Microseconds(), busy + random.IntN(customers-busy), limits[random.IntN(len(limits))]})
+		changes = append(changes, planChange{at.Microseconds(), busy + random.IntN(customers-busy), kinds[random.IntN(len(kinds))]})
 	}
 	for n := range busy {
 		for at := time.Second + time.Duration(random.IntN(500))*time.Millisecond; at < lasts-1500*time.Millisecond; at += time.Duration(2200+random.IntN(1500)) * time.Millisecond {

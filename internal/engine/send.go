@@ -11,6 +11,9 @@ import (
 // errAway is the error of batches that are not sent because Redis counts as unreachable.
 var errAway = errors.New("redis is away")
 
+// mostLeaves is how often places are left and turns are returned again, because Redis had a plan of another kind.
+const mostLeaves = 5
+
 // dispatch sends the batches of the outbox, unless another one has to go first.
 func (e *Engine) dispatch(now time.Time) {
 	for e.gate == nil && len(e.outbox) > 0 {
@@ -123,6 +126,11 @@ func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 	switch {
 	case b.answered != nil:
 		b.answered(now, r)
+	case b.Script == Leave && b.tries < mostLeaves && errors.Is(r.Reply.AnyProblem(), wire.ErrAgain): // another plan is in force
+		e.breaker.record(now, nil)
+		b.tries++
+		b.driven = false
+		e.outbox = append(e.outbox, b)
 	case b.Script == Leave:
 		e.breaker.record(now, nil)
 		e.lookAfter(b.limits, now)
