@@ -1,6 +1,7 @@
 // Package reserve is a distributed rate limiter that queues, on Redis. All processes of a fleet
 // share one queue. A call blocks until the API's limit allows it. It fails only if its deadline
-// cannot be met, if its cost exceeds the burst, or if the outage policy says so.
+// cannot be met, its cost exceeds the burst, the queue is full, or the limit is stopped. The outage
+// policy may fail it, too, and so do faults of the setup: the errors of this package say which.
 //
 //	limiter, err := reserve.New(client, reserve.Config{
 //		Name:  "maps-api",
