@@ -9,7 +9,7 @@
 --       "<process>:<number>:<cost>:<what>" and for how many micros it has held them
 
 -- Nothing is written. Keys and members that another script would remove are treated as missing.
-local WRITES = { UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true }
+local WRITES = { UNLINK = true, ZADD = true, ZREM = true, ZREMRANGEBYRANK = true, HDEL = true }
 local NOTHING = { ZCARD = 0, ZCOUNT = 0, ZSCORE = false }
 local really, gone = call, {}
 call = function(name, key, ...)

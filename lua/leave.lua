@@ -14,6 +14,9 @@
 --           keep  "<number> <micros>" cost:what  the call has held its slots since then, and still
 --                                             does
 --           free  "<number>" cost:what        the call loses its slots for good
+--           lease "<number> <micros> <name>" cost:what  a lease of that name, which begins with ~, holds
+--                                             the slots of the call for so long from now on. Later it
+--                                             is renewed. `done` of process <name> and call 1 ends it
 --           look  "" 0                        messages of free slots are repeated to calls that
 --                                             have not asked
 --         If the place names a flow, the cost of place and book ends with ":<weight>:<flow>"
@@ -37,6 +40,8 @@ for i = OWN + 1, #ARGV, 4 do
       if whole then bookings().drop(l, which, cost) end
     elseif what == 'done' or what == 'keep' or what == 'free' then
       left = whole and l.meter[what] and l.meter[what](l, who, tag) or 0
+    elseif what == 'lease' then
+      left = whole and tag and tag > 0 and l.meter.lease and l.meter.lease(l, who, tag, id) or 0
     elseif what == 'book' then
       if whole and tag and tag ~= 0 and id ~= '' and math.abs(tag) <= MOST_TAG then
         left = leave(l, who, cost) and cost or 0

@@ -8,12 +8,13 @@
 -- front, span, returned: see bookings.lua. latest: when the last booked call is due back. The field
 -- `steppedBack` is by how much the clock has stepped back in the last minute, the version that the state had
 -- then, and when that minute is over. `closed` is until when all that is spent without Redis is counted: see settle.lua.
+-- `leased` is until when no lease of slots is over.
 -- `kept` is permits that were used before the limit became one of another kind, and until when they count. While the
 -- limit in force is of another kind than its keys, ODD is added to `protocol`: earlier scripts refuse the state.
 local FIELDS = { 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'epoch', 'rank', 'setUntilMicros', 'pausedUntilMicros',
-  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol', 'steppedBack', 'closed', 'kept' }
+  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol', 'steppedBack', 'closed', 'kept', 'leased' }
 local NUMBERS, ODD = 12, 1000
-local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil', 'closed' } -- if they are not 0
+local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil', 'closed', 'leased' } -- if they are not 0
 local limits, byKey = {}, {} -- by index; a limit that a call names twice has one table
 
 -- say writes the part of the reply about a limit.
@@ -50,7 +51,7 @@ local function convert(l, plain, meter, kept)
   if problem then return problem end
   erase('UNLINK', l.key, l.log) -- save writes the whole state
   for k = 1, #FIELDS do l.was[k] = k <= NUMBERS and 0 or '' end
-  l.own, l.rank, l.entries, l.seen, l.part, l.held, l.setUntil, l.last, l.brings, l.renews = l.mine, l.myRank, 0, now, 0, 0, 0, '', '', true
+  l.own, l.rank, l.entries, l.seen, l.part, l.held, l.setUntil, l.leased, l.last, l.brings, l.renews = l.mine, l.myRank, 0, now, 0, 0, 0, 0, '', '', true
   l.meter.fresh(l)
   if l.kind == 'q' or l.kind == 'r' then
     if used > 0 then l.meter.spend(l, min(used, l.a), at) end
@@ -73,7 +74,7 @@ local function fields(l)
   end
   local was = { tonumber(f[1] or 0), tonumber(f[2] or 0), tonumber(f[3] or 0), tonumber(f[4] or 0), tonumber(f[5] or 0), tonumber(f[6] or 0),
     tonumber(f[7] or 0), tonumber(f[8] or 0), tonumber(f[9] or 0), tonumber(f[10] or 0), tonumber(f[11] or 0), tonumber(f[12] or 0),
-    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0', f[21] or '', f[22] or '', f[23] or '', f[24] or '' }
+    f[13] or '', f[14] or '', f[15] or '', f[16] or '', f[17] or '', f[18] or '', f[19] or '', f[20] or '0 0 0 0 0 0 0 0 0', f[21] or '', f[22] or '', f[23] or '', f[24] or '', f[25] or '' }
   for k = 1, NUMBERS do
     local x = was[k]
     if not x or x - x ~= 0 then return 'BADSTATE ' .. FIELDS[k] .. ': want a number, got ' .. f[k] end
@@ -90,7 +91,7 @@ local function fields(l)
   l.version, l.seen, l.free, l.part, l.epoch, l.rank = was[1], was[2], was[3], was[4], was[5], was[6]
   l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense = was[7], was[8], was[9], was[10], was[11], was[12]
   l.plain, l.last, l.run, l.own, l.reason, l.steppedBack = was[13], was[14], f[15] or ARGV[RUN], was[17], was[18], was[22]
-  l.closed = tonumber(was[23]) or 0
+  l.closed, l.leased = tonumber(was[23]) or 0, tonumber(was[25]) or 0
   if l.fresh then
     if call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
     l.card, l.bookings, l.entries, l.seen, l.free, l.epoch, was[4] = 0, 0, 0, now, at, now, nil
@@ -248,7 +249,7 @@ local function save(l)
   local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
   local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
-    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.form == '' and l.protocol or l.protocol + ODD .. '', l.steppedBack, l.closed > now and format('%.0f', l.closed) or '', l.kept }
+    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.form == '' and l.protocol or l.protocol + ODD .. '', l.steppedBack, l.closed > now and format('%.0f', l.closed) or '', l.kept, l.leased > 0 and format('%.0f', l.leased) or '' }
   local was, changes, n = l.was, {}, 0
   for k = 1, #FIELDS do
     local value = is[k]

@@ -270,7 +270,7 @@ func (s *server) Ask(who queuemodel.Caller, limits []queuemodel.Limit, items []q
 
 func (s *server) Leave(who queuemodel.Caller, limits []queuemodel.Limit, limit int, what, which string, cost float64, flow *queuemodel.Flow) ([]queuemodel.Head, float64, error) {
 	size := whole(cost)
-	if what == "done" || what == "keep" || what == "free" {
+	if what == "done" || what == "keep" || what == "free" || what == "lease" {
 		size += ":" + flow.Name
 	} else if flow != nil {
 		size += ":" + flowText(flow)

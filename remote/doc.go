@@ -55,9 +55,20 @@
 //
 // # Slots
 //
-// A turn with slots has a lease, which its caller renews. Only the server that granted a turn can
-// release its slots or settle its costs, so with several servers the caller must reach the same one
-// again. If that server is killed, its slots are free after 3 to 5 s. A server that shuts down
-// calls [Server.Drain] and then, while it still serves requests, [Server.Released], so that callers
-// can renew and release. Closing the Set frees the remaining slots.
+// A turn with slots has a lease in Redis, which its caller renews. The token of the turn names the
+// lease, the limits and the costs. So any server on the same Redis renews and releases it, also
+// when the server that granted it is gone. The name of the lease cannot be guessed, so the token
+// needs no signature. These rules hold:
+//
+//   - No more slots are held than the limit has.
+//   - A lease that is renewed in time keeps its slots, whichever servers are killed.
+//   - A lease that is not renewed ends, and its slots go to the next call. If nobody wants them,
+//     it may still be renewed.
+//
+// If a server is killed after it granted a turn and before the response arrived, the slots are free
+// when the lease ends. If callers cannot renew for as long as a lease, because Redis is unreachable,
+// their slots are lost. After Redis lost its data, a renewal within three seconds brings a lease back.
+//
+// Only the server that granted a turn can settle its costs. A server that shuts down calls
+// [Server.Drain] first.
 package remote

@@ -49,23 +49,31 @@ func (s *Server) give(ctx context.Context, p *poll, at *place) any {
 		s.hangUp(ctx, at)
 		return away("The request has ended.")
 	}
-	s.places.drop(at)
 	fresh := newID()
-	token := fresh[len(prefix):]
+	token, lease := fresh[len(prefix):], time.Duration(0)
+	if at.slots {
+		held, err := s.lend(ctx, at)
+		if err != nil {
+			s.hangUp(ctx, at)
+			s.report(ctx, err)
+			return problemOf(err, "limits")
+		}
+		if held != "" {
+			token, lease = held, s.config.Lease
+		}
+	}
+	s.places.drop(at)
 	if at.id == "" {
 		at.id = fresh
 	}
-	s.turns.add(token, at.caller, at.need, r)
+	s.turns.add(token, at.need, r)
 	s.given.keep(token, at)
 	now := time.Now()
-	answer := turnAnswer{
+	return turnAnswer{
 		Turn: token, ID: strings.TrimPrefix(at.id, prefix), Waited: millis(now.Sub(at.since)),
 		Held: millis(now.Sub(p.came)), Due: millis(r.Due().Sub(now)), Usable: millis(r.Until().Sub(now)),
+		Lease: millis(lease),
 	}
-	if at.slots {
-		answer.Lease = millis(s.config.Lease)
-	}
-	return answer
 }
 
 // miss returns the response for a call whose turn comes too late, and removes its place.

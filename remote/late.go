@@ -72,15 +72,13 @@ func (s *Server) handBack(ctx context.Context, q *waitRequest, at *place, way ti
 	named := ""
 	if q.Late {
 		named = q.Turn
+		_ = s.endLease(ctx, named) // most turns have none; else it ends by itself
 	}
 	turn := s.given.find(at.id, named)
 	if turn == nil || !q.Late || at.reservation != nil || !turn.same(at.need) {
 		return
 	}
-	if u := s.turns.find(turn.token); u != nil {
-		s.turns.free(turn.token, u)
-		s.turns.forget(turn.token)
-	}
+	s.turns.forget(turn.token)
 	if err := turn.reservation.Late(way, named != ""); err != nil {
 		s.report(ctx, err)
 		return

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/limits"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // A Server is an [http.Handler] that grants turns. It may be mounted beside other handlers, at the
@@ -52,7 +53,7 @@ func New(set *limits.Set, config Config) (*Server, error) {
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.places = places{byID: map[string]*place{}, most: config.MaxKept}
 	s.given = givenTurns{byID: map[string]*givenTurn{}, most: config.MaxKept}
-	s.turns = turns{byToken: map[string]*turn{}, lease: config.Lease, logger: config.Logger}
+	s.turns = turns{byToken: map[string]*reserve.Reservation{}, logger: config.Logger}
 	s.polls = map[*poll]struct{}{}
 	s.handler = s.tokens.requires(s.routes())
 	s.open = map[string]http.HandlerFunc{
@@ -113,7 +114,7 @@ func (s *Server) Probes() http.Handler {
 
 // Drain ends all polls; their callers are to ask again. Calls with ids keep their places, and the
 // others get an id. From then on no request waits here: requests for turns get 503. Call Drain
-// before the Shutdown of the [http.Server], and [Server.Released] in between if limits have slots.
+// before the Shutdown of the [http.Server].
 func (s *Server) Drain() {
 	s.mu.Lock()
 	s.end()
@@ -127,11 +128,6 @@ func (s *Server) Drain() {
 		s.handOver(ctx, at)
 	}
 }
-
-// Released blocks until no turn holds slots: all were released, or their leases have expired. Call
-// it after Drain, while the server still serves requests, because slots can only be released and
-// renewed here. The error is the context's; the context bounds how long calls may take to end.
-func (s *Server) Released(ctx context.Context) error { return s.turns.released(ctx) }
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	switch err := s.config.Ready(r.Context()); {

@@ -41,9 +41,9 @@ func TestSlots(t *testing.T) {
 			require.Equal(t, http.StatusOK, w.Code)
 			require.Equal(t, ms(10*time.Second), body(t, w).Lease)
 		}
-		require.Equal(t, http.StatusNotFound, post(t, s, "/v1/renew", of(second)).Code)
 		_, waited = take()
 		require.Less(t, waited, 100*time.Millisecond)
+		require.Equal(t, http.StatusNotFound, post(t, s, "/v1/renew", of(second)).Code)
 		_, waited = take()
 		require.InDelta(t, 10, waited.Seconds(), 0.2)
 	})
@@ -81,7 +81,7 @@ func TestCallers(t *testing.T) {
 	})
 }
 
-// A turn that was let through while Redis was away holds no slots that could be lost.
+// A turn that was let through while Redis was away has no lease, because it holds no slots.
 func TestTheLeaseOfATurnWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := bubble.New(t)
@@ -89,38 +89,7 @@ func TestTheLeaseOfATurnWithoutRedis(t *testing.T) {
 		b.Redis.SetError("LOADING Redis is loading the dataset in memory")
 		w := post(t, s, "/v1/wait", wants("loose"))
 		require.Equal(t, http.StatusOK, w.Code, w.Body)
-		turn := `{"turn":"` + body(t, w).Turn + `"}`
-		for range 5 {
-			time.Sleep(5 * time.Second)
-			require.Equal(t, http.StatusOK, post(t, s, "/v1/renew", turn).Code)
-		}
-		b.Redis.SetError("")
-		require.Equal(t, http.StatusNoContent, post(t, s, "/v1/release", turn).Code)
-	})
-}
-
-// A server that ends goes on until its turns hold no slots any more: they are released, or their
-// leases are over.
-func TestReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newSite(t, bubble.New(t), remote.Config{Lease: 10 * time.Second})
-		require.NoError(t, s.Released(t.Context()), "there are none")
-		first := `{"turn":"` + body(t, post(t, s, "/v1/wait", wants("slots"))).Turn + `"}`
-		second := `{"turn":"` + body(t, post(t, s, "/v1/wait", wants("slots"))).Turn + `"}`
-		s.Drain()
-
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		require.ErrorIs(t, s.Released(ctx), context.DeadlineExceeded)
-		time.Sleep(4 * time.Second)
-		require.Equal(t, http.StatusOK, post(t, s, "/v1/renew", first).Code) // until 15 s
-		began := time.Now()
-		time.AfterFunc(time.Second, func() {
-			require.Equal(t, http.StatusNoContent, post(t, s, "/v1/release", second).Code)
-		})
-		require.NoError(t, s.Released(t.Context()))
-		require.Equal(t, 10*time.Second, time.Since(began))
-		require.Equal(t, http.StatusNotFound, post(t, s, "/v1/release", first).Code)
+		require.Zero(t, body(t, w).Lease)
 	})
 }
 

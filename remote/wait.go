@@ -113,9 +113,6 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 		answer(w, problemOf(err, ""))
 		return
 	}
-	if n.slots {
-		defer s.turns.enter()()
-	}
 	if err = s.enter(p); err != nil {
 		answer(w, err)
 		return

@@ -2,8 +2,13 @@ package reserve
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"slices"
+	"time"
 
+	"github.com/fleetpace/fleetpace/internal/engine"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -84,6 +89,54 @@ func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
 	}
 	freed, err := l.core.process.Free(ctx, l.limit, wire.Holder{Process: h.Process, Number: h.Number, Doing: h.Doing, Cost: int64(h.Slots)})
 	return freed, failed("free", l, l.core.why(ctx, err))
+}
+
+// A Lease holds the slots of a call in Redis, and not in a process. Any process renews and ends it,
+// also when the process that made it is gone. [Reservation.Lend] makes one.
+type Lease struct {
+	Name  string // one of each call; who knows it can end the lease
+	Doing string // what the call is for, as in [Holder]
+}
+
+// Lend lets a lease hold the slots of a call that has its turn. The call then holds none: Release
+// does nothing, and Lost is nil. Unless [Joint.Renew] renews the lease, it ends after d. It reports
+// false if the call holds no slots, for example because its turn was granted without Redis. Errors
+// are those of [Limiter.State].
+func (r *Reservation) Lend(ctx context.Context, d time.Duration) (Lease, bool, error) {
+	l := Lease{rand.Text(), r.call.Need.Doing()}
+	lent, err := r.process().Lend(ctx, r.call, l.holder(), d)
+	return l, lent, failed("lend", r.joint, r.joint.shared().why(ctx, err))
+}
+
+// Renew lets a lease go on for d from now on. The limits and costs are those of its call. It reports
+// false if the slots are lost. After a loss of data, it brings the lease back. Errors are those of
+// [Limiter.State].
+func (j *Joint) Renew(ctx context.Context, l Lease, d time.Duration, costs ...int) (bool, error) {
+	return j.lease(ctx, "renew", costs, func(p *engine.Process, need *engine.Need) (bool, error) {
+		return p.Renew(ctx, need, l.holder(), l.Doing, d)
+	})
+}
+
+// EndLease frees the slots of a lease. The limits and costs are those of its call. It reports false
+// if the slots are lost or free already. Errors are those of [Limiter.State].
+func (j *Joint) EndLease(ctx context.Context, l Lease, costs ...int) (bool, error) {
+	return j.lease(ctx, "end lease", costs, func(p *engine.Process, need *engine.Need) (bool, error) {
+		return p.EndLease(ctx, need, l.holder(), l.Doing)
+	})
+}
+
+func (j *Joint) lease(ctx context.Context, op string, costs []int, do func(*engine.Process, *engine.Need) (bool, error)) (held bool, err error) {
+	need, err := j.needOfAny(ctx, costs, false)
+	if err == nil {
+		held, err = do(j.process(), &need)
+	}
+	return held, failed(op, j, j.shared().why(ctx, err))
+}
+
+// holder is the name in Redis. People see it, and it does not tell the name of the lease.
+func (l Lease) holder() string {
+	sum := sha256.Sum256([]byte(l.Name))
+	return "~" + hex.EncodeToString(sum[:8])
 }
 
 // needsNoRelease rejects limits with slots: Wait and Allow could never release them.

@@ -86,8 +86,8 @@ or client certificates. With --no-tls, TLS ends at a proxy before it.`,
 	f.StringVar(&o.tokens, "tokens", "", "`file` of tokens, each with its right")
 	f.StringVar(&o.probes, "probes", "", "`address` for /healthz and /readyz alone, without TLS and tokens")
 	f.DurationVar(&o.poll, "poll", 25*time.Second, "the longest that a request waits")
-	f.DurationVar(&o.lease, "lease", 10*time.Second, "how long a turn keeps its slots without renewal")
-	f.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests, and calls that hold slots, may take to end after SIGTERM")
+	f.DurationVar(&o.lease, "lease", 8*time.Second, "how long a turn keeps its slots without renewal")
+	f.DurationVar(&o.grace, "grace", 10*time.Second, "how long requests may take to end after SIGTERM")
 	_ = c.MarkFlagRequired("limits")
 	return c
 }
@@ -145,8 +145,7 @@ func loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// giveTurns serves until the context ends. Then the response to waiting calls is to ask again, and
-// calls with slots may release them for as long as o.grace.
+// giveTurns serves until the context ends. Then the response to waiting calls is to ask again.
 func (a *app) giveTurns(ctx context.Context, o serving, secure *tls.Config) error {
 	provider, metrics, err := scrape.New()
 	if err != nil {
@@ -218,7 +217,6 @@ func serveTurns(ctx context.Context, server *http.Server, turns *remote.Server, 
 	turns.Drain()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), o.grace)
 	defer cancel()
-	_ = turns.Released(ending) // other servers cannot release them; closing the set frees the rest
 	if err := server.Shutdown(ending); err != nil {
 		_ = server.Close()
 	}

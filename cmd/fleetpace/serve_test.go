@@ -202,38 +202,23 @@ func TestServeIsKilledWithASlot(t *testing.T) {
 	t.Logf("MEASURE the slot was free after %v", time.Since(began).Round(time.Millisecond))
 }
 
-// A server that ends goes on until the slots that its callers hold are released.
-func TestServeEndsWhenSlotsAreReleased(t *testing.T) {
-	t.Parallel()
-	server := redistest.New(t)
-	const limits, body = "limits:\n  - {name: api, limit: 1 at once}\n", `{"limits":[{"name":"api"}]}`
-	s := serveTurnsOf(t, server, redistest.Prefix(t), limits, "127.0.0.1:0", "-lease", "5m", "-grace", "5m")
-	client := s.client()
-	turn := take(t, client, body)
-	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool {
-		status, _ := ask(t.Context(), client, "/v1/wait", body)
-		return status == http.StatusServiceUnavailable
-	}, time.Minute, 10*time.Millisecond, "it ends, and answers")
-	status, _ := ask(t.Context(), client, "/v1/renew", turn)
-	require.Equal(t, http.StatusOK, status)
-	status, _ = ask(t.Context(), client, "/v1/release", turn)
-	require.Equal(t, http.StatusNoContent, status)
-	s.read.Wait() // until it has closed what it says
-	require.NoError(t, s.cmd.Wait())
-}
-
-// take takes a turn, and returns the body that names it.
-func take(t *testing.T, client *http.Client, body string) string {
+// tryTake takes a turn, and returns the body that names it; empty if there was none.
+func tryTake(t *testing.T, client *http.Client, body string) string {
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/v1/wait", strings.NewReader(body))
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	w, err := client.Do(r)
-	require.NoError(t, err)
+	if err != nil {
+		return ""
+	}
 	defer func() { _ = w.Body.Close() }()
-	require.Equal(t, http.StatusOK, w.StatusCode)
+	if w.StatusCode != http.StatusOK {
+		return ""
+	}
 	var a struct{ Turn string }
-	require.NoError(t, json.NewDecoder(w.Body).Decode(&a))
+	if json.NewDecoder(w.Body).Decode(&a) != nil {
+		return ""
+	}
 	return fmt.Sprintf(`{"turn":%q}`, a.Turn)
 }
 

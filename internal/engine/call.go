@@ -161,8 +161,8 @@ func (n *Need) leases() bool {
 	return n.Limit.Paced() && len(n.More) == 0 && !n.Settles && n.ID == ""
 }
 
-// doing is the text that says what a call holds slots for: its ID, or its flow.
-func (n *Need) doing() string {
+// Doing is the text that says what a call holds slots for: its ID, or its flow.
+func (n *Need) Doing() string {
 	if n.ID != "" {
 		return n.ID
 	}

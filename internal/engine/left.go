@@ -179,7 +179,7 @@ func (b *Batch) leaveSlots(l *line, t *Turn) {
 	}
 	for i, part := range l.parts {
 		if l.slots[i] {
-			b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Place: t.Number, Cost: part.Cost, Done: true, Doing: l.need.doing()})
+			b.Left = append(b.Left, wire.Left{Limit: b.at(part.Limit), Place: t.Number, Cost: part.Cost, Done: true, Doing: l.need.Doing()})
 		}
 	}
 	b.ended = append(b.ended, endedTurn{l, t})

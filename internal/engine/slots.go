@@ -91,7 +91,7 @@ func (e *Engine) keepSlots(now time.Time) {
 		c.Need.each(func(p Part) {
 			if p.Limit.HasSlots() {
 				held, calls = append(held, c.slots), append(calls, c)
-				b.Left = append(b.Left, wire.Left{Limit: b.at(p.Limit), Place: c.slots.turn.Number, Cost: p.Cost, Since: c.slots.turn.Moment, Doing: c.Need.doing()})
+				b.Left = append(b.Left, wire.Left{Limit: b.at(p.Limit), Place: c.slots.turn.Number, Cost: p.Cost, Since: c.slots.turn.Moment, Doing: c.Need.Doing()})
 			}
 		})
 	}

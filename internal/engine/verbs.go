@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -153,6 +154,56 @@ func (p *Process) Free(ctx context.Context, limit *wire.Limit, h wire.Holder) (f
 		return reply, err
 	})
 	return freed, err
+}
+
+// Lend lets a lease hold the slots of a call, which then holds none: see lease of leave.lua. It reports false if the
+// call holds none.
+func (p *Process) Lend(ctx context.Context, c *Call, name string, d time.Duration) (lent bool, err error) {
+	number := int64(0)
+	p.step(func(e *Engine, _ time.Time) {
+		if e.holders[c] {
+			number = c.slots.turn.Number
+		}
+	})
+	if number == 0 {
+		return false, nil
+	}
+	if lent, err = p.lease(ctx, &c.Need, "", wire.Left{Place: number, Doing: c.Need.Doing(), Lease: name, For: d}); lent {
+		p.step(func(e *Engine, now time.Time) { e.Release(now, c) })
+	}
+	return lent, err
+}
+
+// Renew lets a lease go on for so long from now. It reports false if the slots are lost.
+func (p *Process) Renew(ctx context.Context, need *Need, name, doing string, d time.Duration) (bool, error) {
+	return p.lease(ctx, need, "", wire.Left{Doing: doing, Lease: name, For: d})
+}
+
+// EndLease frees the slots of a lease. It reports false if they were lost.
+func (p *Process) EndLease(ctx context.Context, need *Need, name, doing string) (bool, error) {
+	return p.lease(ctx, need, name, wire.Left{Place: 1, Doing: doing, Done: true})
+}
+
+// lease sends an item for each limit with slots, as a process. It reports whether all of them hold slots.
+func (p *Process) lease(ctx context.Context, need *Need, process string, of wire.Left) (held bool, err error) {
+	var limits []*wire.Limit
+	var items []wire.Left
+	need.each(func(part Part) {
+		if part.Limit.HasSlots() {
+			of.Limit, of.Cost = len(limits), part.Cost
+			limits, items = append(limits, part.Limit), append(items, of)
+		}
+	})
+	if len(items) == 0 {
+		return false, nil
+	}
+	err = p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
+		c.Process = cmp.Or(process, c.Process)
+		reply, left, err := wire.Leave(ctx, c, items)
+		held = err == nil && !slices.Contains(left, 0)
+		return reply, err
+	})
+	return held, err
 }
 
 // Booking is a call that is made later, perhaps by another process.

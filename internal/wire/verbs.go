@@ -36,6 +36,10 @@ type Left struct {
 	Since int64
 	Doing string
 
+	// A lease of that name takes over the slots of the call, or is renewed, and ends after so long.
+	Lease string
+	For   time.Duration
+
 	Look bool // messages of free slots are repeated to calls that have not asked
 }
 
@@ -53,6 +57,10 @@ func Leave(ctx context.Context, c *Call, items []Left) (Reply, []int64, error) {
 			a.number(0)
 		case item.Free:
 			a.slots("free", item)
+		case item.Lease != "":
+			a.text("lease")
+			a.joined(' ', item.Lease, item.Place, item.For.Microseconds())
+			a.joined(':', item.Doing, item.Cost)
 		case item.Done:
 			a.slots("done", item)
 		case item.Since > 0:

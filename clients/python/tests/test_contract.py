@@ -130,9 +130,10 @@ class Contract(Case):
         self.assertEqual((second["late"], second["turn"], second["id"], second["poll"]), (True, "a", "job-17", "0.000s"))
 
     def test_a_turn_that_was_asked_for_renews_and_releases_its_slots(self) -> None:
-        self.server.lease_ms = 300
+        self.server.lease_ms = 3000
         with self.client.limiter("slots").ask("job-17") as turn:
-            time.sleep(0.3)
+            while not self.server.bodies("/v1/renew"):  # after a third of the lease
+                time.sleep(0.02)
             self.assertFalse(turn.lost.is_set())
         self.assertEqual(self.server.bodies("/v1/renew")[:1], [{"turn": turn.id}])
         self.assertEqual(self.server.bodies("/v1/release"), [{"turn": turn.id}])

@@ -14,7 +14,7 @@ const limit: Check = (value) =>
 
 const limits = list(8, limit);
 const id = text(256);
-const turn = text(64);
+const turn = text(16384);
 const whose = {
   share: text(256),
   weight: (value: unknown) => typeof value === "number" && value >= 1e-6 && value <= 1e6,

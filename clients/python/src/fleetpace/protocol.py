@@ -17,6 +17,7 @@ from .retry_after import retry_after
 
 T = TypeVar("T")
 LEAVE_TIMEOUT = 2.0
+RELEASE_PATIENCE = 2.0
 LONGEST_SLEEP = 600.0
 
 
@@ -73,7 +74,16 @@ def settle(turn: str, *used: int) -> Steps[None]:
 
 
 def release(turn: str) -> Steps[None]:
-    yield from ask("/v1/release", {"turn": turn})
+    """Releases the slots; it asks again for some seconds, as another server may answer."""
+    until = monotonic() + RELEASE_PATIENCE
+    while True:
+        try:
+            yield from ask("/v1/release", {"turn": turn})
+            return
+        except Unavailable:
+            if monotonic() >= until:
+                raise
+            yield random.uniform(0.05, 0.2)
 
 
 def limits() -> Steps[list[LimitInfo]]:

@@ -1,0 +1,134 @@
+package remote_test
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/remote"
+)
+
+// roundRobin sends each request to the next server. A server that is down answers nothing.
+type roundRobin struct {
+	servers [2]atomic.Pointer[one]
+	next    atomic.Int64
+}
+
+// one is a server that can be killed.
+type one struct {
+	http.Handler
+	life context.Context
+	kill func()
+}
+
+func startOne(t *testing.T, b *bubble.Bubble) *one {
+	client := b.Client()
+	ctx, cancel := context.WithCancel(t.Context())
+	return &one{siteOn(t, client, remote.Config{}), ctx, func() {
+		cancel()
+		_ = client.Close()
+	}}
+}
+
+func (r *roundRobin) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	s := r.servers[r.next.Add(1)%2].Load()
+	ctx, cancel := context.WithCancel(q.Context())
+	defer cancel()
+	defer context.AfterFunc(s.life, cancel)()
+	answer := httptest.NewRecorder()
+	s.ServeHTTP(answer, q.WithContext(ctx))
+	if s.life.Err() != nil {
+		answer = httptest.NewRecorder()
+		answer.Header().Set("Content-Type", "application/problem+json")
+		answer.Header().Set("Retry-After", "0")
+		answer.WriteHeader(http.StatusServiceUnavailable)
+		_, _ = answer.WriteString(`{"title":"Away","status":503,"detail":"It is down."}`)
+	}
+	maps.Copy(w.Header(), answer.Header())
+	w.WriteHeader(answer.Code)
+	_, _ = w.Write(answer.Body.Bytes())
+}
+
+// Callers whose requests go to any of two servers never hold more slots than there are. A server is killed and started
+// again: its callers keep their slots, as they renew them at the other one. A caller that is gone keeps its slot for a lease.
+func TestSlotsAtAnyServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		var proxy roundRobin
+		for i := range proxy.servers {
+			proxy.servers[i].Store(startOne(t, b))
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		var held atOnce
+		var calls atomic.Int64
+		until := func(path, text string) answer { // asks until a server answers
+			for {
+				if w := post(t, &proxy, path, text); w.Code < 500 {
+					assert.Less(t, w.Code, 300, "%s after %v: %s", path, time.Since(began), w.Body)
+					if w.Code == http.StatusNoContent {
+						return answer{}
+					}
+					return body(t, w)
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+		caller := func() {
+			for time.Since(began) < 40*time.Second {
+				a := until("/v1/wait", wants("slots"))
+				for a.Turn == "" {
+					time.Sleep(time.Duration(a.Retry * float64(time.Millisecond)))
+					a = until("/v1/wait", wants("slots", `"id":"`+a.ID+`"`))
+				}
+				turn := `{"turn":"` + a.Turn + `"}`
+				over, renewing := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(renewing)
+					for {
+						select {
+						case <-over:
+							return
+						case <-time.After(2500 * time.Millisecond):
+							until("/v1/renew", turn)
+						}
+					}
+				}()
+				held.run(7 * time.Second)
+				calls.Add(1)
+				close(over)
+				<-renewing
+				until("/v1/release", turn)
+			}
+		}
+		for range 6 {
+			all.Go(caller)
+		}
+		time.Sleep(9 * time.Second)
+		proxy.servers[0].Load().kill()
+		time.Sleep(10 * time.Second)
+		proxy.servers[0].Store(startOne(t, b))
+		all.Wait()
+		t.Logf("%d calls in %v", calls.Load(), time.Since(began))
+		require.EqualValues(t, 2, held.most.Load())
+		require.Greater(t, float64(calls.Load())*7, 2*0.8*time.Since(began).Seconds(), "the slots are in use")
+		w := post(t, proxy.servers[0].Load(), "/v1/wait", wants("slots"))
+		require.Equal(t, http.StatusOK, w.Code)
+		post(t, &proxy, "/v1/wait", wants("slots")) // its caller is gone
+		proxy.servers[0].Load().kill()
+		gone := time.Now()
+		a := until("/v1/wait", wants("slots"))
+		require.NotEmpty(t, a.Turn)
+		require.InDelta(t, 8, time.Since(gone).Seconds(), 0.5)
+	})
+}
