@@ -133,9 +133,22 @@ func (a *app) pause() *cobra.Command {
 	})
 }
 
+func (a *app) stop() *cobra.Command {
+	var length time.Duration
+	var reason string
+	return a.changes(change{
+		use: "stop LIMIT [KEY]", short: "Fail all calls of a limit, as if its account were used up",
+		flags: func(c *cobra.Command) {
+			c.Flags().DurationVar(&length, "for", 0, "the `duration`, such as 2h; 0: until it is resumed")
+			c.Flags().StringVar(&reason, "reason", "", "why it is stopped, a `text` for callers and operators")
+		},
+		plan: func(t *target) (*fleet.Change, error) { return t.Stop(length, reason, me()) },
+	})
+}
+
 func (a *app) resume() *cobra.Command {
 	return a.changes(change{
-		use: "resume LIMIT [KEY]", short: "End a pause",
+		use: "resume LIMIT [KEY]", short: "End a pause or a stop",
 		plan: func(t *target) (*fleet.Change, error) { return t.Resume(), nil },
 	})
 }

@@ -340,7 +340,7 @@ func TestWordsThatAreNoKeys(t *testing.T) {
 			require.Contains(t, errs, "api/"+word, "%v: a key of that name", args)
 		}
 	}
-	require.Equal(t, 8, takeKeys, "show, why, pause, resume, refill, set, reset, release")
+	require.Equal(t, 9, takeKeys, "show, why, pause, stop, resume, refill, set, reset, release")
 	code, _, errs := s.command("", "pause", "api", "20s", "-y")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, `KEY: "20s" reads as a time; write fleetpace pause api --for 20s if it is one; write fleetpace pause api/20s if it is the name of a key`)

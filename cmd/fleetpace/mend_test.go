@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // The command that why names mends what is wrong, also for a key.
@@ -39,4 +41,23 @@ func TestTheCommandOfWhyMends(t *testing.T) {
 	require.Eventually(t, func() bool { return strings.Contains(s.does("why", "openai", "acme"), "was set to") }, 20*time.Second, 20*time.Millisecond)
 	mends("set", "why", "openai", "acme")
 	mends("slots", "why", "gpu")
+}
+
+// A limit that is stopped by hand fails its calls, for a time or until it is resumed.
+func TestStop(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Mini(t))
+	l := s.limiter("openai", "10/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("openai")
+	for _, more := range [][]string{{}, {"--for", "2h"}} {
+		require.Contains(t, s.does(append([]string{"stop", "openai", "--reason", "no money", "-y"}, more...)...), "done: stop")
+		var gone *reserve.Exhausted
+		require.Eventually(t, func() bool { return errors.As(l.Wait(t.Context()), &gone) }, 20*time.Second, 20*time.Millisecond)
+		require.Contains(t, gone.Reason, "no money")
+		require.Equal(t, len(more) > 0, !gone.Until.IsZero())
+		require.Contains(t, s.does("why", "openai"), "no money")
+		s.does("resume", "openai", "-y")
+		require.Eventually(t, func() bool { return l.Wait(t.Context()) == nil }, 20*time.Second, 20*time.Millisecond)
+	}
 }

@@ -49,7 +49,7 @@ func (a *app) root() *cobra.Command {
 	flags.Lookup("redis").DefValue = ""
 	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "`text` before the names of Redis keys: Config.Prefix of the limiters")
 	flags.StringVarP(&a.format, "output", "o", "text", "`format`: text or json")
-	root.AddCommand(a.ls(), a.show(), a.top(), a.watch(), a.why(), a.pause(), a.resume(), a.refill(), a.set(), a.reset(), a.release(),
+	root.AddCommand(a.ls(), a.show(), a.top(), a.watch(), a.why(), a.pause(), a.stop(), a.resume(), a.refill(), a.set(), a.reset(), a.release(),
 		a.check(), a.doctor(), a.export(), a.monitor(), a.serve(), a.version())
 	for _, c := range root.Commands() {
 		c.Flags().SortFlags = false

@@ -65,7 +65,32 @@ func (t *Target) Pause(length time.Duration, why, who string) (*Change, error) {
 	}, nil
 }
 
-// Resume ends a pause.
+// Stop fails all calls for a while. A length of 0 means that nobody knows the end. who is who does it.
+func (t *Target) Stop(length time.Duration, why, who string) (*Change, error) {
+	if length < 0 {
+		return nil, &FieldError{"for", fmt.Errorf("must not be below 0, got %v", length)}
+	}
+	end, until, more := "it is resumed, for a day at most, or the provider serves one of the calls that try it every five minutes", time.Time{}, []string(nil)
+	if length > 0 {
+		until = time.Now().Add(length)
+		end, more = until.Format(time.DateTime+" MST"), []string{"--for", length.String()}
+	}
+	if why != "" {
+		more = append(more, "--reason", why)
+	}
+	return &Change{
+		What:    fmt.Sprintf("stop %s: calls of all processes fail until %s", t, end),
+		Command: t.command("stop", more...),
+		Do: func(ctx context.Context) error {
+			if length > 0 {
+				until = time.Now().Add(length) // people may have taken their time to agree
+			}
+			return t.Limiter.Stop(ctx, until, Reason(why, who))
+		},
+	}, nil
+}
+
+// Resume ends a pause or a stop.
 func (t *Target) Resume() *Change {
 	what := fmt.Sprintf("end the pause of %s", t)
 	if !t.Row.Paused {
