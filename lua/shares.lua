@@ -10,8 +10,8 @@
 -- finer there, so urgent calls have a turn between any two of these calls.
 --
 -- The sorted set `flows` has up to five entries per flow. "=<flow>" is where its last call ends.
--- "<<flow>" and "><flow>" are the ends of a gap. Places that calls left make the gap; the flow's next
--- calls may move into it, and its calls behind the gap when they ask again. "~<flow>" is where its last
+-- "<<flow>" and "><flow>" are the ends of a gap. Places that calls left make the gap; the flow's calls
+-- behind it move into it when they ask again. "~<flow>" is where its last
 -- call ends that came back too late. "^<flow>" is behind the tag of its last call whose cost is settled.
 -- "!" is until when urgent calls have used their part, beyond all tags. All but "=" are below 0, so that only
 -- these count as flows that wait. Entries that `virtual` has passed are removed.
@@ -127,16 +127,9 @@ local function fairTag(l, cost, flow, settles)
   if flow.urgent > 0 then return urgentTag(l, cost, flow.urgent) end
   local size = share(l, cost, flow.weight)
   local ends, from, to = stretch(l, flow.name)
-  local tag = from or ends
-  if from then
-    from = from + size
-    if from >= to then ends, from = max(ends, from), nil end
-  else
-    if tag == l.virtual then tag = tag + min(l.card, size - 1) end
-    ends = after(l, ends, size)
-    if settles then call('ZADD', l.flows, format('%.0f', -tag - 1), '^' .. flow.name) end
-  end
-  keepStretch(l, flow.name, ends, from, to)
+  local tag = ends == l.virtual and ends + min(l.card, size - 1) or ends
+  if settles then call('ZADD', l.flows, format('%.0f', -tag - 1), '^' .. flow.name) end
+  keepStretch(l, flow.name, after(l, ends, size), from, to)
   return min(tag, LAST_TAG)
 end
 
@@ -159,8 +152,8 @@ local function forward(l, tag, place, cost, flow, back, settles)
   if not back and tag > max(ends, l.dense) and tag > -tonumber(call('ZSCORE', l.flows, '~' .. flow.name) or 0) then
     return fairTag(l, cost, flow, settles)
   end
-  if not from or from >= tag then return tag end
   local size = share(l, cost, flow.weight)
+  if not from or from >= tag or tag >= to + size then return tag end
   keepStretch(l, flow.name, ends, from + size, to + size)
   if l.card > 0 then
     call('ZADD', l.places, 'XX', format('%.0f', from), place)

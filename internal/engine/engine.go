@@ -259,7 +259,8 @@ func (q *queue) add(l *line) {
 	}
 }
 
-// sort moves lines whose calls have come to wait meanwhile to the lines with waiting calls.
+// sort moves lines whose calls have come to wait meanwhile to the lines with waiting calls. The oldest place asks
+// first, so calls that get new tags keep their order.
 func (q *queue) sort() {
 	q.fresh = slices.DeleteFunc(q.fresh, func(l *line) bool {
 		waits := len(l.places) > 0
@@ -268,6 +269,15 @@ func (q *queue) sort() {
 		}
 		return waits
 	})
+	slices.SortStableFunc(q.waiting, func(a, b *line) int { return a.since().Compare(b.since()) })
+}
+
+// since returns when the first place of the line was taken.
+func (l *line) since() (since time.Time) {
+	if len(l.places) > 0 {
+		since = l.places[0].since
+	}
+	return since
 }
 
 func (q *queue) len() int { return len(q.waiting) + len(q.fresh) }

@@ -150,19 +150,12 @@ func (c *call) fairTag(s *State, cost float64, flow Flow, settles bool) float64 
 	size := s.share(cost, flow.Weight)
 	f := s.of(flow.Name)
 	tag := f.ends
-	if f.to > 0 {
-		tag = f.from
-		if f.from += size; f.from >= f.to {
-			f = stretch{ends: max(f.ends, f.from)}
-		}
-	} else {
-		if tag == s.virtual {
-			tag += min(float64(len(s.places)), size-1)
-		}
-		f.ends = s.after(f.ends, size)
-		if settles {
-			s.behind[flow.Name] = tag + 1
-		}
+	if tag == s.virtual {
+		tag += min(float64(len(s.places)), size-1)
+	}
+	f.ends = s.after(f.ends, size)
+	if settles {
+		s.behind[flow.Name] = tag + 1
 	}
 	s.keepFlow(flow.Name, f)
 	return min(tag, lastTag)
@@ -186,10 +179,10 @@ func (c *call) forward(s *State, tag float64, id string, cost float64, flow Flow
 	if flow.Urgent == 0 && !back && tag > max(f.ends, s.dense, s.late[flow.Name]) {
 		return c.fairTag(s, cost, flow, settles)
 	}
-	if f.to == 0 || f.from >= tag || flow.Urgent > 0 {
+	size := s.share(cost, flow.Weight)
+	if f.to == 0 || f.from >= tag || tag >= f.to+size || flow.Urgent > 0 {
 		return tag
 	}
-	size := s.share(cost, flow.Weight)
 	s.keepFlow(flow.Name, stretch{f.ends, f.from + size, f.to + size})
 	for i := range s.places {
 		if s.places[i].id == id && s.places[i].cost == cost {
