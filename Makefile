@@ -1,6 +1,6 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-python test-browser test-packages test-release release mistakes lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
+.PHONY: help test test-real test-local test-modules test-bench test-sdk test-river test-clients test-several test-python test-browser test-packages test-release release mistakes lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
 
 # In Go 1.26 the race detector crashes in the simulated time of testing/synctest, where two
 # threads run timers of one bubble at once. Go 1.27 runs each with a context of its own.
@@ -49,6 +49,10 @@ test-sdk:
 test-clients: ## the clients in Python and TypeScript, also against the real server; wants node and npm
 	.ci/clients python typescript
 	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^TestLanguages$$' -v ./cmd/fleetpace
+
+test-several: ## two servers behind a round-robin proxy are killed in turn for a minute; wants node and npm
+	cd clients/typescript && npm ci --no-audit --no-fund && npm run build
+	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^TestServersAreKilled$$' -v ./cmd/fleetpace
 
 test-python: ## the client in Python, with a server that is played; test-clients has the real one
 	cd clients/python && PYTHONPATH=src python3 -m unittest tests.test_contract tests.test_hanging_up tests.test_hostile tests.test_retry_after tests.test_tls
