@@ -67,6 +67,8 @@ func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 // the call is [Reservation.Booked]: its process need not wait, and asks again a [Lead] before the
 // turn is Due, or earlier.
 //
+// While a limit is stopped, the call may get its turn to probe the stop: see [Limiter.Stop].
+//
 // You may repeat Ask under the same ID. If ctx ends during the request to Redis, Ask waits for the
 // answer for at most half a second, so that the call keeps its place. A deadline does not bound the
 // turn: errors are those of [Limiter.WaitN] except [ErrWouldMissDeadline].
@@ -89,6 +91,12 @@ func (j *Joint) ask(ctx context.Context, id string, patience time.Duration, cost
 	r, err := j.hold(heard, need, time.Time{})
 	if err != nil {
 		return nil, cmp.Or(ctx.Err(), err)
+	}
+	if r.Booked() {
+		if probes := j.probe(heard, need); probes != nil { // if all calls are booked, nobody else does
+			_ = j.leave(heard, id, costs)
+			return probes, nil
+		}
 	}
 	r.back = j.sooner(r.view().Due)
 	return r, nil

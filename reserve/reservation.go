@@ -40,7 +40,7 @@ func (r *Reservation) ID() string { return r.call.Need.ID }
 // whose stop has no known end is to ask again within ten minutes.
 func (r *Reservation) Due() time.Time {
 	v := r.view()
-	if v.State == engine.Booked && r.back.Before(v.Due) {
+	if (v.State == engine.Booked || v.State == engine.Back) && !r.back.IsZero() && r.back.Before(v.Due) {
 		return r.back
 	}
 	return v.Due
@@ -142,6 +142,9 @@ func (r *Reservation) wasted(turn *engine.Turn) {
 }
 
 func (r *Reservation) wait(ctx context.Context, early time.Duration) error {
+	if r.probes { // it has its turn
+		return ctx.Err()
+	}
 	if err := r.joint.ready(ctx); err != nil {
 		return err
 	}

@@ -332,3 +332,35 @@ func TestHardStopOfBookings(t *testing.T) {
 		}
 	})
 }
+
+// If all calls are booked, one of them in five minutes probes the stop. It has its turn at once, and its success ends
+// the stop.
+func TestBookedCallsProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		fleet := []*reserve.Joint{joint(t, b.on(b.client(), reserve.Config{Limit: reserve.PerSecond(10)})), joint(t, b.on(b.client(), reserve.Config{Limit: reserve.PerSecond(10)}))}
+		require.NoError(t, fleet[0].Stop(t.Context(), time.Time{}, "credits"))
+		var probes []time.Duration
+		start := time.Now()
+		for minute := range 17 {
+			for i, j := range fleet {
+				r, err := j.Ask(t.Context(), fmt.Sprint("task ", minute%2, i), time.Second)
+				require.NoError(t, err)
+				if r.Booked() || len(probes) == 3 {
+					continue
+				}
+				require.True(t, r.Probes())
+				require.NoError(t, r.Wait(t.Context()))
+				probes = append(probes, time.Since(start).Round(time.Second))
+				if len(probes) == 3 {
+					require.NoError(t, r.Served(t.Context()))
+				}
+			}
+			time.Sleep(time.Minute)
+		}
+		assert.Equal(t, []time.Duration{5 * time.Minute, 10 * time.Minute, 15 * time.Minute}, probes)
+		state, err := fleet[1].Limits()[0].State(t.Context())
+		require.NoError(t, err)
+		assert.False(t, state.Stopped)
+	})
+}

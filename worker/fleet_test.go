@@ -277,3 +277,15 @@ func (f *fleet) rests(d time.Duration) {
 func TestToldWantsATask(t *testing.T) {
 	require.ErrorIs(t, worker.Told(t.Context(), 1), worker.ErrInvalid)
 }
+
+// After a stop whose end nobody knows, one task in five minutes probes it. The first that is done ends the stop.
+func TestTaskEndsAStop(t *testing.T) {
+	simulate(t, func(t *testing.T, f *fleet) {
+		limiter := f.limiter(reserve.PerSecond(10))
+		f.serve(limiter, worker.Config{}, 5)
+		require.NoError(t, limiter.Stop(t.Context(), time.Time{}, "credits"))
+		f.enqueue(0, 10)
+		f.Until(10, 30*time.Minute)
+		f.unharmed()
+	})
+}

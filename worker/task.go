@@ -64,6 +64,11 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 	r.Release()
 	t.rest()
 	t.settle(ctx, r, settles.told(ctx, &w.config, asynqTask, err), settles)
+	if err == nil {
+		if e := r.Served(ctx); e != nil {
+			w.config.Logger.Error("fleetpace: the limit is stopped, though a task was done that probed it: resume it", "limit", t.joint.String(), "error", e)
+		}
+	}
 	return err
 }
 
