@@ -235,7 +235,7 @@ func (e *Engine) ahead(l *lease, now time.Time) {
 	}
 	l.passOn(l.behind, now)
 	if _, has := l.has(); has {
-		e.alarms.set(&l.burst, now.Add(e.gap(l)))
+		e.alarms.set(&l.burst, inStep(now.Add(e.gap(l))))
 	}
 }
 
@@ -245,6 +245,11 @@ func (e *Engine) gap(l *lease) time.Duration {
 	return max(usual, e.lasting(l.need.Limit)/longPart, 2*e.clock.known.trip)
 }
 
+// inStep returns a moment up to `together` later. Leases whose bursts end at about the same time share a trip.
+func inStep(at time.Time) time.Time {
+	return at.Add(together - time.Duration(at.UnixNano())%together)
+}
+
 // isDue returns the permits of a lease whose burst is over.
 func (l *lease) isDue(e *Engine, now time.Time) {
 	drawn, has := l.has()
@@ -252,7 +257,7 @@ func (l *lease) isDue(e *Engine, now time.Time) {
 		return
 	}
 	if rest := e.gap(l) - now.Sub(drawn); rest > 0 {
-		e.alarms.set(&l.burst, now.Add(rest))
+		e.alarms.set(&l.burst, inStep(now.Add(rest)))
 		return
 	}
 	e.giveLast(l, now)
