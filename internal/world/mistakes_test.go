@@ -17,7 +17,7 @@ var mistakes = []struct {
 	what, file, from, to string
 	law                  string
 }{
-	{"heartbeats are too rare, so a live process counts as dead", "heart", "every  = time.Second ", "every  = 6 * time.Second ", "safe"},
+	{"heartbeats are too rare, so a live process counts as dead", "heart", "every  = time.Second ", "every  = 6 * time.Second ", "used"},
 	{"what another server has is all that was used", "heart", "if forgot || other && e.known {", "if forgot {", "safe"},
 	{"nobody looks whether slots are held in vain", "heart", "	e.auditSlots(now)\n", "", "clean"},
 	{"calls of another kind are made", "kinds", "	if err := e.otherKind(&l.need); err != nil {\n		l.failAll(err)\n	}\n", "", "safe"},
