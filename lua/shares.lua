@@ -18,7 +18,7 @@
 
 local shares = once(function()
 
-local LEAST_PACE, MOST_SHARE, URGENT, FARTHER = 1000, 1e13, 4e15, 1e14
+local LEAST_PACE, MOST_SHARE, URGENT, BEFORE_ALL = 1000, 1e13, 4e15, 1e14
 local NOBODY = { weight = 1, name = '', urgent = 0 } -- the flow of calls that name no flow
 
 -- flowOf is the flow of a place, which says ":<weight>:<flow>" at its end.
@@ -108,7 +108,7 @@ end
 -- urgentTag gives an urgent call its tag: before all others, within the part of the limit that urgent
 -- calls have together. They are charged to that part, and not to their flows. The part is counted in time, which
 -- stands still in a pause: `virtual` does not move while many flows have their first turns. Calls that wait at
--- another limit may come with tags below `virtual`, but not by FARTHER.
+-- another limit may come with tags below `virtual`, but not by BEFORE_ALL micros.
 local function urgentTag(l, cost, part)
   local pace, clock, tag = max(1, l.meter.pace(l)), max(at, l.paused), l.virtual
   local begin = max(clock, -tonumber(call('ZSCORE', l.flows, '!') or 0) - URGENT)
@@ -116,7 +116,7 @@ local function urgentTag(l, cost, part)
     local flows = call('ZCOUNT', l.flows, '(' .. format('%.0f', l.virtual), '+inf')
     tag = after(l, tag, max(1, floor((begin - clock) * max(1, LEAST_PACE / pace) * (1 - part) / max(1, flows))))
   else
-    tag = max(1, tag - FARTHER)
+    tag = max(1, tag - BEFORE_ALL)
   end
   return charge(l, '!', -URGENT - floor(begin + cost * pace / part), tag)
 end

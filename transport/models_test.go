@@ -120,6 +120,61 @@ func found(answers *sync.Map) emulator.Wire {
 	}}
 }
 
+// A fleet of streams uses its account of Anthropic and is not refused: with true estimates, with wrong ones in both
+// directions, and where a fifth of the streams is cut. Used is measured after the first minute.
+func TestFleetOfStreams(t *testing.T) {
+	settles := func(_ *http.Response, u bodies.Usage) []int { return []int{-1, u.Input + u.CacheWrite, u.Output, -1} }
+	steady := func(*rand.Rand) emulator.Answer {
+		return emulator.Answer{Input: 20_000, CacheRead: 60_000, Output: 800, Wait: 4 * time.Second, PerSecond: 100}
+	}
+	long := func(cut float64) func(*rand.Rand) emulator.Answer {
+		return func(r *rand.Rand) emulator.Answer {
+			a := emulator.Answer{Input: 1000, Output: 4000, Wait: 3 * time.Second, PerSecond: 80}
+			if r.Float64() < cut {
+				a.Cut, a.Reset = max(0.001, r.Float64()), r.IntN(2) == 0
+			}
+			return a
+		}
+	}
+	for _, c := range []struct {
+		name    string
+		scene   scene
+		limit   string  // the limit that binds
+		least   float64 // of it that is used
+		refused float64 // the most calls, as a share
+	}{
+		{"steady", scene{agents: 8, lasts: 3 * time.Minute, burst: 10 * time.Second, answer: steady, estimate: func(a emulator.Answer, _ *rand.Rand) (int, int) { return a.Input, a.Output }}, "input-tokens", 0.97, 0},
+		{"estimates three times too low or too high", scene{agents: 12, lasts: 5 * time.Minute, burst: 30 * time.Second, answer: steady, estimate: func(a emulator.Answer, r *rand.Rand) (int, int) {
+			if r.IntN(2) == 0 {
+				return a.Input / 3, a.Output
+			}
+			return a.Input * 3, a.Output
+		}}, "input-tokens", 0.97, 0.003},
+		{"a fifth of the streams is cut", scene{agents: 24, lasts: 3 * time.Minute, burst: 15 * time.Second, answer: long(0.2), estimate: func(emulator.Answer, *rand.Rand) (int, int) { return 1000, 3600 }}, "output-tokens", 0.96, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var answers sync.Map
+				api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 2000, Input: 1_500_000, Output: 300_000, Wire: found(&answers)})
+				require.NoError(t, err)
+				c.scene.requests, c.scene.input, c.scene.output = 2000, 1_500_000, 300_000
+				c.scene.api, c.scene.tokens, c.scene.path, c.scene.body = bodies.Anthropic, settles, "/v1/messages", `{"model":"m","stream":true,"max_tokens":8192}`
+				early := 0.0
+				time.AfterFunc(time.Minute, func() { early = api.Report().Limit(c.limit).Used })
+				c.scene.play(t, api, &answers)
+				report := api.Report()
+				used := (report.Limit(c.limit).Used - early) / ((c.scene.lasts - time.Minute).Minutes() * map[string]float64{"input-tokens": 1_500_000, "output-tokens": 300_000}[c.limit])
+				refused := float64(report.Refused["rate_limit_error"]) / float64(report.Admitted)
+				t.Logf("%s: %.3f used (required %.2f), %.4f refused, at most %d open, %d calls", c.limit, used, c.least, refused, report.MostOpen, report.Admitted)
+				assert.GreaterOrEqual(t, used, c.least)
+				assert.LessOrEqual(t, refused, c.refused)
+				synctest.Wait()
+				assert.Zero(t, api.Report().Open)
+			})
+		})
+	}
+}
+
 // openAI is a fleet that reserves what OpenAI counts, and settles nothing: 122 calls per minute of 4096 tokens.
 func openAI() scene {
 	return scene{
@@ -137,6 +192,22 @@ func newOpenAI(t *testing.T, answers *sync.Map) *emulator.OpenAI {
 	api, err := emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 5000, Tokens: 500_000, Wire: found(answers)})
 	require.NoError(t, err)
 	return api
+}
+
+// A fleet uses an account that refunds nothing, and is not refused.
+func TestFleetWithoutRefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var answers sync.Map
+		api, s, early := newOpenAI(t, &answers), openAI(), 0
+		s.lasts = 3 * time.Minute
+		time.AfterFunc(time.Minute, func() { early = api.Report().Admitted })
+		s.play(t, api, &answers)
+		report := api.Report()
+		perMinute := float64(report.Admitted-early) / 2
+		t.Logf("%.0f calls per minute (possible 122, required 118), refused %v", perMinute, report.Refused)
+		assert.GreaterOrEqual(t, perMinute, 118.0)
+		assert.Empty(t, report.Refused)
+	})
 }
 
 // An account that has no credit is left alone: after the first refusal come at most the calls that had their turns

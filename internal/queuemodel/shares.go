@@ -16,7 +16,7 @@ const (
 	leastPace = 1000
 	mostShare = 1e13
 	lastTag   = 8e15
-	farther   = 1e14 // no call that waits at another limit has a tag that is further below virtual
+	beforeAll = 1e14 // no call that waits at another limit has a tag that is further below virtual
 
 	trust     = 0.7
 	scanDense = 256
@@ -137,7 +137,7 @@ func (c *call) urgentTag(s *State, cost, part float64) float64 {
 	if begin > clock {
 		tag = s.after(tag, max(1, math.Floor((begin-clock)*max(1, leastPace/pace)*(1-part)/max(1, s.debts()))))
 	} else {
-		tag = max(1, tag-farther)
+		tag = max(1, tag-beforeAll)
 	}
 	s.urgent = math.Floor(begin + cost*pace/part)
 	return min(tag, lastTag)

@@ -189,6 +189,9 @@ func (l *Limit) Left(now time.Time) (permits int64, ends int64, after time.Durat
 
 // Edge returns when the window of a moment ends at a quota, both by Redis's clock, in micros; 0 for other kinds.
 func (l *Limit) Edge(moment int64) int64 {
+	if !l.Windowed() {
+		return 0
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.Edges == nil {
