@@ -119,6 +119,7 @@ type Config struct {
 	//   - the process has never reached Redis (once)
 	//   - processes are configured with different limits (once per change)
 	//   - calls fail, because other processes use another kind of limit or another version
+	//   - LimitOf fails while calls wait, or a limit changes without a newer version (once)
 	Logger *slog.Logger
 }
 

@@ -94,7 +94,7 @@ func (s *shared) differ(name *wire.Name, ruling string) {
 	if last.ruling == ruling && now.Sub(last.at) < tellAgain {
 		return
 	}
-	s.loud().Warn("fleetpace: processes are configured with different limits; the slowest is in force. This is normal during a deploy; otherwise deploy one limit everywhere",
+	loud(s.first.Logger).Warn("fleetpace: processes are configured with different limits; the slowest is in force. This is normal during a deploy; otherwise deploy one limit everywhere",
 		"limit", name.Text, "own", name.Limit, "in_force", ruling)
 }
 
@@ -113,20 +113,20 @@ func (s *shared) unfit(name *wire.Name, ruling string, protocol int) {
 		return
 	}
 	if protocol > 0 {
-		s.loud().Error("fleetpace: calls of this process fail, because processes of another version of fleetpace use the limit, and the two versions cannot share it; the error of the calls says what to do",
+		loud(s.first.Logger).Error("fleetpace: calls of this process fail, because processes of another version of fleetpace use the limit, and the two versions cannot share it; the error of the calls says what to do",
 			"limit", name.Text, "their_protocol", protocol, "own_protocol", scripts.Protocol, "see", "fleetpace show "+name.Text)
 		return
 	}
-	s.loud().Error("fleetpace: calls of this process fail, because a limit of another kind is in force under the same name; give one of them another name, or stop the processes that use the other",
+	loud(s.first.Logger).Error("fleetpace: calls of this process fail, because a limit of another kind is in force under the same name; give one of them another name, or stop the processes that use the other",
 		"limit", name.Text, "own", name.Limit, "in_force", ruling, "see", "fleetpace show "+name.Text)
 }
 
 // loud returns the Logger for lines that must not be missed: slog.Default() without a Logger.
-func (s *shared) loud() *slog.Logger {
-	if s.first.Logger == noLogger {
+func loud(of *slog.Logger) *slog.Logger {
+	if of == noLogger {
 		return slog.Default()
 	}
-	return s.first.Logger
+	return of
 }
 
 // mostLooking is how many limits with plans are looked at together: many plans may change at the same time.

@@ -26,7 +26,7 @@ func (c *core) planOf(key string, l *wire.Limit) (Limit, error) {
 	plan, of := l.Plan(t, version)
 	if version > 0 && of == version && !plan.Same(t) {
 		c.unversioned.Do(func() {
-			c.cfg.Logger.Warn("fleetpace: Config.LimitOf has returned another limit of a key than the one in force, with the same version; the one in force stays. Raise the version with each change",
+			loud(c.cfg.Logger).Warn("fleetpace: Config.LimitOf has returned another limit of a key than the one in force, with the same version; the one in force stays. Raise the version with each change",
 				"limit", l.String(), "in_force", limit.as(plan).String(), "returned", limit.String(), "version", version)
 		})
 	}
@@ -111,7 +111,7 @@ func (s *shared) replan(limits []*wire.Limit) {
 		}
 		if _, err := c.planOf(l.Key, l); err != nil {
 			s.unplanned.Do(func() {
-				c.cfg.Logger.Warn("fleetpace: Config.LimitOf failed; calls that wait keep the limit that they have", "limit", l.String(), "error", err)
+				loud(c.cfg.Logger).Warn("fleetpace: Config.LimitOf failed; calls that wait keep the limit that they have", "limit", l.String(), "error", err)
 			})
 			continue
 		}

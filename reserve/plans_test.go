@@ -367,6 +367,16 @@ func TestPlansWithoutANewVersionAreLogged(t *testing.T) {
 			require.Equal(t, 1, strings.Count(p.log.String(), "same version"), p.log)
 			require.Equal(t, "50/s", p.For("acme").Limit().String())
 		}
+		def, log, versions := slog.Default(), &bytes.Buffer{}, int64(0)
+		defer slog.SetDefault(def)
+		slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
+		quiet := b.with(reserve.Config{Name: "quiet", Limit: reserve.PerSecond(1), LimitOf: func(string) (reserve.Limit, int64) {
+			versions++
+			return reserve.PerSecond(float64(versions)), 1
+		}})
+		require.NoError(t, quiet.For("acme").Wait(ctx))
+		require.NoError(t, quiet.For("acme").Wait(ctx))
+		require.Equal(t, 1, strings.Count(log.String(), "same version"), "without a Logger, too: %s", log)
 	})
 }
 
