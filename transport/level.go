@@ -9,8 +9,8 @@ import (
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
-// levels lets limits continue with what responses say is left. The provider has not counted the requests
-// yet that are under way, so their costs are taken off.
+// levels lets limits continue with what responses say is left. Providers state it as of the moment at which
+// they admit a request, so the costs of the requests that are under way are taken off.
 type levels struct {
 	rate     func(*reserve.Limiter) float64 // that is in force, in permits per second
 	mu       sync.Mutex
@@ -37,7 +37,7 @@ const forOthers = 0.1
 
 // hear takes in what a response says is left of the limits of its request. The rest of a window has to last until all
 // of it comes back, and a paced limit gets permits until then. hear returns for how long to pause each limit.
-func (l *levels) hear(ctx context.Context, c *call, windows []headers.Window) (waits []time.Duration, err error) {
+func (l *levels) hear(ctx context.Context, c *call, sent time.Time, windows []headers.Window) (waits []time.Duration, err error) {
 	waits = make([]time.Duration, len(c.limits))
 	if l == nil || !c.told {
 		return waits, nil
@@ -57,12 +57,13 @@ func (l *levels) hear(ctx context.Context, c *call, windows []headers.Window) (w
 			l.mu.Unlock()
 			switch {
 			case w.Refills:
-				left -= w.Limit * forOthers
-				if rate := w.Rate(); rate > 0 && -left/rate >= 1 {
+				rate := w.Rate()
+				left += rate*time.Since(sent).Seconds() - w.Limit*forOthers
+				if rate > 0 && -left/rate >= 1 {
 					waits[i] = time.Duration(-left / rate * float64(time.Second))
 				}
 			case kind == reserve.KindPaced:
-				left -= l.rate(limiter) * max(0, w.Reset.Seconds()-1) // whole seconds, rounded up
+				left -= l.rate(limiter) * max(0, (w.Reset-time.Since(sent)).Seconds()-1) // whole seconds, rounded up
 			}
 			if e := limiter.Told(ctx, max(0, left)); e != nil {
 				err = e

@@ -46,7 +46,7 @@ func (t *Transport) apply(ctx context.Context, s sent, c *call, advice verdict) 
 	if t.learner != nil {
 		t.learner.hear(ctx, c, advice.Windows)
 	}
-	waits, err := t.levels.hear(ctx, c, advice.Windows)
+	waits, err := t.levels.hear(ctx, c, s.at, advice.Windows)
 	if err != nil {
 		t.config.Logger.Error("transport: what is left could not be passed on; other processes may call too early", "error", err)
 	}
