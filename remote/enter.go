@@ -36,7 +36,7 @@ func (s *Server) join(p *poll, at *place) (err error) {
 	if err = at.reservation.Cancel(context.WithoutCancel(p)); err != nil {
 		return err
 	}
-	at.id, at.inRedis = newID(), true
+	at.id, at.inRedis, at.untold = newID(), true, true
 	at.reservation, err = at.turns.Ask(p, at.id, patience, at.costs...)
 	return err
 }

@@ -217,6 +217,9 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 	r := at.reservation
 	due := r.Due()
 	switch {
+	case ctx.Err() != nil:
+		s.hangUp(ctx, at)
+		return away("The request has ended.")
 	case p.misses(due):
 		return s.miss(at)
 	case r.Booked():

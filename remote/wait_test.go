@@ -157,6 +157,28 @@ func TestHangUp(t *testing.T) {
 	}
 }
 
+// A caller without an id that hangs up at any moment, also while its place moves to Redis, leaves no place there.
+func TestHangUpBeforeTheID(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		b.Way = 2 * time.Millisecond
+		s := newSite(t, b, remote.Config{})
+		post(t, s, "/v1/wait", wants("slow"))
+		for after := time.Millisecond / 2; after < 20*time.Millisecond; after += time.Millisecond {
+			ctx, hangUp := context.WithCancel(t.Context())
+			time.AfterFunc(after, hangUp)
+			w := do(t, s, request(t, http.MethodPost, "/v1/wait", wants("slow", `"poll":"5s"`)).WithContext(ctx))
+			if ctx.Err() == nil { // the response came before that
+				return
+			}
+			time.Sleep(time.Second)
+			now := body(t, do(t, s, request(t, http.MethodGet, "/v1/limits/slow", "")))
+			require.Equal(t, []int{0, 0}, []int{now.Waiting, now.Booked}, "after %v: %d", after, w.Code)
+		}
+		t.Fatal("no response says the id")
+	})
+}
+
 // A thousand callers wait at two servers, and a third of them hang up, at any moment: the others
 // have their turns, and as good as no permit is lost.
 func TestAThirdHangsUp(t *testing.T) {
