@@ -136,6 +136,9 @@ func (s sending) CloseIdleConnections() {
 	}
 }
 
+// statusOverloaded is the status of Anthropic for an overloaded API.
+const statusOverloaded = 529
+
 // ended returns what a request has used at the limits of its turn, and learns from it.
 func (s *Set) ended(r *http.Response, u Usage, early bool) []int {
 	e := estimateOf(r.Request)
@@ -143,7 +146,10 @@ func (s *Set) ended(r *http.Response, u Usage, early bool) []int {
 	if !wishesOf(r.Request.Context()).urgent {
 		n += len(s.behind)
 	}
-	if r.StatusCode >= http.StatusBadRequest {
+	switch {
+	case r.StatusCode == http.StatusServiceUnavailable || r.StatusCode == statusOverloaded:
+		return nil // else an overloaded provider would get more calls than others
+	case r.StatusCode >= http.StatusBadRequest:
 		return s.failed(n, e)
 	}
 	if !early && u.Known {

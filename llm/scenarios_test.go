@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type agents struct {
 	route           func(number int) string   // nil: the path
 	reads           func(number int) int64    // how many bytes of a response it reads before it goes; nil: all
 	signed          bool                      // by AWS
+	alone           bool                      // without llm
 	met             func(*http.Response)      // each response
 	failed          func(error) time.Duration // each call without a response; it says when the agent calls again
 	at              map[time.Duration]func()  // what happens meanwhile
@@ -61,7 +63,10 @@ func (f *agents) run(t *testing.T, b *bubble.Bubble, account http.Handler) {
 		time.AfterFunc(after, do)
 	}
 	for _, set := range f.sets {
-		client := set.Client(&http.Client{Transport: emulator.RoundTripper(account)}).Transport
+		client := emulator.RoundTripper(account)
+		if !f.alone {
+			client = set.Client(&http.Client{Transport: client}).Transport
+		}
 		for range f.each {
 			all.Go(func() {
 				for ctx.Err() == nil {
@@ -196,6 +201,8 @@ func (f *agents) slots(t *testing.T) int {
 	}
 	return len(states[len(states)-1].Holders)
 }
+
+func always(n int) func(int) int { return func(int) int { return n } }
 
 // anthropicAPI is an account with a Build tier of Fable.
 func anthropicAPI(t *testing.T, answer func(emulator.Call) emulator.Answer) *emulator.Anthropic {
@@ -562,6 +569,48 @@ func shared(c emulator.Call) emulator.Answer {
 		return emulator.Answer{Estimate: 1, Input: n, Output: 1}
 	}
 	return steady(c)
+}
+
+// Scenario 11: for three minutes, six of ten calls meet an overloaded provider, a third of them within a stream. The fleet
+// falls to a quarter within 10 s, and is back a minute after the end. Agents without llm send many more calls in vain.
+func TestOverload(t *testing.T) {
+	const ends, usual = 190 * time.Second, 50
+	fleet := func(t *testing.T, alone bool, begins, lasts time.Duration) (tens []int, vain float64) {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			api := anthropicAPI(t, func(c emulator.Call) emulator.Answer {
+				a := emulator.Answer{Input: 5000, Output: 100, Wait: time.Second}
+				n, now := numberOf(c)*7%10, time.Since(start)
+				switch {
+				case now < begins || now >= ends || n >= 6:
+				case n < 4:
+					a.Refuse, a.Status = "overloaded_error", 529
+				default:
+					a.Cut, a.Error = 0.1, "overloaded_error"
+				}
+				return a
+			})
+			f := fableAgents(t, 0)
+			f.bytes, f.lasts, f.alone = always(20_000), lasts, alone
+			f.run(t, bubble.New(t), api)
+			tens = make([]int, int(lasts/(10*time.Second))+1)
+			for _, c := range api.Report().Calls {
+				after := c.At.Sub(start)
+				tens[after/(10*time.Second)]++
+				if c.Refusal != "" {
+					vain += 1 / (min(lasts, ends) - begins).Minutes()
+				}
+			}
+			f.noLeak(t, api.Report)
+		})
+		return tens, vain
+	}
+	tens, vain := fleet(t, false, 10*time.Second, ends+90*time.Second)
+	_, naive := fleet(t, true, 0, 10*time.Second)
+	t.Logf("%v calls each 10 s; %.0f refused each minute, and %.0f without llm", tens, vain, naive)
+	assert.LessOrEqual(t, slices.Max(tens[2:19]), usual/4)
+	assert.LessOrEqual(t, vain, naive/10)
+	row(t, "11. A minute after an overload of three minutes", "300 calls/min", 0.9, float64(slices.Min(tens[25:28]))/usual)
 }
 
 // Scenario 12: somebody else uses 30 % of the account, and no response says so.

@@ -16,8 +16,8 @@ type Adapter interface {
 	ReportN(sent time.Time, n int, refused bool)
 }
 
-// overloaded is the status that Anthropic and some other providers use in place of 503.
-const overloaded = 529
+// statusOverloaded is the status that Anthropic and some other providers use in place of 503.
+const statusOverloaded = 529
 
 // adapt reports a response to the turn's Adapter. An overloaded provider refuses the call, too,
 // even if it does not say when to try again. Some responses say nothing about the rate: those from
@@ -26,5 +26,5 @@ func (c *call) adapt(sent time.Time, status int, advice headers.Advice) {
 	if c.Adapt == nil || advice.Cached || advice.Refused && advice.Final {
 		return
 	}
-	c.Adapt.ReportN(sent, c.Costs[c.adaption], advice.Refused || status == http.StatusServiceUnavailable || status == overloaded)
+	c.Adapt.ReportN(sent, c.Costs[c.adaption], advice.Refused || status == http.StatusServiceUnavailable || status == statusOverloaded)
 }

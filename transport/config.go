@@ -104,6 +104,11 @@ type Config struct {
 	// limit, the rate rises to the Limiter's own within a minute, and beyond that by a tenth per
 	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
+	// With API, also overloaded providers lower the limit. If more than a tenth of the last 20 responses
+	// of the fleet say so, the rate is halved, at most once per 5 s. It falls to an eighth of the Limiter's
+	// own, and returns by a fifth of that per 10 s without such a response. After OpenAI's slow_down, the rate is
+	// halved at once, and above a million permits per minute it returns by half of itself per 15 minutes.
+	//
 	// Some windows return all their units at once. A burst and all permits of the rate could then
 	// fall into one window. So the rate is lowered by the burst, but to no less than half. The
 	// burst is lowered only if the provider's whole limit is smaller.

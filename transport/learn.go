@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +23,20 @@ const (
 	retryAfter = time.Second      // after Redis could not be reached
 	sameRate   = 1e-3             // relative difference of rates that count as equal, because limiters round
 	mostKnown  = 1024             // the most limits that are remembered; the least recently used one is dropped
+
+	// An overloaded provider halves the rate, down to an eighth of the limiter's own. The rate comes back in steps. It
+	// stays in force for longer than a stated limit: so all processes see why it is lower.
+	overloadFor  = 90 * time.Minute
+	slowDownFor  = 3 * time.Hour // after slow_down
+	halveEvery   = 5 * time.Second
+	returnEvery  = 10 * time.Second
+	returnBy     = 1.0 / 5 // of the own rate: it takes less than a minute to all of it
+	leastOfOwn   = 1.0 / 8
+	rampEvery    = 15 * time.Minute // after slow_down, above rampFrom
+	rampBy       = 1.5
+	rampFrom     = 1e6 / 60.0 // tokens per second
+	lastAnswers  = 20         // of the fleet
+	leastAnswers = 5          // of a process
 )
 
 // learner lets limits follow what providers state.
@@ -45,7 +60,40 @@ type lesson struct {
 	rate   float64   // the rate that it saw then, or set since
 	set    time.Time // when it last set the rate
 	not    time.Time // the limiter is not asked before this moment
+
+	slow      time.Duration // overloadFor or slowDownFor, if the rate is lower for that
+	halved    time.Time     // when the rate was halved
+	failed    time.Time     // when the provider was last overloaded
+	answers   uint32        // the last ones, 1 for one of an overloaded provider; the newest is the lowest bit
+	processes int           // of the fleet
 }
+
+// halves takes in whether an answer says that the provider is overloaded, and reports whether to halve the rate. One
+// such answer is chance. More than a tenth of the last ones are not.
+func (k *lesson) halves(o overload, now time.Time) bool {
+	k.answers <<= 1
+	if o == no {
+		return false
+	}
+	k.answers, k.failed = k.answers|1, now
+	last := max(leastAnswers, lastAnswers/max(1, k.processes))
+	failed := bits.OnesCount32(k.answers & (1<<last - 1))
+	return (o == slowDown || failed > 1 && 10*failed > last) && now.Sub(k.halved) >= halveEvery
+}
+
+// looks returns how long the process does not look at the limit.
+func (k *lesson) looks() time.Duration {
+	switch {
+	case k.slow == 0:
+		return raiseEvery
+	case k.ramps():
+		return rampEvery
+	}
+	return returnEvery
+}
+
+// ramps reports whether the rate returns as slowly as OpenAI asks for.
+func (k *lesson) ramps() bool { return k.slow == slowDownFor && !lower(k.rate, rampFrom) }
 
 func newLearner(ceiling reserve.Limit, maxPause time.Duration, log *slog.Logger) *learner {
 	known, err := lru.New[string, *lesson](mostKnown)
@@ -55,27 +103,29 @@ func newLearner(ceiling reserve.Limit, maxPause time.Duration, log *slog.Logger)
 	return &learner{ceiling: ceiling, least: 1 / maxPause.Seconds(), known: known, log: log}
 }
 
-// hear lets the limits follow the windows of a response.
-func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window) {
+// hear lets the limits follow the windows of a response, and slows them if the provider is overloaded.
+func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o overload) {
 	for i, limiter := range c.limits {
 		if limiter.Limit().Kind() != reserve.KindPaced || !c.told {
 			continue
 		}
 		concerned := slices.DeleteFunc(slices.Clone(windows), func(w headers.Window) bool { return !c.concerns(i, w) })
-		if told, ok := toldLimit(concerned, limiter.Limit().MaxBurst()); ok {
-			l.follow(ctx, limiter, told)
-		}
+		told, ok := toldLimit(concerned, limiter.Limit().MaxBurst())
+		l.follow(ctx, limiter, told, ok, o)
 	}
 }
 
-// follow lets a limit follow what a response states.
-func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told told) {
+// follow lets a limit follow what a response states, if it states a limit.
+func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told told, ok bool, o overload) {
 	own := limiter.Limit().Rate()
 	ceiling := own
 	if l.ceiling != (reserve.Limit{}) {
 		ceiling = l.ceiling.Rate()
 	}
 	target := min(max(told.rate, l.least), ceiling)
+	if !ok {
+		target = own
+	}
 
 	k := l.lesson(limiter)
 	if !k.mu.TryLock() {
@@ -83,22 +133,61 @@ func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told tol
 	}
 	defer k.mu.Unlock()
 	now := time.Now()
-	rested := now.Sub(k.looked) >= raiseEvery
-	if now.Before(k.not) || !rested && !lower(target, k.rate) {
+	halves, rested := k.halves(o, now), now.Sub(k.looked) >= k.looks()
+	if now.Before(k.not) || !halves && !ok && k.slow == 0 || !halves && !rested && !lower(target, k.rate) {
 		return
 	}
 	state, err := limiter.State(ctx)
 	if err == nil {
 		steady := rested && !k.looked.IsZero() && same(state.Rate, k.rate)
-		k.looked, k.rate = now, state.Rate
-		if to, change := next(state.Rate, target, own, steady, now.Sub(k.set) >= renewEvery); change {
-			err = l.set(ctx, limiter, k, to, told.burst, now)
+		k.looked, k.rate, k.processes, k.slow = now, state.Rate, int(state.Processes), slowed(state)
+		since := k.slow - state.SetFor // some process set the rate
+		switch {
+		case halves && k.slow > 0 && since < halveEvery:
+			k.halved = now.Add(-since)
+		case halves:
+			k.halved = now
+			if k.slow = max(k.slow, overloadFor); o == slowDown {
+				k.slow = slowDownFor
+			}
+			err = l.set(ctx, limiter, k, max(state.Rate/2, min(state.Rate, own*leastOfOwn)), told.burst, now)
+		case k.slow > 0 && lower(state.Rate, target):
+			if since >= k.looks() && now.Sub(k.failed) >= returnEvery {
+				err = l.set(ctx, limiter, k, min(k.returns(own), target), told.burst, now)
+			}
+		default:
+			k.slow = 0
+			if to, change := next(state.Rate, target, own, steady, now.Sub(k.set) >= renewEvery); change {
+				err = l.set(ctx, limiter, k, to, told.burst, now)
+			}
 		}
 	}
 	if err != nil {
 		k.looked, k.not = time.Time{}, now.Add(retryAfter)
 		l.log.Error("transport: the limit could not be set to what the provider states; the next response tries again", "limit", limiter.String(), "error", err)
 	}
+}
+
+// slowed returns for how long the rate was set because the provider is overloaded, or 0.
+func slowed(state reserve.State) time.Duration {
+	switch {
+	case state.SetFor > overloadFor:
+		return slowDownFor
+	case state.SetFor > toldFor:
+		return overloadFor
+	}
+	return 0
+}
+
+// returns returns the next rate after an overload.
+func (k *lesson) returns(own float64) float64 {
+	switch {
+	case k.slow != slowDownFor:
+		return k.rate + own*returnBy
+	case k.ramps():
+		return k.rate * rampBy
+	}
+	return min(k.rate+own*returnBy, max(k.rate, rampFrom))
 }
 
 // next returns the rate to set, if any. The fleet's rate is `rate`, and the provider states
@@ -119,11 +208,15 @@ func (l *learner) set(ctx context.Context, limiter *reserve.Limiter, k *lesson, 
 	if err := limit.Validate(); err != nil {
 		return err
 	}
-	if err := limiter.SetLimit(ctx, limit, toldFor); err != nil {
+	if err := limiter.SetLimit(ctx, limit, max(toldFor, k.slow)); err != nil {
 		return err
 	}
 	if !same(rate, k.rate) {
-		l.log.Info("transport: the limit was set to what the provider states", "limit", limiter.String(), "from", reserve.PerSecond(k.rate), "to", limit)
+		why := "transport: the limit was set to what the provider states"
+		if k.slow > 0 {
+			why = "transport: the limit was set to a part of it, as the provider is or was overloaded"
+		}
+		l.log.Info(why, "limit", limiter.String(), "from", reserve.PerSecond(k.rate), "to", limit)
 	}
 	k.rate, k.set = rate, now
 	return nil
@@ -151,6 +244,17 @@ func (l *learner) rate(limiter *reserve.Limiter) float64 {
 		}
 	}
 	return limiter.Limit().Rate()
+}
+
+// slows reports whether the limit is lower because the provider is overloaded.
+func (l *learner) slows(limiter *reserve.Limiter) bool {
+	if l == nil {
+		return false
+	}
+	k := l.lesson(limiter)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.slow > 0
 }
 
 // told is a limit that a provider states.

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -19,6 +22,7 @@ import (
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/transport"
+	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
 // teller is a Base whose answers tell a limit that may change.
@@ -128,6 +132,42 @@ func rises(t *testing.T, limiter *limiter, rate float64, raised time.Time) (floa
 	assert.LessOrEqual(t, now, rate*1.1+1e-6)
 	assert.GreaterOrEqual(t, time.Since(raised), time.Minute)
 	return now, time.Now()
+}
+
+// After slow_down, the rate of two processes is halved at once. Above a million tokens a minute, it returns by half of
+// itself in 15 minutes. One overloaded response changes nothing.
+func TestSlowDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLimiter(t, reserve.PerMinute(2e6).Burst(1e5))
+		var paced []*transport.Transport
+		status, code := 0, ""
+		for range 2 {
+			of := l.Bubble.Limiter(l.Bubble.Client(), reserve.Config{Name: l.Limiter.String(), Limit: reserve.PerMinute(2e6).Burst(1e5)})
+			paced = append(paced, newTransport(t, transport.Config{API: bodies.OpenAI, Learn: true, Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+				header := http.Header{"X-Ratelimit-Limit-Tokens": {"2000000"}, "X-Ratelimit-Remaining-Tokens": {"1900000"}, "X-Ratelimit-Reset-Tokens": {"3s"}}
+				return &http.Response{StatusCode: status, Header: header, Request: r, Body: io.NopCloser(strings.NewReader(`{"error":{"code":"` + code + `"}}`))}, nil
+			}), Choose: func(*http.Request) (transport.Turn, error) {
+				return transport.Turn{Limiter: of, Window: "tokens"}, nil
+			}}))
+		}
+		calls := func(of int, answer string) float64 {
+			for _, p := range paced[:of] {
+				_, err := fmt.Sscan(answer, &status, &code)
+				require.NoError(t, err)
+				do(t, p, newRequest(t, "POST", "http://api.test", nil))
+			}
+			return l.inForce(t).Rate * 60
+		}
+		assert.InDelta(t, 2e6, calls(2, "200 ok"), 1)
+		assert.InDelta(t, 2e6, calls(2, "503 server_is_overloaded"), 1)
+		assert.InDelta(t, 1e6, calls(1, "429 slow_down"), 1)
+		for at := time.Duration(0); at < 40*time.Minute; at += time.Minute {
+			most := 1e6 * math.Pow(1.5, math.Floor(at.Minutes()/15))
+			assert.LessOrEqual(t, calls(2, "200 ok"), most+1, at)
+			time.Sleep(time.Minute)
+		}
+		assert.InDelta(t, 2e6, calls(2, "200 ok"), 1)
+	})
 }
 
 // Many processes that share a limit, and get the same responses, raise it beyond their own no faster than one would. They

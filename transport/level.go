@@ -12,7 +12,7 @@ import (
 // levels lets limits continue with what responses say is left. Providers state it as of the moment at which
 // they admit a request, so the costs of the requests that are under way are taken off.
 type levels struct {
-	rate     func(*reserve.Limiter) float64 // that is in force, in permits per second
+	learner  *learner // nil without Config.Learn
 	mu       sync.Mutex
 	underWay map[string]int // permits of requests without a response, by limit; guarded by mu
 }
@@ -44,7 +44,7 @@ func (l *levels) hear(ctx context.Context, c *call, sent time.Time, windows []he
 	}
 	for i, limiter := range c.limits {
 		kind := limiter.Limit().Kind()
-		if kind == reserve.KindSlots || kind == reserve.KindWarmingUp {
+		if kind == reserve.KindSlots || kind == reserve.KindWarmingUp || l.learner.slows(limiter) { // much is left of an overloaded provider
 			continue
 		}
 		for _, w := range windows {
@@ -63,7 +63,7 @@ func (l *levels) hear(ctx context.Context, c *call, sent time.Time, windows []he
 					waits[i] = time.Duration(-left / rate * float64(time.Second))
 				}
 			case kind == reserve.KindPaced:
-				left -= l.rate(limiter) * max(0, (w.Reset-time.Since(sent)).Seconds()-1) // whole seconds, rounded up
+				left -= l.learner.rate(limiter) * max(0, (w.Reset-time.Since(sent)).Seconds()-1) // whole seconds, rounded up
 			}
 			if e := limiter.Told(ctx, max(0, left)); e != nil {
 				err = e

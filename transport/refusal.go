@@ -19,18 +19,29 @@ type verdict struct {
 	headers.Advice
 	window string       // the limit that is used up, by the provider's name; empty: unknown
 	stops  bodies.Scope // of a hard stop; empty: there is no stop
+
+	overload overload
 }
+
+// overload says whether the provider has too little capacity.
+type overload int
+
+const (
+	no         overload = iota
+	overloaded          // at the moment
+	slowDown            // the fleet's rate rises too fast
+)
 
 // classify adds what the body of a refusal says to what its header says.
 func (t *Transport) classify(response *http.Response, v *verdict) {
 	if t.config.API == "" || response.StatusCode < http.StatusBadRequest || v.Cached {
 		return
 	}
-	v.add(bodies.Classify(t.config.API, response.StatusCode, response.Header, peek(response), time.Now()))
+	v.add(bodies.Classify(t.config.API, response.StatusCode, response.Header, peek(response), time.Now()), response.StatusCode)
 }
 
 // add adds what a body says.
-func (v *verdict) add(r bodies.Refusal) {
+func (v *verdict) add(r bodies.Refusal, status int) {
 	if r.Reason != "" {
 		v.Reason = r.Reason
 	}
@@ -41,11 +52,14 @@ func (v *verdict) add(r bodies.Refusal) {
 			v.Named, v.After = true, r.After
 		}
 	case bodies.Alone: // a time that the header names counts for all
+		v.overload = overloaded
 		if !v.Named {
 			v.Refused, v.After = false, 0
 		}
 	case bodies.Slow: // without a time, the limit backs off
-		v.Refused = true
+		if v.Refused, v.overload = true, slowDown; status == http.StatusServiceUnavailable {
+			v.overload = overloaded
+		}
 	case bodies.Never:
 		v.Refused, v.Final, v.After = false, true, 0
 	case bodies.Stop:
@@ -95,15 +109,18 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 func (t *Transport) hearFailure(ctx context.Context, s sent, c *call, failure []byte) {
 	r := bodies.Classify(t.config.API, s.StatusCode, s.Header, failure, time.Now())
 	var v verdict
-	v.add(r)
+	v.add(r, s.StatusCode)
 	if r.Class == bodies.None || r.Class == bodies.Never {
 		return
 	}
 	if c.Adapt != nil && !v.Final {
 		c.Adapt.ReportN(s.at, c.Costs[c.adaption], true)
 	}
-	if v.Refused {
+	switch {
+	case v.Refused:
 		t.apply(ctx, s, c, v)
+	case t.learner != nil:
+		t.learner.hear(ctx, c, nil, v.overload)
 	}
 }
 

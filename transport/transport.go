@@ -42,7 +42,7 @@ func New(config Config) (*Transport, error) {
 		t.learner = newLearner(t.config.Ceiling, t.config.MaxPause, t.config.Logger)
 	}
 	if config.Levels {
-		t.levels = &levels{underWay: map[string]int{}, rate: t.learner.rate}
+		t.levels = &levels{underWay: map[string]int{}, learner: t.learner}
 	}
 	return t, nil
 }
