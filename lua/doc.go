@@ -63,7 +63,8 @@
 //
 // A plan may be of another kind than the keys, or have another calendar. Then the caller's KIND has two words, and
 // the state has them before its numbers. A caller of another KIND gets the problem PLAN. The protocol of the state is
-// 1000 higher, so earlier scripts refuse it. A caller that knew the limit as another kind sends no reach.
+// 1000 higher, so earlier scripts refuse it. A caller that knew the limit as another kind sends no reach. The same
+// number protects leases of slots, which earlier scripts do not know.
 //
 // # Versions
 //

@@ -35,7 +35,7 @@ local function release(l, who, sent)
   if isLease(who) then erase('HDEL', l.key, processOf(who)) end
   if since < 0 then return end
   l.used, l.woken = max(0, l.used - costOf(who)), 0
-  if l.used == 0 then l.renews = true end
+  if l.used == 0 then l.renews, l.leased = true, 0 end
   return since
 end
 

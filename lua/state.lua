@@ -10,7 +10,8 @@
 -- then, and when that minute is over. `closed` is until when all that is spent without Redis is counted: see settle.lua.
 -- `leased` is until when no lease of slots is over.
 -- `kept` is permits that were used before the limit became one of another kind, and until when they count. While the
--- limit in force is of another kind than its keys, ODD is added to `protocol`: earlier scripts refuse the state.
+-- limit in force is of another kind than its keys, or a lease holds slots, ODD is added to `protocol`: earlier scripts
+-- refuse the state.
 local FIELDS = { 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'epoch', 'rank', 'setUntilMicros', 'pausedUntilMicros',
   'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol', 'steppedBack', 'closed', 'kept', 'leased' }
 local NUMBERS, ODD = 12, 1000
@@ -249,7 +250,7 @@ local function save(l)
   local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)
   local is = { l.version, now, l.free, l.part, l.epoch, l.rank, l.setUntil, l.paused, l.held, l.resumed, l.virtual, l.dense,
-    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.form == '' and l.protocol or l.protocol + ODD .. '', l.steppedBack, l.closed > now and format('%.0f', l.closed) or '', l.kept, l.leased > 0 and format('%.0f', l.leased) or '' }
+    l.plain, l.last, l.run, l.limit, l.own, l.reason, l.meter.pack(l) or '', queue, l.form == '' and l.leased == 0 and l.protocol or l.protocol + ODD .. '', l.steppedBack, l.closed > now and format('%.0f', l.closed) or '', l.kept, l.leased > 0 and format('%.0f', l.leased) or '' }
   local was, changes, n = l.was, {}, 0
   for k = 1, #FIELDS do
     local value = is[k]
