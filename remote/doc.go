@@ -69,6 +69,6 @@
 // when the lease ends. If callers cannot renew for as long as a lease, because Redis is unreachable,
 // their slots are lost. After Redis lost its data, a renewal within three seconds brings a lease back.
 //
-// Only the server that granted a turn can settle its costs. A server that shuts down calls
-// [Server.Drain] first.
+// The token of a turn whose costs settle names its call, so any server settles them. A server that shuts down
+// calls [Server.Drain] first.
 package remote

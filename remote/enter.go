@@ -49,24 +49,20 @@ func (s *Server) give(ctx context.Context, p *poll, at *place) any {
 		s.hangUp(ctx, at)
 		return away("The request has ended.")
 	}
+	token, lease, err := s.grant(ctx, at)
+	if err != nil {
+		s.hangUp(ctx, at)
+		s.report(ctx, err)
+		return problemOf(err, "limits")
+	}
 	fresh := newID()
-	token, lease := fresh[len(prefix):], time.Duration(0)
-	if at.slots {
-		held, err := s.lend(ctx, at)
-		if err != nil {
-			s.hangUp(ctx, at)
-			s.report(ctx, err)
-			return problemOf(err, "limits")
-		}
-		if held != "" {
-			token, lease = held, s.config.Lease
-		}
+	if token == "" {
+		token = fresh[len(prefix):]
 	}
 	s.places.drop(at)
 	if at.id == "" {
 		at.id = fresh
 	}
-	s.turns.add(token, at.need, r)
 	s.given.keep(token, at)
 	now := time.Now()
 	return turnAnswer{

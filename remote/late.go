@@ -78,7 +78,6 @@ func (s *Server) handBack(ctx context.Context, q *waitRequest, at *place, way ti
 	if turn == nil || !q.Late || at.reservation != nil || !turn.same(at.need) {
 		return
 	}
-	s.turns.forget(turn.token)
 	if err := turn.reservation.Late(way, named != ""); err != nil {
 		s.report(ctx, err)
 		return

@@ -315,7 +315,7 @@ func TestLateOfAnUnknownID(t *testing.T) {
 	})
 }
 
-// A turn that holds slots, or settles, is over when it is handed back.
+// A turn that holds slots is over when it is handed back.
 func TestHandBackSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, bubble.New(t), remote.Config{})
@@ -328,10 +328,6 @@ func TestHandBackSlots(t *testing.T) {
 		require.Equal(t, http.StatusTooManyRequests, post(t, s, "/v1/wait", wants("slots", `"max_wait":"1s"`)).Code)
 		require.Equal(t, http.StatusNoContent, post(t, s, "/v1/release", `{"turn":"`+again.Turn+`"}`).Code)
 		require.Equal(t, http.StatusOK, post(t, s, "/v1/wait", wants("slots", `"max_wait":"1s"`)).Code)
-
-		a = body(t, post(t, s, "/v1/wait", wants("tokens")))
-		require.Equal(t, http.StatusOK, post(t, s, "/v1/wait", wants("tokens", `"late":true`, `"id":"`+a.ID+`"`, `"turn":"`+a.Turn+`"`)).Code)
-		require.Equal(t, http.StatusNotFound, post(t, s, "/v1/settle", `{"turn":"`+a.Turn+`","used":[1]}`).Code)
 	})
 }
 

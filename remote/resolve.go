@@ -14,7 +14,7 @@ import (
 // need is what a call needs.
 type need struct {
 	turns   *reserve.Joint
-	parts   []part // as the request names them
+	call    call // as the request says it
 	costs   []int
 	slots   bool // it holds slots until they are released
 	settles bool
@@ -31,7 +31,7 @@ func (s *Server) resolve(c *call, takes bool) (n need, err error) {
 	if err := c.validate(); err != nil {
 		return n, err
 	}
-	n.parts = c.Limits
+	n.call = *c
 	var limiters []*reserve.Limiter
 	for i, p := range c.Limits {
 		field := fmt.Sprintf("limits[%d]", i)

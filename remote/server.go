@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/limits"
-	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // A Server is an [http.Handler] that grants turns. It may be mounted beside other handlers, at the
@@ -24,7 +23,6 @@ type Server struct {
 	end      context.CancelFunc
 	reported atomic.Int64 // when a failure was last logged, in Unix seconds
 	places   places
-	turns    turns
 	given    givenTurns
 
 	mu    sync.Mutex
@@ -53,7 +51,6 @@ func New(set *limits.Set, config Config) (*Server, error) {
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.places = places{byID: map[string]*place{}, most: config.MaxKept}
 	s.given = givenTurns{byID: map[string]*givenTurn{}, most: config.MaxKept}
-	s.turns = turns{byToken: map[string]*reserve.Reservation{}, logger: config.Logger}
 	s.polls = map[*poll]struct{}{}
 	s.handler = s.tokens.requires(s.routes())
 	s.open = map[string]http.HandlerFunc{

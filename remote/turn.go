@@ -4,86 +4,54 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"log/slog"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-const (
-	settleTime = 30 * time.Minute // how long the cost of a call may be settled
-	mostTurns  = 200_000          // the most turns that are kept for that
-)
-
-// turns are the turns of this server whose costs are to be settled.
-type turns struct {
-	mu      sync.Mutex
-	byToken map[string]*reserve.Reservation
-	logger  *slog.Logger
+// granted is what a turn says of itself, so that any server settles, renews and releases it. The name of
+// its lease cannot be guessed, so a caller can release no turn of others.
+type granted struct {
+	call
+	Lease   reserve.Lease
+	Settles string // the call to settle, as Redis knows it
 }
 
-// add keeps a turn if it is to be settled.
-func (t *turns) add(token string, n need, r *reserve.Reservation) {
-	if !n.settles {
-		return
+// grant returns the token of a turn whose call settles or holds slots, and how long a lease holds them. The token is
+// empty for other turns.
+func (s *Server) grant(ctx context.Context, at *place) (token string, lease time.Duration, err error) {
+	g := granted{call: at.call}
+	if at.slots {
+		var lent bool
+		if g.Lease, lent, err = at.reservation.Lend(ctx, s.config.Lease); err != nil {
+			return "", 0, err
+		}
+		if lent {
+			lease = s.config.Lease
+		}
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.byToken) >= mostTurns {
-		t.logger.Warn("fleetpace: too many turns wait to be settled; a new turn cannot be settled", "limits", n.turns.String())
-		return
+	if at.settles {
+		g.Settles = at.reservation.CallID()
 	}
-	t.byToken[token] = r
-	time.AfterFunc(settleTime, func() { t.forget(token) })
-}
-
-func (t *turns) find(token string) *reserve.Reservation {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.byToken[token]
-}
-
-func (t *turns) forget(token string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	delete(t.byToken, token)
-}
-
-// held is what a turn with slots says of itself, so that any server renews and releases it. The name of
-// its lease cannot be guessed, so a caller can name no turn of others.
-type held struct {
-	Lease  reserve.Lease
-	Limits []part
-}
-
-func (h held) token() string {
-	text, _ := json.Marshal(h) // our own types never fail
-	return base64.RawURLEncoding.EncodeToString(text)
-}
-
-// lend lets a lease hold the slots of a turn, and returns the turn's token; empty if it holds none.
-func (s *Server) lend(ctx context.Context, at *place) (string, error) {
-	lease, lent, err := at.reservation.Lend(ctx, s.config.Lease)
-	if err != nil || !lent {
-		return "", err
+	if lease == 0 && !at.settles {
+		return "", 0, nil
 	}
-	return held{lease, at.parts}.token(), nil
+	text, _ := json.Marshal(g) // our own types never fail
+	return base64.RawURLEncoding.EncodeToString(text), lease, nil
 }
 
-// heldBy returns the lease of a turn, and what it holds.
-func (s *Server) heldBy(token string) (n need, lease reserve.Lease, err error) {
-	var h held
+// granted reads the token of a turn, and returns what the turn needs.
+func (s *Server) granted(token string) (n need, g granted, err error) {
 	if token == "" {
-		return n, lease, wrong("turn", "", "must not be empty")
+		return n, g, wrong("turn", "", "must not be empty")
 	}
 	text, err := base64.RawURLEncoding.DecodeString(token)
-	if err != nil || json.Unmarshal(text, &h) != nil {
-		return n, lease, unknownTurn(token)
+	if err != nil || json.Unmarshal(text, &g) != nil {
+		return n, g, unknownTurn(token)
 	}
-	n, err = s.resolve(&call{Limits: h.Limits}, false)
-	return n, h.Lease, err
+	n, err = s.resolve(&g.call, true)
+	return n, g, err
 }
 
 // turnRequest is the body of /v1/release and /v1/renew.
@@ -93,11 +61,11 @@ type turnRequest struct {
 
 // endLease frees the slots of a turn.
 func (s *Server) endLease(ctx context.Context, token string) error {
-	n, lease, err := s.heldBy(token)
+	n, g, err := s.granted(token)
 	if err != nil {
 		return err
 	}
-	ended, err := n.turns.EndLease(ctx, lease, n.costs...)
+	ended, err := n.turns.EndLease(ctx, g.Lease, n.costs...)
 	if err == nil && !ended {
 		err = unknownTurn(token)
 	}
@@ -118,10 +86,10 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &q) {
 		return
 	}
-	n, lease, err := s.heldBy(q.Turn)
+	n, g, err := s.granted(q.Turn)
 	renewed := false
 	if err == nil {
-		renewed, err = n.turns.Renew(r.Context(), lease, s.config.Lease, n.costs...)
+		renewed, err = n.turns.Renew(r.Context(), g.Lease, s.config.Lease, n.costs...)
 	}
 	switch {
 	case err != nil:
@@ -141,30 +109,20 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
 	if !read(w, r, &q) {
 		return
 	}
-	given := s.turns.find(q.Turn)
+	n, g, err := s.granted(q.Turn)
 	switch {
-	case q.Turn == "":
-		answer(w, wrong("turn", "", "must not be empty"))
-		return
-	case len(q.Used) == 0:
-		answer(w, wrong("used", nil, "must be one number for each limit"))
-		return
-	case given == nil:
-		answer(w, unknownTurn(q.Turn))
-		return
+	case q.Turn != "" && len(q.Used) == 0:
+		err = wrong("used", nil, "must be one number for each limit")
+	case err == nil:
+		err = n.turns.SettleCall(r.Context(), g.Settles, n.costs, q.Used)
 	}
-	if err := given.Settle(r.Context(), q.Used...); err != nil {
-		answer(w, problemOf(err, "used"))
-		return
-	}
-	s.turns.forget(q.Turn)
-	w.WriteHeader(http.StatusNoContent)
+	done(w, err, "used")
 }
 
 func unknownTurn(token string) problem {
 	return problem{
 		Status: http.StatusNotFound, Field: "turn", Value: token,
-		Detail: "The turn holds no slots any more, or its cost was settled; only the server that granted a turn can settle it.", after: -1,
+		Detail: "The turn holds no slots any more, or its limits have no slots and do not settle.", after: -1,
 	}
 }
 

@@ -2,8 +2,10 @@ package reserve
 
 import (
 	"context"
+	"strings"
 
 	"github.com/fleetpace/fleetpace/internal/engine"
+	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
 // Settle replaces the estimated cost of a call by its real cost at each limit, in the order of
@@ -50,24 +52,65 @@ func (r *Reservation) Charged() []int {
 	return charged
 }
 
-func (r *Reservation) settle(ctx context.Context, costs []int) error {
-	limits := r.joint.limits
+// used checks what a call reports.
+func (j *Joint) used(ctx context.Context, need *engine.Need, costs []int) ([]int64, error) {
 	switch {
 	case ctx == nil:
-		return invalid("ctx", "must not be nil")
-	case !r.call.Need.Settles:
-		return invalid("Config.Settles", "is not set for %q, so costs are no estimates", r.joint)
-	case len(costs) != len(limits):
-		return invalid("used", "must be one for each of the %d limits, got %d", len(limits), len(costs))
+		return nil, invalid("ctx", "must not be nil")
+	case !need.Settles:
+		return nil, invalid("Config.Settles", "is not set for %q, so costs are no estimates", j)
+	case len(costs) != len(j.limits):
+		return nil, invalid("used", "must be one for each of the %d limits, got %d", len(j.limits), len(costs))
 	}
 	used := make([]int64, len(costs))
 	for i, cost := range costs {
 		if cost > maxBurst {
-			return invalid("used", "must be at most %d, got %d", maxBurst, cost)
+			return nil, invalid("used", "must be at most %d, got %d", maxBurst, cost)
 		}
 		used[i] = int64(cost)
 	}
-	if err := ctx.Err(); err != nil {
+	return used, ctx.Err()
+}
+
+// CallID names the call in Redis once its turn was granted, so that any process settles it: see [Joint.SettleCall]. It is
+// empty before that, and if the call was let through during an outage.
+func (r *Reservation) CallID() string {
+	if t := r.view().Turn; t != nil && t.Process != "" {
+		return wire.CallID(t.Process, t.Number)
+	}
+	return ""
+}
+
+// SettleCall is [Reservation.Settle] in any process. It is for the call of a [Reservation.CallID], which these limits
+// have granted a turn at these costs. It counts once, as long as the numbers are the same. With an empty id it does
+// nothing.
+func (j *Joint) SettleCall(ctx context.Context, id string, costs, used []int) error {
+	return failed("settle", j, j.settleCall(ctx, id, costs, used))
+}
+
+func (j *Joint) settleCall(ctx context.Context, id string, costs, used []int) error {
+	need, err := j.needOfAny(ctx, costs, false)
+	if err != nil {
+		return err
+	}
+	is, err := j.used(ctx, &need, used)
+	if err != nil || id == "" {
+		return err
+	}
+	if process, number, _ := strings.Cut(id, ":"); process == "" || number == "" || strings.Trim(number, "0123456789") != "" {
+		return invalid("id", "must be a CallID, got %q", id)
+	}
+	var was []int64
+	for _, part := range need.Parts() {
+		was = append(was, part.Cost)
+	}
+	_, err = j.process().Settle(ctx, &need, id, was, is)
+	return j.shared().why(ctx, err)
+}
+
+func (r *Reservation) settle(ctx context.Context, costs []int) error {
+	used, err := r.joint.used(ctx, &r.call.Need, costs)
+	if err != nil {
 		return err
 	}
 	turn, charged, err := r.settles()
@@ -76,7 +119,7 @@ func (r *Reservation) settle(ctx context.Context, costs []int) error {
 	}
 	var changed []int64
 	if turn.Process != "" { // otherwise Redis knows nothing of it
-		changed, err = r.process().Settle(ctx, &r.call.Need, turn, charged, used)
+		changed, err = r.process().Settle(ctx, &r.call.Need, wire.CallID(turn.Process, turn.Number), charged, used)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -109,9 +109,9 @@ func (p *Process) Still(limits []*wire.Limit, until time.Time) {
 	p.step(func(e *Engine, now time.Time) { e.Rest(now, limits, until) })
 }
 
-// Settle tells Redis how many permits of each limit the call of a turn has used; below 0: it is not known. The limits
-// have had costs of it so far. It returns by how many permits their use has changed.
-func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, costs, used []int64) ([]int64, error) {
+// Settle tells Redis how many permits of each limit a call has used; below 0: it is not known. The limits have had costs
+// of it so far. The id is its wire.CallID. It returns by how many permits their use has changed.
+func (p *Process) Settle(ctx context.Context, need *Need, id string, costs, used []int64) ([]int64, error) {
 	var limits []*wire.Limit
 	var items []wire.Used
 	var parts []int
@@ -119,7 +119,7 @@ func (p *Process) Settle(ctx context.Context, need *Need, t *Turn, costs, used [
 		if used[i] < 0 || used[i] == costs[i] {
 			continue
 		}
-		items = append(items, wire.Used{Limit: len(limits), ID: wire.CallID(t.Process, t.Number), Cost: costs[i], Used: used[i], Flow: need.Flow})
+		items = append(items, wire.Used{Limit: len(limits), ID: id, Cost: costs[i], Used: used[i], Flow: need.Flow})
 		limits, parts = append(limits, part.Limit), append(parts, i)
 	}
 	changed := make([]int64, len(costs))

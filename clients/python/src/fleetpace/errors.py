@@ -22,7 +22,7 @@ class UnknownLimit(FleetpaceError):
 
 
 class UnknownTurn(FleetpaceError):
-    """404: the turn was settled or released, its lease has ended, or (to settle) another server granted it."""
+    """404: the turn was released, its lease has ended, or its limits have no slots and do not settle."""
 
 
 class Conflict(FleetpaceError):
