@@ -171,12 +171,15 @@ local function askOne(answer, item, parts)
     for _, p in ipairs(parts) do tagged(p, item) end
     local due = item.id and item.patience < 0 and huge or agree(parts)
     local last = at + (item.waits and horizon or 0) -- how far ahead a turn may be given
+    -- Processes with longer horizons would have the permits of the head again and again: it has as long a one. Its turn
+    -- costs another limit no more than the turns do that others have.
+    local called
+    for _, p in ipairs(item.waits and parts or {}) do called = called or p.l.meter.lost and p.l.called == item.call end
+    if called and #parts == 1 then last = max(last, min(at + FARTHEST, now + AHEAD)) end
     for _, p in ipairs(#parts > 1 and item.waits and parts or {}) do
-      if p.l.meter.overflows(p.l, due) then last = at + near end
+      local ahead = called and p.l.meter.lost and 2 * (p.l.free + p.l.part - at) or 0
+      if p.l.meter.overflows(p.l, due) then last = ahead > near and min(last, at + ahead) or at + near end
     end
-    -- Processes with longer horizons would have the permits of the head again and again: it has as long a one.
-    local l = #parts == 1 and item.waits and parts[1].l
-    if l and l.meter.lost and l.called == item.call then last = max(last, min(at + FARTHEST, now + AHEAD)) end
     if item.within then last = min(last, at + item.within) end
     local given = due <= last
     for _, p in ipairs(given and parts or {}) do given = entitled(p.l, p.tag, p.cost) <= last and given end

@@ -139,10 +139,20 @@ func (c *call) now(item Item, id string, parts []Part, limits []*State) (float64
 	ahead := c.Horizon
 	if item.Now {
 		ahead = 0
-	} else if len(parts) > 1 && slices.ContainsFunc(limits, func(s *State) bool { return s.overflows(due) }) {
-		ahead = c.Near
-	} else if len(parts) == 1 && limits[0].kind == "p" && limits[0].called == id {
-		ahead = max(ahead, min(farthest, 1e6-c.Way))
+	} else {
+		called := slices.ContainsFunc(limits, func(s *State) bool { return s.kind == "p" && s.called == id })
+		if called && len(parts) == 1 {
+			ahead = max(ahead, min(farthest, 1e6-c.Way))
+		}
+		for _, s := range limits {
+			if len(parts) > 1 && s.overflows(due) {
+				if others := 2 * (s.free + s.part - c.at); called && s.kind == "p" && others > c.Near {
+					ahead = min(ahead, others)
+				} else {
+					ahead = c.Near
+				}
+			}
+		}
 	}
 	if item.Within > 0 {
 		ahead = min(ahead, c.within(item))
