@@ -29,9 +29,14 @@ local function usedBefore(l, plain, meter, kept)
   local kind, used, till = match(plain, '(%a) %S+ %S+$'), 0, 0
   local one, two, three, four = match(meter, '^(%S+) (%S+) ?(%S*) ?(%S*)$')
   if kind == 'q' and four ~= '' then -- of this window and the next
-    used, till = two + four, 2 * three - one
+    used, till = two + four, four == '0' and tonumber(three) or 2 * three - one
   elseif kind == 'r' and three ~= '' then
-    local first = call('ZRANGE', l.log, 0, 0, 'WITHSCORES')
+    local over, most = 0, l.entries -- entries that have left the window
+    while over < most do
+      local middle = floor((over + most) / 2)
+      if match(call('ZRANGE', l.log, middle, middle)[1], '^%S+ (%S+)') + three + l.b <= at then over = middle + 1 else most = middle end
+    end
+    local first = call('ZRANGE', l.log, over, over, 'WITHSCORES')
     used, till = first[1] and one - first[2] + match(first[1], '^%d+ %S+ (%d+)') or 0, two + three + l.b
   elseif kind == 'p' or kind == 'w' then
     till = l.free + l.part - l.held

@@ -78,6 +78,41 @@ func TestPlansOfAnotherKindKeepWhatWasUsed(t *testing.T) {
 	}
 }
 
+// What has left the window of a rolling limit counts no more under the next plan, and what was used of a window of the
+// calendar counts until that window is over.
+func TestPlansOfAnotherKindForgetWhatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newBubble(t).planned(reserve.Config{Limit: reserve.PerSecond(1)})
+		for _, c := range []struct {
+			limit  reserve.Limit
+			allows int
+			then   time.Duration
+		}{
+			{reserve.Rolling(4, 3*time.Second), 4, 4 * time.Second},
+			{reserve.Quota(6, reserve.CalendarMinute), 6, 10 * time.Second}, // of the 4, none
+			{reserve.PerSecond(1).Burst(1), 0, time.Minute},
+			{reserve.Quota(6, reserve.CalendarMinute), 6, 0}, // in the next window
+		} {
+			p.plans.set("acme", c.limit, time.Now())
+			allowed := 0
+			for i := range 9 {
+				ok, err := p.For("acme").Allow(t.Context())
+				require.NoError(t, err)
+				if ok {
+					allowed++
+				}
+				if i == 0 {
+					time.Sleep(1100 * time.Millisecond)
+				}
+			}
+			if c.allows > 0 {
+				require.Equal(t, c.allows, allowed, c.limit)
+			}
+			time.Sleep(c.then)
+		}
+	})
+}
+
 // A plan of another kind ends an override, and an override has the kind of the plan. After a loss of data, a process that
 // followed the plan brings it back.
 func TestPlansOfAnotherKindAndTheRest(t *testing.T) {

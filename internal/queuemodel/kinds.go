@@ -29,9 +29,16 @@ func (c *call) convert(s *State, l Limit) {
 		for _, n := range s.window {
 			used += n
 		}
-		till = 2*s.edges[1] - s.edges[0]
+		if till = s.edges[1]; s.window[till] > 0 {
+			till += s.edges[1] - s.edges[0]
+		}
 	case "r":
-		used, till = s.inWindow(), s.moment+s.offset+s.b
+		for _, e := range s.log {
+			if e.moment+s.offset+s.b > c.at {
+				used += e.cost
+			}
+		}
+		till = s.moment + s.offset + s.b
 	default:
 		till = s.free + s.part - s.held
 		used = max(0, math.Ceil((till-c.at)/s.a+s.b*one(s.kind == "p")))

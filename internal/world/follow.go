@@ -74,10 +74,12 @@ func turnedBy(p provider, now time.Duration) provider {
 	return t
 }
 
+// ahead is how long after a change of the kind the next turn is due.
+const ahead = time.Second
+
 // convert lets a provider go over to a plan of another kind, in a second. The new limit counts what was used, as the
 // state says.
 func (w *world) convert(m *meter, fields map[string]string) {
-	const ahead = time.Second
 	rank, _ := strconv.ParseFloat(fields["rank"], 64)
 	limit := w.plans[int64(rank)-1<<40]
 	next, words := w.newProvider(limit), append(strings.Fields(fields["meter"]), "0", "0")

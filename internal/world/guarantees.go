@@ -149,7 +149,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "The limit changes", What: []string{set, reset, replan}, Rate: Cost{Trips: 3}, Count: Cost{Trips: 3}, Slots: Cost{Trips: 3},
-		Why: "No turn is lost. The new limit is in force within half a second.",
+		Why: "No turn is lost. The new limit is in force within half a second, and a plan of another kind after a second.",
 	},
 }
 

@@ -90,10 +90,14 @@ func (w *world) metersOf(c *call) []*meter {
 }
 
 func (w *world) newProvider(l reserve.Limit) provider {
-	tolerated, n := w.tolerated(l), float64(l.MaxBurst())
+	return providerOf(l, w.tolerated(l), w.began.Add(w.server.step))
+}
+
+// providerOf returns a provider of a limit. The clock is the time in its calendar at which the world began.
+func providerOf(l reserve.Limit, tolerated time.Duration, clock time.Time) provider {
+	n := float64(l.MaxBurst())
 	switch l.Kind() {
 	case reserve.KindQuota:
-		clock := w.began.Add(w.server.step)
 		begin, end := l.Window(clock)
 		return newQuota(n, end.Sub(begin), clock.Sub(begin))
 	case reserve.KindRolling:
