@@ -46,7 +46,7 @@ test-bench:
 test-sdk:
 	cd transport/sdktest && $(RACE) -count=1 -vet=off ./...
 
-test-clients: ## the clients in Python and TypeScript, also against the real server; wants node and npm
+test-clients: ## the clients in Python and TypeScript, their types, also against the real server; wants node, npm and mypy
 	.ci/clients python typescript
 	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^TestLanguages$$' -v ./cmd/fleetpace
 
