@@ -50,7 +50,7 @@ test-clients: ## the clients in Python and TypeScript, their types, also against
 	.ci/clients python typescript
 	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^TestLanguages$$' -v ./cmd/fleetpace
 
-test-several: ## two servers behind a round-robin proxy are killed in turn for a minute; wants node and npm
+test-several: ## two servers behind a round-robin proxy are killed in turn for a minute; wants node, npm and an idle machine
 	cd clients/typescript && npm ci --no-audit --no-fund && npm run build
 	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^TestServersAreKilled$$' -v ./cmd/fleetpace
 

@@ -1,8 +1,9 @@
-// Calls an API in its turns of all limits: several.mjs CLIENT SERVER API CALLERS SECONDS. Prints how often it lost slots.
-const [dist, server, api, callers, seconds] = process.argv.slice(2);
+// Calls an API in its turns of all limits: several.mjs CLIENT SERVER API CALLERS BEGIN SECONDS. Prints how often it lost slots.
+const [dist, server, api, callers, begin, seconds] = process.argv.slice(2);
 const { Fleetpace } = await import(`${dist}/index.js`);
 
 const client = new Fleetpace({ url: server });
+await new Promise((begins) => setTimeout(begins, begin * 1000 - Date.now()));
 const end = performance.now() + seconds * 1000;
 let lost = 0;
 

@@ -1,4 +1,4 @@
-"""Calls an API in its turns of all limits: several.py SERVER API CALLERS SECONDS. Prints how often it lost slots."""
+"""Calls an API in its turns of all limits: several.py SERVER API CALLERS BEGIN SECONDS. Prints how often it lost slots."""
 
 import http.client
 import sys
@@ -8,13 +8,15 @@ import urllib.parse
 
 from fleetpace import Fleetpace
 
-server, api, callers, seconds = sys.argv[1], urllib.parse.urlsplit(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-end = time.monotonic() + seconds
+server, api, callers = sys.argv[1], urllib.parse.urlsplit(sys.argv[2]), int(sys.argv[3])
+begin, seconds = float(sys.argv[4]), float(sys.argv[5])
 lost: "list[int]" = []
 
 
 def work(limits: str) -> None:
     limiter, connection = client.limiter(*limits.split("+")), http.client.HTTPConnection(api.netloc)
+    time.sleep(max(0.0, begin - time.time()))
+    end = time.monotonic() + seconds
     while time.monotonic() < end:
         with limiter.turn() as turn:
             connection.request("GET", "/" + limits)
