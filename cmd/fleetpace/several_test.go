@@ -55,7 +55,7 @@ func TestServersAreKilled(t *testing.T) {
 	const limits = `limits:
   - {name: paced, limit: 30/s burst 5}
   - {name: quota, limit: 600/minute quota margin 200ms}
-  - {name: rolling, limit: 100/10s rolling margin 200ms}
+  - {name: rolling, limit: 100/10s rolling margin 500ms}
   - {name: warm, limit: 10/s warmup 2s}
   - {name: slots, limit: 5 at once}
   - {name: rate, limit: 10/s, group: both}
@@ -65,7 +65,7 @@ func TestServersAreKilled(t *testing.T) {
 	parts := map[string]*limited{
 		"paced":     {rule: provider.TokenBucket(30, 6), most: 30 * seconds, killed: kill.Rate.Time},
 		"quota":     {rule: provider.FixedWindow(600, time.Minute), most: 2 * 600, killed: kill.Count.Time},
-		"rolling":   {rule: provider.RollingWindow(100, 10*time.Second), most: 100 * seconds / 10.2, killed: kill.Count.Time},
+		"rolling":   {rule: provider.RollingWindow(100, 10*time.Second), most: 100*seconds/10.5 - 5, killed: kill.Count.Time},
 		"warm":      {rule: provider.TokenBucket(10, 3), most: 10 * (seconds - 2*2), killed: kill.Rate.Time}, // it warms up
 		"slots":     {rule: provider.TokenBucket(1_000, 1_000), most: 10 * seconds, killed: kill.Slots.Time, slots: 5, lasts: 500 * time.Millisecond},
 		"rate+some": {rule: provider.TokenBucket(10, 3), most: 10 * seconds, killed: kill.Rate.Time, slots: 4, lasts: 200 * time.Millisecond},
