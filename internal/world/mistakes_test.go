@@ -53,7 +53,7 @@ type found struct {
 }
 
 // Each piece is still in its file. FLEETPACE_WORLD_MISTAKES=1 plants each mistake in a build of its own,
-// and writes down which history finds it. That takes half a minute for each. With some words of a mistake in
+// and writes down which history finds it. That takes up to a minute of a core for each. With some words of a mistake in
 // place of 1, only that mistake is planted.
 func TestMistakesInTheEngine(t *testing.T) {
 	plants := os.Getenv("FLEETPACE_WORLD_MISTAKES")
@@ -108,7 +108,7 @@ func plant(t *testing.T, file, text, law string) (f found) {
 	require.NoError(t, os.WriteFile(overlay, replace, 0o600))
 	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags", "mistakes", "-overlay", overlay, "-o", binary, ".").CombinedOutput() //nolint:gosec // it is ours
 	require.NoError(t, err, "%s", out)
-	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^TestFinds$", "-test.v") //nolint:gosec // it is ours
+	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^TestFinds$", "-test.v", "-test.timeout", "0") //nolint:gosec // it is ours
 	cmd.Env = append(os.Environ(), "FLEETPACE_WORLD_FINDS="+law)
 	out, _ = cmd.CombinedOutput()
 	for line := range strings.Lines(string(out)) {
