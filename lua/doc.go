@@ -254,7 +254,9 @@
 //
 // The hash of a limit is readable: nextFreeTicketMicros, fraction, limit, and so on. Its field
 // plain is one text of the epoch, the run and the limit in force. It begins with ~ if a call may not
-// take the common path, which is two commands and compares that text as a whole (common.lua).
+// take the common path, which is two commands and compares that text as a whole (common.lua). A call
+// that joins the queue of a paced limit, or leaves it, takes a short path, too, while no head is due and
+// nothing but the queue changes (queue.lua).
 // Versions grow with every write. The keys expire when the bucket is full and no call waits, since
 // then nothing needs to be known. Each kind of limit has its own keys: a limit that becomes a quota
 // starts with a full quota. A call may need up to 16 limits here; package reserve allows 8.

@@ -171,7 +171,9 @@ func (h *history) asks(p *process) error {
 		who.Now = h.now()
 		again := h.known(p)
 		for j := range again {
-			again[j].Back = p.name + " " + serial
+			if !h.queueing || h.pick(2) { // else its turns are lost
+				again[j].Back = p.name + " " + serial
+			}
 		}
 		limits = again
 		if heads, answers, err = h.ask(who, limits, items); err != nil {

@@ -52,6 +52,7 @@ type history struct {
 	quiet        bool // calls come one by one, so that most find nobody waiting
 	booking      bool // some calls have IDs
 	flowing      bool // calls name their flows
+	queueing     bool // most calls join a queue or leave it
 	booked       []*call
 	holding      []*turn // with slots, whose calls are not done
 	keepBy       float64 // when those are noted again, as data was lost; 0: it was not
@@ -115,6 +116,10 @@ type turn struct {
 // slotSeeds are those from which on histories have limits of slots.
 const slotSeeds = 1_000_000
 
+// queueSeeds are those from which on histories have slow paced limits and little else than calls that join the
+// queue or leave it: they take the short path of queue.lua.
+const queueSeeds = 2 * slotSeeds
+
 func (h *history) now() float64 { return h.real + h.offset }
 
 func (h *history) pick(n int) bool { return h.IntN(n) == 0 }
@@ -125,12 +130,19 @@ func newHistory(seed uint64, client *redis.Client, prefix string, other map[stri
 	if os.Getenv("FLEETPACE_TRACE") == strconv.FormatUint(seed, 10) {
 		h.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 	}
-	for j := range 1 + h.IntN(3) {
+	limits := 1 + h.IntN(3)
+	if h.queueing = seed >= queueSeeds; h.queueing {
+		limits = 1 + h.IntN(3)/2
+		h.booking, h.flowing, h.settling = seed%10 == 1, seed%10 == 2, seed%10 == 3
+	}
+	for j := range limits {
 		kind := []string{"p", "p", "p", "q", "r", "w"}[h.IntN(6)]
 		if h.quiet && !h.pick(5) {
 			kind = "p"
 		}
-		if seed >= slotSeeds && (j == 0 || h.pick(3)) {
+		if h.queueing {
+			kind = "p"
+		} else if seed >= slotSeeds && (j == 0 || h.pick(3)) {
 			kind = "s"
 		}
 		r := &ruling{kind: kind}
@@ -141,6 +153,9 @@ func newHistory(seed uint64, client *redis.Client, prefix string, other map[stri
 				slowest = 2
 			}
 			r.a, r.b = []float64{1e4, 5e4, 1e5, 1e6}[h.IntN(slowest)], []float64{1, 1, 2, 5, 20}[h.IntN(5)]
+			if h.queueing {
+				r.a *= 20
+			}
 		case "q":
 			r.a, r.b = float64(3+h.IntN(30)), 1e4
 		case "r":
@@ -243,7 +258,7 @@ func (h *history) step() error {
 	}
 	p := h.processes[h.IntN(len(h.processes))]
 	n := h.IntN(100)
-	if h.quiet && n >= 86 && !h.pick(8) {
+	if (h.quiet || h.queueing) && n >= 86 && !h.pick(8) {
 		n = 0
 	}
 	if h.settling && h.pick(4) {
@@ -325,6 +340,9 @@ func TestScriptsEqualModel(t *testing.T) { playHistories(t, 0) }
 
 // Limits of slots, alone and beside others: what is in flight is never more than they allow.
 func TestScriptsEqualModelOfSlots(t *testing.T) { playHistories(t, slotSeeds) }
+
+// The short path of calls that join the queue or leave it answers as the rest of the scripts would.
+func TestScriptsEqualModelOfQueues(t *testing.T) { playHistories(t, queueSeeds) }
 
 // playHistories plays those from a seed on, or from so many behind it as FLEETPACE_FIRST_HISTORY says.
 func playHistories(t *testing.T, first uint64) {

@@ -33,7 +33,7 @@ for j = 1, COUNT do
     answers[j] = { match(l.limit, '%S+ %S+$'), micros(ceil(forecast(l, nil, 1) - at)), l.card, l.total, micros(l.paused - now), l.reason, micros(l.setUntil - now),
       l.bookings > 0 and call('ZCOUNT', l.booked, '(' .. format('%.0f', l.front), '+inf') or 0, micros(floor(l.meter.left(l))),
       call('ZCOUNT', l.processes, '(0', '+inf'), unpack(held) }
-    say(j, l.version, l.meter.reach(l), l.plans and textOf(l) or l.plain .. stopOf(l), '')
+    say(j, l.version, l.meter.reach(l), hasPlan(l) and textOf(l) or l.plain .. stopOf(l), '')
   end
 end
 return flat(reply, answers)

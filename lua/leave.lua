@@ -25,7 +25,7 @@
 
 local MOST_TAG = 9e15 -- whole micros are exact below
 
-for i = OWN + 1, #ARGV, 4 do
+for i = done + 1, #ARGV, 4 do
   local what, which, size = ARGV[i + 1], ARGV[i + 2], ARGV[i + 3] or ''
   local l, cost, flow = limit(i), match(size, '^([^:]*)(.*)$')
   cost = tonumber(cost)

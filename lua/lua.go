@@ -14,6 +14,12 @@ var (
 	items string
 	//go:embed take.lua
 	take string
+	//go:embed queue.lua
+	queue string
+	//go:embed join.lua
+	join string
+	//go:embed quit.lua
+	quit string
 	//go:embed common.lua
 	common string
 	//go:embed meter.lua
@@ -40,6 +46,8 @@ var (
 	heads string
 	//go:embed shares.lua
 	shares string
+	//go:embed change.lua
+	change string
 	//go:embed state.lua
 	state string
 	//go:embed ask.lua
@@ -72,14 +80,14 @@ var meters = meter + paced + quota + rolling + warming + arguments + places + sl
 // texts are those of the scripts, by verb: each has what it needs.
 var texts = map[string]string{
 	"take":    take,
-	"ask":     nest(head+items+common, meters, shares+room+bookings+heads+state+ask),
-	"leave":   nest(head, meters, shares+room+bookings+state+leave),
-	"settle":  nest(head, meters, shares+room+state+settle),
-	"pause":   nest(head, meters, state+pause),
-	"resume":  nest(head, meters, shares+room+state+resume),
-	"set":     nest(head, meters, shares+room+state+set),
-	"level":   nest(head, meters, shares+room+state+level),
-	"inspect": nest(head, meters, state+inspect),
+	"ask":     nest(head+queue+join+items+common, meters, shares+room+bookings+heads+change+state+ask),
+	"leave":   nest(head+queue+quit, meters, shares+room+bookings+change+state+leave),
+	"settle":  nest(head, meters, shares+room+change+state+settle),
+	"pause":   nest(head, meters, change+state+pause),
+	"resume":  nest(head, meters, shares+room+change+state+resume),
+	"set":     nest(head, meters, shares+room+change+state+set),
+	"level":   nest(head, meters, shares+room+change+state+level),
+	"inspect": nest(head, meters, change+state+inspect),
 	"beat":    beat,
 }
 

@@ -35,18 +35,6 @@ local function once(make)
   end
 end
 
--- stepped is how far Redis's clock has stepped since the last use of a limit. It steps back, or it steps
--- ahead by more than the time that the caller measured since its last reply. If that reply is older than a
--- step back of the last minute, the caller's clock lacks that step. A caller that was the last to use the limit knows
--- how long it has rested before a step back. For others, it has not rested.
-local function stepped(l)
-  if l.seen > now then return now - (l.brought == l.version and max(l.seen, l.clock) or l.seen) end
-  local back, version = match(l.steppedBack, '^(%d+) (%d+)')
-  local lacks = back and l.brought > 0 and l.brought < tonumber(version) and back or 0
-  local ahead = min(now - l.seen, now - l.clock + lacks)
-  return l.clock > 0 and ahead > STEP and ahead or 0
-end
-
 -- Once a script has written or removed something, a full Redis refuses none of its writes. So an ask
 -- tries to write before it removes something (`full`). Otherwise some calls would have turns here, while
 -- other processes see Redis as unreachable and use their shares.
@@ -58,17 +46,23 @@ local function erase(...)
   return call(...)
 end
 
-local function nothing() end
-local function zero() return 0 end
-local METER = {
-  change = nothing, release = nothing, move = nothing, fresh = nothing, unspend = nothing, settle = zero, pack = nothing, hold = zero, record = zero,
-  overflows = function() return false end,
-  usable = function(_, _, due) return due end,
-  most = function(l) return l.a end,
-  pace = function(l) return l.a end,
-  close = function(l, moment) l.paused = max(l.paused, moment) end,
-}
-METER.__index = METER
+local METER = once(function()
+  local function nothing() end
+  local function zero() return 0 end
+  return {
+    change = nothing, release = nothing, move = nothing, fresh = nothing, unspend = nothing, settle = zero, pack = nothing, hold = zero, record = zero,
+    overflows = function() return false end,
+    usable = function(_, _, due) return due end,
+    most = function(l) return l.a end,
+    pace = function(l) return l.a end,
+    close = function(l, moment) l.paused = max(l.paused, moment) end,
+  }
+end)
+
+-- under lets a meter have the functions of another one, which is made when one of them is needed.
+local function under(meter, others)
+  return setmetatable(meter, { __index = function(_, name) return others()[name] end })
+end
 
 -- METERS has a meter for each kind of the limits in this script call.
 local METERS, kinds = {}, {}
@@ -103,16 +97,28 @@ local function atLeast(l, free)
   end
 end
 
-local function hold(l, free)
-  local held = max(0, free - l.free - l.part)
-  atLeast(l, free)
-  return held
-end
+-- COMMON has what paced limits and limits with warm-up do alike.
+local COMMON = once(function()
+  local common = under({}, METER)
+  function common.move(l, micros) advance(l, micros) end
 
--- release ends a pause at whose end so many micros of permits were to be there. If the end was near,
--- turns may have been granted for it. Then the meter does not step back, and the next turns come behind
--- these turns.
-local function release(l, permits)
-  local turnsOut = l.paused <= now + AHEAD and l.free + l.part > l.paused - permits
-  if not turnsOut then advance(l, -min(l.held, l.paused - now)) end
-end
+  function common.unspend(l, cost)
+    advance(l, -cost * l.a)
+    return true
+  end
+
+  function common.hold(l, free)
+    local held = max(0, free - l.free - l.part)
+    atLeast(l, free)
+    return held
+  end
+
+  -- If the end of the pause was near, turns may have been granted for it. Then the meter does not step back, and the
+  -- next turns come behind these turns.
+  function common.release(l, permits)
+    local turnsOut = l.paused <= now + AHEAD and l.free + l.part > l.paused - permits
+    if not turnsOut then advance(l, -min(l.held, l.paused - now)) end
+  end
+
+  return common
+end)

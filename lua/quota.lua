@@ -9,14 +9,14 @@ local quota = {}
 
 -- windows reads the edges of the call's calendar, from the window that contains `at`.
 local function windows(l)
-  local edges = {}
-  for word in gmatch(l.edges, '%S+') do
+  local text, edges = ARGV[HEAD + WIDTH * (l.j - 1) + EDGES], {}
+  for word in gmatch(text, '%S+') do
     local edge = tonumber(word)
-    if not edge or edges[#edges] and not (edge > edges[#edges]) then return 'BADARG windows: want rising moments, got ' .. l.edges end
+    if not edge or edges[#edges] and not (edge > edges[#edges]) then return 'BADARG windows: want rising moments, got ' .. text end
     edges[#edges + 1] = edge
   end
   while edges[2] and at >= edges[2] do table.remove(edges, 1) end
-  if not edges[3] or at < edges[1] then return 'CLOCK windows: want the edges around now and two more, got ' .. l.edges end
+  if not edges[3] or at < edges[1] then return 'CLOCK windows: want the edges around now and two more, got ' .. text end
   l.edge = edges
 end
 
@@ -96,5 +96,5 @@ function quota.settle(l, cost, used, due)
   return due >= l.edge[1] and used - cost or 0
 end
 
-METERS.q = setmetatable(quota, METER)
+METERS.q = under(quota, METER)
 end

@@ -130,5 +130,5 @@ function rolling.settle(l, cost, used, _, id)
   return used - cost
 end
 
-METERS.r = setmetatable(rolling, METER)
+METERS.r = under(rolling, METER)
 end

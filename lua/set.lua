@@ -21,7 +21,7 @@ for j = 1, COUNT do
   local l = load(j)
   if not l.problem then
     l.setUntil = reset and 0 or micros == 0 and FOR_GOOD or ceil(now + micros)
-    become(l, reset and l.own or l.form .. ARGV[i] .. ' ' .. ARGV[i + 1])
+    changes().become(l, reset and l.own or l.form .. ARGV[i] .. ' ' .. ARGV[i + 1])
   end
 end
 return finish(wake)

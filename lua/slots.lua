@@ -6,7 +6,8 @@
 
 if kinds.s then
 
-local slots = { tells = true, close = nothing }
+local slots = { tells = true }
+function slots.close() end
 local DAY, FREED, UNKNOWN, UNSURE, MOMENT = 86400000000, 600000000, 8000000, 3000000, 300000 -- micros
 local USABLE, MOST = 1000000, 1000
 slots.MOMENT = MOMENT
@@ -229,5 +230,5 @@ function slots.remember(l, reach, unknown)
   if (unknown or brings) and from + UNSURE > at then l.till = max(l.till, ceil(from + UNSURE)) end
 end
 
-METERS.s = setmetatable(slots, METER)
+METERS.s = under(slots, METER)
 end

@@ -1,72 +1,12 @@
 -- state.lua: the hash of one limit. It is read and checked as a whole, and only changed fields are
 -- written.
 
--- The fields of the hash. The first NUMBERS are numbers, which are 0 where Redis does not have them; the
--- others are texts. The field `queue` packs nine values. total: the permits that calls in the queue need.
--- seq: the highest tag. head: the first place, and the place whose process was notified last that it is
--- late. since: when the permits of the head were there. wanted: the permits of bookings that count.
--- front, span, returned: see bookings.lua. latest: when the last booked call is due back. The field
--- `steppedBack` is by how much the clock has stepped back in the last minute, the version that the state had
--- then, and when that minute is over. `closed` is until when all that is spent without Redis is counted: see settle.lua.
--- `leased` is until when no lease of slots is over.
--- `kept` is permits that were used before the limit became one of another kind, and until when they count. While the
--- limit in force is of another kind than its keys, or a lease holds slots, ODD is added to `protocol`: earlier scripts
--- refuse the state.
-local FIELDS = { 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction', 'epoch', 'rank', 'setUntilMicros', 'pausedUntilMicros',
-  'heldMicros', 'resumed', 'virtual', 'dense', 'plain', 'last', 'run', 'limit', 'own', 'reason', 'meter', 'queue', 'protocol', 'steppedBack', 'closed', 'kept', 'leased' }
-local NUMBERS, ODD = 12, 1000
-local MOMENTS = { 'paused', 'latest', 'returned', 'span', 'setUntil', 'closed', 'leased' } -- if they are not 0
 local limits, byKey = {}, {} -- by index; a limit that a call names twice has one table
 
 -- say writes the part of the reply about a limit.
 local function say(j, version, reach, text, problem)
   local k = 4 * j - 2
   reply[k], reply[k + 1], reply[k + 2], reply[k + 3] = version, reach, text, problem
-end
-
--- usedBefore returns how many permits count in a state of another kind, and until when at most.
-local function usedBefore(l, plain, meter, kept)
-  local kind, used, till = match(plain, '(%a) %S+ %S+$'), 0, 0
-  local one, two, three, four = match(meter, '^(%S+) (%S+) ?(%S*) ?(%S*)$')
-  if kind == 'q' and four ~= '' then -- of this window and the next
-    used, till = two + four, four == '0' and tonumber(three) or 2 * three - one
-  elseif kind == 'r' and three ~= '' then
-    local over, most = 0, l.entries -- entries that have left the window
-    while over < most do
-      local middle = floor((over + most) / 2)
-      if match(call('ZRANGE', l.log, middle, middle)[1], '^%S+ (%S+)') + three + l.b <= at then over = middle + 1 else most = middle end
-    end
-    local first = call('ZRANGE', l.log, over, over, 'WITHSCORES')
-    used, till = first[1] and one - first[2] + match(first[1], '^%d+ %S+ (%d+)') or 0, two + three + l.b
-  elseif kind == 'p' or kind == 'w' then
-    till = l.free + l.part - l.held
-    used = max(0, ceil((till - at) / l.a + (kind == 'p' and l.b or 0)))
-  end
-  local more, ends = match(kept, '^(%d+) (%d+)$')
-  if more and tonumber(ends) > now then used, till = used + more, max(till, tonumber(ends)) end
-  return used, till
-end
-
--- convert begins a limit of another kind, as its newest plan says. It grants its first turn a second from now, when
--- granted turns are over. Permits that were used before count in the window of now, and a bucket begins empty. Places
--- and bookings stay.
-local function convert(l, plain, meter, kept)
-  local used, till = usedBefore(l, plain, meter, kept)
-  params(l, l.mine)
-  local problem = l.meter.unpack(l, nil)
-  if problem then return problem end
-  erase('UNLINK', l.key, l.log) -- save writes the whole state
-  for k = 1, #FIELDS do l.was[k] = k <= NUMBERS and 0 or '' end
-  l.own, l.rank, l.entries, l.seen, l.part, l.held, l.setUntil, l.leased, l.last, l.brings, l.renews = l.mine, l.myRank, 0, now, 0, 0, 0, 0, '', '', true
-  l.meter.fresh(l)
-  if l.kind == 'q' or l.kind == 'r' then
-    if used > 0 then l.meter.spend(l, min(used, l.a), at) end
-  elseif used > 0 and till > now then
-    l.kept, l.keptTill = format('%.0f %.0f', used, ceil(till)), till
-  end
-  l.meter.close(l, now + AHEAD)
-  tell(l, 'limit:0:0')
-  anew(l, now + AHEAD)
 end
 
 -- fields reads the hash, and checks the types of the other keys.
@@ -102,7 +42,9 @@ local function fields(l)
     if call('EXISTS', l.key) == 1 then return 'BADSTATE plain: want a text, got nothing' end
     l.card, l.bookings, l.entries, l.seen, l.free, l.epoch, was[4] = 0, 0, 0, now, at, now, nil
   end
-  if f[16] and f[16] ~= l.mine and not params(l, f[16]) then return 'BADSTATE limit: want two numbers, got ' .. f[16] end
+  local form = l.form
+  if f[16] and f[16] ~= l.mine then form = params(l, f[16]) end
+  if not form then return 'BADSTATE limit: want two numbers, got ' .. f[16] end
   local total, seq, head, since, wanted, front, latest, span, returned = match(was[20], '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)$')
   l.total, l.seq, l.since, l.wanted, l.front = tonumber(total), tonumber(seq), tonumber(since), tonumber(wanted), tonumber(front)
   l.latest, l.span, l.returned, l.head, l.called = tonumber(latest), tonumber(span), tonumber(returned), match(head or '', '^([^:]*:?[^:]*):?(.*)$')
@@ -110,90 +52,13 @@ local function fields(l)
     finite(l.total + l.seq + l.since + l.wanted + l.front + l.latest + l.span + l.returned)) then
     return 'BADSTATE queue: want 9 values, got ' .. was[20]
   end
-  if l.ruling ~= l.form then
+  if form ~= l.form then
     if l.myRank <= l.rank then return format('PLAN %.0f %s', l.rank, l.own) end
-    return convert(l, was[13], was[19], was[24])
+    return changes().convert(l, was[13], was[19], was[24])
   end
   local till = was[24] ~= '' and tonumber(match(was[24], '%d+$') or nil) or 0
   if till > now then l.kept, l.keptTill = was[24], till end
   return l.meter.unpack(l, f[19] or nil)
-end
-
--- forgetPlaces empties the queue. Waiting calls enter it again when they next ask, in the same order by
--- their tags. Some calls had their turns or left while this server missed it. They never ask again, and
--- each of their places would hold up the queue.
-local function forgetPlaces(l)
-  if l.card == 0 then return end
-  erase('UNLINK', l.places)
-  l.card, l.total, l.head, l.since = 0, 0, '0', ceil(at)
-end
-
--- recall takes over what the caller remembers if the state lacks it: the data was lost, or the state is
--- older, or it comes from another server.
-local function recall(l)
-  local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[RUN]
-  local other = run ~= '' and l.run ~= '' and l.run ~= run or l.fresh and moved -- other processes may have used what was lost
-  local lost = epoch > 0 and (l.fresh or epoch == l.epoch and l.version < l.brought)
-  if l.fresh then l.meter.fresh(l) end
-  if epoch > 0 and (lost or epoch ~= l.epoch) or other then
-    -- Keys that are gone so soon did not expire. So other processes may still hold granted turns.
-    local young, free = tonumber(match(l.brings, '^%S+') or ''), l.free
-    l.meter.remember(l, l.brings, other or l.meter.refills and lost and young and young > -l.meter.life(l) - 2 * RENEW)
-    free = max(free, now + AHEAD)
-    if l.kind == 'p' and l.paused <= now and l.free > free then -- no turn is due so late: this is a pause, or a debt
-      if epoch < l.epoch and l.resumed == l.epoch then -- that pause or debt has been ended since
-        l.free, l.part = free, 0
-      else
-        l.paused, l.held, l.reason = l.free, l.free - now, 'Redis lost its data, and this is what a process remembers of it'
-      end
-    end
-  end
-  if (lost or other) and not l.fresh then
-    l.epoch = max(l.epoch + 1, floor(now))
-    if l.meter.forget then l.meter.forget(l) end
-    forgetPlaces(l)
-  end
-  -- The keys of a limit that was in use may have expired as the clock stepped ahead.
-  if l.fresh and l.meter.refills and l.clock > 0 and now - l.clock > STEP then l.meter.remember(l, '', true) end
-  if run ~= '' then l.run = run end
-end
-
--- step moves all moments by as much as Redis's clock has stepped.
-local function step(l)
-  local micros, back, till = stepped(l), match(l.steppedBack, '^(%d+) %d+ (%d+)$')
-  if micros < 0 then
-    l.steppedBack = format('%.0f %.0f %.0f', (back or 0) - micros, l.version + 1, now + 6 * RENEW)
-  elseif back and now > tonumber(till) then
-    l.steppedBack = ''
-  end
-  if micros == 0 then return end
-  l.meter.move(l, micros)
-  l.head = '0'
-  if l.virtual > 0 then erase('ZREM', l.flows, '!') end
-  for _, name in ipairs(MOMENTS) do
-    if l[name] > 0 then l[name] = max(0, l[name] + micros) end
-  end
-end
-
--- become puts another limit in force. Granted turns stay as they are, and the next turns begin behind
--- them. The message about a paced limit has two numbers: the factor by which its interval has changed,
--- and the micros that the permits take that its burst has lost.
-local function become(l, text)
-  if text == l.limit then return end
-  local to, factor, less = {}, 1, 0
-  if not params(to, text) then return end
-  if l.kind == 'p' then factor, less = to.a / l.a, max(0, l.b - to.b) * to.a end
-  tell(l, format('limit:%.17g:%.17g', factor, less))
-  l.meter.change(l, to.a, to.b)
-  anew(l, at)
-  l.a, l.b, l.limit, l.renews = to.a, to.b, text, true
-end
-
--- rule puts the limit in force that has the highest rank, or that was set for a time.
-local function rule(l)
-  if l.own == '' or l.myRank > l.rank then l.own, l.rank = l.mine, max(l.myRank, l.rank) end
-  if l.setUntil > 0 and l.setUntil <= now then l.setUntil = 0 end
-  if l.setUntil == 0 then become(l, l.own) end
 end
 
 -- endShares ends all debts of flows, if nobody waits.
@@ -224,9 +89,12 @@ local function load(j)
   l.problem = problem or fields(l)
   if l.problem then return l end
   if l.fresh then erase('UNLINK', l.places, l.log, l.booked, l.flows) end -- these keys are older than the state
-  step(l)
-  recall(l)
-  rule(l)
+  if l.seen > now or l.steppedBack ~= '' or l.clock > 0 and now - l.seen > STEP then changes().step(l) end
+  local epoch, run = tonumber(match(l.known, '^%d+') or 0), ARGV[RUN]
+  if l.fresh or epoch > 0 and (epoch ~= l.epoch or l.version < l.brought) or run ~= '' and l.run ~= run then changes().recall(l, epoch) end
+  if l.own == '' or l.myRank > l.rank then l.own, l.rank = l.mine, max(l.myRank, l.rank) end
+  if l.setUntil > 0 and l.setUntil <= now then l.setUntil = 0 end
+  if l.setUntil == 0 and l.own ~= l.limit then changes().become(l, l.own) end -- the one that has the highest rank
   if l.paused <= now then l.paused, l.held, l.reason = 0, 0, '' end
   if l.bookings > 0 and l.latest < now then -- all bookings are late; the limit is in use, so its keys do not expire
     erase('UNLINK', l.booked)
@@ -236,7 +104,8 @@ local function load(j)
   if l.bookings == 0 then l.wanted, l.span = 0, 0 end
   endShares(l)
   l.far = floor(max(l.latest, l.paused, l.setUntil, l.keptTill) / RENEW)
-  if l.back ~= '' then giveBack(l, l.back, 0) end
+  local back = ARGV[HEAD + WIDTH * (j - 1) + BACK]
+  if back ~= '' then giveBack(l, back, 0) end
   return l
 end
 
@@ -280,12 +149,15 @@ end
 local STOPPED = '^hard stop (%d+)'
 local function stopOf(l) return l.paused > 0 and match(l.reason, STOPPED) and '@stop ' .. l.reason or '' end
 
+-- hasPlan reports whether the caller has plans.
+local function hasPlan(l) return sub(ARGV[HEAD + WIDTH * (l.j - 1) + RANK], 1, 1) == '+' end
+
 -- textOf is the text of a limit in a reply. If the caller has plans and brought another one than the newest,
 -- that one follows. While the limit is stopped, the stop follows in its place.
 local function textOf(l)
   local stop = stopOf(l)
   if stop ~= '' then return l.plain .. stop end
-  if l.plans and l.own ~= l.mine then return format('%s@%.0f %s', l.plain, l.rank, l.own) end
+  if l.own ~= l.mine and hasPlan(l) then return format('%s@%.0f %s', l.plain, l.rank, l.own) end
   return l.plain == l.known and '' or l.plain
 end
 

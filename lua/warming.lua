@@ -6,7 +6,7 @@
 
 if kinds.w then
 
-local warming = { refills = true, hold = hold, close = atLeast }
+local warming = { refills = true, close = atLeast }
 local COLD = 3
 
 local function curve(l)
@@ -48,12 +48,6 @@ function warming.ahead(l, before)
   return max(at, l.free + l.part) + price(l, storedAt(l, at), before)
 end
 
--- The permits come back as if the limit had been warm.
-function warming.unspend(l, cost)
-  advance(l, -cost * l.a)
-  return true
-end
-
 function warming.change(l, a, b)
   if a > l.a then l.last = '' end -- as for paced limits
   local full = l.stored / l.highest
@@ -62,8 +56,7 @@ function warming.change(l, a, b)
   l.stored = full * l.highest
 end
 
-function warming.release(l) release(l, 0) end
-function warming.move(l, micros) advance(l, micros) end
+function warming.release(l) COMMON().release(l, 0) end
 function warming.life(l) return l.b + max(0, l.free - now) end
 function warming.fresh(l) l.free, l.part = floor(at), 0 end
 function warming.reach(l) return format('%.0f %.17g', ceil(l.free + l.part - at), l.stored) end
@@ -86,5 +79,5 @@ function warming.settle(l, cost, used)
   return max(0, used - cost)
 end
 
-METERS.w = setmetatable(warming, METER)
+METERS.w = under(warming, COMMON)
 end

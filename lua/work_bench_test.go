@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -82,6 +83,9 @@ func BenchmarkRedis(b *testing.B) {
 		b.Run("waiting-"+name, func(b *testing.B) {
 			s, who, limits := backlog(b, client, slow, waiting)
 			who.Now += 1000
+			heads, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 1e6 - 1, Parts: one}})
+			require.NoError(b, err)
+			limits[0].Known, limits[0].Version, limits[0].Reach = strings.TrimPrefix(heads[0].Text, "~"), heads[0].Version, heads[0].Reach
 			used, err := client.MemoryUsage(b.Context(), s.keys[1], 0).Result()
 			if err == nil && waiting > 0 {
 				b.Logf("%d bytes per waiting call", used/int64(waiting))
@@ -89,6 +93,13 @@ func BenchmarkRedis(b *testing.B) {
 			b.Run("ask", func(b *testing.B) {
 				measure(b, func(n int) error {
 					_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 1e7 + n, Parts: one}})
+					return err
+				})
+			})
+			b.Run("ask-again", func(b *testing.B) {
+				again := []queuemodel.Part{{Cost: 1, Tag: startMicros + 5e6}}
+				measure(b, func(int) error {
+					_, _, err := s.Ask(who, limits, []queuemodel.Item{{Count: 1, Number: 9e6, Parts: again}})
 					return err
 				})
 			})

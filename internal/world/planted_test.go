@@ -16,8 +16,8 @@ var planted = []struct {
 	in             any // the seed of a history, or the name of a transcript
 }{
 	{"the common path spends nothing", "part = part + count * cost * interval", "part = part", "safe", 11},
-	{"a call pays for half of its permits", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.left", "safe", 1},
-	{"a call pays twice", "advance(l, cost * l.a)\nend\n\nfunction paced.left", "advance(l, cost * l.a * 2)\nend\n\nfunction paced.left", "used", 11},
+	{"a call pays for half of its permits", "advance(l, cost * l.a)\nend\n\nfunction paced.most", "advance(l, cost * l.a / 2)\nend\n\nfunction paced.most", "safe", 1},
+	{"a call pays twice", "advance(l, cost * l.a)\nend\n\nfunction paced.most", "advance(l, cost * l.a * 2)\nend\n\nfunction paced.most", "used", 11},
 	{"a bucket holds one permit too many", "return at - l.b * l.a end", "return at - (l.b + 1) * l.a end", "safe", "bookings-head-paced-3-1"},
 	{"a window's quota is one too many", "(l.used[k] or 0) + cost <= l.a and", "(l.used[k] or 0) + cost <= l.a + 1 and", "safe", 97},
 	{"the next window's count is lost", "edge == l.after and l.usedAfter or", "", "safe", 118},

@@ -15,7 +15,7 @@ var mistakes = []struct {
 	blind            bool // no process checks who holds slots
 }{
 	{what: "the clock of a first ask is not looked at, so a late copy of it takes a slot that is in use", world: "slots", law: "safe",
-		from: "edges = edges, clock = tonumber(clock),", to: "edges = edges, clock = known == '' and 0 or tonumber(clock),"},
+		from: "brings = reach, clock = tonumber(clock),", to: "brings = reach, clock = known == '' and 0 or tonumber(clock),"},
 	{what: "nobody lets a slot go that a late copy takes when its call is done", world: "slots", law: "alive", blind: true},
 	{what: "a repeated ask is told another tag than its place has", world: "slots", law: "alive",
 		from: "p.tag = tonumber(p.placed or nil) or p.tag", to: ""},
