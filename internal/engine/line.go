@@ -294,7 +294,7 @@ func (l *line) atSlots(limit int) bool { return limit >= 0 && limit < len(l.slot
 // spare reports whether there are places or turns that no call of the line needs.
 func (l *line) spare() bool {
 	return len(l.done) > 0 || slices.ContainsFunc(l.unused, func(t *Turn) bool { return !t.stays }) ||
-		len(l.places) > len(l.waiting) && slices.ContainsFunc(l.places, func(p *place) bool { return !p.asking })
+		len(l.places) > len(l.waiting) && !l.places[len(l.places)-1].asking
 }
 
 // idle reports whether the line has nothing to do and nothing to remember.

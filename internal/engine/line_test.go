@@ -113,6 +113,19 @@ func TestWhoGivesUpLeavesTheLastPlace(t *testing.T) {
 	require.Len(t, l.takeSpare(), 1)
 }
 
+// The last place is asked for right now. It leaves after its answer, and no older place leaves before it.
+func TestNoOlderPlaceLeavesBeforeTheLast(t *testing.T) {
+	l, calls := filled(3, 1, 2, 3)
+	l.places[2].asking = true
+	l.leave(calls[2], start)
+	require.False(t, l.spare())
+	require.Empty(t, l.takeSpare())
+
+	l.places[2].asking = false
+	require.True(t, l.spare())
+	require.Equal(t, []int64{2}, numbers(l.takeSpare()))
+}
+
 func TestWhoGivesUpItsTurnMovesThoseBehindForward(t *testing.T) {
 	l, calls := filled(4, 1, 2, 3, 4)
 	for k, p := range slices.Clone(l.places[:3]) {

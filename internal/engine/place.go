@@ -284,10 +284,11 @@ func (l *line) wakeLast() {
 // come behind all places, so no place is removed for them before they are answered.
 func (l *line) takeSpare() (spare []*place) {
 	for i := len(l.places) - 1; i >= 0 && len(l.places) > len(l.waiting); i-- {
-		if p := l.places[i]; !p.asking {
-			spare = append(spare, p)
-			l.places = slices.Delete(l.places, i, i+1)
+		if l.places[i].asking { // it leaves after its answer: the places before it are older
+			break
 		}
+		spare = append(spare, l.places[i])
+		l.places = slices.Delete(l.places, i, i+1)
 	}
 	return spare
 }
