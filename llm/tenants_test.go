@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,4 +78,51 @@ func TestTenantsAndPeople(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Tenants whose calls are small get as much as others, also where the part of background calls is a limit of its own.
+func TestEqualTenants(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		set := newSet(t, b, llm.Config{Account: "a", Preset: llm.Gemini("m", 0, 1_500_000), Background: 0.9})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Minute, cancel)
+		start, costs := time.Now(), [...]int{2000, 5000, 12_000, 30_000}
+		var used [len(costs)]atomic.Int64
+		var calls sync.WaitGroup
+		call := func(ctx context.Context, cost int, used *atomic.Int64) bool {
+			call, err := set.Acquire(ctx, llm.Estimate{Input: cost})
+			if err != nil {
+				return false
+			}
+			if time.Since(start) > 5*time.Second { // the full bucket is for who comes first
+				used.Add(int64(cost))
+			}
+			time.Sleep(time.Second)
+			call.Close()
+			return true
+		}
+		for i, cost := range costs {
+			for range min(20, 200_000/cost) {
+				calls.Go(func() {
+					for call(llm.Tenant(ctx, fmt.Sprint(i), 1), cost, &used[i]) {
+					}
+				})
+			}
+		}
+		for ctx.Err() == nil {
+			var people atomic.Int64
+			calls.Go(func() { call(llm.Urgent(ctx), 5000, &people) })
+			time.Sleep(time.Second / 2)
+		}
+		calls.Wait()
+		sum := int64(0)
+		for i := range used {
+			sum += used[i].Load()
+		}
+		for i := range used {
+			t.Log(used[i].Load())
+			assert.InDelta(t, sum/int64(len(used)), used[i].Load(), 30_000, "a call")
+		}
+	})
 }

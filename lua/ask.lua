@@ -151,7 +151,7 @@ end
 -- tagged gives a part of a call its tag. It is the tag of the call's place, which the caller may not know
 -- if a reply was lost. Without a place it is the tag of the booking, or the tag that the share of the
 -- flow allows.
-local function tagged(p, item)
+local function tagged(p, item, queued)
   local l, back = p.l, nil
   p.placed = item.waits and l.card > 0 and call('ZSCORE', l.places, p.place)
   p.tag = tonumber(p.placed or nil) or p.tag
@@ -160,7 +160,7 @@ local function tagged(p, item)
     p.tag, p.back = back and math.abs(back), back
     if back then bookings().supersede(l, p.tag, item.call) end
   end
-  if item.flow or l.virtual > 0 then shares().order(p, item, back) end
+  if item.flow or l.virtual > 0 then shares().order(p, item, back, queued) end
 end
 
 -- askOne answers one call, and returns the status of the answer.
@@ -168,7 +168,9 @@ local function askOne(answer, item, parts)
   local problem = refusal(parts, item)
   local status, moment, extra = 2, at, problem
   if not problem then
-    for _, p in ipairs(parts) do tagged(p, item) end
+    local queued = false
+    for _, p in ipairs(parts) do queued = queued or p.l.card > 0 or p.l.bookings > 0 end
+    for _, p in ipairs(parts) do tagged(p, item, queued) end
     local due = item.id and item.patience < 0 and huge or agree(parts)
     local last = at + (item.waits and horizon or 0) -- how far ahead a turn may be given
     -- Processes with longer horizons would have the permits of the head again and again: it has as long a one. Its turn

@@ -3,7 +3,8 @@
 -- before `virtual`. `virtual` is the highest tag that had a turn. So each waiting flow gets turns by its
 -- weight, however many of its calls wait. Tags are moments if flows are named, too: a permit of a flow
 -- with weight 1 takes as long as a permit of the limit. If no flow was named since the queue was empty,
--- `virtual` is 0, and nothing of this file applies; all debts end there.
+-- `virtual` is 0, and nothing of this file applies. All debts end when the queue is empty and the last forecast
+-- has passed: until then, calls of several limits may wait at another one.
 --
 -- Calls that waited before a flow was named have dense tags, a micro or more apart, up to `dense`. Among
 -- them, a call of a flow has the tag of the waiting call after which its share begins. Shares cannot be
@@ -170,10 +171,10 @@ local function served(l, tag)
   if #passed > 0 then erase('ZREM', l.flows, unpack(passed)) end
 end
 
--- order gives a call its tag at a limit, if flows are named there.
-local function order(p, item, back)
+-- order gives a call its tag at a limit, if flows are named there. Flows count if calls wait at any limit of the call.
+local function order(p, item, back, queued)
   local l, flow = p.l, item.flow or NOBODY
-  if item.flow and (l.card > 0 or l.bookings > 0) then beginShares(l, flow.urgent == 0 and p.tag) end
+  if item.flow and queued then beginShares(l, flow.urgent == 0 and p.tag) end
   if l.virtual == 0 then return end
   if back then p.tag = overtaken(l, p.tag, p.cost, flow) end
   if p.tag then

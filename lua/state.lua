@@ -61,9 +61,10 @@ local function fields(l)
   return l.meter.unpack(l, f[19] or nil)
 end
 
--- endShares ends all debts of flows, if nobody waits.
+-- endShares ends all debts of flows, if nobody waits. Calls of several limits may wait at another limit, up to the last
+-- forecast. Without their debts, flows with more or larger calls would get more than their shares.
 local function endShares(l)
-  if l.virtual == 0 or l.card > 0 or l.bookings > 0 then return end
+  if l.virtual == 0 or l.card > 0 or l.bookings > 0 or l.latest > now then return end
   l.virtual, l.dense = 0, 0
   erase('UNLINK', l.flows)
 end
@@ -119,7 +120,7 @@ end
 local function save(l)
   l.version, l.seen = l.version + 1, now
   endShares(l)
-  local calm = not (l.card > 0 or l.bookings > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low or l.steppedBack ~= '' or l.kept ~= '')
+  local calm = not (l.card > 0 or l.bookings > 0 or l.virtual > 0 or l.paused > 0 or l.setUntil > 0 or l.kind ~= 'p' or l.low or l.steppedBack ~= '' or l.kept ~= '')
   l.plain = (calm and '' or '~') .. format('%.0f ', l.epoch) .. (l.run == '' and '-' or l.run) .. ' ' .. l.kind .. ' ' .. (l.form == '' and l.limit or match(l.limit, '%S+ %S+$'))
   local head = l.head ~= '0' and l.called ~= '' and l.head .. ':' .. l.called or l.head
   local queue = format('%d %d %s %.0f %d %d %.0f %.0f %d', l.total, l.seq, head, l.since, l.wanted, l.front, l.latest, l.span, l.returned)

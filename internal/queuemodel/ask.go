@@ -68,8 +68,9 @@ func (c *call) one(item Item, k int) Answer {
 			}
 		}
 	}
+	queued := slices.ContainsFunc(limits, func(s *State) bool { return len(s.places) > 0 || len(s.bookings) > 0 })
 	for i := range parts {
-		charged[i] = c.order(limits[i], &parts[i], id, item, back[i])
+		charged[i] = c.order(limits[i], &parts[i], id, item, back[i], queued)
 		tags[i] = parts[i].Tag
 	}
 	if item.ID == "" || item.Patience >= 0 {
@@ -94,8 +95,8 @@ func (c *call) one(item Item, k int) Answer {
 }
 
 // order gives a call the tag that it has at a limit, and reports whether its flow was charged.
-func (c *call) order(s *State, p *Part, id string, item Item, back bool) bool {
-	if item.Flow != nil && (len(s.places) > 0 || len(s.bookings) > 0) {
+func (c *call) order(s *State, p *Part, id string, item Item, back, queued bool) bool {
+	if item.Flow != nil && queued {
 		tag := p.Tag
 		if item.Flow.Urgent > 0 {
 			tag = 0

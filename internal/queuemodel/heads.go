@@ -8,13 +8,13 @@ func (c *call) heads() []Head {
 	for j, s := range c.loaded {
 		s.version++
 		c.wake(s)
-		s.endShares()
+		s.endShares(c.Now)
 		s.seen, s.isNew = c.Now, false
 		if s.head == "" {
 			s.called = ""
 		}
 		text := strconv.FormatFloat(s.epoch, 'f', 0, 64) + " " + s.run + " " + s.kind + " " + number(s.a) + " " + number(s.b)
-		if len(s.places) > 0 || len(s.bookings) > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles || s.steppedAt > 0 || s.kept > 0 {
+		if len(s.places) > 0 || len(s.bookings) > 0 || s.virtual > 0 || s.paused > 0 || s.setUntil > 0 || s.kind != "p" || s.settles || s.steppedAt > 0 || s.kept > 0 {
 			text = "~" + text
 		}
 		heads[j] = Head{Version: s.version, Reach: c.reach(s), Text: text}

@@ -234,7 +234,7 @@ func (c *call) load(j int) *State {
 	if len(s.bookings) == 0 {
 		s.span = 0
 	}
-	s.endShares()
+	s.endShares(c.Now)
 	if l.Back != "" {
 		c.giveBack(s, l.Back, 0)
 	}

@@ -237,8 +237,8 @@ func (c *call) served(s *State, tag float64) {
 	}
 }
 
-func (s *State) endShares() {
-	if len(s.places) == 0 && len(s.bookings) == 0 {
+func (s *State) endShares(now float64) {
+	if len(s.places) == 0 && len(s.bookings) == 0 && s.latest <= now {
 		s.virtual, s.urgent, s.dense = 0, 0, 0
 		clear(s.flows)
 		clear(s.late)
