@@ -74,10 +74,10 @@ func OpenAI(model string, requests, tokens int) Preset {
 }
 
 // Azure returns the limits of a deployment of Azure OpenAI: 6 requests per minute for 1,000 tokens. It counts tokens by
-// the clock's minute, and requests in windows of 10 s. A call must not cost more than the Burst, 1.2 % of the tokens.
+// the clock's minute, and requests in windows of 10 s. A call must not cost more than the Burst, 0.8 % of the tokens.
 func Azure(deployment string, tokens int) Preset {
 	return Preset{API: bodies.Azure, Model: deployment, Requests: tokens * 6 / 1000, Tokens: tokens, Counting: CountSum, CacheCounts: true, FailedCounts: true, Minutes: true, MostOutput: 4096,
-		Burst: 700 * time.Millisecond, windows: [4]string{"-", "tokens", "-", "-"}} // what is left of the requests is that of 10 s, which no header says
+		Burst: 500 * time.Millisecond, windows: [4]string{"-", "tokens", "-", "-"}} // what is left of the requests is that of 10 s, which no header says
 }
 
 // Gemini returns the limits of a model on the Gemini API. Tokens of prompts count alone.
