@@ -7,10 +7,11 @@ while ARGV[done + 2] == 'place' do
   local q = j and number and cost and #cost <= 15 and KEYS[KEYED * j] and queueOf(j)
   local place = q and ARGV[PROCESS] .. ':' .. number .. ':' .. cost
   if not q or q.first == place then break end
+  local behind = call('ZRANGE', q.places, -1, -1)[1] ~= place -- else no call may come sooner
   local left = call('ZREM', q.places, place) * cost
   q.total = q.total - left
   keep(q)
-  if left > 0 and not told[j] and ARGV[CHANNEL] ~= '' then pcall('PUBLISH', ARGV[CHANNEL], format('news left %.0f %s', now, q.key)) end
-  told[j], answers[#answers + 1], done = left > 0 or told[j], { left }, done + 4
+  if left > 0 and behind and not told[j] and ARGV[CHANNEL] ~= '' then pcall('PUBLISH', ARGV[CHANNEL], format('news left %.0f %s', now, q.key)) end
+  told[j], answers[#answers + 1], done = left > 0 and behind or told[j], { left }, done + 4
 end
 if not ARGV[done + 1] then return flat(reply, answers) end

@@ -28,7 +28,7 @@ of its scripts, turns that lapsed, and allocations.
 
 Cases: 1, 64 and 4,096 callers of one process and limit; 1,000, 100 and 10,000 keys, each call another
 one, by 1, 100 and 1,024 callers; 16 processes of 64 callers each. They find permits available. "waiting" are calls
-that have to wait for an hour, one after the other, and "leaving" is that they give up. Contenders
+that have to wait for an hour, one after the other, and "leaving" is that they give up, the last one first. Contenders
 without a queue make ordinary calls instead.
 
 Contenders take turns in short slices, in a random order, so that what else the machine does hits all alike.
@@ -239,8 +239,7 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 // leaving is not waited for.
 const apart = time.Millisecond
 
-// slice lets a contender ask for a while. What leaving costs is the difference between calls that wait
-// and leave, and calls that wait.
+// slice lets a contender ask for a while, or lets calls wait and then leave.
 func (c testcase) slice(ctx context.Context, p *player, d time.Duration, server *redisserver.Server, admin *redis.Client) (f Figure, err error) {
 	switch c.do {
 	case waits:
@@ -255,19 +254,10 @@ func (c testcase) slice(ctx context.Context, p *player, d time.Duration, server 
 		_, err = p.do(order{Do: leaves})
 		return f, err
 	}
-	f, err = c.count(ctx, p, order{Do: pairs, Apart: apart}, server, admin)
-	if err != nil {
+	if _, err := p.do(order{Do: places}); err != nil {
 		return f, err
 	}
-	asked, err := c.count(ctx, p, order{Do: places, Apart: apart}, server, admin)
-	if err != nil {
-		return f, err
-	}
-	for i, number := range f.measured()[1:] { // the time is that of leaving
-		*number -= *asked.measured()[1+i]
-	}
-	_, err = p.do(order{Do: leaves})
-	return f, err
+	return c.count(ctx, p, order{Do: leaves, Apart: apart}, server, admin)
 }
 
 // count lets a contender follow an order, and counts what that takes.

@@ -41,7 +41,6 @@ const (
 	waits  = "waits"  // make calls that find permits available
 	places = "places" // let calls wait that have to, one after the other
 	leaves = "leaves" // let these calls leave the queue
-	pairs  = "pairs"  // let one call wait and leave, and then the next
 )
 
 // sample is what was done by an order.
@@ -117,14 +116,10 @@ func (m *member) do(ctx context.Context, o order) (got sample, err error) {
 	case waits:
 		got, err = loop(ctx, m.ask, m.Callers, m.Keys, o.For)
 	case places:
-		got, err = m.each(o.Apart, func(i int) error { return m.queue(ctx, i) }, nil)
+		got, err = m.each(o.Apart, func(i int) error { return m.queue(ctx, i) })
 	case leaves:
-		for i := range m.queued {
-			err = errors.Join(err, m.queued[i](ctx))
-		}
+		got, err = m.each(o.Apart, func(i int) error { return m.queued[len(m.queued)-1-i](ctx) })
 		time.Sleep(settled)
-	case pairs:
-		got, err = m.each(o.Apart, func(i int) error { return m.queue(ctx, i) }, func(i int) error { return m.queued[i](ctx) })
 	}
 	got.Lapsed = m.lapses() - had
 	return got, err
@@ -142,18 +137,14 @@ func (m *member) queue(ctx context.Context, i int) (err error) {
 	return err
 }
 
-// each does something for each of them, one after the other, and then something else, if it is to. The
-// time is that of what comes last.
-func (m *member) each(apart time.Duration, first, then func(i int) error) (got sample, err error) {
+// each does something for each of them, one after the other.
+func (m *member) each(apart time.Duration, do func(i int) error) (got sample, err error) {
 	m.queued = slices.Grow(m.queued, inQueue)[:inQueue]
 	var took time.Duration
 	since := counters()
 	for i := 0; i < inQueue && err == nil; i++ {
 		began := time.Now()
-		if err = first(i); err == nil && then != nil {
-			began = time.Now()
-			err = then(i)
-		}
+		err = do(i)
 		took += time.Since(began)
 		time.Sleep(apart)
 	}
