@@ -65,7 +65,7 @@ func TestServersAreKilled(t *testing.T) {
 	parts := map[string]*limited{
 		"paced":     {rule: provider.TokenBucket(30, 6), most: 30 * seconds, killed: kill.Rate.Time},
 		"quota":     {rule: provider.FixedWindow(600, time.Minute), most: 2 * 600, killed: kill.Count.Time},
-		"rolling":   {rule: provider.RollingWindow(100, 10*time.Second), most: 100*seconds/10.5 - 5, killed: kill.Count.Time},
+		"rolling":   {rule: provider.RollingWindow(100, 10*time.Second), most: 100 * seconds / 10.5, killed: kill.Count.Time},
 		"warm":      {rule: provider.TokenBucket(10, 3), most: 10 * (seconds - 2*2), killed: kill.Rate.Time}, // it warms up
 		"slots":     {rule: provider.TokenBucket(1_000, 1_000), most: 10 * seconds, killed: kill.Slots.Time, slots: 5, lasts: 500 * time.Millisecond},
 		"rate+some": {rule: provider.TokenBucket(10, 3), most: 10 * seconds, killed: kill.Rate.Time, slots: 4, lasts: 200 * time.Millisecond},

@@ -347,9 +347,7 @@ func (w *world) excused(m *meter) bool {
 }
 
 // strangers reports whether a process that remembers nothing of a limit may have found a full bucket. Redis had lost
-// its data then, and the process had started since, or did not know of the loss. "So does one that needs a limit for
-// the first time before its next heartbeat", says docs/how-it-works.md: a process has its first heartbeat with its
-// first call.
+// its data then, and the process had started since, or did not know of the loss. See docs/how-it-works.md.
 func (w *world) strangers(m *meter) bool {
 	const hears = 1500 * time.Millisecond // a heartbeat tells of the loss
 	for i := range w.plan.events {
@@ -359,8 +357,7 @@ func (w *world) strangers(m *meter) bool {
 			continue
 		}
 		for p, since := range m.users {
-			hadCalls := slices.ContainsFunc(w.meters, func(o *meter) bool { return o.users[p] > 0 && o.users[p] < e.at })
-			if since >= e.at && (!hadCalls || since < e.at+hears && (e.what == flush || e.what == forget)) {
+			if since >= e.at && (p.began >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
 				return true
 			}
 		}
