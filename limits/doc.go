@@ -94,7 +94,7 @@
 //
 // Raise the version with each change of the limit and its plans; a reload without that is an error.
 // The file with the highest version is in force for the whole fleet, also for processes that have
-// not read it yet. Waiting calls follow within about a second. For plans in a database, use
+// not read it yet. Waiting calls follow within half a second. For plans in a database, use
 // reserve.Config.LimitOf.
 //
 // # Reading the file again

@@ -44,7 +44,7 @@ type Config struct {
 	// comes a second later, and permits that were used count: docs/plans.md says which.
 	//
 	// The newest version that any process has brought is in force for the whole fleet. New calls follow
-	// it at once, and waiting calls within about a second, in their order. Granted turns keep their
+	// it at once, and waiting calls within half a second, in their order. Granted turns keep their
 	// moments, as with [Limiter.SetLimit]. A process whose LimitOf returns an older version follows,
 	// and logs that. So do [Limiter.Limit], the highest cost of a call, and errors. If Redis loses
 	// its data, the processes bring the plans back. [Limiter.SetLimit] with a key takes precedence

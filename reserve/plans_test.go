@@ -21,9 +21,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// known is the longest time in which waiting calls follow another plan: a heartbeat comes after 1.25 s
-// at the latest.
-const known = 1300 * time.Millisecond
+// known is the longest time in which waiting calls follow another plan.
+const known = 500 * time.Millisecond
 
 // planned is a process whose plans of customers are its own: what it has read from the database.
 type planned struct {

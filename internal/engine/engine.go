@@ -98,6 +98,7 @@ func New(cfg Config) *Engine {
 	e.heart = heart{names: map[*wire.Name]*nameUse{}, spoken: cfg.Protocol}
 	e.heart.alarm.of = duty((*Engine).beat)
 	e.news = news{moves: map[string]*move{}, moving: map[string]int{}, looks: map[*wire.Limit]time.Time{}}
+	e.heart.replan.of = duty((*Engine).askForPlans)
 	e.news.glance.of, e.news.look.of = duty((*Engine).glanceNow), duty((*Engine).lookNow)
 	e.slotKeeper = slotKeeper{holders: map[*Call]bool{}, audits: map[string]*audit{}}
 	e.leaser = leaser{leases: map[*wire.Limit]*lease{}, past: map[*wire.Name]*LeaseStats{}}
@@ -152,6 +153,9 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 		l.came = false
 		for _, p := range l.parts {
 			e.useLimit(p.Limit, now)
+			if p.Limit.Plans {
+				e.replanAfter(now)
+			}
 		}
 	}
 	if e.down() {

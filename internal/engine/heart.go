@@ -41,9 +41,10 @@ type heart struct {
 	names    map[*wire.Name]*nameUse
 	lifeKeys []string // the keys of the heartbeat: the same for all names
 	alarm    alarm
-	beating  bool // a heartbeat is under way, or its alarm is set
-	underWay bool // a heartbeat is under way
-	soon     bool // another one has to follow at once
+	replan   alarm // when the plans are looked up of limits at which calls wait
+	beating  bool  // a heartbeat is under way, or its alarm is set
+	underWay bool  // a heartbeat is under way
+	soon     bool  // another one has to follow at once
 
 	run       string    // the run ID of the server
 	replied   time.Time // when the server last replied
@@ -253,7 +254,6 @@ func (e *Engine) rest(now time.Time) {
 	}
 	e.tidyLeases(now, false)
 	e.forgetMoves(now)
-	e.askForPlans()
 	e.underWay = false
 	if e.soon && !e.closed {
 		e.alarms.set(&e.heart.alarm, now)

@@ -141,7 +141,7 @@ func (e *Engine) Close(now time.Time) {
 		case waits:
 			e.alarms.clear(a)
 			e.fail(b, e.cfg.Errors.Closed, now)
-		case a == &e.heart.alarm, a == &e.news.glance, a == &e.news.look:
+		case a == &e.heart.alarm, a == &e.heart.replan, a == &e.news.glance, a == &e.news.look:
 			e.alarms.clear(a)
 		}
 	}

@@ -184,8 +184,18 @@ func (e *Engine) halt(limits []*wire.Limit) {
 	}
 }
 
+// replanEvery is how often the plans are looked up of limits at which calls wait.
+const replanEvery = 400 * time.Millisecond
+
+// replanAfter sets the alarm for that, unless it is set.
+func (e *Engine) replanAfter(now time.Time) {
+	if e.replan.index == 0 && !e.closed {
+		e.alarms.set(&e.replan, now.Add(replanEvery))
+	}
+}
+
 // askForPlans tells at which limits with plans calls wait.
-func (e *Engine) askForPlans() {
+func (e *Engine) askForPlans(now time.Time) {
 	var limits []*wire.Limit
 	seen := map[*wire.Limit]bool{}
 	for _, l := range e.inUse {
@@ -198,6 +208,7 @@ func (e *Engine) askForPlans() {
 	}
 	if len(limits) > 0 {
 		e.tell(Event{What: Planning, Limits: limits})
+		e.replanAfter(now)
 	}
 }
 
