@@ -99,6 +99,7 @@ measure: ## speed, utilization and lateness beside others: figures, no verdicts;
 soak: ## long histories, faults and load for SOAK (default 10m), with new random seeds
 	FLEETPACE_WORLD=$(SOAK) go test -count=1 -timeout 0 -run '^TestHistories$$' ./internal/world
 	FLEETPACE_REDIS=local FLEETPACE_HISTORIES=10000 FLEETPACE_FIRST_HISTORY=$$(date +%6N) go test -count=1 -timeout 0 -run '^TestScriptsEqualModel$$' ./lua
+	FLEETPACE_HISTORIES=200 FLEETPACE_FIRST_HISTORY=$$(date +%6N) go test -count=1 -timeout 0 -run '^TestHistories$$' ./llm
 	FLEETPACE_SOAK=$(SOAK) $(RACE) -count=1 -timeout 0 -run '^Test(Soak|SlotsOfKilled)' -v ./integration
 
 explore: ## each small world of the scripts, two actions deeper than the tests or for EXPLORE (default 3m)

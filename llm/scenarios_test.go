@@ -32,6 +32,7 @@ type agents struct {
 	processes, each int
 	config          llm.Config
 	path, body      string
+	text            func(number int) string   // the body of a request; nil: body
 	bytes           func(number int) int      // the length of a request, by which it is estimated
 	route           func(number int) string   // nil: the path
 	reads           func(number int) int64    // how many bytes of a response it reads before it goes; nil: all
@@ -41,6 +42,10 @@ type agents struct {
 	failed          func(error) time.Duration // each call without a response; it says when the agent calls again
 	at              map[time.Duration]func()  // what happens meanwhile
 	lasts           time.Duration
+	ends            time.Duration // how long calls may take that were begun in time; 0: they end with the fleet
+	base            func(http.RoundTripper) http.RoundTripper
+	got             func(number int, body []byte) // what came of each body; nil: nobody looks
+	zipped          bool                          // it accepts gzip
 
 	sets  []*llm.Set
 	tries int // the most of a call
@@ -58,18 +63,22 @@ func (f *agents) run(t *testing.T, b *bubble.Bubble, account http.Handler) {
 	for range f.processes {
 		f.sets = append(f.sets, newSet(t, b, f.config))
 	}
-	time.AfterFunc(f.lasts, cancel)
+	began := time.Now()
+	time.AfterFunc(f.lasts+f.ends, cancel)
 	for after, do := range f.at {
 		time.AfterFunc(after, do)
 	}
 	for _, set := range f.sets {
 		client := emulator.RoundTripper(account)
+		if f.base != nil {
+			client = f.base(client)
+		}
 		if !f.alone {
 			client = set.Client(&http.Client{Transport: client}).Transport
 		}
 		for range f.each {
 			all.Go(func() {
-				for ctx.Err() == nil {
+				for ctx.Err() == nil && (f.ends == 0 || time.Since(began) < f.lasts) {
 					mu.Lock()
 					number++
 					n := number
@@ -99,8 +108,12 @@ func (f *agents) call(ctx context.Context, client http.RoundTripper, number int)
 	if f.route != nil {
 		callCtx = llm.Route(ctx, f.route(number))
 	}
+	body := f.body
+	if f.text != nil {
+		body = f.text(number)
+	}
 	for tries = 1; ; tries++ {
-		r, err := http.NewRequestWithContext(callCtx, http.MethodPost, "https://api.example"+f.path, strings.NewReader(f.body))
+		r, err := http.NewRequestWithContext(callCtx, http.MethodPost, "https://api.example"+f.path, strings.NewReader(body))
 		if err != nil {
 			return tries, err
 		}
@@ -108,6 +121,9 @@ func (f *agents) call(ctx context.Context, client http.RoundTripper, number int)
 			r.GetBody, r.ContentLength = nil, int64(f.bytes(number))
 		}
 		r.Header.Set("Number", strconv.Itoa(number))
+		if f.zipped {
+			r.Header.Set("Accept-Encoding", "gzip")
+		}
 		if f.signed {
 			r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=…")
 			r.Header.Set("X-Amz-Date", time.Now().UTC().Format("20060102T150405Z"))
@@ -119,12 +135,16 @@ func (f *agents) call(ctx context.Context, client http.RoundTripper, number int)
 		if f.met != nil {
 			f.met(response)
 		}
+		var body bytes.Buffer
 		if f.reads != nil && f.reads(number) > 0 {
-			_, _ = io.CopyN(io.Discard, response.Body, f.reads(number))
+			_, _ = io.CopyN(&body, response.Body, f.reads(number))
 		} else {
-			_, _ = io.Copy(io.Discard, response.Body)
+			_, _ = io.Copy(&body, response.Body)
 		}
 		_ = response.Body.Close()
+		if f.got != nil {
+			f.got(number, body.Bytes())
+		}
 		if response.StatusCode < 400 || tries == 3 || response.Header.Get("X-Should-Retry") == "false" {
 			return tries, nil
 		}

@@ -57,6 +57,18 @@ type account struct {
 	models map[string]bool
 }
 
+// Scale lets each limit per minute be a part of what it was so far, as providers do that lack capacity. Windows stay as
+// they are.
+func (a *account) Scale(part float64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, m := range a.limits {
+		if b, ok := m.(*bucket); ok {
+			b.change(time.Now(), b.rate*part, b.holds*part)
+		}
+	}
+}
+
 // limit returns a limit of a model. It makes the limit at the model's first call.
 func (a *account) limit(model, name string, make func() meter) meter {
 	if a.limits == nil {

@@ -179,3 +179,25 @@ func TestAnthropicFindsWrongClients(t *testing.T) {
 		})
 	}
 }
+
+// A scaled limit is lower at once, and states itself, until it is scaled back.
+func TestScale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 60, Input: 1000, Output: 1000, Wire: emulator.Wire{Answer: answers(emulator.Answer{Input: 500, Output: 1})}})
+		require.NoError(t, err)
+		call := func() (status int, limit string) {
+			status, header, _ := post(t, api, "/v1/messages", `{}`)
+			return status, header.Get("Anthropic-Ratelimit-Input-Tokens-Limit")
+		}
+		for _, want := range []struct {
+			scale  float64
+			status int
+			limit  string
+		}{{1, 200, "1000"}, {0.6, 200, "600"}, {1, 429, "600"}, {1 / 0.6, 429, "1000"}} {
+			api.Scale(want.scale)
+			status, limit := call()
+			assert.Equal(t, want.status, status)
+			assert.Equal(t, want.limit, limit)
+		}
+	})
+}
