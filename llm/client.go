@@ -27,7 +27,7 @@ func (s *Set) Client(base *http.Client) *http.Client {
 		of = *base
 	}
 	paced, err := transport.New(transport.Config{
-		Base: sending{of.Transport}, API: s.preset.API, Logger: s.config.Logger, Retry: transport.Retry{Max: s.config.Retries}, Learn: true, Levels: true,
+		Base: sending{of.Transport}, API: s.preset.API, Logger: s.config.Logger, Retry: transport.Retry{Max: s.config.Retries}, Learn: true, Levels: true, Share: s.config.Share,
 		Choose: func(r *http.Request) (transport.Turn, error) {
 			if !generates(r) {
 				return transport.Turn{}, nil

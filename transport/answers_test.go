@@ -306,6 +306,7 @@ func TestInvalid(t *testing.T) {
 		{transport.Config{Limiter: fast(t), Choose: choose}, "Config.Choose: must not be set together"},
 		{transport.Config{Choose: choose, Adapt: &hears{}}, "Config.Adapt: must not be set together with Config.Choose"},
 		{transport.Config{Limiter: fast(t), Learn: true, Adapt: &hears{}}, "Config.Adapt: must not be set together with Config.Learn"},
+		{transport.Config{Limiter: fast(t), Share: 1.5}, "Config.Share: must be above 0 and at most 1, or 0 for 1, got 1.5"},
 		{transport.Config{Limiter: fast(t), MaxPause: -1}, "Config.MaxPause: must be positive, or 0 for the default, got -1ns"},
 		{transport.Config{Limiter: fast(t), Retry: transport.Retry{Max: -1}}, "Config.Retry.Max: must be at least 0, got -1"},
 		{transport.Config{Limiter: fast(t), Retry: transport.Retry{MaxWait: -1}}, "Config.Retry.MaxWait: must be positive"},

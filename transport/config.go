@@ -80,7 +80,8 @@ type Config struct {
 	// [reserve.Limiter.Told]. So calls of other programs on the same account count, too. The costs of
 	// this client's requests that are under way are taken off. A tenth of a bucket is left to calls of
 	// others: if less is left, the limit is paused until that comes back. The rest of a window has to
-	// last until all of it comes back. Remaining output tokens do not count.
+	// last until all of it comes back. Remaining output tokens do not count. No response raises a level at once. Only if
+	// responses say for a minute that at least a tenth of the burst more is left, as after a refund, the level rises.
 	// With several limits, the limits that [Turn.Windows] names follow.
 	Levels bool
 
@@ -106,7 +107,7 @@ type Config struct {
 	//
 	// With API, also overloaded providers lower the limit. If more than a tenth of the last 20 responses
 	// of the fleet say so, the rate is halved, at most once per 5 s. It falls to an eighth of the Limiter's
-	// own, and returns by a fifth of that per 10 s without such a response. After OpenAI's slow_down, the rate is
+	// own. Per 10 s without such a response it doubles, or returns by a quarter of the Limiter's own. After OpenAI's slow_down, the rate is
 	// halved at once, and above a million permits per minute it returns by half of itself per 15 minutes.
 	//
 	// Some windows return all their units at once. A burst and all permits of the rate could then
@@ -117,6 +118,10 @@ type Config struct {
 	// Ceiling is how far Learn may raise the rate. Default: the Limiter's own
 	// limit. Its burst is not used.
 	Ceiling reserve.Limit
+
+	// Share is the part of a stated limit that Learn follows, above 0 and at most 1, if others use the limit, too.
+	// Default: 1.
+	Share float64
 
 	// Adapt gets the result of every call, to find the limit of a provider that does not state it:
 	// an adaptive.Rate of the Limiter. With Choose, name it in the Turn. It must not be used
@@ -165,6 +170,9 @@ func (c Config) withDefaults() Config {
 	if c.MaxPause == 0 {
 		c.MaxPause = DefaultMaxPause
 	}
+	if c.Share == 0 {
+		c.Share = 1
+	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
@@ -187,6 +195,8 @@ func (c Config) validate() error {
 		return invalid("Config.API", "must be one of package bodies, such as %q, got %q", bodies.Anthropic, c.API)
 	case c.Adapt != nil && c.Learn:
 		return invalid("Config.Adapt", "must not be set together with Config.Learn: both would set the limit")
+	case !(c.Share >= 0 && c.Share <= 1):
+		return invalid("Config.Share", "must be above 0 and at most 1, or 0 for 1, got %v", c.Share)
 	case c.MaxPause < 0:
 		return invalid("Config.MaxPause", "must be positive, or 0 for the default, got %v", c.MaxPause)
 	case c.Retry.Max < 0:

@@ -30,7 +30,7 @@ const (
 	slowDownFor  = 3 * time.Hour // after slow_down
 	halveEvery   = 5 * time.Second
 	returnEvery  = 10 * time.Second
-	returnBy     = 1.0 / 5 // of the own rate: it takes less than a minute to all of it
+	returnBy     = 1.0 / 4 // of the own rate, at most: it takes less than a minute to all of it
 	leastOfOwn   = 1.0 / 8
 	rampEvery    = 15 * time.Minute // after slow_down, above rampFrom
 	rampBy       = 1.5
@@ -48,6 +48,7 @@ const (
 // it sets it, and the others set the same.
 type learner struct {
 	ceiling reserve.Limit // zero: the limiter's own
+	share   float64       // the part of a stated limit to follow
 	least   float64       // the lowest rate, in permits per second
 	known   *lru.Cache[string, *lesson]
 	log     *slog.Logger
@@ -95,12 +96,12 @@ func (k *lesson) looks() time.Duration {
 // ramps reports whether the rate returns as slowly as OpenAI asks for.
 func (k *lesson) ramps() bool { return k.slow == slowDownFor && !lower(k.rate, rampFrom) }
 
-func newLearner(ceiling reserve.Limit, maxPause time.Duration, log *slog.Logger) *learner {
+func newLearner(ceiling reserve.Limit, share float64, maxPause time.Duration, log *slog.Logger) *learner {
 	known, err := lru.New[string, *lesson](mostKnown)
 	if err != nil {
 		panic(err) // only for a size below 1
 	}
-	return &learner{ceiling: ceiling, least: 1 / maxPause.Seconds(), known: known, log: log}
+	return &learner{ceiling: ceiling, share: share, least: 1 / maxPause.Seconds(), known: known, log: log}
 }
 
 // hear lets the limits follow the windows of a response, and slows them if the provider is overloaded.
@@ -111,6 +112,7 @@ func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o
 		}
 		concerned := slices.DeleteFunc(slices.Clone(windows), func(w headers.Window) bool { return !c.concerns(i, w) })
 		told, ok := toldLimit(concerned, limiter.Limit().MaxBurst())
+		told.rate *= l.share
 		l.follow(ctx, limiter, told, ok, o)
 	}
 }
@@ -181,13 +183,14 @@ func slowed(state reserve.State) time.Duration {
 
 // returns returns the next rate after an overload.
 func (k *lesson) returns(own float64) float64 {
+	step := min(k.rate, own*returnBy) // from an eighth to a quarter first: little was learned if responses come seldom
 	switch {
 	case k.slow != slowDownFor:
-		return k.rate + own*returnBy
+		return k.rate + step
 	case k.ramps():
 		return k.rate * rampBy
 	}
-	return min(k.rate+own*returnBy, max(k.rate, rampFrom))
+	return min(k.rate+step, max(k.rate, rampFrom))
 }
 
 // next returns the rate to set, if any. The fleet's rate is `rate`, and the provider states

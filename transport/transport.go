@@ -39,7 +39,7 @@ func New(config Config) (*Transport, error) {
 		}
 	}
 	if config.Learn {
-		t.learner = newLearner(t.config.Ceiling, t.config.MaxPause, t.config.Logger)
+		t.learner = newLearner(t.config.Ceiling, t.config.Share, t.config.MaxPause, t.config.Logger)
 	}
 	if config.Levels {
 		t.levels = &levels{underWay: map[string]int{}, learner: t.learner}

@@ -189,6 +189,10 @@ func bedrock(a answer) Refusal {
 		r.Class, r.Scope = Stop, Account
 	case "ModelNotReadyException", "ModelTimeoutException", "ModelErrorException", "ModelStreamErrorException":
 		r.Class = Alone
+	case "ServiceUnavailableException", "InternalServerException":
+		if a.status < http.StatusBadRequest { // within a stream
+			r.Class = Alone
+		}
 	}
 	return r
 }

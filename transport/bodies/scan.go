@@ -24,6 +24,7 @@ type Scanner struct {
 	ended   bool   // the last event of the stream has come, or the document is complete
 	failure []byte // what a line says that may be an error
 	over    bool
+	skip    int // bytes of a frame that is not read
 }
 
 type kind byte
@@ -32,6 +33,7 @@ const (
 	opaque kind = iota // other content, which is not read
 	events
 	whole // one JSON document
+	frames
 )
 
 // mostLine is the most bytes of a line or document that are kept. A longer one is read for its usage alone.
@@ -46,6 +48,8 @@ func NewScanner(header http.Header) *Scanner {
 		s.kind = events
 	case "application/json", "application/problem+json", "application/graphql-response+json":
 		s.kind = whole
+	case "application/vnd.amazon.eventstream":
+		s.kind = frames
 	}
 	s.doc.header(header)
 	return s
@@ -57,6 +61,8 @@ func (s *Scanner) Write(p []byte) (int, error) {
 	switch s.kind {
 	case whole:
 		s.extend(p)
+	case frames:
+		s.readFrames(p)
 	case events:
 		for {
 			i := bytes.IndexByte(p, '\n')
@@ -169,10 +175,13 @@ var (
 // read takes in a line of a stream. Most lines bring nothing but another text, so they need no search.
 func (s *Scanner) read(line []byte) {
 	s.notice(line)
-	data, ok := dataOf(line)
-	if !ok {
-		return
+	if data, ok := dataOf(line); ok {
+		s.readData(data)
 	}
+}
+
+// readData takes in the data of an event.
+func (s *Scanner) readData(data []byte) {
 	before, after := s.textOf(data)
 	if bytes.Equal(before, s.before) && bytes.Equal(after, s.after) {
 		return
@@ -282,6 +291,8 @@ func (s *Scanner) End(whole bool) {
 	}
 	s.over = true
 	switch s.kind {
+	case frames:
+		s.Usage() // reads the last event
 	case opaque:
 		s.ended = whole
 	case events:
