@@ -26,7 +26,7 @@ for n = 1, simple and (#ARGV - OWN) / SIMPLE or #items do
       if ARGV[k + BACK] ~= '' or sub(known, -#terms) ~= terms then break end
       local f = pcall('HMGET', key, 'plain', 'version', 'seenMicros', 'nextFreeTicketMicros', 'fraction')
       if f[1] ~= known then
-        local joins = f[1] == '~' .. known and (not item or item.waits and not item.id and not item.flow)
+        local joins = f[1] == '~' .. known and (not item or item.waits and not (item.id or item.flow or item.lack))
         due = joins and join(j, count, tonumber(item and item.number or ARGV[at1 - 2]), cost, item) or nil
         break
       end
