@@ -83,6 +83,9 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 func (w *world) enter(c *call) {
 	p := c.process
 	w.advance()
+	if p.called == 0 {
+		p.called = max(w.now, 1)
+	}
 	for _, part := range c.parts {
 		if m := w.meterOf(part); m.users[p] == 0 {
 			m.users[p] = max(w.now, 1)

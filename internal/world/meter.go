@@ -18,6 +18,7 @@ type meter struct {
 	blocked  bool    // it holds back a call that came earlier
 	used     float64 // permits in all
 	givenUp  float64 // permits of calls that gave up after their turns were granted
+	forgiven float64 // permits of calls that came too early, and may: see excused
 	lost     []loss
 	lastAt   time.Duration // the moment of the last call, and its cost
 	lastCost float64
@@ -335,20 +336,26 @@ func (w *world) release(c *call, used []int) {
 // excused reports whether a provider may refuse calls because the page does not guarantee that limit: after
 // a loss of data nobody knows what was used.
 func (w *world) excused(m *meter) bool {
-	kind := m.plan.limit.Kind()
-	if p, is := m.provider.(*paced); is && w.strangers(m) {
-		p.forgive()
+	if p, is := m.provider.(*paced); is {
+		_, burst := p.least()
+		lacks := p.lacks()
+		if m.forgiven += lacks; m.forgiven > burst*float64(w.foundFull(m)) {
+			m.forgiven -= lacks
+			return false
+		}
+		p.forgive(lacks)
 		return true
 	}
-	if kind == reserve.KindPaced || kind == reserve.KindSlots {
+	if m.plan.limit.Kind() == reserve.KindSlots {
 		return false
 	}
 	return w.plan.has(restart, failOver, flush, forget, clockStep) || w.plan.policy == reserve.PolicyLocal && w.plan.troubled()
 }
 
-// strangers reports whether a process that remembers nothing of a limit may have found a full bucket. Redis had lost
-// its data then, and the process had started since, or did not know of the loss. See docs/how-it-works.md.
-func (w *world) strangers(m *meter) bool {
+// foundFull counts after how many losses of data a process that remembers nothing of a limit may have found a full
+// bucket, and spent it. The process had its first call of all limits since, or did not know of the loss. See
+// docs/how-it-works.md.
+func (w *world) foundFull(m *meter) (times int) {
 	const hears = 1500 * time.Millisecond // a heartbeat tells of the loss
 	for i := range w.plan.events {
 		e := &w.plan.events[i]
@@ -357,12 +364,13 @@ func (w *world) strangers(m *meter) bool {
 			continue
 		}
 		for p, since := range m.users {
-			if since >= e.at && (p.began >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
-				return true
+			if since >= e.at && (p.called >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
+				times++
+				break
 			}
 		}
 	}
-	return false
+	return times
 }
 
 // troubled reports whether a process may lose its connection to the server.

@@ -19,6 +19,7 @@ type process struct {
 	like    int           // the process of the plan whose settings it has
 	version string
 	began   time.Duration
+	called  time.Duration // when it had its first call; 0: never
 }
 
 // call is a call of a caller, from its beginning to its end.

@@ -113,11 +113,17 @@ func (p *paced) take(cost float64) error {
 	return nil
 }
 
-// forgive lets the provider bear that calls came too early, once.
-func (p *paced) forgive() {
+// lacks returns how many permits the calls had too many that came too early.
+func (p *paced) lacks() float64 {
+	last := p.changes[len(p.changes)-1]
+	return max(0, -last.stored-last.rate*p.tolerated.Seconds())
+}
+
+// forgive lets the provider bear that so many permits came too early.
+func (p *paced) forgive(permits float64) {
 	p.stored = max(p.stored, 0)
 	for k := range p.changes {
-		p.changes[k].stored = max(p.changes[k].stored, 0)
+		p.changes[k].stored += permits
 	}
 }
 

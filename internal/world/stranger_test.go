@@ -1,0 +1,35 @@
+package world
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// After a loss of data, processes that remember nothing spend one bucket more, and a permit beyond that breaks the
+// law, however many they are.
+func TestStrangersFindOneFullBucket(t *testing.T) {
+	w := newWorld(readTranscript(t, "testdata/lost-first-call.txt"))
+	defer w.server.Close()
+	call := func(process int) {
+		w.judgeTurn(&call{process: w.processes[process], parts: []part{{cost: 1}}})
+	}
+	m := w.meterOf(part{})
+	m.users[w.processes[0]], w.processes[0].called = 1, 1
+	for range 40 {
+		call(0)
+	}
+	w.now = 501 * time.Millisecond // ten permits later, the data is lost
+	w.advance()
+	for k := range 3 {
+		p := w.start(k)
+		p.called, m.users[p] = w.now, w.now
+	}
+	for range 50 {
+		call(len(w.processes) - 1)
+	}
+	require.Empty(t, w.violations)
+	call(1)
+	require.Len(t, w.violations, 1)
+}
