@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"strings"
@@ -21,7 +22,7 @@ func (s *Server) join(p *poll, at *place) (err error) {
 	}
 	patience := max(0, time.Until(p.over))
 	if at.caller = p.caller; at.slots && at.id == "" && at.caller != "" { // people see who holds the slots
-		at.id, at.inRedis, at.untold = prefix+at.caller+"/"+newID()[len(prefix):], true, true
+		at.id, at.inRedis, at.untold = ownID(at.caller, cmp.Or(p.attempt, newID())), true, true
 	}
 	if at.inRedis {
 		at.reservation, err = at.turns.Ask(p, at.id, patience, at.costs...)
@@ -49,7 +50,7 @@ func (s *Server) give(ctx context.Context, p *poll, at *place) any {
 		s.hangUp(ctx, at)
 		return away("The request has ended.")
 	}
-	token, lease, err := s.grant(ctx, at)
+	token, lease, err := s.grant(ctx, p, at)
 	if err != nil {
 		s.hangUp(ctx, at)
 		s.report(ctx, err)

@@ -1,8 +1,10 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
 	"slices"
@@ -187,6 +189,38 @@ func callerOf(r *http.Request) string {
 		}
 		return '_'
 	}, name[:min(len(name), longestCaller)])
+}
+
+// attemptHeader has the name of a request that waits, and those of the requests before it whose responses did not
+// arrive, up to three. The names are random, as they name leases of slots.
+const attemptHeader = "Fleetpace-Attempt"
+
+// attemptsOf returns the name of a request, and those of the requests before it. Other headers have none.
+func attemptsOf(r *http.Request) (own string, lost []string) {
+	names := strings.Fields(r.Header.Get(attemptHeader))
+	if len(names) == 0 || len(names) > 4 || slices.ContainsFunc(names, func(n string) bool { return len(n) < 16 || len(n) > 64 }) {
+		return "", nil
+	}
+	return names[0], names[1:]
+}
+
+// ownID returns the id of a call with slots that has none. People see it, and it does not tell the name of the request.
+func ownID(caller, attempt string) string {
+	sum := sha256.Sum256([]byte(attempt))
+	return prefix + caller + "/" + hex.EncodeToString(sum[:16])
+}
+
+// freeLost frees the slots that responses have granted which did not arrive.
+func (s *Server) freeLost(ctx context.Context, n need, id, caller string, lost []string) {
+	if !n.slots || id == "" && caller == "" {
+		return
+	}
+	for _, name := range lost {
+		l := reserve.Lease{Name: name, Doing: cmp.Or(id, ownID(caller, name))}
+		if _, err := n.turns.EndLease(ctx, l, n.costs...); err != nil {
+			s.report(ctx, err)
+		}
+	}
 }
 
 // newID returns an id that cannot be guessed, with its prefix. Without the prefix it is a token.

@@ -132,3 +132,35 @@ func TestSlotsAtAnyServer(t *testing.T) {
 		require.InDelta(t, 8, time.Since(gone).Seconds(), 0.5)
 	})
 }
+
+// A response with a slot is lost. The request that follows says so at another server, and the slot is free at once, and not
+// only when its lease ends. A late copy of it does not take the slot of the next response.
+func TestSlotsOfALostResponse(t *testing.T) {
+	for name, id := range map[string]string{"without an id": "", "with an id": `"id":"job-7"`} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bubble.New(t)
+				first, second := startOne(t, b), startOne(t, b)
+				ask := func(server http.Handler, attempts, more string) (string, time.Duration) {
+					began, extra := time.Now(), []string{`"poll":"20s"`}
+					if more != "" {
+						extra = append(extra, more)
+					}
+					r := request(t, http.MethodPost, "/v1/wait", wants("slots", extra...))
+					r.Header.Set("Fleetpace-Caller", "web/1")
+					r.Header.Set("Fleetpace-Attempt", attempts)
+					w := do(t, server, r)
+					require.Equal(t, http.StatusOK, w.Code, w.Body)
+					return body(t, w).Turn, time.Since(began)
+				}
+				_, _ = ask(first, "the-other-slot-of-both", "")
+				_, _ = ask(first, "attempt-one-which-is-lost", id) // it does not arrive
+				first.kill()
+				_, took := ask(second, "attempt-three-which-comes attempt-two-which-no-server-had attempt-one-which-is-lost", id)
+				require.Less(t, took, 100*time.Millisecond)
+				_, took = ask(second, "attempt-four-of-a-copy attempt-one-which-is-lost", "")
+				require.Greater(t, took, 5*time.Second, "until the lease of the other slot ends")
+			})
+		})
+	}
+}

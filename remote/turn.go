@@ -20,11 +20,11 @@ type granted struct {
 
 // grant returns the token of a turn whose call settles or holds slots, and how long a lease holds them. The token is
 // empty for other turns.
-func (s *Server) grant(ctx context.Context, at *place) (token string, lease time.Duration, err error) {
+func (s *Server) grant(ctx context.Context, p *poll, at *place) (token string, lease time.Duration, err error) {
 	g := granted{call: at.call}
 	if at.slots {
 		var lent bool
-		if g.Lease, lent, err = at.reservation.Lend(ctx, s.config.Lease); err != nil {
+		if g.Lease, lent, err = at.reservation.Lend(ctx, p.attempt, s.config.Lease); err != nil {
 			return "", 0, err
 		}
 		if lent {

@@ -47,6 +47,7 @@ type poll struct {
 	context.Context
 	end     context.CancelCauseFunc
 	caller  string        // its name, as far as it is known
+	attempt string        // the name of the request, if it has one
 	came    time.Time     // when the request came
 	way     time.Duration // how long the response takes to reach the caller
 	over    time.Time     // when the poll ends
@@ -123,6 +124,9 @@ func (s *Server) wait(w http.ResponseWriter, r *http.Request) {
 		id = prefix + id
 	}
 	p.caller = callerOf(r)
+	var lost []string
+	p.attempt, lost = attemptsOf(r)
+	s.freeLost(r.Context(), n, id, p.caller, lost)
 	at, err := s.places.claim(p, id, n)
 	if err != nil {
 		answer(w, problemOf(err, "id"))

@@ -1,6 +1,7 @@
 package reserve
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -99,11 +100,11 @@ type Lease struct {
 }
 
 // Lend lets a lease hold the slots of a call that has its turn. The call then holds none: Release
-// does nothing, and Lost is nil. Unless [Joint.Renew] renews the lease, it ends after d. It reports
-// false if the call holds no slots, for example because its turn was granted without Redis. Errors
-// are those of [Limiter.State].
-func (r *Reservation) Lend(ctx context.Context, d time.Duration) (Lease, bool, error) {
-	l := Lease{rand.Text(), r.call.Need.Doing()}
+// does nothing, and Lost is nil. Unless [Joint.Renew] renews the lease, it ends after d. The name must be
+// random. It is chosen here if it is empty. Lend reports false if the call holds no slots, for example
+// because its turn was granted without Redis. Errors are those of [Limiter.State].
+func (r *Reservation) Lend(ctx context.Context, name string, d time.Duration) (Lease, bool, error) {
+	l := Lease{cmp.Or(name, rand.Text()), r.call.Need.Doing()}
 	lent, err := r.process().Lend(ctx, r.call, l.holder(), d)
 	return l, lent, failed("lend", r.joint, r.joint.shared().why(ctx, err))
 }

@@ -16,11 +16,19 @@ LATER = Reply(202, {"id": "place-1", "forecast_ms": 60000, "retry_after_ms": 600
 
 
 def heard(server: FakeServer, path: str) -> list[dict[str, Any]]:
-    """What the server hears at a path, within a second."""
-    end = time.monotonic() + 1
+    """What the server hears at a path, within 10 seconds."""
+    end = time.monotonic() + 10
     while not server.bodies(path) and time.monotonic() < end:
         time.sleep(0.01)
     return server.bodies(path)
+
+
+async def booked(client: AsyncFleetpace) -> None:
+    """Waits until the client has read a response, and sleeps before it asks again."""
+    while not client._idle:
+        await asyncio.sleep(0.01)
+    for _ in range(10):
+        await asyncio.sleep(0)
 
 
 class Cancelled(unittest.IsolatedAsyncioTestCase):
@@ -42,7 +50,7 @@ class Cancelled(unittest.IsolatedAsyncioTestCase):
         task.cancel()
         with self.assertRaises(asyncio.CancelledError):
             await task
-        self.assertTrue(await asyncio.to_thread(hang.hung_up.wait, 1))
+        self.assertTrue(await asyncio.to_thread(hang.hung_up.wait, 10))
         self.assertEqual(self.server.bodies("/v1/leave"), [])
         await self.limiter.wait()
 
@@ -51,14 +59,15 @@ class Cancelled(unittest.IsolatedAsyncioTestCase):
         self.server.script["/v1/wait"].append(hang)
         with self.assertRaises(asyncio.TimeoutError):
             await asyncio.wait_for(self.limiter.wait(), 0.2)
-        self.assertTrue(await asyncio.to_thread(hang.hung_up.wait, 1))
+        self.assertTrue(await asyncio.to_thread(hang.hung_up.wait, 10))
 
     async def test_a_cancelled_wait_gives_up_the_place_that_the_server_keeps(self) -> None:
-        polls: list[list[Reply | Hang]] = [[LATER], [Reply(202, LATER.body | {"retry_after_ms": 0}), Hang()]]
+        hang = Hang()
+        polls: list[list[Reply | Hang]] = [[LATER], [Reply(202, LATER.body | {"retry_after_ms": 0}), hang]]
         for answers in polls:
             self.server.script["/v1/wait"].extend(answers)
             task = asyncio.create_task(self.limiter.wait())
-            await asyncio.sleep(0.2)
+            await (booked(self.client) if answers == [LATER] else asyncio.to_thread(hang.began.wait, 10))
             task.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await task
@@ -76,7 +85,7 @@ class Cancelled(unittest.IsolatedAsyncioTestCase):
     async def test_closing_waits_for_a_place_to_be_given_up(self) -> None:
         self.server.script["/v1/wait"].append(LATER)
         task = asyncio.create_task(self.limiter.wait())
-        await asyncio.sleep(0.1)
+        await booked(self.client)
         task.cancel()
         await asyncio.sleep(0)
         await self.client.aclose()
@@ -101,7 +110,10 @@ class Cancelled(unittest.IsolatedAsyncioTestCase):
     async def test_slots_are_released_although_the_release_is_cancelled(self) -> None:
         self.server.lease_ms = 5000
 
+        releasing = threading.Event()
+
         def slowly(_: object) -> Reply:
+            releasing.set()
             time.sleep(0.3)
             return Reply(204)
 
@@ -112,7 +124,7 @@ class Cancelled(unittest.IsolatedAsyncioTestCase):
                 pass
 
         task = asyncio.create_task(call())
-        await asyncio.sleep(0.15)
+        await asyncio.to_thread(releasing.wait, 10)
         task.cancel()
         with self.assertRaises(asyncio.CancelledError):
             await task

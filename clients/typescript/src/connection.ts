@@ -21,6 +21,8 @@ interface Terms {
   signal?: AbortSignal | undefined;
   /** How many ms the response may take. Default 10 s. */
   timeout?: number | undefined;
+  /** The name of the request, and those of the ones before it that had no response. */
+  attempts?: readonly string[] | undefined;
 }
 
 interface OwnProcess { pid?: number; getBuiltinModule?: (name: string) => { hostname(): string } | undefined }
@@ -50,9 +52,9 @@ export class Connection {
   }
 
   /** Sends POST with the body, or GET without one. A 429 with the field `allowed` is not an error. */
-  async ask(path: string, body?: object, { signal, timeout = 10_000 }: Terms = {}): Promise<{ status: number; headers: Headers; body: Body }> {
+  async ask(path: string, body?: object, { signal, timeout = 10_000, attempts }: Terms = {}): Promise<{ status: number; headers: Headers; body: Body }> {
     const init = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
-    const headers = { ...this.#headers, ...(body && { "content-type": "application/json" }) };
+    const headers = { ...this.#headers, ...(body && { "content-type": "application/json" }), ...(attempts && { "fleetpace-attempt": attempts.slice(0, 4).join(" ") }) };
     signal?.throwIfAborted();
     const end = new AbortController(); // closes the connection, so that the server notices
     const hangUp = () => end.abort(signal?.reason);

@@ -106,6 +106,7 @@ export class Limiter {
     const { ways } = this.connection;
     let place = id;
     let sent = 0;
+    const attempts: string[] = []; // random names of this request and of those before it that had no response
     let late: { turn?: string | undefined; way: number } | undefined; // of the last turn, which was not used
     const poll = () => {
       const way = Math.max(ways.least, late?.way ?? 0);
@@ -115,12 +116,14 @@ export class Limiter {
       const again = late && { late: true, turn: late.turn };
       const body = { ...this.request, ...most, poll: duration(pollMs), id: place, ...again, ...(way >= 1 && { way: duration(way) }) };
       sent = now();
-      return this.connection.ask("/v1/wait", body, { signal, timeout: pollMs + 10_000 });
+      attempts.unshift(globalThis.crypto?.randomUUID?.() ?? `${Math.random()}${Math.random()}`);
+      return this.connection.ask("/v1/wait", body, { signal, timeout: pollMs + 10_000, attempts });
     };
     try {
       for (let slow = 0; ; ) {
         const { status, body } = await persist(poll, until, signal, () => place !== undefined && (late = { way: 0, ...late, turn: undefined }));
         const heard = now();
+        attempts.length = 0;
         const onTheWay = "held_ms" in body ? ways.heard(heard - sent - numberIn(body, "held_ms")) : 0;
         if (status !== 202) {
           const turn = new Turn(this.connection, body);

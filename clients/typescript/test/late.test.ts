@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { fake, inTurn, later, sleep, type Handler, type Reply } from "./fake.js";
+import { fake, inTurn, later, problem, sleep, type Handler, type Reply } from "./fake.js";
 
 /** The answer of a server that held the request for no time, as it says. */
 const given = (turn: string, usableMs: number, more: object = {}): Reply => ({
@@ -72,6 +72,15 @@ for (const over of ["tcp", "unix"] as const) {
       const began = performance.now();
       await server.client().limiter("a").wait();
       assert.ok(performance.now() - began >= 295);
+    });
+
+    test("a request names those before it that had no response", async (t) => {
+      const server = await fake(t, { "/v1/wait": inTurn(problem(503), problem(503), later("p1", 0), given("a", 60_000)) }, over);
+      await server.client().limiter("slots").wait();
+      const names = server.of("/v1/wait").map(({ headers }) => String(headers["fleetpace-attempt"]).split(" "));
+      assert.deepEqual(names.map((some) => some.slice(1)), [[], names[0], names[1], []]);
+      assert.equal(new Set(names.map(([own]) => own)).size, 4);
+      assert.ok(names.flat().every((name) => name.length >= 16 && name.length <= 64));
     });
 
     test("an answer that was lost is as one that was late", async (t) => {

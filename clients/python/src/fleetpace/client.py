@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import secrets
 import socket
 import ssl
 from collections import deque
@@ -51,6 +52,9 @@ class Client(Generic[C]):
         """The method, the target, the body and the headers of a request."""
         target = self.prefix + request.path
         headers = self.headers | {"Fleetpace-Caller": f"{HOST}/{os.getpid()}"}
+        if request.attempts is not None:  # a lost response may have granted slots, which the server then frees
+            request.attempts.append(secrets.token_hex(16))
+            headers["Fleetpace-Attempt"] = " ".join(request.attempts[:-5:-1])
         if request.body is None:
             return "GET", target, None, headers
         try:

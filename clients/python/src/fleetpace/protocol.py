@@ -26,6 +26,7 @@ class Request:
     path: str
     body: Document | None = None  # None: a GET
     timeout: float | None = None  # None: the client's timeout
+    attempts: list[str] | None = None  # random names of this request and of those before it that had no response
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class Answer:
 Steps = Generator[Request | float, object, T]  # a request results in an Answer or a FleetpaceError
 
 
-def ask(path: str, body: Document | None = None, timeout: float | None = None) -> Steps[object]:
+def ask(path: str, body: Document | None = None, timeout: float | None = None, attempts: list[str] | None = None) -> Steps[object]:
     """Sends one request. It returns the document of the response, or raises an error."""
-    answer = yield Request(path, body, timeout)
+    answer = yield Request(path, body, timeout, attempts)
     if not isinstance(answer, Answer):
         raise answer if isinstance(answer, FleetpaceError) else TypeError(f"no answer: {answer!r}")
     content = answer.headers.get_content_type()
@@ -125,6 +126,7 @@ class Wait:
     ways: Ways
     late: Document = field(default_factory=dict)  # says that the last turn was not used
     way: float = 0.0  # how long a response takes to arrive, as sent to the server
+    attempts: list[str] = field(default_factory=list)  # names of requests without a response
     kept: bool = False  # the server keeps a place that the caller does not know of
 
     def steps(self, slots: bool, once: bool = False) -> Steps[Given | Later]:
@@ -147,6 +149,7 @@ class Wait:
                 yield min(left, error.retry_after + random.uniform(0.02, 0.1 * 2**failures))
                 continue
             heard, failures = monotonic(), 0
+            self.attempts.clear()
             if isinstance(document, dict) and "turn" in document:
                 given = replace(decode(Given, document), waited=heard - began)  # over all its requests
                 if given.lease is not None and not slots:
@@ -188,7 +191,7 @@ class Wait:
         way = max(self.way, self.ways.least())
         terms = present(id=self.id, poll=duration("poll", poll), max_wait=duration("max_wait", most))
         terms |= self.late | ({"way": duration("way", way)} if way >= 0.001 else {})
-        return ask("/v1/wait", self.needs.of(self.cost) | self.needs.whose() | terms, poll + self.timeout)
+        return ask("/v1/wait", self.needs.of(self.cost) | self.needs.whose() | terms, poll + self.timeout, self.attempts)
 
 
 def renew(turn: str, lease: float, ended: Callable[[], bool]) -> Steps[bool]:
