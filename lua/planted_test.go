@@ -25,7 +25,7 @@ var planted = []struct {
 	{"dead heads of a rolling limit hold others up one after the other", "ask", "if not moment and rounds == 1 then return 0 end", "", false, 17},
 	{"dead heads of a limit with warm-up hold others up one after the other", "ask", "if before == 0 then return l.free + l.part end", "", false, 11},
 	{"take spends nothing", "take", "part = part + permits * interval", "part = part", true, 15},
-	{"take overfills the bucket", "take", "if free + part < full then\n      free = floor(full)", "if false then\n      free = floor(full)", false, 0},
+	{"take overfills the bucket", "take", "if free + part < full then\n        free = floor(full)", "if false then\n        free = floor(full)", false, 0},
 	{"take does not see a clock that stepped", "take", "if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then break end", "", false, 8},
 	{"take does not look at what is known", "take", "if f[1] ~= ARGV[k + 1] then break end", "", false, 2},
 	{"take is not known as the last", "take", "ARGV[4] .. ' ' .. ARGV[5] .. ' ' .. permits", "''", false, 39},

@@ -20,7 +20,9 @@ type onChannel struct {
 }
 
 func (o onChannel) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	args[8] = o.channel
+	if sha != Take.Hash() { // take publishes nothing
+		args[ArgChannel] = o.channel
+	}
 	return o.Scripter.EvalSha(ctx, sha, keys, args...)
 }
 

@@ -44,7 +44,7 @@ func (l *idle) ask(count, cost int) (status, due int64) {
 // take asks with script take, and returns the answer.
 func (l *idle) take(count, cost int) (version, due int64) {
 	reply, err := Take.Run(l.Context(), l.client, l.keys[:1], l.now, l.way, 250_000, "me", l.serial,
-		l.known, l.a, l.b, l.version, l.now-l.behind, count, cost, "0").Int64Slice()
+		1, l.a, l.b, count, cost, l.known, l.version, l.now-l.behind, "0").Int64Slice()
 	require.NoError(l, err)
 	require.Equal(l, l.now, reply[0])
 	return reply[1], reply[2]

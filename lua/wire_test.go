@@ -164,7 +164,7 @@ func (s *server) take(who queuemodel.Caller, limits []queuemodel.Limit, items []
 		script = planted
 	}
 	v, err := script.Run(s.ctx, s.client, s.keys[:1], whole(who.Now), whole(who.Way), whole(who.Horizon), who.Process, who.Serial,
-		l.Known, text(l.A), text(l.B), whole(l.Version), whole(l.Clock), item.Count, whole(item.Parts[0].Cost), within).Result()
+		1, text(l.A), text(l.B), item.Count, whole(item.Parts[0].Cost), l.Known, whole(l.Version), whole(l.Clock), within).Result()
 	if err != nil {
 		return nil, nil, false, err
 	}

@@ -48,7 +48,7 @@ func (s *Server) give(ctx context.Context, p *poll, at *place) any {
 	r := at.reservation
 	if ctx.Err() != nil {
 		s.hangUp(ctx, at)
-		return away("The request has ended.")
+		return errHungUp
 	}
 	token, lease, err := s.grant(ctx, p, at)
 	if err != nil {

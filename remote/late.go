@@ -10,7 +10,8 @@ import (
 
 // givenTurn is a turn that was granted, which its caller may return.
 type givenTurn struct {
-	need
+	turns       *reserve.Joint
+	costs       []int
 	id          string
 	token       string
 	inRedis     bool
@@ -30,7 +31,7 @@ type givenTurns struct {
 
 // keep remembers the turn of a response.
 func (g *givenTurns) keep(token string, at *place) {
-	t := &givenTurn{need: at.need, id: at.id, token: token, inRedis: at.inRedis, since: at.since, reservation: at.reservation, at: time.Now()}
+	t := &givenTurn{turns: at.turns, costs: at.costs, id: at.id, token: token, inRedis: at.inRedis, since: at.since, reservation: at.reservation, at: time.Now()}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.byID[t.id] = t
@@ -75,7 +76,7 @@ func (s *Server) handBack(ctx context.Context, q *waitRequest, at *place, way ti
 		_ = s.endLease(ctx, named) // most turns have none; else it ends by itself
 	}
 	turn := s.given.find(at.id, named)
-	if turn == nil || !q.Late || at.reservation != nil || !turn.same(at.need) {
+	if turn == nil || !q.Late || at.reservation != nil || !at.same(turn.turns, turn.costs) {
 		return
 	}
 	if err := turn.reservation.Late(way, named != ""); err != nil {

@@ -59,7 +59,7 @@ func (p *places) claim(by *poll, id string, n need) (*place, error) {
 			p.mu.Unlock()
 			return at, nil
 		}
-		if !at.same(n) {
+		if !at.same(n.turns, n.costs) {
 			p.mu.Unlock()
 			return nil, wrong("id", strings.TrimPrefix(id, prefix), "belongs to a call with other limits or costs: "+at.turns.String()+"; use each id for one call")
 		}

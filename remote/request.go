@@ -24,12 +24,16 @@ const (
 
 // read reads the body of a request. If it is wrong, it responds and reports false.
 func read(w http.ResponseWriter, r *http.Request, into any) bool {
-	if err := readBody(w, r, into); err != nil {
-		answer(w, problemOf(err, ""))
-		return false
+	err := readBody(w, r, into)
+	if err != nil {
+		refuse(w, err)
 	}
-	return true
+	return err == nil
 }
+
+// refuse responds with an error. It has a function of its own, as problems are large: with them on their stacks,
+// requests that wait would need twice the memory for these.
+func refuse(w http.ResponseWriter, err error) { answer(w, problemOf(err, "")) }
 
 // indexes finds array indexes in a field name of encoding/json. Go 1.26 leaves them out.
 var indexes = regexp.MustCompile(`\.([0-9]+)`)
@@ -67,10 +71,7 @@ func isJSON(kind string) bool {
 func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 	// A web page may send bodies of some other types to a server of this machine; this type it may not.
 	if given := r.Header.Get("Content-Type"); !isJSON(given) {
-		return problem{
-			Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Value: given,
-			Detail: "Content-Type must be application/json, in UTF-8", after: -1,
-		}
+		return wrongType(given)
 	}
 	d, _ := decoders.Get().(*decoder)
 	d.from, d.body = http.MaxBytesReader(w, r.Body, largestBody), d.body[:0]
@@ -86,13 +87,24 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 			}
 			return err
 		}
-		if err == nil {
-			return wrong("body", nil, "must be one JSON object")
-		}
 	}
+	return wrongBody(err)
+}
+
+func wrongType(given string) error {
+	return problem{
+		Status: http.StatusUnsupportedMediaType, Field: "Content-Type", Value: given,
+		Detail: "Content-Type must be application/json, in UTF-8", after: -1,
+	}
+}
+
+// wrongBody returns the problem of a body that could not be decoded. Nil: there is more than one object.
+func wrongBody(err error) error {
 	var large *http.MaxBytesError
 	var kind *json.UnmarshalTypeError
 	switch {
+	case err == nil:
+		return wrong("body", nil, "must be one JSON object")
 	case errors.As(err, &large):
 		return problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("The body has more than %d bytes.", largestBody), after: -1}
 	case errors.As(err, &kind) && kind.Field != "":

@@ -21,9 +21,9 @@ type need struct {
 	leased  bool // this process may have prefetched permits for it
 }
 
-// same reports whether two calls need the same limits at the same costs.
-func (n need) same(other need) bool {
-	return n.turns.String() == other.turns.String() && slices.Equal(n.costs, other.costs)
+// same reports whether another call needs the same limits at the same costs.
+func (n *need) same(turns *reserve.Joint, costs []int) bool {
+	return n.turns.String() == turns.String() && slices.Equal(n.costs, costs)
 }
 
 // resolve returns what a call needs. If it takes no turn, its share may be missing.

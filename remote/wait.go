@@ -63,6 +63,8 @@ var (
 	errOver   = errors.New("the poll has ended")
 	errTaken  = problem{Status: 409, Detail: "Another request waits under the same id now.", after: -1}
 	errEnding = away("This server is shutting down.")
+	errHungUp = away("The request has ended.")
+	errMute   = away("Redis did not answer before the poll ended or this server began to shut down.")
 )
 
 func newPoll(client context.Context) *poll {
@@ -199,8 +201,7 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 	if at.leased && at.id == "" {
 		if wait, err := now(p, at.turns, at.costs...); err == nil && wait == 0 {
 			s.places.drop(at)
-			used := time.Now()
-			return turnAnswer{Turn: newID()[len(prefix):], Waited: millis(used.Sub(at.since)), Held: millis(used.Sub(p.came)), Usable: millis(leasedUsable)}
+			return prefetched(p, at)
 		}
 	}
 	if p.maxWait >= 0 {
@@ -216,14 +217,14 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 		case context.Cause(p) == errTaken:
 			return errTaken
 		}
-		return away("Redis did not answer before the poll ended or this server began to shut down.")
+		return errMute
 	}
 	r := at.reservation
 	due := r.Due()
 	switch {
 	case ctx.Err() != nil:
 		s.hangUp(ctx, at)
-		return away("The request has ended.")
+		return errHungUp
 	case p.misses(due):
 		return s.miss(at)
 	case r.Booked():
@@ -243,7 +244,7 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 		return problemOf(err, "limits")
 	case ctx.Err() != nil:
 		s.hangUp(ctx, at)
-		return away("The request has ended.")
+		return errHungUp
 	}
 	switch cause := context.Cause(p); {
 	case cause == errTaken:
@@ -255,6 +256,12 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 		return s.miss(at)
 	}
 	return s.keepPlace(ctx, at)
+}
+
+// prefetched is the response for a call that has a turn of a lease.
+func prefetched(p *poll, at *place) any {
+	used := time.Now()
+	return turnAnswer{Turn: newID()[len(prefix):], Waited: millis(used.Sub(at.since)), Held: millis(used.Sub(p.came)), Usable: millis(leasedUsable)}
 }
 
 func isEnded(err error) bool {

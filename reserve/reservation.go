@@ -156,7 +156,7 @@ func (r *Reservation) wait(ctx context.Context, early time.Duration) error {
 	r.waiting = false
 	r.mu.Unlock()
 	if err == nil {
-		used(ctx, &r.call.Need, &turn, r.joint.limits...)
+		used(ctx, &r.call.Need, turn, r.joint.limits...)
 		return nil
 	}
 	err = r.joint.shared().why(ctx, err)

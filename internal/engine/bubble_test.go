@@ -176,7 +176,11 @@ func (h *heldCall) Cancel() bool {
 func (h *heldCall) Wait(ctx context.Context) (engine.Turn, error) { return h.WaitEarly(ctx, 0) }
 
 func (h *heldCall) WaitEarly(ctx context.Context, early time.Duration) (engine.Turn, error) {
-	return h.p.WaitFor(ctx, h.c, early)
+	turn, err := h.p.WaitFor(ctx, h.c, early)
+	if err != nil {
+		return engine.Turn{}, err
+	}
+	return *turn, nil
 }
 
 func (h *heldCall) Until() time.Time {

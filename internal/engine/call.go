@@ -41,7 +41,7 @@ type Call struct {
 	state  State
 	joined time.Time
 	turn   *Turn // The turn of a call that is given, used or expired.
-	own    Turn  // Room for a turn that the call uses as soon as it is given.
+	own    *Turn // Room for a turn that the call uses as soon as it is given. Nil: it has had no such turn yet.
 	err    error // The error of a failed call, until a caller has received it.
 
 	due     time.Time // When its turn comes, as far as is known.

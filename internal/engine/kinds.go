@@ -146,7 +146,7 @@ func (e *Engine) kindOf(name *wire.Name, told *wire.Told, ruling wire.Ruling, no
 		return
 	}
 	u.ruling = ruling.Limit + ruling.Kind
-	for l := range u.limits {
+	for l := range u.limits.all {
 		e.tell(Event{What: Unfit, Limit: l, Text: ruling.Limit, N: ruling.Protocol})
 		return
 	}

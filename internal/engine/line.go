@@ -109,8 +109,11 @@ func (l *line) hand(c *Call, t *Turn, now time.Time) {
 	l.touch()
 	if !t.Due.After(now) && !c.Held {
 		t.spend()
-		c.own = *t
-		c.has(&c.own)
+		if c.own == nil {
+			c.own = new(Turn)
+		}
+		*c.own = *t
+		c.has(c.own)
 		l.end(c, Used)
 		return
 	}

@@ -13,10 +13,10 @@ import (
 
 // nameUse is the use of a name, and what is known of it.
 type nameUse struct {
-	used   time.Time                 // when a call last joined
-	limits map[*wire.Limit]time.Time // the limits that calls have needed, and when last
-	ruling string                    // the limit in force, by the last answer
-	noted  time.Time                 // when it was last written into the index of names
+	used   time.Time // when a call last joined
+	limits recent    // the limits that calls have needed, and when last
+	ruling string    // the limit in force, by the last answer
+	noted  time.Time // when it was last written into the index of names
 
 	told   time.Time // when the last heartbeat with the name left; zero: there was no such heartbeat …
 	report string    // … and what the process reported with it
@@ -27,34 +27,47 @@ type nameUse struct {
 
 // useLimit notes that calls need a limit, and begins the heartbeats of the process.
 func (e *Engine) useLimit(l *wire.Limit, now time.Time) {
-	u := e.useName(l.Name, now)
-	if len(u.limits) >= 2*mostUsed {
-		if _, known := u.limits[l]; !known {
-			u.forget()
-		}
-	}
-	u.limits[l] = now
+	e.useName(l.Name, now).limits.use(l, now)
 }
 
 // mostUsed is how many limits of a name are remembered at least, the ones that calls needed last. There are at most
 // twice as many.
 const mostUsed = 1000
 
-// forget forgets the limits that no call has needed for the longest time.
-func (u *nameUse) forget() {
-	type use struct {
-		limit *wire.Limit
-		last  time.Time
+// recent are the limits that calls have needed last, and when.
+type recent struct{ newer, older map[*wire.Limit]time.Time }
+
+// use notes that a call needs a limit. A limit is forgotten when mostUsed others have been needed since.
+func (r *recent) use(l *wire.Limit, now time.Time) {
+	if _, is := r.newer[l]; !is && len(r.newer) == mostUsed {
+		r.newer, r.older = r.older, r.newer
+		clear(r.newer)
 	}
-	uses := make([]use, 0, len(u.limits))
-	for l, last := range u.limits {
-		uses = append(uses, use{l, last})
+	if r.newer == nil {
+		r.newer = map[*wire.Limit]time.Time{}
 	}
-	slices.SortFunc(uses, func(a, b use) int {
-		return cmp.Or(a.last.Compare(b.last), cmp.Compare(a.limit.Keys[0], b.limit.Keys[0]))
-	})
-	for _, of := range uses[:len(uses)-mostUsed] {
-		delete(u.limits, of.limit)
+	r.newer[l] = now
+}
+
+// last returns when a call last needed a limit.
+func (r *recent) last(l *wire.Limit) time.Time {
+	if at, is := r.newer[l]; is {
+		return at
+	}
+	return r.older[l]
+}
+
+// all yields each of the limits once.
+func (r *recent) all(yield func(*wire.Limit, time.Time) bool) {
+	for l, at := range r.newer {
+		if !yield(l, at) {
+			return
+		}
+	}
+	for l, at := range r.older {
+		if _, is := r.newer[l]; !is && !yield(l, at) {
+			return
+		}
 	}
 }
 
@@ -63,7 +76,7 @@ func (e *Engine) useName(name *wire.Name, now time.Time) *nameUse {
 	u := e.names[name]
 	if u == nil {
 		e.ordered++
-		u = &nameUse{limits: map[*wire.Limit]time.Time{}, order: e.ordered}
+		u = &nameUse{order: e.ordered}
 		e.names[name] = u
 		name.Sure.Store(false)
 		name.Other.Store(nil)
@@ -112,7 +125,7 @@ func (e *Engine) compare(u *nameUse, ruling string) {
 		return
 	}
 	u.ruling = ruling
-	for l := range u.limits {
+	for l := range u.limits.all {
 		e.tell(Event{What: Rules, Limit: l, Text: ruling})
 		return
 	}
@@ -131,7 +144,7 @@ func (e *Engine) namesInUse(now time.Time) (names, gone []*wire.Name) {
 		c.Need.each(func(p Part) { e.useName(p.Limit.Name, now) })
 	}
 	for limit, l := range e.leases { // their calls need no batch
-		if drawn, _ := l.has(); !limit.Name.Ended.Load() && e.names[limit.Name] != nil && drawn.After(e.names[limit.Name].limits[limit]) {
+		if drawn, _ := l.has(); !limit.Name.Ended.Load() && e.names[limit.Name] != nil && drawn.After(e.names[limit.Name].limits.last(limit)) {
 			e.useLimit(limit, now)
 		}
 	}

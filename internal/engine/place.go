@@ -311,14 +311,15 @@ func (l *line) latest(n int) (latest time.Time) {
 
 // takeCalls adds what a line asks for to a batch, and reports whether the line has more to ask for.
 func (e *Engine) takeCalls(b *Batch, l *line, t *times, now time.Time, work *int) bool {
-	queues, perCall := b.workOfLimits(l.parts), workOfCall
-	if len(l.parts) > 1 {
-		queues, perCall = 0, workOfJoint
-	}
-	most := max(1, (mostWork-*work-queues)/perCall)
 	light := len(l.places) == 0 && len(l.parts) == 1 && !l.need.Settles && l.need.Limit.Calm()
-	if light {
-		most = mostCalls
+	most, queues, perCall := mostCalls, 0, workOfCall
+	if !light {
+		if len(l.parts) > 1 {
+			perCall = workOfJoint
+		} else {
+			queues = b.workOfLimits(l.parts)
+		}
+		most = max(1, (mostWork-*work-queues)/perCall)
 	}
 	places, fresh := l.take(now, t, most)
 	for _, p := range places {

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -141,10 +140,11 @@ func (e *Engine) reports(now time.Time) map[string]wire.Report {
 	}
 	used, waiting := map[string][]usage{}, e.waitingCalls(now)
 	for name, u := range e.names {
-		maps.DeleteFunc(u.limits, func(_ *wire.Limit, last time.Time) bool { return now.Sub(last) >= forgotten })
 		of := used[name.Keys[0]]
-		for l, last := range u.limits {
-			of = append(of, usage{l, last})
+		for l, last := range u.limits.all {
+			if now.Sub(last) < forgotten {
+				of = append(of, usage{l, last})
+			}
 		}
 		used[name.Keys[0]] = of
 	}

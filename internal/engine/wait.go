@@ -29,7 +29,11 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 	}
 	c.reset(need, deadline)
 	p.join(c, ctx.Done() == nil)
-	t, err := p.await(ctx, c, 0, false)
+	var t Turn
+	turn, err := p.await(ctx, c, 0, false)
+	if turn != nil {
+		t = *turn
+	}
 	if c.over.Load() {
 		p.calls.Put(c)
 	}
@@ -38,19 +42,19 @@ func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
 
 // await blocks until a call uses its turn, up to early before the turn is due, or until the call has failed. If
 // the context ends first, a held call keeps its place or its turn, and any other call gives up. now says to
-// look at the call before it is woken.
-func (p *Process) await(ctx context.Context, c *Call, early time.Duration, now bool) (Turn, error) {
+// look at the call before it is woken. The turn may be nil with an error.
+func (p *Process) await(ctx context.Context, c *Call, early time.Duration, now bool) (*Turn, error) {
 	var timer timer
 	defer timer.stop()
 	for {
 		if now {
-			left, t, err := p.look(c, early)
+			left, err := p.look(c, early)
 			if err != nil {
-				return Turn{}, err
+				return nil, err
 			}
 			if left == 0 {
-				c.Need.used(&t)
-				return t, nil
+				c.Need.used(c.turn)
+				return c.turn, nil
 			}
 			timer.set(left)
 		}
@@ -59,42 +63,40 @@ func (p *Process) await(ctx context.Context, c *Call, early time.Duration, now b
 			continue
 		}
 		if c.Held {
-			return Turn{}, ctx.Err()
+			return nil, ctx.Err()
 		}
 		if waited, left := p.giveUp(c); left {
-			return Turn{Waited: waited}, ctx.Err()
+			return &Turn{Waited: waited}, ctx.Err()
 		}
 	}
 }
 
 // look lets a call use its turn if the turn is due, and returns 0 then. Otherwise it returns in which time the
 // turn is due, or less than 0 if the call has no turn.
-func (p *Process) look(c *Call, early time.Duration) (left time.Duration, t Turn, err error) {
+func (p *Process) look(c *Call, early time.Duration) (left time.Duration, err error) {
 	if !c.Held && c.over.Load() { // then the call belongs to its caller, and no lock is needed
 		now := time.Now()
 		if c.state == Failed {
-			return 0, Turn{}, c.err
+			return 0, c.err
 		}
 		if !now.After(c.turn.Until) {
-			if c.turn == &c.own { // the turn was due when it was given
+			if c.turn == c.own { // the turn was due when it was given
 				c.uses(now)
 			}
-			return 0, *c.turn, nil
+			return 0, nil
 		}
 	}
 	p.mu.Lock()
 	now := time.Now()
-	if left, err = p.engine.Look(now, c, early); left == 0 && err == nil {
-		t = *c.turn
-	}
+	left, err = p.engine.Look(now, c, early)
 	if p.engine.calm() { // most often there is nothing to do
 		p.mu.Unlock()
-		return left, t, err
+		return left, err
 	}
 	r := p.ready(now)
 	p.mu.Unlock()
 	p.act(r, false)
-	return left, t, err
+	return left, err
 }
 
 // giveUp ends the wait of a call. It reports false if the wait was over before.
@@ -203,10 +205,10 @@ func (v *View) Until() time.Time {
 // WaitFor is Wait for a call that is held. It returns up to early before the turn is due. A booked call joins
 // the queue, and a call whose turn was used gets another turn. If the context ends, the call keeps its place or
 // its turn.
-func (p *Process) WaitFor(ctx context.Context, c *Call, early time.Duration) (t Turn, err error) {
+func (p *Process) WaitFor(ctx context.Context, c *Call, early time.Duration) (turn *Turn, err error) {
 	p.step(func(e *Engine, now time.Time) { err = e.Resume(now, c) })
 	if err != nil {
-		return Turn{}, err
+		return nil, err
 	}
 	return p.await(ctx, c, early, true)
 }

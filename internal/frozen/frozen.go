@@ -172,8 +172,11 @@ func (p *Process) run(ctx context.Context, args []any) *once {
 	} else {
 		return nil
 	}
-	if p.texts[script] == Texts["settle"] {
+	switch p.texts[script] {
+	case Texts["settle"]:
 		args = withoutFlows(args)
+	case Texts["take"]:
+		args = withoutGroups(args)
 	}
 	cmd := &once{redis.NewCmd(ctx, args...)}
 	cmd.SetFirstKeyPos(3)
@@ -188,6 +191,25 @@ func withoutFlows(args []any) []any {
 		args = slices.Delete(args, i, i+1)
 	}
 	return args
+}
+
+// withoutGroups lets each limit of take have its terms: protocol 3 does not know groups of limits.
+func withoutGroups(args []any) []any {
+	const own, terms, width = 5, 5, 4
+	keys, _ := strconv.Atoi(fmt.Sprint(args[2]))
+	k := 3 + keys + own
+	each := slices.Clone(args[:k])
+	for k < len(args) {
+		limits, _ := strconv.Atoi(fmt.Sprint(args[k]))
+		a, b, count, cost := args[k+1], args[k+2], args[k+3], args[k+4]
+		k += terms
+		for range limits {
+			known, version, clock, within := args[k], args[k+1], args[k+2], args[k+3]
+			each = append(each, known, a, b, version, clock, count, cost, within)
+			k += width
+		}
+	}
+	return each
 }
 
 // once is a command that the client sends once, as the commands of package wire.

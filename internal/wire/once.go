@@ -25,11 +25,9 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys 
 		switch script { // another server may have taken over
 		case scripts.Ask:
 			args[first+scripts.ArgRun] = AnyRun + strings.TrimPrefix(c.Run, AnyRun)
-		case scripts.Take: // which gives no turns of limits that are not known
+		case scripts.Take: // which gives no turns that have to be due in the past
 			c.Run = AnyRun + c.Run
-			for i := first + takesFirst; i < len(args); i += takesEach {
-				args[i] = ""
-			}
+			args[first+scripts.ArgHorizon] = -1
 		}
 		cmd = script.Eval(ctx, once{c.Client}, texts(args[3:first]), args[first:]...)
 	}

@@ -17,9 +17,13 @@ import (
 // after all, they need a second round trip.
 const takesWithin = 2 * time.Millisecond
 
-// Before the arguments of the first limit, script take has takesFirst arguments, and takesEach per limit. The first
-// of these is the known text.
-const takesFirst, takesEach = 5, 8
+// group is what limits of script take have in common.
+type group struct {
+	a, b        string
+	count       int
+	cost        int64
+	first, size int // the index of its first argument, and how many limits it has
+}
 
 // take asks for turns, and reports false if the items have to ask in full. The items that it answers with a
 // count of 0 have to do so, too.
@@ -42,18 +46,17 @@ func (c *Call) take(ctx context.Context, items []Item) (reply Reply, answers []A
 	a.text(c.Process)
 	a.number(c.Serial)
 	b.heads, b.known, b.answers = b.heads[:0], b.known[:0], b.answers[:0]
+	var g group
 	for i, l := range c.Limits {
 		item := &items[i]
 		known, idle := "", item.simple(i) && (c.Back == nil || c.Back[i] == "")
 		if idle {
-			known, idle = l.tellIdle(a, c, item)
+			known, idle = l.tellIdle(a, &g, c, item)
 		}
 		if !idle {
 			return Reply{}, nil, false, nil
 		}
 		b.known = append(b.known, known)
-		a.number(int64(item.Count))
-		a.number(item.Parts[0].Cost)
 		switch {
 		case item.Now:
 			a.number(0)
@@ -63,6 +66,7 @@ func (c *Call) take(ctx context.Context, items []Item) (reply Reply, answers []A
 			a.number(item.Latest.Sub(c.Now).Microseconds())
 		}
 	}
+	g.end(a)
 	values, err := c.once(ctx, scripts.Take, a.all, len(c.Limits))
 	if err != nil {
 		c.Buffer = nil
@@ -90,17 +94,37 @@ func (item *Item) simple(limit int) bool {
 	return item.how()&^simple == 0 && len(item.Parts) == 1 && item.Parts[0].Limit == limit && item.Parts[0].Tag == 0
 }
 
+// next lets the item be one of the group, or begins another group if it differs.
+func (g *group) next(a *args, l *Limit, item *Item) {
+	cost := item.Parts[0].Cost
+	if g.size == 0 || g.a != l.a || g.b != l.b || g.count != item.Count || g.cost != cost {
+		g.end(a)
+		*g = group{a: l.a, b: l.b, count: item.Count, cost: cost, first: a.more(1)}
+		a.text(l.a)
+		a.text(l.b)
+		a.number(int64(item.Count))
+		a.number(cost)
+	}
+	g.size++
+}
+
+// end tells the script how many limits the group has.
+func (g *group) end(a *args) {
+	if g.size > 0 {
+		a.setNumber(g.first, int64(g.size))
+	}
+}
+
 // tellIdle adds the arguments of the limit for script take, and returns its known text. It reports false if calls
 // of that cost have to ask in full, as far as is known.
-func (l *Limit) tellIdle(a *args, c *Call, item *Item) (known string, idle bool) {
+func (l *Limit) tellIdle(a *args, g *group, c *Call, item *Item) (known string, idle bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.calm || !l.kind.Refills || float64(item.Parts[0].Cost) > l.B || !c.Lost.Before(l.heard) || !l.isMine(c.Run) || !l.has(c, item) {
 		return "", false
 	}
+	g.next(a, l, item)
 	a.text(l.known)
-	a.text(l.a)
-	a.text(l.b)
 	a.number(l.version)
 	a.number(l.clock(c.Now))
 	a.terms = append(a.terms, inForce{l.A, l.B})
