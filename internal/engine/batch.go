@@ -115,7 +115,6 @@ const (
 type traffic struct {
 	busy      int            // The number of batches of Ask that are under way.
 	calls     int            // The number of calls that they ask for.
-	asked     bool           // Redis has answered a batch of Ask.
 	kept      []*keptAnswers // Batches whose answers are kept.
 	sent      int            // The number of batches of any kind that are with Redis.
 	outbox    []*Batch       // The batches that are to be sent.
@@ -162,10 +161,10 @@ func (e *Engine) caller(t *times) wire.Caller {
 	}
 }
 
-// overlaps reports whether Redis is so far away that batches overlap. The first trips say nothing, because they
+// overlaps reports whether Redis is so far away that batches overlap. A trip or two say nothing, because they
 // connect and send the scripts.
 func (e *Engine) overlaps(t *times) bool {
-	return e.asked && t.trips >= alike && t.fastest >= distant
+	return t.trips >= alike && t.fastest >= distant
 }
 
 // mayAsk reports whether another batch may ask now.

@@ -137,7 +137,6 @@ func (e *Engine) Reply(now time.Time, b *Batch, r *Result) {
 		e.keepLeft(b, r, now)
 		e.returned(b, now)
 	default:
-		e.asked = true
 		e.breaker.record(now, nil)
 		e.tell(Event{What: Asked, N: b.calls, Took: r.Arrived.Sub(r.Sent)})
 		if e.unsure(b, now) {
