@@ -192,13 +192,6 @@ function slots.usable(_, _, due) return due + USABLE end
 function slots.overflows() return true end
 function slots.change(l) l.woken = 0 end
 
--- During a pause no call is notified of free slots.
-function slots.hold(l)
-  if l.card > 0 then slots.sweep(l) end
-  l.woken = 0
-  return 0
-end
-
 function slots.move(l, micros)
   l.checked, l.till = 0, l.till > 0 and l.till + micros or 0
 end

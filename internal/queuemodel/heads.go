@@ -2,12 +2,19 @@ package queuemodel
 
 import "strconv"
 
-// heads returns what the reply says of each limit.
+// heads returns what the reply says of each limit, after calls that may go were notified.
 func (c *call) heads() []Head {
+	for _, s := range c.loaded {
+		c.wake(s)
+	}
+	return c.says()
+}
+
+// says returns what the reply says of each limit.
+func (c *call) says() []Head {
 	heads := make([]Head, len(c.limits))
 	for j, s := range c.loaded {
 		s.version++
-		c.wake(s)
 		s.endShares(c.Now)
 		s.seen, s.isNew = c.Now, false
 		if s.head == "" {

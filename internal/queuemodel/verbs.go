@@ -131,7 +131,7 @@ func (r *Redis) Pause(who Caller, limits []Limit, micros, every float64) ([]Head
 			s.atLeast(till)
 		}
 	}
-	return c.heads(), s.paused - c.Now
+	return c.says(), s.paused - c.Now
 }
 
 // Probe is the script pause for a call that may probe a hard stop, for one limit.
@@ -145,7 +145,7 @@ func (r *Redis) Probe(who Caller, limits []Limit, every float64) ([]Head, float6
 	default:
 		s.probe, answer = math.Ceil(c.Now+every), 1
 	}
-	return c.heads(), answer
+	return c.says(), answer
 }
 
 // Resume is the script resume, for one limit.
