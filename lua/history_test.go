@@ -363,3 +363,12 @@ func playHistories(t *testing.T, first uint64) {
 		t.Log(counts)
 	})
 }
+
+// Histories in which the scripts and the model once differed, or their provider refused a call: a dead process held
+// slots in a hard stop, and a call got back more than it was charged after its record was lost.
+func TestScriptsEqualModelOfFinds(t *testing.T) {
+	for _, seed := range []uint64{5272, slotSeeds + 291} {
+		h := newHistory(seed, redistest.Mini(t).Client(t), redistest.Prefix(t), nil)
+		require.NoError(t, h.play(), "seed %d", seed)
+	}
+}

@@ -130,7 +130,7 @@ var planted = []struct {
 	{"a turn that is too late is booked", "ask", "local late = most and latest - at > most\n", "local late = false\n", false, 3},
 	{"a full queue takes one more call", "ask", "p.l.card + p.l.bookings >= most", "p.l.card + p.l.bookings > most", false, 19},
 	{"a call that is back finds its queue full", "ask", "not (p.old or p.back or", "not (p.old or", false, 45},
-	{"a level is lowered to one permit more", "level", "was - to, at)", "was - to - 1, at)", false, 43},
+	{"a level is lowered to one permit more", "level", "was - to, at)", "was - to - 1, at)", false, 77},
 	{"calls with IDs have no patience", "ask", "local books, told = item.id and latest - at > item.patience, latest", "local books, told = item.id, latest", false, 2},
 	{"who waits is told that all bookings come back", "ask", "if item.id and not books then which", "if false then which", false, 2},
 	{"calls without IDs wait for bookings", "ask", "item.id and function(l, tag, cost) return bookings().returning(l, tag, cost, item.patience) end or forecast", "function(l, tag, cost) return bookings().returning(l, tag, cost, item.patience or 0) end", false, 2},

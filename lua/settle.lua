@@ -29,15 +29,16 @@ local function away(l, micros, used)
 end
 
 -- settle replaces the cost of a call. Permits beyond the cost always count, also if there is no record of the call any
--- more. Then the record stays, so that a request that is repeated counts once.
+-- more. Then the record stays, so that a request that is repeated counts once. Its half number says that the first
+-- record was lost: nothing comes back from then on, as nobody knows what the bucket has had since.
 local function settle(l, id, cost, used)
   if l.kind == 'r' then return l.meter.settle(l, cost, used, nil, id) end
   local was, is = id .. ':' .. format('%.0f', cost), id .. ':' .. format('%.0f', used)
   local record = tonumber(call('ZSCORE', l.log, was))
   if not record and (used <= cost or call('ZSCORE', l.log, is)) then return nil end
-  if record then call('ZREM', l.log, was) else record = l.meter.record(l, at) end
-  if record == 0 then return nil end -- slots come back when calls are done
-  if used > cost then call('ZADD', l.log, format('%.0f', record), is) end
+  if record then call('ZREM', l.log, was) else record = l.meter.record(l, at) + 0.5 end
+  if record == 0.5 or record % 1 > 0 and used < cost then return nil end -- slots come back when calls are done
+  if used > cost then call('ZADD', l.log, format('%.1f', record), is) end
   l.logged = true
   return l.meter.settle(l, cost, used, record)
 end

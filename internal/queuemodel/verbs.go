@@ -64,7 +64,10 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, is Report) ([]Head
 		}
 		delete(s.records, was)
 		if !recorded {
-			record = c.record(s, c.at)
+			record = c.record(s, c.at) + 0.5
+		}
+		if is.Used < is.Cost && record != math.Floor(record) { // its first record was lost
+			break
 		}
 		if is.Used > is.Cost {
 			s.records[now] = record
