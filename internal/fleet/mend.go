@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Severity says how bad it is what holds calls back.
@@ -154,8 +155,14 @@ func (l *Look) answer(a *Answer, first reason, row *Row, booked *Booked) {
 	a.Held = held(row, booked, first.why)
 	a.Title = first.why.title(row, a.Held)
 	a.Severity = first.why.severity(a.Held)
+	if h := row.State.Holders; a.Reason == WhySlots && a.Severity == SeverityStop && len(h) > 0 && time.Since(h[0].Since) < stuck {
+		a.Severity = SeverityLook // slots come back one after the other, and calls take them
+	}
 	a.Do, a.Command = l.mend(first.why, row)
 }
+
+// stuck is for how long a call holds slots before the limit counts as standing still.
+const stuck = 10 * time.Second
 
 // worst returns the answer for the row of which something is worst.
 func (l *Look) worst() (worst Answer) {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,6 +34,18 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 	}
 	for _, why := range []Why{WhyAvailable, WhyIdle, WhyBooked} {
 		require.NotEqual(t, SeverityStop, why.severity(0))
+	}
+}
+
+// A limit whose slots are all in use stands still only if calls hold them for long.
+func TestSlotsThatComeBackAreNotWrong(t *testing.T) {
+	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
+	for since, severity := range map[time.Duration]Severity{2 * time.Second: SeverityLook, time.Minute: SeverityStop} {
+		row := &Row{}
+		row.State.Holders, row.State.Waiting = []reserve.Holder{{Process: "p", Number: 1, Slots: 1, Since: time.Now().Add(-since)}}, 3
+		a := Answer{}
+		look.answer(&a, reason{why: WhySlots}, row, nil)
+		require.Equal(t, severity, a.Severity, "%v: %+v", since, a)
 	}
 }
 
