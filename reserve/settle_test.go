@@ -34,11 +34,11 @@ func TestSettleSeveralTimes(t *testing.T) {
 				r := held(t, l, 50)
 				require.NoError(t, r.Wait(t.Context()))
 				require.Equal(t, []int{50}, r.Charged())
-				again := 30
+				again, less := 30, 40 // a call that has given back gets back nothing of what is added later
 				if name == "rolling" {
-					again = 20
+					again, less = 20, 35
 				}
-				for _, report := range []struct{ used, charged int }{{60, 60}, {70, 70}, {-1, 70}, {70, 70}, {30, 30}, {20, again}, {40, 40}, {35, 35}, {50, 50}} {
+				for _, report := range []struct{ used, charged int }{{60, 60}, {70, 70}, {-1, 70}, {70, 70}, {30, 30}, {20, again}, {40, 40}, {35, less}, {50, 50}} {
 					require.NoError(t, r.Settle(t.Context(), report.used))
 					assert.Equal(t, []int{report.charged}, r.Charged(), report)
 					assert.Equal(t, full-report.charged, stored(), report)
