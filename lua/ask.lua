@@ -174,13 +174,14 @@ local function askOne(answer, item, parts)
     local due = item.id and item.patience < 0 and huge or agree(parts)
     local last = at + (item.waits and horizon or 0) -- how far ahead a turn may be given
     -- Processes with longer horizons would have the permits of the head again and again: it has as long a one. Its turn
-    -- costs another limit no more than the turns do that others have.
+    -- costs another limit no more than the turns do that others have, or its bucket bears it.
     local called
     for _, p in ipairs(item.waits and parts or {}) do called = called or p.l.meter.lost and p.l.called == item.call end
     if called and #parts == 1 then last = max(last, min(at + FARTHEST, now + AHEAD)) end
     for _, p in ipairs(#parts > 1 and item.waits and parts or {}) do
       local ahead = called and p.l.meter.lost and 2 * (p.l.free + p.l.part - at) or 0
-      if p.l.meter.overflows(p.l, due) then last = ahead > near and min(last, at + ahead) or at + near end
+      local bears = called and p.l.meter.lost and due - (p.l.b - p.cost) * p.l.a <= at
+      if p.l.meter.overflows(p.l, due) and not bears then last = ahead > near and min(last, at + ahead) or at + near end
     end
     if item.within then last = min(last, at + item.within) end
     local given = due <= last
