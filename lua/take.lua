@@ -2,7 +2,7 @@
 -- it is. This is the common path of ask alone, with few keys and arguments.
 --
 -- KEYS  for each limit: its state
--- ARGV  NOW WAY HORIZON PROCESS SERIAL: see head.lua
+-- ARGV  NOW WAY HORIZON PROCESS SERIAL: see head.lua. No turn is given if the HORIZON is below 0
 --       then for each group of limits, in the order of their keys:
 --         LIMITS      how many there are
 --         A B         their terms

@@ -51,7 +51,7 @@ type Config struct {
 	// while it lasts. While nobody uses a key, Redis does not keep it, and a process forgets it after
 	// 10,000 to 20,000 others.
 	//
-	// Every call looks its limit up, and the process looks up about once a second where calls wait.
+	// Every call looks its limit up, and where calls wait, the process looks it up every 0.4 s.
 	// So LimitOf must be quick, safe for concurrent use, and must not block or use a Limiter: read a
 	// map that another goroutine refreshes. If a plan is deleted, return Config.Limit with a newer
 	// version. With the version 0, the last plan stays in force until all processes have forgotten

@@ -101,8 +101,12 @@ func (l *Limiter) costIn(err error, name string, n int) error {
 	return err
 }
 
-// replan looks up the plans of limits at which calls wait.
+// replan looks up the plans of limits at which calls wait. If that takes long, the next time is left out.
 func (s *shared) replan(limits []*wire.Limit) {
+	if !s.replanning.CompareAndSwap(false, true) {
+		return
+	}
+	defer s.replanning.Store(false)
 	var news []*wire.Limit
 	for _, l := range limits {
 		c, _ := l.Name.Owner.(*core)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -504,5 +505,59 @@ func TestPlansLeaveNothing(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		left := slices.DeleteFunc(b.mini.Keys(), func(key string) bool { return !strings.Contains(key, "customer") })
 		require.Empty(t, left)
+	})
+}
+
+// A call waits again because its turn came too late. It follows another plan as other waiting calls do.
+func TestACallThatWaitsAgainFollowsItsPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var version atomic.Int64
+		l := newBubble(t).with(reserve.Config{Limit: reserve.PerMinute(1), LimitOf: func(string) (reserve.Limit, int64) {
+			if v := version.Load(); v > 0 {
+				return reserve.PerSecond(100).Burst(10), v
+			}
+			return reserve.PerMinute(1), 0
+		}})
+		r, err := l.For("a").Reserve(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, r.Wait(t.Context()))
+		time.Sleep(time.Second)
+		require.NoError(t, r.Late(0, false))
+		time.AfterFunc(2*time.Second, func() { version.Store(1) })
+		began := time.Now()
+		require.NoError(t, r.Wait(t.Context()))
+		require.LessOrEqual(t, time.Since(began), 2*time.Second+known)
+	})
+}
+
+// Plans that take long to look up are looked up one after the other.
+func TestSlowPlansAreLookedUpOneAfterTheOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var slow atomic.Bool
+		var now, most, all atomic.Int64
+		l := newBubble(t).with(reserve.Config{Limit: reserve.PerMinute(1), LimitOf: func(string) (reserve.Limit, int64) {
+			if slow.Load() {
+				most.Store(max(most.Load(), now.Add(1)))
+				defer now.Add(-1)
+				all.Add(1)
+				time.Sleep(time.Second)
+			}
+			return reserve.PerMinute(1), 0
+		}})
+		ctx, stop := context.WithCancel(t.Context())
+		var waits sync.WaitGroup
+		for _, key := range []string{"a", "b", "c"} {
+			require.NoError(t, l.For(key).Wait(ctx))
+			waits.Go(func() { _ = l.For(key).Wait(ctx) })
+		}
+		time.Sleep(time.Second)
+		slow.Store(true)
+		time.Sleep(20 * time.Second)
+		slow.Store(false)
+		require.EqualValues(t, 1, most.Load())
+		require.Greater(t, all.Load(), int64(10))
+		stop()
+		waits.Wait()
+		time.Sleep(3 * time.Second) // the last look-ups end
 	})
 }

@@ -78,6 +78,7 @@ type shared struct {
 	warned sync.Once      // guards the warning that Redis may evict the state
 	slept  rate.Sometimes // bounds how often missed turns are logged
 
+	replanning  atomic.Bool    // plans of limits at which calls wait are being looked up
 	unplanned   rate.Sometimes // bounds how often it is logged that Config.LimitOf has failed …
 	unversioned rate.Sometimes // … or has changed a limit without a newer version
 

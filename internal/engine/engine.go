@@ -153,10 +153,10 @@ func (e *Engine) plan(l *line, now time.Time, t *times) {
 		l.came = false
 		for _, p := range l.parts {
 			e.useLimit(p.Limit, now)
-			if p.Limit.Plans {
-				e.replanAfter(now)
-			}
 		}
+	}
+	if len(l.waiting) > 0 && e.replan.index == 0 && slices.ContainsFunc(l.parts, func(p Part) bool { return p.Limit.Plans }) {
+		e.replanAfter(now)
 	}
 	if e.down() {
 		e.serve(l, now)

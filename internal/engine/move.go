@@ -187,9 +187,9 @@ func (e *Engine) halt(limits []*wire.Limit) {
 // replanEvery is how often the plans are looked up of limits at which calls wait.
 const replanEvery = 400 * time.Millisecond
 
-// replanAfter sets the alarm for that, unless it is set.
+// replanAfter sets the alarm for that.
 func (e *Engine) replanAfter(now time.Time) {
-	if e.replan.index == 0 && !e.closed {
+	if !e.closed {
 		e.alarms.set(&e.replan, now.Add(replanEvery))
 	}
 }

@@ -37,7 +37,8 @@ const mostUsed = 1000
 // recent are the limits that calls have needed last, and when.
 type recent struct{ newer, older map[*wire.Limit]time.Time }
 
-// use notes that a call needs a limit. A limit is forgotten when mostUsed others have been needed since.
+// use notes that a call needs a limit. A limit is forgotten after calls have needed mostUsed to 2*mostUsed
+// others.
 func (r *recent) use(l *wire.Limit, now time.Time) {
 	if _, is := r.newer[l]; !is && len(r.newer) == mostUsed {
 		r.newer, r.older = r.older, r.newer
@@ -71,7 +72,7 @@ func (r *recent) all(yield func(*wire.Limit, time.Time) bool) {
 	}
 }
 
-// useName does the same for a name.
+// useName notes that calls need a name, and begins the heartbeats of the process.
 func (e *Engine) useName(name *wire.Name, now time.Time) *nameUse {
 	u := e.names[name]
 	if u == nil {

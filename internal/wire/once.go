@@ -25,7 +25,7 @@ func (c *Call) once(ctx context.Context, script *redis.Script, args []any, keys 
 		switch script { // another server may have taken over
 		case scripts.Ask:
 			args[first+scripts.ArgRun] = AnyRun + strings.TrimPrefix(c.Run, AnyRun)
-		case scripts.Take: // which gives no turns that have to be due in the past
+		case scripts.Take: // which gives no turns if the HORIZON is below 0
 			c.Run = AnyRun + c.Run
 			args[first+scripts.ArgHorizon] = -1
 		}
