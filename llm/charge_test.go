@@ -279,12 +279,13 @@ func TestShareOfStatedLimit(t *testing.T) {
 		b := bubble.New(t)
 		set := newSet(t, b, llm.Config{Account: "a", Preset: llm.OpenAI("m", 1000, 100_000), Share: 0.8})
 		client := &http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) {
-			header := http.Header{"X-Ratelimit-Limit-Tokens": {"60000"}, "X-Ratelimit-Remaining-Tokens": {"59000"}, "X-Ratelimit-Reset-Tokens": {"1s"}}
+			header := http.Header{"X-Ratelimit-Limit-Tokens": {"15000"}, "X-Ratelimit-Remaining-Tokens": {"14750"}, "X-Ratelimit-Reset-Tokens": {"1s"}}
 			return &http.Response{StatusCode: 200, Header: header, Body: http.NoBody, Request: r}, nil
 		})}
 		send(t, set.Client(client), http.MethodPost, "/v1/chat/completions", `{"max_tokens":10}`)
 		states, err := set.Limits().States(t.Context())
 		require.NoError(t, err)
-		assert.InDelta(t, 60*800, states[1].Rate*60, 1)
+		assert.InDelta(t, 15*800, states[1].Rate*60, 1)
+		assert.Equal(t, 15*800, states[1].Burst)
 	})
 }

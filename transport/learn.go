@@ -111,8 +111,10 @@ func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o
 			continue
 		}
 		concerned := slices.DeleteFunc(slices.Clone(windows), func(w headers.Window) bool { return !c.concerns(i, w) })
+		for i := range concerned {
+			concerned[i].Limit *= l.share
+		}
 		told, ok := toldLimit(concerned, limiter.Limit().MaxBurst())
-		told.rate *= l.share
 		l.follow(ctx, limiter, told, ok, o)
 	}
 }
