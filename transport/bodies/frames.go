@@ -3,6 +3,8 @@ package bodies
 import (
 	"bytes"
 	"encoding/binary"
+	"encoding/json"
+	"math"
 )
 
 // A frame of Amazon's event stream has its length, that of its headers and a checksum, the headers, a document, and
@@ -10,10 +12,6 @@ import (
 const (
 	prelude  = 12
 	checksum = 4
-)
-
-var (
-	metadata = []byte("metadata") // the last event, which states the usage
 )
 
 // readFrames takes in bytes of an event stream of Amazon. Longer frames than mostLine are not read.
@@ -45,10 +43,10 @@ func (s *Scanner) readFrames(p []byte) {
 func (s *Scanner) beginFrame() {
 	size, headers := uint64(binary.BigEndian.Uint32(s.line)), uint64(binary.BigEndian.Uint32(s.line[4:]))
 	switch {
-	case size < prelude+headers+checksum:
+	case size < prelude+headers+checksum || size > math.MaxInt32:
 		s.kind = opaque // it is something else
 	case size > mostLine:
-		s.skip, s.line = int(size-prelude), s.line[:0] //nolint:gosec // 32 bits
+		s.skip, s.line = int(size-prelude), s.line[:0] //nolint:gosec // 31 bits
 	}
 }
 
@@ -56,24 +54,42 @@ func (s *Scanner) beginFrame() {
 func (s *Scanner) endFrame() {
 	from := prelude + int(binary.BigEndian.Uint32(s.line[4:]))
 	headers, data := s.line[prelude:from], s.line[from:len(s.line)-checksum]
-	s.ended = s.ended || bytes.Contains(headers, metadata)
-	if name, ok := exceptionOf(headers); ok && len(data) > 0 {
-		s.failure = append(append(append(s.failure[:0], `{"error":{"__type":"`...), name...), `",`...)
-		s.failure = append(append(s.failure, data[1:]...), '}') // the rest of the document
+	switch event := valueOf(headers, ":event-type"); string(event) {
+	case "metadata":
+		s.ended = true // the last event, which states the usage
+	case "chunk":
+		s.kind = opaque // the model's own format, in base64
 		return
 	}
-	s.readData(data)
+	name := valueOf(headers, ":exception-type")
+	if name == nil {
+		name = valueOf(headers, ":error-code")
+	}
+	if len(name) == 0 || bytes.ContainsAny(name, "\"\\") {
+		s.readData(data)
+		return
+	}
+	s.failure = append(append(s.failure[:0], `{"error":{"__type":"`...), bytes.ToUpper(name[:1])...) // as in responses that are no streams
+	s.failure = append(append(s.failure, name[1:]...), '"')
+	if members, ok := bytes.CutPrefix(bytes.TrimSpace(data), []byte("{")); ok && json.Valid(data) {
+		if members = bytes.TrimSpace(members); len(members) > 1 {
+			s.failure = append(s.failure, ',')
+		}
+		s.failure = append(append(s.failure, members...), '}')
+		return
+	}
+	s.failure = append(s.failure, "}}"...)
 }
 
-// exceptionOf returns the name of the failure that a frame reports.
-func exceptionOf(headers []byte) (name []byte, ok bool) {
-	_, after, found := bytes.Cut(headers, []byte(":exception-type"))
-	if !found || len(after) < 3 {
-		return nil, false
+// valueOf returns the value of a header of a frame, and nil if it has none that is a string.
+func valueOf(headers []byte, name string) []byte {
+	_, after, found := bytes.Cut(headers, []byte(name+"\x07")) // the kind of the value
+	if !found || len(after) < 2 {
+		return nil
 	}
-	n := int(binary.BigEndian.Uint16(after[1:])) // after the kind of its value, a string
-	if after = after[3:]; n > len(after) || bytes.ContainsAny(after[:n], "\"\\") {
-		return nil, false
+	n := int(binary.BigEndian.Uint16(after))
+	if after = after[2:]; n > len(after) {
+		return nil
 	}
-	return append(bytes.ToUpper(after[:min(1, n)]), after[min(1, n):n]...), true // as in responses that are no streams
+	return after[:n]
 }

@@ -1,6 +1,7 @@
 package bodies_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net/http"
@@ -53,7 +54,54 @@ func TestFrames(t *testing.T) {
 			}
 		})
 	}
-	scan := bodies.NewScanner(http.Header{"Content-Type": {"application/vnd.amazon.eventstream"}})
+	scan := bodies.NewScanner(ofFrames)
 	_, _ = fmt.Fprint(scan, strings.Repeat("no frame ", 100))
 	assert.Zero(t, scan.Usage())
+}
+
+var ofFrames = http.Header{"Content-Type": {"application/vnd.amazon.eventstream"}}
+
+// frame returns a frame with one header.
+func frame(name, value, payload string) []byte {
+	headers := fmt.Sprintf("%c%s\a\x00%c%s", len(name), name, len(value), value)
+	sizes := binary.BigEndian.AppendUint64(nil, uint64(16+len(headers)+len(payload))<<32|uint64(len(headers))) //nolint:gosec // small
+	return fmt.Appendf(sizes, "1234%s%s5678", headers, payload)
+}
+
+// A failure counts whatever its frame says beside its name.
+func TestFramesOfFailures(t *testing.T) {
+	for _, header := range []string{":exception-type", ":error-code"} {
+		for payload, window := range map[string]string{
+			`{"message":"Too many tokens"}`: "tokens", " {\n\"message\": \"Too many tokens\" }\n": "tokens",
+			`{}`: "", ` { } `: "", ``: "", ` `: "", `slow down`: "", `"slow down"`: "", `{"message":`: "", `[{"a":1}]`: "",
+		} {
+			scan := bodies.NewScanner(ofFrames)
+			_, _ = scan.Write(frame(header, "throttlingException", payload))
+			got := bodies.Classify(bodies.Bedrock, 200, ofFrames, scan.Failure(), time.Now())
+			assert.Equal(t, bodies.Refusal{Class: bodies.Wait, Window: window, Reason: "ThrottlingException"}, got, "%s %q", header, payload)
+		}
+	}
+}
+
+// The use of streams that do not state it.
+func TestFramesWithoutUsage(t *testing.T) {
+	for name, c := range map[string]struct {
+		frame []byte
+		whole bool
+		usage bodies.Usage
+	}{
+		"invoked, whole":         {frame(":event-type", "chunk", `{"bytes":"eyJ0ZXh0IjoiaGVsbG8ifQ=="}`), true, bodies.Usage{Complete: true}},
+		"invoked, cut":           {frame(":event-type", "chunk", `{"bytes":"eyJ0ZXh0IjoiaGVsbG8ifQ=="}`), false, bodies.Usage{}},
+		"use of tools, cut":      {frame(":event-type", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"toolUse":{"input":"{\"a\":12}"}}}`), false, bodies.Usage{Output: 5}},
+		"too long for any frame": {[]byte("\xff\xff\xff\xff\x00\x00\x00\x001234"), true, bodies.Usage{Complete: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scan := bodies.NewScanner(ofFrames)
+			for range 2 {
+				_, _ = scan.Write(c.frame)
+			}
+			scan.End(c.whole)
+			assert.Equal(t, c.usage, scan.Usage())
+		})
+	}
 }

@@ -228,7 +228,7 @@ func states(part, name []byte) bool {
 }
 
 // textKeys are the names of what models produce.
-var textKeys = [][]byte{[]byte(`"text":`), []byte(`"content":`), []byte(`"delta":`), []byte(`"partial_json":`), []byte(`"thinking":`), []byte(`"arguments":`), []byte(`"reasoning_content":`)}
+var textKeys = [][]byte{[]byte(`"text":`), []byte(`"content":`), []byte(`"delta":`), []byte(`"partial_json":`), []byte(`"thinking":`), []byte(`"arguments":`), []byte(`"reasoning_content":`), []byte(`"input":`)}
 
 // textOf returns what stands before and after the text that an event brings, and counts its bytes, to judge a stream
 // that is cut. An event without text is all before. The name of the text mostly stands where it stood in the event
