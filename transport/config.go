@@ -80,8 +80,8 @@ type Config struct {
 	// [reserve.Limiter.Told]. So calls of other programs on the same account count, too. The costs of
 	// this client's requests that are under way are taken off. A tenth of a bucket is left to calls of
 	// others: if less is left, the limit is paused until that comes back. The rest of a window has to
-	// last until all of it comes back. Remaining output tokens do not count. No response raises a level at once. Only if
-	// responses say for a minute that at least a tenth of the burst more is left, as after a refund, the level rises.
+	// last until all of it comes back. Remaining output tokens do not count. No response raises what is left at once.
+	// If responses say for a minute that more is left than the fleet counts, by a tenth of the burst, the fleet follows.
 	// With several limits, the limits that [Turn.Windows] names follow.
 	Levels bool
 
@@ -107,8 +107,9 @@ type Config struct {
 	//
 	// With API, also overloaded providers lower the limit. If more than a tenth of the last 20 responses
 	// of the fleet say so, the rate is halved, at most once per 5 s. It falls to an eighth of the Limiter's
-	// own. Per 10 s without such a response it doubles, or returns by a quarter of the Limiter's own. After OpenAI's slow_down, the rate is
-	// halved at once, and above a million permits per minute it returns by half of itself per 15 minutes.
+	// own. Per 10 s without such a response it grows by a quarter of the Limiter's own, and at most doubles. After
+	// OpenAI's slow_down, the rate is halved at once, and above a million permits per minute it returns by half of
+	// itself per 15 minutes.
 	//
 	// Some windows return all their units at once. A burst and all permits of the rate could then
 	// fall into one window. So the rate is lowered by the burst, but to no less than half. The

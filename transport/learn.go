@@ -30,7 +30,7 @@ const (
 	slowDownFor  = 3 * time.Hour // after slow_down
 	halveEvery   = 5 * time.Second
 	returnEvery  = 10 * time.Second
-	returnBy     = 1.0 / 4 // of the own rate, at most: it takes less than a minute to all of it
+	returnBy     = 1.0 / 4 // of the own rate, at most: from an eighth, all of it is back after four steps; from less, after more
 	leastOfOwn   = 1.0 / 8
 	rampEvery    = 15 * time.Minute // after slow_down, above rampFrom
 	rampBy       = 1.5

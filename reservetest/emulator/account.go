@@ -51,6 +51,7 @@ type need struct {
 type account struct {
 	mu     sync.Mutex
 	limits map[string]meter // by model and name
+	scaled float64          // by Scale so far; 0: not at all
 	report Report
 	stop   *refusal
 	told   bool // a call has been refused with stop
@@ -62,6 +63,7 @@ type account struct {
 func (a *account) Scale(part float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.scaled = part * cmp.Or(a.scaled, 1)
 	for _, m := range a.limits {
 		if b, ok := m.(*bucket); ok {
 			b.change(time.Now(), b.rate*part, b.holds*part)
@@ -78,6 +80,9 @@ func (a *account) limit(model, name string, make func() meter) meter {
 	m := a.limits[key]
 	if m == nil {
 		m = make()
+		if b, ok := m.(*bucket); ok && a.scaled != 0 {
+			b.rate, b.holds, b.level = b.rate*a.scaled, b.holds*a.scaled, b.level*a.scaled
+		}
 		a.limits[key] = m
 	}
 	return m

@@ -185,8 +185,8 @@ func TestScale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 60, Input: 1000, Output: 1000, Wire: emulator.Wire{Answer: answers(emulator.Answer{Input: 500, Output: 1})}})
 		require.NoError(t, err)
-		call := func() (status int, limit string) {
-			status, header, _ := post(t, api, "/v1/messages", `{}`)
+		call := func(model string) (status int, limit string) {
+			status, header, _ := post(t, api, "/v1/messages", `{"model":"`+model+`"}`)
 			return status, header.Get("Anthropic-Ratelimit-Input-Tokens-Limit")
 		}
 		for _, want := range []struct {
@@ -195,9 +195,12 @@ func TestScale(t *testing.T) {
 			limit  string
 		}{{1, 200, "1000"}, {0.6, 200, "600"}, {1, 429, "600"}, {1 / 0.6, 429, "1000"}} {
 			api.Scale(want.scale)
-			status, limit := call()
+			status, limit := call("m")
 			assert.Equal(t, want.status, status)
 			assert.Equal(t, want.limit, limit)
 		}
+		api.Scale(0.5)
+		_, limit := call("a model that is called for the first time")
+		assert.Equal(t, "500", limit)
 	})
 }
