@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -74,18 +75,29 @@ func TestModels(t *testing.T) {
 			text, err := json.Marshal(o)
 			require.NoError(t, err)
 			at := func(after time.Duration, do func()) { time.AfterFunc(time.Until(begins)+after, do) }
-			var all [4]int // calls at the ends of the two phases
-			admitted := func(i int) func() { return func() { all[i] = c.api.Report().Admitted } }
-			at(half/2, admitted(0)) // the fleet has learned what calls cost
-			inFlight := 0
+			var mu sync.Mutex
+			var all [4]int      // calls at the ends of the two phases
+			var inFlight int    // calls as the credit ends
 			var first time.Time // when the first call was refused
+			admitted := func(i int) func() {
+				return func() {
+					mu.Lock()
+					defer mu.Unlock()
+					all[i] = c.api.Report().Admitted
+				}
+			}
+			at(half/2, admitted(0)) // the fleet has learned what calls cost
 			at(half-10*time.Millisecond, func() {
 				admitted(1)()
+				mu.Lock()
 				inFlight = c.api.Report().Open
+				mu.Unlock()
 				c.stop()
 				for len(c.api.Report().Refused) == 0 && t.Context().Err() == nil {
 					time.Sleep(10 * time.Millisecond)
 				}
+				mu.Lock()
+				defer mu.Unlock()
 				first = time.Now()
 			})
 			at(half+10*time.Second, func() {
@@ -114,6 +126,8 @@ func TestModels(t *testing.T) {
 			}
 			require.NoError(t, group.Wait())
 			cpu = (cpuOf(t, client) - cpu) / time.Since(begins).Seconds()
+			mu.Lock()
+			defer mu.Unlock()
 			known, perAgent := 0, 0
 			for _, p := range each {
 				perAgent = max(perAgent, p.PerAgent)
