@@ -41,6 +41,7 @@ func TestLeases(t *testing.T) {
 			require.NoError(t, s.client.(*redis.Client).ZAdd(t.Context(), s.keys[3], redis.Z{Score: -given - after, Member: process}).Err())
 		}
 		require.EqualValues(t, 1, leave("p", 0.1e6, "lease", "1 8000000 ~a"))
+		require.EqualValues(t, 1, leave("p", 0.1e6, "lease", "1 8000000 ~a"), "a repeated message")
 		require.Zero(t, leave("p", 0.1e6, "done", "1"), "the call no longer holds it")
 		require.Zero(t, leave("p", 0.1e6, "lease", "1 8000000 ~b"), "nor can another lease have it")
 		require.Zero(t, leave("p", 0.1e6, "lease", "0 8000000 ~b"))
@@ -65,6 +66,22 @@ func TestLeases(t *testing.T) {
 		require.EqualValues(t, 1, leave("other", 18e6, "lease", last+" 8000000 ~d"))
 		require.EqualValues(t, 1, leave("~d", 18e6, "free", "1"))
 		require.Zero(t, leave("other", 19e6, "lease", "0 8000000 ~d"), "it was taken away")
+	})
+}
+
+// A lease does not take over the slot of a second call: two calls would share the slot of one.
+func TestLeaseOfTwoCalls(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		s, who, limits, _ := slotOf(t, server.Client(t))
+		leave := func(verb, which string) int64 {
+			_, left, err := s.Leave(who, limits, 0, verb, which, 1, &queuemodel.Flow{})
+			require.NoError(t, err)
+			return int64(left)
+		}
+		leave("keep", "2 "+whole(who.Now)) // after a loss of data, say: this call holds a slot, too
+		require.EqualValues(t, 1, leave("lease", "1 8000000 ~a"))
+		require.Zero(t, leave("lease", "2 8000000 ~a"), "the name is taken")
+		require.EqualValues(t, 1, leave("lease", "2 8000000 ~b"))
 	})
 }
 

@@ -16,7 +16,8 @@
 --           free  "<number>" cost:what        the call loses its slots for good
 --           lease "<number> <micros> <name>" cost:what  a lease of that name, which begins with ~, holds
 --                                             the slots of the call for so long from now on. Later it
---                                             is renewed. `done` of process <name> and call 1 ends it
+--                                             is renewed. `done` of process <name> and call 1 ends it.
+--                                             It holds the slots of one call only
 --           look  "" 0                        messages of free slots are repeated to calls that
 --                                             have not asked
 --         If the place names a flow, the cost of place and book ends with ":<weight>:<flow>"

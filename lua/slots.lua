@@ -135,8 +135,8 @@ function slots.keep(l, who, since)
   return kept and kept > 0 and l.used <= l.a and tonumber(cost) or 0
 end
 
--- lease holds slots under a name for so many micros more. At first it takes them over from a call. While a limit is
--- closed after a loss of data, the lease comes back. It returns how many permits it holds.
+-- lease holds slots under a name for so many micros more. At first it takes them over from a call, but not from a
+-- second one. While a limit is closed after a loss of data, the lease comes back. It returns how many permits it holds.
 function slots.lease(l, who, micros, name)
   local cost, what = match(who, '^[^:]*:[^:]*:(%d+):(.*)$')
   if not (cost and isLease(name)) then return 0 end
@@ -153,7 +153,7 @@ function slots.lease(l, who, micros, name)
       return 0
     end
     l.logged = true
-  elseif since < 0 then
+  elseif since < 0 or call('ZSCORE', l.log, who) then
     return 0
   end
   local till = now + micros

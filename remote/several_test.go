@@ -164,3 +164,26 @@ func TestSlotsOfALostResponse(t *testing.T) {
 		})
 	}
 }
+
+// A caller gives all its requests one name. Each turn that holds slots has a lease of its own all the same, so no more
+// calls run than there are slots.
+func TestSlotsOfRequestsOfOneName(t *testing.T) {
+	for _, id := range []string{"", `"id":"job-7"`} {
+		synctest.Test(t, func(t *testing.T) {
+			b := bubble.New(t)
+			server, began := startOne(t, b), time.Now()
+			for range 6 {
+				extra := []string{`"poll":"20s"`}
+				if id != "" {
+					extra = append(extra, id)
+				}
+				r := request(t, http.MethodPost, "/v1/wait", wants("slots", extra...))
+				r.Header.Set("Fleetpace-Caller", "web/1")
+				r.Header.Set("Fleetpace-Attempt", "always-the-same-name")
+				w := do(t, server, r)
+				require.Equal(t, http.StatusOK, w.Code, w.Body)
+			}
+			require.InDelta(t, 16, time.Since(began).Seconds(), 1, "two slots, each for a lease of 8 s")
+		})
+	}
+}

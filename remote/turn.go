@@ -24,7 +24,11 @@ func (s *Server) grant(ctx context.Context, p *poll, at *place) (token string, l
 	g := granted{call: at.call}
 	if at.slots {
 		var lent bool
-		if g.Lease, lent, err = at.reservation.Lend(ctx, p.attempt, s.config.Lease); err != nil {
+		g.Lease, lent, err = at.reservation.Lend(ctx, p.attempt, s.config.Lease)
+		if err == nil && !lent && p.attempt != "" { // perhaps the lease of another turn has this name
+			g.Lease, lent, err = at.reservation.Lend(ctx, "", s.config.Lease)
+		}
+		if err != nil {
 			return "", 0, err
 		}
 		if lent {
