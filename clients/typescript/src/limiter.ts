@@ -116,7 +116,8 @@ export class Limiter {
       const again = late && { late: true, turn: late.turn };
       const body = { ...this.request, ...most, poll: duration(pollMs), id: place, ...again, ...(way >= 1 && { way: duration(way) }) };
       sent = now();
-      attempts.unshift(globalThis.crypto?.randomUUID?.() ?? `${Math.random()}${Math.random()}`);
+      const name = globalThis.crypto?.randomUUID?.(); // Node 18 has none: a name that can be guessed would be worse
+      if (name) attempts.unshift(name);
       return this.connection.ask("/v1/wait", body, { signal, timeout: pollMs + 10_000, attempts });
     };
     try {

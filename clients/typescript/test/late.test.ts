@@ -83,6 +83,13 @@ for (const over of ["tcp", "unix"] as const) {
       assert.ok(names.flat().every((name) => name.length >= 16 && name.length <= 64));
     });
 
+    test("without random names of its own a request has none", async (t) => {
+      t.mock.getter(globalThis, "crypto", () => undefined); // as in Node 18
+      const server = await fake(t, { "/v1/wait": inTurn(problem(503), given("a", 60_000)) }, over);
+      await server.client().limiter("slots").wait();
+      assert.deepEqual(server.of("/v1/wait").map(({ headers }) => headers["fleetpace-attempt"]), [undefined, undefined]);
+    });
+
     test("an answer that was lost is as one that was late", async (t) => {
       const server = await fake(t, { "/v1/wait": inTurn({ ...given("a", 1), cut: 5 }, given("b", 60_000)) }, over);
       await server.client().limiter("a").wait({ id: "job-1" });
