@@ -195,10 +195,15 @@ func callerOf(r *http.Request) string {
 // arrive, up to three. The names are random, as they name leases of slots.
 const attemptHeader = "Fleetpace-Attempt"
 
+// isAttempt reports whether a text may name a request. A token has the name, and JSON would change other bytes.
+func isAttempt(name string) bool {
+	return len(name) >= 16 && len(name) <= 64 && !strings.ContainsFunc(name, func(c rune) bool { return c < '!' || c > '~' })
+}
+
 // attemptsOf returns the name of a request, and those of the requests before it. Other headers have none.
 func attemptsOf(r *http.Request) (own string, lost []string) {
 	names := strings.Fields(r.Header.Get(attemptHeader))
-	if len(names) == 0 || len(names) > 4 || slices.ContainsFunc(names, func(n string) bool { return len(n) < 16 || len(n) > 64 }) {
+	if len(names) == 0 || len(names) > 4 || slices.ContainsFunc(names, func(n string) bool { return !isAttempt(n) }) {
 		return "", nil
 	}
 	return names[0], names[1:]
@@ -218,7 +223,7 @@ func (s *Server) freeLost(ctx context.Context, n need, id, caller string, lost [
 	for _, name := range lost {
 		l := reserve.Lease{Name: name, Doing: cmp.Or(id, ownID(caller, name))}
 		if _, err := n.turns.EndLease(ctx, l, n.costs...); err != nil {
-			s.report(ctx, err)
+			s.log(ctx, "could not free the slots of a lost response; they are held until their lease ends", err)
 		}
 	}
 }

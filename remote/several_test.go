@@ -2,9 +2,11 @@ package remote_test
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/remote"
 )
 
@@ -186,4 +189,34 @@ func TestSlotsOfRequestsOfOneName(t *testing.T) {
 			require.InDelta(t, 16, time.Since(began).Seconds(), 1, "two slots, each for a lease of 8 s")
 		})
 	}
+}
+
+// Names of requests have printable ASCII characters only. A header with another one counts for nothing.
+func TestNamesOfRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := startOne(t, bubble.New(t))
+		for _, name := range []string{"caf\u00e9-of-many-letters", "bytes-\xff\xfe-of-nothing"} {
+			r := request(t, http.MethodPost, "/v1/wait", wants("slots"))
+			r.Header.Set("Fleetpace-Attempt", name)
+			w := do(t, server, r)
+			require.Equal(t, http.StatusOK, w.Code, w.Body)
+			require.Equal(t, http.StatusOK, post(t, server, "/v1/renew", `{"turn":"`+body(t, w).Turn+`"}`).Code, name)
+		}
+	})
+}
+
+// If the slots of a lost response cannot be freed, the log says that. The request goes on.
+func TestSlotsOfALostResponseStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		var log strings.Builder
+		server := siteOn(t, b.Client(), remote.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		b.Refuse(lua.Leave)
+		r := request(t, http.MethodPost, "/v1/wait", wants("slots"))
+		r.Header.Set("Fleetpace-Caller", "web/1")
+		r.Header.Set("Fleetpace-Attempt", "attempt-two-which-comes attempt-one-which-is-lost")
+		do(t, server, r)
+		require.Contains(t, log.String(), "could not free the slots of a lost response")
+		require.NotContains(t, log.String(), "could not answer", "it is logged once a second")
+	})
 }

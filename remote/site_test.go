@@ -54,7 +54,9 @@ func newSite(t testing.TB, b *bubble.Bubble, config remote.Config) *site {
 func siteOn(t testing.TB, client *redis.Client, config remote.Config) *site {
 	path := filepath.Join(t.TempDir(), "limits.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
-	config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	if config.Logger == nil {
+		config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
 	set, err := limits.Load(client, path, reserve.Config{Logger: config.Logger})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = set.Close() })

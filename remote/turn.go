@@ -130,13 +130,18 @@ func unknownTurn(token string) problem {
 	}
 }
 
-// report logs failures of Redis, at most once a second. It does not log mistakes of callers.
+// report logs failures of Redis. Their requests got errors.
 func (s *Server) report(ctx context.Context, err error) {
+	s.log(ctx, "could not answer a request over HTTP; its client got an error (503)", err)
+}
+
+// log logs failures of Redis, at most once a second. It does not log mistakes of callers.
+func (s *Server) log(ctx context.Context, what string, err error) {
 	if isEnded(err) || problemOf(err, "").Status < http.StatusInternalServerError {
 		return
 	}
 	now := time.Now().Unix()
 	if last := s.reported.Load(); last < now && s.reported.CompareAndSwap(last, now) {
-		s.config.Logger.WarnContext(ctx, "fleetpace: could not answer a request over HTTP; its client got an error (503)", "error", err)
+		s.config.Logger.WarnContext(ctx, "fleetpace: "+what, "error", err)
 	}
 }

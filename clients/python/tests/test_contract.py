@@ -23,6 +23,7 @@ from fleetpace import (
     UnknownLimit,
     UnknownTurn,
 )
+from fleetpace.protocol import Request
 
 from .facade import Facade
 from .fake import DROP, FakeServer, Hang, Reply, Seen, problem
@@ -549,6 +550,14 @@ class AsyncTCP(Contract, unittest.TestCase):
 class AsyncUnix(Contract, unittest.TestCase):
     client_type = Facade
     unix = True
+
+
+class Names(unittest.TestCase):
+    def test_the_newest_four_names_of_requests_are_kept(self) -> None:
+        client, names = Fleetpace(), list[str]()
+        sent = [client.encode(Request("/v1/wait", attempts=names))[3]["Fleetpace-Attempt"] for _ in range(6)]
+        self.assertEqual([len(header.split(" ")) for header in sent], [1, 2, 3, 4, 4, 4])
+        self.assertEqual(" ".join(names), sent[-1])
 
 
 class AbsentServer(unittest.TestCase):

@@ -54,7 +54,7 @@ export class Connection {
   /** Sends POST with the body, or GET without one. A 429 with the field `allowed` is not an error. */
   async ask(path: string, body?: object, { signal, timeout = 10_000, attempts }: Terms = {}): Promise<{ status: number; headers: Headers; body: Body }> {
     const init = body === undefined ? {} : { method: "POST", body: JSON.stringify(body) };
-    const headers = { ...this.#headers, ...(body && { "content-type": "application/json" }), ...(attempts?.length && { "fleetpace-attempt": attempts.slice(0, 4).join(" ") }) };
+    const headers = { ...this.#headers, ...(body && { "content-type": "application/json" }), ...(attempts?.length && { "fleetpace-attempt": attempts.join(" ") }) };
     signal?.throwIfAborted();
     const end = new AbortController(); // closes the connection, so that the server notices
     const hangUp = () => end.abort(signal?.reason);

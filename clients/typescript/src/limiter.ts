@@ -118,6 +118,7 @@ export class Limiter {
       sent = now();
       const name = globalThis.crypto?.randomUUID?.(); // Node 18 has none: a name that can be guessed would be worse
       if (name) attempts.unshift(name);
+      attempts.splice(4);
       return this.connection.ask("/v1/wait", body, { signal, timeout: pollMs + 10_000, attempts });
     };
     try {

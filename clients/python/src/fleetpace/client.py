@@ -53,8 +53,8 @@ class Client(Generic[C]):
         target = self.prefix + request.path
         headers = self.headers | {"Fleetpace-Caller": f"{HOST}/{os.getpid()}"}
         if request.attempts is not None:  # a lost response may have granted slots, which the server then frees
-            request.attempts.append(secrets.token_hex(16))
-            headers["Fleetpace-Attempt"] = " ".join(request.attempts[:-5:-1])
+            request.attempts[:] = [secrets.token_hex(16), *request.attempts[:3]]  # the newest four
+            headers["Fleetpace-Attempt"] = " ".join(request.attempts)
         if request.body is None:
             return "GET", target, None, headers
         try:
