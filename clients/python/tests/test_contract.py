@@ -410,13 +410,15 @@ class Contract(Case):
 
     def test_slots_are_renewed_and_released(self) -> None:
         self.server.lease_ms = 1500
+        began = time.monotonic()
         with self.client.limiter("slots").turn() as turn:
-            while len(self.server.bodies("/v1/renew")) < 3 and not turn.lost.is_set():
+            while len(self.server.bodies("/v1/renew")) < 3 and time.monotonic() < began + 3:  # a third of the lease each
                 time.sleep(0.01)
             self.assertFalse(turn.lost.is_set())
         renewed = len(self.server.bodies("/v1/renew"))
+        self.assertGreaterEqual(renewed, 3)
         self.assertEqual(self.server.bodies("/v1/release"), [{"turn": "turn-1"}])
-        time.sleep(0.6)
+        time.sleep(2.1)  # four intervals
         self.assertEqual(len(self.server.bodies("/v1/renew")), renewed)
 
     def test_slots_are_released_where_the_block_fails(self) -> None:

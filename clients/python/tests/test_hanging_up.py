@@ -25,7 +25,9 @@ def heard(server: FakeServer, path: str) -> list[dict[str, Any]]:
 
 async def booked(client: AsyncFleetpace) -> None:
     """Waits until the client has read a response, and sleeps before it asks again."""
+    end = time.monotonic() + 10
     while not client._idle:
+        assert time.monotonic() < end, "no response in 10 s"
         await asyncio.sleep(0.01)
     for _ in range(10):
         await asyncio.sleep(0)
@@ -50,7 +52,7 @@ class Cancelled(unittest.IsolatedAsyncioTestCase):
         task.cancel()
         with self.assertRaises(asyncio.CancelledError):
             await task
-        self.assertTrue(await asyncio.to_thread(hang.hung_up.wait, 10))
+        self.assertTrue(await asyncio.to_thread(hang.hung_up.wait, 2))
         self.assertEqual(self.server.bodies("/v1/leave"), [])
         await self.limiter.wait()
 
@@ -59,7 +61,7 @@ class Cancelled(unittest.IsolatedAsyncioTestCase):
         self.server.script["/v1/wait"].append(hang)
         with self.assertRaises(asyncio.TimeoutError):
             await asyncio.wait_for(self.limiter.wait(), 0.2)
-        self.assertTrue(await asyncio.to_thread(hang.hung_up.wait, 10))
+        self.assertTrue(await asyncio.to_thread(hang.hung_up.wait, 2))
 
     async def test_a_cancelled_wait_gives_up_the_place_that_the_server_keeps(self) -> None:
         hang = Hang()
