@@ -10,7 +10,7 @@
 --         flow         "<weight>:<flow>" of the call. '': it names none
 -- Reply: after the reply of head.lua, per item by how many permits the use of the limit has changed:
 -- below 0 if permits came back. '': the call is not known and has used no more than its cost, or
--- was reported before, or its first record was lost and it has used less than was reported last.
+-- was reported before. It is also the answer to a lower use if the first record of the call was lost.
 
 local MOST_USED = 1e12
 
