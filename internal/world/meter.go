@@ -12,16 +12,16 @@ import (
 type meter struct {
 	provider
 	part
-	name     string
-	plan     *limitPlan
-	demanded float64 // the highest cost of a call that could be made but for this limit; 0: no call waits
-	blocked  bool    // it holds back a call that came earlier
-	used     float64 // permits in all
-	givenUp  float64 // permits of calls that gave up after their turns were granted
-	forgiven float64 // permits of calls that came too early, and may: see excused
-	lost     []loss
-	lastAt   time.Duration // the moment of the last call, and its cost
-	lastCost float64
+	name      string
+	plan      *limitPlan
+	demanded  float64 // the highest cost of a call that could be made but for this limit; 0: no call waits
+	blocked   bool    // it holds back a call that came earlier
+	used      float64 // permits in all
+	givenUp   float64 // permits of calls that gave up after their turns were granted
+	overspent float64 // permits beyond the limit that processes spent which remember nothing of it: see foundFull
+	lost      []loss
+	lastAt    time.Duration // the moment of the last call, and its cost
+	lastCost  float64
 
 	pauses []paused
 	sets   []setting                  // the limits that were set
@@ -338,12 +338,12 @@ func (w *world) release(c *call, used []int) {
 func (w *world) excused(m *meter) bool {
 	if p, is := m.provider.(*paced); is {
 		_, burst := p.least()
-		lacks := p.lacks()
-		if m.forgiven += lacks; m.forgiven > burst*float64(w.foundFull(m)) {
-			m.forgiven -= lacks
+		lacks, found := p.lacks(), w.foundFull(m)
+		if found == 0 || m.overspent+lacks > burst*float64(found) {
 			return false
 		}
-		p.forgive(lacks)
+		m.overspent += lacks
+		p.store(lacks)
 		return true
 	}
 	if m.plan.limit.Kind() == reserve.KindSlots {

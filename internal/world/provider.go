@@ -119,8 +119,8 @@ func (p *paced) lacks() float64 {
 	return max(0, -last.stored-last.rate*p.tolerated.Seconds())
 }
 
-// forgive lets the provider bear that so many permits came too early.
-func (p *paced) forgive(permits float64) {
+// store adds permits to the bucket.
+func (p *paced) store(permits float64) {
 	p.stored = max(p.stored, 0)
 	for k := range p.changes {
 		p.changes[k].stored += permits
