@@ -27,7 +27,7 @@ func serveTwo(ctx context.Context, client redis.UniversalClient, connection asyn
 		return err
 	}
 	defer shops.Close()
-	account, err := reserve.New(client, reserve.Config{Name: "account", Group: "shop-api", Limit: reserve.PerSecond(40)})
+	account, err := reserve.New(client, reserve.Config{Name: "account", Group: "shop-api", Limit: reserve.PerSecond(40).Burst(3)})
 	if err != nil {
 		return err
 	}

@@ -117,8 +117,8 @@
 // The processes of a fleet read the file at different moments, and calls that waited then go
 // on in the old limiter. While both are in use, the slower of the two limits is in force
 // for all (reserve.Config.Limit). A limit of another kind is refused until the old one has had no
-// call for about 16 s, in no process: give it another name instead. A limit that was set for the whole fleet, with
-// reserve.Limiter.SetLimit, stands above both.
+// call for up to 16.5 s, in any process: stop its calls for that time. A limit that was set for the whole fleet,
+// with reserve.Limiter.SetLimit, stands above both.
 //
 // Replace the file by renaming another one onto it, as Kubernetes does with what it mounts.
 // Watch applies a file only after it has read the same text twice, so it does not apply a

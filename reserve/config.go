@@ -31,9 +31,9 @@ type Config struct {
 	//
 	// Two kinds of limit under one name are an error of the later Limiter, in the same process or
 	// in another one. All of its calls fail with [ErrInvalid], from the first call on, also during
-	// an outage. The error ends within 6 s after the last process with the other kind has closed its
-	// Limiter, has died, or has made no call for 10 s. So a deploy that changes the kind must give
-	// the limit another Name, or stop all old processes first.
+	// an outage. The error ends within 6.5 s after the last process with the other kind has closed
+	// its Limiter, has died, or has made no call for 10 s. So a deploy that changes the kind must stop
+	// all old processes first: with another Name, old and new processes would have a queue each.
 	Limit Limit
 
 	// LimitOf returns the limit of a key, and its version, if customers have plans in a database. The

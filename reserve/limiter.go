@@ -19,7 +19,7 @@ import (
 // Wait, Reserve and Allow mean the same in both. Most callers want [Limiter.Wait].
 //
 // Waiting calls get their turns first come, first served, unless they name flows or are urgent. A
-// process that has died, or does not answer, does not block the others.
+// process that has died, or does not answer, blocks the others for a moment only.
 //
 // The zero Limiter is not usable; make one with [New] and keep it for as long as the process runs.
 // It is safe for concurrent use.
@@ -125,8 +125,8 @@ func (l *Limiter) Wait(ctx context.Context) error { return l.WaitN(ctx, 1) }
 // turn.
 //
 // Wait and Allow refuse a limit of [Concurrent] with [ErrInvalid]: use [Limiter.Acquire]. Other
-// errors: [ErrInvalid], [ErrExceedsBurst], [ErrUnavailable], [ErrDenied], [ErrCorrupt],
-// [ErrClosed].
+// errors: [ErrInvalid], [ErrExceedsBurst], [ErrQueueFull], [ErrExhausted], [ErrUnavailable],
+// [ErrDenied], [ErrVersion], [ErrCorrupt], [ErrClosed].
 func (l *Limiter) WaitN(ctx context.Context, n int) error {
 	return failed("wait", l, l.wait(ctx, n, false))
 }

@@ -56,8 +56,9 @@ func (p *Policy) UnmarshalText(name []byte) (err error) {
 // lua-replicate-commands no.
 //
 // Turns that were granted before the outage are used: no policy revokes them or adds to them. When
-// Redis answers again, each process charges the permits that it used without Redis, as far as the
-// API can have accepted those calls. The limit continues with that much less.
+// Redis answers again, each process reports the permits that it used without Redis, as far as the
+// API can have accepted those calls. The limit continues a second later, with an empty bucket or
+// with that much less.
 type Outage struct {
 	// Policy decides what calls do. Default [PolicyLocal].
 	//

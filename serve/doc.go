@@ -68,8 +68,8 @@
 //
 // # Clients are hostile
 //
-// Each new key has a full bucket, and its state stays in Redis for at least a minute and
-// a half. So a key must be something that a client cannot invent: an account that has
+// Each new key has a full bucket, and its state stays in Redis until about half a minute after
+// its bucket is full again. So a key must be something that a client cannot invent: an account that has
 // logged in, or an address that your own proxy sets. Do not use a header that the client
 // can set. A request with an empty key gets 400, so that a client cannot choose another
 // limit by omitting something. Keys of more than 512 bytes are hashed. Redis's key names

@@ -55,7 +55,7 @@ func ExampleMiddleware() {
 
 	// Two calls per hour for each account that has logged in.
 	limited, err := serve.Middleware(limiter, serve.Config{
-		MaxWait: 10 * time.Second, // for the turn, and for Redis
+		MaxWait: 10 * time.Second, // for the turn; Redis may take a second more
 		Key: func(r *http.Request) (string, error) {
 			account, _, ok := r.BasicAuth()
 			if !ok {

@@ -45,8 +45,8 @@
 // With [Config.API], the body of a refusal counts, too. It may say which limit is used up and for how
 // long, that the account has no credit, or that the request cannot succeed at all.
 //
-// With [Config.Learn], a paced limit follows the limit that responses state: down at once,
-// up slowly. If they state none, [Config.Adapt] finds the limit from refusals.
+// With [Config.Learn], a paced limit follows the limit that responses state: down at once, and up to
+// the Limiter's own limit within a minute. If they state none, [Config.Adapt] finds the limit from refusals.
 //
 // # Retries
 //

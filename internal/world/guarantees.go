@@ -73,8 +73,8 @@ var Guarantees = []Guarantee{
 		Why: "The first requests measure the round trip, and a long backlog is answered in parts.",
 	},
 	{
-		Event: "A process takes turns ahead of its calls (a lease), and its calls end",
-		Why:   "The process returns these turns, or no other call wants them. If it is killed, they are lost.",
+		Event: "A process prefetches permits (`Config.Lease`), and its calls end",
+		Why:   "The process returns these permits, or no other call wants them. If it is killed, they are lost.",
 	},
 	{
 		Event: "A call gives up after its turn was granted", Rate: Cost{Turn: true}, Count: Cost{Turn: true},
@@ -94,7 +94,7 @@ var Guarantees = []Guarantee{
 	{
 		Event: "A process is cut off from Redis", What: []string{partition, hold},
 		Rate: Cost{Time: time.Second, Timeout: true}, Count: Cost{Time: time.Second, Timeout: true}, Slots: Cost{Time: 5 * time.Second, Timeout: true},
-		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 s.",
+		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 to 5 s.",
 	},
 	{
 		Event: "A process is stopped, and goes on", What: []string{stop}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
@@ -132,7 +132,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "A process is killed", What: []string{kill}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
-		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 s.",
+		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 to 5 s.",
 	},
 	{
 		Event: "Processes start and are killed soon after, again and again", What: []string{crashes},
