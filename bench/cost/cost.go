@@ -32,7 +32,8 @@ that have to wait for an hour, one after the other, and "leaving" is that they g
 without a queue make ordinary calls instead.
 
 Contenders take turns in short slices, in a random order, so that what else the machine does hits all alike.
-Before each slice a contender asks for a quarter of its time to warm up, and so does the first round. Each figure
+Before each slice a contender asks for a quarter of its time to warm up, and so does the first round. Many callers
+of one limit get longer slices: how much a process asks for ahead of them follows what they used. Each figure
 is the median of the other rounds. "floor" is calls that go to sleep, one PING for all that came meanwhile, and
 waking them. Times depend on the machine; compare the ratios.
 
@@ -199,6 +200,10 @@ func end(all []*player) {
 	}
 }
 
+// steady is how many times as long the slices of many callers of one limit are. The permits that a process
+// takes ahead of its calls are at most a hundredth of what they used in the last seconds.
+const steady = 4
+
 // slicesPerRound cuts rounds of one caller finer: how long a sleeping processor takes to wake is
 // another from second to second.
 const slicesPerRound = 8
@@ -211,6 +216,9 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 	}
 	if c.callers == 1 && c.do == waits {
 		o.rounds, o.slice = o.rounds*slicesPerRound, max(o.slice/slicesPerRound, 10*time.Millisecond)
+	}
+	if c.callers > 1 && c.keys == 0 {
+		o.slice *= steady
 	}
 	players, err := c.players(o, server)
 	if err != nil {

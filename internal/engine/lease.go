@@ -49,9 +49,9 @@ const (
 
 // Brisk says when a process takes permits ahead of a limit that has no Lease: where its calls need Demand
 // permits per second. It holds them for at most Lease, and for at most one briskFill of the time in which the
-// bucket fills. It takes one briskPart of what it would take if the limit had such a Lease, and at most one
-// briskStored of what is stored. When its calls end, the permits that it has are lost if others have spent
-// since. So it takes at most one permit for each Used permits that its calls have used recently.
+// bucket fills. It takes at most one briskStored of what is stored. When its calls end, the permits that it has
+// are lost if others have spent since. So it takes at most one permit for each Used permits that its calls used
+// in the last briskRecent in which there were calls.
 type Brisk struct {
 	Demand float64
 	Lease  time.Duration
@@ -60,7 +60,7 @@ type Brisk struct {
 
 var usualBrisk = Brisk{Demand: 3000, Lease: 50 * time.Millisecond, Used: 100}
 
-const briskFill, briskStored, briskPart = 64, 16, 2
+const briskFill, briskStored, briskRecent = 64, 16, 10 * time.Second
 
 // lasting is how long permits may be held: the Lease of the limit, but no longer than a part of the time in
 // which the bucket fills.
@@ -150,6 +150,7 @@ func (e *Engine) wants(l *lease, now time.Time) int64 {
 	lasts := e.lasting(limit)
 	if passed := now.Sub(l.since); passed >= lasts/64 {
 		used, lapsed := limit.Used(), l.counts(false).Lapsed
+		l.credit -= l.credit * min(passed, lasts).Seconds() / briskRecent.Seconds()
 		l.credit += float64(used-l.count)/e.cfg.Brisk.Used - float64(lapsed-l.lapsed)
 		l.demand += (float64(used-l.count)/passed.Seconds() - l.demand) * min(1, passed.Seconds()/lasts.Seconds())
 		l.count, l.since, l.lapsed = used, now, lapsed
@@ -160,7 +161,7 @@ func (e *Engine) wants(l *lease, now time.Time) int64 {
 	case l.demand < e.cfg.Brisk.Demand:
 		want = 0
 	default:
-		want = min(want/briskPart, limit.Stored(now, lasts)/briskStored, int64(max(0, l.credit)))
+		want = min(want, limit.Stored(now, lasts)/briskStored, int64(max(0, l.credit)))
 	}
 	return l.lacks(want)
 }
@@ -321,7 +322,6 @@ func (e *Engine) trustLeases() {
 func (e *Engine) tidyLeases(now time.Time, all bool) {
 	for _, limit := range slices.SortedFunc(maps.Keys(e.leases), func(a, b *wire.Limit) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }) {
 		l := e.leases[limit]
-		l.credit *= 0.9 // only the last seconds count
 		if all || now.Sub(l.since) > e.lasting(limit) {
 			e.giveLast(l, now)
 			l.drop(func(*Turn) bool { return true }) // these cannot be returned, as others have spent since
