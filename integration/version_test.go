@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/frozen"
+	"github.com/fleetpace/fleetpace/internal/ledger"
 )
 
 // Versions of fleetpace that a worker process may have.
@@ -55,7 +56,8 @@ func (j job) workV02(client redis.UniversalClient) error {
 }
 
 // The processes of a fleet are replaced one after the other, by processes of another version: upgraded, and back. Together
-// they keep the limit, all of them call, and no call fails.
+// they keep the limit, all of them call, and no call fails. The figures say what a stop costs, whose calls give up turns that were
+// granted, and how much is used besides.
 func TestMixedProcesses(t *testing.T) {
 	long(t, "takes 8 s")
 	for name, versions := range map[string][2]string{"upgrade": {earlier, ""}, "back": {"", earlier}} {
@@ -72,11 +74,13 @@ func TestMixedProcesses(t *testing.T) {
 				fleet = append(fleet, begin(versions[0]))
 			}
 			allCall(t, s.ledger, len(fleet))
+			var stops []time.Time
 			for i := range fleet {
 				old := fleet[i]
 				fleet[i] = begin(versions[1])
 				allCall(t, s.ledger, len(fleet)+i+1)
 				s.more(60)
+				stops = append(stops, time.Now())
 				r := old.stop()
 				require.Empty(t, r.Errors)
 				require.Positive(t, r.Calls)
@@ -87,7 +91,18 @@ func TestMixedProcesses(t *testing.T) {
 				require.Empty(t, r.Errors)
 				require.Positive(t, r.Calls)
 			}
-			s.judge(map[string]any{"processes": "3 of each version"})
+			turns, cost := turnsIn(t, s.ledger), time.Duration(0)
+			for _, at := range stops {
+				const ahead = 500 * time.Millisecond // turns are granted that early at most
+				after := ledger.During(turns, at, at.Add(ahead))
+				took := after[len(after)-1].Moment().Sub(at)
+				cost += max(0, took-time.Duration(float64(len(after))/s.limit.Rate*float64(time.Second)))
+			}
+			took := turns[len(turns)-1].Moment().Sub(turns[0].Moment()) - cost
+			s.judge(map[string]any{
+				"processes": "3 of each version", "ms_lost_by_each_stop": ms(cost / time.Duration(len(stops))),
+				"utilization_besides": round(float64(len(turns)-1) / took.Seconds() / s.limit.Rate),
+			})
 		})
 	}
 }
