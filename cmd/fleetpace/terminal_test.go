@@ -20,6 +20,10 @@ import (
 const asCommand = "FLEETPACE_TEST_COMMAND"
 
 func TestMain(m *testing.M) {
+	if address := os.Getenv(asCaller); address != "" {
+		holdSlots(address)
+		return
+	}
 	if os.Getenv(asCommand) != "" {
 		main()
 		return
