@@ -37,7 +37,7 @@ func (w *world) join(p *process, until time.Duration) {
 
 // begin makes a caller start its nth call, unless its work is done.
 func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int, until time.Duration) {
-	if p.dead || w.now >= until || w.ended[made]+w.ended[booked] > most || l.calls > 0 && n >= l.calls {
+	if p.dead || w.now >= until || w.ended[made]+w.ended[booked] > w.most || l.calls > 0 && n >= l.calls {
 		return
 	}
 	w.count++
@@ -45,6 +45,9 @@ func (w *world) begin(p *process, l *load, caller int, random *rand.Rand, n int,
 	for _, part := range l.parts {
 		if part.limit == anyLimit {
 			part.limit = random.IntN(len(w.plan.limits))
+		}
+		if l.keys > 0 {
+			part.key = customer(random.IntN(l.keys))
 		}
 		if part.cost > 1 {
 			part.cost = 1 + random.IntN(part.cost)

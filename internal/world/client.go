@@ -25,7 +25,7 @@ type client struct {
 	redis  *redis.Client // over the link: see errand
 	limits map[part]*wire.Limit
 	names  map[string]*wire.Name
-	plans  map[int]planned // what the process knows of them, by limit
+	plans  map[part]planned // what the process knows of them, by limit and key
 	calls  map[*engine.Call]*call
 	joined map[*call]*engine.Call
 	held   []*call // calls that hold slots, in the order of their turns
@@ -41,7 +41,7 @@ const prefix, dead = reserve.DefaultPrefix, 3 * time.Second
 var brisk = engine.Brisk{Demand: 100, Lease: 100 * time.Millisecond, Used: 4}
 
 func newClient(w *world, p *process) *client {
-	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, plans: map[int]planned{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}}
+	m := &client{process: p, world: w, limits: map[part]*wire.Limit{}, names: map[string]*wire.Name{}, plans: map[part]planned{}, calls: map[*engine.Call]*call{}, joined: map[*call]*engine.Call{}}
 	m.redis = redis.NewClient(&redis.Options{MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 	if p.version != "" { // this hook is called first
 		m.redis.AddHook(m.versioned())
@@ -117,7 +117,7 @@ type planned struct {
 
 // lookUp is what package reserve does with Config.LimitOf.
 func (m *client) lookUp(p part, l *wire.Limit) {
-	if known := m.plans[p.limit]; known.version > 0 {
+	if known := m.plans[p]; known.version > 0 {
 		l.Plan(known.Terms, known.version)
 	}
 }
@@ -125,8 +125,9 @@ func (m *client) lookUp(p part, l *wire.Limit) {
 // replan looks up the plans of limits at which calls wait.
 func (m *client) replan(limits []*wire.Limit) {
 	var news []*wire.Limit
-	for p, l := range m.limits {
-		if m.lookUp(p, l); slices.Contains(limits, l) && l.Unsaid() {
+	for _, l := range limits {
+		n := slices.IndexFunc(m.world.plan.limits, func(of limitPlan) bool { return of.name == l.Name.Text })
+		if m.lookUp(part{limit: n, key: l.Key}, l); l.Unsaid() {
 			news = append(news, l)
 		}
 	}
@@ -161,10 +162,10 @@ func termsOf(l reserve.Limit) wire.Terms {
 	return t
 }
 
-// keys returns the keys of a limit.
-func (p *plan) keys(n int) []string {
+// keys returns the keys in Redis that a limit has for a key.
+func (p *plan) keys(n int, key string) []string {
 	l := &p.limits[n]
-	return lua.Keys(prefix, p.group(), l.name, wire.Kinds[l.limit.Kind()].Letter, "")
+	return lua.Keys(prefix, p.group(), l.name, wire.Kinds[l.limit.Kind()].Letter, key)
 }
 
 // group returns the group of the limits if calls may need several at once.

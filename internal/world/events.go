@@ -146,7 +146,7 @@ func (w *world) effect(e *event) (begin, end func()) {
 			w.olderSets(e.limit, 0)
 		}, nil
 	case forgetQueue:
-		return func() { r.Data = r.Data.Without(w.plan.keys(e.limit)[1]) }, nil
+		return func() { r.Data = r.Data.Without(w.plan.keys(e.limit, "")[1]) }, nil
 	case clockStep:
 		return func() {
 			r.step += e.by
@@ -223,21 +223,30 @@ func (w *world) limitOf(text string) reserve.Limit {
 	return limit
 }
 
-// replan gives the next version of a plan to a process, or to all: the limit that an event names, and every
-// second time the limit of the plan.
+// replan gives the next version of a plan to a process, or to all, and to each later than to the one before. The
+// version is the limit that an event names, and every second time the limit of the plan.
 func (w *world) replan(e *event, n int) {
 	limit := w.limitOf(e.to)
 	if n%2 == 1 {
 		limit = w.plan.limits[e.limit].limit
 	}
+	of := part{limit: e.limit, key: e.key}
+	if e.keys > 0 {
+		of.key = customer(w.plan.source(e.String(), n).IntN(e.keys))
+	}
 	w.versions++
-	w.plans[w.versions] = limit
-	for _, p := range w.processes {
+	version := w.versions
+	w.plans[version] = limit
+	for i, p := range w.processes {
 		if e.process == anybody || p.n == e.process {
-			p.plans[e.limit] = planned{termsOf(limit), w.versions}
+			w.after(time.Duration(i)*e.by, func() {
+				if p.plans[of].version < version {
+					p.plans[of] = planned{termsOf(limit), version}
+				}
+			})
 		}
 	}
-	w.note("version %d of the plan of %s is %v", w.versions, w.plan.limits[e.limit].name, limit)
+	w.note("version %d of the plan of %s/%s is %v", version, w.plan.limits[e.limit].name, of.key, limit)
 }
 
 // change sets the limit that an event names, and every second time the limit of the plan.

@@ -1,7 +1,6 @@
 package world
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,19 +12,16 @@ import (
 
 // followPlans lets the providers of limits with plans follow what a script has put in force.
 func (w *world) followPlans(keys []string) {
-	for i := range w.plan.limits {
-		if !w.plan.isPlanned(i) || !slices.Contains(keys, w.key(i)) {
-			continue
-		}
-		state := w.server.Data.Find(w.key(i))
-		if state == nil {
+	for _, key := range keys {
+		m, state := w.byState[key], w.server.Data.Find(key)
+		if m == nil || state == nil || !w.plan.isPlanned(m.limit) {
 			continue
 		}
 		fields := map[string]string{}
 		for _, field := range state.Items {
 			fields[field.Member] = field.Value
 		}
-		if m, text := w.meterOf(part{limit: i}), fields["limit"]; text != m.text {
+		if text := fields["limit"]; text != m.text {
 			words := strings.Fields(text)
 			form := strings.Join(words[:len(words)-2], " ")
 			a, _ := strconv.ParseFloat(words[len(words)-2], 64)
@@ -81,7 +77,10 @@ const ahead = time.Second
 // state says.
 func (w *world) convert(m *meter, fields map[string]string) {
 	rank, _ := strconv.ParseFloat(fields["rank"], 64)
-	limit := w.plans[int64(rank)-1<<40]
+	limit, planned := w.plans[int64(rank)-1<<40]
+	if !planned {
+		limit = w.plan.limits[m.limit].limit
+	}
 	next, words := w.newProvider(limit), append(strings.Fields(fields["meter"]), "0", "0")
 	_ = next.wait(w.now+ahead, 1)
 	switch n := next.(type) {

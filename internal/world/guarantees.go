@@ -207,7 +207,7 @@ func (w *world) mayLose(m *meter) time.Duration {
 			total += each
 		}
 		for i := range w.plan.events {
-			if e := &w.plan.events[i]; g.covers(e) {
+			if e := &w.plan.events[i]; g.covers(e) && e.concerns(m.part) {
 				// However often it strikes, the limit works again a while after it has ended.
 				n, lasts := time.Duration(w.strikes[e]), e.ends()-e.at
 				if c.Part > 0 {

@@ -145,7 +145,7 @@ func (w *world) overtaken(c *call) {
 		}
 	}
 	for i := range w.plan.events {
-		if e := &w.plan.events[i]; e.at <= w.now && w.now < e.ends()+settled {
+		if e := &w.plan.events[i]; e.at <= w.now && w.now < e.ends()+settled && slices.ContainsFunc(c.parts, e.concerns) {
 			return
 		}
 	}

@@ -79,6 +79,7 @@ func (w *world) meterOf(p part) *meter {
 	m.wait(w.now, 1)
 	w.meters = append(w.meters, m)
 	w.byPart[p] = m
+	w.byState[w.plan.keys(p.limit, p.key)[0]] = m
 	return m
 }
 

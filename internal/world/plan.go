@@ -1,6 +1,7 @@
 package world
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -41,6 +42,7 @@ type load struct {
 	callers int
 	process int // the process of the callers; anybody: they are spread over all processes
 	parts   []part
+	keys    int // each call needs the limits with a random key, one of so many; 0: with those of its parts
 	begin   time.Duration
 	apart   time.Duration // the time between the first calls of two callers
 	calls   int           // of each caller; 0: until the end
@@ -81,6 +83,8 @@ type event struct {
 	chance    float64       // the probability that a message is affected
 	by        time.Duration // a delay, a lag, a step of a clock, a pause, a period
 	to        string        // a limit, or the text of a refusal
+	key       string        // the key whose plan changes …
+	keys      int           // … or each time a random one of so many
 }
 
 const anybody, anyLimit = -1, -1
@@ -118,6 +122,12 @@ func (p *plan) source(name string, n int) *rand.Rand {
 func (e *event) strikes(now time.Duration, process int, kinds ...string) bool {
 	return e.at <= now && now < e.at+e.lasts && (e.process == anybody || e.process == process) && slices.Contains(kinds, e.what)
 }
+
+// concerns reports whether an event may affect a meter: a plan is that of one key.
+func (e *event) concerns(m part) bool { return e.what != replan || e.keys == 0 && e.key == m.key }
+
+// customer returns the nth key of many.
+func customer(n int) string { return fmt.Sprint("customer", n) }
 
 // isPlanned reports whether a limit has plans.
 func (p *plan) isPlanned(limit int) bool {

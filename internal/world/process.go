@@ -140,4 +140,4 @@ func (w *world) cutNews() {
 }
 
 // key returns the key of the state of a limit.
-func (w *world) key(limit int) string { return w.plan.keys(limit)[0] }
+func (w *world) key(limit int) string { return w.plan.keys(limit, "")[0] }

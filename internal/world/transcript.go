@@ -34,7 +34,7 @@ func (p *plan) String() string {
 		line("process", "number", fmt.Sprintf("#%d", i), "trip", q.trip, "timeout", q.timeout, "version", q.version)
 	}
 	for _, l := range p.loads {
-		line("load", "callers", l.callers, "of", processName(l.process), "need", needText(l.parts), "begin", l.begin, "apart", l.apart,
+		line("load", "callers", l.callers, "of", processName(l.process), "need", needText(l.parts), "keys", l.keys, "begin", l.begin, "apart", l.apart,
 			"calls", l.calls, "think", l.think, "lasts", l.lasts, "used", l.used, "deadline", l.deadline, "retry", l.retry,
 			"quits", l.quits, "patience", l.patience, "books", l.books, "returns", l.returns, "stays", l.stays, "now", l.now, "lapses", l.lapses, "flow", l.flow, "weight", l.weight, "urgent", l.urgent)
 	}
@@ -61,6 +61,8 @@ func (e *event) String() string {
 	add("chance", e.chance, e.chance > 0)
 	add("by", e.by, e.by != 0)
 	add("to", strconv.Quote(e.to), e.to != "")
+	add("key", e.key, e.key != "")
+	add("keys", e.keys, e.keys > 0)
 	return text
 }
 
@@ -185,7 +187,7 @@ func (p *plan) take(words []string, f *fields) {
 		p.processes = append(p.processes, processPlan{get(f, "trip", time.ParseDuration), get(f, "timeout", time.ParseDuration), get(f, "version", asIs)})
 	case "load":
 		p.loads = append(p.loads, load{
-			callers: get(f, "callers", strconv.Atoi), process: get(f, "of", asProcess), parts: get(f, "need", asNeed),
+			callers: get(f, "callers", strconv.Atoi), process: get(f, "of", asProcess), parts: get(f, "need", asNeed), keys: get(f, "keys", strconv.Atoi),
 			begin: get(f, "begin", time.ParseDuration), apart: get(f, "apart", time.ParseDuration), calls: get(f, "calls", strconv.Atoi),
 			think: get(f, "think", time.ParseDuration), lasts: get(f, "lasts", time.ParseDuration), used: get(f, "used", float),
 			deadline: get(f, "deadline", time.ParseDuration), retry: get(f, "retry", time.ParseDuration),
@@ -209,7 +211,7 @@ func (p *plan) take(words []string, f *fields) {
 		}
 		e := event{
 			at: at, what: words[1], lasts: get(f, "for", time.ParseDuration), process: anybody, limit: get(f, "limit", strconv.Atoi),
-			chance: get(f, "chance", float), by: get(f, "by", time.ParseDuration), to: get(f, "to", asIs),
+			chance: get(f, "chance", float), by: get(f, "by", time.ParseDuration), to: get(f, "to", asIs), key: get(f, "key", asIs), keys: get(f, "keys", strconv.Atoi),
 		}
 		if f.values["of"] != "" {
 			e.process = get(f, "of", asProcess)

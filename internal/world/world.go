@@ -21,6 +21,8 @@ type world struct {
 	operator  *process // the process of an operator who changes limits; it has no callers
 	meters    []*meter // one for each limit and key that was used
 	byPart    map[part]*meter
+	byState   map[string]*meter          // by the keys of their states
+	most      int                        // the number of turns and bookings after which callers make no more calls
 	calls     map[int]*call              // calls that wait, or hold slots
 	waiting   []*call                    // waiting calls in the order in which they came
 	places    map[string][]time.Duration // when the places of each line were taken
@@ -54,7 +56,7 @@ func (v violation) String() string { return fmt.Sprintf("law %s, at %v: %s", v.l
 // newWorld prepares a history.
 func newWorld(p *plan) *world {
 	midnight := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
-	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, places: map[string][]time.Duration{}, began: midnight.Add(p.clock), strikes: map[*event]int{}, plans: map[int64]reserve.Limit{}, asked: map[string]time.Duration{}}
+	w := &world{plan: p, calls: map[int]*call{}, byPart: map[part]*meter{}, byState: map[string]*meter{}, most: most, places: map[string][]time.Duration{}, began: midnight.Add(p.clock), strikes: map[*event]int{}, plans: map[int64]reserve.Limit{}, asked: map[string]time.Duration{}}
 	w.server = newServer(&w.schedule)
 	w.server.epoch = time.Duration(w.began.UnixNano())
 	w.server.ran = w.ran
