@@ -3,6 +3,7 @@ package docs
 import (
 	"go/parser"
 	"go/token"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -182,6 +183,23 @@ func TestRiddlesAreFound(t *testing.T) {
 			assert.NotRegexp(t, other.pattern, r.better)
 		}
 	}
+}
+
+// A comment that names a function in another file names one that is there.
+func TestReferencesExist(t *testing.T) {
+	reference := regexp.MustCompile(`\b(?:see|and) (?:\w+\.)?(\w+) in (\w+\.(?:lua|go))\b`)
+	texts, found := map[string]string{}, 0
+	pages := read(t, "lua/*.lua", "internal/engine/*.go")
+	for _, p := range pages {
+		texts[filepath.Base(p.name)] = p.text
+	}
+	for _, p := range pages {
+		for _, r := range reference.FindAllStringSubmatch(p.text, -1) {
+			found++
+			assert.True(t, regexp.MustCompile(`\bfunc(tion)? (\([^)]*\) |\w+\.)?`+r[1]+`\(`).MatchString(texts[r[2]]), "%s: %s", p.name, r[0])
+		}
+	}
+	require.GreaterOrEqual(t, found, 5)
 }
 
 // The README is a page that a stranger reads to its end.

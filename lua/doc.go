@@ -257,7 +257,21 @@
 // take the common path, which is two commands and compares that text as a whole (common.lua). A call
 // that joins the queue of a paced limit, or leaves it, takes a short path, too, while no head is due and
 // nothing but the queue changes (queue.lua).
-// Versions grow with every write. The keys expire when the bucket is full and no call waits, since
+// Versions grow with every write. The keys expire about half a minute after the bucket is full, if no call waits, since
 // then nothing needs to be known. Each kind of limit has its own keys: a limit that becomes a quota
 // starts with a full quota. A call may need up to 16 limits here; package reserve allows 8.
+//
+// # Where to find it
+//
+//   - head.lua and items.lua read the arguments of each script call.
+//   - ask.lua grants turns and places. take.lua and common.lua are its short paths where nobody waits, join.lua and
+//     queue.lua where calls wait.
+//   - leave.lua takes back places, turns and slots, with quit.lua and queue.lua as its short path. settle.lua has costs
+//     that are known later, and what was spent without Redis.
+//   - pause.lua, resume.lua, set.lua and level.lua are for operators and for what the API says. inspect.lua only reads.
+//   - beat.lua has heartbeats: who is alive, and which limit is in force under a name.
+//   - meter.lua has what all meters share. paced.lua, quota.lua, rolling.lua, slots.lua and warming.lua are the meters.
+//   - arguments.lua and state.lua read and write a limit. change.lua has lost data, clocks that step, and new limits.
+//   - places.lua is the queue, heads.lua a head that is late, room.lua free slots, shares.lua flows, and bookings.lua
+//     calls that come back.
 package lua

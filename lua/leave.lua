@@ -1,4 +1,5 @@
--- leave.lua: calls leave their places, return turns that they did not use, and end their use of slots.
+-- leave.lua: calls leave their places, return turns that they did not use, and end their use of slots. quit.lua may
+-- take the first items, but never the head of a queue.
 --
 -- ARGV  after the arguments of head.lua, per item:
 --         limit        index

@@ -13,7 +13,7 @@
 --   unspend   takes back the last spending, or a part of it, and reports whether it could
 --   record    the score of a spending in the log, if its cost is settled later; otherwise 0
 --   settle    replaces the cost of a spending, and returns how many permits it took, or below 0 gave back
---   change    puts another `a` and `b` in force
+--   change    puts another `a` and `b` in force. Quotas and rolling limits count what was used, so they need nothing
 --   hold      begins a pause: no permit before a moment. It returns how far that moved the meter
 --   release   ends a pause
 --   close     grants none before a moment, as others may have spent permits that Redis does not know

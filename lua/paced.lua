@@ -70,7 +70,8 @@ end
 function rare.left(l) return min(l.b, (at - l.free - l.part) / l.a) end
 -- Granted turns stay, and the new limit begins behind them. They do not come back to a slower limit:
 -- their permits would take more of its time than they had. A bucket keeps its permits, up to the new
--- burst. Costs from before the change get no refund.
+-- burst. Costs from before the change get no refund. A turn of a slower limit may come back to a faster one, as its
+-- permits take less of its time. Granted turns end when they are due: see change.shorten in move.go.
 function rare.change(l, a, b)
   if a > l.a then l.last = '' end
   if l.low then rare.lower(l.low, 0) end

@@ -9,7 +9,7 @@ local function costOf(place) return tonumber(match(place, '^[^:]*:[^:]*:(%d+)'))
 local function processOf(place) return match(place, '^([^:]*):') end
 local function callOf(place) return match(place, '^[^:]*:[^:]*') end
 
--- tell notes what happened to a limit; save publishes it.
+-- tell notes what happened to a limit; save publishes it: see newsOf in news.go.
 local function tell(l, what)
   l.news = l.news or {}
   l.news[#l.news + 1] = what

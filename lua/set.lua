@@ -3,7 +3,7 @@
 -- ARGV  after the arguments of head.lua:
 --         a b          as of the limit's kind; '' '': the limit of the processes again
 --         micros       for so long; 0: until it is set again
--- Reply: the reply of head.lua. News: limit, see become in state.lua. The first script
+-- Reply: the reply of head.lua. News: limit, see become in change.lua. The first script
 --       after that time publishes it again
 
 local FOR_GOOD = 9e15 -- a moment in the year 2255

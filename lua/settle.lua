@@ -5,7 +5,7 @@
 --         id           "<process>:<number>" of the call. '': permits that the process has
 --                      spent without Redis, while it was unreachable
 --         cost         what the limit knows of the call: the cost that it had, or what was reported
---                      last; without an id: micros since the last reply about the limit
+--                      last; without an id: micros since the outage of the process began
 --         used         permits; above or below the cost
 --         flow         "<weight>:<flow>" of the call. '': it names none
 -- Reply: after the reply of head.lua, per item by how many permits the use of the limit has changed:
@@ -14,9 +14,10 @@
 
 local MOST_USED = 1e12
 
--- away spends what a process used while Redis was unreachable. If no call has used the limit since, other
--- processes may still use their shares, and report them a moment later. So no turn is due for a second. A
--- bucket is counted as empty when that second ends. That covers what all processes use until then.
+-- away spends what a process used while Redis was unreachable: see comeBack in outage.go. If no call has used the limit
+-- since, other processes may still use their shares, and report them a moment later. So no turn is due for a second. A
+-- bucket is counted as empty when that second ends. That covers what all processes use until then. Outages of
+-- processes do not begin together, so "since" is the last half of the outage: its first half may still have had calls.
 local function away(l, micros, used)
   if l.fresh or now - l.seen > micros / 2 then
     l.closed = now + AHEAD

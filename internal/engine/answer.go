@@ -8,6 +8,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
+// This file hands the answers of a batch to its calls: turns, places and refusals.
+
 // NotNow is the error of a call that does not wait, and is not due.
 type NotNow struct {
 	Wait time.Duration // until it could be made: a forecast

@@ -10,6 +10,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
+// This file listens to the channel of the news, and hands each message to [Engine.News].
+
 const (
 	quiet   = time.Second // how often a silent connection is tried, and the process checks whether it still needs news
 	silence = 3 * quiet   // after this silence the connection is given up

@@ -93,7 +93,8 @@ type change struct {
 // newChange reads the text "<factor>:<less>" of the news.
 func newChange(at int64, text string) change { return change{at: at, paced: text != "1:0"} }
 
-// shorten ends a turn at the moment at which it is due. It reports whether the turn ends earlier than before.
+// shorten ends a turn at the moment at which it is due: see rare.change in paced.lua. It reports whether the turn
+// ends earlier than before.
 func (c *change) shorten(t *Turn) bool {
 	return c.paced && t.Given <= c.at && t.Process != "" && t.shorten(t.Due)
 }

@@ -101,7 +101,8 @@ func (e *Engine) News(now time.Time, text string) {
 	}
 }
 
-// newsOf handles what happened to the limit with a key, at a time of Redis.
+// newsOf handles what happened to the limit with a key, at a time of Redis. The scripts publish these words: see
+// tell and tellLeft in places.lua.
 func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time) {
 	until := int64(math.MaxInt64)
 	for _, what := range kinds {
@@ -126,7 +127,9 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 			if n, _ := strconv.Atoi(count); process == e.cfg.Process && n > 0 {
 				e.roomAt(key, n, micros)
 			}
-		default:
+		case "left", "settled": // permits came back, or a call has left its place: turns may be sooner
+			fallthrough
+		default: // a word of a later version
 			e.refreshKey(key, micros, now)
 		}
 	}

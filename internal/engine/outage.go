@@ -92,7 +92,7 @@ func (e *Engine) probe(now time.Time) {
 	e.send(b, now)
 }
 
-// comeBack tells Redis what was spent without it.
+// comeBack tells Redis what was spent without it: see away in settle.lua.
 func (e *Engine) comeBack(now time.Time) {
 	e.outage.looks = true
 	b := e.batch(Settle)

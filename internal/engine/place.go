@@ -280,8 +280,9 @@ func (l *line) wakeLast() {
 	}
 }
 
-// takeSpare removes and returns the last places that no call needs any more. New calls for which a batch asks
-// come behind all places, so no place is removed for them before they are answered.
+// takeSpare removes and returns the last places that no call needs any more. A call that gives up returns the last
+// place of its line, and its own place passes to the next call. New calls for which a batch asks come behind all
+// places, so no place is removed for them before they are answered.
 func (l *line) takeSpare() (spare []*place) {
 	for i := len(l.places) - 1; i >= 0 && len(l.places) > len(l.waiting); i-- {
 		if l.places[i].asking { // it leaves after its answer: the places before it are older

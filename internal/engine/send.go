@@ -8,6 +8,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
+// This file sends batches, and sends them again where Redis has not answered.
+
 // errAway is the error of batches that are not sent because Redis counts as unreachable.
 var errAway = errors.New("redis is away")
 

@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+// This file lets callers join, wait, hold and leave their calls.
+
 // Wait returns when the call has its turn and is to be made now. Its errors are the errors of the context, the
 // errors of Config.Errors, and refusals of Redis. With an error, at most Waited of the turn is set.
 func (p *Process) Wait(ctx context.Context, need Need) (Turn, error) {
