@@ -51,7 +51,7 @@ type Config struct {
 	// limits "default-1", "default-2" and so on.
 	Policies []string
 
-	// Refuse answers a request that is refused. All headers of the limit are already set, also
+	// Refuse answers a request that is refused, also while the limit is stopped. All headers of the limit are already set, also
 	// Retry-After, but not the status. Default: 429 with a problem document (RFC 9457).
 	Refuse http.Handler
 

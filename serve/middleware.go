@@ -91,6 +91,9 @@ func (m *middleware) wait(ctx context.Context, need need) error {
 	if late, ok := tooLate(err); ok && m.config.MaxWait > 0 && !time.Now().Add(late).After(until) {
 		err = need.turns.Wait(turnBy{bounded, until}, need.costs...)
 	}
+	if errors.Is(err, reserve.ErrExhausted) { // a stop has ended the wait: a request that does not wait gets its end
+		err = need.turns.Wait(turnBy{bounded, time.Now()}, need.costs...)
+	}
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/lua"
@@ -80,6 +81,22 @@ func TestAnswersToTrouble(t *testing.T) {
 			})
 		})
 	}
+}
+
+// While the limit is stopped, requests are refused until its end: new ones, and those that wait.
+func TestStoppedLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		limiter := b.limiter(reserve.PerMinute(6), reserve.Outage{})
+		s := newSite(t, limiter, serve.Config{MaxWait: time.Minute, PassOnError: true})
+		require.Equal(t, http.StatusOK, s.get(t.Context(), "").Code)
+		time.AfterFunc(time.Second, func() { assert.NoError(t, limiter.Stop(t.Context(), time.Now().Add(time.Hour), "closed")) })
+		for range 2 {
+			w := s.get(t.Context(), "")
+			require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body)
+			require.InDelta(t, 3600, retryAfter(t, w), 1)
+		}
+	})
 }
 
 // Figures are not worth waiting for: after a failure one request a second asks.
