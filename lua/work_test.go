@@ -22,7 +22,7 @@ func backlog(t testing.TB, client *redis.Client, limit queuemodel.Limit, waiting
 		Now: startMicros, Way: 100, Horizon: 250000, Near: 5000, Grace: 300000, Run: "run", Process: "p", Serial: 1,
 	}
 	limits := []queuemodel.Limit{limit}
-	const alike, most = 16, 625 // calls of an item that are answered, and items of an ask
+	const alike, most = 16, 100 // calls of an item that are answered, and items of an ask
 	for first := 0; first < waiting; {
 		var items []queuemodel.Item
 		for ; first < waiting && len(items) < most; first += alike {
