@@ -17,6 +17,8 @@ func (w *world) followPlans(keys []string) {
 		if m == nil || state == nil || !w.plan.isPlanned(m.limit) {
 			continue
 		}
+		anew := m.anew
+		m.anew = false
 		fields := map[string]string{}
 		for _, field := range state.Items {
 			fields[field.Member] = field.Value
@@ -29,7 +31,7 @@ func (w *world) followPlans(keys []string) {
 			w.advance()
 			if form != m.form {
 				m.form = form
-				w.convert(m, fields)
+				w.convert(m, fields, anew)
 				m.sets, m.text = append(m.sets, setting{w.now, a, b}), text
 				continue
 			}
@@ -74,18 +76,22 @@ func turnedBy(p provider, now time.Duration) provider {
 const ahead = time.Second
 
 // convert lets a provider go over to a plan of another kind, in a second. The new limit counts what was used, as the
-// state says.
-func (w *world) convert(m *meter, fields map[string]string) {
+// state says. If the state begins anew, one permit is there then.
+func (w *world) convert(m *meter, fields map[string]string, anew bool) {
 	rank, _ := strconv.ParseFloat(fields["rank"], 64)
 	limit, planned := w.plans[int64(rank)-1<<40]
 	if !planned {
 		limit = w.plan.limits[m.limit].limit
 	}
+	begins := 0. // permits
+	if anew {
+		begins = 1 // as after a pause
+	}
 	next, words := w.newProvider(limit), append(strings.Fields(fields["meter"]), "0", "0")
 	_ = next.wait(w.now+ahead, 1)
 	switch n := next.(type) {
 	case *paced:
-		n.stored, n.changes[0].stored = 0, 0
+		n.stored, n.changes[0].stored = begins, begins
 	case *warming:
 		n.ready = w.now + ahead
 	case *quota:

@@ -27,6 +27,7 @@ type meter struct {
 	sets   []setting                  // the limits that were set
 	text   string                     // the limit in force, if it has plans …
 	form   string                     // … and what a limit of another kind than the keys has before its numbers
+	anew   bool                       // its state may have been lost since a script wrote it
 	users  map[*process]time.Duration // since when processes need it
 }
 
@@ -43,7 +44,10 @@ type setting struct {
 // data. This applies to one limit, or to all limits.
 func (w *world) olderSets(limit int, than time.Duration) {
 	for _, m := range w.meters {
-		if len(m.sets) == 0 || m.text != "" || limit != anyLimit && m.limit != limit {
+		if limit != anyLimit && m.limit != limit {
+			continue
+		}
+		if m.anew = true; len(m.sets) == 0 || m.text != "" {
 			continue
 		}
 		own := termsOf(m.plan.limit)
