@@ -74,7 +74,8 @@ func OpenAI(model string, requests, tokens int) Preset {
 }
 
 // Azure returns the limits of a deployment of Azure OpenAI: 6 requests per minute for 1,000 tokens. It counts tokens by
-// the clock's minute, and requests in windows of 10 s. A call must not cost more than the Burst, 0.8 % of the tokens.
+// the clock's minute, and requests in windows of 10 s. Calls that cost more than twice the Burst, 0.8 % of the tokens,
+// use less of the limit, and Azure may refuse some: set a larger Burst for them.
 func Azure(deployment string, tokens int) Preset {
 	return Preset{API: bodies.Azure, Model: deployment, Requests: tokens * 6 / 1000, Tokens: tokens, Counting: CountSum, CacheCounts: true, FailedCounts: true, Minutes: true, MostOutput: 4096,
 		Burst: 500 * time.Millisecond, windows: [4]string{"-", "tokens", "-", "-"}} // what is left of the requests is that of 10 s, which no header says

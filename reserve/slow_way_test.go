@@ -1,7 +1,10 @@
 package reserve_test
 
 import (
+	"context"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -48,5 +51,37 @@ func TestCallsOfASlowLimitWhenTheWayTakesLonger(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// A fleet uses its limit although Redis is far away: see docs/outages.md.
+func TestRedisIsFar(t *testing.T) {
+	for trip, least := range map[time.Duration]float64{400 * time.Millisecond: 0.97, 500 * time.Millisecond: 0.85} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBubble(t)
+			b.way.Store(int64(trip / 2))
+			ctx, leave := context.WithTimeout(t.Context(), 30*time.Second)
+			defer leave()
+			var calls atomic.Int64
+			var busy sync.WaitGroup
+			for range 2 {
+				l := b.limiter(reserve.PerSecond(10))
+				for range 6 {
+					busy.Go(func() {
+						for l.Wait(ctx) == nil {
+							calls.Add(1)
+						}
+					})
+				}
+			}
+			time.Sleep(10 * time.Second)
+			before := calls.Load()
+			time.Sleep(10 * time.Second)
+			used := float64(calls.Load()-before) / 100
+			t.Logf("%v: %.3f of the limit", trip, used)
+			require.GreaterOrEqual(t, used, least)
+			leave()
+			busy.Wait()
+		})
 	}
 }
