@@ -165,7 +165,8 @@ class Served(unittest.TestCase):
                 limiter.wait(max_wait=5)
             self.assertTrue(50 < caught.exception.retry_after <= 61, caught.exception.retry_after)
             self.assertLess(time.monotonic() - began, 1)
-            self.assertEqual(client.state("crawl").waiting, 0)
+            while client.state("crawl").waiting:  # the server leaves its place after the response
+                self.assertLess(time.monotonic() - began, 10)
 
     def test_max_wait_of_nothing_takes_what_is_there(self) -> None:
         for client in self.clients():
