@@ -286,7 +286,7 @@ func (w *world) judgeStates(all []wire.State, err error) {
 func (w *world) judgeError(c *call, err error) {
 	switch {
 	case errors.Is(err, reserve.ErrUnavailable) && w.plan.policy == reserve.PolicyFail:
-	case errors.Is(err, errKind) && (c.process.strange || !w.rules()):
+	case errors.Is(err, errKind) && (c.process.strange || slices.ContainsFunc(c.parts, func(p part) bool { return !w.rules(p.limit) })):
 	case errors.Is(err, reserve.ErrExceedsBurst) && w.plan.has(set, replan):
 	default:
 		w.violate("true", "call %d has an error without a reason: %v", c.n, err)

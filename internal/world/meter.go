@@ -296,7 +296,7 @@ func (w *world) judgeTurn(c *call) {
 	c.madeAt = w.now
 	for _, p := range c.parts {
 		if c.process.strange && p.limit == c.process.other {
-			if w.rules() {
+			if w.rules(p.limit) {
 				w.violate("safe", "call %d of process %d is made by a limit of another kind than %s", c.n, c.process.n, w.plan.limits[p.limit].limit)
 			}
 			continue
@@ -319,12 +319,14 @@ func (w *world) judgeTurn(c *call) {
 	}
 }
 
-// rules reports whether the limits of the plan are in force, without a limit of another kind. Then
-// processes with these limits are alive, and no process can count as dead.
-func (w *world) rules() bool {
+// rules reports whether a limit of the plan is in force, and no limit of another kind. Then a process that needs
+// it and has it is alive, and no process can count as dead.
+func (w *world) rules(limit int) bool {
 	return !w.plan.has(slices.Concat(ofTheWay, ofTheServer, ofMoments, []string{stop})...) &&
-		slices.ContainsFunc(w.processes, func(p *process) bool {
-			return p.n < len(w.plan.processes) && !p.dead && !p.strange
+		slices.ContainsFunc(w.meters, func(m *meter) bool {
+			return m.limit == limit && slices.ContainsFunc(w.processes, func(p *process) bool {
+				return p.n < len(w.plan.processes) && m.users[p] > 0 && !p.dead && !p.strange
+			})
 		})
 }
 
