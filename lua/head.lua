@@ -54,6 +54,7 @@ local format, match, gmatch, rep, sub = string.format, string.match, string.gmat
 local COUNT = #KEYS / KEYED -- how many limits
 local OWN = HEAD + WIDTH * COUNT -- arguments before those of the script itself
 local STEP, RENEW = 1000000, 10000000 -- micros: the least step of a clock that counts; how often the TTL is renewed
+local SILENT = 1500000 -- micros: after that time without a heartbeat, the calls of a process may not come
 local AHEAD = 1000000 -- micros: every granted turn is due within that time
 local LONGEST = 1e15 -- micros
 

@@ -67,13 +67,13 @@ local function entitled(l, tag, cost)
   return moment
 end
 
--- comesBack is the forecast that a waiting call gets. If the head of a paced limit is overdue, it is at
+-- comesBack is the forecast that a waiting call gets. If the head is overdue, or its process is silent, it is at
 -- most a `lead` after others may have the head's permits, because callers ask before their forecast.
--- Limits of other kinds have many permits at one moment, and their calls have turns one after the other.
+-- Quotas, rolling limits and slots have many permits at one moment, and their calls have turns one after the other.
 local function comesBack(l, lead, told)
   if not l.meter.lost then return told end
   local late, place = overdue(l)
-  if not late or late <= 0 or asking[callOf(place)] then return told end
+  if not late or asking[callOf(place)] or late <= 0 and not silent(l, processOf(place)) then return told end
   local moment = passes(l) + lead
   return moment > at and min(told, moment) or told
 end

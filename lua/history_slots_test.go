@@ -11,8 +11,12 @@ import (
 
 // beat tells Redis that the processes live.
 func (h *history) beat() {
+	h.model.Beaten = h.now()
+	if !h.mute {
+		h.model.Beaten += 1e15 // they count as having just sent one
+	}
 	for _, p := range h.processes {
-		h.server.client.(*redis.Client).ZAdd(h.server.ctx, h.keys[3], redis.Z{Score: startMicros, Member: p.name})
+		h.server.client.(*redis.Client).ZAdd(h.server.ctx, h.keys[3], redis.Z{Score: h.model.Beaten, Member: p.name})
 	}
 }
 

@@ -46,6 +46,7 @@ type history struct {
 	setting      bool // limits are set
 	back         bool // Redis's clock steps back, or else ahead
 	away         bool // processes spend permits without Redis
+	mute         bool // processes send heartbeats only when one of them dies, or data is lost
 	hasty        bool // new calls have deadlines
 	bounded      bool // few calls may wait
 	leveling     bool // limits are told to have fewer permits left
@@ -125,7 +126,7 @@ func (h *history) now() float64 { return h.real + h.offset }
 func (h *history) pick(n int) bool { return h.IntN(n) == 0 }
 
 func newHistory(seed uint64, client *redis.Client, prefix string, other map[string]*redis.Script) *history {
-	h := &history{quiet: seed%3 == 0, booking: seed%4 > 0, settling: seed%3 == 1, setting: seed%5 == 0, back: seed%2 == 0, away: seed%7 == 3, hasty: seed%11 == 5, bounded: seed%13 == 6, leveling: seed%17 == 9, flowing: seed%4 < 2, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
+	h := &history{quiet: seed%3 == 0, booking: seed%4 > 0, settling: seed%3 == 1, setting: seed%5 == 0, back: seed%2 == 0, away: seed%7 == 3, hasty: seed%11 == 5, bounded: seed%13 == 6, leveling: seed%17 == 9, flowing: seed%4 < 2, mute: seed%8 == 5, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
 		trace: func(string, ...any) {}}
 	if os.Getenv("FLEETPACE_TRACE") == strconv.FormatUint(seed, 10) {
 		h.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
@@ -308,6 +309,7 @@ func (h *history) step() error {
 			h.killed(p)
 			h.server.client.(*redis.Client).ZAdd(h.server.ctx, h.keys[3], redis.Z{Score: -h.now(), Member: p.name})
 			h.processes = slices.DeleteFunc(h.processes, func(o *process) bool { return o == p })
+			h.beat()
 			h.counts["died"]++
 		}
 	}

@@ -25,6 +25,12 @@ end
 
 local function dead(l, process) return tonumber(call('ZSCORE', l.processes, process) or 0) < 0 end
 
+-- silent reports whether a process is dead, or has sent no heartbeat for SILENT.
+local function silent(l, process)
+  local beat = tonumber(call('ZSCORE', l.processes, process) or nil)
+  return beat and beat < now - SILENT
+end
+
 local function leave(l, place, cost)
   if l.card > 0 and erase('ZREM', l.places, place) == 1 then
     l.card, l.total, l.first, l.sums = l.card - 1, l.total - cost, nil, nil

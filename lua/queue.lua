@@ -24,7 +24,7 @@ local function queueOf(j)
   if type(card) ~= 'number' or card == 0 then return end
   local first = call('ZRANGE', places, 0, 0)[1]
   local beaten = pcall('ZSCORE', KEYS[n + PROCESSES], match(first, '^[^:]*'))
-  if beaten and not (tonumber(beaten) and tonumber(beaten) >= 0) then return end -- the head's process is dead
+  if beaten and not (tonumber(beaten) and tonumber(beaten) >= now - SILENT) then return end -- the head's process is silent
   return { j = j, key = key, places = places, a = tonumber(a), known = known, version = version, spent = free + part, card = card, first = first,
     total = tonumber(total), seq = tonumber(seq), head = head, called = called, since = tonumber(since), ends = ends, latest = tonumber(latest), returned = returned }
 end

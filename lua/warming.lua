@@ -48,6 +48,9 @@ function warming.ahead(l, before)
   return max(at, l.free + l.part) + price(l, storedAt(l, at), before)
 end
 
+-- The next permit but one is there: the limit stores none.
+function warming.lost(l) return l.free + l.part + 2 * l.a end
+
 function warming.change(l, a, b)
   if a > l.a then l.last = '' end -- as for paced limits
   local full = l.stored / l.highest

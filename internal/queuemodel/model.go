@@ -131,10 +131,12 @@ type State struct {
 	mean, checked, till             float64
 }
 
-// Redis holds the limits, by index, and when each dead process died.
+// Redis holds the limits, by index, when each dead process died, and when all others sent their last heartbeats. It
+// is 0 if they send none.
 type Redis struct {
 	Limits map[int]*State
 	Dead   map[string]float64
+	Beaten float64
 }
 
 // New returns a Redis without limits.

@@ -7,7 +7,7 @@ import (
 
 // Only returns a Redis that has the jth limit alone, as its first.
 func (r *Redis) Only(j int) *Redis {
-	one := &Redis{Limits: map[int]*State{}, Dead: r.Dead}
+	one := &Redis{Limits: map[int]*State{}, Dead: r.Dead, Beaten: r.Beaten}
 	if s := r.Limits[j]; s != nil {
 		one.Limits[0] = s
 	}
@@ -32,5 +32,6 @@ func (r *Redis) Copy() *Redis {
 		c.Limits[j] = &d
 	}
 	maps.Copy(c.Dead, r.Dead)
+	c.Beaten = r.Beaten
 	return c
 }

@@ -119,21 +119,32 @@ func (c *call) overdue(s *State) float64 {
 // passes returns when other calls may have the permits of an overdue head.
 func (c *call) passes(s *State) float64 {
 	over := max(s.since, s.paused) + c.Grace
-	if s.kind == "p" {
+	switch s.kind {
+	case "p":
 		over = min(over, s.free+s.part+(s.b+1)*s.a)
+	case "w":
+		over = min(over, s.free+s.part+2*s.a)
 	}
 	return over
 }
 
+// paces reports whether permits come one after the other.
+func (s *State) paces() bool { return s.kind == "p" || s.kind == "w" }
+
 // comesBack returns when a waiting call asks again whose forecast is a moment.
 func (c *call) comesBack(s *State, told float64) float64 {
-	if len(s.places) == 0 || s.kind != "p" || c.overdue(s) <= 0 || c.asking[s.places[0].id] {
+	if len(s.places) == 0 || !s.paces() || c.overdue(s) <= 0 && !c.silent(s.places[0].process) || c.asking[s.places[0].id] {
 		return told
 	}
 	if moment := c.passes(s) + c.Near; moment > c.at {
 		return min(told, moment)
 	}
 	return told
+}
+
+// silent reports whether a process is dead, or has sent no heartbeat for 1.5 s.
+func (c *call) silent(process string) bool {
+	return c.Dead[process] > 0 || c.Beaten > 0 && c.Beaten < c.Now-1.5e6
 }
 
 // clear removes the first places of a process, except those of calls that ask.
