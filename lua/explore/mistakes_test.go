@@ -24,7 +24,7 @@ var mistakes = []struct {
 
 	{what: "the common path spends nothing", world: "calm", law: "safe", from: "part = part + count * cost * interval", to: "part = part"},
 	{what: "a turn may be used for too long", world: "calm", law: "safe", from: "l.free + l.part + (l.b - cost) * l.a", to: "l.free + l.part + l.b * l.a"},
-	{what: "newcomers overtake", world: "gone", law: "alive", from: "if not tag then return huge end", to: "if not tag then return at end"},
+	{what: "newcomers overtake", world: "gone", law: "in order", from: "if not tag then return huge end", to: "if not tag then return at end"},
 	{what: "a place that is left stays", world: "calm", law: "over", from: "if l.card > 0 and erase('ZREM', l.places, place) == 1 then", to: "if false then"},
 	{what: "turns go back twice", world: "lost", law: "safe", from: "l.last = keep > 0 and format(", to: "l.last = l.last or format("},
 	{what: "all come at once after a pause", world: "pause", law: "safe", from: "advance(l, -min(l.held, l.paused - now))", to: "advance(l, -l.held)"},
