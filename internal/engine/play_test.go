@@ -241,13 +241,36 @@ func TestADeadlineIsToldAtOnce(t *testing.T) {
 	p.replyAll()
 	c := p.call(time.Second, false)
 	p.pass(2 * together) // it waits for others a moment
-	p.replyAll()
+	ask := p.take(Ask)
+	require.WithinDuration(t, c.Deadline, ask.Items[0].Latest, slop, "Redis gives it no place")
+	p.reply(ask)
 	require.Equal(t, Failed, c.state)
 	require.ErrorIs(t, c.err, errLate)
 	asks := p.asks
 	c = p.call(time.Second, false)
 	require.ErrorIs(t, c.err, errLate, "the process remembers it")
 	require.Equal(t, asks, p.asks)
+}
+
+// An answer of after the news is right, so its call does not ask once more.
+func TestNewsOfBeforeAnAnswer(t *testing.T) {
+	p := newPlay(t, AwayWait)
+	p.free = p.now.Add(5 * time.Second)
+	p.call(0, false)
+	p.replyAll()
+	p.pass(2 * together)
+	p.replyAll()
+	for _, later := range []time.Duration{time.Millisecond, 0} {
+		p.News(p.now, fmt.Sprintf("news left %d k", p.now.UnixMicro()))
+		p.step()
+		ask := p.take(Ask)
+		require.NotNil(t, ask)
+		p.News(p.now, fmt.Sprintf("news left %d k", p.now.UnixMicro()))
+		p.pass(later)
+		p.reply(ask)
+		p.step()
+		require.Equal(t, later == 0, p.take(Ask) != nil)
+	}
 }
 
 // A pause was heard of, and then Redis's clock stepped back: all that Redis gives seems to be of before the

@@ -15,11 +15,11 @@ import (
 // once, or are similar to such faults. The list planted has mistakes in the scripts.
 var mistakes = []struct {
 	what, file, from, to string
-	law                  string
+	law                  string // or the test of the engine that finds it
 }{
 	{"heartbeats are too rare, so a live process counts as dead", "heart", "every  = time.Second ", "every  = 6 * time.Second ", "used"},
 	{"what another server has is all that was used", "heart", "if forgot || other && e.known {", "if forgot {", "safe"},
-	{"nobody looks whether slots are held in vain", "heart", "	e.auditSlots(now)\n", "", "clean"},
+	{"nobody looks whether slots are held in vain", "heart", "	e.auditSlots(now)\n", "", "used"},
 	{"calls of another kind are made", "kinds", "	if err := e.otherKind(&l.need); err != nil {\n		l.failAll(err)\n	}\n", "", "safe"},
 	{"answers are used before the kind is known", "send", "if e.unsure(b, now) {", "if false {", "safe"},
 	{"a quota that is used up is at hand without Redis", "local", "if !known || ", "if true || !known || ", "expect"},
@@ -32,11 +32,11 @@ var mistakes = []struct {
 	{"a pause lets turns be used that were given before", "move", "	e.takeBack(key, given, now, func(t *Turn) bool { return t.Given <= given && t.Moment < due })\n", "", "safe"},
 	{"all calls of a line are asked for at the limit of its first place", "place", "return s == setOf(len(l.parts))-1 }", "return s != 0 }", "expect"},
 	{"where permits come sooner, one call asks", "place", "	growth = 2\n", "	growth = 0\n", "expect"},
-	{"news makes calls ask again whose answers are newer", "answer", "of.place.stale && micros <= of.place.news && ", "of.place.stale && micros >= 0 && ", "quiet"},
-	{"a deadline does not travel with the ask", "place", "if l.need.ID == \"\" && !l.need.Now && !last.Deadline.IsZero() {", "if false && !last.Deadline.IsZero() {", "quiet"},
-	{"calls with short deadlines all ask Redis", "missed", "	if !fresh || ", "	if true || !fresh || ", "quiet"},
-	{"what was late once is late again", "place", "		b.late, l.late = max(b.late, l.late), 0\n", "		l.late = 0\n", "used"},
-	{"turns of calls that gave up are forgotten with their line", "engine", "if ends := l.keeps(now); !ends.IsZero() {", "if ends := l.keeps(now); false && !ends.IsZero() {", "used"},
+	{"news makes calls ask again whose answers are newer", "answer", "of.place.stale && micros <= of.place.news && ", "of.place.stale && micros >= 0 && ", "TestNewsOfBeforeAnAnswer"},
+	{"a deadline does not travel with the ask", "place", "if l.need.ID == \"\" && !l.need.Now && !last.Deadline.IsZero() {", "if false && !last.Deadline.IsZero() {", "TestADeadlineIsToldAtOnce"},
+	{"calls with short deadlines all ask Redis", "missed", "	if !fresh || ", "	if true || !fresh || ", "TestADeadlineIsToldAtOnce"},
+	{"what was late once is late again", "place", "		b.late, l.late = max(b.late, l.late), 0\n", "		l.late = 0\n", "TestEventsInAnyOrder"},
+	{"turns of calls that gave up are forgotten with their line", "engine", "if ends := l.keeps(now); !ends.IsZero() {", "if ends := l.keeps(now); false && !ends.IsZero() {", "expect"},
 	{"a lease has turns that are not due", "left", " && !e.closed && !t.Due.After(now) && l.isLast(t) {", " && !e.closed && l.isLast(t) {", "safe"},
 	{"a place that no call needs stays", "place", "	for i := len(l.places) - 1; i >= 0 && len(l.places) > len(l.waiting); i-- {", "	for i := len(l.places) - 1; i >= 0 && false; i-- {", "clean"},
 	{"turns count from when the reply was sent", "clock", "	return high.Add(since + told - way), way\n", "	return low.Add(since), way\n", "safe"},
@@ -106,6 +106,11 @@ func plant(t *testing.T, file, text, law string) (f found) {
 	replace, err := json.Marshal(map[string]any{"Replace": map[string]string{file: wrong}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(overlay, replace, 0o600))
+	if strings.HasPrefix(law, "Test") {
+		out, _ := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-overlay", overlay, "-run", "^"+law+"$", "../engine").CombinedOutput() //nolint:gosec // it is ours
+		require.Contains(t, string(out), "--- FAIL: "+law)
+		return found{Law: "engine", In: law, Histories: 1}
+	}
 	out, err := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-tags", "mistakes", "-overlay", overlay, "-o", binary, ".").CombinedOutput() //nolint:gosec // it is ours
 	require.NoError(t, err, "%s", out)
 	cmd := exec.CommandContext(t.Context(), binary, "-test.run", "^TestFinds$", "-test.v", "-test.timeout", "0") //nolint:gosec // it is ours
