@@ -192,7 +192,7 @@ func (p *Page) wrongOf(l *fleet.Line) wrong {
 	do, button := "", "Look…"
 	switch a := &l.Why; {
 	case p.config.ReadOnly:
-	case a.Reason == fleet.WhyPaused:
+	case a.Reason == fleet.WhyStopped, a.Reason == fleet.WhyPaused:
 		do, button = "resume", "Resume…"
 	case a.Reason == fleet.WhySet:
 		do, button = "reset", "Reset…"

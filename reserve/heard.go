@@ -138,22 +138,23 @@ func (s *shared) moved(l *wire.Limit, what string) {
 	if err != nil {
 		return
 	}
+	limit := inGroup(s.first.Group, l.String())
 	switch st := &states[0]; {
 	case what == "resumed":
-		s.first.Logger.Info("fleetpace: limit resumed by another process", "limit", l.String())
+		s.first.Logger.Info("fleetpace: limit resumed by another process", "limit", limit)
 	case what == "paused" && wire.StoppedOf(st.Reason) != nil:
 		stop := wire.StoppedOf(st.Reason)
-		s.first.Logger.Warn("fleetpace: limit stopped by another process; undo: fleetpace resume", "limit", l.String(),
+		s.first.Logger.Warn("fleetpace: limit stopped by another process; undo: fleetpace resume", "limit", limit,
 			"until", untilText(stop.Until), "reason", stop.Reason)
 	case what == "paused":
-		s.first.Logger.Info("fleetpace: limit paused by another process; undo: fleetpace resume", "limit", l.String(),
+		s.first.Logger.Info("fleetpace: limit paused by another process; undo: fleetpace resume", "limit", limit,
 			"pause", st.Paused.Round(time.Millisecond), "reason", st.Reason)
 	case st.Set:
-		s.first.Logger.Info("fleetpace: limit overridden by another process; undo: fleetpace reset", "limit", l.String(),
+		s.first.Logger.Info("fleetpace: limit overridden by another process; undo: fleetpace reset", "limit", limit,
 			"in_force", inForceText(l, st), "until", setFor(st.SetFor))
 	case l.Plans: // it has another plan
 	default:
-		s.first.Logger.Info("fleetpace: a configured limit of the processes is in force now, without an override", "limit", l.String(), "in_force", inForceText(l, st))
+		s.first.Logger.Info("fleetpace: a configured limit of the processes is in force now, without an override", "limit", limit, "in_force", inForceText(l, st))
 	}
 }
 

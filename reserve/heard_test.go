@@ -36,7 +36,7 @@ func (b *book) String() string {
 // logged makes a limiter, and the log that it writes.
 func (b *bubble) logged(limit reserve.Limit) (*reserve.Limiter, *book) {
 	log := &book{}
-	l, err := reserve.New(b.client(), reserve.Config{Name: "api", Limit: limit, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	l, err := reserve.New(b.client(), reserve.Config{Name: "api", Group: "shop", Limit: limit, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	require.NoError(b, err)
 	return l, log
 }
@@ -54,7 +54,7 @@ func TestWhatOthersDoIsLogged(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		require.NoError(t, other.Pause(t.Context(), 2*time.Second, "status page is red"))
 		time.Sleep(time.Second)
-		require.Contains(t, oneLog.String(), `msg="fleetpace: limit paused by another process; undo: fleetpace resume" limit=api pause=`)
+		require.Contains(t, oneLog.String(), `msg="fleetpace: limit paused by another process; undo: fleetpace resume" limit=shop/api pause=`)
 		require.Contains(t, oneLog.String(), `reason="status page is red"`)
 		require.NotContains(t, otherLog.String(), "by another process")
 		require.NoError(t, other.SetLimit(t.Context(), reserve.PerSecond(0.5), time.Minute))

@@ -82,9 +82,17 @@ func (j *Joint) stop(ctx context.Context, until time.Time, reason string) error 
 	}
 	for _, l := range j.limits {
 		l.core.name.Meter.Add(meter.Stops, 1)
-		l.core.cfg.Logger.Warn("fleetpace: stopped; undo: fleetpace resume", "limit", l.String(), "until", untilText(until), "reason", reason)
+		l.core.cfg.Logger.Warn("fleetpace: stopped; undo: fleetpace resume", "limit", inGroup(l.Group(), l.String()), "until", untilText(until), "reason", reason)
 	}
 	return nil
+}
+
+// inGroup is a limit as the command fleetpace takes it: behind its group, if it has one.
+func inGroup(group, limit string) string {
+	if group == "" {
+		return limit
+	}
+	return group + "/" + limit
 }
 
 func untilText(until time.Time) string {

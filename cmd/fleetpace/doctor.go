@@ -271,7 +271,7 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	}
 	var all []finding
 	alive := map[string]bool{}
-	wrong := []fleet.Why{fleet.WhyNoWrites, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion, fleet.WhyNobody, fleet.WhyDiffer}
+	wrong := []fleet.Why{fleet.WhyNoWrites, fleet.WhyStopped, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion, fleet.WhyNobody, fleet.WhyDiffer}
 	for _, n := range names {
 		s, err := a.fleet.Survey(ctx, n)
 		if err != nil {

@@ -44,7 +44,9 @@ func listing(lines []fleet.Line, rates bool) [][]string {
 		}
 		paused := "-"
 		if l.Paused {
-			paused = fleet.Span(l.PausedFor)
+			if paused = fleet.Span(l.PausedFor); l.Stopped {
+				paused = "calls fail"
+			}
 			if l.Reason != "" {
 				paused += ": " + l.Reason
 			}

@@ -169,7 +169,7 @@ func TestLookingAndChanging(t *testing.T) {
 		slow := s.limiter("slow", "5/day burst 5").For("acme") // nothing comes meanwhile
 		require.NoError(t, slow.WaitN(t.Context(), 3))
 		s.shows("slow")
-		require.Contains(t, s.does("refill", "slow", "acme", "-y"), "2 of 5 are left now")
+		require.Contains(t, s.does("refill", "slow", "acme", "-y"), "make all 5 permits of slow/acme available, of which 2 were left")
 		require.Contains(t, s.does("reset", "slow", "acme", "-y"), "there is none, and its limit")
 		state, err := slow.State(t.Context())
 		require.NoError(t, err)
@@ -277,7 +277,7 @@ func TestExitCodeOfWhy(t *testing.T) {
 	s := newScene(t, redistest.New(t))
 	limits := map[string]*reserve.Limiter{}
 	for name, limit := range map[string]string{"free": "100/s", "paused": "100/s", "used": "1/hour", "quota": "1/day quota",
-		"slots": "1 at once", "waiting": "1/hour", "waiting-paused": "100/s", "broken": "100/s"} {
+		"slots": "1 at once", "waiting": "1/hour", "waiting-paused": "100/s", "broken": "100/s", "stopped": "100/s"} {
 		l := s.limiter(name, limit)
 		held, err := l.Acquire(t.Context(), 1)
 		require.NoError(t, err)
@@ -287,6 +287,7 @@ func TestExitCodeOfWhy(t *testing.T) {
 	for _, name := range []string{"paused", "waiting-paused"} {
 		require.NoError(t, limits[name].Pause(t.Context(), time.Hour, ""))
 	}
+	require.NoError(t, limits["stopped"].Stop(t.Context(), time.Time{}, "no credit"))
 	for _, name := range []string{"waiting", "waiting-paused"} {
 		s.wait(limits[name], 2)
 		require.Eventually(t, func() bool {
@@ -294,17 +295,19 @@ func TestExitCodeOfWhy(t *testing.T) {
 			return err == nil && state.Waiting == 2
 		}, 20*time.Second, 20*time.Millisecond)
 	}
-	s.known("free", "paused", "used", "quota", "slots", "waiting", "waiting-paused", "broken")
+	s.known("free", "paused", "used", "quota", "slots", "waiting", "waiting-paused", "broken", "stopped")
 	require.NoError(t, s.client.Set(t.Context(), lua.Keys(s.prefix, "", "broken", "p", "")[0], "mine", 0).Err())
 	for name, want := range map[string]int{"free": 0, "paused": 0, "used": 0, "quota": 0, "slots": 0,
-		"waiting": exitHeldBack, "waiting-paused": exitHeldBack, "broken": exitHeldBack} {
+		"waiting": exitHeldBack, "waiting-paused": exitHeldBack, "broken": exitHeldBack, "stopped": exitHeldBack} {
 		code, out, errs := s.command("", "why", name, "--exit-code")
 		require.Equal(t, want, code, "%s: %s%s", name, out, errs)
 	}
+	require.Contains(t, s.does("ls"), "calls fail: hard stop: no credit")
+	require.Contains(t, s.does("resume", "stopped", "-y"), "done: end the stop of stopped")
 	require.Contains(t, s.does("why", "paused"), "It is paused", "what would hold a call back is said all the same")
 	code, out, errs := s.command("", "why", "--exit-code")
 	require.Equal(t, exitHeldBack, code, errs)
-	require.Regexp(t, `(?s)^stop  waiting-paused: It is paused.*\n      .*fleetpace resume waiting-paused\n.*\nlook  waiting: .*\n2 of 8 limits are fine or idle\.\n$`, out)
+	require.Regexp(t, `(?s)^stop  waiting-paused: It is paused.*\n      .*fleetpace resume waiting-paused\n.*\nlook  waiting: .*\n3 of 9 limits are fine or idle\.\n$`, out)
 	require.Equal(t, "No limit is known: no process has used one lately in this Redis under the prefix \"nobody\".\n"+
 		"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor\n", s.does("why", "--prefix", "nobody"))
 }

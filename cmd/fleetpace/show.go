@@ -67,7 +67,9 @@ func (a *app) print(look *fleet.Look) error {
 			limit += " (overridden)"
 		}
 		if r.Paused {
-			paused = fmt.Sprintf("for %s more: %s", r.State.Paused.Round(time.Second), r.Reason)
+			if paused = fmt.Sprintf("for %s more: %s", r.State.Paused.Round(time.Second), r.Reason); r.State.Stopped {
+				paused = "calls fail: " + r.Reason
+			}
 		}
 		rows = append(rows, []string{named(r.Key), limit, strconv.FormatInt(max(r.Waiting, int64(r.Calls)), 10), fleet.Span(r.Oldest),
 			strconv.FormatInt(r.Booked, 10), fleet.Number(r.State.Stored), wait, paused})

@@ -49,13 +49,13 @@ ID. Without LIMIT it says so of all limits, the worst first.`,
 			return err
 		},
 	}
-	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back (some wait or are booked and have no turn now), or if calls of a process fail")
+	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back (some wait or are booked and have no turn now), or if calls fail")
 	return c
 }
 
 // isHeld reports whether calls are held back, or fail.
 func isHeld(answer *fleet.Answer) bool {
-	return answer.Held > 0 || slices.Contains([]fleet.Why{fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion}, answer.Reason)
+	return answer.Held > 0 || slices.Contains([]fleet.Why{fleet.WhyStopped, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion}, answer.Reason)
 }
 
 // whyAll explains all limits, the worst first. Equally bad limits are sorted by how many calls they hold back.

@@ -93,7 +93,9 @@ func (t *Target) Stop(length time.Duration, why, who string) (*Change, error) {
 // Resume ends a pause or a stop.
 func (t *Target) Resume() *Change {
 	what := fmt.Sprintf("end the pause of %s", t)
-	if !t.Row.Paused {
+	if t.Row.State.Stopped {
+		what = fmt.Sprintf("end the stop of %s", t)
+	} else if !t.Row.Paused {
 		what += " (it is not paused)"
 	}
 	return &Change{What: what, Command: t.command("resume"), Do: t.Limiter.Resume}
@@ -106,7 +108,7 @@ func (t *Target) Refill() (*Change, error) {
 		return nil, fmt.Errorf("%w: %s", ErrSlots, t)
 	}
 	return &Change{
-		What:    fmt.Sprintf("make all permits of %s available: %.0f of %d are left now", t, st.Stored, st.Limit.MaxBurst()),
+		What:    fmt.Sprintf("make all %d permits of %s available, of which %.0f were left", st.Limit.MaxBurst(), t, st.Stored),
 		Command: t.command("refill"), Do: t.Limiter.Refill,
 	}, nil
 }

@@ -44,11 +44,11 @@ func TestWhyDrills(t *testing.T) {
 		"a stop without an end": {func(s *scene) {
 			require.NoError(s, s.paced(reserve.PerSecond(100)).Stop(s.Context(), time.Time{}, "no credit"))
 			s.known(1)
-		}, fleet.WhyPaused, "No end is known", "fleetpace resume api", "would have its turn"},
+		}, fleet.WhyStopped, "No end is known", "fleetpace resume api", "would have its turn"},
 		"a stop with an end": {func(s *scene) {
 			require.NoError(s, s.paced(reserve.PerSecond(100)).Stop(s.Context(), time.Now().Add(time.Hour), "no credit"))
 			s.known(1)
-		}, fleet.WhyPaused, "for (59m|1h).* more", "fleetpace resume api", "would have its turn"},
+		}, fleet.WhyStopped, "for (59m|1h).* more", "fleetpace resume api", "would have its turn"},
 		"slots that are held": {func(s *scene) {
 			s.slots(1, 1)
 			s.known(1)

@@ -15,7 +15,8 @@ type Line struct {
 	Waiting   int64   `json:"waiting"`
 	Oldest    float64 `json:"oldest"` // seconds
 	Booked    int64   `json:"booked"`
-	Paused    bool    `json:"paused"`              // one of its keys is paused
+	Paused    bool    `json:"paused"`              // one of its keys is paused or stopped
+	Stopped   bool    `json:"stopped,omitempty"`   // one of its keys is stopped: calls fail
 	PausedFor float64 `json:"pausedFor,omitempty"` // seconds that the pause still lasts
 	Reason    string  `json:"reason,omitempty"`
 	Set       bool    `json:"set"` // some key has an override
@@ -93,7 +94,7 @@ func (l *Look) Line(rates *Rates) Line {
 			sum.Unclaimed += row.Waiting
 		}
 		if row.Paused && !sum.Paused {
-			sum.Paused, sum.PausedFor, sum.Reason = true, row.State.Paused.Seconds(), row.Reason
+			sum.Paused, sum.PausedFor, sum.Reason, sum.Stopped = true, row.State.Paused.Seconds(), row.Reason, row.State.Stopped
 		}
 		if row.Error != "" {
 			sum.Error = row.Error

@@ -24,7 +24,7 @@ var Severities = []Severity{SeverityStop, SeveritySlow, SeverityLook, SeverityFi
 // severity is how bad a reason is while so many calls are held back.
 func (w Why) severity(held int64) Severity {
 	switch w {
-	case WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyPaused, WhyNobody:
+	case WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody:
 		return SeverityStop
 	case WhySlots, WhyUsedUp:
 		if held > 0 {
@@ -60,10 +60,9 @@ func (w Why) title(row *Row, held int64) string {
 		return "Limits of two kinds"
 	case WhyVersion:
 		return "Two versions that cannot share"
+	case WhyStopped:
+		return "Stopped: calls fail"
 	case WhyPaused:
-		if row.State.Stopped {
-			return "Stopped: calls fail"
-		}
 		return "Paused"
 	case WhyNobody:
 		return "No process is alive"
@@ -106,10 +105,9 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 		return "Look at the key in Redis. Without it the limit begins again as new.", ""
 	case WhyKind, WhyVersion:
 		return "Who uses which:", on("show")
+	case WhyStopped:
+		return "When the provider serves calls again:", on("resume")
 	case WhyPaused:
-		if row.State.Stopped {
-			return "When the provider serves calls again:", on("resume")
-		}
 		return "It ends by itself. To end it now:", on("resume")
 	case WhyNobody:
 		return "Start workers. Who ran last:", on("show")

@@ -22,7 +22,7 @@ func TestQuoted(t *testing.T) {
 // Each reason has a title and a severity. What is wrong has something to do about it.
 func TestEachReasonSaysWhatToDo(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
-	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhyQueue} {
+	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhyQueue} {
 		row := &Row{Queue: Queue{Key: "acme", HeldBy: "other"}}
 		row.State.Holders = []reserve.Holder{{Process: "p", Number: 1, Slots: 1}}
 		title, severity := why.title(row, 1), why.severity(1)

@@ -41,7 +41,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if !st.StoppedUntil.IsZero() {
 		until, unknown = " until "+clock(row.Until)+", for "+span(st.Paused)+" more", ""
 	}
-	add(st.Stopped, WhyPaused, "It is stopped%s, and calls fail%s.%s", until, because, unknown)
+	add(st.Stopped, WhyStopped, "It is stopped%s, and calls fail%s.%s", until, because, unknown)
 	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
 	calls := st.Waiting // reports are up to a second old, and reported calls may wait for other limits
 	if calls > 0 {

@@ -22,6 +22,7 @@ const (
 	WhyCorrupt   Why = "corrupt"   // a key holds other data than it should
 	WhyKind      Why = "kind"      // calls of some processes fail, because a limit of another kind is in force
 	WhyVersion   Why = "version"   // calls of some processes fail, because processes of another version use the limit
+	WhyStopped   Why = "stopped"   // calls fail, as after a hard stop
 	WhyPaused    Why = "paused"    // no call has a turn until the pause ends
 	WhyNobody    Why = "nobody"    // calls wait or are booked, and no process is alive to make them
 	WhySlots     Why = "slots"     // all slots are held
