@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -287,5 +288,32 @@ func TestShareOfStatedLimit(t *testing.T) {
 		require.NoError(t, err)
 		assert.InDelta(t, 15*800, states[1].Rate*60, 1)
 		assert.Equal(t, 15*800, states[1].Burst)
+	})
+}
+
+// A call that was estimated while nothing was known costs what is known when it has its turn.
+func TestEstimateAtTheTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		preset := llm.Anthropic("m", llm.Build)
+		preset.Output = 60_000
+		set := newSet(t, bubble.New(t), llm.Config{Account: "a", Preset: preset})
+		client := set.Client(&http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) {
+			time.Sleep(40 * time.Second)
+			return answers(`{"usage":{"input_tokens":20,"output_tokens":1000}}`).Transport.RoundTrip(r)
+		})})
+		start := time.Now()
+		var all sync.WaitGroup
+		for range 40 {
+			all.Go(func() {
+				response, err := client.Post("https://api.example/v1/messages", "application/json", strings.NewReader(`{"max_tokens":8192}`)) //nolint:noctx // it ends by itself
+				if assert.NoError(t, err) {
+					_, _ = io.Copy(io.Discard, response.Body)
+					_ = response.Body.Close()
+				}
+			})
+		}
+		all.Wait()
+		t.Logf("40 calls took %v", time.Since(start))
+		assert.Less(t, time.Since(start), 3*time.Minute) // 9 calls are sent until five answers are known, and then one each second
 	})
 }

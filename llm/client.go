@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -39,6 +40,7 @@ func (s *Set) Client(base *http.Client) *http.Client {
 			return s.ended(r, u, false)
 		},
 		TokensUnstated: s.preset.fixed(),
+		Estimate:       s.again,
 		Early: func(r *http.Response, u Usage) []int {
 			return s.ended(r, u, true)
 		},
@@ -136,16 +138,43 @@ func (s sending) CloseIdleConnections() {
 	}
 }
 
+// needs returns how many limits the turn of a request has.
+func (s *Set) needs(r *http.Request) int {
+	if wishesOf(r.Context()).urgent {
+		return len(s.limits)
+	}
+	return len(s.limits) + len(s.behind)
+}
+
+// again returns the costs of a request that has waited, if its estimate would differ by more than an eighth now: other
+// calls have ended since.
+func (s *Set) again(r *http.Request) []int {
+	if s.config.Estimate != nil || s.preset.fixed() {
+		return nil
+	}
+	e := estimateOf(r)
+	now := e
+	s.learns.estimate(r.Context(), &now, cmp.Or(e.Max, s.preset.MostOutput, mostOutput))
+	costs, changed := make([]int, s.needs(r)), false
+	for i, of := range slices.Concat(s.ofs, s.behOfs)[:len(costs)] {
+		was, is := s.reserved(of, e), s.reserved(of, now)
+		if costs[i] = -1; max(was-is, is-was) > was/8 {
+			costs[i], changed = max(1, is), true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return costs
+}
+
 // statusOverloaded is the status of Anthropic for an overloaded API.
 const statusOverloaded = 529
 
 // ended returns what a request has used at the limits of its turn, and learns from it.
 func (s *Set) ended(r *http.Response, u Usage, early bool) []int {
 	e := estimateOf(r.Request)
-	n := len(s.limits)
-	if !wishesOf(r.Request.Context()).urgent {
-		n += len(s.behind)
-	}
+	n := s.needs(r.Request)
 	switch {
 	case r.StatusCode == http.StatusServiceUnavailable || r.StatusCode == statusOverloaded:
 		return nil // else an overloaded provider would get more calls than others

@@ -39,7 +39,8 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 		closeBody(body)
 		return s, err
 	}
-	s.at = time.Now()
+	s.at, s.settling = time.Now(), &sync.Mutex{}
+	t.estimate(request, s)
 	t.levels.sends(c, 1)
 	defer t.levels.sends(c, -1)
 	ctx, cancel := context.WithCancelCause(request.Context())
@@ -74,7 +75,6 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 		s.Body = http.NoBody
 	}
 	scan, zipped := t.scanner(s.Response, c)
-	s.settling = &sync.Mutex{}
 	s.Body = hold(s.Body, scan, zipped, t.early(s, scan), func() {
 		cancel(nil)
 		t.bodyOver(s, c, scan)

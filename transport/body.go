@@ -129,12 +129,7 @@ func (t *Transport) early(s sent, scan *bodies.Scanner) func() {
 		return nil
 	}
 	return func() {
-		used := t.config.Early(s.Response, scan.Usage())
-		go func() {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Request.Context()), tellFor)
-			defer cancel()
-			t.settle(ctx, s, used)
-		}()
+		t.settleLater(s.Request.Context(), s, t.config.Early(s.Response, scan.Usage()))
 	}
 }
 

@@ -57,6 +57,11 @@ type Config struct {
 	// Default: costs are settled at the end.
 	Early func(*http.Response, bodies.Usage) []int
 
+	// Estimate returns what a request costs at each limit of its turn, in their order, by what is known when it has
+	// its turn, which may be long after Choose. Numbers below 0 and a nil slice mean that its Costs are right. The
+	// limits count the new numbers at once, and the request does not wait for that. Default: the Costs are right.
+	Estimate func(*http.Request) []int
+
 	// API is the provider whose rules say what a refusal means: see [bodies.Classify]. The body of a
 	// response of status 400 or above is read up to [bodies.MostRead] before the caller gets it, all
 	// of it. Failures that a body of status 200 reports count, too, once the caller has read them.
@@ -81,7 +86,8 @@ type Config struct {
 	// this client's requests that are under way are taken off. A tenth of a bucket is left to calls of
 	// others: if less is left, the limit is paused until that comes back. The rest of a window has to
 	// last until all of it comes back. Remaining output tokens do not count. No response raises what is left at once.
-	// If responses say for a minute that more is left than the fleet counts, by a tenth of the burst, the fleet follows.
+	// If responses say for a minute that more is left than the fleet counts, by a tenth of the burst, the fleet
+	// follows: each process by its part.
 	// With several limits, the limits that [Turn.Windows] names follow.
 	Levels bool
 
@@ -192,6 +198,8 @@ func (c Config) validate() error {
 		return invalid("Config.Tokens", "must not be set together with Config.Used: both would settle the costs")
 	case c.Early != nil && c.Tokens == nil:
 		return invalid("Config.Early", "must be set together with Config.Tokens, which settles the rest")
+	case c.Estimate != nil && c.Tokens == nil:
+		return invalid("Config.Estimate", "must be set together with Config.Tokens, which settles the real cost")
 	case c.API != "" && !c.API.Known():
 		return invalid("Config.API", "must be one of package bodies, such as %q, got %q", bodies.Anthropic, c.API)
 	case c.Adapt != nil && c.Learn:

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -45,4 +46,23 @@ func (t *Transport) settle(ctx context.Context, s sent, used []int) {
 		t.config.Logger.Error("transport: the cost of a call could not be settled; its estimate stays",
 			"used", used, "error", err)
 	}
+}
+
+// estimate tells the limits what an attempt costs by what is known now.
+func (t *Transport) estimate(request *http.Request, s sent) {
+	if t.config.Estimate == nil || s.turn == nil {
+		return
+	}
+	if costs := t.config.Estimate(request); costs != nil {
+		t.settleLater(request.Context(), s, costs)
+	}
+}
+
+// settleLater is settle for a caller that does not wait.
+func (t *Transport) settleLater(ctx context.Context, s sent, used []int) {
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
+		defer cancel()
+		t.settle(ctx, s, used)
+	}()
 }
