@@ -2,7 +2,8 @@
 --
 -- ARGV  after the arguments of head.lua:
 --         permits      '': all of them
---         raises       1; 0: a limit that has fewer left keeps what it has
+--         raises       1; 0: a limit that has fewer left keeps what it has; 2: it gets the part of one
+--                      process, as other processes may tell of the same permits
 -- Reply: after the reply of head.lua, per limit how many permits were left before, and 1 if that has
 --       changed. News: left, if there are more now
 --
@@ -12,7 +13,7 @@
 
 local EARLY = 64 -- so many granted turns are counted
 
-local permits, raises = tonumber(ARGV[OWN + 1]), ARGV[OWN + 2] == '1'
+local permits, raises = tonumber(ARGV[OWN + 1]), ARGV[OWN + 2]
 if ARGV[OWN + 1] ~= '' and not (finite(permits) and permits >= 0) then
   return bad('permits: want a number of at least 0, or nothing', OWN + 1, 1)
 end
@@ -55,7 +56,11 @@ for j = 1, COUNT do
     was = l.kind == 'w' and (l.free + l.part <= at and 1 or 0) or l.meter.left(l)
     local to = min(permits or huge, l.kind == 'p' and l.b or l.kind == 'w' and 1 or l.a)
     if l.kind ~= 'p' then to = floor(to) elseif permits then to = to - early(l) end
-    if to > was and raises then
+    if to > was and raises ~= '0' then
+      if raises == '2' then
+        to = was + (to - was) / max(1, call('ZCOUNT', l.processes, '(0', '+inf'))
+        if l.kind ~= 'p' then to = ceil(to) end
+      end
       raise(l, to)
       changed, l.last = 1, '' -- the last spending is part of it, and does not come back
     elseif to < was and l.kind ~= 'w' then

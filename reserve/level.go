@@ -17,14 +17,15 @@ import (
 // Errors: [ErrInvalid] for slots, which [Limiter.Free] frees; [ErrUnavailable], [ErrDenied],
 // [ErrCorrupt], [ErrClosed], or the context's.
 func (l *Limiter) Refill(ctx context.Context) error {
-	_, err := l.level(ctx, -1, true)
+	_, err := l.level(ctx, -1, wire.RaisesAll)
 	return failed("refill", l, err)
 }
 
 // Told takes in how many permits the API says are left, for example in a header of its response or in
 // Shopify's currentlyAvailable. If Redis has more left, the whole fleet continues with that many, so calls
 // of other programs count, too. It does not make more permits available at once. If the API says for a
-// minute that at least a tenth of the burst more is left, the limit rises to what it says.
+// minute that at least a tenth of the burst more is left, each process raises the limit by its part of the
+// difference.
 //
 // Take off what the API does not know yet: the costs of calls that are on their way to it. Granted turns that
 // are not due yet are taken off by themselves. Told asks Redis only if the process knows of more permits than
@@ -55,13 +56,15 @@ func (l *Limiter) told(ctx context.Context, remaining float64) error {
 	}
 	now := time.Now()
 	left, known := l.left(now)
-	switch {
-	case !known || remaining < left || left <= 0 && l.Settles(): // only Redis knows which granted turns are not due yet
-		l.core.levels.doubt(l.limit)
-		_, err := l.level(ctx, remaining, false)
-		return err
-	case l.core.levels.believes(l.limit, now, remaining >= left+trustPart*float64(l.Limit().MaxBurst())):
-		_, err := l.level(ctx, remaining, true)
+	if !known || remaining < left || left <= 0 && l.Settles() { // only Redis knows which granted turns are not due yet
+		was, err := l.level(ctx, remaining, wire.RaisesNothing)
+		if err != nil {
+			return err
+		}
+		left = max(0, float64(was))
+	}
+	if l.core.levels.believes(l.limit, now, remaining >= left+trustPart*float64(l.Limit().MaxBurst())) {
+		_, err := l.level(ctx, remaining, wire.RaisesPart)
 		return err
 	}
 	return nil
@@ -79,7 +82,7 @@ func (l *Limiter) left(now time.Time) (permits float64, known bool) {
 	return float64(n), known
 }
 
-func (l *Limiter) level(ctx context.Context, permits float64, raises bool) (int64, error) {
+func (l *Limiter) level(ctx context.Context, permits float64, raises wire.Raises) (int64, error) {
 	j := l.joint()
 	if err := j.ready(ctx); err != nil {
 		return 0, err
@@ -98,13 +101,6 @@ func (l *Limiter) level(ctx context.Context, permits float64, raises bool) (int6
 type levels struct {
 	mu    sync.Mutex
 	since map[*wire.Limit]time.Time // guarded by mu
-}
-
-// doubt forgets what was said of a limit.
-func (s *levels) doubt(l *wire.Limit) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.since, l)
 }
 
 // believes notes whether more is left of a limit, and reports whether that has been so for long enough.

@@ -109,6 +109,32 @@ func TestToldWhatIsLeft(t *testing.T) {
 	})
 }
 
+// Processes that know of the same permits do not give each of them twice. They learn of them also while all calls wait.
+func TestToldOfTheSamePermits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		var fleet []*reserve.Limiter
+		for range 4 {
+			fleet = append(fleet, b.with(reserve.Config{Limit: reserve.PerHour(100).Burst(100), Settles: true}))
+		}
+		require.True(t, allowed(t, fleet[0], 100))
+		f := newLog()
+		for i := range 60 {
+			f.wait(t, 1, i, fleet[i%4].Wait)
+		}
+		for range 62 {
+			for _, l := range fleet {
+				require.NoError(t, l.Told(t.Context(), 40))
+			}
+			time.Sleep(time.Second)
+		}
+		given := len(f.between(time.Minute, f.now()))
+		assert.LessOrEqual(t, given, 42, "and two that come by themselves")
+		assert.GreaterOrEqual(t, given, 20)
+		f.all()
+	})
+}
+
 // A pause that keeps what is stored lets calls use it afterwards, as the provider does.
 func TestPauseKeeping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -59,7 +59,7 @@ func (p *Process) Resume(ctx context.Context, limits []*wire.Limit) error {
 }
 
 // Level sets how many permits are left of some limits, as wire.Level does.
-func (p *Process) Level(ctx context.Context, limits []*wire.Limit, permits float64, raises bool) (left []int64, err error) {
+func (p *Process) Level(ctx context.Context, limits []*wire.Limit, permits float64, raises wire.Raises) (left []int64, err error) {
 	err = p.move(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
 		reply, left, err = wire.Level(ctx, c, permits, raises)
 		return reply, err

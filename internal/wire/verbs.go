@@ -162,16 +162,25 @@ func Resume(ctx context.Context, c *Call) (Reply, error) {
 	return reply, err
 }
 
-// Level sets how many permits are left of each limit; below 0: all. Without raises, a limit that has fewer
-// left keeps them. It returns what was left of each before.
-func Level(ctx context.Context, c *Call, permits float64, raises bool) (Reply, []int64, error) {
+// Raises says what Level does to a limit that has fewer permits left.
+type Raises int
+
+// It keeps them, it gets all, or it gets the part of one of the processes, of which each may know of the same permits.
+const (
+	RaisesNothing Raises = iota
+	RaisesAll
+	RaisesPart
+)
+
+// Level sets how many permits are left of each limit; below 0: all. It returns what was left of each before.
+func Level(ctx context.Context, c *Call, permits float64, raises Raises) (Reply, []int64, error) {
 	a := c.begin(scripts.Level)
 	if permits < 0 {
 		a.text("")
 	} else {
 		a.float(permits)
 	}
-	a.flag(raises)
+	a.number(int64(raises))
 	reply, r, err := c.run(ctx, scripts.Level)
 	if err != nil {
 		return reply, nil, err
