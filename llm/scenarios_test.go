@@ -46,10 +46,12 @@ type agents struct {
 	base            func(http.RoundTripper) http.RoundTripper
 	got             func(number int, body []byte) // what came of each body; nil: nobody looks
 	zipped          bool                          // it accepts gzip
+	rests           []time.Duration               // how long agents rest after a call, by process; nil: not at all
 
 	sets  []*llm.Set
 	tries int // the most of a call
 	waits []time.Duration
+	lost  int // calls that were refused in the end
 }
 
 // run runs the fleet against an account.
@@ -68,7 +70,7 @@ func (f *agents) run(t *testing.T, b *bubble.Bubble, account http.Handler) {
 	for after, do := range f.at {
 		time.AfterFunc(after, do)
 	}
-	for _, set := range f.sets {
+	for process, set := range f.sets {
 		client := emulator.RoundTripper(account)
 		if f.base != nil {
 			client = f.base(client)
@@ -84,13 +86,18 @@ func (f *agents) run(t *testing.T, b *bubble.Bubble, account http.Handler) {
 					n := number
 					mu.Unlock()
 					start := time.Now()
-					tries, err := f.call(ctx, client, n)
+					status, tries, err := f.call(ctx, client, n)
 					mu.Lock()
 					f.tries = max(f.tries, tries)
-					if err == nil {
+					if err == nil && status < http.StatusBadRequest {
 						f.waits = append(f.waits, time.Since(start))
+					} else if err == nil {
+						f.lost++
 					}
 					mu.Unlock()
+					if f.rests != nil {
+						time.Sleep(f.rests[process])
+					}
 					if err != nil && ctx.Err() == nil {
 						time.Sleep(f.failed(err))
 					}
@@ -103,7 +110,7 @@ func (f *agents) run(t *testing.T, b *bubble.Bubble, account http.Handler) {
 }
 
 // call makes one call.
-func (f *agents) call(ctx context.Context, client http.RoundTripper, number int) (tries int, err error) {
+func (f *agents) call(ctx context.Context, client http.RoundTripper, number int) (status, tries int, err error) {
 	callCtx := ctx
 	if f.route != nil {
 		callCtx = llm.Route(ctx, f.route(number))
@@ -115,7 +122,7 @@ func (f *agents) call(ctx context.Context, client http.RoundTripper, number int)
 	for tries = 1; ; tries++ {
 		r, err := http.NewRequestWithContext(callCtx, http.MethodPost, "https://api.example"+f.path, strings.NewReader(body))
 		if err != nil {
-			return tries, err
+			return 0, tries, err
 		}
 		if f.bytes != nil { // a body that is not read
 			r.GetBody, r.ContentLength = nil, int64(f.bytes(number))
@@ -130,7 +137,7 @@ func (f *agents) call(ctx context.Context, client http.RoundTripper, number int)
 		}
 		response, err := client.RoundTrip(r)
 		if err != nil {
-			return tries, err
+			return 0, tries, err
 		}
 		if f.met != nil {
 			f.met(response)
@@ -146,7 +153,7 @@ func (f *agents) call(ctx context.Context, client http.RoundTripper, number int)
 			f.got(number, body.Bytes())
 		}
 		if response.StatusCode < 400 || tries == 3 || response.Header.Get("X-Should-Retry") == "false" {
-			return tries, nil
+			return response.StatusCode, tries, nil
 		}
 		wait := time.Second / 2 << tries
 		if ms, err := strconv.Atoi(response.Header.Get("Retry-After-Ms")); err == nil {

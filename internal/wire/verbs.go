@@ -165,7 +165,7 @@ func Resume(ctx context.Context, c *Call) (Reply, error) {
 // Raises says what Level does to a limit that has fewer permits left.
 type Raises int
 
-// It keeps them, it gets all, or it gets the part of one of the processes, of which each may know of the same permits.
+// The limit keeps what it has, gets all, or gets the part of one process: others may know of the same permits.
 const (
 	RaisesNothing Raises = iota
 	RaisesAll
