@@ -113,14 +113,14 @@ func (h *history) settles(p *process) error {
 			cost := part.Cost
 			for reports := 1 + h.IntN(3); reports > 0; reports-- {
 				used := math.Floor(h.Float64() * 2 * cost)
-				is := queuemodel.Report{ID: p.name + ":" + strconv.Itoa(t.number), Cost: cost, Used: used, Flow: t.flow}
+				is := queuemodel.Report{ID: p.name + ":" + strconv.Itoa(t.number), Cost: cost, Used: used, Flow: t.flow, Again: h.pick(3)}
 				ok, err := h.settle(p, part, is)
 				if err != nil {
 					return err
 				}
 				// What it used more nobody could know when the turns were given that are out.
 				if used < part.Cost && ok {
-					h.charged(t.call, part, used)
+					h.charged(t.call, queuemodel.Part{Limit: part.Limit, Cost: is.Cost}, used)
 				}
 				if h.pick(3) { // that it is told twice changes nothing
 					if _, err := h.settle(p, part, is); err != nil {
@@ -128,7 +128,7 @@ func (h *history) settles(p *process) error {
 					}
 				}
 				cost = max(used, 1)
-				if used < is.Cost { // a later report that it used more comes too late for the provider
+				if used < is.Cost && !is.Again { // permits come back once
 					break
 				}
 			}

@@ -6,7 +6,8 @@
 --                      spent without Redis, while it was unreachable
 --         cost         what the limit knows of the call: the cost that it had, or what was reported
 --                      last; without an id: micros since the outage of the process began
---         used         permits; above or below the cost
+--         used         permits; above or below the cost. "+" before them: a better estimate, from which
+--                      permits may come back again
 --         flow         "<weight>:<flow>" of the call. '': it names none
 -- Reply: after the reply of head.lua, per item by how many permits the use of the limit has changed:
 -- below 0 if permits came back. '': the call is not known and has used no more than its cost, or
@@ -32,14 +33,14 @@ end
 -- settle replaces the cost of a call. Permits beyond the cost always count, also if there is no record of the call any
 -- more. Then the record stays, so that a request that is repeated counts once. Its half number says that the first
 -- record was lost: nothing comes back from then on, as nobody knows what the bucket has had since.
-local function settle(l, id, cost, used)
+local function settle(l, id, cost, used, again)
   if l.kind == 'r' then return l.meter.settle(l, cost, used, nil, id) end
   local was, is = id .. ':' .. format('%.0f', cost), id .. ':' .. format('%.0f', used)
   local record = tonumber(call('ZSCORE', l.log, was))
   if not record and (used <= cost or call('ZSCORE', l.log, is)) then return nil end
   if record then call('ZREM', l.log, was) else record = l.meter.record(l, at) + 0.5 end
   if record == 0.5 or record % 1 > 0 and used < cost then return nil end -- slots come back when calls are done
-  if used > cost then call('ZADD', l.log, format('%.1f', record), is) end
+  if used > cost or again then call('ZADD', l.log, format('%.1f', record), is) end
   l.logged = true
   return l.meter.settle(l, cost, used, record)
 end
@@ -48,7 +49,7 @@ for i = OWN + 1, #ARGV, 5 do
   local l, id, cost, used = limit(i), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local settled
   if l and not l.problem and finite(cost) and used and used >= 0 and used <= MOST_USED and used == floor(used) then
-    if id == '' then settled = away(l, cost, used) else settled = settle(l, id, cost, used) end
+    if id == '' then settled = away(l, cost, used) else settled = settle(l, id, cost, used, match(ARGV[i + 3], '^%+')) end
     if settled and id ~= '' and l.virtual > 0 then shares().corrected(l, ARGV[i + 4], used - cost) end
     if settled and used < cost and l.card > 0 then
       sooner(l)

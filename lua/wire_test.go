@@ -287,7 +287,11 @@ func (s *server) Settle(who queuemodel.Caller, limits []queuemodel.Limit, limit 
 	if is.Flow != nil {
 		flow = flowText(is.Flow)
 	}
-	r := s.run("settle", Settle, limits, append(headArgs(who, limits), limit+1, is.ID, whole(is.Cost), whole(is.Used), flow))
+	used := whole(is.Used)
+	if is.Again {
+		used = "+" + used
+	}
+	r := s.run("settle", Settle, limits, append(headArgs(who, limits), limit+1, is.ID, whole(is.Cost), used, flow))
 	if r.err != nil {
 		return nil, 0, false, r.err
 	}

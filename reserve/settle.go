@@ -33,7 +33,13 @@ import (
 // yet. After any other error Settle may be repeated, and counts once. It changes nothing for a call
 // that was let through during an outage. Settle works after [Limiter.Close].
 func (r *Reservation) Settle(ctx context.Context, used ...int) error {
-	return failed("settle", r.joint, r.settle(ctx, used))
+	return failed("settle", r.joint, r.settle(ctx, used, false))
+}
+
+// Estimate replaces the estimated cost of a call that has its turn by a better one, and works like
+// [Reservation.Settle]. When the real cost is settled, permits may come back again.
+func (r *Reservation) Estimate(ctx context.Context, costs ...int) error {
+	return failed("estimate", r.joint, r.settle(ctx, costs, true))
 }
 
 // Charged returns how many permits each limit counts for the call, in the order of [All]: the cost that
@@ -104,11 +110,11 @@ func (j *Joint) settleCall(ctx context.Context, id string, costs, used []int) er
 	for _, part := range need.Parts() {
 		was = append(was, part.Cost)
 	}
-	_, err = j.process().Settle(ctx, &need, id, was, is)
+	_, err = j.process().Settle(ctx, &need, id, was, is, false)
 	return j.shared().why(ctx, err)
 }
 
-func (r *Reservation) settle(ctx context.Context, costs []int) error {
+func (r *Reservation) settle(ctx context.Context, costs []int, again bool) error {
 	used, err := r.joint.used(ctx, &r.call.Need, costs)
 	if err != nil {
 		return err
@@ -119,7 +125,7 @@ func (r *Reservation) settle(ctx context.Context, costs []int) error {
 	}
 	var changed []int64
 	if turn.Process != "" { // otherwise Redis knows nothing of it
-		changed, err = r.process().Settle(ctx, &r.call.Need, wire.CallID(turn.Process, turn.Number), charged, used)
+		changed, err = r.process().Settle(ctx, &r.call.Need, wire.CallID(turn.Process, turn.Number), charged, used, again)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

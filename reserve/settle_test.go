@@ -48,6 +48,28 @@ func TestSettleSeveralTimes(t *testing.T) {
 	}
 }
 
+// Permits come back of an estimate, and again of the real cost.
+func TestEstimateBeforeSettle(t *testing.T) {
+	for name, limit := range stored {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newBubble(t).with(reserve.Config{Limit: limit, Settles: true})
+				r := held(t, l, 8)
+				require.NoError(t, r.Wait(t.Context()))
+				for i, now := range []int{5, 5, 6, 3, 1} {
+					report := r.Estimate
+					if i == 4 {
+						report = r.Settle
+					}
+					require.NoError(t, report(t.Context(), now))
+					assert.Equal(t, []int{now}, r.Charged())
+					assert.InDelta(t, 10-now, state(t, l).Stored, 0.1)
+				}
+			})
+		})
+	}
+}
+
 // Tenants have equal parts of what is used, also if one of them estimates a third of that, or three times as much.
 func TestSettledShares(t *testing.T) {
 	for _, estimates := range [][2]int{{10, 30}, {90, 30}, {90, 10}} {

@@ -129,7 +129,7 @@ func (t *Transport) early(s sent, scan *bodies.Scanner) func() {
 		return nil
 	}
 	return func() {
-		t.settleLater(s.Request.Context(), s, t.config.Early(s.Response, scan.Usage()))
+		go t.settle(s.Request.Context(), s, t.config.Early(s.Response, scan.Usage()))
 	}
 }
 

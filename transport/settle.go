@@ -41,11 +41,7 @@ func (t *Transport) settle(ctx context.Context, s sent, used []int) {
 		return
 	}
 	s.settling.Lock()
-	defer s.settling.Unlock()
-	if err := s.turn.Settle(ctx, used...); err != nil {
-		t.config.Logger.Error("transport: the cost of a call could not be settled; its estimate stays",
-			"used", used, "error", err)
-	}
+	t.report(ctx, s, s.turn.Settle, used)
 }
 
 // estimate tells the limits what an attempt costs by what is known now.
@@ -54,15 +50,18 @@ func (t *Transport) estimate(request *http.Request, s sent) {
 		return
 	}
 	if costs := t.config.Estimate(request); costs != nil {
-		t.settleLater(request.Context(), s, costs)
+		s.settling.Lock() // before the response says the real cost
+		go t.report(request.Context(), s, s.turn.Estimate, costs)
 	}
 }
 
-// settleLater is settle for a caller that does not wait.
-func (t *Transport) settleLater(ctx context.Context, s sent, used []int) {
-	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
-		defer cancel()
-		t.settle(ctx, s, used)
-	}()
+// report tells the limits the cost of an attempt, also if its request has ended. The caller has locked settling.
+func (t *Transport) report(ctx context.Context, s sent, by func(context.Context, ...int) error, costs []int) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), tellFor)
+	defer cancel()
+	defer s.settling.Unlock()
+	if err := by(ctx, costs...); err != nil {
+		t.config.Logger.Error("transport: the cost of a call could not be settled; its estimate stays",
+			"used", costs, "error", err)
+	}
 }

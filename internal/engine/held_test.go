@@ -244,7 +244,7 @@ func TestCallsWithIDsHearOfSettledCosts(t *testing.T) {
 					}
 					turn, err := h.Wait(t.Context())
 					if err == nil {
-						_, err = p.Settle(t.Context(), &need, wire.CallID(turn.Process, turn.Number), []int64{cost}, []int64{used})
+						_, err = p.Settle(t.Context(), &need, wire.CallID(turn.Process, turn.Number), []int64{cost}, []int64{used}, false)
 					}
 					if err != nil {
 						t.Error(err)

@@ -110,8 +110,9 @@ func (p *Process) Still(limits []*wire.Limit, until time.Time) {
 }
 
 // Settle tells Redis how many permits of each limit a call has used; below 0: it is not known. The limits have had costs
-// of it so far. The id is its wire.CallID. It returns by how many permits their use has changed.
-func (p *Process) Settle(ctx context.Context, need *Need, id string, costs, used []int64) ([]int64, error) {
+// of it so far. The id is its wire.CallID. If used are better estimates, permits may come back again. It returns by how
+// many permits their use has changed.
+func (p *Process) Settle(ctx context.Context, need *Need, id string, costs, used []int64, again bool) ([]int64, error) {
 	var limits []*wire.Limit
 	var items []wire.Used
 	var parts []int
@@ -119,7 +120,7 @@ func (p *Process) Settle(ctx context.Context, need *Need, id string, costs, used
 		if used[i] < 0 || used[i] == costs[i] {
 			continue
 		}
-		items = append(items, wire.Used{Limit: len(limits), ID: id, Cost: costs[i], Used: used[i], Flow: need.Flow})
+		items = append(items, wire.Used{Limit: len(limits), ID: id, Cost: costs[i], Used: used[i], Again: again, Flow: need.Flow})
 		limits, parts = append(limits, part.Limit), append(parts, i)
 	}
 	changed := make([]int64, len(costs))

@@ -43,6 +43,7 @@ type Report struct {
 	ID         string // empty: spent without Redis
 	Cost, Used float64
 	Flow       *Flow
+	Again      bool // permits may come back again
 }
 
 // Settle is the script settle, for one item. It returns by how many permits the use of the limit has changed, and
@@ -69,7 +70,7 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, is Report) ([]Head
 		if is.Used < is.Cost && record != math.Floor(record) { // its first record was lost
 			break
 		}
-		if is.Used > is.Cost {
+		if is.Used > is.Cost || is.Again {
 			s.records[now] = record
 		}
 		changed, known = c.settle(s, is, record)

@@ -105,6 +105,7 @@ type Used struct {
 	ID    string // "<process>:<number>" of the call
 	Cost  int64  // what the limit has of the call: its cost, or what was reported last
 	Used  int64
+	Again bool // Used is a better estimate: permits may come back again
 	Flow  Flow // of the call
 }
 
@@ -117,7 +118,11 @@ func Settle(ctx context.Context, c *Call, items []Used) (Reply, []int64, error) 
 		a.number(int64(item.Limit + 1))
 		a.text(item.ID)
 		a.number(item.Cost)
-		a.number(item.Used)
+		if item.Again {
+			a.text("+" + strconv.FormatInt(item.Used, 10))
+		} else {
+			a.number(item.Used)
+		}
 		a.flow(&item.Flow)
 	}
 	reply, r, err := c.run(ctx, scripts.Settle)
