@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,7 +111,7 @@ func TestModels(t *testing.T) {
 			})
 			at(half+20*time.Second, admitted(2))
 			at(2*half+10*time.Second-10*time.Millisecond, admitted(3))
-			cpu := cpuOf(t, client)
+			cpu, own, fleets := cpuOf(t, client), computed(t, syscall.RUSAGE_SELF), computed(t, syscall.RUSAGE_CHILDREN)
 			var group errgroup.Group
 			each := make([]told, processes)
 			for i := range each {
@@ -125,7 +126,8 @@ func TestModels(t *testing.T) {
 				})
 			}
 			require.NoError(t, group.Wait())
-			cpu = (cpuOf(t, client) - cpu) / time.Since(begins).Seconds()
+			lasted := time.Since(begins).Seconds()
+			cpu, own, fleets = (cpuOf(t, client)-cpu)/lasted, (computed(t, syscall.RUSAGE_SELF)-own)/lasted, (computed(t, syscall.RUSAGE_CHILDREN)-fleets)/lasted
 			mu.Lock()
 			defer mu.Unlock()
 			known, perAgent := 0, 0
@@ -147,8 +149,8 @@ func TestModels(t *testing.T) {
 				return float64(all[to]-all[from]) / (c.perMinute / 60 * seconds)
 			}
 			before, after := used(0, 1, half.Seconds()/2), used(2, 3, half.Seconds()-10)
-			t.Logf("MEASURE %s: %d agents in %d processes: used %.3f, %.3f from 10 s after the Resume on; %d calls, %d refused, %d after the first refusal (%d in flight); %d agents know within 2 s; %d KB for each agent; Redis uses %.3f of a core",
-				c.sdk, processes*agents, processes, before, after, report.Admitted, refused, report.AfterStop, inFlight, known, perAgent/1000, cpu)
+			t.Logf("MEASURE %s: %d agents in %d processes: used %.3f, %.3f from 10 s after the Resume on; %d calls, %d refused, %d after the first refusal (%d in flight); %d agents know within 2 s; %d KB for each agent; of a core, Redis uses %.3f, the account %.2f, and the fleet %.2f",
+				c.sdk, processes*agents, processes, before, after, report.Admitted, refused, report.AfterStop, inFlight, known, perAgent/1000, cpu, own, fleets)
 			assert.LessOrEqual(t, report.AfterStop, inFlight+processes)
 			assert.Equal(t, report.AfterStop+1, refused, "others than those of the stop")
 			assert.GreaterOrEqual(t, known+inFlight, processes*agents, "all that wait")
@@ -183,6 +185,14 @@ func startRedis(t *testing.T) *redis.Client {
 	t.Cleanup(func() { _ = client.Close() })
 	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.NoError(c, client.Ping(t.Context()).Err()) }, 10*time.Second, 20*time.Millisecond)
 	return client
+}
+
+// computed returns how many seconds this process, or its children that have ended, have computed.
+func computed(t *testing.T, who int) float64 {
+	t.Helper()
+	var u syscall.Rusage
+	require.NoError(t, syscall.Getrusage(who, &u))
+	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
 // cpuOf returns how many seconds Redis has computed, if it says so.
