@@ -366,7 +366,7 @@ func TestRefund(t *testing.T) {
 				f := fableAgents(t, 0)
 				f.config.Preset, f.path = c.preset, "/v1/chat/completions"
 				f.body = asks(9000, fmt.Sprintf(`"stream":true,"stream_options":{"include_usage":true},"max_tokens":%d`, c.most))
-				f.lasts += map[bool]time.Duration{true: time.Minute}[c.refund]
+				f.lasts += map[bool]time.Duration{true: 2 * time.Minute}[c.refund]
 				used := f.uses(func() float64 { return float64(api.Report().Admitted) })
 				f.run(t, bubble.New(t), api)
 				assert.Zero(t, refusals(api.Report()))

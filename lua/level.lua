@@ -54,13 +54,15 @@ for j = 1, COUNT do
     l.problem = 'BADARG kind: want a limit whose permits come back by themselves, got slots'
   elseif not l.problem then
     was = l.kind == 'w' and (l.free + l.part <= at and 1 or 0) or l.meter.left(l)
-    local to = min(permits or huge, l.kind == 'p' and l.b or l.kind == 'w' and 1 or l.a)
-    if l.kind ~= 'p' then to = floor(to) elseif permits then to = to - early(l) end
+    local most, out = l.kind == 'p' and l.b or l.kind == 'w' and 1 or l.a, l.kind == 'p' and permits and early(l) or 0
+    local to = (permits or most) - out
+    if l.kind ~= 'p' then to = floor(to) end
+    if raises == '2' and to > was then
+      to = was + (to - was) / max(1, call('ZCOUNT', l.processes, '(0', '+inf'))
+      if l.kind ~= 'p' then to = ceil(to) end
+    end
+    to = min(to, most - out)
     if to > was and raises ~= '0' then
-      if raises == '2' then
-        to = was + (to - was) / max(1, call('ZCOUNT', l.processes, '(0', '+inf'))
-        if l.kind ~= 'p' then to = ceil(to) end
-      end
       raise(l, to)
       changed, l.last = 1, '' -- the last spending is part of it, and does not come back
     elseif to < was and l.kind ~= 'w' then
