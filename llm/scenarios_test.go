@@ -174,10 +174,13 @@ func size() (processes, each int, lasts time.Duration) {
 }
 
 // uses returns how much is used in a minute on average, in the last minute of a fleet.
-func (f *agents) uses(report func() float64) *float64 {
+func (f *agents) uses(report func() float64) *float64 { return f.usesIn(1, report) }
+
+// usesIn is uses in the last minutes.
+func (f *agents) usesIn(minutes int, report func() float64) *float64 {
 	used := new(float64)
-	f.at[f.lasts-time.Minute-time.Second] = func() { *used = -report() }
-	f.at[f.lasts-time.Second] = func() { *used += report() }
+	f.at[f.lasts-time.Duration(minutes)*time.Minute-time.Second] = func() { *used = -report() / float64(minutes) }
+	f.at[f.lasts-time.Second] = func() { *used += report() / float64(minutes) }
 	return used
 }
 
@@ -366,8 +369,8 @@ func TestRefund(t *testing.T) {
 				f := fableAgents(t, 0)
 				f.config.Preset, f.path = c.preset, "/v1/chat/completions"
 				f.body = asks(9000, fmt.Sprintf(`"stream":true,"stream_options":{"include_usage":true},"max_tokens":%d`, c.most))
-				f.lasts += map[bool]time.Duration{true: 2 * time.Minute}[c.refund]
-				used := f.uses(func() float64 { return float64(api.Report().Admitted) })
+				f.lasts += map[bool]time.Duration{true: 2 * time.Minute, false: time.Minute}[c.refund]
+				used := f.usesIn(2, func() float64 { return float64(api.Report().Admitted) }) // the limit rises once a minute
 				f.run(t, bubble.New(t), api)
 				assert.Zero(t, refusals(api.Report()))
 				f.noLeak(t, api.Report)
