@@ -42,7 +42,8 @@ type history struct {
 	spent        map[spending]float64
 	alone        bool // without the model
 	trace        func(format string, args ...any)
-	settling     bool // costs are settled
+	settling     bool // costs are settled …
+	estimating   bool // … and estimated again before
 	setting      bool // limits are set
 	back         bool // Redis's clock steps back, or else ahead
 	away         bool // processes spend permits without Redis
@@ -126,7 +127,7 @@ func (h *history) now() float64 { return h.real + h.offset }
 func (h *history) pick(n int) bool { return h.IntN(n) == 0 }
 
 func newHistory(seed uint64, client *redis.Client, prefix string, other map[string]*redis.Script) *history {
-	h := &history{quiet: seed%3 == 0, booking: seed%4 > 0, settling: seed%3 == 1, setting: seed%5 == 0, back: seed%2 == 0, away: seed%7 == 3, hasty: seed%11 == 5, bounded: seed%13 == 6, leveling: seed%17 == 9, flowing: seed%4 < 2, mute: seed%8 == 5, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
+	h := &history{quiet: seed%3 == 0, booking: seed%4 > 0, settling: seed%3 == 1, estimating: seed%21 == 16, setting: seed%5 == 0, back: seed%2 == 0, away: seed%7 == 3, hasty: seed%11 == 5, bounded: seed%13 == 6, leveling: seed%17 == 9, flowing: seed%4 < 2, mute: seed%8 == 5, Rand: rand.New(rand.NewPCG(seed, 1)), model: queuemodel.New(), real: startMicros, counts: map[string]int{}, spent: map[spending]float64{},
 		trace: func(string, ...any) {}}
 	if os.Getenv("FLEETPACE_TRACE") == strconv.FormatUint(seed, 10) {
 		h.trace = func(format string, args ...any) { fmt.Printf(format+"\n", args...) }

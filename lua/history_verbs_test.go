@@ -113,7 +113,7 @@ func (h *history) settles(p *process) error {
 			cost := part.Cost
 			for reports := 1 + h.IntN(3); reports > 0; reports-- {
 				used := math.Floor(h.Float64() * 2 * cost)
-				is := queuemodel.Report{ID: p.name + ":" + strconv.Itoa(t.number), Cost: cost, Used: used, Flow: t.flow, Again: h.pick(3)}
+				is := queuemodel.Report{ID: p.name + ":" + strconv.Itoa(t.number), Cost: cost, Used: used, Flow: t.flow, Again: h.estimating && h.pick(3)}
 				ok, err := h.settle(p, part, is)
 				if err != nil {
 					return err

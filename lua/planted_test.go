@@ -95,6 +95,7 @@ var planted = []struct {
 	{"a place leaves with another's cost", "leave", "l.card - 1, l.total - cost", "l.card - 1, l.total - 1", false, 23},
 	{"what was spent without Redis is forgotten", "settle", "  l.meter.spend(l, used, at)\n", "", false, 10},
 	{"nobody waits for those who come back later", "settle", "l.meter.close(l, l.closed)", "l.meter.close(l, now)", false, 10},
+	{"an estimate is the last report", "settle", "if used > cost or again then", "if used > cost then", false, 16},
 	{"costs settle twice", "settle", "if record then call('ZREM', l.log, was) else", "if record then else", false, 1},
 	{"what a forgotten call used beyond its cost is free", "settle", "(used <= cost or call('ZSCORE', l.log, is))", "true", false, 1},
 	{"a repeated report counts twice", "settle", " or call('ZSCORE', l.log, is)", "", false, 1},
