@@ -95,6 +95,7 @@ func TestMixedProcesses(t *testing.T) {
 			for _, at := range stops {
 				const ahead = 500 * time.Millisecond // turns are granted that early at most
 				after := ledger.During(turns, at, at.Add(ahead))
+				require.NotEmpty(t, after, "no call for %v after a stop", ahead)
 				took := after[len(after)-1].Moment().Sub(at)
 				cost += max(0, took-time.Duration(float64(len(after))/s.limit.Rate*float64(time.Second)))
 			}

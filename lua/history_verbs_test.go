@@ -110,24 +110,28 @@ func (h *history) settles(p *process) error {
 		}
 		p.turns = slices.Delete(p.turns, i, i+1)
 		for _, part := range t.parts {
-			cost := part.Cost
+			cost, told := part.Cost, part.Cost // what the limit has of the call, and what the provider has
 			for reports := 1 + h.IntN(3); reports > 0; reports-- {
 				used := math.Floor(h.Float64() * 2 * cost)
 				is := queuemodel.Report{ID: p.name + ":" + strconv.Itoa(t.number), Cost: cost, Used: used, Flow: t.flow, Again: h.estimating && h.pick(3)}
-				ok, err := h.settle(p, part, is)
+				changed, ok, err := h.settle(p, part, is)
 				if err != nil {
 					return err
 				}
 				// What it used more nobody could know when the turns were given that are out.
 				if used < part.Cost && ok {
-					h.charged(t.call, queuemodel.Part{Limit: part.Limit, Cost: is.Cost}, used)
+					h.charged(t.call, queuemodel.Part{Limit: part.Limit, Cost: told}, used)
+					told = used
 				}
 				if h.pick(3) { // that it is told twice changes nothing
-					if _, err := h.settle(p, part, is); err != nil {
+					if _, _, err := h.settle(p, part, is); err != nil {
 						return err
 					}
 				}
 				cost = max(used, 1)
+				if is.Again && used < is.Cost {
+					cost = max(is.Cost+changed, 1)
+				}
 				if used < is.Cost && !is.Again { // permits come back once
 					break
 				}
@@ -138,19 +142,19 @@ func (h *history) settles(p *process) error {
 	return nil
 }
 
-func (h *history) settle(p *process, part queuemodel.Part, is queuemodel.Report) (bool, error) {
+func (h *history) settle(p *process, part queuemodel.Part, is queuemodel.Report) (float64, bool, error) {
 	h.counts["settled"]++
 	who, limits := h.caller(p), h.known(p)
 	heads, changed, ok, err := h.server.Settle(who, limits, part.Limit, is)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	modelHeads, modelChanged, modelOK := h.model.Settle(who, limits, part.Limit, is)
 	h.learn(p, heads)
 	if (ok != modelOK || changed != modelChanged) && !h.alone {
-		return false, fmt.Errorf("settle: %v %v, %v %v in the model", changed, ok, modelChanged, modelOK)
+		return 0, false, fmt.Errorf("settle: %v %v, %v %v in the model", changed, ok, modelChanged, modelOK)
 	}
-	return ok, h.same("settle", heads, modelHeads)
+	return changed, ok, h.same("settle", heads, modelHeads)
 }
 
 // charged tells the provider that a call used less: it knew when the call was made.

@@ -40,9 +40,11 @@ local function settle(l, id, cost, used, again)
   if not record and (used <= cost or call('ZSCORE', l.log, is)) then return nil end
   if record then call('ZREM', l.log, was) else record = l.meter.record(l, at) + 0.5 end
   if record == 0.5 or record % 1 > 0 and used < cost then return nil end -- slots come back when calls are done
+  local changed = l.meter.settle(l, cost, used, record)
+  if used <= cost then is = id .. ':' .. format('%.0f', cost + (changed or 0)) end -- what the process knows, too
   if used > cost or again then call('ZADD', l.log, format('%.1f', record), is) end
   l.logged = true
-  return l.meter.settle(l, cost, used, record)
+  return changed
 end
 
 for i = OWN + 1, #ARGV, 5 do

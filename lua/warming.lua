@@ -48,7 +48,7 @@ function warming.ahead(l, before)
   return max(at, l.free + l.part) + price(l, storedAt(l, at), before)
 end
 
--- The next permit but one is there: the limit stores none.
+-- As for a paced limit with a burst of 1: while calls wait, none is stored.
 function warming.lost(l) return l.free + l.part + 2 * l.a end
 
 function warming.change(l, a, b)

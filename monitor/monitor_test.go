@@ -311,7 +311,7 @@ func TestWhatWillHappen(t *testing.T) {
 		"&do=pause&for=soon&step=plan":                 "for: must be a time such as 90s or 2h, got &#34;soon&#34;",
 		"&do=set&to=4/s&for=1h&step=plan":              "set openai/acme to 4/s for 1h0m0s (it is 10/s now)",
 		"&do=set&to=fast&step=plan":                    "to: ",
-		"&do=refill":                                   "permits of openai/acme available, of which",
+		"&do=refill":                                   "permits of openai/acme available instead of",
 		"&do=release&slot=x:1":                         "This slot is free",
 	} {
 		assert.Contains(t, s.get(at+query), text, query)

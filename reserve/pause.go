@@ -106,7 +106,7 @@ func (j *Joint) pause(ctx context.Context, d time.Duration, reason string, keeps
 	}
 	for _, l := range j.limits {
 		l.core.name.Meter.Add(meter.Pauses, 1)
-		l.core.cfg.Logger.Info("fleetpace: paused", "limit", l.String(), "pause", l.cut(d), "reason", reason)
+		l.core.cfg.Logger.Info("fleetpace: paused", "limit", inGroup(l.Group(), l.String()), "pause", l.cut(d), "reason", reason)
 	}
 	return nil
 }
@@ -116,7 +116,7 @@ func (l *Limiter) pauseOf(d time.Duration, reason string) time.Duration {
 	length := l.cut(d)
 	if length < d {
 		l.core.cfg.Logger.Warn("fleetpace: a pause is cut to Config.MaxPause",
-			"limit", l.String(), "pause", d, "max", length, "reason", reason)
+			"limit", inGroup(l.Group(), l.String()), "pause", d, "max", length, "reason", reason)
 	}
 	return fitting(length)
 }

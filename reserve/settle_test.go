@@ -70,6 +70,26 @@ func TestEstimateBeforeSettle(t *testing.T) {
 	}
 }
 
+// Where nothing can come back of an estimate yet, it can of the real cost.
+func TestEstimateTooEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		limit := reserve.PerSecond(1).Burst(10)
+		l, others := b.with(reserve.Config{Limit: limit, Settles: true}), b.with(reserve.Config{Limit: limit})
+		require.NoError(t, others.WaitN(t.Context(), 3))
+		r := held(t, l, 5)
+		require.NoError(t, r.Wait(t.Context()))
+		require.NoError(t, r.Estimate(t.Context(), 4))
+		require.Equal(t, []int{5}, r.Charged()) // turns of before may still be used
+		for range 12 {
+			time.Sleep(time.Second)
+			require.NoError(t, others.Wait(t.Context()))
+		}
+		require.NoError(t, r.Settle(t.Context(), 1))
+		require.Equal(t, []int{1}, r.Charged())
+	})
+}
+
 // Tenants have equal parts of what is used, also if one of them estimates a third of that, or three times as much.
 func TestSettledShares(t *testing.T) {
 	for _, estimates := range [][2]int{{10, 30}, {90, 30}, {90, 10}} {

@@ -263,7 +263,7 @@ func grants(user string, err error, rules string) string {
 	return line
 }
 
-// ofFleet looks whether the processes fit together.
+// ofFleet looks whether the processes fit together, and whether a limit is stopped.
 func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	names, err := a.fleet.Names(ctx)
 	if err != nil {

@@ -169,7 +169,7 @@ func TestLookingAndChanging(t *testing.T) {
 		slow := s.limiter("slow", "5/day burst 5").For("acme") // nothing comes meanwhile
 		require.NoError(t, slow.WaitN(t.Context(), 3))
 		s.shows("slow")
-		require.Contains(t, s.does("refill", "slow", "acme", "-y"), "make all 5 permits of slow/acme available, of which 2 were left")
+		require.Contains(t, s.does("refill", "slow", "acme", "-y"), "make all 5 permits of slow/acme available instead of 2")
 		require.Contains(t, s.does("reset", "slow", "acme", "-y"), "there is none, and its limit")
 		state, err := slow.State(t.Context())
 		require.NoError(t, err)

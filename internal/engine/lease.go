@@ -51,7 +51,7 @@ const (
 // permits per second. It holds them for at most Lease, and for at most one briskFill of the time in which the
 // bucket fills. It takes at most one briskStored of what is stored. When its calls end, the permits that it has
 // are lost if others have spent since. So it takes at most one permit for each Used permits that its calls used
-// in the last briskRecent in which there were calls.
+// recently, while there were calls.
 type Brisk struct {
 	Demand float64
 	Lease  time.Duration

@@ -108,7 +108,7 @@ func (t *Target) Refill() (*Change, error) {
 		return nil, fmt.Errorf("%w: %s", ErrSlots, t)
 	}
 	return &Change{
-		What:    fmt.Sprintf("make all %d permits of %s available, of which %.0f were left", st.Limit.MaxBurst(), t, st.Stored),
+		What:    fmt.Sprintf("make all %d permits of %s available instead of %.0f", st.Limit.MaxBurst(), t, st.Stored),
 		Command: t.command("refill"), Do: t.Limiter.Refill,
 	}, nil
 }

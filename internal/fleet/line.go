@@ -17,7 +17,7 @@ type Line struct {
 	Booked    int64   `json:"booked"`
 	Paused    bool    `json:"paused"`              // one of its keys is paused or stopped
 	Stopped   bool    `json:"stopped,omitempty"`   // one of its keys is stopped: calls fail
-	PausedFor float64 `json:"pausedFor,omitempty"` // seconds that the pause still lasts
+	PausedFor float64 `json:"pausedFor,omitempty"` // seconds that the pause or stop still lasts; 86,400 at most where the end of a stop is not known
 	Reason    string  `json:"reason,omitempty"`
 	Set       bool    `json:"set"` // some key has an override
 	Held      int     `json:"held"`
@@ -93,8 +93,8 @@ func (l *Look) Line(rates *Rates) Line {
 		default: // a process whose calls are all booked for later may send no heartbeats, so only waiting calls count
 			sum.Unclaimed += row.Waiting
 		}
-		if row.Paused && !sum.Paused {
-			sum.Paused, sum.PausedFor, sum.Reason, sum.Stopped = true, row.State.Paused.Seconds(), row.Reason, row.State.Stopped
+		if stopped := row.State.Stopped; row.Paused && (!sum.Paused || stopped && !sum.Stopped) {
+			sum.Paused, sum.PausedFor, sum.Reason, sum.Stopped = true, row.State.Paused.Seconds(), row.Reason, stopped
 		}
 		if row.Error != "" {
 			sum.Error = row.Error

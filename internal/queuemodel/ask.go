@@ -146,9 +146,9 @@ func (c *call) now(item Item, id string, parts []Part, limits []*State) (float64
 			ahead = max(ahead, min(farthest, 1e6-c.Way))
 		}
 		for i, s := range limits {
-			bears := called && s.paces() && due-(s.b-parts[i].Cost)*s.a <= c.at
+			bears := called && s.kind == "p" && due-(s.b-parts[i].Cost)*s.a <= c.at
 			if len(parts) > 1 && s.overflows(due) && !bears {
-				if others := 2 * (s.free + s.part - c.at); called && s.paces() && others > c.Near {
+				if others := 2 * (s.free + s.part - c.at); called && s.kind == "p" && others > c.Near {
 					ahead = min(ahead, others)
 				} else {
 					ahead = c.Near

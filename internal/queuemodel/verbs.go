@@ -70,10 +70,12 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, is Report) ([]Head
 		if is.Used < is.Cost && record != math.Floor(record) { // its first record was lost
 			break
 		}
+		if changed, known = c.settle(s, is, record); is.Used <= is.Cost {
+			now = is.ID + ":" + number(is.Cost+changed)
+		}
 		if is.Used > is.Cost || is.Again {
 			s.records[now] = record
 		}
-		changed, known = c.settle(s, is, record)
 	}
 	if known && is.ID != "" {
 		s.corrected(is.Flow, is.Used-is.Cost)

@@ -14,11 +14,13 @@ import (
 func (w *world) followPlans(keys []string) {
 	for _, key := range keys {
 		m, state := w.byState[key], w.server.Data.Find(key)
-		if m == nil || state == nil || !w.plan.isPlanned(m.limit) {
+		if m == nil || state == nil {
 			continue
 		}
 		anew := m.anew
-		m.anew = false
+		if m.anew = false; w.versions == 0 || !w.plan.isPlanned(m.limit) {
+			continue
+		}
 		fields := map[string]string{}
 		for _, field := range state.Items {
 			fields[field.Member] = field.Value
@@ -76,7 +78,8 @@ func turnedBy(p provider, now time.Duration) provider {
 const ahead = time.Second
 
 // convert lets a provider go over to a plan of another kind, in a second. The new limit counts what was used, as the
-// state says. If the state begins anew, one permit is there then.
+// state says. If the state begins anew, one permit is there then: docs/how-it-works.md says that quotas, rolling
+// limits and limits with warm-up do not know all that was used then.
 func (w *world) convert(m *meter, fields map[string]string, anew bool) {
 	rank, _ := strconv.ParseFloat(fields["rank"], 64)
 	limit, planned := w.plans[int64(rank)-1<<40]
@@ -112,9 +115,7 @@ func (w *world) ran(verb string, keys, args []string) {
 			w.asked[key] = w.now
 		}
 	}
-	if w.versions > 0 {
-		w.followPlans(keys)
-	}
+	w.followPlans(keys)
 	if verb != pause && verb != set && verb != resume {
 		return
 	}

@@ -47,7 +47,7 @@ func (w *world) olderSets(limit int, than time.Duration) {
 		if limit != anyLimit && m.limit != limit {
 			continue
 		}
-		if m.anew = true; len(m.sets) == 0 || m.text != "" {
+		if m.anew = m.anew || limit == anyLimit || m.part.key == ""; len(m.sets) == 0 || m.text != "" {
 			continue
 		}
 		own := termsOf(m.plan.limit)
