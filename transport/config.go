@@ -112,7 +112,7 @@ type Config struct {
 	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
 	// With API, also overloaded providers lower the limit. If more than a tenth of the last 20 responses
-	// of the fleet say so, the rate is halved, at most once per 5 s. It falls to an eighth of the Limiter's
+	// of the fleet say so, the rate is halved, at most once per 4 s. It falls to an eighth of the Limiter's
 	// own. Per 10 s without such a response it grows by a quarter of the Limiter's own, and at most doubles. After
 	// OpenAI's slow_down, the rate is halved at once, and above a million permits per minute it returns by half of
 	// itself per 15 minutes.

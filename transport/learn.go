@@ -28,7 +28,7 @@ const (
 	// stays in force for longer than a stated limit: so all processes see why it is lower.
 	overloadFor  = 90 * time.Minute
 	slowDownFor  = 3 * time.Hour // after slow_down
-	halveEvery   = 5 * time.Second
+	halveEvery   = 4 * time.Second
 	returnEvery  = 10 * time.Second
 	returnBy     = 1.0 / 4 // of the own rate, at most: from an eighth, all of it is back after four steps; from less, after more
 	leastOfOwn   = 1.0 / 8
