@@ -200,10 +200,6 @@ func end(all []*player) {
 	}
 }
 
-// steady is how many times as long the slices of many callers of one limit are. The permits that a process
-// takes ahead of its calls are at most a hundredth of what they used in the last seconds.
-const steady = 4
-
 // slicesPerRound cuts rounds of one caller finer: how long a sleeping processor takes to wake is
 // another from second to second.
 const slicesPerRound = 8
@@ -217,8 +213,8 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 	if c.callers == 1 && c.do == waits {
 		o.rounds, o.slice = o.rounds*slicesPerRound, max(o.slice/slicesPerRound, 10*time.Millisecond)
 	}
-	if c.callers > 1 && c.keys == 0 {
-		o.slice *= steady
+	if c.callers > 1 && c.keys == 0 { // what is taken ahead is at most a hundredth of what was used in the last seconds
+		o.slice *= 4
 	}
 	players, err := c.players(o, server)
 	if err != nil {

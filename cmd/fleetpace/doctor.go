@@ -32,8 +32,8 @@ func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check whether Redis and the fleet are set up well, and say what to type",
 		Long: `Checks Redis's version, its memory, what it keeps after a crash, the rights of the user, hash slots
-of a Cluster, latency and the clock, and whether processes of the fleet fit together. It writes one
-key for a moment, to try the rights. It exits with 10 if there is a problem.`,
+of a Cluster, latency and the clock, whether processes of the fleet fit together, and whether a limit
+is stopped. It writes one key for a moment, to try the rights. It exits with 10 if there is a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.examine(cmd.Context())

@@ -127,9 +127,7 @@ func (e *Engine) newsOf(key string, kinds []string, micros int64, now time.Time)
 			if n, _ := strconv.Atoi(count); process == e.cfg.Process && n > 0 {
 				e.roomAt(key, n, micros)
 			}
-		case "left", "settled": // permits came back, or a call has left its place: turns may be sooner
-			fallthrough
-		default: // a word of a later version
+		default: // left, settled, or a word of a later version: turns may be sooner
 			e.refreshKey(key, micros, now)
 		}
 	}

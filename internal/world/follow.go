@@ -1,6 +1,7 @@
 package world
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -149,4 +150,15 @@ func (w *world) ran(verb string, keys, args []string) {
 		}
 		w.note("%s of %s %q", verb, m.name, own)
 	}
+}
+
+// rules reports whether a limit of the plan is in force, and no limit of another kind. Then a process that needs
+// it and has it is alive, and no process can count as dead.
+func (w *world) rules(limit int) bool {
+	return !w.plan.has(slices.Concat(ofTheWay, ofTheServer, ofMoments, []string{stop})...) &&
+		slices.ContainsFunc(w.meters, func(m *meter) bool {
+			return m.limit == limit && slices.ContainsFunc(w.processes, func(p *process) bool {
+				return p.n < len(w.plan.processes) && m.users[p] > 0 && !p.dead && !p.strange
+			})
+		})
 }

@@ -319,17 +319,6 @@ func (w *world) judgeTurn(c *call) {
 	}
 }
 
-// rules reports whether a limit of the plan is in force, and no limit of another kind. Then a process that needs
-// it and has it is alive, and no process can count as dead.
-func (w *world) rules(limit int) bool {
-	return !w.plan.has(slices.Concat(ofTheWay, ofTheServer, ofMoments, []string{stop})...) &&
-		slices.ContainsFunc(w.meters, func(m *meter) bool {
-			return m.limit == limit && slices.ContainsFunc(w.processes, func(p *process) bool {
-				return p.n < len(w.plan.processes) && m.users[p] > 0 && !p.dead && !p.strange
-			})
-		})
-}
-
 // release tells the providers that a call is over.
 func (w *world) release(c *call, used []int) {
 	for i, p := range c.parts {
