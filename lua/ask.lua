@@ -93,13 +93,15 @@ end
 
 -- wait gives a call a place at the limit that holds it back most, and at no other, or books it there. A
 -- call that does not wait gets the forecast alone. Bookings before a call only decide whether it is
--- booked, too. The forecast of a waiting call assumes that no booked call comes back.
+-- booked, too. The forecast of a waiting call assumes that no booked call comes back. Places of dead
+-- processes refuse no call.
 local function wait(parts, item)
   local which, latest = farthest(parts, item, item.id and function(l, tag, cost) return bookings().returning(l, tag, cost, item.patience) end or forecast)
   if not item.waits then return 0, latest, which end
   local most = item.id and item.latest or item.within
   local late = most and latest - at > most
   if late or isFull(parts[which], item.most and item.most[which] or 0) then
+    if clearDead(parts[which].l, asking) then return wait(parts, item) end
     for _, p in ipairs(parts) do
       if p.charged then shares().refund(p.l, p.place, p.tag) end
       if late and p.placed and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost

@@ -1,8 +1,10 @@
 package lua
 
 import (
+	"fmt"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/queuemodel"
@@ -52,6 +54,47 @@ func TestACallThatMissesItsDeadlineHasNoPlace(t *testing.T) {
 					require.EqualValues(t, 1, places(), "it has left")
 					require.Equal(t, 0, ask(1, 2, 0, waits.Tags[0])[0].Status)
 				})
+			}
+		}
+	})
+}
+
+// The places of dead processes refuse no call for its deadline or for the length of the queue, of whatever
+// kind the limit is, whether the head of the queue is dead or alive. Those of living processes do.
+func TestPlacesOfTheDeadRefuseNoCall(t *testing.T) {
+	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
+		for kind, limit := range map[string]queuemodel.Limit{
+			"p": {Kind: "p", A: 1e6, B: 1}, "w": {Kind: "w", A: 1e6, B: 1e6}, "r": {Kind: "r", A: 1, B: 1e6},
+			"q": {Kind: "q", A: 1, B: 1, Edges: []float64{startMicros - 1e6, startMicros + 1e6, startMicros + 2e6, startMicros + 3e6}},
+		} {
+			for _, dies := range []string{"", "first", "second"} {
+				for _, need := range []queuemodel.Item{{Within: 25e5}, {Most: 2}, {ID: "a", Patience: 25e5, Latest: 25e5}, {Within: 25e5, Flow: &queuemodel.Flow{Name: "a", Weight: 1}}} {
+					t.Run(fmt.Sprintf("%s/%s dies/%v", kind, dies, need), func(t *testing.T) {
+						client := server.Client(t)
+						s, who, limits := backlog(t, client, limit, 0)
+						ask := func(process string, count int, item queuemodel.Item) queuemodel.Answer {
+							who.Process, item.Count, item.Parts = process, count, []queuemodel.Part{{Cost: 1}}
+							who.Serial++
+							item.Number = who.Serial
+							_, answers, err := s.Ask(who, limits, []queuemodel.Item{item})
+							require.NoError(t, err)
+							return answers[0]
+						}
+						require.Equal(t, 1, ask("third", 1, queuemodel.Item{}).Status)
+						require.Equal(t, 0, ask("first", 1, queuemodel.Item{Flow: need.Flow}).Status)
+						require.Equal(t, 0, ask("second", 1, queuemodel.Item{Flow: need.Flow}).Status)
+						want := 4
+						if need.Most > 0 {
+							want = 5
+						}
+						require.Equal(t, want, ask("third", 1, need).Status)
+						if dies != "" {
+							require.NoError(t, client.ZAdd(t.Context(), s.keys[3], redis.Z{Score: -who.Now, Member: dies}).Err())
+							want = 0
+						}
+						require.Equal(t, want, ask("third", 1, need).Status)
+					})
+				}
 			}
 		}
 	})

@@ -1,12 +1,12 @@
 -- room.lua: notifies the first calls that wait for slots when some are free, and removes places of dead
 -- processes from the head of the queue.
 
-local WAKES, SCAN_PLACES = 64, 64 -- places
+local WAKES, SCAN_PLACES, DEAD_PLACES = 64, 64, 256 -- places
 
 -- clear removes the places of a process from the first SCAN_PLACES of the queue, except those of calls in
--- `asking`. If the process is dead, the flows of these places get a refund.
+-- `asking`. If the process is dead, these are the first DEAD_PLACES, and their flows get a refund.
 local function clear(l, process, asking, isDead)
-  local gone, places = {}, call('ZRANGE', l.places, 0, SCAN_PLACES - 1, 'WITHSCORES')
+  local gone, places = {}, call('ZRANGE', l.places, 0, (isDead and DEAD_PLACES or SCAN_PLACES) - 1, 'WITHSCORES')
   for k = 1, #places, 2 do
     local place = places[k]
     if processOf(place) == process and not asking[callOf(place)] then
@@ -24,6 +24,20 @@ end
 local function bury(l)
   local process = l.card > 0 and l.paused <= now and processOf((head(l)))
   if process and dead(l, process) then clear(l, process, {}, true) end
+end
+
+-- clearDead removes the places of all dead processes from the first DEAD_PLACES, and reports whether there
+-- were any.
+local function clearDead(l, asking)
+  local first = l.card > 0 and call('ZRANGE', l.processes, 0, 0, 'WITHSCORES')[2]
+  if not first or tonumber(first) >= 0 then return end
+  local card, seen = l.card, {}
+  for _, place in ipairs(call('ZRANGE', l.places, 0, DEAD_PLACES - 1)) do
+    local process = processOf(place)
+    if not seen[process] and dead(l, process) then clear(l, process, asking, true) end
+    seen[process] = true
+  end
+  return l.card < card
 end
 
 -- wake notifies the processes of the first waiting calls, as many as there are free slots for. If the

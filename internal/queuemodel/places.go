@@ -149,13 +149,27 @@ func (c *call) silent(process string) bool {
 
 // clear removes the first places of a process, except those of calls that ask.
 func (c *call) clear(s *State, process string) {
-	n := 0
+	n, most := 0, 64
+	if c.Dead[process] > 0 {
+		most = 256
+	}
 	s.places = slices.DeleteFunc(s.places, func(p place) bool {
 		n++
-		gone := n <= 64 && p.process == process && !c.asking[p.id]
+		gone := n <= most && p.process == process && !c.asking[p.id]
 		if gone && c.Dead[process] > 0 {
 			s.refund(p)
 		}
 		return gone
 	})
+}
+
+// clearDead removes the first places of dead processes, and reports whether there were any.
+func (c *call) clearDead(s *State) bool {
+	n := len(s.places)
+	for _, p := range slices.Clone(s.places[:min(n, 256)]) {
+		if c.Dead[p.process] > 0 {
+			c.clear(s, p.process)
+		}
+	}
+	return len(s.places) < n
 }
