@@ -51,7 +51,7 @@ is stopped. It writes one key for a moment, to try the rights. It exits with 10 
 				}
 			}
 			if err == nil && slices.ContainsFunc(all, func(f finding) bool { return f.Level == "problem" }) {
-				return errHeldBack
+				return errMustAct
 			}
 			return err
 		},

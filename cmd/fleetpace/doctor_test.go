@@ -74,7 +74,7 @@ func TestDoctor(t *testing.T) {
 		require.NoError(t, s.client.ConfigSet(t.Context(), key, value).Err())
 	}
 	code, out, _ := s.command("", "doctor")
-	require.Equal(t, exitHeldBack, code, out)
+	require.Equal(t, exitMustAct, code, out)
 	require.Contains(t, out, "problem  memory: when its memory is full, it may evict keys")
 	require.Contains(t, out, "         redis-cli CONFIG SET maxmemory-policy noeviction\n")
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
@@ -83,7 +83,7 @@ func TestDoctor(t *testing.T) {
 	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "bob", "on", ">x", "~*", "&*", "+@all", "-zadd").Err())
 	s.url = "redis://bob:x@" + server.Addr()
 	code, out, _ = s.command("", "doctor")
-	require.Equal(t, exitHeldBack, code, out)
+	require.Equal(t, exitMustAct, code, out)
 	require.Contains(t, out, "problem  rights: this user may not do")
 	_, line, ok := strings.Cut(out, "redis-cli ACL SETUSER bob ")
 	require.True(t, ok, out)

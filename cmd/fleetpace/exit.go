@@ -11,21 +11,21 @@ import (
 
 // The exit codes. Scripts may rely on them.
 const (
-	exitOK       = 0
-	exitFailed   = 1
-	exitUsage    = 2
-	exitUnknown  = 3 // no such limit, key or slot
-	exitAway     = 4 // Redis does not answer
-	exitRefused  = 5 // the change was not confirmed
-	exitHeldBack = 10
-	exitCtrlC    = 130
+	exitOK      = 0
+	exitFailed  = 1
+	exitUsage   = 2
+	exitUnknown = 3 // no such limit, key or slot
+	exitAway    = 4 // Redis does not answer
+	exitRefused = 5 // the change was not confirmed
+	exitMustAct = 10
+	exitCtrlC   = 130
 )
 
 const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such limit or slot, 4 Redis does not
-answer, 5 not confirmed, 10 (why --exit-code) calls are held back, or (doctor) there is a problem.`
+answer, 5 not confirmed, 10 (why --exit-code) somebody must act, or (doctor) there is a problem.`
 
 var (
-	errHeldBack     = errors.New("calls are held back")
+	errMustAct      = errors.New("somebody must act")
 	errSaid         = errors.New("redis does not answer; the output says so")
 	errNotConfirmed = errors.New("nothing was changed")
 )
@@ -40,8 +40,8 @@ func exitCode(ctx context.Context, err error) int {
 	switch {
 	case err == nil:
 		return exitOK
-	case errors.Is(err, errHeldBack):
-		return exitHeldBack
+	case errors.Is(err, errMustAct):
+		return exitMustAct
 	case errors.Is(err, errNotConfirmed):
 		return exitRefused
 	case errors.As(err, &usage), strings.HasPrefix(err.Error(), "unknown command"):

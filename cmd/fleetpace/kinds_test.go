@@ -47,7 +47,7 @@ func TestAnotherKindIsTold(t *testing.T) {
 		require.NotContains(t, out, "slowest")
 
 		code, out, _ := s.command("", "why", "api", "-o", "json", "--exit-code")
-		require.Equal(t, exitHeldBack, code)
+		require.Equal(t, exitMustAct, code)
 		var answer fleet.Answer
 		require.NoError(t, json.Unmarshal([]byte(out), &answer))
 		require.Equal(t, fleet.WhyKind, answer.Reason)

@@ -136,7 +136,7 @@ func TestLookingAndChanging(t *testing.T) {
 		require.Equal(t, "queue", answer.Reason)
 		require.NotEmpty(t, answer.Evidence)
 		code, _, _ := s.command("", "why", "openai", "--exit-code")
-		require.Equal(t, exitHeldBack, code)
+		require.Zero(t, code, "a queue is no problem")
 		require.Contains(t, s.does("why", "shop"), "Nothing holds it back")
 
 		// A change says what it will do, and asks.
@@ -271,8 +271,7 @@ func TestWrongArguments(t *testing.T) {
 	}
 }
 
-// The exit code of why says whether calls are held back: one that would be, and is not there, does
-// not count.
+// The exit code of why says whether somebody must act. A queue moves, and a pause ends by itself.
 func TestExitCodeOfWhy(t *testing.T) {
 	s := newScene(t, redistest.New(t))
 	limits := map[string]*reserve.Limiter{}
@@ -298,7 +297,7 @@ func TestExitCodeOfWhy(t *testing.T) {
 	s.known("free", "paused", "used", "quota", "slots", "waiting", "waiting-paused", "broken", "stopped")
 	require.NoError(t, s.client.Set(t.Context(), lua.Keys(s.prefix, "", "broken", "p", "")[0], "mine", 0).Err())
 	for name, want := range map[string]int{"free": 0, "paused": 0, "used": 0, "quota": 0, "slots": 0,
-		"waiting": exitHeldBack, "waiting-paused": exitHeldBack, "broken": exitHeldBack, "stopped": exitHeldBack} {
+		"waiting": 0, "waiting-paused": 0, "broken": exitMustAct, "stopped": exitMustAct} {
 		code, out, errs := s.command("", "why", name, "--exit-code")
 		require.Equal(t, want, code, "%s: %s%s", name, out, errs)
 	}
@@ -306,8 +305,12 @@ func TestExitCodeOfWhy(t *testing.T) {
 	require.Contains(t, s.does("resume", "stopped", "-y"), "done: end the stop of stopped")
 	require.Contains(t, s.does("why", "paused"), "It is paused", "what would hold a call back is said all the same")
 	code, out, errs := s.command("", "why", "--exit-code")
-	require.Equal(t, exitHeldBack, code, errs)
+	require.Equal(t, exitMustAct, code, errs)
 	require.Regexp(t, `(?s)^stop  waiting-paused: It is paused.*\n      .*fleetpace resume waiting-paused\n.*\nlook  waiting: .*\n3 of 9 limits are fine or idle\.\n$`, out)
+	for why, want := range map[fleet.Why]bool{fleet.WhyNobody: true, fleet.WhySlots: true, fleet.WhyDiffer: true, fleet.WhyUsedUp: false, fleet.WhySet: false, fleet.WhyHeldBy: false} {
+		require.Equal(t, want, mustAct(&fleet.Answer{Reason: why, Held: 1, Severity: fleet.SeverityStop}), why)
+		require.False(t, mustAct(&fleet.Answer{Reason: why, Severity: fleet.SeverityLook}), why)
+	}
 	require.Equal(t, "No limit is known: no process has used one lately in this Redis under the prefix \"nobody\".\n"+
 		"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor\n", s.does("why", "--prefix", "nobody"))
 }

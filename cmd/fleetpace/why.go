@@ -43,19 +43,28 @@ ID. Without LIMIT it says so of all limits, the worst first.`,
 			if err == nil && answer.Reason == fleet.WhyAway {
 				return errSaid
 			}
-			if err == nil && fails && isHeld(answer) {
-				return errHeldBack
+			if err == nil && fails && mustAct(answer) {
+				return errMustAct
 			}
 			return err
 		},
 	}
-	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if calls are held back (some wait or are booked and have no turn now), or if calls fail")
+	c.Flags().BoolVar(&fails, "exit-code", false, "exit with 10 if somebody must act: calls fail, or calls wait for what does not end by itself")
 	return c
 }
 
-// isHeld reports whether calls are held back, or fail.
-func isHeld(answer *fleet.Answer) bool {
-	return answer.Held > 0 || slices.Contains([]fleet.Why{fleet.WhyStopped, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion}, answer.Reason)
+// mustAct reports whether calls fail, or wait for what does not end by itself. A queue moves, a pause and a
+// window end, an override is meant, and a limit that holds back the calls of another has its own answer.
+func mustAct(answer *fleet.Answer) bool {
+	switch answer.Reason {
+	case fleet.WhyStopped, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion, fleet.WhyNoWrites:
+		return true
+	case fleet.WhyNobody, fleet.WhyDiffer:
+		return answer.Held > 0
+	case fleet.WhySlots:
+		return answer.Severity == fleet.SeverityStop
+	}
+	return false
 }
 
 // whyAll explains all limits, the worst first. Equally bad limits are sorted by how many calls they hold back.
@@ -107,8 +116,8 @@ func (a *app) whyAll(ctx context.Context, fails bool) error {
 			fmt.Fprintf(a.out, "%d of %d limits are fine or idle.\n", fine, len(answers))
 		}
 	}
-	if fails && slices.ContainsFunc(answers, isHeld) {
-		return errHeldBack
+	if fails && slices.ContainsFunc(answers, mustAct) {
+		return errMustAct
 	}
 	return nil
 }

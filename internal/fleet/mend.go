@@ -153,13 +153,13 @@ func (l *Look) answer(a *Answer, first reason, row *Row, booked *Booked) {
 	a.Held = held(row, booked, first.why)
 	a.Title = first.why.title(row, a.Held)
 	a.Severity = first.why.severity(a.Held)
-	if h := row.State.Holders; a.Reason == WhySlots && a.Severity == SeverityStop && len(h) > 0 && time.Since(h[0].Since) < stuck {
-		a.Severity = SeverityLook // slots come back one after the other, and calls take them
+	if h := row.State.Holders; a.Reason == WhySlots && a.Severity == SeverityStop && len(h) > 0 && time.Since(h[len(h)-1].Since) < stuck {
+		a.Severity = SeverityLook // slots come back one after the other, and calls take them: the last one lately
 	}
 	a.Do, a.Command = l.mend(first.why, row)
 }
 
-// stuck is for how long a call holds slots before the limit counts as standing still.
+// stuck is for how long no call takes a slot before the limit counts as standing still.
 const stuck = 10 * time.Second
 
 // worst returns the answer for the row of which something is worst.

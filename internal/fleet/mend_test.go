@@ -37,12 +37,12 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 	}
 }
 
-// A limit whose slots are all in use stands still only if calls hold them for long.
+// A limit whose slots are all in use stands still only if no call has taken one for long.
 func TestSlotsThatComeBackAreNotWrong(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
-	for since, severity := range map[time.Duration]Severity{2 * time.Second: SeverityLook, time.Minute: SeverityStop} {
+	for since, severity := range map[time.Duration]Severity{2 * time.Second: SeverityLook, 30 * time.Second: SeverityStop} {
 		row := &Row{}
-		row.State.Holders, row.State.Waiting = []reserve.Holder{{Process: "p", Number: 1, Slots: 1, Since: time.Now().Add(-since)}}, 3
+		row.State.Holders, row.State.Waiting = []reserve.Holder{{Slots: 1, Since: time.Now().Add(-time.Minute)}, {Slots: 1, Since: time.Now().Add(-since)}}, 3
 		a := Answer{}
 		look.answer(&a, reason{why: WhySlots}, row, nil)
 		require.Equal(t, severity, a.Severity, "%v: %+v", since, a)
