@@ -53,7 +53,8 @@
 // is 1 or 0, and t is the time until the next call.
 //
 // X-RateLimit-Limit, -Remaining and -Reset, which no document defines, are q, r and
-// the Unix time at which t is over, in seconds. Several limits ([reserve.Joint]) are
+// the Unix time, in seconds, of [Quota.Reset]: of a bucket, when it is full, also on a
+// refusal. Each call that uses permits moves it. Several limits ([reserve.Joint]) are
 // several items of the IETF's fields. X-RateLimit describes the limit with the smallest
 // remaining fraction.
 //

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -39,7 +40,7 @@ func (f *figures) ask(ctx context.Context, turns *reserve.Joint) ([]reserve.Stat
 
 // tell sets the figures of an answer.
 func (m *middleware) tell(w http.ResponseWriter, r *http.Request, n need) {
-	setFigures(w.Header(), m.config.Headers, m.quotas(r.Context(), n))
+	setFigures(w.Header(), m.config.Headers, m.quotas(r.Context(), n), math.MaxInt64)
 }
 
 // quotas returns the limits of a request; none if Redis does not answer, or no header needs them.
@@ -70,10 +71,5 @@ func (m *middleware) tellRefused(w http.ResponseWriter, r *http.Request, n need,
 	case m.config.EveryAnswer:
 		all = m.quotas(r.Context(), n)
 	}
-	for i := range all {
-		// A bucket is full later than the request would pass, but the draft forbids a Retry-After
-		// earlier than t.
-		all[i].Reset = min(all[i].Reset, wait)
-	}
-	setFigures(w.Header(), m.config.Headers, all)
+	setFigures(w.Header(), m.config.Headers, all, wait)
 }

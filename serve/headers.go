@@ -42,25 +42,26 @@ func (q Quota) setPolicy(to http.Header, which Headers) {
 }
 
 // setFigures sets the figures that change. The legacy fields have room for one limit: the one with
-// the smallest remaining fraction.
-func setFigures(to http.Header, which Headers, quotas []Quota) {
+// the smallest remaining fraction. The draft forbids a Retry-After that is earlier than t, so t is
+// at most retry.
+func setFigures(to http.Header, which Headers, quotas []Quota, retry time.Duration) {
 	if len(quotas) == 0 {
 		return
 	}
 	least := quotas[0]
 	for _, q := range quotas {
 		if which.ietf() {
-			add(to, "RateLimit", q.Policy, param{"r", q.Remaining}, param{"t", seconds(q.Reset)})
+			add(to, "RateLimit", q.Policy, param{"r", q.Remaining}, param{"t", seconds(min(q.Reset, retry))})
 		}
 		if q.Remaining*least.Permits < least.Remaining*q.Permits {
 			least = q
 		}
 	}
 	if which.legacy() {
-		reset := time.Now().Add(time.Duration(seconds(least.Reset)) * time.Second)
+		full := time.Now().Add(least.Reset).Round(time.Millisecond) // the same moment in each answer, until a call uses permits
 		to.Set("X-RateLimit-Limit", strconv.FormatInt(least.Permits, 10))
 		to.Set("X-RateLimit-Remaining", strconv.FormatInt(least.Remaining, 10))
-		to.Set("X-RateLimit-Reset", strconv.FormatInt(reset.Unix(), 10))
+		to.Set("X-RateLimit-Reset", strconv.FormatInt(full.Add(time.Second-1).Unix(), 10))
 	}
 }
 

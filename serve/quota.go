@@ -63,7 +63,7 @@ func NewQuota(policy string, limit reserve.Limit, state reserve.State) Quota {
 // fields are replaced: they describe the last limit.
 func (q Quota) SetHeaders(to http.Header, which Headers) {
 	q.setPolicy(to, which)
-	setFigures(to, which, []Quota{q})
+	setFigures(to, which, []Quota{q}, math.MaxInt64)
 }
 
 // wrong bounds the error of floating-point arithmetic. Without it, 0.1 by 30 would not be 3.
@@ -88,8 +88,12 @@ func whole(permits float64, limit reserve.Limit) int64 {
 func refusedQuota(policy string, limit reserve.Limit, cost int, wait time.Duration) Quota {
 	q := newQuota(policy, limit)
 	q.Reset = wait
-	if limit.Kind() == reserve.KindPaced {
+	switch limit.Kind() {
+	case reserve.KindPaced:
 		q.Remaining = whole(float64(cost)-wait.Seconds()*limit.Rate(), limit)
+		q.Reset += time.Duration(float64(limit.MaxBurst()-cost) / limit.Rate() * float64(time.Second))
+	case reserve.KindRolling:
+		q.Reset = max(wait, q.Window)
 	}
 	return q
 }

@@ -49,18 +49,19 @@ func TestFiguresOfAnswers(t *testing.T) {
 		s := b.site(reserve.PerMinute(6).Burst(3), serve.Config{
 			Headers: serve.HeadersBoth, EveryAnswer: true, Policies: []string{`the "plan"`},
 		})
+		began := time.Now().Unix()
 		for i, want := range []struct {
-			code, remaining, reset int
-			then                   time.Duration
+			code, remaining, reset, full int
+			then                         time.Duration
 		}{
-			{http.StatusOK, 2, 10, 0},
-			{http.StatusOK, 1, 20, 0},
-			{http.StatusOK, 0, 30, 0},
-			{http.StatusTooManyRequests, 0, 10, 2500 * time.Millisecond},
-			{http.StatusTooManyRequests, 0, 8, 7500 * time.Millisecond},
-			{http.StatusOK, 0, 30, 25 * time.Second},
-			{http.StatusOK, 1, 15, time.Hour},
-			{http.StatusOK, 2, 10, 0},
+			{http.StatusOK, 2, 10, 10, 0},
+			{http.StatusOK, 1, 20, 20, 0},
+			{http.StatusOK, 0, 30, 30, 0},
+			{http.StatusTooManyRequests, 0, 10, 30, 2500 * time.Millisecond},
+			{http.StatusTooManyRequests, 0, 8, 30, 7500 * time.Millisecond},
+			{http.StatusOK, 0, 30, 40, 25 * time.Second},
+			{http.StatusOK, 1, 15, 50, time.Hour},
+			{http.StatusOK, 2, 10, 3645, 0},
 		} {
 			w := s.get(t.Context(), "")
 			require.Equal(t, want.code, w.Code, "answer %d", i)
@@ -71,7 +72,9 @@ func TestFiguresOfAnswers(t *testing.T) {
 			require.EqualValues(t, want.reset, reset, "answer %d", i)
 			require.Equal(t, "3", w.Header().Get("X-RateLimit-Limit"))
 			require.Equal(t, strconv.Itoa(want.remaining), w.Header().Get("X-RateLimit-Remaining"))
-			require.Equal(t, strconv.FormatInt(time.Now().Unix()+int64(want.reset), 10), w.Header().Get("X-RateLimit-Reset"))
+			full, err := strconv.ParseInt(w.Header().Get("X-RateLimit-Reset"), 10, 64)
+			require.NoError(t, err)
+			require.EqualValues(t, want.full, full-began, "answer %d: a refusal moves it by nothing", i)
 			if want.code == http.StatusTooManyRequests {
 				require.Equal(t, want.reset, retryAfter(t, w), "not earlier than t")
 			} else {
