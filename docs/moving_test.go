@@ -105,6 +105,7 @@ func TestMovingHandler(t *testing.T) {
 		assert.Equal(t, "200 2 0 120", get("acme"))
 		assert.Equal(t, "429 2 0 120 60", get("acme"))
 		assert.Equal(t, "200 10 9 1", get("globex"))
+		assert.Equal(t, "400", get(strings.Repeat("x", 600)), "a later attempt would fail, too")
 		require.NoError(t, reset(t.Context(), limiter, "acme"))
 		assert.Equal(t, "200 2 1 60", get("acme"))
 
@@ -141,7 +142,11 @@ type api struct {
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	limiter := a.limiter.For(r.PathValue("customer"))
 	attempt, err := limiter.Try(r.Context())
-	if err != nil {
+	switch {
+	case errors.Is(err, reserve.ErrInvalid): // the key is too long, say: trying again does not help
+		http.Error(w, "bad request", http.StatusBadRequest)
+		return
+	case err != nil:
 		http.Error(w, "try again later", http.StatusServiceUnavailable)
 		return
 	}

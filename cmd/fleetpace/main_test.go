@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -428,4 +430,44 @@ func TestWatchWithoutTerminal(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, read) }()
 	require.Zero(t, <-done)
 	require.Contains(t, text.String(), "api")
+}
+
+// The commands of the list before a deploy: all is well, then a new process does not fit, then it is gone.
+func TestBeforeADeploy(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/upgrading.md")
+	require.NoError(t, err)
+	_, list, _ := strings.Cut(string(page), "### Before a deploy, and during it")
+	list, _, _ = strings.Cut(list, "### ")
+	server := redistest.New(t)
+	s := newScene(t, server)
+	require.NoError(t, s.limiter("api", "100/s").Wait(t.Context()))
+	s.known("api")
+	steps := func(want int) {
+		t.Helper()
+		ran := 0
+		for _, command := range regexp.MustCompile("`fleetpace ([^`]+)`").FindAllStringSubmatch(list, -1) {
+			code, out, errs := s.command("", strings.Fields(strings.ReplaceAll(command[1], "LIMIT", "api"))...)
+			ran++
+			switch {
+			case strings.HasPrefix(command[1], "doctor"): // it also judges the machine
+				require.Equal(t, want != 0, strings.Contains(out, "problem  fleet"), out)
+			case strings.HasPrefix(command[1], "why"):
+				require.Equal(t, want, code, "%s: %s%s", command[1], out, errs)
+			default:
+				require.Zero(t, code, errs)
+				require.Contains(t, out, "PROCESS")
+			}
+		}
+		require.Equal(t, 7, ran)
+	}
+	steps(0)
+	unfit, err := reserve.New(server.Client(t), reserve.Config{Name: "api", Prefix: s.prefix, Limit: reserve.Rolling(5, time.Minute), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	require.ErrorIs(t, unfit.Wait(t.Context()), reserve.ErrInvalid)
+	require.Eventually(t, func() bool { return strings.Contains(s.does("why", "api"), "fail since") }, 20*time.Second, 50*time.Millisecond)
+	steps(exitMustAct)
+	require.NoError(t, unfit.Close())
+	require.Eventually(t, func() bool { return !strings.Contains(s.does("why", "api"), "fail since") }, 20*time.Second, 50*time.Millisecond)
+	steps(0)
 }
