@@ -2,8 +2,10 @@
 
 import asyncio
 import importlib.util
+import zlib
 import unittest
 from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
 
 from fleetpace import AsyncFleetpace, Fleetpace, TooLate
 
@@ -19,11 +21,15 @@ if importlib.util.find_spec("httpx"):
     class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
         """A body that is read part by part."""
 
+        def __init__(self, body: bytes = b"hello", size: int = 5) -> None:
+            self.parts = [body[at : at + size] for at in range(0, len(body), size)]
+
         def __iter__(self) -> Iterator[bytes]:
-            yield b"hello"
+            yield from self.parts
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
-            yield b"hello"
+            for part in self.parts:
+                yield part
 
 
 def api(status: int, headers: dict[str, str] | None = None) -> "Handler":
@@ -116,6 +122,68 @@ class Transports(unittest.TestCase):
             self.server.script["/v1/wait"].append(problem(429, "The turn would come in 48s"))
             with self.assertRaises(TooLate):
                 get(api(200), 1)
+
+    EVENTS = (
+        b'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":20,"cache_read_input_tokens":600,"output_tokens":1}}}\n\n'
+        + 'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"Zwölf Zeichen \\"usage\\": {"}}\n\n'.encode()
+        + b'data: {"type":"message_delta","usage":{"output_tokens":9}}\n\ndata: {"type":"message_stop"}\n\n'
+    )
+    CHAT = (
+        b'data: {"choices":[{"delta":{"content":"hello"}}],"usage":null}\r\n\r\n'
+        b'data: {"choices":[],"usage":{"prompt_tokens":50,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":30,"cache_write_tokens":5}}}\n\ndata: [DONE]\n\n'
+    )
+    SSE = "text/event-stream; charset=utf-8"
+    USED: list[tuple[str, str, int, bytes, list[int] | None]] = [
+        ("a stream of Anthropic", SSE, 200, EVENTS, [1, 20, 0, 600, 9]),
+        ("one that is cut", SSE, 200, EVENTS[: EVENTS.index(b'data: {"type":"message_delta')], [1, 20, 0, 600, 7]),
+        ("one that is cut in its first event", SSE, 200, EVENTS[:90], None),
+        ("a stream of OpenAI", SSE, 200, CHAT, [1, 15, 5, 30, 7]),
+        ("one without usage", SSE, 200, CHAT[:60], None),
+        ("a document", "application/json", 200, b'{"usage":{"input_tokens":20,"output_tokens":9,"cache_creation_input_tokens":4}}', [1, 20, 4, 0, 9]),
+        ("a document of Responses", "application/json", 200, b'{"usage":{"input_tokens":20,"output_tokens":9,"input_tokens_details":{"cached_tokens":8}}}', [1, 12, 0, 8, 9]),
+        ("no JSON", "application/json", 200, b"hello", None),
+        ("a failure", "application/json", 500, b'{"error":{}}', [1, 0, 0, 0, 0]),
+    ]  # fmt: skip
+
+    def test_a_response_settles_what_it_states(self) -> None:
+        options: dict[str, Any] = {
+            "cost": lambda e: [0, e.input, e.most],
+            "used": lambda u: [1, u.input, u.cache_write, u.cache_read, u.output],
+        }
+
+        async def post_async(answer: "httpx.Response", request: bytes) -> bytes:
+            async with AsyncFleetpace(self.server.url) as fleet:
+                transport = AsyncPacedTransport(fleet.limiter("a", "b", "c"), httpx.MockTransport(lambda _: answer), **options)
+                async with httpx.AsyncClient(transport=transport) as client:
+                    return (await client.post("https://api.example/", content=request)).content
+
+        def post(answer: "httpx.Response", request: bytes) -> bytes:
+            with Fleetpace(self.server.url) as fleet:
+                transport = PacedTransport(fleet.limiter("a", "b", "c"), httpx.MockTransport(lambda _: answer), **options)
+                with httpx.Client(transport=transport) as client:
+                    return client.post("https://api.example/", content=request).content
+
+        request = '{"max_tokens":700,"text":"été"}'.encode()
+        for name, kind, status, body, settled in self.USED:
+            for size, encoding in ((1, None), (7, "gzip"), (1000, None), (1000, "other")):
+                for way in (post, lambda *args: asyncio.run(post_async(*args))):
+                    with self.subTest(name, size=size, encoding=encoding):
+                        self.server.seen.clear()
+                        headers = {"content-type": kind} | ({"content-encoding": encoding} if encoding else {})
+                        zipped = zlib.compressobj(wbits=31)
+                        raw = zipped.compress(body) + zipped.flush() if encoding == "gzip" else body
+                        answer = httpx.Response(status, headers=headers, stream=Body(raw, size))
+                        self.assertEqual(way(answer, request), body)
+                        [wait] = self.server.bodies("/v1/wait")
+                        self.assertEqual([limit["cost"] for limit in wait["limits"]], [1, 9, 700])
+                        known = settled if encoding != "other" or status >= 400 else None
+                        self.assertEqual([s["used"] for s in self.server.bodies("/v1/settle")], [known] if known else [])
+
+    def test_a_cost_that_is_not_settled_is_logged(self) -> None:
+        self.server.script["/v1/settle"].append(problem(503, "Redis is away"))
+        with Fleetpace(self.server.url) as fleet, self.assertLogs("fleetpace", "WARNING"):
+            transport = PacedTransport(fleet.limiter("a"), httpx.MockTransport(api(500)), used=lambda _: [0])
+            httpx.Client(transport=transport).get("https://api.example/")
 
 
 if __name__ == "__main__":

@@ -1,28 +1,46 @@
 import type { Limiter } from "./limiter.js";
 import { retryAfterOf } from "./time.js";
-import type { Turn } from "./turn.js";
+import { type Estimate, estimateOf, type Usage, UsageReader } from "./usage.js";
+
+export type { Estimate, Usage } from "./usage.js";
 
 type Fetch = typeof globalThis.fetch;
 
 export interface PacedOptions {
-  /** Called with the error if the limit could not be paused. The response is returned nevertheless. */
+  /** What a request costs of each limit, in their order; undefined: as the limiter says. */
+  cost?: (estimate: Estimate, init?: RequestInit) => readonly (number | undefined)[];
+  /**
+   * What a call has used of each limit, in their order; undefined: what was reserved. The limits need `settles: true`.
+   * A response that does not state the tokens of its prompt leaves the cost as it was. One with a status of 400 or
+   * above has used none.
+   */
+  used?: (usage: Usage, response: Response) => readonly (number | undefined)[];
+  /** Called with the error if the limit could not be paused, or a cost not settled. The response is returned nevertheless. */
   onError?: (error: unknown) => void;
 }
 
 /**
  * A fetch whose every request waits for a turn. A response 429 or 503 with Retry-After pauses the limit
  * for the whole fleet before it is returned; nothing is retried. A slot is held until the body of the
- * response is read or cancelled, so do one of these.
+ * response is read or cancelled, and then the cost is settled. So do one of these.
  */
-export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { onError }: PacedOptions = {}): Fetch {
+export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { cost, used, onError }: PacedOptions = {}): Fetch {
   return (async (input: string | URL | Request, init?: RequestInit) => {
-    const signal = init?.signal ?? (input instanceof Request ? input.signal : undefined);
-    const turn = (await limiter.wait({ signal: signal ?? undefined })).keep();
+    const request = input instanceof Request ? input : undefined;
+    const signal = init?.signal ?? request?.signal;
+    const priced = cost ? limiter.costing(cost(estimateOf(init?.body ?? (await request?.clone().text())), init)) : limiter;
+    const turn = (await priced.wait({ signal: signal ?? undefined })).keep();
     try {
       const answer = await fetch(input as string, init);
       const wait = answer.status === 429 || answer.status === 503 ? retryAfterOf(answer.headers) : undefined;
       if (wait) await limiter.pause(wait, `${answer.status} of ${answer.url.split("/")[2] ?? "the API"}`).catch((error) => onError?.(error));
-      return untilRead(answer, turn);
+      if (!used) return turn.leaseMs === 0 ? answer : untilRead(answer, () => turn.release());
+      const reader = new UsageReader(answer.headers);
+      const settle = async () => {
+        const usage = answer.ok ? reader.end() : nothing;
+        if (usage) await turn.settle(used(usage, answer));
+      };
+      return untilRead(answer, () => Promise.all([settle().catch((error) => onError?.(error)), turn.release()]), reader);
     } catch (error) {
       await turn.release();
       throw error;
@@ -30,27 +48,33 @@ export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { 
   }) as Fetch;
 }
 
-/** The same response; it releases the turn when its body ends. */
-function untilRead(answer: Response, turn: Turn): Response {
-  if (turn.leaseMs === 0) return answer;
+const nothing: Usage = { input: 0, cacheRead: 0, cacheWrite: 0, output: 0 };
+
+/** The same response. When its body ends, finish is called. */
+function untilRead(answer: Response, finish: () => Promise<unknown>, usage?: UsageReader): Response {
   const reader = answer.body?.getReader();
+  let finished: Promise<unknown> | undefined;
+  const done = () => (finished ??= finish()); // a body that is cancelled may also end
   if (!reader) {
-    void turn.release();
+    void done();
     return answer;
   }
   const body = new ReadableStream({
     async pull(controller) {
       try {
-        const { done, value } = await reader.read();
-        if (!done) return controller.enqueue(value);
+        const { done: ended, value } = await reader.read();
+        if (!ended) {
+          controller.enqueue(value);
+          return usage?.read(value);
+        }
         controller.close();
       } catch (error) {
         controller.error(error);
       }
-      await turn.release();
+      await done();
     },
     async cancel(reason) {
-      await Promise.all([reader.cancel(reason), turn.release()]);
+      await Promise.all([reader.cancel(reason), done()]);
     },
   });
   return Object.defineProperty(new Response(body, answer), "url", { value: answer.url });

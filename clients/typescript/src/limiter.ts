@@ -80,6 +80,13 @@ export class Limiter {
     this.request = JSON.parse(JSON.stringify({ limits, share, weight, urgent })); // a copy, without undefined values
   }
 
+  /** The same limits with other costs of a call, in their order: each is at least 1; undefined: as it was. */
+  costing(costs: readonly (number | undefined)[]): Limiter {
+    const { limits, ...whose } = this.request;
+    if (costs.length !== limits.length) throw new InvalidRequest(`costs are ${costs}: must be one for each of ${limits.length} limits`, { field: "costs", value: costs });
+    return new Limiter(this.connection, limits.map((limit, i) => ({ ...limit, cost: costs[i] === undefined ? limit.cost : Math.max(1, costs[i]) })), whose);
+  }
+
   /**
    * Waits for a turn, and returns one that comes too late to the limit. Make the call at once: later delays are not
    * noticed. Slots of the turn must be renewed: see Turn.keep, or use turn().

@@ -106,4 +106,64 @@ describe("pacedFetch", { concurrency: true }, () => {
     await assert.rejects(pacedFetch(server.client().limiter("slots"), async () => Promise.reject(failed))("http://api.example/"), (error) => error === failed);
     assert.equal(server.of("/v1/release").length, 1);
   });
+
+  const events = [
+    'event: message_start\ndata: {"type":"message_start","message":{"usage":{"input_tokens":20,"cache_read_input_tokens":600,"output_tokens":1}}}\n\n',
+    'data: {"type":"content_block_delta","delta":{"type":"text_delta","text":"Zwölf Zeichen \\"usage\\": {"}}\n\n',
+    'data: {"type":"message_delta","usage":{"output_tokens":9}}\n\ndata: {"type":"message_stop"}\n\n',
+  ].join("");
+  const chat = [
+    'data: {"choices":[{"delta":{"content":"hello"}}],"usage":null}\r\n\r\n',
+    'data: {"choices":[],"usage":{"prompt_tokens":50,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":30,"cache_write_tokens":5}}}\n\ndata: [DONE]\n\n',
+  ].join("");
+  const whole = '{"usage":{"input_tokens":20,"output_tokens":9,"cache_creation_input_tokens":4}}';
+  const used: [name: string, kind: string, status: number, body: string, used: number[] | undefined][] = [
+    ["a stream of Anthropic", "text/event-stream", 200, events, [1, 20, 0, 600, 9]],
+    ["one that is cut", "text/event-stream; charset=utf-8", 200, events.slice(0, events.indexOf("data: {\"type\":\"message_delta")), [1, 20, 0, 600, 7]],
+    ["one that is cut in its first event", "text/event-stream", 200, events.slice(0, 90), undefined],
+    ["a stream of OpenAI", "text/event-stream", 200, chat, [1, 15, 5, 30, 7]],
+    ["one without usage", "text/event-stream", 200, chat.slice(0, 60), undefined],
+    ["a document", "application/json", 200, whole, [1, 20, 4, 0, 9]],
+    ["a document of Responses", "application/json", 200, '{"object":"response","usage":{"input_tokens":20,"output_tokens":9,"input_tokens_details":{"cached_tokens":8}}}', [1, 12, 0, 8, 9]],
+    ["no JSON", "application/json", 200, "hello", undefined],
+    ["a failure", "application/json", 500, '{"error":{}}', [1, 0, 0, 0, 0]],
+  ];
+  for (const [name, kind, status, body, settled] of used)
+    test(`${name} settles what it states, in parts of any size, and no byte changes`, async (t) => {
+      const server = await fake(t, { "/v1/wait": () => given, "/v1/settle": () => done });
+      const bytes = new TextEncoder().encode(body);
+      for (const size of [1, 7, bytes.length]) {
+        const before = server.of("/v1/settle").length;
+        let at = 0;
+        const pull = (to: ReadableStreamDefaultController) => (at < bytes.length ? to.enqueue(bytes.slice(at, (at += size))) : to.close());
+        const paced = pacedFetch(
+          server.client().limiter(["requests", "input", "output"].map((name) => ({ name }))),
+          async () => new Response(new ReadableStream({ pull }), { status, headers: { "content-type": kind } }),
+          { cost: ({ input, most }) => [undefined, input, most], used: (u) => [1, u.input, u.cacheWrite, u.cacheRead, u.output], onError: (error) => assert.fail(error as Error) },
+        );
+        const request = { method: "POST", body: '{"max_tokens":700,"text":"été"}' };
+        const answer = size === 1 ? await paced(new Request("http://api.example/", request)) : await paced("http://api.example/", request);
+        assert.equal(await answer.text(), body);
+        assert.deepEqual(server.of("/v1/wait").at(-1)!.body["limits"], [{ name: "requests" }, { name: "input", cost: 9 }, { name: "output", cost: 700 }]);
+        if (settled) await server.seen("/v1/settle", before + 1);
+        assert.deepEqual(server.of("/v1/settle").slice(before).map((s) => s.body["used"]), settled ? [settled] : []);
+      }
+    });
+
+  test("a stream that the caller leaves is settled once, by what it brought", async (t) => {
+    const server = await fake(t, { "/v1/wait": () => slots, "/v1/settle": () => problem(503), "/v1/release": () => done });
+    const errors: unknown[] = [];
+    const body = new ReadableStream({ start: (to) => to.enqueue(new TextEncoder().encode(events.slice(0, 300))) });
+    const paced = pacedFetch(server.client().limiter("tokens"), async () => new Response(body, { headers: { "content-type": "text/event-stream" } }), {
+      used: (u) => [u.input + u.output], onError: (error) => errors.push((error as Error).name),
+    });
+    const reader = (await paced("http://api.example/")).body!.getReader();
+    await reader.read();
+    const reading = reader.read();
+    await reader.cancel();
+    assert.equal((await reading).done, true);
+    await server.seen("/v1/release");
+    assert.deepEqual(server.of("/v1/settle").map((s) => s.body["used"]), [[27]]);
+    assert.deepEqual(errors, ["Unavailable"]);
+  });
 });

@@ -1,37 +1,49 @@
 """Transports for httpx: each request takes a turn, and a response with Retry-After pauses the whole fleet.
 
-A slot is released when the answer is closed, and a turn is settled by nobody.
+A slot is released, and a cost is settled, when the answer is closed.
 """
 
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
 
 import httpx
 
-from .aio import AsyncLimiter
+from .aio import AsyncLimiter, AsyncTurn
 from .errors import FleetpaceError
 from .retry_after import retry_after
-from .sync import Limiter
+from .sync import Limiter, Turn
+from .usage import Estimate, Usage, UsageReader, estimate
 
 logger = logging.getLogger("fleetpace")
+Costs = Callable[[Estimate], Sequence[int]]  # what a request costs of each limit
+Used = Callable[[Usage], Sequence[int]]  # what it has used of each limit; -1: what it costs
 
 
 class PacedTransport(httpx.BaseTransport):
-    """Sends a request by transport when its turn comes. It raises TooLate if that would be after max_wait."""
+    """Sends a request by transport when its turn comes. It raises TooLate if that would be after max_wait.
+
+    cost says what a request to a language model costs of each limit, in their order. used says what it has used; then
+    the limits need `settles: true`. If an answer does not state the tokens of its prompt, the cost stays. With a status
+    of 400 or above it has used none.
+    """
 
     def __init__(
-        self, limiter: Limiter, transport: httpx.BaseTransport | None = None, *, max_wait: float | None = None
-    ) -> None:
-        self._limiter, self._max_wait = limiter, max_wait
+        self, limiter: Limiter, transport: httpx.BaseTransport | None = None, *,
+        max_wait: float | None = None, cost: Costs | None = None, used: Used | None = None,
+    ) -> None:  # fmt: skip
+        self._limiter, self._max_wait, self._cost, self._used = limiter, max_wait, cost, used
         self._transport = transport or httpx.HTTPTransport()
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        with ExitStack() as turn:
-            turn.enter_context(self._limiter.turn(max_wait=self._max_wait))
+        with ExitStack() as ends:
+            turn = ends.enter_context(self._limiter.turn(_costs(self._cost, request), max_wait=self._max_wait))
             response = self._transport.handle_request(request)
             if isinstance(response.stream, httpx.SyncByteStream) and not response.is_closed:
-                response.stream = _Stream(response.stream, turn.pop_all())
+                reader = UsageReader(response.headers) if self._used else None
+                if self._used and reader:
+                    ends.callback(_settle, turn, response, reader, self._used)
+                response.stream = _Stream(response.stream, ends.pop_all(), reader)
             if seconds := _pause(response):
                 try:
                     self._limiter.pause(seconds, _reason(request, response))
@@ -47,17 +59,22 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
     """The same for httpx.AsyncClient."""
 
     def __init__(
-        self, limiter: AsyncLimiter, transport: httpx.AsyncBaseTransport | None = None, *, max_wait: float | None = None
-    ) -> None:
-        self._limiter, self._max_wait = limiter, max_wait
+        self, limiter: AsyncLimiter, transport: httpx.AsyncBaseTransport | None = None, *,
+        max_wait: float | None = None, cost: Costs | None = None, used: Used | None = None,
+    ) -> None:  # fmt: skip
+        self._limiter, self._max_wait, self._cost, self._used = limiter, max_wait, cost, used
         self._transport = transport or httpx.AsyncHTTPTransport()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        async with AsyncExitStack() as turn:
-            await turn.enter_async_context(self._limiter.turn(max_wait=self._max_wait))
+        async with AsyncExitStack() as ends:
+            costs = _costs(self._cost, request)
+            turn = await ends.enter_async_context(self._limiter.turn(costs, max_wait=self._max_wait))
             response = await self._transport.handle_async_request(request)
             if isinstance(response.stream, httpx.AsyncByteStream) and not response.is_closed:
-                response.stream = _AsyncStream(response.stream, turn.pop_all())
+                reader = UsageReader(response.headers) if self._used else None
+                if self._used and reader:
+                    ends.push_async_callback(_settle_async, turn, response, reader, self._used)
+                response.stream = _AsyncStream(response.stream, ends.pop_all(), reader)
             if seconds := _pause(response):
                 try:
                     await self._limiter.pause(seconds, _reason(request, response))
@@ -72,28 +89,62 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
 class _Stream(httpx.SyncByteStream):
     """The body of a response. The turn ends when the body is closed."""
 
-    def __init__(self, stream: httpx.SyncByteStream, turn: ExitStack) -> None:
-        self._stream, self._turn = stream, turn
+    def __init__(self, stream: httpx.SyncByteStream, ends: ExitStack, reader: UsageReader | None) -> None:
+        self._stream, self._ends, self._reader = stream, ends, reader
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from self._stream
+        for part in self._stream:
+            if self._reader:
+                self._reader.read(part)
+            yield part
 
     def close(self) -> None:
-        with self._turn:
+        with self._ends:
             self._stream.close()
 
 
 class _AsyncStream(httpx.AsyncByteStream):
-    def __init__(self, stream: httpx.AsyncByteStream, turn: AsyncExitStack) -> None:
-        self._stream, self._turn = stream, turn
+    def __init__(self, stream: httpx.AsyncByteStream, ends: AsyncExitStack, reader: UsageReader | None) -> None:
+        self._stream, self._ends, self._reader = stream, ends, reader
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         async for part in self._stream:
+            if self._reader:
+                self._reader.read(part)
             yield part
 
     async def aclose(self) -> None:
-        async with self._turn:
+        async with self._ends:
             await self._stream.aclose()
+
+
+def _costs(cost: Costs | None, request: httpx.Request) -> list[int] | None:
+    """What a request costs, if its body is known before it is sent."""
+    if cost is None:
+        return None
+    try:
+        body = request.content
+    except httpx.RequestNotRead:
+        body = b""
+    return [max(1, n) for n in cost(estimate(body))]
+
+
+def _settle(turn: Turn, response: httpx.Response, reader: UsageReader, used: Used) -> None:
+    usage = Usage() if response.is_error else reader.end()
+    try:
+        if usage:
+            turn.settle(*used(usage))
+    except FleetpaceError as error:
+        logger.warning("a cost was not settled: %s", error)
+
+
+async def _settle_async(turn: AsyncTurn, response: httpx.Response, reader: UsageReader, used: Used) -> None:
+    usage = Usage() if response.is_error else reader.end()
+    try:
+        if usage:
+            await turn.settle(*used(usage))
+    except FleetpaceError as error:
+        logger.warning("a cost was not settled: %s", error)
 
 
 def _pause(response: httpx.Response) -> float:
