@@ -56,14 +56,15 @@ local function spendAll(parts, due, item)
   local usable = huge
   for _, p in ipairs(parts) do
     local l = p.l
-    local mine, cost, before = match(l.last, '^(%S+ %S+) (%S+) ?(%S*)$')
+    local mine, cost, before = match(l.last, '^([^ ;]+ [^ ;]+) ([^ ;]+) ?([^ ;]*)')
     l.lastCost, l.lastDue = 0, nil
     if mine == asked then l.lastCost, l.lastDue = tonumber(cost) or 0, tonumber(before) end
     leave(l, p.place, p.cost)
     if l.virtual > 0 then shares().served(l, p.tag) end
     p.record = item.settles and l.meter.record(l, due)
     l.meter.spend(l, p.cost, due, item.call, item.what)
-    l.last = format('%s %.0f %.0f', asked, l.lastCost + p.cost, ceil(due))
+    local earlier = l.meter.earlier and l.meter.earlier(l, mine == asked) or ''
+    l.last = format('%s %.0f %.0f%s', asked, l.lastCost + p.cost, ceil(due), earlier)
     usable = min(usable, l.meter.usable(l, p.cost, due))
     if item.id then bookings().had(l, item.id, p) end
     if p.record and p.record ~= 0 then

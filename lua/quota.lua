@@ -6,6 +6,7 @@
 if kinds.q then
 
 local quota = {}
+local EARLIER = 8 -- spendings before the last one that may come back
 
 -- windows reads the edges of the call's calendar, from the window that contains `at`.
 local function windows(l)
@@ -60,6 +61,22 @@ function quota.spend(l, cost, at)
   local k = window(l, at)
   if l.used[k] then l.used[k] = l.used[k] + cost end
   if l.lastDue and window(l, l.lastDue) ~= k then l.lastCost = 0 end -- the permits of a turn in another window do not come back
+end
+
+-- earlier is the part of `last` with spendings before that of this ask. Permits of a quota come back from any of them,
+-- as it does not matter in which order they were spent. The largest ones of the last seconds are kept.
+function quota.earlier(l, has)
+  if has then return match(l.last, ';.*') or '' end
+  local all, least = {}, 1
+  for one, cost, due in gmatch(l.last, '([^ ;]+ [^ ;]+ ([^ ;]+) ([^ ;]+))') do
+    if tonumber(due) > now - RENEW then
+      all[#all + 1] = { text = ';' .. one, cost = tonumber(cost) }
+      if all[#all].cost <= all[least].cost then least = #all end
+    end
+  end
+  if #all > EARLIER then table.remove(all, least) end
+  for k, one in ipairs(all) do all[k] = one.text end
+  return table.concat(all)
 end
 
 function quota.left(l) return l.a - l.used[1] end

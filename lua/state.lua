@@ -69,16 +69,20 @@ local function endShares(l)
   erase('UNLINK', l.flows)
 end
 
--- giveBack undoes the last spending down to `keep` permits, if the ask made it. It returns how many
--- permits came back.
+-- giveBack undoes the last spending down to `keep` permits, if the ask made it, or an earlier one of a quota: see
+-- earlier of quota.lua. It returns how many permits came back.
 local function giveBack(l, who, keep)
-  local process, serial, cost, due = match(l.last, '^(%S+) (%S+) (%S+) ?(%S*)$')
-  if not process or process .. ' ' .. serial ~= who then return 0 end
-  local size = tonumber(cost) - keep
-  if size <= 0 or not l.meter.unspend(l, size, tonumber(due) or at) then return 0 end
+  local asks, size = {}, 0
+  for ask, one, cost, due in gmatch(l.last, '(([^ ;]+ [^ ;]+) ([^ ;]+) ?([^ ;]*))') do
+    if one == who and size == 0 and tonumber(cost) > keep and l.meter.unspend(l, cost - keep, tonumber(due) or at) then
+      ask, size = keep > 0 and format('%s %.0f %s', one, keep, due), cost - keep
+    end
+    asks[#asks + 1] = ask or nil
+  end
+  if size == 0 then return 0 end
   sooner(l)
   tellLeft(l)
-  l.last = keep > 0 and format('%s %s %.0f %s', process, serial, keep, due) or ''
+  l.last = table.concat(asks, ';')
   return size
 end
 

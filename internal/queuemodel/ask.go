@@ -306,8 +306,9 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 	for i, p := range parts {
 		s := limits[i]
 		who := c.Process + " " + strconv.Itoa(c.Serial)
-		if s.lastOf != who {
-			s.lastOf, s.lastCost, s.lastDue = who, 0, 0
+		last, earlier := s.earlier(c.Now, who)
+		if s.kind == "q" && last.cost > 0 && s.windowAt(last.due) != s.windowAt(due) {
+			last.cost = 0 // the permits of a turn in another window do not come back
 		}
 		s.leave(id, p.Cost)
 		c.served(s, p.Tag)
@@ -315,7 +316,7 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 			tags[i] = c.record(s, due)
 		}
 		c.spend(s, p.Cost, due, id)
-		s.lastOf, s.lastCost, s.lastDue = who, s.lastCost+p.Cost, math.Ceil(due)
+		s.last = append([]ask{{who, last.cost + p.Cost, math.Ceil(due)}}, earlier...)
 		usable = min(usable, s.usable(p.Cost, due))
 		if item.ID != "" {
 			p.Tag = c.had(s, item.ID, p)
@@ -328,4 +329,24 @@ func (c *call) turn(item Item, id string, parts []Part, limits []*State, tags []
 		}
 	}
 	return Answer{Status: 1, Wait: math.Ceil(due - c.at), Usable: math.Floor(usable - c.at), Tags: tags}
+}
+
+// earlier returns the last spending, if the same ask made it, and those before it that may come back: of a quota, the
+// eight largest ones of the last seconds.
+func (s *State) earlier(now float64, who string) (last ask, all []ask) {
+	if len(s.last) > 0 && s.last[0].of == who {
+		return s.last[0], s.last[1:]
+	}
+	least := 0
+	for _, a := range s.last {
+		if s.kind == "q" && a.due > now-renew {
+			if all = append(all, a); a.cost <= all[least].cost {
+				least = len(all) - 1
+			}
+		}
+	}
+	if len(all) > 8 {
+		all = slices.Delete(all, least, least+1)
+	}
+	return ask{}, all
 }

@@ -51,7 +51,7 @@ func (c *call) convert(s *State, l Limit) {
 	s.free, s.part, s.stored, s.window, s.records = is.free, is.part, is.stored, is.window, is.records
 	s.log, s.used, s.moment, s.offset = nil, 0, 0, 0
 	s.settles, s.lows, s.spendings = false, nil, 0
-	s.kept, s.keptTill, s.held, s.setUntil, s.lastOf, s.lastCost = 0, 0, 0, 0, "", 0
+	s.kept, s.keptTill, s.held, s.setUntil, s.last = 0, 0, 0, 0, nil
 	switch {
 	case l.Kind == "p" || l.Kind == "w":
 		if s.atLeast(c.Now + ahead); used > 0 && till > c.Now {

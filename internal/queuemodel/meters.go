@@ -19,7 +19,7 @@ func (s *State) advance(micros float64) {
 func (s *State) atLeast(free float64) {
 	if s.free+s.part < free {
 		s.set(free)
-		s.lastOf = "" // the last spending no longer comes back
+		s.last = nil // the last spending no longer comes back
 	}
 }
 
@@ -172,9 +172,6 @@ func (c *call) spend(s *State, cost, at float64, id string) {
 	case "q":
 		k := s.windowAt(at)
 		s.window[s.edges[k]] += cost
-		if s.lastCost > 0 && s.windowAt(s.lastDue) != k {
-			s.lastCost = 0
-		}
 	case "r":
 		s.used, s.moment = s.used+cost, math.Ceil(max(at-s.offset, s.moment))
 		s.log = append(s.log, entry{s.moment, cost, id})
@@ -334,7 +331,7 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 		if len(reach) > 1 && c.at+reach[0] > s.free {
 			s.stored = min(reach[1], s.most())
 			s.set(math.Floor(c.at + reach[0]))
-			s.lastOf = ""
+			s.last = nil
 		}
 	}
 	if unknown {

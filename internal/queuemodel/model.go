@@ -5,6 +5,7 @@ package queuemodel
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -87,6 +88,11 @@ type entry struct { // of a rolling window
 	id           string
 }
 
+type ask struct {
+	of        string
+	cost, due float64
+}
+
 // State is a limit.
 type State struct {
 	kind, form                      string
@@ -102,8 +108,7 @@ type State struct {
 	setUntil, paused, held, resumed float64
 	closed                          float64 // until when all that is spent without Redis is counted
 	probe                           float64 // when a call may probe the hard stop; 0: there is no stop
-	lastOf                          string
-	lastCost, lastDue               float64
+	last                            []ask   // the last spending; of a quota also earlier ones that may come back
 	places                          []place
 	seq, since                      float64
 	head                            string // the call whose permits came since
@@ -343,7 +348,7 @@ func (c *call) become(s *State, a, b float64) {
 	}
 	s.anew(c.at)
 	if a > s.a && (s.kind == "p" || s.kind == "w") {
-		s.lastOf = ""
+		s.last = nil
 	}
 	switch s.kind {
 	case "p":
@@ -363,17 +368,15 @@ func (c *call) become(s *State, a, b float64) {
 }
 
 func (c *call) giveBack(s *State, who string, keep float64) float64 {
-	if s.lastOf == "" || s.lastOf != who || s.kind == "s" {
-		return 0
+	for k := range s.last {
+		if size := s.last[k].cost - keep; s.last[k].of == who && size > 0 && s.kind != "s" {
+			c.unspend(s, size, s.last[k].due)
+			c.sooner(s)
+			if s.last[k].cost = keep; keep == 0 {
+				s.last = slices.Delete(s.last, k, k+1)
+			}
+			return size
+		}
 	}
-	size := s.lastCost - keep
-	if size <= 0 {
-		return 0
-	}
-	c.unspend(s, size, s.lastDue)
-	c.sooner(s)
-	if s.lastCost -= size; s.lastCost == 0 {
-		s.lastOf = ""
-	}
-	return size
+	return 0
 }

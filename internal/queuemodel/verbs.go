@@ -114,7 +114,7 @@ func (c *call) away(s *State, micros, used float64) float64 {
 		at = max(at, s.moment+s.offset)
 	}
 	c.spend(s, used, at, "")
-	s.lastOf, s.lastCost = "", 0
+	s.last = nil
 	return used
 }
 
@@ -194,9 +194,8 @@ func (r *Redis) Level(who Caller, limits []Limit, permits float64) ([]Head, floa
 	}
 	if permits < left {
 		cost := left - permits
-		s.lastCost = 0
+		s.last = nil
 		c.spend(s, cost, c.at, "")
-		s.lastOf = ""
 	}
 	return c.heads(), math.Floor(left)
 }
