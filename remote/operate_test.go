@@ -11,6 +11,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
 	"github.com/fleetpace/fleetpace/remote"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // A pause counts for all, and ends early where somebody says so.
@@ -30,6 +31,27 @@ func TestPause(t *testing.T) {
 		time.Sleep(2100 * time.Millisecond)
 		require.Equal(t, http.StatusOK, post(t, s, "/v1/wait", wants("api", `"id":"x"`)).Code)
 		require.Less(t, time.Since(began), 3*time.Second)
+	})
+}
+
+// After a stop, a client tries again when it ends; where nobody knows the end, when one call of the fleet may probe.
+func TestStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		s := newSite(t, b, remote.Config{})
+		api := b.Limiter(b.Client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(10)})
+		for end, after := range map[time.Duration]string{0: "300", 2 * time.Hour: "7200", 100 * time.Hour: "86400"} {
+			until := time.Time{}
+			if end > 0 {
+				until = time.Now().Add(end)
+			}
+			require.NoError(t, api.Stop(t.Context(), until, "no credit"))
+			w := post(t, s, "/v1/wait", wants("api"))
+			require.Equal(t, http.StatusTooManyRequests, w.Code)
+			require.Equal(t, after, w.Header().Get("Retry-After"), "a stop for %v", end)
+			require.NoError(t, api.Resume(t.Context()))
+			time.Sleep(2 * time.Second)
+		}
 	})
 }
 

@@ -42,6 +42,7 @@ func away(detail string) problem {
 func problemOf(err error, field string) problem {
 	var known problem
 	var typed *reserve.Error
+	var stopped *reserve.Exhausted
 	switch {
 	case errors.As(err, &known):
 		return known
@@ -55,6 +56,9 @@ func problemOf(err error, field string) problem {
 		return p
 	case errors.Is(err, reserve.ErrExhausted):
 		p := tooLate(probes)
+		if errors.As(err, &stopped) && !stopped.Until.IsZero() {
+			p = tooLate(min(time.Until(stopped.Until), 24*time.Hour)) // it may end earlier
+		}
 		p.Title, p.Detail = "Exhausted", err.Error()
 		return p
 	case errors.Is(err, reserve.ErrExceedsBurst), errors.Is(err, reserve.ErrInvalid), errors.Is(err, limits.ErrInvalid):
@@ -66,7 +70,7 @@ func problemOf(err error, field string) problem {
 	}
 }
 
-// probes is when a client may try again that has met a hard stop.
+// probes is when a client may try again that has met a hard stop whose end nobody knows.
 const probes = 5 * time.Minute
 
 // tooLate returns the problem of a call whose turn would come after its deadline.

@@ -117,7 +117,7 @@ func (s *shared) unfit(name *wire.Name, ruling string, protocol int) {
 			"limit", name.Text, "their_protocol", protocol, "own_protocol", scripts.Protocol, "see", "fleetpace show "+name.Text)
 		return
 	}
-	loud(s.first.Logger).Error("fleetpace: calls of this process fail, because a limit of another kind is in force under the same name; give one of them another name, or stop the processes that use the other",
+	loud(s.first.Logger).Error("fleetpace: calls of this process fail, because a limit of another kind is in force under the same name; use one kind in all processes, or Config.LimitOf if only some keys have another; two limits of an API need two names",
 		"limit", name.Text, "own", name.Limit, "in_force", ruling, "see", "fleetpace show "+name.Text)
 }
 

@@ -191,7 +191,7 @@ func errKind(name *wire.Name, inForce *wire.Ruling) error {
 	if inForce.Protocol > 0 {
 		return fmt.Errorf("%w; \"fleetpace show %s\" lists the processes", wire.Version(inForce.Protocol), name.Text)
 	}
-	return invalid("Config.Limit", "%s of the name %q is of another kind than %s, which is in force under that name: give one of them another name, or stop the processes that use the other; \"fleetpace show %s\" lists them",
+	return invalid("Config.Limit", "%s of the name %q is of another kind than %s, which is in force under that name: use one kind in all processes, or Config.LimitOf if only some keys have another; \"fleetpace show %s\" lists the processes. Two limits of an API need two names",
 		name.Limit, name.Text, inForce.Limit, name.Text)
 }
 
