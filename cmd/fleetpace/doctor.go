@@ -290,6 +290,8 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 		}
 		do := "fleetpace why " + n.String()
 		switch {
+		case answer.Reason == fleet.WhyNobody && answer.Held == 0: // somebody may have ended them by hand
+			all = append(all, finding{"fleet", "note", n.String() + ": " + answer.Text + " Nothing waits here", do})
 		case slices.Contains(wrong, answer.Reason):
 			all = append(all, finding{"fleet", "problem", n.String() + ": " + answer.Text, do})
 		case len(s.Differ) > 0:

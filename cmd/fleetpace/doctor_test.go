@@ -105,22 +105,28 @@ func TestDoctorGivesMemory(t *testing.T) {
 	require.Equal(t, "redis-cli CONFIG SET maxmemory 460", f.Do)
 }
 
-// Calls that wait although all processes are dead are a problem.
+// Calls that wait although all processes are dead are a problem. Processes that were killed after their last call are not.
 func TestDoctorFindsDeadFleets(t *testing.T) {
 	t.Parallel()
 	server := redistest.Mini(t)
 	s := newScene(t, server)
 	workers := newScene(t, server)
 	workers.prefix = s.prefix
+	require.NoError(t, workers.limiter("done", "100/s").Wait(t.Context()))
 	l := workers.limiter("api", "1/hour")
 	require.NoError(t, l.Wait(t.Context()))
 	workers.wait(l, 1)
-	require.Eventually(t, func() bool { return strings.Contains(s.does("why"), "1 call waits") }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.does("why"), "1 call waits") && strings.Contains(s.does("ls"), "done")
+	}, 20*time.Second, 20*time.Millisecond)
 	require.NoError(t, workers.client.Close())
-	beats := lua.BeatKeys(s.prefix, "", "api")[0]
-	processes, err := s.client.ZRange(t.Context(), beats, 0, -1).Result()
-	require.NoError(t, err)
-	require.NoError(t, s.client.ZAdd(t.Context(), beats, redis.Z{Score: 1, Member: processes[0]}).Err())
+	for name, died := range map[string]float64{"api": 1, "done": -1} {
+		beats := lua.BeatKeys(s.prefix, "", name)[0]
+		processes, err := s.client.ZRange(t.Context(), beats, 0, -1).Result()
+		require.NoError(t, err)
+		require.NoError(t, s.client.ZAdd(t.Context(), beats, redis.Z{Score: died, Member: processes[0]}).Err())
+	}
 	_, out, _ := s.command("", "doctor")
 	require.Contains(t, out, "problem  fleet: api: 1 call waits, and no process is alive to make the calls.\n         fleetpace why api\n")
+	require.Contains(t, out, "note     fleet: done: No process is alive to make calls: 1 died in the last ten minutes. Nothing waits here\n")
 }
