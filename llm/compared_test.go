@@ -58,6 +58,8 @@ func (c counted) Close() error {
 func TestCompared(t *testing.T) {
 	page, err := os.ReadFile("../docs/models.md")
 	require.NoError(t, err)
+	readme, err := os.ReadFile("../README.md")
+	require.NoError(t, err)
 	shared := &minute{}
 	for _, c := range []struct {
 		name string
@@ -109,7 +111,10 @@ func TestCompared(t *testing.T) {
 				t.Logf("| %s | %.2f | %.0f | %.0f | %.0f | %.0f s | %.1f million |", c.name, got[0], got[1], got[2], got[3], got[4], got[5])
 				_, after, found := strings.Cut(string(page), "\n| "+c.name+" |")
 				require.True(t, found, "docs/models.md lacks the row")
-				for i, cell := range strings.Split(after, "|")[:len(got)] {
+				cells := strings.Split(after, "|")
+				short := "\n| " + c.name + " |" + cells[0] + "|" + cells[2] + "|" + cells[3] + "|\n"
+				assert.True(t, strings.Contains(string(readme), short), "the README lacks %s", short)
+				for i, cell := range cells[:len(got)] {
 					var said float64
 					_, err := fmt.Sscan(cell, &said)
 					require.NoError(t, err)
