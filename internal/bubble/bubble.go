@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +19,9 @@ import (
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
+
+// The interpreter of the scripts makes much garbage, and keeps little memory.
+func init() { debug.SetGCPercent(400) }
 
 // Bubble is a Redis with connections in memory, and the processes that share it.
 type Bubble struct {

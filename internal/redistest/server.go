@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/fleetpace/fleetpace/embedded"
 )
+
+// The interpreter of the scripts makes much garbage, and keeps little memory.
+func init() { debug.SetGCPercent(400) }
 
 // Kind says where a Server comes from.
 type Kind string
