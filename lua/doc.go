@@ -186,7 +186,8 @@
 //
 // The head of the queue has a grace to ask, once its permits are there. At a paced limit, the grace
 // ends earlier if a whole permit would be lost. After that, its process loses its places among the
-// first 64 of the queue. A dead process loses them as soon as it is at the head. Calls of one limit that wait and ask
+// first 64 of the queue. Dead processes lose those among the first 256 as soon as
+// one of them is at the head, and every ten seconds. Calls of one limit that wait and ask
 // meanwhile get that moment as their forecast. The grace counts from the first moment at which the
 // permits of that head were there, even if other calls have taken them since. Otherwise each turn of
 // another call would restart the grace, and a fleet behind a dead process would get one turn per

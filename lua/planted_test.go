@@ -98,7 +98,7 @@ var planted = []struct {
 	{"nobody waits for those who come back later", "settle", "l.meter.close(l, l.closed)", "l.meter.close(l, now)", false, 10},
 	{"an estimate is the last report", "settle", "if used > cost or again then", "if used > cost then", false, 16},
 	{"costs settle twice", "settle", "if record then call('ZREM', l.log, was) else", "if record then else", false, 1},
-	{"what a forgotten call used beyond its cost is free", "settle", "(used <= cost or call('ZSCORE', l.log, is))", "true", false, 1},
+	{"what a forgotten call used beyond its cost is free", "settle", "(used <= cost or call('ZSCORE', l.log, is))", "true", false, 4},
 	{"a repeated report counts twice", "settle", " or call('ZSCORE', l.log, is)", "", false, 1},
 	{"shares count estimates", "settle", "shares().corrected(l, ARGV[i + 4], used - cost)", "l.news = l.news", false, 1},
 	{"a flow's next call is before its last one", "settle", "last, to or 0, l.virtual", "to or 0, l.virtual", false, 1},

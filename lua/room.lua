@@ -20,12 +20,6 @@ local function clear(l, process, asking, isDead)
   tellLeft(l)
 end
 
--- bury removes the first places of a dead process if it is at the head: no other call would ask in time.
-local function bury(l)
-  local process = l.card > 0 and l.paused <= now and processOf((head(l)))
-  if process and dead(l, process) then clear(l, process, {}, true) end
-end
-
 -- clearDead removes the places of all dead processes from the first DEAD_PLACES, and reports whether there
 -- were any.
 local function clearDead(l, asking)
@@ -38,6 +32,13 @@ local function clearDead(l, asking)
     seen[process] = true
   end
   return l.card < card
+end
+
+-- bury removes the first places of dead processes if one is at the head: no other call would ask in time. Every RENEW
+-- it does so in any case: forecasts count these places, and a dead process is forgotten after ten minutes.
+local function bury(l)
+  if l.card == 0 or l.paused > now then return end
+  if floor(now / RENEW) ~= floor(l.seen / RENEW) or dead(l, processOf((head(l)))) then clearDead(l, {}) end
 end
 
 -- wake notifies the processes of the first waiting calls, as many as there are free slots for. If the
@@ -61,7 +62,7 @@ local function wake(l)
     if free < 0 and not again then break end
     local process, tag = processOf(places[k]), tonumber(places[k + 1])
     if not told[process] and dead(l, process) then
-      clear(l, process, {}, true)
+      clearDead(l, {})
       return wake(l)
     end
     if free >= 0 or not told[process] then

@@ -74,7 +74,11 @@ const spread = 600e6
 
 func (c *call) entitled(s *State, p Part) float64 {
 	if len(s.places) > 0 && c.overdue(s) > 0 && (c.at > c.passes(s) || c.Dead[s.places[0].process] > 0) {
-		c.clear(s, s.places[0].process)
+		if process := s.places[0].process; c.Dead[process] > 0 {
+			c.clearDead(s)
+		} else {
+			c.clear(s, process)
+		}
 	}
 	if len(s.places) == 0 {
 		return c.ahead(s, 0, p.Cost)

@@ -94,11 +94,11 @@ func (c *call) keepSlots(s *State, which string, cost float64) float64 {
 	return cost
 }
 
-// bury removes the first places of a dead process.
-func (c *call) bury(s *State, process string) {
+// bury removes the first places of dead processes.
+func (c *call) bury(s *State) {
 	asking := c.asking
 	c.asking = nil
-	c.clear(s, process)
+	c.clearDead(s)
 	c.asking = asking
 }
 
@@ -106,8 +106,8 @@ func (c *call) bury(s *State, process string) {
 // process; at a limit of slots it does so only if some are free.
 func (c *call) wake(s *State) {
 	if s.kind != "s" {
-		if len(s.places) > 0 && s.paused <= c.Now && c.Dead[s.places[0].process] > 0 {
-			c.bury(s, s.places[0].process)
+		if len(s.places) > 0 && s.paused <= c.Now && (math.Floor(c.Now/renew) != math.Floor(s.seen/renew) || c.Dead[s.places[0].process] > 0) {
+			c.bury(s)
 		}
 		return
 	}
@@ -129,7 +129,7 @@ func (c *call) wake(s *State) {
 			return
 		}
 		if c.Dead[p.process] > 0 {
-			c.bury(s, p.process)
+			c.bury(s)
 			c.wake(s)
 			return
 		}
