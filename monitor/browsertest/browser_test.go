@@ -177,7 +177,7 @@ func TestRowsAppearAndMove(t *testing.T) {
 	for _, look := range []struct {
 		name, scheme string
 		width        int64
-	}{{"list", "light", 1200}, {"list-dark", "dark", 1200}, {"list-narrow", "light", 360}, {"list-narrow-dark", "dark", 360}, {"list-320", "light", 320}, {"list-700", "light", 700}, {"list-985", "light", 985}} {
+	}{{"list", "light", 1280}, {"list-dark", "dark", 1280}, {"list-narrow", "light", 360}, {"list-narrow-dark", "dark", 360}, {"list-320", "light", 320}, {"list-700", "light", 700}, {"list-985", "light", 985}} {
 		s.run(tab, chromedp.EmulateViewport(look.width, 700), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}))
 		var wide bool
 		s.value(tab, "document.documentElement.scrollWidth > innerWidth", &wide)
@@ -240,10 +240,17 @@ func TestPauseInThePage(t *testing.T) {
 	s.picture(tab, "limit-paused")
 	s.run(tab, chromedp.WaitVisible(`form[action=resume] button`), chromedp.Click(`form[action=resume] button`))
 	s.eventually("calls are made again", func() bool { return made.Load() > before+20 })
+	require.NoError(t, l.Pause(t.Context(), time.Hour, "by another"))
+	s.eventually("without a reload, the edge has the colour of what holds calls back", func() bool {
+		var red bool
+		s.value(tab, `getComputedStyle(document.querySelector("#title .s-stop")||document.body).color === getComputedStyle(document.querySelector(".why")).borderLeftColor`, &red)
+		return red
+	})
+	require.NoError(t, l.Resume(t.Context()))
 	for _, look := range []struct {
 		name, scheme string
 		width        int64
-	}{{"limit", "light", 1200}, {"limit-dark", "dark", 1200}, {"limit-narrow", "light", 360}} {
+	}{{"limit", "light", 1280}, {"limit-dark", "dark", 1280}, {"limit-narrow", "light", 360}, {"limit-narrow-dark", "dark", 360}} {
 		s.run(tab, chromedp.EmulateViewport(look.width, 900), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}))
 		s.picture(tab, look.name)
 	}
