@@ -111,6 +111,7 @@ local function step(l)
   end
   if micros == 0 then return end
   l.meter.move(l, micros)
+  if l.kind == 'q' then tellLeft(l) end -- its windows stay: they may come sooner than the forecasts of waiting calls
   l.head = '0'
   if l.virtual > 0 then erase('ZREM', l.flows, '!') end
   for _, name in ipairs(MOMENTS) do
