@@ -69,7 +69,7 @@ func (s *Server) give(ctx context.Context, p *poll, at *place) any {
 	return turnAnswer{
 		Turn: token, ID: strings.TrimPrefix(at.id, prefix), Waited: millis(now.Sub(at.since)),
 		Held: millis(now.Sub(p.came)), Due: millis(r.Due().Sub(now)), Usable: millis(r.Until().Sub(now)),
-		Lease: millis(lease),
+		Lease: millis(lease), Probes: r.Probes(),
 	}
 }
 

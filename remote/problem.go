@@ -55,7 +55,7 @@ func problemOf(err error, field string) problem {
 		p.Title, p.Detail = "Queue full", "Too many calls wait at this limit."
 		return p
 	case errors.Is(err, reserve.ErrExhausted):
-		p := tooLate(probes)
+		p := tooLate(nextProbe)
 		if errors.As(err, &stopped) && !stopped.Until.IsZero() {
 			p = tooLate(min(time.Until(stopped.Until), 24*time.Hour)) // it may end earlier
 		}
@@ -70,8 +70,8 @@ func problemOf(err error, field string) problem {
 	}
 }
 
-// probes is when a client may try again that has met a hard stop whose end nobody knows.
-const probes = 5 * time.Minute
+// nextProbe is when a client may try again that has met a hard stop whose end nobody knows.
+const nextProbe = 5 * time.Minute
 
 // tooLate returns the problem of a call whose turn would come after its deadline.
 func tooLate(wait time.Duration) problem {

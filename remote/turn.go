@@ -16,6 +16,7 @@ type granted struct {
 	call
 	Lease   reserve.Lease
 	Settles string // the call to settle, as Redis knows it
+	Probes  bool   // the call probes a hard stop
 }
 
 // grant returns the token of a turn whose call settles or holds slots, and how long a lease holds them. The token is
@@ -38,7 +39,8 @@ func (s *Server) grant(ctx context.Context, p *poll, at *place) (token string, l
 	if at.settles {
 		g.Settles = at.reservation.CallID()
 	}
-	if lease == 0 && !at.settles {
+	g.Probes = at.reservation.Probes()
+	if lease == 0 && !at.settles && !g.Probes {
 		return "", 0, nil
 	}
 	text, _ := json.Marshal(g) // our own types never fail
@@ -107,8 +109,9 @@ func (s *Server) renew(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
 	var q struct {
-		Turn string `json:"turn"`
-		Used []int  `json:"used"`
+		Turn   string `json:"turn"`
+		Used   []int  `json:"used"`
+		Served bool   `json:"served"`
 	}
 	if !read(w, r, &q) {
 		return
@@ -117,8 +120,11 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case q.Turn != "" && len(q.Used) == 0:
 		err = wrong("used", nil, "must be one number for each limit")
-	case err == nil:
+	case err == nil && (n.settles || !g.Probes):
 		err = n.turns.SettleCall(r.Context(), g.Settles, n.costs, q.Used)
+	}
+	if err == nil && g.Probes && q.Served {
+		err = n.turns.Served(r.Context())
 	}
 	done(w, err, "used")
 }

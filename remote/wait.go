@@ -30,6 +30,7 @@ type turnAnswer struct {
 	Due    float64 `json:"due_ms"`
 	Usable float64 `json:"usable_ms"`
 	Lease  float64 `json:"lease_ms,omitempty"`
+	Probes bool    `json:"probes,omitempty"`
 }
 
 // laterAnswer is the response for a call whose turn comes after its poll ends.
@@ -210,6 +211,9 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 	p.timer = time.AfterFunc(time.Until(p.over)+answerTime, p.ring)
 	defer p.timer.Stop()
 	if err := s.join(p, at); err != nil {
+		if errors.Is(err, reserve.ErrExhausted) && probes(p, at) {
+			return s.give(ctx, p, at)
+		}
 		s.places.drop(at)
 		switch {
 		case ctx.Err() != nil || !isEnded(err):
@@ -256,6 +260,15 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 		return s.miss(at)
 	}
 	return s.keepPlace(ctx, at)
+}
+
+// probes takes the turn of a call that may probe the hard stop of its limits. It reports false if the call may not.
+func probes(p *poll, at *place) bool {
+	r, err := at.turns.Acquire(p, at.costs...)
+	if err == nil {
+		at.reservation = r
+	}
+	return err == nil
 }
 
 // prefetched is the response for a call that has a turn of a lease.

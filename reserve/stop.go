@@ -120,12 +120,17 @@ func (r *Reservation) Served(ctx context.Context) error {
 	if !r.probes {
 		return nil
 	}
-	states, err := r.joint.States(ctx)
+	return r.joint.Served(ctx)
+}
+
+// Served is [Reservation.Served] for a call whose Reservation is gone, such as that of another process.
+func (j *Joint) Served(ctx context.Context) error {
+	states, err := j.States(ctx)
 	if err != nil {
 		return err
 	}
 	var stopped []*Limiter
-	for i, l := range r.joint.limits {
+	for i, l := range j.limits {
 		if states[i].Stopped {
 			stopped = append(stopped, l)
 		}

@@ -1,0 +1,57 @@
+package remote_test
+
+import (
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/bubble"
+	"github.com/fleetpace/fleetpace/remote"
+)
+
+// Callers of two servers, with and without ids, meet a hard stop: one call of them all probes it every five minutes.
+// A call that is served ends it, and so does a resume.
+func TestHardStopIsProbed(t *testing.T) {
+	for _, limit := range []string{"api", "tokens", "ten"} {
+		synctest.Test(t, func(t *testing.T) {
+			b := bubble.New(t)
+			servers := []*site{newSite(t, b, remote.Config{}), newSite(t, b, remote.Config{})}
+			l, err := servers[0].set.Get(limit)
+			require.NoError(t, err)
+			require.Equal(t, http.StatusOK, post(t, servers[0], "/v1/wait", wants(limit)).Code)
+			stopped := time.Now()
+			require.NoError(t, l.Stop(t.Context(), time.Time{}, "no credit"))
+			time.Sleep(time.Second)
+			var probe string
+			var probed []time.Duration
+			for time.Since(stopped) < 11*time.Minute {
+				for _, s := range servers {
+					for _, more := range []string{`"poll":"1s"`, `"id":"x"`, `"max_wait":"1s"`} {
+						w := post(t, s, "/v1/wait", wants(limit, more))
+						if w.Code == http.StatusOK {
+							require.Contains(t, w.Body.String(), `"probes":true`)
+							probe = body(t, w).Turn
+							probed = append(probed, time.Since(stopped).Round(time.Minute))
+							require.Equal(t, http.StatusNoContent, post(t, s, "/v1/settle", `{"turn":"`+probe+`","used":[-1]}`).Code)
+						}
+					}
+				}
+				time.Sleep(20 * time.Second)
+			}
+			assert.Len(t, probed, 2, "%s: at %v", limit, probed)
+			require.Equal(t, http.StatusTooManyRequests, post(t, servers[1], "/v1/wait", wants(limit)).Code)
+			require.Equal(t, http.StatusNoContent, post(t, servers[1], "/v1/settle", `{"turn":"`+probe+`","used":[-1],"served":true}`).Code)
+			require.Equal(t, http.StatusOK, post(t, servers[0], "/v1/wait", wants(limit)).Code)
+
+			require.NoError(t, l.Stop(t.Context(), time.Time{}, "no credit"))
+			time.Sleep(time.Second)
+			require.Equal(t, http.StatusTooManyRequests, post(t, servers[1], "/v1/wait", wants(limit)).Code)
+			require.Equal(t, http.StatusNoContent, post(t, servers[0], "/v1/resume", wants(limit)).Code)
+			require.Equal(t, http.StatusOK, post(t, servers[1], "/v1/wait", wants(limit)).Code)
+		})
+	}
+}
