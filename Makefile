@@ -49,7 +49,7 @@ test-sdk:
 test-models: ## 512 agents with the SDKs of Anthropic, OpenAI and Google, in real time: seven minutes; wants redis-server and an idle machine
 	cd transport/sdktest && FLEETPACE_LONG=1 go test -tags models -count=1 -run '^TestModels$$' -v ./...
 
-test-clients: ## the clients in Python and TypeScript, their types, also against the real server; wants node, npm and mypy
+test-clients: ## the clients in Python and TypeScript, their types, also against the real server; wants node, npm, mypy and httpx
 	.ci/clients python typescript
 	FLEETPACE_REQUIRE=redis go test -tags clients -count=1 -run '^Test(Languages|ModelsInLanguages)$$' -v ./cmd/fleetpace
 
