@@ -237,12 +237,23 @@ func (e *Engine) Rest(now time.Time, limits []*wire.Limit, until time.Time) {
 }
 
 // takeBack revokes unused turns for which void is true. Their calls ask again, first in the line, with their
-// tags. It returns the number of these calls. Turns that Redis does not know stay.
+// tags, and Redis takes back the permits of an ask of which all turns are revoked. It returns the number of these
+// calls. Turns that Redis does not know stay.
 func (l *line) takeBack(void func(*Turn) bool, now time.Time) (n int) {
+	revoked := map[string]int64{} // permits, by ask
+	for _, c := range l.given {
+		if t := c.turn; t.Process != "" && void(t) {
+			revoked[t.Ask] += l.need.Cost
+		}
+	}
 	for i, c := range slices.Backward(l.given) {
 		if t := c.turn; t.Process != "" && void(t) {
 			l.given = slices.Delete(l.given, i, i+1)
-			l.first(c, t, "", now)
+			back := ""
+			if t.Alone || len(l.parts) == 1 && t.spent != nil && *t.spent == 0 && revoked[t.Ask] == *t.out { // all turns of the ask
+				back = t.Ask
+			}
+			l.first(c, t, back, now)
 			l.wake(c)
 			n++
 		}
