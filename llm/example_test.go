@@ -122,7 +122,11 @@ func ExampleChain() {
 		pick, call, err := chain.Acquire(ctx, llm.Estimate{Input: 1000, Output: 500, Max: 1000}, 20*time.Second)
 		var gone *llm.Exhausted
 		if errors.As(err, &gone) {
-			fmt.Println("try again at", gone.Until.Format(time.DateOnly), "because of", gone.Reason)
+			again := gone.Until
+			if again.IsZero() { // nobody knows the end: one call of the fleet probes every five minutes
+				again = time.Now().Add(5 * time.Minute)
+			}
+			fmt.Println("try again at", again.Format(time.DateOnly), "because of", gone.Reason)
 			continue
 		}
 		if err != nil {

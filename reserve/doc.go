@@ -1,7 +1,8 @@
 // Package reserve is a distributed rate limiter that queues, on Redis. All processes of a fleet
-// share one queue. A call blocks until the API's limit allows it. It fails only if its deadline
-// cannot be met, its cost exceeds the burst, the queue is full, or the limit is stopped. The outage
-// policy may fail it, too, and so do faults of the setup: the errors of this package say which.
+// share one queue. A call blocks until the API's limit allows it. It fails if its context
+// ends, its deadline cannot be met, its cost exceeds the burst, the queue is full, the limit is
+// stopped, or the limiter is closed. The outage policy may fail it, too, and so do faults of the
+// setup: the errors of this package say which.
 //
 //	limiter, err := reserve.New(client, reserve.Config{
 //		Name:  "maps-api",
@@ -15,9 +16,9 @@
 //
 // # What is guaranteed
 //
-// All processes together make calls as a token bucket of the limit's rate and burst allows. A
-// strict provider with the same limit accepts all of them if the network delays each call by the
-// same time. Real networks have jitter, so set a smaller burst than the provider's. A limit of
+// While Redis answers and keeps its data, all processes together are granted no more permits than the
+// limit allows. A strict provider with the same limit accepts all calls if the network delays each by
+// the same time. Real networks have jitter, so set a smaller burst than the provider's. A limit of
 // 100/s with burst 1, in front of a provider that allows bursts of 10, tolerates 90 ms of jitter.
 //
 // # Terms
@@ -26,7 +27,7 @@
 // the API still allows. A waiting call has a place in the queue and owns no permits. Its forecast
 // is the moment at which its turn is expected. A turn is the permits granted to a call, and the
 // moment from which the call may be made. Redis grants a turn at most half a second early, and only
-// a pause revokes it. docs/glossary.md has all terms.
+// a pause or a hard stop revokes it. docs/glossary.md has all terms.
 //
 // So a call that gives up, or whose process dies, never held a permit while it waited. A pause or
 // another limit moves all waiting calls.

@@ -17,7 +17,7 @@
 //
 // The task joins the queue. If its turn is near, it sleeps in its worker until then. If not, its
 // turn is booked, and the task is rescheduled in asynq for shortly before it. The task keeps its
-// place in the order under its ID, and any worker may run it. Rescheduling is not a failure: it
+// place in the order under its ID, except in a long backlog, and any worker may run it. Rescheduling is not a failure: it
 // uses no retry, calls no ErrorHandler and never archives a task.
 //
 // A task may not come back in time, because no worker runs, its queue is paused, or it was deleted.
