@@ -151,7 +151,7 @@ var situations = []struct {
 	},
 	{
 		what: "a process with another kind of limit", why: fleet.WhyKind, also: []fleet.Why{fleet.WhyPaused},
-		says: []string{`^Calls of .*, process \d+ fail since \d`, "it is configured with 5/s rolling, and 100/s is in force, which is of another kind", `"fleetpace show api" lists them`},
+		says: []string{`^Calls of .*, process \d+ fail since \d`, "it is configured with 5/s rolling, and 100/s is in force, which is of another kind", `"fleetpace show api" lists the processes`},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerSecond(100))
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
