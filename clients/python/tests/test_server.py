@@ -416,7 +416,7 @@ class Served(unittest.TestCase):
                         client.limits()
                     time.sleep(0.3)
                     self.serve(server.listen)
-                    thread.join(120)
+                    thread.join(20)
                     self.assertFalse(thread.is_alive())
                     self.assertEqual(errors, [])
 
