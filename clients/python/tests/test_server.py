@@ -181,8 +181,8 @@ class Served(unittest.TestCase):
             limiter.wait()
             limiter.pause(3, "test")
             began = time.monotonic()
-            limiter.wait(max_wait=60)
-            self.assertGreater(time.monotonic() - began, 2.9)
+            limiter.wait(max_wait=8)
+            self.assertTrue(2.9 < time.monotonic() - began < 5, time.monotonic() - began)
 
     def test_a_booking_far_away_is_given_up(self) -> None:
         for client in self.clients():

@@ -30,14 +30,8 @@ for (const over of ["tcp", "unix"] as const) {
     test("allow asks once, for as long as it may take", async (t) => {
       const server = await fake(t, { "/v1/allow": () => undefined }, over);
       await assert.rejects(server.client().limiter("a").allow({ timeout: 100 }), { name: "Unavailable", message: /no answer in 100 ms/ });
-      const before = server.asked.length;
-      assert.ok(before <= 1, "a request may be late");
-      const stop = new AbortController();
-      const refused = assert.rejects(server.client().limiter("a").allow({ signal: stop.signal }), { name: "AbortError" });
-      await server.seen("/v1/allow", before + 1);
-      stop.abort();
-      await refused;
-      assert.equal(server.asked.length, before + 1);
+      await assert.rejects(server.client().limiter("a").allow({ signal: AbortSignal.timeout(50) }), { name: "TimeoutError" });
+      assert.equal(server.asked.length, 2);
       await server.close();
       await assert.rejects(server.client().limiter("a").allow(), Unavailable);
       await server.listen();

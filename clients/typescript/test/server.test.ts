@@ -88,18 +88,6 @@ for (const over of ["tcp", "unix"] as const) {
     const queued = (name: string, calls: number) =>
       until(async () => (({ waiting, booked }) => waiting + booked === calls)(await client.state(name)), `not ${calls} calls wait for ${name}`);
 
-    /** A client that tells of its requests. */
-    function watched(tell: (path: string, body: Record<string, unknown>) => unknown): Fleetpace {
-      const fetch = options.fetch ?? globalThis.fetch;
-      return new Fleetpace({
-        ...options,
-        fetch: (url, init) => {
-          if (init?.body) tell(new URL(String(url)).pathname, JSON.parse(init.body as string) as Record<string, unknown>);
-          return fetch(url, init);
-        },
-      });
-    }
-
     /** Where another server is to listen, and what its clients need. */
     async function another(name: string): Promise<[at: string, options: Options]> {
       if (over === "unix") return [`unix:${join(folder, name)}`, { fetch: unixFetch(join(folder, name)) }];
@@ -108,32 +96,30 @@ for (const over of ["tcp", "unix"] as const) {
     }
 
     test("calls have their turns in the order in which they came, at the pace of the limit", async () => {
-      const late = new Set<string>(); // calls that have missed a turn, because this machine was busy
-      const limiter = watched((_, body) => body["late"] && late.add(body["id"] as string)).limiter("order");
-      await limiter.pause(300_000, "so that calls wait");
-      const order: string[] = [];
+      const limiter = client.limiter("order");
+      await limiter.pause(20_000, "so that calls wait");
+      const order: number[] = [];
       const calls: Promise<unknown>[] = [];
       for (let i = 0; i < 4; i++) {
-        calls.push(limiter.wait({ id: `${i}` }).then(() => order.push(`${i}`)));
+        calls.push(limiter.wait().then(() => order.push(i)));
         await queued("order", i + 1);
       }
       const began = performance.now();
       await limiter.resume();
       await Promise.all(calls);
-      assert.deepEqual([...order].sort(), ["0", "1", "2", "3"]);
-      assert.deepEqual(order.filter((id) => !late.has(id)), [...order].sort().filter((id) => !late.has(id)));
+      assert.deepEqual(order, [0, 1, 2, 3]);
       assert.ok(performance.now() - began > 2_500);
     });
 
     test("a call whose turn is too late is told so, and costs nothing", async () => {
       const limiter = client.limiter("minute");
       await limiter.wait();
-      const error: unknown = await limiter.wait({ maxWait: 20_000 }).catch((error: unknown) => error);
+      const error: unknown = await limiter.wait({ maxWait: 2_000 }).catch((error: unknown) => error);
       assert.ok(error instanceof TooLate, String(error));
       assert.ok(error.retryAfter! > 30_000 && error.retryAfter! <= 60_000, `${error.retryAfter}`);
       await assert.rejects(limiter.wait({ maxWait: 0 }), TooLate);
-      await queued("minute", 0);
       const now = await client.state("minute");
+      assert.deepEqual([now.waiting, now.booked], [0, 0]);
       assert.ok(now.waitMs <= 60_000, `${now.waitMs}`);
     });
 
@@ -155,7 +141,7 @@ for (const over of ["tcp", "unix"] as const) {
       try {
         const limiter = new Fleetpace(where).limiter("again");
         const began = performance.now();
-        await Promise.all(Array.from({ length: 6 }, () => limiter.wait({ maxWait: 300_000 })));
+        await Promise.all(Array.from({ length: 6 }, () => limiter.wait({ maxWait: 30_000 })));
         assert.ok(performance.now() - began > 4_500);
       } finally {
         await stop(short, "SIGTERM");
@@ -164,22 +150,17 @@ for (const over of ["tcp", "unix"] as const) {
 
     test("a place whose turn does not come is given up", async () => {
       const limiter = client.limiter("places");
-      await limiter.pause(300_000, "so that calls wait");
+      await limiter.pause(60_000, "so that calls wait");
       await assert.rejects(limiter.wait({ maxWait: 1_000 }), TooLate);
       await assert.rejects(limiter.wait({ maxWait: 1_000, id: "job-1" }), TooLate);
-      await queued("places", 0);
-      const stop = new AbortController();
-      const refused = assert.rejects(limiter.wait({ id: "job-2", signal: stop.signal }), { name: "AbortError" });
-      await queued("places", 1);
-      stop.abort();
-      await refused;
+      const stop = AbortSignal.timeout(1_000);
+      await assert.rejects(limiter.wait({ id: "job-2", signal: stop }), { name: "TimeoutError" });
       await limiter.leave("job-2");
       await queued("places", 0);
     });
 
     test("slots are renewed while the call runs, and the next one has them after it", async () => {
-      const renewals: number[] = [];
-      const limiter = watched((path) => path === "/v1/renew" && renewals.push(performance.now())).limiter("slots");
+      const limiter = client.limiter("slots");
       const events: string[] = [];
       const first = limiter.turn(async (turn) => {
         events.push("first");
@@ -189,12 +170,9 @@ for (const over of ["tcp", "unix"] as const) {
       });
       await until(async () => events.length === 1, "the first call has no slot");
       const second = limiter.turn((turn) => (events.push("second"), turn.leaseMs));
-      const lost = await first;
+      assert.equal(await first, false);
       assert.equal(await second, 3_000);
-      const longest = Math.max(...renewals.slice(1).map((at, i) => at - renewals[i]!));
-      assert.ok(renewals.length >= 2, `${renewals.length}`);
-      if (lost) assert.ok(longest > 2_000, `the slots were lost, though renewed each ${longest} ms`); // this machine was busy
-      else assert.deepEqual(events, ["first", "first ends", "second"]);
+      assert.deepEqual(events, ["first", "first ends", "second"]);
     });
 
     test("slots that nobody renews are others', and their holder is told", async () => {
@@ -230,12 +208,12 @@ for (const over of ["tcp", "unix"] as const) {
     test("a pause holds back the fleet until it is over, or is ended", async () => {
       const limiter = client.limiter("pause");
       const began = performance.now();
-      await limiter.pause(1_500);
-      await limiter.wait();
-      assert.ok(performance.now() - began >= 1_400);
-      await limiter.pause(300_000, "Retry-After");
+      await limiter.pause(1_500, "Retry-After");
       const { pausedMs, pauseReason } = await client.state("pause");
       assert.ok(pausedMs > 0 && pauseReason === "Retry-After");
+      await limiter.wait();
+      assert.ok(performance.now() - began >= 1_400);
+      await limiter.pause(20_000);
       const call = limiter.wait();
       await queued("pause", 1);
       await limiter.resume();
@@ -286,34 +264,21 @@ for (const over of ["tcp", "unix"] as const) {
 
     test("who waits under an id while the server is killed keeps its place", async () => {
       const [at, where] = await another("killed");
-      const [nextAt, next] = await another("next");
-      const [killed, follows] = [await start(at), await start(nextAt)];
-      let asked = () => {};
-      const asksAgain = new Promise<void>((resolve) => (asked = resolve));
-      let to = where;
-      const fetch: typeof globalThis.fetch = (url, init) => {
-        if (to === next) asked();
-        return (to.fetch ?? globalThis.fetch)(String(url).replace("http://either", to.url ?? "http://localhost"), init);
-      };
+      let killed = await start(at);
       try {
-        const limiter = new Fleetpace({ url: "http://either", fetch }).limiter("killed");
-        await limiter.pause(300_000, "so that calls wait");
+        const limiter = new Fleetpace(where).limiter("killed");
+        await limiter.pause(8_000, "so that calls wait");
         const order: string[] = [];
         const first = limiter.wait({ id: "first" }).then(() => order.push("first"));
         await queued("killed", 1);
         const other = client.limiter("killed").wait().then(() => order.push("other"));
         await queued("killed", 2);
-        to = next; // as a load balancer does
         await stop(killed, "SIGKILL");
-        await asksAgain;
-        await sleep(4_000); // the killed one counts as dead
-        await queued("killed", 2);
-        await client.limiter("killed").resume();
+        killed = await start(at);
         await Promise.all([first, other]);
         assert.deepEqual(order, ["first", "other"]);
       } finally {
         await stop(killed, "SIGTERM");
-        await stop(follows, "SIGTERM");
       }
     });
 
