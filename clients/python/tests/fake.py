@@ -23,7 +23,7 @@ FIELDS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "/v1/wait": ({"limits": list, **TURN, "max_wait": DURATION, "poll": DURATION, "id": str, "late": bool, "turn": str, "way": DURATION}, {"limits"}),
     "/v1/leave": ({"limits": list, "id": str}, {"limits", "id"}),
     "/v1/allow": ({"limits": list, **TURN, "ahead": int}, {"limits"}),
-    "/v1/settle": ({"turn": str, "used": list}, {"turn", "used"}),
+    "/v1/settle": ({"turn": str, "used": list, "served": bool}, {"turn", "used"}),
     "/v1/release": ({"turn": str}, {"turn"}),
     "/v1/renew": ({"turn": str}, {"turn"}),
     "/v1/pause": ({"limits": list, "for": DURATION, "until": str, "reason": str}, {"limits"}),

@@ -9,7 +9,7 @@ from typing import Any
 
 from fleetpace import AsyncFleetpace, Fleetpace, TooLate
 
-from .fake import FakeServer, problem
+from .fake import FakeServer, Reply, problem
 
 if importlib.util.find_spec("httpx"):
     import httpx
@@ -178,6 +178,31 @@ class Transports(unittest.TestCase):
                         self.assertEqual([limit["cost"] for limit in wait["limits"]], [1, 9, 700])
                         known = settled if encoding != "other" or status >= 400 else None
                         self.assertEqual([s["used"] for s in self.server.bodies("/v1/settle")], [known] if known else [])
+
+    def test_a_probe_that_is_served_ends_a_hard_stop(self) -> None:
+        async def get_async(answer: "httpx.Response", used: Any) -> None:
+            async with AsyncFleetpace(self.server.url) as fleet:
+                transport = AsyncPacedTransport(fleet.limiter("a", "b"), httpx.MockTransport(lambda _: answer), used=used)
+                async with httpx.AsyncClient(transport=transport) as client:
+                    await client.get("https://api.example/")
+
+        def get(answer: "httpx.Response", used: Any) -> None:
+            with Fleetpace(self.server.url) as fleet:
+                transport = PacedTransport(fleet.limiter("a", "b"), httpx.MockTransport(lambda _: answer), used=used)
+                httpx.Client(transport=transport).get("https://api.example/")
+
+        probe = Reply(200, {"turn": "t", "waited_ms": 0, "probes": True})
+        for way in (get, lambda *args: asyncio.run(get_async(*args))):
+            self.server.seen.clear()
+            self.server.script["/v1/wait"].extend([probe] * 4)
+            way(httpx.Response(200, stream=Body()), None)
+            way(httpx.Response(200, content=b"whole"), None)
+            way(httpx.Response(200, stream=Body(b'{"usage":{"input_tokens":20}}')), lambda u: [1, u.input])
+            way(httpx.Response(429, stream=Body()), None)
+            way(httpx.Response(200, stream=Body()), None)  # no probe
+            settled = [{"turn": "t", "used": used, "served": True} for used in ([-1, -1], [-1, -1], [1, 20])]
+            self.assertEqual(self.server.bodies("/v1/settle"), settled)
+        self.assertEqual(self.server.violations, [])
 
     def test_a_cost_that_is_not_settled_is_logged(self) -> None:
         self.server.script["/v1/settle"].append(problem(503, "Redis is away"))

@@ -15,14 +15,15 @@ export interface PacedOptions {
    * above has used none.
    */
   used?: (usage: Usage, response: Response) => readonly (number | undefined)[];
-  /** Called with the error if the limit could not be paused, or a cost not settled. The response is returned nevertheless. */
+  /** Called with the error if the limit could not be paused, a cost not settled, or a hard stop not ended. The response is returned nevertheless. */
   onError?: (error: unknown) => void;
 }
 
 /**
  * A fetch whose every request waits for a turn. A response 429 or 503 with Retry-After pauses the limit
  * for the whole fleet before it is returned; nothing is retried. A slot is held until the body of the
- * response is read or cancelled, and then the cost is settled. So do one of these.
+ * response is read or cancelled, and then the cost is settled. So do one of these. A successful response to a call
+ * that probes a hard stop ends the stop then.
  */
 export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { cost, used, onError }: PacedOptions = {}): Fetch {
   return (async (input: string | URL | Request, init?: RequestInit) => {
@@ -34,11 +35,13 @@ export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { 
       const answer = await fetch(input as string, init);
       const wait = answer.status === 429 || answer.status === 503 ? retryAfterOf(answer.headers) : undefined;
       if (wait) await limiter.pause(wait, `${answer.status} of ${answer.url.split("/")[2] ?? "the API"}`).catch((error) => onError?.(error));
-      if (!used) return turn.leaseMs === 0 ? answer : untilRead(answer, () => turn.release());
+      const served = answer.ok && turn.probes;
+      if (!used && !served) return turn.leaseMs === 0 ? answer : untilRead(answer, () => turn.release());
       const reader = new UsageReader(answer.headers);
       const settle = async () => {
         const usage = answer.ok ? reader.end() : nothing;
-        if (usage) await turn.settle(used(usage, answer));
+        if (used && usage) await turn.settle(used(usage, answer), served);
+        else if (served) await turn.settle(limiter.request.limits.map(() => undefined), served);
       };
       return untilRead(answer, () => Promise.all([settle().catch((error) => onError?.(error)), turn.release()]), reader);
     } catch (error) {

@@ -9,6 +9,8 @@ export class Turn {
   readonly waitedMs: number;
   /** How long the turn keeps its slots without renewal, in ms; 0: it has none. */
   readonly leaseMs: number;
+  /** A limit is stopped, and this call probes whether the API serves calls again. If it does, settle the turn as served. */
+  readonly probes: boolean;
   /** Fires if the slots are lost while keep() renews them; other calls may have them then. It does not end the call. */
   readonly lost: AbortSignal;
   readonly #lose = new AbortController();
@@ -20,6 +22,7 @@ export class Turn {
     this.turn = textIn(body, "turn");
     this.waitedMs = numberIn(body, "waited_ms");
     this.leaseMs = numberIn(body, "lease_ms", 0);
+    this.probes = body["probes"] === true;
     this.lost = this.#lose.signal;
     this.#until = now() + this.leaseMs;
   }
@@ -47,9 +50,13 @@ export class Turn {
     }
   }
 
-  /** Reports how many permits the call used of each limit, in their order; undefined: unknown. */
-  async settle(used: readonly (number | undefined)[]): Promise<void> {
-    await this.connection.ask("/v1/settle", { turn: this.turn, used: used.map((permits) => permits ?? -1) });
+  /**
+   * Reports how many permits the call used of each limit, in their order; undefined: unknown. With served, the API has
+   * served the call: if its turn probes a hard stop, the stop ends.
+   */
+  async settle(used: readonly (number | undefined)[], served = false): Promise<void> {
+    const ends = served && this.probes && { served };
+    await this.connection.ask("/v1/settle", { turn: this.turn, used: used.map((permits) => permits ?? -1), ...ends });
   }
 
   /** Releases the slots when the call is done. If this request is lost, they are free when the lease ends. */

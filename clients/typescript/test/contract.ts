@@ -25,7 +25,7 @@ const bodies: Record<string, [fields: Record<string, Check>, required: string[]]
   "/v1/wait": [{ limits, ...whose, max_wait: duration, poll: duration, id, late: (value) => value === true, turn, way: duration }, ["limits"]],
   "/v1/leave": [{ limits, id }, ["limits", "id"]],
   "/v1/allow": [{ limits, ...whose, ahead: integer(1, 10_000) }, ["limits"]],
-  "/v1/settle": [{ turn, used: list(8, integer(-1, 2 ** 31)) }, ["turn", "used"]],
+  "/v1/settle": [{ turn, used: list(8, integer(-1, 2 ** 31)), served: (value) => typeof value === "boolean" }, ["turn", "used"]],
   "/v1/release": [{ turn }, ["turn"]],
   "/v1/renew": [{ turn }, ["turn"]],
   "/v1/pause": [{ limits, for: duration, until: text(64), reason: (value) => typeof value === "string" && value.length <= 256 }, ["limits"]],

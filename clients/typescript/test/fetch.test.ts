@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
-import { pacedFetch } from "fleetpace/fetch";
+import { type PacedOptions, pacedFetch } from "fleetpace/fetch";
 import { done, fake, given, inTurn, problem } from "./fake.js";
 
 const slots = { body: { turn: "t1", waited_ms: 0, lease_ms: 60_000 } };
@@ -149,6 +149,22 @@ describe("pacedFetch", { concurrency: true }, () => {
         assert.deepEqual(server.of("/v1/settle").slice(before).map((s) => s.body["used"]), settled ? [settled] : []);
       }
     });
+
+  test("a probe that is served ends a hard stop, and no other call does", async (t) => {
+    const probe = { body: { turn: "t1", waited_ms: 0, probes: true } };
+    const server = await fake(t, { "/v1/wait": inTurn(probe, probe, probe, given), "/v1/settle": () => done });
+    const limiter = server.client().limiter(["requests", "tokens"].map((name) => ({ name })));
+    const onError = (error: unknown) => assert.fail(error as Error);
+    const get = async (status: number, used?: PacedOptions["used"]) =>
+      await (await pacedFetch(limiter, async () => new Response(whole, { status }), { onError, ...(used && { used }) })("http://api.example/")).text();
+    await get(200);
+    await server.seen("/v1/settle");
+    await get(200, (u) => [1, u.input]);
+    await server.seen("/v1/settle", 2);
+    await get(429);
+    await get(200);
+    assert.deepEqual(server.of("/v1/settle").map((s) => s.body), [[-1, -1], [1, 20]].map((used) => ({ turn: "t1", used, served: true })));
+  });
 
   test("a stream that the caller leaves is settled once, by what it brought", async (t) => {
     const server = await fake(t, { "/v1/wait": () => slots, "/v1/settle": () => problem(503), "/v1/release": () => done });

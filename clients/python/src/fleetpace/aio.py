@@ -77,18 +77,21 @@ class AsyncFleetpace(AsyncHTTP):
 
 class AsyncTurn:
     """A turn that came after waited seconds. lost is set if its slots are lost; then other calls may have them.
+    probes: this call probes whether an API whose limit is stopped serves calls again. If it does, settle it as served.
 
     As a context manager, it renews its slots while the block runs, and releases them at the end.
     """
 
     def __init__(self, client: AsyncFleetpace, given: Given) -> None:
         self.id, self.waited, self.lost = given.turn, given.waited, asyncio.Event()
+        self.probes = given.probes
         self._client, self._lease = client, given.lease
         self._renewing: asyncio.Task[None] | None = None
 
-    async def settle(self, *used: int) -> None:
-        """Reports how many permits the call used of each limit; -1: unknown."""
-        await self._client.run(protocol.settle(self.id, *used))
+    async def settle(self, *used: int, served: bool = False) -> None:
+        """Reports how many permits the call used of each limit; -1: unknown. With served, the API has served the call:
+        if its turn probes a hard stop, the stop ends."""
+        await self._client.run(protocol.settle(self.id, used, served and self.probes))
 
     async def __aenter__(self) -> "AsyncTurn":
         if self._lease is not None:

@@ -77,6 +77,7 @@ class Given:
     held: float | None = None  # None: an older server, which does not say
     due: float = 0.0
     usable: float = 0.0
+    probes: bool = False
 
 
 @dataclass(frozen=True)

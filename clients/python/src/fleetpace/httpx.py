@@ -6,6 +6,7 @@ A slot is released, and a cost is settled, when the answer is closed.
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack
+from functools import partial
 
 import httpx
 
@@ -18,6 +19,7 @@ from .usage import Estimate, Usage, UsageReader, estimate
 logger = logging.getLogger("fleetpace")
 Costs = Callable[[Estimate], Sequence[int]]  # what a request costs of each limit
 Used = Callable[[Usage], Sequence[int]]  # what it has used of each limit; -1: what it costs
+NOT_SETTLED = "a turn was not settled, so its cost or a hard stop stays: %s"
 
 
 class PacedTransport(httpx.BaseTransport):
@@ -25,7 +27,7 @@ class PacedTransport(httpx.BaseTransport):
 
     cost says what a request to a language model costs of each limit, in their order. used says what it has used; then
     the limits need `settles: true`. If an answer does not state the tokens of its prompt, the cost stays. With a status
-    of 400 or above it has used none.
+    of 400 or above it has used none. If the call probes a hard stop and its answer is a success, the stop ends.
     """
 
     def __init__(
@@ -39,10 +41,10 @@ class PacedTransport(httpx.BaseTransport):
         with ExitStack() as ends:
             turn = ends.enter_context(self._limiter.turn(_costs(self._cost, request), max_wait=self._max_wait))
             response = self._transport.handle_request(request)
+            reader = UsageReader(response.headers) if self._used else None
+            use = partial(_use, turn, self._limiter, response, self._used, reader)
+            ends.callback(_settle, turn, use, response.is_success)
             if isinstance(response.stream, httpx.SyncByteStream) and not response.is_closed:
-                reader = UsageReader(response.headers) if self._used else None
-                if self._used and reader:
-                    ends.callback(_settle, turn, response, reader, self._used)
                 response.stream = _Stream(response.stream, ends.pop_all(), reader)
             if seconds := _pause(response):
                 try:
@@ -70,10 +72,10 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
             costs = _costs(self._cost, request)
             turn = await ends.enter_async_context(self._limiter.turn(costs, max_wait=self._max_wait))
             response = await self._transport.handle_async_request(request)
+            reader = UsageReader(response.headers) if self._used else None
+            use = partial(_use, turn, self._limiter, response, self._used, reader)
+            ends.push_async_callback(_settle_async, turn, use, response.is_success)
             if isinstance(response.stream, httpx.AsyncByteStream) and not response.is_closed:
-                reader = UsageReader(response.headers) if self._used else None
-                if self._used and reader:
-                    ends.push_async_callback(_settle_async, turn, response, reader, self._used)
                 response.stream = _AsyncStream(response.stream, ends.pop_all(), reader)
             if seconds := _pause(response):
                 try:
@@ -129,22 +131,31 @@ def _costs(cost: Costs | None, request: httpx.Request) -> list[int] | None:
     return [max(1, n) for n in cost(estimate(body))]
 
 
-def _settle(turn: Turn, response: httpx.Response, reader: UsageReader, used: Used) -> None:
-    usage = Usage() if response.is_error else reader.end()
-    try:
-        if usage:
-            turn.settle(*used(usage))
-    except FleetpaceError as error:
-        logger.warning("a cost was not settled: %s", error)
+def _use(
+    turn: Turn | AsyncTurn, limiter: Limiter | AsyncLimiter, response: httpx.Response,
+    used: Used | None, reader: UsageReader | None,
+) -> Sequence[int]:  # fmt: skip
+    """What a call has used of each limit. Empty: there is nothing to settle."""
+    usage = Usage() if response.is_error else reader.end() if reader else None
+    if used and usage:
+        return used(usage)
+    return [-1] * len(limiter._needs.limits) if turn.probes and response.is_success else ()
 
 
-async def _settle_async(turn: AsyncTurn, response: httpx.Response, reader: UsageReader, used: Used) -> None:
-    usage = Usage() if response.is_error else reader.end()
+def _settle(turn: Turn, use: Callable[[], Sequence[int]], served: bool) -> None:
     try:
-        if usage:
-            await turn.settle(*used(usage))
+        if used := use():
+            turn.settle(*used, served=served)
     except FleetpaceError as error:
-        logger.warning("a cost was not settled: %s", error)
+        logger.warning(NOT_SETTLED, error)
+
+
+async def _settle_async(turn: AsyncTurn, use: Callable[[], Sequence[int]], served: bool) -> None:
+    try:
+        if used := use():
+            await turn.settle(*used, served=served)
+    except FleetpaceError as error:
+        logger.warning(NOT_SETTLED, error)
 
 
 def _pause(response: httpx.Response) -> float:

@@ -70,8 +70,8 @@ def leave(needs: Needs, cost: Cost, id: str | None, timeout: float | None = None
     return ask("/v1/leave", needs.of(cost) | {"id": id}, timeout)
 
 
-def settle(turn: str, *used: int) -> Steps[None]:
-    yield from ask("/v1/settle", {"turn": turn, "used": used})
+def settle(turn: str, used: tuple[int, ...], served: bool) -> Steps[None]:
+    yield from ask("/v1/settle", {"turn": turn, "used": used} | ({"served": True} if served else {}))
 
 
 def release(turn: str) -> Steps[None]:

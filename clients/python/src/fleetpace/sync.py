@@ -64,17 +64,20 @@ class Fleetpace(SyncHTTP):
 
 class Turn:
     """A turn that came after waited seconds. lost is set if its slots are lost; then other calls may have them.
+    probes: this call probes whether an API whose limit is stopped serves calls again. If it does, settle it as served.
 
     As a context manager, it renews its slots while the block runs, and releases them at the end.
     """
 
     def __init__(self, client: Fleetpace, given: Given) -> None:
         self.id, self.waited, self.lost = given.turn, given.waited, threading.Event()
+        self.probes = given.probes
         self._client, self._lease, self._ended = client, given.lease, threading.Event()
 
-    def settle(self, *used: int) -> None:
-        """Reports how many permits the call used of each limit; -1: unknown."""
-        self._client.run(protocol.settle(self.id, *used))
+    def settle(self, *used: int, served: bool = False) -> None:
+        """Reports how many permits the call used of each limit; -1: unknown. With served, the API has served the call:
+        if its turn probes a hard stop, the stop ends."""
+        self._client.run(protocol.settle(self.id, used, served and self.probes))
 
     def __enter__(self) -> "Turn":
         if self._lease is not None:
