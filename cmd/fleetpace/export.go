@@ -50,8 +50,8 @@ type gauges struct {
 	app *app
 	up  metric.Int64ObservableGauge
 
-	waiting, booked, heldCalls, unclaimed, processes, keys, paused, set, differ, slots, held metric.Int64ObservableGauge
-	longest, longestNotHeld, pause, allowed, oldest                                          metric.Float64ObservableGauge
+	waiting, booked, heldCalls, unclaimed, processes, keys, paused, stopped, set, differ, slots, held metric.Int64ObservableGauge
+	longest, longestNotHeld, pause, allowed, oldest                                                   metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter, a *app) error {
@@ -83,8 +83,9 @@ func newGauges(m metric.Meter, a *app) error {
 	g.unclaimed = whole("unclaimed_calls", "{call}", "Calls that could be made, but no live process makes them.")
 	g.processes = whole("processes", "{process}", "Live processes.")
 	g.keys = whole("keys", "{key}", "Keys in use.")
-	g.paused = whole("paused", "", "1 if the limit or one of its keys is paused.")
-	g.pause = seconds("pause.remaining", "s", "How long the pause still lasts.")
+	g.paused = whole("paused", "", "1 if the limit or one of its keys is paused or stopped.")
+	g.stopped = whole("stopped", "", "1 if the limit or one of its keys is stopped: an account or quota is used up, and calls fail.")
+	g.pause = seconds("pause.remaining", "s", "How long the pause or stop still lasts.")
 	g.set = whole("set", "", "1 if the configured limit is overridden.")
 	g.differ = whole("differ", "", "1 if processes are configured with different limits.")
 	g.allowed = seconds("allowed", "{permit}/s", "Permits per second of the limit in force: the sum over the keys with waiting calls, or one key.")
@@ -126,7 +127,7 @@ func (g *gauges) tell(o metric.Observer, l *fleet.Line) {
 		value int64
 	}{
 		{g.waiting, l.Waiting}, {g.booked, l.Booked}, {g.heldCalls, l.HeldCalls}, {g.unclaimed, l.Unclaimed}, {g.processes, int64(l.Processes)}, {g.keys, int64(l.Keys)},
-		{g.paused, flag(l.Paused)}, {g.set, flag(l.Set)}, {g.differ, flag(l.Differ)},
+		{g.paused, flag(l.Paused)}, {g.stopped, flag(l.Stopped)}, {g.set, flag(l.Set)}, {g.differ, flag(l.Differ)},
 	} {
 		o.ObserveInt64(n.gauge, n.value, of)
 	}
