@@ -142,6 +142,9 @@ func (r *Reader) Set(t *Target, to string, length time.Duration, who string) (*C
 // Reset removes an override.
 func (t *Target) Reset() *Change {
 	what := fmt.Sprintf("remove the override of %s: the configured limit is %s", t, t.Limit)
+	if t.Row.plan {
+		what = fmt.Sprintf("remove the override of %s: its plan is %s", t, t.Row.Own)
+	}
 	if !t.Row.Set {
 		what = fmt.Sprintf("remove the override of %s: there is none, and its limit %s stays; to make permits available, use fleetpace refill", t, t.Row.Limit)
 	}

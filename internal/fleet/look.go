@@ -33,6 +33,8 @@ type Row struct {
 	Wait    float64   `json:"wait"` // seconds that a call of one permit would wait now
 	Held    int       `json:"held"` // slots that calls hold
 	Error   string    `json:"error,omitempty"`
+
+	plan bool // Own is the plan of the key
 }
 
 // Look is the state of a limit: its processes, and the rows of some of its keys.
@@ -144,6 +146,7 @@ func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserv
 		row.Until = time.Now().Add(st.Paused).Round(time.Millisecond)
 	}
 	row.Limit, row.Own = st.Limit.String(), limiter.Limit()
+	row.plan = row.Own != limit
 	for _, h := range st.Holders {
 		row.Held += h.Slots
 	}
