@@ -117,7 +117,7 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 				on("release", SlotID(holders[0].Process, holders[0].Number))
 		}
 	case WhyHeldBy:
-		return "What holds that limit back:", "fleetpace why " + quoted(row.HeldBy)
+		return "What holds that limit back:", "fleetpace why " + quoted(l.beside(row))
 	case WhyUsedUp:
 		if row.slows() {
 			return "It ends by itself. The configured limit is " + row.Own.String() + ". To end the override now:", on("reset")

@@ -67,8 +67,8 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if row.HeldElse > 0 {
 		others = fmt.Sprintf(", and %d wait at other limits", row.HeldElse)
 	}
-	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "%d of %s also need the limit %q and wait there%s. Run: fleetpace why %s.",
-		row.HeldBack, count(int64(row.Calls), "call", "calls"), row.HeldBy, others, row.HeldBy)
+	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "%d of %s also need the limit %q and wait there%s.",
+		row.HeldBack, count(int64(row.Calls), "call", "calls"), l.beside(row), others)
 	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
 		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s.", row.Limit, span(st.Wait))
 	}
@@ -118,6 +118,9 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	return weighed(all, waits)
 }
+
+// beside is the limit, of the same group, that holds back the calls of a row, with its key.
+func (l *Look) beside(row *Row) string { return Name{row.HeldBy, l.Group}.String() }
 
 // slows reports whether an override lets less through than the configured limit.
 func (row *Row) slows() bool {

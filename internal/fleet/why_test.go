@@ -340,7 +340,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "another limit", held: 3, why: fleet.WhyHeldBy, says: []string{`3 of 3 calls also need the limit "tokens/t1" and wait there`, `fleetpace why tokens/t1`},
+		what: "another limit", held: 3, why: fleet.WhyHeldBy, says: []string{`3 of 3 calls also need the limit "g/tokens/t1" and wait there\.$`},
 		make: func(s *scene) string {
 			client := s.server.Client(s)
 			calls := s.limiter(client, reserve.Config{Group: "g", Limit: reserve.PerSecond(100)})
@@ -474,6 +474,9 @@ func TestWhy(t *testing.T) {
 			}
 			a, err := s.reader.Explain(t.Context(), name, which)
 			require.NoError(t, err)
+			if c.why == fleet.WhyHeldBy {
+				require.Equal(t, "fleetpace why g/tokens/t1", a.Command)
+			}
 			t.Log(a.Text)
 			for _, e := range a.Evidence {
 				t.Log("  " + e)
