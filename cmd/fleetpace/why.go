@@ -136,6 +136,9 @@ func (a *app) explain(cmd *cobra.Command, args []string) (*fleet.Answer, error) 
 	if err == nil {
 		answer, err = a.fleet.Explain(ctx, n, which)
 	}
+	if err == nil {
+		err = a.fleet.Beside(ctx, n, answer)
+	}
 	if err != nil && ctx.Err() == nil && fleet.IsAway(err) {
 		return fleet.Away(args[0], err), nil
 	}
