@@ -60,6 +60,7 @@ func TestStop(t *testing.T) {
 		require.Contains(t, gone.Reason, "no money")
 		require.Equal(t, len(more) > 0, !gone.Until.IsZero())
 		require.Contains(t, s.does("why", "openai"), "no money")
+		require.Regexp(t, ` fails +calls fail: `, s.does("show", "openai"))
 		s.does("resume", "openai", "-y")
 		require.Eventually(t, func() bool { return l.Wait(t.Context()) == nil }, 20*time.Second, 20*time.Millisecond)
 	}

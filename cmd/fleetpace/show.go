@@ -68,7 +68,7 @@ func (a *app) print(look *fleet.Look) error {
 		}
 		if r.Paused {
 			if paused = fmt.Sprintf("for %s more: %s", r.State.Paused.Round(time.Second), r.Reason); r.State.Stopped {
-				paused = "calls fail: " + r.Reason
+				paused, wait = "calls fail: "+r.Reason, "fails"
 			}
 		}
 		rows = append(rows, []string{named(r.Key), limit, strconv.FormatInt(max(r.Waiting, int64(r.Calls)), 10), fleet.Span(r.Oldest),
