@@ -144,13 +144,13 @@ func (s *shared) moved(l *wire.Limit, what string) {
 		s.first.Logger.Info("fleetpace: limit resumed by another process", "limit", limit)
 	case what == "paused" && wire.StoppedOf(st.Reason) != nil:
 		stop := wire.StoppedOf(st.Reason)
-		s.first.Logger.Warn("fleetpace: limit stopped by another process; undo: fleetpace resume", "limit", limit,
+		s.first.Logger.Warn("fleetpace: limit stopped by another process", "limit", limit, "undo", "fleetpace resume "+limit,
 			"until", untilText(stop.Until), "reason", stop.Reason)
 	case what == "paused":
-		s.first.Logger.Info("fleetpace: limit paused by another process; undo: fleetpace resume", "limit", limit,
+		s.first.Logger.Info("fleetpace: limit paused by another process", "limit", limit, "undo", "fleetpace resume "+limit,
 			"pause", st.Paused.Round(time.Millisecond), "reason", st.Reason)
 	case st.Set:
-		s.first.Logger.Info("fleetpace: limit overridden by another process; undo: fleetpace reset", "limit", limit,
+		s.first.Logger.Info("fleetpace: limit overridden by another process", "limit", limit, "undo", "fleetpace reset "+limit,
 			"in_force", inForceText(l, st), "until", setFor(st.SetFor))
 	case l.Plans: // it has another plan
 	default:

@@ -54,7 +54,7 @@ func TestWhatOthersDoIsLogged(t *testing.T) {
 		time.Sleep(1500 * time.Millisecond)
 		require.NoError(t, other.Pause(t.Context(), 2*time.Second, "status page is red"))
 		time.Sleep(time.Second)
-		require.Contains(t, oneLog.String(), `msg="fleetpace: limit paused by another process; undo: fleetpace resume" limit=shop/api pause=`)
+		require.Contains(t, oneLog.String(), `msg="fleetpace: limit paused by another process" limit=shop/api undo="fleetpace resume shop/api" pause=`)
 		require.Contains(t, oneLog.String(), `reason="status page is red"`)
 		require.NotContains(t, otherLog.String(), "by another process")
 		require.NoError(t, other.SetLimit(t.Context(), reserve.PerSecond(0.5), time.Minute))
@@ -75,6 +75,10 @@ func TestWhatOthersDoIsLogged(t *testing.T) {
 		for range 12 {
 			require.NoError(t, <-done)
 		}
+		require.NoError(t, other.Stop(t.Context(), time.Time{}, "no credit"))
+		time.Sleep(time.Second)
+		require.Contains(t, oneLog.String(), `stopped by another process" limit=shop/api undo="fleetpace resume shop/api"`)
+		require.Contains(t, otherLog.String(), `stopped" limit=shop/api undo="fleetpace resume shop/api"`)
 		require.NoError(t, one.Close())
 		require.NoError(t, other.Close())
 	})

@@ -82,7 +82,8 @@ func (j *Joint) stop(ctx context.Context, until time.Time, reason string) error 
 	}
 	for _, l := range j.limits {
 		l.core.name.Meter.Add(meter.Stops, 1)
-		l.core.cfg.Logger.Warn("fleetpace: stopped; undo: fleetpace resume", "limit", inGroup(l.Group(), l.String()), "until", untilText(until), "reason", reason)
+		limit := inGroup(l.Group(), l.String())
+		l.core.cfg.Logger.Warn("fleetpace: stopped", "limit", limit, "undo", "fleetpace resume "+limit, "until", untilText(until), "reason", reason)
 	}
 	return nil
 }
