@@ -41,8 +41,12 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if !st.StoppedUntil.IsZero() {
 		until, unknown = " until "+clock(row.Until)+", for "+span(st.Paused)+" more", ""
 	}
-	add(st.Stopped, WhyStopped, "It is stopped%s, and calls fail%s.%s", until, because, unknown)
-	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.", clock(row.Until), span(st.Paused), because)
+	keys := ""
+	if row.Key == "" && slices.ContainsFunc(l.Keys, func(q Queue) bool { return q.Key != "" }) { // each has a pause of its own
+		keys = " This does not hold back calls of its keys."
+	}
+	add(st.Stopped, WhyStopped, "It is stopped%s, and calls fail%s.%s%s", until, because, unknown, keys)
+	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.%s", clock(row.Until), span(st.Paused), because, keys)
 	calls := st.Waiting // reports are up to a second old, and reported calls may wait for other limits
 	if calls > 0 {
 		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))

@@ -61,6 +61,20 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "a pause that keys do not share", why: fleet.WhyPaused, says: []string{`more\. This does not hold back calls of its keys\.$`},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerSecond(100))
+			require.NoError(s, l.For("acme").Wait(s.Context()))
+			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
+			s.known(1)
+			s.until("the key is known", func() bool {
+				survey, err := s.reader.Survey(s.Context(), api)
+				return err == nil && len(survey.Keys) == 2
+			})
+			return ""
+		},
+	},
+	{
 		what: "a pause of a limit that somebody has set", why: fleet.WhyPaused, also: []fleet.Why{fleet.WhySet}, says: []string{"paused until"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerSecond(100))
