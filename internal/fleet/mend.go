@@ -13,7 +13,7 @@ type Severity string
 const (
 	SeverityStop Severity = "stop" // no call goes through, or calls of a process fail
 	SeveritySlow Severity = "slow" // calls wait, and fewer go through than were meant to
-	SeverityLook Severity = "look" // calls wait in the queue, as they do at a limit
+	SeverityLook Severity = "look" // calls wait in the queue, as they do at a limit, or nobody would make a call and none waits
 	SeverityFine Severity = "fine" // nothing holds calls back
 	SeverityIdle Severity = "idle" // no process has used the limit for ten minutes
 )
@@ -24,9 +24,9 @@ var Severities = []Severity{SeverityStop, SeveritySlow, SeverityLook, SeverityFi
 // severity is how bad a reason is while so many calls are held back.
 func (w Why) severity(held int64) Severity {
 	switch w {
-	case WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody:
+	case WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused:
 		return SeverityStop
-	case WhySlots, WhyUsedUp:
+	case WhyNobody, WhySlots, WhyUsedUp:
 		if held > 0 {
 			return SeverityStop
 		}

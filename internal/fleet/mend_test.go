@@ -32,7 +32,7 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 		require.NotEmpty(t, do, why)
 		require.True(t, command != "" || why == WhyCorrupt, why)
 	}
-	for _, why := range []Why{WhyAvailable, WhyIdle, WhyBooked} {
+	for _, why := range []Why{WhyAvailable, WhyIdle, WhyBooked, WhyNobody} {
 		require.NotEqual(t, SeverityStop, why.severity(0))
 	}
 }
