@@ -102,7 +102,10 @@ local function wait(parts, item)
   local most = item.id and item.latest or item.within
   local late = most and latest - at > most
   if late or isFull(parts[which], item.most and item.most[which] or 0) then
-    if clearDead(parts[which].l, asking) then return wait(parts, item) end
+    local l = parts[which].l
+    local again = not l.cleared and clear(l, asking)
+    l.cleared = true -- once in a script: it reads many places
+    if again then return wait(parts, item) end
     for _, p in ipairs(parts) do
       if p.charged then shares().refund(p.l, p.place, p.tag) end
       if late and p.placed and item.within then leave(p.l, p.place, p.cost) end -- the place is from an ask whose reply was lost

@@ -53,7 +53,7 @@ local function entitled(l, tag, cost)
   local late, first = overdue(l)
   local isDead = late and late > 0 and dead(l, processOf(first))
   if late and late > 0 and (at > passes(l) or isDead) then
-    if isDead then clearDead(l, asking) else clear(l, processOf(first), asking) end
+    clear(l, asking, not isDead and processOf(first))
     late = overdue(l)
   end
   if not late then return l.meter.ahead(l, 0, cost) end

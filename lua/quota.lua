@@ -103,7 +103,7 @@ function quota.remember(l, reach)
   local w, n, v, m = match(reach, '^(%d+) (%d+) (%d+) (%d+)$')
   for k = 1, 2 do
     local brought = l.edge[k] == tonumber(w) and tonumber(n) or l.edge[k] == tonumber(v) and tonumber(m) or 0
-    l.used[k] = max(l.used[k], brought)
+    if brought > l.used[k] then l.used[k], l.last = brought, '' end -- `last` may be of before what came back
   end
 end
 

@@ -1,7 +1,10 @@
 package remote_test
 
 import (
+	"encoding/base64"
 	"net/http"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -54,4 +57,30 @@ func TestHardStopIsProbed(t *testing.T) {
 			require.Equal(t, http.StatusOK, post(t, servers[1], "/v1/wait", wants(c.limit)).Code)
 		})
 	}
+}
+
+// Anybody can write the token of a turn that probes. So ending a stop needs the right to operate, too.
+func TestServedNeedsTheRightToOperate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "tokens")
+		require.NoError(t, os.WriteFile(path, []byte("turns worker\nturns both\noperate both\n"), 0o600))
+		s := newSite(t, bubble.New(t), remote.Config{TokenFile: path})
+		as := func(token, path, body string) int {
+			r := request(t, http.MethodPost, path, body)
+			r.Header.Set("Authorization", "Bearer "+token)
+			return do(t, s, r).Code
+		}
+		l, err := s.set.Get("api")
+		require.NoError(t, err)
+		require.NoError(t, l.Stop(t.Context(), time.Time{}, "no credit"))
+		time.Sleep(time.Second)
+		turn := base64.RawURLEncoding.EncodeToString([]byte(`{"limits":[{"name":"api"}],"Probes":true}`))
+		for _, c := range []struct {
+			token string
+			then  int
+		}{{"worker", http.StatusTooManyRequests}, {"both", http.StatusOK}} {
+			require.Equal(t, http.StatusNoContent, as(c.token, "/v1/settle", `{"turn":"`+turn+`","used":[-1],"served":true}`))
+			require.Equal(t, c.then, as(c.token, "/v1/wait", wants("api")))
+		}
+	})
 }

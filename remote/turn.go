@@ -123,7 +123,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
 	case err == nil && (n.settles || !g.Probes):
 		err = n.turns.SettleCall(r.Context(), g.Settles, n.costs, q.Used)
 	}
-	if err == nil && g.Probes && q.Served {
+	if err == nil && g.Probes && q.Served && s.tokens.may(r)&operates != 0 { // anybody can write a token that probes
 		err = n.turns.Served(r.Context())
 	}
 	done(w, err, "used")

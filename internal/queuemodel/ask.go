@@ -200,7 +200,9 @@ func (c *call) wait(item Item, id string, parts []Part, limits []*State, tags []
 	s, isNew := limits[slowest], item.Parts[slowest].Tag == 0 && !back[slowest] && limits[slowest].placed(id, parts[slowest].Cost) == nil
 	switch {
 	case late || item.Most > 0 && isNew && float64(len(s.places)+len(s.bookings)) >= item.Most:
-		if c.clearDead(s) {
+		again := !c.cleared[s] && c.clear(s, "")
+		c.cleared[s] = true
+		if again {
 			return c.wait(item, id, parts, limits, tags, charged, back)
 		}
 		answer.Status = 5

@@ -302,8 +302,8 @@ func (c *call) remember(s *State, reach []float64, unknown bool) {
 	case "q":
 		for k := range 2 {
 			for n := 0; n+1 < len(reach); n += 2 {
-				if reach[n] == s.edges[k] {
-					s.window[s.edges[k]] = max(s.window[s.edges[k]], reach[n+1])
+				if reach[n] == s.edges[k] && reach[n+1] > s.window[s.edges[k]] {
+					s.window[s.edges[k]], s.last = reach[n+1], nil
 				}
 			}
 		}

@@ -151,14 +151,15 @@ func New() *Redis { return &Redis{Limits: map[int]*State{}, Dead: map[string]flo
 type call struct {
 	*Redis
 	Caller
-	at     float64
-	limits []Limit
-	loaded map[int]*State
-	asking map[string]bool
+	at      float64
+	limits  []Limit
+	loaded  map[int]*State
+	asking  map[string]bool
+	cleared map[*State]bool // of the places of dead processes, before a call was refused
 }
 
 func (r *Redis) begin(c Caller, limits []Limit) *call {
-	return &call{Redis: r, Caller: c, at: c.Now + c.Way, limits: limits, loaded: map[int]*State{}, asking: map[string]bool{}}
+	return &call{Redis: r, Caller: c, at: c.Now + c.Way, limits: limits, loaded: map[int]*State{}, asking: map[string]bool{}, cleared: map[*State]bool{}}
 }
 
 func fresh(l Limit, c *call) *State {

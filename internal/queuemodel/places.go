@@ -74,11 +74,11 @@ const spread = 600e6
 
 func (c *call) entitled(s *State, p Part) float64 {
 	if len(s.places) > 0 && c.overdue(s) > 0 && (c.at > c.passes(s) || c.Dead[s.places[0].process] > 0) {
-		if process := s.places[0].process; c.Dead[process] > 0 {
-			c.clearDead(s)
-		} else {
-			c.clear(s, process)
+		process := s.places[0].process
+		if c.Dead[process] > 0 {
+			process = ""
 		}
+		c.clear(s, process)
 	}
 	if len(s.places) == 0 {
 		return c.ahead(s, 0, p.Cost)
@@ -151,29 +151,21 @@ func (c *call) silent(process string) bool {
 	return c.Dead[process] > 0 || c.Beaten > 0 && c.Beaten < c.Now-1.5e6
 }
 
-// clear removes the first places of a process, except those of calls that ask.
-func (c *call) clear(s *State, process string) {
-	n, most := 0, 64
-	if c.Dead[process] > 0 {
+// clear removes the first places of a process, or without one those of all dead processes, except those of calls
+// that ask. It reports whether there were any.
+func (c *call) clear(s *State, process string) bool {
+	n, most, had := 0, 64, len(s.places)
+	if process == "" {
 		most = 256
 	}
 	s.places = slices.DeleteFunc(s.places, func(p place) bool {
 		n++
-		gone := n <= most && p.process == process && !c.asking[p.id]
-		if gone && c.Dead[process] > 0 {
+		isDead := process == "" && c.Dead[p.process] > 0
+		gone := n <= most && (isDead || p.process == process) && !c.asking[p.id]
+		if gone && isDead {
 			s.refund(p)
 		}
 		return gone
 	})
-}
-
-// clearDead removes the first places of dead processes, and reports whether there were any.
-func (c *call) clearDead(s *State) bool {
-	n := len(s.places)
-	for _, p := range slices.Clone(s.places[:min(n, 256)]) {
-		if c.Dead[p.process] > 0 {
-			c.clear(s, p.process)
-		}
-	}
-	return len(s.places) < n
+	return len(s.places) < had
 }

@@ -98,7 +98,7 @@ func (c *call) keepSlots(s *State, which string, cost float64) float64 {
 func (c *call) bury(s *State) {
 	asking := c.asking
 	c.asking = nil
-	c.clearDead(s)
+	c.clear(s, "")
 	c.asking = asking
 }
 

@@ -39,7 +39,7 @@ export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { 
       if (!used && !served) return turn.leaseMs === 0 ? answer : untilRead(answer, () => turn.release());
       const reader = new UsageReader(answer.headers);
       const settle = async () => {
-        const usage = answer.ok ? reader.end() : nothing;
+        const usage = answer.status < 400 ? reader.end() : nothing;
         if (used && usage) await turn.settle(used(usage, answer), served);
         else if (served) await turn.settle(limiter.request.limits.map(() => undefined), served);
       };
