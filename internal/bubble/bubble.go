@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"runtime/debug"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -31,20 +32,29 @@ type Bubble struct {
 	Beats   time.Duration // how much later heartbeats are sent
 	Scripts atomic.Int64  // script calls so far, except heartbeats
 	refused atomic.Pointer[redis.Script]
+	dials   sync.RWMutex // locked when the test is over: a client may dial in the background
 }
 
 // New starts a Redis, which ends with the test.
 func New(t testing.TB) *Bubble {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
-	t.Cleanup(m.Close)
-	return &Bubble{TB: t, Redis: m}
+	b := &Bubble{TB: t, Redis: m}
+	t.Cleanup(func() {
+		b.dials.Lock()
+		m.Close()
+	})
+	return b
 }
 
 // Client returns a new client, as one process of a fleet has it.
 func (b *Bubble) Client() *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			if !b.dials.TryRLock() {
+				return nil, net.ErrClosed
+			}
+			defer b.dials.RUnlock()
 			dialed, err := b.Redis.Dial()
 			if err != nil {
 				return nil, err
