@@ -1,6 +1,6 @@
 # `make` lists what there is.
 .DEFAULT_GOAL := help
-.PHONY: help test test-real test-local test-modules test-bench test-sdk test-models test-river test-clients test-several test-python test-browser test-packages test-release release mistakes lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
+.PHONY: help test test-real test-local test-modules test-bench test-sdk test-aws test-models test-river test-clients test-several test-python test-browser test-packages test-release release mistakes lint lint-all vuln examples measure soak explore fuzz bench map ci race-env
 
 # In Go 1.26 the race detector crashes in the simulated time of testing/synctest, where two
 # threads run timers of one bubble at once. Go 1.27 runs each with a context of its own.
@@ -35,7 +35,7 @@ test-real: ## the same, but fails where Redis or Docker are missing; nothing is 
 test-local: ## what depends on where Redis runs, on a redis-server of this machine
 	FLEETPACE_REQUIRE=redis,docker FLEETPACE_REDIS=local $(RACE) -count=1 -vet=off -skip '^TestEachRunsOnBoth$$' ./internal/redistest
 
-test-modules: test-river test-bench test-sdk ## modules that the library does not need: River, bench, a provider's SDK
+test-modules: test-river test-bench test-sdk test-aws ## modules that the library does not need: River, bench, SDKs of providers
 
 test-river:
 	cd riverpace && go vet ./... && FLEETPACE_REQUIRE=redis,postgres FLEETPACE_REDIS=local $(RACE) -count=1 -vet=off ./...
@@ -45,6 +45,9 @@ test-bench:
 
 test-sdk:
 	cd transport/sdktest && $(RACE) -count=1 -vet=off ./...
+
+test-aws:
+	cd llm/fleetaws && go vet ./... && $(RACE) -count=1 -vet=off ./...
 
 test-models: ## 512 agents with the SDKs of Anthropic, OpenAI and Google, in real time: seven minutes; wants redis-server and an idle machine
 	cd transport/sdktest && FLEETPACE_LONG=1 go test -tags models -count=1 -run '^TestModels$$' -v ./...

@@ -78,7 +78,7 @@ func (e estimating) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256") {
 		return e.send(r.WithContext(ctx))
 	}
-	timeout := fmt.Errorf("llm: a request with a signature of AWS has waited for %v, and the signature ends soon: take the turn with Set.Acquire before the request is signed", signedFor)
+	timeout := fmt.Errorf("llm: a request with a signature of AWS has waited for %v, and the signature ends soon: use fleetaws.Turns, or take the turn with Set.Acquire before the request is signed", signedFor)
 	signed, cancel := context.WithCancelCause(ctx)
 	timer := time.AfterFunc(signedFor, func() { cancel(timeout) })
 	defer timer.Stop()

@@ -14,6 +14,9 @@ const (
 	checksum = 4
 )
 
+// metricsWord names the usage in streams of InvokeModelWithResponseStream.
+var metricsWord = []byte(`"amazon-bedrock-invocationMetrics"`)
+
 // readFrames takes in bytes of an event stream of Amazon. Longer frames than mostLine are not read.
 func (s *Scanner) readFrames(p []byte) {
 	for len(p) > 0 && s.kind == frames {
@@ -57,9 +60,18 @@ func (s *Scanner) endFrame() {
 	switch event := valueOf(headers, ":event-type"); string(event) {
 	case "metadata":
 		s.ended = true // the last event, which states the usage
-	case "chunk":
-		s.kind = opaque // the model's own format, in base64
-		return
+	case "chunk": // an event in the model's own format; the last one states the usage
+		var chunk struct {
+			Bytes []byte `json:"bytes"`
+		}
+		if json.Unmarshal(data, &chunk) != nil {
+			return
+		}
+		if data = chunk.Bytes; bytes.Contains(data, metricsWord) {
+			s.ended = true
+			s.readUsage(data)
+			return
+		}
 	}
 	name := valueOf(headers, ":exception-type")
 	if name == nil {

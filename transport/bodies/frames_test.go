@@ -1,6 +1,7 @@
 package bodies_test
 
 import (
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"io"
@@ -83,6 +84,27 @@ func TestFramesOfFailures(t *testing.T) {
 	}
 }
 
+// chunk returns a frame with an event in the model's own format.
+func chunk(event string) []byte {
+	return frame(":event-type", "chunk", fmt.Sprintf(`{"bytes":%q,"p":"abc"}`, base64.StdEncoding.EncodeToString([]byte(event))))
+}
+
+// A model that is invoked states its use in the last event of its stream, whatever it says before.
+func TestFramesOfInvokedModels(t *testing.T) {
+	text := slices.Concat(
+		chunk(`{"type":"message_start","message":{"usage":{"input_tokens":500,"cache_read_input_tokens":70,"output_tokens":1}}}`),
+		chunk(`{"type":"content_block_delta","delta":{"type":"text_delta","text":"hello \"amazon-bedrock\""}}`),
+		chunk(`{"type":"message_stop","amazon-bedrock-invocationMetrics":{"inputTokenCount":500,"outputTokenCount":200,"invocationLatency":9000,"firstByteLatency":3000,"cacheReadInputTokenCount":70,"cacheWriteInputTokenCount":9}}`))
+	for size := range 40 {
+		scan := bodies.NewScanner(ofFrames)
+		for part := range slices.Chunk(text, size+1) {
+			_, _ = scan.Write(part)
+		}
+		scan.End(false) // the SDK need not read on
+		assert.Equal(t, bodies.Usage{Input: 500, CacheRead: 70, CacheWrite: 9, Output: 200, Known: true, Complete: true}, scan.Usage())
+	}
+}
+
 // The use of streams that do not state it.
 func TestFramesWithoutUsage(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -90,8 +112,9 @@ func TestFramesWithoutUsage(t *testing.T) {
 		whole bool
 		usage bodies.Usage
 	}{
-		"invoked, whole":         {frame(":event-type", "chunk", `{"bytes":"eyJ0ZXh0IjoiaGVsbG8ifQ=="}`), true, bodies.Usage{Complete: true}},
-		"invoked, cut":           {frame(":event-type", "chunk", `{"bytes":"eyJ0ZXh0IjoiaGVsbG8ifQ=="}`), false, bodies.Usage{}},
+		"invoked, whole":         {chunk(`{"text":"hello"}`), true, bodies.Usage{Output: 3}},
+		"invoked, cut":           {chunk(`{"text":"hello"}`), false, bodies.Usage{Output: 3}},
+		"no JSON":                {frame(":event-type", "chunk", "?"), true, bodies.Usage{}},
 		"use of tools, cut":      {frame(":event-type", "contentBlockDelta", `{"contentBlockIndex":0,"delta":{"toolUse":{"input":"{\"a\":12}"}}}`), false, bodies.Usage{Output: 5}},
 		"too long for any frame": {[]byte("\xff\xff\xff\xff\x00\x00\x00\x001234"), true, bodies.Usage{Complete: true}},
 	} {

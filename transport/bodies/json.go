@@ -21,7 +21,7 @@ func within(in place, name string) place {
 	switch {
 	case in == atTop && (name == "message" || name == "response" || name == "x_groq"):
 		return inWrapper
-	case (in == atTop || in == inWrapper) && (name == "usage" || name == "usageMetadata"):
+	case (in == atTop || in == inWrapper) && (name == "usage" || name == "usageMetadata" || name == "amazon-bedrock-invocationMetrics"):
 		return inUsage
 	case in == inUsage && (name == "prompt_tokens_details" || name == "input_tokens_details"):
 		return inDetails
@@ -66,6 +66,7 @@ var words = func() map[string]string {
 		"actualQueryCost", "cached_tokens", "cache_write_tokens", "input_tokens", "inputTokens", "prompt_tokens", "promptTokenCount",
 		"cache_read_input_tokens", "cacheReadInputTokens", "cache_creation_input_tokens", "cacheWriteInputTokens", "cachedContentTokenCount",
 		"toolUsePromptTokenCount", "output_tokens", "outputTokens", "completion_tokens", "candidatesTokenCount", "thoughtsTokenCount", "finishReason",
+		"amazon-bedrock-invocationMetrics", "inputTokenCount", "outputTokenCount", "cacheReadInputTokenCount", "cacheWriteInputTokenCount",
 	} {
 		all[w] = w
 	}

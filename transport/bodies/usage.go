@@ -56,18 +56,18 @@ func (s *stated) take(in place, name string, number float64) {
 	case name == "input_tokens" || name == "inputTokens":
 		raise(&s.input)
 		s.known = true
-	case name == "prompt_tokens" || name == "promptTokenCount":
+	case name == "prompt_tokens" || name == "promptTokenCount" || name == "inputTokenCount":
 		raise(&s.input)
 		s.known = true
-	case name == "cache_read_input_tokens" || name == "cacheReadInputTokens":
+	case name == "cache_read_input_tokens" || name == "cacheReadInputTokens" || name == "cacheReadInputTokenCount":
 		raise(&s.read)
-	case name == "cache_creation_input_tokens" || name == "cacheWriteInputTokens":
+	case name == "cache_creation_input_tokens" || name == "cacheWriteInputTokens" || name == "cacheWriteInputTokenCount":
 		raise(&s.written)
 	case name == "cachedContentTokenCount":
 		raise(&s.cached)
 	case name == "toolUsePromptTokenCount":
 		raise(&s.tool)
-	case name == "output_tokens" || name == "outputTokens" || name == "completion_tokens" || name == "candidatesTokenCount":
+	case name == "output_tokens" || name == "outputTokens" || name == "completion_tokens" || name == "candidatesTokenCount" || name == "outputTokenCount":
 		raise(&s.output)
 	case name == "thoughtsTokenCount":
 		raise(&s.thoughts)
