@@ -16,7 +16,7 @@ import (
 func Example_outages() {
 	limiter, err := reserve.New(client, reserve.Config{
 		Name:   "maps-api",
-		Limit:  reserve.PerSecond(50),
+		Limit:  reserve.PerSecond(50).Burst(5),
 		Outage: reserve.Outage{Policy: reserve.PolicyLocal}, // the default
 		Logger: slog.Default(),                              // logs the begin and the end of each outage
 	})

@@ -11,7 +11,7 @@ import (
 
 func Example_redis() {
 	client := redis.NewClient(&redis.Options{Addr: "localhost:6379", ReadTimeout: 500 * time.Millisecond, DialerRetries: 1})
-	limiter, err := reserve.New(client, reserve.Config{Name: "maps-api", Limit: reserve.PerSecond(50)})
+	limiter, err := reserve.New(client, reserve.Config{Name: "maps-api", Limit: reserve.PerSecond(50).Burst(5)})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -46,7 +46,7 @@ func Example() {
 	client, stop := startRedis()
 	defer stop()
 	set, err := llm.New(client, llm.Config{
-		Account: "anthropic/prod",                           // the name of the queue: one for each credential
+		Account: "anthropic/prod",                           // the account: one name for each credential
 		Preset:  llm.Anthropic("claude-fable-5", llm.Build), // each figure can be overridden
 		Slots:   200,                                        // calls at once
 		Share:   0.8,                                        // others use this account, too

@@ -608,7 +608,7 @@ var apis = []func(ctx context.Context, limit, estimated func(name string, limit 
 		return err
 	},
 	func(ctx context.Context, limit, estimated func(string, reserve.Limit) *reserve.Limiter) error {
-		shop, requestedCost, actualCost, currentlyAvailable := "acme", 800, 52, 1_200.0
+		shop, requestedCost, actualCost, currentlyAvailable, onTheWay := "acme", 800, 52, 1_200.0, 85.0
 		points := estimated("graphql", reserve.PerSecond(100).Burst(1_900)).For(shop)
 		call, err := points.ReserveN(ctx, requestedCost)
 		if err != nil {
@@ -622,7 +622,7 @@ var apis = []func(ctx context.Context, limit, estimated func(name string, limit 
 		if err != nil {
 			return err
 		}
-		err = points.Told(ctx, currentlyAvailable) // other apps use the bucket, too
+		err = points.Told(ctx, max(0, currentlyAvailable-onTheWay)) // less the costs of calls on their way, which Shopify does not know yet
 		if err != nil {
 			return err
 		}
