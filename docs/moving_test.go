@@ -301,41 +301,41 @@ func TestMovingStripe(t *testing.T) {
 	})
 }
 
-func bulkCall(ctx context.Context, client *http.Client, url string) error {
+func bulkCall(ctx context.Context, api *http.Client, url string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err
 	}
-	answer, err := client.Do(request)
+	answer, err := api.Do(request)
 	if err != nil {
 		return err
 	}
 	return answer.Body.Close()
 }
 
-func urgently(ctx context.Context, client *http.Client, url string) error {
+func urgently(ctx context.Context, api *http.Client, url string) error {
 	ctx = transport.WithUrgent(ctx) // with stripe-go: the Context of the parameters
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return err
 	}
-	answer, err := client.Do(request)
+	answer, err := api.Do(request)
 	if err != nil {
 		return err
 	}
 	return answer.Body.Close()
 }
 
-func stripeClient(redis redis.UniversalClient, base http.RoundTripper) (*http.Client, func(), error) {
-	account, err := reserve.New(redis, reserve.Config{Name: "account", Group: "stripe", Limit: reserve.PerSecond(90).Burst(10)})
+func stripeClient(client redis.UniversalClient, base http.RoundTripper) (*http.Client, func(), error) {
+	account, err := reserve.New(client, reserve.Config{Name: "account", Group: "stripe", Limit: reserve.PerSecond(90).Burst(10)})
 	if err != nil {
 		return nil, nil, err
 	}
-	endpoint, err := reserve.New(redis, reserve.Config{Name: "endpoint", Group: "stripe", Limit: reserve.PerSecond(20).Burst(5)})
+	endpoint, err := reserve.New(client, reserve.Config{Name: "endpoint", Group: "stripe", Limit: reserve.PerSecond(20).Burst(5)})
 	if err != nil {
 		return nil, nil, err
 	}
-	atOnce, err := reserve.New(redis, reserve.Config{Name: "at-once", Group: "stripe", Limit: reserve.Concurrent(25)})
+	atOnce, err := reserve.New(client, reserve.Config{Name: "at-once", Group: "stripe", Limit: reserve.Concurrent(25)})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -351,8 +351,8 @@ func stripeClient(redis redis.UniversalClient, base http.RoundTripper) (*http.Cl
 	if err != nil {
 		return nil, nil, err
 	}
-	client := &http.Client{Transport: paced} // with stripe-go: stripe.SetHTTPClient(client)
-	return client, func() {
+	api := &http.Client{Transport: paced} // with stripe-go: stripe.SetHTTPClient(client)
+	return api, func() {
 		for _, l := range []*reserve.Limiter{account, endpoint, atOnce} {
 			_ = l.Close()
 		}

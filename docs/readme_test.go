@@ -26,6 +26,7 @@ func Example_readmeWait() {
 }
 
 func serveTasks(ctx context.Context, connection asynq.RedisConnOpt, limiter *reserve.Limiter, mux *asynq.ServeMux) error {
+	defer limiter.Close() // after the last handler
 	paced, err := worker.New(limiter, worker.Config{})
 	if err != nil {
 		return err
@@ -46,7 +47,6 @@ func Example_readmeAsynq() {
 		fmt.Println(err)
 		return
 	}
-	defer limiter.Close()
 	mux := asynq.NewServeMux()
 	mux.HandleFunc("geocode", func(_ context.Context, task *asynq.Task) error {
 		fmt.Printf("looks up %s\n", task.Payload())

@@ -66,6 +66,9 @@ func seconds(s float64) Cost { return Cost{Time: time.Duration(s * float64(time.
 // per second, and 0.8 of it at ten.
 const crash, crashing = 30 * time.Millisecond, 0.2
 
+// gone says why a process that is gone for a while costs permits.
+const gone = "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 to 5 s."
+
 // Guarantees is the table.
 var Guarantees = []Guarantee{
 	{
@@ -94,11 +97,11 @@ var Guarantees = []Guarantee{
 	{
 		Event: "A process is cut off from Redis", What: []string{partition, hold},
 		Rate: Cost{Time: time.Second, Timeout: true}, Count: Cost{Time: time.Second, Timeout: true}, Slots: Cost{Time: 5 * time.Second, Timeout: true},
-		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 to 5 s.",
+		Why: gone,
 	},
 	{
-		Event: "A process is stopped, and goes on", What: []string{stop}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
-		Why: "The same.",
+		Event: "A process is suspended for a while", What: []string{stop}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
+		Why: gone,
 	},
 	{
 		Event: "The round trip grows", What: []string{far}, Rate: Cost{Time: 250 * time.Millisecond, Trips: 3},
@@ -112,7 +115,7 @@ var Guarantees = []Guarantee{
 	{
 		Event: "Redis has lost its data, or older data replaces it", What: []string{restart, failOver, flush, forget, forgetQueue},
 		Rate: seconds(3), Count: seconds(3), Slots: seconds(7),
-		Why: "The same. A limit begins a second later, behind all turns that were granted, and slots three seconds later.",
+		Why: "Counted from its return. A limit begins a second later, behind all turns that were granted, and slots after 3 s.",
 	},
 	{
 		Event: "The clock of Redis steps ahead", What: []string{clockStep}, Step: 1, Rate: seconds(1.5), Count: seconds(1.5), Slots: seconds(1.5),
@@ -120,7 +123,7 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "The clock of Redis steps back", What: []string{clockStep}, Step: -1, Rate: seconds(1.5), Count: Cost{Time: 1500 * time.Millisecond, Windows: 2}, Slots: seconds(1.5),
-		Why: "The same. A quota grants no more in an earlier window, and the next window counts what was used in it before the step.",
+		Why: "The limit begins a second later. A quota grants no more in an earlier window, and the next window counts what was used in it before the step.",
 	},
 	{
 		Event: "Messages on the channel are lost", What: []string{newsLost, newsCut}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
@@ -132,12 +135,12 @@ var Guarantees = []Guarantee{
 	},
 	{
 		Event: "A process is killed", What: []string{kill}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
-		Why: "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 to 5 s.",
+		Why: gone,
 	},
 	{
 		Event: "Processes start and are killed soon after, again and again", What: []string{crashes},
 		Rate: Cost{Time: time.Second, Each: crash, Part: crashing}, Count: Cost{Time: time.Second, Each: crash, Part: crashing}, Slots: seconds(5),
-		Why: "The same.",
+		Why: "As when one is killed.",
 	},
 	{
 		Event: "A process starts", What: []string{start, other}, Rate: Cost{Trips: 5}, Count: Cost{Trips: 5}, Slots: Cost{Trips: 5},
