@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Each error says what to do. Test with errors.Is.
 var (
 	// ErrInvalid: the file or an argument is wrong, and the text says where. An [*Error] in
 	// the chain lists what is wrong in the file. Correct it.
-	ErrInvalid = errors.New("invalid")
+	ErrInvalid = reserve.ErrInvalid
 
 	// ErrUnknown: the file has no limit of that name. It may have had one before it changed.
 	ErrUnknown = errors.New("unknown limit")

@@ -5,7 +5,7 @@ import "context"
 // wishes are what a context says about its calls.
 type wishes struct {
 	urgent bool
-	tenant string
+	tenant *string // nil: none
 	weight float64
 	route  string
 }
@@ -18,10 +18,11 @@ func wishesOf(ctx context.Context) wishes {
 }
 
 // Tenant makes the calls of a context calls of a tenant. Tenants that wait share the limits by their weights, counted
-// in tokens: see [reserve.Limiter.Flow]. The name has 1 to 256 bytes; a weight of 0 means 1.
+// in tokens: see [reserve.Limiter.Flow]. The name has 1 to 256 bytes, and a weight of 0
+// means 1. Other names and weights make the calls fail with [ErrInvalid].
 func Tenant(ctx context.Context, name string, weight float64) context.Context {
 	w := wishesOf(ctx)
-	if w.tenant, w.weight = name, weight; weight == 0 {
+	if w.tenant, w.weight = &name, weight; weight == 0 {
 		w.weight = 1
 	}
 	return context.WithValue(ctx, wishesKey{}, w)
@@ -36,7 +37,7 @@ func Urgent(ctx context.Context) context.Context {
 }
 
 // Route names the kind of the calls of a context, such as "summarize". What calls use on average is learned for each
-// route, of the last 1,000 or so. Default: the path of the request, without IDs.
+// route, of its last 200 calls or so; a process keeps 1,000 routes. Default: the path of the request, without IDs.
 func Route(ctx context.Context, name string) context.Context {
 	w := wishesOf(ctx)
 	w.route = name[:min(len(name), mostRoute)]

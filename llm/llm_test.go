@@ -58,6 +58,16 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
+// An empty name of a tenant fails its calls: else they would be calls of no tenant.
+func TestATenantHasAName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		set := newSet(t, bubble.New(t), llm.Config{Account: "a", Preset: llm.OpenAI("m", 10, 1000)})
+		_, err := set.Acquire(llm.Tenant(t.Context(), "", 3), llm.Estimate{Input: 1})
+		require.ErrorIs(t, err, llm.ErrInvalid)
+		require.ErrorContains(t, err, "flow: must have 1 to 256 bytes, got 0")
+	})
+}
+
 // A fleet leaves an account alone whose credit is used up, and another Set of the chain makes its calls. Within a
 // minute after the first account serves calls again, the fleet is back at it.
 func TestChain(t *testing.T) {

@@ -287,8 +287,8 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, *reserve.Jo
 	t := transport.Turn{Account: s.limits[len(s.limits)-1]}
 	wished := make([]*reserve.Limiter, len(limits))
 	for i, l := range limits {
-		if w.tenant != "" {
-			l = l.Flow(w.tenant).Weight(w.weight)
+		if w.tenant != nil {
+			l = l.Flow(*w.tenant).Weight(w.weight)
 		}
 		if w.urgent {
 			l = l.Urgent()

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // anyHost in Config.Hosts lets requests name any host.
@@ -18,7 +20,7 @@ func hostsOf(names []string) (map[string]bool, error) {
 	hosts := map[string]bool{"localhost": true}
 	for i, name := range names {
 		if name == "" || name != anyHost && strings.ContainsAny(name, "/:*@ ") {
-			return nil, fmt.Errorf("monitor: Config.Hosts[%d] is %q: must be a name without a scheme and a port, such as limits.example.com, or %q for any", i, name, anyHost)
+			return nil, fmt.Errorf("monitor: %w Config.Hosts[%d]: must be a name without a scheme and a port, such as limits.example.com, or %q for any, got %q", reserve.ErrInvalid, i, anyHost, name)
 		}
 		hosts[canonical(name)] = true
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/monitor"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // A page elsewhere whose name is made to mean the server's address reads nothing and changes
@@ -64,6 +65,7 @@ func TestHostsThatAreNone(t *testing.T) {
 	defer client.Close()
 	for _, host := range []string{"", "https://limits.example.com", "limits.example.com:8443", "*.example.com", "limits.example.com/x"} {
 		_, err := monitor.New(client, monitor.Config{Hosts: []string{"fine.example.com", host}})
-		require.ErrorContains(t, err, `Config.Hosts[1] is "`+host+`"`)
+		require.ErrorIs(t, err, reserve.ErrInvalid)
+		require.ErrorContains(t, err, `Config.Hosts[1]: must be a name`)
 	}
 }

@@ -1,5 +1,5 @@
 // Package monitor is a web page that shows how the limits of a fleet stand, and lets people pause,
-// resume, set and reset them, and take slots away. Mount it beside other pages:
+// resume, refill, set and reset them, and take slots away. Mount it beside other pages:
 //
 //	client := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 //	page, err := monitor.New(client, monitor.Config{ReadOnly: true, Hosts: []string{"limits.example.com"}})
@@ -25,6 +25,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Config says what a page shows.
@@ -46,7 +47,7 @@ type Config struct {
 	// not have. Default: no names.
 	Hosts []string
 
-	// Logger gets failed reads of Redis. Default: nothing is logged.
+	// Logger gets failed reads of Redis. Default slog.Default().
 	Logger *slog.Logger
 }
 
@@ -68,11 +69,11 @@ var files embed.FS
 //go:embed static
 var static embed.FS
 
-// New returns a Page, which begins to read Redis. Close the Page when it is no longer served. The error says that
-// the client is nil, or which of Config.Hosts is not a host name.
+// New returns a Page, which begins to read Redis. Close the Page when it is no longer served. The error is a
+// [reserve.ErrInvalid]: the client is nil, or one of Config.Hosts is not a host name.
 func New(client redis.UniversalClient, config Config) (*Page, error) {
 	if client == nil {
-		return nil, fmt.Errorf("monitor: the client must not be nil")
+		return nil, fmt.Errorf("monitor: %w client: must not be nil", reserve.ErrInvalid)
 	}
 	hosts, err := hostsOf(config.Hosts)
 	if err != nil {
@@ -82,7 +83,7 @@ func New(client redis.UniversalClient, config Config) (*Page, error) {
 		config.Who = who
 	}
 	if config.Logger == nil {
-		config.Logger = slog.New(slog.DiscardHandler)
+		config.Logger = slog.Default()
 	}
 	p := &Page{config: config, fleet: fleet.New(client, config.Prefix)}
 	p.feed = newFeed(p.fleet, config.Logger)

@@ -283,6 +283,7 @@ func TestRedisIsAway(t *testing.T) {
 
 func TestNew(t *testing.T) {
 	_, err := monitor.New(nil, monitor.Config{})
+	require.ErrorIs(t, err, reserve.ErrInvalid)
 	require.ErrorContains(t, err, "client")
 }
 

@@ -2,11 +2,12 @@ package remote
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Config says how a server grants turns. The zero value suits a server that only this machine can
@@ -51,7 +52,7 @@ type Config struct {
 }
 
 // ErrInvalid says that a setting is wrong; the text names it and its value.
-var ErrInvalid = errors.New("invalid")
+var ErrInvalid = reserve.ErrInvalid
 
 func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("remote: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))

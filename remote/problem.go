@@ -61,7 +61,7 @@ func problemOf(err error, field string) problem {
 		}
 		p.Title, p.Detail = "Exhausted", err.Error()
 		return p
-	case errors.Is(err, reserve.ErrExceedsBurst), errors.Is(err, reserve.ErrInvalid), errors.Is(err, limits.ErrInvalid):
+	case errors.Is(err, reserve.ErrExceedsBurst), errors.Is(err, reserve.ErrInvalid):
 		return problem{Status: http.StatusBadRequest, Field: field, Detail: err.Error(), after: -1}
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return away("The request has ended.")

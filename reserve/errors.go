@@ -29,7 +29,7 @@ var (
 	// In a loop over many calls, do not try the next call at once: it would fail, too. Wait with a
 	// context without a deadline, and give the deadline to the request. Before RetryAfter, a new
 	// attempt may get a forecast that is up to a second old.
-	ErrWouldMissDeadline = errors.New("would miss the deadline")
+	ErrWouldMissDeadline error = wouldMiss{}
 
 	// ErrQueueFull: [Config.MaxWaiting] calls of the fleet wait at the limit already. The call has no place
 	// in the queue, and no permit was used. Drop the call, or try later: [Error.Wait] says when the turn
@@ -152,6 +152,12 @@ func failed(op string, of fmt.Stringer, err error) error {
 	return e
 }
 
+// wouldMiss is ErrWouldMissDeadline.
+type wouldMiss struct{}
+
+func (wouldMiss) Error() string { return "would miss the deadline" }
+func (wouldMiss) Unwrap() error { return context.DeadlineExceeded }
+
 // missed is an ErrWouldMissDeadline with the details for an Error.
 type missed struct {
 	wait, left time.Duration
@@ -162,8 +168,8 @@ func miss(turn, deadline time.Time, slowest int) error {
 	return &missed{max(0, time.Until(turn)), max(0, time.Until(deadline)), slowest}
 }
 
-func (m *missed) Error() string   { return ErrWouldMissDeadline.Error() }
-func (m *missed) Unwrap() []error { return []error{ErrWouldMissDeadline, context.DeadlineExceeded} }
+func (m *missed) Error() string { return ErrWouldMissDeadline.Error() }
+func (m *missed) Unwrap() error { return ErrWouldMissDeadline }
 
 // crowded is an ErrQueueFull of a limit.
 type crowded struct {

@@ -2,7 +2,6 @@ package riverpace
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -39,7 +38,7 @@ type Turn struct {
 }
 
 // ErrInvalid says that a setting is wrong; the text names it and its value.
-var ErrInvalid = errors.New("invalid")
+var ErrInvalid = reserve.ErrInvalid
 
 func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("riverpace: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))

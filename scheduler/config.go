@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -33,7 +32,7 @@ type Config struct {
 
 // ErrInvalid says that a setting, a task or an option is wrong; the text names it and its value.
 // Nothing was booked.
-var ErrInvalid = errors.New("invalid")
+var ErrInvalid = reserve.ErrInvalid
 
 func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("%w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))

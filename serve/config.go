@@ -1,12 +1,13 @@
 package serve
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Config says how requests are limited. The zero value suits one limit for all requests together.
@@ -82,7 +83,7 @@ const (
 )
 
 // ErrInvalid says that a setting is wrong; the text names it and its value.
-var ErrInvalid = errors.New("invalid")
+var ErrInvalid = reserve.ErrInvalid
 
 func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("serve: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))

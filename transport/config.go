@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -164,7 +163,7 @@ type Retry struct {
 }
 
 // ErrInvalid says that a setting is wrong; the text names it and its value.
-var ErrInvalid = errors.New("invalid")
+var ErrInvalid = reserve.ErrInvalid
 
 func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("transport: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))

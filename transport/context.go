@@ -10,8 +10,8 @@ import (
 // wishes are what the context of a request says about its turn.
 type wishes struct {
 	urgent bool
-	flow   string
-	cost   int
+	flow   *string // nil: no wish
+	cost   *int
 }
 
 type wishesKey struct{}
@@ -30,40 +30,37 @@ func WithUrgent(ctx context.Context) context.Context {
 }
 
 // WithFlow gives the requests of a context a flow, such as their tenant: see [reserve.Limiter.Flow].
-// An invalid name makes the requests fail with reserve.ErrInvalid.
+// An invalid name makes the requests fail with [ErrInvalid].
 func WithFlow(ctx context.Context, name string) context.Context {
 	w := wishesOf(ctx)
-	w.flow = name
+	w.flow = &name
 	return context.WithValue(ctx, wishesKey{}, w)
 }
 
 // WithCost makes each request of a context take so many permits of each limit, whatever [Turn.Cost]
-// says. A cost below 1 or above the burst makes the requests fail with reserve.ErrInvalid. A Turn that
+// says. A cost below 1 or above the burst makes the requests fail with [ErrInvalid]. A Turn that
 // has Costs keeps them.
 func WithCost(ctx context.Context, permits int) context.Context {
 	w := wishesOf(ctx)
-	w.cost = permits
-	if permits == 0 {
-		w.cost = -1 // 0 is no wish
-	}
+	w.cost = &permits
 	return context.WithValue(ctx, wishesKey{}, w)
 }
 
 // wished returns the turn of a request whose context has wishes.
 func (t Turn) wished(w wishes) (Turn, error) {
-	if w.cost != 0 && t.Costs == nil {
-		if w.cost < 1 {
-			return t, invalid("WithCost", "must be at least 1, got %d", max(w.cost, 0))
+	if w.cost != nil && t.Costs == nil {
+		if *w.cost < 1 {
+			return t, invalid("WithCost", "must be at least 1, got %d", *w.cost)
 		}
-		t.Cost = w.cost
+		t.Cost = *w.cost
 	}
-	if !w.urgent && w.flow == "" {
+	if !w.urgent && w.flow == nil {
 		return t, nil
 	}
 	limits := slices.Clone(t.Limiter.Limits())
 	for i, l := range limits {
-		if w.flow != "" {
-			l = l.Flow(w.flow)
+		if w.flow != nil {
+			l = l.Flow(*w.flow)
 		}
 		if w.urgent {
 			l = l.Urgent()

@@ -65,10 +65,13 @@ func TestContextsThatAreWrong(t *testing.T) {
 	paced := newTransport(t, transport.Config{Limiter: l.Limiter, Base: &script{answers: []reply{{200, ""}}}})
 	for want, r := range map[string]*http.Request{
 		"WithCost: must be at least 1, got 0":      newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithCost(t.Context(), 0)),
+		"WithCost: must be at least 1, got -5":     newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithCost(t.Context(), -5)),
 		"n: must be at most the burst of":          newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithCost(t.Context(), 6)),
+		"flow: must have 1 to 256 bytes, got 0":    newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithFlow(t.Context(), "")),
 		"flow: must have 1 to 256 bytes, got 1000": newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithFlow(t.Context(), strings.Repeat("x", 1000))),
 	} {
 		_, err := paced.RoundTrip(r)
+		require.ErrorIs(t, err, reserve.ErrInvalid)
 		require.ErrorContains(t, err, want)
 	}
 }

@@ -41,7 +41,8 @@ type Turn struct {
 	Pauses reserve.Turns
 
 	// Account are the limits to stop when a hard stop concerns the whole account: see [Config.API]. A stop for the
-	// model alone concerns the others. They must be limits of Limiter. nil: the limits without keys.
+	// model alone concerns the others. They must be limits of Limiter. nil: the limits without keys. Limits
+	// that are not in Pauses are not stopped. If no limit is left to stop, all limits in Pauses are stopped.
 	Account reserve.Turns
 
 	// Adapt gets the result of the request, so that the limit can follow; see [Config.Adapt]. nil:
@@ -56,6 +57,7 @@ type call struct {
 	limits   []*reserve.Limiter
 	told     bool   // it is known which window belongs to which limit
 	rests    []bool // the limits to pause when a refusal does not say which limit is used up
+	account  []bool // the limits of the whole account
 	settles  bool   // some limit has Config.Settles
 	slots    bool   // some limit has slots; the call holds them until it has its response
 	again    []int  // the indices of the limits without slots; a repeated request takes their permits again
@@ -70,6 +72,8 @@ func (t Turn) call() (*call, error) {
 		return nil, fmt.Errorf("transport: %w Turn.Limiter: %w", ErrInvalid, err)
 	}
 	switch {
+	case c.Cost < 0:
+		return nil, invalid("Turn.Cost", "must be 0 or above, got %d", c.Cost)
 	case c.Costs == nil:
 		c.Costs = slices.Repeat([]int{max(1, c.Cost)}, n)
 	case c.Cost != 0:
@@ -86,10 +90,14 @@ func (t Turn) call() (*call, error) {
 	case len(c.Windows) != n:
 		return nil, invalid("Turn.Windows", "must be one for each of the %d limits, got %d", n, len(c.Windows))
 	}
-	if c.rests, err = t.resting(); err != nil {
+	if c.rests, err = t.among("Turn.Pauses", t.Pauses); err != nil {
+		return nil, err
+	}
+	if c.account, err = t.among("Turn.Account", t.Account); err != nil {
 		return nil, err
 	}
 	for i, l := range c.limits {
+		c.account[i] = c.account[i] && (t.Account != nil || l.String() == l.Name())
 		if l.Limit().Kind() == reserve.KindSlots {
 			c.slots = true
 		} else {
@@ -103,19 +111,19 @@ func (t Turn) call() (*call, error) {
 	return c, nil
 }
 
-// resting reports for each limit whether it is one of Pauses.
-func (t Turn) resting() ([]bool, error) {
-	rests, named := make([]bool, len(t.Limiter.Limits())), 0
+// among reports for each limit of the turn whether it is one of some limits. nil: all of them.
+func (t Turn) among(field string, some reserve.Turns) ([]bool, error) {
+	among, named := make([]bool, len(t.Limiter.Limits())), 0
 	for i, l := range t.Limiter.Limits() {
-		rests[i] = t.Pauses == nil || slices.ContainsFunc(t.Pauses.Limits(), func(p *reserve.Limiter) bool { return p.String() == l.String() })
-		if rests[i] {
+		among[i] = some == nil || slices.ContainsFunc(some.Limits(), func(of *reserve.Limiter) bool { return of.String() == l.String() })
+		if among[i] {
 			named++
 		}
 	}
-	if t.Pauses != nil && named != len(t.Pauses.Limits()) {
-		return nil, invalid("Turn.Pauses", "must be limits of Turn.Limiter %v, got %v", t.Limiter, t.Pauses)
+	if some != nil && named != len(some.Limits()) {
+		return nil, invalid(field, "must be limits of Turn.Limiter %v, got %v", t.Limiter, some)
 	}
-	return rests, nil
+	return among, nil
 }
 
 // wait waits for another turn of a request that net/http repeats. It keeps the slots that it holds.

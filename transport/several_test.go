@@ -169,6 +169,17 @@ func TestWrongUse(t *testing.T) {
 		_, err := paced.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
 		assert.ErrorIs(t, err, transport.ErrInvalid)
 		assert.ErrorContains(t, err, `Turn.Pauses: must be limits of Turn.Limiter requests, got requests + tokens`)
+
+		turn.Pauses, turn.Account = nil, both
+		_, err = paced.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
+		assert.ErrorContains(t, err, `Turn.Account: must be limits of Turn.Limiter requests, got requests + tokens`)
+		turn.Account, turn.Cost = nil, -5
+		_, err = paced.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
+		assert.ErrorContains(t, err, `Turn.Cost: must be 0 or above, got -5`)
+		turn.Adapt = &hears{}
+		learns := newTransport(t, transport.Config{Learn: true, Choose: func(*http.Request) (transport.Turn, error) { return turn, nil }})
+		_, err = learns.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
+		assert.ErrorContains(t, err, `Turn.Adapt: must not be set together with Config.Learn`)
 	})
 }
 

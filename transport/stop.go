@@ -33,14 +33,6 @@ func (t *Transport) stop(ctx context.Context, s sent, c *call, advice verdict, w
 	return pause{asked: asked, lasts: min(asked, t.config.MaxPause), kept: err == nil}
 }
 
-// ofAccount reports whether a limit concerns the whole account, and not one model.
-func (c *call) ofAccount(l *reserve.Limiter) bool {
-	if c.Account == nil {
-		return l.String() == l.Name()
-	}
-	return slices.ContainsFunc(c.Account.Limits(), func(a *reserve.Limiter) bool { return a.String() == l.String() })
-}
-
 // stops returns the limits to stop: those of the account, or those of the model, if there are any.
 func (c *call) stops(scope bodies.Scope) []*reserve.Limiter {
 	var all, some []*reserve.Limiter
@@ -49,7 +41,7 @@ func (c *call) stops(scope bodies.Scope) []*reserve.Limiter {
 			continue
 		}
 		all = append(all, l)
-		if c.ofAccount(l) == (scope != bodies.Model) {
+		if c.account[i] == (scope != bodies.Model) {
 			some = append(some, l)
 		}
 	}

@@ -95,6 +95,9 @@ func (t *Transport) choose(request *http.Request) (*call, error) {
 			return nil, err
 		}
 	}
+	if turn.Adapt != nil && t.learner != nil {
+		return nil, invalid("Turn.Adapt", "must not be set together with Config.Learn: both would set the limit")
+	}
 	if turn, err = turn.wished(w); err != nil {
 		return nil, err
 	}

@@ -2,12 +2,13 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/hibiken/asynq"
+
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Config says how tasks wait. The zero value suits most programs.
@@ -51,7 +52,7 @@ const (
 )
 
 // ErrInvalid says that a setting is wrong; the text names it and its value.
-var ErrInvalid = errors.New("invalid")
+var ErrInvalid = reserve.ErrInvalid
 
 func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("worker: %w %s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))

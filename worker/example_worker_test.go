@@ -268,5 +268,5 @@ func ExampleFromHeaders() {
 	// Output:
 	// acme [1 200] <nil>
 	// true <nil>
-	// header fleetpace-cost must be a whole number of at least 1, or several with commas between them, got "many"
+	// invalid header fleetpace-cost: must be a whole number of at least 1, or several with commas between them, got "many"
 }

@@ -206,7 +206,9 @@ func TestTurnErrors(t *testing.T) {
 	require.ErrorContains(t, err, `the turn of a task of type "call"`)
 
 	s.send(asynq.NewTaskWithHeaders("call", nil, map[string]string{"fleetpace-cost": "many"}), asynq.MaxRetry(0))
-	require.ErrorContains(t, <-failed, `header fleetpace-cost must be a whole number of at least 1, or several with commas between them, got "many"`)
+	err = <-failed
+	require.ErrorIs(t, err, reserve.ErrInvalid)
+	require.ErrorContains(t, err, `header fleetpace-cost: must be a whole number of at least 1, or several with commas between them, got "many"`)
 
 	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Cost: 4}.Headers()), asynq.MaxRetry(0))
 	err = <-failed

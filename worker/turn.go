@@ -58,7 +58,7 @@ const (
 // FromHeaders is the default of Config.Turn. It reads key, costs, flow, weight, urgent and skip
 // from the task's headers, where [Turn.Headers] writes them. So the program that enqueues a task
 // sets its cost. A task without such headers costs one permit of each of the usual limits. The
-// error names the wrong header and its value.
+// error is an [ErrInvalid] that names the wrong header and its value.
 func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 	headers := task.Headers()
 	t := Turn{Key: headers[keyHeader], Flow: headers[flowHeader]}
@@ -66,8 +66,8 @@ func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 		for part := range strings.SplitSeq(text, ",") {
 			cost, err := strconv.Atoi(part)
 			if err != nil || cost < 1 {
-				return Turn{}, fmt.Errorf("header %s must be a whole number of at least 1, or several with commas between them, got %q",
-					costHeader, text)
+				return Turn{}, fmt.Errorf("%w header %s: must be a whole number of at least 1, or several with commas between them, got %q",
+					ErrInvalid, costHeader, text)
 			}
 			t.Costs = append(t.Costs, cost)
 		}
@@ -78,7 +78,7 @@ func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 	if text, ok := headers[weightHeader]; ok {
 		var err error
 		if t.Weight, err = strconv.ParseFloat(text, 64); err != nil {
-			return Turn{}, fmt.Errorf("header %s must be a number, got %q", weightHeader, text)
+			return Turn{}, fmt.Errorf("%w header %s: must be a number, got %q", ErrInvalid, weightHeader, text)
 		}
 	}
 	var err error
@@ -99,7 +99,7 @@ func boolean(headers map[string]string, name string) (bool, error) {
 	}
 	value, err := strconv.ParseBool(text)
 	if err != nil {
-		return false, fmt.Errorf("header %s must be true or false, got %q", name, text)
+		return false, fmt.Errorf("%w header %s: must be true or false, got %q", ErrInvalid, name, text)
 	}
 	return value, nil
 }

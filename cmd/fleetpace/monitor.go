@@ -27,8 +27,8 @@ func (a *app) monitor() *cobra.Command {
 	var readOnly, open bool
 	c := &cobra.Command{
 		Use: "monitor", Short: "Serve a web page that shows the limits and changes them",
-		Long: `Serves a web page that shows the limits as they change. On it, people pause, resume, set and
-reset limits, and free slots. With ` + authVariable + `=user:password browsers have to give both.
+		Long: `Serves a web page that shows the limits as they change. On it, people pause, resume, refill,
+set and reset limits, and free slots. With ` + authVariable + `=user:password browsers have to give both.
 Without it, the page serves this machine only.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
