@@ -220,7 +220,9 @@ func TestInvalid(t *testing.T) {
 		assert.ErrorIs(t, err, reserve.ErrInvalid, want)
 		assert.ErrorContains(t, err, want)
 	}
-	_, err := adaptive.New(nil, ten, adaptive.Config{})
+	_, err := adaptive.New(client, ten, adaptive.Config{Ceiling: reserve.PerSecond(2000)})
+	require.NoError(t, err, "the default Floor is at most the limiter's own")
+	_, err = adaptive.New(nil, ten, adaptive.Config{})
 	require.ErrorContains(t, err, "invalid client")
 	_, err = adaptive.New((*redis.Client)(nil), ten, adaptive.Config{})
 	require.ErrorContains(t, err, "invalid client")

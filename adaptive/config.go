@@ -21,7 +21,7 @@ type Config struct {
 	Ceiling reserve.Limit
 
 	// Floor is the lowest rate, at most the limiter's own. Its burst is not used. Default: a
-	// hundredth of the Ceiling.
+	// hundredth of the Ceiling, or the limiter's own if that is lower.
 	Floor reserve.Limit
 
 	// Decrease is the factor by which an incident multiplies the rate, above 0 and below 1.
@@ -73,7 +73,7 @@ func (c Config) withDefaults(own reserve.Limit) Config {
 		c.Ceiling = own
 	}
 	if c.Floor == (reserve.Limit{}) {
-		c.Floor = reserve.PerSecond(c.Ceiling.Rate() / part)
+		c.Floor = reserve.PerSecond(min(c.Ceiling.Rate()/part, own.Rate()))
 	}
 	if c.Decrease == 0 {
 		c.Decrease = defaultDecrease

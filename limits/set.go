@@ -49,8 +49,8 @@ type named struct {
 }
 
 // Load reads a file of limits and makes their limiters. The defaults apply to fields that the file
-// leaves out. Prefix, Logger, and all of Outage except its Policy, come from the defaults alone.
-// Name and Limit of the defaults must not be set. The Logger also gets changes of the file, and
+// leaves out. Prefix, Logger, Urgent, and all of Outage except its Policy, come from the defaults
+// alone. Name, Limit and LimitOf of the defaults must not be set. The Logger also gets changes of the file, and
 // its errors; nil means slog.Default(). Load sends nothing to Redis. Close the Set at the end.
 //
 // The error is an [*Error] if the file is wrong, and an [ErrInvalid] if an argument is. If the
@@ -97,7 +97,7 @@ func Check(path string, defaults reserve.Config) error {
 }
 
 // Get returns the limiter of a limit, like For without values. The error is an [ErrUnknown], or an
-// [ErrInvalid] if the limit has a key.
+// [ErrInvalid] if the limit has a key or a share.
 func (s *Set) Get(name string) (*reserve.Limiter, error) { return s.For(name, nil) }
 
 // For returns the limiter of a limit for one tenant, host or account. It needs a value, which is

@@ -3,6 +3,7 @@ package llm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -24,7 +25,8 @@ func Chain(sets ...*Set) *Chained { return &Chained{sets: sets} }
 const stays = time.Minute
 
 // Acquire waits for a turn at the first Set whose turn would come within maxWait, and that is not used up. It returns
-// the index of the Set. After a change it stays with the other Set for a minute. If all Sets are used up, the error is
+// the index of the Set. After a change it stays with the other Set for a minute. It may
+// wait for maxWait, which must be above 0, at each Set. [reserve.ErrUnavailable] ends the search. If all Sets are used up, the error is
 // the ErrExhausted that ends first. If no Set fits, the error says why the preferred Set does not, or, if that one is
 // used up, why another one does not.
 func (c *Chained) Acquire(ctx context.Context, e Estimate, maxWait time.Duration) (int, *Call, error) {
@@ -53,7 +55,7 @@ func (c *Chained) Acquire(ctx context.Context, e Estimate, maxWait time.Duration
 		}
 	}
 	if len(c.sets) == 0 {
-		return 0, nil, invalid("sets", "must be at least one")
+		return 0, nil, fmt.Errorf("llm: %w Chain: needs at least one Set", ErrInvalid)
 	}
 	if exhausted == len(c.sets) {
 		return 0, nil, soonest

@@ -58,6 +58,15 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
+// Small limits are rounded up, because 0 is no limit.
+func TestPresetsHaveEachLimit(t *testing.T) {
+	assert.Equal(t, 1, llm.Azure("d", 166).Requests)
+	assert.Equal(t, 1, llm.Mistral("m", 0.01, 1000).Requests)
+	_, _, err := llm.Chain().Acquire(t.Context(), llm.Estimate{}, time.Second)
+	require.ErrorIs(t, err, llm.ErrInvalid)
+	require.ErrorContains(t, err, "Chain: needs at least one Set")
+}
+
 // An empty name of a tenant fails its calls: else they would be calls of no tenant.
 func TestATenantHasAName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

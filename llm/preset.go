@@ -34,7 +34,7 @@ type Preset struct {
 	CacheCounts  bool // tokens of the prompt that a cache held count like others
 	FailedCounts bool // failed requests count
 	GoesOn       bool // the provider produces, and counts, all of an answer whose stream the client cuts
-	Minutes      bool // the limits count in windows, and not in a bucket: the rate is lowered by the burst
+	Minutes      bool // the limits count in windows, and not in a bucket: the rate is lowered by 6 bursts of requests or 1.25 of tokens, to no less than half
 	OutputFactor int  // how many tokens a token of the answer counts as; 0: 1
 	MostOutput   int  // what a request without max_tokens may produce
 
@@ -57,8 +57,8 @@ const (
 
 var named = [4]string{"requests", "tokens", "input-tokens", "output-tokens"}
 
-// Anthropic returns the limits of a model on Anthropic's API, as its documentation states them in 2026. The models
-// Fable have lower limits than others.
+// Anthropic returns the limits of a model on Anthropic's API, as its page "Rate limits" stated them in September 2026.
+// The models Fable have lower limits than others. A tier below Start counts as Start, and one above Scale as Scale.
 func Anthropic(model string, tier Tier) Preset {
 	figures := [...][3]int{{1000, 2_000_000, 400_000}, {5000, 5_000_000, 1_000_000}, {10_000, 10_000_000, 2_000_000}}
 	if isFable(model) {
@@ -68,16 +68,17 @@ func Anthropic(model string, tier Tier) Preset {
 	return Preset{API: bodies.Anthropic, Model: model, Requests: f[0], Input: f[1], Output: f[2], MostOutput: 8192, windows: named}
 }
 
-// OpenAI returns the limits of a model on OpenAI's API. It counts what requests reserve, and documents no refund.
+// OpenAI returns the limits of a model on OpenAI's API. It counts what requests reserve, and its page
+// "Rate limits" of 2026 documents no refund.
 func OpenAI(model string, requests, tokens int) Preset {
 	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, Counting: CountLarger, CacheCounts: true, FailedCounts: true, MostOutput: 4096, windows: named}
 }
 
-// Azure returns the limits of a deployment of Azure OpenAI: 6 requests per minute for 1,000 tokens. It counts tokens by
-// the clock's minute, and requests in windows of 10 s. Calls that cost more than twice the Burst, 0.8 % of the tokens,
-// use less of the limit, and Azure may refuse some: set a larger Burst for them.
+// Azure returns the limits of a deployment of Azure OpenAI: 6 requests per minute for 1,000 tokens, and at
+// least 1. It counts tokens by the clock's minute, and requests in windows of 10 s. The Burst is 0.8 % of the tokens per
+// minute. Calls above twice that use less of the limit, and Azure may refuse some: set a larger Burst for them.
 func Azure(deployment string, tokens int) Preset {
-	return Preset{API: bodies.Azure, Model: deployment, Requests: tokens * 6 / 1000, Tokens: tokens, Counting: CountSum, CacheCounts: true, FailedCounts: true, Minutes: true, MostOutput: 4096,
+	return Preset{API: bodies.Azure, Model: deployment, Requests: max(min(tokens, 1), tokens*6/1000), Tokens: tokens, Counting: CountSum, CacheCounts: true, FailedCounts: true, Minutes: true, MostOutput: 4096,
 		Burst: 500 * time.Millisecond, windows: [4]string{"-", "tokens", "-", "-"}} // what is left of the requests is that of 10 s, which no header says
 }
 
@@ -91,9 +92,14 @@ func Groq(model string, requests, tokens int) Preset {
 	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, MostOutput: 8192, windows: [4]string{"-", "tokens", "-", "-"}}
 }
 
-// Mistral returns the limits of a model on Mistral's API, which has a limit of requests per second.
+// Mistral returns the limits of a model on Mistral's API, which has a limit of requests per second. It is
+// rounded to requests per minute, at least 1.
 func Mistral(model string, perSecond float64, tokens int) Preset {
-	return Preset{API: bodies.OpenAI, Model: model, Requests: int(60 * perSecond), Tokens: tokens, CacheCounts: true, MostOutput: 8192, Burst: time.Second, windows: named}
+	requests := int(60 * perSecond)
+	if perSecond > 0 {
+		requests = max(1, requests)
+	}
+	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, CacheCounts: true, MostOutput: 8192, Burst: time.Second, windows: named}
 }
 
 // Bedrock returns the limits of a model on the runtime API of Amazon Bedrock. Tokens of answers count five times, as

@@ -218,7 +218,8 @@ func (s *Set) limiter(client redis.UniversalClient, name string, limit reserve.L
 	return l, nil
 }
 
-// Close ends all waits, and returns when the costs of ended calls are settled.
+// Close ends all waits, and returns when the costs of ended calls of Acquire are settled. Costs of requests of Client are
+// settled in the background, within 5 s after their bodies have ended: close the client of Redis later.
 func (s *Set) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -230,6 +231,7 @@ func (s *Set) Close() {
 }
 
 // Limits returns the limits that every call needs: those of requests and tokens, and the slots of the account last.
+// With [Config.Background] below 1, calls that are not urgent also need limits that are not among them.
 func (s *Set) Limits() *reserve.Joint {
 	joint, err := reserve.All(s.limits...)
 	if err != nil { // only after Close

@@ -33,14 +33,13 @@ type Config struct {
 	// MaxWaiting is how many requests may wait at a time. Further requests get 503. Default 20,000.
 	MaxWaiting int
 
-	// MaxKept bounds what this server keeps for 10 s between two requests of a call: its place, and
-	// the last turn, in case that comes too late. A call whose place would exceed
-	// MaxKept gets 503; a call with an id of its own does not, because its place is in Redis. The
-	// oldest turns are forgotten first. Default 20,000.
+	// MaxKept bounds how many places of calls, and how many turns, the server keeps between two requests of a
+	// call, for 10 s each. A call without an id gets 503 if no place is left; the place of a call with an id
+	// is in Redis. The oldest turns are forgotten first. Default 20,000.
 	MaxKept int
 
-	// Ready is called for /readyz. Its error says why the server cannot grant turns; nil means that
-	// it can. Several goroutines may call it at a time. Default: it always can.
+	// Ready is called for /readyz. An error means that the server cannot grant turns: it is logged, and
+	// the response says that Redis does not answer. Several goroutines may call it at a time. Default: it always can.
 	Ready func(context.Context) error
 
 	// Metrics serves /metrics. Default: that path is not served.

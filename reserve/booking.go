@@ -38,8 +38,9 @@ type Joined struct {
 // earlier. If no process asks, the queue does not wait for the booking. A call that is booked
 // already keeps its place.
 //
-// Several calls share a round trip. If one fails, all calls behind it fail, too, so their order is
-// kept when you book them again. Each answer has its own error: [ErrWouldMissDeadline], or an error
+// Several calls share a round trip. A call fails alone if it is invalid, the queue is full, or its
+// deadline would be missed. If a request to Redis fails, its calls and all calls behind them fail, so their
+// order is kept when you book them again. Each answer has its own error: [ErrWouldMissDeadline], or an error
 // of [Limiter.WaitN].
 func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 	joined := make([]Joined, len(calls))

@@ -76,7 +76,7 @@ type Config struct {
 	//
 	// The default 0 is for processes whose calls use more than 3,000 permits per second of such a
 	// limit. Such a process takes the permits that its calls use in about 12 ms, and holds them for
-	// at most 50 ms. For a hundred permits that it uses at most one is lost. Other processes take
+	// at most 50 ms. For a hundred permits that it uses, at most one is lost. Other processes take
 	// none ahead.
 	//
 	// A process takes as many permits as its recent calls used in that time, and only permits that
@@ -91,7 +91,7 @@ type Config struct {
 	// default 0 means any number. Each process goes by its own value.
 	MaxWaiting int
 
-	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer pause is shortened to it.
+	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer pause is shortened to it. It does not shorten a [Limiter.Stop].
 	// Set it if you do not trust the times that the API asks for. The default 0 means no bound.
 	MaxPause time.Duration
 

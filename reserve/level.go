@@ -24,8 +24,8 @@ func (l *Limiter) Refill(ctx context.Context) error {
 // Told takes in how many permits the API says are left, for example in a header of its response or in
 // Shopify's currentlyAvailable. If Redis has more left, the whole fleet continues with that many, so calls
 // of other programs count, too. It does not make more permits available at once. If the API says for a
-// minute that at least a tenth of the burst more is left, each process raises the limit by its part of the
-// difference.
+// minute that at least a tenth of the burst more is left, each process adds its part of the difference to
+// the stored permits.
 //
 // Take off what the API does not know yet: the costs of calls that are on their way to it. Granted turns that
 // are not due yet are taken off by themselves. Told asks Redis only if the process knows of more permits than
@@ -164,7 +164,8 @@ func (l *Limiter) TryN(ctx context.Context, n int) (Attempt, error) {
 	return a, nil
 }
 
-// States is [Limiter.State] for some keys, in their order. It takes one round trip per 32 keys.
+// States is [Limiter.State] for some keys, in their order. It takes one round trip per 32 keys, and two
+// for limits of a group.
 func (l *Limiter) States(ctx context.Context, keys ...string) ([]State, error) {
 	states := make([]State, 0, len(keys))
 	for len(keys) > 0 {

@@ -16,7 +16,8 @@ import (
 // prefix and name share one queue, and together make no more calls than the [Limit] allows.
 //
 // A golang.org/x/time/rate.Limiter keeps a token bucket in memory, a Limiter keeps one in Redis.
-// Wait, Reserve and Allow mean the same in both. Most callers want [Limiter.Wait].
+// Wait and Allow mean the same in both. Reserve only joins the queue here: [Reservation.Delay] is a forecast until
+// [Reservation.Final]. Most callers want [Limiter.Wait].
 //
 // Waiting calls get their turns first come, first served, unless they name flows or are urgent. A
 // process that has died, or does not answer, blocks the others for a moment only.
@@ -105,7 +106,7 @@ func (l *Limiter) String() string {
 // If Redis does not answer, Close takes as long as one attempt of the client.
 //
 // Bookings stay, and [Joint.Leave], [Reservation.Cancel] and [Reservation.Settle] still work. Close
-// also closes every Limiter that For, Flow, Weight and Urgent derived from the same Limiter. It may
+// also closes every Limiter that For, Flow, Weight, Urgent and Staying derived from the same Limiter. It may
 // be called more than once, and returns nil.
 func (l *Limiter) Close() error {
 	l.core.close()

@@ -76,7 +76,7 @@ type Outage struct {
 	// from Redis how many processes there are, above 0 and at most 1. Default 0.1.
 	Share float64
 
-	// Failures is how many failures in a row, of any calls of the Limiter, open the circuit
+	// Failures is how many failures in a row, of any calls of the Limiter or its Group, open the circuit
 	// breaker. Failures within 200 ms count as one. Default 3. A failure takes as long as the
 	// client's timeouts, so set short ones: a ReadTimeout of 500 ms is plenty.
 	Failures int

@@ -12,7 +12,8 @@ import (
 // A Reservation is a call in the queue, whether or not a Wait blocks for it. [Limiter.Reserve],
 // [Joint.Reserve], [Joint.Ask] and [Joint.Acquire] make one. Redis grants its turn at most half a
 // second early; until then, its moment is a forecast. It is safe for concurrent use, but only one
-// Wait at a time.
+// Wait at a time. A Settle or Estimate during a Wait fails with [ErrInvalid], and so does a second one at the
+// same time.
 type Reservation struct {
 	joint *Joint
 	call  *engine.Call
@@ -91,9 +92,9 @@ func (r *Reservation) HeldBy() *Limiter {
 // the context ends first, the call keeps its place: Wait again, or Cancel. Unlike [Limiter.Wait],
 // it does not refuse a turn that comes after the deadline.
 //
-// Errors: the context's, [ErrCancelled], [ErrUnavailable], [ErrDenied], [ErrCorrupt] and
-// [ErrClosed]. It returns an [ErrInvalid] in three cases: the turn was used and has not
-// [Reservation.Lapsed], another Wait is running, or the call is booked.
+// Errors: those of [Limiter.WaitN] except [ErrWouldMissDeadline], and [ErrCancelled]. It also returns an
+// [ErrInvalid] in three cases: the turn was used and has not [Reservation.Lapsed], another Wait is
+// running, or the call is booked.
 func (r *Reservation) Wait(ctx context.Context) error {
 	return failed("wait", r.joint, r.wait(ctx, 0))
 }

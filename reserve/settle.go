@@ -23,7 +23,7 @@ import (
 //     the bucket was full since, or if another limit was set. So set a burst of several times the
 //     largest cost, and settle as soon as the call is over.
 //   - quota: all of it, in the window of the call.
-//   - rolling: all of it, unless 64 calls or more got their turns since.
+//   - rolling: all of it, unless 64 calls or more got their turns since: the script looks no further.
 //   - warming up: nothing.
 //
 // Permits beyond the estimate always count. The shares of flows count what calls used in

@@ -95,7 +95,7 @@ func (l *Limiter) Free(ctx context.Context, h Holder) (bool, error) {
 // A Lease holds the slots of a call in Redis, and not in a process. Any process renews and ends it,
 // also when the process that made it is gone. [Reservation.Lend] makes one.
 type Lease struct {
-	Name  string // one of each call; who knows it can end the lease
+	Name  string // unique to one call, and secret: anybody who has it can end the lease
 	Doing string // what the call is for, as in [Holder]
 }
 

@@ -27,10 +27,10 @@ type Exhausted struct {
 
 func (e *Exhausted) Error() string {
 	text := fmt.Sprintf("%v: %q: %s", ErrExhausted, e.Scope, e.Reason)
-	if !e.Until.IsZero() {
-		text += "; until " + e.Until.Format(time.RFC3339)
+	if e.Until.IsZero() {
+		return text + "; the end is not known: fleetpace resume " + e.Scope + " ends the stop"
 	}
-	return text
+	return text + "; until " + e.Until.Format(time.RFC3339)
 }
 
 // Unwrap returns [ErrExhausted].
@@ -46,12 +46,14 @@ func exhausted(l *wire.Limit, s *wire.Stopped) error {
 // [Limiter.Staying] keep their places instead. [Limiter.Resume] ends a stop early.
 //
 // A zero until means that nobody knows the end. Then one call of the whole fleet may probe every five
-// minutes: an Acquire that would fail returns a Reservation with [Reservation.Probes]. If its request
-// succeeds, call [Reservation.Served]; otherwise call Stop again. After a day without another Stop, calls go on.
+// minutes: an Acquire that would fail returns a Reservation with [Reservation.Probes]. Only Acquire and
+// [Joint.Ask] probe; Wait, Allow and Try fail. If the request succeeds, call [Reservation.Served]; otherwise call
+// Stop again. After a day without another Stop, calls go on.
 //
 // A stop is a pause: see [Limiter.Pause]. Processes of earlier versions wait. A key of [Limiter.For] is
 // stopped alone. To stop an account, stop a limit that all of its calls need. If Redis loses its data, the
-// stop is lost. Errors are those of Pause.
+// stop is lost. [Config.MaxPause] does not shorten a stop, and a moment in the past changes nothing. Errors are
+// those of Pause.
 func (l *Limiter) Stop(ctx context.Context, until time.Time, reason string) error {
 	return l.joint().Stop(ctx, until, reason)
 }
@@ -104,7 +106,8 @@ func untilText(until time.Time) string {
 }
 
 // ServedSince reports whether a stop that this process knew of has ended since a moment. Then the refusal of a request
-// that was sent before is no reason for another stop. It asks Redis only if the process knows of a stop.
+// that was sent before is no reason for another stop. It asks Redis only if the process knows of a
+// stop. The moment is one of the local clock. If Redis does not answer, the process goes by what it knows.
 func (l *Limiter) ServedSince(ctx context.Context, moment time.Time) bool {
 	if l.limit == nil { // its key is not valid
 		return false
@@ -124,7 +127,8 @@ func (r *Reservation) Served(ctx context.Context) error {
 	return r.joint.Served(ctx)
 }
 
-// Served is [Reservation.Served] for a call whose Reservation is gone, such as that of another process.
+// Served is [Reservation.Served] for a call whose Reservation is gone, such as that of another process. It ends any stop of
+// the limits, also one by hand. So call it only after a call that probed, and was served.
 func (j *Joint) Served(ctx context.Context) error {
 	states, err := j.States(ctx)
 	if err != nil {

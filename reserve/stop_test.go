@@ -58,6 +58,7 @@ func hardStop(t *testing.T, kinds []reserve.Limit) {
 				var gone *reserve.Exhausted
 				if assert.ErrorIs(t, err, reserve.ErrExhausted) && assert.ErrorAs(t, err, &gone) {
 					assert.Equal(t, reserve.Exhausted{Scope: "a", Reason: "insufficient_quota"}, *gone)
+					assert.ErrorContains(t, err, "the end is not known: fleetpace resume a ends the stop")
 				}
 				failed = append(failed, time.Now())
 			})

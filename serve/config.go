@@ -13,7 +13,8 @@ import (
 // Config says how requests are limited. The zero value suits one limit for all requests together.
 type Config struct {
 	// Key returns the tenant, account or address whose limit a request counts against, see
-	// [reserve.Limiter.For]. It is called once per request, by many goroutines at a time. If it
+	// [reserve.Limiter.For]. It is called once per request, unless all costs are 0, by many
+	// goroutines at a time. If it
 	// returns an error or an empty key, the client gets 400, without the text of the error. Keys of
 	// more than 512 bytes are hashed. Default: none, all requests share the limit.
 	Key func(*http.Request) (string, error)
@@ -33,8 +34,7 @@ type Config struct {
 
 	// MaxWait is how long a request may wait for its turn, up to an hour. If its turn would come
 	// later, or after the deadline of the request's context, the request is refused at once.
-	// Default 0: refused unless its turn is now. Up to a second, the time that Redis takes to
-	// answer does not count.
+	// Default 0: refused unless its turn is now. Redis may take one second more to answer.
 	MaxWait time.Duration
 
 	// Headers says which headers tell clients of the limit. Default [HeadersIETF].
@@ -56,8 +56,8 @@ type Config struct {
 	// Retry-After, but not the status. Default: 429 with a problem document (RFC 9457).
 	Refuse http.Handler
 
-	// PassOnError lets a request pass if the limiter cannot decide: Redis is unreachable and the
-	// policy has no answer, or the limiter is closed. Nothing is limited then. Default: 503 with
+	// PassOnError lets a request pass if the limiter cannot decide, for any error but [ErrInvalid]:
+	// Redis is unreachable and the policy has no answer, or the limiter is closed. Nothing is limited then. Default: 503 with
 	// Retry-After: 1.
 	PassOnError bool
 

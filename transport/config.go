@@ -99,7 +99,8 @@ type Config struct {
 	// MaxPause is the longest pause that one response may cause, also by refusals that name no
 	// moment. A longer pause is shortened to it, and the Logger gets a line: otherwise one wrong
 	// response could stop the fleet. The next response may ask for another pause. For the same
-	// reason Learn lowers the rate to one permit per MaxPause at most. Default [DefaultMaxPause].
+	// reason Learn lowers the rate to one permit per MaxPause at most. If the limit has a shorter
+	// [reserve.Config.MaxPause], that counts. Hard stops are not shortened. Default [DefaultMaxPause].
 	MaxPause time.Duration
 
 	// Learn lets a paced limit follow the limit that responses state, if they say how many calls
@@ -110,11 +111,13 @@ type Config struct {
 	// limit, the rate rises to the Limiter's own within a minute, and beyond that by a tenth per
 	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
-	// With API, also overloaded providers lower the limit. If more than a tenth of the last 20 responses
-	// of the fleet say so, the rate is halved, at most once per 4 s. It falls to an eighth of the Limiter's
-	// own. Per 10 s without such a response it grows by a quarter of the Limiter's own, and at most doubles. After
-	// OpenAI's slow_down, the rate is halved at once, and above a million permits per minute it returns by half of
-	// itself per 15 minutes.
+	// With API, also overloaded providers lower the limit. Each process looks at its last 20 responses, divided by
+	// the number of processes, but at 5 or more. If at least two of them, and more than a tenth, say that the
+	// provider is overloaded, the rate is halved, at most once per 4 s. It falls to an eighth of the Limiter's
+	// own. Per 10 s without such a response it grows by a quarter of the Limiter's own, and at most doubles.
+	//
+	// OpenAI's slow_down halves the rate at once. Above a million permits per minute, the rate then grows to 1.5
+	// times itself per 15 minutes, as OpenAI's page "Error codes" of 2026 asks for.
 	//
 	// Some windows return all their units at once. A burst and all permits of the rate could then
 	// fall into one window. So the rate is lowered by the burst, but to no less than half. The

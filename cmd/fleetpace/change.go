@@ -20,6 +20,8 @@ import (
 // change is a command that changes a limit. It says what it will do, and asks for confirmation.
 type change struct {
 	use, short string
+	long       string
+	example    string // without "fleetpace", one per line
 	flags      func(*cobra.Command)
 	plan       func(*target) (*fleet.Change, error)
 }
@@ -33,7 +35,7 @@ type target struct {
 func (a *app) changes(c change) *cobra.Command {
 	var known string
 	cmd := &cobra.Command{
-		Use: c.use, Short: c.short, Args: cobra.RangeArgs(1, 2+strings.Count(c.use, "SLOT")), ValidArgsFunction: a.names,
+		Use: c.use, Short: c.short, Long: c.long, Example: "  fleetpace " + c.example, Args: cobra.RangeArgs(1, 2+strings.Count(c.use, "SLOT")), ValidArgsFunction: a.names,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			t, err := a.target(ctx, args, known, strings.Contains(c.use, "SLOT"))
@@ -67,7 +69,7 @@ func (a *app) changes(c change) *cobra.Command {
 	if c.flags != nil {
 		c.flags(cmd)
 	}
-	cmd.Flags().StringVar(&known, "limit", "", "the configured `limit`, needed if no process has used it for ten minutes")
+	cmd.Flags().StringVar(&known, "limit", "", "the configured `limit`, such as \"10/s burst 5\" or \"4 at once\", needed if no process has used it for ten minutes")
 	cmd.Flags().BoolVarP(&a.yes, "yes", "y", false, "do not ask for confirmation")
 	return cmd
 }
@@ -125,6 +127,9 @@ func (a *app) pause() *cobra.Command {
 	var reason string
 	return a.changes(change{
 		use: "pause LIMIT [KEY]", short: "Pause a limit for a while",
+		long: `Grants no call of the whole fleet a turn for a while. Calls wait, keep their order, and go on at the rate afterwards.
+With a KEY, only that key is paused.`,
+		example: `pause openai --for 10m --reason "the provider asks for it"`,
 		flags: func(c *cobra.Command) {
 			c.Flags().DurationVar(&length, "for", 10*time.Minute, "the `duration`, such as 90s or 2h")
 			c.Flags().StringVar(&reason, "reason", "", "why it is paused, a `text` for logs and operators")
@@ -138,8 +143,11 @@ func (a *app) stop() *cobra.Command {
 	var reason string
 	return a.changes(change{
 		use: "stop LIMIT [KEY]", short: "Fail all calls of a limit, as if its account were used up",
+		long: `Fails all calls of the whole fleet at a limit, waiting ones within a second. Without --for nobody knows the end: one call
+tries every five minutes, and the stop ends when the provider has served it, after a day, or with fleetpace resume.`,
+		example: `stop openai --for 2h --reason "the credit is used up"`,
 		flags: func(c *cobra.Command) {
-			c.Flags().DurationVar(&length, "for", 0, "the `duration`, such as 2h; 0: until it is resumed")
+			c.Flags().DurationVar(&length, "for", 0, "the `duration`, such as 2h; 0: until a call is served, a day at most")
 			c.Flags().StringVar(&reason, "reason", "", "why it is stopped, a `text` for callers and operators")
 		},
 		plan: func(t *target) (*fleet.Change, error) { return t.Stop(length, reason, me()) },
@@ -149,14 +157,18 @@ func (a *app) stop() *cobra.Command {
 func (a *app) resume() *cobra.Command {
 	return a.changes(change{
 		use: "resume LIMIT [KEY]", short: "End a pause or a stop",
-		plan: func(t *target) (*fleet.Change, error) { return t.Resume(), nil },
+		long:    "Ends a pause or a stop at once. Calls that wait get their turns in order. Without a pause or a stop it changes nothing.",
+		example: "resume openai",
+		plan:    func(t *target) (*fleet.Change, error) { return t.Resume(), nil },
 	})
 }
 
 func (a *app) refill() *cobra.Command {
 	return a.changes(change{
 		use: "refill LIMIT [KEY]", short: "Make all permits available",
-		plan: func(t *target) (*fleet.Change, error) { return t.Refill() },
+		long:    "Makes all permits of a limit available at once, for example when the provider has reset its count. Pauses and overrides stay.",
+		example: "refill shop acme",
+		plan:    func(t *target) (*fleet.Change, error) { return t.Refill() },
 	})
 }
 
@@ -165,6 +177,9 @@ func (a *app) set() *cobra.Command {
 	var length time.Duration
 	return a.changes(change{
 		use: "set LIMIT [KEY] --to LIMIT", short: "Override a limit",
+		long: `Lets the fleet follow another limit than the one that its processes are configured with, for a time or until
+fleetpace reset. The kind must stay the same. Forms of a limit: 50/s, "600/minute burst 20", 1000/day, "4 at once".`,
+		example: `set openai --to "50/s burst 10" --for 1h`,
 		flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&to, "to", "", "the new `limit`, such as 50/s or \"600/minute burst 20\"")
 			c.Flags().DurationVar(&length, "for", 0, "the `duration`; 0: until it is reset or set again")
@@ -176,13 +191,18 @@ func (a *app) set() *cobra.Command {
 func (a *app) reset() *cobra.Command {
 	return a.changes(change{
 		use: "reset LIMIT [KEY]", short: "Remove an override",
-		plan: func(t *target) (*fleet.Change, error) { return t.Reset(), nil },
+		long:    "Ends what fleetpace set has begun: the configured limit, or the plan of the key, is in force again.",
+		example: "reset openai",
+		plan:    func(t *target) (*fleet.Change, error) { return t.Reset(), nil },
 	})
 }
 
 func (a *app) release() *cobra.Command {
 	return a.changes(change{
 		use: "release LIMIT [KEY] SLOT", short: "Free a call's slots",
-		plan: func(t *target) (*fleet.Change, error) { return t.Release(t.rest[0]) },
+		long: `Takes the slots of a call away, so that other calls get them. Use it for a call that hangs or is over: the call itself
+goes on. A SLOT is the name of the call in the list of fleetpace show LIMIT.`,
+		example: "release batch SLOT",
+		plan:    func(t *target) (*fleet.Change, error) { return t.Release(t.rest[0]) },
 	})
 }

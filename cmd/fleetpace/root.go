@@ -47,7 +47,8 @@ func (a *app) root() *cobra.Command {
 	flags := root.PersistentFlags()
 	flags.StringVar(&a.url, "redis", cmp.Or(os.Getenv("FLEETPACE_REDIS_URL"), "redis://localhost:6379"), "`URL` of Redis (default FLEETPACE_REDIS_URL, or redis://localhost:6379)")
 	flags.Lookup("redis").DefValue = ""
-	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "`text` before the names of Redis keys: Config.Prefix of the limiters")
+	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "`text` before the names of Redis keys: Config.Prefix of the limiters (default FLEETPACE_PREFIX, or "+reserve.DefaultPrefix+")")
+	flags.Lookup("prefix").DefValue = ""
 	flags.StringVarP(&a.format, "output", "o", "text", "`format`: text or json")
 	root.AddCommand(a.ls(), a.show(), a.top(), a.watch(), a.why(), a.pause(), a.stop(), a.resume(), a.refill(), a.set(), a.reset(), a.release(),
 		a.check(), a.doctor(), a.export(), a.monitor(), a.serve(), a.version())

@@ -58,7 +58,7 @@ the file --tokens have a right and a token, such as "turns 2f1c…": turns, oper
 read again every 5 s. At an address that other machines can reach, the server requires TLS and a token,
 or client certificates. With --no-tls, TLS ends at a proxy before it.`,
 		Example: `  fleetpace serve --limits limits.yaml
-  fleetpace serve --limits limits.yaml -listen unix:/run/fleetpace.sock
+  fleetpace serve --limits limits.yaml --listen unix:/run/fleetpace.sock
   curl --json '{"limits": [{"name": "openai"}]}' localhost:9467/v1/wait`,
 		Args: cobra.NoArgs, Annotations: map[string]string{offline: "it starts without Redis"},
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -78,7 +78,7 @@ or client certificates. With --no-tls, TLS ends at a proxy before it.`,
 	}
 	f := c.Flags()
 	f.StringVar(&o.limits, "limits", "", "`file` of limits (required)")
-	f.StringVar(&o.listen, "listen", "localhost:9467", "`address` to listen at, or unix:PATH")
+	f.StringVar(&o.listen, "listen", "localhost:9467", "`address` to listen at: host:port, or unix:PATH")
 	f.StringVar(&o.cert, "cert", "", "`file` of the server's certificate, for TLS; it is read again when it changes")
 	f.StringVar(&o.key, "key", "", "`file` of its private key")
 	f.StringVar(&o.clientCA, "client-ca", "", "`file` of the authorities whose client certificates are accepted")

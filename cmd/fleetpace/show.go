@@ -13,6 +13,9 @@ import (
 func (a *app) show() *cobra.Command {
 	return &cobra.Command{
 		Use: "show LIMIT [KEY]", Short: "Show the state of a limit, its keys and its processes", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names,
+		Long: `Shows the limit in force, what is left, pauses and stops, how many calls wait, calls that hold slots, and processes.
+Without a KEY it lists the keys that are used most.`,
+		Example: "  fleetpace show openai\n  fleetpace show shop acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, key, err := a.find(cmd.Context(), args)
 			if err != nil {

@@ -59,7 +59,7 @@ func (a *app) top() *cobra.Command {
 		},
 	}
 	c.Flags().IntVarP(&most, "number", "n", 20, "the `number` of lines")
-	c.Flags().StringVar(&by, "by", "key", "key or flow")
+	c.Flags().StringVar(&by, "by", "key", "count by `WHAT`: key or flow")
 	return c
 }
 

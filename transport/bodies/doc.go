@@ -2,8 +2,8 @@
 // stream is complete, and why a call was refused. It is to bodies what package headers is to
 // headers.
 //
-// A [Scanner] is given the bytes of a body as they come, in any parts: server-sent events, or one
-// JSON document. It keeps no more than one line of 64 KiB. [Usage] is the same for all providers.
+// A [Scanner] is given the bytes of a body as they come, in any parts: server-sent events, one
+// JSON document, or an event stream of AWS. It keeps no more than one line of 64 KiB. [Usage] is the same for all providers.
 //
 //	s := bodies.NewScanner(response.Header)
 //	_, err := io.Copy(io.MultiWriter(client, s), response.Body)

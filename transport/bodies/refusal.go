@@ -25,6 +25,7 @@ const (
 	Stop
 )
 
+// String is the name of the class in lower case, or "unknown".
 func (c Class) String() string {
 	if c < None || c > Stop {
 		return "unknown"
@@ -86,8 +87,8 @@ func (a API) Known() bool { return rules[a] != nil }
 // MostRead is how many bytes of a refusal's body Classify needs at most.
 const MostRead = 64 << 10
 
-// Classify returns what to do after a response. The body may be cut after [MostRead] bytes. With a
-// status below 400, it is the [Scanner.Failure] of the response. An API without rules is judged by
+// Classify returns what to do after a response. Cut the body after [MostRead] bytes: a longer
+// one is judged by the status alone. With a status below 400, it is the [Scanner.Failure] of the response. An API without rules is judged by
 // the status alone.
 func Classify(api API, status int, header http.Header, body []byte, now time.Time) Refusal {
 	rule := rules[api]

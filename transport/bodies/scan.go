@@ -39,8 +39,8 @@ const (
 // mostLine is the most bytes of a line or document that are kept. A longer one is read for its usage alone.
 const mostLine = 64 << 10
 
-// NewScanner returns a Scanner for a body with this header. Content that is neither server-sent
-// events nor JSON is not read. A compressed body must be decompressed before.
+// NewScanner returns a Scanner for a body with this header. It reads server-sent events, JSON and
+// event streams of AWS, and no other content. A compressed body must be decompressed before.
 func NewScanner(header http.Header) *Scanner {
 	s := &Scanner{}
 	switch kind, _, _ := strings.Cut(header.Get("Content-Type"), ";"); strings.ToLower(strings.TrimSpace(kind)) {
