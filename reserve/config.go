@@ -75,11 +75,11 @@ type Config struct {
 	// time. Otherwise it costs more than it saves.
 	//
 	// The default 0 is for processes whose calls use more than 3,000 permits per second of such a
-	// limit. Such a process takes the permits that its calls use in about 12 ms, and holds them for
-	// at most 50 ms. For a hundred permits that it uses, at most one is lost. Other processes take
-	// none ahead.
+	// limit. Such a process takes at most the permits that its calls use in 25 ms, and a sixteenth of what is
+	// stored. It holds them for at most 50 ms. For a hundred permits that it uses, at most one is lost. Other
+	// processes take none ahead.
 	//
-	// A process takes as many permits as its recent calls used in that time, and only permits that
+	// A process takes as many permits as its recent calls used in half of that time, and only permits that
 	// are stored in the bucket. The limit stays exact. Meanwhile, other processes find fewer
 	// permits: the bucket lacks the permits that were taken ahead, and the permits that refill
 	// during the lease. Unused permits return to the bucket. If the bucket has no room for them,

@@ -46,7 +46,7 @@ func TestTheCommandOfWhyMends(t *testing.T) {
 	mends("slots", "why", "gpu")
 }
 
-// A limit that is stopped by hand fails its calls, for a time or until it is resumed.
+// A limit that is stopped by hand fails its calls, for a time or until it is resumed, or a call is served.
 func TestStop(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, redistest.Mini(t))
