@@ -7,8 +7,10 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/fleetpace/fleetpace/transport/bodies"
+	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
 // hold returns a body that calls end once: when it is read to its end, when it fails, or when it is closed. A body
@@ -139,20 +141,27 @@ func (t *Transport) bodyOver(s sent, c *call, scan *bodies.Scanner) {
 	s.release()
 	var used []int
 	var failure []byte
+	var bucket []headers.Window
 	if scan != nil {
 		used, failure = t.tokens(s, scan.Usage()), scan.Failure()
+		if holds, perSecond := scan.Bucket(); t.learner != nil && holds >= 1 && perSecond > 0 {
+			bucket = []headers.Window{{Name: "points", Unit: headers.Requests, Limit: holds, Period: time.Duration(holds / perSecond * float64(time.Second)), Refills: true}}
+		}
 	}
 	if t.config.API == "" || s.StatusCode >= http.StatusBadRequest {
 		failure = nil // a refusal was read before
 	}
 	probed := s.turn != nil && s.turn.Probes() && failure == nil && s.StatusCode < http.StatusMultipleChoices
-	if used == nil && failure == nil && !probed {
+	if used == nil && failure == nil && bucket == nil && !probed {
 		return
 	}
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(s.Request.Context()), tellFor)
 		defer cancel()
 		t.settle(ctx, s, used)
+		if bucket != nil {
+			t.learner.hear(ctx, c, bucket, no, true)
+		}
 		if failure != nil {
 			t.hearFailure(ctx, s, c, failure)
 		}

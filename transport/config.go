@@ -111,6 +111,9 @@ type Config struct {
 	// limit, the rate rises to the Limiter's own within a minute, and beyond that by a tenth per
 	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
+	// Bodies of Shopify state the limit in force, in points ("points" in [Turn.Windows]). It is followed at once
+	// also up to the Ceiling.
+	//
 	// With API, also overloaded providers lower the limit. Each process looks at its last 20 responses, divided by
 	// the number of processes, but at 5 or more. If at least two of them, and more than a tenth, say that the
 	// provider is overloaded, the rate is halved, at most once per 4 s. It falls to an eighth of the Limiter's

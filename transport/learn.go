@@ -104,8 +104,9 @@ func newLearner(ceiling reserve.Limit, share float64, maxPause time.Duration, lo
 	return &learner{ceiling: ceiling, share: share, least: 1 / maxPause.Seconds(), known: known, log: log}
 }
 
-// hear lets the limits follow the windows of a response, and slows them if the provider is overloaded.
-func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o overload) {
+// hear lets the limits follow the windows of a response, and slows them if the provider is overloaded. Exact windows state
+// the limit that is in force, and are followed up at once, too.
+func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o overload, exact bool) {
 	for i, limiter := range c.limits {
 		if limiter.Limit().Kind() != reserve.KindPaced || !c.told {
 			continue
@@ -115,6 +116,7 @@ func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o
 			concerned[i].Limit *= l.share
 		}
 		told, ok := toldLimit(concerned, limiter.Limit().MaxBurst())
+		told.exact = exact
 		l.follow(ctx, limiter, told, ok, o)
 	}
 }
@@ -138,7 +140,8 @@ func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told tol
 	defer k.mu.Unlock()
 	now := time.Now()
 	halves, rested := k.halves(o, now), now.Sub(k.looked) >= k.looks()
-	if now.Before(k.not) || !halves && !ok && k.slow == 0 || !halves && !rested && !lower(target, k.rate) {
+	differs := lower(target, k.rate) || told.exact && k.slow == 0 && lower(k.rate, target)
+	if now.Before(k.not) || !halves && !ok && k.slow == 0 || !halves && !rested && !differs {
 		return
 	}
 	state, err := limiter.State(ctx)
@@ -161,7 +164,11 @@ func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told tol
 			}
 		default:
 			k.slow = 0
-			if to, change := next(state.Rate, target, own, steady, now.Sub(k.set) >= renewEvery); change {
+			to, change := next(state.Rate, target, own, steady, now.Sub(k.set) >= renewEvery)
+			if told.exact && lower(state.Rate, target) {
+				to, change = target, true
+			}
+			if change {
 				err = l.set(ctx, limiter, k, to, told.burst, now)
 			}
 		}
@@ -266,6 +273,7 @@ func (l *learner) slows(limiter *reserve.Limiter) bool {
 type told struct {
 	rate  float64 // permits per second
 	burst int     // permits
+	exact bool
 }
 
 // toldLimit returns the strictest of the windows, for a limiter of this burst. It is not ok if no

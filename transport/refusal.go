@@ -120,7 +120,7 @@ func (t *Transport) hearFailure(ctx context.Context, s sent, c *call, failure []
 	case v.Refused:
 		t.apply(ctx, s, c, v)
 	case t.learner != nil:
-		t.learner.hear(ctx, c, nil, v.overload)
+		t.learner.hear(ctx, c, nil, v.overload, false)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,5 +88,49 @@ func TestShops(t *testing.T) {
 		}
 		t.Logf("%.3f of the points used: %.2f queries a second and shop", part, part*50/actual)
 		assert.GreaterOrEqual(t, part, 0.97)
+	})
+}
+
+// Half way, the plan of a shop gets twice the points, and later it is as before. Two processes that learn follow it with
+// the next answers, up to their Ceiling, and down. No query is throttled.
+func TestShopChangesItsPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lasts = time.Minute
+		var used atomic.Int64
+		api, err := emulator.NewShopify(emulator.ShopifyConfig{Query: func(*http.Request) (float64, float64, time.Duration) { return 101, 46, 500 * time.Millisecond }})
+		require.NoError(t, err)
+		b := bubble.New(t)
+		start := time.Now()
+		var all sync.WaitGroup
+		for range 2 {
+			paced := newTransport(t, transport.Config{
+				API: bodies.Shopify, Base: emulator.RoundTripper(api), Logger: slog.New(slog.DiscardHandler), Learn: true, Ceiling: reserve.PerSecond(1000),
+				Limiter: b.Limiter(b.Client(), reserve.Config{Name: "shop", Limit: reserve.PerSecond(50).Burst(900), Settles: true}),
+				Tokens:  func(_ *http.Response, u bodies.Usage) []int { return []int{u.Cost} },
+			})
+			for range 8 {
+				all.Go(func() {
+					for time.Since(start) < 3*lasts {
+						response, err := paced.RoundTrip(newRequest(t, http.MethodGet, "https://shop/", nil).WithContext(transport.WithCost(t.Context(), 101)))
+						if assert.NoError(t, err) {
+							_, _ = io.Copy(io.Discard, response.Body)
+							_ = response.Body.Close()
+							used.Add(46)
+						}
+					}
+				})
+			}
+		}
+		for _, rate := range []float64{50, 100, 50} {
+			api.Shop("shop").SetRate(time.Now(), rate)
+			time.Sleep(lasts / 3)
+			before := used.Load()
+			time.Sleep(lasts * 2 / 3)
+			part := float64(used.Load()-before) / (rate * (lasts * 2 / 3).Seconds())
+			t.Logf("%.3f of %v points a second used", part, rate)
+			assert.InDelta(t, 1, part, 0.03)
+		}
+		all.Wait()
+		assert.Zero(t, api.Shop("shop").Report().Throttled)
 	})
 }

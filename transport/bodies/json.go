@@ -13,6 +13,7 @@ const (
 	inDetails   // more about the tokens
 	inExtension // of GraphQL
 	inCost
+	inThrottle
 	inCandidates // answers of Gemini
 )
 
@@ -29,6 +30,8 @@ func within(in place, name string) place {
 		return inExtension
 	case in == inExtension && name == "cost":
 		return inCost
+	case in == inCost && name == "throttleStatus":
+		return inThrottle
 	case in == atTop && name == "candidates":
 		return inCandidates
 	}
@@ -63,7 +66,7 @@ var words = func() map[string]string {
 	all := map[string]string{}
 	for _, w := range []string{
 		"message", "response", "x_groq", "usage", "usageMetadata", "prompt_tokens_details", "input_tokens_details", "extensions", "cost", "candidates",
-		"actualQueryCost", "cached_tokens", "cache_write_tokens", "input_tokens", "inputTokens", "prompt_tokens", "promptTokenCount",
+		"actualQueryCost", "throttleStatus", "maximumAvailable", "restoreRate", "cached_tokens", "cache_write_tokens", "input_tokens", "inputTokens", "prompt_tokens", "promptTokenCount",
 		"cache_read_input_tokens", "cacheReadInputTokens", "cache_creation_input_tokens", "cacheWriteInputTokens", "cachedContentTokenCount",
 		"toolUsePromptTokenCount", "output_tokens", "outputTokens", "completion_tokens", "candidatesTokenCount", "thoughtsTokenCount", "finishReason",
 		"amazon-bedrock-invocationMetrics", "inputTokenCount", "outputTokenCount", "cacheReadInputTokenCount", "cacheWriteInputTokenCount",

@@ -336,6 +336,10 @@ func (s *Scanner) Knows() bool { return s.doc.known }
 // bytesPerToken is how many bytes of text a token has, about.
 const bytesPerToken = 4
 
+// Bucket returns how many units the bucket of the limit holds, and how many come back per second, as Shopify states it.
+// 0: the body does not say. It is final after End.
+func (s *Scanner) Bucket() (holds, perSecond float64) { return s.doc.bucket, s.doc.restore }
+
 // Failure returns the event or document that may report a failure in a response with status 200,
 // for [Classify]. It is nil without such a report, and final after End.
 func (s *Scanner) Failure() []byte { return s.failure }

@@ -70,7 +70,7 @@ var said = []struct {
 		bodies.Usage{Input: 13, CacheRead: 30, Output: 112, Known: true, Complete: true}, ""},
 	{"Bedrock", json, `{"output":{},"usage":{"inputTokens":30,"outputTokens":628,"totalTokens":658,"cacheReadInputTokens":10,"cacheWriteInputTokens":5}}`, false,
 		bodies.Usage{Input: 30, CacheRead: 10, CacheWrite: 5, Output: 628, Known: true, Complete: true}, ""},
-	{"Shopify", json, `{"data":{"cost":{"actualQueryCost":9999}},"extensions":{"cost":{"requestedQueryCost":101,"actualQueryCost":46.2,"throttleStatus":{"currentlyAvailable":954}}}}`, false,
+	{"Shopify", json, `{"data":{"cost":{"actualQueryCost":9999}},"extensions":{"cost":{"requestedQueryCost":101,"actualQueryCost":46.2,"throttleStatus":{"maximumAvailable":1000.0,"currentlyAvailable":954,"restoreRate":50.0}}}}`, false,
 		bodies.Usage{Cost: 47, Known: true, Complete: true}, ""},
 	{"Shopify, throttled", json, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`, false, bodies.Usage{Complete: true}, `{"errors":[{"extensions":{"code":"THROTTLED"}}]}`},
 	{"a long document", json, `{"text":"` + strings.Repeat("\\\"x", 100_000) + `","usage":{"input_tokens":25,"output_tokens":3}}`, false, bodies.Usage{Input: 25, Output: 3, Known: true, Complete: true}, ""},

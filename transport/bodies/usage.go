@@ -37,6 +37,7 @@ type stated struct {
 	tool, thoughts        int  // beside input and output
 	inclusive             bool // written is a part of input
 	cost                  float64
+	bucket, restore       float64
 	known                 bool
 }
 
@@ -47,6 +48,10 @@ func (s *stated) take(in place, name string, number float64) {
 	switch {
 	case in == inCost && name == "actualQueryCost":
 		s.cost, s.known = max(s.cost, number), true
+	case in == inThrottle && name == "maximumAvailable":
+		s.bucket = number
+	case in == inThrottle && name == "restoreRate":
+		s.restore = number
 	case in == inDetails && name == "cached_tokens":
 		raise(&s.cached)
 	case in == inDetails && name == "cache_write_tokens":
