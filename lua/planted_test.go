@@ -20,7 +20,8 @@ var planted = []struct {
 	seed                 uint64
 }{
 	{"a report counts before a moment that covers it", "settle", " or l.meter.refills and now < l.closed then", " then", false, 10},
-	{"a report does not count after a moment that covered it", "settle", "l.meter.refills and now < l.closed then", "l.meter.refills and l.closed > 0 then", false, 115},
+	{"calls without any limit leave a debt", "settle", "used = min(used, max(0, floor(l.meter.left(l))))", "used = used", false, 10},
+	{"a report does not count after a moment that covered it", "settle", "l.meter.refills and now < l.closed then", "l.meter.refills and l.closed > 0 then", false, 360},
 	{"all reports are covered", "settle", "l.meter.refills and now < l.closed then", "l.meter.refills then", false, 10},
 	{"dead heads of a rolling limit hold others up one after the other", "ask", "if not moment and rounds == 1 then return 0 end", "", false, 17},
 	{"dead heads of a limit with warm-up hold others up one after the other", "ask", "if before == 0 then return l.free + l.part end", "", false, 4},
@@ -49,7 +50,7 @@ var planted = []struct {
 	{"the short path passes by a pause", "ask", "(f[7] or '0') ~= '0' or ", "", false, queueSeeds + 143},
 	{"the short path passes by shares", "leave", "(f[8] or '0') ~= '0' or ", "", false, queueSeeds + 12},
 	{"the short path passes by the dead", "ask", "if beaten and not (tonumber(beaten) and tonumber(beaten) >= now - SILENT) then return end", "", false, queueSeeds + 158},
-	{"the short path does not see a clock that stepped", "ask", "if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then return end", "", false, queueSeeds + 99},
+	{"the short path does not see a clock that stepped", "ask", "if seen > now or now - seen > STEP and clock ~= 0 and not (now - clock <= STEP) then return end", "", false, queueSeeds + 366},
 	{"who quits the queue is still counted", "leave", "q.total = q.total - left", "", false, queueSeeds},
 	{"the head quits the queue unseen", "leave", "not q or q.first == place then break", "not q then break", false, queueSeeds},
 	{"the moment of the next permit is not written", "ask", "if value ~= was[k] then", "if value ~= was[k] and k ~= 3 then", true, 0},
@@ -103,7 +104,7 @@ var planted = []struct {
 	{"shares count estimates", "settle", "shares().corrected(l, ARGV[i + 4], used - cost)", "l.news = l.news", false, 1},
 	{"a flow's next call is before its last one", "settle", "last, to or 0, l.virtual", "to or 0, l.virtual", false, 1},
 	{"all that was not used goes back", "settle", "-min(-micros, k and l.low[k].micros or huge)", "micros", false, 1},
-	{"a refund is not remembered", "settle", "if k then correct(l.low, k, micros) end", "", false, 94},
+	{"a refund is not remembered", "settle", "if k then correct(l.low, k, micros) end", "", false, 37},
 	{"a surcharge counts where the bucket was full", "settle", "elseif micros > 0 then return end", "end", false, 34},
 	{"an entry that lacks more stays before one that lacks less", "settle", "while micros < 0 and k > 1 and", "while false and", false, 1435},
 	{"a pause leaves the bucket full", "pause", "l.held = l.held + l.meter.hold(l, l.paused)", "", false, 2},

@@ -7,7 +7,8 @@
 --         cost         what the limit knows of the call: the cost that it had, or what was reported
 --                      last; without an id: micros since the outage of the process began
 --         used         permits; above or below the cost. "+" before them: a better estimate, from which
---                      permits may come back again
+--                      permits may come back again; without an id: calls without any limit, of which the
+--                      provider may have refused some
 --         flow         "<weight>:<flow>" of the call. '': it names none
 -- Reply: after the reply of head.lua, per item by how many permits the use of the limit has changed:
 -- below 0 if permits came back. '': the call is not known and has used no more than its cost, or
@@ -19,11 +20,13 @@ local MOST_USED = 1e12
 -- since, other processes may still use their shares, and report them a moment later. So no turn is due for a second. A
 -- bucket is counted as empty when that second ends. That covers what all processes use until then. Outages of
 -- processes do not begin together, so "since" is the last half of the outage: its first half may still have had calls.
-local function away(l, micros, used)
+-- Of calls without any limit, the provider let through no more than its bucket had.
+local function away(l, micros, used, unlimited)
   if l.fresh or now - l.seen > micros / 2 then
     l.closed = now + AHEAD
     l.meter.close(l, l.closed)
   end
+  if unlimited and l.meter.refills then used = min(used, max(0, floor(l.meter.left(l)))) end
   if used == 0 or l.meter.refills and now < l.closed then return 0 end
   l.meter.spend(l, used, at)
   l.last = ''
@@ -51,7 +54,8 @@ for i = OWN + 1, #ARGV, 5 do
   local l, id, cost, used = limit(i), ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3])
   local settled
   if l and not l.problem and finite(cost) and used and used >= 0 and used <= MOST_USED and used == floor(used) then
-    if id == '' then settled = away(l, cost, used) else settled = settle(l, id, cost, used, match(ARGV[i + 3], '^%+')) end
+    local again = match(ARGV[i + 3], '^%+')
+    if id == '' then settled = away(l, cost, used, again) else settled = settle(l, id, cost, used, again) end
     if settled and id ~= '' and l.virtual > 0 then shares().corrected(l, ARGV[i + 4], used - cost) end
     if settled and used < cost and l.card > 0 then
       sooner(l)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/provider"
 	"github.com/fleetpace/fleetpace/reserve"
@@ -28,6 +29,31 @@ func TestAfterAnOutage(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Calls without any limit, which the API may have refused, leave no debt behind calls of a process that did not notice
+// the outage.
+func TestOpenLeavesNoDebt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBubble(t)
+		with := func(failures int) *reserve.Limiter {
+			return b.with(reserve.Config{Limit: reserve.PerSecond(10).Burst(100), Outage: reserve.Outage{Policy: reserve.PolicyOpen, Failures: failures}})
+		}
+		floods, rests := with(3), with(100)
+		require.NoError(t, floods.Wait(t.Context()))
+		require.NoError(t, rests.Wait(t.Context()))
+		b.mini.SetError(loading)
+		for range 400 {
+			require.NoError(t, floods.Wait(t.Context()))
+			time.Sleep(10 * time.Millisecond)
+		}
+		b.mini.SetError("")
+		require.NoError(t, rests.WaitN(t.Context(), 60))
+		time.Sleep(2 * time.Second) // the other process is back
+		from := time.Now()
+		require.NoError(t, rests.Wait(t.Context()))
+		assert.Less(t, time.Since(from), 500*time.Millisecond)
+	})
 }
 
 func testAfterAnOutage(t *testing.T, policy reserve.Policy, burst int, warm time.Duration, alone bool) {

@@ -99,7 +99,7 @@ func (e *Engine) comeBack(now time.Time) {
 	b.Call.Caller = e.caller(e.clock.times(now))
 	for _, l := range slices.SortedFunc(maps.Keys(e.outage.spent), func(a, b *wire.Limit) int { return cmp.Compare(a.Keys[0], b.Keys[0]) }) {
 		s := e.outage.spent[l]
-		used := min(s.count, l.Most()) // the API has let no more through
+		used := min(s.count, l.Most()) // the API has let no more through at once
 		switch _, ends, _, windows := l.Left(now); {
 		case l.Window() > 0 || windows: // all of it counts until its window ends
 			s.enter(l, now, ends)
@@ -107,7 +107,7 @@ func (e *Engine) comeBack(now time.Time) {
 		case s.share != nil:
 			used = min(used, s.share.debt(now))
 		}
-		b.Used = append(b.Used, wire.Used{Limit: len(b.limits), Cost: now.Sub(e.outage.began).Microseconds(), Used: used})
+		b.Used = append(b.Used, wire.Used{Limit: len(b.limits), Cost: now.Sub(e.outage.began).Microseconds(), Used: used, Again: s.share == nil})
 		b.limits = append(b.limits, l)
 	}
 	for _, l := range e.inUse { // in a cluster, another server would answer a call without limits

@@ -43,7 +43,7 @@ type Report struct {
 	ID         string // empty: spent without Redis
 	Cost, Used float64
 	Flow       *Flow
-	Again      bool // permits may come back again
+	Again      bool // permits may come back again; without an ID: no limit held
 }
 
 // Settle is the script settle, for one item. It returns by how many permits the use of the limit has changed, and
@@ -54,7 +54,7 @@ func (r *Redis) Settle(who Caller, limits []Limit, limit int, is Report) ([]Head
 	changed, known := 0.0, false
 	switch was, now := is.ID+":"+number(is.Cost), is.ID+":"+number(is.Used); {
 	case is.ID == "":
-		changed, known = c.away(s, is.Cost, is.Used), true
+		changed, known = c.away(s, is), true
 	case s.kind == "r":
 		changed, known = c.settle(s, is, 0)
 	default:
@@ -93,8 +93,9 @@ func (c *call) sooner(s *State) {
 	}
 }
 
-func (c *call) away(s *State, micros, used float64) float64 {
-	if s.isNew || c.Now-s.seen > micros/2 {
+func (c *call) away(s *State, is Report) float64 {
+	used := is.Used
+	if s.isNew || c.Now-s.seen > is.Cost/2 {
 		s.closed = c.Now + ahead
 		switch s.kind {
 		case "p", "w":
@@ -105,6 +106,14 @@ func (c *call) away(s *State, micros, used float64) float64 {
 		case "q", "r":
 			s.paused = max(s.paused, c.Now+ahead)
 		}
+	}
+	switch has := math.Floor(min(s.b, (c.at-s.free-s.part)/s.a)); {
+	case is.Again && s.kind == "p":
+		used = min(used, max(0, has))
+	case is.Again && s.kind == "w" && s.free+s.part > c.at:
+		used = 0
+	case is.Again && s.kind == "w":
+		used = min(used, math.Floor(s.storedAt(c.at)))
 	}
 	if used == 0 || (s.kind == "p" || s.kind == "w") && c.Now < s.closed {
 		return 0

@@ -105,7 +105,7 @@ type Used struct {
 	ID    string // "<process>:<number>" of the call
 	Cost  int64  // what the limit has of the call: its cost, or what was reported last
 	Used  int64
-	Again bool // Used is a better estimate: permits may come back again
+	Again bool // Used is a better estimate: permits may come back again. Without an ID: of calls without any limit
 	Flow  Flow // of the call
 }
 
