@@ -94,3 +94,13 @@ func Example_readmeHTTP() {
 	fmt.Println(call(context.Background(), limiter, api.URL))
 	// Output: 200 <nil>
 }
+
+func do(_ context.Context, job string) { fmt.Println("does", job) }
+
+func Example_production() {
+	fmt.Println(run("redis://"+client.Options().Addr, []string{"Oslo", "Lima"}))
+	// Output:
+	// does Oslo
+	// does Lima
+	// <nil>
+}
