@@ -349,8 +349,8 @@ func (w *world) excused(m *meter) bool {
 }
 
 // foundFull counts after how many losses of data a process that remembers nothing of a limit may have found a full
-// bucket, and spent it. The process had its first call of all limits since, or did not know of the loss. See
-// docs/how-it-works.md.
+// bucket, and spent it. The process had its first call of all limits since, or did not know of the loss. It remembers
+// nothing until its first reply: if its request first returns turns, that takes two round trips. See docs/how-it-works.md.
 func (w *world) foundFull(m *meter) (times int) {
 	const hears = 1500 * time.Millisecond // a heartbeat tells of the loss
 	for i := range w.plan.events {
@@ -360,7 +360,7 @@ func (w *world) foundFull(m *meter) (times int) {
 			continue
 		}
 		for p, since := range m.users {
-			if since >= e.at && (p.called >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
+			if since+2*p.trip >= e.at && (p.called >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
 				times++
 				break
 			}

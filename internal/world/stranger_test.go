@@ -33,3 +33,16 @@ func TestStrangersFindOneFullBucket(t *testing.T) {
 	call(1)
 	require.Len(t, w.violations, 1)
 }
+
+// A process whose first call of a limit comes a moment before the loss has no reply about the limit yet.
+func TestStrangersWithoutAReply(t *testing.T) {
+	w := newWorld(readTranscript(t, "testdata/lost-first-call.txt"))
+	defer w.server.Close()
+	w.plan.events[0].what, w.now = flush, 501*time.Millisecond
+	m, process := w.meterOf(part{}), w.processes[0]
+	process.called = 1
+	for ago, times := range map[time.Duration]int{2 * process.trip: 1, 2*process.trip + 1: 0} {
+		m.users[process] = 500*time.Millisecond - ago
+		require.Equal(t, times, w.foundFull(m), "%v ago", ago)
+	}
+}
