@@ -109,8 +109,7 @@ local function load(j)
   if l.bookings == 0 then l.wanted, l.span = 0, 0 end
   endShares(l)
   l.far = floor(max(l.latest, l.paused, l.setUntil, l.keptTill) / RENEW)
-  local back = ARGV[HEAD + WIDTH * (j - 1) + BACK]
-  if back ~= '' then giveBack(l, back, 0) end
+  for who in gmatch(ARGV[HEAD + WIDTH * (j - 1) + BACK], '[^;]+') do giveBack(l, who, 0) end
   return l
 end
 

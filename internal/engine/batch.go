@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
@@ -309,9 +311,7 @@ func (b *Batch) add(l *line, item wire.Item, p *place) {
 		of := wire.Part{Limit: b.at(part.Limit), Cost: part.Cost}
 		if p != nil {
 			of.Tag = p.tags[i]
-			if p.back != "" {
-				b.back[of.Limit] = p.back
-			}
+			b.takesBack(of.Limit, p.back)
 		}
 		b.parts = append(b.parts, of)
 	}
@@ -320,12 +320,20 @@ func (b *Batch) add(l *line, item wire.Item, p *place) {
 	b.asks = append(b.asks, asked{line: l, place: p})
 }
 
+// takesBack lets Redis take back, at a limit, the turns of an ask, if it is not empty.
+func (b *Batch) takesBack(limit int, ask string) {
+	asks := strings.FieldsFunc(b.back[limit], func(r rune) bool { return r == ';' })
+	if ask != "" && !slices.Contains(asks, ask) {
+		b.back[limit] = strings.Join(append(asks, ask), ";")
+	}
+}
+
 // again prepares a batch for asking once more, because its reply was lost. Redis takes back what the first
 // attempt was given. The time at which it was sent becomes the tag of its new calls, so that later calls queue
 // behind them.
 func (b *Batch) again(sent int64) {
 	for j := range b.back {
-		b.back[j] = b.caller.Ask()
+		b.takesBack(j, b.caller.Ask())
 	}
 	for _, item := range b.Items {
 		for i, p := range item.Parts {

@@ -250,7 +250,7 @@ func TestVoidTurnsAreAskedForAnewInOrder(t *testing.T) {
 		given.Given = 10 + p.number
 		l.reached(p, given, start)
 	}
-	require.Equal(t, 1, l.takeBack(func(t *Turn) bool { return t.Given <= 10 }, start), "the other one was given later")
+	require.Equal(t, 1, l.takeBack(func(t *Turn) bool { return t.Given <= 10 }, nil, start), "the other one was given later")
 	require.Equal(t, Waiting, calls[0].state)
 	require.Equal(t, Given, calls[1].state)
 	require.Equal(t, []int64{0, 2}, numbers(l.places))
@@ -485,7 +485,7 @@ func TestAHeldCallHearsOfThePlaceOfAnother(t *testing.T) {
 func TestAVoidTurnOfSlotsIsForNobody(t *testing.T) {
 	l := newLine("s")
 	l.give(&Turn{Process: "p", Number: 7, Given: 100, Due: start, Until: after(1)}, start)
-	l.takeBack(func(*Turn) bool { return true }, start)
+	l.takeBack(func(*Turn) bool { return true }, nil, start)
 	c := newCall(l, start)
 	require.False(t, hears(l, c))
 	require.Len(t, l.done, 1)

@@ -72,9 +72,17 @@ func (e *Engine) pausedAt(key string, given, due int64, now time.Time) {
 // Redis.
 func (e *Engine) takeBack(key string, news int64, now time.Time, void func(*Turn) bool) {
 	e.dropLeases(key, void)
+	revoked := map[*int64]int64{} // permits, by what their ask was given
+	for _, l := range e.inUse {
+		for _, c := range l.given {
+			if l.isAt(key) && void(c.turn) {
+				revoked[c.turn.out] += l.need.Cost
+			}
+		}
+	}
 	for _, l := range e.inUse {
 		if l.isAt(key) {
-			if n := l.takeBack(void, now); n > 0 {
+			if n := l.takeBack(void, revoked, now); n > 0 {
 				e.tell(Event{What: Voided, N: n, Need: &l.need})
 			}
 		}
@@ -239,18 +247,12 @@ func (e *Engine) Rest(now time.Time, limits []*wire.Limit, until time.Time) {
 // takeBack revokes unused turns for which void is true. Their calls ask again, first in the line, with their
 // tags, and Redis takes back the permits of an ask of which all turns are revoked. It returns the number of these
 // calls. Turns that Redis does not know stay.
-func (l *line) takeBack(void func(*Turn) bool, now time.Time) (n int) {
-	revoked := map[string]int64{} // permits, by ask
-	for _, c := range l.given {
-		if t := c.turn; t.Process != "" && void(t) {
-			revoked[t.Ask] += l.need.Cost
-		}
-	}
+func (l *line) takeBack(void func(*Turn) bool, revoked map[*int64]int64, now time.Time) (n int) {
 	for i, c := range slices.Backward(l.given) {
 		if t := c.turn; t.Process != "" && void(t) {
 			l.given = slices.Delete(l.given, i, i+1)
 			back := ""
-			if t.Alone || len(l.parts) == 1 && t.spent != nil && *t.spent == 0 && revoked[t.Ask] == *t.out { // all turns of the ask
+			if t.Alone || len(l.parts) == 1 && t.spent != nil && *t.spent == 0 && revoked[t.out] == *t.out { // all turns of the ask
 				back = t.Ask
 			}
 			l.first(c, t, back, now)

@@ -21,7 +21,7 @@ type Limit struct {
 	Known   string
 	Version float64
 	Reach   []float64
-	Back    string // process and serial of an ask whose turns go back
+	Back    string // process and serial of each ask whose turns go back
 	Clock   float64
 	Edges   []float64
 }
@@ -243,8 +243,8 @@ func (c *call) load(j int) *State {
 		s.span = 0
 	}
 	s.endShares(c.Now)
-	if l.Back != "" {
-		c.giveBack(s, l.Back, 0)
+	for who := range strings.SplitSeq(l.Back, ";") {
+		c.giveBack(s, who, 0)
 	}
 	return s
 }

@@ -52,7 +52,7 @@ type Call struct {
 	Client redis.UniversalClient
 	Limits []*Limit
 	Buffer *Buffer  // nil: a new one
-	Back   []string // per limit the name of an ask whose turns go back; nil: none
+	Back   []string // per limit the names of asks whose turns go back, with a ; between them; nil: none
 	Now    time.Time
 	Clock  int64 // Redis's time then, in micros, as far as the process knows it from any limit; 0: not known
 	// Unstepped is the same by Redis's clock of before, if it has stepped ahead of late. 0: it has not.
