@@ -20,7 +20,7 @@ local MOST_USED = 1e12
 -- since, other processes may still use their shares, and report them a moment later. So no turn is due for a second. A
 -- bucket is counted as empty when that second ends. That covers what all processes use until then. Outages of
 -- processes do not begin together, so "since" is the last half of the outage: its first half may still have had calls.
--- Of calls without any limit, the provider let through no more than its bucket had.
+-- If calls had no limit, the provider let through no more of them than its bucket had.
 local function away(l, micros, used, unlimited)
   if l.fresh or now - l.seen > micros / 2 then
     l.closed = now + AHEAD
