@@ -24,7 +24,8 @@ type estimateKey struct{}
 // 8 MiB: its estimate needs that, and it can be sent again.
 //
 // A timeout of the SDK for each request contains the wait, too: set it above the longest wait. A request
-// that AWS has signed fails after 4 minutes of waiting, because its signature ends soon: see [Set.Acquire]. Failures
+// that AWS has signed fails after 4 minutes of waiting, because its signature ends soon: use
+// fleetaws.Turns, or [Set.Acquire]. Failures
 // of package reserve, such as [ErrExhausted], are in the chain of the client's errors.
 func (s *Set) Client(base *http.Client) *http.Client {
 	of := http.Client{}
