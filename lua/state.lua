@@ -109,7 +109,10 @@ local function load(j)
   if l.bookings == 0 then l.wanted, l.span = 0, 0 end
   endShares(l)
   l.far = floor(max(l.latest, l.paused, l.setUntil, l.keptTill) / RENEW)
-  for who in gmatch(ARGV[HEAD + WIDTH * (j - 1) + BACK], '[^;]+') do giveBack(l, who, 0) end
+  local back = ARGV[HEAD + WIDTH * (j - 1) + BACK]
+  if back ~= '' then
+    for who in gmatch(back, '[^;]+') do giveBack(l, who, 0) end
+  end
   return l
 end
 
