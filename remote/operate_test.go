@@ -46,9 +46,11 @@ func TestStop(t *testing.T) {
 				until = time.Now().Add(end)
 			}
 			require.NoError(t, api.Stop(t.Context(), until, "no credit"))
-			w := post(t, s, "/v1/wait", wants("api"))
-			require.Equal(t, http.StatusTooManyRequests, w.Code)
-			require.Equal(t, after, w.Header().Get("Retry-After"), "a stop for %v", end)
+			for _, path := range []string{"/v1/wait", "/v1/allow"} {
+				w := post(t, s, path, wants("api"))
+				require.Equal(t, http.StatusTooManyRequests, w.Code)
+				require.Equal(t, after, w.Header().Get("Retry-After"), "%s at a stop for %v", path, end)
+			}
 			require.NoError(t, api.Resume(t.Context()))
 			time.Sleep(2 * time.Second)
 		}

@@ -86,7 +86,7 @@ var (
 type Error struct {
 	Op   string        // the method, in lower case: "wait", "reserve", "set limit" …
 	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
-	Wait time.Duration // until the turn would have come; 0 if not known
+	Wait time.Duration // until the turn would have come; 0 if not known. At a stop at most a day, or 5 minutes if its end is not known
 	Left time.Duration // until the deadline that the call would have missed; 0 if it is past or not known
 	// RetryAfter is how long to wait after an [ErrWouldMissDeadline] before the next attempt. By
 	// the current forecast, a call that then has the same time left will get its turn in time: a few
@@ -144,6 +144,9 @@ func failed(op string, of fmt.Stringer, err error) error {
 	}
 	var miss *missed
 	if errors.As(err, &miss) {
+		if of, calls := of.(interface{ sure(time.Duration) time.Duration }); calls {
+			miss.wait = of.sure(miss.wait)
+		}
 		e.Wait, e.Left, e.RetryAfter = miss.wait, miss.left, max(0, miss.wait-miss.left+engine.Margin)
 		if j, several := of.(*Joint); several && len(j.limits) > 1 && miss.slowest >= 0 {
 			e.HeldBy = j.limits[miss.slowest].String()

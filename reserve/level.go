@@ -154,7 +154,7 @@ func (l *Limiter) TryN(ctx context.Context, n int) (Attempt, error) {
 	}
 	now := time.Now()
 	left, _ := l.left(now)
-	a.Left, a.RetryAfter = int(max(0, left)), wait
+	a.Left, a.RetryAfter = int(max(0, left)), l.sure(wait)
 	if limit := l.Limit(); limit.kind == KindPaced {
 		rate, burst := l.limit.Pace(now)
 		a.Reset = time.Duration(max(0, burst-left) / rate * float64(time.Second))

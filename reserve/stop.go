@@ -146,6 +146,24 @@ func (j *Joint) Served(ctx context.Context) error {
 	return (&Joint{limits: stopped}).Resume(ctx)
 }
 
+// sure bounds a forecast at a stop: it may end early. If nobody knows its end, a call may probe it every five minutes.
+func (l *Limiter) sure(wait time.Duration) time.Duration {
+	switch s := l.limit.Stopped(); {
+	case s == nil:
+		return wait
+	case s.Until.IsZero():
+		return min(wait, probeEvery)
+	}
+	return min(wait, stopFor)
+}
+
+func (j *Joint) sure(wait time.Duration) time.Duration {
+	for _, l := range j.limits {
+		wait = l.sure(wait)
+	}
+	return wait
+}
+
 // Staying returns the same limit for calls that keep their places while the limit is stopped: see [Limiter.Stop].
 func (l *Limiter) Staying() *Limiter {
 	of := *l

@@ -83,7 +83,8 @@ func TestAnswersToTrouble(t *testing.T) {
 	}
 }
 
-// While the limit is stopped, requests are refused until its end: new ones, and those that wait.
+// While the limit is stopped, requests are refused until its end: new ones, and those that wait. If nobody knows the
+// end, they may try again in five minutes.
 func TestStoppedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
@@ -96,6 +97,11 @@ func TestStoppedLimit(t *testing.T) {
 			require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body)
 			require.InDelta(t, 3600, retryAfter(t, w), 1)
 		}
+		require.NoError(t, limiter.Stop(t.Context(), time.Time{}, "no credit"))
+		require.InDelta(t, 300, retryAfter(t, s.get(t.Context(), "")), 1)
+		try, err := limiter.Try(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, 5*time.Minute, try.RetryAfter)
 	})
 }
 
