@@ -13,6 +13,7 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
 	"github.com/fleetpace/fleetpace/remote"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // Callers of two servers, with and without ids, meet a hard stop: one call of them all probes it every five minutes.
@@ -57,6 +58,27 @@ func TestHardStopIsProbed(t *testing.T) {
 			require.Equal(t, http.StatusOK, post(t, servers[1], "/v1/wait", wants(c.limit)).Code)
 		})
 	}
+}
+
+// If a hard stop ends before a call has asked whether it may probe it, the call does not wait at the limit for that.
+func TestProbeDoesNotQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		slow := b.Limiter(b.Client(), reserve.Config{Name: "slow", Limit: reserve.Every(time.Minute)})
+		b.Way = 5 * time.Millisecond
+		s := newSite(t, b, remote.Config{})
+		require.NoError(t, slow.Wait(t.Context()))
+		require.Equal(t, http.StatusTooManyRequests, post(t, s, "/v1/allow", wants("slow")).Code)
+		for in := time.Millisecond; in < 30*time.Millisecond; in += 2 * time.Millisecond {
+			require.NoError(t, slow.Stop(t.Context(), time.Time{}, "no credit"))
+			time.Sleep(time.Second)
+			time.AfterFunc(in, func() { _ = slow.Resume(t.Context()) })
+			began := time.Now()
+			require.Equal(t, http.StatusTooManyRequests, post(t, s, "/v1/wait", wants("slow", `"poll":"2s"`)).Code)
+			require.Less(t, time.Since(began), time.Second, "a stop that ended after %v", in)
+			time.Sleep(time.Second)
+		}
+	})
 }
 
 // Anybody can write the token of a turn that probes. So ending a stop needs the right to operate, too.

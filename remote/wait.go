@@ -211,8 +211,10 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 	p.timer = time.AfterFunc(time.Until(p.over)+answerTime, p.ring)
 	defer p.timer.Stop()
 	if err := s.join(p, at); err != nil {
-		if errors.Is(err, reserve.ErrExhausted) && probes(p, at) {
-			return s.give(ctx, p, at)
+		if errors.Is(err, reserve.ErrExhausted) {
+			if at.reservation = at.turns.Probe(p, at.costs...); at.reservation != nil {
+				return s.give(ctx, p, at)
+			}
 		}
 		s.places.drop(at)
 		switch {
@@ -260,15 +262,6 @@ func (s *Server) await(ctx context.Context, p *poll, at *place) any {
 		return s.miss(at)
 	}
 	return s.keepPlace(ctx, at)
-}
-
-// probes takes the turn of a call that may probe the hard stop of its limits. It reports false if the call may not.
-func probes(p *poll, at *place) bool {
-	r, err := at.turns.Acquire(p, at.costs...)
-	if err == nil {
-		at.reservation = r
-	}
-	return err == nil
 }
 
 // prefetched is the response for a call that has a turn of a lease.

@@ -178,6 +178,16 @@ func (j *Joint) Staying() *Joint { return j.each((*Limiter).Staying) }
 // holds no slots, and its cost does not count.
 func (r *Reservation) Probes() bool { return r.probes }
 
+// Probe returns a Reservation that [Reservation.Probes] a stop, or nil: then the call may not, or the process knows of no
+// stop. It does not queue. [Joint.Acquire] and [Joint.Ask] do it for their calls.
+func (j *Joint) Probe(ctx context.Context, costs ...int) *Reservation {
+	need, err := j.need(ctx, costs)
+	if err != nil {
+		return nil
+	}
+	return j.probe(ctx, need)
+}
+
 // probe returns a Reservation for a call that may probe the stop of its limits, or nil.
 func (j *Joint) probe(ctx context.Context, need engine.Need) *Reservation {
 	now, due := time.Now(), false
