@@ -2,12 +2,14 @@
 
 import asyncio
 import importlib.util
-import zlib
+import time
 import unittest
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from fleetpace import AsyncFleetpace, Fleetpace, TooLate
+from fleetpace.usage import Usage, UsageReader
 
 from .fake import FakeServer, Reply, problem
 
@@ -30,6 +32,15 @@ if importlib.util.find_spec("httpx"):
         async def __aiter__(self) -> AsyncIterator[bytes]:
             for part in self.parts:
                 yield part
+
+
+FAILURES = [
+    ("text/event-stream", b'event: error\ndata: {"message":"no"}\n\n'),
+    ("text/event-stream", b'data: {"type":"error","error":{"type":"overloaded_error"}}\n\n'),
+    ("text/event-stream", b'data: {"id":"c","choices":[],"error":{"code":429}}\n\n'),
+    ("text/event-stream", b'data: {"type":"response.failed","response":{"error":{"code":"rate_limit_exceeded"}}}\n\n'),
+    ("application/json", b'{"error":{"code":"rate_limit_exceeded"}}'),
+]
 
 
 def api(status: int, headers: dict[str, str] | None = None) -> "Handler":
@@ -195,14 +206,27 @@ class Transports(unittest.TestCase):
         for way in (get, lambda *args: asyncio.run(get_async(*args))):
             self.server.seen.clear()
             self.server.script["/v1/wait"].extend([probe] * 4)
-            way(httpx.Response(200, stream=Body()), None)
+            calm = b'data: {"text":"\\"error\\":","error":null}\n\n'
+            way(httpx.Response(200, headers={"content-type": "text/event-stream"}, stream=Body(calm)), None)
             way(httpx.Response(200, content=b"whole"), None)
             way(httpx.Response(200, stream=Body(b'{"usage":{"input_tokens":20}}')), lambda u: [1, u.input])
             way(httpx.Response(429, stream=Body()), None)
+            for kind, failure in FAILURES:
+                self.server.script["/v1/wait"].append(probe)
+                way(httpx.Response(200, headers={"content-type": kind}, stream=Body(failure)), None)
             way(httpx.Response(200, stream=Body()), None)  # no probe
             settled = [{"turn": "t", "used": used, "served": True} for used in ([-1, -1], [-1, -1], [1, 20])]
             self.assertEqual(self.server.bodies("/v1/settle"), settled)
         self.assertEqual(self.server.violations, [])
+
+    def test_a_long_line_takes_time_that_grows_with_its_length(self) -> None:
+        for size in (1 << 20, 16 << 20):
+            reader = UsageReader({"content-type": "text/event-stream"})
+            reader.read(self.EVENTS[:150])
+            began = time.process_time()
+            reader.read(b'data: {"delta":{"text":"' + rb"ab\"" * (size // 4) + b'"}}\n')
+            self.assertLess(time.process_time() - began, 0.5)
+            self.assertEqual(reader.end(), Usage(20, 600, 0, size // 4))
 
     def test_a_cost_that_is_not_settled_is_logged(self) -> None:
         self.server.script["/v1/settle"].append(problem(503, "Redis is away"))

@@ -7,7 +7,10 @@ export type { Estimate, Usage } from "./usage.js";
 type Fetch = typeof globalThis.fetch;
 
 export interface PacedOptions {
-  /** What a request costs of each limit, in their order; undefined: as the limiter says. */
+  /**
+   * What a request costs of each limit, in their order; undefined: as the limiter says. The body of a Request is read
+   * whole before it is sent. A stream, a form or a Blob in init counts as empty.
+   */
   cost?: (estimate: Estimate, init?: RequestInit) => readonly (number | undefined)[];
   /**
    * What a call has used of each limit, in their order; undefined: what was reserved. The limits need `settles: true`.
@@ -40,8 +43,9 @@ export function pacedFetch(limiter: Limiter, fetch: Fetch = globalThis.fetch, { 
       const reader = new UsageReader(answer.headers);
       const settle = async () => {
         const usage = answer.status < 400 ? reader.end() : nothing;
-        if (used && usage) await turn.settle(used(usage, answer), served);
-        else if (served) await turn.settle(limiter.request.limits.map(() => undefined), served);
+        const works = served && !reader.failed;
+        if (used && usage) await turn.settle(used(usage, answer), works);
+        else if (works) await turn.settle(limiter.request.limits.map(() => undefined), works);
       };
       return untilRead(answer, () => Promise.all([settle().catch((error) => onError?.(error)), turn.release()]), reader);
     } catch (error) {

@@ -21,10 +21,11 @@ const bytesPerToken = 4;
 const mostKept = 4 << 20; // characters of a line or document
 const encoder = new TextEncoder();
 const last = /^data: ?(\[DONE\]|\{"type": ?"(message_stop|response\.(completed|incomplete))")/;
-const text = /"(?:text|content|delta|partial_json|thinking|arguments)": ?"((?:[^"\\]|\\.)*)/;
+const text = /"(?:text|content|delta|partial_json|thinking|arguments)": ?"/;
 
-/** Estimates a request by its body, if that is a text. */
+/** Estimates a request by its body, if that is a text or bytes. */
 export function estimateOf(body: unknown): Estimate {
+  if (body instanceof ArrayBuffer || ArrayBuffer.isView(body)) body = new TextDecoder().decode(body);
   if (typeof body !== "string") return { input: 0, most: 0 };
   const words = jsonOf(body);
   const most = Math.max(...["max_tokens", "max_completion_tokens", "max_output_tokens"].map((name) => count(words?.[name])));
@@ -33,6 +34,8 @@ export function estimateOf(body: unknown): Estimate {
 
 /** Reads what a response of Anthropic or OpenAI, or of an API like theirs, states of its use, as its bytes pass. */
 export class UsageReader {
+  /** It says that the call has failed, although its status is a success. */
+  failed = false;
   readonly #events: boolean;
   readonly #decoder = new TextDecoder();
   readonly #usage: Usage = { input: 0, cacheRead: 0, cacheWrite: 0, output: 0 };
@@ -55,14 +58,16 @@ export class UsageReader {
   }
 
   #take(line: string): void {
-    this.#text += bytesOf(text.exec(line)?.[1] ?? "");
+    this.#text += bytesOf(textOf(line));
     this.#ended ||= last.test(line);
-    if (/"usage": ?\{/.test(line)) this.#state(line.slice(line.indexOf("{")));
+    this.failed ||= /^event: ?error\b/.test(line);
+    if (/"usage": ?\{|"error"/.test(line)) this.#state(line.slice(line.indexOf("{")));
   }
 
   /** Takes in what a document states. Events repeat counts, which grow. */
   #state(document: string): void {
     const doc = jsonOf(document);
+    this.failed ||= (doc?.["type"] as unknown) === "error" || [doc, doc?.["message"], doc?.["response"]].some((x) => (x?.["error"] ?? x?.["errors"]) != null);
     const stated = doc?.["usage"] ?? doc?.["message"]?.["usage"] ?? doc?.["response"]?.["usage"];
     if (!stated) return;
     const input = stated["input_tokens"] ?? stated["prompt_tokens"];
@@ -82,6 +87,15 @@ export class UsageReader {
     if (!this.#known) return undefined;
     return { ...this.#usage, output: Math.max(this.#usage.output, this.#ended ? 0 : tokensOf(this.#text)) };
   }
+}
+
+/** The text that a line brings, as it stands there. It takes time that grows with the length of the line. */
+function textOf(line: string): string {
+  const found = text.exec(line);
+  if (!found) return "";
+  const rest = line.slice(found.index + found[0].length);
+  const end = rest.replaceAll("\\\\", "__").replaceAll('\\"', "__").indexOf('"');
+  return end < 0 ? rest : rest.slice(0, end);
 }
 
 type Json = { [name: string]: Json } | undefined;

@@ -3,6 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, test } from "node:test";
 import { type PacedOptions, pacedFetch } from "fleetpace/fetch";
+import { UsageReader } from "../src/usage.js";
 import { done, fake, given, inTurn, problem } from "./fake.js";
 
 const slots = { body: { turn: "t1", waited_ms: 0, lease_ms: 60_000 } };
@@ -142,6 +143,7 @@ describe("pacedFetch", { concurrency: true }, () => {
           { cost: ({ input, most }) => [undefined, input, most], used: (u) => [1, u.input, u.cacheWrite, u.cacheRead, u.output], onError: (error) => assert.fail(error as Error) },
         );
         const request = { method: "POST", body: '{"max_tokens":700,"text":"été"}' };
+        if (size === 7) Object.assign(request, { body: new TextEncoder().encode(request.body) });
         const answer = size === 1 ? await paced(new Request("http://api.example/", request)) : await paced("http://api.example/", request);
         assert.equal(await answer.text(), body);
         assert.deepEqual(server.of("/v1/wait").at(-1)!.body["limits"], [{ name: "requests" }, { name: "input", cost: 9 }, { name: "output", cost: 700 }]);
@@ -152,18 +154,29 @@ describe("pacedFetch", { concurrency: true }, () => {
 
   test("a probe that is served ends a hard stop, and no other call does", async (t) => {
     const probe = { body: { turn: "t1", waited_ms: 0, probes: true } };
-    const server = await fake(t, { "/v1/wait": inTurn(probe, probe, probe, given), "/v1/settle": () => done });
+    const server = await fake(t, { "/v1/wait": inTurn(...Array(8).fill(probe), given), "/v1/settle": () => done });
     const limiter = server.client().limiter(["requests", "tokens"].map((name) => ({ name })));
     const onError = (error: unknown) => assert.fail(error as Error);
-    const get = async (status: number, used?: PacedOptions["used"]) =>
-      await (await pacedFetch(limiter, async () => new Response(whole, { status }), { onError, ...(used && { used }) })("http://api.example/")).text();
-    await get(200);
+    const get = async (status: number, used?: PacedOptions["used"], body = whole, kind = "application/json") =>
+      await (await pacedFetch(limiter, async () => new Response(body, { status, headers: { "content-type": kind } }), { onError, ...(used && { used }) })("http://api.example/")).text();
+    await get(200, undefined, 'data: {"text":"\\"error\\":","error":null}\n\n', "text/event-stream");
     await server.seen("/v1/settle");
     await get(200, (u) => [1, u.input]);
     await server.seen("/v1/settle", 2);
     await get(429);
+    await get(200, undefined, '{"error":{"code":"rate_limit_exceeded"}}');
+    for (const failure of ['event: error\ndata: {"message":"no"}', 'data: {"type":"error","error":{}}', 'data: {"id":"c","error":{"code":429}}', 'data: {"response":{"error":{}}}'])
+      await get(200, undefined, `${failure}\n\n`, "text/event-stream");
     await get(200);
     assert.deepEqual(server.of("/v1/settle").map((s) => s.body), [[-1, -1], [1, 20]].map((used) => ({ turn: "t1", used, served: true })));
+  });
+
+  test("a line of any length is read in time that grows with it", () => {
+    for (const size of [1 << 20, 16 << 20]) {
+      const reader = new UsageReader(new Headers({ "content-type": "text/event-stream" }));
+      reader.read(new TextEncoder().encode(`${events.slice(0, 160)}\ndata: {"delta":{"text":"${'ab\\"'.repeat(size / 4)}"}}\n`));
+      assert.equal(reader.end()?.output, size / 4);
+    }
   });
 
   test("a stream that the caller leaves is settled once, by what it brought", async (t) => {

@@ -27,7 +27,8 @@ class PacedTransport(httpx.BaseTransport):
 
     cost says what a request to a language model costs of each limit, in their order. used says what it has used; then
     the limits need `settles: true`. If an answer does not state the tokens of its prompt, the cost stays. With a status
-    of 400 or above it has used none. If the call probes a hard stop and its answer is a success, the stop ends.
+    of 400 or above it has used none. If the call probes a hard stop and its answer is a success, also within its body,
+    the stop ends. A body that is sent in parts, without being whole before, counts as empty for cost.
     """
 
     def __init__(
@@ -41,9 +42,9 @@ class PacedTransport(httpx.BaseTransport):
         with ExitStack() as ends:
             turn = ends.enter_context(self._limiter.turn(_costs(self._cost, request), max_wait=self._max_wait))
             response = self._transport.handle_request(request)
-            reader = UsageReader(response.headers) if self._used else None
+            reader = UsageReader(response.headers) if self._used or turn.probes else None
             use = partial(_use, turn, self._limiter, response, self._used, reader)
-            ends.callback(_settle, turn, use, response.is_success)
+            ends.callback(_settle, turn, use)
             if isinstance(response.stream, httpx.SyncByteStream) and not response.is_closed:
                 response.stream = _Stream(response.stream, ends.pop_all(), reader)
             if seconds := _pause(response):
@@ -72,9 +73,9 @@ class AsyncPacedTransport(httpx.AsyncBaseTransport):
             costs = _costs(self._cost, request)
             turn = await ends.enter_async_context(self._limiter.turn(costs, max_wait=self._max_wait))
             response = await self._transport.handle_async_request(request)
-            reader = UsageReader(response.headers) if self._used else None
+            reader = UsageReader(response.headers) if self._used or turn.probes else None
             use = partial(_use, turn, self._limiter, response, self._used, reader)
-            ends.push_async_callback(_settle_async, turn, use, response.is_success)
+            ends.push_async_callback(_settle_async, turn, use)
             if isinstance(response.stream, httpx.AsyncByteStream) and not response.is_closed:
                 response.stream = _AsyncStream(response.stream, ends.pop_all(), reader)
             if seconds := _pause(response):
@@ -134,25 +135,28 @@ def _costs(cost: Costs | None, request: httpx.Request) -> list[int] | None:
 def _use(
     turn: Turn | AsyncTurn, limiter: Limiter | AsyncLimiter, response: httpx.Response,
     used: Used | None, reader: UsageReader | None,
-) -> Sequence[int]:  # fmt: skip
-    """What a call has used of each limit. Empty: there is nothing to settle."""
+) -> tuple[Sequence[int], bool]:  # fmt: skip
+    """What a call has used of each limit, and whether it was served. Empty: there is nothing to settle."""
     usage = Usage() if response.is_error else reader.end() if reader else None
+    served = response.is_success and not (reader and reader.failed)
     if used and usage:
-        return used(usage)
-    return [-1] * len(limiter._needs.limits) if turn.probes and response.is_success else ()
+        return used(usage), served
+    return [-1] * len(limiter._needs.limits) if turn.probes and served else (), served
 
 
-def _settle(turn: Turn, use: Callable[[], Sequence[int]], served: bool) -> None:
+def _settle(turn: Turn, use: Callable[[], tuple[Sequence[int], bool]]) -> None:
     try:
-        if used := use():
+        used, served = use()
+        if used:
             turn.settle(*used, served=served)
     except FleetpaceError as error:
         logger.warning(NOT_SETTLED, error)
 
 
-async def _settle_async(turn: AsyncTurn, use: Callable[[], Sequence[int]], served: bool) -> None:
+async def _settle_async(turn: AsyncTurn, use: Callable[[], tuple[Sequence[int], bool]]) -> None:
     try:
-        if used := use():
+        used, served = use()
+        if used:
             await turn.settle(*used, served=served)
     except FleetpaceError as error:
         logger.warning(NOT_SETTLED, error)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 BYTES_PER_TOKEN = 4
 MOST_KEPT = 4 << 20  # bytes of a line or document
-TEXT = re.compile(rb'"(?:text|content|delta|partial_json|thinking|arguments)": ?"((?:[^"\\]|\\.)*)')
-USAGE = re.compile(rb'"usage": ?\{')
+TEXT = re.compile(rb'"(?:text|content|delta|partial_json|thinking|arguments)": ?"')
+STATES = re.compile(rb'"usage": ?\{|"error"')
+FAILED = re.compile(rb"event: ?error\b")
 LAST = re.compile(rb'data: ?(\[DONE\]|\{"type": ?"(message_stop|response\.(completed|incomplete))")')
 
 
@@ -49,7 +50,7 @@ class UsageReader:
         encoding = headers.get("content-encoding", "identity")
         self._zip = None if encoding == "identity" else zlib.decompressobj(47)  # of gzip and deflate; others are not read
         self._rest, self._usage = b"", Usage()
-        self._text, self._known, self._ended = 0, False, False
+        self._text, self._known, self._ended, self.failed = 0, False, False, False
 
     def read(self, part: bytes) -> None:
         if self._zip is not None:
@@ -64,10 +65,12 @@ class UsageReader:
             self._rest = b""
         for line in lines:
             if found := TEXT.search(line):
-                self._text += len(found[1])
+                text = line[found.end() :].replace(rb"\\", b"__").replace(rb"\"", b"__")  # in time that grows with the length
+                self._text += len(text.split(b'"', 1)[0])
             self._ended = self._ended or LAST.match(line) is not None
-            if USAGE.search(line):
-                self._state(line[line.index(b"{") :])
+            self.failed = self.failed or FAILED.match(line) is not None
+            if STATES.search(line):
+                self._state(line[line.find(b"{") :])
 
     def end(self) -> Usage | None:
         """What was stated when no more bytes come. None: the tokens of the prompt were not."""
@@ -83,6 +86,8 @@ class UsageReader:
         """Takes in what a document states. Events repeat counts, which grow."""
         document = _object(text)
         holders = (document, document.get("message"), document.get("response"))
+        errors = (x.get(name) for x in holders if isinstance(x, dict) for name in ("error", "errors"))
+        self.failed = self.failed or document.get("type") == "error" or any(e is not None for e in errors)
         stated = next((x["usage"] for x in holders if isinstance(x, dict) and isinstance(x.get("usage"), dict)), None)
         if stated is None:
             return
