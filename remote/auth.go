@@ -18,7 +18,7 @@ import (
 type right uint8
 
 const (
-	takes    right = 1 << iota // turns, and reading limits
+	takes    right = 1 << iota // turns, pauses of at most an hour, and reading limits
 	operates                   // pausing and changing limits, and reading them
 	measures                   // reading metrics
 	all      = takes | operates | measures

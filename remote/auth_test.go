@@ -40,12 +40,12 @@ func TestTokenFile(t *testing.T) {
 		operations := maps.Clone(bodies)
 		operations["GET /metrics"] = ""
 		for operation, content := range operations {
-			operates := strings.Contains(operation, "pause") || strings.Contains(operation, "resume") ||
+			operates := strings.Contains(operation, "resume") ||
 				strings.HasPrefix(operation, "PUT") || strings.HasPrefix(operation, "DELETE")
-			reads := strings.HasPrefix(operation, "GET /v1/limits")
+			either := strings.HasPrefix(operation, "GET /v1/limits") || strings.Contains(operation, "pause")
 			public, measures := operation == "GET /v1/openapi.yaml", operation == "GET /metrics"
 			for token, may := range map[string]bool{
-				"new": public || !operates && !measures, "op": public || operates || reads, "prom": public || measures,
+				"new": public || !operates && !measures, "op": public || operates || either, "prom": public || measures,
 				"both": !measures, "root": true,
 			} {
 				got := status(operation, content, token)

@@ -17,9 +17,10 @@ type Config struct {
 	// except those of /healthz and /readyz. Default: none.
 	Token string
 
-	// TokenFile is a file with more tokens. Each line has a right and a token. The rights are turns,
-	// operate (to pause and change limits) and metrics. A right may have several tokens, and a token
-	// several rights. The file is read again every 5 s. Default: none.
+	// TokenFile is a file with more tokens. Each line has a right and a token. The rights are turns
+	// (also to pause for at most an hour), operate (to pause and change limits) and metrics. A right
+	// may have several tokens, and a token several rights. The file is read again every 5 s. Default:
+	// none.
 	TokenFile string
 
 	// Poll is the longest that a request waits, from 1 s to 10 minutes. A request may ask for less.

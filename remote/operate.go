@@ -3,6 +3,7 @@ package remote
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"time"
 
@@ -48,6 +49,10 @@ func (s *Server) leave(w http.ResponseWriter, r *http.Request) {
 // longestReason is the most that reserve.Limiter.Pause accepts, in bytes.
 const longestReason = 256
 
+// longestOfTurns is the longest pause by a token without the right operate, such as for a Retry-After. It is as long as
+// by default in package transport.
+const longestOfTurns = time.Hour
+
 func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 	var q struct {
 		call
@@ -63,6 +68,10 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 		err = wrong("reason", nil, fmt.Sprintf("must have at most %d bytes, got %d", longestReason, len(q.Reason)))
 	}
 	var pause time.Duration
+	longest := time.Duration(math.MaxInt64)
+	if s.tokens.may(r)&operates == 0 {
+		longest = longestOfTurns
+	}
 	if err == nil {
 		pause, err = durationOf("for", q.For)
 	}
@@ -71,10 +80,12 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err != nil:
-	case q.Until != nil:
+	case q.Until != nil && time.Until(*q.Until) <= longest:
 		err = n.turns.PauseUntil(r.Context(), *q.Until, q.Reason)
+	case q.Until != nil:
+		err = n.turns.Pause(r.Context(), longest, q.Reason)
 	default:
-		err = n.turns.Pause(r.Context(), pause, q.Reason)
+		err = n.turns.Pause(r.Context(), min(pause, longest), q.Reason)
 	}
 	done(w, err, "reason")
 }

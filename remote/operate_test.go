@@ -2,6 +2,9 @@ package remote_test
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -31,6 +34,31 @@ func TestPause(t *testing.T) {
 		time.Sleep(2100 * time.Millisecond)
 		require.Equal(t, http.StatusOK, post(t, s, "/v1/wait", wants("api", `"id":"x"`)).Code)
 		require.Less(t, time.Since(began), 3*time.Second)
+	})
+}
+
+// A worker reports what the provider says, for at most an hour. An operator pauses for as long as it likes.
+func TestLongestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "tokens")
+		require.NoError(t, os.WriteFile(path, []byte("turns worker\noperate both\nturns both\n"), 0o600))
+		s := newSite(t, bubble.New(t), remote.Config{TokenFile: path})
+		as := func(token, method, path, content string) *httptest.ResponseRecorder {
+			r := request(t, method, path, content)
+			r.Header.Set("Authorization", "Bearer "+token)
+			return do(t, s, r)
+		}
+		for token, longest := range map[string]time.Duration{"worker": time.Hour, "both": 3 * time.Hour} {
+			for _, pause := range []string{`"for":"3h"`, `"until":"` + time.Now().Add(3*time.Hour).Format(time.RFC3339) + `"`, `"for":"7s"`} {
+				require.Equal(t, http.StatusNoContent, as(token, http.MethodPost, "/v1/pause", wants("api", pause)).Code)
+				want := longest
+				if pause == `"for":"7s"` {
+					want = 7 * time.Second
+				}
+				require.InDelta(t, ms(want), body(t, as(token, http.MethodGet, "/v1/limits/api", "")).Paused, 2000, "%s %s", token, pause)
+				require.Equal(t, http.StatusNoContent, as("both", http.MethodPost, "/v1/resume", wants("api")).Code)
+			}
+		}
 	})
 }
 
