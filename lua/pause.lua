@@ -5,7 +5,7 @@
 --       one call of the fleet may probe in so many micros. Without it: a plain pause. With micros 0, nothing
 --       is paused: a call asks whether it may probe, and the next one may in so many micros
 -- Reply: after the reply of head.lua, per limit the micros until the pause ends; for a probe 0: it is not
---       stopped, 1: the call may probe, 2: not now, also where another limit is paused. News: until and paused. Granted turns that are due before
+--       stopped, 2: not now, also where another limit is paused, above: the call may probe, and the stop ends then. News: until and paused. Granted turns that are due before
 --       that moment are revoked. Turns that are due later stay, as their permits are spent already.
 --
 -- The reason of a hard stop begins with "hard stop <when the next probe may go>". Processes of earlier
@@ -32,7 +32,7 @@ for j = 1, COUNT do
   local due, why = match(l.problem and '' or l.reason, STOPPED .. '(.*)$')
   if probes then
     if due and goes then l.reason = format('hard stop %.0f%s', now + every, why) end
-    answers[j] = { not due and 0 or goes and 1 or 2 }
+    answers[j] = { not due and 0 or goes and format('%.0f', l.paused) or 2 }
   else
     local longer = not l.problem and now + micros > l.paused
     if longer then

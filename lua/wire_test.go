@@ -332,8 +332,12 @@ func (s *server) Probe(who queuemodel.Caller, limits []queuemodel.Limit, every f
 	return r.heads(len(limits), who.Now), r.number(), r.err
 }
 
-func (s *server) Resume(who queuemodel.Caller, limits []queuemodel.Limit) ([]queuemodel.Head, error) {
-	r := s.run("resume", Resume, limits, headArgs(who, limits))
+func (s *server) Resume(who queuemodel.Caller, limits []queuemodel.Limit, stop ...float64) ([]queuemodel.Head, error) {
+	args := headArgs(who, limits)
+	for _, moment := range stop {
+		args = append(args, whole(moment))
+	}
+	r := s.run("resume", Resume, limits, args)
 	if r.err != nil {
 		return nil, r.err
 	}

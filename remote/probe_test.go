@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"encoding/base64"
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -53,7 +54,9 @@ func TestHardStopIsProbed(t *testing.T) {
 
 			require.NoError(t, l.Stop(t.Context(), time.Time{}, "no credit"))
 			time.Sleep(time.Second)
-			require.Equal(t, http.StatusTooManyRequests, post(t, servers[1], "/v1/wait", wants(c.limit)).Code)
+			require.Equal(t, http.StatusNoContent, post(t, servers[1], "/v1/settle", `{"turn":"`+probe+`","used":[-1],"served":true}`).Code)
+			time.Sleep(time.Second)
+			require.Equal(t, http.StatusTooManyRequests, post(t, servers[1], "/v1/wait", wants(c.limit)).Code, "a late probe of the stop before")
 			require.Equal(t, http.StatusNoContent, post(t, servers[0], "/v1/resume", wants(c.limit)).Code)
 			require.Equal(t, http.StatusOK, post(t, servers[1], "/v1/wait", wants(c.limit)).Code)
 		})
@@ -94,9 +97,10 @@ func TestServedNeedsTheRightToOperate(t *testing.T) {
 		}
 		l, err := s.set.Get("api")
 		require.NoError(t, err)
+		ends := time.Now().Add(24 * time.Hour)
 		require.NoError(t, l.Stop(t.Context(), time.Time{}, "no credit"))
 		time.Sleep(time.Second)
-		turn := base64.RawURLEncoding.EncodeToString([]byte(`{"limits":[{"name":"api"}],"Probes":true}`))
+		turn := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"limits":[{"name":"api"}],"Probes":[%d]}`, ends.UnixMicro()))
 		for _, c := range []struct {
 			token string
 			then  int

@@ -68,7 +68,7 @@ func (s *Server) routes() http.Handler {
 			"POST /v1/settle": s.settle, "POST /v1/release": s.release, "POST /v1/renew": s.renew,
 		},
 		operates: {
-			"POST /v1/resume": s.resume,
+			"POST /v1/resume":       s.resume,
 			"PUT /v1/limits/{name}": s.set, "DELETE /v1/limits/{name}": s.reset,
 		},
 		takes | operates: {"POST /v1/pause": s.pause, "GET /v1/limits": s.list, "GET /v1/limits/{name}": s.show},

@@ -15,8 +15,8 @@ import (
 type granted struct {
 	call
 	Lease   reserve.Lease
-	Settles string // the call to settle, as Redis knows it
-	Probes  bool   // the call probes a hard stop
+	Settles string  // the call to settle, as Redis knows it
+	Probes  []int64 // the hard stops that the call probes
 }
 
 // grant returns the token of a turn whose call settles or holds slots, and how long a lease holds them. The token is
@@ -39,8 +39,8 @@ func (s *Server) grant(ctx context.Context, p *poll, at *place) (token string, l
 	if at.settles {
 		g.Settles = at.reservation.CallID()
 	}
-	g.Probes = at.reservation.Probes()
-	if lease == 0 && !at.settles && !g.Probes {
+	g.Probes = at.reservation.Stops()
+	if lease == 0 && !at.settles && g.Probes == nil {
 		return "", 0, nil
 	}
 	text, _ := json.Marshal(g) // our own types never fail
@@ -120,11 +120,11 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case q.Turn != "" && len(q.Used) == 0:
 		err = wrong("used", nil, "must be one number for each limit")
-	case err == nil && (n.settles || !g.Probes):
+	case err == nil && (n.settles || g.Probes == nil):
 		err = n.turns.SettleCall(r.Context(), g.Settles, n.costs, q.Used)
 	}
-	if err == nil && g.Probes && q.Served && s.tokens.may(r)&operates != 0 { // anybody can write a token that probes
-		err = n.turns.Served(r.Context())
+	if err == nil && g.Probes != nil && q.Served && s.tokens.may(r)&operates != 0 { // anybody can write a token that probes
+		err = n.turns.Served(r.Context(), g.Probes)
 	}
 	done(w, err, "used")
 }

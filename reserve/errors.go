@@ -144,7 +144,9 @@ func failed(op string, of fmt.Stringer, err error) error {
 	}
 	var miss *missed
 	if errors.As(err, &miss) {
-		if of, calls := of.(interface{ sure(time.Duration) time.Duration }); calls {
+		if of, calls := of.(interface {
+			sure(time.Duration) time.Duration
+		}); calls {
 			miss.wait = of.sure(miss.wait)
 		}
 		e.Wait, e.Left, e.RetryAfter = miss.wait, miss.left, max(0, miss.wait-miss.left+engine.Margin)

@@ -19,10 +19,10 @@ type Reservation struct {
 	call  *engine.Call
 
 	mu      sync.Mutex
-	waiting bool // a Wait is running
-	failed  bool // a Wait ended with a final error
-	settled bool // its real cost was reported
-	probes  bool // it has its turn although a limit is stopped; never changes
+	waiting bool    // a Wait is running
+	failed  bool    // a Wait ended with a final error
+	settled bool    // its real cost was reported
+	stops   []int64 // what it probes, if it has its turn although a limit is stopped; never changes
 
 	back time.Time // when it is to ask again, if Ask has booked it; never changes
 
@@ -143,7 +143,7 @@ func (r *Reservation) wasted(turn *engine.Turn) {
 }
 
 func (r *Reservation) wait(ctx context.Context, early time.Duration) error {
-	if r.probes { // it has its turn
+	if r.Probes() { // it has its turn
 		return ctx.Err()
 	}
 	if err := r.joint.ready(ctx); err != nil {

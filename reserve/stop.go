@@ -118,32 +118,27 @@ func (l *Limiter) ServedSince(ctx context.Context, moment time.Time) bool {
 	return l.limit.ServedSince(moment)
 }
 
-// Served says that the provider has served a call that [Reservation.Probes] a stop. It ends the stops of its limits;
-// plain pauses stay. For other calls it does nothing. Errors are those of [Limiter.Pause].
+// Served says that the provider has served a call that [Reservation.Probes] a stop. It ends the stops that the call
+// probes; a limit that was stopped again since, and plain pauses, stay. For other calls it does nothing. Errors are
+// those of [Limiter.Pause].
 func (r *Reservation) Served(ctx context.Context) error {
-	if !r.probes {
+	if !r.Probes() {
 		return nil
 	}
-	return r.joint.Served(ctx)
+	return r.joint.Served(ctx, r.stops)
 }
 
-// Served is [Reservation.Served] for a call whose Reservation is gone, such as that of another process. It ends any stop of
-// the limits, also one by hand. So call it only after a call that probed, and was served.
-func (j *Joint) Served(ctx context.Context) error {
-	states, err := j.States(ctx)
-	if err != nil {
-		return err
+// Served is [Reservation.Served] for a call whose Reservation is gone, such as that of another process, with its
+// [Reservation.Stops].
+func (j *Joint) Served(ctx context.Context, stops []int64) error {
+	err := j.ready(ctx)
+	if err == nil && len(stops) != len(j.limits) {
+		err = invalid("stops", "must be those of the call, one for each limit, got %d", len(stops))
 	}
-	var stopped []*Limiter
-	for i, l := range j.limits {
-		if states[i].Stopped {
-			stopped = append(stopped, l)
-		}
+	if err == nil {
+		err = j.shared().why(ctx, j.process().Resume(ctx, j.all(), stops...))
 	}
-	if len(stopped) == 0 {
-		return nil
-	}
-	return (&Joint{limits: stopped}).Resume(ctx)
+	return failed("served", j, err)
 }
 
 // sure bounds a forecast at a stop: it may end early. If nobody knows its end, a call may probe it every five minutes.
@@ -176,7 +171,10 @@ func (j *Joint) Staying() *Joint { return j.each((*Limiter).Staying) }
 
 // Probes reports whether the call probes a stop: see [Limiter.Stop]. It has its turn although the limit is stopped,
 // holds no slots, and its cost does not count.
-func (r *Reservation) Probes() bool { return r.probes }
+func (r *Reservation) Probes() bool { return r.stops != nil }
+
+// Stops names the stops that the call probes, for [Joint.Served]: one number for each limit. It is nil for other calls.
+func (r *Reservation) Stops() []int64 { return r.stops }
 
 // Probe returns a Reservation that [Reservation.Probes] a stop, or nil: then the call may not, or the process knows of no
 // stop. It does not queue. [Joint.Acquire] and [Joint.Ask] do it for their calls.
@@ -203,10 +201,11 @@ func (j *Joint) probe(ctx context.Context, need engine.Need) *Reservation {
 	if !due {
 		return nil
 	}
-	if may, _, err := j.process().Probe(ctx, j.all(), probeEvery); err != nil || !may {
+	stops, err := j.process().Probe(ctx, j.all(), probeEvery)
+	if err != nil || stops == nil {
 		return nil
 	}
-	return &Reservation{joint: j, call: j.process().Prober(need), probes: true}
+	return &Reservation{joint: j, call: j.process().Prober(need), stops: stops}
 }
 
 // probed returns a Reservation for a call that a stop has ended, if the call may probe that stop.

@@ -31,17 +31,17 @@ func (p *Process) Stop(ctx context.Context, limits []*wire.Limit, d time.Duratio
 	}, func(e *Engine, now time.Time, micros int64) { e.HasPaused(now, limits, micros, left) })
 }
 
-// Probe asks whether a call may probe the hard stops of the limits: see wire.Probe. stopped is false if none of them
-// is stopped.
-func (p *Process) Probe(ctx context.Context, limits []*wire.Limit, every time.Duration) (may, stopped bool, err error) {
-	err = p.once(ctx, limits, func(c *wire.Call) (wire.Reply, error) {
-		reply, answers, err := wire.Probe(ctx, c, every)
-		for _, answer := range answers {
-			may, stopped = may || answer == wire.MayProbe, stopped || answer != wire.NotStopped
-		}
+// Probe asks whether a call may probe the hard stops of the limits, and returns what Resume takes: see wire.Probe. It
+// returns nil if the call may not.
+func (p *Process) Probe(ctx context.Context, limits []*wire.Limit, every time.Duration) (stops []int64, err error) {
+	err = p.once(ctx, limits, func(c *wire.Call) (reply wire.Reply, err error) {
+		reply, stops, err = wire.Probe(ctx, c, every)
 		return reply, err
 	})
-	return may, stopped, err
+	if !slices.ContainsFunc(stops, func(stop int64) bool { return stop > wire.NotYet }) {
+		stops = nil
+	}
+	return stops, err
 }
 
 // Prober returns a call that has its turn without Redis.
@@ -53,9 +53,9 @@ func (p *Process) Prober(need Need) *Call {
 	return c
 }
 
-// Resume ends a pause.
-func (p *Process) Resume(ctx context.Context, limits []*wire.Limit) error {
-	return p.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) }, nil)
+// Resume ends pauses, or the stops that Probe has returned.
+func (p *Process) Resume(ctx context.Context, limits []*wire.Limit, stops ...int64) error {
+	return p.move(ctx, limits, func(c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c, stops...) }, nil)
 }
 
 // Level sets how many permits are left of some limits, as wire.Level does.

@@ -158,15 +158,18 @@ func (r *Redis) Probe(who Caller, limits []Limit, every float64) ([]Head, float6
 	case s.probe > c.Now && s.probe <= c.Now+every:
 		answer = 2
 	default:
-		s.probe, answer = math.Ceil(c.Now+every), 1
+		s.probe, answer = math.Ceil(c.Now+every), s.paused
 	}
 	return c.says(), answer
 }
 
-// Resume is the script resume, for one limit.
-func (r *Redis) Resume(who Caller, limits []Limit) []Head {
+// Resume is the script resume, for one limit. With the end of a stop, it ends that stop alone.
+func (r *Redis) Resume(who Caller, limits []Limit, stop ...float64) []Head {
 	c := r.begin(who, limits)
 	s := c.load(0)
+	if len(stop) > 0 && (stop[0] != s.paused || s.probe == 0) {
+		return c.heads()
+	}
 	if s.paused > 0 {
 		first := 0.0
 		if s.kind == "p" {

@@ -31,12 +31,9 @@ func Stop(ctx context.Context, c *Call, d time.Duration, until time.Time, reason
 	return c.pause(ctx, d, moment+" "+reason, true, every) // an empty bucket would outlast the stop where Redis loses its data
 }
 
-// The answers to a call that asks whether it may probe.
-const (
-	NotStopped = 0
-	MayProbe   = 1
-	NotYet     = 2
-)
+// NotYet is the answer for a limit whose hard stop a call may not probe now. 0: it is not stopped. A higher answer is
+// when the stop ends, unless it is renewed: Resume takes it.
+const NotYet = 2
 
 // Probe asks whether a call may probe the hard stops of the limits. If it may, no other call may do so in the next
 // stretch of time `every`.

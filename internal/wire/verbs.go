@@ -160,9 +160,12 @@ func (c *Call) pause(ctx context.Context, d time.Duration, reason string, keeps 
 	return reply, left, r.err
 }
 
-// Resume ends a pause.
-func Resume(ctx context.Context, c *Call) (Reply, error) {
-	c.begin(scripts.Resume)
+// Resume ends pauses. With the answers of Probe, it ends those hard stops alone.
+func Resume(ctx context.Context, c *Call, stops ...int64) (Reply, error) {
+	a := c.begin(scripts.Resume)
+	for _, stop := range stops {
+		a.number(stop)
+	}
 	reply, _, err := c.run(ctx, scripts.Resume)
 	return reply, err
 }

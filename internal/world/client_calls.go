@@ -242,7 +242,9 @@ func (m *client) pause(limit int, d time.Duration) {
 	})
 }
 
-func (m *client) resume(limit int) { m.move(limit, wire.Resume, m.engine.HasMoved) }
+func (m *client) resume(limit int) {
+	m.move(limit, func(ctx context.Context, c *wire.Call) (wire.Reply, error) { return wire.Resume(ctx, c) }, m.engine.HasMoved)
+}
 
 func (m *client) set(limit int, to reserve.Limit) {
 	t := termsOf(to)
