@@ -49,7 +49,7 @@ var mayImport = map[string][]string{
 	"embedded":             {},
 	"internal/asynqtest":   {"reserve", "internal/bubble", "internal/provider"},
 	"internal/bare":        {},
-	"internal/bubble":      {"reserve", "lua", "internal/delay"},
+	"internal/bubble":      {"reserve", "lua", "internal/delay", "internal/redistest"},
 	"internal/delay":       {},
 	"internal/example/web": {},
 	"internal/example":     {"embedded", "monitor", "reserve", "internal/provider", "internal/scrape"},

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,12 +16,10 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/fleetpace/fleetpace/internal/delay"
+	_ "github.com/fleetpace/fleetpace/internal/redistest" // collects garbage less often
 	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/reserve"
 )
-
-// The interpreter of the scripts makes much garbage, and keeps little memory.
-func init() { debug.SetGCPercent(400) }
 
 // Bubble is a Redis with connections in memory, and the processes that share it.
 type Bubble struct {
