@@ -54,7 +54,8 @@
 //
 // X-RateLimit-Limit, -Remaining and -Reset, which no document defines, are q, r and
 // the Unix time, in seconds, of [Quota.Reset]: of a bucket, when it is full, also on a
-// refusal. Each call that uses permits moves it. Several limits ([reserve.Joint]) are
+// refusal. Each call that uses permits moves it. For a rolling limit nobody knows
+// that moment, so it is one window after each response. Several limits ([reserve.Joint]) are
 // several items of the IETF's fields. X-RateLimit describes the limit with the smallest
 // remaining fraction.
 //
