@@ -41,7 +41,7 @@ type State struct {
 	// has sent no heartbeat for 3 s, does not count.
 	Processes int64
 
-	// Holders are the calls that hold slots, the oldest first; at most 1,000.
+	// Holders are all calls that hold slots, the oldest first: at most 1,000, as a limit has no more slots.
 	Holders []Holder
 
 	// Paused is how much longer the pause lasts, and PauseReason is its reason. Without a pause
