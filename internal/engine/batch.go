@@ -330,14 +330,14 @@ func (b *Batch) takesBack(limit int, ask string) {
 
 // again prepares a batch for asking once more, because its reply was lost. Redis takes back what the first
 // attempt was given. The time at which it was sent becomes the tag of its new calls, so that later calls queue
-// behind them.
+// behind them. A call with an ID may be booked: then it has the tag of its booking.
 func (b *Batch) again(sent int64) {
 	for j := range b.back {
 		b.takesBack(j, b.caller.Ask())
 	}
 	for _, item := range b.Items {
 		for i, p := range item.Parts {
-			if p.Tag == 0 && item.Ahead == 0 {
+			if p.Tag == 0 && item.Ahead == 0 && item.ID == nil {
 				item.Parts[i].Tag = sent
 			}
 		}
