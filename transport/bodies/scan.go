@@ -11,12 +11,14 @@ import (
 type Scanner struct {
 	doc     document
 	kind    kind
-	line    []byte // the line that is not complete yet; for a document all of it so far
-	long    bool   // the line is longer than mostLine, and doc has read its beginning
-	data    bool   // a long line has data
-	text    int    // bytes of text that the stream has brought
-	textKey int    // the index in textKeys of the name that was found last
-	textAt  int    // where it stood in its event
+	line    []byte   // the line that is not complete yet; for a document all of it so far
+	long    bool     // the line is longer than mostLine, and doc has read its beginning
+	data    bool     // a long line has data
+	text    int      // bytes of text that the stream has brought
+	textKey int      // the index in textKeys of the name that was found last
+	textAt  int      // where it stood in its event
+	event   [64]byte // the last line that is neither data nor empty, unless it is longer
+	eventN  int
 	before  []byte // what stood before the last text
 	after   []byte // what stood after it
 	usages  int    // lines that state usage
@@ -174,10 +176,33 @@ var (
 
 // read takes in a line of a stream. Most lines bring nothing but another text, so they need no search.
 func (s *Scanner) read(line []byte) {
-	s.notice(line)
-	if data, ok := dataOf(line); ok {
-		s.readData(data)
+	if len(line) == 0 || bytes.Equal(line, s.event[:s.eventN]) {
+		return
 	}
+	data, ok := dataOf(line)
+	if ok && s.again(data) {
+		return
+	}
+	s.notice(line)
+	if ok {
+		s.readData(data)
+	} else if s.eventN = copy(s.event[:], line); s.eventN < len(line) {
+		s.eventN = 0
+	}
+}
+
+// again reports whether an event is like the one before, but for its text, and counts that.
+func (s *Scanner) again(data []byte) bool {
+	n := len(data) - len(s.before) - len(s.after)
+	if n < 1 || len(s.after) == 0 || !bytes.HasPrefix(data, s.before) || !bytes.HasSuffix(data, s.after) {
+		return false
+	}
+	text := data[len(s.before) : len(s.before)+n]
+	if text[n-1] == '\\' || bytes.IndexByte(text, '"') >= 0 {
+		return false
+	}
+	s.text += n
+	return true
 }
 
 // readData takes in the data of an event.

@@ -58,6 +58,8 @@ var said = []struct {
 	{"Groq says it twice", sse, chatText + groqLast + chatUsage + chatDone, false, bodies.Usage{Input: 44, CacheRead: 256, Output: 120, Known: true, Complete: true}, ""},
 	{"usage in the last event but one", sse, strings.Replace(chatUsage, `"choices":[]`, `"choices":[{"delta":{"content":"x"}}]`, 1) + chatText + chatDone, false,
 		bodies.Usage{Input: 44, CacheRead: 256, Output: 120, Known: true, Complete: true}, ""},
+	{"usage between two texts", sse, chatText + strings.Replace(chatText, "Héllo, wörld!", `a"}}],"usage":{"prompt_tokens":7},"x":[{"y":{"z":"b`, 1) + strings.Replace(chatText, "Héllo, wörld!", `\\`, 1) + chatDone, false,
+		bodies.Usage{Input: 7, Known: true, Complete: true}, ""},
 	{"a whole chat", json, `{"choices":[{"message":{"content":"\"usage\":{\"prompt_tokens\":9999}"}}],"usage":{"prompt_tokens":300,"completion_tokens":120,"prompt_tokens_details":{"cached_tokens":256}}}`, false,
 		bodies.Usage{Input: 44, CacheRead: 256, Output: 120, Known: true, Complete: true}, ""},
 	{"responses", sse, "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"error\":null,\"usage\":null}}\n\n" +
