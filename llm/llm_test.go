@@ -108,7 +108,7 @@ func TestChain(t *testing.T) {
 		_, _, err := chain.Acquire(t.Context(), llm.Estimate{Input: 100}, 20*time.Second)
 		var gone *llm.Exhausted
 		require.ErrorAs(t, err, &gone)
-		assert.Equal(t, "calls", gone.Scope)
+		assert.Equal(t, "second/calls", gone.Scope)
 		assert.Equal(t, "DayQuota", gone.Reason)
 		assert.True(t, gone.Until.Equal(until))
 	})
@@ -221,7 +221,7 @@ func TestDayQuota(t *testing.T) {
 						var gone *llm.Exhausted
 						if errors.As(err, &gone) {
 							assert.InDelta(t, 0, gone.Until.Sub(midnight), float64(2*time.Second))
-							assert.Equal(t, "m/requests", gone.Scope)
+							assert.Equal(t, "a/m/requests", gone.Scope)
 							time.Sleep(time.Until(gone.Until) + time.Second)
 							response, err = client.Post("https://api.example/v1beta/models/m:generateContent", "application/json", strings.NewReader(`{}`))
 						}

@@ -141,7 +141,7 @@ func newShared(client redis.UniversalClient, cfg Config, g group) *shared {
 	s.process = engine.Start(client, engine.Config{
 		Channel: scripts.Channel(cfg.Prefix, cfg.Group, cfg.Name), Dead: dead,
 		Away: away[cfg.Outage.Policy], Failures: cfg.Outage.Failures, Probe: cfg.Outage.Probe, Share: cfg.Outage.share,
-		Errors: engine.Errors{Closed: ErrClosed, Cancelled: ErrCancelled, Away: errAway, Missed: miss, Full: full, Kind: errKind, Stopped: exhausted},
+		Errors: engine.Errors{Closed: ErrClosed, Cancelled: ErrCancelled, Away: errAway, Missed: miss, Full: full, Kind: errKind, Stopped: exhausted(cfg.Group)},
 	}, string(cfg.Outage.Policy), s.watch)
 	s.source = &meter.Source{Policy: string(cfg.Outage.Policy), Read: s.process.Standing}
 	s.source.Open()

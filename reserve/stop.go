@@ -20,7 +20,7 @@ const (
 
 // Exhausted is an [ErrExhausted] with its details, for errors.As.
 type Exhausted struct {
-	Scope  string    // the limit that is stopped: its name, and its key after a slash
+	Scope  string    // the limit that is stopped: its name, behind its group and before its key, with slashes between them
 	Reason string    // as it was given to Stop
 	Until  time.Time // when the provider serves calls again; zero: not known
 }
@@ -28,7 +28,7 @@ type Exhausted struct {
 func (e *Exhausted) Error() string {
 	text := fmt.Sprintf("%v: %q: %s", ErrExhausted, e.Scope, e.Reason)
 	if e.Until.IsZero() {
-		return text + "; the end is not known: fleetpace resume " + e.Scope + " ends the stop"
+		return text + "; the end is not known; this ends the stop: fleetpace resume " + e.Scope
 	}
 	return text + "; until " + e.Until.Format(time.RFC3339)
 }
@@ -36,8 +36,10 @@ func (e *Exhausted) Error() string {
 // Unwrap returns [ErrExhausted].
 func (e *Exhausted) Unwrap() error { return ErrExhausted }
 
-func exhausted(l *wire.Limit, s *wire.Stopped) error {
-	return &Exhausted{Scope: l.String(), Reason: s.Reason, Until: s.Until}
+func exhausted(group string) func(*wire.Limit, *wire.Stopped) error {
+	return func(l *wire.Limit, s *wire.Stopped) error {
+		return &Exhausted{Scope: inGroup(group, l.String()), Reason: s.Reason, Until: s.Until}
+	}
 }
 
 // Stop stops the limit for the whole fleet, because what the provider sells is used up: the credit of the

@@ -57,8 +57,8 @@ func hardStop(t *testing.T, kinds []reserve.Limit) {
 				defer mu.Unlock()
 				var gone *reserve.Exhausted
 				if assert.ErrorIs(t, err, reserve.ErrExhausted) && assert.ErrorAs(t, err, &gone) {
-					assert.Equal(t, reserve.Exhausted{Scope: "a", Reason: "insufficient_quota"}, *gone)
-					assert.ErrorContains(t, err, "the end is not known: fleetpace resume a ends the stop")
+					assert.Equal(t, reserve.Exhausted{Scope: "g/a", Reason: "insufficient_quota"}, *gone)
+					assert.ErrorContains(t, err, "the end is not known; this ends the stop: fleetpace resume g/a")
 				}
 				failed = append(failed, time.Now())
 			})
