@@ -55,6 +55,24 @@ func connect(text string) (redis.UniversalClient, error) {
 	}
 }
 
+// withoutPassword is the URL without its passwords.
+func withoutPassword(text string) string {
+	u, err := url.Parse(text)
+	if err != nil { // connect reports it
+		return ""
+	}
+	if name := u.User.Username(); name == "" {
+		u.User = nil
+	} else {
+		u.User = url.User(name)
+	}
+	if q := u.Query(); q.Has("sentinel_password") {
+		q.Del("sentinel_password")
+		u.RawQuery = q.Encode()
+	}
+	return u.String()
+}
+
 // patience is how long one command waits for Redis.
 const patience = 3 * time.Second
 

@@ -267,7 +267,7 @@ func grants(user string, err error, rules string) string {
 func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	names, err := a.fleet.Names(ctx)
 	if err != nil {
-		return []finding{{"fleet", "problem", err.Error(), "fleetpace ls"}}, nil
+		return []finding{{"fleet", "problem", err.Error(), a.fleet.Command("ls")}}, nil
 	}
 	var all []finding
 	alive := map[string]bool{}
@@ -288,7 +288,7 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		do := "fleetpace why " + n.String()
+		do := a.fleet.Command("why", n.String())
 		switch {
 		case answer.Reason == fleet.WhyNobody && answer.Held == 0: // somebody may have ended them by hand
 			all = append(all, finding{"fleet", "note", n.String() + ": " + answer.Text + " Nothing waits here", do})

@@ -49,8 +49,8 @@ func (s *scene) limiter(name, limit string) *reserve.Limiter {
 func (s *scene) command(answer string, args ...string) (code int, out, errs string) {
 	s.Helper()
 	var o, e bytes.Buffer
-	a := &app{in: strings.NewReader(answer), out: &o, errs: &e}
-	code = a.run(s.Context(), append([]string{"-redis", s.url, "-prefix", s.prefix}, args...))
+	a := &app{in: strings.NewReader(answer), out: &o, errs: &e, url: s.url, prefix: s.prefix}
+	code = a.run(s.Context(), args)
 	return code, o.String(), e.String()
 }
 

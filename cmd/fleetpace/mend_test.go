@@ -29,7 +29,7 @@ func TestTheCommandOfWhyMends(t *testing.T) {
 		require.NoError(t, json.Unmarshal([]byte(s.does(append(why, "-o", "json")...)), &answer))
 		require.Equal(t, reason, answer.Reason)
 		require.Contains(t, s.does(why...), answer.Do+" "+answer.Command)
-		words := strings.Fields(answer.Command)
+		words := strings.Fields(strings.ReplaceAll(answer.Command, "'", ""))
 		require.Equal(t, "fleetpace", words[0])
 		s.does(append(words[1:], "-y")...)
 		require.NotContains(t, s.does(why...), answer.Command, "it is mended")
@@ -63,5 +63,34 @@ func TestStop(t *testing.T) {
 		require.Regexp(t, ` fails +calls fail: `, s.does("show", "openai"))
 		s.does("resume", "openai", "-y")
 		require.Eventually(t, func() bool { return l.Wait(t.Context()) == nil }, 20*time.Second, 20*time.Millisecond)
+	}
+}
+
+// A printed command has the flags that were given, without the password, and asks the same Redis.
+func TestPrintedCommandsHaveTheFlags(t *testing.T) {
+	t.Parallel()
+	server := redistest.Mini(t)
+	s := newScene(t, server)
+	s.prefix = "my app"
+	l := s.limiter("openai", "10/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("openai")
+	require.NoError(t, l.Stop(t.Context(), time.Time{}, "no credit"))
+	prefix := s.prefix
+	s.url, s.prefix = "", ""
+	flags := []string{"--redis", server.URL(), "--prefix", prefix}
+	given := " --redis " + server.URL() + " --prefix 'my app'\n"
+	for _, command := range []string{"why openai", "why", "doctor"} {
+		_, out, errs := s.command("", append(strings.Fields(command), flags...)...)
+		want := "fleetpace resume openai"
+		if command == "doctor" {
+			want = "fleetpace why openai"
+		}
+		require.Contains(t, out, want+given, errs)
+	}
+	for url, want := range map[string]string{
+		"redis://ann:secret@h/3": "redis://ann@h/3", "redis://:secret@h:1?master_name=m&sentinel_password=secret": "redis://h:1?master_name=m",
+	} {
+		require.Equal(t, want, withoutPassword(url))
 	}
 }

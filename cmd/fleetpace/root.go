@@ -23,6 +23,7 @@ type app struct {
 	out, errs io.Writer
 	url       string
 	prefix    string
+	flags     []string // the given ones of these, for the commands that are printed
 	format    string
 	yes       bool
 	client    redis.UniversalClient
@@ -45,9 +46,9 @@ func (a *app) root() *cobra.Command {
 		return usageError{fmt.Errorf("%w (see %s -h)", err, cmd.CommandPath())}
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.url, "redis", cmp.Or(os.Getenv("FLEETPACE_REDIS_URL"), "redis://localhost:6379"), "`URL` of Redis (default FLEETPACE_REDIS_URL, or redis://localhost:6379)")
+	flags.StringVar(&a.url, "redis", cmp.Or(a.url, os.Getenv("FLEETPACE_REDIS_URL"), "redis://localhost:6379"), "`URL` of Redis (default FLEETPACE_REDIS_URL, or redis://localhost:6379)")
 	flags.Lookup("redis").DefValue = ""
-	flags.StringVar(&a.prefix, "prefix", cmp.Or(os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "`text` before the names of Redis keys: Config.Prefix of the limiters (default FLEETPACE_PREFIX, or "+reserve.DefaultPrefix+")")
+	flags.StringVar(&a.prefix, "prefix", cmp.Or(a.prefix, os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "`text` before the names of Redis keys: Config.Prefix of the limiters (default FLEETPACE_PREFIX, or "+reserve.DefaultPrefix+")")
 	flags.Lookup("prefix").DefValue = ""
 	flags.StringVarP(&a.format, "output", "o", "text", "`format`: text or json")
 	root.AddCommand(a.ls(), a.show(), a.top(), a.watch(), a.why(), a.pause(), a.stop(), a.resume(), a.refill(), a.set(), a.reset(), a.release(),
@@ -77,6 +78,12 @@ func (a *app) open(cmd *cobra.Command) error {
 	if a.format != "text" && a.format != "json" {
 		return usageError{fmt.Errorf("-o: must be text or json, got %q", a.format)}
 	}
+	if cmd.Flags().Changed("redis") {
+		a.flags = append(a.flags, "--redis", withoutPassword(a.url))
+	}
+	if cmd.Flags().Changed("prefix") {
+		a.flags = append(a.flags, "--prefix", a.prefix)
+	}
 	if cmd.Annotations[offline] != "" || cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" || strings.HasPrefix(cmd.Name(), "__") {
 		return nil
 	}
@@ -88,6 +95,7 @@ func (a *app) connect(ctx context.Context) (err error) {
 		return err
 	}
 	a.fleet = fleet.New(a.client, a.prefix)
+	a.fleet.Flags = a.flags
 	return reach(ctx, a.client)
 }
 

@@ -127,7 +127,7 @@ func (a *app) explain(cmd *cobra.Command, args []string) (*fleet.Answer, error) 
 	ctx := cmd.Context()
 	if err := a.connect(ctx); err != nil {
 		if errors.Is(err, errConnect) && ctx.Err() == nil {
-			return fleet.Away(args[0], err), nil
+			return a.fleet.Away(args[0], err), nil
 		}
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (a *app) explain(cmd *cobra.Command, args []string) (*fleet.Answer, error) 
 		err = a.fleet.Beside(ctx, n, answer)
 	}
 	if err != nil && ctx.Err() == nil && fleet.IsAway(err) {
-		return fleet.Away(args[0], err), nil
+		return a.fleet.Away(args[0], err), nil
 	}
 	return answer, err
 }

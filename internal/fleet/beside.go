@@ -34,7 +34,7 @@ func (r *Reader) Beside(ctx context.Context, n Name, a *Answer) error {
 	if len(stopped) == 0 {
 		return nil
 	}
-	command, are := "fleetpace why "+quoted(stopped[0]), "it is stopped"
+	command, are := r.Command("why", stopped[0]), "it is stopped"
 	if len(stopped) > 1 {
 		are = "these are stopped"
 	}

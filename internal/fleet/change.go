@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -39,14 +38,11 @@ var (
 
 // command is the command line of a change.
 func (t *Target) command(verb string, more ...string) string {
-	words := []string{"fleetpace", verb, quoted(t.Name.String())}
+	words := []string{verb, t.Name.String()}
 	if t.Key != "" {
-		words = append(words, quoted(t.Key))
+		words = append(words, t.Key)
 	}
-	for i := range more {
-		more[i] = quoted(more[i])
-	}
-	return strings.Join(append(words, more...), " ")
+	return command(append(words, more...), t.flags)
 }
 
 // Pause lets no call through for a while. who is who does it.

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -92,15 +93,15 @@ func (w Why) title(row *Row, held int64) string {
 // mend says what to do about a reason, and the command for it. Both may be empty.
 func (l *Look) mend(why Why, row *Row) (do, command string) {
 	on := func(verb string, more ...string) string {
-		words := []string{"fleetpace", verb, quoted(l.Name.String())}
+		words := []string{verb, l.Name.String()}
 		if row.Key != "" && verb != "show" && verb != "top" {
-			words = append(words, quoted(row.Key))
+			words = append(words, row.Key)
 		}
-		return strings.Join(append(words, more...), " ")
+		return l.command(append(words, more...)...)
 	}
 	switch why {
 	case WhyAway, WhyNoWrites:
-		return "docs/outages.md says what each process does meanwhile. Look at Redis:", "fleetpace doctor"
+		return "docs/outages.md says what each process does meanwhile. Look at Redis:", l.command("doctor")
 	case WhyCorrupt:
 		return "Look at the key in Redis. Without it the limit begins again as new.", ""
 	case WhyKind, WhyVersion:
@@ -117,7 +118,7 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 				on("release", SlotID(holders[0].Process, holders[0].Number))
 		}
 	case WhyHeldBy:
-		return "What holds that limit back:", "fleetpace why " + quoted(l.beside(row))
+		return "What holds that limit back:", l.command("why", l.beside(row))
 	case WhyUsedUp:
 		if row.slows() {
 			return "It ends by itself. The configured limit is " + row.Own.String() + ". To end the override now:", on("reset")
@@ -134,6 +135,22 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 	case WhyAvailable, WhyIdle:
 	}
 	return "", ""
+}
+
+// command is a command line of fleetpace.
+func command(words, flags []string) string {
+	return "fleetpace " + Quoted(slices.Concat(words, flags)...)
+}
+
+func (s *Survey) command(words ...string) string { return command(words, s.flags) }
+
+// Quoted is a part of a command line, with quotes where a shell would read a word as something else.
+func Quoted(words ...string) string {
+	words = slices.Clone(words)
+	for i := range words {
+		words[i] = quoted(words[i])
+	}
+	return strings.Join(words, " ")
 }
 
 // quoted is a word of a command line, in quotes if a shell would read it as something else.

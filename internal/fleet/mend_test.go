@@ -24,13 +24,14 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
 	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhyQueue} {
 		row := &Row{Queue: Queue{Key: "acme", HeldBy: "other"}}
-		row.State.Holders = []reserve.Holder{{Process: "p", Number: 1, Slots: 1}}
+		row.State.Holders = []reserve.Holder{{Process: "~p", Number: 1, Slots: 1}}
 		title, severity := why.title(row, 1), why.severity(1)
 		do, command := look.mend(why, row)
 		require.NotEqual(t, "Nothing", title, why)
 		require.NotEqual(t, SeverityFine, severity, why)
 		require.NotEmpty(t, do, why)
 		require.True(t, command != "" || why == WhyCorrupt, why)
+		require.NotContains(t, command, " ~", "zsh looks for a user")
 	}
 	for _, why := range []Why{WhyAvailable, WhyIdle, WhyBooked, WhyNobody} {
 		require.NotEqual(t, SeverityStop, why.severity(0))

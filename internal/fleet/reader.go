@@ -49,6 +49,9 @@ type Reader struct {
 	client redis.UniversalClient
 	prefix string
 
+	// Flags end the commands that answers name, such as --prefix and its value.
+	Flags []string
+
 	mu       sync.Mutex
 	limiters map[use]*reserve.Limiter
 }
@@ -81,6 +84,9 @@ func (r *Reader) Close() {
 	}
 	clear(r.limiters)
 }
+
+// Command is a command line of fleetpace, with the Flags.
+func (r *Reader) Command(words ...string) string { return command(words, r.Flags) }
 
 // Names returns all limits that processes have used, in order.
 func (r *Reader) Names(ctx context.Context) ([]Name, error) {

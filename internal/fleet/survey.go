@@ -76,7 +76,8 @@ type Survey struct {
 	SetBy     map[string]string `json:"setBy,omitempty"` // by key: who has set the override, if that is known
 	Protocols []int             `json:"protocols"`       // of the living processes of the group, the lowest first; 2: v0.2
 
-	at time.Time // local time of the reading
+	at    time.Time // local time of the reading
+	flags []string  // of the commands: see Reader.Flags
 }
 
 // Alive is how many processes are alive, without processes whose calls fail.
@@ -129,7 +130,7 @@ func (r *Reader) Survey(ctx context.Context, n Name) (*Survey, error) {
 	if err != nil {
 		return nil, classified(fmt.Sprintf("read the processes of %q", n), err)
 	}
-	s := &Survey{Name: n, Limit: limits.Val()[" limit"], at: time.Now()}
+	s := &Survey{Name: n, Limit: limits.Val()[" limit"], at: time.Now(), flags: r.Flags}
 	s.listProtocols(spoken.Val(), limits.Val(), clock.Val())
 	last := map[string]float64{} // moments of heartbeats; below 0 for dead processes
 	for _, beat := range beats.Val() {

@@ -13,6 +13,8 @@ type Target struct {
 	Limit   reserve.Limit // the configured limit
 	Limiter *reserve.Limiter
 	Row     *Row
+
+	flags []string // of the commands: see Reader.Flags
 }
 
 // String is the name, and the key after a slash.
@@ -31,7 +33,7 @@ func (r *Reader) Target(ctx context.Context, n Name, key, known string) (*Target
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{Name: n, Key: key, Row: &Row{}}
+	t := &Target{Name: n, Key: key, Row: &Row{}, flags: r.Flags}
 	if known != "" {
 		t.Limit, err = reserve.ParseLimit(known)
 	} else {

@@ -31,6 +31,6 @@ func (l *Look) unfit(failing []*Process) (Why, string) {
 		return WhyVersion, fmt.Sprintf("Calls of %s fail since %s%s: it speaks protocol %d, and processes of %s use the limit, and the two versions cannot share it. %s (%s), and calls succeed a few seconds later: docs/upgrading.md.",
 			l.Process(p.ID), clock(p.Fails), others, p.Report.Protocol, version(foreign), do, l.speaking(foreign))
 	}
-	return WhyKind, fmt.Sprintf("Calls of %s fail since %s%s: it is configured with %s, and %s is in force, which is of another kind. Use one kind in all processes, or Config.LimitOf if only some keys have another: \"fleetpace show %s\" lists the processes. Two limits of an API need two names.",
-		l.Process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.Name)
+	return WhyKind, fmt.Sprintf("Calls of %s fail since %s%s: it is configured with %s, and %s is in force, which is of another kind. Use one kind in all processes, or Config.LimitOf if only some keys have another: \"%s\" lists the processes. Two limits of an API need two names.",
+		l.Process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.command("show", l.Name.String()))
 }

@@ -57,10 +57,10 @@ type Answer struct {
 }
 
 // Away is the answer if Redis does not answer.
-func Away(limit string, err error) *Answer {
+func (r *Reader) Away(limit string, err error) *Answer {
 	a := &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil, 0), Severity: SeverityStop,
 		Text: "Redis does not answer, so each process follows its outage policy.", Evidence: []string{err.Error()}}
-	a.Do, a.Command = new(Look).mend(WhyAway, nil)
+	a.Do, a.Command = (&Look{Survey: &Survey{flags: r.Flags}}).mend(WhyAway, nil)
 	return a
 }
 

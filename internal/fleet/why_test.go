@@ -538,7 +538,7 @@ func TestWhyAway(t *testing.T) {
 	_, err := s.reader.Explain(t.Context(), api, "")
 	require.Error(t, err)
 	require.True(t, fleet.IsAway(err), err)
-	a := fleet.Away("api", err)
+	a := s.reader.Away("api", err)
 	require.Equal(t, fleet.WhyAway, a.Reason)
 	require.Contains(t, a.Text, "outage policy")
 	require.Contains(t, fmt.Sprint(a.Evidence), "refused")
