@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strconv"
@@ -70,6 +71,7 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 			if cluster {
 				f.Text = node.Options().Addr + ": " + f.Text
 			}
+			f.Do = strings.ReplaceAll(f.Do, "redis-cli ", redisCLI(node.Options()))
 			all = append(all, f)
 		}
 		return nil
@@ -84,9 +86,32 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 	case *redis.Client:
 		_ = node(ctx, client)
 	}
-	all = append(all, a.ofRights(ctx)...)
+	for _, f := range a.ofRights(ctx) {
+		if client, ok := a.client.(*redis.Client); ok {
+			f.Do = strings.ReplaceAll(f.Do, "redis-cli ", redisCLI(client.Options()))
+		}
+		all = append(all, f)
+	}
 	processes, err := a.ofFleet(ctx)
 	return append(all, processes...), err
+}
+
+// redisCLI begins a command for a server. Who types it has a user of their own.
+func redisCLI(o *redis.Options) string {
+	host, port, err := net.SplitHostPort(o.Addr)
+	words := []string{"redis-cli", "-h", host, "-p", port}
+	switch {
+	case o.Network == "unix":
+		words = []string{"redis-cli", "-s", o.Addr}
+	case err != nil: // with Sentinel, the client knows no address
+		words = []string{"redis-cli", "-h", "HOST", "-p", "PORT"}
+	case port == "6379" && loopback(o.Addr):
+		words = words[:1]
+	}
+	if o.TLSConfig != nil {
+		words = append(words, "--tls")
+	}
+	return fleet.Quoted(words...) + " "
 }
 
 // fields reads what INFO and CLUSTER INFO say: a name and a value in each line.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"strings"
 	"testing"
@@ -76,7 +77,7 @@ func TestDoctor(t *testing.T) {
 	code, out, _ := s.command("", "doctor")
 	require.Equal(t, exitMustAct, code, out)
 	require.Contains(t, out, "problem  memory: when its memory is full, it may evict keys")
-	require.Contains(t, out, "         redis-cli CONFIG SET maxmemory-policy noeviction\n")
+	require.Contains(t, out, "         "+redisCLI(&redis.Options{Addr: server.Addr()})+"CONFIG SET maxmemory-policy noeviction\n")
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
 	require.Contains(t, healthy("-o", "json"), `"level": "ok"`)
 
@@ -85,7 +86,7 @@ func TestDoctor(t *testing.T) {
 	code, out, _ = s.command("", "doctor")
 	require.Equal(t, exitMustAct, code, out)
 	require.Contains(t, out, "problem  rights: this user may not do")
-	_, line, ok := strings.Cut(out, "redis-cli ACL SETUSER bob ")
+	_, line, ok := strings.Cut(out, redisCLI(&redis.Options{Addr: server.Addr()})+"ACL SETUSER bob ")
 	require.True(t, ok, out)
 	line, _, _ = strings.Cut(line, "\n")
 	rules := []any{"ACL", "SETUSER", "bob"}
@@ -97,6 +98,17 @@ func TestDoctor(t *testing.T) {
 	left, err := s.client.Exists(t.Context(), s.prefix+":doctor").Result()
 	require.NoError(t, err)
 	require.Zero(t, left)
+}
+
+// What doctor says to type reaches the server that it has looked at.
+func TestRedisCLI(t *testing.T) {
+	for want, o := range map[string]redis.Options{
+		"redis-cli ": {Addr: "localhost:6379"}, "redis-cli -h r.example -p 6380 --tls ": {Addr: "r.example:6380", TLSConfig: &tls.Config{}},
+		"redis-cli -s /run/redis.sock ": {Network: "unix", Addr: "/run/redis.sock"}, "redis-cli -h HOST -p PORT ": {Addr: "FailoverClient"},
+		"redis-cli -h ::1 -p 6380 ": {Addr: "[::1]:6380"},
+	} {
+		require.Equal(t, want, redisCLI(&o))
+	}
 }
 
 // What doctor says to type gives a Redis that is over its bound enough memory.
