@@ -114,6 +114,7 @@ func TestBadInput(t *testing.T) {
 		{"text empty", parse(""), []string{`""`, "100/s"}},
 		{"text blank", parse("  "), []string{"permits"}},
 		{"text without a slash", parse("100"), []string{"slash", `"100"`}},
+		{"text of slots", parse("3 concurrent"), []string{`slots read "3 at once"`}},
 		{"text without a rate", parse("/s"), []string{"permits", `"/s"`}},
 		{"text without a period", parse("100/"), []string{"period", `"100/"`}},
 		{"text with an unknown period", parse("100/fortnight"), []string{"period", "fortnight"}},

@@ -56,6 +56,9 @@ func parseLimit(text string) (Limit, error) {
 		}
 		return Concurrent(n), nil
 	}
+	if len(words) == 2 && strings.HasPrefix(words[1], "concurren") {
+		return Limit{}, invalid("Limit", "slots read \"%s at once\"", words[0])
+	}
 	rate, period, ok := strings.Cut(words[0], "/")
 	if !ok {
 		return Limit{}, invalid("Limit", "has no slash between permits and period")

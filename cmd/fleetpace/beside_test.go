@@ -25,6 +25,10 @@ func TestWhyBesideAStop(t *testing.T) {
 	s.known("calls", "gpt-5/tokens", "other")
 	require.NoError(t, limits["calls"].Stop(t.Context(), time.Time{}, "no credit"))
 	require.NotContains(t, s.does("why", "azure/other"), "stopped")
+	require.Regexp(t, `(?s)^stop  openai/prod/calls: .*\n1 of 2 limits are fine or idle\.\n$`, s.does("why", "openai/prod"))
+	code, _, errs := s.command("", "resume", "openai/prod", "-y")
+	require.Equal(t, exitUnknown, code)
+	require.Contains(t, errs, `"openai/prod" is a group: name one of its limits (openai/prod/calls, openai/prod/gpt-5/tokens)`)
 	require.NotContains(t, s.does("why", "openai/prod/calls"), "also need")
 	require.Contains(t, s.does("why", "openai/prod/gpt-5/tokens"), "Nothing holds it back: a call would have its turn now. "+
 		"Calls that also need openai/prod/calls fail: it is stopped.\nWhy: fleetpace why openai/prod/calls\n")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,6 +72,15 @@ func withoutPassword(text string) string {
 		u.RawQuery = q.Encode()
 	}
 	return u.String()
+}
+
+// address is where the Redis of a URL is.
+func address(text string) string {
+	u, err := url.Parse(text)
+	if err != nil { // connect reports it
+		return ""
+	}
+	return cmp.Or(u.Host, u.Path)
 }
 
 // patience is how long one command waits for Redis.

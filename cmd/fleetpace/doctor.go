@@ -86,7 +86,11 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 	case *redis.Client:
 		_ = node(ctx, client)
 	}
+	full := slices.ContainsFunc(all, func(f finding) bool { return f.About == "memory" && f.Level == "problem" })
 	for _, f := range a.ofRights(ctx) {
+		if full && strings.Contains(f.Text, "OOM") { // said already
+			continue
+		}
 		if client, ok := a.client.(*redis.Client); ok {
 			f.Do = strings.ReplaceAll(f.Do, "redis-cli ", redisCLI(client.Options()))
 		}
@@ -162,8 +166,10 @@ func ofMemory(info map[string]string) finding {
 	switch {
 	case most > 0 && policy != "noeviction":
 		return finding{"memory", "problem", "when its memory is full, it may evict keys of limits (maxmemory-policy " + policy + "); then calls exceed the limit", "redis-cli CONFIG SET maxmemory-policy noeviction"}
+	case most > 0 && used >= most:
+		return finding{"memory", "problem", fmt.Sprintf("it is full (%.0f %% of maxmemory): no call has a turn, and the outage policy applies", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*used, 'f', 0, 64)}
 	case most > 0 && used > 0.9*most:
-		return finding{"memory", "problem", fmt.Sprintf("%.0f %% of its memory is used; when it is full, no call has a turn, and the outage policy applies", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*max(most, used), 'f', 0, 64)}
+		return finding{"memory", "problem", fmt.Sprintf("%.0f %% of its memory is used; when it is full, no call has a turn, and the outage policy applies", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*most, 'f', 0, 64)}
 	case most == 0:
 		return finding{"memory", "ok", "no bound (maxmemory 0), so it evicts nothing", ""}
 	}

@@ -79,6 +79,11 @@ func TestDoctor(t *testing.T) {
 	require.Contains(t, out, "problem  memory: when its memory is full, it may evict keys")
 	require.Contains(t, out, "         "+redisCLI(&redis.Options{Addr: server.Addr()})+"CONFIG SET maxmemory-policy noeviction\n")
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	_, out, _ = s.command("", "doctor")
+	require.Contains(t, out, "problem  memory: it is full (")
+	require.NotContains(t, out, "rights")
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
 	require.Contains(t, healthy("-o", "json"), `"level": "ok"`)
 
 	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "bob", "on", ">x", "~*", "&*", "+@all", "-zadd").Err())
@@ -139,6 +144,6 @@ func TestDoctorFindsDeadFleets(t *testing.T) {
 		require.NoError(t, s.client.ZAdd(t.Context(), beats, redis.Z{Score: died, Member: processes[0]}).Err())
 	}
 	_, out, _ := s.command("", "doctor")
-	require.Contains(t, out, "problem  fleet: api: 1 call waits, and no process is alive to make the calls.\n         fleetpace why api\n")
-	require.Contains(t, out, "note     fleet: done: No process is alive to make calls: 1 died in the last ten minutes. Nothing waits here\n")
+	require.Contains(t, out, "problem  fleet: api: 1 call waits, and no process is alive in this Redis to make the calls.\n         fleetpace why api\n")
+	require.Contains(t, out, "note     fleet: done: No process is alive in this Redis to make calls: 1 died in the last ten minutes. Nothing waits here\n")
 }

@@ -313,6 +313,10 @@ func TestExitCodeOfWhy(t *testing.T) {
 		require.Equal(t, want, mustAct(&fleet.Answer{Reason: why, Held: 1, Severity: fleet.SeverityStop}), why)
 		require.False(t, mustAct(&fleet.Answer{Reason: why, Severity: fleet.SeverityLook}), why)
 	}
+	require.Contains(t, s.does("why", "quota"), "for example: fleetpace set quota --to '2/day quota' --for ")
+	code, _, errs = s.command("", "set", "quota", "--to", "20/day", "-y")
+	require.Equal(t, exitUsage, code)
+	require.Contains(t, errs, `--to: quota is of kind quota, and "20/day" is of kind paced: add "quota"`)
 	require.Equal(t, "No limit is known: no process has used one lately in this Redis under the prefix \"nobody\".\n"+
 		"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor\n", s.does("why", "--prefix", "nobody"))
 }

@@ -53,6 +53,10 @@ func (a *app) print(look *fleet.Look) error {
 				p.Report.PID, plain(p.Report.Host), p.Report.Protocol, foreign, p.Fails.Format("2 Jan 15:04:05 MST"))
 			continue
 		}
+		if look.Apart(p) {
+			fmt.Fprintf(a.out, "  ANOTHER VERSION: it used the limit until now; calls of process %d on %s fail since %s\n", p.Report.PID, plain(p.Report.Host), p.Fails.Format("2 Jan 15:04:05 MST"))
+			continue
+		}
 		fmt.Fprintf(a.out, "  ANOTHER KIND OF LIMIT: %s, of process %d on %s; its calls fail since %s\n", plain(p.Limit), p.Report.PID, plain(p.Report.Host), p.Fails.Format("2 Jan 15:04:05 MST"))
 	}
 	rows := [][]string{{"KEY", "LIMIT", "WAITING", "LONGEST", "BOOKED", "STORED", "A NEW CALL WAITS", "PAUSED"}}

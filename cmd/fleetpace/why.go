@@ -17,15 +17,27 @@ import (
 func (a *app) why() *cobra.Command {
 	var fails bool
 	c := &cobra.Command{
-		Use: "why [LIMIT [KEY|ID]]", Short: "Say why calls wait, in one sentence with evidence",
+		Use: "why [LIMIT [KEY|ID] | GROUP]", Short: "Say why calls wait, in one sentence with evidence",
 		Long: `Says why the calls of a limit or a key wait, or why a booked task waits. ID is any part of the task's
-ID. Without LIMIT it says so of all limits, the worst first.`,
+ID. Without LIMIT it says so of all limits, or those of a GROUP, the worst first.`,
 		Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.names, Annotations: map[string]string{offline: "it says so itself"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return a.whyAll(cmd.Context(), fails)
+				if err := a.connect(cmd.Context()); err != nil {
+					return err
+				}
+				names, err := a.fleet.Names(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return a.whyAll(cmd.Context(), names, fails)
 			}
 			answer, err := a.explain(cmd, args)
+			if errors.Is(err, fleet.ErrUnknown) && len(args) == 1 {
+				if names, err := a.fleet.Group(cmd.Context(), args[0]); err == nil && names != nil {
+					return a.whyAll(cmd.Context(), names, fails)
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -67,15 +79,8 @@ func mustAct(answer *fleet.Answer) bool {
 	return false
 }
 
-// whyAll explains all limits, the worst first. Equally bad limits are sorted by how many calls they hold back.
-func (a *app) whyAll(ctx context.Context, fails bool) error {
-	if err := a.connect(ctx); err != nil {
-		return err
-	}
-	names, err := a.fleet.Names(ctx)
-	if err != nil {
-		return err
-	}
+// whyAll explains limits, the worst first. Equally bad limits are sorted by how many calls they hold back.
+func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error {
 	answers := []*fleet.Answer{}
 	for _, n := range names {
 		answer, err := a.fleet.Explain(ctx, n, "")
@@ -127,7 +132,7 @@ func (a *app) explain(cmd *cobra.Command, args []string) (*fleet.Answer, error) 
 	ctx := cmd.Context()
 	if err := a.connect(ctx); err != nil {
 		if errors.Is(err, errConnect) && ctx.Err() == nil {
-			return a.fleet.Away(args[0], err), nil
+			return a.fleet.Away(args[0], address(a.url), err), nil
 		}
 		return nil, err
 	}
@@ -140,7 +145,7 @@ func (a *app) explain(cmd *cobra.Command, args []string) (*fleet.Answer, error) 
 		err = a.fleet.Beside(ctx, n, answer)
 	}
 	if err != nil && ctx.Err() == nil && fleet.IsAway(err) {
-		return a.fleet.Away(args[0], err), nil
+		return a.fleet.Away(args[0], address(a.url), err), nil
 	}
 	return answer, err
 }

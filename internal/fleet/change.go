@@ -118,6 +118,9 @@ func (r *Reader) Set(t *Target, to string, length time.Duration, who string) (*C
 	if length < 0 {
 		return nil, &FieldError{"for", fmt.Errorf("must not be below 0, got %v", length)}
 	}
+	if own := t.Limiter.Limit().Kind(); limit.Kind() == reserve.KindPaced && (own == reserve.KindQuota || own == reserve.KindRolling) {
+		return nil, &FieldError{"to", fmt.Errorf("%s is of kind %v, and %q is of kind %v: add %q", t, own, to, limit.Kind(), own.String())}
+	}
 	until, more := "until it is reset or set again", []string{"--to", limit.String()}
 	if length > 0 {
 		until, more = "for "+length.String(), append(more, "--for", length.String())

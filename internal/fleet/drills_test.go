@@ -25,6 +25,7 @@ func TestWhyRedisIsFull(t *testing.T) {
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	a := s.explain("")
 	require.Equal(t, fleet.WhyNoWrites, a.Reason, a.Text)
+	require.Contains(t, a.Text, "Redis is full, and refuses to write")
 	require.Contains(t, a.Text, "policy: redis is unavailable: OOM")
 	require.Empty(t, a.Also)
 	require.Equal(t, "fleetpace doctor", a.Command)

@@ -100,7 +100,9 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 		return l.command(append(words, more...)...)
 	}
 	switch why {
-	case WhyAway, WhyNoWrites:
+	case WhyAway:
+		return "Check --redis (or FLEETPACE_REDIS_URL), and whether the server runs. docs/outages.md says what each process does meanwhile. Look at Redis:", l.command("doctor")
+	case WhyNoWrites:
 		return "docs/outages.md says what each process does meanwhile. Look at Redis:", l.command("doctor")
 	case WhyCorrupt:
 		return "Look at the key in Redis. Without it the limit begins again as new.", ""
@@ -111,7 +113,7 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 	case WhyPaused:
 		return "It ends by itself. To end it now:", on("resume")
 	case WhyNobody:
-		return "Start workers. Who ran last:", on("show")
+		return "Start workers; if they run, compare their Redis URL and prefix. Who ran last:", on("show")
 	case WhySlots:
 		if holders := row.State.Holders; len(holders) > 0 {
 			return "Slots come back when calls are done. To free those of the longest one although its call may go on:",
@@ -123,7 +125,7 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 		if row.slows() {
 			return "It ends by itself. The configured limit is " + row.Own.String() + ". To end the override now:", on("reset")
 		}
-		return "It ends by itself. If the provider allows more than " + row.Limit + ":", on("set", `--to "LIMIT"`, "--for", span(max(seconds(row.Wait), 1e9)))
+		return "It ends by itself. If the provider allows more than " + row.Limit + ", for example:", on("set", "--to", row.more(), "--for", span(max(seconds(row.Wait), 1e9)))
 	case WhySet:
 		return "To end the override now:", on("reset")
 	case WhyDiffer:
@@ -140,6 +142,12 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 // command is a command line of fleetpace.
 func command(words, flags []string) string {
 	return "fleetpace " + Quoted(slices.Concat(words, flags)...)
+}
+
+// more is the limit of a window with twice its permits.
+func (row *Row) more() string {
+	_, rest, _ := strings.Cut(row.Limit, "/")
+	return fmt.Sprintf("%d/%s", 2*row.State.Limit.MaxBurst(), rest)
 }
 
 func (s *Survey) command(words ...string) string { return command(words, s.flags) }

@@ -56,3 +56,12 @@ func TestDoing(t *testing.T) {
 	require.Equal(t, " (http:job/17)", doing(reserve.Holder{Doing: "http:job/17"}))
 	require.Empty(t, doing(reserve.Holder{}))
 }
+
+// Where calls failed for processes of another version that are gone, the two limits are of one kind, and the answer says so.
+func TestAnotherVersionThatIsGone(t *testing.T) {
+	p := Process{ID: "p", Alive: true, Fails: time.Now(), Limit: "20/s burst 5"}
+	look := &Look{Survey: &Survey{Name: Name{Name: "api"}, Limit: "20/s burst 5", Processes: []Process{p}}}
+	why, text := look.unfit(look.Unfit())
+	require.Equal(t, WhyVersion, why)
+	require.Contains(t, text, "processes of another version used the limit until now. Calls succeed a few seconds later.")
+}

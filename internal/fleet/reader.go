@@ -132,9 +132,27 @@ func (r *Reader) Find(ctx context.Context, text string) (Name, error) {
 	case 1:
 		return names[slices.IndexFunc(names, func(n Name) bool { return n.Name == text })], nil
 	case 0:
+		if group := inGroup(names, text); group != nil {
+			return Name{}, fmt.Errorf("%w: %q is a group: name one of its limits (%s)", ErrUnknown, text, strings.TrimSuffix(listed(group), missing))
+		}
 		return Name{}, fmt.Errorf("%w: %q (there are: %s)", ErrUnknown, text, listed(names))
 	}
 	return Name{}, fmt.Errorf("%w: %q is in several groups: use one of %s", ErrUnknown, text, strings.Join(found, ", "))
+}
+
+// Group returns the limits of a group.
+func (r *Reader) Group(ctx context.Context, group string) ([]Name, error) {
+	names, err := r.Names(ctx)
+	return inGroup(names, group), err
+}
+
+func inGroup(names []Name, group string) (in []Name) {
+	for _, n := range names {
+		if n.Group == group && group != "" {
+			in = append(in, n)
+		}
+	}
+	return in
 }
 
 // FindKey is Find for a text that may also have a key, after the limit and a slash.
@@ -157,6 +175,9 @@ func (r *Reader) FindKey(ctx context.Context, text string) (n Name, key string, 
 	return Name{}, "", unknown
 }
 
+// missing ends a list of limits, if the one that was asked for is not among them.
+const missing = "; if the limit should be here, check --redis and --prefix"
+
 func listed(names []Name) string {
 	const most = 10
 	if len(names) == 0 {
@@ -169,7 +190,7 @@ func listed(names []Name) string {
 	if len(names) > most {
 		texts = append(texts, fmt.Sprintf("and %d more", len(names)-most))
 	}
-	return strings.Join(texts, ", ") + "; if the limit should be here, check --redis and --prefix"
+	return strings.Join(texts, ", ") + missing
 }
 
 // Limiter returns a limiter that changes or reads the limit in force: for Pause, SetLimit and

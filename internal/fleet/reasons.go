@@ -22,7 +22,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		}
 	}
 	st := &row.State
-	add(l.refuses != nil, WhyNoWrites, "Redis refuses to write, so each process follows its outage policy: %v.", l.refuses)
+	refuses := "Redis refuses"
+	if l.refuses != nil && strings.Contains(l.refuses.Error(), "OOM") {
+		refuses = "Redis is full, and refuses"
+	}
+	add(l.refuses != nil, WhyNoWrites, refuses+" to write, so each process follows its outage policy: %v.", l.refuses)
 	if row.Err != nil {
 		return []reason{{WhyCorrupt, corrupt(row.Err)}}
 	}
@@ -53,10 +57,10 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	waits := calls > 0 || st.Booked > 0
 	nobody := l.Alive() == 0 && l.refuses == nil
-	add(calls > 0 && nobody, WhyNobody, "%s, and no process is alive to make the calls.", count(calls, "call waits", "calls wait"))
-	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked > 0, WhyNobody, "%s booked, and no process is alive to make the calls: %d died in the last ten minutes.",
+	add(calls > 0 && nobody, WhyNobody, "%s, and no process is alive in this Redis to make the calls.", count(calls, "call waits", "calls wait"))
+	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked > 0, WhyNobody, "%s booked, and no process is alive in this Redis to make the calls: %d died in the last ten minutes.",
 		count(st.Booked, "call is", "calls are"), l.Dead())
-	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked == 0, WhyNobody, "No process is alive to make calls: %d died in the last ten minutes.", l.Dead())
+	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked == 0, WhyNobody, "No process is alive in this Redis to make calls: %d died in the last ten minutes.", l.Dead())
 	// Workers whose calls are all booked may send no heartbeats. So this reason applies only if permits
 	// are available, and none of the booked calls has come for them.
 	add(calls == 0 && nobody && l.Dead() == 0 && st.Booked > 0 && st.Wait <= 0, WhyNobody,
@@ -107,11 +111,17 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		add(true, WhyQueue, queue+"its task is booked as number %d, and comes back before its turn%s.", booked.Before+1, l.turnOf(booked, st))
 	case calls > 0 && limit.Kind() == reserve.KindSlots: // when a slot will be free is unknown
 		add(true, WhyQueue, queue+"%s for slots.", count(calls, "call waits", "calls wait"))
+	case calls > 0 && nobody:
+	case calls > 0 && st.Booked > 0:
+		add(true, WhyQueue, queue+"%s, and %d more %s booked. The turn of a new call depends on when those come back.", count(calls, "call waits", "calls wait"),
+			st.Booked, map[bool]string{true: "is", false: "are"}[st.Booked == 1])
 	case calls > 0:
 		add(true, WhyQueue, queue+"%s, and a new call would have its turn in about %s.", count(calls, "call waits", "calls wait"), span(st.Wait))
+	case st.Wait > 0 && len(all) == 0 && st.Booked > 0:
+		add(true, WhyQueue, "Earlier calls have used the permits, and %s booked. The turn of a new call depends on when those come back.", count(st.Booked, "call is", "calls are"))
 	case st.Wait > 0 && len(all) == 0:
 		add(true, WhyQueue, "Earlier calls have used the permits, and a new call would have its turn in about %s.", span(st.Wait))
-	case st.Wait > 0 && !st.Stopped && !(full && st.Paused == 0): // else no turn is expected
+	case st.Wait > 0 && !nobody && !st.Stopped && !(full && st.Paused == 0): // else no turn is expected
 		add(true, WhyQueue, "A new call would have its turn in about %s.", span(st.Wait))
 	case st.Booked > 0 && len(all) == 0:
 		add(true, WhyBooked, "Nothing holds a new call back. %s booked, and %s back at the time that was set when the limit was slower or paused: run their tasks now to have them earlier.",

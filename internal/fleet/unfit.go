@@ -1,6 +1,10 @@
 package fleet
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/fleetpace/fleetpace/reserve"
+)
 
 // mostUnfit is how many of these processes an answer names.
 const mostUnfit = 5
@@ -14,6 +18,13 @@ func (s *Survey) Unfit() (failing []*Process) {
 		}
 	}
 	return failing
+}
+
+// Apart reports whether calls of a process fail although its limit is of the kind in force: another version was there.
+func (s *Survey) Apart(p *Process) bool {
+	own, err := reserve.ParseLimit(p.Limit)
+	inForce, unknown := s.InForce()
+	return err == nil && unknown == nil && own.Kind() == inForce.Kind()
 }
 
 // unfit says what is wrong with these processes, and what to do.
@@ -30,6 +41,10 @@ func (l *Look) unfit(failing []*Process) (Why, string) {
 		}
 		return WhyVersion, fmt.Sprintf("Calls of %s fail since %s%s: it speaks protocol %d, and processes of %s use the limit, and the two versions cannot share it. %s (%s), and calls succeed a few seconds later: docs/upgrading.md.",
 			l.Process(p.ID), clock(p.Fails), others, p.Report.Protocol, version(foreign), do, l.speaking(foreign))
+	}
+	if l.Apart(p) {
+		return WhyVersion, fmt.Sprintf("Calls of %s fail since %s%s: processes of another version used the limit until now. Calls succeed a few seconds later.",
+			l.Process(p.ID), clock(p.Fails), others)
 	}
 	return WhyKind, fmt.Sprintf("Calls of %s fail since %s%s: it is configured with %s, and %s is in force, which is of another kind. Use one kind in all processes, or Config.LimitOf if only some keys have another: \"%s\" lists the processes. Two limits of an API need two names.",
 		l.Process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.command("show", l.Name.String()))

@@ -56,10 +56,10 @@ type Answer struct {
 	Held int64 `json:"held"`
 }
 
-// Away is the answer if Redis does not answer.
-func (r *Reader) Away(limit string, err error) *Answer {
+// Away is the answer if the Redis at an address does not answer.
+func (r *Reader) Away(limit, at string, err error) *Answer {
 	a := &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil, 0), Severity: SeverityStop,
-		Text: "Redis does not answer, so each process follows its outage policy.", Evidence: []string{err.Error()}}
+		Text: fmt.Sprintf("Redis at %s does not answer this command; if it is the fleet's Redis, each process follows its outage policy.", at), Evidence: []string{err.Error()}}
 	a.Do, a.Command = (&Look{Survey: &Survey{flags: r.Flags}}).mend(WhyAway, nil)
 	return a
 }

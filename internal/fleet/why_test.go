@@ -259,7 +259,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "slots of the dead", why: fleet.WhyNobody, says: []string{"No process is alive to make calls: 1 died"},
+		what: "slots of the dead", why: fleet.WhyNobody, says: []string{"No process is alive in this Redis to make calls: 1 died"},
 		make: func(s *scene) string {
 			_, client := s.slots(2, 2)
 			s.known(1)
@@ -303,7 +303,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "bookings, and all processes have died", held: 2, why: fleet.WhyNobody, says: []string{"2 calls are booked, and no process is alive to make the calls: 1 died"},
+		what: "bookings, and all processes have died", held: 2, why: fleet.WhyNobody, says: []string{"2 calls are booked, and no process is alive in this Redis to make the calls: 1 died"},
 		make: func(s *scene) string {
 			s.bookedWithoutWorkers()
 			s.silent(time.Minute, true)
@@ -319,7 +319,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "nobody lives, and nobody waits", why: fleet.WhyNobody, says: []string{"No process is alive to make calls: 1 died"},
+		what: "nobody lives, and nobody waits", why: fleet.WhyNobody, says: []string{"No process is alive in this Redis to make calls: 1 died"},
 		make: func(s *scene) string {
 			l, client := s.process(reserve.Config{Limit: reserve.PerSecond(100)})
 			require.NoError(s, l.Wait(s.Context()))
@@ -330,7 +330,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "bookings far ahead, whose workers need not tell that they live", held: 2, why: fleet.WhyQueue, says: []string{"Earlier calls have used the permits", "in about (5.m|1h0m)"},
+		what: "bookings far ahead, whose workers need not tell that they live", held: 2, why: fleet.WhyQueue, says: []string{"Earlier calls have used the permits, and 2 calls are booked. The turn of a new call depends on when those come back."},
 		make: func(s *scene) string {
 			s.booked("task-1", "task-2")
 			require.NoError(s, s.client.Del(s.Context(), s.beats()[0]).Err())
@@ -388,6 +388,16 @@ var situations = []struct {
 		make: func(s *scene) string {
 			s.waits(5, s.paced(reserve.PerHour(1)).Wait)
 			s.told(5)
+			return ""
+		},
+	},
+	{
+		what: "the queue beside bookings", held: 3, why: fleet.WhyQueue, says: []string{"It is the queue: 1 call waits, and 2 more are booked. The turn of a new call depends on when those come back"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerHour(1))
+			s.books(l, "task-1", "task-2")
+			s.waits(1, l.Wait)
+			s.told(1)
 			return ""
 		},
 	},
@@ -505,6 +515,9 @@ func TestWhy(t *testing.T) {
 				require.Regexp(t, text, strings.Join(a.Evidence, "\n"))
 			}
 			sentence(t, a.Text)
+			if a.Reason == fleet.WhyNobody {
+				require.NotContains(t, strings.Join(a.Evidence, "\n"), "would have its turn")
+			}
 			require.Equal(t, which == "" && a.Key != "", strings.Contains(fmt.Sprint(a.Evidence), "this is of the key"), "who asks for no key is told which one")
 		})
 	}
@@ -538,9 +551,10 @@ func TestWhyAway(t *testing.T) {
 	_, err := s.reader.Explain(t.Context(), api, "")
 	require.Error(t, err)
 	require.True(t, fleet.IsAway(err), err)
-	a := s.reader.Away("api", err)
+	a := s.reader.Away("api", "r:6379", err)
 	require.Equal(t, fleet.WhyAway, a.Reason)
-	require.Contains(t, a.Text, "outage policy")
+	require.Contains(t, a.Text, "Redis at r:6379 does not answer this command; if it is the fleet's Redis, each process follows its outage policy.")
+	require.Contains(t, a.Do, "Check --redis")
 	require.Contains(t, fmt.Sprint(a.Evidence), "refused")
 	sentence(t, a.Text)
 
