@@ -100,7 +100,7 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 	return append(all, processes...), err
 }
 
-// redisCLI begins a command for a server. Who types it has a user of their own.
+// redisCLI begins a command for a server. It names no user, because operators have their own.
 func redisCLI(o *redis.Options) string {
 	host, port, err := net.SplitHostPort(o.Addr)
 	words := []string{"redis-cli", "-h", host, "-p", port}

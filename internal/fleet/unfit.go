@@ -20,7 +20,7 @@ func (s *Survey) Unfit() (failing []*Process) {
 	return failing
 }
 
-// Apart reports whether calls of a process fail although its limit is of the kind in force: another version was there.
+// Apart reports whether a process and the limit in force have the same kind. Then another version made its calls fail.
 func (s *Survey) Apart(p *Process) bool {
 	own, err := reserve.ParseLimit(p.Limit)
 	inForce, unknown := s.InForce()
