@@ -90,7 +90,7 @@ func (h *history) comesBack(p *process) error {
 	h.counts["away"]++
 	who, limits, limit := h.caller(p), h.known(p), h.IntN(len(h.limits))
 	micros, used := math.Floor(h.Float64()*1e6), math.Floor(h.Float64()*4)
-	spent := queuemodel.Report{Cost: micros, Used: used, Again: used == 3}
+	spent := queuemodel.Report{Cost: micros, Used: used, Again: math.Mod(micros, 2) == 1}
 	heads, _, _, err := h.server.Settle(who, limits, limit, spent)
 	if err != nil {
 		return err

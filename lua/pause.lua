@@ -5,11 +5,16 @@
 --       one call of the fleet may probe in so many micros. Without it: a plain pause. With micros 0, nothing
 --       is paused: a call asks whether it may probe, and the next one may in so many micros
 -- Reply: after the reply of head.lua, per limit the micros until the pause ends; for a probe 0: it is not
---       stopped, 2: not now, also where another limit is paused, above: the call may probe, and the stop ends then. News: until and paused. Granted turns that are due before
---       that moment are revoked. Turns that are due later stay, as their permits are spent already.
+--       stopped; 2: not now, also where another limit is paused; above: the call may probe, and the stop ends at that
+--       moment. News: until and paused. Granted turns that are due before the end of the pause are revoked. Turns that
+--       are due later stay, as their permits are spent already.
 --
 -- The reason of a hard stop begins with "hard stop <when the next probe may go>". Processes of earlier
 -- versions read a pause. Where the reason of a plain pause begins so, "pause: " goes before it.
+
+-- A stop is known by its end. A stop without a known end that is renewed soon keeps its end: the provider may be serving
+-- the call that probes it, while late refusals come.
+local RENEWED = 12 -- times `every`
 
 local micros, every = tonumber(ARGV[OWN + 1]), tonumber(ARGV[OWN + 4] or '')
 local probes = micros == 0 and every
@@ -34,7 +39,8 @@ for j = 1, COUNT do
     if due and goes then l.reason = format('hard stop %.0f%s', now + every, why) end
     answers[j] = { not due and 0 or goes and format('%.0f', l.paused) or 2 }
   else
-    local longer = not l.problem and now + micros > l.paused
+    local keeps = due and every and every < micros and RENEWED * every or 0
+    local longer = not l.problem and now + micros > l.paused + keeps
     if longer then
       l.paused = ceil(now + micros)
       anew(l, l.paused)

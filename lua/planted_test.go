@@ -20,7 +20,7 @@ var planted = []struct {
 	seed                 uint64
 }{
 	{"a report counts before a moment that covers it", "settle", " or l.meter.refills and now < l.closed then", " then", false, 10},
-	{"calls without any limit leave a debt", "settle", "used = min(used, max(0, floor(l.meter.left(l))))", "used = used", false, 10},
+	{"calls without any limit leave a debt", "settle", "used = min(used, max(0, ceil(l.meter.left(l))))", "used = used", false, 10},
 	{"a report does not count after a moment that covered it", "settle", "l.meter.refills and now < l.closed then", "l.meter.refills and l.closed > 0 then", false, 360},
 	{"all reports are covered", "settle", "l.meter.refills and now < l.closed then", "l.meter.refills then", false, 10},
 	{"dead heads of a rolling limit hold others up one after the other", "ask", "if not moment and rounds == 1 then return 0 end", "", false, 17},
@@ -75,7 +75,7 @@ var planted = []struct {
 	{"the head has no longer horizon than others", "ask", "last = max(last, min(at + FARTHEST, now + AHEAD))", "", false, 203},
 	{"the dead stay", "ask", "local isDead = late and late > 0 and dead(l, processOf(first))", "local isDead = false", false, 38},
 	{"the dead stay at the head", "ask", "if not l.meter.tells then return bury(l) end", "if not l.meter.tells then return end", false, 80},
-	{"the dead refuse calls", "ask", "if again then return wait(parts, item) end", "", false, 17},
+	{"the dead refuse calls", "ask", "if again then return wait(parts, item) end", "", false, 29},
 	{"the living go with the dead", "ask", "(isDead[of] or of == process) and not", "not", false, 1},
 	{"those who ask go with the silent", "ask", " and not asking[callOf(place)]", "", false, 7},
 	{"a call waits at all of its limits", "ask", "if k ~= which or books then", "if books then", false, 1},

@@ -26,7 +26,7 @@ local function away(l, micros, used, unlimited)
     l.closed = now + AHEAD
     l.meter.close(l, l.closed)
   end
-  if unlimited and l.meter.refills then used = min(used, max(0, floor(l.meter.left(l)))) end
+  if unlimited and l.meter.refills then used = min(used, max(0, ceil(l.meter.left(l)))) end
   if used == 0 or l.meter.refills and now < l.closed then return 0 end
   l.meter.spend(l, used, at)
   l.last = ''

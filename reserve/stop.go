@@ -50,7 +50,7 @@ func exhausted(group string) func(*wire.Limit, *wire.Stopped) error {
 // A zero until means that nobody knows the end. Then one call of the whole fleet may probe every five
 // minutes: an Acquire that would fail returns a Reservation with [Reservation.Probes]. Only Acquire and
 // [Joint.Ask] probe; Wait, Allow and Try fail. If the request succeeds, call [Reservation.Served]; otherwise call
-// Stop again. After a day without another Stop, calls go on.
+// Stop again. After about a day without another Stop, calls go on.
 //
 // A stop is a pause: see [Limiter.Pause]. Processes of earlier versions wait. A key of [Limiter.For] is
 // stopped alone. To stop an account, stop a limit that all of its calls need. If Redis loses its data, the

@@ -107,13 +107,13 @@ func (c *call) away(s *State, is Report) float64 {
 			s.paused = max(s.paused, c.Now+ahead)
 		}
 	}
-	switch has := math.Floor(min(s.b, (c.at-s.free-s.part)/s.a)); {
+	switch has := math.Ceil(min(s.b, (c.at-s.free-s.part)/s.a)); {
 	case is.Again && s.kind == "p":
 		used = min(used, max(0, has))
 	case is.Again && s.kind == "w" && s.free+s.part > c.at:
 		used = 0
 	case is.Again && s.kind == "w":
-		used = min(used, math.Floor(s.storedAt(c.at)))
+		used = min(used, math.Ceil(s.storedAt(c.at)))
 	}
 	if used == 0 || (s.kind == "p" || s.kind == "w") && c.Now < s.closed {
 		return 0
@@ -131,10 +131,14 @@ func (c *call) away(s *State, is Report) float64 {
 func (r *Redis) Pause(who Caller, limits []Limit, micros, every float64) ([]Head, float64) {
 	c := r.begin(who, limits)
 	s := c.load(0)
+	keeps := 0.0 // a renewed stop without a known end keeps its end
 	if every > 0 {
+		if s.probe > 0 && every < micros {
+			keeps = 12 * every
+		}
 		s.probe = math.Ceil(c.Now + every)
 	}
-	if c.Now+micros > s.paused {
+	if c.Now+micros > s.paused+keeps {
 		s.paused = math.Ceil(c.Now + micros)
 		s.anew(s.paused)
 		if (s.kind == "p" || s.kind == "w") && every == 0 { // a stop keeps the permits

@@ -91,7 +91,7 @@ func (w *world) enter(c *call) {
 	}
 	for _, part := range c.parts {
 		if m := w.meterOf(part); m.users[p] == 0 {
-			m.users[p] = max(w.now, 1)
+			m.users[p], m.replies[p] = max(w.now, 1), w.now+2*p.trip
 		}
 	}
 	w.calls[c.n] = c

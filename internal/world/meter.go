@@ -23,12 +23,13 @@ type meter struct {
 	lastAt    time.Duration // the moment of the last call, and its cost
 	lastCost  float64
 
-	pauses []paused
-	sets   []setting                  // the limits that were set
-	text   string                     // the limit in force, if it has plans …
-	form   string                     // … and what a limit of another kind than the keys has before its numbers
-	anew   bool                       // its state may have been lost since a script wrote it
-	users  map[*process]time.Duration // since when processes need it
+	pauses  []paused
+	sets    []setting                  // the limits that were set
+	text    string                     // the limit in force, if it has plans …
+	form    string                     // … and what a limit of another kind than the keys has before its numbers
+	anew    bool                       // its state may have been lost since a script wrote it
+	users   map[*process]time.Duration // since when processes need it
+	replies map[*process]time.Duration // when the first reply about it comes at the latest, if none is lost
 }
 
 // paused is a pause from a moment until another one.
@@ -75,7 +76,7 @@ func (w *world) meterOf(p part) *meter {
 		return m
 	}
 	plan := &w.plan.limits[p.limit]
-	m := &meter{part: p, plan: plan, name: plan.name, users: map[*process]time.Duration{}}
+	m := &meter{part: p, plan: plan, name: plan.name, users: map[*process]time.Duration{}, replies: map[*process]time.Duration{}}
 	if p.key != "" {
 		m.name += "/" + p.key
 	}
@@ -360,7 +361,7 @@ func (w *world) foundFull(m *meter) (times int) {
 			continue
 		}
 		for p, since := range m.users {
-			if since+2*p.trip >= e.at && (p.called >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
+			if m.replies[p] >= e.at && (p.called >= e.at || since < e.at+hears && (e.what == flush || e.what == forget)) {
 				times++
 				break
 			}

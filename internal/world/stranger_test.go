@@ -24,7 +24,7 @@ func TestStrangersFindOneFullBucket(t *testing.T) {
 	w.advance()
 	for k := range 3 {
 		p := w.start(k)
-		p.called, m.users[p] = w.now, w.now
+		p.called, m.users[p], m.replies[p] = w.now, w.now, w.now
 	}
 	for range 50 {
 		call(len(w.processes) - 1)
@@ -42,7 +42,7 @@ func TestStrangersWithoutAReply(t *testing.T) {
 	m, process := w.meterOf(part{}), w.processes[0]
 	process.called = 1
 	for ago, times := range map[time.Duration]int{2 * process.trip: 1, 2*process.trip + 1: 0} {
-		m.users[process] = 500*time.Millisecond - ago
+		m.users[process], m.replies[process] = 500*time.Millisecond-ago, 500*time.Millisecond-ago+2*process.trip
 		require.Equal(t, times, w.foundFull(m), "%v ago", ago)
 	}
 }
