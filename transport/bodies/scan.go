@@ -365,6 +365,15 @@ const bytesPerToken = 4
 // 0: the body does not say. It is final after End.
 func (s *Scanner) Bucket() (holds, perSecond float64) { return s.doc.bucket, s.doc.restore }
 
-// Failure returns the event or document that may report a failure in a response with status 200,
-// for [Classify]. It is nil without such a report, and final after End.
-func (s *Scanner) Failure() []byte { return s.failure }
+// Failure returns the event or document that reports a failure in a response with status 200, for [Classify]. It is nil
+// without such a report, and final after End.
+func (s *Scanner) Failure() []byte {
+	if s.failure == nil {
+		return nil
+	}
+	var a answer
+	if a.parse(s.failure); !a.failed() { // "error": null, for example
+		return nil
+	}
+	return s.failure
+}

@@ -60,6 +60,7 @@ var said = []struct {
 		bodies.Usage{Input: 44, CacheRead: 256, Output: 120, Known: true, Complete: true}, ""},
 	{"usage between two texts", sse, chatText + strings.Replace(chatText, "Héllo, wörld!", `a"}}],"usage":{"prompt_tokens":7},"x":[{"y":{"z":"b`, 1) + strings.Replace(chatText, "Héllo, wörld!", `\\`, 1) + chatDone, false,
 		bodies.Usage{Input: 7, Known: true, Complete: true}, ""},
+	{"a whole response", json, `{"object":"response","status":"completed","error": null,"usage":{"input_tokens":3,"output_tokens":4}}`, false, bodies.Usage{Input: 3, Output: 4, Known: true, Complete: true}, ""},
 	{"a whole chat", json, `{"choices":[{"message":{"content":"\"usage\":{\"prompt_tokens\":9999}"}}],"usage":{"prompt_tokens":300,"completion_tokens":120,"prompt_tokens_details":{"cached_tokens":256}}}`, false,
 		bodies.Usage{Input: 44, CacheRead: 256, Output: 120, Known: true, Complete: true}, ""},
 	{"responses", sse, "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"error\":null,\"usage\":null}}\n\n" +
