@@ -384,7 +384,8 @@ func TestRedisThatDoesNotAnswer(t *testing.T) {
 	require.NotContains(t, errs, "secret")
 	code, out, errs := s.command("", "why", "api")
 	require.Equal(t, exitAway, code)
-	require.Contains(t, out, "Redis does not answer")
+	require.Contains(t, out, "Redis at 127.0.0.1:1 does not answer this command; if it is the fleet's Redis, ")
+	require.NotContains(t, out, "secret")
 	require.Empty(t, errs, "it is said")
 	s.url = "redis://:secret@[::1"
 	code, _, errs = s.command("", "ls")
