@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -64,6 +65,9 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 	if err != nil {
 		cancel(nil)
 		s.release()
+		if s.turn != nil && c.settles && errors.As(err, new(interface{ Unsent() })) {
+			go t.settle(request.Context(), s, make([]int, len(c.limits)))
+		}
 		if cause := failed.Load(); cause != nil {
 			return s, *cause
 		}

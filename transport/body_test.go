@@ -219,6 +219,29 @@ type baseFunc func(*http.Request) (*http.Response, error)
 
 func (f baseFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
+// unsent is why nothing was sent.
+type unsent struct{ error }
+
+func (unsent) Unsent() {}
+
+// A request that was not sent costs nothing. After any other error it may have been sent, so its costs stay.
+func TestUnsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all, input, output := models(t, bubble.New(t))
+		for _, c := range []struct {
+			err  error
+			left []int
+		}{{unsent{io.EOF}, []int{50, 30_000, 8000, 2}}, {io.EOF, []int{49, 20_000, 6000, 2}}} {
+			_, err := modelClient(t, all, baseFunc(func(*http.Request) (*http.Response, error) { return nil, c.err })).RoundTrip(newRequest(t, "POST", "http://api.test", nil))
+			require.ErrorIs(t, err, c.err)
+			synctest.Wait() // costs are settled in the background
+			states, err := all.States(t.Context())
+			require.NoError(t, err)
+			assert.Equal(t, c.left, []int{int(states[0].Stored), left(t, input), left(t, output), int(states[3].Stored)})
+		}
+	})
+}
+
 // To read a stream costs few allocations, however long it is.
 func TestAllocationsOfBodies(t *testing.T) {
 	const runs = 20

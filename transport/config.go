@@ -90,7 +90,8 @@ type Config struct {
 	// With several limits, the limits that [Turn.Windows] names follow.
 	Levels bool
 
-	// Base sends the requests. Default [http.DefaultTransport].
+	// Base sends the requests. An error with a method Unsent() says that nothing was sent, so the request costs nothing
+	// at limits that have [reserve.Config.Settles]. Default [http.DefaultTransport].
 	Base http.RoundTripper
 
 	// Retry says which requests are retried. Default: none.

@@ -139,7 +139,8 @@ func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told tol
 	}
 	defer k.mu.Unlock()
 	now := time.Now()
-	halves, rested := k.halves(o, now), now.Sub(k.looked) >= k.looks()
+	halves := !told.exact && k.halves(o, now) // what is exact comes from a body, whose header was counted before
+	rested := now.Sub(k.looked) >= k.looks()
 	differs := lower(target, k.rate) || told.exact && k.slow == 0 && lower(k.rate, target)
 	if now.Before(k.not) || !halves && !ok && k.slow == 0 || !halves && !rested && !differs {
 		return

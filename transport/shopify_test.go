@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -88,6 +89,27 @@ func TestShops(t *testing.T) {
 		}
 		t.Logf("%.3f of the points used: %.2f queries a second and shop", part, part*50/actual)
 		assert.GreaterOrEqual(t, part, 0.97)
+	})
+}
+
+// Each response of a shop counts once, though its header and its body are heard: of 20, three of an overloaded shop are
+// more than a tenth, and halve the rate.
+func TestShopIsOverloaded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, i := newLimiter(t, reserve.PerSecond(50).Burst(900)), 0
+		paced := newTransport(t, transport.Config{API: bodies.Shopify, Limiter: l, Learn: true, Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+			response := &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Request: r,
+				Body: io.NopCloser(strings.NewReader(`{"data":{},"extensions":{"cost":{"requestedQueryCost":1,"actualQueryCost":1,"throttleStatus":{"maximumAvailable":1000,"currentlyAvailable":900,"restoreRate":50}}}}`))}
+			if i%6 == 5 {
+				response.StatusCode, response.Body = 503, http.NoBody
+			}
+			return response, nil
+		})})
+		for ; i < 20; i++ {
+			do(t, paced, newRequest(t, "POST", "http://shop/", nil))
+			synctest.Wait() // bodies are heard in the background
+		}
+		assert.InDelta(t, 25, l.inForce(t).Rate, 1e-6)
 	})
 }
 

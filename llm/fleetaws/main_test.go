@@ -231,7 +231,24 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// A request that the SDK cannot sign gives its slot back. One whose turn would come too late fails at once, without the
+// A call takes its turn at the Set of its own option, and none at the client's.
+func TestOtherModel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 60_000, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, message+usage+`}`)
+		}))
+		other := newFleet(t, 60_000, http.NotFoundHandler())
+		_, err := f.Converse(t.Context(), &bedrockruntime.ConverseInput{ModelId: aws.String("claude"), Messages: hello}, fleetaws.Turns(other.set))
+		require.NoError(t, err)
+		tokens, _ := f.left(t)
+		assert.InDelta(t, 10_000, tokens, 0)
+		tokens, _ = other.left(t)
+		assert.InDelta(t, 10_000-(100+5+5*30), tokens, 0)
+	})
+}
+
+// A request that the SDK cannot sign gives its slot and its tokens back. One whose turn would come too late fails at once, without the
 // SDK's retries, and a caller who leaves gets the error of its context.
 func TestUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -240,7 +257,8 @@ func TestUnsent(t *testing.T) {
 			o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("no keys") })
 		})
 		require.ErrorContains(t, err, "no keys")
-		_, slots := f.left(t)
+		tokens, slots := f.left(t)
+		assert.InDelta(t, 10_000, tokens, 0)
 		assert.InDelta(t, 100, slots, 0)
 		require.NoError(t, f.set.Limits().Pause(t.Context(), time.Hour, "test"))
 		begin := time.Now()

@@ -2,7 +2,6 @@ package fleetaws
 
 import (
 	"context"
-	"errors"
 	"io"
 	"iter"
 	"net/http"
@@ -16,11 +15,14 @@ import (
 	"github.com/fleetpace/fleetpace/llm"
 )
 
-// Turns lets the requests of a client, or of one call, take their turns at a Set: see the package.
+// Turns lets the requests of a client, or of one call, take their turns at a Set: see the package. The last option counts.
 func Turns(set *llm.Set) func(*bedrockruntime.Options) {
 	t := turns{set.Client(&http.Client{Transport: handover{}}).Transport}
 	return func(o *bedrockruntime.Options) {
 		o.APIOptions = append(slices.Clip(o.APIOptions), func(stack *middleware.Stack) error {
+			if _, err := stack.Finalize.Swap(t.ID(), t); err == nil {
+				return nil // the receiver is there, too
+			}
 			if err := stack.Finalize.Insert(t, "Retry", middleware.After); err != nil {
 				return err
 			}
@@ -49,12 +51,17 @@ func attemptOf(ctx context.Context) *attempt {
 // handover sends the requests of the Set's client: it lets the SDK do that.
 type handover struct{}
 
-var errUnsent = errors.New("fleetaws: the SDK has not sent the request")
+// unsent is why the Set gets no response. By its method Unsent, package transport knows that the request costs nothing.
+type unsent struct{}
+
+func (unsent) Error() string { return "fleetaws: the SDK has not sent the request" }
+
+func (unsent) Unsent() {}
 
 func (handover) RoundTrip(r *http.Request) (*http.Response, error) {
 	a := attemptOf(r.Context())
 	if !a.send(r.Context()) {
-		return nil, errUnsent
+		return nil, unsent{}
 	}
 	return a.response, a.err
 }
