@@ -8,6 +8,7 @@
 // Each attempt, also one of the SDK's retries, waits for a turn before it is signed, so no signature ends in the queue.
 // The costs are settled by the tokens that responses state, also in streams, of which no byte changes or waits.
 // Refusals pause or stop the limits. While they are stopped, calls fail with [llm.ErrExhausted], and are not repeated.
+// [llm.Config.Estimate] gets the method, the URL and the Content-Type of a request, and its body by GetBody.
 //
 // A Set is one model. For another model, give Turns of its Set to the call: runtime.Converse(ctx, input, fleetaws.Turns(other)).
 package fleetaws

@@ -173,6 +173,26 @@ func TestCosts(t *testing.T) {
 	}
 }
 
+// A stream that the caller closes early gives its slot back, and costs its estimate.
+func TestClosedEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 60_000, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
+			_, _ = w.Write(delta)
+			<-r.Context().Done()
+		}))
+		answer, err := f.ConverseStream(t.Context(), &bedrockruntime.ConverseStreamInput{ModelId: aws.String("claude"), Messages: hello, InferenceConfig: &types.InferenceConfiguration{MaxTokens: aws.Int32(500)}})
+		require.NoError(t, err)
+		<-answer.GetStream().Events()
+		_, slots := f.left(t)
+		assert.InDelta(t, 99, slots, 0)
+		require.NoError(t, answer.GetStream().Close())
+		tokens, slots := f.left(t)
+		assert.InDelta(t, 10_000-(500+24), tokens, 20)
+		assert.InDelta(t, 100, slots, 0)
+	})
+}
+
 // In a queue of 8 minutes, each request is signed when it is sent, and none is refused.
 func TestLongQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
