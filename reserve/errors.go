@@ -24,7 +24,8 @@ var (
 	// ErrWouldMissDeadline: the turn would come after the context's deadline. No permit was used,
 	// and the call has no place in the queue. Try later, or with more time. [Error.Wait] says how
 	// much time is needed, [Error.Left] how much there was, and [Error.RetryAfter] when that much
-	// will be enough. It is also a context.DeadlineExceeded.
+	// will be enough. It is also a context.DeadlineExceeded. Forecasts do not count booked calls, so
+	// a call that passes this check may still miss its deadline in the queue.
 	//
 	// In a loop over many calls, do not try the next call at once: it would fail, too. Wait with a
 	// context without a deadline, and give the deadline to the request. Before RetryAfter, a new

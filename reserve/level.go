@@ -128,7 +128,8 @@ type Attempt struct {
 	// Granted says that the call has its turn: make it now.
 	Granted bool
 
-	// RetryAfter is how long to wait before the next attempt, by the current forecast. 0 with a turn.
+	// RetryAfter is how long to wait before the next attempt, by the current forecast, which does
+	// not count booked calls: see [State]. 0 with a turn.
 	RetryAfter time.Duration
 
 	// Left is how many whole permits are left now, as far as the process knows. A limit with warm-up

@@ -31,7 +31,9 @@ type State struct {
 	// up to that moment. For other limits it is zero.
 	NextFree time.Time
 
-	// Wait is how long a call of one permit would wait now.
+	// Wait is how long a call of one permit would wait now, if no booked call returns. Booked calls
+	// come before it when they return, and are not in this forecast: with many of them, a call
+	// may wait for several times as long.
 	Wait time.Duration
 
 	// Waiting is the number of waiting calls, and Booked of booked calls: see [Joint.Join].
