@@ -3,6 +3,8 @@ package docs_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/signal"
 	"strings"
@@ -33,6 +35,29 @@ func Example_upgrading() {
 	// Output:
 	// <nil>
 	// 25/s burst 5 <nil>
+}
+
+// ready is the readiness probe: whether Redis answers for the limit.
+func ready(limiter *reserve.Limiter) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), time.Second)
+		defer cancel()
+		if _, err := limiter.State(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		}
+	}
+}
+
+func TestReady(t *testing.T) {
+	status := func(limiter *reserve.Limiter) int {
+		w := httptest.NewRecorder()
+		ready(limiter)(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ready", nil))
+		return w.Code
+	}
+	limiter := reservetest.New(t).Limiter(reserve.Config{Name: "api", Limit: reserve.PerSecond(1)})
+	assert.Equal(t, http.StatusOK, status(limiter))
+	require.NoError(t, limiter.Close())
+	assert.Equal(t, http.StatusServiceUnavailable, status(limiter))
 }
 
 func halve(ctx context.Context, limiter *reserve.Limiter) error {
