@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"time"
@@ -37,7 +38,17 @@ func Example_limitsLook() {
 		return
 	}
 	defer limiter.Close()
-	a, err := limiter.For(customer).Try(ctx) // one round trip: Granted, or RetryAfter; Left and Reset for headers
+	states, err := limiter.States(ctx, customers...) // of many keys; State of one: takes no permit
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	a, err := limiter.For(customer).Try(ctx) // takes a permit: Granted, or RetryAfter; Left and Reset for headers
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	before, err := limiter.For(customer).State(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -47,9 +58,9 @@ func Example_limitsLook() {
 		fmt.Println(err)
 		return
 	}
-	states, err := limiter.States(ctx, customers...) // of many keys
-	fmt.Println(a.Granted, a.Left, len(states), states[0].Stored, err)
-	// Output: true 9 2 10 <nil>
+	after, err := limiter.For(customer).State(ctx)
+	fmt.Println(len(states), states[0].Stored, a.Granted, a.Left, math.Round(before.Stored), after.Stored, err)
+	// Output: 2 10 true 9 9 10 <nil>
 }
 
 func visit(ctx context.Context, limiter *reserve.Limiter) error {
