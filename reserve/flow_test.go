@@ -242,8 +242,10 @@ func TestSharesBegin(t *testing.T) {
 		c.call(ctx, 20, "rush", two.Urgent(), 0)
 		c.busy.Wait()
 		t.Logf("MEASURE %d before, %d of the flow, %d urgent", c.count("before")-before, c.count("flow"), c.count("rush"))
-		assert.GreaterOrEqual(t, c.count("rush"), 30)
-		assert.GreaterOrEqual(t, c.count("flow"), 30)
+		// Of 120 turns, urgent calls have half, and the flow has a quarter. The first turns were granted before, and
+		// parts of a turn are rounded.
+		assert.InDelta(t, 60, c.count("rush"), 10)
+		assert.InDelta(t, 30, c.count("flow"), 1.5)
 	})
 }
 
