@@ -322,8 +322,11 @@ func (b *Batch) add(l *line, item wire.Item, p *place) {
 
 // takesBack lets Redis take back, at a limit, the turns of an ask, if it is not empty.
 func (b *Batch) takesBack(limit int, ask string) {
+	if ask == "" {
+		return
+	}
 	asks := strings.FieldsFunc(b.back[limit], func(r rune) bool { return r == ';' })
-	if ask != "" && !slices.Contains(asks, ask) {
+	if !slices.Contains(asks, ask) {
 		b.back[limit] = strings.Join(append(asks, ask), ";")
 	}
 }
