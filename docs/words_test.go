@@ -101,7 +101,7 @@ func prose(t *testing.T) []page {
 
 // packages are those whose comments are read: without their tests, but in integration.
 var packages = []string{
-	"adaptive", "bench", "cmd/fleetpace", "embedded", "limits", "llm/fleetaws", "lua", "lua/explore", "monitor", "remote", "reserve",
+	"adaptive", "bench", "cmd/fleetpace", "embedded", "limits", "llm", "llm/fleetaws", "lua", "lua/explore", "monitor", "remote", "reserve",
 	"reservetest", "reservetest/emulator", "riverpace", "scheduler", "serve", "transport", "transport/bodies", "transport/headers", "worker",
 	"examples/batch", "examples/crawler", "integration",
 	"internal/asynqtest", "internal/bubble", "internal/calendar", "internal/chart", "internal/delay", "internal/engine", "internal/example",

@@ -81,8 +81,8 @@ func (c *Call) Produced(bytes int) {
 // Done says that the response is complete, so that what Saw has taken in is exact. It ends the call.
 func (c *Call) Done() { c.end(true) }
 
-// Close ends the call: its slot is free. What is known of its use is settled, and the rest stays at its estimate. It
-// may be repeated, also after Done.
+// Close ends the call: its slot is free. The use that is known is settled, and the rest stays at its estimate. It may
+// be repeated, also after Done.
 func (c *Call) Close() { c.end(false) }
 
 // Failed says that the provider has refused the call, or has failed. The call is over, and its cost comes back unless

@@ -36,8 +36,8 @@ func Urgent(ctx context.Context) context.Context {
 	return context.WithValue(ctx, wishesKey{}, w)
 }
 
-// Route names the kind of the calls of a context, such as "summarize". What calls use on average is learned for each
-// route, of its last 200 calls or so; a process keeps 1,000 routes. Default: the path of the request, without IDs.
+// Route names the kind of the calls of a context, such as "summarize". The average use of a call is learned for each
+// route, from its last 200 calls or so; a process keeps 1,000 routes. Default: the path of the request, without IDs.
 func Route(ctx context.Context, name string) context.Context {
 	w := wishesOf(ctx)
 	w.route = name[:min(len(name), mostRoute)]

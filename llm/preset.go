@@ -87,7 +87,7 @@ func Gemini(model string, requests, input int) Preset {
 	return Preset{API: bodies.Gemini, Model: model, Requests: requests, Input: input, CacheCounts: true, FailedCounts: true, MostOutput: 8192, windows: named}
 }
 
-// Groq returns the limits of a model on Groq's API. What its responses state of requests is per day.
+// Groq returns the limits of a model on Groq's API. Its responses state the requests that are left of a day, and they are ignored.
 func Groq(model string, requests, tokens int) Preset {
 	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, MostOutput: 8192, windows: [4]string{"-", "tokens", "-", "-"}}
 }

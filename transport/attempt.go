@@ -45,11 +45,13 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 	t.levels.sends(c, 1)
 	defer t.levels.sends(c, -1)
 	ctx, cancel := context.WithCancelCause(request.Context())
-	var written atomic.Bool
+	var asked, connected, written atomic.Bool
 	var failed atomic.Pointer[error]
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		WroteHeaders: func() { written.Store(true) },
+		GotConn:      func(httptrace.GotConnInfo) { connected.Store(true) },
 		GetConn: func(string) {
+			asked.Store(true)
 			if !written.Swap(false) {
 				return
 			}
@@ -65,7 +67,8 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 	if err != nil {
 		cancel(nil)
 		s.release()
-		if s.turn != nil && c.settles && errors.As(err, new(interface{ Unsent() })) {
+		// Without a connection, such as after a failed dial, nothing was sent.
+		if unsent := asked.Load() && !connected.Load() || errors.As(err, new(interface{ Unsent() })); unsent && s.turn != nil && c.settles {
 			go t.settle(request.Context(), s, make([]int, len(c.limits)))
 		}
 		if cause := failed.Load(); cause != nil {

@@ -1,11 +1,13 @@
 package transport_test
 
 import (
+	"bufio"
 	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -224,20 +226,38 @@ type unsent struct{ error }
 
 func (unsent) Unsent() {}
 
+func (u unsent) Unwrap() error { return u.error }
+
 // A request that was not sent costs nothing. After any other error it may have been sent, so its costs stay.
 func TestUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all, input, output := models(t, bubble.New(t))
-		for _, c := range []struct {
-			err  error
-			left []int
-		}{{unsent{io.EOF}, []int{50, 30_000, 8000, 2}}, {io.EOF, []int{49, 20_000, 6000, 2}}} {
-			_, err := modelClient(t, all, baseFunc(func(*http.Request) (*http.Response, error) { return nil, c.err })).RoundTrip(newRequest(t, "POST", "http://api.test", nil))
-			require.ErrorIs(t, err, c.err)
+		dials := func(dial func() (net.Conn, error)) *http.Transport {
+			return &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial() }, DisableKeepAlives: true}
+		}
+		fails := func(err error) baseFunc { return func(*http.Request) (*http.Response, error) { return nil, err } }
+		for name, c := range map[string]struct {
+			base http.RoundTripper
+			sent int
+		}{
+			"Unsent":        {fails(unsent{io.EOF}), 0},
+			"another error": {fails(io.EOF), 1},
+			"no connection": {dials(func() (net.Conn, error) { return nil, io.EOF }), 0},
+			"a connection that ends": {dials(func() (net.Conn, error) {
+				here, there := net.Pipe()
+				go func() {
+					_, _ = http.ReadRequest(bufio.NewReader(there))
+					_ = there.Close()
+				}()
+				return here, nil
+			}), 1},
+		} {
+			all, input, output := models(t, bubble.New(t))
+			_, err := modelClient(t, all, c.base).RoundTrip(newRequest(t, "POST", "http://api.test", nil)) //nolint:bodyclose // there is none
+			require.ErrorIs(t, err, io.EOF, name)
 			synctest.Wait() // costs are settled in the background
 			states, err := all.States(t.Context())
 			require.NoError(t, err)
-			assert.Equal(t, c.left, []int{int(states[0].Stored), left(t, input), left(t, output), int(states[3].Stored)})
+			assert.Equal(t, []int{50 - c.sent, 30_000 - 10_000*c.sent, 8000 - 2000*c.sent, 2}, []int{int(states[0].Stored), left(t, input), left(t, output), int(states[3].Stored)}, name)
 		}
 	})
 }

@@ -90,8 +90,8 @@ type Config struct {
 	// With several limits, the limits that [Turn.Windows] names follow.
 	Levels bool
 
-	// Base sends the requests. An error with a method Unsent() says that nothing was sent, so the request costs nothing
-	// at limits that have [reserve.Config.Settles]. Default [http.DefaultTransport].
+	// Base sends the requests. A request costs nothing at limits that have [reserve.Config.Settles] if nothing was sent:
+	// net/http had no connection for it, or the error has a method Unsent(). Default [http.DefaultTransport].
 	Base http.RoundTripper
 
 	// Retry says which requests are retried. Default: none.
@@ -113,7 +113,9 @@ type Config struct {
 	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
 	// Bodies of Shopify state the limit in force, in points ("points" in [Turn.Windows]). It is followed at once
-	// also up to the Ceiling.
+	// also up to the Ceiling. If the Limiter's burst is less than its rate brings in 20 s, the same part of the
+	// stated bucket is left alone, up to a tenth. Requests that arrive early use that part. The burst rises only to
+	// the Limiter's own.
 	//
 	// With API, also overloaded providers lower the limit. Each process looks at its last 20 responses, divided by
 	// the number of processes, but at 5 or more. If at least two of them, and more than a tenth, say that the

@@ -59,6 +59,7 @@ type lesson struct {
 	mu     sync.Mutex
 	looked time.Time // when this process last looked at the fleet's rate
 	rate   float64   // the rate that it saw then, or set since
+	burst  int       // the same
 	set    time.Time // when it last set the rate
 	not    time.Time // the limiter is not asked before this moment
 
@@ -70,13 +71,17 @@ type lesson struct {
 }
 
 // halves takes in whether an answer says that the provider is overloaded, and reports whether to halve the rate. One
-// such answer is chance. More than a tenth of the last ones are not.
-func (k *lesson) halves(o overload, now time.Time) bool {
-	k.answers <<= 1
+// such answer is chance. More than a tenth of the last ones are not. The header of a body was counted before, as a
+// success: a failure in the body replaces a success.
+func (k *lesson) halves(o overload, body bool, now time.Time) bool {
+	if !body {
+		k.answers <<= 1
+	}
 	if o == no {
 		return false
 	}
-	k.answers, k.failed = k.answers|1, now
+	k.failed = now
+	k.answers |= k.answers + 1 // the lowest zero becomes a one
 	last := max(leastAnswers, lastAnswers/max(1, k.processes))
 	failed := bits.OnesCount32(k.answers & (1<<last - 1))
 	return (o == slowDown || failed > 1 && 10*failed > last) && now.Sub(k.halved) >= halveEvery
@@ -104,9 +109,9 @@ func newLearner(ceiling reserve.Limit, share float64, maxPause time.Duration, lo
 	return &learner{ceiling: ceiling, share: share, least: 1 / maxPause.Seconds(), known: known, log: log}
 }
 
-// hear lets the limits follow the windows of a response, and slows them if the provider is overloaded. Exact windows state
-// the limit that is in force, and are followed up at once, too.
-func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o overload, exact bool) {
+// hear lets the limits follow the windows of a response, and slows them if the provider is overloaded. Windows of a body
+// state the limit that is in force, and are followed up at once, too.
+func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o overload, body bool) {
 	for i, limiter := range c.limits {
 		if limiter.Limit().Kind() != reserve.KindPaced || !c.told {
 			continue
@@ -116,13 +121,15 @@ func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o
 			concerned[i].Limit *= l.share
 		}
 		told, ok := toldLimit(concerned, limiter.Limit().MaxBurst())
-		told.exact = exact
-		l.follow(ctx, limiter, told, ok, o)
+		if told.exact = body && ok; told.exact {
+			told.burst = bucketBurst(limiter.Limit(), concerned)
+		}
+		l.follow(ctx, limiter, told, ok, o, body)
 	}
 }
 
 // follow lets a limit follow what a response states, if it states a limit.
-func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told told, ok bool, o overload) {
+func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told told, ok bool, o overload, body bool) {
 	own := limiter.Limit().Rate()
 	ceiling := own
 	if l.ceiling != (reserve.Limit{}) {
@@ -139,16 +146,19 @@ func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told tol
 	}
 	defer k.mu.Unlock()
 	now := time.Now()
-	halves := !told.exact && k.halves(o, now) // what is exact comes from a body, whose header was counted before
+	halves := k.halves(o, body, now)
 	rested := now.Sub(k.looked) >= k.looks()
-	differs := lower(target, k.rate) || told.exact && k.slow == 0 && lower(k.rate, target)
+	differs := lower(target, k.rate) || told.exact && (told.burst < k.burst || k.slow == 0 && lower(k.rate, target))
 	if now.Before(k.not) || !halves && !ok && k.slow == 0 || !halves && !rested && !differs {
 		return
 	}
 	state, err := limiter.State(ctx)
 	if err == nil {
 		steady := rested && !k.looked.IsZero() && same(state.Rate, k.rate)
-		k.looked, k.rate, k.processes, k.slow = now, state.Rate, int(state.Processes), slowed(state)
+		k.looked, k.rate, k.burst, k.processes, k.slow = now, state.Rate, state.Burst, int(state.Processes), slowed(state)
+		if !ok {
+			told.burst = state.Burst
+		}
 		since := k.slow - state.SetFor // some process set the rate
 		switch {
 		case halves && k.slow > 0 && since < halveEvery:
@@ -162,12 +172,15 @@ func (l *learner) follow(ctx context.Context, limiter *reserve.Limiter, told tol
 		case k.slow > 0 && lower(state.Rate, target):
 			if since >= k.looks() && now.Sub(k.failed) >= returnEvery {
 				err = l.set(ctx, limiter, k, min(k.returns(own), target), told.burst, now)
+			} else if told.exact && told.burst < state.Burst {
+				err = l.set(ctx, limiter, k, state.Rate, told.burst, now)
 			}
 		default:
 			k.slow = 0
-			to, change := next(state.Rate, target, own, steady, now.Sub(k.set) >= renewEvery)
-			if told.exact && lower(state.Rate, target) {
-				to, change = target, true
+			old := now.Sub(k.set) >= renewEvery
+			to, change := next(state.Rate, target, own, steady, old)
+			if told.exact {
+				to, change = target, change || lower(state.Rate, target) || told.burst != state.Burst || old && told.burst != limiter.Limit().MaxBurst()
 			}
 			if change {
 				err = l.set(ctx, limiter, k, to, told.burst, now)
@@ -224,14 +237,14 @@ func (l *learner) set(ctx context.Context, limiter *reserve.Limiter, k *lesson, 
 	if err := limiter.SetLimit(ctx, limit, max(toldFor, k.slow)); err != nil {
 		return err
 	}
-	if !same(rate, k.rate) {
+	if !same(rate, k.rate) || burst != k.burst {
 		why := "transport: the limit was set to what the provider states"
 		if k.slow > 0 {
 			why = "transport: the limit was set to a part of it, as the provider is or was overloaded"
 		}
-		l.log.Info(why, "limit", limiter.String(), "from", reserve.PerSecond(k.rate), "to", limit)
+		l.log.Info(why, "limit", limiter.String(), "from", reserve.PerSecond(k.rate).Burst(k.burst), "to", limit)
 	}
-	k.rate, k.set = rate, now
+	k.rate, k.burst, k.set = rate, burst, now
 	return nil
 }
 
@@ -268,35 +281,6 @@ func (l *learner) slows(limiter *reserve.Limiter) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.slow > 0
-}
-
-// told is a limit that a provider states.
-type told struct {
-	rate  float64 // permits per second
-	burst int     // permits
-	exact bool
-}
-
-// toldLimit returns the strictest of the windows, for a limiter of this burst. It is not ok if no
-// window says how many calls are allowed in which time.
-func toldLimit(windows []headers.Window, burst int) (strictest told, ok bool) {
-	strictest = told{rate: math.Inf(1), burst: burst}
-	for _, w := range windows {
-		if w.Rate() <= 0 {
-			continue
-		}
-		permits := w.Limit
-		most := int(max(1, min(permits, float64(burst))))
-		if !w.Refills {
-			// A full bucket's burst may fall into the same window as all permits of
-			// the rate.
-			permits = max(permits-float64(most-1), permits/2)
-		}
-		strictest.rate = min(strictest.rate, permits/w.Period.Seconds())
-		strictest.burst = min(strictest.burst, most)
-		ok = true
-	}
-	return strictest, ok
 }
 
 func same(a, b float64) bool { return math.Abs(a-b) <= sameRate*max(a, b) }

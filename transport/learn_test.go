@@ -170,6 +170,29 @@ func TestSlowDown(t *testing.T) {
 	})
 }
 
+// A stream that reports an overload counts as one response, and not as its header and its body: of 20, three such streams
+// are more than a tenth, also if the others came in between. Two are not.
+func TestOverloadsInStreams(t *testing.T) {
+	for failures, rate := range map[int]float64{2: 100, 3: 50} {
+		synctest.Test(t, func(t *testing.T) {
+			l, i := newLimiter(t, reserve.PerSecond(100)), 0
+			paced := newTransport(t, transport.Config{API: bodies.Anthropic, Limiter: l, Learn: true, Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+				text := "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
+				if i%9 == 0 && i >= 27-9*failures {
+					text = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n"
+				}
+				i++
+				return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Request: r, Body: io.NopCloser(strings.NewReader(text))}, nil
+			})})
+			for range 20 {
+				do(t, paced, newRequest(t, "POST", "http://api.test", nil))
+				synctest.Wait() // bodies are heard in the background
+			}
+			assert.InDelta(t, rate, l.inForce(t).Rate, 1e-6)
+		})
+	}
+}
+
 // Many processes that share a limit, and get the same responses, raise it beyond their own no faster than one would. They
 // keep it from lapsing.
 func TestFleetLoosensSlowly(t *testing.T) {
@@ -306,7 +329,7 @@ func TestLearnerFails(t *testing.T) {
 		time.Sleep(time.Second)
 		call(t, paced)
 		assert.InDelta(t, 1, limiter.inForce(t).Rate, 1e-6)
-		assert.Contains(t, log.String(), "from=10/s to=\"1/s burst 10\"")
+		assert.Contains(t, log.String(), "from=\"10/s burst 10\" to=\"1/s burst 10\"")
 	})
 }
 

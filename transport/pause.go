@@ -44,7 +44,7 @@ func (t *Transport) apply(ctx context.Context, s sent, c *call, advice verdict) 
 		return t.stop(ctx, s, c, advice, reason(response, advice.Advice))
 	}
 	if t.learner != nil {
-		t.learner.hear(ctx, c, advice.Windows, advice.overload, false)
+		t.learner.hear(ctx, c, advice.Windows, advice.overload, advice.body)
 	}
 	waits, err := t.levels.hear(ctx, c, s.at, advice.Windows)
 	if err != nil {

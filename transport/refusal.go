@@ -21,6 +21,7 @@ type verdict struct {
 	stops  bodies.Scope // of a hard stop; empty: there is no stop
 
 	overload overload
+	body     bool // of status 200: the header was heard before
 }
 
 // overload says whether the provider has too little capacity.
@@ -108,7 +109,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // hearFailure pauses the limits for a failure that a body with status 200 reports.
 func (t *Transport) hearFailure(ctx context.Context, s sent, c *call, failure []byte) {
 	r := bodies.Classify(t.config.API, s.StatusCode, s.Header, failure, time.Now())
-	var v verdict
+	v := verdict{body: true}
 	v.add(r, s.StatusCode)
 	if r.Class == bodies.None || r.Class == bodies.Never {
 		return
@@ -120,7 +121,7 @@ func (t *Transport) hearFailure(ctx context.Context, s sent, c *call, failure []
 	case v.Refused:
 		t.apply(ctx, s, c, v)
 	case t.learner != nil:
-		t.learner.hear(ctx, c, nil, v.overload, false)
+		t.learner.hear(ctx, c, nil, v.overload, true)
 	}
 }
 

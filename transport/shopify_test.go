@@ -1,8 +1,10 @@
 package transport_test
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"strconv"
@@ -110,6 +112,99 @@ func TestShopIsOverloaded(t *testing.T) {
 			synctest.Wait() // bodies are heard in the background
 		}
 		assert.InDelta(t, 25, l.inForce(t).Rate, 1e-6)
+	})
+}
+
+// A limit stores the part of a shop's bucket that the own burst is of the own bucket, at once and for as long as the shop
+// states it. A response that states no limit keeps that burst.
+func TestBurstOfAShop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			burst, of1000, of600 int
+		}{{1900, 950, 570}, {2000, 1000, 600}, {500, 500, 500}, {1500, 900, 540}} {
+			var status, holds, perSecond int
+			l := newLimiter(t, reserve.PerSecond(100).Burst(c.burst))
+			paced := newTransport(t, transport.Config{API: bodies.Shopify, Limiter: l, Learn: true, Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+				body := fmt.Sprintf(`{"data":{},"extensions":{"cost":{"requestedQueryCost":1,"actualQueryCost":1,"throttleStatus":{"maximumAvailable":%d,"currentlyAvailable":%d,"restoreRate":%d}}}}`, holds, holds, perSecond)
+				if status != 200 {
+					body = "{}"
+				}
+				return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Request: r, Body: io.NopCloser(strings.NewReader(body))}, nil
+			})})
+			answers := func(code, size, rate int) string {
+				status, holds, perSecond = code, size, rate
+				do(t, paced, newRequest(t, "POST", "http://shop/", nil))
+				synctest.Wait() // bodies are heard in the background
+				state := l.inForce(t)
+				return fmt.Sprintf("%.4g of %d", state.Rate, state.Burst)
+			}
+			assert.Equal(t, fmt.Sprint("100 of ", c.burst), answers(200, 2000, 100), "the configured plan")
+			assert.Equal(t, fmt.Sprint("50 of ", c.of1000), answers(200, 1000, 50), "a smaller plan")
+			assert.Equal(t, fmt.Sprint("50 of ", c.of600), answers(200, 600, 50), "only the bucket is smaller")
+			time.Sleep(5 * time.Second)
+			answers(503, 0, 0)
+			answers(503, 0, 0)
+			assert.Equal(t, fmt.Sprint("25 of ", c.of600), answers(503, 0, 0), "the shop is overloaded")
+			time.Sleep(time.Minute)
+			for range 10 {
+				answers(200, 600, 50)
+				time.Sleep(10 * time.Second)
+			}
+			assert.Equal(t, fmt.Sprint("50 of ", c.of600), answers(200, 600, 50), "after the overload")
+			time.Sleep(time.Minute)
+			assert.Equal(t, fmt.Sprint("50 of ", c.of1000), answers(200, 1000, 50), "only the bucket is larger, after a minute")
+			for range 12 { // longer than what is stated counts
+				assert.Equal(t, fmt.Sprint("100 of ", c.of1000), answers(200, 1000, 100), "the bucket is smaller than that of the plan")
+				time.Sleep(10 * time.Minute)
+				assert.Equal(t, c.of1000, l.inForce(t).Burst)
+			}
+			assert.Equal(t, fmt.Sprint("100 of ", c.burst), answers(200, 2000, 100), "the configured plan again")
+		}
+	})
+}
+
+// Two processes meet a shop whose plan is half of the configured one. Requests arrive up to 0.9 s late, so some arrive
+// early after others: the rest of the bucket bears that, and no query is throttled.
+func TestShopWithASmallerPlan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api, err := emulator.NewShopify(emulator.ShopifyConfig{Points: 1000, Rate: 50, Query: func(*http.Request) (float64, float64, time.Duration) { return 101, 46, 500 * time.Millisecond }})
+		require.NoError(t, err)
+		b, random := bubble.New(t), rand.New(rand.NewPCG(1, 2)) //nolint:gosec // histories are repeatable
+		late := make([]time.Duration, 64)
+		for i := range late {
+			late[i] = time.Duration(random.IntN(900)) * time.Millisecond
+		}
+		var sent atomic.Int64
+		start := time.Now()
+		var all sync.WaitGroup
+		for range 2 {
+			paced := newTransport(t, transport.Config{
+				API: bodies.Shopify, Logger: slog.New(slog.DiscardHandler), Learn: true,
+				Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+					time.Sleep(late[sent.Add(1)%64])
+					return emulator.RoundTripper(api).RoundTrip(r)
+				}),
+				Limiter: b.Limiter(b.Client(), reserve.Config{Name: "shop", Limit: reserve.PerSecond(100).Burst(1900), Settles: true}),
+				Tokens:  func(_ *http.Response, u bodies.Usage) []int { return []int{u.Cost} },
+			})
+			query := func() {
+				do(t, paced, newRequest(t, http.MethodGet, "https://shop/", nil).WithContext(transport.WithCost(t.Context(), 101)))
+			}
+			query() // each process learns the plan
+			for range 8 {
+				all.Go(func() {
+					for time.Sleep(30 * time.Second); time.Since(start) < 3*time.Minute; {
+						query()
+					}
+				})
+			}
+		}
+		all.Wait()
+		r := api.Shop("shop").Report()
+		part := r.Used / (50*(time.Since(start)-30*time.Second).Seconds() + 1000)
+		t.Logf("%.3f of the points used, %d queries throttled", part, r.Throttled)
+		assert.Zero(t, r.Throttled)
+		assert.GreaterOrEqual(t, part, 0.9)
 	})
 }
 
