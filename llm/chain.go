@@ -30,7 +30,7 @@ const stays = time.Minute
 // the ErrExhausted that ends first. If no Set fits, the error says why the preferred Set does not, or, if that one is
 // used up, why another one does not.
 func (c *Chained) Acquire(ctx context.Context, e Estimate, maxWait time.Duration) (int, *Call, error) {
-	first := c.first()
+	first, since := c.first()
 	var failed error
 	exhausted := 0
 	var soonest *Exhausted
@@ -38,7 +38,7 @@ func (c *Chained) Acquire(ctx context.Context, e Estimate, maxWait time.Duration
 		i := (first + k) % len(c.sets)
 		call, err := c.sets[i].acquireWithin(ctx, e, maxWait)
 		if err == nil {
-			c.use(i)
+			c.use(i, since)
 			return i, call, nil
 		}
 		if ctx.Err() != nil || !elsewhere(err) {
@@ -70,21 +70,22 @@ func (s *Set) acquireWithin(ctx context.Context, e Estimate, wait time.Duration)
 	return s.Acquire(ctx, e)
 }
 
-// first returns the Set to try first.
-func (c *Chained) first() int {
+// first returns the Set to try first, and when that was decided.
+func (c *Chained) first() (i int, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.current > 0 && time.Since(c.since) >= stays {
-		return 0
+		return 0, c.since
 	}
-	return c.current
+	return c.current, c.since
 }
 
-// use notes which Set a call uses.
-func (c *Chained) use(i int) {
+// use notes which Set a call uses, unless another call has decided since it began: its turn may have taken long.
+func (c *Chained) use(i int, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
+	case c.since != since:
 	case i != c.current:
 		c.current, c.since = i, time.Now()
 	case i > 0 && time.Since(c.since) >= stays: // the first one does not fit yet
