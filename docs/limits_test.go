@@ -38,7 +38,7 @@ func Example_limitsLook() {
 		return
 	}
 	defer limiter.Close()
-	states, err := limiter.States(ctx, customers...) // of many keys; State of one: takes no permit
+	states, err := limiter.States(ctx, customers...) // of many keys, and State of one: both take no permit
 	if err != nil {
 		fmt.Println(err)
 		return

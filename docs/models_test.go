@@ -35,7 +35,7 @@ func serveModel(ctx context.Context, set *llm.Set, connection asynq.RedisConnOpt
 	return nil
 }
 
-// waitAgain returns for how long to put a task back whose call had no turn; 0: it failed for another reason.
+// waitAgain returns how long to put back a task whose call had no turn; 0 if it failed for another reason.
 func waitAgain(err error) time.Duration {
 	var gone *llm.Exhausted
 	var late *reserve.Error

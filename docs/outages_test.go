@@ -18,7 +18,7 @@ func Example_outages() {
 		Name:   "maps-api",
 		Limit:  reserve.PerSecond(50).Burst(5),
 		Outage: reserve.Outage{Policy: reserve.PolicyLocal}, // the default
-		Logger: slog.Default(),                              // logs the begin and the end of each outage
+		Logger: slog.Default(),                              // logs the beginning and the end of each outage
 	})
 	if err != nil {
 		fmt.Println(err)

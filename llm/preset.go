@@ -34,7 +34,7 @@ type Preset struct {
 	CacheCounts  bool // tokens of the prompt that a cache held count like others
 	FailedCounts bool // failed requests count
 	GoesOn       bool // the provider produces, and counts, all of an answer whose stream the client cuts
-	Minutes      bool // the limits count in windows, and not in a bucket: the rate is lowered by 6 bursts of requests or 1.25 of tokens, to no less than half
+	Minutes      bool // the provider counts in windows, not in a bucket. The fleet's rate of requests is lower by 6 bursts, and that of tokens by 1.25 bursts, but at least half
 	OutputFactor int  // how many tokens a token of the answer counts as; 0: 1
 	MostOutput   int  // what a request without max_tokens may produce
 

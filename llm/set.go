@@ -48,7 +48,7 @@ type Config struct {
 	// too. 0: 1.
 	Share float64
 
-	// Background is the part of the tokens that calls may use which are not [Urgent], above 0 and at most 1. The
+	// Background is the part of the tokens that all calls but [Urgent] ones may use, above 0 and at most 1. The
 	// rest is there at once for urgent calls. 0: 1.
 	Background float64
 

@@ -85,9 +85,11 @@ var (
 
 // Error says which call failed, for which limit, and why.
 type Error struct {
-	Op   string        // the method, in lower case: "wait", "reserve", "set limit" …
-	Key  string        // the limit: its name, and the key of [Limiter.For] after a slash
-	Wait time.Duration // until the turn would have come; 0 if not known. At a stop at most a day, or 5 minutes if its end is not known
+	Op  string // the method, in lower case: "wait", "reserve", "set limit" …
+	Key string // the limit: its name, and the key of [Limiter.For] after a slash
+	// Wait is the time until the turn would have come; 0 if not known, as with [ErrExhausted]. For a call of
+	// [Limiter.Staying] at a stop it is at most a day, or 5 minutes if nobody knows the end.
+	Wait time.Duration
 	Left time.Duration // until the deadline that the call would have missed; 0 if it is past or not known
 	// RetryAfter is how long to wait after an [ErrWouldMissDeadline] before the next attempt. By
 	// the current forecast, a call that then has the same time left will get its turn in time: a few

@@ -129,7 +129,8 @@ type Attempt struct {
 	Granted bool
 
 	// RetryAfter is how long to wait before the next attempt, by the current forecast, which does
-	// not count booked calls: see [State]. 0 with a turn.
+	// not count booked calls: see [State]. At a stop it is at most a day, or 5 minutes if nobody
+	// knows the end: see [Limiter.Stop]. 0 with a turn.
 	RetryAfter time.Duration
 
 	// Left is how many whole permits are left now, as far as the process knows. A limit with warm-up

@@ -25,7 +25,7 @@ const maxReason = 256
 //
 // The reason is for people: [Limiter.State] and the log show up to 256 bytes of it. A d of 0 or
 // less changes nothing, and a d above [Config.MaxPause] is shortened to it. Pause does not wait for
-// the pause to end.
+// the pause to end. It pauses this Limiter's key alone, or without [Limiter.For] only calls without a key.
 //
 // After an error with [ErrUnavailable], this process pauses, and the others may not know of the
 // pause. Other errors: [ErrInvalid], [ErrDenied], [ErrCorrupt], [ErrClosed], or the context's.
@@ -148,7 +148,7 @@ func shortened(text string) string {
 //
 // Waiting calls follow at once, in order. Granted turns keep their moments, and the new limit
 // begins after them. So it takes effect within half a second, whether it is faster or slower. No
-// permit is lost, however often the limit changes. If the provider lowers its limit, set the lower
+// turn is lost, however often the limit changes. If the provider lowers its limit, set the lower
 // limit half a second before. Granted turns may be usable for a shorter time than before, if the
 // new burst is smaller or refills faster.
 //

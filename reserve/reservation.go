@@ -50,8 +50,8 @@ func (r *Reservation) Due() time.Time {
 // Delay is the time until Due; 0 once the turn has come.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.Due())) }
 
-// Final reports whether the turn is granted, so that Delay is no longer a forecast. Only a pause
-// can still revoke such a turn.
+// Final reports whether the turn is granted, so that Delay is no longer a forecast. Only a pause or
+// a hard stop can still revoke such a turn.
 func (r *Reservation) Final() bool { return r.view().Turn != nil }
 
 // Lapsed reports whether the turn has expired: it came so long ago that its permits are gone, and a

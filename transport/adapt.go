@@ -9,7 +9,7 @@ import (
 
 // Adapter gets the result of each call. *adaptive.Rate is one. It must be safe for concurrent use
 // and return quickly, because the caller waits for it. If a call needs several limits, the Adapter
-// belongs to the limit with the same String, or else to the first one.
+// belongs to the limit with the same String, otherwise to the first one.
 type Adapter interface {
 	// ReportN reports a call of n permits that was sent at this moment, after its turn had come.
 	// The call was refused if the provider says that there are too many calls.

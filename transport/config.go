@@ -112,8 +112,8 @@ type Config struct {
 	// limit, the rate rises to the Limiter's own within a minute, and beyond that by a tenth per
 	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
-	// Bodies of Shopify state the limit in force, in points ("points" in [Turn.Windows]). It is followed at once
-	// also up to the Ceiling. If the Limiter's burst is less than its rate brings in 20 s, the same part of the
+	// Bodies of Shopify state the limit in force, in points ("points" in [Turn.Windows]). The rate follows it at
+	// once, down and up to the Ceiling. If the Limiter's burst is less than its rate brings in 20 s, the same part of the
 	// stated bucket is left alone, up to a tenth. Requests that arrive early use that part. The burst rises only to
 	// the Limiter's own.
 	//

@@ -200,7 +200,7 @@ func ExampleConfig_tokens() {
 			reserve.Config{Name: "output", Group: "claude", Settles: true, Limit: reserve.PerMinute(8_000).Burst(2_000)},
 		)
 
-		paced, err := transport.New(transport.Config{
+		config := transport.Config{
 			API: bodies.Anthropic,
 			Choose: func(r *http.Request) (transport.Turn, error) {
 				input := max(1, int(r.ContentLength)/4) // about four bytes per token
@@ -213,8 +213,9 @@ func ExampleConfig_tokens() {
 			Tokens: func(_ *http.Response, u bodies.Usage) []int {
 				return []int{1, u.Input + u.CacheWrite, u.Output} // what a cache held does not count
 			},
-			Base: emulator.RoundTripper(api),
-		})
+		}
+		config.Base = emulator.RoundTripper(api)
+		paced, err := transport.New(config)
 		if err != nil {
 			t.Fatal(err)
 		}

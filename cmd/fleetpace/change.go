@@ -127,8 +127,8 @@ func (a *app) pause() *cobra.Command {
 	var reason string
 	return a.changes(change{
 		use: "pause LIMIT [KEY]", short: "Pause a limit for a while",
-		long: `Grants no call of the whole fleet a turn for a while. Calls wait, keep their order, and go on at the rate afterwards.
-With a KEY, only that key is paused.`,
+		long: `Grants no call of the whole fleet a turn for a while. Calls wait, keep their order, and follow at the rate afterwards.
+With a KEY, only that key is paused. Without a KEY, its keys are not paused, only calls without a key.`,
 		example: `pause openai --for 10m --reason "the provider asks for it"`,
 		flags: func(c *cobra.Command) {
 			c.Flags().DurationVar(&length, "for", 10*time.Minute, "the `duration`, such as 90s or 2h")
@@ -144,7 +144,8 @@ func (a *app) stop() *cobra.Command {
 	return a.changes(change{
 		use: "stop LIMIT [KEY]", short: "Fail all calls of a limit, as if its account were used up",
 		long: `Fails all calls of the whole fleet at a limit, waiting ones within a second. Without --for nobody knows the end: one call
-tries every five minutes, and the stop ends when the provider has served it, after a day, or with fleetpace resume.`,
+probes every five minutes, and the stop ends when the provider has served it, after a day, or with fleetpace resume.
+With a KEY, only that key is stopped. Without a KEY, its keys are not stopped, only calls without a key.`,
 		example: `stop openai --for 2h --reason "the credit is used up"`,
 		flags: func(c *cobra.Command) {
 			c.Flags().DurationVar(&length, "for", 0, "the `duration`, such as 2h; 0: until a call is served, a day at most")
@@ -166,7 +167,7 @@ func (a *app) resume() *cobra.Command {
 func (a *app) refill() *cobra.Command {
 	return a.changes(change{
 		use: "refill LIMIT [KEY]", short: "Make all permits available",
-		long:    "Makes all permits of a limit available at once, for example when the provider has reset its count. Pauses and overrides stay.",
+		long:    "Makes all permits of a limit, or of one KEY, available at once, for example when the provider has reset its count.\nPauses and overrides stay.",
 		example: "refill shop acme",
 		plan:    func(t *target) (*fleet.Change, error) { return t.Refill() },
 	})
@@ -178,7 +179,7 @@ func (a *app) set() *cobra.Command {
 	return a.changes(change{
 		use: "set LIMIT [KEY] --to LIMIT", short: "Override a limit",
 		long: `Lets the fleet follow another limit than the one that its processes are configured with, for a time or until
-fleetpace reset. The kind must stay the same. Forms of a limit: 50/s, "600/minute burst 20", 1000/day, "4 at once".`,
+fleetpace reset. The kind must stay the same. Without a KEY, the limits of its keys do not change. Forms of a limit: 50/s, "600/minute burst 20", 1000/day, "4 at once".`,
 		example: `set openai --to "50/s burst 10" --for 1h`,
 		flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&to, "to", "", "the new `limit`, such as 50/s or \"600/minute burst 20\"")
@@ -200,8 +201,8 @@ func (a *app) reset() *cobra.Command {
 func (a *app) release() *cobra.Command {
 	return a.changes(change{
 		use: "release LIMIT [KEY] SLOT", short: "Free a call's slots",
-		long: `Takes the slots of a call away, so that other calls get them. Use it for a call that hangs or is over: the call itself
-goes on. A SLOT is the name of the call in the list of fleetpace show LIMIT.`,
+		long: `Takes the slots of a call away, so that other calls get them. Use it for a call that hangs or is over. The call itself
+continues. A SLOT is the name of the call in the list of fleetpace show LIMIT.`,
 		example: "release batch SLOT",
 		plan:    func(t *target) (*fleet.Change, error) { return t.Release(t.rest[0]) },
 	})

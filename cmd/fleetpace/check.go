@@ -15,7 +15,7 @@ import (
 func (a *app) check() *cobra.Command {
 	return &cobra.Command{
 		Use: "check FILE", Short: "Check a file of limits, without Redis", Args: cobra.ExactArgs(1), Annotations: map[string]string{offline: "yes"},
-		Long:    "Reads a file of limits, as fleetpace serve does, and prints its limits, or all of its mistakes with their lines.",
+		Long:    "Reads a file of limits, as fleetpace serve does, and prints its limits, or all errors in it with their lines.",
 		Example: "  fleetpace check limits.yaml",
 		RunE: func(_ *cobra.Command, args []string) error {
 			client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:0"}) // never connects

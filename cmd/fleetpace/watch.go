@@ -17,7 +17,7 @@ import (
 func (a *app) watch() *cobra.Command {
 	var every time.Duration
 	c := &cobra.Command{
-		Use: "watch", Short: "Show the limits as they change; q ends it. Without a terminal it prints lists", Args: cobra.NoArgs,
+		Use: "watch", Short: "Show the limits as they change", Long: "Shows the limits as they change; q ends it. Without a terminal it prints lists.", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if every < 100*time.Millisecond {
 				return usageError{fmt.Errorf("--every: must be at least 100ms, got %v", every)}

@@ -46,7 +46,7 @@ func (c Cost) String() string {
 		parts = append(parts, fmt.Sprintf("%d round trips", c.Trips))
 	}
 	if c.Timeout {
-		parts = append(parts, "a time-out")
+		parts = append(parts, "a timeout")
 	}
 	if c.Windows > 0 {
 		parts = append(parts, fmt.Sprintf("%d windows of a quota", c.Windows))
@@ -88,7 +88,7 @@ var Guarantees = []Guarantee{
 		What:  []string{requestLost, requestLate, cutBefore, cutAfter, replyLost, replyLate},
 		Rate:  Cost{Time: 250 * time.Millisecond, Timeout: true}, Count: Cost{Time: 250 * time.Millisecond, Timeout: true},
 		Slots: Cost{Time: time.Second, Timeout: true},
-		Why:   "Calls of the request wait for the time-out, and its turns may be lost.",
+		Why:   "Calls of the request wait for the timeout, and its turns may be lost.",
 	},
 	{
 		Event: "A copy of a request arrives late", What: []string{requestCopied}, Rate: seconds(0.5), Count: seconds(0.5), Slots: seconds(1),
