@@ -35,7 +35,7 @@ func Example_http() {
 
 func Example_httpContext() {
 	ctx, tenant, permits := context.Background(), "acme", 3
-	ctx = transport.WithFlow(ctx, tenant)  // its share: see Flow
+	ctx = transport.WithFlow(ctx, tenant)  // tenants share the limit
 	ctx = transport.WithUrgent(ctx)        // somebody waits for it
 	ctx = transport.WithCost(ctx, permits) // instead of one permit
 	fmt.Println(ctx.Err())

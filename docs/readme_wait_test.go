@@ -19,7 +19,7 @@ func lookUpAll(ctx context.Context, client redis.UniversalClient, addresses []st
 		if err := limiter.Wait(ctx); err != nil { // blocks until this call may be made
 			return err
 		}
-		lookUp(ctx, address)
+		lookUp(ctx, address) // your call of the API
 	}
 	return nil
 }

@@ -36,7 +36,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	because := ""
 	if told := plain(st.PauseReason); told != "" {
-		because = " because: " + told
+		because = ", because: " + told
 		if strings.HasPrefix(told, "(by ") { // no reason was given
 			because = " " + told
 		}
