@@ -15,16 +15,16 @@ import (
 
 type estimateKey struct{}
 
-// Client returns an HTTP client for the provider's API, or for an SDK of it. Each POST, and each
-// change of protocol, waits for its turn, and is settled by what its response says, also in streams. Requests for files,
+// Client returns an HTTP client for the provider's API, or for an SDK of it. Each POST, and each request to
+// change the protocol (Upgrade), waits for its turn, and is settled by what its response says, also in streams. Requests for files,
 // uploads, batches, cancelling and counting tokens pass at once. So do other methods: the limits do not count them.
 //
 // The base sends the requests; nil: a new client. If the base has
-// a Timeout, that contains the wait for the turn. A JSON body without [http.Request.GetBody] is read before, up to
-// 8 MiB: its estimate needs that, and it can be sent again.
+// a Timeout, it includes the wait for the turn. A JSON body without [http.Request.GetBody] is read before the wait, up to
+// 8 MiB: the estimate needs it, and the body can then be sent again.
 //
-// A timeout of the SDK for each request contains the wait, too: set it above the longest wait. A request
-// that AWS has signed fails after 4 minutes of waiting, because its signature ends soon: use
+// A timeout of the SDK for each request includes the wait, too: set it above the longest wait. A request
+// that AWS has signed fails after 4 minutes of waiting, because its signature expires soon: use
 // fleetaws.Turns, or [Set.Acquire]. Failures
 // of package reserve, such as [ErrExhausted], are in the chain of the client's errors.
 func (s *Set) Client(base *http.Client) *http.Client {

@@ -88,7 +88,7 @@ type Config struct {
 
 	// MaxWaiting is how many calls of the whole fleet may wait at this limit, or at each key of it. A
 	// call beyond that fails at once with [ErrQueueFull]. Booked calls count, too: see [Joint.Join]. The
-	// default 0 means any number. Each process goes by its own value.
+	// default 0 means any number. Each process applies its own value.
 	MaxWaiting int
 
 	// MaxPause is the longest pause that [Limiter.Pause] makes; a longer pause is shortened to it. It does not shorten a [Limiter.Stop].

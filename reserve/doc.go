@@ -29,8 +29,8 @@
 // moment from which the call may be made. Redis grants a turn at most half a second early, and only
 // a pause or a hard stop revokes it. docs/glossary.md has all terms.
 //
-// So a call that gives up, or whose process dies, never held a permit while it waited. A pause or
-// another limit moves all waiting calls.
+// So a call that gives up, or whose process dies, never held a permit while it waited. A pause, or
+// a change of the limit, moves all waiting calls.
 //
 // A booking is a saved position in the queue, under an ID, for a call that is made later, perhaps
 // by another process. When the call comes, it goes ahead of all calls that arrived after its

@@ -20,7 +20,7 @@ const (
 
 // Exhausted is an [ErrExhausted] with its details, for errors.As.
 type Exhausted struct {
-	Scope  string    // the limit that is stopped: its name, behind its group and before its key, with slashes between them
+	Scope  string    // the limit that is stopped: its group, name and key, as far as it has them, with slashes between them
 	Reason string    // as it was given to Stop
 	Until  time.Time // when the provider serves calls again; zero: not known
 }
@@ -178,8 +178,8 @@ func (r *Reservation) Probes() bool { return r.stops != nil }
 // Stops names the stops that the call probes, for [Joint.Served]: one number for each limit. It is nil for other calls.
 func (r *Reservation) Stops() []int64 { return r.stops }
 
-// Probe returns a Reservation that [Reservation.Probes] a stop, or nil: then the call may not, or the process knows of no
-// stop. It does not queue. [Joint.Acquire] and [Joint.Ask] do it for their calls.
+// Probe returns a Reservation whose call probes a stop: see [Reservation.Probes]. It returns nil if the call may not
+// probe, or if the process knows of no stop. It does not queue. [Joint.Acquire] and [Joint.Ask] do it for their calls.
 func (j *Joint) Probe(ctx context.Context, costs ...int) *Reservation {
 	need, err := j.need(ctx, costs)
 	if err != nil {

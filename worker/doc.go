@@ -76,8 +76,8 @@
 // # Timeout, Deadline and Unique
 //
 // Timeout counts from the moment at which asynq hands the task to a worker, so it includes the time
-// that a task sleeps there. Make it longer than the handler needs by [Worker.Patience]. A task does
-// not sleep until its Timeout is over: it is rescheduled a moment before that. A task whose turn
+// that a task sleeps there. Make it longer than the handler needs by [Worker.Patience]. A sleeping
+// task is rescheduled a moment before its Timeout is over. A task whose turn
 // comes after its Deadline fails: see [Config.Inspector].
 //
 // A Unique lock is not extended while a task is rescheduled. Choose a TTL that is longer than the

@@ -11,8 +11,8 @@ import (
 
 // Run starts the server with the Worker's middleware around handler, and returns after it was shut
 // down. The server shuts down when ctx ends, after SIGTERM, or after an interrupt, unless the
-// program ignores interrupts. Use Run instead of the server's own Run, which lets tasks sleep until
-// its ShutdownTimeout.
+// program ignores interrupts. Use Run instead of the server's own Run, which does not wake
+// sleeping tasks until its ShutdownTimeout is over.
 //
 // Run drains the Worker. Running handlers, and waiting tasks in their last attempt, may finish
 // within the server's ShutdownTimeout. The error is an [ErrInvalid], for example before Apply, or

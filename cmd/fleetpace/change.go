@@ -192,7 +192,7 @@ fleetpace reset. The kind must stay the same. Without a KEY, the limits of its k
 func (a *app) reset() *cobra.Command {
 	return a.changes(change{
 		use: "reset LIMIT [KEY]", short: "Remove an override",
-		long:    "Ends what fleetpace set has begun: the configured limit, or the plan of the key, is in force again.",
+		long:    "Removes the override that fleetpace set made: the configured limit, or the plan of the key, is in force again.",
 		example: "reset openai",
 		plan:    func(t *target) (*fleet.Change, error) { return t.Reset(), nil },
 	})

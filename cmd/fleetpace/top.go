@@ -28,7 +28,7 @@ func (a *app) top() *cobra.Command {
 	var by string
 	c := &cobra.Command{
 		Use: "top [LIMIT]", Short: "Show who uses limits and who waits, by key or flow", Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.names,
-		Long: "Counts for three seconds, to show calls per second.",
+		Long: "Shows whose calls are made and whose wait, by key or flow. It counts for three seconds, to show calls per second.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if by != "key" && by != "flow" {
 				return usageError{fmt.Errorf("--by: must be key or flow, got %q", by)}

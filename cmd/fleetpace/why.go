@@ -19,7 +19,7 @@ func (a *app) why() *cobra.Command {
 	c := &cobra.Command{
 		Use: "why [LIMIT [KEY|ID] | GROUP]", Short: "Say why calls wait, in one sentence with evidence",
 		Long: `Says why the calls of a limit or a key wait, or why a booked task waits. ID is any part of the task's
-ID. Without LIMIT it says so of all limits, or those of a GROUP, the worst first.`,
+ID. Without LIMIT it explains all limits, and with a GROUP those of the group, the worst first.`,
 		Args: cobra.MaximumNArgs(2), ValidArgsFunction: a.names, Annotations: map[string]string{offline: "it says so itself"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
