@@ -33,6 +33,10 @@ type Config struct {
 	// Prefix is the Config.Prefix of the limits. Default: reserve.DefaultPrefix.
 	Prefix string
 
+	// Flags end each command that the page shows, such as --redis and its value, without a password. Default:
+	// --prefix, if the Prefix is not the default.
+	Flags []string
+
 	// ReadOnly refuses all changes of limits, with status 403. Default: changes are allowed.
 	ReadOnly bool
 
@@ -85,7 +89,11 @@ func New(client redis.UniversalClient, config Config) (*Page, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	if config.Flags == nil && config.Prefix != "" && config.Prefix != reserve.DefaultPrefix {
+		config.Flags = []string{"--prefix", config.Prefix}
+	}
 	p := &Page{config: config, fleet: fleet.New(client, config.Prefix)}
+	p.fleet.Flags = config.Flags
 	p.feed = newFeed(p.fleet, config.Logger)
 	if p.pages, err = template.New("").Funcs(functions).ParseFS(files, "*.html"); err != nil {
 		return nil, fmt.Errorf("monitor: %w", err)

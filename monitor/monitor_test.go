@@ -317,7 +317,7 @@ func TestWhatWillHappen(t *testing.T) {
 	} {
 		assert.Contains(t, s.get(at+query), text, query)
 	}
-	assert.Contains(t, s.get(at+"&do=pause&for=1h&reason=it%27s+red&step=plan"), `fleetpace pause openai acme --for 1h0m0s --reason &#39;it&#39;\&#39;&#39;s red&#39;`)
+	assert.Contains(t, s.get(at+"&do=pause&for=1h&reason=it%27s+red&step=plan"), `fleetpace pause openai acme --for 1h0m0s --reason &#39;it&#39;\&#39;&#39;s red&#39; --prefix `+s.prefix+"</code>")
 	assert.Contains(t, s.get("limit?name=openai&key=&do=pause&for=1h&step=plan"), "this change affects none of these keys: name one")
 	assert.NotContains(t, s.get(at), `method="post"`, "the first click changes nothing")
 	assert.Zero(t, s.state(l.For("acme")).Paused, "nothing has happened")
@@ -329,7 +329,7 @@ func TestWhatWillHappen(t *testing.T) {
 	form.Set("in-force", "10/s")
 	s.does("pause", form)
 	assert.NotZero(t, s.state(l.For("acme")).Paused)
-	s.shows("", "fleetpace resume openai acme")
+	s.shows("", "fleetpace resume openai acme --prefix "+s.prefix+"</code>")
 	s.does("resume", form)
 	s.does("refill", form)
 }

@@ -39,6 +39,9 @@ func (a *app) changes(c change) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			t, err := a.target(ctx, args, known, strings.Contains(c.use, "SLOT"))
+			if errors.Is(err, fleet.ErrUnknown) && len(args) == 1 {
+				return a.ofGroup(ctx, cmd, args[0], err)
+			}
 			if err != nil {
 				return err
 			}

@@ -67,7 +67,8 @@ func withoutPassword(text string) string {
 	} else {
 		u.User = url.User(name)
 	}
-	if q := u.Query(); q.Has("sentinel_password") {
+	if q := u.Query(); q.Has("password") || q.Has("sentinel_password") {
+		q.Del("password")
 		q.Del("sentinel_password")
 		u.RawQuery = q.Encode()
 	}

@@ -324,7 +324,7 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 		case answer.Reason == fleet.WhyNobody && answer.Held == 0: // somebody may have ended them by hand
 			all = append(all, finding{"fleet", "note", n.String() + ": " + answer.Text + " Nothing waits here", do})
 		case slices.Contains(wrong, answer.Reason):
-			all = append(all, finding{"fleet", "problem", n.String() + ": " + answer.Text, do})
+			all = append(all, finding{"fleet", "problem", strings.TrimSpace(n.String() + ": " + answer.Text + " " + answer.More), do})
 		case len(s.Differ) > 0:
 			all = append(all, finding{"fleet", "problem", n.String() + ": processes are configured with different limits", do})
 		case len(s.Protocols) > 1:

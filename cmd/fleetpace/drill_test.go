@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -75,15 +76,23 @@ func TestStoppedCallerHoldsAllSlots(t *testing.T) {
 	}()
 	began := time.Now()
 	var why struct {
-		Reason, Command string
-		Evidence        []string
+		Reason, Text, Command string
+		Evidence              []string
 	}
 	require.Eventually(t, func() bool {
 		code, text, _ := s.command("", "why", "gpu", "-o", "json")
 		return code == 0 && json.Unmarshal([]byte(text), &why) == nil && why.Reason == "slots"
 	}, 20*time.Second, 50*time.Millisecond)
 	found := time.Since(began)
-	require.Contains(t, strings.Join(why.Evidence, "\n"), fmt.Sprintf("its caller is web-3/%d", caller.Process.Pid))
+	silent := fmt.Sprintf(`the caller web-3/%d (holds 1 slot )?for \S+; its lease ends in (\d\S*) unless the caller renews it`, caller.Process.Pid)
+	require.Regexp(t, "^All 2 slots are held, the longest by "+silent, why.Text)
+	ends, err := time.ParseDuration(regexp.MustCompile(silent).FindStringSubmatch(strings.Join(why.Evidence, "\n"))[2])
+	require.NoError(t, err)
+	require.LessOrEqual(t, ends, time.Minute)
+	require.Greater(t, ends, 30*time.Second)
+	slot := why.Command[strings.LastIndex(why.Command, " "):]
+	require.Regexp(t, `(?m)^SLOT .* LEASE ENDS IN +DOING$`, s.does("show", "gpu"))
+	require.Regexp(t, `(?m)^`+regexp.QuoteMeta(slot[1:])+` .* \d\S*s +http:web-3/`, s.does("show", "gpu"), "a shell reads it as one word")
 	s.does(append(strings.Fields(strings.ReplaceAll(why.Command, "'", ""))[1:], "-y")...)
 	require.Equal(t, http.StatusOK, <-next)
 	t.Logf("MEASURE found after %v, mended after %v", found.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))

@@ -90,6 +90,7 @@ func TestPrintedCommandsHaveTheFlags(t *testing.T) {
 	}
 	for url, want := range map[string]string{
 		"redis://ann:secret@h/3": "redis://ann@h/3", "redis://:secret@h:1?master_name=m&sentinel_password=secret": "redis://h:1?master_name=m",
+		"redis://h:1?master_name=m&username=ann&password=secret": "redis://h:1?master_name=m&username=ann",
 	} {
 		require.Equal(t, want, withoutPassword(url))
 	}

@@ -68,7 +68,7 @@ func admits(listen, auth string, open bool) error {
 
 func (a *app) servePage(ctx context.Context, listen, auth string, readOnly bool) error {
 	page, err := monitor.New(a.client, monitor.Config{
-		Prefix: a.prefix, ReadOnly: readOnly, Hosts: []string{"*"}, Logger: slog.New(slog.NewTextHandler(a.errs, nil)),
+		Prefix: a.prefix, Flags: a.flags, ReadOnly: readOnly, Hosts: []string{"*"}, Logger: slog.New(slog.NewTextHandler(a.errs, nil)),
 	})
 	if err != nil {
 		return err

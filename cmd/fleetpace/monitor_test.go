@@ -1,12 +1,62 @@
 package main
 
 import (
+	"context"
+	"html"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/internal/redistest"
 )
+
+// The commands on the page name the Redis and the prefix of the monitor, also if its environment says them.
+func TestCommandsOnThePageHaveTheFlags(t *testing.T) {
+	server := redistest.Local(t, "--save", "") // of this test alone
+	s := newScene(t, server)
+	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "ann", "on", ">secret", "~*", "&*", "+@all").Err())
+	s.prefix = "my app"
+	l := s.limiter("openai", "10/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("openai")
+	s.does("pause", "openai", "-y")
+	address := strings.TrimPrefix(server.URL(), "redis://")
+	t.Setenv("FLEETPACE_REDIS_URL", "redis://ann:secret@"+address+"/0")
+	t.Setenv("FLEETPACE_PREFIX", s.prefix)
+	read, write := io.Pipe()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan int, 1)
+	go func() {
+		done <- (&app{in: strings.NewReader(""), out: io.Discard, errs: write}).run(ctx, []string{"monitor", "--listen", "127.0.0.1:0"})
+		_ = write.Close()
+	}()
+	text := make([]byte, 1000)
+	n, err := read.Read(text)
+	require.NoError(t, err)
+	go func() { _, _ = io.Copy(io.Discard, read) }()
+	at := regexp.MustCompile(`http://\S+/`).FindString(string(text[:n]))
+	for path, verb := range map[string]string{"": "resume", "limit?name=openai": "resume", "limit?name=openai&do=set&to=4/s&step=plan": "set"} {
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, at+path, nil)
+		require.NoError(t, err)
+		w, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		body, err := io.ReadAll(w.Body)
+		require.NoError(t, err)
+		require.NoError(t, w.Body.Close())
+		page := html.UnescapeString(string(body))
+		require.Regexp(t, "fleetpace "+verb+" openai .*--redis redis://ann@"+address+"/0 --prefix 'my app'", page)
+		require.NotContains(t, page, "secret")
+	}
+	cancel()
+	require.Zero(t, <-done)
+	http.DefaultClient.CloseIdleConnections()
+}
 
 // Without a password, nobody from elsewhere is let in.
 func TestMonitorAdmits(t *testing.T) {

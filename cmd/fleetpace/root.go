@@ -46,7 +46,7 @@ func (a *app) root() *cobra.Command {
 		return usageError{fmt.Errorf("%w (see %s -h)", err, cmd.CommandPath())}
 	})
 	flags := root.PersistentFlags()
-	flags.StringVar(&a.url, "redis", cmp.Or(a.url, os.Getenv("FLEETPACE_REDIS_URL"), "redis://localhost:6379"), "`URL` of Redis (default FLEETPACE_REDIS_URL, or redis://localhost:6379)")
+	flags.StringVar(&a.url, "redis", cmp.Or(a.url, os.Getenv("FLEETPACE_REDIS_URL"), defaultURL), "`URL` of Redis (default FLEETPACE_REDIS_URL, or redis://localhost:6379)")
 	flags.Lookup("redis").DefValue = ""
 	flags.StringVar(&a.prefix, "prefix", cmp.Or(a.prefix, os.Getenv("FLEETPACE_PREFIX"), reserve.DefaultPrefix), "`text` before the names of Redis keys: Config.Prefix of the limiters (default FLEETPACE_PREFIX, or "+reserve.DefaultPrefix+")")
 	flags.Lookup("prefix").DefValue = ""
@@ -70,6 +70,9 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
+// defaultURL is where Redis is unless it is said.
+const defaultURL = "redis://localhost:6379"
+
 // offline marks commands that need no Redis.
 const offline = "offline"
 
@@ -78,10 +81,11 @@ func (a *app) open(cmd *cobra.Command) error {
 	if a.format != "text" && a.format != "json" {
 		return usageError{fmt.Errorf("-o: must be text or json, got %q", a.format)}
 	}
-	if cmd.Flags().Changed("redis") {
+	elsewhere := cmd.Name() == "monitor" // its page is read in shells that may lack the environment variables
+	if cmd.Flags().Changed("redis") || elsewhere && a.url != defaultURL {
 		a.flags = append(a.flags, "--redis", withoutPassword(a.url))
 	}
-	if cmd.Flags().Changed("prefix") {
+	if cmd.Flags().Changed("prefix") || elsewhere && a.prefix != reserve.DefaultPrefix {
 		a.flags = append(a.flags, "--prefix", a.prefix)
 	}
 	if cmd.Annotations[offline] != "" || cmd.Name() == "help" || cmd.Parent() != nil && cmd.Parent().Name() == "completion" || strings.HasPrefix(cmd.Name(), "__") {

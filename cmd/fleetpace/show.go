@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"time"
@@ -42,10 +43,10 @@ func (a *app) print(look *fleet.Look) error {
 	if look.Limit == "" {
 		fmt.Fprintln(a.out, "  no process has used it for ten minutes")
 	} else {
-		fmt.Fprintf(a.out, "  configured limit %s\n", look.Limit)
+		fmt.Fprintf(a.out, "  configured limit %s\n", plain(look.Limit))
 	}
 	for limit, n := range look.Differ {
-		fmt.Fprintf(a.out, "  DIFFERENT LIMITS: %s in %d\n", limit, n)
+		fmt.Fprintf(a.out, "  DIFFERENT LIMITS: %s in %d\n", plain(limit), n)
 	}
 	for _, p := range look.Unfit() {
 		if foreign := look.Foreign(p); foreign > 0 {
@@ -97,13 +98,13 @@ func (a *app) print(look *fleet.Look) error {
 	return table(a.out, rows)
 }
 
-// holders lists the calls that hold slots.
+// holders lists the calls that hold slots. A slot is quoted, so that people may paste it behind fleetpace release.
 func (a *app) holders(look *fleet.Look) error {
-	rows := [][]string{{"SLOT", "KEY", "SLOTS", "HELD FOR", "DOING"}}
+	rows := [][]string{{"SLOT", "KEY", "SLOTS", "HELD FOR", "LEASE ENDS IN", "DOING"}}
 	for i := range look.Rows {
 		for _, h := range look.Rows[i].State.Holders {
-			rows = append(rows, []string{fleet.SlotID(h.Process, h.Number), named(look.Rows[i].Key), strconv.Itoa(h.Slots),
-				time.Since(h.Since).Round(time.Millisecond).String(), h.Doing})
+			rows = append(rows, []string{fleet.Quoted(fleet.SlotID(h.Process, h.Number)), named(look.Rows[i].Key), strconv.Itoa(h.Slots),
+				time.Since(h.Since).Round(time.Millisecond).String(), cmp.Or(look.Rows[i].Lease(h), "-"), h.Doing})
 		}
 	}
 	if len(rows) == 1 {

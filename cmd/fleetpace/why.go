@@ -45,6 +45,9 @@ ID. Without LIMIT it explains all limits, and with a GROUP those of the group, t
 				err = a.json(answer)
 			} else {
 				fmt.Fprintln(a.out, plain(answer.Text))
+				if answer.More != "" {
+					fmt.Fprintln(a.out, plain(answer.More))
+				}
 				if answer.Do != "" {
 					fmt.Fprintln(a.out, strings.TrimSpace(plain(answer.Do)+" "+plain(answer.Command)))
 				}

@@ -13,6 +13,9 @@ func (l *Look) evidence(row *Row) []string {
 	st := &row.State
 	texts := []string{fmt.Sprintf("limit %s; in Redis %s here, %d booked, %v permits stored", row.Limit, count(st.Waiting, "call waits", "calls wait"), st.Booked, st.Stored)}
 	texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process is alive", "processes are alive"), l.Dead()))
+	if p := l.last(); p != nil {
+		texts = append(texts, fmt.Sprintf("the last heartbeat came %s ago, from %s", span(seconds(p.Silent)), l.Process(p.ID)))
+	}
 	texts = append(texts, l.protocols()...)
 	if row.Oldest > 0 {
 		texts = append(texts, "the oldest waiting call has waited for "+span(seconds(row.Oldest)))
@@ -29,29 +32,46 @@ func (l *Look) evidence(row *Row) []string {
 			texts = append(texts, fmt.Sprintf("and %d more hold slots", len(st.Holders)-i))
 			break
 		}
-		texts = append(texts, fmt.Sprintf("%s holds %s for %s%s", l.Process(h.Process), count(int64(h.Slots), "slot", "slots"), span(time.Since(h.Since)), doing(h)))
+		texts = append(texts, fmt.Sprintf("%s holds %s for %s%s%s", l.holder(h), count(int64(h.Slots), "slot", "slots"), span(time.Since(h.Since)), doing(h), row.lease(h)))
 	}
 	return texts
 }
 
-func (l *Look) longest(holders []reserve.Holder) string {
-	if len(holders) == 0 {
+// longest says who has held slots for the longest time.
+func (l *Look) longest(row *Row) string {
+	if len(row.State.Holders) == 0 {
 		return ""
 	}
-	h := holders[0]
-	return fmt.Sprintf(", the longest by %s for %s%s", l.Process(h.Process), span(time.Since(h.Since)), doing(h))
+	h := row.State.Holders[0]
+	return fmt.Sprintf(", the longest by %s for %s%s%s", l.holder(h), span(time.Since(h.Since)), doing(h), row.lease(h))
 }
 
+// holder is the process that holds slots, or the caller that holds them by a lease.
+func (l *Look) holder(h reserve.Holder) string {
+	switch name := caller(h); {
+	case name != "":
+		return "the caller " + plain(name)
+	case isLease(h):
+		return "a caller of serve"
+	}
+	return l.Process(h.Process)
+}
+
+// caller is the name that a caller of serve gives itself, without the ID that serve adds. Other calls have none.
+func caller(h reserve.Holder) string {
+	id, ok := strings.CutPrefix(h.Doing, "http:")
+	if slash := strings.LastIndex(id, "/"); ok && slash > 0 && len(id) == slash+len("/")+32 {
+		return id[:slash]
+	}
+	return ""
+}
+
+// doing is the ID or the flow of the call that holds slots.
 func doing(h reserve.Holder) string {
-	if h.Doing == "" {
+	if h.Doing == "" || caller(h) != "" {
 		return ""
 	}
-	if id, ok := strings.CutPrefix(h.Doing, "http:"); ok { // serve adds its own ID to the name of a caller
-		if slash := strings.LastIndex(id, "/"); slash > 0 && len(id) == slash+len("/")+32 {
-			return " (its caller is " + id[:slash] + ")"
-		}
-	}
-	return " (" + h.Doing + ")"
+	return " (" + plain(h.Doing) + ")"
 }
 
 // Process is the name of a process for people.

@@ -126,7 +126,7 @@ func (l *Look) Line(rates *Rates) Line {
 	if failing := l.Unfit(); failing != nil {
 		sum.Failing = len(failing)
 		if sum.Error == "" {
-			_, sum.Error = l.unfit(failing)
+			sum.Error = l.unfit(failing).text
 		}
 	}
 	return sum

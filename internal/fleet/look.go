@@ -34,7 +34,8 @@ type Row struct {
 	Held    int       `json:"held"` // slots that calls hold
 	Error   string    `json:"error,omitempty"`
 
-	plan bool // Own is the plan of the key
+	plan   bool                     // Own is the plan of the key
+	leases map[string]time.Duration // by the process of a holder: in how long its lease ends
 }
 
 // Look is the state of a limit: its processes, and the rows of some of its keys.
@@ -89,6 +90,9 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 	for i := range look.Rows {
 		look.Rows[i].read(ctx, limiter, limit)
 		if err := look.Rows[i].Err; err != nil && !errors.Is(err, reserve.ErrCorrupt) && !errors.Is(err, reserve.ErrInvalid) {
+			return nil, err
+		}
+		if err := r.readLeases(ctx, n, &look.Rows[i]); err != nil {
 			return nil, err
 		}
 	}

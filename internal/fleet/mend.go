@@ -39,6 +39,8 @@ func (w Why) severity(held int64) Severity {
 		return SeverityLook
 	case WhyIdle:
 		return SeverityIdle
+	case WhySilent:
+		return SeverityLook
 	case WhyQueue:
 		if held > 0 {
 			return SeverityLook
@@ -77,6 +79,8 @@ func (w Why) title(row *Row, held int64) string {
 		return "Set to a slower limit"
 	case WhyDiffer:
 		return "Processes disagree"
+	case WhySilent:
+		return "Heartbeats are late"
 	case WhyQueue:
 		if held > 0 {
 			return "A queue"
@@ -130,6 +134,8 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 		return "To end the override now:", on("reset")
 	case WhyDiffer:
 		return "Deploy one limit everywhere. Who has which:", on("show")
+	case WhySilent:
+		return "Ask again:", on("why")
 	case WhyQueue:
 		return "Whose calls they are:", on("top")
 	case WhyBooked:
@@ -174,7 +180,7 @@ func quoted(word string) string {
 
 // answer fills in what follows from the most important reason.
 func (l *Look) answer(a *Answer, first reason, row *Row, booked *Booked) {
-	a.Key, a.Reason, a.Text = row.Key, first.why, first.text
+	a.Key, a.Reason, a.Text, a.More = row.Key, first.why, first.text, first.more
 	a.Held = held(row, booked, first.why)
 	a.Title = first.why.title(row, a.Held)
 	a.Severity = first.why.severity(a.Held)

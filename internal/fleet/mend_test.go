@@ -22,7 +22,7 @@ func TestQuoted(t *testing.T) {
 // Each reason has a title and a severity. What is wrong has something to do about it.
 func TestEachReasonSaysWhatToDo(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
-	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhyQueue} {
+	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhySilent, WhyQueue} {
 		row := &Row{Queue: Queue{Key: "acme", HeldBy: "other"}}
 		row.State.Holders = []reserve.Holder{{Process: "~p", Number: 1, Slots: 1}}
 		title, severity := why.title(row, 1), why.severity(1)
@@ -50,18 +50,26 @@ func TestSlotsThatComeBackAreNotWrong(t *testing.T) {
 	}
 }
 
-// The holder of a slot of serve is its caller.
-func TestDoing(t *testing.T) {
-	require.Equal(t, " (its caller is web-3/4711)", doing(reserve.Holder{Doing: "http:web-3/4711/d41d8cd98f00b204e9800998ecf8427e"}))
-	require.Equal(t, " (http:job/17)", doing(reserve.Holder{Doing: "http:job/17"}))
-	require.Empty(t, doing(reserve.Holder{}))
+// The holder of a slot of serve is its caller, and the answer says when its lease ends.
+func TestCallerHoldsSlots(t *testing.T) {
+	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
+	row := &Row{leases: map[string]time.Duration{"~a": 5200 * time.Millisecond}}
+	longest := func(process, doing string) string {
+		row.State.Holders = []reserve.Holder{{Process: process, Doing: doing, Since: time.Now().Add(-time.Minute)}}
+		return look.longest(row)
+	}
+	require.Equal(t, ", the longest by the caller web-3/4711 for 1m0s; its lease ends in 5.2s unless the caller renews it", longest("~a", "http:web-3/4711/d41d8cd98f00b204e9800998ecf8427e"))
+	require.Equal(t, ", the longest by a caller of serve for 1m0s (job-17); its lease ends in 5.2s unless the caller renews it", longest("~a", "job-17"))
+	require.Equal(t, ", the longest by process p for 1m0s (http:job/17)", longest("p", "http:job/17"))
+	require.Equal(t, ", the longest by process p for 1m0s", longest("p", ""))
 }
 
 // Where calls failed for processes of another version that are gone, the two limits are of one kind, and the answer says so.
 func TestAnotherVersionThatIsGone(t *testing.T) {
 	p := Process{ID: "p", Alive: true, Fails: time.Now(), Limit: "20/s burst 5"}
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}, Limit: "20/s burst 5", Processes: []Process{p}}}
-	why, text := look.unfit(look.Unfit())
-	require.Equal(t, WhyVersion, why)
-	require.Contains(t, text, "processes of another version used the limit until now. Calls succeed a few seconds later.")
+	of := look.unfit(look.Unfit())
+	require.Equal(t, WhyVersion, of.why)
+	require.Contains(t, of.text, "processes of another version used the limit until now.")
+	require.Equal(t, "Calls succeed a few seconds later.", of.more)
 }

@@ -11,14 +11,15 @@ import (
 // reason is one reason, with its text.
 type reason struct {
 	why  Why
-	text string
+	text string // one sentence
+	more string // further sentences
 }
 
 // reasons returns all reasons that apply, the most important first. There is at least one.
 func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add := func(holds bool, why Why, format string, args ...any) {
 		if holds {
-			all = append(all, reason{why, fmt.Sprintf(format, args...)})
+			all = append(all, reason{why: why, text: fmt.Sprintf(format, args...)})
 		}
 	}
 	st := &row.State
@@ -28,11 +29,10 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	add(l.refuses != nil, WhyNoWrites, refuses+" to write, so each process follows its outage policy: %v.", l.refuses)
 	if row.Err != nil {
-		return []reason{{WhyCorrupt, corrupt(row.Err)}}
+		return []reason{{why: WhyCorrupt, text: corrupt(row.Err)}}
 	}
 	if failing := l.Unfit(); failing != nil {
-		why, text := l.unfit(failing)
-		all = append(all, reason{why, text})
+		all = append(all, l.unfit(failing))
 	}
 	because := ""
 	if told := plain(st.PauseReason); told != "" {
@@ -69,7 +69,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	limit, _ := l.InForce()
 	full := limit.Kind() == reserve.KindSlots && row.Held >= st.Burst && st.Burst > 0
 	if full {
-		add(true, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(st.Holders))
+		add(true, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(row))
 	}
 	others := ""
 	if row.HeldElse > 0 {
@@ -100,6 +100,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		force = row.Limit + ", which was set,"
 	}
 	add(len(l.Differ) > 0, WhyDiffer, "Processes are configured with different limits, and %s is in force: %s.", force, differing(l.Differ))
+	if p := l.last(); p != nil && calls > 0 && len(all) == 0 {
+		ago := seconds(p.Silent)
+		add(ago > late, WhySilent, "%s, and no process has sent a heartbeat for %s: in %s it is known whether one is alive.",
+			count(calls, "call waits", "calls wait"), span(ago), span(silent-ago))
+	}
 	queue := "It is the queue: "
 	if len(all) > 0 {
 		queue = ""

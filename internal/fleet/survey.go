@@ -111,6 +111,19 @@ func (s *Survey) Waiting() (calls int) {
 // silent is how long a process may send no heartbeat before it counts as dead.
 const silent = 3 * time.Second
 
+// late is how long no heartbeat may come before an answer mentions it. A process sends one at least every 1.25 s.
+const late = 2 * time.Second
+
+// last is the living process that sent the latest heartbeat, without processes whose calls fail. It is nil if there is none.
+func (s *Survey) last() (last *Process) {
+	for i := range s.Processes {
+		if p := &s.Processes[i]; p.Alive && p.Fails.IsZero() && (last == nil || p.Silent < last.Silent) {
+			last = p
+		}
+	}
+	return last
+}
+
 // setter begins the fields of reports that say who has set a limit. It starts with a space, which
 // the names of processes do not have.
 const setter = " set "

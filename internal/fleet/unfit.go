@@ -27,25 +27,24 @@ func (s *Survey) Apart(p *Process) bool {
 	return err == nil && unknown == nil && own.Kind() == inForce.Kind()
 }
 
-// unfit says what is wrong with these processes, and what to do.
-func (l *Look) unfit(failing []*Process) (Why, string) {
-	p := failing[0]
-	others := ""
-	if n := len(failing) - 1; n > 0 {
-		others = ", and so do those of " + count(int64(n), "other process", "other processes")
+// unfit says what is wrong with these processes, and then what to do.
+func (l *Look) unfit(failing []*Process) reason {
+	p, others := failing[0], ""
+	if n := int64(len(failing) - 1); n > 0 {
+		others = fmt.Sprintf("Calls of %s fail, too. ", count(n, "other process", "other processes"))
 	}
+	text := fmt.Sprintf("Calls of %s fail since %s: ", l.Process(p.ID), clock(p.Fails))
 	if foreign := l.Foreign(p); foreign > 0 {
 		do := "Stop the processes of one of them"
 		if foreign < p.Report.Protocol {
 			do = "Stop the earlier ones"
 		}
-		return WhyVersion, fmt.Sprintf("Calls of %s fail since %s%s: it speaks protocol %d, and processes of %s use the limit, and the two versions cannot share it. %s (%s), and calls succeed a few seconds later: docs/upgrading.md.",
-			l.Process(p.ID), clock(p.Fails), others, p.Report.Protocol, version(foreign), do, l.speaking(foreign))
+		return reason{WhyVersion, text + fmt.Sprintf("it speaks protocol %d, and processes of %s use the limit.", p.Report.Protocol, version(foreign)),
+			others + fmt.Sprintf("The two versions cannot share the limit. %s (%s), and calls succeed a few seconds later: docs/upgrading.md.", do, l.speaking(foreign))}
 	}
 	if l.Apart(p) {
-		return WhyVersion, fmt.Sprintf("Calls of %s fail since %s%s: processes of another version used the limit until now. Calls succeed a few seconds later.",
-			l.Process(p.ID), clock(p.Fails), others)
+		return reason{WhyVersion, text + "processes of another version used the limit until now.", others + "Calls succeed a few seconds later."}
 	}
-	return WhyKind, fmt.Sprintf("Calls of %s fail since %s%s: it is configured with %s, and %s is in force, which is of another kind. Use one kind in all processes, or Config.LimitOf if only some keys have another: \"%s\" lists the processes. Two limits of an API need two names.",
-		l.Process(p.ID), clock(p.Fails), others, plain(p.Limit), l.Limit, l.command("show", l.Name.String()))
+	return reason{WhyKind, text + fmt.Sprintf("it is configured with %s, and %s is in force, which is of another kind.", plain(p.Limit), l.Limit),
+		others + "Use one kind in all processes, or Config.LimitOf if only some keys have another. Two limits of an API need two names."}
 }

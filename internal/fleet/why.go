@@ -30,6 +30,7 @@ const (
 	WhyUsedUp    Why = "used_up"   // the quota or rolling limit is used up
 	WhySet       Why = "set"       // an override is slower than the configured limit, and calls wait
 	WhyDiffer    Why = "differ"    // processes are configured with different limits, and calls wait
+	WhySilent    Why = "silent"    // calls wait, and heartbeats are late: soon it is known whether a process is alive
 	WhyQueue     Why = "queue"     // other calls are ahead
 	WhyBooked    Why = "booked"    // rescheduled tasks come back later; a new call would have its turn now
 	WhyAvailable Why = "available" // nothing: a call would have its turn now
@@ -41,8 +42,9 @@ type Answer struct {
 	Limit    string   `json:"limit"`
 	Key      string   `json:"key,omitempty"`
 	Reason   Why      `json:"reason"`
-	Title    string   `json:"title"` // the reason in a few words
-	Text     string   `json:"text"`  // a sentence
+	Title    string   `json:"title"`          // the reason in a few words
+	Text     string   `json:"text"`           // a sentence
+	More     string   `json:"more,omitempty"` // further sentences
 	Severity Severity `json:"severity"`
 	Also     []Why    `json:"also,omitempty"`
 	Evidence []string `json:"evidence"`
@@ -72,7 +74,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	switch {
 	case errors.Is(err, reserve.ErrCorrupt): // the processes' reports
 		look = &Look{Survey: &Survey{Name: n}}
-		look.answer(a, reason{WhyCorrupt, corrupt(err)}, &Row{Err: err}, nil)
+		look.answer(a, reason{why: WhyCorrupt, text: corrupt(err)}, &Row{Err: err}, nil)
 		return a, nil
 	case err != nil:
 		return nil, err
@@ -92,7 +94,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	switch {
 	case errors.Is(err, reserve.ErrCorrupt):
 		look = &Look{Survey: &Survey{Name: n}}
-		look.answer(a, reason{WhyCorrupt, corrupt(err)}, &Row{Err: err}, nil)
+		look.answer(a, reason{why: WhyCorrupt, text: corrupt(err)}, &Row{Err: err}, nil)
 		return a, nil
 	case err != nil:
 		return nil, err

@@ -23,6 +23,7 @@ var situations = []struct {
 	why  fleet.Why
 	also []fleet.Why
 	says []string
+	more string   // details, after the sentence
 	held int64    // calls that are held back
 	with []string // the evidence
 }{
@@ -165,7 +166,8 @@ var situations = []struct {
 	},
 	{
 		what: "a process with another kind of limit", why: fleet.WhyKind, also: []fleet.Why{fleet.WhyPaused},
-		says: []string{`^Calls of .*, process \d+ fail since \d`, "it is configured with 5/s rolling, and 100/s is in force, which is of another kind", `"fleetpace show api" lists the processes`},
+		says: []string{`^Calls of .*, process \d+ fail since \d`, `it is configured with 5/s rolling, and 100/s is in force, which is of another kind\.$`},
+		more: "^Use one kind in all processes",
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerSecond(100))
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
@@ -176,10 +178,8 @@ var situations = []struct {
 	},
 	{
 		what: "processes of v0.2", why: fleet.WhyVersion,
-		says: []string{
-			`^Calls of .*, process \d+ fail since \d`, "it speaks protocol 3, and processes of fleetpace v0.2 use the limit", `Stop the earlier ones \(desk, process 4711\)`,
-			"docs/upgrading.md",
-		},
+		says: []string{`^Calls of .*, process \d+ fail since \d`, `it speaks protocol 3, and processes of fleetpace v0\.2 use the limit\.$`},
+		more: `^The two versions cannot share the limit\. Stop the earlier ones \(desk, process 4711\), .* docs/upgrading\.md\.$`,
 		with: []string{"1 process is alive"},
 		make: func(s *scene) string {
 			s.v02(true)
@@ -225,7 +225,7 @@ var situations = []struct {
 	},
 	{
 		what: "processes with another kind of limit", why: fleet.WhyKind,
-		says: []string{"fail since .*, and so do those of 2 other processes"},
+		more: `^Calls of 2 other processes fail, too\. Use one kind`,
 		make: func(s *scene) string {
 			s.paced(reserve.PerSecond(100))
 			s.known(1)
@@ -392,6 +392,16 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "the queue of processes whose heartbeats are late", held: 5, why: fleet.WhySilent,
+		says: []string{`^5 calls wait, and no process has sent a heartbeat for 2\.[5-9]s: in \d+ms it is known whether one is alive\.$`},
+		with: []string{`the last heartbeat came 2\.[5-9]s ago, from .*, process \d+`, "5 calls wait, and a new call would have its turn"},
+		make: func(s *scene) string {
+			s.abandoned(5)
+			s.silent(2500*time.Millisecond, false)
+			return ""
+		},
+	},
+	{
 		what: "the queue beside bookings", held: 3, why: fleet.WhyQueue, says: []string{"It is the queue: 1 call waits, and 2 more are booked. The turn of a new call depends on when those come back"},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(1))
@@ -511,6 +521,8 @@ func TestWhy(t *testing.T) {
 			for _, text := range c.says {
 				require.Regexp(t, text, a.Text)
 			}
+			require.Regexp(t, c.more, a.More)
+			require.Equal(t, c.more == "", a.More == "", a.More)
 			for _, text := range c.with {
 				require.Regexp(t, text, strings.Join(a.Evidence, "\n"))
 			}

@@ -18,7 +18,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +26,7 @@ import (
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/page"
+	cdp "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -121,19 +121,52 @@ func (s *scene) value(tab context.Context, expression string, to any) {
 	s.run(tab, chromedp.Evaluate(expression, to))
 }
 
-func (s *scene) eventually(what string, holds func() bool) {
+// sees blocks until a condition is true in a tab. The browser looks at it after each change of the page.
+func (s *scene) sees(tab context.Context, what, condition string) {
 	s.Helper()
-	require.Eventually(s, holds, patience, 50*time.Millisecond, what)
+	ctx, cancel := context.WithTimeout(tab, patience)
+	defer cancel()
+	require.NoError(s, chromedp.Run(ctx, chromedp.Evaluate(fmt.Sprintf(`new Promise((seen) => {
+		const look = () => { if (%s) { changes.disconnect(); seen(true); } };
+		const changes = new MutationObserver(look);
+		changes.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
+		look();
+	})`, condition), nil, resolved)), what)
 }
 
-// cell is the text of a cell of the list.
-func (s *scene) cell(tab context.Context, id string, column int) string {
+// resolved makes an evaluation wait for its promise.
+func resolved(p *cdp.EvaluateParams) *cdp.EvaluateParams { return p.WithAwaitPromise(true) }
+
+// goes does what loads another page, and blocks until that is loaded.
+func (s *scene) goes(tab context.Context, actions ...chromedp.Action) {
 	s.Helper()
-	quoted, err := json.Marshal(id)
+	ctx, cancel := context.WithTimeout(tab, patience)
+	defer cancel()
+	_, err := chromedp.RunResponse(ctx, actions...)
 	require.NoError(s, err)
-	var text string
-	s.value(tab, fmt.Sprintf(`([...document.querySelectorAll("tbody tr")].find((r) => r.dataset.id === %s)?.cells[%d].textContent) || ""`, quoted, column), &text)
-	return text
+}
+
+// call makes a call, and blocks until it has its turn.
+func (s *scene) call(l *reserve.Limiter) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), patience)
+	defer cancel()
+	require.NoError(s, l.Wait(ctx))
+}
+
+func quoted(text string) string {
+	literal, _ := json.Marshal(text) // never fails
+	return string(literal)
+}
+
+// cell is the expression for the text of a cell of the list.
+func cell(id string, column int) string {
+	return fmt.Sprintf(`(([...document.querySelectorAll("tbody tr")].find((r) => r.dataset.id === %s)?.cells[%d].textContent) || "")`, quoted(id), column)
+}
+
+// order is the condition that the list has these limits in this order.
+func order(ids ...string) string {
+	return fmt.Sprintf(`[...document.querySelectorAll("tbody tr")].map((r) => r.dataset.id).join() === %s`, quoted(strings.Join(ids, ",")))
 }
 
 // picture writes a screenshot, if somebody wants them.
@@ -154,25 +187,22 @@ func TestRowsAppearAndMove(t *testing.T) {
 	tab := s.tab("")
 	s.run(tab, chromedp.Evaluate("window.loaded = 1", nil))
 	s.calls(3, s.limiter("openai", reserve.PerSecond(20)).Wait)
-	s.eventually("a row appears", func() bool { return strings.Contains(s.cell(tab, "openai", 0), "20/s") })
-	seen := map[string]bool{}
-	s.eventually("its use moves", func() bool { seen[s.cell(tab, "openai", 3)] = true; return len(seen) > 3 })
+	s.sees(tab, "a row appears", cell("openai", 0)+`.includes("20/s")`)
+	s.sees(tab, "its use moves", `(window.uses ??= new Set()).add(`+cell("openai", 3)+`).size > 3`)
 	s.calls(50, s.limiter("maps", reserve.Every(time.Hour)).Wait)
-	s.eventually("another one appears, and calls wait", func() bool { return s.cell(tab, "maps", 4) == "50" })
+	s.sees(tab, "another one appears, and calls wait", cell("maps", 4)+` === "50"`)
 	var loaded int
 	s.value(tab, "window.loaded", &loaded)
 	assert.Equal(t, 1, loaded, "it was not loaded again")
 
-	order := func() (names []string) {
-		s.value(tab, `[...document.querySelectorAll("tbody tr")].map((r) => r.dataset.id)`, &names)
-		return names
-	}
-	s.run(tab, chromedp.SendKeys("#find", "map\r"))
-	s.eventually("it is searched", func() bool { return slices.Equal(order(), []string{"maps"}) })
-	s.run(tab, chromedp.Navigate(s.url), chromedp.Focus(`thead a[href="?sort=name"]`), chromedp.KeyEvent("\r"))
-	s.eventually("it is sorted, by the keyboard", func() bool { return slices.Equal(order(), []string{"maps", "openai"}) })
-	s.run(tab, chromedp.Focus(`thead a[href="?sort=use"]`), chromedp.KeyEvent("\r"))
-	s.eventually("by its use, and the looks keep the order", func() bool { return slices.Equal(order(), []string{"openai", "maps"}) })
+	s.goes(tab, chromedp.SendKeys("#find", "map\r"))
+	s.sees(tab, "it is searched", order("maps"))
+	s.run(tab, chromedp.Navigate(s.url), chromedp.Focus(`thead a[href="?sort=name"]`))
+	s.goes(tab, chromedp.KeyEvent("\r"))
+	s.sees(tab, "it is sorted, by the keyboard", order("maps", "openai"))
+	s.run(tab, chromedp.Focus(`thead a[href="?sort=use"]`))
+	s.goes(tab, chromedp.KeyEvent("\r"))
+	s.sees(tab, "by its use, and the looks keep the order", order("openai", "maps"))
 	s.run(tab, chromedp.Navigate(s.url))
 	for _, look := range []struct {
 		name, scheme string
@@ -192,39 +222,36 @@ func TestPauseInThePage(t *testing.T) {
 	s := newScene(t)
 	l := s.limiter("openai", reserve.PerSecond(50))
 	made := s.calls(5, l.Wait)
-	s.eventually("calls are made", func() bool { return made.Load() > 50 })
+	s.call(l)
 	binary := filepath.Join(t.TempDir(), "fleetpace")
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/fleetpace")
 	build.Dir = "../.."
 	out, err := build.CombinedOutput()
 	require.NoError(t, err, string(out))
 	list := s.tab("")
-	s.eventually("the list shows it", func() bool { return s.cell(list, "openai", 1) != "" })
+	s.sees(list, "the list shows it", cell("openai", 1)+` !== ""`)
 	tab := s.tab("limit?name=openai")
-	s.run(tab, chromedp.SetValue(`#change input[name=for]`, "1h"), chromedp.SetValue(`#change input[name=reason]`, "<b>red</b>"), chromedp.SendKeys(`#change input[name=for]`, "\r"),
-		chromedp.WaitVisible(`#change form[method=post] button`))
+	s.run(tab, chromedp.SetValue(`#change input[name=for]`, "1h"), chromedp.SetValue(`#change input[name=reason]`, "<b>red</b>"))
+	s.goes(tab, chromedp.SendKeys(`#change input[name=for]`, "\r"))
 	st, err := l.State(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, st.Paused, "Enter in a field changes nothing: the page says what will happen")
 	s.picture(tab, "limit-pause")
-	s.run(tab, chromedp.Click(`#change form[method=post] button`))
 	clicked := time.Now()
-	s.eventually("the limit is paused", func() bool { st, err := l.State(t.Context()); return err == nil && st.Paused > 0 })
+	s.goes(tab, chromedp.Click(`#change form[method=post] button`))
 	took := time.Since(clicked)
+	st, err = l.State(t.Context())
+	require.NoError(t, err)
+	require.NotZero(t, st.Paused, "the page that follows is of the paused limit")
 	time.Sleep(time.Second)
 	before := made.Load()
 	time.Sleep(2 * time.Second)
 	assert.Equal(t, before, made.Load(), "a second later nobody calls")
-	t.Logf("MEASURE the pause was in force %v after the click", took.Round(time.Millisecond))
+	t.Logf("MEASURE the pause was in force, and the page said so, %v after the click", took.Round(time.Millisecond))
 
-	seen := map[string]bool{}
-	s.eventually("it is counted down, with its reason as text", func() bool {
-		text := s.cell(list, "openai", 1)
-		if strings.Contains(text, "59m") && strings.Contains(text, "<b>red</b>") {
-			seen[text] = true
-		}
-		return len(seen) > 2
-	})
+	counted := cell("openai", 1)
+	s.sees(list, "it is counted down, with its reason as text",
+		counted+`.includes("59m") && `+counted+`.includes("<b>red</b>") && (window.counts ??= new Set()).add(`+counted+`).size > 2`)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	watch := exec.CommandContext(ctx, binary, "watch", "--redis", s.server.URL(), "--prefix", s.prefix)
 	text, err := watch.StdoutPipe()
@@ -238,14 +265,11 @@ func TestPauseInThePage(t *testing.T) {
 	_ = watch.Wait() // it is killed
 	assert.True(t, shown, "the command shows the reason as text")
 	s.picture(tab, "limit-paused")
-	s.run(tab, chromedp.WaitVisible(`form[action=resume] button`), chromedp.Click(`form[action=resume] button`))
-	s.eventually("calls are made again", func() bool { return made.Load() > before+20 })
+	s.goes(tab, chromedp.Click(`form[action=resume] button`))
+	s.call(l)
 	require.NoError(t, l.Pause(t.Context(), time.Hour, "by another"))
-	s.eventually("without a reload, the edge has the colour of what holds calls back", func() bool {
-		var red bool
-		s.value(tab, `getComputedStyle(document.querySelector("#title .s-stop")||document.body).color === getComputedStyle(document.querySelector(".why")).borderLeftColor`, &red)
-		return red
-	})
+	s.sees(tab, "without a reload, the edge has the colour of what holds calls back",
+		`getComputedStyle(document.querySelector("#title .s-stop")||document.body).color === getComputedStyle(document.querySelector(".why")).borderLeftColor`)
 	require.NoError(t, l.Resume(t.Context()))
 	for _, look := range []struct {
 		name, scheme string
@@ -266,20 +290,10 @@ func TestHostileNames(t *testing.T) {
 	}
 	list := s.tab("")
 	for _, name := range hostile {
-		s.eventually(name, func() bool { return strings.HasPrefix(s.cell(list, name, 0), name) })
+		s.sees(list, name, cell(name, 0)+`.startsWith(`+quoted(name)+`)`)
 		tab := s.tab("limit?name=" + url.QueryEscape(name))
-		s.eventually("its key, after a look", func() bool {
-			var keys []string
-			s.value(tab, `[...document.querySelectorAll("#keys tbody th b")].map((c) => c.textContent)`, &keys)
-			var live bool
-			s.value(tab, `document.getElementById("state").textContent === "live"`, &live)
-			for _, k := range keys {
-				if k == name && live {
-					return true
-				}
-			}
-			return false
-		})
+		s.sees(tab, "its key, after a look", `document.getElementById("state").textContent === "live" &&
+			[...document.querySelectorAll("#keys tbody th b")].some((c) => c.textContent === `+quoted(name)+`)`)
 		var pwned bool
 		s.value(tab, "Boolean(window.pwned)", &pwned)
 		require.False(t, pwned)
@@ -300,14 +314,13 @@ func TestManyKeys(t *testing.T) {
 		})
 	}
 	all.Wait()
-	s.eventually("it is known", func() bool { return s.client.Exists(t.Context(), s.prefix+":names").Val() >= 0 })
 	for _, path := range []string{"", "limit?name=tenants"} {
 		tab := s.tab(path)
 		var paint float64
-		s.eventually("it has painted", func() bool {
-			s.value(tab, `performance.getEntriesByName("first-contentful-paint")[0]?.startTime || 0`, &paint)
-			return paint > 0
-		})
+		s.run(tab, chromedp.Evaluate(`new Promise((painted) => new PerformanceObserver((list) => {
+			const first = list.getEntriesByName("first-contentful-paint")[0];
+			if (first) painted(first.startTime);
+		}).observe({type: "paint", buffered: true}))`, &paint, resolved))
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
@@ -315,7 +328,7 @@ func TestManyKeys(t *testing.T) {
 		var streams sync.WaitGroup
 		ctx, stop := context.WithCancel(t.Context())
 		events := s.url + "events" + strings.TrimPrefix(path, "limit")
-		var open atomic.Int64
+		looks := make(chan struct{})
 		for range pages {
 			streams.Go(func() {
 				r, err := http.NewRequestWithContext(ctx, http.MethodGet, events, nil)
@@ -330,12 +343,22 @@ func TestManyKeys(t *testing.T) {
 				text := make([]byte, 4096)
 				for n, err := answer.Body.Read(text); err == nil; n, err = answer.Body.Read(text) {
 					if n > 0 && strings.Contains(string(text[:n]), "event: look") {
-						open.Add(1)
+						select {
+						case looks <- struct{}{}:
+						case <-ctx.Done():
+						}
 					}
 				}
 			})
 		}
-		s.eventually("all pages are live", func() bool { return open.Load() >= 3*pages })
+		late := time.After(patience)
+		for range 3 * pages {
+			select {
+			case <-looks:
+			case <-late:
+				require.Fail(t, "not all pages are live")
+			}
+		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
 		stop()
