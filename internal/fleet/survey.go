@@ -114,7 +114,7 @@ const silent = 3 * time.Second
 // late is how long no heartbeat may come before an answer mentions it. A process sends one at least every 1.25 s.
 const late = 2 * time.Second
 
-// last is the living process that sent the latest heartbeat, without processes whose calls fail. It is nil if there is none.
+// last is the living process that sent the latest heartbeat, or nil. Processes whose calls fail do not count.
 func (s *Survey) last() (last *Process) {
 	for i := range s.Processes {
 		if p := &s.Processes[i]; p.Alive && p.Fails.IsZero() && (last == nil || p.Silent < last.Silent) {
