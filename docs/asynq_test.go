@@ -180,8 +180,8 @@ func enqueueAll(ctx context.Context, limiter *reserve.Limiter, connection asynq.
 var errRefused = errors.New("the API has refused the call")
 
 // heed is for a handler that has called an API.
-func heed(ctx context.Context, maps *reserve.Limiter, tenant string, answer *http.Response, retryAfter time.Duration) error {
-	if answer.StatusCode == http.StatusTooManyRequests {
+func heed(ctx context.Context, maps *reserve.Limiter, tenant string, response *http.Response, retryAfter time.Duration) error {
+	if response.StatusCode == http.StatusTooManyRequests {
 		err := maps.For(tenant).Pause(ctx, retryAfter, "429")
 		return errors.Join(errRefused, err)
 	}

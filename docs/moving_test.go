@@ -306,11 +306,11 @@ func bulkCall(ctx context.Context, api *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	answer, err := api.Do(request)
+	response, err := api.Do(request)
 	if err != nil {
 		return err
 	}
-	return answer.Body.Close()
+	return response.Body.Close()
 }
 
 func urgently(ctx context.Context, api *http.Client, url string) error {
@@ -319,11 +319,11 @@ func urgently(ctx context.Context, api *http.Client, url string) error {
 	if err != nil {
 		return err
 	}
-	answer, err := api.Do(request)
+	response, err := api.Do(request)
 	if err != nil {
 		return err
 	}
-	return answer.Body.Close()
+	return response.Body.Close()
 }
 
 func stripeClient(client redis.UniversalClient, base http.RoundTripper) (*http.Client, func(), error) {
