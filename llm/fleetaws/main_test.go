@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -268,7 +269,7 @@ func TestOtherModel(t *testing.T) {
 	})
 }
 
-// A request that the SDK cannot sign gives its slot and its tokens back. One whose turn would come too late fails at once, without the
+// A request that the SDK cannot sign or send gives its slot and its tokens back. One whose turn would come too late fails at once, without the
 // SDK's retries, and a caller who leaves gets the error of its context.
 func TestUnsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -277,9 +278,17 @@ func TestUnsent(t *testing.T) {
 			o.Credentials = aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) { return aws.Credentials{}, errors.New("no keys") })
 		})
 		require.ErrorContains(t, err, "no keys")
-		tokens, slots := f.left(t)
-		assert.InDelta(t, 10_000, tokens, 0)
-		assert.InDelta(t, 100, slots, 0)
+		assertUnused := func() {
+			tokens, slots := f.left(t)
+			assert.InDelta(t, 10_000, tokens, 0)
+			assert.InDelta(t, 100, slots, 0)
+		}
+		assertUnused()
+		_, err = f.Converse(t.Context(), &bedrockruntime.ConverseInput{ModelId: aws.String("claude"), Messages: hello}, func(o *bedrockruntime.Options) {
+			o.HTTPClient = &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("no route") }}}
+		})
+		require.ErrorContains(t, err, "no route")
+		assertUnused()
 		require.NoError(t, f.set.Limits().Pause(t.Context(), time.Hour, "test"))
 		begin := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
@@ -289,5 +298,61 @@ func TestUnsent(t *testing.T) {
 		ctx, cancel = context.WithCancel(t.Context())
 		time.AfterFunc(time.Minute, cancel)
 		require.ErrorIs(t, f.converse(ctx, 500), context.Canceled)
+	})
+}
+
+// pipes is a transport of net/http whose connections lead to a handler.
+func pipes(t *testing.T, api http.HandlerFunc) *http.Transport {
+	listener := make(pipeListener)
+	server := &http.Server{Handler: api, ReadHeaderTimeout: time.Hour}
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		here, there := net.Pipe()
+		listener <- there
+		return here, nil
+	}
+	return &http.Transport{DialContext: dial, DialTLSContext: dial, DisableKeepAlives: true}
+}
+
+type pipeListener chan net.Conn
+
+func (l pipeListener) Accept() (net.Conn, error) {
+	c, ok := <-l
+	if !ok {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (l pipeListener) Close() error { close(l); return nil }
+
+func (pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A request that fetches credentials is no attempt of the call: it takes no second turn.
+func TestCredentialsTakeNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, 60_000, http.NotFoundHandler())
+		fetches := pipes(t, func(http.ResponseWriter, *http.Request) {})
+		_, err := f.Converse(t.Context(), &bedrockruntime.ConverseInput{ModelId: aws.String("claude"), Messages: hello, InferenceConfig: &types.InferenceConfiguration{MaxTokens: aws.Int32(500)}}, func(o *bedrockruntime.Options) {
+			o.HTTPClient = &http.Client{Transport: pipes(t, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprint(w, message+usage+`}`)
+			})}
+			o.Credentials = aws.CredentialsProviderFunc(func(ctx context.Context) (aws.Credentials, error) {
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://metadata", nil)
+				if err != nil {
+					return aws.Credentials{}, err
+				}
+				response, err := fetches.RoundTrip(r)
+				if err == nil {
+					_ = response.Body.Close()
+				}
+				return keys, err
+			})
+		})
+		require.NoError(t, err)
+		tokens, _ := f.left(t)
+		assert.InDelta(t, 10_000-(100+5+5*30), tokens, 0)
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"slices"
 
@@ -37,6 +38,7 @@ type attempt struct {
 	url      *url.URL
 	send     func(context.Context) bool             // called by the Set when the turn has come; false: nothing was sent
 	resume   func() (turn context.Context, ok bool) // called by the SDK: runs the Set's part until it sends, or ends
+	turn     context.Context                        // of the attempt, with its trace
 	response *http.Response
 	err      error
 }
@@ -99,7 +101,26 @@ func (t turns) HandleFinalize(ctx context.Context, in middleware.FinalizeInput, 
 			return out, metadata, err
 		}
 	}
-	return next.HandleFinalize(turn, in)
+	a.turn = turn
+	return next.HandleFinalize(traced{turn, ctx}, in) // without the Set's trace: the SDK may send requests for credentials
+}
+
+// traced is a context with the trace of another one.
+type traced struct {
+	context.Context
+	by context.Context
+}
+
+func (t traced) Value(key any) any {
+	by := t.by.Value(key)
+	if _, ok := by.(*httptrace.ClientTrace); ok {
+		return by
+	}
+	v := t.Context.Value(key)
+	if _, ok := v.(*httptrace.ClientTrace); ok {
+		return nil
+	}
+	return v
 }
 
 // receiver gives the response to the Set before anything else reads it.
@@ -108,8 +129,11 @@ type receiver struct{}
 func (receiver) ID() string { return "FleetpaceResponse" }
 
 func (receiver) HandleDeserialize(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (out middleware.DeserializeOutput, metadata middleware.Metadata, err error) {
-	out, metadata, err = next.HandleDeserialize(ctx, in)
 	a := attemptOf(ctx)
+	if a != nil {
+		ctx = traced{ctx, a.turn}
+	}
+	out, metadata, err = next.HandleDeserialize(ctx, in)
 	response, ok := out.RawResponse.(*smithyhttp.Response)
 	if a == nil || !ok {
 		return out, metadata, err
