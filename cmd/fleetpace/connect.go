@@ -15,6 +15,9 @@ import (
 // errConnect says that Redis does not answer.
 var errConnect = errors.New("redis does not answer")
 
+// errLogin says that Redis answers, but refuses the user or the password.
+var errLogin = errors.New("redis refuses the user or the password of --redis (or FLEETPACE_REDIS_URL)")
+
 const urlForms = `The URL of Redis is that of --redis or, without it, of FLEETPACE_REDIS_URL:
 
   redis://user:password@host:6379/0                 one server; rediss:// for TLS
@@ -101,8 +104,11 @@ func reach(ctx context.Context, client redis.UniversalClient) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := client.Ping(ctx).Err()
-	if err == nil || strings.HasPrefix(err.Error(), "NOPERM") {
+	switch {
+	case err == nil, strings.HasPrefix(err.Error(), "NOPERM"):
 		return nil
+	case redis.IsAuthError(err):
+		return fmt.Errorf("%w: %w", errLogin, err)
 	}
 	return fmt.Errorf("%w: %w", errConnect, err)
 }

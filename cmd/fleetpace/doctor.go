@@ -34,7 +34,7 @@ func (a *app) doctor() *cobra.Command {
 		Use: "doctor", Short: "Check whether Redis and the fleet are set up well, and say what to type",
 		Long: `Checks Redis's version, its memory, what it keeps after a crash, the rights of the user, hash slots
 of a Cluster, latency and the clock, whether processes of the fleet fit together, and whether a limit
-is stopped. It writes one key for a moment, to try the rights. It exits with 10 if there is a problem.`,
+is stopped or paused. It writes one key for a moment, to try the rights. It exits with 10 if there is a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.examine(cmd.Context())
@@ -87,7 +87,8 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 		_ = node(ctx, client)
 	}
 	full := slices.ContainsFunc(all, func(f finding) bool { return f.About == "memory" && f.Level == "problem" })
-	for _, f := range a.ofRights(ctx) {
+	rights := a.ofRights(ctx)
+	for _, f := range rights {
 		if full && strings.Contains(f.Text, "OOM") { // said already
 			continue
 		}
@@ -97,7 +98,13 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 		all = append(all, f)
 	}
 	processes, err := a.ofFleet(ctx)
-	return append(all, processes...), err
+	all = append(all, processes...)
+	if rights[0].Level == "problem" { // whose line to type gives all rights
+		all = slices.DeleteFunc(all, func(f finding) bool {
+			return (f.About == "latency" || f.About == "fleet") && strings.Contains(f.Text, "NOPERM")
+		})
+	}
+	return all, err
 }
 
 // redisCLI begins a command for a server. It names no user, because operators have their own.
@@ -167,9 +174,9 @@ func ofMemory(info map[string]string) finding {
 	case most > 0 && policy != "noeviction":
 		return finding{"memory", "problem", "when its memory is full, it may evict keys of limits (maxmemory-policy " + policy + "); then calls exceed the limit", "redis-cli CONFIG SET maxmemory-policy noeviction"}
 	case most > 0 && used >= most:
-		return finding{"memory", "problem", fmt.Sprintf("it is full (%.0f %% of maxmemory): no call has a turn, and the outage policy applies", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*used, 'f', 0, 64)}
+		return finding{"memory", "problem", fmt.Sprintf("it is full (%.0f %% of maxmemory), so each process follows its outage policy", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*used, 'f', 0, 64)}
 	case most > 0 && used > 0.9*most:
-		return finding{"memory", "problem", fmt.Sprintf("%.0f %% of its memory is used; when it is full, no call has a turn, and the outage policy applies", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*most, 'f', 0, 64)}
+		return finding{"memory", "problem", fmt.Sprintf("%.0f %% of its memory is used; when it is full, each process follows its outage policy", 100*used/most), "redis-cli CONFIG SET maxmemory " + strconv.FormatFloat(2*most, 'f', 0, 64)}
 	case most == 0:
 		return finding{"memory", "ok", "no bound (maxmemory 0), so it evicts nothing", ""}
 	}
@@ -270,31 +277,28 @@ func (a *app) ofRights(ctx context.Context) []finding {
 	switch {
 	case err == nil:
 	case errors.Is(fault.Classify(err), fault.ErrDenied):
-		return []finding{{"rights", "problem", "this user may not do what a process of the fleet does: " + err.Error(), grants(user, err, lua.ACL(a.prefix))}}
+		return []finding{{"rights", "problem", "this user may not do what a process of the fleet does, which one that only reads need not: " + err.Error(), grants(user, a.prefix)}}
 	default:
 		return []finding{{"rights", "problem", "it refuses scripts that write: " + err.Error(), "redis-cli INFO"}}
 	}
 	if err := a.client.Publish(ctx, a.prefix+":doctor", "").Err(); err != nil {
-		return []finding{{"rights", "note", "this user may not send news, so processes learn late of pauses and free slots: " + err.Error(), grants(user, err, lua.ACLNews(a.prefix))}}
+		return []finding{{"rights", "note", "this user may not send news, so processes learn late of pauses and free slots: " + err.Error(), grants(user, a.prefix)}}
 	}
 	return []finding{{"rights", "ok", "this user may do what a process of the fleet does", ""}}
 }
 
-// grants is the command that gives a user those of the rules whose lack the error reports. It takes no right away.
-func grants(user string, err error, rules string) string {
-	line, kinds := "redis-cli ACL SETUSER "+user, "~&"
-	if strings.Contains(err.Error(), "command") {
-		kinds = "+"
-	}
-	for _, rule := range strings.Fields(rules) {
-		if strings.ContainsAny(rule[:1], kinds) {
-			line += " '" + rule + "'"
+// grants is the command that gives a user the rights of a process. It takes no right away.
+func grants(user, prefix string) string {
+	line := "redis-cli ACL SETUSER " + user
+	for _, rule := range strings.Fields(lua.ACL(prefix) + " " + lua.ACLNews(prefix)) {
+		if strings.ContainsAny(rule[:1], "+~&") {
+			line += " " + fleet.Quoted(rule)
 		}
 	}
 	return line
 }
 
-// ofFleet looks whether the processes fit together, and whether a limit is stopped.
+// ofFleet looks whether the processes fit together, and whether a limit is stopped or paused.
 func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	names, err := a.fleet.Names(ctx)
 	if err != nil {
@@ -320,9 +324,14 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 			return nil, err
 		}
 		do := a.fleet.Command("why", n.String())
+		if answer.Reason == fleet.WhyNoWrites { // what to type is said of the server
+			do = ""
+		}
 		switch {
 		case answer.Reason == fleet.WhyNobody && answer.Held == 0: // somebody may have ended them by hand
 			all = append(all, finding{"fleet", "note", n.String() + ": " + answer.Text + " Nothing waits here", do})
+		case answer.Reason == fleet.WhyPaused:
+			all = append(all, finding{"fleet", "note", n.String() + ": " + answer.Text, do})
 		case slices.Contains(wrong, answer.Reason):
 			all = append(all, finding{"fleet", "problem", strings.TrimSpace(n.String() + ": " + answer.Text + " " + answer.More), do})
 		case len(s.Differ) > 0:
@@ -331,8 +340,11 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 			all = append(all, finding{"fleet", "note", fmt.Sprintf("processes of %s speak protocols %s; until the older ones are replaced, additions are off", n, strings.Trim(fmt.Sprint(s.Protocols), "[]")), do})
 		}
 	}
-	if len(all) == 0 {
-		all = append(all, finding{"fleet", "ok", fmt.Sprintf("limits: %d, living processes: %d; nothing is wrong with them", len(names), len(alive)), ""})
+	switch {
+	case len(names) == 0:
+		return []finding{{"fleet", "note", a.fleet.None() + "; if workers run, theirs is another Redis or prefix", "fleetpace doctor --redis URL --prefix TEXT"}}, nil
+	case len(all) == 0:
+		return []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d; they fit together, and no limit is stopped or paused", len(names), len(alive)), ""}}, nil
 	}
 	return all, nil
 }

@@ -86,11 +86,12 @@ func TestDoctor(t *testing.T) {
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "100mb").Err())
 	require.Contains(t, healthy("-o", "json"), `"level": "ok"`)
 
-	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "bob", "on", ">x", "~*", "&*", "+@all", "-zadd").Err())
+	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "bob", "on", ">x", "+info", "+ping").Err())
 	s.url = "redis://bob:x@" + server.Addr()
 	code, out, _ = s.command("", "doctor")
 	require.Equal(t, exitMustAct, code, out)
 	require.Contains(t, out, "problem  rights: this user may not do")
+	require.Equal(t, 1, strings.Count(out, "problem"), "one line to type gives all rights: %s", out)
 	_, line, ok := strings.Cut(out, redisCLI(&redis.Options{Addr: server.Addr()})+"ACL SETUSER bob ")
 	require.True(t, ok, out)
 	line, _, _ = strings.Cut(line, "\n")
@@ -103,6 +104,13 @@ func TestDoctor(t *testing.T) {
 	left, err := s.client.Exists(t.Context(), s.prefix+":doctor").Result()
 	require.NoError(t, err)
 	require.Zero(t, left)
+	s.url = "redis://bob:wrong@" + server.Addr()
+	for _, words := range [][]string{{"doctor"}, {"why", "api"}, {"ls"}} {
+		code, out, errs := s.command("", words...)
+		require.Equal(t, exitFailed, code)
+		require.Empty(t, out)
+		require.Contains(t, errs, "redis refuses the user or the password")
+	}
 }
 
 // What doctor says to type reaches the server that it has looked at.
@@ -146,4 +154,18 @@ func TestDoctorFindsDeadFleets(t *testing.T) {
 	_, out, _ := s.command("", "doctor")
 	require.Contains(t, out, "problem  fleet: api: 1 call waits, and no process is alive in this Redis to make the calls.\n         fleetpace why api\n")
 	require.Contains(t, out, "note     fleet: done: No process is alive in this Redis to make calls: 1 died in the last ten minutes. Nothing waits here\n")
+}
+
+// Calls that wait during a pause are no problem, but whoever looks for the cause reads it here.
+func TestDoctorNamesPauses(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Mini(t))
+	l := s.limiter("api", "100/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("api")
+	_, out, _ := s.command("", "doctor")
+	require.Contains(t, out, "limits: 1, processes alive: 1; they fit together, and no limit is stopped or paused")
+	require.NoError(t, l.Pause(t.Context(), time.Hour, "their status page is red"))
+	_, out, _ = s.command("", "doctor")
+	require.Regexp(t, `note     fleet: api: It is paused until .* their status page is red.*\n         fleetpace why api\n`, out)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 
@@ -22,6 +23,10 @@ func (a *app) ls() *cobra.Command {
 			}
 			if a.format == "json" {
 				return a.json(lines)
+			}
+			if len(lines) == 0 {
+				fmt.Fprintln(a.out, a.noLimits())
+				return nil
 			}
 			return table(a.out, listing(lines, false))
 		},

@@ -317,8 +317,14 @@ func TestExitCodeOfWhy(t *testing.T) {
 	code, _, errs = s.command("", "set", "quota", "--to", "20/day", "-y")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, `--to: quota is of kind quota, and "20/day" is of kind paced: add "quota"`)
-	require.Equal(t, "No limit is known: no process has used one lately in this Redis under the prefix \"nobody\".\n"+
-		"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor\n", s.does("why", "--prefix", "nobody"))
+	none := "no process has used a limit lately in the Redis at " + address(s.url) + " under the prefix \"nobody\""
+	want := "No limit is known: " + none + ".\nStart the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor\n"
+	require.Equal(t, want, s.does("why", "--prefix", "nobody"))
+	require.Equal(t, want, s.does("ls", "--prefix", "nobody"))
+	require.Contains(t, s.does("doctor", "--prefix", "nobody"), "note     fleet: "+none)
+	code, _, errs = s.command("", "why", "quota", "--prefix", "nobody")
+	require.Equal(t, exitUnknown, code)
+	require.Contains(t, errs, none)
 }
 
 // A time or a limit where a KEY is expected is a flag that was forgotten. Each command that takes

@@ -99,7 +99,7 @@ func (a *app) connect(ctx context.Context) (err error) {
 		return err
 	}
 	a.fleet = fleet.New(a.client, a.prefix)
-	a.fleet.Flags = a.flags
+	a.fleet.Flags, a.fleet.At = a.flags, address(a.url)
 	return reach(ctx, a.client)
 }
 

@@ -127,3 +127,22 @@ func TestWatchInATerminal(t *testing.T) {
 	w.types("Enter")
 	w.until("\n1\n")
 }
+
+// A command writes no question to the terminal, whose answer would take the place of what was typed ahead.
+func TestCommandsAskTheTerminalNothing(t *testing.T) {
+	if _, err := exec.LookPath("script"); err != nil {
+		redistest.Missing(t, "script is not installed: apt-get install bsdutils")
+	}
+	s := newScene(t, redistest.Mini(t))
+	l := s.limiter("openai", "1000/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("openai")
+	require.NoError(t, l.Pause(t.Context(), time.Hour, ""))
+	line := fmt.Sprintf("%s --redis %s --prefix %s resume openai", os.Args[0], s.url, s.prefix)
+	c := exec.CommandContext(t.Context(), "script", "--quiet", "--return", "--command", line, "/dev/null")
+	c.Env, c.Stdin = append(os.Environ(), asCommand+"=1", "TERM=xterm"), strings.NewReader("y\n")
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.NotContains(t, string(out), "\x1b")
+	require.NoError(t, l.Wait(t.Context()), "the pause has ended")
+}

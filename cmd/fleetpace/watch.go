@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	tea "github.com/charmbracelet/bubbletea"
+	tea "charm.land/bubbletea/v2"
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
@@ -78,7 +78,7 @@ type seen struct {
 
 func (a *app) watchFull(ctx context.Context, every time.Duration) error {
 	s := screen{ctx: ctx, app: a, every: every, rates: &fleet.Rates{}}
-	_, err := tea.NewProgram(s, tea.WithAltScreen(), tea.WithContext(ctx), tea.WithInput(a.in), tea.WithOutput(a.out)).Run()
+	_, err := tea.NewProgram(s, tea.WithContext(ctx), tea.WithInput(a.in), tea.WithOutput(a.out)).Run()
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -98,7 +98,7 @@ type again struct{}
 // Update handles keys, sizes and readings.
 func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := message.(type) {
-	case tea.KeyMsg:
+	case tea.KeyPressMsg:
 		if k := m.String(); k == "q" || k == "ctrl+c" || k == "esc" {
 			return s, tea.Quit
 		}
@@ -115,8 +115,14 @@ func (s screen) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return s, nil
 }
 
-// View returns the screen's text.
-func (s screen) View() string {
+// View returns the screen, which takes the whole terminal.
+func (s screen) View() tea.View {
+	view := tea.NewView(s.text())
+	view.AltScreen = true
+	return view
+}
+
+func (s screen) text() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "fleetpace  %s  limits: %d  (q ends)\n\n", s.at.Format(time.TimeOnly), len(s.lines))
 	if s.err != nil {

@@ -118,8 +118,7 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 			}
 		}
 		if len(answers) == 0 {
-			fmt.Fprintf(a.out, "No limit is known: no process has used one lately in this Redis under the prefix %q.\n"+
-				"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor\n", a.prefix)
+			fmt.Fprintln(a.out, a.noLimits())
 		} else {
 			fmt.Fprintf(a.out, "%d of %d limits are fine or idle.\n", fine, len(answers))
 		}
@@ -128,6 +127,12 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 		return errMustAct
 	}
 	return nil
+}
+
+// noLimits says that no limit is known, and what to do.
+func (a *app) noLimits() string {
+	return "No limit is known: " + a.fleet.None() + ".\n" +
+		"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor"
 }
 
 // explain returns the answer to why. If Redis does not answer, it says so.

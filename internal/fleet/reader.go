@@ -52,6 +52,9 @@ type Reader struct {
 	// Flags end the commands that answers name, such as --prefix and its value.
 	Flags []string
 
+	// At is the address of the Redis, for errors.
+	At string
+
 	mu       sync.Mutex
 	limiters map[use]*reserve.Limiter
 }
@@ -133,9 +136,9 @@ func (r *Reader) Find(ctx context.Context, text string) (Name, error) {
 		return names[slices.IndexFunc(names, func(n Name) bool { return n.Name == text })], nil
 	case 0:
 		if group := inGroup(names, text); group != nil {
-			return Name{}, fmt.Errorf("%w: %q is a group: name one of its limits (%s)", ErrUnknown, text, strings.TrimSuffix(listed(group), missing))
+			return Name{}, fmt.Errorf("%w: %q is a group: name one of its limits (%s)", ErrUnknown, text, listed(group))
 		}
-		return Name{}, fmt.Errorf("%w: %q (there are: %s)", ErrUnknown, text, listed(names))
+		return Name{}, fmt.Errorf("%w: %q (%s)", ErrUnknown, text, r.known(names))
 	}
 	return Name{}, fmt.Errorf("%w: %q is in several groups: use one of %s", ErrUnknown, text, strings.Join(found, ", "))
 }
@@ -175,14 +178,16 @@ func (r *Reader) FindKey(ctx context.Context, text string) (n Name, key string, 
 	return Name{}, "", unknown
 }
 
-// missing ends a list of limits, if the one that was asked for is not among them.
-const missing = "; if the limit should be here, check --redis and --prefix"
+// known says which limits there are, if the one that was asked for is not among them.
+func (r *Reader) known(names []Name) string {
+	if len(names) == 0 {
+		return r.None() + "; a limit appears when a process first uses it; check --redis and --prefix"
+	}
+	return "there are: " + listed(names) + "; if the limit should be here, check --redis and --prefix"
+}
 
 func listed(names []Name) string {
 	const most = 10
-	if len(names) == 0 {
-		return "none: a limit appears when a process first uses it; check --redis and --prefix"
-	}
 	var texts []string
 	for _, n := range names[:min(len(names), most)] {
 		texts = append(texts, n.String())
@@ -190,7 +195,12 @@ func listed(names []Name) string {
 	if len(names) > most {
 		texts = append(texts, fmt.Sprintf("and %d more", len(names)-most))
 	}
-	return strings.Join(texts, ", ") + missing
+	return strings.Join(texts, ", ")
+}
+
+// None says where no limit is known.
+func (r *Reader) None() string {
+	return fmt.Sprintf("no process has used a limit lately in the Redis at %s under the prefix %q", r.At, r.prefix)
 }
 
 // Limiter returns a limiter that changes or reads the limit in force: for Pause, SetLimit and

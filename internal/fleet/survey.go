@@ -39,7 +39,10 @@ func (p *Process) Beat() string {
 	case p.Report.Ended: // its limiter had no calls for a while
 		return "idle"
 	}
-	return "dead"
+	if p.Silent == 0 { // since when is unknown
+		return "dead"
+	}
+	return "dead for " + Span(p.Silent)
 }
 
 // Up says since when the process runs, as far as is known.

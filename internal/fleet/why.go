@@ -80,7 +80,7 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 		return nil, err
 	case len(look.Rows) == 0:
 		if names, err := r.Names(ctx); err != nil || !slices.Contains(names, n) {
-			return nil, cmp.Or(err, fmt.Errorf("%w: %q (there are: %s)", ErrUnknown, n, listed(names)))
+			return nil, cmp.Or(err, fmt.Errorf("%w: %q (%s)", ErrUnknown, n, r.known(names)))
 		}
 		of := look.nobody()
 		of.Key, of.Evidence = which, []string{}
