@@ -59,21 +59,23 @@ func connect(text string) (redis.UniversalClient, error) {
 	}
 }
 
-// withoutPassword is the URL without its passwords.
+// withoutPassword is the URL with the word PASSWORD in place of each password. Without any, the command would run as
+// the default user.
 func withoutPassword(text string) string {
+	const hidden = "PASSWORD"
 	u, err := url.Parse(text)
 	if err != nil { // connect reports it
 		return ""
 	}
-	if name := u.User.Username(); name == "" {
-		u.User = nil
-	} else {
-		u.User = url.User(name)
+	if _, has := u.User.Password(); has {
+		u.User = url.UserPassword(u.User.Username(), hidden)
 	}
-	if q := u.Query(); q.Has("password") || q.Has("sentinel_password") {
-		q.Del("password")
-		q.Del("sentinel_password")
-		u.RawQuery = q.Encode()
+	q := u.Query()
+	for _, name := range []string{"password", "sentinel_password"} {
+		if q.Has(name) {
+			q.Set(name, hidden)
+			u.RawQuery = q.Encode()
+		}
 	}
 	return u.String()
 }

@@ -89,8 +89,8 @@ func TestPrintedCommandsHaveTheFlags(t *testing.T) {
 		require.Contains(t, out, want+given, errs)
 	}
 	for url, want := range map[string]string{
-		"redis://ann:secret@h/3": "redis://ann@h/3", "redis://:secret@h:1?master_name=m&sentinel_password=secret": "redis://h:1?master_name=m",
-		"redis://h:1?master_name=m&username=ann&password=secret": "redis://h:1?master_name=m&username=ann",
+		"redis://ann:secret@h/3": "redis://ann:PASSWORD@h/3", "redis://:secret@h:1?master_name=m&sentinel_password=secret": "redis://:PASSWORD@h:1?master_name=m&sentinel_password=PASSWORD",
+		"redis://h:1?master_name=m&username=ann&password=secret": "redis://h:1?master_name=m&password=PASSWORD&username=ann", "redis://ann@h": "redis://ann@h",
 	} {
 		require.Equal(t, want, withoutPassword(url))
 	}

@@ -50,7 +50,7 @@ func TestCommandsOnThePageHaveTheFlags(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, w.Body.Close())
 		page := html.UnescapeString(string(body))
-		require.Regexp(t, "fleetpace "+verb+" openai .*--redis redis://ann@"+address+"/0 --prefix 'my app'", page)
+		require.Regexp(t, "fleetpace "+verb+" openai .*--redis redis://ann:PASSWORD@"+address+"/0 --prefix 'my app'", page)
 		require.NotContains(t, page, "secret")
 	}
 	cancel()

@@ -82,6 +82,9 @@ func mustAct(answer *fleet.Answer) bool {
 	return false
 }
 
+// severities are the severities in words for people: "stop" would be read as a stopped limit.
+var severities = map[fleet.Severity]string{fleet.SeverityStop: "wrong", fleet.SeveritySlow: "slow", fleet.SeverityLook: "note"}
+
 // whyAll explains limits, the worst first. Equally bad limits are sorted by how many calls they hold back.
 func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error {
 	answers := []*fleet.Answer{}
@@ -112,9 +115,9 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 				fine++
 				continue
 			}
-			fmt.Fprintf(a.out, "%s  %s: %s\n", answer.Severity, plain(answer.Limit), plain(answer.Text))
+			fmt.Fprintf(a.out, "%-5s  %s: %s\n", severities[answer.Severity], plain(answer.Limit), plain(answer.Text))
 			if answer.Do != "" {
-				fmt.Fprintln(a.out, "      "+strings.TrimSpace(plain(answer.Do)+" "+plain(answer.Command)))
+				fmt.Fprintln(a.out, "       "+strings.TrimSpace(plain(answer.Do)+" "+plain(answer.Command)))
 			}
 		}
 		if len(answers) == 0 {

@@ -25,13 +25,31 @@ func TestWhyRedisIsFull(t *testing.T) {
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
 	a := s.explain("")
 	require.Equal(t, fleet.WhyNoWrites, a.Reason, a.Text)
-	require.Contains(t, a.Text, "Redis is full, and refuses to write")
-	require.Contains(t, a.Text, "policy: redis is unavailable: OOM")
+	require.Equal(t, "Redis is full, and refuses to write, so each process follows its outage policy.", a.Text)
+	require.Contains(t, a.More, "The error: redis is unavailable: OOM")
 	require.Empty(t, a.Also)
 	require.Equal(t, "fleetpace doctor", a.Command)
 	sentence(t, a.Text)
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	require.Equal(t, fleet.WhyNobody, s.explain("").Reason)
+}
+
+// A user who may not write cannot tell a full Redis from dead processes, and the answer says so.
+func TestWhyOfAnObserver(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Local(t, "--save", "")) // of this test alone
+	l, client := s.process(reserve.Config{Limit: reserve.PerMinute(1)})
+	require.NoError(t, l.Wait(t.Context()))
+	s.waits(1, l.Wait)
+	s.told(1)
+	require.NoError(t, client.Close())
+	s.silent(4*time.Second, false)
+	require.Empty(t, s.explain("").More)
+	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "default", "-zadd").Err())
+	a := s.explain("")
+	require.Equal(t, fleet.WhyNobody, a.Reason, a.Text)
+	require.Equal(t, "Or Redis refuses to write, for example because it is full: this user may not try it.", a.More)
+	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "default", "+@all").Err())
 }
 
 // An answer promises no turn where nobody knows it, and names what mends.
@@ -45,7 +63,7 @@ func TestWhyDrills(t *testing.T) {
 		"a stop without an end": {func(s *scene) {
 			require.NoError(s, s.paced(reserve.PerSecond(100)).Stop(s.Context(), time.Time{}, "no credit"))
 			s.known(1)
-		}, fleet.WhyStopped, "No end is known", "fleetpace resume api", "would have its turn"},
+		}, fleet.WhyStopped, "calls fail, because: no credit. No end is known", "fleetpace resume api", "would have its turn"},
 		"a stop with an end": {func(s *scene) {
 			require.NoError(s, s.paced(reserve.PerSecond(100)).Stop(s.Context(), time.Now().Add(time.Hour), "no credit"))
 			s.known(1)

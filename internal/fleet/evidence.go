@@ -25,7 +25,11 @@ func (l *Look) evidence(row *Row) []string {
 			texts = append(texts, "fleetpace show lists the other processes whose calls fail")
 			break
 		}
-		texts = append(texts, fmt.Sprintf("calls of %s fail since %s: it is configured with %s", l.Process(p.ID), clock(p.Fails), plain(p.Limit)))
+		is := "is configured with " + plain(p.Limit)
+		if l.Foreign(p) > 0 || l.Apart(p) {
+			is = "speaks " + version(p.Report.Protocol)
+		}
+		texts = append(texts, fmt.Sprintf("calls of %s fail since %s: it %s", l.Process(p.ID), clock(p.Fails), is))
 	}
 	for i, h := range st.Holders {
 		if i == 3 {

@@ -45,6 +45,7 @@ type Look struct {
 
 	left    left  // used if there are no rows
 	refuses error // Redis answers, but refuses to write
+	untried bool  // this user may not try whether Redis refuses to write
 }
 
 // Look reads a limit and the states of these keys. Without keys, it reads up to `most` of them: the
@@ -61,6 +62,7 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 			if err = fault.Classify(err); errors.Is(err, fault.ErrUnavailable) {
 				look.refuses = err
 			}
+			look.untried = errors.Is(err, fault.ErrDenied)
 		}
 	}
 	limit, err := s.InForce()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -27,7 +28,10 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if l.refuses != nil && strings.Contains(l.refuses.Error(), "OOM") {
 		refuses = "Redis is full, and refuses"
 	}
-	add(l.refuses != nil, WhyNoWrites, refuses+" to write, so each process follows its outage policy: %v.", l.refuses)
+	if l.refuses != nil {
+		all = append(all, reason{WhyNoWrites, refuses + " to write, so each process follows its outage policy.",
+			"Whether a process is alive cannot be seen meanwhile. The error: " + plain(l.refuses.Error()) + "."})
+	}
 	if row.Err != nil {
 		return []reason{{why: WhyCorrupt, text: corrupt(row.Err)}}
 	}
@@ -35,13 +39,13 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		all = append(all, l.unfit(failing))
 	}
 	because := ""
-	if told := plain(st.PauseReason); told != "" {
+	if told := strings.TrimPrefix(plain(st.PauseReason), "hard stop: "); told != "" {
 		because = ", because: " + told
 		if strings.HasPrefix(told, "(by ") { // no reason was given
 			because = " " + told
 		}
 	}
-	until, unknown := "", " No end is known: one call of the fleet may try every five minutes."
+	until, unknown := "", " No end is known: if calls of the fleet probe, one tries every five minutes."
 	if !st.StoppedUntil.IsZero() {
 		until, unknown = " until "+clock(row.Until)+", for "+span(st.Paused)+" more", ""
 	}
@@ -66,6 +70,13 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add(calls == 0 && nobody && l.Dead() == 0 && st.Booked > 0 && st.Wait <= 0, WhyNobody,
 		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
 		count(st.Booked, "call is", "calls are"))
+	if l.untried {
+		for i := range all {
+			if all[i].why == WhyNobody {
+				all[i].more = "Or Redis refuses to write, for example because it is full: this user may not try it."
+			}
+		}
+	}
 	limit, _ := l.InForce()
 	full := limit.Kind() == reserve.KindSlots && row.Held >= st.Burst && st.Burst > 0
 	if full {
@@ -78,7 +89,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "%d of %s also need the limit %q and wait there%s.",
 		row.HeldBack, count(int64(row.Calls), "call", "calls"), l.beside(row), others)
 	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
-		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s.", row.Limit, span(st.Wait))
+		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s, at %s.", row.Limit, span(st.Wait), clock(time.Now().Add(st.Wait)))
 	}
 	if st.Set {
 		until := "until it is reset or set again"
@@ -102,7 +113,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add(len(l.Differ) > 0, WhyDiffer, "Processes are configured with different limits, and %s is in force: %s.", force, differing(l.Differ))
 	if p := l.last(); p != nil && calls > 0 && len(all) == 0 {
 		ago := seconds(p.Silent)
-		add(ago > late, WhySilent, "%s, and no process has sent a heartbeat for %s: in %s it is known whether one is alive.",
+		add(ago > late || ago > lateIdle && st.Stored >= 1, WhySilent, "%s, and no process has sent a heartbeat for %s: in %s it is known whether one is alive.",
 			count(calls, "call waits", "calls wait"), span(ago), span(silent-ago))
 	}
 	queue := "It is the queue: "
@@ -175,7 +186,7 @@ func (l *Look) turnOf(booked *Booked, st *reserve.State) string {
 func differing(limits map[string]int) string {
 	var texts []string
 	for limit, n := range limits {
-		texts = append(texts, fmt.Sprintf("%s in %d", limit, n))
+		texts = append(texts, fmt.Sprintf("%s in %s", plain(limit), count(int64(n), "process", "processes")))
 	}
 	slices.Sort(texts)
 	return strings.Join(texts, ", ")

@@ -115,7 +115,8 @@ func (s *Survey) Waiting() (calls int) {
 const silent = 3 * time.Second
 
 // late is how long no heartbeat may come before an answer mentions it. A process sends one at least every 1.25 s.
-const late = 2 * time.Second
+// lateIdle is how long, if permits are available that no waiting call has taken.
+const late, lateIdle = 2 * time.Second, 1400 * time.Millisecond
 
 // last is the living process that sent the latest heartbeat, or nil. Processes whose calls fail do not count.
 func (s *Survey) last() (last *Process) {

@@ -37,7 +37,7 @@ func (l *Look) unfit(failing []*Process) reason {
 	if foreign := l.Foreign(p); foreign > 0 {
 		do := "Stop the processes of one of them"
 		if foreign < p.Report.Protocol {
-			do = "Stop the earlier ones"
+			do = "Stop those of " + version(foreign)
 		}
 		return reason{WhyVersion, text + fmt.Sprintf("it speaks protocol %d, and processes of %s use the limit.", p.Report.Protocol, version(foreign)),
 			others + fmt.Sprintf("The two versions cannot share the limit. %s (%s), and calls succeed a few seconds later: docs/upgrading.md.", do, l.speaking(foreign))}
@@ -46,5 +46,5 @@ func (l *Look) unfit(failing []*Process) reason {
 		return reason{WhyVersion, text + "processes of another version used the limit until now.", others + "Calls succeed a few seconds later."}
 	}
 	return reason{WhyKind, text + fmt.Sprintf("it is configured with %s, and %s is in force, which is of another kind.", plain(p.Limit), l.Limit),
-		others + "Use one kind in all processes, or Config.LimitOf if only some keys have another. Two limits of an API need two names."}
+		others + "Stop the processes of the other kind, or undo their deploy. Use one kind in all processes, or Config.LimitOf if only some keys have another. Two limits of an API need two names."}
 }

@@ -153,7 +153,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "processes with different limits", held: 3, why: fleet.WhyDiffer, says: []string{"1/hour in 1, 100/s in 1", "slowest"},
+		what: "processes with different limits", held: 3, why: fleet.WhyDiffer, says: []string{"1/hour in 1 process, 100/s in 1 process", "slowest"},
 		make: func(s *scene) string {
 			slow := s.paced(reserve.PerHour(1))
 			s.known(1)
@@ -167,7 +167,7 @@ var situations = []struct {
 	{
 		what: "a process with another kind of limit", why: fleet.WhyKind, also: []fleet.Why{fleet.WhyPaused},
 		says: []string{`^Calls of .*, process \d+ fail since \d`, `it is configured with 5/s rolling, and 100/s is in force, which is of another kind\.$`},
-		more: "^Use one kind in all processes",
+		more: "^Stop the processes of the other kind, .* Use one kind in all processes",
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerSecond(100))
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
@@ -179,8 +179,8 @@ var situations = []struct {
 	{
 		what: "processes of v0.2", why: fleet.WhyVersion,
 		says: []string{`^Calls of .*, process \d+ fail since \d`, `it speaks protocol 3, and processes of fleetpace v0\.2 use the limit\.$`},
-		more: `^The two versions cannot share the limit\. Stop the earlier ones \(desk, process 4711\), .* docs/upgrading\.md\.$`,
-		with: []string{"1 process is alive"},
+		more: `^The two versions cannot share the limit\. Stop those of fleetpace v0\.2 \(desk, process 4711\), .* docs/upgrading\.md\.$`,
+		with: []string{"1 process is alive", `fail since .*: it speaks protocol 3`},
 		make: func(s *scene) string {
 			s.v02(true)
 			l, _ := s.process(reserve.Config{Limit: reserve.PerSecond(100), Logger: slog.New(slog.DiscardHandler)})
@@ -225,7 +225,7 @@ var situations = []struct {
 	},
 	{
 		what: "processes with another kind of limit", why: fleet.WhyKind,
-		more: `^Calls of 2 other processes fail, too\. Use one kind`,
+		more: `^Calls of 2 other processes fail, too\. Stop the processes of the other kind`,
 		make: func(s *scene) string {
 			s.paced(reserve.PerSecond(100))
 			s.known(1)
@@ -377,7 +377,7 @@ var situations = []struct {
 		},
 	},
 	{
-		what: "a rolling limit", held: 1, why: fleet.WhyUsedUp, says: []string{"2/hour rolling is used up"},
+		what: "a rolling limit", held: 1, why: fleet.WhyUsedUp, says: []string{`2/hour rolling is used up: .* in about .*, at \d\d:\d\d:\d\d `},
 		make: func(s *scene) string {
 			s.used(reserve.Rolling(2, time.Hour))
 			return ""
@@ -398,6 +398,23 @@ var situations = []struct {
 		make: func(s *scene) string {
 			s.abandoned(5)
 			s.silent(2500*time.Millisecond, false)
+			return ""
+		},
+	},
+	{
+		what: "permits that no call of processes takes whose heartbeats are late", held: 2, why: fleet.WhySilent,
+		says: []string{`^2 calls wait, and no process has sent a heartbeat for 1\.[5-9]s: in 1\.\ds it is known`},
+		make: func(s *scene) string {
+			l, client := s.process(reserve.Config{Limit: reserve.PerSecond(100).Burst(10)})
+			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
+			s.waits(2, l.Wait)
+			s.told(2)
+			require.NoError(s, client.Close())
+			reader, err := s.reader.Limiter(api, reserve.PerSecond(100).Burst(10))
+			require.NoError(s, err)
+			require.NoError(s, reader.Resume(s.Context()))
+			require.NoError(s, reader.Refill(s.Context()))
+			s.silent(1500*time.Millisecond, false)
 			return ""
 		},
 	},
@@ -569,6 +586,9 @@ func TestWhyAway(t *testing.T) {
 	require.Contains(t, a.Do, "Check --redis")
 	require.Contains(t, fmt.Sprint(a.Evidence), "refused")
 	sentence(t, a.Text)
+	a = s.reader.Away("api", "r:6379", errors.New("WRONGPASS invalid username-password pair or user is disabled"))
+	require.Equal(t, "Redis at r:6379 refuses the user or the password of this command, which says nothing about the fleet.", a.Text)
+	require.NotContains(t, a.Do, "server")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
