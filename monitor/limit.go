@@ -39,9 +39,6 @@ func (v *limitView) Query() string {
 	return q.Encode()
 }
 
-// NameOf is the name of a process for people.
-func (v *limitView) NameOf(id string) string { return v.Look.Process(id) }
-
 // limit shows a limit, and what a change of it would do.
 func (p *Page) limit(w http.ResponseWriter, r *http.Request) {
 	view, err := p.limitView(r.Context(), p.feed.first(r.Context()), r)

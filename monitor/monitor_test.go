@@ -217,6 +217,21 @@ func TestRelease(t *testing.T) {
 	s.does("release", url.Values{"name": {"renders"}, "slot": {slot}}) // it is gone already
 }
 
+// The page names the caller of serve that holds a slot, and says when its lease ends.
+func TestCallerWithALease(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, monitor.Config{})
+	r, err := s.limiter("renders", reserve.Concurrent(1)).Flow("http:web-3/4711/d41d8cd98f00b204e9800998ecf8427e").Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	_, lent, err := r.Lend(t.Context(), "", time.Hour)
+	require.NoError(t, err)
+	require.True(t, lent)
+	s.shows("limit?name=renders", "Calls that hold slots")
+	page := s.get("limit?name=renders")
+	assert.Contains(t, page, `<b>the caller web-3/4711</b><br><span class="soft">lease ends in `)
+	assert.NotContains(t, page, "d41d8cd98f00b204e9800998ecf8427e")
+}
+
 // A page for reading only, and another site, change nothing.
 func TestNobodyElseChanges(t *testing.T) {
 	s := newScene(t, monitor.Config{ReadOnly: true})

@@ -32,6 +32,7 @@ var functions = template.FuncMap{
 		return key
 	},
 	"slot":  fleet.SlotID,
+	"doing": fleet.Doing,
 	"since": func(t time.Time) string { return fleet.Span(time.Since(t).Seconds()) },
 	"up":    func(p fleet.Process) string { return p.Up(time.Now()) },
 }

@@ -36,7 +36,7 @@ func (l *Look) evidence(row *Row) []string {
 			texts = append(texts, fmt.Sprintf("and %d more hold slots", len(st.Holders)-i))
 			break
 		}
-		texts = append(texts, fmt.Sprintf("%s holds %s for %s%s%s", l.holder(h), count(int64(h.Slots), "slot", "slots"), span(time.Since(h.Since)), doing(h), row.lease(h)))
+		texts = append(texts, fmt.Sprintf("%s holds %s for %s%s%s", l.Holder(h), count(int64(h.Slots), "slot", "slots"), span(time.Since(h.Since)), doing(h), row.lease(h)))
 	}
 	return texts
 }
@@ -47,11 +47,11 @@ func (l *Look) longest(row *Row) string {
 		return ""
 	}
 	h := row.State.Holders[0]
-	return fmt.Sprintf(", the longest by %s for %s%s%s", l.holder(h), span(time.Since(h.Since)), doing(h), row.lease(h))
+	return fmt.Sprintf(", the longest by %s for %s%s%s", l.Holder(h), span(time.Since(h.Since)), doing(h), row.lease(h))
 }
 
-// holder is the process that holds slots, or the caller that holds them by a lease.
-func (l *Look) holder(h reserve.Holder) string {
+// Holder is the process that holds slots, or the caller that holds them by a lease.
+func (l *Look) Holder(h reserve.Holder) string {
 	switch name := caller(h); {
 	case name != "":
 		return "the caller " + plain(name)
@@ -70,12 +70,20 @@ func caller(h reserve.Holder) string {
 	return ""
 }
 
-// doing is the ID or the flow of the call that holds slots.
-func doing(h reserve.Holder) string {
-	if h.Doing == "" || caller(h) != "" {
+// Doing is the ID or the flow of the call that holds slots.
+func Doing(h reserve.Holder) string {
+	if caller(h) != "" {
 		return ""
 	}
-	return " (" + plain(h.Doing) + ")"
+	return plain(h.Doing)
+}
+
+// doing is Doing, in parentheses.
+func doing(h reserve.Holder) string {
+	if text := Doing(h); text != "" {
+		return " (" + text + ")"
+	}
+	return ""
 }
 
 // Process is the name of a process for people.
