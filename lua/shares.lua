@@ -65,7 +65,7 @@ local function refund(l, place, tag)
   keepStretch(l, flow.name, ends, first, first + size + (from and to - from or 0))
 end
 
-local LAST_TAG, FORGET_FLOWS, SCAN_DENSE = 8e15, 64, 256
+local LAST_TAG, FORGET_FLOWS, SCAN_DENSE, SCAN_GAP = 8e15, 64, 256, 64
 
 -- after returns the tag that is `size` later. Among dense tags it is the tag of a later place: so many
 -- permits of calls that name no flow are before it, and at least one.
@@ -144,8 +144,17 @@ local function overtaken(l, tag, cost, flow)
   return charge(l, '~' .. flow.name, -after(l, tag, share(l, cost, flow.weight)), tag)
 end
 
+-- waitsBefore reports whether a call of a flow waits between two tags. It looks at the first SCAN_GAP places there.
+local function waitsBefore(l, name, from, tag)
+  if l.card == 0 then return false end
+  for _, place in ipairs(call('ZRANGEBYSCORE', l.places, format('%.0f', from), '(' .. format('%.17g', tag), 'LIMIT', 0, SCAN_GAP)) do
+    local other = flowOf(place)
+    if other.name == name and other.weight > 0 then return true end
+  end
+end
+
 -- forward is the tag of a call that asks again. If its flow has a gap before it, the call moves into the
--- gap, and the gap moves behind it. A tag beyond the end of its flow is from debts that have ended while
+-- gap, and the gap moves behind it. A call of its flow that waits in the gap moves first. A tag beyond the end of its flow is from debts that have ended while
 -- the call waited at another limit: it gets a new tag.
 local function forward(l, tag, place, cost, flow, back, settles)
   if flow.urgent > 0 then return tag end
@@ -154,7 +163,7 @@ local function forward(l, tag, place, cost, flow, back, settles)
     return fairTag(l, cost, flow, settles)
   end
   local size = share(l, cost, flow.weight)
-  if not from or from >= tag or tag >= to + size then return tag end
+  if not from or from >= tag or tag >= to + size or waitsBefore(l, flow.name, from, tag) then return tag end
   keepStretch(l, flow.name, ends, from + size, to + size)
   if l.card > 0 then
     call('ZADD', l.places, 'XX', format('%.0f', from), place)

@@ -20,6 +20,7 @@ const (
 
 	trust     = 0.7
 	scanDense = 256
+	scanGap   = 64
 )
 
 var nobody = Flow{Weight: 1}
@@ -172,6 +173,23 @@ func (s *State) overtaken(tag, cost float64, flow Flow) float64 {
 	return min(tag, lastTag)
 }
 
+// waitsBefore reports whether a call of a flow waits between two tags, among the first places there.
+func (s *State) waitsBefore(name string, from, tag float64) bool {
+	scanned := 0
+	for _, p := range s.places {
+		if p.tag < from || p.tag >= tag {
+			continue
+		}
+		if scanned++; scanned > scanGap {
+			break
+		}
+		if p.flow.Name == name && p.flow.Urgent == 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // forward returns the tag of a call that asks again. A tag beyond the end of its flow is from debts that have
 // ended since.
 func (c *call) forward(s *State, tag float64, id string, cost float64, flow Flow, back, settles bool) float64 {
@@ -180,7 +198,7 @@ func (c *call) forward(s *State, tag float64, id string, cost float64, flow Flow
 		return c.fairTag(s, cost, flow, settles)
 	}
 	size := s.share(cost, flow.Weight)
-	if f.to == 0 || f.from >= tag || tag >= f.to+size || flow.Urgent > 0 {
+	if f.to == 0 || f.from >= tag || tag >= f.to+size || flow.Urgent > 0 || s.waitsBefore(flow.Name, f.from, tag) {
 		return tag
 	}
 	s.keepFlow(flow.Name, stretch{f.ends, f.from + size, f.to + size})
