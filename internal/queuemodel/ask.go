@@ -147,7 +147,7 @@ func (c *call) now(item Item, id string, parts []Part, limits []*State) (float64
 		}
 		for i, s := range limits {
 			bears := called && s.kind == "p" && due-(s.b-parts[i].Cost)*s.a <= c.at
-			if len(parts) > 1 && s.overflows(due) && !bears {
+			if len(parts) > 1 && s.overflows(due, len(s.places) > 0 && s.places[0].id != id) && !bears {
 				if others := 2 * (s.free + s.part - c.at); called && s.kind == "p" && others > c.Near {
 					ahead = min(ahead, others)
 				} else {
