@@ -32,15 +32,15 @@ import (
 
 // program is one of the measurements.
 type program struct {
-	name, does string
-	run        func(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error
+	name, does, usage string
+	run               func(ctx context.Context, fs *flag.FlagSet, args []string, stdout io.Writer, stderr *os.File) error
 }
 
 var programs = []program{
-	{"cost", "what a call costs, beside other limiters", cost.Run},
-	{"fleet", "fleets of asynq processes at a rate-limited API, beside what people build", fleet.Run},
-	{"http", "turns over HTTP, beside a handler that asks redis_rate", overhttp.Run},
-	{"growth", "script calls per turn where many calls wait at many keys", growth.Run},
+	{"cost", "what a call costs, beside other limiters", cost.Usage, cost.Run},
+	{"fleet", "fleets of asynq processes at a rate-limited API, beside what people build", fleet.Usage, fleet.Run},
+	{"http", "turns over HTTP, beside a handler that asks redis_rate", overhttp.Usage, overhttp.Run},
+	{"growth", "script calls per turn where many calls wait at many keys", growth.Usage, growth.Run},
 }
 
 func main() {
@@ -67,7 +67,11 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second Ctrl-C ends a program that hangs
-	err := programs[i].run(ctx, args[1:], stdout, stderr)
+	p := programs[i]
+	fs := flag.NewFlagSet(p.name, flag.ContinueOnError)
+	fs.SetOutput(stderr)
+	fs.Usage = func() { fmt.Fprint(stderr, p.usage); fs.PrintDefaults() }
+	err := p.run(ctx, fs, args[1:], stdout, stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
 		return 0
@@ -75,7 +79,7 @@ func run(args []string, stdout io.Writer, stderr *os.File) int {
 		fmt.Fprintln(stderr, "interrupted")
 		return 130
 	case err != nil:
-		fmt.Fprintf(stderr, "%s: %v\n", programs[i].name, err)
+		fmt.Fprintf(stderr, "%s: %v\n", p.name, err)
 		return 1
 	}
 	return 0

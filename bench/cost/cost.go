@@ -16,14 +16,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/fleetpace/fleetpace/bench/internal/child"
 	"github.com/fleetpace/fleetpace/bench/internal/redisserver"
 	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
-const usage = `What a call costs: time per call of all callers together, commands that Redis gets per call, the time
+// Usage explains the measurement and introduces its flags.
+const Usage = `What a call costs: time per call of all callers together, commands that Redis gets per call, the time
 of its scripts, turns that lapsed, and allocations.
 
 Cases: 1, 64 and 4,096 callers of one process and limit; 1,000, 100 and 10,000 keys, each call another
@@ -89,11 +88,8 @@ type options struct {
 }
 
 // Run measures all cases and prints them.
-func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
+func Run(ctx context.Context, fs *flag.FlagSet, args []string, stdout io.Writer, stderr *os.File) error {
 	var o options
-	fs := flag.NewFlagSet("cost", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() { fmt.Fprint(stderr, usage); fs.PrintDefaults() }
 	fs.IntVar(&o.rounds, "rounds", 5, "rounds that count")
 	fs.DurationVar(&o.slice, "slice", 300*time.Millisecond, "how long each contender asks in a round")
 	fs.StringVar(&o.only, "only", "", "cases and contenders whose names have one of these texts, with commas between")
@@ -112,13 +108,11 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return err
 	}
 	defer server.Stop()
-	if o.busy {
-		stop, err := child.Busy()
-		if err != nil {
-			return err
-		}
-		defer stop()
+	stop, err := child.Busy(o.busy)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	var all []Figure
 	for _, c := range chosen(o.only, cases, func(c testcase) string { return c.name }) {
 		figures, err := c.measure(ctx, o, server, stderr)
@@ -205,9 +199,7 @@ func end(all []*player) {
 const slicesPerRound = 8
 
 func (c testcase) measure(ctx context.Context, o options, server *redisserver.Server, stderr *os.File) ([]Figure, error) {
-	admin := server.Client()
-	defer func() { _ = admin.Close() }()
-	if err := admin.FlushAll(ctx).Err(); err != nil {
+	if err := server.Admin.FlushAll(ctx).Err(); err != nil {
 		return nil, err
 	}
 	if c.callers == 1 && c.do == waits {
@@ -226,7 +218,7 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 	for round := range o.rounds + 1 {
 		for i, next := range rand.Perm(len(players)) {
 			p := players[next]
-			f, err := c.slice(ctx, p, o.slice, server, admin)
+			f, err := c.slice(ctx, p, o.slice, server)
 			if err = cmp.Or(ctx.Err(), err); err != nil {
 				return nil, fmt.Errorf("%s: %w", p.name, err)
 			}
@@ -244,15 +236,15 @@ func (c testcase) measure(ctx context.Context, o options, server *redisserver.Se
 const apart = time.Millisecond
 
 // slice lets a contender ask for a while, or lets calls wait and then leave.
-func (c testcase) slice(ctx context.Context, p *player, d time.Duration, server *redisserver.Server, admin *redis.Client) (f Figure, err error) {
+func (c testcase) slice(ctx context.Context, p *player, d time.Duration, server *redisserver.Server) (f Figure, err error) {
 	switch c.do {
 	case waits:
 		if _, err := p.do(order{Do: waits, For: d / 4}); err != nil {
 			return f, err
 		}
-		return c.count(ctx, p, order{Do: waits, For: d}, server, admin)
+		return c.count(ctx, p, order{Do: waits, For: d}, server)
 	case places:
-		if f, err = c.count(ctx, p, order{Do: places}, server, admin); err != nil {
+		if f, err = c.count(ctx, p, order{Do: places}, server); err != nil {
 			return f, err
 		}
 		_, err = p.do(order{Do: leaves})
@@ -261,12 +253,12 @@ func (c testcase) slice(ctx context.Context, p *player, d time.Duration, server 
 	if _, err := p.do(order{Do: places}); err != nil {
 		return f, err
 	}
-	return c.count(ctx, p, order{Do: leaves, Apart: apart}, server, admin)
+	return c.count(ctx, p, order{Do: leaves, Apart: apart}, server)
 }
 
 // count lets a contender follow an order, and counts what that takes.
-func (c testcase) count(ctx context.Context, p *player, o order, server *redisserver.Server, admin *redis.Client) (f Figure, err error) {
-	before, err := server.Work(ctx, admin)
+func (c testcase) count(ctx context.Context, p *player, o order, server *redisserver.Server) (f Figure, err error) {
+	before, err := server.Work(ctx)
 	if err != nil {
 		return f, err
 	}
@@ -274,7 +266,7 @@ func (c testcase) count(ctx context.Context, p *player, o order, server *redisse
 	if err != nil {
 		return f, err
 	}
-	after, err := server.Work(ctx, admin)
+	after, err := server.Work(ctx)
 	calls, work := float64(got.Calls), after.Less(before)
 	f = Figure{Case: c.name, Contender: p.name, Nanos: float64(got.Elapsed) / calls, Lapsed: 100 * float64(got.Lapsed) / calls,
 		Allocs: float64(got.Allocs) / calls, Bytes: float64(got.Bytes) / calls}

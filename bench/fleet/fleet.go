@@ -18,7 +18,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
-const usage = `The same work, the same limit, the same time: a fleet of processes works through tasks that each
+// Usage explains the measurement and introduces its flags.
+const Usage = `The same work, the same limit, the same time: a fleet of processes works through tasks that each
 call a strict API, paced by each contender in turn, on an empty Redis.
 
 Scenarios:
@@ -76,11 +77,8 @@ func scenarioOf(o options) (scenario, error) {
 }
 
 // Run lets one contender after the other work, and prints what each came to.
-func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
+func Run(ctx context.Context, fs *flag.FlagSet, args []string, stdout io.Writer, stderr *os.File) error {
 	var o options
-	fs := flag.NewFlagSet("fleet", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() { fmt.Fprint(stderr, usage); fs.PrintDefaults() }
 	fs.StringVar(&o.scenario, "scenario", "one", "one or mixed")
 	fs.StringVar(&o.contender, "contender", "", "contenders, with commas between; empty: all")
 	fs.StringVar(&o.chart, "chart", "", "draw the calls of each contender to an SVG file like this, with its name at the end")
@@ -146,8 +144,6 @@ func measure(ctx context.Context, c contender, o options, s scenario, stderr *os
 		return r, err
 	}
 	defer server.Stop()
-	client := server.Client()
-	defer func() { _ = client.Close() }()
 	a, err := openAPI(s.limits)
 	if err != nil {
 		return r, err
@@ -174,7 +170,7 @@ func measure(ctx context.Context, c contender, o options, s scenario, stderr *os
 	enqueued := make(chan struct{})
 	go func() {
 		defer close(enqueued)
-		if err := c.enqueue(enqueuing, told, client, s.lines); err != nil && enqueuing.Err() == nil {
+		if err := c.enqueue(enqueuing, told, server.Admin, s.lines); err != nil && enqueuing.Err() == nil {
 			fail(fmt.Errorf("enqueue: %w", err))
 		}
 	}()

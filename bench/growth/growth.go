@@ -22,7 +22,8 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-const usage = `Fleets of several processes (clients of their own in this one), of which each has calls waiting at
+// Usage explains the measurement and introduces its flags.
+const Usage = `Fleets of several processes (clients of their own in this one), of which each has calls waiting at
 each of many keys of one limiter. Each key allows one call per second. The keys' turns come at the same
 moments, or are spread over the second: then fewer calls of a process share a trip. "used" is turns / the
 turns that were possible; script calls and the time that Redis spent in them are per turn.
@@ -42,10 +43,7 @@ var fleets = []sized{
 }
 
 // Run measures each fleet, and prints a row per fleet.
-func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
-	fs := flag.NewFlagSet("growth", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() { fmt.Fprint(stderr, usage); fs.PrintDefaults() }
+func Run(ctx context.Context, fs *flag.FlagSet, args []string, stdout io.Writer, stderr *os.File) error {
 	length := fs.Duration("length", 15*time.Second, "of each measurement")
 	settle := fs.Duration("settle", 10*time.Second, "before it")
 	only := fs.String("only", "", "one size, as processes x keys x calls waiting per process and key, such as 10x200x2")
@@ -85,8 +83,6 @@ func (g sized) measure(ctx context.Context, settle, length time.Duration, stderr
 		return 0, 0, 0, err
 	}
 	defer server.Stop()
-	admin := server.Client()
-	defer func() { _ = admin.Close() }()
 	playing, stop := context.WithCancel(ctx)
 	defer stop()
 	var done atomic.Int64
@@ -132,7 +128,7 @@ func (g sized) measure(ctx context.Context, settle, length time.Duration, stderr
 		}
 	}
 	pass(settle)
-	before, err := server.Work(ctx, admin)
+	before, err := server.Work(ctx)
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -140,7 +136,7 @@ func (g sized) measure(ctx context.Context, settle, length time.Duration, stderr
 	pass(length)
 	took := time.Since(began).Seconds()
 	turns = float64(done.Load()-had) / took
-	after, err := server.Work(ctx, admin)
+	after, err := server.Work(ctx)
 	work := after.Less(before)
 	if one := failed.Load(); one != nil {
 		err = *one

@@ -26,7 +26,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/progress"
 )
 
-const usage = `Requests per second of 64 callers where permits are available, of servers that are processes of
+// Usage explains the measurement and introduces its flags.
+const Usage = `Requests per second of 64 callers where permits are available, of servers that are processes of
 their own, in turns, the median of -rounds. Then -callers that wait all the time at a limit of 2,000/s.
 Callers cost as little as they can, and share the machine with the servers: compare the ratios.
 
@@ -40,11 +41,8 @@ type options struct {
 }
 
 // Run measures, and prints.
-func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) error {
+func Run(ctx context.Context, fs *flag.FlagSet, args []string, stdout io.Writer, stderr *os.File) error {
 	var o options
-	fs := flag.NewFlagSet("http", flag.ContinueOnError)
-	fs.SetOutput(stderr)
-	fs.Usage = func() { fmt.Fprint(stderr, usage); fs.PrintDefaults() }
 	fs.IntVar(&o.rounds, "rounds", 5, "rounds")
 	fs.IntVar(&o.callers, "callers", 2000, "callers that wait; 0: this is not measured")
 	fs.DurationVar(&o.length, "length", 2*time.Second, "of each measurement, after a second that warms up")
@@ -60,13 +58,11 @@ func Run(ctx context.Context, args []string, stdout io.Writer, stderr *os.File) 
 		return err
 	}
 	defer server.Stop()
-	if o.busy {
-		stop, err := child.Busy()
-		if err != nil {
-			return err
-		}
-		defer stop()
+	stop, err := child.Busy(o.busy)
+	if err != nil {
+		return err
 	}
+	defer stop()
 	rates := map[string][]float64{}
 	names := []string{bareServer, peerServer, fleetpace, leased}
 	bar := progress.New(stderr, "http", o.rounds*len(names))
@@ -203,8 +199,6 @@ func waits(ctx context.Context, on *redisserver.Server, o options, stdout io.Wri
 		return err
 	}
 	defer s.end()
-	rdb := on.Client()
-	defer func() { _ = rdb.Close() }()
 	before, err := resident(s.PID)
 	if err != nil {
 		return err
@@ -226,7 +220,7 @@ func waits(ctx context.Context, on *redisserver.Server, o options, stdout io.Wri
 		})
 	}
 	time.Sleep(3 * time.Second)
-	scripts, failed := on.Work(ctx, rdb)
+	scripts, failed := on.Work(ctx)
 	had := turns.Load()
 	_, err = s.late()
 	began := time.Now()
@@ -235,7 +229,7 @@ func waits(ctx context.Context, on *redisserver.Server, o options, stdout io.Wri
 	}
 	took := time.Since(began).Seconds()
 	count := float64(turns.Load() - had)
-	asked, failedThen := on.Work(ctx, rdb)
+	asked, failedThen := on.Work(ctx)
 	after, lost := resident(s.PID)
 	late, mute := s.late()
 	stop()

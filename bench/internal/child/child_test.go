@@ -60,7 +60,7 @@ func TestAChildThatQuitsSaysWhy(t *testing.T) {
 }
 
 func TestBusy(t *testing.T) {
-	stop, err := child.Busy()
+	stop, err := child.Busy(true)
 	require.NoError(t, err)
 	stop()
 	stop()

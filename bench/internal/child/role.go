@@ -62,8 +62,12 @@ func busy() error {
 	return nil
 }
 
-// Busy keeps each processor of the machine busy with a process that only counts, until stop.
-func Busy() (stop func(), err error) {
+// Busy keeps each processor of the machine busy with a process that only counts, until stop. If not on, it
+// does nothing.
+func Busy(on bool) (stop func(), err error) {
+	if !on {
+		return func() {}, nil
+	}
 	all, err := StartCrew(runtime.NumCPU(), func() (*Process, error) { return Start(busyRole, nil) })
 	return all.Kill, err
 }

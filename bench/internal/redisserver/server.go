@@ -33,6 +33,7 @@ func Binary() (string, error) {
 // Server is a redis-server of our own.
 type Server struct {
 	Address string
+	Admin   *redis.Client // of the parent; Stop closes it
 	keeper  *child.Process
 }
 
@@ -61,11 +62,10 @@ func Start() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start a Redis: %w", errors.Join(err, os.RemoveAll(dir)))
 	}
-	s := &Server{address, shell}
-	client := s.Client()
-	defer func() { _ = client.Close() }()
+	s := &Server{Address: address, keeper: shell}
+	s.Admin = s.Client()
 	began := time.Now()
-	for client.Ping(context.Background()).Err() != nil {
+	for s.Admin.Ping(context.Background()).Err() != nil {
 		if time.Since(began) > 10*time.Second {
 			s.Stop()
 			return nil, fmt.Errorf("start a Redis: it does not answer at %s: %s", address, shell.Said())
@@ -80,6 +80,7 @@ func (s *Server) Client() *redis.Client { return redis.NewClient(&redis.Options{
 
 // Stop ends the server, and removes what it left.
 func (s *Server) Stop() {
+	_ = s.Admin.Close()
 	s.keeper.End()
 	_ = s.keeper.Wait() // how it ended does not matter any more
 }
@@ -88,8 +89,8 @@ func (s *Server) Stop() {
 type Work struct{ Scripts, Pings, Micros float64 }
 
 // Work reads the server's own statistics.
-func (*Server) Work(ctx context.Context, admin *redis.Client) (w Work, err error) {
-	text, err := admin.Info(ctx, "commandstats").Result()
+func (s *Server) Work(ctx context.Context) (w Work, err error) {
+	text, err := s.Admin.Info(ctx, "commandstats").Result()
 	for line := range strings.Lines(text) {
 		name, rest, _ := strings.Cut(line, ":")
 		var calls, micros float64

@@ -36,14 +36,12 @@ func TestAServerLeavesNothing(t *testing.T) {
 	t.Setenv("TMPDIR", dir)
 	s, err := redisserver.Start()
 	require.NoError(t, err)
-	client := s.Client()
-	defer func() { _ = client.Close() }()
-	before, err := s.Work(t.Context(), client)
+	before, err := s.Work(t.Context())
 	require.NoError(t, err)
 	for range 3 {
-		require.NoError(t, client.Eval(t.Context(), "return 1", nil).Err())
+		require.NoError(t, s.Admin.Eval(t.Context(), "return 1", nil).Err())
 	}
-	after, err := s.Work(t.Context(), client)
+	after, err := s.Work(t.Context())
 	require.NoError(t, err)
 	require.InDelta(t, 3, after.Less(before).Scripts, 0)
 
