@@ -107,7 +107,7 @@ func TestDoctor(t *testing.T) {
 	s.url = "redis://bob:wrong@" + server.Addr()
 	for _, words := range [][]string{{"doctor"}, {"why", "api"}, {"ls"}} {
 		code, out, errs := s.command("", words...)
-		require.Equal(t, exitFailed, code)
+		require.Equal(t, exitAway, code)
 		require.Empty(t, out)
 		require.Contains(t, errs, "redis refuses the user or the password")
 	}

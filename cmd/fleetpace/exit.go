@@ -15,14 +15,15 @@ const (
 	exitFailed  = 1
 	exitUsage   = 2
 	exitUnknown = 3 // no such limit, key or slot
-	exitAway    = 4 // Redis does not answer
+	exitAway    = 4 // Redis does not answer, or refuses the user or the password
 	exitRefused = 5 // the change was not confirmed
 	exitMustAct = 10
 	exitCtrlC   = 130
 )
 
 const exitCodes = `Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such limit or slot, 4 Redis does not
-answer, 5 not confirmed, 10 (why --exit-code) somebody must act, or (doctor) there is a problem.`
+answer or refuses the password, 5 not confirmed, 10 (why --exit-code) somebody must act, or (doctor)
+there is a problem.`
 
 var (
 	errMustAct      = errors.New("somebody must act")
@@ -52,7 +53,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUnknown
 	case errors.Is(err, reserve.ErrInvalid):
 		return exitUsage
-	case errors.Is(err, errConnect), errors.Is(err, errSaid), errors.Is(err, reserve.ErrUnavailable):
+	case errors.Is(err, errConnect), errors.Is(err, errLogin), errors.Is(err, errSaid), errors.Is(err, reserve.ErrUnavailable):
 		return exitAway
 	default:
 		return exitFailed

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/lua"
@@ -64,11 +63,6 @@ func (r *Reader) Away(limit, at string, err error) *Answer {
 	a := &Answer{Limit: limit, Reason: WhyAway, Title: WhyAway.title(nil, 0), Severity: SeverityStop,
 		Text: fmt.Sprintf("Redis at %s does not answer this command; if it is the fleet's Redis, each process follows its outage policy.", at), Evidence: []string{err.Error()}}
 	a.Do, a.Command = (&Look{Survey: &Survey{flags: r.Flags}}).mend(WhyAway, nil)
-	if said := err.Error(); strings.Contains(said, "WRONGPASS") || strings.Contains(said, "NOAUTH") {
-		a.Title = "Redis refuses this user"
-		a.Text = fmt.Sprintf("Redis at %s refuses the user or the password of this command, which says nothing about the fleet.", at)
-		a.Do, a.Command = "Check the user and the password of --redis (or FLEETPACE_REDIS_URL).", ""
-	}
 	return a
 }
 

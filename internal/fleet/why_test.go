@@ -586,9 +586,6 @@ func TestWhyAway(t *testing.T) {
 	require.Contains(t, a.Do, "Check --redis")
 	require.Contains(t, fmt.Sprint(a.Evidence), "refused")
 	sentence(t, a.Text)
-	a = s.reader.Away("api", "r:6379", errors.New("WRONGPASS invalid username-password pair or user is disabled"))
-	require.Equal(t, "Redis at r:6379 refuses the user or the password of this command, which says nothing about the fleet.", a.Text)
-	require.NotContains(t, a.Do, "server")
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
