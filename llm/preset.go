@@ -34,7 +34,7 @@ type Preset struct {
 	CacheCounts  bool // tokens of the prompt that a cache held count like others
 	FailedCounts bool // failed requests count
 	GoesOn       bool // the provider produces, and counts, all of an answer whose stream the client cuts
-	Minutes      bool // the provider counts in windows, not in a bucket. The fleet's rate of requests is lower by 6 bursts, and that of tokens by 1.25 bursts, but at least half
+	Minutes      bool // the provider counts in windows, not in a bucket. The fleet's rate of requests is lower by 6 bursts, and that of tokens by 1.25 bursts, but each is at least half of the stated rate
 	OutputFactor int  // how many tokens a token of the answer counts as; 0: 1
 	MostOutput   int  // what a request without max_tokens may produce
 
@@ -87,7 +87,7 @@ func Gemini(model string, requests, input int) Preset {
 	return Preset{API: bodies.Gemini, Model: model, Requests: requests, Input: input, CacheCounts: true, FailedCounts: true, MostOutput: 8192, windows: named}
 }
 
-// Groq returns the limits of a model on Groq's API. Its responses state the requests that are left of a day, and they are ignored.
+// Groq returns the limits of a model on Groq's API. Its responses state how many requests are left of a day. A Set does not read that number.
 func Groq(model string, requests, tokens int) Preset {
 	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, MostOutput: 8192, windows: [4]string{"-", "tokens", "-", "-"}}
 }

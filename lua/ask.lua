@@ -187,7 +187,7 @@ local function askOne(answer, item, parts)
     for _, p in ipairs(#parts > 1 and item.waits and parts or {}) do
       local ahead = called and p.l.kind == 'p' and 2 * (p.l.free + p.l.part - at) or 0
       local bears = called and p.l.kind == 'p' and due - (p.l.b - p.cost) * p.l.a <= at
-      local others = p.l.card > 0 and callOf((head(p.l))) ~= item.call
+      local others = p.l.kind == 'p' and p.l.card > 0 and callOf((head(p.l))) ~= item.call
       if p.l.meter.overflows(p.l, due, others) and not bears then last = ahead > near and min(last, at + ahead) or at + near end
     end
     if item.within then last = min(last, at + item.within) end

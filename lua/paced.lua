@@ -7,7 +7,7 @@ local paced = { refills = true, tells = false, asks = false }
 
 local function empty(l, at) return at - l.b * l.a end -- nextFree of a bucket that is full
 
-local LATE, JITTER = 20000, 1000 -- micros: see lower and overflows
+local LATE = 20000 -- micros: see lower
 
 -- rare has the functions that few scripts need.
 local rare = once(function()
@@ -143,7 +143,7 @@ function paced.lost(l) return l.free + l.part + (l.b + 1) * l.a end
 
 -- A part of a permit may overflow. Otherwise calls of a slow limit would never get a turn at a fast limit
 -- that is in use. Where another call is first in the queue, no part may overflow: that call would have the part.
-function paced.overflows(l, due, others) return paced.lost(l) - (others and max(0, l.a - JITTER) or 0) < due end
+function paced.overflows(l, due, others) return paced.lost(l) - (others and l.a or 0) < due end
 
 function paced.life(l) return l.b * l.a + max(0, l.free - now) end
 function paced.reach(l) return format('%.0f', ceil(l.free + l.part - at)) end

@@ -84,7 +84,7 @@ var planted = []struct {
 	{"limits do not agree", "ask", "if due == last then return due end", "return due", false, 5930},
 	{"a pause is not seen", "ask", "p.l.meter.next(p.l, p.cost, last), p.l.paused)", "p.l.meter.next(p.l, p.cost, last))", false, 7},
 	{"permits of others overflow", "ask", "if p.l.meter.overflows(p.l, due, others) and not bears then last = ahead > near and min(last, at + ahead) or at + near end", "", false, 1},
-	{"parts of permits of others overflow", "ask", "(others and max(0, l.a - JITTER) or 0)", "0", false, 89},
+	{"parts of permits of others overflow", "ask", "(others and l.a or 0)", "0", false, 89},
 	{"a cost above the burst is not refused", "ask", "if p.cost > most then", "if false then", false, 0},
 	{"another server's data is believed", "ask", "local other = run ~= '' and l.run ~= '' and l.run ~= run", "local other = false", false, 38},
 	{"lost data is a full bucket", "ask", "l.meter.remember(l, l.brings, other", "l.meter.remember(l, '', false and other", true, 1114},

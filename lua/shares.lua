@@ -154,8 +154,9 @@ local function waitsBefore(l, name, from, tag)
 end
 
 -- forward is the tag of a call that asks again. If its flow has a gap before it, the call moves into the
--- gap, and the gap moves behind it. A call of its flow that waits in the gap moves first. A tag beyond the end of its flow is from debts that have ended while
--- the call waited at another limit: it gets a new tag.
+-- gap, and the gap moves behind it. If a call of its flow waits between the beginning of the gap and this
+-- call, that one moves first. A tag beyond the end of its flow is from debts that have ended while the call
+-- waited at another limit: it gets a new tag.
 local function forward(l, tag, place, cost, flow, back, settles)
   if flow.urgent > 0 then return tag end
   local ends, from, to = stretch(l, flow.name)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,9 @@ func TestChangesOfAGroup(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		require.NoError(t, l.Wait(t.Context()))
 		require.NoError(t, l.For("acme").Wait(t.Context()))
+		if name == "calls" {
+			require.NoError(t, l.For("-y").Wait(t.Context()))
+		}
 	}
 	s.known("calls", "it's")
 	says := func(want string, args ...string) {
@@ -63,12 +67,30 @@ func TestChangesOfAGroup(t *testing.T) {
 	says(". Run:\n  fleetpace pause llm/calls --for 1h0m0s --reason 'it is red'\n  fleetpace pause 'llm/it'\\''s' --for 1h0m0s --reason 'it is red'",
 		"pause", "llm", "--for", "1h", "--reason", "it is red")
 	s.does("pause", "llm/it's", "acme", "-y")
+	s.does("pause", "llm/calls/-y", "-y")
 	s.does("stop", "llm/calls", "-y")
 	s.does("set", "llm/calls", "acme", "--to", "4/s", "-y")
-	require.Eventually(t, func() bool { // the heartbeats name the keys
-		var look struct{ Keys []any }
-		return json.Unmarshal([]byte(s.does("show", "llm/it's", "-o", "json")), &look) == nil && len(look.Keys) == 2
-	}, 20*time.Second, 20*time.Millisecond)
-	says(". Run:\n  fleetpace resume llm/calls\n  fleetpace resume 'llm/it'\\''s' acme", "resume", "llm")
+	named := func(limit string, keys int) {
+		require.Eventually(t, func() bool { // the heartbeats name the keys
+			var look struct{ Keys []any }
+			return json.Unmarshal([]byte(s.does("show", limit, "-o", "json")), &look) == nil && len(look.Keys) == keys
+		}, 20*time.Second, 20*time.Millisecond)
+	}
+	named("llm/it's", 2)
+	named("llm/calls", 3)
+	says(". Run:\n  fleetpace resume llm/calls\n  fleetpace resume llm/calls/-y\n  fleetpace resume 'llm/it'\\''s' acme", "resume", "llm")
 	says(". Run:\n  fleetpace reset llm/calls acme", "reset", "llm")
+
+	l, err := reserve.New(s.client, reserve.Config{Name: "busy", Group: "many", Prefix: s.prefix, Limit: reserve.PerSecond(100)})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	for i := range keysOfGroup + 1 {
+		require.NoError(t, l.For(fmt.Sprint(i)).Wait(t.Context()))
+	}
+	s.known("calls", "it's", "busy")
+	named("many/busy", keysOfGroup+1)
+	further := fmt.Sprintf("Of each limit, the %d keys with the most calls were looked at: name others, as in fleetpace resume many/busy KEY", keysOfGroup)
+	says(". None of them is paused or stopped. "+further, "resume", "many")
+	s.does("pause", "many/busy", "-y")
+	says(". Run:\n  fleetpace resume many/busy\n"+further, "resume", "many")
 }

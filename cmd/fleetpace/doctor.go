@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -139,7 +138,7 @@ func fields(text string) map[string]string {
 func examineNode(ctx context.Context, node *redis.Client, cluster bool) []finding {
 	info, err := node.Info(ctx).Result()
 	if err != nil {
-		return append([]finding{{"server", "note", "this user may not ask for its settings (" + err.Error() + "): version, memory and persistence are not checked", "redis-cli ACL SETUSER " + cmp.Or(node.Options().Username, "default") + " +info"}}, ofTime(ctx, node)...)
+		return append([]finding{{"server", "note", "this user may not ask for its settings (" + err.Error() + "): version, memory and persistence are not checked", "redis-cli ACL SETUSER " + fleet.Quoted(cmp.Or(node.Options().Username, "default")) + " +info"}}, ofTime(ctx, node)...)
 	}
 	f := fields(info)
 	all := append(ofVersion(f), ofMemory(f), ofPersistence(f))
@@ -269,15 +268,12 @@ return 1`
 
 // ofRights tries what the user of this command may do.
 func (a *app) ofRights(ctx context.Context) []finding {
-	user := "default"
-	if u, err := url.Parse(a.url); err == nil {
-		user = cmp.Or(u.User.Username(), user)
-	}
+	user := userOf(a.client)
 	err := a.client.Eval(ctx, tries, []string{a.prefix + ":doctor"}).Err()
 	switch {
 	case err == nil:
 	case errors.Is(fault.Classify(err), fault.ErrDenied):
-		return []finding{{"rights", "problem", "this user may not do what a process of the fleet does, which one that only reads need not: " + err.Error(), grants(user, a.prefix)}}
+		return []finding{{"rights", "problem", "this user may not do what a process of the fleet does (a user that only reads needs less): " + err.Error(), grants(user, a.prefix)}}
 	default:
 		return []finding{{"rights", "problem", "it refuses scripts that write: " + err.Error(), "redis-cli INFO"}}
 	}
@@ -287,9 +283,20 @@ func (a *app) ofRights(ctx context.Context) []finding {
 	return []finding{{"rights", "ok", "this user may do what a process of the fleet does", ""}}
 }
 
+// userOf is the user of a client. With Sentinel, the user in the URL is that of the Sentinels.
+func userOf(client redis.UniversalClient) string {
+	switch client := client.(type) {
+	case *redis.ClusterClient:
+		return client.Options().Username
+	case *redis.Client:
+		return client.Options().Username
+	}
+	return ""
+}
+
 // grants is the command that gives a user the rights of a process. It takes no right away.
 func grants(user, prefix string) string {
-	line := "redis-cli ACL SETUSER " + user
+	line := "redis-cli ACL SETUSER " + fleet.Quoted(cmp.Or(user, "default"))
 	for _, rule := range strings.Fields(lua.ACL(prefix) + " " + lua.ACLNews(prefix)) {
 		if strings.ContainsAny(rule[:1], "+~&") {
 			line += " " + fleet.Quoted(rule)
@@ -344,7 +351,7 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	case len(names) == 0:
 		return []finding{{"fleet", "note", a.fleet.None() + "; if workers run, theirs is another Redis or prefix", "fleetpace doctor --redis URL --prefix TEXT"}}, nil
 	case len(all) == 0:
-		return []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d; they fit together, and no limit is stopped or paused", len(names), len(alive)), ""}}, nil
+		return []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d; they fit together, and no limit is stopped or paused; keys were not looked at", len(names), len(alive)), ""}}, nil
 	}
 	return all, nil
 }

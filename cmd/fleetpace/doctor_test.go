@@ -164,8 +164,21 @@ func TestDoctorNamesPauses(t *testing.T) {
 	require.NoError(t, l.Wait(t.Context()))
 	s.known("api")
 	_, out, _ := s.command("", "doctor")
-	require.Contains(t, out, "limits: 1, processes alive: 1; they fit together, and no limit is stopped or paused")
+	require.Contains(t, out, "limits: 1, processes alive: 1; they fit together, and no limit is stopped or paused; keys were not looked at")
 	require.NoError(t, l.Pause(t.Context(), time.Hour, "their status page is red"))
 	_, out, _ = s.command("", "doctor")
 	require.Regexp(t, `note     fleet: api: It is paused until .* their status page is red.*\n         fleetpace why api\n`, out)
+}
+
+// The rights are for the user of the client, and no shell reads a name as something else.
+func TestRightsAreForTheUser(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://h": "default", "redis://ann:x@h": "ann", "redis://sentinels:x@h?master_name=m&username=ann&password=y": "ann",
+		"redis://ann:x@h?addr=i:1": "ann", "redis://a$b%3Bid:x@h": "'a$b;id'",
+	} {
+		client, err := connect(url)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(grants(userOf(client), "p"), "redis-cli ACL SETUSER "+want+" '~p:*' "), url)
+		require.NoError(t, client.Close())
+	}
 }

@@ -11,16 +11,16 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fleet"
 )
 
-// keysOfGroup is the most keys of a limit for which a change of its group is named.
+// keysOfGroup is the most keys of a limit for which a change of its group is named: those with the most calls.
 const keysOfGroup = 20
 
 // ends are the changes that end what another one has begun, and whether there is something to end.
 var ends = map[string]struct {
-	holds   func(*fleet.Row) bool
-	nothing string
+	holds func(*fleet.Row) bool
+	what  string
 }{
-	"resume": {func(row *fleet.Row) bool { return row.Paused }, "None of them is paused or stopped."},
-	"reset":  {func(row *fleet.Row) bool { return row.Set }, "None of them is overridden."},
+	"resume": {func(row *fleet.Row) bool { return row.Paused }, "paused or stopped"},
+	"reset":  {func(row *fleet.Row) bool { return row.Set }, "overridden"},
 }
 
 // ofGroup adds to the error of a change of a group the commands that make the change. A command changes one limit, so
@@ -37,11 +37,23 @@ func (a *app) ofGroup(ctx context.Context, cmd *cobra.Command, group string, unk
 		}
 	})
 	var commands []string
+	var unread string // a limit with keys that are not looked at
 	end, isEnd := ends[cmd.Name()]
 	for _, n := range names {
 		keys := []string{""}
 		if isEnd {
-			look, err := a.fleet.Look(ctx, n, keysOfGroup)
+			survey, err := a.fleet.Survey(ctx, n)
+			if err != nil {
+				return err
+			}
+			for _, q := range survey.Keys {
+				if len(keys) > keysOfGroup {
+					unread = n.String()
+				} else if q.Key != "" {
+					keys = append(keys, q.Key)
+				}
+			}
+			look, err := a.fleet.Look(ctx, n, 0, keys...)
 			if err != nil {
 				return err
 			}
@@ -53,15 +65,19 @@ func (a *app) ofGroup(ctx context.Context, cmd *cobra.Command, group string, unk
 			}
 		}
 		for _, key := range keys {
-			words := []string{cmd.Name(), n.String()}
-			if key != "" {
-				words = append(words, key)
-			}
-			commands = append(commands, plain(a.fleet.Command(append(words, flags...)...)))
+			commands = append(commands, plain(a.fleet.Command(append(fleet.Words(cmd.Name(), n, key), flags...)...)))
 		}
 	}
-	if len(commands) == 0 {
-		return fmt.Errorf("%w. %s", unknown, end.nothing)
+	further := ""
+	if unread != "" {
+		further = fmt.Sprintf(" Of each limit, the %d keys with the most calls were looked at: name others, as in %s", keysOfGroup,
+			plain(a.fleet.Command(cmd.Name(), unread, "KEY")))
 	}
-	return fmt.Errorf("%w. Run:\n  %s", unknown, strings.Join(commands, "\n  "))
+	if len(commands) == 0 {
+		return fmt.Errorf("%w. None of them is %s.%s", unknown, end.what, further)
+	}
+	if further != "" {
+		further = "\n" + further[1:]
+	}
+	return fmt.Errorf("%w. Run:\n  %s%s", unknown, strings.Join(commands, "\n  "), further)
 }

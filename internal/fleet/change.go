@@ -38,11 +38,7 @@ var (
 
 // command is the command line of a change.
 func (t *Target) command(verb string, more ...string) string {
-	words := []string{verb, t.Name.String()}
-	if t.Key != "" {
-		words = append(words, t.Key)
-	}
-	return command(append(words, more...), t.flags)
+	return command(append(Words(verb, t.Name, t.Key), more...), t.flags)
 }
 
 // Pause lets no call through for a while. who is who does it.

@@ -48,7 +48,7 @@ func TestWhyOfAnObserver(t *testing.T) {
 	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "default", "-zadd").Err())
 	a := s.explain("")
 	require.Equal(t, fleet.WhyNobody, a.Reason, a.Text)
-	require.Equal(t, "Or Redis refuses to write, for example because it is full: this user may not try it.", a.More)
+	require.Equal(t, "Redis may also refuse to write, for example because it is full: this user may not try.", a.More)
 	require.NoError(t, s.client.Do(t.Context(), "ACL", "SETUSER", "default", "+@all").Err())
 }
 

@@ -16,8 +16,9 @@ import (
 // isLease reports whether a lease holds the slots, and not a process: see slots.lua. A caller of serve has a lease.
 func isLease(h reserve.Holder) bool { return strings.HasPrefix(h.Process, "~") }
 
-// readLeases finds when the leases end that hold slots of a row. It costs nothing if only processes hold slots.
-func (r *Reader) readLeases(ctx context.Context, n Name, row *Row) error {
+// readLeases finds when the leases end that hold slots of a row. It costs nothing if only processes hold slots. On an
+// error these moments stay unknown.
+func (r *Reader) readLeases(ctx context.Context, n Name, row *Row) {
 	var names []string
 	for _, h := range row.State.Holders {
 		if isLease(h) {
@@ -25,7 +26,7 @@ func (r *Reader) readLeases(ctx context.Context, n Name, row *Row) error {
 		}
 	}
 	if names == nil {
-		return nil
+		return
 	}
 	state := lua.Keys(r.prefix, n.Group, n.Name, wire.Kinds[reserve.KindSlots].Letter, row.Key)[0]
 	var ends *redis.SliceCmd
@@ -35,7 +36,7 @@ func (r *Reader) readLeases(ctx context.Context, n Name, row *Row) error {
 		return nil
 	})
 	if err != nil {
-		return classified("read the ends of the leases", err)
+		return
 	}
 	row.leases = map[string]time.Duration{}
 	for i, end := range ends.Val() {
@@ -44,7 +45,6 @@ func (r *Reader) readLeases(ctx context.Context, n Name, row *Row) error {
 			row.leases[names[i]] = max(0, time.UnixMicro(micros).Sub(clock.Val()))
 		}
 	}
-	return nil
 }
 
 // Lease says in how long the lease ends that holds slots, unless its caller renews it. It is empty if a process holds

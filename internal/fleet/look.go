@@ -48,8 +48,8 @@ type Look struct {
 	untried bool  // this user may not try whether Redis refuses to write
 }
 
-// Look reads a limit and the states of these keys. Without keys, it reads up to `most` of them: the
-// key "" and the keys with the most calls. Each state takes one script call.
+// Look reads a limit and the states of these keys. Without keys, it reads up to `most` of
+// those that processes name, first the ones with the most calls, or the key "" if they name none. Each state takes one script call.
 func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (*Look, error) {
 	s, err := r.Survey(ctx, n)
 	if err != nil {
@@ -94,9 +94,7 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 		if err := look.Rows[i].Err; err != nil && !errors.Is(err, reserve.ErrCorrupt) && !errors.Is(err, reserve.ErrInvalid) {
 			return nil, err
 		}
-		if err := r.readLeases(ctx, n, &look.Rows[i]); err != nil {
-			return nil, err
-		}
+		r.readLeases(ctx, n, &look.Rows[i])
 	}
 	return look, nil
 }

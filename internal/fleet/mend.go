@@ -97,11 +97,11 @@ func (w Why) title(row *Row, held int64) string {
 // mend says what to do about a reason, and the command for it. Both may be empty.
 func (l *Look) mend(why Why, row *Row) (do, command string) {
 	on := func(verb string, more ...string) string {
-		words := []string{verb, l.Name.String()}
-		if row.Key != "" && verb != "show" && verb != "top" {
-			words = append(words, row.Key)
+		key := row.Key
+		if verb == "show" || verb == "top" {
+			key = ""
 		}
-		return l.command(append(words, more...)...)
+		return l.command(append(Words(verb, l.Name, key), more...)...)
 	}
 	switch why {
 	case WhyAway:
@@ -148,6 +148,17 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 // command is a command line of fleetpace.
 func command(words, flags []string) string {
 	return "fleetpace " + Quoted(slices.Concat(words, flags)...)
+}
+
+// Words is a verb of fleetpace with a limit and a key. A key that would read as a flag follows the limit and a slash.
+func Words(verb string, n Name, key string) []string {
+	switch {
+	case key == "":
+		return []string{verb, n.String()}
+	case strings.HasPrefix(key, "-"):
+		return []string{verb, n.String() + "/" + key}
+	}
+	return []string{verb, n.String(), key}
 }
 
 // more is the limit of a window with twice its permits.

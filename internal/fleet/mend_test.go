@@ -19,6 +19,17 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
+// A key that reads as a flag is no word of its own: -y would confirm a change of the limit.
+func TestWords(t *testing.T) {
+	n := Name{Group: "llm", Name: "calls"}
+	for key, want := range map[string]string{"": "resume llm/calls", "acme": "resume llm/calls acme", "-y": "resume llm/calls/-y", "--for": "resume llm/calls/--for"} {
+		require.Equal(t, want, Quoted(Words("resume", n, key)...))
+		_, command := (&Look{Survey: &Survey{Name: n}}).mend(WhyPaused, &Row{Queue: Queue{Key: key}})
+		require.Equal(t, "fleetpace "+want, command)
+		require.Equal(t, "fleetpace "+want, (&Target{Name: n, Key: key}).command("resume"))
+	}
+}
+
 // Each reason has a title and a severity. What is wrong has something to do about it.
 func TestEachReasonSaysWhatToDo(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}

@@ -200,7 +200,11 @@ func listed(names []Name) string {
 
 // None says where no limit is known.
 func (r *Reader) None() string {
-	return fmt.Sprintf("no process has used a limit lately in the Redis at %s under the prefix %q", r.At, r.prefix)
+	where := "in this Redis"
+	if r.At != "" {
+		where = "in the Redis at " + r.At
+	}
+	return fmt.Sprintf("no process has used a limit lately %s under the prefix %q", where, r.prefix)
 }
 
 // Limiter returns a limiter that changes or reads the limit in force: for Pause, SetLimit and

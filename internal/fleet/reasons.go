@@ -45,7 +45,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 			because = " " + told
 		}
 	}
-	until, unknown := "", " No end is known: if calls of the fleet probe, one tries every five minutes."
+	until, unknown := "", " No end is known: one call of the fleet may probe every five minutes."
 	if !st.StoppedUntil.IsZero() {
 		until, unknown = " until "+clock(row.Until)+", for "+span(st.Paused)+" more", ""
 	}
@@ -73,7 +73,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if l.untried {
 		for i := range all {
 			if all[i].why == WhyNobody {
-				all[i].more = "Or Redis refuses to write, for example because it is full: this user may not try it."
+				all[i].more = "Redis may also refuse to write, for example because it is full: this user may not try."
 			}
 		}
 	}

@@ -242,10 +242,9 @@ func (s *State) usable(cost, due float64) float64 {
 
 // overflows reports whether a permit is lost before a moment, or a part of one if another call is first in the queue.
 func (s *State) overflows(due float64, others bool) bool {
-	const jitter = 1000
 	part := s.a
 	if others {
-		part = min(s.a, jitter)
+		part = 0
 	}
 	return s.kind == "p" && s.free+s.part < s.empty(due)-part || s.kind == "s"
 }
