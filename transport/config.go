@@ -113,9 +113,9 @@ type Config struct {
 	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
 	// Bodies of Shopify state the limit in force, in points ("points" in [Turn.Windows]). The rate follows it at
-	// once, down and up to the Ceiling. If the Limiter's burst is less than its rate brings in 20 s, the burst
-	// leaves as large a part of each stated bucket, up to a tenth of it, for requests that arrive early. The burst rises
-	// only to the Limiter's own.
+	// once, down and up to the Ceiling. If the Limiter's burst is less than its rate brings in 20 s, a part of
+	// each stated bucket stays unused, up to a tenth, and bears requests that arrive early. The burst rises only to the
+	// Limiter's own.
 	//
 	// With API, also overloaded providers lower the limit. Each process looks at its last 20 responses, divided by
 	// the number of processes, but at 5 or more. If at least two of them, and more than a tenth, say that the

@@ -48,8 +48,8 @@ type Look struct {
 	untried bool  // this user may not try whether Redis refuses to write
 }
 
-// Look reads a limit and the states of these keys. Without keys, it reads up to `most` of
-// those that processes name, first the ones with the most calls, or the key "" if they name none. Each state takes one script call.
+// Look reads a limit and the states of these keys. Without keys, it reads up to `most` keys
+// that processes name, the busiest first. If they name none, it reads the key "". Each state takes one script call.
 func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (*Look, error) {
 	s, err := r.Survey(ctx, n)
 	if err != nil {
