@@ -40,6 +40,7 @@ type feed struct {
 	mu     sync.Mutex
 	wanted time.Time     // until when it reads once a second
 	last   *snapshot     // nil: no reading yet
+	stale  bool          // a viewer has come since the last reading, after a time without one
 	news   chan struct{} // closed by the next reading
 	rates  fleet.Rates
 }
@@ -57,19 +58,20 @@ func (f *feed) close() {
 }
 
 // want makes the feed read once a second for a while. It returns the last reading, and a channel that the next one
-// closes. The last reading is nil if it is old, or if the feed has not read yet.
+// closes. The last reading is nil if it is old, if nobody viewed the feed then, or if the feed has not read yet.
 func (f *feed) want() (last *snapshot, news <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
 	if now.After(f.wanted) {
+		f.stale = true
 		select {
 		case f.hurry <- struct{}{}:
 		default:
 		}
 	}
 	f.wanted = now.Add(linger)
-	if f.last == nil || now.Sub(f.last.At) > 2*patient {
+	if f.last == nil || f.stale || now.Sub(f.last.At) > 2*patient {
 		return nil, f.news
 	}
 	return f.last, f.news
@@ -134,7 +136,7 @@ func (f *feed) look() {
 	} else if f.last != nil {
 		s.Lines = f.last.Lines // show the last known state
 	}
-	f.last = s
+	f.last, f.stale = s, false
 	close(f.news)
 	f.news = make(chan struct{})
 }

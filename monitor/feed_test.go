@@ -57,6 +57,31 @@ func TestHistoryWithoutViewers(t *testing.T) {
 	})
 }
 
+// Whoever views the page first sees the state of that moment, however long ago the feed has read for its history.
+func TestFirstViewIsFresh(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		l := b.Limiter(b.Client(), reserve.Config{Name: "api", Limit: reserve.PerSecond(2)})
+		p, err := New(b.Client(), Config{})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, p.Close()) }()
+		for _, after := range []time.Duration{1, 3, 7, 9, 12, 19} { // seconds after a reading
+			require.NoError(t, l.Wait(t.Context()))
+			time.Sleep(linger + step)
+			p.feed.mu.Lock()
+			news := p.feed.news
+			p.feed.mu.Unlock()
+			<-news
+			time.Sleep(after * time.Second)
+			require.NoError(t, l.Pause(t.Context(), time.Hour, "red"))
+			w := httptest.NewRecorder()
+			p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", nil))
+			require.Contains(t, w.Body.String(), "It is paused", "%d s", after)
+			require.NoError(t, l.Resume(t.Context()))
+		}
+	})
+}
+
 // An hour is remembered, spans without a reading stay empty, and limits that are gone are forgotten.
 func TestRemember(t *testing.T) {
 	past := map[string][]moment{"gone": {{at: 1}}}

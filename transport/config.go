@@ -114,7 +114,7 @@ type Config struct {
 	//
 	// Bodies of Shopify state the limit in force, in points ("points" in [Turn.Windows]). The rate follows it at
 	// once, down and up to the Ceiling. If the Limiter's burst is less than its rate brings in 20 s, a part of
-	// each stated bucket stays unused, up to a tenth, and bears requests that arrive early. The burst rises only to the
+	// each stated bucket, up to a tenth, stays free for requests that arrive early. The burst rises only to the
 	// Limiter's own.
 	//
 	// With API, also overloaded providers lower the limit. Each process looks at its last 20 responses, divided by

@@ -116,6 +116,9 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 				continue
 			}
 			fmt.Fprintf(a.out, "%-5s  %s: %s\n", severities[answer.Severity], plain(answer.Limit), plain(answer.Text))
+			if answer.More != "" {
+				fmt.Fprintln(a.out, "       "+plain(answer.More))
+			}
 			if answer.Do != "" {
 				fmt.Fprintln(a.out, "       "+strings.TrimSpace(plain(answer.Do)+" "+plain(answer.Command)))
 			}
@@ -123,7 +126,7 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 		if len(answers) == 0 {
 			fmt.Fprintln(a.out, a.noLimits())
 		} else {
-			fmt.Fprintf(a.out, "%d of %d limits are fine or idle.\n", fine, len(answers))
+			fmt.Fprintf(a.out, "Nothing holds back calls of %d of %d limits.\n", fine, len(answers))
 		}
 	}
 	if fails && slices.ContainsFunc(answers, mustAct) {
