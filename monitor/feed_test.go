@@ -15,6 +15,14 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
+// view is what somebody gets who opens a page.
+func view(t *testing.T, p *Page, path string) string {
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil))
+	require.Equal(t, http.StatusOK, w.Code, w.Body)
+	return w.Body.String()
+}
+
 // The history is kept although nobody views the page: an hour of it, in which a pause and the calls show. Then the
 // feed reads rarely.
 func TestHistoryWithoutViewers(t *testing.T) {
@@ -34,13 +42,7 @@ func TestHistoryWithoutViewers(t *testing.T) {
 		require.NoError(t, l.Pause(t.Context(), 5*time.Minute, "red"))
 		caller(began.Add(20 * time.Minute))
 
-		page := func(path string) string {
-			w := httptest.NewRecorder()
-			p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil))
-			require.Equal(t, http.StatusOK, w.Code, w.Body)
-			return w.Body.String()
-		}
-		require.Contains(t, page("/limit?name=api"), `class="plot"`)
+		require.Contains(t, view(t, p, "/limit?name=api"), `class="plot"`)
 		p.feed.mu.Lock()
 		past := p.feed.last.past["api"]
 		p.feed.mu.Unlock()
@@ -53,7 +55,7 @@ func TestHistoryWithoutViewers(t *testing.T) {
 		}
 		require.InDelta(t, 15, paused, 2, "five minutes of them")
 		require.InDelta(t, 2, past[len(past)-2].used, 0.3, "permits per second")
-		require.Equal(t, 1, strings.Count(page("/"), `class="band"`), "the pause is drawn")
+		require.Equal(t, 1, strings.Count(view(t, p, "/"), `class="band"`), "the pause is drawn")
 	})
 }
 
@@ -74,9 +76,7 @@ func TestFirstViewIsFresh(t *testing.T) {
 			<-news
 			time.Sleep(after * time.Second)
 			require.NoError(t, l.Pause(t.Context(), time.Hour, "red"))
-			w := httptest.NewRecorder()
-			p.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost/", nil))
-			require.Contains(t, w.Body.String(), "It is paused", "%d s", after)
+			require.Contains(t, view(t, p, "/"), "It is paused", "%d s", after)
 			require.NoError(t, l.Resume(t.Context()))
 		}
 	})
