@@ -12,8 +12,12 @@ RACE_ENV = GOTOOLCHAIN=go1.27.4 GOEXPERIMENT=nosizespecializedmalloc GORACE=atex
 	GOFLAGS='$(shell go env GOFLAGS) -race -gcflags=github.com/yuin/gopher-lua/...=-race=false'
 RACE = $(RACE_ENV) go test
 
+# What runs in real time, with processes that are stopped and killed, runs alone: a machine that is busy with
+# other tests stops processes, too.
+REAL = ./integration ./cmd/fleetpace
+
 # What takes longest begins first, so that nothing waits for it in the end.
-LONGEST = ./reserve ./internal/world ./integration ./lua ./worker ./transport ./llm ./internal/engine ./deploy
+LONGEST = ./reserve ./internal/world ./lua ./worker ./transport ./llm ./internal/engine ./deploy
 
 FUZZTIME ?= 30s
 SOAK     ?= 10m
@@ -30,7 +34,8 @@ test: ## all tests with -race; those that need a real Redis take the first they 
 	$(RACE) ./...
 
 test-real: ## the same, but fails where Redis or Docker are missing; nothing is cached, and lint vets
-	FLEETPACE_REQUIRE=redis,docker $(RACE) -count=1 -vet=off -timeout 25m $(LONGEST) ./...
+	FLEETPACE_REQUIRE=redis,docker $(RACE) -count=1 -vet=off -timeout 25m -p 1 $(REAL)
+	FLEETPACE_REQUIRE=redis,docker $(RACE) -count=1 -vet=off -timeout 25m $(LONGEST) $$(go list ./... | grep -v $(REAL:./%=-e '/%$$'))
 
 test-local: ## what depends on where Redis runs, on a redis-server of this machine
 	FLEETPACE_REQUIRE=redis,docker FLEETPACE_REDIS=local $(RACE) -count=1 -vet=off -skip '^TestEachRunsOnBoth$$' ./internal/redistest

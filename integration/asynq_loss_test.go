@@ -101,9 +101,9 @@ func TestAsynqFleetIsAway(t *testing.T) {
 // SIGTERM ends a process although many of its tasks sleep. They keep their places, and no retry is
 // counted.
 func TestAsynqProcessEnds(t *testing.T) {
-	long(t, "takes 8 s")
+	long(t, "takes 20 s")
 	t.Parallel()
-	const rate, tasks, asleep = 20, 200, 20
+	const rate, tasks, asleep = 10, 200, 20
 	s := newScene(t, []string{redistest.New(t).Addr()}, rate, nil)
 	s.enqueue(0, tasks)
 	first := s.start()

@@ -25,17 +25,21 @@ const (
 	v02     = "v0.2"    // it runs those of v0.2
 )
 
+// heartbeat is a heartbeat that Redis has carried out between two moments.
+type heartbeat struct{ Sent, Answered time.Time }
+
 // workV02 calls the API as a process of v0.2, until it is interrupted.
 func (j job) workV02(client redis.UniversalClient) error {
 	p := frozen.V02{Client: client, Prefix: j.Prefix, Name: "api", Process: "old", Interval: 50 * time.Millisecond, Burst: 1}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var r report
-	for n := 0; ctx.Err() == nil; n++ {
-		if n%100 == 0 {
+	for ctx.Err() == nil {
+		if sent := time.Now(); len(r.Beats) == 0 || sent.Sub(r.Beats[len(r.Beats)-1].Sent) >= time.Second {
 			if err := p.Beat(context.Background(), false); err != nil {
 				return err
 			}
+			r.Beats = append(r.Beats, heartbeat{sent, time.Now()})
 		}
 		granted, err := p.Ask(context.Background())
 		if err != nil {
@@ -150,9 +154,17 @@ func TestV02BesideANewProcess(t *testing.T) {
 	old := startWorker(t, j)
 	s.more(10)
 	fresh := startWorker(t, s.job)
-	s.more(40) // of the old one, for two seconds
-	require.Empty(t, turnsIn(t, s.ledger), "calls of the new one")
-	require.Positive(t, old.stop().Calls)
+	s.more(40)                                         // of the old one, for two seconds
+	beside, before := turnsIn(t, s.ledger), old.stop() // turns of the new one
+	require.Positive(t, before.Calls)
+	const silence = 3 * time.Second
+	for _, turn := range beside {
+		for _, beat := range before.Beats {
+			if beat.Sent.After(turn.Told.Add(-silence)) && beat.Answered.Before(turn.Told) {
+				t.Fatalf("the new process had a turn at %v, and Redis had a heartbeat of the old one between %v and %v", turn.Told, beat.Sent, beat.Answered)
+			}
+		}
+	}
 	s.more(20)
 	r := fresh.stop()
 	require.Positive(t, r.Calls)

@@ -38,6 +38,7 @@ type report struct {
 	Calls      int
 	Errors     []string
 	OutOfOrder int
+	Beats      []heartbeat // of a process of v0.2
 }
 
 // long skips a test under -short, with the reason. If skips are forbidden, the test fails.

@@ -227,7 +227,7 @@ func tryTake(t *testing.T, client *http.Client, body string) string {
 func TestServeIsHungUpOn(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	s := serveTurnsOf(t, server, redistest.Prefix(t), "limits:\n  - {name: api, limit: 200/s}\n", "127.0.0.1:0")
+	s := serveTurnsOf(t, server, redistest.Prefix(t), "limits:\n  - {name: api, limit: 200/s}\n", "127.0.0.1:0", "-poll", "10m")
 	client := s.client()
 	const callers = 300
 	var all sync.WaitGroup
@@ -256,7 +256,7 @@ func TestServeIsHungUpOn(t *testing.T) {
 	t.Logf("MEASURE %d turns of 200/s in %v", turns, took.Round(time.Millisecond))
 	require.GreaterOrEqual(t, turns, callers*2/3)
 
-	pause, _ := ask(t.Context(), client, "/v1/pause", `{"limits":[{"name":"api"}],"for":"10s"}`)
+	pause, _ := ask(t.Context(), client, "/v1/pause", `{"limits":[{"name":"api"}],"for":"5m"}`)
 	require.Equal(t, http.StatusNoContent, pause)
 	var statuses []int
 	for range 20 {
@@ -267,9 +267,7 @@ func TestServeIsHungUpOn(t *testing.T) {
 			statuses = append(statuses, status)
 		})
 	}
-	for waiting(t, client) < 20 {
-		time.Sleep(10 * time.Millisecond)
-	}
+	require.Eventually(t, func() bool { return waiting(t, client) == 20 }, time.Minute, 10*time.Millisecond)
 	require.NoError(t, s.cmd.Process.Signal(syscall.SIGTERM))
 	all.Wait()
 	require.NoError(t, s.cmd.Wait())

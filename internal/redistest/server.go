@@ -11,12 +11,18 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	lua "github.com/yuin/gopher-lua"
 
 	"github.com/fleetpace/fleetpace/embedded"
 )
 
-// The interpreter of the scripts makes much garbage, and keeps little memory.
-func init() { debug.SetGCPercent(400) }
+// The interpreter of the scripts makes much garbage, and keeps little memory. An embedded Redis makes an
+// interpreter for each script, and the race detector records all of its memory. Scripts unpack at most 2,000
+// values and call few levels deep, so half of the usual stacks is enough.
+func init() {
+	debug.SetGCPercent(400)
+	lua.RegistrySize, lua.CallStackSize = 2560, 64
+}
 
 // Kind says where a Server comes from.
 type Kind string
