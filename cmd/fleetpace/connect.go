@@ -80,11 +80,14 @@ func withoutPassword(text string) string {
 	return u.String()
 }
 
-// address is where the Redis of a URL is.
+// address is where the Redis of a URL is, with the number of the database if that is not 0.
 func address(text string) string {
 	u, err := url.Parse(text)
 	if err != nil { // connect reports it
 		return ""
+	}
+	if database := strings.Trim(u.Path, "/"); u.Host != "" && database != "" && database != "0" {
+		return u.Host + "/" + database
 	}
 	return cmp.Or(u.Host, u.Path)
 }

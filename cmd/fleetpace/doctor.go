@@ -312,12 +312,15 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 		return []finding{{"fleet", "problem", err.Error(), a.fleet.Command("ls")}}, nil
 	}
 	var all []finding
-	alive := map[string]bool{}
+	alive, keys := map[string]bool{}, ""
 	wrong := []fleet.Why{fleet.WhyNoWrites, fleet.WhyStopped, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion, fleet.WhyNobody, fleet.WhyDiffer}
 	for _, n := range names {
 		s, err := a.fleet.Survey(ctx, n)
 		if err != nil {
 			return nil, err
+		}
+		if slices.ContainsFunc(s.Keys, func(q fleet.Queue) bool { return q.Key != "" }) {
+			keys = "; keys were not looked at"
 		}
 		for i := range s.Processes {
 			if p := &s.Processes[i]; p.Alive {
@@ -351,7 +354,7 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	case len(names) == 0:
 		return []finding{{"fleet", "note", a.fleet.None() + "; if workers run, theirs is another Redis or prefix", "fleetpace doctor --redis URL --prefix TEXT"}}, nil
 	case len(all) == 0:
-		return []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d; they fit together, and no limit is stopped or paused; keys were not looked at", len(names), len(alive)), ""}}, nil
+		return []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d; they fit together, and no limit is stopped or paused%s", len(names), len(alive), keys), ""}}, nil
 	}
 	return all, nil
 }

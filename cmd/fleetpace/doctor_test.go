@@ -164,10 +164,36 @@ func TestDoctorNamesPauses(t *testing.T) {
 	require.NoError(t, l.Wait(t.Context()))
 	s.known("api")
 	_, out, _ := s.command("", "doctor")
-	require.Contains(t, out, "limits: 1, processes alive: 1; they fit together, and no limit is stopped or paused; keys were not looked at")
+	require.Contains(t, out, "limits: 1, processes alive: 1; they fit together, and no limit is stopped or paused\n")
+	keyed := s.limiter("keyed", "100/s")
+	require.NoError(t, keyed.For("a").Wait(t.Context()))
+	require.Eventually(t, func() bool {
+		_, out, _ := s.command("", "doctor")
+		return strings.Contains(out, "no limit is stopped or paused; keys were not looked at\n")
+	}, 20*time.Second, 20*time.Millisecond)
 	require.NoError(t, l.Pause(t.Context(), time.Hour, "their status page is red"))
 	_, out, _ = s.command("", "doctor")
 	require.Regexp(t, `note     fleet: api: It is paused until .* their status page is red.*\n         fleetpace why api\n`, out)
+}
+
+// A key that no call uses is named as such, also where calls use no keys at all.
+func TestPauseOfAnUnusedKey(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Mini(t))
+	l := s.limiter("api", "100/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("api")
+	require.Contains(t, s.does("pause", "api", "acme", "-y"), "no process has used this key lately, and its calls use no keys")
+}
+
+// A database of a server is a place of its own.
+func TestAddressNamesTheDatabase(t *testing.T) {
+	for url, want := range map[string]string{
+		"redis://localhost:7750": "localhost:7750", "redis://u:secret@localhost:7750/0": "localhost:7750", "redis://localhost:7750/1": "localhost:7750/1",
+		"unix:///run/redis.sock": "/run/redis.sock",
+	} {
+		require.Equal(t, want, address(url), url)
+	}
 }
 
 // The rights are for the user of the client, and no shell reads a name as something else.

@@ -38,8 +38,8 @@ func TestAnotherKindIsTold(t *testing.T) {
 			require.Contains(t, out, told, command)
 			require.Contains(t, out, "it is configured with 5/s rolling, and 100/s is in force, which is of another kind.\n", command)
 		}
-		require.Contains(t, s.does("why"), "\n       Stop the processes of the other kind,")
-		require.Contains(t, s.does("why", "api"), "\nStop the processes of the other kind, or undo their deploy. Use one kind in all processes, or Config.LimitOf if only some keys have another. Two limits of an API need two names.\nWho uses which: fleetpace show api\n")
+		require.Contains(t, s.does("why"), "\n       Stop the processes whose calls fail,")
+		require.Contains(t, s.does("why", "api"), "\nStop the processes whose calls fail, or undo their deploy. To have their kind, stop all others. Use one kind in all processes, or Config.LimitOf if only some keys have another. Two limits of an API need two names.\nWho uses which: fleetpace show api\n")
 		out := s.does("show", "api")
 		require.Contains(t, out, fmt.Sprintf("ANOTHER KIND OF LIMIT: 5/s rolling, of process %d on %s; its calls fail since ", os.Getpid(), host))
 		require.Contains(t, out, "ago, its calls fail")

@@ -254,7 +254,7 @@ func TestWrongArguments(t *testing.T) {
 		says string
 		args []string
 	}{
-		{exitUnknown, "there are: api", []string{"show", "apis"}},
+		{exitUnknown, "in the Redis at " + address(s.url) + " under the prefix \"" + s.prefix + "\" there are: api", []string{"show", "apis"}},
 		{exitUnknown, "there are: api; if the limit should be here, check --redis and --prefix)", []string{"why", "apis"}},
 		{exitUsage, "unknown flag", []string{"ls", "--nonsense"}},
 		{exitUsage, "must be text or json", []string{"ls", "-o", "xml"}},
@@ -308,7 +308,7 @@ func TestExitCodeOfWhy(t *testing.T) {
 	require.Contains(t, s.does("why", "paused"), "It is paused", "what would hold a call back is said all the same")
 	code, out, errs := s.command("", "why", "--exit-code")
 	require.Equal(t, exitMustAct, code, errs)
-	require.Regexp(t, `(?s)^wrong  waiting-paused: It is paused.*\n       .*fleetpace resume waiting-paused\n.*\nnote   waiting: .*\nNothing holds back calls of 3 of 9 limits\.\n$`, out)
+	require.Regexp(t, `(?s)^wrong  broken: .*\nwaits  waiting-paused: It is paused.*\n       .*fleetpace resume waiting-paused\n.*\nnote   waiting: .*\nNothing holds back calls of 3 of 9 limits\.\n$`, out)
 	for why, want := range map[fleet.Why]bool{fleet.WhyNobody: true, fleet.WhySlots: true, fleet.WhyDiffer: true, fleet.WhyUsedUp: false, fleet.WhySet: false, fleet.WhyHeldBy: false} {
 		require.Equal(t, want, mustAct(&fleet.Answer{Reason: why, Held: 1, Severity: fleet.SeverityStop}), why)
 		require.False(t, mustAct(&fleet.Answer{Reason: why, Severity: fleet.SeverityLook}), why)

@@ -82,8 +82,18 @@ func mustAct(answer *fleet.Answer) bool {
 	return false
 }
 
-// severities are the severities in words for people: "stop" would be read as a stopped limit.
-var severities = map[fleet.Severity]string{fleet.SeverityStop: "wrong", fleet.SeveritySlow: "slow", fleet.SeverityLook: "note"}
+// severity is how bad an answer is, in a word for people. Somebody must act if something is wrong, and only then.
+func severity(answer *fleet.Answer) string {
+	switch {
+	case mustAct(answer):
+		return "wrong"
+	case answer.Severity == fleet.SeverityStop:
+		return "waits"
+	case answer.Severity == fleet.SeveritySlow:
+		return "slow"
+	}
+	return "note"
+}
 
 // whyAll explains limits, the worst first. Equally bad limits are sorted by how many calls they hold back.
 func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error {
@@ -100,7 +110,12 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 		}
 		answers = append(answers, answer)
 	}
-	rank := func(answer *fleet.Answer) int { return slices.Index(fleet.Severities, answer.Severity) }
+	rank := func(answer *fleet.Answer) int {
+		if mustAct(answer) {
+			return -1
+		}
+		return slices.Index(fleet.Severities, answer.Severity)
+	}
 	slices.SortStableFunc(answers, func(a, b *fleet.Answer) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Held, a.Held))
 	})
@@ -115,7 +130,7 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 				fine++
 				continue
 			}
-			fmt.Fprintf(a.out, "%-5s  %s: %s\n", severities[answer.Severity], plain(answer.Limit), plain(answer.Text))
+			fmt.Fprintf(a.out, "%-5s  %s: %s\n", severity(answer), plain(answer.Limit), plain(answer.Text))
 			if answer.More != "" {
 				fmt.Fprintln(a.out, "       "+plain(answer.More))
 			}
@@ -125,7 +140,7 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 		}
 		if len(answers) == 0 {
 			fmt.Fprintln(a.out, a.noLimits())
-		} else {
+		} else if fine > 0 {
 			fmt.Fprintf(a.out, "Nothing holds back calls of %d of %d limits.\n", fine, len(answers))
 		}
 	}

@@ -175,7 +175,10 @@ func (r *Reader) Misses(ctx context.Context, t *Target) string {
 		return ""
 	}
 	used := survey.Keys[0].Key
-	if t.Key == "" {
+	switch {
+	case used == "" && t.Key != "":
+		return ". But no process has used this key lately, and its calls use no keys"
+	case t.Key == "":
 		return fmt.Sprintf(". But its calls use keys, such as %q, and this change affects none of these keys: name one", used)
 	}
 	return fmt.Sprintf(". But no process has used this key lately; an example of a key in use is %q", used)

@@ -28,6 +28,7 @@ func TestWhyRedisIsFull(t *testing.T) {
 	require.Equal(t, "Redis is full, and refuses to write, so each process follows its outage policy.", a.Text)
 	require.Contains(t, a.More, "The error: redis is unavailable: OOM")
 	require.Empty(t, a.Also)
+	require.NotContains(t, strings.Join(a.Evidence, "\n"), " alive", "nobody knows")
 	require.Equal(t, "fleetpace doctor", a.Command)
 	sentence(t, a.Text)
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())

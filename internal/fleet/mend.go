@@ -120,7 +120,7 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 		return "Start workers; if they run, compare their Redis URL and prefix. Who ran last:", on("show")
 	case WhySlots:
 		if holders := row.State.Holders; len(holders) > 0 {
-			return "Slots come back when calls are done. To free those of the longest one although its call may go on:",
+			return "Slots come back when calls are done. To free the slots of the longest call, which may go on:",
 				on("release", SlotID(holders[0].Process, holders[0].Number))
 		}
 	case WhyHeldBy:

@@ -183,7 +183,7 @@ func (r *Reader) known(names []Name) string {
 	if len(names) == 0 {
 		return r.None() + "; a limit appears when a process first uses it; check --redis and --prefix"
 	}
-	return "there are: " + listed(names) + "; if the limit should be here, check --redis and --prefix"
+	return fmt.Sprintf("%s under the prefix %q there are: %s; if the limit should be here, check --redis and --prefix", r.where(), r.prefix, listed(names))
 }
 
 func listed(names []Name) string {
@@ -200,11 +200,14 @@ func listed(names []Name) string {
 
 // None says where no limit is known.
 func (r *Reader) None() string {
-	where := "in this Redis"
-	if r.At != "" {
-		where = "in the Redis at " + r.At
+	return fmt.Sprintf("no process has used a limit lately %s under the prefix %q", r.where(), r.prefix)
+}
+
+func (r *Reader) where() string {
+	if r.At == "" {
+		return "in this Redis"
 	}
-	return fmt.Sprintf("no process has used a limit lately %s under the prefix %q", where, r.prefix)
+	return "in the Redis at " + r.At
 }
 
 // Limiter returns a limiter that changes or reads the limit in force: for Pause, SetLimit and

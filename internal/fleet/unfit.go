@@ -46,5 +46,5 @@ func (l *Look) unfit(failing []*Process) reason {
 		return reason{WhyVersion, text + "processes of another version used the limit until now.", others + "Calls succeed a few seconds later."}
 	}
 	return reason{WhyKind, text + fmt.Sprintf("it is configured with %s, and %s is in force, which is of another kind.", plain(p.Limit), l.Limit),
-		others + "Stop the processes of the other kind, or undo their deploy. Use one kind in all processes, or Config.LimitOf if only some keys have another. Two limits of an API need two names."}
+		others + "Stop the processes whose calls fail, or undo their deploy. To have their kind, stop all others. Use one kind in all processes, or Config.LimitOf if only some keys have another. Two limits of an API need two names."}
 }

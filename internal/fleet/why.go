@@ -112,6 +112,9 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	}
 	look.answer(a, reasons[0], row, booked)
 	for _, other := range reasons[1:] {
+		if look.refuses != nil && (other.why == WhyQueue || other.why == WhySilent) {
+			continue // it counts with heartbeats and turns, and Redis takes none
+		}
 		if other.why != WhyQueue && other.why != WhyAvailable {
 			a.Also = append(a.Also, other.why)
 		}

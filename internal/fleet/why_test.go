@@ -167,7 +167,7 @@ var situations = []struct {
 	{
 		what: "a process with another kind of limit", why: fleet.WhyKind, also: []fleet.Why{fleet.WhyPaused},
 		says: []string{`^Calls of .*, process \d+ fail since \d`, `it is configured with 5/s rolling, and 100/s is in force, which is of another kind\.$`},
-		more: "^Stop the processes of the other kind, .* Use one kind in all processes",
+		more: "^Stop the processes whose calls fail, .* Use one kind in all processes",
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerSecond(100))
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
@@ -225,7 +225,7 @@ var situations = []struct {
 	},
 	{
 		what: "processes with another kind of limit", why: fleet.WhyKind,
-		more: `^Calls of 2 other processes fail, too\. Stop the processes of the other kind`,
+		more: `^Calls of 2 other processes fail, too\. Stop the processes whose calls fail`,
 		make: func(s *scene) string {
 			s.paced(reserve.PerSecond(100))
 			s.known(1)
