@@ -20,6 +20,7 @@ const (
 // snapshot is one reading of the fleet's state.
 type snapshot struct {
 	At    time.Time
+	Known time.Time     // the last one at which Redis answered; zero: it did not yet
 	Took  time.Duration // a round trip to Redis
 	Error string
 	Lines []fleet.Line
@@ -132,9 +133,10 @@ func (f *feed) look() {
 		s.past = f.last.past
 	}
 	if err == nil {
+		s.Known = s.At
 		s.past = remember(s.past, s.Lines, s.At)
 	} else if f.last != nil {
-		s.Lines = f.last.Lines // show the last known state
+		s.Lines, s.Known = f.last.Lines, f.last.Known // show the last known state
 	}
 	f.last, f.stale = s, false
 	close(f.news)

@@ -95,6 +95,7 @@ type listView struct {
 	Wrong   []wrong
 	Further []wrong // further ones, which are folded
 	Says    string
+	Mark    fleet.Severity // of Says, if nothing is wrong
 	Chips   []chip
 	Rows    []row
 }
@@ -133,7 +134,10 @@ func (p *Page) listView(s *snapshot, r *http.Request) (*listView, error) {
 		}
 	}
 	v.Wrong, v.Further = v.Wrong[:min(len(v.Wrong), mostWrong)], v.Wrong[min(len(v.Wrong), mostWrong):]
-	v.Says = says(counts, len(lines))
+	v.Says, v.Mark = says(counts, len(lines)), fleet.SeverityFine
+	if len(lines) == 0 {
+		v.Mark, v.Says = fleet.SeverityIdle, "Nothing to see: "+p.fleet.None()
+	}
 	names := map[fleet.Severity]string{
 		fleet.SeverityStop: "Stand still", fleet.SeveritySlow: "Slower", fleet.SeverityLook: "Queue", fleet.SeverityFine: "Fine", fleet.SeverityIdle: "Idle",
 	}
@@ -224,6 +228,7 @@ func (p *Page) part(name string, view any) (template.HTML, error) {
 // page is what all pages show.
 type page struct {
 	At       time.Time
+	Known    time.Time
 	Took     time.Duration
 	Error    string
 	Who      string
@@ -231,5 +236,5 @@ type page struct {
 }
 
 func (p *Page) pageOf(s *snapshot, r *http.Request) page {
-	return page{At: s.At, Took: s.Took, Error: s.Error, Who: p.config.Who(r), ReadOnly: p.config.ReadOnly}
+	return page{At: s.At, Known: s.Known, Took: s.Took, Error: s.Error, Who: p.config.Who(r), ReadOnly: p.config.ReadOnly}
 }

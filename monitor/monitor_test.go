@@ -292,8 +292,20 @@ func TestRedisIsAway(t *testing.T) {
 	require.NoError(t, l.Wait(t.Context()))
 	s.shows("", "openai")
 	require.NoError(t, s.client.Close())
-	s.shows("", "Redis does not answer")
-	assert.Contains(t, s.get(""), "openai")
+	s.shows("", "Redis does not answer this page")
+	out := s.get("")
+	assert.Contains(t, out, "All below is as of ")
+	assert.Contains(t, out, "openai")
+	assert.NotContains(t, out, "Nothing is wrong")
+}
+
+// A page that reads another Redis than the fleet's says what it reads.
+func TestNoLimits(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, monitor.Config{})
+	out := s.get("")
+	assert.Contains(t, out, "Nothing to see: no process has used a limit lately in this Redis under the prefix ")
+	assert.NotContains(t, out, "Nothing is wrong")
 }
 
 func TestNew(t *testing.T) {

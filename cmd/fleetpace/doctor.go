@@ -18,6 +18,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/lua"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 // finding is what doctor says of one thing.
@@ -257,11 +258,11 @@ func ofCluster(info map[string]string, err error) finding {
 	return finding{"cluster", "ok", "all 16384 hash slots are served", ""}
 }
 
-// tries does what the scripts do, with a key that it removes at once.
+// tries does what the scripts do, with a key that it removes at once. Where a right is missing, the key expires.
 const tries = `local call, key = redis.call, KEYS[1]
-call('TIME') call('HSET', key, 'a', '1') call('HMGET', key, 'a') call('HGETALL', key) call('HDEL', key, 'b')
-call('PEXPIRE', key, 1000) call('EXISTS', key) call('UNLINK', key)
-call('ZADD', key, 1, 'a') call('ZCARD', key) call('ZCOUNT', key, 0, 1) call('ZMSCORE', key, 'a') call('ZRANGE', key, 0, 0)
+call('TIME') call('HSET', key, 'a', '1') call('PEXPIRE', key, 1000) call('HMGET', key, 'a') call('HGETALL', key) call('HDEL', key, 'b')
+call('EXISTS', key) call('UNLINK', key)
+call('ZADD', key, 1, 'a') call('PEXPIRE', key, 1000) call('ZCARD', key) call('ZCOUNT', key, 0, 1) call('ZMSCORE', key, 'a') call('ZRANGE', key, 0, 0)
 call('ZRANGEBYSCORE', key, 0, 1) call('ZREVRANGE', key, 0, 0) call('ZSCORE', key, 'a') call('ZREM', key, 'b')
 call('ZREMRANGEBYRANK', key, 0, 0) call('UNLINK', key)
 return 1`
@@ -269,7 +270,10 @@ return 1`
 // ofRights tries what the user of this command may do.
 func (a *app) ofRights(ctx context.Context) []finding {
 	user := userOf(a.client)
+	remove := func() { _ = a.client.Unlink(ctx, a.prefix+":doctor").Err() }
+	remove() // a user with fewer rights may have left it, as another type
 	err := a.client.Eval(ctx, tries, []string{a.prefix + ":doctor"}).Err()
+	remove()
 	switch {
 	case err == nil:
 	case errors.Is(fault.Classify(err), fault.ErrDenied):
@@ -316,7 +320,10 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	wrong := []fleet.Why{fleet.WhyNoWrites, fleet.WhyStopped, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion, fleet.WhyNobody, fleet.WhyDiffer}
 	for _, n := range names {
 		s, err := a.fleet.Survey(ctx, n)
-		if err != nil {
+		if errors.Is(err, reserve.ErrDenied) {
+			all = append(all, finding{"fleet", "problem", err.Error(), ""})
+			continue
+		} else if err != nil {
 			return nil, err
 		}
 		if slices.ContainsFunc(s.Keys, func(q fleet.Queue) bool { return q.Key != "" }) {
@@ -328,9 +335,13 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 			}
 		}
 		answer, err := a.fleet.Explain(ctx, n, "")
-		if errors.Is(err, fleet.ErrUnknown) { // it has just expired
+		switch {
+		case errors.Is(err, fleet.ErrUnknown): // it has just expired
 			continue
-		} else if err != nil {
+		case errors.Is(err, reserve.ErrDenied):
+			all = append(all, finding{"fleet", "problem", err.Error(), ""})
+			continue
+		case err != nil:
 			return nil, err
 		}
 		do := a.fleet.Command("why", n.String())

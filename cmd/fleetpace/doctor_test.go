@@ -196,6 +196,42 @@ func TestAddressNamesTheDatabase(t *testing.T) {
 	}
 }
 
+// Whichever right is missing, doctor says so with the line that gives it, makes its other checks, and leaves nothing behind.
+func TestDoctorWithoutOneRight(t *testing.T) {
+	t.Parallel()
+	server := redistest.Local(t, "--save", "") // of this test alone
+	s := newScene(t, server)
+	require.NoError(t, s.limiter("api", "100/s").Wait(t.Context()))
+	s.known("api")
+	rules := strings.Fields(lua.ACL(s.prefix))
+	for _, missing := range rules {
+		if !strings.HasPrefix(missing, "+") {
+			continue
+		}
+		words := []any{"ACL", "SETUSER", "bob", "reset", "on", ">x"}
+		for _, rule := range rules {
+			if rule != missing {
+				words = append(words, rule)
+			}
+		}
+		words = append(words, "+ping", "+info", "+scan")
+		require.NoError(t, s.client.Do(t.Context(), words...).Err())
+		bob := *s
+		bob.url = "redis://bob:x@" + server.Addr()
+		code, out, errs := bob.command("", "doctor")
+		require.Empty(t, errs, missing)
+		require.Contains(t, out, " memory: ", missing)
+		if code != exitMustAct {
+			require.Contains(t, out, "ok       rights", missing)
+		}
+		left, err := s.client.PTTL(t.Context(), s.prefix+":doctor").Result()
+		require.NoError(t, err)
+		require.NotEqual(t, time.Duration(-1), left, "%s: a key without an end", missing)
+	}
+	_, out, _ := s.command("", "doctor")
+	require.Contains(t, out, "ok       rights")
+}
+
 // The rights are for the user of the client, and no shell reads a name as something else.
 func TestRightsAreForTheUser(t *testing.T) {
 	for url, want := range map[string]string{

@@ -3,7 +3,7 @@
 
 const byId = (id) => document.getElementById(id);
 const state = byId("state");
-let heard = Date.now();
+let heard = Date.now(), answers = true;
 
 function span(seconds) {
   if (seconds < 60) return seconds + "s";
@@ -15,8 +15,8 @@ function span(seconds) {
 function tick() {
   const old = Math.round((Date.now() - heard) / 1000);
   state.hidden = false;
-  state.className = old > 4 ? "s-stop" : "live";
-  const text = old > 4 ? "nothing was heard for " + span(old) : "live";
+  state.className = old > 4 || !answers ? "s-stop" : "live";
+  const text = old > 4 ? "nothing was heard for " + span(old) : answers ? "live" : "not current";
   if (state.textContent !== text) state.textContent = text;
   for (const node of document.querySelectorAll("[data-until]")) {
     node.textContent = span(Math.max(0, Math.round((Number(node.dataset.until) - Date.now()) / 1000)));
@@ -64,6 +64,7 @@ const source = new EventSource(document.body.dataset.events);
 source.addEventListener("look", (e) => {
   const told = JSON.parse(e.data);
   heard = Date.now();
+  answers = !told.error;
   for (const [id, html] of Object.entries(told.parts || {})) replace(id, html);
   if (told.order) fill(told);
   tick();
