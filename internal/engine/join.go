@@ -61,9 +61,10 @@ func (e *Engine) Use(now time.Time, c *Call, early time.Duration) (left time.Dur
 }
 
 // Look is Use for a call that a caller waits for. It returns 0 if the call uses its turn, and an error if the
-// call is over without a turn. A booked call joins again, because it asked before its caller waited.
+// call is over without a turn. A booked call joins again, because it asked before its caller waited. A call whose
+// turn has expired before its caller could look waits again, too.
 func (e *Engine) Look(now time.Time, c *Call, early time.Duration) (left time.Duration, err error) {
-	if c.state == Used {
+	if c.state == Used || c.state == Expired {
 		e.Oversleep(now, c)
 	}
 	left, _ = e.Use(now, c, early)

@@ -188,6 +188,38 @@ func TestOneCallHasItsTurn(t *testing.T) {
 	require.Equal(t, []*Call{c}, p.woken)
 }
 
+// A caller waits for a call that it holds, and wakes late. Meanwhile a heartbeat has ended the call, because its turn
+// had expired. The caller does not wait for nothing: the call asks again.
+func TestALateCallerDoesNotWaitForNothing(t *testing.T) {
+	for kind, limit := range map[string]wire.Terms{"paced": {Kind: "p", A: 50_000, B: 1}, "slots": {Kind: "s", A: 5, B: 1}} {
+		t.Run(kind, func(t *testing.T) {
+			p := newPlay(t, AwayLocal)
+			p.limit = wire.NewLimit(limit, p.limit.Keys, p.limit.Name)
+			p.limit.Name.Kind = limit.Kind
+			c := p.call(0, true)
+			p.replyAll()
+			require.Equal(t, Given, c.state)
+			require.NoError(t, p.Resume(p.now, c))
+			for end := p.now.Add(2 * kept); c.state == Given && p.now.Before(end); p.replyAll() {
+				p.pass(time.Second)
+			}
+			require.Equal(t, Expired, c.state)
+
+			left, err := p.Look(p.now, c, 0)
+			require.NoError(t, err)
+			require.Negative(t, left)
+			p.step()
+			p.woken = nil
+			p.replyAll()
+			require.Contains(t, p.woken, c)
+			p.pass(c.turn.Due.Sub(p.now))
+			left, err = p.Look(p.now, c, 0)
+			require.NoError(t, err)
+			require.Zero(t, left)
+		})
+	}
+}
+
 func TestALostReplyIsAskedForUnderTheSameSerial(t *testing.T) {
 	p := newPlay(t, AwayWait)
 	p.call(0, false)
