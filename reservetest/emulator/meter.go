@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Limit is how much of one limit an account has used.
+// Limit is how much of one limit an account has used. Read it as the last call ends: Most grows with the time.
 type Limit struct {
 	Name    string
 	Used    float64 // units of admitted calls, as the provider counts them
