@@ -201,7 +201,7 @@ func TestLastAttempt(t *testing.T) {
 	t.Parallel()
 	redistest.Each(t, func(t *testing.T, server *redistest.Server) {
 		t.Parallel()
-		s := open(t, server, reserve.Every(4*time.Second))
+		s := open(t, server, reserve.Every(8*time.Second))
 		failed := make(chan error, 10)
 		config := s.config(4)
 		config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
@@ -210,7 +210,7 @@ func TestLastAttempt(t *testing.T) {
 		s.await(1, liveness)
 		s.enqueue("waits", asynq.MaxRetry(0))
 		s.within(liveness, func() bool { return w.Stats().Asleep == 1 }, "it sleeps, however long")
-		s.enqueue("too late", asynq.MaxRetry(0), asynq.Timeout(2*time.Second))
+		s.enqueue("too late", asynq.MaxRetry(0), asynq.Timeout(6*time.Second))
 		err := <-failed
 		require.ErrorIs(t, err, reserve.ErrWouldMissDeadline)
 		require.ErrorContains(t, err, "raise its Timeout or Deadline, or its MaxRetry: in its last attempt a task cannot be rescheduled")
