@@ -35,7 +35,7 @@ test: ## all tests with -race; those that need a real Redis take the first they 
 
 test-real: ## the same, but fails where Redis or Docker are missing; nothing is cached, and lint vets
 	FLEETPACE_REQUIRE=redis,docker $(RACE) -count=1 -vet=off -timeout 25m -p 1 $(REAL)
-	FLEETPACE_REQUIRE=redis,docker $(RACE) -count=1 -vet=off -timeout 25m $(LONGEST) $$(go list ./... | grep -v $(REAL:./%=-e '/%$$'))
+	all=$$(go list ./...) && FLEETPACE_REQUIRE=redis,docker $(RACE) -count=1 -vet=off -timeout 25m $(LONGEST) $$(echo "$$all" | grep -v $(REAL:./%=-e '/%$$'))
 
 test-local: ## what depends on where Redis runs, on a redis-server of this machine
 	FLEETPACE_REQUIRE=redis,docker FLEETPACE_REDIS=local $(RACE) -count=1 -vet=off -skip '^TestEachRunsOnBoth$$' ./internal/redistest

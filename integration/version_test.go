@@ -157,8 +157,10 @@ func TestV02BesideANewProcess(t *testing.T) {
 	s.more(40)                                         // of the old one, for two seconds
 	beside, before := turnsIn(t, s.ledger), old.stop() // turns of the new one
 	require.Positive(t, before.Calls)
+	require.NotEmpty(t, before.Beats)
 	const silence = 3 * time.Second
 	for _, turn := range beside {
+		require.False(t, turn.Told.IsZero(), "Redis did not give it: %v", turn)
 		for _, beat := range before.Beats {
 			if beat.Sent.After(turn.Told.Add(-silence)) && beat.Answered.Before(turn.Told) {
 				t.Fatalf("the new process had a turn at %v, and Redis had a heartbeat of the old one between %v and %v", turn.Told, beat.Sent, beat.Answered)

@@ -20,6 +20,7 @@ const (
 // snapshot is one reading of the fleet's state.
 type snapshot struct {
 	At    time.Time
+	Away  bool          // the error says that Redis does not answer
 	Known time.Time     // the last one at which Redis answered; zero: it did not yet
 	Took  time.Duration // a round trip to Redis
 	Error string
@@ -125,7 +126,7 @@ func (f *feed) look() {
 	s.At = time.Now()
 	if err != nil && f.life.Err() == nil {
 		f.log.Warn("fleetpace: the page could not be refreshed", "error", err)
-		s.Error = err.Error()
+		s.Error, s.Away = err.Error(), fleet.IsAway(err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

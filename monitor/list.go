@@ -229,6 +229,7 @@ func (p *Page) part(name string, view any) (template.HTML, error) {
 type page struct {
 	At       time.Time
 	Known    time.Time
+	Away     bool
 	Took     time.Duration
 	Error    string
 	Who      string
@@ -236,5 +237,5 @@ type page struct {
 }
 
 func (p *Page) pageOf(s *snapshot, r *http.Request) page {
-	return page{At: s.At, Known: s.Known, Took: s.Took, Error: s.Error, Who: p.config.Who(r), ReadOnly: p.config.ReadOnly}
+	return page{At: s.At, Known: s.Known, Away: s.Away, Took: s.Took, Error: s.Error, Who: p.config.Who(r), ReadOnly: p.config.ReadOnly}
 }

@@ -137,6 +137,11 @@ func (p *Page) look(s *snapshot, known map[string]template.HTML, r *http.Request
 	}
 	if err != nil {
 		e.Error = err.Error()
+		now := p.pageOf(s, r)
+		now.Error, now.Away = e.Error, fleet.IsAway(err)
+		if text, err := p.part("facts", now); err == nil && known["facts"] != text {
+			known["facts"], e.Parts["facts"] = text, text
+		}
 	}
 	return e
 }

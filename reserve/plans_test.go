@@ -1,7 +1,6 @@
 package reserve_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -30,11 +29,11 @@ type planned struct {
 	*reserve.Limiter
 	plans *plans
 	lag   time.Duration // its plans are as old as that
-	log   *bytes.Buffer
+	log   *book
 }
 
 func (b *bubble) planned(config reserve.Config) *planned {
-	p := &planned{plans: &plans{rows: map[string]plan{}}, log: &bytes.Buffer{}}
+	p := &planned{plans: &plans{rows: map[string]plan{}}, log: &book{}}
 	config.LimitOf = p.plans.limitOf
 	config.Logger = slog.New(slog.NewTextHandler(p.log, nil))
 	p.Limiter = b.with(config)
@@ -367,7 +366,7 @@ func TestPlansWithoutANewVersionAreLogged(t *testing.T) {
 			require.Equal(t, 1, strings.Count(p.log.String(), "same version"), p.log)
 			require.Equal(t, "50/s", p.For("acme").Limit().String())
 		}
-		def, log, versions := slog.Default(), &bytes.Buffer{}, int64(0)
+		def, log, versions := slog.Default(), &book{}, int64(0)
 		defer slog.SetDefault(def)
 		slog.SetDefault(slog.New(slog.NewTextHandler(log, nil)))
 		quiet := b.with(reserve.Config{Name: "quiet", Limit: reserve.PerSecond(1), LimitOf: func(string) (reserve.Limit, int64) {

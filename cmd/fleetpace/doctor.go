@@ -101,7 +101,7 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 	all = append(all, processes...)
 	if rights[0].Level == "problem" { // whose line to type gives all rights
 		all = slices.DeleteFunc(all, func(f finding) bool {
-			return (f.About == "latency" || f.About == "fleet") && strings.Contains(f.Text, "NOPERM")
+			return (f.About == "latency" || f.About == "fleet") && (strings.Contains(f.Text, "NOPERM") || strings.Contains(f.Text, reserve.ErrDenied.Error()))
 		})
 	}
 	return all, err
@@ -258,7 +258,8 @@ func ofCluster(info map[string]string, err error) finding {
 	return finding{"cluster", "ok", "all 16384 hash slots are served", ""}
 }
 
-// tries does what the scripts do, with a key that it removes at once. Where a right is missing, the key expires.
+// tries does what the scripts do, with a key that it removes at once. If a right is missing, the key expires: see
+// ofRights.
 const tries = `local call, key = redis.call, KEYS[1]
 call('TIME') call('HSET', key, 'a', '1') call('PEXPIRE', key, 1000) call('HMGET', key, 'a') call('HGETALL', key) call('HDEL', key, 'b')
 call('EXISTS', key) call('UNLINK', key)
@@ -270,10 +271,17 @@ return 1`
 // ofRights tries what the user of this command may do.
 func (a *app) ofRights(ctx context.Context) []finding {
 	user := userOf(a.client)
-	remove := func() { _ = a.client.Unlink(ctx, a.prefix+":doctor").Err() }
-	remove() // a user with fewer rights may have left it, as another type
-	err := a.client.Eval(ctx, tries, []string{a.prefix + ":doctor"}).Err()
-	remove()
+	key := a.prefix + ":doctor"
+	err := a.client.Unlink(ctx, key).Err() // a user who may not remove the key, or let it expire, makes none
+	if err == nil {
+		err = a.client.PExpire(ctx, key, time.Second).Err()
+	}
+	if err == nil {
+		err = a.client.Eval(ctx, tries, []string{key}).Err()
+	}
+	if err == nil {
+		err = redis.NewScript(tries).EvalSha(ctx, a.client, []string{key}).Err()
+	}
 	switch {
 	case err == nil:
 	case errors.Is(fault.Classify(err), fault.ErrDenied):
@@ -317,11 +325,12 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 	}
 	var all []finding
 	alive, keys := map[string]bool{}, ""
+	var denied error // one finding for all limits
 	wrong := []fleet.Why{fleet.WhyNoWrites, fleet.WhyStopped, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion, fleet.WhyNobody, fleet.WhyDiffer}
 	for _, n := range names {
 		s, err := a.fleet.Survey(ctx, n)
 		if errors.Is(err, reserve.ErrDenied) {
-			all = append(all, finding{"fleet", "problem", err.Error(), ""})
+			denied = err
 			continue
 		} else if err != nil {
 			return nil, err
@@ -339,7 +348,7 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 		case errors.Is(err, fleet.ErrUnknown): // it has just expired
 			continue
 		case errors.Is(err, reserve.ErrDenied):
-			all = append(all, finding{"fleet", "problem", err.Error(), ""})
+			denied = err
 			continue
 		case err != nil:
 			return nil, err
@@ -360,6 +369,9 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 		case len(s.Protocols) > 1:
 			all = append(all, finding{"fleet", "note", fmt.Sprintf("processes of %s speak protocols %s; until the older ones are replaced, additions are off", n, strings.Trim(fmt.Sprint(s.Protocols), "[]")), do})
 		}
+	}
+	if denied != nil {
+		all = append(all, finding{"fleet", "problem", denied.Error(), ""})
 	}
 	switch {
 	case len(names) == 0:

@@ -174,9 +174,14 @@ func (r *Reader) Misses(ctx context.Context, t *Target) string {
 	if err != nil || len(survey.Keys) == 0 || slices.ContainsFunc(survey.Keys, func(q Queue) bool { return q.Key == t.Key }) {
 		return ""
 	}
-	used := survey.Keys[0].Key
+	used := ""
+	for _, q := range survey.Keys { // the busiest key comes first
+		if used = q.Key; used != "" {
+			break
+		}
+	}
 	switch {
-	case used == "" && t.Key != "":
+	case used == "":
 		return ". But no process has used this key lately, and its calls use no keys"
 	case t.Key == "":
 		return fmt.Sprintf(". But its calls use keys, such as %q, and this change affects none of these keys: name one", used)

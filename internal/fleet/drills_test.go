@@ -29,6 +29,7 @@ func TestWhyRedisIsFull(t *testing.T) {
 	require.Contains(t, a.More, "The error: redis is unavailable: OOM")
 	require.Empty(t, a.Also)
 	require.NotContains(t, strings.Join(a.Evidence, "\n"), " alive", "nobody knows")
+	require.NotContains(t, strings.Join(a.Evidence, "\n"), "(dead)")
 	require.Equal(t, "fleetpace doctor", a.Command)
 	sentence(t, a.Text)
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())

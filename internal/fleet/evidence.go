@@ -93,7 +93,7 @@ func (l *Look) Process(id string) string {
 	for i := range l.Processes {
 		if p := &l.Processes[i]; p.ID == id && p.Report.PID > 0 {
 			dead := ""
-			if !p.Alive && !p.Report.Ended {
+			if !p.Alive && !p.Report.Ended && l.refuses == nil {
 				dead = " (dead)"
 			}
 			return fmt.Sprintf("%s, process %d%s", p.Report.Host, p.Report.PID, dead)

@@ -18,7 +18,7 @@ import (
 
 // The interpreter of the scripts makes much garbage, and keeps little memory. An embedded Redis makes an
 // interpreter for each script, and the race detector records all of its memory. Scripts unpack at most 2,000
-// values and call few levels deep, so half of the usual stacks is enough.
+// values, unless a thousand processes die at once, and call few levels deep: smaller stacks are enough.
 func init() {
 	debug.SetGCPercent(400)
 	lua.RegistrySize, lua.CallStackSize = 2560, 64
