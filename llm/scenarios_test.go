@@ -47,6 +47,7 @@ type agents struct {
 	got             func(number int, body []byte) // what came of each body; nil: nobody looks
 	zipped          bool                          // it accepts gzip
 	rests           []time.Duration               // how long agents rest after a call, by process; nil: not at all
+	apart           time.Duration                 // between the beginnings of two agents
 
 	sets  []*llm.Set
 	tries int // the most of a call
@@ -78,8 +79,9 @@ func (f *agents) run(t *testing.T, b *bubble.Bubble, account http.Handler) {
 		if !f.alone {
 			client = set.Client(&http.Client{Transport: client}).Transport
 		}
-		for range f.each {
+		for agent := range f.each {
 			all.Go(func() {
+				time.Sleep(f.apart * time.Duration(process*f.each+agent))
 				for ctx.Err() == nil && (f.ends == 0 || time.Since(began) < f.lasts) {
 					mu.Lock()
 					number++
