@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/fleetpace/fleetpace/internal/redistest"
+	"github.com/fleetpace/fleetpace/lua"
 	"github.com/fleetpace/fleetpace/monitor"
 	"github.com/fleetpace/fleetpace/reserve"
 )
@@ -29,6 +30,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // scene is a fleet, and a page that is mounted under a prefix.
 type scene struct {
 	*testing.T
+	server *redistest.Server
 	client *redis.Client
 	prefix string
 	url    string // of the page
@@ -36,7 +38,7 @@ type scene struct {
 
 func newScene(t *testing.T, config monitor.Config) *scene {
 	server := redistest.New(t)
-	s := &scene{T: t, client: server.Client(t), prefix: redistest.Prefix(t)}
+	s := &scene{T: t, server: server, client: server.Client(t), prefix: redistest.Prefix(t)}
 	config.Prefix = s.prefix
 	page, err := monitor.New(s.client, config)
 	require.NoError(t, err)
@@ -297,6 +299,26 @@ func TestRedisIsAway(t *testing.T) {
 	assert.Contains(t, out, "All below is as of ")
 	assert.Contains(t, out, "openai")
 	assert.NotContains(t, out, "Nothing is wrong")
+}
+
+// No page has a forecast for a new call if no process is alive to make it.
+func TestDeadFleet(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, monitor.Config{})
+	worker := *s
+	worker.client = s.server.Client(t)
+	l := worker.limiter("openai", reserve.Every(time.Hour)).For("acme")
+	require.NoError(t, l.Wait(t.Context()))
+	worker.waits(1, l.Wait)
+	s.shows("limit?name=openai", "1 call waits")
+	require.NoError(t, worker.client.Close())
+	beats := lua.BeatKeys(s.prefix, "", "openai")[0]
+	processes, err := s.client.ZRange(t.Context(), beats, 0, -1).Result()
+	require.NoError(t, err)
+	require.NoError(t, s.client.ZAdd(t.Context(), beats, redis.Z{Score: 1, Member: processes[0]}).Err())
+	page := s.get("limit?name=openai")
+	assert.Contains(t, page, "<dt>A new call waits</dt><dd>not known</dd>")
+	assert.Contains(t, page, `data-label="a new call waits">not known</td>`)
 }
 
 // A page that reads another Redis than the fleet's says what it reads.

@@ -155,6 +155,7 @@ func TestDoctorFindsDeadFleets(t *testing.T) {
 	_, out, _ := s.command("", "doctor")
 	require.Contains(t, out, "problem  fleet: api: 1 call waits, and no process is alive in this Redis to make the calls.\n         fleetpace why api\n")
 	require.Contains(t, out, "note     fleet: done: No process is alive in this Redis to make calls: 1 died in the last ten minutes. Nothing waits here\n")
+	require.Regexp(t, `(?m)^- +1/hour +1 .* not known +-$`, s.does("show", "api"), "no forecast, as no process makes calls")
 }
 
 // Calls that wait during a pause are no problem, but whoever looks for the cause reads it here.

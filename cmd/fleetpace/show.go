@@ -67,20 +67,17 @@ func (a *app) print(look *fleet.Look) error {
 			rows = append(rows, []string{named(r.Key), "ERROR: " + r.Error})
 			continue
 		}
-		limit, paused, wait := r.Limit, "-", fleet.Span(r.Wait)
-		if len(r.State.Holders) > 0 { // when a slot will be free is unknown
-			wait = "-"
-		}
+		limit, paused := r.Limit, "-"
 		if r.Set {
 			limit += " (overridden)"
 		}
 		if r.Paused {
 			if paused = fmt.Sprintf("for %s more: %s", r.State.Paused.Round(time.Second), r.Reason); r.State.Stopped {
-				paused, wait = "calls fail: "+r.Reason, "fails"
+				paused = "calls fail: " + r.Reason
 			}
 		}
 		rows = append(rows, []string{named(r.Key), limit, strconv.FormatInt(max(r.Waiting, int64(r.Calls)), 10), fleet.Span(r.Oldest),
-			strconv.FormatInt(r.Booked, 10), fleet.Number(r.State.Stored), wait, paused})
+			strconv.FormatInt(r.Booked, 10), fleet.Number(r.State.Stored), look.NewCall(r), paused})
 	}
 	fmt.Fprintln(a.out)
 	if err := table(a.out, rows); err != nil {

@@ -17,6 +17,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// Docs begins the address of each page of the documentation, for errors and answers that name one.
+const Docs = "https://github.com/fleetpace/fleetpace/blob/main/docs/"
+
 // The meanings of an error. Package reserve documents them for users.
 var (
 	ErrInvalid        = errors.New("invalid")

@@ -156,6 +156,20 @@ func (row *Row) read(ctx context.Context, limiter *reserve.Limiter, limit reserv
 	}
 }
 
+// NewCall says how long a new call of a row would wait. "-" means not at all.
+func (l *Look) NewCall(row *Row) string {
+	st := &row.State
+	slots := st.Limit.Kind() == reserve.KindSlots && (row.Waiting > 0 || row.Held >= st.Burst)
+	switch {
+	case st.Stopped:
+		return "fails"
+	case row.Err != nil, slots, // when a slot will be free is unknown
+		slices.ContainsFunc(l.reasons(row, nil), func(r reason) bool { return r.why == WhyNobody || r.why == WhyNoWrites }):
+		return "not known"
+	}
+	return Span(row.Wait)
+}
+
 // InForce is the configured limit, the slowest one if processes differ. The error says that it is
 // unknown, because no process has used the limit for ten minutes.
 func (s *Survey) InForce() (reserve.Limit, error) {

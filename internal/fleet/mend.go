@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fleetpace/fleetpace/internal/fault"
 )
 
 // Severity says how bad it is what holds calls back.
@@ -105,9 +107,9 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 	}
 	switch why {
 	case WhyAway:
-		return "Check --redis (or FLEETPACE_REDIS_URL), and whether the server runs. docs/outages.md says what each process does meanwhile. Look at Redis:", l.command("doctor")
+		return "Check --redis (or FLEETPACE_REDIS_URL), and whether the server runs. " + fault.Docs + "outages.md says what each process does meanwhile. Look at Redis:", l.command("doctor")
 	case WhyNoWrites:
-		return "docs/outages.md says what each process does meanwhile. Look at Redis:", l.command("doctor")
+		return fault.Docs + "outages.md says what each process does meanwhile. Look at Redis:", l.command("doctor")
 	case WhyCorrupt:
 		return "Look at the key in Redis. Without it the limit begins again as new.", ""
 	case WhyKind, WhyVersion:

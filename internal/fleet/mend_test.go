@@ -43,6 +43,7 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 		require.NotEmpty(t, do, why)
 		require.True(t, command != "" || why == WhyCorrupt, why)
 		require.NotContains(t, command, " ~", "zsh looks for a user")
+		require.NotRegexp(t, `(^|\s)docs/`, do, "a page is named by an address that opens")
 	}
 	for _, why := range []Why{WhyAvailable, WhyIdle, WhyBooked, WhyNobody} {
 		require.NotEqual(t, SeverityStop, why.severity(0))

@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -40,7 +41,7 @@ func (l *Look) unfit(failing []*Process) reason {
 			do = "Stop those of " + version(foreign)
 		}
 		return reason{WhyVersion, text + fmt.Sprintf("it speaks protocol %d, and processes of %s use the limit.", p.Report.Protocol, version(foreign)),
-			others + fmt.Sprintf("The two versions cannot share the limit. %s (%s), and calls succeed a few seconds later: docs/upgrading.md.", do, l.speaking(foreign))}
+			others + fmt.Sprintf("The two versions cannot share the limit. %s (%s), and calls succeed a few seconds later: %supgrading.md", do, l.speaking(foreign), fault.Docs)}
 	}
 	if l.Apart(p) {
 		return reason{WhyVersion, text + "processes of another version used the limit until now.", others + "Calls succeed a few seconds later."}

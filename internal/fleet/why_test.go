@@ -179,7 +179,7 @@ var situations = []struct {
 	{
 		what: "processes of v0.2", why: fleet.WhyVersion,
 		says: []string{`^Calls of .*, process \d+ fail since \d`, `it speaks protocol 3, and processes of fleetpace v0\.2 use the limit\.$`},
-		more: `^The two versions cannot share the limit\. Stop those of fleetpace v0\.2 \(desk, process 4711\), .* docs/upgrading\.md\.$`,
+		more: `^The two versions cannot share the limit\. Stop those of fleetpace v0\.2 \(desk, process 4711\), .* https://\S+/docs/upgrading\.md$`,
 		with: []string{"1 process is alive", `fail since .*: it speaks protocol 3`},
 		make: func(s *scene) string {
 			s.v02(true)
@@ -539,6 +539,7 @@ func TestWhy(t *testing.T) {
 				require.Regexp(t, text, a.Text)
 			}
 			require.Regexp(t, c.more, a.More)
+			require.NotRegexp(t, `(^|\s)docs/`, a.More, "a page is named by an address that opens")
 			require.Equal(t, c.more == "", a.More == "", a.More)
 			for _, text := range c.with {
 				require.Regexp(t, text, strings.Join(a.Evidence, "\n"))
@@ -546,6 +547,11 @@ func TestWhy(t *testing.T) {
 			sentence(t, a.Text)
 			if a.Reason == fleet.WhyNobody {
 				require.NotContains(t, strings.Join(a.Evidence, "\n"), "would have its turn")
+				look, err := s.reader.Look(t.Context(), name, 1, "")
+				require.NoError(t, err)
+				for i := range look.Rows {
+					require.Equal(t, "not known", look.NewCall(&look.Rows[i]))
+				}
 			}
 			require.Equal(t, which == "" && a.Key != "", strings.Contains(fmt.Sprint(a.Evidence), "this is of the key"), "who asks for no key is told which one")
 		})

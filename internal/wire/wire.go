@@ -246,8 +246,8 @@ func Version(theirs int) error {
 	case theirs == 2: // see lua/beat.lua
 		of, do = "fleetpace v0.2", "stop them first, and calls succeed a few seconds later"
 	}
-	return fmt.Errorf("%w: processes of %s use the limit (protocol %d, and this process speaks %d); %s: docs/upgrading.md",
-		fault.ErrVersion, of, theirs, Protocol, do)
+	return fmt.Errorf("%w: processes of %s use the limit (protocol %d, and this process speaks %d); %s: %supgrading.md",
+		fault.ErrVersion, of, theirs, Protocol, do, fault.Docs)
 }
 
 // ErrAgain says that the call may be made again: the process now knows what it did not know before.
