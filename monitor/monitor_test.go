@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -285,6 +286,63 @@ func TestEvents(t *testing.T) {
 		_ = answer.Body.Close()
 		cancel()
 	}
+}
+
+// parts reads the events of a page until its parts are as wanted.
+func (s *scene) parts(path string, wanted func(error string, parts map[string]string) bool) {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+path, nil)
+	require.NoError(s, err)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(s, err)
+	defer func() { _ = answer.Body.Close() }()
+	shown := map[string]string{}
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+			var told struct {
+				Error string
+				Parts map[string]string
+			}
+			require.NoError(s, json.Unmarshal([]byte(data), &told))
+			maps.Copy(shown, told.Parts)
+			if wanted(told.Error, shown) {
+				return
+			}
+		}
+	}
+	require.Fail(s, "the events end", "%v: %v", lines.Err(), shown)
+}
+
+// An open page of a limit marks what it shows as old while Redis is away.
+func TestLimitWhileRedisIsAway(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, monitor.Config{})
+	require.NoError(t, s.limiter("openai", reserve.PerSecond(10)).Wait(t.Context()))
+	s.shows("limit?name=openai", "s-fine")
+	s.parts("events?name=openai", func(failed string, parts map[string]string) bool {
+		_ = s.client.Close()
+		return strings.Contains(parts["title"], "Redis does not answer this page") && !strings.Contains(parts["title"], "s-fine") &&
+			strings.Contains(parts["why"], "All below is as of ") && failed != "" && parts["tiles"] != ""
+	})
+}
+
+// An open page of a limit says so when no process has used the limit for so long that Redis has forgotten it.
+func TestLimitThatIsGone(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, monitor.Config{})
+	l := s.limiter("openai", reserve.PerSecond(10))
+	require.NoError(t, l.Wait(t.Context()))
+	s.shows("limit?name=openai", "s-fine")
+	require.NoError(t, l.Close())
+	s.parts("events?name=openai", func(failed string, parts map[string]string) bool {
+		require.NoError(t, s.client.Del(t.Context(), lua.Index(s.prefix)).Err())
+		return failed == "" && strings.Contains(parts["title"], "s-idle") && strings.Contains(parts["why"], "It is gone: no process has used it lately") &&
+			parts["tiles"] == "" && parts["keys"] == ""
+	})
 }
 
 // Without Redis the page says so, and shows what it knew.

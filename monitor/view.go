@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -136,14 +137,40 @@ func (p *Page) look(s *snapshot, known map[string]template.HTML, r *http.Request
 		}
 	}
 	if err != nil {
-		e.Error = err.Error()
-		now := p.pageOf(s, r)
-		now.Error, now.Away = e.Error, fleet.IsAway(err)
-		if text, err := p.part("facts", now); err == nil && known["facts"] != text {
-			known["facts"], e.Parts["facts"] = text, text
-		}
+		p.fails(e, err, s, known, r)
 	}
 	return e
+}
+
+// fails tells why there is no look. The figures of a limit are then marked as old. A limit that is gone is no failure:
+// its figures go, too.
+func (p *Page) fails(e *event, err error, s *snapshot, known map[string]template.HTML, r *http.Request) {
+	now := &limitView{page: p.pageOf(s, r), Answer: &fleet.Answer{Severity: fleet.SeverityStop, Evidence: []string{err.Error()}}}
+	names, a := []string{"facts"}, now.Answer
+	if r.FormValue("name") != "" {
+		names, now.Line = append(names, "title", "why"), *s.line(r.FormValue("name"))
+	}
+	switch now.Away = fleet.IsAway(err); {
+	case errors.Is(err, fleet.ErrUnknown):
+		a.Severity, a.Title, a.Text = fleet.SeverityIdle, "Gone", "It is gone: no process has used it lately. It is here again when a process uses it."
+		for _, name := range []string{"tiles", "flows", "keys", "slots", "processes"} {
+			known[name], e.Parts[name] = "", ""
+		}
+	case now.Away:
+		a.Title, a.Text = "Redis does not answer this page", "If it is the Redis of the fleet, each process follows its outage policy."
+		fallthrough
+	default:
+		a.Title, a.Text = cmp.Or(a.Title, "This page cannot read the state"), cmp.Or(a.Text, err.Error())
+		if !s.Known.IsZero() {
+			a.More = "All below is as of " + s.Known.UTC().Format("15:04:05 UTC") + "."
+		}
+		now.Error, e.Error = err.Error(), err.Error()
+	}
+	for _, name := range names {
+		if text, err := p.part(name, now); err == nil && known[name] != text {
+			known[name], e.Parts[name] = text, text
+		}
+	}
 }
 
 // rows adds the cells that have changed.
