@@ -59,6 +59,15 @@ func (m *client) joins(c *call) {
 		}
 	}
 	m.step(func(now time.Time) { m.engine.Join(now, e) })
+	if c.load.lapses > 0 && c.state == waiting && m.world.plan.source("waits", c.n).IntN(2) == 0 {
+		var err error // its caller waits from the beginning, and wakes late
+		if m.step(func(now time.Time) { err = m.engine.Resume(now, e) }); err != nil {
+			m.forget(c)
+			m.world.fail(c, err)
+			return
+		}
+		c.waits = true
+	}
 }
 
 // wake makes calls check whether they have their turns.
