@@ -199,6 +199,66 @@ func TestSignedRequests(t *testing.T) {
 	})
 }
 
+// A refusal of one model that names no limit pauses that model. Other models of the account go on.
+func TestRefusalOfOneModel(t *testing.T) {
+	for name, answer := range map[string]struct{ header, value, text string }{
+		"for a time":     {"Retry-After", "50", ""},
+		"without a time": {"X", "", ""},
+		"for a day":      {"X", "", "Rate limit reached on requests per day (RPD): Limit 200, Used 200, Requested 1. Please try again in 7m12s."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := bubble.New(t)
+				refuses := baseFunc(func(r *http.Request) (*http.Response, error) {
+					body := fmt.Sprintf(`{"error":{"message":%q,"type":"rate_limit_error","code":"rate_limit_exceeded"}}`, answer.text)
+					return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{answer.header: {answer.value}}, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+				})
+				one := newSet(t, b, llm.Config{Account: "a", Preset: llm.OpenAI("one", 600, 200_000)})
+				other := newSet(t, b, llm.Config{Account: "a", Preset: llm.OpenAI("other", 600, 200_000)})
+				response, err := one.Client(&http.Client{Transport: refuses}).Post("https://api.example/v1/chat/completions", "application/json", strings.NewReader(`{}`))
+				require.NoError(t, err)
+				_ = response.Body.Close()
+				start := time.Now()
+				call, err := other.Acquire(t.Context(), llm.Estimate{Input: 100})
+				require.NoError(t, err)
+				call.Done()
+				assert.Less(t, time.Since(start), time.Second/2, "the other model")
+				call, err = one.Acquire(t.Context(), llm.Estimate{Input: 100})
+				var gone *llm.Exhausted
+				if answer.text != "" {
+					require.ErrorAs(t, err, &gone)
+					assert.Equal(t, "a/one/requests", gone.Scope)
+					assert.InDelta(t, 432, gone.Until.Sub(start).Seconds(), 1)
+					return
+				}
+				require.NoError(t, err)
+				call.Done()
+				assert.Greater(t, time.Since(start), time.Second/2, "the model itself")
+			})
+		})
+	}
+}
+
+// An account whose quota of a day is used up is asked once in five minutes if nobody knows when it goes on.
+func TestDayQuotaWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		api, err := emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 6000, Tokens: 2_000_000, Daily: 20, Wire: emulator.Wire{Answer: func(emulator.Call) emulator.Answer { return emulator.Answer{Input: 100, Output: 10} }}})
+		require.NoError(t, err)
+		client := newSet(t, b, llm.Config{Account: "a", Preset: llm.OpenAI("m", 6000, 2_000_000)}).Client(&http.Client{Transport: emulator.RoundTripper(api)})
+		for start := time.Now(); time.Since(start) < 31*time.Minute; time.Sleep(time.Second) {
+			if response, err := client.Post("https://api.example/v1/chat/completions", "application/json", strings.NewReader(`{"max_tokens":100}`)); err == nil {
+				_ = response.Body.Close()
+			} else {
+				var gone *llm.Exhausted
+				require.ErrorAs(t, err, &gone)
+			}
+		}
+		assert.Equal(t, 20, api.Report().Admitted)
+		assert.LessOrEqual(t, refusals(api.Report()), 1+6)
+	})
+}
+
 // The quota of a day stops one model until midnight of the Pacific coast, although the refusal says 26 s. Other models
 // of the account go on. After midnight the fleet goes on without a probe.
 func TestDayQuota(t *testing.T) {

@@ -304,7 +304,11 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, *reserve.Jo
 		t.Costs, t.Windows = append(t.Costs, cost), append(t.Windows, window)
 	}
 	joint, err := reserve.All(wished...)
+	if err != nil {
+		return t, nil, err
+	}
 	t.Limiter = joint
+	t.Pauses, err = reserve.All(s.limits[:len(s.limits)-1]...) // other models of the account go on
 	return t, joint, err
 }
 

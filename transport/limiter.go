@@ -41,8 +41,8 @@ type Turn struct {
 	Pauses reserve.Turns
 
 	// Account are the limits to stop when a hard stop concerns the whole account: see [Config.API]. A stop for the
-	// model alone concerns the others. They must be limits of Limiter. nil: the limits without keys. Limits
-	// that are not in Pauses are not stopped. If no limit is left to stop, all limits in Pauses are stopped.
+	// model alone concerns the others. They must be limits of Limiter. nil: the limits without keys. Limits that
+	// are in neither Account nor Pauses are not stopped. If no limit is left to stop, all limits in Pauses are.
 	Account reserve.Turns
 
 	// Adapt gets the result of the request, so that the limit can follow; see [Config.Adapt]. nil:

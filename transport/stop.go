@@ -37,7 +37,7 @@ func (t *Transport) stop(ctx context.Context, s sent, c *call, advice verdict, w
 func (c *call) stops(scope bodies.Scope) []*reserve.Limiter {
 	var all, some []*reserve.Limiter
 	for i, l := range c.limits {
-		if !c.rests[i] {
+		if !c.rests[i] && (c.Account == nil || !c.account[i]) {
 			continue
 		}
 		all = append(all, l)

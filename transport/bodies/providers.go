@@ -79,6 +79,8 @@ func openAI(a answer) Refusal {
 	case r.Class != Wait:
 	case f.says("request too large"):
 		r.Class = Never
+	case f.says("per day"):
+		r.Class, r.Scope, r.After = Stop, Model, f.wait()
 	default:
 		r.After = f.wait()
 		if f.Type == "tokens" || f.Type == "requests" {
@@ -91,6 +93,9 @@ func openAI(a answer) Refusal {
 	return r
 }
 
+// leastQuota is the least wait that Azure names for the quota of a day, and not for a rate.
+const leastQuota = time.Hour
+
 // azure knows Azure OpenAI. A gateway before it refuses with 403 when a quota is used up.
 func azure(a answer) Refusal {
 	f := a.fault()
@@ -102,6 +107,8 @@ func azure(a answer) Refusal {
 	case r.Class != Wait:
 	case f.says("high demand"):
 		r.Class, r.After = Alone, 0
+	case r.After >= leastQuota:
+		r.Class, r.Scope, r.Window = Stop, Model, ""
 	case f.says("token rate limit"):
 		r.Window = "tokens"
 	case f.says("call rate limit", "request rate limit"):

@@ -64,8 +64,12 @@ func TestClassify(t *testing.T) {
 
 		{"OpenAI, tokens", bodies.OpenAI, 429, openai("tokens", `"rate_limit_exceeded"`, "Rate limit reached for gpt in organization org on tokens per min (TPM): Limit 15000, Used 11972, Requested 4351. Please try again in 5.289s."),
 			refusal{Class: bodies.Wait, After: 5289 * time.Millisecond, Window: "tokens", Reason: "rate_limit_exceeded"}},
-		{"OpenAI, requests", bodies.OpenAI, 429, openai("requests", `"rate_limit_exceeded"`, "Rate limit reached … on requests per day (RPD): Limit 200, Used 200. Please try again in 7m12s."),
-			refusal{Class: bodies.Wait, After: 7*time.Minute + 12*time.Second, Window: "requests", Reason: "rate_limit_exceeded"}},
+		{"OpenAI, requests", bodies.OpenAI, 429, openai("requests", `"rate_limit_exceeded"`, "Rate limit reached … on requests per min (RPM): Limit 3, Used 3, Requested 1. Please try again in 20s."),
+			refusal{Class: bodies.Wait, After: 20 * time.Second, Window: "requests", Reason: "rate_limit_exceeded"}},
+		{"OpenAI, requests of a day", bodies.OpenAI, 429, openai("requests", `"rate_limit_exceeded"`, "Rate limit reached … on requests per day (RPD): Limit 200, Used 200. Please try again in 7m12s."),
+			refusal{Class: bodies.Stop, Scope: bodies.Model, After: 7*time.Minute + 12*time.Second, Reason: "rate_limit_exceeded"}},
+		{"Groq, tokens of a day", bodies.OpenAI, 429, openai("tokens", `"rate_limit_exceeded"`, "Rate limit reached … on tokens per day (TPD): Limit 100000, Used 99900, Requested 600. Please try again in 7m12s."),
+			refusal{Class: bodies.Stop, Scope: bodies.Model, After: 7*time.Minute + 12*time.Second, Reason: "rate_limit_exceeded"}},
 		{"OpenAI, never fits", bodies.OpenAI, 429, openai("tokens", `"rate_limit_exceeded"`, "Request too large for gpt … on tokens per min (TPM): Limit 30000, Requested 31000."), refusal{Class: bodies.Never, Reason: "rate_limit_exceeded"}},
 		{"OpenAI, slow down", bodies.OpenAI, 429, openai("rate_limit_error", `"slow_down"`, ""), refusal{Class: bodies.Slow, Reason: "slow_down"}},
 		{"OpenAI, no quota", bodies.OpenAI, 429, openai("insufficient_quota", `"insufficient_quota"`, "You exceeded your current quota"), refusal{Class: bodies.Stop, Scope: bodies.Account, Reason: "insufficient_quota"}},
@@ -84,6 +88,7 @@ func TestClassify(t *testing.T) {
 
 		{"Azure, tokens", bodies.Azure, 429, openai("", `"429"`, "Requests to the API have exceeded token rate limit of your current OpenAI S0 pricing tier. Please retry after 26 seconds."), refusal{Class: bodies.Wait, After: 26 * time.Second, Window: "tokens", Reason: "429"}},
 		{"Azure, calls", bodies.Azure, 429, openai("", `429`, "Requests have exceeded call rate limit. Please retry after 1 second."), refusal{Class: bodies.Wait, After: time.Second, Window: "requests", Reason: "429"}},
+		{"Azure, the quota of a day", bodies.Azure, 429, openai("", `"429"`, "Requests to the API have exceeded token rate limit. Please retry after 86400 seconds."), refusal{Class: bodies.Stop, Scope: bodies.Model, After: 24 * time.Hour, Reason: "429"}},
 		{"Azure, its own capacity", bodies.Azure, 429, openai("", `"429"`, "The system is currently experiencing high demand"), refusal{Class: bodies.Alone, Reason: "429"}},
 		{"Azure, the quota of a gateway", bodies.Azure, 403, `{"statusCode":403,"message":"Out of call volume quota. Quota will be replenished"}`, refusal{Class: bodies.Stop, Scope: bodies.Account, Reason: "quota"}},
 		{"Azure, no access", bodies.Azure, 403, `{"error":{"code":"403","message":"Access denied"}}`, refusal{Class: bodies.Never, Reason: "403"}},
