@@ -53,7 +53,7 @@ func (t *Target) Pause(length time.Duration, why, who string) (*Change, error) {
 	return &Change{
 		What:    fmt.Sprintf("pause %s for %v: no process of the fleet calls until %s", t, length, time.Now().Add(length).Format(time.DateTime+" MST")),
 		Command: t.command("pause", more...),
-		Do:      func(ctx context.Context) error { return t.Limiter.Pause(ctx, length, Reason(why, who)) },
+		Do:      func(ctx context.Context) error { return t.Limiter.Pause(ctx, length, Reason(why, who, time.Now())) },
 	}, nil
 }
 
@@ -77,7 +77,7 @@ func (t *Target) Stop(length time.Duration, why, who string) (*Change, error) {
 			if length > 0 {
 				until = time.Now().Add(length) // people may have taken their time to agree
 			}
-			return t.Limiter.Stop(ctx, until, Reason(why, who))
+			return t.Limiter.Stop(ctx, until, Reason(why, who, time.Now()))
 		},
 	}, nil
 }
