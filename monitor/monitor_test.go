@@ -180,6 +180,9 @@ func TestChanges(t *testing.T) {
 	st = s.state(l)
 	assert.InDelta(t, 4, st.Rate, 1e-9)
 	assert.InDelta(t, time.Hour, st.SetFor, float64(time.Minute))
+	s.shows("limit?name=openai", "The limit was set to 4/s burst 2 by ann, for ")
+	s.shows("limit?name=openai", "4/s burst 2 (set; configured 10/s)")
+	s.shows("", "4/s burst 2 (set; configured 10/s)")
 	s.does("reset", form())
 	assert.False(t, s.state(l).Set)
 

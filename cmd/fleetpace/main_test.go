@@ -156,6 +156,7 @@ func TestLookingAndChanging(t *testing.T) {
 		set := s.does("why", "openai")
 		require.Contains(t, set, "set to 10/day by ")
 		require.Contains(t, s.does("show", "openai"), "10/day (overridden)")
+		require.Regexp(t, `(?m)^  OVERRIDDEN: The limit was set to 10/day by \S+, .*; the configured limit is 1/hour\.$`, s.does("show", "openai"))
 		s.does("reset", "openai", "-y")
 		require.NotContains(t, s.does("why", "openai"), "was set")
 		// A change that concerns no call says so.

@@ -60,6 +60,11 @@ func (a *app) print(look *fleet.Look) error {
 		}
 		fmt.Fprintf(a.out, "  ANOTHER KIND OF LIMIT: %s, of process %d on %s; its calls fail since %s\n", plain(p.Limit), p.Report.PID, plain(p.Report.Host), p.Fails.Format("2 Jan 15:04:05 MST"))
 	}
+	for i := range look.Rows {
+		if set := look.Override(&look.Rows[i]); set != "" {
+			fmt.Fprintf(a.out, "  OVERRIDDEN: %s\n", plain(set))
+		}
+	}
 	rows := [][]string{{"KEY", "LIMIT", "WAITING", "LONGEST", "BOOKED", "STORED", "A NEW CALL WAITS", "PAUSED"}}
 	for i := range look.Rows {
 		r := &look.Rows[i]

@@ -12,6 +12,9 @@ import (
 func (l *Look) evidence(row *Row) []string {
 	st := &row.State
 	texts := []string{fmt.Sprintf("limit %s; in Redis %s here, %d booked, %v permits stored", row.Limit, count(st.Waiting, "call waits", "calls wait"), st.Booked, st.Stored)}
+	if set := l.Override(row); set != "" && !row.slows() { // else it is a reason
+		texts = append(texts, set)
+	}
 	if l.refuses == nil {
 		texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process is alive", "processes are alive"), l.Dead()))
 	}

@@ -19,7 +19,8 @@ type Line struct {
 	Stopped   bool    `json:"stopped,omitempty"`   // one of its keys is stopped: calls fail
 	PausedFor float64 `json:"pausedFor,omitempty"` // seconds that the pause or stop still lasts; 86,400 at most where the end of a stop is not known
 	Reason    string  `json:"reason,omitempty"`
-	Set       bool    `json:"set"` // some key has an override
+	Set       bool    `json:"set"`                  // some key has an override
+	Own       string  `json:"configured,omitempty"` // the configured limit, if calls without a key have an override
 	Held      int     `json:"held"`
 	Keys      int     `json:"keys"`
 	Processes int     `json:"processes"`
@@ -101,7 +102,7 @@ func (l *Look) Line(rates *Rates) Line {
 			continue
 		}
 		if row.Key == "" && row.Set {
-			sum.Limit = row.Limit
+			sum.Limit, sum.Own = row.Limit, row.Own.String()
 		}
 		most = max(most, sum.allow(row))
 	}

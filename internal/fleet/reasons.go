@@ -91,21 +91,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
 		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s, at %s.", row.Limit, span(st.Wait), clock(time.Now().Add(st.Wait)))
 	}
-	if st.Set {
-		until := "until it is reset or set again"
-		if st.SetFor > 0 {
-			until = "for " + span(st.SetFor) + " more"
-		}
-		by := ""
-		if who := l.SetBy[row.Key]; who != "" {
-			by = " by " + plain(who)
-		}
-		of := ""
-		if row.Key != "" {
-			of = fmt.Sprintf(" of the key %q", plain(row.Key))
-		}
-		add(row.slows(), WhySet, "The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, row.Own)
-	}
+	add(row.slows(), WhySet, "%s", l.Override(row))
 	force := "the slowest"
 	if st.Set {
 		force = row.Limit + ", which was set,"
@@ -151,6 +137,27 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 
 // beside is the limit, of the same group, that holds back the calls of a row, with its key.
 func (l *Look) beside(row *Row) string { return Name{row.HeldBy, l.Group}.String() }
+
+// Override says what the limit of a row was set to, by whom and for how long. It is empty if the configured limit is in force.
+func (l *Look) Override(row *Row) string {
+	st := &row.State
+	if !st.Set {
+		return ""
+	}
+	until := "until it is reset or set again"
+	if st.SetFor > 0 {
+		until = "for " + span(st.SetFor) + " more"
+	}
+	by := ""
+	if who := l.SetBy[row.Key]; who != "" {
+		by = " by " + plain(who)
+	}
+	of := ""
+	if row.Key != "" {
+		of = fmt.Sprintf(" of the key %q", plain(row.Key))
+	}
+	return fmt.Sprintf("The limit%s was set to %s%s, %s; the configured limit is %s.", of, row.Limit, by, until, row.Own)
+}
 
 // slows reports whether an override lets less through than the configured limit.
 func (row *Row) slows() bool {

@@ -97,6 +97,18 @@ var situations = []struct {
 		},
 	},
 	{
+		what: "a faster limit that somebody has set", why: fleet.WhyAvailable, says: []string{"turn now"},
+		with: []string{`(?m)^The limit was set to 20/hour burst 10 by ann, until it is reset or set again; the configured limit is 10/hour\.$`},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerHour(10))
+			s.known(1)
+			require.NoError(s, l.SetLimit(s.Context(), reserve.PerHour(20).Burst(10), 0))
+			require.NoError(s, l.Refill(s.Context()))
+			require.NoError(s, s.reader.SetBy(s.Context(), api, "", "ann"))
+			return ""
+		},
+	},
+	{
 		what: "a limit of a key that somebody has set", held: 3, why: fleet.WhySet, says: []string{`The limit of the key "acme" was set to 1/hour, until`},
 		make: func(s *scene) string {
 			l := s.paced(reserve.PerHour(10)).For("acme")
