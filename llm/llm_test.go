@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -65,6 +67,69 @@ func TestPresetsHaveEachLimit(t *testing.T) {
 	_, _, err := llm.Chain().Acquire(t.Context(), llm.Estimate{}, time.Second)
 	require.ErrorIs(t, err, llm.ErrInvalid)
 	require.ErrorContains(t, err, "Chain: needs at least one Set")
+}
+
+// The fleet follows the limits that responses of each provider state, in the headers that the provider sends. What no
+// header states in a form that fits the limit stays.
+func TestPresetsFollowStatedLimits(t *testing.T) {
+	for name, c := range map[string]struct {
+		preset llm.Preset
+		states []string       // name, value
+		want   map[string]int // per minute, and for windows less by the burst
+	}{
+		"Anthropic": {llm.Anthropic("m", llm.Build), []string{
+			"anthropic-ratelimit-requests-limit", "50", "anthropic-ratelimit-requests-remaining", "49",
+			"anthropic-ratelimit-input-tokens-limit", "30000", "anthropic-ratelimit-input-tokens-remaining", "30000",
+			"anthropic-ratelimit-output-tokens-limit", "8000", "anthropic-ratelimit-output-tokens-remaining", "8000",
+			"anthropic-ratelimit-tokens-limit", "10", "anthropic-ratelimit-tokens-remaining", "10", // the lowest of all, perhaps of a workspace
+		}, map[string]int{"requests": 50, "input": 30_000, "output": 8000}},
+		"OpenAI": {llm.OpenAI("m", 600, 200_000), []string{
+			"x-ratelimit-limit-requests", "60", "x-ratelimit-remaining-requests", "59", "x-ratelimit-reset-requests", "1s",
+			"x-ratelimit-limit-tokens", "150000", "x-ratelimit-remaining-tokens", "140000", "x-ratelimit-reset-tokens", "4s",
+		}, map[string]int{"requests": 60, "tokens": 150_000}},
+		"OpenAI, project": {llm.OpenAI("m", 600, 200_000), []string{
+			"x-ratelimit-limit-tokens", "150000", "x-ratelimit-remaining-tokens", "140000", "x-ratelimit-reset-tokens", "4s",
+			"x-ratelimit-limit-project-tokens", "60000", "x-ratelimit-remaining-project-tokens", "57000", "x-ratelimit-reset-project-tokens", "3s",
+		}, map[string]int{"requests": 600, "tokens": 60_000}},
+		"Azure": {llm.Azure("m", 240_000), []string{
+			"x-ratelimit-remaining-requests", "200", "x-ratelimit-limit-tokens", "150000", "x-ratelimit-remaining-tokens", "140000", "x-rate-limit-reset-tokens", "55",
+		}, map[string]int{"requests": 1440 - 6*2, "tokens": 150_000 - 1999}},
+		"Groq": {llm.Groq("m", 30, 30_000), []string{
+			"x-ratelimit-limit-requests", "14400", "x-ratelimit-remaining-requests", "14370", "x-ratelimit-reset-requests", "2m59.56s", // of a day
+			"x-ratelimit-limit-tokens", "18000", "x-ratelimit-remaining-tokens", "17997", "x-ratelimit-reset-tokens", "10ms",
+		}, map[string]int{"requests": 30, "tokens": 18_000}},
+		"Mistral": {llm.Mistral("m", 10, 500_000), []string{
+			"x-ratelimit-limit-tokens-minute", "100000", "x-ratelimit-remaining-tokens-minute", "99911", "x-ratelimit-tokens-query-cost", "52",
+			"x-ratelimit-limit-req-minute", "60", "x-ratelimit-remaining-req-minute", "57",
+		}, map[string]int{"requests": 60 - 9, "tokens": 100_000 - 8332}},
+		"Gemini":  {llm.Gemini("m", 100, 100_000), nil, map[string]int{"requests": 100, "input": 100_000}},
+		"Bedrock": {llm.Bedrock("m", 200_000), []string{"X-Amzn-Bedrock-Input-Token-Count", "52"}, map[string]int{"tokens": 200_000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				set := newSet(t, bubble.New(t), llm.Config{Account: "a", Preset: c.preset})
+				client := set.Client(&http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) {
+					header := http.Header{}
+					for pair := range slices.Chunk(c.states, 2) {
+						header.Set(pair[0], pair[1])
+					}
+					return &http.Response{StatusCode: http.StatusOK, Header: header, Body: http.NoBody, Request: r}, nil
+				})})
+				response, err := client.Post("https://api.example/v1/chat/completions", "application/json", strings.NewReader(`{"max_tokens":100}`))
+				require.NoError(t, err)
+				require.NoError(t, response.Body.Close())
+				got := map[string]int{}
+				for _, limiter := range set.Limits().Limits() {
+					state, err := limiter.State(t.Context())
+					require.NoError(t, err)
+					if kind, ok := strings.CutPrefix(limiter.Name(), "m/"); ok {
+						got[kind] = int(math.Round(60 * state.Rate))
+					}
+				}
+				assert.Equal(t, c.want, got)
+			})
+		})
+	}
 }
 
 // An empty name of a tenant fails its calls: else they would be calls of no tenant.

@@ -42,7 +42,7 @@ type Preset struct {
 	// full bucket; the rest is charged afterwards.
 	Burst time.Duration
 
-	windows [4]string // names of requests, tokens, input and output in responses
+	windows [4]string // names of requests, tokens, input and output in responses; several with commas
 }
 
 // Tier is a tier of an account at Anthropic.
@@ -71,7 +71,7 @@ func Anthropic(model string, tier Tier) Preset {
 // OpenAI returns the limits of a model on OpenAI's API. It counts what requests reserve, and its page
 // "Rate limits" of 2026 documents no refund.
 func OpenAI(model string, requests, tokens int) Preset {
-	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, Counting: CountLarger, CacheCounts: true, FailedCounts: true, MostOutput: 4096, windows: named}
+	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, Counting: CountLarger, CacheCounts: true, FailedCounts: true, MostOutput: 4096, windows: [4]string{"requests", "tokens,project-tokens", "-", "-"}}
 }
 
 // Azure returns the limits of a deployment of Azure OpenAI: 6 requests per minute for 1,000 tokens, and at
@@ -99,7 +99,7 @@ func Mistral(model string, perSecond float64, tokens int) Preset {
 	if perSecond > 0 {
 		requests = max(1, requests)
 	}
-	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, CacheCounts: true, MostOutput: 8192, Burst: time.Second, windows: named}
+	return Preset{API: bodies.OpenAI, Model: model, Requests: requests, Tokens: tokens, CacheCounts: true, MostOutput: 8192, Burst: time.Second, windows: [4]string{"req-minute", "tokens-minute", "-", "-"}}
 }
 
 // Bedrock returns the limits of a model on the runtime API of Amazon Bedrock. Tokens of answers count five times, as

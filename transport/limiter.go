@@ -31,7 +31,8 @@ type Turn struct {
 	Window string
 
 	// Windows are the provider's names for several limits, in their order. Only the limit that is
-	// used up is paused. Without Windows, all limits are paused together, and none of them follows
+	// used up is paused. A limit that responses state in several windows has their names with commas, such as
+	// "tokens,project-tokens". Without Windows, all limits are paused together, and none of them follows
 	// what responses state; see [Config.Learn].
 	Windows []string
 
@@ -151,5 +152,15 @@ func (c *call) concerns(i int, w headers.Window) bool {
 	if c.Windows[i] == "" {
 		return w.Unit == headers.Requests
 	}
-	return w.Name == strings.ToLower(c.Windows[i])
+	return c.named(i, w.Name)
+}
+
+// named reports whether the provider has this name for the limit at this index.
+func (c *call) named(i int, name string) bool {
+	for one := range strings.SplitSeq(c.Windows[i], ",") {
+		if name != "" && strings.EqualFold(one, name) {
+			return true
+		}
+	}
+	return false
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -104,8 +103,11 @@ func (c *call) pauses(advice verdict) []time.Duration {
 			}
 		}
 	}
-	if i := slices.IndexFunc(c.Windows, func(w string) bool { return w != "" && strings.EqualFold(w, advice.window) }); i >= 0 && advice.After > 0 {
-		each[i] = max(each[i], advice.After)
+	for i := range each {
+		if c.named(i, advice.window) {
+			each[i] = max(each[i], advice.After)
+			break
+		}
 	}
 	all := slices.Max(each) == 0
 	for i := range each {
