@@ -16,9 +16,9 @@ import (
 // hold returns a body that calls end once: when it is read to its end, when it fails, or when it is closed. A body
 // that can also be written to, as after a change of protocol, stays writable.
 func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, early, end func()) io.ReadCloser {
-	h := &held{ReadCloser: body, scan: scan, early: early, end: end}
-	if scan != nil && zipped {
-		h.unzip = newUnzip(scan)
+	h := &held{ReadCloser: body, scan: scan, end: end}
+	if h.prompt = (prompt{scan, early}); scan != nil && zipped {
+		h.unzip = newUnzip(&h.prompt)
 	}
 	if w, ok := body.(io.Writer); ok {
 		return heldWriter{h, w}
@@ -29,10 +29,10 @@ func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, early, end func
 // held is the body of a response. It passes all bytes on as they come, and shows them to a scanner.
 type held struct {
 	io.ReadCloser
-	early func() // called once, when the prompt is known before the end; nil: nobody wants to know
-	end   func()
-	scan  *bodies.Scanner // nil: nobody wants to know
-	unzip *unzip          // between the body and the scanner, if the body is compressed
+	end    func()
+	scan   *bodies.Scanner // nil: nobody wants to know
+	prompt prompt          // before the scanner
+	unzip  *unzip          // before both, if the body is compressed
 
 	mu    sync.Mutex // Close may be called during a Read
 	ended bool
@@ -47,11 +47,7 @@ func (h *held) Read(p []byte) (int, error) {
 		case h.unzip != nil:
 			h.unzip.write(p[:n])
 		default:
-			_, _ = h.scan.Write(p[:n])
-			if h.early != nil && h.scan.Knows() {
-				h.early()
-				h.early = nil
-			}
+			_, _ = h.prompt.Write(p[:n])
 		}
 		h.mu.Unlock()
 	}
@@ -88,13 +84,28 @@ type heldWriter struct {
 	io.Writer
 }
 
+// prompt passes text on to a scanner, and tells when the scanner knows the prompt.
+type prompt struct {
+	scan  *bodies.Scanner
+	early func() // called once, when the prompt is known before the end; nil: nobody wants to know
+}
+
+func (p *prompt) Write(text []byte) (int, error) {
+	n, err := p.scan.Write(text)
+	if p.early != nil && p.scan.Knows() {
+		p.early()
+		p.early = nil
+	}
+	return n, err
+}
+
 // unzip decompresses what a body brings. Where the bytes are broken, the scanner gets no more of them.
 type unzip struct {
 	to   *io.PipeWriter
 	done chan struct{}
 }
 
-func newUnzip(scan *bodies.Scanner) *unzip {
+func newUnzip(scan io.Writer) *unzip {
 	from, to := io.Pipe()
 	u := &unzip{to: to, done: make(chan struct{})}
 	go func() {

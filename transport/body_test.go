@@ -139,6 +139,35 @@ func TestTokens(t *testing.T) {
 	}
 }
 
+// The prompt of a stream is settled when the stream states it, compressed or not.
+func TestPromptOfAStream(t *testing.T) {
+	for _, zip := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			api, err := emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 50, Input: 30_000, Output: 8000, Wire: emulator.Wire{Gzip: zip, Answer: func(emulator.Call) emulator.Answer {
+				return emulator.Answer{Input: 1500, Output: 400, PerSecond: 10}
+			}}})
+			require.NoError(t, err)
+			all, input, _ := models(t, bubble.New(t))
+			paced := newTransport(t, transport.Config{
+				Base: emulator.RoundTripper(api), API: bodies.Anthropic,
+				Choose: func(*http.Request) (transport.Turn, error) {
+					return transport.Turn{Limiter: all, Costs: []int{1, 10_000, 2000, 1}}, nil
+				},
+				Tokens: func(_ *http.Response, u bodies.Usage) []int { return []int{-1, u.Input, u.Output, -1} },
+				Early:  func(_ *http.Response, u bodies.Usage) []int { return []int{-1, u.Input, -1, -1} },
+			})
+			r := newRequest(t, http.MethodPost, "https://api.example/v1/messages", strings.NewReader(`{"model":"m","max_tokens":4000,"stream":true}`))
+			r.Header.Set("Accept-Encoding", "gzip")
+			response, err := paced.RoundTrip(r)
+			require.NoError(t, err)
+			go func() { _, _ = io.Copy(io.Discard, response.Body) }()
+			time.Sleep(2 * time.Second)
+			assert.InDelta(t, 30_000-1500, left(t, input), 1, "compressed: %v", zip)
+			require.NoError(t, response.Body.Close())
+		})
+	}
+}
+
 // parts is a body that comes in these parts, and ends with an error.
 type parts struct {
 	rest   [][]byte
