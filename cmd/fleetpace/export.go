@@ -50,8 +50,8 @@ type gauges struct {
 	app *app
 	up  metric.Int64ObservableGauge
 
-	waiting, booked, heldCalls, unclaimed, processes, keys, paused, stopped, set, differ, slots, held metric.Int64ObservableGauge
-	longest, longestNotHeld, pause, allowed, oldest                                                   metric.Float64ObservableGauge
+	waiting, booked, heldCalls, unclaimed, processes, keys, paused, stopped, mustWait, set, differ, slots, held metric.Int64ObservableGauge
+	longest, longestNotHeld, pause, allowed, oldest                                                             metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter, a *app) error {
@@ -77,14 +77,15 @@ func newGauges(m metric.Meter, a *app) error {
 	g.up = whole("redis.up", "", "1 if Redis answers.")
 	g.waiting = whole("queued_calls", "{call}", "Calls waiting for their turns.")
 	g.longest = seconds("queued_calls.longest", "s", "The longest time that a waiting call has waited.")
-	g.longestNotHeld = seconds("queued_calls.longest_not_held", "s", "The same, for calls that neither a pause nor another limit holds back.")
+	g.longestNotHeld = seconds("queued_calls.longest_not_held", "s", "The same, for calls that no pause, no used-up quota and no other limit holds back.")
 	g.booked = whole("booked_calls", "{call}", "Calls booked for later: rescheduled tasks.")
-	g.heldCalls = whole("held_calls", "{call}", "Waiting or booked calls that a pause or another limit holds back.")
+	g.heldCalls = whole("held_calls", "{call}", "Waiting or booked calls that a pause, a used-up quota or another limit holds back.")
 	g.unclaimed = whole("unclaimed_calls", "{call}", "Calls that could be made, but no live process makes them.")
 	g.processes = whole("processes", "{process}", "Live processes.")
 	g.keys = whole("keys", "{key}", "Keys in use.")
 	g.paused = whole("paused", "", "1 if the limit or one of its keys is paused or stopped.")
 	g.stopped = whole("stopped", "", "1 if the limit or one of its keys is stopped: an account or quota is used up, and calls fail.")
+	g.mustWait = whole("must_wait", "", "1 if calls wait for the end of a pause or for the next window of a quota, of this limit or of another one that they also need.")
 	g.pause = seconds("pause.remaining", "s", "How long the pause or stop still lasts.")
 	g.set = whole("set", "", "1 if the configured limit is overridden.")
 	g.differ = whole("differ", "", "1 if processes are configured with different limits.")
@@ -127,7 +128,7 @@ func (g *gauges) tell(o metric.Observer, l *fleet.Line) {
 		value int64
 	}{
 		{g.waiting, l.Waiting}, {g.booked, l.Booked}, {g.heldCalls, l.HeldCalls}, {g.unclaimed, l.Unclaimed}, {g.processes, int64(l.Processes)}, {g.keys, int64(l.Keys)},
-		{g.paused, flag(l.Paused)}, {g.stopped, flag(l.Stopped)}, {g.set, flag(l.Set)}, {g.differ, flag(l.Differ)},
+		{g.paused, flag(l.Paused)}, {g.stopped, flag(l.Stopped)}, {g.mustWait, flag(l.MustWait)}, {g.set, flag(l.Set)}, {g.differ, flag(l.Differ)},
 	} {
 		o.ObserveInt64(n.gauge, n.value, of)
 	}

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/reserve"
@@ -32,9 +33,12 @@ type Line struct {
 	Failing   int     `json:"failing,omitempty"` // processes whose calls fail: see Survey.Unfit
 	Error     string  `json:"error,omitempty"`
 
-	HeldCalls     int64   `json:"heldCalls,omitempty"`     // waiting or booked calls that a pause or another limit holds back
+	HeldCalls     int64   `json:"heldCalls,omitempty"`     // waiting or booked calls that a pause, a used-up quota or another limit holds back
 	OldestNotHeld float64 `json:"oldestNotHeld,omitempty"` // seconds that the oldest waiting call has waited, without calls that are held back
 	Unclaimed     int64   `json:"unclaimed,omitempty"`     // calls that could be made, but no live process makes them
+	MustWait      bool    `json:"mustWait,omitempty"`      // calls wait for the end of a pause or for the next window of a quota, here or at another limit
+
+	heldBy []string // the other limits of the group that hold calls back
 
 	Why     Answer  `json:"why"` // what holds back the calls of the key that is worst
 	Busiest Busiest `json:"busiest"`
@@ -58,20 +62,32 @@ func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, err
 		}
 		lines = append(lines, look.Line(rates))
 	}
+	must := map[Name]bool{}
+	for i := range lines {
+		must[Name{lines[i].Name, lines[i].Group}] = lines[i].MustWait
+	}
+	for i := range lines {
+		l := &lines[i]
+		l.MustWait = l.MustWait || slices.ContainsFunc(l.heldBy, func(other string) bool { return must[Name{other, l.Group}] })
+	}
 	return lines, nil
 }
 
 // Line sums up a look.
 func (l *Look) Line(rates *Rates) Line {
 	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Alive(), Differ: len(l.Differ) > 0}
-	paused := map[string]bool{}
+	must := map[string]bool{}
 	for i := range l.Rows {
-		paused[l.Rows[i].Key] = l.Rows[i].Paused
+		must[l.Rows[i].Key] = l.Rows[i].Paused || l.Rows[i].usedUp()
+		sum.MustWait = sum.MustWait || must[l.Rows[i].Key]
 	}
 	for _, k := range l.Keys {
 		sum.Oldest = max(sum.Oldest, k.Oldest)
+		if k.HeldBack > 0 {
+			sum.heldBy = append(sum.heldBy, k.HeldBy)
+		}
 		switch held := k.HeldBack + k.HeldElse; {
-		case paused[k.Key]: // all its calls are held back; they are counted below
+		case must[k.Key]: // all its calls are held back; they are counted below
 		case held < k.Calls:
 			sum.OldestNotHeld = max(sum.OldestNotHeld, k.Oldest)
 			fallthrough
@@ -84,10 +100,11 @@ func (l *Look) Line(rates *Rates) Line {
 		row := &l.Rows[i]
 		sum.Waiting, sum.Booked, sum.Held = sum.Waiting+row.Waiting, sum.Booked+row.Booked, sum.Held+row.Held
 		sum.Set = sum.Set || row.Set
-		switch {
-		case row.Paused:
+		if must[row.Key] {
 			sum.HeldCalls += max(row.Waiting, int64(row.Calls)) + row.Booked
-		case l.Alive() > 0:
+		}
+		switch {
+		case row.Paused, l.Alive() > 0:
 		case row.Wait <= 0: // permits are available
 			sum.Unclaimed += row.Booked
 			fallthrough
@@ -131,6 +148,20 @@ func (l *Look) Line(rates *Rates) Line {
 		}
 	}
 	return sum
+}
+
+// queues is the longest window of a quota whose calls count as a queue: alerts judge what happens in five minutes.
+const queues = 5 * time.Minute
+
+// usedUp reports whether less than a usual call costs is left of a quota or rolling limit, so that
+// calls wait for another window.
+func (row *Row) usedUp() bool {
+	kind := row.State.Limit.Kind()
+	if row.Err != nil || kind != reserve.KindQuota && kind != reserve.KindRolling || row.Waiting+row.Booked == 0 {
+		return false
+	}
+	usual := max(1, float64(row.Permits)/max(1, float64(row.Used)))
+	return row.State.Stored < usual && float64(row.State.Burst) > queues.Seconds()*row.Rate
 }
 
 // Busiest is how much of its limit the busiest key uses. Its unit is permits per second of a rate, permits of the window of

@@ -25,14 +25,14 @@ func TestLineOfCallsThatDoNotGoOn(t *testing.T) {
 			s.waits(3, s.paced(reserve.PerHour(1)).Wait)
 			s.told(3)
 		}},
-		{what: "a pause", want: fleet.Line{Waiting: 3, Booked: 1, HeldCalls: 4}, make: func(s *scene) {
+		{what: "a pause", want: fleet.Line{Waiting: 3, Booked: 1, HeldCalls: 4, MustWait: true}, make: func(s *scene) {
 			l := s.paced(reserve.PerHour(1))
 			s.waits(3, l.Wait)
 			s.told(3)
 			s.books(l, "task-1")
 			require.NoError(s, l.Pause(s.Context(), time.Hour, ""))
 		}},
-		{what: "a pause of one of two keys", ages: true, want: fleet.Line{Waiting: 4, HeldCalls: 3}, make: func(s *scene) {
+		{what: "a pause of one of two keys", ages: true, want: fleet.Line{Waiting: 4, HeldCalls: 3, MustWait: true}, make: func(s *scene) {
 			l := s.paced(reserve.PerHour(1))
 			for key, calls := range map[string]int{"paused": 3, "free": 1} {
 				require.NoError(s, l.For(key).Wait(s.Context()))
@@ -71,7 +71,33 @@ func TestLineOfCallsThatDoNotGoOn(t *testing.T) {
 			s.booked("task-1", "task-2")
 			s.forgotten(false)
 		}},
-		{what: "a pause, and nobody lives", want: fleet.Line{Waiting: 3, HeldCalls: 3}, make: func(s *scene) {
+		{what: "a quota of a month is used up", want: fleet.Line{Waiting: 3, HeldCalls: 3, MustWait: true}, make: func(s *scene) {
+			s.waits(3, s.paced(reserve.Quota(1, reserve.CalendarMonth)).Wait)
+			s.told(3)
+		}},
+		{what: "what is left of a quota is less than a call costs", want: fleet.Line{Waiting: 1, HeldCalls: 1, MustWait: true}, make: func(s *scene) {
+			l, _ := s.process(reserve.Config{Limit: reserve.Quota(15, reserve.CalendarMonth)})
+			costly := func(ctx context.Context) error { return l.WaitN(ctx, 10) }
+			require.NoError(s, costly(s.Context()))
+			s.waits(1, costly)
+			s.told(1)
+		}},
+		{what: "a rolling limit of a minute is used up, which is a queue", ages: true, want: fleet.Line{Waiting: 3}, make: func(s *scene) {
+			s.waits(3, s.paced(reserve.Rolling(1, time.Minute)).Wait)
+			s.told(3)
+		}},
+		{what: "the used-up quota of another limit", want: fleet.Line{Waiting: 3, HeldCalls: 3, MustWait: true}, make: func(s *scene) {
+			client := s.server.Client(s)
+			calls := s.limiter(client, reserve.Config{Limit: reserve.PerSecond(100), Group: "g"})
+			quota := s.limiter(client, reserve.Config{Name: "quota", Limit: reserve.Quota(1, reserve.CalendarMonth), Group: "g"})
+			both := s.joint(calls, quota)
+			s.waits(4, func(ctx context.Context) error { return both.Wait(ctx) })
+			s.until("the report says so", func() bool {
+				survey, err := s.reader.Survey(s.Context(), fleet.Name{Name: "api", Group: "g"})
+				return err == nil && len(survey.Keys) == 1 && survey.Keys[0].HeldBack == 3
+			})
+		}},
+		{what: "a pause, and nobody lives", want: fleet.Line{Waiting: 3, HeldCalls: 3, MustWait: true}, make: func(s *scene) {
 			s.abandoned(3)
 			s.silent(time.Minute, true)
 			l, err := reserve.New(s.client, reserve.Config{Name: "api", Prefix: s.prefix, Limit: reserve.PerMinute(1)})
@@ -99,7 +125,7 @@ func TestLineOfCallsThatDoNotGoOn(t *testing.T) {
 				}
 				t.Logf("%+v", line)
 				return line.Waiting == c.want.Waiting && line.Booked == c.want.Booked && line.HeldCalls == c.want.HeldCalls &&
-					line.Unclaimed == c.want.Unclaimed && c.ages == (line.OldestNotHeld > 0)
+					line.Unclaimed == c.want.Unclaimed && line.MustWait == c.want.MustWait && c.ages == (line.OldestNotHeld > 0)
 			})
 		})
 	}
