@@ -382,6 +382,27 @@ func TestDeadFleet(t *testing.T) {
 	assert.Contains(t, page, `data-label="a new call waits">not known</td>`)
 }
 
+// What the pages say fits together.
+func TestTextsOfThePages(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, monitor.Config{})
+	require.NoError(t, s.limiter("slow", reserve.Every(time.Hour)).Wait(t.Context()))
+	require.NoError(t, s.limiter("stopped", reserve.PerSecond(10)).Wait(t.Context()))
+	require.NoError(t, s.limiter("stopped", reserve.PerSecond(10)).Stop(t.Context(), time.Now().Add(time.Hour), "no credit"))
+	keys := s.limiter("keys", reserve.PerSecond(10))
+	for i := range 60 {
+		require.NoError(t, keys.For(fmt.Sprint(i)).Wait(t.Context()))
+	}
+	s.shows("limit?name=slow", "<dt>Used</dt>")
+	assert.NotContains(t, s.get("limit?name=slow"), "<dt>Permits per second</dt>", "it would be 0 while the limit is used up")
+	s.shows("limit?name=keys", `Nothing holds it back</span>`)
+	s.shows("", `Stopped: calls fail</span> <span>hard stop: no credit</span>`)
+	s.shows("", "at least 50 keys used lately")
+	require.NoError(t, keys.Close())
+	s.shows("limit?name=keys", "1 idle or closed")
+	assert.NotContains(t, s.get("limit?name=keys"), ">Heartbeat</th>", "a table without rows")
+}
+
 // A page that reads another Redis than the fleet's says what it reads.
 func TestNoLimits(t *testing.T) {
 	t.Parallel()

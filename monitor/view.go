@@ -32,6 +32,7 @@ var functions = template.FuncMap{
 		}
 		return key
 	},
+	"most":  func() int { return 50 }, // how many keys a process reports
 	"slot":  fleet.SlotID,
 	"doing": fleet.Doing,
 	"since": func(t time.Time) string { return fleet.Span(time.Since(t).Seconds()) },

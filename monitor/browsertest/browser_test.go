@@ -108,11 +108,12 @@ func (s *scene) tab(path string, actions ...chromedp.Action) context.Context {
 	return tab
 }
 
+// run does something in a tab, which it brings to the front: a hidden page is not live.
 func (s *scene) run(tab context.Context, actions ...chromedp.Action) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(tab, patience)
 	defer cancel()
-	require.NoError(s, chromedp.Run(ctx, actions...))
+	require.NoError(s, chromedp.Run(ctx, append([]chromedp.Action{page.BringToFront()}, actions...)...))
 }
 
 // value is what an expression is in a tab.
@@ -126,7 +127,7 @@ func (s *scene) sees(tab context.Context, what, condition string) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(tab, patience)
 	defer cancel()
-	require.NoError(s, chromedp.Run(ctx, chromedp.Evaluate(fmt.Sprintf(`new Promise((seen) => {
+	require.NoError(s, chromedp.Run(ctx, page.BringToFront(), chromedp.Evaluate(fmt.Sprintf(`new Promise((seen) => {
 		const look = () => { if (%s) { changes.disconnect(); seen(true); } };
 		const changes = new MutationObserver(look);
 		changes.observe(document, {subtree: true, childList: true, attributes: true, characterData: true});
@@ -142,6 +143,7 @@ func (s *scene) goes(tab context.Context, actions ...chromedp.Action) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(tab, patience)
 	defer cancel()
+	require.NoError(s, chromedp.Run(ctx, page.BringToFront()))
 	_, err := chromedp.RunResponse(ctx, actions...)
 	require.NoError(s, err)
 }
@@ -277,6 +279,37 @@ func TestPauseInThePage(t *testing.T) {
 	}{{"limit", "light", 1280}, {"limit-dark", "dark", 1280}, {"limit-narrow", "light", 360}, {"limit-narrow-dark", "dark", 360}} {
 		s.run(tab, chromedp.EmulateViewport(look.width, 900), emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: look.scheme}}))
 		s.picture(tab, look.name)
+	}
+}
+
+// What is wrong appears although the keyboard focus is there, and the focus stays on the same link.
+func TestFocusStays(t *testing.T) {
+	s := newScene(t)
+	pause := func(name string) {
+		l := s.limiter(name, reserve.PerSecond(50))
+		s.call(l)
+		require.NoError(t, l.Pause(t.Context(), time.Hour, ""))
+	}
+	pause("openai")
+	tab := s.tab("")
+	for i, part := range []string{"#wrong", "#limits"} {
+		link := part + ` a[href="limit?name=openai"]`
+		s.sees(tab, "the link", `document.querySelector(`+quoted(link)+`)`)
+		s.run(tab, chromedp.Focus(link))
+		pause(fmt.Sprint("another-", i)) // it moves the first one to another row
+		s.sees(tab, part+" tells of the other one, too", fmt.Sprintf(`document.querySelector("#wrong").textContent.includes("%d limits stand still") && `, i+2)+order(append([]string{"another-0", "another-1"}[:i+1], "openai")...))
+		var there bool
+		s.value(tab, `document.activeElement === document.querySelector(`+quoted(link)+`)`, &there)
+		assert.True(t, there, "the focus stays in %s", part)
+	}
+}
+
+// Pages that nobody sees hold no connection, so a browser shows more pages than it opens connections.
+func TestManyTabs(t *testing.T) {
+	s := newScene(t)
+	s.call(s.limiter("openai", reserve.PerSecond(50)))
+	for range 10 {
+		s.sees(s.tab(""), "the page is live", `document.getElementById("state").textContent === "live"`)
 	}
 }
 

@@ -11,8 +11,9 @@ function span(seconds) {
   return (h ? h + "h" : "") + m + "m" + (seconds % 60) + "s";
 }
 
-// tick says how old what is shown is, and counts down.
+// tick says how old what is shown is, counts down, and replaces what could not be replaced before.
 function tick() {
+  for (const [id, html] of later) replace(id, html);
   const old = Math.round((Date.now() - heard) / 1000);
   state.hidden = false;
   state.className = old > 4 || !answers ? "s-stop" : "live";
@@ -23,12 +24,26 @@ function tick() {
   }
 }
 
-// replace puts a part in place. Who is about to press or read something there does not lose it.
+// keeping changes an element. The keyboard focus stays on the same link, or on the element if the link is gone.
+function keeping(element, change) {
+  const focus = document.activeElement, held = element.contains(focus), href = focus && focus.getAttribute("href");
+  change();
+  if (!held || element.contains(document.activeElement)) return;
+  element.tabIndex = -1;
+  ([...element.querySelectorAll("a, summary")].find((n) => n.getAttribute("href") === href) || element).focus({preventScroll: true});
+}
+
+const later = new Map(); // the parts in which something is being pressed: they are replaced afterwards
+
+// replace puts a part in place.
 function replace(id, html) {
   const part = byId(id), open = [...part.querySelectorAll("details")].map((d) => d.open);
-  if (part.contains(document.activeElement) || part.matches(":active")) return;
-  part.innerHTML = html;
-  part.querySelectorAll("details").forEach((d, i) => { d.open = Boolean(open[i]); });
+  if (part.matches(":active")) return later.set(id, html);
+  later.delete(id);
+  keeping(part, () => {
+    part.innerHTML = html;
+    part.querySelectorAll("details").forEach((d, i) => { d.open = Boolean(open[i]); });
+  });
 }
 
 function cellOf(html) {
@@ -51,8 +66,8 @@ function fill(told) {
     (told.rows[id] || []).forEach((html, i) => {
       if (!html) return;
       const cell = cellOf(html), old = tr.cells[i];
-      if (!old) tr.append(cell);
-      else if (!old.contains(document.activeElement)) old.replaceWith(cell);
+      if (old) old.replaceWith(cell);
+      else tr.append(cell);
     });
     if (body.rows[at] !== tr) body.insertBefore(tr, body.rows[at] || null);
   });
@@ -60,13 +75,27 @@ function fill(told) {
   byId("none").hidden = told.order.length > 0;
 }
 
-const source = new EventSource(document.body.dataset.events);
-source.addEventListener("look", (e) => {
+let source;
+
+// listen opens the events. A page that nobody sees does not listen: over HTTP/1 a browser opens six connections to a
+// server, and a seventh page would wait for ever.
+function listen() {
+  if (source) source.close();
+  source = null;
+  if (document.hidden) return;
+  source = new EventSource(document.body.dataset.events);
+  source.addEventListener("look", look);
+}
+
+function look(e) {
   const told = JSON.parse(e.data);
   heard = Date.now();
   answers = !told.error;
   for (const [id, html] of Object.entries(told.parts || {})) replace(id, html);
-  if (told.order) fill(told);
+  if (told.order) keeping(byId("limits"), () => fill(told));
   tick();
-});
+}
+
+listen();
+document.addEventListener("visibilitychange", listen);
 setInterval(tick, 1000);
