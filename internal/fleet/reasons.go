@@ -81,6 +81,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	full := limit.Kind() == reserve.KindSlots && row.Held >= st.Burst && st.Burst > 0
 	if full {
 		add(true, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(row))
+		all[len(all)-1].more = lately(st.Holders)
 	}
 	others := ""
 	if row.HeldElse > 0 {
