@@ -25,8 +25,7 @@ func (s *Server) join(p *poll, at *place) (err error) {
 		at.id, at.inRedis, at.untold = ownID(at.caller, cmp.Or(p.attempt, newID())), true, true
 	}
 	if at.inRedis {
-		at.reservation, err = at.turns.Ask(p, at.id, patience, at.costs...)
-		return err
+		return at.ask(p, patience)
 	}
 	if at.reservation, err = at.turns.Reserve(p, at.costs...); err != nil {
 		return err
@@ -38,7 +37,15 @@ func (s *Server) join(p *poll, at *place) (err error) {
 		return err
 	}
 	at.id, at.inRedis, at.untold = newID(), true, true
-	at.reservation, err = at.turns.Ask(p, at.id, patience, at.costs...)
+	return at.ask(p, patience)
+}
+
+func (at *place) ask(p *poll, patience time.Duration) (err error) {
+	turns := at.turns
+	if at.leaves(p) {
+		turns = turns.Leaving()
+	}
+	at.reservation, err = turns.Ask(p, at.id, patience, at.costs...)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -212,7 +213,7 @@ func attemptsOf(r *http.Request) (own string, lost []string) {
 // ownID returns the id of a call with slots that has none. People see it, and it does not tell the name of the request.
 func ownID(caller, attempt string) string {
 	sum := sha256.Sum256([]byte(attempt))
-	return prefix + caller + "/" + hex.EncodeToString(sum[:16])
+	return prefix + caller + "/" + hex.EncodeToString(sum[:16]) + mark
 }
 
 // freeLost frees the slots that responses have granted which did not arrive.
@@ -232,6 +233,15 @@ func (s *Server) freeLost(ctx context.Context, n need, id, caller string, lost [
 func newID() string {
 	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
-	id := append(make([]byte, 0, len(prefix)+2*len(random)), prefix...)
-	return string(hex.AppendEncode(id, random[:]))
+	id := append(make([]byte, 0, len(prefix)+2*len(random)+len(mark)), prefix...)
+	return string(append(hex.AppendEncode(id, random[:]), mark...))
 }
+
+// mark ends the ids that a server has made, so that any server knows them.
+const mark = "~"
+
+var made = regexp.MustCompile(`[0-9a-f]{32}` + mark + `$`)
+
+// leaves reports whether the call gives up its place at a hard stop. Its id is the server's, or it waits no longer than
+// max_wait. Otherwise its caller books it, and comes back when it likes.
+func (at *place) leaves(p *poll) bool { return p.maxWait >= 0 || made.MatchString(at.id) }

@@ -2,14 +2,18 @@ package remote_test
 
 import (
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/bubble"
@@ -60,6 +64,84 @@ func TestHardStopIsProbed(t *testing.T) {
 			require.Equal(t, http.StatusNoContent, post(t, servers[0], "/v1/resume", wants(c.limit)).Code)
 			require.Equal(t, http.StatusOK, post(t, servers[1], "/v1/wait", wants(c.limit)).Code)
 		})
+	}
+}
+
+// Callers meet a hard stop after they got an id from the server: they get 429 with its reason, end and scope, those that
+// wait within a second and others when they come back, from any server. No place and no booking is left. So it is with
+// an id of their own and a max_wait. With such an id alone, the call is booked.
+func TestHardStopOfCallersWithIDs(t *testing.T) {
+	for _, c := range []struct {
+		limit, caller string
+		own           bool
+	}{{"slow", "", false}, {"slots", "", false}, {"slots", "web-3/4711", false}, {"slow", "", true}, {"slots", "", true}} {
+		for _, until := range []time.Time{{}, time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC)} {
+			t.Run(fmt.Sprint(c, until.Year()), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { hardStopOfCallersWithIDs(t, c.limit, c.caller, c.own, until) })
+			})
+		}
+	}
+}
+
+func hardStopOfCallersWithIDs(t *testing.T, limit, caller string, own bool, until time.Time) {
+	b := bubble.New(t)
+	servers := []*site{newSite(t, b, remote.Config{}), newSite(t, b, remote.Config{})}
+	ask := func(s *site, more ...string) *httptest.ResponseRecorder {
+		r := request(t, http.MethodPost, "/v1/wait", wants(limit, more...))
+		r.Header.Set("Fleetpace-Caller", caller)
+		return do(t, s, r)
+	}
+	l, err := servers[0].set.Get(limit)
+	require.NoError(t, err)
+	for range l.Limit().MaxBurst() { // the next turn is in a minute, or never
+		_, err := l.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+	}
+	stopped := time.Now().Add(50 * time.Second)
+	var callers sync.WaitGroup
+	for i := range 6 {
+		more := []string{`"poll":"20s"`}
+		id := ""
+		if own {
+			id, more = fmt.Sprint("job-", i), append(more, `"max_wait":"20m"`)
+		}
+		callers.Go(func() {
+			for k := 0; ; k++ {
+				terms := more
+				if id != "" {
+					terms = append(terms, `"id":"`+id+`"`)
+				}
+				sent := time.Now()
+				w := ask(servers[(i+k)%2], terms...)
+				if w.Code == http.StatusAccepted && time.Now().Before(stopped) {
+					id = body(t, w).ID
+					time.Sleep(ofMillis(body(t, w).Retry))
+					continue
+				}
+				var p struct {
+					Title, Reason, Scope string
+					Until                time.Time
+				}
+				assert.Equal(t, http.StatusTooManyRequests, w.Code, w.Body)
+				assert.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+				assert.Equal(t, []any{"Exhausted", "no credit", limit, until}, []any{p.Title, p.Reason, p.Scope, p.Until.UTC()}, w.Body)
+				if sent.Before(stopped) {
+					sent = stopped
+				}
+				assert.Less(t, time.Since(sent), time.Second)
+				return
+			}
+		})
+	}
+	time.Sleep(time.Until(stopped))
+	require.NoError(t, l.Stop(t.Context(), until, "no credit"))
+	callers.Wait()
+	time.Sleep(2 * time.Second)
+	state, err := l.State(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, []int64{0, 0}, []int64{state.Waiting, state.Booked})
+	if own {
+		assert.Equal(t, http.StatusAccepted, ask(servers[1], `"id":"job-0"`, `"poll":"0s"`).Code)
 	}
 }
 

@@ -22,8 +22,16 @@ type problem struct {
 	Detail string `json:"detail"`
 	Field  string `json:"field,omitempty"`
 	Value  any    `json:"value,omitempty"`
+	*stop
 
 	after time.Duration // the Retry-After header; below 0: no header
+}
+
+// stop is what a problem says of a hard stop.
+type stop struct {
+	Scope  string    `json:"scope"`
+	Reason string    `json:"reason"`
+	Until  time.Time `json:"until,omitzero"`
 }
 
 func (p problem) Error() string { return p.Detail }
@@ -56,8 +64,11 @@ func problemOf(err error, field string) problem {
 		return p
 	case errors.Is(err, reserve.ErrExhausted):
 		p := tooLate(nextProbe)
-		if errors.As(err, &stopped) && !stopped.Until.IsZero() {
-			p = tooLate(min(time.Until(stopped.Until), 24*time.Hour)) // it may end earlier
+		if errors.As(err, &stopped) {
+			if !stopped.Until.IsZero() {
+				p = tooLate(min(time.Until(stopped.Until), 24*time.Hour)) // it may end earlier
+			}
+			p.stop = &stop{stopped.Scope, stopped.Reason, stopped.Until.UTC()}
 		}
 		p.Title, p.Detail = "Exhausted", err.Error()
 		return p

@@ -3,6 +3,7 @@ package reserve
 import (
 	"cmp"
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -68,7 +69,8 @@ func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
 // the call is [Reservation.Booked]: its process need not wait, and asks again a [Lead] before the
 // turn is Due, or earlier.
 //
-// While a limit is stopped, the call may get its turn to probe the stop: see [Limiter.Stop].
+// While a limit is stopped, the call may get its turn to probe the stop: see [Limiter.Stop]. Other calls are booked,
+// except those of [Joint.Leaving].
 //
 // You may repeat Ask under the same ID. If ctx ends during the request to Redis, Ask waits for the
 // answer for at most half a second, so that the call keeps its place. A deadline does not bound the
@@ -90,14 +92,22 @@ func (j *Joint) ask(ctx context.Context, id string, patience time.Duration, cost
 	heard, done := lasting(ctx)
 	defer done()
 	r, err := j.hold(heard, need, time.Time{})
-	if err != nil {
-		return nil, cmp.Or(ctx.Err(), err)
-	}
-	if r.Booked() {
+	if err == nil && r.Booked() {
 		if probes := j.probe(heard, need); probes != nil { // if all calls are booked, nobody else does
 			_ = j.leave(heard, id, costs)
 			return probes, nil
 		}
+		if need.Leaves {
+			if err = j.stopped(); err != nil {
+				ended(ctx, &need, 0, err, j.limits...)
+			}
+		}
+	}
+	if need.Leaves && errors.Is(err, ErrExhausted) {
+		_ = j.process().Drop(heard, &need) // it may be booked since earlier; else the booking ends by itself
+	}
+	if err != nil {
+		return nil, cmp.Or(ctx.Err(), err)
 	}
 	r.back = j.sooner(r.view().Due)
 	return r, nil

@@ -83,7 +83,7 @@ func (j *Joint) each(of func(*Limiter) *Limiter) *Joint {
 	for i, l := range j.limits {
 		limits[i] = of(l)
 	}
-	return &Joint{limits: limits}
+	return &Joint{limits, j.leaves}
 }
 
 // textOf describes a flow for people.

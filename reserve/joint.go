@@ -28,6 +28,7 @@ const maxJoint = 8
 // It is safe for concurrent use.
 type Joint struct {
 	limits []*Limiter
+	leaves bool // see Leaving
 }
 
 // All makes a Joint of one to eight different limits. All of them must have the same client,
@@ -191,7 +192,7 @@ func (j *Joint) costName(i int) string {
 // needOfAny is need for limits that may be closed. If it is not for a new call, the plan of a key does
 // not matter: it may have changed since the call was made.
 func (j *Joint) needOfAny(ctx context.Context, costs []int, isNew bool) (need engine.Need, err error) {
-	need.Flow = j.limits[0].flow
+	need.Flow, need.Leaves = j.limits[0].flow, j.leaves
 	if len(costs) != 0 && len(costs) != len(j.limits) {
 		return need, invalid("costs", "must be none, or one for each of the %d limits, got %d", len(j.limits), len(costs))
 	}

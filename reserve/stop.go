@@ -171,6 +171,20 @@ func (l *Limiter) Staying() *Limiter {
 // Staying is [Limiter.Staying] for all limits of the Joint.
 func (j *Joint) Staying() *Joint { return j.each((*Limiter).Staying) }
 
+// Leaving returns the same limits for calls of [Joint.Ask] whose callers wait for them. While a limit is stopped, such
+// a call fails with [ErrExhausted] and gives up its place, as a call without an ID does. Otherwise it keeps its place.
+func (j *Joint) Leaving() *Joint { return &Joint{j.limits, true} }
+
+// stopped returns the error of the first limit that is stopped, or nil.
+func (j *Joint) stopped() error {
+	for _, l := range j.limits {
+		if s := l.limit.Stopped(); s != nil {
+			return exhausted(l.Group())(l.limit, s)
+		}
+	}
+	return nil
+}
+
 // Probes reports whether the call probes a stop: see [Limiter.Stop]. It has its turn although the limit is stopped,
 // holds no slots, and its cost does not count.
 func (r *Reservation) Probes() bool { return r.stops != nil }

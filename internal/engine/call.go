@@ -120,6 +120,7 @@ type Need struct {
 	Settles bool   // The caller settles the real cost after the call.
 	Now     bool   // The call does not wait.
 	Stays   bool   // It keeps its place when a limit is stopped.
+	Leaves  bool   // It has an ID, and loses its place all the same when a limit is stopped.
 	Flow    wire.Flow
 
 	// ID names a booking: another process may make the call. Empty: the call has none. A call with an ID whose

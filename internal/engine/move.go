@@ -177,8 +177,9 @@ func (e *Engine) isMoving(limits []*wire.Limit, change int) {
 	}
 }
 
-// halt fails the calls that wait at limits with a hard stop, unless they stay, or have IDs, as bookings come back.
-// Calls that do not wait are only not due.
+// halt fails the calls that wait at limits with a hard stop, unless they stay, or have IDs, as bookings come back. A
+// call with an ID that leaves fails only after its first answer, which may be a booking. Calls that do not wait are only
+// not due.
 func (e *Engine) halt(limits []*wire.Limit) {
 	for _, limit := range limits {
 		s := limit.Stopped()
@@ -186,7 +187,7 @@ func (e *Engine) halt(limits []*wire.Limit) {
 			continue
 		}
 		for _, l := range e.inUse {
-			if l.isAt(limit.Keys[0]) && !l.need.Stays && !l.need.Now && l.need.ID == "" {
+			if l.isAt(limit.Keys[0]) && !l.need.Stays && !l.need.Now && (l.need.ID == "" || l.need.Leaves && l.asked == 0) {
 				l.failAll(e.cfg.Errors.Stopped(limit, s))
 			}
 		}

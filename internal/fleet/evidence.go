@@ -80,7 +80,7 @@ func (l *Look) Holder(h reserve.Holder) string {
 
 // caller is the name that a caller of serve gives itself, without the ID that serve adds. Other calls have none.
 func caller(h reserve.Holder) string {
-	id, ok := strings.CutPrefix(h.Doing, "http:")
+	id, ok := strings.CutPrefix(strings.TrimSuffix(h.Doing, "~"), "http:")
 	if slash := strings.LastIndex(id, "/"); ok && slash > 0 && len(id) == slash+len("/")+32 {
 		return id[:slash]
 	}

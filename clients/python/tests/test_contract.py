@@ -5,11 +5,13 @@ import os
 import threading
 import time
 import unittest
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from fleetpace import (
     Allowed,
     Conflict,
+    Exhausted,
     Fleetpace,
     FleetpaceError,
     Holder,
@@ -211,6 +213,19 @@ class Contract(Case):
         with self.assertRaisesRegex(TooLate, "48s") as caught, self.client.limiter("openai").turn(max_wait=10):
             self.fail("there was a turn")
         self.assertEqual(caught.exception.retry_after, 48)
+
+    def test_a_hard_stop(self) -> None:
+        ends = datetime(2030, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+        for until, end in (("2030-01-02T03:04:05Z", ends), (None, None), ("soon", None)):
+            about = {"scope": "llm/openai", "reason": "no credit"} | ({"until": until} if until else {})
+            stop = problem(429, "the limit is stopped", {"Retry-After": "300"}, **about)
+            self.script("/v1/wait", later(0.01), stop)
+            with self.assertRaisesRegex(Exhausted, "the limit is stopped") as caught:
+                self.client.limiter("openai").wait(max_wait=10)
+            error = caught.exception
+            self.assertEqual((error.scope, error.reason, error.until), ("llm/openai", "no credit", end))
+            self.assertEqual(error.retry_after, 300)
+            self.assertIsInstance(error, TooLate)
 
     def test_too_late_by_the_forecast_leaves(self) -> None:
         self.script("/v1/wait", later(20, forecast=40))

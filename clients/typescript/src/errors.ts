@@ -22,6 +22,16 @@ export interface FleetpaceError extends Details {}
 
 /** The turn would come after maxWait. No permit was used, and no place is kept. */
 export class TooLate extends FleetpaceError { override name = "TooLate"; }
+/** A limit is stopped, for example because the account is used up. No permit was used, and no place is kept. */
+export class Exhausted extends TooLate {
+  override name = "Exhausted";
+  /** The limit that is stopped, as the command fleetpace takes it. */
+  scope = "";
+  /** Why it is stopped. */
+  reason = "";
+  /** When the stop ends, if that is known. */
+  until?: Date;
+}
 /** The server or its Redis is unreachable, and no turn was granted. Ask again. */
 export class Unavailable extends FleetpaceError { override name = "Unavailable"; }
 /** The request is wrong: asking again does not help. */
@@ -42,5 +52,9 @@ export function errorOf(status: number, problem: Record<string, unknown>, retryA
   const known = typeof field === "string" ? { field, value } : {};
   const wrong = known.field === undefined ? "" : ` ${field} is ${JSON.stringify(value)?.slice(0, 100)}:`;
   const kind = status >= 500 ? Unavailable : byStatus[status as keyof typeof byStatus] ?? FleetpaceError;
-  return new kind(`${status}:${wrong} ${String(said).slice(0, 500)}`, { status, retryAfter, ...known });
+  const text = `${status}:${wrong} ${String(said).slice(0, 500)}`;
+  if (kind !== TooLate || typeof problem["scope"] !== "string") return new kind(text, { status, retryAfter, ...known });
+  const until = new Date(String(problem["until"]));
+  const stop = { scope: problem["scope"], reason: String(problem["reason"] ?? ""), ...(until.getTime() > 0 && { until }) };
+  return Object.assign(new Exhausted(text, { status, retryAfter }), stop);
 }

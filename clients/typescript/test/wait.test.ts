@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
-import { Conflict, Fleetpace, FleetpaceError, InvalidRequest, TooLate, Turn, Unauthorized, Unavailable, UnknownLimit } from "fleetpace";
+import { Conflict, Exhausted, Fleetpace, FleetpaceError, InvalidRequest, TooLate, Turn, Unauthorized, Unavailable, UnknownLimit } from "fleetpace";
 import { calm, done, fake, given, inTurn, later, problem, sleep } from "./fake.js";
 
 for (const over of ["tcp", "unix"] as const) {
@@ -69,6 +69,17 @@ for (const over of ["tcp", "unix"] as const) {
         assert.equal(server.asked.length, 1);
         if (error instanceof TooLate) assert.equal(error.retryAfter, 12_000);
         if (reply.status === 400) assert.deepEqual([error.field, error.value], [field.field, field.value]);
+      }
+    });
+
+    test("tells of a hard stop", async (t) => {
+      for (const until of ["2030-01-02T03:04:05Z", undefined, "soon"]) {
+        const stop = problem(429, { scope: "llm/openai", reason: "no credit", until }, { "retry-after": "300" });
+        const server = await fake(t, { "/v1/wait": inTurn(later("p1", 0), stop), "/v1/leave": () => done }, over);
+        const error: unknown = await server.client().limiter("a").wait({ maxWait: 60_000 }).catch((error: unknown) => error);
+        assert.ok(error instanceof Exhausted && error instanceof TooLate, String(error));
+        const end = until?.startsWith("2030") ? new Date(until) : undefined;
+        assert.deepEqual([error.name, error.scope, error.reason, error.until, error.retryAfter], ["Exhausted", "llm/openai", "no credit", end, 300_000]);
       }
     });
 

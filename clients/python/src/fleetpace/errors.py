@@ -2,6 +2,8 @@
 
 import ssl
 from asyncio import LimitOverrunError
+from contextlib import suppress
+from datetime import datetime
 from http.client import HTTPException, IncompleteRead
 
 
@@ -37,6 +39,14 @@ class TooLate(FleetpaceError):
     """429: the turn would come after max_wait, in about retry_after seconds. No permit was used."""
 
 
+class Exhausted(TooLate):
+    """429: the limit scope is stopped, for a reason such as a used-up account. until is its end; None: nobody knows it."""
+
+    scope: str = ""
+    reason: str = ""
+    until: datetime | None = None
+
+
 class Unavailable(FleetpaceError):
     """503, or no response: ask again after retry_after seconds; 0: unknown."""
 
@@ -67,6 +77,11 @@ def error_of(path: str, status: int, problem: object, retry_after: float) -> Fle
     if kind is InvalidRequest:
         return invalid(str(known.get("field", "body")), known.get("value"), detail)
     error = kind(detail)
+    if kind is TooLate and "scope" in known:
+        error = stopped = Exhausted(detail)
+        stopped.scope, stopped.reason = str(known["scope"]), str(known.get("reason", ""))
+        with suppress(ValueError):  # Python 3.10 knows no Z
+            stopped.until = datetime.fromisoformat(str(known.get("until")).replace("Z", "+00:00"))
     error.retry_after = retry_after
     return error
 
