@@ -41,6 +41,22 @@ func (b *bubble) logged(limit reserve.Limit) (*reserve.Limiter, *book) {
 	return l, log
 }
 
+// A turn that came too late is logged once, with the limit behind its group. A caller may say so before the turn ends.
+func TestAMissedTurnIsLogged(t *testing.T) {
+	for late, over := range map[time.Duration]string{0: "0s", 5 * time.Second: "4.98s"} {
+		synctest.Test(t, func(t *testing.T) {
+			l, log := newBubble(t).logged(reserve.PerSecond(10))
+			r, err := l.For("acme").Reserve(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, r.Wait(t.Context()))
+			time.Sleep(late)
+			require.NoError(t, r.Late(0, true))
+			require.NoError(t, r.Wait(t.Context()))
+			require.Contains(t, log.String(), "limit=shop/api/acme over_for="+over)
+		})
+	}
+}
+
 // What others do to the limit, each process that uses it logs once, with the reason.
 func TestWhatOthersDoIsLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

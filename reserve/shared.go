@@ -178,7 +178,7 @@ func (s *shared) watch(e engine.Event) {
 	case engine.Lapsed:
 		s.slept.Do(func() {
 			s.first.Logger.Info("fleetpace: missed a turn: the call woke after its turn had expired, because the process had too little CPU or Redis was slow. It was queued again. If this is frequent, add CPU or raise the burst",
-				"limit", e.Need.Limit.String(), "over_for", e.Took.Round(time.Millisecond))
+				"limit", inGroup(s.first.Group, e.Need.Limit.String()), "over_for", max(0, e.Took).Round(time.Millisecond)) // it may have been on its way
 		})
 	default:
 		s.hear(e)

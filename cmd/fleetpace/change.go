@@ -103,7 +103,7 @@ func (a *app) confirm(what string) error {
 		return nil
 	}
 	if f, ok := a.in.(*os.File); ok && !isatty.IsTerminal(f.Fd()) {
-		return usageError{fmt.Errorf("not a terminal: pass -y to confirm: %s", what)}
+		return fmt.Errorf("%w, because the input is no terminal: pass -y to confirm: %s", errNotConfirmed, what)
 	}
 	fmt.Fprintf(a.errs, "This will %s.\nContinue? [y/N] ", plain(what))
 	answer, _ := bufio.NewReader(a.in).ReadString('\n')

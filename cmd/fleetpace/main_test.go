@@ -244,6 +244,23 @@ func TestReleaseOfASlot(t *testing.T) {
 	})
 }
 
+// Where nobody can be asked, nothing is changed, and the exit code says that it was not confirmed.
+func TestNobodyToAsk(t *testing.T) {
+	s := newScene(t, redistest.New(t))
+	l := s.limiter("api", "1/s")
+	require.NoError(t, l.Wait(t.Context()))
+	s.known("api")
+	none, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer func() { _ = none.Close() }()
+	for _, args := range [][]string{{"pause", "api"}, {"stop", "api"}, {"resume", "api"}, {"set", "api", "--to", "2/s"}} {
+		var errs bytes.Buffer
+		a := &app{in: none, out: io.Discard, errs: &errs, url: s.url, prefix: s.prefix}
+		require.Equal(t, exitRefused, a.run(t.Context(), args), "%v: %s", args, errs.String())
+		require.Contains(t, errs.String(), "nothing was changed, because the input is no terminal: pass -y to confirm")
+	}
+}
+
 func TestWrongArguments(t *testing.T) {
 	server := redistest.New(t)
 	s := newScene(t, server)

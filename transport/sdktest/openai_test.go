@@ -192,6 +192,26 @@ func TestOwnRetries(t *testing.T) {
 	assert.Equal(t, 1, server.prompts["hello"])
 }
 
+// TestRetriesAtAStop: OpenAI's client repeats a call that failed at a hard stop, as one without a connection. None of its
+// attempts reaches the provider.
+func TestRetriesAtAStop(t *testing.T) {
+	server, url := newAPI(t, 1000, 1000)
+	for retries := range 2 {
+		limiter := fleet(t, 1, reserve.PerSecond(1000))[0]
+		require.NoError(t, limiter.Stop(t.Context(), time.Time{}, "no credit"))
+		attempts := 0
+		client := newClient(t, url, limiter, retries)
+		client.Options = append(client.Options, option.WithMiddleware(func(r *http.Request, next option.MiddlewareNext) (*http.Response, error) {
+			attempts++
+			return next(r)
+		}))
+		client = openai.NewClient(client.Options...)
+		require.ErrorIs(t, ask(t, client, "hello"), reserve.ErrExhausted)
+		assert.Equal(t, 1+retries, attempts)
+	}
+	assert.Empty(t, server.judge.History())
+}
+
 // TestRefusal: without retries the client sees the refusal as the provider wrote
 // it.
 func TestRefusal(t *testing.T) {
