@@ -41,7 +41,7 @@ func waitAgain(err error) time.Duration {
 	var late *reserve.Error
 	switch {
 	case errors.As(err, &gone) && gone.Until.IsZero():
-		return 5 * time.Minute // one call of the fleet probes every five minutes
+		return time.Minute // nobody knows the end: it may be resumed at any time
 	case errors.As(err, &gone):
 		return max(time.Second, time.Until(gone.Until))
 	case errors.Is(err, reserve.ErrWouldMissDeadline) && errors.As(err, &late):
@@ -64,8 +64,8 @@ func usedUp(ctx context.Context, set *llm.Set, response *http.Response, err erro
 			}
 		}
 	}
-	if yes && again.IsZero() { // nobody knows the end: one call of the fleet probes every five minutes
-		again = time.Now().Add(5 * time.Minute)
+	if yes && again.IsZero() { // nobody knows the end: it may be resumed at any time
+		again = time.Now().Add(time.Minute)
 	}
 	return again, yes
 }
@@ -132,7 +132,7 @@ func Example_usedUp() {
 			_ = response.Body.Close()
 		}
 		again, yes := usedUp(ctx, set, response, err)
-		fmt.Println(err == nil, yes, yes && time.Until(again) > 4*time.Minute)
+		fmt.Println(err == nil, yes, yes && time.Until(again).Round(time.Minute) == time.Minute)
 		if body == `{` {
 			api.Stop("insufficient_quota")
 		}

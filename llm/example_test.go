@@ -123,8 +123,8 @@ func ExampleChain() {
 		var gone *llm.Exhausted
 		if errors.As(err, &gone) {
 			again := gone.Until
-			if again.IsZero() { // nobody knows the end: one call of the fleet probes every five minutes
-				again = time.Now().Add(5 * time.Minute)
+			if again.IsZero() { // nobody knows the end: it may be resumed at any time
+				again = time.Now().Add(time.Minute)
 			}
 			fmt.Println("try again at", again.Format(time.DateOnly), "because of", gone.Reason)
 			continue
