@@ -170,6 +170,22 @@ func TestSlowDown(t *testing.T) {
 	})
 }
 
+// Only failures that say that the provider has too little capacity lower the rate.
+func TestFailuresThatAreNoOverload(t *testing.T) {
+	for status, want := range map[int]float64{408: 600, 409: 600, 425: 600, 498: 300, 503: 300} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLimiter(t, reserve.PerMinute(600).Burst(20))
+			paced := newTransport(t, transport.Config{API: bodies.OpenAI, Learn: true, Limiter: l.Limiter, Base: baseFunc(func(r *http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: status, Header: http.Header{}, Request: r, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+			})})
+			for range 5 {
+				do(t, paced, newRequest(t, "POST", "http://api.test", nil))
+			}
+			assert.InDelta(t, want, l.inForce(t).Rate*60, 1, status)
+		})
+	}
+}
+
 // A stream that reports an overload counts as one response, and not as its header and its body: of 20, three such streams
 // are more than a tenth, also if the others came in between. Two are not.
 func TestOverloadsInStreams(t *testing.T) {

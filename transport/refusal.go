@@ -53,7 +53,9 @@ func (v *verdict) add(r bodies.Refusal, status int) {
 			v.Named, v.After = true, r.After
 		}
 	case bodies.Alone: // a time that the header names counts for all
-		v.overload = overloaded
+		if status != http.StatusRequestTimeout && status != http.StatusConflict && status != http.StatusTooEarly {
+			v.overload = overloaded
+		}
 		if !v.Named {
 			v.Refused, v.After = false, 0
 		}
