@@ -149,7 +149,7 @@ type state struct {
 	Set         bool     `json:"set"`
 	SetFor      float64  `json:"set_for_ms,omitempty"`
 	Stored      float64  `json:"stored"`
-	Wait        float64  `json:"wait_ms"`
+	Wait        *float64 `json:"wait_ms,omitempty"` // nil: nobody knows
 	Waiting     int64    `json:"waiting"`
 	Booked      int64    `json:"booked"`
 	Processes   int64    `json:"processes"`
@@ -177,8 +177,12 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	body := state{
-		Name: l.String(), Limit: now.Limit.String(), Set: now.Set, SetFor: millis(now.SetFor), Stored: now.Stored, Wait: millis(now.Wait),
+		Name: l.String(), Limit: now.Limit.String(), Set: now.Set, SetFor: millis(now.SetFor), Stored: now.Stored,
 		Waiting: now.Waiting, Booked: now.Booked, Processes: now.Processes, Paused: millis(now.Paused), PauseReason: now.PauseReason,
+	}
+	if now.Limit.Kind() != reserve.KindSlots || now.Stored >= 1 {
+		wait := millis(now.Wait)
+		body.Wait = &wait
 	}
 	for _, h := range now.Holders {
 		body.Holders = append(body.Holders, holder{h.Process, h.Doing, h.Slots, h.Since.UTC().Round(time.Millisecond)})

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,8 @@ import (
 	"mime"
 	"net/http"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -88,7 +91,7 @@ func readBody(w http.ResponseWriter, r *http.Request, into any) error {
 			return err
 		}
 	}
-	return wrongBody(err)
+	return wrongBody(err, d.body)
 }
 
 func wrongType(given string) error {
@@ -99,7 +102,7 @@ func wrongType(given string) error {
 }
 
 // wrongBody returns the problem of a body that could not be decoded. Nil: there is more than one object.
-func wrongBody(err error) error {
+func wrongBody(err error, body []byte) error {
 	var large *http.MaxBytesError
 	var kind *json.UnmarshalTypeError
 	switch {
@@ -109,6 +112,9 @@ func wrongBody(err error) error {
 		return problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("The body has more than %d bytes.", largestBody), after: -1}
 	case errors.As(err, &kind) && kind.Field != "":
 		field := indexes.ReplaceAllString(strings.TrimPrefix(kind.Field, "call."), "[$1]")
+		if of, ok := strings.CutPrefix(field, "limits."); ok {
+			field = fmt.Sprintf("limits[%d].%s", wrongLimit(body), of)
+		}
 		if number, is := strings.CutPrefix(kind.Value, "number "); is {
 			return wrong(field, json.Number(number), "must be a whole number, got "+number)
 		}
@@ -118,6 +124,13 @@ func wrongBody(err error) error {
 	default:
 		return wrong("body", nil, "must be JSON as /v1/openapi.yaml describes it: "+err.Error())
 	}
+}
+
+// wrongLimit returns the index of the first limit that cannot be decoded.
+func wrongLimit(body []byte) int {
+	var q struct{ Limits []json.RawMessage }
+	_ = json.NewDecoder(bytes.NewReader(body)).Decode(&q) // its syntax is right, or another error would be told
+	return max(0, slices.IndexFunc(q.Limits, func(limit json.RawMessage) bool { return json.Unmarshal(limit, &part{}) != nil }))
 }
 
 // unknownField begins an error of encoding/json.
@@ -154,11 +167,14 @@ type call struct {
 	Urgent bool     `json:"urgent"`
 }
 
+// largestCost is the largest whole number that all languages read exactly.
+const largestCost = min(1<<53, math.MaxInt)
+
 // part is one limit of a call.
 type part struct {
 	Name string          `json:"name"`
 	Key  json.RawMessage `json:"key"`
-	Cost *int            `json:"cost"`
+	Cost *float64        `json:"cost"` // JSON of other languages may write 2 as 2.0
 }
 
 // validate checks the fields, as far as it can without the limits.
@@ -170,8 +186,15 @@ func (c *call) validate() error {
 		if p.Name == "" {
 			return wrong(fmt.Sprintf("limits[%d].name", i), "", "must not be empty")
 		}
-		if p.Cost != nil && *p.Cost < 1 {
-			return wrong(fmt.Sprintf("limits[%d].cost", i), *p.Cost, fmt.Sprintf("must be 1 or above, got %d", *p.Cost))
+		if p.Cost == nil {
+			continue
+		}
+		field, text := fmt.Sprintf("limits[%d].cost", i), strconv.FormatFloat(*p.Cost, 'f', -1, 64)
+		switch cost := *p.Cost; {
+		case cost != math.Trunc(cost) || math.Abs(cost) > largestCost:
+			return wrong(field, cost, "must be a whole number, got "+text)
+		case cost < 1:
+			return wrong(field, cost, "must be 1 or above, got "+text)
 		}
 	}
 	if w := c.Weight; w != nil && !(*w >= 1e-6 && *w <= 1e6) || c.Weight != nil && math.IsNaN(*c.Weight) {

@@ -41,7 +41,7 @@ func (s *Server) resolve(c *call, takes bool) (n need, err error) {
 		}
 		cost := 1
 		if p.Cost != nil {
-			cost = *p.Cost
+			cost = int(*p.Cost)
 		}
 		if most := l.Limit().MaxBurst(); cost > most {
 			return n, wrong(field+".cost", cost, fmt.Sprintf("must be at most %d, the burst of the limit, got %d", most, cost))

@@ -26,7 +26,10 @@ func TestSlots(t *testing.T) {
 		of := func(a answer) string { return `{"turn":"` + a.Turn + `"}` }
 		first, _ := take()
 		second, _ := take()
-		require.Len(t, body(t, do(t, s, request(t, http.MethodGet, "/v1/limits/slots", ""))).Holders, 2)
+		state := do(t, s, request(t, http.MethodGet, "/v1/limits/slots", ""))
+		require.NotContains(t, state.Body.String(), "wait_ms", "nobody knows")
+		require.Len(t, body(t, state).Holders, 2)
+		require.Contains(t, do(t, s, request(t, http.MethodGet, "/v1/limits/api", "")).Body.String(), `"wait_ms":0`)
 
 		time.AfterFunc(time.Second, func() {
 			require.Equal(t, http.StatusNoContent, post(t, s, "/v1/release", of(first)).Code)
