@@ -175,6 +175,9 @@ func newOthers(s *scene) *others {
 	s.Cleanup(api.Close)
 	through, err := transport.New(transport.Config{Limiter: make("api", reserve.PerSecond(20)), MaxPause: time.Second})
 	require.NoError(s, err)
+	tokens, err := reserve.New(client, reserve.Config{Name: "tokens", Group: "others", Limit: reserve.PerSecond(1000).Burst(100), Settles: true})
+	require.NoError(s, err)
+	s.Cleanup(func() { _ = tokens.Close() })
 	calls, stop := context.WithCancel(s.Context())
 	var busy sync.WaitGroup
 	s.Cleanup(func() { stop(); busy.Wait() })
@@ -187,6 +190,9 @@ func newOthers(s *scene) *others {
 				}
 				if answer, err := (&http.Client{Transport: through}).Do(get); err == nil {
 					_ = answer.Body.Close()
+				}
+				if call, err := tokens.Acquire(calls, 10); err == nil {
+					_ = call.Settle(calls, 8)
 				}
 				if held, err := o.slots.Acquire(calls, 1); err == nil {
 					held.Release()

@@ -186,6 +186,30 @@ func TestMetricsOfChanges(t *testing.T) {
 	})
 }
 
+// A settled call counts with what it had reserved and what it used, also if it is settled several times.
+func TestMetricsOfSettledCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newBubble(t).with(reserve.Config{Name: "tokens", Limit: reserve.PerSecond(10).Burst(100), Settles: true})
+		both, err := reserve.All(l)
+		require.NoError(t, err)
+		before := collect(t)
+		for _, uses := range [][]int{{-1}, {30, 30, 35}, {50}} { // of one call each
+			r, err := l.Acquire(t.Context(), 40)
+			require.NoError(t, err)
+			for _, used := range uses {
+				require.NoError(t, r.Settle(t.Context(), used))
+			}
+		}
+		r, err := l.Acquire(t.Context(), 40)
+		require.NoError(t, err)
+		require.NoError(t, both.SettleCall(t.Context(), r.CallID(), []int{40}, []int{20}))
+		got := collect(t).less(before)
+		assert.Equal(t, 160., got["fleetpace.permits tokens"])
+		assert.Equal(t, 120., got["fleetpace.settled.reserved tokens"])
+		assert.Equal(t, 105., got["fleetpace.settled.used tokens"])
+	})
+}
+
 // While Redis is away that is told, and so are the calls that go on without it.
 func TestMetricsOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,6 +28,7 @@ type Reservation struct {
 
 	settling bool    // a report is under way
 	charged  []int64 // what the limits count for the call; nil: its costs
+	told     []int64 // what the call has used, as far as it was settled; -1: not known
 }
 
 func (r *Reservation) process() *engine.Process { return r.joint.process() }

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/fleetpace/fleetpace/internal/engine"
+	"github.com/fleetpace/fleetpace/internal/meter"
 	"github.com/fleetpace/fleetpace/internal/wire"
 )
 
@@ -110,8 +111,33 @@ func (j *Joint) settleCall(ctx context.Context, id string, costs, used []int) er
 	for _, part := range need.Parts() {
 		was = append(was, part.Cost)
 	}
-	_, err = j.process().Settle(ctx, &need, id, was, is, false)
+	if _, err = j.process().Settle(ctx, &need, id, was, is, false); err == nil {
+		j.count(nil, was, is)
+	}
 	return j.shared().why(ctx, err)
+}
+
+// count counts what a call has used beyond what it told before, and what it had reserved until it told that first.
+// It returns what the call has told.
+func (j *Joint) count(told, reserved, used []int64) []int64 {
+	if told == nil {
+		told = make([]int64, len(used))
+		for i := range told {
+			told[i] = -1
+		}
+	}
+	for i, l := range j.limits {
+		if used[i] < 0 {
+			continue
+		}
+		if told[i] < 0 {
+			told[i] = 0
+			l.core.name.Meter.Add(meter.Reserved, reserved[i])
+		}
+		l.core.name.Meter.Add(meter.Settled, max(0, used[i]-told[i]))
+		told[i] = max(told[i], used[i])
+	}
+	return told
 }
 
 func (r *Reservation) settle(ctx context.Context, costs []int, again bool) error {
@@ -130,6 +156,9 @@ func (r *Reservation) settle(ctx context.Context, costs []int, again bool) error
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.settling = false
+	if err == nil && !again {
+		r.told = r.joint.count(r.told, r.charged, used)
+	}
 	for i := range changed {
 		if err == nil && used[i] >= 0 {
 			r.charged[i] += changed[i]

@@ -69,15 +69,17 @@ func (in *instruments) make() {
 	handle(err)
 	in.calls = count("fleetpace.calls", "{call}", "Calls that ended, by how: at_once and waited were let through.")
 	in.numbers = [numbers]metric.Int64ObservableCounter{
-		Further: count("fleetpace.permits", "{permit}", "Permits that calls have used."),
-		Alone:   count("fleetpace.outage.calls", "{call}", "Calls that were let through while Redis was away."),
-		Outages: count("fleetpace.outages", "{outage}", "How often Redis went away while calls needed the limit."),
-		Lapsed:  count("fleetpace.turns.lapsed", "{turn}", "Turns that were over when their calls came to use them."),
-		Unused:  count("fleetpace.turns.unused", "{turn}", "Turns that calls were let through with, and did not use then."),
-		Voided:  count("fleetpace.turns.voided", "{turn}", "Turns that were taken back before they were used, by a pause for example."),
-		Pauses:  count("fleetpace.pauses", "{pause}", "Pauses that this process has made."),
-		Stops:   count("fleetpace.stops", "{stop}", "Hard stops that this process has made."),
-		Changes: count("fleetpace.limit.changes", "{change}", "Limits that this process has set or reset."),
+		Further:  count("fleetpace.permits", "{permit}", "Permits that calls have used."),
+		Alone:    count("fleetpace.outage.calls", "{call}", "Calls that were let through while Redis was away."),
+		Outages:  count("fleetpace.outages", "{outage}", "How often Redis went away while calls needed the limit."),
+		Lapsed:   count("fleetpace.turns.lapsed", "{turn}", "Turns that were over when their calls came to use them."),
+		Unused:   count("fleetpace.turns.unused", "{turn}", "Turns that calls were let through with, and did not use then."),
+		Voided:   count("fleetpace.turns.voided", "{turn}", "Turns that were taken back before they were used, by a pause for example."),
+		Pauses:   count("fleetpace.pauses", "{pause}", "Pauses that this process has made."),
+		Stops:    count("fleetpace.stops", "{stop}", "Hard stops that this process has made."),
+		Changes:  count("fleetpace.limit.changes", "{change}", "Limits that this process has set or reset."),
+		Reserved: count("fleetpace.settled.reserved", "{permit}", "Permits that settled calls had reserved."),
+		Settled:  count("fleetpace.settled.used", "{permit}", "Permits that settled calls have used in fact."),
 	}
 	in.waiting = standing("fleetpace.queued_calls", "{call}", "Calls that wait for their turns.")
 	in.slots = standing("fleetpace.active_slots", "{slot}", "Slots that calls hold.")

@@ -36,15 +36,17 @@ type Number int
 
 // The numbers.
 const (
-	Further Number = iota // permits that calls have used beyond one each
-	Alone                 // calls that were let through while Redis was unreachable
-	Outages               // of Redis, while calls needed the limit
-	Lapsed                // turns that expired before their calls used them
-	Unused                // turns that calls got, and did not use
-	Voided                // turns that were revoked, by a pause for example
-	Pauses                // that this process has made
-	Stops                 // hard stops that this process has made
-	Changes               // limits that this process has set or reset
+	Further  Number = iota // permits that calls have used beyond one each
+	Alone                  // calls that were let through while Redis was unreachable
+	Outages                // of Redis, while calls needed the limit
+	Lapsed                 // turns that expired before their calls used them
+	Unused                 // turns that calls got, and did not use
+	Voided                 // turns that were revoked, by a pause for example
+	Pauses                 // that this process has made
+	Stops                  // hard stops that this process has made
+	Changes                // limits that this process has set or reset
+	Reserved               // permits that settled calls had reserved
+	Settled                // permits that they used in fact
 	numbers
 )
 
