@@ -57,7 +57,7 @@ func (s *Set) Acquire(ctx context.Context, e Estimate) (*Call, error) {
 func (c *Call) Probes() bool { return c.r.Probes() }
 
 // Saw takes in what the response has stated so far: totals, of which the largest count. The tokens of the prompt are
-// settled at once.
+// settled at once, unless the process has just settled many calls: then they are settled by Done.
 func (c *Call) Saw(u Usage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

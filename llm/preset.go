@@ -22,7 +22,7 @@ const (
 	CountSum
 )
 
-// Preset is the limits of one model. Change any figure: accounts differ, and providers change theirs.
+// Preset is the limits of one model. Change any exported figure: accounts differ, and providers change theirs.
 type Preset struct {
 	API   bodies.API
 	Model string
