@@ -541,6 +541,13 @@ class Contract(Case):
         self.assertEqual(state.holders, (Holder("p", "job", 1, "2025-01-01T00:00:00Z"),))
         self.assertEqual(self.server.seen[0].body, {"key": "k&v"})
 
+    def test_state_of_slots_that_are_all_in_use(self) -> None:
+        body = {
+            "name": "s", "limit": "5 at once", "set": False, "stored": 0, "waiting": 2, "booked": 1, "processes": 4, "paused_ms": 0,
+        }  # fmt: skip
+        self.script("/v1/limits/s", Reply(200, body))
+        self.assertIsNone(self.client.state("s").wait)
+
     def test_state_of_an_unknown_limit(self) -> None:
         self.script("/v1/limits/x", problem(404, "no limit x"))
         with self.assertRaises(UnknownLimit):

@@ -15,8 +15,8 @@ export interface State {
   setForMs?: number;
   /** Permits that are available. */
   stored: number;
-  /** How long a call of one permit would wait. */
-  waitMs: number;
+  /** How long a call of one permit would wait. It is absent while all slots are in use, as nobody knows it. */
+  waitMs?: number;
   waiting: number;
   booked: number;
   processes: number;

@@ -47,17 +47,21 @@ class Holder:
 
 @dataclass(frozen=True)
 class State:
-    """The state of a limit. A call of one permit would wait for wait seconds; a pause lasts for paused seconds more."""
+    """The state of a limit.
+
+    A call of one permit would wait for wait seconds; None: nobody knows it, as all slots are in use. A pause lasts for
+    paused seconds more.
+    """
 
     name: str
     limit: str
     set: bool
     stored: float
-    wait: float
     waiting: int
     booked: int
     processes: int
     paused: float
+    wait: float | None = None
     set_for: float | None = None
     pause_reason: str | None = None
     holders: tuple[Holder, ...] = ()
