@@ -132,6 +132,30 @@ func TestPresetsFollowStatedLimits(t *testing.T) {
 	}
 }
 
+// The tokens of a project and those of the account are one limit of a Set. It pauses for the one that has less left.
+func TestTwoWindowsOfALimit(t *testing.T) {
+	for _, left := range [][2]string{{"12000", "0"}, {"0", "12000"}} {
+		synctest.Test(t, func(t *testing.T) {
+			set := newSet(t, bubble.New(t), llm.Config{Account: "a", Preset: llm.OpenAI("m", 600, 200_000)})
+			client := set.Client(&http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) {
+				header := http.Header{}
+				for i, window := range [...]string{"Tokens", "Project-Tokens"} {
+					header.Set("X-Ratelimit-Limit-"+window, "200000")
+					header.Set("X-Ratelimit-Remaining-"+window, left[i])
+					header.Set("X-Ratelimit-Reset-"+window, "1m0s")
+				}
+				return &http.Response{StatusCode: http.StatusOK, Header: header, Body: http.NoBody, Request: r}, nil
+			})})
+			response, err := client.Post("https://api.example/v1/chat/completions", "application/json", strings.NewReader(`{"max_tokens":100}`))
+			require.NoError(t, err)
+			require.NoError(t, response.Body.Close())
+			state, err := set.Limits().Limits()[1].State(t.Context())
+			require.NoError(t, err)
+			assert.InDelta(t, 6, state.Paused.Seconds(), 0.5, "left: %v", left)
+		})
+	}
+}
+
 // An empty name of a tenant fails its calls: else they would be calls of no tenant.
 func TestATenantHasAName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -154,7 +154,7 @@ func (p *Page) fails(e *event, err error, s *snapshot, known map[string]template
 	switch now.Away = fleet.IsAway(err); {
 	case errors.Is(err, fleet.ErrUnknown):
 		a.Severity, a.Title, a.Text = fleet.SeverityIdle, "Gone", "It is gone: no process has used it lately. It is here again when a process uses it."
-		for _, name := range []string{"tiles", "flows", "keys", "slots", "processes"} {
+		for _, name := range []string{"tiles", "chart", "flows", "keys", "slots", "processes"} {
 			known[name], e.Parts[name] = "", ""
 		}
 	case now.Away:

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fleetpace/fleetpace/transport/bodies"
@@ -16,9 +17,9 @@ import (
 // hold returns a body that calls end once: when it is read to its end, when it fails, or when it is closed. A body
 // that can also be written to, as after a change of protocol, stays writable.
 func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, early, end func()) io.ReadCloser {
-	h := &held{ReadCloser: body, scan: scan, end: end}
-	if h.prompt = (prompt{scan, early}); scan != nil && zipped {
-		h.unzip = newUnzip(&h.prompt)
+	h := &held{ReadCloser: body, scan: scan, early: early, end: end}
+	if scan != nil && zipped {
+		h.unzip = newUnzip(scan)
 	}
 	if w, ok := body.(io.Writer); ok {
 		return heldWriter{h, w}
@@ -29,10 +30,10 @@ func hold(body io.ReadCloser, scan *bodies.Scanner, zipped bool, early, end func
 // held is the body of a response. It passes all bytes on as they come, and shows them to a scanner.
 type held struct {
 	io.ReadCloser
-	end    func()
-	scan   *bodies.Scanner // nil: nobody wants to know
-	prompt prompt          // before the scanner
-	unzip  *unzip          // before both, if the body is compressed
+	early func() // called once, when the prompt is known before the end; nil: nobody wants to know
+	end   func()
+	scan  *bodies.Scanner // nil: nobody wants to know
+	unzip *unzip          // between the body and the scanner, if the body is compressed
 
 	mu    sync.Mutex // Close may be called during a Read
 	ended bool
@@ -42,12 +43,9 @@ func (h *held) Read(p []byte) (int, error) {
 	n, err := h.ReadCloser.Read(p)
 	if n > 0 && h.scan != nil {
 		h.mu.Lock()
-		switch {
-		case h.ended:
-		case h.unzip != nil:
-			h.unzip.write(p[:n])
-		default:
-			_, _ = h.prompt.Write(p[:n])
+		if !h.ended && h.shows(p[:n]) && h.early != nil {
+			h.early()
+			h.early = nil
 		}
 		h.mu.Unlock()
 	}
@@ -55,6 +53,17 @@ func (h *held) Read(p []byte) (int, error) {
 		h.over(err == io.EOF) //nolint:errorlint // readers return this very value
 	}
 	return n, err
+}
+
+// shows shows bytes to the scanner, and reports whether it knows the prompt. It may know that of a compressed body only
+// when more bytes come.
+func (h *held) shows(p []byte) (knows bool) {
+	if h.unzip != nil {
+		h.unzip.write(p)
+		return h.unzip.knows.Load()
+	}
+	_, _ = h.scan.Write(p)
+	return h.scan.Knows()
 }
 
 func (h *held) Close() error {
@@ -84,35 +93,22 @@ type heldWriter struct {
 	io.Writer
 }
 
-// prompt passes text on to a scanner, and tells when the scanner knows the prompt.
-type prompt struct {
-	scan  *bodies.Scanner
-	early func() // called once, when the prompt is known before the end; nil: nobody wants to know
-}
-
-func (p *prompt) Write(text []byte) (int, error) {
-	n, err := p.scan.Write(text)
-	if p.early != nil && p.scan.Knows() {
-		p.early()
-		p.early = nil
-	}
-	return n, err
-}
-
 // unzip decompresses what a body brings. Where the bytes are broken, the scanner gets no more of them.
 type unzip struct {
-	to   *io.PipeWriter
-	done chan struct{}
+	scan  *bodies.Scanner
+	knows atomic.Bool // whether the scanner knows the prompt
+	to    *io.PipeWriter
+	done  chan struct{}
 }
 
-func newUnzip(scan io.Writer) *unzip {
+func newUnzip(scan *bodies.Scanner) *unzip {
 	from, to := io.Pipe()
-	u := &unzip{to: to, done: make(chan struct{})}
+	u := &unzip{scan: scan, to: to, done: make(chan struct{})}
 	go func() {
 		defer close(u.done)
 		z, err := gzip.NewReader(from)
 		if err == nil {
-			_, err = io.Copy(scan, z)
+			_, err = io.Copy(u, z)
 		}
 		_ = from.CloseWithError(err) // later bytes go nowhere
 		_, _ = io.Copy(io.Discard, from)
@@ -121,6 +117,13 @@ func newUnzip(scan io.Writer) *unzip {
 }
 
 func (u *unzip) write(p []byte) { _, _ = u.to.Write(p) }
+
+// Write gets the decompressed bytes.
+func (u *unzip) Write(p []byte) (int, error) {
+	n, err := u.scan.Write(p)
+	u.knows.Store(u.scan.Knows())
+	return n, err
+}
 
 // close waits until the scanner has all bytes.
 func (u *unzip) close() {

@@ -60,7 +60,7 @@ func (l *levels) hear(ctx context.Context, c *call, sent time.Time, windows []he
 				rate := w.Rate()
 				left += rate*time.Since(sent).Seconds() - w.Limit*forOthers
 				if rate > 0 && -left/rate >= 1 {
-					waits[i] = time.Duration(-left / rate * float64(time.Second))
+					waits[i] = max(waits[i], time.Duration(-left/rate*float64(time.Second)))
 				}
 			case kind == reserve.KindPaced:
 				left -= l.learner.rate(limiter) * max(0, (w.Reset-time.Since(sent)).Seconds()-1) // whole seconds, rounded up

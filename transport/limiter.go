@@ -158,7 +158,7 @@ func (c *call) concerns(i int, w headers.Window) bool {
 // named reports whether the provider has this name for the limit at this index.
 func (c *call) named(i int, name string) bool {
 	for one := range strings.SplitSeq(c.Windows[i], ",") {
-		if name != "" && strings.EqualFold(one, name) {
+		if name != "" && strings.EqualFold(strings.TrimSpace(one), name) {
 			return true
 		}
 	}

@@ -55,14 +55,14 @@ func (l *Look) longest(row *Row) string {
 	return fmt.Sprintf(", the longest by %s for %s%s%s", l.Holder(h), span(time.Since(h.Since)), doing(h), row.lease(h))
 }
 
-// lately says whether slots come back: when a call has taken one last.
+// lately says whether slots come back: when a call last took one.
 func lately(holders []reserve.Holder) string {
 	if len(holders) == 0 {
 		return ""
 	}
 	ago := time.Since(holders[len(holders)-1].Since)
 	if ago < stuck {
-		return fmt.Sprintf("A call has taken a slot %s ago.", span(ago))
+		return fmt.Sprintf("A call took a slot %s ago.", span(ago))
 	}
 	return fmt.Sprintf("No call has taken a slot for %s.", span(ago))
 }

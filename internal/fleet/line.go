@@ -38,7 +38,8 @@ type Line struct {
 	Unclaimed     int64   `json:"unclaimed,omitempty"`     // calls that could be made, but no live process makes them
 	MustWait      bool    `json:"mustWait,omitempty"`      // calls wait for the end of a pause or for the next window of a quota, here or at another limit
 
-	heldBy []string // the other limits of the group that hold calls back
+	heldBy []string        // the other limits of the group that hold calls back, with their keys
+	must   map[string]bool // the keys whose calls must wait
 
 	Why     Answer  `json:"why"` // what holds back the calls of the key that is worst
 	Busiest Busiest `json:"busiest"`
@@ -64,7 +65,13 @@ func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, err
 	}
 	must := map[Name]bool{}
 	for i := range lines {
-		must[Name{lines[i].Name, lines[i].Group}] = lines[i].MustWait
+		for key := range lines[i].must {
+			name := lines[i].Name
+			if key != "" {
+				name += "/" + key
+			}
+			must[Name{name, lines[i].Group}] = true
+		}
 	}
 	for i := range lines {
 		l := &lines[i]
@@ -78,9 +85,11 @@ func (l *Look) Line(rates *Rates) Line {
 	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Alive(), Differ: len(l.Differ) > 0}
 	must := map[string]bool{}
 	for i := range l.Rows {
-		must[l.Rows[i].Key] = l.Rows[i].Paused || l.Rows[i].usedUp()
-		sum.MustWait = sum.MustWait || must[l.Rows[i].Key]
+		if l.Rows[i].Paused || l.Rows[i].usedUp() {
+			must[l.Rows[i].Key] = true
+		}
 	}
+	sum.must, sum.MustWait = must, len(must) > 0
 	for _, k := range l.Keys {
 		sum.Oldest = max(sum.Oldest, k.Oldest)
 		if k.HeldBack > 0 {

@@ -53,7 +53,7 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 // A limit whose slots are all in use stands still only if no call has taken one for long.
 func TestSlotsThatComeBackAreNotWrong(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
-	says := map[Severity]string{SeverityLook: "A call has taken a slot 2s ago.", SeverityStop: "No call has taken a slot for 30s."}
+	says := map[Severity]string{SeverityLook: "A call took a slot 2s ago.", SeverityStop: "No call has taken a slot for 30s."}
 	for since, severity := range map[time.Duration]Severity{2 * time.Second: SeverityLook, 30 * time.Second: SeverityStop} {
 		row := &Row{}
 		row.State.Holders, row.State.Waiting = []reserve.Holder{{Slots: 1, Since: time.Now().Add(-time.Minute)}, {Slots: 1, Since: time.Now().Add(-since)}}, 3

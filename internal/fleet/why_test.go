@@ -247,7 +247,7 @@ var situations = []struct {
 	},
 	{
 		what: "slots", held: 1, why: fleet.WhySlots, says: []string{"All 2 slots are held", ", process ", `\(tenant-1\)`, " for "},
-		more: `^A call has taken a slot \S+ ago\.$`,
+		more: `^A call took a slot \S+ ago\.$`,
 		make: func(s *scene) string {
 			l, _ := s.slots(2, 2)
 			s.waitsForSlot(l)

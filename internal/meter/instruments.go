@@ -69,7 +69,7 @@ func (in *instruments) make() {
 	handle(err)
 	in.calls = count("fleetpace.calls", "{call}", "Calls that ended, by how: at_once and waited were let through.")
 	in.numbers = [numbers]metric.Int64ObservableCounter{
-		Further:  count("fleetpace.permits", "{permit}", "Permits that calls have used."),
+		Further:  count("fleetpace.permits", "{permit}", "Permits that calls have used, or reserved if they are settled later."),
 		Alone:    count("fleetpace.outage.calls", "{call}", "Calls that were let through while Redis was away."),
 		Outages:  count("fleetpace.outages", "{outage}", "How often Redis went away while calls needed the limit."),
 		Lapsed:   count("fleetpace.turns.lapsed", "{turn}", "Turns that were over when their calls came to use them."),

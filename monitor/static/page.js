@@ -14,6 +14,11 @@ function span(seconds) {
 // tick says how old what is shown is, counts down, and replaces what could not be replaced before.
 function tick() {
   for (const [id, html] of later) replace(id, html);
+  for (const [old, cell] of pressed) {
+    if (old.matches(":active")) continue;
+    pressed.delete(old);
+    if (old.isConnected) keeping(byId("limits"), () => old.replaceWith(cell));
+  }
   const old = Math.round((Date.now() - heard) / 1000);
   state.hidden = false;
   state.className = old > 4 || !answers ? "s-stop" : "live";
@@ -24,13 +29,15 @@ function tick() {
   }
 }
 
-// keeping changes an element. The keyboard focus stays on the same link, or on the element if the link is gone.
+// keeping changes an element. The keyboard focus stays on the same link or summary, or on the element if that is gone.
 function keeping(element, change) {
   const focus = document.activeElement, held = element.contains(focus), href = focus && focus.getAttribute("href");
+  const at = [...element.querySelectorAll("summary")].indexOf(focus);
   change();
   if (!held || element.contains(document.activeElement)) return;
   element.tabIndex = -1;
-  ([...element.querySelectorAll("a, summary")].find((n) => n.getAttribute("href") === href) || element).focus({preventScroll: true});
+  const link = href && [...element.querySelectorAll("a")].find((n) => n.getAttribute("href") === href);
+  (link || element.querySelectorAll("summary")[at] || element).focus({preventScroll: true});
 }
 
 const later = new Map(); // the parts in which something is being pressed: they are replaced afterwards
@@ -52,6 +59,8 @@ function cellOf(html) {
   return row.content.querySelector("td, th");
 }
 
+const pressed = new Map(); // cells in which something is being pressed, and what is to replace them
+
 // fill brings the rows of the list into order, and replaces the cells that have changed.
 function fill(told) {
   const body = byId("limits").tBodies[0];
@@ -66,7 +75,8 @@ function fill(told) {
     (told.rows[id] || []).forEach((html, i) => {
       if (!html) return;
       const cell = cellOf(html), old = tr.cells[i];
-      if (old) old.replaceWith(cell);
+      if (old && old.matches(":active")) pressed.set(old, cell); // its click is not lost
+      else if (old) old.replaceWith(cell);
       else tr.append(cell);
     });
     if (body.rows[at] !== tr) body.insertBefore(tr, body.rows[at] || null);

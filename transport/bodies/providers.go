@@ -53,6 +53,10 @@ var spent = map[text]bool{
 	"organization_usage_limit_exceeded": true, "billing_hard_limit_reached": true,
 }
 
+// leastStop is the least wait for which a used-up day is a hard stop. Some such limits refill all the time, and calls wait
+// in the queue for the next seconds.
+const leastStop = time.Minute
+
 // openAI knows the Chat Completions and Responses APIs, and APIs that are compatible with them.
 func openAI(a answer) Refusal {
 	f := a.fault()
@@ -79,7 +83,7 @@ func openAI(a answer) Refusal {
 	case r.Class != Wait:
 	case f.says("request too large"):
 		r.Class = Never
-	case f.says("per day"):
+	case f.says("per day") && (f.wait() == 0 || f.wait() >= leastStop):
 		r.Class, r.Scope, r.After = Stop, Model, f.wait()
 	default:
 		r.After = f.wait()

@@ -68,6 +68,8 @@ func TestClassify(t *testing.T) {
 			refusal{Class: bodies.Wait, After: 20 * time.Second, Window: "requests", Reason: "rate_limit_exceeded"}},
 		{"OpenAI, requests of a day", bodies.OpenAI, 429, openai("requests", `"rate_limit_exceeded"`, "Rate limit reached … on requests per day (RPD): Limit 200, Used 200. Please try again in 7m12s."),
 			refusal{Class: bodies.Stop, Scope: bodies.Model, After: 7*time.Minute + 12*time.Second, Reason: "rate_limit_exceeded"}},
+		{"Groq, requests of a day that go on soon", bodies.OpenAI, 429, openai("requests", `"rate_limit_exceeded"`, "Rate limit reached … on requests per day (RPD): Limit 14400, Used 14400, Requested 1. Please try again in 6s."),
+			refusal{Class: bodies.Wait, After: 6 * time.Second, Window: "requests", Reason: "rate_limit_exceeded"}},
 		{"Groq, tokens of a day", bodies.OpenAI, 429, openai("tokens", `"rate_limit_exceeded"`, "Rate limit reached … on tokens per day (TPD): Limit 100000, Used 99900, Requested 600. Please try again in 7m12s."),
 			refusal{Class: bodies.Stop, Scope: bodies.Model, After: 7*time.Minute + 12*time.Second, Reason: "rate_limit_exceeded"}},
 		{"OpenAI, never fits", bodies.OpenAI, 429, openai("tokens", `"rate_limit_exceeded"`, "Request too large for gpt … on tokens per min (TPM): Limit 30000, Requested 31000."), refusal{Class: bodies.Never, Reason: "rate_limit_exceeded"}},
