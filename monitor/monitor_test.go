@@ -380,6 +380,7 @@ func TestDeadFleet(t *testing.T) {
 	page := s.get("limit?name=openai")
 	assert.Contains(t, page, "<dt>A new call waits</dt><dd>not known</dd>")
 	assert.Contains(t, page, `data-label="a new call waits">not known</td>`)
+	assert.Contains(t, page, "<dt>Longest wait</dt><dd>not known</dd>")
 }
 
 // What the pages say fits together.
