@@ -129,7 +129,7 @@ func wrongBody(err error, body []byte) error {
 // wrongLimit returns the index of the first limit that cannot be decoded.
 func wrongLimit(body []byte) int {
 	var q struct{ Limits []json.RawMessage }
-	_ = json.NewDecoder(bytes.NewReader(body)).Decode(&q) // its syntax is right, or another error would be told
+	_ = json.NewDecoder(bytes.NewReader(body)).Decode(&q) // its syntax is right, or there would be another error
 	return max(0, slices.IndexFunc(q.Limits, func(limit json.RawMessage) bool { return json.Unmarshal(limit, &part{}) != nil }))
 }
 
