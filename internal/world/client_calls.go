@@ -147,10 +147,16 @@ func (m *client) forget(c *call) {
 	m.held = slices.DeleteFunc(m.held, func(o *call) bool { return o == c })
 }
 
+// mayBeGranted reports whether Redis may have granted the turn of a call: the reply may be on its way.
+func (m *client) mayBeGranted(c *call) bool {
+	e := m.joined[c]
+	return e != nil && m.engine.View(e).State == engine.Given || len(m.pending) > 0
+}
+
 // leave ends a call that no longer waits.
 func (m *client) leave(c *call) {
 	e := m.joined[c]
-	if m.engine.View(e).State == engine.Given || len(m.pending) > 0 { // Redis may have granted its turn, and the reply is on its way
+	if m.mayBeGranted(c) {
 		for i, of := range m.world.metersOf(c) {
 			of.givenUp += float64(c.parts[i].cost)
 		}

@@ -29,6 +29,7 @@ type Cost struct {
 	Windows int           // windows of a quota in addition
 	Timeout bool          // in addition the timeout of the client, after which it asks again
 	Turn    bool          // the permits of a turn, instead of a time
+	Granted bool          // in addition the permits of the turns that a process was granted and did not use
 	Each    time.Duration // for each of many that follow each other …
 	Part    float64       // … at most this part of the time
 }
@@ -51,6 +52,9 @@ func (c Cost) String() string {
 	if c.Windows > 0 {
 		parts = append(parts, fmt.Sprintf("%d windows of a quota", c.Windows))
 	}
+	if c.Granted {
+		parts = append(parts, "its turns")
+	}
 	if c.Part > 0 {
 		parts = append(parts, fmt.Sprintf("%g s for each, at most %g %% of the time", c.Each.Seconds(), 100*c.Part))
 	}
@@ -67,7 +71,7 @@ func seconds(s float64) Cost { return Cost{Time: time.Duration(s * float64(time.
 const crash, crashing = 30 * time.Millisecond, 0.2
 
 // gone says why a process that is gone for a while costs permits.
-const gone = "Turns that it was granted are lost, and its places block the queue for a moment. Its slots are free after 3 to 5 s."
+const gone = "Turns that it was granted are lost, at most one for each of its calls, and its places block the queue for a moment. A new window grants many turns at once. Slots are free after 3 to 5 s."
 
 // Guarantees is the table.
 var Guarantees = []Guarantee{
@@ -100,7 +104,7 @@ var Guarantees = []Guarantee{
 		Why: gone,
 	},
 	{
-		Event: "A process is suspended for a while", What: []string{stop}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
+		Event: "A process is suspended for a while", What: []string{stop}, Rate: seconds(1), Count: Cost{Time: time.Second, Granted: true}, Slots: seconds(5),
 		Why: gone,
 	},
 	{
@@ -134,7 +138,7 @@ var Guarantees = []Guarantee{
 		Why: "They are sent again.",
 	},
 	{
-		Event: "A process is killed", What: []string{kill}, Rate: seconds(1), Count: seconds(1), Slots: seconds(5),
+		Event: "A process is killed", What: []string{kill}, Rate: seconds(1), Count: Cost{Time: time.Second, Granted: true}, Slots: seconds(5),
 		Why: gone,
 	},
 	{
@@ -223,6 +227,9 @@ func (w *world) mayLose(m *meter) time.Duration {
 	}
 	for i := range w.plan.loads { // an expired turn is lost
 		total += time.Duration(w.lapsed) * max(w.plan.loads[i].lapses, time.Duration(float64(time.Second)/m.plan.limit.Rate()))
+	}
+	if kind == reserve.KindRolling || kind == reserve.KindQuota {
+		total += time.Duration(m.gone / m.plan.limit.Rate() * float64(time.Second))
 	}
 	return total + w.usual(m, trip)
 }

@@ -95,6 +95,7 @@ func (w *world) stop(n int, stopped bool) {
 		return
 	}
 	if w.advance(); stopped {
+		w.goes(w.processes[n])
 		w.processes[n].stop()
 	} else {
 		w.processes[n].goOn()
@@ -106,6 +107,7 @@ func (w *world) end(p *process) {
 		return
 	}
 	w.note("process %d is killed", p.n)
+	w.goes(p)
 	p.dead = true
 	if p.ear != nil {
 		p.ear.close()
@@ -113,6 +115,20 @@ func (w *world) end(p *process) {
 	for _, c := range w.all() {
 		if c.process == p {
 			w.finish(c, lost)
+		}
+	}
+}
+
+// goes notes the turns that a process may have been granted and will not use.
+func (w *world) goes(p *process) {
+	if p.dead || p.stopped {
+		return
+	}
+	for _, c := range w.all() {
+		if c.process == p && c.state == waiting && p.mayBeGranted(c) {
+			for i, m := range w.metersOf(c) {
+				m.gone += float64(c.parts[i].cost)
+			}
 		}
 	}
 }
