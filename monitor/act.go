@@ -38,7 +38,7 @@ var actions = map[string]func(*asked) (*fleet.Change, error){
 		if err != nil {
 			return nil, err
 		}
-		return a.fleet.Set(a.Target, a.form.Get("to"), length, a.who)
+		return a.fleet.Set(a.Target, a.form.Get("to"), length, time.Time{}, a.who)
 	},
 	"reset":  func(a *asked) (*fleet.Change, error) { return a.Reset(), nil },
 	"refill": func(a *asked) (*fleet.Change, error) { return a.Refill() },

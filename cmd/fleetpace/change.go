@@ -179,6 +179,7 @@ func (a *app) refill() *cobra.Command {
 func (a *app) set() *cobra.Command {
 	var to string
 	var length time.Duration
+	var until time.Time
 	return a.changes(change{
 		use: "set LIMIT [KEY] --to LIMIT", short: "Override a limit",
 		long: `Lets the fleet follow another limit than the one that its processes are configured with, for a time or until
@@ -187,8 +188,9 @@ fleetpace reset. The kind must stay the same. Without a KEY, the limits of its k
 		flags: func(c *cobra.Command) {
 			c.Flags().StringVar(&to, "to", "", "the new `limit`, such as 50/s or \"600/minute burst 20\"")
 			c.Flags().DurationVar(&length, "for", 0, "the `duration`; 0: until it is reset or set again")
+			c.Flags().TimeVar(&until, "until", time.Time{}, []string{time.RFC3339}, "a `moment` in place of a duration, such as 2026-11-28T20:00:00Z")
 		},
-		plan: func(t *target) (*fleet.Change, error) { return a.fleet.Set(t.Target, to, length, me()) },
+		plan: func(t *target) (*fleet.Change, error) { return a.fleet.Set(t.Target, to, length, until, me()) },
 	})
 }
 

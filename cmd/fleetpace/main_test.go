@@ -278,6 +278,8 @@ func TestWrongArguments(t *testing.T) {
 		{exitUsage, "must be text or json", []string{"ls", "-o", "xml"}},
 		{exitUsage, "usage:", []string{"show"}},
 		{exitUsage, "above 0", []string{"pause", "api", "--for", "-1s", "-y"}},
+		{exitUsage, "--until: must be later than now", []string{"set", "api", "--to", "10/s", "--until", "2001-01-01T00:00:00Z", "-y"}},
+		{exitUsage, "--until: must not be given together with for", []string{"set", "api", "--to", "10/s", "--until", "2101-01-01T00:00:00Z", "--for", "1h", "-y"}},
 		{exitUsage, "--to", []string{"set", "api", "--to", "many", "-y"}},
 		{exitUsage, "kind", []string{"set", "api", "--to", "2 at once", "-y"}},
 		{exitUsage, "--by", []string{"top", "--by", "size"}},

@@ -46,6 +46,33 @@ func TestTheCommandOfWhyMends(t *testing.T) {
 	mends("slots", "why", "gpu")
 }
 
+// More of a quota, which why proposes, ends with its window, whenever the command is typed.
+func TestMoreOfAQuotaEndsWithItsWindow(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Mini(t))
+	l := s.limiter("daily", "2/month quota")
+	for range 2 {
+		require.NoError(t, l.Wait(t.Context()))
+	}
+	s.wait(l, 1)
+	s.known("daily")
+	var answer struct{ Reason, Command string }
+	require.Eventually(t, func() bool {
+		return json.Unmarshal([]byte(s.does("why", "daily", "-o", "json")), &answer) == nil && answer.Reason == "used_up"
+	}, 20*time.Second, 20*time.Millisecond)
+	_, ends := l.Limit().Window(time.Now())
+	words := strings.Fields(strings.ReplaceAll(answer.Command, "'", ""))
+	require.Equal(t, ends.UTC().Format(time.RFC3339), words[len(words)-1], answer.Command)
+	require.Equal(t, "--until", words[len(words)-2], answer.Command)
+	i := strings.Index(answer.Command, "'")
+	require.Positive(t, i, answer.Command)
+	s.does("set", "daily", "--to", strings.Split(answer.Command[i+1:], "'")[0], "--until", words[len(words)-1], "-y")
+	st, err := l.State(t.Context())
+	require.NoError(t, err)
+	require.True(t, st.Set)
+	require.InDelta(t, 0, time.Until(ends)-st.SetFor, float64(2*time.Second))
+}
+
 // A limit that is stopped by hand fails its calls, for a time or until it is resumed, or a call is served.
 func TestStop(t *testing.T) {
 	t.Parallel()

@@ -106,7 +106,7 @@ func (t *Target) Refill() (*Change, error) {
 }
 
 // Set overrides the limit for a while. A length of 0 means: until it is reset or set again. who is who does it.
-func (r *Reader) Set(t *Target, to string, length time.Duration, who string) (*Change, error) {
+func (r *Reader) Set(t *Target, to string, length time.Duration, until time.Time, who string) (*Change, error) {
 	limit, err := reserve.ParseLimit(to)
 	if err != nil {
 		return nil, &FieldError{"to", err}
@@ -117,14 +117,27 @@ func (r *Reader) Set(t *Target, to string, length time.Duration, who string) (*C
 	if own := t.Limiter.Limit().Kind(); limit.Kind() == reserve.KindPaced && (own == reserve.KindQuota || own == reserve.KindRolling) {
 		return nil, &FieldError{"to", fmt.Errorf("%s is of kind %v, and %q is of kind %v: add %q", t, own, to, limit.Kind(), own.String())}
 	}
-	until, more := "until it is reset or set again", []string{"--to", limit.String()}
-	if length > 0 {
-		until, more = "for "+length.String(), append(more, "--for", length.String())
+	lasts, more := "until it is reset or set again", []string{"--to", limit.String()}
+	switch {
+	case !until.IsZero() && length > 0:
+		return nil, &FieldError{"until", errors.New("must not be given together with for")}
+	case !until.IsZero() && !until.After(time.Now()):
+		return nil, &FieldError{"until", fmt.Errorf("must be later than now, got %v", until)}
+	case !until.IsZero():
+		at := until.UTC().Format(time.RFC3339)
+		lasts, more = "until "+at, append(more, "--until", at)
+	case length > 0:
+		lasts, more = "for "+length.String(), append(more, "--for", length.String())
 	}
 	return &Change{
-		What:    fmt.Sprintf("set %s to %s %s (it is %s now)", t, limit, until, t.Row.Limit),
+		What:    fmt.Sprintf("set %s to %s %s (it is %s now)", t, limit, lasts, t.Row.Limit),
 		Command: t.command("set", more...),
 		Do: func(ctx context.Context) error {
+			if !until.IsZero() {
+				if length = time.Until(until); length <= 0 {
+					return &FieldError{"until", fmt.Errorf("must be later than now, got %v", until)}
+				}
+			}
 			if err := t.Limiter.SetLimit(ctx, limit, length); err != nil {
 				return err
 			}

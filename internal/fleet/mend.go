@@ -131,7 +131,7 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 		if row.slows() {
 			return "It ends by itself. The configured limit is " + row.Own.String() + ". To end the override now:", on("reset")
 		}
-		return "It ends by itself. If the provider allows more than " + row.Limit + ", for example:", on("set", "--to", row.more(), "--for", span(max(seconds(row.Wait), 1e9)))
+		return "It ends by itself. If the provider allows more than " + row.Limit + ", for example:", on("set", append([]string{"--to", row.more()}, row.rest()...)...)
 	case WhySet:
 		return "To end the override now:", on("reset")
 	case WhyDiffer:
@@ -167,6 +167,14 @@ func Words(verb string, n Name, key string) []string {
 func (row *Row) more() string {
 	_, rest, _ := strings.Cut(row.Limit, "/")
 	return fmt.Sprintf("%d/%s", 2*row.State.Limit.MaxBurst(), rest)
+}
+
+// rest is how long more permits are to last. A quota is the old one again in the next window, whenever the command is typed.
+func (row *Row) rest() []string {
+	if _, ends := row.State.Limit.Window(time.Now()); !ends.IsZero() {
+		return []string{"--until", ends.UTC().Format(time.RFC3339)}
+	}
+	return []string{"--for", span(max(seconds(row.Wait), 1e9))}
 }
 
 func (s *Survey) command(words ...string) string { return command(words, s.flags) }
