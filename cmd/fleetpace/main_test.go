@@ -333,7 +333,7 @@ func TestExitCodeOfWhy(t *testing.T) {
 		require.Equal(t, want, mustAct(&fleet.Answer{Reason: why, Held: 1, Severity: fleet.SeverityStop}), why)
 		require.False(t, mustAct(&fleet.Answer{Reason: why, Severity: fleet.SeverityLook}), why)
 	}
-	require.Contains(t, s.does("why", "quota"), "for example: fleetpace set quota --to '2/day quota' --for ")
+	require.Contains(t, s.does("why", "quota"), "for example: fleetpace set quota --to '2/day quota' --until ")
 	code, _, errs = s.command("", "set", "quota", "--to", "20/day", "-y")
 	require.Equal(t, exitUsage, code)
 	require.Contains(t, errs, `--to: quota is of kind quota, and "20/day" is of kind paced: add "quota"`)
