@@ -56,7 +56,7 @@ func usedUp(ctx context.Context, set *llm.Set, response *http.Response, err erro
 	switch {
 	case errors.As(err, &gone): // the call had no turn
 		again, yes = gone.Until, true
-	case err == nil && response.Header.Get("X-Should-Retry") == "false": // the provider has refused it
+	case err == nil && response != nil && response.Header.Get("X-Should-Retry") == "false": // the provider has refused it
 		states, _ := set.Limits().States(ctx)
 		for _, state := range states {
 			if state.Stopped {
