@@ -188,8 +188,11 @@ func TestRowsAppearAndMove(t *testing.T) {
 	s := newScene(t)
 	tab := s.tab("")
 	s.run(tab, chromedp.Evaluate("window.loaded = 1", nil))
-	s.calls(3, s.limiter("openai", reserve.PerSecond(20)).Wait)
+	openai := s.limiter("openai", reserve.PerSecond(20))
+	s.calls(3, openai.Wait)
 	s.sees(tab, "a row appears", cell("openai", 0)+`.includes("20/s")`)
+	s.sees(tab, "its use", cell("openai", 3)+` !== ""`)
+	require.NoError(t, openai.SetLimit(t.Context(), reserve.PerSecond(40), 0)) // its use is a mean, which follows
 	s.sees(tab, "its use moves", `(window.uses ??= new Set()).add(`+cell("openai", 3)+`).size > 3`)
 	s.calls(50, s.limiter("maps", reserve.Every(time.Hour)).Wait)
 	s.sees(tab, "another one appears, and calls wait", cell("maps", 4)+` === "50"`)
