@@ -73,6 +73,7 @@ type Set struct {
 	preset Preset
 	limits []*reserve.Limiter // those of the preset, and the slots last
 	ofs    []kind             // of the limits
+	model  *reserve.Joint     // the limits without the slots: a refusal that names none of them pauses these, and other models go on
 	behind []*reserve.Limiter // what calls need, too, that are not urgent: see Config.Background
 	behOfs []kind
 	bursts []atomic.Int64 // of the limits, and of those behind: what a call may cost
@@ -175,6 +176,10 @@ func New(client redis.UniversalClient, config Config) (*Set, error) {
 	slots, err := s.limiter(client, kindNames[calls], reserve.Concurrent(config.Slots))
 	if err != nil {
 		return nil, err
+	}
+	if s.model, err = reserve.All(s.limits...); err != nil {
+		s.Close()
+		return nil, fmt.Errorf("llm: %w", err)
 	}
 	s.limits, s.ofs = append(s.limits, slots), append(s.ofs, calls)
 	s.bursts = make([]atomic.Int64, len(s.limits)+len(s.behind))
@@ -286,7 +291,7 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, *reserve.Jo
 	if !w.urgent && len(s.behind) > 0 {
 		limits, ofs = slices.Concat(limits, s.behind), slices.Concat(ofs, s.behOfs)
 	}
-	t := transport.Turn{Account: s.limits[len(s.limits)-1]}
+	t := transport.Turn{Account: s.limits[len(s.limits)-1], Pauses: s.model}
 	wished := make([]*reserve.Limiter, len(limits))
 	for i, l := range limits {
 		if w.tenant != nil {
@@ -304,11 +309,7 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, *reserve.Jo
 		t.Costs, t.Windows = append(t.Costs, cost), append(t.Windows, window)
 	}
 	joint, err := reserve.All(wished...)
-	if err != nil {
-		return t, nil, err
-	}
 	t.Limiter = joint
-	t.Pauses, err = reserve.All(s.limits[:len(s.limits)-1]...) // other models of the account go on
 	return t, joint, err
 }
 

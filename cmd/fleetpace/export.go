@@ -85,7 +85,7 @@ func newGauges(m metric.Meter, a *app) error {
 	g.keys = whole("keys", "{key}", "Keys in use.")
 	g.paused = whole("paused", "", "1 if the limit or one of its keys is paused or stopped.")
 	g.stopped = whole("stopped", "", "1 if the limit or one of its keys is stopped: an account or quota is used up, and calls fail.")
-	g.mustWait = whole("must_wait", "", "1 if the limit or one of its keys is paused, or calls wait for the next window of a quota; also if this is so of another limit that calls also need.")
+	g.mustWait = whole("must_wait", "", "1 if the limit or one of its keys is paused, or calls wait for the next window of a quota; also if calls need another limit that is paused or used up.")
 	g.pause = seconds("pause.remaining", "s", "How long the pause or stop still lasts.")
 	g.set = whole("set", "", "1 if the configured limit is overridden.")
 	g.differ = whole("differ", "", "1 if processes are configured with different limits.")

@@ -50,15 +50,15 @@ func TestTheCommandOfWhyMends(t *testing.T) {
 func TestMoreOfAQuotaEndsWithItsWindow(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, redistest.Mini(t))
-	l := s.limiter("daily", "2/month quota")
+	l := s.limiter("quota", "2/month quota")
 	for range 2 {
 		require.NoError(t, l.Wait(t.Context()))
 	}
 	s.wait(l, 1)
-	s.known("daily")
+	s.known("quota")
 	var answer struct{ Reason, Command string }
 	require.Eventually(t, func() bool {
-		return json.Unmarshal([]byte(s.does("why", "daily", "-o", "json")), &answer) == nil && answer.Reason == "used_up"
+		return json.Unmarshal([]byte(s.does("why", "quota", "-o", "json")), &answer) == nil && answer.Reason == "used_up"
 	}, 20*time.Second, 20*time.Millisecond)
 	_, ends := l.Limit().Window(time.Now())
 	words := strings.Fields(strings.ReplaceAll(answer.Command, "'", ""))
@@ -66,7 +66,7 @@ func TestMoreOfAQuotaEndsWithItsWindow(t *testing.T) {
 	require.Equal(t, "--until", words[len(words)-2], answer.Command)
 	i := strings.Index(answer.Command, "'")
 	require.Positive(t, i, answer.Command)
-	s.does("set", "daily", "--to", strings.Split(answer.Command[i+1:], "'")[0], "--until", words[len(words)-1], "-y")
+	s.does("set", "quota", "--to", strings.Split(answer.Command[i+1:], "'")[0], "--until", words[len(words)-1], "-y")
 	st, err := l.State(t.Context())
 	require.NoError(t, err)
 	require.True(t, st.Set)

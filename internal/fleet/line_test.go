@@ -87,26 +87,10 @@ func TestLineOfCallsThatDoNotGoOn(t *testing.T) {
 			s.told(3)
 		}},
 		{what: "the used-up quota of another limit", want: fleet.Line{Waiting: 3, HeldCalls: 3, MustWait: true}, make: func(s *scene) {
-			client := s.server.Client(s)
-			calls := s.limiter(client, reserve.Config{Limit: reserve.PerSecond(100), Group: "g"})
-			quota := s.limiter(client, reserve.Config{Name: "quota", Limit: reserve.Quota(1, reserve.CalendarMonth), Group: "g"})
-			both := s.joint(calls, quota)
-			s.waits(4, func(ctx context.Context) error { return both.Wait(ctx) })
-			s.until("the report says so", func() bool {
-				survey, err := s.reader.Survey(s.Context(), fleet.Name{Name: "api", Group: "g"})
-				return err == nil && len(survey.Keys) == 1 && survey.Keys[0].HeldBack == 3
-			})
+			s.heldByQuota("")
 		}},
 		{what: "the used-up quota of a key of another limit", want: fleet.Line{Waiting: 3, HeldCalls: 3, MustWait: true}, make: func(s *scene) {
-			client := s.server.Client(s)
-			calls := s.limiter(client, reserve.Config{Limit: reserve.PerSecond(100), Group: "g"})
-			quota := s.limiter(client, reserve.Config{Name: "quota", Limit: reserve.Quota(1, reserve.CalendarMonth), Group: "g"})
-			both := s.joint(calls, quota.For("acme"))
-			s.waits(4, func(ctx context.Context) error { return both.Wait(ctx) })
-			s.until("the report says so", func() bool {
-				survey, err := s.reader.Survey(s.Context(), fleet.Name{Name: "api", Group: "g"})
-				return err == nil && len(survey.Keys) == 1 && survey.Keys[0].HeldBack == 3
-			})
+			s.heldByQuota("acme")
 		}},
 		{what: "a pause, and nobody lives", want: fleet.Line{Waiting: 3, HeldCalls: 3, MustWait: true}, make: func(s *scene) {
 			s.abandoned(3)
@@ -147,4 +131,21 @@ func (s *scene) joint(limits ...*reserve.Limiter) *reserve.Joint {
 	j, err := reserve.All(limits...)
 	require.NoError(s, err)
 	return j
+}
+
+// heldByQuota makes three calls wait that also need a quota, or its key, which is used up.
+func (s *scene) heldByQuota(key string) {
+	s.Helper()
+	client := s.server.Client(s)
+	calls := s.limiter(client, reserve.Config{Limit: reserve.PerSecond(100), Group: "g"})
+	quota := s.limiter(client, reserve.Config{Name: "quota", Limit: reserve.Quota(1, reserve.CalendarMonth), Group: "g"})
+	if key != "" {
+		quota = quota.For(key)
+	}
+	both := s.joint(calls, quota)
+	s.waits(4, func(ctx context.Context) error { return both.Wait(ctx) })
+	s.until("the report says so", func() bool {
+		survey, err := s.reader.Survey(s.Context(), fleet.Name{Name: "api", Group: "g"})
+		return err == nil && len(survey.Keys) == 1 && survey.Keys[0].HeldBack == 3
+	})
 }

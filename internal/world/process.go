@@ -95,7 +95,7 @@ func (w *world) stop(n int, stopped bool) {
 		return
 	}
 	if w.advance(); stopped {
-		w.goes(w.processes[n])
+		w.losesTurns(w.processes[n])
 		w.processes[n].stop()
 	} else {
 		w.processes[n].goOn()
@@ -107,7 +107,7 @@ func (w *world) end(p *process) {
 		return
 	}
 	w.note("process %d is killed", p.n)
-	w.goes(p)
+	w.losesTurns(p)
 	p.dead = true
 	if p.ear != nil {
 		p.ear.close()
@@ -119,8 +119,8 @@ func (w *world) end(p *process) {
 	}
 }
 
-// goes notes the turns that a process may have been granted and will not use.
-func (w *world) goes(p *process) {
+// losesTurns notes the turns that a process may have been granted and will not use.
+func (w *world) losesTurns(p *process) {
 	if p.dead || p.stopped {
 		return
 	}
