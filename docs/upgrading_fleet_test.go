@@ -21,9 +21,9 @@ import (
 
 	"github.com/fleetpace/fleetpace/internal/frozen"
 	"github.com/fleetpace/fleetpace/limits"
-	"github.com/fleetpace/fleetpace/remote"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/reservetest"
+	"github.com/fleetpace/fleetpace/server"
 )
 
 // upgraded is a fleet in simulated time whose processes are replaced by those of another version. Its API is strict.
@@ -137,12 +137,12 @@ func TestServersAreUpgraded(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "limits.yaml")
 		require.NoError(f, os.WriteFile(path, []byte("limits:\n  - name: api\n    limit: "+f.limit.String()+"\n"), 0o600))
 		var mu sync.Mutex
-		var servers []*remote.Server
-		start := func(before bool) *remote.Server {
+		var servers []*server.Server
+		start := func(before bool) *server.Server {
 			logger := slog.New(slog.DiscardHandler)
 			set, err := limits.Load(f.version(before), path, reserve.Config{Logger: logger})
 			require.NoError(f, err)
-			s, err := remote.New(set, remote.Config{Logger: logger})
+			s, err := server.New(set, server.Config{Logger: logger})
 			require.NoError(f, err)
 			f.Cleanup(func() { _ = set.Close() })
 			mu.Lock()
@@ -178,7 +178,7 @@ func TestServersAreUpgraded(t *testing.T) {
 			}
 			return false
 		}
-		old := []*remote.Server{start(true), start(true)}
+		old := []*server.Server{start(true), start(true)}
 		end := time.Now().Add(9 * time.Second)
 		for k := range 40 {
 			f.calls.Go(func() {

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/inbound"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/reservetest"
-	"github.com/fleetpace/fleetpace/serve"
 )
 
 func tenantOf(r *http.Request) (string, error) {
@@ -39,7 +39,7 @@ func TestYourOwnAPI(t *testing.T) {
 		limiter := reservetest.New(t).Limiter(reserve.Config{Name: "our-api", Limit: reserve.PerHour(1)})
 		mux, server := http.NewServeMux(), &http.Server{}
 		mux.HandleFunc("/", func(http.ResponseWriter, *http.Request) {})
-		limited, err := serve.Middleware(limiter, serve.Config{Key: tenantOf})
+		limited, err := inbound.Middleware(limiter, inbound.Config{Key: tenantOf})
 		require.NoError(t, err)
 		server.Handler = limited(mux)
 		require.Equal(t, "200", asked(server.Handler, "acme", "/"))
@@ -71,7 +71,7 @@ func twoLimits(tenants, everybody *reserve.Limiter) (func(http.Handler) http.Han
 	if err != nil {
 		return nil, err
 	}
-	return serve.Middleware(limits, serve.Config{
+	return inbound.Middleware(limits, inbound.Config{
 		Key: tenantOf, // of the first limit
 		Cost: func(r *http.Request) int {
 			switch r.URL.Path {

@@ -38,8 +38,10 @@ var mayImport = map[string][]string{
 	"internal/turn":        {"reserve"},
 	"worker":               {"reserve", "internal/turn"},
 	"scheduler":            {"reserve", "internal/turn", "worker"},
-	"serve":                {"reserve"},
-	"remote":               {"limits", "reserve", "serve"},
+	"inbound":              {"reserve"},
+	"server":               {"limits", "reserve", "inbound"},
+	"serve":                {"inbound"}, // the earlier names of inbound and server
+	"remote":               {"server"},
 	"limits":               {"reserve"},
 	"transport":            {"reserve", "internal/meter", "transport/bodies", "transport/headers"},
 	"transport/bodies":     {},
@@ -63,7 +65,7 @@ var mayImport = map[string][]string{
 	"internal/world":       {"lua", "reserve", "internal/engine", "internal/fault", "internal/frozen", "internal/smallredis", "internal/wire"},
 	"integration":          {},
 
-	"cmd/fleetpace":                {"internal/fault", "internal/fleet", "internal/scrape", "limits", "lua", "monitor", "remote", "reserve"},
+	"cmd/fleetpace":                {"internal/fault", "internal/fleet", "internal/scrape", "limits", "lua", "monitor", "reserve", "server"},
 	"transport/internal/inprocess": {"reserve"},
 }
 

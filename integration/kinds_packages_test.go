@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/inbound"
 	"github.com/fleetpace/fleetpace/internal/asynqtest"
 	"github.com/fleetpace/fleetpace/limits"
 	"github.com/fleetpace/fleetpace/reserve"
 	"github.com/fleetpace/fleetpace/scheduler"
-	"github.com/fleetpace/fleetpace/serve"
 	"github.com/fleetpace/fleetpace/transport"
 	asynqworker "github.com/fleetpace/fleetpace/worker"
 )
@@ -35,7 +35,7 @@ var packages = []struct {
 	{"reserve", openReserve, true},
 	{"limits", openLimits, true},
 	{"transport", openTransport, true},
-	{"serve", openServe, true},
+	{"inbound", openInbound, true},
 	{"worker", openWorker, false},
 	{"scheduler", openScheduler, false},
 }
@@ -222,14 +222,14 @@ type site struct {
 	patient, impatient http.Handler
 }
 
-func openServe(f *kindsFleet) caller {
+func openInbound(f *kindsFleet) caller {
 	turns := f.Turns(f.Client(), f.Kind)
-	with := func(config serve.Config) http.Handler {
-		limited, err := serve.Middleware(turns, config)
+	with := func(config inbound.Config) http.Handler {
+		limited, err := inbound.Middleware(turns, config)
 		require.NoError(f, err)
 		return limited(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { f.made(1) }))
 	}
-	return site{newDirect(f, turns), with(serve.Config{MaxWait: time.Hour}), with(serve.Config{})}
+	return site{newDirect(f, turns), with(inbound.Config{MaxWait: time.Hour}), with(inbound.Config{})}
 }
 
 func (s site) get(of http.Handler) int {

@@ -16,8 +16,8 @@ import (
 	"github.com/fleetpace/fleetpace/bench/internal/child"
 	"github.com/fleetpace/fleetpace/internal/observe"
 	"github.com/fleetpace/fleetpace/limits"
-	"github.com/fleetpace/fleetpace/remote"
 	"github.com/fleetpace/fleetpace/reserve"
+	turns "github.com/fleetpace/fleetpace/server"
 )
 
 // ServerRole makes the program a server.
@@ -79,7 +79,7 @@ func (s setup) serve() error {
 		if err != nil {
 			return err
 		}
-		if handler, err = remote.New(set, remote.Config{}); err != nil {
+		if handler, err = turns.New(set, turns.Config{}); err != nil {
 			return err
 		}
 	}

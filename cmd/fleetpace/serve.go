@@ -22,8 +22,8 @@ import (
 	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/internal/scrape"
 	"github.com/fleetpace/fleetpace/limits"
-	"github.com/fleetpace/fleetpace/remote"
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/server"
 )
 
 // tokenVariable holds the bearer token. On the command line, other users of the machine could read
@@ -158,7 +158,7 @@ func (a *app) giveTurns(ctx context.Context, o serving, secure *tls.Config) erro
 		return err
 	}
 	defer func() { _ = set.Close() }()
-	turns, err := remote.New(set, remote.Config{
+	turns, err := server.New(set, server.Config{
 		Token: token(), TokenFile: o.tokens, Poll: o.poll, Lease: o.lease, Metrics: metrics, Logger: logger,
 		Ready: func(ctx context.Context) error { return reach(ctx, a.client) },
 	})
@@ -191,7 +191,7 @@ func (a *app) giveTurns(ctx context.Context, o serving, secure *tls.Config) erro
 	}, turns, listener, o, func(at string) { fmt.Fprintf(a.errs, "turns are at %s\n", at) })
 }
 
-func serveTurns(ctx context.Context, server *http.Server, turns *remote.Server, listener net.Listener, o serving, tell func(string)) error {
+func serveTurns(ctx context.Context, server *http.Server, turns *server.Server, listener net.Listener, o serving, tell func(string)) error {
 	secured := server.TLSConfig != nil
 	done := make(chan error, 1)
 	go func() {

@@ -1,4 +1,4 @@
-"""A server that follows remote/openapi.yaml, gives turns at once, and answers something else when a test says so."""
+"""A server that follows server/openapi.yaml, gives turns at once, and answers something else when a test says so."""
 
 import contextlib
 import json

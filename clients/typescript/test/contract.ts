@@ -1,4 +1,4 @@
-// What ../../remote/openapi.yaml allows in requests. A field that it does not name is an error.
+// What ../../server/openapi.yaml allows in requests. A field that it does not name is an error.
 
 type Check = (value: unknown) => boolean;
 
