@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/limits"
@@ -356,6 +357,12 @@ func TestBadDefaults(t *testing.T) {
 	_, err := limits.Load(nil, file, reserve.Config{})
 	require.ErrorIs(t, err, limits.ErrInvalid)
 	require.ErrorContains(t, err, "client: must not be nil")
+	ring := redis.NewRing(&redis.RingOptions{})
+	defer func() { _ = ring.Close() }()
+	_, err = limits.Load(ring, file, reserve.Config{})
+	require.EqualError(t, err, "limits: invalid defaults: reserve: invalid client: must not be a *redis.Ring: when a shard fails, a ring moves its keys to"+
+		" another one without their state, and the limit would start over; use Sentinel or Cluster")
+	require.ErrorIs(t, err, limits.ErrInvalid)
 }
 
 // What the parser of YAML does not expect of itself is an error of the file.

@@ -36,24 +36,26 @@ func unsaid(defaults reserve.Config) settings {
 	}
 }
 
-func (s settings) limiter(client redis.UniversalClient, defaults reserve.Config, limitOf func(string) (reserve.Limit, int64)) (*reserve.Limiter, error) {
+// config returns what the limiter is made of.
+func (s settings) config(defaults reserve.Config) reserve.Config {
 	config := defaults
-	if s.planned {
-		config.LimitOf = limitOf
-	}
 	config.Name, config.Group, config.Limit = s.name, s.group, s.limit
 	config.Settles, config.Lease, config.MaxPause, config.MaxWaiting = s.settles, s.lease, s.maxPause, s.maxWaiting
 	config.Outage.Policy = s.outage
+	return config
+}
+
+func (s settings) limiter(client redis.UniversalClient, defaults reserve.Config, limitOf func(string) (reserve.Limit, int64)) (*reserve.Limiter, error) {
+	config := s.config(defaults)
+	if s.planned {
+		config.LimitOf = limitOf
+	}
 	return reserve.New(client, config)
 }
 
-// validate asks reserve, which says nothing to Redis when a limiter is made.
+// validate makes no limiter, as metrics have each limit for which there was one.
 func (s settings) validate(client redis.UniversalClient, defaults reserve.Config) error {
-	limiter, err := s.limiter(client, defaults, nil)
-	if err != nil {
-		return err
-	}
-	return limiter.Close()
+	return s.config(defaults).Validate(client)
 }
 
 // String is the limit and what else is not as reserve has it, for the log.

@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,12 +8,14 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v4"
-
-	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// longestFlow is what reserve.Limiter.Flow takes, in bytes.
-const longestFlow = 256
+// These are the bounds of Flow and Weight of reserve.Limiter.
+const (
+	longestFlow = 256 // bytes
+
+	leastWeight, mostWeight = 1e-6, 1e6
+)
 
 // defaultWeight is the name of the weight of all flows that have none by their names.
 const defaultWeight = "default"
@@ -57,30 +58,16 @@ func (e *entry) readWeights(node *yaml.Node, path string) {
 			continue
 		}
 		weight, err := strconv.ParseFloat(text, 64)
-		if err == nil {
-			err = e.file.probeWeight(weight)
-		} else {
+		if err != nil {
 			err = fmt.Errorf("must be a number, got %q", text)
+		} else if !(weight >= leastWeight && weight <= mostWeight) {
+			err = fmt.Errorf("must be from %v to %v, got %v", leastWeight, mostWeight, weight)
 		}
 		if err != nil {
 			problems.add(value.Line, of, "%v", err)
 		}
 		e.shares.weights[name.Value] = weight
 	}
-}
-
-// probeWeight lets reserve judge a weight.
-func (p *parser) probeWeight(weight float64) error {
-	limiter, err := reserve.New(p.client, reserve.Config{Name: "probe", Limit: reserve.PerSecond(1)})
-	if err != nil {
-		return err
-	}
-	defer limiter.Close()
-	if _, err = reserve.All(limiter.Weight(weight)); err != nil {
-		_, said, _ := strings.Cut(err.Error(), "weight: ")
-		return errors.New(said)
-	}
-	return nil
 }
 
 // String is what a limit says of shares, for the log; empty: nothing.

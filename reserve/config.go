@@ -143,6 +143,18 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// Validate returns the error of [New], and makes no Limiter.
+func (c Config) Validate(client redis.UniversalClient) error {
+	err := validateClient(client)
+	if err == nil {
+		err = c.withDefaults().validate()
+	}
+	if err != nil {
+		return fmt.Errorf("reserve: %w", err)
+	}
+	return nil
+}
+
 func (c Config) validate() error {
 	if c.Name == "" {
 		return invalid("Config.Name", "must not be empty: it is what the fleet shares")

@@ -3,7 +3,6 @@ package reserve
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -37,14 +36,10 @@ type Limiter struct {
 // because it loses the state when a shard fails. New sends nothing to Redis. Close the Limiter
 // before its client. The error is an [ErrInvalid] that names the field.
 func New(client redis.UniversalClient, config Config) (*Limiter, error) {
-	if err := validateClient(client); err != nil {
-		return nil, fmt.Errorf("reserve: %w", err)
+	if err := config.Validate(client); err != nil {
+		return nil, err
 	}
-	config = config.withDefaults()
-	if err := config.validate(); err != nil {
-		return nil, fmt.Errorf("reserve: %w", err)
-	}
-	c := newCore(client, config)
+	c := newCore(client, config.withDefaults())
 	return &Limiter{core: c, limit: c.root}, nil
 }
 
