@@ -154,6 +154,10 @@ func BeatKeys(prefix, group, name string) []string {
 	return []string{common + "processes", common + "beats", base + "limits", base + "reports"}
 }
 
+// Changes returns the key of a sorted set in which operators note what they changed of a limit, by the moment in
+// Unix micros. No script reads it.
+func Changes(prefix, group, name string) string { return stem(prefix, group, name) + "changes" }
+
 // Index returns the key of a hash in which processes write the names of their limits, so that
 // others find them. [Indexed] returns the field of a name. Its value is the last time at which a
 // process wrote it, in Unix micros.

@@ -29,12 +29,16 @@ var actions = map[string]func(*asked) (*fleet.Change, error){
 		}
 		return a.Pause(length, a.form.Get("reason"), a.who)
 	},
+	"stop": func(a *asked) (*fleet.Change, error) {
+		length, err := a.anyLength()
+		if err != nil {
+			return nil, err
+		}
+		return a.Stop(length, a.form.Get("reason"), a.who)
+	},
 	"resume": func(a *asked) (*fleet.Change, error) { return a.Resume(), nil },
 	"set": func(a *asked) (*fleet.Change, error) {
-		length, err := time.Duration(0), error(nil) // until it is reset or set again
-		if a.form.Get("for") != "" {
-			length, err = a.length()
-		}
+		length, err := a.anyLength()
 		if err != nil {
 			return nil, err
 		}
@@ -52,7 +56,7 @@ var actions = map[string]func(*asked) (*fleet.Change, error){
 
 // titles are what the buttons of the changes say.
 var titles = map[string]string{
-	"pause": "Pause", "resume": "Resume", "set": "Set", "reset": "Reset", "refill": "Refill", "release": "Release",
+	"pause": "Pause", "stop": "Stop", "resume": "Resume", "set": "Set", "reset": "Reset", "refill": "Refill", "release": "Release",
 }
 
 func (a *asked) length() (time.Duration, error) {
@@ -61,6 +65,14 @@ func (a *asked) length() (time.Duration, error) {
 		return 0, &fleet.FieldError{Field: "for", Err: fmt.Errorf("must be a time such as 90s or 2h, got %q", a.form.Get("for"))}
 	}
 	return d, nil
+}
+
+// anyLength is 0 if the field is empty: nobody knows the end.
+func (a *asked) anyLength() (time.Duration, error) {
+	if a.form.Get("for") == "" {
+		return 0, nil
+	}
+	return a.length()
 }
 
 // largest is the most bytes of a form.
@@ -94,7 +106,7 @@ func (p *Page) change(plan func(*asked) (*fleet.Change, error)) http.HandlerFunc
 			err = errChanged
 		}
 		if err == nil {
-			err = change.Do(ctx)
+			err = t.Make(ctx, change, p.config.Who(r))
 		}
 		var field *fleet.FieldError
 		switch {

@@ -14,6 +14,9 @@ import (
 // rows is of how many keys of a limit the page shows the states.
 const rows = 20
 
+// mostEvents is how many changes by people it shows.
+const mostEvents = 10
+
 // limitView is what the page of a limit shows.
 type limitView struct {
 	page
@@ -23,6 +26,7 @@ type limitView struct {
 	Key    string     // the key that the page is about
 	Row    *fleet.Row // its state; nil: no process has used the limit for ten minutes
 	Charts *charts
+	Events []fleet.Event // what people have changed, the last one first
 	Live   []fleet.Process
 	Gone   []fleet.Process // they are idle, or were closed
 	Change *changeView     // nil: the page is for reading only, or this is a look
@@ -71,6 +75,9 @@ func (p *Page) limitView(ctx context.Context, s *snapshot, r *http.Request) (*li
 	}
 	v := &limitView{page: p.pageOf(s, r), Look: look, Line: look.Line(nil), Answer: answer, Key: key, chosen: r.Form.Has("key")}
 	if v.Row, err = p.rowOf(ctx, n, look, key); err != nil {
+		return nil, err
+	}
+	if v.Events, err = p.fleet.Happened(ctx, n, mostEvents); err != nil {
 		return nil, err
 	}
 	line := s.line(id)
@@ -122,7 +129,9 @@ type changeView struct {
 }
 
 // Risky reports whether the change lets less through, or more than the limit allows.
-func (c *changeView) Risky() bool { return c.Do == "pause" || c.Do == "set" || c.Do == "release" }
+func (c *changeView) Risky() bool {
+	return c.Do == "pause" || c.Do == "stop" || c.Do == "set" || c.Do == "release"
+}
 
 // Title is what the button says that makes the change.
 func (c *changeView) Title() string { return titles[c.Do] + " it" }
@@ -142,8 +151,8 @@ func (p *Page) changeView(ctx context.Context, v *limitView, r *http.Request) *c
 			c.Do = "resume"
 		}
 	}
-	for _, do := range []string{"pause", "resume", "set", "reset", "refill"} {
-		if do == "resume" && !v.Row.Paused || do == "pause" && v.Row.Paused || do == "reset" && !v.Row.Set || do == "refill" && v.Line.Slots > 0 {
+	for _, do := range []string{"pause", "resume", "set", "reset", "refill", "stop"} {
+		if do == "resume" && !v.Row.Paused || do == "pause" && v.Row.Paused || do == "stop" && v.Row.State.Stopped || do == "reset" && !v.Row.Set || do == "refill" && v.Line.Slots > 0 {
 			continue
 		}
 		at := url.Values{"name": {n.String()}, "do": {do}}
@@ -158,7 +167,7 @@ func (p *Page) changeView(ctx context.Context, v *limitView, r *http.Request) *c
 	if c.Do == "pause" && !r.Form.Has("for") {
 		c.Form.Set("for", "10m")
 	}
-	if r.FormValue("step") == "" && (c.Do == "pause" || c.Do == "set") {
+	if r.FormValue("step") == "" && (c.Do == "pause" || c.Do == "set" || c.Do == "stop") {
 		return c
 	}
 	t, err := p.fleet.Target(ctx, n, v.Key, "")

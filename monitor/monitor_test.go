@@ -246,7 +246,7 @@ func TestNobodyElseChanges(t *testing.T) {
 	s.shows("", "openai")
 	assert.NotContains(t, s.get("limit?name=openai&do=pause&for=1h&step=plan"), `method="post"`)
 	form := url.Values{"name": {"openai"}, "for": {"1h"}, "to": {"1/s"}}
-	for _, action := range []string{"pause", "resume", "set", "reset", "refill", "release", "", "limit", "events"} {
+	for _, action := range []string{"pause", "stop", "resume", "set", "reset", "refill", "release", "", "limit", "events"} {
 		for _, method := range []string{http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodPatch} {
 			status, _, _ := s.send(method, action, form)
 			assert.Equal(t, http.StatusForbidden, status, "%s %s", method, action)
@@ -444,6 +444,8 @@ func TestWhatWillHappen(t *testing.T) {
 		"&do=pause&for=soon&step=plan":                 "for: must be a time such as 90s or 2h, got &#34;soon&#34;",
 		"&do=set&to=4/s&for=1h&step=plan":              "set openai/acme to 4/s for 1h0m0s (it is 10/s now)",
 		"&do=set&to=fast&step=plan":                    "to: ",
+		"&do=stop&for=2h&reason=no+credit&step=plan":   "stop openai/acme: calls of all processes fail until",
+		"&do=stop&step=plan":                           "calls of all processes fail until it is resumed, for a day at most",
 		"&do=refill":                                   "permits of openai/acme available instead of",
 		"&do=release&slot=x:1":                         "This slot is free",
 	} {
@@ -464,6 +466,11 @@ func TestWhatWillHappen(t *testing.T) {
 	s.shows("", "fleetpace resume openai acme --prefix "+s.prefix+"</code>")
 	s.does("resume", form)
 	s.does("refill", form)
+	s.does("stop", url.Values{"name": {"openai"}, "key": {"acme"}, "reason": {"no credit"}})
+	require.ErrorIs(t, l.For("acme").Wait(t.Context()), reserve.ErrExhausted)
+	assert.NotContains(t, s.get(at), "do=stop", "it is stopped already")
+	assert.Contains(t, s.get(at), "Resume</a>")
+	assert.Regexp(t, `(?s)key acme: stopped: no credit <span class="soft">\(by ann\).*refilled.*resumed.*paused for 1h0m0s`, s.get(at), "the last change comes first")
 }
 
 // The list is sorted, filtered and searched by its address, without a script.

@@ -24,6 +24,7 @@ var functions = template.FuncMap{
 	"percent": func(share float64) string { return fmt.Sprintf("%.0f %%", 100*share) },
 	"bar":     func(share float64) string { return fmt.Sprintf("%.1f", 100*share) },
 	"utc":     func(t time.Time) string { return t.UTC().Format("15:04:05 UTC") },
+	"moment":  func(t time.Time) string { return t.UTC().Format("2 Jan 15:04") },
 	"minute":  func(t time.Time) string { return t.UTC().Format("15:04") },
 	"until":   func(l *fleet.Line) int64 { return time.Now().Add(time.Duration(l.PausedFor * 1e9)).UnixMilli() },
 	"named": func(key string) string {
@@ -75,7 +76,7 @@ func (p *Page) fail(w http.ResponseWriter, err error) {
 // The parts of the pages that a look replaces: templates, and the IDs of the elements that hold them.
 var (
 	partsOfList  = []string{"facts", "wrong", "chips"}
-	partsOfLimit = []string{"facts", "title", "why", "tiles", "chart", "flows", "keys", "slots", "processes"}
+	partsOfLimit = []string{"facts", "title", "why", "tiles", "chart", "events", "flows", "keys", "slots", "processes"}
 )
 
 // event is what a look tells a viewer: what has changed since the last one.
@@ -154,7 +155,7 @@ func (p *Page) fails(e *event, err error, s *snapshot, known map[string]template
 	switch now.Away = fleet.IsAway(err); {
 	case errors.Is(err, fleet.ErrUnknown):
 		a.Severity, a.Title, a.Text = fleet.SeverityIdle, "Gone", "It is gone: no process has used it lately. It is here again when a process uses it."
-		for _, name := range []string{"tiles", "chart", "flows", "keys", "slots", "processes"} {
+		for _, name := range []string{"tiles", "chart", "events", "flows", "keys", "slots", "processes"} {
 			known[name], e.Parts[name] = "", ""
 		}
 	case now.Away:

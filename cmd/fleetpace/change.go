@@ -59,7 +59,7 @@ func (a *app) changes(c change) *cobra.Command {
 			if err := a.confirm(what); err != nil {
 				return err
 			}
-			if err := plan.Do(ctx); err != nil {
+			if err := t.Make(ctx, plan, me()); err != nil {
 				return err
 			}
 			if a.format == "json" {

@@ -157,6 +157,7 @@ func TestLookingAndChanging(t *testing.T) {
 		require.Contains(t, set, "set to 10/day by ")
 		require.Contains(t, s.does("show", "openai"), "10/day (overridden)")
 		require.Regexp(t, `(?m)^  OVERRIDDEN: The limit was set to 10/day by \S+, .*; the configured limit is 1/hour\.$`, s.does("show", "openai"))
+		require.Regexp(t, `(?m)^CHANGED +KEY +WHAT +BY\n.* - +set to 10/day for 1h0m0s +\S+@`, s.does("show", "openai"))
 		s.does("reset", "openai", "-y")
 		require.NotContains(t, s.does("why", "openai"), "was set")
 		// A change that concerns no call says so.

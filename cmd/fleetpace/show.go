@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -14,7 +15,7 @@ import (
 func (a *app) show() *cobra.Command {
 	return &cobra.Command{
 		Use: "show LIMIT [KEY]", Short: "Show the state of a limit, its keys and its processes", Args: cobra.RangeArgs(1, 2), ValidArgsFunction: a.names,
-		Long: `Shows the limit in force, what is left, pauses and stops, how many calls wait, calls that hold slots, and processes.
+		Long: `Shows the limit in force, what is left, pauses and stops, how many calls wait, calls that hold slots, processes, and the last changes that people made.
 Without a KEY it lists the keys that are used most.`,
 		Example: "  fleetpace show openai\n  fleetpace show shop acme",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -33,7 +34,10 @@ Without a KEY it lists the keys that are used most.`,
 			if a.format == "json" {
 				return a.json(look)
 			}
-			return a.print(look)
+			if err := a.print(look); err != nil {
+				return err
+			}
+			return a.happened(cmd.Context(), n)
 		},
 	}
 }
@@ -95,6 +99,20 @@ func (a *app) print(look *fleet.Look) error {
 	for i := range look.Processes {
 		p := &look.Processes[i]
 		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), p.Beat(), p.Limit, p.Report.Policy, p.Up(time.Now())})
+	}
+	fmt.Fprintln(a.out)
+	return table(a.out, rows)
+}
+
+// happened lists what people have changed.
+func (a *app) happened(ctx context.Context, n fleet.Name) error {
+	events, err := a.fleet.Happened(ctx, n, 5)
+	if err != nil || len(events) == 0 {
+		return err
+	}
+	rows := [][]string{{"CHANGED", "KEY", "WHAT", "BY"}}
+	for _, e := range events {
+		rows = append(rows, []string{e.At.UTC().Format("2 Jan 15:04:05 MST"), named(e.Key), e.What, e.Who})
 	}
 	fmt.Fprintln(a.out)
 	return table(a.out, rows)

@@ -15,6 +15,8 @@ type Change struct {
 	What    string // follows "This will", and "done:"
 	Command string // the command that does the same
 	Do      func(context.Context) error
+
+	done string // what an Event says
 }
 
 // FieldError says which field of a change is wrong.
@@ -38,7 +40,7 @@ var (
 
 // command is the command line of a change.
 func (t *Target) command(verb string, more ...string) string {
-	return command(append(Words(verb, t.Name, t.Key), more...), t.flags)
+	return command(append(Words(verb, t.Name, t.Key), more...), t.reader.Flags)
 }
 
 // Pause lets no call through for a while. who is who does it.
@@ -54,6 +56,7 @@ func (t *Target) Pause(length time.Duration, why, who string) (*Change, error) {
 		What:    fmt.Sprintf("pause %s for %v: no process of the fleet calls until %s", t, length, time.Now().Add(length).Format(time.DateTime+" MST")),
 		Command: t.command("pause", more...),
 		Do:      func(ctx context.Context) error { return t.Limiter.Pause(ctx, length, Reason(why, who, time.Now())) },
+		done:    fmt.Sprintf("paused for %v%s", length, because(why)),
 	}, nil
 }
 
@@ -62,10 +65,10 @@ func (t *Target) Stop(length time.Duration, why, who string) (*Change, error) {
 	if length < 0 {
 		return nil, &FieldError{"for", fmt.Errorf("must not be below 0, got %v", length)}
 	}
-	end, until, more := "it is resumed, for a day at most, or the provider serves one of the calls that try it every five minutes", time.Time{}, []string(nil)
+	done, end, until, more := "stopped", "it is resumed, for a day at most, or the provider serves one of the calls that try it every five minutes", time.Time{}, []string(nil)
 	if length > 0 {
 		until = time.Now().Add(length)
-		end, more = until.Format(time.DateTime+" MST"), []string{"--for", length.String()}
+		done, end, more = "stopped for "+length.String(), until.Format(time.DateTime+" MST"), []string{"--for", length.String()}
 	}
 	if why != "" {
 		more = append(more, "--reason", why)
@@ -79,6 +82,7 @@ func (t *Target) Stop(length time.Duration, why, who string) (*Change, error) {
 			}
 			return t.Limiter.Stop(ctx, until, Reason(why, who, time.Now()))
 		},
+		done: done + because(why),
 	}, nil
 }
 
@@ -90,7 +94,7 @@ func (t *Target) Resume() *Change {
 	} else if !t.Row.Paused {
 		what += " (it is not paused)"
 	}
-	return &Change{What: what, Command: t.command("resume"), Do: t.Limiter.Resume}
+	return &Change{What: what, Command: t.command("resume"), Do: t.Limiter.Resume, done: "resumed"}
 }
 
 // Refill makes all permits available. The error is ErrSlots.
@@ -101,7 +105,7 @@ func (t *Target) Refill() (*Change, error) {
 	}
 	return &Change{
 		What:    fmt.Sprintf("make all %d permits of %s available instead of %.0f", st.Limit.MaxBurst(), t, st.Stored),
-		Command: t.command("refill"), Do: t.Limiter.Refill,
+		Command: t.command("refill"), Do: t.Limiter.Refill, done: "refilled",
 	}, nil
 }
 
@@ -144,6 +148,7 @@ func (r *Reader) Set(t *Target, to string, length time.Duration, until time.Time
 			_ = r.SetBy(ctx, t.Name, t.Key, who) // fleetpace why shows it
 			return nil
 		},
+		done: fmt.Sprintf("set to %s %s", limit, lasts),
 	}, nil
 }
 
@@ -156,7 +161,7 @@ func (t *Target) Reset() *Change {
 	if !t.Row.Set {
 		what = fmt.Sprintf("remove the override of %s: there is none, and its limit %s stays; to make permits available, use fleetpace refill", t, t.Row.Limit)
 	}
-	return &Change{What: what, Command: t.command("reset"), Do: t.Limiter.ResetLimit}
+	return &Change{What: what, Command: t.command("reset"), Do: t.Limiter.ResetLimit, done: "reset"}
 }
 
 // Release frees the slots of a call, by their SlotID. The error is ErrNoSlot.
@@ -176,6 +181,7 @@ func (t *Target) Release(slot string) (*Change, error) {
 				}
 				return err
 			},
+			done: "slot " + slot + " freed",
 		}, nil
 	}
 	return nil, fmt.Errorf("%w: %q of %s; fleetpace show lists the slots", ErrNoSlot, slot, t)

@@ -14,7 +14,7 @@ type Target struct {
 	Limiter *reserve.Limiter
 	Row     *Row
 
-	flags []string // of the commands: see Reader.Flags
+	reader *Reader
 }
 
 // String is the name, and the key after a slash.
@@ -33,7 +33,7 @@ func (r *Reader) Target(ctx context.Context, n Name, key, known string) (*Target
 	if err != nil {
 		return nil, err
 	}
-	t := &Target{Name: n, Key: key, Row: &Row{}, flags: r.Flags}
+	t := &Target{Name: n, Key: key, Row: &Row{}, reader: r}
 	if known != "" {
 		t.Limit, err = reserve.ParseLimit(known)
 	} else {
