@@ -38,15 +38,15 @@ func serveTwo(ctx context.Context, client redis.UniversalClient, connection asyn
 	}
 
 	paced, err := worker.New(maps, worker.Config{
-		Turn: func(_ context.Context, task *asynq.Task) (worker.Turn, error) {
+		Need: func(_ context.Context, task *asynq.Task) (worker.Need, error) {
 			tenant := string(task.Payload())
 			switch task.Type() {
 			case "geocode": // a limit for each tenant at the maps
-				return worker.Turn{Key: tenant}, nil
+				return worker.Need{Key: tenant}, nil
 			case "sync-shop": // the tenant's limit, and its fair share of the account's
-				return worker.Turn{Limits: shopAPI, Key: tenant, Flow: tenant}, nil
+				return worker.Need{Limits: shopAPI, Key: tenant, Flow: tenant}, nil
 			}
-			return worker.Turn{Skip: true}, nil // it calls no API
+			return worker.Need{Skip: true}, nil // it calls no API
 		},
 	})
 	if err != nil {
@@ -94,7 +94,7 @@ func Example_asynqSettle() {
 	connection := asynq.RedisClientOpt{Addr: client.Options().Addr}
 	enqueuer := asynq.NewClient(connection)
 	defer enqueuer.Close()
-	task := asynq.NewTaskWithHeaders("summarize", nil, worker.Turn{Cost: 600}.Headers())
+	task := asynq.NewTaskWithHeaders("summarize", nil, worker.Need{Cost: 600}.Headers())
 	if _, err := enqueuer.Enqueue(task, asynq.Queue("docs-used")); err != nil {
 		fmt.Println(err)
 	}

@@ -37,7 +37,7 @@ func places(ctx context.Context, limiter *reserve.Limiter) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println(first.Final(), second.Final(), second.Delay().Round(time.Minute))
+	fmt.Println(first.Granted(), second.Granted(), second.Delay().Round(time.Minute))
 	err = second.Cancel(ctx) // costs no permit: a place owns none
 	return err
 }

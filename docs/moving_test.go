@@ -341,11 +341,11 @@ func stripeClient(client redis.UniversalClient, base http.RoundTripper) (*http.C
 	}
 	paced, err := transport.New(transport.Config{
 		Base: base,
-		Choose: func(r *http.Request) (transport.Turn, error) {
+		Choose: func(r *http.Request) (transport.Need, error) {
 			parts := strings.SplitN(r.URL.Path, "/", 4) // "", "v1", "charges", and the rest
 			this := endpoint.For(r.Method + " " + strings.Join(parts[:min(3, len(parts))], "/"))
 			all, err := reserve.All(account, this, atOnce)
-			return transport.Turn{Limiter: all, Pauses: this}, err
+			return transport.Need{Limiter: all, Pauses: this}, err
 		},
 	})
 	if err != nil {

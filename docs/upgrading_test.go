@@ -95,14 +95,16 @@ func Example_upgradingCode() {
 	fmt.Println(turn.Limits, turn.Key, err)
 	fmt.Println(settling(client, reserve.PerSecond(100).Burst(2000)))
 	fmt.Println(jobs(ctx, shops, "job 1"))
+	fmt.Println(renamed(ctx, shops, []reserve.Call{{ID: "job 2"}}))
 	// Output:
 	// upgrading-shops acme <nil>
 	// true <nil>
 	// true <nil>
+	// <nil>
 }
 
-func turnOf(shops *reserve.Limiter, shop string) (worker.Turn, error) {
-	return worker.Turn{Limits: shops, Key: shop}, nil
+func turnOf(shops *reserve.Limiter, shop string) (worker.Need, error) {
+	return worker.Need{Limits: shops, Key: shop}, nil
 }
 
 func settling(client redis.UniversalClient, limit reserve.Limit) (bool, error) {
@@ -118,7 +120,7 @@ func jobs(ctx context.Context, limiter *reserve.Limiter, id string) (bool, error
 	if err != nil {
 		return false, err
 	}
-	joined := turns.Join(ctx, []reserve.Call{{ID: id}})
+	joined := turns.Book(ctx, []reserve.Call{{ID: id}})
 	if joined[0].Err != nil {
 		return false, joined[0].Err
 	}
@@ -126,12 +128,29 @@ func jobs(ctx context.Context, limiter *reserve.Limiter, id string) (bool, error
 	if err != nil {
 		return false, err
 	}
-	err = r.Book(ctx) // the job goes back
+	err = r.PutBack(ctx) // the job goes back
 	if err != nil {
 		return false, err
 	}
-	err = turns.Leave(ctx, id) // the job was deleted
+	err = turns.CancelBooking(ctx, id) // the job was deleted
 	return r.Booked(), err
+}
+
+func renamed(ctx context.Context, limiter *reserve.Limiter, calls []reserve.Call) error {
+	joint, err := reserve.All(limiter)
+	if err != nil {
+		return err
+	}
+	booked := joint.Book(ctx, calls)
+	if booked[0].Err != nil {
+		return booked[0].Err
+	}
+	r, err := joint.Ask(ctx, calls[0].ID, time.Second)
+	if err != nil {
+		return err
+	}
+	err = r.PutBackUnsure(ctx)
+	return err
 }
 
 // What the page says to write now stands above.

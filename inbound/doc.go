@@ -2,7 +2,7 @@
 // middleware: it serves a request when it has its turn, and refuses it with 429 if that
 // would take too long.
 //
-//	limiter, err := reserve.New(client, reinbound.Config{Name: "our-api", Limit: reserve.PerMinute(100).Burst(100)})
+//	limiter, err := reserve.New(client, reserve.Config{Name: "our-api", Limit: reserve.PerMinute(100).Burst(100)})
 //	if err != nil {
 //		return err
 //	}
@@ -21,7 +21,7 @@
 // within [Config.MaxWait], the request joins the queue like any call of the fleet, with a
 // second round trip. It leaves the queue if its client disconnects.
 //
-// If a single limiter has a lease (reinbound.Config.Lease), most requests that pass
+// If a single limiter has a lease (reserve.Config.Prefetch), most requests that pass
 // need no round trip.
 //
 // # What clients get

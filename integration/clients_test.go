@@ -45,7 +45,7 @@ func TestKindsOfClients(t *testing.T) {
 				require.NoError(t, job.Cancel(ctx))
 				r, err = l.Reserve(ctx)
 				require.NoError(t, err)
-				require.False(t, r.Final())
+				require.False(t, r.Granted())
 				require.NoError(t, r.Cancel(ctx))
 				short, cancel := context.WithTimeout(ctx, 10*time.Minute)
 				require.ErrorIs(t, l.Wait(short), reserve.ErrWouldMissDeadline)

@@ -160,9 +160,9 @@ func openTransport(f *kindsFleet) caller {
 	config := transport.Config{Limiter: turns, Base: remote{f}}
 	if f.Settles {
 		config.Limiter = nil
-		config.Choose = func(r *http.Request) (transport.Turn, error) {
+		config.Choose = func(r *http.Request) (transport.Need, error) {
 			cost, _ := strconv.Atoi(r.Header.Get("Cost"))
-			return transport.Turn{Limiter: turns, Cost: cost}, nil
+			return transport.Need{Limiter: turns, Cost: cost}, nil
 		}
 		config.Used = func(r *http.Response) []int { return slices.Repeat([]int{used(r.Request)}, len(f.Limits)) }
 	}
@@ -306,7 +306,7 @@ func (q queue) call(n int) {
 
 func (q queue) settled(cost, used int) {
 	before := len(q.f.Calls())
-	headers := asynqworker.Turn{Cost: cost}.Headers()
+	headers := asynqworker.Need{Cost: cost}.Headers()
 	require.NoError(q.f, q.enqueue(asynq.NewTaskWithHeaders("call", []byte(strconv.Itoa(used)), headers)))
 	q.f.Until(before+1, late)
 	time.Sleep(10 * time.Millisecond)

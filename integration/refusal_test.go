@@ -258,13 +258,13 @@ var calls = map[string]func(context.Context, *reserve.Limiter) error{
 	"reserve": func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Reserve(ctx); return err },
 	"flow":    func(ctx context.Context, l *reserve.Limiter) error { _, err := l.Flow("a").Reserve(ctx); return err },
 	"join": func(ctx context.Context, l *reserve.Limiter) error {
-		return all(l).Join(ctx, []reserve.Call{{ID: "new"}})[0].Err
+		return all(l).Book(ctx, []reserve.Call{{ID: "new"}})[0].Err
 	},
 	"ask": func(ctx context.Context, l *reserve.Limiter) error {
 		_, err := all(l).Ask(ctx, "booked", time.Minute)
 		return err
 	},
-	"leave":  func(ctx context.Context, l *reserve.Limiter) error { return all(l).Leave(ctx, "left") },
+	"leave":  func(ctx context.Context, l *reserve.Limiter) error { return all(l).CancelBooking(ctx, "left") },
 	"pause":  func(ctx context.Context, l *reserve.Limiter) error { return l.Pause(ctx, time.Second, "told so") },
 	"resume": func(ctx context.Context, l *reserve.Limiter) error { return l.Resume(ctx) },
 	"set": func(ctx context.Context, l *reserve.Limiter) error {
@@ -310,7 +310,7 @@ func makeQueue(t *testing.T, client redis.UniversalClient) {
 	require.NoError(t, own.Close())
 
 	l := limiter(t, client)
-	require.NoError(t, all(l).Join(ctx, []reserve.Call{{ID: "booked"}, {ID: "left"}, {ID: "later"}})[0].Err)
+	require.NoError(t, all(l).Book(ctx, []reserve.Call{{ID: "booked"}, {ID: "left"}, {ID: "later"}})[0].Err)
 	for _, call := range calls {
 		require.NoError(t, call(ctx, l))
 	}

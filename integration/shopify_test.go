@@ -72,8 +72,8 @@ func TestShopify(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = points.Close() })
 			var rates sync.Map
-			w, err := asynqworker.New(points, asynqworker.Config{Logger: slog.New(slog.DiscardHandler), Turn: func(_ context.Context, task *asynq.Task) (asynqworker.Turn, error) {
-				return asynqworker.Turn{Key: string(task.Payload()), Cost: requested}, nil
+			w, err := asynqworker.New(points, asynqworker.Config{Logger: slog.New(slog.DiscardHandler), Need: func(_ context.Context, task *asynq.Task) (asynqworker.Need, error) {
+				return asynqworker.Need{Key: string(task.Payload()), Cost: requested}, nil
 			}})
 			require.NoError(t, err)
 			f.Serve(w, asynqtest.Config(20), func(ctx context.Context, task *asynq.Task) error {

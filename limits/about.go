@@ -14,7 +14,7 @@ type About struct {
 	// Limit is the limit of the file, reserve.Config.Limit.
 	Limit reserve.Limit
 
-	// Lease is reserve.Config.Lease. 0: its default counts.
+	// Lease is reserve.Config.Prefetch. 0: its default counts.
 	Lease time.Duration
 
 	// Key and Share are the templates. Empty: the limit has no key or share.

@@ -346,7 +346,7 @@ func TestBadDefaults(t *testing.T) {
 	}{
 		{reserve.Config{Name: "a"}, "limits: invalid defaults: Name and Limit must not be set, as the file has them"},
 		{reserve.Config{Limit: reserve.PerSecond(1)}, "limits: invalid defaults: Name and Limit must not be set, as the file has them"},
-		{reserve.Config{Lease: -1}, "limits: invalid defaults: reserve: invalid Config.Lease: must be from 0 to 1m, got -1ns"},
+		{reserve.Config{Prefetch: -1}, "limits: invalid defaults: reserve: invalid Config.Prefetch: must be from 0 to 1m, got -1ns"},
 		{reserve.Config{Prefix: "{x}"}, `limits: invalid defaults: reserve: invalid Config.Prefix: must not hold a brace, got "{x}": the name is the hash tag of all keys`},
 	} {
 		_, err := limits.Load(unused(t), file, c.defaults)

@@ -11,7 +11,7 @@
 //	    key: "{shop}/{token}"
 //	    limit: 2/s burst 30
 //
-//	set, err := limits.Load(client, "limits.yaml", reinbound.Config{Logger: slog.Default()})
+//	set, err := limits.Load(client, "limits.yaml", reserve.Config{Logger: slog.Default()})
 //	if err != nil {
 //		return err
 //	}
@@ -30,7 +30,7 @@
 //
 // It holds one list, limits, of up to 1 MiB in UTF-8. A limit has these fields:
 //
-//	name          what the fleet shares, reinbound.Config.Name: up to 128 bytes. Required
+//	name          what the fleet shares, reserve.Config.Name: up to 128 bytes. Required
 //	limit         as reserve.ParseLimit reads it. Required
 //	key           a limit for each tenant, host or account: see below
 //	share         the flow of a call, such as its tenant: see below
@@ -39,15 +39,15 @@
 //	plans         limits for some keys: see below
 //	kind          paced, warming up, quota, rolling or slots. The limit's text says it already;
 //	              a kind that differs from it is an error
-//	group         reinbound.Config.Group: for limits that a call may need together, see
+//	group         reserve.Config.Group: for limits that a call may need together, see
 //	              [Set.All]
-//	settles       reinbound.Config.Settles: true or false
-//	lease         reinbound.Config.Lease: a duration
-//	max-waiting   reinbound.Config.MaxWaiting: how many calls
-//	max-pause     reinbound.Config.MaxPause: a duration
+//	settles       reserve.Config.Settles: true or false
+//	lease         reserve.Config.Prefetch: a duration
+//	max-waiting   reserve.Config.MaxWaiting: how many calls
+//	max-pause     reserve.Config.MaxPause: a duration
 //	outage        reserve.Outage.Policy: local, wait, fail or open
 //
-// Missing fields are taken from the reinbound.Config that was given to [Load]. These are errors:
+// Missing fields are taken from the reserve.Config that was given to [Load]. These are errors:
 // an unknown field, a field that is given twice, a name that two limits have, a file without
 // limits. Anchors are allowed, aliases and tags are not, so a file is never larger
 // than it looks.
@@ -95,7 +95,7 @@
 // Raise the version with each change of the limit and its plans; a reload without that is an error.
 // The file with the highest version is in force for the whole fleet, also for processes that have
 // not read it yet. Waiting calls follow within half a second. For plans in a database, use
-// reinbound.Config.LimitOf.
+// reserve.Config.LimitOf.
 //
 // # Reading the file again
 //
@@ -106,7 +106,7 @@
 //
 // A replaced or removed limiter is not closed, because that would end its waiting calls. Code
 // that keeps it continues under its old limit. So ask the Set for each call or each job, and
-// do not keep what it returns. In package worker, ask in Config.Turn, and in package
+// do not keep what it returns. In package worker, ask in Config.Need, and in package
 // transport, in Config.Choose. Code that takes a limiter only once, such as
 // inbound.Middleware, does not follow changes.
 //
@@ -116,7 +116,7 @@
 //
 // The processes of a fleet read the file at different moments, and calls that waited then go
 // on in the old limiter. While both are in use, the slower of the two limits is in force
-// for all (reinbound.Config.Limit). A limit of another kind is refused until the old one has had no
+// for all (reserve.Config.Limit). A limit of another kind is refused until the old one has had no
 // call for up to 16.5 s, in any process: stop its calls for that time. A limit that was set for the whole fleet,
 // with reserve.Limiter.SetLimit, stands above both.
 //

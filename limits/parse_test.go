@@ -56,7 +56,7 @@ limits:
 `)
 	log := newLog()
 	set := load(t, reserve.Config{
-		Logger: log.Logger, Group: "g", Lease: 2, MaxPause: 3,
+		Logger: log.Logger, Group: "g", Prefetch: 2, MaxPause: 3,
 		Outage: reserve.Outage{Policy: reserve.PolicyFail},
 	})
 	write(t, "limits: [{name: c, limit: 1/s}]")

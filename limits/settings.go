@@ -29,7 +29,7 @@ func unsaid(defaults reserve.Config) settings {
 	return settings{
 		group:      defaults.Group,
 		settles:    defaults.Settles,
-		lease:      defaults.Lease,
+		lease:      defaults.Prefetch,
 		maxWaiting: defaults.MaxWaiting,
 		maxPause:   defaults.MaxPause,
 		outage:     defaults.Outage.Policy,
@@ -40,7 +40,7 @@ func unsaid(defaults reserve.Config) settings {
 func (s settings) config(defaults reserve.Config) reserve.Config {
 	config := defaults
 	config.Name, config.Group, config.Limit = s.name, s.group, s.limit
-	config.Settles, config.Lease, config.MaxPause, config.MaxWaiting = s.settles, s.lease, s.maxPause, s.maxWaiting
+	config.Settles, config.Prefetch, config.MaxPause, config.MaxWaiting = s.settles, s.lease, s.maxPause, s.maxWaiting
 	config.Outage.Policy = s.outage
 	return config
 }

@@ -34,9 +34,9 @@ func (s *Set) Client(base *http.Client) *http.Client {
 	}
 	paced, err := transport.New(transport.Config{
 		Base: sending{of.Transport}, API: s.preset.API, Logger: s.config.Logger, Retry: transport.Retry{Max: s.config.Retries}, Learn: true, Levels: true, Share: s.config.Share,
-		Choose: func(r *http.Request) (transport.Turn, error) {
+		Choose: func(r *http.Request) (transport.Need, error) {
 			if !generates(r) {
-				return transport.Turn{}, nil
+				return transport.Need{}, nil
 			}
 			turn, _, err := s.turn(r.Context(), estimateOf(r))
 			return turn, err

@@ -280,7 +280,7 @@ func (s *Set) follows(ctx context.Context, err error) bool {
 }
 
 // turn is what a call needs.
-func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, *reserve.Joint, error) {
+func (s *Set) turn(ctx context.Context, e Estimate) (transport.Need, *reserve.Joint, error) {
 	if e.Max == 0 && s.preset.Counting != CountUsed && s.preset.Tokens > 0 {
 		s.unset.Do(func() {
 			s.config.Logger.Warn("llm: a request names no max_tokens, so the provider reserves the most that the model may produce: name it, and more calls fit", "limit", s.preset.Model, "reserves", s.preset.MostOutput)
@@ -291,7 +291,7 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Turn, *reserve.Jo
 	if !w.urgent && len(s.behind) > 0 {
 		limits, ofs = slices.Concat(limits, s.behind), slices.Concat(ofs, s.behOfs)
 	}
-	t := transport.Turn{Account: s.limits[len(s.limits)-1], Pauses: s.model}
+	t := transport.Need{Account: s.limits[len(s.limits)-1], Pauses: s.model}
 	wished := make([]*reserve.Limiter, len(limits))
 	for i, l := range limits {
 		if w.tenant != nil {

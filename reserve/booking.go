@@ -17,7 +17,7 @@ import (
 // Lead is how long before its turn a booked call should ask again.
 const Lead = 500 * time.Millisecond
 
-// Call is a call that is made later: see [Joint.Join].
+// Call is a call that is made later: see [Joint.Book].
 type Call struct {
 	ID    string // from 1 to 256 bytes of any kind
 	Costs []int  // permits of each limit, in the order of [All]; empty: one of each
@@ -27,13 +27,13 @@ type Call struct {
 	Deadline time.Time
 }
 
-// Joined is the answer to one Call.
-type Joined struct {
+// Booked is the answer to one Call.
+type Booked struct {
 	Due time.Time // forecast of its turn, on the local clock
 	Err error     // why it is not booked; nil if it is
 }
 
-// Join books calls that are made later, perhaps by other processes, in their order. A booking uses
+// Book books calls that are made later, perhaps by other processes, in their order. A booking uses
 // no permits: it saves a position in the queue, under the ID of the call, and has a forecast of its
 // turn. The process that makes the call asks with [Joint.Ask], a [Lead] before the turn is Due or
 // earlier. If no process asks, the queue does not wait for the booking. A call that is booked
@@ -43,25 +43,25 @@ type Joined struct {
 // deadline would be missed. If a request to Redis fails, its calls and all calls behind them fail, so their
 // order is kept when you book them again. Each answer has its own error: [ErrWouldMissDeadline], or an error
 // of [Limiter.WaitN].
-func (j *Joint) Join(ctx context.Context, calls []Call) []Joined {
-	joined := make([]Joined, len(calls))
+func (j *Joint) Book(ctx context.Context, calls []Call) []Booked {
+	booked := make([]Booked, len(calls))
 	var bookings []engine.Booking
 	var of []int // the index of each booking's call
 	for i, c := range calls {
 		if need, err := j.named(ctx, c.ID, c.Costs); err != nil {
-			joined[i].Err = failed("join", j, err)
+			booked[i].Err = failed("book", j, err)
 		} else {
 			bookings, of = append(bookings, engine.Booking{Need: need, Deadline: c.Deadline}), append(of, i)
 		}
 	}
 	_ = j.process().Book(ctx, bookings) // each has its error
 	for k, b := range bookings {
-		answer := &joined[of[k]]
-		if answer.Err = failed("join", j, j.shared().why(ctx, b.Err)); b.Err == nil {
+		answer := &booked[of[k]]
+		if answer.Err = failed("book", j, j.shared().why(ctx, b.Err)); b.Err == nil {
 			answer.Due = j.sooner(b.Due)
 		}
 	}
-	return joined
+	return booked
 }
 
 // Ask joins the queue for a call that is ready now, for the first time or again. The ID names the
@@ -134,11 +134,11 @@ func lasting(ctx context.Context) (longer context.Context, done func()) {
 	return longer, func() { stop(); cancel() }
 }
 
-// Leave ends a booking: the call will not be made. Give the costs of the booking. Leave may be
+// CancelBooking ends a booking: the call will not be made. Give the costs of the booking. CancelBooking may be
 // repeated, and works after [Limiter.Close]. Errors: [ErrInvalid], [ErrExceedsBurst],
 // [ErrUnavailable], [ErrDenied], [ErrCorrupt], or the context's.
-func (j *Joint) Leave(ctx context.Context, id string, costs ...int) error {
-	return failed("leave", j, j.leave(ctx, id, costs))
+func (j *Joint) CancelBooking(ctx context.Context, id string, costs ...int) error {
+	return failed("cancel booking", j, j.leave(ctx, id, costs))
 }
 
 func (j *Joint) leave(ctx context.Context, id string, costs []int) error {

@@ -130,9 +130,9 @@ func TestBriskCalls(t *testing.T) {
 			var lapsed int64
 			for _, l := range limits {
 				require.NoError(t, l.Close())
-				stats := l.LeaseStats()
-				assert.Equal(t, stats.Taken, stats.Used+stats.Returned+stats.Lapsed, "%v: nothing is held any more: %+v", s, stats)
-				lapsed += stats.Lapsed
+				stats := l.PrefetchStats()
+				assert.Equal(t, stats.Taken, stats.Used+stats.Returned+stats.Expired, "%v: nothing is held any more: %+v", s, stats)
+				lapsed += stats.Expired
 			}
 			t.Logf("%v: %d of %d calls without a round trip, %d permits of %d lapsed", s, p.quick, p.calls, lapsed, p.permits)
 			assert.Zero(t, api.Summary().Refused, s)
@@ -174,8 +174,8 @@ func TestBriskCallsPause(t *testing.T) {
 			assert.Zero(t, api.Summary().Refused, s)
 			for _, l := range limits {
 				require.NoError(t, l.Close())
-				stats := l.LeaseStats()
-				assert.Equal(t, stats.Taken, stats.Used+stats.Returned+stats.Lapsed, "%v: nothing is held any more: %+v", s, stats)
+				stats := l.PrefetchStats()
+				assert.Equal(t, stats.Taken, stats.Used+stats.Returned+stats.Expired, "%v: nothing is held any more: %+v", s, stats)
 			}
 		})
 	}

@@ -227,7 +227,7 @@ func (s *changingScene) play() {
 	limit := reserve.PerSecond(100).Burst(s.burst)
 	config := reserve.Config{Group: "g", Name: "api", Limit: limit}
 	if s.leases {
-		config.Lease = time.Second
+		config.Prefetch = time.Second
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.log = newLog()

@@ -1,6 +1,7 @@
 package reserve
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"reflect"
@@ -68,9 +69,9 @@ type Config struct {
 	// used for at most 40 ms after it is due.
 	Settles bool
 
-	// Lease lets this process take permits ahead of its calls (prefetch), and is how long it may
+	// Prefetch lets this process take permits ahead of its calls, and is how long it may
 	// hold them. While permits are stored, most calls then need no round trip. At most one minute;
-	// half of the time in which the bucket fills is enough. A lease is for paced limits that do not
+	// half of the time in which the bucket fills is enough. It is for paced limits that do not
 	// settle. It pays where a process calls the same limit, or the same key, several times within that
 	// time. Otherwise it costs more than it saves.
 	//
@@ -82,12 +83,17 @@ type Config struct {
 	// A process takes as many permits as its recent calls used in half of that time, and only permits that
 	// are stored in the bucket. The limit stays exact. Meanwhile, other processes find fewer
 	// permits: the bucket lacks the permits that were taken ahead, and the permits that refill
-	// during the lease. Unused permits return to the bucket. If the bucket has no room for them,
-	// they are lost: see [LeaseStats].
+	// in that time. Unused permits return to the bucket. If the bucket has no room for them,
+	// they are lost: see [PrefetchStats].
+	Prefetch time.Duration
+
+	// Lease is the earlier name of Prefetch.
+	//
+	// Deprecated: use Prefetch.
 	Lease time.Duration
 
 	// MaxWaiting is how many calls of the whole fleet may wait at this limit, or at each key of it. A
-	// call beyond that fails at once with [ErrQueueFull]. Booked calls count, too: see [Joint.Join]. The
+	// call beyond that fails at once with [ErrQueueFull]. Booked calls count, too: see [Joint.Book]. The
 	// default 0 means any number. Each process applies its own value.
 	MaxWaiting int
 
@@ -136,6 +142,7 @@ func (c Config) withDefaults() Config {
 	if c.Prefix == "" {
 		c.Prefix = DefaultPrefix
 	}
+	c.Prefetch = cmp.Or(c.Prefetch, c.Lease)
 	c.Outage = c.Outage.withDefaults()
 	if c.Logger == nil {
 		c.Logger = noLogger
@@ -172,8 +179,8 @@ func (c Config) validate() error {
 	if c.Group != "" && strings.Contains(c.Name, ":") {
 		return invalid("Config.Name", "must not hold a colon in a group, got %q", c.Name)
 	}
-	if c.Lease < 0 || c.Lease > time.Minute {
-		return invalid("Config.Lease", "must be from 0 to 1m, got %v", c.Lease)
+	if c.Prefetch < 0 || c.Prefetch > time.Minute {
+		return invalid("Config.Prefetch", "must be from 0 to 1m, got %v", c.Prefetch)
 	}
 	if c.MaxWaiting < 0 {
 		return invalid("Config.MaxWaiting", "must be 0, for any number, or above, got %d", c.MaxWaiting)
@@ -187,11 +194,14 @@ func (c Config) validate() error {
 	if err := c.Outage.validate(); err != nil {
 		return err
 	}
-	if c.Lease > 0 && c.Limit.kind != KindPaced {
-		return invalid("Config.Lease", "is for paced limits only, got %v with a limit of kind %v", c.Lease, c.Limit.kind)
+	if c.Prefetch > 0 && c.Limit.kind != KindPaced {
+		return invalid("Config.Prefetch", "is for paced limits only, got %v with a limit of kind %v", c.Prefetch, c.Limit.kind)
 	}
-	if c.Lease > 0 && c.Settles {
-		return invalid("Config.Lease", "is not for a limit that settles, got %v with Config.Settles", c.Lease)
+	if c.Prefetch > 0 && c.Settles {
+		return invalid("Config.Prefetch", "is not for a limit that settles, got %v with Config.Settles", c.Prefetch)
+	}
+	if err := c.earlier(); err != nil {
+		return err
 	}
 	return c.Limit.check()
 }

@@ -34,7 +34,7 @@
 //
 // A booking is a saved position in the queue, under an ID, for a call that is made later, perhaps
 // by another process. When the call comes, it goes ahead of all calls that arrived after its
-// booking. See [Joint.Join] and [Joint.Ask].
+// booking. See [Joint.Book] and [Joint.Ask].
 //
 // In one process, calls of the same cost get their turns first come, first served. Across
 // processes, that holds for calls of processes that are awake. If a process was suspended past the

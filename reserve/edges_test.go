@@ -114,7 +114,7 @@ func servesAll(t *testing.T, limit reserve.Limit) {
 	for i := range 12 { // all of them together may take longer than a time.Duration can tell
 		bookings = append(bookings, reserve.Call{ID: string(rune('a' + i)), Costs: []int{limit.MaxBurst()}})
 	}
-	for _, joined := range joint(t, l).Join(t.Context(), bookings) {
+	for _, joined := range joint(t, l).Book(t.Context(), bookings) {
 		can("book", joined.Err)
 		assert.False(t, joined.Due.Before(time.Now().Add(-time.Minute)), "%v: due %v", limit, joined.Due)
 	}
@@ -126,6 +126,6 @@ func servesAll(t *testing.T, limit reserve.Limit) {
 	can("resume", l.Resume(t.Context()))
 	can("reset", l.ResetLimit(t.Context()))
 	for _, id := range []string{"a", "c"} {
-		can("leave", joint(t, l).Leave(t.Context(), id, limit.MaxBurst()))
+		can("leave", joint(t, l).CancelBooking(t.Context(), id, limit.MaxBurst()))
 	}
 }

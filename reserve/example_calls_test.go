@@ -160,7 +160,7 @@ func ExampleJoint_Ask() {
 
 // A server took a place for a caller that does not answer any more. If the caller comes back,
 // it has its place.
-func ExampleReservation_Keep() {
+func ExampleReservation_PutBackUnsure() {
 	limiter, stop := newLimiter("export", reserve.PerHour(1))
 	defer stop()
 	export, _ := reserve.All(limiter)
@@ -172,7 +172,7 @@ func ExampleReservation_Keep() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println("kept, error:", r.Keep(ctx))
+	fmt.Println("kept, error:", r.PutBackUnsure(ctx))
 	again, _ := export.Ask(ctx, "caller-7", 2*time.Hour)
 	fmt.Println("it is back, with a turn in", again.Delay().Round(time.Hour))
 	// Output:

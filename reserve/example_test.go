@@ -169,7 +169,7 @@ func ExampleLimiter_SetLimit() {
 }
 
 // One process books calls; others make them, each when its turn has come.
-func ExampleJoint_Join() {
+func ExampleJoint_Book() {
 	client, stop := startRedis()
 	defer stop()
 	limiter, _ := reserve.New(client, reserve.Config{Name: "export", Limit: reserve.Every(300 * time.Millisecond)})
@@ -177,7 +177,7 @@ func ExampleJoint_Join() {
 	export, _ := reserve.All(limiter)
 
 	ctx := context.Background()
-	for _, joined := range export.Join(ctx, []reserve.Call{{ID: "row-1"}, {ID: "row-2"}}) {
+	for _, joined := range export.Book(ctx, []reserve.Call{{ID: "row-1"}, {ID: "row-2"}}) {
 		fmt.Println("booked, error:", joined.Err)
 	}
 

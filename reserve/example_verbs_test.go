@@ -177,10 +177,10 @@ func ExampleLimiter_Resume() {
 }
 
 // A process takes permits ahead of its calls: most of them need no trip to Redis.
-func ExampleLimiter_LeaseStats() {
+func ExampleLimiter_PrefetchStats() {
 	client, stop := startRedis()
 	defer stop()
-	limiter, err := reserve.New(client, reserve.Config{Name: "fast", Limit: reserve.PerSecond(1000).Burst(500), Lease: 100})
+	limiter, err := reserve.New(client, reserve.Config{Name: "fast", Limit: reserve.PerSecond(1000).Burst(500), Prefetch: 100})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -189,7 +189,7 @@ func ExampleLimiter_LeaseStats() {
 	for range 50 {
 		_ = limiter.Wait(context.Background())
 	}
-	fmt.Println(limiter.LeaseStats().Taken > 0)
+	fmt.Println(limiter.PrefetchStats().Taken > 0)
 	// Output: true
 }
 
@@ -245,15 +245,15 @@ func ExampleJoint_Pause() {
 }
 
 // A task that will not run gives up its place.
-func ExampleJoint_Leave() {
+func ExampleJoint_CancelBooking() {
 	limiter, stop := newLimiter("export", reserve.PerHour(1))
 	defer stop()
 	export, _ := reserve.All(limiter)
 	ctx := context.Background()
-	export.Join(ctx, []reserve.Call{{ID: "row-1"}, {ID: "row-2"}, {ID: "row-3"}})
+	export.Book(ctx, []reserve.Call{{ID: "row-1"}, {ID: "row-2"}, {ID: "row-3"}})
 	state, _ := limiter.State(ctx)
 	fmt.Println(state.Booked, "booked")
-	fmt.Println(export.Leave(ctx, "row-2"))
+	fmt.Println(export.CancelBooking(ctx, "row-2"))
 	state, _ = limiter.State(ctx)
 	fmt.Println(state.Booked, "booked")
 	// Output:
@@ -264,7 +264,7 @@ func ExampleJoint_Leave() {
 
 // A worker asks for the turn of a task. Where that is far away, the task goes back, and keeps
 // its place under its ID.
-func ExampleReservation_Book() {
+func ExampleReservation_PutBack() {
 	limiter, stop := newLimiter("export", reserve.PerHour(1))
 	defer stop()
 	export, _ := reserve.All(limiter)
@@ -281,7 +281,7 @@ func ExampleReservation_Book() {
 		}
 	}
 	r, _ := export.Ask(ctx, "row-3", 10*time.Hour)
-	fmt.Println(r.ID(), "could wait here, and goes back all the same:", r.Book(ctx))
+	fmt.Println(r.ID(), "could wait here, and goes back all the same:", r.PutBack(ctx))
 	// Output:
 	// row-1 goes on: <nil>
 	// row-2 comes again in 1h0m0s

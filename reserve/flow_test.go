@@ -115,7 +115,7 @@ func TestLateCallsOfAFlow(t *testing.T) {
 		for i := range 600 {
 			calls = append(calls, reserve.Call{ID: fmt.Sprint(i)})
 		}
-		for _, joined := range batch.Join(ctx, calls) {
+		for _, joined := range batch.Book(ctx, calls) {
 			require.NoError(t, joined.Err)
 		}
 		var all sync.WaitGroup

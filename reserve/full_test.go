@@ -105,7 +105,7 @@ func TestAFullQueueOfBookings(t *testing.T) {
 		for i := range 12 {
 			calls = append(calls, reserve.Call{ID: fmt.Sprint(i)})
 		}
-		joined := j.Join(t.Context(), calls)
+		joined := j.Book(t.Context(), calls)
 		for i := range joined {
 			if i < 8 {
 				assert.NoError(t, joined[i].Err)
@@ -115,7 +115,7 @@ func TestAFullQueueOfBookings(t *testing.T) {
 		}
 		r, err := j.Ask(t.Context(), "3", time.Hour)
 		require.NoError(t, err)
-		again := j.Join(t.Context(), calls[:8])
+		again := j.Book(t.Context(), calls[:8])
 		for i := range again {
 			assert.NoError(t, again[i].Err, "call %d is booked already", i)
 		}

@@ -26,7 +26,7 @@ func TestReserveOfEachKind(t *testing.T) {
 		l := b.limiter(k.limit)
 		for range k.burst {
 			r := held(t, l, 1)
-			assert.True(t, r.Final())
+			assert.True(t, r.Granted())
 			assert.LessOrEqual(t, r.Delay(), 10*time.Millisecond)
 			require.NoError(t, r.Wait(t.Context()))
 			assert.Nil(t, r.HeldBy())
@@ -40,14 +40,14 @@ func TestReserveOfEachKind(t *testing.T) {
 		forecast := r.Due()
 		require.NoError(t, r.Wait(t.Context()))
 		assert.InDelta(t, 0, time.Since(forecast), float64(100*time.Millisecond))
-		assert.True(t, r.Final())
+		assert.True(t, r.Granted())
 		assert.Zero(t, r.Delay())
 
 		err := r.Wait(t.Context())
 		require.ErrorIs(t, err, reserve.ErrInvalid)
 		assert.ErrorContains(t, err, "used up")
 		require.NoError(t, r.Cancel(t.Context()), "nothing is left to cancel")
-		require.ErrorIs(t, r.Book(t.Context()), reserve.ErrInvalid)
+		require.ErrorIs(t, r.PutBack(t.Context()), reserve.ErrInvalid)
 		err = r.Settle(t.Context(), 1)
 		require.ErrorIs(t, err, reserve.ErrInvalid)
 		assert.ErrorContains(t, err, `Config.Settles: is not set for "api"`)
@@ -71,7 +71,7 @@ func TestReservationsInOrder(t *testing.T) {
 		require.NoError(t, rs[1].Cancel(t.Context()))
 		require.NoError(t, rs[1].Cancel(t.Context()))
 		require.ErrorIs(t, rs[1].Wait(t.Context()), reserve.ErrCancelled)
-		require.ErrorIs(t, rs[1].Book(t.Context()), reserve.ErrCancelled)
+		require.ErrorIs(t, rs[1].PutBack(t.Context()), reserve.ErrCancelled)
 		for i, r := range rs {
 			if i != 1 {
 				f.wait(t, 1, i, r.Wait)
@@ -152,7 +152,7 @@ func TestCancelOfATurn(t *testing.T) {
 		b := newBubble(t)
 		l, other := b.limiter(reserve.Every(10*time.Second)), b.limiter(reserve.Every(10*time.Second))
 		r := held(t, l, 1)
-		require.True(t, r.Final())
+		require.True(t, r.Granted())
 		assert.False(t, allowed(t, other, 1))
 		require.NoError(t, r.Cancel(t.Context()))
 		time.Sleep(100 * time.Millisecond)
@@ -165,7 +165,7 @@ func TestReservationLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newBubble(t).limiter(reserve.PerSecond(1))
 		r := held(t, l, 1)
-		require.True(t, r.Final())
+		require.True(t, r.Granted())
 		require.False(t, r.Lapsed())
 		time.Sleep(500 * time.Millisecond)
 		require.True(t, r.Lapsed())
@@ -232,7 +232,7 @@ func TestSettleOfATurnThatWasTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newBubble(t).with(reserve.Config{Limit: reserve.PerSecond(10).Burst(100), Settles: true})
 		r := held(t, l, 50)
-		require.True(t, r.Final())
+		require.True(t, r.Granted())
 		time.Sleep(r.Delay())
 		time.Sleep(time.Second) // the call
 		require.NoError(t, r.Settle(t.Context(), 40))
@@ -267,7 +267,7 @@ func TestReservationIsSafe(t *testing.T) {
 			busy.Go(func() { _ = r.Cancel(context.Background()) })
 			busy.Go(func() {
 				for range 10 {
-					_, _, _, _, _ = r.Due(), r.Final(), r.Lapsed(), r.Booked(), r.HeldBy()
+					_, _, _, _, _ = r.Due(), r.Granted(), r.Lapsed(), r.Booked(), r.HeldBy()
 					time.Sleep(time.Millisecond)
 				}
 			})

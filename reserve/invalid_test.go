@@ -77,14 +77,14 @@ func TestBadInput(t *testing.T) {
 		{"long prefix", newWith(func(c *reserve.Config) { c.Prefix = strings.Repeat("p", 200) }), []string{"Config.Prefix", "200"}},
 		{"colon in the name of a group", newWith(func(c *reserve.Config) { c.Name, c.Group = "a:b", "g" }), []string{"Config.Name", "a:b"}},
 		{"brace in the group", newWith(func(c *reserve.Config) { c.Group = "{g" }), []string{"Config.Group", "{g"}},
-		{"negative lease", newWith(func(c *reserve.Config) { c.Lease = -time.Second }), []string{"Config.Lease", "-1s"}},
-		{"long lease", newWith(func(c *reserve.Config) { c.Lease = time.Hour }), []string{"Config.Lease", "1h"}},
-		{"lease of a quota", newWith(func(c *reserve.Config) { c.Lease, c.Limit = time.Second, reserve.Quota(1, reserve.CalendarDay) }), []string{"Config.Lease", "quota"}},
-		{"lease that settles", newWith(func(c *reserve.Config) { c.Lease, c.Settles = time.Second, true }), []string{"Config.Lease", "Config.Settles"}},
+		{"negative prefetch", newWith(func(c *reserve.Config) { c.Prefetch = -time.Second }), []string{"Config.Prefetch", "-1s"}},
+		{"long prefetch", newWith(func(c *reserve.Config) { c.Prefetch = time.Hour }), []string{"Config.Prefetch", "1h"}},
+		{"prefetch of a quota", newWith(func(c *reserve.Config) { c.Prefetch, c.Limit = time.Second, reserve.Quota(1, reserve.CalendarDay) }), []string{"Config.Prefetch", "quota"}},
+		{"prefetch that settles", newWith(func(c *reserve.Config) { c.Prefetch, c.Settles = time.Second, true }), []string{"Config.Prefetch", "Config.Settles"}},
 		{"negative longest pause", newWith(func(c *reserve.Config) { c.MaxPause = -1 }), []string{"Config.MaxPause", "-1ns"}},
 		{"policy", newWith(func(c *reserve.Config) { c.Outage.Policy = "pray" }), []string{"Config.Outage.Policy", "pray"}},
 		{"safety", newWith(func(c *reserve.Config) { c.Outage.Safety = 1.1 }), []string{"Config.Outage.Safety", "1.1"}},
-		{"share", newWith(func(c *reserve.Config) { c.Outage.Share = math.NaN() }), []string{"Config.Outage.Share", "NaN"}},
+		{"share", newWith(func(c *reserve.Config) { c.Outage.FallbackFraction = math.NaN() }), []string{"Config.Outage.FallbackFraction", "NaN"}},
 		{"failures", newWith(func(c *reserve.Config) { c.Outage.Failures = -1 }), []string{"Config.Outage.Failures", "-1"}},
 		{"probe", newWith(func(c *reserve.Config) { c.Outage.Probe = time.Hour }), []string{"Config.Outage.Probe", "1h"}},
 		{"no limit", limit(reserve.Limit{}), []string{"Limit", "not set"}},
@@ -156,15 +156,15 @@ func TestBadInput(t *testing.T) {
 		{"ask n 0", call(func(l *reserve.Limiter) error { _, err := all(l).Ask(ctx, "a", 0, 0); return err }), []string{"ask", "got 0"}},
 		{"ask n above burst", call(func(l *reserve.Limiter) error { _, err := all(l).Ask(ctx, "a", 0, 6); return err }), []string{"ask", "got 6"}},
 		{"ask without patience", call(func(l *reserve.Limiter) error { _, err := all(l).Ask(ctx, "a", -1); return err }), []string{"patience", "-1ns"}},
-		{"join without id", call(func(l *reserve.Limiter) error { return all(l).Join(ctx, []reserve.Call{{}})[0].Err }), []string{"join", "id"}},
+		{"book without id", call(func(l *reserve.Limiter) error { return all(l).Book(ctx, []reserve.Call{{}})[0].Err }), []string{"book", "id"}},
 		{"join n 0", call(func(l *reserve.Limiter) error {
-			return all(l).Join(ctx, []reserve.Call{{ID: "a", Costs: []int{0}}})[0].Err
-		}), []string{"join", "got 0"}},
+			return all(l).Book(ctx, []reserve.Call{{ID: "a", Costs: []int{0}}})[0].Err
+		}), []string{"book", "got 0"}},
 		{"join n above burst", call(func(l *reserve.Limiter) error {
-			return all(l).Join(ctx, []reserve.Call{{ID: "a", Costs: []int{6}}})[0].Err
-		}), []string{"join", "got 6"}},
-		{"leave without id", call(func(l *reserve.Limiter) error { return all(l).Leave(ctx, "") }), []string{"leave", "id"}},
-		{"leave n above burst", call(func(l *reserve.Limiter) error { return all(l).Leave(ctx, "a", 9) }), []string{"leave", "got 9"}},
+			return all(l).Book(ctx, []reserve.Call{{ID: "a", Costs: []int{6}}})[0].Err
+		}), []string{"book", "got 6"}},
+		{"cancel booking without id", call(func(l *reserve.Limiter) error { return all(l).CancelBooking(ctx, "") }), []string{"cancel booking", "id"}},
+		{"cancel booking n above burst", call(func(l *reserve.Limiter) error { return all(l).CancelBooking(ctx, "a", 9) }), []string{"cancel booking", "got 9"}},
 		{"two costs of one limit", call(func(l *reserve.Limiter) error { return all(l).Wait(ctx, 1, 1) }), []string{"costs", "1 limits, got 2"}},
 		{"state of a bad key", func() error { _, err := good.For("").State(ctx); return err }, []string{"state", "key"}},
 		{"all of a bad key", func() error { _, err := reserve.All(good.For("")); return err }, []string{"all", "key"}},
@@ -173,7 +173,7 @@ func TestBadInput(t *testing.T) {
 		{"reserve without a context", call(func(l *reserve.Limiter) error { _, err := l.Reserve(none); return err }), []string{"reserve", "ctx"}},
 		{"pause without a context", call(func(l *reserve.Limiter) error { return l.Pause(none, 1, "") }), []string{"pause", "ctx"}},
 		{"state without a context", call(func(l *reserve.Limiter) error { _, err := l.State(none); return err }), []string{"state", "ctx"}},
-		{"leave without a context", call(func(l *reserve.Limiter) error { return all(l).Leave(none, "a") }), []string{"leave", "ctx"}},
+		{"cancel booking without a context", call(func(l *reserve.Limiter) error { return all(l).CancelBooking(none, "a") }), []string{"cancel booking", "ctx"}},
 	}
 	require.GreaterOrEqual(t, len(cases), 60)
 	for _, c := range cases {
@@ -214,7 +214,7 @@ func TestCostsAboveTheBurst(t *testing.T) {
 		{joint(t, requests, tokens).Wait(t.Context(), 1, 5000), `costs[1]: must be at most the burst of "tokens", which is 1 (10000/minute), got 5000: let the limit have .Burst(5000)`},
 		{joint(t, tokens, requests).Wait(t.Context(), 5000, 1), `costs[0]: must be at most the burst of "tokens"`},
 		{joint(t, requests, tokens).Wait(t.Context(), 1, 0), `costs[1]: must be at least 1, got 0`},
-		{joint(t, requests, tokens).Join(t.Context(), []reserve.Call{{ID: "a", Costs: []int{1, 2}}})[0].Err, `costs[1]: must be at most the burst of "tokens"`},
+		{joint(t, requests, tokens).Book(t.Context(), []reserve.Call{{ID: "a", Costs: []int{1, 2}}})[0].Err, `costs[1]: must be at most the burst of "tokens"`},
 		{make("day", reserve.Quota(100, reserve.CalendarDay)).WaitN(t.Context(), 500), `n: must be at most the permits of "day", which are 100 (100/day quota), got 500: split the call, or raise the limit`},
 		{make("window", reserve.Rolling(100, time.Second)).WaitN(t.Context(), 500), `which are 100 (100/s rolling), got 500: split the call`},
 		{make("warm", reserve.PerSecond(10).WarmUp(time.Second)).WaitN(t.Context(), 5), `which is 1 (10/s warmup 1s), got 5: let the limit have .Burst(5), or "10/s burst 5 warmup 1s" as text`},
@@ -248,14 +248,14 @@ func TestHostileKeys(t *testing.T) {
 			calls = append(calls, reserve.Call{ID: id})
 		}
 		for range 2 { // they keep their places
-			for i, joined := range joint(t, l).Join(t.Context(), calls) {
+			for i, joined := range joint(t, l).Book(t.Context(), calls) {
 				require.NoError(t, joined.Err)
 				require.InDelta(t, time.Duration(i+1)*time.Hour, time.Until(joined.Due), float64(time.Minute), "%q", ids[i])
 			}
 		}
 		require.EqualValues(t, len(ids), state(t, l).Booked)
 		for _, id := range ids {
-			require.NoError(t, joint(t, l).Leave(t.Context(), id))
+			require.NoError(t, joint(t, l).CancelBooking(t.Context(), id))
 		}
 		require.Zero(t, state(t, l).Booked)
 	})
@@ -277,11 +277,11 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 		},
 		"join": func(ctx context.Context, l *reserve.Limiter) error {
 			j, _ := reserve.All(l)
-			return j.Join(ctx, []reserve.Call{{ID: "id"}})[0].Err
+			return j.Book(ctx, []reserve.Call{{ID: "id"}})[0].Err
 		},
 		"leave": func(ctx context.Context, l *reserve.Limiter) error {
 			j, _ := reserve.All(l)
-			return j.Leave(ctx, "id")
+			return j.CancelBooking(ctx, "id")
 		},
 		"set limit": func(ctx context.Context, l *reserve.Limiter) error { return l.SetLimit(ctx, l.Limit(), 0) },
 		"state":     func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },

@@ -24,7 +24,7 @@ func TestJoinOfEachKind(t *testing.T) {
 		for i := range k.burst + 30 {
 			calls = append(calls, reserve.Call{ID: fmt.Sprint(i)})
 		}
-		joined := j.Join(t.Context(), calls)
+		joined := j.Book(t.Context(), calls)
 		require.Len(t, joined, len(calls))
 		for i := range joined {
 			require.NoError(t, joined[i].Err)
@@ -82,7 +82,7 @@ func TestAsk(t *testing.T) {
 		err = r.Wait(t.Context())
 		require.ErrorIs(t, err, reserve.ErrInvalid)
 		assert.ErrorContains(t, err, `"task" is booked`)
-		require.NoError(t, r.Book(t.Context()), "it is")
+		require.NoError(t, r.PutBack(t.Context()), "it is")
 
 		f := newLog()
 		f.wait(t, 1, 1, other.Wait)
@@ -111,8 +111,8 @@ func TestBook(t *testing.T) {
 		f := newLog()
 		f.wait(t, 1, 1, two.Wait)
 		time.Sleep(time.Second)
-		require.NoError(t, r.Book(t.Context()))
-		require.NoError(t, r.Book(t.Context()), "once more")
+		require.NoError(t, r.PutBack(t.Context()))
+		require.NoError(t, r.PutBack(t.Context()), "once more")
 		assert.True(t, r.Booked())
 		require.ErrorIs(t, r.Wait(t.Context()), reserve.ErrInvalid)
 		require.NoError(t, r.Cancel(t.Context()), "it is somebody else's")
@@ -128,7 +128,7 @@ func TestBook(t *testing.T) {
 
 		held, err := two.Reserve(t.Context())
 		require.NoError(t, err)
-		err = held.Book(t.Context())
+		err = held.PutBack(t.Context())
 		require.ErrorIs(t, err, reserve.ErrInvalid)
 		assert.ErrorContains(t, err, "has no ID")
 	})
@@ -141,22 +141,22 @@ func TestLeave(t *testing.T) {
 		l, other := b.limiter(reserve.Every(10*time.Second)), b.limiter(reserve.Every(10*time.Second))
 		j := joint(t, l)
 		require.NoError(t, l.Wait(t.Context()))
-		joined := j.Join(t.Context(), []reserve.Call{{ID: "a"}, {ID: "b"}, {ID: "c"}})
+		joined := j.Book(t.Context(), []reserve.Call{{ID: "a"}, {ID: "b"}, {ID: "c"}})
 		assert.InDelta(t, 30*time.Second, time.Until(joined[2].Due), float64(100*time.Millisecond))
-		require.NoError(t, j.Leave(t.Context(), "a"))
-		require.NoError(t, j.Leave(t.Context(), "a"), "once more")
-		require.NoError(t, j.Leave(t.Context(), "nobody"))
+		require.NoError(t, j.CancelBooking(t.Context(), "a"))
+		require.NoError(t, j.CancelBooking(t.Context(), "a"), "once more")
+		require.NoError(t, j.CancelBooking(t.Context(), "nobody"))
 		r, err := j.Ask(t.Context(), "b", time.Second)
 		require.NoError(t, err)
 		assert.InDelta(t, 10*time.Second, r.Delay(), float64(100*time.Millisecond), "it came forward")
 		require.NoError(t, r.Cancel(t.Context()))
 		assert.EqualValues(t, 1, state(t, other).Booked)
 		require.NoError(t, l.Close())
-		require.NoError(t, j.Leave(t.Context(), "c"))
+		require.NoError(t, j.CancelBooking(t.Context(), "c"))
 		assert.Zero(t, state(t, other).Booked)
 		_, err = j.Ask(t.Context(), "d", time.Second)
 		require.ErrorIs(t, err, reserve.ErrClosed)
-		require.ErrorIs(t, j.Join(t.Context(), []reserve.Call{{ID: "d"}})[0].Err, reserve.ErrClosed)
+		require.ErrorIs(t, j.Book(t.Context(), []reserve.Call{{ID: "d"}})[0].Err, reserve.ErrClosed)
 	})
 }
 
@@ -167,7 +167,7 @@ func TestJoinAnswersEach(t *testing.T) {
 		l := b.limiter(reserve.Every(10 * time.Second))
 		require.NoError(t, l.Wait(t.Context()))
 		j := joint(t, l)
-		joined := j.Join(t.Context(), []reserve.Call{
+		joined := j.Book(t.Context(), []reserve.Call{
 			{ID: "a", Deadline: time.Now().Add(11 * time.Second)}, {ID: ""}, {ID: "b", Costs: []int{2}},
 			{ID: "c", Deadline: time.Now().Add(11 * time.Second)}, {ID: "d"}, {ID: "e", Deadline: time.Now().Add(-time.Second)},
 		})
@@ -178,16 +178,16 @@ func TestJoinAnswersEach(t *testing.T) {
 		assert.InDelta(t, 20*time.Second, time.Until(joined[4].Due), float64(100*time.Millisecond), "the others are not booked")
 		var e *reserve.Error
 		require.ErrorAs(t, joined[3].Err, &e)
-		assert.Equal(t, "join", e.Op)
+		assert.Equal(t, "book", e.Op)
 		assert.InDelta(t, 20*time.Second, e.Wait, float64(100*time.Millisecond))
 		assert.InDelta(t, 11*time.Second, e.Left, float64(100*time.Millisecond))
-		assert.Empty(t, j.Join(t.Context(), nil))
+		assert.Empty(t, j.Book(t.Context(), nil))
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, j.Join(ctx, []reserve.Call{{ID: "x"}})[0].Err, context.Canceled)
+		require.ErrorIs(t, j.Book(ctx, []reserve.Call{{ID: "x"}})[0].Err, context.Canceled)
 		b.mini.SetError(loading)
-		joined = j.Join(t.Context(), []reserve.Call{{ID: "x"}, {ID: "y"}})
+		joined = j.Book(t.Context(), []reserve.Call{{ID: "x"}, {ID: "y"}})
 		require.ErrorIs(t, joined[0].Err, reserve.ErrUnavailable)
 		require.ErrorIs(t, joined[1].Err, reserve.ErrUnavailable)
 	})
@@ -200,7 +200,7 @@ func TestJoinOfSeveralLimits(t *testing.T) {
 		limits := b.group(reserve.PerSecond(1), reserve.PerMinute(6).Burst(2))
 		j := joint(t, limits...)
 		require.NoError(t, j.Wait(t.Context(), 1, 2))
-		joined := j.Join(t.Context(), []reserve.Call{{ID: "a"}, {ID: "b", Costs: []int{1, 2}}})
+		joined := j.Book(t.Context(), []reserve.Call{{ID: "a"}, {ID: "b", Costs: []int{1, 2}}})
 		require.NoError(t, joined[0].Err)
 		require.NoError(t, joined[1].Err)
 		assert.InDelta(t, 10*time.Second, time.Until(joined[0].Due), float64(500*time.Millisecond))
@@ -209,7 +209,7 @@ func TestJoinOfSeveralLimits(t *testing.T) {
 		require.NoError(t, err)
 		assert.Same(t, limits[1], r.HeldBy())
 		require.NoError(t, r.Wait(t.Context()))
-		require.NoError(t, j.Leave(t.Context(), "b", 1, 2))
+		require.NoError(t, j.CancelBooking(t.Context(), "b", 1, 2))
 		states, err := j.States(t.Context())
 		require.NoError(t, err)
 		for _, s := range states {
@@ -225,7 +225,7 @@ func TestAskIsHeard(t *testing.T) {
 		config := reserve.Config{Name: "api", Limit: reserve.PerHour(1)}
 		l := server.Limiter(config)
 		require.NoError(t, l.Wait(t.Context()))
-		joint(t, l).Join(t.Context(), []reserve.Call{{ID: "first"}, {ID: "second"}})
+		joint(t, l).Book(t.Context(), []reserve.Call{{ID: "first"}, {ID: "second"}})
 		server.Delay(100 * time.Millisecond)
 		other := joint(t, server.Limiter(config))
 		_, err := other.Allow(t.Context())
@@ -236,7 +236,7 @@ func TestAskIsHeard(t *testing.T) {
 		r, err := other.Ask(ctx, "first", 10*time.Hour)
 		require.NoError(t, err)
 		require.ErrorIs(t, r.Wait(ctx), context.DeadlineExceeded)
-		require.NoError(t, r.Book(t.Context()))
+		require.NoError(t, r.PutBack(t.Context()))
 		r, err = other.Ask(t.Context(), "first", 10*time.Hour)
 		require.NoError(t, err)
 		require.Less(t, r.Delay(), 61*time.Minute, "it is before the second")

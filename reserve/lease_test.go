@@ -18,7 +18,7 @@ func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
 		limit := reserve.PerSecond(100).Burst(400)
-		leases := b.with(reserve.Config{Limit: limit, Lease: 2 * time.Second})
+		leases := b.with(reserve.Config{Limit: limit, Prefetch: 2 * time.Second})
 		plain := b.limiter(limit)
 		api := provider.New(provider.TokenBucket(100.01, 403))
 		quick, calls := 0, 0
@@ -37,14 +37,14 @@ func TestLease(t *testing.T) {
 			}
 		}
 		assert.Zero(t, api.Summary().Refused)
-		s := leases.LeaseStats()
+		s := leases.PrefetchStats()
 		t.Logf("%d of %d calls without a round trip; %+v", quick, calls, s)
 		assert.GreaterOrEqual(t, quick, calls*8/10)
 		assert.EqualValues(t, quick, s.Used)
-		assert.GreaterOrEqual(t, s.Taken, s.Used+s.Returned+s.Lapsed)
+		assert.GreaterOrEqual(t, s.Taken, s.Used+s.Returned+s.Expired)
 		require.NoError(t, leases.Close())
-		s = leases.LeaseStats()
-		assert.Equal(t, s.Taken, s.Used+s.Returned+s.Lapsed, "nothing is held any more")
-		assert.Zero(t, plain.LeaseStats())
+		s = leases.PrefetchStats()
+		assert.Equal(t, s.Taken, s.Used+s.Returned+s.Expired, "nothing is held any more")
+		assert.Zero(t, plain.PrefetchStats())
 	})
 }

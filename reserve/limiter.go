@@ -16,7 +16,7 @@ import (
 //
 // A golang.org/x/time/rate.Limiter keeps a token bucket in memory, a Limiter keeps one in Redis.
 // Wait and Allow mean the same in both. Reserve only joins the queue here: [Reservation.Delay] is a forecast until
-// [Reservation.Final]. Most callers want [Limiter.Wait].
+// [Reservation.Granted]. Most callers want [Limiter.Wait].
 //
 // Waiting calls get their turns first come, first served, unless they name flows or are urgent. A
 // process that has died, or does not answer, blocks the others for a moment only.
@@ -100,7 +100,7 @@ func (l *Limiter) String() string {
 //
 // If Redis does not answer, Close takes as long as one attempt of the client.
 //
-// Bookings stay, and [Joint.Leave], [Reservation.Cancel] and [Reservation.Settle] still work. Close
+// Bookings stay, and [Joint.CancelBooking], [Reservation.Cancel] and [Reservation.Settle] still work. Close
 // also closes every Limiter that For, Flow, Weight, Urgent and Staying derived from the same Limiter. It may
 // be called more than once, and returns nil.
 func (l *Limiter) Close() error {
@@ -240,19 +240,19 @@ func (l *Limiter) ReserveN(ctx context.Context, n int) (*Reservation, error) {
 	return l.joint().Reserve(ctx, n)
 }
 
-// LeaseStats counts the permits that a process took ahead of its calls; see [Config.Lease]. Taken
-// is the sum of Used, Returned, Lapsed, and the permits that the process holds now.
-type LeaseStats struct {
+// PrefetchStats counts the permits that a process took ahead of its calls: see [Config.Prefetch]. Taken
+// is the sum of Used, Returned, Expired, and the permits that the process holds now.
+type PrefetchStats struct {
 	Taken    int64 // from the bucket
 	Used     int64 // by calls
 	Returned int64 // to the bucket
-	Lapsed   int64 // lost: they were not used in time, and the bucket had no room for them
+	Expired  int64 // lost: they were not used in time, and the bucket had no room for them
 }
 
-// LeaseStats returns the counts since the Limiter was made, for all of its keys together.
-func (l *Limiter) LeaseStats() LeaseStats {
+// PrefetchStats returns the counts since the Limiter was made, for all of its keys together.
+func (l *Limiter) PrefetchStats() PrefetchStats {
 	s := l.core.process.LeaseStats(l.core.name)
-	return LeaseStats{s.Taken, s.Used, s.Returned, s.Lapsed}
+	return PrefetchStats{s.Taken, s.Used, s.Returned, s.Lapsed}
 }
 
 // Turns is a [Limiter] or a [Joint], for code that works with either. Convert it with

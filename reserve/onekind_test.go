@@ -345,7 +345,7 @@ func TestMethodsOfAnotherKindFail(t *testing.T) {
 				{"SetLimit", func(l *reserve.Limiter) error { return l.SetLimit(ctx, second, time.Second) }},
 				{"Refill", func(l *reserve.Limiter) error { return l.Refill(ctx) }},
 				{"Told", func(l *reserve.Limiter) error { return l.Told(ctx, 1) }},
-				{"Join", func(l *reserve.Limiter) error { return joint(t, l).Join(ctx, []reserve.Call{{ID: "id"}})[0].Err }},
+				{"Join", func(l *reserve.Limiter) error { return joint(t, l).Book(ctx, []reserve.Call{{ID: "id"}})[0].Err }},
 				{"Pause", func(l *reserve.Limiter) error { return l.Pause(ctx, time.Second, "") }},
 				{"PauseKeeping", func(l *reserve.Limiter) error { return l.PauseKeeping(ctx, time.Second, "") }},
 			}

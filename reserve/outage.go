@@ -1,6 +1,7 @@
 package reserve
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -72,8 +73,13 @@ type Outage struct {
 	// processes in the last reply of Redis.
 	Safety float64
 
-	// Share is the part of the rate that this process uses under PolicyLocal if it never learned
+	// FallbackFraction is the part of the rate that this process uses under PolicyLocal if it never learned
 	// from Redis how many processes there are, above 0 and at most 1. Default 0.1.
+	FallbackFraction float64
+
+	// Share is the earlier name of FallbackFraction.
+	//
+	// Deprecated: use FallbackFraction.
 	Share float64
 
 	// Failures is how many failures in a row, of any calls of the Limiter or its Group, open the circuit
@@ -94,9 +100,7 @@ func (o Outage) withDefaults() Outage {
 	if o.Safety == 0 {
 		o.Safety = 0.9
 	}
-	if o.Share == 0 {
-		o.Share = 0.1
-	}
+	o.FallbackFraction = cmp.Or(o.FallbackFraction, o.Share, 0.1)
 	if o.Failures == 0 {
 		o.Failures = 3
 	}
@@ -113,7 +117,7 @@ func (o Outage) validate() error {
 	for _, f := range []struct {
 		field string
 		value float64
-	}{{"Safety", o.Safety}, {"Share", o.Share}} {
+	}{{"Safety", o.Safety}, {"FallbackFraction", o.FallbackFraction}} {
 		if math.IsNaN(f.value) || f.value <= 0 || f.value > 1 {
 			return invalid("Config.Outage."+f.field, "must be above 0 and at most 1, got %v", f.value)
 		}
@@ -134,7 +138,7 @@ var away = map[Policy]engine.Away{
 
 // share returns this process's part of a limit during an outage: permits per second, and the burst.
 func (o Outage) share(l *wire.Limit) (perSecond float64, burst int) {
-	part := o.Share
+	part := o.FallbackFraction
 	if alive := l.Name.Alive.Load(); alive > 0 {
 		part = o.Safety / float64(alive)
 	}

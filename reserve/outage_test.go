@@ -91,7 +91,7 @@ func TestShareOfAProcessThatKnowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBubble(t)
 		b.mini.SetError(loading)
-		l := b.with(reserve.Config{Limit: reserve.PerSecond(100), Outage: reserve.Outage{Share: 0.2}})
+		l := b.with(reserve.Config{Limit: reserve.PerSecond(100), Outage: reserve.Outage{FallbackFraction: 0.2}})
 		require.NoError(t, l.Wait(t.Context()))
 		start := time.Now()
 		for range 40 {

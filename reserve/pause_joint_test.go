@@ -101,11 +101,11 @@ func TestVerbsEndWithTheirContext(t *testing.T) {
 		"state":       func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
 		"leave": func(ctx context.Context, l *reserve.Limiter) error {
 			j, err := reserve.All(l)
-			return errors.Join(err, j.Leave(ctx, "a"))
+			return errors.Join(err, j.CancelBooking(ctx, "a"))
 		},
 		"join": func(ctx context.Context, l *reserve.Limiter) error {
 			j, err := reserve.All(l)
-			return errors.Join(err, j.Join(ctx, []reserve.Call{{ID: "a"}})[0].Err)
+			return errors.Join(err, j.Book(ctx, []reserve.Call{{ID: "a"}})[0].Err)
 		},
 	}
 	for name, verb := range verbs {

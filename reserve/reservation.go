@@ -51,9 +51,9 @@ func (r *Reservation) Due() time.Time {
 // Delay is the time until Due; 0 once the turn has come.
 func (r *Reservation) Delay() time.Duration { return max(0, time.Until(r.Due())) }
 
-// Final reports whether the turn is granted, so that Delay is no longer a forecast. Only a pause or
+// Granted reports whether the turn is granted, so that Delay is no longer a forecast. Only a pause or
 // a hard stop can still revoke such a turn.
-func (r *Reservation) Final() bool { return r.view().Turn != nil }
+func (r *Reservation) Granted() bool { return r.view().Turn != nil }
 
 // Lapsed reports whether the turn has expired: it came so long ago that its permits are gone, and a
 // call made now would be one too many. Wait then asks for a new turn, even if an earlier Wait has
@@ -254,21 +254,21 @@ func (r *Reservation) cancel(ctx context.Context) error {
 	return nil
 }
 
-// Book puts the call back under its ID, to be made later or by another process, for example because
+// PutBack puts the call back under its ID, to be made later or by another process, for example because
 // its worker stops. The call keeps its place in the order. The permits of a granted turn come back
-// unless a later turn was granted. End a Wait before you call Book. After a Wait that returned nil,
-// Book says that the call was not made. If the call is booked already, Book changes nothing.
+// unless a later turn was granted. End a Wait before you call PutBack. After a Wait that returned nil,
+// PutBack says that the call was not made. If the call is booked already, PutBack changes nothing.
 //
 // Errors: [ErrCancelled], [ErrClosed], the context's, and [ErrInvalid], for example for a call
 // without an ID.
-func (r *Reservation) Book(ctx context.Context) error {
-	return failed("book", r.joint, r.book(ctx, false))
+func (r *Reservation) PutBack(ctx context.Context) error {
+	return failed("put back", r.joint, r.book(ctx, false))
 }
 
-// Keep is Book for a call that may never come back, because nobody knows whether its caller still
+// PutBackUnsure is PutBack for a call that may never come back, because nobody knows whether its caller still
 // exists. The call keeps its place in the order, and forecasts of other calls leave it out.
-func (r *Reservation) Keep(ctx context.Context) error {
-	return failed("keep", r.joint, r.book(ctx, true))
+func (r *Reservation) PutBackUnsure(ctx context.Context) error {
+	return failed("put back unsure", r.joint, r.book(ctx, true))
 }
 
 func (r *Reservation) book(ctx context.Context, unsure bool) error {

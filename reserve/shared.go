@@ -48,7 +48,7 @@ func newCore(client redis.UniversalClient, cfg Config) *core {
 
 func (c *core) newLimit(key string) *wire.Limit {
 	l := wire.NewLimit(c.terms, scripts.Keys(c.cfg.Prefix, c.cfg.Group, c.cfg.Name, c.terms.Kind, key), c.name)
-	l.Key, l.Lease, l.MaxWaiting, l.Plans = key, c.cfg.Lease, c.cfg.MaxWaiting, c.cfg.LimitOf != nil
+	l.Key, l.Lease, l.MaxWaiting, l.Plans = key, c.cfg.Prefetch, c.cfg.MaxWaiting, c.cfg.LimitOf != nil
 	return l
 }
 

@@ -299,7 +299,7 @@ func TestSlotsAreReleased(t *testing.T) {
 		// Of a reservation that nobody uses, too.
 		r, err := l.Reserve(t.Context())
 		require.NoError(t, err)
-		require.True(t, r.Final())
+		require.True(t, r.Granted())
 		time.Sleep(4 * time.Second)
 		assert.Empty(t, state(t, l).Holders, "its turn is over")
 		held, err := l.Acquire(t.Context(), 1)
@@ -308,7 +308,7 @@ func TestSlotsAreReleased(t *testing.T) {
 		require.NoError(t, err)
 		held.Release()
 		time.Sleep(100 * time.Millisecond)
-		require.True(t, r2.Final(), "it was told that there is room")
+		require.True(t, r2.Granted(), "it was told that there is room")
 		require.NoError(t, r2.Cancel(t.Context()))
 		require.NoError(t, r.Cancel(t.Context()))
 		time.Sleep(100 * time.Millisecond)

@@ -130,7 +130,7 @@ func TestASlotOfALapsedTurnIsFree(t *testing.T) {
 		l := b.with(reserve.Config{Limit: reserve.Concurrent(1), Outage: outage})
 		r, err := l.Reserve(t.Context())
 		require.NoError(t, err)
-		require.True(t, r.Final())
+		require.True(t, r.Granted())
 		b.mini.SetError(loading)
 		going, stop := context.WithCancel(t.Context())
 		go func() { _, _ = l.Acquire(going, 1) }() // notices that Redis is away

@@ -86,7 +86,7 @@ var soonerWays = []soonerWay{
 		r, err := last.ReserveN(t.Context(), s.permits)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Millisecond)
-		require.True(t, r.Final())
+		require.True(t, r.Granted())
 		return func() { require.NoError(t, r.Cancel(t.Context())) }
 	}},
 	{"Cancel of a place", false, func(t *testing.T, s *soonerScene) func() {
@@ -95,7 +95,7 @@ var soonerWays = []soonerWay{
 		r, err := last.ReserveN(t.Context(), s.most)
 		require.NoError(t, err)
 		time.Sleep(10 * time.Millisecond)
-		require.False(t, r.Final())
+		require.False(t, r.Granted())
 		return func() { require.NoError(t, r.Cancel(t.Context())) }
 	}},
 	{"Resume", false, func(t *testing.T, s *soonerScene) func() {

@@ -36,7 +36,7 @@ type State struct {
 	// may wait for several times as long.
 	Wait time.Duration
 
-	// Waiting is the number of waiting calls, and Booked of booked calls: see [Joint.Join].
+	// Waiting is the number of waiting calls, and Booked of booked calls: see [Joint.Book].
 	Waiting, Booked int64
 
 	// Processes is how many processes use the limit. A process that has made no call for 10 s, or

@@ -321,7 +321,7 @@ func TestHardStopOfBookings(t *testing.T) {
 			assert.GreaterOrEqual(t, back, 299*time.Second)
 			assert.LessOrEqual(t, back, 10*time.Minute)
 			backs[back.Round(10*time.Second)] = true
-			assert.WithinDuration(t, r.Due(), there.Join(t.Context(), []reserve.Call{{ID: id}})[0].Due, 5*time.Minute)
+			assert.WithinDuration(t, r.Due(), there.Book(t.Context(), []reserve.Call{{ID: id}})[0].Due, 5*time.Minute)
 		}
 		assert.Greater(t, len(backs), 5)
 		time.Sleep(10 * time.Minute)

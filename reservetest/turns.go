@@ -19,7 +19,7 @@ type Turn struct {
 // RecordTurns records the turns of calls until the end of the test, whatever waits for them: a
 // limiter, a worker, a transport. The function that it returns gives the turns so far, in order of
 // time. It is safe for concurrent use. A turn does not count if its call was not made
-// ([reserve.Reservation.Book]).
+// ([reserve.Reservation.PutBack]).
 //
 // It records all turns of this process. So it ends a parallel test, and a test that records twice.
 // [API.Requests] also works in parallel tests.

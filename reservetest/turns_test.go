@@ -56,7 +56,7 @@ func TestUnusedTurns(t *testing.T) {
 			require.NoError(t, call.Wait(t.Context()))
 			if id == "two" {
 				require.Len(t, turns(), 2)
-				require.NoError(t, call.Book(t.Context()))
+				require.NoError(t, call.PutBack(t.Context()))
 			}
 		}
 		require.Len(t, turns(), 1)

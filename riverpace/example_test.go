@@ -71,17 +71,17 @@ func ExampleNew() {
 	defer func() { _ = limiter.Close() }()
 
 	paced, err := riverpace.New(limiter, riverpace.Config{
-		Turn: func(_ context.Context, job *rivertype.JobRow) (riverpace.Turn, error) {
+		Need: func(_ context.Context, job *rivertype.JobRow) (riverpace.Need, error) {
 			if job.Kind == "report" { // it calls no API
-				return riverpace.Turn{Skip: true}, nil
+				return riverpace.Need{Skip: true}, nil
 			}
 			var args struct {
 				Customer string `json:"customer"`
 			}
 			if err := json.Unmarshal(job.EncodedArgs, &args); err != nil {
-				return riverpace.Turn{}, err
+				return riverpace.Need{}, err
 			}
-			return riverpace.Turn{Limits: limiter.Flow(args.Customer)}, nil
+			return riverpace.Need{Limits: limiter.Flow(args.Customer)}, nil
 		},
 	})
 	fmt.Println(paced != nil, err)

@@ -27,7 +27,7 @@ type Pacer struct {
 }
 
 // New makes a Pacer. Its jobs wait for limits, a [reserve.Limiter] or a [reserve.Joint],
-// unless Config.Turn names others. The error is an [ErrInvalid] that names the field.
+// unless Config.Need names others. The error is an [ErrInvalid] that names the field.
 func New(limits reserve.Turns, config Config) (*Pacer, error) {
 	if limits == nil {
 		return nil, invalid("limits", "must not be nil")
@@ -35,8 +35,11 @@ func New(limits reserve.Turns, config Config) (*Pacer, error) {
 	if _, err := reserve.All(limits.Limits()...); err != nil {
 		return nil, fmt.Errorf("riverpace: %w limits: %w", ErrInvalid, err)
 	}
-	if config.Turn == nil {
-		config.Turn = func(context.Context, *rivertype.JobRow) (Turn, error) { return Turn{}, nil }
+	if config.Need == nil {
+		config.Need = config.Turn
+	}
+	if config.Need == nil {
+		config.Need = func(context.Context, *rivertype.JobRow) (Need, error) { return Need{}, nil }
 	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()

@@ -24,7 +24,7 @@ type middleware struct {
 
 // Work gives a job its turn and works it. It releases the job's slots even after a panic.
 func (m *middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(context.Context) error) error {
-	need, err := m.config.Turn(ctx, job)
+	need, err := m.config.Need(ctx, job)
 	if err == nil && need.Skip {
 		return work(ctx)
 	}
@@ -40,7 +40,7 @@ func (m *middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(
 }
 
 // wait returns when the job has its turn. If the turn is far away, or moves away, the error is a snooze.
-func (m *middleware) wait(ctx context.Context, job *rivertype.JobRow, need Turn) (*reserve.Reservation, error) {
+func (m *middleware) wait(ctx context.Context, job *rivertype.JobRow, need Need) (*reserve.Reservation, error) {
 	limits := need.Limits
 	if limits == nil {
 		limits = m.limits
@@ -67,7 +67,7 @@ func (m *middleware) wait(ctx context.Context, job *rivertype.JobRow, need Turn)
 }
 
 // putBack returns a snooze that ends shortly before the turn, and keeps the job's place. err is why the job
-// has no turn yet. If err is about the Turn itself, it fails the attempt.
+// has no turn yet. If err is about the Need itself, it fails the attempt.
 func (m *middleware) putBack(ctx context.Context, r *reserve.Reservation, err error) error {
 	if errors.Is(err, reserve.ErrInvalid) {
 		return err

@@ -97,17 +97,17 @@ func (b both) Pause(context.Context, time.Duration, string) error  { return nil 
 func (b both) PauseUntil(context.Context, time.Time, string) error { return nil }
 func (b both) Resume(context.Context) error                        { return nil }
 
-// A Turn that is not valid fails the attempt with an error that says why.
+// A Need that is not valid fails the attempt with an error that says why.
 func TestTurnErrors(t *testing.T) {
 	l, lost := limiter(t, reserve.PerSecond(1).Burst(2)), errors.New("the tenant is not known")
 	for text, of := range map[string]struct {
-		turn riverpace.Turn
+		turn riverpace.Need
 		err  error
 	}{
-		"the tenant is not known": {err: lost}, "costs": {turn: riverpace.Turn{Costs: []int{1, 1}}}, "burst": {turn: riverpace.Turn{Costs: []int{3}}},
+		"the tenant is not known": {err: lost}, "costs": {turn: riverpace.Need{Costs: []int{1, 1}}}, "burst": {turn: riverpace.Need{Costs: []int{3}}},
 	} {
 		err := pace(t, l, riverpace.Config{
-			Turn: func(context.Context, *rivertype.JobRow) (riverpace.Turn, error) { return of.turn, of.err },
+			Need: func(context.Context, *rivertype.JobRow) (riverpace.Need, error) { return of.turn, of.err },
 		}).work(t.Context(), 1, never)
 		require.NotErrorIs(t, err, &river.JobSnoozeError{})
 		require.ErrorContains(t, err, `riverpace: the turn of a job of kind "call"`)
@@ -118,8 +118,8 @@ func TestTurnErrors(t *testing.T) {
 // A job may name its own limits and costs, or need no turn. It may settle the cost that it used.
 func TestTurns(t *testing.T) {
 	l := limiter(t, reserve.PerHour(1).Burst(10))
-	j := pace(t, l, riverpace.Config{Turn: func(_ context.Context, job *rivertype.JobRow) (riverpace.Turn, error) {
-		return riverpace.Turn{Limits: l.For("tenant"), Costs: []int{8}, Skip: job.ID == 2}, nil
+	j := pace(t, l, riverpace.Config{Need: func(_ context.Context, job *rivertype.JobRow) (riverpace.Need, error) {
+		return riverpace.Need{Limits: l.For("tenant"), Costs: []int{8}, Skip: job.ID == 2}, nil
 	}})
 	require.NoError(t, j.work(t.Context(), 1, func(ctx context.Context) error {
 		return riverpace.Reservation(ctx).Settle(ctx, 3)

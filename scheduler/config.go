@@ -12,16 +12,21 @@ import (
 	"github.com/fleetpace/fleetpace/worker"
 )
 
-// Turn is what a task needs before it may run: it is a [worker.Turn].
-type Turn = worker.Turn
+// Need is what a task needs before it may run: it is a [worker.Need].
+type Need = worker.Need
 
 // Config says how tasks are scheduled. The zero value suits most programs. It must agree with the
 // worker.Config of the workers.
 type Config struct {
-	// Turn says what a task needs, as in the workers. An error refuses the task. Tasks of the same
-	// Limits and Key are booked together, so name a tenant by Turn.Key. Default
+	// Need says what a task needs, as in the workers. An error refuses the task. Tasks of the same
+	// Limits and Key are booked together, so name a tenant by Need.Key. Default
 	// [worker.FromHeaders].
-	Turn func(context.Context, *asynq.Task) (Turn, error)
+	Need func(context.Context, *asynq.Task) (Need, error)
+
+	// Turn is the earlier name of Need, and counts if Need is nil.
+	//
+	// Deprecated: use Need.
+	Turn func(context.Context, *asynq.Task) (Need, error)
 
 	// Lead is how long before its turn a task is due in asynq: the [worker.Worker.Lead] of the
 	// workers. If it is too short, tasks are late; if it is too long, they are rescheduled.
@@ -39,8 +44,11 @@ func invalid(field, format string, args ...any) error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Turn == nil {
-		c.Turn = worker.FromHeaders
+	if c.Need == nil {
+		c.Need = c.Turn
+	}
+	if c.Need == nil {
+		c.Need = worker.FromHeaders
 	}
 	if c.Lead == 0 {
 		c.Lead = turn.Lead(turn.PollInterval, turn.PollInterval, reserve.Lead)

@@ -94,7 +94,7 @@ func (d *desk) due(taskID string) time.Time {
 	d.Helper()
 	joint, err := reserve.All(d.limiter)
 	require.NoError(d, err)
-	joined := joint.Join(d.Context(), []reserve.Call{{ID: turn.ID(d.queue, taskID, 0)}})
+	joined := joint.Book(d.Context(), []reserve.Call{{ID: turn.ID(d.queue, taskID, 0)}})
 	require.NoError(d, joined[0].Err)
 	return joined[0].Due
 }

@@ -38,7 +38,7 @@
 //	                      have no turn
 //	any other             refused, because its effect is not known
 //
-// A task whose [Turn] says Skip is enqueued with unchanged options.
+// A task whose [Need] says Skip is enqueued with unchanged options.
 //
 // # The booking of a task that was not enqueued
 //

@@ -39,7 +39,7 @@ func (s *Scheduler) entry(ctx context.Context, item Item) (*entry, error) {
 	if strings.TrimSpace(task.Type()) == "" {
 		return nil, invalid("task", "its type must not be empty")
 	}
-	need, err := s.config.Turn(ctx, task)
+	need, err := s.config.Need(ctx, task)
 	if err != nil {
 		return nil, fmt.Errorf("its turn: %w", err)
 	}
@@ -84,7 +84,7 @@ func (b *batch) book(ctx context.Context, entries []*entry) {
 		for i, e := range entries[:n] {
 			calls[i] = reserve.Call{ID: e.id, Costs: e.costs, Deadline: e.choice.deadline}
 		}
-		for i, joined := range entries[0].joint.Join(ctx, calls) {
+		for i, joined := range entries[0].joint.Book(ctx, calls) {
 			e := entries[i]
 			e.booked, e.forecast.At = true, joined.Due
 			switch {
@@ -110,7 +110,7 @@ func (b *batch) leave(ctx context.Context, e *entry, because error) error {
 	}
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), b.tidyBy())
 	defer cancel()
-	if err := e.joint.Leave(ctx, e.id, e.costs...); err != nil && because != nil {
+	if err := e.joint.CancelBooking(ctx, e.id, e.costs...); err != nil && because != nil {
 		return fmt.Errorf("%w (it is still booked: %w)", because, err)
 	}
 	return because

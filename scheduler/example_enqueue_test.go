@@ -21,11 +21,11 @@ func ExampleNew() {
 	defer stop()
 	limiter, _ := reserve.New(connection, reserve.Config{Name: "maps-api", Limit: reserve.PerHour(2)})
 	defer limiter.Close()
-	need := func(_ context.Context, task *asynq.Task) (worker.Turn, error) {
-		return worker.Turn{Key: string(task.Payload())}, nil // a limit for each tenant
+	need := func(_ context.Context, task *asynq.Task) (worker.Need, error) {
+		return worker.Need{Key: string(task.Payload())}, nil // a limit for each tenant
 	}
 
-	paced, err := worker.New(limiter, worker.Config{Turn: need})
+	paced, err := worker.New(limiter, worker.Config{Need: need})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func ExampleNew() {
 		log.Fatal(err)
 	}
 	tasks, err := scheduler.New(asynq.NewClientFromRedisClient(connection), limiter,
-		scheduler.Config{Turn: need, Lead: paced.Lead()})
+		scheduler.Config{Need: need, Lead: paced.Lead()})
 	if err != nil {
 		log.Fatal(err)
 	}

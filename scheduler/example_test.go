@@ -61,7 +61,7 @@ func ExampleScheduler_EnqueueAll() {
 
 	var items []scheduler.Item
 	for _, tenant := range []string{"acme", "zenith", "acme", "acme"} {
-		turn := scheduler.Turn{Key: tenant}
+		turn := scheduler.Need{Key: tenant}
 		items = append(items, scheduler.Item{
 			Task:    asynq.NewTaskWithHeaders("sync-stock", nil, turn.Headers()),
 			Options: []asynq.Option{asynq.Deadline(time.Now().Add(45 * time.Minute))},
@@ -79,5 +79,5 @@ func ExampleScheduler_EnqueueAll() {
 	// item 0: in 0s
 	// item 1: in 0s
 	// item 2: in 30m0s
-	// scheduler: 1 of 4 tasks were not enqueued; the first: item 3, task of type "sync-stock": reserve: join "shop-api/acme": would miss the deadline
+	// scheduler: 1 of 4 tasks were not enqueued; the first: item 3, task of type "sync-stock": reserve: book "shop-api/acme": would miss the deadline
 }

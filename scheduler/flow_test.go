@@ -14,7 +14,7 @@ import (
 )
 
 // bookAll enqueues tasks at once, and returns which turns they have: the first one is 0.
-func bookAll(t *testing.T, s *scheduler.Scheduler, began time.Time, turns ...scheduler.Turn) (places []int) {
+func bookAll(t *testing.T, s *scheduler.Scheduler, began time.Time, turns ...scheduler.Need) (places []int) {
 	t.Helper()
 	var items []scheduler.Item
 	for _, turn := range turns {
@@ -43,12 +43,12 @@ func flowScene(t *testing.T, do func(t *testing.T, s *scheduler.Scheduler, began
 // Tasks of several flows that are enqueued at once each stand in their own flow.
 func TestFlowsOfOneBatch(t *testing.T) {
 	flowScene(t, func(t *testing.T, s *scheduler.Scheduler, began time.Time) {
-		var turns []scheduler.Turn
+		var turns []scheduler.Need
 		for range 50 {
-			turns = append(turns, scheduler.Turn{Flow: "many"})
+			turns = append(turns, scheduler.Need{Flow: "many"})
 		}
 		for range 5 {
-			turns = append(turns, scheduler.Turn{Flow: "few"})
+			turns = append(turns, scheduler.Need{Flow: "few"})
 		}
 		for i, place := range bookAll(t, s, began, turns...)[50:] {
 			require.LessOrEqual(t, place, 2*(i+1), "every other turn is theirs")
@@ -60,9 +60,9 @@ func TestFlowsOfOneBatch(t *testing.T) {
 func TestAnUrgentTaskOfABatch(t *testing.T) {
 	flowScene(t, func(t *testing.T, s *scheduler.Scheduler, began time.Time) {
 		for range 10 {
-			bookAll(t, s, began, scheduler.Turn{Flow: "x"})
+			bookAll(t, s, began, scheduler.Need{Flow: "x"})
 		}
-		places := bookAll(t, s, began, scheduler.Turn{Flow: "x", Urgent: true}, scheduler.Turn{Flow: "x"}, scheduler.Turn{Flow: "x"})
+		places := bookAll(t, s, began, scheduler.Need{Flow: "x", Urgent: true}, scheduler.Need{Flow: "x"}, scheduler.Need{Flow: "x"})
 		require.LessOrEqual(t, places[0], 2)
 		require.GreaterOrEqual(t, places[1], 10)
 		require.GreaterOrEqual(t, places[2], 11)

@@ -280,16 +280,16 @@ func TestOtherLimits(t *testing.T) {
 	}
 	tenants, account := grouped("tenants", reserve.Every(interval)), grouped("account", reserve.Every(interval/4).Burst(2))
 	names := []string{"oslo", "lima"}
-	s := d.newScheduler(d.client, scheduler.Config{Turn: func(_ context.Context, task *asynq.Task) (scheduler.Turn, error) {
+	s := d.newScheduler(d.client, scheduler.Config{Need: func(_ context.Context, task *asynq.Task) (scheduler.Need, error) {
 		both, err := reserve.All(tenants, account)
 		switch task.Type() {
 		case "usual":
-			return scheduler.Turn{}, nil
+			return scheduler.Need{}, nil
 		case "each its own": // a Joint for each task is as good as a Key
 			both, err = reserve.All(tenants.For(string(task.Payload())), account)
-			return scheduler.Turn{Limits: both, Costs: []int{1, 2}}, err
+			return scheduler.Need{Limits: both, Costs: []int{1, 2}}, err
 		}
-		return scheduler.Turn{Limits: both, Key: string(task.Payload()), Costs: []int{1, 2}}, err
+		return scheduler.Need{Limits: both, Key: string(task.Payload()), Costs: []int{1, 2}}, err
 	}})
 	for _, kind := range []string{"usual", "with a key", "each its own"} {
 		var items []scheduler.Item

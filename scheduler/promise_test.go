@@ -86,19 +86,19 @@ func TestOneAttemptAndABacklog(t *testing.T) {
 				for i := range types {
 					f.Allow("type-"+strconv.Itoa(i), asynqtest.Bucket(2, 1))
 				}
-				limits := func() (*reserve.Joint, func(context.Context, *asynq.Task) (scheduler.Turn, error)) {
+				limits := func() (*reserve.Joint, func(context.Context, *asynq.Task) (scheduler.Need, error)) {
 					client := f.Client()
 					tenants := f.Limiter(client, reserve.Config{Name: "tenants", Group: "shop", Limit: reserve.PerSecond(2)})
 					account := f.Limiter(client, reserve.Config{Name: "account", Group: "shop", Limit: reserve.PerSecond(10)})
 					both, err := reserve.All(tenants, account)
 					require.NoError(t, err)
-					return both, func(_ context.Context, task *asynq.Task) (scheduler.Turn, error) {
-						return scheduler.Turn{Key: task.Type()}, nil
+					return both, func(_ context.Context, task *asynq.Task) (scheduler.Need, error) {
+						return scheduler.Need{Key: task.Type()}, nil
 					}
 				}
 				for range 2 {
 					both, need := limits()
-					w, err := worker.New(both, worker.Config{Logger: quiet, Turn: need})
+					w, err := worker.New(both, worker.Config{Logger: quiet, Need: need})
 					require.NoError(t, err)
 					f.Serve(w, asynqtest.Config(20), func(_ context.Context, task *asynq.Task) error {
 						f.Call("account", 1)
@@ -117,7 +117,7 @@ func TestOneAttemptAndABacklog(t *testing.T) {
 				}
 				if booked {
 					both, need := limits()
-					s, err := scheduler.New(client, both, scheduler.Config{Turn: need})
+					s, err := scheduler.New(client, both, scheduler.Config{Need: need})
 					require.NoError(t, err)
 					_, err = s.EnqueueAll(t.Context(), items)
 					require.NoError(t, err)

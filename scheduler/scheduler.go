@@ -21,7 +21,7 @@ type Scheduler struct {
 }
 
 // New makes a Scheduler that enqueues with client, for turns of a [reserve.Limiter] or a
-// [reserve.Joint], unless the Turn of a task names other limits. Client and limits may use
+// [reserve.Joint], unless the Need of a task names other limits. Client and limits may use
 // different Redis servers. New sends nothing to either. The error is an [ErrInvalid] that names the
 // field.
 func New(client *asynq.Client, turns reserve.Turns, config Config) (*Scheduler, error) {
@@ -50,7 +50,7 @@ type Forecast struct {
 	Info *asynq.TaskInfo
 
 	// At is the moment of the turn, on the local clock. For a task that is not booked, it is the
-	// moment at which the task comes up. Tasks whose Turn says Skip are not booked, nor are some
+	// moment at which the task comes up. Tasks whose Need says Skip are not booked, nor are some
 	// tasks for a later moment (see the package documentation, ProcessAt).
 	At time.Time
 
@@ -61,7 +61,7 @@ type Forecast struct {
 // Enqueue books a turn for the task, and enqueues the task to come up shortly before it. See the
 // package documentation for what options mean.
 //
-// After an error the task is not enqueued. Errors are [ErrInvalid]; those of [reserve.Joint.Join],
+// After an error the task is not enqueued. Errors are [ErrInvalid]; those of [reserve.Joint.Book],
 // such as [reserve.ErrWouldMissDeadline] and [reserve.ErrUnavailable]; and asynq's, such as
 // asynq.ErrDuplicateTask and asynq.ErrTaskIDConflict.
 func (s *Scheduler) Enqueue(ctx context.Context, task *asynq.Task, options ...asynq.Option) (Forecast, error) {

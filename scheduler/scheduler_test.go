@@ -63,7 +63,7 @@ func TestItemsAreBookedInOrderAndInFewScripts(t *testing.T) {
 		keys := []string{"", "oslo", "lima"}
 		var items []scheduler.Item
 		for i := range 600 {
-			headers := scheduler.Turn{Key: keys[i%len(keys)]}.Headers()
+			headers := scheduler.Need{Key: keys[i%len(keys)]}.Headers()
 			items = append(items, d.item(asynq.NewTaskWithHeaders("call", nil, headers)))
 		}
 		forecasts, err := d.EnqueueAll(t.Context(), items)
@@ -139,7 +139,7 @@ func (strange) Value() any             { return nil }
 
 func TestATaskThatSkipsIsEnqueuedAsItIs(t *testing.T) {
 	d := open(t, redistest.Mini(t), reserve.Every(interval), scheduler.Config{})
-	skips := asynq.NewTaskWithHeaders("call", nil, scheduler.Turn{Skip: true}.Headers(), asynq.Deadline(time.Now().Add(time.Hour)))
+	skips := asynq.NewTaskWithHeaders("call", nil, scheduler.Need{Skip: true}.Headers(), asynq.Deadline(time.Now().Add(time.Hour)))
 	f, err := d.Enqueue(t.Context(), skips, d.in(asynq.Group("g"))...)
 	require.NoError(t, err)
 	require.Equal(t, asynq.TaskStateAggregating, f.Info.State)

@@ -96,7 +96,7 @@ func (s *Server) hangUp(ctx context.Context, at *place) {
 	ctx = context.WithoutCancel(ctx)
 	var err error
 	if at.inRedis && !at.untold {
-		err = at.reservation.Keep(ctx)
+		err = at.reservation.PutBackUnsure(ctx)
 	} else {
 		at.reservation.Release()
 		err = at.reservation.Cancel(ctx)
@@ -133,7 +133,7 @@ func (s *Server) keepPlace(ctx context.Context, at *place) any {
 func (s *Server) leaveQueue(ctx context.Context, at *place) {
 	var err error
 	if at.inRedis {
-		err = at.reservation.Keep(ctx)
+		err = at.reservation.PutBackUnsure(ctx)
 	} else {
 		err = at.reservation.Cancel(ctx)
 	}
@@ -147,12 +147,12 @@ func (s *Server) leaveQueue(ctx context.Context, at *place) {
 func (s *Server) handOver(ctx context.Context, at *place) any {
 	defer s.places.drop(at)
 	if at.inRedis {
-		if err := at.reservation.Book(context.WithoutCancel(ctx)); err != nil {
+		if err := at.reservation.PutBack(context.WithoutCancel(ctx)); err != nil {
 			s.report(ctx, err)
 		}
 	} else {
 		at.id = newID()
-		joined := at.turns.Join(ctx, []reserve.Call{{ID: at.id, Costs: at.costs}})
+		joined := at.turns.Book(ctx, []reserve.Call{{ID: at.id, Costs: at.costs}})
 		if err := joined[0].Err; err != nil {
 			s.report(ctx, err)
 		}

@@ -40,7 +40,7 @@ func (s *Server) leave(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 		if err == nil {
-			err = n.turns.Leave(r.Context(), id, n.costs...)
+			err = n.turns.CancelBooking(r.Context(), id, n.costs...)
 		}
 	}
 	done(w, err, "limits")

@@ -78,7 +78,7 @@ func newPoll(client context.Context) *poll {
 // half a second: another request could come too late for it.
 func (p *poll) until(r *reserve.Reservation) time.Time {
 	until := p.over
-	if r.Final() {
+	if r.Granted() {
 		until = maxTime(until, maxTime(r.Due(), time.Now()).Add(keepUp))
 	}
 	return minTime(until, p.latest)
@@ -89,7 +89,7 @@ func (p *poll) misses(due time.Time) bool { return !p.latest.IsZero() && due.Aft
 
 // ring ends the poll, unless a turn was granted meanwhile.
 func (p *poll) ring() {
-	if r := p.call.Load(); r != nil && r.Final() && !r.Lapsed() && !time.Now().After(p.over.Add(keepUp)) {
+	if r := p.call.Load(); r != nil && r.Granted() && !r.Lapsed() && !time.Now().After(p.over.Add(keepUp)) {
 		if more := time.Until(p.until(r)); more > 0 {
 			p.timer.Reset(more)
 			return

@@ -58,8 +58,8 @@ func TestAdapt(t *testing.T) {
 				limiter, rate := newLimiter(t, reserve.PerMinute(30).Burst(3)), &hears{}
 				paced := newTransport(t, transport.Config{
 					Base: slow{&script{answers: []reply{c.what}}},
-					Choose: func(*http.Request) (transport.Turn, error) {
-						return transport.Turn{Limiter: limiter, Cost: 3, Adapt: rate}, nil
+					Choose: func(*http.Request) (transport.Need, error) {
+						return transport.Need{Limiter: limiter, Cost: 3, Adapt: rate}, nil
 					},
 				})
 				assert.NoError(t, limiter.WaitN(t.Context(), 3)) // so that the request waits

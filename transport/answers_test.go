@@ -29,37 +29,37 @@ import (
 func TestPause(t *testing.T) {
 	for _, c := range []struct {
 		name   string
-		turn   transport.Turn
+		turn   transport.Need
 		answer reply
 		want   []pause
 	}{
-		{"all is well", transport.Turn{}, reply{200, ""}, nil},
-		{"refused, in seconds", transport.Turn{}, reply{429, "Retry-After: 7"}, pauseOf(7*time.Second, "api.test answered 429")},
-		{"refused, in milliseconds", transport.Turn{}, reply{429, "Retry-After: 8\nRetry-After-Ms: 7250"}, pauseOf(7250*time.Millisecond, "api.test answered 429")},
-		{"refused, at a date", transport.Turn{}, reply{503, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nRetry-After: Thu, 21 Aug 2025 12:41:09 GMT"}, pauseOf(9*time.Second, "api.test answered 503")},
-		{"refused, and it does not say until when", transport.Turn{}, reply{429, ""}, pauseOf(time.Second, "api.test answered 429")},
-		{"refused, and it says garbage", transport.Turn{}, reply{429, "Retry-After: soon"}, pauseOf(time.Second, "api.test answered 429")},
-		{"refused, and it says now", transport.Turn{}, reply{429, "Retry-After: 0"}, nil},
-		{"refused for good", transport.Turn{}, reply{429, "X-Should-Retry: false"}, pauseOf(time.Second, "api.test answered 429")},
-		{"refused, at a moment since 1970", transport.Turn{}, reply{429, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nRetry-After: 1755780150"}, pauseOf(90*time.Second, "api.test answered 429")},
-		{"refused, by a cache", transport.Turn{}, reply{429, "Retry-After: 7\nAge: 5"}, nil},
-		{"nothing left, by a cache", transport.Turn{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\nAge: 5"}, nil},
-		{"nothing left, by a client's cache", transport.Turn{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\nX-From-Cache: 1"}, nil},
-		{"overloaded, and it does not say until when", transport.Turn{}, reply{503, ""}, nil},
-		{"broken", transport.Turn{}, reply{500, "Retry-After: 7"}, nil},
-		{"with a reason", transport.Turn{}, reply{429, "Retry-After: 1\nStripe-Rate-Limited-Reason: endpoint-rate"}, pauseOf(time.Second, "api.test answered 429: endpoint-rate")},
-		{"GitHub, primary", transport.Turn{}, reply{403, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nX-RateLimit-Limit: 5000\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1755780150\nX-RateLimit-Resource: core"},
+		{"all is well", transport.Need{}, reply{200, ""}, nil},
+		{"refused, in seconds", transport.Need{}, reply{429, "Retry-After: 7"}, pauseOf(7*time.Second, "api.test answered 429")},
+		{"refused, in milliseconds", transport.Need{}, reply{429, "Retry-After: 8\nRetry-After-Ms: 7250"}, pauseOf(7250*time.Millisecond, "api.test answered 429")},
+		{"refused, at a date", transport.Need{}, reply{503, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nRetry-After: Thu, 21 Aug 2025 12:41:09 GMT"}, pauseOf(9*time.Second, "api.test answered 503")},
+		{"refused, and it does not say until when", transport.Need{}, reply{429, ""}, pauseOf(time.Second, "api.test answered 429")},
+		{"refused, and it says garbage", transport.Need{}, reply{429, "Retry-After: soon"}, pauseOf(time.Second, "api.test answered 429")},
+		{"refused, and it says now", transport.Need{}, reply{429, "Retry-After: 0"}, nil},
+		{"refused for good", transport.Need{}, reply{429, "X-Should-Retry: false"}, pauseOf(time.Second, "api.test answered 429")},
+		{"refused, at a moment since 1970", transport.Need{}, reply{429, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nRetry-After: 1755780150"}, pauseOf(90*time.Second, "api.test answered 429")},
+		{"refused, by a cache", transport.Need{}, reply{429, "Retry-After: 7\nAge: 5"}, nil},
+		{"nothing left, by a cache", transport.Need{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\nAge: 5"}, nil},
+		{"nothing left, by a client's cache", transport.Need{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\nX-From-Cache: 1"}, nil},
+		{"overloaded, and it does not say until when", transport.Need{}, reply{503, ""}, nil},
+		{"broken", transport.Need{}, reply{500, "Retry-After: 7"}, nil},
+		{"with a reason", transport.Need{}, reply{429, "Retry-After: 1\nStripe-Rate-Limited-Reason: endpoint-rate"}, pauseOf(time.Second, "api.test answered 429: endpoint-rate")},
+		{"GitHub, primary", transport.Need{}, reply{403, "Date: Thu, 21 Aug 2025 12:41:00 GMT\nX-RateLimit-Limit: 5000\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1755780150\nX-RateLimit-Resource: core"},
 			pauseOf(90*time.Second, "api.test answered 403")},
-		{"nothing left", transport.Turn{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30"}, pauseOf(30*time.Second, "api.test has nothing left")},
-		{"one left", transport.Turn{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 30"}, nil},
-		{"nothing left of a bucket: the next one comes sooner than all", transport.Turn{}, reply{200, "X-RateLimit-Limit-Requests: 60\nX-RateLimit-Remaining-Requests: 0\nX-RateLimit-Reset-Requests: 1m0s"},
+		{"nothing left", transport.Need{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30"}, pauseOf(30*time.Second, "api.test has nothing left")},
+		{"one left", transport.Need{}, reply{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 30"}, nil},
+		{"nothing left of a bucket: the next one comes sooner than all", transport.Need{}, reply{200, "X-RateLimit-Limit-Requests: 60\nX-RateLimit-Remaining-Requests: 0\nX-RateLimit-Reset-Requests: 1m0s"},
 			pauseOf(time.Second, "api.test has nothing left")},
-		{"no tokens left, but requests are counted", transport.Turn{}, reply{200, "RateLimit: \"tokens\";r=0;t=9\nRateLimit-Policy: \"tokens\";q=100;w=60;qu=\"tokens\""}, nil},
-		{"no tokens left, and they are counted", transport.Turn{Window: "Tokens"}, reply{200, "RateLimit: \"tokens\";r=0;t=9\nRateLimit-Policy: \"tokens\";q=100;w=60;qu=\"tokens\""},
+		{"no tokens left, but requests are counted", transport.Need{}, reply{200, "RateLimit: \"tokens\";r=0;t=9\nRateLimit-Policy: \"tokens\";q=100;w=60;qu=\"tokens\""}, nil},
+		{"no tokens left, and they are counted", transport.Need{Window: "Tokens"}, reply{200, "RateLimit: \"tokens\";r=0;t=9\nRateLimit-Policy: \"tokens\";q=100;w=60;qu=\"tokens\""},
 			pauseOf(9*time.Second, "api.test has nothing left")},
-		{"another window", transport.Turn{Window: "core"}, reply{200, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\nX-RateLimit-Resource: search"}, nil},
-		{"the longest of several", transport.Turn{}, reply{200, `RateLimit: "a";r=0;t=2, "b";r=0;t=20, "c";r=5;t=200`}, pauseOf(20*time.Second, "api.test has nothing left")},
-		{"longer than is believed", transport.Turn{}, reply{429, "Retry-After: 86400"}, pauseOf(10*time.Minute, "api.test answered 429")},
+		{"another window", transport.Need{Window: "core"}, reply{200, "X-RateLimit-Remaining: 0\nX-RateLimit-Reset: 30\nX-RateLimit-Resource: search"}, nil},
+		{"the longest of several", transport.Need{}, reply{200, `RateLimit: "a";r=0;t=2, "b";r=0;t=20, "c";r=5;t=200`}, pauseOf(20*time.Second, "api.test has nothing left")},
+		{"longer than is believed", transport.Need{}, reply{429, "Retry-After: 86400"}, pauseOf(10*time.Minute, "api.test answered 429")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			limiter := fast(t)
@@ -67,7 +67,7 @@ func TestPause(t *testing.T) {
 			base := &script{answers: []reply{c.answer}}
 			var log bytes.Buffer
 			paced := newTransport(t, transport.Config{Base: base, MaxPause: 10 * time.Minute, Logger: logTo(&log),
-				Choose: func(*http.Request) (transport.Turn, error) { return c.turn, nil }})
+				Choose: func(*http.Request) (transport.Need, error) { return c.turn, nil }})
 			assert.Equal(t, c.answer.status, do(t, paced, newRequest(t, "GET", "http://api.test/path?key=secret", nil)))
 			assert.Equal(t, c.want, limiter.pauses())
 			assert.Equal(t, strings.Contains(c.name, "believed"), strings.Contains(log.String(), "Config.MaxPause"))
@@ -297,7 +297,7 @@ func TestCancelledInPause(t *testing.T) {
 
 // TestInvalid: each wrong setting is refused by its name.
 func TestInvalid(t *testing.T) {
-	choose := func(*http.Request) (transport.Turn, error) { return transport.Turn{}, nil }
+	choose := func(*http.Request) (transport.Need, error) { return transport.Need{}, nil }
 	for _, c := range []struct {
 		config transport.Config
 		want   string

@@ -151,19 +151,19 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// TestBackoffOfOneLimit: of several limits those rest that Turn.Pauses names, others go on; calls
+// TestBackoffOfOneLimit: of several limits those rest that Need.Pauses names, others go on; calls
 // that were under way together are one refusal; an Adapter answers by itself.
 func TestBackoffOfOneLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		both := llm(t)
-		turn := transport.Turn{Limiter: both, Costs: []int{1, 1}, Pauses: both.Limits()[1]}
+		turn := transport.Need{Limiter: both, Costs: []int{1, 1}, Pauses: both.Limits()[1]}
 		paused := func() [2]time.Duration {
 			states, err := both.States(t.Context())
 			require.NoError(t, err)
 			return [2]time.Duration{states[0].Paused.Round(10 * time.Millisecond), states[1].Paused.Round(10 * time.Millisecond)}
 		}
 		base := slow{&script{answers: []reply{{429, ""}}}}
-		paced := newTransport(t, transport.Config{Base: base, Choose: func(*http.Request) (transport.Turn, error) { return turn, nil }})
+		paced := newTransport(t, transport.Config{Base: base, Choose: func(*http.Request) (transport.Need, error) { return turn, nil }})
 		for _, want := range []time.Duration{1, 2, 4} {
 			var calls sync.WaitGroup
 			for range 4 {

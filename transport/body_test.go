@@ -43,8 +43,8 @@ func modelClient(t *testing.T, all *reserve.Joint, api http.RoundTripper) *trans
 	t.Helper()
 	return newTransport(t, transport.Config{
 		Base: api, API: bodies.Anthropic,
-		Choose: func(*http.Request) (transport.Turn, error) {
-			return transport.Turn{Limiter: all, Costs: []int{1, 10_000, 2000, 1}, Windows: []string{"requests", "input-tokens", "output-tokens", "calls"}}, nil
+		Choose: func(*http.Request) (transport.Need, error) {
+			return transport.Need{Limiter: all, Costs: []int{1, 10_000, 2000, 1}, Windows: []string{"requests", "input-tokens", "output-tokens", "calls"}}, nil
 		},
 		Tokens: func(_ *http.Response, u bodies.Usage) []int { return []int{-1, u.Input + u.CacheWrite, u.Output, -1} },
 	})
@@ -150,8 +150,8 @@ func TestPromptOfAStream(t *testing.T) {
 			all, input, _ := models(t, bubble.New(t))
 			paced := newTransport(t, transport.Config{
 				Base: emulator.RoundTripper(api), API: bodies.Anthropic,
-				Choose: func(*http.Request) (transport.Turn, error) {
-					return transport.Turn{Limiter: all, Costs: []int{1, 10_000, 2000, 1}}, nil
+				Choose: func(*http.Request) (transport.Need, error) {
+					return transport.Need{Limiter: all, Costs: []int{1, 10_000, 2000, 1}}, nil
 				},
 				Tokens: func(_ *http.Response, u bodies.Usage) []int { return []int{-1, u.Input, u.Output, -1} },
 				Early:  func(_ *http.Response, u bodies.Usage) []int { return []int{-1, u.Input, -1, -1} },

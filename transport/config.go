@@ -23,7 +23,7 @@ type Config struct {
 	// Choose says which turn a request needs. It is called once for each request
 	// that a client sends, redirects included, and must not change it. Several
 	// goroutines may call it at a time. An error fails the request.
-	Choose func(*http.Request) (Turn, error)
+	Choose func(*http.Request) (Need, error)
 
 	// Used reads from a response how many permits its request has used of each limit, in their
 	// order: see [reserve.Reservation.Settle]. It is called for each attempt with a response, also
@@ -69,7 +69,7 @@ type Config struct {
 	// X-Should-Retry: false. After one for which the limit is paused it has Retry-After-Ms: 1, so
 	// that the SDK comes back at once, and waits for its turn in the queue. If the account or a
 	// quota is used up, the limits are stopped: see [reserve.Limiter.Stop]. A refusal
-	// for the account stops the limits of Turn.Account, and a refusal for the model the others.
+	// for the account stops the limits of Need.Account, and a refusal for the model the others.
 	// Requests then fail with [reserve.ErrExhausted]. If nobody knows the end, one request of the fleet
 	// probes every five minutes, and its success ends the stop. Default: statuses and headers decide.
 	API bodies.API
@@ -87,7 +87,7 @@ type Config struct {
 	// in a window are spread over its rest. Remaining output tokens do not count. No response raises what is left at once.
 	// If responses say for a minute that more is left than the fleet counts, by a tenth of the burst, the fleet
 	// follows: each process by its part.
-	// With several limits, the limits that [Turn.Windows] names follow.
+	// With several limits, the limits that [Need.Windows] names follow.
 	Levels bool
 
 	// Base sends the requests. A request costs nothing at limits that have [reserve.Config.Settles] if nothing was sent:
@@ -106,13 +106,13 @@ type Config struct {
 
 	// Learn lets a paced limit follow the limit that responses state, if they say how many calls
 	// are allowed in which time. Limits of other kinds do not change; New refuses such a Limiter.
-	// With several limits, the limits that [Turn.Windows] names follow.
+	// With several limits, the limits that [Need.Windows] names follow.
 	//
 	// If responses state a lower limit than the fleet's, it is in force at once. Towards a higher
 	// limit, the rate rises to the Limiter's own within a minute, and beyond that by a tenth per
 	// minute, up to the Ceiling. A stated limit counts for an hour, unless it is stated again.
 	//
-	// Bodies of Shopify state the limit in force, in points ("points" in [Turn.Windows]). The rate follows it at
+	// Bodies of Shopify state the limit in force, in points ("points" in [Need.Windows]). The rate follows it at
 	// once, down and up to the Ceiling. If the Limiter's burst is less than its rate brings in 20 s, a part of
 	// each stated bucket, up to a tenth, stays free for requests that arrive early. The burst rises only to the
 	// Limiter's own.
@@ -139,7 +139,7 @@ type Config struct {
 	Share float64
 
 	// Adapt gets the result of every call, to find the limit of a provider that does not state it:
-	// an adaptive.Rate of the Limiter. With Choose, name it in the Turn. It must not be used
+	// an adaptive.Rate of the Limiter. With Choose, name it in the Need. It must not be used
 	// together with Learn, because both would set the limit.
 	Adapt Adapter
 
@@ -199,9 +199,9 @@ func (c Config) validate() error {
 	case c.Limiter == nil && c.Choose == nil:
 		return invalid("Config.Limiter", "must be set: it gives the turns; or set Config.Choose")
 	case c.Limiter != nil && c.Choose != nil:
-		return invalid("Config.Choose", "must not be set together with Config.Limiter: return it in the Turn")
+		return invalid("Config.Choose", "must not be set together with Config.Limiter: return it in the Need")
 	case c.Adapt != nil && c.Choose != nil:
-		return invalid("Config.Adapt", "must not be set together with Config.Choose: name it in the Turn")
+		return invalid("Config.Adapt", "must not be set together with Config.Choose: name it in the Need")
 	case c.Used != nil && c.Tokens != nil:
 		return invalid("Config.Tokens", "must not be set together with Config.Used: both would settle the costs")
 	case c.Early != nil && c.Tokens == nil:
@@ -251,7 +251,7 @@ func (c Config) validateFor(limits []*reserve.Limiter) error {
 		return invalid("Config.Tokens", "%v cannot be settled: set reserve.Config.Settles", limits)
 	}
 	if c.Learn && len(limits) > 1 {
-		return invalid("Config.Learn", "cannot tell which of the limits %v the provider states: name them in Turn.Windows, with Config.Choose", limits)
+		return invalid("Config.Learn", "cannot tell which of the limits %v the provider states: name them in Need.Windows, with Config.Choose", limits)
 	}
 	if c.Learn && limits[0].Limit().Kind() != reserve.KindPaced {
 		return invalid("Config.Learn", "is for paced limits, whose rate can follow, got %v of kind %v", limits[0].Limit(), limits[0].Limit().Kind())

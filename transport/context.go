@@ -37,7 +37,7 @@ func WithFlow(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, wishesKey{}, w)
 }
 
-// WithCost makes each request of a context take so many permits of each limit, whatever [Turn.Cost]
+// WithCost makes each request of a context take so many permits of each limit, whatever [Need.Cost]
 // says. A cost below 1 or above the burst makes the requests fail with [ErrInvalid]. A Turn that
 // has Costs keeps them.
 func WithCost(ctx context.Context, permits int) context.Context {
@@ -47,7 +47,7 @@ func WithCost(ctx context.Context, permits int) context.Context {
 }
 
 // wished returns the turn of a request whose context has wishes.
-func (t Turn) wished(w wishes) (Turn, error) {
+func (t Need) wished(w wishes) (Need, error) {
 	if w.cost != nil && t.Costs == nil {
 		if *w.cost < 1 {
 			return t, invalid("WithCost", "must be at least 1, got %d", *w.cost)

@@ -26,7 +26,7 @@ func TestContextsSayWhatARequestNeeds(t *testing.T) {
 				l := newLimiter(t, reserve.PerSecond(10).Burst(5))
 				config := transport.Config{Limiter: l.Limiter, Base: &script{answers: []reply{{200, ""}}}}
 				if choose {
-					config.Limiter, config.Choose = nil, func(*http.Request) (transport.Turn, error) { return transport.Turn{Limiter: l.Limiter}, nil }
+					config.Limiter, config.Choose = nil, func(*http.Request) (transport.Need, error) { return transport.Need{Limiter: l.Limiter}, nil }
 				}
 				paced := newTransport(t, config)
 				var mu sync.Mutex
@@ -131,8 +131,8 @@ func TestLevelsByKind(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := newLimiter(t, reserve.PerSecond(10).Burst(300))
 				base := &script{answers: []reply{{200, c.header}}}
-				paced := newTransport(t, transport.Config{Levels: true, Base: base, Choose: func(*http.Request) (transport.Turn, error) {
-					return transport.Turn{Limiter: l.Limiter, Window: c.window}, nil
+				paced := newTransport(t, transport.Config{Levels: true, Base: base, Choose: func(*http.Request) (transport.Need, error) {
+					return transport.Need{Limiter: l.Limiter, Window: c.window}, nil
 				}})
 				do(t, paced, newRequest(t, "GET", "http://api.test/", nil))
 				state := l.inForce(t)

@@ -36,7 +36,7 @@
 // Package headers reads rate-limit headers. A response that refuses the call, or that says
 // that nothing is left, pauses the limit for the whole fleet, until the moment that the
 // response names. With several limits, only the limit that is used up is paused, if
-// [Turn.Windows] names it; otherwise all are. A response from a cache pauses nothing.
+// [Need.Windows] names it; otherwise all are. A response from a cache pauses nothing.
 //
 // A refusal that names no moment pauses the limit for a second, the next such refusal for
 // two, and so on up to [Config.MaxPause], until a call succeeds. With [Config.Adapt], the

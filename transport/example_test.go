@@ -96,14 +96,14 @@ func ExampleConfig_choose() {
 	search, _ := reserve.New(redis, reserve.Config{Name: "search", Limit: reserve.Rolling(30, time.Minute)})
 	defer func() { _, _ = core.Close(), search.Close() }()
 
-	choose := func(r *http.Request) (transport.Turn, error) {
+	choose := func(r *http.Request) (transport.Need, error) {
 		switch {
 		case r.URL.Path == "/rate_limit": // costs nothing
-			return transport.Turn{}, nil
+			return transport.Need{}, nil
 		case len(r.URL.Path) > 8 && r.URL.Path[:8] == "/search/":
-			return transport.Turn{Limiter: search, Window: "search"}, nil
+			return transport.Need{Limiter: search, Window: "search"}, nil
 		}
-		return transport.Turn{Limiter: core, Window: "core"}, nil
+		return transport.Need{Limiter: core, Window: "core"}, nil
 	}
 	api := httptest.NewServer(http.NotFoundHandler())
 	defer api.Close()
@@ -144,9 +144,9 @@ func ExampleConfig_used() {
 	both, _ := reserve.All(requests, tokens)
 
 	paced, err := transport.New(transport.Config{
-		Choose: func(r *http.Request) (transport.Turn, error) {
+		Choose: func(r *http.Request) (transport.Need, error) {
 			estimate := int(r.ContentLength)/4 + 600 // about four bytes per token, plus the longest response
-			return transport.Turn{Limiter: both, Costs: []int{1, estimate}, Windows: []string{"requests", "tokens"}}, nil
+			return transport.Need{Limiter: both, Costs: []int{1, estimate}, Windows: []string{"requests", "tokens"}}, nil
 		},
 		Used: func(answer *http.Response) []int {
 			if answer.StatusCode != http.StatusOK {
@@ -202,9 +202,9 @@ func ExampleConfig_tokens() {
 
 		config := transport.Config{
 			API: bodies.Anthropic,
-			Choose: func(r *http.Request) (transport.Turn, error) {
+			Choose: func(r *http.Request) (transport.Need, error) {
 				input := max(1, int(r.ContentLength)/4) // about four bytes per token
-				return transport.Turn{
+				return transport.Need{
 					Limiter: limits,
 					Costs:   []int{1, input, 800}, // 800: what a response has on average
 					Windows: []string{"requests", "input-tokens", "output-tokens"},
@@ -388,10 +388,10 @@ func ExampleTurn_pauses() {
 	defer func() { _, _ = sites.Close(), crawl.Close() }()
 
 	paced, err := transport.New(transport.Config{
-		Choose: func(r *http.Request) (transport.Turn, error) {
+		Choose: func(r *http.Request) (transport.Need, error) {
 			site := sites.For(r.URL.Host)
 			both, err := reserve.All(site, crawl) // of one Config.Group
-			return transport.Turn{Limiter: both, Pauses: site}, err
+			return transport.Need{Limiter: both, Pauses: site}, err
 		},
 	})
 	if err != nil {

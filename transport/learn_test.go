@@ -146,8 +146,8 @@ func TestSlowDown(t *testing.T) {
 			paced = append(paced, newTransport(t, transport.Config{API: bodies.OpenAI, Learn: true, Base: baseFunc(func(r *http.Request) (*http.Response, error) {
 				header := http.Header{"X-Ratelimit-Limit-Tokens": {"2000000"}, "X-Ratelimit-Remaining-Tokens": {"1900000"}, "X-Ratelimit-Reset-Tokens": {"3s"}}
 				return &http.Response{StatusCode: status, Header: header, Request: r, Body: io.NopCloser(strings.NewReader(`{"error":{"code":"` + code + `"}}`))}, nil
-			}), Choose: func(*http.Request) (transport.Turn, error) {
-				return transport.Turn{Limiter: of, Window: "tokens"}, nil
+			}), Choose: func(*http.Request) (transport.Need, error) {
+				return transport.Need{Limiter: of, Window: "tokens"}, nil
 			}}))
 		}
 		calls := func(of int, answer string) float64 {
@@ -276,23 +276,23 @@ func TestWhatIsLearned(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		limit       reserve.Limit
-		turn        transport.Turn
+		turn        transport.Need
 		share       float64
 		field, told string
 		want        string // empty: nothing
 	}{
-		{"a window that does not say how long it is", reserve.PerSecond(10), transport.Turn{}, 1, "X-RateLimit-Limit", "60", ""},
-		{"none", reserve.PerSecond(10), transport.Turn{}, 1, "X-Other", "60", ""},
-		{"a window", reserve.PerSecond(10), transport.Turn{}, 1, "RateLimit-Policy", `"a";q=120;w=60`, "2/s"},
-		{"the strictest of several", reserve.PerSecond(10), transport.Turn{}, 1, "RateLimit-Policy", `"a";q=5;w=1, "b";q=120;w=60, "c";q=1;w=1;qu="tokens"`, "2/s"},
-		{"by name", reserve.PerSecond(10), transport.Turn{Window: "c"}, 1, "RateLimit-Policy", `"a";q=5;w=1, "c";q=1;w=1;qu="tokens"`, "1/s"},
-		{"a burst comes out of a window", reserve.PerSecond(10).Burst(21), transport.Turn{}, 1, "RateLimit-Policy", `"a";q=120;w=100`, "1/s burst 21"},
-		{"up to half of it", reserve.PerSecond(10).Burst(90), transport.Turn{}, 1, "RateLimit-Policy", `"a";q=100;w=50`, "1/s burst 90"},
-		{"a burst of more than the window", reserve.PerSecond(10).Burst(500), transport.Turn{}, 1, "RateLimit-Policy", `"a";q=100;w=50`, "1/s burst 100"},
-		{"a bucket bears the burst", reserve.PerSecond(10).Burst(21), transport.Turn{}, 1, "Anthropic-RateLimit-Requests-Limit", "60", "1/s burst 21"},
-		{"a burst comes out of a share of a window", reserve.PerSecond(10).Burst(21), transport.Turn{}, 0.5, "RateLimit-Policy", `"a";q=120;w=50`, "0.8/s burst 21"},
-		{"a burst of more than a share of the window", reserve.PerSecond(10).Burst(90), transport.Turn{}, 0.5, "RateLimit-Policy", `"a";q=100;w=50`, "0.5/s burst 50"},
-		{"next to nothing is one in MaxPause", reserve.PerSecond(10), transport.Turn{}, 1, "RateLimit-Policy", `"a";q=0.001;w=999999999`, "0.01/s"},
+		{"a window that does not say how long it is", reserve.PerSecond(10), transport.Need{}, 1, "X-RateLimit-Limit", "60", ""},
+		{"none", reserve.PerSecond(10), transport.Need{}, 1, "X-Other", "60", ""},
+		{"a window", reserve.PerSecond(10), transport.Need{}, 1, "RateLimit-Policy", `"a";q=120;w=60`, "2/s"},
+		{"the strictest of several", reserve.PerSecond(10), transport.Need{}, 1, "RateLimit-Policy", `"a";q=5;w=1, "b";q=120;w=60, "c";q=1;w=1;qu="tokens"`, "2/s"},
+		{"by name", reserve.PerSecond(10), transport.Need{Window: "c"}, 1, "RateLimit-Policy", `"a";q=5;w=1, "c";q=1;w=1;qu="tokens"`, "1/s"},
+		{"a burst comes out of a window", reserve.PerSecond(10).Burst(21), transport.Need{}, 1, "RateLimit-Policy", `"a";q=120;w=100`, "1/s burst 21"},
+		{"up to half of it", reserve.PerSecond(10).Burst(90), transport.Need{}, 1, "RateLimit-Policy", `"a";q=100;w=50`, "1/s burst 90"},
+		{"a burst of more than the window", reserve.PerSecond(10).Burst(500), transport.Need{}, 1, "RateLimit-Policy", `"a";q=100;w=50`, "1/s burst 100"},
+		{"a bucket bears the burst", reserve.PerSecond(10).Burst(21), transport.Need{}, 1, "Anthropic-RateLimit-Requests-Limit", "60", "1/s burst 21"},
+		{"a burst comes out of a share of a window", reserve.PerSecond(10).Burst(21), transport.Need{}, 0.5, "RateLimit-Policy", `"a";q=120;w=50`, "0.8/s burst 21"},
+		{"a burst of more than a share of the window", reserve.PerSecond(10).Burst(90), transport.Need{}, 0.5, "RateLimit-Policy", `"a";q=100;w=50`, "0.5/s burst 50"},
+		{"next to nothing is one in MaxPause", reserve.PerSecond(10), transport.Need{}, 1, "RateLimit-Policy", `"a";q=0.001;w=999999999`, "0.01/s"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &teller{}
@@ -300,7 +300,7 @@ func TestWhatIsLearned(t *testing.T) {
 			limiter := newLimiter(t, c.limit)
 			c.turn.Limiter = limiter
 			paced := newTransport(t, transport.Config{Base: p, Learn: true, Share: c.share, MaxPause: 100 * time.Second,
-				Choose: func(*http.Request) (transport.Turn, error) { return c.turn, nil }})
+				Choose: func(*http.Request) (transport.Need, error) { return c.turn, nil }})
 			call(t, paced)
 			state := limiter.inForce(t)
 			assert.Equal(t, c.want != "", state.Set)
@@ -323,7 +323,7 @@ func TestNothingIsLearned(t *testing.T) {
 	assert.False(t, limiter.inForce(t).Set)
 	quota := newLimiter(t, reserve.Quota(5, reserve.CalendarDay))
 	call(t, newTransport(t, transport.Config{Base: p, Learn: true,
-		Choose: func(*http.Request) (transport.Turn, error) { return transport.Turn{Limiter: quota}, nil }}))
+		Choose: func(*http.Request) (transport.Need, error) { return transport.Need{Limiter: quota}, nil }}))
 	assert.False(t, quota.inForce(t).Set)
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/fleetpace/fleetpace/transport/headers"
 )
 
-// Turn is what a request needs before it may be sent.
-type Turn struct {
+// Need is what a request needs before it may be sent.
+type Need struct {
 	// Limiter is the limit to wait for, or the Joint of several limits that the request needs at
 	// once. nil: the request is sent without a turn, and its response changes no limit.
 	Limiter reserve.Turns
@@ -53,7 +53,7 @@ type Turn struct {
 
 // call is a turn with its defaults filled in, and what follows from it.
 type call struct {
-	Turn
+	Need
 	joint    *reserve.Joint
 	limits   []*reserve.Limiter
 	told     bool   // it is known which window belongs to which limit
@@ -65,36 +65,36 @@ type call struct {
 	adaption int    // the index of the limit that adapts
 }
 
-func (t Turn) call() (*call, error) {
-	c := &call{Turn: t, limits: t.Limiter.Limits()}
+func (t Need) call() (*call, error) {
+	c := &call{Need: t, limits: t.Limiter.Limits()}
 	n := len(c.limits)
 	var err error
 	if c.joint, err = reserve.All(c.limits...); err != nil {
-		return nil, fmt.Errorf("transport: %w Turn.Limiter: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("transport: %w Need.Limiter: %w", ErrInvalid, err)
 	}
 	switch {
 	case c.Cost < 0:
-		return nil, invalid("Turn.Cost", "must be 0 or above, got %d", c.Cost)
+		return nil, invalid("Need.Cost", "must be 0 or above, got %d", c.Cost)
 	case c.Costs == nil:
 		c.Costs = slices.Repeat([]int{max(1, c.Cost)}, n)
 	case c.Cost != 0:
-		return nil, invalid("Turn.Costs", "must not be set together with Turn.Cost")
+		return nil, invalid("Need.Costs", "must not be set together with Need.Cost")
 	case len(c.Costs) != n:
-		return nil, invalid("Turn.Costs", "must be one for each of the %d limits, got %d", n, len(c.Costs))
+		return nil, invalid("Need.Costs", "must be one for each of the %d limits, got %d", n, len(c.Costs))
 	}
 	c.told = n == 1 || c.Windows != nil
 	switch {
 	case c.Windows == nil:
 		c.Windows = slices.Repeat([]string{c.Window}, n)
 	case c.Window != "":
-		return nil, invalid("Turn.Windows", "must not be set together with Turn.Window")
+		return nil, invalid("Need.Windows", "must not be set together with Need.Window")
 	case len(c.Windows) != n:
-		return nil, invalid("Turn.Windows", "must be one for each of the %d limits, got %d", n, len(c.Windows))
+		return nil, invalid("Need.Windows", "must be one for each of the %d limits, got %d", n, len(c.Windows))
 	}
-	if c.rests, err = t.among("Turn.Pauses", t.Pauses); err != nil {
+	if c.rests, err = t.among("Need.Pauses", t.Pauses); err != nil {
 		return nil, err
 	}
-	if c.account, err = t.among("Turn.Account", t.Account); err != nil {
+	if c.account, err = t.among("Need.Account", t.Account); err != nil {
 		return nil, err
 	}
 	for i, l := range c.limits {
@@ -113,7 +113,7 @@ func (t Turn) call() (*call, error) {
 }
 
 // among reports for each limit of the turn whether it is one of some limits. nil: all of them.
-func (t Turn) among(field string, some reserve.Turns) ([]bool, error) {
+func (t Need) among(field string, some reserve.Turns) ([]bool, error) {
 	among, named := make([]bool, len(t.Limiter.Limits())), 0
 	for i, l := range t.Limiter.Limits() {
 		among[i] = some == nil || slices.ContainsFunc(some.Limits(), func(of *reserve.Limiter) bool { return of.String() == l.String() })
@@ -122,7 +122,7 @@ func (t Turn) among(field string, some reserve.Turns) ([]bool, error) {
 		}
 	}
 	if some != nil && named != len(some.Limits()) {
-		return nil, invalid(field, "must be limits of Turn.Limiter %v, got %v", t.Limiter, some)
+		return nil, invalid(field, "must be limits of Need.Limiter %v, got %v", t.Limiter, some)
 	}
 	return among, nil
 }

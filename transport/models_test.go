@@ -66,14 +66,14 @@ func (s *scene) play(t *testing.T, account http.Handler, answers *sync.Map) {
 		all, err := reserve.All(limits...)
 		require.NoError(t, err)
 		s.limits = all
-		paced := newTransport(t, transport.Config{Base: emulator.RoundTripper(account), API: s.api, Tokens: s.tokens, Choose: func(r *http.Request) (transport.Turn, error) {
+		paced := newTransport(t, transport.Config{Base: emulator.RoundTripper(account), API: s.api, Tokens: s.tokens, Choose: func(r *http.Request) (transport.Need, error) {
 			input, output := 0, 0
 			_, err := fmt.Sscan(r.Header.Get("Estimate"), &input, &output)
 			costs := []int{1, input, output, 1}
 			if s.output == 0 {
 				costs = []int{1, input, 1}
 			}
-			return transport.Turn{Limiter: all, Costs: costs, Windows: windows}, err
+			return transport.Need{Limiter: all, Costs: costs, Windows: windows}, err
 		}})
 		for range s.agents {
 			agents.Go(func() {

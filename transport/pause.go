@@ -93,7 +93,7 @@ func (t *Transport) pause(ctx context.Context, c *call, each []time.Duration, p 
 func longest(each []time.Duration) time.Duration { return slices.Max(each) }
 
 // pauses returns how long to pause each limit. If a refusal says which limit is used up, it pauses
-// that one; otherwise it pauses the limits that Turn.Pauses names.
+// that one; otherwise it pauses the limits that Need.Pauses names.
 func (c *call) pauses(advice verdict) []time.Duration {
 	each := make([]time.Duration, len(c.limits))
 	for i := range each {

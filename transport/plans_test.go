@@ -38,8 +38,8 @@ func TestRequestsFollowPlans(t *testing.T) {
 			}
 			return reserve.PerSecond(2), 1
 		}})
-		paced := newTransport(t, transport.Config{Base: answers{}, Choose: func(r *http.Request) (transport.Turn, error) {
-			return transport.Turn{Limiter: limiter.For(r.URL.Host)}, nil
+		paced := newTransport(t, transport.Config{Base: answers{}, Choose: func(r *http.Request) (transport.Need, error) {
+			return transport.Need{Limiter: limiter.For(r.URL.Host)}, nil
 		}})
 		begun := time.Now()
 		var requests sync.WaitGroup

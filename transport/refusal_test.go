@@ -58,8 +58,8 @@ func TestRefusals(t *testing.T) {
 				all := b.Joint(b.Client(), reserve.Config{Name: "requests", Group: "g", Limit: reserve.PerSecond(1000).Burst(100)},
 					reserve.Config{Name: "tokens", Group: "g", Limit: reserve.PerSecond(1000).Burst(100)})
 				base := &script{answers: []reply{c.answer}, body: c.body}
-				config := transport.Config{Base: base, API: c.api, MaxPause: time.Hour, Choose: func(*http.Request) (transport.Turn, error) {
-					return transport.Turn{Limiter: all, Windows: []string{"requests", "tokens"}}, nil
+				config := transport.Config{Base: base, API: c.api, MaxPause: time.Hour, Choose: func(*http.Request) (transport.Need, error) {
+					return transport.Need{Limiter: all, Windows: []string{"requests", "tokens"}}, nil
 				}}
 				if strings.Contains(c.name, "day") {
 					config.MaxPause = 24 * time.Hour

@@ -86,8 +86,8 @@ func twenty(t *testing.T, used []int) time.Duration {
 	both := llm(t)
 	paced := newTransport(t, transport.Config{
 		Base: api,
-		Choose: func(*http.Request) (transport.Turn, error) {
-			return transport.Turn{Limiter: both, Costs: []int{1, 600}}, nil
+		Choose: func(*http.Request) (transport.Need, error) {
+			return transport.Need{Limiter: both, Costs: []int{1, 600}}, nil
 		},
 		Used: func(*http.Response) []int { return used },
 	})
@@ -110,8 +110,8 @@ func TestSettlesEachAttempt(t *testing.T) {
 		paced := newTransport(t, transport.Config{
 			Base:  &script{answers: []reply{{429, "Retry-After: 0"}, {200, ""}}},
 			Retry: transport.Retry{Max: 1},
-			Choose: func(*http.Request) (transport.Turn, error) {
-				return transport.Turn{Limiter: both, Costs: []int{1, 1000}}, nil
+			Choose: func(*http.Request) (transport.Need, error) {
+				return transport.Need{Limiter: both, Costs: []int{1, 1000}}, nil
 			},
 			Used: func(r *http.Response) []int {
 				if r.StatusCode != 200 {
@@ -154,10 +154,10 @@ func TestWrongUse(t *testing.T) {
 		assert.Contains(t, log.String(), "must be one for each of the 2 limits, got 1")
 
 		log.Reset()
-		turn := transport.Turn{Limiter: both.Limits()[0]}
+		turn := transport.Need{Limiter: both.Limits()[0]}
 		paced = newTransport(t, transport.Config{
 			Base: &script{answers: []reply{{200, ""}, {200, ""}}}, Logger: logTo(&log),
-			Choose: func(*http.Request) (transport.Turn, error) { return turn, nil },
+			Choose: func(*http.Request) (transport.Need, error) { return turn, nil },
 			Used:   func(*http.Response) []int { return []int{200} },
 		})
 		for range 2 {
@@ -168,18 +168,18 @@ func TestWrongUse(t *testing.T) {
 		turn.Pauses = both
 		_, err := paced.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
 		assert.ErrorIs(t, err, transport.ErrInvalid)
-		assert.ErrorContains(t, err, `Turn.Pauses: must be limits of Turn.Limiter requests, got requests + tokens`)
+		assert.ErrorContains(t, err, `Need.Pauses: must be limits of Need.Limiter requests, got requests + tokens`)
 
 		turn.Pauses, turn.Account = nil, both
 		_, err = paced.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
-		assert.ErrorContains(t, err, `Turn.Account: must be limits of Turn.Limiter requests, got requests + tokens`)
+		assert.ErrorContains(t, err, `Need.Account: must be limits of Need.Limiter requests, got requests + tokens`)
 		turn.Account, turn.Cost = nil, -5
 		_, err = paced.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
-		assert.ErrorContains(t, err, `Turn.Cost: must be 0 or above, got -5`)
+		assert.ErrorContains(t, err, `Need.Cost: must be 0 or above, got -5`)
 		turn.Adapt = &hears{}
-		learns := newTransport(t, transport.Config{Learn: true, Choose: func(*http.Request) (transport.Turn, error) { return turn, nil }})
+		learns := newTransport(t, transport.Config{Learn: true, Choose: func(*http.Request) (transport.Need, error) { return turn, nil }})
 		_, err = learns.RoundTrip(newRequest(t, "GET", "http://api.test", nil))
-		assert.ErrorContains(t, err, `Turn.Adapt: must not be set together with Config.Learn`)
+		assert.ErrorContains(t, err, `Need.Adapt: must not be set together with Config.Learn`)
 	})
 }
 
@@ -208,8 +208,8 @@ func TestPausesWhatIsUsedUp(t *testing.T) {
 				both := llm(t)
 				paced := newTransport(t, transport.Config{
 					Base: &script{answers: []reply{c.answer}},
-					Choose: func(*http.Request) (transport.Turn, error) {
-						turn := transport.Turn{Limiter: both, Costs: []int{1, 600}, Windows: c.windows}
+					Choose: func(*http.Request) (transport.Need, error) {
+						turn := transport.Need{Limiter: both, Costs: []int{1, 600}, Windows: c.windows}
 						if c.pauses {
 							turn.Pauses = both.Limits()[1]
 						}
@@ -235,8 +235,8 @@ func TestLearnsWhatIsNamed(t *testing.T) {
 				both := llm(t)
 				paced := newTransport(t, transport.Config{Learn: true,
 					Base: &script{answers: []reply{{200, "Anthropic-RateLimit-Requests-Limit: 30\nAnthropic-RateLimit-Tokens-Limit: 6000"}}},
-					Choose: func(*http.Request) (transport.Turn, error) {
-						return transport.Turn{Limiter: both, Costs: []int{1, 600}, Windows: windows}, nil
+					Choose: func(*http.Request) (transport.Need, error) {
+						return transport.Need{Limiter: both, Costs: []int{1, 600}, Windows: windows}, nil
 					},
 				})
 				do(t, paced, newRequest(t, "GET", "http://api.test", nil))
@@ -265,8 +265,8 @@ func TestAdaptsOneOfSeveral(t *testing.T) {
 		heard := &adapterOf{hears: &hears{}, name: rate.String()}
 		paced := newTransport(t, transport.Config{
 			Base: &script{answers: []reply{{429, ""}}},
-			Choose: func(*http.Request) (transport.Turn, error) {
-				return transport.Turn{Limiter: both, Costs: []int{1, 600}, Adapt: heard}, nil
+			Choose: func(*http.Request) (transport.Need, error) {
+				return transport.Need{Limiter: both, Costs: []int{1, 600}, Adapt: heard}, nil
 			},
 		})
 		do(t, paced, newRequest(t, "GET", "http://api.test", nil))

@@ -47,8 +47,8 @@ func TestShops(t *testing.T) {
 			points := b.Limiter(b.Client(), reserve.Config{Name: "shopify", Limit: reserve.PerSecond(50).Burst(900), Settles: true})
 			fleet = append(fleet, newTransport(t, transport.Config{
 				API: bodies.Shopify, Base: emulator.RoundTripper(api), Retry: transport.Retry{Max: 3}, Logger: slog.New(slog.DiscardHandler),
-				Choose: func(r *http.Request) (transport.Turn, error) {
-					return transport.Turn{Limiter: points.For(r.URL.Host), Costs: []int{requested}}, nil
+				Choose: func(r *http.Request) (transport.Need, error) {
+					return transport.Need{Limiter: points.For(r.URL.Host), Costs: []int{requested}}, nil
 				},
 				Tokens: func(_ *http.Response, u bodies.Usage) []int { return []int{u.Cost} },
 			}))

@@ -34,7 +34,7 @@ func New(config Config) (*Transport, error) {
 	t.backoffs = newBackoffs(t.config.MaxPause)
 	if config.Limiter != nil {
 		var err error
-		if t.always, err = (Turn{Limiter: config.Limiter, Adapt: config.Adapt}).call(); err != nil {
+		if t.always, err = (Need{Limiter: config.Limiter, Adapt: config.Adapt}).call(); err != nil {
 			return nil, err
 		}
 	}
@@ -85,7 +85,7 @@ func (t *Transport) RoundTrip(request *http.Request) (*http.Response, error) {
 // choose returns what a request needs. It returns nil if the request needs no turn.
 func (t *Transport) choose(request *http.Request) (*call, error) {
 	w := wishesOf(request.Context())
-	turn := Turn{Limiter: t.config.Limiter, Adapt: t.config.Adapt}
+	turn := Need{Limiter: t.config.Limiter, Adapt: t.config.Adapt}
 	if t.always != nil && w == (wishes{}) {
 		return t.always, nil
 	}
@@ -96,7 +96,7 @@ func (t *Transport) choose(request *http.Request) (*call, error) {
 		}
 	}
 	if turn.Adapt != nil && t.learner != nil {
-		return nil, invalid("Turn.Adapt", "must not be set together with Config.Learn: both would set the limit")
+		return nil, invalid("Need.Adapt", "must not be set together with Config.Learn: both would set the limit")
 	}
 	if turn, err = turn.wished(w); err != nil {
 		return nil, err

@@ -174,21 +174,21 @@ func TestNoTurn(t *testing.T) {
 	closed := fast(t)
 	require.NoError(t, closed.Close())
 	several := fast(t).Joint(closed.Client(), reserve.Config{Limit: reserve.PerSecond(1)}, reserve.Config{Limit: reserve.PerSecond(1)})
-	chooses := func(turn transport.Turn, err error) transport.Config {
-		return transport.Config{Choose: func(*http.Request) (transport.Turn, error) { return turn, err }}
+	chooses := func(turn transport.Need, err error) transport.Config {
+		return transport.Config{Choose: func(*http.Request) (transport.Need, error) { return turn, err }}
 	}
 	for _, c := range []struct {
 		name   string
 		config transport.Config
 		is     error
 	}{
-		{"Choose fails", chooses(transport.Turn{}, wrong), wrong},
+		{"Choose fails", chooses(transport.Need{}, wrong), wrong},
 		{"the limiter fails", transport.Config{Limiter: closed}, reserve.ErrClosed},
-		{"Cost and Costs", chooses(transport.Turn{Limiter: several, Cost: 1, Costs: []int{1, 1}}, nil), transport.ErrInvalid},
-		{"a cost too few", chooses(transport.Turn{Limiter: several, Costs: []int{1}}, nil), transport.ErrInvalid},
-		{"Window and Windows", chooses(transport.Turn{Limiter: several, Window: "a", Windows: []string{"a", "b"}}, nil), transport.ErrInvalid},
-		{"a window too many", chooses(transport.Turn{Limiter: several, Windows: []string{"a", "b", "c"}}, nil), transport.ErrInvalid},
-		{"a cost above the burst", chooses(transport.Turn{Limiter: several, Cost: 2}, nil), reserve.ErrExceedsBurst},
+		{"Cost and Costs", chooses(transport.Need{Limiter: several, Cost: 1, Costs: []int{1, 1}}, nil), transport.ErrInvalid},
+		{"a cost too few", chooses(transport.Need{Limiter: several, Costs: []int{1}}, nil), transport.ErrInvalid},
+		{"Window and Windows", chooses(transport.Need{Limiter: several, Window: "a", Windows: []string{"a", "b"}}, nil), transport.ErrInvalid},
+		{"a window too many", chooses(transport.Need{Limiter: several, Windows: []string{"a", "b", "c"}}, nil), transport.ErrInvalid},
+		{"a cost above the burst", chooses(transport.Need{Limiter: several, Cost: 2}, nil), reserve.ErrExceedsBurst},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			base := &script{answers: []reply{{status: 200}}}
@@ -232,14 +232,14 @@ func TestCancelledWhileWaiting(t *testing.T) {
 func TestChoose(t *testing.T) {
 	base := &script{answers: []reply{{status: 429, header: "Retry-After: 60"}}}
 	a, b := newLimiter(t, reserve.PerSecond(1).Burst(10)), fast(t)
-	paced := newTransport(t, transport.Config{Base: base, Choose: func(r *http.Request) (transport.Turn, error) {
+	paced := newTransport(t, transport.Config{Base: base, Choose: func(r *http.Request) (transport.Need, error) {
 		switch r.URL.Host {
 		case "a.test":
-			return transport.Turn{Limiter: a, Cost: 10}, nil
+			return transport.Need{Limiter: a, Cost: 10}, nil
 		case "b.test":
-			return transport.Turn{Limiter: b}, nil
+			return transport.Need{Limiter: b}, nil
 		}
-		return transport.Turn{}, nil
+		return transport.Need{}, nil
 	}})
 	for _, host := range []string{"a", "b", "c"} {
 		assert.Equal(t, 429, do(t, paced, newRequest(t, "GET", "http://"+host+".test", nil)))

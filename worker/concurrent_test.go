@@ -43,7 +43,7 @@ func TestConcurrentTasks(t *testing.T) {
 				return nil
 			})
 		}
-		f.send(tasks, worker.Turn{Flow: "any"})
+		f.send(tasks, worker.Need{Flow: "any"})
 		began := time.Now()
 		f.Until(tasks, 2*time.Minute)
 		used := tasks * takes.Seconds() / slots / time.Since(began).Seconds()
@@ -68,7 +68,7 @@ func TestConcurrentBacklog(t *testing.T) {
 				return nil
 			})
 		}
-		f.send(tasks, worker.Turn{Flow: "any"})
+		f.send(tasks, worker.Need{Flow: "any"})
 		began := time.Now()
 		f.Until(tasks, 5*time.Minute)
 		used := tasks * takes.Seconds() / slots / time.Since(began).Seconds()
@@ -99,7 +99,7 @@ func TestConcurrentWithFewHandlers(t *testing.T) {
 			})
 		}
 		began := time.Now()
-		f.send(tasks, worker.Turn{Flow: "any"})
+		f.send(tasks, worker.Need{Flow: "any"})
 		serve()
 		time.Sleep(3 * time.Second) // all slots are given to the first process
 		serve()

@@ -13,10 +13,15 @@ import (
 
 // Config says how tasks wait. The zero value suits most programs.
 type Config struct {
-	// Turn returns what a task needs. It may block, to look something up; the context is the
-	// task's. The task fails if Turn returns an error, or a [Turn] that is not valid. Default
+	// Need returns what a task needs. It may block, to look something up; the context is the
+	// task's. The task fails if Need returns an error, or a [Need] that is not valid. Default
 	// [FromHeaders].
-	Turn func(context.Context, *asynq.Task) (Turn, error)
+	Need func(context.Context, *asynq.Task) (Need, error)
+
+	// Turn is the earlier name of Need, and counts if Need is nil.
+	//
+	// Deprecated: use Need.
+	Turn func(context.Context, *asynq.Task) (Need, error)
 
 	// Used returns how many permits a task has used of each of its limits, in their order, after
 	// its handler has returned: see [reserve.Reservation.Settle]. It is called after each run,
@@ -59,8 +64,11 @@ func invalid(field, format string, args ...any) error {
 }
 
 func (c Config) withDefaults() Config {
-	if c.Turn == nil {
-		c.Turn = FromHeaders
+	if c.Need == nil {
+		c.Need = c.Turn
+	}
+	if c.Need == nil {
+		c.Need = FromHeaders
 	}
 	if c.Logger == nil {
 		c.Logger = slog.Default()

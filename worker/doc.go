@@ -11,7 +11,7 @@
 //	return w.Run(ctx, server, mux)
 //
 // Limits may be of any kind, and a task may need several at once, such as the limits of a tenant
-// and of the account, or of requests and tokens. See [Turn].
+// and of the account, or of requests and tokens. See [Need].
 //
 // # How a task waits
 //
@@ -46,7 +46,7 @@
 //
 // # Tenants that share a limit
 //
-// [Turn].Flow names the tenant of a task. Each flow with waiting tasks gets its turns by its
+// [Need].Flow names the tenant of a task. Each flow with waiting tasks gets its turns by its
 // Weight. A tenant that enqueues a hundred thousand tasks delays only its own tasks. They are
 // rescheduled a few times more, because tasks of others come between.
 //

@@ -76,17 +76,17 @@ func ExampleConfig() {
 	search, _ := reserve.New(client, reserve.Config{Name: "shop-search", Limit: reserve.PerMinute(30)})
 
 	_, err := worker.New(tenants, worker.Config{
-		Turn: func(_ context.Context, task *asynq.Task) (worker.Turn, error) {
+		Need: func(_ context.Context, task *asynq.Task) (worker.Need, error) {
 			tenant := string(task.Payload())
 			switch task.Type() {
 			case "search":
-				return worker.Turn{Limits: search}, nil
+				return worker.Need{Limits: search}, nil
 			case "bulk-update":
-				return worker.Turn{Key: tenant, Cost: 10}, nil
+				return worker.Need{Key: tenant, Cost: 10}, nil
 			case "cleanup":
-				return worker.Turn{Skip: true}, nil
+				return worker.Need{Skip: true}, nil
 			}
-			return worker.Turn{Key: tenant}, nil
+			return worker.Need{Key: tenant}, nil
 		},
 	})
 	fmt.Println(err)
@@ -103,8 +103,8 @@ func redisURL() (address string, done func()) {
 }
 
 // Whoever enqueues a task says what it needs.
-func ExampleTurn_Headers() {
-	task := asynq.NewTaskWithHeaders("sync-stock", nil, worker.Turn{Key: "acme", Cost: 10, Flow: "acme"}.Headers())
+func ExampleNeed_Headers() {
+	task := asynq.NewTaskWithHeaders("sync-stock", nil, worker.Need{Key: "acme", Cost: 10, Flow: "acme"}.Headers())
 	turn, err := worker.FromHeaders(context.Background(), task)
 	fmt.Println(turn.Key, turn.Cost, turn.Flow, err)
 	// Output: acme 10 acme <nil>

@@ -249,14 +249,14 @@ func ExampleIsWaiting() {
 
 // Headers say what most tasks need, and the program knows better of some.
 func ExampleFromHeaders() {
-	need := func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
+	need := func(ctx context.Context, task *asynq.Task) (worker.Need, error) {
 		if task.Type() == "cleanup" {
-			return worker.Turn{Skip: true}, nil
+			return worker.Need{Skip: true}, nil
 		}
 		return worker.FromHeaders(ctx, task)
 	}
 
-	batch := asynq.NewTaskWithHeaders("sync-stock", nil, worker.Turn{Key: "acme", Costs: []int{1, 200}}.Headers())
+	batch := asynq.NewTaskWithHeaders("sync-stock", nil, worker.Need{Key: "acme", Costs: []int{1, 200}}.Headers())
 	turn, err := need(context.Background(), batch)
 	fmt.Println(turn.Key, turn.Costs, err)
 	turn, err = need(context.Background(), asynq.NewTask("cleanup", nil))

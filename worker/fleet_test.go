@@ -223,8 +223,8 @@ func settled(t *testing.T, byHandler bool) {
 		require.NoError(t, err)
 		config := worker.Config{
 			Logger: quiet,
-			Turn: func(context.Context, *asynq.Task) (worker.Turn, error) {
-				return worker.Turn{Costs: []int{1, estimate}}, nil
+			Need: func(context.Context, *asynq.Task) (worker.Need, error) {
+				return worker.Need{Costs: []int{1, estimate}}, nil
 			},
 		}
 		if !byHandler {

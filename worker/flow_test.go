@@ -19,7 +19,7 @@ import (
 )
 
 // send adds tasks of a flow, whose payloads begin with its name.
-func (f *fleet) send(n int, turn worker.Turn) {
+func (f *fleet) send(n int, turn worker.Need) {
 	f.Helper()
 	for i := range n {
 		task := asynq.NewTaskWithHeaders("call", []byte(turn.Flow+" "+strconv.Itoa(i)+" "+strconv.FormatInt(time.Now().UnixMicro(), 10)), turn.Headers())
@@ -51,11 +51,11 @@ func TestAFloodOfTasks(t *testing.T) {
 		for range 4 {
 			f.serve(f.limiter(reserve.PerSecond(rate)), worker.Config{WaitingRoom: 200}, 20, "api")
 		}
-		f.send(flood, worker.Turn{Flow: "flood"})
+		f.send(flood, worker.Need{Flow: "flood"})
 		time.Sleep(3 * time.Second)
 		for range seconds {
 			for i := range others {
-				f.send(1, worker.Turn{Flow: "tenant" + strconv.Itoa(i)})
+				f.send(1, worker.Need{Flow: "tenant" + strconv.Itoa(i)})
 				time.Sleep(time.Second / others)
 			}
 		}
@@ -89,10 +89,10 @@ func TestWeightsOfTasks(t *testing.T) {
 			f.Ran(string(task.Payload()), 0)
 			return nil
 		})
-		f.send(100, worker.Turn{Flow: "light"})
-		f.send(200, worker.Turn{Flow: "heavy", Weight: 3})
+		f.send(100, worker.Need{Flow: "light"})
+		f.send(200, worker.Need{Flow: "heavy", Weight: 3})
 		time.Sleep(5 * time.Second)
-		f.send(1, worker.Turn{Flow: "person", Urgent: true})
+		f.send(1, worker.Need{Flow: "person", Urgent: true})
 		f.Until(220, time.Minute)
 		of := map[string]int{}
 		for _, c := range f.Calls()[20:] {
@@ -112,7 +112,7 @@ func TestAFloodBesideBusyTenants(t *testing.T) {
 		const rate, flood, others, seconds, total = 20, 40, 10, 25, 40 + 2*10*25
 		f.Allow("api", asynqtest.Bucket(rate, 1))
 		var entries atomic.Int64
-		counted := func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
+		counted := func(ctx context.Context, task *asynq.Task) (worker.Need, error) {
 			turn, err := worker.FromHeaders(ctx, task)
 			if turn.Flow == "flood" {
 				entries.Add(1)
@@ -120,12 +120,12 @@ func TestAFloodBesideBusyTenants(t *testing.T) {
 			return turn, err
 		}
 		for range 4 {
-			f.serve(f.limiter(reserve.PerSecond(rate)), worker.Config{WaitingRoom: 200, Turn: counted}, 20, "api")
+			f.serve(f.limiter(reserve.PerSecond(rate)), worker.Config{WaitingRoom: 200, Need: counted}, 20, "api")
 		}
-		f.send(flood, worker.Turn{Flow: "flood"})
+		f.send(flood, worker.Need{Flow: "flood"})
 		for range seconds {
 			for i := range others {
-				f.send(2, worker.Turn{Flow: "tenant" + strconv.Itoa(i)})
+				f.send(2, worker.Need{Flow: "tenant" + strconv.Itoa(i)})
 			}
 			time.Sleep(time.Second)
 		}

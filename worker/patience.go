@@ -76,7 +76,7 @@ func (t *task) awake(ctx context.Context, r *reserve.Reservation, until time.Tim
 		ctx, cancel = context.WithDeadline(ctx, until)
 	}
 	stop := context.AfterFunc(t.worker.draining, func() {
-		if r == nil || r.Final() {
+		if r == nil || r.Granted() {
 			time.AfterFunc(nearly, cancel)
 		} else {
 			cancel()

@@ -28,7 +28,7 @@ func TestTasksFollowPlans(t *testing.T) {
 			}
 			return reserve.PerSecond(5), 1
 		}})
-		w, err := worker.New(l, worker.Config{Logger: quiet, Turn: func(context.Context, *asynq.Task) (worker.Turn, error) { return worker.Turn{Key: "acme"}, nil }})
+		w, err := worker.New(l, worker.Config{Logger: quiet, Need: func(context.Context, *asynq.Task) (worker.Need, error) { return worker.Need{Key: "acme"}, nil }})
 		require.NoError(t, err)
 		time.AfterFunc(2*time.Second, func() { version.Store(2) })
 		f.Serve(w, asynqtest.Config(20), func(_ context.Context, task *asynq.Task) error {

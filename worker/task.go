@@ -37,7 +37,7 @@ func (w *Worker) process(ctx context.Context, asynqTask *asynq.Task, next asynq.
 		return invalid("Worker", "call Apply on the asynq.Config before the server is made of it")
 	}
 	w.rush.arrive(time.Now())
-	need, err := w.config.Turn(ctx, asynqTask)
+	need, err := w.config.Need(ctx, asynqTask)
 	var t *task
 	if err == nil {
 		t, err = w.task(ctx, asynqTask, need)
@@ -80,7 +80,7 @@ func (w *Worker) ended(err error) error {
 	return err
 }
 
-func (w *Worker) task(ctx context.Context, asynqTask *asynq.Task, need Turn) (*task, error) {
+func (w *Worker) task(ctx context.Context, asynqTask *asynq.Task, need Need) (*task, error) {
 	queue, _ := asynq.GetQueueName(ctx)
 	id, _ := asynq.GetTaskID(ctx)
 	retried, _ := asynq.GetRetryCount(ctx)

@@ -118,19 +118,19 @@ func TestKeysAndLimiters(t *testing.T) {
 		// A task that misses its turn has another, and the next is still far away.
 		s := open(t, server, reserve.Every(20*time.Second))
 		search := s.limit("search", reserve.Every(20*time.Second))
-		send := func(payload string, need worker.Turn) {
+		send := func(payload string, need worker.Need) {
 			s.send(asynq.NewTaskWithHeaders("call", []byte(payload), need.Headers()))
 		}
-		send("first of all", worker.Turn{})
-		send("second of all", worker.Turn{})
-		send("first of ann", worker.Turn{Key: "ann"})
-		send("second of ann", worker.Turn{Key: "ann"})
-		send("first of bob", worker.Turn{Key: "bob"})
+		send("first of all", worker.Need{})
+		send("second of all", worker.Need{})
+		send("first of ann", worker.Need{Key: "ann"})
+		send("second of ann", worker.Need{Key: "ann"})
+		send("first of bob", worker.Need{Key: "bob"})
 		s.send(asynq.NewTask("search", []byte("first search")))
 		s.send(asynq.NewTask("search", []byte("second search")))
-		w, _ := s.serve(s.config(10), worker.Config{Turn: func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
+		w, _ := s.serve(s.config(10), worker.Config{Need: func(ctx context.Context, task *asynq.Task) (worker.Need, error) {
 			if task.Type() == "search" {
-				return worker.Turn{Limits: search}, nil
+				return worker.Need{Limits: search}, nil
 			}
 			return worker.FromHeaders(ctx, task)
 		}}, s.call)
@@ -172,7 +172,7 @@ func TestSkip(t *testing.T) {
 	s.await(1, liveness)
 	s.enqueue("waits")
 	for range 5 {
-		s.send(asynq.NewTaskWithHeaders("call", []byte("skips"), worker.Turn{Skip: true}.Headers()))
+		s.send(asynq.NewTaskWithHeaders("call", []byte("skips"), worker.Need{Skip: true}.Headers()))
 	}
 	s.await(6, liveness)
 	s.within(liveness, func() bool { return w.Stats().PutBack >= 1 }, "the other waits")
@@ -190,12 +190,12 @@ func TestTurnErrors(t *testing.T) {
 	failed := make(chan error, 10)
 	config := s.config(2)
 	config.ErrorHandler = asynq.ErrorHandlerFunc(func(_ context.Context, _ *asynq.Task, err error) { failed <- err })
-	s.serve(config, worker.Config{Turn: func(ctx context.Context, task *asynq.Task) (worker.Turn, error) {
+	s.serve(config, worker.Config{Need: func(ctx context.Context, task *asynq.Task) (worker.Need, error) {
 		switch string(task.Payload()) {
 		case "unpaid":
-			return worker.Turn{}, unpaid
+			return worker.Need{}, unpaid
 		case "both":
-			return worker.Turn{Cost: 1, Costs: []int{1}}, nil
+			return worker.Need{Cost: 1, Costs: []int{1}}, nil
 		}
 		return worker.FromHeaders(ctx, task)
 	}}, s.call)
@@ -210,18 +210,18 @@ func TestTurnErrors(t *testing.T) {
 	require.ErrorIs(t, err, reserve.ErrInvalid)
 	require.ErrorContains(t, err, `header fleetpace-cost: must be a whole number of at least 1, or several with commas between them, got "many"`)
 
-	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Cost: 4}.Headers()), asynq.MaxRetry(0))
+	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Need{Cost: 4}.Headers()), asynq.MaxRetry(0))
 	err = <-failed
 	require.ErrorIs(t, err, reserve.ErrExceedsBurst)
 	require.ErrorContains(t, err, `which is 3 (100/s burst 3), got 4`)
 
-	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Costs: []int{1, 2}}.Headers()), asynq.MaxRetry(0))
-	require.ErrorContains(t, <-failed, "Turn.Costs: must be one for each of the 1 limits, got [1 2]")
+	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Need{Costs: []int{1, 2}}.Headers()), asynq.MaxRetry(0))
+	require.ErrorContains(t, <-failed, "Need.Costs: must be one for each of the 1 limits, got [1 2]")
 
 	s.enqueue("both", asynq.MaxRetry(0))
-	require.ErrorContains(t, <-failed, "Turn.Cost and Turn.Costs: set one of them, got 1 and [1]")
+	require.ErrorContains(t, <-failed, "Need.Cost and Need.Costs: set one of them, got 1 and [1]")
 
-	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Turn{Key: strings.Repeat("k", 600)}.Headers()), asynq.MaxRetry(0))
+	s.send(asynq.NewTaskWithHeaders("call", nil, worker.Need{Key: strings.Repeat("k", 600)}.Headers()), asynq.MaxRetry(0))
 	err = <-failed
 	require.ErrorIs(t, err, reserve.ErrInvalid)
 	require.ErrorContains(t, err, "512 bytes")
@@ -241,7 +241,7 @@ func TestCost(t *testing.T) {
 	for i := range 60 {
 		cost := 1 + i%20/4*4
 		sum += int64(cost)
-		s.send(asynq.NewTaskWithHeaders("call", []byte(strconv.Itoa(i)), worker.Turn{Cost: cost}.Headers()))
+		s.send(asynq.NewTaskWithHeaders("call", []byte(strconv.Itoa(i)), worker.Need{Cost: cost}.Headers()))
 	}
 	s.serve(s.config(20), worker.Config{}, s.call)
 	s.await(60, liveness)

@@ -28,7 +28,7 @@ func (t *task) book(ctx context.Context, r *reserve.Reservation) {
 	if r == nil {
 		return
 	}
-	if err := r.Book(context.WithoutCancel(ctx)); err != nil {
+	if err := r.PutBack(context.WithoutCancel(ctx)); err != nil {
 		t.complain("could not save the place of a task; it may go to the end of the queue", err)
 	}
 }

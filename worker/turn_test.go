@@ -10,7 +10,7 @@ import (
 )
 
 func TestHeadersTravel(t *testing.T) {
-	for _, want := range []worker.Turn{
+	for _, want := range []worker.Need{
 		{}, {Key: "shop 7: ümlaut", Cost: 12}, {Skip: true}, {Cost: 1}, {Key: "k", Costs: []int{1, 600, 3}},
 		{Flow: "tenant: ümlaut", Weight: 2.5, Urgent: true},
 	} {
@@ -20,8 +20,8 @@ func TestHeadersTravel(t *testing.T) {
 	}
 	got, err := worker.FromHeaders(t.Context(), asynq.NewTask("type", nil))
 	require.NoError(t, err)
-	require.Equal(t, worker.Turn{}, got)
-	require.Equal(t, worker.Turn{Cost: 5}.Headers(), worker.Turn{Costs: []int{5}}.Headers())
+	require.Equal(t, worker.Need{}, got)
+	require.Equal(t, worker.Need{Cost: 5}.Headers(), worker.Need{Costs: []int{5}}.Headers())
 }
 
 func TestBadHeadersAreNamed(t *testing.T) {

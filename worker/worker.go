@@ -34,7 +34,7 @@ type Worker struct {
 }
 
 // New makes a Worker whose tasks wait for turns of a [reserve.Limiter] or a [reserve.Joint], unless
-// their Turn names other limits. The limits may use another Redis than asynq. The error is an
+// their Need names other limits. The limits may use another Redis than asynq. The error is an
 // [ErrInvalid] that names the field.
 func New(turns reserve.Turns, config Config) (*Worker, error) {
 	if turns == nil {

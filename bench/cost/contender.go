@@ -71,9 +71,9 @@ var contenders = []contender{
 
 func openFleetpace(lease time.Duration) func(*redis.Client, *setup) (*asker, error) {
 	return func(client *redis.Client, s *setup) (*asker, error) {
-		config := reserve.Config{Name: s.Name, Limit: reserve.Every(interval).Burst(burst), Lease: lease}
+		config := reserve.Config{Name: s.Name, Limit: reserve.Every(interval).Burst(burst), Prefetch: lease}
 		if s.Full {
-			config.Limit, config.Lease = reserve.Every(time.Hour), 0 // whoever asks has to wait
+			config.Limit, config.Prefetch = reserve.Every(time.Hour), 0 // whoever asks has to wait
 		}
 		limiter, err := reserve.New(client, config)
 		if err != nil {

@@ -70,8 +70,8 @@ func servePaced(m *member, config *asynq.Config) (asynq.Handler, error) {
 		}
 		limiters[l.Name] = limiter
 	}
-	of := func(_ context.Context, task *asynq.Task) (worker.Turn, error) {
-		return worker.Turn{Limits: limiters[string(task.Payload())]}, nil
+	of := func(_ context.Context, task *asynq.Task) (worker.Need, error) {
+		return worker.Need{Limits: limiters[string(task.Payload())]}, nil
 	}
 	w, err := worker.New(limiters[m.Limits[0].Name], worker.Config{Turn: of})
 	if err != nil {

@@ -22,9 +22,9 @@ import (
 )
 
 // serve runs the tasks of run "r" as a worker process does.
-func serve(t *testing.T, client *redis.Client, turns *turns, turn func(context.Context, *asynq.Task) (worker.Turn, error), handler asynq.Handler) {
+func serve(t *testing.T, client *redis.Client, turns *turns, turn func(context.Context, *asynq.Task) (worker.Need, error), handler asynq.Handler) {
 	t.Helper()
-	w, err := worker.New(turns.crawl, worker.Config{Turn: turn})
+	w, err := worker.New(turns.crawl, worker.Config{Need: turn})
 	require.NoError(t, err)
 	config := asynq.Config{
 		Concurrency: handlers, Queues: map[string]int{queueName("r"): 1},
@@ -140,9 +140,9 @@ func visitsOfAHostKeepItsPace(t *testing.T) {
 	began := time.Now()
 	came := make(chan time.Time, visits)
 	judge := provider.New(provider.TokenBucket(1/interval.Seconds(), hostBurst))
-	serve(t, client, process, func(context.Context, *asynq.Task) (worker.Turn, error) {
+	serve(t, client, process, func(context.Context, *asynq.Task) (worker.Need, error) {
 		limits, err := process.of("h")
-		return worker.Turn{Limits: limits}, err
+		return worker.Need{Limits: limits}, err
 	}, asynq.HandlerFunc(func(context.Context, *asynq.Task) error {
 		ok, _ := judge.Judge(1)
 		assert.True(t, ok, "the visits of the host are too close together")
@@ -181,10 +181,10 @@ func TestFarTurnsSendTheTaskBack(t *testing.T) {
 		_, err := v.frontier.add(t.Context(), target{URL: address})
 		require.NoError(t, err)
 	}
-	serve(t, v.client, v.turns, func(_ context.Context, task *asynq.Task) (worker.Turn, error) {
+	serve(t, v.client, v.turns, func(_ context.Context, task *asynq.Task) (worker.Need, error) {
 		to, _, err := targetOf(task)
 		if err == nil && strings.HasPrefix(to.URL, "http://slow/") {
-			return worker.Turn{Limits: limits}, nil
+			return worker.Need{Limits: limits}, nil
 		}
 		return v.turn(t.Context(), task)
 	}, v)

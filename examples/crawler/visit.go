@@ -49,17 +49,17 @@ func targetOf(task *asynq.Task) (t target, u *url.URL, err error) {
 // turn returns the limits that a visit needs before it runs: its host's and the crawl's. A visit
 // that sends no request needs no turn. If robots.txt, which decides it, is unknown, it is fetched
 // here, with turns of its own.
-func (v *visitor) turn(_ context.Context, task *asynq.Task) (worker.Turn, error) {
+func (v *visitor) turn(_ context.Context, task *asynq.Task) (worker.Need, error) {
 	_, u, err := targetOf(task)
 	if err != nil {
-		return worker.Turn{}, err
+		return worker.Need{}, err
 	}
 	rules, err := v.robots.For(v.waiting, u)
 	if err != nil || !rules.Allows(u) {
-		return worker.Turn{Skip: true}, nil // the visit gets the same result and handles it
+		return worker.Need{Skip: true}, nil // the visit gets the same result and handles it
 	}
 	limits, err := v.turns.of(u.Host)
-	return worker.Turn{Limits: limits}, err
+	return worker.Need{Limits: limits}, err
 }
 
 // ProcessTask visits one URL, in its turn. It returns nil when the URL is finished.

@@ -83,7 +83,7 @@ func work(stdin io.Reader, up *reporter) error {
 			return got, err
 		}}
 
-	w, err := worker.New(turns.crawl, worker.Config{Turn: v.turn, Logger: slog.New(slog.NewTextHandler(up, nil))})
+	w, err := worker.New(turns.crawl, worker.Config{Need: v.turn, Logger: slog.New(slog.NewTextHandler(up, nil))})
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,7 @@
 //   - A line is the calls that need the same permits of the same limits, first come, first served.
 //     They are interchangeable. A line has places in Redis, and the call at an index of the line
 //     has the place at that index. So when a call gives up, the last place of the line leaves Redis.
-//   - A [Turn] is permits that were spent, and the moments from which and until which they may be used.
+//   - A [Need] is permits that were spent, and the moments from which and until which they may be used.
 //   - A [Batch] is one script call, with what it asks for. Calls that ask at the same time share one
 //     batch, whatever their limits are. A batch that fails is sent again, with the same serial, until Redis
 //     answers or counts as unreachable.

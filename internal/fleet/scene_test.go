@@ -238,7 +238,7 @@ func (s *scene) books(l *reserve.Limiter, ids ...string) (due []time.Time) {
 	for _, id := range ids {
 		calls = append(calls, reserve.Call{ID: id})
 	}
-	for _, joined := range j.Join(s.Context(), calls) {
+	for _, joined := range j.Book(s.Context(), calls) {
 		require.NoError(s, joined.Err)
 		due = append(due, joined.Due)
 	}

@@ -50,13 +50,13 @@ func Joint(usual reserve.Turns, need Need) (*reserve.Joint, error) {
 func Costs(one int, each []int, limits int) ([]int, error) {
 	switch {
 	case one < 0:
-		return nil, fmt.Errorf("%w Turn.Cost: must be 0 or above, got %d", reserve.ErrInvalid, one)
+		return nil, fmt.Errorf("%w Need.Cost: must be 0 or above, got %d", reserve.ErrInvalid, one)
 	case len(each) == 0:
 		return slices.Repeat([]int{max(one, 1)}, limits), nil
 	case one != 0:
-		return nil, fmt.Errorf("%w Turn.Cost and Turn.Costs: set one of them, got %d and %v", reserve.ErrInvalid, one, each)
+		return nil, fmt.Errorf("%w Need.Cost and Need.Costs: set one of them, got %d and %v", reserve.ErrInvalid, one, each)
 	case len(each) != limits:
-		return nil, fmt.Errorf("%w Turn.Costs: must be one for each of the %d limits, got %v", reserve.ErrInvalid, limits, each)
+		return nil, fmt.Errorf("%w Need.Costs: must be one for each of the %d limits, got %v", reserve.ErrInvalid, limits, each)
 	}
 	return each, nil
 }

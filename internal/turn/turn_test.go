@@ -55,7 +55,7 @@ func TestCosts(t *testing.T) {
 	}
 	_, err := turn.Costs(-5, nil, 2)
 	require.ErrorIs(t, err, reserve.ErrInvalid)
-	require.ErrorContains(t, err, "Turn.Cost: must be 0 or above, got -5")
+	require.ErrorContains(t, err, "Need.Cost: must be 0 or above, got -5")
 	_, err = turn.Costs(1, []int{1, 2}, 2)
 	require.ErrorContains(t, err, "set one of them")
 	_, err = turn.Costs(0, []int{1}, 2)

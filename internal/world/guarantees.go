@@ -80,7 +80,7 @@ var Guarantees = []Guarantee{
 		Why: "The first requests measure the round trip, and a long backlog is answered in parts.",
 	},
 	{
-		Event: "A process prefetches permits (`Config.Lease`), and its calls end",
+		Event: "A process prefetches permits (`Config.Prefetch`), and its calls end",
 		Why:   "The process returns these permits, or no other call wants them. If it is killed, they are lost.",
 	},
 	{

@@ -101,7 +101,7 @@ class Limiter:
         self._client, self._needs = client, needs
 
     @contextmanager
-    def turn(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Iterator[Turn]:
+    def turn(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Iterator[Need]:
         """Waits for a turn. It holds its slots while the block runs, and releases them at the end."""
         with self._wait(cost, max_wait, id, slots=True) as turn:
             yield turn

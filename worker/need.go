@@ -11,9 +11,9 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// Turn is what a task needs before it may run. The zero Turn is one permit of each of the usual
+// Need is what a task needs before it may run. The zero Need is one permit of each of the usual
 // limits, which are the limits that the Worker or Scheduler was made with.
-type Turn struct {
+type Need struct {
 	// Limits are a Limiter or a Joint to wait for; nil for the usual limits.
 	Limits reserve.Turns
 
@@ -55,18 +55,18 @@ const (
 	skipHeader   = "fleetpace-skip"
 )
 
-// FromHeaders is the default of Config.Turn. It reads key, costs, flow, weight, urgent and skip
-// from the task's headers, where [Turn.Headers] writes them. So the program that enqueues a task
+// FromHeaders is the default of Config.Need. It reads key, costs, flow, weight, urgent and skip
+// from the task's headers, where [Need.Headers] writes them. So the program that enqueues a task
 // sets its cost. A task without such headers costs one permit of each of the usual limits. The
 // error is an [ErrInvalid] that names the wrong header and its value.
-func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
+func FromHeaders(_ context.Context, task *asynq.Task) (Need, error) {
 	headers := task.Headers()
-	t := Turn{Key: headers[keyHeader], Flow: headers[flowHeader]}
+	t := Need{Key: headers[keyHeader], Flow: headers[flowHeader]}
 	if text, ok := headers[costHeader]; ok {
 		for part := range strings.SplitSeq(text, ",") {
 			cost, err := strconv.Atoi(part)
 			if err != nil || cost < 1 {
-				return Turn{}, fmt.Errorf("%w header %s: must be a whole number of at least 1, or several with commas between them, got %q",
+				return Need{}, fmt.Errorf("%w header %s: must be a whole number of at least 1, or several with commas between them, got %q",
 					ErrInvalid, costHeader, text)
 			}
 			t.Costs = append(t.Costs, cost)
@@ -78,7 +78,7 @@ func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 	if text, ok := headers[weightHeader]; ok {
 		var err error
 		if t.Weight, err = strconv.ParseFloat(text, 64); err != nil {
-			return Turn{}, fmt.Errorf("%w header %s: must be a number, got %q", ErrInvalid, weightHeader, text)
+			return Need{}, fmt.Errorf("%w header %s: must be a number, got %q", ErrInvalid, weightHeader, text)
 		}
 	}
 	var err error
@@ -86,7 +86,7 @@ func FromHeaders(_ context.Context, task *asynq.Task) (Turn, error) {
 		t.Skip, err = boolean(headers, skipHeader)
 	}
 	if err != nil {
-		return Turn{}, err
+		return Need{}, err
 	}
 	return t, nil
 }
@@ -105,7 +105,7 @@ func boolean(headers map[string]string, name string) (bool, error) {
 }
 
 // Headers returns the headers from which [FromHeaders] reads t. They do not contain the Limits.
-func (t Turn) Headers() map[string]string {
+func (t Need) Headers() map[string]string {
 	headers := make(map[string]string)
 	if t.Key != "" {
 		headers[keyHeader] = t.Key

@@ -1,0 +1,6 @@
+package scheduler
+
+// Turn is the earlier name of Need.
+//
+// Deprecated: use [Need].
+type Turn = Need

@@ -1,0 +1,6 @@
+package worker
+
+// Turn is the earlier name of Need.
+//
+// Deprecated: use [Need].
+type Turn = Need
