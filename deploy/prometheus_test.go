@@ -76,6 +76,17 @@ func queries(t *testing.T) map[string][]string {
 	return all
 }
 
+// A quantile is of one limit: over several limits it would be of none.
+func TestQuantiles(t *testing.T) {
+	for panel, exprs := range queries(t) {
+		for _, expr := range exprs {
+			if strings.Contains(expr, "histogram_quantile") && strings.Contains(expr, "fleetpace_limit") {
+				assert.Contains(t, expr, "sum by (fleetpace_limit, le)", panel)
+			}
+		}
+	}
+}
+
 // Three crawler workers, other calls and the exporter, scraped by a real Prometheus: each query of
 // the dashboard returns data, sums equal what the provider has counted, and each alert fires by
 // the fault that it is about, and resolves.

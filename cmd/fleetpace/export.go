@@ -50,8 +50,8 @@ type gauges struct {
 	app *app
 	up  metric.Int64ObservableGauge
 
-	waiting, booked, heldCalls, unclaimed, processes, keys, paused, stopped, mustWait, set, differ, slots, held metric.Int64ObservableGauge
-	longest, longestNotHeld, pause, allowed, oldest                                                             metric.Float64ObservableGauge
+	waiting, booked, heldCalls, unclaimed, processes, dead, failing, keys, paused, stopped, mustWait, set, differ, slots, held metric.Int64ObservableGauge
+	longest, longestNotHeld, pause, allowed, oldest                                                                            metric.Float64ObservableGauge
 }
 
 func newGauges(m metric.Meter, a *app) error {
@@ -82,6 +82,8 @@ func newGauges(m metric.Meter, a *app) error {
 	g.heldCalls = whole("held_calls", "{call}", "Waiting or booked calls that a pause, a used-up quota or another limit holds back.")
 	g.unclaimed = whole("unclaimed_calls", "{call}", "Calls that could be made, but no live process makes them.")
 	g.processes = whole("processes", "{process}", "Live processes.")
+	g.dead = whole("processes.dead", "{process}", "Processes that died in the last ten minutes.")
+	g.failing = whole("processes.failing", "{process}", "Live processes whose calls fail, as a limit of another kind or version is in force.")
 	g.keys = whole("keys", "{key}", "Keys in use.")
 	g.paused = whole("paused", "", "1 if the limit or one of its keys is paused or stopped.")
 	g.stopped = whole("stopped", "", "1 if the limit or one of its keys is stopped: an account or quota is used up, and calls fail.")
@@ -127,7 +129,7 @@ func (g *gauges) tell(o metric.Observer, l *fleet.Line) {
 		gauge metric.Int64ObservableGauge
 		value int64
 	}{
-		{g.waiting, l.Waiting}, {g.booked, l.Booked}, {g.heldCalls, l.HeldCalls}, {g.unclaimed, l.Unclaimed}, {g.processes, int64(l.Processes)}, {g.keys, int64(l.Keys)},
+		{g.waiting, l.Waiting}, {g.booked, l.Booked}, {g.heldCalls, l.HeldCalls}, {g.unclaimed, l.Unclaimed}, {g.processes, int64(l.Processes)}, {g.dead, int64(l.Dead)}, {g.failing, int64(l.Failing)}, {g.keys, int64(l.Keys)},
 		{g.paused, flag(l.Paused)}, {g.stopped, flag(l.Stopped)}, {g.mustWait, flag(l.MustWait)}, {g.set, flag(l.Set)}, {g.differ, flag(l.Differ)},
 	} {
 		o.ObserveInt64(n.gauge, n.value, of)
