@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +68,52 @@ func TestPresetsHaveEachLimit(t *testing.T) {
 	_, _, err := llm.Chain().Acquire(t.Context(), llm.Estimate{}, time.Second)
 	require.ErrorIs(t, err, llm.ErrInvalid)
 	require.ErrorContains(t, err, "Chain: needs at least one Set")
+}
+
+// Calls that begin at once use most of an account's bucket. What the provider has counted is not taken off again from
+// what its responses say is left, so nothing is paused.
+func TestColdStart(t *testing.T) {
+	for name, c := range map[string]struct {
+		preset llm.Preset
+		api    emulator.AnthropicConfig
+	}{
+		"requests": {llm.Preset{Requests: 20}, emulator.AnthropicConfig{Requests: 20, Input: 9_000_000, Output: 9_000_000}},
+		"tokens":   {llm.Preset{Input: 2_000_000}, emulator.AnthropicConfig{Requests: 9000, Input: 2_000_000, Output: 9_000_000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var number atomic.Int64
+				c.api.Answer = func(emulator.Call) emulator.Answer { // the last call is answered first
+					return emulator.Answer{Input: 100_000, Output: 10, Wait: 2*time.Second - 50*time.Millisecond*time.Duration(number.Add(1))}
+				}
+				api, err := emulator.NewAnthropic(c.api)
+				require.NoError(t, err)
+				p := llm.Anthropic("m", llm.Build)
+				p.Requests, p.Input, p.Output, p.Burst = c.preset.Requests, c.preset.Input, 0, 48*time.Second
+				set := newSet(t, bubble.New(t), llm.Config{Account: "a", Preset: p, Estimate: func(*http.Request) llm.Estimate { return llm.Estimate{Input: 100_000, Output: 10} }})
+				client := set.Client(&http.Client{Transport: emulator.RoundTripper(api)})
+				start := time.Now()
+				var all sync.WaitGroup
+				for range 16 {
+					all.Go(func() {
+						response, err := client.Post("https://api.example/v1/messages", "application/json", strings.NewReader(`{}`))
+						if assert.NoError(t, err) {
+							_, _ = io.Copy(io.Discard, response.Body)
+							_ = response.Body.Close()
+						}
+					})
+				}
+				all.Wait()
+				states, err := set.Limits().States(t.Context())
+				require.NoError(t, err)
+				for _, state := range states {
+					assert.Zero(t, state.Paused, state.PauseReason)
+				}
+				assert.Equal(t, 16, api.Report().Admitted)
+				assert.Less(t, time.Since(start), 3*time.Second)
+			})
+		})
+	}
 }
 
 // The fleet follows the limits that responses of each provider state, in the headers that the provider sends. What no

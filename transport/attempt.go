@@ -42,8 +42,7 @@ func (t *Transport) attempt(request *http.Request, body io.ReadCloser, c *call) 
 	}
 	s.at, s.settling = time.Now(), &sync.Mutex{}
 	t.estimate(request, s)
-	t.levels.sends(c, 1)
-	defer t.levels.sends(c, -1)
+	defer t.levels.sends(c)()
 	ctx, cancel := context.WithCancelCause(request.Context())
 	var asked, connected, written atomic.Bool
 	var failed atomic.Pointer[error]

@@ -82,7 +82,7 @@ type Config struct {
 
 	// Levels lets the limit continue with what responses say is left, for the whole fleet: see
 	// [reserve.Limiter.Told]. So calls of other programs on the same account count, too. The costs of
-	// this client's requests that are under way are taken off. A tenth of a bucket is left to calls of
+	// requests under way that this client sent after the answered one are taken off. A tenth of a bucket is left to calls of
 	// others: if less is left, the limit is paused until that comes back. Permits that are left
 	// in a window are spread over its rest. Remaining output tokens do not count. No response raises what is left at once.
 	// If responses say for a minute that more is left than the fleet counts, by a tenth of the burst, the fleet

@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,32 +144,49 @@ func TestLevelsByKind(t *testing.T) {
 	}
 }
 
-// slowFirst is a Base whose first request takes long.
-type slowFirst struct {
-	*script
-	later atomic.Bool
-}
+// slowly is a Base that answers each request after as many seconds as its host says.
+type slowly struct{ script }
 
-func (s *slowFirst) RoundTrip(r *http.Request) (*http.Response, error) {
-	if !s.later.Swap(true) {
-		time.Sleep(time.Minute)
+func (s *slowly) RoundTrip(r *http.Request) (*http.Response, error) {
+	after, err := time.ParseDuration(r.URL.Host)
+	time.Sleep(after)
+	if err != nil {
+		return nil, err
 	}
 	return s.script.RoundTrip(r)
 }
 
-// A request that is under way is not counted by the provider yet.
+// A response says what was left when the provider admitted its request. Of the requests under way, those that were sent
+// later are not counted yet, and those before are.
 func TestLevelsOfRequestsUnderWay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter(t, reserve.PerHour(60).Burst(50))
-		base := &slowFirst{script: &script{answers: []reply{{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 20"}, {200, ""}}}}
-		paced := newTransport(t, transport.Config{Limiter: l.Limiter, Base: base, Levels: true})
-		var busy sync.WaitGroup
-		busy.Go(func() {
-			do(t, paced, newRequest(t, "GET", "http://api.test/", nil).WithContext(transport.WithCost(t.Context(), 7)))
+	for name, c := range map[string]struct {
+		sent   [2]time.Duration // the request that is answered first, and the other one
+		stored float64
+	}{
+		"sent later":      {[2]time.Duration{0, 2 * time.Second}, 13},
+		"sent before":     {[2]time.Duration{2 * time.Second, 0}, 20},
+		"sent at once":    {[2]time.Duration{0, 0}, 20},
+		"sent about then": {[2]time.Duration{0, 200 * time.Millisecond}, 20},
+		"sent soon after": {[2]time.Duration{0, 400 * time.Millisecond}, 13},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := newLimiter(t, reserve.PerHour(60).Burst(50))
+				base := &slowly{script{answers: []reply{{200, "X-RateLimit-Limit: 60\nX-RateLimit-Remaining: 20"}, {200, ""}}}}
+				paced := newTransport(t, transport.Config{Limiter: l.Limiter, Base: base, Levels: true})
+				var busy sync.WaitGroup
+				busy.Go(func() {
+					time.Sleep(c.sent[0])
+					do(t, paced, newRequest(t, "GET", "http://4s/", nil))
+					time.Sleep(time.Second) // Stored is rounded down
+					assert.InDelta(t, c.stored, l.inForce(t).Stored, 0.5)
+				})
+				busy.Go(func() {
+					time.Sleep(c.sent[1])
+					do(t, paced, newRequest(t, "GET", "http://1m/", nil).WithContext(transport.WithCost(t.Context(), 7)))
+				})
+				busy.Wait()
+			})
 		})
-		time.Sleep(time.Second)
-		do(t, paced, newRequest(t, "GET", "http://api.test/", nil))
-		assert.InDelta(t, 13, l.inForce(t).Stored, 0.5)
-		busy.Wait()
-	})
+	}
 }

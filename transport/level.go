@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"container/list"
 	"context"
 	"sync"
 	"time"
@@ -10,26 +11,67 @@ import (
 )
 
 // levels lets limits continue with what responses say is left. Providers state it as of the moment at which
-// they admit a request, so the costs of the requests that are under way are taken off.
+// they admit a request, so the costs of requests that were sent later are taken off.
 type levels struct {
 	learner  *learner // nil without Config.Learn
 	mu       sync.Mutex
-	underWay map[string]int // permits of requests without a response, by limit; guarded by mu
+	underWay map[string]*list.List // of flight, by limit, in the order of sending; guarded by mu
 }
 
-// sends notes that a request is under way, or, with -1, that it is no more.
-func (l *levels) sends(c *call, change int) {
+// flight is what a request without a response costs at a limit.
+type flight struct {
+	sent time.Time
+	cost int
+}
+
+// sends notes that a request is under way, until over is called.
+func (l *levels) sends(c *call) (over func()) {
 	if l == nil {
-		return
+		return func() {}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	flights := make([]*list.Element, len(c.limits))
 	for i, limiter := range c.limits {
 		name := limiter.Group() + " " + limiter.String()
-		if l.underWay[name] += change * c.Costs[i]; l.underWay[name] == 0 {
-			delete(l.underWay, name)
+		if l.underWay[name] == nil {
+			l.underWay[name] = list.New()
+		}
+		flights[i] = l.underWay[name].PushBack(flight{time.Now(), c.Costs[i]})
+	}
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for i, limiter := range c.limits {
+			name := limiter.Group() + " " + limiter.String()
+			if l.underWay[name].Remove(flights[i]); l.underWay[name].Len() == 0 {
+				delete(l.underWay, name)
+			}
 		}
 	}
+}
+
+// mostDelay is how long a request is on its way to the provider, at most.
+const mostDelay = 300 * time.Millisecond
+
+// later is what requests under way cost that the provider had not admitted when it admitted one that was sent at a
+// moment. Half of the time until its response, it was on its way, and others may have overtaken it.
+func (l *levels) later(limiter *reserve.Limiter, sent time.Time) (cost float64) {
+	admitted := sent.Add(min(time.Since(sent)/2, mostDelay))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	flights := l.underWay[limiter.Group()+" "+limiter.String()]
+	if flights == nil {
+		return 0
+	}
+	for e := flights.Back(); e != nil; e = e.Prev() {
+		f := e.Value.(flight) //nolint:errcheck // nothing else is in the list
+		if !f.sent.After(admitted) {
+			break
+		}
+		cost += float64(f.cost)
+	}
+	return cost
 }
 
 // forOthers is the part of a bucket that is left alone: other programs may use it before the next response states that.
@@ -52,9 +94,7 @@ func (l *levels) hear(ctx context.Context, c *call, sent time.Time, windows []he
 			if w.Remaining < 0 || !c.concerns(i, w) || w.Name == "output-tokens" {
 				continue
 			}
-			l.mu.Lock()
-			left := w.Remaining - float64(l.underWay[limiter.Group()+" "+limiter.String()])
-			l.mu.Unlock()
+			left := w.Remaining - l.later(limiter, sent)
 			switch {
 			case w.Refills:
 				rate := w.Rate()

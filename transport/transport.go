@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"container/list"
 	"context"
 	"fmt"
 	"net/http"
@@ -42,7 +43,7 @@ func New(config Config) (*Transport, error) {
 		t.learner = newLearner(t.config.Ceiling, t.config.Share, t.config.MaxPause, t.config.Logger)
 	}
 	if config.Levels {
-		t.levels = &levels{underWay: map[string]int{}, learner: t.learner}
+		t.levels = &levels{underWay: map[string]*list.List{}, learner: t.learner}
 	}
 	return t, nil
 }
