@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Estimate is what a call will use, in tokens.
+// Estimate is what a call will use, in tokens. A call reserves at least 1 of each limit, and is settled to less.
 type Estimate struct {
 	Input  int // of the prompt, without what a cache holds, unless the provider counts that
 	Output int // of the answer, on average

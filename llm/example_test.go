@@ -15,6 +15,7 @@ import (
 	"github.com/fleetpace/fleetpace/embedded"
 	"github.com/fleetpace/fleetpace/llm"
 	"github.com/fleetpace/fleetpace/reservetest/emulator"
+	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
 // startRedis stands for your own Redis.
@@ -92,6 +93,24 @@ func ExampleSet_Acquire() {
 	call.Done() // the numbers are exact
 	fmt.Println("done")
 	// Output: done
+}
+
+// A provider without a preset names its limits in headers of its own.
+func ExampleWindows() {
+	client, stop := startRedis()
+	defer stop()
+	preset := llm.Preset{
+		API: bodies.OpenAI, Model: "gpt-oss-120b", Requests: 1000, Tokens: 1_000_000, // the API says how bodies are read
+		Windows: llm.Windows{Requests: "-", Tokens: "tokens-minute"}, // x-ratelimit-limit-tokens-minute; no header states the requests of a minute
+	}
+	set, err := llm.New(client, llm.Config{Account: "cerebras", Preset: preset, Slots: -1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer set.Close()
+	fmt.Println(set.Limits())
+	// Output: gpt-oss-120b/requests + gpt-oss-120b/tokens + calls
 }
 
 // When the account is used up, the next Set of the chain makes the call.

@@ -24,6 +24,7 @@ import (
 	"github.com/fleetpace/fleetpace/internal/bubble"
 	"github.com/fleetpace/fleetpace/llm"
 	"github.com/fleetpace/fleetpace/reservetest/emulator"
+	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
 func newSet(t *testing.T, b *bubble.Bubble, config llm.Config) *llm.Set {
@@ -48,7 +49,11 @@ func TestConfigIsChecked(t *testing.T) {
 		{llm.Config{Account: "a", Preset: llm.OpenAI("m", 0, 0)}, `Config.Preset: must have a limit`},
 		{llm.Config{Account: "a", Preset: llm.OpenAI("m", -1, 0)}, `Config.Preset: must have figures of 0`},
 		{llm.Config{Account: "a", Preset: llm.Preset{Model: "m", Requests: 1}}, `Config.Preset.API`},
-		{llm.Config{Account: "a", Preset: good, Slots: 1001}, `Config.Slots: must be from 1 to 1000`},
+		{llm.Config{Account: "a", Preset: good, Slots: 1001}, `Config.Slots: must be from 1 to 1000, 0 for that number, or -1 for any number of calls at once, got 1001`},
+		{llm.Config{Account: "a", Preset: good, Slots: -2}, `Config.Slots`},
+		{llm.Config{Account: "a", Preset: windows(llm.Windows{Tokens: "X-RateLimit-Limit-Tokens"})}, `Config.Preset.Windows: must be names of limits, such as "tokens-minute" for X-RateLimit-Limit-Tokens-Minute, got "X-RateLimit-Limit-Tokens"`},
+		{llm.Config{Account: "a", Preset: windows(llm.Windows{Tokens: "tokens,"})}, `Config.Preset.Windows`},
+		{llm.Config{Account: "a", Preset: windows(llm.Windows{Tokens: "*"})}, `Config.Preset.Windows`},
 		{llm.Config{Account: "a", Preset: good, Share: 1.5}, `Config.Share`},
 		{llm.Config{Account: "a", Preset: good, Background: -1}, `Config.Background`},
 		{llm.Config{Account: "a", Preset: good, Retries: -1}, `Config.Retries`},
@@ -61,6 +66,59 @@ func TestConfigIsChecked(t *testing.T) {
 	}
 }
 
+func windows(names llm.Windows) llm.Preset {
+	p := llm.OpenAI("m", 10, 1000)
+	p.Windows = names
+	return p
+}
+
+// Without slots, more calls than 1,000 are open at once. A stop of the account still reaches all of its models, and the
+// overload of one model lowers its own limits alone.
+func TestWithoutSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := bubble.New(t)
+		config := llm.Config{Account: "a", Preset: llm.Preset{API: bodies.OpenAI, Model: "m", Requests: 60_000}, Slots: -1}
+		set := newSet(t, b, config)
+		config.Preset.Model = "other"
+		other := newSet(t, b, config)
+		var calls []*llm.Call
+		for range 2500 {
+			call, err := set.Acquire(t.Context(), llm.Estimate{Input: 1, Output: 1})
+			require.NoError(t, err)
+			calls = append(calls, call)
+		}
+		for _, call := range calls {
+			call.Done()
+		}
+		code := "slow_down"
+		client := set.Client(&http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) {
+			return &http.Response{StatusCode: http.StatusTooManyRequests, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"error":{"code":"` + code + `"}}`)), Request: r}, nil
+		})})
+		rates := func() (rates []float64) {
+			states, err := set.Limits().States(t.Context())
+			require.NoError(t, err)
+			for _, state := range states {
+				rates = append(rates, state.Rate)
+			}
+			return rates
+		}
+		before := rates()
+		for range 2 {
+			response, err := client.Post("https://api.example/v1/chat/completions", "application/json", strings.NewReader(`{}`))
+			require.NoError(t, err)
+			_ = response.Body.Close()
+			if code == "slow_down" {
+				assert.Equal(t, []float64{before[0] / 2, before[1]}, rates())
+			}
+			code = "insufficient_quota"
+		}
+		_, err := other.Acquire(t.Context(), llm.Estimate{Input: 1})
+		var gone *llm.Exhausted
+		require.ErrorAs(t, err, &gone)
+		assert.Equal(t, "a/calls", gone.Scope)
+	})
+}
+
 // Small limits are rounded up, because 0 is no limit.
 func TestPresetsHaveEachLimit(t *testing.T) {
 	assert.Equal(t, 1, llm.Azure("d", 166).Requests)
@@ -70,7 +128,7 @@ func TestPresetsHaveEachLimit(t *testing.T) {
 	require.ErrorContains(t, err, "Chain: needs at least one Set")
 }
 
-// Calls that begin at once use most of an account's bucket. What the provider has counted is not taken off again from
+// Calls that begin at once use most of an account's bucket, and overtake each other on their way. What the provider has counted is not taken off again from
 // what its responses say is left, so nothing is paused.
 func TestColdStart(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -91,10 +149,15 @@ func TestColdStart(t *testing.T) {
 				p := llm.Anthropic("m", llm.Build)
 				p.Requests, p.Input, p.Output, p.Burst = c.preset.Requests, c.preset.Input, 0, 48*time.Second
 				set := newSet(t, bubble.New(t), llm.Config{Account: "a", Preset: p, Estimate: func(*http.Request) llm.Estimate { return llm.Estimate{Input: 100_000, Output: 10} }})
-				client := set.Client(&http.Client{Transport: emulator.RoundTripper(api)})
+				var sent atomic.Int64
+				client := set.Client(&http.Client{Transport: baseFunc(func(r *http.Request) (*http.Response, error) { // the first call arrives last
+					time.Sleep(15 * time.Millisecond * time.Duration(16-sent.Add(1)))
+					return emulator.RoundTripper(api).RoundTrip(r)
+				})})
 				start := time.Now()
 				var all sync.WaitGroup
 				for range 16 {
+					time.Sleep(time.Millisecond)
 					all.Go(func() {
 						response, err := client.Post("https://api.example/v1/messages", "application/json", strings.NewReader(`{}`))
 						if assert.NoError(t, err) {
@@ -149,6 +212,13 @@ func TestPresetsFollowStatedLimits(t *testing.T) {
 			"x-ratelimit-limit-tokens-minute", "100000", "x-ratelimit-remaining-tokens-minute", "99911", "x-ratelimit-tokens-query-cost", "52",
 			"x-ratelimit-limit-req-minute", "60", "x-ratelimit-remaining-req-minute", "57",
 		}, map[string]int{"requests": 60 - 9, "tokens": 100_000 - 8332}},
+		"names of one's own": {llm.Preset{API: bodies.OpenAI, Model: "m", Requests: 600, Tokens: 200_000, Burst: time.Second, Windows: llm.Windows{Requests: "-", Tokens: "tokens-hour, Tokens-Minute"}}, []string{ // Cerebras
+			"x-ratelimit-limit-requests-day", "14400", "x-ratelimit-remaining-requests-day", "14399", "x-ratelimit-reset-requests-day", "33011",
+			"x-ratelimit-limit-tokens-minute", "60000", "x-ratelimit-remaining-tokens-minute", "57000", "x-ratelimit-reset-tokens-minute", "11.3",
+		}, map[string]int{"requests": 600, "tokens": 60_000 - 3332}},
+		"a header without a name": {llm.Preset{API: bodies.OpenAI, Model: "m", Requests: 600, Burst: time.Second, Windows: llm.Windows{Requests: "*"}}, []string{
+			"RateLimit-Policy", `"default";q=60;w=60`, "RateLimit", `"default";r=59;t=60`,
+		}, map[string]int{"requests": 60 - 9}},
 		"Gemini":  {llm.Gemini("m", 100, 100_000), nil, map[string]int{"requests": 100, "input": 100_000}},
 		"Bedrock": {llm.Bedrock("m", 200_000), []string{"X-Amzn-Bedrock-Input-Token-Count", "52"}, map[string]int{"tokens": 200_000}},
 	} {

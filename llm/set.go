@@ -41,7 +41,8 @@ type Config struct {
 	// Preset is the model and its limits.
 	Preset Preset
 
-	// Slots is how many calls of the account may be open at once, from 1 to 1,000. 0: 1,000.
+	// Slots is how many calls of the account may be open at once, from 1 to 1,000. 0: 1,000. -1: any number, as fits an
+	// account without such a limit, or with a higher one. Sets of an account must agree.
 	Slots int
 
 	// Share is the part of each limit that this fleet uses, above 0 and at most 1, if others use the account,
@@ -113,7 +114,13 @@ const (
 
 var kindNames = [...]string{"requests", "tokens", "input", "output", "calls"}
 
-const mostSlots = 1000
+const (
+	mostSlots = 1000
+	noSlots   = -1
+)
+
+// unlimited is the limit of an account without slots: hard stops need a limit of the account. It delays no call.
+var unlimited = reserve.PerSecond(1_000_000).Burst(1_000_000)
 
 func invalid(field, format string, args ...any) error {
 	return fmt.Errorf("llm: %w Config.%s: %s", ErrInvalid, field, fmt.Sprintf(format, args...))
@@ -136,8 +143,8 @@ func (c *Config) validate() error {
 		return invalid("Preset.Counting", "must be one of the constants, got %d", p.Counting)
 	case p.OutputFactor < 0 || p.MostOutput < 0 || p.Burst < 0:
 		return invalid("Preset", "must have an OutputFactor, MostOutput and Burst of 0 or above, got %d, %d and %v", p.OutputFactor, p.MostOutput, p.Burst)
-	case c.Slots < 0 || c.Slots > mostSlots:
-		return invalid("Slots", "must be from 1 to %d, or 0 for that number, got %d", mostSlots, c.Slots)
+	case c.Slots < noSlots || c.Slots > mostSlots:
+		return invalid("Slots", "must be from 1 to %d, 0 for that number, or %d for any number of calls at once, got %d", mostSlots, noSlots, c.Slots)
 	case !(c.Share >= 0 && c.Share <= 1):
 		return invalid("Share", "must be above 0 and at most 1, or 0 for 1, got %v", c.Share)
 	case !(c.Background >= 0 && c.Background <= 1):
@@ -145,7 +152,7 @@ func (c *Config) validate() error {
 	case c.Retries < 0:
 		return invalid("Retries", "must be 0 or above, got %d", c.Retries)
 	}
-	return nil
+	return p.Windows.check()
 }
 
 // New makes a Set. It sends nothing to Redis. The error is an ErrInvalid that names the field.
@@ -173,7 +180,11 @@ func New(client redis.UniversalClient, config Config) (*Set, error) {
 			}
 		}
 	}
-	slots, err := s.limiter(client, kindNames[calls], reserve.Concurrent(config.Slots))
+	atOnce := unlimited
+	if config.Slots != noSlots {
+		atOnce = reserve.Concurrent(config.Slots)
+	}
+	slots, err := s.limiter(client, kindNames[calls], calls, atOnce)
 	if err != nil {
 		return nil, err
 	}
@@ -201,17 +212,17 @@ func (s *Set) add(client redis.UniversalClient, name string, of kind, perMinute 
 	case s.preset.Minutes:
 		perMinute = max(perMinute/2, perMinute-1.25*float64(burst)) // calls that are late on their way may fall into the next window
 	}
-	l, err := s.limiter(client, name, reserve.PerMinute(perMinute).Burst(burst))
+	l, err := s.limiter(client, name, of, reserve.PerMinute(perMinute).Burst(burst))
 	if err == nil {
 		*limits, *ofs = append(*limits, l), append(*ofs, of)
 	}
 	return err
 }
 
-func (s *Set) limiter(client redis.UniversalClient, name string, limit reserve.Limit) (*reserve.Limiter, error) {
+func (s *Set) limiter(client redis.UniversalClient, name string, of kind, limit reserve.Limit) (*reserve.Limiter, error) {
 	l, err := reserve.New(client, reserve.Config{
 		Name: strings.ReplaceAll(name, ":", "."), Group: s.config.Account, Limit: limit, Prefix: s.config.Prefix, Outage: s.config.Outage, Logger: s.config.Logger,
-		Settles: limit.Kind() != reserve.KindSlots && !strings.HasSuffix(name, kindNames[requests]),
+		Settles: of != calls && of != requests,
 	})
 	if err != nil {
 		s.Close()
@@ -304,7 +315,7 @@ func (s *Set) turn(ctx context.Context, e Estimate) (transport.Need, *reserve.Jo
 		cost := min(max(1, s.reserved(ofs[i], e)), int(s.bursts[i].Load()))
 		window := "-"
 		if i < len(s.ofs) && ofs[i] != calls {
-			window = cmp.Or(s.preset.windows[ofs[i]], named[ofs[i]])
+			window = s.preset.Windows.of(ofs[i])
 		}
 		t.Costs, t.Windows = append(t.Costs, cost), append(t.Windows, window)
 	}

@@ -116,6 +116,10 @@ func (l *learner) hear(ctx context.Context, c *call, windows []headers.Window, o
 		if limiter.Limit().Kind() != reserve.KindPaced || !c.told {
 			continue
 		}
+		o := o
+		if c.account[i] && !c.rests[i] {
+			o = no // a limit of the whole account, of which a model is overloaded
+		}
 		concerned := slices.DeleteFunc(slices.Clone(windows), func(w headers.Window) bool { return !c.concerns(i, w) })
 		for i := range concerned {
 			concerned[i].Limit *= l.share

@@ -54,10 +54,8 @@ func (l *levels) sends(c *call) (over func()) {
 // mostDelay is how long a request is on its way to the provider, at most.
 const mostDelay = 300 * time.Millisecond
 
-// later is what requests under way cost that the provider had not admitted when it admitted one that was sent at a
-// moment. Half of the time until its response, it was on its way, and others may have overtaken it.
-func (l *levels) later(limiter *reserve.Limiter, sent time.Time) (cost float64) {
-	admitted := sent.Add(min(time.Since(sent)/2, mostDelay))
+// later is what requests under way cost that were sent after a moment.
+func (l *levels) later(limiter *reserve.Limiter, moment time.Time) (cost float64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	flights := l.underWay[limiter.Group()+" "+limiter.String()]
@@ -66,7 +64,7 @@ func (l *levels) later(limiter *reserve.Limiter, sent time.Time) (cost float64) 
 	}
 	for e := flights.Back(); e != nil; e = e.Prev() {
 		f := e.Value.(flight) //nolint:errcheck // nothing else is in the list
-		if !f.sent.After(admitted) {
+		if !f.sent.After(moment) {
 			break
 		}
 		cost += float64(f.cost)
@@ -94,7 +92,11 @@ func (l *levels) hear(ctx context.Context, c *call, sent time.Time, windows []he
 			if w.Remaining < 0 || !c.concerns(i, w) || w.Name == "output-tokens" {
 				continue
 			}
-			left := w.Remaining - l.later(limiter, sent)
+			admitted := sent
+			if w.Refills { // until the middle of its way and back, others may have overtaken it; forOthers bears that
+				admitted = sent.Add(min(time.Since(sent)/2, mostDelay))
+			}
+			left := w.Remaining - l.later(limiter, admitted)
 			switch {
 			case w.Refills:
 				rate := w.Rate()
