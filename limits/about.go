@@ -14,14 +14,25 @@ type About struct {
 	// Limit is the limit of the file, reserve.Config.Limit.
 	Limit reserve.Limit
 
-	// Lease is reserve.Config.Prefetch. 0: its default counts.
+	// Prefetch is reserve.Config.Prefetch. 0: its default counts.
+	Prefetch time.Duration
+
+	// Key and Flow are the templates. Empty: the limit has no key or flow.
+	Key, Flow string
+
+	// KeyNames and FlowNames are the names in the templates, for which [Set.For] needs values.
+	KeyNames, FlowNames []string
+
+	// Lease is the earlier name of Prefetch.
+	//
+	// Deprecated: use Prefetch.
 	Lease time.Duration
 
-	// Key and Share are the templates. Empty: the limit has no key or share.
-	Key, Share string
-
-	// KeyNames and ShareNames are the names in the templates, for which [Set.For] needs values.
-	KeyNames, ShareNames []string
+	// Share and ShareNames are the earlier names of Flow and FlowNames.
+	//
+	// Deprecated: use Flow and FlowNames.
+	Share      string
+	ShareNames []string
 }
 
 // About describes the limit of a name. The error is an [ErrUnknown].
@@ -31,8 +42,9 @@ func (s *Set) About(name string) (About, error) {
 		return About{}, err
 	}
 	return About{
-		Name: name, Limit: limit.limiter.Limit(), Lease: limit.settings.lease,
+		Name: name, Limit: limit.limiter.Limit(), Prefetch: limit.settings.prefetch, Lease: limit.settings.prefetch,
 		Key: limit.key.text, KeyNames: limit.key.names(),
-		Share: limit.shares.flow.text, ShareNames: limit.shares.flow.names(),
+		Flow: limit.flows.flow.text, FlowNames: limit.flows.flow.names(),
+		Share: limit.flows.flow.text, ShareNames: limit.flows.flow.names(),
 	}, nil
 }

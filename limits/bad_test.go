@@ -80,7 +80,7 @@ limits.yaml:4: must be UTF-8, got the byte 0xff`},
   - <<: *a
     name: *a
 `, `limits.yaml:5: limits[1]: must not be an alias: write out what it stands for
-limits.yaml:6: limits[2]: unknown field "<<": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage
+limits.yaml:6: limits[2]: unknown field "<<": there are name, limit, key, flow, weights, version, plans, kind, group, settles, prefetch, max-waiting, max-pause and outage
 limits.yaml:6: limits[2]: has no limit
 limits.yaml:7: limits[2].name: must not be an alias: write out what it stands for`},
 	{"tags", `limits:
@@ -97,7 +97,7 @@ limits.yaml:4: limits[1]: must have no tag, got "!x"`},
     kind: 5
     settles: 5
     group: 5
-    lease: 5
+    prefetch: 5
     max-pause: 5
     outage: 5
     key: 5
@@ -106,7 +106,7 @@ limits.yaml:3: limits[0].limit: has no slash between permits and period (in "5";
 limits.yaml:4: limits[0].kind: must be paced, warming up, quota, rolling or slots, got "5"
 limits.yaml:5: limits[0].settles: must be true or false, got "5"
 limits.yaml:6: limits[0].group: must be a text: write "5" in quotes
-limits.yaml:7: limits[0].lease: must be a duration such as 500ms, got "5"
+limits.yaml:7: limits[0].prefetch: must be a duration such as 500ms, got "5"
 limits.yaml:8: limits[0].max-pause: must be a duration such as 500ms, got "5"
 limits.yaml:9: limits[0].outage: must be local, wait, fail or open, got "5"
 limits.yaml:10: limits[0].key: must be a text: write "5" in quotes`},
@@ -114,12 +114,12 @@ limits.yaml:10: limits[0].key: must be a text: write "5" in quotes`},
   - name:
     limit: ~
     kind: ''
-    lease: []
+    prefetch: []
     key: {shop}
 `, `limits.yaml:2: limits[0].name: is empty
 limits.yaml:3: limits[0].limit: is empty
 limits.yaml:4: limits[0].kind: is empty
-limits.yaml:5: limits[0].lease: must be a text, got a list
+limits.yaml:5: limits[0].prefetch: must be a text, got a list
 limits.yaml:6: limits[0].key: must be a text, got fields`},
 	{"fields twice and unknown, a name twice", `limits:
   - name: shop
@@ -130,8 +130,8 @@ limits.yaml:6: limits[0].key: must be a text, got fields`},
     name: shop
   - name: shop
     limit: 2/s
-`, `limits.yaml:4: limits[0]: unknown field "burst": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage
-limits.yaml:5: limits[0]: unknown field that is no text: there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage
+`, `limits.yaml:4: limits[0]: unknown field "burst": there are name, limit, key, flow, weights, version, plans, kind, group, settles, prefetch, max-waiting, max-pause and outage
+limits.yaml:5: limits[0]: unknown field that is no text: there are name, limit, key, flow, weights, version, plans, kind, group, settles, prefetch, max-waiting, max-pause and outage
 limits.yaml:7: limits[0].name: is there twice, first in line 2
 limits.yaml:8: limits[1].name: "shop" is the name of another limit, in line 2`},
 	{"entries that are no limits", `limits:
@@ -190,33 +190,33 @@ limits.yaml:15: limits[6].limit: time zone must be one of the time zone database
   - name: a
     limit: 1/s
     settles: maybe
-    lease: 2m
+    prefetch: 2m
     max-pause: -1s
     outage: shrug
   - name: b
     limit: 1/s
     inline-bound: 500ms
-    lease: 1e9s
+    prefetch: 1e9s
   - name: c
     limit: 1/s
     inline_bound: strict
     max-pause: 9999999999999h
 `, `limits.yaml:4: limits[0].settles: must be true or false, got "maybe"
-limits.yaml:5: limits[0].lease: must be from 0 to 1m, got 2m0s
+limits.yaml:5: limits[0].prefetch: must be from 0 to 1m, got 2m0s
 limits.yaml:6: limits[0].max-pause: must be 0, for none, or above, got -1s
 limits.yaml:7: limits[0].outage: must be local, wait, fail or open, got "shrug"
 limits.yaml:10: limits[1].inline-bound: no longer exists: every limit grants turns at most half a second early; leave it out
-limits.yaml:11: limits[1].lease: must be a duration such as 500ms, got "1e9s"
+limits.yaml:11: limits[1].prefetch: must be a duration such as 500ms, got "1e9s"
 limits.yaml:14: limits[2].inline_bound: no longer exists: every limit grants turns at most half a second early; leave it out
 limits.yaml:15: limits[2].max-pause: must be a duration such as 500ms, got "9999999999999h"`},
 	{"settings that do not go together", `limits:
   - name: a
     limit: 1/s
     settles: true
-    lease: 1s
+    prefetch: 1s
   - name: b
     limit: 100/day quota
-    lease: 1s
+    prefetch: 1s
   - name: c:d
     limit: 1/s
     group: g
@@ -233,11 +233,11 @@ limits.yaml:14: limits[3].group: must not hold a brace, got "{g}": the name is t
     weights: {acme: 3}
   - name: b
     limit: 1/s
-    share: "{tenant}"
+    flow: "{tenant}"
     weights: 3
   - name: c
     limit: 1/s
-    share: "{tenant}"
+    flow: "{tenant}"
     weights:
       acme: much
       free: 0
@@ -245,7 +245,7 @@ limits.yaml:14: limits[3].group: must not hold a brace, got "{g}": the name is t
       acme: 2
       hooli: .nan
     weights: {}
-`, `limits.yaml:4: limits[0].weights: need a share, such as {tenant}
+`, `limits.yaml:4: limits[0].weights: need a flow, such as {tenant}
 limits.yaml:8: limits[1].weights: must be weights by name, such as {acme: 3, default: 1}, got "3"
 limits.yaml:13: limits[2].weights.acme: must be a number, got "much"
 limits.yaml:14: limits[2].weights.free: must be from 1e-06 to 1e+06, got 0
@@ -285,14 +285,14 @@ func TestBadTexts(t *testing.T) {
 		{"key", `"{a}/{a}"`, `has {a} twice`},
 		{"key", `"\a{a}"`, `must hold no control characters, got "\a{a}"`},
 		{"key", strings.Repeat("k", 513), `must be at most 512 bytes, got 513`},
-		{"share", "tenant", `must have a name in braces, such as {account}, got "tenant": leave it out if all calls share one limit`},
-		{"share", strings.Repeat("k", 513), `must be at most 512 bytes, got 513`},
+		{"flow", "tenant", `must have a name in braces, such as {account}, got "tenant": leave it out if all calls share one limit`},
+		{"flow", strings.Repeat("k", 513), `must be at most 512 bytes, got 513`},
 	} {
 		other := "name: a"
 		if c.field == "name" {
 			other = "limit: 1/s"
 		}
-		if c.field == "key" || c.field == "share" {
+		if c.field == "key" || c.field == "flow" {
 			other += "\n    limit: 1/s"
 		}
 		here(t, fmt.Sprintf("limits:\n  - %s: %s\n    %s\n", c.field, c.text, other))

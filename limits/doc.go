@@ -33,7 +33,7 @@
 //	name          what the fleet shares, reserve.Config.Name: up to 128 bytes. Required
 //	limit         as reserve.ParseLimit reads it. Required
 //	key           a limit for each tenant, host or account: see below
-//	share         the flow of a call, such as its tenant: see below
+//	flow          the flow of a call, such as its tenant: see below
 //	weights       of the flows: see below
 //	version       of the plans: a number that grows with each change of them
 //	plans         limits for some keys: see below
@@ -42,7 +42,7 @@
 //	group         reserve.Config.Group: for limits that a call may need together, see
 //	              [Set.All]
 //	settles       reserve.Config.Settles: true or false
-//	lease         reserve.Config.Prefetch: a duration
+//	prefetch      reserve.Config.Prefetch: a duration
 //	max-waiting   reserve.Config.MaxWaiting: how many calls
 //	max-pause     reserve.Config.MaxPause: a duration
 //	outage        reserve.Outage.Policy: local, wait, fail or open
@@ -63,9 +63,9 @@
 //	"{shop}/{token}"   acme     t1/x   acme/t1/x
 //	"{shop}/{token}"   acme/t1  x      acme%2Ft1/x
 //
-// # Shares
+// # Flows
 //
-// A share is a template, too. [Set.For] fills it with the same values, and the result is the
+// A flow is a template, too. [Set.For] fills it with the same values, and the result is the
 // flow of reserve.Limiter.Flow. Each flow with waiting calls gets its share of the limit,
 // however many calls of others wait. Weights are listed by the name of the flow. The weight
 // default applies to all other flows, and is 1 if it is missing:
@@ -73,7 +73,7 @@
 //	limits:
 //	  - name: account
 //	    limit: 100/s
-//	    share: "{tenant}"
+//	    flow: "{tenant}"
 //	    weights: {acme: 3, free-tier: 0.5, default: 1}
 //
 // # Plans

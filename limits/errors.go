@@ -29,7 +29,7 @@ type Error struct {
 // A Problem is one mistake in a file.
 type Problem struct {
 	Line   int    // from 1; 0: the file as a whole
-	Path   string // such as limits[2].lease, where limits[0] is the first; empty: the file
+	Path   string // such as limits[2].prefetch, where limits[0] is the first; empty: the file
 	Reason string // what is wrong, and what to write instead
 }
 

@@ -120,7 +120,7 @@ func ExampleCheck() {
     limit: 500 per minute
   - name: shop
     limt: 2/s burst 40
-    lease: 5m
+    prefetch: 5m
 `)
 	defer remove()
 
@@ -128,8 +128,8 @@ func ExampleCheck() {
 	// Output:
 	// limits.yaml:3: limits[0].limit: has no slash between permits and period (in "500 per minute"; for example "100/s" or "1000/minute burst 200")
 	// limits.yaml:4: limits[1]: has no limit
-	// limits.yaml:5: limits[1]: unknown field "limt": there are name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage
-	// limits.yaml:6: limits[1].lease: must be from 0 to 1m, got 5m0s
+	// limits.yaml:5: limits[1]: unknown field "limt": there are name, limit, key, flow, weights, version, plans, kind, group, settles, prefetch, max-waiting, max-pause and outage
+	// limits.yaml:6: limits[1].prefetch: must be from 0 to 1m, got 5m0s
 }
 
 func ExampleSet_Reload() {
@@ -257,7 +257,7 @@ func ExampleSet_About() {
 limits:
   - name: shop
     key: "{shop}/{token}"
-    share: "{tenant}"
+    flow: "{tenant}"
     limit: 2/s burst 30
 `)
 	defer remove()
@@ -274,10 +274,10 @@ limits:
 		return
 	}
 	fmt.Println(about.Name, "is", about.Limit)
-	fmt.Println("its key needs", about.KeyNames, "and its share", about.ShareNames)
+	fmt.Println("its key needs", about.KeyNames, "and its flow", about.FlowNames)
 	// Output:
 	// shop is 2/s burst 30
-	// its key needs [shop token] and its share [tenant]
+	// its key needs [shop token] and its flow [tenant]
 }
 
 // Calls that wait in any limiter of the Set end with it.
@@ -312,7 +312,7 @@ func ExampleError() {
 	path, remove := fileOf(`limits:
   - name: shop
     limit: 2/s
-    lease: 5m
+    prefetch: 5m
 `)
 	defer remove()
 
@@ -322,5 +322,5 @@ func ExampleError() {
 			fmt.Printf("line %d: %s %s\n", p.Line, p.Path, p.Reason)
 		}
 	}
-	// Output: line 4: limits[0].lease must be from 0 to 1m, got 5m0s
+	// Output: line 4: limits[0].prefetch must be from 0 to 1m, got 5m0s
 }

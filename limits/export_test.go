@@ -11,7 +11,7 @@ func Parse(client redis.UniversalClient, file string, data []byte) ([]string, er
 	entries, err := parse(client, file, data, reserve.Config{})
 	var lines []string
 	for _, e := range entries {
-		lines = append(lines, e.settings.name+": "+named{e.settings, e.key, e.shares, e.plans, nil}.String())
+		lines = append(lines, e.settings.name+": "+named{e.settings, e.key, e.flows, e.plans, nil}.String())
 	}
 	return lines, err
 }

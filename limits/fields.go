@@ -19,12 +19,12 @@ var fields = []struct {
 	{"name", (*entry).readName},
 	{"limit", (*entry).readLimit},
 	{"key", (*entry).readKey},
-	{"share", (*entry).readShare},
+	{"flow", (*entry).readFlow},
 	{"version", (*entry).readVersion},
 	{"kind", (*entry).readKind},
 	{"group", (*entry).readGroup},
 	{"settles", (*entry).readSettles},
-	{"lease", (*entry).readLease},
+	{"prefetch", (*entry).readPrefetch},
 	{"max-waiting", (*entry).readMaxWaiting},
 	{"max-pause", (*entry).readMaxPause},
 	{"outage", (*entry).readOutage},
@@ -32,8 +32,11 @@ var fields = []struct {
 
 const (
 	longestText = 256 // bytes of any field except a key
-	fieldNames  = "name, limit, key, share, weights, version, plans, kind, group, settles, lease, max-waiting, max-pause and outage"
+	fieldNames  = "name, limit, key, flow, weights, version, plans, kind, group, settles, prefetch, max-waiting, max-pause and outage"
 )
+
+// earlier are the names that fields had in v0.2, and that still work. They go with v0.4.
+var earlier = map[string]string{"share": "flow", "lease": "prefetch"}
 
 // gone are fields of earlier versions, and what to do about them.
 var gone = map[string]string{
@@ -62,8 +65,8 @@ func (e *entry) readKey(text string) (err error) {
 	return err
 }
 
-func (e *entry) readShare(text string) (err error) {
-	e.shares.flow, err = parseTemplate(text)
+func (e *entry) readFlow(text string) (err error) {
+	e.flows.flow, err = parseTemplate(text)
 	return err
 }
 
@@ -93,11 +96,11 @@ func (e *entry) readSettles(text string) error {
 	return nil
 }
 
-func (e *entry) readLease(text string) (err error) {
-	if e.settings.lease, err = duration(text); err != nil {
+func (e *entry) readPrefetch(text string) (err error) {
+	if e.settings.prefetch, err = duration(text); err != nil {
 		return err
 	}
-	return e.probe(func(s *settings) { s.lease = e.settings.lease })
+	return e.probe(func(s *settings) { s.prefetch = e.settings.prefetch })
 }
 
 func (e *entry) readMaxWaiting(text string) (err error) {
@@ -143,8 +146,8 @@ func (e *entry) probe(set func(*settings)) error {
 // agree checks fields that depend on other fields. It returns the field that is wrong. The kind is
 // only a check of the limit, which states its kind itself.
 func (e *entry) agree() (string, error) {
-	if e.shares.weights != nil && e.shares.flow.text == "" {
-		return "weights", errors.New("need a share, such as {tenant}")
+	if e.flows.weights != nil && e.flows.flow.text == "" {
+		return "weights", errors.New("need a flow, such as {tenant}")
 	}
 	if is := e.settings.limit.Kind().String(); e.kind != "" && e.kind != is {
 		return "kind", fmt.Errorf("must be %s, the kind of the limit %q, got %q", is, e.settings.limit, e.kind)

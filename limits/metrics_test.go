@@ -15,7 +15,7 @@ import (
 func TestMetricsHaveTheLimitsOfTheFile(t *testing.T) {
 	reader := sdk.NewManualReader()
 	otel.SetMeterProvider(sdk.NewMeterProvider(sdk.WithReader(reader)))
-	here(t, "limits:\n  - {name: of-the-file, limit: 10/s, group: g, lease: 100ms, max-waiting: 5, max-pause: 1m, share: '{tenant}', weights: {a: 2}}\n")
+	here(t, "limits:\n  - {name: of-the-file, limit: 10/s, group: g, prefetch: 100ms, max-waiting: 5, max-pause: 1m, flow: '{tenant}', weights: {a: 2}}\n")
 	load(t, reserve.Config{})
 	var all metricdata.ResourceMetrics
 	require.NoError(t, reader.Collect(t.Context(), &all))

@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -17,7 +18,7 @@ const limitsField = "limits"
 type entry struct {
 	settings settings
 	key      template
-	shares   shares
+	flows    flows
 	plans    *plans
 	kind     string // as the file says; empty: it does not
 
@@ -156,8 +157,8 @@ func (p *parser) entry(node *yaml.Node, path string) *entry {
 
 func (e *entry) field(name, value *yaml.Node) {
 	problems := &e.file.problems
-	path := e.path + "." + name.Value
-	if first := e.lines[name.Value]; first > 0 {
+	path, field := e.path+"."+name.Value, cmp.Or(earlier[name.Value], name.Value)
+	if first := e.lines[field]; first > 0 {
 		problems.add(name.Line, path, "is there twice, first in line %d", first)
 		return
 	}
@@ -172,7 +173,7 @@ func (e *entry) field(name, value *yaml.Node) {
 		return
 	}
 	for _, f := range fields {
-		if name.Kind != yaml.ScalarNode || name.Value != f.name {
+		if name.Kind != yaml.ScalarNode || field != f.name {
 			continue
 		}
 		e.lines[f.name] = name.Line
@@ -204,7 +205,7 @@ func (p *parser) claim(name, path string, line int) {
 // text is that of a scalar.
 func (p *parser) text(value *yaml.Node, path, field string) (string, bool) {
 	longest := longestText
-	if field == "key" || field == "share" {
+	if field == "key" || field == "flow" {
 		longest = longestKey
 	}
 	if !p.is(value, yaml.ScalarNode, path, "a text") {
@@ -215,7 +216,7 @@ func (p *parser) text(value *yaml.Node, path, field string) (string, bool) {
 		p.problems.add(value.Line, path, "is empty")
 	case len(value.Value) > longest:
 		p.problems.add(value.Line, path, "must be at most %d bytes, got %d", longest, len(value.Value))
-	case tag != "!!str" && (field == "name" || field == "key" || field == "share" || field == "group"):
+	case tag != "!!str" && (field == "name" || field == "key" || field == "flow" || field == "group"):
 		p.problems.add(value.Line, path, "must be a text: write \"%s\" in quotes", value.Value)
 	default:
 		return value.Value, true

@@ -23,7 +23,7 @@ limits:
     limit: 2/s burst 40
     kind: paced
     group: g
-    lease: 2s
+    prefetch: 2s
     max-pause: 1h
     outage: wait
   - {name: estimates, limit: 20/s warmup 10s, kind: warming up, settles: true, group: g, lease: 0}
@@ -39,7 +39,7 @@ func TestParse(t *testing.T) {
 		require.Equal(t, []string{
 			"openai-requests: 500/minute burst 10",
 			"openai-day: 2000/day quota in Europe/Berlin",
-			"shop: 2/s burst 40, group g, lease 2s, max-pause 1h0m0s, outage wait, key {shop}/{token}",
+			"shop: 2/s burst 40, group g, prefetch 2s, max-pause 1h0m0s, outage wait, key {shop}/{token}",
 			"estimates: 20/s warmup 10s, group g, settles",
 			"yes: 100/10s rolling margin 50ms",
 		}, found)
@@ -52,7 +52,7 @@ func TestDefaults(t *testing.T) {
 	here(t, `
 limits:
   - {name: a, limit: 1/s}
-  - {name: b, limit: 1/s, lease: 0, max-pause: 0s, outage: local, settles: true, group: h}
+  - {name: b, limit: 1/s, prefetch: 0, max-pause: 0s, outage: local, settles: true, group: h}
 `)
 	log := newLog()
 	set := load(t, reserve.Config{
@@ -63,8 +63,8 @@ limits:
 	_, err := set.Reload()
 	require.NoError(t, err)
 	require.Equal(t, []string{
-		"INFO fleetpace: a limit was added file=limits.yaml limit=c is=1/s, group g, lease 2ns, max-pause 3ns, outage fail",
-		"INFO fleetpace: a limit was removed file=limits.yaml limit=a was=1/s, group g, lease 2ns, max-pause 3ns, outage fail",
+		"INFO fleetpace: a limit was added file=limits.yaml limit=c is=1/s, group g, prefetch 2ns, max-pause 3ns, outage fail",
+		"INFO fleetpace: a limit was removed file=limits.yaml limit=a was=1/s, group g, prefetch 2ns, max-pause 3ns, outage fail",
 		"INFO fleetpace: a limit was removed file=limits.yaml limit=b was=1/s, group h, settles, outage local",
 	}, log.lines())
 }

@@ -47,7 +47,7 @@ func (s *Set) take(data []byte) (*table, error) {
 	}
 	t := &table{limits: make(map[string]named, len(entries))}
 	for _, e := range entries {
-		n := named{e.settings, e.key, e.shares, e.plans, nil}
+		n := named{e.settings, e.key, e.flows, e.plans, nil}
 		if err := n.follows(s.table.Load().limits[n.settings.name]); err != nil {
 			e.file.problems.add(e.lines["version"], e.path+".version", "%v", err)
 		}
@@ -66,7 +66,7 @@ func (s *Set) take(data []byte) (*table, error) {
 			s.made[e.settings] = limiter
 		}
 		t.names = append(t.names, e.settings.name)
-		t.limits[e.settings.name] = named{e.settings, e.key, e.shares, e.plans, limiter}
+		t.limits[e.settings.name] = named{e.settings, e.key, e.flows, e.plans, limiter}
 	}
 	s.table.Store(t)
 	return t, nil
@@ -80,7 +80,7 @@ func differ(old, now *table) Changes {
 		switch {
 		case !known:
 			c.Added = append(c.Added, name)
-		case before.settings != after.settings || before.key.text != after.key.text, before.shares.String() != after.shares.String(),
+		case before.settings != after.settings || before.key.text != after.key.text, before.flows.String() != after.flows.String(),
 			!after.plans.same(before.plans), after.plans.version != before.plans.version:
 			c.Changed = append(c.Changed, name)
 		}
@@ -111,5 +111,5 @@ func (n named) String() string {
 	if n.key.text != "" {
 		text += ", key " + n.key.text
 	}
-	return text + n.shares.String() + n.plans.String()
+	return text + n.flows.String() + n.plans.String()
 }

@@ -43,7 +43,7 @@ type table struct {
 type named struct {
 	settings settings
 	key      template
-	shares   shares
+	flows    flows
 	plans    *plans
 	limiter  *reserve.Limiter
 }
@@ -97,11 +97,11 @@ func Check(path string, defaults reserve.Config) error {
 }
 
 // Get returns the limiter of a limit, like For without values. The error is an [ErrUnknown], or an
-// [ErrInvalid] if the limit has a key or a share.
+// [ErrInvalid] if the limit has a key or a flow.
 func (s *Set) Get(name string) (*reserve.Limiter, error) { return s.For(name, nil) }
 
 // For returns the limiter of a limit for one tenant, host or account. It needs a value, which is
-// not empty, for each name in the limit's key and share, and for no other name. Values may hold any
+// not empty, for each name in the limit's key and flow, and for no other name. Values may hold any
 // bytes, but the key that they make has at most 512. The error is an [ErrUnknown], or an
 // [ErrInvalid] that lists the names without a value and the unknown names.
 func (s *Set) For(name string, values map[string]string) (*reserve.Limiter, error) {
@@ -114,7 +114,7 @@ func (s *Set) For(name string, values map[string]string) (*reserve.Limiter, erro
 
 // All returns the Joint of some limits, in this order, for calls that need all of them at once: see
 // [reserve.All]. The limits must have the same group. It needs a value for each name in the keys
-// and shares of all of them. Errors are those of [Set.For]; errors of reserve.All are an
+// and flows of all of them. Errors are those of [Set.For]; errors of reserve.All are an
 // [ErrInvalid].
 func (s *Set) All(values map[string]string, names ...string) (*reserve.Joint, error) {
 	t := s.table.Load() // one version of the file for all limits
@@ -163,7 +163,7 @@ func (n named) limiterFor(values map[string]string) (*reserve.Limiter, error) {
 		key, err = n.key.fill(values, "key", longestKey)
 	}
 	if err == nil {
-		flow, err = n.shares.flow.fill(values, "share", longestFlow)
+		flow, err = n.flows.flow.fill(values, "flow", longestFlow)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("limits: %w values for %q, where %s: %w", ErrInvalid, n.settings.name, n.wants(), err)
@@ -173,7 +173,7 @@ func (n named) limiterFor(values map[string]string) (*reserve.Limiter, error) {
 		limiter = limiter.For(key)
 	}
 	if flow != "" {
-		limiter = limiter.Flow(flow).Weight(n.shares.weight(flow))
+		limiter = limiter.Flow(flow).Weight(n.flows.weight(flow))
 	}
 	return limiter, nil
 }
@@ -181,7 +181,7 @@ func (n named) limiterFor(values map[string]string) (*reserve.Limiter, error) {
 // names returns the names for which For needs values.
 func (n named) names() []string {
 	names := n.key.names()
-	for _, name := range n.shares.flow.names() {
+	for _, name := range n.flows.flow.names() {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -195,8 +195,8 @@ func (n named) wants() string {
 	if n.key.text != "" {
 		has = append(has, fmt.Sprintf("its key is %q", n.key.text))
 	}
-	if n.shares.flow.text != "" {
-		has = append(has, fmt.Sprintf("its share is %q", n.shares.flow.text))
+	if n.flows.flow.text != "" {
+		has = append(has, fmt.Sprintf("its flow is %q", n.flows.flow.text))
 	}
 	if len(has) == 0 {
 		return "it has no key"

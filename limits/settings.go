@@ -17,7 +17,7 @@ type settings struct {
 	group      string
 	limit      reserve.Limit
 	settles    bool
-	lease      time.Duration
+	prefetch   time.Duration
 	maxWaiting int
 	maxPause   time.Duration
 	outage     reserve.Policy
@@ -29,7 +29,7 @@ func unsaid(defaults reserve.Config) settings {
 	return settings{
 		group:      defaults.Group,
 		settles:    defaults.Settles,
-		lease:      defaults.Prefetch,
+		prefetch:   defaults.Prefetch,
 		maxWaiting: defaults.MaxWaiting,
 		maxPause:   defaults.MaxPause,
 		outage:     defaults.Outage.Policy,
@@ -40,7 +40,7 @@ func unsaid(defaults reserve.Config) settings {
 func (s settings) config(defaults reserve.Config) reserve.Config {
 	config := defaults
 	config.Name, config.Group, config.Limit = s.name, s.group, s.limit
-	config.Settles, config.Prefetch, config.MaxPause, config.MaxWaiting = s.settles, s.lease, s.maxPause, s.maxWaiting
+	config.Settles, config.Prefetch, config.MaxPause, config.MaxWaiting = s.settles, s.prefetch, s.maxPause, s.maxWaiting
 	config.Outage.Policy = s.outage
 	return config
 }
@@ -67,8 +67,8 @@ func (s settings) String() string {
 	if s.settles {
 		text += ", settles"
 	}
-	if s.lease != 0 {
-		text += fmt.Sprintf(", lease %v", s.lease)
+	if s.prefetch != 0 {
+		text += fmt.Sprintf(", prefetch %v", s.prefetch)
 	}
 	if s.maxWaiting != 0 {
 		text += fmt.Sprintf(", max-waiting %d", s.maxWaiting)

@@ -47,7 +47,7 @@ func TestWrongFields(t *testing.T) {
 			{"POST /v1/wait", wants("api", `"\u0050oll":"1s"`), "Poll", 400},
 			{"POST /v1/wait", wants("api", `"ſhare":"x"`), "ſhare", 400},
 			{"POST /v1/wait", wants("api", `"poll":"1s"`, `"poll":"2s"`), "poll", 400},
-			{"POST /v1/wait", wants("api", `"share":"\xff"`), "body", 400},
+			{"POST /v1/wait", wants("api", `"flow":"\xff"`), "body", 400},
 			{"POST /v1/wait", limits(`{"name":"api"}, {"name":"api", "NAME" : "slow"}`), "limits[1].NAME", 400},
 			{"POST /v1/wait", limits(`{"name":"api","cost":1,"n\u0061me":"slow"}`), "limits[0].name", 400},
 			{"POST /v1/wait", limits(`{"name":"shops","key":{"Shop":"a]},\"","Shop":"b"}}`), "limits[0].key.Shop", 400},
@@ -69,13 +69,14 @@ func TestWrongFields(t *testing.T) {
 			{"POST /v1/wait", limits(`{"name":"hosts","key":"` + strings.Repeat("x", 600) + `"}`), "limits[0].key", 400},
 			{"POST /v1/wait", limits(`{"name":"shops","key":"x"}`), "limits[0].key", 400},
 			{"POST /v1/wait", limits(`{"name":"shops","key":{"shop":"x"}}`), "limits[0].key", 400},
-			{"POST /v1/wait", wants("tenants"), "share", 400},
+			{"POST /v1/wait", wants("tenants"), "flow", 400},
 			{"POST /v1/wait", wants("api", `"weight":0`), "weight", 400},
 			{"POST /v1/wait", wants("api", `"weight":1e7`), "weight", 400},
 			{"POST /v1/wait", wants("api", `"max_wait":"soon"`), "max_wait", 400},
 			{"POST /v1/wait", wants("api", `"max_wait":"-1s"`), "max_wait", 400},
 			{"POST /v1/wait", wants("api", `"poll":"-1s"`), "poll", 400},
-			{"POST /v1/wait", wants("api", `"share":"`+strings.Repeat("x", 300)+`"`), "limits", 400},
+			{"POST /v1/wait", wants("api", `"flow":"a"`, `"share":"a"`), "share", 400},
+			{"POST /v1/wait", wants("api", `"flow":"`+strings.Repeat("x", 300)+`"`), "limits", 400},
 			{"POST /v1/wait", wants("api", `"id":"`+strings.Repeat("x", 201)+`"`), "id", 400},
 			{"POST /v1/leave", wants("api"), "id", 400},
 			{"POST /v1/leave", wants("none", `"id":"a"`), "limits[0].name", 404},
@@ -208,7 +209,7 @@ func FuzzWait(f *testing.F) {
 	for _, content := range bodies {
 		f.Add(content)
 	}
-	f.Add(wants("api", `"max_wait":"1s"`, `"id":"a"`, `"share":"b"`, `"weight":2`, `"urgent":true`, `"poll":"0s"`))
+	f.Add(wants("api", `"max_wait":"1s"`, `"id":"a"`, `"flow":"b"`, `"weight":2`, `"urgent":true`, `"poll":"0s"`))
 	f.Fuzz(func(t *testing.T, content string) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSite(t, bubble.New(t), server.Config{})

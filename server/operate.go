@@ -116,7 +116,8 @@ type listed struct {
 	Name  string `json:"name"`
 	Limit string `json:"limit"`
 	Key   string `json:"key,omitempty"`
-	Share string `json:"share,omitempty"`
+	Flow  string `json:"flow,omitempty"`
+	Share string `json:"share,omitempty"` // the earlier name of flow
 }
 
 func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
@@ -125,7 +126,7 @@ func (s *Server) list(w http.ResponseWriter, _ *http.Request) {
 	}{[]listed{}}
 	for _, name := range s.limits.Names() {
 		if about, err := s.limits.About(name); err == nil { // an error: the limit has just been removed
-			all.Limits = append(all.Limits, listed{name, about.Limit.String(), about.Key, about.Share})
+			all.Limits = append(all.Limits, listed{name, about.Limit.String(), about.Key, about.Flow, about.Flow})
 		}
 	}
 	answer(w, all)

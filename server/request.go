@@ -162,7 +162,8 @@ func durationOf(field, text string) (time.Duration, error) {
 // call has the fields that all requests for turns share.
 type call struct {
 	Limits []part   `json:"limits"`
-	Share  string   `json:"share"`
+	Flow   string   `json:"flow"`
+	Share  string   `json:"share"` // the earlier name of flow
 	Weight *float64 `json:"weight"`
 	Urgent bool     `json:"urgent"`
 }
@@ -181,6 +182,9 @@ type part struct {
 func (c *call) validate() error {
 	if len(c.Limits) < 1 || len(c.Limits) > 8 {
 		return wrong("limits", len(c.Limits), fmt.Sprintf("must be from 1 to 8, got %d", len(c.Limits)))
+	}
+	if c.Flow != "" && c.Share != "" {
+		return wrong("share", c.Share, "is the earlier name of flow: give one of them")
 	}
 	for i, p := range c.Limits {
 		if p.Name == "" {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -26,7 +27,7 @@ func (n *need) same(turns *reserve.Joint, costs []int) bool {
 	return n.turns.String() == turns.String() && slices.Equal(n.costs, costs)
 }
 
-// resolve returns what a call needs. If it takes no turn, its share may be missing.
+// resolve returns what a call needs. If it takes no turn, its flow may be missing.
 func (s *Server) resolve(c *call, takes bool) (n need, err error) {
 	if err := c.validate(); err != nil {
 		return n, err
@@ -35,7 +36,7 @@ func (s *Server) resolve(c *call, takes bool) (n need, err error) {
 	var limiters []*reserve.Limiter
 	for i, p := range c.Limits {
 		field := fmt.Sprintf("limits[%d]", i)
-		l, about, err := s.limiter(field, p.Name, p.Key, c.Share, takes)
+		l, about, err := s.limiter(field, p.Name, p.Key, cmp.Or(c.Flow, c.Share), takes)
 		if err != nil {
 			return n, err
 		}
@@ -54,7 +55,7 @@ func (s *Server) resolve(c *call, takes bool) (n need, err error) {
 		}
 		n.slots = n.slots || l.Limit().Kind() == reserve.KindSlots
 		n.settles = n.settles || l.Settles()
-		n.leased = len(c.Limits) == 1 && about.Lease > 0
+		n.leased = len(c.Limits) == 1 && about.Prefetch > 0
 		limiters, n.costs = append(limiters, l), append(n.costs, cost)
 	}
 	if n.turns, err = reserve.All(limiters...); err != nil {
@@ -63,8 +64,8 @@ func (s *Server) resolve(c *call, takes bool) (n need, err error) {
 	return n, nil
 }
 
-// limiter returns a limit of the file, with the values that its key and its share need.
-func (s *Server) limiter(field, name string, key json.RawMessage, share string, takes bool) (l *reserve.Limiter, about limits.About, err error) {
+// limiter returns a limit of the file, with the values that its key and its flow need.
+func (s *Server) limiter(field, name string, key json.RawMessage, flow string, takes bool) (l *reserve.Limiter, about limits.About, err error) {
 	if field != "" {
 		field += "."
 	}
@@ -75,15 +76,14 @@ func (s *Server) limiter(field, name string, key json.RawMessage, share string, 
 	if err != nil {
 		return nil, about, err
 	}
-	flow := share
 	switch unnamed := missing(about, values); {
 	case len(unnamed) == 0:
 	case !takes:
 		values = named(values, "-", unnamed...)
-	case share == "" || len(unnamed) > 1:
-		return nil, about, wrong("share", share, fmt.Sprintf("must be given, because %q has the share %q; or give a value for each of %s in %skey", name, about.Share, strings.Join(unnamed, ", "), field))
+	case flow == "" || len(unnamed) > 1:
+		return nil, about, wrong("flow", flow, fmt.Sprintf("must be given, because %q has the flow %q; or give a value for each of %s in %skey", name, about.Flow, strings.Join(unnamed, ", "), field))
 	default:
-		values, flow = named(values, share, unnamed...), ""
+		values, flow = named(values, flow, unnamed...), ""
 	}
 	if l, err = s.limits.For(name, values); err != nil {
 		return nil, about, problemOf(err, field+"key")

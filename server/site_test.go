@@ -26,7 +26,7 @@ limits:
   - {name: day, limit: 1000/day quota}
   - {name: hosts, key: "{host}", limit: 1/s}
   - {name: shops, key: "{shop}/{token}", limit: 1/s}
-  - {name: tenants, share: "{tenant}", weights: {acme: 3}, limit: 10/s}
+  - {name: tenants, flow: "{tenant}", weights: {acme: 3}, limit: 10/s}
   - {name: slots, limit: 2 at once}
   - {name: loose, limit: 2 at once, outage: open}
   - {name: tokens, limit: 10/s burst 100, settles: true}
@@ -96,7 +96,7 @@ type answer struct {
 	Limits   []listed `json:"limits"`
 }
 
-type listed struct{ Name, Limit, Key, Share string }
+type listed struct{ Name, Limit, Key, Flow, Share string }
 
 func body(t testing.TB, w *httptest.ResponseRecorder) (a answer) {
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &a), w.Body)

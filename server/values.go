@@ -32,9 +32,9 @@ func valuesOf(field string, about limits.About, key json.RawMessage) (map[string
 	return values, nil
 }
 
-// missing returns the names of the share that have no value.
+// missing returns the names of the flow that have no value.
 func missing(about limits.About, values map[string]string) []string {
-	return slices.DeleteFunc(slices.Clone(about.ShareNames), func(name string) bool {
+	return slices.DeleteFunc(slices.Clone(about.FlowNames), func(name string) bool {
 		_, ok := values[name]
 		return ok || slices.Contains(about.KeyNames, name)
 	})

@@ -5,7 +5,7 @@ import { pacedFetch } from "fleetpace/fetch";
 const client = new Fleetpace();
 for (const { name, limit } of await client.limits()) console.log(`${name}: ${limit}`);
 
-const limiter = client.limiter("openai", { share: "acme" });
+const limiter = client.limiter("openai", { flow: "acme" });
 const stop = new AbortController();
 process.once("SIGTERM", () => stop.abort());
 

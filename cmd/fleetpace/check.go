@@ -29,7 +29,7 @@ func (a *app) check() *cobra.Command {
 				Name  string `json:"name"`
 				Limit string `json:"limit"`
 				Key   string `json:"key,omitempty"`
-				Share string `json:"share,omitempty"`
+				Flow  string `json:"flow,omitempty"`
 			}
 			all, rows := []checked{}, [][]string{}
 			for _, name := range set.Names() {
@@ -37,13 +37,13 @@ func (a *app) check() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				all = append(all, checked{name, about.Limit.String(), about.Key, about.Share})
+				all = append(all, checked{name, about.Limit.String(), about.Key, about.Flow})
 				row := []string{"  " + name, about.Limit.String()}
 				if about.Key != "" {
 					row = append(row, "for each "+about.Key)
 				}
-				if about.Share != "" {
-					row = append(row, "shared by "+about.Share)
+				if about.Flow != "" {
+					row = append(row, "shared by "+about.Flow)
 				}
 				rows = append(rows, row)
 			}

@@ -425,7 +425,7 @@ func TestWithoutRedis(t *testing.T) {
 	s := &scene{T: t, url: "redis://127.0.0.1:1", prefix: "x"}
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - name: api\n    limit: 5/s\n"), 0o600))
 	require.Contains(t, s.does("check", file), "1 limits, no errors")
-	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - {name: shop, limit: 2/s burst 30, key: \"{shop}/{token}\", share: \"{tenant}\"}\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - {name: shop, limit: 2/s burst 30, key: \"{shop}/{token}\", flow: \"{tenant}\"}\n"), 0o600))
 	require.Contains(t, s.does("check", file), "for each {shop}/{token}")
 	require.NoError(t, os.WriteFile(file, []byte("limits:\n  - name: api\n    limit: many\n"), 0o600))
 	code, _, errs := s.command("", "check", file)

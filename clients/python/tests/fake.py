@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 DURATION = re.compile(r"(\d+(\.\d*)?(ns|us|ms|s|m|h))+")
 LIMITS = {"name": str, "key": (str, dict), "cost": int}
-TURN = {"share": str, "weight": (int, float), "urgent": bool}
+TURN = {"flow": str, "share": str, "weight": (int, float), "urgent": bool}
 FIELDS: dict[str, tuple[dict[str, Any], set[str]]] = {
     "/v1/wait": ({"limits": list, **TURN, "max_wait": DURATION, "poll": DURATION, "id": str, "late": bool, "turn": str, "way": DURATION}, {"limits"}),
     "/v1/leave": ({"limits": list, "id": str}, {"limits", "id"}),

@@ -164,7 +164,7 @@ class Contract(Case):
     def test_a_turn_of_several_limits_with_all_options(self) -> None:
         limiter = self.client.limiter(
             Limit("requests"), Limit("tokens", key={"org": "a", "model": "b"}, cost=1200), "day",
-            key="acme", cost=2, share="acme", weight=2.5, urgent=True,
+            key="acme", cost=2, flow="acme", weight=2.5, urgent=True,
         )  # fmt: skip
         limiter.wait((1, 900, 3), max_wait=30, id="job-17")
         body = self.waits()[0]
@@ -177,8 +177,15 @@ class Contract(Case):
             ],
         )
         del body["limits"], body["poll"]
-        options = {"share": "acme", "weight": 2.5, "urgent": True, "max_wait": "30.000s", "id": "job-17"}
+        options = {"flow": "acme", "weight": 2.5, "urgent": True, "max_wait": "30.000s", "id": "job-17"}
         self.assertEqual(body, options)
+
+    def test_share_is_the_earlier_name_of_flow(self) -> None:
+        with self.assertWarnsRegex(DeprecationWarning, "use flow"):
+            self.client.limiter("api", share="acme").wait()
+        self.assertEqual(self.waits()[0]["flow"], "acme")
+        with self.assertRaisesRegex(FleetpaceError, "earlier name of flow"):
+            self.client.limiter("api", flow="acme", share="acme")
 
     def test_a_cost_for_the_only_limit(self) -> None:
         self.client.limiter("tokens", cost=5).wait(7)
@@ -188,7 +195,7 @@ class Contract(Case):
     def test_it_asks_again_with_the_id_after_the_time_that_the_answer_says(self) -> None:
         self.script("/v1/wait", later(0.2), later(0.0))
         began = time.monotonic()
-        turn = self.client.limiter("openai", share="acme").wait()
+        turn = self.client.limiter("openai", flow="acme").wait()
         self.assertTrue(0.2 < turn.waited <= time.monotonic() - began)
         first, second, third = self.waits()
         self.assertNotIn("id", first)
@@ -272,7 +279,7 @@ class Contract(Case):
             ("max_wait", math.inf, lambda: limiter.wait(max_wait=math.inf)),
             ("seconds", -3, lambda: limiter.pause(-3)),
             ("body", None, lambda: self.client.limiter("openai", weight=math.nan).wait()),
-            ("body", None, lambda: self.client.limiter("openai", share=object()).wait()),
+            ("body", None, lambda: self.client.limiter("openai", flow=object()).wait()),
         ]
         for field, value, call in cases:
             with self.subTest(field), self.assertRaises(InvalidRequest) as caught:
@@ -498,10 +505,10 @@ class Contract(Case):
             "new": 1,
         }
         self.script("/v1/allow", Reply(200, body))
-        allowed = self.client.limiter("openai", share="acme").allow(ahead=10)
+        allowed = self.client.limiter("openai", flow="acme").allow(ahead=10)
         self.assertEqual(allowed, Allowed(True, 7, "10/s", 0, 1.5, 3))
         self.assertTrue(allowed)
-        sent = {"limits": [{"name": "openai", "cost": 1}], "share": "acme", "ahead": 10}
+        sent = {"limits": [{"name": "openai", "cost": 1}], "flow": "acme", "ahead": 10}
         self.assertEqual(self.server.bodies("/v1/allow"), [sent])
 
     def test_allow_says_no(self) -> None:
@@ -525,7 +532,7 @@ class Contract(Case):
         self.assertEqual(self.server.bodies("/v1/resume"), [{"limits": limits}])
 
     def test_limits(self) -> None:
-        listed = [{"name": "a", "limit": "1/s"}, {"name": "b", "limit": "2/s", "key": "{k}", "share": "{t}"}]
+        listed = [{"name": "a", "limit": "1/s"}, {"name": "b", "limit": "2/s", "key": "{k}", "flow": "{t}"}]
         self.script("/v1/limits", Reply(200, {"limits": listed}))
         self.assertEqual(self.client.limits(), [LimitInfo("a", "1/s"), LimitInfo("b", "2/s", "{k}", "{t}")])
 

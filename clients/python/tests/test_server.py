@@ -41,7 +41,7 @@ limits:
   - {name: both-slots, limit: 2 at once, group: g}
   - {name: tenants, limit: 2/s, key: "{tenant}"}
   - {name: two, limit: 5/s, key: "{shop}/{user}"}
-  - {name: shared, limit: 10/s, share: "{tenant}"}
+  - {name: shared, limit: 10/s, flow: "{tenant}"}
   - {name: tokens, limit: 100/s burst 100, settles: true}
   - {name: hourly, limit: 1000/hour quota}
 """
@@ -326,7 +326,7 @@ class Served(unittest.TestCase):
 
     def test_a_limit_with_shares(self) -> None:
         for client in self.clients():
-            limiter = client.limiter("shared", share="acme")
+            limiter = client.limiter("shared", flow="acme")
             limiter.wait(id="job-17")
             with self.subTest("pause"):
                 limiter.pause(0.2, "test")
@@ -361,7 +361,7 @@ class Served(unittest.TestCase):
                 client.limiter("paced", cost=6).wait()
             self.assertEqual((caught.exception.field, caught.exception.value), ("limits[0].cost", 6))
             with self.assertRaises(InvalidRequest):
-                client.limiter("paced", share="x" * 70_000).wait()
+                client.limiter("paced", flow="x" * 70_000).wait()
 
     def test_ids(self) -> None:
         for client in self.clients():

@@ -2,8 +2,8 @@ import { Connection, type Options } from "./connection.js";
 import { FleetpaceError } from "./errors.js";
 import { type Limit, Limiter, type Whose } from "./limiter.js";
 
-/** A limit of the server's file: its name, its text, and the templates of its keys and shares. */
-export type LimitInfo = { name: string; limit: string; key?: string; share?: string };
+/** A limit of the server's file: its name, its text, and the templates of its keys and flows; share is the earlier name of flow. */
+export type LimitInfo = { name: string; limit: string; key?: string; flow?: string; share?: string };
 
 /** The state of a limit. */
 export interface State {

@@ -13,9 +13,11 @@ export interface Limit {
   cost?: number | undefined;
 }
 
-/** The share of the calls. */
+/** The flow of the calls. */
 export interface Whose {
-  /** Whose calls they are, such as a tenant. While calls wait, turns are divided among the shares by weight. */
+  /** Whose calls they are, such as a tenant. While calls wait, turns are divided among the flows by weight. */
+  flow?: string | undefined;
+  /** @deprecated The earlier name of flow. It goes with v0.4. */
   share?: string | undefined;
   /** Default 1. */
   weight?: number | undefined;
@@ -76,8 +78,9 @@ export class Limiter {
   readonly request: Readonly<{ limits: readonly Limit[] } & Whose>;
 
   /** Use Fleetpace.limiter. */
-  constructor(private readonly connection: Connection, limits: readonly Limit[], { share, weight, urgent }: Whose) {
-    this.request = JSON.parse(JSON.stringify({ limits, share, weight, urgent })); // a copy, without undefined values
+  constructor(private readonly connection: Connection, limits: readonly Limit[], { flow, share, weight, urgent }: Whose) {
+    if (flow !== undefined && share !== undefined) throw new InvalidRequest(`share is ${share}: it is the earlier name of flow: give one of them`, { field: "share", value: share });
+    this.request = JSON.parse(JSON.stringify({ limits, flow: flow ?? share, weight, urgent })); // a copy, without undefined values
   }
 
   /** The same limits with other costs of a call, in their order: each is at least 1; undefined: as it was. */

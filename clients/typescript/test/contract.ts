@@ -16,6 +16,7 @@ const limits = list(8, limit);
 const id = text(256);
 const turn = text(16384);
 const whose = {
+  flow: text(256),
   share: text(256),
   weight: (value: unknown) => typeof value === "number" && value >= 1e-6 && value <= 1e6,
   urgent: (value: unknown) => typeof value === "boolean",

@@ -8,10 +8,17 @@ for (const over of ["tcp", "unix"] as const) {
     test("allow takes a turn if there is one now", async (t) => {
       const headers = { "ratelimit-policy": '"a";q=100;w=60', ratelimit: '"a";r=50;t=30' };
       const server = await fake(t, { "/v1/allow": () => ({ headers, body: { allowed: true, taken: 20, valid_ms: 200.5, remaining: 3, limit: "100/s", retry_after: 0 } }) }, over);
-      const { headers: got, ...answer } = await server.client().limiter("a", { key: "k", cost: 2, share: "s", weight: 2, urgent: false }).allow({ ahead: 20 });
+      const { headers: got, ...answer } = await server.client().limiter("a", { key: "k", cost: 2, flow: "s", weight: 2, urgent: false }).allow({ ahead: 20 });
       assert.deepEqual(answer, { allowed: true, taken: 20, validMs: 200.5, remaining: 3, limit: "100/s", retryAfter: 0 });
       assert.equal(got.get("RateLimit"), headers.ratelimit);
-      assert.deepEqual(server.asked[0]!.body, { limits: [{ name: "a", key: "k", cost: 2 }], share: "s", weight: 2, urgent: false, ahead: 20 });
+      assert.deepEqual(server.asked[0]!.body, { limits: [{ name: "a", key: "k", cost: 2 }], flow: "s", weight: 2, urgent: false, ahead: 20 });
+    });
+
+    test("share is the earlier name of flow", async (t) => {
+      const server = await fake(t, { "/v1/allow": () => ({ body: { allowed: true, taken: 1, limit: "1/s" } }) }, over);
+      await server.client().limiter("a", { share: "s" }).allow();
+      assert.deepEqual(server.asked[0]!.body, { limits: [{ name: "a" }], flow: "s" });
+      assert.throws(() => server.client().limiter("a", { flow: "s", share: "s" }), /earlier name of flow/);
     });
 
     test("allow that is refused is no error", async (t) => {
@@ -39,7 +46,7 @@ for (const over of ["tcp", "unix"] as const) {
 
     test("pause and resume are of the limits alone", async (t) => {
       const server = await fake(t, { "/v1/pause": () => done, "/v1/resume": () => done }, over);
-      const limiter = server.client().limiter("a", { key: "k", share: "s", urgent: true });
+      const limiter = server.client().limiter("a", { key: "k", flow: "s", urgent: true });
       await limiter.pause(1_500.4, "Retry-After");
       await limiter.pause(1e30, "x".repeat(1_000));
       await limiter.pause(10);

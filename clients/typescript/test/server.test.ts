@@ -28,7 +28,7 @@ ${["order", "late", "abort", "again", "places", "pause", "fetch", "killed"].map(
   - {name: requests, limit: 100/minute burst 100, group: llm}
   - {name: shop, key: "{shop}/{token}", limit: 1/minute}
   - {name: tenant, key: "{tenant}", limit: 1/minute}
-  - {name: account, share: "{tenant}", limit: 1/minute}
+  - {name: account, flow: "{tenant}", limit: 1/minute}
 `;
 
 async function freePort(): Promise<number> {
@@ -120,7 +120,7 @@ for (const over of ["tcp", "unix"] as const) {
       await assert.rejects(limiter.wait({ maxWait: 0 }), TooLate);
       const now = await client.state("minute");
       assert.deepEqual([now.waiting, now.booked], [0, 0]);
-      assert.ok(now.waitMs <= 60_000, `${now.waitMs}`);
+      assert.ok(now.waitMs! <= 60_000, `${now.waitMs}`);
     });
 
     test("the server notices a caller that hangs up", async () => {
@@ -236,14 +236,14 @@ for (const over of ["tcp", "unix"] as const) {
       assert.ok((await client.state("tokens")).stored >= 85);
     });
 
-    test("a key of several names, and a share", async () => {
-      const shop: Limiter = client.limiter("shop", { key: { shop: "s", token: "t" }, share: "s", weight: 2, urgent: true });
+    test("a key of several names, and a flow", async () => {
+      const shop: Limiter = client.limiter("shop", { key: { shop: "s", token: "t" }, flow: "s", weight: 2, urgent: true });
       await shop.wait();
       await assert.rejects(shop.wait({ maxWait: 0 }), TooLate);
     });
 
     test("a limit with a template of shares is paused, and a place of it is given up", async () => {
-      const account = client.limiter("account", { share: "acme" });
+      const account = client.limiter("account", { flow: "acme" });
       await account.wait();
       await assert.rejects(account.wait({ signal: AbortSignal.timeout(1_000), id: "job-1" }), { name: "TimeoutError" });
       await account.leave("job-1");

@@ -7,31 +7,31 @@ for (const over of ["tcp", "unix"] as const) {
   describe(`wait over ${over}`, () => {
     test("asks for what the limiter needs, and has the turn", async (t) => {
       const server = await fake(t, { "/v1/wait": () => ({ body: { turn: "t9", waited_ms: 12.5, lease_ms: 3000 } }) }, over);
-      const limiter = server.client({ token: "secret" }).limiter("openai", { key: "acme", cost: 3, share: "a", weight: 2, urgent: true });
+      const limiter = server.client({ token: "secret" }).limiter("openai", { key: "acme", cost: 3, flow: "a", weight: 2, urgent: true });
       const turn = await limiter.wait({ maxWait: 10_000, id: "job-17" });
       assert.deepEqual([turn.turn, turn.waitedMs, turn.leaseMs], ["t9", 12.5, 3000]);
       const [asked] = server.of("/v1/wait");
       assert.equal(asked!.headers.authorization, "Bearer secret");
       assert.match(String(asked!.headers["fleetpace-caller"]), new RegExp(`^[!-~]+/${process.pid}$`));
       assert.deepEqual({ ...asked!.body, poll: undefined }, {
-        limits: [{ name: "openai", key: "acme", cost: 3 }], share: "a", weight: 2, urgent: true, max_wait: "10000ms", id: "job-17", poll: undefined,
+        limits: [{ name: "openai", key: "acme", cost: 3 }], flow: "a", weight: 2, urgent: true, max_wait: "10000ms", id: "job-17", poll: undefined,
       });
     });
 
     test("asks for several limits at once, and for nothing that was not said", async (t) => {
       const server = await fake(t, { "/v1/wait": () => given }, over);
       const limits = [{ name: "requests" }, { name: "tokens", key: { shop: "s", token: "t" }, cost: 1200 }];
-      await server.client().limiter(limits, { share: "acme" }).wait();
-      assert.deepEqual(server.of("/v1/wait")[0]!.body, { limits, share: "acme", poll: "25000ms" });
+      await server.client().limiter(limits, { flow: "acme" }).wait();
+      assert.deepEqual(server.of("/v1/wait")[0]!.body, { limits, flow: "acme", poll: "25000ms" });
       assert.equal(server.of("/v1/wait")[0]!.headers.authorization, undefined);
     });
 
     test("asks again under the id of the answer, when the answer says", async (t) => {
       const server = await fake(t, { "/v1/wait": inTurn(later("p1", 150), later("p1", 0), given) }, over);
-      await server.client().limiter("a", { share: "s" }).wait({ maxWait: 5_000 });
+      await server.client().limiter("a", { flow: "s" }).wait({ maxWait: 5_000 });
       const asked = server.of("/v1/wait");
       assert.deepEqual(asked.map(({ body }) => body["id"]), [undefined, "p1", "p1"]);
-      assert.deepEqual(asked.map(({ body }) => body["share"]), ["s", "s", "s"]);
+      assert.deepEqual(asked.map(({ body }) => body["flow"]), ["s", "s", "s"]);
       assert.deepEqual(asked.slice(1).map(({ body }) => body["max_wait"]), ["5000ms", "5000ms"]); // the server counts from the first request
       assert.ok(asked[1]!.at - asked[0]!.at >= 145);
     });

@@ -22,10 +22,13 @@ class AsyncFleetpace(AsyncHTTP):
 
     def limiter(
         self, *limits: str | Limit, key: Key = None, cost: int = 1,
-        share: str | None = None, weight: float | None = None, urgent: bool = False,
+        flow: str | None = None, weight: float | None = None, urgent: bool = False, share: str | None = None,
     ) -> "AsyncLimiter":  # fmt: skip
-        """One limit, or several at once. Key and cost apply to limits given by name; a Limit has its own."""
-        return AsyncLimiter(self, needs_of(limits, key, cost, share, weight, urgent))
+        """One limit, or several at once. Key and cost apply to limits given by name; a Limit has its own.
+
+        share is the earlier name of flow. It is deprecated, and goes with v0.4.
+        """
+        return AsyncLimiter(self, needs_of(limits, key, cost, flow, weight, urgent, share))
 
     async def limits(self) -> list[LimitInfo]:
         """The limits of the server's file."""

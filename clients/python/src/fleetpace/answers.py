@@ -27,11 +27,12 @@ class Allowed:
 
 @dataclass(frozen=True)
 class LimitInfo:
-    """A limit of the server's file; key and share are templates."""
+    """A limit of the server's file; key and flow are templates. share is the earlier name of flow."""
 
     name: str
     limit: str
     key: str | None = None
+    flow: str | None = None
     share: str | None = None
 
 

@@ -1,6 +1,7 @@
 """What a call needs: permits of one limit, or of several at once."""
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,10 +23,10 @@ class Limit:
 
 @dataclass(frozen=True)
 class Needs:
-    """What the calls of a limiter need, and their share."""
+    """What the calls of a limiter need, and their flow."""
 
     limits: tuple[Limit, ...]
-    share: str | None
+    flow: str | None
     weight: float | None
     urgent: bool
 
@@ -39,15 +40,21 @@ class Needs:
         return {"limits": [present(name=limit.name, key=key, cost=n) for limit, key, n in parts]}
 
     def whose(self) -> Document:
-        """The share, weight and urgency, for requests that take turns."""
-        return present(share=self.share, weight=self.weight, urgent=self.urgent or None)
+        """The flow, weight and urgency, for requests that take turns."""
+        return present(flow=self.flow, weight=self.weight, urgent=self.urgent or None)
 
 
 def needs_of(
-    limits: tuple[str | Limit, ...], key: Key, cost: int, share: str | None, weight: float | None, urgent: bool
-) -> Needs:
-    """Key and cost apply to limits given by name; a Limit has its own."""
-    return Needs(tuple(Limit(x, key, cost) if isinstance(x, str) else x for x in limits), share, weight, urgent)
+    limits: tuple[str | Limit, ...], key: Key, cost: int,
+    flow: str | None, weight: float | None, urgent: bool, share: str | None,
+) -> Needs:  # fmt: skip
+    """Key and cost apply to limits given by name; a Limit has its own. share is the earlier name of flow."""
+    if share is not None:
+        if flow is not None:
+            raise invalid("share", share, "is the earlier name of flow: give one of them")
+        warnings.warn("share is deprecated, and goes with v0.4: use flow", DeprecationWarning, stacklevel=3)
+    limits_of = tuple(Limit(x, key, cost) if isinstance(x, str) else x for x in limits)
+    return Needs(limits_of, share if flow is None else flow, weight, urgent)
 
 
 def present(**fields: object) -> Document:

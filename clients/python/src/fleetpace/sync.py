@@ -20,10 +20,13 @@ class Fleetpace(SyncHTTP):
 
     def limiter(
         self, *limits: str | Limit, key: Key = None, cost: int = 1,
-        share: str | None = None, weight: float | None = None, urgent: bool = False,
+        flow: str | None = None, weight: float | None = None, urgent: bool = False, share: str | None = None,
     ) -> "Limiter":  # fmt: skip
-        """One limit, or several at once. Key and cost apply to limits given by name; a Limit has its own."""
-        return Limiter(self, needs_of(limits, key, cost, share, weight, urgent))
+        """One limit, or several at once. Key and cost apply to limits given by name; a Limit has its own.
+
+        share is the earlier name of flow. It is deprecated, and goes with v0.4.
+        """
+        return Limiter(self, needs_of(limits, key, cost, flow, weight, urgent, share))
 
     def limits(self) -> list[LimitInfo]:
         """The limits of the server's file."""
@@ -101,7 +104,7 @@ class Limiter:
         self._client, self._needs = client, needs
 
     @contextmanager
-    def turn(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Iterator[Need]:
+    def turn(self, cost: Cost = None, *, max_wait: float | None = None, id: str | None = None) -> Iterator[Turn]:
         """Waits for a turn. It holds its slots while the block runs, and releases them at the end."""
         with self._wait(cost, max_wait, id, slots=True) as turn:
             yield turn

@@ -26,8 +26,8 @@ func of(t *testing.T, set *limits.Set, name string, values ...string) *reserve.L
 func TestShares(t *testing.T) {
 	here(t, `
 limits:
-  - {name: account, limit: 100/s, group: g, share: "{tenant}", weights: {acme: 3, default: 2}}
-  - {name: host, limit: 5/s, group: g, key: "{host}", share: "{tenant}/{team}"}
+  - {name: account, limit: 100/s, group: g, flow: "{tenant}", weights: {acme: 3, default: 2}}
+  - {name: host, limit: 5/s, group: g, key: "{host}", flow: "{tenant}/{team}"}
 `)
 	set := load(t, reserve.Config{})
 	account := of(t, set, "account", "tenant", "acme")
@@ -41,16 +41,16 @@ limits:
 
 	_, err := set.For("account", nil)
 	require.ErrorIs(t, err, limits.ErrInvalid)
-	require.ErrorContains(t, err, `values for "account", where its share is "{tenant}": tenant is missing`)
+	require.ErrorContains(t, err, `values for "account", where its flow is "{tenant}": tenant is missing`)
 	_, err = set.For("host", map[string]string{"host": "h", "tenant": strings.Repeat("t", 256), "team": "x"})
-	require.ErrorContains(t, err, `where its key is "{host}" and its share is "{tenant}/{team}": the share must be at most 256 bytes, got 258`)
+	require.ErrorContains(t, err, `where its key is "{host}" and its flow is "{tenant}/{team}": the flow must be at most 256 bytes, got 258`)
 
 	_, err = set.All(map[string]string{"host": "h", "tenant": "a", "team": "c"}, "account", "host")
 	require.ErrorContains(t, err, "must be for calls of one flow")
 
 	write(t, `
 limits:
-  - {name: account, limit: 100/s, group: g, share: "{tenant}", weights: {acme: 4, default: 2}}
+  - {name: account, limit: 100/s, group: g, flow: "{tenant}", weights: {acme: 4, default: 2}}
 `)
 	changes, err := set.Reload()
 	require.NoError(t, err)

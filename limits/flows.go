@@ -20,13 +20,13 @@ const (
 // defaultWeight is the name of the weight of all flows that have none by their names.
 const defaultWeight = "default"
 
-// shares say whose calls have which share of a limit.
-type shares struct {
+// flows say whose calls have which share of a limit.
+type flows struct {
 	flow    template
 	weights map[string]float64 // nil: all are 1
 }
 
-func (s shares) weight(flow string) float64 {
+func (s flows) weight(flow string) float64 {
 	for _, name := range []string{flow, defaultWeight} {
 		if weight, ok := s.weights[name]; ok {
 			return weight
@@ -41,18 +41,18 @@ func (e *entry) readWeights(node *yaml.Node, path string) {
 		return
 	}
 	problems := &e.file.problems
-	e.shares.weights = map[string]float64{}
+	e.flows.weights = map[string]float64{}
 	for name, value := range pairs(node) {
 		if name.Kind != yaml.ScalarNode {
 			problems.add(name.Line, path, "must be by name, got %s", kindOf(name))
 			continue
 		}
 		of := path + "." + name.Value
-		if _, twice := e.shares.weights[name.Value]; twice {
+		if _, twice := e.flows.weights[name.Value]; twice {
 			problems.add(name.Line, of, "is there twice")
 			continue
 		}
-		e.shares.weights[name.Value] = 1
+		e.flows.weights[name.Value] = 1
 		text, ok := e.file.text(value, of, "weights")
 		if !ok {
 			continue
@@ -66,16 +66,16 @@ func (e *entry) readWeights(node *yaml.Node, path string) {
 		if err != nil {
 			problems.add(value.Line, of, "%v", err)
 		}
-		e.shares.weights[name.Value] = weight
+		e.flows.weights[name.Value] = weight
 	}
 }
 
-// String is what a limit says of shares, for the log; empty: nothing.
-func (s shares) String() string {
+// String is what a limit says of flows, for the log; empty: nothing.
+func (s flows) String() string {
 	if s.flow.text == "" {
 		return ""
 	}
-	text := ", share " + s.flow.text
+	text := ", flow " + s.flow.text
 	if len(s.weights) == 0 {
 		return text
 	}

@@ -1,0 +1,26 @@
+package limits_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/fleetpace/fleetpace/limits"
+	"github.com/fleetpace/fleetpace/reserve"
+)
+
+// TestEarlierNames reads a file of v0.2.
+func TestEarlierNames(t *testing.T) {
+	here(t, "limits:\n  - {name: a, limit: 10/s, lease: 1s, share: '{tenant}', weights: {acme: 3}}\n")
+	set := load(t, reserve.Config{})
+	about, err := set.About("a")
+	require.NoError(t, err)
+	assert.Equal(t, "{tenant}", about.Flow)
+	assert.Equal(t, []string{"tenant"}, about.FlowNames)
+	assert.Equal(t, time.Second, about.Prefetch)
+
+	here(t, "limits:\n  - name: a\n    limit: 10/s\n    share: '{tenant}'\n    flow: '{tenant}'\n")
+	require.EqualError(t, limits.Check("limits.yaml", reserve.Config{}), "limits.yaml:5: limits[0].flow: is there twice, first in line 4")
+}
