@@ -30,19 +30,29 @@ const stays = time.Minute
 // the ErrExhausted that ends first. If no Set fits, the error says why the preferred Set does not, or, if that one is
 // used up, why another one does not.
 func (c *Chained) Acquire(ctx context.Context, e Estimate, maxWait time.Duration) (int, *Call, error) {
+	var call *Call
+	i, err := c.choose(ctx, func(i int) (moves bool, err error) {
+		call, err = c.sets[i].acquireWithin(ctx, e, maxWait)
+		return elsewhere(err), err
+	})
+	return i, call, err
+}
+
+// choose tries Sets until one makes a call, or fails so that no other one is to be tried.
+func (c *Chained) choose(ctx context.Context, try func(i int) (moves bool, err error)) (int, error) {
 	first, since := c.first()
 	var failed error
 	exhausted := 0
 	var soonest *Exhausted
 	for k := range c.sets {
 		i := (first + k) % len(c.sets)
-		call, err := c.sets[i].acquireWithin(ctx, e, maxWait)
+		moves, err := try(i)
 		if err == nil {
 			c.use(i, since)
-			return i, call, nil
+			return i, nil
 		}
-		if ctx.Err() != nil || !elsewhere(err) {
-			return i, nil, err
+		if ctx.Err() != nil || !moves {
+			return i, err
 		}
 		var gone *Exhausted
 		if errors.As(err, &gone) {
@@ -55,12 +65,12 @@ func (c *Chained) Acquire(ctx context.Context, e Estimate, maxWait time.Duration
 		}
 	}
 	if len(c.sets) == 0 {
-		return 0, nil, fmt.Errorf("llm: %w Chain: needs at least one Set", ErrInvalid)
+		return 0, fmt.Errorf("llm: %w Chain: needs at least one Set", ErrInvalid)
 	}
 	if exhausted == len(c.sets) {
-		return 0, nil, soonest
+		return 0, soonest
 	}
-	return 0, nil, failed
+	return 0, failed
 }
 
 // acquireWithin is Acquire for a call that waits for at most a time.

@@ -95,7 +95,7 @@ func (e estimating) RoundTrip(r *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return response, err
 	}
-	response.Body = signedBody{response.Body, cancel}
+	response.Body = endingBody{response.Body, cancel}
 	return response, nil
 }
 
@@ -111,25 +111,29 @@ func (e estimating) send(r *http.Request) (*http.Response, error) {
 	return e.send(r)
 }
 
-// signedBody ends the context of a request that AWS has signed.
-type signedBody struct {
+// endingBody ends the context of its request.
+type endingBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
 }
 
-func (b signedBody) Close() error {
+func (b endingBody) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()
 }
 
 type timerKey struct{}
 
-// sending ends the timer of a request that has its turn.
+// sending ends the timers of a request that has its turn.
 type sending struct{ base http.RoundTripper }
 
 func (s sending) RoundTrip(r *http.Request) (*http.Response, error) {
 	if timer, ok := r.Context().Value(timerKey{}).(*time.Timer); ok {
 		timer.Stop()
+	}
+	if w, ok := r.Context().Value(waitingKey{}).(*waiting); ok {
+		w.sent.Store(true)
+		w.timer.Stop()
 	}
 	if s.base == nil {
 		return http.DefaultTransport.RoundTrip(r)

@@ -188,3 +188,34 @@ func ExampleUrgent() {
 	fmt.Println(response.Status)
 	// Output: 200 OK
 }
+
+// An SDK uses two accounts, of which the second one serves another model.
+func ExampleChained_Client() {
+	client, stop := startRedis()
+	defer stop()
+	api := startAPI()
+	defer api.Close()
+	var models [2]*llm.Set
+	for i, model := range []string{"claude-opus-5", "claude-fable-5"} {
+		set, err := llm.New(client, llm.Config{Account: "anthropic", Preset: llm.Anthropic(model, llm.Build)})
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer set.Close()
+		models[i] = set
+	}
+	names := []string{"claude-opus-5", "claude-fable-5"}
+	chained := llm.Chain(models[0], models[1]).Client(nil, 20*time.Second, func(pick int, r *http.Request) error {
+		return llm.SetModel(r, names[pick]) // the URL and the headers may change, too
+	})
+	response, err := chained.Post(api.URL+"/v1/messages", "application/json", strings.NewReader(`{"model":"any","max_tokens":100}`))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(response.Body)
+	fmt.Println(response.Status, strings.Contains(string(text), "claude-opus-5"), err)
+	// Output: 200 OK true <nil>
+}
