@@ -275,11 +275,11 @@ func TestForeignKeysAreLeftAlone(t *testing.T) {
 			_, err := j.Ask(ctx, "id", time.Second)
 			return err
 		},
-		"join": func(ctx context.Context, l *reserve.Limiter) error {
+		"book": func(ctx context.Context, l *reserve.Limiter) error {
 			j, _ := reserve.All(l)
 			return j.Book(ctx, []reserve.Call{{ID: "id"}})[0].Err
 		},
-		"leave": func(ctx context.Context, l *reserve.Limiter) error {
+		"cancel booking": func(ctx context.Context, l *reserve.Limiter) error {
 			j, _ := reserve.All(l)
 			return j.CancelBooking(ctx, "id")
 		},

@@ -99,11 +99,11 @@ func TestVerbsEndWithTheirContext(t *testing.T) {
 		"set limit":   func(ctx context.Context, l *reserve.Limiter) error { return l.SetLimit(ctx, reserve.PerSecond(5), 0) },
 		"reset limit": func(ctx context.Context, l *reserve.Limiter) error { return l.ResetLimit(ctx) },
 		"state":       func(ctx context.Context, l *reserve.Limiter) error { _, err := l.State(ctx); return err },
-		"leave": func(ctx context.Context, l *reserve.Limiter) error {
+		"cancel booking": func(ctx context.Context, l *reserve.Limiter) error {
 			j, err := reserve.All(l)
 			return errors.Join(err, j.CancelBooking(ctx, "a"))
 		},
-		"join": func(ctx context.Context, l *reserve.Limiter) error {
+		"book": func(ctx context.Context, l *reserve.Limiter) error {
 			j, err := reserve.All(l)
 			return errors.Join(err, j.Book(ctx, []reserve.Call{{ID: "a"}})[0].Err)
 		},
