@@ -53,8 +53,8 @@ that are done and retries failed ones. Only one process may write to it at a
 time. Processes that share a Redis share the limit of an API host.
 
 With -api llm, 4 processes send 600 sample prompts to a demo of a language model
-that limits requests and tokens per second, and requests per minute. Only the
-response states what a call costs in tokens. That takes about half a minute.
+that limits requests and tokens. Only the response states what a call costs in
+tokens. That takes about half a minute.
 Your own records need "prompt" and "max_tokens".
 
 `

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/example"
+	"github.com/fleetpace/fleetpace/llm"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
@@ -16,10 +17,9 @@ import (
 type setup struct {
 	RedisURL    string         `json:"redis_url"`
 	API         string         `json:"api"`
-	Limits      llmLimits      `json:"limits"`
+	Preset      llm.Preset     `json:"preset"`
 	Outage      reserve.Policy `json:"outage"`
 	Concurrency int            `json:"concurrency"`
-	NoSettle    bool           `json:"no_settle,omitempty"`
 }
 
 // outcome is one line from a worker. Exactly one of Ready, Result and Fatal is set.
@@ -28,10 +28,9 @@ type outcome struct {
 	Result *example.Result `json:"result,omitempty"`
 	Fatal  string          `json:"fatal,omitempty"` // why it exits
 
-	Retried   int    `json:"retried,omitempty"`
-	Estimated int    `json:"estimated,omitempty"` // tokens
-	Used      int    `json:"used,omitempty"`      // tokens
-	HeldBy    string `json:"held_by,omitempty"`   // the limit that the call waited for
+	Retried   int `json:"retried,omitempty"`
+	Estimated int `json:"estimated,omitempty"` // tokens
+	Used      int `json:"used,omitempty"`      // tokens
 }
 
 // killAfter is how long a worker may take to end before it is killed.

@@ -26,7 +26,6 @@ type lead struct {
 
 	tally           tally
 	estimated, used int            // tokens of the calls that were made
-	heldBack        map[string]int // calls, by the limit that delayed them most
 	workers         map[string]int // records, by worker
 }
 
@@ -130,9 +129,6 @@ func (l *lead) note(from *example.Worker, line outcome) {
 	l.workers[from.Name]++
 	l.estimated += line.Estimated
 	l.used += line.Used
-	if line.HeldBy != "" {
-		l.heldBack[line.HeldBy]++
-	}
 	l.tally.retried += line.Retried
 	if line.Result.Status == example.Done {
 		l.tally.done++

@@ -12,45 +12,47 @@ import (
 	"github.com/fleetpace/fleetpace/internal/chart"
 	"github.com/fleetpace/fleetpace/internal/example"
 	"github.com/fleetpace/fleetpace/internal/progress"
+	"github.com/fleetpace/fleetpace/llm"
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
 // apiLLM, as the value of -api, selects the demo of a language model.
 const apiLLM = "llm"
 
-// llmLimits are the limits of the language model, as the fleet keeps them. The burst of the tokens is
-// several times the largest cost of a call, because a full bucket takes back no permits of a settled
-// call; see [reserve.Reservation.Settle].
-type llmLimits struct {
-	Requests reserve.Limit `json:"requests"`
-	Tokens   reserve.Limit `json:"tokens"`
-	Quota    reserve.Limit `json:"quota"` // of requests
+// llmPreset returns the limits of the demo: requests, and tokens for about 16 calls of the sample per second. Calls
+// reserve the most that they can cost.
+func llmPreset(cfg *config) llm.Preset {
+	p := llm.Preset{
+		API: bodies.OpenAI, Model: "demo", Requests: max(1, int(60*cfg.limit.Rate())), Tokens: 360_000,
+		Counting: llm.CountReserved, Burst: 420 * time.Millisecond, // several of the largest calls
+	}
+	if cfg.noSettle {
+		p.Counting = llm.CountSum
+	}
+	return p
 }
 
-// llmNames are the names of the limits, in their order.
-var llmNames = [3]string{"requests", "tokens", "quota"}
+// llmNames are the names of the limits, in the order of llmLimits.
+var llmNames = [2]string{"requests", "tokens"}
 
-func (l llmLimits) all() [3]reserve.Limit { return [3]reserve.Limit{l.Requests, l.Tokens, l.Quota} }
-
-// newLLMLimits returns limits with tokens for about 16 calls of the sample per second, and a quota
-// that is enough for all of them within one minute. The quota has a margin for calls that leave in
-// one minute and arrive in the next.
-func newLLMLimits(requests reserve.Limit) llmLimits {
-	return llmLimits{
-		Requests: requests,
-		Tokens:   reserve.PerSecond(6000).Burst(2500),
-		Quota:    reserve.Quota(1000, reserve.CalendarMinute).Margin(100 * time.Millisecond),
+// llmLimits returns the limits of a preset as a Set keeps them.
+func llmLimits(p llm.Preset) (limits [2]reserve.Limit) {
+	for i, perMinute := range [2]int{p.Requests, p.Tokens} {
+		limits[i] = reserve.PerMinute(float64(perMinute)).Burst(max(1, int(float64(perMinute)*p.Burst.Minutes())))
 	}
+	return limits
 }
 
 // runLLM sends the records to a language model, from worker processes; see run.
 func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err error) {
-	limits := newLLMLimits(cfg.limit)
-	records, err := readPrompts(cfg, limits.Tokens.MaxBurst())
+	preset := llmPreset(cfg)
+	limits := llmLimits(preset)
+	records, err := readPrompts(cfg, limits[1].MaxBurst())
 	if err != nil {
 		return nil, err
 	}
-	model, err := example.StartLLM(limits.Requests, limits.Tokens, limits.Quota)
+	model, err := example.StartLLM(limits[0], limits[1])
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +78,7 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 	watching, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	sleeper := bare.Watch(watching)
-	l := &lead{journal: results, todo: todo, heldBack: make(map[string]int), workers: make(map[string]int)}
+	l := &lead{journal: results, todo: todo, workers: make(map[string]int)}
 	l.changed = func(t tally) {
 		bar.Set(skipped + t.done + t.failed)
 		if ctx.Err() == nil {
@@ -84,16 +86,16 @@ func runLLM(ctx context.Context, cfg *config, stderr *os.File) (_ *report, err e
 		}
 	}
 	err = l.run(ctx, cfg.workers, setup{
-		RedisURL: server.URL, API: model.URL, Limits: limits, Outage: cfg.outage,
-		Concurrency: max(1, cfg.concurrency/cfg.workers), NoSettle: cfg.noSettle,
+		RedisURL: server.URL, API: model.URL, Preset: preset, Outage: cfg.outage,
+		Concurrency: max(1, cfg.concurrency/cfg.workers),
 	}, stderr)
 	beside := sleeper.Figures()
 	bar.Close()
 
-	rep := newLLMReport(cfg, len(records), skipped, l, model, beside)
+	rep := newLLMReport(cfg, len(records), skipped, l, limits, model, beside)
 	if calls := model.Judges[0].History(); cfg.chart != "" && len(calls) > 0 {
 		err = errors.Join(err, chart.Requests(cfg.chart, "Requests of a fleet to a language model; the limit of its "+rep.Tightest+" is the tightest",
-			calls, time.Second, limits.Requests.Rate()))
+			calls, time.Second, limits[0].Rate()))
 	}
 	return rep, err
 }

@@ -14,7 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/example"
+	"github.com/fleetpace/fleetpace/llm"
 	"github.com/fleetpace/fleetpace/reserve"
+	"github.com/fleetpace/fleetpace/transport/bodies"
 )
 
 // somePrompts is a file with the first n prompts of the sample.
@@ -42,7 +44,7 @@ func runLLMChild(t *testing.T, args ...string) report {
 	return rep
 }
 
-// TestLLM proves that worker processes do all records under three limits, each once, with
+// TestLLM proves that worker processes do all records under two limits, each once, with
 // and without settling, and that the report adds up. How much of the limits they used is
 // a measurement.
 func TestLLM(t *testing.T) {
@@ -59,7 +61,7 @@ func TestLLM(t *testing.T) {
 			assert.GreaterOrEqual(t, rep.Retried, rep.Refused)
 			assert.Equal(t, 4, rep.Processes)
 			assert.Contains(t, llmNames, rep.Tightest)
-			assert.Len(t, rep.Limits, 3)
+			assert.Len(t, rep.Limits, 2)
 
 			var done []string
 			estimated, used := 0, 0
@@ -88,42 +90,43 @@ func TestLLM(t *testing.T) {
 	}
 }
 
-// TestSettling proves that a call which is settled leaves the limit with all that it did
-// not use of its estimate, and one which is not leaves it with nothing of that. The limit
-// fills by a token an hour.
+// TestSettling proves that a call which is settled leaves the limit with all that it did not use of its estimate, and one
+// which is not leaves it with nothing of that. The limit fills by a token a minute.
 func TestSettling(t *testing.T) {
 	t.Parallel() // mostly waiting
 	const burst = 2500
-	for name, noSettle := range map[string]bool{"settled": false, "estimated": true} {
+	for name, counting := range map[string]llm.Counting{"settled": llm.CountReserved, "estimated": llm.CountSum} {
 		t.Run(name, func(t *testing.T) {
-			limits := newLLMLimits(reserve.PerSecond(100))
-			limits.Tokens = reserve.Every(time.Hour).Burst(burst)
-			model, err := example.StartLLM(limits.Requests, limits.Tokens, limits.Quota)
+			preset := llm.Preset{API: bodies.OpenAI, Model: "demo", Tokens: 1, Counting: counting, Burst: burst * time.Minute}
+			model, err := example.StartLLM(reserve.PerSecond(100), reserve.PerSecond(6000).Burst(burst))
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, model.Close()) }()
 			server, err := example.OpenRedis(t.Context(), "")
 			require.NoError(t, err)
 			defer func() { assert.NoError(t, server.Close()) }()
 			w := &llmWorker{
-				setup: setup{API: model.URL, Limits: limits, NoSettle: noSettle},
+				setup: setup{API: model.URL, Preset: preset},
 				api:   newAPIClient(model.URL, http.Header{}, 1), up: json.NewEncoder(io.Discard),
 			}
 			defer w.api.close()
 			require.NoError(t, w.open(server))
-			defer func() { assert.NoError(t, w.close()) }()
 
 			r := example.SamplePrompts(1)[0]
 			require.NoError(t, w.process(t.Context(), r))
+			w.set.Close() // the call is settled
 			var p example.Prompt
 			require.NoError(t, json.Unmarshal(r.Body, &p))
 			left := burst - p.Usage(r.ID).TotalTokens
-			if noSettle {
+			if counting == llm.CountSum {
 				left = burst - p.Estimate()
 			}
-			ok, err := w.limits[1].AllowN(t.Context(), left)
+			require.NoError(t, w.open(server))
+			defer w.set.Close()
+			tokens := w.set.Limits().Limits()[0]
+			ok, err := tokens.AllowN(t.Context(), left)
 			require.NoError(t, err)
 			require.True(t, ok, "less than %d tokens are left", left)
-			ok, err = w.limits[1].Allow(t.Context())
+			ok, err = tokens.Allow(t.Context())
 			require.NoError(t, err)
 			require.False(t, ok, "more than %d tokens are left", left)
 		})

@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"os/signal"
-	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -18,16 +17,15 @@ import (
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/fleetpace/fleetpace/internal/example"
+	"github.com/fleetpace/fleetpace/llm"
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// llmWorker sends records to a language model. Each call waits for one turn from all limits
-// together.
+// llmWorker sends records to a language model.
 type llmWorker struct {
 	setup
-	api    *apiClient
-	limits []*reserve.Limiter
-	turns  *reserve.Joint
+	api *apiClient
+	set *llm.Set
 
 	mu sync.Mutex // so that reports are not mixed
 	up *json.Encoder
@@ -62,7 +60,7 @@ func (w *llmWorker) run(stdin io.Reader) (err error) {
 	if err := w.open(server); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, w.close()) }()
+	defer w.set.Close()
 	w.api = newAPIClient(w.API, http.Header{}, w.Concurrency)
 	defer w.api.close()
 	w.connect(ctx)
@@ -86,36 +84,14 @@ func (w *llmWorker) run(stdin io.Reader) (err error) {
 	return nil
 }
 
-// open makes the limits, in one group, and their Joint.
-func (w *llmWorker) open(server *example.Redis) error {
+// open makes the limits of the model.
+func (w *llmWorker) open(server *example.Redis) (err error) {
 	u, err := url.Parse(w.API)
 	if err != nil {
 		return err
 	}
-	for i, limit := range w.Limits.all() {
-		estimated := llmNames[i] == "tokens" && !w.NoSettle
-		l, err := reserve.New(server.Client, reserve.Config{
-			Name:    llmNames[i],
-			Group:   "batch " + u.Host,
-			Limit:   limit,
-			Settles: estimated,
-			Outage:  reserve.Outage{Policy: w.Outage},
-		})
-		if err != nil {
-			return err
-		}
-		w.limits = append(w.limits, l)
-	}
-	w.turns, err = reserve.All(w.limits...)
+	w.set, err = llm.New(server.Client, llm.Config{Account: "batch " + u.Hostname() + " " + u.Port(), Preset: w.Preset, Outage: reserve.Outage{Policy: w.Outage}})
 	return err
-}
-
-func (w *llmWorker) close() error {
-	var errs []error
-	for _, l := range w.limits {
-		errs = append(errs, l.Close())
-	}
-	return errors.Join(errs...)
 }
 
 // connect makes connections to the API in advance, so that the first calls do not arrive later than
@@ -184,34 +160,25 @@ func (w *llmWorker) process(ctx context.Context, r example.Record) error {
 	return nil
 }
 
-// attempt makes one call in its turn. It takes the most permits that the call can cost, and settles
-// the difference when the response states the real cost.
+// attempt makes one call in its turn. It reserves the most tokens that the call can cost, and settles what the response
+// states.
 func (w *llmWorker) attempt(ctx context.Context, r example.Record, p example.Prompt, line *outcome, attempts *int) (json.RawMessage, error) {
-	turn, err := w.turns.Reserve(ctx, 1, p.Estimate(), 1)
+	call, err := w.set.Acquire(ctx, llm.Estimate{Input: len(p.Prompt), Max: p.MaxTokens})
 	if err != nil {
 		return nil, &turnError{err}
 	}
-	if held := turn.HeldBy(); held != nil {
-		line.HeldBy = llmNames[slices.Index(w.limits, held)]
-	}
-	finish := context.WithoutCancel(ctx) // a call that has its turn is finished, also if the worker is to stop
-	if err := turn.Wait(ctx); err != nil {
-		return nil, errors.Join(&turnError{err}, turn.Cancel(finish))
-	}
+	defer call.Close() // if the cost is unknown, the estimate stays charged
 	*attempts++
-	answer, err := w.api.call(finish, r)
+	answer, err := w.api.call(context.WithoutCancel(ctx), r) // a call that has its turn is finished, also if the worker is to stop
 	if err != nil {
-		return nil, err // the cost is unknown, so the estimate stays charged
+		return nil, err
 	}
 	var c example.Completion
 	if err := json.Unmarshal(answer, &c); err != nil || c.Usage.TotalTokens < 1 {
 		return nil, backoff.Permanent(fmt.Errorf("the answer does not say what it cost: %s", excerpt(answer)))
 	}
 	line.Used = c.Usage.TotalTokens
-	if w.NoSettle {
-		return answer, nil
-	}
-	// If Settle fails, the estimate stays charged.
-	_ = turn.Settle(finish, 1, c.Usage.TotalTokens, 1)
+	call.Saw(llm.Usage{Input: c.Usage.PromptTokens, Output: c.Usage.CompletionTokens})
+	call.Done()
 	return answer, nil
 }

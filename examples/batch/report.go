@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/bare"
@@ -31,7 +30,7 @@ type report struct {
 	Seconds        float64 `json:"seconds"`     // from the first to the last request
 	Utilization    float64 `json:"utilization"` // (requests - burst) / (limit * seconds)
 
-	// With -api llm, Tightest is the limit that most calls waited for. The rate and the
+	// With -api llm, Tightest is the limit that is used most. The rate and the
 	// utilization above are those of this limit, in its permits.
 	Tightest  string        `json:"tightest,omitempty"`
 	Limits    []limitReport `json:"limits,omitempty"`
@@ -71,21 +70,19 @@ type limitReport struct {
 	Name  string        `json:"name"`
 	Limit reserve.Limit `json:"limit"`
 	Used  int           `json:"used"` // permits
-	// Utilization is (used - burst) / (rate * seconds). For a quota, it is the used part of its
-	// fullest window.
+	// Utilization is (used - burst) / (rate * seconds).
 	Utilization float64 `json:"utilization"`
-	HeldBack    int     `json:"held_back"` // calls that this limit delayed most
 }
 
-func newLLMReport(cfg *config, records, skipped int, l *lead, model *example.LLM, beside bare.Figures) *report {
+func newLLMReport(cfg *config, records, skipped int, l *lead, limits [2]reserve.Limit, model *example.LLM, beside bare.Figures) *report {
 	s := model.Judges[0].Summary()
 	r := newReport(cfg, records, skipped, l.tally, s, beside)
 	r.Refused = model.Refusals()
 	r.Estimated, r.Used, r.Processes = l.estimated, l.used, len(l.workers)
-	for i, limit := range newLLMLimits(cfg.limit).all() {
-		own := limitReport{Name: llmNames[i], Limit: limit, HeldBack: l.heldBack[llmNames[i]]}
+	for i, limit := range limits {
+		own := limitReport{Name: llmNames[i], Limit: limit}
 		own.Used, own.Utilization = used(model.Judges[i].History(), limit, s.Last.Sub(s.First))
-		if i == 0 || own.HeldBack > r.Limits[r.tightest()].HeldBack {
+		if i == 0 || own.Utilization > r.Utilization {
 			r.Tightest, r.LimitPerSecond, r.Utilization = own.Name, limit.Rate(), own.Utilization
 		}
 		r.Limits = append(r.Limits, own)
@@ -93,26 +90,14 @@ func newLLMReport(cfg *config, records, skipped int, l *lead, model *example.LLM
 	return r
 }
 
-// tightest returns the index of the limit that Tightest names.
-func (r *report) tightest() int {
-	return slices.IndexFunc(r.Limits, func(l limitReport) bool { return l.Name == r.Tightest })
-}
-
 // used returns how many permits the accepted calls used, and the utilization of the limit.
 func used(calls []provider.Call, limit reserve.Limit, took time.Duration) (permits int, utilization float64) {
-	windows := make(map[time.Time]int)
 	for _, c := range calls {
 		if !c.Refused {
 			permits += c.N
-			windows[c.At.Truncate(time.Minute)] += c.N
 		}
 	}
-	switch {
-	case limit.Kind() == reserve.KindQuota:
-		for _, n := range windows {
-			utilization = max(utilization, float64(n)/float64(limit.MaxBurst()))
-		}
-	case took > 0:
+	if took > 0 {
 		utilization = float64(permits-limit.MaxBurst()) / (limit.Rate() * took.Seconds())
 	}
 	return permits, round(utilization, 4)
@@ -145,7 +130,7 @@ func (r *report) print(cfg *config, stdout, stderr io.Writer) error {
 	if cfg.api == apiLLM {
 		text += fmt.Sprintf("\n%d processes; %d tokens used of %d that were estimated\n", r.Processes, r.Used, r.Estimated)
 		for _, l := range r.Limits {
-			text += fmt.Sprintf("%-8s %-28v %5.1f %% used, held back %d calls\n", l.Name, l.Limit, 100*l.Utilization, l.HeldBack)
+			text += fmt.Sprintf("%-8s %-28v %5.1f %% used\n", l.Name, l.Limit, 100*l.Utilization)
 		}
 	} else {
 		text += fmt.Sprintf(", %.1f %% of %v used\n", 100*r.Utilization, cfg.limit)

@@ -18,7 +18,7 @@ import (
 	"github.com/fleetpace/fleetpace/reserve"
 )
 
-// LLM stands in for a language model, on the loopback interface. It has three limits, and judges
+// LLM stands in for a language model, on the loopback interface. It has two limits, and judges
 // each call when it arrives. It knows the cost in tokens by then; the caller learns it from the
 // response.
 type LLM struct {
@@ -28,7 +28,7 @@ type LLM struct {
 
 	// Judges of the limits, in their order. Each judges every call, also if another one has refused
 	// it. So the demo is stricter than a real API.
-	Judges [3]*provider.Provider
+	Judges [2]*provider.Provider
 
 	mu      sync.Mutex
 	refused int
@@ -53,9 +53,8 @@ const (
 )
 
 // StartLLM starts the API. It has the rates of the fleet, and larger bursts: by what the rate
-// allows in 200 ms, at least nine; see StartAddresses. Its quota equals the fleet's, which has a margin
-// at the edges of minutes instead.
-func StartLLM(requests, tokens, quota reserve.Limit) (*LLM, error) {
+// allows in 200 ms, at least nine; see StartAddresses.
+func StartLLM(requests, tokens reserve.Limit) (*LLM, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("demo API: %w", err)
@@ -64,10 +63,9 @@ func StartLLM(requests, tokens, quota reserve.Limit) (*LLM, error) {
 	a := &LLM{
 		URL:    fmt.Sprintf("http://%s/completions", listener.Addr()),
 		served: make(chan error, 1),
-		Judges: [3]*provider.Provider{
+		Judges: [2]*provider.Provider{
 			provider.New(provider.TokenBucket(requests.Rate(), requests.MaxBurst()+jitter(requests.Rate()))),
 			provider.New(provider.TokenBucket(tokens.Rate(), tokens.MaxBurst()+jitter(tokens.Rate()))),
-			provider.New(provider.FixedWindow(quota.MaxBurst(), time.Minute)),
 		},
 	}
 	mux := http.NewServeMux()
@@ -112,7 +110,7 @@ func (a *LLM) complete(w http.ResponseWriter, r *http.Request) {
 func (a *LLM) judge(tokens int) (after time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for i, cost := range []int{1, tokens, 1} {
+	for i, cost := range []int{1, tokens} {
 		if ok, wait := a.Judges[i].Judge(cost); !ok {
 			after = max(after, wait)
 		}
