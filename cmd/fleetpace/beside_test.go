@@ -28,7 +28,7 @@ func TestWhyBesideAStop(t *testing.T) {
 	s.known("calls", "gpt-5/tokens", "other")
 	require.NoError(t, limits["calls"].Stop(t.Context(), time.Time{}, "no credit"))
 	require.NotContains(t, s.does("why", "azure/other"), "stopped")
-	require.Regexp(t, `(?s)^wrong  openai/prod/calls: .*\nNothing holds back calls of 1 of 2 limits\.\n$`, s.does("why", "openai/prod"))
+	require.Regexp(t, `(?s)^wrong  openai/prod/calls: .*\nNothing holds back calls of openai/prod/gpt-5/tokens\.\n$`, s.does("why", "openai/prod"))
 	code, _, errs := s.command("", "resume", "openai/prod", "-y")
 	require.Equal(t, exitUnknown, code)
 	require.Contains(t, errs, `"openai/prod" is a group: name one of its limits (openai/prod/calls, openai/prod/gpt-5/tokens). Run:`+"\n  fleetpace resume openai/prod/calls\n")

@@ -97,8 +97,9 @@ func (a *app) examine(ctx context.Context) (all []finding, err error) {
 		}
 		all = append(all, f)
 	}
-	processes, err := a.ofFleet(ctx)
+	processes, err := a.ofFleet(ctx, strings.Contains(rights[0].Text, "OOM"))
 	all = append(all, processes...)
+	all = append(all, a.ofDatabases(ctx)...)
 	if rights[0].Level == "problem" { // whose line to type gives all rights
 		all = slices.DeleteFunc(all, func(f finding) bool {
 			return (f.About == "latency" || f.About == "fleet") && (strings.Contains(f.Text, "NOPERM") || strings.Contains(f.Text, reserve.ErrDenied.Error()))
@@ -318,15 +319,15 @@ func grants(user, prefix string) string {
 }
 
 // ofFleet looks whether the processes fit together, and whether a limit is stopped or paused.
-func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
+func (a *app) ofFleet(ctx context.Context, full bool) ([]finding, error) {
 	names, err := a.fleet.Names(ctx)
 	if err != nil {
 		return []finding{{"fleet", "problem", err.Error(), a.fleet.Command("ls")}}, nil
 	}
 	var all []finding
 	alive, keys := map[string]bool{}, ""
+	var spoken versions
 	var denied error // one finding for all limits
-	wrong := []fleet.Why{fleet.WhyNoWrites, fleet.WhyStopped, fleet.WhyCorrupt, fleet.WhyKind, fleet.WhyVersion, fleet.WhyNobody, fleet.WhyDiffer}
 	for _, n := range names {
 		s, err := a.fleet.Survey(ctx, n)
 		if errors.Is(err, reserve.ErrDenied) {
@@ -343,6 +344,7 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 				alive[p.ID] = true
 			}
 		}
+		spoken.add(s)
 		answer, err := a.fleet.Explain(ctx, n, "")
 		switch {
 		case errors.Is(err, fleet.ErrUnknown): // it has just expired
@@ -360,24 +362,24 @@ func (a *app) ofFleet(ctx context.Context) ([]finding, error) {
 		switch {
 		case answer.Reason == fleet.WhyNobody && answer.Held == 0: // somebody may have ended them by hand
 			all = append(all, finding{"fleet", "note", n.String() + ": " + answer.Text + " Nothing waits here", do})
-		case answer.Reason == fleet.WhyPaused:
-			all = append(all, finding{"fleet", "note", n.String() + ": " + answer.Text, do})
-		case slices.Contains(wrong, answer.Reason):
+		case mustAct(answer), answer.Reason == fleet.WhyDiffer:
 			all = append(all, finding{"fleet", "problem", strings.TrimSpace(n.String() + ": " + answer.Text + " " + answer.More), do})
 		case len(s.Differ) > 0:
 			all = append(all, finding{"fleet", "problem", n.String() + ": processes are configured with different limits", do})
-		case len(s.Protocols) > 1:
-			all = append(all, finding{"fleet", "note", fmt.Sprintf("processes of %s speak protocols %s; until the older ones are replaced, additions are off", n, strings.Trim(fmt.Sprint(s.Protocols), "[]")), do})
+		case answer.Reason == fleet.WhyPaused, answer.Reason == fleet.WhyUsedUp:
+			all = append(all, finding{"fleet", "note", strings.TrimSpace(n.String() + ": " + answer.Text + " " + answer.More), do})
 		}
 	}
 	if denied != nil {
 		all = append(all, finding{"fleet", "problem", denied.Error(), ""})
 	}
 	switch {
+	case len(names) == 0 && full:
+		return []finding{{"fleet", "note", a.fleet.None() + "; processes that run could not write here", ""}}, nil
 	case len(names) == 0:
 		return []finding{{"fleet", "note", a.fleet.None() + "; if workers run, theirs is another Redis or prefix", "fleetpace doctor --redis URL --prefix TEXT"}}, nil
 	case len(all) == 0:
-		return []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d; they fit together, and no limit is stopped or paused%s", len(names), len(alive), keys), ""}}, nil
+		all = []finding{{"fleet", "ok", fmt.Sprintf("limits: %d, processes alive: %d (compare with what you deployed); they fit together, and no limit is stopped, paused or used up%s", len(names), len(alive), keys), ""}}
 	}
-	return all, nil
+	return append(all, spoken.findings(a.others(ctx))...), nil
 }

@@ -1,16 +1,21 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
+	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/fleetpace/fleetpace/internal/frozen"
 	"github.com/fleetpace/fleetpace/internal/redistest"
 	"github.com/fleetpace/fleetpace/lua"
 )
@@ -166,16 +171,140 @@ func TestDoctorNamesPauses(t *testing.T) {
 	require.NoError(t, l.Wait(t.Context()))
 	s.known("api")
 	_, out, _ := s.command("", "doctor")
-	require.Contains(t, out, "limits: 1, processes alive: 1; they fit together, and no limit is stopped or paused\n")
+	require.Contains(t, out, "limits: 1, processes alive: 1 (compare with what you deployed); they fit together, and no limit is stopped, paused or used up\n")
 	keyed := s.limiter("keyed", "100/s")
 	require.NoError(t, keyed.For("a").Wait(t.Context()))
 	require.Eventually(t, func() bool {
 		_, out, _ := s.command("", "doctor")
-		return strings.Contains(out, "no limit is stopped or paused; keys were not looked at\n")
+		return strings.Contains(out, "no limit is stopped, paused or used up; keys were not looked at\n")
 	}, 20*time.Second, 20*time.Millisecond)
 	require.NoError(t, l.Pause(t.Context(), time.Hour, "their status page is red"))
 	_, out, _ = s.command("", "doctor")
 	require.Regexp(t, `note     fleet: api: It is paused until .* their status page is red.*\n         fleetpace why api\n`, out)
+}
+
+// What why finds wrong, doctor does not find well. A fleet that has ended is named.
+func TestDoctorAgreesWithWhy(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.New(t))
+	slots := s.limiter("slots", "1 at once")
+	_, err := slots.Acquire(t.Context(), 1)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	waiting.Go(func() { _, _ = slots.Acquire(ctx, 1) })
+	t.Cleanup(func() { cancel(); waiting.Wait() })
+	for name, limit := range map[string]string{"rolling": "1/hour rolling", "quota": "1/month quota"} {
+		l := s.limiter(name, limit)
+		require.NoError(t, l.Wait(t.Context()))
+		s.wait(l, 1)
+	}
+	workers := newScene(t, redistest.New(t))
+	workers.prefix = s.prefix
+	ended := workers.limiter("ended", "100/s")
+	require.NoError(t, ended.Wait(t.Context()))
+	s.known("ended", "quota", "rolling", "slots")
+	require.NoError(t, ended.Close())
+	require.Eventually(t, func() bool {
+		return strings.Contains(s.does("why"), "ended: No process is known to be alive in this Redis: the last one closed ")
+	}, 20*time.Second, 20*time.Millisecond)
+	code, out, _ := s.command("", "doctor")
+	require.Regexp(t, `note     fleet: ended: No process is known to be alive in this Redis: the last one closed \S+ ago\. Nothing waits here\n         fleetpace why ended\n`, out)
+	for _, name := range []string{"rolling", "quota"} {
+		require.Regexp(t, `note     fleet: `+name+`: The limit of .* is used up: `, out)
+	}
+	require.NotContains(t, out, "fleet: slots: ", "it moves: %d", code)
+	code, _, _ = s.command("", "why", "ended", "--exit-code")
+	require.Zero(t, code, "nothing waits")
+	require.Eventually(t, func() bool { // no call takes a slot for ten seconds
+		_, out, _ := s.command("", "doctor")
+		return strings.Contains(out, "problem  fleet: slots: All 1 slots are held")
+	}, 20*time.Second, 500*time.Millisecond)
+}
+
+// Redis is full before the first process starts: it has no limit to show, and the command says why.
+func TestFullBeforeTheFleetStarts(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Local(t, "--maxmemory-policy", "noeviction", "--save", "")) // of this test alone
+	code, _, _ := s.command("", "why", "--exit-code")
+	require.Zero(t, code)
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	full := "Redis is full, and refuses to write, so each process follows its outage policy.\n"
+	code, out, _ := s.command("", "why", "--exit-code")
+	require.Equal(t, exitMustAct, code)
+	require.Regexp(t, `^wrong  `+full+`       Whether .*\n       .* fleetpace doctor\n$`, out)
+	for _, name := range [][]string{{"api"}, {"api", "acme"}, {"llm/api"}} {
+		code, out, errs := s.command("", append([]string{"why", "--exit-code"}, name...)...)
+		require.Equal(t, exitMustAct, code, errs)
+		require.Regexp(t, `^`+full+`Whether .*\n.* fleetpace doctor\n$`, out)
+	}
+	require.Regexp(t, `^No limit is known\. `+full+`.*fleetpace doctor\n$`, s.does("ls"))
+	code, out, _ = s.command("", "doctor")
+	require.Equal(t, exitMustAct, code)
+	require.Regexp(t, `problem  memory: it is full`, out)
+	require.Contains(t, out, "; processes that run could not write here\n")
+	require.NotContains(t, out, "theirs is another Redis")
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
+	code, _, errs := s.command("", "why", "api")
+	require.Equal(t, exitUnknown, code, errs)
+}
+
+// Doctor names the processes of each version, and says what a mixture means.
+func TestVersionsOfProcesses(t *testing.T) {
+	some := func(names ...string) map[string]string {
+		all := map[string]string{}
+		for _, name := range names {
+			all[name] = name
+		}
+		return all
+	}
+	for _, c := range []struct {
+		v           versions
+		others      bool
+		level, says string
+	}{
+		{versions{lua.Protocol: some("a/1", "b/2")}, false, "ok", "protocol 3: a/1, b/2"},
+		{versions{lua.Protocol: some("a/1")}, true, "note", "of another version of fleetpace than this command"},
+		{versions{lua.Protocol: some("a/1", "b/2", "c/3", "d/4", "e/5")}, false, "ok", "a/1, b/2, c/3 and 2 more"},
+		{versions{lua.Protocol: some("a/1"), lua.Protocol + 1: some("b/2")}, true, "note", "protocol 3: a/1; protocol 4: b/2. They share limits"},
+		{versions{lua.Protocol: some("a/1"), lua.Protocol + 2: some("b/2")}, false, "problem", "cannot share limits"},
+		{versions{2: some(), lua.Protocol: some("b/2")}, false, "problem", "protocol 2: names not known; protocol 3: b/2. They cannot share"},
+		{versions{2: some("a/1")}, false, "note", "They are of fleetpace v0.2"},
+		{versions{lua.Protocol + 1: some("a/1")}, false, "note", "This command speaks protocol 3"},
+	} {
+		all := c.v.findings(c.others)
+		require.Len(t, all, 1)
+		require.Equal(t, c.level, all[0].Level, all)
+		require.Contains(t, all[0].Text, c.says)
+		require.Equal(t, c.level == "ok", all[0].Do == "")
+	}
+	require.Empty(t, versions{}.findings(true), "where nobody lives")
+}
+
+// Processes in another database of the server are found, and processes of v0.2 are marked.
+func TestDoctorOfOtherDatabasesAndVersions(t *testing.T) {
+	t.Parallel()
+	server := redistest.Local(t, "--save", "") // of this test alone
+	s := newScene(t, server)
+	require.NoError(t, s.limiter("api", "100/s").Wait(t.Context()))
+	s.known("api")
+	_, out, _ := s.command("", "doctor")
+	require.Regexp(t, fmt.Sprintf(`(?m)^ok       versions: protocol %d: \S+/%d$`, lua.Protocol, os.Getpid()), out)
+	require.NotContains(t, out, "database")
+	require.NoError(t, s.client.ScriptFlush(t.Context()).Err())
+	require.Contains(t, s.does("show", "api"), "PROTOCOL")
+	require.Regexp(t, `(?m) 100/s +3 +local `, s.does("show", "api"))
+
+	away := *s
+	away.url = "redis://" + server.Addr() + "/1"
+	_, out, _ = away.command("", "doctor")
+	require.Contains(t, out, "note     fleet: database 0 of this server has limits under the same prefix, such as api; processes there share nothing with those of database 1\n         compare the end of each Redis URL: /0 or /1\n")
+
+	old := frozen.V02{Client: s.client, Prefix: s.prefix, Name: "api", Process: "old", Interval: 10 * time.Millisecond, Burst: 1}
+	require.NoError(t, old.Beat(t.Context(), false))
+	require.Regexp(t, `(?m)^old +desk +4711 .* 2 \(v0\.2\) `, s.does("show", "api"))
+	_, out, _ = s.command("", "doctor")
+	require.Regexp(t, `problem  versions: protocol 2: desk/4711; protocol 3: \S+\. They cannot share limits`, out)
 }
 
 // A key that no call uses is named as such, also where calls use no keys at all.

@@ -25,7 +25,7 @@ func (a *app) ls() *cobra.Command {
 				return a.json(lines)
 			}
 			if len(lines) == 0 {
-				fmt.Fprintln(a.out, a.noLimits())
+				fmt.Fprintln(a.out, a.noLimits(cmd.Context()))
 				return nil
 			}
 			return table(a.out, listing(lines, false))

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
+	"github.com/fleetpace/fleetpace/reserve"
 )
 
 func (a *app) show() *cobra.Command {
@@ -95,10 +96,10 @@ func (a *app) print(look *fleet.Look) error {
 	if err := a.holders(look); err != nil {
 		return err
 	}
-	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "IF REDIS IS DOWN", "UP"}}
+	rows = [][]string{{"PROCESS", "HOST", "PID", "LAST HEARTBEAT", "LIMIT", "PROTOCOL", "IF REDIS IS DOWN", "UP"}}
 	for i := range look.Processes {
 		p := &look.Processes[i]
-		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), p.Beat(), p.Limit, p.Report.Policy, p.Up(time.Now())})
+		rows = append(rows, []string{p.ID, p.Report.Host, strconv.Itoa(p.Report.PID), p.Beat(), p.Limit, p.Protocol(), outages(p), p.Up(time.Now())})
 	}
 	fmt.Fprintln(a.out)
 	return table(a.out, rows)
@@ -116,6 +117,14 @@ func (a *app) happened(ctx context.Context, n fleet.Name) error {
 	}
 	fmt.Fprintln(a.out)
 	return table(a.out, rows)
+}
+
+// outages is the outage policy of a process. Without Redis, a process has no part of slots.
+func outages(p *fleet.Process) string {
+	if limit, err := reserve.ParseLimit(p.Limit); err == nil && limit.Kind() == reserve.KindSlots && p.Report.Policy == "local" {
+		return "no call begins"
+	}
+	return p.Report.Policy
 }
 
 // holders lists the calls that hold slots. A slot is quoted, so that people may paste it behind fleetpace release.

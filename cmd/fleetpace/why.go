@@ -38,6 +38,11 @@ ID. Without LIMIT it explains all limits, and with a GROUP those of the group, t
 					return a.whyAll(cmd.Context(), names, fails)
 				}
 			}
+			if errors.Is(err, fleet.ErrUnknown) { // a process cannot note its limit in a full Redis
+				if refused := a.fleet.Refused(cmd.Context()); refused != nil {
+					answer, err = refused, nil
+				}
+			}
 			if err != nil {
 				return err
 			}
@@ -119,18 +124,31 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 	slices.SortStableFunc(answers, func(a, b *fleet.Answer) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(b.Held, a.Held))
 	})
-	fine := 0
+	if len(answers) == 0 {
+		if refused := a.fleet.Refused(ctx); refused != nil {
+			answers = append(answers, refused)
+		}
+	}
+	var fine, idle []string
 	if a.format == "json" {
 		if err := a.json(answers); err != nil {
 			return err
 		}
 	} else {
 		for _, answer := range answers {
-			if answer.Severity == fleet.SeverityFine || answer.Severity == fleet.SeverityIdle {
-				fine++
+			switch answer.Severity {
+			case fleet.SeverityFine:
+				fine = append(fine, answer.Limit)
+				continue
+			case fleet.SeverityIdle:
+				idle = append(idle, answer.Limit)
 				continue
 			}
-			fmt.Fprintf(a.out, "%-5s  %s: %s\n", severity(answer), plain(answer.Limit), plain(answer.Text))
+			text := answer.Text
+			if answer.Limit != "" {
+				text = answer.Limit + ": " + text
+			}
+			fmt.Fprintf(a.out, "%-5s  %s\n", severity(answer), plain(text))
 			if answer.More != "" {
 				fmt.Fprintln(a.out, "       "+plain(answer.More))
 			}
@@ -139,9 +157,13 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 			}
 		}
 		if len(answers) == 0 {
-			fmt.Fprintln(a.out, a.noLimits())
-		} else if fine > 0 {
-			fmt.Fprintf(a.out, "Nothing holds back calls of %d of %d limits.\n", fine, len(answers))
+			fmt.Fprintln(a.out, a.noLimits(ctx))
+		}
+		if len(fine) > 0 {
+			fmt.Fprintf(a.out, "Nothing holds back calls of %s.\n", plain(which(fine, len(answers))))
+		}
+		if len(idle) > 0 {
+			fmt.Fprintf(a.out, "No process has used %s for ten minutes.\n", plain(which(idle, len(answers))))
 		}
 	}
 	if fails && slices.ContainsFunc(answers, mustAct) {
@@ -150,8 +172,22 @@ func (a *app) whyAll(ctx context.Context, names []fleet.Name, fails bool) error 
 	return nil
 }
 
+// which says which limits of all these are. A single one is named.
+func which(these []string, all int) string {
+	switch len(these) {
+	case 1:
+		return these[0]
+	case all:
+		return fmt.Sprintf("all %d limits", all)
+	}
+	return fmt.Sprintf("%d of %d limits", len(these), all)
+}
+
 // noLimits says that no limit is known, and what to do.
-func (a *app) noLimits() string {
+func (a *app) noLimits(ctx context.Context) string {
+	if refused := a.fleet.Refused(ctx); refused != nil { // processes that run could not note their limits
+		return "No limit is known. " + refused.Text + "\n" + refused.Do + " " + refused.Command
+	}
 	return "No limit is known: " + a.fleet.None() + ".\n" +
 		"Start the workers. If they run, give their --redis and --prefix, and run: fleetpace doctor"
 }

@@ -1,6 +1,7 @@
 package fleet_test
 
 import (
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -34,6 +35,48 @@ func TestWhyRedisIsFull(t *testing.T) {
 	sentence(t, a.Text)
 	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	require.Equal(t, fleet.WhyNobody, s.explain("").Reason)
+}
+
+// A full Redis is found while the heartbeats that were written before still count, and where nobody could write any.
+func TestWhyRedisIsFullAtOnce(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Local(t, "--maxmemory-policy", "noeviction"))
+	require.Nil(t, s.reader.Refused(t.Context()))
+	for limit, name := range map[reserve.Limit]string{reserve.PerSecond(100).Burst(100): "api", reserve.Rolling(9, time.Hour): "rolling", reserve.Quota(9, reserve.CalendarMonth): "quota", reserve.Concurrent(9): "slots"} {
+		l, _ := s.process(reserve.Config{Name: name, Limit: limit, Logger: slog.New(slog.DiscardHandler)})
+		held, err := l.Acquire(t.Context(), 1)
+		require.NoError(t, err)
+		held.Release()
+	}
+	names := func() []fleet.Name {
+		all, err := s.reader.Names(t.Context())
+		require.NoError(t, err)
+		return all
+	}
+	s.until("the limits are known", func() bool { return len(names()) == 4 })
+	for _, n := range names() {
+		a, err := s.reader.Explain(t.Context(), n, "")
+		require.NoError(t, err)
+		require.Equal(t, fleet.WhyAvailable, a.Reason, n)
+	}
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "1").Err())
+	for _, n := range names() {
+		a, err := s.reader.Explain(t.Context(), n, "")
+		require.NoError(t, err)
+		require.Equal(t, fleet.WhyNoWrites, a.Reason, n)
+		require.Equal(t, "fleetpace doctor", a.Command)
+	}
+	lines, err := s.reader.Lines(t.Context(), 1, nil)
+	require.NoError(t, err)
+	for i := range lines {
+		require.Equal(t, fleet.WhyNoWrites, lines[i].Why.Reason, lines[i].Name)
+	}
+	a := s.reader.Refused(t.Context())
+	require.NotNil(t, a)
+	require.Equal(t, fleet.WhyNoWrites, a.Reason)
+	require.Equal(t, "fleetpace doctor", a.Command)
+	sentence(t, a.Text)
+	require.NoError(t, s.client.ConfigSet(t.Context(), "maxmemory", "0").Err())
 }
 
 // A user who may not write cannot tell a full Redis from dead processes, and the answer says so.

@@ -16,7 +16,11 @@ func (l *Look) evidence(row *Row) []string {
 		texts = append(texts, set)
 	}
 	if l.refuses == nil {
-		texts = append(texts, fmt.Sprintf("%s, %d dead in the last ten minutes", count(int64(l.Alive()), "process is alive", "processes are alive"), l.Dead()))
+		fail := ""
+		if n := len(l.Unfit()); n > 0 {
+			fail = fmt.Sprintf(" (calls of %d of them fail)", n)
+		}
+		texts = append(texts, fmt.Sprintf("%s%s, %d dead in the last ten minutes", count(int64(l.Living()), "process is alive", "processes are alive"), fail, l.Dead()))
 	}
 	if p := l.last(); p != nil {
 		texts = append(texts, fmt.Sprintf("the last heartbeat came %s ago, from %s", span(seconds(p.Silent)), l.Process(p.ID)))
@@ -55,16 +59,34 @@ func (l *Look) longest(row *Row) string {
 	return fmt.Sprintf(", the longest by %s for %s%s%s", l.Holder(h), span(time.Since(h.Since)), doing(h), row.lease(h))
 }
 
-// lately says whether slots come back: when a call last took one.
-func lately(holders []reserve.Holder) string {
+// lately says whether slots come back: when a call last took one, and who has kept the most meanwhile.
+func (l *Look) lately(holders []reserve.Holder) string {
 	if len(holders) == 0 {
 		return ""
 	}
 	ago := time.Since(holders[len(holders)-1].Since)
 	if ago < stuck {
-		return fmt.Sprintf("A call took a slot %s ago.", span(ago))
+		return fmt.Sprintf("A call took a slot %s ago.", span(ago)) + l.keeps(holders)
 	}
 	return fmt.Sprintf("No call has taken a slot for %s.", span(ago))
+}
+
+// keeps names who has held the same slots for long, and holds the most, while others take some.
+func (l *Look) keeps(holders []reserve.Holder) string {
+	slots, since, most := map[string]int{}, map[string]time.Time{}, ""
+	for _, h := range holders { // the latest ones last
+		who := l.Holder(h)
+		slots[who], since[who] = slots[who]+h.Slots, h.Since
+	}
+	for who, n := range slots {
+		if time.Since(since[who]) >= stuck && (n > slots[most] || n == slots[most] && who < most) {
+			most = who
+		}
+	}
+	if slots[most] < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" Meanwhile %s has held the same %d for %s.", most, slots[most], span(time.Since(since[most])))
 }
 
 // Holder is the process that holds slots, or the caller that holds them by a lease.

@@ -57,11 +57,13 @@ func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, err
 		return nil, err
 	}
 	lines := []Line{}
+	full := true // found at the first limit: see Reader.tries
 	for _, n := range names {
-		look, err := r.Look(ctx, n, keys)
+		look, err := r.look(ctx, n, keys, full)
 		if err != nil {
 			return nil, err
 		}
+		full = look.refuses != nil
 		lines = append(lines, look.Line(rates))
 	}
 	must := map[Name]bool{}
@@ -83,7 +85,7 @@ func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, err
 
 // Line sums up a look.
 func (l *Look) Line(rates *Rates) Line {
-	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Alive(), Dead: l.Dead(), Differ: len(l.Differ) > 0}
+	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Living(), Dead: l.Dead(), Differ: len(l.Differ) > 0}
 	must := map[string]bool{}
 	for i := range l.Rows {
 		if l.Rows[i].Paused || l.Rows[i].usedUp() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -51,18 +52,54 @@ type Look struct {
 // Look reads a limit and the states of these keys. Without keys, it reads up to `most` keys
 // that processes name, the busiest first. If they name none, it reads the key "". Each state takes one script call.
 func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (*Look, error) {
+	return r.look(ctx, n, most, false, wanted...)
+}
+
+// tries tries a write that changes nothing. It returns the error if Redis refuses to write, or that this user may not try.
+func (r *Reader) tries(ctx context.Context, n Name) (refuses error, untried bool) {
+	if r.denied.Load() {
+		return nil, true
+	}
+	err := r.client.ZAddXX(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[0], redis.Z{Member: setter}).Err()
+	if err == nil {
+		return nil, false
+	}
+	if err = fault.Classify(err); errors.Is(err, fault.ErrDenied) {
+		r.denied.Store(true)
+		return nil, true
+	}
+	var reply redis.Error
+	if errors.As(err, &reply) && errors.Is(err, fault.ErrUnavailable) {
+		return err, false
+	}
+	return nil, false
+}
+
+// isDefault reports whether the client is the default user of Redis. Another user may have no right to write, and each
+// refusal would be an entry of the ACL log.
+func (r *Reader) isDefault() bool {
+	user := ""
+	switch client := r.client.(type) {
+	case *redis.ClusterClient:
+		user = client.Options().Username
+	case *redis.Client:
+		user = client.Options().Username
+	}
+	return user == "" || user == "default"
+}
+
+// look is Look. If no process is alive, it finds whether Redis refuses to write. If told to try, it does so also while
+// some are alive.
+func (r *Reader) look(ctx context.Context, n Name, most int, try bool, wanted ...string) (*Look, error) {
 	s, err := r.Survey(ctx, n)
 	if err != nil {
 		return nil, err
 	}
 	look := &Look{Survey: s, Rows: []Row{}}
-	if s.Alive() == 0 && s.Dead() > 0 { // or their heartbeats cannot be written: try a write that changes nothing
-		beats := lua.BeatKeys(r.prefix, n.Group, n.Name)[0]
-		if err := r.client.ZAddXX(ctx, beats, redis.Z{Member: setter}).Err(); err != nil {
-			if err = fault.Classify(err); errors.Is(err, fault.ErrUnavailable) {
-				look.refuses = err
-			}
-			look.untried = errors.Is(err, fault.ErrDenied)
+	if try && r.isDefault() || s.Alive() == 0 { // else the heartbeats were written a moment ago
+		look.refuses, look.untried = r.tries(ctx, n)
+		if look.refuses != nil && s.Living() > 0 && strings.Contains(look.refuses.Error(), "READONLY") {
+			look.refuses = nil // a replica, which is only read here
 		}
 	}
 	limit, err := s.InForce()

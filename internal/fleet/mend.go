@@ -43,7 +43,7 @@ func (w Why) severity(held int64) Severity {
 		return SeverityIdle
 	case WhySilent:
 		return SeverityLook
-	case WhyQueue:
+	case WhyQueue, WhyFlow:
 		if held > 0 {
 			return SeverityLook
 		}
@@ -83,6 +83,8 @@ func (w Why) title(row *Row, held int64) string {
 		return "Processes disagree"
 	case WhySilent:
 		return "Heartbeats are late"
+	case WhyFlow:
+		return "One flow floods"
 	case WhyQueue:
 		if held > 0 {
 			return "A queue"
@@ -138,6 +140,8 @@ func (l *Look) mend(why Why, row *Row) (do, command string) {
 		return "Deploy one limit everywhere. Who has which:", on("show")
 	case WhySilent:
 		return "Ask again:", on("why")
+	case WhyFlow:
+		return "Which flows have their turns:", on("top", "--by", "flow")
 	case WhyQueue:
 		return "Whose calls they are:", on("top")
 	case WhyBooked:

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"os/exec"
+	"regexp"
 	"testing"
 	"time"
 
@@ -33,7 +34,7 @@ func TestWords(t *testing.T) {
 // Each reason has a title and a severity. What is wrong has something to do about it.
 func TestEachReasonSaysWhatToDo(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
-	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhySilent, WhyQueue} {
+	for _, why := range []Why{WhyAway, WhyNoWrites, WhyCorrupt, WhyKind, WhyVersion, WhyStopped, WhyPaused, WhyNobody, WhySlots, WhyHeldBy, WhyUsedUp, WhySet, WhyDiffer, WhySilent, WhyFlow, WhyQueue} {
 		row := &Row{Queue: Queue{Key: "acme", HeldBy: "other"}}
 		row.State.Holders = []reserve.Holder{{Process: "~p", Number: 1, Slots: 1}}
 		title, severity := why.title(row, 1), why.severity(1)
@@ -50,6 +51,25 @@ func TestEachReasonSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// While others take slots, the process that keeps the most for long is named. One long call is nothing to name.
+func TestSlotsThatOneProcessKeeps(t *testing.T) {
+	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
+	of := func(process string, slots int, ago time.Duration) reserve.Holder {
+		return reserve.Holder{Process: process, Slots: slots, Since: time.Now().Add(-ago)}
+	}
+	for _, c := range []struct {
+		says    string
+		holders []reserve.Holder
+	}{
+		{"Meanwhile process b has held the same 3 for 2m0s.", []reserve.Holder{of("a", 2, 5*time.Minute), of("b", 2, 3*time.Minute), of("b", 1, 2*time.Minute), of("c", 9, time.Second)}},
+		{"Meanwhile process a has held the same 4 for 5m0s.", []reserve.Holder{of("a", 4, 5*time.Minute), of("b", 4, time.Minute), of("c", 1, time.Second)}},
+		{"ago.", []reserve.Holder{of("a", 1, time.Hour), of("b", 5, time.Minute), of("b", 1, time.Second)}},
+		{"taken a slot for 1m0s.", []reserve.Holder{of("a", 3, time.Hour), of("b", 1, time.Minute)}},
+	} {
+		require.Regexp(t, regexp.QuoteMeta(c.says)+"$", look.lately(c.holders))
+	}
+}
+
 // A limit whose slots are all in use stands still only if no call has taken one for long.
 func TestSlotsThatComeBackAreNotWrong(t *testing.T) {
 	look := &Look{Survey: &Survey{Name: Name{Name: "api"}}}
@@ -60,7 +80,7 @@ func TestSlotsThatComeBackAreNotWrong(t *testing.T) {
 		a := Answer{}
 		look.answer(&a, reason{why: WhySlots}, row, nil)
 		require.Equal(t, severity, a.Severity, "%v: %+v", since, a)
-		require.Equal(t, says[severity], lately(row.State.Holders))
+		require.Equal(t, says[severity], look.lately(row.State.Holders))
 	}
 }
 

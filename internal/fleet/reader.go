@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -54,6 +55,8 @@ type Reader struct {
 
 	// At is the address of the Redis, for errors.
 	At string
+
+	denied atomic.Bool // this user may not try whether Redis refuses to write
 
 	mu       sync.Mutex
 	limiters map[use]*reserve.Limiter

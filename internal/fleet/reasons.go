@@ -24,13 +24,8 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 		}
 	}
 	st := &row.State
-	refuses := "Redis refuses"
-	if l.refuses != nil && strings.Contains(l.refuses.Error(), "OOM") {
-		refuses = "Redis is full, and refuses"
-	}
 	if l.refuses != nil {
-		all = append(all, reason{WhyNoWrites, refuses + " to write, so each process follows its outage policy.",
-			"Whether a process is alive cannot be seen meanwhile. The error: " + plain(l.refuses.Error()) + "."})
+		all = append(all, noWrites(l.refuses))
 	}
 	if row.Err != nil {
 		return []reason{{why: WhyCorrupt, text: corrupt(row.Err)}}
@@ -53,21 +48,25 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	if row.Key == "" && slices.ContainsFunc(l.Keys, func(q Queue) bool { return q.Key != "" }) { // each has a pause of its own
 		keys = " This does not hold back calls of its keys."
 	}
-	add(st.Stopped, WhyStopped, "It is stopped%s, and calls fail%s.%s%s", until, because, unknown, keys)
-	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.%s", clock(row.Until), span(st.Paused), because, keys)
 	calls := st.Waiting // reports are up to a second old, and reported calls may wait for other limits
 	if calls > 0 {
 		calls = max(calls, int64(row.Calls-row.HeldBack-row.HeldElse))
 	}
 	waits := calls > 0 || st.Booked > 0
-	nobody := l.Alive() == 0 && l.refuses == nil
+	nobody := l.Living() == 0 && l.refuses == nil
 	add(calls > 0 && nobody, WhyNobody, "%s, and no process is alive in this Redis to make the calls.", count(calls, "call waits", "calls wait"))
+	add(st.Stopped, WhyStopped, "It is stopped%s, and calls fail%s.%s%s", until, because, unknown, keys)
+	add(row.Paused && !st.Stopped, WhyPaused, "It is paused until %s, for %s more%s.%s", clock(row.Until), span(st.Paused), because, keys)
 	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked > 0, WhyNobody, "%s booked, and no process is alive in this Redis to make the calls: %d died in the last ten minutes.",
 		count(st.Booked, "call is", "calls are"), l.Dead())
 	add(calls == 0 && nobody && l.Dead() > 0 && st.Booked == 0, WhyNobody, "No process is alive in this Redis to make calls: %d died in the last ten minutes.", l.Dead())
+	closed, ended := l.closed()
+	add(calls == 0 && nobody && ended && st.Booked > 0, WhyNobody, "%s booked, and no process is known to be alive in this Redis: the last one closed %s ago.",
+		count(st.Booked, "call is", "calls are"), span(seconds(closed)))
+	add(calls == 0 && nobody && ended && st.Booked == 0, WhyNobody, "No process is known to be alive in this Redis: the last one closed %s ago.", span(seconds(closed)))
 	// Workers whose calls are all booked may send no heartbeats. So this reason applies only if permits
 	// are available, and none of the booked calls has come for them.
-	add(calls == 0 && nobody && l.Dead() == 0 && st.Booked > 0 && st.Wait <= 0, WhyNobody,
+	add(calls == 0 && nobody && l.Dead() == 0 && !ended && st.Booked > 0 && st.Wait <= 0, WhyNobody,
 		"%s booked, permits are stored, and no process sends heartbeats: start workers if none runs; if some do, run the booked tasks now to have them earlier.",
 		count(st.Booked, "call is", "calls are"))
 	if l.untried {
@@ -81,7 +80,7 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	full := limit.Kind() == reserve.KindSlots && row.Held >= st.Burst && st.Burst > 0
 	if full {
 		add(true, WhySlots, "All %d slots are held%s.", st.Burst, l.longest(row))
-		all[len(all)-1].more = lately(st.Holders)
+		all[len(all)-1].more = l.lately(st.Holders)
 	}
 	others := ""
 	if row.HeldElse > 0 {
@@ -90,7 +89,11 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	add(2*(row.HeldBack+row.HeldElse) > row.Calls && row.HeldBack > 0, WhyHeldBy, "%d of %s also need the limit %q and wait there%s.",
 		row.HeldBack, count(int64(row.Calls), "call", "calls"), l.beside(row), others)
 	if kind := limit.Kind(); kind == reserve.KindQuota || kind == reserve.KindRolling {
-		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: a new call would have its turn in about %s, at %s.", row.Limit, span(st.Wait), clock(time.Now().Add(st.Wait)))
+		turn := fmt.Sprintf("a new call would have its turn in about %s, at %s", span(st.Wait), clock(time.Now().Add(st.Wait)))
+		if nobody { // no turn is expected
+			turn = fmt.Sprintf("permits come back in about %s, at %s", span(st.Wait), clock(time.Now().Add(st.Wait)))
+		}
+		add(st.Stored < 1 && !row.Paused, WhyUsedUp, "The limit of %s is used up: %s.", row.Limit, turn)
 	}
 	add(row.slows(), WhySet, "%s", l.Override(row))
 	force := "the slowest"
@@ -105,6 +108,10 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 	}
 	queue := "It is the queue: "
 	if len(all) > 0 {
+		queue = ""
+	}
+	if flow, of := l.flood(); of > 0 && booked == nil {
+		add(true, WhyFlow, "%s%s has %d of the %d calls that wait. It gets its share, and calls of others go before the rest.", queue, flow, of, l.Waiting())
 		queue = ""
 	}
 	switch {
@@ -131,9 +138,52 @@ func (l *Look) reasons(row *Row, booked *Booked) (all []reason) {
 			count(st.Booked, "call is", "calls are"), map[bool]string{true: "comes", false: "come"}[st.Booked == 1])
 	default:
 		held := slices.ContainsFunc(all, func(r reason) bool { return slower(r.why) == 0 })
-		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.")
+		idle := ""
+		if n := l.idle(); n > 0 && nobody {
+			idle = fmt.Sprintf(" No process has made a call for 10s or more: %s idle.", count(int64(n), "is", "are"))
+		}
+		add(!held, WhyAvailable, "Nothing holds it back: a call would have its turn now.%s", idle)
 	}
-	return weighed(all, waits)
+	return both(weighed(all, waits))
+}
+
+// both lets the first reason say of a limit without living processes that it is also held back, and the other way round.
+func both(all []reason) []reason {
+	holds := func(why Why) bool { return why == WhyStopped || why == WhyPaused || why == WhyUsedUp }
+	for _, r := range all[1:] {
+		if all[0].why == WhyNobody && holds(r.why) || holds(all[0].why) && r.why == WhyNobody {
+			all[0].more = strings.TrimSpace(all[0].more + " " + r.text)
+		}
+	}
+	return all
+}
+
+// noWrites is the reason if Redis refuses to write.
+func noWrites(err error) reason {
+	refuses := "Redis refuses"
+	if strings.Contains(err.Error(), "OOM") {
+		refuses = "Redis is full, and refuses"
+	}
+	return reason{WhyNoWrites, refuses + " to write, so each process follows its outage policy.",
+		"Whether a process is alive cannot be seen meanwhile. The error: " + plain(err.Error()) + "."}
+}
+
+// flood is the flow that has more than nine tenths of the calls that wait, and how many it has, if others wait, too.
+func (l *Look) flood() (flow string, calls int) {
+	all := l.Waiting()
+	rest := all
+	for _, q := range l.Flows {
+		if rest -= q.Calls; q.Calls > calls {
+			flow, calls = fmt.Sprintf("the flow %q", plain(q.Key)), q.Calls
+		}
+	}
+	if rest > calls {
+		flow, calls = "one flow, of calls without a name,", rest
+	}
+	if 10*calls <= 9*all || calls == all {
+		return "", 0
+	}
+	return flow, calls
 }
 
 // beside is the limit, of the same group, that holds back the calls of a row, with its key.

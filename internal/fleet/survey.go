@@ -45,6 +45,17 @@ func (p *Process) Beat() string {
 	return "dead for " + Span(p.Silent)
 }
 
+// Protocol is the protocol that the process speaks, for people. A process that has ended does not say it if it was of v0.2.
+func (p *Process) Protocol() string {
+	switch p.Report.Protocol {
+	case 0:
+		return "-"
+	case old:
+		return "2 (v0.2)"
+	}
+	return strconv.Itoa(p.Report.Protocol)
+}
+
 // Up says since when the process runs, as far as is known.
 func (p *Process) Up(now time.Time) string {
 	if !p.Alive && (p.Report.Closed || !p.Report.Ended) {
@@ -93,6 +104,9 @@ func (s *Survey) Alive() (n int) {
 	return n
 }
 
+// Living is how many processes are alive, with processes whose calls fail.
+func (s *Survey) Living() int { return s.Alive() + len(s.Unfit()) }
+
 // Dead is how many processes died in the last ten minutes. A process that signed off did not die.
 func (s *Survey) Dead() (n int) {
 	for i := range s.Processes {
@@ -101,6 +115,24 @@ func (s *Survey) Dead() (n int) {
 		}
 	}
 	return n
+}
+
+// idle is how many processes have made no call for a while, and have not closed their limiter.
+func (s *Survey) idle() (n int) {
+	for i := range s.Processes {
+		if p := &s.Processes[i]; !p.Alive && p.Report.Ended && !p.Report.Closed {
+			n++
+		}
+	}
+	return n
+}
+
+// closed is in how many seconds before now the last process closed its limiter, if all known processes have.
+func (s *Survey) closed() (ago float64, all bool) {
+	if len(s.Processes) == 0 || s.Living()+s.Dead()+s.idle() > 0 {
+		return 0, false
+	}
+	return slices.MinFunc(s.Processes, func(x, y Process) int { return cmp.Compare(x.Silent, y.Silent) }).Silent, true
 }
 
 // Waiting is how many calls wait in live processes, by their reports.

@@ -40,11 +40,20 @@ func (l *Look) unfit(failing []*Process) reason {
 		if foreign < p.Report.Protocol {
 			do = "Stop those of " + version(foreign)
 		}
+		who := l.speaking(foreign)
+		do += " (" + who + "), and calls succeed a few seconds later: " + fault.Docs + "upgrading.md"
+		if who == "" {
+			do = "Those have just ended or died: calls succeed a few seconds later."
+		}
 		return reason{WhyVersion, text + fmt.Sprintf("it speaks protocol %d, and processes of %s use the limit.", p.Report.Protocol, version(foreign)),
-			others + fmt.Sprintf("The two versions cannot share the limit. %s (%s), and calls succeed a few seconds later: %supgrading.md", do, l.speaking(foreign), fault.Docs)}
+			others + fmt.Sprintf("The two versions cannot share the limit. %s", do)}
 	}
 	if l.Apart(p) {
 		return reason{WhyVersion, text + "processes of another version used the limit until now.", others + "Calls succeed a few seconds later."}
+	}
+	if l.Alive() == 0 {
+		return reason{WhyKind, text + fmt.Sprintf("it is configured with %s, and %s was in force until now, which is of another kind.", plain(p.Limit), l.Limit),
+			others + "The processes of that kind are gone: calls succeed a few seconds later."}
 	}
 	return reason{WhyKind, text + fmt.Sprintf("it is configured with %s, and %s is in force, which is of another kind.", plain(p.Limit), l.Limit),
 		others + "Stop the processes whose calls fail, or undo their deploy. To have their kind, stop all others. Use one kind in all processes, or Config.LimitOf if only some keys have another. Two limits of an API need two names."}

@@ -54,7 +54,7 @@ func (l *Look) speaking(protocol int) string {
 	if n := len(texts) - mostUnfit; n > 0 {
 		texts = append(texts[:mostUnfit], fmt.Sprintf("and %d more", n))
 	}
-	if len(texts) == 0 {
+	if len(texts) == 0 && l.Group != "" {
 		return "see the other limits of the group"
 	}
 	return strings.Join(texts, "; ")
@@ -72,12 +72,16 @@ func version(protocol int) string {
 func (l *Look) protocols() (texts []string) {
 	for i, number := range l.Protocols {
 		switch last := len(l.Protocols) - 1; {
+		case last == 0 && l.Living() == 0:
 		case last == 0:
 			texts = append(texts, fmt.Sprintf("all living processes speak protocol %d", number))
 		case number == old: // calls of the others fail
 		case i < last:
-			texts = append(texts, fmt.Sprintf("what protocol %d has added is off until the processes of protocol %d are gone: %s",
-				l.Protocols[last], number, l.speaking(number)))
+			text := fmt.Sprintf("what protocol %d has added is off until the processes of protocol %d are gone", l.Protocols[last], number)
+			if who := l.speaking(number); who != "" {
+				text += ": " + who
+			}
+			texts = append(texts, text)
 		}
 	}
 	return texts

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/fleetpace/fleetpace/internal/wire"
 	"github.com/fleetpace/fleetpace/lua"
@@ -31,6 +32,7 @@ const (
 	WhySet       Why = "set"       // an override is slower than the configured limit, and calls wait
 	WhyDiffer    Why = "differ"    // processes are configured with different limits, and calls wait
 	WhySilent    Why = "silent"    // calls wait, and heartbeats are late: soon it is known whether a process is alive
+	WhyFlow      Why = "flow"      // one flow has nearly all calls that wait, and others wait, too
 	WhyQueue     Why = "queue"     // other calls are ahead
 	WhyBooked    Why = "booked"    // rescheduled tasks come back later; a new call would have its turn now
 	WhyAvailable Why = "available" // nothing: a call would have its turn now
@@ -66,11 +68,22 @@ func (r *Reader) Away(limit, at string, err error) *Answer {
 	return a
 }
 
+// Refused is the answer if Redis refuses to write, or nil. Then the processes of a fleet that starts are not known.
+func (r *Reader) Refused(ctx context.Context) *Answer {
+	err, _ := r.tries(ctx, Name{Name: "any"})
+	if err == nil {
+		return nil
+	}
+	a := &Answer{Evidence: []string{}}
+	(&Look{Survey: &Survey{flags: r.Flags}}).answer(a, noWrites(err), &Row{}, nil)
+	return a
+}
+
 // Explain says why calls of a limit wait. `which` is a key, or a part of the ID of a booking; empty
 // means the whole limit. Errors are those of Redis, ErrUnknown, and that of an invalid key.
 func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, error) {
 	a := &Answer{Limit: n.String(), Key: which, Evidence: []string{}}
-	look, err := r.Look(ctx, n, 1, which)
+	look, err := r.look(ctx, n, 1, true, which)
 	switch {
 	case errors.Is(err, reserve.ErrCorrupt): // the processes' reports
 		look = &Look{Survey: &Survey{Name: n}}
@@ -112,13 +125,15 @@ func (r *Reader) Explain(ctx context.Context, n Name, which string) (*Answer, er
 	}
 	look.answer(a, reasons[0], row, booked)
 	for _, other := range reasons[1:] {
-		if look.refuses != nil && (other.why == WhyQueue || other.why == WhySilent) {
+		if look.refuses != nil && (other.why == WhyQueue || other.why == WhyFlow || other.why == WhySilent) {
 			continue // it counts with heartbeats and turns, and Redis takes none
 		}
 		if other.why != WhyQueue && other.why != WhyAvailable {
 			a.Also = append(a.Also, other.why)
 		}
-		a.Evidence = append(a.Evidence, other.text)
+		if !strings.Contains(a.More, other.text) {
+			a.Evidence = append(a.Evidence, other.text)
+		}
 	}
 	a.Evidence = append(a.Evidence, look.evidence(row)...)
 	if which == "" && a.Key != "" {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
@@ -192,12 +193,23 @@ var situations = []struct {
 		what: "processes of v0.2", why: fleet.WhyVersion,
 		says: []string{`^Calls of .*, process \d+ fail since \d`, `it speaks protocol 3, and processes of fleetpace v0\.2 use the limit\.$`},
 		more: `^The two versions cannot share the limit\. Stop those of fleetpace v0\.2 \(desk, process 4711\), .* https://\S+/docs/upgrading\.md$`,
-		with: []string{"1 process is alive", `fail since .*: it speaks protocol 3`},
+		with: []string{`2 processes are alive \(calls of 1 of them fail\)`, `fail since .*: it speaks protocol 3`},
 		make: func(s *scene) string {
 			s.v02(true)
 			l, _ := s.process(reserve.Config{Limit: reserve.PerSecond(100), Logger: slog.New(slog.DiscardHandler)})
 			require.ErrorIs(s, l.Wait(s.Context()), reserve.ErrVersion)
 			s.v02(true)
+			return ""
+		},
+	},
+	{
+		what: "processes of v0.2 that have just ended", why: fleet.WhyVersion,
+		more: `^The two versions cannot share the limit\. Those have just ended or died: calls succeed a few seconds later\.$`,
+		make: func(s *scene) string {
+			s.v02(true)
+			l, _ := s.process(reserve.Config{Limit: reserve.PerSecond(100), Logger: slog.New(slog.DiscardHandler)})
+			require.ErrorIs(s, l.Wait(s.Context()), reserve.ErrVersion)
+			s.v02(false)
 			return ""
 		},
 	},
@@ -242,6 +254,69 @@ var situations = []struct {
 			s.paced(reserve.PerSecond(100))
 			s.known(1)
 			s.unfit(3)
+			return ""
+		},
+	},
+	{
+		what: "a process with another kind of limit, and the others died", why: fleet.WhyKind,
+		says: []string{`it is configured with 5/s rolling, and 100/s was in force until now, which is of another kind\.$`},
+		more: `^The processes of that kind are gone: calls succeed a few seconds later\.$`,
+		with: []string{`(?m)^1 process is alive \(calls of 1 of them fail\), 1 dead in`},
+		make: func(s *scene) string {
+			_, client := s.process(reserve.Config{Limit: reserve.PerSecond(100)})
+			l := s.limiter(client, reserve.Config{Limit: reserve.PerSecond(100)})
+			require.NoError(s, l.Wait(s.Context()))
+			s.known(1)
+			s.unfit(1)
+			require.NoError(s, client.Close())
+			survey, err := s.reader.Survey(s.Context(), api)
+			require.NoError(s, err)
+			for _, p := range survey.Processes {
+				if p.Fails.IsZero() {
+					require.NoError(s, s.client.ZAdd(s.Context(), s.beats()[0], redis.Z{Score: -1, Member: p.ID}).Err())
+				}
+			}
+			return ""
+		},
+	},
+	{
+		what: "a flow that floods", held: 20, why: fleet.WhyFlow, says: []string{`^It is the queue: the flow "acme" has 19 of the 20 calls that wait\. It gets its share`},
+		with: []string{`(?m)^20 calls wait, and a new call would have its turn`},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerHour(1))
+			s.waits(19, l.Flow("acme").Wait)
+			s.waits(1, l.Flow("other").Wait)
+			s.told(20)
+			return ""
+		},
+	},
+	{
+		what: "calls without a flow that flood, and slots", held: 20, why: fleet.WhySlots, also: []fleet.Why{fleet.WhyFlow}, says: []string{"All 1 slots"},
+		more: "^A call took a slot", with: []string{`(?m)^one flow, of calls without a name, has 19 of the 20 calls that wait`},
+		make: func(s *scene) string {
+			l, _ := s.slots(1, 1)
+			acquire := func(of *reserve.Limiter) func(context.Context) error {
+				return func(ctx context.Context) error {
+					r, err := of.Acquire(ctx, 1)
+					if err == nil {
+						r.Release()
+					}
+					return err
+				}
+			}
+			s.waits(19, acquire(l))
+			s.waits(1, acquire(l.Flow("other")))
+			s.told(20)
+			return ""
+		},
+	},
+	{
+		what: "two flows, of which none floods", held: 20, why: fleet.WhyQueue, says: []string{"20 calls wait"},
+		make: func(s *scene) string {
+			l := s.paced(reserve.PerHour(1))
+			s.waits(18, l.Flow("acme").Wait)
+			s.waits(2, l.Flow("other").Wait)
+			s.told(20)
 			return ""
 		},
 	},
