@@ -33,8 +33,9 @@ func (a *app) doctor() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Check whether Redis and the fleet are set up well, and say what to type",
 		Long: `Checks Redis's version, its memory, what it keeps after a crash, the rights of the user, hash slots
-of a Cluster, latency and the clock, whether processes of the fleet fit together, and whether a limit
-is stopped or paused. It writes one key for a moment, to try the rights. It exits with 10 if there is a problem.`,
+of a Cluster, latency and the clock, which versions of fleetpace the processes run and whether they fit
+together, and whether a limit is stopped, paused or used up. It names other databases of the server that
+have limits. It writes one key for a moment, to try the rights. It exits with 10 if there is a problem.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := a.examine(cmd.Context())

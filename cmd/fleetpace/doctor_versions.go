@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/fleetpace/fleetpace/internal/fault"
 	"github.com/fleetpace/fleetpace/internal/fleet"
 	"github.com/fleetpace/fleetpace/lua"
 )
@@ -22,6 +23,9 @@ const unnamed = 2
 func (v *versions) add(s *fleet.Survey) {
 	if *v == nil {
 		*v = versions{}
+	}
+	if s.Living() == 0 { // the protocols are those of processes that have just ended
+		return
 	}
 	for _, number := range s.Protocols { // also of processes that have sent no report yet
 		if (*v)[number] == nil {
@@ -46,7 +50,7 @@ func (v versions) findings(others bool) []finding {
 	numbers := slices.Sorted(maps.Keys(v))
 	var texts []string
 	for _, number := range numbers {
-		texts = append(texts, fmt.Sprintf("protocol %d: %s", number, named3(v[number])))
+		texts = append(texts, fmt.Sprintf("protocol %d: %s", number, few(v[number])))
 	}
 	f := finding{"versions", "ok", strings.Join(texts, "; "), ""}
 	lowest, highest := numbers[0], numbers[len(numbers)-1]
@@ -55,7 +59,7 @@ func (v versions) findings(others bool) []finding {
 		f.Level, f.Do = "problem", "stop the processes of protocol "+fmt.Sprint(lowest)
 		f.Text += ". They cannot share limits, and calls of the later ones fail"
 	case highest == unnamed:
-		f.Level, f.Do = "note", "stop them before later ones start: see docs/upgrading.md"
+		f.Level, f.Do = "note", "stop them before later ones start: see "+fault.Docs+"upgrading.md"
 		f.Text += ". They are of fleetpace v0.2, beside which calls of later ones fail"
 	case lowest != highest:
 		f.Level, f.Do = "note", "replace the processes of protocol "+fmt.Sprint(lowest)
@@ -70,8 +74,8 @@ func (v versions) findings(others bool) []finding {
 	return []finding{f}
 }
 
-// named3 names up to three processes.
-func named3(processes map[string]string) string {
+// few names up to three processes.
+func few(processes map[string]string) string {
 	names := slices.Sorted(maps.Values(processes))
 	switch n := len(names); {
 	case n == 0:

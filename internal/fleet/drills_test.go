@@ -70,6 +70,7 @@ func TestWhyRedisIsFullAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	for i := range lines {
 		require.Equal(t, fleet.WhyNoWrites, lines[i].Why.Reason, lines[i].Name)
+		require.Contains(t, lines[i].Error, "Redis is full")
 	}
 	a := s.reader.Refused(t.Context())
 	require.NotNil(t, a)

@@ -59,7 +59,7 @@ func (l *Look) longest(row *Row) string {
 	return fmt.Sprintf(", the longest by %s for %s%s%s", l.Holder(h), span(time.Since(h.Since)), doing(h), row.lease(h))
 }
 
-// lately says whether slots come back: when a call last took one, and who has kept the most meanwhile.
+// lately says whether slots come back: when a call last took one. It names the process that has kept the most meanwhile.
 func (l *Look) lately(holders []reserve.Holder) string {
 	if len(holders) == 0 {
 		return ""

@@ -151,6 +151,9 @@ func (l *Look) Line(rates *Rates) Line {
 	for i := range l.Rows {
 		sum.uses(&l.Rows[i], byKey)
 	}
+	if l.refuses != nil && sum.Error == "" {
+		sum.Error = noWrites(l.refuses).text
+	}
 	sum.Why = l.worst()
 	sum.Why.Evidence = []string{}
 	if failing := l.Unfit(); failing != nil {
