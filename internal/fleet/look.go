@@ -55,24 +55,24 @@ func (r *Reader) Look(ctx context.Context, n Name, most int, wanted ...string) (
 	return r.look(ctx, n, most, false, wanted...)
 }
 
-// tries tries a write that changes nothing. It returns the error if Redis refuses to write, or that this user may not try.
-func (r *Reader) tries(ctx context.Context, n Name) (refuses error, untried bool) {
+// tries tries a write that changes nothing. The error says that Redis refuses to write. Or this user may not try.
+func (r *Reader) tries(ctx context.Context, n Name) (untried bool, refuses error) {
 	if r.denied.Load() {
-		return nil, true
+		return true, nil
 	}
 	err := r.client.ZAddXX(ctx, lua.BeatKeys(r.prefix, n.Group, n.Name)[0], redis.Z{Member: setter}).Err()
 	if err == nil {
-		return nil, false
+		return false, nil
 	}
 	if err = fault.Classify(err); errors.Is(err, fault.ErrDenied) {
 		r.denied.Store(true)
-		return nil, true
+		return true, nil
 	}
 	var reply redis.Error
 	if errors.As(err, &reply) && errors.Is(err, fault.ErrUnavailable) {
-		return err, false
+		return false, err
 	}
-	return nil, false
+	return false, nil
 }
 
 // isDefault reports whether the client is the default user of Redis. Another user may have no right to write, and each
@@ -88,16 +88,16 @@ func (r *Reader) isDefault() bool {
 	return user == "" || user == "default"
 }
 
-// look is Look. If no process is alive, it finds whether Redis refuses to write. If told to try, it does so also while
-// some are alive.
+// look is Look. If processes died and none is alive, it finds whether Redis refuses to write. The default user finds it also
+// if none died, and while some are alive if told to try.
 func (r *Reader) look(ctx context.Context, n Name, most int, try bool, wanted ...string) (*Look, error) {
 	s, err := r.Survey(ctx, n)
 	if err != nil {
 		return nil, err
 	}
 	look := &Look{Survey: s, Rows: []Row{}}
-	if try && r.isDefault() || s.Alive() == 0 { // else the heartbeats were written a moment ago
-		look.refuses, look.untried = r.tries(ctx, n)
+	if nobody := s.Alive() == 0; nobody && s.Dead() > 0 || r.isDefault() && (try || nobody) { // else the heartbeats were written a moment ago
+		look.untried, look.refuses = r.tries(ctx, n)
 		if look.refuses != nil && s.Living() > 0 && strings.Contains(look.refuses.Error(), "READONLY") {
 			look.refuses = nil // a replica, which is only read here
 		}

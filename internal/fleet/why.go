@@ -70,7 +70,7 @@ func (r *Reader) Away(limit, at string, err error) *Answer {
 
 // Refused is the answer if Redis refuses to write, or nil. Then the processes of a fleet that starts are not known.
 func (r *Reader) Refused(ctx context.Context) *Answer {
-	err, _ := r.tries(ctx, Name{Name: "any"})
+	_, err := r.tries(ctx, Name{Name: "any"})
 	if err == nil {
 		return nil
 	}
