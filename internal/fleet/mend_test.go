@@ -27,7 +27,7 @@ func TestWords(t *testing.T) {
 		require.Equal(t, want, Quoted(Words("resume", n, key)...))
 		_, command := (&Look{Survey: &Survey{Name: n}}).mend(WhyPaused, &Row{Queue: Queue{Key: key}})
 		require.Equal(t, "fleetpace "+want, command)
-		require.Equal(t, "fleetpace "+want, (&Target{Name: n, Key: key}).command("resume"))
+		require.Equal(t, "fleetpace "+want, (&Target{Name: n, Key: key, reader: &Reader{}}).command("resume"))
 	}
 }
 
