@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/fleetpace/fleetpace/internal/fleet"
 )
 
-// The server draws all charts, so that they are there without JavaScript. A path is in a space of `history` units
+// The server draws all charts, so that they are there without JavaScript. A path is in a space of one unit for each span
 // by 100, which the page stretches. Nothing is drawn for spans without a reading.
 
 // plot is one curve of a chart, with what it is measured against.
@@ -21,9 +22,12 @@ type plot struct {
 	value  func(*moment) float64
 }
 
-func newPlot(values []moment, now time.Time, value func(*moment) float64, also func(*moment) float64) *plot {
-	p := &plot{values: values, first: spanOf(now) - history + 1, top: 1e-9, value: value}
+func newPlot(values []moment, r *timeRange, now time.Time, value func(*moment) float64, also func(*moment) float64) *plot {
+	p := &plot{values: values, first: spanOf(now, r.step) - r.spans + 1, top: 1e-9, value: value}
 	for i := range values {
+		if p.x(&values[i]) < 0 {
+			continue
+		}
 		p.top = max(p.top, value(&values[i]), also(&values[i]))
 	}
 	p.top *= 1.08
@@ -68,20 +72,47 @@ func (p *plot) path(value func(*moment) float64, closed bool) string {
 	return b.String()
 }
 
-// bands are the spans in which the limit was paused.
+// bands are the spans in which the limit was paused, and, along the upper edge, in which another limit was set.
 func (p *plot) bands() string {
+	return p.band("band", 100, func(m *moment) bool { return m.paused }) + p.band("band-set", 4, func(m *moment) bool { return m.set })
+}
+
+func (p *plot) band(class string, height int, in func(*moment) bool) string {
 	var b strings.Builder
 	for i := 0; i < len(p.values); i++ {
-		if !p.values[i].paused || p.x(&p.values[i]) < 0 {
+		if !in(&p.values[i]) || p.x(&p.values[i]) < 0 {
 			continue
 		}
 		from := p.x(&p.values[i])
-		for i+1 < len(p.values) && p.values[i+1].paused && p.values[i+1].at == p.values[i].at+1 {
+		for i+1 < len(p.values) && in(&p.values[i+1]) && p.values[i+1].at == p.values[i].at+1 {
 			i++
 		}
-		fmt.Fprintf(&b, `<rect class="band" x="%d" y="0" width="%d" height="100"/>`, from, p.x(&p.values[i])+1-from)
+		fmt.Fprintf(&b, `<rect class="%s" x="%d" y="0" width="%d" height="%d"/>`, class, from, p.x(&p.values[i])+1-from, height)
 	}
 	return b.String()
+}
+
+// timeRange is a time that a chart may show, up to now.
+type timeRange struct {
+	Name, Text string // of the address, and for people
+	step       time.Duration
+	spans      int64
+}
+
+// A viewer chooses one of these ranges by ?range=. The first one is the range of the list, and of addresses that name none.
+var ranges = []timeRange{{"1h", "hour", step, history}, {"10m", "10 minutes", step, 30}, {"24h", "24 hours", long, history}}
+
+// rangeOf returns the range of a name.
+func rangeOf(name string) *timeRange {
+	return &ranges[max(0, slices.IndexFunc(ranges, func(r timeRange) bool { return r.Name == name }))]
+}
+
+// of is the history that the range shows.
+func (r *timeRange) of(s *snapshot, id string) []moment {
+	if r.step == long {
+		return s.day[id]
+	}
+	return s.past[id]
 }
 
 func used(m *moment) float64    { return m.used }
@@ -90,22 +121,25 @@ func waiting(m *moment) float64 { return m.waiting }
 
 // spark is a small chart of what a limit used in the last hour, against what it allows.
 func spark(values []moment, unit string, now time.Time) template.HTML {
-	p := newPlot(values, now, used, of)
+	hour := rangeOf("")
+	p := newPlot(values, hour, now, used, of)
 	return template.HTML(fmt.Sprintf( //nolint:gosec // numbers, and texts that are escaped
 		`<svg class="spark" viewBox="0 0 %d 100" preserveAspectRatio="none" role="img" aria-label="%s"><title>%[2]s</title>%s<path class="area" d="%s"/><path class="line-calls" d="%s"/><path class="line-limit" d="%s"/></svg>`,
-		history, template.HTMLEscapeString(inWords(values, unit)), p.bands(), p.path(used, true), p.path(used, false), p.path(of, false)))
+		history, template.HTMLEscapeString(inWords(values, unit, hour, now)), p.bands(), p.path(used, true), p.path(used, false), p.path(of, false)))
 }
 
 // inWords says what a chart shows.
-func inWords(values []moment, unit string) string {
+func inWords(values []moment, unit string, r *timeRange, now time.Time) string {
 	if len(values) == 0 {
 		return "no reading yet"
 	}
 	most, last := 0., values[len(values)-1]
 	for i := range values {
-		most = max(most, values[i].used)
+		if values[i].at > spanOf(now, r.step)-r.spans {
+			most = max(most, values[i].used)
+		}
 	}
-	return fmt.Sprintf("%s%s used now, of %s; %s at most in the last hour", fleet.Number(last.used), unit, fleet.Number(last.of), fleet.Number(most))
+	return fmt.Sprintf("%s%s used now, of %s; %s at most in the last %s", fleet.Number(last.used), unit, fleet.Number(last.of), fleet.Number(most), r.Text)
 }
 
 // charts are the two charts of a limit, with their scales.
@@ -115,32 +149,37 @@ type charts struct {
 	Waiting     template.HTML
 	Top, Most   string // what the upper edges stand for
 	Words       string
-	From, Until time.Time
-	Since       time.Time // the first reading, if it is after From
-	Paused      bool
+	From, Until string
+	Since       string // the first reading, if it is after From
+	Paused, Set bool
 }
 
-func newCharts(values []moment, unit string, now time.Time) *charts {
-	c := &charts{Unit: unit, Words: inWords(values, unit), From: now.Add(-history * step), Until: now}
+func newCharts(values []moment, unit string, r *timeRange, now time.Time) *charts {
+	from := now.Add(-time.Duration(r.spans) * r.step)
+	c := &charts{Unit: unit, Words: inWords(values, unit, r, now), From: minute(from), Until: minute(now)}
 	draw := func(p *plot, area, line string, more string) template.HTML {
 		return template.HTML(fmt.Sprintf( //nolint:gosec // numbers
 			`<svg class="plot" viewBox="0 0 %d 100" preserveAspectRatio="none" aria-hidden="true">%s<path class="%s" d="%s"/><path class="%s" d="%s"/>%s</svg>`,
-			history, p.bands(), area, p.path(p.value, true), line, p.path(p.value, false), more))
+			r.spans, p.bands(), area, p.path(p.value, true), line, p.path(p.value, false), more))
 	}
-	u, w := newPlot(values, now, used, of), newPlot(values, now, waiting, waiting)
+	u, w := newPlot(values, r, now, used, of), newPlot(values, r, now, waiting, waiting)
 	c.Used = draw(u, "area", "line-calls", fmt.Sprintf(`<path class="line-limit" d="%s"/>`, u.path(of, false)))
 	c.Waiting = draw(w, "area-wait", "line-wait", "")
 	c.Top, c.Most = edge(u.top), edge(w.top)
 	if len(values) > 0 {
-		if first := time.UnixMilli(values[0].at * step.Milliseconds()); first.After(c.From) {
-			c.Since = first
+		if first := time.UnixMilli(values[0].at * r.step.Milliseconds()); first.After(from) {
+			c.Since = minute(first)
 		}
 	}
 	for i := range values {
-		c.Paused = c.Paused || values[i].paused
+		if u.x(&values[i]) >= 0 {
+			c.Paused, c.Set = c.Paused || values[i].paused, c.Set || values[i].set
+		}
 	}
 	return c
 }
+
+func minute(t time.Time) string { return t.UTC().Format("15:04") }
 
 // edge is a scale's end for people.
 func edge(top float64) string {

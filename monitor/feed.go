@@ -26,7 +26,7 @@ type snapshot struct {
 	Error string
 	Lines []fleet.Line
 
-	past map[string][]moment
+	past, day map[string][]moment // the last hour, and the last day
 }
 
 // feed reads the state of the fleet for all viewers together: once a second while somebody views it, and once in
@@ -131,11 +131,11 @@ func (f *feed) look() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.last != nil {
-		s.past = f.last.past
+		s.past, s.day = f.last.past, f.last.day
 	}
 	if err == nil {
 		s.Known = s.At
-		s.past = remember(s.past, s.Lines, s.At)
+		s.past, s.day = remember(s.past, s.Lines, step, s.At), remember(s.day, s.Lines, long, s.At)
 	} else if f.last != nil {
 		s.Lines, s.Known = f.last.Lines, f.last.Known // show the last known state
 	}

@@ -56,6 +56,27 @@ func TestHistoryWithoutViewers(t *testing.T) {
 		require.InDelta(t, 15, paused, 2, "five minutes of them")
 		require.InDelta(t, 2, past[len(past)-2].used, 0.3, "permits per second")
 		require.Equal(t, 1, strings.Count(view(t, p, "/"), `class="band"`), "the pause is drawn")
+
+		require.NoError(t, l.SetLimit(t.Context(), reserve.PerSecond(1), time.Minute))
+		caller(began.Add(26 * time.Minute))
+		hour := view(t, p, "/limit?name=api")
+		require.Equal(t, 2, strings.Count(hour, `class="band-set"`), "in both charts")
+		require.Contains(t, hour, "another limit set")
+		require.Contains(t, hour, "The last hour")
+		brief := view(t, p, "/limit?name=api&range=10m")
+		require.Contains(t, brief, `viewBox="0 0 30 100"`)
+		require.Contains(t, brief, `data-events="events?name=api&amp;range=10m"`, "looks keep the range")
+		require.Zero(t, strings.Count(brief, `class="band"`), "the pause was before")
+		require.Contains(t, brief, "at most in the last 10 minutes")
+		require.NotContains(t, brief, "read since")
+		day := view(t, p, "/limit?name=api&range=24h")
+		require.Contains(t, day, "The last 24 hours")
+		require.Contains(t, day, "read since")
+		require.Equal(t, 2, strings.Count(day, `class="band"`))
+		p.feed.mu.Lock()
+		long := len(p.feed.last.day["api"])
+		p.feed.mu.Unlock()
+		require.InDelta(t, 4, long, 1, "26 minutes of spans of 8 minutes")
 	})
 }
 
@@ -89,8 +110,8 @@ func TestRemember(t *testing.T) {
 	lines := []fleet.Line{{Name: "api", Busiest: fleet.Busiest{Used: 1, Of: 4}}}
 	for i := range 400 {
 		if i < 350 || i > 380 {
-			past = remember(past, lines, now.Add(time.Duration(i)*step))
-			past = remember(past, lines, now.Add(time.Duration(i)*step))
+			past = remember(past, lines, step, now.Add(time.Duration(i)*step))
+			past = remember(past, lines, step, now.Add(time.Duration(i)*step))
 		}
 	}
 	require.Len(t, past, 1)
@@ -98,7 +119,7 @@ func TestRemember(t *testing.T) {
 	require.Len(t, values, history)
 	require.Equal(t, 2., values[0].looks)
 	end := now.Add(399 * step)
-	plot := newPlot(values, end, used, of)
+	plot := newPlot(values, rangeOf("1h"), end, used, of)
 	require.Equal(t, 2, strings.Count(plot.path(used, true), "Z"), "two areas, and nothing between them")
 	require.Equal(t, 2, strings.Count(plot.path(used, false), "M"))
 }

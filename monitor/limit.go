@@ -26,6 +26,7 @@ type limitView struct {
 	Key    string     // the key that the page is about
 	Row    *fleet.Row // its state; nil: no process has used the limit for ten minutes
 	Charts *charts
+	Range  *timeRange    // of the Charts
 	Events []fleet.Event // what people have changed, the last one first
 	Live   []fleet.Process
 	Gone   []fleet.Process // they are idle, or were closed
@@ -40,7 +41,23 @@ func (v *limitView) Query() string {
 	if v.chosen {
 		q.Set("key", v.Key)
 	}
+	if v.Range != nil && v.Range != rangeOf("") {
+		q.Set("range", v.Range.Name)
+	}
 	return q.Encode()
+}
+
+// choice is a range that one can choose.
+type choice struct{ Name, Address string }
+
+// Ranges are the ranges that a viewer may choose.
+func (v *limitView) Ranges() (all []choice) {
+	for i := range ranges {
+		of := *v
+		of.Range = &ranges[i]
+		all = append(all, choice{ranges[i].Name, "limit?" + of.Query()})
+	}
+	return all
 }
 
 // limit shows a limit, and what a change of it would do.
@@ -82,7 +99,8 @@ func (p *Page) limitView(ctx context.Context, s *snapshot, r *http.Request) (*li
 	}
 	line := s.line(id)
 	v.Line.PerSecond, v.Line.Busiest = line.PerSecond, line.Busiest
-	v.Charts = newCharts(s.past[id], line.Busiest.Unit, s.At)
+	v.Range = rangeOf(r.FormValue("range"))
+	v.Charts = newCharts(v.Range.of(s, id), line.Busiest.Unit, v.Range, s.At)
 	for _, process := range look.Processes {
 		if process.Alive || !process.Report.Ended {
 			v.Live = append(v.Live, process)

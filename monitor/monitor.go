@@ -56,7 +56,7 @@ type Config struct {
 }
 
 // Page is the [http.Handler] of the page. It is safe for concurrent use. It reads Redis every 20 seconds, to
-// remember what happened in the last hour. While somebody views it, and for two minutes after, it reads Redis once
+// remember what happened in the last day. While somebody views it, and for two minutes after, it reads Redis once
 // a second for all viewers together. The page of a single limit reads Redis once a second for each viewer. Make one
 // with [New].
 type Page struct {

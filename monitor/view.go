@@ -25,7 +25,6 @@ var functions = template.FuncMap{
 	"bar":     func(share float64) string { return fmt.Sprintf("%.1f", 100*share) },
 	"utc":     func(t time.Time) string { return t.UTC().Format("15:04:05 UTC") },
 	"moment":  func(t time.Time) string { return t.UTC().Format("2 Jan 15:04") },
-	"minute":  func(t time.Time) string { return t.UTC().Format("15:04") },
 	"until":   func(l *fleet.Line) int64 { return time.Now().Add(time.Duration(l.PausedFor * 1e9)).UnixMilli() },
 	"named": func(key string) string {
 		if key == "" {

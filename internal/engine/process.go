@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	random "math/rand/v2"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -44,8 +45,21 @@ var checked func(e *Engine, now time.Time)
 // self has the fields that are the same in all reports of this process.
 var self = func() wire.Report {
 	host, _ := os.Hostname()
-	return wire.Report{Host: host, PID: os.Getpid(), Started: time.Now().Unix()}
+	return wire.Report{Host: host, PID: os.Getpid(), Started: time.Now().Unix(), Version: versionIn(debug.ReadBuildInfo())}
 }()
+
+// versionIn is the version of fleetpace in a program; empty: it is not known, as in a clone.
+func versionIn(info *debug.BuildInfo, ok bool) string {
+	if !ok {
+		return ""
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == "github.com/fleetpace/fleetpace" && m.Version != "(devel)" {
+			return m.Version
+		}
+	}
+	return ""
+}
 
 // Start returns a Process that does nothing before the first call. It hands each event to watch, if watch is
 // not nil, and holds no lock meanwhile.

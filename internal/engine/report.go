@@ -180,7 +180,7 @@ func (e *Engine) waitingCalls(now time.Time) map[string][]wire.Waiting {
 			}
 			w := found[of]
 			if w == nil {
-				w = &wire.Waiting{Key: of.key, Flow: of.flow, HeldBy: of.heldBy}
+				w = &wire.Waiting{Key: of.key, Flow: of.flow, Weight: l.need.Flow.Weight, HeldBy: of.heldBy}
 				found[of] = w
 			}
 			w.Calls += len(l.waiting)

@@ -10,29 +10,31 @@ import (
 
 // Line is the state of a limit with all its keys.
 type Line struct {
-	Name      string  `json:"name"`
-	Group     string  `json:"group,omitempty"`
-	Limit     string  `json:"limit"`
-	Waiting   int64   `json:"waiting"`
-	Oldest    float64 `json:"oldest"` // seconds
-	Booked    int64   `json:"booked"`
-	Paused    bool    `json:"paused"`              // one of its keys is paused or stopped
-	Stopped   bool    `json:"stopped,omitempty"`   // one of its keys is stopped: calls fail
-	PausedFor float64 `json:"pausedFor,omitempty"` // seconds that the pause or stop still lasts; 86,400 at most where the end of a stop is not known
-	Reason    string  `json:"reason,omitempty"`
-	Set       bool    `json:"set"`                  // some key has an override
-	Own       string  `json:"configured,omitempty"` // the configured limit, if calls without a key have an override
-	Held      int     `json:"held"`
-	Keys      int     `json:"keys"`
-	Processes int     `json:"processes"`
-	Dead      int     `json:"dead,omitempty"` // processes that died in the last ten minutes
-	PerSecond float64 `json:"perSecond"`      // recent calls per second; 0 before the second reading
-	Allowed   float64 `json:"allowed"`        // permits per second: the sum over keys with waiting calls, or one key; 0 for slots
-	Slots     int64   `json:"slots,omitempty"`
-	HeldFor   float64 `json:"heldFor,omitempty"` // seconds for which a call has held its slots, at most
-	Differ    bool    `json:"differ,omitempty"`  // processes are configured with different limits
-	Failing   int     `json:"failing,omitempty"` // processes whose calls fail: see Survey.Unfit
-	Error     string  `json:"error,omitempty"`
+	Name       string  `json:"name"`
+	Group      string  `json:"group,omitempty"`
+	Limit      string  `json:"limit"`
+	Waiting    int64   `json:"waiting"`
+	Oldest     float64 `json:"oldest"` // seconds
+	Booked     int64   `json:"booked"`
+	Paused     bool    `json:"paused"`              // one of its keys is paused or stopped
+	Stopped    bool    `json:"stopped,omitempty"`   // one of its keys is stopped: calls fail
+	PausedFor  float64 `json:"pausedFor,omitempty"` // seconds that the pause or stop still lasts; 86,400 at most where the end of a stop is not known
+	Reason     string  `json:"reason,omitempty"`
+	PausedKeys int     `json:"pausedKeys,omitempty"` // how many of the ReadKeys are paused or stopped
+	ReadKeys   int     `json:"readKeys"`             // the keys whose states were read: the busiest ones
+	Set        bool    `json:"set"`                  // some key has an override
+	Own        string  `json:"configured,omitempty"` // the configured limit, if calls without a key have an override
+	Held       int     `json:"held"`
+	Keys       int     `json:"keys"`
+	Processes  int     `json:"processes"`
+	Dead       int     `json:"dead,omitempty"` // processes that died in the last ten minutes
+	PerSecond  float64 `json:"perSecond"`      // recent calls per second; 0 before the second reading
+	Allowed    float64 `json:"allowed"`        // permits per second: the sum over keys with waiting calls, or one key; 0 for slots
+	Slots      int64   `json:"slots,omitempty"`
+	HeldFor    float64 `json:"heldFor,omitempty"` // seconds for which a call has held its slots, at most
+	Differ     bool    `json:"differ,omitempty"`  // processes are configured with different limits
+	Failing    int     `json:"failing,omitempty"` // processes whose calls fail: see Survey.Unfit
+	Error      string  `json:"error,omitempty"`
 
 	HeldCalls     int64   `json:"heldCalls,omitempty"`     // waiting or booked calls that a pause, a used-up quota or another limit holds back
 	OldestNotHeld float64 `json:"oldestNotHeld,omitempty"` // seconds that the oldest waiting call has waited, without calls that are held back
@@ -87,7 +89,11 @@ func (r *Reader) Lines(ctx context.Context, keys int, rates *Rates) ([]Line, err
 func (l *Look) Line(rates *Rates) Line {
 	sum := Line{Name: l.Name.Name, Group: l.Group, Limit: l.Limit, Keys: len(l.Keys), Processes: l.Living(), Dead: l.Dead(), Differ: len(l.Differ) > 0}
 	must := map[string]bool{}
+	sum.ReadKeys = len(l.Rows)
 	for i := range l.Rows {
+		if l.Rows[i].Paused {
+			sum.PausedKeys++
+		}
 		if l.Rows[i].Paused || l.Rows[i].usedUp() {
 			must[l.Rows[i].Key] = true
 		}

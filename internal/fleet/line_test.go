@@ -149,3 +149,36 @@ func (s *scene) heldByQuota(key string) {
 		return err == nil && len(survey.Keys) == 1 && survey.Keys[0].HeldBack == 3
 	})
 }
+
+// A line says how many keys are paused, of those whose states were read. The flows of a key are apart from those of others, each
+// with what is due to it.
+func TestPausedKeysAndFlowsOfAKey(t *testing.T) {
+	t.Parallel()
+	s := newScene(t, redistest.Mini(t))
+	l, _ := s.process(reserve.Config{Limit: reserve.Every(time.Hour)})
+	for _, key := range []string{"acme", "other", "third"} {
+		require.NoError(t, l.For(key).Wait(t.Context()))
+	}
+	s.waits(2, l.For("acme").Flow("small").Wait)
+	s.waits(1, l.For("acme").Flow("large").Weight(3).Wait)
+	s.waits(4, l.For("other").Flow("else").Wait)
+	s.until("the calls wait", func() bool {
+		survey, err := s.reader.Survey(t.Context(), api)
+		require.NoError(t, err)
+		return survey.Waiting() == 7
+	})
+	require.NoError(t, l.For("third").Pause(t.Context(), time.Hour, ""))
+	look, err := s.reader.Look(t.Context(), api, 2)
+	require.NoError(t, err)
+	line := look.Line(nil)
+	require.Equal(t, []int{3, 2, 0}, []int{line.Keys, line.ReadKeys, line.PausedKeys})
+	look, err = s.reader.Look(t.Context(), api, 8)
+	require.NoError(t, err)
+	line = look.Line(nil)
+	require.Equal(t, []int{3, 3, 1}, []int{line.Keys, line.ReadKeys, line.PausedKeys})
+	flows := look.FlowsOf("acme")
+	require.Len(t, flows, 2)
+	require.Equal(t, []any{"small", 2, 1., 0.25}, []any{flows[0].Key, flows[0].Calls, flows[0].Weight, flows[0].Due})
+	require.Equal(t, []any{"large", 1, 3., 0.75}, []any{flows[1].Key, flows[1].Calls, flows[1].Weight, flows[1].Due})
+	require.Empty(t, look.FlowsOf(""))
+}

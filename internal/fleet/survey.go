@@ -272,6 +272,39 @@ func (s *Survey) count() {
 	s.Keys, s.Flows = ordered(byKey), ordered(byFlow)
 }
 
+// FlowsOf returns the flows whose calls wait for a key, as Flows does for all keys together, and what is due to each of them
+// by its weight. Calls without a flow are not among them.
+func (s *Survey) FlowsOf(key string) []Flow {
+	byFlow, weights, sum := map[string]*Queue{}, map[string]float64{}, 0.
+	for i := range s.Processes {
+		p := &s.Processes[i]
+		for _, w := range p.Report.Waiting {
+			if !p.Alive || w.Key != key || w.Flow == "" {
+				continue
+			}
+			if byFlow[w.Flow] == nil {
+				byFlow[w.Flow] = &Queue{Key: w.Flow}
+			}
+			q := byFlow[w.Flow]
+			q.Calls, q.Oldest = q.Calls+w.Calls, max(q.Oldest, w.Oldest)
+			sum += w.Weight - weights[w.Flow]
+			weights[w.Flow] = w.Weight
+		}
+	}
+	var flows []Flow
+	for _, q := range ordered(byFlow) {
+		flows = append(flows, Flow{q, weights[q.Key], weights[q.Key] / max(1e-9, sum)})
+	}
+	return flows
+}
+
+// Flow is the calls of a flow that wait.
+type Flow struct {
+	Queue
+	Weight float64
+	Due    float64 // its part of the turns while all these flows have calls that wait, from 0 to 1
+}
+
 // held counts calls that another limit holds back.
 func (q *Queue) held(by string, calls int) {
 	if q.heldBy == nil {

@@ -149,6 +149,8 @@ type Report struct {
 	Ended   bool   `json:"ended,omitempty"`  // the process no longer needs the name …
 	Closed  bool   `json:"closed,omitempty"` // … because its limiter was closed
 
+	Version string `json:"version,omitempty"` // of fleetpace, as go build knows it
+
 	Protocol int `json:"protocol,omitempty"` // that it speaks: see lua.Protocol; 0: its version is v0.2
 
 	Waiting []Waiting `json:"waiting,omitempty"` // the keys and flows with the most calls
@@ -159,6 +161,7 @@ type Report struct {
 type Waiting struct {
 	Key    string  `json:"key,omitempty"`
 	Flow   string  `json:"flow,omitempty"`
+	Weight float64 `json:"weight,omitempty"` // of the flow
 	Calls  int     `json:"calls"`
 	Oldest float64 `json:"oldest"`           // seconds that the first call has waited
 	HeldBy string  `json:"heldBy,omitempty"` // another limit that holds the calls back, with its key after a slash
