@@ -56,6 +56,7 @@ type account struct {
 	stop   *refusal
 	told   bool // a call has been refused with stop
 	models map[string]bool
+	skew   time.Duration // of the provider's clock
 }
 
 // Scale lets each limit per minute be a part of what it was so far, as providers do that lack capacity. Windows stay as
@@ -69,6 +70,36 @@ func (a *account) Scale(part float64) {
 			b.change(time.Now(), b.rate*part, b.holds*part)
 		}
 	}
+}
+
+// SetLimit changes a limit of a model from now on: "tokens", for example, as [Report] names it. The number is that of a minute, or of
+// the window of the limit. It reports false before the first call of the model. For the tokens of Azure, there is
+// [Azure.SetTokens].
+func (a *account) SetLimit(model, limit string, n int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch m := a.limits[model+" "+limit].(type) {
+	case *bucket:
+		b := float64(n) / 60 / m.rate
+		m.change(time.Now().Add(a.skew), m.rate*b, m.holds*b)
+	case *window:
+		m.most = float64(n)
+	default:
+		return false
+	}
+	return true
+}
+
+// Others lets another program use units of a limit of a model. They count as used, also if they do not fit. It reports
+// false before the first call of the model.
+func (a *account) Others(model, limit string, units float64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	m := a.limits[model+" "+limit]
+	if m != nil {
+		m.take(time.Now().Add(a.skew), units)
+	}
+	return m != nil
 }
 
 // limit returns a limit of a model. It makes the limit at the model's first call.
@@ -167,6 +198,21 @@ func (a *account) Report() Report {
 	}
 	slices.SortStableFunc(r.Limits, func(x, y Limit) int { return cmp.Compare(x.Name, y.Name) })
 	return r
+}
+
+// LongestGap returns the longest time between two calls that were admitted one after the other.
+func (r Report) LongestGap() (gap time.Duration) {
+	var last time.Time
+	for _, c := range r.Calls {
+		if c.Refusal != "" {
+			continue
+		}
+		if !last.IsZero() {
+			gap = max(gap, c.At.Sub(last))
+		}
+		last = c.At
+	}
+	return gap
 }
 
 // Limit returns a limit of the report by its name. It is zero if no call has used it.

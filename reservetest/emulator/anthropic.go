@@ -16,6 +16,10 @@ type AnthropicConfig struct {
 	// minute.
 	Holds time.Duration
 
+	// Ramp is how much input a minute may use at once. More is allowed up to twice that of the minute before: Anthropic
+	// refuses traffic that rises faster, and does not say the factor. 0: no such rule.
+	Ramp int
+
 	// ReserveMax admits a call only if max_tokens fit the limit of output, as until 2026. Otherwise
 	// output counts while it is produced, and a call is admitted if anything is left.
 	ReserveMax bool
@@ -41,6 +45,8 @@ func NewAnthropic(config AnthropicConfig) (*Anthropic, error) {
 		return nil, invalid("AnthropicConfig.Input", "must be at least 1 token per minute, got %d", config.Input)
 	case config.Output < 1:
 		return nil, invalid("AnthropicConfig.Output", "must be at least 1 token per minute, got %d", config.Output)
+	case config.Ramp < 0:
+		return nil, invalid("AnthropicConfig.Ramp", "must be at least 1 token per minute, or 0 for no such rule, got %d", config.Ramp)
 	case config.Holds < time.Second:
 		return nil, invalid("AnthropicConfig.Holds", "must be at least a second, got %v", config.Holds)
 	}
@@ -104,7 +110,11 @@ func (a *Anthropic) admit(now time.Time, c Call, answer Answer) (charge, *refusa
 			output.refuse()
 			r = &refusal{after: wait, limit: "output-tokens", most: output.size(), asked: least, left: left}
 		} else {
-			r = a.account.admit(now, c.Model, []need{{meter: requests, name: "requests", units: 1}, {meter: input, name: "input-tokens", units: h.estimate}})
+			needs := []need{{meter: requests, name: "requests", units: 1}, {meter: input, name: "input-tokens", units: h.estimate}}
+			if a.config.Ramp > 0 {
+				needs = append(needs, need{name: "acceleration", units: h.estimate, meter: a.limit(c.Model, "acceleration", func() meter { return newRamp("acceleration", a.config.Ramp, 2, 1) })})
+			}
+			r = a.account.admit(now, c.Model, needs)
 		}
 		if r != nil {
 			r.status, r.word = http.StatusTooManyRequests, "rate_limit_error"

@@ -32,6 +32,8 @@ func (a *Anthropic) headers(h http.Header, now time.Time, c Call, _ Answer) {
 func (*Anthropic) refused(h http.Header, now time.Time, r *refusal) []byte {
 	word, text, details := r.word, "Overloaded", ""
 	switch {
+	case r.limit == "acceleration":
+		text = "This request would exceed your organization's acceleration limit. Please raise your usage slowly."
 	case r.word == "rate_limit_error":
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(min(r.after.Seconds(), 1<<30)))))
 		unit := map[string]string{"requests": "requests", "input-tokens": "input tokens", "output-tokens": "output tokens"}[r.limit]

@@ -46,7 +46,7 @@ func NewAzure(config AzureConfig) (*Azure, error) {
 	case config.Skew < -time.Minute || config.Skew > time.Minute:
 		return nil, invalid("AzureConfig.Skew", "must be from -1m to 1m, got %v", config.Skew)
 	}
-	a := &Azure{config: config}
+	a := &Azure{config: config, account: account{skew: config.Skew}}
 	a.server = server{a, config.Wire}
 	return a, config.Wire.validate()
 }

@@ -30,6 +30,7 @@ type Answer struct {
 	// knows the count.
 	Estimate int
 
+	Late      time.Duration // how long the request is on its way, until the provider judges it
 	Wait      time.Duration // until the first byte
 	PerSecond float64       // tokens of the answer per second; 0: all at once
 

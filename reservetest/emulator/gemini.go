@@ -3,6 +3,7 @@ package emulator
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -12,6 +13,10 @@ type GeminiConfig struct {
 	Requests int // per minute
 	Input    int // tokens of prompts per minute; tokens that a cache held count, too
 	Daily    int // requests per day, which ends at midnight of the Pacific coast; 0: no limit
+
+	// Zero are models whose quota is 0, as without billing. Their calls are refused with a limit of 0 and a delay that
+	// does not help.
+	Zero []string
 }
 
 // Gemini is a project of the Gemini API. No header states a limit, and refused calls count as requests. A stream is
@@ -64,6 +69,9 @@ func (g *Gemini) admit(now time.Time, c Call, a Answer) (charge, *refusal) {
 	if r == nil && a.Refuse != "" {
 		r = &refusal{status: a.Status, word: a.Refuse}
 	}
+	if r == nil && slices.Contains(g.config.Zero, c.Model) {
+		r = &refusal{status: http.StatusTooManyRequests, word: "RESOURCE_EXHAUSTED", after: 26 * time.Second, limit: "zero"}
+	}
 	if r == nil {
 		if r = g.account.admit(now, c.Model, needs); r == nil {
 			return &geminiCharge{g}, nil
@@ -99,6 +107,8 @@ func (*Gemini) refused(_ http.Header, _ time.Time, r *refusal) []byte {
 		id = "GenerateContentInputTokensPerModelPerMinute"
 	case "requests-day":
 		id, delay = "GenerateRequestsPerDayPerProjectPerModel", "26s"
+	case "zero":
+		id = "GenerateRequestsPerDayPerProjectPerModel-FreeTier"
 	default:
 		return fmt.Appendf(nil, `{"error":{"code":%d,"message":"Your prepayment credits are depleted.","status":%q}}`, r.status, r.word)
 	}

@@ -65,6 +65,8 @@ func TestInvalid(t *testing.T) {
 		"OpenAIConfig.Tokens":     second(emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 1})),
 		"OpenAIConfig.Project":    second(emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 1, Tokens: 1, Project: -1})),
 		"OpenAIConfig.Daily":      second(emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 1, Tokens: 1, Daily: -1})),
+		"OpenAIConfig.Ramp":       second(emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 1, Tokens: 1, Ramp: -1})),
+		"AnthropicConfig.Ramp":    second(emulator.NewAnthropic(emulator.AnthropicConfig{Requests: 1, Input: 1, Output: 1, Ramp: -1})),
 		"OpenAIConfig.Holds":      second(emulator.NewOpenAI(emulator.OpenAIConfig{Requests: 1, Tokens: 1, Holds: -1})),
 		"AzureConfig.Tokens":      second(emulator.NewAzure(emulator.AzureConfig{Requests: 6})),
 		"AzureConfig.Requests":    second(emulator.NewAzure(emulator.AzureConfig{Tokens: 1})),

@@ -2,6 +2,7 @@ package emulator
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
@@ -12,6 +13,30 @@ type Limit struct {
 	Most    float64 // units that could have been used since the first call, a full bucket included
 	Refused int     // calls that this limit refused
 	Overrun float64 // the most units by which late counts exceeded the limit
+	// Tens are the units of each 10 s since the first call. Units that come back count below 0 when they do.
+	Tens []float64
+
+	begun time.Time
+}
+
+const tens = 10 * time.Second
+
+// note notes used units.
+func (l *Limit) note(now time.Time, n float64) {
+	if l.begun.IsZero() {
+		l.begun = now
+	}
+	l.Used += n
+	for len(l.Tens) <= int(now.Sub(l.begun)/tens) {
+		l.Tens = append(l.Tens, 0)
+	}
+	l.Tens[len(l.Tens)-1] += n
+}
+
+// copied returns a copy for a report.
+func (l Limit) copied() Limit {
+	l.Tens = slices.Clone(l.Tens)
+	return l
 }
 
 // meter counts one limit. All of its methods take the provider's time, which must not run backwards.
@@ -73,7 +98,7 @@ func (b *bucket) wait(now time.Time, n float64) time.Duration {
 func (b *bucket) take(now time.Time, n float64) {
 	b.move(now)
 	b.level = min(b.holds, b.level-n)
-	b.Used += n
+	b.note(now, n)
 	b.Overrun = max(b.Overrun, -b.level)
 }
 
@@ -95,7 +120,7 @@ func (b *bucket) change(now time.Time, rate, holds float64) {
 
 func (b *bucket) report(now time.Time) Limit {
 	b.move(now)
-	l := b.Limit
+	l := b.copied()
 	l.Most = b.holds + b.gone + b.rate*now.Sub(b.first).Seconds()
 	return l
 }
@@ -149,7 +174,7 @@ func (w *window) wait(now time.Time, n float64) time.Duration {
 func (w *window) take(now time.Time, n float64) {
 	w.move(now)
 	w.count += n
-	w.Used += n
+	w.note(now, n)
 	w.Overrun = max(w.Overrun, w.count-w.most)
 }
 
@@ -163,7 +188,46 @@ func (w *window) refuse()       { w.Refused++ }
 
 func (w *window) report(now time.Time) Limit {
 	w.move(now)
-	l := w.Limit
+	l := w.copied()
 	l.Most = w.most * (w.number + 1)
 	return l
 }
+
+// ramp allows units in a clock's minute by what was used earlier. Some are free. More are allowed up to a factor of the
+// fullest minute of so many that ended as many minutes ago.
+type ramp struct {
+	Limit
+	free, factor float64
+	minutes      int64
+	used         map[int64]float64 // by minute
+}
+
+func newRamp(name string, free int, factor float64, minutes int64) *ramp {
+	return &ramp{Limit: Limit{Name: name}, free: float64(free), factor: factor, minutes: minutes, used: map[int64]float64{}}
+}
+
+func minuteOf(now time.Time) int64 { return now.Unix() / 60 }
+
+func (r *ramp) left(now time.Time) (float64, time.Duration) {
+	most, minute := r.free, minuteOf(now)
+	for m := minute - 2*r.minutes + 1; m <= minute-r.minutes; m++ {
+		most = max(most, r.factor*r.used[m])
+	}
+	return most - r.used[minute], now.Truncate(time.Minute).Add(time.Minute).Sub(now)
+}
+
+func (r *ramp) wait(now time.Time, n float64) time.Duration {
+	if left, next := r.left(now); n > left+least {
+		return next
+	}
+	return 0
+}
+
+func (r *ramp) take(now time.Time, n float64) {
+	r.used[minuteOf(now)] += n
+	r.note(now, n)
+}
+
+func (r *ramp) size() float64          { return r.free }
+func (r *ramp) refuse()                { r.Refused++ }
+func (r *ramp) report(time.Time) Limit { return r.copied() }

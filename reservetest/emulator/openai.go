@@ -17,6 +17,11 @@ type OpenAIConfig struct {
 	// minute.
 	Holds time.Duration
 
+	// Ramp is how many tokens a minute may use at once. More are allowed up to one and a half times of a minute
+	// that is 15 to 30 minutes ago. Calls above that are refused with slow_down. 0: no such rule. OpenAI has it above a
+	// million tokens per minute.
+	Ramp int
+
 	// Refund gives back what a call has reserved and not used. The documentation says nothing of
 	// it.
 	Refund bool
@@ -46,6 +51,8 @@ func NewOpenAI(config OpenAIConfig) (*OpenAI, error) {
 		return nil, invalid("OpenAIConfig.Project", "must be at least 1 token per minute, or 0 for no limit, got %d", config.Project)
 	case config.Daily < 0:
 		return nil, invalid("OpenAIConfig.Daily", "must be at least 1 request, or 0 for no limit, got %d", config.Daily)
+	case config.Ramp < 0:
+		return nil, invalid("OpenAIConfig.Ramp", "must be at least 1 token per minute, or 0 for no such rule, got %d", config.Ramp)
 	case config.Holds < time.Second:
 		return nil, invalid("OpenAIConfig.Holds", "must be at least a second, got %v", config.Holds)
 	}
@@ -68,6 +75,9 @@ func (o *OpenAI) of(model string) []need {
 	}
 	if c.Project > 0 {
 		needs = append(needs, need{name: "project-tokens", meter: o.limit(model, "project-tokens", func() meter { return perMinute("project-tokens", c.Project, c.Holds) })})
+	}
+	if c.Ramp > 0 {
+		needs = append(needs, need{name: "ramp", meter: o.limit(model, "ramp", func() meter { return newRamp("ramp", c.Ramp, 1.5, 15) })})
 	}
 	if c.Daily > 0 {
 		needs = append(needs, need{name: "requests-day", units: 1, always: true, meter: o.limit(model, "requests-day", func() meter {
@@ -98,7 +108,9 @@ func (o *OpenAI) admit(now time.Time, c Call, a Answer) (charge, *refusal) {
 		if r = o.account.admit(now, c.Model, h.needs); r == nil {
 			return h, nil
 		}
-		r.status, r.word = http.StatusTooManyRequests, "rate_limit_exceeded"
+		if r.status, r.word = http.StatusTooManyRequests, "rate_limit_exceeded"; r.limit == "ramp" {
+			r.word = "slow_down"
+		}
 	} else {
 		h.needs[0].take(now, 1)
 	}

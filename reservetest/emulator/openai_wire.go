@@ -13,7 +13,7 @@ func (o *OpenAI) headers(h http.Header, now time.Time, c Call, _ Answer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, n := range o.of(c.Model) {
-		if n.name == "requests-day" {
+		if n.name == "requests-day" || n.name == "ramp" {
 			continue
 		}
 		left, full := n.left(now)
@@ -31,6 +31,8 @@ func (*OpenAI) refused(h http.Header, _ time.Time, r *refusal) []byte {
 	switch {
 	case r.limit == "quota":
 		kind, text = "insufficient_quota", "You exceeded your current quota, please check your plan and billing details."
+	case r.limit == "ramp":
+		text = "Please slow down: the rate of your tokens rises too fast. Keep it for 15 minutes, and then raise it slowly."
 	case r.limit == "requests-day":
 		kind = "requests"
 		text = fmt.Sprintf("Rate limit reached on requests per day (RPD): Limit %.0f, Used %.0f, Requested 1.", r.most, r.most)

@@ -91,6 +91,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a = s.wire.Answer(c)
 	}
 	a = a.withDefaults(c)
+	if !sleep(r.Context().Done(), a.Late) {
+		return
+	}
 	now := time.Now()
 	held, no := s.admit(now, c, a)
 	s.headers(w.Header(), now, c, a)
